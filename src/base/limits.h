@@ -1,0 +1,67 @@
+/* Every maximum that more than one module must agree on. Nothing that is sized by input is without
+ * one; a limit that concerns a single file stands in that file. */
+#pragma once
+
+#define KIB 1024ULL
+#define MIB (1024ULL * KIB)
+#define GIB (1024ULL * MIB)
+
+/* Ids and names (base/id.h). */
+#define ID_LENGTH 16
+#define NAME_MAX_LENGTH 63
+
+/* Sandboxes. Defaults are what a create without a word about it gets. */
+#define SANDBOX_CPU_MILLIS_DEFAULT 1000u
+#define SANDBOX_CPU_MILLIS_MIN 10u
+#define SANDBOX_CPU_MILLIS_MAX 256000u
+#define SANDBOX_MEMORY_DEFAULT (512 * MIB)
+#define SANDBOX_MEMORY_MIN (16 * MIB)
+#define SANDBOX_MEMORY_MAX (4096 * GIB)
+#define SANDBOX_DISK_DEFAULT (1024 * MIB)
+#define SANDBOX_DISK_MIN (16 * MIB)
+#define SANDBOX_DISK_MAX (16384 * GIB)
+#define SANDBOX_PIDS_DEFAULT 512u
+#define SANDBOX_PIDS_MIN 16u
+#define SANDBOX_PIDS_MAX 65536u
+#define SANDBOX_FILES_DEFAULT 4096u /* RLIMIT_NOFILE of what runs inside */
+#define SANDBOX_TIMEOUT_DEFAULT 600u
+#define SANDBOX_TIMEOUT_MAX (366u * 24 * 3600)
+#define SANDBOX_EXPIRY_WARNING 120 /* results carry expires_in_s below this */
+#define SANDBOX_MOUNTS_MAX 16
+#define SANDBOX_METADATA_MAX 64
+#define SANDBOX_METADATA_BYTES_MAX (16 * 1024)
+#define SANDBOX_COUNT_MAX 4096 /* uid ranges of one host, see tier/namespace */
+
+/* The uid range of one sandbox. */
+#define UID_RANGE_BASE 0x70000000u
+#define UID_RANGE_SIZE 65536u
+
+/* Execs. */
+#define EXEC_ARGV_MAX 1024
+#define EXEC_ENV_MAX 1024
+#define EXEC_REQUEST_BYTES_MAX (120 * 1024) /* argv + env + cwd + user, encoded */
+#define EXEC_PER_SANDBOX_MAX 256            /* known to an init at once, ended ones included */
+#define EXEC_RUNLIMITS_MAX 16
+
+/* Output kept per stream: its first bytes and its last ones. */
+#define OUTPUT_HEAD_DEFAULT (8 * MIB)
+#define OUTPUT_TAIL_DEFAULT (24 * MIB)
+#define OUTPUT_KEEP_MAX (1 * GIB)
+
+/* Paths and file operations. */
+#define GUEST_PATH_MAX 4096
+#define FILE_CHUNK_MAX (64 * 1024)
+#define FILE_WINDOW (256 * 1024)
+#define GLOB_RESULTS_MAX 100000
+#define GREP_MATCHES_MAX 10000
+#define GREP_LINE_MAX 4096
+
+/* Protocol frames, to and from an init. */
+#define FRAME_PAYLOAD_MAX (128 * 1024)
+
+/* HTTP. */
+#define HTTP_HEAD_MAX (16 * 1024)
+#define HTTP_HEADERS_MAX 64
+#define HTTP_JSON_BODY_MAX (1 * 1024 * 1024)
+#define HTTP_JSON_DEPTH_MAX 32
+#define HTTP_PASSED_FDS_MAX SANDBOX_MOUNTS_MAX

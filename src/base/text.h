@@ -1,0 +1,29 @@
+/* Strings: bounded copies, strict numbers, sizes and durations as people write them, hex, UTF-8. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+
+/* Copies with its NUL, or leaves `to` empty and returns -ENAMETOOLONG. */
+NODISCARD int text_copy(char *to, size_t room, const char *from);
+NODISCARD int text_format(char *to, size_t room, const char *format, ...) PRINTF_LIKE(3, 4);
+/* Duplicates; ends the program when there is no memory, so callers bound the length first. */
+char *text_duplicate(const char *text);
+void text_free(char **text);
+#define FREE_TEXT CLEANUP(text_free)
+bool text_starts(const char *text, const char *prefix);
+
+/* Decimal digits only, the whole string, within [min, max]: else -EINVAL / -ERANGE. */
+NODISCARD int text_to_u64(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value);
+/* "512", "512k", "512M", "1G", "1.5GiB" in bytes; a bare number counts `unit` bytes. */
+NODISCARD int text_to_bytes(const char *text, uint64_t unit, uint64_t *ret_bytes);
+/* "90", "90s", "15m", "24h", "7d" in seconds. */
+NODISCARD int text_to_seconds(const char *text, uint64_t *ret_seconds);
+
+void text_hex(const void *data, size_t size, char *to); /* 2 * size + 1 bytes */
+bool text_is_utf8(const char *text, size_t size);
+/* The longest prefix of at most `size` bytes that does not end inside a UTF-8 character. */
+size_t text_utf8_prefix(const char *text, size_t size);

@@ -1,0 +1,57 @@
+/* The domain: sandboxes, execs, files, tokens. Knows neither HTTP nor JSON nor MCP; one libuv loop;
+ * never blocks (the store's sub-millisecond calls excepted).
+ *
+ * Who owns what: a core owns its sandboxes; a sandbox owns its connection to its init, its execs
+ * and its file operations. Callers hold borrowed pointers for the length of one call; across loop
+ * turns they hold ids, or a watcher/operation that the owner tells of its end.
+ *
+ * Asynchronous functions return -1 with *error when they refuse at once (then the callback is never
+ * called); else 0, and the callback is called exactly once, never from within the function itself.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "store/store.h"
+
+struct spawner_client;
+
+#define WORKSPACE_MAX 63
+
+/* Who asks. Made at the edge from a token or from peer credentials. */
+struct principal {
+	char workspace[WORKSPACE_MAX + 1];
+	uint32_t scopes;   /* enum scope */
+	struct id token;   /* unset: a local peer */
+	struct id sandbox; /* may touch this one only, or unset */
+	bool local;        /* over the Unix socket, with these credentials */
+	uid_t uid;
+	gid_t gid;
+};
+
+struct core {
+	uv_loop_t *loop;
+	struct config config;
+	struct store *store;
+	struct spawner_client *spawner;
+	struct list sandboxes; /* struct sandbox, live ones, newest last */
+	uint32_t sandbox_count;
+	uint64_t next_exec_key;
+	struct spawn_probe probes[TIER_COUNT];
+	int64_t last_busy; /* CLOCK_BOOTTIME of the last moment that was not idle */
+};
+
+/* Connects the pieces and reconciles rows with what the spawner says exists; `ready` is called when
+ * requests may come. spawner_fd is the daemon's end of the socket to the spawner. */
+NODISCARD int core_start(struct core *core, uv_loop_t *loop, const struct config *config,
+			 int spawner_fd, void (*ready)(void *data), void *data,
+			 struct error *error);
+void core_stop(struct core *core);
+/* No live sandbox (paused and stopped ones are live) and nothing under way. */
+bool core_idle(const struct core *core);

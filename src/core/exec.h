@@ -1,0 +1,96 @@
+/* An exec: a command in a sandbox, its output by offset, its end. It belongs to its sandbox and
+ * outlives the request that began it; whoever wants to follow one adds a watcher.
+ *
+ * Output is read from its logs (proto/output_log.h), by everyone and at any time, by offset: after
+ * a restart of the daemon, after the client came back, after the exec ended. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/sandbox.h"
+#include "proto/init_messages.h"
+#include "proto/output_log.h"
+
+enum exec_stream { EXEC_STDOUT = 1, EXEC_STDERR = 2 };
+
+/* Borrowed; 0 and NULL mean the default. */
+struct exec_spec {
+	const char *const *argv; /* argc >= 1 */
+	size_t argc;
+	const struct pair *environment;
+	size_t environment_count;
+	const char *cwd;
+	const char *user;
+	uint32_t flags; /* EXEC_TTY, EXEC_STDIN, EXEC_LOSSLESS */
+	uint32_t timeout_ms;
+	uint16_t rows, columns;
+	const struct exec_limit *limits;
+	size_t limit_count;
+	uint64_t head, tail; /* retention per stream */
+};
+
+struct exec {
+	struct list link; /* in sandbox->execs */
+	struct sandbox *sandbox;
+	struct exec_row row;
+	uint32_t pid;              /* inside */
+	struct output_log logs[2]; /* stdout, stderr; the descriptors are owned here */
+	uint64_t stdin_credit;
+	bool stdin_closed;
+	uint64_t oom_kills_before; /* the sandbox's counter when it began */
+	struct list watchers;      /* struct exec_watcher */
+};
+
+/* Told whenever something about the exec has changed: started, output, stdin credit, ended,
+ * left-over processes gone. What changed is to be looked up in the exec. */
+struct exec_watcher {
+	struct list link;
+	void (*changed)(struct exec_watcher *watcher, struct exec *exec);
+	/* The exec is being forgotten (its sandbox ends): the last call. */
+	void (*forgotten)(struct exec_watcher *watcher);
+};
+
+/* The sandbox is ready (sandbox_ready()). The exec is in EXEC_STARTING; a spawn error makes it
+ * EXEC_FAILED with row.error_kind, like any end seen by a watcher. */
+NODISCARD int exec_start(struct sandbox *sandbox, const struct exec_spec *spec,
+			 struct exec **ret_exec, struct error *error);
+/* Loads one that ended long ago from the store where it is not in memory. */
+NODISCARD int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec,
+			struct error *error);
+void exec_watch(struct exec *exec, struct exec_watcher *watcher);
+void exec_unwatch(struct exec_watcher *watcher);
+
+bool exec_ended(const struct exec *exec);
+uint64_t exec_total(const struct exec *exec, enum exec_stream stream);
+/* As output_log_read(). */
+NODISCARD ssize_t exec_read(struct exec *exec, enum exec_stream stream, uint64_t offset, void *data,
+			    size_t size, uint64_t *ret_gap);
+/* A consumer of a lossless exec has everything before `offset`. */
+void exec_consumed(struct exec *exec, enum exec_stream stream, uint64_t offset);
+
+/* As many bytes as there is credit for: how many were taken; `changed` tells of new credit. */
+NODISCARD ssize_t exec_stdin(struct exec *exec, const void *data, size_t size, struct error *error);
+NODISCARD int exec_stdin_close(struct exec *exec, struct error *error);
+NODISCARD int exec_signal(struct exec *exec, int signal, enum signal_scope scope,
+			  struct error *error);
+NODISCARD int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error *error);
+
+struct left_process {
+	uint32_t pid;
+	char command[128];
+};
+/* Asks the init which descendants of it still run. */
+NODISCARD int exec_left_running(struct exec *exec,
+				void (*done)(void *data, const struct left_process *processes,
+					     size_t count, const struct error *error),
+				void *data, struct error *error);
+
+/* Called by sandbox.c. */
+int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct error *error);
+/* After a (re)connect: asks the init what it knows and settles every exec by the answer. */
+NODISCARD int exec_resync(struct sandbox *sandbox, struct error *error);
+/* The processes are gone: every exec that ran has ended as LOST, with its output kept. */
+void exec_all_lost(struct sandbox *sandbox);
+void exec_forget_all(struct sandbox *sandbox);

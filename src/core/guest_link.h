@@ -1,0 +1,34 @@
+/* The daemon's connection to the init of one sandbox: frames out, frames in, reconnect. Everything
+ * that arrives is an attacker's: a frame that does not parse, an id nobody asked for, credit that
+ * was not given ends the link with GUEST_PROTOCOL. Output is bounded: a guest that does not read
+ * (queue above its maximum, or no answer to a ping in time) is GUEST_GONE. */
+#pragma once
+
+#include <stdbool.h>
+#include <uv.h>
+
+#include "base/error.h"
+#include "proto/init_messages.h"
+
+struct guest_link;
+
+struct guest_link_callbacks {
+	/* HELLO was answered. */
+	void (*connected)(void *data, const struct hello_reply *reply);
+	/* A frame with a known type; the payload is gone when it returns. -1 with *error (the
+	 * payload was bad) ends the link. */
+	int (*frame)(void *data, const struct frame *frame, struct error *error);
+	/* The link has ended; call guest_link_free() now or later. */
+	void (*closed)(void *data, const struct error *error);
+};
+
+/* Connects to a Unix socket path; tells through callbacks. timeout_ms bounds connect + HELLO. */
+NODISCARD int guest_link_open(uv_loop_t *loop, const char *socket_path, uint32_t timeout_ms,
+			      const struct guest_link_callbacks *callbacks, void *data,
+			      struct guest_link **ret_link, struct error *error);
+void guest_link_free(struct guest_link *link);
+
+/* Queues one frame; descriptors are duplicated. */
+NODISCARD int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id,
+			      const void *payload, size_t size, const int *fds, size_t fd_count,
+			      struct error *error);

@@ -1,0 +1,133 @@
+/* HTTP/1.1 as Caisson serves it: strict, streaming, pull-based, one libuv loop. Knows nothing of
+ * what is served. Listeners are TCP or Unix sockets (or TLS on TCP) that somebody else bound.
+ *
+ * It accepts a subset and closes on any doubt (docs/http.md lists every refusal). Each connection
+ * has deadlines for its head, its body and its writes. Pipelined requests are answered in order,
+ * one at a time. A client's disconnect is seen while nothing is being written: on_gone is called.
+ *
+ * Life of a request: `handle` is called when its head is complete. The handler answers at once, or
+ * later, exactly once: with http_respond(), with http_stream_begin() ... http_stream_end(), or with
+ * http_upgrade(). Until then it owns the exchange; `request->data` is its own. After the answer, or
+ * after on_gone, the pointer must not be used any more (on_gone is the last call).
+ *
+ * The body comes only when asked for: http_body_read() starts it, on_data gives pieces (they are
+ * gone when it returns), http_body_pause()/resume() hold it, on_end says it is whole. A body that
+ * is too long gets 413 in the middle and on_gone. A handler that answers without reading the body
+ * is allowed: a small rest is skipped, a large one closes the connection.
+ *
+ * Writing by pull: http_stream_write() takes what it is given (copied to the connection's queue);
+ * when it returns false the queue is above its high mark, and the producer waits for on_drain. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "base/error.h"
+#include "base/limits.h"
+
+struct http_server;
+struct http_exchange;
+
+struct http_header {
+	const char *name;  /* lower case */
+	const char *value; /* trimmed; no control characters */
+};
+
+struct http_peer {
+	bool is_unix;
+	bool is_tls;
+	pid_t pid; /* of a Unix peer */
+	uid_t uid;
+	gid_t gid;
+};
+
+struct http_request {
+	const char *method;
+	const char *target; /* as sent: starts with '/' */
+	const char *path;   /* percent-decoded; no NUL, no control character, valid UTF-8 */
+	const char *query;  /* as sent, without '?'; "" when there is none */
+	const struct http_header *headers;
+	size_t header_count;
+	int64_t content_length; /* -1: chunked, or none (see has_body) */
+	bool has_body;
+	struct http_peer peer;
+	int fds[HTTP_PASSED_FDS_MAX]; /* came with the head over a Unix socket; closed at the end of
+					 the exchange unless taken (set to -1) */
+	size_t fd_count;
+	char id[24]; /* request id, also sent back as X-Request-Id */
+};
+
+struct http_handlers {
+	/* A request's head is complete. */
+	void (*handle)(void *context, struct http_exchange *exchange);
+	void *context;
+};
+
+/* What one exchange wants to be told. Any may be NULL. */
+struct http_callbacks {
+	void (*on_data)(struct http_exchange *exchange, const char *data, size_t size);
+	void (*on_end)(struct http_exchange *exchange);
+	void (*on_drain)(struct http_exchange *exchange);
+	/* The client is gone, or broke a limit; not called after a finished answer. */
+	void (*on_gone)(struct http_exchange *exchange);
+};
+
+struct http_settings {
+	uint32_t head_timeout_ms;  /* first byte of a request to the end of its head */
+	uint32_t idle_timeout_ms;  /* keep-alive without a request */
+	uint32_t body_timeout_ms;  /* longest pause in a body that is being read */
+	uint32_t write_timeout_ms; /* longest time without progress of a write that is wanted */
+	uint32_t connections_max;
+	/* Host check against DNS rebinding: NULL-terminated list of names (port ignored) that a TCP
+	 * request may carry; NULL = any. Unix sockets are not checked. */
+	const char *const *hosts;
+};
+extern const struct http_settings http_default_settings;
+
+struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings *settings,
+				    const struct http_handlers *handlers);
+/* Takes a listening socket (its descriptor is owned from here on). tls: an SSL_CTX or NULL. */
+NODISCARD int http_server_listen(struct http_server *server, int fd, void *tls,
+				 struct error *error);
+/* Stops accepting, lets answers under way finish for at most that long, then calls `closed`. */
+void http_server_shutdown(struct http_server *server, uint32_t grace_ms, void (*closed)(void *data),
+			  void *data);
+void http_server_free(struct http_server *server);
+size_t http_server_connections(const struct http_server *server);
+
+const struct http_request *http_request(const struct http_exchange *exchange);
+/* The value of a header (lower-case name), or NULL. */
+const char *http_header(const struct http_exchange *exchange, const char *name);
+/* The decoded value of a query parameter into `to`: its length, -ENOENT, -EINVAL (bad escape, NUL,
+ * too long, given twice). */
+NODISCARD ssize_t http_query(const struct http_exchange *exchange, const char *name, char *to,
+			     size_t room);
+void http_set_data(struct http_exchange *exchange, void *data);
+void *http_data(const struct http_exchange *exchange);
+void http_set_callbacks(struct http_exchange *exchange, const struct http_callbacks *callbacks);
+
+/* Body. `maximum` bytes at most. "Expect: 100-continue" is answered here. */
+void http_body_read(struct http_exchange *exchange, uint64_t maximum);
+void http_body_pause(struct http_exchange *exchange);
+void http_body_resume(struct http_exchange *exchange);
+
+/* Answers. `headers` are extra ones ("name: value", no line ends), count of them. A response to
+ * HEAD is sent without its body by this layer. */
+void http_respond(struct http_exchange *exchange, int status, const char *type,
+		  const struct http_header *headers, size_t header_count, const void *data,
+		  size_t size);
+/* length < 0: chunked. */
+void http_stream_begin(struct http_exchange *exchange, int status, const char *type, int64_t length,
+		       const struct http_header *headers, size_t header_count);
+bool http_stream_write(struct http_exchange *exchange, const void *data, size_t size);
+void http_stream_end(struct http_exchange *exchange);
+/* Breaks the connection off, so that the client sees that the answer is not whole. */
+void http_stream_abort(struct http_exchange *exchange);
+
+/* 101 to an upgrade that the client asked for: from here on bytes go both ways raw, through
+ * on_data, http_stream_write(), on_drain, on_gone; http_body_pause()/resume() hold the incoming
+ * side; http_stream_end() closes. on_end: the client has closed its half. */
+void http_upgrade(struct http_exchange *exchange, const char *protocol);

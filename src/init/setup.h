@@ -1,0 +1,47 @@
+/* How an init in the namespace tier gets from "just executed, alone in new namespaces, the host's
+ * root still mounted" to "in the sandbox's own root with nothing of the host's left". The spawner
+ * is at the other end of BOOT_FD and hands over descriptors and numbers (proto/boot_messages.h);
+ * text of a user's comes later, with CONFIGURE. Runs before there is any other process: may block,
+ * may fail; a failure is reported over BOOT_FD and ends the init. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/resources.h"
+#include "proto/init_messages.h"
+
+#define BOOT_FD 3
+#define WORK_CGROUPS_MAX 16
+
+struct setup {
+	int listener; /* bound by the spawner; main() calls listen() when ready to serve */
+	/* cgroup.procs of the `work` cgroup in each hierarchy, write-only: writing "0" moves the
+	 * writer in. None where the host has no cgroups for us. */
+	int work_cgroups[WORK_CGROUPS_MAX];
+	uint32_t work_cgroup_count;
+	int memory_usage; /* the work cgroup's usage, to keep /proc/meminfo true; -1 = unknown */
+	int meminfo;      /* the file that is mounted over /proc/meminfo, writable; -1 = none */
+	struct limits limits;
+	uint32_t flags; /* enum create_flag */
+	uint32_t tree_count;
+	int trees[SANDBOX_MOUNTS_MAX]; /* the users' folders: detached mounts, not placed yet */
+	uint32_t tree_modes[SANDBOX_MOUNTS_MAX]; /* enum mount_mode */
+};
+
+/* All of it up to being in the sandbox's root. 0, or -1 with *ret_failure (already reported). */
+NODISCARD int setup_boot(struct setup *ret_setup, struct failure *ret_failure);
+/* Tells the spawner that the init listens, and closes BOOT_FD. */
+void setup_ready(void);
+/* CONFIGURE: puts a user's folder at a path inside (made if missing, resolved in the sandbox's
+ * root, never through a symlink out of it), and sets the hostname. */
+NODISCARD int setup_place_tree(struct setup *setup, uint32_t index, const char *path,
+			       struct failure *ret_failure);
+NODISCARD int setup_hostname(const char *hostname, struct failure *ret_failure);
+/* The last step, before any process but this one exists and any user code runs: capabilities and
+ * bounding set reduced, no_new_privs, user.max_user_namespaces = 0, keyring, seccomp filter. What
+ * is kept and why: docs/isolation.md. Everything forked later inherits it. */
+NODISCARD int setup_harden(const struct setup *setup, struct failure *ret_failure);
+/* Rewrites /proc/meminfo from the cgroup's usage. Called now and then by the loop; cheap. */
+void setup_refresh_meminfo(const struct setup *setup);

@@ -1,0 +1,56 @@
+/* What the spawner hands to an init of the namespace tier over BOOT_FD (a SOCK_SEQPACKET pair), and
+ * what comes back. Numbers and descriptors only. Two requests, so that a prepared sandbox can wait
+ * between them: PREPARE makes everything that does not depend on the template or on the user;
+ * ASSIGN gives it its files. Without a pool they come one right after the other. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/resources.h"
+#include "proto/init_messages.h"
+#include "proto/spawner_messages.h"
+
+enum boot_type { BOOT_PREPARE = 1, BOOT_ASSIGN = 2, BOOT_REPORT = 16 };
+
+/* Which descriptor is which: they come in one message, in the order of this struct, those that are
+ * there (flags and counts say so). */
+struct boot_prepare {
+	uint32_t type; /* BOOT_PREPARE */
+	uint32_t work_cgroup_count;
+	uint32_t has_memory_usage;
+	/* fds: listener, work cgroups..., memory usage */
+};
+
+struct boot_assign {
+	uint32_t type; /* BOOT_ASSIGN */
+	struct limits limits;
+	uint32_t flags;       /* enum create_flag */
+	uint32_t lower_count; /* overlay layers, topmost first: idmapped detached mounts */
+	uint32_t
+	    bind_count; /* host directories of template `host`: plain read-only detached mounts */
+	uint32_t bind_places[16];                /* where each goes: enum boot_place */
+	uint32_t tree_count;                     /* users' folders */
+	uint32_t tree_modes[SANDBOX_MOUNTS_MAX]; /* enum mount_mode */
+	/* fds: disk (a detached mount that holds upper/ and work/), lowers..., binds..., trees...
+	 */
+};
+
+enum boot_place {
+	PLACE_USR = 1,
+	PLACE_BIN,
+	PLACE_SBIN,
+	PLACE_LIB,
+	PLACE_LIB32,
+	PLACE_LIB64,
+	PLACE_OPT
+};
+
+struct boot_report {
+	uint32_t type;    /* BOOT_REPORT */
+	uint32_t request; /* which of the two, or 0: the init listens */
+	uint32_t ok;
+	struct failure failure;
+	uint32_t phase_count;
+	struct spawn_phase phases[SPAWN_PHASES_MAX];
+};

@@ -1,0 +1,32 @@
+/* The bytes after `101 Switching Protocols` with `Upgrade: caisson-exec/1`: what `caisson run`,
+ * `exec` and `shell` speak with the API to pass standard input, output, signals and the window's
+ * size through. Frames: u8 type, u32 little-endian size (at most EXEC_STREAM_MAX), payload. An
+ * unknown type or a longer size ends the connection.
+ *
+ * Standard input is under credit: the client starts with FILE_WINDOW bytes and gets more with
+ * STDIN_CREDIT. Output is under the connection's own flow control; a client that stops reading
+ * stops the process (the exec is lossless), never the daemon. The connection's end cancels the exec
+ * unless it was asked for with `detach`. */
+#pragma once
+
+#include "base/limits.h"
+
+#define EXEC_STREAM_PROTOCOL "caisson-exec/1"
+#define EXEC_STREAM_HEADER 5
+#define EXEC_STREAM_MAX FILE_CHUNK_MAX
+
+enum exec_stream_type {
+	/* client -> daemon */
+	EXEC_STREAM_STDIN = 1,       /* bytes */
+	EXEC_STREAM_STDIN_CLOSE = 2, /* empty */
+	EXEC_STREAM_SIGNAL = 3,      /* u32 signal, u32 enum signal_scope */
+	EXEC_STREAM_RESIZE = 4,      /* u16 rows, u16 columns */
+	/* daemon -> client */
+	EXEC_STREAM_STARTED = 16,      /* JSON: the exec's record */
+	EXEC_STREAM_STDOUT = 17,       /* bytes */
+	EXEC_STREAM_STDERR = 18,       /* bytes */
+	EXEC_STREAM_GAP = 19,          /* u8 stream, u64 bytes that are not kept any more */
+	EXEC_STREAM_STDIN_CREDIT = 20, /* u32 bytes */
+	EXEC_STREAM_EXIT = 21,         /* JSON: the exec's record, ended; last frame */
+	EXEC_STREAM_ERROR = 22,        /* JSON: the error object; last frame */
+};

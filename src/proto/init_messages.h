@@ -1,0 +1,284 @@
+/* What the daemon (or a shim, or a VMM) and the init of a sandbox say to each other.
+ *
+ * One stream connection, made by the outside; the init serves one at a time, and a new one replaces
+ * the old (the daemon died and came back). Nothing in the init depends on a connection being there:
+ * processes run on, their output goes to its log, deadlines hold.
+ *
+ * Ids: an exec is known by a key that the daemon chose (never 0, top bit clear) and that stays
+ * valid across connections. Everything else (a file operation, a watch, a port connection) is an
+ * operation of this connection: an id with the top bit set, chosen by the daemon, forgotten with
+ * the connection.
+ *
+ * Flow control: DATA in either direction is limited by credit, counted in payload bytes per id.
+ * Each direction starts with FILE_WINDOW bytes; the receiver returns credit with CREDIT as it
+ * consumes. A sender that exceeds its credit is a broken peer: its operation is ended. No payload
+ * of DATA is longer than FILE_CHUNK_MAX.
+ *
+ * A payload is a sequence of fields (codec.h) in the order of the struct's members below; `text` is
+ * bytes without NUL. The functions at the end are the only readers and writers of them: both sides
+ * use the same code, and it is fuzzed. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "proto/codec.h"
+#include "proto/frame.h"
+
+#define INIT_PROTOCOL_VERSION 1
+/* The oldest init that this daemon still serves. */
+#define INIT_PROTOCOL_OLDEST 1
+
+#define OPERATION_ID_BIT (1ULL << 63)
+
+enum frame_type {
+	/* Connection. The daemon says HELLO first; the init answers HELLO_REPLY or closes. */
+	FRAME_HELLO = 1,       /* > u32 version */
+	FRAME_HELLO_REPLY = 2, /* < struct hello_reply */
+	FRAME_CONFIGURE = 3,   /* > struct configure; once in an init's life, before any exec */
+	FRAME_CONFIGURED = 4,  /* < empty; from here on user code may run */
+	FRAME_REFUSED = 5,     /* < struct failure; answers CONFIGURE, or precedes a close */
+	FRAME_DEADLINE = 6,    /* > i64: nanoseconds of CLOCK_BOOTTIME at which the init ends the
+				  sandbox by itself, 0 = never */
+	FRAME_PING = 7,        /* > u64 */
+	FRAME_PONG = 8,        /* < the same u64 */
+	FRAME_SHUTDOWN = 9,    /* > empty: SIGTERM to everything, SIGKILL after u32 ms, then exit */
+
+	/* Execs; id = the exec's key. */
+	FRAME_EXEC = 20,         /* > struct exec_request, descriptors: see there */
+	FRAME_STARTED = 21,      /* < u32 pid (inside) */
+	FRAME_START_FAILED = 22, /* < struct failure; the exec is over and forgotten */
+	FRAME_STDIN = 23,        /* > bytes for standard input; counts against credit */
+	FRAME_STDIN_CLOSE = 24,  /* > empty */
+	FRAME_SIGNAL = 25,       /* > struct signal_request */
+	FRAME_RESIZE = 26,       /* > u16 rows, u16 columns */
+	FRAME_PROGRESS = 27,     /* < struct output_totals: the log has grown to this */
+	FRAME_OUTPUT = 28,   /* < u8 stream (1, 2), bytes: only without a log descriptor; credit */
+	FRAME_EXITED = 29,   /* < struct exec_result; the record stays until FORGET */
+	FRAME_CONSUMED = 30, /* > struct output_totals: a lossless exec may write on beyond this */
+	FRAME_FORGET = 31,   /* > empty: the daemon has the result; ends left-over tracking never:
+				processes that still run keep their record until they end */
+	FRAME_LIST = 32,     /* > empty, id 0 */
+	FRAME_LISTED = 33,   /* < struct exec_status, one per known exec; then LIST_END */
+	FRAME_LIST_END = 34, /* < empty */
+	FRAME_LEFT_RUNNING = 35, /* > empty; < u32 count, then per process: u32 pid, text command */
+	FRAME_GONE = 36, /* < empty: the last left-over process of an ended exec has ended */
+
+	/* Operations; id with OPERATION_ID_BIT. One request, then DATA either way, then exactly one
+	 * RESULT or FAILED, after which the id is free. */
+	FRAME_FILE = 50,     /* > struct file_request */
+	FRAME_DATA = 51,     /* <> bytes */
+	FRAME_DATA_END = 52, /* <> empty: no more DATA from this side */
+	FRAME_CREDIT = 53,   /* <> u32 bytes; also for STDIN (<) and OUTPUT (>) of an exec */
+	FRAME_RESULT = 54,   /* < the operation's own payload, see enum file_operation */
+	FRAME_FAILED = 55,   /* < struct failure */
+	FRAME_CANCEL =
+	    56, /* > empty; answered by FAILED(CANCELLED) unless the answer was under way */
+	FRAME_CONNECT =
+	    57, /* > u16 port, text address ("" = 127.0.0.1): DATA both ways, then RESULT */
+	FRAME_METRICS = 58, /* > empty; RESULT: struct guest_metrics */
+
+	/* Snapshots (tiers that have them): the init stops accepting, says so, and goes on after
+	 * THAW with a new identity. The namespace tier never sends them. */
+	FRAME_FREEZE = 70, /* > empty; < FRAME_FROZEN */
+	FRAME_FROZEN = 71,
+	FRAME_THAW = 72, /* > struct thaw; < FRAME_CONFIGURED when the guest is unique again */
+};
+
+/* Why something could not be done: the kind travels as a number and is checked on arrival. */
+struct failure {
+	uint32_t kind; /* enum error_kind */
+	uint32_t errnum;
+	char message[256];
+};
+
+struct hello_reply {
+	uint32_t version;
+	uint32_t configured; /* 1: CONFIGURE was done in this init's life */
+	uint64_t boot_ns;    /* CLOCK_BOOTTIME when the init was ready */
+};
+
+/* The last step of a creation, and the only place where text of the user's reaches the set-up. The
+ * environment is the sandbox's default one; an exec adds to it. */
+struct configure {
+	char hostname[NAME_MAX_LENGTH + 1];
+	int64_t deadline; /* as FRAME_DEADLINE */
+	uint32_t mount_count;
+	struct {
+		uint32_t index;    /* which of the trees that the spawner handed over */
+		struct bytes path; /* absolute, inside, at most GUEST_PATH_MAX - 1 */
+	} mounts[SANDBOX_MOUNTS_MAX];
+	uint32_t environment_count;
+	struct bytes environment; /* "K=V\0K=V\0..." */
+};
+
+enum exec_flag {
+	EXEC_TTY = 1 << 0,      /* standard descriptors are a terminal; one output stream */
+	EXEC_STDIN = 1 << 1,    /* standard input is fed by STDIN frames; else /dev/null */
+	EXEC_LOG = 1 << 2,      /* log descriptors come with the frame (stdout, then stderr unless
+				   EXEC_TTY): output is written there, PROGRESS tells of it */
+	EXEC_LOSSLESS = 1 << 3, /* the process blocks rather than lose output: see output_log.h */
+};
+
+struct exec_limit {
+	uint32_t resource; /* RLIMIT_* of x86-64 Linux */
+	uint64_t soft, hard;
+};
+
+struct exec_request {
+	uint32_t flags;
+	uint32_t timeout_ms; /* from the start of the process; 0 = none */
+	uint16_t rows, columns;
+	char user[64];    /* name, "name:group", or numbers; "" = root */
+	struct bytes cwd; /* "" = /workspace */
+	uint32_t argc;
+	struct bytes argv; /* "a\0b\0..." exactly argc of them */
+	uint32_t environment_count;
+	struct bytes environment; /* "K=V\0..."; added to the sandbox's own, later ones win */
+	uint32_t limit_count;
+	struct exec_limit limits[EXEC_RUNLIMITS_MAX];
+};
+
+enum signal_scope {
+	SIGNAL_LEADER = 0,
+	SIGNAL_TREE = 1, /* every descendant, double-forked and setsid ones too */
+};
+
+struct signal_request {
+	uint32_t signal;
+	uint32_t scope;
+};
+
+/* Bytes that each stream has produced since the exec began. */
+struct output_totals {
+	uint64_t out, err;
+};
+
+enum exec_end {
+	EXEC_END_EXITED = 0,    /* code = exit status */
+	EXEC_END_SIGNALED = 1,  /* code = signal */
+	EXEC_END_TIMED_OUT = 2, /* its time-out; code = the signal that ended the leader */
+	EXEC_END_CANCELLED = 3, /* SIGNAL_TREE with SIGKILL was asked for */
+	EXEC_END_LOST = 4,      /* its supervisor was killed from inside: nobody knows the status */
+};
+
+struct exec_result {
+	uint32_t end; /* enum exec_end */
+	uint32_t code;
+	struct output_totals totals;
+	uint64_t wall_ns, cpu_ns,
+	    peak_memory;       /* cpu and peak of the leader and what it waited for */
+	uint32_t left_running; /* how many descendants live on */
+};
+
+enum exec_phase { EXEC_PHASE_STARTING, EXEC_PHASE_RUNNING, EXEC_PHASE_ENDED };
+
+struct exec_status {
+	uint32_t phase;
+	uint32_t pid;
+	struct exec_result result; /* totals are true in every phase, the rest when ENDED */
+};
+
+/* File operations. `path` is resolved inside the sandbox, by a process of the sandbox, as `user`.
+ * What DATA and RESULT carry is said at each. An entry is
+ *   text name, u8 type (d_type letter: f d l p s c b), u32 mode, u32 uid, u32 gid, u64 size,
+ *   i64 mtime_ns, u64 inode, text link target ("" unless l)
+ * A device or FIFO is never opened: reading one is FILE_WRONG_TYPE. */
+enum file_operation {
+	FILE_STAT = 1, /* RESULT: entry (of the link itself with FILE_NO_FOLLOW) */
+	FILE_LIST =
+	    2, /* DATA: entries, whole ones in each frame; RESULT: u32 count, u8 truncated */
+	FILE_READ = 3, /* offset, length (0 = to the end); first DATA_..., RESULT: u64 file size */
+	FILE_WRITE =
+	    4, /* DATA in, DATA_END commits; mode; temporary + rename. RESULT: u64 written */
+	FILE_APPEND = 5,    /* the same, appended in place */
+	FILE_MKDIR = 6,     /* mode; FILE_PARENTS: like mkdir -p. RESULT empty */
+	FILE_REMOVE = 7,    /* FILE_RECURSIVE; never crosses a mount. RESULT: u64 entries removed */
+	FILE_RENAME = 8,    /* path, path2; FILE_NO_REPLACE */
+	FILE_COPY = 9,      /* path, path2; FILE_RECURSIVE. RESULT: u64 bytes */
+	FILE_SYMLINK = 10,  /* path = the link, path2 = its target */
+	FILE_READLINK = 11, /* RESULT: text */
+	FILE_CHMOD = 12,    /* mode */
+	FILE_CHOWN = 13,    /* owner: "user", "user:group", ":group", numbers */
+	FILE_GLOB = 14,     /* path = base, pattern with * ? [] and **; DATA: texts; RESULT: u32, u8
+			       truncated */
+	FILE_GREP = 15, /* path = file or tree, pattern; FILE_REGEX, FILE_IGNORE_CASE; glob filters
+			   names. DATA: matches (text path, u64 line, u64 offset, text line cut to
+			   GREP_LINE_MAX); RESULT: u64 matches, u64 files, u8 truncated */
+	FILE_REPLACE =
+	    16, /* pattern -> replacement, exact text; limit (0 = all). RESULT: u64 count */
+	FILE_WATCH = 17, /* FILE_RECURSIVE; DATA: u8 kind (enum watch_kind), text path, one event a
+			    frame; first DATA is WATCH_READY; until CANCEL */
+};
+
+enum watch_kind {
+	WATCH_READY = 0,
+	WATCH_CREATED = 1,
+	WATCH_MODIFIED = 2,
+	WATCH_REMOVED = 3,
+	WATCH_RENAMED_FROM = 4,
+	WATCH_RENAMED_TO = 5,
+	WATCH_ATTRIBUTES = 6,
+	WATCH_OVERFLOW = 7, /* events were lost: look again */
+};
+
+enum file_flag {
+	FILE_NO_FOLLOW = 1 << 0,
+	FILE_RECURSIVE = 1 << 1,
+	FILE_PARENTS = 1 << 2,
+	FILE_NO_REPLACE = 1 << 3, /* rename, write, copy: an existing target is FILE_EXISTS */
+	FILE_REGEX = 1 << 4,
+	FILE_IGNORE_CASE = 1 << 5,
+	FILE_HIDDEN = 1 << 6, /* glob: wildcards match a leading dot too */
+};
+
+struct file_request {
+	uint8_t operation;
+	uint32_t flags;
+	uint32_t mode;
+	uint64_t offset, length;
+	uint32_t limit;
+	char user[64]; /* as in exec_request */
+	struct bytes path, path2, pattern, replacement;
+};
+
+struct guest_metrics {
+	uint32_t processes;
+	uint64_t uptime_ns;
+};
+
+struct thaw {
+	int64_t wall_ns;
+	char hostname[NAME_MAX_LENGTH + 1];
+	uint8_t entropy[64];
+	int64_t deadline;
+};
+
+/* Writers append the payload to a writer; readers fill the struct from a frame's payload and return
+ * 0 or -EBADMSG. `bytes` members point into the payload. */
+void failure_write(struct writer *writer, const struct failure *failure);
+NODISCARD int failure_read(const struct frame *frame, struct failure *ret_failure);
+void hello_reply_write(struct writer *writer, const struct hello_reply *reply);
+NODISCARD int hello_reply_read(const struct frame *frame, struct hello_reply *ret_reply);
+void configure_write(struct writer *writer, const struct configure *configure);
+NODISCARD int configure_read(const struct frame *frame, struct configure *ret_configure);
+void exec_request_write(struct writer *writer, const struct exec_request *request);
+NODISCARD int exec_request_read(const struct frame *frame, struct exec_request *ret_request);
+void signal_request_write(struct writer *writer, const struct signal_request *request);
+NODISCARD int signal_request_read(const struct frame *frame, struct signal_request *ret_request);
+void output_totals_write(struct writer *writer, const struct output_totals *totals);
+NODISCARD int output_totals_read(const struct frame *frame, struct output_totals *ret_totals);
+void exec_result_write(struct writer *writer, const struct exec_result *result);
+NODISCARD int exec_result_read(const struct frame *frame, struct exec_result *ret_result);
+void exec_status_write(struct writer *writer, const struct exec_status *status);
+NODISCARD int exec_status_read(const struct frame *frame, struct exec_status *ret_status);
+void file_request_write(struct writer *writer, const struct file_request *request);
+NODISCARD int file_request_read(const struct frame *frame, struct file_request *ret_request);
+
+/* Packed string lists ("a\0b\0"): checks that they hold exactly `count` NUL-terminated strings. */
+bool packed_valid(struct bytes packed, uint32_t count);
+/* The next string, or NULL at the end; *at starts as 0. */
+const char *packed_next(struct bytes packed, size_t *at);

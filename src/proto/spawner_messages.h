@@ -1,0 +1,132 @@
+/* What the daemon and the spawner say to each other: one SOCK_SEQPACKET message each, a fixed
+ * struct of ids, numbers and enums from a fixed set. No path and no text that needs parsing ever
+ * crosses: the daemon is the process that strangers talk to, and this is all that it can ask of
+ * root.
+ *
+ * Both ends are the same binary (the spawner re-executes it), so that the structs are the format.
+ * Each request has a `request` number; its reply repeats it. The spawner works on requests for one
+ * sandbox in order. Descriptors travel with the message they belong to. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/resources.h"
+
+#define SPAWNER_PROTOCOL_VERSION 1
+
+enum tier { TIER_AUTO = 0, TIER_NAMESPACE = 1, TIER_GVISOR = 2, TIER_VM = 3, TIER_COUNT };
+
+/* What a limit is worth on this host. The reason is one of a fixed set; its sentence for people is
+ * limit_reason_text() in tier/driver.h. */
+enum limit_kind {
+	LIMIT_CPU,
+	LIMIT_MEMORY,
+	LIMIT_PIDS,
+	LIMIT_DISK,
+	LIMIT_INODES,
+	LIMIT_FILES,
+	LIMIT_COUNT
+};
+
+enum limit_reason {
+	LIMIT_ENFORCED = 0,
+	LIMIT_NO_CGROUP_CONTROLLER,
+	LIMIT_NO_CGROUP_DELEGATION,
+	LIMIT_NO_DISK_MECHANISM,
+	LIMIT_NOT_ASKED,
+};
+
+enum mount_mode { MOUNT_READ_ONLY = 0, MOUNT_READ_WRITE = 1, MOUNT_COPY_ON_WRITE = 2 };
+
+enum spawn_type {
+	/* daemon -> spawner */
+	SPAWN_HELLO = 1,
+	SPAWN_CREATE,  /* a new sandbox; descriptors: one open directory per mount, in order */
+	SPAWN_START,   /* a stopped one again, from its files; the same fields and descriptors */
+	SPAWN_KILL,    /* ends the processes; files stay. Answered when all are gone */
+	SPAWN_DESTROY, /* KILL, then everything goes; answered after the kill, cleaned up after */
+	SPAWN_FREEZE,
+	SPAWN_THAW,
+	SPAWN_LIMITS,   /* new limits of a running one */
+	SPAWN_COUNTERS, /* what its cgroups count */
+	SPAWN_LIST,     /* what exists on the host: one SPAWN_LISTED each, then the reply */
+	SPAWN_PROBE,    /* what a tier can do here */
+	/* spawner -> daemon */
+	SPAWN_REPLY = 64,
+	SPAWN_LISTED,
+	SPAWN_ENDED,  /* unasked: the processes of a sandbox are gone */
+	SPAWN_RELOAD, /* unasked: SIGHUP came; the configuration is to be read again */
+	SPAWN_QUIT,   /* unasked: finish up and exit */
+};
+
+enum create_flag {
+	CREATE_NESTED_USERNS = 1 << 0, /* user namespaces inside are allowed */
+};
+
+struct spawn_create {
+	uint32_t tier;     /* not TIER_AUTO: the daemon has chosen */
+	uint32_t template; /* index of an installed template; 0 = host */
+	uint32_t flags;
+	struct limits limits;
+	uint32_t mount_count;
+	uint32_t mount_modes[SANDBOX_MOUNTS_MAX]; /* enum mount_mode */
+	uint32_t client_uid, client_gid;          /* whose mounts they are (peer credentials) */
+};
+
+#define SPAWN_PHASES_MAX 12
+struct spawn_phase {
+	char name[16]; /* a word of the driver's, for people: "namespaces", "mounts", ... */
+	uint32_t microseconds;
+};
+
+struct spawn_counters {
+	uint64_t cpu_ns;
+	uint64_t memory, memory_peak;
+	uint64_t oom_kills;
+	uint32_t processes;
+	uint64_t disk, disk_inodes; /* used */
+	uint8_t known[8]; /* 1 where the host can tell: cpu, memory, peak, oom, processes, disk */
+};
+
+enum end_cause { END_EXITED = 0, END_KILLED = 1, END_DEADLINE = 2 };
+
+struct spawn_listed {
+	uint32_t tier;
+	uint32_t running; /* 0: its files are there, no process is */
+	uint32_t frozen;
+	uint32_t pid;
+};
+
+struct spawn_probe {
+	uint32_t tier;
+	uint32_t available;
+	uint32_t limit_reasons[LIMIT_COUNT];
+	char missing[256]; /* for people: what is missing, or "" */
+};
+
+struct spawn_message {
+	uint32_t type; /* enum spawn_type */
+	uint32_t request;
+	struct id sandbox;
+	uint32_t result;                 /* replies: enum error_kind */
+	char message[ERROR_MESSAGE_MAX]; /* replies: the error's text, for people and the log */
+	union {
+		uint32_t version;           /* HELLO and its reply */
+		struct spawn_create create; /* CREATE, START */
+		struct limits limits;       /* LIMITS */
+		uint32_t tier;              /* PROBE */
+		struct {
+			uint32_t pid;
+			uint32_t limit_reasons[LIMIT_COUNT];
+			uint32_t phase_count;
+			struct spawn_phase phases[SPAWN_PHASES_MAX];
+		} created;                      /* reply to CREATE, START */
+		struct spawn_counters counters; /* reply to COUNTERS */
+		struct spawn_listed listed;
+		struct spawn_probe probe; /* reply to PROBE */
+		uint32_t cause;           /* ENDED: enum end_cause */
+	};
+};

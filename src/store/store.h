@@ -1,0 +1,153 @@
+/* The store: what must survive the daemon. One narrow interface; SQLite (WAL) is the embedded
+ * implementation, PostgreSQL comes with several hosts. Called by core/ only.
+ *
+ * Every change of a sandbox's state is a row before it is an effect, so each function below is one
+ * transaction, durable against a kill of the daemon when it returns. All are synchronous and short
+ * (measured below 0.2 ms; a watchdog in the loop complains at 5 ms). Strings in rows are owned by
+ * the row; *_row_done() frees them. Lists go through a callback, so that nothing is unbounded in
+ * memory; a callback must not call the store. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/id.h"
+#include "proto/spawner_messages.h"
+
+struct store;
+
+/* What a sandbox is doing. Only core/sandbox.c moves it, along the arrows it lists. */
+enum sandbox_state {
+	SANDBOX_CREATING = 1,
+	SANDBOX_RUNNING,
+	SANDBOX_PAUSING,
+	SANDBOX_PAUSED,
+	SANDBOX_RESUMING,
+	SANDBOX_STOPPING,
+	SANDBOX_STOPPED,
+	SANDBOX_STARTING,
+	SANDBOX_DELETING,
+	SANDBOX_ENDED, /* the row is its tombstone */
+};
+
+enum end_reason {
+	END_REASON_NONE = 0,
+	END_REASON_USER,
+	END_REASON_TIMEOUT,
+	END_REASON_IDLE,
+	END_REASON_OOM,
+	END_REASON_HOST,  /* the host ended it: reboot without files, an operator's kill */
+	END_REASON_ERROR, /* it could not be made, or broke */
+};
+
+struct sandbox_row {
+	struct id id;
+	char *workspace;
+	char *name; /* NULL when it has none */
+	char *template;
+	uint32_t tier;
+	uint32_t state;
+	struct limits limits;
+	uint32_t limit_reasons[LIMIT_COUNT];
+	uint32_t flags;                /* enum create_flag */
+	uint32_t timeout_seconds;      /* 0 = none */
+	uint32_t idle_timeout_seconds; /* 0 = off */
+	int64_t created_wall, started_wall, ended_wall;
+	int64_t deadline_wall; /* 0 = none */
+	int64_t active_wall;   /* last exec, file or port activity */
+	char *environment;     /* packed "K=V\0...", environment_size bytes */
+	uint32_t environment_size;
+	char *metadata; /* packed "key\0value\0...", metadata_size bytes */
+	uint32_t metadata_size;
+	char *mounts; /* packed "mode\0guest path\0host path for people\0..." */
+	uint32_t mounts_size;
+	uint32_t end_reason;
+	char *end_message; /* NULL, or why, for people */
+};
+void sandbox_row_done(struct sandbox_row *row);
+
+enum exec_state { EXEC_STARTING = 1, EXEC_RUNNING, EXEC_ENDED, EXEC_FAILED };
+
+struct exec_row {
+	struct id id;
+	uint64_t key; /* its id in the init's protocol */
+	struct id sandbox;
+	char *command; /* for people: argv joined, cut to 1 KiB */
+	uint32_t state;
+	uint32_t flags;      /* enum exec_flag */
+	uint64_t head, tail; /* retention of its logs */
+	int64_t started_wall, ended_wall;
+	uint32_t end; /* enum exec_end */
+	uint32_t code;
+	bool oom_killed;
+	uint64_t out_total, err_total, wall_ns, cpu_ns, peak_memory;
+	uint32_t left_running;
+	uint32_t error_kind; /* EXEC_FAILED */
+	char *error_message;
+};
+void exec_row_done(struct exec_row *row);
+
+enum scope { SCOPE_READ = 1, SCOPE_WRITE = 2, SCOPE_ADMIN = 4 };
+
+struct token_row {
+	struct id id;
+	uint8_t hash[32]; /* SHA-256 of the token; the token itself is nowhere */
+	char *workspace;
+	char *label; /* NULL or for people; "run" marks the one `make run` makes */
+	uint32_t scopes;
+	struct id sandbox;                  /* bound to one sandbox, or unset */
+	int64_t created_wall, expires_wall; /* 0 = never */
+	int64_t revoked_wall;
+};
+void token_row_done(struct token_row *row);
+
+/* Opens or makes the database in a directory; migrates an older one. STORE_CORRUPT and STORE_NEWER
+ * leave the file as it was. */
+NODISCARD int store_open(const char *directory, struct store **ret_store, struct error *error);
+void store_close(struct store *store);
+
+/* NAME_TAKEN when a live sandbox of the workspace has that name. */
+NODISCARD int store_sandbox_insert(struct store *store, const struct sandbox_row *row,
+				   struct error *error);
+/* Writes everything but id, workspace, created_wall. */
+NODISCARD int store_sandbox_update(struct store *store, const struct sandbox_row *row,
+				   struct error *error);
+/* 1 found, 0 not. By id, or by the name of a live sandbox in a workspace. */
+NODISCARD int store_sandbox_get(struct store *store, const struct id *id,
+				struct sandbox_row *ret_row, struct error *error);
+/* live_only: without tombstones. Newest first. The callback returns false to stop. */
+NODISCARD int store_sandbox_each(struct store *store, const char *workspace, bool live_only,
+				 bool (*each)(void *data, const struct sandbox_row *row),
+				 void *data, struct error *error);
+/* Removes tombstones (and their execs) older than that. */
+NODISCARD int store_sandbox_prune(struct store *store, int64_t ended_before_wall,
+				  struct error *error);
+
+NODISCARD int store_exec_insert(struct store *store, const struct exec_row *row,
+				struct error *error);
+NODISCARD int store_exec_update(struct store *store, const struct exec_row *row,
+				struct error *error);
+NODISCARD int store_exec_get(struct store *store, const struct id *sandbox, const struct id *exec,
+			     struct exec_row *ret_row, struct error *error);
+NODISCARD int store_exec_delete(struct store *store, const struct id *exec, struct error *error);
+/* Newest first. */
+NODISCARD int store_exec_each(struct store *store, const struct id *sandbox,
+			      bool (*each)(void *data, const struct exec_row *row), void *data,
+			      struct error *error);
+/* The highest exec key ever given out, so that keys are never used twice. */
+NODISCARD int store_exec_last_key(struct store *store, uint64_t *ret_key, struct error *error);
+
+NODISCARD int store_token_insert(struct store *store, const struct token_row *row,
+				 struct error *error);
+/* 1 found, 0 not. */
+NODISCARD int store_token_by_hash(struct store *store, const uint8_t hash[32],
+				  struct token_row *ret_row, struct error *error);
+NODISCARD int store_token_revoke(struct store *store, const struct id *id, int64_t wall,
+				 struct error *error);
+/* Revokes every live token with that label; returns how many. */
+NODISCARD int store_token_revoke_label(struct store *store, const char *label, int64_t wall,
+				       struct error *error);
+NODISCARD int store_token_each(struct store *store,
+			       bool (*each)(void *data, const struct token_row *row), void *data,
+			       struct error *error);
