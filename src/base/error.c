@@ -65,6 +65,14 @@ const struct error_info *error_info(enum error_kind kind)
 	return &infos[kind];
 }
 
+enum error_kind error_kind_of_code(const char *code)
+{
+	for (int kind = 0; kind < ERROR_KIND_COUNT; kind++)
+		if (strcmp(infos[kind].code, code) == 0)
+			return (enum error_kind)kind;
+	return ERROR_INTERNAL;
+}
+
 enum error_kind error_kind_of_errno(int errnum)
 {
 	switch (errnum < 0 ? -errnum : errnum) {

@@ -45,6 +45,8 @@ int error_prepend(struct error *error, const char *format, ...) PRINTF_LIKE(2, 3
 
 /* The row of the table; an out-of-range kind (it may come from a peer) gives INTERNAL's. */
 const struct error_info *error_info(enum error_kind kind);
+/* The kind that has this code; INTERNAL when there is none (a peer may be newer). */
+enum error_kind error_kind_of_code(const char *code);
 /* The kind that stands for an errno of the host, where no more is known. */
 enum error_kind error_kind_of_errno(int errnum);
 /* The kind of an errno that a file operation inside a sandbox ended with. */

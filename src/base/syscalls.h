@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <linux/openat2.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -86,4 +87,15 @@ static inline int sys_execveat(int fd, const char *path, char *const argv[], cha
 static inline int sys_pivot_root(const char *new_root, const char *put_old)
 {
 	return (int)sys_result(syscall(__NR_pivot_root, new_root, put_old));
+}
+
+/* Not from sys/mount.h: it and linux/mount.h cannot be included together. */
+static inline int sys_umount(const char *path, int flags)
+{
+	return (int)sys_result(syscall(__NR_umount2, path, flags));
+}
+
+static inline int sys_openat2(int dirfd, const char *path, const struct open_how *how)
+{
+	return (int)sys_result(syscall(__NR_openat2, dirfd, path, how, sizeof(*how)));
 }

@@ -1,0 +1,575 @@
+/* Configuration: what each key is called, what it may be, where it goes. One table serves the file;
+ * the environment sets the few keys a client and a daemon must agree on.
+ *
+ * Called once at the start of each role (and on SIGHUP by the daemon). Reads one small file;
+ * libinih does the syntax, we add what it is silent about: unknown and repeated keys, lines that
+ * are too long, text behind a section's bracket. */
+#include "base/config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/text.h"
+
+/* Longest runtime directory for which <runtime>/guests/<id>/init.sock fits sun_path. */
+#define RUNTIME_LENGTH_MAX (108 - 1 - 8 - ID_LENGTH - 10)
+
+enum value_type {
+	VALUE_TEXT,
+	VALUE_PATHS, /* ':' between; repeated lines are appended */
+	VALUE_SECONDS,
+	VALUE_BYTES,
+	VALUE_CPUS, /* "0.5" is 500 */
+	VALUE_COUNT32,
+	VALUE_COUNT64,
+	VALUE_LEVEL,
+	VALUE_BOOL,
+};
+
+struct key {
+	const char *section, *name;
+	enum value_type type;
+	size_t offset, size;
+	uint64_t min, max;
+};
+
+#define PLACE(member) offsetof(struct config, member), sizeof(((struct config *)0)->member)
+
+static const struct key keys[] = {
+    {"server", "listen", VALUE_TEXT, PLACE(listen)},
+    {"server", "state", VALUE_TEXT, PLACE(state)},
+    {"server", "runtime", VALUE_TEXT, PLACE(runtime)},
+    {"server", "user", VALUE_TEXT, PLACE(user)},
+    {"server", "tls_certificate", VALUE_TEXT, PLACE(tls_certificate)},
+    {"server", "tls_key", VALUE_TEXT, PLACE(tls_key)},
+    {"server", "idle_exit", VALUE_SECONDS, PLACE(idle_exit_seconds), 0, SANDBOX_TIMEOUT_MAX},
+    {"server", "log_level", VALUE_LEVEL, PLACE(log_level)},
+    {"server", "log_json", VALUE_BOOL, PLACE(log_json)},
+    {"sandbox", "cpu", VALUE_CPUS, PLACE(defaults.cpu_millis), SANDBOX_CPU_MILLIS_MIN,
+     SANDBOX_CPU_MILLIS_MAX},
+    {"sandbox", "cpu_max", VALUE_CPUS, PLACE(maximum.cpu_millis), SANDBOX_CPU_MILLIS_MIN,
+     SANDBOX_CPU_MILLIS_MAX},
+    {"sandbox", "memory", VALUE_BYTES, PLACE(defaults.memory), SANDBOX_MEMORY_MIN,
+     SANDBOX_MEMORY_MAX},
+    {"sandbox", "memory_max", VALUE_BYTES, PLACE(maximum.memory), SANDBOX_MEMORY_MIN,
+     SANDBOX_MEMORY_MAX},
+    {"sandbox", "disk", VALUE_BYTES, PLACE(defaults.disk), SANDBOX_DISK_MIN, SANDBOX_DISK_MAX},
+    {"sandbox", "disk_max", VALUE_BYTES, PLACE(maximum.disk), SANDBOX_DISK_MIN, SANDBOX_DISK_MAX},
+    {"sandbox", "inodes", VALUE_COUNT64, PLACE(defaults.inodes), SANDBOX_INODES_MIN,
+     SANDBOX_INODES_MAX},
+    {"sandbox", "inodes_max", VALUE_COUNT64, PLACE(maximum.inodes), SANDBOX_INODES_MIN,
+     SANDBOX_INODES_MAX},
+    {"sandbox", "pids", VALUE_COUNT32, PLACE(defaults.pids), SANDBOX_PIDS_MIN, SANDBOX_PIDS_MAX},
+    {"sandbox", "pids_max", VALUE_COUNT32, PLACE(maximum.pids), SANDBOX_PIDS_MIN, SANDBOX_PIDS_MAX},
+    {"sandbox", "files", VALUE_COUNT32, PLACE(defaults.files), SANDBOX_FILES_MIN,
+     SANDBOX_FILES_MAX},
+    {"sandbox", "files_max", VALUE_COUNT32, PLACE(maximum.files), SANDBOX_FILES_MIN,
+     SANDBOX_FILES_MAX},
+    {"sandbox", "timeout", VALUE_SECONDS, PLACE(timeout_seconds), 0, SANDBOX_TIMEOUT_MAX},
+    {"sandbox", "timeout_max", VALUE_SECONDS, PLACE(timeout_seconds_max), 1, SANDBOX_TIMEOUT_MAX},
+    {"sandbox", "idle_timeout", VALUE_SECONDS, PLACE(idle_timeout_seconds), 0, SANDBOX_TIMEOUT_MAX},
+    {"sandbox", "output_head", VALUE_BYTES, PLACE(output_head), 0, OUTPUT_KEEP_MAX},
+    {"sandbox", "output_tail", VALUE_BYTES, PLACE(output_tail), 4 * KIB, OUTPUT_KEEP_MAX},
+    {"sandbox", "log_max", VALUE_BYTES, PLACE(log_bytes_max), 64 * KIB, 1024 * GIB},
+    {"sandbox", "count_max", VALUE_COUNT32, PLACE(sandboxes_max), 1, SANDBOX_COUNT_MAX},
+    {"sandbox", "tombstone_days", VALUE_COUNT32, PLACE(tombstone_days), 0, 36500},
+    {"mounts", "allow", VALUE_PATHS, PLACE(mounts_allow)},
+};
+
+/* What has been read of a file so far. */
+struct reading {
+	struct config *config;
+	FILE *file;
+	int line;
+	bool seen[ARRAY_SIZE(keys)];
+	bool failed; /* with message */
+	char message[ERROR_MESSAGE_MAX];
+};
+
+static void directory_default(char *to, size_t room, const char *of_root, const char *variable,
+			      const char *below_home)
+{
+	const char *base = getenv(variable), *home = getenv("HOME");
+	if (geteuid() == 0)
+		(void)!text_copy(to, room, of_root);
+	else if (base && base[0] == '/')
+		(void)!text_format(to, room, "%s/caisson", base);
+	else if (below_home && home && home[0] == '/')
+		(void)!text_format(to, room, "%s/%s/caisson", home, below_home);
+	else
+		(void)!text_format(to, room, "/tmp/caisson-%u", (unsigned)geteuid());
+}
+
+void config_defaults(struct config *config)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+	uint64_t memory = (uint64_t)MAX(pages, 1L) * (uint64_t)sysconf(_SC_PAGESIZE);
+	*config = (struct config){
+	    .listen = "127.0.0.1:7878",
+	    .user = "caisson",
+	    .log_level = LOG_INFO,
+	    .maximum =
+		{
+		    .memory = MAX(MIN(memory, SANDBOX_MEMORY_MAX), SANDBOX_MEMORY_MIN),
+		    .disk = 256 * GIB,
+		    .inodes = 256 * GIB / (16 * KIB),
+		    .cpu_millis = (uint32_t)MIN(MAX(cpus, 1L) * 1000L, SANDBOX_CPU_MILLIS_MAX),
+		    .pids = SANDBOX_PIDS_MAX,
+		    .files = SANDBOX_FILES_MAX,
+		},
+	    .timeout_seconds = SANDBOX_TIMEOUT_DEFAULT,
+	    .timeout_seconds_max = SANDBOX_TIMEOUT_MAX,
+	    .output_head = OUTPUT_HEAD_DEFAULT,
+	    .output_tail = OUTPUT_TAIL_DEFAULT,
+	    .log_bytes_max = 1 * GIB,
+	    .sandboxes_max = 256,
+	    .tombstone_days = 30,
+	};
+	config->defaults = (struct limits){
+	    .memory = MIN(SANDBOX_MEMORY_DEFAULT, config->maximum.memory),
+	    .disk = SANDBOX_DISK_DEFAULT,
+	    .inodes = SANDBOX_INODES_DEFAULT,
+	    .cpu_millis = MIN(SANDBOX_CPU_MILLIS_DEFAULT, config->maximum.cpu_millis),
+	    .pids = SANDBOX_PIDS_DEFAULT,
+	    .files = SANDBOX_FILES_DEFAULT,
+	};
+	directory_default(config->state, sizeof(config->state), "/var/lib/caisson", "XDG_DATA_HOME",
+			  ".local/share");
+	directory_default(config->runtime, sizeof(config->runtime), "/run/caisson",
+			  "XDG_RUNTIME_DIR", NULL);
+}
+
+int config_path(const char *explicit_path, char *path, size_t room)
+{
+	const char *named = explicit_path ? explicit_path : getenv("CAISSON_CONFIG");
+	const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	if (named && *named)
+		return text_copy(path, room, named);
+	if (geteuid() == 0)
+		return text_copy(path, room, "/etc/caisson/caisson.conf");
+	if (base && base[0] == '/')
+		return text_format(path, room, "%s/caisson/caisson.conf", base);
+	return text_format(path, room, "%s/.config/caisson/caisson.conf",
+			   home && home[0] == '/' ? home : "");
+}
+
+static int parse_bool(const char *value, bool *ret)
+{
+	static const struct {
+		const char *word;
+		bool value;
+	} words[] = {{"yes", true}, {"true", true},   {"on", true},   {"1", true},
+		     {"no", false}, {"false", false}, {"off", false}, {"0", false}};
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (strcasecmp(value, words[i].word) == 0) {
+			*ret = words[i].value;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+/* "2", "0.5", "1.25" cpus to thousandths; that is what text_to_bytes() makes with a unit of 1000,
+ * but for the suffixes it knows. */
+static int parse_cpus(const char *value, uint64_t *ret)
+{
+	if (value[strspn(value, "0123456789.")])
+		return -EINVAL;
+	return text_to_bytes(value, 1000, ret);
+}
+
+static int append_paths(char *place, size_t size, const char *value)
+{
+	size_t used = strlen(place);
+	return text_format(place + used, size - used, "%s%s", used ? ":" : "", value);
+}
+
+static const char *type_help(enum value_type type)
+{
+	switch (type) {
+	case VALUE_TEXT:
+	case VALUE_PATHS:
+		return "shorter text";
+	case VALUE_SECONDS:
+		return "a duration such as 90s, 15m, 24h or 7d";
+	case VALUE_BYTES:
+		return "a size such as 512M or 1.5G";
+	case VALUE_CPUS:
+		return "a number of cpus such as 0.5 or 2";
+	case VALUE_COUNT32:
+	case VALUE_COUNT64:
+		return "a whole number";
+	case VALUE_LEVEL:
+		return "error, warning, info or debug";
+	case VALUE_BOOL:
+		return "yes or no";
+	}
+	return "";
+}
+
+/* 0; -EINVAL when it is not of that type, -ERANGE when it is not between min and max,
+ * -ENAMETOOLONG when there is no room. */
+static int set_value(struct config *config, const struct key *key, const char *value)
+{
+	char *place = (char *)config + key->offset;
+	uint64_t number = 0;
+	int result = 0;
+	switch (key->type) {
+	case VALUE_TEXT:
+		return text_copy(place, key->size, value);
+	case VALUE_PATHS:
+		return append_paths(place, key->size, value);
+	case VALUE_LEVEL:
+		return log_level_parse(value, (enum log_level *)(void *)place);
+	case VALUE_BOOL:
+		return parse_bool(value, (bool *)place);
+	case VALUE_SECONDS:
+		result = text_to_seconds(value, &number);
+		break;
+	case VALUE_BYTES:
+		result = text_to_bytes(value, 1, &number);
+		break;
+	case VALUE_CPUS:
+		result = parse_cpus(value, &number);
+		break;
+	case VALUE_COUNT32:
+	case VALUE_COUNT64:
+		result = text_to_u64(value, 0, UINT64_MAX, &number);
+		break;
+	}
+	if (result < 0)
+		return result;
+	if (number < key->min || number > key->max)
+		return -ERANGE;
+	uint32_t narrow = (uint32_t)number;
+	if (key->size == sizeof(narrow))
+		memcpy(place, &narrow, sizeof(narrow));
+	else
+		memcpy(place, &number, sizeof(number));
+	return 0;
+}
+
+static void range_text(const struct key *key, uint64_t value, char *text, size_t room)
+{
+	if (key->type == VALUE_CPUS)
+		(void)!text_format(text, room, "%llu.%03llu", (unsigned long long)value / 1000,
+				   (unsigned long long)value % 1000);
+	else if (key->type == VALUE_BYTES && value >= MIB && value % MIB == 0)
+		(void)!text_format(text, room, "%lluM", (unsigned long long)(value / MIB));
+	else
+		(void)!text_format(text, room, "%llu%s", (unsigned long long)value,
+				   key->type == VALUE_SECONDS ? "s" : "");
+}
+
+static void value_complaint(const struct key *key, const char *value, int result, char *message)
+{
+	char low[32], high[32];
+	if (result == -ERANGE) {
+		range_text(key, key->min, low, sizeof(low));
+		range_text(key, key->max, high, sizeof(high));
+		snprintf(message, ERROR_MESSAGE_MAX, "%s = %.60s is out of range: from %s to %s",
+			 key->name, value, low, high);
+		return;
+	}
+	snprintf(message, ERROR_MESSAGE_MAX, "%s = %.60s is not understood: it takes %s", key->name,
+		 value, type_help(key->type));
+}
+
+static int reading_fail(struct reading *reading, const char *format, ...) PRINTF_LIKE(2, 3);
+static int reading_fail(struct reading *reading, const char *format, ...)
+{
+	if (reading->failed)
+		return 0;
+	va_list args;
+	va_start(args, format);
+	vsnprintf(reading->message, sizeof(reading->message), format, args);
+	va_end(args);
+	reading->failed = true;
+	return 0;
+}
+
+/* libinih calls this per value; 0 means "refused". */
+static int handle_value(void *user, const char *section, const char *name, const char *value)
+{
+	struct reading *reading = user;
+	char message[ERROR_MESSAGE_MAX];
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		const struct key *key = &keys[i];
+		if (strcmp(section, key->section) != 0 || strcmp(name, key->name) != 0)
+			continue;
+		if (reading->seen[i] && key->type != VALUE_PATHS)
+			return reading_fail(reading,
+					    "%s is given twice (an indented line continues the one "
+					    "above it)",
+					    name);
+		reading->seen[i] = true;
+		int result = set_value(reading->config, key, value);
+		if (result < 0) {
+			value_complaint(key, value, result, message);
+			return reading_fail(reading, "%s", message);
+		}
+		return 1;
+	}
+	if (!*section)
+		return reading_fail(reading, "%.50s stands before the first [section]", name);
+	return reading_fail(reading, "unknown key %.50s in section [%.50s]", name, section);
+}
+
+/* Checks a "[section]" line, which libinih takes whatever is in it or behind it. */
+static bool section_known(const char *line)
+{
+	const char *end = strchr(line, ']');
+	if (!end)
+		return false;
+	size_t length = (size_t)(end - line) - 1;
+	const char *rest = end + 1 + strspn(end + 1, " \t\r\n");
+	if (*rest && *rest != ';' && *rest != '#')
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (strlen(keys[i].section) == length &&
+		    strncmp(line + 1, keys[i].section, length) == 0)
+			return true;
+	return false;
+}
+
+/* libinih's fgets: counts lines, and refuses what it would cut or ignore without a word. Returning
+ * NULL ends the parse. */
+static char *read_line(char *line, int room, void *stream)
+{
+	struct reading *reading = stream;
+	if (reading->failed || !fgets(line, room, reading->file))
+		return NULL;
+	reading->line++;
+	if (!strchr(line, '\n') && !feof(reading->file)) {
+		reading_fail(reading, "the line is longer than %d characters, or holds a NUL",
+			     room - 2);
+		return NULL;
+	}
+	const char *start = line + strspn(line, " \t");
+	if (*start == '[' && start == line && !section_known(start)) {
+		reading_fail(reading, "unknown section %.60s", start);
+		reading->message[strcspn(reading->message, "\r\n")] = '\0';
+		return NULL;
+	}
+	return line;
+}
+
+/* What root obeys must be root's alone: the file names the directories that may be given to
+ * sandboxes. */
+static int check_ownership(int fd, const char *path, struct error *error)
+{
+	struct stat info;
+	if (fstat(fd, &info) < 0)
+		return error_set_errno(error, ERROR_CONFIG, errno, "%s", path);
+	if (!S_ISREG(info.st_mode))
+		return error_set(error, ERROR_CONFIG, "%s is not a regular file", path);
+	if (geteuid() == 0 && (info.st_uid != 0 || (info.st_mode & (S_IWGRP | S_IWOTH))))
+		return error_set(error, ERROR_CONFIG,
+				 "%s must belong to root and be writable by root alone; "
+				 "`chown root %s && chmod go-w %s`",
+				 path, path, path);
+	return 0;
+}
+
+int config_read_file(struct config *config, const char *path, bool must_exist, struct error *error)
+{
+	CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !must_exist)
+		return 0;
+	if (fd < 0)
+		return error_set_errno(error, ERROR_CONFIG, errno, "configuration file %s", path);
+	if (check_ownership(fd, path, error) < 0)
+		return -1;
+	struct config changed = *config;
+	struct reading reading = {.config = &changed, .file = fdopen(fd, "r")};
+	if (!reading.file)
+		return error_set_errno(error, ERROR_CONFIG, errno, "configuration file %s", path);
+	fd = -1;
+	/* What the file says replaces a list, it does not add to the default. */
+	changed.mounts_allow[0] = '\0';
+	int result = ini_parse_stream(read_line, &reading, handle_value, &reading);
+	bool broken = ferror(reading.file) != 0;
+	fclose(reading.file);
+	if (broken)
+		return error_set(error, ERROR_CONFIG, "configuration file %s cannot be read", path);
+	if (reading.failed)
+		return error_set(error, ERROR_CONFIG, "%s:%d: %s", path, reading.line,
+				 reading.message);
+	if (result > 0)
+		return error_set(error, ERROR_CONFIG, "%s:%d: neither a [section] nor KEY = VALUE",
+				 path, result);
+	if (result < 0)
+		return error_set(error, ERROR_CONFIG, "configuration file %s cannot be parsed",
+				 path);
+	*config = changed;
+	return 0;
+}
+
+/* CAISSON_LOG is a level, "json", or both with a comma between. */
+static int read_log_variable(struct config *config, const char *value, struct error *error)
+{
+	char text[64];
+	if (text_copy(text, sizeof(text), value) < 0)
+		return error_set(error, ERROR_CONFIG, "CAISSON_LOG is too long");
+	for (char *word = text; word;) {
+		char *comma = strchr(word, ',');
+		if (comma)
+			*comma = '\0';
+		if (strcmp(word, "json") == 0)
+			config->log_json = true;
+		else if (strcmp(word, "text") == 0)
+			config->log_json = false;
+		else if (log_level_parse(word, &config->log_level) < 0)
+			return error_set(error, ERROR_CONFIG,
+					 "CAISSON_LOG=%s is not understood: it takes error, "
+					 "warning, info or debug, and json, as in \"debug,json\"",
+					 value);
+		word = comma ? comma + 1 : NULL;
+	}
+	return 0;
+}
+
+int config_read_environment(struct config *config, struct error *error)
+{
+	const struct {
+		const char *name;
+		char *place;
+		size_t room;
+	} variables[] = {
+	    {"CAISSON_LISTEN", config->listen, sizeof(config->listen)},
+	    {"CAISSON_STATE", config->state, sizeof(config->state)},
+	    {"CAISSON_RUNTIME", config->runtime, sizeof(config->runtime)},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		const char *value = getenv(variables[i].name);
+		if (value && *value && text_copy(variables[i].place, variables[i].room, value) < 0)
+			return error_set(error, ERROR_CONFIG, "%s is longer than %zu characters",
+					 variables[i].name, variables[i].room - 1);
+	}
+	const char *log = getenv("CAISSON_LOG");
+	return log && *log ? read_log_variable(config, log, error) : 0;
+}
+
+int config_split_listen(const char *listen, char host[CONFIG_HOST_MAX], uint16_t *ret_port)
+{
+	unsigned char address[sizeof(struct in6_addr)];
+	if (strcmp(listen, "none") == 0)
+		return -ENOENT;
+	bool bracket = listen[0] == '[';
+	const char *end = bracket ? strchr(listen, ']') : strchr(listen, ':');
+	const char *begin = listen + bracket;
+	if (!end || (bracket && end[1] != ':') || end - begin >= CONFIG_HOST_MAX)
+		return -EINVAL;
+	memcpy(host, begin, (size_t)(end - begin));
+	host[end - begin] = '\0';
+	if (strcmp(host, "localhost") == 0 && !bracket)
+		(void)!text_copy(host, CONFIG_HOST_MAX, "127.0.0.1");
+	uint64_t port;
+	if (inet_pton(bracket ? AF_INET6 : AF_INET, host, address) != 1 ||
+	    text_to_u64(end + 1 + bracket, 0, UINT16_MAX, &port) < 0)
+		return -EINVAL;
+	*ret_port = (uint16_t)port;
+	return 0;
+}
+
+/* A directory we may build names below: absolute, in its plain form, so that two spellings of one
+ * directory are not taken for two. */
+static int check_directory(const char *what, const char *path, size_t length_max,
+			   struct error *error)
+{
+	size_t length = strlen(path);
+	if (path[0] != '/' || length < 2)
+		return error_set(error, ERROR_CONFIG,
+				 "the %s directory must be an absolute path below /, not \"%s\"",
+				 what, path);
+	if (length > length_max)
+		return error_set(error, ERROR_CONFIG,
+				 "the %s directory %s is too long: at most %zu characters", what,
+				 path, length_max);
+	for (const char *part = path; part; part = strchr(part + 1, '/')) {
+		size_t size = strcspn(part + 1, "/");
+		if (size == 0 || (size == 1 && part[1] == '.') ||
+		    (size == 2 && part[1] == '.' && part[2] == '.'))
+			return error_set(error, ERROR_CONFIG,
+					 "the %s directory %s must have no empty, '.' or '..' "
+					 "part and no '/' at its end",
+					 what, path);
+	}
+	return 0;
+}
+
+static int check_limits(const struct config *config, struct error *error)
+{
+	const struct limits *defaults = &config->defaults, *maximum = &config->maximum;
+	const struct {
+		const char *name;
+		uint64_t value, maximum;
+	} pairs[] = {
+	    {"cpu", defaults->cpu_millis, maximum->cpu_millis},
+	    {"memory", defaults->memory, maximum->memory},
+	    {"disk", defaults->disk, maximum->disk},
+	    {"inodes", defaults->inodes, maximum->inodes},
+	    {"pids", defaults->pids, maximum->pids},
+	    {"files", defaults->files, maximum->files},
+	    {"timeout", config->timeout_seconds, config->timeout_seconds_max},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++)
+		if (pairs[i].value > pairs[i].maximum)
+			return error_set(error, ERROR_CONFIG,
+					 "[sandbox] %s is more than %s_max allows", pairs[i].name,
+					 pairs[i].name);
+	return 0;
+}
+
+static int check_mounts(const struct config *config, struct error *error)
+{
+	for (const char *path = config->mounts_allow; *path;) {
+		size_t length = strcspn(path, ":");
+		if (length == 0 || path[0] != '/')
+			return error_set(error, ERROR_CONFIG,
+					 "[mounts] allow takes absolute paths with ':' between, "
+					 "not \"%.*s\"",
+					 (int)MIN(length, (size_t)100), path);
+		path += length + (path[length] == ':');
+	}
+	return 0;
+}
+
+int config_check(const struct config *config, struct error *error)
+{
+	char host[CONFIG_HOST_MAX];
+	uint16_t port;
+	if (check_directory("state", config->state, sizeof(config->state) - 80, error) < 0 ||
+	    check_directory("runtime", config->runtime, RUNTIME_LENGTH_MAX, error) < 0)
+		return -1;
+	if (config_split_listen(config->listen, host, &port) == -EINVAL)
+		return error_set(error, ERROR_CONFIG,
+				 "listen = %s is not understood: it takes HOST:PORT with a numeric "
+				 "address, such as 127.0.0.1:7878 or [::1]:7878, or none",
+				 config->listen);
+	if (!config->user[0] || strchr(config->user, ':') || strchr(config->user, '/'))
+		return error_set(error, ERROR_CONFIG, "user = %s is not a user's name",
+				 config->user);
+	if (!config->tls_certificate[0] != !config->tls_key[0])
+		return error_set(error, ERROR_CONFIG,
+				 "tls_certificate and tls_key must be given together");
+	if (check_limits(config, error) < 0)
+		return -1;
+	return check_mounts(config, error);
+}
+
+int config_socket_path(const struct config *config, char *path, size_t room)
+{
+	return text_format(path, room, "%s/caisson.sock", config->runtime);
+}

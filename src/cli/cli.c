@@ -1,0 +1,186 @@
+/* The table of verbs, help, and what several verbs share. */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+const struct verb *const verbs[] = {
+    &verb_run,     &verb_create,     &verb_exec,    &verb_shell, &verb_cp,     &verb_ls,
+    &verb_logs,    &verb_stop,       &verb_start,   &verb_pause, &verb_resume, &verb_rm,
+    &verb_inspect, &verb_top,        &verb_doctor,  &verb_token, &verb_serve,  &verb_version,
+    &verb_help,    &verb_completion, &verb_welcome, NULL,
+};
+
+static void print_overview(void)
+{
+	printf("caisson: a safe Linux machine for any agent, in milliseconds\n\n"
+	       "Usage: caisson VERB [options] ...\n\n");
+	for (const struct verb *const *verb = verbs; *verb; verb++)
+		if (!(*verb)->hidden)
+			printf("  %-11s %s\n", (*verb)->name, (*verb)->summary);
+	printf("\nTry it:\n"
+	       "  caisson run -- uname -a           one command in a fresh sandbox\n"
+	       "  caisson run -v .:/workspace:cow -- make test\n"
+	       "  caisson shell mybox               a terminal in a running one\n\n"
+	       "`caisson VERB --help` explains a verb. Every verb takes --json.\n"
+	       "The daemon is found by CAISSON_RUNTIME, or by CAISSON_URL and CAISSON_TOKEN.\n");
+}
+
+static void print_verb_help(const struct verb *verb)
+{
+	printf("%s\n\nUsage: caisson %s %s\n\n%s\n\nOptions:\n", verb->summary, verb->name,
+	       verb->arguments, verb->help);
+	options_print(verb->options);
+	printf("      --json                      machine-readable output\n"
+	       "      --help                      this text\n");
+}
+
+static const struct verb *find_verb(const char *name)
+{
+	for (const struct verb *const *verb = verbs; *verb; verb++)
+		if (strcmp((*verb)->name, name) == 0)
+			return *verb;
+	return NULL;
+}
+
+static int report(const char *verb, const struct error *error)
+{
+	const struct error_info *info = error_info(error->kind);
+	if (cli_json) {
+		json_t *json = json_pack("{s:s, s:s, s:b}", "error", error->message, "code",
+					 info->code, "retryable", info->retryable);
+		char *text = json ? json_dumps(json, 0) : NULL;
+		fprintf(stderr, "%s\n", text ? text : "{}");
+		free(text);
+		json_decref(json);
+	} else {
+		fprintf(stderr, "caisson %s: %s\n", verb, error->message);
+		if (*info->advice)
+			fprintf(stderr, "  %s\n", info->advice);
+		if (error->kind == ERROR_USAGE)
+			fprintf(stderr, "  `caisson %s --help` explains it.\n", verb);
+	}
+	return info->exit_code;
+}
+
+static int run_help(struct client *client, int argc, char **argv, struct error *error)
+{
+	(void)client;
+	const struct verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
+	if (argc > 1 && !verb)
+		return error_set(error, ERROR_USAGE, "there is no verb \"%s\"", argv[1]);
+	if (verb)
+		print_verb_help(verb);
+	else
+		print_overview();
+	return 0;
+}
+
+const struct verb verb_help = {
+    .name = "help",
+    .arguments = "[VERB]",
+    .summary = "Explain caisson, or one of its verbs",
+    .help = "Lists the verbs, or explains one.",
+    .run = run_help,
+};
+
+int cli_main(int argc, char **argv)
+{
+	struct error error = {0};
+	struct client client;
+	const char *name = argc > 1 ? argv[1] : "help";
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+		name = "help";
+	if (strcmp(name, "--version") == 0)
+		name = "version";
+	const struct verb *verb = find_verb(name);
+	if (!verb) {
+		fprintf(stderr, "caisson: there is no verb \"%s\"; `caisson help` lists them\n",
+			name);
+		return error_info(ERROR_USAGE)->exit_code;
+	}
+	int count = argc > 1 ? argc - 1 : 1;
+	char **words = argc > 1 ? argv + 1 : argv;
+	count = options_parse(verb->options, count, words, verb->command_follows, &error);
+	if (cli_help) {
+		print_verb_help(verb);
+		return 0;
+	}
+	if (count < 0)
+		return report(verb->name, &error);
+	if (client_setup(&client, &error) < 0)
+		return report(verb->name, &error);
+	int result = verb->run(&client, count, words, &error);
+	return result < 0 ? report(verb->name, &error) : result;
+}
+
+void print_json(const json_t *json)
+{
+	char *text = json_dumps(json, JSON_INDENT(2));
+	printf("%s\n", text ? text : "null");
+	free(text);
+}
+
+void print_safe(const char *text)
+{
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+		if (c < 0x20 || c == 0x7f)
+			printf("\\x%02x", c);
+		else
+			putchar(c);
+	}
+}
+
+int sandbox_path(struct buffer *path, const char *sandbox, const char *rest, struct error *error)
+{
+	if (!*sandbox || strchr(sandbox, '/'))
+		return error_set(error, ERROR_ID_MALFORMED, "\"%s\" is no sandbox id or name",
+				 sandbox);
+	if (buffer_append_text(path, "/v1/sandboxes/") < 0 || append_encoded(path, sandbox) < 0 ||
+	    buffer_append_text(path, rest) < 0)
+		return error_set(error, ERROR_ID_MALFORMED, "that id or name is too long");
+	return 0;
+}
+
+void bytes_text(uint64_t bytes, char text[32])
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	double value = (double)bytes;
+	size_t unit = 0;
+	while (value >= 1024 && unit + 1 < ARRAY_SIZE(units)) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(text, 32, value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+void age_text(int64_t seconds, char text[32])
+{
+	if (seconds < 0)
+		snprintf(text, 32, "-");
+	else if (seconds < 120)
+		snprintf(text, 32, "%" PRId64 "s", seconds);
+	else if (seconds < 2 * 3600)
+		snprintf(text, 32, "%" PRId64 "m", seconds / 60);
+	else if (seconds < 48 * 3600)
+		snprintf(text, 32, "%" PRId64 "h", seconds / 3600);
+	else
+		snprintf(text, 32, "%" PRId64 "d", seconds / 86400);
+}
+
+const char *member_text(const json_t *object, const char *name)
+{
+	const char *text = json_string_value(json_object_get(object, name));
+	return text ? text : "";
+}
+
+int64_t member_integer(const json_t *object, const char *name)
+{
+	return json_integer_value(json_object_get(object, name));
+}

@@ -1,0 +1,117 @@
+/* The command line: a table of verbs, each in a file of its own, each a client of the API. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "cli/client.h"
+#include "cli/options.h"
+
+int cli_main(int argc, char **argv);
+
+struct verb {
+	const char *name;
+	const char *arguments; /* "[options] SANDBOX -- COMMAND ..." */
+	const char *summary;   /* one line */
+	const char *help;      /* what it does and examples; options are listed from the table */
+	const struct option_spec *options;
+	bool command_follows; /* the first argument ends the options */
+	/* argv[0] is the verb, the options are taken out. Returns the exit code; -1 with *error:
+	 * its text is printed and its kind's exit code is used. */
+	int (*run)(struct client *client, int argc, char **argv, struct error *error);
+	bool hidden;
+};
+
+extern const struct verb verb_run, verb_create, verb_exec, verb_shell, verb_cp, verb_ls, verb_logs,
+    verb_stop, verb_start, verb_pause, verb_resume, verb_rm, verb_inspect, verb_top, verb_doctor,
+    verb_token, verb_serve, verb_version, verb_completion, verb_help, verb_welcome;
+/* All of them, NULL at the end. */
+extern const struct verb *const verbs[];
+
+/* Every verb has --json; true when it was given. */
+extern bool cli_json;
+
+void print_json(const json_t *json);
+/* Prints text that came from a sandbox or a user: control characters are made visible. */
+void print_safe(const char *text);
+/* "/v1/sandboxes/ID" and the rest, encoded. */
+NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
+			   struct error *error);
+/* "512 MiB" */
+void bytes_text(uint64_t bytes, char text[32]);
+/* "3m", "2h" */
+void age_text(int64_t seconds, char text[32]);
+const char *member_text(const json_t *object, const char *name);
+int64_t member_integer(const json_t *object, const char *name);
+
+/* The options that `run` and `create` share, and the request they make. */
+#define CREATE_MOUNTS_MAX SANDBOX_MOUNTS_MAX
+#define CREATE_PAIRS_MAX 128
+struct create_options {
+	const char *template, *isolation, *name, *memory, *disk, *cpu, *timeout, *idle_timeout,
+	    *pids;
+	struct text_list environment, metadata, mounts;
+	bool nested_userns;
+};
+extern struct create_options create_options;
+#define CREATE_OPTION_ROWS                                                                          \
+	{"template",  't',                                                                          \
+	 OPTION_TEXT, &create_options.template,                                                     \
+	 "NAME",      "what is in it (default: host, this machine's own /usr, read-only)"},         \
+	    {"isolation",                                                                           \
+	     'i',                                                                                   \
+	     OPTION_TEXT,                                                                           \
+	     &create_options.isolation,                                                             \
+	     "TIER",                                                                                \
+	     "auto, namespace, gvisor or vm (default: auto, the strongest this host has)"},         \
+	    {"name",      'n',                                                                      \
+	     OPTION_TEXT, &create_options.name,                                                     \
+	     "NAME",      "a name of yours beside its id"},                                         \
+	    {"cpu", 0, OPTION_TEXT, &create_options.cpu, "N", "cpus, like 0.5 or 2 (default: 1)"},  \
+	    {"memory",    'm',                                                                      \
+	     OPTION_TEXT, &create_options.memory,                                                   \
+	     "SIZE",      "memory, like 512M or 2G (default: 512M)"},                               \
+	    {"disk",      'd',                                                                      \
+	     OPTION_TEXT, &create_options.disk,                                                     \
+	     "SIZE",      "what it may write, like 1G (default: 1G)"},                              \
+	    {"pids",      0,                                                                        \
+	     OPTION_TEXT, &create_options.pids,                                                     \
+	     "N",         "processes and threads (default: 512)"},                                  \
+	    {"env",       'e',                                                                      \
+	     OPTION_LIST, &create_options.environment,                                              \
+	     "K[=V]",     "environment of all its commands; K alone passes yours on (repeatable)"}, \
+	    {"volume",                                                                              \
+	     'v',                                                                                   \
+	     OPTION_LIST,                                                                           \
+	     &create_options.mounts,                                                                \
+	     "HOST:GUEST[:ro|rw|cow]",                                                              \
+	     "give it a folder of yours: read-only, read-write, or copy-on-write (default: ro)"},   \
+	    {"metadata",  0,                                                                        \
+	     OPTION_LIST, &create_options.metadata,                                                 \
+	     "K=V",       "a note kept with the sandbox (repeatable)"},                             \
+	{                                                                                           \
+		"nested-userns", 0, OPTION_FLAG, &create_options.nested_userns, NULL,               \
+		    "allow user namespaces inside (widens the kernel that it can reach)"            \
+	}
+
+/* POST /v1/sandboxes with create_options; *ret_json is the new sandbox's record. */
+NODISCARD int create_sandbox(struct client *client, uint32_t default_idle_timeout,
+			     json_t **ret_json, struct error *error);
+/* "K=V" and "K" (from our own environment) into a JSON object. */
+NODISCARD int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json,
+			 struct error *error);
+
+/* An exec with our standard descriptors passed through; see session.c. */
+struct session {
+	const char *sandbox;
+	json_t *body; /* the exec request; borrowed */
+	bool tty;
+	bool stdin_open;
+};
+/* The exit code of the command, as a shell would say it (128 + n for a signal). */
+NODISCARD int session_run(struct client *client, const struct session *session, int *ret_exit_code,
+			  struct error *error);
+bool session_wants_tty(void);

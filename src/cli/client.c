@@ -1,0 +1,501 @@
+/* The command line's HTTP client: one request per connection, blocking. See client.h. */
+#include "cli/client.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "cli/start.h"
+
+#define ANSWER_MAX (64 * MIB)
+
+static int parse_url(struct client *client, const char *url, struct error *error)
+{
+	if (!text_starts(url, "http://"))
+		return error_set(error, ERROR_USAGE,
+				 "CAISSON_URL is \"%s\"; it must be http://HOST:PORT", url);
+	const char *host = url + strlen("http://");
+	size_t length = strcspn(host, "/");
+	const char *colon = memrchr(host, ':', length);
+	size_t host_length = colon ? (size_t)(colon - host) : length;
+	if (host_length == 0 || host_length >= sizeof(client->host))
+		return error_set(error, ERROR_USAGE, "CAISSON_URL \"%s\" names no host", url);
+	bool bracketed = host[0] == '[' && host[host_length - 1] == ']' && host_length > 2;
+	snprintf(client->host, sizeof(client->host), "%.*s",
+		 (int)(bracketed ? host_length - 2 : host_length), bracketed ? host + 1 : host);
+	snprintf(client->port, sizeof(client->port), "%.*s",
+		 colon ? (int)(length - host_length - 1) : 4, colon ? colon + 1 : "7878");
+	client->remote = true;
+	return 0;
+}
+
+int client_setup(struct client *client, struct error *error)
+{
+	memset(client, 0, sizeof(*client));
+	config_defaults(&client->config);
+	const char *explicit_path = getenv("CAISSON_CONFIG");
+	char path[256];
+	if (config_path(explicit_path, path, sizeof(path)) < 0)
+		return error_set(error, ERROR_CONFIG, "the configuration file's path is too long");
+	if (config_read_file(&client->config, path, explicit_path != NULL, error) < 0 ||
+	    config_read_environment(&client->config, error) < 0)
+		return -1;
+	if (explicit_path && text_copy(client->config_path, sizeof(client->config_path), path) < 0)
+		return error_set(error, ERROR_CONFIG, "the configuration file's path is too long");
+	const char *token = getenv("CAISSON_TOKEN");
+	if (token && text_copy(client->token, sizeof(client->token), token) < 0)
+		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN is too long to be a token");
+	if (strpbrk(client->token, "\r\n"))
+		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN holds a line end");
+	const char *url = getenv("CAISSON_URL");
+	if (url && *url)
+		return parse_url(client, url, error);
+	if (config_socket_path(&client->config, client->socket, sizeof(client->socket)) < 0)
+		return error_set(error, ERROR_CONFIG,
+				 "the runtime directory's path is too long for a Unix socket: %s",
+				 client->config.runtime);
+	return 0;
+}
+
+static int connect_unix(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int result = text_copy(address.sun_path, sizeof(address.sun_path), path);
+	if (result < 0)
+		return result;
+	CLOSE_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+static int connect_tcp(const struct client *client, struct error *error)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *addresses;
+	int result = getaddrinfo(client->host, client->port, &hints, &addresses);
+	if (result != 0)
+		return error_set(error, ERROR_DAEMON_UNREACHABLE, "%s: %s", client->host,
+				 gai_strerror(result));
+	CLOSE_FD int fd = -1;
+	int saved = 0;
+	for (struct addrinfo *a = addresses; a && fd < 0; a = a->ai_next) {
+		fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
+			saved = errno;
+			fd_close(&fd);
+		}
+	}
+	freeaddrinfo(addresses);
+	if (fd < 0)
+		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, saved,
+				       "no daemon answers at http://%s:%s", client->host,
+				       client->port);
+	return TAKE_FD(fd);
+}
+
+static int unreachable(const struct client *client, int result, struct error *error)
+{
+	if (result == -EACCES || result == -EPERM)
+		return error_set(error, ERROR_NO_PERMISSION,
+				 "no permission to use the daemon's socket %s", client->socket);
+	return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, result, "no daemon answers at %s",
+			       client->socket);
+}
+
+int client_ping(struct client *client, struct error *error)
+{
+	CLOSE_FD int fd =
+	    client->remote ? connect_tcp(client, error) : connect_unix(client->socket);
+	if (fd >= 0)
+		return 0;
+	return client->remote ? -1 : unreachable(client, fd, error);
+}
+
+int client_connect(struct client *client, struct error *error)
+{
+	if (client->remote)
+		return connect_tcp(client, error);
+	int fd = connect_unix(client->socket);
+	if (fd == -ENOENT || fd == -ECONNREFUSED) {
+		if (daemon_start(client, error) < 0)
+			return -1;
+		fd = connect_unix(client->socket);
+	}
+	if (fd < 0)
+		return unreachable(client, fd, error);
+	return fd;
+}
+
+static int write_all(int fd, const void *data, size_t size, struct error *error)
+{
+	const char *place = data;
+	while (size > 0) {
+		ssize_t put = send(fd, place, size, MSG_NOSIGNAL);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno,
+					       "sending to the daemon");
+		place += put;
+		size -= (size_t)put;
+	}
+	return 0;
+}
+
+static int append_head(struct client *client, const struct request *request, struct buffer *head)
+{
+	int result = 0;
+	result |= buffer_printf(head, "%s %s HTTP/1.1\r\nHost: %s\r\n", request->method,
+				request->path, client->remote ? client->host : "localhost");
+	if (client->token[0])
+		result |= buffer_printf(head, "Authorization: Bearer %s\r\n", client->token);
+	if (request->type)
+		result |= buffer_printf(head, "Content-Type: %s\r\n", request->type);
+	if (request->upgrade)
+		result |=
+		    buffer_printf(head, "Connection: Upgrade\r\nUpgrade: %s\r\n", request->upgrade);
+	else
+		result |= buffer_append_text(head, "Connection: close\r\n");
+	if (request->length < 0)
+		result |= buffer_append_text(head, "Transfer-Encoding: chunked\r\n");
+	else if (request->length > 0 || strcmp(request->method, "GET") != 0)
+		result |=
+		    buffer_printf(head, "Content-Length: %lld\r\n", (long long)request->length);
+	return result | buffer_append_text(head, "\r\n");
+}
+
+int exchange_begin(struct client *client, const struct request *request,
+		   struct exchange *ret_exchange, struct error *error)
+{
+	DONE_BUFFER struct buffer head = BUFFER(HTTP_HEAD_MAX);
+	if (append_head(client, request, &head) < 0)
+		return error_set(error, ERROR_TOO_LARGE, "the request's path is too long");
+	CLOSE_FD int fd = client_connect(client, error);
+	if (fd < 0)
+		return -1;
+	size_t sent = 0;
+	if (request->fd_count > 0) {
+		if (client->remote)
+			return error_set(error, ERROR_UNSUPPORTED,
+					 "a folder can be given over the Unix socket only, not "
+					 "to a remote daemon");
+		ssize_t put = fd_send(fd, head.data, head.size, request->fds, request->fd_count);
+		if (put < 0)
+			return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, (int)put,
+					       "sending to the daemon");
+		sent = (size_t)put;
+	}
+	if (write_all(fd, head.data + sent, head.size - sent, error) < 0)
+		return -1;
+	ret_exchange->fd = TAKE_FD(fd);
+	ret_exchange->start = ret_exchange->end = 0;
+	ret_exchange->status = 0;
+	ret_exchange->head_only = strcmp(request->method, "HEAD") == 0;
+	ret_exchange->request_id[0] = '\0';
+	ret_exchange->offset = ret_exchange->gap = ret_exchange->total = -1;
+	return 0;
+}
+
+int exchange_write(struct exchange *exchange, bool chunked, const void *data, size_t size,
+		   struct error *error)
+{
+	if (size == 0)
+		return 0;
+	char line[24];
+	if (chunked) {
+		int length = snprintf(line, sizeof(line), "%zx\r\n", size);
+		if (write_all(exchange->fd, line, (size_t)length, error) < 0)
+			return -1;
+	}
+	if (write_all(exchange->fd, data, size, error) < 0)
+		return -1;
+	return chunked ? write_all(exchange->fd, "\r\n", 2, error) : 0;
+}
+
+int exchange_write_end(struct exchange *exchange, bool chunked, struct error *error)
+{
+	return chunked ? write_all(exchange->fd, "0\r\n\r\n", 5, error) : 0;
+}
+
+/* More input behind what is there; 0 at the end of the connection. */
+static ssize_t fill(struct exchange *exchange, struct error *error)
+{
+	if (exchange->start == exchange->end)
+		exchange->start = exchange->end = 0;
+	if (exchange->end == sizeof(exchange->buffer)) {
+		memmove(exchange->buffer, exchange->buffer + exchange->start,
+			exchange->end - exchange->start);
+		exchange->end -= exchange->start;
+		exchange->start = 0;
+	}
+	ssize_t got;
+	do
+		got = recv(exchange->fd, exchange->buffer + exchange->end,
+			   sizeof(exchange->buffer) - exchange->end, 0);
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno,
+				       "reading the daemon's answer");
+	exchange->end += (size_t)got;
+	return got;
+}
+
+/* One line without its end into `line`. */
+static int read_line(struct exchange *exchange, char *line, size_t room, struct error *error)
+{
+	for (;;) {
+		char *begin = exchange->buffer + exchange->start;
+		size_t size = exchange->end - exchange->start;
+		char *end = memchr(begin, '\n', size);
+		if (end) {
+			size_t length = (size_t)(end - begin);
+			exchange->start += length + 1;
+			if (length > 0 && begin[length - 1] == '\r')
+				length--;
+			if (length >= room)
+				break;
+			memcpy(line, begin, length);
+			line[length] = '\0';
+			return 0;
+		}
+		if (size >= HTTP_HEAD_MAX)
+			break;
+		ssize_t got = fill(exchange, error);
+		if (got < 0)
+			return -1;
+		if (got == 0)
+			return error_set(error, ERROR_DAEMON_UNREACHABLE,
+					 "the daemon closed the connection without an answer");
+	}
+	return error_set(error, ERROR_INTERNAL, "the daemon's answer is not HTTP as we know it");
+}
+
+static void take_header(struct exchange *exchange, char *line)
+{
+	char *colon = strchr(line, ':');
+	if (!colon)
+		return;
+	*colon = '\0';
+	const char *value = colon + 1 + strspn(colon + 1, " \t");
+	const struct {
+		const char *name;
+		int64_t *place;
+	} numbers[] = {
+	    {"content-length", &exchange->content_length},
+	    {"x-offset", &exchange->offset},
+	    {"x-gap", &exchange->gap},
+	    {"x-total", &exchange->total},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		uint64_t number;
+		if (strcasecmp(line, numbers[i].name) == 0 &&
+		    text_to_u64(value, 0, INT64_MAX, &number) == 0)
+			*numbers[i].place = (int64_t)number;
+	}
+	if (strcasecmp(line, "transfer-encoding") == 0)
+		exchange->chunked = strcasecmp(value, "chunked") == 0;
+	if (strcasecmp(line, "x-request-id") == 0)
+		snprintf(exchange->request_id, sizeof(exchange->request_id), "%s", value);
+}
+
+static int read_error_body(struct exchange *exchange, struct error *error)
+{
+	DONE_BUFFER struct buffer body = BUFFER(1 * MIB);
+	char piece[4096];
+	struct error ignored;
+	for (;;) {
+		ssize_t got = exchange_read(exchange, piece, sizeof(piece), &ignored);
+		if (got <= 0 || buffer_append(&body, piece, (size_t)got) < 0)
+			break;
+	}
+	json_t *json = json_loadb(buffer_text(&body), body.size, 0, NULL);
+	error_from_json(json, exchange->status, error);
+	json_decref(json);
+	return -1;
+}
+
+int exchange_read_head(struct exchange *exchange, struct error *error)
+{
+	char line[HTTP_HEAD_MAX];
+	do {
+		if (read_line(exchange, line, sizeof(line), error) < 0)
+			return -1;
+		if (strncmp(line, "HTTP/1.1 ", 9) != 0 || strlen(line) < 12)
+			return error_set(error, ERROR_INTERNAL,
+					 "what answers there is not a Caisson daemon");
+		exchange->status = (line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0');
+		exchange->content_length = -1;
+		exchange->chunked = false;
+		for (;;) {
+			if (read_line(exchange, line, sizeof(line), error) < 0)
+				return -1;
+			if (!line[0])
+				break;
+			take_header(exchange, line);
+		}
+	} while (exchange->status == 100);
+	exchange->left = exchange->content_length > 0 ? (uint64_t)exchange->content_length : 0;
+	exchange->body_done = exchange->head_only || exchange->status == 204 ||
+			      (!exchange->chunked && exchange->content_length == 0);
+	if (exchange->status >= 400)
+		return read_error_body(exchange, error);
+	return 0;
+}
+
+/* At the start of a chunk: its size. At the last one the trailers are read. */
+static int next_chunk(struct exchange *exchange, struct error *error)
+{
+	char line[256];
+	if (read_line(exchange, line, sizeof(line), error) < 0)
+		return -1;
+	char *end;
+	exchange->left = strtoull(line, &end, 16);
+	if (end == line)
+		return error_set(error, ERROR_INTERNAL, "the daemon's answer is broken");
+	if (exchange->left > 0)
+		return 0;
+	do {
+		if (read_line(exchange, line, sizeof(line), error) < 0)
+			return -1;
+	} while (line[0]);
+	exchange->body_done = true;
+	return 0;
+}
+
+ssize_t exchange_read(struct exchange *exchange, void *data, size_t size, struct error *error)
+{
+	if (exchange->body_done)
+		return 0;
+	if (exchange->chunked && exchange->left == 0) {
+		if (next_chunk(exchange, error) < 0)
+			return -1;
+		if (exchange->body_done)
+			return 0;
+	}
+	if (exchange->start == exchange->end) {
+		ssize_t got = fill(exchange, error);
+		if (got < 0)
+			return -1;
+		if (got == 0 && !exchange->chunked && exchange->content_length < 0) {
+			exchange->body_done = true;
+			return 0;
+		}
+		if (got == 0)
+			return error_set(error, ERROR_DAEMON_UNREACHABLE,
+					 "the daemon's answer broke off");
+	}
+	bool counted = exchange->chunked || exchange->content_length >= 0;
+	size_t take = MIN(size, exchange->end - exchange->start);
+	if (counted)
+		take = MIN(take, exchange->left);
+	memcpy(data, exchange->buffer + exchange->start, take);
+	exchange->start += take;
+	if (!counted)
+		return (ssize_t)take;
+	exchange->left -= take;
+	if (exchange->left == 0 && !exchange->chunked)
+		exchange->body_done = true;
+	if (exchange->left == 0 && exchange->chunked) {
+		char line[8];
+		if (read_line(exchange, line, sizeof(line), error) < 0)
+			return -1;
+	}
+	return (ssize_t)take;
+}
+
+void exchange_done(struct exchange *exchange)
+{
+	fd_close(&exchange->fd);
+}
+
+void error_from_json(const json_t *json, int status, struct error *error)
+{
+	const char *code = json_string_value(json_object_get(json, "code"));
+	const char *text = json_string_value(json_object_get(json, "error"));
+	error_set(error, code ? error_kind_of_code(code) : ERROR_INTERNAL, "%s",
+		  text ? text : "the daemon refused without saying why");
+	if (!text)
+		error_prepend(error, "HTTP status %d", status);
+}
+
+static int read_json(struct exchange *exchange, json_t **ret_json, struct error *error)
+{
+	DONE_BUFFER struct buffer body = BUFFER(ANSWER_MAX);
+	char piece[16384];
+	for (;;) {
+		ssize_t got = exchange_read(exchange, piece, sizeof(piece), error);
+		if (got < 0)
+			return -1;
+		if (got == 0)
+			break;
+		if (buffer_append(&body, piece, (size_t)got) < 0)
+			return error_set(error, ERROR_TOO_LARGE, "the daemon's answer is too long");
+	}
+	*ret_json = NULL;
+	if (body.size == 0)
+		return 0;
+	*ret_json = json_loadb(body.data, body.size, JSON_DECODE_ANY, NULL);
+	if (!*ret_json)
+		return error_set(error, ERROR_INTERNAL, "the daemon's answer is not JSON");
+	return 0;
+}
+
+int client_json(struct client *client, const char *method, const char *path, json_t *body,
+		const int *fds, size_t fd_count, json_t **ret_json, struct error *error)
+{
+	FREE_TEXT char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+	if (body && !text)
+		return error_set(error, ERROR_INVALID, "an argument is not valid UTF-8");
+	struct request request = {
+	    .method = method,
+	    .path = path,
+	    .type = body ? "application/json" : NULL,
+	    .length = text ? (int64_t)strlen(text) : 0,
+	    .fds = fds,
+	    .fd_count = fd_count,
+	};
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	if (!exchange)
+		abort();
+	exchange->fd = -1;
+	json_t *json = NULL;
+	int result = exchange_begin(client, &request, exchange, error);
+	if (result == 0 && text)
+		result = exchange_write(exchange, false, text, strlen(text), error);
+	if (result == 0)
+		result = exchange_read_head(exchange, error);
+	if (result == 0)
+		result = read_json(exchange, &json, error);
+	exchange_done(exchange);
+	free(exchange);
+	if (result == 0 && ret_json)
+		*ret_json = json;
+	else
+		json_decref(json);
+	return result;
+}
+
+int append_encoded(struct buffer *buffer, const char *text)
+{
+	static const char plain[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
+	int result = 0;
+	for (; *text; text++) {
+		if (strchr(plain, *text))
+			result |= buffer_append(buffer, text, 1);
+		else
+			result |= buffer_printf(buffer, "%%%02X", (unsigned char)*text);
+	}
+	return result;
+}

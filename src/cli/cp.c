@@ -1,0 +1,449 @@
+/* `caisson cp`: files and directories between this machine and a sandbox, done by this process as
+ * the calling user and streamed through the API; the daemon touches no path of ours.
+ *
+ * Down: what a sandbox says about names and types is hostile. Every name is one path component,
+ * every directory is entered by descriptor without following links, every file is made anew beside
+ * its name and renamed into place, so nothing outside the target directory can be written. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "cli/cli.h"
+
+#define COPY_DEPTH_MAX 128
+
+struct copy {
+	struct client *client;
+	const char *sandbox;
+	uint64_t bytes, files, skipped;
+	int64_t began, shown;
+	bool progress;
+};
+
+static void show_progress(struct copy *copy, bool last)
+{
+	int64_t now = clock_monotonic();
+	if (!copy->progress || (!last && now - copy->shown < 100 * NSEC_PER_MSEC))
+		return;
+	if (last && copy->shown == copy->began)
+		return;
+	copy->shown = now;
+	char done[32], rate[32];
+	double seconds = (double)(now - copy->began) / (double)NSEC_PER_SEC;
+	bytes_text(copy->bytes, done);
+	bytes_text((uint64_t)((double)copy->bytes / (seconds > 0 ? seconds : 1)), rate);
+	fprintf(stderr, "\r%s in %llu files, %s/s   %s", done, (unsigned long long)copy->files,
+		rate, last ? "\n" : "");
+}
+
+static int guest_url(struct copy *copy, struct buffer *url, const char *rest,
+		     const char *guest_path, struct error *error)
+{
+	if (sandbox_path(url, copy->sandbox, rest, error) < 0)
+		return -1;
+	if (append_encoded(url, guest_path) < 0)
+		return error_set(error, ERROR_FILE_INVALID, "%s: the path is too long", guest_path);
+	return 0;
+}
+
+static int join(char *to, size_t room, const char *directory, const char *name, struct error *error)
+{
+	bool slash = *directory && directory[strlen(directory) - 1] == '/';
+	if (text_format(to, room, "%s%s%s", directory, slash ? "" : "/", name) < 0)
+		return error_set(error, ERROR_FILE_INVALID, "%s/%s: the path is too long",
+				 directory, name);
+	return 0;
+}
+
+/* ---- up ---- */
+
+static int send_body(struct copy *copy, int fd, struct exchange *exchange, const char *name,
+		     struct error *error)
+{
+	char data[65536];
+	for (;;) {
+		ssize_t got = read(fd, data, sizeof(data));
+		if (got < 0)
+			return error_set_errno(error, ERROR_FILE_INVALID, errno, "reading %s",
+					       name);
+		if (got == 0)
+			return exchange_write_end(exchange, true, error);
+		if (exchange_write(exchange, true, data, (size_t)got, error) < 0) {
+			/* It may have said why before it closed. */
+			struct error answer;
+			if (exchange_read_head(exchange, &answer) < 0 &&
+			    answer.kind != ERROR_DAEMON_UNREACHABLE)
+				*error = answer;
+			return -1;
+		}
+		copy->bytes += (uint64_t)got;
+		show_progress(copy, false);
+	}
+}
+
+static int put_file(struct copy *copy, int fd, mode_t mode, const char *guest_path,
+		    struct error *error)
+{
+	DONE_BUFFER struct buffer url = BUFFER(16384);
+	char rest[64];
+	snprintf(rest, sizeof(rest), "/files?parents=1&mode=%04o&path=", (unsigned)(mode & 0777));
+	if (guest_url(copy, &url, rest, guest_path, error) < 0)
+		return -1;
+	struct request request = {
+	    .method = "PUT", .path = url.data, .type = "application/octet-stream", .length = -1};
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	if (!exchange)
+		abort();
+	exchange->fd = -1;
+	int result = exchange_begin(copy->client, &request, exchange, error);
+	if (result == 0)
+		result = send_body(copy, fd, exchange, guest_path, error);
+	if (result == 0)
+		result = exchange_read_head(exchange, error);
+	exchange_done(exchange);
+	free(exchange);
+	copy->files += result == 0;
+	return result;
+}
+
+static int post_path(struct copy *copy, const char *rest, json_t *body, struct error *error)
+{
+	DONE_BUFFER struct buffer url = BUFFER(4096);
+	int result = sandbox_path(&url, copy->sandbox, rest, error);
+	if (result == 0)
+		result = client_json(copy->client, "POST", url.data, body, NULL, 0, NULL, error);
+	json_decref(body);
+	return result;
+}
+
+static int put_link(struct copy *copy, int directory, const char *name, const char *guest_path,
+		    struct error *error)
+{
+	char target[GUEST_PATH_MAX];
+	ssize_t length = readlinkat(directory, name, target, sizeof(target) - 1);
+	if (length < 0)
+		return error_set_errno(error, ERROR_FILE_INVALID, errno, "%s", name);
+	target[length] = '\0';
+	return post_path(copy, "/files/symlink",
+			 json_pack("{s:s, s:s}", "path", guest_path, "target", target), error);
+}
+
+static int put_tree(struct copy *copy, int directory, const char *name, const char *guest_path,
+		    int depth, struct error *error);
+
+static int put_directory(struct copy *copy, int fd, const char *guest_path, int depth,
+			 struct error *error)
+{
+	if (depth > COPY_DEPTH_MAX)
+		return error_set(error, ERROR_FILE_INVALID, "%s: nested too deeply", guest_path);
+	if (post_path(copy, "/files/mkdir",
+		      json_pack("{s:s, s:b}", "path", guest_path, "parents", 1), error) < 0)
+		return -1;
+	DIR *stream = fdopendir(fd);
+	if (!stream)
+		return error_set_errno(error, ERROR_FILE_INVALID, errno, "%s", guest_path);
+	int result = 0;
+	struct dirent *entry;
+	while (result == 0 && (entry = readdir(stream))) {
+		char path[GUEST_PATH_MAX];
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		result = join(path, sizeof(path), guest_path, entry->d_name, error);
+		if (result == 0)
+			result =
+			    put_tree(copy, dirfd(stream), entry->d_name, path, depth + 1, error);
+	}
+	closedir(stream);
+	return result;
+}
+
+static int put_tree(struct copy *copy, int directory, const char *name, const char *guest_path,
+		    int depth, struct error *error)
+{
+	struct stat info;
+	/* At the top a link is followed, as cp does with what it is named; below it is copied. */
+	if (fstatat(directory, name, &info, depth > 0 ? AT_SYMLINK_NOFOLLOW : 0) < 0)
+		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", name);
+	if (S_ISLNK(info.st_mode))
+		return put_link(copy, directory, name, guest_path, error);
+	if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+		fprintf(stderr, "caisson cp: %s is a device, socket or pipe: skipped\n",
+			guest_path);
+		copy->skipped++;
+		return 0;
+	}
+	int fd = openat(directory, name,
+			O_RDONLY | O_CLOEXEC | O_NONBLOCK | (depth > 0 ? O_NOFOLLOW : 0));
+	if (fd < 0)
+		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+	if (S_ISDIR(info.st_mode))
+		return put_directory(copy, fd, guest_path, depth, error); /* takes fd */
+	int result = put_file(copy, fd, info.st_mode, guest_path, error);
+	close(fd);
+	return result;
+}
+
+/* ---- down ---- */
+
+static int stat_guest(struct copy *copy, const char *guest_path, json_t **ret_entry,
+		      struct error *error)
+{
+	DONE_BUFFER struct buffer url = BUFFER(16384);
+	if (guest_url(copy, &url, "/files/stat?path=", guest_path, error) < 0)
+		return -1;
+	return client_json(copy->client, "GET", url.data, NULL, NULL, 0, ret_entry, error);
+}
+
+static int receive_body(struct copy *copy, struct exchange *exchange, int fd, struct error *error)
+{
+	char data[65536];
+	for (;;) {
+		ssize_t got = exchange_read(exchange, data, sizeof(data), error);
+		if (got <= 0)
+			return (int)got;
+		int result = fd_write_full(fd, data, (size_t)got);
+		if (result < 0)
+			return error_set_errno(error, ERROR_NO_SPACE, result, "writing");
+		copy->bytes += (uint64_t)got;
+		show_progress(copy, false);
+	}
+}
+
+static int get_file_body(struct copy *copy, const char *guest_path, int fd, struct error *error)
+{
+	DONE_BUFFER struct buffer url = BUFFER(16384);
+	if (guest_url(copy, &url, "/files?path=", guest_path, error) < 0)
+		return -1;
+	struct request request = {.method = "GET", .path = url.data};
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	if (!exchange)
+		abort();
+	exchange->fd = -1;
+	int result = exchange_begin(copy->client, &request, exchange, error);
+	if (result == 0)
+		result = exchange_read_head(exchange, error);
+	if (result == 0)
+		result = receive_body(copy, exchange, fd, error);
+	exchange_done(exchange);
+	free(exchange);
+	return result;
+}
+
+static int get_file(struct copy *copy, const char *guest_path, mode_t mode, int directory,
+		    const char *name, struct error *error)
+{
+	char temporary[64];
+	snprintf(temporary, sizeof(temporary), ".caisson-%016llx",
+		 (unsigned long long)random_u64());
+	CLOSE_FD int fd = openat(directory, temporary,
+				 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+	int result = get_file_body(copy, guest_path, fd, error);
+	/* The sandbox's set-user-id bits stay there: they would mean something else here. */
+	mode_t mask = umask(0);
+	umask(mask);
+	if (result == 0 && (fchmod(fd, mode & 0777 & ~mask) < 0 ||
+			    renameat(directory, temporary, directory, name) < 0))
+		result = error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+	if (result < 0)
+		unlinkat(directory, temporary, 0);
+	copy->files += result == 0;
+	return result;
+}
+
+static bool plain_name(const char *name)
+{
+	return *name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !strchr(name, '/');
+}
+
+static int get_tree(struct copy *copy, const json_t *entry, const char *guest_path, int directory,
+		    const char *name, int depth, struct error *error);
+
+static int get_entries(struct copy *copy, const char *guest_path, int fd, int depth,
+		       struct error *error)
+{
+	DONE_BUFFER struct buffer url = BUFFER(16384);
+	json_t *answer = NULL;
+	if (guest_url(copy, &url, "/files/list?limit=100000&path=", guest_path, error) < 0 ||
+	    client_json(copy->client, "GET", url.data, NULL, NULL, 0, &answer, error) < 0)
+		return -1;
+	int result = 0;
+	size_t at;
+	json_t *entry;
+	json_array_foreach(json_object_get(answer, "entries"), at, entry)
+	{
+		const char *name = member_text(entry, "name");
+		char path[GUEST_PATH_MAX];
+		if (!plain_name(name)) {
+			fprintf(stderr, "caisson cp: a name in %s cannot be copied: skipped\n",
+				guest_path);
+			copy->skipped++;
+			continue;
+		}
+		result = join(path, sizeof(path), guest_path, name, error);
+		if (result == 0)
+			result = get_tree(copy, entry, path, fd, name, depth + 1, error);
+		if (result < 0)
+			break;
+	}
+	if (result == 0 && json_is_true(json_object_get(answer, "truncated")))
+		result = error_set(error, ERROR_FILE_TOO_LARGE,
+				   "%s has more entries than one listing holds", guest_path);
+	json_decref(answer);
+	return result;
+}
+
+static int get_tree(struct copy *copy, const json_t *entry, const char *guest_path, int directory,
+		    const char *name, int depth, struct error *error)
+{
+	const char *type = member_text(entry, "type");
+	mode_t mode = (mode_t)strtoul(member_text(entry, "mode"), NULL, 8);
+	if (depth > COPY_DEPTH_MAX)
+		return error_set(error, ERROR_FILE_INVALID, "%s: nested too deeply", guest_path);
+	if (strcmp(type, "file") == 0)
+		return get_file(copy, guest_path, mode, directory, name, error);
+	if (strcmp(type, "symlink") == 0) {
+		const char *target = member_text(entry, "target");
+		if (unlinkat(directory, name, 0) < 0 && errno != ENOENT)
+			return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+		if (symlinkat(target, directory, name) < 0)
+			return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+		copy->files++;
+		return 0;
+	}
+	if (strcmp(type, "directory") != 0) {
+		fprintf(stderr, "caisson cp: %s is a device, socket or pipe: skipped\n",
+			guest_path);
+		copy->skipped++;
+		return 0;
+	}
+	if (mkdirat(directory, name, 0777) < 0 && errno != EEXIST)
+		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+	CLOSE_FD int fd = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+	return get_entries(copy, guest_path, fd, depth, error);
+}
+
+/* ---- the verb ---- */
+
+static const char *last_component(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash && slash[1] ? slash + 1 : slash ? "" : path;
+}
+
+static int copy_down(struct copy *copy, const char *guest_path, const char *host,
+		     struct error *error)
+{
+	json_t *entry = NULL;
+	if (stat_guest(copy, guest_path, &entry, error) < 0)
+		return -1;
+	char parent[GUEST_PATH_MAX], name[256];
+	struct stat info;
+	const char *leaf = last_component(guest_path);
+	bool into = stat(host, &info) == 0 && S_ISDIR(info.st_mode);
+	const char *slash = strrchr(host, '/');
+	int result = 0;
+	if (into)
+		result = text_copy(parent, sizeof(parent), host) |
+			 text_copy(name, sizeof(name), plain_name(leaf) ? leaf : "root");
+	else if (slash)
+		result =
+		    text_format(parent, sizeof(parent), "%.*s", (int)MAX(slash - host, 1L), host) |
+		    text_copy(name, sizeof(name), slash + 1);
+	else
+		result =
+		    text_copy(parent, sizeof(parent), ".") | text_copy(name, sizeof(name), host);
+	CLOSE_FD int directory = result < 0 ? -1 : open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory < 0)
+		result = error_set_errno(error, ERROR_FILE_NOT_FOUND,
+					 result < 0 ? ENAMETOOLONG : errno, "%s", host);
+	else
+		result = get_tree(copy, entry, guest_path, directory, name, 0, error);
+	json_decref(entry);
+	return result;
+}
+
+static int copy_up(struct copy *copy, const char *host, const char *guest_path, struct error *error)
+{
+	char target[GUEST_PATH_MAX];
+	json_t *entry = NULL;
+	struct error ignored;
+	bool directory = guest_path[strlen(guest_path) - 1] == '/';
+	if (stat_guest(copy, guest_path, &entry, &ignored) == 0)
+		directory = directory || strcmp(member_text(entry, "type"), "directory") == 0;
+	else if (ignored.kind != ERROR_FILE_NOT_FOUND)
+		return error_set(error, ignored.kind, "%s", ignored.message);
+	json_decref(entry);
+	FREE_TEXT char *real = realpath(host, NULL);
+	if (!real)
+		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", host);
+	if (directory ? join(target, sizeof(target), guest_path, last_component(real), error) < 0
+		      : text_copy(target, sizeof(target), guest_path) < 0)
+		return directory ? -1
+				 : error_set(error, ERROR_FILE_INVALID, "%s: too long", guest_path);
+	return put_tree(copy, AT_FDCWD, host, target, 0, error);
+}
+
+/* "SANDBOX:PATH" splits; a path of this machine has a '/' or '.' before any ':'. */
+static char *split_guest(char *word)
+{
+	char *colon = strchr(word, ':');
+	if (!colon || colon == word || memchr(word, '/', (size_t)(colon - word)) || word[0] == '.')
+		return NULL;
+	*colon = '\0';
+	return colon + 1;
+}
+
+static int run_cp(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (argc != 3)
+		return error_set(error, ERROR_USAGE, "cp needs a source and a target");
+	char *from = split_guest(argv[1]), *to = split_guest(argv[2]);
+	if (!from == !to)
+		return error_set(
+		    error, ERROR_USAGE,
+		    "one of the two is SANDBOX:PATH, the other a path of this machine");
+	if (from ? !*from : !*to)
+		return error_set(error, ERROR_USAGE, "SANDBOX: needs a path behind it");
+	struct copy copy = {
+	    .client = client,
+	    .sandbox = from ? argv[1] : argv[2],
+	    .progress = isatty(STDERR_FILENO) && !cli_json,
+	};
+	copy.began = copy.shown = clock_monotonic();
+	int result =
+	    from ? copy_down(&copy, from, argv[2], error) : copy_up(&copy, argv[1], to, error);
+	show_progress(&copy, true);
+	if (result < 0)
+		return -1;
+	if (cli_json)
+		printf("{\"files\": %llu, \"bytes\": %llu, \"skipped\": %llu}\n",
+		       (unsigned long long)copy.files, (unsigned long long)copy.bytes,
+		       (unsigned long long)copy.skipped);
+	return 0;
+}
+
+const struct verb verb_cp = {
+    .name = "cp",
+    .arguments = "SOURCE TARGET",
+    .summary = "Copy files and directories into or out of a sandbox",
+    .help =
+	"One of the two is SANDBOX:PATH. Directories are copied with all that is in them; modes "
+	"are\n"
+	"kept (set-user-id bits are not), links stay links. It is done as you, on this machine.\n\n"
+	"  caisson cp ./project mybox:/workspace\n"
+	"  caisson cp mybox:/workspace/report.pdf .",
+    .run = run_cp,
+};

@@ -1,0 +1,225 @@
+/* `caisson create`, and the request that `run` makes too. Folders are opened here, by the calling
+ * user, and their descriptors go along: the daemon resolves no path of ours. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+#include "cli/cli.h"
+
+struct create_options create_options;
+
+int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json, struct error *error)
+{
+	json_t *object = json_object();
+	for (size_t i = 0; i < list->count; i++) {
+		const char *item = list->items[i];
+		const char *equals = strchr(item, '=');
+		FREE_TEXT char *key =
+		    strndup(item, equals ? (size_t)(equals - item) : strlen(item));
+		const char *value = equals ? equals + 1 : inherit ? getenv(item) : NULL;
+		if (!key || !*key || (!value && !inherit)) {
+			json_decref(object);
+			return error_set(error, ERROR_USAGE, "\"%s\" is not of the form K=V", item);
+		}
+		/* A variable that we do not have either is not passed on, as with other tools. */
+		if (value && json_object_set_new(object, key, json_string(value)) < 0) {
+			json_decref(object);
+			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", item);
+		}
+	}
+	*ret_json = object;
+	return 0;
+}
+
+static int set_bytes(json_t *body, const char *field, const char *text, struct error *error)
+{
+	uint64_t bytes;
+	if (!text)
+		return 0;
+	if (text_to_bytes(text, MIB, &bytes) < 0 || bytes < MIB)
+		return error_set(error, ERROR_USAGE,
+				 "\"%s\" is no size; write it like 512M or 2G, at least 1M", text);
+	json_object_set_new(body, field, json_integer((json_int_t)(bytes / MIB)));
+	return 0;
+}
+
+static int set_seconds(json_t *body, const char *field, const char *text, struct error *error)
+{
+	uint64_t seconds;
+	if (!text)
+		return 0;
+	if (text_to_seconds(text, &seconds) < 0 || seconds > SANDBOX_TIMEOUT_MAX)
+		return error_set(error, ERROR_USAGE,
+				 "\"%s\" is no time; write it like 90, 15m, 2h or 7d", text);
+	json_object_set_new(body, field, json_integer((json_int_t)seconds));
+	return 0;
+}
+
+static int set_numbers(json_t *body, struct error *error)
+{
+	if (create_options.cpu) {
+		char *end;
+		double cpu = strtod(create_options.cpu, &end);
+		if (*end || end == create_options.cpu || !isfinite(cpu) || cpu <= 0)
+			return error_set(error, ERROR_USAGE,
+					 "\"%s\" is no number of cpus; write it like 0.5 or 2",
+					 create_options.cpu);
+		json_object_set_new(body, "cpu", json_real(cpu));
+	}
+	uint64_t pids;
+	if (create_options.pids) {
+		if (text_to_u64(create_options.pids, 1, SANDBOX_PIDS_MAX, &pids) < 0)
+			return error_set(error, ERROR_USAGE,
+					 "\"%s\" is no number of processes (1 to %u)",
+					 create_options.pids, SANDBOX_PIDS_MAX);
+		json_object_set_new(body, "pids", json_integer((json_int_t)pids));
+	}
+	if (set_bytes(body, "memory_mb", create_options.memory, error) < 0 ||
+	    set_bytes(body, "disk_mb", create_options.disk, error) < 0 ||
+	    set_seconds(body, "timeout_seconds", create_options.timeout, error) < 0 ||
+	    set_seconds(body, "idle_timeout_seconds", create_options.idle_timeout, error) < 0)
+		return -1;
+	return 0;
+}
+
+/* "HOST:GUEST[:mode]"; the folder is opened, its descriptor is *ret_fd. */
+static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct error *error)
+{
+	FREE_TEXT char *host = text_duplicate(text);
+	char *guest = strchr(host, ':');
+	if (!guest || guest == host || guest[1] != '/')
+		return error_set(error, ERROR_USAGE,
+				 "\"%s\": a folder is given as HOST:GUEST[:ro|rw|cow] with GUEST "
+				 "absolute, like .:/workspace:rw",
+				 text);
+	*guest++ = '\0';
+	const char *mode = "ro";
+	char *colon = strrchr(guest, ':');
+	if (colon) {
+		*colon = '\0';
+		mode = colon + 1;
+	}
+	if (strcmp(mode, "ro") != 0 && strcmp(mode, "rw") != 0 && strcmp(mode, "cow") != 0)
+		return error_set(error, ERROR_USAGE,
+				 "\"%s\": the mode is ro (read-only), rw (read-write) or cow "
+				 "(copy-on-write), not \"%s\"",
+				 text, mode);
+	/* Not O_PATH: an open directory proves that this user may read it. */
+	*ret_fd = open(host, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_fd < 0)
+		return error_set_errno(error, ERROR_USAGE, errno, "the folder %s", host);
+	FREE_TEXT char *real = realpath(host, NULL);
+	json_array_append_new(mounts, json_pack("{s:s, s:s, s:s}", "path", guest, "mode", mode,
+						"host_path", real ? real : host));
+	return 0;
+}
+
+static int open_mounts(json_t *body, int *fds, size_t *ret_count, struct error *error)
+{
+	const struct text_list *list = &create_options.mounts;
+	*ret_count = 0;
+	if (list->count == 0)
+		return 0;
+	if (list->count > CREATE_MOUNTS_MAX)
+		return error_set(error, ERROR_USAGE, "at most %d folders can be given",
+				 CREATE_MOUNTS_MAX);
+	json_t *mounts = json_array();
+	json_object_set_new(body, "mounts", mounts);
+	for (size_t i = 0; i < list->count; i++) {
+		if (open_mount(list->items[i], mounts, &fds[i], error) < 0)
+			return -1;
+		(*ret_count)++;
+	}
+	return 0;
+}
+
+static int fill_body(json_t *body, uint32_t default_idle_timeout, struct error *error)
+{
+	const struct {
+		const char *name, *value;
+	} texts[] = {{"template", create_options.template},
+		     {"isolation", create_options.isolation},
+		     {"name", create_options.name}};
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (texts[i].value &&
+		    json_object_set_new(body, texts[i].name, json_string(texts[i].value)) < 0)
+			return error_set(error, ERROR_USAGE, "--%s is not valid UTF-8",
+					 texts[i].name);
+	if (default_idle_timeout && !create_options.idle_timeout)
+		json_object_set_new(body, "idle_timeout_seconds",
+				    json_integer(default_idle_timeout));
+	if (set_numbers(body, error) < 0)
+		return -1;
+	json_t *pairs;
+	if (pairs_json(&create_options.environment, true, &pairs, error) < 0)
+		return -1;
+	json_object_set_new(body, "env", pairs);
+	if (pairs_json(&create_options.metadata, false, &pairs, error) < 0)
+		return -1;
+	json_object_set_new(body, "metadata", pairs);
+	if (create_options.nested_userns)
+		json_object_set_new(body, "nested_userns", json_true());
+	return 0;
+}
+
+int create_sandbox(struct client *client, uint32_t default_idle_timeout, json_t **ret_json,
+		   struct error *error)
+{
+	json_t *body = json_object();
+	int fds[CREATE_MOUNTS_MAX];
+	size_t fd_count = 0;
+	for (size_t i = 0; i < CREATE_MOUNTS_MAX; i++)
+		fds[i] = -1;
+	int result = fill_body(body, default_idle_timeout, error);
+	if (result == 0)
+		result = open_mounts(body, fds, &fd_count, error);
+	if (result == 0)
+		result = client_json(client, "POST", "/v1/sandboxes", body, fds, fd_count, ret_json,
+				     error);
+	for (size_t i = 0; i < CREATE_MOUNTS_MAX; i++)
+		fd_close(&fds[i]);
+	json_decref(body);
+	return result;
+}
+
+static int run_create(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (argc > 1)
+		return error_set(error, ERROR_USAGE, "create takes no argument (\"%s\")", argv[1]);
+	json_t *record = NULL;
+	if (create_sandbox(client, 0, &record, error) < 0)
+		return -1;
+	if (cli_json)
+		print_json(record);
+	else
+		printf("%s\n", member_text(record, "id"));
+	json_decref(record);
+	return 0;
+}
+
+static const struct option_spec create_specs[] = {
+    CREATE_OPTION_ROWS,
+    {"timeout", 'T', OPTION_TEXT, &create_options.timeout, "TIME",
+     "its whole life, like 90s, 15m or 2h; 0 = no end (default: 10m)"},
+    {"idle-timeout", 0, OPTION_TEXT, &create_options.idle_timeout, "TIME",
+     "ends when nothing happened for that long (default: off)"},
+    {0},
+};
+
+const struct verb verb_create = {
+    .name = "create",
+    .arguments = "[options]",
+    .summary = "Make a sandbox and print its id",
+    .help = "Makes a sandbox that stays until it is removed or its time is over.\n\n"
+	    "  id=$(caisson create --memory 1G --timeout 2h)\n"
+	    "  caisson exec $id -- python3 -c 'print(1 + 1)'\n"
+	    "  caisson rm $id",
+    .options = create_specs,
+    .run = run_create,
+};

@@ -1,0 +1,138 @@
+/* Options from a table. See options.h. */
+#include "cli/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool cli_json, cli_help;
+
+static const struct option_spec *find_long(const struct option_spec *options, const char *name,
+					   size_t length)
+{
+	for (; options && options->kind != OPTION_END; options++)
+		if (strlen(options->name) == length && memcmp(options->name, name, length) == 0)
+			return options;
+	return NULL;
+}
+
+static const struct option_spec *find_letter(const struct option_spec *options, char letter)
+{
+	for (; options && options->kind != OPTION_END; options++)
+		if (options->letter && options->letter == letter)
+			return options;
+	return NULL;
+}
+
+static int store(const struct option_spec *option, const char *value, struct error *error)
+{
+	switch (option->kind) {
+	case OPTION_FLAG:
+		if (value)
+			return error_set(error, ERROR_USAGE, "--%s takes no value", option->name);
+		*(bool *)option->target = true;
+		return 0;
+	case OPTION_TEXT:
+		*(const char **)option->target = value;
+		return 0;
+	case OPTION_LIST: {
+		struct text_list *list = option->target;
+		if (list->count == TEXT_LIST_MAX)
+			return error_set(error, ERROR_USAGE, "--%s is given more than %d times",
+					 option->name, TEXT_LIST_MAX);
+		list->items[list->count++] = value;
+		return 0;
+	}
+	case OPTION_END:
+		break;
+	}
+	return error_set(error, ERROR_INTERNAL, "option table");
+}
+
+/* One word that starts with '-'. *ret_used = words taken, 1 or 2. */
+static int parse_word(const struct option_spec *options, char **words, int count, int *ret_used,
+		      struct error *error)
+{
+	static const struct option_spec common[] = {
+	    {"json", 0, OPTION_FLAG, &cli_json, NULL, NULL},
+	    {"help", 'h', OPTION_FLAG, &cli_help, NULL, NULL},
+	    {0},
+	};
+	const char *word = words[0], *value = NULL;
+	const struct option_spec *option;
+	*ret_used = 1;
+	if (word[1] == '-') {
+		size_t length = strcspn(word + 2, "=");
+		option = find_long(options, word + 2, length);
+		if (!option)
+			option = find_long(common, word + 2, length);
+		if (word[2 + length] == '=')
+			value = word + 2 + length + 1;
+	} else {
+		option = find_letter(options, word[1]);
+		if (!option)
+			option = find_letter(common, word[1]);
+		if (option && word[2]) {
+			if (option->kind == OPTION_FLAG) {
+				/* "-it" is "-i -t". */
+				if (store(option, NULL, error) < 0)
+					return -1;
+				words[0]++;
+				words[0][0] = '-';
+				*ret_used = 0;
+				return 0;
+			}
+			value = word + 2;
+		}
+	}
+	if (!option)
+		return error_set(error, ERROR_USAGE, "there is no option %s", word);
+	if (option->kind != OPTION_FLAG && !value) {
+		if (count < 2)
+			return error_set(error, ERROR_USAGE, "--%s needs a value: %s", option->name,
+					 option->value);
+		value = words[1];
+		*ret_used = 2;
+	}
+	return store(option, value, error);
+}
+
+int options_parse(const struct option_spec *options, int argc, char **argv, bool stop_at_argument,
+		  struct error *error)
+{
+	int kept = 1, at = 1;
+	while (at < argc) {
+		if (strcmp(argv[at], "--") == 0) {
+			at++;
+			break;
+		}
+		if (argv[at][0] == '-' && argv[at][1]) {
+			int used = 1;
+			if (parse_word(options, argv + at, argc - at, &used, error) < 0)
+				return -1;
+			at += used;
+			continue;
+		}
+		if (stop_at_argument)
+			break;
+		argv[kept++] = argv[at++];
+	}
+	while (at < argc)
+		argv[kept++] = argv[at++];
+	argv[kept] = NULL;
+	return kept;
+}
+
+void options_print(const struct option_spec *options)
+{
+	for (; options && options->kind != OPTION_END; options++) {
+		char left[64], letter[8] = "    ";
+		if (options->letter)
+			snprintf(letter, sizeof(letter), "-%c, ", options->letter);
+		snprintf(left, sizeof(left), "%s--%s%s%s", letter, options->name,
+			 options->value ? " " : "", options->value ? options->value : "");
+		if (strlen(left) > 30)
+			printf("  %s\n  %-30s  %s\n", left, "", options->help);
+		else
+			printf("  %-30s  %s\n", left, options->help);
+	}
+}

@@ -1,0 +1,253 @@
+/* `caisson run`, `exec`, `shell`: a command in a sandbox with our standard descriptors. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+
+static struct {
+	const char *timeout, *cwd, *user;
+	struct text_list environment;
+	bool interactive, tty, no_tty, keep, detach;
+} options;
+
+static int add_limits(json_t *body, struct error *error)
+{
+	uint64_t seconds;
+	if (!options.timeout)
+		return 0;
+	if (text_to_seconds(options.timeout, &seconds) < 0 || seconds == 0 ||
+	    seconds > SANDBOX_TIMEOUT_MAX)
+		return error_set(error, ERROR_USAGE,
+				 "\"%s\" is no time; write it like 90, 15m or 2h", options.timeout);
+	json_object_set_new(body, "timeout_seconds", json_integer((json_int_t)seconds));
+	return 0;
+}
+
+/* The request of an exec: the command's words, and what the options say. */
+static int exec_body(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
+{
+	json_t *words = json_array(), *body = json_object();
+	json_object_set_new(body, "argv", words);
+	for (int i = 0; i < argc; i++) {
+		if (json_array_append_new(words, json_string(argv[i])) < 0) {
+			json_decref(body);
+			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", argv[i]);
+		}
+	}
+	json_t *environment = NULL;
+	if (pairs_json(&options.environment, true, &environment, error) < 0 ||
+	    add_limits(body, error) < 0) {
+		json_decref(body);
+		return -1;
+	}
+	const char *terminal = getenv("TERM");
+	if (tty && terminal && !json_object_get(environment, "TERM"))
+		json_object_set_new(environment, "TERM", json_string(terminal));
+	json_object_set_new(body, "env", environment);
+	if (options.cwd)
+		json_object_set_new(body, "cwd", json_string(options.cwd));
+	if (options.user)
+		json_object_set_new(body, "user", json_string(options.user));
+	struct winsize size;
+	if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+		json_object_set_new(body, "rows", json_integer(size.ws_row));
+		json_object_set_new(body, "cols", json_integer(size.ws_col));
+	}
+	json_object_set_new(body, "tty", json_boolean(tty));
+	*ret_body = body;
+	return 0;
+}
+
+static bool use_tty(void)
+{
+	return !options.no_tty && (options.tty || session_wants_tty());
+}
+
+static int run_session(struct client *client, const char *sandbox, int argc, char **argv,
+		       int *ret_exit_code, struct error *error)
+{
+	bool tty = use_tty();
+	json_t *body;
+	if (exec_body(argc, argv, tty, &body, error) < 0)
+		return -1;
+	struct session session = {.sandbox = sandbox, .body = body, .tty = tty, .stdin_open = true};
+	int result = session_run(client, &session, ret_exit_code, error);
+	json_decref(body);
+	return result;
+}
+
+static int remove_sandbox(struct client *client, const char *id, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	if (sandbox_path(&path, id, "", error) < 0)
+		return -1;
+	return client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+}
+
+/* A sandbox of `run` whose client was killed must not stay: idle for a minute ends it. */
+#define RUN_IDLE_TIMEOUT 60
+
+/* The sandbox of a command with a time-out outlives it by a little, so that its end is reported. */
+static char sandbox_timeout[32];
+
+static void outlive_command(void)
+{
+	uint64_t seconds;
+	if (!options.timeout || text_to_seconds(options.timeout, &seconds) < 0 ||
+	    seconds + 30 > SANDBOX_TIMEOUT_MAX)
+		return;
+	snprintf(sandbox_timeout, sizeof(sandbox_timeout), "%llu",
+		 (unsigned long long)MAX(seconds + 30, (uint64_t)SANDBOX_TIMEOUT_DEFAULT));
+	create_options.timeout = sandbox_timeout;
+}
+
+static int run_run(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (argc < 2)
+		return error_set(error, ERROR_USAGE, "run needs a command: caisson run -- ls -l");
+	outlive_command();
+	json_t *record = NULL;
+	if (create_sandbox(client, options.keep ? 0 : RUN_IDLE_TIMEOUT, &record, error) < 0)
+		return -1;
+	const char *id = member_text(record, "id");
+	int exit_code = 0;
+	int result = run_session(client, id, argc - 1, argv + 1, &exit_code, error);
+	if (options.keep) {
+		fprintf(stderr, "caisson: kept as %s\n", id);
+	} else {
+		struct error ignored;
+		if (remove_sandbox(client, id, result < 0 ? &ignored : error) < 0)
+			result = -1;
+	}
+	json_decref(record);
+	return result < 0 ? -1 : exit_code;
+}
+
+static const struct option_spec run_specs[] = {
+    CREATE_OPTION_ROWS,
+    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
+     "ends the command with all it started, like 90s or 15m"},
+    {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
+    {"user", 'u', OPTION_TEXT, &options.user, "USER",
+     "name or number, with :GROUP if wanted (default: root of the sandbox)"},
+    {"tty", 0, OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
+    {"keep", 'k', OPTION_FLAG, &options.keep, NULL, "leave the sandbox there afterwards"},
+    {0},
+};
+
+const struct verb verb_run = {
+    .name = "run",
+    .arguments = "[options] [--] COMMAND ...",
+    .summary = "Run one command in a fresh sandbox",
+    .help =
+	"Makes a sandbox, runs the command with your standard input, output and error, removes\n"
+	"the sandbox, and exits as the command did (124: timed out, 126: not executable,\n"
+	"127: no such program, 125: caisson itself failed). With a terminal it is interactive.\n"
+	"Ctrl-C reaches the command; the third one kills all it started.\n\n"
+	"  caisson run -- python3 -c 'print(2 ** 100)'\n"
+	"  echo data | caisson run -- wc -c\n"
+	"  caisson run -v ~/project:/workspace:cow --timeout 5m -- make test",
+    .options = run_specs,
+    .command_follows = true,
+    .run = run_run,
+};
+
+/* "SANDBOX [--] COMMAND ...": returns where the command begins. */
+static int command_start(int argc, char **argv)
+{
+	int at = 2;
+	if (at < argc && strcmp(argv[at], "--") == 0)
+		at++;
+	return at;
+}
+
+static int print_background(struct client *client, const char *sandbox, int argc, char **argv,
+			    struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	json_t *body, *answer = NULL;
+	if (sandbox_path(&path, sandbox, "/exec", error) < 0 ||
+	    exec_body(argc, argv, false, &body, error) < 0)
+		return -1;
+	json_object_set_new(body, "background", json_true());
+	int result = client_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	json_decref(body);
+	if (result < 0)
+		return -1;
+	if (cli_json)
+		print_json(answer);
+	else
+		printf("%s\n", member_text(answer, "exec_id"));
+	json_decref(answer);
+	return 0;
+}
+
+static int run_exec(struct client *client, int argc, char **argv, struct error *error)
+{
+	int at = command_start(argc, argv);
+	if (at >= argc)
+		return error_set(error, ERROR_USAGE,
+				 "exec needs a sandbox and a command: caisson exec ID -- ls -l");
+	if (options.detach)
+		return print_background(client, argv[1], argc - at, argv + at, error);
+	int exit_code = 0;
+	if (run_session(client, argv[1], argc - at, argv + at, &exit_code, error) < 0)
+		return -1;
+	return exit_code;
+}
+
+static const struct option_spec exec_specs[] = {
+    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
+     "ends the command with all it started, like 90s or 15m"},
+    {"env", 'e', OPTION_LIST, &options.environment, "K[=V]",
+     "environment; K alone passes yours on (repeatable)"},
+    {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
+    {"user", 'u', OPTION_TEXT, &options.user, "USER",
+     "name or number, with :GROUP if wanted (default: root of the sandbox)"},
+    {"tty", 0, OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
+    {"detach", 'd', OPTION_FLAG, &options.detach, NULL,
+     "start it, print its id, do not wait (see `caisson logs`)"},
+    {0},
+};
+
+const struct verb verb_exec = {
+    .name = "exec",
+    .arguments = "[options] SANDBOX [--] COMMAND ...",
+    .summary = "Run a command in a sandbox that is there",
+    .help = "Like run, in a sandbox of yours (id or name).\n\n"
+	    "  caisson exec mybox -- ls -l\n"
+	    "  tar c . | caisson exec mybox -- tar x\n"
+	    "  caisson exec -d mybox -- python3 -m http.server",
+    .options = exec_specs,
+    .command_follows = true,
+    .run = run_exec,
+};
+
+static int run_shell(struct client *client, int argc, char **argv, struct error *error)
+{
+	static char *shell[] = {
+	    "/bin/sh", "-c",
+	    "if [ -x /bin/bash ]; then exec /bin/bash -i; else exec /bin/sh -i; fi", NULL};
+	if (argc != 2)
+		return error_set(error, ERROR_USAGE, "shell needs a sandbox: caisson shell mybox");
+	int exit_code = 0;
+	if (run_session(client, argv[1], 3, shell, &exit_code, error) < 0)
+		return -1;
+	return exit_code;
+}
+
+const struct verb verb_shell = {
+    .name = "shell",
+    .arguments = "[options] SANDBOX",
+    .summary = "Open a terminal in a sandbox",
+    .help = "An interactive shell (bash where there is one) in a sandbox of yours.\n\n"
+	    "  caisson shell mybox",
+    .options = exec_specs,
+    .run = run_shell,
+};

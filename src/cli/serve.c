@@ -1,0 +1,114 @@
+/* `caisson serve` and `caisson version`. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+#include "spawner/spawner.h"
+
+static struct {
+	const char *listen, *state, *runtime, *config, *user, *log_level, *idle_exit;
+	bool log_json;
+} options;
+
+static int set_text(char *to, size_t room, const char *value, const char *name, struct error *error)
+{
+	if (value && text_copy(to, room, value) < 0)
+		return error_set(error, ERROR_USAGE, "--%s is too long", name);
+	return 0;
+}
+
+/* Defaults < file < environment < flags. */
+static int read_config(struct config *config, char *path, size_t room, struct error *error)
+{
+	config_defaults(config);
+	if (config_path(options.config, path, room) < 0)
+		return error_set(error, ERROR_USAGE, "--config is too long");
+	if (config_read_file(config, path, options.config != NULL, error) < 0 ||
+	    config_read_environment(config, error) < 0 ||
+	    set_text(config->listen, sizeof(config->listen), options.listen, "listen", error) < 0 ||
+	    set_text(config->state, sizeof(config->state), options.state, "state", error) < 0 ||
+	    set_text(config->runtime, sizeof(config->runtime), options.runtime, "runtime", error) <
+		0 ||
+	    set_text(config->user, sizeof(config->user), options.user, "user", error) < 0)
+		return -1;
+	if (options.log_level && log_level_parse(options.log_level, &config->log_level) < 0)
+		return error_set(error, ERROR_USAGE,
+				 "\"%s\" is no log level: error, warning, info or debug",
+				 options.log_level);
+	uint64_t seconds;
+	if (options.idle_exit) {
+		if (text_to_seconds(options.idle_exit, &seconds) < 0 || seconds > UINT32_MAX)
+			return error_set(error, ERROR_USAGE, "\"%s\" is no time",
+					 options.idle_exit);
+		config->idle_exit_seconds = (uint32_t)seconds;
+	}
+	config->log_json = config->log_json || options.log_json;
+	return config_check(config, error);
+}
+
+static int run_serve(struct client *client, int argc, char **argv, struct error *error)
+{
+	(void)client;
+	if (argc > 1)
+		return error_set(error, ERROR_USAGE, "serve takes no argument (\"%s\")", argv[1]);
+	struct config config;
+	char path[256];
+	if (read_config(&config, path, sizeof(path), error) < 0)
+		return -1;
+	log_setup("spawner", config.log_level, config.log_json);
+	return spawner_main(&config, path);
+}
+
+static const struct option_spec serve_specs[] = {
+    {"listen", 'l', OPTION_TEXT, &options.listen, "HOST:PORT",
+     "where the API listens; none = the Unix socket only (default: 127.0.0.1:7878)"},
+    {"state", 0, OPTION_TEXT, &options.state, "DIR",
+     "what is kept (default: /var/lib/caisson, or ~/.local/share/caisson)"},
+    {"runtime", 0, OPTION_TEXT, &options.runtime, "DIR",
+     "sockets (default: /run/caisson, or $XDG_RUNTIME_DIR/caisson)"},
+    {"config", 'c', OPTION_TEXT, &options.config, "FILE",
+     "configuration (default: /etc/caisson/caisson.conf, or ~/.config/caisson/...)"},
+    {"user", 0, OPTION_TEXT, &options.user, "NAME",
+     "whom the API process runs as when started by root (default: caisson)"},
+    {"log-level", 0, OPTION_TEXT, &options.log_level, "LEVEL", "error, warning, info or debug"},
+    {"log-json", 0, OPTION_FLAG, &options.log_json, NULL, "one JSON object per log line"},
+    {"idle-exit", 0, OPTION_TEXT, &options.idle_exit, "TIME",
+     "end when there is no sandbox and no request for that long"},
+    {0},
+};
+
+const struct verb verb_serve = {
+    .name = "serve",
+    .arguments = "[options]",
+    .summary = "Run the daemon in the foreground",
+    .help =
+	"The daemon: the API on the Unix socket and on a TCP port (with tokens). Sandboxes live "
+	"on\n"
+	"when it ends, and it finds them again. SIGHUP reads the configuration anew.\n"
+	"Flags win over the environment (CAISSON_LISTEN, CAISSON_STATE, CAISSON_RUNTIME), which\n"
+	"wins over the configuration file.",
+    .options = serve_specs,
+    .run = run_serve,
+};
+
+static int run_version(struct client *client, int argc, char **argv, struct error *error)
+{
+	(void)client;
+	(void)argv;
+	if (argc > 1)
+		return error_set(error, ERROR_USAGE, "version takes no argument");
+	if (cli_json)
+		printf("{\"version\": \"%s\"}\n", CAISSON_VERSION);
+	else
+		printf("caisson %s\n", CAISSON_VERSION);
+	return 0;
+}
+
+const struct verb verb_version = {
+    .name = "version",
+    .arguments = "",
+    .summary = "Print the version",
+    .help = "The version of this program. The daemon's: GET /v1/version.",
+    .run = run_version,
+};
