@@ -1,0 +1,350 @@
+"""What the suites share: a daemon of their own in fresh directories, a client of its API, and a look at
+what is left on the host when it is gone."""
+import base64
+import glob
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("CAISSON_BUILD") or os.path.join(TOP, "build")
+PROGRAM = os.path.join(BUILD, "caisson")
+QUICK = bool(os.environ.get("CAISSON_QUICK"))
+SANITIZED = bool(os.environ.get("CAISSON_SANITIZED"))
+
+
+def slow(test):
+    """Left out by `make check`."""
+    return unittest.skipIf(QUICK, "slow: left out by make check")(test)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until(condition, seconds=10, every=0.02, what="it"):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(every)
+    raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+class ApiError(Exception):
+    def __init__(self, status, body, headers):
+        super().__init__(f"{status}: {body}")
+        self.status, self.body, self.headers = status, body, headers
+        self.code = body.get("code") if isinstance(body, dict) else None
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Client:
+    """The API over the Unix socket, or over TCP with a token."""
+
+    def __init__(self, socket_path=None, port=None, token=None, timeout=60):
+        self.socket_path, self.port, self.token, self.timeout = socket_path, port, token, timeout
+
+    def connection(self):
+        if self.socket_path:
+            return UnixConnection(self.socket_path, self.timeout)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.timeout)
+
+    def raw(self, method, path, body=None, headers=None):
+        """The response object, unread, and its connection."""
+        connection = self.connection()
+        headers = dict(headers or {})
+        if self.token:
+            headers.setdefault("Authorization", "Bearer " + self.token)
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+            headers.setdefault("Content-Type", "application/json")
+        connection.request(method, path, body=body, headers=headers)
+        return connection.getresponse(), connection
+
+    def call(self, method, path, body=None, headers=None):
+        response, connection = self.raw(method, path, body, headers)
+        data = response.read()
+        connection.close()
+        if response.getheader("Content-Type", "").startswith("application/json"):
+            data = json.loads(data) if data else None
+        if response.status >= 400:
+            raise ApiError(response.status, data, dict(response.getheaders()))
+        return data
+
+    def get(self, path, **query):
+        return self.call("GET", path + ("?" + urllib.parse.urlencode(query) if query else ""))
+
+    def post(self, path, body=None, **headers):
+        return self.call("POST", path, {} if body is None else body, headers)
+
+    def put(self, path, body, **query):
+        return self.call("PUT", path + ("?" + urllib.parse.urlencode(query) if query else ""), body)
+
+    def delete(self, path, **query):
+        return self.call("DELETE", path + ("?" + urllib.parse.urlencode(query) if query else ""))
+
+    # Sandboxes.
+    def create(self, **fields):
+        return self.post("/v1/sandboxes", fields)
+
+    def exec(self, sandbox, command, **fields):
+        key = "cmd" if isinstance(command, str) else "argv"
+        return self.post(f"/v1/sandboxes/{sandbox}/exec", {key: command, **fields})
+
+    def sh(self, sandbox, command, **fields):
+        """Standard output of a command that must succeed."""
+        result = self.exec(sandbox, command, **fields)
+        if result["exit_code"] != 0:
+            raise AssertionError(f"{command!r}: {result}")
+        return result["stdout"]
+
+    def write(self, sandbox, path, data, **query):
+        return self.put(f"/v1/sandboxes/{sandbox}/files", data, path=path, **query)
+
+    def read(self, sandbox, path, **query):
+        response, connection = self.raw("GET", f"/v1/sandboxes/{sandbox}/files?" +
+                                        urllib.parse.urlencode({"path": path, **query}))
+        data = response.read()
+        connection.close()
+        if response.status >= 400:
+            raise ApiError(response.status, json.loads(data), dict(response.getheaders()))
+        return data
+
+
+def host_things(instance):
+    """What a daemon's instance has on this host: processes, cgroups, loop devices, mounts."""
+    found = []
+    for directory in glob.glob(f"/sys/fs/cgroup/**/{instance}*", recursive=True):
+        found.append("cgroup " + directory)
+    return found
+
+
+def processes_of(state, runtime):
+    """Processes whose command line names the directories, or whose executable is in the state."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            command = open(f"/proc/{entry}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace")
+            program = os.readlink(f"/proc/{entry}/exe")
+        except OSError:
+            continue
+        if state in command or runtime in command or program.startswith(state):
+            found.append((int(entry), command or program))
+    return found
+
+
+class Daemon:
+    """`caisson serve` in directories of its own. Use as a context manager; leaving it checks that
+    nothing of it is left on the host."""
+
+    def __init__(self, config=None, arguments=(), environment=None):
+        self.top = tempfile.mkdtemp(prefix="caisson-test-")
+        os.chmod(self.top, 0o755)
+        self.state, self.runtime = os.path.join(self.top, "state"), os.path.join(self.top, "run")
+        self.config = os.path.join(self.top, "caisson.conf")
+        with open(self.config, "w") as file:
+            file.write(config or "")
+        self.port = free_port()
+        self.arguments, self.environment = list(arguments), dict(environment or {})
+        self.log_path = os.path.join(self.top, "log")
+        self.process = None
+
+    def start(self, wait=True):
+        log = open(self.log_path, "ab")
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("CAISSON_")}
+        environment.update({"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
+                            "UBSAN_OPTIONS": "print_stacktrace=1"})
+        environment.update(self.environment)
+        self.process = subprocess.Popen(
+            [PROGRAM, "serve", "--config", self.config, "--state", self.state, "--runtime", self.runtime,
+             "--listen", f"127.0.0.1:{self.port}", *self.arguments],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True)
+        log.close()
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self, seconds=30):
+        def ready():
+            if self.process.poll() is not None:
+                raise AssertionError(f"the daemon ended with {self.process.returncode}:\n{self.log()}")
+            try:
+                return self.client(timeout=10).get("/healthz")
+            except (OSError, http.client.HTTPException, ApiError):
+                return False
+        wait_until(ready, seconds, what="the daemon's start")
+
+    def client(self, timeout=60):
+        return Client(socket_path=os.path.join(self.runtime, "caisson.sock"), timeout=timeout)
+
+    def tcp(self, token=None, timeout=60):
+        return Client(port=self.port, token=token, timeout=timeout)
+
+    def token(self, workspace="default", scopes=("sandboxes:read", "sandboxes:write"), **fields):
+        return self.client().post("/v1/tokens", {"workspace": workspace, "scopes": list(scopes), **fields})["token"]
+
+    def cli(self, *arguments, stdin=None, timeout=120, environment=None, binary=False):
+        """The command line against this daemon: (exit code, stdout, stderr)."""
+        result = subprocess.run([PROGRAM, *arguments], input=stdin, capture_output=True, timeout=timeout,
+                                text=not binary, env={**os.environ, **self.client_environment(),
+                                                      "ASAN_OPTIONS": "detect_leaks=0", **(environment or {})})
+        return result.returncode, result.stdout, result.stderr
+
+    def client_environment(self):
+        return {"CAISSON_RUNTIME": self.runtime, "CAISSON_STATE": self.state, "CAISSON_CONFIG": self.config,
+                "CAISSON_LISTEN": f"127.0.0.1:{self.port}"}
+
+    def log(self):
+        try:
+            return open(self.log_path, errors="replace").read()
+        except OSError:
+            return ""
+
+    def daemon_pid(self):
+        """The API process, the spawner's child."""
+        children = open(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read().split()
+        for pid in children:
+            command = open(f"/proc/{pid}/cmdline", "rb").read()
+            if b"_daemon" in command:
+                return int(pid)
+        raise AssertionError("the spawner has no daemon")
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise AssertionError("the daemon did not end on SIGTERM:\n" + self.log())
+        self.process = None
+
+    def kill(self):
+        """kill -9 of the spawner and the daemon; sandboxes live on."""
+        pids = [self.process.pid]
+        try:
+            pids.append(self.daemon_pid())
+        except (AssertionError, OSError):
+            pass
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        self.process = None
+
+    def instance(self):
+        """The name of its cgroups."""
+        names = re.findall(r"instance (caisson-[0-9a-f]+)", self.log())
+        return names[-1] if names else None
+
+    def leftovers(self):
+        found = []
+        for pid, command in processes_of(self.state, self.runtime):
+            found.append(f"process {pid} {command}")
+        for line in open("/proc/self/mountinfo"):
+            if self.top in line:
+                found.append("mount " + line.strip())
+        loops = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True)
+        for line in loops.stdout.splitlines():
+            if self.top in line:
+                found.append("loop " + line)
+        if self.instance():
+            found += host_things(self.instance())
+        return found
+
+    def remove_sandboxes(self):
+        client = self.client()
+        for record in client.get("/v1/sandboxes", limit=200)["sandboxes"]:
+            try:
+                client.delete("/v1/sandboxes/" + record["id"])
+            except ApiError as error:
+                if error.status not in (404, 410):
+                    raise
+
+    def close(self, check=True):
+        try:
+            if self.process and self.process.poll() is None:
+                if check:
+                    self.remove_sandboxes()
+                self.stop()
+            if check:
+                wait_until(lambda: not self.leftovers(), 10, what="cleaning up; left: " + "; ".join(self.leftovers()))
+            for word in ("AddressSanitizer", "runtime error:", "LeakSanitizer"):
+                if word in self.log():
+                    raise AssertionError("a sanitizer complained:\n" + self.log()[-8000:])
+        finally:
+            for pid, _ in processes_of(self.state, self.runtime):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            shutil.rmtree(self.top, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            print("# daemon log:\n# " + "\n# ".join(self.log().splitlines()[-30:]), flush=True)
+        self.close(check=kind is None)
+
+
+class DaemonTest(unittest.TestCase):
+    """One daemon for all tests of a class."""
+    config = ""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon(cls.config).start()
+        cls.api = cls.daemon.client()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.close()
+
+    def sandbox(self, **fields):
+        record = self.api.create(**fields)
+        self.addCleanup(self.remove, record["id"])
+        return record["id"]
+
+    def remove(self, sandbox):
+        try:
+            self.api.delete("/v1/sandboxes/" + sandbox)
+        except ApiError as error:
+            if error.status not in (404, 410):
+                raise
+
+    def refused(self, status, code, function, *arguments, **fields):
+        with self.assertRaises(ApiError) as caught:
+            function(*arguments, **fields)
+        self.assertEqual((caught.exception.status, caught.exception.code), (status, code), caught.exception.body)
+        return caught.exception

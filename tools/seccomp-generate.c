@@ -1,0 +1,641 @@
+/* Makes the system call filter of the sandboxes at build time: seccomp-generate ARCH OUTPUT writes
+ * a header with two BPF programs for the target architecture, one per policy:
+ *   seccomp_filter_default   no namespace can be made inside
+ *   seccomp_filter_nested    user namespaces inside are allowed (CREATE_NESTED_USERNS)
+ *
+ * libseccomp gives the numbers of the calls per architecture. The program itself is laid out here,
+ * as a binary tree over ranges of numbers, because what libseccomp lays out is ten times as long
+ * and takes four to nine times as long to install, on the way of every create.
+ *
+ * The rule for what is in no list is ENOSYS: a C library that tries a call of a newer kernel falls
+ * back. What would work and must not is EPERM. The reasons for each decision: docs/isolation.md,
+ * which tests/sandbox/probe.c checks inside a sandbox. */
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBERS 1024 /* no architecture of ours has a call at or above it; x32 starts far above */
+#define INSTRUCTIONS_MAX 2048
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Values of the kernel's interface that not every libc's headers have. */
+#define ANY_NAMESPACE 0x7e020000u /* CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET} */
+#define NEW_TIME 0x80u            /* CLONE_NEWTIME: in clone() this bit is part of the signal */
+
+struct program {
+	struct sock_filter code[INSTRUCTIONS_MAX];
+	size_t count;
+};
+
+/* What is done with a call: a plain answer, or a check of its arguments. */
+struct rule {
+	uint32_t answer;
+	void (*check)(struct program *program);
+};
+
+struct policy {
+	const char *name;
+	bool nested;
+	struct rule rules[NUMBERS];
+};
+
+struct architecture {
+	const char *name; /* as meson's cpu_family() */
+	uint32_t seccomp, audit;
+};
+
+static const struct architecture architectures[] = {
+    {"x86_64", SCMP_ARCH_X86_64, AUDIT_ARCH_X86_64},
+    {"aarch64", SCMP_ARCH_AARCH64, AUDIT_ARCH_AARCH64},
+};
+
+#define ALLOW SECCOMP_RET_ALLOW
+#define ERRNO(number) (SECCOMP_RET_ERRNO | (number))
+/* Errno 0: nothing is done and the caller sees success. */
+#define PRETEND ERRNO(0)
+
+/* Allowed whatever the arguments. A name that the architecture does not have is skipped; a name
+ * that libseccomp does not know ends the build. */
+static const char *const allowed[] = {
+    /* files and directories; ids and modes are checked by the kernel against the user namespace */
+    "access", "chdir", "chmod", "chown", "close", "close_range", "copy_file_range", "creat", "dup",
+    "dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod",
+    "fchmodat", "fchmodat2", "fchown", "fchownat", "fcntl", "fdatasync", "fgetxattr", "flistxattr",
+    "flock", "fremovexattr", "fsetxattr", "fstat", "fstatfs", "fsync", "ftruncate", "futimesat",
+    "getcwd", "getdents", "getdents64", "getxattr", "getxattrat", "lchown", "lgetxattr", "link",
+    "linkat", "listxattr", "listxattrat", "llistxattr", "lremovexattr", "lseek", "lsetxattr",
+    "lstat", "mkdir", "mkdirat", "mknod", "mknodat", "newfstatat", "open", "openat", "openat2",
+    "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2", "read", "readahead",
+    "readlink", "readlinkat", "readv", "removexattr", "removexattrat", "rename", "renameat",
+    "renameat2", "rmdir", "sendfile", "setxattr", "setxattrat", "stat", "statfs", "statx",
+    "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "truncate", "umask", "unlink",
+    "unlinkat", "utime", "utimensat", "utimes", "write", "writev", "chroot",
+    /* waiting, pipes, events, watching files */
+    "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait",
+    "eventfd", "eventfd2", "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch",
+    "pipe", "pipe2", "poll", "ppoll", "pselect6", "select", "signalfd", "signalfd4", "splice",
+    "tee", "vmsplice", "timerfd_create", "timerfd_gettime", "timerfd_settime",
+    /* memory */
+    "brk", "get_mempolicy", "madvise", "map_shadow_stack", "mbind", "membarrier", "mincore",
+    "mlock", "mlock2", "mlockall", "mprotect", "mremap", "mseal", "msync", "munlock", "munlockall",
+    "munmap", "pkey_alloc", "pkey_free", "pkey_mprotect", "remap_file_pages", "set_mempolicy",
+    "set_mempolicy_home_node",
+    /* System V and POSIX IPC: of the sandbox's own ipc namespace */
+    "mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink",
+    "msgctl", "msgget", "msgrcv", "msgsnd", "semctl", "semget", "semop", "semtimedop", "shmat",
+    "shmctl", "shmdt",
+    /* processes, threads, ids. ptrace and process_vm_* are for debuggers: the kernel looks at
+     * seccomp after a tracer, and PID 1 is out of reach of any capability inside */
+    "arch_prctl", "execve", "execveat", "exit", "exit_group", "fork", "vfork", "futex",
+    "futex_requeue", "futex_wait", "futex_waitv", "futex_wake", "get_robust_list", "getegid",
+    "geteuid", "getgid", "getgroups", "getpgid", "getpgrp", "getpid", "getppid", "getresgid",
+    "getresuid", "getsid", "gettid", "getuid", "capget", "capset", "kill", "pidfd_open",
+    "pidfd_send_signal", "pause", "prctl", "process_vm_readv", "process_vm_writev", "ptrace",
+    "restart_syscall", "rseq", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigqueueinfo",
+    "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "rt_tgsigqueueinfo", "set_robust_list",
+    "set_tid_address", "setfsgid", "setfsuid", "setgid", "setgroups", "setpgid", "setregid",
+    "setresgid", "setresuid", "setreuid", "setsid", "setuid", "sigaltstack", "tgkill", "tkill",
+    "wait4", "waitid",
+    /* They can only take away from whoever calls them. */
+    "seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
+    /* scheduling and limits, as far as they are read or mean the caller */
+    "getcpu", "getpriority", "getrlimit", "getrusage", "ioprio_get", "sched_get_priority_max",
+    "sched_get_priority_min", "sched_getaffinity", "sched_getattr", "sched_getparam",
+    "sched_getscheduler", "sched_rr_get_interval", "sched_yield", "sysinfo", "times", "uname",
+    /* time */
+    "alarm", "clock_getres", "clock_gettime", "clock_nanosleep", "getitimer", "gettimeofday",
+    "nanosleep", "setitimer", "time", "timer_create", "timer_delete", "timer_getoverrun",
+    "timer_gettime", "timer_settime",
+    /* sockets that were made under socket()'s rule */
+    "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
+    "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "shutdown", "getrandom"};
+
+/* Refused with EPERM: calls that exist and reach what a sandbox must not reach, or whose kernel
+ * code is too often the way out of a container. Most need a capability that nobody inside has; the
+ * filter holds where one such check is forgotten. */
+static const char *const refused[] = {
+    /* the mount tree, old interface and new */
+    "mount", "umount2", "pivot_root", "fsopen", "fsconfig", "fsmount", "fspick", "move_mount",
+    "open_tree", "open_tree_attr", "mount_setattr", "setns", "sethostname", "setdomainname",
+    /* code of the user's choice in the kernel, or asynchronous calls past this filter */
+    "bpf", "perf_event_open", "io_uring_setup", "io_uring_enter", "io_uring_register",
+    "userfaultfd", "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load",
+    /* not in any namespace: keys, the log, accounting, quotas, swap, power, clocks, ports */
+    "add_key", "request_key", "keyctl", "syslog", "acct", "quotactl", "quotactl_fd", "swapon",
+    "swapoff", "reboot", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "iopl",
+    "ioperm", "vhangup", "fanotify_init", "fanotify_mark",
+    /* files by handle: past the mount tree */
+    "name_to_handle_at", "open_by_handle_at",
+    /* somebody else's descriptors; debuggers do without */
+    "pidfd_getfd",
+    /* segments for 16-bit code: no 32-bit program runs here */
+    "modify_ldt"};
+
+/* With nested user namespaces the kernel's own checks against those namespaces stand here instead.
+ * The newer mount interface answers ENOSYS then, so that tools fall back to mount(). */
+static const char *const allowed_nested[] = {"mount", "umount2",     "pivot_root",
+					     "setns", "sethostname", "setdomainname",
+					     "clone", "clone3",      "unshare"};
+static const char *const unknown_nested[] = {"fsopen",         "fsconfig",     "fsmount",
+					     "fspick",         "move_mount",   "open_tree",
+					     "open_tree_attr", "mount_setattr"};
+
+/* Calls younger than the oldest libseccomp we build with. From 424 on, every architecture has the
+ * same number for a call. */
+static const struct {
+	const char *name;
+	int number;
+} newer[] = {{"quotactl_fd", 443},       {"landlock_create_ruleset", 444},
+	     {"landlock_add_rule", 445}, {"landlock_restrict_self", 446},
+	     {"futex_waitv", 449},       {"set_mempolicy_home_node", 450},
+	     {"fchmodat2", 452},         {"map_shadow_stack", 453},
+	     {"futex_wake", 454},        {"futex_wait", 455},
+	     {"futex_requeue", 456},     {"mseal", 462},
+	     {"setxattrat", 463},        {"getxattrat", 464},
+	     {"listxattrat", 465},       {"removexattrat", 466},
+	     {"open_tree_attr", 467}};
+
+static void emit(struct program *program, uint16_t code, uint32_t k, uint8_t jt, uint8_t jf)
+{
+	if (program->count == INSTRUCTIONS_MAX) {
+		fprintf(stderr, "seccomp-generate: the filter is too long\n");
+		exit(1);
+	}
+	program->code[program->count++] = (struct sock_filter){code, jt, jf, k};
+}
+
+static void answer(struct program *program, uint32_t value)
+{
+	emit(program, BPF_RET | BPF_K, value, 0, 0);
+}
+
+/* The half of an argument that the kernel looks at where the parameter is an int: a comparison of
+ * all 64 bits would be evaded by setting one of the upper ones. (Both architectures are
+ * little-endian.) */
+static void load(struct program *program, unsigned argument)
+{
+	uint32_t offset = (uint32_t)(offsetof(struct seccomp_data, args) + argument * 8);
+	emit(program, BPF_LD | BPF_W | BPF_ABS, offset, 0, 0);
+}
+
+static void load_upper(struct program *program, unsigned argument)
+{
+	uint32_t offset = (uint32_t)(offsetof(struct seccomp_data, args) + argument * 8 + 4);
+	emit(program, BPF_LD | BPF_W | BPF_ABS, offset, 0, 0);
+}
+
+/* Opens a block that runs when the loaded word is `value`; end() closes it. */
+static size_t if_equal(struct program *program, uint32_t value)
+{
+	emit(program, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0);
+	return program->count - 1;
+}
+
+static void end(struct program *program, size_t opened)
+{
+	size_t distance = program->count - opened - 1;
+	if (distance > UINT8_MAX) {
+		fprintf(stderr, "seccomp-generate: a block is too long\n");
+		exit(1);
+	}
+	program->code[opened].jf = (uint8_t)distance;
+}
+
+static void answer_if_equal(struct program *program, uint32_t value, uint32_t result)
+{
+	emit(program, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+	answer(program, result);
+}
+
+static void answer_if_any(struct program *program, uint32_t bits, uint32_t result)
+{
+	emit(program, BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
+	answer(program, result);
+}
+
+/* clone(flags, ...): the kernel takes the lower half. */
+static void check_clone(struct program *program)
+{
+	load(program, 0);
+	answer_if_any(program, ANY_NAMESPACE, ERRNO(EPERM));
+	answer(program, ALLOW);
+}
+
+static void check_unshare(struct program *program)
+{
+	load(program, 0);
+	answer_if_any(program, ANY_NAMESPACE | NEW_TIME, ERRNO(EPERM));
+	answer(program, ALLOW);
+}
+
+/* TCP and UDP, and the datagram kind of ICMP that ping uses. Everything else under AF_INET loads a
+ * module that nobody here needs (SCTP, L2TP, SMC, MPTCP); callers fall back on this errno. */
+static void check_internet(struct program *program)
+{
+	load(program, 1);
+	emit(program, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0); /* without NONBLOCK and CLOEXEC */
+	size_t stream = if_equal(program, 1);                /* SOCK_STREAM */
+	load(program, 2);
+	answer_if_equal(program, 0, ALLOW);
+	answer_if_equal(program, 6, ALLOW); /* IPPROTO_TCP */
+	answer(program, ERRNO(EPROTONOSUPPORT));
+	end(program, stream);
+	size_t datagram = if_equal(program, 2); /* SOCK_DGRAM */
+	load(program, 2);
+	answer_if_equal(program, 0, ALLOW);
+	answer_if_equal(program, 17, ALLOW); /* IPPROTO_UDP */
+	answer_if_equal(program, 1, ALLOW);  /* IPPROTO_ICMP */
+	answer_if_equal(program, 58, ALLOW); /* IPPROTO_ICMPV6 */
+	answer(program, ERRNO(EPROTONOSUPPORT));
+	end(program, datagram);
+	answer_if_equal(program, 3, ERRNO(EPERM)); /* SOCK_RAW */
+	answer(program, ERRNO(ESOCKTNOSUPPORT));
+}
+
+static void check_socket(struct program *program)
+{
+	load(program, 0);
+	answer_if_equal(program, 1, ALLOW); /* AF_UNIX */
+	size_t inet = if_equal(program, 2); /* AF_INET */
+	check_internet(program);
+	end(program, inet);
+	size_t inet6 = if_equal(program, 10); /* AF_INET6 */
+	check_internet(program);
+	end(program, inet6);
+	size_t netlink = if_equal(program, 16); /* AF_NETLINK */
+	load(program, 2);
+	answer_if_equal(program, 0, ALLOW); /* NETLINK_ROUTE: getifaddrs(), `ip` */
+	answer(program, ERRNO(EPROTONOSUPPORT));
+	end(program, netlink);
+	answer(program, ERRNO(EAFNOSUPPORT));
+}
+
+static void check_socketpair(struct program *program)
+{
+	load(program, 0);
+	answer_if_equal(program, 1, ALLOW); /* AF_UNIX */
+	answer(program, ERRNO(EAFNOSUPPORT));
+}
+
+/* TCP_ULP loads kernel TLS and its kin, UDP_ENCAP IPsec's; a kernel without them says the same. */
+static void check_setsockopt(struct program *program)
+{
+	load(program, 1);
+	size_t tcp = if_equal(program, 6); /* SOL_TCP */
+	load(program, 2);
+	answer_if_equal(program, 31, ERRNO(ENOPROTOOPT)); /* TCP_ULP */
+	answer(program, ALLOW);
+	end(program, tcp);
+	size_t udp = if_equal(program, 17); /* SOL_UDP */
+	load(program, 2);
+	answer_if_equal(program, 100, ERRNO(ENOPROTOOPT)); /* UDP_ENCAP */
+	end(program, udp);
+	answer(program, ALLOW);
+}
+
+/* Keystrokes for whoever reads the terminal next, console functions, and line disciplines (which
+ * are modules, loaded on request). */
+static void check_ioctl(struct program *program)
+{
+	load(program, 1);
+	answer_if_equal(program, 0x5412, ERRNO(EPERM)); /* TIOCSTI */
+	answer_if_equal(program, 0x541c, ERRNO(EPERM)); /* TIOCLINUX */
+	answer_if_equal(program, 0x5423, ERRNO(EPERM)); /* TIOCSETD */
+	answer(program, ALLOW);
+}
+
+/* The native one, what setarch asks for, and no address randomisation, for debuggers. Not:
+ * READ_IMPLIES_EXEC, MMAP_PAGE_ZERO, ADDR_COMPAT_LAYOUT, which make an exploit easier. */
+static void check_personality(struct program *program)
+{
+	static const uint32_t fine[] = {0,       0x8,     0x20000, 0x20008,
+					0x40000, 0x60000, 0x40008, 0xffffffff};
+	load(program, 0);
+	for (size_t i = 0; i < COUNT(fine); i++)
+		answer_if_equal(program, fine[i], ALLOW);
+	answer(program, ERRNO(EPERM));
+}
+
+/* The first argument is a process, and PID 1 has the uid of the sandbox's root: without this, root
+ * inside could slow it down or take its limits. */
+static void check_not_init(struct program *program)
+{
+	load(program, 0);
+	answer_if_equal(program, 1, ERRNO(EPERM));
+	answer(program, ALLOW);
+}
+
+/* which, who: a process or a group that is not PID 1's, but never all processes of a user. */
+static void check_priority(struct program *program, uint32_t process, uint32_t group)
+{
+	const uint32_t kinds[] = {process, group};
+	load(program, 0);
+	for (size_t i = 0; i < COUNT(kinds); i++) {
+		size_t kind = if_equal(program, kinds[i]);
+		load(program, 1);
+		answer_if_equal(program, 1, ERRNO(EPERM));
+		answer(program, ALLOW);
+		end(program, kind);
+	}
+	answer(program, ERRNO(EPERM));
+}
+
+static void check_setpriority(struct program *program)
+{
+	check_priority(program, 0, 1);
+}
+
+static void check_ioprio_set(struct program *program)
+{
+	check_priority(program, 1, 2);
+}
+
+/* RLIMIT_CORE stays at the 1 that harden.c sets: it is the one value at which the kernel does not
+ * start the host's core_pattern helper, as the host's root, on a process of the sandbox's choice.
+ * (0 does: a pipe ignores the limit.) Programs that set it to 0 to be safe, as gpg does, are told
+ * that they are. */
+static void check_setrlimit(struct program *program)
+{
+	load(program, 0);
+	answer_if_equal(program, 4, PRETEND); /* RLIMIT_CORE */
+	answer(program, ALLOW);
+}
+
+static void end_if_null(struct program *program, unsigned argument, uint32_t result)
+{
+	load(program, argument);
+	size_t lower = if_equal(program, 0);
+	load_upper(program, argument);
+	answer_if_equal(program, 0, result);
+	end(program, lower);
+}
+
+/* prlimit64(pid, resource, new, old) */
+static void check_prlimit(struct program *program)
+{
+	load(program, 0);
+	answer_if_equal(program, 1, ERRNO(EPERM));
+	load(program, 1);
+	size_t core = if_equal(program, 4); /* RLIMIT_CORE */
+	end_if_null(program, 2, ALLOW);
+	end_if_null(program, 3, PRETEND);
+	answer(program, ERRNO(EPERM)); /* the old value could not be given */
+	end(program, core);
+	answer(program, ALLOW);
+}
+
+/* Huge pages that the host's administrator set aside are not counted as a sandbox's memory: they
+ * are for no sandbox. The answer is that of a host which has none. */
+static void check_mmap(struct program *program)
+{
+	load(program, 3);
+	answer_if_any(program, 0x40000, ERRNO(ENOMEM)); /* MAP_HUGETLB */
+	answer(program, ALLOW);
+}
+
+static void check_memfd_create(struct program *program)
+{
+	load(program, 1);
+	answer_if_any(program, 0x4, ERRNO(ENOMEM)); /* MFD_HUGETLB */
+	answer(program, ALLOW);
+}
+
+static void check_shmget(struct program *program)
+{
+	load(program, 2);
+	answer_if_any(program, 04000, ERRNO(ENOMEM)); /* SHM_HUGETLB */
+	answer(program, ALLOW);
+}
+
+static const struct {
+	const char *name;
+	void (*check)(struct program *program);
+} checked[] = {{"clone", check_clone},
+	       {"unshare", check_unshare},
+	       {"socket", check_socket},
+	       {"socketpair", check_socketpair},
+	       {"setsockopt", check_setsockopt},
+	       {"ioctl", check_ioctl},
+	       {"personality", check_personality},
+	       {"sched_setaffinity", check_not_init},
+	       {"sched_setattr", check_not_init},
+	       {"sched_setparam", check_not_init},
+	       {"sched_setscheduler", check_not_init},
+	       {"migrate_pages", check_not_init},
+	       {"move_pages", check_not_init},
+	       {"setpriority", check_setpriority},
+	       {"ioprio_set", check_ioprio_set},
+	       {"setrlimit", check_setrlimit},
+	       {"prlimit64", check_prlimit},
+	       {"mmap", check_mmap},
+	       {"memfd_create", check_memfd_create},
+	       {"shmget", check_shmget}};
+
+/* -1: this architecture has no such call. */
+static int number_of(const struct architecture *architecture, const char *name)
+{
+	for (size_t i = 0; i < COUNT(newer); i++) {
+		if (strcmp(newer[i].name, name) == 0)
+			return newer[i].number;
+	}
+	int number = seccomp_syscall_resolve_name_arch(architecture->seccomp, name);
+	if (number == __NR_SCMP_ERROR || number >= NUMBERS) {
+		fprintf(stderr, "seccomp-generate: unknown system call %s\n", name);
+		exit(1);
+	}
+	return number < 0 ? -1 : number;
+}
+
+static void set_rule(struct policy *policy, const struct architecture *architecture,
+		     const char *name, struct rule rule)
+{
+	int number = number_of(architecture, name);
+	if (number >= 0)
+		policy->rules[number] = rule;
+}
+
+static void set_rules(struct policy *policy, const struct architecture *architecture,
+		      const char *const *names, size_t count, uint32_t value)
+{
+	for (size_t i = 0; i < count; i++)
+		set_rule(policy, architecture, names[i], (struct rule){value, NULL});
+}
+
+static void fill(struct policy *policy, const struct architecture *architecture)
+{
+	for (size_t i = 0; i < NUMBERS; i++)
+		policy->rules[i] = (struct rule){ERRNO(ENOSYS), NULL};
+	set_rules(policy, architecture, allowed, COUNT(allowed), ALLOW);
+	set_rules(policy, architecture, refused, COUNT(refused), ERRNO(EPERM));
+	for (size_t i = 0; i < COUNT(checked); i++)
+		set_rule(policy, architecture, checked[i].name, (struct rule){0, checked[i].check});
+	if (policy->nested) {
+		set_rules(policy, architecture, allowed_nested, COUNT(allowed_nested), ALLOW);
+		set_rules(policy, architecture, unknown_nested, COUNT(unknown_nested),
+			  ERRNO(ENOSYS));
+	}
+}
+
+/* Neighbouring numbers with the same rule. */
+struct range {
+	uint32_t first;
+	struct rule rule;
+};
+
+static size_t merge(const struct policy *policy, struct range *ranges)
+{
+	size_t count = 0;
+	for (uint32_t number = 0; number < NUMBERS; number++) {
+		const struct rule *rule = &policy->rules[number];
+		const struct rule *last = count > 0 ? &ranges[count - 1].rule : NULL;
+		if (last && last->answer == rule->answer && last->check == rule->check)
+			continue;
+		ranges[count++] = (struct range){number, *rule};
+	}
+	return count; /* the last one, ENOSYS, goes on to the end of all numbers */
+}
+
+/* The number is loaded; falls to the left half when it is below the middle. */
+static void emit_tree(struct program *program, const struct range *ranges, size_t count)
+{
+	if (count == 1) {
+		if (ranges[0].rule.check)
+			ranges[0].rule.check(program);
+		else
+			answer(program, ranges[0].rule.answer);
+		return;
+	}
+	size_t middle = count / 2;
+	/* A conditional jump reaches 255 instructions, an unconditional one all. */
+	emit(program, BPF_JMP | BPF_JGE | BPF_K, ranges[middle].first, 0, 1);
+	emit(program, BPF_JMP | BPF_JA, 0, 0, 0);
+	size_t jump = program->count - 1;
+	emit_tree(program, ranges, middle);
+	size_t distance = program->count - jump - 1;
+	if (distance + 1 <= UINT8_MAX) {
+		/* It reaches: the unconditional one goes. */
+		memmove(&program->code[jump], &program->code[jump + 1],
+			distance * sizeof(program->code[0]));
+		program->count--;
+		program->code[jump - 1].jt = (uint8_t)distance;
+		program->code[jump - 1].jf = 0;
+	} else {
+		program->code[jump].k = (uint32_t)distance;
+	}
+	emit_tree(program, ranges + middle, count - middle);
+}
+
+static void build(struct program *program, const struct policy *policy,
+		  const struct architecture *architecture)
+{
+	struct range ranges[NUMBERS];
+	size_t count = merge(policy, ranges);
+	program->count = 0;
+	emit(program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
+	emit(program, BPF_JMP | BPF_JEQ | BPF_K, architecture->audit, 1, 0);
+	answer(program, SECCOMP_RET_KILL_PROCESS);
+	emit(program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
+	emit_tree(program, ranges, count);
+}
+
+/* Where the program ends for a number, without its arguments: the answer, or the first load of an
+ * argument (reported as 0, which no plain answer is). */
+static uint32_t walk(const struct program *program, uint32_t number)
+{
+	for (size_t at = 4; at < program->count; at++) {
+		const struct sock_filter *step = &program->code[at];
+		switch (step->code) {
+		case BPF_JMP | BPF_JGE | BPF_K:
+			at += number >= step->k ? step->jt : step->jf;
+			break;
+		case BPF_JMP | BPF_JA:
+			at += step->k;
+			break;
+		case BPF_RET | BPF_K:
+			return step->k;
+		case BPF_LD | BPF_W | BPF_ABS:
+			return 0;
+		default:
+			fprintf(stderr, "seccomp-generate: lost at instruction %zu\n", at);
+			exit(1);
+		}
+	}
+	fprintf(stderr, "seccomp-generate: number %u leaves the program\n", number);
+	exit(1);
+}
+
+/* Every number must come out as the tables say: a wrong jump ends the build. */
+static void verify(const struct program *program, const struct policy *policy)
+{
+	for (uint32_t number = 0; number < NUMBERS; number++) {
+		const struct rule *rule = &policy->rules[number];
+		uint32_t found = walk(program, number);
+		if (found != (rule->check ? 0 : rule->answer)) {
+			fprintf(stderr, "seccomp-generate: %s: number %u comes out as %#x\n",
+				policy->name, number, found);
+			exit(1);
+		}
+	}
+	static const uint32_t beyond[] = {NUMBERS, 0x40000000u, 0x40000001u, 0xffffffffu};
+	for (size_t i = 0; i < COUNT(beyond); i++) {
+		if (walk(program, beyond[i]) != ERRNO(ENOSYS)) {
+			fprintf(stderr, "seccomp-generate: number %#x is known\n", beyond[i]);
+			exit(1);
+		}
+	}
+}
+
+static void print(FILE *file, const struct program *program, const struct policy *policy)
+{
+	fprintf(file, "\nstatic const struct sock_filter seccomp_filter_%s[] = {\n", policy->name);
+	for (size_t i = 0; i < program->count; i++) {
+		const struct sock_filter *step = &program->code[i];
+		fprintf(file, "\t{0x%04x, %u, %u, 0x%08x},\n", step->code, step->jt, step->jf,
+			step->k);
+	}
+	fprintf(file, "};\n");
+}
+
+int main(int argc, char **argv)
+{
+	const struct architecture *architecture = NULL;
+	for (size_t i = 0; argc == 3 && i < COUNT(architectures); i++) {
+		if (strcmp(argv[1], architectures[i].name) == 0)
+			architecture = &architectures[i];
+	}
+	if (!architecture) {
+		fprintf(stderr, "usage: seccomp-generate x86_64|aarch64 OUTPUT\n");
+		return 2;
+	}
+	FILE *file = fopen(argv[2], "we");
+	if (!file) {
+		fprintf(stderr, "seccomp-generate: %s: %s\n", argv[2], strerror(errno));
+		return 1;
+	}
+	fprintf(file,
+		"/* Made by tools/seccomp-generate.c for %s: do not edit. */\n"
+		"#pragma once\n\n#include <linux/filter.h>\n",
+		architecture->name);
+	static struct policy policies[] = {{.name = "default"}, {.name = "nested", .nested = true}};
+	for (size_t i = 0; i < COUNT(policies); i++) {
+		static struct program program;
+		fill(&policies[i], architecture);
+		build(&program, &policies[i], architecture);
+		verify(&program, &policies[i]);
+		print(file, &program, &policies[i]);
+	}
+	if (ferror(file) || fclose(file) != 0) {
+		fprintf(stderr, "seccomp-generate: %s: %s\n", argv[2], strerror(errno));
+		return 1;
+	}
+	return 0;
+}
