@@ -1,0 +1,297 @@
+"""The command line, as a person or a script uses it."""
+import fcntl
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import termios
+import threading
+import time
+import unittest
+
+from caisson import Daemon, DaemonTest, PROGRAM, processes_of, wait_until
+
+
+class CommandLine(DaemonTest):
+    def cli(self, *arguments, **options):
+        return self.daemon.cli(*arguments, **options)
+
+    def test_run_passes_everything_through(self):
+        code, out, err = self.cli("run", "--", "sh", "-c", "cat; echo err >&2; exit 7", stdin="in")
+        self.assertEqual((code, out, err), (7, "in", "err\n"))
+
+    def test_run_is_binary_safe_and_lossless(self):
+        data = os.urandom(3_000_000)
+        code, out, err = self.cli("run", "--", "cat", stdin=data, binary=True)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(out, data)
+
+    def test_large_output_is_not_lost(self):
+        code, out, err = self.cli("run", "--", "head", "-c", "120000000", "/dev/zero", binary=True)
+        self.assertEqual((code, len(out)), (0, 120000000), err)
+
+    def test_broken_pipe_ends_it(self):
+        result = subprocess.run(["sh", "-c", f"{PROGRAM} run -- yes | head -n 1"], capture_output=True, text=True, timeout=30,
+                                env={**os.environ, **self.daemon.client_environment()})
+        self.assertEqual(result.stdout, "y\n")
+        wait_until(lambda: self.cli("ls", "-q")[1] == "", 10, what="the sandbox's end")
+
+    def test_exit_codes(self):
+        self.assertEqual(self.cli("run", "--", "no-such-program")[0], 127)
+        self.assertEqual(self.cli("run", "--", "/etc/passwd")[0], 126)
+        self.assertEqual(self.cli("run", "--timeout", "1", "--", "sleep", "100")[0], 124)
+        self.assertEqual(self.cli("run", "--", "sh", "-c", "kill -9 $$")[0], 137)
+        self.assertEqual(self.cli("run", "--template", "no-such", "--", "true")[0], 125)
+
+    def test_run_leaves_nothing(self):
+        self.cli("run", "--", "true")
+        self.assertEqual(self.cli("ls", "-q")[1], "")
+
+    def test_signal_reaches_the_command(self):
+        process = subprocess.Popen([PROGRAM, "run", "--", "sh", "-c", "trap 'echo got; exit 9' INT; echo ready; while :; do sleep 0.1; done"],
+                                   stdout=subprocess.PIPE, text=True, env={**os.environ, **self.daemon.client_environment()})
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.stdout.readline(), "got\n")
+        self.assertEqual(process.wait(10), 9)
+        process.stdout.close()
+
+    def test_killed_client_leaves_no_command(self):
+        process = subprocess.Popen([PROGRAM, "run", "--name", "victim", "--", "sleep", "1234"], env={**os.environ, **self.daemon.client_environment()})
+        wait_until(lambda: "victim" in self.cli("ls")[1] and "1234" in self.cli("exec", "victim", "--", "ps", "-eo", "args")[1], 10)
+        process.kill()
+        process.wait()
+        wait_until(lambda: "1234" not in self.cli("exec", "victim", "--", "ps", "-eo", "args")[1], 5, what="the command's end")
+        self.cli("rm", "victim")
+
+    def test_terminal(self):
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 41, 99, 0, 0))
+        process = subprocess.Popen([PROGRAM, "run", "--", "sh", "-c", "stty size; read line; echo got $line; stty size"],
+                                   stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                                   preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                                   env={**os.environ, **self.daemon.client_environment()})
+        os.close(slave)
+        seen = self.read_until(master, b"41 99")
+        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
+        os.kill(process.pid, signal.SIGWINCH)
+        time.sleep(0.3)
+        os.write(master, b"hello\r")
+        self.read_until(master, b"got hello")
+        self.read_until(master, b"50 120")
+        self.assertEqual(process.wait(10), 0)
+        os.close(master)
+        del seen
+
+    def read_until(self, fd, word, seconds=10):
+        data, end = b"", time.monotonic() + seconds
+        while word not in data:
+            self.assertLess(time.monotonic(), end, data)
+            if select.select([fd], [], [], 0.2)[0]:
+                try:
+                    data += os.read(fd, 4096)
+                except OSError:
+                    break
+        self.assertIn(word, data)
+        return data
+
+    def test_create_exec_ls_inspect_rm(self):
+        code, out, err = self.cli("create", "--name", "box", "--memory", "300M", "--metadata", "k=v")
+        self.assertEqual(code, 0, err)
+        box = out.strip()
+        self.assertEqual(self.cli("exec", "box", "--", "hostname")[1], "box\n")
+        self.assertEqual(self.cli("exec", "-e", "X=1", "-w", "/tmp", "-u", "1000", box, "--", "sh", "-c", "echo $X; pwd; id -u")[1], "1\n/tmp\n1000\n")
+        self.assertIn("box", self.cli("ls")[1])
+        record = json.loads(self.cli("inspect", "box")[1])
+        self.assertEqual((record["id"], record["limits"]["memory"]["value"], record["metadata"]), (box, 300 << 20, {"k": "v"}))
+        code, out, err = self.cli("create", "--name", "box")
+        self.assertEqual(code, 125)
+        self.assertIn("box", err)
+        self.assertEqual(self.cli("rm", "box")[0], 0)
+        self.assertEqual(json.loads(self.cli("inspect", box)[1])["end"]["reason"], "user")
+        self.assertEqual(self.cli("rm", "box")[0], 125)
+        self.assertEqual(self.cli("rm", "-f", "box")[0], 0)
+
+    def test_stop_start_pause_resume(self):
+        box = self.sandbox(name="life")
+        self.cli("exec", "life", "--", "sh", "-c", "echo 1 > /workspace/x")
+        self.assertEqual(self.cli("stop", "life")[0], 0)
+        self.assertIn("stopped", self.cli("ls")[1])
+        self.assertEqual(self.cli("start", "life")[0], 0)
+        self.assertEqual(self.cli("exec", "life", "--", "cat", "/workspace/x")[1], "1\n")
+        self.assertEqual(self.cli("pause", "life")[0], 0)
+        self.assertIn("paused", self.cli("ls")[1])
+        self.assertEqual(self.cli("resume", "life")[0], 0)
+        self.assertEqual(self.cli("exec", "life", "--", "echo", "on")[1], "on\n")
+        del box
+
+    def test_detached_exec_and_logs(self):
+        box = self.sandbox()
+        code, out, err = self.cli("exec", "-d", box, "--", "sh", "-c", "for i in 1 2 3; do echo $i; sleep 0.3; done; echo e >&2")
+        exec_id = out.strip()
+        self.assertEqual(self.cli("logs", "-f", "-x", exec_id, box)[1], "1\n2\n3\n")
+        self.assertEqual(self.cli("logs", "-e", "-x", exec_id, box)[1], "e\n")
+        self.assertEqual(self.cli("logs", "--from", "2", box)[1], "2\n3\n")
+
+    def test_cp(self):
+        top = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, top)
+        box = self.sandbox()
+        os.makedirs(os.path.join(top, "tree/sub"))
+        data = os.urandom(200000)
+        open(os.path.join(top, "tree/sub/data"), "wb").write(data)
+        open(os.path.join(top, "tree/run.sh"), "w").write("echo ran")
+        os.chmod(os.path.join(top, "tree/run.sh"), 0o755)
+        os.symlink("sub/data", os.path.join(top, "tree/link"))
+        os.mkfifo(os.path.join(top, "tree/fifo"))
+        code, out, err = self.cli("cp", os.path.join(top, "tree"), f"{box}:/workspace")
+        self.assertEqual(code, 0, err)
+        self.assertIn("fifo", err)
+        self.assertEqual(self.cli("exec", box, "--", "sh", "-c", "cd tree; sh run.sh; readlink link; stat -c %a run.sh")[1], "ran\nsub/data\n755\n")
+        code, out, err = self.cli("cp", f"{box}:/workspace/tree", os.path.join(top, "back"))
+        self.assertEqual(code, 0, err)
+        self.assertEqual(open(os.path.join(top, "back/sub/data"), "rb").read(), data)
+        self.assertEqual(os.readlink(os.path.join(top, "back/link")), "sub/data")
+        self.assertEqual(os.stat(os.path.join(top, "back/run.sh")).st_mode & 0o777, 0o755)
+        code, out, err = self.cli("cp", f"{box}:/workspace/nothing", top)
+        self.assertEqual(code, 125)
+        self.assertIn("/workspace/nothing", err)
+
+    def test_cp_down_cannot_be_led_astray(self):
+        """A hostile sandbox: links in place of directories must not be written through."""
+        top = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, top)
+        outside = os.path.join(top, "outside")
+        os.mkdir(outside)
+        target = os.path.join(top, "target")
+        os.mkdir(target)
+        box = self.sandbox()
+        self.api.sh(box, f"mkdir -p /workspace/t/evil; echo pwned > /workspace/t/evil/file")
+        os.mkdir(os.path.join(target, "t"))
+        os.symlink(outside, os.path.join(target, "t/evil"))
+        code, out, err = self.cli("cp", f"{box}:/workspace/t", target)
+        self.assertNotEqual(code, 0)
+        self.assertEqual(os.listdir(outside), [])
+
+    def test_errors_say_what_to_do(self):
+        for arguments, words in [
+            (("run", "--template", "nope", "--", "true"), ("nope", "host")),
+            (("run", "--isolation", "vm", "--", "true"), ("vm", "doctor")),
+            (("exec", "nobody-here", "--", "true"), ("nobody-here", "caisson ls")),
+            (("exec", "Bad_Name", "--", "true"), ("Bad_Name",)),
+            (("run", "--memory", "lots", "--", "true"), ("lots", "512M")),
+            (("run", "-w", "/no/such", "--", "true"), ("/no/such",)),
+            (("run", "-u", "nosuchuser", "--", "true"), ("nosuchuser",)),
+            (("run",), ("command",)),
+            (("frobnicate",), ("frobnicate", "help")),
+            (("ls", "--nope"), ("--nope",)),
+        ]:
+            with self.subTest(arguments=arguments):
+                code, out, err = self.cli(*arguments)
+                self.assertEqual(code, 125, err)
+                for word in words:
+                    self.assertIn(word, err)
+
+    def test_json_errors(self):
+        code, out, err = self.cli("inspect", "--json", "nobody-here")
+        self.assertEqual(json.loads(err)["code"], "sandbox.not_found")
+
+    def test_help_of_every_verb(self):
+        out = self.cli("help")[1]
+        for verb in ("run", "create", "exec", "shell", "cp", "ls", "logs", "stop", "start", "rm", "inspect", "top", "doctor", "token", "serve", "version"):
+            self.assertRegex(out, rf"(?m)^  {verb} ")
+            code, text, err = self.cli(verb, "--help")
+            self.assertEqual(code, 0)
+            self.assertIn("Usage: caisson " + verb, text)
+
+    def test_completion(self):
+        for shell in ("bash", "zsh", "fish"):
+            code, out, err = self.cli("completion", shell)
+            self.assertEqual(code, 0)
+            self.assertIn("inspect", out)
+        result = subprocess.run(["bash", "-c", f"source <({PROGRAM} completion bash); COMP_WORDS=(caisson ins); COMP_CWORD=1; _caisson; echo ${{COMPREPLY[@]}}"],
+                                capture_output=True, text=True)
+        self.assertEqual(result.stdout.strip(), "inspect")
+
+    def test_top_and_doctor(self):
+        box = self.sandbox()
+        self.assertIn(box, self.cli("top", "--once")[1])
+        code, out, err = self.cli("doctor")
+        self.assertEqual(code, 0, out + err)
+        self.assertIn("a sandbox ran", out)
+        self.assertIn("checks", json.loads(self.cli("doctor", "--json")[1]))
+
+    def test_tokens(self):
+        code, out, err = self.cli("token", "create", "--workspace", "team", "--scope", "sandboxes:read,sandboxes:write", "--expires", "1h")
+        token = out.strip()
+        self.assertEqual((code, out), (0, token + "\n"), err)
+        environment = {"CAISSON_URL": f"http://127.0.0.1:{self.daemon.port}", "CAISSON_TOKEN": token}
+        self.assertEqual(self.cli("run", "--", "echo", "over tcp", environment=environment)[1], "over tcp\n")
+        listed = json.loads(self.cli("token", "list", "--json")[1])
+        entry = [t for t in listed if t["workspace"] == "team"][0]
+        self.assertNotIn(token, json.dumps(listed))
+        self.assertEqual(self.cli("token", "revoke", entry["id"])[0], 0)
+        code, out, err = self.cli("ls", environment=environment)
+        self.assertEqual(code, 125)
+        code, out, err = self.cli("token", "create", "--scope", "everything")
+        self.assertIn("everything", err)
+
+
+class AutoStart(unittest.TestCase):
+    def setUp(self):
+        self.top = tempfile.mkdtemp(prefix="caisson-test-")
+        os.chmod(self.top, 0o755)
+        self.environment = {**os.environ, "CAISSON_RUNTIME": self.top + "/run", "CAISSON_STATE": self.top + "/state",
+                            "CAISSON_LISTEN": "none", "SECRET": "do not inherit", "ASAN_OPTIONS": "detect_leaks=0"}
+        self.addCleanup(self.finish)
+
+    def finish(self):
+        for pid, _ in processes_of(self.top + "/state", self.top + "/run"):
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+        wait_until(lambda: not processes_of(self.top + "/state", self.top + "/run"), 15, what="the daemon's end")
+        shutil.rmtree(self.top)
+
+    def cli(self, *arguments):
+        return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60, env=self.environment, stdin=subprocess.DEVNULL)
+
+    def spawners(self):
+        return [pid for pid, command in processes_of(self.top + "/state", self.top + "/run") if " serve " in command]
+
+    def test_a_client_starts_one_and_two_at_once_get_one(self):
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(self.cli("run", "--", "echo", "hi"))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([(r.returncode, r.stdout, r.stderr) for r in results], [(0, "hi\n", "")] * 4)
+        pids = self.spawners()
+        self.assertEqual(len(pids), 1, pids)
+        pid = pids[0]
+        self.assertNotIn(b"do not inherit", open(f"/proc/{pid}/environ", "rb").read())
+        self.assertEqual(os.getsid(pid) != os.getsid(0), True)
+        self.assertEqual(os.readlink(f"/proc/{pid}/fd/0"), "/dev/null")
+
+    def test_it_says_why_it_could_not(self):
+        self.environment["CAISSON_STATE"] = "/proc/none"
+        result = self.cli("ls")
+        self.assertEqual(result.returncode, 125)
+        self.assertIn("/proc/none", result.stderr)
+
+    def test_remote_is_not_started(self):
+        self.environment["CAISSON_URL"] = "http://127.0.0.1:1"
+        result = self.cli("ls")
+        self.assertEqual(result.returncode, 125)
+        self.assertIn("127.0.0.1:1", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,186 @@
+"""Any process may die: what must go on does, what must not stay does not."""
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from caisson import ApiError, Daemon, SANITIZED, slow, wait_until
+
+
+def line(n):
+    return b"%015d\n" % (n * 16)
+
+
+class Restart(unittest.TestCase):
+    def daemon(self, **options):
+        daemon = Daemon(**options)
+        self.addCleanup(self.finish, daemon)
+        return daemon.start()
+
+    def finish(self, daemon):
+        if daemon.process is None:
+            daemon.start()
+        failed = self._outcome and not self._outcome.success
+        if failed:
+            print("# daemon log:\n# " + "\n# ".join(daemon.log().splitlines()[-40:]), flush=True)
+        daemon.close(check=not failed)
+
+    def test_daemon_killed_is_restarted_and_adopts(self):
+        daemon = self.daemon()
+        box = daemon.client().create(name="keeper")["id"]
+        daemon.client().sh(box, "echo 1 > /workspace/x; sleep 1000 & ")
+        os.kill(daemon.daemon_pid(), signal.SIGKILL)
+        daemon.wait_ready()
+        self.assertEqual(daemon.client().get("/v1/sandboxes/keeper")["status"], "running")
+        self.assertEqual(daemon.client().sh(box, "cat /workspace/x; pgrep -c sleep"), "1\n1\n")
+
+    def test_everything_killed_is_adopted_by_the_next(self):
+        daemon = self.daemon()
+        box = daemon.client().create()["id"]
+        daemon.client().sh(box, "echo 1 > /workspace/x; sleep 1000 &")
+        daemon.kill()
+        daemon.start()
+        self.assertEqual(daemon.client().sh(box, "cat /workspace/x; pgrep -c sleep"), "1\n1\n")
+
+    def test_graceful_restart_keeps_sandboxes(self):
+        daemon = self.daemon()
+        box = daemon.client().create()["id"]
+        daemon.client().sh(box, "sleep 1000 &")
+        daemon.stop()
+        daemon.start()
+        self.assertEqual(daemon.client().sh(box, "pgrep -c sleep"), "1\n")
+
+    @slow
+    def test_daemon_away_for_ten_seconds_while_a_process_prints(self):
+        """100 MB printed while nobody listens: nothing stalls, every kept byte is at its offset."""
+        daemon = self.daemon()
+        box = daemon.client().create(memory_mb=256)["id"]
+        lines = 100_000_000 // 16
+        script = f"awk 'BEGIN {{ for (i = 0; i < {lines}; i++) printf(\"%015d\\n\", i * 16) }}'; date +%s > /workspace/done"
+        answer = daemon.client().exec(box, script, background=True)
+        daemon.kill()
+        time.sleep(10 if not SANITIZED else 40)
+        daemon.start()
+        path = f"/v1/sandboxes/{box}/execs/{answer['exec_id']}"
+        record = wait_until(lambda: (lambda r: r if r["status"] == "ended" else None)(daemon.client().get(path)), 120,
+                            what="the end of the printing")
+        self.assertEqual((record["exit_code"], record["stdout_bytes"]), (0, lines * 16))
+        head = daemon.client().get(path + "/output", stream="stdout", **{"from": 0, "limit": 8 << 20})
+        self.assertEqual(head, b"".join(line(n) for n in range(len(head) // 16)))
+        tail_start = lines * 16 - (24 << 20)
+        tail = daemon.client().get(path + "/output", stream="stdout", **{"from": tail_start})
+        self.assertEqual(len(tail), 24 << 20)
+        self.assertEqual(tail, b"".join(line(tail_start // 16 + n) for n in range(len(tail) // 16)))
+
+    def test_timeouts_hold_without_a_daemon(self):
+        daemon = self.daemon()
+        client = daemon.client()
+        box = client.create(timeout_seconds=4)["id"]
+        answer = client.exec(box, "sleep 1000", background=True)
+        daemon.kill()
+        time.sleep(6)
+        self.assertEqual([p for p in subprocess.run(["pgrep", "-f", "^sleep 1000"], capture_output=True, text=True).stdout.split()], [])
+        daemon.start()
+        record = daemon.client().get("/v1/sandboxes/" + box)
+        self.assertEqual((record["status"], record["end"]["reason"]), ("ended", "timeout"))
+
+    def test_init_killed(self):
+        daemon = self.daemon()
+        client = daemon.client()
+        box = client.create()["id"]
+        client.sh(box, "echo kept > /workspace/x")
+        answer = client.exec(box, "sleep 1000", background=True)
+        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and self.is_init(entry, daemon)]
+        self.assertTrue(pids)
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 10)
+        record = client.get(f"/v1/sandboxes/{box}/execs/{answer['exec_id']}")
+        self.assertEqual(record["status"], "ended")
+        client.post(f"/v1/sandboxes/{box}/start")
+        self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
+
+    @staticmethod
+    def is_init(pid, daemon):
+        try:
+            return os.readlink(f"/proc/{pid}/exe").startswith(daemon.state)
+        except OSError:
+            return False
+
+    def test_host_reboot(self):
+        """All processes gone, state kept: stopped with their files, and start again on demand."""
+        daemon = self.daemon()
+        box = daemon.client().create()["id"]
+        daemon.client().sh(box, "echo kept > /workspace/x; sync")
+        daemon.kill()
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and self.is_init(entry, daemon):
+                try:
+                    os.kill(int(entry), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        import shutil
+        shutil.rmtree(daemon.runtime)
+        daemon.start()
+        self.assertEqual(daemon.client().get("/v1/sandboxes/" + box)["status"], "stopped")
+        daemon.client().post(f"/v1/sandboxes/{box}/start")
+        self.assertEqual(daemon.client().sh(box, "cat /workspace/x"), "kept\n")
+
+    def test_second_daemon_on_the_same_state(self):
+        daemon = self.daemon()
+        from caisson import PROGRAM
+        result = subprocess.run([PROGRAM, "serve", "--config", daemon.config, "--state", daemon.state, "--runtime", daemon.runtime + "2",
+                                 "--listen", "none"], capture_output=True, text=True, timeout=30)
+        self.assertEqual(result.returncode, 125, result.stderr)
+        self.assertIn(str(daemon.process.pid), result.stderr)
+        self.assertEqual(daemon.client().get("/healthz")["status"], "ok")
+
+    def test_several_daemons_side_by_side(self):
+        first, second = self.daemon(), self.daemon()
+        one, two = first.client().create()["id"], second.client().create()["id"]
+        self.assertEqual(first.client().sh(one, "echo 1"), "1\n")
+        self.assertEqual(second.client().sh(two, "echo 2"), "2\n")
+        with self.assertRaises(ApiError):
+            first.client().get("/v1/sandboxes/" + two)
+        uids = set()
+        for daemon, box in ((first, one), (second, two)):
+            pid = daemon.client().exec(box, "sleep 5", background=True)
+            del pid
+        time.sleep(0.5)
+        for entry in os.listdir("/proc"):
+            try:
+                command = open(f"/proc/{entry}/cmdline", "rb").read()
+                if command == b"sleep\x005\x00":
+                    uids.add(os.stat(f"/proc/{entry}").st_uid)
+            except OSError:
+                continue
+        self.assertEqual(len(uids), 2, "each instance has uid ranges of its own")
+
+    def test_corrupt_and_newer_databases_are_refused_untouched(self):
+        for change, word in ((b"garbage" * 1000, "database"), (None, "newer")):
+            daemon = Daemon()
+            try:
+                daemon.start()
+                daemon.stop()
+                path = os.path.join(daemon.state, "db", "caisson.db")
+                if change:
+                    open(path, "wb").write(change)
+                else:
+                    subprocess.run(["/usr/bin/python3", "-c", "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.execute('pragma user_version=9999'); c.commit(); c.close()",
+                                    path], check=True)
+                before = open(path, "rb").read()
+                daemon.start(wait=False)
+                wait_until(lambda: word in daemon.log(), 10, what=f"a word about the {word}")
+                self.assertEqual(open(path, "rb").read(), before)
+                daemon.process.kill()
+                daemon.process.wait()
+            finally:
+                daemon.close(check=False)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,208 @@
+"""Execs: what runs, how it ends, what it leaves, how it is stopped."""
+import base64
+import os
+import signal
+import threading
+import time
+import unittest
+
+from caisson import DaemonTest, SANITIZED, slow, wait_until
+
+
+class Exec(DaemonTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.box = cls.api.create(timeout_seconds=3600)["id"]
+
+    def run_in(self, command, **fields):
+        return self.api.exec(self.box, command, **fields)
+
+    def test_output_and_exit_code(self):
+        result = self.run_in("echo out; echo err >&2; exit 3")
+        self.assertEqual((result["stdout"], result["stderr"], result["exit_code"]), ("out\n", "err\n", 3))
+        self.assertIsNone(result.get("signal"))
+
+    def test_argv_is_not_a_shell(self):
+        self.assertEqual(self.run_in(["/bin/echo", "$HOME;", "a b"])["stdout"], "$HOME; a b\n")
+
+    def test_signal_is_reported(self):
+        result = self.run_in("kill -SEGV $$")
+        self.assertEqual(result["signal"], signal.SIGSEGV)
+
+    def test_environment_and_cwd(self):
+        box = self.sandbox(env={"A": "1", "B": "2"})
+        out = self.api.sh(box, "echo $A $B $C; pwd; echo $HOME", env={"B": "3", "C": "4"}, cwd="/tmp")
+        self.assertEqual(out, "1 3 4\n/tmp\n/root\n")
+        self.assertEqual(self.api.sh(box, "pwd"), "/workspace\n")
+
+    def test_users(self):
+        self.assertEqual(self.api.sh(self.box, "id -u; id -g"), "0\n0\n")
+        self.assertEqual(self.api.sh(self.box, "id -u; id -g", user="1000"), "1000\n1000\n")
+        self.assertEqual(self.api.sh(self.box, "id -un; echo $HOME", user="user"), "user\n/home/user\n")
+        self.assertEqual(self.api.sh(self.box, "id -u; id -g", user="1000:0"), "1000\n0\n")
+
+    def test_typed_spawn_errors(self):
+        for code, fields in [
+            ("exec.program_not_found", {"argv": ["no-such-program"]}),
+            ("exec.program_not_found", {"argv": ["/no/such/program"]}),
+            ("exec.not_executable", {"argv": ["/etc/passwd"]}),
+            ("exec.bad_cwd", {"argv": ["true"], "cwd": "/no/such"}),
+            ("exec.bad_cwd", {"argv": ["true"], "cwd": "/etc/passwd"}),
+            ("exec.bad_user", {"argv": ["true"], "user": "nobody-here"}),
+            ("exec.bad_user", {"argv": ["true"], "user": "99999999"}),
+        ]:
+            with self.subTest(**fields):
+                error = self.refused(422, code, self.api.post, f"/v1/sandboxes/{self.box}/exec", fields)
+                self.assertNotRegex(error.body["error"], r"errno|^[0-9]+$")
+
+    def test_exit_127_is_the_commands_own(self):
+        self.assertEqual(self.run_in("no-such-program-in-sh")["exit_code"], 127)
+
+    def test_stdin(self):
+        self.assertEqual(self.run_in("wc -c", stdin="x" * 200000)["stdout"].strip(), "200000")
+        self.assertEqual(self.run_in("cat", stdin_base64=base64.b64encode(b"\0\xff\n").decode())["stdout_base64"],
+                         base64.b64encode(b"\0\xff\n").decode())
+        self.assertEqual(self.run_in("cat; echo end")["stdout"], "end\n")  # none given: end of file at once
+
+    def test_terminal(self):
+        result = self.run_in("test -t 0 && test -t 1 && stty size && tty", tty=True, rows=33, cols=77)
+        self.assertEqual(result["stdout"].replace("\r", "").split("\n")[0], "33 77", result)
+
+    def test_descriptors_do_not_leak(self):
+        self.assertEqual(self.api.sh(self.box, "ls /proc/self/fd | sort -n | tr '\\n' ' '").split(), ["0", "1", "2", "3"])
+
+    def test_timeout_kills_everything(self):
+        began = time.monotonic()
+        result = self.run_in(
+            "(setsid sh -c '(sleep 1001 & sleep 1002) & sleep 1003' &) ; setsid sleep 1004 & echo on; sleep 1005",
+            timeout_seconds=1)
+        took = time.monotonic() - began
+        self.assertTrue(result["timed_out"])
+        self.assertEqual(result["stdout"], "on\n")
+        self.assertLess(took, 1.2 + (2 if SANITIZED else 0.3))
+        left = self.api.exec(self.box, "ps -eo args | grep -c '[s]leep 100'")["stdout"].strip()
+        self.assertEqual(left, "0")
+
+    def test_background_process_survives_and_is_listed(self):
+        began = time.monotonic()
+        result = self.run_in("sleep 777 & echo started")
+        self.assertEqual(result["stdout"], "started\n")
+        self.assertLess(time.monotonic() - began, 2)
+        self.assertEqual([entry["command"] for entry in result["left_running"]], ["sleep 777"])
+        self.assertIn("777", self.api.sh(self.box, "ps -eo args | grep '[s]leep 777'"))
+        self.run_in("pkill -f 'sleep 777'")
+
+    def test_output_after_the_end_is_kept(self):
+        result = self.run_in("(sleep 0.5; echo late) & echo early")
+        self.assertEqual(result["stdout"], "early\n")
+        path = f"/v1/sandboxes/{self.box}/execs/{result['exec_id']}/output"
+        wait_until(lambda: self.api.get(path, stream="stdout") == b"early\nlate\n", 5, what="the late output")
+
+    def test_cancel_by_delete(self):
+        answer = self.run_in("sleep 888 & sleep 889", background=True)
+        exec_path = f"/v1/sandboxes/{self.box}/execs/{answer['exec_id']}"
+        wait_until(lambda: self.api.get(exec_path)["status"] == "running", 5)
+        self.api.delete(exec_path)
+        record = wait_until(lambda: (lambda r: r if r["status"] == "ended" else None)(self.api.get(exec_path)), 5)
+        self.assertTrue(record["cancelled"])
+        self.assertEqual(self.run_in("pgrep -c -f 'sleep 88'")["stdout"].strip(), "0")
+
+    def test_disconnect_cancels(self):
+        response = None
+        connection = self.api.connection()
+        connection.request("POST", f"/v1/sandboxes/{self.box}/exec", body='{"argv":["sleep","666"]}',
+                           headers={"Content-Type": "application/json"})
+        wait_until(lambda: "666" in self.run_in("pgrep -af 'sleep 666' || true")["stdout"], 5)
+        connection.close()
+        wait_until(lambda: "666" not in self.run_in("pgrep -af '[s]leep 666' || true")["stdout"].replace("pgrep", ""), 5,
+                   what="the end of the command whose client went away")
+        del response
+
+    def test_many_at_once(self):
+        results, threads = [], []
+        for i in range(40):
+            threads.append(threading.Thread(target=lambda i=i: results.append(
+                (i, self.run_in(f"echo {i}; sleep 0.2")["stdout"]))))
+            threads[-1].start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(sorted(results), [(i, f"{i}\n") for i in range(40)])
+
+    def test_retention_keeps_head_and_tail_at_true_offsets(self):
+        # Each line says its own offset: 16 bytes, so that line n starts at 16 n.
+        result = self.run_in(
+            "awk 'BEGIN { for (i = 0; i < 200000; i++) printf(\"%015d\\n\", i * 16) }'",
+            output={"head_bytes": 65536, "tail_bytes": 131072}, max_output_bytes=4096)
+        self.assertEqual(result["stdout_bytes"], 3200000)
+        path = f"/v1/sandboxes/{self.box}/execs/{result['exec_id']}/output"
+        for offset in (0, 16 * 100, 3200000 - 16, 3200000 - 131072):
+            data = self.api.get(path, stream="stdout", **{"from": offset, "limit": 16})
+            self.assertEqual(int(data), offset)
+        response, connection = self.api.raw("GET", path + "?stream=stdout&from=100000&limit=16")
+        data = response.read()
+        connection.close()
+        self.assertEqual(int(response.getheader("X-Gap")), 3200000 - 131072 - 100000)
+        self.assertEqual(int(data), 3200000 - 131072)
+
+    def test_killing_the_helpers_from_inside(self):
+        """Sandbox root may kill whatever it sees but PID 1; the sandbox goes on serving."""
+        box = self.sandbox()
+        self.api.exec(box, "kill -9 -1; true")
+        self.assertEqual(self.api.sh(box, "echo alive"), "alive\n")
+        self.api.exec(box, "for p in $(ls /proc | grep '^[0-9]*$'); do [ $p = $$ ] || kill -9 $p; done 2>/dev/null; true")
+        self.assertEqual(self.api.sh(box, "echo alive"), "alive\n")
+
+    def test_rlimits(self):
+        self.assertEqual(self.api.sh(self.box, "ulimit -n"), "4096\n")
+
+    def test_not_utf8_output_is_marked(self):
+        result = self.run_in("printf '\\377\\376'")
+        self.assertEqual(base64.b64decode(result["stdout_base64"]), b"\xff\xfe")
+        self.assertNotIn("stdout", result)
+
+    @slow
+    def test_neighbours_are_not_delayed(self):
+        """A FIFO read, a big glob, a catastrophic regex and a big grep at once; a neighbour's execs."""
+        busy = self.sandbox(cpu=0.5, disk_mb=6000, memory_mb=1024)
+        self.api.sh(busy, "mkfifo /tmp/fifo; truncate -s 5G /tmp/big; mkdir /tmp/many; cd /tmp/many; "
+                          "seq 1 100000 | xargs touch; printf '%0100000d' 0 > /tmp/zeros", timeout_seconds=300)
+        quiet = self.sandbox()
+
+        def median(n=60):
+            times = []
+            for _ in range(n):
+                began = time.monotonic()
+                self.api.sh(quiet, "true")
+                times.append(time.monotonic() - began)
+            return sorted(times)[n // 2]
+
+        before = median()
+        stop = threading.Event()
+
+        def load(path):
+            client = self.daemon.client(timeout=300)
+            while not stop.is_set():
+                try:
+                    client.get(path)
+                except Exception:  # the FIFO is refused, the rest may be cut by the end of the test
+                    if stop.wait(0.05):
+                        return
+        base = f"/v1/sandboxes/{busy}/files"
+        threads = [threading.Thread(target=load, args=(path,)) for path in (
+            base + "?path=/tmp/fifo", base + "/glob?path=/tmp&pattern=**",
+            base + "/grep?path=/tmp/zeros&regex=1&pattern=(0%2B)%2Bx", base + "/grep?path=/tmp/big&pattern=needle")]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        during = median()
+        stop.set()
+        self.remove(busy)
+        for thread in threads:
+            thread.join(60)
+        # The load is half a cpu of two, and the daemon itself carries its answers.
+        self.assertLess(during, max(2 * before, before + 0.004), f"before {before * 1e3:.2f} ms, during {during * 1e3:.2f} ms")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,127 @@
+"""Each limit, exceeded: it holds, is reported as what it is, and the sandbox lives on."""
+import time
+import unittest
+
+from caisson import DaemonTest, SANITIZED, wait_until
+
+
+class Limits(DaemonTest):
+    def test_record_says_what_is_enforced(self):
+        record = self.api.create()
+        self.addCleanup(self.remove, record["id"])
+        self.assertEqual({name: limit["enforced"] for name, limit in record["limits"].items()},
+                         {"cpu": True, "memory": True, "pids": True, "disk": True, "inodes": True, "files": True})
+        self.assertEqual(record["limits"]["memory"]["value"], 512 << 20)
+        self.assertEqual(record["limits"]["disk"]["value"], 1024 << 20)
+        self.assertEqual(record["isolation"], "namespace")
+        self.assertGreater(record["boot_ms"], 0)
+        self.assertEqual(record["boot_mode"], "cold")
+        self.assertTrue(record["phases"])
+
+    def test_memory(self):
+        box = self.sandbox(memory_mb=64)
+        result = self.api.exec(box, ["python3", "-c", "x = bytearray(200 << 20); print(len(x))"])
+        self.assertTrue(result["oom_killed"], result)
+        self.assertEqual(self.api.sh(box, "echo alive"), "alive\n")
+        result = self.api.exec(box, "kill -9 $$")
+        self.assertFalse(result["oom_killed"], result)
+
+    def test_full_disk_is_not_an_oom(self):
+        box = self.sandbox(memory_mb=512, disk_mb=1024)
+        result = self.api.exec(box, "dd if=/dev/zero of=/workspace/fill bs=1M; echo code $?", timeout_seconds=120)
+        self.assertIn("No space left", result["stderr"])
+        self.assertIn("code 1", result["stdout"])
+        self.assertFalse(result["oom_killed"])
+        self.assertEqual(self.api.sh(box, "rm /workspace/fill; echo alive"), "alive\n")
+
+    def test_inodes(self):
+        box = self.sandbox(disk_mb=64)
+        result = self.api.exec(box, "mkdir /tmp/i; cd /tmp/i; i=0; while : > $i; do i=$((i + 1)); done; echo $i", timeout_seconds=300)
+        made = int(result["stdout"].split()[-1])
+        value = self.api.get("/v1/sandboxes/" + box)["limits"]["inodes"]["value"]
+        self.assertLessEqual(made, value)
+        self.assertIn("No space left", result["stderr"])
+
+    def test_pids(self):
+        box = self.sandbox(pids=32)
+        result = self.api.exec(box, "i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i + 1)); done; echo $i", timeout_seconds=20)
+        self.assertRegex(result["stderr"], "(?i)fork|resource")
+        self.assertEqual(self.api.exec(box, "pkill sleep; true", timeout_seconds=30)["exit_code"] in (0, 2, 137), True)
+        wait_until(lambda: self.api.exec(box, "echo alive")["stdout"] == "alive\n", 20)
+
+    def test_fork_bomb(self):
+        box = self.sandbox(pids=64)
+        result = self.api.exec(box, ["python3", "-c", "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"],
+                               timeout_seconds=2)
+        self.assertTrue(result["timed_out"])
+        self.assertEqual(self.api.sh(box, "echo alive"), "alive\n")
+
+    def test_cpu(self):
+        box = self.sandbox(cpu=0.25)
+        result = self.api.exec(box, ["python3", "-c",
+                                     "import time\ne=time.monotonic()+2\nwhile time.monotonic()<e: pass\nprint(time.process_time())"])
+        self.assertLess(float(result["stdout"]), 2 * 0.25 + 0.35)
+
+    def test_open_files(self):
+        box = self.sandbox()
+        out = self.api.sh(box, ["python3", "-c",
+                                "import os\nn=0\ntry:\n  while True: os.open('/dev/null',0); n+=1\nexcept OSError as e: print(n, e.errno)"])
+        self.assertEqual(out, "4093 24\n")
+
+    def test_sees_its_own_size(self):
+        box = self.sandbox(cpu=1, memory_mb=256, disk_mb=300)
+        self.assertEqual(self.api.sh(box, "nproc"), "1\n")
+        total = int(self.api.sh(box, "free -m | awk '/^Mem:/ {print $2}'"))
+        self.assertEqual(total, 256)
+        size = int(self.api.sh(box, "df -m --output=size / | tail -1"))
+        self.assertTrue(200 <= size <= 310, size)
+
+    def test_meminfo_follows_use(self):
+        box = self.sandbox(memory_mb=256)
+        free = int(self.api.sh(box, ["python3", "-c",
+                                     "x=bytearray(b'x')*(100<<20)\nimport time,re\ntime.sleep(1.5)\n"
+                                     "print(re.search(r'MemFree: +(\\d+)', open('/proc/meminfo').read()).group(1))"]))
+        self.assertLess(free, 170 << 10)
+
+    def test_absolute_timeout(self):
+        box = self.sandbox(timeout_seconds=3)
+        result = self.api.exec(box, "echo $$")
+        self.assertLessEqual(result["expires_in_s"], 3)
+        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "ended", 8, what="the end of its time")
+        record = self.api.get("/v1/sandboxes/" + box)
+        self.assertEqual(record["end"]["reason"], "timeout")
+        error = self.refused(410, "sandbox.ended", self.api.exec, box, "true")
+        self.assertIn("time", error.body["error"])
+
+    def test_idle_timeout(self):
+        box = self.sandbox(idle_timeout_seconds=2)
+        self.api.exec(box, "sleep 3")  # busy is not idle
+        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "ended", 10)
+        self.assertEqual(self.api.get("/v1/sandboxes/" + box)["end"]["reason"], "idle")
+
+    def test_over_limit_requests(self):
+        for fields, word in [({"memory_mb": 1}, "memory"), ({"memory_mb": 10**9}, "memory"), ({"cpu": 0}, "cpu"),
+                             ({"cpu": 100000}, "cpu"), ({"disk_mb": 1}, "disk"), ({"pids": 1}, "pids")]:
+            with self.subTest(**fields):
+                error = None
+                try:
+                    self.sandbox(**fields)
+                except Exception as caught:
+                    error = caught
+                self.assertIsNotNone(error)
+                self.assertIn(error.status, (400, 422))
+                self.assertIn(word, error.body["error"])
+
+    def test_output_flood_does_not_fill_the_host(self):
+        box = self.sandbox()
+        result = self.api.exec(box, "head -c 300000000 /dev/zero", timeout_seconds=120, max_output_bytes=1024)
+        self.assertEqual(result["stdout_bytes"], 300000000)
+        import os
+        size = 0
+        for directory, _, names in os.walk(os.path.join(self.daemon.state, "logs", box)):
+            size += sum(os.stat(os.path.join(directory, name)).st_blocks * 512 for name in names)
+        self.assertLess(size, 40 << 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
