@@ -1,0 +1,220 @@
+/* The system call filter as the build made it: interpreted for chosen calls and arguments, and
+ * loaded into a kernel once per policy. What a real sandbox answers: tests/sandbox/probe.c. */
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "seccomp_filter.h"
+#include "test.h"
+
+#ifdef __x86_64__
+#define NATIVE AUDIT_ARCH_X86_64
+#else
+#define NATIVE AUDIT_ARCH_AARCH64
+#endif
+#define HIGH_BITS (1ULL << 40)
+#define ERRNO(number) (SECCOMP_RET_ERRNO | (number))
+
+/* -1 where the program does something that a filter of ours never does. */
+static int64_t interpret(const struct sock_filter *code, size_t count,
+			 const struct seccomp_data *data)
+{
+	uint32_t word = 0;
+	for (size_t at = 0; at < count; at++) {
+		const struct sock_filter *step = &code[at];
+		switch (step->code) {
+		case BPF_LD | BPF_W | BPF_ABS:
+			if (step->k % 4 != 0 || step->k + 4 > sizeof(*data))
+				return -1;
+			memcpy(&word, (const char *)data + step->k, sizeof(word));
+			break;
+		case BPF_ALU | BPF_AND | BPF_K:
+			word &= step->k;
+			break;
+		case BPF_JMP | BPF_JEQ | BPF_K:
+			at += word == step->k ? step->jt : step->jf;
+			break;
+		case BPF_JMP | BPF_JGE | BPF_K:
+			at += word >= step->k ? step->jt : step->jf;
+			break;
+		case BPF_JMP | BPF_JSET | BPF_K:
+			at += word & step->k ? step->jt : step->jf;
+			break;
+		case BPF_JMP | BPF_JA:
+			at += step->k;
+			break;
+		case BPF_RET | BPF_K:
+			return step->k;
+		default:
+			return -1;
+		}
+	}
+	return -1;
+}
+
+static int64_t by_default(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	struct seccomp_data data = {.nr = (int)number, .arch = NATIVE, .args = {a, b, c, d}};
+	return interpret(seccomp_filter_default, ARRAY_SIZE(seccomp_filter_default), &data);
+}
+
+static int64_t when_nested(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	struct seccomp_data data = {.nr = (int)number, .arch = NATIVE, .args = {a, b, c, d}};
+	return interpret(seccomp_filter_nested, ARRAY_SIZE(seccomp_filter_nested), &data);
+}
+
+TEST(foreign_abi_is_killed)
+{
+	struct seccomp_data data = {.nr = 1, .arch = AUDIT_ARCH_I386};
+	CHECK_INT(interpret(seccomp_filter_default, ARRAY_SIZE(seccomp_filter_default), &data),
+		  SECCOMP_RET_KILL_PROCESS);
+	CHECK_INT(interpret(seccomp_filter_nested, ARRAY_SIZE(seccomp_filter_nested), &data),
+		  SECCOMP_RET_KILL_PROCESS);
+}
+
+TEST(unknown_numbers)
+{
+	CHECK_INT(by_default(1000, 0, 0, 0, 0), ERRNO(ENOSYS));
+	CHECK_INT(by_default(0x40000000 + SYS_getpid, 0, 0, 0, 0), ERRNO(ENOSYS));
+	CHECK_INT(by_default(-1, 0, 0, 0, 0), ERRNO(ENOSYS));
+}
+
+TEST(plain_answers)
+{
+	CHECK_INT(by_default(SYS_read, 0, 0, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_openat2, 0, 0, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_ptrace, 0, 0, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_bpf, 0, 0, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_io_uring_setup, 0, 0, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_mount, 0, 0, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_clone3, 0, 0, 0, 0), ERRNO(ENOSYS));
+	CHECK_INT(by_default(SYS_io_setup, 0, 0, 0, 0), ERRNO(ENOSYS));
+}
+
+TEST(namespaces)
+{
+	static const uint64_t kinds[] = {CLONE_NEWNS,   CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
+					 CLONE_NEWUSER, CLONE_NEWPID,    CLONE_NEWNET};
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		CHECK_INT(by_default(SYS_clone, kinds[i] | SIGCHLD, 0, 0, 0), ERRNO(EPERM));
+		CHECK_INT(by_default(SYS_clone, kinds[i] | HIGH_BITS, 0, 0, 0), ERRNO(EPERM));
+		CHECK_INT(by_default(SYS_unshare, kinds[i], 0, 0, 0), ERRNO(EPERM));
+		CHECK_INT(when_nested(SYS_clone, kinds[i], 0, 0, 0), SECCOMP_RET_ALLOW);
+		CHECK_INT(when_nested(SYS_unshare, kinds[i], 0, 0, 0), SECCOMP_RET_ALLOW);
+	}
+	CHECK_INT(by_default(SYS_unshare, 0x80, 0, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_unshare, CLONE_FILES, 0, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_clone, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, 0, 0, 0),
+		  SECCOMP_RET_ALLOW);
+	CHECK_INT(when_nested(SYS_clone3, 0, 0, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(when_nested(SYS_mount, 0, 0, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(when_nested(SYS_fsopen, 0, 0, 0, 0), ERRNO(ENOSYS));
+	CHECK_INT(when_nested(SYS_bpf, 0, 0, 0, 0), ERRNO(EPERM));
+}
+
+/* Every family that there is or will be, with every type: only four are let through. */
+TEST(sockets)
+{
+	for (uint64_t family = 0; family < 64; family++) {
+		for (uint64_t type = 0; type < 16; type++) {
+			int64_t expected = ERRNO(EAFNOSUPPORT);
+			if (family == AF_UNIX || family == AF_NETLINK)
+				expected = SECCOMP_RET_ALLOW;
+			if (family == AF_INET || family == AF_INET6)
+				expected = type == SOCK_STREAM || type == SOCK_DGRAM
+					       ? SECCOMP_RET_ALLOW
+					   : type == SOCK_RAW ? ERRNO(EPERM)
+							      : ERRNO(ESOCKTNOSUPPORT);
+			uint64_t flags = type | SOCK_CLOEXEC | SOCK_NONBLOCK;
+			CHECK_INT(by_default(SYS_socket, family, flags, 0, 0), expected);
+			CHECK_INT(by_default(SYS_socket, family | HIGH_BITS, flags | HIGH_BITS,
+					     HIGH_BITS, 0),
+				  expected);
+			CHECK_INT(when_nested(SYS_socket, family, flags, 0, 0), expected);
+		}
+		CHECK_INT(by_default(SYS_socketpair, family, SOCK_STREAM, 0, 0),
+			  family == AF_UNIX ? SECCOMP_RET_ALLOW : ERRNO(EAFNOSUPPORT));
+	}
+	for (uint64_t protocol = 1; protocol < 300; protocol++) {
+		bool tcp = protocol == 6;
+		bool datagram = protocol == 17 || protocol == 1 || protocol == 58;
+		CHECK_INT(by_default(SYS_socket, AF_INET, SOCK_STREAM, protocol, 0),
+			  tcp ? SECCOMP_RET_ALLOW : ERRNO(EPROTONOSUPPORT));
+		CHECK_INT(by_default(SYS_socket, AF_INET6, SOCK_DGRAM, protocol, 0),
+			  datagram ? SECCOMP_RET_ALLOW : ERRNO(EPROTONOSUPPORT));
+		CHECK_INT(by_default(SYS_socket, AF_NETLINK, SOCK_RAW, protocol, 0),
+			  ERRNO(EPROTONOSUPPORT));
+	}
+}
+
+TEST(arguments)
+{
+	CHECK_INT(by_default(SYS_ioctl, 0, 0x5412, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_ioctl, 0, 0x5412 | HIGH_BITS, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_ioctl, 0, 0x5413, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_personality, 0xffffffff, 0, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_personality, 0x400000, 0, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_setsockopt, 3, 6, 31, 0), ERRNO(ENOPROTOOPT));
+	CHECK_INT(by_default(SYS_setsockopt, 3, 6, 1, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_setsockopt, 3, 17, 100, 0), ERRNO(ENOPROTOOPT));
+	CHECK_INT(by_default(SYS_setsockopt, 3, 17, 103, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_setsockopt, 3, 1, 31, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_mmap, 0, 4096, 3, 0x22), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_mmap, 0, 4096, 3, 0x40022), ERRNO(ENOMEM));
+}
+
+TEST(limits_and_priorities)
+{
+	const uint64_t pointer = 0x700000000000; /* its lower half is 0 */
+	CHECK_INT(by_default(SYS_prlimit64, 0, 7, pointer, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_prlimit64, 1, 7, pointer, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_prlimit64, 1 | HIGH_BITS, 7, pointer, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_prlimit64, 0, 4, 0, pointer), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_prlimit64, 0, 4, pointer, 0), ERRNO(0));
+	CHECK_INT(by_default(SYS_prlimit64, 0, 4, pointer, pointer), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_setrlimit, 4, pointer, 0, 0), ERRNO(0));
+	CHECK_INT(by_default(SYS_setrlimit, 7, pointer, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_sched_setscheduler, 1, 0, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_sched_setscheduler, 0, 0, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_setpriority, 0, 1, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_setpriority, 0, 0, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_setpriority, 1, 7, 0, 0), SECCOMP_RET_ALLOW);
+	CHECK_INT(by_default(SYS_setpriority, 2, 0, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_ioprio_set, 3, 0, 0, 0), ERRNO(EPERM));
+	CHECK_INT(by_default(SYS_ioprio_set, 1, 0, 0, 0), SECCOMP_RET_ALLOW);
+}
+
+static int load_in_child(const struct sock_filter *code, size_t count)
+{
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct sock_fprog program = {.len = (unsigned short)count,
+					     .filter = (struct sock_filter *)code};
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
+			_exit(1);
+		_exit(syscall(SYS_bpf, 0, 0, 0) == -1 && errno == EPERM ? 0 : 2);
+	}
+	int status = -1;
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(the_kernel_takes_them)
+{
+	CHECK_INT(load_in_child(seccomp_filter_default, ARRAY_SIZE(seccomp_filter_default)), 0);
+	CHECK_INT(load_in_child(seccomp_filter_nested, ARRAY_SIZE(seccomp_filter_nested)), 0);
+}
+
+TEST_MAIN
