@@ -20,6 +20,7 @@
 #include "base/list.h"
 #include "store/store.h"
 
+struct core_private;
 struct spawner_client;
 
 #define WORKSPACE_MAX 63
@@ -35,7 +36,19 @@ struct principal {
 	gid_t gid;
 };
 
+/* What the spawner says that is the main's business. Set in core->hooks before core_start(), which
+ * keeps them; any may be NULL. */
+struct core_hooks {
+	void (*reload)(void *data); /* SPAWN_RELOAD */
+	void (*quit)(void *data);   /* SPAWN_QUIT */
+	void (*lost)(void *data);   /* the spawner is gone */
+	/* Start-up cannot be finished (the spawner speaks another version, a broken store). */
+	void (*failed)(void *data, const struct error *error);
+	void *data;
+};
+
 struct core {
+	struct core_hooks hooks;
 	uv_loop_t *loop;
 	struct config config;
 	struct store *store;
@@ -44,7 +57,8 @@ struct core {
 	uint32_t sandbox_count;
 	uint64_t next_exec_key;
 	struct spawn_probe probes[TIER_COUNT];
-	int64_t last_busy; /* CLOCK_BOOTTIME of the last moment that was not idle */
+	int64_t last_busy;            /* CLOCK_BOOTTIME of the last moment that was not idle */
+	struct core_private *private; /* core_private.h */
 };
 
 /* Connects the pieces and reconciles rows with what the spawner says exists; `ready` is called when
@@ -52,6 +66,11 @@ struct core {
 NODISCARD int core_start(struct core *core, uv_loop_t *loop, const struct config *config,
 			 int spawner_fd, void (*ready)(void *data), void *data,
 			 struct error *error);
+/* Ends the daemon's part and leaves every sandbox as it is. Callbacks that are still owed are
+ * called with CANCELLED, watchers are told `forgotten`: so it comes before what they point to is
+ * freed. The loop must turn once more (uv_run) to close the handles. */
 void core_stop(struct core *core);
+/* New limits and defaults for what is created from now on; directories are not changed. */
+void core_configure(struct core *core, const struct config *config);
 /* No live sandbox (paused and stopped ones are live) and nothing under way. */
 bool core_idle(const struct core *core);

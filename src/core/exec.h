@@ -41,6 +41,15 @@ struct exec {
 	bool stdin_closed;
 	uint64_t oom_kills_before; /* the sandbox's counter when it began */
 	struct list watchers;      /* struct exec_watcher */
+	/* Private to core/. */
+	bool stdin_broken;         /* what was on the way when the link broke is lost */
+	bool stdin_wanted;         /* somebody was refused: tell when there is room */
+	bool ending;               /* EXITED came, the oom counter is being asked for */
+	bool listed;               /* seen in the init's list since the last resync */
+	bool logs_removed;         /* they were the oldest: reading gives a gap */
+	struct exec_result result; /* while ending */
+	struct output_totals consumed, consumed_sent; /* lossless */
+	struct list left_queries;                     /* struct left_query */
 };
 
 /* Told whenever something about the exec has changed: started, output, stdin credit, ended,
@@ -50,6 +59,7 @@ struct exec_watcher {
 	void (*changed)(struct exec_watcher *watcher, struct exec *exec);
 	/* The exec is being forgotten (its sandbox ends): the last call. */
 	void (*forgotten)(struct exec_watcher *watcher);
+	struct exec *exec; /* set by exec_watch() */
 };
 
 /* The sandbox is ready (sandbox_ready()). The exec is in EXEC_STARTING; a spawn error makes it

@@ -20,15 +20,27 @@ struct guest_link_callbacks {
 	int (*frame)(void *data, const struct frame *frame, struct error *error);
 	/* The link has ended; call guest_link_free() now or later. */
 	void (*closed)(void *data, const struct error *error);
+	/* guest_link_room() was 0 and is not any more. May be NULL. */
+	void (*drained)(void *data);
 };
 
 /* Connects to a Unix socket path; tells through callbacks. timeout_ms bounds connect + HELLO. */
 NODISCARD int guest_link_open(uv_loop_t *loop, const char *socket_path, uint32_t timeout_ms,
 			      const struct guest_link_callbacks *callbacks, void *data,
 			      struct guest_link **ret_link, struct error *error);
+/* The same on a connected stream socket, which it takes. */
+struct guest_link *guest_link_open_fd(uv_loop_t *loop, int fd, uint32_t timeout_ms,
+				      const struct guest_link_callbacks *callbacks, void *data);
 void guest_link_free(struct guest_link *link);
 
 /* Queues one frame; descriptors are duplicated. */
 NODISCARD int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id,
 			      const void *payload, size_t size, const int *fds, size_t fd_count,
 			      struct error *error);
+/* How many bytes of bulk data may be queued now; 0 = wait for `drained`. Control frames always go.
+ */
+size_t guest_link_room(struct guest_link *link);
+
+/* What an init said went wrong, as an error: only kinds that an init may claim, and text that is
+ * printable UTF-8. */
+void error_from_failure(struct error *error, const struct failure *failure);

@@ -3,7 +3,8 @@
  *            ┌───────────> ended (could not be made)
  *   creating ┴> running ─> pausing ─> paused ─> resuming ─> running
  *                  │  └──> stopping ─> stopped ─> starting ─> running
- *                  └─────> deleting ─> ended          (deleting from every state)
+ *                  └─────> deleting ─> ended          (deleting from every state,
+ *                                                      stopping from paused too)
  *
  * running -> stopped happens by itself when the processes end (host reboot, init killed) and its
  * files are there. `ended` is the tombstone. A transition is written to the store before its effect
@@ -18,6 +19,7 @@
 struct exec;
 struct file_operation_handle;
 struct guest_link;
+struct sandbox_life;
 
 struct mount_spec {
 	enum mount_mode mode;
@@ -65,7 +67,7 @@ struct sandbox {
 	uint64_t boot_us;               /* create to ready */
 	const char *boot_mode;          /* "cold"; later "pool", "restore", "fork" */
 	struct spawn_counters counters; /* last seen */
-	void *transition;               /* what is under way, private to sandbox.c */
+	struct sandbox_life *life;      /* what is under way: core_private.h */
 };
 
 /* Calls back when it is running (init configured), with `sandbox`; or with error. */

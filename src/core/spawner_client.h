@@ -20,6 +20,7 @@ struct spawner_callbacks {
 
 struct spawner_client *spawner_client_new(uv_loop_t *loop, int fd,
 					  const struct spawner_callbacks *callbacks, void *data);
+/* Requests that wait fail with SPAWNER_GONE; `lost` is not called. */
 void spawner_client_free(struct spawner_client *client);
 
 /* Sends message (its `request` is filled in) with descriptors (not taken), and calls `done` with

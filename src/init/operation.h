@@ -9,6 +9,7 @@
  * file) and returns. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -20,6 +21,7 @@ struct operation {
 	int socket;
 	uint64_t send_credit; /* DATA bytes we may send */
 	uint64_t unreturned;  /* DATA bytes received whose credit was not returned yet */
+	bool cancelled;       /* CANCEL came, the socket closed, or the peer broke the protocol */
 	struct file_request request;
 };
 

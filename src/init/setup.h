@@ -10,9 +10,9 @@
 
 #include "base/limits.h"
 #include "base/resources.h"
+#include "proto/boot_messages.h"
 #include "proto/init_messages.h"
 
-#define BOOT_FD 3
 #define WORK_CGROUPS_MAX 16
 
 struct setup {
@@ -21,8 +21,10 @@ struct setup {
 	 * writer in. None where the host has no cgroups for us. */
 	int work_cgroups[WORK_CGROUPS_MAX];
 	uint32_t work_cgroup_count;
-	int memory_usage; /* the work cgroup's usage, to keep /proc/meminfo true; -1 = unknown */
-	int meminfo;      /* the file that is mounted over /proc/meminfo, writable; -1 = none */
+	/* The work cgroup's usage, limit and statistics, to keep /proc/meminfo true; -1 = unknown
+	 */
+	int memory_usage, memory_limit, memory_stat;
+	int meminfo; /* the file that is mounted over /proc/meminfo, writable; -1 = none */
 	struct limits limits;
 	uint32_t flags; /* enum create_flag */
 	uint32_t tree_count;
@@ -39,6 +41,9 @@ void setup_ready(void);
 NODISCARD int setup_place_tree(struct setup *setup, uint32_t index, const char *path,
 			       struct failure *ret_failure);
 NODISCARD int setup_hostname(const char *hostname, struct failure *ret_failure);
+/* Opens what setup_harden() writes to under /proc/sys. Called by setup_boot() when /proc is mounted
+ * and /proc/sys is not read-only yet, while all capabilities are there. */
+NODISCARD int harden_before_readonly(struct failure *ret_failure);
 /* The last step, before any process but this one exists and any user code runs: capabilities and
  * bounding set reduced, no_new_privs, user.max_user_namespaces = 0, keyring, seccomp filter. What
  * is kept and why: docs/isolation.md. Everything forked later inherits it. */

@@ -11,6 +11,13 @@
 #include "proto/init_messages.h"
 #include "proto/spawner_messages.h"
 
+/* The init's end of the pair. */
+#define BOOT_FD 3
+#define BOOT_LOWERS_MAX 8
+#define BOOT_BINDS_MAX 16
+/* The most descriptors that one message carries. */
+#define BOOT_FDS_MAX (1 + BOOT_LOWERS_MAX + BOOT_BINDS_MAX + SANDBOX_MOUNTS_MAX)
+
 enum boot_type { BOOT_PREPARE = 1, BOOT_ASSIGN = 2, BOOT_REPORT = 16 };
 
 /* Which descriptor is which: they come in one message, in the order of this struct, those that are
@@ -18,8 +25,8 @@ enum boot_type { BOOT_PREPARE = 1, BOOT_ASSIGN = 2, BOOT_REPORT = 16 };
 struct boot_prepare {
 	uint32_t type; /* BOOT_PREPARE */
 	uint32_t work_cgroup_count;
-	uint32_t has_memory_usage;
-	/* fds: listener, work cgroups..., memory usage */
+	uint32_t has_memory; /* 1: the work cgroup counts memory */
+	/* fds: listener, work cgroups..., memory usage, memory limit, memory statistics */
 };
 
 struct boot_assign {
@@ -27,13 +34,13 @@ struct boot_assign {
 	struct limits limits;
 	uint32_t flags;       /* enum create_flag */
 	uint32_t lower_count; /* overlay layers, topmost first: idmapped detached mounts */
-	uint32_t
-	    bind_count; /* host directories of template `host`: plain read-only detached mounts */
-	uint32_t bind_places[16];                /* where each goes: enum boot_place */
+	/* Host directories of template `host`: plain read-only detached mounts. */
+	uint32_t bind_count;
+	uint32_t bind_places[BOOT_BINDS_MAX];    /* where each goes: enum boot_place */
 	uint32_t tree_count;                     /* users' folders */
 	uint32_t tree_modes[SANDBOX_MOUNTS_MAX]; /* enum mount_mode */
-	/* fds: disk (a detached mount that holds upper/ and work/), lowers..., binds..., trees...
-	 */
+	/* fds: disk (a detached mount that holds upper/, work/, and cow/N/{upper,work} for each
+	 * copy-on-write tree N), lowers..., binds..., trees... */
 };
 
 enum boot_place {
@@ -46,6 +53,8 @@ enum boot_place {
 	PLACE_OPT
 };
 
+/* Also sent by the spawner's child before it has executed the init, when it cannot (request 0, not
+ * ok). */
 struct boot_report {
 	uint32_t type;    /* BOOT_REPORT */
 	uint32_t request; /* which of the two, or 0: the init listens */

@@ -9,8 +9,8 @@
  * The writer writes the bytes first and then the new total into the header; the file never grows
  * beyond header + head + tail.
  *
- * Lossless: the writer stops reading the process's pipe while total - consumed = head + tail.
- * (`consumed` comes with FRAME_CONSUMED; nothing unread is ever overwritten.)
+ * Lossless: the writer stops reading the process's pipe when output_log_room() is 0. (`consumed`
+ * comes with FRAME_CONSUMED; nothing unread is ever overwritten.)
  *
  * The file is the daemon's; the writer is not trusted: a reader checks the header against the sizes
  * it made the file with, and no total makes it read outside the file. */
@@ -37,6 +37,11 @@ NODISCARD int output_log_open(int fd, struct output_log *ret_log);
 /* Appends all of it and advances the total. On -errno (the host's disk is full) neither the total
  * nor anything a reader can see has changed: the caller tries again or drops the bytes. */
 NODISCARD int output_log_append(struct output_log *log, const void *data, size_t size);
+/* Has the disk set space aside for the next `size` bytes, so that a lossless writer can stop reading
+ * before it holds what it cannot keep. 0, or -ENOSPC and the like. */
+NODISCARD int output_log_prepare(const struct output_log *log, size_t size);
+/* How many more bytes fit before one that was not consumed would be overwritten. */
+uint64_t output_log_room(const struct output_log *log, uint64_t consumed);
 /* Reads the header's total anew. */
 NODISCARD int output_log_refresh(struct output_log *log);
 

@@ -17,6 +17,16 @@
 
 #define SPAWNER_PROTOCOL_VERSION 1
 
+/* What the spawner gives to the daemon it starts. */
+#define DAEMON_SPAWNER_FD 3 /* SOCK_SEQPACKET to the spawner */
+#define DAEMON_UNIX_FD 4    /* the API's Unix socket, listening */
+#define DAEMON_TCP_FD 5     /* the API's TCP socket, listening; with --tcp */
+
+/* How a daemon ends: 0 after SPAWN_QUIT, and these. Anything else is a crash, after which it is
+ * started again with back-off. */
+#define DAEMON_EXIT_IDLE 64   /* idle for idle_exit_seconds: the spawner ends too */
+#define DAEMON_EXIT_CONFIG 65 /* configuration or store refused: starting it again will not help */
+
 enum tier { TIER_AUTO = 0, TIER_NAMESPACE = 1, TIER_GVISOR = 2, TIER_VM = 3, TIER_COUNT };
 
 /* What a limit is worth on this host. The reason is one of a fixed set; its sentence for people is
@@ -91,6 +101,7 @@ struct spawn_counters {
 	uint8_t known[8]; /* 1 where the host can tell: cpu, memory, peak, oom, processes, disk */
 };
 
+/* An init that ends the sandbox at its deadline exits with END_DEADLINE. */
 enum end_cause { END_EXITED = 0, END_KILLED = 1, END_DEADLINE = 2 };
 
 struct spawn_listed {

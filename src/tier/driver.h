@@ -51,13 +51,18 @@ struct guest {
 struct boot {
 	const struct spawn_create *create;
 	const int *mount_fds; /* create->mount_count of them; not owned */
-	bool fresh;           /* first boot: make its files. Else they are there (START) */
+	/* First boot: make its files, in <state>/sandboxes/<id>, which the spawner has made (root's,
+	 * 0700, with `slot` in it). Else they are there (START). */
+	bool fresh;
 };
 
 struct driver {
 	enum tier tier;
 	const char *name;
 
+	/* Once at the spawner's start, before any boot: what all sandboxes share. May take a second.
+	 * NULL: nothing to do. */
+	int (*prepare)(const struct host *host, struct error *error);
 	/* Can this host run it, and what is enforced? Proves it by doing, caches nothing. */
 	void (*probe)(const struct host *host, struct spawn_probe *ret_probe);
 	/* To an init that listens on guest_socket_path(). Fills guest->init, limit_reasons, phases.
@@ -78,8 +83,15 @@ struct driver {
 	int (*kill)(const struct host *host, struct guest *guest, struct error *error);
 	/* After kill: what the host still has of it, but for files that START needs. Fast. */
 	int (*release)(const struct host *host, struct guest *guest, struct error *error);
-	/* After release: its files. May take long, so it runs in a process of its own. */
+	/* After release: its files, which the spawner has moved to <state>/trash/<id> by then, so
+	 * that nothing is ever half deleted under a live name. May take long, so it runs in a
+	 * process of its own; the spawner removes plain files and directories that are left. */
 	int (*erase)(const struct host *host, struct guest *guest, struct error *error);
+	/* Once at the spawner's start, and at its end: removes what the host has (cgroups of this
+	 * instance, their processes) of sandboxes that are not known; when none is known, the
+	 * instance's own directories too. NULL: there can be nothing. */
+	int (*sweep)(const struct host *host, bool (*known)(void *data, const struct id *id),
+		     void *data, struct error *error);
 
 	int (*snapshot)(const struct host *host, struct guest *guest, int directory_fd,
 			struct error *error);

@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void on_data(struct http_exchange *exchange, const char *data, size_t siz
 		http_body_pause(exchange);
 	if (strcmp(http_request(exchange)->path, "/early") == 0)
 		http_respond(exchange, 202, NULL, NULL, 0, "early", 5);
-	http_set_data(exchange, (char *)http_data(exchange) + size);
+	http_set_data(exchange, (void *)((size_t)http_data(exchange) + size));
 }
 
 static void on_end(struct http_exchange *exchange)
@@ -237,7 +237,10 @@ int client_tcp(struct http_fixture *fixture)
 	struct sockaddr_in address = {.sin_family = AF_INET,
 				      .sin_port = htons((uint16_t)fixture->port),
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int fd = connected(AF_INET, &address, sizeof(address));
+	int fd = connected(AF_INET, &address, sizeof(address)), on = 1;
+	/* Else the kernel joins single bytes to larger pieces. */
+	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) < 0)
+		abort();
 	fixture_pump(fixture);
 	return fd;
 }

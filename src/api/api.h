@@ -1,0 +1,16 @@
+/* /v1 for the daemon: hands HTTP requests to the domain. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "core/core.h"
+#include "http/http.h"
+
+struct api {
+	struct core *core;
+	uid_t owner;            /* of the runtime directory: trusted on the Unix socket like root */
+	const char *last_route; /* for the loop's watchdog: what was begun last */
+};
+
+/* For struct http_handlers: context is the api. */
+void api_handle(void *context, struct http_exchange *exchange);

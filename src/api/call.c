@@ -1,0 +1,176 @@
+/* The life of one request (call.h says the rules) and what every handler asks of it. Called by the
+ * router and the handlers, on the loop; nothing blocks. */
+#include "api/call.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static void gone(struct http_exchange *exchange)
+{
+	struct call *call = http_data(exchange);
+	call->exchange = NULL;
+	if (call->on_gone)
+		call->on_gone(call);
+	call_release(call);
+}
+
+static void data(struct http_exchange *exchange, const char *bytes, size_t size)
+{
+	struct call *call = http_data(exchange);
+	if (call->stream.on_data)
+		call->stream.on_data(call, bytes, size);
+}
+
+static void end(struct http_exchange *exchange)
+{
+	struct call *call = http_data(exchange);
+	if (call->stream.on_end)
+		call->stream.on_end(call);
+}
+
+static void drain(struct http_exchange *exchange)
+{
+	struct call *call = http_data(exchange);
+	if (call->stream.on_drain)
+		call->stream.on_drain(call);
+}
+
+static const struct http_callbacks callbacks = {
+    .on_data = data,
+    .on_end = end,
+    .on_drain = drain,
+    .on_gone = gone,
+};
+
+struct call *call_new(struct api *api, struct http_exchange *exchange)
+{
+	struct call *call = calloc(1, sizeof(*call));
+	if (!call)
+		abort();
+	call->api = api;
+	call->exchange = exchange;
+	call->references = 1;
+	memcpy(call->request_id, http_request(exchange)->id, sizeof(call->request_id));
+	http_set_data(exchange, call);
+	http_set_callbacks(exchange, &callbacks);
+	return call;
+}
+
+struct call *call_hold(struct call *call)
+{
+	call->references++;
+	return call;
+}
+
+void call_release(struct call *call)
+{
+	if (--call->references > 0)
+		return;
+	if (call->state_free)
+		call->state_free(call->state);
+	buffer_done(&call->raw);
+	json_decref(call->body);
+	free(call);
+}
+
+void call_answered(struct call *call)
+{
+	call->exchange = NULL;
+	call_release(call);
+}
+
+struct sandbox *call_sandbox(struct call *call)
+{
+	struct sandbox *sandbox = sandbox_by_id(call->api->core, &call->sandbox);
+	if (sandbox)
+		return sandbox;
+	struct error error;
+	error_set(&error, ERROR_SANDBOX_ENDED, "sandbox %s ended during the request",
+		  call->sandbox.text);
+	reply_error(call, &error);
+	return NULL;
+}
+
+static void ready(void *context, const struct error *error)
+{
+	struct call *call = context;
+	if (call->exchange && error) {
+		reply_error(call, error);
+	} else if (call->exchange) {
+		struct sandbox *sandbox = call_sandbox(call);
+		if (sandbox)
+			call->act(call, sandbox);
+	}
+	call_release(call);
+}
+
+void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox *sandbox))
+{
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
+		return;
+	/* The common case without a turn of the loop. */
+	if (sandbox->row.state == SANDBOX_RUNNING && sandbox->guest && sandbox->guest_ready) {
+		sandbox_touch(sandbox);
+		act(call, sandbox);
+		return;
+	}
+	struct error error;
+	bool wake = call->principal.scopes & (SCOPE_WRITE | SCOPE_ADMIN);
+	call->act = act;
+	call_hold(call);
+	if (sandbox_ready(sandbox, wake, ready, call, &error) < 0) {
+		reply_error(call, &error);
+		call_release(call);
+	}
+}
+
+int query_text(struct call *call, const char *name, char *to, size_t room, bool required,
+	       struct error *error)
+{
+	ssize_t size = http_query(call->exchange, name, to, room);
+	if (size == -ENOENT) {
+		if (required)
+			return error_set(error, ERROR_INVALID, "query parameter `%s` is missing",
+					 name);
+		return 0;
+	}
+	if (size < 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `%s` is given twice, is longer than %zu bytes, "
+				 "or has a bad escape",
+				 name, room - 1);
+	if (required && size == 0)
+		return error_set(error, ERROR_INVALID, "query parameter `%s` is empty", name);
+	return 0;
+}
+
+int query_uint(struct call *call, const char *name, uint64_t min, uint64_t max, uint64_t *value,
+	       struct error *error)
+{
+	char text[24] = "";
+	if (query_text(call, name, text, sizeof(text), false, error) < 0)
+		return -1;
+	if (text[0] != '\0' && text_to_u64(text, min, max, value) < 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `%s` must be a number from %llu to %llu", name,
+				 (unsigned long long)min, (unsigned long long)max);
+	return 0;
+}
+
+int query_flag(struct call *call, const char *name, bool *value, struct error *error)
+{
+	char text[8] = "";
+	if (query_text(call, name, text, sizeof(text), false, error) < 0)
+		return -1;
+	if (strcmp(text, "1") == 0 || strcmp(text, "true") == 0)
+		*value = true;
+	else if (strcmp(text, "0") == 0 || strcmp(text, "false") == 0)
+		*value = false;
+	else if (text[0] != '\0')
+		return error_set(error, ERROR_INVALID, "query parameter `%s` must be 1 or 0", name);
+	return 0;
+}

@@ -1,0 +1,143 @@
+/* One request under way, from its head to its answer. Every handler is
+ *     parse -> (call_ready) -> act -> reply
+ * and all of them share the rules here.
+ *
+ * Life: a call is counted. The exchange holds one reference, until the answer is whole or the
+ * client is gone; whoever gave `call` to the domain as callback data holds another until that
+ * callback came. `exchange` is NULL from the moment nobody is there to answer: a callback that
+ * finds it NULL releases and returns.
+ *
+ * When the client goes away first, `on_gone` is called once (exchange is NULL by then): it cancels
+ * what is under way and drops the references it held for that. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/api.h"
+#include "api/json.h"
+#include "base/buffer.h"
+#include "core/sandbox.h"
+#include "core/token.h"
+#include "http/http.h"
+
+struct call;
+
+enum route_flag {
+	ROUTE_OPEN = 1 << 0,    /* no token needed */
+	ROUTE_SANDBOX = 1 << 1, /* {sandbox} is looked up: call->sandbox is a live one */
+	ROUTE_JSON = 1 << 2,    /* the body is read and parsed first: call->body */
+};
+
+struct route {
+	const char *method;
+	const char *pattern; /* segments; {sandbox}, {exec}, {token} take one each */
+	enum scope scope;
+	uint32_t flags;
+	void (*handle)(struct call *call);
+	const char *query; /* "a,b": what may be asked; NULL: nothing */
+	uint32_t body_max; /* of ROUTE_JSON; 0 = HTTP_JSON_BODY_MAX */
+};
+/* Ends with a route without a method. */
+extern const struct route api_routes[];
+
+#define CALL_PARAMETERS_MAX 2
+#define CALL_PARAMETER_MAX 128
+
+struct call {
+	struct api *api;
+	struct http_exchange *exchange; /* NULL: answered, or the client is gone */
+	const struct route *route;
+	unsigned references;
+	struct principal principal;
+	char request_id[24];
+	char allow[64]; /* the methods that the path has, after METHOD_NOT_ALLOWED; all fit */
+	char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX];
+	struct id sandbox;
+	struct buffer raw; /* the JSON body as it comes */
+	json_t *body;
+	void (*act)(struct call *call, struct sandbox *sandbox);
+	void *state; /* the handler's own */
+	void (*state_free)(void *state);
+	void (*on_gone)(struct call *call);
+	struct {
+		void (*on_data)(struct call *call, const char *data, size_t size);
+		void (*on_end)(struct call *call);
+		void (*on_drain)(struct call *call);
+	} stream; /* for handlers that stream */
+};
+
+/* --- call.c --- */
+struct call *call_new(struct api *api, struct http_exchange *exchange);
+struct call *call_hold(struct call *call);
+void call_release(struct call *call);
+/* The answer is whole: the exchange is not ours any more. */
+void call_answered(struct call *call);
+/* The sandbox of this call, or NULL after an error reply (it is gone by now). */
+struct sandbox *call_sandbox(struct call *call);
+/* Makes the sandbox ready (a caller who may write also wakes it), then calls act; replies on
+ * failure. */
+void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox *sandbox));
+
+/* Query parameters; -1 with INVALID that names it. A missing one leaves the value as it was. */
+NODISCARD int query_text(struct call *call, const char *name, char *to, size_t room, bool required,
+			 struct error *error);
+NODISCARD int query_uint(struct call *call, const char *name, uint64_t min, uint64_t max,
+			 uint64_t *value, struct error *error);
+NODISCARD int query_flag(struct call *call, const char *name, bool *value, struct error *error);
+
+/* --- auth.c --- */
+NODISCARD int authenticate(struct call *call, struct error *error);
+NODISCARD int authorize(const struct principal *principal, enum scope scope, struct error *error);
+const char *scope_name(enum scope scope);
+
+/* --- reply.c --- */
+#define REPLY_MAX (60 * MIB) /* one JSON answer in memory */
+/* Answers with what was written (and frees the buffer). */
+void reply_json(struct call *call, int status, struct json_writer *writer);
+void reply_error(struct call *call, const struct error *error);
+void reply_empty(struct call *call, int status); /* 204 and the like */
+void put_error(struct json_writer *writer, const struct error *error, const char *request_id);
+
+/* --- the handlers, one file per resource --- */
+void health_get(struct call *call);
+void version_get(struct call *call);
+void openapi_get(struct call *call);
+void sandbox_post(struct call *call);
+void sandboxes_get(struct call *call);
+void sandbox_get(struct call *call);
+void sandbox_patch(struct call *call);
+void sandbox_delete_call(struct call *call);
+void sandbox_stop_post(struct call *call);
+void sandbox_start_post(struct call *call);
+void sandbox_pause_post(struct call *call);
+void sandbox_resume_post(struct call *call);
+void sandbox_metrics_get(struct call *call);
+void exec_post(struct call *call);
+void execs_get(struct call *call);
+void exec_get(struct call *call);
+void exec_output_get(struct call *call);
+void exec_signal_post(struct call *call);
+void exec_stdin_post(struct call *call);
+void exec_delete(struct call *call);
+void file_get(struct call *call);
+void file_put(struct call *call);
+void file_post(struct call *call);
+void file_delete(struct call *call);
+void file_stat_get(struct call *call);
+void file_list_get(struct call *call);
+void file_readlink_get(struct call *call);
+void file_glob_get(struct call *call);
+void file_grep_get(struct call *call);
+void file_watch_get(struct call *call);
+void file_mkdir_post(struct call *call);
+void file_rename_post(struct call *call);
+void file_copy_post(struct call *call);
+void file_symlink_post(struct call *call);
+void file_chmod_post(struct call *call);
+void file_chown_post(struct call *call);
+void file_replace_post(struct call *call);
+void token_post(struct call *call);
+void tokens_get(struct call *call);
+void token_delete(struct call *call);

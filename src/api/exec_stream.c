@@ -1,0 +1,351 @@
+/* A command over an upgraded connection (proto/exec_stream.h): standard input under credit,
+ * signals, window size; output, exit. Begun by exec_post(). The client is a stranger: every frame
+ * is checked, nothing it sends is unbounded, and one that stops reading stops its command, nobody
+ * else. */
+#include "api/exec_run.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "api/sandbox_record.h"
+#include "proto/codec.h"
+
+bool exec_stream_wanted(struct call *call)
+{
+	const char *upgrade = http_header(call->exchange, "upgrade");
+	return upgrade && strcasecmp(upgrade, EXEC_STREAM_PROTOCOL) == 0;
+}
+
+/* --- to the client --- */
+
+static void send_frame(struct exec_run *run, enum exec_stream_type type, const void *data,
+		       size_t size)
+{
+	uint8_t header[EXEC_STREAM_HEADER];
+	if (!run->call->exchange)
+		return;
+	struct writer writer = writer_on(header, sizeof(header));
+	write_u8(&writer, (uint8_t)type);
+	write_u32(&writer, (uint32_t)size);
+	bool room = http_stream_write(run->call->exchange, header, sizeof(header));
+	if (size > 0)
+		room = http_stream_write(run->call->exchange, data, size);
+	run->blocked = !room;
+}
+
+static void leave(struct exec_run *run)
+{
+	if (run->exec)
+		exec_unwatch(&run->watcher);
+	run->exec = NULL;
+}
+
+/* The connection is at its end, whatever the reason; the command too unless it is detached. */
+static void break_off(struct exec_run *run, bool cancel)
+{
+	struct call *call = run->call;
+	struct exec *exec = run->exec;
+	leave(run);
+	if (exec && cancel && !run->detach)
+		exec_cancel(exec);
+	if (call->exchange) {
+		http_stream_end(call->exchange);
+		call_answered(call);
+	}
+}
+
+static void send_error(struct exec_run *run, const struct error *error)
+{
+	DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_error(&writer, error, run->call->request_id);
+	send_frame(run, EXEC_STREAM_ERROR, buffer.data, buffer.size);
+}
+
+static void finished(void *data, const struct left_process *processes, size_t count)
+{
+	struct exec_run *run = data;
+	struct call *call = run->call;
+	if (call->exchange && run->exec) {
+		DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
+		struct json_writer writer = json_writer_on(&buffer);
+		put_object(&writer, NULL);
+		put_exec_members(&writer, &run->exec->row);
+		put_uint(&writer, "stdout_bytes", run->sent[0]);
+		put_uint(&writer, "stderr_bytes", run->sent[1]);
+		/* As many as surely fit into a frame. */
+		put_left_running(&writer, processes, MIN(count, (size_t)64));
+		put_expiry_warning(&writer, &run->exec->sandbox->row);
+		put_object_end(&writer);
+		send_frame(run, EXEC_STREAM_EXIT, buffer.data, buffer.size);
+		break_off(run, false);
+	}
+	call_release(call);
+}
+
+/* One piece of one stream: true when something was sent. */
+static bool pump_stream(struct exec_run *run, enum exec_stream stream)
+{
+	static char data[EXEC_STREAM_MAX]; /* one loop, one pump at a time */
+	uint64_t *sent = &run->sent[stream - 1], gap = 0;
+	if (*sent >= exec_total(run->exec, stream))
+		return false;
+	ssize_t size = exec_read(run->exec, stream, *sent, data, sizeof(data), &gap);
+	if (gap > 0) {
+		uint8_t payload[9];
+		struct writer writer = writer_on(payload, sizeof(payload));
+		write_u8(&writer, (uint8_t)stream);
+		write_u64(&writer, gap);
+		send_frame(run, EXEC_STREAM_GAP, payload, sizeof(payload));
+		*sent += gap;
+	}
+	if (size > 0) {
+		send_frame(run, stream == EXEC_STDOUT ? EXEC_STREAM_STDOUT : EXEC_STREAM_STDERR,
+			   data, (size_t)size);
+		*sent += (uint64_t)size;
+	}
+	if (run->ask.spec.flags & EXEC_LOSSLESS)
+		exec_consumed(run->exec, stream, *sent);
+	return size > 0 || gap > 0;
+}
+
+static void pump_output(struct exec_run *run)
+{
+	bool more = true;
+	while (more && run->exec && !run->blocked) {
+		more = pump_stream(run, EXEC_STDOUT);
+		if (!run->blocked)
+			more |= pump_stream(run, EXEC_STDERR);
+	}
+	if (run->exec && !run->blocked && exec_ended(run->exec) && !run->finishing) {
+		run->finishing = true;
+		call_hold(run->call);
+		exec_finish(run->exec, finished, run);
+	}
+}
+
+/* --- from the client --- */
+
+static void grant_credit(struct exec_run *run, uint32_t bytes)
+{
+	uint8_t payload[4];
+	struct writer writer = writer_on(payload, sizeof(payload));
+	write_u32(&writer, bytes);
+	run->stdin_granted += bytes;
+	send_frame(run, EXEC_STREAM_STDIN_CREDIT, payload, sizeof(payload));
+}
+
+static void pump_stdin(struct exec_run *run)
+{
+	struct error error;
+	if (!run->exec || exec_ended(run->exec))
+		return;
+	if (run->stdin_left.size > 0) {
+		ssize_t taken =
+		    exec_stdin(run->exec, run->stdin_left.data, run->stdin_left.size, &error);
+		/* The command has closed its input: what comes is thrown away, as a pipe would. */
+		if (taken < 0)
+			taken = (ssize_t)run->stdin_left.size;
+		buffer_consume(&run->stdin_left, (size_t)taken);
+		if (taken > 0)
+			grant_credit(run, (uint32_t)taken);
+	}
+	if (run->stdin_left.size == 0 && run->stdin_end) {
+		run->stdin_end = false;
+		int result = exec_stdin_close(run->exec, &error);
+		(void)result;
+	}
+}
+
+static int take_stdin(struct exec_run *run, struct bytes payload)
+{
+	if (payload.size > run->stdin_granted || !(run->ask.spec.flags & EXEC_STDIN))
+		return -1;
+	run->stdin_granted -= payload.size;
+	if (buffer_append(&run->stdin_left, payload.data, payload.size) < 0)
+		return -1;
+	pump_stdin(run);
+	return 0;
+}
+
+/* 0, or -1: the client does not speak the protocol. What the domain refuses (a signal to a command
+ * that has just ended) is no fault of the client's. */
+static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
+{
+	struct reader reader = reader_on(payload.data, payload.size);
+	struct error error;
+	int result = 0;
+	switch ((enum exec_stream_type)type) {
+	case EXEC_STREAM_STDIN:
+		return take_stdin(run, payload);
+	case EXEC_STREAM_STDIN_CLOSE:
+		run->stdin_end = run->ask.spec.flags & EXEC_STDIN;
+		pump_stdin(run);
+		return payload.size == 0 ? 0 : -1;
+	case EXEC_STREAM_SIGNAL: {
+		uint32_t number = read_u32(&reader), scope = read_u32(&reader);
+		if (reader_finish(&reader) < 0 || number < 1 || number > 64 || scope > SIGNAL_TREE)
+			return -1;
+		result = exec_signal(run->exec, (int)number, (enum signal_scope)scope, &error);
+		break;
+	}
+	case EXEC_STREAM_RESIZE: {
+		uint16_t rows = read_u16(&reader), columns = read_u16(&reader);
+		if (reader_finish(&reader) < 0)
+			return -1;
+		result = exec_resize(run->exec, rows, columns, &error);
+		break;
+	}
+	case EXEC_STREAM_STARTED:
+	case EXEC_STREAM_STDOUT:
+	case EXEC_STREAM_STDERR:
+	case EXEC_STREAM_GAP:
+	case EXEC_STREAM_STDIN_CREDIT:
+	case EXEC_STREAM_EXIT:
+	case EXEC_STREAM_ERROR:
+	default:
+		return -1;
+	}
+	(void)result;
+	return 0;
+}
+
+static void protocol_error(struct exec_run *run)
+{
+	struct error error;
+	error_set(&error, ERROR_MALFORMED, "a frame that is not of %s", EXEC_STREAM_PROTOCOL);
+	send_error(run, &error);
+	break_off(run, true);
+}
+
+static void stream_data(struct call *call, const char *data, size_t size)
+{
+	struct exec_run *run = call->state;
+	if (!run->exec)
+		return;
+	/* The call may be over after any frame. */
+	call_hold(call);
+	while (size > 0 && run->exec) {
+		size_t room = run->input.maximum - run->input.size;
+		size_t piece = MIN(size, room);
+		if (buffer_append(&run->input, data, piece) < 0)
+			break;
+		data += piece;
+		size -= piece;
+		size_t at = 0;
+		while (run->exec && run->input.size - at >= EXEC_STREAM_HEADER) {
+			const uint8_t *frame = (const uint8_t *)run->input.data + at;
+			struct reader reader = reader_on(frame, EXEC_STREAM_HEADER);
+			uint8_t type = read_u8(&reader);
+			uint32_t length = read_u32(&reader);
+			if (length > EXEC_STREAM_MAX) {
+				protocol_error(run);
+				break;
+			}
+			if (run->input.size - at < EXEC_STREAM_HEADER + length)
+				break;
+			struct bytes payload = {frame + EXEC_STREAM_HEADER, length};
+			if (take_frame(run, type, payload) < 0) {
+				protocol_error(run);
+				break;
+			}
+			at += EXEC_STREAM_HEADER + length;
+		}
+		buffer_consume(&run->input, at);
+	}
+	call_release(call);
+}
+
+static void stream_drain(struct call *call)
+{
+	struct exec_run *run = call->state;
+	run->blocked = false;
+	pump_output(run);
+}
+
+/* The client closed its half: it will send no signal and read no answer. */
+static void stream_end(struct call *call)
+{
+	break_off(call->state, true);
+}
+
+static void stream_gone(struct call *call)
+{
+	break_off(call->state, true);
+}
+
+/* --- the exec --- */
+
+static void upgrade(struct exec_run *run)
+{
+	struct call *call = run->call;
+	DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	run->upgraded = true;
+	call->stream.on_data = stream_data;
+	call->stream.on_end = stream_end;
+	call->stream.on_drain = stream_drain;
+	http_upgrade(call->exchange, EXEC_STREAM_PROTOCOL);
+	put_exec(&writer, NULL, run->exec);
+	send_frame(run, EXEC_STREAM_STARTED, buffer.data, buffer.size);
+}
+
+static void changed(struct exec_watcher *watcher, struct exec *exec)
+{
+	struct exec_run *run = container_of(watcher, struct exec_run, watcher);
+	struct error error;
+	if (exec->row.state == EXEC_FAILED) {
+		exec_start_error(exec, &error);
+		leave(run);
+		reply_error(run->call, &error);
+		return;
+	}
+	if (exec->row.state == EXEC_STARTING)
+		return;
+	if (!run->upgraded)
+		upgrade(run);
+	pump_stdin(run);
+	pump_output(run);
+}
+
+static void forgotten(struct exec_watcher *watcher)
+{
+	struct exec_run *run = container_of(watcher, struct exec_run, watcher);
+	struct error error;
+	error_set(&error, ERROR_SANDBOX_ENDED, "sandbox %s ended while the command ran",
+		  run->call->sandbox.text);
+	run->exec = NULL;
+	if (!run->upgraded) {
+		reply_error(run->call, &error);
+		return;
+	}
+	send_error(run, &error);
+	break_off(run, false);
+}
+
+void exec_stream_begin(struct call *call, struct sandbox *sandbox)
+{
+	struct exec_run *run = call->state;
+	struct exec_ask *ask = &run->ask;
+	struct error error;
+	/* Standard input is there unless the client said no. A detached command has no reader that
+	 * it could wait for. */
+	if (!ask->stdin_said || ask->stdin_kind == STDIN_OPEN)
+		ask->spec.flags |= EXEC_STDIN;
+	if (!run->detach)
+		ask->spec.flags |= EXEC_LOSSLESS;
+	run->stdin_granted = FILE_WINDOW;
+	run->stdin_left = BUFFER(FILE_WINDOW);
+	run->input = BUFFER(2 * (EXEC_STREAM_HEADER + EXEC_STREAM_MAX));
+	if (exec_start(sandbox, &ask->spec, &run->exec, &error) < 0) {
+		run->exec = NULL;
+		reply_error(call, &error);
+		return;
+	}
+	run->watcher.changed = changed;
+	run->watcher.forgotten = forgotten;
+	call->on_gone = stream_gone;
+	exec_watch(run->exec, &run->watcher);
+}

@@ -1,0 +1,73 @@
+/* What the file handlers share: one operation of the domain under way for one request, and results
+ * that stream to the client no faster than it reads. */
+#pragma once
+
+#include "api/call.h"
+#include "core/files.h"
+
+/* Answers up to this are sent whole, with their length and with an honest status; longer ones are
+ * streamed once this much has come. */
+#define FILE_HOLD_MAX (256 * KIB)
+
+struct file_call {
+	struct call *call;
+	struct file_request request;
+	const struct file_callbacks *callbacks;
+	struct file_operation_handle *handle; /* NULL: none is under way */
+	char path[GUEST_PATH_MAX], pattern[GUEST_PATH_MAX], glob[GUEST_PATH_MAX];
+
+	/* The answer. */
+	const char *type;
+	struct buffer out;
+	struct json_writer writer; /* on `out` */
+	bool begun;                /* its head is sent */
+	bool blocked;              /* the connection's queue is full */
+	uint32_t owed;             /* credit that the init gets when it has drained */
+	uint64_t count;
+
+	/* file_read.c */
+	struct http_header headers[3];
+	char header_texts[3][64];
+	size_t header_count;
+	uint64_t first, last; /* the range asked for */
+	int64_t length;       /* of a 206; -1 otherwise */
+	uint64_t received;
+	struct error refusal; /* why it could not be read, while it is tried as a directory */
+	/* file_write.c */
+	struct buffer left; /* came and not yet taken */
+	bool whole;         /* the body has ended */
+	/* file_watch.c */
+	struct watch_timer *timer;
+};
+
+/* Makes the call's state, for one operation; `callbacks` are of file_start(). */
+struct file_call *file_call_new(struct call *call, enum file_operation operation,
+				const struct file_callbacks *callbacks);
+/* `path` and `user` of the query. */
+NODISCARD int file_query(struct file_call *file, bool path_required, struct error *error);
+NODISCARD int file_user(struct file_call *file, const char *user, struct error *error);
+NODISCARD int file_mode(struct file_call *file, const char *octal, struct error *error);
+struct bytes bytes_of(const char *text);
+
+/* Replies with the error when there is one; else makes the sandbox ready and starts the operation.
+ */
+void file_begin(struct file_call *file, int result, const struct error *error);
+/* In an on_done: starts another operation for the same call. */
+void file_again(struct file_call *file, enum file_operation operation,
+		const struct file_callbacks *callbacks);
+/* In an on_data: sends what was written to `out` when it is time; `credit` bytes were consumed. */
+void file_emit(struct file_call *file, uint32_t credit);
+/* In an on_data: sends bytes as they are. */
+void file_emit_bytes(struct file_call *file, const void *data, size_t size);
+/* In an on_done: the rest, and the end. */
+void file_finish(struct file_call *file);
+/* An error: as a reply, or when the answer has begun by breaking it off. */
+void file_fail(struct file_call *file, const struct error *error);
+/* An init's answer that does not parse. */
+void file_bad_answer(struct file_call *file);
+void file_give_credit(struct file_call *file);
+
+void put_entry(struct json_writer *writer, const char *key, const struct file_entry *entry);
+/* on_data of FILE_LIST and the end of its answer, also for GET .../files of a directory. */
+extern const struct file_callbacks file_list_callbacks;
+void file_list_open(struct file_call *file);

@@ -1,0 +1,194 @@
+/* GET .../files: a file's bytes, whole or a range, or (as one service's clients expect) the list of
+ * a directory. One operation in the sandbox for the common case; a Range asks for the size first.
+ */
+#include "api/file_call.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static void add_header(struct file_call *file, const char *name, const char *value)
+{
+	char *text = file->header_texts[file->header_count];
+	snprintf(text, sizeof(file->header_texts[0]), "%s", value);
+	file->headers[file->header_count++] = (struct http_header){name, text};
+}
+
+/* --- the bytes --- */
+
+static void read_data(struct file_operation_handle *handle, const void *data, size_t size)
+{
+	struct file_call *file = file_data(handle);
+	file->received += size;
+	/* Never more than was promised, whatever an init sends. */
+	if (file->length >= 0 && file->received > (uint64_t)file->length) {
+		file_bad_answer(file);
+		return;
+	}
+	file_emit_bytes(file, data, size);
+}
+
+static void list_instead(struct file_call *file)
+{
+	file->type = "application/json";
+	file_list_open(file);
+	file->request.offset = file->request.length = 0;
+	file_again(file, FILE_LIST, &file_list_callbacks);
+}
+
+static void read_done(struct file_operation_handle *handle, const void *result, size_t size,
+		      const struct error *error)
+{
+	struct file_call *file = file_data(handle);
+	file->handle = NULL;
+	if (error) {
+		/* Of a directory its list; whatever else cannot be read fails as a list too. */
+		if (error->kind == ERROR_FILE_WRONG_TYPE && !file->begun && file->length < 0 &&
+		    file->received == 0) {
+			file->refusal = *error;
+			list_instead(file);
+			return;
+		}
+		file_fail(file, error);
+		return;
+	}
+	struct reader reader = reader_on(result, size);
+	uint64_t file_size = read_u64(&reader);
+	if (reader_finish(&reader) < 0) {
+		file_bad_answer(file);
+		return;
+	}
+	if (file->length >= 0 && file->received != (uint64_t)file->length) {
+		struct error changed;
+		error_set(&changed, ERROR_CONFLICT, "%s became shorter while it was read",
+			  file->path);
+		file_fail(file, &changed);
+		return;
+	}
+	if (!file->begun && file->length < 0) {
+		char text[24];
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)file_size);
+		add_header(file, "X-File-Size", text);
+	}
+	file_finish(file);
+}
+
+static const struct file_callbacks read_callbacks = {.on_data = read_data, .on_done = read_done};
+
+/* --- ranges --- */
+
+/* "bytes=A-B", "bytes=A-", "bytes=-N": false for anything else (several ranges too), which is then
+ * ignored, as RFC 9110 wants. last = UINT64_MAX: to the end; first = UINT64_MAX: the last N. */
+static bool range_parse(const char *header, uint64_t *first, uint64_t *last)
+{
+	char from[24], to[24];
+	if (!text_starts(header, "bytes="))
+		return false;
+	header += 6;
+	size_t at = strcspn(header, "-");
+	if (header[at] != '-' || at >= sizeof(from) || strlen(header + at + 1) >= sizeof(to))
+		return false;
+	memcpy(from, header, at);
+	from[at] = '\0';
+	snprintf(to, sizeof(to), "%s", header + at + 1);
+	*first = *last = UINT64_MAX;
+	if (from[0] == '\0')
+		return text_to_u64(to, 0, INT64_MAX, last) == 0;
+	if (text_to_u64(from, 0, INT64_MAX, first) < 0)
+		return false;
+	return to[0] == '\0' || (text_to_u64(to, 0, INT64_MAX, last) == 0 && *last >= *first);
+}
+
+static void reply_range_error(struct file_call *file, uint64_t size)
+{
+	struct call *call = file->call;
+	struct error error;
+	char text[64];
+	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	error_set(&error, ERROR_FILE_INVALID, "%s: the range is outside of its %llu bytes",
+		  file->path, (unsigned long long)size);
+	put_error(&writer, &error, call->request_id);
+	snprintf(text, sizeof(text), "bytes */%llu", (unsigned long long)size);
+	/* The one status that HTTP itself asks for here. */
+	const struct http_header header = {"Content-Range", text};
+	http_respond(call->exchange, 416, "application/json", &header, 1, buffer.data, buffer.size);
+	call_answered(call);
+}
+
+static void range_start(struct file_call *file, uint64_t size)
+{
+	if (file->first == UINT64_MAX) {
+		file->first = size - MIN(size, file->last);
+		file->last = UINT64_MAX;
+	}
+	if (file->first >= size) {
+		reply_range_error(file, size);
+		return;
+	}
+	file->last = MIN(file->last, size - 1);
+	file->length = (int64_t)(file->last - file->first + 1);
+	file->request.offset = file->first;
+	file->request.length = (uint64_t)file->length;
+	char text[64];
+	snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long)file->first,
+		 (unsigned long long)file->last, (unsigned long long)size);
+	add_header(file, "Content-Range", text);
+	file_again(file, FILE_READ, &read_callbacks);
+}
+
+/* HEAD: its size, without reading it. */
+static void reply_head(struct file_call *file, const struct file_entry *entry)
+{
+	struct call *call = file->call;
+	http_stream_begin(call->exchange, 200, file->type, (int64_t)MIN(entry->size, INT64_MAX),
+			  file->headers, file->header_count);
+	http_stream_end(call->exchange);
+	call_answered(call);
+}
+
+static void stat_done(struct file_operation_handle *handle, const void *result, size_t size,
+		      const struct error *error)
+{
+	static struct file_entry entry; /* large; one loop */
+	struct file_call *file = file_data(handle);
+	file->handle = NULL;
+	if (error) {
+		file_fail(file, error);
+		return;
+	}
+	struct reader reader = reader_on(result, size);
+	file_entry_read(&reader, &entry);
+	if (reader_finish(&reader) < 0)
+		file_bad_answer(file);
+	else if (entry.type == 'd' || entry.type == 'l')
+		list_instead(file);
+	else if (strcmp(http_request(file->call->exchange)->method, "HEAD") == 0)
+		reply_head(file, &entry);
+	else
+		range_start(file, entry.size);
+}
+
+static const struct file_callbacks stat_callbacks = {.on_done = stat_done};
+
+void file_get(struct call *call)
+{
+	struct file_call *file = file_call_new(call, FILE_READ, &read_callbacks);
+	const char *range = http_header(call->exchange, "range");
+	struct error error;
+	int result = file_query(file, true, &error);
+	file->type = "application/octet-stream";
+	if (result == 0)
+		result = query_uint(call, "offset", 0, INT64_MAX, &file->request.offset, &error);
+	if (result == 0)
+		result = query_uint(call, "length", 1, INT64_MAX, &file->request.length, &error);
+	bool is_head = strcmp(http_request(call->exchange)->method, "HEAD") == 0;
+	if (is_head || (range && range_parse(range, &file->first, &file->last))) {
+		file->request.operation = FILE_STAT;
+		file->callbacks = &stat_callbacks;
+	}
+	file_begin(file, result, &error);
+}

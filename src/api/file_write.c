@@ -1,0 +1,217 @@
+/* PUT and POST .../files: bytes into a file, atomically. A PUT's body is streamed with the init's
+ * credit: neither its size nor a slow disk costs the daemon memory. */
+#include "api/file_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/base64.h"
+#include "base/text.h"
+
+#define LEFT_MAX (1 * MIB) /* more than one piece of a body ever is */
+
+static void write_done(struct file_operation_handle *handle, const void *result, size_t size,
+		       const struct error *error)
+{
+	struct file_call *file = file_data(handle);
+	file->handle = NULL;
+	if (error) {
+		file_fail(file, error);
+		return;
+	}
+	struct reader reader = reader_on(result, size);
+	uint64_t written = read_u64(&reader);
+	if (reader_finish(&reader) < 0) {
+		file_bad_answer(file);
+		return;
+	}
+	put_object(&file->writer, NULL);
+	put_bytes(&file->writer, "path", file->request.path.data, file->request.path.size);
+	put_uint(&file->writer, "bytes", written);
+	put_object_end(&file->writer);
+	file_finish(file);
+}
+
+static void write_failed(struct file_call *file, const struct error *error)
+{
+	if (file->handle)
+		file_cancel(TAKE_PTR(file->handle));
+	file_fail(file, error);
+}
+
+static void pump(struct file_call *file)
+{
+	struct error error;
+	if (!file->handle)
+		return;
+	if (file->left.size > 0) {
+		ssize_t taken = file_write(file->handle, file->left.data, file->left.size, &error);
+		if (taken < 0) {
+			write_failed(file, &error);
+			return;
+		}
+		buffer_consume(&file->left, (size_t)taken);
+	}
+	if (file->left.size > 0) {
+		if (!file->whole)
+			http_body_pause(file->call->exchange);
+	} else if (!file->whole) {
+		http_body_resume(file->call->exchange);
+	} else if (file_write_end(file->handle, &error) < 0) {
+		write_failed(file, &error);
+	}
+}
+
+static void write_credit(struct file_operation_handle *handle)
+{
+	struct file_call *file = file_data(handle);
+	if (file->left.size > 0)
+		pump(file);
+}
+
+static const struct file_callbacks write_callbacks = {.on_credit = write_credit,
+						      .on_done = write_done};
+
+static void body_data(struct call *call, const char *data, size_t size)
+{
+	struct file_call *file = call->state;
+	struct error error;
+	if (!file->handle)
+		return;
+	/* The common case without a copy. */
+	if (file->left.size == 0) {
+		ssize_t taken = file_write(file->handle, data, size, &error);
+		if (taken < 0) {
+			write_failed(file, &error);
+			return;
+		}
+		if ((size_t)taken == size)
+			return;
+		data += taken;
+		size -= (size_t)taken;
+	}
+	if (buffer_append(&file->left, data, size) < 0) {
+		error_set(&error, ERROR_INTERNAL, "a body came faster than it was asked for");
+		write_failed(file, &error);
+		return;
+	}
+	http_body_pause(call->exchange);
+}
+
+static void body_end(struct call *call)
+{
+	struct file_call *file = call->state;
+	file->whole = true;
+	if (file->left.size == 0)
+		pump(file);
+}
+
+static void put_start(struct call *call, struct sandbox *sandbox)
+{
+	struct file_call *file = call->state;
+	struct error error;
+	if (file_start(sandbox, &file->request, &write_callbacks, file, &file->handle, &error) <
+	    0) {
+		file->handle = NULL;
+		file_fail(file, &error);
+		return;
+	}
+	call->stream.on_data = body_data;
+	call->stream.on_end = body_end;
+	http_body_read(call->exchange, UINT64_MAX);
+}
+
+static void set_flags(struct file_call *file, bool append, bool parents, bool no_replace)
+{
+	file->request.operation = append ? FILE_APPEND : FILE_WRITE;
+	file->request.flags = (parents ? FILE_PARENTS : 0) | (no_replace ? FILE_NO_REPLACE : 0);
+}
+
+void file_put(struct call *call)
+{
+	struct file_call *file = file_call_new(call, FILE_WRITE, &write_callbacks);
+	bool append = false, parents = false, no_replace = false;
+	char mode[8] = "";
+	struct error error;
+	file->left = BUFFER(LEFT_MAX);
+	if (file_query(file, true, &error) < 0 ||
+	    query_text(call, "mode", mode, sizeof(mode), false, &error) < 0 ||
+	    (mode[0] && file_mode(file, mode, &error) < 0) ||
+	    query_flag(call, "append", &append, &error) < 0 ||
+	    query_flag(call, "parents", &parents, &error) < 0 ||
+	    query_flag(call, "no_replace", &no_replace, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	set_flags(file, append, parents, no_replace);
+	call_ready(call, put_start);
+}
+
+/* --- the same, as JSON --- */
+
+static int take_content(struct file_call *file, const json_t *text, const char *base64,
+			struct error *error)
+{
+	if (!text == !base64)
+		return error_set(error, ERROR_INVALID, "give `content` or `content_base64`%s",
+				 text ? ", not both" : "");
+	if (text && !json_is_string(text))
+		return error_set(error, ERROR_INVALID, "field `content` must be a string");
+	size_t size = text ? json_string_length(text) : strlen(base64);
+	file->left = BUFFER(size + 1);
+	if (buffer_reserve(&file->left, size) < 0)
+		abort(); /* the body's maximum bounds it */
+	if (text) {
+		memcpy(file->left.data, json_string_value(text), size);
+		buffer_grow(&file->left, size);
+		return 0;
+	}
+	ssize_t decoded = base64_decode(base64, size, file->left.data);
+	if (decoded < 0)
+		return error_set(error, ERROR_INVALID,
+				 "field `content_base64` is not base64 (RFC 4648)");
+	buffer_grow(&file->left, (size_t)decoded);
+	return 0;
+}
+
+static void post_start(struct call *call, struct sandbox *sandbox)
+{
+	struct file_call *file = call->state;
+	struct error error;
+	if (file_start(sandbox, &file->request, &write_callbacks, file, &file->handle, &error) <
+	    0) {
+		file->handle = NULL;
+		file_fail(file, &error);
+		return;
+	}
+	file->whole = true;
+	pump(file);
+}
+
+void file_post(struct call *call)
+{
+	struct file_call *file = file_call_new(call, FILE_WRITE, &write_callbacks);
+	const char *path = NULL, *base64 = NULL, *mode = NULL, *user = "";
+	json_t *content = NULL;
+	bool append = false, parents = true, no_replace = false;
+	struct error error;
+	struct field fields[] = {
+	    {"path", FIELD_TEXT, &path, true, 1, GUEST_PATH_MAX - 1},
+	    {"content", FIELD_ANY, &content},
+	    {"content_base64", FIELD_TEXT, &base64},
+	    {"mode", FIELD_TEXT, &mode},
+	    {"append", FIELD_BOOL, &append},
+	    {"parents", FIELD_BOOL, &parents},
+	    {"no_replace", FIELD_BOOL, &no_replace},
+	    {"user", FIELD_TEXT, &user},
+	};
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
+	    file_user(file, user, &error) < 0 || (mode && file_mode(file, mode, &error) < 0) ||
+	    take_content(file, content, base64, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	file->request.path = bytes_of(path);
+	set_flags(file, append, parents, no_replace);
+	call_ready(call, post_start);
+}

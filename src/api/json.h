@@ -1,0 +1,70 @@
+/* JSON at the edge. Reading: strict (one object, no duplicate keys, bounded depth, every field
+ * named in a table, anything else refused by name). Writing: straight into a bounded buffer, so
+ * that an answer costs no tree. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/* --- reading --- */
+
+/* One JSON object: MALFORMED with what is wrong and where. The caller owns it. */
+NODISCARD int json_parse(const char *data, size_t size, json_t **ret_object, struct error *error);
+
+enum field_type {
+	FIELD_TEXT,   /* const char *; min..max bytes; no NUL can be in it */
+	FIELD_BOOL,   /* bool */
+	FIELD_UINT,   /* uint64_t; min..max */
+	FIELD_NUMBER, /* double; at least 0, finite */
+	FIELD_OBJECT, /* json_t *, borrowed */
+	FIELD_ARRAY,  /* json_t *, borrowed */
+	FIELD_ANY,    /* json_t *, borrowed */
+};
+
+struct field {
+	const char *name;
+	enum field_type type;
+	void *to;
+	bool required;
+	uint64_t min, max; /* max 0 = no bound of its own */
+	bool *present;     /* NULL, or told whether it was given */
+};
+
+/* Fills what `fields` names; null counts as not given. INVALID names the field. */
+NODISCARD int json_fields(const json_t *object, const struct field *fields, size_t count,
+			  struct error *error);
+
+/* --- writing --- */
+
+struct json_writer {
+	struct buffer *buffer;
+	bool comma; /* one is due before the next value */
+	bool full;  /* the buffer's maximum was passed: what is in it is not whole */
+};
+
+struct json_writer json_writer_on(struct buffer *buffer);
+/* `key` is NULL in an array and at the top; it is ours and needs no escaping. */
+void put_object(struct json_writer *writer, const char *key);
+void put_object_end(struct json_writer *writer);
+void put_array(struct json_writer *writer, const char *key);
+void put_array_end(struct json_writer *writer);
+void put_null(struct json_writer *writer, const char *key);
+void put_bool(struct json_writer *writer, const char *key, bool value);
+void put_uint(struct json_writer *writer, const char *key, uint64_t value);
+void put_int(struct json_writer *writer, const char *key, int64_t value);
+void put_number(struct json_writer *writer, const char *key, double value); /* three decimals */
+/* NULL is null. Bytes that are not UTF-8 become U+FFFD. */
+void put_text(struct json_writer *writer, const char *key, const char *text);
+void put_text_size(struct json_writer *writer, const char *key, const char *text, size_t size);
+void put_base64(struct json_writer *writer, const char *key, const void *data, size_t size);
+/* As `key`, or where it is not UTF-8 as `key`_base64. */
+void put_bytes(struct json_writer *writer, const char *key, const void *data, size_t size);
+/* RFC 3339 of a wall-clock time in nanoseconds; 0 is null. */
+void put_time(struct json_writer *writer, const char *key, int64_t wall);
+/* A key that is the user's. The value follows with key NULL. */
+void put_key(struct json_writer *writer, const char *key);

@@ -1,0 +1,7 @@
+/* docs/openapi.json, compact, made at build time by embed.py. */
+#pragma once
+
+#include <stddef.h>
+
+extern const char openapi_json[];
+extern const size_t openapi_json_size;

@@ -1,0 +1,99 @@
+/* Answers: JSON, the one error shape, headers that belong to a status. Every error of the API goes
+ * through reply_error(), and is mapped by the table alone. Nothing blocks. */
+#include "api/call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+void put_error(struct json_writer *writer, const struct error *error, const char *request_id)
+{
+	const struct error_info *info = error_info(error->kind);
+	put_object(writer, NULL);
+	put_text(writer, "error", error->message);
+	put_text(writer, "code", info->code);
+	put_text(writer, "request_id", request_id);
+	put_bool(writer, "retryable", info->retryable);
+	put_text(writer, "detail", error->message);
+	if (info->advice[0] != '\0')
+		put_text(writer, "advice", info->advice);
+	put_object_end(writer);
+}
+
+/* What a client can act upon by header alone. Returns how many were filled. */
+static size_t error_headers(const struct call *call, const struct error_info *info,
+			    struct http_header headers[1], char text[128])
+{
+	if (info->http_status == 401) {
+		headers[0] = (struct http_header){"WWW-Authenticate", "Bearer realm=\"caisson\""};
+		return 1;
+	}
+	if (info == error_info(ERROR_FORBIDDEN) && call->route) {
+		snprintf(text, 128,
+			 "Bearer realm=\"caisson\", error=\"insufficient_scope\", scope=\"%s\"",
+			 scope_name(call->route->scope));
+		headers[0] = (struct http_header){"WWW-Authenticate", text};
+		return 1;
+	}
+	if (info->http_status == 405) {
+		headers[0] = (struct http_header){"Allow", call->allow};
+		return 1;
+	}
+	if (info->retryable && (info->http_status == 429 || info->http_status == 503)) {
+		headers[0] = (struct http_header){"Retry-After", "1"};
+		return 1;
+	}
+	return 0;
+}
+
+void reply_error(struct call *call, const struct error *error)
+{
+	if (!call->exchange)
+		return;
+	const struct error_info *info = error_info(error->kind);
+	const struct http_request *request = http_request(call->exchange);
+	if (info->http_status >= 500)
+		log_warning("request %s: %s %s: %d %s: %s", call->request_id, request->method,
+			    call->route ? call->route->pattern : "", info->http_status, info->code,
+			    error->message);
+	else
+		log_debug("request %s: %s %s: %d %s: %s", call->request_id, request->method,
+			  call->route ? call->route->pattern : "", info->http_status, info->code,
+			  error->message);
+
+	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_error(&writer, error, call->request_id);
+	struct http_header headers[1];
+	char text[128];
+	size_t count = error_headers(call, info, headers, text);
+	http_respond(call->exchange, info->http_status, "application/json", headers, count,
+		     buffer.data, buffer.size);
+	call_answered(call);
+}
+
+void reply_json(struct call *call, int status, struct json_writer *writer)
+{
+	if (call->exchange && writer->full) {
+		struct error error;
+		error_set(&error, ERROR_TOO_LARGE,
+			  "the answer would be larger than %llu MiB; ask for less",
+			  (unsigned long long)(writer->buffer->maximum / MIB));
+		reply_error(call, &error);
+	} else if (call->exchange) {
+		log_debug("request %s: %s: %d", call->request_id, call->route->pattern, status);
+		http_respond(call->exchange, status, "application/json", NULL, 0,
+			     writer->buffer->data, writer->buffer->size);
+		call_answered(call);
+	}
+	buffer_done(writer->buffer);
+}
+
+void reply_empty(struct call *call, int status)
+{
+	if (!call->exchange)
+		return;
+	http_respond(call->exchange, status, NULL, NULL, 0, NULL, 0);
+	call_answered(call);
+}

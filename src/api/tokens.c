@@ -1,0 +1,154 @@
+/* /v1/tokens, for the scope admin: make (shown once), list, revoke. Each is one short call of the
+ * store. */
+#include "api/call.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+static void put_token(struct json_writer *writer, const struct token_row *row, const char *text)
+{
+	static const enum scope scopes[] = {SCOPE_READ, SCOPE_WRITE, SCOPE_ADMIN};
+	put_object(writer, NULL);
+	put_text(writer, "id", row->id.text);
+	put_text(writer, "workspace", row->workspace);
+	put_array(writer, "scopes");
+	for (size_t i = 0; i < ARRAY_SIZE(scopes); i++)
+		if (row->scopes & scopes[i])
+			put_text(writer, NULL, scope_name(scopes[i]));
+	put_array_end(writer);
+	put_text(writer, "label", row->label);
+	put_text(writer, "sandbox", id_is_set(&row->sandbox) ? row->sandbox.text : NULL);
+	put_time(writer, "created_at", row->created_wall);
+	put_time(writer, "expires_at", row->expires_wall);
+	put_time(writer, "revoked_at", row->revoked_wall);
+	if (text)
+		put_text(writer, "token", text);
+	put_object_end(writer);
+}
+
+/* Making and revoking tokens is for the whole host, not for a token that is bound to one sandbox.
+ */
+static bool refuse_bound(struct call *call)
+{
+	struct error error;
+	if (!id_is_set(&call->principal.sandbox))
+		return false;
+	error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
+	reply_error(call, &error);
+	return true;
+}
+
+static int parse_scopes(const json_t *list, uint32_t *ret_scopes, struct error *error)
+{
+	size_t index;
+	json_t *item;
+	json_array_foreach((json_t *)list, index, item)
+	{
+		uint32_t scope = 0;
+		if (!json_is_string(item))
+			return error_set(error, ERROR_INVALID, "field `scopes` must hold strings");
+		if (scopes_parse(json_string_value(item), &scope, error) < 0)
+			return -1;
+		*ret_scopes |= scope;
+	}
+	if (*ret_scopes == 0)
+		return error_set(error, ERROR_INVALID, "field `scopes` must not be empty");
+	return 0;
+}
+
+static int parse(struct call *call, struct token_spec *spec, struct error *error)
+{
+	json_t *scopes = NULL;
+	spec->workspace = call->principal.workspace;
+	struct field fields[] = {
+	    {"workspace", FIELD_TEXT, &spec->workspace, false, 1, WORKSPACE_MAX},
+	    {"scopes", FIELD_ARRAY, &scopes, true},
+	    {"expires_seconds", FIELD_UINT, &spec->expires_seconds, false, 0,
+	     10ULL * 366 * 24 * 3600},
+	    {"label", FIELD_TEXT, &spec->label, false, 0, 128},
+	    {"sandbox", FIELD_TEXT, &spec->sandbox, false, 1, NAME_MAX_LENGTH},
+	};
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), error) < 0 ||
+	    parse_scopes(scopes, &spec->scopes, error) < 0)
+		return -1;
+	if (!workspace_valid(spec->workspace))
+		return error_set(error, ERROR_INVALID,
+				 "field `workspace`: \"%s\" is not a workspace's name",
+				 spec->workspace);
+	if (!spec->sandbox)
+		return 0;
+	/* By name or id, in the workspace that the token will be of. */
+	struct principal owner = {.scopes = SCOPE_READ};
+	struct sandbox *sandbox;
+	if (text_copy(owner.workspace, sizeof(owner.workspace), spec->workspace) < 0 ||
+	    sandbox_find(call->api->core, &owner, spec->sandbox, &sandbox, error) < 0)
+		return -1;
+	spec->sandbox = sandbox->row.id.text;
+	return 0;
+}
+
+void token_post(struct call *call)
+{
+	struct token_spec spec = {0};
+	struct token_row row = {0};
+	char text[TOKEN_TEXT_SIZE];
+	struct error error;
+	if (refuse_bound(call))
+		return;
+	if (parse(call, &spec, &error) < 0 ||
+	    token_create(call->api->core, &spec, text, &row, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_token(&writer, &row, text);
+	explicit_bzero(text, sizeof(text));
+	token_row_done(&row);
+	reply_json(call, 201, &writer);
+}
+
+static bool list_one(void *data, const struct token_row *row)
+{
+	put_token(data, row, NULL);
+	return true;
+}
+
+void tokens_get(struct call *call)
+{
+	struct error error;
+	if (refuse_bound(call))
+		return;
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_array(&writer, "tokens");
+	if (store_token_each(call->api->core->store, list_one, &writer, &error) < 0) {
+		buffer_done(&buffer);
+		reply_error(call, &error);
+		return;
+	}
+	put_array_end(&writer);
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
+}
+
+void token_delete(struct call *call)
+{
+	struct id id;
+	struct error error;
+	if (refuse_bound(call))
+		return;
+	if (id_parse(call->parameters[0], &id) < 0) {
+		error_set(&error, ERROR_ID_MALFORMED, "\"%s\" is not a token's id",
+			  call->parameters[0]);
+		reply_error(call, &error);
+		return;
+	}
+	if (store_token_revoke(call->api->core->store, &id, clock_wall(), &error) < 0)
+		reply_error(call, &error);
+	else
+		reply_empty(call, 204);
+}

@@ -1,0 +1,330 @@
+/* The domain's start and stop: store, spawner, reconciliation; what the spawner says unasked; and
+ * callbacks that have to wait for a later turn of the loop. Called by the daemon's main. */
+#include "core/core.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/core_private.h"
+#include "tier/driver.h"
+
+#define START_TIMEOUT_MS 30000
+
+struct later {
+	struct list link;
+	void (*call)(void *data);
+	void *data;
+};
+
+struct done_call {
+	void (*done)(void *data, const struct error *error);
+	void *data;
+};
+
+static void run_later(struct core *core)
+{
+	/* Those that are added meanwhile wait for the next turn. */
+	struct list due;
+	list_init(&due);
+	while (!list_empty(&core->private->later)) {
+		struct list *node = core->private->later.next;
+		list_remove(node);
+		list_append(&due, node);
+	}
+	while (!list_empty(&due)) {
+		struct later *later = list_entry(due.next, struct later, link);
+		list_remove(&later->link);
+		later->call(later->data);
+		free(later);
+	}
+}
+
+static void on_soon(uv_timer_t *timer)
+{
+	run_later(timer->data);
+}
+
+void core_later(struct core *core, void (*call)(void *data), void *data)
+{
+	struct later *later = calloc(1, sizeof(*later));
+	if (!later)
+		abort();
+	*later = (struct later){.call = call, .data = data};
+	list_append(&core->private->later, &later->link);
+	if (!core->private->stopping && !uv_is_active((uv_handle_t *)&core->private->soon))
+		uv_timer_start(&core->private->soon, on_soon, 0, 0);
+}
+
+static void call_done(void *data)
+{
+	struct done_call *call = data;
+	call->done(call->data, NULL);
+	free(call);
+}
+
+void core_done_later(struct core *core, void (*done)(void *data, const struct error *error),
+		     void *data)
+{
+	if (!done)
+		return;
+	struct done_call *call = malloc(sizeof(*call));
+	if (!call)
+		abort();
+	*call = (struct done_call){.done = done, .data = data};
+	core_later(core, call_done, call);
+}
+
+static void start_failed_for_good(struct core *core, const struct error *error)
+{
+	log_error("the daemon cannot start: %s", error->message);
+	if (core->hooks.failed)
+		core->hooks.failed(core->hooks.data, error);
+}
+
+static void on_ended(void *data, const struct id *id, enum end_cause cause)
+{
+	struct core *core = data;
+	struct sandbox *sandbox = sandbox_by_id(core, id);
+	if (!core->private->started)
+		reconcile_ended(core, id);
+	else if (sandbox)
+		sandbox_processes_ended(sandbox, cause);
+}
+
+static void on_listed(void *data, const struct id *id, const struct spawn_listed *listed)
+{
+	reconcile_listed(data, id, listed);
+}
+
+static void on_reload(void *data)
+{
+	struct core *core = data;
+	if (core->hooks.reload)
+		core->hooks.reload(core->hooks.data);
+}
+
+static void on_quit(void *data)
+{
+	struct core *core = data;
+	if (core->hooks.quit)
+		core->hooks.quit(core->hooks.data);
+}
+
+static void on_lost(void *data)
+{
+	struct core *core = data;
+	log_error("the spawner is gone");
+	if (core->hooks.lost)
+		core->hooks.lost(core->hooks.data);
+}
+
+static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
+			 const struct error *error)
+{
+	struct core *core = data;
+	struct error own;
+	if (!error && reconcile(core, &own) < 0)
+		error = &own;
+	reconcile_done(core);
+	if (error) {
+		start_failed_for_good(core, error);
+		return;
+	}
+	core->private->started = true;
+	core->last_busy = clock_boot();
+	logs_remove_strays(core);
+	timers_start(core);
+	core->private->ready(core->private->ready_data);
+}
+
+static void ask_next_probe(struct core *core);
+
+static void on_probed(void *data, const struct spawn_message *reply, const struct error *error)
+{
+	struct core *core = data;
+	struct spawn_probe *probe = &core->probes[core->private->probe];
+	if (error && error->kind == ERROR_SPAWNER_GONE)
+		return;
+	if (error) {
+		/* The tier is not built in, or its probe failed: that is an answer too. */
+		*probe = (struct spawn_probe){.tier = core->private->probe};
+		if (text_copy(probe->missing, sizeof(probe->missing), error->message) < 0)
+			probe->missing[0] = '\0';
+	} else {
+		*probe = reply->probe;
+		probe->missing[sizeof(probe->missing) - 1] = '\0';
+	}
+	ask_next_probe(core);
+}
+
+/* Every tier in turn, then what exists. */
+static void ask_next_probe(struct core *core)
+{
+	struct error error;
+	struct spawn_message message = {.type = SPAWN_PROBE};
+	int result;
+	if (++core->private->probe < TIER_COUNT) {
+		message.tier = core->private->probe;
+		result = spawner_request(core->spawner, &message, NULL, 0, START_TIMEOUT_MS,
+					 on_probed, core, &error);
+	} else {
+		message.type = SPAWN_LIST;
+		result = spawner_request(core->spawner, &message, NULL, 0, START_TIMEOUT_MS,
+					 on_list_done, core, &error);
+	}
+	if (result < 0 && error.kind != ERROR_SPAWNER_GONE)
+		start_failed_for_good(core, &error);
+}
+
+static void on_hello(void *data, const struct spawn_message *reply, const struct error *error)
+{
+	struct core *core = data;
+	struct error own;
+	if (!error && reply->version != SPAWNER_PROTOCOL_VERSION) {
+		error_set(&own, ERROR_INTERNAL,
+			  "the spawner speaks version %u of its protocol, this daemon version %d: "
+			  "restart `caisson serve`",
+			  reply->version, SPAWNER_PROTOCOL_VERSION);
+		error = &own;
+	}
+	if (!error)
+		ask_next_probe(core);
+	else if (error->kind != ERROR_SPAWNER_GONE)
+		start_failed_for_good(core, error);
+}
+
+static int make_directory(const char *state, const char *name, char *path, size_t room,
+			  struct error *error)
+{
+	if (text_format(path, room, "%s/%s", state, name) < 0)
+		return error_set(error, ERROR_CONFIG, "the state directory's path is too long");
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s", path);
+	return 0;
+}
+
+static void private_new(struct core *core)
+{
+	struct core_private *private = calloc(1, sizeof(*private));
+	if (!private)
+		abort();
+	core->private = private;
+	private->logs_fd = -1;
+	list_init(&private->later);
+	list_init(&private->removals);
+	list_init(&private->listed);
+	for (size_t i = 0; i < BUCKETS; i++) {
+		list_init(&private->by_id[i]);
+		list_init(&private->by_name[i]);
+	}
+	uv_timer_init(core->loop, &private->timer);
+	uv_timer_init(core->loop, &private->soon);
+	private->timer.data = private->soon.data = core;
+	private->open_handles = 2;
+}
+
+int core_start(struct core *core, uv_loop_t *loop, const struct config *config, int spawner_fd,
+	       void (*ready)(void *data), void *data, struct error *error)
+{
+	static const struct spawner_callbacks callbacks = {
+	    .ended = on_ended,
+	    .listed = on_listed,
+	    .reload = on_reload,
+	    .quit = on_quit,
+	    .lost = on_lost,
+	};
+	*core = (struct core){.hooks = core->hooks, .loop = loop, .config = *config};
+	list_init(&core->sandboxes);
+	private_new(core);
+	core->private->ready = ready;
+	core->private->ready_data = data;
+	char path[512];
+	uint64_t key;
+	struct spawn_message hello = {.type = SPAWN_HELLO, .version = SPAWNER_PROTOCOL_VERSION};
+	if (make_directory(config->state, "db", path, sizeof(path), error) == 0 &&
+	    store_open(path, &core->store, error) == 0 &&
+	    store_exec_last_key(core->store, &key, error) == 0 &&
+	    make_directory(config->state, "logs", path, sizeof(path), error) == 0 &&
+	    logs_open_directory(core, error) == 0) {
+		core->next_exec_key = key + 1;
+		core->spawner = spawner_client_new(loop, spawner_fd, &callbacks, core);
+		if (spawner_request(core->spawner, &hello, NULL, 0, START_TIMEOUT_MS, on_hello,
+				    core, error) == 0)
+			return 0;
+	}
+	core_stop(core);
+	return -1;
+}
+
+static void on_private_closed(uv_handle_t *handle)
+{
+	struct core_private *private =
+	    container_of(handle->data, struct core_private, open_handles);
+	if (--private->open_handles == 0)
+		free(private);
+}
+
+/* Everybody who still waits for this sandbox is told, and it is forgotten, not ended. */
+static void let_go(struct sandbox *sandbox, const struct error *error)
+{
+	link_drop(sandbox, error);
+	if (sandbox->life->created)
+		sandbox->life->created(sandbox->life->created_data, NULL, error);
+	sandbox->life->created = NULL;
+	waiters_finish(sandbox, &sandbox->life->waiters, error);
+	waiters_finish(sandbox, &sandbox->life->ready, error);
+	exec_forget_all(sandbox);
+	sandbox_free(sandbox);
+}
+
+void core_stop(struct core *core)
+{
+	struct core_private *private = core->private;
+	struct error error;
+	if (!private || private->stopping)
+		return;
+	private->stopping = true;
+	error_set(&error, ERROR_CANCELLED, "the daemon is stopping");
+	spawner_client_free(core->spawner);
+	core->spawner = NULL;
+	run_later(core);
+	while (!list_empty(&core->sandboxes))
+		let_go(list_entry(core->sandboxes.next, struct sandbox, link), &error);
+	run_later(core);
+	reconcile_done(core);
+	while (!list_empty(&private->removals)) {
+		struct log_removal *removal =
+		    list_entry(private->removals.next, struct log_removal, link);
+		list_remove(&removal->link);
+		free(removal);
+	}
+	fd_close(&private->logs_fd);
+	store_close(core->store);
+	core->store = NULL;
+	core->private = NULL;
+	private->timer.data = private->soon.data = &private->open_handles;
+	uv_close((uv_handle_t *)&private->timer, on_private_closed);
+	uv_close((uv_handle_t *)&private->soon, on_private_closed);
+}
+
+void core_configure(struct core *core, const struct config *config)
+{
+	struct config before = core->config;
+	core->config = *config;
+	memcpy(core->config.state, before.state, sizeof(before.state));
+	memcpy(core->config.runtime, before.runtime, sizeof(before.runtime));
+}
+
+bool core_idle(const struct core *core)
+{
+	return core->sandbox_count == 0 && core->private && core->private->started &&
+	       list_empty(&core->private->later) && list_empty(&core->private->removals);
+}

@@ -1,0 +1,475 @@
+/* What an init says of its execs: started, output, ended, left over; and how every exec is settled
+ * after a reconnect or when the processes are gone. Called by sandbox_link.c with frames that are
+ * an attacker's bytes; blocks for the store only. A frame about a key that was never given out, or
+ * that makes no sense in the exec's state, ends the link. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/core_private.h"
+
+#define LEFT_PROCESSES_MAX 1024
+#define COUNTERS_TIMEOUT_MS 2000
+
+static int broken(struct error *error, const char *what)
+{
+	return error_set(error, ERROR_GUEST_PROTOCOL, "the sandbox's init broke the protocol: %s",
+			 what);
+}
+
+uint64_t exec_total(const struct exec *exec, enum exec_stream stream)
+{
+	return stream == EXEC_STDOUT ? exec->row.out_total : exec->row.err_total;
+}
+
+static void send_forget(struct sandbox *sandbox, uint64_t key)
+{
+	struct error error;
+	if (sandbox->guest &&
+	    sandbox_send(sandbox, FRAME_FORGET, key, NULL, 0, NULL, 0, &error) < 0)
+		log_debug("sandbox %s: %s", sandbox->row.id.text, error.message);
+}
+
+/* True when it is in the store. */
+static bool store_exec(struct exec *exec)
+{
+	struct error error;
+	if (store_exec_update(exec->sandbox->core->store, &exec->row, &error) >= 0)
+		return true;
+	log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
+	return false;
+}
+
+static void take_totals(struct exec *exec, const struct output_totals *totals)
+{
+	/* A number that JSON can carry, whatever the guest says. */
+	exec->row.out_total = MIN(totals->out, (uint64_t)INT64_MAX);
+	exec->row.err_total = MIN(totals->err, (uint64_t)INT64_MAX);
+	exec_logs_refresh(exec);
+}
+
+/* The end is known and written; everybody is told. */
+static void finish(struct exec *exec)
+{
+	struct sandbox *sandbox = exec->sandbox;
+	exec->ending = false;
+	exec->stdin_closed = true;
+	exec->row.ended_wall = clock_wall();
+	if (store_exec(exec))
+		send_forget(sandbox, exec->row.key);
+	exec_logs_account(sandbox, &exec->row);
+	sandbox_touch(sandbox);
+	exec_notify(exec);
+	if (list_empty(&exec->watchers))
+		exec_logs_close(exec);
+}
+
+static void end_with_result(struct exec *exec, const struct exec_result *result)
+{
+	const uint64_t most = INT64_MAX;
+	struct exec_row *row = &exec->row;
+	row->state = EXEC_ENDED;
+	row->end = result->end;
+	row->code = result->code;
+	row->wall_ns = MIN(result->wall_ns, most);
+	row->cpu_ns = MIN(result->cpu_ns, most);
+	row->peak_memory = MIN(result->peak_memory, most);
+	row->left_running = result->left_running;
+	take_totals(exec, &result->totals);
+	finish(exec);
+}
+
+static void fail(struct exec *exec, const struct error *error)
+{
+	exec->row.state = EXEC_FAILED;
+	exec->row.error_kind = error->kind;
+	free(exec->row.error_message);
+	exec->row.error_message = text_duplicate(error->message);
+	/* Nothing ran, nothing was printed. */
+	exec_logs_close(exec);
+	exec_logs_unlink(exec->sandbox, &exec->row.id);
+	exec->logs_removed = true;
+	exec->row.head = exec->row.tail = 0;
+	exec->row.out_total = exec->row.err_total = 0;
+	finish(exec);
+}
+
+static void end_lost(struct exec *exec)
+{
+	struct exec_result result = {
+	    .end = EXEC_END_LOST,
+	    .totals = {.out = exec->row.out_total, .err = exec->row.err_total},
+	    .wall_ns = (uint64_t)MAX(clock_wall() - exec->row.started_wall, 0),
+	};
+	/* The log is on the host: it says how far it came even when no frame did. */
+	if (exec_logs_open(exec) < 0)
+		log_debug("exec %s has no logs", exec->row.id.text);
+	end_with_result(exec, exec->ending ? &exec->result : &result);
+}
+
+static void on_counters(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox)
+		return;
+	if (!answer->error) {
+		sandbox->counters = answer->reply->counters;
+		sandbox->life->counters_known = true;
+	}
+	struct exec *exec = exec_by_key(sandbox, answer->number);
+	if (!exec || !exec->ending)
+		return;
+	exec->row.oom_killed = !answer->error && exec->oom_kills_before != OOM_KILLS_UNKNOWN &&
+			       sandbox->counters.oom_kills > exec->oom_kills_before;
+	end_with_result(exec, &exec->result);
+	exec_trim(sandbox);
+}
+
+/* Could the kernel's OOM killer have ended it? Its own end, or a shell's code for such an end of
+ * the last command, or the end of its runner. */
+static bool looks_killed(const struct exec_result *result)
+{
+	return (result->end == EXEC_END_SIGNALED && result->code == SIGKILL) ||
+	       (result->end == EXEC_END_EXITED && result->code == 128 + SIGKILL) ||
+	       result->end == EXEC_END_LOST;
+}
+
+static void on_exited(struct exec *exec, const struct exec_result *result)
+{
+	struct spawn_message message = {.type = SPAWN_COUNTERS};
+	struct error error;
+	if (exec_ended(exec) || exec->ending)
+		return;
+	exec->pid = 0;
+	if (looks_killed(result)) {
+		exec->ending = true;
+		exec->result = *result;
+		if (sandbox_ask(exec->sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, on_counters,
+				NULL, exec->row.key, &error) == 0)
+			return;
+	}
+	end_with_result(exec, result);
+}
+
+static int handle_started(struct exec *exec, const struct frame *frame, struct error *error)
+{
+	struct reader reader = reader_on(frame->payload, frame->size);
+	uint32_t pid = read_u32(&reader);
+	if (reader_finish(&reader) < 0 || exec->row.state != EXEC_STARTING)
+		return broken(error, "STARTED");
+	exec->pid = pid;
+	/* Not stored: for a restart `starting` and `running` are the same, the init is asked. */
+	exec->row.state = EXEC_RUNNING;
+	exec->row.started_wall = clock_wall();
+	exec_notify(exec);
+	return 0;
+}
+
+static int handle_start_failed(struct exec *exec, const struct frame *frame, struct error *error)
+{
+	struct failure failure;
+	struct error why;
+	if (failure_read(frame, &failure) < 0 || exec->row.state != EXEC_STARTING || exec->ending)
+		return broken(error, "START_FAILED");
+	error_from_failure(&why, &failure);
+	fail(exec, &why);
+	return 0;
+}
+
+static int handle_progress(struct exec *exec, const struct frame *frame, struct error *error)
+{
+	struct output_totals totals;
+	if (output_totals_read(frame, &totals) < 0)
+		return broken(error, "PROGRESS");
+	/* Those who went on after its end write too; that is stored with the next change. */
+	take_totals(exec, &totals);
+	exec_notify(exec);
+	return 0;
+}
+
+static int handle_credit(struct exec *exec, const struct frame *frame, struct error *error)
+{
+	struct reader reader = reader_on(frame->payload, frame->size);
+	uint32_t bytes = read_u32(&reader);
+	if (reader_finish(&reader) < 0 || !(exec->row.flags & EXEC_STDIN))
+		return broken(error, "CREDIT");
+	if (exec->stdin_broken)
+		return 0;
+	if (bytes > FILE_WINDOW - exec->stdin_credit)
+		return broken(error, "more CREDIT than was used");
+	exec->stdin_credit += bytes;
+	exec->stdin_wanted = false;
+	exec_notify(exec);
+	return 0;
+}
+
+static int handle_gone(struct exec *exec, const struct frame *frame, struct error *error)
+{
+	if (frame->size != 0 || (!exec_ended(exec) && !exec->ending))
+		return broken(error, "GONE");
+	if (exec->ending) {
+		exec->result.left_running = 0;
+		return 0;
+	}
+	if (exec->row.left_running == 0)
+		return 0;
+	exec->row.left_running = 0;
+	exec_logs_refresh(exec);
+	store_exec(exec);
+	exec_notify(exec);
+	return 0;
+}
+
+void left_queries_finish(struct exec *exec, const struct left_process *processes, size_t count,
+			 const struct error *error)
+{
+	struct list due;
+	list_init(&due);
+	while (!list_empty(&exec->left_queries)) {
+		struct list *node = exec->left_queries.next;
+		list_remove(node);
+		list_append(&due, node);
+	}
+	while (!list_empty(&due)) {
+		struct left_query *query = list_entry(due.next, struct left_query, link);
+		list_remove(&query->link);
+		query->done(query->data, processes, count, error);
+		free(query);
+	}
+}
+
+/* A command line as the guest tells it: cut, and made printable. */
+static void read_command(struct reader *reader, char *command, size_t room)
+{
+	struct bytes text = read_bytes(reader, FRAME_PAYLOAD_MAX);
+	size_t size = MIN(text.size, room - 1);
+	if (size > 0)
+		memcpy(command, text.data, size);
+	size = text_utf8_prefix(command, size);
+	command[size] = '\0';
+	bool utf8 = text_is_utf8(command, size);
+	for (size_t i = 0; i < size; i++) {
+		unsigned char c = (unsigned char)command[i];
+		if (c < 0x20 || c == 0x7f || (!utf8 && c >= 0x80))
+			command[i] = '?';
+	}
+}
+
+static int handle_left_running(struct exec *exec, const struct frame *frame, struct error *error)
+{
+	struct reader reader = reader_on(frame->payload, frame->size);
+	uint32_t count = read_u32(&reader);
+	if (list_empty(&exec->left_queries))
+		return broken(error, "LEFT_RUNNING that was not asked for");
+	/* Each takes eight bytes at least: more than fit the frame cannot be there. */
+	if (count > frame->size / 8)
+		return broken(error, "LEFT_RUNNING");
+	uint32_t kept = MIN(count, LEFT_PROCESSES_MAX);
+	struct left_process *processes = calloc(kept + 1, sizeof(*processes));
+	struct left_process skipped;
+	if (!processes)
+		abort();
+	for (uint32_t i = 0; i < count; i++) {
+		struct left_process *process = i < kept ? &processes[i] : &skipped;
+		process->pid = read_u32(&reader);
+		read_command(&reader, process->command, sizeof(process->command));
+	}
+	if (reader_finish(&reader) < 0) {
+		free(processes);
+		return broken(error, "LEFT_RUNNING");
+	}
+	left_queries_finish(exec, processes, kept, NULL);
+	free(processes);
+	return 0;
+}
+
+static void answer_none(void *data)
+{
+	struct left_query *query = data;
+	query->done(query->data, NULL, 0, NULL);
+	free(query);
+}
+
+int exec_left_running(struct exec *exec,
+		      void (*done)(void *data, const struct left_process *processes, size_t count,
+				   const struct error *error),
+		      void *data, struct error *error)
+{
+	struct left_query *query = calloc(1, sizeof(*query));
+	if (!query)
+		abort();
+	*query = (struct left_query){.done = done, .data = data};
+	if (exec_ended(exec) && exec->row.left_running == 0) {
+		core_later(exec->sandbox->core, answer_none, query);
+		return 0;
+	}
+	/* One question at a time; those who ask meanwhile get the same answer. */
+	if (list_empty(&exec->left_queries) &&
+	    sandbox_send(exec->sandbox, FRAME_LEFT_RUNNING, exec->row.key, NULL, 0, NULL, 0,
+			 error) < 0) {
+		free(query);
+		return -1;
+	}
+	list_append(&exec->left_queries, &query->link);
+	return 0;
+}
+
+static int handle_listed(struct sandbox *sandbox, const struct frame *frame, struct error *error)
+{
+	struct exec_status status;
+	if (!sandbox->life->resyncing || exec_status_read(frame, &status) < 0)
+		return broken(error, "LISTED");
+	struct exec *exec = exec_by_key(sandbox, frame->id);
+	if (!exec) {
+		if (frame->id == 0 || frame->id >= sandbox->core->next_exec_key)
+			return broken(error, "LISTED with a key that was never given out");
+		/* Its end is in the store; the FORGET was lost. */
+		send_forget(sandbox, frame->id);
+		return 0;
+	}
+	exec->listed = true;
+	if (exec_ended(exec)) {
+		exec->row.left_running = status.result.left_running;
+		send_forget(sandbox, frame->id);
+		return 0;
+	}
+	exec->pid = status.pid;
+	if (status.phase == EXEC_PHASE_ENDED) {
+		on_exited(exec, &status.result);
+		return 0;
+	}
+	if (status.phase == EXEC_PHASE_RUNNING)
+		exec->row.state = EXEC_RUNNING;
+	if (exec_logs_open(exec) < 0)
+		log_warning("exec %s has no logs", exec->row.id.text);
+	take_totals(exec, &status.result.totals);
+	exec_notify(exec);
+	return 0;
+}
+
+/* One that the init does not know although we do. */
+static void settle_unlisted(struct exec *exec)
+{
+	struct error error;
+	if (exec->listed || exec->ending || exec->row.key >= exec->sandbox->life->resync_key)
+		return;
+	if (exec->row.state == EXEC_STARTING) {
+		error_set(&error, ERROR_GUEST_GONE,
+			  "the connection to the sandbox was lost before the command was started");
+		fail(exec, &error);
+	} else if (exec->row.state == EXEC_RUNNING) {
+		end_lost(exec);
+	} else if (exec->row.left_running > 0) {
+		exec->row.left_running = 0;
+		store_exec(exec);
+		exec_notify(exec);
+	}
+}
+
+static void on_baseline(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox || answer->error)
+		return;
+	sandbox->counters = answer->reply->counters;
+	sandbox->life->counters_known = true;
+	list_each (&sandbox->execs, node) {
+		struct exec *exec = list_entry(node, struct exec, link);
+		if (!exec_ended(exec) && exec->oom_kills_before == OOM_KILLS_UNKNOWN)
+			exec->oom_kills_before = sandbox->counters.oom_kills;
+	}
+}
+
+static int handle_list_end(struct sandbox *sandbox, const struct frame *frame, struct error *error)
+{
+	struct spawn_message message = {.type = SPAWN_COUNTERS};
+	struct error ignored;
+	if (!sandbox->life->resyncing || frame->size != 0 || frame->id != 0)
+		return broken(error, "LIST_END");
+	sandbox->life->resyncing = false;
+	sandbox->guest_ready = true;
+	list_each (&sandbox->execs, node) {
+		struct exec *exec = list_entry(node, struct exec, link);
+		settle_unlisted(exec);
+		if (!exec_ended(exec))
+			exec_consumed(exec, EXEC_STDOUT, exec->consumed.out);
+	}
+	if (!sandbox->life->counters_known &&
+	    sandbox_ask(sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, on_baseline, NULL, 0,
+			&ignored) < 0)
+		log_debug("sandbox %s: %s", sandbox->row.id.text, ignored.message);
+	link_send_deadline(sandbox);
+	exec_drained(sandbox);
+	exec_trim(sandbox);
+	ready_settle(sandbox);
+	return 0;
+}
+
+int exec_resync(struct sandbox *sandbox, struct error *error)
+{
+	list_each (&sandbox->execs, node)
+		list_entry(node, struct exec, link)->listed = false;
+	sandbox->life->resync_key = sandbox->core->next_exec_key;
+	sandbox->life->resyncing = true;
+	return sandbox_send(sandbox, FRAME_LIST, 0, NULL, 0, NULL, 0, error);
+}
+
+static int handle_exited(struct exec *exec, const struct frame *frame, struct error *error)
+{
+	struct exec_result result;
+	struct sandbox *sandbox = exec->sandbox;
+	if (exec_result_read(frame, &result) < 0 || exec->row.state == EXEC_STARTING)
+		return broken(error, "EXITED");
+	on_exited(exec, &result);
+	exec_trim(sandbox);
+	return 0;
+}
+
+int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct error *error)
+{
+	if (frame->type == FRAME_LISTED)
+		return handle_listed(sandbox, frame, error);
+	if (frame->type == FRAME_LIST_END)
+		return handle_list_end(sandbox, frame, error);
+	struct exec *exec = exec_by_key(sandbox, frame->id);
+	if (!exec) {
+		if (frame->id == 0 || frame->id >= sandbox->core->next_exec_key)
+			return broken(error, "a frame with a key that was never given out");
+		return 0; /* ended and dropped from memory: what is left over still writes */
+	}
+	switch (frame->type) {
+	case FRAME_STARTED:
+		return handle_started(exec, frame, error);
+	case FRAME_START_FAILED:
+		return handle_start_failed(exec, frame, error);
+	case FRAME_PROGRESS:
+		return handle_progress(exec, frame, error);
+	case FRAME_CREDIT:
+		return handle_credit(exec, frame, error);
+	case FRAME_EXITED:
+		return handle_exited(exec, frame, error);
+	case FRAME_GONE:
+		return handle_gone(exec, frame, error);
+	case FRAME_LEFT_RUNNING:
+		return handle_left_running(exec, frame, error);
+	default:
+		return broken(error, "a frame that is not about an exec");
+	}
+}
+
+void exec_all_lost(struct sandbox *sandbox)
+{
+	list_each (&sandbox->execs, node) {
+		struct exec *exec = list_entry(node, struct exec, link);
+		if (!exec_ended(exec)) {
+			end_lost(exec);
+		} else if (exec->row.left_running > 0) {
+			exec->row.left_running = 0;
+			store_exec(exec);
+			exec_notify(exec);
+		}
+	}
+}

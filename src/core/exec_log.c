@@ -1,0 +1,335 @@
+/* The files of output: <state>/logs/<sandbox>/<exec>.out and .err, the daemon's. Made before the
+ * exec begins, opened when somebody reads, removed with the sandbox or when a sandbox keeps more
+ * than it may. Called by exec*.c and timers.c; each call is a few short file operations,
+ * directories are emptied a batch per turn of the loop. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/core_private.h"
+
+#define UNLINKS_PER_TURN 256
+/* Each is a row to write as well: a turn of the loop must stay short. */
+#define REMOVE_BATCH 32
+
+static const char *const suffixes[2] = {"out", "err"};
+#define LOG_PATH_MAX (2 * ID_LENGTH + 8)
+
+static void log_path(const struct id *sandbox, const struct id *exec, int stream,
+		     char path[LOG_PATH_MAX])
+{
+	if (text_format(path, LOG_PATH_MAX, "%s/%s.%s", sandbox->text, exec->text,
+			suffixes[stream]) < 0)
+		abort(); /* ids have a fixed length */
+}
+
+int logs_open_directory(struct core *core, struct error *error)
+{
+	char path[512];
+	int fd = -1;
+	if (text_format(path, sizeof(path), "%s/logs", core->config.state) == 0)
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s", path);
+	core->private->logs_fd = fd;
+	return 0;
+}
+
+static int stream_count(const struct exec_row *row)
+{
+	return row->flags & EXEC_TTY ? 1 : 2;
+}
+
+static int create_one(struct exec *exec, int stream, struct error *error)
+{
+	struct core *core = exec->sandbox->core;
+	char path[LOG_PATH_MAX];
+	log_path(&exec->sandbox->row.id, &exec->row.id, stream, path);
+	int fd = openat(core->private->logs_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno,
+				       "making the output's log");
+	exec->logs[stream].fd = fd;
+	int result = output_log_format(fd, exec->row.head, exec->row.tail);
+	if (result == 0)
+		result = output_log_open(fd, &exec->logs[stream]);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "making the output's log");
+	return 0;
+}
+
+int exec_logs_create(struct exec *exec, struct error *error)
+{
+	struct core *core = exec->sandbox->core;
+	const char *directory = exec->sandbox->row.id.text;
+	if (mkdirat(core->private->logs_fd, directory, 0700) < 0 && errno != EEXIST)
+		return error_set_errno(error, error_kind_of_errno(errno), errno,
+				       "making the directory of logs");
+	for (int i = 0; i < stream_count(&exec->row); i++) {
+		if (create_one(exec, i, error) == 0)
+			continue;
+		exec_logs_close(exec);
+		exec_logs_unlink(exec->sandbox, &exec->row.id);
+		return -1;
+	}
+	return 0;
+}
+
+/* 0 when all that should be there is open. */
+int exec_logs_open(struct exec *exec)
+{
+	if (exec->logs_removed)
+		return -ENOENT;
+	for (int i = 0; i < stream_count(&exec->row); i++) {
+		struct output_log *log = &exec->logs[i];
+		char path[LOG_PATH_MAX];
+		if (log->fd >= 0)
+			continue;
+		log_path(&exec->sandbox->row.id, &exec->row.id, i, path);
+		CLOSE_FD int fd = openat(exec->sandbox->core->private->logs_fd, path,
+					 O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd < 0) {
+			exec->logs_removed = errno == ENOENT;
+			return -errno;
+		}
+		int result = output_log_open(fd, log);
+		/* The sizes that we made it with: the header is the guest's to write. */
+		if (result == 0 && (log->head != exec->row.head || log->tail != exec->row.tail))
+			result = -EBADMSG;
+		log->fd = result == 0 ? TAKE_FD(fd) : -1;
+		if (result < 0)
+			return result;
+	}
+	return 0;
+}
+
+void exec_logs_close(struct exec *exec)
+{
+	fd_close(&exec->logs[0].fd);
+	fd_close(&exec->logs[1].fd);
+}
+
+void exec_logs_unlink(struct sandbox *sandbox, const struct id *exec)
+{
+	for (int i = 0; i < 2; i++) {
+		char path[LOG_PATH_MAX];
+		log_path(&sandbox->row.id, exec, i, path);
+		unlinkat(sandbox->core->private->logs_fd, path, 0);
+	}
+}
+
+/* What can be read is what the log says, whatever a frame said. */
+void exec_logs_refresh(struct exec *exec)
+{
+	uint64_t *totals[2] = {&exec->row.out_total, &exec->row.err_total};
+	for (int i = 0; i < stream_count(&exec->row); i++) {
+		struct output_log *log = &exec->logs[i];
+		if (log->fd >= 0 && output_log_refresh(log) == 0)
+			*totals[i] = MIN(log->total, (uint64_t)INT64_MAX);
+	}
+}
+
+ssize_t exec_read(struct exec *exec, enum exec_stream stream, uint64_t offset, void *data,
+		  size_t size, uint64_t *ret_gap)
+{
+	struct output_log *log = &exec->logs[stream == EXEC_STDOUT ? 0 : 1];
+	uint64_t total = exec_total(exec, stream);
+	*ret_gap = 0;
+	if (stream == EXEC_STDERR && (exec->row.flags & EXEC_TTY))
+		return 0;
+	int result = exec_logs_open(exec);
+	if (result == -ENOENT) {
+		/* Removed, as the oldest: all that is left is how much it was. */
+		*ret_gap = total > offset ? total - offset : 0;
+		return 0;
+	}
+	if (result == 0)
+		result = output_log_refresh(log);
+	ssize_t got = result < 0 ? result : output_log_read(log, offset, data, size, ret_gap);
+	if (exec_ended(exec) && list_empty(&exec->watchers))
+		exec_logs_close(exec);
+	return got;
+}
+
+uint64_t exec_logs_size(const struct exec_row *row)
+{
+	uint64_t most = row->head + row->tail;
+	if (most == 0)
+		return 0; /* removed */
+	return MIN(row->out_total, most) + MIN(row->err_total, most) +
+	       (uint64_t)stream_count(row) * OUTPUT_LOG_HEADER;
+}
+
+/* The oldest ended execs of a sandbox whose logs, or whose rows, are too many. */
+struct excess {
+	uint64_t bytes, bytes_allowed;
+	uint32_t rows, rows_allowed;
+	struct {
+		struct id id;
+		uint64_t bytes;
+		bool row_too;
+	} found[REMOVE_BATCH];
+	size_t count;
+};
+
+static bool find_excess(void *data, const struct exec_row *row)
+{
+	struct excess *excess = data;
+	uint64_t bytes = exec_logs_size(row);
+	bool over_bytes = bytes > 0 && excess->bytes > excess->bytes_allowed;
+	bool over_rows = excess->rows >= excess->rows_allowed;
+	bool ended = row->state == EXEC_ENDED || row->state == EXEC_FAILED;
+	excess->bytes += bytes;
+	excess->rows++;
+	if (!(over_bytes || over_rows) || row->left_running > 0 || !ended)
+		return true;
+	/* Rows come newest first, and the oldest are to go: the last of them stay in the batch. */
+	size_t at = excess->count++ % REMOVE_BATCH;
+	excess->found[at].id = row->id;
+	excess->found[at].bytes = bytes;
+	excess->found[at].row_too = over_rows;
+	return true;
+}
+
+/* The row says so with a retention of nothing; its totals stay. */
+static int forget_logs(struct sandbox *sandbox, const struct id *id, struct error *error)
+{
+	struct exec_row row = {0};
+	exec_logs_unlink(sandbox, id);
+	list_each (&sandbox->execs, node) {
+		struct exec *exec = list_entry(node, struct exec, link);
+		if (!id_equal(&exec->row.id, id))
+			continue;
+		exec_logs_close(exec);
+		exec->logs_removed = true;
+		exec->row.head = exec->row.tail = 0;
+	}
+	int found = store_exec_get(sandbox->core->store, &sandbox->row.id, id, &row, error);
+	if (found <= 0)
+		return found;
+	row.head = row.tail = 0;
+	int result = store_exec_update(sandbox->core->store, &row, error);
+	exec_row_done(&row);
+	return result;
+}
+
+static void remove_excess(struct sandbox *sandbox)
+{
+	struct core *core = sandbox->core;
+	struct error error;
+	/* To three quarters, so that this walk is not made for every exec. */
+	struct excess excess = {
+	    .bytes_allowed = core->config.log_bytes_max / 4 * 3,
+	    .rows_allowed = EXEC_ROWS_MAX / 4 * 3,
+	};
+	if (core->config.log_bytes_max == 0)
+		excess.bytes_allowed = UINT64_MAX;
+	int result = store_exec_each(core->store, &sandbox->row.id, find_excess, &excess, &error);
+	size_t count = MIN(excess.count, REMOVE_BATCH);
+	for (size_t i = 0; i < count && result >= 0; i++) {
+		if (excess.found[i].row_too) {
+			exec_logs_unlink(sandbox, &excess.found[i].id);
+			result = store_exec_delete(core->store, &excess.found[i].id, &error);
+			excess.rows--;
+		} else {
+			result = forget_logs(sandbox, &excess.found[i].id, &error);
+		}
+		excess.bytes -= excess.found[i].bytes;
+	}
+	if (result < 0)
+		log_warning("sandbox %s: its oldest output cannot be removed: %s",
+			    sandbox->row.id.text, error.message);
+	sandbox->life->log_bytes = excess.bytes;
+	sandbox->life->exec_rows = excess.rows;
+}
+
+void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row)
+{
+	struct sandbox_life *life = sandbox->life;
+	uint64_t maximum = sandbox->core->config.log_bytes_max;
+	life->log_bytes += exec_logs_size(row);
+	if ((maximum > 0 && life->log_bytes > maximum) || life->exec_rows > EXEC_ROWS_MAX)
+		remove_excess(sandbox);
+}
+
+void logs_remove(struct core *core, const struct id *sandbox)
+{
+	struct log_removal *removal = calloc(1, sizeof(*removal));
+	if (!removal)
+		abort();
+	removal->sandbox = *sandbox;
+	list_append(&core->private->removals, &removal->link);
+	timers_wake_at(core, clock_boot());
+}
+
+/* Unlinks up to *left entries of a directory; true when it is gone. */
+static bool remove_directory(struct core *core, const struct id *sandbox, int *left)
+{
+	int logs = core->private->logs_fd;
+	if (unlinkat(logs, sandbox->text, AT_REMOVEDIR) == 0 || errno == ENOENT)
+		return true;
+	CLOSE_FD int fd =
+	    openat(logs, sandbox->text, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	if (!directory) {
+		log_warning("the logs of sandbox %s cannot be removed: %s", sandbox->text,
+			    strerror(errno));
+		return true;
+	}
+	int opened = TAKE_FD(fd);
+	struct dirent *entry;
+	bool stuck = false;
+	while (*left > 0 && (entry = readdir(directory))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		stuck |= unlinkat(opened, entry->d_name, 0) < 0;
+		--*left;
+	}
+	closedir(directory);
+	if (unlinkat(logs, sandbox->text, AT_REMOVEDIR) == 0)
+		return true;
+	if (stuck)
+		log_warning("the logs of sandbox %s cannot be removed", sandbox->text);
+	return stuck;
+}
+
+bool logs_remove_some(struct core *core)
+{
+	int left = UNLINKS_PER_TURN;
+	while (left > 0 && !list_empty(&core->private->removals)) {
+		struct log_removal *removal =
+		    list_entry(core->private->removals.next, struct log_removal, link);
+		left--;
+		if (!remove_directory(core, &removal->sandbox, &left))
+			continue;
+		list_remove(&removal->link);
+		free(removal);
+	}
+	return !list_empty(&core->private->removals);
+}
+
+void logs_remove_strays(struct core *core)
+{
+	int fd = openat(core->private->logs_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	if (!directory) {
+		fd_close(&fd);
+		return;
+	}
+	struct dirent *entry;
+	while ((entry = readdir(directory))) {
+		struct id id;
+		if (id_parse(entry->d_name, &id) == 0 && !sandbox_by_id(core, &id))
+			logs_remove(core, &id);
+	}
+	closedir(directory);
+}

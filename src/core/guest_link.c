@@ -1,0 +1,556 @@
+/* The connection to one init, on a raw non-blocking Unix stream socket (descriptors travel with
+ * EXEC). Called by sandbox_link.c; never blocks. What comes in is framed and its type checked here;
+ * payloads are checked by whoever gets the frame. What goes out is queued up to a maximum.
+ *
+ * `closed` is never called from within a function of this file: a failure found while sending waits
+ * for the next turn of the loop. */
+#include "core/guest_link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/list.h"
+#include "base/text.h"
+
+#define QUEUE_MAX (4 * MIB)
+/* Bulk data stops here, so that control frames always find room below QUEUE_MAX. */
+#define QUEUE_HIGH (1 * MIB)
+#define QUEUE_LOW (256 * KIB)
+#define READ_SIZE (64 * 1024)
+#define READS_PER_TURN 4
+#define PING_INTERVAL_MS 10000
+#define PING_TIMEOUT_MS 30000
+#define CONNECT_RETRY_MS 5
+#define FRAME_FDS_MAX 4
+
+struct outgoing {
+	struct list link;
+	size_t size, sent;
+	int fds[FRAME_FDS_MAX];
+	size_t fd_count;
+	uint8_t data[];
+};
+
+enum link_state { LINK_CONNECTING, LINK_GREETING, LINK_OPEN, LINK_FAILED };
+
+struct guest_link {
+	uv_poll_t poll;
+	uv_timer_t timer; /* connect and HELLO; then pings; then to tell of a failure */
+	bool poll_open, freed;
+	unsigned open_handles;
+	int fd;
+	enum link_state state;
+	struct sockaddr_un address;
+	int64_t until; /* CLOCK_BOOTTIME: connect + HELLO */
+	struct guest_link_callbacks callbacks;
+	void *data;
+	struct buffer in;
+	struct list queue; /* struct outgoing */
+	size_t queued;     /* bytes */
+	bool throttled;    /* room was 0: `drained` is owed */
+	bool unanswered;   /* something was sent since a frame came */
+	uint64_t ping;     /* the last one's number */
+	int64_t ping_sent; /* CLOCK_BOOTTIME, 0 = none outstanding */
+	struct error error;
+};
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+static void on_timer(uv_timer_t *timer);
+
+void error_from_failure(struct error *error, const struct failure *failure)
+{
+	enum error_kind kind = (enum error_kind)failure->kind;
+	/* The rest (who may do what, what the store or the host said) is not an init's to say. */
+	bool allowed = kind >= ERROR_PROGRAM_NOT_FOUND && kind <= ERROR_CANCELLED;
+	if (!allowed && kind != ERROR_INVALID && kind != ERROR_UNSUPPORTED &&
+	    kind != ERROR_TOO_LARGE && kind != ERROR_LIMIT_EXCEEDED && kind != ERROR_BUSY &&
+	    kind != ERROR_GUEST_PROTOCOL)
+		kind = ERROR_INTERNAL;
+	error_set(error, kind, "%s", failure->message);
+	error->errnum = (int)failure->errnum;
+}
+
+static void watch(struct guest_link *link)
+{
+	if (link->state == LINK_FAILED || !link->poll_open)
+		return;
+	int events = UV_READABLE | (list_empty(&link->queue) ? 0 : UV_WRITABLE);
+	uv_poll_start(&link->poll, events, on_poll);
+}
+
+/* No more reading or writing; `closed` is called from the timer. */
+static void fail(struct guest_link *link, const struct error *error)
+{
+	if (link->state == LINK_FAILED || link->freed)
+		return;
+	link->state = LINK_FAILED;
+	link->error = *error;
+	if (link->poll_open)
+		uv_poll_stop(&link->poll);
+	uv_timer_start(&link->timer, on_timer, 0, 0);
+}
+
+static void fail_gone(struct guest_link *link, const char *why)
+{
+	struct error error;
+	error_set(&error, ERROR_GUEST_GONE, "the sandbox's init does not answer: %s", why);
+	fail(link, &error);
+}
+
+static void fail_protocol(struct guest_link *link, const char *why)
+{
+	struct error error;
+	error_set(&error, ERROR_GUEST_PROTOCOL, "the sandbox's init broke the protocol: %s", why);
+	fail(link, &error);
+}
+
+static void outgoing_free(struct guest_link *link, struct outgoing *outgoing)
+{
+	list_remove(&outgoing->link);
+	link->queued -= outgoing->size - outgoing->sent;
+	for (size_t i = 0; i < outgoing->fd_count; i++)
+		fd_close(&outgoing->fds[i]);
+	free(outgoing);
+}
+
+static void flush_queue(struct guest_link *link)
+{
+	while (link->state != LINK_FAILED && !list_empty(&link->queue)) {
+		struct outgoing *outgoing = list_entry(link->queue.next, struct outgoing, link);
+		ssize_t sent =
+		    fd_send(link->fd, outgoing->data + outgoing->sent,
+			    outgoing->size - outgoing->sent, outgoing->fds, outgoing->fd_count);
+		if (sent == -EAGAIN)
+			return;
+		if (sent < 0) {
+			fail_gone(link, strerror((int)-sent));
+			return;
+		}
+		/* The descriptors went with the first byte. */
+		for (size_t i = 0; i < outgoing->fd_count; i++)
+			fd_close(&outgoing->fds[i]);
+		outgoing->fd_count = 0;
+		outgoing->sent += (size_t)sent;
+		link->queued -= (size_t)sent;
+		if (outgoing->sent == outgoing->size)
+			outgoing_free(link, outgoing);
+	}
+}
+
+/* Pings go out only while something is unanswered, so that an idle sandbox costs nothing. */
+static void arm_ping(struct guest_link *link)
+{
+	if (link->state == LINK_OPEN && !uv_is_active((uv_handle_t *)&link->timer))
+		uv_timer_start(&link->timer, on_timer, PING_INTERVAL_MS, 0);
+}
+
+static struct outgoing *outgoing_new(enum frame_type type, uint64_t id, const void *payload,
+				     size_t size)
+{
+	struct outgoing *outgoing = calloc(1, sizeof(*outgoing) + FRAME_HEADER_SIZE + size);
+	if (!outgoing)
+		abort();
+	outgoing->size = FRAME_HEADER_SIZE + size;
+	frame_header_write(outgoing->data, (uint16_t)type, id, (uint32_t)size);
+	if (size > 0)
+		memcpy(outgoing->data + FRAME_HEADER_SIZE, payload, size);
+	return outgoing;
+}
+
+static int queue_frame(struct guest_link *link, enum frame_type type, uint64_t id,
+		       const void *payload, size_t size, const int *fds, size_t fd_count,
+		       struct error *error)
+{
+	if (size > FRAME_PAYLOAD_MAX || fd_count > FRAME_FDS_MAX)
+		return error_set(error, ERROR_TOO_LARGE,
+				 "a frame of %zu bytes is too long for the sandbox's init", size);
+	if (link->queued + FRAME_HEADER_SIZE + size > QUEUE_MAX) {
+		fail_gone(link, "it does not read");
+		*error = link->error;
+		return -1;
+	}
+	struct outgoing *outgoing = outgoing_new(type, id, payload, size);
+	list_init(&outgoing->link);
+	for (size_t i = 0; i < fd_count; i++) {
+		int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
+		if (fd < 0) {
+			int errnum = errno;
+			link->queued += outgoing->size;
+			outgoing_free(link, outgoing);
+			return error_set_errno(error, error_kind_of_errno(errnum), errnum,
+					       "duplicating a descriptor");
+		}
+		outgoing->fds[outgoing->fd_count++] = fd;
+	}
+	bool was_empty = list_empty(&link->queue);
+	list_append(&link->queue, &outgoing->link);
+	link->queued += outgoing->size;
+	link->unanswered = true;
+	if (was_empty && link->state != LINK_CONNECTING)
+		flush_queue(link);
+	if (link->state == LINK_FAILED) {
+		*error = link->error;
+		return -1;
+	}
+	if (was_empty && !list_empty(&link->queue))
+		watch(link);
+	arm_ping(link);
+	return 0;
+}
+
+int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id, const void *payload,
+		    size_t size, const int *fds, size_t fd_count, struct error *error)
+{
+	if (link->state == LINK_FAILED || link->freed) {
+		*error = link->error;
+		return -1;
+	}
+	return queue_frame(link, type, id, payload, size, fds, fd_count, error);
+}
+
+size_t guest_link_room(struct guest_link *link)
+{
+	size_t room = link->queued < QUEUE_HIGH ? QUEUE_HIGH - link->queued : 0;
+	if (link->state == LINK_FAILED || room < FRAME_HEADER_SIZE + FILE_CHUNK_MAX)
+		room = 0;
+	link->throttled |= room == 0;
+	return room;
+}
+
+static void on_hello_reply(struct guest_link *link, const struct frame *frame)
+{
+	struct hello_reply reply;
+	if (frame->type == FRAME_REFUSED) {
+		struct failure failure;
+		struct error error;
+		if (failure_read(frame, &failure) < 0) {
+			fail_protocol(link, "REFUSED does not parse");
+			return;
+		}
+		error_from_failure(&error, &failure);
+		error_prepend(&error, "the sandbox's init refused the connection");
+		fail(link, &error);
+		return;
+	}
+	if (frame->type != FRAME_HELLO_REPLY || hello_reply_read(frame, &reply) < 0) {
+		fail_protocol(link, "it did not answer HELLO");
+		return;
+	}
+	if (reply.version < INIT_PROTOCOL_OLDEST || reply.version > INIT_PROTOCOL_VERSION) {
+		struct error error;
+		error_set(&error, ERROR_GUEST_PROTOCOL,
+			  "the sandbox's init speaks version %u of the protocol, this daemon "
+			  "versions %d to %d",
+			  reply.version, INIT_PROTOCOL_OLDEST, INIT_PROTOCOL_VERSION);
+		fail(link, &error);
+		return;
+	}
+	link->state = LINK_OPEN;
+	uv_timer_stop(&link->timer);
+	link->callbacks.connected(link->data, &reply);
+}
+
+static void on_pong(struct guest_link *link, const struct frame *frame)
+{
+	struct reader reader = reader_on(frame->payload, frame->size);
+	uint64_t value = read_u64(&reader);
+	if (reader_finish(&reader) < 0 || link->ping_sent == 0 || value != link->ping)
+		fail_protocol(link, "a PONG that answers no PING");
+	link->ping_sent = 0;
+}
+
+/* What an init may send once the connection is open. */
+static bool type_allowed(uint16_t type)
+{
+	switch (type) {
+	case FRAME_CONFIGURED:
+	case FRAME_REFUSED:
+	case FRAME_STARTED:
+	case FRAME_START_FAILED:
+	case FRAME_PROGRESS:
+	case FRAME_EXITED:
+	case FRAME_LISTED:
+	case FRAME_LIST_END:
+	case FRAME_LEFT_RUNNING:
+	case FRAME_GONE:
+	case FRAME_DATA:
+	case FRAME_DATA_END:
+	case FRAME_CREDIT:
+	case FRAME_RESULT:
+	case FRAME_FAILED:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void on_frame(struct guest_link *link, const struct frame *frame)
+{
+	link->unanswered = false;
+	if (link->state == LINK_GREETING) {
+		on_hello_reply(link, frame);
+		return;
+	}
+	if (frame->type == FRAME_PONG) {
+		on_pong(link, frame);
+		return;
+	}
+	if (!type_allowed(frame->type)) {
+		fail_protocol(link, "a frame of a type that it may not send");
+		return;
+	}
+	struct error error;
+	if (link->callbacks.frame(link->data, frame, &error) < 0)
+		fail(link, &error);
+}
+
+/* All whole frames in the buffer; what is left of the last stays. */
+static void parse(struct guest_link *link)
+{
+	size_t at = 0;
+	while (at < link->in.size && link->state != LINK_FAILED && !link->freed) {
+		struct frame frame;
+		int64_t length = frame_parse(link->in.data + at, link->in.size - at, &frame);
+		if (length < 0) {
+			fail_protocol(link, "a frame that does not parse");
+			return;
+		}
+		if (length == 0)
+			break;
+		on_frame(link, &frame);
+		at += (size_t)length;
+	}
+	if (link->state == LINK_FAILED || link->freed)
+		return;
+	buffer_consume(&link->in, at);
+	/* Thousands of idle links must not keep a read buffer each. */
+	if (link->in.size == 0)
+		buffer_done(&link->in);
+}
+
+static void on_readable(struct guest_link *link)
+{
+	for (int i = 0; i < READS_PER_TURN && link->state != LINK_FAILED && !link->freed; i++) {
+		if (buffer_reserve(&link->in, READ_SIZE) < 0) {
+			fail_protocol(link, "a frame longer than the maximum");
+			return;
+		}
+		/* Without a control buffer the kernel drops any descriptor that comes along. */
+		ssize_t got;
+		do
+			got = recv(link->fd, link->in.data + link->in.size, READ_SIZE, 0);
+		while (got < 0 && errno == EINTR);
+		if (got < 0 && errno == EAGAIN) {
+			if (link->in.size == 0)
+				buffer_done(&link->in);
+			return;
+		}
+		if (got <= 0) {
+			fail_gone(link, got < 0 ? strerror(errno) : "it closed its connection");
+			return;
+		}
+		buffer_grow(&link->in, (size_t)got);
+		parse(link);
+		if (got < READ_SIZE)
+			return;
+	}
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+	struct guest_link *link = container_of(poll, struct guest_link, poll);
+	if (status < 0) {
+		fail_gone(link, uv_strerror(status));
+		return;
+	}
+	if (events & UV_READABLE)
+		on_readable(link);
+	if (link->freed || !(events & UV_WRITABLE))
+		return;
+	flush_queue(link);
+	watch(link);
+	if (link->throttled && link->queued < QUEUE_LOW && link->state == LINK_OPEN) {
+		link->throttled = false;
+		if (link->callbacks.drained)
+			link->callbacks.drained(link->data);
+	}
+}
+
+static void greet(struct guest_link *link)
+{
+	uint8_t room[4];
+	struct writer writer = writer_on(room, sizeof(room));
+	struct error error;
+	write_u32(&writer, INIT_PROTOCOL_VERSION);
+	link->state = LINK_GREETING;
+	/* Goes before whatever was queued while connecting: nothing is, callers wait. */
+	if (queue_frame(link, FRAME_HELLO, 0, room, sizeof(room), NULL, 0, &error) < 0)
+		fail(link, &error);
+	watch(link);
+}
+
+/* 0: connected, -EAGAIN: the backlog of the init is full, else -errno. */
+static int try_connect(struct guest_link *link)
+{
+	int result;
+	do
+		result =
+		    connect(link->fd, (struct sockaddr *)&link->address, sizeof(link->address));
+	while (result < 0 && errno == EINTR);
+	if (result < 0)
+		return -errno;
+	greet(link);
+	return 0;
+}
+
+static void on_connect_timer(struct guest_link *link)
+{
+	if (clock_boot() >= link->until) {
+		fail_gone(link, link->state == LINK_CONNECTING ? "its queue is full"
+							       : "no answer to HELLO in time");
+		return;
+	}
+	int result = try_connect(link);
+	if (result < 0 && result != -EAGAIN) {
+		fail_gone(link, strerror(-result));
+		return;
+	}
+	int64_t left = (link->until - clock_boot()) / NSEC_PER_MSEC + 1;
+	if (link->state == LINK_CONNECTING)
+		left = MIN(left, CONNECT_RETRY_MS);
+	if (link->state != LINK_FAILED)
+		uv_timer_start(&link->timer, on_timer, (uint64_t)MAX(left, 1), 0);
+}
+
+static void on_ping_timer(struct guest_link *link)
+{
+	int64_t now = clock_boot();
+	if (link->ping_sent != 0 && now - link->ping_sent >= PING_TIMEOUT_MS * NSEC_PER_MSEC) {
+		/* It may be us who were asleep: the answer can be waiting in the socket. */
+		on_readable(link);
+		if (link->ping_sent != 0 && link->state == LINK_OPEN && !link->freed)
+			fail_gone(link, "no answer to a ping in 30 seconds");
+	}
+	if (link->state != LINK_OPEN || link->freed)
+		return;
+	if (link->ping_sent == 0 && (link->unanswered || !list_empty(&link->queue))) {
+		uint8_t room[8];
+		struct error error;
+		struct writer writer = writer_on(room, sizeof(room));
+		write_u64(&writer, ++link->ping);
+		link->ping_sent = now;
+		if (queue_frame(link, FRAME_PING, 0, room, sizeof(room), NULL, 0, &error) < 0)
+			return;
+	}
+	if (link->ping_sent != 0)
+		uv_timer_start(&link->timer, on_timer, PING_INTERVAL_MS, 0);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct guest_link *link = container_of(timer, struct guest_link, timer);
+	switch (link->state) {
+	case LINK_CONNECTING:
+		on_connect_timer(link);
+		break;
+	case LINK_GREETING:
+		fail_gone(link, "no answer to HELLO in time");
+		break;
+	case LINK_OPEN:
+		on_ping_timer(link);
+		break;
+	case LINK_FAILED:
+		link->callbacks.closed(link->data, &link->error);
+		break;
+	}
+}
+
+static struct guest_link *link_new(uv_loop_t *loop, int fd, uint32_t timeout_ms,
+				   const struct guest_link_callbacks *callbacks, void *data)
+{
+	struct guest_link *link = calloc(1, sizeof(*link));
+	if (!link)
+		abort();
+	link->fd = fd;
+	link->callbacks = *callbacks;
+	link->data = data;
+	link->in = BUFFER(FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX + READ_SIZE);
+	list_init(&link->queue);
+	link->until = clock_boot() + timeout_ms * NSEC_PER_MSEC;
+	uv_timer_init(loop, &link->timer);
+	link->open_handles = 1;
+	if (uv_poll_init(loop, &link->poll, fd) == 0) {
+		link->poll_open = true;
+		link->open_handles = 2;
+	}
+	return link;
+}
+
+int guest_link_open(uv_loop_t *loop, const char *socket_path, uint32_t timeout_ms,
+		    const struct guest_link_callbacks *callbacks, void *data,
+		    struct guest_link **ret_link, struct error *error)
+{
+	CLOSE_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "socket");
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	if (text_copy(address.sun_path, sizeof(address.sun_path), socket_path) < 0)
+		return error_set(error, ERROR_INTERNAL,
+				 "the path of the init's socket is too long");
+	struct guest_link *link = link_new(loop, TAKE_FD(fd), timeout_ms, callbacks, data);
+	link->address = address;
+	int result = link->poll_open ? try_connect(link) : -EMFILE;
+	if (result < 0 && result != -EAGAIN) {
+		guest_link_free(link);
+		return error_set_errno(error, ERROR_GUEST_GONE, result,
+				       "connecting to the sandbox's init");
+	}
+	if (link->state != LINK_FAILED)
+		uv_timer_start(&link->timer, on_timer, result == 0 ? timeout_ms : CONNECT_RETRY_MS,
+			       0);
+	*ret_link = link;
+	return 0;
+}
+
+struct guest_link *guest_link_open_fd(uv_loop_t *loop, int fd, uint32_t timeout_ms,
+				      const struct guest_link_callbacks *callbacks, void *data)
+{
+	struct guest_link *link = link_new(loop, fd, timeout_ms, callbacks, data);
+	if (!link->poll_open || fd_set_nonblocking(fd) < 0)
+		fail_gone(link, "its socket cannot be polled");
+	else
+		greet(link);
+	if (link->state != LINK_FAILED)
+		uv_timer_start(&link->timer, on_timer, timeout_ms, 0);
+	return link;
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct guest_link *link = handle->data;
+	if (--link->open_handles > 0)
+		return;
+	buffer_done(&link->in);
+	free(link);
+}
+
+void guest_link_free(struct guest_link *link)
+{
+	if (!link || link->freed)
+		return;
+	link->freed = true;
+	while (!list_empty(&link->queue))
+		outgoing_free(link, list_entry(link->queue.next, struct outgoing, link));
+	link->poll.data = link->timer.data = link;
+	if (link->poll_open)
+		uv_close((uv_handle_t *)&link->poll, on_handle_closed);
+	uv_close((uv_handle_t *)&link->timer, on_handle_closed);
+	fd_close(&link->fd);
+}

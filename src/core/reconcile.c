@@ -1,0 +1,215 @@
+/* At start-up: what the rows claim against what the spawner found on the host. What is true on the
+ * host wins; every state that ends in -ing is finished or undone; nothing stays that has no row.
+ * Called by core.c, once, between the spawner's LIST and `ready`; blocks for the store only. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core_private.h"
+
+struct host_entry {
+	struct list link; /* in core_private.listed */
+	struct id id;
+	struct spawn_listed listed;
+	bool has_row;
+};
+
+static struct host_entry *entry_of(struct core *core, const struct id *id)
+{
+	list_each (&core->private->listed, node) {
+		struct host_entry *entry = list_entry(node, struct host_entry, link);
+		if (id_equal(&entry->id, id))
+			return entry;
+	}
+	return NULL;
+}
+
+void reconcile_listed(struct core *core, const struct id *id, const struct spawn_listed *listed)
+{
+	if (core->private->started || !id_valid(id->text) || entry_of(core, id))
+		return;
+	struct host_entry *entry = calloc(1, sizeof(*entry));
+	if (!entry)
+		abort();
+	entry->id = *id;
+	entry->listed = *listed;
+	list_append(&core->private->listed, &entry->link);
+}
+
+void reconcile_ended(struct core *core, const struct id *id)
+{
+	struct host_entry *entry = entry_of(core, id);
+	if (entry)
+		entry->listed.running = 0;
+}
+
+void reconcile_done(struct core *core)
+{
+	while (!list_empty(&core->private->listed)) {
+		struct host_entry *entry =
+		    list_entry(core->private->listed.next, struct host_entry, link);
+		list_remove(&entry->link);
+		free(entry);
+	}
+}
+
+struct load {
+	struct list rows; /* struct loaded, newest last */
+};
+
+struct loaded {
+	struct list link;
+	struct sandbox_row row;
+};
+
+static bool load_row(void *data, const struct sandbox_row *row)
+{
+	struct load *load = data;
+	struct loaded *loaded = calloc(1, sizeof(*loaded));
+	if (!loaded)
+		abort();
+	sandbox_row_copy(row, &loaded->row);
+	/* They come newest first: each goes in front of the others. */
+	list_append(load->rows.next, &loaded->link);
+	return true;
+}
+
+/* Its processes are gone, its files are there. */
+static void make_stopped(struct sandbox *sandbox)
+{
+	if (sandbox->row.state != SANDBOX_STOPPED) {
+		log_info("sandbox %s was %s; its processes have ended, its files are kept",
+			 sandbox->row.id.text,
+			 sandbox_state_name((enum sandbox_state)sandbox->row.state));
+		sandbox_force_state(sandbox, SANDBOX_STOPPED);
+	}
+	exec_all_lost(sandbox);
+}
+
+static void make_stopping(struct sandbox *sandbox)
+{
+	if (sandbox->row.state != SANDBOX_STOPPING)
+		sandbox_force_state(sandbox, SANDBOX_STOPPING);
+	stop_kill(sandbox);
+}
+
+/* It runs (or is frozen): its init answers on its socket, as before. */
+static void adopt(struct sandbox *sandbox, bool frozen)
+{
+	enum sandbox_state state = frozen ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+	if (sandbox->row.state != state) {
+		/* A paused one's clock stands still from now on; see sandbox_resume(). */
+		if (frozen)
+			sandbox->row.active_wall = clock_wall();
+		sandbox_force_state(sandbox, state);
+	}
+	log_info("sandbox %s goes on (%s)", sandbox->row.id.text, sandbox_state_name(state));
+	link_connect(sandbox);
+}
+
+/* A start that the old daemon had begun: the init listens, the rest is the same. */
+static void go_on_starting(struct sandbox *sandbox)
+{
+	sandbox->life->booting = true;
+	sandbox->life->began = clock_monotonic();
+	link_connect(sandbox);
+}
+
+static void settle(struct sandbox *sandbox, const struct spawn_listed *listed)
+{
+	bool running = listed && listed->running;
+	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
+	if (state == SANDBOX_CREATING) {
+		sandbox_delete_unasked(sandbox, END_REASON_ERROR,
+				       "the daemon was restarted while it was being made");
+		return;
+	}
+	if (state == SANDBOX_DELETING) {
+		delete_send(sandbox);
+		return;
+	}
+	if (!listed) {
+		sandbox_delete_unasked(sandbox, END_REASON_HOST,
+				       "its files are gone from the host");
+		return;
+	}
+	if (!running) {
+		make_stopped(sandbox);
+		return;
+	}
+	switch (state) {
+	case SANDBOX_RUNNING:
+	case SANDBOX_PAUSING:
+	case SANDBOX_PAUSED:
+	case SANDBOX_RESUMING:
+		adopt(sandbox, listed->frozen);
+		return;
+	case SANDBOX_STARTING:
+		go_on_starting(sandbox);
+		return;
+	case SANDBOX_STOPPING:
+	case SANDBOX_STOPPED:
+		make_stopping(sandbox);
+		return;
+	case SANDBOX_CREATING:
+	case SANDBOX_DELETING:
+	case SANDBOX_ENDED:
+		return;
+	}
+}
+
+static void on_stray_destroyed(void *data UNUSED, const struct spawn_message *reply UNUSED,
+			       const struct error *error)
+{
+	if (error)
+		log_warning("a stray sandbox could not be removed: %s", error->message);
+}
+
+/* Something of a sandbox on the host that no row speaks of. */
+static void destroy_stray(struct core *core, const struct id *id)
+{
+	struct spawn_message message = {.type = SPAWN_DESTROY, .sandbox = *id};
+	struct error error;
+	log_warning("sandbox %s has no record; it is removed", id->text);
+	if (spawner_request(core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_stray_destroyed,
+			    NULL, &error) < 0)
+		log_warning("%s", error.message);
+}
+
+static int settle_loaded(struct core *core, struct sandbox_row *row, struct error *error)
+{
+	struct host_entry *entry = entry_of(core, &row->id);
+	struct sandbox *sandbox = sandbox_new(core, row);
+	/* How long it was idle before the restart counts. */
+	sandbox->life->active -= MAX(clock_wall() - sandbox->row.active_wall, 0);
+	sandbox_clock_deadline(sandbox);
+	if (exec_load_live(sandbox, error) < 0)
+		return -1;
+	if (entry)
+		entry->has_row = true;
+	settle(sandbox, entry ? &entry->listed : NULL);
+	return 0;
+}
+
+int reconcile(struct core *core, struct error *error)
+{
+	struct load load;
+	list_init(&load.rows);
+	int result = store_sandbox_each(core->store, NULL, true, load_row, &load, error);
+	while (!list_empty(&load.rows)) {
+		struct loaded *loaded = list_entry(load.rows.next, struct loaded, link);
+		list_remove(&loaded->link);
+		if (result == 0)
+			result = settle_loaded(core, &loaded->row, error);
+		sandbox_row_done(&loaded->row);
+		free(loaded);
+	}
+	if (result < 0)
+		return -1;
+	list_each (&core->private->listed, node) {
+		struct host_entry *entry = list_entry(node, struct host_entry, link);
+		if (!entry->has_row)
+			destroy_stray(core, &entry->id);
+	}
+	return 0;
+}

@@ -1,0 +1,449 @@
+/* The record of a sandbox: made, found by id or name, changed in small ways, freed. Called by the
+ * rest of core/ and by the edges; blocks for the store's short calls only. What moves it from one
+ * state to another is in sandbox_create.c, sandbox_transition.c and sandbox_delete.c. */
+#include "core/sandbox.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/core_private.h"
+
+/* An idle time-out must survive a restart, but not cost a write per request. */
+#define ACTIVE_STORE_INTERVAL (5 * NSEC_PER_SEC)
+
+static const char *const state_names[] = {
+    [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running",
+    [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",
+    [SANDBOX_RESUMING] = "resuming", [SANDBOX_STOPPING] = "stopping",
+    [SANDBOX_STOPPED] = "stopped",   [SANDBOX_STARTING] = "starting",
+    [SANDBOX_DELETING] = "deleting", [SANDBOX_ENDED] = "ended",
+};
+
+static const char *const reason_names[] = {
+    [END_REASON_NONE] = "",       [END_REASON_USER] = "user", [END_REASON_TIMEOUT] = "timeout",
+    [END_REASON_IDLE] = "idle",   [END_REASON_OOM] = "oom",   [END_REASON_HOST] = "host",
+    [END_REASON_ERROR] = "error",
+};
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+	bool known = (unsigned)state < ARRAY_SIZE(state_names) && state_names[state];
+	return known ? state_names[state] : "unknown";
+}
+
+const char *end_reason_name(enum end_reason reason)
+{
+	return (unsigned)reason < ARRAY_SIZE(reason_names) ? reason_names[reason] : "unknown";
+}
+
+static uint32_t bucket_of(const char *text)
+{
+	uint32_t hash = 2166136261u;
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * 16777619u;
+	return hash % BUCKETS;
+}
+
+static char *copy_text(const char *text)
+{
+	return text ? text_duplicate(text) : NULL;
+}
+
+static char *copy_bytes(const char *data, size_t size)
+{
+	if (!data || size == 0)
+		return NULL;
+	char *copy = malloc(size);
+	if (!copy)
+		abort();
+	memcpy(copy, data, size);
+	return copy;
+}
+
+void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row)
+{
+	*ret_row = *from;
+	ret_row->workspace = copy_text(from->workspace);
+	ret_row->name = copy_text(from->name);
+	ret_row->template = copy_text(from->template);
+	ret_row->end_message = copy_text(from->end_message);
+	ret_row->environment = copy_bytes(from->environment, from->environment_size);
+	ret_row->metadata = copy_bytes(from->metadata, from->metadata_size);
+	ret_row->mounts = copy_bytes(from->mounts, from->mounts_size);
+}
+
+/* Takes the row. */
+struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row)
+{
+	struct sandbox *sandbox = calloc(1, sizeof(*sandbox));
+	struct sandbox_life *life = calloc(1, sizeof(*life));
+	if (!sandbox || !life)
+		abort();
+	sandbox->core = core;
+	sandbox->life = life;
+	life->sandbox = sandbox;
+	sandbox->row = *row;
+	*row = (struct sandbox_row){0};
+	sandbox->boot_mode = "cold";
+	sandbox->next_operation = 1;
+	list_init(&sandbox->execs);
+	list_init(&sandbox->operations);
+	list_init(&life->waiters);
+	list_init(&life->ready);
+	list_init(&life->by_name);
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+		life->mount_fds[i] = -1;
+	life->active = clock_boot();
+	life->active_stored = sandbox->row.active_wall;
+	list_append(&core->sandboxes, &sandbox->link);
+	list_append(&core->private->by_id[bucket_of(sandbox->row.id.text)], &life->by_id);
+	if (sandbox->row.name)
+		list_append(&core->private->by_name[bucket_of(sandbox->row.name)], &life->by_name);
+	core->sandbox_count++;
+	return sandbox;
+}
+
+/* Nobody finds it any more. */
+void sandbox_unlist(struct sandbox *sandbox)
+{
+	if (list_empty(&sandbox->life->by_id))
+		return;
+	list_remove(&sandbox->link);
+	list_remove(&sandbox->life->by_id);
+	list_remove(&sandbox->life->by_name);
+	sandbox->core->sandbox_count--;
+}
+
+void sandbox_free(struct sandbox *sandbox)
+{
+	sandbox_unlist(sandbox);
+	guest_link_free(sandbox->guest);
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+		fd_close(&sandbox->life->mount_fds[i]);
+	sandbox_row_done(&sandbox->row);
+	free(sandbox->life);
+	free(sandbox);
+}
+
+struct sandbox *sandbox_by_id(struct core *core, const struct id *id)
+{
+	list_each (&core->private->by_id[bucket_of(id->text)], node) {
+		struct sandbox_life *life = list_entry(node, struct sandbox_life, by_id);
+		struct sandbox *sandbox = life->sandbox;
+		if (id_equal(&sandbox->row.id, id))
+			return sandbox;
+	}
+	return NULL;
+}
+
+static struct sandbox *sandbox_by_name(struct core *core, const char *workspace, const char *name)
+{
+	list_each (&core->private->by_name[bucket_of(name)], node) {
+		struct sandbox_life *life = list_entry(node, struct sandbox_life, by_name);
+		struct sandbox *sandbox = life->sandbox;
+		if (strcmp(sandbox->row.name, name) == 0 &&
+		    strcmp(sandbox->row.workspace, workspace) == 0)
+			return sandbox;
+	}
+	return NULL;
+}
+
+static bool may_see(const struct principal *principal, const struct sandbox_row *row)
+{
+	return strcmp(principal->workspace, row->workspace) == 0 &&
+	       (!id_is_set(&principal->sandbox) || id_equal(&principal->sandbox, &row->id));
+}
+
+static int not_found(const char *id_or_name, struct error *error)
+{
+	return error_set(error, ERROR_SANDBOX_NOT_FOUND, "there is no sandbox `%s`", id_or_name);
+}
+
+static int find_live(struct core *core, const struct principal *principal, const char *id_or_name,
+		     struct sandbox **ret_sandbox, struct error *error)
+{
+	struct id id;
+	struct sandbox *sandbox;
+	if (id_parse(id_or_name, &id) == 0)
+		sandbox = sandbox_by_id(core, &id);
+	else if (name_valid(id_or_name))
+		sandbox = sandbox_by_name(core, principal->workspace, id_or_name);
+	else
+		return error_set(error, ERROR_ID_MALFORMED,
+				 "that is neither the id nor the name of a sandbox");
+	if (!sandbox || !may_see(principal, &sandbox->row))
+		return not_found(id_or_name, error);
+	*ret_sandbox = sandbox;
+	return 0;
+}
+
+int sandbox_find_row(struct core *core, const struct principal *principal, const char *id_or_name,
+		     struct sandbox_row *ret_row, struct error *error)
+{
+	struct sandbox *sandbox;
+	struct id id;
+	if (find_live(core, principal, id_or_name, &sandbox, error) == 0) {
+		sandbox_row_copy(&sandbox->row, ret_row);
+		return 0;
+	}
+	if (error->kind != ERROR_SANDBOX_NOT_FOUND || id_parse(id_or_name, &id) < 0)
+		return -1;
+	struct sandbox_row row = {0};
+	int found = store_sandbox_get(core->store, &id, &row, error);
+	if (found < 0)
+		return -1;
+	if (found == 0 || !may_see(principal, &row)) {
+		sandbox_row_done(&row);
+		return not_found(id_or_name, error);
+	}
+	*ret_row = row;
+	return 0;
+}
+
+int sandbox_find(struct core *core, const struct principal *principal, const char *id_or_name,
+		 struct sandbox **ret_sandbox, struct error *error)
+{
+	if (find_live(core, principal, id_or_name, ret_sandbox, error) == 0)
+		return 0;
+	if (error->kind != ERROR_SANDBOX_NOT_FOUND || !id_valid(id_or_name))
+		return -1;
+	struct sandbox_row row = {0};
+	if (sandbox_find_row(core, principal, id_or_name, &row, error) < 0)
+		return -1;
+	char when[CLOCK_TEXT_SIZE];
+	clock_text(row.ended_wall, when);
+	error_set(error, ERROR_SANDBOX_ENDED, "sandbox `%s` ended at %s (%s%s%s)", id_or_name, when,
+		  end_reason_name((enum end_reason)row.end_reason), row.end_message ? ": " : "",
+		  row.end_message ? row.end_message : "");
+	sandbox_row_done(&row);
+	return -1;
+}
+
+int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state, struct error *error)
+{
+	uint32_t before = sandbox->row.state;
+	sandbox->row.state = state;
+	if (store_sandbox_update(sandbox->core->store, &sandbox->row, error) < 0) {
+		sandbox->row.state = before;
+		return error_prepend(error, "sandbox %s", sandbox->row.id.text);
+	}
+	sandbox->life->active_stored = sandbox->row.active_wall;
+	sandbox->life->generation++;
+	log_debug("sandbox %s is %s", sandbox->row.id.text, sandbox_state_name(state));
+	return 0;
+}
+
+void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state)
+{
+	struct error error;
+	if (sandbox_set_state(sandbox, state, &error) == 0)
+		return;
+	log_error("%s", error.message);
+	sandbox->row.state = state;
+	sandbox->life->generation++;
+}
+
+void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why)
+{
+	/* The first reason is the true one: a delete that follows only cleans up. */
+	if (sandbox->row.end_reason != END_REASON_NONE)
+		return;
+	sandbox->row.end_reason = reason;
+	sandbox->row.end_message = copy_text(why);
+}
+
+void sandbox_clock_deadline(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	life->deadline = 0;
+	if (sandbox->row.deadline_wall == 0)
+		return;
+	life->deadline = clock_boot() + (sandbox->row.deadline_wall - clock_wall());
+	life->deadline = MAX(life->deadline, 1);
+	timers_wake_at(sandbox->core, life->deadline);
+}
+
+int64_t sandbox_expires_in(const struct sandbox_row *row)
+{
+	if (row->deadline_wall == 0 || row->state == SANDBOX_ENDED)
+		return -1;
+	/* While it is paused its clock stands still: active_wall is when that began. */
+	int64_t now = row->state == SANDBOX_PAUSED ? row->active_wall : clock_wall();
+	int64_t left = row->deadline_wall - now;
+	return left > 0 ? (left + NSEC_PER_SEC - 1) / NSEC_PER_SEC : 0;
+}
+
+int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error *error)
+{
+	struct core *core = sandbox->core;
+	uint32_t maximum = core->config.timeout_seconds_max;
+	bool unlimited = maximum == 0 || maximum >= SANDBOX_TIMEOUT_MAX;
+	if (seconds > (unlimited ? SANDBOX_TIMEOUT_MAX : maximum) || (seconds == 0 && !unlimited))
+		return error_set(error, ERROR_LIMIT_EXCEEDED,
+				 "timeout_seconds is %u; allowed are 1 to %u%s", seconds,
+				 unlimited ? SANDBOX_TIMEOUT_MAX : maximum,
+				 unlimited ? ", or 0 for none" : "");
+	if (sandbox->row.state == SANDBOX_DELETING)
+		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
+				 sandbox->row.id.text);
+	uint32_t seconds_before = sandbox->row.timeout_seconds;
+	int64_t deadline_before = sandbox->row.deadline_wall;
+	int64_t from =
+	    sandbox->row.state == SANDBOX_PAUSED ? sandbox->row.active_wall : clock_wall();
+	sandbox->row.timeout_seconds = seconds;
+	sandbox->row.deadline_wall = seconds == 0 ? 0 : from + seconds * NSEC_PER_SEC;
+	if (store_sandbox_update(core->store, &sandbox->row, error) < 0) {
+		sandbox->row.timeout_seconds = seconds_before;
+		sandbox->row.deadline_wall = deadline_before;
+		return -1;
+	}
+	sandbox_clock_deadline(sandbox);
+	link_send_deadline(sandbox);
+	return 0;
+}
+
+void sandbox_touch(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	if (sandbox->row.state == SANDBOX_PAUSED)
+		return;
+	life->active = clock_boot();
+	sandbox->row.active_wall = clock_wall();
+	if (sandbox->row.idle_timeout_seconds == 0 ||
+	    sandbox->row.active_wall - life->active_stored < ACTIVE_STORE_INTERVAL)
+		return;
+	struct error error;
+	if (store_sandbox_update(sandbox->core->store, &sandbox->row, &error) < 0)
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+	life->active_stored = sandbox->row.active_wall;
+}
+
+int waiter_add(struct sandbox *sandbox, struct list *list,
+	       void (*done)(void *data, const struct error *error), void *data, int64_t until,
+	       bool start, struct error *error)
+{
+	if (sandbox->life->waiter_count >= WAITERS_MAX)
+		return error_set(error, ERROR_BUSY, "too many requests wait for sandbox `%s`",
+				 sandbox->row.id.text);
+	struct waiter *waiter = calloc(1, sizeof(*waiter));
+	if (!waiter)
+		abort();
+	*waiter = (struct waiter){.done = done, .data = data, .until = until, .start = start};
+	list_append(list, &waiter->link);
+	sandbox->life->waiter_count++;
+	if (until != 0)
+		timers_wake_at(sandbox->core, until);
+	return 0;
+}
+
+void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error)
+{
+	/* Taken off first: a callback may add new ones, and those wait for what comes next. */
+	struct list due;
+	list_init(&due);
+	while (!list_empty(list)) {
+		struct list *node = list->next;
+		list_remove(node);
+		list_append(&due, node);
+		sandbox->life->waiter_count--;
+	}
+	while (!list_empty(&due)) {
+		struct waiter *waiter = list_entry(due.next, struct waiter, link);
+		list_remove(&waiter->link);
+		if (waiter->done)
+			waiter->done(waiter->data, error);
+		free(waiter);
+	}
+}
+
+void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_monotonic)
+{
+	if (sandbox->phase_count >= SANDBOX_PHASES_MAX)
+		return;
+	struct phase *phase = &sandbox->phases[sandbox->phase_count++];
+	int64_t microseconds = (clock_monotonic() - since_monotonic) / NSEC_PER_USEC;
+	if (text_copy(phase->name, sizeof(phase->name), name) < 0)
+		phase->name[0] = '\0';
+	phase->microseconds = (uint32_t)MIN(MAX(microseconds, 0), (int64_t)UINT32_MAX);
+}
+
+struct ask {
+	struct core *core;
+	struct id id;
+	uint32_t generation;
+	void (*done)(const struct sandbox_answer *answer);
+	void *data;
+	uint64_t number;
+};
+
+static void on_answer(void *data, const struct spawn_message *reply, const struct error *error)
+{
+	struct ask *ask = data;
+	struct sandbox *sandbox = sandbox_by_id(ask->core, &ask->id);
+	struct sandbox_answer answer = {
+	    .core = ask->core,
+	    .sandbox = sandbox,
+	    .current = sandbox && sandbox->life->generation == ask->generation,
+	    .reply = reply,
+	    .error = error,
+	    .data = ask->data,
+	    .number = ask->number,
+	};
+	ask->done(&answer);
+	free(ask);
+}
+
+int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const int *fds,
+		size_t fd_count, uint32_t timeout_ms,
+		void (*done)(const struct sandbox_answer *answer), void *data, uint64_t number,
+		struct error *error)
+{
+	if (!sandbox->core->spawner)
+		return error_set(error, ERROR_SPAWNER_GONE, "the daemon is stopping");
+	struct ask *ask = calloc(1, sizeof(*ask));
+	if (!ask)
+		abort();
+	*ask = (struct ask){
+	    .core = sandbox->core,
+	    .id = sandbox->row.id,
+	    .generation = sandbox->life->generation,
+	    .done = done,
+	    .data = data,
+	    .number = number,
+	};
+	message->sandbox = sandbox->row.id;
+	if (spawner_request(sandbox->core->spawner, message, fds, fd_count, timeout_ms, on_answer,
+			    ask, error) < 0) {
+		free(ask);
+		return -1;
+	}
+	return 0;
+}
+
+static void on_counters(const struct sandbox_answer *answer)
+{
+	struct waiter *waiter = answer->data;
+	if (answer->sandbox && !answer->error)
+		answer->sandbox->counters = answer->reply->counters;
+	waiter->done(waiter->data, answer->error);
+	free(waiter);
+}
+
+int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+{
+	struct waiter *waiter = calloc(1, sizeof(*waiter));
+	if (!waiter)
+		abort();
+	*waiter = (struct waiter){.done = done, .data = data};
+	struct spawn_message message = {.type = SPAWN_COUNTERS};
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_counters, waiter, 0,
+			error) < 0) {
+		free(waiter);
+		return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,174 @@
+/* deleting -> ended, from every state, and ends that nobody asked for. Called by the edges, by
+ * timers.c and when the spawner says that a sandbox's processes are gone. Does not block but for
+ * the store. A destroy that fails is tried again until it works: a row in `deleting` is a promise.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core_private.h"
+
+#define DESTROY_RETRY_MS 1000
+#define DESTROY_RETRY_MAX_MS 60000
+/* The init ends a sandbox at its deadline by itself; its clock and ours differ by no more. */
+#define DEADLINE_SLACK (2 * NSEC_PER_SEC)
+
+/* The last act: the tombstone, everybody is told, the record goes. */
+static void ended(struct sandbox *sandbox)
+{
+	struct core *core = sandbox->core;
+	struct error gone;
+	link_drop(sandbox, NULL);
+	exec_all_lost(sandbox);
+	sandbox->row.ended_wall = clock_wall();
+	sandbox->row.state = SANDBOX_ENDED;
+	struct error error;
+	if (store_sandbox_update(core->store, &sandbox->row, &error) < 0) {
+		log_error("sandbox %s: its end cannot be stored, trying again: %s",
+			  sandbox->row.id.text, error.message);
+		sandbox->row.state = SANDBOX_DELETING;
+		sandbox->life->destroy_at = clock_boot() + DESTROY_RETRY_MS * NSEC_PER_MSEC;
+		timers_wake_at(core, sandbox->life->destroy_at);
+		waiters_finish(sandbox, &sandbox->life->waiters, &error);
+		return;
+	}
+	log_info("sandbox %s has ended: %s%s%s", sandbox->row.id.text,
+		 end_reason_name((enum end_reason)sandbox->row.end_reason),
+		 sandbox->row.end_message ? ", " : "",
+		 sandbox->row.end_message ? sandbox->row.end_message : "");
+	sandbox_unlist(sandbox);
+	exec_forget_all(sandbox);
+	error_set(&gone, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended (%s)", sandbox->row.id.text,
+		  end_reason_name((enum end_reason)sandbox->row.end_reason));
+	if (sandbox->life->created)
+		sandbox->life->created(sandbox->life->created_data, NULL, &gone);
+	sandbox->life->created = NULL;
+	waiters_finish(sandbox, &sandbox->life->ready, &gone);
+	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
+	logs_remove(core, &sandbox->row.id);
+	core->last_busy = clock_boot();
+	sandbox_free(sandbox);
+}
+
+void delete_answered(struct sandbox *sandbox, const struct error *error)
+{
+	struct sandbox_life *life = sandbox->life;
+	life->destroy_sent = false;
+	if (!error || error->kind == ERROR_SANDBOX_NOT_FOUND) {
+		ended(sandbox);
+		return;
+	}
+	if (error->kind != ERROR_SPAWNER_GONE) {
+		log_error("sandbox %s cannot be destroyed, trying again: %s", sandbox->row.id.text,
+			  error->message);
+		uint32_t delay = DESTROY_RETRY_MS << MIN(life->destroy_tries, 6u);
+		life->destroy_tries++;
+		life->destroy_at = clock_boot() + MIN(delay, DESTROY_RETRY_MAX_MS) * NSEC_PER_MSEC;
+		timers_wake_at(sandbox->core, life->destroy_at);
+	}
+	waiters_finish(sandbox, &life->waiters, error);
+}
+
+static void on_destroyed(const struct sandbox_answer *answer)
+{
+	if (answer->sandbox && answer->sandbox->row.state == SANDBOX_DELETING)
+		delete_answered(answer->sandbox, answer->error);
+}
+
+void delete_send(struct sandbox *sandbox)
+{
+	struct spawn_message message = {.type = SPAWN_DESTROY};
+	struct error error;
+	if (sandbox->life->destroy_sent)
+		return;
+	sandbox->life->destroy_at = 0;
+	sandbox->life->destroy_sent = true;
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_destroyed, NULL, 0,
+			&error) < 0) {
+		sandbox->life->destroy_sent = false;
+		sandbox->life->destroy_at = clock_boot() + DESTROY_RETRY_MS * NSEC_PER_MSEC;
+		timers_wake_at(sandbox->core, sandbox->life->destroy_at);
+	}
+}
+
+int sandbox_delete(struct sandbox *sandbox, enum end_reason reason, const char *why, SANDBOX_DONE,
+		   struct error *error)
+{
+	struct error cancelled;
+	if (waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error) < 0)
+		return -1;
+	if (sandbox->row.state == SANDBOX_DELETING) {
+		delete_send(sandbox);
+		return 0;
+	}
+	/* Whoever waits for another transition is told that it will not happen; the one just added
+	 * stays. */
+	struct list *last = sandbox->life->waiters.previous;
+	list_remove(last);
+	error_set(&cancelled, ERROR_CANCELLED, "sandbox `%s` is being deleted",
+		  sandbox->row.id.text);
+	sandbox_set_end(sandbox, reason, why);
+	/* Deleting must work on a full disk too. If this row does not get there and we crash, the
+	 * next start finds a sandbox without files and ends it. */
+	sandbox_force_state(sandbox, SANDBOX_DELETING);
+	sandbox->life->booting = false;
+	sandbox->life->boot_until = sandbox->life->kill_at = sandbox->life->reconnect_at = 0;
+	sandbox->life->waiter_count--;
+	waiters_finish(sandbox, &sandbox->life->waiters, &cancelled);
+	list_append(&sandbox->life->waiters, last);
+	sandbox->life->waiter_count++;
+	delete_send(sandbox);
+	return 0;
+}
+
+void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, const char *why)
+{
+	struct error error;
+	if (sandbox->row.state != SANDBOX_DELETING &&
+	    sandbox_delete(sandbox, reason, why, NULL, NULL, &error) < 0)
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+}
+
+static bool past_deadline(const struct sandbox *sandbox)
+{
+	return sandbox->life->deadline != 0 &&
+	       clock_boot() >= sandbox->life->deadline - DEADLINE_SLACK;
+}
+
+void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
+{
+	struct error error;
+	error_set(&error, ERROR_GUEST_GONE, "the processes of sandbox `%s` have ended",
+		  sandbox->row.id.text);
+	switch ((enum sandbox_state)sandbox->row.state) {
+	case SANDBOX_CREATING:
+	case SANDBOX_STARTING:
+		error_prepend(&error, "while it was being booted");
+		boot_failed(sandbox, &error);
+		return;
+	case SANDBOX_STOPPING:
+		stop_kill(sandbox);
+		return;
+	case SANDBOX_DELETING:
+	case SANDBOX_ENDED:
+	case SANDBOX_STOPPED:
+		return;
+	case SANDBOX_RUNNING:
+	case SANDBOX_PAUSING:
+	case SANDBOX_PAUSED:
+	case SANDBOX_RESUMING:
+		break;
+	}
+	link_drop(sandbox, &error);
+	exec_all_lost(sandbox);
+	if (cause == END_DEADLINE ||
+	    (past_deadline(sandbox) && sandbox->row.state != SANDBOX_PAUSED)) {
+		sandbox_delete_unasked(sandbox, END_REASON_TIMEOUT, "its time-out has passed");
+		return;
+	}
+	log_info("the processes of sandbox %s have ended (%s); its files are kept",
+		 sandbox->row.id.text, cause == END_KILLED ? "killed" : "exited");
+	sandbox_force_state(sandbox, SANDBOX_STOPPED);
+	waiters_finish(sandbox, &sandbox->life->waiters, &error);
+	ready_settle(sandbox);
+}

@@ -1,0 +1,334 @@
+/* A sandbox and its init: connecting, configuring, where each frame goes, connecting again. Called
+ * by the transitions and by timers.c; never blocks. While the processes live a lost connection is
+ * made again with back-off; requests wait for it in sandbox_ready(), for a while. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/core_private.h"
+#include "tier/driver.h"
+#include "tier/namespace/template.h"
+
+/* A link that lived this long was a good one: the next attempt comes at once. */
+#define LINK_GOOD (10 * NSEC_PER_SEC)
+
+static bool same_key(const char *a, const char *b)
+{
+	size_t length = strcspn(a, "=");
+	return strncmp(a, b, length) == 0 && b[length] == '=';
+}
+
+static bool has_key(struct bytes packed, const char *variable)
+{
+	size_t at = 0;
+	const char *other;
+	while ((other = packed_next(packed, &at)))
+		if (same_key(variable, other))
+			return true;
+	return false;
+}
+
+/* The template's default environment, then the user's; a key stands once. */
+static int pack_environment(const struct sandbox_row *row, struct buffer *packed,
+			    uint32_t *ret_count)
+{
+	struct bytes base = {(const uint8_t *)template_host_environment,
+			     template_host_environment_size};
+	struct bytes own = {(const uint8_t *)row->environment, row->environment_size};
+	const char *variable;
+	*ret_count = 0;
+	for (size_t at = 0; (variable = packed_next(base, &at));) {
+		if (has_key(own, variable))
+			continue;
+		if (buffer_append(packed, variable, strlen(variable) + 1) < 0)
+			return -1;
+		++*ret_count;
+	}
+	for (size_t at = 0; (variable = packed_next(own, &at)); ++*ret_count)
+		if (buffer_append(packed, variable, strlen(variable) + 1) < 0)
+			return -1;
+	return 0;
+}
+
+static int send_configure(struct sandbox *sandbox, struct error *error)
+{
+	const struct sandbox_row *row = &sandbox->row;
+	DONE_BUFFER struct buffer environment = BUFFER(EXEC_REQUEST_BYTES_MAX);
+	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
+	struct configure configure = {.deadline = sandbox->life->deadline};
+	if (text_copy(configure.hostname, sizeof(configure.hostname),
+		      row->name ? row->name : row->id.text) < 0 ||
+	    pack_environment(row, &environment, &configure.environment_count) < 0)
+		return error_set(error, ERROR_INTERNAL, "the sandbox's environment is too long");
+	configure.environment = (struct bytes){(const uint8_t *)environment.data, environment.size};
+	struct bytes mounts = {(const uint8_t *)row->mounts, row->mounts_size};
+	for (size_t at = 0; configure.mount_count < SANDBOX_MOUNTS_MAX;) {
+		if (!packed_next(mounts, &at))
+			break;
+		const char *path = packed_next(mounts, &at);
+		packed_next(mounts, &at);
+		if (!path)
+			break;
+		configure.mounts[configure.mount_count].index = configure.mount_count;
+		configure.mounts[configure.mount_count].path =
+		    (struct bytes){(const uint8_t *)path, strlen(path)};
+		configure.mount_count++;
+	}
+	if (buffer_reserve(&payload, FRAME_PAYLOAD_MAX) < 0)
+		abort();
+	struct writer writer = writer_on(payload.data, FRAME_PAYLOAD_MAX);
+	configure_write(&writer, &configure);
+	int64_t size = writer_finish(&writer);
+	if (size < 0)
+		return error_set(error, ERROR_TOO_LARGE,
+				 "environment and mounts do not fit one message to the init");
+	return sandbox_send(sandbox, FRAME_CONFIGURE, 0, payload.data, (size_t)size, NULL, 0,
+			    error);
+}
+
+int sandbox_send(struct sandbox *sandbox, enum frame_type type, uint64_t id, const void *payload,
+		 size_t size, const int *fds, size_t fd_count, struct error *error)
+{
+	if (sandbox->guest)
+		return guest_link_send(sandbox->guest, type, id, payload, size, fds, fd_count,
+				       error);
+	if (sandbox->life->link_error.kind == ERROR_NONE)
+		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
+				 sandbox->row.id.text);
+	*error = sandbox->life->link_error;
+	return -1;
+}
+
+void link_send_deadline(struct sandbox *sandbox)
+{
+	uint8_t room[8];
+	struct writer writer = writer_on(room, sizeof(room));
+	struct error error;
+	/* A paused sandbox is never ended by its timer, not by the init's either. */
+	bool held = sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_PAUSING;
+	if (!sandbox->guest_ready)
+		return;
+	write_i64(&writer, held ? 0 : sandbox->life->deadline);
+	if (sandbox_send(sandbox, FRAME_DEADLINE, 0, room, sizeof(room), NULL, 0, &error) < 0)
+		log_debug("sandbox %s: %s", sandbox->row.id.text, error.message);
+}
+
+void boot_done(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	if (!life->booting)
+		return;
+	life->boot_until = 0;
+	sandbox_add_phase(sandbox, "configure", life->step);
+	sandbox->boot_us = (uint64_t)((clock_monotonic() - life->began) / NSEC_PER_USEC);
+	sandbox->row.started_wall = clock_wall();
+	if (sandbox_set_state(sandbox, SANDBOX_RUNNING, &error) < 0) {
+		boot_failed(sandbox, &error);
+		return;
+	}
+	life->booting = false;
+	sandbox->guest_ready = true;
+	/* A boot's cgroups are new: they count from zero. */
+	sandbox->counters = (struct spawn_counters){0};
+	life->counters_known = true;
+	sandbox_touch(sandbox);
+	if (sandbox->row.idle_timeout_seconds)
+		timers_wake_at(sandbox->core,
+			       clock_boot() + sandbox->row.idle_timeout_seconds * NSEC_PER_SEC);
+	void (*created)(void *, struct sandbox *, const struct error *) = life->created;
+	life->created = NULL;
+	if (created)
+		created(life->created_data, sandbox, NULL);
+	waiters_finish(sandbox, &life->waiters, NULL);
+	ready_settle(sandbox);
+}
+
+void boot_failed(struct sandbox *sandbox, const struct error *error)
+{
+	struct error copy = *error; /* it may be the link's own, which goes */
+	sandbox->life->booting = false;
+	sandbox->life->boot_until = 0;
+	if (sandbox->row.state == SANDBOX_CREATING)
+		create_failed(sandbox, &copy);
+	else if (sandbox->row.state == SANDBOX_STARTING)
+		start_failed(sandbox, &copy);
+}
+
+void link_drop(struct sandbox *sandbox, const struct error *why)
+{
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	if (why)
+		error = *why;
+	else
+		error_set(&error, ERROR_GUEST_GONE, "sandbox `%s` has ended", sandbox->row.id.text);
+	sandbox->guest_ready = false;
+	life->resyncing = false;
+	life->boot_until = 0;
+	life->reconnect_at = 0;
+	life->link_error = error;
+	if (sandbox->guest) {
+		guest_link_free(sandbox->guest);
+		sandbox->guest = NULL;
+		exec_link_lost(sandbox);
+	}
+	file_fail_all(sandbox, &error);
+}
+
+static void reconnect_later(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	if (life->connected_at != 0 && clock_boot() - life->connected_at > LINK_GOOD)
+		life->reconnect_ms = 0;
+	life->reconnect_ms = MIN(MAX(life->reconnect_ms * 2, RECONNECT_MIN_MS), RECONNECT_MAX_MS);
+	life->reconnect_at = clock_boot() + life->reconnect_ms * NSEC_PER_MSEC;
+	timers_wake_at(sandbox->core, life->reconnect_at);
+}
+
+static void on_closed(void *data, const struct error *error)
+{
+	struct sandbox *sandbox = data;
+	struct error why = *error;
+	log_debug("sandbox %s: %s", sandbox->row.id.text, why.message);
+	if (sandbox->life->booting) {
+		boot_failed(sandbox, &why);
+		return;
+	}
+	link_drop(sandbox, &why);
+	switch ((enum sandbox_state)sandbox->row.state) {
+	case SANDBOX_RUNNING:
+	case SANDBOX_PAUSING:
+	case SANDBOX_PAUSED:
+	case SANDBOX_RESUMING:
+		reconnect_later(sandbox);
+		ready_settle(sandbox);
+		return;
+	case SANDBOX_CREATING:
+	case SANDBOX_STARTING:
+	case SANDBOX_STOPPING:
+	case SANDBOX_STOPPED:
+	case SANDBOX_DELETING:
+	case SANDBOX_ENDED:
+		return;
+	}
+}
+
+/* A connection while it boots: CONFIGURE is next, unless an earlier daemon came that far. */
+static void connected_booting(struct sandbox *sandbox, const struct hello_reply *reply)
+{
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	sandbox_add_phase(sandbox, "connect", life->step);
+	life->step = clock_monotonic();
+	if (reply->configured) {
+		boot_done(sandbox);
+		return;
+	}
+	if (send_configure(sandbox, &error) < 0) {
+		boot_failed(sandbox, &error);
+		return;
+	}
+	life->boot_until = clock_boot() + CONFIGURE_TIMEOUT_MS * NSEC_PER_MSEC;
+	timers_wake_at(sandbox->core, life->boot_until);
+}
+
+static void on_connected(void *data, const struct hello_reply *reply)
+{
+	struct sandbox *sandbox = data;
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	life->connected_at = clock_boot();
+	life->link_error.kind = ERROR_NONE;
+	if (life->booting) {
+		connected_booting(sandbox, reply);
+		return;
+	}
+	if (!reply->configured) {
+		/* A row in `running` was written after CONFIGURED: this is not that init. */
+		log_error("sandbox %s: its init has lost its configuration; it is stopped",
+			  sandbox->row.id.text);
+		error_set(&error, ERROR_GUEST_PROTOCOL, "sandbox `%s` has lost its configuration",
+			  sandbox->row.id.text);
+		link_drop(sandbox, &error);
+		sandbox_force_state(sandbox, SANDBOX_STOPPING);
+		stop_kill(sandbox);
+		return;
+	}
+	if (exec_resync(sandbox, &error) < 0)
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+}
+
+static int on_refused(struct sandbox *sandbox, const struct frame *frame, struct error *error)
+{
+	struct failure failure;
+	if (failure_read(frame, &failure) < 0)
+		return error_set(error, ERROR_GUEST_PROTOCOL, "REFUSED does not parse");
+	error_from_failure(error, &failure);
+	error_prepend(error, "the sandbox's init");
+	if (!sandbox->life->booting)
+		return -1;
+	struct error copy = *error;
+	boot_failed(sandbox, &copy);
+	return 0;
+}
+
+static int on_frame(void *data, const struct frame *frame, struct error *error)
+{
+	struct sandbox *sandbox = data;
+	if (frame->type == FRAME_CONFIGURED) {
+		if (!sandbox->life->booting || sandbox->life->boot_until == 0 || frame->size != 0)
+			return error_set(error, ERROR_GUEST_PROTOCOL,
+					 "CONFIGURED that was not asked for");
+		boot_done(sandbox);
+		return 0;
+	}
+	if (frame->type == FRAME_REFUSED)
+		return on_refused(sandbox, frame, error);
+	if (sandbox->life->booting)
+		return error_set(error, ERROR_GUEST_PROTOCOL,
+				 "a frame before the sandbox was configured");
+	if (frame->id & OPERATION_ID_BIT)
+		return file_handle_frame(sandbox, frame, error);
+	return exec_handle_frame(sandbox, frame, error);
+}
+
+static void on_drained(void *data)
+{
+	struct sandbox *sandbox = data;
+	exec_drained(sandbox);
+	file_drained(sandbox);
+}
+
+void link_connect(struct sandbox *sandbox)
+{
+	static const struct guest_link_callbacks callbacks = {
+	    .connected = on_connected,
+	    .frame = on_frame,
+	    .closed = on_closed,
+	    .drained = on_drained,
+	};
+	struct sandbox_life *life = sandbox->life;
+	char path[GUEST_SOCKET_PATH_MAX];
+	struct error error;
+	life->reconnect_at = 0;
+	life->step = clock_monotonic();
+	if (sandbox->guest)
+		return;
+	int result = guest_socket_path(sandbox->core->config.runtime, &sandbox->row.id, path);
+	if (result < 0)
+		error_set_errno(&error, ERROR_INTERNAL, result, "the path of the init's socket");
+	else
+		result = guest_link_open(sandbox->core->loop, path, CONNECT_TIMEOUT_MS, &callbacks,
+					 sandbox, &sandbox->guest, &error);
+	if (result == 0)
+		return;
+	sandbox->guest = NULL;
+	life->link_error = error;
+	if (life->booting)
+		boot_failed(sandbox, &error);
+	else
+		reconnect_later(sandbox);
+}

@@ -1,0 +1,381 @@
+/* Stop, start, pause, resume, and making a sandbox ready for work. Called by the edges; does not
+ * block but for the store. Each transition is a row first, then a request to the spawner, and its
+ * answer settles it; asking for what is under way already joins those who wait for it. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core_private.h"
+
+static int wrong_state(const struct sandbox *sandbox, const char *wish, struct error *error)
+{
+	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
+	bool passing = state == SANDBOX_CREATING || state == SANDBOX_PAUSING ||
+		       state == SANDBOX_RESUMING || state == SANDBOX_STOPPING ||
+		       state == SANDBOX_STARTING;
+	return error_set(error, passing ? ERROR_CONFLICT : ERROR_SANDBOX_STATE,
+			 "sandbox `%s` is %s and cannot be %s%s", sandbox->row.id.text,
+			 sandbox_state_name(state), wish, passing ? " yet" : "");
+}
+
+/* The state of a transition is written and `done` waits for its end. */
+static int begin(struct sandbox *sandbox, enum sandbox_state state, SANDBOX_DONE,
+		 struct error *error)
+{
+	struct list *waiters = &sandbox->life->waiters;
+	if (waiter_add(sandbox, waiters, done, data, 0, false, error) < 0)
+		return -1;
+	if (sandbox_set_state(sandbox, state, error) == 0)
+		return 0;
+	struct waiter *waiter = list_entry(waiters->previous, struct waiter, link);
+	list_remove(&waiter->link);
+	sandbox->life->waiter_count--;
+	free(waiter);
+	return -1;
+}
+
+/* The transition has come to an end in `state`. */
+static void settle(struct sandbox *sandbox, enum sandbox_state state, const struct error *error)
+{
+	sandbox_force_state(sandbox, state);
+	waiters_finish(sandbox, &sandbox->life->waiters, error);
+	ready_settle(sandbox);
+}
+
+/* The spawner is gone: the row stays as it is for the next daemon to settle. */
+static bool left_to_next(struct sandbox *sandbox, const struct error *error)
+{
+	if (!error || error->kind != ERROR_SPAWNER_GONE)
+		return false;
+	waiters_finish(sandbox, &sandbox->life->waiters, error);
+	return true;
+}
+
+/* begin(), then asks the spawner; when that is refused at once everything is as before, in the
+ * state `back`. */
+static int begin_asking(struct sandbox *sandbox, enum sandbox_state state, enum sandbox_state back,
+			struct spawn_message *message,
+			void (*answered)(const struct sandbox_answer *answer), SANDBOX_DONE,
+			struct error *error)
+{
+	struct sandbox_life *life = sandbox->life;
+	bool boot = message->type == SPAWN_START;
+	if (begin(sandbox, state, done, data, error) < 0)
+		return -1;
+	if (sandbox_ask(sandbox, message, life->mount_fds, boot ? life->mount_count : 0,
+			boot ? SPAWN_BOOT_TIMEOUT_MS : SPAWN_TIMEOUT_MS, answered, NULL, 0,
+			error) == 0)
+		return 0;
+	struct waiter *waiter = list_entry(life->waiters.previous, struct waiter, link);
+	list_remove(&waiter->link);
+	life->waiter_count--;
+	free(waiter);
+	sandbox_force_state(sandbox, back);
+	return -1;
+}
+
+static void on_killed(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox || !answer->current || left_to_next(sandbox, answer->error))
+		return;
+	sandbox->life->kill_sent = false;
+	if (answer->error && answer->error->kind != ERROR_SANDBOX_NOT_FOUND) {
+		/* Something of it may live still: tried again until the spawner agrees. */
+		log_error("sandbox %s cannot be stopped, trying again: %s", sandbox->row.id.text,
+			  answer->error->message);
+		waiters_finish(sandbox, &sandbox->life->waiters, answer->error);
+		sandbox->life->kill_at = clock_boot() + NSEC_PER_SEC;
+		timers_wake_at(sandbox->core, sandbox->life->kill_at);
+		return;
+	}
+	link_drop(sandbox, NULL);
+	exec_all_lost(sandbox);
+	settle(sandbox, SANDBOX_STOPPED, NULL);
+}
+
+void stop_kill(struct sandbox *sandbox)
+{
+	struct spawn_message message = {.type = SPAWN_KILL};
+	struct error error;
+	if (sandbox->life->kill_sent)
+		return;
+	sandbox->life->kill_at = 0;
+	sandbox->life->kill_sent = true;
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_killed, NULL, 0, &error) ==
+	    0)
+		return;
+	sandbox->life->kill_sent = false;
+	sandbox->life->kill_at = clock_boot() + NSEC_PER_SEC;
+	timers_wake_at(sandbox->core, sandbox->life->kill_at);
+}
+
+int sandbox_stop(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+{
+	if (sandbox->row.state == SANDBOX_STOPPED) {
+		core_done_later(sandbox->core, done, data);
+		return 0;
+	}
+	if (sandbox->row.state == SANDBOX_STOPPING)
+		return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
+	bool paused = sandbox->row.state == SANDBOX_PAUSED;
+	if (sandbox->row.state != SANDBOX_RUNNING && !paused)
+		return wrong_state(sandbox, "stopped", error);
+	if (begin(sandbox, SANDBOX_STOPPING, done, data, error) < 0)
+		return -1;
+	/* Frozen processes cannot hear a polite request. */
+	uint8_t room[4];
+	struct writer writer = writer_on(room, sizeof(room));
+	struct error ignored;
+	sandbox->life->kill_sent = false;
+	write_u32(&writer, STOP_GRACE_MS);
+	if (paused ||
+	    sandbox_send(sandbox, FRAME_SHUTDOWN, 0, room, sizeof(room), NULL, 0, &ignored) < 0) {
+		stop_kill(sandbox);
+		return 0;
+	}
+	/* Somewhat more: the init needs the end of its grace to kill and exit. */
+	sandbox->life->kill_at = clock_boot() + (STOP_GRACE_MS + 500) * NSEC_PER_MSEC;
+	timers_wake_at(sandbox->core, sandbox->life->kill_at);
+	return 0;
+}
+
+void start_failed(struct sandbox *sandbox, const struct error *error)
+{
+	struct error copy = *error;
+	link_drop(sandbox, &copy);
+	if (left_to_next(sandbox, &copy))
+		return;
+	log_warning("sandbox %s could not be started: %s", sandbox->row.id.text, copy.message);
+	waiters_finish(sandbox, &sandbox->life->waiters, &copy);
+	waiters_finish(sandbox, &sandbox->life->ready, &copy);
+	/* Whatever came to life ends, then it is `stopped` again. */
+	sandbox_force_state(sandbox, SANDBOX_STOPPING);
+	sandbox->life->kill_sent = false;
+	stop_kill(sandbox);
+}
+
+static void on_started(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox || !answer->current || sandbox->row.state != SANDBOX_STARTING)
+		return;
+	if (answer->error) {
+		boot_failed(sandbox, answer->error);
+		return;
+	}
+	boot_take_reply(sandbox, answer->reply);
+	link_connect(sandbox);
+}
+
+int sandbox_start(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+{
+	struct sandbox_life *life = sandbox->life;
+	if (sandbox->row.state == SANDBOX_RUNNING) {
+		core_done_later(sandbox->core, done, data);
+		return 0;
+	}
+	if (sandbox->row.state == SANDBOX_STARTING)
+		return waiter_add(sandbox, &life->waiters, done, data, 0, false, error);
+	if (sandbox->row.state != SANDBOX_STOPPED)
+		return wrong_state(sandbox, "started", error);
+	if (sandbox->row.mounts_size > 0 && life->mount_count == 0)
+		return error_set(error, ERROR_SANDBOX_STATE,
+				 "sandbox `%s` was given folders of a user's, and the daemon has "
+				 "been restarted since: it cannot be started again",
+				 sandbox->row.id.text);
+	struct spawn_message message;
+	boot_message(sandbox, SPAWN_START, &message);
+	if (begin_asking(sandbox, SANDBOX_STARTING, SANDBOX_STOPPED, &message, on_started, done,
+			 data, error) < 0)
+		return -1;
+	sandbox->phase_count = 0;
+	life->began = clock_monotonic();
+	life->booting = true;
+	return 0;
+}
+
+static void on_frozen(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox || !answer->current || left_to_next(sandbox, answer->error))
+		return;
+	if (answer->error) {
+		settle(sandbox, SANDBOX_RUNNING, answer->error);
+		link_send_deadline(sandbox);
+		return;
+	}
+	/* From here its clock stands still; resume moves the deadline by as long. */
+	sandbox->row.active_wall = clock_wall();
+	settle(sandbox, SANDBOX_PAUSED, NULL);
+}
+
+int sandbox_pause(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+{
+	if (sandbox->row.state == SANDBOX_PAUSED) {
+		core_done_later(sandbox->core, done, data);
+		return 0;
+	}
+	if (sandbox->row.state == SANDBOX_PAUSING)
+		return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
+	if (sandbox->row.state != SANDBOX_RUNNING)
+		return wrong_state(sandbox, "paused", error);
+	struct spawn_message message = {.type = SPAWN_FREEZE};
+	if (begin_asking(sandbox, SANDBOX_PAUSING, SANDBOX_RUNNING, &message, on_frozen, done, data,
+			 error) < 0)
+		return -1;
+	link_send_deadline(sandbox);
+	return 0;
+}
+
+static void on_thawed(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox || !answer->current || left_to_next(sandbox, answer->error))
+		return;
+	if (answer->error) {
+		waiters_finish(sandbox, &sandbox->life->ready, answer->error);
+		settle(sandbox, SANDBOX_PAUSED, answer->error);
+		return;
+	}
+	if (sandbox->row.deadline_wall != 0) {
+		int64_t paused = MAX(clock_wall() - sandbox->row.active_wall, 0);
+		sandbox->row.deadline_wall += paused;
+		sandbox_clock_deadline(sandbox);
+	}
+	sandbox->row.active_wall = clock_wall();
+	sandbox->life->active = clock_boot();
+	sandbox_force_state(sandbox, SANDBOX_RUNNING);
+	link_send_deadline(sandbox);
+	if (sandbox->row.idle_timeout_seconds)
+		timers_wake_at(sandbox->core,
+			       clock_boot() + sandbox->row.idle_timeout_seconds * NSEC_PER_SEC);
+	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
+	ready_settle(sandbox);
+}
+
+int sandbox_resume(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+{
+	if (sandbox->row.state == SANDBOX_RUNNING) {
+		core_done_later(sandbox->core, done, data);
+		return 0;
+	}
+	if (sandbox->row.state == SANDBOX_RESUMING)
+		return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
+	if (sandbox->row.state != SANDBOX_PAUSED)
+		return wrong_state(sandbox, "resumed", error);
+	struct spawn_message message = {.type = SPAWN_THAW};
+	return begin_asking(sandbox, SANDBOX_RESUMING, SANDBOX_PAUSED, &message, on_thawed, done,
+			    data, error);
+}
+
+static void fail_stopped(struct sandbox *sandbox)
+{
+	struct error error;
+	error_set(&error, ERROR_SANDBOX_STATE, "sandbox `%s` is stopped; start it first",
+		  sandbox->row.id.text);
+	bool start = false;
+	list_each (&sandbox->life->ready, node)
+		start |= list_entry(node, struct waiter, link)->start;
+	if (!start)
+		waiters_finish(sandbox, &sandbox->life->ready, &error);
+	else if (sandbox_start(sandbox, NULL, NULL, &error) < 0)
+		waiters_finish(sandbox, &sandbox->life->ready, &error);
+}
+
+void ready_settle(struct sandbox *sandbox)
+{
+	struct error error;
+	if (list_empty(&sandbox->life->ready))
+		return;
+	switch ((enum sandbox_state)sandbox->row.state) {
+	case SANDBOX_RUNNING:
+		if (sandbox->guest_ready)
+			waiters_finish(sandbox, &sandbox->life->ready, NULL);
+		else if (sandbox->life->link_error.kind == ERROR_GUEST_PROTOCOL)
+			waiters_finish(sandbox, &sandbox->life->ready, &sandbox->life->link_error);
+		return;
+	case SANDBOX_PAUSED:
+		if (sandbox_resume(sandbox, NULL, NULL, &error) < 0)
+			waiters_finish(sandbox, &sandbox->life->ready, &error);
+		return;
+	case SANDBOX_STOPPED:
+		fail_stopped(sandbox);
+		return;
+	case SANDBOX_CREATING:
+	case SANDBOX_PAUSING:
+	case SANDBOX_RESUMING:
+	case SANDBOX_STARTING:
+	case SANDBOX_STOPPING:
+	case SANDBOX_DELETING:
+	case SANDBOX_ENDED:
+		return;
+	}
+}
+
+struct settle_call {
+	struct core *core;
+	struct id id;
+};
+
+static void settle_now(void *data)
+{
+	struct settle_call *call = data;
+	struct sandbox *sandbox = sandbox_by_id(call->core, &call->id);
+	if (sandbox)
+		ready_settle(sandbox);
+	free(call);
+}
+
+static void settle_later(struct sandbox *sandbox)
+{
+	struct settle_call *call = malloc(sizeof(*call));
+	if (!call)
+		abort();
+	*call = (struct settle_call){.core = sandbox->core, .id = sandbox->row.id};
+	core_later(sandbox->core, settle_now, call);
+}
+
+int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error *error)
+{
+	struct sandbox_life *life = sandbox->life;
+	switch ((enum sandbox_state)sandbox->row.state) {
+	case SANDBOX_DELETING:
+	case SANDBOX_ENDED:
+		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
+				 sandbox->row.id.text);
+	case SANDBOX_STOPPED:
+	case SANDBOX_STOPPING:
+		if (!wake)
+			return wrong_state(sandbox, "used", error);
+		break;
+	case SANDBOX_RUNNING:
+		sandbox_touch(sandbox);
+		if (sandbox->guest_ready) {
+			core_done_later(sandbox->core, done, data);
+			return 0;
+		}
+		if (life->link_error.kind == ERROR_GUEST_PROTOCOL) {
+			*error = life->link_error;
+			return -1;
+		}
+		break;
+	case SANDBOX_CREATING:
+	case SANDBOX_PAUSING:
+	case SANDBOX_PAUSED:
+	case SANDBOX_RESUMING:
+	case SANDBOX_STARTING:
+		break;
+	}
+	/* A boot has its own time-outs, which are longer. */
+	int64_t until = clock_boot() + (sandbox->row.state == SANDBOX_RUNNING
+					    ? READY_TIMEOUT_MS
+					    : SPAWN_BOOT_TIMEOUT_MS + READY_TIMEOUT_MS) *
+					   NSEC_PER_MSEC;
+	if (waiter_add(sandbox, &life->ready, done, data, until, wake, error) < 0)
+		return -1;
+	/* Only the states that begin something; a failure at once is told in a later turn. */
+	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
+		settle_later(sandbox);
+	return 0;
+}

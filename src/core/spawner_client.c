@@ -1,0 +1,350 @@
+/* The daemon's side of the socket to the spawner: requests out, replies matched by number, events
+ * passed on. Called by sandbox*.c and core.c; never blocks. The spawner is trusted (it is root and
+ * the same binary), but a message of another size or type means another version: the socket is
+ * given up then, as when the spawner has died. */
+#include "core/spawner_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/list.h"
+#include "base/log.h"
+
+/* Far above what the sandboxes of one host can ask for at once. */
+#define PENDING_MAX 16384
+#define RECEIVE_BATCH 64
+
+struct pending {
+	struct list link; /* in client->pending, oldest first */
+	uint32_t request;
+	int64_t until; /* CLOCK_BOOTTIME */
+	void (*done)(void *data, const struct spawn_message *reply, const struct error *error);
+	void *data;
+	/* While the socket had no room for it. */
+	struct list queued;
+	struct spawn_message *message;
+	int fds[SANDBOX_MOUNTS_MAX];
+	size_t fd_count;
+};
+
+struct spawner_client {
+	uv_poll_t poll;
+	uv_timer_t timer;
+	int fd;
+	struct spawner_callbacks callbacks;
+	void *data;
+	struct list pending;
+	struct list queue; /* struct pending by `queued` */
+	uint32_t pending_count;
+	uint32_t last_request;
+	int64_t timer_at; /* 0: not running */
+	bool lost, closing;
+	unsigned open_handles;
+};
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static void pending_free(struct spawner_client *client, struct pending *pending)
+{
+	list_remove(&pending->link);
+	list_remove(&pending->queued);
+	client->pending_count--;
+	for (size_t i = 0; i < pending->fd_count; i++)
+		fd_close(&pending->fds[i]);
+	free(pending->message);
+	free(pending);
+}
+
+static void watch(struct spawner_client *client)
+{
+	if (client->lost || client->closing)
+		return;
+	int events = UV_READABLE | (list_empty(&client->queue) ? 0 : UV_WRITABLE);
+	uv_poll_start(&client->poll, events, on_poll);
+}
+
+static void finish(struct spawner_client *client, struct pending *pending,
+		   const struct spawn_message *reply, const struct error *error)
+{
+	void (*done)(void *, const struct spawn_message *, const struct error *) = pending->done;
+	void *data = pending->data;
+	pending_free(client, pending);
+	done(data, reply, error);
+}
+
+static void fail_all(struct spawner_client *client, const char *why)
+{
+	struct error error;
+	error_set(&error, ERROR_SPAWNER_GONE, "the spawner is gone: %s", why);
+	while (!list_empty(&client->pending))
+		finish(client, list_entry(client->pending.next, struct pending, link), NULL,
+		       &error);
+}
+
+/* The socket is of no use any more: every request fails, then `lost` is told. */
+static void give_up(struct spawner_client *client, const char *why)
+{
+	if (client->lost || client->closing)
+		return;
+	client->lost = true;
+	uv_poll_stop(&client->poll);
+	uv_timer_stop(&client->timer);
+	fail_all(client, why);
+	if (!client->closing && client->callbacks.lost)
+		client->callbacks.lost(client->data);
+}
+
+static void on_reply(struct spawner_client *client, const struct spawn_message *reply)
+{
+	list_each (&client->pending, node) {
+		struct pending *pending = list_entry(node, struct pending, link);
+		if (pending->request != reply->request)
+			continue;
+		struct error error;
+		if (reply->result == ERROR_NONE) {
+			finish(client, pending, reply, NULL);
+			return;
+		}
+		enum error_kind kind = (enum error_kind)reply->result;
+		error_set(&error, kind < ERROR_KIND_COUNT ? kind : ERROR_INTERNAL, "%s",
+			  reply->message);
+		finish(client, pending, reply, &error);
+		return;
+	}
+	log_debug("a late reply of the spawner to request %u is dropped", reply->request);
+}
+
+static void on_message(struct spawner_client *client, struct spawn_message *message)
+{
+	const struct spawner_callbacks *callbacks = &client->callbacks;
+	message->message[sizeof(message->message) - 1] = '\0';
+	message->sandbox.text[ID_LENGTH] = '\0';
+	switch ((enum spawn_type)message->type) {
+	case SPAWN_REPLY:
+		on_reply(client, message);
+		return;
+	case SPAWN_LISTED:
+		if (callbacks->listed)
+			callbacks->listed(client->data, &message->sandbox, &message->listed);
+		return;
+	case SPAWN_ENDED:
+		if (callbacks->ended)
+			callbacks->ended(client->data, &message->sandbox,
+					 (enum end_cause)message->cause);
+		return;
+	case SPAWN_RELOAD:
+		if (callbacks->reload)
+			callbacks->reload(client->data);
+		return;
+	case SPAWN_QUIT:
+		if (callbacks->quit)
+			callbacks->quit(client->data);
+		return;
+	case SPAWN_HELLO:
+	case SPAWN_CREATE:
+	case SPAWN_START:
+	case SPAWN_KILL:
+	case SPAWN_DESTROY:
+	case SPAWN_FREEZE:
+	case SPAWN_THAW:
+	case SPAWN_LIMITS:
+	case SPAWN_COUNTERS:
+	case SPAWN_LIST:
+	case SPAWN_PROBE:
+		break;
+	}
+	give_up(client, "it sent a message of an unknown type");
+}
+
+static void on_readable(struct spawner_client *client)
+{
+	for (int i = 0; i < RECEIVE_BATCH && !client->lost && !client->closing; i++) {
+		struct spawn_message message;
+		ssize_t got = fd_receive(client->fd, &message, sizeof(message), NULL, NULL);
+		if (got == -EAGAIN)
+			return;
+		if (got == sizeof(message))
+			on_message(client, &message);
+		else if (got == 0)
+			give_up(client, "it closed its socket");
+		else
+			give_up(client, got < 0 ? strerror((int)-got) : "a message is cut short");
+	}
+}
+
+static void flush_queue(struct spawner_client *client)
+{
+	while (!client->lost && !list_empty(&client->queue)) {
+		struct pending *pending = list_entry(client->queue.next, struct pending, queued);
+		ssize_t sent = fd_send(client->fd, pending->message, sizeof(*pending->message),
+				       pending->fds, pending->fd_count);
+		if (sent == -EAGAIN)
+			return;
+		if (sent < 0) {
+			give_up(client, strerror((int)-sent));
+			return;
+		}
+		list_remove(&pending->queued);
+		for (size_t i = 0; i < pending->fd_count; i++)
+			fd_close(&pending->fds[i]);
+		pending->fd_count = 0;
+		free(pending->message);
+		pending->message = NULL;
+	}
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+	struct spawner_client *client = container_of(poll, struct spawner_client, poll);
+	if (status < 0) {
+		give_up(client, uv_strerror(status));
+		return;
+	}
+	if (events & UV_READABLE)
+		on_readable(client);
+	if ((events & UV_WRITABLE) && !client->closing) {
+		flush_queue(client);
+		watch(client);
+	}
+}
+
+static void on_timer(uv_timer_t *timer);
+
+/* Lets the timer fire at `until` unless it fires earlier anyway. */
+static void arm(struct spawner_client *client, int64_t until)
+{
+	if (client->timer_at != 0 && client->timer_at <= until)
+		return;
+	client->timer_at = until;
+	int64_t delay = MAX(until - clock_boot(), 0) / NSEC_PER_MSEC + 1;
+	uv_timer_start(&client->timer, on_timer, (uint64_t)delay, 0);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct spawner_client *client = container_of(timer, struct spawner_client, timer);
+	int64_t now = clock_boot();
+	client->timer_at = 0;
+	/* A callback may remove any of them: begin again after each. */
+	bool again = true;
+	while (again && !client->closing && !client->lost) {
+		again = false;
+		list_each (&client->pending, node) {
+			struct pending *pending = list_entry(node, struct pending, link);
+			if (pending->until > now)
+				continue;
+			struct error error;
+			error_set(&error, ERROR_TIMED_OUT,
+				  "the spawner did not answer in time (request %u)",
+				  pending->request);
+			finish(client, pending, NULL, &error);
+			again = true;
+			break;
+		}
+	}
+	if (client->closing || client->lost)
+		return;
+	list_each (&client->pending, node)
+		arm(client, list_entry(node, struct pending, link)->until);
+}
+
+struct spawner_client *spawner_client_new(uv_loop_t *loop, int fd,
+					  const struct spawner_callbacks *callbacks, void *data)
+{
+	struct spawner_client *client = calloc(1, sizeof(*client));
+	if (!client)
+		abort();
+	client->fd = fd;
+	client->callbacks = *callbacks;
+	client->data = data;
+	list_init(&client->pending);
+	list_init(&client->queue);
+	client->open_handles = 2;
+	uv_timer_init(loop, &client->timer);
+	if (fd_set_nonblocking(fd) < 0 || uv_poll_init(loop, &client->poll, fd) < 0)
+		abort();
+	watch(client);
+	return client;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct spawner_client *client = handle->data;
+	if (--client->open_handles > 0)
+		return;
+	free(client);
+}
+
+void spawner_client_free(struct spawner_client *client)
+{
+	if (!client || client->closing)
+		return;
+	client->closing = true;
+	fail_all(client, "the daemon is stopping");
+	client->poll.data = client->timer.data = client;
+	uv_close((uv_handle_t *)&client->poll, on_closed);
+	uv_close((uv_handle_t *)&client->timer, on_closed);
+	fd_close(&client->fd);
+}
+
+/* Keeps a copy of the message, and of the descriptors, until the socket has room. */
+static int keep(struct spawner_client *client, struct pending *pending,
+		const struct spawn_message *message, const int *fds, size_t fd_count)
+{
+	pending->message = malloc(sizeof(*message));
+	if (!pending->message)
+		abort();
+	*pending->message = *message;
+	for (size_t i = 0; i < fd_count; i++) {
+		pending->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
+		if (pending->fds[i] < 0)
+			return -errno;
+		pending->fd_count++;
+	}
+	list_append(&client->queue, &pending->queued);
+	watch(client);
+	return 0;
+}
+
+int spawner_request(struct spawner_client *client, struct spawn_message *message, const int *fds,
+		    size_t fd_count, uint32_t timeout_ms,
+		    void (*done)(void *data, const struct spawn_message *reply,
+				 const struct error *error),
+		    void *data, struct error *error)
+{
+	if (client->lost || client->closing)
+		return error_set(error, ERROR_SPAWNER_GONE, "the spawner is gone");
+	if (client->pending_count >= PENDING_MAX)
+		return error_set(error, ERROR_BUSY, "too many requests wait for the spawner");
+	if (fd_count > SANDBOX_MOUNTS_MAX)
+		return error_set(error, ERROR_INTERNAL, "too many descriptors for the spawner");
+	struct pending *pending = calloc(1, sizeof(*pending));
+	if (!pending)
+		abort();
+	pending->request = message->request = ++client->last_request;
+	pending->until = clock_boot() + timeout_ms * NSEC_PER_MSEC;
+	pending->done = done;
+	pending->data = data;
+	list_init(&pending->queued);
+	list_append(&client->pending, &pending->link);
+	client->pending_count++;
+
+	ssize_t sent = -EAGAIN;
+	if (list_empty(&client->queue))
+		sent = fd_send(client->fd, message, sizeof(*message), fds, fd_count);
+	if (sent == -EAGAIN)
+		sent = keep(client, pending, message, fds, fd_count);
+	if (sent < 0) {
+		pending_free(client, pending);
+		/* The poll reports a broken socket by itself, outside of this call. */
+		return error_set_errno(error, ERROR_SPAWNER_GONE, (int)sent,
+				       "sending to the spawner");
+	}
+	arm(client, pending->until);
+	return 0;
+}

@@ -1,0 +1,160 @@
+/* The one timer of core/: deadlines, idle time-outs, requests that have waited long enough,
+ * retries, reconnects, pruning. Whoever needs something later calls timers_wake_at(); when it fires
+ * every sandbox is looked at once and the next time is found anew, so that there is nothing to
+ * cancel. Runs in the loop; does not block but for the store. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/core_private.h"
+
+#define PRUNE_INTERVAL (3600 * NSEC_PER_SEC)
+#define NEVER INT64_MAX
+
+static void on_timer(uv_timer_t *timer);
+
+void timers_wake_at(struct core *core, int64_t at)
+{
+	struct core_private *private = core->private;
+	if (private->stopping || (private->wake_at != 0 && private->wake_at <= at))
+		return;
+	private->wake_at = at;
+	int64_t delay = MAX(at - clock_boot(), 0);
+	/* Rounded up: early would mean to look and find nothing. */
+	delay = (delay + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
+	uv_timer_start(&private->timer, on_timer, (uint64_t)delay, 0);
+}
+
+void timers_start(struct core *core)
+{
+	core->private->timer.data = core;
+	core->private->prune_at = clock_boot();
+	timers_wake_at(core, core->private->prune_at);
+}
+
+static int64_t check_deadline(struct sandbox *sandbox, int64_t now)
+{
+	switch ((enum sandbox_state)sandbox->row.state) {
+	case SANDBOX_CREATING: /* has time-outs of its own */
+	case SANDBOX_PAUSING:
+	case SANDBOX_PAUSED: /* never ended by its timer; resuming moves the deadline */
+	case SANDBOX_RESUMING:
+	case SANDBOX_DELETING:
+	case SANDBOX_ENDED:
+		return NEVER;
+	case SANDBOX_RUNNING:
+	case SANDBOX_STOPPING:
+	case SANDBOX_STOPPED:
+	case SANDBOX_STARTING:
+		break;
+	}
+	int64_t deadline = sandbox->life->deadline;
+	if (deadline == 0 || deadline > now)
+		return deadline == 0 ? NEVER : deadline;
+	sandbox_delete_unasked(sandbox, END_REASON_TIMEOUT, "its time-out has passed");
+	return NEVER;
+}
+
+static int64_t check_idle(struct sandbox *sandbox, int64_t now)
+{
+	int64_t allowed = sandbox->row.idle_timeout_seconds * NSEC_PER_SEC;
+	if (allowed == 0 || sandbox->row.state != SANDBOX_RUNNING)
+		return NEVER;
+	if (!list_empty(&sandbox->operations) || sandbox_has_running_exec(sandbox)) {
+		sandbox->life->active = now;
+		return now + allowed;
+	}
+	if (sandbox->life->active + allowed > now)
+		return sandbox->life->active + allowed;
+	sandbox_delete_unasked(sandbox, END_REASON_IDLE,
+			       "nothing was asked of it for its idle time");
+	return NEVER;
+}
+
+/* Requests that have waited long enough for a connection. */
+static int64_t check_ready(struct sandbox *sandbox, int64_t now)
+{
+	struct list due;
+	int64_t next = NEVER;
+	list_init(&due);
+	list_each (&sandbox->life->ready, node) {
+		struct waiter *waiter = list_entry(node, struct waiter, link);
+		if (waiter->until > now) {
+			next = MIN(next, waiter->until);
+			continue;
+		}
+		list_remove(node);
+		list_append(&due, node);
+	}
+	if (list_empty(&due))
+		return next;
+	struct error error = sandbox->life->link_error;
+	if (error.kind == ERROR_NONE)
+		error_set(&error, ERROR_GUEST_GONE, "sandbox `%s` did not become ready in time",
+			  sandbox->row.id.text);
+	waiters_finish(sandbox, &due, &error);
+	return next;
+}
+
+static int64_t check_boot(struct sandbox *sandbox, int64_t now)
+{
+	int64_t until = sandbox->life->boot_until;
+	if (until == 0 || until > now)
+		return until == 0 ? NEVER : until;
+	struct error error;
+	error_set(&error, ERROR_TIMED_OUT, "the sandbox's init did not finish its set-up in time");
+	boot_failed(sandbox, &error);
+	return NEVER;
+}
+
+/* A moment at which something is done again. */
+static int64_t check_retry(struct sandbox *sandbox, int64_t at, int64_t now,
+			   void (*again)(struct sandbox *sandbox))
+{
+	if (at == 0 || at > now)
+		return at == 0 ? NEVER : at;
+	again(sandbox);
+	return NEVER;
+}
+
+static int64_t check_sandbox(struct sandbox *sandbox, int64_t now)
+{
+	struct sandbox_life *life = sandbox->life;
+	int64_t next = check_boot(sandbox, now);
+	next = MIN(next, check_ready(sandbox, now));
+	next = MIN(next, check_deadline(sandbox, now));
+	next = MIN(next, check_idle(sandbox, now));
+	next = MIN(next, check_retry(sandbox, life->reconnect_at, now, link_connect));
+	if (sandbox->row.state == SANDBOX_STOPPING)
+		next = MIN(next, check_retry(sandbox, life->kill_at, now, stop_kill));
+	if (sandbox->row.state == SANDBOX_DELETING)
+		next = MIN(next, check_retry(sandbox, life->destroy_at, now, delete_send));
+	return next;
+}
+
+static void prune(struct core *core)
+{
+	struct error error;
+	int64_t days = core->config.tombstone_days;
+	if (days > 0 && store_sandbox_prune(core->store, clock_wall() - days * 86400 * NSEC_PER_SEC,
+					    &error) < 0)
+		log_warning("old tombstones cannot be removed: %s", error.message);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct core *core = timer->data;
+	struct core_private *private = core->private;
+	int64_t now = clock_boot(), next = NEVER;
+	private->wake_at = 0;
+	list_each (&core->sandboxes, node)
+		next = MIN(next, check_sandbox(list_entry(node, struct sandbox, link), now));
+	if (private->prune_at <= now) {
+		prune(core);
+		private->prune_at = now + PRUNE_INTERVAL;
+	}
+	next = MIN(next, private->prune_at);
+	if (logs_remove_some(core))
+		next = now;
+	timers_wake_at(core, next);
+}

@@ -1,0 +1,17 @@
+/* The daemon's main: the unprivileged process that strangers talk to. The spawner starts it as
+ *   caisson _daemon --config FILE --state DIR --runtime DIR [--listen HOST:PORT] [--tcp]
+ *                   [--idle-exit SECONDS] [--log-level LEVEL] [--log-json]
+ * with the descriptors below, already as the daemon's user and without capabilities. */
+#pragma once
+
+#define DAEMON_SPAWNER_FD 3 /* SOCK_SEQPACKET to the spawner */
+#define DAEMON_UNIX_FD 4    /* the API's Unix socket, listening */
+#define DAEMON_TCP_FD 5     /* the API's TCP socket, listening; with --tcp */
+
+/* How it ends, for the spawner: 0 after SPAWN_QUIT, and these. Anything else is a crash, after
+ * which it is started again with back-off. */
+#define DAEMON_EXIT_IDLE 64   /* idle for idle_exit_seconds: the spawner ends too */
+#define DAEMON_EXIT_CONFIG 65 /* configuration or store refused: starting it again will not help   \
+			       */
+
+int daemon_main(int argc, char **argv);

@@ -1,0 +1,47 @@
+/* Measures each turn of the loop: the time from one uv_prepare to the next, less what libuv spent
+ * waiting in the kernel in between. Called by the daemon's main; costs two clock reads per turn. */
+#include "daemon/watchdog.h"
+
+#include "base/log.h"
+
+/* One line a second at most: a slow disk would otherwise fill the log. */
+#define QUIET_NS (1000ULL * 1000 * 1000)
+
+static void turn(uv_prepare_t *prepare)
+{
+	struct watchdog *watchdog = prepare->data;
+	uint64_t now = uv_hrtime(), idle = uv_metrics_idle_time(prepare->loop);
+	uint64_t took = now - watchdog->turn_began, waited = idle - watchdog->idle_before;
+	uint64_t busy_ms = took > waited ? (took - waited) / 1000000 : 0;
+	watchdog->turn_began = now;
+	watchdog->idle_before = idle;
+	if (busy_ms <= WATCHDOG_LIMIT_MS)
+		return;
+	if (now < watchdog->quiet_until) {
+		watchdog->suppressed++;
+		return;
+	}
+	const char *handler = *watchdog->handler;
+	log_warning("a turn of the loop took %llu ms; last begun: %s (%u more since the last such "
+		    "line)",
+		    (unsigned long long)busy_ms, handler ? handler : "nothing",
+		    watchdog->suppressed);
+	watchdog->suppressed = 0;
+	watchdog->quiet_until = now + QUIET_NS;
+}
+
+void watchdog_start(struct watchdog *watchdog, uv_loop_t *loop, const char *const *handler)
+{
+	watchdog->handler = handler;
+	watchdog->turn_began = uv_hrtime();
+	watchdog->idle_before = uv_metrics_idle_time(loop);
+	uv_prepare_init(loop, &watchdog->prepare);
+	watchdog->prepare.data = watchdog;
+	uv_prepare_start(&watchdog->prepare, turn);
+	uv_unref((uv_handle_t *)&watchdog->prepare);
+}
+
+void watchdog_stop(struct watchdog *watchdog)
+{
+	uv_close((uv_handle_t *)&watchdog->prepare, NULL);
+}

@@ -1,0 +1,375 @@
+/* Answers: from a handler (or from this layer, when it refuses) into the connection's queue. Called
+ * by handlers at any time; only queues bytes, or hands large ones to the socket at once, and asks
+ * for a turn. Never calls back. */
+#include "http/connection.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "http/characters.h"
+
+/* A body from this size on is offered to the socket before it is copied. */
+#define DIRECT_MIN (16 * 1024)
+
+static const struct {
+	int status;
+	const char *text;
+} reasons[] = {
+    {200, "OK"},
+    {201, "Created"},
+    {202, "Accepted"},
+    {204, "No Content"},
+    {206, "Partial Content"},
+    {301, "Moved Permanently"},
+    {302, "Found"},
+    {303, "See Other"},
+    {304, "Not Modified"},
+    {307, "Temporary Redirect"},
+    {308, "Permanent Redirect"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {406, "Not Acceptable"},
+    {408, "Request Timeout"},
+    {409, "Conflict"},
+    {410, "Gone"},
+    {411, "Length Required"},
+    {412, "Precondition Failed"},
+    {413, "Content Too Large"},
+    {414, "URI Too Long"},
+    {415, "Unsupported Media Type"},
+    {416, "Range Not Satisfiable"},
+    {417, "Expectation Failed"},
+    {421, "Misdirected Request"},
+    {422, "Unprocessable Content"},
+    {426, "Upgrade Required"},
+    {428, "Precondition Required"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {499, "Client Closed Request"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {502, "Bad Gateway"},
+    {503, "Service Unavailable"},
+    {504, "Gateway Timeout"},
+    {505, "HTTP Version Not Supported"},
+    {507, "Insufficient Storage"},
+};
+
+static const char *reason_text(int status)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
+		if (reasons[i].status == status)
+			return reasons[i].text;
+	return "";
+}
+
+/* How an answer says where it ends. */
+enum framing { FRAMING_NONE, FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_CLOSE };
+
+static void put(struct http_connection *connection, const void *data, size_t size)
+{
+	if (http_queue_append(&connection->output, data, size) == 0)
+		return;
+	if (!connection->broken)
+		log_error("http: an answer passed %d bytes unsent; connection closed",
+			  HTTP_QUEUE_MAX);
+	connection->broken = true;
+}
+
+static void put_text(struct http_connection *connection, const char *text)
+{
+	put(connection, text, strlen(text));
+}
+
+static void put_number(struct http_connection *connection, uint64_t value)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+	do
+		digits[--at] = (char)('0' + value % 10);
+	while (value /= 10);
+	put(connection, digits + at, sizeof(digits) - at);
+}
+
+/* A large piece goes to the socket at once, behind what is queued; what it does not take is copied.
+ */
+static void put_large(struct http_connection *connection, const char *data, size_t size)
+{
+	if (size >= DIRECT_MIN && !connection->ssl && !connection->blocked && !connection->broken) {
+		ssize_t sent = http_transport_write(connection, data, size);
+		if (sent < 0) {
+			connection->broken = true;
+			return;
+		}
+		data += sent;
+		size -= (size_t)sent;
+	}
+	put(connection, data, size);
+}
+
+/* A header that would end its line is a defect of the handler's, or an attack through it. */
+static bool header_clean(const struct http_header *header)
+{
+	const char *at = header->name;
+	if (!*at)
+		return false;
+	for (; *at; at++)
+		if (!http_is_token(*at))
+			return false;
+	for (at = header->value; *at; at++)
+		if (!http_is_text(*at))
+			return false;
+	return true;
+}
+
+static void put_header(struct http_connection *connection, const struct http_header *header)
+{
+	if (!header_clean(header)) {
+		log_error("http: a header that is not valid was left out of an answer");
+		return;
+	}
+	put_text(connection, header->name);
+	put(connection, ": ", 2);
+	put_text(connection, header->value);
+	put(connection, "\r\n", 2);
+}
+
+static void put_status(struct http_connection *connection, int status, const char *id)
+{
+	put(connection, "HTTP/1.1 ", 9);
+	put_number(connection, (uint64_t)status);
+	put(connection, " ", 1);
+	put_text(connection, reason_text(status));
+	put(connection, "\r\nDate: ", 8);
+	put_text(connection, http_server_date(connection->server));
+	put(connection, "\r\nX-Request-Id: ", 16);
+	put_text(connection, id);
+	put(connection, "\r\n", 2);
+}
+
+static void put_framing(struct http_connection *connection, enum framing framing, uint64_t length)
+{
+	if (framing == FRAMING_LENGTH) {
+		put_text(connection, "Content-Length: ");
+		put_number(connection, length);
+		put(connection, "\r\n", 2);
+	} else if (framing == FRAMING_CHUNKED) {
+		put_text(connection, "Transfer-Encoding: chunked\r\n");
+	}
+}
+
+static void put_head(struct http_exchange *exchange, int status, const char *type,
+		     enum framing framing, uint64_t length, const struct http_header *headers,
+		     size_t header_count)
+{
+	struct http_connection *connection = exchange->connection;
+	put_status(connection, status, exchange->request.id);
+	if (type)
+		put_header(connection,
+			   &(struct http_header){.name = "Content-Type", .value = type});
+	put_framing(connection, framing, length);
+	if (connection->close_after)
+		put_text(connection, "Connection: close\r\n");
+	else if (exchange->is_old)
+		put_text(connection, "Connection: keep-alive\r\n");
+	for (size_t i = 0; i < header_count; i++)
+		put_header(connection, &headers[i]);
+	put(connection, "\r\n", 2);
+	exchange->begun = true;
+}
+
+/* Is this answer the connection's last? Yes when the client or we want it so, and when the rest of
+ * the body is more than we care to skip, or may never come (the client waits for a 100). */
+static void settle(struct http_exchange *exchange, bool whole)
+{
+	struct http_connection *connection = exchange->connection;
+	bool unread = !exchange->body_done && (whole || !exchange->body_reading);
+	if (!exchange->keep_alive || connection->server->stopping)
+		connection->close_after = true;
+	if (unread && (exchange->expect_continue || exchange->body_left > HTTP_SKIP_MAX))
+		connection->close_after = true;
+}
+
+static bool has_no_body(int status)
+{
+	return status < 200 || status == 204 || status == 304;
+}
+
+static void finish(struct http_exchange *exchange)
+{
+	exchange->answered = true;
+	http_connection_wake(exchange->connection);
+}
+
+void http_respond(struct http_exchange *exchange, int status, const char *type,
+		  const struct http_header *headers, size_t header_count, const void *data,
+		  size_t size)
+{
+	if (!http_exchange_open(exchange) || exchange->begun)
+		return;
+	bool none = has_no_body(status);
+	settle(exchange, true);
+	put_head(exchange, status, none ? NULL : type, none ? FRAMING_NONE : FRAMING_LENGTH, size,
+		 headers, header_count);
+	if (!none && !exchange->is_head && size > 0)
+		put_large(exchange->connection, data, size);
+	finish(exchange);
+}
+
+void http_stream_begin(struct http_exchange *exchange, int status, const char *type, int64_t length,
+		       const struct http_header *headers, size_t header_count)
+{
+	if (!http_exchange_open(exchange) || exchange->begun)
+		return;
+	enum framing framing = length >= 0 ? FRAMING_LENGTH : FRAMING_CHUNKED;
+	if (has_no_body(status))
+		framing = FRAMING_NONE;
+	else if (length < 0 && exchange->is_old)
+		framing = FRAMING_CLOSE;
+	settle(exchange, false);
+	if (framing == FRAMING_CLOSE)
+		exchange->connection->close_after = true;
+	put_head(exchange, status, type, framing, (uint64_t)length, headers, header_count);
+	exchange->answer_chunked = framing == FRAMING_CHUNKED && !exchange->is_head;
+	exchange->answer_left = framing == FRAMING_LENGTH ? length : -1;
+	/* From here on is_head says: nothing of the body is sent. */
+	exchange->is_head = exchange->is_head || framing == FRAMING_NONE;
+	http_connection_wake(exchange->connection);
+}
+
+bool http_stream_write(struct http_exchange *exchange, const void *data, size_t size)
+{
+	struct http_connection *connection = exchange->connection;
+	if (!http_exchange_open(exchange) || !exchange->begun)
+		return false;
+	if (size == 0)
+		return true;
+	if (exchange->answer_left >= 0) {
+		if ((uint64_t)size > (uint64_t)exchange->answer_left) {
+			log_error("http: an answer is longer than its length; connection closed");
+			connection->broken = true;
+			http_connection_wake(connection);
+			return false;
+		}
+		exchange->answer_left -= (int64_t)size;
+	}
+	if (exchange->is_head)
+		return true;
+	if (exchange->answer_chunked) {
+		char line[24];
+		int length = snprintf(line, sizeof(line), "%zx\r\n", size);
+		put(connection, line, (size_t)length);
+	}
+	put_large(connection, data, size);
+	if (exchange->answer_chunked)
+		put(connection, "\r\n", 2);
+	http_connection_wake(connection);
+	if (connection->output.size < HTTP_QUEUE_HIGH && connection->written < HTTP_TURN_WRITTEN)
+		return true;
+	exchange->wants_drain = true;
+	return false;
+}
+
+void http_stream_end(struct http_exchange *exchange)
+{
+	struct http_connection *connection = exchange->connection;
+	if (!http_exchange_open(exchange) || !exchange->begun)
+		return;
+	if (exchange->answer_left > 0 && !exchange->is_head) {
+		log_error("http: an answer is shorter than its length; connection closed");
+		http_stream_abort(exchange);
+		return;
+	}
+	if (exchange->answer_chunked)
+		put(connection, "0\r\n\r\n", 5);
+	finish(exchange);
+}
+
+void http_stream_abort(struct http_exchange *exchange)
+{
+	struct http_connection *connection = exchange->connection;
+	if (!http_exchange_open(exchange))
+		return;
+	/* An answer that ends with the connection has no other sign of being cut. */
+	bool by_close = exchange->begun && !exchange->answer_chunked && exchange->answer_left < 0;
+	connection->reset = by_close && !exchange->upgraded;
+	if (!connection->reset && http_transport_write(connection, NULL, 0) < 0)
+		connection->reset = true;
+	connection->broken = true;
+	finish(exchange);
+}
+
+void http_upgrade(struct http_exchange *exchange, const char *protocol)
+{
+	struct http_connection *connection = exchange->connection;
+	if (!http_exchange_open(exchange) || exchange->begun)
+		return;
+	if (!exchange->upgrade_asked) {
+		http_refuse(connection, 400, "the request does not ask for an upgrade");
+		return;
+	}
+	put_text(connection, "HTTP/1.1 101 Switching Protocols\r\nDate: ");
+	put_text(connection, http_server_date(connection->server));
+	put_text(connection, "\r\nX-Request-Id: ");
+	put_text(connection, exchange->request.id);
+	put_text(connection, "\r\nConnection: Upgrade\r\n");
+	put_header(connection, &(struct http_header){.name = "Upgrade", .value = protocol});
+	put(connection, "\r\n", 2);
+	exchange->begun = exchange->upgraded = true;
+	exchange->is_head = false;
+	exchange->answer_left = -1;
+	http_connection_wake(connection);
+}
+
+static const char *refusal_code(int status)
+{
+	switch (status) {
+	case 408:
+		return error_info(ERROR_TIMED_OUT)->code;
+	case 413:
+	case 414:
+	case 431:
+		return error_info(ERROR_TOO_LARGE)->code;
+	case 421:
+		return error_info(ERROR_INVALID)->code;
+	case 501:
+		return error_info(ERROR_UNSUPPORTED)->code;
+	default:
+		return error_info(ERROR_MALFORMED)->code;
+	}
+}
+
+void http_refuse(struct http_connection *connection, int status, const char *reason)
+{
+	struct http_exchange *exchange = connection->exchange;
+	char body[256], id[24];
+	if (exchange)
+		memcpy(id, exchange->request.id, sizeof(id));
+	else
+		http_server_next_id(connection->server, id);
+	log_debug("http: request %s refused with %d: %s", id, status, reason);
+	if (exchange && exchange->begun) {
+		connection->broken = true;
+		http_connection_wake(connection);
+		return;
+	}
+	int size = snprintf(body, sizeof(body),
+			    "{\"error\":\"%s\",\"code\":\"%s\",\"request_id\":\"%s\"}\n", reason,
+			    refusal_code(status), id);
+	put_status(connection, status, id);
+	put_text(connection, "Content-Type: application/json\r\nConnection: close\r\n");
+	put_framing(connection, FRAMING_LENGTH, (uint64_t)size);
+	put(connection, "\r\n", 2);
+	if (!exchange || !exchange->is_head)
+		put(connection, body, (size_t)size);
+	connection->close_after = connection->lingers = true;
+	if (exchange)
+		exchange->refused = true;
+	else
+		connection->phase = HTTP_DRAIN;
+	http_connection_wake(connection);
+}

@@ -1,0 +1,103 @@
+/* A request's body on its way to the handler: its framing taken off, its length held to, at the
+ * handler's pace. Called by connection.c with the bytes, by handlers to start and hold it. */
+#include "http/connection.h"
+
+/* Is the handler waiting for bytes (or is it us, who skip them)? */
+bool http_body_wanted(const struct http_exchange *exchange)
+{
+	if (exchange->body_done)
+		return false;
+	return exchange->answered || (exchange->body_reading && !exchange->body_paused);
+}
+
+/* A piece of body to whoever wants it. */
+static void give(struct http_exchange *exchange, const char *data, size_t size)
+{
+	exchange->body_taken += size;
+	if (exchange->answered) {
+		if (exchange->body_taken > exchange->body_maximum)
+			exchange->connection->broken = true;
+		return;
+	}
+	if (exchange->body_taken > exchange->body_maximum) {
+		http_refuse(exchange->connection, 413, "the body is too long");
+		return;
+	}
+	if (exchange->callbacks.on_data)
+		exchange->callbacks.on_data(exchange, data, size);
+}
+
+static size_t take_chunked(struct http_exchange *exchange, const char *data, size_t size)
+{
+	const char *piece, *reason;
+	size_t piece_size;
+	int64_t used =
+	    http_chunked_next(&exchange->chunked, data, size, &piece, &piece_size, &reason);
+	if (used < 0) {
+		if (exchange->answered)
+			exchange->connection->broken = true;
+		else
+			http_refuse(exchange->connection, 400, reason);
+		return size;
+	}
+	if (exchange->chunked.phase == CHUNK_DONE)
+		exchange->body_done = true;
+	if (piece_size > 0)
+		give(exchange, piece, piece_size);
+	return (size_t)used;
+}
+
+size_t http_body_take(struct http_exchange *exchange, char *data, size_t size)
+{
+	struct http_connection *connection = exchange->connection;
+	size_t used = 0;
+	bool skipping = exchange->answered;
+	while (used < size && http_body_wanted(exchange) && exchange->answered == skipping &&
+	       !exchange->refused && !connection->broken) {
+		connection->body_moved = true;
+		if (exchange->body_chunked) {
+			used += take_chunked(exchange, data + used, size - used);
+			continue;
+		}
+		size_t piece = (size_t)MIN((uint64_t)(size - used), exchange->body_left);
+		exchange->body_left -= piece;
+		exchange->body_done = exchange->body_left == 0;
+		give(exchange, data + used, piece);
+		used += piece;
+	}
+	return used;
+}
+
+void http_body_read(struct http_exchange *exchange, uint64_t maximum)
+{
+	static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	struct http_connection *connection = exchange->connection;
+	if (!http_exchange_open(exchange) || exchange->body_reading || exchange->upgraded)
+		return;
+	exchange->body_reading = true;
+	exchange->body_maximum = maximum;
+	if (exchange->body_left > maximum) {
+		http_refuse(connection, 413, "the body is too long");
+		return;
+	}
+	if (exchange->expect_continue) {
+		exchange->expect_continue = false;
+		/* Not after a final status: the client would take it for the next answer. */
+		if (!exchange->begun &&
+		    http_queue_append(&connection->output, go_on, sizeof(go_on) - 1) < 0)
+			connection->broken = true;
+	}
+	http_connection_wake(connection);
+}
+
+void http_body_pause(struct http_exchange *exchange)
+{
+	exchange->body_paused = true;
+}
+
+void http_body_resume(struct http_exchange *exchange)
+{
+	exchange->body_paused = false;
+	if (http_exchange_open(exchange))
+		http_connection_wake(exchange->connection);
+}

@@ -1,0 +1,596 @@
+/* The state machine of one connection: reads, parses, calls handlers, writes, closes. The loop
+ * calls http_connection_run() when the socket is ready, when a handler asked for a turn, or when a
+ * deadline has passed; everything that calls a handler back is below it (connection.h says why).
+ * Nothing here blocks, and a turn is bounded, so that one client cannot starve the others. */
+#include "http/connection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/fd.h"
+
+/* An incomplete head up to this size is parsed again with each byte, so that nonsense is refused
+ * at once; a longer one only with each line, so that dripping costs the client more than us. */
+#define EAGER_PARSE 1024
+#define INPUT_ROOM 2048
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct http_connection *connection = handle->data;
+	struct http_server *server = connection->server;
+	http_exchange_free(connection->exchange);
+	http_queue_done(&connection->input);
+	http_queue_done(&connection->output);
+	free(connection);
+	http_server_handle_closed(server);
+}
+
+/* libuv keeps the handle until the end of this turn of the loop, and with it the memory: whoever
+ * is on the stack now may still look at it. */
+static void close_now(struct http_connection *connection)
+{
+	connection->phase = HTTP_CLOSED;
+	list_remove(&connection->ready);
+	http_deadline_clear(&connection->waiting);
+	http_deadline_clear(&connection->writing);
+	uv_close((uv_handle_t *)&connection->poll, on_closed);
+	http_transport_close(connection);
+	for (size_t i = 0; connection->passed && i < connection->passed->count; i++)
+		fd_close(&connection->passed->fds[i]);
+	free(connection->passed);
+	connection->passed = NULL;
+	http_server_forget(connection);
+}
+
+static void tell_gone(struct http_exchange *exchange)
+{
+	if (!exchange || exchange->answered)
+		return;
+	exchange->answered = true;
+	if (exchange->callbacks.on_gone)
+		exchange->callbacks.on_gone(exchange);
+}
+
+void http_connection_lose(struct http_connection *connection)
+{
+	if (connection->phase == HTTP_CLOSED)
+		return;
+	close_now(connection);
+	tell_gone(connection->exchange);
+}
+
+void http_connection_wake(struct http_connection *connection)
+{
+	if (!connection->running && connection->phase != HTTP_CLOSED)
+		http_server_schedule(connection);
+}
+
+static bool wants_input(const struct http_connection *connection)
+{
+	const struct http_exchange *exchange = connection->exchange;
+	if (connection->peer_done)
+		return false;
+	switch (connection->phase) {
+	case HTTP_HANDSHAKE:
+	case HTTP_SKIP:
+	case HTTP_LINGER:
+		return true;
+	case HTTP_HEAD:
+		return connection->output.size <= HTTP_QUEUE_HIGH;
+	case HTTP_EXCHANGE:
+		/* Behind a whole request we read on, to see the client go. */
+		return exchange->body_done || http_body_wanted(exchange);
+	case HTTP_UPGRADED:
+		return !exchange->body_paused;
+	case HTTP_DRAIN:
+	case HTTP_CLOSED:
+		break;
+	}
+	return false;
+}
+
+static void stop_waiting(struct http_connection *connection)
+{
+	http_deadline_clear(&connection->waiting);
+	connection->waiting_kind = -1;
+}
+
+static void end_exchange(struct http_connection *connection, enum http_phase next)
+{
+	http_exchange_free(connection->exchange);
+	connection->exchange = NULL;
+	connection->phase = next;
+	stop_waiting(connection);
+}
+
+/* The handler is through: what becomes of the connection? */
+static void finish_exchange(struct http_connection *connection)
+{
+	struct http_exchange *exchange = connection->exchange;
+	if (!exchange->body_done && exchange->body_left > HTTP_SKIP_MAX)
+		connection->close_after = true;
+	if (connection->close_after) {
+		/* When the client did not ask for it, it may have sent the next request. */
+		connection->lingers = exchange->keep_alive || !exchange->body_done;
+		end_exchange(connection, HTTP_DRAIN);
+	} else if (!exchange->body_done) {
+		exchange->body_maximum = exchange->body_taken + HTTP_SKIP_MAX;
+		connection->phase = HTTP_SKIP;
+		stop_waiting(connection);
+	} else {
+		end_exchange(connection, HTTP_HEAD);
+	}
+}
+
+static bool worth_parsing(const struct http_connection *connection, const char *data, size_t size)
+{
+	size_t scanned = connection->scanned;
+	if (scanned == size)
+		return false;
+	return size <= EAGER_PARSE || size >= HTTP_HEAD_MAX ||
+	       memchr(data + scanned, '\n', size - scanned);
+}
+
+static size_t take_head(struct http_connection *connection, char *data, size_t size)
+{
+	struct http_server *server = connection->server;
+	struct http_head head;
+	const char *reason = NULL;
+	connection->held = false;
+	if (size == 0)
+		return 0;
+	if (connection->requests_left == 0 || connection->output.size > HTTP_QUEUE_HIGH) {
+		connection->held = true;
+		return 0;
+	}
+	if (!worth_parsing(connection, data, size)) {
+		connection->scanned = (uint32_t)size;
+		return 0;
+	}
+	int result = http_head_parse(data, size, &head, &reason);
+	if (result == 0) {
+		connection->scanned = (uint32_t)size;
+		return 0;
+	}
+	size_t head_size = result > 0 ? (size_t)result : size;
+	connection->scanned = 0;
+	if (result > 0)
+		result = http_exchange_new(connection, data, head_size, &head, &reason);
+	if (result < 0) {
+		http_refuse(connection, -result, reason);
+		return size;
+	}
+	connection->requests_left--;
+	connection->phase = HTTP_EXCHANGE;
+	stop_waiting(connection);
+	server->handlers.handle(server->handlers.context, connection->exchange);
+	return head_size;
+}
+
+static size_t take_exchange(struct http_connection *connection, char *data, size_t size)
+{
+	struct http_exchange *exchange = connection->exchange;
+	size_t used = 0;
+	if (!exchange->answered && !exchange->upgraded)
+		used = http_body_take(exchange, data, size);
+	if (exchange->body_done && exchange->body_reading && !exchange->body_paused &&
+	    !exchange->body_end_told && http_exchange_open(exchange)) {
+		exchange->body_end_told = true;
+		if (exchange->callbacks.on_end)
+			exchange->callbacks.on_end(exchange);
+	}
+	if (connection->broken)
+		return used;
+	if (exchange->refused) {
+		tell_gone(exchange);
+		end_exchange(connection, HTTP_DRAIN);
+	} else if (exchange->upgraded) {
+		connection->phase = HTTP_UPGRADED;
+		stop_waiting(connection);
+	} else if (exchange->answered) {
+		finish_exchange(connection);
+	}
+	return used;
+}
+
+static size_t take_skipped(struct http_connection *connection, char *data, size_t size)
+{
+	struct http_exchange *exchange = connection->exchange;
+	size_t used = http_body_take(exchange, data, size);
+	if (exchange->body_done)
+		end_exchange(connection, connection->close_after ? HTTP_DRAIN : HTTP_HEAD);
+	return used;
+}
+
+static size_t take_upgraded(struct http_connection *connection, char *data, size_t size)
+{
+	struct http_exchange *exchange = connection->exchange;
+	size_t used = 0;
+	if (size > 0 && !exchange->body_paused && http_exchange_open(exchange)) {
+		used = size;
+		if (exchange->callbacks.on_data)
+			exchange->callbacks.on_data(exchange, data, size);
+	}
+	if (exchange->answered && !connection->broken) {
+		connection->lingers = true;
+		end_exchange(connection, HTTP_DRAIN);
+	}
+	return used;
+}
+
+/* Takes what can be taken of data now; returns how much that was. A loop and not a recursion: a
+ * client may pipeline as many requests as it likes. */
+static size_t process(struct http_connection *connection, char *data, size_t size)
+{
+	size_t used = 0;
+	for (;;) {
+		enum http_phase phase = connection->phase;
+		size_t before = used;
+		if (connection->broken)
+			http_connection_lose(connection);
+		switch (connection->phase) {
+		case HTTP_HEAD:
+			used += take_head(connection, data + used, size - used);
+			break;
+		case HTTP_EXCHANGE:
+			used += take_exchange(connection, data + used, size - used);
+			break;
+		case HTTP_SKIP:
+			used += take_skipped(connection, data + used, size - used);
+			break;
+		case HTTP_UPGRADED:
+			used += take_upgraded(connection, data + used, size - used);
+			break;
+		case HTTP_HANDSHAKE:
+		case HTTP_DRAIN:
+		case HTTP_LINGER:
+		case HTTP_CLOSED:
+			return size;
+		}
+		if (used == before && connection->phase == phase && !connection->broken)
+			return used;
+	}
+}
+
+/* What was read earlier and not taken then. */
+static void digest(struct http_connection *connection)
+{
+	struct http_queue *input = &connection->input;
+	if (input->size == 0)
+		(void)process(connection, connection->server->scratch, 0);
+	else
+		http_queue_consume(input, process(connection, http_queue_data(input), input->size));
+}
+
+static void end_of_input(struct http_connection *connection)
+{
+	struct http_exchange *exchange = connection->exchange;
+	connection->peer_done = connection->hung_up = true;
+	connection->more = false;
+	switch (connection->phase) {
+	case HTTP_UPGRADED:
+		if (!exchange->callbacks.on_end)
+			http_connection_lose(connection);
+		else if (http_exchange_open(exchange))
+			exchange->callbacks.on_end(exchange);
+		break;
+	case HTTP_HEAD:
+	case HTTP_SKIP:
+		/* Answers that are queued still go out. */
+		end_exchange(connection, HTTP_DRAIN);
+		connection->lingers = false;
+		break;
+	case HTTP_HANDSHAKE:
+	case HTTP_EXCHANGE:
+	case HTTP_DRAIN:
+	case HTTP_LINGER:
+	case HTTP_CLOSED:
+		http_connection_lose(connection);
+		break;
+	}
+}
+
+/* Reads once. With nothing left over the bytes are taken from the server's scratch memory; only
+ * what cannot be taken yet costs the connection memory of its own. Returns the bytes read. */
+static size_t fill(struct http_connection *connection)
+{
+	struct http_queue *input = &connection->input;
+	bool scratch = input->size == 0;
+	char *place = scratch ? connection->server->scratch : http_queue_reserve(input, INPUT_ROOM);
+	size_t room = scratch ? HTTP_SCRATCH : http_queue_room(input);
+	ssize_t got = place ? http_transport_read(connection, place, room) : -EMSGSIZE;
+	if (got == -EAGAIN) {
+		connection->more = false;
+		return 0;
+	}
+	if (got <= 0) {
+		if (got == 0)
+			end_of_input(connection);
+		else
+			http_connection_lose(connection);
+		return 0;
+	}
+	/* A short read means that the socket is empty; if not, libuv tells us again. */
+	connection->more = connection->ssl || (size_t)got == room;
+	if (scratch) {
+		size_t used = process(connection, place, (size_t)got);
+		if (http_queue_append(input, place + used, (size_t)got - used) < 0)
+			connection->broken = true;
+	} else {
+		input->size += (uint32_t)got;
+		digest(connection);
+	}
+	if (connection->phase == HTTP_EXCHANGE && connection->exchange->body_done &&
+	    input->size > HTTP_AHEAD_MAX)
+		http_connection_lose(connection);
+	return (size_t)got;
+}
+
+static void run_input(struct http_connection *connection)
+{
+	size_t total = 0;
+	for (;;) {
+		digest(connection);
+		if (connection->phase == HTTP_CLOSED || !connection->more ||
+		    !wants_input(connection) || connection->requests_left == 0 ||
+		    total >= HTTP_TURN_BYTES)
+			return;
+		total += fill(connection);
+	}
+}
+
+static void flush(struct http_connection *connection)
+{
+	if (connection->phase != HTTP_CLOSED && !connection->broken &&
+	    http_transport_write(connection, NULL, 0) < 0)
+		http_connection_lose(connection);
+}
+
+static void give_drain(struct http_connection *connection)
+{
+	struct http_exchange *exchange = connection->exchange;
+	if (connection->phase == HTTP_CLOSED || !exchange || !exchange->wants_drain ||
+	    connection->output.size > HTTP_QUEUE_LOW || !http_exchange_open(exchange))
+		return;
+	exchange->wants_drain = false;
+	if (exchange->callbacks.on_drain)
+		exchange->callbacks.on_drain(exchange);
+}
+
+/* Our last byte is out. */
+static void end_drain(struct http_connection *connection)
+{
+	if (connection->phase != HTTP_DRAIN || connection->output.size > 0)
+		return;
+	http_transport_shutdown(connection);
+	if (connection->lingers && !connection->peer_done) {
+		connection->phase = HTTP_LINGER;
+		http_queue_done(&connection->input);
+	} else {
+		http_connection_lose(connection);
+	}
+}
+
+static void wait_for(struct http_connection *connection, enum http_deadline_kind kind, bool again)
+{
+	if (connection->waiting_kind == (int8_t)kind && !again)
+		return;
+	connection->waiting_kind = (int8_t)kind;
+	http_deadline_set(connection->server, &connection->waiting, kind);
+	if (kind == HTTP_DEADLINE_IDLE)
+		http_server_has_room(connection->server);
+}
+
+static void update_deadline(struct http_connection *connection)
+{
+	switch (connection->phase) {
+	case HTTP_HANDSHAKE:
+		wait_for(connection, HTTP_DEADLINE_HEAD, false);
+		return;
+	case HTTP_HEAD:
+		if (connection->held)
+			break;
+		wait_for(connection,
+			 connection->input.size ? HTTP_DEADLINE_HEAD : HTTP_DEADLINE_IDLE, false);
+		return;
+	case HTTP_EXCHANGE:
+		if (!http_body_wanted(connection->exchange))
+			break;
+		wait_for(connection, HTTP_DEADLINE_BODY, connection->body_moved);
+		return;
+	case HTTP_SKIP:
+		wait_for(connection, HTTP_DEADLINE_BODY, false);
+		return;
+	case HTTP_LINGER:
+		wait_for(connection, HTTP_DEADLINE_LINGER, false);
+		return;
+	case HTTP_UPGRADED:
+	case HTTP_DRAIN:
+	case HTTP_CLOSED:
+		break;
+	}
+	stop_waiting(connection);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+/* uv_poll_start() costs two system calls, so watching for bytes goes on while nobody wants them,
+ * until some do come. */
+static void update_interest(struct http_connection *connection)
+{
+	int wanted = connection->hung_up ? 0 : UV_DISCONNECT;
+	if (wants_input(connection) || connection->tls_write_wants_read)
+		wanted |= UV_READABLE;
+	else if (!connection->disarm && !connection->hung_up)
+		wanted |= connection->armed & UV_READABLE;
+	if ((connection->output.size > 0 && !connection->tls_write_wants_read) ||
+	    connection->tls_read_wants_write)
+		wanted |= UV_WRITABLE;
+	/* All of the client's bytes are read: what is left to see is an error or a full hang-up.
+	 * The kernel reports those whatever one watches for, but one must watch. */
+	if (wanted == 0 && connection->peer_done)
+		wanted = UV_PRIORITIZED;
+	connection->disarm = false;
+	if (wanted == connection->armed)
+		return;
+	connection->armed = (uint8_t)wanted;
+	/* With nothing wanted this stops the watching. */
+	if (uv_poll_start(&connection->poll, wanted, on_poll) < 0)
+		http_connection_lose(connection);
+}
+
+/* Is there anything to do that no event will announce? */
+static bool needs_turn(struct http_connection *connection)
+{
+	const struct http_exchange *exchange = connection->exchange;
+	if (connection->hung_up && connection->phase == HTTP_EXCHANGE && !wants_input(connection))
+		connection->broken = true;
+	return connection->broken || (connection->more && wants_input(connection)) ||
+	       (connection->held && connection->output.size <= HTTP_QUEUE_HIGH) ||
+	       (exchange && exchange->wants_drain && connection->output.size <= HTTP_QUEUE_LOW);
+}
+
+static void handshake(struct http_connection *connection)
+{
+	int result = http_transport_handshake(connection);
+	if (result < 0)
+		http_connection_lose(connection);
+	else if (result == 0)
+		connection->more = false;
+	else
+		connection->phase = HTTP_HEAD;
+}
+
+void http_connection_run(struct http_connection *connection, int events)
+{
+	if (connection->phase == HTTP_CLOSED)
+		return;
+	list_remove(&connection->ready);
+	connection->running = true;
+	connection->written = 0;
+	connection->requests_left = HTTP_TURN_REQUESTS;
+	connection->body_moved = false;
+	if ((events & (UV_READABLE | UV_DISCONNECT)) || connection->tls_read_wants_write)
+		connection->more = true;
+	if ((events & UV_WRITABLE) || connection->tls_write_wants_read)
+		connection->blocked = false;
+	if (connection->phase == HTTP_HANDSHAKE)
+		handshake(connection);
+	if (connection->phase != HTTP_HANDSHAKE) {
+		flush(connection);
+		give_drain(connection);
+		run_input(connection);
+		flush(connection);
+		end_drain(connection);
+	}
+	if (connection->phase != HTTP_CLOSED)
+		update_deadline(connection);
+	if (connection->phase != HTTP_CLOSED)
+		update_interest(connection);
+	connection->running = false;
+	if (connection->phase != HTTP_CLOSED && needs_turn(connection))
+		http_server_schedule(connection);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+	struct http_connection *connection = poll->data;
+	if (status < 0 || events == UV_PRIORITIZED) {
+		http_connection_lose(connection);
+		return;
+	}
+	if (events & UV_DISCONNECT) {
+		/* It would be reported for ever; the end is seen by reading from here on. Where
+		 * nothing is read (a body that is held), the client counts as gone. */
+		connection->hung_up = true;
+		if (connection->phase == HTTP_EXCHANGE && !wants_input(connection)) {
+			http_connection_lose(connection);
+			return;
+		}
+	}
+	if ((events & UV_READABLE) && !wants_input(connection))
+		connection->disarm = true;
+	http_connection_run(connection, events);
+}
+
+void http_connection_expire(struct http_connection *connection, enum http_deadline_kind kind)
+{
+	if (kind != HTTP_DEADLINE_WRITE)
+		connection->waiting_kind = -1;
+	bool head = kind == HTTP_DEADLINE_HEAD && connection->phase == HTTP_HEAD;
+	bool body = kind == HTTP_DEADLINE_BODY && connection->phase == HTTP_EXCHANGE;
+	if (!head && !body) {
+		http_connection_lose(connection);
+		return;
+	}
+	http_refuse(connection, 408, head ? "the head took too long" : "the body took too long");
+	http_connection_run(connection, 0);
+}
+
+static SSL *tls_new(SSL_CTX *context, int fd)
+{
+	SSL *ssl = SSL_new(context);
+	if (!ssl)
+		return NULL;
+	/* Buffers are given back between records, so that an idle TLS connection costs less. */
+	SSL_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+			      SSL_MODE_RELEASE_BUFFERS);
+	SSL_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+	if (!SSL_set_min_proto_version(ssl, TLS1_2_VERSION) || !SSL_set_fd(ssl, fd)) {
+		SSL_free(ssl);
+		return NULL;
+	}
+	return ssl;
+}
+
+static void note_peer(struct http_connection *connection, bool is_unix)
+{
+	struct ucred credentials = {0};
+	socklen_t size = sizeof(credentials);
+	connection->peer = (struct http_peer){
+	    .is_unix = is_unix,
+	    .is_tls = connection->ssl != NULL,
+	    .uid = (uid_t)-1,
+	    .gid = (gid_t)-1,
+	};
+	if (!is_unix ||
+	    getsockopt(connection->fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
+		return;
+	connection->peer.pid = credentials.pid;
+	connection->peer.uid = credentials.uid;
+	connection->peer.gid = credentials.gid;
+}
+
+int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_CTX *tls)
+{
+	struct http_connection *connection = calloc(1, sizeof(*connection));
+	if (!connection)
+		abort();
+	if (tls && !(connection->ssl = tls_new(tls, fd))) {
+		free(connection);
+		return -ENOMEM;
+	}
+	int result = uv_poll_init(server->loop, &connection->poll, fd);
+	if (result < 0) {
+		SSL_free(connection->ssl);
+		free(connection);
+		return result;
+	}
+	connection->poll.data = connection;
+	connection->server = server;
+	connection->fd = fd;
+	connection->phase = tls ? HTTP_HANDSHAKE : HTTP_HEAD;
+	connection->waiting_kind = -1;
+	list_init(&connection->ready);
+	list_init(&connection->waiting.node);
+	list_init(&connection->writing.node);
+	list_append(&server->connections, &connection->node);
+	server->connection_count++;
+	server->handle_count++;
+	note_peer(connection, is_unix);
+	update_deadline(connection);
+	update_interest(connection);
+	return 0;
+}

@@ -1,0 +1,242 @@
+/* What the files of this folder share: the server, its connections, and the one exchange that a
+ * connection has at a time.
+ *
+ *   server.c      listeners, accept, shutdown                 calls open, run, lose
+ *   deadline.c    one timer for all deadlines                 calls expire
+ *   transport.c   bytes in and out: TCP, Unix, TLS
+ *   queue.c       a growing byte queue
+ *   connection.c  the state machine: whose turn, what next
+ *   exchange.c    a request from its head, and its accessors
+ *   body.c        a request's body, to its handler
+ *   answer.c      answers, from the handler to the queue
+ *
+ * The one rule about re-entrancy: callbacks of handlers are called only from
+ * http_connection_run() and http_connection_lose(), which only the loop calls (poll, idle, timer).
+ * The functions that handlers call (http.h) change state, queue bytes and ask for a turn
+ * (http_connection_wake); they never call back and never free. */
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include "base/list.h"
+#include "http/http.h"
+#include "http/parser.h"
+
+/* A producer is told to wait above the high mark, and asked for more below the low one. */
+#define HTTP_QUEUE_HIGH (256 * 1024)
+#define HTTP_QUEUE_LOW (64 * 1024)
+/* A producer that does not listen loses its connection here. */
+#define HTTP_QUEUE_MAX (64 * 1024 * 1024)
+/* Bytes that a client may send ahead of an answer it waits for. */
+#define HTTP_AHEAD_MAX (64 * 1024)
+/* The rest of a body that nobody wanted: skipped up to this, else the connection is closed. */
+#define HTTP_SKIP_MAX (64 * 1024)
+/* What one connection may do before the next one has its turn. */
+#define HTTP_TURN_BYTES (256 * 1024)
+#define HTTP_TURN_REQUESTS 32
+#define HTTP_TURN_WRITTEN (1024 * 1024)
+#define HTTP_SCRATCH (64 * 1024)
+/* How long we go on reading, to throw it away, after our last byte: closing a socket with unread
+ * bytes makes the kernel send a reset, which can overtake the answer. */
+#define HTTP_LINGER_MS 2000
+
+enum http_deadline_kind {
+	HTTP_DEADLINE_HEAD,
+	HTTP_DEADLINE_IDLE,
+	HTTP_DEADLINE_BODY,
+	HTTP_DEADLINE_WRITE,
+	HTTP_DEADLINE_LINGER,
+	HTTP_DEADLINE_KINDS,
+};
+
+/* In one of the server's lists while it runs; each list is sorted, as its duration is constant. */
+struct http_deadline {
+	struct list node;
+	uint64_t due;
+};
+
+struct http_queue {
+	char *data;
+	uint32_t start, size, room;
+};
+
+enum http_phase {
+	HTTP_HANDSHAKE, /* TLS */
+	HTTP_HEAD,      /* between requests, or inside a head */
+	HTTP_EXCHANGE,  /* a handler has the request */
+	HTTP_SKIP,      /* answered; the rest of the body is thrown away */
+	HTTP_UPGRADED,  /* raw bytes both ways */
+	HTTP_DRAIN,     /* our last bytes are being written; nothing is read */
+	HTTP_LINGER,    /* our side is shut; reading until the client's is */
+	HTTP_CLOSED,    /* freed when libuv has let go of it */
+};
+
+struct http_server {
+	uv_loop_t *loop;
+	struct http_settings settings;
+	struct http_handlers handlers;
+	uv_timer_t timer, accept_timer, grace_timer;
+	uv_idle_t idle; /* runs while `ready` has entries */
+	struct list listeners, connections, ready;
+	struct list deadlines[HTTP_DEADLINE_KINDS];
+	uint64_t timer_due; /* 0: not running */
+	size_t connection_count;
+	size_t handle_count; /* libuv handles that are not closed yet: the server outlives them */
+	bool accepting, stopping, freed;
+	void (*closed)(void *data);
+	void *closed_data;
+	uint32_t request_prefix;
+	uint64_t request_count;
+	time_t date_second;
+	char date[32];
+	char *scratch; /* HTTP_SCRATCH bytes that every connection reads into */
+};
+
+struct http_listener {
+	uv_poll_t poll;
+	struct http_server *server;
+	struct list node;
+	int fd;
+	bool is_unix;
+	SSL_CTX *tls;
+};
+
+/* Descriptors that came ahead of the head they belong to. */
+struct http_passed {
+	size_t count;
+	int fds[HTTP_PASSED_FDS_MAX];
+};
+
+/* An idle connection is this and nothing else, so its size is what an idle client costs. */
+struct http_connection {
+	uv_poll_t poll;
+	struct http_server *server;
+	struct list node, ready;
+	struct http_deadline waiting; /* for the client's bytes */
+	struct http_deadline writing; /* for the client to take ours */
+	struct http_exchange *exchange;
+	struct http_queue input, output;
+	struct http_passed *passed;
+	SSL *ssl;
+	struct http_peer peer;
+	int fd;
+	uint32_t scanned;      /* bytes of an incomplete head that hold no line to look at */
+	uint32_t written;      /* in this turn, past the queue */
+	int16_t requests_left; /* in this turn */
+	uint8_t armed;         /* what libuv watches for */
+	int8_t waiting_kind;   /* of `waiting`, -1: not running */
+	enum http_phase phase : 8;
+	bool running : 1;     /* inside http_connection_run() */
+	bool more : 1;        /* the socket may have more bytes */
+	bool blocked : 1;     /* the socket takes no more bytes */
+	bool hung_up : 1;     /* the client has closed its half; its bytes may still be unread */
+	bool peer_done : 1;   /* ... and all of them were read */
+	bool broken : 1;      /* to be lost at its next turn */
+	bool close_after : 1; /* this answer is the last */
+	bool lingers : 1;     /* the client may still be sending when we close */
+	bool reset : 1;       /* close with a reset: nothing else says that an answer is cut */
+	bool held : 1;        /* requests wait in `input` for a turn, not for bytes */
+	bool disarm : 1;      /* bytes came that nobody wants yet: stop watching for them */
+	bool body_moved : 1;  /* bytes of a body came in this turn */
+	bool tls_read_wants_write : 1;
+	bool tls_write_wants_read : 1;
+};
+
+struct http_exchange {
+	struct http_connection *connection;
+	struct http_request request;
+	struct http_callbacks callbacks;
+	void *data;
+	/* The body. */
+	uint64_t body_left; /* of a body with a length */
+	uint64_t body_taken;
+	uint64_t body_maximum;
+	struct http_chunked chunked;
+	/* The answer. */
+	int64_t answer_left; /* of a stream with a length; -1: no length */
+	bool is_head : 1;
+	bool is_old : 1; /* HTTP/1.0 */
+	bool keep_alive : 1;
+	bool expect_continue : 1;
+	bool upgrade_asked : 1;
+	bool body_chunked : 1;
+	bool body_reading : 1;
+	bool body_paused : 1;
+	bool body_done : 1;
+	bool body_end_told : 1;
+	bool begun : 1;    /* a status line is out */
+	bool answered : 1; /* the handler is through with it */
+	bool refused : 1;  /* we answered in the handler's place; on_gone is due */
+	bool upgraded : 1;
+	bool answer_chunked : 1;
+	bool wants_drain : 1;
+};
+
+/* queue.c */
+/* 0, or -EMSGSIZE beyond HTTP_QUEUE_MAX. */
+NODISCARD int http_queue_append(struct http_queue *queue, const void *data, size_t size);
+/* Room for at least `size` more bytes at the returned place; NULL beyond HTTP_QUEUE_MAX. */
+char *http_queue_reserve(struct http_queue *queue, size_t size);
+size_t http_queue_room(const struct http_queue *queue);
+void http_queue_consume(struct http_queue *queue, size_t size);
+void http_queue_done(struct http_queue *queue);
+static inline char *http_queue_data(const struct http_queue *queue)
+{
+	return queue->data + queue->start;
+}
+
+/* deadline.c */
+void http_deadlines_init(struct http_server *server);
+void http_deadline_set(struct http_server *server, struct http_deadline *deadline,
+		       enum http_deadline_kind kind);
+void http_deadline_clear(struct http_deadline *deadline);
+
+/* transport.c */
+/* 1: done; 0: waits for the client; -errno. */
+NODISCARD int http_transport_handshake(struct http_connection *connection);
+/* Bytes read, 0 at the end of the client's bytes, -EAGAIN, or -errno. */
+NODISCARD ssize_t http_transport_read(struct http_connection *connection, char *to, size_t room);
+/* Writes the queue, then `data`; returns how much of `data` went out, or -errno. What could not
+ * be written is -EAGAIN in `blocked` only. */
+NODISCARD ssize_t http_transport_write(struct http_connection *connection, const void *data,
+				       size_t size);
+void http_transport_shutdown(struct http_connection *connection);
+void http_transport_close(struct http_connection *connection);
+
+/* connection.c */
+/* Takes a connected, non-blocking socket. -errno leaves it to the caller. */
+NODISCARD int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_CTX *tls);
+void http_connection_run(struct http_connection *connection, int events);
+/* Asks for a turn soon. */
+void http_connection_wake(struct http_connection *connection);
+/* Closes at once; tells the handler that its client is gone. Called by the loop only. */
+void http_connection_lose(struct http_connection *connection);
+void http_connection_expire(struct http_connection *connection, enum http_deadline_kind kind);
+
+/* exchange.c */
+/* Makes the connection's exchange of a parsed head. 0, or minus a status with *ret_reason. */
+NODISCARD int http_exchange_new(struct http_connection *connection, const char *data,
+				size_t head_size, const struct http_head *head,
+				const char **ret_reason);
+void http_exchange_free(struct http_exchange *exchange);
+/* May the handler still say something? */
+bool http_exchange_open(const struct http_exchange *exchange);
+
+/* body.c */
+/* Gives data to the handler as far as it wants it, or throws it away (HTTP_SKIP): the bytes used.
+ */
+size_t http_body_take(struct http_exchange *exchange, char *data, size_t size);
+bool http_body_wanted(const struct http_exchange *exchange);
+
+/* answer.c */
+/* Answers in place of a handler and closes. May be called from anywhere. */
+void http_refuse(struct http_connection *connection, int status, const char *reason);
+
+/* server.c */
+void http_server_forget(struct http_connection *connection);
+/* A connection has ended, or could be given up for a new one. */
+void http_server_has_room(struct http_server *server);
+void http_server_handle_closed(struct http_server *server);
+const char *http_server_date(struct http_server *server);
+void http_server_next_id(struct http_server *server, char id[24]);
+void http_server_schedule(struct http_connection *connection);

@@ -1,0 +1,87 @@
+/* All deadlines of a server on one timer. Each kind has one duration, so each kind's list is sorted
+ * by being appended to, and setting or clearing a deadline is a few stores: no heap, no timer of
+ * libuv's per connection. Called by connection.c and transport.c; calls http_connection_expire().
+ */
+#include "http/connection.h"
+
+static uint32_t duration(const struct http_server *server, enum http_deadline_kind kind)
+{
+	switch (kind) {
+	case HTTP_DEADLINE_HEAD:
+		return server->settings.head_timeout_ms;
+	case HTTP_DEADLINE_IDLE:
+		return server->settings.idle_timeout_ms;
+	case HTTP_DEADLINE_BODY:
+		return server->settings.body_timeout_ms;
+	case HTTP_DEADLINE_WRITE:
+		return server->settings.write_timeout_ms;
+	case HTTP_DEADLINE_LINGER:
+	case HTTP_DEADLINE_KINDS:
+		break;
+	}
+	return HTTP_LINGER_MS;
+}
+
+static struct http_connection *owner(struct list *node, enum http_deadline_kind kind)
+{
+	struct http_deadline *deadline = list_entry(node, struct http_deadline, node);
+	return kind == HTTP_DEADLINE_WRITE
+		   ? container_of(deadline, struct http_connection, writing)
+		   : container_of(deadline, struct http_connection, waiting);
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static void watch(struct http_server *server, uint64_t due)
+{
+	uint64_t now = uv_now(server->loop);
+	server->timer_due = due;
+	uv_timer_start(&server->timer, on_timer, due > now ? due - now : 1, 0);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct http_server *server = timer->data;
+	uint64_t now = uv_now(server->loop), next = 0;
+	server->timer_due = 0;
+	for (int kind = 0; kind < HTTP_DEADLINE_KINDS; kind++) {
+		struct list *list = &server->deadlines[kind];
+		while (!list_empty(list)) {
+			struct list *node = list->next;
+			uint64_t due = list_entry(node, struct http_deadline, node)->due;
+			if (due > now) {
+				next = next == 0 ? due : MIN(next, due);
+				break;
+			}
+			list_remove(node);
+			http_connection_expire(owner(node, (enum http_deadline_kind)kind),
+					       (enum http_deadline_kind)kind);
+		}
+	}
+	/* What expired may have set deadlines, and with them the timer. */
+	if (next && (server->timer_due == 0 || next < server->timer_due) && !server->freed)
+		watch(server, next);
+}
+
+void http_deadlines_init(struct http_server *server)
+{
+	for (int kind = 0; kind < HTTP_DEADLINE_KINDS; kind++)
+		list_init(&server->deadlines[kind]);
+	uv_timer_init(server->loop, &server->timer);
+	server->timer.data = server;
+}
+
+void http_deadline_set(struct http_server *server, struct http_deadline *deadline,
+		       enum http_deadline_kind kind)
+{
+	list_remove(&deadline->node);
+	deadline->due = uv_now(server->loop) + duration(server, kind);
+	list_append(&server->deadlines[kind], &deadline->node);
+	if (server->timer_due == 0 || deadline->due < server->timer_due)
+		watch(server, deadline->due);
+}
+
+void http_deadline_clear(struct http_deadline *deadline)
+{
+	list_remove(&deadline->node);
+}

@@ -1,0 +1,370 @@
+/* The server: listening sockets, accepting, the list of connections that have a turn to come, and
+ * shutdown. Called by the daemon's main; nothing here blocks.
+ *
+ * The memory of a server outlives http_server_free() until libuv has closed its last handle, which
+ * takes one more turn of the loop. */
+#include "http/connection.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/text.h"
+
+#define ACCEPTS_PER_TURN 64
+#define ACCEPT_PAUSE_MS 100
+
+const struct http_settings http_default_settings = {
+    .head_timeout_ms = 10 * 1000,
+    .idle_timeout_ms = 75 * 1000,
+    .body_timeout_ms = 30 * 1000,
+    .write_timeout_ms = 30 * 1000,
+    .connections_max = 8192,
+    .hosts = NULL,
+};
+
+static void on_accept(uv_poll_t *poll, int status, int events);
+
+static void accept_start(struct http_server *server)
+{
+	if (server->accepting || server->stopping || server->freed)
+		return;
+	server->accepting = true;
+	list_each (&server->listeners, node) {
+		struct http_listener *listener = list_entry(node, struct http_listener, node);
+		uv_poll_start(&listener->poll, UV_READABLE, on_accept);
+	}
+}
+
+static void accept_stop(struct http_server *server)
+{
+	server->accepting = false;
+	list_each (&server->listeners, node)
+		uv_poll_stop(&list_entry(node, struct http_listener, node)->poll);
+}
+
+static void on_accept_timer(uv_timer_t *timer)
+{
+	accept_start(timer->data);
+}
+
+/* The client that has been idle for longest makes room for a new one. */
+static void evict_idle(struct http_server *server)
+{
+	struct list *idle = &server->deadlines[HTTP_DEADLINE_IDLE];
+	if (!list_empty(idle))
+		http_connection_lose(list_entry(idle->next, struct http_connection, waiting.node));
+}
+
+/* No descriptor or memory for another connection: waiting ones stay in the kernel's queue. */
+static void accept_pause(struct http_server *server, int errnum)
+{
+	log_warning("http: cannot accept: %s; trying again in %d ms", strerror(errnum),
+		    ACCEPT_PAUSE_MS);
+	evict_idle(server);
+	accept_stop(server);
+	uv_timer_start(&server->accept_timer, on_accept_timer, ACCEPT_PAUSE_MS, 0);
+}
+
+/* False when this was the last one for now. */
+static bool accept_one(struct http_listener *listener)
+{
+	struct http_server *server = listener->server;
+	bool full = server->connection_count >= server->settings.connections_max;
+	if (full && list_empty(&server->deadlines[HTTP_DEADLINE_IDLE])) {
+		/* Goes on when a connection ends or turns idle (http_server_has_room). */
+		accept_stop(server);
+		return false;
+	}
+	int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd < 0) {
+		if (errno == EINTR || errno == ECONNABORTED)
+			return true;
+		if (errno != EAGAIN)
+			accept_pause(server, errno);
+		return false;
+	}
+	if (full)
+		evict_idle(server);
+	int result = http_connection_open(server, fd, listener->is_unix, listener->tls);
+	if (result < 0) {
+		close(fd);
+		accept_pause(server, -result);
+		return false;
+	}
+	return true;
+}
+
+static void on_accept(uv_poll_t *poll, int status, int events)
+{
+	struct http_listener *listener = poll->data;
+	(void)events;
+	if (status < 0) {
+		accept_pause(listener->server, EIO);
+		return;
+	}
+	for (int i = 0; i < ACCEPTS_PER_TURN && accept_one(listener); i++)
+		;
+}
+
+static void finish_shutdown(struct http_server *server)
+{
+	void (*closed)(void *data) = server->closed;
+	if (!closed || server->connection_count > 0)
+		return;
+	server->closed = NULL;
+	uv_timer_stop(&server->grace_timer);
+	closed(server->closed_data);
+}
+
+/* Gives each connection that asked for it a turn. Those that ask again wait for the next round. */
+static void on_idle(uv_idle_t *idle)
+{
+	struct http_server *server = idle->data;
+	struct list round;
+	list_init(&round);
+	while (!list_empty(&server->ready)) {
+		struct list *node = server->ready.next;
+		list_remove(node);
+		list_append(&round, node);
+	}
+	while (!list_empty(&round))
+		http_connection_run(list_entry(round.next, struct http_connection, ready), 0);
+	if (server->freed)
+		return;
+	if (list_empty(&server->ready))
+		uv_idle_stop(&server->idle);
+	finish_shutdown(server);
+}
+
+void http_server_schedule(struct http_connection *connection)
+{
+	struct http_server *server = connection->server;
+	if (!list_empty(&connection->ready) || server->freed)
+		return;
+	list_append(&server->ready, &connection->ready);
+	uv_idle_start(&server->idle, on_idle);
+}
+
+void http_server_has_room(struct http_server *server)
+{
+	if (!server->accepting && !uv_is_active((uv_handle_t *)&server->accept_timer))
+		accept_start(server);
+}
+
+void http_server_forget(struct http_connection *connection)
+{
+	struct http_server *server = connection->server;
+	list_remove(&connection->node);
+	server->connection_count--;
+	http_server_has_room(server);
+	if (server->closed && server->connection_count == 0)
+		uv_idle_start(&server->idle, on_idle);
+}
+
+void http_server_next_id(struct http_server *server, char id[24])
+{
+	unsigned char bytes[9];
+	uint64_t count = ++server->request_count;
+	for (int i = 0; i < 4; i++)
+		bytes[i] = (unsigned char)(server->request_prefix >> (8 * i));
+	for (int i = 0; i < 5; i++)
+		bytes[8 - i] = (unsigned char)(count >> (8 * i));
+	text_hex(bytes, sizeof(bytes), id);
+}
+
+const char *http_server_date(struct http_server *server)
+{
+	static const char days[] = "SunMonTueWedThuFriSat";
+	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+	time_t now = time(NULL);
+	if (now == server->date_second)
+		return server->date;
+	struct tm tm;
+	gmtime_r(&now, &tm);
+	snprintf(server->date, sizeof(server->date), "%.3s, %02d %.3s %d %02d:%02d:%02d GMT",
+		 days + 3 * tm.tm_wday, tm.tm_mday, months + 3 * tm.tm_mon, tm.tm_year + 1900,
+		 tm.tm_hour, tm.tm_min, tm.tm_sec);
+	server->date_second = now;
+	return server->date;
+}
+
+struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings *settings,
+				    const struct http_handlers *handlers)
+{
+	struct http_server *server = calloc(1, sizeof(*server));
+	char *scratch = malloc(HTTP_SCRATCH);
+	if (!server || !scratch)
+		abort();
+	server->loop = loop;
+	server->settings = *settings;
+	server->handlers = *handlers;
+	server->scratch = scratch;
+	random_bytes(&server->request_prefix, sizeof(server->request_prefix));
+	list_init(&server->listeners);
+	list_init(&server->connections);
+	list_init(&server->ready);
+	http_deadlines_init(server);
+	uv_timer_init(loop, &server->accept_timer);
+	uv_timer_init(loop, &server->grace_timer);
+	uv_idle_init(loop, &server->idle);
+	server->accept_timer.data = server->grace_timer.data = server->idle.data = server;
+	server->handle_count = 4;
+	server->accepting = true;
+	/* A client that goes away while OpenSSL writes must not end the process. */
+	struct sigaction action;
+	if (sigaction(SIGPIPE, NULL, &action) == 0 && action.sa_handler == SIG_DFL)
+		signal(SIGPIPE, SIG_IGN);
+	return server;
+}
+
+/* Accepted sockets inherit these from the listening one. */
+static void set_tcp_options(int fd)
+{
+	static const struct {
+		int level, name, value;
+	} options[] = {
+	    {IPPROTO_TCP, TCP_NODELAY, 1},
+	    /* A client whose machine is gone is noticed within about two minutes, even when
+	     * nothing is written to it. */
+	    {SOL_SOCKET, SO_KEEPALIVE, 1},
+	    {IPPROTO_TCP, TCP_KEEPIDLE, 60},
+	    {IPPROTO_TCP, TCP_KEEPINTVL, 15},
+	    {IPPROTO_TCP, TCP_KEEPCNT, 4},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+		(void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+				 sizeof(options[i].value));
+}
+
+int http_server_listen(struct http_server *server, int fd, void *tls, struct error *error)
+{
+	struct sockaddr_storage address = {0};
+	socklen_t size = sizeof(address);
+	CLOSE_FD int owned = fd;
+	if (getsockname(fd, (struct sockaddr *)&address, &size) < 0)
+		return error_set_errno(error, ERROR_INTERNAL, errno, "listening socket");
+	int result = fd_set_nonblocking(fd);
+	if (result < 0)
+		return error_set_errno(error, ERROR_INTERNAL, result, "listening socket");
+	struct http_listener *listener = calloc(1, sizeof(*listener));
+	if (!listener)
+		abort();
+	listener->is_unix = address.ss_family == AF_UNIX;
+	if (!listener->is_unix)
+		set_tcp_options(fd);
+	result = uv_poll_init(server->loop, &listener->poll, fd);
+	if (result < 0) {
+		free(listener);
+		return error_set_errno(error, ERROR_INTERNAL, result, "listening socket");
+	}
+	listener->poll.data = listener;
+	listener->server = server;
+	listener->fd = TAKE_FD(owned);
+	listener->tls = tls;
+	list_append(&server->listeners, &listener->node);
+	server->handle_count++;
+	if (server->accepting)
+		uv_poll_start(&listener->poll, UV_READABLE, on_accept);
+	return 0;
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+	struct http_listener *listener = handle->data;
+	struct http_server *server = listener->server;
+	free(listener);
+	http_server_handle_closed(server);
+}
+
+static void close_listeners(struct http_server *server)
+{
+	accept_stop(server);
+	list_each (&server->listeners, node) {
+		struct http_listener *listener = list_entry(node, struct http_listener, node);
+		list_remove(node);
+		uv_close((uv_handle_t *)&listener->poll, on_listener_closed);
+		fd_close(&listener->fd);
+	}
+}
+
+/* Closes every connection, the handlers' callbacks (on_gone) may touch others. */
+static void lose_all(struct http_server *server)
+{
+	while (!list_empty(&server->connections))
+		http_connection_lose(
+		    list_entry(server->connections.next, struct http_connection, node));
+}
+
+static void on_grace_over(uv_timer_t *timer)
+{
+	struct http_server *server = timer->data;
+	lose_all(server);
+}
+
+/* A connection without a request goes at once, the others after their answer. */
+static void ask_to_close(struct http_connection *connection)
+{
+	connection->close_after = true;
+	if (connection->phase == HTTP_HANDSHAKE ||
+	    (connection->phase == HTTP_HEAD && connection->output.size == 0))
+		http_connection_lose(connection);
+	else if (connection->phase == HTTP_HEAD)
+		connection->phase = HTTP_DRAIN;
+}
+
+void http_server_shutdown(struct http_server *server, uint32_t grace_ms, void (*closed)(void *data),
+			  void *data)
+{
+	server->stopping = true;
+	server->closed = closed;
+	server->closed_data = data;
+	close_listeners(server);
+	list_each (&server->connections, node)
+		ask_to_close(list_entry(node, struct http_connection, node));
+	uv_timer_start(&server->grace_timer, on_grace_over, grace_ms, 0);
+	/* `closed` is called from the loop, never from in here. */
+	uv_idle_start(&server->idle, on_idle);
+}
+
+void http_server_handle_closed(struct http_server *server)
+{
+	if (--server->handle_count > 0)
+		return;
+	free(server->scratch);
+	free(server);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	http_server_handle_closed(handle->data);
+}
+
+void http_server_free(struct http_server *server)
+{
+	if (!server || server->freed)
+		return;
+	server->freed = true;
+	server->closed = NULL;
+	close_listeners(server);
+	lose_all(server);
+	uv_close((uv_handle_t *)&server->timer, on_handle_closed);
+	uv_close((uv_handle_t *)&server->accept_timer, on_handle_closed);
+	uv_close((uv_handle_t *)&server->grace_timer, on_handle_closed);
+	uv_close((uv_handle_t *)&server->idle, on_handle_closed);
+}
+
+size_t http_server_connections(const struct http_server *server)
+{
+	return server->connection_count;
+}

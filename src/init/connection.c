@@ -1,0 +1,458 @@
+/* The connection: inbox, outbox, and which request goes where. Called by the loop; never blocks.
+ * While the outbox is more than half full no request is taken and no DATA, OUTPUT or PROGRESS is
+ * queued; the other half is room for what the init says unasked (a bounded number of small frames).
+ */
+#include "init/connection.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "init/configuration.h"
+#include "init/configure.h"
+#include "init/exec.h"
+#include "init/launch.h"
+#include "init/loop.h"
+#include "init/relay.h"
+#include "init/request.h"
+#include "init/scan.h"
+
+#define OUTBOX_SIZE (1024 * 1024)
+#define OUTBOX_BUSY (512 * 1024)
+/* Requests served in one turn before others have theirs. */
+#define REQUESTS_PER_TURN 64
+/* Descriptors that came before the frames they belong to were looked at. */
+#define FDS_MAX 32
+#define FDS_PER_MESSAGE 4
+
+static struct {
+	int listener;
+	int fd; /* -1: nobody is connected */
+	uint32_t generation;
+	uint32_t watched;
+	bool hello;
+	bool closing; /* what is queued is sent, then it closes */
+	size_t out_start, out_end;
+	int fds[FDS_MAX];
+	size_t fd_count;
+} connection = {.listener = -1, .fd = -1};
+
+/* Apart from it, so that they take no room in the file. */
+static struct inbox inbox;
+static uint8_t outbox[OUTBOX_SIZE];
+
+static int64_t ready_at;
+
+int connection_listen(int listener)
+{
+	connection.listener = listener;
+	ready_at = clock_boot();
+	if (listen(listener, 4) < 0)
+		return -errno;
+	int result = fd_set_nonblocking(listener);
+	return result < 0 ? result : loop_add(listener, EPOLLIN, EVENT_LISTENER, 0, 0);
+}
+
+static void close_connection(void)
+{
+	fd_close(&connection.fd);
+	for (size_t i = 0; i < connection.fd_count; i++)
+		close(connection.fds[i]);
+	connection.fd_count = 0;
+	connection.hello = connection.closing = false;
+	connection.watched = 0;
+	connection.out_start = connection.out_end = 0;
+	inbox_clear(&inbox);
+	relay_cancel_all();
+}
+
+/* A peer inside the sandbox has a pid here; one outside has none and is shown as 0. */
+static bool from_outside(int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == 0;
+}
+
+void connection_accept(void)
+{
+	int fd = accept4(connection.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return;
+	if (!from_outside(fd)) {
+		close(fd);
+		return;
+	}
+	close_connection();
+	connection.generation++;
+	if (loop_add(fd, EPOLLIN, EVENT_CONNECTION, 0, connection.generation) < 0) {
+		close(fd);
+		return;
+	}
+	connection.fd = fd;
+	connection.watched = EPOLLIN;
+	exec_reconnected();
+}
+
+bool connection_ready(void)
+{
+	return connection.hello && !connection.closing;
+}
+
+bool connection_has_room(void)
+{
+	return connection.fd >= 0 && connection.out_end - connection.out_start < OUTBOX_BUSY;
+}
+
+uint8_t *connection_place(void)
+{
+	if (OUTBOX_SIZE - connection.out_end < FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX) {
+		size_t used = connection.out_end - connection.out_start;
+		memmove(outbox, outbox + connection.out_start, used);
+		connection.out_start = 0;
+		connection.out_end = used;
+	}
+	return outbox + connection.out_end;
+}
+
+void connection_placed(size_t size)
+{
+	connection.out_end += size;
+}
+
+static void queue(enum frame_type type, uint64_t id, const void *payload, size_t size)
+{
+	uint8_t *place = connection_place();
+	if (OUTBOX_SIZE - connection.out_end < FRAME_HEADER_SIZE + size) {
+		/* Cannot be, see above; a peer that sees it connects again and asks. */
+		close_connection();
+		return;
+	}
+	frame_header_write(place, type, id, (uint32_t)size);
+	if (size > 0)
+		memcpy(place + FRAME_HEADER_SIZE, payload, size);
+	connection_placed(FRAME_HEADER_SIZE + size);
+}
+
+void connection_send(enum frame_type type, uint64_t id, const void *payload, size_t size)
+{
+	if (connection_ready())
+		queue(type, id, payload, size);
+}
+
+void connection_send_number(enum frame_type type, uint64_t id, uint32_t number)
+{
+	uint8_t room[4];
+	struct writer writer = writer_on(room, sizeof(room));
+	write_u32(&writer, number);
+	connection_send(type, id, room, writer.size);
+}
+
+static void queue_failure(enum frame_type type, uint64_t id, const struct failure *failure)
+{
+	uint8_t room[sizeof(*failure) + 16];
+	struct writer writer = writer_on(room, sizeof(room));
+	failure_write(&writer, failure);
+	queue(type, id, room, writer.size);
+}
+
+void connection_send_failure(enum frame_type type, uint64_t id, enum error_kind kind, int errnum,
+			     const char *message)
+{
+	struct failure failure = {.kind = kind, .errnum = (uint32_t)errnum};
+	snprintf(failure.message, sizeof(failure.message), "%s", message);
+	if (connection_ready())
+		queue_failure(type, id, &failure);
+}
+
+void connection_refuse(const char *message)
+{
+	struct failure failure = {.kind = ERROR_GUEST_PROTOCOL};
+	if (connection.fd < 0 || connection.closing)
+		return;
+	snprintf(failure.message, sizeof(failure.message), "%s", message);
+	queue_failure(FRAME_REFUSED, 0, &failure);
+	connection.closing = true;
+}
+
+static void say_hello(const struct request *request)
+{
+	if (request->version < INIT_PROTOCOL_OLDEST || request->version > INIT_PROTOCOL_VERSION) {
+		connection_refuse("this init speaks another version of the protocol");
+		return;
+	}
+	struct hello_reply reply = {.version = INIT_PROTOCOL_VERSION,
+				    .configured = configuration.configured,
+				    .boot_ns = (uint64_t)ready_at};
+	uint8_t room[32];
+	struct writer writer = writer_on(room, sizeof(room));
+	hello_reply_write(&writer, &reply);
+	connection.hello = true;
+	connection_send(FRAME_HELLO_REPLY, 0, room, writer.size);
+}
+
+static void do_configure(const struct request *request)
+{
+	struct failure failure = {.kind = ERROR_SANDBOX_STATE,
+				  .message = "the sandbox has been configured before"};
+	if (configuration.configured || configure(&request->configure, &failure) < 0)
+		queue_failure(FRAME_REFUSED, 0, &failure);
+	else
+		connection_send(FRAME_CONFIGURED, 0, NULL, 0);
+}
+
+/* An exec's logs: descriptors come in the order of the frames they belong to. */
+static void begin_exec(const struct request *request)
+{
+	int logs[2] = {-1, -1};
+	size_t wanted =
+	    request->exec.flags & EXEC_LOG ? (request->exec.flags & EXEC_TTY ? 1 : 2) : 0;
+	if (connection.fd_count < wanted || exec_find(request->id)) {
+		connection_refuse(connection.fd_count < wanted
+				      ? "EXEC without its logs"
+				      : "the key of an exec was used twice");
+		return;
+	}
+	memcpy(logs, connection.fds, wanted * sizeof(int));
+	connection.fd_count -= wanted;
+	memmove(connection.fds, connection.fds + wanted, connection.fd_count * sizeof(int));
+	exec_begin(request, logs);
+}
+
+static void send_metrics(uint64_t id)
+{
+	uint8_t room[16];
+	struct writer writer = writer_on(room, sizeof(room));
+	scan_take();
+	write_u32(&writer, scan_total());
+	write_u64(&writer, (uint64_t)(clock_boot() - ready_at));
+	connection_send(FRAME_RESULT, id, room, writer.size);
+}
+
+static void serve_operation(const struct request *request)
+{
+	switch (request->type) {
+	case FRAME_FILE:
+	case FRAME_CONNECT:
+		relay_begin(request);
+		break;
+	case FRAME_DATA:
+		relay_data(request);
+		break;
+	case FRAME_DATA_END:
+		relay_data_end(request->id);
+		break;
+	case FRAME_CANCEL:
+		relay_cancel(request->id);
+		break;
+	case FRAME_METRICS:
+		send_metrics(request->id);
+		break;
+	case FRAME_CREDIT:
+		if (request->id & OPERATION_ID_BIT)
+			relay_credit(request->id, request->credit);
+		else
+			exec_credit(request->id, request->credit);
+		break;
+	case FRAME_FREEZE:
+	case FRAME_THAW:
+		connection_send_failure(
+		    request->type == FRAME_FREEZE ? FRAME_FAILED : FRAME_REFUSED, request->id,
+		    ERROR_UNSUPPORTED, 0, "this tier has no snapshots of memory");
+		break;
+	default:
+		connection_refuse("a frame that only an init sends");
+		break;
+	}
+}
+
+static void serve(const struct request *request)
+{
+	switch (request->type) {
+	case FRAME_HELLO:
+		say_hello(request);
+		break;
+	case FRAME_CONFIGURE:
+		do_configure(request);
+		break;
+	case FRAME_DEADLINE:
+		loop_set_deadline(request->deadline ? request->deadline : NEVER);
+		break;
+	case FRAME_PING:
+		connection_send(FRAME_PONG, 0, request->frame.payload, request->frame.size);
+		break;
+	case FRAME_SHUTDOWN:
+		loop_shut_down(request->grace_ms);
+		break;
+	case FRAME_EXEC:
+		begin_exec(request);
+		break;
+	case FRAME_STDIN:
+		exec_input(request);
+		break;
+	case FRAME_STDIN_CLOSE:
+		exec_input_close(request->id);
+		break;
+	case FRAME_SIGNAL:
+		exec_signal(request);
+		break;
+	case FRAME_RESIZE:
+		exec_resize(request);
+		break;
+	case FRAME_CONSUMED:
+		exec_consumed(request);
+		break;
+	case FRAME_FORGET:
+		exec_forget(request->id);
+		break;
+	case FRAME_LIST:
+		exec_list();
+		break;
+	case FRAME_LEFT_RUNNING:
+		exec_left_running(request->id);
+		break;
+	default:
+		serve_operation(request);
+		break;
+	}
+}
+
+/* What may come when: HELLO first and once, CONFIGURE before anything runs. */
+static const char *out_of_order(uint16_t type)
+{
+	if ((type == FRAME_HELLO) == connection.hello)
+		return connection.hello ? "HELLO twice" : "something before HELLO";
+	bool runs = type == FRAME_EXEC || type == FRAME_FILE || type == FRAME_CONNECT;
+	if (runs && !configuration.configured)
+		return "something to run before CONFIGURE";
+	return NULL;
+}
+
+/* Serves the frame at the front. False when there is none, or it has to wait. */
+static bool serve_next(void)
+{
+	static struct request request;
+	struct frame frame;
+	if (connection.fd < 0 || connection.closing || !connection_has_room())
+		return false;
+	int64_t length = inbox_front(&inbox, &frame);
+	if (length == 0)
+		return false;
+	if (length < 0 || request_parse(&frame, &request) < 0) {
+		connection_refuse("a frame that cannot be read");
+		return false;
+	}
+	const char *problem = out_of_order(frame.type);
+	if (problem) {
+		connection_refuse(problem);
+		return false;
+	}
+	bool runs =
+	    frame.type == FRAME_EXEC || frame.type == FRAME_FILE || frame.type == FRAME_CONNECT;
+	if (runs && !launch_has_room())
+		return false;
+	uint32_t generation = connection.generation;
+	serve(&request);
+	if (connection.fd >= 0 && connection.generation == generation)
+		inbox_taken(&inbox, length);
+	return true;
+}
+
+static void receive(void)
+{
+	uint8_t *place;
+	size_t room = inbox_room(&inbox, &place);
+	size_t fds = MIN(FDS_MAX - connection.fd_count, (size_t)FDS_PER_MESSAGE);
+	if (room == 0 || fds < FDS_PER_MESSAGE)
+		return;
+	ssize_t got =
+	    fd_receive(connection.fd, place, room, connection.fds + connection.fd_count, &fds);
+	if (got == -EAGAIN)
+		return;
+	if (got <= 0) {
+		close_connection();
+		return;
+	}
+	connection.fd_count += fds;
+	inbox_filled(&inbox, (size_t)got);
+}
+
+static void flush(void)
+{
+	while (connection.fd >= 0 && connection.out_start < connection.out_end) {
+		ssize_t sent =
+		    send(connection.fd, outbox + connection.out_start,
+			 connection.out_end - connection.out_start, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0 && errno == EAGAIN)
+			return;
+		if (sent < 0) {
+			close_connection();
+			return;
+		}
+		connection.out_start += (size_t)sent;
+	}
+	connection.out_start = connection.out_end = 0;
+	if (connection.closing)
+		close_connection();
+}
+
+/* Reading stops while the inbox is full or descriptors pile up: the peer then waits. */
+static void watch(void)
+{
+	uint8_t *place;
+	if (connection.fd < 0)
+		return;
+	uint32_t events = connection.out_start < connection.out_end ? EPOLLOUT : 0;
+	bool fds_fit = FDS_MAX - connection.fd_count >= FDS_PER_MESSAGE;
+	if (fds_fit && inbox_room(&inbox, &place) > 0)
+		events |= EPOLLIN;
+	if (events == connection.watched)
+		return;
+	if (loop_modify(connection.fd, events, EVENT_CONNECTION, 0, connection.generation) < 0)
+		close_connection();
+	else
+		connection.watched = events;
+}
+
+void connection_event(uint32_t generation, uint32_t events)
+{
+	if (connection.fd < 0 || generation != connection.generation)
+		return;
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		receive();
+}
+
+void connection_serve(void)
+{
+	for (int i = 0; i < REQUESTS_PER_TURN && serve_next(); i++)
+		;
+}
+
+void connection_flush(void)
+{
+	if (connection_has_room())
+		relay_resume();
+	exec_turn();
+	flush();
+	struct frame frame;
+	if (connection.fd >= 0 && FDS_MAX - connection.fd_count < FDS_PER_MESSAGE &&
+	    inbox_front(&inbox, &frame) == 0) {
+		connection_refuse("descriptors without frames");
+		flush();
+	}
+	watch();
+}
+
+bool connection_waiting(void)
+{
+	struct frame frame;
+	return connection.fd >= 0 && !connection.closing && connection_has_room() &&
+	       launch_has_room() && inbox_front(&inbox, &frame) != 0;
+}

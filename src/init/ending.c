@@ -1,0 +1,133 @@
+/* Time-outs, cancellation and strays: SIGKILL to everything below a runner, again until nothing is
+ * left. PID 1 does it because it is not under the sandbox's quota. Called by the loop's timer and
+ * by exec.c; one round is one walk of /proc (about 10 us per process). */
+#include "init/ending.h"
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "init/exec.h"
+#include "init/launch.h"
+#include "init/loop.h"
+#include "init/scan.h"
+
+/* From this round on processes are stopped before they are killed: a killed one makes room for the
+ * next under the limit of processes, a stopped one does not. */
+#define ROUNDS_BEFORE_STOPPING 4
+#define STOPPING_WALKS_MAX 8
+/* After this an exec has ended although something of it does not die. */
+#define KILL_PATIENCE (2 * NSEC_PER_SEC)
+/* How long a runner with nothing below it may take to say so. */
+#define RUNNER_PATIENCE (100 * NSEC_PER_MSEC)
+
+static int64_t strays_at = NEVER;
+static uint32_t stray_rounds;
+
+void ending_strays(void)
+{
+	stray_rounds = 0;
+	strays_at = 0;
+}
+
+static int64_t pause_after(uint32_t rounds)
+{
+	if (rounds < 20)
+		return 1 * NSEC_PER_MSEC;
+	if (rounds < 100)
+		return 10 * NSEC_PER_MSEC;
+	/* Frozen or waiting for a disk: nothing hurries them. */
+	return 1000 * NSEC_PER_MSEC;
+}
+
+/* Kills what the last walk found below; with many rounds behind it, stops all of it first. */
+static void kill_below(pid_t below, uint32_t rounds)
+{
+	if (rounds >= ROUNDS_BEFORE_STOPPING) {
+		for (int i = 0; i < STOPPING_WALKS_MAX && scan_running(below) > 0; i++) {
+			scan_signal(below, SIGSTOP);
+			scan_take();
+		}
+	}
+	scan_signal(below, SIGKILL);
+}
+
+void ending_kill(struct exec *exec, uint32_t cause)
+{
+	if (!exec->leader_ended && exec->cause == 0)
+		exec->cause = cause;
+	if (exec->killing || exec->runner < 0)
+		return;
+	exec->killing = true;
+	exec->kill_rounds = 0;
+	exec->quiet_since = 0;
+	exec->kill_at = 0;
+	exec->kill_began = clock_boot();
+	exec->kill_hopeless = false;
+}
+
+static void kill_exec(struct exec *exec, bool complete, int64_t now)
+{
+	struct runner *runner = launch_runner((uint32_t)exec->runner);
+	if (!exec->kill_hopeless && now - exec->kill_began > KILL_PATIENCE) {
+		exec->kill_hopeless = true;
+		exec_try_end(exec);
+	}
+	if (!complete || scan_live(runner->pid) > 0) {
+		kill_below(runner->pid, exec->kill_rounds);
+		exec->quiet_since = 0;
+		exec->kill_at = now + pause_after(exec->kill_rounds++);
+		return;
+	}
+	/* Nothing below it (any more, or yet): the runner only has to reap and report. One that was
+	 * stopped from inside will not; its end is then the report. */
+	if (exec->quiet_since == 0)
+		exec->quiet_since = now;
+	if (now - exec->quiet_since > RUNNER_PATIENCE && runner->pid > 0)
+		kill(runner->pid, SIGKILL);
+	exec->kill_at = now + pause_after(exec->kill_rounds++);
+}
+
+static void kill_strays(bool complete, int64_t now)
+{
+	/* A runner that the launcher has made but not yet told of would look like a stray. */
+	if (launch_pending()) {
+		strays_at = now + NSEC_PER_MSEC;
+		return;
+	}
+	if (complete && scan_live(SCAN_STRAYS) == 0) {
+		strays_at = NEVER;
+		return;
+	}
+	kill_below(SCAN_STRAYS, stray_rounds);
+	strays_at = now + pause_after(stray_rounds++);
+}
+
+void ending_time(int64_t now)
+{
+	bool due = strays_at <= now;
+	for (uint32_t i = 0; i < exec_slots(); i++) {
+		struct exec *exec = exec_at(i);
+		due = due || (exec->key && exec->killing && exec->kill_at <= now);
+	}
+	if (!due)
+		return;
+	bool complete = scan_take();
+	if (strays_at <= now)
+		kill_strays(complete, now);
+	for (uint32_t i = 0; i < exec_slots(); i++) {
+		struct exec *exec = exec_at(i);
+		if (exec->key && exec->killing && exec->kill_at <= now && exec->runner >= 0)
+			kill_exec(exec, complete, now);
+	}
+}
+
+int64_t ending_deadline(void)
+{
+	int64_t next = strays_at;
+	for (uint32_t i = 0; i < exec_slots(); i++) {
+		struct exec *exec = exec_at(i);
+		if (exec->key && exec->killing && exec->kill_at < next)
+			next = exec->kill_at;
+	}
+	return next;
+}

@@ -1,0 +1,10 @@
+/* Killing: every process of an exec, and strays. One walk of /proc serves all that are being killed
+ * at the moment; between walks the loop serves others. */
+#pragma once
+
+#include <stdint.h>
+
+/* A runner was killed from inside: its processes are PID 1's children now. */
+void ending_strays(void);
+void ending_time(int64_t now);
+int64_t ending_deadline(void);

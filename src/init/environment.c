@@ -1,0 +1,69 @@
+/* Puts environments together. Called once in a runner's life; static memory, never blocks. */
+#include "init/environment.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "init/configuration.h"
+
+#define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define IMPLIED_MAX 6
+
+static char *variables[2 * EXEC_ENV_MAX + IMPLIED_MAX + 1];
+static size_t count;
+
+/* Replaces the variable of the same name, or adds it. */
+static void set(const char *variable)
+{
+	size_t name = (size_t)(strchr(variable, '=') - variable) + 1;
+	size_t at = 0;
+	while (at < count && strncmp(variables[at], variable, name) != 0)
+		at++;
+	variables[at] = (char *)variable;
+	count = MAX(count, at + 1);
+}
+
+static void set_packed(struct bytes packed)
+{
+	size_t at = 0;
+	const char *variable;
+	while ((variable = packed_next(packed, &at)))
+		set(variable);
+}
+
+const char *environment_get(char *const *environment, const char *name)
+{
+	size_t length = strlen(name);
+	for (; *environment; environment++)
+		if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
+			return *environment + length + 1;
+	return NULL;
+}
+
+/* What nobody gave is as a login would have it. */
+static void imply(const char *name, const char *value)
+{
+	static char room[2 * GUEST_PATH_MAX];
+	static size_t used;
+	if (!value[0] || environment_get(variables, name))
+		return;
+	int length = snprintf(room + used, sizeof(room) - used, "%s=%s", name, value);
+	if (length < 0 || (size_t)length >= sizeof(room) - used)
+		return;
+	set(room + used);
+	used += (size_t)length + 1;
+}
+
+char **environment_make(const struct exec_request *request, const struct user *user)
+{
+	set_packed(configuration.environment);
+	set_packed(request->environment);
+	imply("PATH", PATH_DEFAULT);
+	imply("HOME", user->home);
+	imply("USER", user->name);
+	imply("LOGNAME", user->name);
+	imply("SHELL", user->shell);
+	if (request->flags & EXEC_TTY)
+		imply("TERM", "xterm-256color");
+	return variables;
+}

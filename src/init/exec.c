@@ -1,0 +1,517 @@
+/* The table of execs and their life: EXEC makes a record, a runner is found for it, STARTED and
+ * EXITED come back from the runner, FORGET removes it. Called by connection.c with requests and by
+ * launch.c with what runners say (which is checked: a runner lives in the sandbox). Never blocks.
+ */
+#include "init/exec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "init/configuration.h"
+#include "init/connection.h"
+#include "init/ending.h"
+#include "init/launch.h"
+#include "init/loop.h"
+#include "init/scan.h"
+#include "init/terminal.h"
+
+/* Of the left-over processes no more are named in one answer. */
+#define LEFT_RUNNING_MAX 512
+
+static struct exec execs[EXEC_PER_SANDBOX_MAX];
+static uint32_t used_up_to; /* no record at or above it is in use */
+
+struct exec *exec_at(uint32_t index)
+{
+	return &execs[index];
+}
+
+uint32_t exec_index(const struct exec *exec)
+{
+	return (uint32_t)(exec - execs);
+}
+
+uint32_t exec_slots(void)
+{
+	return used_up_to;
+}
+
+struct exec *exec_find(uint64_t key)
+{
+	for (uint32_t i = 0; i < used_up_to; i++)
+		if (execs[i].key == key)
+			return &execs[i];
+	return NULL;
+}
+
+uint32_t exec_alive(void)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < used_up_to; i++)
+		count += execs[i].key && execs[i].runner >= 0;
+	return count;
+}
+
+static struct exec *find_free(void)
+{
+	for (uint32_t i = 0; i < EXEC_PER_SANDBOX_MAX; i++) {
+		if (execs[i].key)
+			continue;
+		used_up_to = MAX(used_up_to, i + 1);
+		return &execs[i];
+	}
+	return NULL;
+}
+
+static void release(struct exec *exec)
+{
+	for (int stream = 0; stream < 2; stream++)
+		output_close(exec, stream);
+	input_close(exec);
+	exec->key = 0;
+	while (used_up_to > 0 && !execs[used_up_to - 1].key)
+		used_up_to--;
+}
+
+static void fail(struct exec *exec, enum error_kind kind, int errnum, const char *message)
+{
+	connection_send_failure(FRAME_START_FAILED, exec->key, kind, errnum, message);
+	release(exec);
+}
+
+/* Takes the logs' descriptors, those of an exec that fails too. */
+static int open_logs(struct exec *exec, const int *log_fds)
+{
+	int result = 0;
+	if (!(exec->flags & EXEC_LOG))
+		return 0;
+	for (int stream = 0; stream < (exec->flags & EXEC_TTY ? 1 : 2); stream++) {
+		struct exec_output *output = &exec->outputs[stream];
+		int opened = output_log_open(log_fds[stream], &output->log);
+		output->log.fd = log_fds[stream];
+		output->logged = true;
+		output->total = opened == 0 ? output->log.total : 0;
+		result = result < 0 ? result : opened;
+	}
+	return result;
+}
+
+void exec_begin(const struct request *request, const int *log_fds)
+{
+	struct exec *exec = find_free();
+	if (!exec || loop_shutting_down()) {
+		for (int i = 0; i < 2; i++)
+			if (request->exec.flags & EXEC_LOG && log_fds[i] >= 0)
+				close(log_fds[i]);
+		connection_send_failure(FRAME_START_FAILED, request->id,
+					exec ? ERROR_SANDBOX_ENDED : ERROR_RESOURCE_LIMIT, 0,
+					exec ? "the sandbox is shutting down"
+					     : "too many execs whose results were not fetched yet");
+		return;
+	}
+	*exec = (struct exec){
+	    .key = request->id,
+	    .generation = exec->generation + 1,
+	    .flags = request->exec.flags,
+	    .phase = EXEC_PHASE_STARTING,
+	    .runner = -1,
+	    .rows = request->exec.rows,
+	    .columns = request->exec.columns,
+	    .outputs = {{.fd = -1}, {.fd = -1}},
+	    .output_credit = FILE_WINDOW,
+	    .input = -1,
+	    .input_window = WINDOW_EMPTY,
+	    .input_credit = request->exec.flags & EXEC_STDIN ? FILE_WINDOW : 0,
+	    .timeout_ms = request->exec.timeout_ms,
+	    .deadline = NEVER,
+	    .kill_at = NEVER,
+	};
+	int result = open_logs(exec, log_fds);
+	if (result < 0) {
+		fail(exec, ERROR_INTERNAL, -result, "the output log cannot be opened");
+		return;
+	}
+	launch_submit(OWNER_EXEC, exec_index(exec), request->frame.payload - FRAME_HEADER_SIZE,
+		      FRAME_HEADER_SIZE + request->frame.size);
+}
+
+/* Descriptors that go to the runner: standard input (or -1), output, error; a terminal is one. */
+struct far_ends {
+	int fds[3];
+	size_t count;
+};
+
+static void far_ends_close(struct far_ends *ends)
+{
+	for (size_t i = 0; i < ends->count; i++)
+		close(ends->fds[i]);
+	ends->count = 0;
+}
+
+static int open_terminal(struct exec *exec, struct far_ends *ends)
+{
+	int master, slave;
+	int result = terminal_open(exec->rows, exec->columns, &master, &slave);
+	if (result < 0)
+		return result;
+	ends->fds[ends->count++] = slave;
+	if (!output_open(exec, 0, master))
+		return -ENOMEM;
+	/* Always there, so that it can be resized; a descriptor of its own, since epoll knows one
+	 * descriptor once. */
+	int input = fcntl(master, F_DUPFD_CLOEXEC, 3);
+	if (input < 0)
+		return -errno;
+	input_open(exec, input);
+	return 0;
+}
+
+static int open_pipe(int *ret_near, int *ret_far, bool near_reads)
+{
+	int pair[2];
+	if (pipe2(pair, O_CLOEXEC) < 0)
+		return -errno;
+	*ret_near = pair[near_reads ? 0 : 1];
+	*ret_far = pair[near_reads ? 1 : 0];
+	int result = fd_set_nonblocking(*ret_near);
+	if (result < 0) {
+		close(pair[0]);
+		close(pair[1]);
+	}
+	return result;
+}
+
+static int open_pipes(struct exec *exec, struct far_ends *ends)
+{
+	int near = -1, result;
+	if (exec->flags & EXEC_STDIN) {
+		result = open_pipe(&near, &ends->fds[ends->count], false);
+		if (result < 0)
+			return result;
+		ends->count++;
+		input_open(exec, near);
+	}
+	for (int stream = 0; stream < 2; stream++) {
+		result = open_pipe(&near, &ends->fds[ends->count], true);
+		if (result < 0)
+			return result;
+		ends->count++;
+		if (!output_open(exec, stream, near))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void close_near_ends(struct exec *exec)
+{
+	for (int stream = 0; stream < 2; stream++) {
+		fd_close(&exec->outputs[stream].fd);
+		exec->outputs[stream].watched = false;
+	}
+	fd_close(&exec->input);
+	exec->input_watched = false;
+}
+
+bool exec_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size)
+{
+	struct exec *exec = &execs[index];
+	CLEANUP(far_ends_close) struct far_ends ends = {.count = 0};
+	if (exec->cause) {
+		launch_release(runner, 0);
+		fail(exec, ERROR_CANCELLED, 0, "cancelled before it was started");
+		return true;
+	}
+	int result = exec->flags & EXEC_TTY ? open_terminal(exec, &ends) : open_pipes(exec, &ends);
+	if (result < 0) {
+		launch_release(runner, 0);
+		fail(exec, ERROR_RESOURCE_LIMIT, -result,
+		     exec->flags & EXEC_TTY ? "the terminal cannot be made"
+					    : "the pipes of the command cannot be made");
+		return true;
+	}
+	if (fd_send(launch_runner(runner)->socket, frame, size, ends.fds, ends.count) < 0) {
+		close_near_ends(exec);
+		return false;
+	}
+	exec->runner = (int)runner;
+	input_flush(exec);
+	return true;
+}
+
+void exec_refused(uint32_t index, const struct failure *failure)
+{
+	fail(&execs[index], failure->kind, (int)failure->errnum, failure->message);
+}
+
+static void started(struct exec *exec, uint32_t pid)
+{
+	exec->phase = EXEC_PHASE_RUNNING;
+	exec->pid = (pid_t)pid;
+	exec->started = clock_boot();
+	if (exec->timeout_ms)
+		exec->deadline = exec->started + exec->timeout_ms * NSEC_PER_MSEC;
+	connection_send_number(FRAME_STARTED, exec->key, pid);
+}
+
+static void leader_ended(struct exec *exec, const struct exec_result *result)
+{
+	exec->leader_ended = true;
+	exec->deadline = NEVER;
+	exec->result = *result;
+	if (exec->cause) {
+		if (result->end == EXEC_END_EXITED)
+			exec->result.code = 0;
+		exec->result.end = exec->cause;
+	}
+	output_begin_drain(exec);
+	exec_try_end(exec);
+}
+
+void exec_runner_frame(uint32_t index, const struct frame *frame)
+{
+	struct exec *exec = &execs[index];
+	struct reader reader = reader_on(frame->payload, frame->size);
+	struct exec_result result;
+	struct failure failure;
+	if (frame->type == FRAME_STARTED && exec->phase == EXEC_PHASE_STARTING) {
+		uint32_t pid = read_u32(&reader);
+		if (reader_finish(&reader) == 0 && pid > 1)
+			started(exec, pid);
+	} else if (frame->type == FRAME_START_FAILED && exec->phase == EXEC_PHASE_STARTING) {
+		if (failure_read(frame, &failure) < 0)
+			return;
+		launch_release((uint32_t)exec->runner, 1000);
+		fail(exec, failure.kind, (int)failure.errnum, failure.message);
+	} else if (frame->type == FRAME_EXITED && exec->phase == EXEC_PHASE_RUNNING &&
+		   !exec->leader_ended) {
+		if (exec_result_read(frame, &result) == 0)
+			leader_ended(exec, &result);
+	}
+}
+
+/* Says EXITED once everything the leader wrote has been read. */
+void exec_try_end(struct exec *exec)
+{
+	if (!exec->leader_ended || exec->phase == EXEC_PHASE_ENDED || !output_drained(exec))
+		return;
+	/* A time-out is over when everything is dead, unless something will not die. */
+	if (exec->killing && !exec->kill_hopeless)
+		return;
+	exec->phase = EXEC_PHASE_ENDED;
+	if (exec->runner < 0) {
+		exec->result.left_running = 0;
+	} else if (exec->result.left_running) {
+		scan_take();
+		exec->result.left_running = scan_live(launch_runner((uint32_t)exec->runner)->pid);
+	}
+	input_close(exec);
+	exec->progress = false;
+	exec->result.totals.out = exec->outputs[0].total;
+	exec->result.totals.err = exec->outputs[1].total;
+	uint8_t room[128];
+	struct writer writer = writer_on(room, sizeof(room));
+	exec_result_write(&writer, &exec->result);
+	connection_send(FRAME_EXITED, exec->key, room, writer.size);
+	if (exec->forgotten && exec->runner < 0)
+		release(exec);
+}
+
+/* The runner has ended: because everything below it has, or because it was killed. */
+void exec_runner_gone(uint32_t index)
+{
+	struct exec *exec = &execs[index];
+	exec->runner = -1;
+	exec->killing = false;
+	if (exec->phase == EXEC_PHASE_STARTING) {
+		fail(exec, exec->cause ? ERROR_CANCELLED : ERROR_RESOURCE_LIMIT, 0,
+		     exec->cause ? "cancelled before it was started"
+				 : "the process that was to start the command was killed");
+		return;
+	}
+	if (!exec->leader_ended) {
+		struct exec_result result = {.end = EXEC_END_LOST,
+					     .code = exec->cause ? SIGKILL : 0};
+		result.wall_ns = (uint64_t)(clock_boot() - exec->started);
+		leader_ended(exec, &result);
+		return;
+	}
+	if (exec->phase != EXEC_PHASE_ENDED)
+		return;
+	if (exec->result.left_running)
+		connection_send(FRAME_GONE, exec->key, NULL, 0);
+	exec->result.left_running = 0;
+	if (exec->forgotten)
+		release(exec);
+}
+
+void exec_signal(const struct request *request)
+{
+	struct exec *exec = exec_find(request->id);
+	if (!exec)
+		return;
+	bool tree = request->signal.scope == SIGNAL_TREE;
+	int signal = (int)request->signal.signal;
+	if (tree && signal == SIGKILL) {
+		if (exec->runner < 0 && exec->phase == EXEC_PHASE_STARTING)
+			exec->cause = EXEC_END_CANCELLED;
+		else
+			ending_kill(exec, EXEC_END_CANCELLED);
+	} else if (tree && exec->runner >= 0) {
+		scan_take();
+		scan_signal(launch_runner((uint32_t)exec->runner)->pid, signal);
+	} else if (exec->runner >= 0 && exec->pid > 0 && !exec->leader_ended) {
+		scan_signal_child(exec->pid, launch_runner((uint32_t)exec->runner)->pid, signal);
+	}
+}
+
+void exec_resize(const struct request *request)
+{
+	struct exec *exec = exec_find(request->id);
+	if (!exec || !(exec->flags & EXEC_TTY))
+		return;
+	exec->rows = request->size.rows;
+	exec->columns = request->size.columns;
+	if (exec->outputs[0].fd >= 0)
+		terminal_resize(exec->outputs[0].fd, exec->rows, exec->columns);
+}
+
+void exec_credit(uint64_t key, uint32_t credit)
+{
+	struct exec *exec = exec_find(key);
+	if (!exec)
+		return;
+	exec->output_credit = MIN(exec->output_credit + credit, (uint64_t)FILE_WINDOW);
+	output_resume(exec);
+}
+
+void exec_forget(uint64_t key)
+{
+	struct exec *exec = exec_find(key);
+	if (!exec)
+		return;
+	exec->forgotten = true;
+	if (exec->phase == EXEC_PHASE_ENDED && exec->runner < 0)
+		release(exec);
+}
+
+void exec_list(void)
+{
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		struct exec *exec = &execs[i];
+		if (!exec->key)
+			continue;
+		struct exec_status status = {
+		    .phase = exec->phase, .pid = (uint32_t)exec->pid, .result = exec->result};
+		status.result.totals.out = exec->outputs[0].total;
+		status.result.totals.err = exec->outputs[1].total;
+		uint8_t room[128];
+		struct writer writer = writer_on(room, sizeof(room));
+		exec_status_write(&writer, &status);
+		connection_send(FRAME_LISTED, exec->key, room, writer.size);
+		/* What this connection may feed it: it does not know what is on its way. */
+		if (exec->input_returned > 0)
+			connection_send_number(FRAME_CREDIT, exec->key, exec->input_returned);
+		exec->input_credit += exec->input_returned;
+		exec->input_returned = 0;
+	}
+	connection_send(FRAME_LIST_END, 0, NULL, 0);
+}
+
+struct naming {
+	struct writer writer;
+	uint32_t count;
+};
+
+static void name_process(void *data, pid_t pid, const char *command)
+{
+	struct naming *naming = data;
+	if (naming->count == LEFT_RUNNING_MAX)
+		return;
+	write_u32(&naming->writer, (uint32_t)pid);
+	write_text(&naming->writer, command);
+	naming->count++;
+}
+
+void exec_left_running(uint64_t key)
+{
+	static uint8_t room[4 + LEFT_RUNNING_MAX * 32];
+	struct exec *exec = exec_find(key);
+	struct naming naming = {.writer = writer_on(room, sizeof(room))};
+	write_u32(&naming.writer, 0);
+	if (exec && exec->runner >= 0) {
+		scan_take();
+		scan_each(launch_runner((uint32_t)exec->runner)->pid, name_process, &naming);
+	}
+	struct writer count = writer_on(room, 4);
+	write_u32(&count, naming.count);
+	connection_send(FRAME_LEFT_RUNNING, key, room, naming.writer.size);
+}
+
+void exec_time(int64_t now)
+{
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		struct exec *exec = &execs[i];
+		if (!exec->key)
+			continue;
+		if (exec->deadline <= now) {
+			exec->deadline = NEVER;
+			ending_kill(exec, EXEC_END_TIMED_OUT);
+		}
+		if ((exec->outputs[0].retry_at && exec->outputs[0].retry_at <= now) ||
+		    (exec->outputs[1].retry_at && exec->outputs[1].retry_at <= now))
+			output_resume(exec);
+	}
+}
+
+int64_t exec_deadline(void)
+{
+	int64_t next = NEVER;
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		struct exec *exec = &execs[i];
+		if (!exec->key)
+			continue;
+		next = MIN(next, exec->deadline);
+		for (int stream = 0; stream < 2; stream++)
+			if (exec->outputs[stream].retry_at)
+				next = MIN(next, exec->outputs[stream].retry_at);
+	}
+	return next;
+}
+
+void exec_turn(void)
+{
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		struct exec *exec = &execs[i];
+		if (!exec->key || !connection_ready() || !connection_has_room())
+			continue;
+		if (!(exec->flags & EXEC_LOG))
+			output_resume(exec);
+		if (!exec->progress)
+			continue;
+		struct output_totals totals = {exec->outputs[0].total, exec->outputs[1].total};
+		uint8_t room[16];
+		struct writer writer = writer_on(room, sizeof(room));
+		output_totals_write(&writer, &totals);
+		connection_send(FRAME_PROGRESS, exec->key, room, writer.size);
+		exec->progress = false;
+	}
+}
+
+void exec_reconnected(void)
+{
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		struct exec *exec = &execs[i];
+		exec->output_credit = FILE_WINDOW;
+		/* Nothing is promised until LISTED: all that fits beside what waits. */
+		if (exec->key && (exec->flags & EXEC_STDIN) && exec->phase != EXEC_PHASE_ENDED) {
+			exec->input_credit = 0;
+			exec->input_returned = (uint32_t)(FILE_WINDOW - exec->input_window.used);
+		}
+	}
+}

@@ -1,0 +1,106 @@
+/* Execs as PID 1 sees them: one record per command from EXEC to FORGET, its pipes, its time-out,
+ * its end. Files: exec.c (requests and life), output.c (what it prints), input.c (what it is fed),
+ * ending.c (time-outs and killing). */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "init/request.h"
+#include "init/window.h"
+#include "proto/init_messages.h"
+#include "proto/output_log.h"
+
+struct exec_output {
+	int fd; /* the pipe or terminal, -1 at its end */
+	bool watched;
+	bool logged;
+	struct output_log log; /* its descriptor is owned here while `logged` */
+	uint64_t total;        /* bytes the process wrote that went on (into the log, or out) */
+	uint64_t consumed;     /* lossless: what the outside has */
+	uint64_t dropped;      /* bytes lost since the log last took some */
+	uint64_t drain;        /* bytes to be read before EXITED is said */
+	int64_t retry_at;      /* lossless with a full disk: when to try again */
+};
+
+struct exec {
+	uint64_t key; /* 0: free */
+	uint32_t generation;
+	uint32_t flags; /* enum exec_flag */
+	enum exec_phase phase;
+	int runner; /* index, -1 */
+	pid_t pid;  /* the leader */
+	uint16_t rows, columns;
+	struct exec_output outputs[2];
+	uint64_t output_credit; /* without a log */
+
+	int input; /* pipe or (a duplicate of the) terminal; -1 when closed or never there */
+	bool input_watched;
+	bool input_closing; /* when the window is empty */
+	struct window input_window;
+	uint64_t input_credit;   /* what the outside may still send */
+	uint32_t input_returned; /* consumed, to be returned with the next CREDIT */
+
+	uint32_t timeout_ms;
+	int64_t started;
+	int64_t deadline; /* NEVER */
+	uint32_t cause;   /* EXEC_END_TIMED_OUT, EXEC_END_CANCELLED, or 0 */
+	bool leader_ended;
+	bool killing;
+	bool kill_hopeless; /* it takes so long (frozen, waiting for a disk) that it is told */
+	uint32_t kill_rounds;
+	int64_t kill_at;
+	int64_t kill_began;
+	int64_t quiet_since; /* nothing was found below the runner */
+	bool forgotten;
+	bool progress; /* PROGRESS is to be sent */
+	struct exec_result result;
+};
+
+/* Requests. */
+void exec_begin(const struct request *request, const int *log_fds);
+void exec_input(const struct request *request);
+void exec_input_close(uint64_t key);
+void exec_signal(const struct request *request);
+void exec_resize(const struct request *request);
+void exec_credit(uint64_t key, uint32_t credit);
+void exec_consumed(const struct request *request);
+void exec_forget(uint64_t key);
+void exec_list(void);
+void exec_left_running(uint64_t key);
+
+/* Events. exec_assigned() is false when the runner is dead: it gets another one. */
+NODISCARD bool exec_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size);
+void exec_refused(uint32_t index, const struct failure *failure);
+void exec_runner_frame(uint32_t index, const struct frame *frame);
+void exec_runner_gone(uint32_t index);
+void exec_output_event(uint32_t index, uint32_t generation, int stream);
+void exec_input_event(uint32_t index, uint32_t generation);
+void exec_time(int64_t now);
+int64_t exec_deadline(void);
+/* The connection has room: what was held back goes on. */
+void exec_turn(void);
+/* A new connection: nothing is promised to it yet. */
+void exec_reconnected(void);
+uint32_t exec_alive(void); /* execs with a runner */
+
+/* Between the files of it. */
+/* Records at this index and above are free. */
+uint32_t exec_slots(void);
+struct exec *exec_at(uint32_t index);
+uint32_t exec_index(const struct exec *exec);
+struct exec *exec_find(uint64_t key);
+void exec_try_end(struct exec *exec);
+bool output_open(struct exec *exec, int stream, int fd);
+void output_close(struct exec *exec, int stream);
+/* Reads once; false when there is nothing more to be had now. */
+bool output_read(struct exec *exec, int stream);
+void output_resume(struct exec *exec);
+/* The leader has ended: how much of what it wrote is still to be read. */
+void output_begin_drain(struct exec *exec);
+bool output_drained(const struct exec *exec);
+void input_open(struct exec *exec, int fd);
+void input_close(struct exec *exec);
+void input_flush(struct exec *exec);
+void ending_kill(struct exec *exec, uint32_t cause);

@@ -1,0 +1,154 @@
+/* What execs are fed: STDIN frames into a pipe or terminal that never blocks PID 1. What the
+ * process does not take waits in a window; credit goes back as it takes it. Called by connection.c
+ * and by the loop when a pipe has room. */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "init/connection.h"
+#include "init/exec.h"
+#include "init/loop.h"
+
+/* Credit is returned in pieces of this, so that a key pressed is not a frame answered. */
+#define CREDIT_STEP (FILE_WINDOW / 4)
+
+void input_open(struct exec *exec, int fd)
+{
+	exec->input = fd;
+	exec->input_watched = false;
+}
+
+static void watch(struct exec *exec, bool wanted)
+{
+	if (exec->input < 0 || exec->input_watched == wanted)
+		return;
+	if (!wanted)
+		loop_remove(exec->input);
+	else if (loop_add(exec->input, EPOLLOUT, EVENT_INPUT, exec_index(exec), exec->generation) <
+		 0)
+		return;
+	exec->input_watched = wanted;
+}
+
+void input_close(struct exec *exec)
+{
+	fd_close(&exec->input);
+	exec->input_watched = false;
+	window_clear(&exec->input_window);
+}
+
+static void return_credit(struct exec *exec, size_t size)
+{
+	exec->input_returned += (uint32_t)size;
+	if (exec->input_returned < CREDIT_STEP || !connection_ready())
+		return;
+	connection_send_number(FRAME_CREDIT, exec->key, exec->input_returned);
+	exec->input_credit += exec->input_returned;
+	exec->input_returned = 0;
+}
+
+/* The process will read no more: what waits is lost to it, as with a pipe. */
+static void abandon(struct exec *exec)
+{
+	size_t waiting = exec->input_window.used;
+	input_close(exec);
+	return_credit(exec, waiting);
+}
+
+/* How much the process took; 0 when it has to be waited for, -1 when it will take no more. */
+static ssize_t feed(struct exec *exec, const uint8_t *data, size_t size)
+{
+	ssize_t put = write(exec->input, data, size);
+	if (put >= 0)
+		return put;
+	return errno == EAGAIN || errno == EINTR ? 0 : -1;
+}
+
+/* A terminal has no end to close: its end-of-file character says it to who reads lines. */
+static void send_end_of_file(struct exec *exec)
+{
+	struct termios settings;
+	if (tcgetattr(exec->input, &settings) < 0 || !(settings.c_lflag & ICANON))
+		return;
+	uint8_t character = settings.c_cc[VEOF];
+	if (feed(exec, &character, 1) < 0)
+		abandon(exec);
+}
+
+static void finish(struct exec *exec)
+{
+	exec->input_closing = false;
+	if (exec->flags & EXEC_TTY)
+		send_end_of_file(exec);
+	else
+		input_close(exec);
+}
+
+void input_flush(struct exec *exec)
+{
+	const uint8_t *data;
+	size_t size;
+	while (exec->input >= 0 && (size = window_front(&exec->input_window, &data)) > 0) {
+		ssize_t put = feed(exec, data, size);
+		if (put < 0) {
+			abandon(exec);
+			return;
+		}
+		if (put == 0)
+			break;
+		window_drop(&exec->input_window, (size_t)put);
+		return_credit(exec, (size_t)put);
+	}
+	watch(exec, exec->input_window.used > 0);
+	if (exec->input >= 0 && exec->input_window.used == 0 && exec->input_closing)
+		finish(exec);
+}
+
+void exec_input(const struct request *request)
+{
+	struct exec *exec = exec_find(request->id);
+	if (!exec)
+		return;
+	const uint8_t *data = request->frame.payload;
+	size_t size = request->frame.size;
+	if (size > exec->input_credit) {
+		connection_refuse("more standard input than there was credit for");
+		return;
+	}
+	exec->input_credit -= size;
+	/* Before the process exists what comes for it waits. */
+	bool waits = exec->phase == EXEC_PHASE_STARTING && exec->input < 0;
+	if (waits || exec->input_window.used > 0) {
+		if (window_put(&exec->input_window, data, size) < size)
+			connection_refuse("more standard input than fits");
+		return;
+	}
+	ssize_t put = exec->input >= 0 ? feed(exec, data, size) : -1;
+	if (put < 0) {
+		abandon(exec);
+		return_credit(exec, size);
+		return;
+	}
+	return_credit(exec, (size_t)put);
+	window_put(&exec->input_window, data + put, size - (size_t)put);
+	watch(exec, exec->input_window.used > 0);
+}
+
+void exec_input_close(uint64_t key)
+{
+	struct exec *exec = exec_find(key);
+	if (!exec)
+		return;
+	exec->input_closing = true;
+	if (exec->input >= 0)
+		input_flush(exec);
+}
+
+void exec_input_event(uint32_t index, uint32_t generation)
+{
+	struct exec *exec = exec_at(index);
+	if (exec->key && exec->generation == generation)
+		input_flush(exec);
+}

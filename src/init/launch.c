@@ -1,0 +1,422 @@
+/* Keeps a launcher and a spare runner, hands requests to runners. Called by the loop; never blocks:
+ * whatever a launcher or runner does not do in time is done by another one, or the request fails.
+ */
+#include "init/launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "init/configuration.h"
+#include "init/ending.h"
+#include "init/exec.h"
+#include "init/launcher.h"
+#include "init/loop.h"
+
+/* Requests that wait for a runner. More wait in the connection. */
+#define PARKED_MAX 8
+#define PARKED_PATIENCE (10 * NSEC_PER_SEC)
+/* A launcher that does not answer for so long was stopped from inside: it is replaced. */
+#define LAUNCHER_PATIENCE (3 * NSEC_PER_SEC)
+#define RETRY_PAUSE (100 * NSEC_PER_MSEC)
+
+struct parked {
+	enum owner_kind kind;
+	uint32_t owner;
+	int64_t since;
+	bool withdrawn;
+	size_t size;
+	uint8_t frame[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
+};
+
+static struct runner runners[RUNNERS_MAX];
+static uint32_t runners_up_to;
+static struct parked parked[PARKED_MAX];
+static uint32_t parked_first, parked_count; /* a ring */
+
+static struct {
+	pid_t pid; /* 0: none */
+	int socket;
+	uint32_t asked;    /* runners that were asked for and did not come yet */
+	int64_t answer_by; /* NEVER */
+	int64_t retry_at;  /* a new launcher, or a spare; NEVER */
+	bool begun;
+} launcher = {.socket = -1, .answer_by = NEVER, .retry_at = NEVER};
+
+struct runner *launch_runner(uint32_t index)
+{
+	return &runners[index];
+}
+
+bool launch_is_ours(pid_t pid)
+{
+	if (pid == launcher.pid)
+		return true;
+	for (uint32_t i = 0; i < runners_up_to; i++)
+		if (runners[i].role != RUNNER_FREE && runners[i].pid == pid)
+			return true;
+	return false;
+}
+
+bool launch_pending(void)
+{
+	return launcher.asked > 0;
+}
+
+static int start_launcher(void)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	pid_t pid = fork();
+	if (pid == 0)
+		launcher_main(pair[1]);
+	int error = errno;
+	close(pair[1]);
+	if (pid < 0 || fd_set_nonblocking(pair[0]) < 0 ||
+	    loop_add(pair[0], EPOLLIN, EVENT_LAUNCHER, 0, 0) < 0) {
+		close(pair[0]);
+		return pid < 0 ? -error : -ENOMEM;
+	}
+	launcher.pid = pid;
+	launcher.socket = pair[0];
+	launcher.asked = 0;
+	launcher.answer_by = NEVER;
+	return 0;
+}
+
+static int find_spare(void)
+{
+	for (uint32_t i = 0; i < runners_up_to; i++)
+		if (runners[i].role == RUNNER_SPARE)
+			return (int)i;
+	return -1;
+}
+
+/* Asks for what is missing: one runner per parked request and one spare. */
+static void refill(void)
+{
+	uint32_t wanted = parked_count + (find_spare() < 0 ? 1 : 0);
+	if (launcher.socket < 0 || !launcher.begun)
+		return;
+	while (launcher.asked < wanted) {
+		if (send(launcher.socket, "r", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+			break; /* it is dead, and its end will be seen */
+		launcher.asked++;
+		if (launcher.answer_by == NEVER)
+			launcher.answer_by = clock_boot() + LAUNCHER_PATIENCE;
+	}
+}
+
+int launch_begin(void)
+{
+	int result = start_launcher();
+	if (result < 0)
+		return result;
+	launcher.begun = true;
+	refill();
+	return 0;
+}
+
+bool launch_has_room(void)
+{
+	return parked_count < PARKED_MAX;
+}
+
+/* False when the runner turned out to be dead: the request is still without one. */
+static bool hand_over(enum owner_kind kind, uint32_t owner, uint32_t runner, const uint8_t *frame,
+		      size_t size)
+{
+	runners[runner].role = kind == OWNER_EXEC ? RUNNER_EXEC : RUNNER_OPERATION;
+	runners[runner].owner = owner;
+	bool taken = kind == OWNER_EXEC ? exec_assigned(owner, runner, frame, size)
+					: relay_assigned(owner, runner, frame, size);
+	if (!taken)
+		launch_release(runner, 0);
+	return taken;
+}
+
+void launch_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size)
+{
+	bool taken = false;
+	int spare;
+	while (!taken && parked_count == 0 && (spare = find_spare()) >= 0)
+		taken = hand_over(kind, owner, (uint32_t)spare, frame, size);
+	if (!taken) {
+		struct parked *place = &parked[(parked_first + parked_count++) % PARKED_MAX];
+		place->kind = kind;
+		place->owner = owner;
+		place->since = clock_boot();
+		place->withdrawn = false;
+		place->size = size;
+		memcpy(place->frame, frame, size);
+	}
+	refill();
+}
+
+void launch_withdraw(enum owner_kind kind, uint32_t owner)
+{
+	for (uint32_t i = 0; i < parked_count; i++) {
+		struct parked *place = &parked[(parked_first + i) % PARKED_MAX];
+		if (place->kind == kind && place->owner == owner)
+			place->withdrawn = true;
+	}
+}
+
+static void drop_parked(void)
+{
+	parked_first = (parked_first + 1) % PARKED_MAX;
+	parked_count--;
+}
+
+/* The oldest request that still wants a runner. */
+static struct parked *first_parked(void)
+{
+	while (parked_count > 0 && parked[parked_first].withdrawn)
+		drop_parked();
+	return parked_count > 0 ? &parked[parked_first] : NULL;
+}
+
+/* The oldest waiting request fails. */
+static void refuse_parked(int errnum, const char *message)
+{
+	struct parked *first = first_parked();
+	if (!first)
+		return;
+	drop_parked();
+	struct failure failure = {.kind = ERROR_RESOURCE_LIMIT, .errnum = (uint32_t)errnum};
+	snprintf(failure.message, sizeof(failure.message), "%s%s%s", message, errnum ? ": " : "",
+		 errnum ? strerror(errnum) : "");
+	if (first->kind == OWNER_EXEC)
+		exec_refused(first->owner, &failure);
+	else
+		relay_refused(first->owner, &failure);
+}
+
+static void free_runner(uint32_t index)
+{
+	fd_close(&runners[index].socket);
+	runners[index].role = RUNNER_FREE;
+	runners[index].watched = 0;
+	while (runners_up_to > 0 && runners[runners_up_to - 1].role == RUNNER_FREE)
+		runners_up_to--;
+}
+
+void launch_watch(uint32_t index, uint32_t events)
+{
+	struct runner *runner = &runners[index];
+	int result = 0;
+	if (runner->watched == events || runner->socket < 0)
+		return;
+	/* As with pipes: without a wish it must be taken out, a hang-up comes unasked. */
+	if (events == 0)
+		loop_remove(runner->socket);
+	else if (runner->watched == 0)
+		result = loop_add(runner->socket, events, EVENT_RUNNER, index, runner->generation);
+	else
+		result =
+		    loop_modify(runner->socket, events, EVENT_RUNNER, index, runner->generation);
+	if (result == 0)
+		runner->watched = events;
+}
+
+void launch_release(uint32_t index, uint32_t grace_ms)
+{
+	struct runner *runner = &runners[index];
+	if (runner->pid == 0) {
+		free_runner(index);
+		return;
+	}
+	fd_close(&runner->socket);
+	runner->watched = 0;
+	runner->generation++;
+	runner->role = RUNNER_ENDING;
+	runner->kill_at = clock_boot() + grace_ms * NSEC_PER_MSEC;
+	if (grace_ms == 0)
+		kill(runner->pid, SIGKILL);
+}
+
+/* A runner has come: for the oldest request, or as the spare. */
+static void add_runner(pid_t pid, int socket)
+{
+	uint32_t index = 0;
+	while (index < RUNNERS_MAX && runners[index].role != RUNNER_FREE)
+		index++;
+	if (index == RUNNERS_MAX) {
+		close(socket);
+		kill(pid, SIGKILL);
+		refuse_parked(0, "too many processes at once");
+		return;
+	}
+	runners_up_to = MAX(runners_up_to, index + 1);
+	runners[index] = (struct runner){
+	    .role = RUNNER_SPARE,
+	    .pid = pid,
+	    .socket = socket,
+	    .generation = runners[index].generation + 1,
+	    .kill_at = NEVER,
+	};
+	launch_watch(index, EPOLLIN);
+	struct parked *first = first_parked();
+	if (first && hand_over(first->kind, first->owner, index, first->frame, first->size))
+		drop_parked();
+}
+
+/* The launcher is no more use: end it; its end is seen by launch_reaped(). */
+static void drop_launcher(void)
+{
+	fd_close(&launcher.socket);
+	launcher.answer_by = NEVER;
+	if (launcher.pid > 0)
+		kill(launcher.pid, SIGKILL);
+}
+
+void launch_event(void)
+{
+	while (launcher.socket >= 0) {
+		struct launched answer;
+		int socket = -1;
+		size_t count = 1;
+		ssize_t got = fd_receive(launcher.socket, &answer, sizeof(answer), &socket, &count);
+		if (got == -EAGAIN)
+			break;
+		bool whole = got == sizeof(answer) && (count == 1) == (answer.pid > 1);
+		if (!whole || launcher.asked == 0) {
+			if (count == 1 && got > 0)
+				fd_close(&socket);
+			drop_launcher();
+			return;
+		}
+		launcher.asked--;
+		launcher.answer_by = launcher.asked ? clock_boot() + LAUNCHER_PATIENCE : NEVER;
+		if (answer.pid > 1) {
+			add_runner(answer.pid, socket);
+		} else if (parked_count > 0) {
+			refuse_parked(answer.errnum, "no process can be started in the sandbox");
+		} else {
+			launcher.retry_at = clock_boot() + RETRY_PAUSE;
+			return;
+		}
+	}
+	refill();
+}
+
+static void runner_frame(uint32_t index)
+{
+	static uint8_t room[FRAME_HEADER_SIZE + 1024];
+	struct runner *runner = &runners[index];
+	struct frame frame;
+	ssize_t got = recv(runner->socket, room, sizeof(room), MSG_DONTWAIT | MSG_TRUNC);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	uint32_t owner = runner->owner;
+	if (got > 0 && got <= (ssize_t)sizeof(room) &&
+	    frame_parse(room, (size_t)got, &frame) == got) {
+		exec_runner_frame(owner, &frame);
+		return;
+	}
+	/* Its end, or nonsense: then it is no runner of ours any more. */
+	launch_release(index, got == 0 ? 1000 : 0);
+	exec_runner_gone(owner);
+}
+
+void launch_runner_event(uint32_t index, uint32_t generation, uint32_t events)
+{
+	struct runner *runner = &runners[index];
+	if (runner->generation != generation)
+		return;
+	switch (runner->role) {
+	case RUNNER_EXEC:
+		runner_frame(index);
+		break;
+	case RUNNER_OPERATION:
+		relay_runner_event(runner->owner, events);
+		break;
+	case RUNNER_SPARE:
+		/* It was killed from inside; a spare has nothing to say. */
+		launch_release(index, 0);
+		refill();
+		break;
+	case RUNNER_ENDING:
+	case RUNNER_FREE:
+		break;
+	}
+}
+
+static void launcher_reaped(void)
+{
+	launcher.pid = 0;
+	fd_close(&launcher.socket);
+	launcher.asked = 0;
+	launcher.answer_by = NEVER;
+	/* A runner that it had made and not told of would be nobody's. */
+	ending_strays();
+	int result = start_launcher();
+	if (result < 0) {
+		while (parked_count > 0)
+			refuse_parked(-result, "no process can be started in the sandbox");
+		launcher.retry_at = clock_boot() + RETRY_PAUSE;
+		return;
+	}
+	refill();
+}
+
+void launch_reaped(pid_t pid, int status)
+{
+	if (pid == launcher.pid) {
+		launcher_reaped();
+		return;
+	}
+	for (uint32_t i = 0; i < runners_up_to; i++) {
+		struct runner *runner = &runners[i];
+		if (runner->role == RUNNER_FREE || runner->pid != pid)
+			continue;
+		runner->pid = 0;
+		/* Killed: whatever it had started is a child of PID 1 now. */
+		if (WIFSIGNALED(status))
+			ending_strays();
+		if (runner->role == RUNNER_ENDING)
+			free_runner(i);
+		return;
+	}
+}
+
+void launch_time(int64_t now)
+{
+	if (launcher.answer_by <= now)
+		drop_launcher();
+	if (launcher.retry_at <= now) {
+		launcher.retry_at = NEVER;
+		if (launcher.pid == 0 && start_launcher() < 0)
+			launcher.retry_at = now + RETRY_PAUSE;
+		refill();
+	}
+	while (parked_count > 0 && now - parked[parked_first].since > PARKED_PATIENCE)
+		refuse_parked(0, "no process could be started in time");
+	for (uint32_t i = 0; i < runners_up_to; i++) {
+		struct runner *runner = &runners[i];
+		if (runner->role == RUNNER_ENDING && runner->kill_at <= now) {
+			runner->kill_at = NEVER;
+			if (runner->pid > 0)
+				kill(runner->pid, SIGKILL);
+		}
+	}
+}
+
+int64_t launch_deadline(void)
+{
+	int64_t next = MIN(launcher.answer_by, launcher.retry_at);
+	if (parked_count > 0)
+		next = MIN(next, parked[parked_first].since + PARKED_PATIENCE + 1);
+	for (uint32_t i = 0; i < runners_up_to; i++)
+		if (runners[i].role == RUNNER_ENDING)
+			next = MIN(next, runners[i].kill_at);
+	return next;
+}

@@ -1,0 +1,119 @@
+/* The launcher: forked by PID 1, joins the `work` cgroup once, then forks runners that are PID 1's
+ * children (CLONE_PARENT). It holds nothing but its socket, so that nothing leaks into what it
+ * forks, and does nothing but wait for the next request. */
+#include "init/launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "init/configuration.h"
+#include "init/signals.h"
+
+#define LAUNCHER_SOCKET 3
+/* The largest frame and its overhead fit even where the default is smaller. */
+#define RUNNER_SOCKET_BUFFER (512 * 1024)
+
+/* Moves into `work`: 0, or -errno of the first hierarchy that refused. */
+static int join_work(void)
+{
+	const struct setup *setup = &configuration.setup;
+	for (uint32_t i = 0; i < setup->work_cgroup_count; i++)
+		if (write(setup->work_cgroups[i], "0", 1) != 1)
+			return errno ? -errno : -EIO;
+	return 0;
+}
+
+/* Closes all that PID 1 had open but the socket, which becomes descriptor 3. */
+static void drop_descriptors(int socket)
+{
+	if (dup3(socket, LAUNCHER_SOCKET, O_CLOEXEC) < 0 && errno != EINVAL)
+		_exit(1);
+	sys_close_range(LAUNCHER_SOCKET + 1, ~0U, 0);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (null < 0)
+		return;
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	close(null);
+}
+
+static int make_socket(int *ret_ours, int *ret_runners)
+{
+	int pair[2], size = RUNNER_SOCKET_BUFFER;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	*ret_ours = pair[0];
+	*ret_runners = pair[1];
+	for (int i = 0; i < 2; i++)
+		setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	return fd_set_nonblocking(pair[0]);
+}
+
+/* What a runner becomes before there is a request: off every request's path.
+ *
+ * Its score makes the kernel's out-of-memory killer take a command before the launcher. The file is
+ * the sandbox's root's only while the process is dumpable (the init's file cannot be read from
+ * inside, so that it is not by itself). For that moment a process inside could attach to this one,
+ * which holds nothing that it could not have anyway. */
+static void prepare_runner(void)
+{
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	int dumpable = prctl(PR_GET_DUMPABLE);
+	prctl(PR_SET_DUMPABLE, 1);
+	int result = fd_write_small(AT_FDCWD, "/proc/self/oom_score_adj", "500");
+	(void)result; /* a kernel that refuses leaves the choice to itself */
+	if (dumpable != 1)
+		prctl(PR_SET_DUMPABLE, 0);
+}
+
+static struct launched launch(int *ret_socket)
+{
+	CLOSE_FD int ours = -1;
+	CLOSE_FD int runners = -1;
+	int result = make_socket(&ours, &runners);
+	if (result < 0)
+		return (struct launched){.errnum = -result};
+	long pid = syscall(__NR_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+	if (pid < 0)
+		return (struct launched){.errnum = errno};
+	if (pid == 0) {
+		close(LAUNCHER_SOCKET);
+		close(ours);
+		prepare_runner();
+		runner_main(runners);
+	}
+	*ret_socket = TAKE_FD(ours);
+	return (struct launched){.pid = (int32_t)pid};
+}
+
+void launcher_main(int socket)
+{
+	signals_ignore();
+	prctl(PR_SET_NAME, "launcher");
+	int joined = join_work();
+	drop_descriptors(socket);
+	for (;;) {
+		char byte;
+		ssize_t got = recv(LAUNCHER_SOCKET, &byte, 1, 0);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			_exit(0);
+		int runner = -1;
+		/* Outside the cgroup nothing would be limited: then nothing is run. */
+		struct launched answer = {.errnum = -joined};
+		if (joined == 0)
+			answer = launch(&runner);
+		ssize_t sent =
+		    fd_send(LAUNCHER_SOCKET, &answer, sizeof(answer), &runner, runner >= 0);
+		fd_close(&runner);
+		if (sent < 0)
+			_exit(1);
+	}
+}

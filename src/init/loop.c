@@ -1,0 +1,211 @@
+/* The loop: epoll, one timer, SIGCHLD. Everything PID 1 does is done from here, in turns; nothing
+ * it calls blocks (the output logs are on the host's disk and wait as any file does). */
+#include "init/loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "init/configuration.h"
+#include "init/connection.h"
+#include "init/ending.h"
+#include "init/exec.h"
+#include "init/launch.h"
+#include "init/relay.h"
+#include "init/setup.h"
+
+#define EVENTS_PER_TURN 64
+#define MEMINFO_PERIOD (1 * NSEC_PER_SEC)
+
+static struct {
+	int epoll, timer, signals;
+	int64_t armed;    /* when the timer fires */
+	int64_t deadline; /* of the sandbox */
+	int64_t shutdown; /* when SIGTERM has had its time; NEVER: not shutting down */
+	int64_t meminfo_at;
+} loop = {
+    .epoll = -1,
+    .timer = -1,
+    .signals = -1,
+    .armed = NEVER,
+    .deadline = NEVER,
+    .shutdown = NEVER,
+};
+
+/* kind in 8 bits, index in 24, generation in 32. */
+static struct epoll_event event_of(uint32_t events, enum event_kind kind, uint32_t index,
+				   uint32_t generation)
+{
+	uint64_t data = (uint64_t)kind << 56 | (uint64_t)index << 32 | generation;
+	return (struct epoll_event){.events = events, .data.u64 = data};
+}
+
+int loop_add(int fd, uint32_t events, enum event_kind kind, uint32_t index, uint32_t generation)
+{
+	struct epoll_event event = event_of(events, kind, index, generation);
+	return epoll_ctl(loop.epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+int loop_modify(int fd, uint32_t events, enum event_kind kind, uint32_t index, uint32_t generation)
+{
+	struct epoll_event event = event_of(events, kind, index, generation);
+	return epoll_ctl(loop.epoll, EPOLL_CTL_MOD, fd, &event) < 0 ? -errno : 0;
+}
+
+void loop_remove(int fd)
+{
+	epoll_ctl(loop.epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void loop_set_deadline(int64_t deadline)
+{
+	loop.deadline = deadline;
+}
+
+void loop_shut_down(uint32_t grace_ms)
+{
+	loop.shutdown = clock_boot() + grace_ms * NSEC_PER_MSEC;
+	kill(-1, SIGTERM);
+	/* What is stopped would not see it. */
+	kill(-1, SIGCONT);
+}
+
+bool loop_shutting_down(void)
+{
+	return loop.shutdown != NEVER;
+}
+
+static void reap(void)
+{
+	struct signalfd_siginfo info;
+	int status;
+	pid_t pid;
+	while (read(loop.signals, &info, sizeof(info)) == sizeof(info))
+		;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		launch_reaped(pid, status);
+}
+
+static void dispatch(const struct epoll_event *event)
+{
+	uint32_t index = (uint32_t)(event->data.u64 >> 32) & 0xffffff;
+	uint32_t generation = (uint32_t)event->data.u64;
+	uint64_t expirations;
+	switch ((enum event_kind)(event->data.u64 >> 56)) {
+	case EVENT_LISTENER:
+		connection_accept();
+		break;
+	case EVENT_CONNECTION:
+		connection_event(generation, event->events);
+		break;
+	case EVENT_SIGNAL:
+		reap();
+		break;
+	case EVENT_TIMER:
+		if (read(loop.timer, &expirations, sizeof(expirations)) > 0)
+			loop.armed = NEVER;
+		break;
+	case EVENT_LAUNCHER:
+		launch_event();
+		break;
+	case EVENT_RUNNER:
+		launch_runner_event(index, generation, event->events);
+		break;
+	case EVENT_STDOUT:
+		exec_output_event(index, generation, 0);
+		break;
+	case EVENT_STDERR:
+		exec_output_event(index, generation, 1);
+		break;
+	case EVENT_INPUT:
+		exec_input_event(index, generation);
+		break;
+	}
+}
+
+/* /proc/meminfo is kept true while something runs that could look at it. */
+static void refresh_meminfo(int64_t now)
+{
+	if (configuration.setup.meminfo < 0 || exec_alive() == 0) {
+		loop.meminfo_at = NEVER;
+		return;
+	}
+	if (loop.meminfo_at != NEVER && now < loop.meminfo_at)
+		return;
+	setup_refresh_meminfo(&configuration.setup);
+	loop.meminfo_at = now + MEMINFO_PERIOD;
+}
+
+static void arm_timer(int64_t next)
+{
+	/* An earlier one may fire for nothing; that is cheaper than moving it every time. */
+	if (next >= loop.armed)
+		return;
+	struct itimerspec when = {0};
+	next = MAX(next, 1);
+	when.it_value.tv_sec = next / NSEC_PER_SEC;
+	when.it_value.tv_nsec = next % NSEC_PER_SEC;
+	if (timerfd_settime(loop.timer, TFD_TIMER_ABSTIME, &when, NULL) == 0)
+		loop.armed = next;
+}
+
+/* Everything that is due now; returns when something is next. */
+static int64_t serve_time(void)
+{
+	int64_t now = clock_boot();
+	exec_time(now);
+	relay_time(now);
+	launch_time(now);
+	ending_time(now);
+	refresh_meminfo(now);
+	int64_t next = MIN(loop.deadline, loop.shutdown);
+	next = MIN(next, loop.meminfo_at);
+	next = MIN(next, exec_deadline());
+	next = MIN(next, relay_deadline());
+	next = MIN(next, launch_deadline());
+	return MIN(next, ending_deadline());
+}
+
+int loop_open(void)
+{
+	sigset_t mask;
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	loop.epoll = epoll_create1(EPOLL_CLOEXEC);
+	loop.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	loop.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	loop.meminfo_at = NEVER;
+	if (loop.epoll < 0 || loop.signals < 0 || loop.timer < 0)
+		return -errno;
+	int result = loop_add(loop.signals, EPOLLIN, EVENT_SIGNAL, 0, 0);
+	return result < 0 ? result : loop_add(loop.timer, EPOLLIN, EVENT_TIMER, 0, 0);
+}
+
+enum init_exit loop_run(void)
+{
+	struct epoll_event events[EVENTS_PER_TURN];
+	for (;;) {
+		connection_serve();
+		int64_t next = serve_time();
+		connection_flush();
+		int64_t now = clock_boot();
+		if (loop.deadline <= now)
+			return INIT_EXIT_DEADLINE;
+		if (loop.shutdown <= now || (loop_shutting_down() && exec_alive() == 0))
+			return INIT_EXIT_SHUTDOWN;
+		arm_timer(next);
+		int count =
+		    epoll_wait(loop.epoll, events, EVENTS_PER_TURN, connection_waiting() ? 0 : -1);
+		if (count < 0 && errno != EINTR)
+			return INIT_EXIT_FAILED;
+		for (int i = 0; i < count; i++)
+			dispatch(&events[i]);
+	}
+}

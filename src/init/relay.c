@@ -1,0 +1,330 @@
+/* Operations between the connection and their runners. Called by connection.c and launch.c; never
+ * blocks: what a runner does not take waits in a window (credit bounds it), what the connection
+ * does not take is not read from the runner. A runner lives in the sandbox, so that what it says is
+ * checked here: the daemon would end the whole link for what one runner did. */
+#include "init/relay.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "init/connection.h"
+#include "init/launch.h"
+#include "init/loop.h"
+#include "init/window.h"
+
+/* How long an operation may take to clean up after CANCEL. */
+#define CANCEL_GRACE_MS 1000
+
+struct operation_state {
+	uint64_t id; /* 0: free */
+	int runner;  /* index, -1: not yet */
+	struct window window;
+	uint64_t receive_credit; /* DATA that the outside may still send */
+	uint64_t send_credit;    /* DATA that the runner may still send */
+	uint32_t credit_owed;    /* for the runner, not told yet */
+	bool end_owed, cancel_owed;
+	bool ended;     /* DATA_END came: no DATA may follow */
+	bool cancelled; /* CANCEL came */
+	int64_t kill_at;
+};
+
+static struct operation_state operations[OPERATIONS_MAX];
+static uint32_t used_up_to;
+
+static struct operation_state *find(uint64_t id)
+{
+	for (uint32_t i = 0; i < used_up_to; i++)
+		if (operations[i].id == id)
+			return &operations[i];
+	return NULL;
+}
+
+static void release(struct operation_state *operation, uint32_t grace_ms)
+{
+	if (operation->runner >= 0)
+		launch_release((uint32_t)operation->runner, grace_ms);
+	else
+		launch_withdraw(OWNER_OPERATION, (uint32_t)(operation - operations));
+	window_clear(&operation->window);
+	operation->id = 0;
+	while (used_up_to > 0 && operations[used_up_to - 1].id == 0)
+		used_up_to--;
+}
+
+static void fail(struct operation_state *operation, enum error_kind kind, int errnum,
+		 const char *message)
+{
+	connection_send_failure(FRAME_FAILED, operation->id, kind, errnum, message);
+	release(operation, CANCEL_GRACE_MS);
+}
+
+void relay_begin(const struct request *request)
+{
+	uint32_t index = 0;
+	if (find(request->id)) {
+		connection_refuse("the id of an operation was used twice");
+		return;
+	}
+	while (index < OPERATIONS_MAX && operations[index].id)
+		index++;
+	if (index == OPERATIONS_MAX || loop_shutting_down()) {
+		connection_send_failure(
+		    FRAME_FAILED, request->id,
+		    index == OPERATIONS_MAX ? ERROR_BUSY : ERROR_SANDBOX_ENDED, 0,
+		    index == OPERATIONS_MAX ? "too many operations at once in this sandbox"
+					    : "the sandbox is shutting down");
+		return;
+	}
+	used_up_to = MAX(used_up_to, index + 1);
+	operations[index] = (struct operation_state){
+	    .id = request->id,
+	    .runner = -1,
+	    .window = WINDOW_EMPTY,
+	    .receive_credit = FILE_WINDOW,
+	    .send_credit = FILE_WINDOW,
+	    .kill_at = NEVER,
+	};
+	launch_submit(OWNER_OPERATION, index, request->frame.payload - FRAME_HEADER_SIZE,
+		      FRAME_HEADER_SIZE + request->frame.size);
+}
+
+/* One message to the runner: true when it took it, false when it has to be waited for (or is dead,
+ * which its end will tell). */
+static bool send_frame(struct operation_state *operation, enum frame_type type, const void *payload,
+		       size_t size)
+{
+	uint8_t header[FRAME_HEADER_SIZE];
+	frame_header_write(header, type, 0, (uint32_t)size);
+	struct iovec parts[2] = {{header, sizeof(header)}, {(void *)payload, size}};
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+	struct runner *runner = launch_runner((uint32_t)operation->runner);
+	return sendmsg(runner->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+}
+
+static bool send_owed(struct operation_state *operation)
+{
+	uint8_t number[4];
+	const uint8_t *data;
+	size_t size;
+	if (operation->cancel_owed) {
+		if (!send_frame(operation, FRAME_CANCEL, NULL, 0))
+			return false;
+		operation->cancel_owed = false;
+	}
+	if (operation->credit_owed) {
+		struct writer writer = writer_on(number, sizeof(number));
+		write_u32(&writer, operation->credit_owed);
+		if (!send_frame(operation, FRAME_CREDIT, number, sizeof(number)))
+			return false;
+		operation->credit_owed = 0;
+	}
+	while ((size = window_front(&operation->window, &data)) > 0) {
+		size = MIN(size, (size_t)FILE_CHUNK_MAX);
+		if (!send_frame(operation, FRAME_DATA, data, size))
+			return false;
+		window_drop(&operation->window, size);
+	}
+	if (operation->end_owed) {
+		if (!send_frame(operation, FRAME_DATA_END, NULL, 0))
+			return false;
+		operation->end_owed = false;
+	}
+	return true;
+}
+
+/* Tells the runner what it is owed and sets what epoll is asked for. */
+static void flush(struct operation_state *operation)
+{
+	if (operation->runner < 0)
+		return;
+	bool done = send_owed(operation);
+	launch_watch((uint32_t)operation->runner,
+		     (done ? 0 : EPOLLOUT) | (connection_has_room() ? EPOLLIN : 0));
+}
+
+bool relay_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size)
+{
+	struct operation_state *operation = &operations[index];
+	if (operation->cancelled) {
+		launch_release(runner, 0);
+		fail(operation, ERROR_CANCELLED, 0, "cancelled");
+		return true;
+	}
+	if (send(launch_runner(runner)->socket, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return false;
+	operation->runner = (int)runner;
+	flush(operation);
+	return true;
+}
+
+void relay_refused(uint32_t index, const struct failure *failure)
+{
+	fail(&operations[index], failure->kind, (int)failure->errnum, failure->message);
+}
+
+void relay_data(const struct request *request)
+{
+	struct operation_state *operation = find(request->id);
+	/* It may have just ended. */
+	if (!operation)
+		return;
+	if (request->frame.size > operation->receive_credit || operation->ended) {
+		fail(operation, ERROR_INVALID, 0, "more data than there was credit for");
+		return;
+	}
+	operation->receive_credit -= request->frame.size;
+	bool direct = operation->runner >= 0 && operation->window.used == 0 &&
+		      !operation->credit_owed && !operation->cancel_owed;
+	if (!direct ||
+	    !send_frame(operation, FRAME_DATA, request->frame.payload, request->frame.size)) {
+		window_put(&operation->window, request->frame.payload, request->frame.size);
+		flush(operation);
+	}
+}
+
+void relay_data_end(uint64_t id)
+{
+	struct operation_state *operation = find(id);
+	if (!operation)
+		return;
+	operation->ended = true;
+	operation->end_owed = true;
+	flush(operation);
+}
+
+void relay_credit(uint64_t id, uint32_t credit)
+{
+	struct operation_state *operation = find(id);
+	if (!operation)
+		return;
+	/* More than the window was never taken from it. */
+	uint64_t most = FILE_WINDOW - MIN(operation->send_credit, (uint64_t)FILE_WINDOW);
+	credit = (uint32_t)MIN(most, (uint64_t)credit);
+	operation->send_credit += credit;
+	operation->credit_owed += credit;
+	flush(operation);
+}
+
+void relay_cancel(uint64_t id)
+{
+	struct operation_state *operation = find(id);
+	if (!operation || operation->cancelled)
+		return;
+	operation->cancelled = true;
+	operation->cancel_owed = true;
+	operation->kill_at = clock_boot() + CANCEL_GRACE_MS * NSEC_PER_MSEC;
+	flush(operation);
+}
+
+void relay_cancel_all(void)
+{
+	for (uint32_t i = 0; i < OPERATIONS_MAX; i++)
+		if (operations[i].id)
+			release(&operations[i], CANCEL_GRACE_MS);
+}
+
+/* What a runner said; `place` holds the whole frame, at its place in the outbox. */
+static void runner_frame(struct operation_state *operation, uint8_t *place, size_t size)
+{
+	struct frame frame;
+	bool final = false;
+	if (frame_parse(place, size, &frame) != (int64_t)size) {
+		fail(operation, ERROR_INTERNAL, 0, "the process doing it sent nonsense");
+		return;
+	}
+	struct reader reader = reader_on(frame.payload, frame.size);
+	struct failure failure;
+	bool good = false;
+	switch (frame.type) {
+	case FRAME_DATA:
+		good = frame.size <= FILE_CHUNK_MAX && frame.size <= operation->send_credit;
+		operation->send_credit -= good ? frame.size : 0;
+		break;
+	case FRAME_DATA_END:
+		good = frame.size == 0;
+		break;
+	case FRAME_CREDIT: {
+		uint32_t credit = read_u32(&reader);
+		good = reader_finish(&reader) == 0 &&
+		       operation->receive_credit + credit <= FILE_WINDOW;
+		operation->receive_credit += good ? credit : 0;
+		break;
+	}
+	case FRAME_RESULT:
+		good = final = true;
+		break;
+	case FRAME_FAILED:
+		good = final = failure_read(&frame, &failure) == 0;
+		break;
+	default:
+		break;
+	}
+	if (!good) {
+		fail(operation, ERROR_INTERNAL, 0, "the process doing it broke the protocol");
+		return;
+	}
+	frame_header_write(place, frame.type, operation->id, frame.size);
+	connection_placed(size);
+	if (final)
+		release(operation, CANCEL_GRACE_MS);
+}
+
+void relay_runner_event(uint32_t index, uint32_t events)
+{
+	struct operation_state *operation = &operations[index];
+	if (events & EPOLLOUT)
+		flush(operation);
+	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || operation->id == 0)
+		return;
+	if (!connection_has_room()) {
+		flush(operation);
+		return;
+	}
+	struct runner *runner = launch_runner((uint32_t)operation->runner);
+	uint8_t *place = connection_place();
+	ssize_t got =
+	    recv(runner->socket, place, FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX, MSG_DONTWAIT);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (got > 0)
+		runner_frame(operation, place, (size_t)got);
+	else if (operation->cancelled)
+		fail(operation, ERROR_CANCELLED, 0, "cancelled");
+	else
+		fail(operation, ERROR_RESOURCE_LIMIT, 0,
+		     "the process doing it was killed inside the sandbox");
+}
+
+void relay_resume(void)
+{
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		struct operation_state *operation = &operations[i];
+		if (operation->id && operation->runner >= 0 &&
+		    !(launch_runner((uint32_t)operation->runner)->watched & EPOLLIN))
+			flush(operation);
+	}
+}
+
+void relay_time(int64_t now)
+{
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		if (!operations[i].id || operations[i].kill_at > now)
+			continue;
+		connection_send_failure(FRAME_FAILED, operations[i].id, ERROR_CANCELLED, 0,
+					"cancelled");
+		release(&operations[i], 0);
+	}
+}
+
+int64_t relay_deadline(void)
+{
+	int64_t next = NEVER;
+	for (uint32_t i = 0; i < used_up_to; i++)
+		if (operations[i].id)
+			next = MIN(next, operations[i].kill_at);
+	return next;
+}

@@ -1,0 +1,28 @@
+/* Operations (files, port connections) as PID 1 sees them: frames that go between the connection
+ * and a runner, checked for type and credit, never looked into. State of one connection. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+#include "init/request.h"
+
+#define OPERATIONS_MAX 128
+
+void relay_begin(const struct request *request);
+void relay_data(const struct request *request);
+void relay_data_end(uint64_t id);
+void relay_credit(uint64_t id, uint32_t credit);
+void relay_cancel(uint64_t id);
+/* The connection is gone, and every operation with it. */
+void relay_cancel_all(void);
+
+/* False when the runner is dead: it gets another one. */
+NODISCARD bool relay_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size);
+void relay_refused(uint32_t index, const struct failure *failure);
+void relay_runner_event(uint32_t index, uint32_t events);
+/* The connection has room again: runners that were not listened to are. */
+void relay_resume(void);
+void relay_time(int64_t now);
+int64_t relay_deadline(void);

@@ -1,0 +1,156 @@
+/* A runner: waits for one request, serves it and is gone. Forked by the launcher ahead of time; may
+ * block, may be killed at any moment. Its socket to PID 1 is its one link. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "init/command.h"
+#include "init/launcher.h"
+#include "init/operation.h"
+#include "init/tunnel.h"
+#include "init/user.h"
+#include "proto/init_messages.h"
+
+#define FDS_MAX 4
+
+static uint8_t room[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
+
+static void send_frame(int socket, enum frame_type type, const void *payload, size_t size)
+{
+	uint8_t frame[FRAME_HEADER_SIZE + sizeof(struct failure) + 64];
+	frame_header_write(frame, type, 0, (uint32_t)size);
+	memcpy(frame + FRAME_HEADER_SIZE, payload, size);
+	if (fd_send(socket, frame, FRAME_HEADER_SIZE + size, NULL, 0) < 0)
+		_exit(1);
+}
+
+static void send_failure(int socket, enum frame_type type, const struct failure *failure)
+{
+	uint8_t payload[sizeof(*failure) + 16];
+	struct writer writer = writer_on(payload, sizeof(payload));
+	failure_write(&writer, failure);
+	send_frame(socket, type, payload, writer.size);
+}
+
+static uint64_t nanoseconds(struct timeval time)
+{
+	return (uint64_t)time.tv_sec * NSEC_PER_SEC + (uint64_t)time.tv_usec * NSEC_PER_USEC;
+}
+
+/* Tells how the leader ended. `left_running` only says whether there is anything: PID 1 counts. */
+static void send_exited(int socket, int status, const struct rusage *usage, int64_t began,
+			bool left)
+{
+	bool exited = WIFEXITED(status);
+	struct exec_result result = {
+	    .end = exited ? EXEC_END_EXITED : EXEC_END_SIGNALED,
+	    .code = (uint32_t)(exited ? WEXITSTATUS(status) : WTERMSIG(status)),
+	    .wall_ns = (uint64_t)(clock_boot() - began),
+	    .cpu_ns = nanoseconds(usage->ru_utime) + nanoseconds(usage->ru_stime),
+	    .peak_memory = (uint64_t)usage->ru_maxrss * 1024,
+	    .left_running = left,
+	};
+	uint8_t payload[128];
+	struct writer writer = writer_on(payload, sizeof(payload));
+	exec_result_write(&writer, &result);
+	send_frame(socket, FRAME_EXITED, payload, writer.size);
+}
+
+/* Reaps what has ended; false when no child is left at all. */
+static bool reap_ended(void)
+{
+	pid_t pid;
+	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+		;
+	return pid == 0;
+}
+
+/* The leader, then every orphan of its: they are reparented to this process. */
+_Noreturn static void supervise(int socket, pid_t leader, int64_t began)
+{
+	for (;;) {
+		int status;
+		struct rusage usage;
+		pid_t pid = wait4(-1, &status, 0, &usage);
+		if (pid < 0 && errno != EINTR)
+			_exit(0);
+		if (pid != leader)
+			continue;
+		bool left = reap_ended();
+		send_exited(socket, status, &usage, began, left);
+		if (!left)
+			_exit(0);
+		prctl(PR_SET_NAME, "left-running");
+	}
+}
+
+_Noreturn static void run_exec(int socket, const struct frame *frame, int *fds, size_t fd_count)
+{
+	static struct exec_request request;
+	struct failure failure;
+	if (exec_request_read(frame, &request) < 0)
+		_exit(1);
+	int64_t began = clock_boot();
+	pid_t leader = command_start(&request, fds, fd_count, &failure);
+	/* Or the pipes would never end. */
+	for (size_t i = 0; i < fd_count; i++)
+		close(fds[i]);
+	if (leader < 0) {
+		send_failure(socket, FRAME_START_FAILED, &failure);
+		_exit(0);
+	}
+	uint8_t payload[4];
+	struct writer writer = writer_on(payload, sizeof(payload));
+	write_u32(&writer, (uint32_t)leader);
+	send_frame(socket, FRAME_STARTED, payload, sizeof(payload));
+	supervise(socket, leader, began);
+}
+
+_Noreturn static void run_file(int socket, const struct frame *frame)
+{
+	static struct operation operation;
+	static struct user user;
+	struct failure failure;
+	operation.socket = socket;
+	operation.send_credit = FILE_WINDOW;
+	if (file_request_read(frame, &operation.request) < 0)
+		_exit(1);
+	if (user_find(operation.request.user, &user, &failure) < 0) {
+		send_failure(socket, FRAME_FAILED, &failure);
+		_exit(0);
+	}
+	int result = user_become(&user);
+	if (result < 0) {
+		operation_failed(&operation, ERROR_BAD_USER, -result,
+				 "the user's ids cannot be taken on");
+		_exit(0);
+	}
+	operation_run(&operation);
+	_exit(0);
+}
+
+void runner_main(int socket)
+{
+	int fds[FDS_MAX];
+	size_t fd_count = FDS_MAX;
+	struct frame frame;
+	prctl(PR_SET_NAME, "runner");
+	ssize_t got = fd_receive(socket, room, sizeof(room), fds, &fd_count);
+	if (got <= 0 || frame_parse(room, (size_t)got, &frame) != got)
+		_exit(got == 0 ? 0 : 1);
+	if (frame.type == FRAME_EXEC)
+		run_exec(socket, &frame, fds, fd_count);
+	if (frame.type == FRAME_FILE)
+		run_file(socket, &frame);
+	if (frame.type == FRAME_CONNECT)
+		tunnel_run(socket, &frame);
+	_exit(1);
+}

@@ -1,0 +1,232 @@
+/* Walks /proc. Called by ending.c (killing), exec.c (left-over processes) and connection.c
+ * (metrics). Reads /proc/PID/stat only: unlike cmdline it never waits for that process's memory. */
+#include "init/scan.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/syscalls.h"
+#include "init/launch.h"
+
+#define ENTRIES_MAX (SANDBOX_PIDS_MAX + 64)
+#define COMMAND_SIZE 16
+
+/* Owners beside a runner's pid and SCAN_STRAYS. */
+#define OWNER_NOBODY ((pid_t)0)   /* PID 1, launcher, runners, processes put in from outside */
+#define OWNER_UNKNOWN ((pid_t)-2) /* its parent was not seen */
+#define OWNER_UNSETTLED ((pid_t)-3)
+
+struct entry {
+	pid_t pid, parent, owner;
+	char state;
+	bool several_threads;
+	char command[COMMAND_SIZE];
+};
+
+static struct entry entries[ENTRIES_MAX];
+static uint32_t entry_count;
+static int proc_fd = -1;
+
+int scan_begin(void)
+{
+	proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return proc_fd < 0 ? -errno : 0;
+}
+
+/* "PID (COMMAND) STATE PARENT ...": the command may hold anything, so that it ends at the last ')'.
+ * Field 20 is the number of threads. */
+static bool parse_stat(char *text, struct entry *entry)
+{
+	char *open = strchr(text, '(');
+	char *close = strrchr(text, ')');
+	if (!open || !close || close < open || close[1] != ' ' || !close[2] || close[3] != ' ')
+		return false;
+	*close = '\0';
+	snprintf(entry->command, sizeof(entry->command), "%s", open + 1);
+	entry->state = close[2];
+	char *at = close + 3;
+	entry->parent = (pid_t)strtol(at, &at, 10);
+	for (int field = 5; field < 20; field++)
+		strtol(at, &at, 10);
+	entry->several_threads = strtol(at, NULL, 10) > 1;
+	return true;
+}
+
+static bool read_entry(const char *name, struct entry *entry)
+{
+	char path[32], text[512];
+	snprintf(path, sizeof(path), "%s/stat", name);
+	int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	ssize_t got = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (got <= 0)
+		return false;
+	text[got] = '\0';
+	entry->pid = (pid_t)strtol(name, NULL, 10);
+	return parse_stat(text, entry);
+}
+
+struct directory_entry {
+	uint64_t inode;
+	int64_t offset;
+	unsigned short length;
+	unsigned char type;
+	char name[];
+};
+
+static void read_all(void)
+{
+	static char room[32 * 1024] __attribute__((aligned(8)));
+	entry_count = 0;
+	lseek(proc_fd, 0, SEEK_SET);
+	for (;;) {
+		long got = syscall(__NR_getdents64, proc_fd, room, sizeof(room));
+		if (got <= 0)
+			return;
+		for (long at = 0; at < got;) {
+			struct directory_entry *item = (struct directory_entry *)(room + at);
+			at += item->length;
+			if (item->name[0] < '1' || item->name[0] > '9')
+				continue;
+			if (entry_count == ENTRIES_MAX)
+				return;
+			if (read_entry(item->name, &entries[entry_count]))
+				entry_count++;
+		}
+	}
+}
+
+/* The kernel lists /proc by ascending pid. */
+static struct entry *find(pid_t pid)
+{
+	uint32_t low = 0, high = entry_count;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (entries[middle].pid == pid)
+			return &entries[middle];
+		if (entries[middle].pid < pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return NULL;
+}
+
+/* The owner of a process if it can be told without its parent's. */
+static pid_t direct_owner(const struct entry *entry)
+{
+	if (entry->pid == 1 || entry->parent == 0)
+		return OWNER_NOBODY;
+	if (entry->parent == 1)
+		return launch_is_ours(entry->pid) ? OWNER_NOBODY : SCAN_STRAYS;
+	if (launch_is_ours(entry->parent))
+		return entry->parent;
+	return OWNER_UNSETTLED;
+}
+
+/* Follows the parents up to one whose owner is settled, then settles all on the way. The chain is
+ * bounded: entries were read at different times, so that they could even form a circle. */
+static void settle(struct entry *entry)
+{
+	pid_t owner = OWNER_UNSETTLED;
+	uint32_t steps = 0;
+	for (struct entry *at = entry; owner == OWNER_UNSETTLED && steps <= entry_count; steps++) {
+		owner = at->owner;
+		if (owner != OWNER_UNSETTLED)
+			break;
+		struct entry *parent = find(at->parent);
+		if (!parent) {
+			owner = OWNER_UNKNOWN;
+			break;
+		}
+		at = parent;
+	}
+	if (owner == OWNER_UNSETTLED)
+		owner = OWNER_UNKNOWN;
+	for (struct entry *at = entry; at && at->owner == OWNER_UNSETTLED; at = find(at->parent))
+		at->owner = owner;
+}
+
+bool scan_take(void)
+{
+	bool complete = true;
+	read_all();
+	for (uint32_t i = 0; i < entry_count; i++)
+		entries[i].owner = direct_owner(&entries[i]);
+	for (uint32_t i = 0; i < entry_count; i++) {
+		settle(&entries[i]);
+		complete = complete && entries[i].owner != OWNER_UNKNOWN;
+	}
+	return complete && entry_count < ENTRIES_MAX;
+}
+
+/* A runner that has been reaped has the pid 0: nothing is below it. */
+static bool is_below(const struct entry *entry, pid_t below)
+{
+	return below != OWNER_NOBODY && entry->owner == below;
+}
+
+/* A main thread that has ended is shown as a zombie while its other threads run on. */
+static bool live(const struct entry *entry)
+{
+	return (entry->state != 'Z' && entry->state != 'X') || entry->several_threads;
+}
+
+uint32_t scan_live(pid_t below)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < entry_count; i++)
+		count += is_below(&entries[i], below) && live(&entries[i]);
+	return count;
+}
+
+uint32_t scan_running(pid_t below)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < entry_count; i++)
+		count += is_below(&entries[i], below) && live(&entries[i]) &&
+			 entries[i].state != 'T' && entries[i].state != 't';
+	return count;
+}
+
+void scan_signal(pid_t below, int signal)
+{
+	for (uint32_t i = 0; i < entry_count; i++)
+		if (is_below(&entries[i], below) && live(&entries[i]))
+			kill(entries[i].pid, signal);
+}
+
+void scan_each(pid_t below, void (*each)(void *data, pid_t pid, const char *command), void *data)
+{
+	for (uint32_t i = 0; i < entry_count; i++)
+		if (is_below(&entries[i], below) && live(&entries[i]))
+			each(data, entries[i].pid, entries[i].command);
+}
+
+uint32_t scan_total(void)
+{
+	return entry_count;
+}
+
+void scan_signal_child(pid_t pid, pid_t parent, int signal)
+{
+	/* The pidfd first, then the look: whatever the number stands for later, the pidfd is the
+	 * process that had the right parent. */
+	CLOSE_FD int pidfd = sys_pidfd_open(pid, 0);
+	char name[16];
+	struct entry entry;
+	snprintf(name, sizeof(name), "%d", (int)pid);
+	if (pidfd >= 0 && read_entry(name, &entry) && entry.parent == parent)
+		sys_pidfd_send_signal(pidfd, signal);
+}

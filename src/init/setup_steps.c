@@ -1,0 +1,208 @@
+/* Mounts by the new mount calls, and a sandbox's /dev and /proc. Called by setup.c alone, before
+ * there is any other process; may block. */
+#include "init/setup_steps.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+
+#define DETACH 2 /* MNT_DETACH; its header does not go with linux/mount.h */
+
+int fs_make(const char *type, const char *const *options, unsigned attributes)
+{
+	CLOSE_FD int fs = sys_fsopen(type, FSOPEN_CLOEXEC);
+	if (fs < 0)
+		return fs;
+	for (; options && options[0]; options += 2) {
+		int result = sys_fsconfig(fs, options[1] ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG,
+					  options[0], options[1], 0);
+		if (result < 0)
+			return result;
+	}
+	int result = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+	if (result < 0)
+		return result;
+	return sys_fsmount(fs, FSMOUNT_CLOEXEC, attributes);
+}
+
+int fs_attach(int mount_fd, const char *path)
+{
+	return sys_move_mount(mount_fd, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
+}
+
+int fs_mount(const char *type, const char *const *options, unsigned attributes, const char *path)
+{
+	CLOSE_FD int mount_fd = fs_make(type, options, attributes);
+	return mount_fd < 0 ? mount_fd : fs_attach(mount_fd, path);
+}
+
+int fs_bind(const char *from, const char *to, unsigned attributes)
+{
+	CLOSE_FD int mount_fd = sys_open_tree(AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (mount_fd < 0)
+		return mount_fd;
+	if (attributes) {
+		struct mount_attr attr = {.attr_set = attributes};
+		int result = sys_mount_setattr(mount_fd, "", AT_EMPTY_PATH, &attr);
+		if (result < 0)
+			return result;
+	}
+	return fs_attach(mount_fd, to);
+}
+
+int fs_move(const char *from, const char *to)
+{
+	return sys_move_mount(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int fs_enter(const char *path)
+{
+	if (chdir(path) < 0)
+		return -errno;
+	/* With both the same, the old root ends up on top of the new one, and goes from there: no
+	 * directory is needed to put it. */
+	int result = sys_pivot_root(".", ".");
+	if (result < 0)
+		return result;
+	result = sys_umount(".", DETACH);
+	if (result < 0)
+		return result;
+	return chdir("/") < 0 ? -errno : 0;
+}
+
+int fs_directory(const char *path, unsigned mode)
+{
+	struct stat status;
+	if (mkdir(path, mode) == 0)
+		return 0;
+	if (errno != EEXIST)
+		return -errno;
+	if (lstat(path, &status) < 0)
+		return -errno;
+	return S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
+}
+
+static int make_empty_file(const char *path)
+{
+	CLOSE_FD int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
+	return fd < 0 ? -errno : 0;
+}
+
+static const char *const device_nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
+
+static const struct {
+	const char *target, *name;
+} device_links[] = {
+    {"pts/ptmx", "ptmx"},          {"/proc/self/fd", "fd"},       {"/proc/self/fd/0", "stdin"},
+    {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
+};
+
+static int make_terminals(const char *path)
+{
+	/* Group 5 is `tty`; a map of a single id has no group 5. */
+	static const char *const with_group[] = {"ptmxmode", "0666", "mode", "0620",
+						 "gid",      "5",    NULL};
+	static const char *const without_group[] = {"ptmxmode", "0666", "mode", "0620", NULL};
+	unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
+	int result = fs_mount("devpts", with_group, attributes, path);
+	if (result == -EINVAL)
+		result = fs_mount("devpts", without_group, attributes, path);
+	return result;
+}
+
+int setup_devices(const char *path, const char **ret_step)
+{
+	/* Small: what is written here is nobody's disk. A bind of a node has the flags of its own
+	 * mount, so that the directory itself can be without devices. */
+	static const char *const options[] = {"mode",      "0755", "size", "64k",
+					      "nr_inodes", "64",   NULL};
+	char place[64], source[64];
+	*ret_step = "/dev";
+	int result = fs_mount("tmpfs", options,
+			      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, path);
+	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(device_nodes); i++) {
+		*ret_step = device_nodes[i];
+		result = text_format(place, sizeof(place), "%s/%s", path, device_nodes[i]);
+		if (result >= 0)
+			result = text_format(source, sizeof(source), "/dev/%s", device_nodes[i]);
+		if (result >= 0)
+			result = make_empty_file(place);
+		if (result >= 0)
+			result = fs_bind(source, place, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	}
+	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(device_links); i++) {
+		*ret_step = device_links[i].name;
+		result = text_format(place, sizeof(place), "%s/%s", path, device_links[i].name);
+		if (result >= 0 && symlink(device_links[i].target, place) < 0)
+			result = -errno;
+	}
+	static const char *const directories[] = {"shm", "pts"};
+	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(directories); i++) {
+		*ret_step = directories[i];
+		result = text_format(place, sizeof(place), "%s/%s", path, directories[i]);
+		if (result >= 0)
+			result = fs_directory(place, 0755);
+	}
+	if (result >= 0)
+		result = make_terminals(place);
+	return result < 0 ? result : 0;
+}
+
+/* What tells of the host and is readable by anyone. Files of the host's root that others cannot
+ * read (kcore, kmsg, timer_list, sysrq-trigger...) need no mask: that root has no id inside. */
+static const char *const masked[] = {"interrupts",  "kcore",    "keys",          "latency_stats",
+				     "sched_debug", "kallsyms", "sysrq-trigger", "timer_list",
+				     "acpi",        "asound",   "scsi"};
+static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
+
+static int mask(const char *path, const char *empty_file, const char *empty_directory)
+{
+	struct stat status;
+	if (lstat(path, &status) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if ((status.st_mode & 0007) == 0)
+		return 0;
+	return fs_bind(S_ISDIR(status.st_mode) ? empty_directory : empty_file, path,
+		       MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+			   MOUNT_ATTR_NOEXEC);
+}
+
+int setup_proc(const char *path, const char *empty_file, const char *empty_directory,
+	       const char *meminfo, const char **ret_step)
+{
+	char place[64];
+	*ret_step = "/proc";
+	int result =
+	    fs_mount("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, path);
+	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(masked); i++) {
+		*ret_step = masked[i];
+		result = text_format(place, sizeof(place), "%s/%s", path, masked[i]);
+		if (result >= 0)
+			result = mask(place, empty_file, empty_directory);
+	}
+	if (result >= 0) {
+		*ret_step = "/proc/meminfo";
+		result = text_format(place, sizeof(place), "%s/meminfo", path);
+	}
+	if (result >= 0)
+		result = fs_bind(meminfo, place,
+				 MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+				     MOUNT_ATTR_NOEXEC);
+	return result < 0 ? result : 0;
+}
+
+int setup_proc_readonly(const char *path, const char **ret_step)
+{
+	char place[64];
+	int result = 0;
+	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(read_only); i++) {
+		*ret_step = read_only[i];
+		result = text_format(place, sizeof(place), "%s/%s", path, read_only[i]);
+		if (result >= 0 && access(place, F_OK) == 0)
+			result = fs_bind(place, place, MOUNT_ATTR_RDONLY);
+	}
+	return result < 0 ? result : 0;
+}

@@ -1,0 +1,40 @@
+/* Signal dispositions. Called once per process at its start; never blocks. */
+#include "init/signals.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+#include "base/macros.h"
+
+static const int ignored[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM, SIGTERM,
+			      SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU};
+
+static void unblock_all(void)
+{
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void signals_reset(void)
+{
+	for (int number = 1; number <= 64; number++)
+		signal(number, SIG_DFL);
+	/* Writing to a process that is gone is an error, not an end. */
+	signal(SIGPIPE, SIG_IGN);
+	unblock_all();
+}
+
+void signals_ignore(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
+		signal(ignored[i], SIG_IGN);
+	unblock_all();
+}
+
+void signals_default(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
+		signal(ignored[i], SIG_DFL);
+	unblock_all();
+}

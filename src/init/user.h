@@ -1,0 +1,26 @@
+/* Users of the sandbox, by its own /etc/passwd and /etc/group. For runners: may block on files. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/limits.h"
+#include "base/macros.h"
+#include "proto/init_messages.h"
+
+#define USER_GROUPS_MAX 64
+
+struct user {
+	uid_t uid;
+	gid_t gid;
+	gid_t groups[USER_GROUPS_MAX];
+	size_t group_count;
+	char name[64];
+	char home[GUEST_PATH_MAX];
+	char shell[256];
+};
+
+/* "name", "name:group", numbers; "" = root. 0, or -1 with *ret_failure (BAD_USER). */
+NODISCARD int user_find(const char *text, struct user *ret_user, struct failure *ret_failure);
+/* Takes on its ids, for good. 0 or -errno. Makes no call that is unsafe after vfork(). */
+NODISCARD int user_become(const struct user *user);

@@ -1,0 +1,169 @@
+/* Finding again what an earlier spawner left: sandboxes by their directories in the state, what
+ * runs of them by their drivers. And removing what belongs to none: guests whose state is gone,
+ * cgroups, half-made directories. Called once, before the daemon is started. */
+#include "spawner/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+
+/* "SLOT TIER", written when it was made. */
+static int read_slot(const struct spawner *spawner, const struct id *id, uint32_t *ret_slot,
+		     enum tier *ret_tier)
+{
+	char path[SPAWNER_PATH_MAX], text[64];
+	uint64_t slot;
+	if (text_format(path, sizeof(path), "%s/sandboxes/%s/slot", spawner->host.state, id->text) <
+	    0)
+		return -ENAMETOOLONG;
+	ssize_t length = fd_read_small(AT_FDCWD, path, text, sizeof(text));
+	if (length < 0)
+		return (int)length;
+	text[strcspn(text, "\n")] = '\0';
+	char *space = strchr(text, ' ');
+	if (!space)
+		return -EINVAL;
+	*space = '\0';
+	enum tier tier = tier_parse(space + 1);
+	if (text_to_u64(text, 0, UID_BLOCK_SLOTS - 1, &slot) < 0 || tier >= TIER_COUNT)
+		return -EINVAL;
+	*ret_slot = (uint32_t)slot;
+	*ret_tier = tier;
+	return 0;
+}
+
+static void adopt_entry(struct spawner *spawner, struct entry *entry)
+{
+	struct error error;
+	const char *id = entry->guest.id.text;
+	int running = entry->driver->adopt(&spawner->host, &entry->guest, &error);
+	entry->state = ENTRY_STOPPED;
+	if (running > 0) {
+		entry->state = ENTRY_RUNNING;
+		if (guests_watch(spawner, entry, &error) == 0) {
+			log_info("sandbox %s is adopted, pid %d", id, (int)entry->guest.init.pid);
+			return;
+		}
+		running = -1;
+	}
+	if (running < 0) {
+		/* Something of it runs that cannot be controlled: better stopped than lost. */
+		log_error("sandbox %s cannot be adopted and is stopped: %s", id, error.message);
+		entry->state = ENTRY_RUNNING;
+		if (guests_kill(spawner, entry, &error) < 0) {
+			log_error("sandbox %s: %s", id, error.message);
+			entry->state = ENTRY_STOPPED;
+		}
+	}
+	guests_release(spawner, entry);
+}
+
+static void adopt_one(struct spawner *spawner, const char *name)
+{
+	struct id id;
+	uint32_t slot;
+	enum tier tier;
+	if (id_parse(name, &id) < 0) {
+		log_warning("%s/sandboxes/%s is not ours and is left alone", spawner->host.state,
+			    name);
+		return;
+	}
+	if (read_slot(spawner, &id, &slot, &tier) < 0) {
+		log_warning("sandbox %s was only half made and is removed", name);
+		trash_files(spawner, name);
+		return;
+	}
+	struct entry *entry = &spawner->entries[slot];
+	const struct driver *driver = spawner->driver_of(tier);
+	if (entry->state != ENTRY_FREE || !driver) {
+		log_error("sandbox %s is left alone: %s", name,
+			  driver ? "its uid range is another's" : "this build has no such tier");
+		return;
+	}
+	*entry =
+	    (struct entry){.driver = driver,
+			   .guest = {.id = id, .tier = tier, .slot = slot, .init = PROCESS_NONE}};
+	adopt_entry(spawner, entry);
+}
+
+/* A guest in the runtime directory without files in the state: of a state that was removed, or of a
+ * destroy that a crash cut short. */
+static void end_stray(struct spawner *spawner, const char *name)
+{
+	struct id id;
+	if (id_parse(name, &id) < 0 || guests_known(spawner, &id))
+		return;
+	for (unsigned tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
+		const struct driver *driver = spawner->driver_of((enum tier)tier);
+		struct guest guest = {.id = id, .tier = (enum tier)tier, .init = PROCESS_NONE};
+		struct error error;
+		if (!driver)
+			continue;
+		log_warning("guest %s has no files and is ended", name);
+		if (driver->adopt(&spawner->host, &guest, &error) != 0 &&
+		    driver->kill(&spawner->host, &guest, &error) < 0)
+			log_error("guest %s: %s", name, error.message);
+		else if (driver->release(&spawner->host, &guest, &error) < 0)
+			log_warning("guest %s: %s", name, error.message);
+		process_done(&guest.init);
+	}
+}
+
+/* Each name below a directory. They are collected first: what is done about one changes the
+ * directory. */
+static void each_name(struct spawner *spawner, const char *root, const char *below,
+		      void (*act)(struct spawner *spawner, const char *name))
+{
+	enum { NAMES_MAX = 2 * SANDBOX_COUNT_MAX };
+	char path[SPAWNER_PATH_MAX];
+	if (text_format(path, sizeof(path), "%s/%s", root, below) < 0)
+		return;
+	DIR *entries = opendir(path);
+	if (!entries) {
+		log_error("%s: %s", path, strerror(errno));
+		return;
+	}
+	char(*names)[NAME_MAX_LENGTH + 1] = calloc(NAMES_MAX, sizeof(*names));
+	size_t count = 0;
+	for (struct dirent *entry; names && count < NAMES_MAX && (entry = readdir(entries));)
+		if (entry->d_name[0] != '.' &&
+		    text_copy(names[count], sizeof(names[count]), entry->d_name) == 0)
+			count++;
+	closedir(entries);
+	for (size_t i = 0; i < count; i++)
+		act(spawner, names[i]);
+	free(names);
+}
+
+static bool known(void *data, const struct id *id)
+{
+	return guests_known(data, id);
+}
+
+void adopt_sweep(struct spawner *spawner)
+{
+	for (unsigned tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
+		const struct driver *driver = spawner->driver_of((enum tier)tier);
+		struct error error;
+		if (driver && driver->sweep &&
+		    driver->sweep(&spawner->host, known, spawner, &error) < 0)
+			log_warning("sweeping the %s tier: %s", driver->name, error.message);
+	}
+}
+
+void adopt_all(struct spawner *spawner)
+{
+	each_name(spawner, spawner->host.state, "sandboxes", adopt_one);
+	spawner->adopted = true;
+	each_name(spawner, spawner->host.runtime, "guests", end_stray);
+	adopt_sweep(spawner);
+	trash_empty(spawner);
+}

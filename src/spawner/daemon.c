@@ -1,0 +1,230 @@
+/* The daemon as a child: how it is started, and started again. It gets three descriptors, an
+ * unprivileged user, an empty set of capabilities and an environment of a few harmless variables.
+ * No death signal: it notices by itself when the spawner's end of its socket closes. */
+#include "spawner/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+
+#define BACK_OFF_FIRST_MS 100
+#define BACK_OFF_MAX_MS 5000
+#define EXIT_GRACE (3 * NSEC_PER_SEC)
+#define STABLE_AFTER (10 * NSEC_PER_SEC)
+#define ARGUMENTS_MAX 20
+#define ENVIRONMENT_MAX 16
+#define SOCKET_BUFFER (1024 * 1024)
+
+static const char *const kept_variables[] = {
+    "PATH", "LANG", "TZ", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS",
+};
+
+static const char *const level_names[] = {"error", "warning", "info", "debug"};
+
+struct command {
+	const char *arguments[ARGUMENTS_MAX];
+	char *environment[ENVIRONMENT_MAX];
+	char idle_exit[16];
+};
+
+static void add_option(struct command *command, size_t *count, const char *name, const char *value)
+{
+	command->arguments[(*count)++] = name;
+	if (value)
+		command->arguments[(*count)++] = value;
+}
+
+/* Everything is decided here: what flags and environment said to us is not asked again. */
+static void make_command(const struct spawner *spawner, struct command *command)
+{
+	const struct config *config = &spawner->config;
+	size_t count = 0, variables = 0;
+	memset(command, 0, sizeof(*command));
+	add_option(command, &count, "caisson", NULL);
+	add_option(command, &count, "_daemon", NULL);
+	if (spawner->config_path)
+		add_option(command, &count, "--config", spawner->config_path);
+	add_option(command, &count, "--state", spawner->host.state);
+	add_option(command, &count, "--runtime", spawner->host.runtime);
+	add_option(command, &count, "--listen", spawner->listen[0] ? spawner->listen : "none");
+	if (spawner->tcp_listener >= 0)
+		add_option(command, &count, "--tcp", NULL);
+	snprintf(command->idle_exit, sizeof(command->idle_exit), "%u", config->idle_exit_seconds);
+	add_option(command, &count, "--idle-exit", command->idle_exit);
+	add_option(command, &count, "--log-level", level_names[config->log_level]);
+	if (config->log_json)
+		add_option(command, &count, "--log-json", NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(kept_variables); i++) {
+		char text[1024];
+		const char *value = getenv(kept_variables[i]);
+		if (value &&
+		    text_format(text, sizeof(text), "%s=%s", kept_variables[i], value) == 0)
+			command->environment[variables++] = text_duplicate(text);
+	}
+}
+
+static void command_done(struct command *command)
+{
+	for (size_t i = 0; i < ENVIRONMENT_MAX; i++)
+		text_free(&command->environment[i]);
+}
+
+/* Descriptors 0 to 5 and no other. They are moved out of the way first: one that is needed may be
+ * where another has to go. */
+static int place_descriptors(const struct spawner *spawner, int socket)
+{
+	int from[] = {open("/dev/null", O_RDWR | O_CLOEXEC), socket, spawner->unix_listener,
+		      spawner->tcp_listener};
+	const int to[] = {STDIN_FILENO, DAEMON_SPAWNER_FD, DAEMON_UNIX_FD, DAEMON_TCP_FD};
+	for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
+		if (from[i] < 0)
+			continue;
+		from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 16);
+		if (from[i] < 0)
+			return -errno;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(from); i++)
+		if (from[i] >= 0 && dup2(from[i], to[i]) < 0)
+			return -errno;
+	return sys_close_range(from[3] >= 0 ? DAEMON_TCP_FD + 1 : DAEMON_TCP_FD, ~0u, 0);
+}
+
+static int become_daemon_user(const struct host *host)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[2];
+	memset(none, 0, sizeof(none));
+	if (setgroups(0, NULL) < 0 ||
+	    setresgid(host->daemon_gid, host->daemon_gid, host->daemon_gid) < 0 ||
+	    setresuid(host->daemon_uid, host->daemon_uid, host->daemon_uid) < 0 ||
+	    syscall(SYS_capset, &header, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	/* There must be no way back. */
+	if (setuid(0) == 0 || getuid() == 0)
+		return -EPERM;
+	return 0;
+}
+
+static void run_daemon(const struct spawner *spawner, const struct command *command, int socket)
+{
+	const struct rlimit no_core = {0, 0};
+	/* A session of its own: the terminal's Ctrl-C is for the spawner, which tells the daemon.
+	 */
+	setsid();
+	spawner_loop_reset_signals();
+	umask(077);
+	int result = place_descriptors(spawner, socket);
+	if (result == 0 && (setrlimit(RLIMIT_CORE, &no_core) < 0 || chdir("/") < 0))
+		result = -errno;
+	if (result == 0)
+		result = become_daemon_user(&spawner->host);
+	if (result == 0) {
+		execve("/proc/self/exe", (char *const *)command->arguments, command->environment);
+		result = -errno;
+	}
+	log_error("the daemon cannot be started: %s", strerror(-result));
+	_exit(DAEMON_EXIT_CONFIG);
+}
+
+int daemon_child_start(struct spawner *spawner, struct error *error)
+{
+	int pair[2], size = SOCKET_BUFFER;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno,
+				       "a socket for the daemon");
+	CLOSE_FD int ours = pair[0], theirs = pair[1];
+	/* A list of all sandboxes fits without waiting; where it does not, the outbox waits. */
+	setsockopt(ours, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	struct command command;
+	make_command(spawner, &command);
+	pid_t child = fork();
+	if (child == 0)
+		run_daemon(spawner, &command, theirs);
+	int saved = errno;
+	command_done(&command);
+	if (child < 0)
+		return error_set_errno(error, error_kind_of_errno(saved), saved,
+				       "starting the daemon");
+	spawner->daemon = child;
+	spawner->daemon_started = clock_monotonic();
+	spawner->daemon_restart_at = 0;
+	spawner->socket = TAKE_FD(ours);
+	spawner->outbox_count = 0;
+	log_debug("daemon started, pid %d", (int)child);
+	return spawner_loop_watch(spawner, error);
+}
+
+static void close_socket(struct spawner *spawner)
+{
+	fd_close(&spawner->socket);
+	spawner->outbox_count = 0;
+	if (!spawner->start_daemon)
+		spawner->done = true;
+}
+
+void daemon_child_lost(struct spawner *spawner)
+{
+	close_socket(spawner);
+	spawner->daemon_kill_at = clock_monotonic() + EXIT_GRACE;
+}
+
+void daemon_child_drop(struct spawner *spawner, const char *why)
+{
+	if (spawner->socket >= 0)
+		log_error("the daemon is dropped: %s", why);
+	close_socket(spawner);
+	/* It is our child and not reaped yet, so that its pid is its own. */
+	if (spawner->daemon > 0)
+		kill(spawner->daemon, SIGKILL);
+}
+
+static void plan_restart(struct spawner *spawner, int status)
+{
+	int64_t now = clock_monotonic();
+	if (spawner->back_off_ms == 0 || now - spawner->daemon_started >= STABLE_AFTER)
+		spawner->back_off_ms = BACK_OFF_FIRST_MS;
+	else
+		spawner->back_off_ms = MIN(spawner->back_off_ms * 2, BACK_OFF_MAX_MS);
+	spawner->daemon_restart_at = now + spawner->back_off_ms * NSEC_PER_MSEC;
+	log_warning("the daemon ended (%s %d); it is started again in %u ms",
+		    WIFSIGNALED(status) ? "signal" : "status",
+		    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+		    spawner->back_off_ms);
+}
+
+void daemon_child_ended(struct spawner *spawner, int status)
+{
+	fd_close(&spawner->socket);
+	spawner->outbox_count = 0;
+	spawner->daemon = 0;
+	spawner->daemon_kill_at = 0;
+	if (spawner->quitting) {
+		spawner->done = true;
+	} else if (WIFEXITED(status) && WEXITSTATUS(status) == DAEMON_EXIT_IDLE) {
+		log_info("nothing to do for %u seconds", spawner->config.idle_exit_seconds);
+		spawner->done = true;
+	} else if (WIFEXITED(status) && WEXITSTATUS(status) == DAEMON_EXIT_CONFIG) {
+		spawner->done = true;
+		spawner->exit_code = error_info(ERROR_CONFIG)->exit_code;
+	} else {
+		plan_restart(spawner, status);
+	}
+}

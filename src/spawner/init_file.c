@@ -1,0 +1,157 @@
+/* Root's own copy of caisson-init: mode 0711, so that nobody inside can read it, which makes the
+ * kernel keep ptrace and /proc of PID 1 away from every capability inside. Named by its content, so
+ * that an upgrade brings a new file and running sandboxes keep theirs. */
+#include "spawner/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+
+#define INIT_BYTES_MAX (64 * 1024 * 1024)
+#define NAME_PREFIX "caisson-init-"
+
+/* Beside the running program in a build tree, or where `make install` puts it. */
+static const char *const places[] = {
+    "caisson-init",
+    "src/init/caisson-init",
+    "../libexec/caisson/caisson-init",
+};
+
+static int find_source(char path[SPAWNER_PATH_MAX], struct error *error)
+{
+	char program[SPAWNER_PATH_MAX - 64];
+	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	if (length <= 0)
+		return error_set_errno(error, ERROR_INTERNAL, errno, "/proc/self/exe");
+	program[length] = '\0';
+	char *slash = strrchr(program, '/');
+	if (!slash)
+		return error_set(error, ERROR_INTERNAL, "%s is not an absolute path", program);
+	*slash = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		CLOSE_FD int fd = -1;
+		if (text_format(path, SPAWNER_PATH_MAX, "%s/%s", program, places[i]) == 0)
+			fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		if (fd >= 0)
+			return TAKE_FD(fd);
+	}
+	return error_set(error, ERROR_INTERNAL,
+			 "caisson-init is neither beside %s/caisson nor in %s/../libexec/caisson: "
+			 "install it with `make install`",
+			 program, program);
+}
+
+static int hash_file(int fd, uint64_t *ret_hash)
+{
+	char block[16384];
+	uint64_t hash = PLACE_HASH_START;
+	off_t offset = 0;
+	for (;;) {
+		ssize_t got = pread(fd, block, sizeof(block), offset);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			break;
+		hash = place_hash(hash, block, (size_t)got);
+		offset += got;
+		if (offset > INIT_BYTES_MAX)
+			return -EFBIG;
+	}
+	*ret_hash = hash;
+	return 0;
+}
+
+static int copy_file(int from, int to)
+{
+	char block[16384];
+	off_t offset = 0;
+	for (;;) {
+		ssize_t got = pread(from, block, sizeof(block), offset);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got < 0 ? -errno : 0;
+		int result = fd_write_full(to, block, (size_t)got);
+		if (result < 0)
+			return result;
+		offset += got;
+	}
+}
+
+/* Is the copy that is there already good? A crash may have left half of one. */
+static bool copy_is_good(int directory, const char *name, uint64_t wanted)
+{
+	struct stat info;
+	uint64_t hash;
+	CLOSE_FD int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	return fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == 0 &&
+	       (info.st_mode & 07777) == 0711 && hash_file(fd, &hash) == 0 && hash == wanted;
+}
+
+static int install_copy(int directory, const char *name, int source)
+{
+	unlinkat(directory, "new", 0);
+	CLOSE_FD int fd =
+	    openat(directory, "new", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0700);
+	if (fd < 0)
+		return -errno;
+	int result = copy_file(source, fd);
+	if (result == 0 && (fchmod(fd, 0711) < 0 || fsync(fd) < 0))
+		result = -errno;
+	/* Closed before it is executed: a file that is open for writing cannot be (ETXTBSY). */
+	fd_close(&fd);
+	if (result == 0 && renameat(directory, "new", directory, name) < 0)
+		result = -errno;
+	return result;
+}
+
+/* Sandboxes that run an older one have it open: its name is not needed. */
+static void remove_others(int directory, const char *name)
+{
+	int copy = fcntl(directory, F_DUPFD_CLOEXEC, 3);
+	DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
+	if (!entries) {
+		fd_close(&copy);
+		return;
+	}
+	for (struct dirent *entry; (entry = readdir(entries));)
+		if (text_starts(entry->d_name, NAME_PREFIX) && strcmp(entry->d_name, name) != 0)
+			unlinkat(directory, entry->d_name, 0);
+	closedir(entries);
+}
+
+int init_file_install(struct spawner *spawner, struct error *error)
+{
+	char source_path[SPAWNER_PATH_MAX], directory_path[SPAWNER_PATH_MAX], name[64];
+	uint64_t hash;
+	CLOSE_FD int source = find_source(source_path, error);
+	if (source < 0)
+		return -1;
+	int result = hash_file(source, &hash);
+	if (result < 0)
+		return error_set_errno(error, ERROR_INTERNAL, result, "%s", source_path);
+	if (text_format(directory_path, sizeof(directory_path), "%s/init", spawner->host.state) < 0)
+		return error_set(error, ERROR_CONFIG, "the state directory's path is too long");
+	CLOSE_FD int directory = open(directory_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory < 0)
+		return error_set_errno(error, ERROR_INTERNAL, errno, "%s", directory_path);
+	snprintf(name, sizeof(name), NAME_PREFIX "%016llx", (unsigned long long)hash);
+	result = copy_is_good(directory, name, hash) ? 0 : install_copy(directory, name, source);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "copying %s to %s", source_path, directory_path);
+	remove_others(directory, name);
+	spawner->host.init_fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (spawner->host.init_fd < 0)
+		return error_set_errno(error, ERROR_INTERNAL, errno, "%s/%s", directory_path, name);
+	return 0;
+}

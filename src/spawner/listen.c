@@ -1,0 +1,118 @@
+/* The API's sockets. The spawner binds them once and gives them to each daemon it starts, so that a
+ * client's connection waits while a daemon restarts. Called under the runtime directory's lock:
+ * a socket file that is there is nobody's. */
+#include "spawner/internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#define BACKLOG 512
+
+static int open_unix(struct spawner *spawner, struct error *error)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	if (config_socket_path(&spawner->config, address.sun_path, sizeof(address.sun_path)) < 0)
+		return error_set(error, ERROR_CONFIG, "the runtime directory's path is too long");
+	CLOSE_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "Unix socket");
+	unlink(address.sun_path);
+	/* Everyone may connect: who they are is known by their credentials or their token. */
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    chmod(address.sun_path, 0666) < 0 || listen(fd, BACKLOG) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "Unix socket %s",
+				       address.sun_path);
+	spawner->unix_listener = TAKE_FD(fd);
+	return 0;
+}
+
+static int address_error(const char *listen_on, int errnum, struct error *error)
+{
+	if (errnum == EADDRINUSE)
+		return error_set(error, ERROR_CONFIG,
+				 "the address %s is in use by another program: choose another with "
+				 "--listen HOST:PORT, or --listen none for the Unix socket alone",
+				 listen_on);
+	if (errnum == EADDRNOTAVAIL)
+		return error_set(error, ERROR_CONFIG,
+				 "the address %s is not one of this host's: choose another with "
+				 "--listen HOST:PORT",
+				 listen_on);
+	return error_set_errno(error, ERROR_CONFIG, errnum, "listening on %s", listen_on);
+}
+
+union address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+static socklen_t make_address(const char *host, uint16_t port, union address *address)
+{
+	memset(address, 0, sizeof(*address));
+	if (inet_pton(AF_INET, host, &address->v4.sin_addr) == 1) {
+		address->v4.sin_family = AF_INET;
+		address->v4.sin_port = htons(port);
+		return sizeof(address->v4);
+	}
+	if (inet_pton(AF_INET6, host, &address->v6.sin6_addr) != 1)
+		return 0;
+	address->v6.sin6_family = AF_INET6;
+	address->v6.sin6_port = htons(port);
+	return sizeof(address->v6);
+}
+
+static bool is_loopback(const union address *address)
+{
+	if (address->any.sa_family == AF_INET)
+		return ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
+	return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
+}
+
+static int open_tcp(struct spawner *spawner, struct error *error)
+{
+	char host[CONFIG_HOST_MAX];
+	uint16_t port;
+	union address address;
+	const char *listen_on = spawner->config.listen;
+	int on = 1;
+	int result = config_split_listen(listen_on, host, &port);
+	if (result == -ENOENT)
+		return 0;
+	socklen_t size = result < 0 ? 0 : make_address(host, port, &address);
+	if (size == 0)
+		return error_set(error, ERROR_CONFIG, "listen = %s is not understood", listen_on);
+	CLOSE_FD int fd =
+	    socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    bind(fd, &address.any, size) < 0 || listen(fd, BACKLOG) < 0 ||
+	    getsockname(fd, &address.any, &size) < 0)
+		return address_error(listen_on, errno, error);
+	/* Port 0 means any: say which it has become. */
+	bool v6 = address.any.sa_family == AF_INET6;
+	port = ntohs(v6 ? address.v6.sin6_port : address.v4.sin_port);
+	(void)!text_format(spawner->listen, sizeof(spawner->listen), v6 ? "[%s]:%u" : "%s:%u", host,
+			   (unsigned)port);
+	if (!is_loopback(&address) && !spawner->config.tls_certificate[0])
+		log_warning("%s can be reached from other hosts, and tokens travel unencrypted: "
+			    "set tls_certificate and tls_key",
+			    spawner->listen);
+	spawner->tcp_listener = TAKE_FD(fd);
+	return 0;
+}
+
+int listen_open(struct spawner *spawner, struct error *error)
+{
+	return open_tcp(spawner, error) < 0 ? -1 : open_unix(spawner, error);
+}

@@ -1,0 +1,177 @@
+/* `caisson serve`: the steps of a start, as a list; the loop; the end. Each step may block for
+ * local disk; all of them together take a few milliseconds once a state directory has been made. */
+#include "spawner/spawner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "spawner/internal.h"
+
+struct spawner *spawner_new(const struct config *config)
+{
+	struct spawner *spawner = calloc(1, sizeof(*spawner));
+	if (!spawner)
+		abort();
+	spawner->config = *config;
+	spawner->host.init_fd = spawner->state_lock = spawner->runtime_lock = -1;
+	spawner->unix_listener = spawner->tcp_listener = -1;
+	spawner->epoll = spawner->signals = spawner->socket = -1;
+	spawner->uid_block = -1;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
+		spawner->entries[i].guest.init = PROCESS_NONE;
+	return spawner;
+}
+
+void spawner_free(struct spawner *spawner)
+{
+	if (!spawner)
+		return;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
+		process_done(&spawner->entries[i].guest.init);
+	fd_close(&spawner->socket);
+	fd_close(&spawner->signals);
+	fd_close(&spawner->epoll);
+	fd_close(&spawner->unix_listener);
+	fd_close(&spawner->tcp_listener);
+	fd_close(&spawner->host.init_fd);
+	fd_close(&spawner->runtime_lock);
+	fd_close(&spawner->state_lock);
+	free(spawner->outbox);
+	free(spawner);
+}
+
+static int check_root(struct spawner *spawner, struct error *error)
+{
+	(void)spawner;
+	if (geteuid() == 0)
+		return 0;
+	return error_set(
+	    error, ERROR_NO_PERMISSION,
+	    "`caisson serve` needs root in this build: start it with sudo; clients need "
+	    "no root");
+}
+
+static int claim_uids(struct spawner *spawner, struct error *error)
+{
+	spawner->uid_block = uid_block_claim(UID_BLOCK_DIRECTORY, spawner->host.state, error);
+	if (spawner->uid_block < 0)
+		return -1;
+	spawner->host.uid_slots = UID_BLOCK_SLOTS;
+	spawner->host.uid_base =
+	    UID_RANGE_BASE + (uint32_t)spawner->uid_block * UID_BLOCK_SLOTS * UID_RANGE_SIZE;
+	return 0;
+}
+
+/* A tier that cannot be prepared cannot be used, and says so when it is asked for; the others work.
+ */
+static int prepare_tiers(struct spawner *spawner, struct error *error)
+{
+	for (unsigned tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
+		const struct driver *driver = spawner->driver_of((enum tier)tier);
+		if (driver && driver->prepare && driver->prepare(&spawner->host, error) < 0)
+			log_error("the %s tier: %s", driver->name, error->message);
+	}
+	return 0;
+}
+
+static int adopt(struct spawner *spawner, struct error *error)
+{
+	(void)error;
+	adopt_all(spawner);
+	return 0;
+}
+
+static int start_first_daemon(struct spawner *spawner, struct error *error)
+{
+	return spawner->start_daemon(spawner, error);
+}
+
+static int (*const steps[])(struct spawner *spawner, struct error *error) = {
+    check_root,
+    privileges_narrow_first,
+    place_find_user,
+    place_make_roots,
+    place_lock, /* from here on everything below the two directories is ours */
+    place_make_directories,
+    place_check_reach,
+    claim_uids,
+    init_file_install,
+    listen_open,
+    spawner_loop_open,
+    privileges_narrow_second,
+    prepare_tiers,
+    adopt,
+    start_first_daemon,
+};
+
+/* By what is there: a directory that could not be made sense of is a sandbox too. */
+static bool sandboxes_left(struct spawner *spawner)
+{
+	char path[SPAWNER_PATH_MAX];
+	if (guests_count(spawner) > 0 ||
+	    text_format(path, sizeof(path), "%s/sandboxes", spawner->host.state) < 0)
+		return true;
+	return rmdir(path) < 0 && errno != ENOENT;
+}
+
+/* What a living or stopped sandbox needs stays; when there is none, the host looks as it did
+ * before, but for the state directory. */
+static void clean_up(struct spawner *spawner)
+{
+	char path[SPAWNER_PATH_MAX];
+	const char *runtime = spawner->host.runtime;
+	if (spawner->runtime_lock < 0)
+		return;
+	if (spawner->unix_listener >= 0 &&
+	    config_socket_path(&spawner->config, path, sizeof(path)) == 0)
+		unlink(path);
+	if (spawner->adopted && !sandboxes_left(spawner)) {
+		adopt_sweep(spawner);
+		uid_block_release(UID_BLOCK_DIRECTORY, spawner->uid_block);
+	}
+	/* Goes when it is empty: then none runs. */
+	if (text_format(path, sizeof(path), "%s/guests", runtime) < 0 ||
+	    (rmdir(path) < 0 && errno != ENOENT))
+		return;
+	if (text_format(path, sizeof(path), "%s/lock", runtime) == 0)
+		unlink(path);
+	rmdir(runtime);
+}
+
+int spawner_main(const struct config *config, const char *config_path)
+{
+	struct spawner *spawner = spawner_new(config);
+	struct error error = {.kind = ERROR_NONE};
+	log_setup("spawner", config->log_level, config->log_json);
+	umask(022);
+	/* Absolute: the daemon starts in /. A default that is not there is none. */
+	FREE_TEXT char *file = config_path ? realpath(config_path, NULL) : NULL;
+	spawner->config_path = file;
+	spawner->driver_of = driver_of;
+	spawner->start_daemon = daemon_child_start;
+	for (size_t i = 0; i < ARRAY_SIZE(steps) && error.kind == ERROR_NONE; i++) {
+		struct error failure = {.kind = ERROR_NONE};
+		if (steps[i](spawner, &failure) < 0)
+			error = failure;
+	}
+	if (error.kind == ERROR_NONE) {
+		log_info("serving %s, state %s%s%s", spawner->host.runtime, spawner->host.state,
+			 spawner->listen[0] ? ", http://" : "", spawner->listen);
+		spawner_loop_run(spawner);
+	}
+	clean_up(spawner);
+	int exit_code = spawner->exit_code;
+	spawner_free(spawner);
+	if (error.kind != ERROR_NONE) {
+		log_error("%s", error.message);
+		exit_code = error_info(error.kind)->exit_code;
+	}
+	return exit_code;
+}

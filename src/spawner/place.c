@@ -1,0 +1,309 @@
+/* Where an instance lives: its directories and who owns them, its locks, its name on the host, the
+ * user the daemon runs as. Called by main.c at the start, in the order of internal.h; blocks for
+ * local file system calls only. */
+#include "spawner/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+
+/* Who the daemon is where the host has no user for it: an id that Debian's policy leaves to nobody
+ * (above its static range, below dynamic users of systemd's). */
+#define FALLBACK_ID 64743
+
+uint64_t place_hash(uint64_t hash, const void *data, size_t size)
+{
+	const unsigned char *bytes = data;
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
+	return hash;
+}
+
+int place_find_user(struct spawner *spawner, struct error *error)
+{
+	const char *name = spawner->config.user;
+	errno = 0;
+	const struct passwd *user = getpwnam(name);
+	if (user) {
+		if (user->pw_uid == 0 || user->pw_gid == 0)
+			return error_set(error, ERROR_CONFIG,
+					 "user = %s: the daemon must run as a user other than root",
+					 name);
+		spawner->host.daemon_uid = user->pw_uid;
+		spawner->host.daemon_gid = user->pw_gid;
+		return 0;
+	}
+	if (getpwuid(FALLBACK_ID) || getgrgid(FALLBACK_ID))
+		return error_set(error, ERROR_CONFIG,
+				 "there is no user %s, and %d is somebody else's: make one with "
+				 "`useradd --system %s`, or name another with `user =` in the "
+				 "configuration",
+				 name, FALLBACK_ID, name);
+	log_info("there is no user %s: the daemon runs as uid %d", name, FALLBACK_ID);
+	spawner->host.daemon_uid = FALLBACK_ID;
+	spawner->host.daemon_gid = FALLBACK_ID;
+	return 0;
+}
+
+/* Makes the directory and those above it; 0755 for the ones above. */
+static int make_path(const char *path, mode_t mode)
+{
+	char part[SPAWNER_PATH_MAX];
+	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		int result = text_format(part, sizeof(part), "%.*s", (int)(slash - path), path);
+		if (result < 0)
+			return result;
+		if (mkdir(part, 0755) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	return mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* The two directories that everything is below: root's, whatever they were before. */
+static int make_root(const char *what, const char *path, mode_t mode, struct error *error)
+{
+	struct stat info;
+	int result = make_path(path, mode);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "%s directory %s", what, path);
+	CLOSE_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &info) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s directory %s",
+				       what, path);
+	if (info.st_uid != geteuid())
+		return error_set(error, ERROR_NO_PERMISSION,
+				 "%s directory %s belongs to uid %u, not to root: choose another "
+				 "with --%s, or `chown root %s`",
+				 what, path, (unsigned)info.st_uid, what, path);
+	if (fchmod(fd, mode) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s directory %s",
+				       what, path);
+	return 0;
+}
+
+int place_make_roots(struct spawner *spawner, struct error *error)
+{
+	struct host *host = &spawner->host;
+	if (make_root("state", spawner->config.state, 0711, error) < 0 ||
+	    make_root("runtime", spawner->config.runtime, 0755, error) < 0)
+		return -1;
+	/* The real path, so that two names of one directory are one instance. */
+	char *state = realpath(spawner->config.state, NULL);
+	if (!state)
+		return error_set_errno(error, ERROR_INTERNAL, errno, "state directory %s",
+				       spawner->config.state);
+	int result = text_copy(host->state, sizeof(host->state) - 80, state);
+	free(state);
+	if (result < 0 ||
+	    text_copy(host->runtime, sizeof(host->runtime), spawner->config.runtime) < 0)
+		return error_set(error, ERROR_CONFIG, "the state directory's path is too long");
+	uint64_t hash = place_hash(PLACE_HASH_START, host->state, strlen(host->state));
+	(void)!text_format(host->instance, sizeof(host->instance), "caisson-%08x",
+			   (unsigned)(hash ^ hash >> 32));
+	return 0;
+}
+
+static int lock_conflict(int fd, const char *what, const char *directory, struct error *error)
+{
+	char text[32] = "";
+	ssize_t got = pread(fd, text, sizeof(text) - 1, 0);
+	text[got > 0 ? got : 0] = '\0';
+	text[strspn(text, "0123456789")] = '\0';
+	return error_set(
+	    error, ERROR_DAEMON_CONFLICT,
+	    "another caisson (pid %s) serves the %s directory %s: use that one, end it "
+	    "with `kill %s`, or give this one directories of its own with --state and "
+	    "--runtime",
+	    *text ? text : "unknown", what, directory, *text ? text : "PID");
+}
+
+/* Takes <directory>/lock and writes our pid into it; returns the descriptor that holds it. */
+static int lock_directory(const char *what, const char *directory, struct error *error)
+{
+	char path[SPAWNER_PATH_MAX], pid[32];
+	if (text_format(path, sizeof(path), "%s/lock", directory) < 0)
+		return error_set(error, ERROR_CONFIG, "%s: the path is too long", directory);
+	for (;;) {
+		struct stat held, named;
+		CLOSE_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+		if (fd < 0)
+			return error_set_errno(error, error_kind_of_errno(errno), errno, "%s",
+					       path);
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+			return errno == EWOULDBLOCK
+				   ? lock_conflict(fd, what, directory, error)
+				   : error_set_errno(error, ERROR_INTERNAL, errno, "%s", path);
+		/* Another that was just ending may have removed the file we opened. */
+		if (fstat(fd, &held) < 0 || stat(path, &named) < 0 || held.st_ino != named.st_ino ||
+		    held.st_dev != named.st_dev)
+			continue;
+		int length = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+		if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)length, 0) != length)
+			return error_set_errno(error, error_kind_of_errno(errno), errno, "%s",
+					       path);
+		return TAKE_FD(fd);
+	}
+}
+
+int place_lock(struct spawner *spawner, struct error *error)
+{
+	spawner->state_lock = lock_directory("state", spawner->host.state, error);
+	if (spawner->state_lock < 0)
+		return -1;
+	spawner->runtime_lock = lock_directory("runtime", spawner->host.runtime, error);
+	return spawner->runtime_lock < 0 ? -1 : 0;
+}
+
+/* The daemon runs as another user than it did: what it wrote becomes the new one's. Its old user
+ * may have put anything there, so no link is followed and nothing with a second name is touched. */
+static int give_tree(int fd, uid_t uid, gid_t gid, int depth)
+{
+	struct stat info;
+	DIR *entries = fdopendir(fd);
+	if (!entries) {
+		int saved = errno;
+		close(fd);
+		return -saved;
+	}
+	int result = 0;
+	for (struct dirent *entry; result == 0 && (entry = readdir(entries));) {
+		const char *name = entry->d_name;
+		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+		    fstatat(dirfd(entries), name, &info, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (!S_ISDIR(info.st_mode) && (!S_ISREG(info.st_mode) || info.st_nlink != 1))
+			continue;
+		if (fchownat(dirfd(entries), name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+			result = -errno;
+		int below = S_ISDIR(info.st_mode) && depth > 0
+				? openat(dirfd(entries), name,
+					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+				: -1;
+		if (below >= 0 && result == 0)
+			result = give_tree(below, uid, gid, depth - 1);
+		else
+			fd_close(&below);
+	}
+	closedir(entries);
+	return result;
+}
+
+/* A directory of ours below one of the roots, with this owner and mode. */
+static int make_directory(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid)
+{
+	struct stat info;
+	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	CLOSE_FD int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &info) < 0)
+		return -errno;
+	if (info.st_uid != uid || info.st_gid != gid) {
+		if (fchown(fd, uid, gid) < 0)
+			return -errno;
+		int result = uid != 0 ? give_tree(dup(fd), uid, gid, 2) : 0;
+		if (result < 0)
+			return result;
+	}
+	return fchmod(fd, mode) < 0 ? -errno : 0;
+}
+
+int place_make_directories(struct spawner *spawner, struct error *error)
+{
+	const struct host *host = &spawner->host;
+	const struct {
+		const char *root, *name;
+		mode_t mode;
+		bool of_daemon;
+	} directories[] = {
+	    {host->state, "db", 0700, true},         {host->state, "logs", 0700, true},
+	    {host->state, "sandboxes", 0700, false}, {host->state, "trash", 0700, false},
+	    {host->state, "templates", 0711, false}, {host->state, "init", 0711, false},
+	    {host->runtime, "guests", 0711, false},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
+		CLOSE_FD int root = open(directories[i].root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		bool daemon = directories[i].of_daemon;
+		int result = root < 0
+				 ? -errno
+				 : make_directory(root, directories[i].name, directories[i].mode,
+						  daemon ? host->daemon_uid : geteuid(),
+						  daemon ? host->daemon_gid : getegid());
+		if (result < 0)
+			return error_set_errno(error, error_kind_of_errno(result), result,
+					       "directory %s/%s", directories[i].root,
+					       directories[i].name);
+	}
+	return 0;
+}
+
+/* The length of the shortest part of a path that this process cannot use so; 0: it can. */
+static int unreachable_part(const char *path, int mode)
+{
+	char part[SPAWNER_PATH_MAX];
+	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/'))
+		if (text_format(part, sizeof(part), "%.*s", (int)(slash - path), path) < 0 ||
+		    access(part, X_OK) < 0)
+			return (int)(slash - path);
+	return access(path, mode) < 0 ? (int)strlen(path) : 0;
+}
+
+/* Asks as the daemon's user, in a child; its exit status is the length. */
+static int unreachable_by_daemon(const struct host *host, const char *path, int mode)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		if (setgroups(0, NULL) < 0 ||
+		    setresgid(host->daemon_gid, host->daemon_gid, host->daemon_gid) < 0 ||
+		    setresuid(host->daemon_uid, host->daemon_uid, host->daemon_uid) < 0)
+			_exit(255);
+		_exit(MIN(unreachable_part(path, mode), 254));
+	}
+	int status;
+	if (child < 0 || waitpid(child, &status, 0) < 0 || !WIFEXITED(status))
+		return 255;
+	return WEXITSTATUS(status);
+}
+
+int place_check_reach(struct spawner *spawner, struct error *error)
+{
+	char database[SPAWNER_PATH_MAX];
+	if (text_format(database, sizeof(database), "%s/db", spawner->host.state) < 0)
+		return error_set(error, ERROR_CONFIG, "the state directory's path is too long");
+	const struct {
+		const char *path;
+		int mode;
+		const char *remedy;
+	} places[] = {
+	    {database, R_OK | W_OK | X_OK, "chmod o+x"},
+	    {spawner->host.runtime, X_OK, "chmod o+x"},
+	    {spawner->config_path, R_OK, "chmod o+r"},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		if (!places[i].path)
+			continue;
+		int length = unreachable_by_daemon(&spawner->host, places[i].path, places[i].mode);
+		if (length == 0)
+			continue;
+		bool whole = (size_t)length >= strlen(places[i].path);
+		return error_set(error, ERROR_NO_PERMISSION,
+				 "the daemon's user (uid %u) cannot use %s: `%s %.*s`, or choose "
+				 "another place with --state, --runtime and --config",
+				 (unsigned)spawner->host.daemon_uid, places[i].path,
+				 whole ? places[i].remedy : "chmod o+x", length, places[i].path);
+	}
+	return 0;
+}

@@ -1,0 +1,153 @@
+/* What the spawner gives up, twice: once before it does anything, once when all that only a start
+ * needs has been done and before the first byte from the daemon is read.
+ *
+ * The system call filter and no_new_privs are inherited by the daemon and by every sandbox. So the
+ * filter holds only what none of them needs: ptrace and process_vm_* stay, since debuggers work in
+ * sandboxes; keyctl stays, since the init gives each sandbox a keyring of its own. */
+#include "spawner/internal.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <seccomp.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+struct kept {
+	int capability;
+	bool start_only; /* given up in the second narrowing */
+};
+
+static const struct kept kept[] = {
+    /* namespaces, mounts, loop devices, pivot_root, writing uid maps for others */
+    {CAP_SYS_ADMIN, false},
+    /* uid and gid maps of sandboxes; becoming the daemon's user */
+    {CAP_SETUID, false},
+    {CAP_SETGID, false},
+    /* a map that holds uid 0 of the parent needs it (nested instances) */
+    {CAP_SETFCAP, false},
+    /* directories of the daemon and of sandboxes get their owners */
+    {CAP_CHOWN, false},
+    {CAP_FOWNER, false},
+    /* files of uid ranges and of the daemon: moving, measuring, erasing */
+    {CAP_DAC_OVERRIDE, false},
+    /* signals to processes in uid ranges */
+    {CAP_KILL, false},
+    /* /proc/PID/ns and /proc/PID/fd of sandboxes, whose PID 1 cannot be read */
+    {CAP_SYS_PTRACE, false},
+    /* setns() into a mount namespace */
+    {CAP_SYS_CHROOT, false},
+    /* the loopback of a network namespace */
+    {CAP_NET_ADMIN, false},
+    /* cpu affinity of processes that are in another uid range already */
+    {CAP_SYS_NICE, false},
+    /* rlimits and oom_score_adj of sandboxes; often absent in containers */
+    {CAP_SYS_RESOURCE, false},
+    /* device nodes of a sandbox's /dev; absent in containers too */
+    {CAP_MKNOD, false},
+    /* the bounding set, which the second narrowing reduces */
+    {CAP_SETPCAP, true},
+    /* --listen on a port below 1024 */
+    {CAP_NET_BIND_SERVICE, true},
+};
+
+static const char *const denied_calls[] = {
+    "kexec_load",    "kexec_file_load", "init_module",    "finit_module",      "delete_module",
+    "bpf",           "perf_event_open", "io_uring_setup", "io_uring_enter",    "io_uring_register",
+    "userfaultfd",   "swapon",          "swapoff",        "settimeofday",      "clock_settime",
+    "clock_adjtime", "adjtimex",        "acct",           "open_by_handle_at", "syslog",
+    "iopl",          "ioperm",          "add_key",        "request_key",       "lookup_dcookie",
+    "vhangup",       "fanotify_init",
+};
+
+static bool is_kept(int capability, bool second)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+		if (kept[i].capability == capability)
+			return !(second && kept[i].start_only);
+	return false;
+}
+
+/* Permitted and effective become what is kept of what there is; inheritable becomes empty. */
+static int reduce_capabilities(bool second)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+	if (syscall(SYS_capget, &header, data) < 0)
+		return -errno;
+	for (int word = 0; word < 2; word++) {
+		uint32_t mask = 0;
+		for (int bit = 0; bit < 32; bit++)
+			if (is_kept(word * 32 + bit, second))
+				mask |= 1u << bit;
+		data[word].permitted &= mask;
+		data[word].effective = data[word].permitted;
+		data[word].inheritable = 0;
+	}
+	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+static int reduce_bounding_set(void)
+{
+	for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++)
+		if (!is_kept(capability, true) && prctl(PR_CAPBSET_DROP, capability) < 0)
+			return -errno;
+	return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+static int load_filter(void)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	if (!filter)
+		return -ENOMEM;
+	/* Other ABIs of the machine get no way round it; a sandbox's own filter is stricter. */
+	int result = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
+	for (size_t i = 0; i < ARRAY_SIZE(denied_calls) && result == 0; i++) {
+		int number = seccomp_syscall_resolve_name(denied_calls[i]);
+		if (number >= 0)
+			result = seccomp_rule_add_exact(filter, SCMP_ACT_ERRNO(EPERM), number, 0);
+	}
+	if (result == 0)
+		result = seccomp_load(filter);
+	seccomp_release(filter);
+	return result;
+}
+
+int privileges_narrow_first(struct spawner *spawner, struct error *error)
+{
+	(void)spawner;
+	struct rlimit files;
+	int result = reduce_capabilities(false);
+	if (result < 0)
+		return error_set_errno(error, ERROR_NO_PERMISSION, result,
+				       "giving up capabilities");
+	/* Not a privilege but of the same moment: pidfds and the daemon's connections need more
+	 * descriptors than the 1024 that a shell gives. */
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	return 0;
+}
+
+int privileges_narrow_second(struct spawner *spawner, struct error *error)
+{
+	(void)spawner;
+	int result = reduce_bounding_set();
+	if (result == 0)
+		result = reduce_capabilities(true);
+	if (result < 0)
+		return error_set_errno(error, ERROR_NO_PERMISSION, result,
+				       "giving up capabilities");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return error_set_errno(error, ERROR_NO_PERMISSION, errno, "no_new_privs");
+	result = load_filter();
+	if (result < 0)
+		return error_set_errno(error, ERROR_NO_PERMISSION, result,
+				       "loading the filter of system calls");
+	return 0;
+}

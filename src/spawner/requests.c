@@ -1,0 +1,235 @@
+/* The daemon's requests: one function each, found by a table that also says what a message of that
+ * type may carry. Each gets exactly one reply; a failure is a kind of error_kinds.def and a text.
+ * Called by loop.c; blocks as long as the driver it calls. */
+#include "spawner/internal.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+struct request {
+	struct spawner *spawner;
+	struct spawn_message *message;
+	const int *fds;
+	size_t fd_count;
+	struct entry *entry; /* of message->sandbox, where the table says that there must be one */
+	struct spawn_message *reply;
+};
+
+static int hello(struct request *request, struct error *error)
+{
+	request->reply->version = SPAWNER_PROTOCOL_VERSION;
+	if (request->message->version != SPAWNER_PROTOCOL_VERSION)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "the spawner speaks version %d: restart `caisson serve`",
+				 SPAWNER_PROTOCOL_VERSION);
+	return 0;
+}
+
+static void fill_created(const struct guest *guest, struct spawn_message *reply)
+{
+	reply->created.pid = (uint32_t)guest->init.pid;
+	memcpy(reply->created.limit_reasons, guest->limit_reasons, sizeof(guest->limit_reasons));
+	reply->created.phase_count = guest->phase_count;
+	memcpy(reply->created.phases, guest->phases, sizeof(guest->phases));
+}
+
+static int create(struct request *request, struct error *error)
+{
+	struct spawn_create *order = &request->message->create;
+	struct entry *entry;
+	if (validate_create(request->spawner, order, request->fds, request->fd_count, error) < 0 ||
+	    guests_create(request->spawner, &request->message->sandbox, order, request->fds, &entry,
+			  error) < 0)
+		return -1;
+	fill_created(&entry->guest, request->reply);
+	return 0;
+}
+
+static int start(struct request *request, struct error *error)
+{
+	struct spawn_create *order = &request->message->create;
+	if (validate_create(request->spawner, order, request->fds, request->fd_count, error) < 0 ||
+	    guests_start(request->spawner, request->entry, order, request->fds, error) < 0)
+		return -1;
+	fill_created(&request->entry->guest, request->reply);
+	return 0;
+}
+
+static int kill_guest(struct request *request, struct error *error)
+{
+	bool ran = request->entry->state == ENTRY_RUNNING;
+	if (guests_kill(request->spawner, request->entry, error) < 0)
+		return -1;
+	if (ran)
+		guests_release(request->spawner, request->entry);
+	return 0;
+}
+
+static int destroy(struct request *request, struct error *error)
+{
+	struct spawner *spawner = request->spawner;
+	struct entry *entry = request->entry;
+	bool ran = entry->state == ENTRY_RUNNING;
+	if (guests_kill(spawner, entry, error) < 0)
+		return -1;
+	/* Answered now: nothing of it runs. The rest is ours alone. */
+	spawner_loop_send(spawner, request->reply);
+	request->reply = NULL;
+	if (ran)
+		guests_release(spawner, entry);
+	trash_entry(spawner, entry);
+	return 0;
+}
+
+static int must_run(const struct entry *entry, struct error *error)
+{
+	if (entry->state == ENTRY_RUNNING)
+		return 0;
+	return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s does not run",
+			 entry->guest.id.text);
+}
+
+static int set_frozen(struct request *request, bool frozen, struct error *error)
+{
+	struct entry *entry = request->entry;
+	if (must_run(entry, error) < 0 ||
+	    entry->driver->freeze(&request->spawner->host, &entry->guest, frozen, error) < 0)
+		return -1;
+	entry->guest.frozen = frozen;
+	return 0;
+}
+
+static int freeze(struct request *request, struct error *error)
+{
+	return set_frozen(request, true, error);
+}
+
+static int thaw(struct request *request, struct error *error)
+{
+	return set_frozen(request, false, error);
+}
+
+static int set_limits(struct request *request, struct error *error)
+{
+	struct entry *entry = request->entry;
+	const struct limits *limits = &request->message->limits;
+	if (validate_limits(request->spawner, limits, error) < 0 || must_run(entry, error) < 0)
+		return -1;
+	return entry->driver->set_limits(&request->spawner->host, &entry->guest, limits, error);
+}
+
+static int counters(struct request *request, struct error *error)
+{
+	struct entry *entry = request->entry;
+	if (must_run(entry, error) < 0)
+		return -1;
+	return entry->driver->counters(&request->spawner->host, &entry->guest,
+				       &request->reply->counters, error);
+}
+
+static int list(struct request *request, struct error *error)
+{
+	(void)error;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
+		const struct entry *entry = &request->spawner->entries[i];
+		if (entry->state != ENTRY_STOPPED && entry->state != ENTRY_RUNNING)
+			continue;
+		struct spawn_message listed = {
+		    .type = SPAWN_LISTED,
+		    .request = request->message->request,
+		    .sandbox = entry->guest.id,
+		    .listed = {.tier = (uint32_t)entry->guest.tier,
+			       .running = entry->state == ENTRY_RUNNING,
+			       .frozen = entry->guest.frozen,
+			       .pid = (uint32_t)entry->guest.init.pid},
+		};
+		spawner_loop_send(request->spawner, &listed);
+	}
+	return 0;
+}
+
+static int probe(struct request *request, struct error *error)
+{
+	uint32_t tier = request->message->tier;
+	struct spawn_probe *result = &request->reply->probe;
+	if (tier == TIER_AUTO || tier >= TIER_COUNT)
+		return error_set(error, ERROR_INVALID, "tier %u is none", tier);
+	const struct driver *driver = request->spawner->driver_of((enum tier)tier);
+	if (driver)
+		driver->probe(&request->spawner->host, result);
+	else
+		memcpy(result->missing, "this build has no driver for it",
+		       sizeof("this build has no driver for it"));
+	result->tier = tier;
+	return 0;
+}
+
+enum subject { SUBJECT_NONE, SUBJECT_ID, SUBJECT_SANDBOX };
+
+static const struct handler {
+	int (*serve)(struct request *request, struct error *error);
+	enum subject subject; /* nothing, a well-formed id, a sandbox that exists */
+	bool descriptors;     /* it may carry some */
+} handlers[] = {
+    [SPAWN_HELLO] = {hello, SUBJECT_NONE, false},
+    [SPAWN_CREATE] = {create, SUBJECT_ID, true},
+    [SPAWN_START] = {start, SUBJECT_SANDBOX, true},
+    [SPAWN_KILL] = {kill_guest, SUBJECT_SANDBOX, false},
+    [SPAWN_DESTROY] = {destroy, SUBJECT_SANDBOX, false},
+    [SPAWN_FREEZE] = {freeze, SUBJECT_SANDBOX, false},
+    [SPAWN_THAW] = {thaw, SUBJECT_SANDBOX, false},
+    [SPAWN_LIMITS] = {set_limits, SUBJECT_SANDBOX, false},
+    [SPAWN_COUNTERS] = {counters, SUBJECT_SANDBOX, false},
+    [SPAWN_LIST] = {list, SUBJECT_NONE, false},
+    [SPAWN_PROBE] = {probe, SUBJECT_NONE, false},
+};
+
+static int serve(struct request *request, struct error *error)
+{
+	struct spawn_message *message = request->message;
+	const struct handler *handler =
+	    message->type < ARRAY_SIZE(handlers) ? &handlers[message->type] : NULL;
+	if (!handler || !handler->serve)
+		return error_set(error, ERROR_INVALID, "message type %u is not known",
+				 message->type);
+	if (request->fd_count > 0 && !handler->descriptors)
+		return error_set(error, ERROR_INVALID, "message type %u carries no descriptors",
+				 message->type);
+	if (handler->subject == SUBJECT_NONE)
+		return handler->serve(request, error);
+	/* The copy that is used from here on is a string, whatever came. */
+	message->sandbox.text[ID_LENGTH] = '\0';
+	if (!id_valid(message->sandbox.text))
+		return error_set(error, ERROR_ID_MALFORMED, "the sandbox's id is malformed");
+	request->reply->sandbox = message->sandbox;
+	if (handler->subject == SUBJECT_SANDBOX) {
+		request->entry = guests_find(request->spawner, &message->sandbox);
+		if (!request->entry)
+			return error_set(error, ERROR_SANDBOX_NOT_FOUND, "there is no sandbox %s",
+					 message->sandbox.text);
+	}
+	return handler->serve(request, error);
+}
+
+void requests_serve(struct spawner *spawner, struct spawn_message *message, const int *fds,
+		    size_t fd_count)
+{
+	struct spawn_message reply = {.type = SPAWN_REPLY, .request = message->request};
+	struct request request = {
+	    .spawner = spawner,
+	    .message = message,
+	    .fds = fds,
+	    .fd_count = fd_count,
+	    .reply = &reply,
+	};
+	struct error error = {.kind = ERROR_NONE};
+	if (serve(&request, &error) < 0) {
+		reply.result = error.kind == ERROR_NONE ? ERROR_INTERNAL : (uint32_t)error.kind;
+		memcpy(reply.message, error.message, sizeof(reply.message));
+		log_debug("request %u of type %u: %s", message->request, message->type,
+			  error.message);
+	}
+	if (request.reply)
+		spawner_loop_send(spawner, &reply);
+}

@@ -1,0 +1,152 @@
+/* Which uids are ours. All instances of a host agree on it through one small file per block, below
+ * a directory in /run whose lock is held while one decides. A file names the state directory that
+ * owns the block; when that directory is no longer there, the block is free. The state directory
+ * remembers its block, so that it gets the same again after a reboot has emptied /run. */
+#include "spawner/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#define OWNER_MAX 400
+
+/* "DEVICE:INODE PATH" of a state directory as it is now; "" when there is none. */
+static void owner_text(const char *state, char text[OWNER_MAX])
+{
+	struct stat info;
+	text[0] = '\0';
+	if (stat(state, &info) == 0)
+		(void)!text_format(text, OWNER_MAX, "%llx:%llx %s", (unsigned long long)info.st_dev,
+				   (unsigned long long)info.st_ino, state);
+}
+
+/* Does the state directory that this file names still exist? */
+static bool owner_exists(const char *recorded)
+{
+	char now[OWNER_MAX];
+	const char *path = strchr(recorded, ' ');
+	if (!path)
+		return false;
+	owner_text(path + 1, now);
+	return strcmp(now, recorded) == 0;
+}
+
+static void read_owner(int directory, int block, char text[OWNER_MAX])
+{
+	char name[16];
+	snprintf(name, sizeof(name), "%d", block);
+	if (fd_read_small(directory, name, text, OWNER_MAX) < 0)
+		text[0] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+}
+
+/* Whole or not at all, under its name. */
+static int write_file(int directory, const char *name, const char *text)
+{
+	CLOSE_FD int fd = openat(directory, "new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	int result = fd_write_full(fd, text, strlen(text));
+	if (result == 0)
+		result = fd_write_full(fd, "\n", 1);
+	if (result == 0 && renameat(directory, "new", directory, name) < 0)
+		result = -errno;
+	return result;
+}
+
+static int remembered_block(int state_fd, const char *state)
+{
+	char text[32];
+	uint64_t block;
+	ssize_t length = fd_read_small(state_fd, "uid-block", text, sizeof(text));
+	if (length > 0) {
+		text[strcspn(text, "\n")] = '\0';
+		if (text_to_u64(text, 0, UID_BLOCKS - 1, &block) == 0)
+			return (int)block;
+	}
+	/* Spread out, so that two instances seldom want the same after a reboot. */
+	return (int)(place_hash(PLACE_HASH_START, state, strlen(state)) % UID_BLOCKS);
+}
+
+/* Ours already, else the first free one from the preferred on; -1: none. */
+static int choose(int directory, int preferred, const char *owner)
+{
+	char recorded[OWNER_MAX];
+	for (int block = 0; block < UID_BLOCKS; block++) {
+		read_owner(directory, block, recorded);
+		if (strcmp(recorded, owner) == 0)
+			return block;
+	}
+	for (int i = 0; i < UID_BLOCKS; i++) {
+		int block = (preferred + i) % UID_BLOCKS;
+		read_owner(directory, block, recorded);
+		if (!owner_exists(recorded))
+			return block;
+	}
+	return -1;
+}
+
+static int open_meeting_place(const char *directory)
+{
+	struct stat info;
+	if (mkdir(directory, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	CLOSE_FD int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &info) < 0)
+		return -errno;
+	/* Whoever could write here could make two instances share uids. */
+	if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)))
+		return -EPERM;
+	if (flock(fd, LOCK_EX) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+int uid_block_claim(const char *directory, const char *state, struct error *error)
+{
+	char owner[OWNER_MAX], number[16];
+	CLOSE_FD int place = open_meeting_place(directory);
+	if (place < 0)
+		return error_set_errno(error, error_kind_of_errno(place), place, "%s", directory);
+	CLOSE_FD int state_fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	owner_text(state, owner);
+	if (state_fd < 0 || !*owner)
+		return error_set_errno(error, ERROR_INTERNAL, errno, "state directory %s", state);
+	int preferred = remembered_block(state_fd, state);
+	int block = choose(place, preferred, owner);
+	if (block < 0)
+		return error_set(error, ERROR_BUSY,
+				 "all %d blocks of uids are taken by other instances on this host "
+				 "(%s lists their state directories): remove one that is no longer "
+				 "needed",
+				 UID_BLOCKS, directory);
+	snprintf(number, sizeof(number), "%d", block);
+	int result = write_file(place, number, owner);
+	if (result == 0)
+		result = write_file(state_fd, "uid-block", number);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "claiming block %d of uids", block);
+	if (block != preferred)
+		log_debug("uid block %d instead of %d", block, preferred);
+	return block;
+}
+
+void uid_block_release(const char *directory, int block)
+{
+	char name[16];
+	CLOSE_FD int place = open_meeting_place(directory);
+	if (place < 0 || block < 0)
+		return;
+	snprintf(name, sizeof(name), "%d", block);
+	unlinkat(place, name, 0);
+}

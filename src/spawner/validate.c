@@ -1,0 +1,136 @@
+/* What the daemon asks for is checked as if a stranger had sent it: strangers talk to the daemon,
+ * and one of them may have taken it over. Called by requests.c before anything is done. */
+#include "spawner/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/text.h"
+
+int validate_limits(const struct spawner *spawner, const struct limits *limits, struct error *error)
+{
+	const struct limits *maximum = &spawner->config.maximum;
+	const struct {
+		const char *name;
+		uint64_t value, min, max, configured;
+	} checks[] = {
+	    {"memory", limits->memory, SANDBOX_MEMORY_MIN, SANDBOX_MEMORY_MAX, maximum->memory},
+	    {"disk", limits->disk, SANDBOX_DISK_MIN, SANDBOX_DISK_MAX, maximum->disk},
+	    {"inodes", limits->inodes, SANDBOX_INODES_MIN, SANDBOX_INODES_MAX, maximum->inodes},
+	    {"cpu (thousandths)", limits->cpu_millis, SANDBOX_CPU_MILLIS_MIN,
+	     SANDBOX_CPU_MILLIS_MAX, maximum->cpu_millis},
+	    {"pids", limits->pids, SANDBOX_PIDS_MIN, SANDBOX_PIDS_MAX, maximum->pids},
+	    {"files", limits->files, SANDBOX_FILES_MIN, SANDBOX_FILES_MAX, maximum->files},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
+		uint64_t max = MIN(checks[i].max, checks[i].configured);
+		if (checks[i].value < checks[i].min || checks[i].value > max)
+			return error_set(error, ERROR_LIMIT_EXCEEDED,
+					 "%s of %llu is out of range: from %llu to %llu",
+					 checks[i].name, (unsigned long long)checks[i].value,
+					 (unsigned long long)checks[i].min,
+					 (unsigned long long)max);
+	}
+	return 0;
+}
+
+/* Is path `directory` or below it? "/srv" holds "/srv/a" and not "/srvx". */
+static bool path_below(const char *path, const char *directory, size_t length)
+{
+	while (length > 0 && directory[length - 1] == '/')
+		length--;
+	return strncmp(path, directory, length) == 0 &&
+	       (path[length] == '\0' || path[length] == '/');
+}
+
+static bool path_allowed(const char *path, const char *allow)
+{
+	for (; *allow; allow += *allow == ':') {
+		size_t length = strcspn(allow, ":");
+		if (length > 0 && path_below(path, allow, length))
+			return true;
+		allow += length;
+	}
+	return false;
+}
+
+/* The name that /proc gives to a descriptor is only as good as the mount namespace it was opened
+ * in: an unprivileged process can make one of its own and show anything anywhere. So what is at
+ * that path here must be the very same directory of the very same mount. */
+static bool path_is_true(int fd, const char *path)
+{
+	struct statx given, here;
+	const unsigned mask = STATX_INO | STATX_MNT_ID;
+	CLOSE_FD int found = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (found < 0 || statx(fd, "", AT_EMPTY_PATH, mask, &given) < 0 ||
+	    statx(found, "", AT_EMPTY_PATH, mask, &here) < 0)
+		return false;
+	return (given.stx_mask & here.stx_mask & STATX_MNT_ID) &&
+	       given.stx_mnt_id == here.stx_mnt_id && given.stx_ino == here.stx_ino &&
+	       given.stx_dev_major == here.stx_dev_major &&
+	       given.stx_dev_minor == here.stx_dev_minor;
+}
+
+static int validate_mount(const struct spawner *spawner, int fd, struct error *error)
+{
+	char name[64], path[PATH_MAX];
+	struct stat info;
+	if (fstat(fd, &info) < 0 || !S_ISDIR(info.st_mode))
+		return error_set(error, ERROR_INVALID, "only a directory can be mounted");
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	ssize_t length = readlink(name, path, sizeof(path) - 1);
+	if (length <= 0 || (size_t)length >= sizeof(path) - 1 || info.st_nlink == 0)
+		return error_set(error, ERROR_INVALID, "the directory has no path any more");
+	path[length] = '\0';
+	if (path_below(path, spawner->host.state, strlen(spawner->host.state)) ||
+	    path_below(path, spawner->host.runtime, strlen(spawner->host.runtime)))
+		return error_set(error, ERROR_FORBIDDEN,
+				 "caisson's own directories cannot be given to a sandbox");
+	const char *allow = spawner->config.mounts_allow;
+	if (*allow && (!path_allowed(path, allow) || !path_is_true(fd, path)))
+		return error_set(
+		    error, ERROR_FORBIDDEN,
+		    "the configuration ([mounts] allow) does not let this directory be "
+		    "given to a sandbox");
+	return 0;
+}
+
+int validate_create(const struct spawner *spawner, struct spawn_create *create, const int *fds,
+		    size_t fd_count, struct error *error)
+{
+	if (create->tier == TIER_AUTO || create->tier >= TIER_COUNT)
+		return error_set(error, ERROR_INVALID, "tier %u is none", create->tier);
+	if (!spawner->driver_of((enum tier)create->tier))
+		return error_set(error, ERROR_TIER_UNAVAILABLE, "this build has no %s tier",
+				 tier_name((enum tier)create->tier));
+	if (create->template != 0)
+		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "there is no template %u",
+				 create->template);
+	if (create->flags & ~(uint32_t)CREATE_NESTED_USERNS)
+		return error_set(error, ERROR_INVALID, "flags %#x are not known", create->flags);
+	/* One inode per 16 KiB where nobody said. */
+	if (create->limits.inodes == 0)
+		create->limits.inodes =
+		    MIN(MAX(create->limits.disk / (16 * KIB), SANDBOX_INODES_MIN),
+			spawner->config.maximum.inodes);
+	if (validate_limits(spawner, &create->limits, error) < 0)
+		return -1;
+	if (create->mount_count > SANDBOX_MOUNTS_MAX || create->mount_count != fd_count)
+		return error_set(error, ERROR_INVALID, "%u mounts and %zu descriptors",
+				 create->mount_count, fd_count);
+	for (size_t i = 0; i < fd_count; i++) {
+		if (create->mount_modes[i] > MOUNT_COPY_ON_WRITE)
+			return error_set(error, ERROR_INVALID, "mount mode %u is none",
+					 create->mount_modes[i]);
+		if (validate_mount(spawner, fds[i], error) < 0)
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,295 @@
+/* The SQLite connection: opening with suspicion, migrating, caching statements, naming errors.
+ *
+ * Called by core at its start and by rows.c. Blocks for local disk only; two connections meet only
+ * when someone inspects the file by hand, hence the short busy time.
+ *
+ * A database is judged through a read-only connection before anything is written to it: what is
+ * damaged, not ours or newer than us stays as it is. A new one is built under another name and
+ * renamed when it is complete, so that caisson.db is whole from its first moment. */
+#include "store/sqlite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+
+#define BUSY_MS 100
+#define STORE_PATH_MAX 512
+
+static void close_database(sqlite3 **database)
+{
+	sqlite3_close(*database);
+	*database = NULL;
+}
+#define CLOSE_DATABASE CLEANUP(close_database)
+
+int store_fail(sqlite3 *database, int code, const char *what, struct error *error)
+{
+	int errnum = database ? sqlite3_system_errno(database) : 0;
+	const char *text = database ? sqlite3_errmsg(database) : sqlite3_errstr(code);
+	code &= 0xff;
+	if (code == SQLITE_FULL || (code == SQLITE_IOERR && (errnum == ENOSPC || errnum == EDQUOT)))
+		return error_set(error, ERROR_NO_SPACE,
+				 "database: %s: no space left where the state directory is", what);
+	if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
+		return error_set(error, ERROR_STORE_CORRUPT, "database: %s: %s", what, text);
+	if (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_PERM)
+		return error_set_errno(error, ERROR_STORE, errnum, "database: %s: %s", what, text);
+	return error_set(error, ERROR_STORE, "database: %s: %s", what, text);
+}
+
+int store_statement(struct store *store, enum statement which, const char *sql,
+		    sqlite3_stmt **ret_statement, struct error *error)
+{
+	sqlite3_stmt **cached = &store->statements[which];
+	if (!*cached) {
+		int code = sqlite3_prepare_v3(store->database, sql, -1, SQLITE_PREPARE_PERSISTENT,
+					      cached, NULL);
+		if (code != SQLITE_OK)
+			return store_fail(store->database, code, "preparing a statement", error);
+	}
+	*ret_statement = *cached;
+	return 0;
+}
+
+void store_statement_end(sqlite3_stmt **statement)
+{
+	if (!*statement)
+		return;
+	sqlite3_reset(*statement);
+	sqlite3_clear_bindings(*statement);
+	*statement = NULL;
+}
+
+static int execute(sqlite3 *database, const char *sql, const char *what, struct error *error)
+{
+	int code = sqlite3_exec(database, sql, NULL, NULL, NULL);
+	return code == SQLITE_OK ? 0 : store_fail(database, code, what, error);
+}
+
+static int read_number(sqlite3 *database, const char *sql, int64_t *ret_number, struct error *error)
+{
+	sqlite3_stmt *statement = NULL;
+	int code = sqlite3_prepare_v2(database, sql, -1, &statement, NULL);
+	if (code == SQLITE_OK)
+		code = sqlite3_step(statement);
+	if (code == SQLITE_ROW)
+		*ret_number = sqlite3_column_int64(statement, 0);
+	int result = code == SQLITE_ROW ? 0 : store_fail(database, code, "reading it", error);
+	sqlite3_finalize(statement);
+	return result;
+}
+
+static int open_database(const char *path, int flags, sqlite3 **ret_database, struct error *error)
+{
+	CLOSE_DATABASE sqlite3 *database = NULL;
+	int code = sqlite3_open_v2(path, &database,
+				   flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
+	if (code != SQLITE_OK) {
+		store_fail(database, code, "opening it", error);
+		return error_prepend(error, "%s", path);
+	}
+	sqlite3_extended_result_codes(database, 1);
+	sqlite3_busy_timeout(database, BUSY_MS);
+	/* The file is damaged or made by someone else until it was checked: its schema may call no
+	 * function with side effects, and no page is believed without a look. */
+	sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	*ret_database = TAKE_PTR(database);
+	return 0;
+}
+
+/* Brings a database to store_version. A migration and its number become true together. */
+static int migrate(sqlite3 *database, struct error *error)
+{
+	int64_t version;
+	if (read_number(database, "PRAGMA user_version", &version, error) < 0)
+		return -1;
+	for (; version < store_version; version++) {
+		char number[64];
+		snprintf(number, sizeof(number), "PRAGMA user_version = %d; COMMIT",
+			 (int)version + 1);
+		if (execute(database, "BEGIN IMMEDIATE", "migrating it", error) < 0)
+			return -1;
+		if (execute(database, store_migrations[version], "migrating it", error) < 0 ||
+		    execute(database, number, "migrating it", error) < 0) {
+			sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
+			return error_prepend(error, "migration %d", (int)version + 1);
+		}
+	}
+	return 0;
+}
+
+static int check_integrity(sqlite3 *database, struct error *error)
+{
+	sqlite3_stmt *statement = NULL;
+	int code = sqlite3_prepare_v2(database, "PRAGMA quick_check(1)", -1, &statement, NULL);
+	if (code == SQLITE_OK)
+		code = sqlite3_step(statement);
+	int result = 0;
+	const char *text = NULL;
+	if (code == SQLITE_ROW)
+		text = (const char *)sqlite3_column_text(statement, 0);
+	if (code != SQLITE_ROW)
+		result = store_fail(database, code, "checking it", error);
+	else if (!text || strcmp(text, "ok") != 0)
+		result = error_set(error, ERROR_STORE_CORRUPT, "database: %s", text ? text : "?");
+	sqlite3_finalize(statement);
+	return result;
+}
+
+/* Is this our database, whole, and not newer than this program? Changes nothing. */
+static int judge(const char *path, struct error *error)
+{
+	CLOSE_DATABASE sqlite3 *database = NULL;
+	int64_t application, version;
+	if (open_database(path, SQLITE_OPEN_READONLY, &database, error) < 0)
+		return -1;
+	/* In this order: both numbers stand in the header, whatever a newer schema looks like. */
+	if (read_number(database, "PRAGMA application_id", &application, error) < 0 ||
+	    read_number(database, "PRAGMA user_version", &version, error) < 0)
+		return error_prepend(error, "%s", path);
+	if (application != STORE_APPLICATION_ID)
+		return error_set(error, ERROR_STORE_CORRUPT,
+				 "%s is not a database of caisson's (application id %08llx)", path,
+				 (unsigned long long)application);
+	if (version > store_version)
+		return error_set(error, ERROR_STORE_NEWER,
+				 "%s has schema version %lld, this caisson knows up to %d", path,
+				 (long long)version, store_version);
+	if (version < 1)
+		return error_set(error, ERROR_STORE_CORRUPT, "%s has no schema", path);
+	if (check_integrity(database, error) < 0)
+		return error_prepend(error, "%s", path);
+	return 0;
+}
+
+static void remove_with_logs(const char *path)
+{
+	static const char *const suffixes[] = {"", "-journal", "-wal", "-shm"};
+	char name[STORE_PATH_MAX + 16];
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
+		if (text_format(name, sizeof(name), "%s%s", path, suffixes[i]) == 0)
+			unlink(name);
+}
+
+static int build(const char *path, struct error *error)
+{
+	/* Made here so that its mode is ours; SQLite gives its log files the same. */
+	CLOSE_FD int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "making %s", path);
+	CLOSE_DATABASE sqlite3 *database = NULL;
+	char number[64];
+	snprintf(number, sizeof(number), "PRAGMA application_id = %d", STORE_APPLICATION_ID);
+	if (open_database(path, SQLITE_OPEN_READWRITE, &database, error) < 0 ||
+	    execute(database, number, "making it", error) < 0 || migrate(database, error) < 0 ||
+	    execute(database, "PRAGMA journal_mode = WAL", "making it", error) < 0)
+		return -1;
+	return 0;
+}
+
+static int create(const char *directory, const char *path, struct error *error)
+{
+	char made[STORE_PATH_MAX], log[STORE_PATH_MAX];
+	if (text_format(made, sizeof(made), "%s.new", path) < 0 ||
+	    text_format(log, sizeof(log), "%s-wal", path) < 0)
+		return error_set(error, ERROR_STORE, "%s: the path is too long", directory);
+	/* A log without its database would be replayed into the new one. */
+	if (access(log, F_OK) == 0)
+		return error_set(error, ERROR_STORE_CORRUPT,
+				 "%s is gone but %s is there: the database was removed by halves",
+				 path, log);
+	remove_with_logs(made);
+	if (build(made, error) < 0) {
+		remove_with_logs(made);
+		return -1;
+	}
+	CLOSE_FD int parent = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (parent < 0 || rename(made, path) < 0 || fsync(parent) < 0) {
+		int saved = errno;
+		remove_with_logs(made);
+		return error_set_errno(error, error_kind_of_errno(saved), saved, "making %s", path);
+	}
+	return 0;
+}
+
+/* The directory and the file are for the daemon's user alone: the tokens' hashes are in there. */
+static int prepare_directory(const char *directory, struct error *error)
+{
+	struct stat info;
+	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
+		return error_set_errno(error, error_kind_of_errno(errno), errno,
+				       "database directory %s", directory);
+	if (stat(directory, &info) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno,
+				       "database directory %s", directory);
+	if (!S_ISDIR(info.st_mode))
+		return error_set(error, ERROR_STORE, "%s is not a directory", directory);
+	if ((info.st_mode & 0077) && chmod(directory, 0700) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno,
+				       "database directory %s", directory);
+	return 0;
+}
+
+static int open_checked(const char *directory, struct store *store, struct error *error)
+{
+	char path[STORE_PATH_MAX];
+	struct stat info;
+	if (text_format(path, sizeof(path), "%s/" STORE_FILE, directory) < 0)
+		return error_set(error, ERROR_STORE, "%s: the path is too long", directory);
+	if (prepare_directory(directory, error) < 0)
+		return -1;
+	if (lstat(path, &info) < 0) {
+		if (errno != ENOENT)
+			return error_set_errno(error, ERROR_STORE, errno, "%s", path);
+		if (create(directory, path, error) < 0 || lstat(path, &info) < 0)
+			return -1;
+	}
+	if (!S_ISREG(info.st_mode) || info.st_size == 0)
+		return error_set(error, ERROR_STORE_CORRUPT, "%s is %s", path,
+				 S_ISREG(info.st_mode) ? "empty" : "not a regular file");
+	if (judge(path, error) < 0)
+		return -1;
+	if (open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, &store->database,
+			  error) < 0)
+		return -1;
+	/* NORMAL in WAL mode: what was committed survives the daemon's death; a power cut may take
+	 * the last transactions, never the database. */
+	return execute(store->database,
+		       "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+		       "PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;"
+		       "PRAGMA journal_size_limit = 8388608",
+		       "setting it up", error) < 0
+		   ? -1
+		   : migrate(store->database, error);
+}
+
+int store_open(const char *directory, struct store **ret_store, struct error *error)
+{
+	struct store *store = calloc(1, sizeof(*store));
+	if (!store)
+		return error_set(error, ERROR_NO_MEMORY, "no memory for the store");
+	if (open_checked(directory, store, error) < 0) {
+		store_close(store);
+		return -1;
+	}
+	*ret_store = store;
+	return 0;
+}
+
+void store_close(struct store *store)
+{
+	if (!store)
+		return;
+	for (size_t i = 0; i < STATEMENT_COUNT; i++)
+		sqlite3_finalize(store->statements[i]);
+	sqlite3_close(store->database);
+	free(store);
+}

@@ -1,0 +1,458 @@
+/* Boots a guest. The order is chosen so that the init's own work (leaving the host's root, /proc,
+ * /dev) runs beside the making of the disk and of the layers:
+ *
+ *   spawner                                      child, then init
+ *   socket, cgroups, clone3 ──────────────────>  waits
+ *   uid maps, cpus, record; "go", PREPARE ────>  joins its cgroups, exec; leaves the host
+ *   disk, layers, users' folders; ASSIGN ─────>  overlay, its root
+ *   waits for the reports <───────────────────   listens
+ *
+ * A child whose spawner dies reads the end of its socket and exits; until then nothing of the
+ * user's runs in it. Called by driver.c; see boot.h. */
+#include "tier/namespace/boot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+#include "proto/boot_messages.h"
+#include "tier/namespace/cgroup.h"
+#include "tier/namespace/cpus.h"
+#include "tier/namespace/disk.h"
+#include "tier/namespace/idmap.h"
+#include "tier/namespace/record.h"
+#include "tier/namespace/template.h"
+
+#define BOOT_TIMEOUT (10 * NSEC_PER_SEC)
+#define KILL_TIMEOUT_MS 5000
+#define HIGH_FD 64 /* above every number that a child still needs */
+
+/* Everything that a boot holds until it is done. */
+struct attempt {
+	const struct host *host;
+	struct guest *guest;
+	const struct boot *boot;
+	uint32_t owner; /* first id of its range */
+	int64_t deadline, phase_start;
+	struct cgroup_boot cgroups;
+	int listener, socket, userns;
+	/* As ASSIGN sends them: disk, lowers, binds, trees. */
+	int fds[BOOT_FDS_MAX];
+	uint32_t fd_count;
+};
+
+static void phase_add(struct guest *guest, const char *name, uint32_t microseconds)
+{
+	if (guest->phase_count == SPAWN_PHASES_MAX)
+		return;
+	struct spawn_phase *phase = &guest->phases[guest->phase_count++];
+	snprintf(phase->name, sizeof(phase->name), "%s", name);
+	phase->microseconds = microseconds;
+}
+
+static void phase_done(struct attempt *attempt, const char *name)
+{
+	int64_t now = clock_monotonic();
+	phase_add(attempt->guest, name, (uint32_t)((now - attempt->phase_start) / NSEC_PER_USEC));
+	attempt->phase_start = now;
+}
+
+/* Tells the spawner why, and ends the child. */
+static _Noreturn void child_fail(int socket, int errnum, const char *what)
+{
+	struct boot_report report = {.type = BOOT_REPORT};
+	report.failure.kind = (uint32_t)error_kind_of_errno(errnum);
+	report.failure.errnum = (uint32_t)errnum;
+	snprintf(report.failure.message, sizeof(report.failure.message), "%s: %s", what,
+		 strerror(errnum));
+	ssize_t sent = fd_send(socket, &report, sizeof(report), NULL, 0);
+	_exit(sent < 0 ? 2 : 1);
+}
+
+/* Standard descriptors are /dev/null, BOOT_FD is the socket, all else goes with exec. */
+static void child_descriptors(int *socket, int *init)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int high_socket = fcntl(*socket, F_DUPFD_CLOEXEC, HIGH_FD);
+	int high_init = fcntl(*init, F_DUPFD_CLOEXEC, HIGH_FD);
+	int high_null = null < 0 ? -1 : fcntl(null, F_DUPFD_CLOEXEC, HIGH_FD);
+	if (high_socket < 0 || high_init < 0 || high_null < 0)
+		child_fail(*socket, errno, "descriptors");
+	*socket = high_socket;
+	*init = high_init;
+	for (int fd = 0; fd <= 2; fd++) {
+		if (dup2(high_null, fd) < 0)
+			child_fail(*socket, errno, "standard descriptors");
+	}
+	if (dup2(high_socket, BOOT_FD) < 0)
+		child_fail(*socket, errno, "the boot socket");
+	int result = sys_close_range(BOOT_FD + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+	if (result < 0)
+		child_fail(*socket, -result, "closing descriptors");
+}
+
+/* What a program may expect of its signals. */
+static void child_signals(void)
+{
+	sigset_t none;
+	struct sigaction standard = {.sa_handler = SIG_DFL};
+	for (int signal = 1; signal < SIGRTMIN; signal++)
+		sigaction(signal, &standard, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* The child is a copy of the spawner with all its memory: it does what cannot be done from outside,
+ * allocates nothing, and becomes the init. */
+static _Noreturn void child_main(const struct attempt *attempt, int spawner_end, int socket)
+{
+	static char *const arguments[] = {"caisson-init", NULL}, *const environment[] = {NULL};
+	char go;
+	int init = attempt->host->init_fd;
+	/* A copy of the spawner's end here would keep us waiting for a spawner that has died. */
+	close(spawner_end);
+	if (recv(socket, &go, 1, 0) != 1)
+		_exit(1);
+	for (uint32_t i = 0; i < attempt->cgroups.count; i++) {
+		int procs = attempt->cgroups.init_procs[i];
+		if (procs >= 0 && write(procs, "0", 1) != 1)
+			child_fail(socket, errno, "joining its cgroup");
+	}
+	/* After it has joined: the namespace's root is where it is now. */
+	if (unshare(CLONE_NEWCGROUP) < 0)
+		child_fail(socket, errno, "a cgroup namespace");
+	/* Before exec: a process without an id in its namespace would lose all capabilities. The
+	 * library's wrappers would look for other threads. */
+	if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+	    syscall(SYS_setresuid, 0, 0, 0) < 0)
+		child_fail(socket, errno, "becoming its root");
+	if (setsid() < 0)
+		child_fail(socket, errno, "a session");
+	umask(022);
+	if (chdir("/") < 0)
+		child_fail(socket, errno, "the root directory");
+	child_signals();
+	child_descriptors(&socket, &init);
+	int result = sys_execveat(init, "", arguments, environment, AT_EMPTY_PATH);
+	child_fail(socket, -result, "executing caisson-init");
+}
+
+static int start_child(struct attempt *attempt, struct error *error)
+{
+	int pair[2], pidfd = -1;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "a socket pair");
+	attempt->socket = pair[0];
+	CLOSE_FD int child_end = pair[1];
+	struct clone_args args = {
+	    .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+		     CLONE_NEWNET | CLONE_PIDFD,
+	    .pidfd = (uint64_t)(uintptr_t)&pidfd,
+	    .exit_signal = SIGCHLD,
+	};
+	if (attempt->cgroups.init_directory >= 0) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)attempt->cgroups.init_directory;
+	}
+	int pid = sys_clone3(&args);
+	if (pid == 0)
+		child_main(attempt, pair[0], child_end);
+	if (pid < 0)
+		return error_set_errno(error, error_kind_of_errno(pid), pid, "new namespaces");
+	attempt->guest->init = (struct process){.pid = pid, .pidfd = pidfd};
+	int result = process_start_time(pid, &attempt->guest->init.start_time);
+	if (result < 0)
+		return error_set_errno(error, ERROR_INTERNAL, result, "its start time");
+	return 0;
+}
+
+/* All that only root outside can do to it, while it waits. */
+static int equip_child(struct attempt *attempt, struct error *error)
+{
+	struct guest *guest = attempt->guest;
+	char path[64];
+	pid_t pid = guest->init.pid;
+	const char *what = "uid maps";
+	int result = idmap_write(pid, 0, 0, attempt->owner, UID_RANGE_SIZE);
+	if (result >= 0) {
+		what = "its user namespace";
+		result = text_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	}
+	if (result >= 0) {
+		attempt->userns = open(path, O_RDONLY | O_CLOEXEC);
+		result = attempt->userns < 0 ? -errno : 0;
+	}
+	/* The spawner may be protected from the host running out of memory; a sandbox is not. */
+	if (result >= 0) {
+		what = "oom_score_adj";
+		result = text_format(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+	}
+	if (result >= 0)
+		result = fd_write_small(AT_FDCWD, path, "0");
+	if (result >= 0) {
+		what = "its cpus";
+		result = cpus_set(pid, guest->slot, guest->limits.cpu_millis);
+	}
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result, "%s", what);
+	return record_write(attempt->host, guest, error);
+}
+
+static int send_prepare(struct attempt *attempt, struct error *error)
+{
+	const struct cgroup_boot *cgroups = &attempt->cgroups;
+	struct boot_prepare message = {.type = BOOT_PREPARE,
+				       .work_cgroup_count = cgroups->count,
+				       .has_memory = cgroups->memory_usage >= 0};
+	int fds[1 + CGROUP_HIERARCHIES_MAX + 3];
+	size_t count = 0;
+	fds[count++] = attempt->listener;
+	for (uint32_t i = 0; i < cgroups->count; i++)
+		fds[count++] = cgroups->work_procs[i];
+	if (message.has_memory) {
+		fds[count++] = cgroups->memory_usage;
+		fds[count++] = cgroups->memory_limit;
+		fds[count++] = cgroups->memory_stat;
+	}
+	ssize_t sent = fd_send(attempt->socket, "g", 1, NULL, 0);
+	if (sent >= 0)
+		sent = fd_send(attempt->socket, &message, sizeof(message), fds, count);
+	if (sent < 0)
+		return error_set_errno(error, ERROR_INTERNAL, (int)sent, "sending PREPARE");
+	return 0;
+}
+
+/* The mode of a copy-on-write folder's upper directory is what its root shows. */
+static int open_disk(struct attempt *attempt, struct error *error)
+{
+	const struct spawn_create *create = attempt->boot->create;
+	struct disk_request request = {.limits = &attempt->guest->limits,
+				       .owner = attempt->owner,
+				       .fresh = attempt->boot->fresh,
+				       .tree_count = create->mount_count};
+	for (uint32_t i = 0; i < create->mount_count; i++) {
+		struct stat status;
+		if (fstat(attempt->boot->mount_fds[i], &status) < 0)
+			return error_set_errno(error, ERROR_INVALID, errno, "mount %u", i + 1);
+		request.cow_modes[i] = create->mount_modes[i] == MOUNT_COPY_ON_WRITE
+					   ? (int)(status.st_mode & 0777)
+					   : -1;
+	}
+	int result = disk_open(attempt->host, &attempt->guest->id, &request,
+			       attempt->guest->limit_reasons, &attempt->fds[0], error);
+	if (result < 0)
+		return -1;
+	attempt->fd_count = 1;
+	return 0;
+}
+
+static int add_mount(struct attempt *attempt, int mount, const char *what, struct error *error)
+{
+	if (mount < 0)
+		return error_set_errno(error, error_kind_of_errno(mount), mount, "%s", what);
+	attempt->fds[attempt->fd_count++] = mount;
+	return 0;
+}
+
+static int open_layers(struct attempt *attempt, struct boot_assign *assign, struct error *error)
+{
+	CLEANUP(template_trees_done) struct template_trees trees = {0};
+	if (template_host_open(attempt->host, &trees, error) < 0)
+		return error_prepend(error, "template host");
+	assign->lower_count = trees.lower_count;
+	assign->bind_count = trees.bind_count;
+	for (uint32_t i = 0; i < trees.lower_count; i++) {
+		if (add_mount(attempt, idmap_layer(trees.lowers[i], attempt->userns),
+			      "template host: a layer", error) < 0)
+			return -1;
+	}
+	for (uint32_t i = 0; i < trees.bind_count; i++) {
+		assign->bind_places[i] = trees.bind_places[i];
+		if (add_mount(attempt, idmap_host_bind(trees.binds[i]),
+			      "template host: a directory of the host", error) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int open_folders(struct attempt *attempt, struct boot_assign *assign, struct error *error)
+{
+	const struct spawn_create *create = attempt->boot->create;
+	assign->tree_count = create->mount_count;
+	for (uint32_t i = 0; i < create->mount_count; i++) {
+		struct folder folder = {.directory = attempt->boot->mount_fds[i],
+					.mode = create->mount_modes[i],
+					.uid = create->client_uid,
+					.gid = create->client_gid,
+					.owner = attempt->owner};
+		assign->tree_modes[i] = create->mount_modes[i];
+		int mount = idmap_folder(&folder, error);
+		if (mount < 0)
+			return error_prepend(error, "mount %u", i + 1);
+		attempt->fds[attempt->fd_count++] = mount;
+	}
+	return 0;
+}
+
+static int send_assign(struct attempt *attempt, const struct boot_assign *assign,
+		       struct error *error)
+{
+	ssize_t sent =
+	    fd_send(attempt->socket, assign, sizeof(*assign), attempt->fds, attempt->fd_count);
+	if (sent < 0)
+		return error_set_errno(error, ERROR_INTERNAL, (int)sent, "sending ASSIGN");
+	return 0;
+}
+
+/* One report of the init's, or of the child that should have become it. */
+static int receive_report(struct attempt *attempt, uint32_t request, struct error *error)
+{
+	struct boot_report report;
+	int64_t left = attempt->deadline - clock_boot();
+	struct pollfd poll_fd = {.fd = attempt->socket, .events = POLLIN};
+	int ready;
+	do
+		ready = poll(&poll_fd, 1, (int)MAX(left / NSEC_PER_MSEC, 0));
+	while (ready < 0 && errno == EINTR);
+	if (ready == 0)
+		return error_set(error, ERROR_TIMED_OUT,
+				 "the init did not answer within %d seconds (step %u)",
+				 (int)(BOOT_TIMEOUT / NSEC_PER_SEC), request);
+	ssize_t got =
+	    ready < 0 ? -errno : fd_receive(attempt->socket, &report, sizeof(report), NULL, NULL);
+	if (got == 0 || got == -ECONNRESET)
+		return error_set(error, ERROR_INTERNAL, "the init ended while it was booted");
+	if (got < 0)
+		return error_set_errno(error, ERROR_INTERNAL, (int)got, "the init's report");
+	if (got != (ssize_t)sizeof(report) || report.type != BOOT_REPORT ||
+	    report.phase_count > SPAWN_PHASES_MAX)
+		return error_set(error, ERROR_INTERNAL, "the init's report is malformed");
+	report.failure.message[sizeof(report.failure.message) - 1] = '\0';
+	if (!report.ok) {
+		enum error_kind kind = report.failure.kind < ERROR_KIND_COUNT
+					   ? (enum error_kind)report.failure.kind
+					   : ERROR_INTERNAL;
+		error_set(error, kind, "init: %s", report.failure.message);
+		error->errnum = (int)report.failure.errnum;
+		return -1;
+	}
+	if (report.request != request)
+		return error_set(error, ERROR_INTERNAL, "the init's report is out of order");
+	for (uint32_t i = 0; i < report.phase_count; i++) {
+		report.phases[i].name[sizeof(report.phases[i].name) - 1] = '\0';
+		phase_add(attempt->guest, report.phases[i].name, report.phases[i].microseconds);
+	}
+	return 0;
+}
+
+static int run_steps(struct attempt *attempt, struct error *error)
+{
+	struct guest *guest = attempt->guest;
+	struct boot_assign assign = {
+	    .type = BOOT_ASSIGN, .limits = guest->limits, .flags = attempt->boot->create->flags};
+	if (record_make(attempt->host, &guest->id, &attempt->listener, error) < 0 ||
+	    cgroup_make(attempt->host, &guest->id, &guest->limits, guest->limit_reasons,
+			&attempt->cgroups, error) < 0)
+		return -1;
+	phase_done(attempt, "cgroup");
+	if (start_child(attempt, error) < 0)
+		return -1;
+	phase_done(attempt, "namespaces");
+	if (equip_child(attempt, error) < 0 || send_prepare(attempt, error) < 0)
+		return -1;
+	phase_done(attempt, "maps");
+	if (open_disk(attempt, error) < 0)
+		return -1;
+	phase_done(attempt, "disk");
+	if (open_layers(attempt, &assign, error) < 0 || open_folders(attempt, &assign, error) < 0 ||
+	    send_assign(attempt, &assign, error) < 0)
+		return -1;
+	phase_done(attempt, "layers");
+	if (receive_report(attempt, BOOT_PREPARE, error) < 0 ||
+	    receive_report(attempt, BOOT_ASSIGN, error) < 0 ||
+	    receive_report(attempt, 0, error) < 0)
+		return -1;
+	phase_done(attempt, "init");
+	return 0;
+}
+
+static void attempt_done(struct attempt *attempt)
+{
+	cgroup_boot_done(&attempt->cgroups);
+	fd_close(&attempt->listener);
+	fd_close(&attempt->socket);
+	fd_close(&attempt->userns);
+	for (uint32_t i = 0; i < attempt->fd_count; i++)
+		fd_close(&attempt->fds[i]);
+	attempt->fd_count = 0;
+}
+
+/* A boot that failed leaves nothing; what cannot be taken back is said after the reason. */
+static void undo(struct attempt *attempt, struct error *error)
+{
+	const struct host *host = attempt->host;
+	struct guest *guest = attempt->guest;
+	struct error second;
+	bool clean = true;
+	attempt_done(attempt);
+	if (guest->init.pidfd >= 0) {
+		int result = process_signal(&guest->init, SIGKILL);
+		clean = (result >= 0 || result == -ESRCH) &&
+			boot_reap(&guest->init, KILL_TIMEOUT_MS) >= 0;
+	}
+	process_done(&guest->init);
+	clean &= cgroup_remove(host, &guest->id, KILL_TIMEOUT_MS) >= 0;
+	clean &= record_remove(host, &guest->id, &second) >= 0;
+	if (attempt->boot->fresh)
+		clean &= disk_erase(host, &guest->id, &second) >= 0;
+	if (!clean)
+		error_prepend(error, "(not all of it could be cleaned up)");
+}
+
+int boot_reap(struct process *process, int timeout_ms)
+{
+	siginfo_t info;
+	int result = process_wait_end(process, timeout_ms);
+	if (result < 0)
+		return result;
+	/* Not our child after an adoption: somebody else reaps it. */
+	waitid(P_PIDFD, (id_t)process->pidfd, &info, WEXITED | WNOHANG);
+	return 0;
+}
+
+int boot_guest(const struct host *host, struct guest *guest, const struct boot *boot,
+	       struct error *error)
+{
+	struct attempt attempt = {.host = host,
+				  .guest = guest,
+				  .boot = boot,
+				  .owner = host->uid_base + guest->slot * UID_RANGE_SIZE,
+				  .deadline = clock_boot() + BOOT_TIMEOUT,
+				  .phase_start = clock_monotonic(),
+				  .cgroups = CGROUP_BOOT_NONE,
+				  .listener = -1,
+				  .socket = -1,
+				  .userns = -1};
+	guest->init = PROCESS_NONE;
+	guest->phase_count = 0;
+	guest->frozen = false;
+	memset(guest->limit_reasons, 0, sizeof(guest->limit_reasons));
+	int result = run_steps(&attempt, error);
+	if (result < 0)
+		undo(&attempt, error);
+	else
+		attempt_done(&attempt);
+	return result;
+}

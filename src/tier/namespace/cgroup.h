@@ -1,0 +1,61 @@
+/* The cgroups of a sandbox, version 1 and 2 behind one face: <instance>/<id>/{init,work} in every
+ * hierarchy that has a controller we use. PID 1 is in init; all that a user runs is in work, which
+ * carries the limits and the freezer, so that a pause, a quota or an out-of-memory kill never hits
+ * the protocol. No state: everything is found again by name.
+ *
+ * Called by the namespace driver in the spawner. A first attach after idle can block for 15 ms,
+ * freezing and removing for as long as they say, all else for microseconds. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "tier/driver.h"
+
+#define CGROUP_HIERARCHIES_MAX 8
+/* Processes of ours that live in work and do not count as the sandbox's: launcher, spare runner,
+ * and the runners of a few execs. */
+#define CGROUP_PIDS_RESERVE 16
+
+/* Descriptors that a boot needs; owned, -1 when unset. */
+struct cgroup_boot {
+	/* cgroup.procs of init and of work, write-only, one per hierarchy. Who writes "0" moves
+	 * itself; the kernel looks at the rights of whoever opened them. */
+	int init_procs[CGROUP_HIERARCHIES_MAX];
+	int work_procs[CGROUP_HIERARCHIES_MAX];
+	uint32_t count;
+	int init_directory; /* version 2: for CLONE_INTO_CGROUP, and init_procs[0] is not needed */
+	int memory_usage, memory_limit, memory_stat;
+};
+
+#define CGROUP_BOOT_NONE                                                                           \
+	((struct cgroup_boot){                                                                     \
+	    .init_directory = -1, .memory_usage = -1, .memory_limit = -1, .memory_stat = -1})
+void cgroup_boot_done(struct cgroup_boot *boot);
+
+/* Makes the cgroups and sets the limits. reasons[]: what is enforced, and why not (cpu, memory,
+ * pids). A host without any cgroup is no error. */
+NODISCARD int cgroup_make(const struct host *host, const struct id *id, const struct limits *limits,
+			  uint32_t reasons[LIMIT_COUNT], struct cgroup_boot *ret_boot,
+			  struct error *error);
+NODISCARD int cgroup_set_limits(const struct host *host, const struct id *id,
+				const struct limits *limits, struct error *error);
+/* Which limits hold: asks the cgroups that are there. */
+void cgroup_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT]);
+/* All of work stops, or goes on; waits up to five seconds for it. */
+NODISCARD int cgroup_freeze(const struct host *host, const struct id *id, bool frozen,
+			    struct error *error);
+bool cgroup_frozen(const struct host *host, const struct id *id);
+void cgroup_counters(const struct host *host, const struct id *id, struct spawn_counters *counters);
+/* SIGKILL to whatever is in them, frozen or not. */
+void cgroup_kill(const struct host *host, const struct id *id);
+bool cgroup_empty(const struct host *host, const struct id *id);
+/* Calls back for every thread in init and work. */
+void cgroup_each_thread(const struct host *host, const struct id *id,
+			void (*each)(pid_t thread, const void *data), const void *data);
+/* Is the process in our cgroup of that id, in every hierarchy we use? */
+bool cgroup_holds(const struct host *host, const struct id *id, pid_t pid);
+/* rmdir; -EBUSY when processes are still leaving after `timeout_ms`. Missing ones are fine. */
+NODISCARD int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms);

@@ -1,0 +1,53 @@
+/* Cpu affinity of sandboxes. See cpus.h. Called by boot.c and driver.c; does not block. */
+#include "tier/namespace/cpus.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include "tier/namespace/cgroup.h"
+
+/* The n-th of the cpus that we may use ourselves, and those after it, round about. */
+static int choose(uint32_t slot, uint32_t cpu_millis, cpu_set_t *ret_set)
+{
+	cpu_set_t ours;
+	int list[CPU_SETSIZE];
+	uint32_t count = 0;
+	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+		return -errno;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (CPU_ISSET(cpu, &ours))
+			list[count++] = cpu;
+	}
+	if (count == 0)
+		return -ENODEV;
+	uint32_t wanted = MIN(MAX((cpu_millis + 999) / 1000, 1u), count);
+	CPU_ZERO(ret_set);
+	for (uint32_t i = 0; i < wanted; i++)
+		CPU_SET(list[(slot + i) % count], ret_set);
+	return 0;
+}
+
+int cpus_set(pid_t pid, uint32_t slot, uint32_t cpu_millis)
+{
+	cpu_set_t set;
+	int result = choose(slot, cpu_millis, &set);
+	if (result < 0)
+		return result;
+	return sched_setaffinity(pid, sizeof(set), &set) < 0 ? -errno : 0;
+}
+
+static void set_thread(pid_t thread, const void *set)
+{
+	/* It may have ended. */
+	sched_setaffinity(thread, sizeof(cpu_set_t), set);
+}
+
+void cpus_change(const struct host *host, const struct guest *guest, uint32_t cpu_millis)
+{
+	cpu_set_t set;
+	if (choose(guest->slot, cpu_millis, &set) < 0)
+		return;
+	/* Twice: a thread that was forked during the first round has its parent's old set. */
+	for (int round = 0; round < 2; round++)
+		cgroup_each_thread(host, &guest->id, set_thread, &set);
+}

@@ -1,0 +1,276 @@
+/* The namespace tier: user, mount, pid, net, ipc, uts and cgroup namespaces on the host's own
+ * kernel. This file is the driver's table and all of a guest's life but its boot (boot.c). Called
+ * by the spawner; a kill waits up to five seconds, a boot ten, the rest is quick but for erase. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/text.h"
+#include "tier/driver.h"
+#include "tier/namespace/boot.h"
+#include "tier/namespace/cgroup.h"
+#include "tier/namespace/cpus.h"
+#include "tier/namespace/disk.h"
+#include "tier/namespace/record.h"
+#include "tier/namespace/template.h"
+
+#define KILL_TIMEOUT_MS 5000
+#define REMOVE_TIMEOUT_MS 2000
+enum { KNOWN_DISK = 5 };
+
+static int check_host(struct error *error)
+{
+	if (geteuid() == 0)
+		return 0;
+	return error_set(error, ERROR_TIER_UNAVAILABLE,
+			 "the namespace tier needs root: start `caisson serve` as root");
+}
+
+/* The skeleton is made, or found to be still right, once in the spawner's life. */
+static int prepare_template(const struct host *host, struct error *error)
+{
+	static bool prepared;
+	if (prepared)
+		return 0;
+	if (template_host_prepare(host, error) < 0)
+		return error_prepend(error, "template host");
+	prepared = true;
+	return 0;
+}
+
+static int check_request(const struct host *host, const struct guest *guest,
+			 const struct boot *boot, struct error *error)
+{
+	const struct spawn_create *create = boot->create;
+	if (guest->slot >= host->uid_slots)
+		return error_set(error, ERROR_BUSY, "all %u uid ranges of this host are in use",
+				 host->uid_slots);
+	if (create->mount_count > SANDBOX_MOUNTS_MAX)
+		return error_set(error, ERROR_INVALID, "at most %d folders can be mounted",
+				 SANDBOX_MOUNTS_MAX);
+	for (uint32_t i = 0; i < create->mount_count; i++) {
+		if (create->mount_modes[i] > MOUNT_COPY_ON_WRITE)
+			return error_set(error, ERROR_INVALID, "mount %u: no such mode", i + 1);
+	}
+	if (create->template != 0)
+		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "template %u is not installed",
+				 create->template);
+	return 0;
+}
+
+static int namespace_boot(const struct host *host, struct guest *guest, const struct boot *boot,
+			  struct error *error)
+{
+	guest->tier = TIER_NAMESPACE;
+	guest->limits = boot->create->limits;
+	if (check_host(error) < 0 || check_request(host, guest, boot, error) < 0 ||
+	    prepare_template(host, error) < 0)
+		return -1;
+	return boot_guest(host, guest, boot, error);
+}
+
+static int wait_empty(const struct host *host, const struct id *id, int64_t deadline)
+{
+	while (!cgroup_empty(host, id)) {
+		if (clock_boot() > deadline)
+			return -ETIMEDOUT;
+		nanosleep(&(struct timespec){.tv_nsec = 300 * NSEC_PER_USEC}, NULL);
+	}
+	return 0;
+}
+
+/* The end of PID 1 is the end of its pid namespace: the kernel kills the rest and waits for it.
+ * Only then may a frozen one be let go, so that it dies without having run on. */
+static int namespace_kill(const struct host *host, struct guest *guest, struct error *error)
+{
+	int64_t deadline = clock_boot() + KILL_TIMEOUT_MS * NSEC_PER_MSEC;
+	int result = process_signal(&guest->init, SIGKILL);
+	if (result < 0 && result != -ESRCH)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "killing process %d", (int)guest->init.pid);
+	if (guest->frozen || guest->init.pidfd < 0 || cgroup_frozen(host, &guest->id))
+		cgroup_kill(host, &guest->id);
+	guest->frozen = false;
+	result = guest->init.pidfd < 0 ? 0 : boot_reap(&guest->init, KILL_TIMEOUT_MS);
+	if (result >= 0)
+		result = wait_empty(host, &guest->id, deadline);
+	if (result == -ETIMEDOUT)
+		return error_set(error, ERROR_TIMED_OUT,
+				 "its processes have not ended %d seconds after they were killed",
+				 KILL_TIMEOUT_MS / 1000);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "waiting for its end");
+	return 0;
+}
+
+static int namespace_release(const struct host *host, struct guest *guest, struct error *error)
+{
+	int result = cgroup_remove(host, &guest->id, REMOVE_TIMEOUT_MS);
+	process_done(&guest->init);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "removing its cgroups");
+	return record_remove(host, &guest->id, error);
+}
+
+static int namespace_erase(const struct host *host, struct guest *guest, struct error *error)
+{
+	return disk_erase(host, &guest->id, error);
+}
+
+/* The record names a process; it is ours if it is the very one that was started then, and in the
+ * cgroup that only root can put it in. */
+static int find_process(const struct host *host, struct guest *guest, struct error *error)
+{
+	struct process process = PROCESS_NONE;
+	int found = record_read(host, guest, error);
+	if (found <= 0)
+		return found;
+	int result = process_open(guest->init.pid, guest->init.start_time, &process);
+	if (result == -ESRCH || result == -EINVAL)
+		return 0;
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result, "process %d",
+				       (int)guest->init.pid);
+	if (!process_alive(&process) || !cgroup_holds(host, &guest->id, process.pid)) {
+		process_done(&process);
+		return 0;
+	}
+	guest->init = process;
+	return 1;
+}
+
+static int namespace_adopt(const struct host *host, struct guest *guest, struct error *error)
+{
+	if (check_host(error) < 0)
+		return -1;
+	guest->tier = TIER_NAMESPACE;
+	guest->init = PROCESS_NONE;
+	guest->frozen = false;
+	guest->phase_count = 0;
+	memset(guest->limit_reasons, 0, sizeof(guest->limit_reasons));
+	int found = find_process(host, guest, error);
+	if (found < 0)
+		return -1;
+	if (found == 0) {
+		/* Whatever a crash has left of it goes; its files stay. */
+		guest->init = PROCESS_NONE;
+		if (namespace_kill(host, guest, error) < 0 ||
+		    namespace_release(host, guest, error) < 0)
+			return -1;
+		return 0;
+	}
+	guest->frozen = cgroup_frozen(host, &guest->id);
+	cgroup_reasons(host, &guest->id, guest->limit_reasons);
+	disk_reasons(host, &guest->id, guest->limit_reasons);
+	return 1;
+}
+
+static int namespace_set_limits(const struct host *host, struct guest *guest,
+				const struct limits *limits, struct error *error)
+{
+	struct error ignored;
+	struct limits before = guest->limits;
+	if (limits->disk != before.disk || limits->inodes != before.inodes ||
+	    limits->files != before.files)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "disk, inodes and open files of a sandbox cannot be changed");
+	if (cgroup_set_limits(host, &guest->id, limits, error) < 0) {
+		if (cgroup_set_limits(host, &guest->id, &before, &ignored) < 0)
+			error_prepend(error, "(and the old limits could not all be put back)");
+		return -1;
+	}
+	if (limits->cpu_millis != before.cpu_millis)
+		cpus_change(host, guest, limits->cpu_millis);
+	guest->limits = *limits;
+	return record_write(host, guest, error);
+}
+
+static int namespace_freeze(const struct host *host, struct guest *guest, bool frozen,
+			    struct error *error)
+{
+	if (cgroup_freeze(host, &guest->id, frozen, error) < 0)
+		return -1;
+	guest->frozen = frozen;
+	return 0;
+}
+
+/* Its root directory's file system, by way of its process: no name of the sandbox's is looked up.
+ */
+static void count_disk(const struct guest *guest, struct spawn_counters *counters)
+{
+	char path[64];
+	struct statfs usage;
+	if (guest->limit_reasons[LIMIT_DISK] != LIMIT_ENFORCED ||
+	    text_format(path, sizeof(path), "/proc/%d/root", (int)guest->init.pid) < 0)
+		return;
+	CLOSE_FD int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 || !process_alive(&guest->init) || fstatfs(root, &usage) < 0)
+		return;
+	counters->disk = (uint64_t)(usage.f_blocks - usage.f_bfree) * (uint64_t)usage.f_bsize;
+	counters->disk_inodes = (uint64_t)(usage.f_files - usage.f_ffree);
+	counters->known[KNOWN_DISK] = 1;
+}
+
+static int namespace_counters(const struct host *host, struct guest *guest,
+			      struct spawn_counters *ret_counters, struct error *error)
+{
+	(void)error;
+	memset(ret_counters, 0, sizeof(*ret_counters));
+	cgroup_counters(host, &guest->id, ret_counters);
+	count_disk(guest, ret_counters);
+	return 0;
+}
+
+/* A whole sandbox, booted and taken down again. Its uid range may be another's at the same time:
+ * nothing but our own init runs in it. */
+static void namespace_probe(const struct host *host, struct spawn_probe *ret_probe)
+{
+	struct spawn_create create = {.tier = TIER_NAMESPACE,
+				      .limits = {.memory = SANDBOX_MEMORY_MIN,
+						 .disk = SANDBOX_DISK_MIN,
+						 .inodes = 1024,
+						 .cpu_millis = SANDBOX_CPU_MILLIS_DEFAULT,
+						 .pids = SANDBOX_PIDS_MIN,
+						 .files = SANDBOX_FILES_DEFAULT}};
+	struct boot boot = {.create = &create, .fresh = true};
+	struct guest guest = {.id = id_new(), .slot = host->uid_slots - 1, .init = PROCESS_NONE};
+	struct error error;
+	memset(ret_probe, 0, sizeof(*ret_probe));
+	ret_probe->tier = TIER_NAMESPACE;
+	int result = namespace_boot(host, &guest, &boot, &error);
+	if (result >= 0) {
+		memcpy(ret_probe->limit_reasons, guest.limit_reasons,
+		       sizeof(ret_probe->limit_reasons));
+		result = namespace_kill(host, &guest, &error);
+	}
+	if (result >= 0)
+		result = namespace_release(host, &guest, &error);
+	if (result >= 0)
+		result = namespace_erase(host, &guest, &error);
+	ret_probe->available = result >= 0;
+	if (result < 0)
+		snprintf(ret_probe->missing, sizeof(ret_probe->missing), "%s", error.message);
+}
+
+const struct driver namespace_driver = {
+    .tier = TIER_NAMESPACE,
+    .name = "namespace",
+    .probe = namespace_probe,
+    .boot = namespace_boot,
+    .adopt = namespace_adopt,
+    .set_limits = namespace_set_limits,
+    .freeze = namespace_freeze,
+    .counters = namespace_counters,
+    .kill = namespace_kill,
+    .release = namespace_release,
+    .erase = namespace_erase,
+};

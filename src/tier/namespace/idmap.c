@@ -1,0 +1,156 @@
+/* Detached, idmapped mounts. See idmap.h. */
+#include "tier/namespace/idmap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+
+static int write_map(pid_t pid, const char *file, uint32_t inside, uint32_t base, uint32_t count)
+{
+	char path[64], text[64];
+	int result = text_format(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	if (result >= 0)
+		result = text_format(text, sizeof(text), "%u %u %u", inside, base, count);
+	return result < 0 ? result : fd_write_small(AT_FDCWD, path, text);
+}
+
+int idmap_write(pid_t pid, uint32_t inside_uid, uint32_t inside_gid, uint32_t base, uint32_t count)
+{
+	int result = write_map(pid, "uid_map", inside_uid, base, count);
+	return result < 0 ? result : write_map(pid, "gid_map", inside_gid, base, count);
+}
+
+/* A private copy of the one mount that the directory is in, from that directory on. Private, so
+ * that nothing mounted below it inside would appear on the host. */
+static int clone_mount(int directory, uint64_t attributes, int userns)
+{
+	CLOSE_FD int tree =
+	    sys_open_tree(directory, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (tree < 0)
+		return tree;
+	struct mount_attr attr = {.attr_set = attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+				  .propagation = 1 << 18 /* MS_PRIVATE */};
+	if (userns >= 0) {
+		attr.attr_set |= MOUNT_ATTR_IDMAP;
+		attr.userns_fd = (uint64_t)userns;
+	}
+	int result = sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr);
+	return result < 0 ? result : TAKE_FD(tree);
+}
+
+int idmap_layer(int directory, int userns)
+{
+	return clone_mount(directory, MOUNT_ATTR_RDONLY, userns);
+}
+
+int idmap_host_bind(int directory)
+{
+	return clone_mount(directory, MOUNT_ATTR_RDONLY, -1);
+}
+
+static void reap(pid_t pid)
+{
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* A user namespace with a map of one id: made by a process that does nothing else. */
+static int make_userns(const struct folder *folder)
+{
+	char path[64];
+	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+	pid_t pid = sys_clone3(&args);
+	if (pid < 0)
+		return pid;
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	int result = idmap_write(pid, folder->uid, folder->gid, folder->owner, 1);
+	if (result >= 0)
+		result = text_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	if (result >= 0) {
+		result = open(path, O_RDONLY | O_CLOEXEC);
+		if (result < 0)
+			result = -errno;
+	}
+	kill(pid, SIGKILL);
+	reap(pid);
+	return result;
+}
+
+/* Asked as the user: what root may do is of no interest. */
+static int check_writable(const struct folder *folder)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		if (setgroups(0, NULL) < 0 ||
+		    setresgid(folder->gid, folder->gid, folder->gid) < 0 ||
+		    setresuid(folder->uid, folder->uid, folder->uid) < 0 ||
+		    faccessat(folder->directory, ".", W_OK | X_OK, 0) < 0)
+			_exit(errno);
+		_exit(0);
+	}
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	if (!WIFEXITED(status))
+		return -EIO;
+	return -WEXITSTATUS(status);
+}
+
+/* That it could be opened for reading is the proof that the user may read it; a descriptor that was
+ * opened with O_PATH proves nothing. */
+static int check_folder(const struct folder *folder, struct error *error)
+{
+	struct stat status;
+	int flags = fcntl(folder->directory, F_GETFL);
+	if (flags < 0 || fstat(folder->directory, &status) < 0)
+		return error_set_errno(error, ERROR_INVALID, errno, "its descriptor");
+	if (flags & O_PATH)
+		return error_set(error, ERROR_INVALID,
+				 "its descriptor must be open for reading, not O_PATH");
+	if (!S_ISDIR(status.st_mode))
+		return error_set(error, ERROR_INVALID, "only a directory can be mounted");
+	if (folder->mode != MOUNT_READ_WRITE)
+		return 0;
+	int result = check_writable(folder);
+	if (result < 0)
+		return error_set_errno(error, ERROR_FORBIDDEN, result,
+				       "user %u may not write to it", (unsigned)folder->uid);
+	return 0;
+}
+
+int idmap_folder(const struct folder *folder, struct error *error)
+{
+	if (check_folder(folder, error) < 0)
+		return -1;
+	CLOSE_FD int userns = make_userns(folder);
+	if (userns < 0)
+		return error_set_errno(error, error_kind_of_errno(userns), userns,
+				       "a user namespace for it");
+	int mount = clone_mount(folder->directory,
+				folder->mode == MOUNT_READ_WRITE ? 0 : MOUNT_ATTR_RDONLY, userns);
+	if (mount == -EINVAL || mount == -EPERM)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "the file system it is on cannot be given to a sandbox (no "
+				 "idmapped mounts)");
+	if (mount < 0)
+		return error_set_errno(error, error_kind_of_errno(mount), mount, "mounting it");
+	return mount;
+}

@@ -1,0 +1,35 @@
+/* Detached mounts of directories that the host has, with the owners that the sandbox is to see.
+ *
+ * Our own layers are idmapped with the sandbox's map: what root owns on disk is its root's. The
+ * host's trees never are: through an idmapped mount the sandbox's root would read the 0600 files of
+ * the host's. A user's folder maps exactly that user and group to the sandbox's root, and nobody
+ * else: the sandbox can do no more in it than the user could.
+ *
+ * Nothing below a directory that is a mount of its own comes along. Called by boot.c in the
+ * spawner; a folder costs two short-lived processes, the rest microseconds. */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "proto/spawner_messages.h"
+
+/* Writes "first base count" as uid and gid map of a process in a new user namespace. */
+NODISCARD int idmap_write(pid_t pid, uint32_t inside_uid, uint32_t inside_gid, uint32_t base,
+			  uint32_t count);
+
+/* A layer of ours, read-only; `userns`: the sandbox's user namespace. A descriptor or -errno. */
+NODISCARD int idmap_layer(int directory, int userns);
+/* A directory of the host's: read-only, nosuid, nodev, owners as they are. */
+NODISCARD int idmap_host_bind(int directory);
+
+struct folder {
+	int directory; /* opened by the user for reading; not owned */
+	uint32_t mode; /* enum mount_mode */
+	uid_t uid;     /* whose it is */
+	gid_t gid;
+	uint32_t owner; /* first id of the sandbox's range */
+};
+/* A user's folder, after a look whether that user may use it so. A descriptor, or -1. */
+NODISCARD int idmap_folder(const struct folder *folder, struct error *error);

@@ -1,0 +1,24 @@
+/* The part of template `host` that is made up rather than copied: directories, accounts, settings,
+ * the Python environment. Called by skeleton.c alone; reads little, so it hardly blocks. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "base/macros.h"
+
+/* Raised when code here makes something else, so that skeletons made before are made anew; what the
+ * tables of files and directories hold counts by itself. */
+#define SKELETON_LAYOUT 1
+/* Every text of those tables, one after the other. */
+void skeleton_describe_files(void (*add)(void *data, const char *text), void *data);
+
+/* The host's Python as "/usr/bin/python3.11", or "" when it has none. */
+#define SKELETON_PYTHON_TEXT 64
+void skeleton_find_python(int host_root, char python[SKELETON_PYTHON_TEXT]);
+/* Whether the host has wheels of Python's packaging tools, for building without a network. */
+bool skeleton_has_wheels(int host_root);
+
+/* Makes the directories above `path`, below `directory`. 0 or -errno. */
+NODISCARD int skeleton_make_parents(int directory, const char *path);
+NODISCARD int skeleton_make_files(int host_root, int directory, struct error *error);

@@ -1,0 +1,312 @@
+/* The API's edges that need no daemon: strict JSON in, JSON out, base64, the body of an exec, and
+ * the table of routes against the OpenAPI document. */
+#include "test.h"
+
+#include <errno.h>
+
+#include "api/base64.h"
+#include "api/call.h"
+#include "api/exec_ask.h"
+#include "api/openapi.h"
+
+TEST_MAIN
+
+static int parse(const char *text, struct error *error)
+{
+	json_t *json = NULL;
+	int result = json_parse(text, strlen(text), &json, error);
+	json_decref(json);
+	return result;
+}
+
+TEST(body_is_one_strict_object)
+{
+	struct error error;
+	static const char *const bad[] = {
+	    "",           "[]",
+	    "1",          "{",
+	    "{} x",       "{\"a\":1,\"a\":2}",
+	    "{a:1}",      "{\"a\":\"\xff\"}",
+	    "{\"a\":1,}", "{\"a\":\"\\u0000\"}",
+	    "\"text\"",   "{\"a\":NaN}",
+	};
+	CHECK_INT(parse("{}", &error), 0);
+	CHECK_INT(parse(" {\"a\":{\"b\":[1,2,{\"c\":null}]}} ", &error), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		error.kind = ERROR_NONE;
+		CHECK_INT(parse(bad[i], &error), -1);
+		CHECK_INT(error.kind, ERROR_MALFORMED);
+	}
+}
+
+TEST(depth_is_bounded)
+{
+	struct error error;
+	char text[4096] = "";
+	size_t at = 0;
+	for (int i = 0; i < HTTP_JSON_DEPTH_MAX; i++)
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "{\"a\":");
+	size_t inner = at;
+	at += (size_t)snprintf(text + at, sizeof(text) - at, "\"[[[[{{{{\\\"[[[[\"");
+	for (int i = 0; i < HTTP_JSON_DEPTH_MAX; i++)
+		text[at++] = '}';
+	text[at] = '\0';
+	CHECK_INT(parse(text, &error), 0);
+	memset(text + inner, '[', 2000);
+	text[inner + 2000] = '\0';
+	CHECK_INT(parse(text, &error), -1);
+	CHECK(strstr(error.message, "nested"));
+}
+
+static int fields(const char *text, struct error *error)
+{
+	json_t *json = NULL, *object = NULL;
+	const char *name = NULL;
+	bool flag = false, given = false;
+	uint64_t count = 0;
+	double number = 0;
+	struct field table[] = {
+	    {"name", FIELD_TEXT, &name, true, 1, 5},
+	    {"flag", FIELD_BOOL, &flag},
+	    {"count", FIELD_UINT, &count, false, 2, 9, .present = &given},
+	    {"number", FIELD_NUMBER, &number},
+	    {"object", FIELD_OBJECT, &object},
+	};
+	if (json_parse(text, strlen(text), &json, error) < 0)
+		return -2;
+	int result = json_fields(json, table, ARRAY_SIZE(table), error);
+	json_decref(json);
+	return result;
+}
+
+TEST(fields_are_named_in_errors)
+{
+	struct error error;
+	static const struct {
+		const char *body, *says;
+	} bad[] = {
+	    {"{}", "`name` is missing"},
+	    {"{\"name\":null}", "`name` is missing"},
+	    {"{\"name\":1}", "`name` must be a string"},
+	    {"{\"name\":\"\"}", "`name` must not be empty"},
+	    {"{\"name\":\"123456\"}", "`name` is longer than 5"},
+	    {"{\"name\":\"a\",\"nam\":1}", "unknown field `nam`"},
+	    {"{\"name\":\"a\",\"flag\":1}", "`flag` must be true or false"},
+	    {"{\"name\":\"a\",\"count\":1}", "`count` is 1; it must be 2 to 9"},
+	    {"{\"name\":\"a\",\"count\":10}", "`count` is 10"},
+	    {"{\"name\":\"a\",\"count\":-1}", "`count` is -1"},
+	    {"{\"name\":\"a\",\"count\":2.0}", "`count` must be a whole number"},
+	    {"{\"name\":\"a\",\"number\":-0.5}", "`number` must be a number"},
+	    {"{\"name\":\"a\",\"object\":[]}", "`object` must be an object"},
+	};
+	CHECK_INT(
+	    fields("{\"name\":\"abc\",\"flag\":true,\"count\":2,\"number\":0.5,\"object\":{}}",
+		   &error),
+	    0);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		CHECK_INT(fields(bad[i].body, &error), -1);
+		CHECK_INT(error.kind, ERROR_INVALID);
+		if (!strstr(error.message, bad[i].says))
+			test_fail(__FILE__, __LINE__, "%s: %s", bad[i].body, error.message);
+	}
+}
+
+TEST(base64_both_ways)
+{
+	static const char *const pairs[][2] = {
+	    {"", ""},
+	    {"f", "Zg=="},
+	    {"fo", "Zm8="},
+	    {"foo", "Zm9v"},
+	    {"foob", "Zm9vYg=="},
+	    {"fooba", "Zm9vYmE="},
+	    {"foobar", "Zm9vYmFy"},
+	};
+	static const char *const bad[] = {"Z",    "Zg",   "Zg=",  "Zh==",  "Zm9=", "Zg==Zg==",
+					  "Z===", "====", "Zm 9", "Zm9\n", "Zm-_", "=m9v"};
+	char text[64], back[64];
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
+		size_t size = strlen(pairs[i][0]);
+		base64_encode(pairs[i][0], size, text);
+		text[BASE64_SIZE(size)] = '\0';
+		CHECK_TEXT(text, pairs[i][1]);
+		CHECK_INT(base64_decode(text, strlen(text), back), size);
+		CHECK(memcmp(back, pairs[i][0], size) == 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (base64_decode(bad[i], strlen(bad[i]), back) != -EINVAL)
+			test_fail(__FILE__, __LINE__, "\"%s\" was taken", bad[i]);
+}
+
+TEST(writer_escapes)
+{
+	DONE_BUFFER struct buffer buffer = BUFFER(4096);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_text(&writer, "a", "\"\\\n\t\x01\x7f\xc3\xa9");
+	put_text_size(&writer, "b", "a\0b", 3);
+	put_text(&writer, "c", "\xff\xc3(\xf0\x9f\x98");
+	put_bytes(&writer, "d", "\xff", 1);
+	put_bytes(&writer, "e", "ok", 2);
+	put_array(&writer, "f");
+	put_number(&writer, NULL, 1);
+	put_number(&writer, NULL, 0.125);
+	put_number(&writer, NULL, 1.5);
+	put_int(&writer, NULL, -3);
+	put_null(&writer, NULL);
+	put_bool(&writer, NULL, true);
+	put_array_end(&writer);
+	put_key(&writer, "k\"");
+	put_text(&writer, NULL, "v");
+	put_object_end(&writer);
+	CHECK(!writer.full);
+	CHECK_TEXT(buffer.data,
+		   "{\"a\":\"\\\"\\\\\\n\\t\\u0001\\u007f\xc3\xa9\",\"b\":\"a\\u0000b\","
+		   "\"c\":\"\xef\xbf\xbd\xef\xbf\xbd(\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\","
+		   "\"d_base64\":\"/w==\",\"e\":\"ok\",\"f\":[1.0,0.125,1.5,-3,null,true],"
+		   "\"k\\\"\":\"v\"}");
+}
+
+TEST(writer_says_when_full)
+{
+	DONE_BUFFER struct buffer buffer = BUFFER(16);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_text(&writer, "a", "0123456789abcdef");
+	put_object_end(&writer);
+	CHECK(writer.full);
+}
+
+static int ask(const char *text, struct error *error, void (*look)(const struct exec_ask *ask))
+{
+	json_t *json = NULL;
+	struct exec_ask parsed;
+	if (json_parse(text, strlen(text), &json, error) < 0)
+		return -2;
+	int result = exec_ask_parse(json, &parsed, error);
+	if (result == 0 && look)
+		look(&parsed);
+	exec_ask_done(&parsed);
+	json_decref(json);
+	return result;
+}
+
+static void look_shell(const struct exec_ask *parsed)
+{
+	CHECK_INT(parsed->spec.argc, 3);
+	CHECK_TEXT(parsed->spec.argv[0], "/bin/sh");
+	CHECK_TEXT(parsed->spec.argv[2], "exit 3");
+	CHECK_INT(parsed->spec.timeout_ms, 1500);
+	CHECK_INT(parsed->spec.flags, EXEC_STDIN | EXEC_TTY);
+	CHECK_INT(parsed->stdin_size, 3);
+	CHECK_INT(parsed->spec.limit_count, 2);
+	CHECK_INT(parsed->spec.environment_count, 1);
+}
+
+TEST(exec_bodies)
+{
+	struct error error;
+	CHECK_INT(ask("{\"cmd\":\"exit 3\",\"timeout_seconds\":1.5,\"stdin_base64\":\"Zm9v\","
+		      "\"tty\":true,\"env\":{\"A\":\"b\"},"
+		      "\"limits\":{\"nofile\":64,\"core\":{\"soft\":0,\"hard\":1}}}",
+		      &error, look_shell),
+		  0);
+	CHECK_INT(ask("{\"argv\":[\"ls\",\"-l\",\"\"]}", &error, NULL), 0);
+	static const char *const bad[] = {
+	    "{}",
+	    "{\"cmd\":\"a\",\"argv\":[\"a\"]}",
+	    "{\"cmd\":\"a\",\"command\":\"a\"}",
+	    "{\"argv\":[]}",
+	    "{\"argv\":[\"\"]}",
+	    "{\"argv\":[1]}",
+	    "{\"cmd\":\"\"}",
+	    "{\"cmd\":\"a\",\"env\":{\"A=\":\"b\"}}",
+	    "{\"cmd\":\"a\",\"env\":{\"\":\"b\"}}",
+	    "{\"cmd\":\"a\",\"env\":{\"A\":1}}",
+	    "{\"cmd\":\"a\",\"stdin\":1}",
+	    "{\"cmd\":\"a\",\"stdin\":\"a\",\"stdin_base64\":\"\"}",
+	    "{\"cmd\":\"a\",\"stdin_base64\":\"?\"}",
+	    "{\"cmd\":\"a\",\"limits\":{\"nofiles\":1}}",
+	    "{\"cmd\":\"a\",\"limits\":{\"nofile\":{\"soft\":2,\"hard\":1}}}",
+	    "{\"cmd\":\"a\",\"limits\":{\"nofile\":-1}}",
+	    "{\"cmd\":\"a\",\"rows\":0}",
+	    "{\"cmd\":\"a\",\"timeout_seconds\":1e12}",
+	    "{\"cmd\":\"a\",\"output\":{\"head\":1}}",
+	    "{\"cmd\":\"a\",\"max_output_bytes\":0}",
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (ask(bad[i], &error, NULL) != -1 || error.kind != ERROR_INVALID)
+			test_fail(__FILE__, __LINE__, "%s was taken", bad[i]);
+}
+
+static json_t *operation_of(json_t *document, const struct route *route)
+{
+	char method[8];
+	size_t size = strlen(route->method);
+	for (size_t i = 0; i <= size; i++)
+		method[i] = (char)(route->method[i] | (i < size ? 0x20 : 0));
+	json_t *paths = json_object_get(document, "paths");
+	return json_object_get(json_object_get(paths, route->pattern), method);
+}
+
+/* Every query parameter of the table is in the document and the other way round. */
+static void check_query(const struct route *route, json_t *operation)
+{
+	size_t index, in_document = 0, in_table = 0;
+	json_t *parameter;
+	json_array_foreach(json_object_get(operation, "parameters"), index, parameter)
+	{
+		const char *name = json_string_value(json_object_get(parameter, "name"));
+		if (strcmp(json_string_value(json_object_get(parameter, "in")), "query") != 0)
+			continue;
+		in_document++;
+		char padded[256], wanted[64];
+		snprintf(padded, sizeof(padded), ",%s,", route->query ? route->query : "");
+		snprintf(wanted, sizeof(wanted), ",%s,", name);
+		if (!strstr(padded, wanted))
+			test_fail(__FILE__, __LINE__, "%s %s: ?%s is not served", route->method,
+				  route->pattern, name);
+	}
+	for (const char *at = route->query; at && *at; at++)
+		in_table += *at == ',' || at[1] == '\0';
+	CHECK_INT(in_document, in_table);
+}
+
+TEST(openapi_is_what_is_served)
+{
+	json_error_t problem;
+	json_t *document =
+	    json_loadb(openapi_json, openapi_json_size, JSON_REJECT_DUPLICATES, &problem);
+	CHECK(document != NULL);
+	size_t served = 0, described = 0;
+	for (const struct route *route = api_routes; route->method; route++) {
+		served++;
+		json_t *operation = operation_of(document, route);
+		if (!operation) {
+			test_fail(__FILE__, __LINE__, "%s %s is not described", route->method,
+				  route->pattern);
+			continue;
+		}
+		check_query(route, operation);
+		const char *scope =
+		    json_string_value(json_object_get(operation, "x-caisson-scope"));
+		if (route->flags & ROUTE_OPEN)
+			CHECK(scope == NULL);
+		else
+			CHECK_TEXT(scope, scope_name(route->scope));
+		CHECK_INT(json_object_get(operation, "requestBody") != NULL,
+			  (route->flags & ROUTE_JSON) || strcmp(route->method, "PUT") == 0 ||
+			      strstr(route->pattern, "/stdin") != NULL);
+	}
+	const char *path, *method;
+	json_t *item, *operation;
+	json_object_foreach(json_object_get(document, "paths"), path, item)
+	{
+		json_object_foreach(item, method, operation)
+		{
+			described += strcmp(method, "parameters") != 0;
+		}
+	}
+	CHECK_INT(served, described);
+	json_decref(document);
+}

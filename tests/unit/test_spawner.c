@@ -1,0 +1,803 @@
+/* The spawner's message loop with a fake driver and a hostile daemon: whatever is sent is answered
+ * with a kind of error or ends the connection, and nothing is left open. Also its files: the uid
+ * blocks that instances share, and removing trees. */
+#include "spawner/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "test.h"
+
+TEST_MAIN
+
+/* ---- The fake driver: a "sandbox" is a process that waits, and exits with what `pids` says. */
+
+#define FAIL_BOOT 100u /* limits.pids that make boot fail */
+#define EXIT_AT_ONCE 101u
+#define EXIT_DEADLINE 102u
+
+static int fake_boot(const struct host *host, struct guest *guest, const struct boot *boot,
+		     struct error *error)
+{
+	(void)host;
+	uint32_t order = boot->create->limits.pids;
+	if (order == FAIL_BOOT)
+		return error_set(error, ERROR_NO_SPACE, "the fake disk is full");
+	pid_t child = fork();
+	if (child == 0) {
+		if (order == EXIT_AT_ONCE)
+			_exit(0);
+		if (order == EXIT_DEADLINE)
+			_exit(END_DEADLINE);
+		for (;;)
+			pause();
+	}
+	guest->phases[0] = (struct spawn_phase){.name = "fake", .microseconds = 7};
+	guest->phase_count = 1;
+	guest->limit_reasons[LIMIT_CPU] = LIMIT_NO_CGROUP_CONTROLLER;
+	return child > 0 && process_open(child, 0, &guest->init) == 0
+		   ? 0
+		   : error_set(error, ERROR_INTERNAL, "no process");
+}
+
+static int fake_adopt(const struct host *host, struct guest *guest, struct error *error)
+{
+	(void)host, (void)guest, (void)error;
+	return 0;
+}
+
+static int fake_kill(const struct host *host, struct guest *guest, struct error *error)
+{
+	(void)host, (void)error;
+	if (guest->init.pid > 0)
+		(void)!process_signal(&guest->init, SIGKILL);
+	return process_wait_end(&guest->init, 2000) == 0 ? 0 : -1;
+}
+
+static int fake_set_limits(const struct host *host, struct guest *guest,
+			   const struct limits *limits, struct error *error)
+{
+	(void)host, (void)error;
+	guest->limits = *limits;
+	return 0;
+}
+
+static int fake_freeze(const struct host *host, struct guest *guest, bool frozen,
+		       struct error *error)
+{
+	(void)host, (void)guest, (void)frozen, (void)error;
+	return 0;
+}
+
+static int fake_counters(const struct host *host, struct guest *guest,
+			 struct spawn_counters *counters, struct error *error)
+{
+	(void)host, (void)guest, (void)error;
+	counters->memory = 4711;
+	return 0;
+}
+
+static int fake_nothing(const struct host *host, struct guest *guest, struct error *error)
+{
+	(void)host, (void)guest, (void)error;
+	return 0;
+}
+
+static void fake_probe(const struct host *host, struct spawn_probe *probe)
+{
+	(void)host;
+	probe->available = 1;
+}
+
+static const struct driver fake_driver = {
+    .tier = TIER_NAMESPACE,
+    .name = "namespace",
+    .probe = fake_probe,
+    .boot = fake_boot,
+    .adopt = fake_adopt,
+    .set_limits = fake_set_limits,
+    .freeze = fake_freeze,
+    .counters = fake_counters,
+    .kill = fake_kill,
+    .release = fake_nothing,
+    .erase = fake_nothing,
+};
+
+static const struct driver *fake_driver_of(enum tier tier)
+{
+	return tier == TIER_NAMESPACE ? &fake_driver : NULL;
+}
+
+/* ---- A spawner in a child, and this process as its daemon. */
+
+static char root[64];
+static pid_t child;
+static int link_fd = -1;
+static char allow[256];
+static uint32_t sandboxes_max = 8;
+
+static void run_spawner(int socket)
+{
+	struct config config;
+	struct error error;
+	config_defaults(&config);
+	config.sandboxes_max = sandboxes_max;
+	config.maximum.memory = 1 * GIB;
+	(void)!text_copy(config.mounts_allow, sizeof(config.mounts_allow), allow);
+	log_setup("spawner", LOG_ERROR, false);
+	if (!getenv("VERBOSE"))
+		close(STDERR_FILENO);
+	struct spawner *spawner = spawner_new(&config);
+	(void)!text_format(spawner->host.state, sizeof(spawner->host.state), "%s/state", root);
+	(void)!text_format(spawner->host.runtime, sizeof(spawner->host.runtime), "%s/run", root);
+	spawner->driver_of = fake_driver_of;
+	spawner->socket = socket;
+	if (spawner_loop_open(spawner, &error) < 0 || spawner_loop_watch(spawner, &error) < 0)
+		_exit(99);
+	adopt_all(spawner);
+	spawner_loop_run(spawner);
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
+		if (spawner->entries[i].state == ENTRY_RUNNING)
+			(void)!guests_kill(spawner, &spawner->entries[i], &error);
+	spawner_free(spawner);
+	_exit(0);
+}
+
+static void begin(void)
+{
+	static int count;
+	char path[128];
+	static const char *const directories[] = {
+	    "",        "/state",         "/state/sandboxes", "/state/trash", "/run", "/run/guests",
+	    "/shared", "/shared/inside", "/sharedx"};
+	int pair[2];
+	snprintf(root, sizeof(root), "/tmp/caisson-test-spawner-%d-%d", (int)getpid(), count++);
+	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
+		snprintf(path, sizeof(path), "%s%s", root, directories[i]);
+		CHECK_INT(mkdir(path, 0700), 0);
+	}
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	CHECK_INT(fd_set_nonblocking(pair[1]), 0);
+	child = fork();
+	if (child == 0) {
+		close(pair[0]);
+		run_spawner(pair[1]);
+	}
+	close(pair[1]);
+	link_fd = pair[0];
+}
+
+static void restart(void)
+{
+	int pair[2], status;
+	fd_close(&link_fd);
+	waitpid(child, &status, 0);
+	CHECK_INT(status, 0);
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	CHECK_INT(fd_set_nonblocking(pair[1]), 0);
+	child = fork();
+	if (child == 0) {
+		close(pair[0]);
+		run_spawner(pair[1]);
+	}
+	close(pair[1]);
+	link_fd = pair[0];
+}
+
+static void end(void)
+{
+	int status = -1;
+	fd_close(&link_fd);
+	waitpid(child, &status, 0);
+	CHECK_INT(status, 0);
+	CHECK_INT(trash_remove_tree(AT_FDCWD, root), 0);
+	allow[0] = '\0';
+	sandboxes_max = 8;
+}
+
+/* 1: a message, 0: the connection has ended, -1: nothing for two seconds. */
+static int receive(struct spawn_message *message)
+{
+	struct pollfd poll_fd = {.fd = link_fd, .events = POLLIN};
+	if (poll(&poll_fd, 1, 2000) <= 0)
+		return -1;
+	ssize_t got = recv(link_fd, message, sizeof(*message), 0);
+	if (got == 0 || (got < 0 && errno == ECONNRESET))
+		return 0;
+	CHECK_INT(got, sizeof(*message));
+	return 1;
+}
+
+static void post(const struct spawn_message *message, const int *fds, size_t fd_count)
+{
+	CHECK_INT(fd_send(link_fd, message, sizeof(*message), fds, fd_count), sizeof(*message));
+}
+
+static uint32_t ask_with(struct spawn_message *message, const int *fds, size_t fd_count,
+			 struct spawn_message *reply)
+{
+	static uint32_t number;
+	message->request = ++number;
+	post(message, fds, fd_count);
+	do {
+		if (receive(reply) != 1) {
+			test_fail(__FILE__, __LINE__, "no reply to type %u", message->type);
+			return ERROR_KIND_COUNT;
+		}
+	} while (reply->type == SPAWN_LISTED);
+	CHECK_INT(reply->type, SPAWN_REPLY);
+	CHECK_INT(reply->request, number);
+	CHECK(reply->result == ERROR_NONE || reply->message[0]);
+	return reply->result;
+}
+
+static uint32_t ask(struct spawn_message *message)
+{
+	struct spawn_message reply;
+	return ask_with(message, NULL, 0, &reply);
+}
+
+static struct spawn_message creation(const struct id *id)
+{
+	return (struct spawn_message){
+	    .type = SPAWN_CREATE,
+	    .sandbox = *id,
+	    .create = {.tier = TIER_NAMESPACE,
+		       .limits = {.memory = 64 * MIB,
+				  .disk = 64 * MIB,
+				  .inodes = 4096,
+				  .cpu_millis = 500,
+				  .pids = 64,
+				  .files = 256}},
+	};
+}
+
+static uint32_t simple(uint32_t type, const struct id *id)
+{
+	struct spawn_message message = {.type = type};
+	if (id)
+		message.sandbox = *id;
+	return ask(&message);
+}
+
+static int count_files(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int count_files(const char *format, ...)
+{
+	char path[256];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(path, sizeof(path), format, args);
+	va_end(args);
+	DIR *entries = opendir(path);
+	int count = 0;
+	for (struct dirent *entry; entries && (entry = readdir(entries));)
+		count += entry->d_name[0] != '.';
+	if (entries)
+		closedir(entries);
+	return entries ? count : -1;
+}
+
+/* Descriptors of the spawner, between two requests: an answer comes before its request is tidied
+ * up. */
+static int count_descriptors(void)
+{
+	CHECK_INT(simple(SPAWN_LIST, NULL), ERROR_NONE);
+	return count_files("/proc/%d/fd", (int)child);
+}
+
+/* Erasing happens in a process of its own. */
+static void wait_for_files(int wanted, const char *below)
+{
+	for (int i = 0; i < 200 && count_files("%s/%s", root, below) != wanted; i++)
+		usleep(10 * 1000);
+	CHECK_INT(count_files("%s/%s", root, below), wanted);
+}
+
+TEST(hello)
+{
+	begin();
+	struct spawn_message message = {.type = SPAWN_HELLO, .version = SPAWNER_PROTOCOL_VERSION};
+	CHECK_INT(ask(&message), ERROR_NONE);
+	message.version++;
+	CHECK_INT(ask(&message), ERROR_UNSUPPORTED);
+	end();
+}
+
+TEST(wrong_sizes_end_the_connection)
+{
+	static const size_t sizes[] = {1, 4, sizeof(struct spawn_message) - 1,
+				       sizeof(struct spawn_message) + 1, 60000};
+	static char bytes[60000];
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct spawn_message message;
+		begin();
+		CHECK_INT(send(link_fd, bytes, sizes[i], 0), sizes[i]);
+		CHECK_INT(receive(&message), 0);
+		end();
+	}
+}
+
+TEST(unknown_types_are_answered)
+{
+	static const uint32_t types[] = {
+	    0, SPAWN_PROBE + 1, 63, SPAWN_REPLY, SPAWN_LISTED, SPAWN_QUIT, UINT32_MAX, 0x80000001};
+	begin();
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		CHECK_INT(simple(types[i], NULL), ERROR_INVALID);
+	end();
+}
+
+TEST(bad_ids_are_answered)
+{
+	static const char *const bad[] = {"",
+					  "../../etc/passwd",
+					  "ABCDEFGHIJKLMNOP",
+					  "abc",
+					  "1bcdefghijklmnop",
+					  "abcdefghijklmno/",
+					  "abcdefghijklmno\n"};
+	static const uint32_t types[] = {SPAWN_CREATE, SPAWN_START, SPAWN_KILL,   SPAWN_DESTROY,
+					 SPAWN_FREEZE, SPAWN_THAW,  SPAWN_LIMITS, SPAWN_COUNTERS};
+	begin();
+	for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
+		struct id unknown = id_new();
+		for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+			struct spawn_message message = {.type = types[t]};
+			memcpy(message.sandbox.text, bad[i],
+			       MIN(strlen(bad[i]), sizeof(message.sandbox.text)));
+			CHECK_INT(ask(&message), ERROR_ID_MALFORMED);
+		}
+		struct spawn_message unterminated = {.type = types[t]};
+		memset(&unterminated.sandbox, '/', sizeof(unterminated.sandbox));
+		CHECK_INT(ask(&unterminated), ERROR_ID_MALFORMED);
+		if (types[t] != SPAWN_CREATE)
+			CHECK_INT(simple(types[t], &unknown), ERROR_SANDBOX_NOT_FOUND);
+	}
+	CHECK_INT(count_files("%s/state/sandboxes", root), 0);
+	end();
+}
+
+static void check_create(void (*spoil)(struct spawn_create *create), uint32_t kind)
+{
+	struct id id = id_new();
+	struct spawn_message message = creation(&id);
+	spoil(&message.create);
+	CHECK_INT(ask(&message), kind);
+}
+
+static void tier_auto(struct spawn_create *create)
+{
+	create->tier = TIER_AUTO;
+}
+static void tier_beyond(struct spawn_create *create)
+{
+	create->tier = 0x10001;
+}
+static void tier_absent(struct spawn_create *create)
+{
+	create->tier = TIER_VM;
+}
+static void template_beyond(struct spawn_create *create)
+{
+	create->template = 1;
+}
+static void flags_unknown(struct spawn_create *create)
+{
+	create->flags = 0x80000000;
+}
+static void memory_none(struct spawn_create *create)
+{
+	create->limits.memory = 0;
+}
+static void memory_above_configured(struct spawn_create *create)
+{
+	create->limits.memory = 1 * GIB + 1;
+}
+static void memory_all(struct spawn_create *create)
+{
+	create->limits.memory = UINT64_MAX;
+}
+static void disk_small(struct spawn_create *create)
+{
+	create->limits.disk = 1;
+}
+static void cpu_none(struct spawn_create *create)
+{
+	create->limits.cpu_millis = 0;
+}
+static void pids_many(struct spawn_create *create)
+{
+	create->limits.pids = UINT32_MAX;
+}
+static void files_few(struct spawn_create *create)
+{
+	create->limits.files = 3;
+}
+static void mounts_without_descriptors(struct spawn_create *create)
+{
+	create->mount_count = 1;
+}
+static void mounts_many(struct spawn_create *create)
+{
+	create->mount_count = UINT32_MAX;
+}
+
+TEST(bad_creates_are_answered)
+{
+	begin();
+	check_create(tier_auto, ERROR_INVALID);
+	check_create(tier_beyond, ERROR_INVALID);
+	check_create(tier_absent, ERROR_TIER_UNAVAILABLE);
+	check_create(template_beyond, ERROR_TEMPLATE_UNAVAILABLE);
+	check_create(flags_unknown, ERROR_INVALID);
+	check_create(memory_none, ERROR_LIMIT_EXCEEDED);
+	check_create(memory_above_configured, ERROR_LIMIT_EXCEEDED);
+	check_create(memory_all, ERROR_LIMIT_EXCEEDED);
+	check_create(disk_small, ERROR_LIMIT_EXCEEDED);
+	check_create(cpu_none, ERROR_LIMIT_EXCEEDED);
+	check_create(pids_many, ERROR_LIMIT_EXCEEDED);
+	check_create(files_few, ERROR_LIMIT_EXCEEDED);
+	check_create(mounts_without_descriptors, ERROR_INVALID);
+	check_create(mounts_many, ERROR_INVALID);
+	CHECK_INT(count_files("%s/state/sandboxes", root), 0);
+	end();
+}
+
+static int open_below(const char *name, int flags)
+{
+	char path[128];
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	return open(path, flags | O_CLOEXEC);
+}
+
+/* A create with these directories mounted. */
+static uint32_t create_with(const int *fds, size_t count, uint32_t mode)
+{
+	struct id id = id_new();
+	struct spawn_message message = creation(&id), reply;
+	message.create.mount_count = (uint32_t)count;
+	for (size_t i = 0; i < MIN(count, (size_t)SANDBOX_MOUNTS_MAX); i++)
+		message.create.mount_modes[i] = mode;
+	return ask_with(&message, fds, count, &reply);
+}
+
+TEST(mounts_are_checked)
+{
+	(void)!snprintf(allow, sizeof(allow), "/nowhere:/tmp/caisson-test-spawner-%d-", getpid());
+	begin();
+	/* A prefix that ends inside a name allows nothing. */
+	int shared = open_below("shared", O_RDONLY | O_DIRECTORY);
+	CHECK_INT(create_with(&shared, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+	close(shared);
+	end();
+}
+
+TEST(mounts_below_the_allowed_path)
+{
+	begin();
+	snprintf(allow, sizeof(allow), "/nowhere:%s/shared", root);
+	restart();
+	int shared = open_below("shared", O_RDONLY | O_DIRECTORY);
+	int inside = open_below("shared/inside", O_PATH);
+	int beside = open_below("sharedx", O_RDONLY | O_DIRECTORY);
+	int state = open_below("state/sandboxes", O_RDONLY | O_DIRECTORY);
+	int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int two[] = {shared, beside};
+	CHECK_INT(create_with(&shared, 1, MOUNT_READ_WRITE), ERROR_NONE);
+	CHECK_INT(create_with(&inside, 1, MOUNT_COPY_ON_WRITE), ERROR_NONE);
+	CHECK_INT(create_with(&inside, 1, 3), ERROR_INVALID);
+	CHECK_INT(create_with(&beside, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+	CHECK_INT(create_with(two, 2, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+	CHECK_INT(create_with(&state, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+	CHECK_INT(create_with(&file, 1, MOUNT_READ_ONLY), ERROR_INVALID);
+	char path[128];
+	snprintf(path, sizeof(path), "%s/shared/inside", root);
+	CHECK_INT(rmdir(path), 0);
+	CHECK_INT(create_with(&inside, 1, MOUNT_READ_ONLY), ERROR_INVALID);
+	CHECK_INT(count_files("%s/state/sandboxes", root), 2);
+	close(shared);
+	close(inside);
+	close(beside);
+	close(state);
+	close(file);
+	end();
+}
+
+TEST(own_directories_are_never_given)
+{
+	begin();
+	int state = open_below("state", O_RDONLY | O_DIRECTORY);
+	int runtime = open_below("run/guests", O_RDONLY | O_DIRECTORY);
+	int beside = open_below("sharedx", O_RDONLY | O_DIRECTORY);
+	CHECK_INT(create_with(&state, 1, MOUNT_READ_WRITE), ERROR_FORBIDDEN);
+	CHECK_INT(create_with(&runtime, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+	CHECK_INT(create_with(&beside, 1, MOUNT_READ_ONLY), ERROR_NONE);
+	close(state);
+	close(runtime);
+	close(beside);
+	end();
+}
+
+TEST(descriptors_where_none_belong)
+{
+	struct spawn_message reply;
+	int fds[SANDBOX_MOUNTS_MAX + 1];
+	begin();
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		fds[i] = open_below("shared", O_RDONLY | O_DIRECTORY);
+	struct id id = id_new();
+	int before = count_descriptors();
+	for (int i = 0; i < 50; i++) {
+		struct spawn_message list = {.type = SPAWN_LIST}, kill_it = {.type = SPAWN_KILL},
+				     unknown = {.type = 99}, create = creation(&id);
+		kill_it.sandbox = id;
+		CHECK_INT(ask_with(&list, fds, 3, &reply), ERROR_INVALID);
+		CHECK_INT(ask_with(&kill_it, fds, 1, &reply), ERROR_INVALID);
+		CHECK_INT(ask_with(&unknown, fds, 16, &reply), ERROR_INVALID);
+		/* Fewer and more than it says. */
+		create.create.mount_count = 3;
+		CHECK_INT(ask_with(&create, fds, 2, &reply), ERROR_INVALID);
+		CHECK_INT(ask_with(&create, fds, 4, &reply), ERROR_INVALID);
+	}
+	CHECK_INT(count_descriptors(), before);
+	/* More than any message may carry. */
+	struct spawn_message create = creation(&id);
+	create.create.mount_count = SANDBOX_MOUNTS_MAX;
+	post(&create, fds, ARRAY_SIZE(fds));
+	CHECK_INT(receive(&reply), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	end();
+}
+
+TEST(life_of_a_sandbox)
+{
+	struct spawn_message reply;
+	begin();
+	struct id id = id_new();
+	struct spawn_message create = creation(&id);
+	CHECK_INT(ask_with(&create, NULL, 0, &reply), ERROR_NONE);
+	CHECK(id_equal(&reply.sandbox, &id) && reply.created.pid > 0);
+	CHECK_INT(reply.created.phase_count, 1);
+	CHECK_TEXT(reply.created.phases[0].name, "fake");
+	CHECK_INT(reply.created.limit_reasons[LIMIT_CPU], LIMIT_NO_CGROUP_CONTROLLER);
+	char slot[128], text[64];
+	snprintf(slot, sizeof(slot), "%s/state/sandboxes/%s/slot", root, id.text);
+	CHECK(fd_read_small(AT_FDCWD, slot, text, sizeof(text)) > 0);
+	CHECK_TEXT(text, "0 namespace\n");
+	CHECK_INT(ask(&create), ERROR_CONFLICT);
+	create.type = SPAWN_START;
+	CHECK_INT(ask(&create), ERROR_SANDBOX_STATE);
+	CHECK_INT(simple(SPAWN_FREEZE, &id), ERROR_NONE);
+
+	struct spawn_message list = {.type = SPAWN_LIST, .request = 77};
+	post(&list, NULL, 0);
+	CHECK_INT(receive(&reply), 1);
+	CHECK_INT(reply.type, SPAWN_LISTED);
+	CHECK(reply.request == 77 && id_equal(&reply.sandbox, &id));
+	CHECK(reply.listed.running && reply.listed.frozen && reply.listed.pid > 0);
+	CHECK_INT(receive(&reply), 1);
+	CHECK_INT(reply.type, SPAWN_REPLY);
+
+	CHECK_INT(simple(SPAWN_THAW, &id), ERROR_NONE);
+	struct spawn_message counters = {.type = SPAWN_COUNTERS, .sandbox = id};
+	CHECK_INT(ask_with(&counters, NULL, 0, &reply), ERROR_NONE);
+	CHECK_INT(reply.counters.memory, 4711);
+	struct spawn_message limits = {
+	    .type = SPAWN_LIMITS, .sandbox = id, .limits = create.create.limits};
+	CHECK_INT(ask(&limits), ERROR_NONE);
+	limits.limits.memory = UINT64_MAX;
+	CHECK_INT(ask(&limits), ERROR_LIMIT_EXCEEDED);
+
+	CHECK_INT(simple(SPAWN_KILL, &id), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_KILL, &id), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_COUNTERS, &id), ERROR_SANDBOX_STATE);
+	CHECK_INT(simple(SPAWN_FREEZE, &id), ERROR_SANDBOX_STATE);
+	CHECK_INT(ask(&create), ERROR_NONE); /* START */
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_SANDBOX_NOT_FOUND);
+	wait_for_files(0, "state/sandboxes");
+	wait_for_files(0, "state/trash");
+	end();
+}
+
+TEST(ends_are_told_with_their_cause)
+{
+	static const struct {
+		uint32_t order, cause;
+	} cases[] = {{EXIT_AT_ONCE, END_EXITED}, {EXIT_DEADLINE, END_DEADLINE}, {64, END_KILLED}};
+	begin();
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct id id = id_new();
+		struct spawn_message create = creation(&id), message;
+		create.create.limits.pids = cases[i].order;
+		CHECK_INT(ask_with(&create, NULL, 0, &message), ERROR_NONE);
+		if (cases[i].cause == END_KILLED)
+			kill((pid_t)message.created.pid, SIGKILL);
+		CHECK_INT(receive(&message), 1);
+		CHECK_INT(message.type, SPAWN_ENDED);
+		CHECK_INT(message.cause, cases[i].cause);
+		CHECK(id_equal(&message.sandbox, &id));
+		/* Its files are there, and it can be started again. */
+		create.type = SPAWN_START;
+		create.create.limits.pids = 64;
+		CHECK_INT(ask(&create), ERROR_NONE);
+		CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_NONE);
+	}
+	wait_for_files(0, "state/trash");
+	end();
+}
+
+TEST(failed_boots_leave_nothing)
+{
+	struct spawn_message reply;
+	begin();
+	int before = count_descriptors();
+	for (int i = 0; i < 20; i++) {
+		struct id id = id_new();
+		struct spawn_message create = creation(&id);
+		create.create.limits.pids = FAIL_BOOT;
+		CHECK_INT(ask_with(&create, NULL, 0, &reply), ERROR_NO_SPACE);
+		CHECK_TEXT(reply.message, "the fake disk is full");
+	}
+	CHECK_INT(count_files("%s/state/sandboxes", root), 0);
+	wait_for_files(0, "state/trash");
+	CHECK_INT(count_descriptors(), before);
+	CHECK_INT(simple(SPAWN_LIST, NULL), ERROR_NONE);
+	end();
+}
+
+TEST(as_many_as_are_allowed)
+{
+	begin();
+	struct id ids[8], one_more = id_new();
+	for (int i = 0; i < 8; i++) {
+		ids[i] = id_new();
+		struct spawn_message create = creation(&ids[i]);
+		CHECK_INT(ask(&create), ERROR_NONE);
+	}
+	struct spawn_message create = creation(&one_more);
+	CHECK_INT(ask(&create), ERROR_BUSY);
+	CHECK_INT(simple(SPAWN_DESTROY, &ids[3]), ERROR_NONE);
+	CHECK_INT(ask(&create), ERROR_NONE);
+	end();
+}
+
+/* Requests that nobody reads the answers of: the spawner stops reading, and loses none. */
+TEST(a_daemon_that_does_not_read)
+{
+	enum { MANY = 400 };
+	sandboxes_max = 64;
+	begin();
+	for (int i = 0; i < 40; i++) {
+		struct id id = id_new();
+		struct spawn_message create = creation(&id);
+		CHECK_INT(ask(&create), ERROR_NONE);
+	}
+	CHECK_INT(fd_set_nonblocking(link_fd), 0);
+	int sent = 0, replies = 0, listed = 0;
+	struct spawn_message list = {.type = SPAWN_LIST}, reply;
+	for (int round = 0; round < 1000000 && replies < MANY; round++) {
+		while (sent < MANY && send(link_fd, &list, sizeof(list), 0) > 0)
+			sent++;
+		/* Nothing is read before the socket takes no more. */
+		int got = receive(&reply);
+		if (got != 1)
+			break;
+		listed += reply.type == SPAWN_LISTED;
+		replies += reply.type == SPAWN_REPLY;
+	}
+	CHECK_INT(sent, MANY);
+	CHECK_INT(replies, MANY);
+	CHECK_INT(listed, MANY * 40);
+	end();
+}
+
+TEST(a_start_finds_what_was_left)
+{
+	char path[160];
+	begin();
+	struct id whole = id_new(), half = id_new(), rubbish = id_new();
+	struct spawn_message create = creation(&whole), reply;
+	CHECK_INT(ask(&create), ERROR_NONE);
+	snprintf(path, sizeof(path), "%s/state/sandboxes/%s", root, half.text);
+	CHECK_INT(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/state/trash/%s", root, rubbish.text);
+	CHECK_INT(mkdir(path, 0700), 0);
+	restart();
+	struct spawn_message list = {.type = SPAWN_LIST};
+	post(&list, NULL, 0);
+	CHECK_INT(receive(&reply), 1);
+	CHECK(reply.type == SPAWN_LISTED && id_equal(&reply.sandbox, &whole));
+	CHECK_INT(reply.listed.running, 0);
+	CHECK_INT(receive(&reply), 1);
+	CHECK_INT(reply.type, SPAWN_REPLY);
+	wait_for_files(1, "state/sandboxes");
+	wait_for_files(0, "state/trash");
+	create.type = SPAWN_START;
+	CHECK_INT(ask(&create), ERROR_NONE);
+	end();
+}
+
+TEST(probe)
+{
+	struct spawn_message message = {.type = SPAWN_PROBE, .tier = TIER_NAMESPACE}, reply;
+	begin();
+	CHECK_INT(ask_with(&message, NULL, 0, &reply), ERROR_NONE);
+	CHECK(reply.probe.available && reply.probe.tier == TIER_NAMESPACE);
+	message.tier = TIER_VM;
+	CHECK_INT(ask_with(&message, NULL, 0, &reply), ERROR_NONE);
+	CHECK(!reply.probe.available && reply.probe.missing[0]);
+	message.tier = TIER_COUNT;
+	CHECK_INT(ask(&message), ERROR_INVALID);
+	message.tier = TIER_AUTO;
+	CHECK_INT(ask(&message), ERROR_INVALID);
+	end();
+}
+
+TEST(uid_blocks_are_shared_out)
+{
+	char base[64], meeting[96], state[UID_BLOCKS + 1][96];
+	struct error error = {0};
+	bool seen[UID_BLOCKS] = {false};
+	snprintf(base, sizeof(base), "/tmp/caisson-test-blocks-%d", (int)getpid());
+	snprintf(meeting, sizeof(meeting), "%s/meeting", base);
+	CHECK_INT(mkdir(base, 0700), 0);
+	int first = -1;
+	for (int i = 0; i <= UID_BLOCKS; i++) {
+		snprintf(state[i], sizeof(state[i]), "%s/state-%d", base, i);
+		CHECK_INT(mkdir(state[i], 0700), 0);
+		int block = uid_block_claim(meeting, state[i], &error);
+		if (i == UID_BLOCKS) {
+			CHECK_INT(block, -1);
+			CHECK_INT(error.kind, ERROR_BUSY);
+			break;
+		}
+		CHECK(block >= 0 && block < UID_BLOCKS && !seen[block]);
+		seen[block] = true;
+		first = i == 0 ? block : first;
+	}
+	/* The same again; another's only when that is gone. */
+	CHECK_INT(uid_block_claim(meeting, state[0], &error), first);
+	CHECK_INT(trash_remove_tree(AT_FDCWD, state[0]), 0);
+	CHECK_INT(uid_block_claim(meeting, state[UID_BLOCKS], &error), first);
+	/* After a reboot: the directory remembers. */
+	CHECK_INT(trash_remove_tree(AT_FDCWD, meeting), 0);
+	CHECK_INT(uid_block_claim(meeting, state[UID_BLOCKS], &error), first);
+	uid_block_release(meeting, first);
+	CHECK_INT(count_files("%s", meeting), 0);
+	CHECK_INT(trash_remove_tree(AT_FDCWD, base), 0);
+}
+
+TEST(trees_of_any_depth_are_removed)
+{
+	char base[64];
+	snprintf(base, sizeof(base), "/tmp/caisson-test-tree-%d", (int)getpid());
+	CHECK_INT(mkdir(base, 0700), 0);
+	int at = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_INT(symlinkat("/etc", at, "link"), 0);
+	for (int i = 0; i < 1000; i++) {
+		CHECK_INT(mkdirat(at, "d", 0700), 0);
+		close(openat(at, "f", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+		int next = openat(at, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		close(at);
+		at = next;
+	}
+	close(at);
+	CHECK_INT(trash_remove_tree(AT_FDCWD, base), 0);
+	CHECK(access(base, F_OK) < 0);
+	CHECK(access("/etc/passwd", F_OK) == 0);
+	CHECK_INT(trash_remove_tree(AT_FDCWD, base), 0);
+}
