@@ -194,6 +194,19 @@ static void settle(struct http_exchange *exchange, bool whole)
 		connection->close_after = true;
 }
 
+/* May an answer begin now? A second one is a defect of the handler's that must not leave the client
+ * waiting for ever. */
+static bool may_begin(struct http_exchange *exchange)
+{
+	if (!http_exchange_open(exchange))
+		return false;
+	if (!exchange->begun)
+		return true;
+	log_error("http: request %s is answered twice; connection closed", exchange->request.id);
+	http_stream_abort(exchange);
+	return false;
+}
+
 static bool has_no_body(int status)
 {
 	return status < 200 || status == 204 || status == 304;
@@ -202,6 +215,7 @@ static bool has_no_body(int status)
 static void finish(struct http_exchange *exchange)
 {
 	exchange->answered = true;
+	exchange->wants_drain = false;
 	http_connection_wake(exchange->connection);
 }
 
@@ -209,7 +223,7 @@ void http_respond(struct http_exchange *exchange, int status, const char *type,
 		  const struct http_header *headers, size_t header_count, const void *data,
 		  size_t size)
 {
-	if (!http_exchange_open(exchange) || exchange->begun)
+	if (!may_begin(exchange))
 		return;
 	bool none = has_no_body(status);
 	settle(exchange, true);
@@ -223,7 +237,7 @@ void http_respond(struct http_exchange *exchange, int status, const char *type,
 void http_stream_begin(struct http_exchange *exchange, int status, const char *type, int64_t length,
 		       const struct http_header *headers, size_t header_count)
 {
-	if (!http_exchange_open(exchange) || exchange->begun)
+	if (!may_begin(exchange))
 		return;
 	enum framing framing = length >= 0 ? FRAMING_LENGTH : FRAMING_CHUNKED;
 	if (has_no_body(status))
@@ -306,10 +320,12 @@ void http_stream_abort(struct http_exchange *exchange)
 void http_upgrade(struct http_exchange *exchange, const char *protocol)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!http_exchange_open(exchange) || exchange->begun)
+	if (!may_begin(exchange))
 		return;
-	if (!exchange->upgrade_asked) {
-		http_refuse(connection, 400, "the request does not ask for an upgrade");
+	if (!exchange->upgrade_asked || !exchange->body_done) {
+		http_refuse(connection, 400,
+			    exchange->upgrade_asked ? "an upgrade before the end of the body"
+						    : "the request does not ask for an upgrade");
 		return;
 	}
 	put_text(connection, "HTTP/1.1 101 Switching Protocols\r\nDate: ");

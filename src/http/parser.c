@@ -295,9 +295,9 @@ static int judge(const char *data, struct http_head *head, const struct findings
 	bool body = head->chunked || head->content_length > 0;
 	head->expect_continue = found->expect && head->minor == 1 && body;
 	head->keep_alive = !found->says_close && (head->minor == 1 || found->says_keep_alive);
-	/* With a body an upgrade is ignored, as RFC 9110 allows: nobody can be in doubt then
-	 * about which bytes are the body and which the new protocol. */
-	head->upgrade = found->says_upgrade && found->names_protocol && head->minor == 1 && !body;
+	/* With a body, too: http_upgrade() wants it read whole first, so that nobody can be in
+	 * doubt about which bytes are the body and which the new protocol. */
+	head->upgrade = found->says_upgrade && found->names_protocol && head->minor == 1;
 	return settle_target(data, head, ret_reason);
 }
 

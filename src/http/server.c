@@ -76,7 +76,7 @@ static void accept_pause(struct http_server *server, int errnum)
 	uv_timer_start(&server->accept_timer, on_accept_timer, ACCEPT_PAUSE_MS, 0);
 }
 
-/* False when this was the last one for now. */
+/* False when no more can be accepted in this turn. */
 static bool accept_one(struct http_listener *listener)
 {
 	struct http_server *server = listener->server;

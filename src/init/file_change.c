@@ -35,8 +35,7 @@ int file_mkdir(struct operation *operation, struct failure *failure)
 	if (result == 0 && mkdirat(place.directory, place.base, mode) < 0)
 		result = -errno;
 	/* The umask took its part; a mode that was asked for is meant as it stands. */
-	if (result == 0 && request->mode != 0 &&
-	    fchmodat(place.directory, place.base, mode, 0) < 0)
+	if (result == 0 && request->mode != 0 && fchmodat(place.directory, place.base, mode, 0) < 0)
 		result = -errno;
 	/* Somebody else was faster: with -p that is as good. */
 	if (result == -EEXIST && parents && fstatat(AT_FDCWD, path.text, &stat, 0) == 0 &&

@@ -1,7 +1,7 @@
-/* Copy: a file, a link or a tree, with modes, times, owners where allowed, links and holes. Called by
- * operation_run(), and by rename across file systems. May block on the disk. A file appears at its
- * new place whole or not at all; a tree grows there, into what may be there already. FIFOs are made
- * anew, sockets and devices are refused. */
+/* Copy: a file, a link or a tree, with modes, times, owners where allowed, links and holes. Called
+ * by operation_run(), and by rename across file systems. May block on the disk. A file appears at
+ * its new place whole or not at all; a tree grows there, into what may be there already. FIFOs are
+ * made anew, sockets and devices are refused. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ struct copy {
 	struct {
 		dev_t device;
 		ino_t inode;
-	} *above;
+	} * above;
 	size_t depth, room;
 };
 
@@ -297,8 +297,8 @@ static int start_tree(struct copy *copy, int from, const char *from_base, int to
 {
 	if (lies_within(to, stat))
 		return -EXDEV;
-	int source CLOSE_FD = openat(
-	    from, from_base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int source CLOSE_FD =
+	    openat(from, from_base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	copy->to = openat(to, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (source < 0 || copy->to < 0)
 		return -errno;

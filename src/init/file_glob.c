@@ -111,8 +111,8 @@ static int visit(struct glob *glob, struct file_walk *walk)
 	if (walk->path_size + size >= GUEST_PATH_MAX)
 		return 0;
 	struct pattern_state here DONE_STATE = {0};
-	int result = pattern_advance(glob->pattern, &glob->states[glob->depth - 1], walk->name,
-				     size, &here);
+	int result =
+	    pattern_advance(glob->pattern, &glob->states[glob->depth - 1], walk->name, size, &here);
 	if (result < 0 || here.count == 0)
 		return result;
 	if (pattern_accepts(glob->pattern, &here) &&

@@ -35,7 +35,8 @@ void file_path_trim(struct file_path *path)
 {
 	char *text = path->text;
 	size_t size = strlen(text);
-	while (size > 1 && (text[size - 1] == '/' || (text[size - 1] == '.' && text[size - 2] == '/')))
+	while (size > 1 &&
+	       (text[size - 1] == '/' || (text[size - 1] == '.' && text[size - 2] == '/')))
 		text[--size] = '\0';
 }
 
@@ -68,8 +69,7 @@ int file_descriptor_reopen(int fd, int flags)
 
 int file_open_regular(int directory, const char *path, int flags, struct stat *ret_stat)
 {
-	int look CLOSE_FD =
-	    openat(directory, path, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW));
+	int look CLOSE_FD = openat(directory, path, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW));
 	if (look < 0 || fstat(look, ret_stat) < 0)
 		return -errno;
 	if (!S_ISREG(ret_stat->st_mode))
@@ -174,8 +174,7 @@ int file_target_find(const char *path, int flags, struct file_target *ret_target
 		result = may_follow(target.directory, &target.stat);
 		if (result < 0)
 			return result;
-		ssize_t length =
-		    readlinkat(target.directory, target.base, name, sizeof(name) - 1);
+		ssize_t length = readlinkat(target.directory, target.base, name, sizeof(name) - 1);
 		if (length < 0)
 			return -errno;
 		name[length] = '\0';

@@ -214,8 +214,8 @@ static void compile_group(struct compiler *compiler, size_t end)
 static void compile_literal(struct compiler *compiler)
 {
 	size_t length;
-	uint32_t value = character_at(compiler->text + compiler->at, compiler->size - compiler->at,
-				      &length);
+	uint32_t value =
+	    character_at(compiler->text + compiler->at, compiler->size - compiler->at, &length);
 	emit(compiler, STEP_CHARACTER, value, 0);
 	compiler->at += length;
 }

@@ -1,5 +1,5 @@
-/* What only looks: stat, list, read, readlink. Called by operation_run(); waits for the disk and for
- * credit, never for a FIFO or a device. */
+/* What only looks: stat, list, read, readlink. Called by operation_run(); waits for the disk and
+ * for credit, never for a FIFO or a device. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -150,7 +150,8 @@ static int send_range(struct operation *operation, int fd, uint64_t offset, uint
 		return -ENOMEM;
 	int result = 0;
 	while (result == 0 && length > 0 && offset <= INT64_MAX) {
-		ssize_t got = pread(fd, chunk, MIN(length, (uint64_t)FILE_CHUNK_MAX), (off_t)offset);
+		ssize_t got =
+		    pread(fd, chunk, MIN(length, (uint64_t)FILE_CHUNK_MAX), (off_t)offset);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0) {

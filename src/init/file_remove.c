@@ -14,8 +14,8 @@
 
 struct removal {
 	struct operation *operation; /* NULL: nobody can cancel it */
-	struct failure *failure; /* the first */
-	const char *path;        /* of the root, for messages */
+	struct failure *failure;     /* the first */
+	const char *path;            /* of the root, for messages */
 	dev_t device;
 	uint64_t removed;
 	uint64_t steps;

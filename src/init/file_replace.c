@@ -1,7 +1,7 @@
 /* Replace: an exact text by another, everywhere in a file or the first so many times. Called by
  * operation_run(); blocks on the disk. The file goes through a window, so that its size is not
- * limited by memory; the new one takes its place whole, with its mode and owner. A file that does not
- * hold the text is not touched: the new one is begun at the first match. */
+ * limited by memory; the new one takes its place whole, with its mode and owner. A file that does
+ * not hold the text is not touched: the new one is begun at the first match. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

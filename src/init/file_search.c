@@ -4,8 +4,8 @@
  * finds the first match among thousands of lines); a line longer than the window is searched in
  * overlapping pieces and reported once. Holes of a sparse file are passed over.
  *
- * Regular expressions are the C library's. musl's matcher runs all branches side by side, so that no
- * pattern is exponential; it can still be slow, and nothing in it looks for a cancel. So a timer
+ * Regular expressions are the C library's. musl's matcher runs all branches side by side, so that
+ * no pattern is exponential; it can still be slow, and nothing in it looks for a cancel. So a timer
  * does, and ends the process from its handler: a search has nothing to clean up. */
 #include "init/file_search.h"
 
@@ -95,8 +95,9 @@ int search_open(struct search *search, struct operation *operation, struct failu
 		return file_refused(failure, ERROR_PATTERN_INVALID, "",
 				    "the pattern is empty or longer than 64 KiB");
 	if (memchr(pattern.data, '\n', pattern.size))
-		return file_refused(failure, ERROR_PATTERN_INVALID, "",
-				    "the pattern holds a newline, but lines are searched one by one");
+		return file_refused(
+		    failure, ERROR_PATTERN_INVALID, "",
+		    "the pattern holds a newline, but lines are searched one by one");
 	search->pattern = malloc(pattern.size + 1);
 	search->buffer = malloc(WINDOW + 1);
 	bool folds = search->ignore_case && !search->is_regex;
@@ -127,8 +128,8 @@ struct hit {
 	size_t start, end;
 };
 
-/* regexec() knows only strings: what lies between NULs is searched piece by piece. The byte at `end`
- * is borrowed for the NUL. */
+/* regexec() knows only strings: what lies between NULs is searched piece by piece. The byte at
+ * `end` is borrowed for the NUL. */
 static bool find_regex(struct search *search, size_t start, size_t end, bool line_ends,
 		       struct hit *ret_hit)
 {
@@ -260,8 +261,7 @@ static int search_piece(struct search *search, size_t overlap)
 {
 	struct hit hit;
 	int result = 0;
-	if (!search->reported && search->size > 0 &&
-	    find(search, 0, search->size, false, &hit)) {
+	if (!search->reported && search->size > 0 && find(search, 0, search->size, false, &hit)) {
 		search->reported = true;
 		result = report(search, search->line, 0, search->size, hit.start);
 	}

@@ -31,10 +31,10 @@ struct search {
 	char *buffer, *folded;
 	size_t size;
 	uint64_t base;
-	uint64_t line;        /* the number of the line at the buffer's start */
-	bool continued;       /* that line began before the buffer */
-	bool reported;        /* and was reported already */
-	bool skip_binary;     /* a file with a NUL in its first 8 KiB is none to search */
+	uint64_t line;    /* the number of the line at the buffer's start */
+	bool continued;   /* that line began before the buffer */
+	bool reported;    /* and was reported already */
+	bool skip_binary; /* a file with a NUL in its first 8 KiB is none to search */
 	/* Asked for each line that matches: 0 goes on, else that is what search_file() returns. */
 	int (*on_match)(void *context, const struct search_match *match);
 	void *context;

@@ -160,8 +160,7 @@ static int reach_parent(struct file_walk *walk, const struct walk_level *left)
 	struct walk_level *parent = &walk->levels[walk->depth - 1];
 	if (parent->fd >= 0)
 		return 0;
-	int fd CLOSE_FD =
-	    openat(left->fd, "..", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+	int fd CLOSE_FD = openat(left->fd, "..", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 	struct stat stat;
 	if (fd < 0 || fstat(fd, &stat) < 0)
 		return -errno;

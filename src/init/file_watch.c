@@ -7,7 +7,8 @@
  *
  * A directory that appears is watched from the moment we hear of it; what was put there before that
  * is found by looking, and reported as created. What was found that way and is also in the queue is
- * reported once: names found are remembered (as many as fit) until the queue has been read empty. */
+ * reported once: names found are remembered (as many as fit) until the queue has been read empty.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -220,8 +221,8 @@ static int look_at(struct watch *watch, struct file_walk *walk, const char *dire
 	if (fd < 0)
 		return 0;
 	struct stat stat;
-	if (fstat(fd, &stat) < 0 || (stat.st_dev != walk->levels[walk->depth - 1].device &&
-				     file_is_kernel_tree(fd)))
+	if (fstat(fd, &stat) < 0 ||
+	    (stat.st_dev != walk->levels[walk->depth - 1].device && file_is_kernel_tree(fd)))
 		return 0;
 	result = file_walk_enter(walk, &fd);
 	if (result == 0) {
@@ -387,7 +388,8 @@ static int serve(struct watch *watch)
 		if (operation_cancelled(watch->operation))
 			return -ECANCELED;
 		result = read_events(watch);
-		/* Names that were found stay remembered until the queue is empty: look once more. */
+		/* Names that were found stay remembered until the queue is empty: look once more.
+		 */
 		struct pollfd fds[2] = {
 		    {.fd = watch->inotify, .events = POLLIN},
 		    {.fd = watch->operation->socket, .events = POLLIN},

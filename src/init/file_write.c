@@ -25,8 +25,8 @@
 
 int file_rename_at(int from, const char *from_name, int to, const char *to_name, bool no_replace)
 {
-	long result = syscall(SYS_renameat2, from, from_name, to, to_name,
-			      no_replace ? RENAME_NOREPLACE : 0);
+	long result =
+	    syscall(SYS_renameat2, from, from_name, to, to_name, no_replace ? RENAME_NOREPLACE : 0);
 	return result < 0 ? -errno : 0;
 }
 
@@ -209,8 +209,8 @@ int file_write(struct operation *operation, struct failure *failure)
 	if (result == 0)
 		result = file_new_dress(&new_file, &target, operation->request.mode);
 	if (result == 0)
-		result = file_new_commit(&new_file, &target,
-					 operation->request.flags & FILE_NO_REPLACE);
+		result =
+		    file_new_commit(&new_file, &target, operation->request.flags & FILE_NO_REPLACE);
 	if (result < 0)
 		return file_failed(failure, result, path.text);
 	answer_written(operation, written);

@@ -32,7 +32,10 @@ static void done(struct http_exchange *exchange)
 static void answer(struct http_exchange *exchange)
 {
 	done(exchange);
-	http_respond(exchange, 200, "text/plain", NULL, 0, "ok", 2);
+	if (http_request(exchange)->path[1] == 'b')
+		http_stream_end(exchange);
+	else
+		http_respond(exchange, 200, "text/plain", NULL, 0, "ok", 2);
 }
 
 static void on_data(struct http_exchange *exchange, const char *data, size_t size)

@@ -129,19 +129,11 @@ static size_t count_cgroups(const char *instance)
 	return count;
 }
 
-static void remove_instance(const char *instance)
+static bool nothing_known(void *data, const struct id *id)
 {
-	char line[4096], path[600];
-	FILE *file = fopen("/proc/self/mountinfo", "re");
-	while (file && fgets(line, sizeof(line), file)) {
-		char *type = strstr(line, " - cgroup"), place[256];
-		if (!type || sscanf(line, "%*s %*s %*s %*s %255s", place) != 1)
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", place, instance);
-		rmdir(path);
-	}
-	if (file)
-		fclose(file);
+	(void)data;
+	(void)id;
+	return false;
 }
 
 static void check_nothing_left(const struct host *host)
@@ -150,7 +142,8 @@ static void check_nothing_left(const struct host *host)
 	for (int wait = 0; wait < 100 && count_loops(host->state) > 0; wait++)
 		nanosleep(&(struct timespec){.tv_nsec = 10 * NSEC_PER_MSEC}, NULL);
 	size_t loops = count_loops(host->state), cgroups = count_cgroups(host->instance);
-	size_t files = count_entries(host->state, "sandboxes");
+	size_t files =
+	    count_entries(host->state, "sandboxes") + count_entries(host->state, "trash");
 	size_t guests = count_entries(host->runtime, "guests");
 	size_t mounts = count_lines("/proc/self/mountinfo", host->state);
 	bool child = waitpid(-1, NULL, WNOHANG) >= 0;
@@ -187,6 +180,26 @@ static struct spawn_create default_create(void)
 						.files = SANDBOX_FILES_DEFAULT}};
 }
 
+/* What the spawner does around the driver's part of it. */
+static void make_files(const struct host *host, const struct id *id)
+{
+	char path[600];
+	snprintf(path, sizeof(path), "%s/sandboxes/%s", host->state, id->text);
+	if (mkdir(path, 0700) < 0)
+		fail("its directory", NULL);
+}
+
+static void erase(const struct host *host, struct guest *guest)
+{
+	char from[600], to[600];
+	struct error error;
+	snprintf(from, sizeof(from), "%s/sandboxes/%s", host->state, guest->id.text);
+	snprintf(to, sizeof(to), "%s/trash/%s", host->state, guest->id.text);
+	if (rename(from, to) < 0 || namespace_driver.erase(host, guest, &error) < 0 ||
+	    rmdir(to) < 0)
+		fail("erase", NULL);
+}
+
 static void destroy(const struct host *host, struct guest *guest)
 {
 	struct error error;
@@ -199,8 +212,7 @@ static void destroy(const struct host *host, struct guest *guest)
 		fail("release", &error);
 	sample("RELEASE", since(start));
 	start = clock_monotonic();
-	if (namespace_driver.erase(host, guest, &error) < 0)
-		fail("erase", &error);
+	erase(host, guest);
 	sample("ERASE", since(start));
 }
 
@@ -212,6 +224,7 @@ static void one_life(const struct host *host, uint32_t number)
 	struct boot boot = {.create = &create, .fresh = true};
 	struct guest guest = {.id = id_new(), .slot = number % host->uid_slots};
 	struct guest again = {.id = guest.id, .slot = guest.slot};
+	make_files(host, &guest.id);
 	int64_t start = clock_monotonic();
 	if (namespace_driver.boot(host, &guest, &boot, &error) < 0)
 		return fail("boot", &error);
@@ -277,6 +290,7 @@ static void shell(const struct host *host, char **lines, int count)
 		create.mount_modes[mode] = mode;
 		create.mount_count = mode + 1;
 	}
+	make_files(host, &guest.id);
 	if (namespace_driver.boot(host, &guest, &boot, &error) < 0)
 		return fail("boot", &error);
 	for (int i = 0; i < LIMIT_COUNT; i++)
@@ -292,6 +306,9 @@ static void shell(const struct host *host, char **lines, int count)
 			    namespace_driver.release(host, &guest, &error) < 0 ||
 			    namespace_driver.boot(host, &guest, &boot, &error) < 0)
 				return fail("start again", &error);
+		} else if (strcmp(lines[i], "FREEZE") == 0 || strcmp(lines[i], "THAW") == 0) {
+			if (namespace_driver.freeze(host, &guest, lines[i][0] == 'F', &error) < 0)
+				fail("freeze", &error);
 		} else if (strcmp(lines[i], "LIMITS") == 0) {
 			struct limits limits = guest.limits;
 			limits.cpu_millis = 2000;
@@ -314,6 +331,7 @@ static void shell(const struct host *host, char **lines, int count)
 		}
 	}
 	destroy(host, &guest);
+	print_samples();
 	for (uint32_t i = 0; i < create.mount_count; i++)
 		close(mounts[i]);
 }
@@ -333,6 +351,16 @@ int main(int argc, char **argv)
 		perror(argv[3]);
 		return 2;
 	}
+	static const char *const directories[] = {"sandboxes", "trash"};
+	for (size_t i = 0; i < 2; i++) {
+		char path[600];
+		snprintf(path, sizeof(path), "%s/%s", host.state, directories[i]);
+		if (mkdir(path, 0711) < 0 && errno != EEXIST)
+			return 2;
+	}
+	struct error error;
+	if (namespace_driver.prepare(&host, &error) < 0)
+		fail("prepare", &error);
 	if (argc > 4 && strcmp(argv[4], "shell") == 0) {
 		shell(&host, argv + 5, argc - 5);
 	} else {
@@ -347,7 +375,8 @@ int main(int argc, char **argv)
 		print_samples();
 	}
 	check_nothing_left(&host);
-	remove_instance(host.instance);
+	if (namespace_driver.sweep(&host, nothing_known, NULL, &error) < 0)
+		fail("sweep", &error);
 	printf("%s\n", failures ? "not ok" : "ok");
 	return failures ? 1 : 0;
 }

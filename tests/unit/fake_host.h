@@ -5,6 +5,7 @@
 
 #include <uv.h>
 
+#include "base/buffer.h"
 #include "core/core.h"
 #include "core/exec.h"
 #include "core/files.h"

@@ -121,6 +121,10 @@ static bool handle_stream(struct http_exchange *exchange, const char *path)
 	} else if (strcmp(path, "/upgrade") == 0) {
 		http_set_callbacks(exchange, &raw);
 		http_upgrade(exchange, "raw");
+	} else if (strcmp(path, "/pause") == 0) {
+		http_set_callbacks(exchange, &raw);
+		http_body_pause(exchange);
+		http_upgrade(exchange, "raw");
 	} else {
 		return false;
 	}

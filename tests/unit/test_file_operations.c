@@ -86,7 +86,8 @@ TEST(stat)
 	run_path(FILE_STAT, "", 0, &answer);
 	CHECK_FAILS(answer, ERROR_FILE_INVALID);
 	run_path(FILE_STAT, "surely/not/there", 0, &answer);
-	CHECK_TEXT(answer.failure.message, "/workspace/surely/not/there: no such file or directory");
+	CHECK_TEXT(answer.failure.message,
+		   "/workspace/surely/not/there: no such file or directory");
 	remove_root();
 }
 
@@ -776,8 +777,8 @@ TEST(replace_large)
 	size_t at = 0;
 	bool same = true;
 	for (size_t i = 0; i < size && same; at++) {
-		bool hit = size - i >= strlen(needle) &&
-			   memcmp(data + i, needle, strlen(needle)) == 0;
+		bool hit =
+		    size - i >= strlen(needle) && memcmp(data + i, needle, strlen(needle)) == 0;
 		same = at < answer.data_size && answer.data[at] == (hit ? '<' : data[i]);
 		at += hit;
 		i += hit ? strlen(needle) : 1;

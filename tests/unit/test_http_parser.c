@@ -64,7 +64,7 @@ TEST(options_of_a_head)
 	CHECK(parse("GET / HTTP/1.1\r\nHost: h\r\nUpgrade: y\r\n\r\n") > 0 && !head.upgrade);
 	CHECK(parse("POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: y\r\n"
 		    "Content-Length: 1\r\n\r\n") > 0 &&
-	      !head.upgrade);
+	      head.upgrade && head.content_length == 1);
 	CHECK(parse("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: Chunked\r\n"
 		    "Expect: 100-continue\r\n\r\n") > 0 &&
 	      head.chunked && head.expect_continue && head.content_length == -1);

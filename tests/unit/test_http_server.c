@@ -806,3 +806,63 @@ TEST(the_server_can_be_freed_with_requests_under_way)
 	close(fd);
 	close(idle);
 }
+
+static void stop_waiting(uv_timer_t *timer)
+{
+	*(bool *)timer->data = true;
+}
+
+/* How often the loop turns in 100 ms: it must sleep whatever its clients leave unread. */
+static int turns(void)
+{
+	uv_timer_t timer;
+	bool over = false;
+	int count = 0;
+	uv_timer_init(&f.loop, &timer);
+	timer.data = &over;
+	uv_timer_start(&timer, stop_waiting, 100, 0);
+	do
+		uv_run(&f.loop, UV_RUN_ONCE);
+	while (count++, !over);
+	uv_close((uv_handle_t *)&timer, NULL);
+	uv_run(&f.loop, UV_RUN_NOWAIT);
+	return count;
+}
+
+TEST(the_loop_sleeps_in_every_state)
+{
+	static const struct {
+		const char *request;
+		bool half;
+	} cases[] = {
+	    {"", false},
+	    {"GET /la", false},
+	    {"GET /later HTTP/1.1\r\n" HOST "\r\nGET /more HTTP/1.1", false},
+	    {"POST /later HTTP/1.1\r\n" HOST "Content-Length: 99\r\n\r\nabc", false},
+	    {"POST /hold HTTP/1.1\r\n" HOST "Content-Length: 99\r\n\r\nabc", false},
+	    {"POST /x HTTP/1.1\r\n" HOST "Content-Length: 99\r\n\r\nabc", false},
+	    {"POST /unread HTTP/1.1\r\n" HOST "Content-Length: 99\r\n\r\nabc", false},
+	    {"POST /large HTTP/1.1\r\n" HOST "Content-Length: 99\r\n\r\nabc", false},
+	    {"GET /large HTTP/1.1\r\n" HOST "\r\n", false},
+	    {"GET /large HTTP/1.1\r\n" HOST "Connection: close\r\n\r\nmore", true},
+	    {"GET /bad\r\n\r\n", false},
+	    {"GET /pause HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: raw\r\n\r\n", false},
+	    {"GET /pause HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: raw\r\n\r\n", true},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		for (int over_unix = 0; over_unix < 2; over_unix++) {
+			fixture_start(&f, NULL, NULL);
+			int fd = over_unix ? client_unix(&f) : client_tcp(&f);
+			(void)client_text(&f, fd, cases[i].request);
+			(void)client_text(&f, fd, "p");
+			if (cases[i].half)
+				shutdown(fd, SHUT_WR);
+			fixture_pump(&f);
+			int count = turns();
+			if (count > 20)
+				test_fail(__FILE__, __LINE__, "case %zu: %d turns", i, count);
+			close(fd);
+			fixture_pump(&f);
+			fixture_stop(&f);
+		}
+}

@@ -416,7 +416,7 @@ static void undo(struct attempt *attempt, struct error *error)
 	clean &= cgroup_remove(host, &guest->id, KILL_TIMEOUT_MS) >= 0;
 	clean &= record_remove(host, &guest->id, &second) >= 0;
 	if (attempt->boot->fresh)
-		clean &= disk_erase(host, &guest->id, &second) >= 0;
+		clean &= disk_remove(host, &guest->id) >= 0;
 	if (!clean)
 		error_prepend(error, "(not all of it could be cleaned up)");
 }

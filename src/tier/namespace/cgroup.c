@@ -1,6 +1,7 @@
 /* Making, limiting, freezing, counting and removing the cgroups of a sandbox. See cgroup.h. */
 #include "tier/namespace/cgroup.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -587,4 +588,40 @@ int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms)
 		}
 	}
 	return first;
+}
+
+/* An id below <instance> in one hierarchy that is not known; 0 when there is none. */
+static int find_unknown(const struct hierarchy *hierarchy, const struct host *host,
+			bool (*known)(void *data, const struct id *id), void *data,
+			struct id *ret_id)
+{
+	int fd = openat(hierarchy->root, host->instance, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	int found = 0;
+	if (!directory)
+		fd_close(&fd);
+	for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
+		found = id_parse(entry->d_name, ret_id) >= 0 && !known(data, ret_id);
+	if (directory)
+		closedir(directory);
+	return found;
+}
+
+int cgroup_sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
+		 void *data, int timeout_ms)
+{
+	const struct hierarchies *all = cgroup_hierarchies();
+	for (uint32_t i = 0; i < all->count; i++) {
+		struct id id;
+		while (find_unknown(&all->list[i], host, known, data, &id)) {
+			cgroup_kill(host, &id);
+			/* Waits for the killed to leave. */
+			int result = cgroup_remove(host, &id, timeout_ms);
+			if (result < 0)
+				return result;
+		}
+		/* Goes when it is empty. */
+		unlinkat(all->list[i].root, host->instance, AT_REMOVEDIR);
+	}
+	return 0;
 }

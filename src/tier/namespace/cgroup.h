@@ -59,3 +59,7 @@ void cgroup_each_thread(const struct host *host, const struct id *id,
 bool cgroup_holds(const struct host *host, const struct id *id, pid_t pid);
 /* rmdir; -EBUSY when processes are still leaving after `timeout_ms`. Missing ones are fine. */
 NODISCARD int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms);
+/* Ends and removes the cgroups of this instance whose id is not known, and its own directories when
+ * nothing is left in them. 0, or the first -errno. */
+NODISCARD int cgroup_sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
+			   void *data, int timeout_ms);

@@ -209,7 +209,9 @@ static int mount_image(const char *path, bool fresh)
 /* A detached mount of a plain directory. */
 static int mount_directory(const char *path, bool fresh)
 {
-	if (fresh && mkdir(path, 0700) < 0 && errno != EEXIST)
+	/* The init, of another uid, has to find upper/ in it; what keeps others out is the mode of
+	 * the directory around it. */
+	if (fresh && ((mkdir(path, 0711) < 0 && errno != EEXIST) || chmod(path, 0711) < 0))
 		return -errno;
 	CLOSE_FD int tree = sys_open_tree(
 	    AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
@@ -278,18 +280,6 @@ static int directory_of(const struct host *host, const struct id *id, char path[
 	return text_format(path, PATH_ROOM, "%s/sandboxes/%s", host->state, id->text);
 }
 
-static int make_directories(const struct host *host, const struct id *id, char path[PATH_ROOM])
-{
-	int result = text_format(path, PATH_ROOM, "%s/sandboxes", host->state);
-	if (result >= 0 && mkdir(path, 0711) < 0 && errno != EEXIST)
-		result = -errno;
-	if (result >= 0)
-		result = directory_of(host, id, path);
-	if (result >= 0 && mkdir(path, 0700) < 0 && errno != EEXIST)
-		result = -errno;
-	return result;
-}
-
 /* Else its files are in a plain directory. */
 static bool has_image(const char *directory)
 {
@@ -324,7 +314,7 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 {
 	char directory[PATH_ROOM];
 	uint32_t reason = LIMIT_ENFORCED;
-	int result = make_directories(host, id, directory);
+	int result = directory_of(host, id, directory);
 	CLOSE_FD int mount = -1;
 	if (result >= 0)
 		result = mount = open_mount(host, directory, request, &reason);
@@ -336,13 +326,9 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 		return 0;
 	}
 	fd_close(&mount);
-	if (request->fresh) {
-		struct error ignored;
-		if (disk_erase(host, id, &ignored) < 0)
-			return error_set_errno(error, error_kind_of_errno(result), result,
-					       "making its disk (what was made is left in %s)",
-					       directory);
-	}
+	if (request->fresh && disk_remove(host, id) < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "making its disk (what was made is left in %s)", directory);
 	if (result == -EBUSY)
 		return error_set(error, ERROR_BUSY,
 				 "its disk is still being written; try again in a moment");
@@ -363,19 +349,31 @@ void disk_reasons(const struct host *host, const struct id *id, uint32_t reasons
 	    image ? LIMIT_ENFORCED : LIMIT_NO_DISK_MECHANISM;
 }
 
+/* What is below the sandbox's directory; the directory and what else is in it are the spawner's. */
+static int remove_files(const char *directory)
+{
+	CLOSE_FD int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	int result = remove_tree(fd, "disk.img");
+	return result < 0 ? result : remove_tree(fd, "files");
+}
+
+int disk_remove(const struct host *host, const struct id *id)
+{
+	char path[PATH_ROOM];
+	int result = directory_of(host, id, path);
+	return result < 0 ? result : remove_files(path);
+}
+
 int disk_erase(const struct host *host, const struct id *id, struct error *error)
 {
 	char path[PATH_ROOM];
-	int result = text_format(path, sizeof(path), "%s/sandboxes", host->state);
-	if (result < 0)
-		return error_set_errno(error, ERROR_INTERNAL, result, "its files");
-	CLOSE_FD int parent = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (parent < 0)
-		result = errno == ENOENT ? 0 : -errno;
-	else
-		result = remove_tree(parent, id->text);
+	int result = text_format(path, sizeof(path), "%s/trash/%s", host->state, id->text);
+	if (result >= 0)
+		result = remove_files(path);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "deleting its files in %s/%s", path, id->text);
+				       "deleting its files in %s", path);
 	return 0;
 }

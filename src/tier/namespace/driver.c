@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,15 +34,12 @@ static int check_host(struct error *error)
 			 "the namespace tier needs root: start `caisson serve` as root");
 }
 
-/* The skeleton is made, or found to be still right, once in the spawner's life. */
-static int prepare_template(const struct host *host, struct error *error)
+static int namespace_prepare(const struct host *host, struct error *error)
 {
-	static bool prepared;
-	if (prepared)
-		return 0;
+	if (check_host(error) < 0)
+		return -1;
 	if (template_host_prepare(host, error) < 0)
 		return error_prepend(error, "template host");
-	prepared = true;
 	return 0;
 }
 
@@ -70,8 +68,7 @@ static int namespace_boot(const struct host *host, struct guest *guest, const st
 {
 	guest->tier = TIER_NAMESPACE;
 	guest->limits = boot->create->limits;
-	if (check_host(error) < 0 || check_request(host, guest, boot, error) < 0 ||
-	    prepare_template(host, error) < 0)
+	if (check_host(error) < 0 || check_request(host, guest, boot, error) < 0)
 		return -1;
 	return boot_guest(host, guest, boot, error);
 }
@@ -230,41 +227,68 @@ static int namespace_counters(const struct host *host, struct guest *guest,
 	return 0;
 }
 
+static int namespace_sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
+			   void *data, struct error *error)
+{
+	int result = cgroup_sweep(host, known, data, REMOVE_TIMEOUT_MS);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "cgroups of sandboxes that are gone");
+	return 0;
+}
+
 /* A whole sandbox, booted and taken down again. Its uid range may be another's at the same time:
  * nothing but our own init runs in it. */
+static int try_sandbox(const struct host *host, struct guest *guest, struct error *error)
+{
+	const struct spawn_create create = {.tier = TIER_NAMESPACE,
+					    .limits = {.memory = SANDBOX_MEMORY_MIN,
+						       .disk = SANDBOX_DISK_MIN,
+						       .inodes = 1024,
+						       .cpu_millis = SANDBOX_CPU_MILLIS_DEFAULT,
+						       .pids = SANDBOX_PIDS_MIN,
+						       .files = SANDBOX_FILES_DEFAULT}};
+	const struct boot boot = {.create = &create, .fresh = true};
+	if (namespace_boot(host, guest, &boot, error) < 0 ||
+	    namespace_kill(host, guest, error) < 0 || namespace_release(host, guest, error) < 0)
+		return -1;
+	int result = disk_remove(host, &guest->id);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "deleting its files");
+	return 0;
+}
+
 static void namespace_probe(const struct host *host, struct spawn_probe *ret_probe)
 {
-	struct spawn_create create = {.tier = TIER_NAMESPACE,
-				      .limits = {.memory = SANDBOX_MEMORY_MIN,
-						 .disk = SANDBOX_DISK_MIN,
-						 .inodes = 1024,
-						 .cpu_millis = SANDBOX_CPU_MILLIS_DEFAULT,
-						 .pids = SANDBOX_PIDS_MIN,
-						 .files = SANDBOX_FILES_DEFAULT}};
-	struct boot boot = {.create = &create, .fresh = true};
 	struct guest guest = {.id = id_new(), .slot = host->uid_slots - 1, .init = PROCESS_NONE};
 	struct error error;
+	char directory[512];
 	memset(ret_probe, 0, sizeof(*ret_probe));
 	ret_probe->tier = TIER_NAMESPACE;
-	int result = namespace_boot(host, &guest, &boot, &error);
-	if (result >= 0) {
-		memcpy(ret_probe->limit_reasons, guest.limit_reasons,
-		       sizeof(ret_probe->limit_reasons));
-		result = namespace_kill(host, &guest, &error);
-	}
-	if (result >= 0)
-		result = namespace_release(host, &guest, &error);
-	if (result >= 0)
-		result = namespace_erase(host, &guest, &error);
+	int result = text_format(directory, sizeof(directory), "%s/sandboxes/%s", host->state,
+				 guest.id.text);
+	if (result >= 0 && mkdir(directory, 0700) < 0)
+		result = -errno;
+	if (result < 0)
+		error_set_errno(&error, error_kind_of_errno(result), result, "%s/sandboxes",
+				host->state);
+	else
+		result = try_sandbox(host, &guest, &error);
+	rmdir(directory);
 	ret_probe->available = result >= 0;
 	if (result < 0)
 		snprintf(ret_probe->missing, sizeof(ret_probe->missing), "%s", error.message);
+	else
+		memcpy(ret_probe->limit_reasons, guest.limit_reasons,
+		       sizeof(ret_probe->limit_reasons));
 }
 
 const struct driver namespace_driver = {
     .tier = TIER_NAMESPACE,
     .name = "namespace",
     .probe = namespace_probe,
+    .prepare = namespace_prepare,
     .boot = namespace_boot,
     .adopt = namespace_adopt,
     .set_limits = namespace_set_limits,
@@ -273,4 +297,5 @@ const struct driver namespace_driver = {
     .kill = namespace_kill,
     .release = namespace_release,
     .erase = namespace_erase,
+    .sweep = namespace_sweep,
 };
