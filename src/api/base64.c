@@ -26,16 +26,16 @@ void base64_encode(const void *data, size_t size, char *to)
 	}
 }
 
-static int digit(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
+/* 1 + the value of a digit; 0 for anything else. */
+static const uint8_t digits[256] = {
+    ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
+    ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
+    ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,
+    ['Y'] = 25, ['Z'] = 26, ['a'] = 27, ['b'] = 28, ['c'] = 29, ['d'] = 30, ['e'] = 31, ['f'] = 32,
+    ['g'] = 33, ['h'] = 34, ['i'] = 35, ['j'] = 36, ['k'] = 37, ['l'] = 38, ['m'] = 39, ['n'] = 40,
+    ['o'] = 41, ['p'] = 42, ['q'] = 43, ['r'] = 44, ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48,
+    ['w'] = 49, ['x'] = 50, ['y'] = 51, ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56,
+    ['4'] = 57, ['5'] = 58, ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62, ['+'] = 63, ['/'] = 64};
 
 ssize_t base64_decode(const char *text, size_t size, void *to)
 {
@@ -48,10 +48,11 @@ ssize_t base64_decode(const char *text, size_t size, void *to)
 			padding = text[at + 2] == '=' ? 2 : 1;
 		uint32_t group = 0;
 		for (int i = 0; i < 4; i++) {
-			int value = i >= 4 - padding ? 0 : digit(text[at + i]);
-			if (value < 0)
+			uint32_t value =
+			    i >= 4 - padding ? 1 : digits[(unsigned char)text[at + (size_t)i]];
+			if (value == 0)
 				return -EINVAL;
-			group = group << 6 | (uint32_t)value;
+			group = group << 6 | (value - 1);
 		}
 		/* Bits that padding throws away must be zero: one text per sequence of bytes. */
 		if ((padding == 1 && (group & 0xff)) || (padding == 2 && (group & 0xffff)))

@@ -34,8 +34,9 @@ struct file_call {
 	uint64_t received;
 	struct error refusal; /* why it could not be read, while it is tried as a directory */
 	/* file_write.c */
-	struct buffer left; /* came and not yet taken */
-	bool whole;         /* the body has ended */
+	struct buffer left; /* came and not yet taken, from left_at on */
+	size_t left_at;
+	bool whole; /* the body has ended */
 	/* file_watch.c */
 	struct watch_timer *timer;
 };

@@ -44,13 +44,19 @@ static void pump(struct file_call *file)
 	struct error error;
 	if (!file->handle)
 		return;
-	if (file->left.size > 0) {
-		ssize_t taken = file_write(file->handle, file->left.data, file->left.size, &error);
+	if (file->left.size > file->left_at) {
+		ssize_t taken = file_write(file->handle, file->left.data + file->left_at,
+					   file->left.size - file->left_at, &error);
 		if (taken < 0) {
 			write_failed(file, &error);
 			return;
 		}
-		buffer_consume(&file->left, (size_t)taken);
+		file->left_at += (size_t)taken;
+	}
+	/* Bytes are not moved to the front each time: there may be megabytes of them. */
+	if (file->left_at == file->left.size) {
+		buffer_clear(&file->left);
+		file->left_at = 0;
 	}
 	if (file->left.size > 0) {
 		if (!file->whole)

@@ -53,7 +53,8 @@ void reply_error(struct call *call, const struct error *error)
 		return;
 	const struct error_info *info = error_info(error->kind);
 	const struct http_request *request = http_request(call->exchange);
-	if (info->http_status >= 500)
+	/* 501 is what the client asked for, not what went wrong here. */
+	if (info->http_status >= 500 && info->http_status != 501)
 		log_warning("request %s: %s %s: %d %s: %s", call->request_id, request->method,
 			    call->route ? call->route->pattern : "", info->http_status, info->code,
 			    error->message);

@@ -1,9 +1,10 @@
 /* Which request goes where: the table of routes, and what is the same for all of them: match,
  * authenticate, authorise, look the sandbox up, read and parse the body. Called by the HTTP layer
- * for every request head, on the loop; nothing blocks. */
+ * for every request head, on the loop; nothing blocks: large bodies are parsed in a thread. */
 #include "api/call.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -155,20 +156,76 @@ static void body_data(struct call *call, const char *data, size_t size)
 	}
 }
 
+/* --- the body --- */
+
+/* jansson takes some 50 ns a byte. What would hold up the loop goes to libuv's thread pool. */
+#define PARSE_INLINE_MAX (16 * KIB)
+
+struct parse {
+	uv_work_t work;
+	struct call *call; /* held */
+	struct buffer raw;
+	json_t *body;
+	struct error error;
+	int result;
+};
+
+static void parse_body(const struct buffer *raw, json_t **body, int *result, struct error *error)
+{
+	/* No body asks for nothing in particular. */
+	bool empty = raw->size == 0;
+	*result = json_parse(empty ? "{}" : raw->data, empty ? 2 : raw->size, body, error);
+}
+
+static void body_parsed(struct call *call, int result, const struct error *error)
+{
+	if (!call->exchange)
+		return;
+	if (result < 0)
+		reply_error(call, error);
+	else
+		call->route->handle(call);
+}
+
+/* In a thread: touches nothing but the parse. */
+static void parse_work(uv_work_t *work)
+{
+	struct parse *parse = container_of(work, struct parse, work);
+	parse_body(&parse->raw, &parse->body, &parse->result, &parse->error);
+}
+
+static void parse_after(uv_work_t *work, int status)
+{
+	struct parse *parse = container_of(work, struct parse, work);
+	struct call *call = parse->call;
+	if (status < 0)
+		parse->result = error_set(&parse->error, ERROR_CANCELLED, "the daemon ends");
+	call->body = parse->body;
+	body_parsed(call, parse->result, &parse->error);
+	call_release(call);
+	buffer_done(&parse->raw);
+	free(parse);
+}
+
 static void body_end(struct call *call)
 {
-	struct error error;
 	call->stream.on_data = NULL;
 	call->stream.on_end = NULL;
-	/* No body asks for nothing in particular. */
-	bool empty = call->raw.size == 0;
-	if (json_parse(empty ? "{}" : call->raw.data, empty ? 2 : call->raw.size, &call->body,
-		       &error) < 0) {
-		reply_error(call, &error);
+	if (call->raw.size > PARSE_INLINE_MAX) {
+		struct parse *parse = calloc(1, sizeof(*parse));
+		if (!parse)
+			abort();
+		parse->call = call_hold(call);
+		parse->raw = call->raw;
+		call->raw = BUFFER(0);
+		uv_queue_work(call->api->core->loop, &parse->work, parse_work, parse_after);
 		return;
 	}
+	struct error error;
+	int result;
+	parse_body(&call->raw, &call->body, &result, &error);
 	buffer_done(&call->raw);
-	call->route->handle(call);
+	body_parsed(call, result, &error);
 }
 
 static int admit(struct call *call, const struct http_request *request, struct error *error)

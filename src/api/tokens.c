@@ -110,9 +110,11 @@ void token_post(struct call *call)
 	reply_json(call, 201, &writer);
 }
 
+/* A revoked one is good for nothing any more, not even for revoking it. */
 static bool list_one(void *data, const struct token_row *row)
 {
-	put_token(data, row, NULL);
+	if (row->revoked_wall == 0)
+		put_token(data, row, NULL);
 	return true;
 }
 

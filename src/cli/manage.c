@@ -25,7 +25,7 @@ static int fetch_list(struct client *client, bool all, json_t **ret_list, struct
 			json_decref(list);
 			return -1;
 		}
-		json_array_extend(list, json_object_get(page, "sandboxes"));
+		json_array_extend(list, json_object_get(page, "items"));
 		snprintf(cursor, sizeof(cursor), "%s", member_text(page, "next_cursor"));
 		json_decref(page);
 		if (!*cursor)

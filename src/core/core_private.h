@@ -169,6 +169,7 @@ NODISCARD int spec_check(struct core *core, const struct principal *principal,
 void create_failed(struct sandbox *sandbox, const struct error *error);
 
 /* sandbox_link.c */
+extern const struct guest_link_callbacks sandbox_link_callbacks; /* data: the sandbox */
 void link_connect(struct sandbox *sandbox);
 void link_drop(struct sandbox *sandbox, const struct error *why);
 void link_send_deadline(struct sandbox *sandbox);

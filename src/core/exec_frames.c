@@ -57,6 +57,7 @@ static void finish(struct exec *exec)
 	struct sandbox *sandbox = exec->sandbox;
 	exec->ending = false;
 	exec->stdin_closed = true;
+	exec->pid = 0;
 	exec->row.ended_wall = clock_wall();
 	if (store_exec(exec))
 		send_forget(sandbox, exec->row.key);
@@ -143,7 +144,6 @@ static void on_exited(struct exec *exec, const struct exec_result *result)
 	struct error error;
 	if (exec_ended(exec) || exec->ending)
 		return;
-	exec->pid = 0;
 	if (looks_killed(result)) {
 		exec->ending = true;
 		exec->result = *result;
@@ -330,6 +330,8 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 		send_forget(sandbox, frame->id);
 		return 0;
 	}
+	if (exec->listed)
+		return broken(error, "LISTED twice");
 	exec->listed = true;
 	if (exec_ended(exec)) {
 		exec->row.left_running = status.result.left_running;

@@ -25,6 +25,8 @@
 #define QUEUE_LOW (256 * KIB)
 #define READ_SIZE (64 * 1024)
 #define READS_PER_TURN 4
+/* A guest that sends nothing but tiny frames gets no more of a turn than this and one read. */
+#define FRAMES_PER_TURN 128
 #define PING_INTERVAL_MS 10000
 #define PING_TIMEOUT_MS 30000
 #define CONNECT_RETRY_MS 5
@@ -212,6 +214,10 @@ int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id, 
 		*error = link->error;
 		return -1;
 	}
+	/* Before HELLO is answered nobody knows whom this would reach. */
+	if (link->state != LINK_OPEN)
+		return error_set(error, ERROR_GUEST_GONE,
+				 "the connection to the sandbox's init is being made");
 	return queue_frame(link, type, id, payload, size, fds, fd_count, error);
 }
 
@@ -311,32 +317,36 @@ static void on_frame(struct guest_link *link, const struct frame *frame)
 		fail(link, &error);
 }
 
-/* All whole frames in the buffer; what is left of the last stays. */
-static void parse(struct guest_link *link)
+/* All whole frames in the buffer; what is left of the last stays. Returns how many there were. */
+static unsigned parse(struct guest_link *link)
 {
 	size_t at = 0;
+	unsigned count = 0;
 	while (at < link->in.size && link->state != LINK_FAILED && !link->freed) {
 		struct frame frame;
 		int64_t length = frame_parse(link->in.data + at, link->in.size - at, &frame);
 		if (length < 0) {
 			fail_protocol(link, "a frame that does not parse");
-			return;
+			return count;
 		}
 		if (length == 0)
 			break;
 		on_frame(link, &frame);
 		at += (size_t)length;
+		count++;
 	}
 	if (link->state == LINK_FAILED || link->freed)
-		return;
+		return count;
 	buffer_consume(&link->in, at);
 	/* Thousands of idle links must not keep a read buffer each. */
 	if (link->in.size == 0)
 		buffer_done(&link->in);
+	return count;
 }
 
 static void on_readable(struct guest_link *link)
 {
+	unsigned frames = 0;
 	for (int i = 0; i < READS_PER_TURN && link->state != LINK_FAILED && !link->freed; i++) {
 		if (buffer_reserve(&link->in, READ_SIZE) < 0) {
 			fail_protocol(link, "a frame longer than the maximum");
@@ -357,8 +367,8 @@ static void on_readable(struct guest_link *link)
 			return;
 		}
 		buffer_grow(&link->in, (size_t)got);
-		parse(link);
-		if (got < READ_SIZE)
+		frames += parse(link);
+		if (got < READ_SIZE || frames >= FRAMES_PER_TURN)
 			return;
 	}
 }
@@ -390,7 +400,6 @@ static void greet(struct guest_link *link)
 	struct error error;
 	write_u32(&writer, INIT_PROTOCOL_VERSION);
 	link->state = LINK_GREETING;
-	/* Goes before whatever was queued while connecting: nothing is, callers wait. */
 	if (queue_frame(link, FRAME_HELLO, 0, room, sizeof(room), NULL, 0, &error) < 0)
 		fail(link, &error);
 	watch(link);

@@ -302,14 +302,15 @@ static void on_drained(void *data)
 	file_drained(sandbox);
 }
 
+const struct guest_link_callbacks sandbox_link_callbacks = {
+    .connected = on_connected,
+    .frame = on_frame,
+    .closed = on_closed,
+    .drained = on_drained,
+};
+
 void link_connect(struct sandbox *sandbox)
 {
-	static const struct guest_link_callbacks callbacks = {
-	    .connected = on_connected,
-	    .frame = on_frame,
-	    .closed = on_closed,
-	    .drained = on_drained,
-	};
 	struct sandbox_life *life = sandbox->life;
 	char path[GUEST_SOCKET_PATH_MAX];
 	struct error error;
@@ -321,8 +322,8 @@ void link_connect(struct sandbox *sandbox)
 	if (result < 0)
 		error_set_errno(&error, ERROR_INTERNAL, result, "the path of the init's socket");
 	else
-		result = guest_link_open(sandbox->core->loop, path, CONNECT_TIMEOUT_MS, &callbacks,
-					 sandbox, &sandbox->guest, &error);
+		result = guest_link_open(sandbox->core->loop, path, CONNECT_TIMEOUT_MS,
+					 &sandbox_link_callbacks, sandbox, &sandbox->guest, &error);
 	if (result == 0)
 		return;
 	sandbox->guest = NULL;

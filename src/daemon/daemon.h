@@ -9,9 +9,10 @@
 #define DAEMON_TCP_FD 5     /* the API's TCP socket, listening; with --tcp */
 
 /* How it ends, for the spawner: 0 after SPAWN_QUIT, and these. Anything else is a crash, after
- * which it is started again with back-off. */
-#define DAEMON_EXIT_IDLE 64   /* idle for idle_exit_seconds: the spawner ends too */
-#define DAEMON_EXIT_CONFIG 65 /* configuration or store refused: starting it again will not help   \
-			       */
+ * which it is started again with back-off.
+ * IDLE: idle for idle_exit_seconds; the spawner ends too.
+ * CONFIG: configuration or store refused; starting it again will not help. */
+#define DAEMON_EXIT_IDLE 64
+#define DAEMON_EXIT_CONFIG 65
 
 int daemon_main(int argc, char **argv);

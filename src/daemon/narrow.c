@@ -16,8 +16,8 @@
  *     The rest (mounts, namespaces, keys, bpf, modules, clocks, io_uring, ...) is not on the list
  *     below and fails with EPERM; what only an intruder would call ends the process.
  *
- * A sanitizer's run-time library needs more than this list (it inspects its own process), so such a
- * build keeps all but the system call filter. */
+ * A sanitizer's run-time library inspects its own process, so such a build may read
+ * /proc, stays dumpable and has no system call filter. */
 #include "daemon/narrow.h"
 
 #include <errno.h>
@@ -36,6 +36,15 @@
 
 #include "base/fd.h"
 #include "base/text.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
+    __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
 
 /* --- Landlock --- */
 
@@ -113,6 +122,10 @@ static int restrict_files(const struct config *config, const char *config_path, 
 	    (directory[0] && allow(ruleset, directory, RIGHTS_READ, rules.files, error) < 0) ||
 	    allow(ruleset, "/dev/urandom", LANDLOCK_ACCESS_FS_READ_FILE, rules.files, error) < 0)
 		return -1;
+#ifdef SANITIZED
+	if (allow(ruleset, "/proc", RIGHTS_READ, rules.files, error) < 0)
+		return -1;
+#endif
 	if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "Landlock");
 	log_debug("Landlock ABI %ld restricts this process", abi);
@@ -279,20 +292,15 @@ static int restrict_resources(struct error *error)
 	files.rlim_cur = files.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "open files");
+#ifndef SANITIZED
 	/* Others of the same user must not read its memory, where tokens pass. */
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return error_set_errno(error, ERROR_INTERNAL, errno, "prctl");
+#endif
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "prctl");
 	return 0;
 }
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
-    __has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
 
 int narrow(const struct config *config, const char *config_path, struct error *error)
 {

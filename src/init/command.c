@@ -25,6 +25,7 @@
 #define CWD_DEFAULT "/workspace"
 #define SHELL_PATH "/bin/sh"
 #define CHILD_STACK_SIZE (64 * 1024)
+#define CHILD_STACK_USED (8 * 1024)
 
 enum step { STEP_DESCRIPTORS, STEP_TERMINAL, STEP_LIMITS, STEP_USER, STEP_CWD, STEP_EXECUTE };
 
@@ -45,6 +46,7 @@ struct command {
 };
 
 static struct command command;
+static char child_stack[CHILD_STACK_SIZE] __attribute__((aligned(4096)));
 
 static bool set_descriptors(void)
 {
@@ -170,7 +172,8 @@ static int child(void *unused)
 		command.errnum = errno;
 		break;
 	}
-	_exit(127);
+	/* To clone()'s caller in the C library, which exits this process alone. */
+	return 127;
 }
 
 /* A program that was found but could not be executed: why. */
@@ -251,10 +254,19 @@ static void set_standard(const int *fds, size_t count)
 	command.standard[2] = at < count ? fds[at++] : STDERR_FILENO;
 }
 
+void command_prepare(void)
+{
+	struct failure failure;
+	/* Pages of a forked process are copied when they are first written: now is a good time. */
+	memset(&command, 0, sizeof(command));
+	memset(child_stack + sizeof(child_stack) - CHILD_STACK_USED, 0, CHILD_STACK_USED);
+	int found = user_find("", &command.user, &failure);
+	(void)found; /* looked up again when it is known who is asked for */
+}
+
 pid_t command_start(const struct exec_request *request, const int *fds, size_t fd_count,
 		    struct failure *ret_failure)
 {
-	static char stack[CHILD_STACK_SIZE] __attribute__((aligned(16)));
 	size_t at = 0;
 	*ret_failure = (struct failure){.kind = ERROR_NONE};
 	command.request = request;
@@ -270,7 +282,8 @@ pid_t command_start(const struct exec_request *request, const int *fds, size_t f
 		snprintf(command.cwd, sizeof(command.cwd), "%s", CWD_DEFAULT);
 	set_standard(fds, fd_count);
 	command.errnum = 0;
-	pid_t pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+	pid_t pid =
+	    clone(child, child_stack + sizeof(child_stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
 	if (pid < 0) {
 		ret_failure->kind = ERROR_RESOURCE_LIMIT;
 		ret_failure->errnum = (uint32_t)errno;

@@ -156,7 +156,7 @@ static void far_ends_close(struct far_ends *ends)
 
 static int open_terminal(struct exec *exec, struct far_ends *ends)
 {
-	int master, slave;
+	int master = -1, slave = -1;
 	int result = terminal_open(exec->rows, exec->columns, &master, &slave);
 	if (result < 0)
 		return result;
@@ -341,8 +341,10 @@ void exec_runner_gone(uint32_t index)
 		leader_ended(exec, &result);
 		return;
 	}
-	if (exec->phase != EXEC_PHASE_ENDED)
+	if (exec->phase != EXEC_PHASE_ENDED) {
+		exec_try_end(exec);
 		return;
+	}
 	if (exec->result.left_running)
 		connection_send(FRAME_GONE, exec->key, NULL, 0);
 	exec->result.left_running = 0;
@@ -415,7 +417,7 @@ void exec_list(void)
 		exec_status_write(&writer, &status);
 		connection_send(FRAME_LISTED, exec->key, room, writer.size);
 		/* What this connection may feed it: it does not know what is on its way. */
-		if (exec->input_returned > 0)
+		if (exec->phase != EXEC_PHASE_ENDED && exec->input_returned > 0)
 			connection_send_number(FRAME_CREDIT, exec->key, exec->input_returned);
 		exec->input_credit += exec->input_returned;
 		exec->input_returned = 0;

@@ -12,7 +12,6 @@
 #define STEPS_PER_CHARACTER 4
 #define STEPS_MAX (STEPS_PER_CHARACTER * PATTERN_MAX + 8)
 #define DEPTH_MAX 64
-/* A byte that is no UTF-8 stands for itself, beyond all characters. */
 #define BYTE_BASE 0x110000u
 
 enum step_kind {
@@ -52,8 +51,7 @@ struct compiler {
 	bool full;
 };
 
-/* One character of the text: its value, and its size in bytes. */
-static uint32_t character_at(const char *text, size_t size, size_t *ret_size)
+uint32_t pattern_character(const char *text, size_t size, size_t *ret_size)
 {
 	const unsigned char *byte = (const unsigned char *)text;
 	size_t length = byte[0] < 0x80             ? 1
@@ -214,8 +212,8 @@ static void compile_group(struct compiler *compiler, size_t end)
 static void compile_literal(struct compiler *compiler)
 {
 	size_t length;
-	uint32_t value =
-	    character_at(compiler->text + compiler->at, compiler->size - compiler->at, &length);
+	uint32_t value = pattern_character(compiler->text + compiler->at,
+					   compiler->size - compiler->at, &length);
 	emit(compiler, STEP_CHARACTER, value, 0);
 	compiler->at += length;
 }
@@ -367,7 +365,7 @@ static uint32_t set_character(const char *text, size_t size, size_t *at)
 	size_t length;
 	if (text[*at] == '\\' && *at + 1 < size)
 		(*at)++;
-	uint32_t value = character_at(text + *at, size - *at, &length);
+	uint32_t value = pattern_character(text + *at, size - *at, &length);
 	*at += length;
 	return value;
 }
@@ -516,7 +514,7 @@ int pattern_advance(struct pattern *pattern, const struct pattern_state *from, c
 		memcpy(pattern->now, from->alive, count * sizeof(*from->alive));
 	while (at < size && count > 0) {
 		size_t length;
-		uint32_t value = character_at(text + at, size - at, &length);
+		uint32_t value = pattern_character(text + at, size - at, &length);
 		count = run_character(pattern, count, value, start);
 		start = value == '/';
 		at += length;

@@ -21,6 +21,10 @@
 
 struct pattern;
 
+/* One character of a text (size at least 1): its value, and its size in bytes. A byte that is no
+ * UTF-8 stands for itself, beyond all characters. */
+uint32_t pattern_character(const char *text, size_t size, size_t *ret_size);
+
 /* 0, -EINVAL (empty, or with a NUL), -E2BIG, -ENOMEM. */
 NODISCARD int pattern_compile(const char *text, size_t size, bool hidden,
 			      struct pattern **ret_pattern);

@@ -2,20 +2,13 @@
  *
  * The file goes through a window of WINDOW bytes. Whole lines in it are searched together (one call
  * finds the first match among thousands of lines); a line longer than the window is searched in
- * overlapping pieces and reported once. Holes of a sparse file are passed over.
- *
- * Regular expressions are the C library's. musl's matcher runs all branches side by side, so that
- * no pattern is exponential; it can still be slow, and nothing in it looks for a cancel. So a timer
- * does, and ends the process from its handler: a search has nothing to clean up. */
+ * overlapping pieces and reported once. Holes of a sparse file are passed over. */
 #include "init/file_search.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -23,36 +16,6 @@
 #define WINDOW (256 * 1024)
 #define BINARY_LOOK (8 * 1024)
 #define REGEX_OVERLAP (4 * 1024)
-#define REGEX_MEMORY_MAX (256 * MIB)
-#define CANCEL_INTERVAL_US 50000
-
-static struct operation *watched;
-static volatile sig_atomic_t in_regex;
-
-static void on_timer(int number)
-{
-	(void)number;
-	int saved = errno;
-	/* Only while the main line is inside the matcher: it is then in none of our own code. */
-	if (in_regex && operation_cancelled(watched)) {
-		operation_failed(watched, ERROR_CANCELLED, ECANCELED, "cancelled");
-		_exit(0);
-	}
-	errno = saved;
-}
-
-static void watch_for_cancel(struct operation *operation)
-{
-	watched = operation;
-	struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_RESTART};
-	sigaction(SIGALRM, &action, NULL);
-	sigset_t alarm_only;
-	sigemptyset(&alarm_only);
-	sigaddset(&alarm_only, SIGALRM);
-	sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
-	const struct itimerval every = {{0, CANCEL_INTERVAL_US}, {0, CANCEL_INTERVAL_US}};
-	setitimer(ITIMER_REAL, &every, NULL);
-}
 
 static char fold(char byte)
 {
@@ -61,35 +24,20 @@ static char fold(char byte)
 
 static int compile_regex(struct search *search, struct bytes pattern, struct failure *failure)
 {
-	if (memchr(pattern.data, '\0', pattern.size))
-		return file_refused(failure, ERROR_PATTERN_INVALID, "",
-				    "a regular expression cannot hold a NUL byte");
-#ifndef __SANITIZE_ADDRESS__
-	/* ((a{1,255}){1,255}){1,255} would take all the memory there is. */
-	const struct rlimit limit = {REGEX_MEMORY_MAX, REGEX_MEMORY_MAX};
-	(void)!setrlimit(RLIMIT_DATA, &limit);
-#endif
-	memcpy(search->pattern, pattern.data, pattern.size);
-	search->pattern[pattern.size] = '\0';
-	watch_for_cancel(search->operation);
-	int flags = REG_EXTENDED | REG_NEWLINE | (search->ignore_case ? REG_ICASE : 0);
-	in_regex = 1;
-	int result = regcomp(&search->regex, search->pattern, flags);
-	in_regex = 0;
-	if (result == 0) {
-		search->regex_made = true;
-		return 0;
-	}
-	char reason[96] = "";
-	regerror(result, &search->regex, reason, sizeof(reason));
-	return file_refused(failure, ERROR_PATTERN_INVALID, "not a regular expression", reason);
+	const char *reason = "";
+	int result = regex_compile((const char *)pattern.data, pattern.size, search->ignore_case,
+				   &search->regex, &reason);
+	if (result == -EINVAL)
+		return file_refused(failure, ERROR_PATTERN_INVALID,
+				    "the regular expression cannot be used", reason);
+	return result < 0 ? file_failed(failure, result, "") : 0;
 }
 
 int search_open(struct search *search, struct operation *operation, struct failure *failure)
 {
 	struct bytes pattern = operation->request.pattern;
 	search->operation = operation;
-	search->is_regex = operation->request.flags & FILE_REGEX;
+	bool is_regex = operation->request.flags & FILE_REGEX;
 	search->ignore_case = operation->request.flags & FILE_IGNORE_CASE;
 	if (pattern.size == 0 || pattern.size > SEARCH_PATTERN_MAX)
 		return file_refused(failure, ERROR_PATTERN_INVALID, "",
@@ -98,15 +46,15 @@ int search_open(struct search *search, struct operation *operation, struct failu
 		return file_refused(
 		    failure, ERROR_PATTERN_INVALID, "",
 		    "the pattern holds a newline, but lines are searched one by one");
-	search->pattern = malloc(pattern.size + 1);
-	search->buffer = malloc(WINDOW + 1);
-	bool folds = search->ignore_case && !search->is_regex;
+	search->pattern = malloc(pattern.size);
+	search->buffer = malloc(WINDOW);
+	bool folds = search->ignore_case && !is_regex;
 	search->folded = folds ? malloc(WINDOW) : NULL;
 	if (!search->pattern || !search->buffer || (folds && !search->folded))
 		return file_failed(failure, ENOMEM, "");
 	search->pattern_size = pattern.size;
 	search->holes_cannot_match = !memchr(pattern.data, '\0', pattern.size);
-	if (search->is_regex)
+	if (is_regex)
 		return compile_regex(search, pattern, failure);
 	for (size_t i = 0; i < pattern.size; i++)
 		search->pattern[i] = folds ? fold((char)pattern.data[i]) : (char)pattern.data[i];
@@ -115,59 +63,41 @@ int search_open(struct search *search, struct operation *operation, struct failu
 
 void search_done(struct search *search)
 {
-	if (search->regex_made)
-		regfree(&search->regex);
+	regex_free(&search->regex);
 	free(search->pattern);
 	free(search->buffer);
 	free(search->folded);
-	search->regex_made = false;
 	search->pattern = search->buffer = search->folded = NULL;
 }
 
-struct hit {
-	size_t start, end;
-};
-
-/* regexec() knows only strings: what lies between NULs is searched piece by piece. The byte at
- * `end` is borrowed for the NUL. */
-static bool find_regex(struct search *search, size_t start, size_t end, bool line_ends,
-		       struct hit *ret_hit)
+static bool is_cancelled(void *operation)
 {
-	char *buffer = search->buffer, borrowed = buffer[end];
-	buffer[end] = '\0';
-	bool found = false;
-	for (size_t at = start; at <= end && !found;) {
-		size_t piece = strlen(buffer + at);
-		bool begins = at > 0 ? buffer[at - 1] == '\n' : !search->continued;
-		bool ends = at + piece == end && line_ends;
-		regmatch_t match = {0};
-		in_regex = 1;
-		found = regexec(&search->regex, buffer + at, 1, &match,
-				(begins ? 0 : REG_NOTBOL) | (ends ? 0 : REG_NOTEOL)) == 0;
-		in_regex = 0;
-		*ret_hit = (struct hit){at + (size_t)match.rm_so, at + (size_t)match.rm_eo};
-		at += piece + 1;
-		/* A run of NULs is one boundary, not as many empty pieces. */
-		while (at < end && buffer[at] == '\0')
-			at++;
-	}
-	buffer[end] = borrowed;
-	return found;
+	return operation_cancelled(operation);
 }
 
-static bool find(struct search *search, size_t start, size_t end, bool line_ends,
-		 struct hit *ret_hit)
+/* Where the first match in [start, end) begins: 1, 0 or -ECANCELED. line_ends: a line ends at
+ * `end`.
+ */
+static int find(struct search *search, size_t start, size_t end, bool line_ends, size_t *ret_at)
 {
-	if (search->is_regex)
-		return find_regex(search, start, end, line_ends, ret_hit);
+	if (search->regex) {
+		const struct regex_text text = {
+		    .text = search->buffer,
+		    .start = start,
+		    .end = end,
+		    .begins = !search->continued,
+		    .ends = line_ends,
+		    .cancelled = is_cancelled,
+		    .context = search->operation,
+		};
+		return regex_find(search->regex, &text, ret_at);
+	}
 	const char *text = search->folded ? search->folded : search->buffer;
 	const char *found =
 	    memmem(text + start, end - start, search->pattern, search->pattern_size);
-	if (!found)
-		return false;
-	ret_hit->start = (size_t)(found - text);
-	ret_hit->end = ret_hit->start + search->pattern_size;
-	return true;
+	if (found)
+		*ret_at = (size_t)(found - text);
+	return found != NULL;
 }
 
 static size_t count_newlines(const char *text, size_t size)
@@ -199,29 +129,25 @@ static int report(struct search *search, uint64_t line, size_t start, size_t end
 	return search->on_match(search->context, &match);
 }
 
-static const char *last_newline(const char *text, size_t size)
-{
-	return memrchr(text, '\n', size);
-}
-
 /* The lines in [0, end); the newline that ends the last one is at `end`, or the file ends there. */
 static int search_lines(struct search *search, size_t end)
 {
 	const char *buffer = search->buffer;
 	size_t at = 0;
 	while (at <= end) {
-		struct hit hit;
-		if (!find(search, at, end, true, &hit))
+		size_t hit = 0;
+		int result = find(search, at, end, true, &hit);
+		if (result < 0)
+			return result;
+		if (result == 0)
 			break;
-		const char *newline = last_newline(buffer + at, hit.start - at);
+		const char *newline = memrchr(buffer + at, '\n', hit - at);
 		size_t start = newline ? (size_t)(newline - buffer) + 1 : at;
-		newline = memchr(buffer + hit.start, '\n', end - hit.start);
+		newline = memchr(buffer + hit, '\n', end - hit);
 		size_t line_end = newline ? (size_t)(newline - buffer) : end;
 		search->line += count_newlines(buffer + at, start - at);
-		/* \s and the like match a newline: then only the line by itself can tell. */
-		bool holds = hit.end <= line_end || find(search, start, line_end, true, &hit);
-		if (holds && !(start == 0 && search->continued && search->reported)) {
-			int result = report(search, search->line, start, line_end, hit.start);
+		if (!(start == 0 && search->continued && search->reported)) {
+			result = report(search, search->line, start, line_end, hit);
 			if (result != 0)
 				return result;
 		}
@@ -246,7 +172,7 @@ static void drop(struct search *search, size_t count)
 /* All whole lines in the window. */
 static int search_whole_lines(struct search *search)
 {
-	const char *newline = last_newline(search->buffer, search->size);
+	const char *newline = memrchr(search->buffer, '\n', search->size);
 	if (!newline)
 		return 0;
 	size_t end = (size_t)(newline - search->buffer);
@@ -259,11 +185,13 @@ static int search_whole_lines(struct search *search)
 /* A piece of a line that goes on: kept of it is what a match could begin in. */
 static int search_piece(struct search *search, size_t overlap)
 {
-	struct hit hit;
+	size_t hit = 0;
 	int result = 0;
-	if (!search->reported && search->size > 0 && find(search, 0, search->size, false, &hit)) {
+	if (!search->reported && search->size > 0)
+		result = find(search, 0, search->size, false, &hit);
+	if (result > 0) {
 		search->reported = true;
-		result = report(search, search->line, 0, search->size, hit.start);
+		result = report(search, search->line, 0, search->size, hit);
 	}
 	drop(search, search->size - MIN(overlap, search->size));
 	search->continued = true;
@@ -309,7 +237,7 @@ int search_file(struct search *search, int fd, const struct stat *stat)
 	search->line = 1;
 	search->continued = search->reported = false;
 	bool sparse = search->holes_cannot_match && stat->st_blocks < stat->st_size / 512;
-	size_t overlap = search->is_regex ? REGEX_OVERLAP : search->pattern_size - 1;
+	size_t overlap = search->regex ? REGEX_OVERLAP : search->pattern_size - 1;
 	bool first = true, end = false;
 	while (!end) {
 		if (operation_cancelled(search->operation))

@@ -2,13 +2,13 @@
  * the file's size and the lines' lengths. Used by grep. */
 #pragma once
 
-#include <regex.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/macros.h"
 #include "init/file_internal.h"
+#include "init/file_regex.h"
 
 #define SEARCH_PATTERN_MAX (64 * 1024)
 
@@ -21,11 +21,10 @@ struct search_match {
 
 struct search {
 	struct operation *operation;
-	bool is_regex, ignore_case, holes_cannot_match;
+	bool ignore_case, holes_cannot_match;
 	char *pattern; /* literal; folded to lower case with ignore_case */
 	size_t pattern_size;
-	regex_t regex;
-	bool regex_made;
+	struct regex *regex; /* NULL: literal */
 	/* A window on the file: `size` bytes from offset `base`; folded is the same in lower case
 	 * (literal with ignore_case only). */
 	char *buffer, *folded;

@@ -25,6 +25,9 @@
 #define PARKED_PATIENCE (10 * NSEC_PER_SEC)
 /* A launcher that does not answer for so long was stopped from inside: it is replaced. */
 #define LAUNCHER_PATIENCE (3 * NSEC_PER_SEC)
+/* Runners that wait for a request. */
+#define SPARES 2u
+#define REFILL_PAUSE (3 * NSEC_PER_MSEC)
 #define RETRY_PAUSE (100 * NSEC_PER_MSEC)
 
 struct parked {
@@ -100,10 +103,18 @@ static int find_spare(void)
 	return -1;
 }
 
-/* Asks for what is missing: one runner per parked request and one spare. */
+static uint32_t count_spares(void)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < runners_up_to; i++)
+		count += runners[i].role == RUNNER_SPARE;
+	return count;
+}
+
+/* Asks for what is missing: one runner per parked request, and the spares. */
 static void refill(void)
 {
-	uint32_t wanted = parked_count + (find_spare() < 0 ? 1 : 0);
+	uint32_t wanted = parked_count + SPARES - MIN(count_spares(), SPARES);
 	if (launcher.socket < 0 || !launcher.begun)
 		return;
 	while (launcher.asked < wanted) {
@@ -158,7 +169,12 @@ void launch_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, s
 		place->size = size;
 		memcpy(place->frame, frame, size);
 	}
-	refill();
+	/* Making the next runner takes as much of the processor as starting a small command does:
+	 * while there is another spare it waits until the command has ended, or a little. */
+	if (parked_count > 0 || count_spares() == 0)
+		refill();
+	else
+		launcher.retry_at = MIN(launcher.retry_at, clock_boot() + REFILL_PAUSE);
 }
 
 void launch_withdraw(enum owner_kind kind, uint32_t owner)
@@ -325,6 +341,7 @@ static void runner_frame(uint32_t index)
 	/* Its end, or nonsense: then it is no runner of ours any more. */
 	launch_release(index, got == 0 ? 1000 : 0);
 	exec_runner_gone(owner);
+	refill();
 }
 
 void launch_runner_event(uint32_t index, uint32_t generation, uint32_t events)

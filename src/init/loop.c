@@ -88,8 +88,14 @@ static void reap(void)
 	pid_t pid;
 	while (read(loop.signals, &info, sizeof(info)) == sizeof(info))
 		;
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		launch_reaped(pid, status);
+	/* Children are the launcher, runners and strays. None of them is to be stopped from inside:
+	 * it would hold up what it supervises. */
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (WIFSTOPPED(status))
+			kill(pid, SIGCONT);
+		else
+			launch_reaped(pid, status);
+	}
 }
 
 static void dispatch(const struct epoll_event *event)

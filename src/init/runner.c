@@ -21,6 +21,9 @@
 
 #define FDS_MAX 4
 
+/* Of the room a usual request takes so much. */
+#define ROOM_USED (8 * 1024)
+
 static uint8_t room[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
 
 static void send_frame(int socket, enum frame_type type, const void *payload, size_t size)
@@ -143,6 +146,8 @@ void runner_main(int socket)
 	size_t fd_count = FDS_MAX;
 	struct frame frame;
 	prctl(PR_SET_NAME, "runner");
+	command_prepare();
+	memset(room, 0, ROOM_USED);
 	ssize_t got = fd_receive(socket, room, sizeof(room), fds, &fd_count);
 	if (got <= 0 || frame_parse(room, (size_t)got, &frame) != got)
 		_exit(got == 0 ? 0 : 1);

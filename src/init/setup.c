@@ -7,7 +7,7 @@
  *   proc, dev   moved into the sandbox's root later
  *   l/N         the template's layers; they must be attached here before an overlay takes them
  *   k           the sandbox's disk
- *   t/N         users' folders that an overlay is made of
+ *   t/N         users' folders that an overlay is made over
  *   r           the sandbox's root
  * ASSIGN builds r and enters it; the small root goes, and with it every path to layers and disk.
  * An idmapped mount must not stay reachable: whoever may mount inside could make it writable and
@@ -184,9 +184,9 @@ static int overlay_layers(int fs, const int *lowers, uint32_t lower_count, const
 	}
 	if (!by_descriptor)
 		result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lower_text, 0);
-	if (result >= 0 && upper)
+	if (result >= 0)
 		result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", upper, 0);
-	if (result >= 0 && upper)
+	if (result >= 0)
 		result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "workdir", work, 0);
 	return result;
 }
@@ -208,11 +208,9 @@ static int overlay_make(const int *lowers, uint32_t lower_count, const char *low
 		return result;
 	/* The disk's own unmount writes everything; syncs from inside and when the overlay goes
 	 * would only make both slower. Not known to every kernel, and no harm without it. */
-	if (upper) {
-		result = sys_fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0);
-		if (result < 0 && result != -EINVAL)
-			return result;
-	}
+	result = sys_fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0);
+	if (result < 0 && result != -EINVAL)
+		return result;
 	result = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
 	if (result < 0)
 		return result;
@@ -275,36 +273,24 @@ static int attach_binds(const struct boot_assign *request, const int *binds,
 	return 0;
 }
 
-/* A user's folder as it will be placed. Read-only is an overlay that has no upper directory: there
- * is no flag that somebody inside could clear. (An overlay wants two layers then: the other is
- * empty.) */
+/* A user's folder as it will be placed: as it came (a read-only one with flags that are locked), or
+ * below an overlay that takes the changes. */
 static int make_tree(struct setup *setup, uint32_t index, uint32_t mode, int *tree)
 {
-	char at[32], lower[64], upper[32], work[32];
-	if (mode == MOUNT_READ_WRITE) {
+	char lower[32], upper[32], work[32];
+	if (mode != MOUNT_COPY_ON_WRITE) {
 		setup->trees[index] = TAKE_FD(*tree);
 		return 0;
 	}
 	int result = stage(*tree, "t", index);
 	if (result >= 0)
-		result = text_format(at, sizeof(at), "t/%u", index);
-	if (result < 0)
-		return result;
-	if (mode == MOUNT_COPY_ON_WRITE) {
+		result = text_format(lower, sizeof(lower), "t/%u", index);
+	if (result >= 0)
 		result = text_format(upper, sizeof(upper), "k/cow/%u/upper", index);
-		if (result >= 0)
-			result = text_format(work, sizeof(work), "k/cow/%u/work", index);
-		if (result >= 0)
-			result = overlay_make(tree, 1, at, upper, work);
-	} else {
-		CLOSE_FD int empty = open("empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (empty < 0)
-			return -errno;
-		int lowers[2] = {*tree, empty};
-		result = text_format(lower, sizeof(lower), "%s:empty", at);
-		if (result >= 0)
-			result = overlay_make(lowers, 2, lower, NULL, NULL);
-	}
+	if (result >= 0)
+		result = text_format(work, sizeof(work), "k/cow/%u/work", index);
+	if (result >= 0)
+		result = overlay_make(tree, 1, lower, upper, work);
 	if (result < 0)
 		return result;
 	setup->trees[index] = result;

@@ -186,7 +186,8 @@ struct exec_status {
  * What DATA and RESULT carry is said at each. An entry is
  *   text name, u8 type (d_type letter: f d l p s c b), u32 mode, u32 uid, u32 gid, u64 size,
  *   i64 mtime_ns, u64 inode, text link target ("" unless l)
- * A device or FIFO is never opened: reading one is FILE_WRONG_TYPE. */
+ * A device or FIFO is never opened: reading one is FILE_WRONG_TYPE. Paths in the DATA of glob, grep
+ * and watch are joined to the request's `path` as it was written ("src" gives "src/a.c"). */
 enum file_operation {
 	FILE_STAT = 1, /* RESULT: entry (of the link itself with FILE_NO_FOLLOW) */
 	FILE_LIST =
@@ -202,12 +203,15 @@ enum file_operation {
 	FILE_SYMLINK = 10,  /* path = the link, path2 = its target */
 	FILE_READLINK = 11, /* RESULT: text */
 	FILE_CHMOD = 12,    /* mode */
-	FILE_CHOWN = 13,    /* owner: "user", "user:group", ":group", numbers */
-	FILE_GLOB = 14,     /* path = base, pattern with * ? [] and **; DATA: texts; RESULT: u32, u8
-			       truncated */
-	FILE_GREP = 15, /* path = file or tree, pattern; FILE_REGEX, FILE_IGNORE_CASE; glob filters
-			   names. DATA: matches (text path, u64 line, u64 offset, text line cut to
-			   GREP_LINE_MAX); RESULT: u64 matches, u64 files, u8 truncated */
+	FILE_CHOWN = 13,    /* path2 = owner: "user", "user:group", ":group", numbers;
+			       FILE_RECURSIVE (chmod too) */
+	FILE_GLOB = 14, /* path = base, pattern with * ? [] {} and **; DATA: texts; RESULT: u32, u8
+			   truncated */
+	FILE_GREP = 15, /* path = file or tree, pattern; FILE_REGEX, FILE_IGNORE_CASE; path2 = glob
+			   that names must match, or "". DATA: matches (text path, u64 line, u64
+			   offset of the match in the file, text line, of a longer one GREP_LINE_MAX
+			   bytes around the match); RESULT: u64 matches (lines), u64 files that have
+			   one, u8 truncated */
 	FILE_REPLACE =
 	    16, /* pattern -> replacement, exact text; limit (0 = all). RESULT: u64 count */
 	FILE_WATCH = 17, /* FILE_RECURSIVE; DATA: u8 kind (enum watch_kind), text path, one event a

@@ -66,7 +66,7 @@ class Edges(DaemonTest):
                 self.assertEqual(caught.exception.status, status, caught.exception.body)
                 for key in ("error", "code", "request_id", "retryable"):
                     self.assertIn(key, caught.exception.body)
-        self.assertEqual(self.api.get("/v1/sandboxes")["sandboxes"], [])
+        self.assertEqual(self.api.get("/v1/sandboxes")["items"], [])
 
     def test_unknown_routes_and_methods(self):
         self.refused(404, "route.not_found", self.api.get, "/v1/nothing")
@@ -95,8 +95,8 @@ class Edges(DaemonTest):
         self.api.delete("/v1/sandboxes/" + box)
         record = self.api.get("/v1/sandboxes/" + box)
         self.assertEqual((record["status"], record["end"]["reason"]), ("ended", "user"))
-        self.assertNotIn(box, [r["id"] for r in self.api.get("/v1/sandboxes")["sandboxes"]])
-        self.assertIn(box, [r["id"] for r in self.api.get("/v1/sandboxes", all=1)["sandboxes"]])
+        self.assertNotIn(box, [r["id"] for r in self.api.get("/v1/sandboxes")["items"]])
+        self.assertIn(box, [r["id"] for r in self.api.get("/v1/sandboxes", all=1)["items"]])
         self.refused(410, "sandbox.ended", self.api.exec, box, "true")
 
     def test_pages(self):
@@ -104,7 +104,7 @@ class Edges(DaemonTest):
         seen, cursor = [], None
         for _ in range(10):
             page = self.api.get("/v1/sandboxes", limit=2, **({"cursor": cursor} if cursor else {}))
-            seen += [record["id"] for record in page["sandboxes"]]
+            seen += [record["id"] for record in page["items"]]
             cursor = page.get("next_cursor")
             if not cursor:
                 break

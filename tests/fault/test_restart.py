@@ -63,7 +63,7 @@ class Restart(unittest.TestCase):
         time.sleep(10 if not SANITIZED else 40)
         daemon.start()
         path = f"/v1/sandboxes/{box}/execs/{answer['exec_id']}"
-        record = wait_until(lambda: (lambda r: r if r["status"] == "ended" else None)(daemon.client().get(path)), 120,
+        record = wait_until(lambda: (lambda r: r if r["state"] == "ended" else None)(daemon.client().get(path)), 120,
                             what="the end of the printing")
         self.assertEqual((record["exit_code"], record["stdout_bytes"]), (0, lines * 16))
         head = daemon.client().get(path + "/output", stream="stdout", **{"from": 0, "limit": 8 << 20})
@@ -100,7 +100,7 @@ class Restart(unittest.TestCase):
                 pass
         wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 10)
         record = client.get(f"/v1/sandboxes/{box}/execs/{answer['exec_id']}")
-        self.assertEqual(record["status"], "ended")
+        self.assertEqual(record["state"], "ended")
         client.post(f"/v1/sandboxes/{box}/start")
         self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
 

@@ -283,7 +283,7 @@ class Daemon:
 
     def remove_sandboxes(self):
         client = self.client()
-        for record in client.get("/v1/sandboxes", limit=200)["sandboxes"]:
+        for record in client.get("/v1/sandboxes", limit=200)["items"]:
             try:
                 client.delete("/v1/sandboxes/" + record["id"])
             except ApiError as error:

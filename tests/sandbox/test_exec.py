@@ -102,9 +102,9 @@ class Exec(DaemonTest):
     def test_cancel_by_delete(self):
         answer = self.run_in("sleep 888 & sleep 889", background=True)
         exec_path = f"/v1/sandboxes/{self.box}/execs/{answer['exec_id']}"
-        wait_until(lambda: self.api.get(exec_path)["status"] == "running", 5)
+        wait_until(lambda: self.api.get(exec_path)["state"] == "running", 5)
         self.api.delete(exec_path)
-        record = wait_until(lambda: (lambda r: r if r["status"] == "ended" else None)(self.api.get(exec_path)), 5)
+        record = wait_until(lambda: (lambda r: r if r["state"] == "ended" else None)(self.api.get(exec_path)), 5)
         self.assertTrue(record["cancelled"])
         self.assertEqual(self.run_in("pgrep -c -f 'sleep 88'")["stdout"].strip(), "0")
 

@@ -285,13 +285,23 @@ bool fake_until(struct fake_host *host, const bool *flag)
 	return *flag;
 }
 
+bool fake_until_count(struct fake_host *host, uint32_t count)
+{
+	int64_t until = clock_monotonic() + UNTIL_MS * NSEC_PER_MSEC;
+	while (host->core.sandbox_count != count && clock_monotonic() < until) {
+		uv_run(host->loop, UV_RUN_NOWAIT);
+		usleep(100);
+	}
+	return host->core.sandbox_count == count;
+}
+
 void fake_turn(struct fake_host *host, unsigned milliseconds)
 {
 	int64_t until = clock_monotonic() + milliseconds * NSEC_PER_MSEC;
-	do {
+	for (unsigned turns = 0; turns < 50 || clock_monotonic() < until; turns++) {
 		uv_run(host->loop, UV_RUN_NOWAIT);
-		usleep(200);
-	} while (clock_monotonic() < until);
+		usleep(20);
+	}
 }
 
 void outcome_created(void *data, struct sandbox *sandbox, const struct error *error)

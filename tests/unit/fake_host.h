@@ -27,6 +27,7 @@ struct fake_init {
 	struct id id;
 	bool used, running, frozen, configured;
 	bool silent; /* accepts, answers nothing */
+	bool deaf;   /* does not accept: who connects waits */
 	bool refuse; /* answers CONFIGURE with REFUSED */
 	int listener, connection;
 	uv_poll_t listener_poll, connection_poll;
@@ -84,7 +85,10 @@ void fake_stop(struct fake_host *host);
 
 /* Turns the loop until *flag, at most a few seconds; false when it never came. */
 bool fake_until(struct fake_host *host, const bool *flag);
-/* A number of turns without waiting for something in particular. */
+/* Until core has that many live sandboxes. */
+bool fake_until_count(struct fake_host *host, uint32_t count);
+/* That long, and on a busy machine as many turns as fit into it on an idle one: both ends live in
+ * this loop, so that turns are what they need. */
 void fake_turn(struct fake_host *host, unsigned milliseconds);
 
 struct fake_init *fake_init_of(struct fake_host *host, const struct id *id);

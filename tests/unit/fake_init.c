@@ -340,7 +340,7 @@ static void on_connect(uv_poll_t *poll, int status, int events)
 {
 	struct fake_init *init = container_of(poll, struct fake_init, listener_poll);
 	(void)events;
-	if (status < 0 || init->listener < 0)
+	if (status < 0 || init->listener < 0 || init->deaf)
 		return;
 	/* One at a time; the next waits until the old one's handle is closed. */
 	fake_init_disconnect(init);

@@ -266,16 +266,18 @@ TEST(link_breaks_and_comes_back)
 	follow(two, &ending);
 	follow(three, &unknown);
 	CHECK(fake_until(host, &unknown.started));
+	init->deaf = true;
 	fake_init_disconnect(init);
 	/* While nobody listens one prints, another ends, the third is forgotten. */
 	fake_print(init, one->row.key, 0, "meanwhile", 9);
 	fake_exit(init, two->row.key, EXEC_END_EXITED, 3, 0);
 	fake_record(init, three->row.key)->key = 0;
-	fake_turn(host, 2);
+	fake_turn(host, 5);
 	CHECK(!sandbox->guest_ready);
 	CHECK_INT(exec_signal(one, SIGTERM, SIGNAL_LEADER, &error), -1);
 	CHECK_INT(error.kind, ERROR_GUEST_GONE);
 	CHECK_INT(sandbox_ready(sandbox, false, outcome_done, &ready, &error), 0);
+	init->deaf = false;
 	CHECK(fake_until(host, &ready.done));
 	CHECK_INT(ready.error.kind, ERROR_NONE);
 	CHECK(!running.ended);
@@ -598,9 +600,10 @@ TEST(files_cancelled_busy_and_lost)
 	transfers[0].hold = true;
 	fake_turn(host, 5);
 	static char data[FILE_CHUNK_MAX];
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 5; i++) {
 		fake_init_send(init, FRAME_DATA, init->operation, data, sizeof(data));
-	fake_turn(host, 5);
+		fake_turn(host, 2);
+	}
 	CHECK_INT(transfers[0].data_calls, 4);
 	CHECK_INT(transfers[0].done, 1);
 	CHECK_INT(transfers[0].kind, ERROR_GUEST_PROTOCOL);

@@ -316,9 +316,9 @@ TEST(grep_line_numbers)
 	while (used < size) {
 		line++;
 		bool hit = line % 997 == 0;
-		used +=
-		    (size_t)sprintf(data + used, "%s%.*s\n", hit ? "needle" : "", (int)(line % 41),
-				    "padpadpadpadpadpadpadpadpadpadpadpadpadpad");
+		used += (size_t)snprintf(data + used, size + 64 - used, "%s%.*s\n",
+					 hit ? "needle" : "", (int)(line % 41),
+					 "padpadpadpadpadpadpadpadpadpadpadpadpadpad");
 		if (hit && count < 64)
 			expected[count++] = line;
 	}

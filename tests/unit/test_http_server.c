@@ -172,8 +172,7 @@ TEST(too_much_ahead_of_an_answer_is_gone)
 	(void)client_send(&f, fd, flood, 1000, 1000);
 	CHECK_INT(f.gone, 0);
 	(void)client_send(&f, fd, flood, sizeof(flood), sizeof(flood));
-	shutdown(fd, SHUT_WR);
-	fixture_pump(&f);
+	/* Its end is not even sent yet. */
 	CHECK_INT(f.gone, 1);
 	CHECK_INT(http_server_connections(f.server), 0);
 	close(fd);
@@ -288,7 +287,7 @@ TEST(a_refusal_survives_what_is_still_being_sent)
 	fixture_start(&f, NULL, NULL);
 	int fd = client_tcp(&f);
 	(void)client_text(&f, fd, "POST /small HTTP/1.1\r\n" HOST "Content-Length: 900000\r\n\r\n");
-	(void)client_send(&f, fd, data, sizeof(data), 5000);
+	CHECK(client_send(&f, fd, data, sizeof(data), 5000));
 	look(fd);
 	CHECK_INT(answer_status(&seen), 413);
 	close(fd);

@@ -389,8 +389,7 @@ TEST(destroy_is_tried_again)
 	CHECK_INT(sandbox->row.state, SANDBOX_DELETING);
 	CHECK_INT(run(host, ready_with, sandbox), ERROR_SANDBOX_STATE);
 	host->fail_type = 0;
-	fake_turn(host, 1300);
-	CHECK_INT(host->core.sandbox_count, 0);
+	CHECK(fake_until_count(host, 0));
 	CHECK_INT(fake_existing(host), 0);
 	fake_host_free(host);
 }
@@ -427,8 +426,8 @@ TEST(time_outs)
 	struct outcome outcomes[3] = {0};
 	struct error error;
 	fake_start(host);
-	struct sandbox_spec absolute = {.timeout_seconds = 1};
-	struct sandbox_spec idle = {.idle_timeout_seconds = 1};
+	struct sandbox_spec absolute = {.timeout_seconds = 2};
+	struct sandbox_spec idle = {.idle_timeout_seconds = 3};
 	CHECK_INT(sandbox_create(&host->core, &fake_principal, &absolute, outcome_created,
 				 &outcomes[0], &error),
 		  0);
@@ -443,19 +442,18 @@ TEST(time_outs)
 	struct id ids[2] = {outcomes[0].sandbox->row.id, outcomes[1].sandbox->row.id};
 	struct sandbox *paused = outcomes[2].sandbox;
 	CHECK_INT(run(host, sandbox_pause, paused), ERROR_NONE);
-	fake_turn(host, 600);
 	CHECK_INT(host->core.sandbox_count, 3);
-	sandbox_touch(outcomes[1].sandbox);
-	fake_turn(host, 600);
-	CHECK_INT(host->core.sandbox_count, 2);
+	CHECK(fake_until_count(host, 2));
 	expect_tombstone(host, &ids[0], END_REASON_TIMEOUT, "time-out");
-	fake_turn(host, 600);
-	CHECK_INT(host->core.sandbox_count, 1);
+	sandbox_touch(outcomes[1].sandbox);
+	int64_t touched = clock_boot();
+	CHECK(fake_until_count(host, 1));
+	CHECK(clock_boot() - touched >= 3 * NSEC_PER_SEC);
 	expect_tombstone(host, &ids[1], END_REASON_IDLE, "idle");
 	CHECK_INT(paused->row.state, SANDBOX_PAUSED);
 	CHECK_INT(run(host, sandbox_resume, paused), ERROR_NONE);
 	CHECK_INT(sandbox_set_timeout(paused, 0, &error), 0);
-	fake_turn(host, 1200);
+	fake_turn(host, 2500);
 	CHECK_INT(host->core.sandbox_count, 1);
 	CHECK_INT(sandbox_expires_in(&paused->row), -1);
 	fake_turn(host, 5);

@@ -194,13 +194,17 @@ static int equip_child(struct attempt *attempt, struct error *error)
 		attempt->userns = open(path, O_RDONLY | O_CLOEXEC);
 		result = attempt->userns < 0 ? -errno : 0;
 	}
-	/* The spawner may be protected from the host running out of memory; a sandbox is not. */
+	/* The spawner may be protected from the host running out of memory; a sandbox is not. One
+	 * that is a likelier victim than others stays so where taking that back is not allowed. */
 	if (result >= 0) {
 		what = "oom_score_adj";
 		result = text_format(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
 	}
-	if (result >= 0)
+	if (result >= 0) {
 		result = fd_write_small(AT_FDCWD, path, "0");
+		if (result == -EACCES || result == -EPERM)
+			result = 0;
+	}
 	if (result >= 0) {
 		what = "its cpus";
 		result = cpus_set(pid, guest->slot, guest->limits.cpu_millis);
@@ -208,6 +212,71 @@ static int equip_child(struct attempt *attempt, struct error *error)
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result, "%s", what);
 	return record_write(attempt->host, guest, error);
+}
+
+/* One message of the child's. A peer that ended with something unread makes the first call fail,
+ * whether or not it had sent its last words; these come with the next. */
+static ssize_t receive(struct attempt *attempt, struct boot_report *ret_report)
+{
+	ssize_t got = 0;
+	for (int turn = 0; turn < 2; turn++) {
+		int64_t left = attempt->deadline - clock_boot();
+		struct pollfd poll_fd = {.fd = attempt->socket, .events = POLLIN};
+		int ready = poll(&poll_fd, 1, (int)MAX(left / NSEC_PER_MSEC, 0));
+		if (ready < 0 && errno == EINTR) {
+			turn--;
+			continue;
+		}
+		if (ready <= 0)
+			return ready < 0 ? -errno : -ETIMEDOUT;
+		got = fd_receive(attempt->socket, ret_report, sizeof(*ret_report), NULL, NULL);
+		if (got != -ECONNRESET)
+			return got;
+	}
+	return 0;
+}
+
+/* One report of the init's, or of the child that should have become it. */
+static int receive_report(struct attempt *attempt, uint32_t request, struct error *error)
+{
+	struct boot_report report;
+	ssize_t got = receive(attempt, &report);
+	if (got == -ETIMEDOUT)
+		return error_set(error, ERROR_TIMED_OUT,
+				 "the init did not answer within %d seconds (step %u)",
+				 (int)(BOOT_TIMEOUT / NSEC_PER_SEC), request);
+	if (got == 0)
+		return error_set(error, ERROR_INTERNAL, "the init ended while it was booted");
+	if (got < 0)
+		return error_set_errno(error, ERROR_INTERNAL, (int)got, "the init's report");
+	if (got != (ssize_t)sizeof(report) || report.type != BOOT_REPORT ||
+	    report.phase_count > SPAWN_PHASES_MAX)
+		return error_set(error, ERROR_INTERNAL, "the init's report is malformed");
+	report.failure.message[sizeof(report.failure.message) - 1] = '\0';
+	if (!report.ok) {
+		enum error_kind kind = report.failure.kind < ERROR_KIND_COUNT
+					   ? (enum error_kind)report.failure.kind
+					   : ERROR_INTERNAL;
+		error_set(error, kind, "init: %s", report.failure.message);
+		error->errnum = (int)report.failure.errnum;
+		return -1;
+	}
+	if (report.request != request)
+		return error_set(error, ERROR_INTERNAL, "the init's report is out of order");
+	for (uint32_t i = 0; i < report.phase_count; i++) {
+		report.phases[i].name[sizeof(report.phases[i].name) - 1] = '\0';
+		phase_add(attempt->guest, report.phases[i].name, report.phases[i].microseconds);
+	}
+	return 0;
+}
+
+/* A failed send means that the other end is gone; why, it may have said before. */
+static int send_failed(struct attempt *attempt, ssize_t result, const char *what,
+		       struct error *error)
+{
+	if (receive_report(attempt, BOOT_PREPARE, error) < 0)
+		return -1;
+	return error_set_errno(error, ERROR_INTERNAL, (int)result, "%s", what);
 }
 
 static int send_prepare(struct attempt *attempt, struct error *error)
@@ -230,7 +299,7 @@ static int send_prepare(struct attempt *attempt, struct error *error)
 	if (sent >= 0)
 		sent = fd_send(attempt->socket, &message, sizeof(message), fds, count);
 	if (sent < 0)
-		return error_set_errno(error, ERROR_INTERNAL, (int)sent, "sending PREPARE");
+		return send_failed(attempt, sent, "sending PREPARE", error);
 	return 0;
 }
 
@@ -312,48 +381,7 @@ static int send_assign(struct attempt *attempt, const struct boot_assign *assign
 	ssize_t sent =
 	    fd_send(attempt->socket, assign, sizeof(*assign), attempt->fds, attempt->fd_count);
 	if (sent < 0)
-		return error_set_errno(error, ERROR_INTERNAL, (int)sent, "sending ASSIGN");
-	return 0;
-}
-
-/* One report of the init's, or of the child that should have become it. */
-static int receive_report(struct attempt *attempt, uint32_t request, struct error *error)
-{
-	struct boot_report report;
-	int64_t left = attempt->deadline - clock_boot();
-	struct pollfd poll_fd = {.fd = attempt->socket, .events = POLLIN};
-	int ready;
-	do
-		ready = poll(&poll_fd, 1, (int)MAX(left / NSEC_PER_MSEC, 0));
-	while (ready < 0 && errno == EINTR);
-	if (ready == 0)
-		return error_set(error, ERROR_TIMED_OUT,
-				 "the init did not answer within %d seconds (step %u)",
-				 (int)(BOOT_TIMEOUT / NSEC_PER_SEC), request);
-	ssize_t got =
-	    ready < 0 ? -errno : fd_receive(attempt->socket, &report, sizeof(report), NULL, NULL);
-	if (got == 0 || got == -ECONNRESET)
-		return error_set(error, ERROR_INTERNAL, "the init ended while it was booted");
-	if (got < 0)
-		return error_set_errno(error, ERROR_INTERNAL, (int)got, "the init's report");
-	if (got != (ssize_t)sizeof(report) || report.type != BOOT_REPORT ||
-	    report.phase_count > SPAWN_PHASES_MAX)
-		return error_set(error, ERROR_INTERNAL, "the init's report is malformed");
-	report.failure.message[sizeof(report.failure.message) - 1] = '\0';
-	if (!report.ok) {
-		enum error_kind kind = report.failure.kind < ERROR_KIND_COUNT
-					   ? (enum error_kind)report.failure.kind
-					   : ERROR_INTERNAL;
-		error_set(error, kind, "init: %s", report.failure.message);
-		error->errnum = (int)report.failure.errnum;
-		return -1;
-	}
-	if (report.request != request)
-		return error_set(error, ERROR_INTERNAL, "the init's report is out of order");
-	for (uint32_t i = 0; i < report.phase_count; i++) {
-		report.phases[i].name[sizeof(report.phases[i].name) - 1] = '\0';
-		phase_add(attempt->guest, report.phases[i].name, report.phases[i].microseconds);
-	}
+		return send_failed(attempt, sent, "sending ASSIGN", error);
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "tier/namespace/locked_mount.h"
 
 static int write_map(pid_t pid, const char *file, uint32_t inside, uint32_t base, uint32_t count)
 {
@@ -144,13 +145,21 @@ int idmap_folder(const struct folder *folder, struct error *error)
 	if (userns < 0)
 		return error_set_errno(error, error_kind_of_errno(userns), userns,
 				       "a user namespace for it");
-	int mount = clone_mount(folder->directory,
-				folder->mode == MOUNT_READ_WRITE ? 0 : MOUNT_ATTR_RDONLY, userns);
+	bool read_only = folder->mode != MOUNT_READ_WRITE;
+	CLOSE_FD int mount =
+	    clone_mount(folder->directory, read_only ? MOUNT_ATTR_RDONLY : 0, userns);
 	if (mount == -EINVAL || mount == -EPERM)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "the file system it is on cannot be given to a sandbox (no "
 				 "idmapped mounts)");
-	if (mount < 0)
-		return error_set_errno(error, error_kind_of_errno(mount), mount, "mounting it");
-	return mount;
+	/* The sandbox attaches it itself, so that flags which were only set could be cleared by
+	 * whoever may mount inside. (Below a copy-on-write folder it is out of reach.) */
+	int result = mount;
+	if (mount >= 0 && folder->mode == MOUNT_READ_ONLY)
+		result = locked_mount(mount);
+	else
+		mount = -1;
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result, "mounting it");
+	return result;
 }

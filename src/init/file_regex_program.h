@@ -1,0 +1,44 @@
+/* The program that a regular expression becomes; between file_regex_parse.c, which makes it, and
+ * file_regex.c, which runs it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+
+/* Jumps are relative, so that a piece of program can be copied and moved. */
+enum step_kind {
+	STEP_CHARACTER, /* value */
+	STEP_SET,       /* value: first range, extra: how many; negated */
+	STEP_SPLIT,     /* at + value and at + extra */
+	STEP_JUMP,      /* at + value */
+	STEP_LINE_START,
+	STEP_LINE_END,
+	STEP_WORD_EDGE, /* extra: enum edge */
+	STEP_MATCH,
+};
+
+enum edge { EDGE_ANY, EDGE_NONE, EDGE_START, EDGE_END };
+
+struct step {
+	uint8_t kind;
+	bool negated;
+	int32_t value, extra;
+};
+
+struct range {
+	uint32_t low, high;
+};
+
+struct regex_program {
+	struct step *steps;
+	size_t count, room;
+	struct range *ranges;
+	size_t range_count, range_room;
+};
+
+/* 0, -EINVAL with the reason in words, -ENOMEM; what was made is freed with the program's owner. */
+NODISCARD int regex_parse(const char *text, size_t size, struct regex_program *program,
+			  const char **ret_reason);

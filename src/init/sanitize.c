@@ -1,0 +1,16 @@
+/* Only in the build with sanitizers: how they behave inside a sandbox. There is no leak check (it
+ * would need to trace PID 1), no symbolizer, and nothing is looked up in the sandbox's files. */
+
+const char *__asan_default_options(void);
+const char *__ubsan_default_options(void);
+
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0:abort_on_error=1:symbolize=0:handle_segv=1:"
+	       "allocator_may_return_null=1";
+}
+
+const char *__ubsan_default_options(void)
+{
+	return "print_stacktrace=0:symbolize=0";
+}
