@@ -50,10 +50,11 @@ struct waiter {
 	bool start;    /* of sandbox_ready(): a stopped one is to be started */
 };
 
-/* A directory of logs that is being removed, a batch per turn. */
+/* Logs that are being removed, a little per turn: freeing a large file takes long. */
 struct log_removal {
 	struct list link;
 	struct id sandbox;
+	struct id exec; /* unset: all of the sandbox's */
 };
 
 struct core_private {
@@ -240,7 +241,8 @@ void exec_logs_refresh(struct exec *exec);
 uint64_t exec_logs_size(const struct exec_row *row);
 /* An exec has ended: counts its output and removes the oldest logs above the configured maximum. */
 void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row);
-void logs_remove(struct core *core, const struct id *sandbox);
+/* Those of one exec, or with NULL all of the sandbox's. */
+void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec);
 /* One batch; true when there is more. */
 bool logs_remove_some(struct core *core);
 /* Directories whose sandbox is not alive any more. */

@@ -16,7 +16,8 @@
 #include "base/text.h"
 #include "core/core_private.h"
 
-#define UNLINKS_PER_TURN 256
+#define UNLINKS_PER_TURN 64
+#define FREED_PER_TURN (2 * MIB)
 /* Each is a row to write as well: a turn of the loop must stay short. */
 #define REMOVE_BATCH 32
 
@@ -204,7 +205,7 @@ static bool find_excess(void *data, const struct exec_row *row)
 static int forget_logs(struct sandbox *sandbox, const struct id *id, struct error *error)
 {
 	struct exec_row row = {0};
-	exec_logs_unlink(sandbox, id);
+	logs_remove(sandbox->core, &sandbox->row.id, id);
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		if (!id_equal(&exec->row.id, id))
@@ -237,7 +238,7 @@ static void remove_excess(struct sandbox *sandbox)
 	size_t count = MIN(excess.count, REMOVE_BATCH);
 	for (size_t i = 0; i < count && result >= 0; i++) {
 		if (excess.found[i].row_too) {
-			exec_logs_unlink(sandbox, &excess.found[i].id);
+			logs_remove(core, &sandbox->row.id, &excess.found[i].id);
 			result = store_exec_delete(core->store, &excess.found[i].id, &error);
 			excess.rows--;
 		} else {
@@ -261,55 +262,93 @@ void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row)
 		remove_excess(sandbox);
 }
 
-void logs_remove(struct core *core, const struct id *sandbox)
+void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec)
 {
 	struct log_removal *removal = calloc(1, sizeof(*removal));
 	if (!removal)
 		abort();
 	removal->sandbox = *sandbox;
+	if (exec)
+		removal->exec = *exec;
 	list_append(&core->private->removals, &removal->link);
 	timers_wake_at(core, clock_boot());
 }
 
-/* Unlinks up to *left entries of a directory; true when it is gone. */
-static bool remove_directory(struct core *core, const struct id *sandbox, int *left)
+/* What one turn may still do. */
+struct budget {
+	int files;
+	int64_t bytes;
+};
+
+static bool spent(const struct budget *budget)
+{
+	return budget->files <= 0 || budget->bytes <= 0;
+}
+
+/* Removes a file, or makes it shorter by what is left of the budget. False when it cannot be. */
+static bool remove_file(int directory, const char *name, struct budget *budget)
+{
+	struct stat stat;
+	budget->files--;
+	if (fstatat(directory, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT;
+	if (stat.st_size <= budget->bytes || !S_ISREG(stat.st_mode)) {
+		budget->bytes -= stat.st_size;
+		return unlinkat(directory, name, 0) == 0;
+	}
+	CLOSE_FD int fd = openat(directory, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	off_t shorter = stat.st_size - budget->bytes;
+	budget->bytes = 0;
+	return fd >= 0 && ftruncate(fd, shorter) == 0;
+}
+
+/* True when there is nothing more to do about it. */
+static bool remove_exec(struct core *core, const struct log_removal *removal, struct budget *budget)
+{
+	for (int i = 0; i < 2; i++) {
+		char path[LOG_PATH_MAX];
+		log_path(&removal->sandbox, &removal->exec, i, path);
+		if (spent(budget))
+			return false;
+		bool removed = remove_file(core->private->logs_fd, path, budget);
+		if (removed && spent(budget))
+			return false;
+	}
+	return true;
+}
+
+static bool remove_directory(struct core *core, const struct id *sandbox, struct budget *budget)
 {
 	int logs = core->private->logs_fd;
+	budget->files--;
 	if (unlinkat(logs, sandbox->text, AT_REMOVEDIR) == 0 || errno == ENOENT)
 		return true;
-	CLOSE_FD int fd =
-	    openat(logs, sandbox->text, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(logs, sandbox->text, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-	if (!directory) {
+	bool stuck = !directory;
+	for (struct dirent *entry; !stuck && !spent(budget) && (entry = readdir(directory));)
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			stuck = !remove_file(fd, entry->d_name, budget);
+	if (stuck)
 		log_warning("the logs of sandbox %s cannot be removed: %s", sandbox->text,
 			    strerror(errno));
-		return true;
-	}
-	int opened = TAKE_FD(fd);
-	struct dirent *entry;
-	bool stuck = false;
-	while (*left > 0 && (entry = readdir(directory))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		stuck |= unlinkat(opened, entry->d_name, 0) < 0;
-		--*left;
-	}
-	closedir(directory);
-	if (unlinkat(logs, sandbox->text, AT_REMOVEDIR) == 0)
-		return true;
-	if (stuck)
-		log_warning("the logs of sandbox %s cannot be removed", sandbox->text);
-	return stuck;
+	if (directory)
+		closedir(directory);
+	else
+		fd_close(&fd);
+	return stuck || unlinkat(logs, sandbox->text, AT_REMOVEDIR) == 0;
 }
 
 bool logs_remove_some(struct core *core)
 {
-	int left = UNLINKS_PER_TURN;
-	while (left > 0 && !list_empty(&core->private->removals)) {
+	struct budget budget = {.files = UNLINKS_PER_TURN, .bytes = FREED_PER_TURN};
+	while (!spent(&budget) && !list_empty(&core->private->removals)) {
 		struct log_removal *removal =
 		    list_entry(core->private->removals.next, struct log_removal, link);
-		left--;
-		if (!remove_directory(core, &removal->sandbox, &left))
+		bool done = id_is_set(&removal->exec)
+				? remove_exec(core, removal, &budget)
+				: remove_directory(core, &removal->sandbox, &budget);
+		if (!done)
 			continue;
 		list_remove(&removal->link);
 		free(removal);
@@ -329,7 +368,7 @@ void logs_remove_strays(struct core *core)
 	while ((entry = readdir(directory))) {
 		struct id id;
 		if (id_parse(entry->d_name, &id) == 0 && !sandbox_by_id(core, &id))
-			logs_remove(core, &id);
+			logs_remove(core, &id, NULL);
 	}
 	closedir(directory);
 }

@@ -174,7 +174,8 @@ static int find_live(struct core *core, const struct principal *principal, const
 		sandbox = sandbox_by_name(core, principal->workspace, id_or_name);
 	else
 		return error_set(error, ERROR_ID_MALFORMED,
-				 "that is neither the id nor the name of a sandbox");
+				 "\"%.64s\" is neither the id nor the name of a sandbox",
+				 id_or_name);
 	if (!sandbox || !may_see(principal, &sandbox->row))
 		return not_found(id_or_name, error);
 	*ret_sandbox = sandbox;

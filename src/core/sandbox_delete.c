@@ -45,7 +45,7 @@ static void ended(struct sandbox *sandbox)
 	sandbox->life->created = NULL;
 	waiters_finish(sandbox, &sandbox->life->ready, &gone);
 	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
-	logs_remove(core, &sandbox->row.id);
+	logs_remove(core, &sandbox->row.id, NULL);
 	core->last_busy = clock_boot();
 	sandbox_free(sandbox);
 }

@@ -362,7 +362,7 @@ static const char *refusal_code(int status)
 void http_refuse(struct http_connection *connection, int status, const char *reason)
 {
 	struct http_exchange *exchange = connection->exchange;
-	char body[256], id[24];
+	char body[512], id[24];
 	if (exchange)
 		memcpy(id, exchange->request.id, sizeof(id));
 	else
@@ -374,8 +374,9 @@ void http_refuse(struct http_connection *connection, int status, const char *rea
 		return;
 	}
 	int size = snprintf(body, sizeof(body),
-			    "{\"error\":\"%s\",\"code\":\"%s\",\"request_id\":\"%s\"}\n", reason,
-			    refusal_code(status), id);
+			    "{\"error\":\"%s\",\"code\":\"%s\",\"request_id\":\"%s\","
+			    "\"retryable\":false,\"detail\":\"%s\"}\n",
+			    reason, refusal_code(status), id, reason);
 	put_status(connection, status, id);
 	put_text(connection, "Content-Type: application/json\r\nConnection: close\r\n");
 	put_framing(connection, FRAMING_LENGTH, (uint64_t)size);

@@ -328,12 +328,13 @@ void exec_runner_gone(uint32_t index)
 	struct exec *exec = &execs[index];
 	exec->runner = -1;
 	exec->killing = false;
-	if (exec->phase == EXEC_PHASE_STARTING) {
-		fail(exec, exec->cause ? ERROR_CANCELLED : ERROR_RESOURCE_LIMIT, 0,
-		     exec->cause ? "cancelled before it was started"
-				 : "the process that was to start the command was killed");
+	if (exec->phase == EXEC_PHASE_STARTING && exec->cause) {
+		fail(exec, ERROR_CANCELLED, 0, "cancelled before it was started");
 		return;
 	}
+	/* It may have started the command, which killed it before it could say so. */
+	if (exec->phase == EXEC_PHASE_STARTING)
+		started(exec, 0);
 	if (!exec->leader_ended) {
 		struct exec_result result = {.end = EXEC_END_LOST,
 					     .code = exec->cause ? SIGKILL : 0};
@@ -425,9 +426,11 @@ void exec_list(void)
 	connection_send(FRAME_LIST_END, 0, NULL, 0);
 }
 
+/* A list of processes being written: u32 count, then what is asked for of each. */
 struct naming {
 	struct writer writer;
 	uint32_t count;
+	bool names;
 };
 
 static void name_process(void *data, pid_t pid, const char *command)
@@ -436,23 +439,45 @@ static void name_process(void *data, pid_t pid, const char *command)
 	if (naming->count == LEFT_RUNNING_MAX)
 		return;
 	write_u32(&naming->writer, (uint32_t)pid);
-	write_text(&naming->writer, command);
+	if (naming->names)
+		write_text(&naming->writer, command);
 	naming->count++;
 }
 
-void exec_left_running(uint64_t key)
+static uint8_t naming_room[FRAME_HEADER_SIZE + 4 + LEFT_RUNNING_MAX * 32];
+
+/* Writes the list behind a header; returns its size. */
+static size_t name_processes(const struct exec *exec, bool names)
 {
-	static uint8_t room[4 + LEFT_RUNNING_MAX * 32];
-	struct exec *exec = exec_find(key);
-	struct naming naming = {.writer = writer_on(room, sizeof(room))};
+	struct naming naming = {.names = names};
+	naming.writer =
+	    writer_on(naming_room + FRAME_HEADER_SIZE, sizeof(naming_room) - FRAME_HEADER_SIZE);
 	write_u32(&naming.writer, 0);
 	if (exec && exec->runner >= 0) {
 		scan_take();
 		scan_each(launch_runner((uint32_t)exec->runner)->pid, name_process, &naming);
 	}
-	struct writer count = writer_on(room, 4);
+	struct writer count = writer_on(naming_room + FRAME_HEADER_SIZE, 4);
 	write_u32(&count, naming.count);
-	connection_send(FRAME_LEFT_RUNNING, key, room, naming.writer.size);
+	return naming.writer.size;
+}
+
+void exec_name_shortly(uint64_t key)
+{
+	size_t size = name_processes(exec_find(key), true);
+	connection_send(FRAME_LEFT_RUNNING, key, naming_room + FRAME_HEADER_SIZE, size);
+}
+
+/* A command line is in the memory of the process it belongs to, and reading it can wait for that
+ * process: so a runner does it. */
+void exec_left_running(uint64_t key)
+{
+	struct exec *exec = exec_find(key);
+	size_t size = name_processes(exec, false);
+	frame_header_write(naming_room, FRAME_LEFT_RUNNING, 0, (uint32_t)size);
+	bool nobody = !exec || exec->runner < 0;
+	if (nobody || !relay_begin_naming(key, naming_room, FRAME_HEADER_SIZE + size))
+		exec_name_shortly(key);
 }
 
 void exec_time(int64_t now)

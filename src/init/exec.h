@@ -69,6 +69,8 @@ void exec_consumed(const struct request *request);
 void exec_forget(uint64_t key);
 void exec_list(void);
 void exec_left_running(uint64_t key);
+/* Answers LEFT_RUNNING with the short names that PID 1 can see without waiting for anybody. */
+void exec_name_shortly(uint64_t key);
 
 /* Events. exec_assigned() is false when the runner is dead: it gets another one. */
 NODISCARD bool exec_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size);

@@ -5,6 +5,7 @@
 #include "init/relay.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -12,12 +13,15 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "init/connection.h"
+#include "init/exec.h"
 #include "init/launch.h"
 #include "init/loop.h"
 #include "init/window.h"
 
 /* How long an operation may take to clean up after CANCEL. */
 #define CANCEL_GRACE_MS 1000
+/* How long reading command lines may take; then processes go by their short names. */
+#define NAMING_PATIENCE (1 * NSEC_PER_SEC)
 
 struct operation_state {
 	uint64_t id; /* 0: free */
@@ -55,41 +59,78 @@ static void release(struct operation_state *operation, uint32_t grace_ms)
 		used_up_to--;
 }
 
+/* An operation of ours for an exec: its id is the exec's key. */
+static bool is_naming(const struct operation_state *operation)
+{
+	return !(operation->id & OPERATION_ID_BIT);
+}
+
 static void fail(struct operation_state *operation, enum error_kind kind, int errnum,
 		 const char *message)
 {
-	connection_send_failure(FRAME_FAILED, operation->id, kind, errnum, message);
+	if (is_naming(operation))
+		exec_name_shortly(operation->id);
+	else
+		connection_send_failure(FRAME_FAILED, operation->id, kind, errnum, message);
 	release(operation, CANCEL_GRACE_MS);
 }
 
-void relay_begin(const struct request *request)
+static struct operation_state *find_free(void)
 {
-	uint32_t index = 0;
-	if (find(request->id)) {
-		connection_refuse("the id of an operation was used twice");
-		return;
+	for (uint32_t i = 0; i < OPERATIONS_MAX; i++) {
+		if (operations[i].id)
+			continue;
+		used_up_to = MAX(used_up_to, i + 1);
+		return &operations[i];
 	}
-	while (index < OPERATIONS_MAX && operations[index].id)
-		index++;
-	if (index == OPERATIONS_MAX || loop_shutting_down()) {
-		connection_send_failure(
-		    FRAME_FAILED, request->id,
-		    index == OPERATIONS_MAX ? ERROR_BUSY : ERROR_SANDBOX_ENDED, 0,
-		    index == OPERATIONS_MAX ? "too many operations at once in this sandbox"
-					    : "the sandbox is shutting down");
-		return;
-	}
-	used_up_to = MAX(used_up_to, index + 1);
-	operations[index] = (struct operation_state){
-	    .id = request->id,
+	return NULL;
+}
+
+static void submit(struct operation_state *operation, uint64_t id, const uint8_t *frame,
+		   size_t size)
+{
+	*operation = (struct operation_state){
+	    .id = id,
 	    .runner = -1,
 	    .window = WINDOW_EMPTY,
 	    .receive_credit = FILE_WINDOW,
 	    .send_credit = FILE_WINDOW,
 	    .kill_at = NEVER,
 	};
-	launch_submit(OWNER_OPERATION, index, request->frame.payload - FRAME_HEADER_SIZE,
-		      FRAME_HEADER_SIZE + request->frame.size);
+	launch_submit(OWNER_OPERATION, (uint32_t)(operation - operations), frame, size);
+}
+
+void relay_begin(const struct request *request)
+{
+	if (find(request->id)) {
+		connection_refuse("the id of an operation was used twice");
+		return;
+	}
+	if (loop_shutting_down()) {
+		connection_send_failure(FRAME_FAILED, request->id, ERROR_SANDBOX_ENDED, 0,
+					"the sandbox is shutting down");
+		return;
+	}
+	struct operation_state *operation = find_free();
+	if (!operation) {
+		connection_send_failure(FRAME_FAILED, request->id, ERROR_BUSY, 0,
+					"too many operations at once in this sandbox");
+		return;
+	}
+	submit(operation, request->id, request->frame.payload - FRAME_HEADER_SIZE,
+	       FRAME_HEADER_SIZE + request->frame.size);
+}
+
+bool relay_begin_naming(uint64_t key, const uint8_t *frame, size_t size)
+{
+	struct operation_state *operation = find(key) ? NULL : find_free();
+	if (!operation)
+		return false;
+	submit(operation, key, frame, size);
+	operation = find(key);
+	if (operation)
+		operation->kill_at = clock_boot() + NAMING_PATIENCE;
+	return true;
 }
 
 /* One message to the runner: true when it took it, false when it has to be waited for (or is dead,
@@ -255,7 +296,10 @@ static void runner_frame(struct operation_state *operation, uint8_t *place, size
 		break;
 	}
 	case FRAME_RESULT:
-		good = final = true;
+		good = final = !is_naming(operation);
+		break;
+	case FRAME_LEFT_RUNNING:
+		good = final = is_naming(operation);
 		break;
 	case FRAME_FAILED:
 		good = final = failure_read(&frame, &failure) == 0;
@@ -309,14 +353,21 @@ void relay_resume(void)
 	}
 }
 
+static void kill_runner(const struct operation_state *operation)
+{
+	struct runner *runner = launch_runner((uint32_t)operation->runner);
+	if (runner->pid > 0)
+		kill(runner->pid, SIGKILL);
+}
+
 void relay_time(int64_t now)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		if (!operations[i].id || operations[i].kill_at > now)
 			continue;
-		connection_send_failure(FRAME_FAILED, operations[i].id, ERROR_CANCELLED, 0,
-					"cancelled");
-		release(&operations[i], 0);
+		if (operations[i].runner >= 0)
+			kill_runner(&operations[i]);
+		fail(&operations[i], ERROR_CANCELLED, 0, "cancelled");
 	}
 }
 

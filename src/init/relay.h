@@ -11,6 +11,8 @@
 #define OPERATIONS_MAX 128
 
 void relay_begin(const struct request *request);
+/* Has a runner read command lines for an exec's LEFT_RUNNING; false: it cannot be done now. */
+NODISCARD bool relay_begin_naming(uint64_t key, const uint8_t *frame, size_t size);
 void relay_data(const struct request *request);
 void relay_data_end(uint64_t id);
 void relay_credit(uint64_t id, uint32_t credit);

@@ -1,6 +1,7 @@
 /* A runner: waits for one request, serves it and is gone. Forked by the launcher ahead of time; may
  * block, may be killed at any moment. Its socket to PID 1 is its one link. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/text.h"
 #include "init/command.h"
 #include "init/launcher.h"
 #include "init/operation.h"
@@ -20,6 +22,9 @@
 #include "proto/init_messages.h"
 
 #define FDS_MAX 4
+/* Of a command line so much is told. */
+#define COMMAND_SIZE 128
+#define NAMING_PAUSE_US 5000
 
 /* Of the room a usual request takes so much. */
 #define ROOM_USED (8 * 1024)
@@ -140,6 +145,55 @@ _Noreturn static void run_file(int socket, const struct frame *frame)
 	_exit(0);
 }
 
+/* The command line of a process, its arguments apart by spaces, or what it calls itself. */
+static void read_command(uint32_t pid, char *text, size_t size)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%u/cmdline", pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? 0 : read(fd, text, size - 1);
+	fd_close(&fd);
+	if (got <= 0) {
+		snprintf(path, sizeof(path), "/proc/%u/comm", pid);
+		got = fd_read_small(AT_FDCWD, path, text, size);
+		got -= got > 0 && text[got - 1] == '\n';
+	}
+	size_t length = got > 0 ? (size_t)got : 0;
+	while (length > 0 && text[length - 1] == '\0')
+		length--;
+	length = text_utf8_prefix(text, length);
+	bool utf8 = text_is_utf8(text, length);
+	for (size_t i = 0; i < length; i++) {
+		unsigned char c = (unsigned char)text[i];
+		if (c < 0x20 || c == 0x7f || (!utf8 && c >= 0x80))
+			text[i] = c == '\0' ? ' ' : '?';
+	}
+	text[length] = '\0';
+}
+
+_Noreturn static void run_naming(int socket, const struct frame *frame)
+{
+	static uint8_t answer[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
+	struct reader reader = reader_on(frame->payload, frame->size);
+	struct writer writer =
+	    writer_on(answer + FRAME_HEADER_SIZE, sizeof(answer) - FRAME_HEADER_SIZE);
+	uint32_t count = read_u32(&reader);
+	write_u32(&writer, count);
+	/* One that was forked this moment still shows the command line of its parent. */
+	usleep(NAMING_PAUSE_US);
+	for (uint32_t i = 0; i < count; i++) {
+		char command[COMMAND_SIZE];
+		uint32_t pid = read_u32(&reader);
+		read_command(pid, command, sizeof(command));
+		write_u32(&writer, pid);
+		write_text(&writer, command);
+	}
+	if (reader_finish(&reader) < 0 || writer_finish(&writer) < 0)
+		_exit(1);
+	frame_header_write(answer, FRAME_LEFT_RUNNING, 0, (uint32_t)writer.size);
+	_exit(fd_send(socket, answer, FRAME_HEADER_SIZE + writer.size, NULL, 0) < 0);
+}
+
 void runner_main(int socket)
 {
 	int fds[FDS_MAX];
@@ -157,5 +211,7 @@ void runner_main(int socket)
 		run_file(socket, &frame);
 	if (frame.type == FRAME_CONNECT)
 		tunnel_run(socket, &frame);
+	if (frame.type == FRAME_LEFT_RUNNING)
+		run_naming(socket, &frame);
 	_exit(1);
 }

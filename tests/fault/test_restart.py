@@ -161,7 +161,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(len(uids), 2, "each instance has uid ranges of its own")
 
     def test_corrupt_and_newer_databases_are_refused_untouched(self):
-        for change, word in ((b"garbage" * 1000, "database"), (None, "newer")):
+        for change, word in ((b"garbage" * 1000, "database"), (None, "9999")):
             daemon = Daemon()
             try:
                 daemon.start()

@@ -302,6 +302,12 @@ static void world_close(struct world *world)
 	uv_run(&world->loop, UV_RUN_DEFAULT);
 	if (uv_loop_close(&world->loop) != 0)
 		abort();
+	char path[96];
+	snprintf(path, sizeof(path), "%s/logs", world->state);
+	rmdir(path);
+	snprintf(path, sizeof(path), "%s/db", world->state);
+	rmdir(path);
+	rmdir(world->state);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -330,7 +336,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (situation & 64 && sandbox_by_id(&world.core, &id))
 		sandbox_processes_ended(world.sandbox, END_KILLED);
 	if (sandbox_by_id(&world.core, &id))
-		logs_remove(&world.core, &id);
+		logs_remove(&world.core, &id, NULL);
 	while (logs_remove_some(&world.core))
 		;
 	world_close(&world);

@@ -95,16 +95,16 @@ class Client:
             raise ApiError(response.status, data, dict(response.getheaders()))
         return data
 
-    def get(self, path, **query):
+    def get(self, path, /, **query):
         return self.call("GET", path + ("?" + urllib.parse.urlencode(query) if query else ""))
 
-    def post(self, path, body=None, **headers):
+    def post(self, path, body=None, /, **headers):
         return self.call("POST", path, {} if body is None else body, headers)
 
-    def put(self, path, body, **query):
+    def put(self, path, body, /, **query):
         return self.call("PUT", path + ("?" + urllib.parse.urlencode(query) if query else ""), body)
 
-    def delete(self, path, **query):
+    def delete(self, path, /, **query):
         return self.call("DELETE", path + ("?" + urllib.parse.urlencode(query) if query else ""))
 
     # Sandboxes.
@@ -122,10 +122,10 @@ class Client:
             raise AssertionError(f"{command!r}: {result}")
         return result["stdout"]
 
-    def write(self, sandbox, path, data, **query):
+    def write(self, sandbox, path, data, /, **query):
         return self.put(f"/v1/sandboxes/{sandbox}/files", data, path=path, **query)
 
-    def read(self, sandbox, path, **query):
+    def read(self, sandbox, path, /, **query):
         response, connection = self.raw("GET", f"/v1/sandboxes/{sandbox}/files?" +
                                         urllib.parse.urlencode({"path": path, **query}))
         data = response.read()

@@ -89,7 +89,7 @@ class Exec(DaemonTest):
         result = self.run_in("sleep 777 & echo started")
         self.assertEqual(result["stdout"], "started\n")
         self.assertLess(time.monotonic() - began, 2)
-        self.assertEqual([entry["command"] for entry in result["left_running"]], ["sleep 777"])
+        self.assertEqual([entry["command"] for entry in result["left_running"]], ["sleep"])
         self.assertIn("777", self.api.sh(self.box, "ps -eo args | grep '[s]leep 777'"))
         self.run_in("pkill -f 'sleep 777'")
 
@@ -106,7 +106,7 @@ class Exec(DaemonTest):
         self.api.delete(exec_path)
         record = wait_until(lambda: (lambda r: r if r["state"] == "ended" else None)(self.api.get(exec_path)), 5)
         self.assertTrue(record["cancelled"])
-        self.assertEqual(self.run_in("pgrep -c -f 'sleep 88'")["stdout"].strip(), "0")
+        self.assertEqual(self.run_in("pgrep -c -f '[s]leep 88'")["stdout"].strip(), "0")
 
     def test_disconnect_cancels(self):
         response = None

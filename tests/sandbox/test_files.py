@@ -92,9 +92,9 @@ class Files(DaemonTest):
 
     def test_rename_copy_remove(self):
         self.api.sh(self.box, "rm -rf /workspace/t; mkdir -p /workspace/t/a/b; echo 1 > /workspace/t/a/b/f; ln -s b /workspace/t/a/l")
-        self.api.post(self.base + "/copy", {"path": "/workspace/t/a", "target": "/workspace/t/c", "recursive": True})
+        self.api.post(self.base + "/copy", {"from": "/workspace/t/a", "to": "/workspace/t/c", "recursive": True})
         self.assertEqual(self.api.sh(self.box, "cat /workspace/t/c/b/f; readlink /workspace/t/c/l"), "1\nb\n")
-        self.api.post(self.base + "/rename", {"path": "/workspace/t/c", "target": "/workspace/t/e"})
+        self.api.post(self.base + "/rename", {"from": "/workspace/t/c", "to": "/workspace/t/e"})
         self.refused(409, "file.exists", self.api.delete, self.base, path="/workspace/t/e")
         self.api.delete(self.base, path="/workspace/t/e", recursive=1)
         self.assertEqual(self.api.sh(self.box, "ls /workspace/t"), "a\n")
@@ -132,10 +132,10 @@ class Files(DaemonTest):
 
     def test_replace(self):
         self.api.write(self.box, "/workspace/r", b"a.b a.b a.b")
-        answer = self.api.post(self.base + "/replace", {"path": "/workspace/r", "pattern": "a.b", "replacement": "$1\\", "limit": 2})
+        answer = self.api.post(self.base + "/replace", {"path": "/workspace/r", "old": "a.b", "new": "$1\\", "limit": 2})
         self.assertEqual(answer["count"], 2)
         self.assertEqual(self.api.read(self.box, "/workspace/r"), b"$1\\ $1\\ a.b")
-        self.assertEqual(self.api.post(self.base + "/replace", {"path": "/workspace/r", "pattern": "zzz", "replacement": ""})["count"], 0)
+        self.assertEqual(self.api.post(self.base + "/replace", {"path": "/workspace/r", "old": "zzz", "new": ""})["count"], 0)
 
     def test_paths_stay_inside(self):
         for path in ("/../../../etc/shadow", "/proc/1/root/etc/shadow", "/proc/self/root/etc/shadow"):

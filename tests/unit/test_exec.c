@@ -417,6 +417,12 @@ TEST(memory_and_logs_are_bounded)
 	CHECK_INT(exec_find(sandbox, first.text, &exec, &error), 0);
 	expect_output(exec, EXEC_STDOUT, "x");
 	CHECK_INT(entries_in(host->state), 1);
+	/* A large log goes in several turns. */
+	static char data[6 * 1024 * 1024];
+	struct exec *large = start(sandbox, "sleep", NULL, 0);
+	follow(large, &follower);
+	CHECK(fake_until(host, &follower.started));
+	fake_print(fake_init_of(host, &sandbox->row.id), large->row.key, 0, data, sizeof(data));
 	CHECK_INT(sandbox_delete(sandbox, END_REASON_USER, NULL, outcome_done, &deleted, &error),
 		  0);
 	CHECK(fake_until(host, &deleted.done));
