@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "proto/folder_grant.h"
 
 struct create_options create_options;
 
@@ -88,7 +89,14 @@ static int set_numbers(json_t *body, struct error *error)
 	return 0;
 }
 
-/* "HOST:GUEST[:mode]"; the folder is opened, its descriptor is *ret_fd. */
+static enum mount_mode mount_mode_of(const char *text)
+{
+	if (strcmp(text, "rw") == 0)
+		return MOUNT_READ_WRITE;
+	return strcmp(text, "cow") == 0 ? MOUNT_COPY_ON_WRITE : MOUNT_READ_ONLY;
+}
+
+/* "HOST:GUEST[:mode]"; the folder is opened, *ret_fd is the grant of it. */
 static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct error *error)
 {
 	FREE_TEXT char *host = text_duplicate(text);
@@ -111,9 +119,13 @@ static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct erro
 				 "(copy-on-write), not \"%s\"",
 				 text, mode);
 	/* Not O_PATH: an open directory proves that this user may read it. */
-	*ret_fd = open(host, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (*ret_fd < 0)
+	CLOSE_FD int directory = open(host, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory < 0)
 		return error_set_errno(error, ERROR_USAGE, errno, "the folder %s", host);
+	*ret_fd = folder_grant_make(directory, mount_mode_of(mode));
+	if (*ret_fd < 0)
+		return error_set_errno(error, ERROR_INTERNAL, *ret_fd, "giving the folder %s",
+				       host);
 	FREE_TEXT char *real = realpath(host, NULL);
 	json_array_append_new(mounts, json_pack("{s:s, s:s, s:s}", "path", guest, "mode", mode,
 						"host_path", real ? real : host));

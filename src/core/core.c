@@ -300,13 +300,7 @@ void core_stop(struct core *core)
 		let_go(list_entry(core->sandboxes.next, struct sandbox, link), &error);
 	run_later(core);
 	reconcile_done(core);
-	while (!list_empty(&private->removals)) {
-		struct log_removal *removal =
-		    list_entry(private->removals.next, struct log_removal, link);
-		list_remove(&removal->link);
-		free(removal);
-	}
-	fd_close(&private->logs_fd);
+	logs_stop(core);
 	store_close(core->store);
 	core->store = NULL;
 	core->private = NULL;
@@ -326,5 +320,5 @@ void core_configure(struct core *core, const struct config *config)
 bool core_idle(const struct core *core)
 {
 	return core->sandbox_count == 0 && core->private && core->private->started &&
-	       list_empty(&core->private->later) && list_empty(&core->private->removals);
+	       list_empty(&core->private->later) && !core->private->removing;
 }

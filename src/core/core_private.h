@@ -50,7 +50,9 @@ struct waiter {
 	bool start;    /* of sandbox_ready(): a stopped one is to be started */
 };
 
-/* Logs that are being removed, a little per turn: freeing a large file takes long. */
+struct log_work; /* exec_log.c */
+
+/* Logs that are to be removed. */
 struct log_removal {
 	struct list link;
 	struct id sandbox;
@@ -64,8 +66,9 @@ struct core_private {
 	struct list later;
 	unsigned open_handles;
 	struct list by_id[BUCKETS], by_name[BUCKETS];
-	struct list removals; /* struct log_removal */
-	int logs_fd;          /* <state>/logs */
+	struct list removals;      /* struct log_removal */
+	struct log_work *removing; /* the one under way */
+	int logs_fd;               /* <state>/logs */
 	int64_t prune_at;
 	/* Start-up. */
 	void (*ready)(void *data);
@@ -107,7 +110,6 @@ struct sandbox_life {
 
 	int mount_fds[SANDBOX_MOUNTS_MAX]; /* for START; -1 after a restart of the daemon */
 	uint32_t mount_count;
-	uint32_t client_uid, client_gid;
 
 	uint64_t log_bytes; /* kept output of ended execs */
 	uint32_t exec_rows;
@@ -243,7 +245,9 @@ uint64_t exec_logs_size(const struct exec_row *row);
 void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row);
 /* Those of one exec, or with NULL all of the sandbox's. */
 void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec);
-/* One batch; true when there is more. */
-bool logs_remove_some(struct core *core);
+/* The same at once; may block. Knows nothing but its arguments: called in a thread. */
+void logs_remove_now(int logs_fd, const struct log_removal *removal);
+/* What is under way ends by itself; the rest is left to the next start. */
+void logs_stop(struct core *core);
 /* Directories whose sandbox is not alive any more. */
 void logs_remove_strays(struct core *core);

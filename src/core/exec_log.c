@@ -16,8 +16,6 @@
 #include "base/text.h"
 #include "core/core_private.h"
 
-#define UNLINKS_PER_TURN 64
-#define FREED_PER_TURN (2 * MIB)
 /* Each is a row to write as well: a turn of the loop must stay short. */
 #define REMOVE_BATCH 32
 
@@ -262,6 +260,88 @@ void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row)
 		remove_excess(sandbox);
 }
 
+/* A removal under way, in a thread of libuv's: freeing a file whose pages are being written back
+ * waits for the disk. The thread has nothing but this struct. */
+struct log_work {
+	uv_work_t work;
+	struct core *core; /* NULL: stopped meanwhile */
+	int logs_fd;
+	struct log_removal removal;
+};
+
+static void remove_directory(int logs, const char *name)
+{
+	int fd = openat(logs, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	for (struct dirent *entry; directory && (entry = readdir(directory));)
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			unlinkat(fd, entry->d_name, 0);
+	if (directory)
+		closedir(directory);
+	else
+		fd_close(&fd);
+	if (unlinkat(logs, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		log_warning("the logs of sandbox %s cannot be removed: %s", name, strerror(errno));
+}
+
+void logs_remove_now(int logs, const struct log_removal *removal)
+{
+	if (!id_is_set(&removal->exec)) {
+		remove_directory(logs, removal->sandbox.text);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		char path[LOG_PATH_MAX];
+		log_path(&removal->sandbox, &removal->exec, i, path);
+		unlinkat(logs, path, 0);
+	}
+}
+
+static void on_work(uv_work_t *work)
+{
+	struct log_work *log_work = container_of(work, struct log_work, work);
+	logs_remove_now(log_work->logs_fd, &log_work->removal);
+}
+
+static void remove_next(struct core *core);
+
+static void on_work_done(uv_work_t *work, int status UNUSED)
+{
+	struct log_work *log_work = container_of(work, struct log_work, work);
+	struct core *core = log_work->core;
+	fd_close(&log_work->logs_fd);
+	free(log_work);
+	if (!core)
+		return;
+	core->private->removing = NULL;
+	remove_next(core);
+}
+
+/* One at a time: the disk is shared with everybody's output. */
+static void remove_next(struct core *core)
+{
+	struct core_private *private = core->private;
+	if (private->removing || private->stopping || list_empty(&private->removals))
+		return;
+	struct log_removal *removal = list_entry(private->removals.next, struct log_removal, link);
+	struct log_work *work = calloc(1, sizeof(*work));
+	if (!work)
+		abort();
+	work->core = core;
+	work->removal = *removal;
+	work->logs_fd = fcntl(private->logs_fd, F_DUPFD_CLOEXEC, 0);
+	list_remove(&removal->link);
+	free(removal);
+	if (work->logs_fd < 0 ||
+	    uv_queue_work(core->loop, &work->work, on_work, on_work_done) < 0) {
+		/* The next start finds what has no sandbox. */
+		fd_close(&work->logs_fd);
+		free(work);
+		return;
+	}
+	private->removing = work;
+}
+
 void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec)
 {
 	struct log_removal *removal = calloc(1, sizeof(*removal));
@@ -271,89 +351,22 @@ void logs_remove(struct core *core, const struct id *sandbox, const struct id *e
 	if (exec)
 		removal->exec = *exec;
 	list_append(&core->private->removals, &removal->link);
-	timers_wake_at(core, clock_boot());
+	remove_next(core);
 }
 
-/* What one turn may still do. */
-struct budget {
-	int files;
-	int64_t bytes;
-};
-
-static bool spent(const struct budget *budget)
+void logs_stop(struct core *core)
 {
-	return budget->files <= 0 || budget->bytes <= 0;
-}
-
-/* Removes a file, or makes it shorter by what is left of the budget. False when it cannot be. */
-static bool remove_file(int directory, const char *name, struct budget *budget)
-{
-	struct stat stat;
-	budget->files--;
-	if (fstatat(directory, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT;
-	if (stat.st_size <= budget->bytes || !S_ISREG(stat.st_mode)) {
-		budget->bytes -= stat.st_size;
-		return unlinkat(directory, name, 0) == 0;
-	}
-	CLOSE_FD int fd = openat(directory, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	off_t shorter = stat.st_size - budget->bytes;
-	budget->bytes = 0;
-	return fd >= 0 && ftruncate(fd, shorter) == 0;
-}
-
-/* True when there is nothing more to do about it. */
-static bool remove_exec(struct core *core, const struct log_removal *removal, struct budget *budget)
-{
-	for (int i = 0; i < 2; i++) {
-		char path[LOG_PATH_MAX];
-		log_path(&removal->sandbox, &removal->exec, i, path);
-		if (spent(budget))
-			return false;
-		bool removed = remove_file(core->private->logs_fd, path, budget);
-		if (removed && spent(budget))
-			return false;
-	}
-	return true;
-}
-
-static bool remove_directory(struct core *core, const struct id *sandbox, struct budget *budget)
-{
-	int logs = core->private->logs_fd;
-	budget->files--;
-	if (unlinkat(logs, sandbox->text, AT_REMOVEDIR) == 0 || errno == ENOENT)
-		return true;
-	int fd = openat(logs, sandbox->text, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-	bool stuck = !directory;
-	for (struct dirent *entry; !stuck && !spent(budget) && (entry = readdir(directory));)
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			stuck = !remove_file(fd, entry->d_name, budget);
-	if (stuck)
-		log_warning("the logs of sandbox %s cannot be removed: %s", sandbox->text,
-			    strerror(errno));
-	if (directory)
-		closedir(directory);
-	else
-		fd_close(&fd);
-	return stuck || unlinkat(logs, sandbox->text, AT_REMOVEDIR) == 0;
-}
-
-bool logs_remove_some(struct core *core)
-{
-	struct budget budget = {.files = UNLINKS_PER_TURN, .bytes = FREED_PER_TURN};
-	while (!spent(&budget) && !list_empty(&core->private->removals)) {
+	struct core_private *private = core->private;
+	if (private->removing)
+	private->removing->core = NULL;
+	private->removing = NULL;
+	while (!list_empty(&private->removals)) {
 		struct log_removal *removal =
-		    list_entry(core->private->removals.next, struct log_removal, link);
-		bool done = id_is_set(&removal->exec)
-				? remove_exec(core, removal, &budget)
-				: remove_directory(core, &removal->sandbox, &budget);
-		if (!done)
-			continue;
+		    list_entry(private->removals.next, struct log_removal, link);
 		list_remove(&removal->link);
 		free(removal);
 	}
-	return !list_empty(&core->private->removals);
+	fd_close(&private->logs_fd);
 }
 
 void logs_remove_strays(struct core *core)

@@ -25,7 +25,7 @@ struct mount_spec {
 	enum mount_mode mode;
 	const char *path;      /* inside, absolute */
 	const char *host_path; /* for people */
-	int fd;                /* an open directory of the client's; not taken */
+	int fd;                /* a grant of the client's (proto/folder_grant.h); not taken */
 };
 
 struct pair {

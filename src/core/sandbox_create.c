@@ -24,8 +24,6 @@ void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_mes
 		    .flags = row->flags,
 		    .limits = row->limits,
 		    .mount_count = sandbox->life->mount_count,
-		    .client_uid = sandbox->life->client_uid,
-		    .client_gid = sandbox->life->client_gid,
 		},
 	};
 	struct bytes packed = {(const uint8_t *)row->mounts, row->mounts_size};
@@ -120,11 +118,9 @@ static void on_created(const struct sandbox_answer *answer)
 
 /* Kept as long as the sandbox: a stopped one is started with the same folders. */
 static int keep_mounts(struct sandbox *sandbox, const struct sandbox_spec *spec,
-		       const struct principal *principal, struct error *error)
+		       struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
-	life->client_uid = principal->uid;
-	life->client_gid = principal->gid;
 	for (size_t i = 0; i < spec->mount_count; i++) {
 		life->mount_fds[i] = fcntl(spec->mounts[i].fd, F_DUPFD_CLOEXEC, 0);
 		if (life->mount_fds[i] < 0)
@@ -163,7 +159,7 @@ int sandbox_create(struct core *core, const struct principal *principal,
 	sandbox->life->booting = true;
 	sandbox_add_phase(sandbox, "store", began);
 	struct spawn_message message;
-	if (keep_mounts(sandbox, spec, principal, error) == 0) {
+	if (keep_mounts(sandbox, spec, error) == 0) {
 		boot_message(sandbox, SPAWN_CREATE, &message);
 		if (sandbox_ask(sandbox, &message, sandbox->life->mount_fds,
 				sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS, on_created, NULL,

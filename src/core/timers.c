@@ -154,7 +154,5 @@ static void on_timer(uv_timer_t *timer)
 		private->prune_at = now + PRUNE_INTERVAL;
 	}
 	next = MIN(next, private->prune_at);
-	if (logs_remove_some(core))
-		next = now;
 	timers_wake_at(core, next);
 }

@@ -45,7 +45,8 @@ enum frame_type {
 				  sandbox by itself, 0 = never */
 	FRAME_PING = 7,        /* > u64 */
 	FRAME_PONG = 8,        /* < the same u64 */
-	FRAME_SHUTDOWN = 9,    /* > empty: SIGTERM to everything, SIGKILL after u32 ms, then exit */
+	FRAME_SHUTDOWN = 9,    /* > u32 ms (empty: 2000): SIGTERM to everything; the init exits when
+				  all have ended or the time is over */
 
 	/* Execs; id = the exec's key. */
 	FRAME_EXEC = 20,         /* > struct exec_request, descriptors: see there */
@@ -62,8 +63,10 @@ enum frame_type {
 	FRAME_FORGET = 31,   /* > empty: the daemon has the result; ends left-over tracking never:
 				processes that still run keep their record until they end */
 	FRAME_LIST = 32,     /* > empty, id 0 */
-	FRAME_LISTED = 33,   /* < struct exec_status, one per known exec; then LIST_END */
-	FRAME_LIST_END = 34, /* < empty */
+	FRAME_LISTED = 33, /* < struct exec_status, one per known exec; then LIST_END. For one whose
+			      standard input is fed CREDIT follows: a new connection has none of it
+			      for execs that it did not begin, and a full window for OUTPUT */
+	FRAME_LIST_END = 34,     /* < empty */
 	FRAME_LEFT_RUNNING = 35, /* > empty; < u32 count, then per process: u32 pid, text command */
 	FRAME_GONE = 36, /* < empty: the last left-over process of an ended exec has ended */
 

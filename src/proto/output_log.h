@@ -37,8 +37,8 @@ NODISCARD int output_log_open(int fd, struct output_log *ret_log);
 /* Appends all of it and advances the total. On -errno (the host's disk is full) neither the total
  * nor anything a reader can see has changed: the caller tries again or drops the bytes. */
 NODISCARD int output_log_append(struct output_log *log, const void *data, size_t size);
-/* Has the disk set space aside for the next `size` bytes, so that a lossless writer can stop reading
- * before it holds what it cannot keep. 0, or -ENOSPC and the like. */
+/* Has the disk set space aside for the next `size` bytes, so that a lossless writer can stop
+ * reading before it holds what it cannot keep. 0, or -ENOSPC and the like. */
 NODISCARD int output_log_prepare(const struct output_log *log, size_t size);
 /* How many more bytes fit before one that was not consumed would be overwritten. */
 uint64_t output_log_room(const struct output_log *log, uint64_t consumed);

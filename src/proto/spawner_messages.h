@@ -54,7 +54,7 @@ enum mount_mode { MOUNT_READ_ONLY = 0, MOUNT_READ_WRITE = 1, MOUNT_COPY_ON_WRITE
 enum spawn_type {
 	/* daemon -> spawner */
 	SPAWN_HELLO = 1,
-	SPAWN_CREATE,  /* a new sandbox; descriptors: one open directory per mount, in order */
+	SPAWN_CREATE,  /* a new sandbox; descriptors: one folder_grant per mount, in order */
 	SPAWN_START,   /* a stopped one again, from its files; the same fields and descriptors */
 	SPAWN_KILL,    /* ends the processes; files stay. Answered when all are gone */
 	SPAWN_DESTROY, /* KILL, then everything goes; answered after the kill, cleaned up after */
@@ -83,7 +83,6 @@ struct spawn_create {
 	struct limits limits;
 	uint32_t mount_count;
 	uint32_t mount_modes[SANDBOX_MOUNTS_MAX]; /* enum mount_mode */
-	uint32_t client_uid, client_gid;          /* whose mounts they are (peer credentials) */
 };
 
 #define SPAWN_PHASES_MAX 12

@@ -95,9 +95,9 @@ static int make_files(struct spawner *spawner, struct entry *entry, struct error
 }
 
 static int boot(struct spawner *spawner, struct entry *entry, const struct spawn_create *create,
-		const int *fds, bool fresh, struct error *error)
+		const struct folder_grant *folders, bool fresh, struct error *error)
 {
-	const struct boot order = {.create = create, .mount_fds = fds, .fresh = fresh};
+	const struct boot order = {.create = create, .folders = folders, .fresh = fresh};
 	struct guest *guest = &entry->guest;
 	guest->limits = create->limits;
 	guest->frozen = false;
@@ -117,7 +117,7 @@ static int boot(struct spawner *spawner, struct entry *entry, const struct spawn
 }
 
 int guests_create(struct spawner *spawner, const struct id *id, const struct spawn_create *create,
-		  const int *fds, struct entry **ret_entry, struct error *error)
+		  const struct folder_grant *folders, struct entry **ret_entry, struct error *error)
 {
 	if (guests_find(spawner, id))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is there already", id->text);
@@ -140,7 +140,7 @@ int guests_create(struct spawner *spawner, const struct id *id, const struct spa
 	};
 	if (make_files(spawner, entry, error) < 0)
 		return -1;
-	if (boot(spawner, entry, create, fds, true, error) < 0) {
+	if (boot(spawner, entry, create, folders, true, error) < 0) {
 		/* What the driver made it has undone; what it could not goes to the trash. */
 		entry->state = ENTRY_STOPPED;
 		trash_entry(spawner, entry);
@@ -151,7 +151,7 @@ int guests_create(struct spawner *spawner, const struct id *id, const struct spa
 }
 
 int guests_start(struct spawner *spawner, struct entry *entry, const struct spawn_create *create,
-		 const int *fds, struct error *error)
+		 const struct folder_grant *folders, struct error *error)
 {
 	if (entry->state == ENTRY_RUNNING)
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s runs already",
@@ -159,7 +159,7 @@ int guests_start(struct spawner *spawner, struct entry *entry, const struct spaw
 	if (create->tier != (uint32_t)entry->guest.tier)
 		return error_set(error, ERROR_INVALID, "sandbox %s is of another tier",
 				 entry->guest.id.text);
-	return boot(spawner, entry, create, fds, false, error);
+	return boot(spawner, entry, create, folders, false, error);
 }
 
 /* Takes the exit status, where it is our child (an adopted one is not). */

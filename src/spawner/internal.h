@@ -120,10 +120,11 @@ uint32_t guests_count(const struct spawner *spawner); /* stopped and running one
 /* Is it in the table, or are there files of it that nobody could make sense of? */
 bool guests_known(struct spawner *spawner, const struct id *id);
 NODISCARD int guests_create(struct spawner *spawner, const struct id *id,
-			    const struct spawn_create *create, const int *fds,
+			    const struct spawn_create *create, const struct folder_grant *folders,
 			    struct entry **ret_entry, struct error *error);
 NODISCARD int guests_start(struct spawner *spawner, struct entry *entry,
-			   const struct spawn_create *create, const int *fds, struct error *error);
+			   const struct spawn_create *create, const struct folder_grant *folders,
+			   struct error *error);
 /* Every process is gone; the entry is STOPPED but not released yet. */
 NODISCARD int guests_kill(struct spawner *spawner, struct entry *entry, struct error *error);
 void guests_release(struct spawner *spawner, struct entry *entry);
@@ -150,10 +151,12 @@ bool trash_reap(struct spawner *spawner);
 NODISCARD int trash_remove_tree(int parent, const char *name);
 
 /* validate.c */
+/* Fills folders[0..fd_count) as far as it got; the caller closes them. */
 NODISCARD int validate_limits(const struct spawner *spawner, const struct limits *limits,
 			      struct error *error);
 NODISCARD int validate_create(const struct spawner *spawner, struct spawn_create *create,
-			      const int *fds, size_t fd_count, struct error *error);
+			      const int *fds, size_t fd_count,
+			      struct folder_grant folders[SANDBOX_MOUNTS_MAX], struct error *error);
 
 /* requests.c */
 /* Serves one message; the descriptors stay the caller's. */

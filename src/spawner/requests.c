@@ -34,13 +34,32 @@ static void fill_created(const struct guest *guest, struct spawn_message *reply)
 	memcpy(reply->created.phases, guest->phases, sizeof(guest->phases));
 }
 
+struct folders {
+	struct folder_grant grants[SANDBOX_MOUNTS_MAX];
+};
+
+static void folders_done(struct folders *folders)
+{
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+		folder_grant_done(&folders->grants[i]);
+}
+
+static void folders_init(struct folders *folders)
+{
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+		folders->grants[i].directory = -1;
+}
+
 static int create(struct request *request, struct error *error)
 {
 	struct spawn_create *order = &request->message->create;
+	CLEANUP(folders_done) struct folders folders;
 	struct entry *entry;
-	if (validate_create(request->spawner, order, request->fds, request->fd_count, error) < 0 ||
-	    guests_create(request->spawner, &request->message->sandbox, order, request->fds, &entry,
-			  error) < 0)
+	folders_init(&folders);
+	if (validate_create(request->spawner, order, request->fds, request->fd_count,
+			    folders.grants, error) < 0 ||
+	    guests_create(request->spawner, &request->message->sandbox, order, folders.grants,
+			  &entry, error) < 0)
 		return -1;
 	fill_created(&entry->guest, request->reply);
 	return 0;
@@ -49,8 +68,11 @@ static int create(struct request *request, struct error *error)
 static int start(struct request *request, struct error *error)
 {
 	struct spawn_create *order = &request->message->create;
-	if (validate_create(request->spawner, order, request->fds, request->fd_count, error) < 0 ||
-	    guests_start(request->spawner, request->entry, order, request->fds, error) < 0)
+	CLEANUP(folders_done) struct folders folders;
+	folders_init(&folders);
+	if (validate_create(request->spawner, order, request->fds, request->fd_count,
+			    folders.grants, error) < 0 ||
+	    guests_start(request->spawner, request->entry, order, folders.grants, error) < 0)
 		return -1;
 	fill_created(&request->entry->guest, request->reply);
 	return 0;

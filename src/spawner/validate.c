@@ -102,8 +102,20 @@ static int validate_mount(const struct spawner *spawner, int fd, struct error *e
 	return 0;
 }
 
+static int validate_folder(const struct spawner *spawner, int fd, uint32_t mode,
+			   struct folder_grant *ret_grant, struct error *error)
+{
+	if (folder_grant_open(fd, ret_grant, error) < 0)
+		return -1;
+	if (ret_grant->mode != mode)
+		return error_set(error, ERROR_FORBIDDEN,
+				 "the folder was given in another mode than it is asked for");
+	return validate_mount(spawner, ret_grant->directory, error);
+}
+
 int validate_create(const struct spawner *spawner, struct spawn_create *create, const int *fds,
-		    size_t fd_count, struct error *error)
+		    size_t fd_count, struct folder_grant folders[SANDBOX_MOUNTS_MAX],
+		    struct error *error)
 {
 	if (create->tier == TIER_AUTO || create->tier >= TIER_COUNT)
 		return error_set(error, ERROR_INVALID, "tier %u is none", create->tier);
@@ -129,7 +141,8 @@ int validate_create(const struct spawner *spawner, struct spawn_create *create, 
 		if (create->mount_modes[i] > MOUNT_COPY_ON_WRITE)
 			return error_set(error, ERROR_INVALID, "mount mode %u is none",
 					 create->mount_modes[i]);
-		if (validate_mount(spawner, fds[i], error) < 0)
+		if (validate_folder(spawner, fds[i], create->mount_modes[i], &folders[i], error) <
+		    0)
 			return -1;
 	}
 	return 0;

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "base/process.h"
+#include "proto/folder_grant.h"
 #include "proto/spawner_messages.h"
 
 /* Where everything is. Paths are the spawner's own, made once at its start. */
@@ -50,7 +51,7 @@ struct guest {
 
 struct boot {
 	const struct spawn_create *create;
-	const int *mount_fds; /* create->mount_count of them; not owned */
+	const struct folder_grant *folders; /* create->mount_count of them; not owned */
 	/* First boot: make its files, in <state>/sandboxes/<id>, which the spawner has made (root's,
 	 * 0700, with `slot` in it). Else they are there (START). */
 	bool fresh;

@@ -89,7 +89,7 @@ class Exec(DaemonTest):
         result = self.run_in("sleep 777 & echo started")
         self.assertEqual(result["stdout"], "started\n")
         self.assertLess(time.monotonic() - began, 2)
-        self.assertEqual([entry["command"] for entry in result["left_running"]], ["sleep"])
+        self.assertEqual([entry["command"] for entry in result["left_running"]], ["sleep 777"])
         self.assertIn("777", self.api.sh(self.box, "ps -eo args | grep '[s]leep 777'"))
         self.run_in("pkill -f 'sleep 777'")
 

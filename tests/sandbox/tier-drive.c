@@ -271,8 +271,8 @@ static void shell(const struct host *host, char **lines, int count)
 {
 	struct error error;
 	struct spawn_create create = default_create();
-	int mounts[SANDBOX_MOUNTS_MAX];
-	struct boot boot = {.create = &create, .mount_fds = mounts, .fresh = true};
+	struct folder_grant mounts[SANDBOX_MOUNTS_MAX] = {0};
+	struct boot boot = {.create = &create, .folders = mounts, .fresh = true};
 	struct guest guest = {.id = id_new(), .slot = 7};
 	uint64_t value;
 	const char *text = getenv("DRIVE_MEMORY_MB");
@@ -283,10 +283,11 @@ static void shell(const struct host *host, char **lines, int count)
 		create.limits.disk = value * MIB;
 	text = getenv("DRIVE_UID");
 	if (text && text_to_u64(text, 0, UINT32_MAX, &value) >= 0)
-		create.client_uid = create.client_gid = (uint32_t)value;
+		for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+			mounts[i].uid = mounts[i].gid = (uint32_t)value;
 	text = getenv("DRIVE_FOLDER");
 	for (uint32_t mode = 0; text && mode <= MOUNT_COPY_ON_WRITE; mode++) {
-		mounts[mode] = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		mounts[mode].directory = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		create.mount_modes[mode] = mode;
 		create.mount_count = mode + 1;
 	}

@@ -470,7 +470,40 @@ static uint32_t create_with(const int *fds, size_t count, uint32_t mode)
 	message.create.mount_count = (uint32_t)count;
 	for (size_t i = 0; i < MIN(count, (size_t)SANDBOX_MOUNTS_MAX); i++)
 		message.create.mount_modes[i] = mode;
-	return ask_with(&message, fds, count, &reply);
+	int grants[SANDBOX_MOUNTS_MAX];
+	for (size_t i = 0; i < count; i++)
+		grants[i] = folder_grant_make(fds[i], (enum mount_mode)mode);
+	uint32_t result = ask_with(&message, grants, count, &reply);
+	for (size_t i = 0; i < count; i++)
+		close(grants[i]);
+	return result;
+}
+
+/* What a daemon that was taken over might send in the place of a grant. */
+TEST(grants_cannot_be_made_up)
+{
+	begin();
+	struct id id = id_new();
+	struct spawn_message message = creation(&id), reply;
+	message.create.mount_count = 1;
+	message.create.mount_modes[0] = MOUNT_READ_WRITE;
+	int shared = open_below("shared", O_RDONLY | O_DIRECTORY);
+	CHECK_INT(ask_with(&message, &shared, 1, &reply), ERROR_INVALID);
+	/* Given for reading, asked for writing. */
+	int grant = folder_grant_make(shared, MOUNT_READ_ONLY);
+	CHECK_INT(ask_with(&message, &grant, 1, &reply), ERROR_FORBIDDEN);
+	close(grant);
+	/* A pair whose other end is still held: whoever holds it could say anything later. */
+	int pair[2];
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	CHECK_INT(fd_send(pair[1], "GRNT\1\0\0\0", 8, &shared, 1), 8);
+	CHECK_INT(ask_with(&message, &pair[0], 1, &reply), ERROR_INVALID);
+	close(pair[1]);
+	/* Closed now: it is a grant like any other, and of this very user. */
+	CHECK_INT(ask_with(&message, &pair[0], 1, &reply), ERROR_NONE);
+	close(pair[0]);
+	close(shared);
+	end();
 }
 
 TEST(mounts_are_checked)

@@ -313,7 +313,7 @@ static int open_disk(struct attempt *attempt, struct error *error)
 				       .tree_count = create->mount_count};
 	for (uint32_t i = 0; i < create->mount_count; i++) {
 		struct stat status;
-		if (fstat(attempt->boot->mount_fds[i], &status) < 0)
+		if (fstat(attempt->boot->folders[i].directory, &status) < 0)
 			return error_set_errno(error, ERROR_INVALID, errno, "mount %u", i + 1);
 		request.cow_modes[i] = create->mount_modes[i] == MOUNT_COPY_ON_WRITE
 					   ? (int)(status.st_mode & 0777)
@@ -361,10 +361,11 @@ static int open_folders(struct attempt *attempt, struct boot_assign *assign, str
 	const struct spawn_create *create = attempt->boot->create;
 	assign->tree_count = create->mount_count;
 	for (uint32_t i = 0; i < create->mount_count; i++) {
-		struct folder folder = {.directory = attempt->boot->mount_fds[i],
+		const struct folder_grant *grant = &attempt->boot->folders[i];
+		struct folder folder = {.directory = grant->directory,
 					.mode = create->mount_modes[i],
-					.uid = create->client_uid,
-					.gid = create->client_gid,
+					.uid = grant->uid,
+					.gid = grant->gid,
 					.owner = attempt->owner};
 		assign->tree_modes[i] = create->mount_modes[i];
 		int mount = idmap_folder(&folder, error);

@@ -137,8 +137,17 @@ static int check_folder(const struct folder *folder, struct error *error)
 	return 0;
 }
 
-int idmap_folder(const struct folder *folder, struct error *error)
+int idmap_folder(const struct folder *given, struct error *error)
 {
+	/* Root may give anybody's folder, and means that its owner's files can be used in it;
+	 * root's own rights are never lent to a sandbox that can do with less. */
+	struct folder as_owner = *given;
+	const struct folder *folder = &as_owner;
+	struct stat status;
+	if (given->uid == 0 && fstat(given->directory, &status) == 0) {
+		as_owner.uid = status.st_uid;
+		as_owner.gid = status.st_gid;
+	}
 	if (check_folder(folder, error) < 0)
 		return -1;
 	CLOSE_FD int userns = make_userns(folder);

@@ -27,7 +27,7 @@ NODISCARD int idmap_host_bind(int directory);
 struct folder {
 	int directory; /* opened by the user for reading; not owned */
 	uint32_t mode; /* enum mount_mode */
-	uid_t uid;     /* whose it is */
+	uid_t uid;     /* who gives it; root gives it as its owner */
 	gid_t gid;
 	uint32_t owner; /* first id of the sandbox's range */
 };
