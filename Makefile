@@ -45,8 +45,13 @@ fuzz: deps
 	ninja -C $(FUZZED)
 	@tests/fuzz/run $(FUZZED) $(FUZZ_SECONDS)
 
+# DESTDIR is for packages. With root the user that the daemon runs as is made.
 install: all
-	meson install -C $(BUILD)
+	meson configure $(BUILD) --prefix=$(PREFIX)
+	meson install -C $(BUILD) --quiet
+	@if [ "$$(id -u)" = 0 ] && [ -z "$(DESTDIR)" ] && ! getent passwd caisson >/dev/null; then \
+	  useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin caisson && \
+	  echo "made the system user caisson"; fi
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')

@@ -47,7 +47,8 @@ NODISCARD int config_read_file(struct config *config, const char *path, bool mus
 NODISCARD int config_read_environment(struct config *config, struct error *error);
 /* Directories absolute, listen well-formed, defaults within maxima. */
 NODISCARD int config_check(const struct config *config, struct error *error);
-/* "HOST:PORT" or "[V6]:PORT" in two; HOST is a numeric address or "localhost". "none" is -ENOENT. */
+/* "HOST:PORT" or "[V6]:PORT" in two; HOST is a numeric address or "localhost". "none" is -ENOENT.
+ */
 #define CONFIG_HOST_MAX 64
 NODISCARD int config_split_listen(const char *listen, char host[CONFIG_HOST_MAX],
 				  uint16_t *ret_port);

@@ -125,6 +125,12 @@ static int exit_code_of(const json_t *record)
 	if (json_is_true(json_object_get(record, "oom_killed")))
 		fprintf(stderr, "caisson: the command was ended because the sandbox's memory limit "
 				"was reached; give it more with --memory\n");
+	if (json_is_true(json_object_get(record, "lost"))) {
+		fprintf(stderr,
+			"caisson: the sandbox ended, or its helpers were killed from inside: "
+			"nobody knows how the command ended\n");
+		return error_info(ERROR_INTERNAL)->exit_code;
+	}
 	if (json_is_integer(number))
 		return 128 + (int)json_integer_value(number);
 	const json_t *code = json_object_get(record, "exit_code");

@@ -52,8 +52,8 @@ struct guest {
 struct boot {
 	const struct spawn_create *create;
 	const struct folder_grant *folders; /* create->mount_count of them; not owned */
-	/* First boot: make its files, in <state>/sandboxes/<id>, which the spawner has made (root's,
-	 * 0700, with `slot` in it). Else they are there (START). */
+	/* First boot: make its files, in <state>/sandboxes/<id>, which the spawner has made
+	 * (root's, 0700, with `slot` in it). Else they are there (START). */
 	bool fresh;
 };
 
@@ -61,8 +61,8 @@ struct driver {
 	enum tier tier;
 	const char *name;
 
-	/* Once at the spawner's start, before any boot: what all sandboxes share. May take a second.
-	 * NULL: nothing to do. */
+	/* Once at the spawner's start, before any boot: what all sandboxes share. May take a
+	 * second. NULL: nothing to do. */
 	int (*prepare)(const struct host *host, struct error *error);
 	/* Can this host run it, and what is enforced? Proves it by doing, caches nothing. */
 	void (*probe)(const struct host *host, struct spawn_probe *ret_probe);

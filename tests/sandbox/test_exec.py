@@ -148,9 +148,15 @@ class Exec(DaemonTest):
     def test_killing_the_helpers_from_inside(self):
         """Sandbox root may kill whatever it sees but PID 1; the sandbox goes on serving."""
         box = self.sandbox()
+        # A command that comes while a helper is dying may be lost with it, and then says so.
+        def alive():
+            result = self.api.exec(box, "echo alive")
+            self.assertTrue(result["lost"] or result["stdout"] == "alive\n", result)
+            return not result["lost"]
         self.api.exec(box, "kill -9 -1; true")
-        self.assertEqual(self.api.sh(box, "echo alive"), "alive\n")
+        wait_until(alive, 5)
         self.api.exec(box, "for p in $(ls /proc | grep '^[0-9]*$'); do [ $p = $$ ] || kill -9 $p; done 2>/dev/null; true")
+        wait_until(alive, 5)
         self.assertEqual(self.api.sh(box, "echo alive"), "alive\n")
 
     def test_rlimits(self):
@@ -162,11 +168,14 @@ class Exec(DaemonTest):
         self.assertNotIn("stdout", result)
 
     @slow
+    @unittest.skipIf(SANITIZED, "timing: the sanitized build is not measured")
     def test_neighbours_are_not_delayed(self):
         """A FIFO read, a big glob, a catastrophic regex and a big grep at once; a neighbour's execs."""
-        busy = self.sandbox(cpu=0.5, disk_mb=6000, memory_mb=1024)
-        self.api.sh(busy, "mkfifo /tmp/fifo; truncate -s 5G /tmp/big; mkdir /tmp/many; cd /tmp/many; "
-                          "seq 1 100000 | xargs touch; printf '%0100000d' 0 > /tmp/zeros", timeout_seconds=300)
+        busy = self.sandbox(cpu=2, disk_mb=20000, memory_mb=2048, timeout_seconds=1800)
+        self.api.sh(busy, "mkfifo /tmp/fifo; truncate -s 5G /tmp/big; printf '%0100000d' 0 > /tmp/zeros")
+        self.api.sh(busy, ["python3", "-c", "import os\nos.mkdir('/tmp/many'); os.chdir('/tmp/many')\n"
+                           "for n in range(1000000): os.mknod(str(n))"], timeout_seconds=600)
+        self.daemon.client().call("PATCH", "/v1/sandboxes/" + busy, {"timeout_seconds": 1800})
         quiet = self.sandbox()
 
         def median(n=60):

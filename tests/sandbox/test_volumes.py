@@ -47,6 +47,18 @@ class Volumes(DaemonTest):
         self.assertNotIn("foreign", out)
         self.assertNotEqual(code, 0)
 
+    def test_root_gives_a_users_folder_as_that_user(self):
+        os.chown(self.folder, 12345, 12345)
+        os.chown(os.path.join(self.folder, "file"), 12345, 12345)
+        secret = os.path.join(self.folder, "roots")
+        with open(secret, "w") as file:
+            file.write("of root")
+        os.chmod(secret, 0o600)
+        code, out, err = self.run_with("rw", "cat /data/file; echo new > /data/new; cat /data/roots")
+        self.assertEqual(out, "original", err)
+        self.assertIn("ermission denied", err)
+        self.assertEqual(os.stat(os.path.join(self.folder, "new")).st_uid, 12345)
+
     def test_into_the_workspace(self):
         code, out, err = self.daemon.cli("run", "-v", f"{self.folder}:/workspace:rw", "--", "sh", "-c", "pwd; ls")
         self.assertEqual(out, "/workspace\nfile\n", err)
