@@ -77,7 +77,8 @@ class CommandLine(DaemonTest):
                                    preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
                                    env={**os.environ, **self.daemon.client_environment()})
         os.close(slave)
-        seen = self.read_until(master, b"41 99")
+        self.seen = b""
+        self.read_until(master, b"41 99")
         fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
         os.kill(process.pid, signal.SIGWINCH)
         time.sleep(0.3)
@@ -86,19 +87,19 @@ class CommandLine(DaemonTest):
         self.read_until(master, b"50 120")
         self.assertEqual(process.wait(10), 0)
         os.close(master)
-        del seen
 
     def read_until(self, fd, word, seconds=10):
-        data, end = b"", time.monotonic() + seconds
-        while word not in data:
-            self.assertLess(time.monotonic(), end, data)
+        """Waits for a word in what the terminal shows; what comes behind it is kept for the next."""
+        end = time.monotonic() + seconds
+        while word not in self.seen:
+            self.assertLess(time.monotonic(), end, self.seen)
             if select.select([fd], [], [], 0.2)[0]:
                 try:
-                    data += os.read(fd, 4096)
+                    self.seen += os.read(fd, 4096)
                 except OSError:
                     break
-        self.assertIn(word, data)
-        return data
+        self.assertIn(word, self.seen)
+        self.seen = self.seen[self.seen.index(word) + len(word):]
 
     def test_create_exec_ls_inspect_rm(self):
         code, out, err = self.cli("create", "--name", "box", "--memory", "300M", "--metadata", "k=v")
