@@ -61,7 +61,10 @@ static int show_command(struct client *client, struct error *error)
 		fprintf(stderr, "caisson: %s\n", ignored.message);
 	if (outcome == 0) {
 		printf("\nA sandbox said:  ");
-		print_safe(member_text(result, "stdout"));
+		char said[256];
+		snprintf(said, sizeof(said), "%s", member_text(result, "stdout"));
+		said[strcspn(said, "\n")] = '\0';
+		print_safe(said);
 		printf(
 		    "\nIsolation:       %s\n"
 		    "It took:         %.1f ms from nothing to its output (%.1f ms to be ready)\n",
