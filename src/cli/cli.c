@@ -1,7 +1,10 @@
 /* The table of verbs, help, and what several verbs share. */
 #include "cli/cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +30,8 @@ static void print_overview(void)
 	       "  caisson run -- uname -a           one command in a fresh sandbox\n"
 	       "  caisson run -v .:/workspace:cow -- make test\n"
 	       "  caisson shell mybox               a terminal in a running one\n\n"
-	       "`caisson VERB --help` explains a verb. Every verb takes --json.\n"
+	       "`caisson VERB --help` explains a verb. With --json records, lists and errors are "
+	       "JSON.\n"
 	       "The daemon is found by CAISSON_RUNTIME, or by CAISSON_URL and CAISSON_TOKEN.\n");
 }
 
@@ -89,8 +93,31 @@ const struct verb verb_help = {
     .run = run_help,
 };
 
+/* A standard descriptor that is closed would be given to the next file we open. */
+static void fill_standard_descriptors(void)
+{
+	int fd;
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+/* What was printed must have arrived: a full disk is not a success. */
+static int flush_output(int result)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return result;
+	if (errno == EPIPE)
+		return 128 + SIGPIPE;
+	fprintf(stderr, "caisson: standard output: %s\n", strerror(errno));
+	return result == 0 ? error_info(ERROR_INTERNAL)->exit_code : result;
+}
+
 int cli_main(int argc, char **argv)
 {
+	fill_standard_descriptors();
 	struct error error = {0};
 	struct client client;
 	const char *name = argc > 1 ? argv[1] : "help";
@@ -116,7 +143,7 @@ int cli_main(int argc, char **argv)
 	if (client_setup(&client, &error) < 0)
 		return report(verb->name, &error);
 	int result = verb->run(&client, count, words, &error);
-	return result < 0 ? report(verb->name, &error) : result;
+	return flush_output(result < 0 ? report(verb->name, &error) : result);
 }
 
 void print_json(const json_t *json)

@@ -17,12 +17,15 @@
 #include "cli/start.h"
 
 #define ANSWER_MAX (64 * MIB)
+#define SYSTEM_RUNTIME "/run/caisson"
 
 static int parse_url(struct client *client, const char *url, struct error *error)
 {
 	if (!text_starts(url, "http://"))
 		return error_set(error, ERROR_USAGE,
-				 "CAISSON_URL is \"%s\"; it must be http://HOST:PORT", url);
+				 "CAISSON_URL is \"%s\"; it must be http://HOST:PORT (this client "
+				 "speaks no TLS)",
+				 url);
 	const char *host = url + strlen("http://");
 	size_t length = strcspn(host, "/");
 	const char *colon = memrchr(host, ':', length);
@@ -36,6 +39,17 @@ static int parse_url(struct client *client, const char *url, struct error *error
 		 colon ? (int)(length - host_length - 1) : 4, colon ? colon + 1 : "7878");
 	client->remote = true;
 	return 0;
+}
+
+/* An ordinary user who runs no daemon means the one that root runs, with a token. */
+static void use_system_daemon(struct client *client)
+{
+	char own[256];
+	if (geteuid() == 0 || getenv("CAISSON_RUNTIME") ||
+	    config_socket_path(&client->config, own, sizeof(own)) < 0 || access(own, F_OK) == 0 ||
+	    access(SYSTEM_RUNTIME "/caisson.sock", F_OK) < 0)
+		return;
+	snprintf(client->config.runtime, sizeof(client->config.runtime), "%s", SYSTEM_RUNTIME);
 }
 
 int client_setup(struct client *client, struct error *error)
@@ -59,6 +73,7 @@ int client_setup(struct client *client, struct error *error)
 	const char *url = getenv("CAISSON_URL");
 	if (url && *url)
 		return parse_url(client, url, error);
+	use_system_daemon(client);
 	if (config_socket_path(&client->config, client->socket, sizeof(client->socket)) < 0)
 		return error_set(error, ERROR_CONFIG,
 				 "the runtime directory's path is too long for a Unix socket: %s",

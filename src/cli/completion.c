@@ -22,7 +22,7 @@ static void print_options(const struct verb *verb)
 static void print_bash(void)
 {
 	printf("_caisson() {\n"
-	       "  local cur=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]}\n"
+	       "  local cur=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]} options=\n"
 	       "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
 	       "    COMPREPLY=($(compgen -W \"");
 	print_words(" ");

@@ -133,6 +133,16 @@ static int put_link(struct copy *copy, int directory, const char *name, const ch
 	if (length < 0)
 		return error_set_errno(error, ERROR_FILE_INVALID, errno, "%s", name);
 	target[length] = '\0';
+	int result =
+	    post_path(copy, "/files/symlink",
+		      json_pack("{s:s, s:s}", "path", guest_path, "target", target), error);
+	if (result == 0 || error->kind != ERROR_FILE_EXISTS)
+		return result;
+	/* A second copy of the same tree replaces links as it replaces files. */
+	DONE_BUFFER struct buffer url = BUFFER(16384);
+	if (guest_url(copy, &url, "/files?path=", guest_path, error) < 0 ||
+	    client_json(copy->client, "DELETE", url.data, NULL, NULL, 0, NULL, error) < 0)
+		return -1;
 	return post_path(copy, "/files/symlink",
 			 json_pack("{s:s, s:s}", "path", guest_path, "target", target), error);
 }
@@ -285,8 +295,10 @@ static int get_entries(struct copy *copy, const char *guest_path, int fd, int de
 		const char *name = member_text(entry, "name");
 		char path[GUEST_PATH_MAX];
 		if (!plain_name(name)) {
-			fprintf(stderr, "caisson cp: a name in %s cannot be copied: skipped\n",
-				guest_path);
+			fprintf(stderr,
+				"caisson cp: a name in %s is not UTF-8 and cannot be copied (its "
+				"base64: %s): skipped\n",
+				guest_path, member_text(entry, "name_base64"));
 			copy->skipped++;
 			continue;
 		}
@@ -432,7 +444,7 @@ static int run_cp(struct client *client, int argc, char **argv, struct error *er
 		printf("{\"files\": %llu, \"bytes\": %llu, \"skipped\": %llu}\n",
 		       (unsigned long long)copy.files, (unsigned long long)copy.bytes,
 		       (unsigned long long)copy.skipped);
-	return 0;
+	return copy.skipped > 0 ? 1 : 0;
 }
 
 const struct verb verb_cp = {

@@ -89,13 +89,6 @@ static int set_numbers(json_t *body, struct error *error)
 	return 0;
 }
 
-static enum mount_mode mount_mode_of(const char *text)
-{
-	if (strcmp(text, "rw") == 0)
-		return MOUNT_READ_WRITE;
-	return strcmp(text, "cow") == 0 ? MOUNT_COPY_ON_WRITE : MOUNT_READ_ONLY;
-}
-
 /* "HOST:GUEST[:mode]"; the folder is opened, *ret_fd is the grant of it. */
 static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct error *error)
 {
@@ -113,7 +106,8 @@ static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct erro
 		*colon = '\0';
 		mode = colon + 1;
 	}
-	if (strcmp(mode, "ro") != 0 && strcmp(mode, "rw") != 0 && strcmp(mode, "cow") != 0)
+	enum mount_mode number;
+	if (mount_mode_parse(mode, &number) < 0)
 		return error_set(error, ERROR_USAGE,
 				 "\"%s\": the mode is ro (read-only), rw (read-write) or cow "
 				 "(copy-on-write), not \"%s\"",
@@ -122,7 +116,7 @@ static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct erro
 	CLOSE_FD int directory = open(host, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
 		return error_set_errno(error, ERROR_USAGE, errno, "the folder %s", host);
-	*ret_fd = folder_grant_make(directory, mount_mode_of(mode));
+	*ret_fd = folder_grant_make(directory, number);
 	if (*ret_fd < 0)
 		return error_set_errno(error, ERROR_INTERNAL, *ret_fd, "giving the folder %s",
 				       host);

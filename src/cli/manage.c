@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -41,13 +43,26 @@ static void print_limit(const json_t *record, const char *name, char text[32])
 	bytes_text((uint64_t)member_integer(limit, "value"), text);
 }
 
+/* Seconds until its time is over; -1 when it has no end. */
+static int64_t expires_in(const json_t *record)
+{
+	struct tm parts = {0};
+	const char *text = member_text(record, "expires_at");
+	if (!*text || !strptime(text, "%Y-%m-%dT%H:%M:%S", &parts))
+		return -1;
+	return MAX((int64_t)timegm(&parts) - clock_wall() / NSEC_PER_SEC, 0);
+}
+
 static void print_row(const json_t *record)
 {
 	char memory[32], left[32];
 	print_limit(record, "memory", memory);
-	const json_t *expires = json_object_get(record, "expires_in_s");
-	age_text(json_is_integer(expires) ? json_integer_value(expires) : -1, left);
-	printf("%-17s %-16.16s %-9s %-10s %-9s %8s %8s\n", member_text(record, "id"),
+	const char *reason = member_text(json_object_get(record, "end"), "reason");
+	if (*reason)
+		snprintf(left, sizeof(left), "(%s)", reason);
+	else
+		age_text(expires_in(record), left);
+	printf("%-17s %-16.16s %-9s %-10s %-9s %8s %9s\n", member_text(record, "id"),
 	       *member_text(record, "name") ? member_text(record, "name") : "-",
 	       member_text(record, "status"), member_text(record, "isolation"),
 	       member_text(record, "template"), memory, left);
@@ -64,7 +79,7 @@ static int run_ls(struct client *client, int argc, char **argv, struct error *er
 		print_json(list);
 	} else {
 		if (!options.quiet)
-			printf("%-17s %-16s %-9s %-10s %-9s %8s %8s\n", "ID", "NAME", "STATUS",
+			printf("%-17s %-16s %-9s %-10s %-9s %8s %9s\n", "ID", "NAME", "STATUS",
 			       "ISOLATION", "TEMPLATE", "MEMORY", "EXPIRES");
 		size_t at;
 		json_t *record;
@@ -128,21 +143,28 @@ static int for_each(struct client *client, int argc, char **argv, const char *me
 		return error_set(error, ERROR_USAGE, "%s needs a sandbox", argv[0]);
 	int failed = 0;
 	struct error last = {0};
+	json_t *answers = json_array();
 	for (int i = 1; i < argc; i++) {
 		DONE_BUFFER struct buffer path = BUFFER(4096);
 		struct error one;
+		json_t *answer = NULL;
 		if (sandbox_path(&path, argv[i], rest, &one) < 0 ||
-		    client_json(client, method, path.data, NULL, NULL, 0, NULL, &one) < 0) {
+		    client_json(client, method, path.data, NULL, NULL, 0, &answer, &one) < 0) {
 			if (options.force && (one.kind == ERROR_SANDBOX_NOT_FOUND ||
 					      one.kind == ERROR_SANDBOX_ENDED))
 				continue;
 			if (failed++ > 0)
 				fprintf(stderr, "caisson %s: %s\n", argv[0], last.message);
 			last = one;
-		} else if (!cli_json) {
-			printf("%s\n", argv[i]);
+		} else {
+			json_array_append_new(answers, answer ? answer : json_null());
+			if (!cli_json)
+				printf("%s\n", argv[i]);
 		}
 	}
+	if (cli_json)
+		print_json(answers);
+	json_decref(answers);
 	if (failed == 0)
 		return 0;
 	*error = last;

@@ -27,6 +27,14 @@ static int add_limits(json_t *body, struct error *error)
 	return 0;
 }
 
+/* An option that cannot be sent must not be left out: it may say as whom. */
+static int add_text(json_t *body, const char *name, const char *text, struct error *error)
+{
+	if (text && json_object_set_new(body, name, json_string(text)) < 0)
+		return error_set(error, ERROR_USAGE, "--%s is not valid UTF-8", name);
+	return 0;
+}
+
 /* The request of an exec: the command's words, and what the options say. */
 static int exec_body(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
 {
@@ -48,12 +56,14 @@ static int exec_body(int argc, char **argv, bool tty, json_t **ret_body, struct 
 	if (tty && terminal && !json_object_get(environment, "TERM"))
 		json_object_set_new(environment, "TERM", json_string(terminal));
 	json_object_set_new(body, "env", environment);
-	if (options.cwd)
-		json_object_set_new(body, "cwd", json_string(options.cwd));
-	if (options.user)
-		json_object_set_new(body, "user", json_string(options.user));
+	if (add_text(body, "cwd", options.cwd, error) < 0 ||
+	    add_text(body, "user", options.user, error) < 0) {
+		json_decref(body);
+		return -1;
+	}
+	/* A terminal that nobody has given a size (as expect makes them) has none to pass on. */
 	struct winsize size;
-	if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+	if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
 		json_object_set_new(body, "rows", json_integer(size.ws_row));
 		json_object_set_new(body, "cols", json_integer(size.ws_col));
 	}
@@ -130,7 +140,7 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 static const struct option_spec run_specs[] = {
     CREATE_OPTION_ROWS,
     {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
-     "ends the command with all it started, like 90s or 15m"},
+     "ends the command with all it started, like 90s or 15m (default: 10m, the sandbox's life)"},
     {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
     {"user", 'u', OPTION_TEXT, &options.user, "USER",
      "name or number, with :GROUP if wanted (default: root of the sandbox)"},
@@ -144,14 +154,14 @@ const struct verb verb_run = {
     .name = "run",
     .arguments = "[options] [--] COMMAND ...",
     .summary = "Run one command in a fresh sandbox",
-    .help =
-	"Makes a sandbox, runs the command with your standard input, output and error, removes\n"
-	"the sandbox, and exits as the command did (124: timed out, 126: not executable,\n"
-	"127: no such program, 125: caisson itself failed). With a terminal it is interactive.\n"
-	"Ctrl-C reaches the command; the third one kills all it started.\n\n"
-	"  caisson run -- python3 -c 'print(2 ** 100)'\n"
-	"  echo data | caisson run -- wc -c\n"
-	"  caisson run -v ~/project:/workspace:cow --timeout 5m -- make test",
+    .help = "Makes a sandbox, runs the command with your standard input, output and error,\n"
+	    "removes the sandbox, and exits as the command did (124: timed out, 126: not\n"
+	    "executable, 127: no such program, 125: caisson itself failed). With a terminal it is\n"
+	    "interactive: Ctrl-C and the like go to the terminal inside. Without one a SIGINT or\n"
+	    "SIGTERM is passed on to all that the command started, and the third one kills it.\n\n"
+	    "  caisson run -- python3 -c 'print(2 ** 100)'\n"
+	    "  echo data | caisson run -- wc -c\n"
+	    "  caisson run -v ~/project:/workspace:cow --timeout 5m -- make test",
     .options = run_specs,
     .command_follows = true,
     .run = run_run,
@@ -220,10 +230,12 @@ const struct verb verb_exec = {
     .name = "exec",
     .arguments = "[options] SANDBOX [--] COMMAND ...",
     .summary = "Run a command in a sandbox that is there",
-    .help = "Like run, in a sandbox of yours (id or name).\n\n"
-	    "  caisson exec mybox -- ls -l\n"
-	    "  tar c . | caisson exec mybox -- tar x\n"
-	    "  caisson exec -d mybox -- python3 -m http.server",
+    .help =
+	"Like run, in a sandbox of yours (id or name). One that is paused is resumed for it, one\n"
+	"that is stopped is started.\n\n"
+	"  caisson exec mybox -- ls -l\n"
+	"  tar c . | caisson exec mybox -- tar x\n"
+	"  caisson exec -d mybox -- python3 -m http.server",
     .options = exec_specs,
     .command_follows = true,
     .run = run_exec,

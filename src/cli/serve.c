@@ -36,6 +36,7 @@ static int read_config(struct config *config, char *path, size_t room, struct er
 		return error_set(error, ERROR_USAGE,
 				 "\"%s\" is no log level: error, warning, info or debug",
 				 options.log_level);
+	config->log_level_fixed = config->log_level_fixed || options.log_level;
 	uint64_t seconds;
 	if (options.idle_exit) {
 		if (text_to_seconds(options.idle_exit, &seconds) < 0 || seconds > UINT32_MAX)

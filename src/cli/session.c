@@ -114,6 +114,32 @@ static int write_output(int fd, const uint8_t *data, size_t size, struct error *
 	return 0;
 }
 
+#define EXIT_CODE_LOST -1
+
+/* The sandbox has ended under the command, or its helpers were killed from inside: says which. */
+static int exit_code_of_lost(struct client *client, const char *sandbox)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	struct error error;
+	json_t *record = NULL;
+	const char *reason = "";
+	if (sandbox_path(&path, sandbox, "", &error) == 0 &&
+	    client_json(client, "GET", path.data, NULL, NULL, 0, &record, &error) == 0)
+		reason = member_text(json_object_get(record, "end"), "reason");
+	bool timed_out = strcmp(reason, "timeout") == 0;
+	if (timed_out)
+		fprintf(stderr, "caisson: the sandbox's time was over, and the command with it; "
+				"--timeout gives it more\n");
+	else if (*reason)
+		fprintf(stderr, "caisson: the sandbox was ended under the command (%s)\n", reason);
+	else
+		fprintf(stderr,
+			"caisson: nobody knows how the command ended: the sandbox was stopped, "
+			"or its helpers were killed from inside\n");
+	json_decref(record);
+	return error_info(timed_out ? ERROR_TIMED_OUT : ERROR_INTERNAL)->exit_code;
+}
+
 /* The exit code as a shell says it, from the exec's record. */
 static int exit_code_of(const json_t *record)
 {
@@ -125,12 +151,8 @@ static int exit_code_of(const json_t *record)
 	if (json_is_true(json_object_get(record, "oom_killed")))
 		fprintf(stderr, "caisson: the command was ended because the sandbox's memory limit "
 				"was reached; give it more with --memory\n");
-	if (json_is_true(json_object_get(record, "lost"))) {
-		fprintf(stderr,
-			"caisson: the sandbox ended, or its helpers were killed from inside: "
-			"nobody knows how the command ended\n");
-		return error_info(ERROR_INTERNAL)->exit_code;
-	}
+	if (json_is_true(json_object_get(record, "lost")))
+		return EXIT_CODE_LOST;
 	if (json_is_integer(number))
 		return 128 + (int)json_integer_value(number);
 	const json_t *code = json_object_get(record, "exit_code");
@@ -335,6 +357,13 @@ int session_run(struct client *client, const struct session *session, int *ret_e
 	if (result == 0)
 		result = loop(stream, error);
 	restore_terminal();
+	if (result == 0 && stream->exit_code == EXIT_CODE_LOST)
+		stream->exit_code = exit_code_of_lost(client, session->sandbox);
+	/* Whoever reads our output has enough: as quiet as a command that SIGPIPE ends. */
+	if (result < 0 && error->errnum == EPIPE && error->kind == ERROR_CANCELLED) {
+		result = 0;
+		stream->exit_code = 128 + SIGPIPE;
+	}
 	*ret_exit_code = stream->exit_code;
 	fd_close(&stream->signals);
 	exchange_done(exchange);

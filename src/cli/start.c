@@ -175,6 +175,13 @@ int daemon_start(struct client *client, struct error *error)
 		    error, ERROR_DAEMON_UNREACHABLE, errno,
 		    "no daemon runs, and its runtime directory %s cannot be made",
 		    client->config.runtime);
+	/* Below /tmp somebody else may have been there first. */
+	struct stat status;
+	if (lstat(client->config.runtime, &status) < 0 || !S_ISDIR(status.st_mode) ||
+	    status.st_uid != geteuid() || (status.st_mode & 022))
+		return error_set(error, ERROR_DAEMON_UNREACHABLE,
+				 "no daemon runs, and %s is not a directory of this user's alone",
+				 client->config.runtime);
 	if (text_format(lock_path, sizeof(lock_path), "%s/start.lock", client->config.runtime) <
 		0 ||
 	    text_format(log_path, sizeof(log_path), "%s/serve.log", client->config.runtime) < 0)

@@ -38,8 +38,37 @@ class CommandLine(DaemonTest):
     def test_broken_pipe_ends_it(self):
         result = subprocess.run(["sh", "-c", f"{PROGRAM} run -- yes | head -n 1"], capture_output=True, text=True, timeout=30,
                                 env={**os.environ, **self.daemon.client_environment()})
-        self.assertEqual(result.stdout, "y\n")
+        self.assertEqual((result.stdout, result.stderr), ("y\n", ""))
         wait_until(lambda: self.cli("ls", "-q")[1] == "", 10, what="the sandbox's end")
+
+    def test_closed_standard_descriptors(self):
+        result = subprocess.run(["sh", "-c", f"{PROGRAM} run -- cat <&-; echo $?; {PROGRAM} run -- echo hi >&-; echo $?"], capture_output=True,
+                                text=True, timeout=30, env={**os.environ, **self.daemon.client_environment()})
+        self.assertEqual(result.stdout, "0\n0\n", result.stderr)
+
+    def test_full_output_is_an_error(self):
+        result = subprocess.run(["sh", "-c", f"{PROGRAM} help > /dev/full"], capture_output=True, text=True, timeout=30)
+        self.assertEqual(result.returncode, 125)
+
+    def test_options_that_cannot_be_sent_are_refused(self):
+        box = self.sandbox()
+        for option in ("-u", "-w"):
+            result = subprocess.run([PROGRAM, "exec", option, b"\xff", box, "--", "id"], capture_output=True, timeout=30,
+                                    env={**os.environ, **self.daemon.client_environment()})
+            self.assertEqual(result.returncode, 125, result)
+            self.assertIn(b"UTF-8", result.stderr)
+
+    def test_sandbox_that_ends_under_a_command(self):
+        for end, word, code in ((lambda box: self.api.delete("/v1/sandboxes/" + box), "user", 125), (None, "time", 124)):
+            box = self.sandbox(timeout_seconds=600 if end else 2)
+            process = subprocess.Popen([PROGRAM, "exec", box, "--", "sleep", "1000"], stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+                                       env={**os.environ, **self.daemon.client_environment()})
+            if end:
+                wait_until(lambda: "sleep" in self.api.exec(box, "ps -eo comm")["stdout"], 5)
+                end(box)
+            self.assertEqual(process.wait(15), code)
+            self.assertIn(word, process.stderr.read())
+            process.stderr.close()
 
     def test_exit_codes(self):
         self.assertEqual(self.cli("run", "--", "no-such-program")[0], 127)
@@ -151,8 +180,9 @@ class CommandLine(DaemonTest):
         os.symlink("sub/data", os.path.join(top, "tree/link"))
         os.mkfifo(os.path.join(top, "tree/fifo"))
         code, out, err = self.cli("cp", os.path.join(top, "tree"), f"{box}:/workspace")
-        self.assertEqual(code, 0, err)
+        self.assertEqual(code, 1, err)
         self.assertIn("fifo", err)
+        self.assertEqual(self.cli("cp", os.path.join(top, "tree"), f"{box}:/workspace")[0], 1)  # again, over what is there
         self.assertEqual(self.cli("exec", box, "--", "sh", "-c", "cd tree; sh run.sh; readlink link; stat -c %a run.sh")[1], "ran\nsub/data\n755\n")
         code, out, err = self.cli("cp", f"{box}:/workspace/tree", os.path.join(top, "back"))
         self.assertEqual(code, 0, err)
@@ -274,9 +304,9 @@ class AutoStart(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual([(r.returncode, r.stdout, r.stderr) for r in results], [(0, "hi\n", "")] * 4)
-        pids = self.spawners()
-        self.assertEqual(len(pids), 1, pids)
-        pid = pids[0]
+        # Workers that erase files are copies of it for a moment.
+        wait_until(lambda: len(self.spawners()) == 1, 5, what="one daemon alone")
+        pid = self.spawners()[0]
         self.assertNotIn(b"do not inherit", open(f"/proc/{pid}/environ", "rb").read())
         self.assertEqual(os.getsid(pid) != os.getsid(0), True)
         self.assertEqual(os.readlink(f"/proc/{pid}/fd/0"), "/dev/null")
