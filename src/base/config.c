@@ -132,7 +132,7 @@ void config_defaults(struct config *config)
 	    .timeout_seconds_max = SANDBOX_TIMEOUT_MAX,
 	    .output_head = OUTPUT_HEAD_DEFAULT,
 	    .output_tail = OUTPUT_TAIL_DEFAULT,
-	    .log_bytes_max = 1 * GIB,
+	    .log_bytes_max = 256 * MIB,
 	    .sandboxes_max = 256,
 	    .tombstone_days = 30,
 	};
@@ -430,7 +430,9 @@ static int read_log_variable(struct config *config, const char *value, struct er
 			config->log_json = true;
 		else if (strcmp(word, "text") == 0)
 			config->log_json = false;
-		else if (log_level_parse(word, &config->log_level) < 0)
+		else if (log_level_parse(word, &config->log_level) == 0)
+			config->log_level_fixed = true;
+		else
 			return error_set(error, ERROR_CONFIG,
 					 "CAISSON_LOG=%s is not understood: it takes error, "
 					 "warning, info or debug, and json, as in \"debug,json\"",

@@ -452,9 +452,10 @@ const struct verb verb_cp = {
     .arguments = "SOURCE TARGET",
     .summary = "Copy files and directories into or out of a sandbox",
     .help =
-	"One of the two is SANDBOX:PATH. Directories are copied with all that is in them; modes "
-	"are\n"
-	"kept (set-user-id bits are not), links stay links. It is done as you, on this machine.\n\n"
+	"One of the two is SANDBOX:PATH. Directories are copied with all that is in them;\n"
+	"modes are kept (set-user-id bits are not), links stay links. It is done as you, on\n"
+	"this machine. Exits with 1 when something was skipped: devices, sockets, pipes, names\n"
+	"that are not UTF-8.\n\n"
 	"  caisson cp ./project mybox:/workspace\n"
 	"  caisson cp mybox:/workspace/report.pdf .",
     .run = run_cp,

@@ -55,21 +55,11 @@ static int make_socket(int *ret_ours, int *ret_runners)
 	return fd_set_nonblocking(pair[0]);
 }
 
-/* What a runner becomes before there is a request: off every request's path.
- *
- * Its score makes the kernel's out-of-memory killer take a command before the launcher. The file is
- * the sandbox's root's only while the process is dumpable (the init's file cannot be read from
- * inside, so that it is not by itself). For that moment a process inside could attach to this one,
- * which holds nothing that it could not have anyway. */
+/* What a runner becomes before there is a request: off every request's path. It never becomes
+ * dumpable, not even for a moment: it is a copy of PID 1. */
 static void prepare_runner(void)
 {
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	int dumpable = prctl(PR_GET_DUMPABLE);
-	prctl(PR_SET_DUMPABLE, 1);
-	int result = fd_write_small(AT_FDCWD, "/proc/self/oom_score_adj", "500");
-	(void)result; /* a kernel that refuses leaves the choice to itself */
-	if (dumpable != 1)
-		prctl(PR_SET_DUMPABLE, 0);
 }
 
 static struct launched launch(int *ret_socket)

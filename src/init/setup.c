@@ -254,7 +254,6 @@ static int make_root(const struct boot_assign *request, int disk, const int *low
 static const char *const places[] = {
     [PLACE_USR] = "r/usr", [PLACE_BIN] = "r/bin",     [PLACE_SBIN] = "r/sbin",
     [PLACE_LIB] = "r/lib", [PLACE_LIB32] = "r/lib32", [PLACE_LIB64] = "r/lib64",
-    [PLACE_OPT] = "r/opt",
 };
 
 static int attach_binds(const struct boot_assign *request, const int *binds,
@@ -324,8 +323,9 @@ static int furnish_root(const struct limits *limits, struct failure *failure)
 	int result = fs_directory("r/proc", 0555);
 	if (result >= 0)
 		result = fs_directory("r/dev", 0755);
-	if (result >= 0)
-		result = fs_directory("r/sys", 0555);
+	/* Nothing is mounted there, so that the user may have put something else in its place. */
+	if (result >= 0 && mkdir("r/sys", 0555) < 0 && errno != EEXIST)
+		result = -errno;
 	if (result >= 0)
 		result = fs_move("proc", "r/proc");
 	if (result >= 0)
@@ -491,10 +491,7 @@ int setup_place_tree(struct setup *setup, uint32_t index, const char *path,
 	return 0;
 }
 
-int setup_hostname(const char *hostname, struct failure *ret_failure)
+void setup_close_trees(struct setup *setup)
 {
-	memset(ret_failure, 0, sizeof(*ret_failure));
-	if (sethostname(hostname, strlen(hostname)) < 0)
-		return fail(ret_failure, errno, "setting the host name");
-	return 0;
+	close_all(setup->trees, setup->tree_count);
 }

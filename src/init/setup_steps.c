@@ -103,9 +103,11 @@ static const struct {
 static int make_terminals(const char *path)
 {
 	/* Group 5 is `tty`; a map of a single id has no group 5. */
-	static const char *const with_group[] = {"ptmxmode", "0666", "mode", "0620",
-						 "gid",      "5",    NULL};
-	static const char *const without_group[] = {"ptmxmode", "0666", "mode", "0620", NULL};
+	/* `max`: the host has some thousands of terminals for all of us together. */
+	static const char *const with_group[] = {"ptmxmode", "0666", "mode", "0620", "max",
+						 "256",      "gid",  "5",    NULL};
+	static const char *const without_group[] = {"ptmxmode", "0666", "mode", "0620",
+						    "max",      "256",  NULL};
 	unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
 	int result = fs_mount("devpts", with_group, attributes, path);
 	if (result == -EINVAL)

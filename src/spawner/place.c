@@ -139,7 +139,7 @@ static int lock_directory(const char *what, const char *directory, struct error 
 		return error_set(error, ERROR_CONFIG, "%s: the path is too long", directory);
 	for (;;) {
 		struct stat held, named;
-		CLOSE_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+		CLOSE_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0)
 			return error_set_errno(error, error_kind_of_errno(errno), errno, "%s",
 					       path);

@@ -52,7 +52,7 @@ static void read_owner(int directory, int block, char text[OWNER_MAX])
 /* Whole or not at all, under its name. */
 static int write_file(int directory, const char *name, const char *text)
 {
-	CLOSE_FD int fd = openat(directory, "new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	CLOSE_FD int fd = openat(directory, "new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	int result = fd_write_full(fd, text, strlen(text));
@@ -98,7 +98,8 @@ static int choose(int directory, int preferred, const char *owner)
 static int open_meeting_place(const char *directory)
 {
 	struct stat info;
-	if (mkdir(directory, 0755) < 0 && errno != EEXIST)
+	/* Not for others even to read: a lock on it is a lock on every start. */
+	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	CLOSE_FD int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &info) < 0)
@@ -106,7 +107,7 @@ static int open_meeting_place(const char *directory)
 	/* Whoever could write here could make two instances share uids. */
 	if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)))
 		return -EPERM;
-	if (flock(fd, LOCK_EX) < 0)
+	if (((info.st_mode & 077) && fchmod(fd, 0700) < 0) || flock(fd, LOCK_EX) < 0)
 		return -errno;
 	return TAKE_FD(fd);
 }

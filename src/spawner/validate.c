@@ -78,10 +78,68 @@ static bool path_is_true(int fd, const char *path)
 	       given.stx_dev_minor == here.stx_dev_minor;
 }
 
+/* File systems that can be given: those whose mounts can be idmapped, and that answer by
+ * themselves. A look at a directory of FUSE or of a dead network share may never come back, and
+ * this process has to serve everybody. */
+static bool filesystem_can_be_given(const char *type)
+{
+	static const char *const types[] = {
+	    "ext4",  "ext3",  "ext2",    "xfs", "btrfs", "f2fs",     "tmpfs",    "vfat",
+	    "exfat", "ntfs3", "overlay", "zfs", "erofs", "bcachefs", "squashfs", "ramfs"};
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if (strcmp(type, types[i]) == 0)
+			return true;
+	return false;
+}
+
+/* The type of the file system that a descriptor is on, from the table of mounts: nothing is asked
+ * of the file system itself. -ENOENT: a mount that is not in this namespace. */
+static int filesystem_type(int fd, char *type, size_t room)
+{
+	char name[64], line[8192];
+	int wanted = -1, id;
+	snprintf(name, sizeof(name), "/proc/self/fdinfo/%d", fd);
+	FILE *file = fopen(name, "re");
+	if (!file)
+		return -errno;
+	while (wanted < 0 && fgets(line, sizeof(line), file))
+		if (sscanf(line, "mnt_id: %d", &wanted) != 1)
+			wanted = -1;
+	fclose(file);
+	file = wanted < 0 ? NULL : fopen("/proc/self/mountinfo", "re");
+	if (!file)
+		return -ENOENT;
+	int result = -ENOENT;
+	while (result < 0 && fgets(line, sizeof(line), file)) {
+		const char *dash = strstr(line, " - ");
+		if (sscanf(line, "%d ", &id) != 1 || id != wanted || !dash)
+			continue;
+		result = text_format(type, room, "%.*s", (int)strcspn(dash + 3, " "), dash + 3);
+	}
+	fclose(file);
+	return result;
+}
+
+static int validate_filesystem(int fd, struct error *error)
+{
+	char type[64];
+	if (filesystem_type(fd, type, sizeof(type)) < 0)
+		return error_set(error, ERROR_INVALID,
+				 "the folder is on a mount that the daemon does not see");
+	if (!filesystem_can_be_given(type))
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "a folder on a file system of type %s cannot be given to a "
+				 "sandbox; copy it with `caisson cp`",
+				 type);
+	return 0;
+}
+
 static int validate_mount(const struct spawner *spawner, int fd, struct error *error)
 {
 	char name[64], path[PATH_MAX];
 	struct stat info;
+	if (validate_filesystem(fd, error) < 0)
+		return -1;
 	if (fstat(fd, &info) < 0 || !S_ISDIR(info.st_mode))
 		return error_set(error, ERROR_INVALID, "only a directory can be mounted");
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
@@ -89,10 +147,15 @@ static int validate_mount(const struct spawner *spawner, int fd, struct error *e
 	if (length <= 0 || (size_t)length >= sizeof(path) - 1 || info.st_nlink == 0)
 		return error_set(error, ERROR_INVALID, "the directory has no path any more");
 	path[length] = '\0';
+	/* Neither they, nor what is in them, nor what they are in. */
+	size_t length_here = strlen(path);
 	if (path_below(path, spawner->host.state, strlen(spawner->host.state)) ||
-	    path_below(path, spawner->host.runtime, strlen(spawner->host.runtime)))
+	    path_below(path, spawner->host.runtime, strlen(spawner->host.runtime)) ||
+	    path_below(spawner->host.state, path, length_here) ||
+	    path_below(spawner->host.runtime, path, length_here))
 		return error_set(error, ERROR_FORBIDDEN,
-				 "caisson's own directories cannot be given to a sandbox");
+				 "caisson's own directories, and those that they are in, cannot be "
+				 "given to a sandbox");
 	const char *allow = spawner->config.mounts_allow;
 	if (*allow && (!path_allowed(path, allow) || !path_is_true(fd, path)))
 		return error_set(

@@ -14,11 +14,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/securebits.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -149,6 +152,27 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
 	child_fail(socket, -result, "executing caisson-init");
 }
 
+/* Per-user limits of the kernel (inotify instances, queued signals, message queues) are charged to
+ * whoever makes the user namespace, for all that happens in it. Were that root, one sandbox could
+ * use up root's and every other sandbox's: so the effective uid is the sandbox's own for this one
+ * call. NO_SETUID_FIXUP keeps the capabilities over it. */
+static int clone_charged_to(uint32_t owner, struct clone_args *args)
+{
+	int bits = prctl(PR_GET_SECUREBITS);
+	if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
+		return -errno;
+	int pid = 0;
+	if (syscall(SYS_setresuid, -1, owner, -1) < 0)
+		pid = -errno;
+	else
+		pid = sys_clone3(args);
+	if (pid == 0)
+		return 0;
+	if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, bits) < 0)
+		abort(); /* a spawner that is not root any more must not go on */
+	return pid;
+}
+
 static int start_child(struct attempt *attempt, struct error *error)
 {
 	int pair[2], pidfd = -1;
@@ -166,7 +190,7 @@ static int start_child(struct attempt *attempt, struct error *error)
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)attempt->cgroups.init_directory;
 	}
-	int pid = sys_clone3(&args);
+	int pid = clone_charged_to(attempt->owner, &args);
 	if (pid == 0)
 		child_main(attempt, pair[0], child_end);
 	if (pid < 0)
@@ -194,14 +218,14 @@ static int equip_child(struct attempt *attempt, struct error *error)
 		attempt->userns = open(path, O_RDONLY | O_CLOEXEC);
 		result = attempt->userns < 0 ? -errno : 0;
 	}
-	/* The spawner may be protected from the host running out of memory; a sandbox is not. One
-	 * that is a likelier victim than others stays so where taking that back is not allowed. */
+	/* The spawner may be protected from the host running out of memory; a sandbox is what the
+	 * kernel is to take first. Everything in it inherits this. */
 	if (result >= 0) {
 		what = "oom_score_adj";
 		result = text_format(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
 	}
 	if (result >= 0) {
-		result = fd_write_small(AT_FDCWD, path, "0");
+		result = fd_write_small(AT_FDCWD, path, "500");
 		if (result == -EACCES || result == -EPERM)
 			result = 0;
 	}
