@@ -1,7 +1,11 @@
 /* Makes the system call filter of the sandboxes at build time: seccomp-generate ARCH OUTPUT writes
- * a header with two BPF programs for the target architecture, one per policy:
+ * a header with three BPF programs for the target architecture. One of the first two is installed:
  *   seccomp_filter_default   no namespace can be made inside
  *   seccomp_filter_nested    user namespaces inside are allowed (CREATE_NESTED_USERNS)
+ * and beside it, where the sandbox has a folder of the host's to write to:
+ *   seccomp_filter_shared    no setuid or setgid file can be made inside
+ * Of two filters the stricter answer counts. A second, short one rather than two more of the first
+ * kind: they would add 6 KB to every init.
  *
  * libseccomp gives the numbers of the calls per architecture. The program itself is laid out here,
  * as a binary tree over ranges of numbers, because what libseccomp lays out is ten times as long
@@ -594,15 +598,141 @@ static void verify(const struct program *program, const struct policy *policy)
 	}
 }
 
-static void print(FILE *file, const struct program *program, const struct policy *policy)
+static void print(FILE *file, const struct program *program, const char *name)
 {
-	fprintf(file, "\nstatic const struct sock_filter seccomp_filter_%s[] = {\n", policy->name);
+	fprintf(file, "\nstatic const struct sock_filter seccomp_filter_%s[] = {\n", name);
 	for (size_t i = 0; i < program->count; i++) {
 		const struct sock_filter *step = &program->code[i];
 		fprintf(file, "\t{0x%04x, %u, %u, 0x%08x},\n", step->code, step->jt, step->jf,
 			step->k);
 	}
 	fprintf(file, "};\n");
+}
+
+/* The second filter. A read-write folder is mounted nosuid inside, but on the host its files are
+ * the folder's owner's: a setuid program that the sandbox leaves there would lend that user's
+ * rights to whoever runs it. Every call that can give a file a mode is therefore checked. (File
+ * capabilities, the same trick, are behind a pointer here; harden.c drops CAP_SETFCAP instead.)
+ *
+ * A linear program with labels: it is for a few calls only, and the kernel remembers of all others
+ * that they are allowed without running it. Foreign ABIs are the first filter's to kill. */
+enum label {
+	NEXT,
+	UNKNOWN,
+	MOUNT,
+	OPENAT,
+	MODE_FIRST,
+	OPEN,
+	MODE_SECOND,
+	MODE,
+	REFUSE,
+	PERMIT,
+	LABELS
+};
+
+static const struct {
+	const char *name;
+	enum label label;
+} shared_calls[] = {
+    {"chmod", MODE_FIRST},
+    {"fchmod", MODE_FIRST},
+    {"creat", MODE_FIRST},
+    {"mknod", MODE_FIRST},
+    {"fchmodat", MODE_SECOND},
+    {"fchmodat2", MODE_SECOND},
+    {"mknodat", MODE_SECOND},
+    {"open", OPEN},
+    {"openat", OPENAT},
+    /* A message queue is a file as well, which an overlay could copy into the folder. */
+    {"mq_open", OPEN},
+    /* Its mode is behind a pointer; whoever uses it falls back to openat(). */
+    {"openat2", UNKNOWN},
+    {"mount", MOUNT},
+};
+
+#define ARGUMENT(index) (offsetof(struct seccomp_data, args) + (index)*8)
+#define LOAD (BPF_LD | BPF_W | BPF_ABS)
+#define IF_ANY (BPF_JMP | BPF_JSET | BPF_K)
+#define RETURN (BPF_RET | BPF_K)
+#define SET_ID_BITS 06000           /* S_ISUID, S_ISGID */
+#define CREATES (0100 | 020000000)  /* O_CREAT, __O_TMPFILE: only with them the mode counts */
+#define NO_NEW_MOUNT 0x3020         /* MS_BIND, MS_MOVE, MS_REMOUNT */
+#define PROPAGATION 0x1e0000        /* MS_UNBINDABLE, MS_PRIVATE, MS_SLAVE, MS_SHARED */
+#define MOUNT_MAGIC_MASK 0xffff0000 /* with MS_MGC_VAL there, the kernel ignores these bits */
+#define MOUNT_MAGIC 0xc0ed0000
+
+/* A conditional step goes to `yes` or `no`, any other to `yes`; NEXT is the step below. */
+static const struct {
+	enum label here;
+	uint16_t code;
+	uint32_t k;
+	enum label yes, no;
+} shared_steps[] = {
+    {NEXT, RETURN, ALLOW, NEXT, NEXT},
+    {UNKNOWN, RETURN, ERRNO(ENOSYS), NEXT, NEXT},
+    /* In a nested namespace, only what is mounted already: the kernel copies files with their mode
+     * up into an overlay's upper directory, which could be the folder. */
+    {MOUNT, LOAD, ARGUMENT(3), NEXT, NEXT},
+    {NEXT, IF_ANY, NO_NEW_MOUNT, PERMIT, NEXT},
+    {NEXT, BPF_ALU | BPF_AND | BPF_K, MOUNT_MAGIC_MASK, NEXT, NEXT},
+    {NEXT, BPF_JMP | BPF_JEQ | BPF_K, MOUNT_MAGIC, REFUSE, NEXT},
+    {NEXT, IF_ANY, PROPAGATION, PERMIT, REFUSE},
+    {OPENAT, LOAD, ARGUMENT(2), NEXT, NEXT},
+    {NEXT, IF_ANY, CREATES, NEXT, PERMIT},
+    {NEXT, LOAD, ARGUMENT(3), NEXT, NEXT},
+    {NEXT, BPF_JMP | BPF_JA, 0, MODE, NEXT},
+    {MODE_FIRST, LOAD, ARGUMENT(1), NEXT, NEXT},
+    {NEXT, BPF_JMP | BPF_JA, 0, MODE, NEXT},
+    {OPEN, LOAD, ARGUMENT(1), NEXT, NEXT},
+    {NEXT, IF_ANY, CREATES, NEXT, PERMIT},
+    {MODE_SECOND, LOAD, ARGUMENT(2), NEXT, NEXT},
+    {MODE, IF_ANY, SET_ID_BITS, REFUSE, PERMIT},
+    {REFUSE, RETURN, ERRNO(EPERM), NEXT, NEXT},
+    {PERMIT, RETURN, ALLOW, NEXT, NEXT},
+};
+
+/* How far a jump at `from` has to go; labels are always further down. */
+static uint8_t distance_to(const size_t *labels, enum label label, size_t from)
+{
+	if (label == NEXT)
+		return 0;
+	if (labels[label] <= from || labels[label] - from - 1 > UINT8_MAX) {
+		fprintf(stderr, "seccomp-generate: label %d is out of reach\n", label);
+		exit(1);
+	}
+	return (uint8_t)(labels[label] - from - 1);
+}
+
+static void build_shared(struct program *program, const struct architecture *architecture)
+{
+	size_t labels[LABELS] = {0};
+	enum label goals[COUNT(shared_calls)];
+	program->count = 0;
+	emit(program, LOAD, offsetof(struct seccomp_data, nr), 0, 0);
+	for (size_t i = 0; i < COUNT(shared_calls); i++) {
+		int number = number_of(architecture, shared_calls[i].name);
+		if (number < 0)
+			continue;
+		goals[program->count - 1] = shared_calls[i].label;
+		emit(program, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number, 0, 0);
+	}
+	size_t first = program->count;
+	for (size_t i = 0; i < COUNT(shared_steps); i++) {
+		if (shared_steps[i].here != NEXT)
+			labels[shared_steps[i].here] = first + i;
+		emit(program, shared_steps[i].code, shared_steps[i].k, 0, 0);
+	}
+	for (size_t at = 1; at < first; at++)
+		program->code[at].jt = distance_to(labels, goals[at - 1], at);
+	for (size_t i = 0; i < COUNT(shared_steps); i++) {
+		struct sock_filter *step = &program->code[first + i];
+		if (step->code == (BPF_JMP | BPF_JA)) {
+			step->k = distance_to(labels, shared_steps[i].yes, first + i);
+		} else {
+			step->jt = distance_to(labels, shared_steps[i].yes, first + i);
+			step->jf = distance_to(labels, shared_steps[i].no, first + i);
+		}
+	}
 }
 
 int main(int argc, char **argv)
@@ -626,13 +756,15 @@ int main(int argc, char **argv)
 		"#pragma once\n\n#include <linux/filter.h>\n",
 		architecture->name);
 	static struct policy policies[] = {{.name = "default"}, {.name = "nested", .nested = true}};
+	static struct program program;
 	for (size_t i = 0; i < COUNT(policies); i++) {
-		static struct program program;
 		fill(&policies[i], architecture);
 		build(&program, &policies[i], architecture);
 		verify(&program, &policies[i]);
-		print(file, &program, &policies[i]);
+		print(file, &program, policies[i].name);
 	}
+	build_shared(&program, architecture);
+	print(file, &program, "shared");
 	if (ferror(file) || fclose(file) != 0) {
 		fprintf(stderr, "seccomp-generate: %s: %s\n", argv[2], strerror(errno));
 		return 1;

@@ -12,5 +12,7 @@ struct api {
 	const char *last_route; /* for the loop's watchdog: what was begun last */
 };
 
+/* Once, before the first request: a table of routes that does not hold is the end. */
+void api_start(void);
 /* For struct http_handlers: context is the api. */
 void api_handle(void *context, struct http_exchange *exchange);

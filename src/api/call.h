@@ -41,9 +41,12 @@ struct route {
 };
 /* Ends with a route without a method. */
 extern const struct route api_routes[];
+/* That every route of a table can be matched within a call's bounds; -1 says which cannot. */
+NODISCARD int routes_check(const struct route *routes, struct error *error);
 
 #define CALL_PARAMETERS_MAX 2
 #define CALL_PARAMETER_MAX 128
+#define CALL_ALLOW_MAX 64
 
 struct call {
 	struct api *api;
@@ -52,7 +55,7 @@ struct call {
 	unsigned references;
 	struct principal principal;
 	char request_id[24];
-	char allow[64]; /* the methods that the path has, after METHOD_NOT_ALLOWED; all fit */
+	char allow[CALL_ALLOW_MAX]; /* the methods of the path, after METHOD_NOT_ALLOWED */
 	char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX];
 	struct id sandbox;
 	struct buffer raw; /* the JSON body as it comes */
@@ -141,3 +144,4 @@ void file_replace_post(struct call *call);
 void token_post(struct call *call);
 void tokens_get(struct call *call);
 void token_delete(struct call *call);
+void mcp_unsupported(struct call *call);

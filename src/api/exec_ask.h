@@ -44,6 +44,13 @@ void exec_finish(struct exec *exec,
 /* Why an exec that is EXEC_FAILED could not be started. */
 void exec_start_error(const struct exec *exec, struct error *ret_error);
 
-/* Feeds bytes to an exec as it takes them, then closes its standard input. Takes the data; outlives
- * the request. */
+/* Kills it with every process it started; while its sandbox cannot be reached, as soon as it can.
+ */
+void exec_cancel(struct exec *exec);
+/* Bytes of its standard input were lost on the way, with the connection to the sandbox: what runs
+ * has half an input. error says so. */
+bool stdin_lost(const struct exec *exec, struct error *error);
+/* Feeds bytes to an exec as it takes them, then closes its standard input, across a lost
+ * connection. Where bytes got lost with it the exec is cancelled. Takes the data; outlives the
+ * request. */
 void stdin_feed(struct exec *exec, char *data, size_t size);

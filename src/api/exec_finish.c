@@ -1,8 +1,12 @@
-/* The ends of an exec's pipes that outlive a request: what it left running, and standard input that
- * was given whole. Called by the exec handlers; everything waits through callbacks. */
+/* What of an exec outlives a request: the question what it left running, standard input that was
+ * given whole, and a cancel. Each goes on when the connection to the sandbox was lost and is there
+ * again (`changed` comes then). Called by the exec handlers; everything waits through callbacks. */
 #include "api/exec_ask.h"
 
+#include <signal.h>
 #include <stdlib.h>
+
+#include "base/log.h"
 
 struct finish {
 	void (*done)(void *data, const struct left_process *processes, size_t count);
@@ -36,7 +40,48 @@ void exec_finish(struct exec *exec,
 	}
 }
 
+/* --- cancel --- */
+
+static void cancel_done(struct exec_watcher *watcher)
+{
+	exec_unwatch(watcher);
+	free(watcher);
+}
+
+static void cancel_again(struct exec_watcher *watcher, struct exec *exec)
+{
+	struct error error;
+	if (exec_ended(exec) || exec_signal(exec, SIGKILL, SIGNAL_TREE, &error) == 0)
+		cancel_done(watcher);
+}
+
+void exec_cancel(struct exec *exec)
+{
+	struct error error;
+	if (exec_ended(exec) || exec_signal(exec, SIGKILL, SIGNAL_TREE, &error) == 0)
+		return;
+	log_info("exec %s: cancelled as soon as its sandbox can be reached: %s", exec->row.id.text,
+		 error.message);
+	struct exec_watcher *watcher = calloc(1, sizeof(*watcher));
+	if (!watcher)
+		abort();
+	watcher->changed = cancel_again;
+	watcher->forgotten = cancel_done;
+	exec_watch(exec, watcher);
+}
+
 /* --- standard input --- */
+
+bool stdin_lost(const struct exec *exec, struct error *error)
+{
+	if (exec_ended(exec) || exec->stdin_closed || !exec->stdin_broken)
+		return false;
+	error_set(error, ERROR_GUEST_GONE,
+		  "the connection to the sandbox was lost while exec `%s` was being fed; its input "
+		  "is not whole, so it is cancelled",
+		  exec->row.id.text);
+	return true;
+}
 
 struct feed {
 	struct exec_watcher watcher;
@@ -60,24 +105,26 @@ static void feed_changed(struct exec_watcher *watcher, struct exec *exec)
 {
 	struct feed *feed = container_of(watcher, struct feed, watcher);
 	struct error error;
-	if (exec_ended(exec) || exec->row.state == EXEC_FAILED) {
+	if (exec_ended(exec) || exec->stdin_closed) {
 		feed_end(feed);
 		return;
 	}
-	ssize_t taken = 0;
-	if (feed->at < feed->size)
-		taken = exec_stdin(exec, feed->data + feed->at, feed->size - feed->at, &error);
-	/* A program that has closed its input does not want the rest. */
-	if (taken < 0) {
+	/* Half an input, and one that never ends, are worse than none. */
+	if (stdin_lost(exec, &error)) {
+		log_warning("exec %s is cancelled: %s", exec->row.id.text, error.message);
+		exec_cancel(exec);
 		feed_end(feed);
 		return;
 	}
-	feed->at += (size_t)taken;
-	if (feed->at < feed->size)
-		return;
-	int result = exec_stdin_close(exec, &error);
-	(void)result;
-	feed_end(feed);
+	if (feed->at < feed->size) {
+		ssize_t taken =
+		    exec_stdin(exec, feed->data + feed->at, feed->size - feed->at, &error);
+		if (taken > 0)
+			feed->at += (size_t)taken;
+	}
+	/* A refusal is a lost connection: the rest goes when it is back. */
+	if (feed->at == feed->size && exec_stdin_close(exec, &error) == 0)
+		feed_end(feed);
 }
 
 void stdin_feed(struct exec *exec, char *data, size_t size)

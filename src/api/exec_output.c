@@ -63,8 +63,7 @@ static void output_pump(struct output *output)
 		}
 		output->offset += (uint64_t)size;
 		output->blocked = !http_stream_write(output->call->exchange, data, (size_t)size);
-		if (exec->row.flags & EXEC_LOSSLESS)
-			exec_consumed(exec, output->stream, output->offset);
+		exec_watcher_consumed(&output->watcher, output->stream, output->offset);
 	}
 }
 
@@ -150,9 +149,14 @@ static void output_begin(struct output *output, uint64_t limit)
 			  output->follow ? 3 : 4);
 	output->watcher.changed = output_changed;
 	output->watcher.forgotten = output_forgotten;
+	/* A lossless command in the background waits for those who follow it; one with a stream of
+	 * its own waits for that, and nobody else can slow it down. */
+	output->watcher.consumes = output->follow && !exec_has_consumer(exec);
+	output->watcher.only = output->stream;
 	call->stream.on_drain = output_drain;
 	call->on_gone = output_gone;
 	exec_watch(exec, &output->watcher);
+	exec_watcher_consumed(&output->watcher, output->stream, output->offset);
 	output_pump(output);
 }
 

@@ -26,4 +26,3 @@ struct exec_run {
 bool exec_stream_wanted(struct call *call);
 /* As exec_post's act. */
 void exec_stream_begin(struct call *call, struct sandbox *sandbox);
-void exec_cancel(struct exec *exec);

@@ -106,8 +106,7 @@ static bool pump_stream(struct exec_run *run, enum exec_stream stream)
 			   data, (size_t)size);
 		*sent += (uint64_t)size;
 	}
-	if (run->ask.spec.flags & EXEC_LOSSLESS)
-		exec_consumed(run->exec, stream, *sent);
+	exec_watcher_consumed(&run->watcher, stream, *sent);
 	return size > 0 || gap > 0;
 }
 
@@ -139,24 +138,31 @@ static void grant_credit(struct exec_run *run, uint32_t bytes)
 
 static void pump_stdin(struct exec_run *run)
 {
+	struct exec *exec = run->exec;
 	struct error error;
-	if (!run->exec || exec_ended(run->exec))
+	if (!exec || exec_ended(exec))
 		return;
+	if (stdin_lost(exec, &error)) {
+		send_error(run, &error);
+		exec_cancel(exec);
+		break_off(run, false);
+		return;
+	}
 	if (run->stdin_left.size > 0) {
 		ssize_t taken =
-		    exec_stdin(run->exec, run->stdin_left.data, run->stdin_left.size, &error);
-		/* The command has closed its input: what comes is thrown away, as a pipe would. */
-		if (taken < 0)
+		    exec_stdin(exec, run->stdin_left.data, run->stdin_left.size, &error);
+		/* Closed meanwhile: what still comes is thrown away, as by a pipe. */
+		if (taken < 0 && exec->stdin_closed)
 			taken = (ssize_t)run->stdin_left.size;
+		/* No connection to the sandbox: once more when it is back. */
+		if (taken < 0)
+			return;
 		buffer_consume(&run->stdin_left, (size_t)taken);
 		if (taken > 0)
 			grant_credit(run, (uint32_t)taken);
 	}
-	if (run->stdin_left.size == 0 && run->stdin_end) {
+	if (run->stdin_left.size == 0 && run->stdin_end && exec_stdin_close(exec, &error) == 0)
 		run->stdin_end = false;
-		int result = exec_stdin_close(run->exec, &error);
-		(void)result;
-	}
 }
 
 static int take_stdin(struct exec_run *run, struct bytes payload)
@@ -306,8 +312,11 @@ static void changed(struct exec_watcher *watcher, struct exec *exec)
 		return;
 	if (!run->upgraded)
 		upgrade(run);
+	/* Standard input that is lost ends the call. */
+	struct call *call = call_hold(run->call);
 	pump_stdin(run);
 	pump_output(run);
+	call_release(call);
 }
 
 static void forgotten(struct exec_watcher *watcher)
@@ -346,6 +355,7 @@ void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 	}
 	run->watcher.changed = changed;
 	run->watcher.forgotten = forgotten;
+	run->watcher.consumes = true;
 	call->on_gone = stream_gone;
 	exec_watch(run->exec, &run->watcher);
 }

@@ -9,15 +9,7 @@
 #include <strings.h>
 
 #include "api/sandbox_record.h"
-#include "base/log.h"
 #include "base/text.h"
-
-void exec_cancel(struct exec *exec)
-{
-	struct error error;
-	if (!exec_ended(exec) && exec_signal(exec, SIGKILL, SIGNAL_TREE, &error) < 0)
-		log_warning("exec %s: cannot be cancelled: %s", exec->row.id.text, error.message);
-}
 
 /* --- run and wait --- */
 
@@ -63,6 +55,11 @@ static void changed(struct exec_watcher *watcher, struct exec *exec)
 		run->finishing = true;
 		call_hold(run->call);
 		exec_finish(exec, finished, run);
+	} else if (run->ask.stdin_kind == STDIN_GIVEN && stdin_lost(exec, &error)) {
+		/* The feed cancels it; here is who asked for it. */
+		exec_unwatch(&run->watcher);
+		run->exec = NULL;
+		reply_error(run->call, &error);
 	}
 }
 

@@ -21,6 +21,8 @@ static void gone(struct call *call)
 	struct file_call *file = call->state;
 	if (file->handle)
 		file_cancel(TAKE_PTR(file->handle));
+	if (file->measuring)
+		file_cancel(TAKE_PTR(file->measuring));
 }
 
 static void drain(struct call *call)
@@ -129,8 +131,8 @@ static void begin_answer(struct file_call *file)
 	if (file->begun)
 		return;
 	file->begun = true;
-	http_stream_begin(file->call->exchange, file->length < 0 ? 200 : 206, file->type,
-			  file->length, file->headers, file->header_count);
+	http_stream_begin(file->call->exchange, file->partial ? 206 : 200, file->type, file->length,
+			  file->headers, file->header_count);
 }
 
 void file_emit(struct file_call *file, uint32_t credit)
@@ -168,9 +170,8 @@ void file_finish(struct file_call *file)
 {
 	struct call *call = file->call;
 	if (!file->begun) {
-		http_respond(call->exchange, file->length < 0 ? 200 : 206, file->type,
-			     file->headers, file->header_count, buffer_text(&file->out),
-			     file->out.size);
+		http_respond(call->exchange, file->partial ? 206 : 200, file->type, file->headers,
+			     file->header_count, buffer_text(&file->out), file->out.size);
 	} else {
 		if (file->out.size > 0)
 			http_stream_write(call->exchange, file->out.data, file->out.size);

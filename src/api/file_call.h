@@ -30,15 +30,18 @@ struct file_call {
 	char header_texts[3][64];
 	size_t header_count;
 	uint64_t first, last; /* the range asked for */
-	int64_t length;       /* of a 206; -1 otherwise */
+	bool partial;         /* 206 */
+	int64_t length;       /* that the answer has; -1: not known */
 	uint64_t received;
+	bool measured;                           /* the size of a long one was asked for */
+	struct file_operation_handle *measuring; /* while it is */
 	struct error refusal; /* why it could not be read, while it is tried as a directory */
 	/* file_write.c */
 	struct buffer left; /* came and not yet taken, from left_at on */
 	size_t left_at;
 	bool whole; /* the body has ended */
 	/* file_watch.c */
-	struct watch_timer *timer;
+	struct sse *events; /* NULL before the first */
 };
 
 /* Makes the call's state, for one operation; `callbacks` are of file_start(). */

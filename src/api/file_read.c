@@ -1,6 +1,6 @@
 /* GET .../files: a file's bytes, whole or a range, or (as one service's clients expect) the list of
- * a directory. One operation in the sandbox for the common case; a Range asks for the size first.
- */
+ * a directory. One operation in the sandbox for the common case. A Range asks for the size first; a
+ * file that is too long to be held asks for it in the middle, so that its answer has a length. */
 #include "api/file_call.h"
 
 #include <errno.h>
@@ -19,16 +19,88 @@ static void add_header(struct file_call *file, const char *name, const char *val
 
 /* --- the bytes --- */
 
+/* The size is known, or will not be: what was held back goes out, and the init may go on. */
+static void measured(struct file_operation_handle *handle, const void *result, size_t size,
+		     const struct error *error)
+{
+	static struct file_entry entry; /* large; one loop */
+	struct file_call *file = file_data(handle);
+	file->measuring = NULL;
+	if (!error) {
+		struct reader reader = reader_on(result, size);
+		file_entry_read(&reader, &entry);
+		uint64_t offset = file->request.offset, length = file->request.length;
+		/* A file of /proc has no size, and one that was replaced has another's: no length
+		 * is better than a wrong one. */
+		if (reader_finish(&reader) == 0 && entry.type == 'f' && entry.size <= INT64_MAX &&
+		    entry.size >= offset && entry.size - offset >= file->received) {
+			char text[24];
+			length = MIN(length ? length : UINT64_MAX, entry.size - offset);
+			file->length = (int64_t)length;
+			snprintf(text, sizeof(text), "%llu", (unsigned long long)entry.size);
+			add_header(file, "X-File-Size", text);
+		}
+	}
+	file_emit(file, 0);
+}
+
+static const struct file_callbacks measure_callbacks = {.on_done = measured};
+
+static void measure(struct file_call *file)
+{
+	struct sandbox *sandbox = sandbox_by_id(file->call->api->core, &file->call->sandbox);
+	struct file_request request = file->request;
+	struct error error;
+	file->measured = true;
+	request.operation = FILE_STAT;
+	request.offset = request.length = 0;
+	if (!sandbox ||
+	    file_start(sandbox, &request, &measure_callbacks, file, &file->measuring, &error) < 0)
+		file->measuring = NULL;
+}
+
+static void measure_end(struct file_call *file)
+{
+	if (file->measuring)
+		file_cancel(TAKE_PTR(file->measuring));
+}
+
+/* Never more than was promised, whatever an init sends. */
+static void read_too_much(struct file_call *file, const void *data, size_t size)
+{
+	uint64_t excess = file->received - (uint64_t)file->length;
+	if (file->partial || excess > size) {
+		file_bad_answer(file);
+		return;
+	}
+	/* It has grown since it was measured: this is what it was then. */
+	if (excess < size)
+		file_emit_bytes(file, data, size - (size_t)excess);
+	file_cancel(TAKE_PTR(file->handle));
+	file_finish(file);
+}
+
 static void read_data(struct file_operation_handle *handle, const void *data, size_t size)
 {
 	struct file_call *file = file_data(handle);
 	file->received += size;
-	/* Never more than was promised, whatever an init sends. */
 	if (file->length >= 0 && file->received > (uint64_t)file->length) {
+		read_too_much(file, data, size);
+		return;
+	}
+	if (file->length < 0 && !file->measured && file->received >= FILE_HOLD_MAX)
+		measure(file);
+	if (!file->measuring) {
+		file_emit_bytes(file, data, size);
+		return;
+	}
+	/* Without credit no more than a window of it comes. */
+	if (buffer_append(&file->out, data, size) < 0) {
+		measure_end(file);
 		file_bad_answer(file);
 		return;
 	}
-	file_emit_bytes(file, data, size);
+	file->owed += (uint32_t)size;
 }
 
 static void list_instead(struct file_call *file)
@@ -44,6 +116,7 @@ static void read_done(struct file_operation_handle *handle, const void *result, 
 {
 	struct file_call *file = file_data(handle);
 	file->handle = NULL;
+	measure_end(file);
 	if (error) {
 		/* Of a directory its list; whatever else cannot be read fails as a list too. */
 		if (error->kind == ERROR_FILE_WRONG_TYPE && !file->begun && file->length < 0 &&
@@ -130,6 +203,7 @@ static void range_start(struct file_call *file, uint64_t size)
 		return;
 	}
 	file->last = MIN(file->last, size - 1);
+	file->partial = true;
 	file->length = (int64_t)(file->last - file->first + 1);
 	file->request.offset = file->first;
 	file->request.length = (uint64_t)file->length;

@@ -1,54 +1,7 @@
-/* GET .../files/watch: what changes below a path, as server-sent events, until the client goes. A
- * comment every few seconds keeps middle boxes from closing the connection. */
+/* GET .../files/watch: what changes below a path, as server-sent events (sse.h), until the client
+ * goes. Nothing blocks; the client's reading paces the init by credit. */
 #include "api/file_call.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#define KEEP_ALIVE_MS 15000
-
-/* Outlives the call until libuv has let go of it. */
-struct watch_timer {
-	uv_timer_t timer;
-	struct file_call *file;
-};
-
-static void timer_closed(uv_handle_t *handle)
-{
-	free(handle->data);
-}
-
-static void timer_end(struct file_call *file)
-{
-	struct watch_timer *timer = TAKE_PTR(file->timer);
-	if (!timer)
-		return;
-	timer->file = NULL;
-	uv_close((uv_handle_t *)&timer->timer, timer_closed);
-}
-
-static void keep_alive(uv_timer_t *handle)
-{
-	static const char comment[] = ": keep-alive\n\n";
-	struct watch_timer *timer = handle->data;
-	struct file_call *file = timer->file;
-	/* A client that is behind has enough to read. */
-	if (!file->blocked)
-		file->blocked =
-		    !http_stream_write(file->call->exchange, comment, sizeof(comment) - 1);
-}
-
-static void timer_begin(struct file_call *file)
-{
-	struct watch_timer *timer = calloc(1, sizeof(*timer));
-	if (!timer)
-		abort();
-	timer->file = file;
-	uv_timer_init(file->call->api->core->loop, &timer->timer);
-	timer->timer.data = timer;
-	uv_timer_start(&timer->timer, keep_alive, KEEP_ALIVE_MS, KEEP_ALIVE_MS);
-	file->timer = timer;
-}
+#include "api/sse.h"
 
 static const char *event_name(uint8_t kind)
 {
@@ -73,14 +26,13 @@ static const char *event_name(uint8_t kind)
 	return NULL;
 }
 
-static void begin(struct file_call *file)
+/* The head goes out with the first event, which is `ready`: until then an error has a status. */
+static void emit(struct file_call *file, const char *name, const struct buffer *json)
 {
-	static const struct http_header header = {"Cache-Control", "no-store"};
-	if (file->begun)
-		return;
+	if (!file->events)
+		file->events = sse_begin(file->call);
 	file->begun = true;
-	http_stream_begin(file->call->exchange, 200, "text/event-stream", -1, &header, 1);
-	timer_begin(file);
+	file->blocked = !sse_event(file->events, name, json);
 }
 
 static void watch_data(struct file_operation_handle *handle, const void *data, size_t size)
@@ -90,21 +42,20 @@ static void watch_data(struct file_operation_handle *handle, const void *data, s
 	const char *name = event_name(read_u8(&reader));
 	struct bytes path = read_bytes(&reader, GUEST_PATH_MAX);
 	if (reader_finish(&reader) < 0 || !name) {
-		timer_end(file);
+		sse_drop(TAKE_PTR(file->events));
 		file_bad_answer(file);
 		return;
 	}
-	begin(file);
-	/* JSON has no line ends of its own, so the event is one line of data. */
-	int result = buffer_printf(&file->out, "event: %s\ndata: ", name);
-	file->writer.comma = false;
+	buffer_clear(&file->out);
+	file->writer = json_writer_on(&file->out);
 	put_object(&file->writer, NULL);
 	put_text(&file->writer, "event", name);
 	put_bytes(&file->writer, "path", path.data, path.size);
 	put_object_end(&file->writer);
-	if (result < 0 || buffer_append_text(&file->out, "\n\n") < 0)
-		abort(); /* one event is far below the buffer's maximum */
-	file_emit(file, (uint32_t)size);
+	emit(file, name, &file->out);
+	file->owed += (uint32_t)size;
+	if (!file->blocked)
+		file_give_credit(file);
 }
 
 static void watch_done(struct file_operation_handle *handle, const void *result, size_t size,
@@ -115,29 +66,35 @@ static void watch_done(struct file_operation_handle *handle, const void *result,
 	(void)result;
 	(void)size;
 	file->handle = NULL;
-	timer_end(file);
-	if (!file->begun && error) {
+	if (!file->events && error) {
 		reply_error(call, error);
 		return;
 	}
-	begin(file);
-	timer_end(file);
+	if (!file->events)
+		file->events = sse_begin(call);
 	if (error) {
 		DONE_BUFFER struct buffer text = BUFFER(16 * KIB);
 		struct json_writer writer = json_writer_on(&text);
 		put_error(&writer, error, call->request_id);
-		http_stream_write(call->exchange, "event: error\ndata: ", 19);
-		http_stream_write(call->exchange, text.data, text.size);
-		http_stream_write(call->exchange, "\n\n", 2);
+		emit(file, "error", &text);
 	}
-	http_stream_end(call->exchange);
+	sse_end(TAKE_PTR(file->events));
 	call_answered(call);
+}
+
+static void watch_drain(struct call *call)
+{
+	struct file_call *file = call->state;
+	file->blocked = false;
+	if (file->events)
+		sse_drained(file->events);
+	file_give_credit(file);
 }
 
 static void watch_gone(struct call *call)
 {
 	struct file_call *file = call->state;
-	timer_end(file);
+	sse_drop(TAKE_PTR(file->events));
 	if (file->handle)
 		file_cancel(TAKE_PTR(file->handle));
 }
@@ -150,6 +107,7 @@ void file_watch_get(struct call *call)
 	bool recursive = false;
 	struct error error;
 	call->on_gone = watch_gone;
+	call->stream.on_drain = watch_drain;
 	int result = file_query(file, true, &error);
 	if (result == 0)
 		result = query_flag(call, "recursive", &recursive, &error);

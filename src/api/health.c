@@ -58,3 +58,11 @@ void openapi_get(struct call *call)
 		     openapi_json_size);
 	call_answered(call);
 }
+
+void mcp_unsupported(struct call *call)
+{
+	struct error error;
+	error_set(&error, ERROR_UNSUPPORTED,
+		  "this version has no MCP server yet; /v1/openapi.json describes the API it has");
+	reply_error(call, &error);
+}

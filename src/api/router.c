@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/text.h"
 
 #define READ SCOPE_READ
@@ -61,10 +62,93 @@ const struct route api_routes[] = {
     {"POST", "/v1/tokens", ADMIN, ROUTE_JSON, token_post},
     {"GET", "/v1/tokens", ADMIN, 0, tokens_get},
     {"DELETE", "/v1/tokens/{token}", ADMIN, 0, token_delete},
+    {"POST", "/mcp", READ, 0, mcp_unsupported},
+    {"PUT", "/mcp", READ, 0, mcp_unsupported},
+    {"POST", "/api/sandboxes/mcp", READ, 0, mcp_unsupported},
+    {"PUT", "/api/sandboxes/mcp", READ, 0, mcp_unsupported},
     {0},
 };
 
-/* A `{...}` segment takes what stands there up to the next '/'. */
+/* --- the table itself --- */
+
+/* The parameters of a pattern, or -1 when it is none: absolute, each `{...}` a whole segment. */
+static int pattern_parameters(const char *pattern)
+{
+	int count = 0;
+	if (pattern[0] != '/')
+		return -1;
+	for (const char *at = pattern; *at; at++) {
+		if (*at == '}' || (*at == '{' && at[-1] != '/'))
+			return -1;
+		if (*at != '{')
+			continue;
+		at += 1 + strcspn(at + 1, "/{}");
+		if (*at != '}' || (at[1] != '/' && at[1] != '\0'))
+			return -1;
+		count++;
+	}
+	return count;
+}
+
+/* Whether some path is matched by both. */
+static bool patterns_meet(const char *a, const char *b)
+{
+	while (*a == '/' && *b == '/') {
+		size_t left = strcspn(++a, "/"), right = strcspn(++b, "/");
+		if (*a != '{' && *b != '{' && (left != right || memcmp(a, b, left) != 0))
+			return false;
+		a += left;
+		b += right;
+	}
+	return *a == '\0' && *b == '\0';
+}
+
+int routes_check(const struct route *routes, struct error *error)
+{
+	for (const struct route *route = routes; route->method; route++) {
+		int parameters = pattern_parameters(route->pattern);
+		size_t methods = 0;
+		const char *wrong = NULL;
+		for (const struct route *other = routes; other->method; other++) {
+			if (!patterns_meet(route->pattern, other->pattern))
+				continue;
+			methods += strlen(other->method) + 2;
+			if (other < route && strcmp(other->method, route->method) == 0 &&
+			    strcmp(other->pattern, route->pattern) == 0)
+				wrong = "it stands there twice";
+		}
+		if (parameters < 0)
+			wrong = "its pattern is malformed";
+		else if (parameters > CALL_PARAMETERS_MAX)
+			wrong = "it has more parameters than a call can hold";
+		else if (route->flags & ROUTE_SANDBOX &&
+			 (parameters == 0 ||
+			  !text_starts(strchr(route->pattern, '{'), "{sandbox}")))
+			wrong = "it looks for a sandbox that its path does not name";
+		else if (methods > CALL_ALLOW_MAX)
+			wrong = "the methods of its path do not fit into one Allow header";
+		else if (!route->handle)
+			wrong = "it has no handler";
+		if (wrong)
+			return error_set(error, ERROR_INTERNAL, "the route %s %s: %s",
+					 route->method, route->pattern, wrong);
+	}
+	return 0;
+}
+
+void api_start(void)
+{
+	struct error error;
+	if (routes_check(api_routes, &error) < 0) {
+		log_error("%s", error.message);
+		abort();
+	}
+}
+
+/* --- which one it is --- */
+
+/* A `{...}` segment takes what stands there up to the next '/'. routes_check() has seen that there
+ * are not too many. */
 static bool path_matches(const char *pattern, const char *path,
 			 char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX])
 {
@@ -96,7 +180,7 @@ static bool method_matches(const struct route *route, const char *method)
 static const struct route *match(struct call *call, const struct http_request *request,
 				 struct error *error)
 {
-	size_t used = 0;
+	size_t used = 0; /* routes_check() has seen that all of them fit */
 	for (const struct route *route = api_routes; route->method; route++) {
 		if (!path_matches(route->pattern, request->path, call->parameters))
 			continue;

@@ -8,6 +8,7 @@
 #include "api/pairs.h"
 #include "api/sandbox_record.h"
 #include "base/text.h"
+#include "proto/folder_grant.h"
 #include "tier/driver.h"
 
 struct create {
@@ -60,13 +61,7 @@ static int parse_mount(const json_t *json, struct mount_spec *mount, struct erro
 		return error_prepend(error, "mounts");
 	if (mount->path[0] != '/')
 		return error_set(error, ERROR_INVALID, "mounts: `path` must be absolute");
-	if (strcmp(mode, "ro") == 0)
-		mount->mode = MOUNT_READ_ONLY;
-	else if (strcmp(mode, "rw") == 0)
-		mount->mode = MOUNT_READ_WRITE;
-	else if (strcmp(mode, "cow") == 0)
-		mount->mode = MOUNT_COPY_ON_WRITE;
-	else
+	if (mount_mode_parse(mode, &mount->mode) < 0)
 		return error_set(error, ERROR_INVALID, "mounts: `mode` must be ro, rw or cow");
 	return 0;
 }

@@ -68,18 +68,15 @@ static void put_metadata(struct json_writer *writer, const struct sandbox_row *r
 
 static void put_mounts(struct json_writer *writer, const struct sandbox_row *row)
 {
-	static const char *const modes[] = {"ro", "rw", "cow"};
 	put_array(writer, "mounts");
 	struct bytes packed = {(const uint8_t *)row->mounts, row->mounts_size};
 	size_t at = 0;
 	const char *mode, *path, *host;
 	while ((mode = packed_next(packed, &at)) && (path = packed_next(packed, &at)) &&
 	       (host = packed_next(packed, &at))) {
-		/* The store keeps the mode as its number. */
-		bool number = mode[0] >= '0' && mode[0] <= '2' && mode[1] == '\0';
 		put_object(writer, NULL);
 		put_text(writer, "path", path);
-		put_text(writer, "mode", number ? modes[mode[0] - '0'] : mode);
+		put_text(writer, "mode", mode);
 		put_text(writer, "host_path", host);
 		put_object_end(writer);
 	}

@@ -1,6 +1,6 @@
 /* /v1/sandboxes but for its creation: list, get, patch, delete, the transitions, metrics. A status
  * is read without waking a sandbox and without counting as activity. Runs on the loop; nothing
- * blocks (the list with tombstones reads the store). */
+ * blocks but the list, which reads one page of the store. */
 #include "api/call.h"
 
 #include <stdio.h>
@@ -24,92 +24,132 @@ static void reply_sandbox(struct call *call, int status, const struct sandbox_ro
 
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
+#define CURSOR_MAX 48
 
 struct listing {
 	struct call *call;
 	struct json_writer writer;
-	char state[16], name[NAME_MAX_LENGTH + 1];
+	uint32_t state; /* enum sandbox_state; 0 = any */
+	char name[NAME_MAX_LENGTH + 1];
 	bool all;
-	uint64_t limit, before; /* before: created earlier than this; 0 = from the newest */
+	uint64_t limit;
+	int64_t before_wall; /* of the last one of the page before; 0 = from the newest */
+	struct id before;
 	uint64_t count;
-	int64_t last; /* created_wall of the last one written */
+	char cursor[CURSOR_MAX]; /* of the last one written */
 	bool more;
 };
 
-/* Newest first. The cursor is the time of creation of the last one given: it stays true when
+/* Newest first. The cursor is when the last one given was made, and its id: it stays true when
  * sandboxes come and go between two pages. */
 static bool list_one(void *data, const struct sandbox_row *row)
 {
 	struct listing *listing = data;
-	struct core *core = listing->call->api->core;
-	const struct principal *principal = &listing->call->principal;
-	if (strcmp(row->workspace, principal->workspace) != 0 ||
-	    (id_is_set(&principal->sandbox) && !id_equal(&principal->sandbox, &row->id)) ||
-	    (listing->before && (uint64_t)row->created_wall >= listing->before) ||
-	    (listing->name[0] && (!row->name || strcmp(row->name, listing->name) != 0)) ||
-	    (listing->state[0] &&
-	     strcmp(sandbox_state_name((enum sandbox_state)row->state), listing->state) != 0))
-		return true;
 	if (listing->count == listing->limit) {
 		listing->more = true;
 		return false;
 	}
 	/* What runs is known better in memory. */
-	struct sandbox *live = sandbox_by_id(core, &row->id);
+	struct sandbox *live = sandbox_by_id(listing->call->api->core, &row->id);
 	put_sandbox(&listing->writer, NULL, live ? &live->row : row, live);
-	listing->last = row->created_wall;
+	snprintf(listing->cursor, sizeof(listing->cursor), "%lld-%s", (long long)row->created_wall,
+		 row->id.text);
 	listing->count++;
 	return true;
 }
 
+static int cursor_parse(struct listing *listing, char *text, struct error *error)
+{
+	uint64_t wall;
+	char *id = strchr(text, '-');
+	if (id)
+		*id++ = '\0';
+	if (!id || text_to_u64(text, 1, INT64_MAX, &wall) < 0 || id_parse(id, &listing->before) < 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `cursor` must be `next_cursor` of another page");
+	listing->before_wall = (int64_t)wall;
+	return 0;
+}
+
+static int state_parse(struct listing *listing, const char *text, struct error *error)
+{
+	for (uint32_t state = SANDBOX_CREATING; state <= SANDBOX_ENDED; state++) {
+		if (strcmp(sandbox_state_name((enum sandbox_state)state), text) != 0)
+			continue;
+		listing->state = state;
+		return 0;
+	}
+	return error_set(error, ERROR_INVALID, "query parameter `state`: there is no state `%s`",
+			 text);
+}
+
 static int list_parse(struct call *call, struct listing *listing, struct error *error)
 {
-	if (query_text(call, "state", listing->state, sizeof(listing->state), false, error) < 0 ||
+	char state[16] = "", cursor[CURSOR_MAX] = "";
+	if (query_text(call, "state", state, sizeof(state), false, error) < 0 ||
 	    query_text(call, "name", listing->name, sizeof(listing->name), false, error) < 0 ||
 	    query_flag(call, "all", &listing->all, error) < 0 ||
 	    query_uint(call, "limit", 1, LIST_MAX, &listing->limit, error) < 0 ||
-	    query_uint(call, "cursor", 1, INT64_MAX, &listing->before, error) < 0)
+	    query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0)
 		return -1;
-	if (!listing->state[0])
+	if (state[0] && state_parse(listing, state, error) < 0)
+		return -1;
+	return cursor[0] ? cursor_parse(listing, cursor, error) : 0;
+}
+
+/* A token for one sandbox sees that one alone. */
+static void list_bound(struct listing *listing)
+{
+	const struct principal *principal = &listing->call->principal;
+	struct sandbox_row row = {0};
+	struct error error;
+	if (sandbox_find_row(listing->call->api->core, principal, principal->sandbox.text, &row,
+			     &error) < 0)
+		return;
+	bool wanted = (row.state != SANDBOX_ENDED || listing->all) &&
+		      (!listing->state || row.state == listing->state) &&
+		      (!listing->name[0] || (row.name && strcmp(row.name, listing->name) == 0));
+	if (wanted && listing->before_wall == 0)
+		list_one(listing, &row);
+	sandbox_row_done(&row);
+}
+
+static int list_page(struct listing *listing, struct error *error)
+{
+	struct call *call = listing->call;
+	if (id_is_set(&call->principal.sandbox)) {
+		list_bound(listing);
 		return 0;
-	for (int state = SANDBOX_CREATING; state <= SANDBOX_ENDED; state++)
-		if (strcmp(sandbox_state_name((enum sandbox_state)state), listing->state) == 0)
-			return 0;
-	return error_set(error, ERROR_INVALID, "query parameter `state`: there is no state `%s`",
-			 listing->state);
+	}
+	/* One more than is given: whether there is another page. */
+	return store_sandbox_page(call->api->core->store, call->principal.workspace, !listing->all,
+				  (enum sandbox_state)listing->state,
+				  listing->name[0] ? listing->name : NULL, listing->before_wall,
+				  &listing->before, (uint32_t)listing->limit + 1, list_one, listing,
+				  error);
 }
 
 void sandboxes_get(struct call *call)
 {
 	struct listing listing = {.call = call, .limit = LIST_DEFAULT};
-	struct core *core = call->api->core;
 	struct error error;
 	if (list_parse(call, &listing, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
+	/* Who asks for the ended ones wants them. */
+	listing.all |= listing.state == SANDBOX_ENDED;
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	listing.writer = json_writer_on(&buffer);
 	put_object(&listing.writer, NULL);
 	put_array(&listing.writer, "items");
-	bool ended = strcmp(listing.state, "ended") == 0;
-	if (listing.all || ended) {
-		if (store_sandbox_each(core->store, call->principal.workspace, false, list_one,
-				       &listing, &error) < 0) {
-			buffer_done(&buffer);
-			reply_error(call, &error);
-			return;
-		}
-	} else {
-		for (struct list *node = core->sandboxes.previous; node != &core->sandboxes;
-		     node = node->previous)
-			if (!list_one(&listing, &list_entry(node, struct sandbox, link)->row))
-				break;
+	if (list_page(&listing, &error) < 0) {
+		buffer_done(&buffer);
+		reply_error(call, &error);
+		return;
 	}
 	put_array_end(&listing.writer);
-	char cursor[24];
-	snprintf(cursor, sizeof(cursor), "%lld", (long long)listing.last);
-	put_text(&listing.writer, "next_cursor", listing.more ? cursor : NULL);
+	put_text(&listing.writer, "next_cursor", listing.more ? listing.cursor : NULL);
 	put_object_end(&listing.writer);
 	reply_json(call, 200, &listing.writer);
 }

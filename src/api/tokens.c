@@ -62,12 +62,12 @@ static int parse(struct call *call, struct token_spec *spec, struct error *error
 {
 	json_t *scopes = NULL;
 	spec->workspace = call->principal.workspace;
+	/* How long a label and a life may be is token_create()'s to say. */
 	struct field fields[] = {
 	    {"workspace", FIELD_TEXT, &spec->workspace, false, 1, WORKSPACE_MAX},
 	    {"scopes", FIELD_ARRAY, &scopes, true},
-	    {"expires_seconds", FIELD_UINT, &spec->expires_seconds, false, 0,
-	     10ULL * 366 * 24 * 3600},
-	    {"label", FIELD_TEXT, &spec->label, false, 0, 128},
+	    {"expires_seconds", FIELD_UINT, &spec->expires_seconds},
+	    {"label", FIELD_TEXT, &spec->label},
 	    {"sandbox", FIELD_TEXT, &spec->sandbox, false, 1, NAME_MAX_LENGTH},
 	};
 	if (json_fields(call->body, fields, ARRAY_SIZE(fields), error) < 0 ||

@@ -23,6 +23,7 @@ struct config {
 	char tls_certificate[256], tls_key[256];
 	uint32_t idle_exit_seconds; /* 0 = never; set by a client that starts the daemon */
 	enum log_level log_level;
+	bool log_level_fixed; /* by a flag or the environment: a reload leaves it alone */
 	bool log_json;
 	/* [sandbox] what a create gets that does not say, and what it may ask for at most */
 	struct limits defaults, maximum;

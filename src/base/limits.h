@@ -35,7 +35,10 @@
 #define SANDBOX_MOUNTS_MAX 16
 #define SANDBOX_METADATA_MAX 64
 #define SANDBOX_METADATA_BYTES_MAX (16 * 1024)
-#define SANDBOX_COUNT_MAX 4096 /* uid ranges of one host, see tier/namespace */
+/* Of one host, all instances together: each sandbox has a uid range of its own. An instance (a
+ * state directory) owns a block of 256 of them (UID_BLOCKS in spawner/internal.h), which is also
+ * the most sandboxes that one daemon can have. */
+#define SANDBOX_COUNT_MAX 4096
 
 /* The uid range of one sandbox. */
 #define UID_RANGE_BASE 0x70000000u

@@ -139,7 +139,6 @@ static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
 		return;
 	}
 	core->private->started = true;
-	core->last_busy = clock_boot();
 	logs_remove_strays(core);
 	timers_start(core);
 	core->private->ready(core->private->ready_data);

@@ -57,7 +57,6 @@ struct core {
 	uint32_t sandbox_count;
 	uint64_t next_exec_key;
 	struct spawn_probe probes[TIER_COUNT];
-	int64_t last_busy;            /* CLOCK_BOOTTIME of the last moment that was not idle */
 	struct core_private *private; /* core_private.h */
 };
 

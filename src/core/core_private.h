@@ -28,8 +28,10 @@
 #define CONFIGURE_TIMEOUT_MS 15000
 #define READY_TIMEOUT_MS 10000 /* how long a request waits for a reconnect */
 #define STOP_GRACE_MS 2000
+#define LEFT_RUNNING_TIMEOUT_MS 5000
 #define RECONNECT_MIN_MS 20
 #define RECONNECT_MAX_MS 5000
+#define REFUSED_MAX 3    /* so many refused connects, and nobody will ever listen again */
 #define WAITERS_MAX 1024 /* per sandbox */
 #define OPERATIONS_MAX 64
 #define EXECS_KEPT 64 /* ended ones in memory */
@@ -47,7 +49,7 @@ struct waiter {
 	void (*done)(void *data, const struct error *error);
 	void *data;
 	int64_t until; /* CLOCK_BOOTTIME; 0 = as long as it takes */
-	bool start;    /* of sandbox_ready(): a stopped one is to be started */
+	bool wake; /* of sandbox_ready(): a paused one is to be resumed, a stopped one started */
 };
 
 struct log_work; /* exec_log.c */
@@ -98,6 +100,7 @@ struct sandbox_life {
 	int64_t boot_until;  /* CLOCK_BOOTTIME, 0 = not waiting for CONFIGURED */
 	int64_t connected_at, reconnect_at;
 	uint32_t reconnect_ms;
+	uint32_t refused;        /* connects in a row that found nobody listening */
 	struct error link_error; /* why there is no link; kind NONE while there is */
 	bool resyncing;          /* LIST was sent, LIST_END has not come */
 	uint64_t resync_key;     /* execs from this key on are younger than the LIST */
@@ -124,7 +127,7 @@ void core_done_later(struct core *core, void (*done)(void *data, const struct er
 
 /* timers.c */
 void timers_start(struct core *core);
-/* Makes timers_run() happen at that time (CLOCK_BOOTTIME) at the latest. */
+/* Everything that has a time is looked at then (CLOCK_BOOTTIME) at the latest. */
 void timers_wake_at(struct core *core, int64_t at);
 
 /* sandbox.c */
@@ -143,7 +146,11 @@ void sandbox_clock_deadline(struct sandbox *sandbox);
 /* Adds to a list of waiters; BUSY when there are too many. */
 NODISCARD int waiter_add(struct sandbox *sandbox, struct list *list,
 			 void (*done)(void *data, const struct error *error), void *data,
-			 int64_t until, bool start, struct error *error);
+			 int64_t until, bool wake, struct error *error);
+/* The same for what is never refused. */
+void waiter_append(struct sandbox *sandbox, struct list *list,
+		   void (*done)(void *data, const struct error *error), void *data, int64_t until,
+		   bool wake);
 void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error);
 void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_monotonic);
 
@@ -217,6 +224,8 @@ void exec_trim(struct sandbox *sandbox);
 NODISCARD int exec_load_live(struct sandbox *sandbox, struct error *error);
 bool sandbox_has_running_exec(const struct sandbox *sandbox);
 void exec_link_lost(struct sandbox *sandbox);
+/* Tells the init what the consumers of a lossless exec have. */
+void exec_acknowledge(struct exec *exec);
 void exec_drained(struct sandbox *sandbox);
 void exec_row_copy(const struct exec_row *from, struct exec_row *ret_row);
 
@@ -226,12 +235,19 @@ struct left_query {
 	void (*done)(void *data, const struct left_process *processes, size_t count,
 		     const struct error *error);
 	void *data;
+	int64_t until; /* CLOCK_BOOTTIME */
 };
+/* Those that have waited too long are told of none; when the next is due, INT64_MAX for never. */
+int64_t left_queries_check(struct sandbox *sandbox, int64_t now);
 void left_queries_finish(struct exec *exec, const struct left_process *processes, size_t count,
 			 const struct error *error);
 
 /* files.c */
 void file_drained(struct sandbox *sandbox);
+/* Operations that the init does nothing about fail; when to look again, INT64_MAX for never. */
+int64_t file_check(struct sandbox *sandbox, int64_t now);
+/* It was paused: nothing was to be expected of it meanwhile. */
+void file_clock_goes_on(struct sandbox *sandbox);
 
 /* exec_log.c */
 NODISCARD int logs_open_directory(struct core *core, struct error *error);

@@ -74,6 +74,8 @@ bool sandbox_has_running_exec(const struct sandbox *sandbox)
 void exec_watch(struct exec *exec, struct exec_watcher *watcher)
 {
 	watcher->exec = exec;
+	watcher->consumed = (struct output_totals){0};
+	watcher->notified = exec->notified;
 	list_append(&exec->watchers, &watcher->link);
 }
 
@@ -82,23 +84,27 @@ void exec_unwatch(struct exec_watcher *watcher)
 	struct exec *exec = watcher->exec;
 	list_remove(&watcher->link);
 	watcher->exec = NULL;
-	if (exec && exec_ended(exec) && list_empty(&exec->watchers))
+	if (!exec)
+		return;
+	/* Perhaps it was the slowest. */
+	if (watcher->consumes)
+		exec_acknowledge(exec);
+	if (exec_ended(exec) && list_empty(&exec->watchers))
 		exec_logs_close(exec);
 }
 
 void exec_notify(struct exec *exec)
 {
-	/* A callback may remove any watcher, and add new ones: each is moved to a list of those who
-	 * are to be told, and back before it is told. */
-	struct list due;
-	list_init(&due);
+	/* A callback may remove any watcher, and add new ones, and all must stay in the list: the
+	 * slowest consumer is looked for in it. So each goes to the end before it is told, with the
+	 * number of this round; behind those come new ones. */
+	uint64_t round = ++exec->notified;
 	while (!list_empty(&exec->watchers)) {
-		struct list *node = exec->watchers.next;
-		list_remove(node);
-		list_append(&due, node);
-	}
-	while (!list_empty(&due)) {
-		struct exec_watcher *watcher = list_entry(due.next, struct exec_watcher, link);
+		struct exec_watcher *watcher =
+		    list_entry(exec->watchers.next, struct exec_watcher, link);
+		if (watcher->notified >= round)
+			return;
+		watcher->notified = round;
 		list_remove(&watcher->link);
 		list_append(&exec->watchers, &watcher->link);
 		watcher->changed(watcher, exec);
@@ -498,12 +504,41 @@ int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error
 			    error);
 }
 
-void exec_consumed(struct exec *exec, enum exec_stream stream, uint64_t offset)
+/* What every consumer of a stream has; what was acknowledged before when there is none. */
+static uint64_t consumed_by_all(const struct exec *exec, enum exec_stream stream)
 {
-	uint64_t *place = stream == EXEC_STDOUT ? &exec->consumed.out : &exec->consumed.err;
-	*place = MAX(*place, MIN(offset, exec_total(exec, stream)));
+	uint64_t before = stream == EXEC_STDOUT ? exec->consumed.out : exec->consumed.err;
+	uint64_t least = UINT64_MAX;
+	list_each (&exec->watchers, node) {
+		const struct exec_watcher *watcher = list_entry(node, struct exec_watcher, link);
+		if (!watcher->consumes || (watcher->only && watcher->only != stream))
+			continue;
+		least = MIN(least,
+			    stream == EXEC_STDOUT ? watcher->consumed.out : watcher->consumed.err);
+	}
+	if (least == UINT64_MAX)
+		return before;
+	/* One that came later has not seen what was given up before. Who reads the log is sometimes
+	 * ahead of what the init has told: that is acknowledged when it has. */
+	return MAX(before, MIN(least, exec_total(exec, stream)));
+}
+
+bool exec_has_consumer(const struct exec *exec)
+{
+	list_each (&exec->watchers, node) {
+		const struct exec_watcher *watcher = list_entry(node, struct exec_watcher, link);
+		if (watcher->consumes && !watcher->only)
+			return true;
+	}
+	return false;
+}
+
+void exec_acknowledge(struct exec *exec)
+{
 	if (!(exec->row.flags & EXEC_LOSSLESS) || exec_ended(exec))
 		return;
+	exec->consumed.out = consumed_by_all(exec, EXEC_STDOUT);
+	exec->consumed.err = consumed_by_all(exec, EXEC_STDERR);
 	/* A quarter of the ring at a time; when it is full, all of it is more than that. */
 	uint64_t step = exec->row.tail / 4;
 	if (exec->consumed.out - exec->consumed_sent.out < step &&
@@ -516,6 +551,16 @@ void exec_consumed(struct exec *exec, enum exec_stream stream, uint64_t offset)
 	if (sandbox_send(exec->sandbox, FRAME_CONSUMED, exec->row.key, room, sizeof(room), NULL, 0,
 			 &error) == 0)
 		exec->consumed_sent = exec->consumed;
+}
+
+void exec_watcher_consumed(struct exec_watcher *watcher, enum exec_stream stream, uint64_t offset)
+{
+	struct exec *exec = watcher->exec;
+	if (!exec || !watcher->consumes)
+		return;
+	uint64_t *place = stream == EXEC_STDOUT ? &watcher->consumed.out : &watcher->consumed.err;
+	*place = MAX(*place, offset);
+	exec_acknowledge(exec);
 }
 
 /* Room in the link's queue again, or a link again. */
@@ -540,6 +585,7 @@ void exec_link_lost(struct sandbox *sandbox)
 		exec->stdin_broken |= exec->stdin_credit < FILE_WINDOW;
 		/* Whether CONSUMED arrived nobody knows: it is said again. */
 		exec->consumed_sent = (struct output_totals){0};
+		exec->left_asked = false;
 		left_queries_finish(exec, NULL, 0, &error);
 	}
 }

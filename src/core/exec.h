@@ -49,17 +49,29 @@ struct exec {
 	bool logs_removed;         /* they were the oldest: reading gives a gap */
 	struct exec_result result; /* while ending */
 	struct output_totals consumed, consumed_sent; /* lossless */
+	uint64_t notified;                            /* how often watchers were told */
 	struct list left_queries;                     /* struct left_query */
+	bool left_asked;                              /* the init owes an answer to LEFT_RUNNING */
 };
 
 /* Told whenever something about the exec has changed: started, output, stdin credit, ended,
- * left-over processes gone. What changed is to be looked up in the exec. */
+ * left-over processes gone. What changed is to be looked up in the exec.
+ *
+ * A lossless exec writes on when every consumer has what was written: what counts is the slowest of
+ * the watchers that consume a stream. Where there is none nothing counts as consumed, and the
+ * command blocks when its log is full, until one comes; the others only look on. A consumer that
+ * begins later than at 0 (it has what is before) says so with exec_watcher_consumed(). */
 struct exec_watcher {
 	struct list link;
 	void (*changed)(struct exec_watcher *watcher, struct exec *exec);
 	/* The exec is being forgotten (its sandbox ends): the last call. */
 	void (*forgotten)(struct exec_watcher *watcher);
-	struct exec *exec; /* set by exec_watch() */
+	bool consumes;
+	enum exec_stream only; /* 0: both streams; else the other one waits for somebody else */
+	/* Set by exec_watch(). */
+	struct exec *exec;
+	struct output_totals consumed;
+	uint64_t notified;
 };
 
 /* The sandbox is ready (sandbox_ready()). The exec is in EXEC_STARTING; a spawn error makes it
@@ -71,14 +83,16 @@ NODISCARD int exec_find(struct sandbox *sandbox, const char *id, struct exec **r
 			struct error *error);
 void exec_watch(struct exec *exec, struct exec_watcher *watcher);
 void exec_unwatch(struct exec_watcher *watcher);
+/* Is there a watcher that consumes both streams? */
+bool exec_has_consumer(const struct exec *exec);
 
 bool exec_ended(const struct exec *exec);
 uint64_t exec_total(const struct exec *exec, enum exec_stream stream);
 /* As output_log_read(). */
 NODISCARD ssize_t exec_read(struct exec *exec, enum exec_stream stream, uint64_t offset, void *data,
 			    size_t size, uint64_t *ret_gap);
-/* A consumer of a lossless exec has everything before `offset`. */
-void exec_consumed(struct exec *exec, enum exec_stream stream, uint64_t offset);
+/* This consumer has everything before `offset`. Does nothing for one that does not consume. */
+void exec_watcher_consumed(struct exec_watcher *watcher, enum exec_stream stream, uint64_t offset);
 
 /* As many bytes as there is credit for: how many were taken; `changed` tells of new credit. */
 NODISCARD ssize_t exec_stdin(struct exec *exec, const void *data, size_t size, struct error *error);
@@ -91,14 +105,15 @@ struct left_process {
 	uint32_t pid;
 	char command[128];
 };
-/* Asks the init which descendants of it still run. */
+/* Asks the init which descendants of it still run; none when it does not answer in time. */
 NODISCARD int exec_left_running(struct exec *exec,
 				void (*done)(void *data, const struct left_process *processes,
 					     size_t count, const struct error *error),
 				void *data, struct error *error);
 
-/* Called by sandbox.c. */
-int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct error *error);
+/* Called by sandbox_link.c. */
+NODISCARD int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame,
+				struct error *error);
 /* After a (re)connect: asks the init what it knows and settles every exec by the answer. */
 NODISCARD int exec_resync(struct sandbox *sandbox, struct error *error);
 /* The processes are gone: every exec that ran has ended as LOST, with its output kept. */

@@ -187,6 +187,7 @@ static int handle_progress(struct exec *exec, const struct frame *frame, struct 
 	/* Those who went on after its end write too; that is stored with the next change. */
 	take_totals(exec, &totals);
 	exec_notify(exec);
+	exec_acknowledge(exec);
 	return 0;
 }
 
@@ -262,8 +263,9 @@ static int handle_left_running(struct exec *exec, const struct frame *frame, str
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t count = read_u32(&reader);
-	if (list_empty(&exec->left_queries))
+	if (!exec->left_asked)
 		return broken(error, "LEFT_RUNNING that was not asked for");
+	exec->left_asked = false;
 	/* Each takes eight bytes at least: more than fit the frame cannot be there. */
 	if (count > frame->size / 8)
 		return broken(error, "LEFT_RUNNING");
@@ -301,20 +303,59 @@ int exec_left_running(struct exec *exec,
 	struct left_query *query = calloc(1, sizeof(*query));
 	if (!query)
 		abort();
-	*query = (struct left_query){.done = done, .data = data};
+	*query = (struct left_query){
+	    .done = done,
+	    .data = data,
+	    .until = clock_boot() + LEFT_RUNNING_TIMEOUT_MS * NSEC_PER_MSEC,
+	};
 	if (exec_ended(exec) && exec->row.left_running == 0) {
 		core_later(exec->sandbox->core, answer_none, query);
 		return 0;
 	}
 	/* One question at a time; those who ask meanwhile get the same answer. */
-	if (list_empty(&exec->left_queries) &&
-	    sandbox_send(exec->sandbox, FRAME_LEFT_RUNNING, exec->row.key, NULL, 0, NULL, 0,
-			 error) < 0) {
+	if (!exec->left_asked && sandbox_send(exec->sandbox, FRAME_LEFT_RUNNING, exec->row.key,
+					      NULL, 0, NULL, 0, error) < 0) {
 		free(query);
 		return -1;
 	}
+	exec->left_asked = true;
 	list_append(&exec->left_queries, &query->link);
+	timers_wake_at(exec->sandbox->core, query->until);
 	return 0;
+}
+
+/* Those of one exec that have waited too long, to `due`; when the next has. */
+static int64_t take_due(struct exec *exec, int64_t now, struct list *due)
+{
+	int64_t next = INT64_MAX;
+	list_each (&exec->left_queries, node) {
+		struct left_query *query = list_entry(node, struct left_query, link);
+		if (query->until > now) {
+			next = MIN(next, query->until);
+			continue;
+		}
+		list_remove(node);
+		list_append(due, node);
+	}
+	return next;
+}
+
+int64_t left_queries_check(struct sandbox *sandbox, int64_t now)
+{
+	int64_t next = INT64_MAX;
+	struct list due;
+	list_init(&due);
+	list_each (&sandbox->execs, node)
+		next = MIN(next, take_due(list_entry(node, struct exec, link), now, &due));
+	while (!list_empty(&due)) {
+		struct left_query *query = list_entry(due.next, struct left_query, link);
+		list_remove(&query->link);
+		log_warning("sandbox %s: its init did not say in time what is left running",
+			    sandbox->row.id.text);
+		query->done(query->data, NULL, 0, NULL);
+		free(query);
+	}
+	return next;
 }
 
 static int handle_listed(struct sandbox *sandbox, const struct frame *frame, struct error *error)
@@ -397,7 +438,7 @@ static int handle_list_end(struct sandbox *sandbox, const struct frame *frame, s
 		struct exec *exec = list_entry(node, struct exec, link);
 		settle_unlisted(exec);
 		if (!exec_ended(exec))
-			exec_consumed(exec, EXEC_STDOUT, exec->consumed.out);
+			exec_acknowledge(exec);
 	}
 	if (!sandbox->life->counters_known &&
 	    sandbox_ask(sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, on_baseline, NULL, 0,

@@ -6,16 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "core/core_private.h"
 
 /* Credit goes back in pieces of this size: often enough that the sender never stands still. */
 #define CREDIT_STEP (FILE_WINDOW / 4)
+/* How long an init may do nothing that is seen here about an operation whose turn is its own. What
+ * walks a tree or flushes a file to the disk says nothing until it is done. */
+#define QUIET_MAX (30 * NSEC_PER_SEC)
+#define QUIET_LONG_MAX (600 * NSEC_PER_SEC)
 
 struct file_operation_handle {
 	struct list link; /* in sandbox->operations */
 	struct sandbox *sandbox;
 	uint64_t id;
+	uint8_t operation; /* enum file_operation */
+	int64_t heard;     /* CLOCK_BOOTTIME: since when we wait for the init */
 	struct file_callbacks callbacks;
 	void *data;
 	uint64_t send_credit; /* DATA bytes that we may send */
@@ -92,12 +99,15 @@ int file_start(struct sandbox *sandbox, const struct file_request *request,
 	*handle = (struct file_operation_handle){
 	    .sandbox = sandbox,
 	    .id = id,
+	    .operation = request->operation,
+	    .heard = clock_boot(),
 	    .callbacks = *callbacks,
 	    .data = data,
 	    .send_credit = FILE_WINDOW,
 	    .window = FILE_WINDOW,
 	};
 	list_append(&sandbox->operations, &handle->link);
+	timers_wake_at(sandbox->core, handle->heard + QUIET_MAX);
 	sandbox_touch(sandbox);
 	*ret_handle = handle;
 	return 0;
@@ -127,6 +137,7 @@ ssize_t file_write(struct file_operation_handle *handle, const void *data, size_
 			return -1;
 		handle->send_credit -= part;
 		taken += part;
+		handle->heard = clock_boot();
 	}
 	return (ssize_t)taken;
 }
@@ -136,6 +147,7 @@ int file_write_end(struct file_operation_handle *handle, struct error *error)
 	if (handle->write_ended)
 		return 0;
 	handle->write_ended = true;
+	handle->heard = clock_boot();
 	return sandbox_send(handle->sandbox, FRAME_DATA_END, handle->id, NULL, 0, NULL, 0, error);
 }
 
@@ -148,6 +160,7 @@ void file_credit(struct file_operation_handle *handle, uint32_t bytes)
 	bytes = (uint32_t)MIN(bytes, handle->unconfirmed);
 	handle->unconfirmed -= bytes;
 	handle->unreturned += bytes;
+	handle->heard = clock_boot();
 	if (handle->unreturned < CREDIT_STEP || handle->data_ended || handle->answering)
 		return;
 	write_u32(&writer, (uint32_t)handle->unreturned);
@@ -221,6 +234,7 @@ int file_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct
 	}
 	if (!handle)
 		return broken(error, "an answer to an operation that nobody asked for");
+	handle->heard = clock_boot();
 	switch (frame->type) {
 	case FRAME_DATA:
 		return handle_data(handle, frame, error);
@@ -251,6 +265,92 @@ void file_fail_all(struct sandbox *sandbox, const struct error *why)
 	while (!list_empty(&sandbox->operations))
 		finish(list_entry(sandbox->operations.next, struct file_operation_handle, link),
 		       NULL, 0, &error);
+}
+
+/* How long the init may still be quiet about it; none while it is somebody else's turn. */
+static int64_t patience(const struct file_operation_handle *handle)
+{
+	switch ((enum file_operation)handle->operation) {
+	case FILE_WATCH:
+		return INT64_MAX;
+	case FILE_WRITE:
+	case FILE_APPEND:
+		if (handle->write_ended)
+			return QUIET_LONG_MAX;
+		/* Else the data that we send is missing, not the init's credit. */
+		return handle->send_credit > 0 ? INT64_MAX : QUIET_MAX;
+	case FILE_READ:
+	case FILE_STAT:
+	case FILE_MKDIR:
+	case FILE_SYMLINK:
+	case FILE_READLINK:
+		break;
+	case FILE_LIST:
+	case FILE_REMOVE:
+	case FILE_RENAME:
+	case FILE_COPY:
+	case FILE_CHMOD:
+	case FILE_CHOWN:
+	case FILE_GLOB:
+	case FILE_GREP:
+	case FILE_REPLACE:
+		/* The consumer has not taken what came: there is no credit to go on with. */
+		return handle->unconfirmed > 0 ? INT64_MAX : QUIET_LONG_MAX;
+	}
+	return handle->unconfirmed > 0 ? INT64_MAX : QUIET_MAX;
+}
+
+/* Told as failed; it stays in the list as a cancelled one until the init has answered. */
+static void give_up(struct file_operation_handle *handle)
+{
+	struct error error;
+	error_set(&error, ERROR_TIMED_OUT, "the sandbox did nothing about the operation for %lld s",
+		  (long long)(patience(handle) / NSEC_PER_SEC));
+	log_warning("sandbox %s: %s", handle->sandbox->row.id.text, error.message);
+	void (*done)(struct file_operation_handle *, const void *, size_t, const struct error *) =
+	    handle->callbacks.on_done;
+	file_cancel(handle);
+	handle->answering = true;
+	done(handle, NULL, 0, &error);
+	handle->answering = false;
+}
+
+int64_t file_check(struct sandbox *sandbox, int64_t now)
+{
+	int64_t next = INT64_MAX;
+	if (sandbox->row.paused_wall != 0)
+		return next;
+	bool again = true;
+	/* A callback may end or begin others. */
+	while (again) {
+		again = false;
+		next = INT64_MAX;
+		list_each (&sandbox->operations, node) {
+			struct file_operation_handle *handle =
+			    list_entry(node, struct file_operation_handle, link);
+			if (handle->cancelled || handle->operation == FILE_WATCH)
+				continue;
+			int64_t quiet = patience(handle);
+			/* Nobody wakes us when the turn changes: looked at now and then. */
+			int64_t until = now + QUIET_MAX;
+			if (quiet != INT64_MAX)
+				until = handle->heard + quiet;
+			if (until > now) {
+				next = MIN(next, until);
+				continue;
+			}
+			give_up(handle);
+			again = true;
+			break;
+		}
+	}
+	return next;
+}
+
+void file_clock_goes_on(struct sandbox *sandbox)
+{
+	list_each (&sandbox->operations, node)
+		list_entry(node, struct file_operation_handle, link)->heard = clock_boot();
 }
 
 void file_drained(struct sandbox *sandbox)

@@ -17,7 +17,8 @@ struct file_callbacks {
 	void (*on_data)(struct file_operation_handle *handle, const void *data, size_t size);
 	/* file_write() may take more. */
 	void (*on_credit)(struct file_operation_handle *handle);
-	/* Once, last: the RESULT's payload, or error. The handle is freed when it returns. */
+	/* Once, last: the RESULT's payload, or error (TIMED_OUT when the init did nothing about it
+	 * for too long). The handle is gone when it returns. */
 	void (*on_done)(struct file_operation_handle *handle, const void *result, size_t size,
 			const struct error *error);
 };
@@ -35,8 +36,9 @@ void file_credit(struct file_operation_handle *handle, uint32_t bytes);
 /* on_done is not called any more; the handle is gone for the caller. */
 void file_cancel(struct file_operation_handle *handle);
 
-/* Called by sandbox.c. */
-int file_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct error *error);
+/* Called by sandbox_link.c. */
+NODISCARD int file_handle_frame(struct sandbox *sandbox, const struct frame *frame,
+				struct error *error);
 void file_fail_all(struct sandbox *sandbox, const struct error *why);
 
 /* One entry of FILE_STAT and FILE_LIST. */

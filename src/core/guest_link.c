@@ -49,6 +49,7 @@ struct guest_link {
 	unsigned open_handles;
 	int fd;
 	enum link_state state;
+	uint32_t version; /* of the protocol, as agreed; 0 before that */
 	struct sockaddr_un address;
 	int64_t until; /* CLOCK_BOOTTIME: connect + HELLO */
 	struct guest_link_callbacks callbacks;
@@ -221,6 +222,11 @@ int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id, 
 	return queue_frame(link, type, id, payload, size, fds, fd_count, error);
 }
 
+uint32_t guest_link_version(const struct guest_link *link)
+{
+	return link->version;
+}
+
 size_t guest_link_room(struct guest_link *link)
 {
 	size_t room = link->queued < QUEUE_HIGH ? QUEUE_HIGH - link->queued : 0;
@@ -259,6 +265,7 @@ static void on_hello_reply(struct guest_link *link, const struct frame *frame)
 		return;
 	}
 	link->state = LINK_OPEN;
+	link->version = reply.version;
 	uv_timer_stop(&link->timer);
 	link->callbacks.connected(link->data, &reply);
 }
@@ -395,10 +402,10 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 static void greet(struct guest_link *link)
 {
-	uint8_t room[4];
+	uint8_t room[8];
 	struct writer writer = writer_on(room, sizeof(room));
 	struct error error;
-	write_u32(&writer, INIT_PROTOCOL_VERSION);
+	hello_write(&writer, &(struct hello){INIT_PROTOCOL_OLDEST, INIT_PROTOCOL_VERSION});
 	link->state = LINK_GREETING;
 	if (queue_frame(link, FRAME_HELLO, 0, room, sizeof(room), NULL, 0, &error) < 0)
 		fail(link, &error);

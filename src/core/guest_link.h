@@ -37,6 +37,8 @@ void guest_link_free(struct guest_link *link);
 NODISCARD int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id,
 			      const void *payload, size_t size, const int *fds, size_t fd_count,
 			      struct error *error);
+/* The version of the protocol that both ends speak; 0 before HELLO is answered. */
+uint32_t guest_link_version(const struct guest_link *link);
 /* How many bytes of bulk data may be queued now; 0 = wait for `drained`. Control frames always go.
  */
 size_t guest_link_room(struct guest_link *link);

@@ -97,12 +97,8 @@ static void make_stopping(struct sandbox *sandbox)
 static void adopt(struct sandbox *sandbox, bool frozen)
 {
 	enum sandbox_state state = frozen ? SANDBOX_PAUSED : SANDBOX_RUNNING;
-	if (sandbox->row.state != state) {
-		/* A paused one's clock stands still from now on; see sandbox_resume(). */
-		if (frozen)
-			sandbox->row.active_wall = clock_wall();
+	if (sandbox->row.state != state)
 		sandbox_force_state(sandbox, state);
-	}
 	log_info("sandbox %s goes on (%s)", sandbox->row.id.text, sandbox_state_name(state));
 	link_connect(sandbox);
 }

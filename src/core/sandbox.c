@@ -24,9 +24,8 @@ static const char *const state_names[] = {
 };
 
 static const char *const reason_names[] = {
-    [END_REASON_NONE] = "",       [END_REASON_USER] = "user", [END_REASON_TIMEOUT] = "timeout",
-    [END_REASON_IDLE] = "idle",   [END_REASON_OOM] = "oom",   [END_REASON_HOST] = "host",
-    [END_REASON_ERROR] = "error",
+    [END_REASON_NONE] = "",     [END_REASON_USER] = "user", [END_REASON_TIMEOUT] = "timeout",
+    [END_REASON_IDLE] = "idle", [END_REASON_HOST] = "host", [END_REASON_ERROR] = "error",
 };
 
 const char *sandbox_state_name(enum sandbox_state state)
@@ -37,7 +36,8 @@ const char *sandbox_state_name(enum sandbox_state state)
 
 const char *end_reason_name(enum end_reason reason)
 {
-	return (unsigned)reason < ARRAY_SIZE(reason_names) ? reason_names[reason] : "unknown";
+	bool known = (unsigned)reason < ARRAY_SIZE(reason_names) && reason_names[reason];
+	return known ? reason_names[reason] : "unknown";
 }
 
 static uint32_t bucket_of(const char *text)
@@ -224,16 +224,48 @@ int sandbox_find(struct core *core, const struct principal *principal, const cha
 	return -1;
 }
 
+/* The one place where the clock of a paused sandbox stops and goes on: while it is in one of the
+ * three states no time passes for its deadline, and leaving them, whereto and however it comes
+ * about, moves the deadline by as long as that was. */
+static void row_set_state(struct sandbox_row *row, enum sandbox_state state)
+{
+	int64_t now = clock_wall();
+	row->state = state;
+	if (state == SANDBOX_PAUSING || state == SANDBOX_PAUSED || state == SANDBOX_RESUMING) {
+		if (row->paused_wall == 0)
+			row->paused_wall = now;
+		return;
+	}
+	if (row->paused_wall == 0)
+		return;
+	if (row->deadline_wall != 0)
+		row->deadline_wall += MAX(now - row->paused_wall, 0);
+	row->paused_wall = 0;
+	/* Being paused is not being idle either. */
+	row->active_wall = now;
+}
+
+/* What depends on the row's times and is not in the row. */
+static void clock_goes_on(struct sandbox *sandbox)
+{
+	sandbox_clock_deadline(sandbox);
+	sandbox->life->active = clock_boot();
+	file_clock_goes_on(sandbox);
+	timers_wake_at(sandbox->core, clock_boot());
+}
+
 int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state, struct error *error)
 {
-	uint32_t before = sandbox->row.state;
-	sandbox->row.state = state;
+	struct sandbox_row before = sandbox->row;
+	row_set_state(&sandbox->row, state);
 	if (store_sandbox_update(sandbox->core->store, &sandbox->row, error) < 0) {
-		sandbox->row.state = before;
+		sandbox->row = before; /* no string has changed */
 		return error_prepend(error, "sandbox %s", sandbox->row.id.text);
 	}
 	sandbox->life->active_stored = sandbox->row.active_wall;
 	sandbox->life->generation++;
+	if (before.paused_wall != 0 && sandbox->row.paused_wall == 0)
+		clock_goes_on(sandbox);
 	log_debug("sandbox %s is %s", sandbox->row.id.text, sandbox_state_name(state));
 	return 0;
 }
@@ -241,11 +273,14 @@ int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state, struct 
 void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state)
 {
 	struct error error;
+	bool stood = sandbox->row.paused_wall != 0;
 	if (sandbox_set_state(sandbox, state, &error) == 0)
 		return;
 	log_error("%s", error.message);
-	sandbox->row.state = state;
+	row_set_state(&sandbox->row, state);
 	sandbox->life->generation++;
+	if (stood && sandbox->row.paused_wall == 0)
+		clock_goes_on(sandbox);
 }
 
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why)
@@ -268,13 +303,17 @@ void sandbox_clock_deadline(struct sandbox *sandbox)
 	timers_wake_at(sandbox->core, life->deadline);
 }
 
+/* The time by which its deadline is counted. */
+static int64_t row_now(const struct sandbox_row *row)
+{
+	return row->paused_wall != 0 ? row->paused_wall : clock_wall();
+}
+
 int64_t sandbox_expires_in(const struct sandbox_row *row)
 {
 	if (row->deadline_wall == 0 || row->state == SANDBOX_ENDED)
 		return -1;
-	/* While it is paused its clock stands still: active_wall is when that began. */
-	int64_t now = row->state == SANDBOX_PAUSED ? row->active_wall : clock_wall();
-	int64_t left = row->deadline_wall - now;
+	int64_t left = row->deadline_wall - row_now(row);
 	return left > 0 ? (left + NSEC_PER_SEC - 1) / NSEC_PER_SEC : 0;
 }
 
@@ -293,10 +332,9 @@ int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error 
 				 sandbox->row.id.text);
 	uint32_t seconds_before = sandbox->row.timeout_seconds;
 	int64_t deadline_before = sandbox->row.deadline_wall;
-	int64_t from =
-	    sandbox->row.state == SANDBOX_PAUSED ? sandbox->row.active_wall : clock_wall();
 	sandbox->row.timeout_seconds = seconds;
-	sandbox->row.deadline_wall = seconds == 0 ? 0 : from + seconds * NSEC_PER_SEC;
+	sandbox->row.deadline_wall =
+	    seconds == 0 ? 0 : row_now(&sandbox->row) + seconds * NSEC_PER_SEC;
 	if (store_sandbox_update(core->store, &sandbox->row, error) < 0) {
 		sandbox->row.timeout_seconds = seconds_before;
 		sandbox->row.deadline_wall = deadline_before;
@@ -310,8 +348,8 @@ int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error 
 void sandbox_touch(struct sandbox *sandbox)
 {
 	struct sandbox_life *life = sandbox->life;
-	if (sandbox->row.state == SANDBOX_PAUSED)
-		return;
+	if (sandbox->row.paused_wall != 0)
+		return; /* it begins anew when its clock goes on */
 	life->active = clock_boot();
 	sandbox->row.active_wall = clock_wall();
 	if (sandbox->row.idle_timeout_seconds == 0 ||
@@ -323,21 +361,28 @@ void sandbox_touch(struct sandbox *sandbox)
 	life->active_stored = sandbox->row.active_wall;
 }
 
-int waiter_add(struct sandbox *sandbox, struct list *list,
-	       void (*done)(void *data, const struct error *error), void *data, int64_t until,
-	       bool start, struct error *error)
+void waiter_append(struct sandbox *sandbox, struct list *list,
+		   void (*done)(void *data, const struct error *error), void *data, int64_t until,
+		   bool wake)
 {
-	if (sandbox->life->waiter_count >= WAITERS_MAX)
-		return error_set(error, ERROR_BUSY, "too many requests wait for sandbox `%s`",
-				 sandbox->row.id.text);
 	struct waiter *waiter = calloc(1, sizeof(*waiter));
 	if (!waiter)
 		abort();
-	*waiter = (struct waiter){.done = done, .data = data, .until = until, .start = start};
+	*waiter = (struct waiter){.done = done, .data = data, .until = until, .wake = wake};
 	list_append(list, &waiter->link);
 	sandbox->life->waiter_count++;
 	if (until != 0)
 		timers_wake_at(sandbox->core, until);
+}
+
+int waiter_add(struct sandbox *sandbox, struct list *list,
+	       void (*done)(void *data, const struct error *error), void *data, int64_t until,
+	       bool wake, struct error *error)
+{
+	if (sandbox->life->waiter_count >= WAITERS_MAX)
+		return error_set(error, ERROR_BUSY, "too many requests wait for sandbox `%s`",
+				 sandbox->row.id.text);
+	waiter_append(sandbox, list, done, data, until, wake);
 	return 0;
 }
 

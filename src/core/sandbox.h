@@ -8,7 +8,12 @@
  *
  * running -> stopped happens by itself when the processes end (host reboot, init killed) and its
  * files are there. `ended` is the tombstone. A transition is written to the store before its effect
- * is begun; core_start() finishes or undoes what a crash left in a state that ends in -ing. */
+ * is begun; core_start() finishes or undoes what a crash left in a state that ends in -ing.
+ *
+ * timeout_seconds is absolute: at its deadline a sandbox is deleted, files included, whether it
+ * runs or is stopped (stopping one saves its processes, not its place on the disk). For a paused
+ * one no time passes: it is never deleted by its timer, and when it leaves pausing, paused or
+ * resuming, to whatever state, its deadline has moved by as long as it was in them. */
 #pragma once
 
 #include <stdbool.h>
@@ -95,12 +100,13 @@ NODISCARD int sandbox_stop(struct sandbox *sandbox, SANDBOX_DONE, struct error *
 NODISCARD int sandbox_start(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
 NODISCARD int sandbox_pause(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
 NODISCARD int sandbox_resume(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
+/* Never refused. */
 NODISCARD int sandbox_delete(struct sandbox *sandbox, enum end_reason reason, const char *why,
 			     SANDBOX_DONE, struct error *error);
 
-/* Makes it ready for work: running and connected. Wakes a paused one, starts a stopped one where
- * `wake` says so, waits for a reconnect under way; the callback comes when it is ready. Counts as
- * activity. */
+/* Makes it ready for work: running and connected. Where `wake` says so, resumes a paused one and
+ * starts a stopped one (else SANDBOX_STATE); waits for a transition or a reconnect under way; the
+ * callback comes when it is ready. Counts as activity. */
 NODISCARD int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error *error);
 /* Asks the spawner for its counters; done when sandbox->counters is fresh. */
 NODISCARD int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);

@@ -46,7 +46,6 @@ static void ended(struct sandbox *sandbox)
 	waiters_finish(sandbox, &sandbox->life->ready, &gone);
 	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
 	logs_remove(core, &sandbox->row.id, NULL);
-	core->last_busy = clock_boot();
 	sandbox_free(sandbox);
 }
 
@@ -92,19 +91,15 @@ void delete_send(struct sandbox *sandbox)
 }
 
 int sandbox_delete(struct sandbox *sandbox, enum end_reason reason, const char *why, SANDBOX_DONE,
-		   struct error *error)
+		   struct error *error UNUSED)
 {
 	struct error cancelled;
-	if (waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error) < 0)
-		return -1;
+	struct list *waiters = &sandbox->life->waiters;
 	if (sandbox->row.state == SANDBOX_DELETING) {
+		waiter_append(sandbox, waiters, done, data, 0, false);
 		delete_send(sandbox);
 		return 0;
 	}
-	/* Whoever waits for another transition is told that it will not happen; the one just added
-	 * stays. */
-	struct list *last = sandbox->life->waiters.previous;
-	list_remove(last);
 	error_set(&cancelled, ERROR_CANCELLED, "sandbox `%s` is being deleted",
 		  sandbox->row.id.text);
 	sandbox_set_end(sandbox, reason, why);
@@ -113,10 +108,9 @@ int sandbox_delete(struct sandbox *sandbox, enum end_reason reason, const char *
 	sandbox_force_state(sandbox, SANDBOX_DELETING);
 	sandbox->life->booting = false;
 	sandbox->life->boot_until = sandbox->life->kill_at = sandbox->life->reconnect_at = 0;
-	sandbox->life->waiter_count--;
-	waiters_finish(sandbox, &sandbox->life->waiters, &cancelled);
-	list_append(&sandbox->life->waiters, last);
-	sandbox->life->waiter_count++;
+	/* Whoever waits for another transition is told that it will not happen. */
+	waiters_finish(sandbox, waiters, &cancelled);
+	waiter_append(sandbox, waiters, done, data, 0, false);
 	delete_send(sandbox);
 	return 0;
 }
@@ -129,10 +123,16 @@ void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, con
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 
-static bool past_deadline(const struct sandbox *sandbox)
+/* Was it its time-out that ended it? Not while its clock stood still: an init that could not be
+ * told of the pause ends it, and its files stay. */
+static bool past_deadline(const struct sandbox *sandbox, enum end_cause cause)
 {
-	return sandbox->life->deadline != 0 &&
-	       clock_boot() >= sandbox->life->deadline - DEADLINE_SLACK;
+	const struct sandbox_row *row = &sandbox->row;
+	if (row->paused_wall != 0)
+		return cause == END_DEADLINE && row->state == SANDBOX_PAUSING &&
+		       row->paused_wall >= row->deadline_wall - DEADLINE_SLACK;
+	return cause == END_DEADLINE || (sandbox->life->deadline != 0 &&
+					 clock_boot() >= sandbox->life->deadline - DEADLINE_SLACK);
 }
 
 void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
@@ -161,8 +161,7 @@ void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
 	}
 	link_drop(sandbox, &error);
 	exec_all_lost(sandbox);
-	if (cause == END_DEADLINE ||
-	    (past_deadline(sandbox) && sandbox->row.state != SANDBOX_PAUSED)) {
+	if (past_deadline(sandbox, cause)) {
 		sandbox_delete_unasked(sandbox, END_REASON_TIMEOUT, "its time-out has passed");
 		return;
 	}

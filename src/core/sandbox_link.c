@@ -1,6 +1,7 @@
 /* A sandbox and its init: connecting, configuring, where each frame goes, connecting again. Called
  * by the transitions and by timers.c; never blocks. While the processes live a lost connection is
  * made again with back-off; requests wait for it in sandbox_ready(), for a while. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,11 +107,10 @@ void link_send_deadline(struct sandbox *sandbox)
 	uint8_t room[8];
 	struct writer writer = writer_on(room, sizeof(room));
 	struct error error;
-	/* A paused sandbox is never ended by its timer, not by the init's either. */
-	bool held = sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_PAUSING;
 	if (!sandbox->guest_ready)
 		return;
-	write_i64(&writer, held ? 0 : sandbox->life->deadline);
+	/* A paused sandbox is never ended by its timer, not by the init's either. */
+	write_i64(&writer, sandbox->row.paused_wall != 0 ? 0 : sandbox->life->deadline);
 	if (sandbox_send(sandbox, FRAME_DEADLINE, 0, room, sizeof(room), NULL, 0, &error) < 0)
 		log_debug("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
@@ -139,9 +139,13 @@ void boot_done(struct sandbox *sandbox)
 		timers_wake_at(sandbox->core,
 			       clock_boot() + sandbox->row.idle_timeout_seconds * NSEC_PER_SEC);
 	void (*created)(void *, struct sandbox *, const struct error *) = life->created;
+	uint32_t generation = life->generation;
 	life->created = NULL;
 	if (created)
 		created(life->created_data, sandbox, NULL);
+	/* It may have begun another transition: those who wait now wait for that. */
+	if (life->generation != generation)
+		return;
 	waiters_finish(sandbox, &life->waiters, NULL);
 	ready_settle(sandbox);
 }
@@ -241,6 +245,7 @@ static void on_connected(void *data, const struct hello_reply *reply)
 	struct sandbox_life *life = sandbox->life;
 	struct error error;
 	life->connected_at = clock_boot();
+	life->refused = 0;
 	life->link_error.kind = ERROR_NONE;
 	if (life->booting) {
 		connected_booting(sandbox, reply);
@@ -309,6 +314,24 @@ const struct guest_link_callbacks sandbox_link_callbacks = {
     .drained = on_drained,
 };
 
+/* Killed from outside while it was paused: an init that exits closes its sockets first and then
+ * waits for every process of its pid namespace, and frozen ones of cgroup v1 do not end. So nobody
+ * listens any more, for good, and yet SPAWN_ENDED does not come until the rest is killed and let
+ * go. */
+static bool dying_frozen(const struct sandbox *sandbox)
+{
+	return sandbox->row.state == SANDBOX_PAUSED && sandbox->life->refused >= REFUSED_MAX;
+}
+
+static void end_frozen(struct sandbox *sandbox)
+{
+	log_warning("sandbox %s: its init has ended while it was paused; the rest is ended too",
+		    sandbox->row.id.text);
+	sandbox_force_state(sandbox, SANDBOX_STOPPING);
+	sandbox->life->kill_sent = false;
+	stop_kill(sandbox);
+}
+
 void link_connect(struct sandbox *sandbox)
 {
 	struct sandbox_life *life = sandbox->life;
@@ -328,8 +351,11 @@ void link_connect(struct sandbox *sandbox)
 		return;
 	sandbox->guest = NULL;
 	life->link_error = error;
+	life->refused = error.errnum == ECONNREFUSED ? life->refused + 1 : 0;
 	if (life->booting)
 		boot_failed(sandbox, &error);
+	else if (dying_frozen(sandbox))
+		end_frozen(sandbox);
 	else
 		reconnect_later(sandbox);
 }

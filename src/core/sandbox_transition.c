@@ -205,8 +205,6 @@ static void on_frozen(const struct sandbox_answer *answer)
 		link_send_deadline(sandbox);
 		return;
 	}
-	/* From here its clock stands still; resume moves the deadline by as long. */
-	sandbox->row.active_wall = clock_wall();
 	settle(sandbox, SANDBOX_PAUSED, NULL);
 }
 
@@ -238,18 +236,8 @@ static void on_thawed(const struct sandbox_answer *answer)
 		settle(sandbox, SANDBOX_PAUSED, answer->error);
 		return;
 	}
-	if (sandbox->row.deadline_wall != 0) {
-		int64_t paused = MAX(clock_wall() - sandbox->row.active_wall, 0);
-		sandbox->row.deadline_wall += paused;
-		sandbox_clock_deadline(sandbox);
-	}
-	sandbox->row.active_wall = clock_wall();
-	sandbox->life->active = clock_boot();
 	sandbox_force_state(sandbox, SANDBOX_RUNNING);
 	link_send_deadline(sandbox);
-	if (sandbox->row.idle_timeout_seconds)
-		timers_wake_at(sandbox->core,
-			       clock_boot() + sandbox->row.idle_timeout_seconds * NSEC_PER_SEC);
 	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
 	ready_settle(sandbox);
 }
@@ -269,23 +257,36 @@ int sandbox_resume(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
 			    data, error);
 }
 
-static void fail_stopped(struct sandbox *sandbox)
+/* Paused or stopped, and this request may not change that. */
+static int asleep(const struct sandbox *sandbox, struct error *error)
+{
+	bool stopped =
+	    sandbox->row.state == SANDBOX_STOPPED || sandbox->row.state == SANDBOX_STOPPING;
+	return error_set(error, ERROR_SANDBOX_STATE,
+			 "sandbox `%s` is %s; %s it first (a request with the scope to write does "
+			 "that by itself)",
+			 sandbox->row.id.text,
+			 sandbox_state_name((enum sandbox_state)sandbox->row.state),
+			 stopped ? "start" : "resume");
+}
+
+/* One of those who wait may wake it: all get what they wait for. Else nobody does. */
+static void wake_or_fail(struct sandbox *sandbox)
 {
 	struct error error;
-	error_set(&error, ERROR_SANDBOX_STATE, "sandbox `%s` is stopped; start it first",
-		  sandbox->row.id.text);
-	bool start = false;
+	bool wake = false;
 	list_each (&sandbox->life->ready, node)
-		start |= list_entry(node, struct waiter, link)->start;
-	if (!start)
-		waiters_finish(sandbox, &sandbox->life->ready, &error);
-	else if (sandbox_start(sandbox, NULL, NULL, &error) < 0)
+		wake |= list_entry(node, struct waiter, link)->wake;
+	int result = !wake ? asleep(sandbox, &error)
+		     : sandbox->row.state == SANDBOX_PAUSED
+			 ? sandbox_resume(sandbox, NULL, NULL, &error)
+			 : sandbox_start(sandbox, NULL, NULL, &error);
+	if (result < 0)
 		waiters_finish(sandbox, &sandbox->life->ready, &error);
 }
 
 void ready_settle(struct sandbox *sandbox)
 {
-	struct error error;
 	if (list_empty(&sandbox->life->ready))
 		return;
 	switch ((enum sandbox_state)sandbox->row.state) {
@@ -296,11 +297,8 @@ void ready_settle(struct sandbox *sandbox)
 			waiters_finish(sandbox, &sandbox->life->ready, &sandbox->life->link_error);
 		return;
 	case SANDBOX_PAUSED:
-		if (sandbox_resume(sandbox, NULL, NULL, &error) < 0)
-			waiters_finish(sandbox, &sandbox->life->ready, &error);
-		return;
 	case SANDBOX_STOPPED:
-		fail_stopped(sandbox);
+		wake_or_fail(sandbox);
 		return;
 	case SANDBOX_CREATING:
 	case SANDBOX_PAUSING:
@@ -344,10 +342,12 @@ int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error
 	case SANDBOX_ENDED:
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
 				 sandbox->row.id.text);
+	case SANDBOX_PAUSING:
+	case SANDBOX_PAUSED:
 	case SANDBOX_STOPPED:
 	case SANDBOX_STOPPING:
 		if (!wake)
-			return wrong_state(sandbox, "used", error);
+			return asleep(sandbox, error);
 		break;
 	case SANDBOX_RUNNING:
 		sandbox_touch(sandbox);
@@ -361,8 +361,6 @@ int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error
 		}
 		break;
 	case SANDBOX_CREATING:
-	case SANDBOX_PAUSING:
-	case SANDBOX_PAUSED:
 	case SANDBOX_RESUMING:
 	case SANDBOX_STARTING:
 		break;

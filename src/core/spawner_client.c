@@ -177,17 +177,32 @@ static void on_readable(struct spawner_client *client)
 	}
 }
 
+/* Is it the socket that is of no use any more, or only this message that did not go (no descriptor
+ * free, too many on their way)? */
+static bool socket_broken(int result)
+{
+	return result == -EPIPE || result == -ECONNRESET || result == -ENOTCONN ||
+	       result == -ECONNREFUSED || result == -EBADF;
+}
+
 static void flush_queue(struct spawner_client *client)
 {
-	while (!client->lost && !list_empty(&client->queue)) {
+	while (!client->lost && !client->closing && !list_empty(&client->queue)) {
 		struct pending *pending = list_entry(client->queue.next, struct pending, queued);
 		ssize_t sent = fd_send(client->fd, pending->message, sizeof(*pending->message),
 				       pending->fds, pending->fd_count);
 		if (sent == -EAGAIN)
 			return;
-		if (sent < 0) {
+		if (sent < 0 && socket_broken((int)sent)) {
 			give_up(client, strerror((int)-sent));
 			return;
+		}
+		if (sent < 0) {
+			struct error error;
+			error_set_errno(&error, error_kind_of_errno((int)-sent), (int)sent,
+					"sending to the spawner");
+			finish(client, pending, NULL, &error);
+			continue;
 		}
 		list_remove(&pending->queued);
 		for (size_t i = 0; i < pending->fd_count; i++)
@@ -342,8 +357,10 @@ int spawner_request(struct spawner_client *client, struct spawn_message *message
 	if (sent < 0) {
 		pending_free(client, pending);
 		/* The poll reports a broken socket by itself, outside of this call. */
-		return error_set_errno(error, ERROR_SPAWNER_GONE, (int)sent,
-				       "sending to the spawner");
+		return error_set_errno(error,
+				       socket_broken((int)sent) ? ERROR_SPAWNER_GONE
+								: error_kind_of_errno((int)-sent),
+				       (int)sent, "sending to the spawner");
 	}
 	arm(client, pending->until);
 	return 0;

@@ -9,6 +9,7 @@
 #include "core/core_private.h"
 
 #define PRUNE_INTERVAL (3600 * NSEC_PER_SEC)
+#define PRUNE_AGAIN (100 * NSEC_PER_MSEC) /* while there is more: other work comes between */
 #define NEVER INT64_MAX
 
 static void on_timer(uv_timer_t *timer);
@@ -37,7 +38,7 @@ static int64_t check_deadline(struct sandbox *sandbox, int64_t now)
 	switch ((enum sandbox_state)sandbox->row.state) {
 	case SANDBOX_CREATING: /* has time-outs of its own */
 	case SANDBOX_PAUSING:
-	case SANDBOX_PAUSED: /* never ended by its timer; resuming moves the deadline */
+	case SANDBOX_PAUSED: /* never ended by its timer; leaving it moves the deadline */
 	case SANDBOX_RESUMING:
 	case SANDBOX_DELETING:
 	case SANDBOX_ENDED:
@@ -124,6 +125,8 @@ static int64_t check_sandbox(struct sandbox *sandbox, int64_t now)
 	next = MIN(next, check_ready(sandbox, now));
 	next = MIN(next, check_deadline(sandbox, now));
 	next = MIN(next, check_idle(sandbox, now));
+	next = MIN(next, file_check(sandbox, now));
+	next = MIN(next, left_queries_check(sandbox, now));
 	next = MIN(next, check_retry(sandbox, life->reconnect_at, now, link_connect));
 	if (sandbox->row.state == SANDBOX_STOPPING)
 		next = MIN(next, check_retry(sandbox, life->kill_at, now, stop_kill));
@@ -132,13 +135,16 @@ static int64_t check_sandbox(struct sandbox *sandbox, int64_t now)
 	return next;
 }
 
-static void prune(struct core *core)
+/* A batch of the old tombstones; when to go on. */
+static int64_t prune(struct core *core)
 {
 	struct error error;
 	int64_t days = core->config.tombstone_days;
-	if (days > 0 && store_sandbox_prune(core->store, clock_wall() - days * 86400 * NSEC_PER_SEC,
-					    &error) < 0)
+	int64_t before = clock_wall() - days * 86400 * NSEC_PER_SEC;
+	int gone = days > 0 ? store_sandbox_prune(core->store, before, &error) : 0;
+	if (gone < 0)
 		log_warning("old tombstones cannot be removed: %s", error.message);
+	return clock_boot() + (gone > 0 ? PRUNE_AGAIN : PRUNE_INTERVAL);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -149,10 +155,8 @@ static void on_timer(uv_timer_t *timer)
 	private->wake_at = 0;
 	list_each (&core->sandboxes, node)
 		next = MIN(next, check_sandbox(list_entry(node, struct sandbox, link), now));
-	if (private->prune_at <= now) {
-		prune(core);
-		private->prune_at = now + PRUNE_INTERVAL;
-	}
+	if (private->prune_at <= now)
+	private->prune_at = prune(core);
 	next = MIN(next, private->prune_at);
 	timers_wake_at(core, next);
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -128,13 +129,13 @@ static int read_config(const struct flags *flags, const char *path, struct confi
 
 static struct flags flags; /* the command line's, for reloads */
 
+static void watch_idle(struct daemon *daemon);
+
 static void reload(void *data)
 {
 	struct daemon *daemon = data;
 	struct config config;
 	struct error error;
-	/* The level that the spawner gave us was the file's when it started: look again. */
-	flags.log_level = NULL;
 	if (read_config(&flags, daemon->config_path, &config, &error) < 0) {
 		log_error("reload: the configuration stays as it was: %s", error.message);
 		return;
@@ -142,6 +143,7 @@ static void reload(void *data)
 	daemon->config = config;
 	log_set_level(config.log_level);
 	core_configure(&daemon->core, &config);
+	watch_idle(daemon);
 	log_info("the configuration was read again");
 }
 
@@ -193,7 +195,7 @@ static void check_idle(uv_timer_t *timer)
 	struct daemon *daemon = timer->data;
 	uint32_t seconds = daemon->config.idle_exit_seconds;
 	int64_t now = clock_boot();
-	bool idle = seconds > 0 && daemon->server && core_idle(&daemon->core) &&
+	bool idle = daemon->server && core_idle(&daemon->core) &&
 		    http_server_connections(daemon->server) == 0;
 	if (!idle) {
 		daemon->idle_since = 0;
@@ -205,6 +207,16 @@ static void check_idle(uv_timer_t *timer)
 		log_info("idle for %u seconds: ending", seconds);
 		stop(daemon, DAEMON_EXIT_IDLE);
 	}
+}
+
+/* A daemon that stays anyway is not woken to look. */
+static void watch_idle(struct daemon *daemon)
+{
+	daemon->idle_since = 0;
+	if (daemon->config.idle_exit_seconds > 0)
+		uv_timer_start(&daemon->idle_timer, check_idle, IDLE_CHECK_MS, IDLE_CHECK_MS);
+	else
+		uv_timer_stop(&daemon->idle_timer);
 }
 
 /* --- starting --- */
@@ -243,6 +255,16 @@ static const char *const *served_hosts(struct daemon *daemon)
 	return daemon->hosts;
 }
 
+/* Half of the descriptors: the others are for guests, logs and what a request needs. */
+static uint32_t connections_max(void)
+{
+	struct rlimit files;
+	uint32_t most = http_default_settings.connections_max;
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur / 2 >= most)
+		return most;
+	return MAX((uint32_t)files.rlim_cur / 2, 16);
+}
+
 static void ready(void *data)
 {
 	struct daemon *daemon = data;
@@ -250,6 +272,10 @@ static void ready(void *data)
 	struct http_handlers handlers = {.handle = api_handle, .context = &daemon->api};
 	struct error error;
 	settings.hosts = served_hosts(daemon);
+	settings.connections_max = connections_max();
+	/* Those who need no token (api/auth.c) are let in whoever else crowds the socket. */
+	settings.trusted_uids = &daemon->api.owner;
+	settings.trusted_uid_count = 1;
 	daemon->server = http_server_new(&daemon->loop, &settings, &handlers);
 	if (http_server_listen(daemon->server, DAEMON_UNIX_FD, NULL, &error) < 0 ||
 	    (daemon->with_tcp &&
@@ -278,6 +304,7 @@ static int start(struct daemon *daemon, struct error *error)
 	daemon->core.hooks = (struct core_hooks){
 	    .reload = reload, .quit = quit, .lost = lost, .failed = failed, .data = daemon};
 	warm_libraries();
+	api_start();
 	if (load_tls(daemon, error) < 0 ||
 	    core_start(&daemon->core, &daemon->loop, &daemon->config, DAEMON_SPAWNER_FD, ready,
 		       daemon, error) < 0 ||
@@ -286,7 +313,7 @@ static int start(struct daemon *daemon, struct error *error)
 	watchdog_start(&daemon->watchdog, &daemon->loop, &daemon->api.last_route);
 	uv_timer_init(&daemon->loop, &daemon->idle_timer);
 	daemon->idle_timer.data = daemon;
-	uv_timer_start(&daemon->idle_timer, check_idle, IDLE_CHECK_MS, IDLE_CHECK_MS);
+	watch_idle(daemon);
 	return 0;
 }
 

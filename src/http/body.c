@@ -10,13 +10,21 @@ bool http_body_wanted(const struct http_exchange *exchange)
 	return exchange->answered || (exchange->body_reading && !exchange->body_paused);
 }
 
+/* The request was answered and the rest of its body cannot be skipped: the answer still goes out,
+ * then the connection closes. */
+static void give_up_skipping(struct http_exchange *exchange)
+{
+	exchange->connection->close_after = exchange->connection->lingers = true;
+	exchange->body_done = true;
+}
+
 /* A piece of body to whoever wants it. */
 static void give(struct http_exchange *exchange, const char *data, size_t size)
 {
 	exchange->body_taken += size;
 	if (exchange->answered) {
 		if (exchange->body_taken > exchange->body_maximum)
-			exchange->connection->broken = true;
+			give_up_skipping(exchange);
 		return;
 	}
 	if (exchange->body_taken > exchange->body_maximum) {
@@ -35,7 +43,7 @@ static size_t take_chunked(struct http_exchange *exchange, const char *data, siz
 	    http_chunked_next(&exchange->chunked, data, size, &piece, &piece_size, &reason);
 	if (used < 0) {
 		if (exchange->answered)
-			exchange->connection->broken = true;
+			give_up_skipping(exchange);
 		else
 			http_refuse(exchange->connection, 400, reason);
 		return size;

@@ -23,6 +23,7 @@ static void on_closed(uv_handle_t *handle)
 	http_exchange_free(connection->exchange);
 	http_queue_done(&connection->input);
 	http_queue_done(&connection->output);
+	http_caller_release(server, connection->caller);
 	free(connection);
 	http_server_handle_closed(server);
 }
@@ -37,10 +38,8 @@ static void close_now(struct http_connection *connection)
 	http_deadline_clear(&connection->writing);
 	uv_close((uv_handle_t *)&connection->poll, on_closed);
 	http_transport_close(connection);
-	for (size_t i = 0; connection->passed && i < connection->passed->count; i++)
-		fd_close(&connection->passed->fds[i]);
-	free(connection->passed);
-	connection->passed = NULL;
+	http_transport_drop_passed(connection);
+	http_caller_leave(connection);
 	http_server_forget(connection);
 }
 
@@ -117,6 +116,7 @@ static void finish_exchange(struct http_connection *connection)
 		end_exchange(connection, HTTP_DRAIN);
 	} else if (!exchange->body_done) {
 		exchange->body_maximum = exchange->body_taken + HTTP_SKIP_MAX;
+		http_exchange_drop_passed(exchange);
 		connection->phase = HTTP_SKIP;
 		stop_waiting(connection);
 	} else {
@@ -165,6 +165,7 @@ static size_t take_head(struct http_connection *connection, char *data, size_t s
 	connection->requests_left--;
 	connection->phase = HTTP_EXCHANGE;
 	stop_waiting(connection);
+	http_caller_spare(connection, false);
 	server->handlers.handle(server->handlers.context, connection->exchange);
 	return head_size;
 }
@@ -379,8 +380,18 @@ static void wait_for(struct http_connection *connection, enum http_deadline_kind
 		return;
 	connection->waiting_kind = (int8_t)kind;
 	http_deadline_set(connection->server, &connection->waiting, kind);
-	if (kind == HTTP_DEADLINE_IDLE)
-		http_server_has_room(connection->server);
+}
+
+/* What of a head is there decides how long its rest may take. */
+static void wait_for_head(struct http_connection *connection)
+{
+	if (connection->passed)
+		wait_for(connection, HTTP_DEADLINE_PASSED, false);
+	else if (connection->held)
+		stop_waiting(connection);
+	else
+		wait_for(connection,
+			 connection->input.size ? HTTP_DEADLINE_HEAD : HTTP_DEADLINE_IDLE, false);
 }
 
 static void update_deadline(struct http_connection *connection)
@@ -390,10 +401,7 @@ static void update_deadline(struct http_connection *connection)
 		wait_for(connection, HTTP_DEADLINE_HEAD, false);
 		return;
 	case HTTP_HEAD:
-		if (connection->held)
-			break;
-		wait_for(connection,
-			 connection->input.size ? HTTP_DEADLINE_HEAD : HTTP_DEADLINE_IDLE, false);
+		wait_for_head(connection);
 		return;
 	case HTTP_EXCHANGE:
 		if (!http_body_wanted(connection->exchange))
@@ -412,6 +420,16 @@ static void update_deadline(struct http_connection *connection)
 		break;
 	}
 	stop_waiting(connection);
+}
+
+/* Who has no request at its handler can make room for others, and holds no descriptors but those of
+ * a head that is still coming. */
+static void settle_holdings(struct http_connection *connection)
+{
+	if (connection->phase != HTTP_HEAD)
+		http_transport_drop_passed(connection);
+	http_caller_spare(connection,
+			  connection->phase != HTTP_EXCHANGE && connection->phase != HTTP_UPGRADED);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -485,8 +503,10 @@ void http_connection_run(struct http_connection *connection, int events)
 		flush(connection);
 		end_drain(connection);
 	}
-	if (connection->phase != HTTP_CLOSED)
+	if (connection->phase != HTTP_CLOSED) {
+		settle_holdings(connection);
 		update_deadline(connection);
+	}
 	if (connection->phase != HTTP_CLOSED)
 		update_interest(connection);
 	connection->running = false;
@@ -519,7 +539,8 @@ void http_connection_expire(struct http_connection *connection, enum http_deadli
 {
 	if (kind != HTTP_DEADLINE_WRITE)
 		connection->waiting_kind = -1;
-	bool head = kind == HTTP_DEADLINE_HEAD && connection->phase == HTTP_HEAD;
+	bool head = (kind == HTTP_DEADLINE_HEAD || kind == HTTP_DEADLINE_PASSED) &&
+		    connection->phase == HTTP_HEAD;
 	bool body = kind == HTTP_DEADLINE_BODY && connection->phase == HTTP_EXCHANGE;
 	if (!head && !body) {
 		http_connection_lose(connection);
@@ -545,22 +566,40 @@ static SSL *tls_new(SSL_CTX *context, int fd)
 	return ssl;
 }
 
-static void note_peer(struct http_connection *connection, bool is_unix)
+void http_connection_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from)
 {
 	struct ucred credentials = {0};
-	socklen_t size = sizeof(credentials);
-	connection->peer = (struct http_peer){
-	    .is_unix = is_unix,
-	    .is_tls = connection->ssl != NULL,
-	    .uid = (uid_t)-1,
-	    .gid = (gid_t)-1,
-	};
-	if (!is_unix ||
-	    getsockopt(connection->fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
+	socklen_t size = sizeof(credentials), from_size = sizeof(*ret_from);
+	memset(ret_from, 0, sizeof(*ret_from));
+	if (!peer->is_unix) {
+		(void)getpeername(fd, (struct sockaddr *)ret_from, &from_size);
 		return;
-	connection->peer.pid = credentials.pid;
-	connection->peer.uid = credentials.uid;
-	connection->peer.gid = credentials.gid;
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
+		return;
+	peer->pid = credentials.pid;
+	peer->uid = credentials.uid;
+	peer->gid = credentials.gid;
+}
+
+/* The socket to libuv, and its peer to the callers. */
+static int attach(struct http_server *server, struct http_connection *connection, int fd,
+		  SSL_CTX *tls)
+{
+	struct sockaddr_storage from;
+	server->identify(fd, &connection->peer, &from);
+	connection->caller = http_caller_join(server, &connection->peer, &from);
+	if (!connection->caller)
+		return -EBUSY;
+	int result = -ENOMEM;
+	if (!tls || (connection->ssl = tls_new(tls, fd)))
+		result = uv_poll_init(server->loop, &connection->poll, fd);
+	if (result < 0) {
+		SSL_free(connection->ssl);
+		http_caller_leave(connection);
+		http_caller_release(server, connection->caller);
+	}
+	return result;
 }
 
 int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_CTX *tls)
@@ -568,28 +607,29 @@ int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_C
 	struct http_connection *connection = calloc(1, sizeof(*connection));
 	if (!connection)
 		abort();
-	if (tls && !(connection->ssl = tls_new(tls, fd))) {
-		free(connection);
-		return -ENOMEM;
-	}
-	int result = uv_poll_init(server->loop, &connection->poll, fd);
-	if (result < 0) {
-		SSL_free(connection->ssl);
-		free(connection);
-		return result;
-	}
-	connection->poll.data = connection;
 	connection->server = server;
 	connection->fd = fd;
 	connection->phase = tls ? HTTP_HANDSHAKE : HTTP_HEAD;
 	connection->waiting_kind = -1;
+	connection->peer = (struct http_peer){
+	    .is_unix = is_unix,
+	    .is_tls = tls != NULL,
+	    .uid = (uid_t)-1,
+	    .gid = (gid_t)-1,
+	};
 	list_init(&connection->ready);
+	list_init(&connection->spare);
 	list_init(&connection->waiting.node);
 	list_init(&connection->writing.node);
+	int result = attach(server, connection, fd, tls);
+	if (result < 0) {
+		free(connection);
+		return result;
+	}
+	connection->poll.data = connection;
 	list_append(&server->connections, &connection->node);
-	server->connection_count++;
 	server->handle_count++;
-	note_peer(connection, is_unix);
+	settle_holdings(connection);
 	update_deadline(connection);
 	update_interest(connection);
 	return 0;

@@ -2,6 +2,7 @@
  * connection has at a time.
  *
  *   server.c      listeners, accept, shutdown                 calls open, run, lose
+ *   callers.c     who holds how much, and who makes room      calls lose
  *   deadline.c    one timer for all deadlines                 calls expire
  *   transport.c   bytes in and out: TCP, Unix, TLS
  *   queue.c       a growing byte queue
@@ -17,6 +18,7 @@
 #pragma once
 
 #include <openssl/ssl.h>
+#include <sys/socket.h>
 
 #include "base/list.h"
 #include "http/http.h"
@@ -39,9 +41,21 @@
 /* How long we go on reading, to throw it away, after our last byte: closing a socket with unread
  * bytes makes the kernel send a reset, which can overtake the answer. */
 #define HTTP_LINGER_MS 2000
+/* A head that came with descriptors is sent in one piece by any client that means it. */
+#define HTTP_PASSED_MS 2000
+/* Callers: slots of the table, rows by powers of two, and the pause between warnings. */
+#define HTTP_CALLER_SLOTS 1024
+#define HTTP_RANKS 20
+#define HTTP_WARN_EVERY_MS 10000
+/* New connections of one untrusted uid or address in such a time. Beyond it they are closed before
+ * they cost more than their accept: the kernel's queue must be emptied faster than it is filled,
+ * as the queue is shared by all. */
+#define HTTP_PACE_MS 100
+#define HTTP_PACE_JOINS 256
 
 enum http_deadline_kind {
 	HTTP_DEADLINE_HEAD,
+	HTTP_DEADLINE_PASSED, /* a head that has descriptors */
 	HTTP_DEADLINE_IDLE,
 	HTTP_DEADLINE_BODY,
 	HTTP_DEADLINE_WRITE,
@@ -80,7 +94,16 @@ struct http_server {
 	struct list listeners, connections, ready;
 	struct list deadlines[HTTP_DEADLINE_KINDS];
 	uint64_t timer_due; /* 0: not running */
-	size_t connection_count;
+	size_t connection_count, untrusted_count;
+	uint32_t untrusted_descriptors;
+	struct list callers[HTTP_CALLER_SLOTS];
+	struct list ranks[2][HTTP_RANKS]; /* callers with spare connections; [true]: trusted */
+	struct list leaving; /* callers without a connection, the first to be freed first */
+	uint64_t caller_seed;
+	uint64_t warned_at, unwarned; /* the last warning about a caller; events since */
+	uint64_t accept_warned_at;
+	/* Who is at the other end; a test may put others in their place. */
+	void (*identify)(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
 	size_t handle_count; /* libuv handles that are not closed yet: the server outlives them */
 	bool accepting, stopping, freed;
 	void (*closed)(void *data);
@@ -101,6 +124,22 @@ struct http_listener {
 	SSL_CTX *tls;
 };
 
+/* One uid or address, with all of its connections. Owned by the server's table; freed a while after
+ * its last connection, so that its pace is not forgotten by closing them all. */
+struct http_caller {
+	struct list node;
+	struct list ranked; /* in a row of `ranks`, or in `leaving` */
+	struct list spare;  /* connections without a request at its handler, the oldest first */
+	uint64_t value;
+	uint32_t count, spare_count;
+	uint32_t references;  /* connections whose memory is still there */
+	uint32_t descriptors; /* passed, and still ours */
+	uint32_t joins;       /* connections since `pace_start` */
+	uint64_t pace_start;
+	uint8_t kind;
+	bool trusted;
+};
+
 /* Descriptors that came ahead of the head they belong to. */
 struct http_passed {
 	size_t count;
@@ -111,7 +150,9 @@ struct http_passed {
 struct http_connection {
 	uv_poll_t poll;
 	struct http_server *server;
+	struct http_caller *caller;
 	struct list node, ready;
+	struct list spare;            /* of the caller's, while it could make room */
 	struct http_deadline waiting; /* for the client's bytes */
 	struct http_deadline writing; /* for the client to take ours */
 	struct http_exchange *exchange;
@@ -147,6 +188,7 @@ struct http_exchange {
 	struct http_request request;
 	struct http_callbacks callbacks;
 	void *data;
+	size_t fds_charged;
 	/* The body. */
 	uint64_t body_left; /* of a body with a length */
 	uint64_t body_taken;
@@ -191,6 +233,23 @@ void http_deadline_set(struct http_server *server, struct http_deadline *deadlin
 		       enum http_deadline_kind kind);
 void http_deadline_clear(struct http_deadline *deadline);
 
+/* callers.c */
+void http_callers_init(struct http_server *server);
+void http_callers_done(struct http_server *server);
+/* Counts a new connection; NULL when there is no room for it. May close others to make some. */
+struct http_caller *http_caller_join(struct http_server *server, const struct http_peer *peer,
+				     const struct sockaddr_storage *from);
+/* The connection is closed; its memory is not freed yet. */
+void http_caller_leave(struct http_connection *connection);
+void http_caller_release(struct http_server *server, struct http_caller *caller);
+/* May it be closed in favour of a new one? */
+void http_caller_spare(struct http_connection *connection, bool spare);
+/* Closes a connection that has no request; false when there is none. Called by the loop only. */
+bool http_callers_make_room(struct http_server *server);
+/* 0, or -EMFILE when the caller holds too many passed descriptors already. */
+NODISCARD int http_caller_charge(struct http_connection *connection, size_t count);
+void http_caller_discharge(struct http_connection *connection, size_t count);
+
 /* transport.c */
 /* 1: done; 0: waits for the client; -errno. */
 NODISCARD int http_transport_handshake(struct http_connection *connection);
@@ -200,12 +259,16 @@ NODISCARD ssize_t http_transport_read(struct http_connection *connection, char *
  * be written is -EAGAIN in `blocked` only. */
 NODISCARD ssize_t http_transport_write(struct http_connection *connection, const void *data,
 				       size_t size);
+/* Closes descriptors that no head has taken. */
+void http_transport_drop_passed(struct http_connection *connection);
 void http_transport_shutdown(struct http_connection *connection);
 void http_transport_close(struct http_connection *connection);
 
 /* connection.c */
-/* Takes a connected, non-blocking socket. -errno leaves it to the caller. */
+/* Takes a connected, non-blocking socket. -errno leaves it to whoever called; -EBUSY: its peer has
+ * no room. */
 NODISCARD int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_CTX *tls);
+void http_connection_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
 void http_connection_run(struct http_connection *connection, int events);
 /* Asks for a turn soon. */
 void http_connection_wake(struct http_connection *connection);
@@ -219,6 +282,8 @@ NODISCARD int http_exchange_new(struct http_connection *connection, const char *
 				size_t head_size, const struct http_head *head,
 				const char **ret_reason);
 void http_exchange_free(struct http_exchange *exchange);
+/* Closes the descriptors that came with the request and were not taken. */
+void http_exchange_drop_passed(struct http_exchange *exchange);
 /* May the handler still say something? */
 bool http_exchange_open(const struct http_exchange *exchange);
 
@@ -234,8 +299,6 @@ void http_refuse(struct http_connection *connection, int status, const char *rea
 
 /* server.c */
 void http_server_forget(struct http_connection *connection);
-/* A connection has ended, or could be given up for a new one. */
-void http_server_has_room(struct http_server *server);
 void http_server_handle_closed(struct http_server *server);
 const char *http_server_date(struct http_server *server);
 void http_server_next_id(struct http_server *server, char id[24]);

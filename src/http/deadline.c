@@ -4,11 +4,16 @@
  */
 #include "http/connection.h"
 
+/* A flood that began at once ends at once: the others have a turn in between. */
+#define EXPIRIES_PER_TURN 256
+
 static uint32_t duration(const struct http_server *server, enum http_deadline_kind kind)
 {
 	switch (kind) {
 	case HTTP_DEADLINE_HEAD:
 		return server->settings.head_timeout_ms;
+	case HTTP_DEADLINE_PASSED:
+		return MIN(server->settings.head_timeout_ms, (uint32_t)HTTP_PASSED_MS);
 	case HTTP_DEADLINE_IDLE:
 		return server->settings.idle_timeout_ms;
 	case HTTP_DEADLINE_BODY:
@@ -43,16 +48,18 @@ static void on_timer(uv_timer_t *timer)
 {
 	struct http_server *server = timer->data;
 	uint64_t now = uv_now(server->loop), next = 0;
+	int left = EXPIRIES_PER_TURN;
 	server->timer_due = 0;
 	for (int kind = 0; kind < HTTP_DEADLINE_KINDS; kind++) {
 		struct list *list = &server->deadlines[kind];
 		while (!list_empty(list)) {
 			struct list *node = list->next;
 			uint64_t due = list_entry(node, struct http_deadline, node)->due;
-			if (due > now) {
+			if (due > now || left == 0) {
 				next = next == 0 ? due : MIN(next, due);
 				break;
 			}
+			left--;
 			list_remove(node);
 			http_connection_expire(owner(node, (enum http_deadline_kind)kind),
 					       (enum http_deadline_kind)kind);

@@ -58,12 +58,14 @@ static void copy_text(struct http_exchange *exchange, const char *data, size_t h
 	request->path = text + head_size + 1;
 }
 
-static void take_passed(struct http_connection *connection, struct http_request *request)
+static void take_passed(struct http_connection *connection, struct http_exchange *exchange)
 {
+	struct http_request *request = &exchange->request;
 	struct http_passed *passed = connection->passed;
 	for (size_t i = 0; i < HTTP_PASSED_FDS_MAX; i++)
 		request->fds[i] = passed && i < passed->count ? passed->fds[i] : -1;
 	request->fd_count = passed ? passed->count : 0;
+	exchange->fds_charged = request->fd_count;
 	free(passed);
 	connection->passed = NULL;
 }
@@ -107,18 +109,25 @@ int http_exchange_new(struct http_connection *connection, const char *data, size
 	exchange->expect_continue = head->expect_continue;
 	exchange->upgrade_asked = head->upgrade;
 	exchange->request.peer = connection->peer;
-	take_passed(connection, &exchange->request);
+	take_passed(connection, exchange);
 	http_server_next_id(server, exchange->request.id);
 	connection->exchange = exchange;
 	return 0;
+}
+
+void http_exchange_drop_passed(struct http_exchange *exchange)
+{
+	for (size_t i = 0; i < exchange->request.fd_count; i++)
+		fd_close(&exchange->request.fds[i]);
+	http_caller_discharge(exchange->connection, exchange->fds_charged);
+	exchange->request.fd_count = exchange->fds_charged = 0;
 }
 
 void http_exchange_free(struct http_exchange *exchange)
 {
 	if (!exchange)
 		return;
-	for (size_t i = 0; i < exchange->request.fd_count; i++)
-		fd_close(&exchange->request.fds[i]);
+	http_exchange_drop_passed(exchange);
 	free(exchange);
 }
 

@@ -81,6 +81,19 @@ struct http_settings {
 	uint32_t body_timeout_ms;  /* longest pause in a body that is being read */
 	uint32_t write_timeout_ms; /* longest time without progress of a write that is wanted */
 	uint32_t connections_max;
+	/* Of connections_max, for trusted uids alone (at most half). Trusted are root, our own user
+	 * and those listed, on Unix sockets; the list outlives the server. */
+	uint32_t connections_reserved;
+	const uid_t *trusted_uids;
+	size_t trusted_uid_count;
+	/* What each other caller may hold; 0: no bound of its own. Of IPv6 addresses a /64 counts
+	 * as one; loopback TCP has no bound of its own. */
+	uint32_t connections_per_uid;
+	uint32_t connections_per_address;
+	/* Passed descriptors that an untrusted uid, and all of them together, may have in requests
+	 * that are not finished. */
+	uint32_t descriptors_per_uid;
+	uint32_t descriptors_max;
 	/* Host check against DNS rebinding: NULL-terminated list of names (port ignored) that a TCP
 	 * request may carry; NULL = any. Unix sockets are not checked. */
 	const char *const *hosts;

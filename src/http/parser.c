@@ -18,6 +18,7 @@
 /* What the headers said, before it is judged as a whole. */
 struct findings {
 	bool length, coding, host, expect, expect_known;
+	unsigned once; /* of `single`, those that were there */
 	bool says_close, says_keep_alive, says_upgrade, names_protocol;
 };
 
@@ -209,6 +210,29 @@ static int note_host(const char *data, const struct http_parsed_header *header,
 	return 0;
 }
 
+/* Headers of which a second one would let two readers choose differently. */
+static const struct {
+	const char *name, *reason;
+} single[] = {
+    {"authorization", "Authorization is given twice"},
+    {"content-type", "Content-Type is given twice"},
+    {"upgrade", "Upgrade is given twice"},
+    {"expect", "Expect is given twice"},
+};
+
+static int note_single(const char *name, size_t size, struct findings *found,
+		       const char **ret_reason)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(single); i++) {
+		if (!same(name, size, single[i].name))
+			continue;
+		if (found->once & 1u << i)
+			return refuse(400, single[i].reason, ret_reason);
+		found->once |= 1u << i;
+	}
+	return 0;
+}
+
 static int note_header(const char *data, const struct http_parsed_header *header,
 		       struct http_head *head, struct findings *found, const char **ret_reason)
 {
@@ -223,12 +247,12 @@ static int note_header(const char *data, const struct http_parsed_header *header
 	if (same(name, name_size, "host"))
 		return note_host(data, header, head, found, ret_reason);
 	if (same(name, name_size, "expect")) {
-		found->expect_known = !found->expect && same(value, size, "100-continue");
+		found->expect_known = same(value, size, "100-continue");
 		found->expect = true;
 	} else if (same(name, name_size, "upgrade")) {
 		found->names_protocol = size > 0;
 	}
-	return 0;
+	return note_single(name, name_size, found, ret_reason);
 }
 
 static int parse_header(char *data, size_t at, size_t end, struct http_head *head,

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include "base/text.h"
 
 #define ACCEPTS_PER_TURN 64
+#define REFUSALS_PER_TURN 512
 #define ACCEPT_PAUSE_MS 100
 
 const struct http_settings http_default_settings = {
@@ -30,6 +32,11 @@ const struct http_settings http_default_settings = {
     .body_timeout_ms = 30 * 1000,
     .write_timeout_ms = 30 * 1000,
     .connections_max = 8192,
+    .connections_reserved = 256,
+    .connections_per_uid = 128,
+    .connections_per_address = 512,
+    .descriptors_per_uid = 64,
+    .descriptors_max = 1024,
     .hosts = NULL,
 };
 
@@ -58,51 +65,54 @@ static void on_accept_timer(uv_timer_t *timer)
 	accept_start(timer->data);
 }
 
-/* The client that has been idle for longest makes room for a new one. */
-static void evict_idle(struct http_server *server)
+/* No descriptor or memory for another connection. Those without a request make room; when there
+ * are none, clients wait in the kernel's queue. */
+static void accept_failed(struct http_server *server, int errnum)
 {
-	struct list *idle = &server->deadlines[HTTP_DEADLINE_IDLE];
-	if (!list_empty(idle))
-		http_connection_lose(list_entry(idle->next, struct http_connection, waiting.node));
-}
-
-/* No descriptor or memory for another connection: waiting ones stay in the kernel's queue. */
-static void accept_pause(struct http_server *server, int errnum)
-{
-	log_warning("http: cannot accept: %s; trying again in %d ms", strerror(errnum),
-		    ACCEPT_PAUSE_MS);
-	evict_idle(server);
+	uint64_t now = uv_now(server->loop);
+	if (server->accept_warned_at == 0 || now - server->accept_warned_at >= HTTP_WARN_EVERY_MS) {
+		log_warning("http: cannot accept: %s", strerror(errnum));
+		server->accept_warned_at = MAX(now, 1);
+	}
+	int closed = 0;
+	while (closed < ACCEPTS_PER_TURN && http_callers_make_room(server))
+		closed++;
+	if (closed > 0)
+		return;
 	accept_stop(server);
 	uv_timer_start(&server->accept_timer, on_accept_timer, ACCEPT_PAUSE_MS, 0);
 }
 
-/* False when no more can be accepted in this turn. */
-static bool accept_one(struct http_listener *listener)
+/* Without a descriptor to spare accept4() fails before it looks whether anybody is there. */
+static bool somebody_waits(const struct http_listener *listener)
+{
+	struct pollfd waiting = {.fd = listener->fd, .events = POLLIN};
+	return poll(&waiting, 1, 0) != 0;
+}
+
+enum accepted { ACCEPTED, REFUSED, NONE_LEFT };
+
+static enum accepted accept_one(struct http_listener *listener)
 {
 	struct http_server *server = listener->server;
-	bool full = server->connection_count >= server->settings.connections_max;
-	if (full && list_empty(&server->deadlines[HTTP_DEADLINE_IDLE])) {
-		/* Goes on when a connection ends or turns idle (http_server_has_room). */
-		accept_stop(server);
-		return false;
-	}
 	int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0) {
 		if (errno == EINTR || errno == ECONNABORTED)
-			return true;
-		if (errno != EAGAIN)
-			accept_pause(server, errno);
-		return false;
+			return REFUSED;
+		int errnum = errno;
+		if (errnum != EAGAIN && somebody_waits(listener))
+			accept_failed(server, errnum);
+		return NONE_LEFT;
 	}
-	if (full)
-		evict_idle(server);
 	int result = http_connection_open(server, fd, listener->is_unix, listener->tls);
 	if (result < 0) {
 		close(fd);
-		accept_pause(server, -result);
-		return false;
+		if (result == -EBUSY)
+			return REFUSED;
+		accept_failed(server, -result);
+		return NONE_LEFT;
 	}
-	return true;
+	return ACCEPTED;
 }
 
 static void on_accept(uv_poll_t *poll, int status, int events)
@@ -110,11 +120,16 @@ static void on_accept(uv_poll_t *poll, int status, int events)
 	struct http_listener *listener = poll->data;
 	(void)events;
 	if (status < 0) {
-		accept_pause(listener->server, EIO);
+		accept_failed(listener->server, EIO);
 		return;
 	}
-	for (int i = 0; i < ACCEPTS_PER_TURN && accept_one(listener); i++)
-		;
+	int left[] = {[ACCEPTED] = ACCEPTS_PER_TURN, [REFUSED] = REFUSALS_PER_TURN};
+	while (left[ACCEPTED] > 0 && left[REFUSED] > 0) {
+		enum accepted result = accept_one(listener);
+		if (result == NONE_LEFT)
+			return;
+		left[result]--;
+	}
 }
 
 static void finish_shutdown(struct http_server *server)
@@ -156,18 +171,10 @@ void http_server_schedule(struct http_connection *connection)
 	uv_idle_start(&server->idle, on_idle);
 }
 
-void http_server_has_room(struct http_server *server)
-{
-	if (!server->accepting && !uv_is_active((uv_handle_t *)&server->accept_timer))
-		accept_start(server);
-}
-
 void http_server_forget(struct http_connection *connection)
 {
 	struct http_server *server = connection->server;
 	list_remove(&connection->node);
-	server->connection_count--;
-	http_server_has_room(server);
 	if (server->closed && server->connection_count == 0)
 		uv_idle_start(&server->idle, on_idle);
 }
@@ -215,6 +222,8 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings 
 	list_init(&server->connections);
 	list_init(&server->ready);
 	http_deadlines_init(server);
+	http_callers_init(server);
+	server->identify = http_connection_identify;
 	uv_timer_init(loop, &server->accept_timer);
 	uv_timer_init(loop, &server->grace_timer);
 	uv_idle_init(loop, &server->idle);
@@ -341,6 +350,7 @@ void http_server_handle_closed(struct http_server *server)
 {
 	if (--server->handle_count > 0)
 		return;
+	http_callers_done(server);
 	free(server->scratch);
 	free(server);
 }

@@ -63,6 +63,12 @@ static ssize_t unix_read(struct http_connection *connection, char *to, size_t ro
 	ssize_t got = fd_receive(connection->fd, to, room, fds, &count);
 	if (got < 0 || count == 0)
 		return got;
+	int result = http_caller_charge(connection, count);
+	if (result < 0) {
+		for (size_t i = 0; i < count; i++)
+			fd_close(&fds[i]);
+		return result;
+	}
 	if (!passed) {
 		passed = connection->passed = calloc(1, sizeof(*passed));
 		if (!passed)
@@ -158,6 +164,18 @@ ssize_t http_transport_write(struct http_connection *connection, const void *dat
 	else if (put > 0 || list_empty(&connection->writing.node))
 		http_deadline_set(connection->server, &connection->writing, HTTP_DEADLINE_WRITE);
 	return direct;
+}
+
+void http_transport_drop_passed(struct http_connection *connection)
+{
+	struct http_passed *passed = connection->passed;
+	if (!passed)
+		return;
+	for (size_t i = 0; i < passed->count; i++)
+		fd_close(&passed->fds[i]);
+	http_caller_discharge(connection, passed->count);
+	free(passed);
+	connection->passed = NULL;
 }
 
 void http_transport_shutdown(struct http_connection *connection)

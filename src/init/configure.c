@@ -33,10 +33,11 @@ static int place_trees(const struct configure *message, struct failure *ret_fail
 
 int configure(const struct configure *message, struct failure *ret_failure)
 {
-	if (place_trees(message, ret_failure) < 0)
-		return -1;
 	if (message->hostname[0] && setup_hostname(message->hostname, ret_failure) < 0)
 		return -1;
+	if (place_trees(message, ret_failure) < 0)
+		return -1;
+	setup_close_trees(&configuration.setup);
 	memcpy(configuration.environment_room, message->environment.data,
 	       message->environment.size);
 	configuration.environment = (struct bytes){.data = configuration.environment_room,

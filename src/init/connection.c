@@ -182,11 +182,18 @@ void connection_refuse(const char *message)
 
 static void say_hello(const struct request *request)
 {
-	if (request->version < INIT_PROTOCOL_OLDEST || request->version > INIT_PROTOCOL_VERSION) {
-		connection_refuse("this init speaks another version of the protocol");
+	const struct hello ours = {INIT_PROTOCOL_OLDEST, INIT_PROTOCOL_VERSION};
+	struct hello theirs = request->hello;
+	uint32_t version = protocol_agree(ours, theirs);
+	if (version == 0) {
+		char message[128];
+		snprintf(message, sizeof(message),
+			 "this init speaks versions %u to %u of the protocol, the daemon %u to %u",
+			 ours.oldest, ours.newest, theirs.oldest, theirs.newest);
+		connection_refuse(message);
 		return;
 	}
-	struct hello_reply reply = {.version = INIT_PROTOCOL_VERSION,
+	struct hello_reply reply = {.version = version,
 				    .configured = configuration.configured,
 				    .boot_ns = (uint64_t)ready_at};
 	uint8_t room[32];
@@ -229,8 +236,9 @@ static void send_metrics(uint64_t id)
 	uint8_t room[16];
 	struct writer writer = writer_on(room, sizeof(room));
 	scan_take();
-	write_u32(&writer, scan_total());
-	write_u64(&writer, (uint64_t)(clock_boot() - ready_at));
+	struct guest_metrics metrics = {.processes = scan_total(),
+					.uptime_ns = (uint64_t)(clock_boot() - ready_at)};
+	guest_metrics_write(&writer, &metrics);
 	connection_send(FRAME_RESULT, id, room, writer.size);
 }
 
@@ -425,7 +433,11 @@ void connection_event(uint32_t generation, uint32_t events)
 {
 	if (connection.fd < 0 || generation != connection.generation)
 		return;
-	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+	/* Nobody is left to be answered. It must not wait until there is room to read: a hang-up
+	 * comes unasked and again and again. */
+	if ((events & EPOLLHUP) && !(connection.watched & EPOLLIN))
+		close_connection();
+	else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		receive();
 }
 

@@ -39,6 +39,11 @@ static const unsigned kept_capabilities[] = {
     CAP_SETUID, CAP_SETPCAP,      CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT, CAP_SETFCAP,
 };
 
+/* Those of them that root does not keep where it can write to a folder of the host's. SETFCAP: a
+ * file with capabilities, left there, gives them to whoever runs it on the host. FSETID: the
+ * setgid bit of a file would outlive a change of its mode. */
+static const unsigned host_file_capabilities[] = {CAP_SETFCAP, CAP_FSETID};
+
 static int user_namespaces_fd = -1;
 
 static int harden_failed(struct failure *failure, int errnum, const char *what)
@@ -101,11 +106,23 @@ static int forbid_core_dumps(struct failure *ret_failure)
 	return 0;
 }
 
-static int reduce_capabilities(struct failure *ret_failure)
+/* Whether files that are made inside can be files of the host's. */
+static bool writes_to_host(const struct setup *setup)
+{
+	for (uint32_t i = 0; i < setup->tree_count; i++) {
+		if (setup->tree_modes[i] == MOUNT_READ_WRITE)
+			return true;
+	}
+	return false;
+}
+
+static int reduce_capabilities(const struct setup *setup, struct failure *ret_failure)
 {
 	uint64_t kept = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(kept_capabilities); i++)
 		kept |= 1ULL << kept_capabilities[i];
+	for (size_t i = 0; writes_to_host(setup) && i < ARRAY_SIZE(host_file_capabilities); i++)
+		kept &= ~(1ULL << host_file_capabilities[i]);
 
 	/* The kernel may know more capabilities than our headers: EINVAL is the end of its list. */
 	for (unsigned capability = 0; capability < 64; capability++) {
@@ -131,27 +148,36 @@ static int reduce_capabilities(struct failure *ret_failure)
 	return 0;
 }
 
-static int install_filter(const struct setup *setup, struct failure *ret_failure)
+static int install_filter(const struct sock_filter *code, size_t count, struct failure *ret_failure)
 {
-	bool nested = setup->flags & CREATE_NESTED_USERNS;
-	struct sock_fprog program = {
-	    .len = (unsigned short)(nested ? ARRAY_SIZE(seccomp_filter_nested)
-					   : ARRAY_SIZE(seccomp_filter_default)),
-	    .filter =
-		(struct sock_filter *)(nested ? seccomp_filter_nested : seccomp_filter_default),
-	};
+	struct sock_fprog program = {.len = (unsigned short)count,
+				     .filter = (struct sock_filter *)code};
 	if (syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
 		return harden_failed(ret_failure, errno, "seccomp filter");
 	return 0;
 }
 
+/* Of two filters the stricter answer counts. */
+static int install_filters(const struct setup *setup, struct failure *ret_failure)
+{
+	if (writes_to_host(setup) &&
+	    install_filter(seccomp_filter_shared, ARRAY_SIZE(seccomp_filter_shared), ret_failure) <
+		0)
+		return -1;
+	if (setup->flags & CREATE_NESTED_USERNS)
+		return install_filter(seccomp_filter_nested, ARRAY_SIZE(seccomp_filter_nested),
+				      ret_failure);
+	return install_filter(seccomp_filter_default, ARRAY_SIZE(seccomp_filter_default),
+			      ret_failure);
+}
+
 int setup_harden(const struct setup *setup, struct failure *ret_failure)
 {
 	if (forbid_user_namespaces(setup, ret_failure) < 0 || leave_keyring(ret_failure) < 0 ||
-	    forbid_core_dumps(ret_failure) < 0 || reduce_capabilities(ret_failure) < 0)
+	    forbid_core_dumps(ret_failure) < 0 || reduce_capabilities(setup, ret_failure) < 0)
 		return -1;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return harden_failed(ret_failure, errno, "no_new_privs");
 	/* Last: it refuses half of the above. */
-	return install_filter(setup, ret_failure);
+	return install_filters(setup, ret_failure);
 }

@@ -1,4 +1,4 @@
-/* Keeps a launcher and a spare runner, hands requests to runners. Called by the loop; never blocks:
+/* Keeps a launcher and spare runners, hands requests to runners. Called by the loop; never blocks:
  * whatever a launcher or runner does not do in time is done by another one, or the request fails.
  */
 #include "init/launch.h"

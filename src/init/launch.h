@@ -1,4 +1,4 @@
-/* PID 1's side of launcher and runners: keeps a launcher alive and a spare runner waiting, gives
+/* PID 1's side of launcher and runners: keeps a launcher alive and spare runners waiting, gives
  * each request a runner, passes on what runners say, reaps. */
 #pragma once
 

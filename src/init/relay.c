@@ -133,8 +133,7 @@ bool relay_begin_naming(uint64_t key, const uint8_t *frame, size_t size)
 	return true;
 }
 
-/* One message to the runner: true when it took it, false when it has to be waited for (or is dead,
- * which its end will tell). */
+/* One message to the runner: true when it took it, false with errno when it did not. */
 static bool send_frame(struct operation_state *operation, enum frame_type type, const void *payload,
 		       size_t size)
 {
@@ -177,12 +176,25 @@ static bool send_owed(struct operation_state *operation)
 	return true;
 }
 
-/* Tells the runner what it is owed and sets what epoll is asked for. */
+static void drop_owed(struct operation_state *operation)
+{
+	window_clear(&operation->window);
+	operation->credit_owed = 0;
+	operation->cancel_owed = operation->end_owed = false;
+}
+
+/* Tells the runner what it is owed and sets what epoll is asked for. A runner that has answered has
+ * ended its receiving side, and a dead one has none: there is nothing to wait for then but its last
+ * message. Waiting for room would keep PID 1 busy, for such a socket always counts as writable. */
 static void flush(struct operation_state *operation)
 {
 	if (operation->runner < 0)
 		return;
 	bool done = send_owed(operation);
+	if (!done && (errno == EPIPE || errno == ECONNRESET)) {
+		drop_owed(operation);
+		done = true;
+	}
 	launch_watch((uint32_t)operation->runner,
 		     (done ? 0 : EPOLLOUT) | (connection_has_room() ? EPOLLIN : 0));
 }
@@ -324,6 +336,8 @@ void relay_runner_event(uint32_t index, uint32_t events)
 		flush(operation);
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || operation->id == 0)
 		return;
+	/* Its answer waits in its socket. A hang-up comes unasked and again and again: with nothing
+	 * owed this takes the socket out of epoll until relay_resume(). */
 	if (!connection_has_room()) {
 		flush(operation);
 		return;

@@ -117,9 +117,6 @@ static int parse_small(const struct frame *frame, struct request *request)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	switch (frame->type) {
-	case FRAME_HELLO:
-		request->version = read_u32(&reader);
-		break;
 	case FRAME_DEADLINE:
 		request->deadline = read_i64(&reader);
 		if (request->deadline < 0)
@@ -159,6 +156,8 @@ int request_parse(const struct frame *frame, struct request *ret_request)
 	if (!id_fits(id_kind_of((enum frame_type)frame->type), frame->id))
 		return -EBADMSG;
 	switch (frame->type) {
+	case FRAME_HELLO:
+		return hello_read(frame, &ret_request->hello);
 	case FRAME_CONFIGURE:
 		return configure_read(frame, &ret_request->configure);
 	case FRAME_EXEC:

@@ -23,7 +23,7 @@ struct request {
 	uint64_t id;
 	struct frame frame; /* header and payload lie one after the other, see request_bytes() */
 	union {
-		uint32_t version;  /* HELLO */
+		struct hello hello;
 		int64_t deadline;  /* DEADLINE */
 		uint64_t ping;     /* PING */
 		uint32_t grace_ms; /* SHUTDOWN */

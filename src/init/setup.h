@@ -36,11 +36,15 @@ struct setup {
 NODISCARD int setup_boot(struct setup *ret_setup, struct failure *ret_failure);
 /* Tells the spawner that the init listens, and closes BOOT_FD. */
 void setup_ready(void);
+/* CONFIGURE: sets the hostname and writes it to /etc/hostname and /etc/hosts, before there is any
+ * folder of a user's. */
+NODISCARD int setup_hostname(const char *hostname, struct failure *ret_failure);
 /* CONFIGURE: puts a user's folder at a path inside (made if missing, resolved in the sandbox's
- * root, never through a symlink out of it), and sets the hostname. */
+ * root, never through a symlink out of it). */
 NODISCARD int setup_place_tree(struct setup *setup, uint32_t index, const char *path,
 			       struct failure *ret_failure);
-NODISCARD int setup_hostname(const char *hostname, struct failure *ret_failure);
+/* Then: what was handed over and not placed is nobody's. */
+void setup_close_trees(struct setup *setup);
 /* Opens what setup_harden() writes to under /proc/sys. Called by setup_boot() when /proc is mounted
  * and /proc/sys is not read-only yet, while all capabilities are there. */
 NODISCARD int harden_before_readonly(struct failure *ret_failure);

@@ -43,15 +43,7 @@ struct boot_assign {
 	 * copy-on-write tree N), lowers..., binds..., trees... */
 };
 
-enum boot_place {
-	PLACE_USR = 1,
-	PLACE_BIN,
-	PLACE_SBIN,
-	PLACE_LIB,
-	PLACE_LIB32,
-	PLACE_LIB64,
-	PLACE_OPT
-};
+enum boot_place { PLACE_USR = 1, PLACE_BIN, PLACE_SBIN, PLACE_LIB, PLACE_LIB32, PLACE_LIB64 };
 
 /* Also sent by the spawner's child before it has executed the init, when it cannot (request 0, not
  * ok). */

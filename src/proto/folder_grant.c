@@ -14,6 +14,28 @@
 #define GRANT_MAGIC 0x544e5247u /* "GRNT" */
 #define GRANT_SIZE 8
 
+static const char *const mode_names[] = {
+    [MOUNT_READ_ONLY] = "ro",
+    [MOUNT_READ_WRITE] = "rw",
+    [MOUNT_COPY_ON_WRITE] = "cow",
+};
+
+const char *mount_mode_name(uint32_t mode)
+{
+	return mode < ARRAY_SIZE(mode_names) ? mode_names[mode] : NULL;
+}
+
+int mount_mode_parse(const char *name, enum mount_mode *ret_mode)
+{
+	for (uint32_t mode = 0; mode < ARRAY_SIZE(mode_names); mode++) {
+		if (strcmp(name, mode_names[mode]) != 0)
+			continue;
+		*ret_mode = (enum mount_mode)mode;
+		return 0;
+	}
+	return -EINVAL;
+}
+
 int folder_grant_make(int directory, enum mount_mode mode)
 {
 	uint8_t message[GRANT_SIZE];
@@ -81,7 +103,7 @@ int folder_grant_open(int socket, struct folder_grant *ret_grant, struct error *
 		return error_set_errno(error, ERROR_INVALID, result, "the grant of a folder");
 	struct reader reader = reader_on(message, sizeof(message));
 	uint32_t magic = read_u32(&reader), mode = read_u32(&reader);
-	if (magic != GRANT_MAGIC || mode > MOUNT_COPY_ON_WRITE)
+	if (magic != GRANT_MAGIC || !mount_mode_name(mode))
 		return error_set(error, ERROR_INVALID, "the grant of a folder is malformed");
 	*ret_grant = (struct folder_grant){
 	    .directory = TAKE_FD(directory), .mode = mode, .uid = maker.uid, .gid = maker.gid};

@@ -14,6 +14,12 @@
 #include "base/error.h"
 #include "proto/spawner_messages.h"
 
+/* "ro", "rw", "cow", as they are named at every edge and in the store; NULL for any other number.
+ */
+const char *mount_mode_name(uint32_t mode);
+/* 0, or -EINVAL. */
+NODISCARD int mount_mode_parse(const char *name, enum mount_mode *ret_mode);
+
 struct folder_grant {
 	int directory; /* open for reading; owned */
 	uint32_t mode; /* enum mount_mode */

@@ -98,6 +98,28 @@ int failure_read(const struct frame *frame, struct failure *ret_failure)
 	return reader_finish(&reader);
 }
 
+uint32_t protocol_agree(struct hello ours, struct hello theirs)
+{
+	uint32_t version = MIN(ours.newest, theirs.newest);
+	return version < ours.oldest || version < theirs.oldest ? 0 : version;
+}
+
+void hello_write(struct writer *writer, const struct hello *hello)
+{
+	write_u32(writer, hello->oldest);
+	write_u32(writer, hello->newest);
+}
+
+int hello_read(const struct frame *frame, struct hello *ret_hello)
+{
+	struct reader reader = reader_on_frame(frame);
+	ret_hello->oldest = read_u32(&reader);
+	ret_hello->newest = read_u32(&reader);
+	if (ret_hello->oldest == 0 || ret_hello->oldest > ret_hello->newest)
+		return -EBADMSG;
+	return reader_finish(&reader);
+}
+
 void hello_reply_write(struct writer *writer, const struct hello_reply *reply)
 {
 	write_u32(writer, reply->version);
@@ -324,5 +346,19 @@ int file_request_read(const struct frame *frame, struct file_request *ret_reques
 	if (ret_request->operation < FILE_STAT || ret_request->operation > FILE_WATCH ||
 	    (ret_request->flags & ~known))
 		return -EBADMSG;
+	return reader_finish(&reader);
+}
+
+void guest_metrics_write(struct writer *writer, const struct guest_metrics *metrics)
+{
+	write_u32(writer, metrics->processes);
+	write_u64(writer, metrics->uptime_ns);
+}
+
+int guest_metrics_read(const struct frame *frame, struct guest_metrics *ret_metrics)
+{
+	struct reader reader = reader_on_frame(frame);
+	ret_metrics->processes = read_u32(&reader);
+	ret_metrics->uptime_ns = read_u64(&reader);
 	return reader_finish(&reader);
 }

@@ -28,15 +28,23 @@
 #include "proto/codec.h"
 #include "proto/frame.h"
 
+/* The versions that this build speaks, at either end. A sandbox keeps the init it was started with
+ * while the daemon is upgraded, so that one build's daemon meets another build's init: they speak
+ * the highest version that both know (protocol_agree()). What changes between versions is every
+ * payload but those of HELLO, HELLO_REPLY and REFUSED, which stay as they are for ever. */
+#ifndef INIT_PROTOCOL_VERSION
 #define INIT_PROTOCOL_VERSION 1
-/* The oldest init that this daemon still serves. */
+#endif
+#ifndef INIT_PROTOCOL_OLDEST
 #define INIT_PROTOCOL_OLDEST 1
+#endif
 
 #define OPERATION_ID_BIT (1ULL << 63)
 
 enum frame_type {
-	/* Connection. The daemon says HELLO first; the init answers HELLO_REPLY or closes. */
-	FRAME_HELLO = 1,       /* > u32 version */
+	/* Connection. The daemon says HELLO first; the init answers HELLO_REPLY, or REFUSED and
+	 * closes. */
+	FRAME_HELLO = 1,       /* > struct hello */
 	FRAME_HELLO_REPLY = 2, /* < struct hello_reply */
 	FRAME_CONFIGURE = 3,   /* > struct configure; once in an init's life, before any exec */
 	FRAME_CONFIGURED = 4,  /* < empty; from here on user code may run */
@@ -45,8 +53,9 @@ enum frame_type {
 				  sandbox by itself, 0 = never */
 	FRAME_PING = 7,        /* > u64 */
 	FRAME_PONG = 8,        /* < the same u64 */
-	FRAME_SHUTDOWN = 9,    /* > u32 ms (empty: 2000): SIGTERM to everything; the init exits when
-				  all have ended or the time is over */
+	FRAME_SHUTDOWN = 9,    /* > u32 ms, or empty for 2000: SIGTERM to everything; the init exits
+				  when every exec has ended with all it left running, or when the
+				  time is over. Not answered: the connection's end is the answer */
 
 	/* Execs; id = the exec's key. */
 	FRAME_EXEC = 20,         /* > struct exec_request, descriptors: see there */
@@ -60,8 +69,8 @@ enum frame_type {
 	FRAME_OUTPUT = 28,   /* < u8 stream (1, 2), bytes: only without a log descriptor; credit */
 	FRAME_EXITED = 29,   /* < struct exec_result; the record stays until FORGET */
 	FRAME_CONSUMED = 30, /* > struct output_totals: a lossless exec may write on beyond this */
-	FRAME_FORGET = 31,   /* > empty: the daemon has the result; ends left-over tracking never:
-				processes that still run keep their record until they end */
+	FRAME_FORGET = 31,   /* > empty: the daemon has the result. An exec that still runs, or that
+				left processes running, keeps its record until the last has ended */
 	FRAME_LIST = 32,     /* > empty, id 0 */
 	FRAME_LISTED = 33, /* < struct exec_status, one per known exec; then LIST_END. For one whose
 			      standard input is fed CREDIT follows: a new connection has none of it
@@ -79,27 +88,36 @@ enum frame_type {
 	FRAME_RESULT = 54,   /* < the operation's own payload, see enum file_operation */
 	FRAME_FAILED = 55,   /* < struct failure */
 	FRAME_CANCEL =
-	    56, /* > empty; answered by FAILED(CANCELLED) unless the answer was under way */
+	    56, /* > empty; answered by FAILED(CANCELLED) unless the answer was under way. What does
+		   not end within a second is killed: a write or a rename by copy may then leave its
+		   `.caisson-...` temporary beside the target */
 	FRAME_CONNECT =
 	    57, /* > u16 port, text address ("" = 127.0.0.1): DATA both ways, then RESULT */
 	FRAME_METRICS = 58, /* > empty; RESULT: struct guest_metrics */
 
-	/* Snapshots (tiers that have them): the init stops accepting, says so, and goes on after
-	 * THAW with a new identity. The namespace tier never sends them. */
-	FRAME_FREEZE = 70, /* > empty; < FRAME_FROZEN */
+	/* Kept for tiers with snapshots of memory: stop accepting, say so, go on with a new
+	 * identity. In this version FREEZE is answered by FAILED(UNSUPPORTED), THAW by
+	 * REFUSED(UNSUPPORTED) whatever its payload, and FROZEN is never sent. */
+	FRAME_FREEZE = 70,
 	FRAME_FROZEN = 71,
-	FRAME_THAW = 72, /* > struct thaw; < FRAME_CONFIGURED when the guest is unique again */
+	FRAME_THAW = 72,
 };
 
-/* Why something could not be done: the kind travels as a number and is checked on arrival. */
+/* Why something could not be done: the kind travels as a number and is checked on arrival. The
+ * number is the kind's place in error_kinds.def, and the two ends may be of different builds: new
+ * kinds go to that table's end, and none is ever taken out. */
 struct failure {
 	uint32_t kind; /* enum error_kind */
 	uint32_t errnum;
 	char message[256];
 };
 
+struct hello {
+	uint32_t oldest, newest; /* the versions that the daemon speaks */
+};
+
 struct hello_reply {
-	uint32_t version;
+	uint32_t version;    /* the one that is spoken from here on */
 	uint32_t configured; /* 1: CONFIGURE was done in this init's life */
 	uint64_t boot_ns;    /* CLOCK_BOOTTIME when the init was ready */
 };
@@ -253,21 +271,19 @@ struct file_request {
 };
 
 struct guest_metrics {
-	uint32_t processes;
-	uint64_t uptime_ns;
+	uint32_t processes; /* inside, the init's own among them */
+	uint64_t uptime_ns; /* since the init was ready */
 };
 
-struct thaw {
-	int64_t wall_ns;
-	char hostname[NAME_MAX_LENGTH + 1];
-	uint8_t entropy[64];
-	int64_t deadline;
-};
+/* The highest version that both ends know, or 0 when there is none. */
+uint32_t protocol_agree(struct hello ours, struct hello theirs);
 
 /* Writers append the payload to a writer; readers fill the struct from a frame's payload and return
  * 0 or -EBADMSG. `bytes` members point into the payload. */
 void failure_write(struct writer *writer, const struct failure *failure);
 NODISCARD int failure_read(const struct frame *frame, struct failure *ret_failure);
+void hello_write(struct writer *writer, const struct hello *hello);
+NODISCARD int hello_read(const struct frame *frame, struct hello *ret_hello);
 void hello_reply_write(struct writer *writer, const struct hello_reply *reply);
 NODISCARD int hello_reply_read(const struct frame *frame, struct hello_reply *ret_reply);
 void configure_write(struct writer *writer, const struct configure *configure);
@@ -284,6 +300,8 @@ void exec_status_write(struct writer *writer, const struct exec_status *status);
 NODISCARD int exec_status_read(const struct frame *frame, struct exec_status *ret_status);
 void file_request_write(struct writer *writer, const struct file_request *request);
 NODISCARD int file_request_read(const struct frame *frame, struct file_request *ret_request);
+void guest_metrics_write(struct writer *writer, const struct guest_metrics *metrics);
+NODISCARD int guest_metrics_read(const struct frame *frame, struct guest_metrics *ret_metrics);
 
 /* Packed string lists ("a\0b\0"): checks that they hold exactly `count` NUL-terminated strings. */
 bool packed_valid(struct bytes packed, uint32_t count);

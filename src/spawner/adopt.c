@@ -9,11 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+
+#define STRAY_TIMEOUT (5 * NSEC_PER_SEC)
 
 /* "SLOT TIER", written when it was made. */
 static int read_slot(const struct spawner *spawner, const struct id *id, uint32_t *ret_slot,
@@ -45,7 +49,6 @@ static void adopt_entry(struct spawner *spawner, struct entry *entry)
 	struct error error;
 	const char *id = entry->guest.id.text;
 	int running = entry->driver->adopt(&spawner->host, &entry->guest, &error);
-	entry->state = ENTRY_STOPPED;
 	if (running > 0) {
 		entry->state = ENTRY_RUNNING;
 		if (guests_watch(spawner, entry, &error) == 0) {
@@ -57,13 +60,10 @@ static void adopt_entry(struct spawner *spawner, struct entry *entry)
 	if (running < 0) {
 		/* Something of it runs that cannot be controlled: better stopped than lost. */
 		log_error("sandbox %s cannot be adopted and is stopped: %s", id, error.message);
-		entry->state = ENTRY_RUNNING;
-		if (guests_kill(spawner, entry, &error) < 0) {
+		if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
 			log_error("sandbox %s: %s", id, error.message);
-			entry->state = ENTRY_STOPPED;
-		}
 	}
-	guests_release(spawner, entry);
+	guests_die(spawner, entry);
 }
 
 static void adopt_one(struct spawner *spawner, const char *name)
@@ -94,6 +94,24 @@ static void adopt_one(struct spawner *spawner, const char *name)
 	adopt_entry(spawner, entry);
 }
 
+/* Waits, since nobody else does anything yet: for as long as a killed process may reasonably take.
+ */
+static int release_stray(struct spawner *spawner, const struct driver *driver, struct guest *guest,
+			 struct error *error)
+{
+	int64_t until = clock_monotonic() + STRAY_TIMEOUT;
+	int result = 1;
+	while (result > 0) {
+		if (!process_alive(&guest->init))
+			result = driver->release(&spawner->host, guest, error);
+		if (result > 0 && clock_monotonic() > until)
+			return error_set(error, ERROR_TIMED_OUT, "it does not end");
+		if (result > 0)
+			nanosleep(&(struct timespec){.tv_nsec = NSEC_PER_MSEC}, NULL);
+	}
+	return result;
+}
+
 /* A guest in the runtime directory without files in the state: of a state that was removed, or of a
  * destroy that a crash cut short. */
 static void end_stray(struct spawner *spawner, const char *name)
@@ -111,7 +129,7 @@ static void end_stray(struct spawner *spawner, const char *name)
 		if (driver->adopt(&spawner->host, &guest, &error) != 0 &&
 		    driver->kill(&spawner->host, &guest, &error) < 0)
 			log_error("guest %s: %s", name, error.message);
-		else if (driver->release(&spawner->host, &guest, &error) < 0)
+		else if (release_stray(spawner, driver, &guest, &error) < 0)
 			log_warning("guest %s: %s", name, error.message);
 		process_done(&guest.init);
 	}

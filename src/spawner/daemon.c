@@ -69,7 +69,9 @@ static void make_command(const struct spawner *spawner, struct command *command)
 		add_option(command, &count, "--tcp", NULL);
 	snprintf(command->idle_exit, sizeof(command->idle_exit), "%u", config->idle_exit_seconds);
 	add_option(command, &count, "--idle-exit", command->idle_exit);
-	add_option(command, &count, "--log-level", level_names[config->log_level]);
+	/* Where it is the file's, the daemon reads it there, again on a reload. */
+	if (config->log_level_fixed)
+		add_option(command, &count, "--log-level", level_names[config->log_level]);
 	if (config->log_json)
 		add_option(command, &count, "--log-json", NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(kept_variables); i++) {
@@ -107,11 +109,24 @@ static int place_descriptors(const struct spawner *spawner, int socket)
 	return sys_close_range(from[3] >= 0 ? DAEMON_TCP_FD + 1 : DAEMON_TCP_FD, ~0u, 0);
 }
 
+/* What no program that the daemon might run could ever have again. */
+static int drop_bounding_set(void)
+{
+	for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0;
+	     capability++)
+		if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0)
+			return -errno;
+	return 0;
+}
+
 static int become_daemon_user(const struct host *host)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[2];
 	memset(none, 0, sizeof(none));
+	int result = drop_bounding_set();
+	if (result < 0)
+		return result;
 	if (setgroups(0, NULL) < 0 ||
 	    setresgid(host->daemon_gid, host->daemon_gid, host->daemon_gid) < 0 ||
 	    setresuid(host->daemon_uid, host->daemon_uid, host->daemon_uid) < 0 ||

@@ -1,7 +1,10 @@
 /* The table of sandboxes: which there are, which run, and the calls into their drivers. What is
  * true is on the host; this table is rebuilt from it at every start (adopt.c).
  *
- * Called by requests.c and loop.c. A driver may block for the milliseconds a step takes. */
+ * Called by requests.c and loop.c. A driver may block for the milliseconds a step takes. What a
+ * sandbox can draw out, the end of its processes and their stopping, is begun here and looked at
+ * again by the loop; the requests that asked for it are answered when it has happened, or told
+ * after a while that it has not. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -13,9 +16,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+
+#define END_TIMEOUT (10 * NSEC_PER_SEC)
+#define FREEZE_TIMEOUT (5 * NSEC_PER_SEC)
+#define LOOK_FIRST NSEC_PER_MSEC
+#define LOOK_SLOWEST (32 * NSEC_PER_MSEC)
+#define LOOK_HOPELESS NSEC_PER_SEC /* when nobody waits for it any more */
+/* A look at thousands of processes costs: it may take this part of the time. */
+#define LOOK_SHARE 20
 
 int guests_path(const struct spawner *spawner, const char *below, const struct id *id,
 		char path[SPAWNER_PATH_MAX])
@@ -28,7 +40,7 @@ struct entry *guests_find(struct spawner *spawner, const struct id *id)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
-		if ((entry->state == ENTRY_STOPPED || entry->state == ENTRY_RUNNING) &&
+		if (entry->state != ENTRY_FREE && entry->state != ENTRY_ERASING &&
 		    id_equal(&entry->guest.id, id))
 			return entry;
 	}
@@ -39,9 +51,15 @@ uint32_t guests_count(const struct spawner *spawner)
 {
 	uint32_t count = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		count += spawner->entries[i].state == ENTRY_STOPPED ||
-			 spawner->entries[i].state == ENTRY_RUNNING;
+		count += spawner->entries[i].state != ENTRY_FREE &&
+			 spawner->entries[i].state != ENTRY_ERASING;
 	return count;
+}
+
+bool guests_runs(const struct entry *entry)
+{
+	return entry->state == ENTRY_RUNNING || entry->state == ENTRY_FREEZING ||
+	       entry->state == ENTRY_THAWING;
 }
 
 bool guests_known(struct spawner *spawner, const struct id *id)
@@ -111,8 +129,9 @@ static int boot(struct spawner *spawner, struct entry *entry, const struct spawn
 		return 0;
 	/* Nobody would learn of its end. */
 	struct error ignored;
-	if (guests_kill(spawner, entry, &ignored) == 0)
-		guests_release(spawner, entry);
+	if (entry->driver->kill(&spawner->host, guest, &ignored) < 0)
+		log_warning("sandbox %s: %s", guest->id.text, ignored.message);
+	guests_die(spawner, entry);
 	return -1;
 }
 
@@ -142,8 +161,10 @@ int guests_create(struct spawner *spawner, const struct id *id, const struct spa
 		return -1;
 	if (boot(spawner, entry, create, folders, true, error) < 0) {
 		/* What the driver made it has undone; what it could not goes to the trash. */
-		entry->state = ENTRY_STOPPED;
-		trash_entry(spawner, entry);
+		if (entry->state == ENTRY_DYING)
+			entry->destroy = true;
+		else
+			trash_entry(spawner, entry);
 		return -1;
 	}
 	*ret_entry = entry;
@@ -153,7 +174,10 @@ int guests_create(struct spawner *spawner, const struct id *id, const struct spa
 int guests_start(struct spawner *spawner, struct entry *entry, const struct spawn_create *create,
 		 const struct folder_grant *folders, struct error *error)
 {
-	if (entry->state == ENTRY_RUNNING)
+	if (entry->state == ENTRY_DYING)
+		return error_set(error, ERROR_CONFLICT, "sandbox %s is ending",
+				 entry->guest.id.text);
+	if (guests_runs(entry))
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s runs already",
 				 entry->guest.id.text);
 	if (create->tier != (uint32_t)entry->guest.tier)
@@ -162,13 +186,63 @@ int guests_start(struct spawner *spawner, struct entry *entry, const struct spaw
 	return boot(spawner, entry, create, folders, false, error);
 }
 
+/* ---- What is under way, and who waits for it. */
+
+static void look_later(struct spawner *spawner, struct entry *entry, int64_t at)
+{
+	entry->look_at = at;
+	if (spawner->look_at == 0 || at < spawner->look_at)
+		spawner->look_at = at;
+}
+
+static int64_t patience(const struct spawner *spawner, enum entry_state state)
+{
+	if (state == ENTRY_DYING)
+		return spawner->end_timeout ? spawner->end_timeout : END_TIMEOUT;
+	return spawner->freeze_timeout ? spawner->freeze_timeout : FREEZE_TIMEOUT;
+}
+
+static void under_way(struct spawner *spawner, struct entry *entry, enum entry_state state)
+{
+	int64_t now = clock_monotonic();
+	entry->state = state;
+	entry->wait_until = now + patience(spawner, state);
+	entry->look_pause = LOOK_FIRST;
+	look_later(spawner, entry, now + LOOK_FIRST);
+}
+
+static int await(struct entry *entry, uint32_t request, struct error *error)
+{
+	if (entry->waiting_count == ENTRY_WAITING_MAX)
+		return error_set(error, ERROR_BUSY, "%d requests wait for sandbox %s already",
+				 ENTRY_WAITING_MAX, entry->guest.id.text);
+	entry->waiting[entry->waiting_count++] = request;
+	return 1;
+}
+
+/* All who wait get the same answer; error NULL: what they asked for is done. */
+static void answer(struct spawner *spawner, struct entry *entry, const struct error *error)
+{
+	struct spawn_message reply = {.type = SPAWN_REPLY, .sandbox = entry->guest.id};
+	if (error) {
+		reply.result = (uint32_t)error->kind;
+		memcpy(reply.message, error->message, sizeof(reply.message));
+	}
+	for (uint32_t i = 0; i < entry->waiting_count; i++) {
+		reply.request = entry->waiting[i];
+		spawner_loop_send(spawner, &reply);
+	}
+	entry->waiting_count = 0;
+}
+
+/* ---- Ends. */
+
 /* Takes the exit status, where it is our child (an adopted one is not). */
 static enum end_cause reap(const struct guest *guest)
 {
 	siginfo_t info;
 	memset(&info, 0, sizeof(info));
-	if (guest->init.pidfd < 0 ||
-	    waitid(P_PIDFD, (id_t)guest->init.pidfd, &info, WEXITED | WNOHANG) < 0 ||
+	if (waitid(P_PIDFD, (id_t)guest->init.pidfd, &info, WEXITED | WNOHANG) < 0 ||
 	    info.si_pid == 0)
 		return END_EXITED;
 	if (info.si_code != CLD_EXITED)
@@ -176,54 +250,231 @@ static enum end_cause reap(const struct guest *guest)
 	return info.si_status == END_DEADLINE ? END_DEADLINE : END_EXITED;
 }
 
-/* No process of it is left: forgets what was known of them. */
-static enum end_cause entry_stopped(struct spawner *spawner, struct entry *entry)
+static void forget_process(struct spawner *spawner, struct entry *entry)
 {
-	enum end_cause cause = reap(&entry->guest);
-	if (entry->guest.init.pidfd >= 0)
+	if (entry->guest.init.pidfd >= 0) {
+		entry->cause = reap(&entry->guest);
 		epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->guest.init.pidfd, NULL);
+	}
 	process_done(&entry->guest.init);
 	entry->guest.frozen = false;
-	entry->state = ENTRY_STOPPED;
-	return cause;
 }
 
-int guests_kill(struct spawner *spawner, struct entry *entry, struct error *error)
+/* Nothing of it is left but its files. */
+static void ended(struct spawner *spawner, struct entry *entry)
+{
+	struct spawn_message message = {
+	    .type = SPAWN_ENDED, .sandbox = entry->guest.id, .cause = entry->cause};
+	entry->state = ENTRY_STOPPED;
+	entry->look_at = 0;
+	if (entry->unasked)
+		log_info("sandbox %s ended by itself (%s)", entry->guest.id.text,
+			 entry->cause == END_DEADLINE ? "its time was up"
+			 : entry->cause == END_KILLED ? "killed"
+						      : "exited");
+	/* Who asked may wait no longer, or be gone. Before the table is complete there is nobody to
+	 * tell: a daemon asks for the whole of it first. */
+	if (entry->unasked || (entry->waiting_count == 0 && spawner->adopted))
+		spawner_loop_send(spawner, &message);
+	answer(spawner, entry, NULL);
+	if (entry->destroy)
+		trash_entry(spawner, entry);
+}
+
+static void go_on_dying(struct spawner *spawner, struct entry *entry)
+{
+	struct error error;
+	/* The end of its init is the end of all of its processes (driver.h). */
+	if (process_alive(&entry->guest.init))
+		return;
+	forget_process(spawner, entry);
+	int result = entry->driver->release(&spawner->host, &entry->guest, &error);
+	if (result < 0)
+		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
+	if (result <= 0)
+		ended(spawner, entry);
+}
+
+/* Whoever waits for it to be paused or resumed waits in vain. */
+static void begin_dying(struct spawner *spawner, struct entry *entry)
+{
+	struct error error;
+	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
+	answer(spawner, entry, &error);
+	entry->destroy = entry->unasked = false;
+	entry->cause = END_KILLED;
+	under_way(spawner, entry, ENTRY_DYING);
+}
+
+void guests_die(struct spawner *spawner, struct entry *entry)
+{
+	begin_dying(spawner, entry);
+	go_on_dying(spawner, entry);
+}
+
+int guests_end(struct spawner *spawner, struct entry *entry, bool destroy, uint32_t request,
+	       struct error *error)
 {
 	if (entry->state == ENTRY_STOPPED)
 		return 0;
-	if (entry->driver->kill(&spawner->host, &entry->guest, error) < 0)
+	if (entry->state == ENTRY_DYING && entry->wait_until == 0)
+		return error_set(error, ERROR_CONFLICT,
+				 "sandbox %s is ending: its processes were killed and are not "
+				 "gone yet",
+				 entry->guest.id.text);
+	if (entry->state != ENTRY_DYING) {
+		if (entry->driver->kill(&spawner->host, &entry->guest, error) < 0)
+			return -1;
+		begin_dying(spawner, entry);
+	}
+	if (await(entry, request, error) < 0)
 		return -1;
-	entry_stopped(spawner, entry);
-	return 0;
-}
-
-void guests_release(struct spawner *spawner, struct entry *entry)
-{
-	struct error error;
-	if (entry->driver->release(&spawner->host, &entry->guest, &error) < 0)
-		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
+	entry->destroy |= destroy;
+	return 1;
 }
 
 void guests_check_end(struct spawner *spawner, uint32_t slot)
 {
 	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
 	struct error error;
-	/* The event may be older than a request of the same turn that ended it. */
-	if (!entry || entry->state != ENTRY_RUNNING || process_alive(&entry->guest.init))
+	/* The event may be older than what this turn has done about it. */
+	if (!entry || entry->guest.init.pidfd < 0 || process_alive(&entry->guest.init))
 		return;
-	/* First, since the driver's kill may wait for its child too. */
-	enum end_cause cause = reap(&entry->guest);
-	/* PID 1 took its namespace with it, but not what was still being born into a cgroup. */
-	if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
+	if (guests_runs(entry)) {
+		/* PID 1 took its namespace with it, but not what was still being born into a
+		 * cgroup. */
+		if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
+			log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
+		begin_dying(spawner, entry);
+		entry->unasked = true;
+	}
+	if (entry->state == ENTRY_DYING)
+		go_on_dying(spawner, entry);
+}
+
+/* ---- Pauses. */
+
+static void settle_running(struct spawner *spawner, struct entry *entry, const struct error *error)
+{
+	entry->state = ENTRY_RUNNING;
+	entry->look_at = 0;
+	answer(spawner, entry, error);
+}
+
+/* A pause that does not come about is taken back, so that what runs is what the daemon knows. */
+static void undo_freezing(struct spawner *spawner, struct entry *entry)
+{
+	struct error error;
+	int result = entry->driver->freeze(&spawner->host, &entry->guest, false, &error);
+	if (result < 0)
 		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
-	entry_stopped(spawner, entry);
-	guests_release(spawner, entry);
-	struct spawn_message message = {
-	    .type = SPAWN_ENDED, .sandbox = entry->guest.id, .cause = cause};
-	log_info("sandbox %s ended by itself (%s)", entry->guest.id.text,
-		 cause == END_DEADLINE ? "its time was up"
-		 : cause == END_KILLED ? "killed"
-				       : "exited");
-	spawner_loop_send(spawner, &message);
+	if (result <= 0)
+		settle_running(spawner, entry, NULL);
+	else
+		under_way(spawner, entry, ENTRY_THAWING);
+}
+
+static void freezing_failed(struct spawner *spawner, struct entry *entry, const struct error *error)
+{
+	answer(spawner, entry, error);
+	if (entry->state == ENTRY_FREEZING)
+		undo_freezing(spawner, entry);
+	else
+		settle_running(spawner, entry, NULL);
+}
+
+static void go_on_freezing(struct spawner *spawner, struct entry *entry)
+{
+	bool frozen = entry->state == ENTRY_FREEZING;
+	struct error error;
+	int result = entry->driver->freeze(&spawner->host, &entry->guest, frozen, &error);
+	if (result < 0) {
+		freezing_failed(spawner, entry, &error);
+	} else if (result == 0) {
+		entry->guest.frozen = frozen;
+		settle_running(spawner, entry, NULL);
+	}
+}
+
+int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uint32_t request,
+		  struct error *error)
+{
+	enum entry_state wish = frozen ? ENTRY_FREEZING : ENTRY_THAWING;
+	if (entry->state == wish)
+		return await(entry, request, error);
+	if (entry->state != ENTRY_RUNNING)
+		return error_set(error, ERROR_CONFLICT, "sandbox %s is being %s",
+				 entry->guest.id.text, frozen ? "resumed" : "paused");
+	int result = entry->driver->freeze(&spawner->host, &entry->guest, frozen, error);
+	if (result < 0)
+		return -1;
+	if (result == 0) {
+		entry->guest.frozen = frozen;
+		return 0;
+	}
+	under_way(spawner, entry, wish);
+	return await(entry, request, error);
+}
+
+/* ---- The loop's look at what is under way. */
+
+static void waited_enough(struct spawner *spawner, struct entry *entry)
+{
+	struct error error;
+	entry->wait_until = 0;
+	if (entry->state != ENTRY_DYING) {
+		error_set(&error, ERROR_TIMED_OUT, "its processes do not %s",
+			  entry->state == ENTRY_FREEZING ? "stop; they go on" : "go on");
+		freezing_failed(spawner, entry, &error);
+		return;
+	}
+	error_set(&error, ERROR_TIMED_OUT,
+		  "its processes have not ended %d seconds after they were killed; it ends when "
+		  "they do",
+		  (int)(patience(spawner, ENTRY_DYING) / NSEC_PER_SEC));
+	log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
+	answer(spawner, entry, &error);
+}
+
+static void look(struct spawner *spawner, struct entry *entry)
+{
+	int64_t before = clock_monotonic();
+	if (entry->state == ENTRY_DYING)
+		go_on_dying(spawner, entry);
+	else
+		go_on_freezing(spawner, entry);
+	if (entry->look_at != 0 && entry->wait_until != 0 && before >= entry->wait_until)
+		waited_enough(spawner, entry);
+	if (entry->look_at == 0)
+		return;
+	int64_t now = clock_monotonic();
+	entry->look_pause = entry->wait_until == 0
+				? LOOK_HOPELESS
+				: MIN(MAX(entry->look_pause, LOOK_FIRST) * 2, LOOK_SLOWEST);
+	entry->look_at = now + MAX(entry->look_pause, LOOK_SHARE * (now - before));
+}
+
+void guests_look(struct spawner *spawner)
+{
+	int64_t now = clock_monotonic();
+	if (spawner->look_at == 0 || now < spawner->look_at)
+		return;
+	spawner->look_at = 0;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
+		struct entry *entry = &spawner->entries[i];
+		if (entry->look_at != 0 && entry->look_at <= now)
+			look(spawner, entry);
+		if (entry->look_at != 0)
+			look_later(spawner, entry, entry->look_at);
+	}
+}
+
+void guests_forget_requests(struct spawner *spawner)
+{
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
+		struct entry *entry = &spawner->entries[i];
+		entry->waiting_count = 0;
+		if (entry->state == ENTRY_FREEZING)
+			undo_freezing(spawner, entry);
+	}
 }

@@ -6,7 +6,7 @@
  *   listen.c       the API's sockets
  *   privileges.c   what is given up, and when
  *   daemon.c       starting the daemon, and starting it again
- *   guests.c       the table of sandboxes: boot, end, kill, destroy
+ *   guests.c       the table of sandboxes: boot, end, pause, and who waits for it
  *   adopt.c        finding again what an earlier spawner left
  *   trash.c        erasing files in processes of their own
  *   requests.c     one function per message of the daemon's
@@ -28,22 +28,41 @@
 
 #define SPAWNER_PATH_MAX 512
 
+/* Requests that wait for the same sandbox. A daemon that keeps to the order of things has two: a
+ * stop that takes long, and the delete that follows it. */
+#define ENTRY_WAITING_MAX 4
+
 /* One sandbox, at the index that is its slot. */
 struct entry {
 	enum entry_state {
 		ENTRY_FREE = 0,
 		ENTRY_STOPPED, /* its files are there, no process is */
 		ENTRY_RUNNING,
-		ENTRY_ERASING, /* gone for everyone; its slot is free when its files are */
+		ENTRY_FREEZING, /* it runs; its processes have been told to stop */
+		ENTRY_THAWING,  /* it runs; its processes have been told to go on */
+		ENTRY_DYING,    /* killed, or ended by itself: something of it is still there */
+		ENTRY_ERASING,  /* gone for everyone; its slot is free when its files are */
 	} state;
 	const struct driver *driver;
 	struct guest guest;
 	pid_t worker; /* ENTRY_ERASING: who does it; 0: it waits for its turn */
+
+	/* How long the kernel takes over FREEZING, THAWING and DYING is up to the sandbox, so
+	 * that nobody waits for it: the loop looks again, and answers whoever asked. */
+	int64_t look_at;                     /* CLOCK_MONOTONIC; 0: nothing is under way */
+	int64_t look_pause;                  /* until the look after that */
+	int64_t wait_until;                  /* who still waits then is told so; 0: that has been */
+	uint32_t waiting[ENTRY_WAITING_MAX]; /* their request numbers, in order */
+	uint32_t waiting_count;
+	bool destroy; /* DYING: its files go next */
+	bool unasked; /* DYING: by itself, which the daemon has to be told */
+	enum end_cause cause;
 };
 
 /* Messages that wait for room in the daemon's socket. While there are any, no request is read, so
- * that the answer to one LIST, an end per sandbox and a few words are all there can ever be. */
-#define OUTBOX_MAX (2 * UID_BLOCK_SLOTS + 64)
+ * that the answer to one LIST, an end and the answers to those who wait per sandbox, and a few
+ * words are all there can ever be. */
+#define OUTBOX_MAX ((2 + ENTRY_WAITING_MAX) * UID_BLOCK_SLOTS + 64)
 
 struct spawner {
 	struct config config;
@@ -53,6 +72,8 @@ struct spawner {
 	struct entry entries[UID_BLOCK_SLOTS];
 	uint32_t worker_count;
 	pid_t trash_worker;
+	int64_t look_at;                     /* the earliest of the entries', or earlier; 0: none */
+	int64_t end_timeout, freeze_timeout; /* 0: as guests.c has it */
 
 	int state_lock, runtime_lock;
 	int uid_block; /* -1 until claimed */
@@ -116,7 +137,9 @@ void daemon_child_ended(struct spawner *spawner, int status);
 
 /* guests.c */
 struct entry *guests_find(struct spawner *spawner, const struct id *id);
-uint32_t guests_count(const struct spawner *spawner); /* stopped and running ones */
+uint32_t guests_count(const struct spawner *spawner); /* all but those that are being erased */
+/* Is it up? One that is dying is not. */
+bool guests_runs(const struct entry *entry);
 /* Is it in the table, or are there files of it that nobody could make sense of? */
 bool guests_known(struct spawner *spawner, const struct id *id);
 NODISCARD int guests_create(struct spawner *spawner, const struct id *id,
@@ -125,11 +148,21 @@ NODISCARD int guests_create(struct spawner *spawner, const struct id *id,
 NODISCARD int guests_start(struct spawner *spawner, struct entry *entry,
 			   const struct spawn_create *create, const struct folder_grant *folders,
 			   struct error *error);
-/* Every process is gone; the entry is STOPPED but not released yet. */
-NODISCARD int guests_kill(struct spawner *spawner, struct entry *entry, struct error *error);
-void guests_release(struct spawner *spawner, struct entry *entry);
+/* Ends its processes, and with `destroy` erases its files then. 0: there were none, and nothing is
+ * erased; 1: `request` is answered when it has ended. */
+NODISCARD int guests_end(struct spawner *spawner, struct entry *entry, bool destroy,
+			 uint32_t request, struct error *error);
+/* 0: done; 1: `request` is answered when it is. */
+NODISCARD int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen,
+			    uint32_t request, struct error *error);
+/* Its processes are gone or have been killed: it is STOPPED once the host has nothing of them. */
+void guests_die(struct spawner *spawner, struct entry *entry);
 /* A process whose end is the end of a sandbox has become readable. */
 void guests_check_end(struct spawner *spawner, uint32_t slot);
+/* Sees to what is under way and due. */
+void guests_look(struct spawner *spawner);
+/* The daemon is gone: nobody waits any more, and no pause that it would not know of is begun. */
+void guests_forget_requests(struct spawner *spawner);
 NODISCARD int guests_watch(struct spawner *spawner, struct entry *entry, struct error *error);
 NODISCARD int guests_path(const struct spawner *spawner, const char *below, const struct id *id,
 			  char path[SPAWNER_PATH_MAX]);
@@ -147,8 +180,6 @@ void trash_files(struct spawner *spawner, const char *name);
 void trash_empty(struct spawner *spawner);
 /* A child has ended: was it one of ours? */
 bool trash_reap(struct spawner *spawner);
-/* All of a tree, following nothing, staying on its file system. 0 or -errno. */
-NODISCARD int trash_remove_tree(int parent, const char *name);
 
 /* validate.c */
 /* Fills folders[0..fd_count) as far as it got; the caller closes them. */

@@ -1,6 +1,7 @@
-/* The spawner's one loop: the daemon's socket, signals, the ends of sandboxes, and two timers
- * (start the daemon again; wait no longer for it to quit). Nothing here waits for the daemon: what
- * it does not read waits in the outbox, and then nothing more is read from it. */
+/* The spawner's one loop: the daemon's socket, signals, the ends of sandboxes, and timers (start
+ * the daemon again; wait no longer for it to quit; look at sandboxes that are being paused or
+ * ended). Nothing here waits for the daemon: what it does not read waits in the outbox, and then
+ * nothing more is read from it. And nothing waits for a sandbox (guests.c). */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -165,8 +166,10 @@ static void reload(struct spawner *spawner)
 	spawner->config.maximum = changed.maximum;
 	spawner->config.sandboxes_max = changed.sandboxes_max;
 	memcpy(spawner->config.mounts_allow, changed.mounts_allow, sizeof(changed.mounts_allow));
-	if (!getenv("CAISSON_LOG") && spawner->config_path)
+	if (!spawner->config.log_level_fixed && spawner->config_path) {
+		spawner->config.log_level = changed.log_level;
 		log_set_level(changed.log_level);
+	}
 	log_info("the configuration is read again");
 	spawner_loop_send(spawner, &message);
 }
@@ -241,7 +244,7 @@ static void handle_timers(struct spawner *spawner)
 static int next_timeout(const struct spawner *spawner)
 {
 	const int64_t timers[] = {spawner->daemon_restart_at, spawner->daemon_kill_at,
-				  spawner->quitting ? spawner->quit_until : 0};
+				  spawner->quitting ? spawner->quit_until : 0, spawner->look_at};
 	int64_t until = INT64_MAX;
 	for (size_t i = 0; i < ARRAY_SIZE(timers); i++)
 		if (timers[i] != 0)
@@ -256,6 +259,9 @@ void spawner_loop_run(struct spawner *spawner)
 {
 	struct epoll_event events[EVENTS_MAX];
 	while (!spawner->done) {
+		/* A turn at least passes between the end of one daemon and the start of another. */
+		if (spawner->socket < 0)
+			guests_forget_requests(spawner);
 		int count = epoll_wait(spawner->epoll, events, EVENTS_MAX, next_timeout(spawner));
 		if (count < 0 && errno != EINTR) {
 			log_error("epoll: %s", strerror(errno));
@@ -264,6 +270,7 @@ void spawner_loop_run(struct spawner *spawner)
 		}
 		for (int i = 0; i < count && !spawner->done; i++)
 			handle_event(spawner, &events[i]);
+		guests_look(spawner);
 		handle_timers(spawner);
 	}
 }

@@ -49,8 +49,8 @@ static const struct kept kept[] = {
     {CAP_SYS_RESOURCE, false},
     /* device nodes of a sandbox's /dev; absent in containers too */
     {CAP_MKNOD, false},
-    /* the bounding set, which the second narrowing reduces */
-    {CAP_SETPCAP, true},
+    /* the bounding set: the second narrowing reduces it, each daemon's is emptied */
+    {CAP_SETPCAP, false},
     /* --listen on a port below 1024 */
     {CAP_NET_BIND_SERVICE, true},
 };

@@ -1,6 +1,6 @@
 /* The daemon's requests: one function each, found by a table that also says what a message of that
- * type may carry. Each gets exactly one reply; a failure is a kind of error_kinds.def and a text.
- * Called by loop.c; blocks as long as the driver it calls. */
+ * type may carry. Each gets exactly one reply, some of them later (guests.c); a failure is a kind of
+ * error_kinds.def and a text. Called by loop.c; blocks as long as the driver it calls. */
 #include "spawner/internal.h"
 
 #include <string.h>
@@ -80,46 +80,49 @@ static int start(struct request *request, struct error *error)
 
 static int kill_guest(struct request *request, struct error *error)
 {
-	bool ran = request->entry->state == ENTRY_RUNNING;
-	if (guests_kill(request->spawner, request->entry, error) < 0)
-		return -1;
-	if (ran)
-		guests_release(request->spawner, request->entry);
-	return 0;
+	int result = guests_end(request->spawner, request->entry, false, request->message->request,
+				error);
+	if (result > 0)
+		request->reply = NULL;
+	return result;
 }
 
 static int destroy(struct request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
 	struct entry *entry = request->entry;
-	bool ran = entry->state == ENTRY_RUNNING;
-	if (guests_kill(spawner, entry, error) < 0)
+	int result = guests_end(spawner, entry, true, request->message->request, error);
+	if (result < 0)
 		return -1;
-	/* Answered now: nothing of it runs. The rest is ours alone. */
-	spawner_loop_send(spawner, request->reply);
+	if (result == 0) {
+		/* Answered now: nothing of it runs. The rest is ours alone. */
+		spawner_loop_send(spawner, request->reply);
+		trash_entry(spawner, entry);
+	}
 	request->reply = NULL;
-	if (ran)
-		guests_release(spawner, entry);
-	trash_entry(spawner, entry);
 	return 0;
 }
 
 static int must_run(const struct entry *entry, struct error *error)
 {
-	if (entry->state == ENTRY_RUNNING)
+	if (guests_runs(entry))
 		return 0;
+	if (entry->state == ENTRY_DYING)
+		return error_set(error, ERROR_CONFLICT, "sandbox %s is ending",
+				 entry->guest.id.text);
 	return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s does not run",
 			 entry->guest.id.text);
 }
 
 static int set_frozen(struct request *request, bool frozen, struct error *error)
 {
-	struct entry *entry = request->entry;
-	if (must_run(entry, error) < 0 ||
-	    entry->driver->freeze(&request->spawner->host, &entry->guest, frozen, error) < 0)
+	if (must_run(request->entry, error) < 0)
 		return -1;
-	entry->guest.frozen = frozen;
-	return 0;
+	int result = guests_freeze(request->spawner, request->entry, frozen,
+				   request->message->request, error);
+	if (result > 0)
+		request->reply = NULL;
+	return result;
 }
 
 static int freeze(struct request *request, struct error *error)
@@ -155,15 +158,15 @@ static int list(struct request *request, struct error *error)
 	(void)error;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		const struct entry *entry = &request->spawner->entries[i];
-		if (entry->state != ENTRY_STOPPED && entry->state != ENTRY_RUNNING)
+		if (entry->state == ENTRY_FREE || entry->state == ENTRY_ERASING)
 			continue;
 		struct spawn_message listed = {
 		    .type = SPAWN_LISTED,
 		    .request = request->message->request,
 		    .sandbox = entry->guest.id,
 		    .listed = {.tier = (uint32_t)entry->guest.tier,
-			       .running = entry->state == ENTRY_RUNNING,
-			       .frozen = entry->guest.frozen,
+			       .running = entry->state != ENTRY_STOPPED,
+			       .frozen = entry->guest.frozen && entry->state != ENTRY_THAWING,
 			       .pid = (uint32_t)entry->guest.init.pid},
 		};
 		spawner_loop_send(request->spawner, &listed);

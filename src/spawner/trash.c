@@ -9,100 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "tier/remove_tree.h"
 
 #define WORKERS_MAX 4
-/* A sandbox may nest directories by the ten thousand: below this depth they are moved up to the
- * top and removed from there, so that descriptors and stack stay bounded. */
-#define DEPTH_MAX 64
-
-struct removal {
-	int top;      /* where deep directories are moved to */
-	dev_t device; /* other file systems are not entered */
-	int failure;  /* the first -errno */
-};
-
-static void remove_contents(struct removal *removal, int directory, int depth);
-
-static void remove_directory(struct removal *removal, int parent, const char *name, int depth)
-{
-	struct stat info;
-	char moved[32];
-	if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
-		return;
-	if (depth >= DEPTH_MAX) {
-		snprintf(moved, sizeof(moved), "deep-%016llx", (unsigned long long)random_u64());
-		if (renameat(parent, name, removal->top, moved) < 0 && removal->failure == 0)
-			removal->failure = -errno;
-		return;
-	}
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd >= 0 && fstat(fd, &info) == 0 && info.st_dev == removal->device) {
-		remove_contents(removal, fd, depth);
-		if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
-			return;
-	} else {
-		fd_close(&fd);
-	}
-	if (removal->failure == 0)
-		removal->failure = -errno;
-}
-
-/* Takes the descriptor. */
-static void remove_contents(struct removal *removal, int directory, int depth)
-{
-	DIR *entries = fdopendir(directory);
-	if (!entries) {
-		if (removal->failure == 0)
-			removal->failure = -errno;
-		close(directory);
-		return;
-	}
-	for (struct dirent *entry; (entry = readdir(entries));) {
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		if (unlinkat(dirfd(entries), entry->d_name, 0) == 0 || errno == ENOENT)
-			continue;
-		if (errno == EISDIR || errno == EPERM || errno == ENOTEMPTY)
-			remove_directory(removal, dirfd(entries), entry->d_name, depth + 1);
-		else if (removal->failure == 0)
-			removal->failure = -errno;
-	}
-	closedir(entries);
-}
-
-int trash_remove_tree(int parent, const char *name)
-{
-	struct stat info;
-	if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
-		return 0;
-	/* What was moved up from the deep is met in another round. */
-	for (int round = 0;; round++) {
-		if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
-			return 0;
-		CLOSE_FD int top =
-		    openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (top < 0 || fstat(top, &info) < 0)
-			return -errno;
-		struct removal removal = {.top = top, .device = info.st_dev};
-		int copy = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (copy < 0)
-			return -errno;
-		remove_contents(&removal, copy, 0);
-		if (removal.failure < 0)
-			return removal.failure;
-		if (round > 100000)
-			return -ELOOP;
-	}
-}
 
 static int open_trash(const struct host *host)
 {
@@ -120,7 +36,7 @@ static int erase(const struct host *host, const struct driver *driver, struct gu
 	struct error error;
 	if (driver && driver->erase && driver->erase(host, guest, &error) < 0)
 		log_debug("erasing %s: %s", name, error.message);
-	int result = trash_remove_tree(trash, name);
+	int result = remove_tree(trash, name);
 	if (result < 0)
 		log_warning("erasing %s: %s; it stays in the trash until the next start", name,
 			    strerror(-result));

@@ -1,7 +1,7 @@
 /* The rows: one table of columns per kind of row says how a struct and its line in the database
- * correspond; inserts, updates and reads are made from it. Called by core; each function is one
- * transaction of one statement. What is read back is checked: a damaged row is an error, not a
- * surprise later. */
+ * correspond; inserts, updates and reads are made from it. Called by core, lists by api too; blocks
+ * for local disk only. Each write is one transaction of one statement, but for pruning. What is
+ * read back is checked: a damaged row is an error, not a surprise later. */
 #include "store/sqlite.h"
 
 #include <stdlib.h>
@@ -61,6 +61,7 @@ static const struct column sandbox_columns[] = {
     {"started_wall", COLUMN_I64, SANDBOX(started_wall)},
     {"ended_wall", COLUMN_I64, SANDBOX(ended_wall)},
     {"deadline_wall", COLUMN_I64, SANDBOX(deadline_wall)},
+    {"paused_wall", COLUMN_I64, SANDBOX(paused_wall)},
     {"active_wall", COLUMN_I64, SANDBOX(active_wall)},
     {"environment", COLUMN_PACKED, SANDBOX(environment), SANDBOX(environment_size)},
     {"metadata", COLUMN_PACKED, SANDBOX(metadata), SANDBOX(metadata_size)},
@@ -452,33 +453,102 @@ static bool each_token(void *data, const void *row)
 	return call->token(call->data, row);
 }
 
+/* How sandboxes are listed. Each has an index in the order of the list; INDEXED BY makes sure that
+ * it is used, since a sort of all rows would not fit into a turn of the loop. */
+enum listing { LISTING_ALL, LISTING_LIVE, LISTING_OF_WORKSPACE, LISTING_LIVE_OF_WORKSPACE };
+
+#define AFTER_CURSOR                                                                               \
+	"(created_wall, id) < (?2, ?3) AND (?4 = 0 OR state = ?4) AND (?5 IS NULL OR name = ?5)"   \
+	" ORDER BY created_wall DESC, id DESC LIMIT ?6"
+
+static const char *const listings[] = {
+    [LISTING_ALL] = "INDEXED BY sandboxes_by_time WHERE " AFTER_CURSOR,
+    [LISTING_LIVE] = "INDEXED BY sandboxes_live_by_time WHERE state != 10 AND " AFTER_CURSOR,
+    [LISTING_OF_WORKSPACE] =
+	"INDEXED BY sandboxes_by_workspace WHERE workspace = ?1 AND " AFTER_CURSOR,
+    [LISTING_LIVE_OF_WORKSPACE] = "INDEXED BY sandboxes_live_by_workspace"
+				  " WHERE workspace = ?1 AND state != 10 AND " AFTER_CURSOR,
+};
+_Static_assert(STATEMENT_SANDBOX_PAGE + LISTING_LIVE_OF_WORKSPACE == STATEMENT_SANDBOX_PAGE_LAST,
+	       "a statement for each listing");
+
+/* A limit below 0 is none. */
+static int list_sandboxes(struct store *store, const char *workspace, bool live_only,
+			  enum sandbox_state state, const char *name, int64_t before_created_wall,
+			  const struct id *before_id, int64_t limit, struct each_call *call,
+			  struct error *error)
+{
+	END_STATEMENT sqlite3_stmt *statement = NULL;
+	struct sandbox_row row;
+	/* A state other than `ended` is a live one's: the shorter index does. */
+	bool live = live_only || (state != 0 && state != SANDBOX_ENDED);
+	enum listing listing = workspace ? (live ? LISTING_LIVE_OF_WORKSPACE : LISTING_OF_WORKSPACE)
+					 : (live ? LISTING_LIVE : LISTING_ALL);
+	if (select_statement(store, (enum statement)(STATEMENT_SANDBOX_PAGE + listing), &sandboxes,
+			     listings[listing], &statement, error) < 0)
+		return -1;
+	bool begin = before_created_wall == 0;
+	if (workspace)
+		sqlite3_bind_text(statement, 1, workspace, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(statement, 2, begin ? INT64_MAX : before_created_wall);
+	sqlite3_bind_text(statement, 3, begin || !before_id ? "" : before_id->text, -1,
+			  SQLITE_STATIC);
+	sqlite3_bind_int(statement, 4, (int)state);
+	sqlite3_bind_text(statement, 5, name, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(statement, 6, limit);
+	return step_each(store, statement, &sandboxes, &row, each_sandbox, call, error);
+}
+
 int store_sandbox_each(struct store *store, const char *workspace, bool live_only,
 		       bool (*each)(void *data, const struct sandbox_row *row), void *data,
 		       struct error *error)
 {
-	END_STATEMENT sqlite3_stmt *statement = NULL;
-	struct sandbox_row row;
 	struct each_call call = {.sandbox = each, .data = data};
-	if (select_statement(store, STATEMENT_SANDBOX_EACH, &sandboxes,
-			     "WHERE (?1 IS NULL OR workspace = ?1) AND (?2 = 0 OR state != ?3)"
-			     " ORDER BY created_wall DESC, rowid DESC",
-			     &statement, error) < 0)
+	return list_sandboxes(store, workspace, live_only, 0, NULL, 0, NULL, -1, &call, error);
+}
+
+int store_sandbox_page(struct store *store, const char *workspace, bool live_only,
+		       enum sandbox_state state, const char *name, int64_t before_created_wall,
+		       const struct id *before_id, uint32_t limit,
+		       bool (*each)(void *data, const struct sandbox_row *row), void *data,
+		       struct error *error)
+{
+	struct each_call call = {.sandbox = each, .data = data};
+	return list_sandboxes(store, workspace, live_only, state, name, before_created_wall,
+			      before_id, limit, &call, error);
+}
+
+/* A turn of the loop may take some milliseconds, and a deleted row costs about ten microseconds. */
+#define PRUNE_BATCH 500
+#define PRUNE_BATCH_TEXT "500"
+_Static_assert(PRUNE_BATCH == 500, "both say the same");
+#define OLDEST_TOMBSTONES                                                                          \
+	"(SELECT id FROM sandboxes WHERE state = 10 AND ended_wall < ?1"                           \
+	" ORDER BY ended_wall LIMIT " PRUNE_BATCH_TEXT ")"
+
+static int prune_step(struct store *store, enum statement which, const char *sql,
+		      int64_t ended_before_wall, struct error *error)
+{
+	END_STATEMENT sqlite3_stmt *statement = NULL;
+	if (store_statement(store, which, sql, &statement, error) < 0)
 		return -1;
-	sqlite3_bind_text(statement, 1, workspace, -1, SQLITE_STATIC);
-	sqlite3_bind_int(statement, 2, live_only);
-	sqlite3_bind_int(statement, 3, SANDBOX_ENDED);
-	return step_each(store, statement, &sandboxes, &row, each_sandbox, &call, error);
+	sqlite3_bind_int64(statement, 1, ended_before_wall);
+	return step_change(store, statement, "removing tombstones", error);
 }
 
 int store_sandbox_prune(struct store *store, int64_t ended_before_wall, struct error *error)
 {
-	END_STATEMENT sqlite3_stmt *statement = NULL;
-	if (store_statement(store, STATEMENT_SANDBOX_PRUNE,
-			    "DELETE FROM sandboxes WHERE state = 10 AND ended_wall < ?1",
-			    &statement, error) < 0)
-		return -1;
-	sqlite3_bind_int64(statement, 1, ended_before_wall);
-	return step_change(store, statement, "removing tombstones", error);
+	/* The execs of each may be thousands: they go first, counted too. */
+	int execs_gone = prune_step(store, STATEMENT_SANDBOX_PRUNE_EXECS,
+				    "DELETE FROM execs WHERE key IN (SELECT key FROM execs WHERE"
+				    " sandbox IN " OLDEST_TOMBSTONES " LIMIT " PRUNE_BATCH_TEXT ")",
+				    ended_before_wall, error);
+	if (execs_gone < 0 || execs_gone == PRUNE_BATCH)
+		return execs_gone;
+	int gone = prune_step(store, STATEMENT_SANDBOX_PRUNE,
+			      "DELETE FROM sandboxes WHERE id IN " OLDEST_TOMBSTONES,
+			      ended_before_wall, error);
+	return gone < 0 ? -1 : execs_gone + gone;
 }
 
 int store_exec_insert(struct store *store, const struct exec_row *row, struct error *error)

@@ -101,6 +101,9 @@ static int open_database(const char *path, int flags, sqlite3 **ret_database, st
 	 * function with side effects, and no page is believed without a look. */
 	sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	/* The daemon may write to its own directories only: there is no /tmp to spill to. */
+	if (execute(database, "PRAGMA temp_store = MEMORY", "setting it up", error) < 0)
+		return error_prepend(error, "%s", path);
 	*ret_database = TAKE_PTR(database);
 	return 0;
 }

@@ -1,11 +1,12 @@
 /* The store: what must survive the daemon. One narrow interface; SQLite (WAL) is the embedded
- * implementation, PostgreSQL comes with several hosts. Called by core/ only.
+ * implementation, PostgreSQL comes with several hosts. Sandboxes and execs are written by core/
+ * alone; api/ reads lists, and lists and revokes tokens.
  *
- * Every change of a sandbox's state is a row before it is an effect, so each function below is one
- * transaction, durable against a kill of the daemon when it returns. All are synchronous and short
- * (measured below 0.2 ms; a watchdog in the loop complains at 5 ms). Strings in rows are owned by
- * the row; *_row_done() frees them. Lists go through a callback, so that nothing is unbounded in
- * memory; a callback must not call the store. */
+ * Every change of a sandbox's state is a row before it is an effect, so what a function below
+ * writes is durable against a kill of the daemon when it returns. All are synchronous; those of one
+ * row are short (measured below 0.2 ms), a list takes as long as it is: ask for pages. Strings in
+ * rows are owned by the row; *_row_done() frees them. Lists go through a callback, so that nothing
+ * is unbounded in memory; a callback must not call the store. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +18,8 @@
 
 struct store;
 
-/* What a sandbox is doing. Only core/sandbox.c moves it, along the arrows it lists. */
+/* What a sandbox is doing. Only core/ moves it, along the arrows in core/sandbox.h. The numbers are
+ * in the database. */
 enum sandbox_state {
 	SANDBOX_CREATING = 1,
 	SANDBOX_RUNNING,
@@ -33,12 +35,12 @@ enum sandbox_state {
 
 enum end_reason {
 	END_REASON_NONE = 0,
-	END_REASON_USER,
-	END_REASON_TIMEOUT,
-	END_REASON_IDLE,
-	END_REASON_OOM,
-	END_REASON_HOST,  /* the host ended it: reboot without files, an operator's kill */
-	END_REASON_ERROR, /* it could not be made, or broke */
+	END_REASON_USER = 1,
+	END_REASON_TIMEOUT = 2,
+	END_REASON_IDLE = 3,
+	/* 4 is not used: the OOM killer ends commands, never an init. */
+	END_REASON_HOST = 5,  /* its files are gone from the host */
+	END_REASON_ERROR = 6, /* it could not be made, or broke */
 };
 
 struct sandbox_row {
@@ -55,6 +57,7 @@ struct sandbox_row {
 	uint32_t idle_timeout_seconds; /* 0 = off */
 	int64_t created_wall, started_wall, ended_wall;
 	int64_t deadline_wall; /* 0 = none */
+	int64_t paused_wall;   /* since when its clock stands still; 0 = it runs */
 	int64_t active_wall;   /* last exec, file or port activity */
 	char *environment;     /* packed "K=V\0...", environment_size bytes */
 	uint32_t environment_size;
@@ -113,14 +116,25 @@ NODISCARD int store_sandbox_insert(struct store *store, const struct sandbox_row
 /* Writes everything but id, workspace, created_wall. */
 NODISCARD int store_sandbox_update(struct store *store, const struct sandbox_row *row,
 				   struct error *error);
-/* 1 found, 0 not. By id, or by the name of a live sandbox in a workspace. */
+/* 1 found, 0 not. By id; tombstones too. */
 NODISCARD int store_sandbox_get(struct store *store, const struct id *id,
 				struct sandbox_row *ret_row, struct error *error);
-/* live_only: without tombstones. Newest first. The callback returns false to stop. */
+/* Of a workspace (NULL: of all). live_only: without tombstones. Newest first (created_wall, then
+ * id). The callback returns false to stop. */
 NODISCARD int store_sandbox_each(struct store *store, const char *workspace, bool live_only,
 				 bool (*each)(void *data, const struct sandbox_row *row),
 				 void *data, struct error *error);
-/* Removes tombstones (and their execs) older than that. */
+/* One page, newest first: rows of a workspace (NULL: of all), in a state (0: in any), with a name
+ * (NULL: with any), that come after the row (before_created_wall, before_id) in that order;
+ * before_created_wall 0 and before_id NULL or unset begin at the newest. At most `limit` rows. */
+NODISCARD int store_sandbox_page(struct store *store, const char *workspace, bool live_only,
+				 enum sandbox_state state, const char *name,
+				 int64_t before_created_wall, const struct id *before_id,
+				 uint32_t limit,
+				 bool (*each)(void *data, const struct sandbox_row *row),
+				 void *data, struct error *error);
+/* Removes tombstones that ended before that, with their execs, the oldest first and a batch per
+ * call: how many rows went; call again until it is 0. */
 NODISCARD int store_sandbox_prune(struct store *store, int64_t ended_before_wall,
 				  struct error *error);
 
@@ -143,6 +157,7 @@ NODISCARD int store_token_insert(struct store *store, const struct token_row *ro
 /* 1 found, 0 not. */
 NODISCARD int store_token_by_hash(struct store *store, const uint8_t hash[32],
 				  struct token_row *ret_row, struct error *error);
+/* TOKEN_NOT_FOUND. One that was revoked before keeps its time. */
 NODISCARD int store_token_revoke(struct store *store, const struct id *id, int64_t wall,
 				 struct error *error);
 /* Revokes every live token with that label; returns how many. */

@@ -2,9 +2,13 @@
  * leaves a Unix socket on which that init answers (proto/init_messages.h); all else that a user can
  * do to a sandbox goes through that socket and is the same for every tier.
  *
- * Drivers run in the spawner: privileged, one thread, may block for the few milliseconds a step
- * takes. They are given numbers and descriptors, never a path or text of a user's. Each function
- * fills *error on failure and leaves nothing behind: what it had made by then is undone.
+ * Drivers run in the spawner: privileged, one thread. A step may block for as long as it takes,
+ * milliseconds as a rule, seconds where the host is busy or a disk has to be repaired; whoever asks
+ * for another sandbox waits that long, so that what can take longer (erase) has a process of its
+ * own, and what takes as long as a sandbox likes (its processes' end, their stopping) is begun by
+ * one call and asked for by later ones. They are given numbers and descriptors, never a path or
+ * text of a user's. Each function fills *error on failure and leaves nothing behind: what it had
+ * made by then is undone.
  *
  * What is true of a sandbox is on the host, not in memory: `adopt` finds it again after the spawner
  * died, from its cgroup, its socket, its process's pid and start time. So a driver keeps no state
@@ -43,7 +47,8 @@ struct guest {
 	uint32_t slot; /* its uid range: host.uid_base + slot * UID_RANGE_SIZE */
 	struct limits limits;
 	bool frozen;
-	struct process init; /* the process whose end is the end of the sandbox */
+	struct process
+	    init; /* the process whose end is the end of the sandbox, of all its processes */
 	uint32_t limit_reasons[LIMIT_COUNT];
 	struct spawn_phase phases[SPAWN_PHASES_MAX]; /* of the last boot */
 	uint32_t phase_count;
@@ -71,18 +76,23 @@ struct driver {
 	int (*boot)(const struct host *host, struct guest *guest, const struct boot *boot,
 		    struct error *error);
 	/* Finds a guest that was booted by an earlier spawner; guest->id and ->slot are given. 1:
-	 * it runs (guest is filled), 0: only its files are there. */
+	 * it runs (guest is filled), 0: only its files are there, and what a crash has left of it,
+	 * which has been killed and is to be released. */
 	int (*adopt)(const struct host *host, struct guest *guest, struct error *error);
 	int (*set_limits)(const struct host *host, struct guest *guest, const struct limits *limits,
 			  struct error *error);
-	/* All of its processes but the init stop, or go on. */
+	/* All of its processes but the init stop, or go on. 0: they do; 1: they have been told, and
+	 * it is to be called again until they do. Another wish, or kill, may come between. */
 	int (*freeze)(const struct host *host, struct guest *guest, bool frozen,
 		      struct error *error);
 	int (*counters)(const struct host *host, struct guest *guest,
 			struct spawn_counters *ret_counters, struct error *error);
-	/* Every process is gone when it returns (bounded: TIMED_OUT else). Frozen ones too. */
+	/* Every process is killed, frozen or stopping ones too. Does not wait for their end, which
+	 * is that of guest->init. */
 	int (*kill)(const struct host *host, struct guest *guest, struct error *error);
-	/* After kill: what the host still has of it, but for files that START needs. Fast. */
+	/* After kill and the end of guest->init: what the host still has of it goes, but for files
+	 * that START needs. 0: it has; 1: something is still leaving, and it is to be called again.
+	 */
 	int (*release)(const struct host *host, struct guest *guest, struct error *error);
 	/* After release: its files, which the spawner has moved to <state>/trash/<id> by then, so
 	 * that nothing is ever half deleted under a live name. May take long, so it runs in a

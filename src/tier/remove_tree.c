@@ -1,6 +1,6 @@
 /* Deletes trees of any depth with few descriptors: what lies deeper than DEPTH_MAX is first moved
- * up to the top, and then deleted from there. Called by disk.c. */
-#include "tier/namespace/remove_tree.h"
+ * up to the top, and then deleted from there. Called by drivers and by the spawner's workers. */
+#include "tier/remove_tree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,19 +15,33 @@
 #include "base/fd.h"
 
 #define DEPTH_MAX 32
+/* Each pass over the top takes at least one entry; this is for a disk that lies. */
+#define PASSES_MAX 100000
 
 struct removal {
 	int top;
+	dev_t device;
 	uint64_t moved;
+	bool removed; /* something, in this pass */
+	int failure;  /* the first -errno */
 };
 
-static void close_directory(DIR **directory)
+static void empty_directory(struct removal *removal, int directory, int depth);
+
+static void note_failure(struct removal *removal, int result)
 {
-	if (*directory)
-		closedir(*directory);
+	if (result < 0 && removal->failure == 0)
+		removal->failure = result;
 }
 
-static int empty_directory(struct removal *removal, int fd, int depth);
+static int open_directory(int parent, const char *name)
+{
+	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	int fd = openat(parent, name, flags | O_NOATIME);
+	if (fd < 0 && errno == EPERM)
+		fd = openat(parent, name, flags);
+	return fd < 0 ? -errno : fd;
+}
 
 /* A directory that is too deep goes to the top under a name that nothing there has. */
 static int move_up(struct removal *removal, int parent, const char *name)
@@ -46,58 +60,72 @@ static int move_up(struct removal *removal, int parent, const char *name)
 
 static int remove_entry(struct removal *removal, int parent, const char *name, int depth)
 {
+	struct stat status;
 	if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
 		return 0;
 	if (errno != EISDIR && errno != EPERM)
 		return -errno;
+	if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+		return 0;
 	if (depth >= DEPTH_MAX)
 		return move_up(removal, parent, name);
-	CLOSE_FD int fd =
-	    openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NOATIME);
-	if (fd < 0 && errno == EPERM)
-		fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
+	CLOSE_FD int directory = open_directory(parent, name);
+	if (directory < 0)
+		return directory;
+	if (fstat(directory, &status) < 0)
 		return -errno;
-	int result = empty_directory(removal, fd, depth + 1);
-	if (result < 0)
-		return result;
+	if (status.st_dev != removal->device)
+		return -EXDEV;
+	empty_directory(removal, TAKE_FD(directory), depth + 1);
 	return unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-static int empty_directory(struct removal *removal, int fd, int depth)
+/* Takes the descriptor. */
+static void empty_directory(struct removal *removal, int directory, int depth)
 {
-	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	if (copy < 0)
-		return -errno;
-	CLEANUP(close_directory) DIR *directory = fdopendir(copy);
-	if (!directory) {
-		fd_close(&copy);
-		return -ENOMEM;
+	DIR *entries = fdopendir(directory);
+	if (!entries) {
+		note_failure(removal, -errno);
+		close(directory);
+		return;
 	}
-	if (depth == 1)
-		removal->top = fd;
-	bool again = true;
-	/* At the top a pass may find what was moved there during it; below, one pass is all. */
-	while (again) {
-		again = false;
-		errno = 0;
-		for (struct dirent *entry; (entry = readdir(directory)); errno = 0) {
-			if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-				continue;
-			int result = remove_entry(removal, fd, entry->d_name, depth);
-			if (result < 0)
-				return result;
-			again = depth == 1;
-		}
-		if (errno != 0)
-			return -errno;
-		rewinddir(directory);
+	errno = 0;
+	for (struct dirent *entry; (entry = readdir(entries)); errno = 0) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		int result = remove_entry(removal, dirfd(entries), entry->d_name, depth);
+		removal->removed |= result == 0;
+		note_failure(removal, result);
 	}
-	return 0;
+	note_failure(removal, -errno);
+	closedir(entries);
 }
 
 int remove_tree(int parent, const char *name)
 {
-	struct removal removal = {.top = -1};
-	return remove_entry(&removal, parent, name, 0);
+	struct stat status;
+	if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	CLOSE_FD int top = open_directory(parent, name);
+	if (top == -ENOENT)
+		return 0;
+	if (top < 0)
+		return top;
+	if (fstat(top, &status) < 0)
+		return -errno;
+	struct removal removal = {.top = top, .device = status.st_dev};
+	/* A pass may find what was moved to the top during the one before it. */
+	for (int pass = 0; pass < PASSES_MAX; pass++) {
+		int directory = open_directory(top, ".");
+		if (directory < 0)
+			return directory;
+		removal.removed = false;
+		empty_directory(&removal, directory, 0);
+		if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+			return 0;
+		note_failure(&removal, errno == ENOTEMPTY && removal.removed ? 0 : -errno);
+		if (removal.failure < 0)
+			return removal.failure;
+	}
+	return -ELOOP;
 }

@@ -1,7 +1,10 @@
 """The API's edges: who may, what is refused and how, what the document promises."""
+import http.client
 import json
 import os
 import socket
+import ssl
+import subprocess
 import threading
 import time
 import unittest
@@ -109,6 +112,130 @@ class Edges(DaemonTest):
             if not cursor:
                 break
         self.assertEqual(sorted(seen), sorted(made))
+
+    def pages(self, api, **query):
+        """All pages of a list: the ids in order, and how many pages."""
+        seen, cursor, count = [], None, 0
+        while count < 50:
+            page = api.get("/v1/sandboxes", **query, **({"cursor": cursor} if cursor else {}))
+            seen += [record["id"] for record in page["items"]]
+            cursor, count = page["next_cursor"], count + 1
+            self.assertLessEqual(len(page["items"]), query.get("limit", 100))
+            if not cursor:
+                return seen, count
+        raise AssertionError("the pages do not end")
+
+    def test_pages_with_tombstones_and_filters(self):
+        # A workspace of its own: the others leave tombstones too.
+        api = self.daemon.tcp(self.daemon.token("paging"))
+        ended = []
+        for i in range(5):
+            box = api.create(**({"name": "again"} if i % 2 else {}))["id"]
+            api.delete("/v1/sandboxes/" + box)
+            ended.append(box)
+        live = [api.create(name="again")["id"], api.create()["id"]]
+        try:
+            newest_first = (ended + live)[::-1]
+            self.assertEqual(self.pages(api, all=1, limit=2), (newest_first, 4))
+            self.assertEqual(self.pages(api, all=1, limit=7), (newest_first, 1))
+            self.assertEqual(self.pages(api, limit=1), (live[::-1], 2))
+            self.assertEqual(self.pages(api, state="ended", limit=2), (ended[::-1], 3))
+            self.assertEqual(self.pages(api, state="running", limit=5), (live[::-1], 1))
+            self.assertEqual(self.pages(api, all=1, name="again", limit=1)[0], [live[0], ended[3], ended[1]])
+            self.assertEqual(self.pages(api, name="again"), ([live[0]], 1))
+            self.assertEqual(self.pages(api, state="paused"), ([], 1))
+            # What comes and goes between two pages moves nothing.
+            page = api.get("/v1/sandboxes", all=1, limit=3)
+            api.delete("/v1/sandboxes/" + live.pop())
+            rest = api.get("/v1/sandboxes", all=1, cursor=page["next_cursor"])["items"]
+            self.assertEqual([record["id"] for record in page["items"] + rest], newest_first)
+            # One that is bound to a sandbox sees that one.
+            bound = self.daemon.tcp(self.daemon.token("paging", sandbox=live[0]))
+            self.assertEqual(self.pages(bound, all=1), ([live[0]], 1))
+            self.assertEqual(self.pages(bound, name="other"), ([], 1))
+        finally:
+            for box in live:
+                api.delete("/v1/sandboxes/" + box)
+        for cursor in ("1", "x", "1-", "-abcdefghijklmnop", "0-abcdefghijklmnop", "1-ABC", "9" * 30 + "-abcdefghijklmnop"):
+            self.refused(400, "request.invalid", api.get, "/v1/sandboxes", cursor=cursor)
+
+    def test_execs_are_listed_up_to_the_limit(self):
+        box = self.sandbox()
+        ids = [self.api.exec(box, "true")["exec_id"] for _ in range(5)]
+        page = self.api.get(f"/v1/sandboxes/{box}/execs", limit=3)
+        self.assertEqual(([record["exec_id"] for record in page["execs"]], page["truncated"]), (ids[:1:-1], True))
+        self.assertFalse(self.api.get(f"/v1/sandboxes/{box}/execs", limit=5)["truncated"])
+        self.refused(400, "request.invalid", self.api.get, f"/v1/sandboxes/{box}/execs", limit=1001)
+
+    def test_tokens_have_limits(self):
+        year = 366 * 86400
+        for fields in ({"label": "x" * 63}, {"label": "ü" * 31}, {"expires_seconds": 100 * year}):
+            self.daemon.token(**fields)
+        for fields in ({"label": "x" * 64}, {"label": ""}, {"label": "a\nb"}, {"expires_seconds": 100 * year + 1},
+                       {"expires_seconds": -1}):
+            self.refused(400, "request.invalid", self.daemon.token, **fields)
+
+    def test_mcp_says_that_it_is_not_there_yet(self):
+        for path in ("/mcp", "/api/sandboxes/mcp"):
+            for method in ("POST", "PUT"):
+                error = self.refused(501, "feature.unsupported", self.api.call, method, path,
+                                     b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
+                self.assertIn("MCP", error.body["error"])
+            self.refused(405, "route.method_not_allowed", self.api.get, path)
+            self.refused(401, "auth.required", self.daemon.tcp().post, path)
+
+    def get_file(self, box, path):
+        response, connection = self.api.raw("GET", f"/v1/sandboxes/{box}/files?path={path}")
+        self.addCleanup(connection.close)
+        self.assertEqual(response.status, 200)
+        return response
+
+    def test_long_files_have_a_length(self):
+        box = self.sandbox()
+        for size in (0, 1, 200_000, 262_143, 262_144, 262_145, 400_000, 5_000_000):
+            with self.subTest(size=size):
+                data = os.urandom(size)
+                self.api.write(box, "/workspace/file", data)
+                response = self.get_file(box, "/workspace/file")
+                self.assertEqual(response.getheader("Content-Length"), str(size))
+                self.assertEqual(response.getheader("X-File-Size"), str(size))
+                self.assertIsNone(response.getheader("Transfer-Encoding"))
+                self.assertEqual(response.read(), data)
+        self.assertEqual(self.api.read(box, "/workspace/file", offset=1000, length=4_000_000), data[1000:4_001_000])
+        self.assertEqual(self.api.read(box, "/workspace/file", offset=1000, length=9_000_000), data[1000:])
+
+    def test_files_without_a_size_are_chunked(self):
+        box = self.sandbox()
+        # The environment of a process: as long as it likes, and of size 0. (One string has at most 128 KiB.)
+        record = self.api.exec(box, "for i in 1 2 3 4 5; do export V$i=$(head -c 100000 /dev/zero | tr '\\0' x); done; exec sleep 60",
+                               background=True)
+        pid = wait_until(lambda: self.api.exec(box, "pgrep -x sleep || true")["stdout"].strip(), what="sleep")
+        response = self.get_file(box, f"/proc/{pid.split()[0]}/environ")
+        self.assertEqual((response.getheader("Content-Length"), response.getheader("Transfer-Encoding")), (None, "chunked"))
+        self.assertGreater(len(response.read()), 500_000)
+        self.api.delete(f"/v1/sandboxes/{box}/execs/{record['exec_id']}")
+
+    def test_a_file_that_changes_while_it_is_read(self):
+        box = self.sandbox()
+        size = 60_000_000
+        # What grows is what it was when it was measured.
+        self.api.sh(box, f"head -c {size} /dev/zero > /workspace/log")
+        response = self.get_file(box, "/workspace/log")
+        response.read(10)
+        self.api.sh(box, "head -c 1000000 /dev/zero >> /workspace/log")
+        self.assertEqual(int(response.getheader("Content-Length")), size)
+        self.assertEqual(len(response.read()), size - 10)
+        # What shrinks is broken off: the client sees that it has not all.
+        response = self.get_file(box, "/workspace/log")
+        response.read(10)
+        self.api.sh(box, "truncate -s 1000 /workspace/log")
+        with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
+            response.read()
+
+    def test_the_daemon_can_never_have_a_capability(self):
+        status = open(f"/proc/{self.daemon.daemon_pid()}/status").read()
+        for line in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            self.assertRegex(status, rf"(?m)^{line}:\s+0+$")
 
     def test_dns_rebinding(self):
         for host, status in (("evil.example", 421), ("localhost", 200), (f"127.0.0.1:{self.daemon.port}", 200)):
@@ -229,6 +356,105 @@ class Configuration(unittest.TestCase):
                 json.loads(line)
         finally:
             daemon.close()
+
+    def test_the_log_level_of_a_flag_survives_a_reload(self):
+        daemon = Daemon(config="[server]\nlog_level = info\n", arguments=["--log-level", "debug"])
+        try:
+            daemon.start()
+            with open(daemon.config, "w") as file:
+                file.write("[server]\nlog_level = error\n")
+            daemon.process.send_signal(1)
+            wait_until(lambda: "the configuration was read again" in daemon.log(), 5, what="the reload")
+            before = daemon.log().count("/healthz: 200")
+            daemon.client().get("/healthz")
+            wait_until(lambda: daemon.log().count("/healthz: 200") > before, 5, what="a line of level debug")
+        finally:
+            daemon.close()
+
+    def test_the_log_level_of_the_file_is_read_again(self):
+        daemon = Daemon(config="[server]\nlog_level = info\n")
+        try:
+            daemon.start()
+            daemon.client().get("/healthz")
+            self.assertNotIn("/healthz: 200", daemon.log())
+            with open(daemon.config, "w") as file:
+                file.write("[server]\nlog_level = debug\n")
+            daemon.process.send_signal(1)
+
+            def told():
+                daemon.client().get("/healthz")
+                return "/healthz: 200" in daemon.log()
+            wait_until(told, 5, what="a line of level debug")
+        finally:
+            daemon.close()
+
+    def certificate(self, directory):
+        """A self-signed one for localhost: the paths of the certificate and its key."""
+        files = [os.path.join(directory, name) for name in ("server.pem", "server.key")]
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2",
+                        "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
+        for path in files:
+            os.chmod(path, 0o644)
+        return files
+
+    def test_tls(self):
+        daemon = Daemon()
+        try:
+            certificate, key = self.certificate(daemon.top)
+            with open(daemon.config, "w") as file:
+                file.write(f"[server]\ntls_certificate = {certificate}\ntls_key = {key}\n")
+            daemon.start()
+            url = f"https://127.0.0.1:{daemon.port}"
+            token = daemon.token()
+            # Somebody else's client, without and with the certificate checked.
+            for option in (["-k"], ["--cacert", certificate]):
+                result = subprocess.run(["curl", "-sS", "--max-time", "20", *option, "-H", f"Authorization: Bearer {token}",
+                                         "-X", "POST", "-d", "{}", url + "/v1/sandboxes"], capture_output=True, text=True)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                box = json.loads(result.stdout)["id"]
+            result = subprocess.run(["curl", "-sS", "--max-time", "20", url + "/healthz"], capture_output=True, text=True)
+            self.assertEqual(result.returncode, 60, result.stdout)
+            # A large file both ways.
+            connection = http.client.HTTPSConnection("127.0.0.1", daemon.port, timeout=60,
+                                                     context=ssl.create_default_context(cafile=certificate))
+            data, headers = os.urandom(3_000_000), {"Authorization": "Bearer " + token}
+            path = f"/v1/sandboxes/{box}/files?path=/workspace/file"
+            connection.request("PUT", path, data, headers)
+            self.assertEqual((response := connection.getresponse()).status, 200, response.read())
+            response.read()
+            connection.request("GET", path, headers=headers)
+            self.assertEqual(connection.getresponse().read(), data)
+            connection.close()
+            # No token is none here either, and plain HTTP is not answered.
+            with self.assertRaises((http.client.HTTPException, OSError)):
+                daemon.tcp(token, timeout=10).get("/healthz")
+            old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+            old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+            old.set_ciphers("ALL:@SECLEVEL=0")
+            with self.assertRaises(OSError):
+                with socket.create_connection(("127.0.0.1", daemon.port), 10) as plain:
+                    old.wrap_socket(plain)
+            # The Unix socket stays as it is.
+            self.assertEqual(daemon.client().get("/healthz")["status"], "ok")
+        finally:
+            daemon.close()
+
+    def test_tls_files_that_cannot_be_used(self):
+        daemon = Daemon()
+        try:
+            certificate, key = self.certificate(daemon.top)
+            for certificate, key in ((certificate, certificate), ("/nowhere/server.pem", key)):
+                with open(daemon.config, "w") as file:
+                    file.write(f"[server]\ntls_certificate = {certificate}\ntls_key = {key}\n")
+                daemon.start(wait=False)
+                self.assertEqual(daemon.process.wait(10), 125, daemon.log())
+                self.assertIn("TLS", daemon.log())
+                self.assertIn(key, daemon.log())
+                daemon.process = None
+        finally:
+            daemon.close(check=False)
 
 
 if __name__ == "__main__":

@@ -82,8 +82,9 @@ class Restart(unittest.TestCase):
         time.sleep(6)
         self.assertEqual([p for p in subprocess.run(["pgrep", "-f", "^sleep 1000"], capture_output=True, text=True).stdout.split()], [])
         daemon.start()
-        record = daemon.client().get("/v1/sandboxes/" + box)
-        self.assertEqual((record["status"], record["end"]["reason"]), ("ended", "timeout"))
+        record = wait_until(lambda: (lambda r: r if r["status"] == "ended" else None)(
+            daemon.client().get("/v1/sandboxes/" + box)), 5, what="the end of the sandbox")
+        self.assertEqual(record["end"]["reason"], "timeout")
 
     def test_init_killed(self):
         daemon = self.daemon()
@@ -103,6 +104,46 @@ class Restart(unittest.TestCase):
         self.assertEqual(record["state"], "ended")
         client.post(f"/v1/sandboxes/{box}/start")
         self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
+
+    def kill_inits(self, daemon):
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and self.is_init(entry, daemon):
+                try:
+                    os.kill(int(entry), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    def test_init_killed_while_paused(self):
+        """Frozen processes keep a killed PID 1 from ending: the rest is ended for it."""
+        daemon = self.daemon()
+        client = daemon.client()
+        box = client.create()["id"]
+        client.sh(box, "echo kept > /workspace/x; sync; sleep 1000 &")
+        client.post(f"/v1/sandboxes/{box}/pause")
+        self.kill_inits(daemon)
+        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 10)
+        client.post(f"/v1/sandboxes/{box}/start")
+        self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
+
+    def test_paused_outlives_its_timeout_however_it_ends(self):
+        daemon = self.daemon()
+        client = daemon.client()
+        stopped, rebooted = (client.create(timeout_seconds=3)["id"] for _ in range(2))
+        for box in (stopped, rebooted):
+            client.post(f"/v1/sandboxes/{box}/pause")
+        time.sleep(4)
+        client.post(f"/v1/sandboxes/{stopped}/stop")
+        self.assertEqual(client.get("/v1/sandboxes/" + stopped)["status"], "stopped")
+        client.call("PATCH", "/v1/sandboxes/" + stopped, {"timeout_seconds": 600})
+        daemon.kill()
+        self.kill_inits(daemon)
+        daemon.start()
+        client = daemon.client()
+        self.assertEqual(client.get("/v1/sandboxes/" + rebooted)["status"], "stopped")
+        client.call("PATCH", "/v1/sandboxes/" + rebooted, {"timeout_seconds": 600})
+        for box in (stopped, rebooted):
+            client.post(f"/v1/sandboxes/{box}/start")
+            self.assertEqual(client.sh(box, "echo alive"), "alive\n")
 
     @staticmethod
     def is_init(pid, daemon):

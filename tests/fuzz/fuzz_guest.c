@@ -118,13 +118,12 @@ static void on_changed(struct exec_watcher *watcher, struct exec *exec)
 {
 	char room[512];
 	uint64_t gap;
-	(void)watcher;
 	/* A consumer as the edges are: reads what is told to be there. */
 	for (int stream = EXEC_STDOUT; stream <= EXEC_STDERR; stream++) {
 		uint64_t total = exec_total(exec, (enum exec_stream)stream);
 		uint64_t from = total > 256 ? total - 256 : 0;
 		if (exec_read(exec, (enum exec_stream)stream, from, room, sizeof(room), &gap) > 0)
-			exec_consumed(exec, (enum exec_stream)stream, total);
+			exec_watcher_consumed(watcher, (enum exec_stream)stream, total);
 	}
 }
 
@@ -267,7 +266,8 @@ static void begin_work(struct world *world, uint8_t situation)
 		if (exec_start(sandbox, &spec, &exec, &error) < 0)
 			return;
 		struct exec_watcher *watcher = &world->watchers[i];
-		*watcher = (struct exec_watcher){.changed = on_changed, .forgotten = on_forgotten};
+		*watcher = (struct exec_watcher){
+		    .changed = on_changed, .forgotten = on_forgotten, .consumes = true};
 		exec_watch(exec, watcher);
 		if (situation & 4)
 			(void)!exec_left_running(exec, on_left, NULL, &error);

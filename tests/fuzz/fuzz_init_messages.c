@@ -58,6 +58,7 @@ static void check_lists(const struct frame *frame)
 static void read_as_everything(const struct frame *frame)
 {
 	AGAIN(failure, failure_write, failure_read);
+	AGAIN(hello, hello_write, hello_read);
 	AGAIN(hello_reply, hello_reply_write, hello_reply_read);
 	AGAIN(configure, configure_write, configure_read);
 	AGAIN(exec_request, exec_request_write, exec_request_read);
@@ -66,6 +67,7 @@ static void read_as_everything(const struct frame *frame)
 	AGAIN(exec_result, exec_result_write, exec_result_read);
 	AGAIN(exec_status, exec_status_write, exec_status_read);
 	AGAIN(file_request, file_request_write, file_request_read);
+	AGAIN(guest_metrics, guest_metrics_write, guest_metrics_read);
 	check_lists(frame);
 }
 

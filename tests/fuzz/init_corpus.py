@@ -32,7 +32,7 @@ FILE = (struct.pack("<BIIQQI", 15, 1 << 4, 0o644, 0, 0, 10) + text(b"") + text(b
 RESULT = struct.pack("<IIQQQQQI", 1, 9, 10, 20, 30, 40, 50, 1)
 
 REQUESTS = {
-    "hello": frame(1, struct.pack("<I", 1)),
+    "hello": frame(1, struct.pack("<II", 1, 1)),
     "configure": frame(3, CONFIGURE),
     "deadline": frame(6, struct.pack("<q", 1)),
     "ping": frame(7, b"12345678"),
@@ -61,6 +61,7 @@ ANSWERS = {
     "refused": frame(5, struct.pack("<II", 3, 2) + text(b"why")),
     "progress": frame(27, struct.pack("<QQ", 1, 2), 1),
     "exited": frame(29, RESULT, 1),
+    "metrics_result": frame(54, struct.pack("<IQ", 3, 1), OPERATION | 3),
     "listed": frame(33, struct.pack("<II", 2, 7) + RESULT, 1),
     "failed": frame(55, struct.pack("<II", 3, 2) + text(b"\x1b[31m\xff"), OPERATION | 1),
 }

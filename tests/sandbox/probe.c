@@ -3,8 +3,11 @@
  *
  *     probe            tries everything
  *     probe NAME...    tries these
- *     probe --check [--nested]  prints "ok NAME" or "not ok NAME: ..." by what docs/isolation.md
- *                      promises; exit status 1 when any is not so
+ *     probe --check [--nested] [--shared]  prints "ok NAME" or "not ok NAME: ..." by what
+ *                      docs/isolation.md promises (with nested user namespaces, with a read-write
+ *                      folder); exit status 1 when any is not so
+ *
+ * Files are made in $PROBE_DIRECTORY, or /tmp, and left there for the host to look at.
  *
  * Static, so that it runs in any root. Each attempt is a process of its own with ten seconds to
  * live. The arguments are such that nothing happens to a machine where an attempt succeeds. */
@@ -21,6 +24,7 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -32,6 +36,7 @@
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -40,6 +45,7 @@
 
 /* Calls that not every kernel's headers name; their numbers are the same everywhere. */
 #define NR_MEMFD_SECRET 447
+#define NR_FCHMODAT2 452
 #define NR_STATMOUNT 457
 #define NR_OPEN_TREE_ATTR 467
 
@@ -50,6 +56,7 @@ struct attempt {
 	const char *nested; /* the same where user namespaces are allowed; NULL: no difference */
 	long (*try)(void);  /* -1 with errno, or success; NULL: the call below */
 	long call, arguments[6];
+	const char *shared; /* the same where there is a read-write folder; NULL: no difference */
 };
 
 static const struct {
@@ -309,6 +316,167 @@ OPEN_ATTEMPT(device_fuse, "/dev/fuse", O_RDWR)
 OPEN_ATTEMPT(device_tun, "/dev/net/tun", O_RDWR)
 OPEN_ATTEMPT(shadow, "/etc/shadow", O_RDONLY)
 
+/* Files that would lend their owner's rights to whoever runs them on the host. Refused where there
+ * is a read-write folder; elsewhere package managers need them. */
+
+static const char *set_id_path(const char *name)
+{
+	static char path[256];
+	const char *directory = getenv("PROBE_DIRECTORY");
+	snprintf(path, sizeof(path), "%s/probe-%s-%d", directory ? directory : "/tmp", name,
+		 getpid());
+	return path;
+}
+
+static const char *set_id_file(const char *name)
+{
+	const char *path = set_id_path(name);
+	close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0755));
+	return path;
+}
+
+/* A call that says yes and does nothing has been refused. */
+static long set_id_came(const char *path, long result)
+{
+	struct stat status;
+	if (result < 0 || lstat(path, &status) < 0)
+		return -1;
+	return status.st_mode & (S_ISUID | S_ISGID) ? 0 : absent();
+}
+
+static long chmod_with(long mode)
+{
+	const char *path = set_id_file("chmod");
+#ifdef SYS_chmod
+	return set_id_came(path, syscall(SYS_chmod, path, mode));
+#else
+	return set_id_came(path, syscall(SYS_fchmodat, AT_FDCWD, path, mode));
+#endif
+}
+
+static long try_setuid_chmod(void)
+{
+	return chmod_with(04755);
+}
+
+static long try_setgid_chmod(void)
+{
+	return chmod_with(02755);
+}
+
+/* The kernel takes sixteen bits of a mode. */
+static long try_setuid_chmod_high_bits(void)
+{
+	return chmod_with(04755 | 0x10000 | HIGH_BITS);
+}
+
+static long try_setuid_fchmod(void)
+{
+	const char *path = set_id_file("fchmod");
+	return set_id_came(path, fchmod(open(path, O_RDONLY | O_CLOEXEC), 04755));
+}
+
+static long try_setuid_fchmodat(void)
+{
+	const char *path = set_id_file("fchmodat");
+	return set_id_came(path, syscall(SYS_fchmodat, AT_FDCWD, path, 06755));
+}
+
+static long try_setuid_fchmodat2(void)
+{
+	const char *path = set_id_file("fchmodat2");
+	return set_id_came(path, syscall(NR_FCHMODAT2, AT_FDCWD, path, 04755, 0));
+}
+
+static long try_setuid_open(void)
+{
+	const char *path = set_id_path("open");
+	return set_id_came(path, open(path, O_CREAT | O_WRONLY | O_EXCL | O_CLOEXEC, 04755));
+}
+
+static long try_setuid_creat(void)
+{
+	const char *path = set_id_path("creat");
+#ifdef SYS_creat
+	return set_id_came(path, syscall(SYS_creat, path, 04755));
+#else
+	return set_id_came(path, creat(path, 04755));
+#endif
+}
+
+static long try_setuid_tmpfile(void)
+{
+	char descriptor[64];
+	const char *path = set_id_path("tmpfile");
+	char *slash = strrchr(path, '/');
+	*slash = '\0';
+	int fd = open(path, O_TMPFILE | O_WRONLY | O_CLOEXEC, 04755);
+	*slash = '/';
+	if (fd < 0)
+		return -1;
+	snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", fd);
+	return set_id_came(path, linkat(AT_FDCWD, descriptor, AT_FDCWD, path, AT_SYMLINK_FOLLOW));
+}
+
+static long try_setuid_openat2(void)
+{
+	const struct {
+		uint64_t flags, mode, resolve;
+	} how = {O_CREAT | O_WRONLY | O_CLOEXEC, 04755, 0};
+	const char *path = set_id_path("openat2");
+	return set_id_came(path, syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how)));
+}
+
+static long try_setuid_mknod(void)
+{
+	const char *path = set_id_path("mknod");
+	return set_id_came(path, mknod(path, S_IFREG | 04755, 0));
+}
+
+static long try_setuid_queue(void)
+{
+	return syscall(SYS_mq_open, "probe", O_CREAT | O_RDWR, 04700, NULL);
+}
+
+static long try_file_capability(void)
+{
+	/* Version 2, effective; permitted: CAP_SETUID */
+	static const unsigned char value[20] = {1, 0, 0, 2, 0x80};
+	return setxattr(set_id_file("capability"), "security.capability", value, sizeof(value), 0);
+}
+
+/* Done where CAP_FSETID or CAP_SETFCAP can be had. */
+static long try_host_file_capabilities(void)
+{
+	bool any =
+	    prctl(PR_CAPBSET_READ, 4, 0, 0, 0) == 1 || prctl(PR_CAPBSET_READ, 31, 0, 0, 0) == 1;
+	return any ? 0 : absent();
+}
+
+static long nested_mount(const char *source, const char *type, unsigned long flags)
+{
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return -1;
+	return mount(source, "/tmp", type, flags, NULL);
+}
+
+static long try_nested_bind(void)
+{
+	return nested_mount("/tmp", NULL, MS_BIND);
+}
+
+static long try_nested_mount(void)
+{
+	return nested_mount("probe", "tmpfs", MS_NOSUID);
+}
+
+/* The kernel ignores the upper half of the flags where it is this, and with it MS_PRIVATE. */
+static long try_nested_mount_magic(void)
+{
+	return nested_mount("probe", "tmpfs", MS_MGC_VAL);
+}
+
 /* From here on: what must work. */
 
 static long try_ptrace_child(void)
@@ -401,6 +569,10 @@ static long try_foreign_abi(void)
 		{                                                                                  \
 			0                                                                          \
 		}                                                                                  \
+	}
+#define SHARED(name, expected, nested, shared)                                                     \
+	{                                                                                          \
+#name, expected, nested, try_##name, 0, {0 }, shared                               \
 	}
 #define SOCKET(name, expected, ...)                                                                \
 	{                                                                                          \
@@ -540,6 +712,24 @@ static const struct attempt attempts[] = {
     TRY(inherited_descriptors, "refused", NULL),
     TRY(mknod_character, "refused EPERM", NULL),
     TRY(mknod_block, "refused EPERM", NULL),
+    /* programs left for the host to run */
+    SHARED(setuid_chmod, "done", NULL, REFUSED),
+    SHARED(setgid_chmod, "done", NULL, REFUSED),
+    SHARED(setuid_chmod_high_bits, "done", NULL, REFUSED),
+    SHARED(setuid_fchmod, "done", NULL, REFUSED),
+    SHARED(setuid_fchmodat, "done", NULL, REFUSED),
+    SHARED(setuid_fchmodat2, "*", NULL, REFUSED), /* of Linux 6.6 */
+    SHARED(setuid_open, "done", NULL, REFUSED),
+    SHARED(setuid_creat, "done", NULL, REFUSED),
+    SHARED(setuid_tmpfile, "done", NULL, REFUSED),
+    SHARED(setuid_openat2, "done", NULL, UNKNOWN),
+    SHARED(setuid_mknod, "done", NULL, REFUSED),
+    SHARED(setuid_queue, "*", NULL, REFUSED),
+    SHARED(file_capability, "*", NULL, REFUSED), /* root can, others cannot */
+    SHARED(host_file_capabilities, "done", NULL, "refused"),
+    SHARED(nested_bind, REFUSED, "done", NULL),
+    SHARED(nested_mount, REFUSED, "done", REFUSED),
+    SHARED(nested_mount_magic, REFUSED, "done", REFUSED),
     /* the host through files */
     TRY(core_pattern, "refused", NULL),
     TRY(modprobe, "refused", NULL),
@@ -652,11 +842,12 @@ static bool asked_for(const char *name, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	bool check = false, nested = false;
+	bool check = false, nested = false, shared = false;
 	int failed = 0;
 	for (int i = 1; i < argc; i++) {
 		check = check || strcmp(argv[i], "--check") == 0;
 		nested = nested || strcmp(argv[i], "--nested") == 0;
+		shared = shared || strcmp(argv[i], "--shared") == 0;
 	}
 	for (size_t i = 0; i < COUNT(attempts); i++) {
 		const struct attempt *attempt = &attempts[i];
@@ -666,6 +857,8 @@ int main(int argc, char **argv)
 		outcome(attempt, text, sizeof(text));
 		const char *expected =
 		    nested && attempt->nested ? attempt->nested : attempt->expected;
+		if (shared && attempt->shared)
+			expected = attempt->shared;
 		if (!check) {
 			printf("%s %s\n", attempt->name, text);
 		} else if (is_expected(text, expected)) {

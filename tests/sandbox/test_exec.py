@@ -145,6 +145,20 @@ class Exec(DaemonTest):
         self.assertEqual(int(response.getheader("X-Gap")), 3200000 - 131072 - 100000)
         self.assertEqual(int(data), 3200000 - 131072)
 
+    def test_lossless_waits_for_who_follows(self):
+        """Looking at the output of a lossless command does not let it overwrite what nobody has taken."""
+        total = 2_000_000
+        answer = self.run_in(f"awk 'BEGIN {{ for (i = 0; i < {total} / 16; i++) printf(\"%015d\\n\", i * 16) }}'",
+                             background=True, lossless=True, output={"head_bytes": 4096, "tail_bytes": 65536})
+        path = f"/v1/sandboxes/{self.box}/execs/{answer['exec_id']}"
+        wait_until(lambda: self.api.get(path)["stdout_bytes"] >= 65536, 5)
+        for _ in range(10):
+            size = self.api.get(path)["stdout_bytes"]
+            self.api.get(path + "/output", stream="stdout", **{"from": size - 4096})
+        self.assertEqual(self.api.get(path)["state"], "running")
+        data = self.api.get(path + "/output", stream="stdout", follow=1)
+        self.assertEqual(data, b"".join(b"%015d\n" % (n * 16) for n in range(total // 16)))
+
     def test_killing_the_helpers_from_inside(self):
         """Sandbox root may kill whatever it sees but PID 1; the sandbox goes on serving."""
         box = self.sandbox()

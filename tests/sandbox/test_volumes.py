@@ -1,10 +1,13 @@
 """Folders of the user's: read-only, read-write, copy-on-write."""
 import os
 import shutil
+import socket
+import stat
+import subprocess
 import tempfile
 import unittest
 
-from caisson import DaemonTest
+from caisson import BUILD, ApiError, DaemonTest
 
 
 class Volumes(DaemonTest):
@@ -35,6 +38,20 @@ class Volumes(DaemonTest):
         self.assertEqual((code, out), (0, "changed\nnew\nnew\n"), err)
         self.assertEqual(os.listdir(self.folder), ["file"])
         self.assertEqual(open(os.path.join(self.folder, "file")).read(), "original")
+
+    def test_copy_on_write_passes_no_sockets_on(self):
+        """Read-only does, as its documentation says: a socket is no file that is written to."""
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(os.path.join(self.folder, "socket"))
+            listener.listen(4)
+            os.mkfifo(os.path.join(self.folder, "fifo"))
+            reader = os.open(os.path.join(self.folder, "fifo"), os.O_RDONLY | os.O_NONBLOCK)
+            self.addCleanup(os.close, reader)
+            script = ("python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"/data/socket\")'; echo $?; "
+                      "python3 -c 'import os; os.open(\"/data/fifo\", os.O_WRONLY | os.O_NONBLOCK)'; echo $?")
+            code, out, err = self.run_with("cow", script)
+        self.assertEqual(out, "1\n1\n", err)
+        self.assertIn("ConnectionRefusedError", err)
 
     def test_other_users_files_stay_closed(self):
         """The mount maps the caller's uid alone: another user's private file is out of reach."""
@@ -80,6 +97,158 @@ class Volumes(DaemonTest):
         box = out.strip()
         self.addCleanup(self.remove, box)
         self.assertEqual(self.api.sh(box, "cat /data/file"), "original")
+
+
+class Programs(DaemonTest):
+    """Files that would lend their owner's rights to whoever runs them on the host: none can be left in
+    a read-write folder."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="caisson-volume-")
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def box_with(self, mode, *more):
+        code, out, err = self.daemon.cli("create", "-v", f"{self.folder}:/data:{mode}", *more)
+        self.assertEqual(code, 0, err)
+        box = out.strip()
+        self.addCleanup(self.remove, box)
+        return box
+
+    def probe(self, box, *arguments, directory="/data", user="0"):
+        with open(os.path.join(BUILD, "tests/sandbox/probe"), "rb") as file:
+            self.api.write(box, "/tmp/probe", file.read(), mode="0755")
+        result = self.api.exec(box, ["/tmp/probe", "--check", *arguments], user=user, timeout_seconds=120,
+                               env={"PROBE_DIRECTORY": directory})
+        wrong = [line for line in result["stdout"].splitlines() if not line.startswith("ok ")]
+        self.assertEqual((wrong, result["exit_code"]), ([], 0), result["stderr"])
+
+    def on_host(self):
+        """(path, status) of all that is in the folder."""
+        for top, directories, files in os.walk(self.folder):
+            for name in directories + files:
+                path = os.path.join(top, name)
+                yield path, os.lstat(path)
+
+    def assert_harmless(self, at_least=1):
+        found = list(self.on_host())
+        self.assertGreaterEqual(len(found), at_least)
+        for path, status in found:
+            self.assertEqual(status.st_mode & (stat.S_ISUID | stat.S_ISGID), 0, path)
+            self.assertFalse(stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode), path)
+            self.assertNotIn("security.capability", os.listxattr(path, follow_symlinks=False), path)
+
+    def test_the_probe_in_a_read_write_folder(self):
+        self.probe(self.box_with("rw"), "--shared")
+        self.assert_harmless(at_least=4)
+
+    def test_the_probe_as_an_ordinary_user(self):
+        os.chmod(self.folder, 0o777)
+        self.probe(self.box_with("rw"), "--shared", user="1000", directory="/tmp")
+        self.assert_harmless(at_least=0)
+
+    def test_the_probe_with_nested_user_namespaces(self):
+        self.probe(self.box_with("rw", "--nested-userns"), "--shared", "--nested")
+        self.assert_harmless(at_least=4)
+
+    def test_one_of_several_folders(self):
+        """One read-write folder is enough, whichever it is."""
+        other = tempfile.mkdtemp(prefix="caisson-volume-")
+        self.addCleanup(shutil.rmtree, other, True)
+        box = self.box_with("ro", "-v", f"{other}:/other:cow", "-v", f"{other}:/third:rw")
+        self.assertNotEqual(self.api.exec(box, "touch /third/x; chmod 4755 /third/x")["exit_code"], 0)
+        self.assertEqual(os.lstat(os.path.join(other, "x")).st_mode & 0o6000, 0)
+
+    def test_with_the_tools_of_an_attacker(self):
+        box = self.box_with("rw")
+        script = """
+            cp /bin/true a; chmod 4755 a; chmod 2755 a; chmod u+s a; install -m 6755 /bin/true b
+            cp /bin/true c; setcap cap_setuid+ep c; cp -a a d; mknod e c 1 3; mknod f b 8 0; mkdir -m 2777 g
+            python3 - <<'END'
+import os
+def attempt(function, *arguments, **more):
+    try:
+        function(*arguments, **more)
+        print("done", function.__name__, arguments)
+    except OSError as error:
+        print(error.errno)
+attempt(os.open, "h", os.O_CREAT | os.O_WRONLY, 0o4755)
+attempt(os.open, ".", os.O_TMPFILE | os.O_WRONLY, 0o2755)
+attempt(os.mknod, "i", 0o104755)
+attempt(os.setxattr, "c", "security.capability", bytes([1, 0, 0, 2, 128] + [0] * 15))
+attempt(os.setxattr, "c", "security.capability", bytes([1, 0, 0, 3, 128] + [0] * 19))
+attempt(os.mknod, "j", 0o20666, os.makedev(1, 3))
+os.mkdir("k", 0o6777)
+END
+            true"""
+        result = self.api.exec(box, script, cwd="/data")
+        self.assertEqual(result["stdout"].split(), ["1"] * 6, result)
+        self.assert_harmless(at_least=3)
+
+    def test_an_archive_and_a_copy_do_not_bring_them(self):
+        """From the sandbox's own disk into the folder is a copy; nothing there can have the bits either."""
+        box = self.box_with("rw")
+        with tempfile.TemporaryDirectory() as made:
+            path = os.path.join(made, "p")
+            shutil.copy("/bin/true", path)
+            os.chmod(path, 0o4755)
+            archive = subprocess.run(["tar", "-C", made, "-c", "p"], capture_output=True, check=True).stdout
+        self.api.write(box, "/tmp/a.tar", archive)
+        result = self.api.exec(box, "tar -xpf /tmp/a.tar; cp -a p q; mv q r; cp -a p /tmp/p; mv /tmp/p s; ls", cwd="/data")
+        self.assertIn("Operation not permitted", result["stderr"])
+        self.assertIn("p\nr\ns\n", result["stdout"])
+        self.assert_harmless(at_least=3)
+
+    def test_setgid_directories_stay_usable(self):
+        """A directory inside inherits the bit from the host's; that lends nobody's rights."""
+        top = os.path.join(self.folder, "top")
+        os.mkdir(top)
+        os.chmod(top, 0o2755)
+        box = self.box_with("rw")
+        self.api.sh(box, "mkdir a && echo x > a/f && cp -r a b && git init -q g && rm -r a", cwd="/data/top")
+        self.api.write(box, "/data/top/b/f", b"new")
+        self.assertEqual(sorted(os.listdir(top)), ["b", "g"])
+        for path, status in self.on_host():
+            self.assertTrue(stat.S_ISDIR(status.st_mode) or status.st_mode & 0o6000 == 0, path)
+
+    def test_the_api_does_not_bring_them(self):
+        box = self.box_with("rw")
+        for mode in ("4755", "2755"):
+            with self.assertRaises(ApiError) as caught:
+                self.api.write(box, "/data/" + mode, b"x", mode=mode)
+            self.assertIn("not permitted", str(caught.exception))
+        self.api.write(box, "/data/plain", b"x", mode="0755")
+        self.assertEqual(self.api.read(box, "/data/plain"), b"x")
+        self.assert_harmless()
+
+    def test_without_a_read_write_folder_they_are_made(self):
+        """Packages bring setuid programs and file capabilities. On the host they are of no use: the
+        sandbox's disk is mounted nosuid and belongs to its own ids."""
+        for mode in ("ro", "cow"):
+            box = self.box_with(mode)
+            self.probe(box, directory="/tmp")
+            out = self.api.sh(box, "cp /bin/true /tmp/a; chmod 4755 /tmp/a; stat -c %a /tmp/a; setcap cap_setuid+ep /tmp/a; getcap /tmp/a")
+            self.assertEqual(out, "4755\n/tmp/a cap_setuid=ep\n")
+
+    def test_ordinary_work(self):
+        box = self.box_with("rw", "--memory", "1024")
+        steps = {
+            "git": "git init -q r && cd r && git config user.email a@b && git config user.name c && echo x > f && "
+                   "chmod +x f && git add f && git commit -qm m && git clone -q . ../r2 && git -C ../r2 log --oneline | wc -l",
+            "tar": "mkdir t && echo x > t/f && chmod 1777 t && tar -cf t.tar t && mkdir u && tar -xpf t.tar -C u && stat -c %a u/t",
+            "gcc": "echo 'int main(void) { return 0; }' > a.c && gcc a.c -o a && ./a && strip a && ./a && echo built",
+            "npm": "mkdir n && cd n && echo '{\"name\":\"n\",\"version\":\"1.0.0\",\"bin\":\"i.js\"}' > package.json && "
+                   "echo '#!/usr/bin/env node' > i.js && npm pack --silent > /dev/null && mkdir ../m && cd ../m && "
+                   "npm install --silent --offline ../n/n-1.0.0.tgz && ls node_modules/.bin",
+            "pip": "mkdir p && cd p && printf 'from setuptools import setup\\nsetup(name=\"p\", version=\"1\", py_modules=[\"p\"])' > setup.py && "
+                   "echo 'x = 7' > p.py && pip install -q --disable-pip-version-check --root-user-action=ignore --target ../site . && "
+                   "PYTHONPATH=../site python3 -c 'import p; print(p.x)'",
+        }
+        expected = {"git": "1\n", "tar": "1777\n", "gcc": "built\n", "npm": "n\n", "pip": "7\n"}
+        for name, step in steps.items():
+            with self.subTest(name):
+                result = self.api.exec(box, step, cwd="/data", timeout_seconds=110)
+                self.assertEqual((result["stdout"], result["exit_code"]), (expected[name], 0), result)
+        self.assert_harmless(at_least=20)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ struct fake_init {
 	bool silent; /* accepts, answers nothing */
 	bool deaf;   /* does not accept: who connects waits */
 	bool refuse; /* answers CONFIGURE with REFUSED */
+	bool quiet;  /* does not answer LEFT_RUNNING */
 	int listener, connection;
 	uv_poll_t listener_poll, connection_poll;
 	bool listening, connected;

@@ -214,6 +214,8 @@ static void on_exec_frame(struct fake_init *init, const struct frame *frame)
 			forget(record);
 		return;
 	case FRAME_LEFT_RUNNING: {
+		if (init->quiet)
+			return;
 		uint8_t room[64];
 		struct writer writer = writer_on(room, sizeof(room));
 		write_u32(&writer, 1);

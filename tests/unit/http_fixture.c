@@ -12,6 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "http/connection.h"
+
 #define PIECE (64 * 1024)
 
 static struct http_fixture *fixture_of; /* handlers of one test at a time */
@@ -202,6 +204,34 @@ void fixture_start(struct http_fixture *fixture, const struct http_settings *set
 	if (http_server_listen(fixture->server, bound_tcp(&fixture->port), tls, &error) < 0 ||
 	    http_server_listen(fixture->server, bound_unix(fixture->unix_path), NULL, &error) < 0)
 		abort();
+}
+
+static uid_t pretended_uid;
+static const char *pretended_address;
+
+static void identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)ret_from;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret_from;
+	http_connection_identify(fd, peer, ret_from);
+	if (peer->is_unix && pretended_uid != (uid_t)-1)
+		peer->uid = pretended_uid;
+	if (peer->is_unix || !pretended_address)
+		return;
+	memset(ret_from, 0, sizeof(*ret_from));
+	if (inet_pton(AF_INET, pretended_address, &v4->sin_addr) == 1)
+		ret_from->ss_family = AF_INET;
+	else if (inet_pton(AF_INET6, pretended_address, &v6->sin6_addr) == 1)
+		ret_from->ss_family = AF_INET6;
+	else
+		abort();
+}
+
+void fixture_pretend(struct http_fixture *fixture, uid_t uid, const char *address)
+{
+	pretended_uid = uid;
+	pretended_address = address;
+	fixture->server->identify = identify;
 }
 
 void fixture_stop(struct http_fixture *fixture)

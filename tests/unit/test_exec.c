@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
+#include "core/core_private.h"
 #include "fake_host.h"
 #include "test.h"
 
@@ -616,34 +618,226 @@ TEST(files_cancelled_busy_and_lost)
 	fake_host_free(host);
 }
 
+static void follow_consuming(struct exec *exec, struct follower *follower, enum exec_stream only)
+{
+	*follower = (struct follower){
+	    .watcher = {
+		.changed = on_changed, .forgotten = on_forgotten, .consumes = true, .only = only}};
+	exec_watch(exec, &follower->watcher);
+}
+
+static struct exec *start_lossless(struct sandbox *sandbox)
+{
+	const char *argv[] = {"spew"};
+	struct exec_spec spec = {
+	    .argv = argv, .argc = 1, .flags = EXEC_LOSSLESS, .head = 4096, .tail = 64 * KIB};
+	struct exec *exec = NULL;
+	struct error error;
+	CHECK_INT(exec_start(sandbox, &spec, &exec, &error), 0);
+	return exec;
+}
+
 TEST(lossless_is_told)
 {
 	struct fake_host *host = fake_host_new();
 	struct follower follower;
-	struct error error;
-	const char *argv[] = {"spew"};
-	struct exec_spec spec = {
-	    .argv = argv, .argc = 1, .flags = EXEC_LOSSLESS, .head = 4096, .tail = 64 * KIB};
-	struct exec *exec;
 	static char data[68 * 1024];
 	fake_start(host);
 	struct sandbox *sandbox = fake_create(host, NULL);
 	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
-	CHECK_INT(exec_start(sandbox, &spec, &exec, &error), 0);
-	follow(exec, &follower);
+	struct exec *exec = start_lossless(sandbox);
+	follow_consuming(exec, &follower, 0);
+	CHECK(exec_has_consumer(exec));
 	CHECK(fake_until(host, &follower.started));
 	fake_print(init, exec->row.key, 0, data, sizeof(data));
 	fake_turn(host, 5);
-	exec_consumed(exec, EXEC_STDOUT, 1000);
+	exec_watcher_consumed(&follower.watcher, EXEC_STDOUT, 1000);
 	fake_turn(host, 5);
 	CHECK_INT(init->consumed, 0);
-	exec_consumed(exec, EXEC_STDOUT, exec_total(exec, EXEC_STDOUT) + 5000);
+	exec_watcher_consumed(&follower.watcher, EXEC_STDOUT, exec_total(exec, EXEC_STDOUT) + 5000);
 	fake_turn(host, 5);
 	CHECK_INT(init->consumed, sizeof(data));
+	/* A reader of the log may be ahead of what the init has told. */
+	exec_watcher_consumed(&follower.watcher, EXEC_STDOUT, 2 * sizeof(data));
+	fake_print(init, exec->row.key, 0, data, sizeof(data));
+	fake_turn(host, 5);
+	CHECK_INT(init->consumed, 2 * sizeof(data));
 	/* After a reconnect it is said again. */
 	init->consumed = 0;
 	fake_init_disconnect(init);
 	fake_turn(host, 60);
+	CHECK_INT(init->consumed, 2 * sizeof(data));
+	fake_host_free(host);
+}
+
+TEST(lossless_waits_for_its_slowest_consumer)
+{
+	struct fake_host *host = fake_host_new();
+	struct follower observer, slow, fast, other;
+	static char data[68 * 1024];
+	const uint64_t all = sizeof(data);
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+	struct exec *exec = start_lossless(sandbox);
+	follow(exec, &observer);
+	CHECK(fake_until(host, &observer.started));
+	CHECK(!exec_has_consumer(exec));
+	fake_print(init, exec->row.key, 0, data, sizeof(data));
+	fake_turn(host, 5);
+	/* Nobody consumes: an observer counts for nothing, wherever it reads. */
+	exec_watcher_consumed(&observer.watcher, EXEC_STDOUT, all);
+	fake_turn(host, 5);
+	CHECK_INT(init->frames[FRAME_CONSUMED], 0);
+	follow_consuming(exec, &slow, 0);
+	follow_consuming(exec, &fast, EXEC_STDOUT);
+	follow_consuming(exec, &other, EXEC_STDERR);
+	exec_watcher_consumed(&fast.watcher, EXEC_STDOUT, all);
+	exec_watcher_consumed(&other.watcher, EXEC_STDOUT, all);
+	fake_turn(host, 5);
+	CHECK_INT(init->frames[FRAME_CONSUMED], 0);
+	exec_watcher_consumed(&slow.watcher, EXEC_STDOUT, 40000);
+	fake_turn(host, 5);
+	CHECK_INT(init->consumed, 40000);
+	/* The slowest goes: the next slowest counts. */
+	exec_unwatch(&slow.watcher);
+	fake_turn(host, 5);
+	CHECK_INT(init->consumed, all);
+	/* One that comes late moves nothing back. */
+	follow_consuming(exec, &slow, 0);
+	exec_watcher_consumed(&slow.watcher, EXEC_STDOUT, 10);
+	fake_turn(host, 5);
+	CHECK_INT(init->consumed, all);
+	CHECK_INT(init->frames[FRAME_CONSUMED], 2);
+	fake_host_free(host);
+}
+
+struct greedy {
+	struct exec_watcher watcher;
+};
+
+static void greedy_changed(struct exec_watcher *watcher, struct exec *exec)
+{
+	exec_watcher_consumed(watcher, EXEC_STDOUT, exec_total(exec, EXEC_STDOUT));
+}
+
+/* A consumer that is told first must not speak for one that has not been told yet. */
+TEST(lossless_while_consumers_are_told)
+{
+	struct fake_host *host = fake_host_new();
+	struct greedy greedy = {{.changed = greedy_changed, .consumes = true}};
+	struct follower slow;
+	static char data[68 * 1024];
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+	struct exec *exec = start_lossless(sandbox);
+	exec_watch(exec, &greedy.watcher);
+	follow_consuming(exec, &slow, 0);
+	CHECK(fake_until(host, &slow.started));
+	fake_print(init, exec->row.key, 0, data, sizeof(data));
+	fake_turn(host, 5);
+	CHECK(slow.changes >= 2);
+	CHECK_INT(init->frames[FRAME_CONSUMED], 0);
+	exec_unwatch(&slow.watcher);
+	fake_turn(host, 5);
 	CHECK_INT(init->consumed, sizeof(data));
+	exec_unwatch(&greedy.watcher);
+	fake_host_free(host);
+}
+
+struct left_answer {
+	bool done;
+	size_t count;
+	enum error_kind kind;
+};
+
+static void left_done(void *data, const struct left_process *processes, size_t count,
+		      const struct error *error)
+{
+	struct left_answer *answer = data;
+	(void)processes;
+	CHECK(!answer->done);
+	*answer = (struct left_answer){true, count, error ? error->kind : ERROR_NONE};
+}
+
+TEST(left_running_is_not_waited_for_without_end)
+{
+	struct fake_host *host = fake_host_new();
+	struct follower follower;
+	struct left_answer answers[3] = {0};
+	struct error error;
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+	struct exec *exec = start(sandbox, "server", NULL, 0);
+	follow(exec, &follower);
+	CHECK(fake_until(host, &follower.started));
+	fake_exit(init, exec->row.key, EXEC_END_EXITED, 0, 1);
+	CHECK(fake_until(host, &follower.ended));
+	init->quiet = true;
+	CHECK_INT(exec_left_running(exec, left_done, &answers[0], &error), 0);
+	CHECK(fake_until(host, &answers[0].done));
+	CHECK_INT(answers[0].count, 0);
+	CHECK_INT(answers[0].kind, ERROR_NONE);
+	/* The question is still open: the late answer is for who asks meanwhile. */
+	CHECK_INT(exec_left_running(exec, left_done, &answers[1], &error), 0);
+	fake_turn(host, 5);
+	CHECK_INT(init->frames[FRAME_LEFT_RUNNING], 1);
+	uint8_t none[4] = {0};
+	fake_init_send(init, FRAME_LEFT_RUNNING, exec->row.key, none, sizeof(none));
+	CHECK(fake_until(host, &answers[1].done));
+	CHECK(sandbox->guest_ready);
+	/* One answer per question. */
+	fake_init_send(init, FRAME_LEFT_RUNNING, exec->row.key, none, sizeof(none));
+	fake_turn(host, 5);
+	CHECK_INT(sandbox->life->link_error.kind, ERROR_GUEST_PROTOCOL);
+	fake_host_free(host);
+}
+
+TEST(files_that_the_init_forgets)
+{
+	struct fake_host *host = fake_host_new();
+	struct transfer reading, watching, writing, walking;
+	struct error error;
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+	static char data[1000];
+	CHECK_INT(begin_file(sandbox, FILE_WATCH, &watching, &error), 0);
+	CHECK_INT(begin_file(sandbox, FILE_WRITE, &writing, &error), 0);
+	CHECK_INT(begin_file(sandbox, FILE_GREP, &walking, &error), 0);
+	CHECK_INT(begin_file(sandbox, FILE_READ, &reading, &error), 0);
+	reading.hold = true;
+	fake_turn(host, 5);
+	fake_init_send(init, FRAME_DATA, init->operation, data, sizeof(data));
+	fake_turn(host, 5);
+	int64_t later = clock_boot() + 40 * NSEC_PER_SEC;
+	/* The consumer has not taken what came: it is not the init's turn. */
+	CHECK(file_check(sandbox, later) < INT64_MAX);
+	CHECK_INT(reading.done, 0);
+	file_credit(reading.handle, sizeof(data));
+	/* Nor while it is paused. */
+	sandbox->row.paused_wall = 1;
+	CHECK(file_check(sandbox, later) == INT64_MAX);
+	CHECK_INT(reading.done, 0);
+	sandbox->row.paused_wall = 0;
+	CHECK(file_check(sandbox, later) < INT64_MAX);
+	CHECK_INT(reading.done, 1);
+	CHECK_INT(reading.kind, ERROR_TIMED_OUT);
+	CHECK_INT(walking.done, 0);
+	CHECK(file_check(sandbox, clock_boot() + 700 * NSEC_PER_SEC) < INT64_MAX);
+	CHECK_INT(walking.done, 1);
+	CHECK_INT(walking.kind, ERROR_TIMED_OUT);
+	CHECK_INT(watching.done, 0);
+	CHECK_INT(writing.done, 0);
+	/* The init is told, and its late answers are no surprise. */
+	fake_turn(host, 5);
+	CHECK_INT(init->frames[FRAME_CANCEL], 2);
+	CHECK(sandbox->guest_ready);
+	file_cancel(watching.handle);
+	file_cancel(writing.handle);
+	fake_turn(host, 5);
+	CHECK(list_empty(&sandbox->operations));
 	fake_host_free(host);
 }

@@ -133,8 +133,10 @@ TEST(hello_and_frames)
 	open_fixture(&fixture);
 	turn(&fixture);
 	CHECK_INT(receive(&fixture), FRAME_HELLO);
+	CHECK_INT(guest_link_version(fixture.link), 0);
 	greet(&fixture, INIT_PROTOCOL_VERSION);
 	CHECK_INT(fixture.connected, 1);
+	CHECK_INT(guest_link_version(fixture.link), INIT_PROTOCOL_VERSION);
 	char payload[FRAME_PAYLOAD_MAX] = {0};
 	send_frame(&fixture, FRAME_PROGRESS, 5, payload, 16);
 	turn(&fixture);
@@ -178,7 +180,7 @@ TEST(frames_that_may_not_be)
 {
 	check_broken(0, 0, "type 0");
 	check_broken(999, 0, "unknown type");
-	check_broken(FRAME_HELLO, 4, "the daemon's own HELLO");
+	check_broken(FRAME_HELLO, 8, "the daemon's own HELLO");
 	check_broken(FRAME_EXEC, 4, "EXEC");
 	check_broken(FRAME_HELLO_REPLY, 16, "a second HELLO_REPLY");
 	check_broken(FRAME_PONG, 8, "a PONG without a PING");
@@ -223,6 +225,20 @@ TEST(versions_and_refusals)
 	/* What an init may not claim becomes a defect. */
 	CHECK_INT(fixture.error.kind, ERROR_INTERNAL);
 	CHECK(strstr(fixture.error.message, "let me in") != NULL);
+	close_fixture(&fixture);
+
+	/* An init that shares no version with us says so itself. */
+	writer = writer_on(room, sizeof(room));
+	failure = (struct failure){.kind = ERROR_GUEST_PROTOCOL, .message = "versions 7 to 9"};
+	failure_write(&writer, &failure);
+	open_fixture(&fixture);
+	turn(&fixture);
+	send_frame(&fixture, FRAME_REFUSED, 0, room, writer.size);
+	turn(&fixture);
+	CHECK_INT(fixture.connected, 0);
+	CHECK_INT(fixture.error.kind, ERROR_GUEST_PROTOCOL);
+	CHECK(strstr(fixture.error.message, "versions 7 to 9") != NULL);
+	CHECK(strstr(error_info(fixture.error.kind)->advice, "stop and start") != NULL);
 	close_fixture(&fixture);
 }
 

@@ -93,6 +93,10 @@ TEST(refusals_have_a_status_and_a_reason)
 	    {"GET / HTTP/3.0\r\n", 505},
 	    {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: br\r\n", 501},
 	    {"POST / HTTP/1.1\r\nHost: h\r\nExpect: x\r\n\r\n", 417},
+	    {"GET / HTTP/1.1\r\nHost: h\r\nExpect: x\r\nexpect: x\r\n\r\n", 400},
+	    {"GET / HTTP/1.1\r\nHost: h\r\nAuthorization: a\r\nauthorization: a\r\n\r\n", 400},
+	    {"GET / HTTP/1.1\r\nHost: h\r\nContent-Type: a\r\nContent-Type: a\r\n\r\n", 400},
+	    {"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: a\r\nUpgrade: b\r\n\r\n", 400},
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		CHECK_INT(parse(cases[i].text), -cases[i].status);

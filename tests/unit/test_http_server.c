@@ -639,6 +639,7 @@ TEST(connections_are_bounded)
 {
 	struct http_settings settings = http_default_settings;
 	settings.connections_max = 3;
+	settings.connections_reserved = 0;
 	fixture_start(&f, &settings, NULL);
 	int first = client_tcp(&f), second = client_tcp(&f), third = client_tcp(&f);
 	(void)client_text(&f, second, "GET /later HTTP/1.1\r\n" HOST "\r\n");
@@ -649,22 +650,28 @@ TEST(connections_are_bounded)
 	CHECK(seen.closed);
 	(void)client_text(&f, third, "GET /later HTTP/1.1\r\n" HOST "\r\n");
 	(void)client_text(&f, fourth, "GET /later HTTP/1.1\r\n" HOST "\r\n");
-	/* None is idle: the next one waits until one ends. */
-	int fifth = client_tcp(&f);
-	struct http_seen *got = client_ask(&f, fifth, "GET /x HTTP/1.1\r\n" HOST "\r\n");
-	CHECK_INT(got->size, 0);
+	/* None is idle: the next one is refused until one ends. */
+	int refused = client_tcp(&f);
+	look(refused);
+	CHECK(seen.closed && seen.size == 0);
+	close(refused);
 	CHECK_INT(http_server_connections(f.server), 3);
 	close(second);
-	look(fifth);
-	CHECK_INT(answer_status(&seen), 200);
+	fixture_pump(&f);
+	int fifth = client_tcp(&f);
+	struct http_seen *got = client_ask(&f, fifth, "GET /x HTTP/1.1\r\n" HOST "\r\n");
+	CHECK_INT(answer_status(got), 200);
 	(void)client_text(&f, fifth, "GET /later HTTP/1.1\r\n" HOST "\r\n");
-	/* ... or until one turns idle. */
+	/* ... or turns idle. */
+	refused = client_tcp(&f);
+	look(refused);
+	CHECK(seen.closed && seen.size == 0);
+	close(refused);
+	http_respond(f.pending, 200, NULL, NULL, 0, "x", 1);
+	fixture_pump(&f);
 	int sixth = client_tcp(&f);
 	got = client_ask(&f, sixth, "GET /x HTTP/1.1\r\n" HOST "\r\n");
-	CHECK_INT(got->size, 0);
-	http_respond(f.pending, 200, NULL, NULL, 0, "x", 1);
-	look(sixth);
-	CHECK_INT(answer_status(&seen), 200);
+	CHECK_INT(answer_status(got), 200);
 	close(sixth);
 	close(first);
 	close(third);

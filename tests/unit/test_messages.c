@@ -69,6 +69,51 @@ TEST(a_failure_of_a_hostile_peer_is_made_printable)
 	CHECK_TEXT(read.message, "a?[31m?b?");
 }
 
+TEST(hellos)
+{
+	struct hello hello = {.oldest = 2, .newest = 5}, read;
+	begin();
+	hello_write(&writer, &hello);
+	struct frame frame = written();
+	CHECK_INT(hello_read(&frame, &read), 0);
+	CHECK_INT(read.oldest, 2);
+	CHECK_INT(read.newest, 5);
+	CHECK_ONLY_WHOLE(hello_read, &read);
+	static const struct hello wrong[] = {{0, 1}, {3, 2}};
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		begin();
+		hello_write(&writer, &wrong[i]);
+		frame = written();
+		CHECK_INT(hello_read(&frame, &read), -EBADMSG);
+	}
+}
+
+/* What an upgrade meets: either end may be the older one. */
+TEST(versions_are_agreed_on)
+{
+	struct hello one = {1, 1}, two = {1, 2}, late = {2, 3}, far = {7, 9};
+	CHECK_INT(protocol_agree(one, one), 1);
+	CHECK_INT(protocol_agree(one, two), 1);
+	CHECK_INT(protocol_agree(two, one), 1);
+	CHECK_INT(protocol_agree(two, late), 2);
+	CHECK_INT(protocol_agree(late, two), 2);
+	CHECK_INT(protocol_agree(one, late), 0);
+	CHECK_INT(protocol_agree(late, one), 0);
+	CHECK_INT(protocol_agree(far, late), 0);
+}
+
+TEST(metrics)
+{
+	struct guest_metrics metrics = {.processes = 3, .uptime_ns = 1ULL << 40}, read;
+	begin();
+	guest_metrics_write(&writer, &metrics);
+	struct frame frame = written();
+	CHECK_INT(guest_metrics_read(&frame, &read), 0);
+	CHECK_INT(read.processes, 3);
+	CHECK(read.uptime_ns == 1ULL << 40);
+	CHECK_ONLY_WHOLE(guest_metrics_read, &read);
+}
+
 TEST(hello_replies)
 {
 	struct hello_reply reply = {.version = 1, .configured = 1, .boot_ns = 77}, read;

@@ -9,7 +9,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "core/core_private.h"
 #include "fake_host.h"
+#include "fake_init.h"
 #include "test.h"
 
 TEST_MAIN
@@ -308,9 +310,12 @@ TEST(pause_and_resume)
 	CHECK(sandbox->row.deadline_wall >= deadline + 50 * NSEC_PER_MSEC);
 	fake_turn(host, 5);
 	CHECK(init->deadline > clock_boot());
-	/* Work wakes it. */
+	/* Work wakes it, unless whoever asks may not. */
 	CHECK_INT(run(host, sandbox_pause, sandbox), ERROR_NONE);
-	CHECK_INT(run(host, ready_without, sandbox), ERROR_NONE);
+	CHECK_INT(run(host, ready_without, sandbox), ERROR_SANDBOX_STATE);
+	fake_turn(host, 10);
+	CHECK_INT(sandbox->row.state, SANDBOX_PAUSED);
+	CHECK_INT(run(host, ready_with, sandbox), ERROR_NONE);
 	CHECK_INT(sandbox->row.state, SANDBOX_RUNNING);
 	CHECK(!init->frozen);
 	host->fail_type = SPAWN_FREEZE;
@@ -362,7 +367,9 @@ TEST(two_wait_for_one_transition)
 	host->hold_type = SPAWN_FREEZE;
 	CHECK_INT(sandbox_pause(sandbox, outcome_done, &outcomes[0], &error), 0);
 	CHECK_INT(sandbox_pause(sandbox, outcome_done, &outcomes[1], &error), 0);
-	CHECK_INT(sandbox_ready(sandbox, false, outcome_done, &outcomes[2], &error), 0);
+	CHECK_INT(sandbox_ready(sandbox, true, outcome_done, &outcomes[2], &error), 0);
+	CHECK_INT(sandbox_ready(sandbox, false, outcome_done, NULL, &error), -1);
+	CHECK_INT(error.kind, ERROR_SANDBOX_STATE);
 	CHECK_INT(sandbox_stop(sandbox, outcome_done, NULL, &error), -1);
 	CHECK_INT(error.kind, ERROR_CONFLICT);
 	fake_turn(host, 5);
@@ -458,6 +465,194 @@ TEST(time_outs)
 	CHECK_INT(sandbox_expires_in(&paused->row), -1);
 	fake_turn(host, 5);
 	CHECK_INT(fake_init_of(host, &paused->row.id)->deadline, 0);
+	fake_host_free(host);
+}
+
+static struct sandbox *create_and_pause(struct fake_host *host, struct id *ret_id)
+{
+	struct outcome outcome = {0};
+	struct sandbox_spec spec = {.timeout_seconds = 2, .idle_timeout_seconds = 2};
+	struct error error;
+	CHECK_INT(
+	    sandbox_create(&host->core, &fake_principal, &spec, outcome_created, &outcome, &error),
+	    0);
+	CHECK(fake_until(host, &outcome.done));
+	CHECK_INT(run(host, sandbox_pause, outcome.sandbox), ERROR_NONE);
+	*ret_id = outcome.sandbox->row.id;
+	return outcome.sandbox;
+}
+
+static void expect_alive(struct fake_host *host, const struct id *id, enum sandbox_state state)
+{
+	struct sandbox *sandbox = sandbox_by_id(&host->core, id);
+	if (!sandbox) {
+		test_fail(__FILE__, __LINE__, "it was deleted");
+		return;
+	}
+	CHECK_INT(sandbox->row.state, state);
+	CHECK(sandbox_expires_in(&sandbox->row) >= 1);
+	bool paused = state == SANDBOX_PAUSED;
+	CHECK_INT(sandbox->row.paused_wall != 0, paused);
+}
+
+/* Longer than its time-out, and then by every way that leads out. */
+TEST(no_time_passes_while_paused)
+{
+	struct fake_host *host = fake_host_new();
+	struct outcome resumed = {0};
+	struct error error;
+	struct id stopped, touched, rebooted, frozen, thawed, killed;
+	fake_start(host);
+	struct sandbox *to_touch, *to_stop;
+	to_stop = create_and_pause(host, &stopped);
+	to_touch = create_and_pause(host, &touched);
+	create_and_pause(host, &rebooted);
+	create_and_pause(host, &frozen);
+	create_and_pause(host, &thawed);
+	create_and_pause(host, &killed);
+	fake_turn(host, 2300);
+	CHECK_INT(host->core.sandbox_count, 6);
+	CHECK_INT(run(host, sandbox_stop, to_stop), ERROR_NONE);
+	fake_init_dies(fake_init_of(host, &killed), END_DEADLINE);
+	/* Something ends inside between the thaw and the spawner's word of it. */
+	host->hold_type = SPAWN_THAW;
+	CHECK_INT(sandbox_resume(to_touch, outcome_done, &resumed, &error), 0);
+	fake_turn(host, 5);
+	sandbox_touch(to_touch);
+	fake_release(host);
+	CHECK(fake_until(host, &resumed.done));
+	fake_turn(host, 20);
+	expect_alive(host, &stopped, SANDBOX_STOPPED);
+	expect_alive(host, &killed, SANDBOX_STOPPED);
+	expect_alive(host, &touched, SANDBOX_RUNNING);
+	/* Two in `resuming` when the daemon dies, before and after the thaw; one whose host
+	 * reboots. */
+	host->hold_type = SPAWN_THAW;
+	CHECK_INT(sandbox_resume(sandbox_by_id(&host->core, &frozen), NULL, NULL, &error), 0);
+	CHECK_INT(sandbox_resume(sandbox_by_id(&host->core, &thawed), NULL, NULL, &error), 0);
+	fake_turn(host, 5);
+	fake_stop(host);
+	host->hold_type = 0;
+	host->held_count = 0;
+	fake_init_of(host, &thawed)->frozen = false;
+	fake_init_dies(fake_init_of(host, &rebooted), END_KILLED);
+	fake_start(host);
+	fake_turn(host, 100);
+	expect_alive(host, &rebooted, SANDBOX_STOPPED);
+	expect_alive(host, &frozen, SANDBOX_PAUSED);
+	expect_alive(host, &thawed, SANDBOX_RUNNING);
+	CHECK(fake_init_of(host, &thawed)->deadline > clock_boot());
+	CHECK_INT(fake_init_of(host, &frozen)->deadline, 0);
+	/* Counted from where it stands. */
+	struct sandbox *paused = sandbox_by_id(&host->core, &frozen);
+	CHECK_INT(sandbox_set_timeout(paused, 100, &error), 0);
+	CHECK_INT(sandbox_expires_in(&paused->row), 100);
+	CHECK_INT(run(host, sandbox_resume, paused), ERROR_NONE);
+	CHECK_INT(sandbox_expires_in(&paused->row), 100);
+	/* A stopped one's time goes on. */
+	CHECK(fake_until_count(host, 1));
+	expect_tombstone(host, &stopped, END_REASON_TIMEOUT, "time-out");
+	fake_host_free(host);
+}
+
+/* Killed from outside while frozen: it neither listens nor ends. */
+TEST(init_dies_while_paused)
+{
+	struct fake_host *host = fake_host_new();
+	struct id id;
+	fake_start(host);
+	for (int again = 0; again < 2; again++) {
+		struct sandbox *sandbox = fake_create(host, NULL);
+		struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+		id = sandbox->row.id;
+		CHECK_INT(run(host, sandbox_pause, sandbox), ERROR_NONE);
+		if (again)
+			fake_stop(host);
+		fake_init_stop(init);
+		init->running = init->frozen = true;
+		if (again)
+			fake_start(host);
+		fake_turn(host, 500);
+		sandbox = sandbox_by_id(&host->core, &id);
+		CHECK_INT(sandbox->row.state, SANDBOX_STOPPED);
+		CHECK(!init->running);
+		CHECK_INT(run(host, sandbox_start, sandbox), ERROR_NONE);
+	}
+	CHECK_INT(host->requests[SPAWN_KILL], 2);
+	/* One that cannot be reached for another reason is left alone. */
+	struct sandbox *sandbox = sandbox_by_id(&host->core, &id);
+	fake_init_of(host, &id)->deaf = true;
+	CHECK_INT(run(host, sandbox_pause, sandbox), ERROR_NONE);
+	fake_init_disconnect(fake_init_of(host, &id));
+	fake_turn(host, 500);
+	CHECK_INT(sandbox->row.state, SANDBOX_PAUSED);
+	fake_host_free(host);
+}
+
+static void count_cancelled(void *data, const struct error *error)
+{
+	*(unsigned *)data += error && error->kind == ERROR_CANCELLED;
+}
+
+TEST(delete_is_never_refused)
+{
+	struct fake_host *host = fake_host_new();
+	struct outcome deleted[2] = {0};
+	struct error error;
+	unsigned cancelled = 0;
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	host->hold_type = SPAWN_FREEZE;
+	for (int i = 0; i < WAITERS_MAX; i++)
+		CHECK_INT(sandbox_pause(sandbox, count_cancelled, &cancelled, &error), 0);
+	CHECK_INT(sandbox_pause(sandbox, count_cancelled, &cancelled, &error), -1);
+	CHECK_INT(error.kind, ERROR_BUSY);
+	for (int i = 0; i < 2; i++)
+		CHECK_INT(sandbox_delete(sandbox, END_REASON_USER, NULL, outcome_done, &deleted[i],
+					 &error),
+			  0);
+	CHECK_INT(cancelled, WAITERS_MAX);
+	for (int i = 0; i < 2; i++) {
+		CHECK(fake_until(host, &deleted[i].done));
+		CHECK_INT(deleted[i].error.kind, ERROR_NONE);
+	}
+	CHECK_INT(fake_existing(host), 0);
+	fake_host_free(host);
+}
+
+struct delete_at_once {
+	bool created;
+	struct outcome deleted;
+};
+
+static void created_and_deleted(void *data, struct sandbox *sandbox, const struct error *error)
+{
+	struct delete_at_once *both = data;
+	struct error own;
+	CHECK(error == NULL);
+	both->created = true;
+	CHECK_INT(
+	    sandbox_delete(sandbox, END_REASON_USER, NULL, outcome_done, &both->deleted, &own), 0);
+}
+
+TEST(deleted_by_who_made_it)
+{
+	struct fake_host *host = fake_host_new();
+	struct delete_at_once both = {0};
+	struct error error;
+	fake_start(host);
+	host->hold_type = SPAWN_DESTROY;
+	CHECK_INT(sandbox_create(&host->core, &fake_principal, &(struct sandbox_spec){0},
+				 created_and_deleted, &both, &error),
+		  0);
+	CHECK(fake_until(host, &both.created));
+	fake_turn(host, 20);
+	CHECK(!both.deleted.done);
+	CHECK_INT(fake_existing(host), 1);
+	fake_release(host);
+	CHECK(fake_until(host, &both.deleted.done));
+	CHECK_INT(both.deleted.error.kind, ERROR_NONE);
+	CHECK_INT(fake_existing(host), 0);
 	fake_host_free(host);
 }
 

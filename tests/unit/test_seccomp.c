@@ -1,6 +1,7 @@
 /* The system call filter as the build made it: interpreted for chosen calls and arguments, and
  * loaded into a kernel once per policy. What a real sandbox answers: tests/sandbox/probe.c. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -72,6 +73,12 @@ static int64_t when_nested(long number, uint64_t a, uint64_t b, uint64_t c, uint
 {
 	struct seccomp_data data = {.nr = (int)number, .arch = NATIVE, .args = {a, b, c, d}};
 	return interpret(seccomp_filter_nested, ARRAY_SIZE(seccomp_filter_nested), &data);
+}
+
+static int64_t when_shared(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	struct seccomp_data data = {.nr = (int)number, .arch = NATIVE, .args = {a, b, c, d}};
+	return interpret(seccomp_filter_shared, ARRAY_SIZE(seccomp_filter_shared), &data);
 }
 
 TEST(foreign_abi_is_killed)
@@ -195,6 +202,93 @@ TEST(limits_and_priorities)
 	CHECK_INT(by_default(SYS_ioprio_set, 1, 0, 0, 0), SECCOMP_RET_ALLOW);
 }
 
+/* A mode in the given argument of a call: refused with either bit, whatever else is set. */
+static void check_mode_at(long number, unsigned argument, uint64_t flags)
+{
+	static const uint64_t bad[] = {04000, 02000, 06777, 04755 | HIGH_BITS, 0104755};
+	static const uint64_t good[] = {0, 0777, 01777, 0100644, HIGH_BITS | 0755};
+	uint64_t values[4] = {(uint64_t)-1, (uint64_t)-1, (uint64_t)-1, (uint64_t)-1};
+	for (size_t i = 0; i < ARRAY_SIZE(bad) + ARRAY_SIZE(good); i++) {
+		bool refused = i < ARRAY_SIZE(bad);
+		values[argument - 1] = flags;
+		values[argument] = refused ? bad[i] : good[i - ARRAY_SIZE(bad)];
+		CHECK_INT(when_shared(number, values[0], values[1], values[2], values[3]),
+			  refused ? ERRNO(EPERM) : SECCOMP_RET_ALLOW);
+	}
+}
+
+TEST(no_set_id_bits_where_a_folder_is_shared)
+{
+	const uint64_t tmpfile = 020200000;
+	const uint64_t any = (uint64_t)-1;
+#ifdef SYS_open
+	check_mode_at(SYS_chmod, 1, 0);
+	check_mode_at(SYS_creat, 1, 0);
+	check_mode_at(SYS_mknod, 1, 0);
+	check_mode_at(SYS_open, 2, O_CREAT);
+	check_mode_at(SYS_open, 2, tmpfile | HIGH_BITS);
+	CHECK_INT(when_shared(SYS_open, 0, O_RDWR | O_TRUNC, 04755, any), SECCOMP_RET_ALLOW);
+#endif
+	check_mode_at(SYS_fchmod, 1, 0);
+	check_mode_at(SYS_fchmodat, 2, 0);
+	check_mode_at(452, 2, 0); /* fchmodat2 */
+	check_mode_at(SYS_mknodat, 2, 0);
+	check_mode_at(SYS_mq_open, 2, O_CREAT);
+	check_mode_at(SYS_openat, 3, O_CREAT | O_CLOEXEC);
+	check_mode_at(SYS_openat, 3, tmpfile);
+	CHECK_INT(when_shared(SYS_openat, 0, 0, O_DIRECTORY, any), SECCOMP_RET_ALLOW);
+	CHECK_INT(when_shared(SYS_openat2, 0, 0, 0, 0), ERRNO(ENOSYS));
+	CHECK_INT(when_shared(SYS_mkdirat, 0, 0, 02755, 0), SECCOMP_RET_ALLOW);
+}
+
+TEST(no_new_mounts_where_a_folder_is_shared)
+{
+	static const uint64_t old[] = {0x1000, 0x5000, 0x20, 0x1020, 0x2000, 0x40000, 0x84000};
+	static const uint64_t magic = 0xc0ed0000; /* MS_MGC_VAL: its bits mean nothing */
+	for (size_t i = 0; i < ARRAY_SIZE(old); i++)
+		CHECK_INT(when_shared(SYS_mount, 0, 0, 0, old[i]), SECCOMP_RET_ALLOW);
+	CHECK_INT(when_shared(SYS_mount, 0, 0, 0, magic | 0x1000), SECCOMP_RET_ALLOW);
+	CHECK_INT(when_shared(SYS_mount, 0, 0, 0, 0), ERRNO(EPERM));
+	CHECK_INT(when_shared(SYS_mount, 0, 0, 0, 0xe), ERRNO(EPERM));
+	CHECK_INT(when_shared(SYS_mount, 0, 0, 0, magic), ERRNO(EPERM));
+	CHECK_INT(when_shared(SYS_mount, 0, 0, 0, magic | 0xe | HIGH_BITS), ERRNO(EPERM));
+}
+
+/* What the second filter does not mention is the first one's to decide. */
+TEST(the_second_filter_only_takes_away)
+{
+	for (long number = 0; number < 1024; number++) {
+		int64_t result = when_shared(number, 0, 0, 0, 0);
+		if (number != SYS_openat2 && number != SYS_mount)
+			CHECK_INT(result, SECCOMP_RET_ALLOW);
+	}
+	CHECK_INT(when_shared(-1, 0, 0, 0, 0), SECCOMP_RET_ALLOW);
+}
+
+/* Both, as in a sandbox: each answers for its own calls. */
+static int load_both_in_child(void)
+{
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct sock_fprog first = {.len = ARRAY_SIZE(seccomp_filter_shared),
+					   .filter = (struct sock_filter *)seccomp_filter_shared};
+		struct sock_fprog second = {.len = ARRAY_SIZE(seccomp_filter_default),
+					    .filter = (struct sock_filter *)seccomp_filter_default};
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &first) < 0 ||
+		    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &second) < 0)
+			_exit(1);
+		if (syscall(SYS_fchmod, -1, 04755) != -1 || errno != EPERM)
+			_exit(2);
+		if (syscall(SYS_fchmod, -1, 0755) != -1 || errno != EBADF)
+			_exit(3);
+		_exit(syscall(SYS_bpf, 0, 0, 0) == -1 && errno == EPERM ? 0 : 4);
+	}
+	int status = -1;
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 static int load_in_child(const struct sock_filter *code, size_t count)
 {
 	pid_t pid = fork();
@@ -215,6 +309,7 @@ TEST(the_kernel_takes_them)
 {
 	CHECK_INT(load_in_child(seccomp_filter_default, ARRAY_SIZE(seccomp_filter_default)), 0);
 	CHECK_INT(load_in_child(seccomp_filter_nested, ARRAY_SIZE(seccomp_filter_nested)), 0);
+	CHECK_INT(load_both_in_child(), 0);
 }
 
 TEST_MAIN

@@ -8,7 +8,7 @@
 #include "base/fd.h"
 #include "proto/boot_messages.h"
 #include "test.h"
-#include "tier/namespace/remove_tree.h"
+#include "tier/remove_tree.h"
 #include "tier/namespace/skeleton.h"
 #include "tier/namespace/template.h"
 

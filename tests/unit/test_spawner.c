@@ -14,10 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "tier/remove_tree.h"
 #include "test.h"
 
 TEST_MAIN
@@ -27,6 +29,11 @@ TEST_MAIN
 #define FAIL_BOOT 100u /* limits.pids that make boot fail */
 #define EXIT_AT_ONCE 101u
 #define EXIT_DEADLINE 102u
+#define KILL_STUCK 103u   /* a killed one goes on until the test ends it */
+#define FREEZE_NEVER 104u /* it never stops */
+#define FREEZE_SLOW 105u  /* it stops when it has been asked a few times */
+#define RELEASE_SLOW 106u /* it lets go when it has been asked a few times */
+#define SLOW_CALLS 4
 
 static int fake_boot(const struct host *host, struct guest *guest, const struct boot *boot,
 		     struct error *error)
@@ -61,9 +68,24 @@ static int fake_adopt(const struct host *host, struct guest *guest, struct error
 static int fake_kill(const struct host *host, struct guest *guest, struct error *error)
 {
 	(void)host, (void)error;
-	if (guest->init.pid > 0)
+	if (guest->init.pid > 0 && guest->limits.pids != KILL_STUCK)
 		(void)!process_signal(&guest->init, SIGKILL);
-	return process_wait_end(&guest->init, 2000) == 0 ? 0 : -1;
+	return 0;
+}
+
+/* 1 the first few times. */
+static int slowly(void)
+{
+	static int calls;
+	return ++calls % SLOW_CALLS != 0;
+}
+
+static int fake_release(const struct host *host, struct guest *guest, struct error *error)
+{
+	(void)host;
+	if (process_alive(&guest->init))
+		return error_set(error, ERROR_INTERNAL, "it is released and lives");
+	return guest->limits.pids == RELEASE_SLOW ? slowly() : 0;
 }
 
 static int fake_set_limits(const struct host *host, struct guest *guest,
@@ -77,8 +99,10 @@ static int fake_set_limits(const struct host *host, struct guest *guest,
 static int fake_freeze(const struct host *host, struct guest *guest, bool frozen,
 		       struct error *error)
 {
-	(void)host, (void)guest, (void)frozen, (void)error;
-	return 0;
+	(void)host, (void)error;
+	if (frozen && guest->limits.pids == FREEZE_NEVER)
+		return 1;
+	return frozen && guest->limits.pids == FREEZE_SLOW ? slowly() : 0;
 }
 
 static int fake_counters(const struct host *host, struct guest *guest,
@@ -111,7 +135,7 @@ static const struct driver fake_driver = {
     .freeze = fake_freeze,
     .counters = fake_counters,
     .kill = fake_kill,
-    .release = fake_nothing,
+    .release = fake_release,
     .erase = fake_nothing,
 };
 
@@ -127,6 +151,7 @@ static pid_t child;
 static int link_fd = -1;
 static char allow[256];
 static uint32_t sandboxes_max = 8;
+static int64_t patience; /* for what never happens; 0: as long as ever */
 
 static void run_spawner(int socket)
 {
@@ -144,13 +169,13 @@ static void run_spawner(int socket)
 	(void)!text_format(spawner->host.runtime, sizeof(spawner->host.runtime), "%s/run", root);
 	spawner->driver_of = fake_driver_of;
 	spawner->socket = socket;
+	spawner->end_timeout = spawner->freeze_timeout = patience;
 	if (spawner_loop_open(spawner, &error) < 0 || spawner_loop_watch(spawner, &error) < 0)
 		_exit(99);
 	adopt_all(spawner);
 	spawner_loop_run(spawner);
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		if (spawner->entries[i].state == ENTRY_RUNNING)
-			(void)!guests_kill(spawner, &spawner->entries[i], &error);
+		(void)!process_signal(&spawner->entries[i].guest.init, SIGKILL);
 	spawner_free(spawner);
 	_exit(0);
 }
@@ -202,9 +227,10 @@ static void end(void)
 	fd_close(&link_fd);
 	waitpid(child, &status, 0);
 	CHECK_INT(status, 0);
-	CHECK_INT(trash_remove_tree(AT_FDCWD, root), 0);
+	CHECK_INT(remove_tree(AT_FDCWD, root), 0);
 	allow[0] = '\0';
 	sandboxes_max = 8;
+	patience = 0;
 }
 
 /* 1: a message, 0: the connection has ended, -1: nothing for two seconds. */
@@ -526,7 +552,7 @@ TEST(mounts_below_the_allowed_path)
 	int inside = open_below("shared/inside", O_PATH);
 	int beside = open_below("sharedx", O_RDONLY | O_DIRECTORY);
 	int state = open_below("state/sandboxes", O_RDONLY | O_DIRECTORY);
-	int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int file = open("/etc/passwd", O_RDONLY | O_CLOEXEC);
 	int two[] = {shared, beside};
 	CHECK_INT(create_with(&shared, 1, MOUNT_READ_WRITE), ERROR_NONE);
 	CHECK_INT(create_with(&inside, 1, MOUNT_COPY_ON_WRITE), ERROR_NONE);
@@ -673,6 +699,185 @@ TEST(ends_are_told_with_their_cause)
 	end();
 }
 
+/* ---- What takes longer than anybody should wait. */
+
+/* Creates one of a kind; its process. */
+static pid_t create_kind(const struct id *id, uint32_t kind)
+{
+	struct spawn_message create = creation(id), reply;
+	create.create.limits.pids = kind;
+	CHECK_INT(ask_with(&create, NULL, 0, &reply), ERROR_NONE);
+	return (pid_t)reply.created.pid;
+}
+
+/* Asks and does not wait for the answer. */
+static void post_simple(uint32_t type, const struct id *id, uint32_t request)
+{
+	struct spawn_message message = {.type = type, .request = request, .sandbox = *id};
+	post(&message, NULL, 0);
+}
+
+static void expect(uint32_t request, uint32_t result)
+{
+	struct spawn_message reply;
+	CHECK_INT(receive(&reply), 1);
+	CHECK_INT(reply.type, SPAWN_REPLY);
+	CHECK_INT(reply.request, request);
+	CHECK_INT(reply.result, result);
+	CHECK(result == ERROR_NONE || reply.message[0]);
+}
+
+static void expect_end(const struct id *id, uint32_t cause)
+{
+	struct spawn_message message;
+	CHECK_INT(receive(&message), 1);
+	CHECK_INT(message.type, SPAWN_ENDED);
+	CHECK_INT(message.cause, cause);
+	CHECK(id_equal(&message.sandbox, id));
+}
+
+/* What LIST says of the only sandbox. */
+static struct spawn_listed listed_alone(void)
+{
+	struct spawn_message list = {.type = SPAWN_LIST, .request = 78}, reply = {0};
+	post(&list, NULL, 0);
+	CHECK_INT(receive(&reply), 1);
+	CHECK_INT(reply.type, SPAWN_LISTED);
+	expect(78, ERROR_NONE);
+	return reply.listed;
+}
+
+static void check_slot(const struct id *id, const char *wanted)
+{
+	char path[160], text[64];
+	snprintf(path, sizeof(path), "%s/state/sandboxes/%s/slot", root, id->text);
+	CHECK(fd_read_small(AT_FDCWD, path, text, sizeof(text)) > 0);
+	CHECK_TEXT(text, wanted);
+}
+
+TEST(nobody_waits_for_a_kill_that_does_not_end)
+{
+	begin();
+	struct id stuck = id_new(), other = id_new();
+	pid_t pid = create_kind(&stuck, KILL_STUCK);
+	post_simple(SPAWN_KILL, &stuck, 5001);
+	create_kind(&other, 64);
+	check_slot(&other, "1 namespace\n");
+	CHECK_INT(simple(SPAWN_FREEZE, &other), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_DESTROY, &other), ERROR_NONE);
+	struct spawn_message start = creation(&stuck);
+	CHECK_INT(ask(&start), ERROR_CONFLICT);
+	start.type = SPAWN_START;
+	CHECK_INT(ask(&start), ERROR_CONFLICT);
+	CHECK_INT(simple(SPAWN_FREEZE, &stuck), ERROR_CONFLICT);
+	CHECK_INT(simple(SPAWN_COUNTERS, &stuck), ERROR_CONFLICT);
+	CHECK_INT(listed_alone().running, 1);
+	/* More who ask for the same are answered with the first, as many as there is room for. */
+	for (uint32_t i = 0; i < ENTRY_WAITING_MAX - 1; i++)
+		post_simple(i == 1 ? SPAWN_DESTROY : SPAWN_KILL, &stuck, 5002 + i);
+	CHECK_INT(simple(SPAWN_KILL, &stuck), ERROR_BUSY);
+	kill(pid, SIGKILL);
+	for (uint32_t i = 0; i < ENTRY_WAITING_MAX; i++)
+		expect(5001 + i, ERROR_NONE);
+	CHECK_INT(simple(SPAWN_KILL, &stuck), ERROR_SANDBOX_NOT_FOUND);
+	wait_for_files(0, "state/sandboxes");
+	wait_for_files(0, "state/trash");
+	end();
+}
+
+TEST(a_kill_that_takes_too_long_is_said_and_goes_on)
+{
+	patience = 200 * NSEC_PER_MSEC;
+	begin();
+	struct id id = id_new(), other = id_new();
+	int before = count_descriptors();
+	pid_t pid = create_kind(&id, KILL_STUCK);
+	CHECK_INT(simple(SPAWN_KILL, &id), ERROR_TIMED_OUT);
+	CHECK_INT(simple(SPAWN_KILL, &id), ERROR_CONFLICT);
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_CONFLICT);
+	CHECK_INT(listed_alone().running, 1);
+	create_kind(&other, 64);
+	check_slot(&other, "1 namespace\n");
+	CHECK_INT(simple(SPAWN_DESTROY, &other), ERROR_NONE);
+	kill(pid, SIGKILL);
+	expect_end(&id, END_KILLED);
+	CHECK_INT(listed_alone().running, 0);
+	struct spawn_message start = creation(&id), reply;
+	start.type = SPAWN_START;
+	start.create.limits.pids = KILL_STUCK;
+	CHECK_INT(ask_with(&start, NULL, 0, &reply), ERROR_NONE);
+	/* One that is to be destroyed is, late as it may be. */
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_TIMED_OUT);
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_CONFLICT);
+	kill((pid_t)reply.created.pid, SIGKILL);
+	expect_end(&id, END_KILLED);
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_SANDBOX_NOT_FOUND);
+	wait_for_files(0, "state/sandboxes");
+	CHECK_INT(count_descriptors(), before);
+	end();
+}
+
+TEST(a_release_is_tried_until_it_works)
+{
+	begin();
+	struct id id = id_new();
+	pid_t pid = create_kind(&id, RELEASE_SLOW);
+	CHECK_INT(simple(SPAWN_KILL, &id), ERROR_NONE);
+	CHECK_INT(listed_alone().running, 0);
+	struct spawn_message start = creation(&id), reply;
+	start.type = SPAWN_START;
+	start.create.limits.pids = RELEASE_SLOW;
+	CHECK_INT(ask_with(&start, NULL, 0, &reply), ERROR_NONE);
+	pid = (pid_t)reply.created.pid;
+	kill(pid, SIGKILL);
+	expect_end(&id, END_KILLED);
+	CHECK_INT(ask(&start), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_SANDBOX_NOT_FOUND);
+	end();
+}
+
+TEST(a_pause_may_take_its_time)
+{
+	begin();
+	struct id id = id_new();
+	create_kind(&id, FREEZE_SLOW);
+	post_simple(SPAWN_FREEZE, &id, 6001);
+	post_simple(SPAWN_FREEZE, &id, 6002);
+	expect(6001, ERROR_NONE);
+	expect(6002, ERROR_NONE);
+	CHECK_INT(listed_alone().frozen, 1);
+	CHECK_INT(simple(SPAWN_THAW, &id), ERROR_NONE);
+	CHECK_INT(listed_alone().frozen, 0);
+	end();
+}
+
+TEST(a_pause_that_never_comes_is_taken_back)
+{
+	patience = 200 * NSEC_PER_MSEC;
+	begin();
+	struct id id = id_new(), other = id_new();
+	create_kind(&id, FREEZE_NEVER);
+	CHECK_INT(simple(SPAWN_FREEZE, &id), ERROR_TIMED_OUT);
+	struct spawn_listed listed = listed_alone();
+	CHECK(listed.running && !listed.frozen);
+	post_simple(SPAWN_FREEZE, &id, 6001);
+	CHECK_INT(simple(SPAWN_THAW, &id), ERROR_CONFLICT);
+	CHECK_INT(simple(SPAWN_COUNTERS, &id), ERROR_NONE);
+	create_kind(&other, 64);
+	CHECK_INT(simple(SPAWN_DESTROY, &other), ERROR_NONE);
+	/* Its end comes first. */
+	post_simple(SPAWN_DESTROY, &id, 6002);
+	expect(6001, ERROR_CONFLICT);
+	expect(6002, ERROR_NONE);
+	pid_t pid = create_kind(&other, FREEZE_NEVER);
+	post_simple(SPAWN_FREEZE, &other, 6003);
+	kill(pid, SIGKILL);
+	expect(6003, ERROR_CONFLICT);
+	expect_end(&other, END_KILLED);
+	end();
+}
+
 TEST(failed_boots_leave_nothing)
 {
 	struct spawn_message reply;
@@ -804,14 +1009,14 @@ TEST(uid_blocks_are_shared_out)
 	}
 	/* The same again; another's only when that is gone. */
 	CHECK_INT(uid_block_claim(meeting, state[0], &error), first);
-	CHECK_INT(trash_remove_tree(AT_FDCWD, state[0]), 0);
+	CHECK_INT(remove_tree(AT_FDCWD, state[0]), 0);
 	CHECK_INT(uid_block_claim(meeting, state[UID_BLOCKS], &error), first);
 	/* After a reboot: the directory remembers. */
-	CHECK_INT(trash_remove_tree(AT_FDCWD, meeting), 0);
+	CHECK_INT(remove_tree(AT_FDCWD, meeting), 0);
 	CHECK_INT(uid_block_claim(meeting, state[UID_BLOCKS], &error), first);
 	uid_block_release(meeting, first);
 	CHECK_INT(count_files("%s", meeting), 0);
-	CHECK_INT(trash_remove_tree(AT_FDCWD, base), 0);
+	CHECK_INT(remove_tree(AT_FDCWD, base), 0);
 }
 
 TEST(trees_of_any_depth_are_removed)
@@ -829,8 +1034,8 @@ TEST(trees_of_any_depth_are_removed)
 		at = next;
 	}
 	close(at);
-	CHECK_INT(trash_remove_tree(AT_FDCWD, base), 0);
+	CHECK_INT(remove_tree(AT_FDCWD, base), 0);
 	CHECK(access(base, F_OK) < 0);
 	CHECK(access("/etc/passwd", F_OK) == 0);
-	CHECK_INT(trash_remove_tree(AT_FDCWD, base), 0);
+	CHECK_INT(remove_tree(AT_FDCWD, base), 0);
 }

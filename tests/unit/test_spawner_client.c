@@ -3,6 +3,7 @@
 #include "core/spawner_client.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -250,5 +251,58 @@ TEST(queue_of_requests)
 	for (int i = 0; i < 2000; i++)
 		answered += answers[i].count == 1 && answers[i].kind == ERROR_NONE;
 	CHECK_INT(answered, 2000);
+	close_fixture(&fixture);
+}
+
+/* A process without a free descriptor cannot keep those of a message that has to wait: that message
+ * fails, and the spawner is not taken for dead. */
+TEST(no_descriptor_free)
+{
+	struct fixture fixture;
+	struct spawn_message message = {.type = SPAWN_CREATE};
+	struct answer answers[3] = {0};
+	struct error error = {0};
+	struct rlimit before, none;
+	int sent = 0;
+	open_fixture(&fixture);
+	CLOSE_FD int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	/* Until the socket is full: from there on messages wait. */
+	CHECK_INT(fd_set_nonblocking(fixture.peer), 0);
+	CLOSE_FD int probe = fcntl(file, F_DUPFD_CLOEXEC, 0);
+	for (; sent < 2000; sent++)
+		CHECK_INT(spawner_request(fixture.client, &message, NULL, 0, 60000, on_answer,
+					  &answers[0], &error),
+			  0);
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = before;
+	none.rlim_cur = (rlim_t)probe;
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+	int result = spawner_request(fixture.client, &message, &file, 1, 60000, on_answer,
+				     &answers[1], &error);
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &before), 0);
+	CHECK_INT(result, -1);
+	CHECK_INT(error.kind, ERROR_NO_MEMORY);
+	CHECK_INT(fixture.lost, 0);
+	CHECK_INT(answers[1].count, 0);
+	/* The next goes through. */
+	CHECK_INT(spawner_request(fixture.client, &message, &file, 1, 60000, on_answer, &answers[2],
+				  &error),
+		  0);
+	for (int i = 0; i < sent; i++) {
+		struct spawn_message got = {0};
+		int fds[2];
+		size_t fd_count = 2;
+		turn(&fixture);
+		while (fd_receive(fixture.peer, &got, sizeof(got), fds, &fd_count) > 0) {
+			for (size_t j = 0; j < fd_count; j++)
+				fd_close(&fds[j]);
+			reply(&fixture, got.request, ERROR_NONE);
+			turn(&fixture);
+			fd_count = 2;
+		}
+	}
+	CHECK_INT(answers[0].count, sent);
+	CHECK_INT(answers[2].count, 1);
+	CHECK_INT(answers[2].kind, ERROR_NONE);
 	close_fixture(&fixture);
 }

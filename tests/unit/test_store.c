@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/text.h"
+#include "store/sqlite.h"
 #include "test.h"
 
 TEST_MAIN
@@ -206,7 +207,8 @@ TEST(lists_and_pruning)
 	CHECK_INT(live.count, 4);
 	CHECK_INT(odd.count, 2);
 	CHECK_INT(two.count, 2);
-	CHECK_INT(store_sandbox_prune(store, 1001, &error), 1);
+	CHECK_INT(store_sandbox_prune(store, 1001, &error), 2); /* and its exec */
+	CHECK_INT(store_sandbox_prune(store, 1001, &error), 0);
 	struct seen gone = {0};
 	CHECK_INT(store_exec_each(store, &rows[0].id, see_exec, &gone, &error), 0);
 	CHECK_INT(gone.count, 0);
@@ -214,6 +216,178 @@ TEST(lists_and_pruning)
 	CHECK_INT(gone.count, 1);
 	for (int i = 0; i < 6; i++)
 		sandbox_row_done(&rows[i]);
+	store_close(store);
+	remove_directory();
+}
+
+struct page {
+	struct id ids[8];
+	int64_t walls[8];
+	int count;
+};
+
+static bool take_page(void *data, const struct sandbox_row *row)
+{
+	struct page *page = data;
+	page->ids[page->count] = row->id;
+	page->walls[page->count] = row->created_wall;
+	return ++page->count < 8;
+}
+
+TEST(pages)
+{
+	struct error error = {0};
+	fresh_directory();
+	struct store *store = open_store();
+	for (int i = 0; i < 6; i++) {
+		/* Two of each time: the id decides. */
+		struct sandbox_row row = sandbox("a", i == 5 ? "named" : NULL, 100 + i / 2);
+		row.state = i == 0 ? SANDBOX_ENDED : i == 1 ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+		CHECK_INT(store_sandbox_insert(store, &row, &error), 0);
+		sandbox_row_done(&row);
+	}
+	struct sandbox_row other = sandbox("b", NULL, 200);
+	CHECK_INT(store_sandbox_insert(store, &other, &error), 0);
+	const char *const workspaces[] = {"a", NULL};
+	for (int w = 0; w < 2; w++) {
+		for (int live = 0; live < 2; live++) {
+			struct page whole = {0}, piece = {0};
+			CHECK_INT(store_sandbox_page(store, workspaces[w], live, 0, NULL, 0, NULL,
+						     100, take_page, &whole, &error),
+				  0);
+			CHECK_INT(whole.count, 6 + w - live);
+			for (int i = 1; i < whole.count; i++)
+				CHECK(whole.walls[i] < whole.walls[i - 1] ||
+				      (whole.walls[i] == whole.walls[i - 1] &&
+				       strcmp(whole.ids[i].text, whole.ids[i - 1].text) < 0));
+			/* In pieces of two it is the same. */
+			for (int before = -1; piece.count > before;) {
+				before = piece.count;
+				int last = before - 1;
+				CHECK_INT(store_sandbox_page(store, workspaces[w], live, 0, NULL,
+							     before ? piece.walls[last] : 0,
+							     before ? &piece.ids[last] : NULL, 2,
+							     take_page, &piece, &error),
+					  0);
+			}
+			CHECK_INT(piece.count, whole.count);
+			CHECK(memcmp(piece.ids, whole.ids, sizeof(whole.ids)) == 0);
+		}
+	}
+	struct page paused = {0}, ended = {0}, named = {0}, none = {0};
+	CHECK_INT(store_sandbox_page(store, "a", false, SANDBOX_PAUSED, NULL, 0, NULL, 9, take_page,
+				     &paused, &error),
+		  0);
+	CHECK_INT(store_sandbox_page(store, NULL, false, SANDBOX_ENDED, NULL, 0, NULL, 9, take_page,
+				     &ended, &error),
+		  0);
+	CHECK_INT(store_sandbox_page(store, "a", false, 0, "named", 0, NULL, 9, take_page, &named,
+				     &error),
+		  0);
+	CHECK_INT(
+	    store_sandbox_page(store, "b", true, 0, "named", 0, NULL, 9, take_page, &none, &error),
+	    0);
+	CHECK_INT(paused.count, 1);
+	CHECK_INT(ended.count, 1);
+	CHECK_INT(named.count, 1);
+	CHECK_INT(none.count, 0);
+	sandbox_row_done(&other);
+	store_close(store);
+	remove_directory();
+}
+
+static bool count_rows(void *data, const struct sandbox_row *row)
+{
+	(void)row;
+	++*(int *)data;
+	return true;
+}
+
+/* Where no file can be made but the database's own: a sort that spills would fail here. */
+TEST(many_tombstones)
+{
+	enum { MANY = 15000 };
+	struct error error = {0};
+	fresh_directory();
+	struct store *store = open_store();
+	CHECK_INT(sqlite3_exec(store->database, "BEGIN", NULL, NULL, NULL), SQLITE_OK);
+	for (int i = 0; i < MANY; i++) {
+		struct sandbox_row row = sandbox(i % 2 ? "odd" : "even", NULL, 1 + i);
+		row.state = SANDBOX_ENDED;
+		row.ended_wall = 2 + i;
+		CHECK_INT(store_sandbox_insert(store, &row, &error), 0);
+		sandbox_row_done(&row);
+	}
+	CHECK_INT(sqlite3_exec(store->database, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+	int all = 0, odd = 0, live = 0;
+	static const char *const plans[] = {"odd", NULL};
+	for (int i = 0; i < 2; i++) {
+		int *count = i == 0 ? &odd : &all;
+		CHECK_INT(store_sandbox_each(store, plans[i], false, count_rows, count, &error), 0);
+		CHECK_INT(store_sandbox_each(store, plans[i], true, count_rows, &live, &error), 0);
+	}
+	CHECK_INT(all, MANY);
+	CHECK_INT(odd, MANY / 2);
+	CHECK_INT(live, 0);
+	/* None of the lists sorts. */
+	for (int i = STATEMENT_SANDBOX_PAGE; i <= STATEMENT_SANDBOX_PAGE_LAST; i++) {
+		CHECK(store->statements[i] != NULL);
+		CHECK_INT(sqlite3_stmt_status(store->statements[i], SQLITE_STMTSTATUS_SORT, 0), 0);
+		CHECK_INT(
+		    sqlite3_stmt_status(store->statements[i], SQLITE_STMTSTATUS_FULLSCAN_STEP, 0),
+		    0);
+	}
+	int left = 0, calls = 0, gone;
+	while ((gone = store_sandbox_prune(store, MANY - 1000, &error)) > 0) {
+		CHECK(gone <= 500);
+		calls++;
+	}
+	CHECK_INT(gone, 0);
+	CHECK(calls >= (MANY - 1000) / 500 - 1);
+	CHECK_INT(store_sandbox_each(store, NULL, false, count_rows, &left, &error), 0);
+	CHECK_INT(left, 1002);
+	store_close(store);
+	remove_directory();
+}
+
+/* The first version said with active_wall since when a sandbox was paused. */
+TEST(migration_of_the_first_version)
+{
+	static const struct {
+		enum sandbox_state state;
+		int64_t paused;
+	} cases[] = {{SANDBOX_RUNNING, 0}, {SANDBOX_PAUSED, 77}, {SANDBOX_RESUMING, 77}};
+	struct error error = {0};
+	struct id ids[ARRAY_SIZE(cases)];
+	sqlite3 *old = NULL;
+	char sql[1024];
+	fresh_directory();
+	mkdir(directory, 0700);
+	CHECK_INT(sqlite3_open(database, &old), SQLITE_OK);
+	CHECK_INT(sqlite3_exec(old, store_migrations[0], NULL, NULL, NULL), SQLITE_OK);
+	snprintf(sql, sizeof(sql), "PRAGMA application_id = %d; PRAGMA user_version = 1",
+		 STORE_APPLICATION_ID);
+	CHECK_INT(sqlite3_exec(old, sql, NULL, NULL, NULL), SQLITE_OK);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		ids[i] = id_new();
+		snprintf(sql, sizeof(sql),
+			 "INSERT INTO sandboxes VALUES ('%s', 'w', %zu, NULL, 'host', 1, %d, 1, 1,"
+			 " 1, 1, 1, 1, x'', 0, 0, 0, 0, 0, 100, 77, NULL, NULL, NULL, 0, NULL)",
+			 ids[i].text, i + 1, cases[i].state);
+		CHECK_INT(sqlite3_exec(old, sql, NULL, NULL, NULL), SQLITE_OK);
+	}
+	sqlite3_close(old);
+	struct store *store = open_store();
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct sandbox_row row = {0};
+		CHECK_INT(store_sandbox_get(store, &ids[i], &row, &error), 1);
+		CHECK_INT(row.paused_wall, cases[i].paused);
+		CHECK_INT(row.active_wall, 77);
+		sandbox_row_done(&row);
+	}
+	int count = 0;
+	CHECK_INT(store_sandbox_each(store, "w", true, count_rows, &count, &error), 0);
+	CHECK_INT(count, ARRAY_SIZE(cases));
 	store_close(store);
 	remove_directory();
 }

@@ -1,6 +1,8 @@
 /* What of the tiers needs no root: names, paths, the removal of trees, the record of a guest. */
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,7 +10,7 @@
 #include "test.h"
 #include "tier/driver.h"
 #include "tier/namespace/record.h"
-#include "tier/namespace/remove_tree.h"
+#include "tier/remove_tree.h"
 
 TEST_MAIN
 
@@ -48,6 +50,39 @@ static int temporary(char *path)
 {
 	CHECK(mkdtemp(path) != NULL);
 	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* What cannot be deleted does not keep the rest. */
+TEST(remove_tree_goes_on)
+{
+	char path[] = "/tmp/caisson-test-XXXXXX";
+	CLOSE_FD int top = temporary(path);
+	CHECK_INT(mkdirat(top, "tree", 0755), 0);
+	CHECK_INT(mkdirat(top, "tree/held", 0755), 0);
+	CHECK_INT(mkdirat(top, "tree/held/inner", 0755), 0);
+	for (int i = 0; i < 20; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "tree/%d", i);
+		CHECK_INT(mkdirat(top, name, 0755), 0);
+	}
+	char held[64];
+	snprintf(held, sizeof(held), "%s/tree/held", path);
+	/* Another file system in the middle: it is not entered. */
+	bool mounted = unshare(CLONE_NEWNS) == 0 &&
+		       mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+		       mount("none", held, "tmpfs", 0, NULL) == 0;
+	if (mounted) {
+		/* The old descriptor leads into the namespace that was left. */
+		close(top);
+		top = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		CHECK_INT(mkdirat(top, "tree/held/kept", 0755), 0);
+		CHECK(remove_tree(top, "tree") < 0);
+		CHECK_INT(faccessat(top, "tree/held/kept", F_OK, 0), 0);
+		CHECK(faccessat(top, "tree/19", F_OK, 0) < 0);
+		CHECK_INT(umount(held), 0);
+	}
+	CHECK_INT(remove_tree(top, "tree"), 0);
+	CHECK_INT(rmdir(path), 0);
 }
 
 TEST(remove_tree_deep)

@@ -18,7 +18,6 @@
 #include "tier/namespace/cgroup_hierarchy.h"
 
 #define CPU_PERIOD_US 100000u
-#define FREEZE_TIMEOUT (5 * NSEC_PER_SEC)
 #define PATH_ROOM 128
 
 static int path_of(const struct host *host, const struct id *id, const char *leaf,
@@ -379,23 +378,12 @@ int cgroup_freeze(const struct host *host, const struct id *id, bool frozen, str
 	if (work == -ENOENT)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "this host has no cgroup freezer: a sandbox cannot be paused");
+	/* Each time: a version 1 freezer that met a process in the middle of a fork wants asking
+	 * again. */
 	int result = work < 0 ? work : set_frozen(work, unified, frozen);
-	int64_t deadline = clock_boot() + FREEZE_TIMEOUT;
-	while (result >= 0 && is_frozen(work, unified) != frozen) {
-		if (clock_boot() > deadline) {
-			result = set_frozen(work, unified, false);
-			return error_set(error, ERROR_TIMED_OUT,
-					 "its processes do not stop; they go on");
-		}
-		nap();
-		/* A version 1 freezer that met a process in the middle of a fork wants asking
-		 * again.
-		 */
-		result = set_frozen(work, unified, frozen);
-	}
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result, "freezer");
-	return 0;
+	return is_frozen(work, unified) == frozen ? 0 : 1;
 }
 
 bool cgroup_frozen(const struct host *host, const struct id *id)
@@ -403,6 +391,15 @@ bool cgroup_frozen(const struct host *host, const struct id *id)
 	bool unified;
 	CLOSE_FD int work = open_work(host, id, CONTROLLER_FREEZER, &unified);
 	return work >= 0 && is_frozen(work, unified);
+}
+
+bool cgroup_thawed(const struct host *host, const struct id *id)
+{
+	bool unified;
+	CLOSE_FD int work = open_work(host, id, CONTROLLER_FREEZER, &unified);
+	if (work < 0)
+		return true;
+	return read_number(work, unified ? "cgroup.freeze" : "freezer.self_freezing", NULL) == 0;
 }
 
 /* Sets *value and known[] where the number is there. */
@@ -475,6 +472,13 @@ static void kill_one(pid_t pid, const void *data)
 	kill(pid, SIGKILL);
 }
 
+/* A process that a version 1 freezer holds dies when it is let go, and not before. */
+static void let_go(int work, bool unified)
+{
+	int result = set_frozen(work, unified, false);
+	(void)result;
+}
+
 void cgroup_kill(const struct host *host, const struct id *id)
 {
 	const struct hierarchies *all = cgroup_hierarchies();
@@ -491,12 +495,20 @@ void cgroup_kill(const struct host *host, const struct id *id)
 				each_number(directory, "cgroup.procs", kill_one, NULL);
 		}
 	}
-	/* A process that a version 1 freezer holds dies when it is let go, and not before. */
 	CLOSE_FD int work = open_work(host, id, CONTROLLER_FREEZER, &unified);
-	if (work >= 0) {
-		int result = set_frozen(work, unified, false);
-		(void)result;
-	}
+	if (work >= 0)
+		let_go(work, unified);
+}
+
+void cgroup_kill_frozen(const struct host *host, const struct id *id)
+{
+	bool unified;
+	CLOSE_FD int work = open_work(host, id, CONTROLLER_FREEZER, &unified);
+	if (work < 0)
+		return;
+	if (!unified || fd_write_small(work, "cgroup.kill", "1") < 0)
+		each_number(work, "cgroup.procs", kill_one, NULL);
+	let_go(work, unified);
 }
 
 bool cgroup_empty(const struct host *host, const struct id *id)

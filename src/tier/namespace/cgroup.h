@@ -4,7 +4,8 @@
  * the protocol. No state: everything is found again by name.
  *
  * Called by the namespace driver in the spawner. A first attach after idle can block for 15 ms,
- * freezing and removing for as long as they say, all else for microseconds. */
+ * removing for as long as it says, all else for microseconds; what goes through the processes of a
+ * sandbox, for a few milliseconds where there are thousands. */
 #pragma once
 
 #include <stdbool.h>
@@ -44,13 +45,18 @@ NODISCARD int cgroup_set_limits(const struct host *host, const struct id *id,
 				const struct limits *limits, struct error *error);
 /* Which limits hold: asks the cgroups that are there. */
 void cgroup_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT]);
-/* All of work stops, or goes on; waits up to five seconds for it. */
+/* All of work stops, or goes on. 1: it has been told, and does not yet. */
 NODISCARD int cgroup_freeze(const struct host *host, const struct id *id, bool frozen,
 			    struct error *error);
 bool cgroup_frozen(const struct host *host, const struct id *id);
+/* Neither frozen nor told to freeze. */
+bool cgroup_thawed(const struct host *host, const struct id *id);
 void cgroup_counters(const struct host *host, const struct id *id, struct spawn_counters *counters);
-/* SIGKILL to whatever is in them, frozen or not. */
+/* SIGKILL to whatever is in them, frozen or not; does not wait for their end. */
 void cgroup_kill(const struct host *host, const struct id *id);
+/* The same of what a freezer holds, in one hierarchy: for one whose PID 1 is killed too, which is
+ * the end of all others. */
+void cgroup_kill_frozen(const struct host *host, const struct id *id);
 bool cgroup_empty(const struct host *host, const struct id *id);
 /* Calls back for every thread in init and work. */
 void cgroup_each_thread(const struct host *host, const struct id *id,

@@ -18,7 +18,7 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "tier/namespace/loop.h"
-#include "tier/namespace/remove_tree.h"
+#include "tier/remove_tree.h"
 #include "tier/namespace/tool.h"
 
 #define TEMPLATES_MAX 32

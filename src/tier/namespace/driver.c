@@ -1,6 +1,6 @@
 /* The namespace tier: user, mount, pid, net, ipc, uts and cgroup namespaces on the host's own
  * kernel. This file is the driver's table and all of a guest's life but its boot (boot.c). Called
- * by the spawner; a kill waits up to five seconds, a boot ten, the rest is quick but for erase. */
+ * by the spawner; a boot waits up to ten seconds, the rest is quick but for erase. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +22,6 @@
 #include "tier/namespace/record.h"
 #include "tier/namespace/template.h"
 
-#define KILL_TIMEOUT_MS 5000
 #define REMOVE_TIMEOUT_MS 2000
 enum { KNOWN_DISK = 5 };
 
@@ -73,45 +72,32 @@ static int namespace_boot(const struct host *host, struct guest *guest, const st
 	return boot_guest(host, guest, boot, error);
 }
 
-static int wait_empty(const struct host *host, const struct id *id, int64_t deadline)
-{
-	while (!cgroup_empty(host, id)) {
-		if (clock_boot() > deadline)
-			return -ETIMEDOUT;
-		nanosleep(&(struct timespec){.tv_nsec = 300 * NSEC_PER_USEC}, NULL);
-	}
-	return 0;
-}
-
 /* The end of PID 1 is the end of its pid namespace: the kernel kills the rest and waits for it.
  * Only then may a frozen one be let go, so that it dies without having run on. */
 static int namespace_kill(const struct host *host, struct guest *guest, struct error *error)
 {
-	int64_t deadline = clock_boot() + KILL_TIMEOUT_MS * NSEC_PER_MSEC;
 	int result = process_signal(&guest->init, SIGKILL);
 	if (result < 0 && result != -ESRCH)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "killing process %d", (int)guest->init.pid);
-	if (guest->frozen || guest->init.pidfd < 0 || cgroup_frozen(host, &guest->id))
+	if (guest->init.pidfd < 0)
 		cgroup_kill(host, &guest->id);
+	else if (!cgroup_thawed(host, &guest->id))
+		cgroup_kill_frozen(host, &guest->id);
 	guest->frozen = false;
-	result = guest->init.pidfd < 0 ? 0 : boot_reap(&guest->init, KILL_TIMEOUT_MS);
-	if (result >= 0)
-		result = wait_empty(host, &guest->id, deadline);
-	if (result == -ETIMEDOUT)
-		return error_set(error, ERROR_TIMED_OUT,
-				 "its processes have not ended %d seconds after they were killed",
-				 KILL_TIMEOUT_MS / 1000);
-	if (result < 0)
-		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "waiting for its end");
 	return 0;
 }
 
 static int namespace_release(const struct host *host, struct guest *guest, struct error *error)
 {
-	int result = cgroup_remove(host, &guest->id, REMOVE_TIMEOUT_MS);
+	int result = cgroup_remove(host, &guest->id, 0);
 	process_done(&guest->init);
+	if (result == -EBUSY) {
+		/* On their way out, or never PID 1's: born into a cgroup as it died. */
+		if (!cgroup_empty(host, &guest->id))
+			cgroup_kill(host, &guest->id);
+		return 1;
+	}
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "removing its cgroups");
@@ -160,12 +146,13 @@ static int namespace_adopt(const struct host *host, struct guest *guest, struct 
 	if (found == 0) {
 		/* Whatever a crash has left of it goes; its files stay. */
 		guest->init = PROCESS_NONE;
-		if (namespace_kill(host, guest, error) < 0 ||
-		    namespace_release(host, guest, error) < 0)
-			return -1;
-		return 0;
+		return namespace_kill(host, guest, error);
 	}
 	guest->frozen = cgroup_frozen(host, &guest->id);
+	/* A pause that a crash cut short, and that nobody was told of. */
+	if (!guest->frozen && !cgroup_thawed(host, &guest->id) &&
+	    cgroup_freeze(host, &guest->id, false, error) < 0)
+		return -1;
 	cgroup_reasons(host, &guest->id, guest->limit_reasons);
 	disk_reasons(host, &guest->id, guest->limit_reasons);
 	return 1;
@@ -194,10 +181,10 @@ static int namespace_set_limits(const struct host *host, struct guest *guest,
 static int namespace_freeze(const struct host *host, struct guest *guest, bool frozen,
 			    struct error *error)
 {
-	if (cgroup_freeze(host, &guest->id, frozen, error) < 0)
-		return -1;
-	guest->frozen = frozen;
-	return 0;
+	int result = cgroup_freeze(host, &guest->id, frozen, error);
+	if (result == 0)
+		guest->frozen = frozen;
+	return result;
 }
 
 /* Its root directory's file system, by way of its process: no name of the sandbox's is looked up.
@@ -237,6 +224,24 @@ static int namespace_sweep(const struct host *host, bool (*known)(void *data, co
 	return 0;
 }
 
+/* Kill and release of one in which nothing but our own init has run: it waits. */
+static int take_down(const struct host *host, struct guest *guest, struct error *error)
+{
+	int64_t deadline = clock_boot() + REMOVE_TIMEOUT_MS * NSEC_PER_MSEC;
+	if (namespace_kill(host, guest, error) < 0)
+		return -1;
+	int result = boot_reap(&guest->init, REMOVE_TIMEOUT_MS);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "waiting for its end");
+	while ((result = namespace_release(host, guest, error)) > 0) {
+		if (clock_boot() > deadline)
+			return error_set(error, ERROR_TIMED_OUT, "its cgroups are still in use");
+		nanosleep(&(struct timespec){.tv_nsec = 300 * NSEC_PER_USEC}, NULL);
+	}
+	return result;
+}
+
 /* A whole sandbox, booted and taken down again. Its uid range may be another's at the same time:
  * nothing but our own init runs in it. */
 static int try_sandbox(const struct host *host, struct guest *guest, struct error *error)
@@ -249,8 +254,7 @@ static int try_sandbox(const struct host *host, struct guest *guest, struct erro
 						       .pids = SANDBOX_PIDS_MIN,
 						       .files = SANDBOX_FILES_DEFAULT}};
 	const struct boot boot = {.create = &create, .fresh = true};
-	if (namespace_boot(host, guest, &boot, error) < 0 ||
-	    namespace_kill(host, guest, error) < 0 || namespace_release(host, guest, error) < 0)
+	if (namespace_boot(host, guest, &boot, error) < 0 || take_down(host, guest, error) < 0)
 		return -1;
 	int result = disk_remove(host, &guest->id);
 	if (result < 0)

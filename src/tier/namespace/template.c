@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "tier/namespace/remove_tree.h"
+#include "tier/remove_tree.h"
 #include "tier/namespace/skeleton.h"
 
 _Static_assert(TEMPLATE_DIGEST_TEXT == SKELETON_DIGEST_TEXT, "one digest");

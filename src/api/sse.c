@@ -1,0 +1,74 @@
+/* Server-sent events. See sse.h. Called by handlers whose answers go on; nothing blocks. */
+#include "api/sse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KEEP_ALIVE_MS 15000
+
+/* Outlives the answer until libuv has let go of the timer. */
+struct sse {
+	uv_timer_t timer;
+	struct call *call;
+	bool blocked; /* the connection's queue is full */
+};
+
+static void put(struct sse *sse, const void *data, size_t size)
+{
+	sse->blocked = !http_stream_write(sse->call->exchange, data, size);
+}
+
+static void keep_alive(uv_timer_t *timer)
+{
+	static const char comment[] = ": keep-alive\n\n";
+	struct sse *sse = container_of(timer, struct sse, timer);
+	/* A client that is behind has enough to read. */
+	if (!sse->blocked)
+		put(sse, comment, sizeof(comment) - 1);
+}
+
+struct sse *sse_begin(struct call *call)
+{
+	static const struct http_header header = {"Cache-Control", "no-store"};
+	struct sse *sse = calloc(1, sizeof(*sse));
+	if (!sse)
+		abort();
+	sse->call = call;
+	http_stream_begin(call->exchange, 200, "text/event-stream", -1, &header, 1);
+	uv_timer_init(call->api->core->loop, &sse->timer);
+	uv_timer_start(&sse->timer, keep_alive, KEEP_ALIVE_MS, KEEP_ALIVE_MS);
+	return sse;
+}
+
+bool sse_event(struct sse *sse, const char *name, const struct buffer *json)
+{
+	static const char event[] = "event: ", data[] = "\ndata: ", end[] = "\n\n";
+	put(sse, event, sizeof(event) - 1);
+	put(sse, name, strlen(name));
+	put(sse, data, sizeof(data) - 1);
+	put(sse, json->data, json->size);
+	put(sse, end, sizeof(end) - 1);
+	return !sse->blocked;
+}
+
+void sse_drained(struct sse *sse)
+{
+	sse->blocked = false;
+}
+
+static void timer_closed(uv_handle_t *handle)
+{
+	free(container_of((uv_timer_t *)handle, struct sse, timer));
+}
+
+void sse_drop(struct sse *sse)
+{
+	if (sse)
+		uv_close((uv_handle_t *)&sse->timer, timer_closed);
+}
+
+void sse_end(struct sse *sse)
+{
+	http_stream_end(sse->call->exchange);
+	sse_drop(sse);
+}

@@ -1,0 +1,24 @@
+/* Server-sent events: an answer that goes on until its source ends or the client goes. A comment
+ * every few seconds keeps middle boxes from closing the connection.
+ *
+ *     sse_begin -> sse_event... -> sse_end         the source has ended
+ *                               \-> sse_drop       the client is gone, or the answer was broken off
+ *
+ * Each ends it exactly once; the pointer is not to be used after that. */
+#pragma once
+
+#include "api/call.h"
+
+struct sse;
+
+/* Sends the head. The call's exchange stays the call's. */
+struct sse *sse_begin(struct call *call);
+/* One event; `json` is one value as json_writer writes it, which has no line ends of its own. false
+ * when the connection's queue is full: the source waits for sse_drained(). */
+bool sse_event(struct sse *sse, const char *name, const struct buffer *json);
+/* In the call's on_drain. */
+void sse_drained(struct sse *sse);
+/* The last event was sent: the answer is whole. */
+void sse_end(struct sse *sse);
+/* Without a word to the client. NULL is fine. */
+void sse_drop(struct sse *sse);

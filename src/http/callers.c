@@ -1,0 +1,342 @@
+/* Who is connected, and how much of the server each may have. A caller is a uid (Unix sockets), an
+ * address (TCP; of IPv6 its /64, which is what one host is given), or all of loopback TCP, where
+ * nobody can tell one local user from another. Called by connection.c as connections come, change
+ * and go, and by server.c when descriptors run out. Nothing here blocks.
+ *
+ * Anyone may connect to the Unix socket, so what a caller may hold before it has shown a token is
+ * bounded: connections, and the descriptors it passes. Trusted uids have slots that no other can
+ * take. A connection that has no request at its handler is "spare": it can be closed in favour of
+ * a new one at no loss but of time, the oldest first. */
+#include "http/connection.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/random.h"
+
+enum caller_kind { CALLER_UID, CALLER_LOOPBACK, CALLER_V4, CALLER_V6 };
+
+struct caller_key {
+	enum caller_kind kind;
+	uint64_t value;
+};
+
+static struct caller_key key_v4(uint32_t address)
+{
+	if (address >> 24 == 127)
+		return (struct caller_key){CALLER_LOOPBACK, 0};
+	return (struct caller_key){CALLER_V4, address};
+}
+
+static struct caller_key key_of(const struct http_peer *peer, const struct sockaddr_storage *from)
+{
+	if (peer->is_unix)
+		return (struct caller_key){CALLER_UID, peer->uid};
+	if (from->ss_family == AF_INET) {
+		const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
+		return key_v4(ntohl(v4->sin_addr.s_addr));
+	}
+	struct caller_key key = {CALLER_V6, 0};
+	if (from->ss_family == AF_INET6) {
+		const struct in6_addr *v6 = &((const struct sockaddr_in6 *)from)->sin6_addr;
+		uint32_t last;
+		memcpy(&last, &v6->s6_addr[12], sizeof(last));
+		if (IN6_IS_ADDR_V4MAPPED(v6))
+			return key_v4(ntohl(last));
+		if (IN6_IS_ADDR_LOOPBACK(v6))
+			return (struct caller_key){CALLER_LOOPBACK, 0};
+		memcpy(&key.value, v6->s6_addr, sizeof(key.value));
+	}
+	return key;
+}
+
+static void describe(const struct http_caller *caller, char *text, size_t room)
+{
+	char address[INET6_ADDRSTRLEN] = "";
+	struct in_addr v4 = {.s_addr = htonl((uint32_t)caller->value)};
+	struct in6_addr v6 = {0};
+	switch ((enum caller_kind)caller->kind) {
+	case CALLER_UID:
+		snprintf(text, room, "uid %" PRIu64, caller->value);
+		return;
+	case CALLER_LOOPBACK:
+		snprintf(text, room, "loopback TCP");
+		return;
+	case CALLER_V4:
+		inet_ntop(AF_INET, &v4, address, sizeof(address));
+		snprintf(text, room, "%s", address);
+		return;
+	case CALLER_V6:
+		memcpy(&v6, &caller->value, sizeof(caller->value));
+		inet_ntop(AF_INET6, &v6, address, sizeof(address));
+		snprintf(text, room, "%s/64", address);
+		return;
+	}
+}
+
+/* Whoever could replace the daemon anyway. A uid that the kernel did not tell is nobody's. */
+static bool is_trusted(const struct http_server *server, const struct caller_key *key)
+{
+	const struct http_settings *settings = &server->settings;
+	if (key->kind != CALLER_UID || key->value == (uid_t)-1)
+		return false;
+	if (key->value == 0 || key->value == geteuid())
+		return true;
+	for (size_t i = 0; i < settings->trusted_uid_count; i++)
+		if (key->value == settings->trusted_uids[i])
+			return true;
+	return false;
+}
+
+/* All that the untrusted may have together. */
+static uint32_t untrusted_max(const struct http_server *server)
+{
+	uint32_t all = server->settings.connections_max;
+	return all - MIN(server->settings.connections_reserved, all / 2);
+}
+
+static uint32_t connections_max(const struct http_server *server, const struct http_caller *caller)
+{
+	const struct http_settings *settings = &server->settings;
+	uint32_t most = untrusted_max(server), own = 0;
+	if (caller->trusted)
+		return settings->connections_max;
+	if (caller->kind == CALLER_UID)
+		own = settings->connections_per_uid;
+	else if (caller->kind != CALLER_LOOPBACK)
+		own = settings->connections_per_address;
+	return own ? MIN(own, most) : most;
+}
+
+/* The seed is random: addresses that all fall into one slot cannot be chosen from outside. */
+static struct list *slot_of(struct http_server *server, const struct caller_key *key)
+{
+	uint64_t mixed = (key->value ^ server->caller_seed) + (uint64_t)key->kind;
+	for (int i = 0; i < 2; i++) {
+		mixed *= 0x9e3779b97f4a7c15ULL;
+		mixed ^= mixed >> 32;
+	}
+	return &server->callers[mixed % HTTP_CALLER_SLOTS];
+}
+
+static struct http_caller *find(struct http_server *server, const struct caller_key *key)
+{
+	struct list *slot = slot_of(server, key);
+	list_each (slot, node) {
+		struct http_caller *caller = list_entry(node, struct http_caller, node);
+		if (caller->kind == key->kind && caller->value == key->value)
+			return caller;
+	}
+	struct http_caller *caller = calloc(1, sizeof(*caller));
+	if (!caller)
+		abort();
+	caller->kind = (uint8_t)key->kind;
+	caller->value = key->value;
+	caller->trusted = is_trusted(server, key);
+	list_init(&caller->ranked);
+	list_init(&caller->spare);
+	list_append(slot, &caller->node);
+	return caller;
+}
+
+/* Frees callers that have been gone for long enough. */
+static void sweep(struct http_server *server, uint64_t now)
+{
+	while (!list_empty(&server->leaving)) {
+		struct http_caller *caller =
+		    list_entry(server->leaving.next, struct http_caller, ranked);
+		if (now - caller->pace_start < HTTP_PACE_MS)
+			return;
+		list_remove(&caller->ranked);
+		list_remove(&caller->node);
+		free(caller);
+	}
+}
+
+/* Callers are kept by the power of two of their spare connections: the one that hoards most is
+ * found at once, however many callers there are. */
+static void rank(struct http_server *server, struct http_caller *caller, uint32_t before)
+{
+	uint32_t now = caller->spare_count;
+	int row = now ? 31 - __builtin_clz(now) : -1;
+	int old = before ? 31 - __builtin_clz(before) : -1;
+	if (row == old)
+		return;
+	list_remove(&caller->ranked);
+	if (row >= 0)
+		list_append(&server->ranks[caller->trusted][MIN(row, HTTP_RANKS - 1)],
+			    &caller->ranked);
+}
+
+void http_caller_spare(struct http_connection *connection, bool spare)
+{
+	struct http_caller *caller = connection->caller;
+	uint32_t before = caller->spare_count;
+	if (spare == !list_empty(&connection->spare))
+		return;
+	list_remove(&connection->spare);
+	if (spare) {
+		list_append(&caller->spare, &connection->spare);
+		caller->spare_count++;
+	} else {
+		caller->spare_count--;
+	}
+	rank(connection->server, caller, before);
+}
+
+/* At most one line in a while, whoever it is about: a flood must not become one of the log. */
+static void warn(struct http_server *server, const struct http_caller *caller, const char *what)
+{
+	char who[64];
+	uint64_t now = uv_now(server->loop);
+	describe(caller, who, sizeof(who));
+	log_debug("http: %s %s", who, what);
+	server->unwarned++;
+	if (server->warned_at && now - server->warned_at < HTTP_WARN_EVERY_MS)
+		return;
+	log_warning("http: %s %s; closed or refused for such a reason: %" PRIu64, who, what,
+		    server->unwarned);
+	server->warned_at = MAX(now, 1);
+	server->unwarned = 0;
+}
+
+static bool close_oldest(struct http_caller *caller)
+{
+	if (list_empty(&caller->spare))
+		return false;
+	http_connection_lose(list_entry(caller->spare.next, struct http_connection, spare));
+	return true;
+}
+
+static bool close_of(struct http_server *server, bool trusted)
+{
+	for (int row = HTTP_RANKS - 1; row >= 0; row--) {
+		struct list *list = &server->ranks[trusted][row];
+		if (!list_empty(list))
+			return close_oldest(list_entry(list->next, struct http_caller, ranked));
+	}
+	return false;
+}
+
+bool http_callers_make_room(struct http_server *server)
+{
+	return close_of(server, false) || close_of(server, true);
+}
+
+/* Loopback TCP is many, and its queue is not the one that root's clients wait in. */
+static bool too_fast(struct http_server *server, struct http_caller *caller)
+{
+	uint64_t now = uv_now(server->loop);
+	if (caller->trusted || caller->kind == CALLER_LOOPBACK)
+		return false;
+	if (now - caller->pace_start >= HTTP_PACE_MS) {
+		caller->pace_start = now;
+		caller->joins = 0;
+	}
+	return ++caller->joins > HTTP_PACE_JOINS;
+}
+
+static bool admitted(struct http_server *server, struct http_caller *caller)
+{
+	if (too_fast(server, caller)) {
+		warn(server, caller, "connects too often");
+		return false;
+	}
+	if (!caller->trusted && caller->count >= connections_max(server, caller)) {
+		warn(server, caller, "has as many connections as one caller may");
+		if (!close_oldest(caller))
+			return false;
+	}
+	if (server->connection_count >= server->settings.connections_max ||
+	    (!caller->trusted && server->untrusted_count >= untrusted_max(server))) {
+		warn(server, caller, "comes when all connections are taken");
+		return close_of(server, false) || (caller->trusted && close_of(server, true));
+	}
+	return true;
+}
+
+struct http_caller *http_caller_join(struct http_server *server, const struct http_peer *peer,
+				     const struct sockaddr_storage *from)
+{
+	struct caller_key key = key_of(peer, from);
+	sweep(server, uv_now(server->loop));
+	struct http_caller *caller = find(server, &key);
+	if (caller->references++ == 0)
+		list_remove(&caller->ranked);
+	if (!admitted(server, caller)) {
+		http_caller_release(server, caller);
+		return NULL;
+	}
+	caller->count++;
+	server->connection_count++;
+	server->untrusted_count += !caller->trusted;
+	return caller;
+}
+
+void http_caller_leave(struct http_connection *connection)
+{
+	struct http_caller *caller = connection->caller;
+	http_caller_spare(connection, false);
+	caller->count--;
+	connection->server->connection_count--;
+	connection->server->untrusted_count -= !caller->trusted;
+}
+
+void http_caller_release(struct http_server *server, struct http_caller *caller)
+{
+	if (--caller->references == 0)
+		list_append(&server->leaving, &caller->ranked);
+}
+
+int http_caller_charge(struct http_connection *connection, size_t count)
+{
+	struct http_server *server = connection->server;
+	struct http_caller *caller = connection->caller;
+	const struct http_settings *settings = &server->settings;
+	if (!caller->trusted) {
+		bool own = settings->descriptors_per_uid &&
+			   caller->descriptors + count > settings->descriptors_per_uid;
+		bool all = settings->descriptors_max &&
+			   server->untrusted_descriptors + count > settings->descriptors_max;
+		if (own || all) {
+			warn(server, caller,
+			     own ? "passes more descriptors than one caller may"
+				 : "passes descriptors when others have passed too many");
+			return -EMFILE;
+		}
+		server->untrusted_descriptors += (uint32_t)count;
+	}
+	caller->descriptors += (uint32_t)count;
+	return 0;
+}
+
+void http_caller_discharge(struct http_connection *connection, size_t count)
+{
+	struct http_caller *caller = connection->caller;
+	caller->descriptors -= (uint32_t)count;
+	if (!caller->trusted)
+		connection->server->untrusted_descriptors -= (uint32_t)count;
+}
+
+void http_callers_init(struct http_server *server)
+{
+	random_bytes(&server->caller_seed, sizeof(server->caller_seed));
+	for (size_t i = 0; i < HTTP_CALLER_SLOTS; i++)
+		list_init(&server->callers[i]);
+	list_init(&server->leaving);
+	for (size_t i = 0; i < HTTP_RANKS; i++) {
+		list_init(&server->ranks[false][i]);
+		list_init(&server->ranks[true][i]);
+	}
+}
+
+void http_callers_done(struct http_server *server)
+{
+	sweep(server, UINT64_MAX);
+}

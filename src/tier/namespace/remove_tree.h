@@ -1,8 +1,0 @@
-/* Deletes a directory tree that a sandbox wrote: any depth, any names, no symlink followed. Blocks
- * for as long as it takes. */
-#pragma once
-
-#include "base/macros.h"
-
-/* 0 (also when it is not there) or -errno. */
-NODISCARD int remove_tree(int parent, const char *name);

@@ -1,0 +1,206 @@
+"""A sandbox can draw out its own end and its own pause: thousands of processes, hundreds of thousands of
+deleted files that the kernel has to let go. Nobody else may wait for it."""
+import os
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+from caisson import ApiError, Daemon, SANITIZED, wait_until
+
+# Files that are deleted and open: the kernel erases each as its process ends.
+HOLD_FILES = """
+import os, resource, sys
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+wanted = int(sys.argv[1])
+os.mkdir("/workspace/held")
+while wanted > 0:
+    share = min(wanted, limit - 64)
+    wanted -= share
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        for n in range(share):
+            path = f"/workspace/held/{os.getpid()}-{n}"
+            fd = os.open(path, os.O_CREAT | os.O_WRONLY)
+            os.write(fd, b"x")
+            os.unlink(path)
+        os.write(writing, b"x")
+        import time
+        time.sleep(10000)
+    os.read(reading, 1)
+print("held", flush=True)
+"""
+
+# Each process in a session of its own, busy, and followed by another when it ends.
+BOMB = """
+import os, time
+def bomb():
+    while True:
+        try:
+            if os.fork() == 0:
+                os.setsid()
+        except OSError:
+            time.sleep(0.05)
+bomb()
+"""
+
+WAIT = 1.0 if not SANITIZED else 4.0
+
+
+class Others(threading.Thread):
+    """Another client: makes a sandbox, runs something in it, deletes it, again and again."""
+
+    def __init__(self, daemon):
+        super().__init__()
+        self.api, self.enough, self.times, self.failure = daemon.client(), threading.Event(), [], None
+
+    def run(self):
+        try:
+            while not self.enough.is_set():
+                began = time.monotonic()
+                box = self.api.create()["id"]
+                self.api.sh(box, "true")
+                self.api.delete("/v1/sandboxes/" + box)
+                self.times.append((began, time.monotonic() - began))
+        except Exception as failure:  # told by stop()
+            self.failure = failure
+
+    def stop(self, began, ended):
+        """How long they took, those that were under way between two moments."""
+        self.enough.set()
+        self.join()
+        if self.failure:
+            raise self.failure
+        return [took for at, took in self.times if at < ended and at + took > began]
+
+
+class StuckGuest(unittest.TestCase):
+    def setUp(self):
+        self.daemon = Daemon("[sandbox]\nfiles = 131072\n").start()
+        self.addCleanup(self.finish)
+        self.api = self.daemon.client()
+
+    def finish(self):
+        if self.daemon.process is None:
+            self.daemon.start()
+        failed = self._outcome and not self._outcome.success
+        if failed:
+            print("# daemon log:\n# " + "\n# ".join(self.daemon.log().splitlines()[-40:]), flush=True)
+        self.daemon.close(check=not failed)
+
+    def files(self, count):
+        box = self.api.create(memory_mb=6144, disk_mb=8192, pids=256)["id"]
+        self.api.write(box, "/workspace/hold.py", HOLD_FILES.encode())
+        result = self.api.exec(box, f"setsid python3 /workspace/hold.py {count}", timeout_seconds=100)
+        self.assertEqual(result["stdout"], "held\n", result)
+        return box
+
+    def bomb(self, count):
+        box = self.api.create(memory_mb=4096, pids=count, cpu=1)["id"]
+        self.api.write(box, "/workspace/bomb.py", BOMB.encode())
+        self.api.exec(box, ["python3", "/workspace/bomb.py"], background=True)
+        wait_until(lambda: max(map(int, self.of_cgroup(box, "pids.current"))) >= count * 9 // 10, 60, what="the bomb")
+        return box
+
+    def others_meanwhile(self, what, action):
+        others = Others(self.daemon)
+        others.start()
+        wait_until(lambda: others.times or others.failure, 20)
+        began = time.monotonic()
+        action()
+        ended = time.monotonic()
+        times = others.stop(began, ended)
+        print(f"# {what}: {ended - began:.2f} s; others {len(times)}, slowest {max(times):.3f} s", flush=True)
+        self.assertLess(max(times), WAIT)
+
+    def test_delete_with_many_open_files(self):
+        box = self.files(200_000)
+        self.others_meanwhile("delete, 200000 files", lambda: self.api.delete("/v1/sandboxes/" + box))
+        self.assertEqual(self.api.get("/v1/sandboxes/" + box)["status"], "ended")
+
+    def test_stop_and_start_with_many_open_files(self):
+        box = self.files(100_000)
+        self.others_meanwhile("stop, 100000 files", lambda: self.api.post(f"/v1/sandboxes/{box}/stop"))
+        self.api.post(f"/v1/sandboxes/{box}/start")
+        self.assertEqual(self.api.sh(box, "ls /workspace/held | wc -l"), "0\n")
+
+    def pause(self, box):
+        """It comes about, or is taken back: both are true of the sandbox then."""
+        try:
+            self.assertEqual(self.api.post(f"/v1/sandboxes/{box}/pause")["status"], "paused")
+        except ApiError as error:
+            self.assertEqual(error.code, "timeout")
+            self.assertEqual(self.api.get("/v1/sandboxes/" + box)["status"], "running")
+
+    def test_pause_and_delete_of_a_fork_bomb(self):
+        box = self.bomb(2000)
+        self.others_meanwhile("pause, 2000 processes", lambda: self.pause(box))
+        self.others_meanwhile("delete, 2000 processes", lambda: self.api.delete("/v1/sandboxes/" + box))
+
+    def ended_in_time(self, box):
+        wait_until(lambda: self.daemon.client().get("/v1/sandboxes/" + box)["status"] == "ended", 30,
+                   what="the end of the sandbox")
+
+    def begin_delete(self, box):
+        """A client that asks and goes away."""
+        connection = self.api.connection()
+        connection.request("DELETE", "/v1/sandboxes/" + box)
+        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "deleting", 5)
+        connection.close()
+
+    def test_daemon_dies_while_one_is_ending(self):
+        box = self.files(100_000)
+        self.begin_delete(box)
+        os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
+        self.daemon.wait_ready()
+        self.ended_in_time(box)
+
+    def test_everything_dies_while_one_is_ending(self):
+        box = self.files(100_000)
+        self.begin_delete(box)
+        self.daemon.kill()
+        self.daemon.start()
+        self.assertTrue(self.daemon.client().create()["id"])
+        self.ended_in_time(box)
+
+    def test_quitting_while_one_is_ending(self):
+        box = self.files(100_000)
+        self.begin_delete(box)
+        self.daemon.stop()
+        self.daemon.start()
+        self.ended_in_time(box)
+
+    def test_daemon_dies_while_one_is_being_paused(self):
+        box = self.bomb(1000)
+        asking = threading.Thread(target=self.ask_pause, args=(box,))
+        asking.start()
+        time.sleep(0.05)
+        os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
+        asking.join()
+        self.daemon.wait_ready()
+        record = self.daemon.client().get("/v1/sandboxes/" + box)
+        self.assertIn(record["status"], ("running", "paused"))
+        states = self.freezer_states(box)
+        self.assertEqual(states, {"FROZEN" if record["status"] == "paused" else "THAWED"})
+
+    def ask_pause(self, box):
+        try:
+            self.api.post(f"/v1/sandboxes/{box}/pause")
+        except Exception:  # the daemon is killed under it
+            pass
+
+    def of_cgroup(self, box, name):
+        """What a file of its work cgroup says, in each hierarchy that has it."""
+        found = subprocess.run(["find", "/sys/fs/cgroup", "-path", f"*/{box}/work/{name}"], capture_output=True,
+                               text=True).stdout.split()
+        return [open(path).read().strip() for path in found]
+
+    def freezer_states(self, box):
+        texts = self.of_cgroup(box, "freezer.state") or self.of_cgroup(box, "cgroup.freeze")
+        return {{"0": "THAWED", "1": "FROZEN"}.get(text, text) for text in texts}
+
+
+if __name__ == "__main__":
+    unittest.main()

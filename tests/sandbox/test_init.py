@@ -1,0 +1,260 @@
+"""PID 1 of a sandbox as the host sees it: what its processes hold, what a client that does not read
+costs it, what the sandbox is called inside."""
+import os
+import shutil
+import socket
+import struct
+import tempfile
+import time
+import unittest
+
+from caisson import Daemon, DaemonTest, wait_until
+
+OPERATION = 1 << 63
+HELLO, HELLO_REPLY, PING, PONG = 1, 2, 7, 8
+FILE, DATA, RESULT, FAILED, METRICS = 50, 51, 54, 55, 58
+FILE_WRITE = 4
+
+
+def frame(kind, payload=b"", number=0):
+    return struct.pack("<IHHQ", len(payload), kind, 0, number) + payload
+
+
+def text(value):
+    return struct.pack("<I", len(value)) + value
+
+
+def file_request(operation, path):
+    return (struct.pack("<BIIQQI", operation, 0, 0, 0, 0, 0) + text(b"") + text(path) + text(b"") +
+            text(b"") + text(b""))
+
+
+class Link:
+    """A connection of our own to an init, in the place of the daemon's."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(20)
+        self.socket.connect(path)
+        self.send(HELLO, struct.pack("<II", 1, 1))
+        assert self.receive()[0] == HELLO_REPLY
+
+    def send(self, kind, payload=b"", number=0):
+        self.socket.sendall(frame(kind, payload, number))
+
+    def receive(self):
+        header = self.exactly(16)
+        size, kind, _, number = struct.unpack("<IHHQ", header)
+        return kind, number, self.exactly(size)
+
+    def exactly(self, size):
+        data = b""
+        while len(data) < size:
+            piece = self.socket.recv(size - len(data))
+            if not piece:
+                raise AssertionError("the init closed the connection")
+            data += piece
+        return data
+
+
+def processes(daemon):
+    """What runs the init's program: [(host pid, pid inside, name)]."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if not os.readlink(f"/proc/{entry}/exe").startswith(daemon.state):
+                continue
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in open(f"/proc/{entry}/status") if ":\t" in line)
+        except OSError:
+            continue
+        found.append((int(entry), int(status["NSpid"].split()[-1]), status["Name"]))
+    return found
+
+
+def cpu_seconds(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def descriptors(pid):
+    found = {}
+    for entry in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found[int(entry)] = os.readlink(f"/proc/{pid}/fd/{entry}")
+        except OSError:
+            pass
+    return found
+
+
+class Descriptors(DaemonTest):
+    def test_nothing_of_pid_1_is_held_by_others(self):
+        folder = tempfile.mkdtemp(prefix="caisson-folder-")
+        self.addCleanup(shutil.rmtree, folder)
+        code, out, err = self.daemon.cli("create", "--volume", f"{folder}:/data")
+        self.assertEqual(code, 0, err)
+        box = out.split()[0]
+        self.addCleanup(self.remove, box)
+        self.api.exec(box, "sleep 1000", background=True)
+        watch, connection = self.api.raw("GET", f"/v1/sandboxes/{box}/files/watch?path=/workspace")
+        self.addCleanup(connection.close)
+        self.assertEqual(watch.status, 200)
+        time.sleep(0.5)
+        init, others = None, []
+        for pid, inside, name in processes(self.daemon):
+            if inside == 1:
+                init = pid
+            else:
+                others.append((name, descriptors(pid)))
+        names = sorted(name for name, _ in others)
+        self.assertEqual(names, ["launcher"] + ["runner"] * 4, "two at work, two spare")
+        for name, held in others:
+            self.assertEqual([held.pop(fd) for fd in (0, 1, 2)], ["/dev/null"] * 3)
+            kinds = sorted(value.split(":[")[0] for value in held.values())
+            self.assertIn(kinds, (["socket"], ["anon_inode:inotify", "socket"]), name)
+        sockets = [value for _, held in others for value in held.values() if value.startswith("socket")]
+        self.assertEqual(len(set(sockets)), len(sockets), "each has a socket of its own")
+        # PID 1 keeps no folder of the user's, nor the way it was set up by.
+        self.assertFalse([value for value in descriptors(init).values() if value in ("/", folder, "/data")])
+        leader, = [entry for entry in os.listdir("/proc") if entry.isdigit() and self.command(entry) == b"sleep\x001000\x00"]
+        self.assertEqual(sorted(descriptors(leader)), [0, 1, 2])
+
+    @staticmethod
+    def command(pid):
+        try:
+            return open(f"/proc/{pid}/cmdline", "rb").read()
+        except OSError:
+            return b""
+
+
+class Name(DaemonTest):
+    def test_name_resolves(self):
+        box = self.sandbox(name="by-name")
+        self.assertEqual(self.api.sh(box, "cat /etc/hostname; hostname; getent hosts $(hostname)").split(),
+                         ["by-name", "by-name", "127.0.1.1", "by-name"])
+        box = self.sandbox()
+        self.assertEqual(self.api.sh(box, "getent hosts $(hostname)").split(), ["127.0.1.1", box])
+
+    def test_start_keeps_what_users_wrote(self):
+        box = self.sandbox(name="kept-name")
+        self.api.sh(box, "printf '10.0.0.1 mine' >> /etc/hosts")
+        for _ in range(2):
+            self.api.post(f"/v1/sandboxes/{box}/stop")
+            self.api.post(f"/v1/sandboxes/{box}/start")
+        hosts = self.api.sh(box, "cat /etc/hosts")
+        self.assertEqual(hosts.count("kept-name"), 1)
+        self.assertTrue(hosts.endswith("10.0.0.1 mine"))
+        self.api.sh(box, "printf '10.0.0.1 my-kept-name-2' > /etc/hosts; echo other-and-longer > /etc/hostname")
+        self.api.post(f"/v1/sandboxes/{box}/stop")
+        self.api.post(f"/v1/sandboxes/{box}/start")
+        self.assertEqual(self.api.sh(box, "cat /etc/hosts /etc/hostname"),
+                         "10.0.0.1 my-kept-name-2\n127.0.1.1\tkept-name\nkept-name\n")
+
+    def test_nothing_is_written_through_a_link(self):
+        for command in ("rm /etc/hosts /etc/hostname; ln -s /workspace/x /etc/hosts; ln -s /workspace/x /etc/hostname",
+                        "mv /etc /workspace/etc; rm /workspace/etc/host*; ln -s /workspace/etc /etc",
+                        "rm /etc/hosts /etc/hostname; mkfifo /etc/hosts /etc/hostname", "rm -r /etc", "rm -r /etc; touch /etc"):
+            with self.subTest(command=command):
+                box = self.sandbox()
+                self.api.sh(box, command)
+                self.api.post(f"/v1/sandboxes/{box}/stop")
+                self.api.post(f"/v1/sandboxes/{box}/start")
+                self.assertEqual(self.api.sh(box, "ls /workspace; ls /workspace/etc 2>/dev/null | grep host || true")
+                                 .replace("etc\n", ""), "")
+
+    def test_a_folder_over_etc_is_not_written(self):
+        folder = tempfile.mkdtemp(prefix="caisson-folder-")
+        self.addCleanup(shutil.rmtree, folder)
+        code, out, err = self.daemon.cli("create", "--volume", f"{folder}:/etc:rw")
+        self.assertEqual(code, 0, err)
+        self.addCleanup(self.remove, out.split()[0])
+        self.assertEqual(os.listdir(folder), [])
+
+
+def thaw(pid):
+    """By the cgroup's own file: there is no daemon to ask."""
+    for line in open(f"/proc/{pid}/cgroup"):
+        _, controllers, path = line.rstrip("\n").split(":", 2)
+        for top, name, value in (("/sys/fs/cgroup/freezer", "freezer.state", "THAWED"),
+                                 ("/sys/fs/cgroup", "cgroup.freeze", "0"), ("/sys/fs/cgroup/unified", "cgroup.freeze", "0")):
+            file = os.path.join(top + path, name)
+            if controllers in ("freezer", "") and os.path.exists(file):
+                with open(file, "w") as out:
+                    out.write(value)
+                return
+    raise AssertionError("no freezer")
+
+
+class Client(unittest.TestCase):
+    """A client that does not read, and one that goes away, cost PID 1 nothing. The sandbox is frozen
+    meanwhile, so that its runners do nothing until they are let."""
+
+    def setUp(self):
+        self.daemon = Daemon().start()
+        self.addCleanup(self.finish)
+        self.box = self.daemon.client().create()["id"]
+        wait_until(lambda: len(processes(self.daemon)) == 4, what="two spare runners")
+        self.init, = [pid for pid, inside, _ in processes(self.daemon) if inside == 1]
+        self.runner = [pid for pid, _, name in processes(self.daemon) if name == "runner"][0]
+        self.daemon.client().post(f"/v1/sandboxes/{self.box}/pause")
+        self.daemon.kill()
+        self.link = Link(os.path.join(self.daemon.runtime, "guests", self.box, "init.sock"))
+
+    def finish(self):
+        self.link.socket.close()
+        failed = self._outcome and not self._outcome.success
+        self.daemon.start()
+        self.daemon.close(check=not failed)
+
+    def check_idle(self):
+        time.sleep(0.2)
+        before = cpu_seconds(self.init)
+        time.sleep(1)
+        self.assertLess(cpu_seconds(self.init) - before, 0.1)
+
+    def send_until_full(self, kind, payload, numbers):
+        """Until the init takes no more; how many went."""
+        self.link.socket.settimeout(0.3)
+        sent = 0
+        try:
+            for number in numbers:
+                self.link.send(kind, payload, number)
+                sent += 1
+        except TimeoutError:
+            return sent
+        raise AssertionError("the init takes everything")
+
+    def test_an_answer_waits_for_a_client_that_does_not_read(self):
+        # More data than the frozen runner's socket holds: the rest is owed.
+        self.link.send(FILE, file_request(FILE_WRITE, b"/nowhere/at/all"), OPERATION | 1)
+        for _ in range(3000):
+            self.link.send(DATA, b"x", OPERATION | 1)
+        # Answers that nobody reads, until there is no room for more.
+        self.send_until_full(PING, b"12345678", [0] * 1000000)
+        thaw(self.runner)
+        self.check_idle()
+        # The half-sent frame stays half-sent; what was answered arrives.
+        self.link.socket.settimeout(20)
+        while True:
+            kind, number, _ = self.link.receive()
+            if kind != PONG:
+                break
+        self.assertEqual((kind, number), (FAILED, OPERATION | 1))
+
+    def test_a_client_that_goes_while_all_is_full(self):
+        sent = self.send_until_full(FILE, file_request(FILE_WRITE, b"/nowhere/at/all"),
+                                    [OPERATION | number for number in range(1, 100000)])
+        self.assertGreater(sent, 1000)
+        self.link.socket.close()
+        self.check_idle()
+        thaw(self.runner)
+
+    def test_metrics(self):
+        self.link.send(METRICS, b"", OPERATION | 1)
+        kind, _, payload = self.link.receive()
+        self.assertEqual(kind, RESULT)
+        count, uptime = struct.unpack("<IQ", payload)
+        self.assertTrue(2 <= count < 10 and 0 < uptime < 60 * 10**9, (count, uptime))
+
+
+if __name__ == "__main__":
+    unittest.main()
