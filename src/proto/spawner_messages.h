@@ -24,9 +24,10 @@
 
 /* How a daemon ends: 0 after SPAWN_QUIT, and these. Anything else is a crash, after which it is
  * started again with back-off. */
-#define DAEMON_EXIT_IDLE 64   /* idle for idle_exit_seconds: the spawner ends too */
-#define DAEMON_EXIT_CONFIG 65 /* configuration or store refused: starting it again will not help   \
-			       */
+#define DAEMON_EXIT_IDLE 64 /* idle for idle_exit_seconds: the spawner ends too */
+#define DAEMON_EXIT_CONFIG                                                                         \
+	65 /* configuration or store refused: starting it again will not help                      \
+	    */
 
 enum tier { TIER_AUTO = 0, TIER_NAMESPACE = 1, TIER_GVISOR = 2, TIER_VM = 3, TIER_COUNT };
 

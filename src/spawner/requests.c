@@ -1,6 +1,6 @@
 /* The daemon's requests: one function each, found by a table that also says what a message of that
- * type may carry. Each gets exactly one reply, some of them later (guests.c); a failure is a kind of
- * error_kinds.def and a text. Called by loop.c; blocks as long as the driver it calls. */
+ * type may carry. Each gets exactly one reply, some of them later (guests.c); a failure is a kind
+ * of error_kinds.def and a text. Called by loop.c; blocks as long as the driver it calls. */
 #include "spawner/internal.h"
 
 #include <string.h>
@@ -80,8 +80,8 @@ static int start(struct request *request, struct error *error)
 
 static int kill_guest(struct request *request, struct error *error)
 {
-	int result = guests_end(request->spawner, request->entry, false, request->message->request,
-				error);
+	int result =
+	    guests_end(request->spawner, request->entry, false, request->message->request, error);
 	if (result > 0)
 		request->reply = NULL;
 	return result;
