@@ -162,7 +162,8 @@ int spawner_main(const struct config *config, const char *config_path)
 			error = failure;
 	}
 	if (error.kind == ERROR_NONE) {
-		log_info("serving %s, state %s%s%s", spawner->host.runtime, spawner->host.state,
+		log_info("serving %s, state %s, instance %s%s%s", spawner->host.runtime,
+			 spawner->host.state, spawner->host.instance,
 			 spawner->listen[0] ? ", http://" : "", spawner->listen);
 		spawner_loop_run(spawner);
 	}

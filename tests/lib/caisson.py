@@ -136,11 +136,8 @@ class Client:
 
 
 def host_things(instance):
-    """What a daemon's instance has on this host: processes, cgroups, loop devices, mounts."""
-    found = []
-    for directory in glob.glob(f"/sys/fs/cgroup/**/{instance}*", recursive=True):
-        found.append("cgroup " + directory)
-    return found
+    """The cgroups of a daemon's instance."""
+    return ["cgroup " + directory for directory in glob.glob(f"/sys/fs/cgroup/*/{instance}") + glob.glob(f"/sys/fs/cgroup/{instance}")]
 
 
 def processes_of(state, runtime):
@@ -277,9 +274,9 @@ class Daemon:
         for line in loops.stdout.splitlines():
             if self.top in line:
                 found.append("loop " + line)
-        if self.instance():
-            found += host_things(self.instance())
-        return found
+        if not self.instance():
+            raise AssertionError("the daemon's log does not name its instance:\n" + self.log()[-2000:])
+        return found + host_things(self.instance())
 
     def remove_sandboxes(self):
         client = self.client()
