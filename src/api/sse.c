@@ -40,14 +40,15 @@ struct sse *sse_begin(struct call *call)
 	return sse;
 }
 
+/* One write, so that an event is one chunk on the wire and never half of one. */
 bool sse_event(struct sse *sse, const char *name, const struct buffer *json)
 {
-	static const char event[] = "event: ", data[] = "\ndata: ", end[] = "\n\n";
-	put(sse, event, sizeof(event) - 1);
-	put(sse, name, strlen(name));
-	put(sse, data, sizeof(data) - 1);
-	put(sse, json->data, json->size);
-	put(sse, end, sizeof(end) - 1);
+	DONE_BUFFER struct buffer event = BUFFER(json->size + strlen(name) + 32);
+	if (buffer_printf(&event, "event: %s\ndata: ", name) < 0 ||
+	    buffer_append(&event, json->data, json->size) < 0 ||
+	    buffer_append_text(&event, "\n\n") < 0)
+		abort(); /* its maximum was made for it */
+	put(sse, event.data, event.size);
 	return !sse->blocked;
 }
 
