@@ -25,7 +25,7 @@ static void quantity_text(enum unit unit, uint64_t value, char *text, size_t roo
 	if (unit == UNIT_CPUS)
 		snprintf(text, room, "%g", (double)value / 1000);
 	else if (unit == UNIT_MEGABYTES)
-		snprintf(text, room, "%.10g", (double)value / (double)MIB);
+		snprintf(text, room, "%llu", (unsigned long long)(value / MIB));
 	else
 		snprintf(text, room, "%llu", (unsigned long long)value);
 }
