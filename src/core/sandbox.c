@@ -266,6 +266,8 @@ int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state, struct 
 	sandbox->life->generation++;
 	if (before.paused_wall != 0 && sandbox->row.paused_wall == 0)
 		clock_goes_on(sandbox);
+	/* A look at the timers while it was in another state has passed over those of this one. */
+	timers_wake_at(sandbox->core, clock_boot());
 	log_debug("sandbox %s is %s", sandbox->row.id.text, sandbox_state_name(state));
 	return 0;
 }
@@ -281,6 +283,7 @@ void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state)
 	sandbox->life->generation++;
 	if (stood && sandbox->row.paused_wall == 0)
 		clock_goes_on(sandbox);
+	timers_wake_at(sandbox->core, clock_boot());
 }
 
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why)
