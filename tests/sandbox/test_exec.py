@@ -80,7 +80,7 @@ class Exec(DaemonTest):
         took = time.monotonic() - began
         self.assertTrue(result["timed_out"])
         self.assertEqual(result["stdout"], "on\n")
-        self.assertLess(took, 1.2 + (2 if SANITIZED else 0.3))
+        self.assertLess(took, 1.2 + (2 if SANITIZED else 0))
         left = self.api.exec(self.box, "ps -eo args | grep -c '[s]leep 100'")["stdout"].strip()
         self.assertEqual(left, "0")
 
@@ -218,13 +218,14 @@ class Exec(DaemonTest):
         for thread in threads:
             thread.start()
         time.sleep(0.5)
-        during = median()
+        # The machine has other work too: the quietest of three rounds says what this load does.
+        during = min(median() for _ in range(3))
         stop.set()
         self.remove(busy)
         for thread in threads:
             thread.join(60)
-        # The load is half a cpu of two, and the daemon itself carries its answers.
-        self.assertLess(during, max(2 * before, before + 0.004), f"before {before * 1e3:.2f} ms, during {during * 1e3:.2f} ms")
+        print(f"# neighbour: before {before * 1e3:.2f} ms, during {during * 1e3:.2f} ms", flush=True)
+        self.assertLess(during, 2 * before, f"before {before * 1e3:.2f} ms, during {during * 1e3:.2f} ms")
 
 
 if __name__ == "__main__":
