@@ -2,11 +2,15 @@
 # all that is needed: both install what is missing (as root, or through sudo).
 BUILD ?= build
 SANITIZED ?= build-asan
+AARCH64 ?= build-aarch64
+FAULTY ?= build-fault
 FUZZED ?= build-fuzz
 FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
+# Each shell, and where below share/ it looks.
+COMPLETIONS = bash:bash-completion/completions/caisson zsh:zsh/site-functions/_caisson fish:fish/vendor_completions.d/caisson.fish
 
-.PHONY: all deps run test check bench install asan fuzz format clean
+.PHONY: all deps deps-tests deps-bench run test check bench soak install uninstall asan aarch64 faults fuzz format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -18,26 +22,51 @@ $(BUILD)/build.ninja:
 deps:
 	@tools/deps
 
+deps-tests:
+	@tools/deps --tests
+
+deps-bench:
+	@tools/deps --bench
+
 # The daemon in the foreground, one command proven in a sandbox, a token and snippets for clients.
 run: deps all
 	@tools/run $(BUILD)
 
-# Every test, on the normal and on the sanitized build. Ends with "N passed, N failed, N skipped".
-test: deps all asan
-	@tests/run --build $(BUILD) --sanitized $(SANITIZED)
+# Every test, on the normal and on the sanitized build, and on that for 64-bit ARM what can be run of it
+# here. Ends with "N passed, N failed, N skipped".
+test: deps-tests all asan aarch64 faults
+	@tests/run --build $(BUILD) --sanitized $(SANITIZED) --aarch64 $(AARCH64) --faults $(FAULTY)
 
 # The part of it that takes less than five minutes.
 check: deps all
 	@tests/run --build $(BUILD) --quick
 
-bench: deps all
+# Against peers in the same run; an idle machine, please. docs/performance.md says what the rows mean.
+bench: deps-bench all
 	@tests/bench/run $(BUILD)
+
+# Does anything grow? 10,000 cycles and an hour of mixed load.
+soak: deps all
+	@tests/soak/run $(BUILD)
 
 asan: $(SANITIZED)/build.ninja
 	ninja -C $(SANITIZED)
 
 $(SANITIZED)/build.ninja:
 	meson setup $(SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dinit_sanitize=true >/dev/null
+
+# The whole program for 64-bit ARM; a warning ends it. On such a machine it is the normal build.
+aarch64:
+	@test "$$(uname -m)" = aarch64 || test -d $(AARCH64) || \
+	  meson setup $(AARCH64) --cross-file cross/aarch64.ini --werror >/dev/null
+	@test "$$(uname -m)" = aarch64 || ninja -C $(AARCH64)
+
+# The program with the moments built in at which tests/fault stops and kills it (src/base/fault.h).
+faults: $(FAULTY)/build.ninja
+	ninja -C $(FAULTY) caisson caisson-init
+
+$(FAULTY)/build.ninja:
+	meson setup $(FAULTY) --buildtype=debug --werror -Dfault_points=true >/dev/null
 
 # Each fuzzer for FUZZ_SECONDS, from its corpus.
 fuzz: deps
@@ -49,12 +78,19 @@ fuzz: deps
 install: all
 	meson configure $(BUILD) --prefix=$(PREFIX)
 	meson install -C $(BUILD) --quiet
+	@set -e; for place in $(COMPLETIONS); do file=$(DESTDIR)$(PREFIX)/share/$${place#*:}; \
+	  mkdir -p "$${file%/*}"; $(BUILD)/caisson completion $${place%%:*} > "$$file"; done
 	@if [ "$$(id -u)" = 0 ] && [ -z "$(DESTDIR)" ] && ! getent passwd caisson >/dev/null; then \
 	  useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin caisson && \
 	  echo "made the system user caisson"; fi
+
+# What `make install` put there; the configuration, the state and the user stay (docs/operations.md).
+uninstall:
+	ninja -C $(BUILD) uninstall
+	@for place in $(COMPLETIONS); do rm -f $(DESTDIR)$(PREFIX)/share/$${place#*:}; done
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
 clean:
-	rm -rf $(BUILD) $(SANITIZED) $(FUZZED)
+	rm -rf $(BUILD) $(SANITIZED) $(AARCH64) $(FAULTY) $(FUZZED)

@@ -2,8 +2,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "base/fault.h"
 #include "cli/cli.h"
 #include "daemon/daemon.h"
+#include "tier/gvisor/shim.h"
 
 int main(int argc, char **argv)
 {
@@ -12,5 +14,11 @@ int main(int argc, char **argv)
 	/* Started by the spawner; not for people. */
 	if (argc >= 2 && strcmp(argv[1], "_daemon") == 0)
 		return daemon_main(argc - 1, argv + 1);
+	if (argc >= 2 && strcmp(argv[1], "_shim") == 0)
+		return shim_main(argc - 1, argv + 1);
+#ifdef CAISSON_FAULT_POINTS
+	if (argc == 2 && strcmp(argv[1], "_fault-points") == 0)
+		return fault_list();
+#endif
 	return cli_main(argc, argv);
 }

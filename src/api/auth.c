@@ -2,14 +2,37 @@
  * looked at. A token is checked against the store (a fraction of a millisecond). */
 #include "api/call.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/text.h"
 
 #define DEFAULT_WORKSPACE "default"
+
+/* What is still open with it, a stream or a command that is waited for, ends as if the client had
+ * gone. */
+static void token_ended(struct token_watcher *watcher)
+{
+	struct call *call = container_of(watcher, struct call, watcher);
+	log_debug("request %s: its token has ended, and with it the connection", call->request_id);
+	if (call->exchange)
+		http_drop(call->exchange);
+}
+
+void call_watch_token(struct call *call, int64_t until_wall)
+{
+	int64_t expires = call->principal.expires_wall;
+	if (until_wall != 0 && (expires == 0 || until_wall < expires))
+		expires = until_wall;
+	call->watcher.token = call->principal.token;
+	call->watcher.expires_wall = expires;
+	call->watcher.ended = token_ended;
+	token_watch(call->api->core, &call->watcher);
+}
 
 static int by_token(struct call *call, const char *header, struct error *error)
 {
@@ -19,7 +42,10 @@ static int by_token(struct call *call, const char *header, struct error *error)
 	const char *token = header + 7;
 	while (*token == ' ')
 		token++;
-	return token_check(call->api->core, token, &call->principal, error);
+	if (token_check(call->api->core, token, &call->principal, error) < 0)
+		return -1;
+	call_watch_token(call, 0);
+	return 0;
 }
 
 /* On the Unix socket the kernel says who the peer is. Whoever could replace the daemon anyway
@@ -30,10 +56,31 @@ static bool trusted_peer(const struct api *api, const struct http_peer *peer)
 	       (peer->uid == 0 || peer->uid == geteuid() || peer->uid == api->owner);
 }
 
+#define BEARER_PROTOCOL "caisson.bearer."
+#define BEARER_ROOM 256
+
+/* A browser cannot give a WebSocket a header of its own: there the token is one of the subprotocols
+ * that it offers (and that is never sent back). As the header would be, or NULL. */
+static const char *bearer_of_socket(struct call *call, char header[BEARER_ROOM])
+{
+	const char *offered = http_header(call->exchange, "sec-websocket-protocol");
+	const char *upgrade = http_header(call->exchange, "upgrade");
+	const char *found = offered ? strstr(offered, BEARER_PROTOCOL) : NULL;
+	if (!found || !upgrade || strcasecmp(upgrade, "websocket") != 0 ||
+	    (found != offered && found[-1] != ' ' && found[-1] != ','))
+		return NULL;
+	found += strlen(BEARER_PROTOCOL);
+	snprintf(header, BEARER_ROOM, "Bearer %.*s", (int)strcspn(found, ", "), found);
+	return header;
+}
+
 int authenticate(struct call *call, struct error *error)
 {
 	const struct http_peer *peer = &http_request(call->exchange)->peer;
 	const char *header = http_header(call->exchange, "authorization");
+	char room[BEARER_ROOM];
+	if (!header)
+		header = bearer_of_socket(call, room);
 	if (header) {
 		if (by_token(call, header, error) < 0)
 			return -1;
@@ -43,6 +90,11 @@ int authenticate(struct call *call, struct error *error)
 		snprintf(call->principal.workspace, sizeof(call->principal.workspace), "%s",
 			 DEFAULT_WORKSPACE);
 	} else {
+		if (http_query(call->exchange, "access_token", room, sizeof(room)) != -ENOENT)
+			return error_set(error, ERROR_UNAUTHENTICATED,
+					 "a token is not taken from a URL, which every log keeps: "
+					 "send the Authorization header, or to a WebSocket the "
+					 "subprotocol " BEARER_PROTOCOL "TOKEN");
 		return error_set(error, ERROR_UNAUTHENTICATED, "this request needs a token");
 	}
 	/* Credentials of a Unix peer count beside a token too: they say whose mounts it brings. */
@@ -50,21 +102,4 @@ int authenticate(struct call *call, struct error *error)
 	call->principal.uid = peer->uid;
 	call->principal.gid = peer->gid;
 	return 0;
-}
-
-const char *scope_name(enum scope scope)
-{
-	return scope == SCOPE_READ    ? "sandboxes:read"
-	       : scope == SCOPE_WRITE ? "sandboxes:write"
-				      : "admin";
-}
-
-int authorize(const struct principal *principal, enum scope scope, struct error *error)
-{
-	uint32_t enough = scope == SCOPE_READ    ? SCOPE_READ | SCOPE_WRITE | SCOPE_ADMIN
-			  : scope == SCOPE_WRITE ? SCOPE_WRITE | SCOPE_ADMIN
-						 : SCOPE_ADMIN;
-	if (principal->scopes & enough)
-		return 0;
-	return error_set(error, ERROR_FORBIDDEN, "this needs the scope `%s`", scope_name(scope));
 }

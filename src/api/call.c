@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
+#include "core/activity.h"
 
 static void gone(struct http_exchange *exchange)
 {
 	struct call *call = http_data(exchange);
 	call->exchange = NULL;
+	token_unwatch(&call->watcher);
 	if (call->on_gone)
 		call->on_gone(call);
 	call_release(call);
@@ -52,7 +55,9 @@ struct call *call_new(struct api *api, struct http_exchange *exchange)
 		abort();
 	call->api = api;
 	call->exchange = exchange;
+	call->began = clock_monotonic();
 	call->references = 1;
+	list_init(&call->watcher.link);
 	memcpy(call->request_id, http_request(exchange)->id, sizeof(call->request_id));
 	http_set_data(exchange, call);
 	http_set_callbacks(exchange, &callbacks);
@@ -78,6 +83,7 @@ void call_release(struct call *call)
 
 void call_answered(struct call *call)
 {
+	token_unwatch(&call->watcher);
 	call->exchange = NULL;
 	call_release(call);
 }
@@ -92,6 +98,40 @@ struct sandbox *call_sandbox(struct call *call)
 		  call->sandbox.text);
 	reply_error(call, &error);
 	return NULL;
+}
+
+struct turn {
+	uv_timer_t timer;
+	struct call *call;
+	void (*go)(struct call *call);
+};
+
+static void turn_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+static void on_turn(uv_timer_t *timer)
+{
+	struct turn *turn = timer->data;
+	struct call *call = turn->call;
+	uv_close((uv_handle_t *)timer, turn_closed);
+	if (call->exchange && call->api->core->store)
+		turn->go(call);
+	call_release(call);
+}
+
+void call_next_turn(struct call *call, void (*go)(struct call *call))
+{
+	struct turn *turn = calloc(1, sizeof(*turn));
+	if (!turn)
+		abort();
+	turn->call = call_hold(call);
+	turn->go = go;
+	turn->timer.data = turn;
+	uv_timer_init(call->api->core->loop, &turn->timer);
+	/* Not 0: timers that are due run before anything is read. */
+	uv_timer_start(&turn->timer, on_turn, 1, 0);
 }
 
 static void ready(void *context, const struct error *error)
@@ -112,17 +152,15 @@ void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
-	/* The common case without a turn of the loop. */
-	if (sandbox->row.state == SANDBOX_RUNNING && sandbox->guest && sandbox->guest_ready) {
-		sandbox_touch(sandbox);
+	if (sandbox_ready_now(sandbox)) {
 		act(call, sandbox);
 		return;
 	}
 	struct error error;
-	bool wake = call->principal.scopes & (SCOPE_WRITE | SCOPE_ADMIN);
+	struct sandbox_readying *readying;
 	call->act = act;
 	call_hold(call);
-	if (sandbox_ready(sandbox, wake, ready, call, &error) < 0) {
+	if (sandbox_ready_for(sandbox, &call->principal, ready, call, &readying, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -20,6 +20,7 @@
 #include "base/buffer.h"
 #include "core/sandbox.h"
 #include "core/token.h"
+#include "core/visible.h"
 #include "http/http.h"
 
 struct call;
@@ -28,6 +29,7 @@ enum route_flag {
 	ROUTE_OPEN = 1 << 0,    /* no token needed */
 	ROUTE_SANDBOX = 1 << 1, /* {sandbox} is looked up: call->sandbox is a live one */
 	ROUTE_JSON = 1 << 2,    /* the body is read and parsed first: call->body */
+	ROUTE_METRICS = 1 << 8, /* no token needed where `[server] metrics_open` says so */
 };
 
 struct route {
@@ -39,10 +41,10 @@ struct route {
 	const char *query; /* "a,b": what may be asked; NULL: nothing */
 	uint32_t body_max; /* of ROUTE_JSON; 0 = HTTP_JSON_BODY_MAX */
 };
-/* Ends with a route without a method. */
-extern const struct route api_routes[];
-/* That every route of a table can be matched within a call's bounds; -1 says which cannot. */
-NODISCARD int routes_check(const struct route *routes, struct error *error);
+/* Every table there is, NULL at the end; each ends with a route without a method. */
+extern const struct route *const api_tables[];
+/* That every route of the tables can be matched within a call's bounds; -1 says which cannot. */
+NODISCARD int routes_check(const struct route *const *tables, struct error *error);
 
 #define CALL_PARAMETERS_MAX 2
 #define CALL_PARAMETER_MAX 128
@@ -52,9 +54,11 @@ struct call {
 	struct api *api;
 	struct http_exchange *exchange; /* NULL: answered, or the client is gone */
 	const struct route *route;
+	int64_t began; /* clock_monotonic() */
 	unsigned references;
 	struct principal principal;
-	char request_id[24];
+	struct token_watcher watcher; /* its token, while the call is open */
+	char request_id[HTTP_REQUEST_ID_SIZE];
 	char allow[CALL_ALLOW_MAX]; /* the methods of the path, after METHOD_NOT_ALLOWED */
 	char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX];
 	struct id sandbox;
@@ -83,6 +87,10 @@ struct sandbox *call_sandbox(struct call *call);
  * failure. */
 void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox *sandbox));
 
+/* Goes on with a long answer in another turn of the loop, so that other requests come in between;
+ * not where the client, or the store, is gone by then. */
+void call_next_turn(struct call *call, void (*go)(struct call *call));
+
 /* Query parameters; -1 with INVALID that names it. A missing one leaves the value as it was. */
 NODISCARD int query_text(struct call *call, const char *name, char *to, size_t room, bool required,
 			 struct error *error);
@@ -92,8 +100,8 @@ NODISCARD int query_flag(struct call *call, const char *name, bool *value, struc
 
 /* --- auth.c --- */
 NODISCARD int authenticate(struct call *call, struct error *error);
-NODISCARD int authorize(const struct principal *principal, enum scope scope, struct error *error);
-const char *scope_name(enum scope scope);
+/* The end of the principal's token ends the call, and so does that time (0: none). */
+void call_watch_token(struct call *call, int64_t until_wall);
 
 /* --- reply.c --- */
 #define REPLY_MAX (60 * MIB) /* one JSON answer in memory */
@@ -102,46 +110,3 @@ void reply_json(struct call *call, int status, struct json_writer *writer);
 void reply_error(struct call *call, const struct error *error);
 void reply_empty(struct call *call, int status); /* 204 and the like */
 void put_error(struct json_writer *writer, const struct error *error, const char *request_id);
-
-/* --- the handlers, one file per resource --- */
-void health_get(struct call *call);
-void version_get(struct call *call);
-void openapi_get(struct call *call);
-void sandbox_post(struct call *call);
-void sandboxes_get(struct call *call);
-void sandbox_get(struct call *call);
-void sandbox_patch(struct call *call);
-void sandbox_delete_call(struct call *call);
-void sandbox_stop_post(struct call *call);
-void sandbox_start_post(struct call *call);
-void sandbox_pause_post(struct call *call);
-void sandbox_resume_post(struct call *call);
-void sandbox_metrics_get(struct call *call);
-void exec_post(struct call *call);
-void execs_get(struct call *call);
-void exec_get(struct call *call);
-void exec_output_get(struct call *call);
-void exec_signal_post(struct call *call);
-void exec_stdin_post(struct call *call);
-void exec_delete(struct call *call);
-void file_get(struct call *call);
-void file_put(struct call *call);
-void file_post(struct call *call);
-void file_delete(struct call *call);
-void file_stat_get(struct call *call);
-void file_list_get(struct call *call);
-void file_readlink_get(struct call *call);
-void file_glob_get(struct call *call);
-void file_grep_get(struct call *call);
-void file_watch_get(struct call *call);
-void file_mkdir_post(struct call *call);
-void file_rename_post(struct call *call);
-void file_copy_post(struct call *call);
-void file_symlink_post(struct call *call);
-void file_chmod_post(struct call *call);
-void file_chown_post(struct call *call);
-void file_replace_post(struct call *call);
-void token_post(struct call *call);
-void tokens_get(struct call *call);
-void token_delete(struct call *call);
-void mcp_unsupported(struct call *call);

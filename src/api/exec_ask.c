@@ -1,11 +1,13 @@
 /* The body of POST .../exec, field by field. Pure; nothing blocks. */
 #include "api/exec_ask.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 
-#include "api/base64.h"
+#include "base/base64.h"
 #include "api/pairs.h"
 #include "base/text.h"
 
@@ -17,33 +19,73 @@ void exec_ask_done(struct exec_ask *ask)
 	*ask = (struct exec_ask){0};
 }
 
-static int parse_argv(struct exec_ask *ask, const char *command, const json_t *list,
-		      struct error *error)
+int signal_parse(const json_t *json, int *ret_signal, struct error *error)
 {
-	size_t count = list ? json_array_size(list) : 3;
+	json_int_t number = json_integer_value(json);
+	const char *text = json_string_value(json);
+	char digits[24];
+	if (json_is_integer(json)) {
+		snprintf(digits, sizeof(digits), "%lld", (long long)number);
+		text = digits;
+	}
+	*ret_signal = text ? signal_by_name(text) : -1;
+	if (*ret_signal > 0)
+		return 0;
+	return error_set(error, ERROR_INVALID,
+			 "field `signal` must be a name like TERM or a number from 1 to 64");
+}
+
+/* Strings of a list behind what is in argv already. */
+static int add_words(struct exec_ask *ask, const char *name, const json_t *list,
+		     struct error *error)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *word = json_string_value(json_array_get(list, i));
+		if (!word)
+			return error_set(error, ERROR_INVALID, "field `%s` must hold strings",
+					 name);
+		ask->argv[ask->spec.argc++] = word;
+	}
+	return 0;
+}
+
+/* The command in any of its spellings: a text is for the shell, a list is argv, a text with `args`
+ * is a program and its arguments. */
+static int parse_argv(struct exec_ask *ask, const json_t *command, const json_t *list,
+		      const json_t *args, struct error *error)
+{
+	if (command && json_is_array(command) && !list) {
+		list = command;
+		command = NULL;
+	}
 	if (!command == !list)
 		return error_set(error, ERROR_INVALID,
 				 "give `cmd` (a string for /bin/sh -c) or `argv` (a list)%s",
 				 command ? ", not both" : "");
+	if (command && (!json_is_string(command) || json_string_length(command) == 0))
+		return error_set(error, ERROR_INVALID,
+				 "field `cmd` must be a text that is not empty, or a list");
+	if (args && list)
+		return error_set(error, ERROR_INVALID,
+				 "`args` goes with `cmd` as the program's name, not with a list");
+	size_t count = list ? json_array_size(list) : args ? 1 + json_array_size(args) : 3;
 	if (count == 0 || count > EXEC_ARGV_MAX)
 		return error_set(error, ERROR_INVALID, "field `argv` must have 1 to %d entries",
 				 EXEC_ARGV_MAX);
-	ask->argv = calloc(count, sizeof(*ask->argv));
+	/* A shell's words end with NULL. */
+	ask->argv = calloc(count + 1, sizeof(*ask->argv));
 	if (!ask->argv)
 		abort();
 	ask->spec.argv = ask->argv;
-	ask->spec.argc = count;
-	if (command) {
-		ask->argv[0] = "/bin/sh";
-		ask->argv[1] = "-c";
-		ask->argv[2] = command;
+	if (command && !args) {
+		shell_argv(json_string_value(command), ask->argv);
+		ask->spec.argc = 3;
 		return 0;
 	}
-	for (size_t i = 0; i < count; i++) {
-		ask->argv[i] = json_string_value(json_array_get(list, i));
-		if (!ask->argv[i])
-			return error_set(error, ERROR_INVALID, "field `argv` must hold strings");
-	}
+	if (command)
+		ask->argv[ask->spec.argc++] = json_string_value(command);
+	if (add_words(ask, list ? "argv" : "args", list ? list : args, error) < 0)
+		return -1;
 	if (ask->argv[0][0] == '\0')
 		return error_set(error, ERROR_INVALID, "field `argv`: the program's name is empty");
 	return 0;
@@ -150,15 +192,19 @@ static int parse_output(struct exec_ask *ask, const json_t *output, struct error
 }
 
 struct shape {
-	double timeout;
+	double timeout, timeout_ms;
 	uint64_t rows, columns;
 	bool tty, lossless;
 };
 
 static int parse_shape(struct exec_ask *ask, const struct shape *shape, struct error *error)
 {
+	if (shape->timeout > 0 && shape->timeout_ms > 0)
+		return error_set(error, ERROR_INVALID,
+				 "give `timeout_seconds` or `timeout_ms`, not both");
 	/* Rounded up: a time-out that was asked for is never none. */
-	double ms = shape->timeout * 1000 + (shape->timeout > 0 ? 0.999 : 0);
+	double ms = shape->timeout * 1000 + shape->timeout_ms;
+	ms += ms > 0 ? 0.999 : 0;
 	if (ms > (double)SANDBOX_TIMEOUT_MAX * 1000 || ms > UINT32_MAX)
 		return error_set(error, ERROR_INVALID, "field `timeout_seconds` must be 0 to %u",
 				 UINT32_MAX / 1000);
@@ -175,12 +221,15 @@ static int parse_shape(struct exec_ask *ask, const struct shape *shape, struct e
 int exec_ask_parse(const json_t *body, struct exec_ask *ask, struct error *error)
 {
 	struct shape shape = {0};
-	const char *cmd = NULL, *command = NULL, *base64 = NULL;
+	const char *base64 = NULL;
+	json_t *cmd = NULL, *command = NULL, *args = NULL;
 	json_t *argv = NULL, *environment = NULL, *given = NULL, *limits = NULL, *output = NULL;
+	json_t *rlimits = NULL;
 	*ask = (struct exec_ask){.answer_max = EXEC_ANSWER_DEFAULT};
 	struct field fields[] = {
-	    {"cmd", FIELD_TEXT, &cmd, false, 1},
-	    {"command", FIELD_TEXT, &command, false, 1},
+	    {"cmd", FIELD_ANY, &cmd},
+	    {"command", FIELD_ANY, &command},
+	    {"args", FIELD_ARRAY, &args},
 	    {"argv", FIELD_ARRAY, &argv},
 	    {"env", FIELD_OBJECT, &environment},
 	    {"cwd", FIELD_TEXT, &ask->spec.cwd, false, 1, GUEST_PATH_MAX - 1},
@@ -188,10 +237,12 @@ int exec_ask_parse(const json_t *body, struct exec_ask *ask, struct error *error
 	    {"stdin", FIELD_ANY, &given},
 	    {"stdin_base64", FIELD_TEXT, &base64},
 	    {"timeout_seconds", FIELD_NUMBER, &shape.timeout},
+	    {"timeout_ms", FIELD_NUMBER, &shape.timeout_ms},
 	    {"tty", FIELD_BOOL, &shape.tty},
 	    {"rows", FIELD_UINT, &shape.rows, false, 1, 10000},
 	    {"cols", FIELD_UINT, &shape.columns, false, 1, 10000},
 	    {"limits", FIELD_OBJECT, &limits},
+	    {"rlimits", FIELD_OBJECT, &rlimits},
 	    {"output", FIELD_OBJECT, &output},
 	    {"lossless", FIELD_BOOL, &shape.lossless},
 	    {"background", FIELD_BOOL, &ask->background},
@@ -201,9 +252,12 @@ int exec_ask_parse(const json_t *body, struct exec_ask *ask, struct error *error
 		return -1;
 	if (cmd && command)
 		return error_set(error, ERROR_INVALID, "`cmd` and `command` are the same field");
-	if (parse_argv(ask, cmd ? cmd : command, argv, error) < 0 ||
+	if (limits && rlimits)
+		return error_set(error, ERROR_INVALID, "`limits` and `rlimits` are the same field");
+	if (parse_argv(ask, cmd ? cmd : command, argv, args, error) < 0 ||
 	    parse_shape(ask, &shape, error) < 0 || parse_stdin(ask, given, base64, error) < 0 ||
-	    parse_limits(ask, limits, error) < 0 || parse_output(ask, output, error) < 0 ||
+	    parse_limits(ask, limits ? limits : rlimits, error) < 0 ||
+	    parse_output(ask, output, error) < 0 ||
 	    parse_environment("env", environment, EXEC_REQUEST_BYTES_MAX, &ask->environment,
 			      &ask->spec.environment_count, error) < 0)
 		return -1;

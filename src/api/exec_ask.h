@@ -2,7 +2,8 @@
 #pragma once
 
 #include "api/json.h"
-#include "core/exec.h"
+#include "core/run.h"
+#include "core/visible.h"
 
 #define EXEC_ANSWER_DEFAULT (1 * MIB) /* of each stream, in a blocking answer */
 #define EXEC_ANSWER_MAX (4 * MIB)     /* six times as much at worst, as JSON, fits REPLY_MAX */
@@ -29,28 +30,22 @@ struct exec_ask {
 NODISCARD int exec_ask_parse(const json_t *body, struct exec_ask *ret_ask, struct error *error);
 void exec_ask_done(struct exec_ask *ask);
 
+/* "TERM", "SIGTERM", "15" or 15. */
+NODISCARD int signal_parse(const json_t *json, int *ret_signal, struct error *error);
+
 /* Members of the record of an exec, into an object that the caller opened. */
 void put_exec_members(struct json_writer *writer, const struct exec_row *row);
 void put_exec(struct json_writer *writer, const char *key, const struct exec *exec);
 /* stdout and stderr with their counts, each cut in the middle to at most `maximum` bytes. */
 void put_exec_output(struct json_writer *writer, struct exec *exec, uint64_t maximum);
+/* What a cut has kept, as `name`, with a line where something was left out; bytes that are not
+ * UTF-8 as `name_base64`, without, or for clients that know text alone (text_only) as U+FFFD.
+ * Whether it was base64. */
+bool put_output(struct json_writer *writer, const char *name, const struct output_cut *cut,
+		bool text_only);
+/* [begin, end) of a stream for an answer, half of it the beginning: what cannot be read, or of an
+ * exec that is not there any more (NULL), is left out, and told as that. */
+void output_for_answer(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
+		       uint64_t maximum, struct output_cut *ret_cut);
 void put_left_running(struct json_writer *writer, const struct left_process *processes,
 		      size_t count);
-/* Asks which descendants of an ended exec still run (nobody is asked where none do), then calls
- * back, also when the answer cannot be had. */
-void exec_finish(struct exec *exec,
-		 void (*done)(void *data, const struct left_process *processes, size_t count),
-		 void *data);
-/* Why an exec that is EXEC_FAILED could not be started. */
-void exec_start_error(const struct exec *exec, struct error *ret_error);
-
-/* Kills it with every process it started; while its sandbox cannot be reached, as soon as it can.
- */
-void exec_cancel(struct exec *exec);
-/* Bytes of its standard input were lost on the way, with the connection to the sandbox: what runs
- * has half an input. error says so. */
-bool stdin_lost(const struct exec *exec, struct error *error);
-/* Feeds bytes to an exec as it takes them, then closes its standard input, across a lost
- * connection. Where bytes got lost with it the exec is cancelled. Takes the data; outlives the
- * request. */
-void stdin_feed(struct exec *exec, char *data, size_t size);

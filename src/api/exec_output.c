@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/exec.h"
+#include "api/exec_events.h"
+#include "api/execs.h"
+#include "core/exec_wait.h"
+
+#define WAIT_MS_MAX 60000
 
 /* --- output --- */
 
@@ -16,7 +20,11 @@ struct output {
 	struct exec_watcher watcher;
 	struct exec *exec;
 	enum exec_stream stream;
+	bool both;            /* of events */
 	uint64_t offset, end; /* next to send, and where to stop */
+	uint64_t offset_stderr;
+	uint64_t limit, wait_ms;
+	struct exec_wait *wait; /* while it waits for something to come */
 	bool follow;
 	bool blocked; /* the connection's queue is full */
 };
@@ -95,22 +103,29 @@ static void output_gone(struct call *call)
 	output->exec = NULL;
 }
 
-static int output_parse(struct call *call, struct output *output, uint64_t *ret_limit,
-			struct error *error)
+static int output_parse(struct call *call, struct output *output, bool events, struct error *error)
 {
-	char stream[8] = "stdout";
+	char stream[8] = "", form[16] = "";
 	if (query_text(call, "stream", stream, sizeof(stream), false, error) < 0 ||
+	    query_text(call, "format", form, sizeof(form), false, error) < 0 ||
 	    query_uint(call, "from", 0, INT64_MAX, &output->offset, error) < 0 ||
-	    query_uint(call, "limit", 1, INT64_MAX, ret_limit, error) < 0 ||
+	    query_uint(call, "from_stderr", 0, INT64_MAX, &output->offset_stderr, error) < 0 ||
+	    query_uint(call, "limit", 1, INT64_MAX, &output->limit, error) < 0 ||
+	    query_uint(call, "wait_ms", 0, WAIT_MS_MAX, &output->wait_ms, error) < 0 ||
 	    query_flag(call, "follow", &output->follow, error) < 0)
 		return -1;
-	if (strcmp(stream, "stdout") == 0)
+	if (*form && strcmp(form, "events") != 0 && strcmp(form, "orkestr") != 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `format` must be events or orkestr");
+	output->both = events && (!*stream || strcmp(stream, "both") == 0);
+	if (!*stream || output->both || strcmp(stream, "stdout") == 0)
 		output->stream = EXEC_STDOUT;
 	else if (strcmp(stream, "stderr") == 0)
 		output->stream = EXEC_STDERR;
 	else
 		return error_set(error, ERROR_INVALID,
-				 "query parameter `stream` must be stdout or stderr");
+				 "query parameter `stream` must be stdout or stderr, or of events "
+				 "(Accept: text/event-stream with follow=1) both");
 	return 0;
 }
 
@@ -160,26 +175,82 @@ static void output_begin(struct output *output, uint64_t limit)
 	output_pump(output);
 }
 
+/* --- waiting for some --- */
+
+/* Something came, or it has ended, or the time is over: the answer is what there is. */
+static void wait_over(void *data, struct exec *exec, const struct error *error)
+{
+	struct output *output = data;
+	output->wait = NULL;
+	output->exec = exec;
+	if (error)
+		reply_error(output->call, error);
+	else
+		output_begin(output, output->limit);
+}
+
+static void wait_gone(struct call *call)
+{
+	struct output *output = call->state;
+	if (output->wait)
+		exec_wait_cancel(TAKE_PTR(output->wait));
+	output->exec = NULL;
+}
+
+static void wait_begin(struct output *output)
+{
+	bool out = output->stream == EXEC_STDOUT;
+	struct error error;
+	output->call->on_gone = wait_gone;
+	if (exec_wait_output(output->exec, out ? output->offset : UINT64_MAX,
+			     out ? UINT64_MAX : output->offset, (uint32_t)output->wait_ms,
+			     wait_over, output, &output->wait, &error) < 0) {
+		output->wait = NULL;
+		output->exec = NULL;
+		reply_error(output->call, &error);
+	}
+}
+
+static void events_begin(struct call *call, struct output *output)
+{
+	struct exec *exec = output->exec;
+	bool err = output->both || output->stream == EXEC_STDERR;
+	bool out = output->both || output->stream == EXEC_STDOUT;
+	uint64_t from_out = output->offset;
+	uint64_t from_err = output->both ? output->offset_stderr : output->offset;
+	call->state = NULL;
+	free(output);
+	exec_events_follow(call, exec, out, err, from_out, from_err);
+}
+
 void exec_output_get(struct call *call)
 {
-	uint64_t limit = UINT64_MAX;
 	struct error error;
 	struct output *output = calloc(1, sizeof(*output));
+	bool events = exec_events_wanted(call);
 	if (!output)
 		abort();
 	output->call = call;
+	output->limit = UINT64_MAX;
 	call->state = output;
 	call->state_free = free;
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
-	if (output_parse(call, output, &limit, &error) < 0 ||
+	if (output_parse(call, output, events, &error) < 0 ||
 	    exec_find(sandbox, call->parameters[1], &output->exec, &error) < 0) {
 		output->exec = NULL;
 		reply_error(call, &error);
 		return;
 	}
-	output_begin(output, limit);
+	struct exec *exec = output->exec;
+	if (events && output->follow)
+		events_begin(call, output);
+	else if (output->wait_ms > 0 && !output->follow && !exec_ended(exec) &&
+		 exec_total(exec, output->stream) <= output->offset)
+		wait_begin(output);
+	else
+		output_begin(output, output->limit);
 }
 
 /* --- standard input --- */
@@ -293,7 +364,7 @@ static void input_forgotten(struct exec_watcher *watcher)
 	struct input *input = container_of(watcher, struct input, watcher);
 	struct error error;
 	input->exec = NULL;
-	error_set(&error, ERROR_SANDBOX_ENDED, "the sandbox ended");
+	core_forgotten_error(input->call->api->core, &input->call->sandbox, &error);
 	reply_error(input->call, &error);
 }
 

@@ -8,35 +8,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/text.h"
-
-static const char *state_name(uint32_t state)
-{
-	return state == EXEC_STARTING  ? "starting"
-	       : state == EXEC_RUNNING ? "running"
-	       : state == EXEC_ENDED   ? "ended"
-				       : "failed";
-}
-
-static int exit_code(const struct exec_row *row)
-{
-	switch ((enum exec_end)row->end) {
-	case EXEC_END_EXITED:
-		return (int)row->code;
-	case EXEC_END_SIGNALED:
-	case EXEC_END_CANCELLED:
-		return 128 + (int)row->code;
-	case EXEC_END_TIMED_OUT:
-		return 124; /* as timeout(1) */
-	case EXEC_END_LOST:
-		break;
-	}
-	return -1;
-}
 
 static void put_end(struct json_writer *writer, const struct exec_row *row)
 {
-	put_int(writer, "exit_code", exit_code(row));
+	put_int(writer, "exit_code", exec_exit_code(row));
 	bool by_signal = row->end != EXEC_END_EXITED && row->end != EXEC_END_LOST && row->code > 0;
 	if (by_signal) {
 		const char *name = sigabbrev_np((int)row->code);
@@ -51,6 +28,8 @@ static void put_end(struct json_writer *writer, const struct exec_row *row)
 	put_bool(writer, "oom_killed", row->oom_killed);
 	put_bool(writer, "cancelled", row->end == EXEC_END_CANCELLED);
 	put_bool(writer, "lost", row->end == EXEC_END_LOST);
+	if (row->end == EXEC_END_LOST && row->error_message)
+		put_text(writer, "lost_reason", row->error_message);
 	put_number(writer, "duration_ms", (double)row->wall_ns / NSEC_PER_MSEC);
 	put_number(writer, "cpu_ms", (double)row->cpu_ns / NSEC_PER_MSEC);
 	put_uint(writer, "peak_memory_bytes", row->peak_memory);
@@ -62,7 +41,7 @@ void put_exec_members(struct json_writer *writer, const struct exec_row *row)
 	put_text(writer, "exec_id", row->id.text);
 	put_text(writer, "sandbox_id", row->sandbox.text);
 	put_text(writer, "command", row->command);
-	put_text(writer, "state", state_name(row->state));
+	put_text(writer, "state", exec_state_name(row->state));
 	put_bool(writer, "tty", row->flags & EXEC_TTY);
 	put_time(writer, "started_at", row->started_wall);
 	put_time(writer, "ended_at", row->ended_wall);
@@ -87,91 +66,18 @@ void put_exec(struct json_writer *writer, const char *key, const struct exec *ex
 	put_object_end(writer);
 }
 
-void exec_start_error(const struct exec *exec, struct error *ret_error)
-{
-	error_set(ret_error, (enum error_kind)exec->row.error_kind, "%s",
-		  exec->row.error_message ? exec->row.error_message
-					  : "the command could not be started");
-}
-
-/* Reads [from, to) as far as it is kept without a hole: how much came; *ret_gap = what is missing
- * before its first byte. */
-static size_t read_range(struct exec *exec, enum exec_stream stream, uint64_t from, uint64_t to,
-			 char *data, uint64_t *ret_gap)
-{
-	size_t done = 0;
-	*ret_gap = 0;
-	while (from + *ret_gap + done < to) {
-		uint64_t gap = 0;
-		ssize_t size = exec_read(exec, stream, from + *ret_gap + done, data + done,
-					 (size_t)(to - from - *ret_gap) - done, &gap);
-		if (gap > 0 && done > 0)
-			break;
-		if (gap > 0)
-			*ret_gap = gap;
-		if (size <= 0 || from + gap >= to)
-			break;
-		done += MIN((size_t)size, (size_t)(to - from - *ret_gap) - done);
-	}
-	return done;
-}
-
-/* Bytes at the start that are the rest of a character which began before. */
-static size_t utf8_rest(const char *text, size_t size)
-{
-	size_t at = 0;
-	while (at < size && at < 3 && ((unsigned char)text[at] & 0xc0) == 0x80)
-		at++;
-	return at;
-}
-
-struct cut {
-	char *head, *tail;
-	size_t head_size, tail_size;
-	uint64_t gap_offset, gap;
-};
-
-/* Head and tail of a stream, at most `maximum` bytes together, cut between characters. */
-static void cut_read(struct exec *exec, enum exec_stream stream, uint64_t maximum, struct cut *cut)
-{
-	uint64_t total = exec_total(exec, stream), gap;
-	uint64_t head = total <= maximum ? total : maximum / 2;
-	char *data = malloc(MIN(total, maximum) + 1);
-	if (!data)
-		abort();
-	cut->head = data;
-	cut->head_size = read_range(exec, stream, 0, head, data, &gap);
-	if (gap > 0)
-		cut->head_size = 0; /* nothing of its beginning is kept: all of it is tail */
-	if (cut->head_size == total)
-		return;
-	uint64_t start = MAX(cut->head_size, total - MIN(total, maximum - head));
-	if (total <= maximum)
-		start = cut->head_size;
-	cut->tail = data + cut->head_size;
-	cut->tail_size = read_range(exec, stream, start, total, cut->tail, &gap);
-	start += gap;
-	size_t whole = text_utf8_prefix(cut->head, cut->head_size);
-	size_t rest = start > cut->head_size ? utf8_rest(cut->tail, cut->tail_size) : 0;
-	cut->head_size = whole;
-	cut->tail += rest;
-	cut->tail_size -= rest;
-	cut->gap_offset = whole;
-	cut->gap = start + rest - whole;
-}
-
-/* Whether it had to be base64. */
-static bool put_cut(struct json_writer *writer, const char *name, const struct cut *cut)
+bool put_output(struct json_writer *writer, const char *name, const struct output_cut *cut,
+		bool text_only)
 {
 	DONE_BUFFER struct buffer text = BUFFER(EXEC_ANSWER_MAX + 256);
-	bool utf8 = text_is_utf8(cut->head, cut->head_size) &&
-		    (!cut->tail || text_is_utf8(cut->tail, cut->tail_size));
-	int result = buffer_append(&text, cut->head, cut->head_size);
-	if (result == 0 && cut->gap && utf8)
+	bool utf8 = text_only || (text_is_utf8(cut->head.data, cut->head.size) &&
+				  text_is_utf8(cut->tail.data, cut->tail.size));
+	int result = buffer_append(&text, cut->head.data, cut->head.size);
+	if (result == 0 && cut->omitted && utf8)
 		result = buffer_printf(&text, "\n[... %llu bytes are not shown ...]\n",
-				       (unsigned long long)cut->gap);
-	if (result == 0 && cut->tail)
-		result = buffer_append(&text, cut->tail, cut->tail_size);
+				       (unsigned long long)cut->omitted);
+	if (result == 0)
+		result = buffer_append(&text, cut->tail.data, cut->tail.size);
 	if (result < 0) {
 		writer->full = true;
 	} else if (utf8) {
@@ -184,26 +90,41 @@ static bool put_cut(struct json_writer *writer, const char *name, const struct c
 	return !utf8;
 }
 
+void output_for_answer(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
+		       uint64_t maximum, struct output_cut *ret_cut)
+{
+	struct error error;
+	uint64_t total = end > begin ? end - begin : 0;
+	if (exec && output_cut(exec, stream, begin, end, maximum / 2, maximum - maximum / 2,
+			       ret_cut, &error) == 0)
+		return;
+	/* Its result is worth more than the missing output, which is told as a gap. */
+	if (exec)
+		log_warning("%s", error.message);
+	*ret_cut =
+	    (struct output_cut){.total = total, .omitted = total, .tail_offset = begin + total};
+}
+
 static bool put_stream(struct json_writer *writer, struct exec *exec, enum exec_stream stream,
 		       uint64_t maximum)
 {
 	const char *name = stream == EXEC_STDOUT ? "stdout" : "stderr";
-	struct cut cut = {0};
+	struct output_cut cut;
 	char key[32];
-	cut_read(exec, stream, maximum, &cut);
-	bool base64 = put_cut(writer, name, &cut);
+	output_for_answer(exec, stream, 0, exec_total(exec, stream), maximum, &cut);
+	bool base64 = put_output(writer, name, &cut, false);
 	snprintf(key, sizeof(key), "%s_bytes", name);
-	put_uint(writer, key, exec_total(exec, stream));
+	put_uint(writer, key, cut.total);
 	snprintf(key, sizeof(key), "%s_truncated", name);
-	put_bool(writer, key, cut.gap > 0);
-	if (cut.gap > 0) {
+	put_bool(writer, key, cut.omitted > 0);
+	if (cut.omitted > 0) {
 		snprintf(key, sizeof(key), "%s_gap", name);
 		put_object(writer, key);
-		put_uint(writer, "offset", cut.gap_offset);
-		put_uint(writer, "bytes", cut.gap);
+		put_uint(writer, "offset", cut.tail_offset - cut.omitted);
+		put_uint(writer, "bytes", cut.omitted);
 		put_object_end(writer);
 	}
-	free(cut.head);
+	output_cut_done(&cut);
 	return base64;
 }
 

@@ -7,10 +7,13 @@
 
 struct exec_run {
 	struct call *call;
-	struct exec_watcher watcher;
-	struct exec *exec; /* NULL before it was begun and after it was forgotten */
+	struct run *run;             /* while a request waits for it */
+	struct exec_watcher watcher; /* of a stream */
+	struct exec *exec;           /* of a stream; NULL before its start and after its end */
 	struct exec_ask ask;
-	bool finishing; /* its end was seen; what it left running is being asked for */
+	struct idempotent *request; /* exec_once.c; NULL: it has no key, or was begun */
+	bool kept;                  /* it has a key: it goes on without its client */
+	bool finishing;             /* its end was seen; what it left running is being asked for */
 	/* exec_stream.c */
 	bool upgraded;
 	bool detach;

@@ -293,7 +293,7 @@ static void upgrade(struct exec_run *run)
 	call->stream.on_data = stream_data;
 	call->stream.on_end = stream_end;
 	call->stream.on_drain = stream_drain;
-	http_upgrade(call->exchange, EXEC_STREAM_PROTOCOL);
+	http_upgrade(call->exchange, EXEC_STREAM_PROTOCOL, NULL, 0);
 	put_exec(&writer, NULL, run->exec);
 	send_frame(run, EXEC_STREAM_STARTED, buffer.data, buffer.size);
 }
@@ -323,8 +323,7 @@ static void forgotten(struct exec_watcher *watcher)
 {
 	struct exec_run *run = container_of(watcher, struct exec_run, watcher);
 	struct error error;
-	error_set(&error, ERROR_SANDBOX_ENDED, "sandbox %s ended while the command ran",
-		  run->call->sandbox.text);
+	core_forgotten_error(run->call->api->core, &run->call->sandbox, &error);
 	run->exec = NULL;
 	if (!run->upgraded) {
 		reply_error(run->call, &error);
@@ -339,6 +338,7 @@ void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 	struct exec_run *run = call->state;
 	struct exec_ask *ask = &run->ask;
 	struct error error;
+	ask->spec.principal = &call->principal;
 	/* Standard input is there unless the client said no. A detached command has no reader that
 	 * it could wait for. */
 	if (!ask->stdin_said || ask->stdin_kind == STDIN_OPEN)

@@ -8,6 +8,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "api/exec_events.h"
+#include "api/exec_once.h"
+#include "api/execs.h"
+#include "api/idempotency.h"
 #include "api/sandbox_record.h"
 #include "base/text.h"
 
@@ -17,100 +21,87 @@ static void run_free(void *state)
 {
 	struct exec_run *run = state;
 	exec_ask_done(&run->ask);
+	idempotency_end(run->request, false);
 	buffer_done(&run->stdin_left);
 	buffer_done(&run->input);
 	free(run);
 }
 
-static void finished(void *data, const struct left_process *processes, size_t count)
+static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
+		 const struct error *error)
 {
 	struct exec_run *run = data;
 	struct call *call = run->call;
-	if (call->exchange && run->exec) {
-		struct buffer buffer = BUFFER(REPLY_MAX);
-		struct json_writer writer = json_writer_on(&buffer);
-		put_object(&writer, NULL);
-		put_exec_members(&writer, &run->exec->row);
-		put_exec_output(&writer, run->exec, run->ask.answer_max);
-		put_left_running(&writer, processes, count);
-		put_expiry_warning(&writer, &run->exec->sandbox->row);
-		put_object_end(&writer);
-		exec_unwatch(&run->watcher);
-		run->exec = NULL;
-		reply_json(call, 200, &writer);
+	run->run = NULL;
+	if (error) {
+		reply_error(call, error);
+		return;
 	}
-	call_release(call);
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_exec_members(&writer, &exec->row);
+	put_exec_output(&writer, exec, run->ask.answer_max);
+	put_left_running(&writer, left, count);
+	put_expiry_warning(&writer, &exec->sandbox->row);
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
 }
 
-static void changed(struct exec_watcher *watcher, struct exec *exec)
-{
-	struct exec_run *run = container_of(watcher, struct exec_run, watcher);
-	struct error error;
-	if (exec->row.state == EXEC_FAILED) {
-		exec_start_error(exec, &error);
-		exec_unwatch(&run->watcher);
-		run->exec = NULL;
-		reply_error(run->call, &error);
-	} else if (exec_ended(exec) && !run->finishing) {
-		run->finishing = true;
-		call_hold(run->call);
-		exec_finish(exec, finished, run);
-	} else if (run->ask.stdin_kind == STDIN_GIVEN && stdin_lost(exec, &error)) {
-		/* The feed cancels it; here is who asked for it. */
-		exec_unwatch(&run->watcher);
-		run->exec = NULL;
-		reply_error(run->call, &error);
-	}
-}
+static const struct run_callbacks run_callbacks = {.done = done};
 
-static void forgotten(struct exec_watcher *watcher)
-{
-	struct exec_run *run = container_of(watcher, struct exec_run, watcher);
-	struct error error;
-	run->exec = NULL;
-	error_set(&error, ERROR_SANDBOX_ENDED, "sandbox %s ended while the command ran",
-		  run->call->sandbox.text);
-	reply_error(run->call, &error);
-}
-
+/* A command that nobody waits for any more is ended. */
 static void gone(struct call *call)
 {
 	struct exec_run *run = call->state;
-	if (!run->exec)
-		return;
-	exec_unwatch(&run->watcher);
-	exec_cancel(run->exec);
-	run->exec = NULL;
+	if (run->run)
+		run_abandon(run->run, !run->kept);
+	run->run = NULL;
 }
 
-static void reply_background(struct call *call, struct exec *exec)
+static void reply_exec(struct call *call, int status, const struct exec *exec)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_exec(&writer, NULL, exec);
-	reply_json(call, 202, &writer);
+	reply_json(call, status, &writer);
 }
 
-static void act(struct call *call, struct sandbox *sandbox)
+static void act_background(struct call *call, struct sandbox *sandbox)
 {
 	struct exec_run *run = call->state;
 	struct exec *exec;
 	struct error error;
-	if (exec_start(sandbox, &run->ask.spec, &exec, &error) < 0) {
+	int result = exec_start(sandbox, &run->ask.spec, &exec, &error);
+	exec_once_end(run, result == 0);
+	if (result < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	if (run->ask.stdin_kind == STDIN_GIVEN)
 		stdin_feed(exec, TAKE_PTR(run->ask.stdin_data), run->ask.stdin_size);
-	if (run->ask.background) {
-		reply_background(call, exec);
+	reply_exec(call, 202, exec);
+}
+
+static void act(struct call *call, struct sandbox *sandbox)
+{
+	struct exec_run *run = call->state;
+	struct error error;
+	run->ask.spec.principal = &call->principal;
+	if (exec_once_record(run, sandbox, &error) < 0) {
+		reply_error(call, &error);
 		return;
 	}
-	run->exec = exec;
-	run->watcher.changed = changed;
-	run->watcher.forgotten = forgotten;
+	if (run->ask.background) {
+		act_background(call, sandbox);
+		return;
+	}
 	call->on_gone = gone;
-	exec_watch(exec, &run->watcher);
+	int result = run_start(sandbox, &run->ask.spec, TAKE_PTR(run->ask.stdin_data),
+			       run->ask.stdin_size, &run_callbacks, run, &run->run, &error);
+	exec_once_end(run, result == 0);
+	if (result < 0)
+		reply_error(call, &error);
 }
 
 static int check(struct call *call, const struct exec_run *run, bool stream, struct error *error)
@@ -131,29 +122,67 @@ static int check(struct call *call, const struct exec_run *run, bool stream, str
 	if (!stream && !ask->background && ask->stdin_kind == STDIN_OPEN)
 		return error_set(error, ERROR_INVALID,
 				 "`stdin: true` needs `background`, or a stream");
+	if (stream && idempotency_key(call))
+		return error_set(error, ERROR_INVALID,
+				 "an Idempotency-Key is not for streams: use `background`");
 	if (http_request(call->exchange)->fd_count > 0)
 		return error_set(error, ERROR_INVALID, "descriptors are for `mounts` of a create");
 	return 0;
 }
 
-void exec_post(struct call *call)
+static struct exec_run *run_new(struct call *call)
 {
 	struct exec_run *run = calloc(1, sizeof(*run));
-	struct error error;
 	if (!run)
 		abort();
 	run->call = call;
 	list_init(&run->watcher.link);
 	call->state = run;
 	call->state_free = run_free;
+	return run;
+}
+
+/* Unless it was begun before, with the same Idempotency-Key. */
+static void begin(struct call *call, struct exec_run *run,
+		  void (*then)(struct call *call, struct sandbox *sandbox))
+{
+	struct error error;
+	int found = then == act ? exec_once(call, run, &error) : 0;
+	if (found < 0)
+		reply_error(call, &error);
+	else if (found == 0)
+		call_ready(call, then);
+}
+
+void exec_post(struct call *call)
+{
+	struct error error;
 	bool stream = exec_stream_wanted(call);
+	if (!stream && exec_events_wanted(call)) {
+		exec_stream_post(call);
+		return;
+	}
+	struct exec_run *run = run_new(call);
 	if (exec_ask_parse(call->body, &run->ask, &error) < 0 ||
 	    query_flag(call, "detach", &run->detach, &error) < 0 ||
 	    check(call, run, stream, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	call_ready(call, stream ? exec_stream_begin : act);
+	begin(call, run, stream ? exec_stream_begin : act);
+}
+
+/* A command in the background, whatever the body says about it. */
+void job_post(struct call *call)
+{
+	struct exec_run *run = run_new(call);
+	struct error error;
+	int result = exec_ask_parse(call->body, &run->ask, &error);
+	run->ask.background = true;
+	if (result < 0 || check(call, run, false, &error) < 0)
+		reply_error(call, &error);
+	else
+		begin(call, run, act);
 }
 
 /* --- look --- */
@@ -163,26 +192,19 @@ void exec_post(struct call *call)
 
 struct listing {
 	struct json_writer writer;
-	struct sandbox *sandbox;
+	uint32_t states; /* a bit for each that is wanted */
 	uint64_t limit, count;
+	struct id last; /* the last one that was listed */
 };
 
-static struct exec *in_memory(struct sandbox *sandbox, const struct id *id)
-{
-	list_each (&sandbox->execs, node) {
-		struct exec *exec = list_entry(node, struct exec, link);
-		if (id_equal(&exec->row.id, id))
-			return exec;
-	}
-	return NULL;
-}
-
-static bool list_one(void *data, const struct exec_row *row)
+static bool list_one(void *data, const struct exec_row *row, struct exec *exec)
 {
 	struct listing *listing = data;
+	if (!(listing->states & 1u << row->state))
+		return true;
 	if (listing->count++ == listing->limit)
 		return false;
-	struct exec *exec = in_memory(listing->sandbox, &row->id);
+	listing->last = row->id;
 	if (exec) {
 		put_exec(&listing->writer, NULL, exec);
 		return true;
@@ -195,31 +217,91 @@ static bool list_one(void *data, const struct exec_row *row)
 	return true;
 }
 
-void execs_get(struct call *call)
+static int parse_state(struct call *call, uint32_t *ret_states, struct error *error)
+{
+	char state[16] = "";
+	if (query_text(call, "state", state, sizeof(state), false, error) < 0)
+		return -1;
+	if (!*state)
+		*ret_states = UINT32_MAX;
+	else if (strcmp(state, "running") == 0)
+		*ret_states = 1u << EXEC_STARTING | 1u << EXEC_RUNNING;
+	else if (strcmp(state, "ended") == 0)
+		*ret_states = 1u << EXEC_ENDED;
+	else if (strcmp(state, "failed") == 0)
+		*ret_states = 1u << EXEC_FAILED;
+	else
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `state` must be running, ended or failed");
+	return 0;
+}
+
+/* The key behind which a page goes on. */
+static int parse_cursor(struct call *call, uint64_t *ret_key, struct error *error)
+{
+	char cursor[ID_LENGTH + 2] = "";
+	struct exec_row row = {0};
+	struct id id;
+	*ret_key = UINT64_MAX;
+	if (query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0)
+		return -1;
+	if (!*cursor)
+		return 0;
+	int found = id_parse(cursor, &id);
+	if (found < 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `cursor` must be `next_cursor` of a page");
+	found = store_exec_get(call->api->core->store, &call->sandbox, &id, &row, error);
+	if (found == 0)
+		return error_set(error, ERROR_CURSOR_GONE, "the command it names was removed");
+	if (found < 0)
+		return -1;
+	*ret_key = row.key;
+	exec_row_done(&row);
+	return 0;
+}
+
+static void list(struct call *call, const char *name)
 {
 	struct listing listing = {.limit = EXEC_LIST_DEFAULT};
 	struct error error;
-	if (query_uint(call, "limit", 1, EXEC_LIST_MAX, &listing.limit, &error) < 0) {
+	uint64_t key;
+	bool all = false; /* also what code contexts need for themselves */
+	if (query_uint(call, "limit", 1, EXEC_LIST_MAX, &listing.limit, &error) < 0 ||
+	    query_flag(call, "all", &all, &error) < 0 ||
+	    parse_state(call, &listing.states, &error) < 0 ||
+	    parse_cursor(call, &key, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	listing.sandbox = call_sandbox(call);
-	if (!listing.sandbox)
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
 		return;
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	listing.writer = json_writer_on(&buffer);
 	put_object(&listing.writer, NULL);
-	put_array(&listing.writer, "execs");
-	if (store_exec_each(call->api->core->store, &call->sandbox, list_one, &listing, &error) <
-	    0) {
+	put_array(&listing.writer, name);
+	if (exec_page(sandbox, key, all, list_one, &listing, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;
 	}
+	bool more = listing.count > listing.limit;
 	put_array_end(&listing.writer);
-	put_bool(&listing.writer, "truncated", listing.count > listing.limit);
+	put_bool(&listing.writer, "truncated", more);
+	put_text(&listing.writer, "next_cursor", more ? listing.last.text : NULL);
 	put_object_end(&listing.writer);
 	reply_json(call, 200, &listing.writer);
+}
+
+void execs_get(struct call *call)
+{
+	list(call, "execs");
+}
+
+void jobs_get(struct call *call)
+{
+	list(call, "jobs");
 }
 
 /* The exec of this call, or NULL after an error reply. */
@@ -236,14 +318,6 @@ static struct exec *find(struct call *call)
 	return NULL;
 }
 
-static void reply_exec(struct call *call, int status, const struct exec *exec)
-{
-	struct buffer buffer = BUFFER(REPLY_MAX);
-	struct json_writer writer = json_writer_on(&buffer);
-	put_exec(&writer, NULL, exec);
-	reply_json(call, status, &writer);
-}
-
 void exec_get(struct call *call)
 {
 	struct exec *exec = find(call);
@@ -252,33 +326,6 @@ void exec_get(struct call *call)
 }
 
 /* --- signal, cancel --- */
-
-/* "TERM", "SIGTERM", "15" or 15. */
-static int signal_parse(const json_t *json, int *ret_signal, struct error *error)
-{
-	json_int_t number = json_integer_value(json);
-	const char *text = json_string_value(json);
-	uint64_t value;
-	if (json_is_integer(json) && number >= 1 && number <= 64) {
-		*ret_signal = (int)number;
-		return 0;
-	}
-	if (text && text_to_u64(text, 1, 64, &value) == 0) {
-		*ret_signal = (int)value;
-		return 0;
-	}
-	if (text && strncasecmp(text, "SIG", 3) == 0)
-		text += 3;
-	for (int i = 1; text && i < NSIG; i++) {
-		const char *name = sigabbrev_np(i);
-		if (name && strcasecmp(name, text) == 0) {
-			*ret_signal = i;
-			return 0;
-		}
-	}
-	return error_set(error, ERROR_INVALID,
-			 "field `signal` must be a name like TERM or a number from 1 to 64");
-}
 
 static void act_signal(struct call *call, struct sandbox *sandbox)
 {
@@ -310,22 +357,69 @@ void exec_signal_post(struct call *call)
 	call_ready(call, act_signal);
 }
 
-static void act_cancel(struct call *call, struct sandbox *sandbox)
+static void act_resize(struct call *call, struct sandbox *sandbox)
+{
+	uint64_t rows = 0, columns = 0;
+	struct error error;
+	(void)sandbox;
+	struct field fields[] = {
+	    {"rows", FIELD_UINT, &rows, true, 1, 10000},
+	    {"cols", FIELD_UINT, &columns, true, 1, 10000},
+	};
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	struct exec *exec = find(call);
+	if (!exec)
+		return;
+	if (exec_resize(exec, (uint16_t)rows, (uint16_t)columns, &error) < 0)
+		reply_error(call, &error);
+	else
+		reply_exec(call, 200, exec);
+}
+
+void exec_resize_post(struct call *call)
+{
+	call_ready(call, act_resize);
+}
+
+static void act_kill(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
+	bool purge = false;
 	(void)sandbox;
 	struct exec *exec = find(call);
 	if (!exec)
 		return;
-	/* Also one that has ended: what it left running goes. */
-	if ((!exec_ended(exec) || exec->row.left_running > 0) &&
-	    exec_signal(exec, SIGKILL, SIGNAL_TREE, &error) < 0)
+	if (query_flag(call, "purge", &purge, &error) < 0) {
+		reply_error(call, &error);
+	} else if (purge) {
+		exec_purge(exec);
+		reply_empty(call, 204);
+	} else if ((!exec_ended(exec) || exec->row.left_running > 0) &&
+		   /* Also of one that has ended: what it left running goes. */
+		   exec_signal(exec, SIGKILL, SIGNAL_TREE, &error) < 0) {
+		reply_error(call, &error);
+	} else {
+		reply_empty(call, 204);
+	}
+}
+
+/* One that runs is killed; one that has ended is forgotten, which needs no sandbox that is awake.
+ */
+void exec_delete(struct call *call)
+{
+	struct error error;
+	struct exec *exec = find(call);
+	if (!exec)
+		return;
+	if (!exec_ended(exec) || exec->row.left_running > 0 || exec->unsaved) {
+		call_ready(call, act_kill);
+		return;
+	}
+	if (exec_remove(exec, &error) < 0)
 		reply_error(call, &error);
 	else
 		reply_empty(call, 204);
-}
-
-void exec_delete(struct call *call)
-{
-	call_ready(call, act_cancel);
 }

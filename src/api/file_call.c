@@ -13,6 +13,7 @@ static void file_call_free(void *state)
 	struct file_call *file = state;
 	buffer_done(&file->out);
 	buffer_done(&file->left);
+	compression_free(file->compression);
 	free(file);
 }
 
@@ -23,6 +24,7 @@ static void gone(struct call *call)
 		file_cancel(TAKE_PTR(file->handle));
 	if (file->measuring)
 		file_cancel(TAKE_PTR(file->measuring));
+	compression_free(TAKE_PTR(file->compression));
 }
 
 static void drain(struct call *call)
@@ -30,6 +32,8 @@ static void drain(struct call *call)
 	struct file_call *file = call->state;
 	file->blocked = false;
 	file_give_credit(file);
+	if (file->compression)
+		compression_hold(file->compression, false);
 }
 
 struct file_call *file_call_new(struct call *call, enum file_operation operation,
@@ -148,22 +152,50 @@ void file_emit(struct file_call *file, uint32_t credit)
 		file_give_credit(file);
 }
 
-void file_emit_bytes(struct file_call *file, const void *data, size_t size)
+bool file_emit_raw(struct file_call *file, const void *data, size_t size)
 {
 	if (!file->begun && file->out.size + size < FILE_HOLD_MAX) {
 		if (buffer_append(&file->out, data, size) < 0)
 			abort(); /* its maximum is far above */
-		file_emit(file, (uint32_t)size);
-		return;
+		return true;
 	}
 	begin_answer(file);
 	if (file->out.size > 0)
 		http_stream_write(file->call->exchange, file->out.data, file->out.size);
 	buffer_done(&file->out);
 	file->blocked = !http_stream_write(file->call->exchange, data, size);
+	return !file->blocked;
+}
+
+void file_emit_bytes(struct file_call *file, const void *data, size_t size)
+{
+	bool room = file_emit_raw(file, data, size);
 	file->owed += (uint32_t)size;
-	if (!file->blocked)
+	if (room)
 		file_give_credit(file);
+}
+
+struct file_call *file_ended(struct file_operation_handle *handle, const struct error *error)
+{
+	struct file_call *file = file_data(handle);
+	file->handle = NULL;
+	if (!error)
+		return file;
+	file_fail(file, error);
+	return NULL;
+}
+
+struct file_call *file_result(struct file_operation_handle *handle, const void *result, size_t size,
+			      const struct error *error, struct file_outcome *ret_outcome)
+{
+	struct error bad;
+	struct file_call *file = file_ended(handle, error);
+	if (!file)
+		return NULL;
+	if (file_outcome_read(file->request.operation, result, size, ret_outcome, &bad) == 0)
+		return file;
+	file_fail(file, &bad);
+	return NULL;
 }
 
 void file_finish(struct file_call *file)

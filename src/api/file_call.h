@@ -3,11 +3,14 @@
 #pragma once
 
 #include "api/call.h"
+#include "core/compress.h"
+#include "core/file_records.h"
 #include "core/files.h"
 
 /* Answers up to this are sent whole, with their length and with an honest status; longer ones are
  * streamed once this much has come. */
 #define FILE_HOLD_MAX (256 * KIB)
+#define FILE_HEADERS_MAX 8
 
 struct file_call {
 	struct call *call;
@@ -26,8 +29,8 @@ struct file_call {
 	uint64_t count;
 
 	/* file_read.c */
-	struct http_header headers[3];
-	char header_texts[3][64];
+	struct http_header headers[FILE_HEADERS_MAX];
+	char header_texts[FILE_HEADERS_MAX][64];
 	size_t header_count;
 	uint64_t first, last; /* the range asked for */
 	bool partial;         /* 206 */
@@ -36,12 +39,19 @@ struct file_call {
 	bool measured;                           /* the size of a long one was asked for */
 	struct file_operation_handle *measuring; /* while it is */
 	struct error refusal; /* why it could not be read, while it is tried as a directory */
+	bool only_file;       /* a directory is not listed instead */
+	char disposition[900];
 	/* file_write.c */
 	struct buffer left; /* came and not yet taken, from left_at on */
 	size_t left_at;
 	bool whole; /* the body has ended */
+	uint64_t body_max;
+	/* file_archive.c */
+	struct compression *compression; /* between the client and the init, or NULL */
+	size_t uncompressed;             /* bytes of the body that it holds */
 	/* file_watch.c */
 	struct sse *events; /* NULL before the first */
+	bool replacing;     /* a temporary file of ours is being renamed onto its name */
 };
 
 /* Makes the call's state, for one operation; `callbacks` are of file_start(). */
@@ -63,6 +73,13 @@ void file_again(struct file_call *file, enum file_operation operation,
 void file_emit(struct file_call *file, uint32_t credit);
 /* In an on_data: sends bytes as they are. */
 void file_emit_bytes(struct file_call *file, const void *data, size_t size);
+/* Sends bytes whose credit is somebody else's affair; false: not to send more until it drains. */
+bool file_emit_raw(struct file_call *file, const void *data, size_t size);
+/* In an on_done: the call, whose operation is over; NULL when it failed, and was told so. */
+struct file_call *file_ended(struct file_operation_handle *handle, const struct error *error);
+/* The same, with what its result says. */
+struct file_call *file_result(struct file_operation_handle *handle, const void *result, size_t size,
+			      const struct error *error, struct file_outcome *ret_outcome);
 /* In an on_done: the rest, and the end. */
 void file_finish(struct file_call *file);
 /* An error: as a reply, or when the answer has begun by breaking it off. */
@@ -70,6 +87,25 @@ void file_fail(struct file_call *file, const struct error *error);
 /* An init's answer that does not parse. */
 void file_bad_answer(struct file_call *file);
 void file_give_credit(struct file_call *file);
+
+/* file_tree.c: GET of one entry; `follow` unless the query says otherwise. */
+void file_stat_begin(struct call *call, bool follow);
+/* file_read.c: GET of a file, in two steps: headers may be added between them. */
+struct file_call *file_get_new(struct call *call);
+void file_get_begin(struct file_call *file);
+
+/* file_write.c: PUT of a file of at most so many bytes (0: any), whose parents are made. */
+void file_put_within(struct call *call, uint64_t maximum);
+/* Begins to read the body for the operation that was started (as it is, unless the
+ * call has an on_data of its own), and what goes on sending `left` to it: on_credit, and whoever
+ * added to `left`. */
+void file_body_begin(struct file_call *file);
+void file_body_data(struct call *call, const char *data, size_t size);
+void file_body_end(struct call *call);
+void file_body_credit(struct file_operation_handle *handle);
+void file_body_pump(struct file_call *file);
+/* Ends the operation under way, and the call with the error. */
+void file_body_failed(struct file_call *file, const struct error *error);
 
 void put_entry(struct json_writer *writer, const char *key, const struct file_entry *entry);
 /* on_data of FILE_LIST and the end of its answer, also for GET .../files of a directory. */

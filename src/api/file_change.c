@@ -1,6 +1,8 @@
 /* Changing files without sending bytes: mkdir, rename, copy, symlink, chmod, chown, replace,
  * remove. Each is one operation in the sandbox and a short answer. */
+#include "api/file_between.h"
 #include "api/file_call.h"
+#include "api/files.h"
 
 #include <string.h>
 
@@ -28,6 +30,8 @@ static const char *count_name(uint8_t operation)
 	case FILE_GLOB:
 	case FILE_GREP:
 	case FILE_WATCH:
+	case FILE_PACK:
+	case FILE_UNPACK:
 		break;
 	}
 	return NULL;
@@ -36,23 +40,17 @@ static const char *count_name(uint8_t operation)
 static void done(struct file_operation_handle *handle, const void *result, size_t size,
 		 const struct error *error)
 {
-	struct file_call *file = file_data(handle);
+	struct file_outcome outcome;
+	struct file_call *file = file_result(handle, result, size, error, &outcome);
+	if (!file)
+		return;
 	const char *name = count_name(file->request.operation);
-	file->handle = NULL;
-	if (error) {
-		file_fail(file, error);
-		return;
-	}
-	struct reader reader = reader_on(result, size);
-	uint64_t count = name ? read_u64(&reader) : 0;
-	if (name && reader_finish(&reader) < 0) {
-		file_bad_answer(file);
-		return;
-	}
 	put_object(&file->writer, NULL);
 	put_bytes(&file->writer, "path", file->request.path.data, file->request.path.size);
+	if (file->request.operation == FILE_RENAME || file->request.operation == FILE_COPY)
+		put_bytes(&file->writer, "to", file->request.path2.data, file->request.path2.size);
 	if (name)
-		put_uint(&file->writer, name, count);
+		put_uint(&file->writer, name, outcome.count);
 	put_object_end(&file->writer);
 	file_finish(file);
 }
@@ -130,14 +128,29 @@ void file_rename_post(struct call *call)
 void file_copy_post(struct call *call)
 {
 	struct change change = {0};
+	struct between_ask ask = {.user = ""};
+	struct error error;
 	struct field fields[] = {
 	    FIELD_PATH("from", &change.path),
 	    FIELD_PATH("to", &change.second),
 	    {"recursive", FIELD_BOOL, &change.recursive},
 	    {"no_replace", FIELD_BOOL, &change.no_replace},
 	    {"parents", FIELD_BOOL, &change.parents},
+	    {"from_sandbox", FIELD_TEXT, &ask.from_sandbox, false, 1, NAME_MAX_LENGTH},
+	    {"to_sandbox", FIELD_TEXT, &ask.to_sandbox, false, 1, NAME_MAX_LENGTH},
+	    {"user", FIELD_TEXT, &ask.user},
 	};
-	start(call, FILE_COPY, &change, fields, ARRAY_SIZE(fields));
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	ask.from = change.path;
+	ask.to = change.second;
+	ask.recursive = change.recursive;
+	ask.no_replace = change.no_replace;
+	ask.parents = change.parents;
+	if (!file_between(call, &ask))
+		start(call, FILE_COPY, &change, fields, ARRAY_SIZE(fields) - 1);
 }
 
 void file_symlink_post(struct call *call)

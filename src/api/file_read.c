@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/files.h"
 #include "base/text.h"
 
 static void add_header(struct file_call *file, const char *name, const char *value)
@@ -23,21 +24,21 @@ static void add_header(struct file_call *file, const char *name, const char *val
 static void measured(struct file_operation_handle *handle, const void *result, size_t size,
 		     const struct error *error)
 {
-	static struct file_entry entry; /* large; one loop */
+	struct file_outcome outcome;
+	struct error bad;
 	struct file_call *file = file_data(handle);
 	file->measuring = NULL;
-	if (!error) {
-		struct reader reader = reader_on(result, size);
-		file_entry_read(&reader, &entry);
+	if (!error && file_outcome_read(FILE_STAT, result, size, &outcome, &bad) == 0) {
+		const struct file_entry *entry = outcome.entry;
 		uint64_t offset = file->request.offset, length = file->request.length;
 		/* A file of /proc has no size, and one that was replaced has another's: no length
 		 * is better than a wrong one. */
-		if (reader_finish(&reader) == 0 && entry.type == 'f' && entry.size <= INT64_MAX &&
-		    entry.size >= offset && entry.size - offset >= file->received) {
+		if (entry->type == 'f' && entry->size <= INT64_MAX && entry->size >= offset &&
+		    entry->size - offset >= file->received) {
 			char text[24];
-			length = MIN(length ? length : UINT64_MAX, entry.size - offset);
+			length = MIN(length ? length : UINT64_MAX, entry->size - offset);
 			file->length = (int64_t)length;
-			snprintf(text, sizeof(text), "%llu", (unsigned long long)entry.size);
+			snprintf(text, sizeof(text), "%llu", (unsigned long long)entry->size);
 			add_header(file, "X-File-Size", text);
 		}
 	}
@@ -105,6 +106,12 @@ static void read_data(struct file_operation_handle *handle, const void *data, si
 
 static void list_instead(struct file_call *file)
 {
+	if (file->only_file) {
+		struct error error;
+		error_set(&error, ERROR_FILE_WRONG_TYPE, "%s is not a regular file", file->path);
+		file_fail(file, &error);
+		return;
+	}
 	file->type = "application/json";
 	file_list_open(file);
 	file->request.offset = file->request.length = 0;
@@ -114,6 +121,8 @@ static void list_instead(struct file_call *file)
 static void read_done(struct file_operation_handle *handle, const void *result, size_t size,
 		      const struct error *error)
 {
+	struct file_outcome outcome;
+	struct error bad;
 	struct file_call *file = file_data(handle);
 	file->handle = NULL;
 	measure_end(file);
@@ -128,10 +137,8 @@ static void read_done(struct file_operation_handle *handle, const void *result, 
 		file_fail(file, error);
 		return;
 	}
-	struct reader reader = reader_on(result, size);
-	uint64_t file_size = read_u64(&reader);
-	if (reader_finish(&reader) < 0) {
-		file_bad_answer(file);
+	if (file_outcome_read(FILE_READ, result, size, &outcome, &bad) < 0) {
+		file_fail(file, &bad);
 		return;
 	}
 	if (file->length >= 0 && file->received != (uint64_t)file->length) {
@@ -143,7 +150,7 @@ static void read_done(struct file_operation_handle *handle, const void *result, 
 	}
 	if (!file->begun && file->length < 0) {
 		char text[24];
-		snprintf(text, sizeof(text), "%llu", (unsigned long long)file_size);
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)outcome.count);
 		add_header(file, "X-File-Size", text);
 	}
 	file_finish(file);
@@ -227,34 +234,33 @@ static void reply_head(struct file_call *file, const struct file_entry *entry)
 static void stat_done(struct file_operation_handle *handle, const void *result, size_t size,
 		      const struct error *error)
 {
-	static struct file_entry entry; /* large; one loop */
-	struct file_call *file = file_data(handle);
-	file->handle = NULL;
-	if (error) {
-		file_fail(file, error);
+	struct file_outcome outcome;
+	struct file_call *file = file_result(handle, result, size, error, &outcome);
+	if (!file)
 		return;
-	}
-	struct reader reader = reader_on(result, size);
-	file_entry_read(&reader, &entry);
-	if (reader_finish(&reader) < 0)
-		file_bad_answer(file);
-	else if (entry.type == 'd' || entry.type == 'l')
+	if (outcome.entry->type == 'd' || outcome.entry->type == 'l')
 		list_instead(file);
 	else if (strcmp(http_request(file->call->exchange)->method, "HEAD") == 0)
-		reply_head(file, &entry);
+		reply_head(file, outcome.entry);
 	else
-		range_start(file, entry.size);
+		range_start(file, outcome.entry->size);
 }
 
 static const struct file_callbacks stat_callbacks = {.on_done = stat_done};
 
-void file_get(struct call *call)
+struct file_call *file_get_new(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_READ, &read_callbacks);
+	file->type = "application/octet-stream";
+	return file;
+}
+
+void file_get_begin(struct file_call *file)
+{
+	struct call *call = file->call;
 	const char *range = http_header(call->exchange, "range");
 	struct error error;
 	int result = file_query(file, true, &error);
-	file->type = "application/octet-stream";
 	if (result == 0)
 		result = query_uint(call, "offset", 0, INT64_MAX, &file->request.offset, &error);
 	if (result == 0)
@@ -265,4 +271,9 @@ void file_get(struct call *call)
 		file->callbacks = &stat_callbacks;
 	}
 	file_begin(file, result, &error);
+}
+
+void file_get(struct call *call)
+{
+	file_get_begin(file_get_new(call));
 }

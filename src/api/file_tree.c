@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/files.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -64,20 +65,11 @@ static void put_path(struct file_call *file)
 static void stat_done(struct file_operation_handle *handle, const void *result, size_t size,
 		      const struct error *error)
 {
-	static struct file_entry entry; /* large; one loop */
-	struct file_call *file = file_data(handle);
-	file->handle = NULL;
-	if (error) {
-		file_fail(file, error);
+	struct file_outcome outcome;
+	struct file_call *file = file_result(handle, result, size, error, &outcome);
+	if (!file)
 		return;
-	}
-	struct reader reader = reader_on(result, size);
-	file_entry_read(&reader, &entry);
-	if (reader_finish(&reader) < 0) {
-		file_bad_answer(file);
-		return;
-	}
-	put_entry(&file->writer, NULL, &entry);
+	put_entry(&file->writer, NULL, outcome.entry);
 	file_finish(file);
 }
 
@@ -85,8 +77,12 @@ static const struct file_callbacks stat_callbacks = {.on_done = stat_done};
 
 void file_stat_get(struct call *call)
 {
+	file_stat_begin(call, true);
+}
+
+void file_stat_begin(struct call *call, bool follow)
+{
 	struct file_call *file = file_call_new(call, FILE_STAT, &stat_callbacks);
-	bool follow = true;
 	struct error error;
 	int result = file_query(file, true, &error);
 	if (result == 0)
@@ -101,21 +97,13 @@ void file_stat_get(struct call *call)
 static void readlink_done(struct file_operation_handle *handle, const void *result, size_t size,
 			  const struct error *error)
 {
-	struct file_call *file = file_data(handle);
-	file->handle = NULL;
-	if (error) {
-		file_fail(file, error);
+	struct file_outcome outcome;
+	struct file_call *file = file_result(handle, result, size, error, &outcome);
+	if (!file)
 		return;
-	}
-	struct reader reader = reader_on(result, size);
-	struct bytes target = read_bytes(&reader, GUEST_PATH_MAX);
-	if (reader_finish(&reader) < 0) {
-		file_bad_answer(file);
-		return;
-	}
 	put_object(&file->writer, NULL);
 	put_path(file);
-	put_bytes(&file->writer, "target", target.data, target.size);
+	put_bytes(&file->writer, "target", outcome.target.data, outcome.target.size);
 	put_object_end(&file->writer);
 	file_finish(file);
 }
@@ -132,17 +120,52 @@ void file_readlink_get(struct call *call)
 
 /* --- what list, glob and grep share: records in DATA, counts in RESULT --- */
 
-/* Reads records until the frame is used up. */
-static void records(struct file_operation_handle *handle, const void *data, size_t size,
-		    void (*record)(struct file_call *file, struct reader *reader))
+static bool put_one_entry(void *data, const struct file_entry *entry)
 {
-	struct file_call *file = file_data(handle);
-	struct reader reader = reader_on(data, size);
-	while (reader.at < reader.size && !reader.bad) {
-		record(file, &reader);
-		file->count++;
+	struct file_call *file = data;
+	put_entry(&file->writer, NULL, entry);
+	file->count++;
+	return true;
+}
+
+static void put_path_found(struct json_writer *writer, const struct file_match *match)
+{
+	if (text_is_utf8(match->path, match->path_size)) {
+		put_text_size(writer, NULL, match->path, match->path_size);
+		return;
 	}
-	if (reader.bad || file->writer.full)
+	put_object(writer, NULL);
+	put_base64(writer, "path_base64", match->path, match->path_size);
+	put_object_end(writer);
+}
+
+static void put_line_found(struct json_writer *writer, const struct file_match *match)
+{
+	put_object(writer, NULL);
+	put_bytes(writer, "path", match->path, match->path_size);
+	put_uint(writer, "line", match->line);
+	put_uint(writer, "offset", match->offset);
+	put_bytes(writer, "text", match->text, match->text_size);
+	put_object_end(writer);
+}
+
+static bool put_one_match(void *data, const struct file_match *match)
+{
+	struct file_call *file = data;
+	if (file->request.operation == FILE_GREP)
+		put_line_found(&file->writer, match);
+	else
+		put_path_found(&file->writer, match);
+	file->count++;
+	return true;
+}
+
+static void records_data(struct file_operation_handle *handle, const void *data, size_t size)
+{
+	static const struct file_sink sink = {put_one_entry, put_one_match};
+	struct file_call *file = file_data(handle);
+	if (file_records_read(file->request.operation, data, size, &sink, file) < 0 ||
+	    file->writer.full)
 		file_bad_answer(file);
 	else
 		file_emit(file, (uint32_t)size);
@@ -166,31 +189,17 @@ static void list_done(struct file_operation_handle *handle, const void *result, 
 		file_fail(file, file->refusal.kind ? &file->refusal : error);
 		return;
 	}
-	struct reader reader = reader_on(result, size);
-	read_u32(&reader);
-	bool truncated = read_u8(&reader);
-	if (reader_finish(&reader) < 0)
-		file_bad_answer(file);
+	struct file_outcome outcome;
+	struct error bad;
+	if (file_outcome_read(file->request.operation, result, size, &outcome, &bad) < 0)
+		file_fail(file, &bad);
 	else
-		list_end(file, truncated);
+		list_end(file, outcome.truncated);
 }
 
 /* --- list --- */
 
-static void list_record(struct file_call *file, struct reader *reader)
-{
-	static struct file_entry entry;
-	file_entry_read(reader, &entry);
-	if (!reader->bad)
-		put_entry(&file->writer, NULL, &entry);
-}
-
-static void list_data(struct file_operation_handle *handle, const void *data, size_t size)
-{
-	records(handle, data, size, list_record);
-}
-
-const struct file_callbacks file_list_callbacks = {.on_data = list_data, .on_done = list_done};
+const struct file_callbacks file_list_callbacks = {.on_data = records_data, .on_done = list_done};
 
 void file_list_open(struct file_call *file)
 {
@@ -218,26 +227,7 @@ void file_list_get(struct call *call)
 
 /* --- glob --- */
 
-static void glob_record(struct file_call *file, struct reader *reader)
-{
-	struct bytes path = read_bytes(reader, GUEST_PATH_MAX);
-	if (reader->bad)
-		return;
-	if (text_is_utf8((const char *)path.data, path.size)) {
-		put_text_size(&file->writer, NULL, (const char *)path.data, path.size);
-		return;
-	}
-	put_object(&file->writer, NULL);
-	put_base64(&file->writer, "path_base64", path.data, path.size);
-	put_object_end(&file->writer);
-}
-
-static void glob_data(struct file_operation_handle *handle, const void *data, size_t size)
-{
-	records(handle, data, size, glob_record);
-}
-
-static const struct file_callbacks glob_callbacks = {.on_data = glob_data, .on_done = list_done};
+static const struct file_callbacks glob_callbacks = {.on_data = records_data, .on_done = list_done};
 
 /* Where a search begins when the client does not say. */
 static int search_query(struct file_call *file, struct error *error)
@@ -272,54 +262,22 @@ void file_glob_get(struct call *call)
 
 /* --- grep --- */
 
-static void grep_record(struct file_call *file, struct reader *reader)
-{
-	struct bytes path = read_bytes(reader, GUEST_PATH_MAX);
-	uint64_t line = read_u64(reader), offset = read_u64(reader);
-	struct bytes text = read_bytes(reader, GREP_LINE_MAX);
-	if (reader->bad)
-		return;
-	/* A line may be cut inside a character; that alone does not make it binary. */
-	text.size = text_utf8_prefix((const char *)text.data, text.size);
-	put_object(&file->writer, NULL);
-	put_bytes(&file->writer, "path", path.data, path.size);
-	put_uint(&file->writer, "line", line);
-	put_uint(&file->writer, "offset", offset);
-	put_bytes(&file->writer, "text", text.data, text.size);
-	put_object_end(&file->writer);
-}
-
-static void grep_data(struct file_operation_handle *handle, const void *data, size_t size)
-{
-	records(handle, data, size, grep_record);
-}
-
 static void grep_done(struct file_operation_handle *handle, const void *result, size_t size,
 		      const struct error *error)
 {
-	struct file_call *file = file_data(handle);
-	file->handle = NULL;
-	if (error) {
-		file_fail(file, error);
+	struct file_outcome outcome;
+	struct file_call *file = file_result(handle, result, size, error, &outcome);
+	if (!file)
 		return;
-	}
-	struct reader reader = reader_on(result, size);
-	read_u64(&reader);
-	uint64_t files = read_u64(&reader);
-	bool truncated = read_u8(&reader);
-	if (reader_finish(&reader) < 0) {
-		file_bad_answer(file);
-		return;
-	}
 	put_array_end(&file->writer);
 	put_uint(&file->writer, "count", file->count);
-	put_uint(&file->writer, "files", files);
-	put_bool(&file->writer, "truncated", truncated);
+	put_uint(&file->writer, "files", outcome.files);
+	put_bool(&file->writer, "truncated", outcome.truncated);
 	put_object_end(&file->writer);
 	file_finish(file);
 }
 
-static const struct file_callbacks grep_callbacks = {.on_data = grep_data, .on_done = grep_done};
+static const struct file_callbacks grep_callbacks = {.on_data = records_data, .on_done = grep_done};
 
 void file_grep_get(struct call *call)
 {

@@ -1,29 +1,49 @@
 /* GET .../files/watch: what changes below a path, as server-sent events (sse.h), until the client
  * goes. Nothing blocks; the client's reading paces the init by credit. */
-#include "api/file_call.h"
-#include "api/sse.h"
+#include <string.h>
 
-static const char *event_name(uint8_t kind)
+#include "api/file_call.h"
+#include "api/files.h"
+#include "api/sse.h"
+#include "core/file_records.h"
+
+/* A name that the init writes to for the time being (file_temporary_name() there). */
+static bool is_temporary(const char *base, size_t size)
 {
-	switch ((enum watch_kind)kind) {
-	case WATCH_READY:
-		return "ready";
-	case WATCH_CREATED:
-		return "created";
-	case WATCH_MODIFIED:
-		return "modified";
-	case WATCH_REMOVED:
-		return "removed";
-	case WATCH_RENAMED_FROM:
-		return "renamed_from";
-	case WATCH_RENAMED_TO:
-		return "renamed_to";
-	case WATCH_ATTRIBUTES:
-		return "attributes";
-	case WATCH_OVERFLOW:
-		return "overflow";
+	static const char prefix[] = ".caisson-";
+	size_t length = sizeof(prefix) - 1;
+	if (size != length + 20 || memcmp(base, prefix, length) != 0)
+		return false;
+	for (size_t i = length; i < size; i++)
+		if (!((base[i] >= 'a' && base[i] <= 'z') || (base[i] >= '0' && base[i] <= '5')))
+			return false;
+	return true;
+}
+
+/* A file without a name (O_TMPFILE) is told of as "#" and its inode, when its mode is set. */
+static bool is_nameless(const struct file_event *event)
+{
+	if (event->kind != WATCH_ATTRIBUTES || event->base_size < 2 || event->base[0] != '#')
+		return false;
+	for (size_t i = 1; i < event->base_size; i++)
+		if (event->base[i] < '0' || event->base[i] > '9')
+			return false;
+	return true;
+}
+
+/* How files are written is no event of theirs: what happens to our temporary names is not told, and
+ * that one of them is renamed onto a file is that file's change. */
+static bool is_told(struct file_call *file, struct file_event *event)
+{
+	if (is_temporary(event->base, event->base_size)) {
+		file->replacing |= event->kind == WATCH_RENAMED_FROM;
+		return false;
 	}
-	return NULL;
+	if (file->replacing && event->kind == WATCH_RENAMED_TO) {
+		file->replacing = false;
+		event->kind = WATCH_MODIFIED;
+	}
+	return !is_nameless(event);
 }
 
 /* The head goes out with the first event, which is `ready`: until then an error has a status. */
@@ -38,22 +58,26 @@ static void emit(struct file_call *file, const char *name, const struct buffer *
 static void watch_data(struct file_operation_handle *handle, const void *data, size_t size)
 {
 	struct file_call *file = file_data(handle);
-	struct reader reader = reader_on(data, size);
-	const char *name = event_name(read_u8(&reader));
-	struct bytes path = read_bytes(&reader, GUEST_PATH_MAX);
-	if (reader_finish(&reader) < 0 || !name) {
+	struct file_event event;
+	if (file_event_read(data, size, &event) < 0) {
 		sse_drop(TAKE_PTR(file->events));
 		file_bad_answer(file);
 		return;
 	}
+	file->owed += (uint32_t)size;
+	if (!is_told(file, &event)) {
+		if (!file->blocked)
+			file_give_credit(file);
+		return;
+	}
+	const char *name = file_event_name(event.kind);
 	buffer_clear(&file->out);
 	file->writer = json_writer_on(&file->out);
 	put_object(&file->writer, NULL);
 	put_text(&file->writer, "event", name);
-	put_bytes(&file->writer, "path", path.data, path.size);
+	put_bytes(&file->writer, "path", event.path.data, event.path.size);
 	put_object_end(&file->writer);
 	emit(file, name, &file->out);
-	file->owed += (uint32_t)size;
 	if (!file->blocked)
 		file_give_credit(file);
 }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/base64.h"
+#include "api/files.h"
+#include "base/base64.h"
 #include "base/text.h"
 
 #define LEFT_MAX (1 * MIB) /* more than one piece of a body ever is */
@@ -13,33 +14,36 @@
 static void write_done(struct file_operation_handle *handle, const void *result, size_t size,
 		       const struct error *error)
 {
-	struct file_call *file = file_data(handle);
-	file->handle = NULL;
-	if (error) {
-		file_fail(file, error);
+	struct file_outcome outcome;
+	struct file_call *file = file_result(handle, result, size, error, &outcome);
+	if (!file)
 		return;
-	}
-	struct reader reader = reader_on(result, size);
-	uint64_t written = read_u64(&reader);
-	if (reader_finish(&reader) < 0) {
-		file_bad_answer(file);
-		return;
-	}
 	put_object(&file->writer, NULL);
 	put_bytes(&file->writer, "path", file->request.path.data, file->request.path.size);
-	put_uint(&file->writer, "bytes", written);
+	put_uint(&file->writer, "bytes", outcome.count);
 	put_object_end(&file->writer);
 	file_finish(file);
 }
 
-static void write_failed(struct file_call *file, const struct error *error)
+void file_body_failed(struct file_call *file, const struct error *error)
 {
 	if (file->handle)
 		file_cancel(TAKE_PTR(file->handle));
 	file_fail(file, error);
 }
 
-static void pump(struct file_call *file)
+/* The body waits, or what is between it and us does. */
+static void hold_body(struct file_call *file, bool hold)
+{
+	if (file->compression)
+		compression_hold(file->compression, hold);
+	else if (hold)
+		http_body_pause(file->call->exchange);
+	else
+		http_body_resume(file->call->exchange);
+}
+
+void file_body_pump(struct file_call *file)
 {
 	struct error error;
 	if (!file->handle)
@@ -48,7 +52,7 @@ static void pump(struct file_call *file)
 		ssize_t taken = file_write(file->handle, file->left.data + file->left_at,
 					   file->left.size - file->left_at, &error);
 		if (taken < 0) {
-			write_failed(file, &error);
+			file_body_failed(file, &error);
 			return;
 		}
 		file->left_at += (size_t)taken;
@@ -60,25 +64,25 @@ static void pump(struct file_call *file)
 	}
 	if (file->left.size > 0) {
 		if (!file->whole)
-			http_body_pause(file->call->exchange);
+			hold_body(file, true);
 	} else if (!file->whole) {
-		http_body_resume(file->call->exchange);
+		hold_body(file, false);
 	} else if (file_write_end(file->handle, &error) < 0) {
-		write_failed(file, &error);
+		file_body_failed(file, &error);
 	}
 }
 
-static void write_credit(struct file_operation_handle *handle)
+void file_body_credit(struct file_operation_handle *handle)
 {
 	struct file_call *file = file_data(handle);
 	if (file->left.size > 0)
-		pump(file);
+		file_body_pump(file);
 }
 
-static const struct file_callbacks write_callbacks = {.on_credit = write_credit,
+static const struct file_callbacks write_callbacks = {.on_credit = file_body_credit,
 						      .on_done = write_done};
 
-static void body_data(struct call *call, const char *data, size_t size)
+void file_body_data(struct call *call, const char *data, size_t size)
 {
 	struct file_call *file = call->state;
 	struct error error;
@@ -88,7 +92,7 @@ static void body_data(struct call *call, const char *data, size_t size)
 	if (file->left.size == 0) {
 		ssize_t taken = file_write(file->handle, data, size, &error);
 		if (taken < 0) {
-			write_failed(file, &error);
+			file_body_failed(file, &error);
 			return;
 		}
 		if ((size_t)taken == size)
@@ -98,18 +102,27 @@ static void body_data(struct call *call, const char *data, size_t size)
 	}
 	if (buffer_append(&file->left, data, size) < 0) {
 		error_set(&error, ERROR_INTERNAL, "a body came faster than it was asked for");
-		write_failed(file, &error);
+		file_body_failed(file, &error);
 		return;
 	}
 	http_body_pause(call->exchange);
 }
 
-static void body_end(struct call *call)
+void file_body_end(struct call *call)
 {
 	struct file_call *file = call->state;
 	file->whole = true;
 	if (file->left.size == 0)
-		pump(file);
+		file_body_pump(file);
+}
+
+void file_body_begin(struct file_call *file)
+{
+	if (!file->call->stream.on_data) {
+		file->call->stream.on_data = file_body_data;
+		file->call->stream.on_end = file_body_end;
+	}
+	http_body_read(file->call->exchange, file->body_max ? file->body_max : UINT64_MAX);
 }
 
 static void put_start(struct call *call, struct sandbox *sandbox)
@@ -122,9 +135,7 @@ static void put_start(struct call *call, struct sandbox *sandbox)
 		file_fail(file, &error);
 		return;
 	}
-	call->stream.on_data = body_data;
-	call->stream.on_end = body_end;
-	http_body_read(call->exchange, UINT64_MAX);
+	file_body_begin(file);
 }
 
 static void set_flags(struct file_call *file, bool append, bool parents, bool no_replace)
@@ -133,13 +144,19 @@ static void set_flags(struct file_call *file, bool append, bool parents, bool no
 	file->request.flags = (parents ? FILE_PARENTS : 0) | (no_replace ? FILE_NO_REPLACE : 0);
 }
 
-void file_put(struct call *call)
+static struct file_call *put_new(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_WRITE, &write_callbacks);
+	file->left = BUFFER(LEFT_MAX);
+	return file;
+}
+
+void file_put(struct call *call)
+{
+	struct file_call *file = put_new(call);
 	bool append = false, parents = false, no_replace = false;
 	char mode[8] = "";
 	struct error error;
-	file->left = BUFFER(LEFT_MAX);
 	if (file_query(file, true, &error) < 0 ||
 	    query_text(call, "mode", mode, sizeof(mode), false, &error) < 0 ||
 	    (mode[0] && file_mode(file, mode, &error) < 0) ||
@@ -150,6 +167,19 @@ void file_put(struct call *call)
 		return;
 	}
 	set_flags(file, append, parents, no_replace);
+	call_ready(call, put_start);
+}
+
+void file_put_within(struct call *call, uint64_t maximum)
+{
+	struct file_call *file = put_new(call);
+	struct error error;
+	if (file_query(file, true, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	set_flags(file, false, true, false);
+	file->body_max = maximum;
 	call_ready(call, put_start);
 }
 
@@ -191,7 +221,7 @@ static void post_start(struct call *call, struct sandbox *sandbox)
 		return;
 	}
 	file->whole = true;
-	pump(file);
+	file_body_pump(file);
 }
 
 void file_post(struct call *call)

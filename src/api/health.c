@@ -1,19 +1,63 @@
 /* What is asked of the daemon itself: is it there, which version, what can this host do, how is the
  * API described. Answers from memory; nothing blocks. */
-#include "api/call.h"
+#include "api/routes.h"
 
 #include "api/openapi.h"
+#include "base/clock.h"
+#include "base/statistics.h"
+#include "core/spawner_client.h"
 #include "proto/init_messages.h"
 #include "tier/driver.h"
 
-void health_get(struct call *call)
+/* While a write does not work, so often at most is it tried for whoever asks. */
+#define STORE_TRY_INTERVAL NSEC_PER_SEC
+/* A question that takes the spawner less than a millisecond. */
+#define SPAWNER_PATIENCE (5 * NSEC_PER_SEC)
+
+/* What was written last tells; where that failed it is tried again, so that a store that is well
+ * again is so for an idle daemon too. */
+static bool store_works(struct core *core)
 {
+	static int64_t tried_at;
+	struct error ignored;
+	int64_t now = clock_monotonic();
+	if (statistics.store_failing == 0)
+		return true;
+	if (now - tried_at < STORE_TRY_INTERVAL)
+		return false;
+	tried_at = now;
+	return store_try_write(core->store, &ignored) == 0;
+}
+
+/* For whoever watches over the daemon: 503 while it is there and cannot do its work. What is wrong
+ * is said in words that tell a stranger nothing of the host. */
+static void health_get(struct call *call)
+{
+	struct core *core = call->api->core;
+	bool store = store_works(core);
+	bool spawner = core->spawner && spawner_client_waiting(core->spawner) < SPAWNER_PATIENCE;
+	bool well = store && spawner;
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
-	put_text(&writer, "status", "ok");
+	put_text(&writer, "status", well ? "ok" : "degraded");
+	if (!well) {
+		put_array(&writer, "reasons");
+		if (!store)
+			put_text(&writer, NULL, "the store cannot be written");
+		if (!spawner)
+			put_text(&writer, NULL, "the spawner does not answer");
+		put_array_end(&writer);
+		/* An error like any other, for whoever looks for one. */
+		enum error_kind kind = store ? ERROR_SPAWNER_GONE : ERROR_STORE;
+		put_text(&writer, "error", "the daemon cannot do its work");
+		put_text(&writer, "code", error_info(kind)->code);
+		put_text(&writer, "request_id", call->request_id);
+		put_bool(&writer, "retryable", true);
+		put_text(&writer, "detail", "the daemon cannot do its work");
+	}
 	put_object_end(&writer);
-	reply_json(call, 200, &writer);
+	reply_json(call, well ? 200 : 503, &writer);
 }
 
 static void put_tier(struct json_writer *writer, const struct spawn_probe *probe, enum tier tier)
@@ -21,6 +65,7 @@ static void put_tier(struct json_writer *writer, const struct spawn_probe *probe
 	put_object(writer, NULL);
 	put_text(writer, "name", tier_name(tier));
 	put_bool(writer, "available", probe->available);
+	put_bool(writer, "by_name_only", probe->by_name);
 	put_text(writer, "missing", probe->missing[0] ? probe->missing : NULL);
 	put_object(writer, "limits");
 	for (int kind = 0; kind < LIMIT_COUNT && probe->available; kind++) {
@@ -35,7 +80,7 @@ static void put_tier(struct json_writer *writer, const struct spawn_probe *probe
 	put_object_end(writer);
 }
 
-void version_get(struct call *call)
+static void version_get(struct call *call)
 {
 	const struct core *core = call->api->core;
 	struct buffer buffer = BUFFER(REPLY_MAX);
@@ -44,6 +89,7 @@ void version_get(struct call *call)
 	put_text(&writer, "version", CAISSON_VERSION);
 	put_text(&writer, "api", "v1");
 	put_uint(&writer, "init_protocol", INIT_PROTOCOL_VERSION);
+	put_text(&writer, "url", call->api->url[0] ? call->api->url : NULL);
 	put_array(&writer, "isolation");
 	for (int tier = TIER_NAMESPACE; tier < TIER_COUNT; tier++)
 		put_tier(&writer, &core->probes[tier], (enum tier)tier);
@@ -52,17 +98,16 @@ void version_get(struct call *call)
 	reply_json(call, 200, &writer);
 }
 
-void openapi_get(struct call *call)
+static void openapi_get(struct call *call)
 {
 	http_respond(call->exchange, 200, "application/json", NULL, 0, openapi_json,
 		     openapi_json_size);
 	call_answered(call);
 }
 
-void mcp_unsupported(struct call *call)
-{
-	struct error error;
-	error_set(&error, ERROR_UNSUPPORTED,
-		  "this version has no MCP server yet; /v1/openapi.json describes the API it has");
-	reply_error(call, &error);
-}
+const struct route service_routes[] = {
+    {"GET", "/healthz", READ, ROUTE_OPEN, health_get},
+    {"GET", "/v1/openapi.json", READ, ROUTE_OPEN, openapi_get},
+    {"GET", "/v1/version", READ, 0, version_get},
+    {0},
+};

@@ -1,47 +1,23 @@
 /* Reading JSON requests strictly. Called by the router (parse) and by every handler with a body
- * (fields). jansson refuses bad UTF-8, NULs and trailing bytes; the depth is bounded before it sees
- * anything. Works on memory; nothing blocks. */
+ * (fields). Works on memory; nothing blocks. */
 #include "api/json.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/limits.h"
 
-/* jansson recurses up to its own, much larger depth. */
-static bool depth_within(const char *data, size_t size, int maximum)
-{
-	int depth = 0;
-	bool text = false;
-	for (size_t i = 0; i < size; i++) {
-		char c = data[i];
-		if (text) {
-			if (c == '\\')
-				i++;
-			else if (c == '"')
-				text = false;
-		} else if (c == '"') {
-			text = true;
-		} else if (c == '{' || c == '[') {
-			if (++depth > maximum)
-				return false;
-		} else if (c == '}' || c == ']') {
-			depth--;
-		}
-	}
-	return true;
-}
-
 int json_parse(const char *data, size_t size, json_t **ret_object, struct error *error)
 {
-	if (!depth_within(data, size, HTTP_JSON_DEPTH_MAX))
-		return error_set(error, ERROR_MALFORMED, "body: nested deeper than %d levels",
-				 HTTP_JSON_DEPTH_MAX);
-	json_error_t problem;
-	json_t *json = json_loadb(data, size, JSON_REJECT_DUPLICATES, &problem);
+	static const struct json_bounds bounds = {.depth = HTTP_JSON_DEPTH_MAX,
+						  .values = HTTP_JSON_VALUES_MAX};
+	struct json_wrong wrong;
+	json_t *json = json_read(data, size, &bounds, &wrong);
 	if (!json)
-		return error_set(error, ERROR_MALFORMED, "body: line %d, column %d: %s",
-				 problem.line, problem.column, problem.text);
+		return error_set(error, ERROR_MALFORMED, "body: line %u, column %u: %s", wrong.line,
+				 wrong.column, wrong.text);
 	if (!json_is_object(json)) {
 		json_decref(json);
 		return error_set(error, ERROR_MALFORMED, "body: must be a JSON object");
@@ -56,6 +32,7 @@ static int wrong_type(const struct field *field, struct error *error)
 	    [FIELD_TEXT] = "a string",
 	    [FIELD_BOOL] = "true or false",
 	    [FIELD_UINT] = "a whole number, 0 or more",
+	    [FIELD_INT] = "a whole number",
 	    [FIELD_NUMBER] = "a number, 0 or more",
 	    [FIELD_OBJECT] = "an object",
 	    [FIELD_ARRAY] = "an array",
@@ -85,10 +62,10 @@ static int take_uint(const struct field *field, const json_t *value, struct erro
 		if (!field->max)
 			return error_set(error, ERROR_INVALID, "field `%s` must be at least %llu",
 					 field->name, (unsigned long long)field->min);
-		return error_set(error, ERROR_INVALID,
-				 "field `%s` is %lld; it must be %llu to %llu", field->name,
-				 (long long)number, (unsigned long long)field->min,
-				 (unsigned long long)field->max);
+		return error_set(
+		    error, ERROR_INVALID, "field `%s` is %lld; it must be %llu to %llu",
+		    field->name, (long long)number, (unsigned long long)field->min,
+		    (unsigned long long)(field->max_here ? field->max_here : field->max));
 	}
 	*(uint64_t *)field->to = (uint64_t)number;
 	return 0;
@@ -107,6 +84,11 @@ static int take(const struct field *field, json_t *value, struct error *error)
 		if (!json_is_boolean(value))
 			return wrong_type(field, error);
 		*(bool *)field->to = json_is_true(value);
+		return 0;
+	case FIELD_INT:
+		if (!json_is_integer(value))
+			return wrong_type(field, error);
+		*(int64_t *)field->to = json_integer_value(value);
 		return 0;
 	case FIELD_NUMBER: {
 		double number = json_number_value(value);
@@ -130,17 +112,125 @@ static int take(const struct field *field, json_t *value, struct error *error)
 	return 0;
 }
 
+/* What a name is called here by those who know it from another system. */
+static const struct {
+	const char *theirs, *ours;
+} known_elsewhere[] = {
+    {"timeout", "timeout_seconds"},
+    {"timeoutMs", "timeout_ms"},
+    {"lifetime", "timeout_seconds"},
+    {"expires_in", "expires_seconds"},
+    {"idle_timeout", "idle_timeout_seconds"},
+    {"ttl", "ttl_seconds"},
+    {"auto_pause", "auto_pause_seconds"},
+    {"autoPause", "auto_pause_seconds"},
+    {"memory", "memory_mb"},
+    {"memoryMB", "memory_mb"},
+    {"mem", "memory_mb"},
+    {"ram", "memory_mb"},
+    {"disk", "disk_mb"},
+    {"diskGB", "disk_gb"},
+    {"storage", "disk_mb"},
+    {"cpus", "cpu"},
+    {"vcpu", "cpu"},
+    {"vcpus", "cpu"},
+    {"cpu_count", "cpu"},
+    {"cpuCount", "cpu"},
+    {"envs", "env"},
+    {"envVars", "env"},
+    {"env_vars", "env"},
+    {"environment", "env"},
+    {"templateID", "template"},
+    {"template_id", "template"},
+    {"internet_access", "network"},
+    {"allow_internet_access", "network"},
+    {"tags", "labels"},
+    {"workdir", "cwd"},
+    {"workingDir", "cwd"},
+    {"working_dir", "cwd"},
+    {"code", "cmd"},
+    {"script", "cmd"},
+    {"cmd", "command"},
+    {"script", "command"},
+    {"code", "command"},
+    {"username", "user"},
+    {"input", "stdin"},
+    {"src", "from"},
+    {"source", "from"},
+    {"dst", "to"},
+    {"destination", "to"},
+    {"lang", "language"},
+};
+
+static const struct field *field_find(const struct field *fields, size_t count, const char *name)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(fields[i].name, name) == 0)
+			return &fields[i];
+	return NULL;
+}
+
+/* How many letters have to be put in, taken out or changed; the case does not count. */
+static size_t edits_between(const char *a, const char *b)
+{
+	enum { LENGTH_MAX = 32 };
+	size_t row[LENGTH_MAX + 1], length = strlen(b);
+	if (strlen(a) > LENGTH_MAX || length > LENGTH_MAX)
+		return SIZE_MAX;
+	for (size_t j = 0; j <= length; j++)
+		row[j] = j;
+	for (size_t i = 1; a[i - 1]; i++) {
+		size_t diagonal = row[0];
+		row[0] = i;
+		for (size_t j = 1; j <= length; j++) {
+			int x = tolower((unsigned char)a[i - 1]);
+			size_t change = diagonal + (x != tolower((unsigned char)b[j - 1]));
+			diagonal = row[j];
+			row[j] = MIN(MIN(row[j], row[j - 1]) + 1, change);
+		}
+	}
+	return row[length];
+}
+
+/* The field that was probably meant, or NULL. */
+static const struct field *field_meant(const struct field *fields, size_t count, const char *name)
+{
+	const struct field *nearest = NULL;
+	size_t distance = 3;
+	for (size_t i = 0; i < ARRAY_SIZE(known_elsewhere); i++) {
+		const struct field *field = field_find(fields, count, known_elsewhere[i].ours);
+		if (field && strcasecmp(known_elsewhere[i].theirs, name) == 0)
+			return field;
+	}
+	for (size_t i = 0; i < count; i++) {
+		size_t edits = edits_between(name, fields[i].name);
+		/* Two letters of three are no misspelling. */
+		if (edits < distance && edits * 2 < strlen(fields[i].name)) {
+			nearest = &fields[i];
+			distance = edits;
+		}
+	}
+	return nearest;
+}
+
+static int unknown_field(const struct field *fields, size_t count, const char *name,
+			 struct error *error)
+{
+	const struct field *meant = field_meant(fields, count, name);
+	if (meant)
+		return error_set(error, ERROR_INVALID, "unknown field `%.100s`; did you mean `%s`?",
+				 name, meant->name);
+	return error_set(error, ERROR_INVALID, "unknown field `%.100s`", name);
+}
+
 int json_fields(const json_t *object, const struct field *fields, size_t count, struct error *error)
 {
 	const char *name;
 	json_t *value;
 	json_object_foreach((json_t *)object, name, value)
 	{
-		size_t at = 0;
-		while (at < count && strcmp(fields[at].name, name) != 0)
-			at++;
-		if (at == count)
-			return error_set(error, ERROR_INVALID, "unknown field `%.100s`", name);
+		if (!field_find(fields, count, name))
+			return unknown_field(fields, count, name, error);
 	}
 	for (size_t i = 0; i < count; i++) {
 		value = json_object_get(object, fields[i].name);

@@ -13,6 +13,20 @@
 
 /* --- reading --- */
 
+struct json_bounds {
+	unsigned depth; /* of objects and arrays in each other */
+	size_t values;  /* in the whole, itself included */
+};
+struct json_wrong {
+	const char *text; /* NULL: nothing is */
+	unsigned line, column;
+};
+/* One value of any type, which the caller owns; NULL and what is wrong: not JSON, not UTF-8, a name
+ * twice in an object, an escaped NUL, a number beyond 64 bits or a double, beyond the bounds. May
+ * be called in a thread. */
+NODISCARD json_t *json_read(const char *data, size_t size, const struct json_bounds *bounds,
+			    struct json_wrong *ret_wrong);
+
 /* One JSON object: MALFORMED with what is wrong and where. The caller owns it. */
 NODISCARD int json_parse(const char *data, size_t size, json_t **ret_object, struct error *error);
 
@@ -20,6 +34,7 @@ enum field_type {
 	FIELD_TEXT,   /* const char *; min..max bytes; no NUL can be in it */
 	FIELD_BOOL,   /* bool */
 	FIELD_UINT,   /* uint64_t; min..max */
+	FIELD_INT,    /* int64_t; any sign */
 	FIELD_NUMBER, /* double; at least 0, finite */
 	FIELD_OBJECT, /* json_t *, borrowed */
 	FIELD_ARRAY,  /* json_t *, borrowed */
@@ -33,6 +48,7 @@ struct field {
 	bool required;
 	uint64_t min, max; /* max 0 = no bound of its own */
 	bool *present;     /* NULL, or told whether it was given */
+	uint64_t max_here; /* 0, or this host's own maximum, which is told where max is passed */
 };
 
 /* Fills what `fields` names; null counts as not given. INVALID names the field. */
@@ -66,5 +82,7 @@ void put_base64(struct json_writer *writer, const char *key, const void *data, s
 void put_bytes(struct json_writer *writer, const char *key, const void *data, size_t size);
 /* RFC 3339 of a wall-clock time in nanoseconds; 0 is null. */
 void put_time(struct json_writer *writer, const char *key, int64_t wall);
+/* One JSON value that is text already, as it is. */
+void put_json(struct json_writer *writer, const char *key, const char *json, size_t size);
 /* A key that is the user's. The value follows with key NULL. */
 void put_key(struct json_writer *writer, const char *key);

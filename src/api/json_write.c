@@ -1,13 +1,17 @@
 /* Writing JSON answers into a bounded buffer. Called by every handler. The first value that does
- * not fit makes the writer full; reply_json() asks for that once. Nothing blocks. */
+ * not fit makes the writer full; reply_json() asks for that once. Nothing blocks.
+ *
+ * A record is some sixty small pieces: each is written where it will stay, with one look at the
+ * room that is left, and without printf. */
 #include "api/json.h"
 
-#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "api/base64.h"
+#include "base/base64.h"
 #include "base/clock.h"
+#include "base/macros.h"
 #include "base/text.h"
 
 struct json_writer json_writer_on(struct buffer *buffer)
@@ -15,58 +19,142 @@ struct json_writer json_writer_on(struct buffer *buffer)
 	return (struct json_writer){.buffer = buffer};
 }
 
-static void raw(struct json_writer *writer, const char *data, size_t size)
+/* Room for that many bytes at the end of the buffer, or NULL: the writer is full. */
+static inline char *room(struct json_writer *writer, size_t size)
 {
-	if (buffer_append(writer->buffer, data, size) < 0)
+	struct buffer *buffer = writer->buffer;
+	if (buffer->room - buffer->size > size)
+		return buffer->data + buffer->size;
+	/* One piece of a usual answer's size, rather than many that double. */
+	size_t wanted = MAX(size, MIN((size_t)2048, buffer->maximum - buffer->size));
+	if (buffer_reserve(buffer, wanted) < 0) {
 		writer->full = true;
+		return NULL;
+	}
+	return buffer->data + buffer->size;
 }
 
-/* Plain ASCII goes in runs; what needs care is looked at one by one. */
+/* The buffer has grown up to there. */
+static inline void written(struct json_writer *writer, char *end)
+{
+	*end = '\0';
+	writer->buffer->size = (size_t)(end - writer->buffer->data);
+}
+
+static inline void raw(struct json_writer *writer, const char *data, size_t size)
+{
+	char *to = room(writer, size);
+	if (!to)
+		return;
+	if (size > 0)
+		memcpy(to, data, size);
+	written(writer, to + size);
+}
+
+/* ASCII that stands for itself. */
+static const bool plain[256] = {
+    [' '] = true, ['!'] = true, ['#' ... '['] = true, [']' ... '~'] = true};
+
+static size_t plain_run(const char *text, size_t size)
+{
+	size_t run = 0;
+	while (run < size && plain[(unsigned char)text[run]])
+		run++;
+	return run;
+}
+
+static void quoted_plain(struct json_writer *writer, const char *text, size_t size)
+{
+	char *to = room(writer, size + 2);
+	if (!to)
+		return;
+	*to++ = '"';
+	if (size > 0) /* the text may be NULL */
+		memcpy(to, text, size);
+	to[size] = '"';
+	written(writer, to + size + 1);
+}
+
+#define ESCAPE_MAX 6 /* "\\u0001" */
+
+/* One character that does not stand for itself, at `to`: how much of the text it was. */
+static size_t escape(const char *text, size_t size, char **to)
+{
+	static const char hex[] = "0123456789abcdef";
+	unsigned char c = (unsigned char)*text;
+	char *out = *to;
+	size_t length = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+	if (c >= 0x80) {
+		bool good = length <= size && text_is_utf8(text, length);
+		memcpy(out, good ? text : "\xef\xbf\xbd", good ? length : 3);
+		*to = out + (good ? length : 3);
+		return good ? length : 1;
+	}
+	char letter = c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : (char)c;
+	*out++ = '\\';
+	if ((c >= 0x20 && c != 0x7f) || letter != (char)c) {
+		*out++ = letter;
+	} else {
+		memcpy(out, "u00", 3);
+		out[3] = hex[c >> 4];
+		out[4] = hex[c & 15];
+		out += 5;
+	}
+	*to = out;
+	return 1;
+}
+
+/* Plain ASCII goes in runs; what needs care is looked at one by one, and appended some hundred
+ * bytes at once: output of a command may be megabytes of it. */
 static void quoted(struct json_writer *writer, const char *text, size_t size)
 {
+	size_t run = plain_run(text, size);
+	if (run == size) {
+		quoted_plain(writer, text, size);
+		return;
+	}
 	raw(writer, "\"", 1);
-	for (size_t at = 0; at < size;) {
-		size_t run = at;
-		while (run < size && (unsigned char)text[run] >= 0x20 && text[run] != '"' &&
-		       text[run] != '\\' && (unsigned char)text[run] < 0x7f)
-			run++;
-		raw(writer, text + at, run - at);
-		at = run;
-		if (at == size)
-			break;
-		unsigned char c = (unsigned char)text[at];
-		if (c == '"' || c == '\\') {
-			raw(writer, (char[]){'\\', (char)c}, 2);
-		} else if (c == '\n' || c == '\t' || c == '\r') {
-			raw(writer, c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r", 2);
-		} else if (c < 0x20 || c == 0x7f) {
-			char escape[8];
-			snprintf(escape, sizeof(escape), "\\u%04x", c);
-			raw(writer, escape, 6);
-		} else {
-			size_t length = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-			if (length <= size - at && text_is_utf8(text + at, length)) {
-				raw(writer, text + at, length);
-				at += length;
-				continue;
-			}
-			raw(writer, "\xef\xbf\xbd", 3);
+	for (size_t at = 0; at < size && !writer->full; run = plain_run(text + at, size - at)) {
+		char escaped[1024], *to = escaped;
+		raw(writer, text + at, run);
+		at += run;
+		while (at < size && to <= escaped + sizeof(escaped) - ESCAPE_MAX) {
+			if (plain[(unsigned char)text[at]])
+				*to++ = text[at++];
+			else
+				at += escape(text + at, size - at, &to);
 		}
-		at++;
+		raw(writer, escaped, (size_t)(to - escaped));
 	}
 	raw(writer, "\"", 1);
 }
 
 static void before(struct json_writer *writer, const char *key)
 {
+	size_t size = key ? strlen(key) : 0;
+	char *to = room(writer, size + 4);
+	if (!to)
+		return;
 	if (writer->comma)
-		raw(writer, ",", 1);
+		*to++ = ',';
 	if (key) {
-		raw(writer, "\"", 1);
-		raw(writer, key, strlen(key));
-		raw(writer, "\":", 2);
+		*to++ = '"';
+		memcpy(to, key, size);
+		to += size;
+		*to++ = '"';
+		*to++ = ':';
 	}
+	written(writer, to);
 	writer->comma = true;
+}
+
+/* The digits of a number at the end of a text of that size; returns where they begin. */
+static char *digits(char *end, uint64_t value)
+{
+	do
+		*--end = (char)('0' + value % 10);
+	while (value /= 10);
+	return end;
 }
 
 void put_key(struct json_writer *writer, const char *key)
@@ -125,20 +213,49 @@ void put_bool(struct json_writer *writer, const char *key, bool value)
 
 void put_uint(struct json_writer *writer, const char *key, uint64_t value)
 {
-	char text[24];
+	char text[20], *end = text + sizeof(text), *begin = digits(end, value);
 	before(writer, key);
-	raw(writer, text, (size_t)snprintf(text, sizeof(text), "%" PRIu64, value));
+	raw(writer, begin, (size_t)(end - begin));
 }
 
 void put_int(struct json_writer *writer, const char *key, int64_t value)
 {
-	char text[24];
+	char text[21], *end = text + sizeof(text);
+	char *begin = digits(end, value < 0 ? -(uint64_t)value : (uint64_t)value);
+	if (value < 0)
+		*--begin = '-';
 	before(writer, key);
-	raw(writer, text, (size_t)snprintf(text, sizeof(text), "%" PRId64, value));
+	raw(writer, begin, (size_t)(end - begin));
+}
+
+/* Thousandths that a double holds exactly. */
+#define NUMBER_EXACT_MAX 9e12
+
+/* "12.345", "12.5", "12.0" */
+static void put_thousandths(struct json_writer *writer, const char *key, uint64_t value)
+{
+	char text[24], *end = text + sizeof(text);
+	uint64_t rest = value % 1000 + 1000; /* keeps the zeros in front */
+	while (rest % 10 == 0 && rest > 10)
+		rest /= 10;
+	char *begin = digits(end, rest);
+	*begin = '.';
+	begin = digits(begin, value / 1000);
+	before(writer, key);
+	raw(writer, begin, (size_t)(end - begin));
 }
 
 void put_number(struct json_writer *writer, const char *key, double value)
 {
+	if (value >= 0 && value < NUMBER_EXACT_MAX) {
+		put_thousandths(writer, key, (uint64_t)(value * 1000 + 0.5));
+		return;
+	}
+	/* JSON has no such number. */
+	if (!isfinite(value)) {
+		put_null(writer, key);
+		return;
+	}
 	char text[340];
 	int size = snprintf(text, sizeof(text), "%.3f", value);
 	while (size > 2 && text[size - 1] == '0' && text[size - 2] != '.')
@@ -159,6 +276,12 @@ void put_text(struct json_writer *writer, const char *key, const char *text)
 		put_text_size(writer, key, text, strlen(text));
 	else
 		put_null(writer, key);
+}
+
+void put_json(struct json_writer *writer, const char *key, const char *json, size_t size)
+{
+	before(writer, key);
+	raw(writer, json, size);
 }
 
 void put_base64(struct json_writer *writer, const char *key, const void *data, size_t size)

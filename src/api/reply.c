@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/statistics.h"
 
 void put_error(struct json_writer *writer, const struct error *error, const char *request_id)
 {
@@ -16,20 +17,32 @@ void put_error(struct json_writer *writer, const struct error *error, const char
 	put_text(writer, "request_id", request_id);
 	put_bool(writer, "retryable", info->retryable);
 	put_text(writer, "detail", error->message);
+	if (error->limit[0] != '\0')
+		put_text(writer, "limit", error->limit);
+	if (error->retry_after_ms != 0)
+		put_uint(writer, "retry_after_ms", error->retry_after_ms);
+	if (error->queue_position != 0)
+		put_uint(writer, "queue_position", error->queue_position);
 	if (info->advice[0] != '\0')
 		put_text(writer, "advice", info->advice);
 	put_object_end(writer);
 }
 
 /* What a client can act upon by header alone. Returns how many were filled. */
-static size_t error_headers(const struct call *call, const struct error_info *info,
+static size_t error_headers(const struct call *call, const struct error *error,
 			    struct http_header headers[1], char text[128])
 {
+	const struct error_info *info = error_info(error->kind);
 	if (info->http_status == 401) {
-		headers[0] = (struct http_header){"WWW-Authenticate", "Bearer realm=\"caisson\""};
+		/* RFC 6750: no error code where no token was sent. */
+		bool sent = http_header(call->exchange, "authorization") != NULL;
+		headers[0] = (struct http_header){
+		    "WWW-Authenticate", sent ? "Bearer realm=\"caisson\", error=\"invalid_token\""
+					     : "Bearer realm=\"caisson\""};
 		return 1;
 	}
-	if (info == error_info(ERROR_FORBIDDEN) && call->route) {
+	if (info == error_info(ERROR_FORBIDDEN) && call->route &&
+	    !principal_may(&call->principal, call->route->scope)) {
 		snprintf(text, 128,
 			 "Bearer realm=\"caisson\", error=\"insufficient_scope\", scope=\"%s\"",
 			 scope_name(call->route->scope));
@@ -41,7 +54,8 @@ static size_t error_headers(const struct call *call, const struct error_info *in
 		return 1;
 	}
 	if (info->retryable && (info->http_status == 429 || info->http_status == 503)) {
-		headers[0] = (struct http_header){"Retry-After", "1"};
+		snprintf(text, 128, "%u", MAX((error->retry_after_ms + 999) / 1000, 1u));
+		headers[0] = (struct http_header){"Retry-After", text};
 		return 1;
 	}
 	return 0;
@@ -52,6 +66,7 @@ void reply_error(struct call *call, const struct error *error)
 	if (!call->exchange)
 		return;
 	const struct error_info *info = error_info(error->kind);
+	statistics.errors[error->kind]++;
 	const struct http_request *request = http_request(call->exchange);
 	/* 501 is what the client asked for, not what went wrong here. */
 	if (info->http_status >= 500 && info->http_status != 501)
@@ -68,7 +83,7 @@ void reply_error(struct call *call, const struct error *error)
 	put_error(&writer, error, call->request_id);
 	struct http_header headers[1];
 	char text[128];
-	size_t count = error_headers(call, info, headers, text);
+	size_t count = error_headers(call, error, headers, text);
 	http_respond(call->exchange, info->http_status, "application/json", headers, count,
 		     buffer.data, buffer.size);
 	call_answered(call);

@@ -1,72 +1,23 @@
-/* Which request goes where: the table of routes, and what is the same for all of them: match,
+/* Which request goes where: checks the tables of routes, and does what is the same for all: match,
  * authenticate, authorise, look the sandbox up, read and parse the body. Called by the HTTP layer
  * for every request head, on the loop; nothing blocks: large bodies are parsed in a thread. */
-#include "api/call.h"
+#include "api/routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/match.h"
+#include "api/prometheus.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "core/activity.h"
 
-#define READ SCOPE_READ
-#define WRITE SCOPE_WRITE
-#define ADMIN SCOPE_ADMIN
-#define SB "/v1/sandboxes/{sandbox}"
-#define EX SB "/execs/{exec}"
-
-/* Bytes in base64 within JSON: for clients that cannot stream. Larger files go by PUT. */
-#define FILE_JSON_BODY_MAX (12 * MIB)
-
-const struct route api_routes[] = {
-    {"GET", "/healthz", READ, ROUTE_OPEN, health_get},
-    {"GET", "/v1/openapi.json", READ, ROUTE_OPEN, openapi_get},
-    {"GET", "/v1/version", READ, 0, version_get},
-    {"POST", "/v1/sandboxes", WRITE, ROUTE_JSON, sandbox_post},
-    {"GET", "/v1/sandboxes", READ, 0, sandboxes_get, "state,name,all,limit,cursor"},
-    {"GET", SB, READ, 0, sandbox_get},
-    {"PATCH", SB, WRITE, ROUTE_SANDBOX | ROUTE_JSON, sandbox_patch},
-    {"DELETE", SB, WRITE, ROUTE_SANDBOX, sandbox_delete_call},
-    {"POST", SB "/stop", WRITE, ROUTE_SANDBOX, sandbox_stop_post},
-    {"POST", SB "/start", WRITE, ROUTE_SANDBOX, sandbox_start_post},
-    {"POST", SB "/pause", WRITE, ROUTE_SANDBOX, sandbox_pause_post},
-    {"POST", SB "/resume", WRITE, ROUTE_SANDBOX, sandbox_resume_post},
-    {"GET", SB "/metrics", READ, ROUTE_SANDBOX, sandbox_metrics_get},
-    {"POST", SB "/exec", WRITE, ROUTE_SANDBOX | ROUTE_JSON, exec_post, "detach"},
-    {"GET", SB "/execs", READ, ROUTE_SANDBOX, execs_get, "limit"},
-    {"GET", EX, READ, ROUTE_SANDBOX, exec_get},
-    {"GET", EX "/output", READ, ROUTE_SANDBOX, exec_output_get, "stream,from,limit,follow"},
-    {"POST", EX "/signal", WRITE, ROUTE_SANDBOX | ROUTE_JSON, exec_signal_post},
-    {"POST", EX "/stdin", WRITE, ROUTE_SANDBOX, exec_stdin_post, "close"},
-    {"DELETE", EX, WRITE, ROUTE_SANDBOX, exec_delete},
-    {"GET", SB "/files", READ, ROUTE_SANDBOX, file_get, "path,offset,length,user"},
-    {"PUT", SB "/files", WRITE, ROUTE_SANDBOX, file_put,
-     "path,mode,append,parents,no_replace,user"},
-    {"POST", SB "/files", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_post, NULL, FILE_JSON_BODY_MAX},
-    {"DELETE", SB "/files", WRITE, ROUTE_SANDBOX, file_delete, "path,recursive,user"},
-    {"GET", SB "/files/stat", READ, ROUTE_SANDBOX, file_stat_get, "path,follow,user"},
-    {"GET", SB "/files/list", READ, ROUTE_SANDBOX, file_list_get, "path,limit,user"},
-    {"GET", SB "/files/readlink", READ, ROUTE_SANDBOX, file_readlink_get, "path,user"},
-    {"GET", SB "/files/glob", READ, ROUTE_SANDBOX, file_glob_get, "pattern,path,hidden,limit,user"},
-    {"GET", SB "/files/grep", READ, ROUTE_SANDBOX, file_grep_get,
-     "pattern,path,regex,ignore_case,glob,limit,user"},
-    {"GET", SB "/files/watch", READ, ROUTE_SANDBOX, file_watch_get, "path,recursive,user"},
-    {"POST", SB "/files/mkdir", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_mkdir_post},
-    {"POST", SB "/files/rename", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_rename_post},
-    {"POST", SB "/files/copy", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_copy_post},
-    {"POST", SB "/files/symlink", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_symlink_post},
-    {"POST", SB "/files/chmod", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_chmod_post},
-    {"POST", SB "/files/chown", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_chown_post},
-    {"POST", SB "/files/replace", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_replace_post},
-    {"POST", "/v1/tokens", ADMIN, ROUTE_JSON, token_post},
-    {"GET", "/v1/tokens", ADMIN, 0, tokens_get},
-    {"DELETE", "/v1/tokens/{token}", ADMIN, 0, token_delete},
-    {"POST", "/mcp", READ, 0, mcp_unsupported},
-    {"PUT", "/mcp", READ, 0, mcp_unsupported},
-    {"POST", "/api/sandboxes/mcp", READ, 0, mcp_unsupported},
-    {"PUT", "/api/sandboxes/mcp", READ, 0, mcp_unsupported},
-    {0},
+const struct route *const api_tables[] = {
+    service_routes, sandbox_routes,    exec_routes,   code_routes,  file_routes,   signed_routes,
+    fs_routes,      token_routes,      mcp_routes,    run_routes,   later_routes,  template_routes,
+    metrics_routes, prometheus_routes, limits_routes, usage_routes, budget_routes, activity_routes,
+    NULL,
 };
 
 /* --- the table itself --- */
@@ -103,104 +54,103 @@ static bool patterns_meet(const char *a, const char *b)
 	return *a == '\0' && *b == '\0';
 }
 
-int routes_check(const struct route *routes, struct error *error)
+/* Methods of the paths that this one meets, as one Allow header would hold them; `wrong` when it
+ * stands there twice. */
+static size_t methods_beside(const struct route *const *tables, const struct route *route,
+			     const char **wrong)
 {
-	for (const struct route *route = routes; route->method; route++) {
-		int parameters = pattern_parameters(route->pattern);
-		size_t methods = 0;
-		const char *wrong = NULL;
-		for (const struct route *other = routes; other->method; other++) {
+	size_t methods = 0;
+	for (const struct route *const *table = tables; *table; table++) {
+		for (const struct route *other = *table; other->method; other++) {
 			if (!patterns_meet(route->pattern, other->pattern))
 				continue;
 			methods += strlen(other->method) + 2;
-			if (other < route && strcmp(other->method, route->method) == 0 &&
+			if (other != route && strcmp(other->method, route->method) == 0 &&
 			    strcmp(other->pattern, route->pattern) == 0)
-				wrong = "it stands there twice";
+				*wrong = "it stands there twice";
 		}
-		if (parameters < 0)
-			wrong = "its pattern is malformed";
-		else if (parameters > CALL_PARAMETERS_MAX)
-			wrong = "it has more parameters than a call can hold";
-		else if (route->flags & ROUTE_SANDBOX &&
-			 (parameters == 0 ||
-			  !text_starts(strchr(route->pattern, '{'), "{sandbox}")))
-			wrong = "it looks for a sandbox that its path does not name";
-		else if (methods > CALL_ALLOW_MAX)
-			wrong = "the methods of its path do not fit into one Allow header";
-		else if (!route->handle)
-			wrong = "it has no handler";
-		if (wrong)
-			return error_set(error, ERROR_INTERNAL, "the route %s %s: %s",
-					 route->method, route->pattern, wrong);
 	}
+	return methods;
+}
+
+static int route_check(const struct route *const *tables, const struct route *route,
+		       struct error *error)
+{
+	int parameters = pattern_parameters(route->pattern);
+	const char *wrong = NULL;
+	size_t methods = methods_beside(tables, route, &wrong);
+	if (parameters < 0)
+		wrong = "its pattern is malformed";
+	else if (parameters > CALL_PARAMETERS_MAX)
+		wrong = "it has more parameters than a call can hold";
+	else if (route->flags & ROUTE_SANDBOX &&
+		 (parameters == 0 || !text_starts(strchr(route->pattern, '{'), "{sandbox}")))
+		wrong = "it looks for a sandbox that its path does not name";
+	else if (methods > CALL_ALLOW_MAX)
+		wrong = "the methods of its path do not fit into one Allow header";
+	else if (!route->handle)
+		wrong = "it has no handler";
+	if (wrong)
+		return error_set(error, ERROR_INTERNAL, "the route %s %s: %s", route->method,
+				 route->pattern, wrong);
+	return 0;
+}
+
+int routes_check(const struct route *const *tables, struct error *error)
+{
+	for (const struct route *const *table = tables; *table; table++)
+		for (const struct route *route = *table; route->method; route++)
+			if (route_check(tables, route, error) < 0)
+				return -1;
 	return 0;
 }
 
 void api_start(void)
 {
 	struct error error;
-	if (routes_check(api_routes, &error) < 0) {
+	if (routes_check(api_tables, &error) < 0) {
 		log_error("%s", error.message);
 		abort();
 	}
+	match_build(api_tables);
+	prometheus_start();
 }
 
 /* --- which one it is --- */
-
-/* A `{...}` segment takes what stands there up to the next '/'. routes_check() has seen that there
- * are not too many. */
-static bool path_matches(const char *pattern, const char *path,
-			 char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX])
-{
-	int at = 0;
-	while (*pattern) {
-		if (*pattern != '{') {
-			if (*pattern++ != *path++)
-				return false;
-			continue;
-		}
-		size_t size = strcspn(path, "/");
-		if (size == 0 || size >= CALL_PARAMETER_MAX)
-			return false;
-		memcpy(parameters[at], path, size);
-		parameters[at++][size] = '\0';
-		path += size;
-		pattern = strchr(pattern, '}') + 1;
-	}
-	return *path == '\0';
-}
-
-static bool method_matches(const struct route *route, const char *method)
-{
-	return strcmp(route->method, method) == 0 ||
-	       (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
-}
 
 /* The route, or NULL with NO_ROUTE or METHOD_NOT_ALLOWED and the methods there are. */
 static const struct route *match(struct call *call, const struct http_request *request,
 				 struct error *error)
 {
-	size_t used = 0; /* routes_check() has seen that all of them fit */
-	for (const struct route *route = api_routes; route->method; route++) {
-		if (!path_matches(route->pattern, request->path, call->parameters))
-			continue;
-		if (method_matches(route, request->method))
-			return route;
-		used += (size_t)snprintf(call->allow + used, sizeof(call->allow) - used, "%s%s",
-					 used ? ", " : "", route->method);
-	}
-	if (used)
+	const struct route *route =
+	    match_find(request->method, request->path, call->parameters, call->allow);
+	if (route)
+		return route;
+	if (call->allow[0])
 		error_set(error, ERROR_METHOD_NOT_ALLOWED, "%s is not possible here; possible: %s",
 			  request->method, call->allow);
 	else
 		error_set(error, ERROR_NO_ROUTE,
-			  "there is no such route; /v1/openapi.json lists them");
+			  "there is no such route; /v1/openapi.json lists them, MCP is at /mcp");
 	return NULL;
+}
+
+static bool is_secret(const char *name, size_t size)
+{
+	static const char *const names[] = {"token", "access_token", "api_key", "apikey"};
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (strlen(names[i]) == size && memcmp(names[i], name, size) == 0)
+			return true;
+	}
+	return false;
 }
 
 /* A misspelt parameter must not be silently ignored: `recursve=1` would remove something else. */
 static int check_query(const struct route *route, const char *query, struct error *error)
 {
+	/* Whatever is asked of it: it is not there. */
+	if (later_is(route))
+		return 0;
 	while (*query) {
 		size_t size = strcspn(query, "&"), name = strcspn(query, "=&");
 		bool known = size == 0;
@@ -209,6 +159,11 @@ static int check_query(const struct route *route, const char *query, struct erro
 			known = length == name && memcmp(at, query, name) == 0;
 			at += length + (at[length] == ',');
 		}
+		/* Addresses are logged and kept in histories. */
+		if (!known && is_secret(query, name))
+			return error_set(error, ERROR_INVALID,
+					 "a token is not taken from the URL: send it in the header "
+					 "`Authorization: Bearer TOKEN`");
 		if (!known)
 			return error_set(error, ERROR_INVALID, "unknown query parameter `%.*s`",
 					 (int)MIN(name, (size_t)100), query);
@@ -261,6 +216,15 @@ static void parse_body(const struct buffer *raw, json_t **body, int *result, str
 	*result = json_parse(empty ? "{}" : raw->data, empty ? 2 : raw->size, body, error);
 }
 
+/* The call may be gone afterwards. */
+static void handle(struct call *call)
+{
+	struct core *core = call->api->core;
+	core_asked_by(core, &call->principal);
+	call->route->handle(call);
+	core_asked_by(core, NULL);
+}
+
 static void body_parsed(struct call *call, int result, const struct error *error)
 {
 	if (!call->exchange)
@@ -268,7 +232,7 @@ static void body_parsed(struct call *call, int result, const struct error *error
 	if (result < 0)
 		reply_error(call, error);
 	else
-		call->route->handle(call);
+		handle(call);
 }
 
 /* In a thread: touches nothing but the parse. */
@@ -315,14 +279,27 @@ static void body_end(struct call *call)
 static int admit(struct call *call, const struct http_request *request, struct error *error)
 {
 	const struct route *route = call->route;
-	if (route->flags & ROUTE_OPEN)
+	if (route->flags & ROUTE_OPEN ||
+	    (route->flags & ROUTE_METRICS && call->api->core->config.metrics_open))
 		return check_query(route, request->query, error);
 	if (authenticate(call, error) < 0 || authorize(&call->principal, route->scope, error) < 0 ||
 	    check_query(route, request->query, error) < 0)
 		return -1;
+	/* The host's administration is not for a token that is bound to one sandbox. */
+	if (route->scope == SCOPE_ADMIN && id_is_set(&call->principal.sandbox))
+		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
 	if (route->flags & ROUTE_SANDBOX && find_sandbox(call, error) < 0)
 		return -1;
 	return 0;
+}
+
+/* Before it is any route's: in the form that clients of that path read. */
+static void refuse(struct call *call, const struct error *error)
+{
+	if (mcp_owns(http_request(call->exchange)->path))
+		mcp_refuse_call(call, error);
+	else
+		reply_error(call, error);
 }
 
 void api_handle(void *context, struct http_exchange *exchange)
@@ -331,20 +308,38 @@ void api_handle(void *context, struct http_exchange *exchange)
 	const struct http_request *request = http_request(exchange);
 	struct call *call = call_new(api, exchange);
 	struct error error;
+	if (http_origin(exchange) == HTTP_ORIGIN_FOREIGN) {
+		error_set(&error, ERROR_ORIGIN_FORBIDDEN,
+			  "pages of that origin may not call this server");
+		refuse(call, &error);
+		return;
+	}
+	if (http_is_preflight(exchange)) {
+		http_respond_preflight(exchange);
+		call_answered(call);
+		return;
+	}
 	call->route = match(call, request, &error);
 	api->last_route = call->route ? call->route->pattern : "no route";
+	/* The pattern, not the path: what stands in for a parameter may be a secret. */
+	log_debug("request %s: %s %s", call->request_id, request->method, api->last_route);
 	/* A stranger is not told which paths there are. */
 	if (!call->route) {
 		struct error refused;
-		reply_error(call, authenticate(call, &refused) < 0 ? &refused : &error);
+		if (authenticate(call, &refused) < 0) {
+			refuse(call, &refused);
+			return;
+		}
+		later_explain(call, request, &error);
+		refuse(call, &error);
 		return;
 	}
 	if (admit(call, request, &error) < 0) {
-		reply_error(call, &error);
+		refuse(call, &error);
 		return;
 	}
 	if (!(call->route->flags & ROUTE_JSON)) {
-		call->route->handle(call);
+		handle(call);
 		return;
 	}
 	size_t maximum = call->route->body_max ? call->route->body_max : HTTP_JSON_BODY_MAX;

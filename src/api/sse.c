@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/statistics.h"
+
 #define KEEP_ALIVE_MS 15000
 
 /* Outlives the answer until libuv has let go of the timer. */
@@ -34,6 +36,7 @@ struct sse *sse_begin(struct call *call)
 	if (!sse)
 		abort();
 	sse->call = call;
+	statistics.streams++;
 	http_stream_begin(call->exchange, 200, "text/event-stream", -1, &header, 1);
 	uv_timer_init(call->api->core->loop, &sse->timer);
 	uv_timer_start(&sse->timer, keep_alive, KEEP_ALIVE_MS, KEEP_ALIVE_MS);
@@ -52,6 +55,19 @@ bool sse_event(struct sse *sse, const char *name, const struct buffer *json)
 	return !sse->blocked;
 }
 
+void sse_format(struct buffer *to, uint64_t id, const char *name, const struct buffer *json)
+{
+	if (buffer_printf(to, "id: %llu\nevent: %s\ndata: ", (unsigned long long)id, name) < 0 ||
+	    buffer_append(to, json->data, json->size) < 0 || buffer_append_text(to, "\n\n") < 0)
+		abort(); /* its maximum was made for it */
+}
+
+bool sse_send(struct sse *sse, const struct buffer *events)
+{
+	put(sse, events->data, events->size);
+	return !sse->blocked;
+}
+
 void sse_drained(struct sse *sse)
 {
 	sse->blocked = false;
@@ -64,8 +80,10 @@ static void timer_closed(uv_handle_t *handle)
 
 void sse_drop(struct sse *sse)
 {
-	if (sse)
-		uv_close((uv_handle_t *)&sse->timer, timer_closed);
+	if (!sse)
+		return;
+	statistics.streams--;
+	uv_close((uv_handle_t *)&sse->timer, timer_closed);
 }
 
 void sse_end(struct sse *sse)

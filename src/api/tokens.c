@@ -1,6 +1,6 @@
 /* /v1/tokens, for the scope admin: make (shown once), list, revoke. Each is one short call of the
  * store. */
-#include "api/call.h"
+#include "api/routes.h"
 
 #include <string.h>
 
@@ -89,7 +89,7 @@ static int parse(struct call *call, struct token_spec *spec, struct error *error
 	return 0;
 }
 
-void token_post(struct call *call)
+static void token_post(struct call *call)
 {
 	struct token_spec spec = {0};
 	struct token_row row = {0};
@@ -118,7 +118,7 @@ static bool list_one(void *data, const struct token_row *row)
 	return true;
 }
 
-void tokens_get(struct call *call)
+static void tokens_get(struct call *call)
 {
 	struct error error;
 	if (refuse_bound(call))
@@ -137,7 +137,7 @@ void tokens_get(struct call *call)
 	reply_json(call, 200, &writer);
 }
 
-void token_delete(struct call *call)
+static void token_delete(struct call *call)
 {
 	struct id id;
 	struct error error;
@@ -149,8 +149,15 @@ void token_delete(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	if (store_token_revoke(call->api->core->store, &id, clock_wall(), &error) < 0)
+	if (token_revoke(call->api->core, &id, &error) < 0)
 		reply_error(call, &error);
 	else
 		reply_empty(call, 204);
 }
+
+const struct route token_routes[] = {
+    {"POST", "/v1/tokens", ADMIN, ROUTE_JSON, token_post},
+    {"GET", "/v1/tokens", ADMIN, 0, tokens_get},
+    {"DELETE", "/v1/tokens/{token}", ADMIN, 0, token_delete},
+    {0},
+};

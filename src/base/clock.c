@@ -1,7 +1,6 @@
 /* Time: the three clocks, and their text. */
 #include "base/clock.h"
 
-#include <stdio.h>
 #include <time.h>
 
 static int64_t now(clockid_t id)
@@ -26,12 +25,46 @@ int64_t clock_wall(void)
 	return now(CLOCK_REALTIME);
 }
 
+/* Days since 1970 to a date of the Gregorian calendar. Years are counted from March, so that the
+ * day that is not always there is the last one of its year. */
+static void civil(int64_t days, unsigned *ret_year, unsigned *ret_month, unsigned *ret_day)
+{
+	uint32_t since = (uint32_t)(days + 719468);          /* 0000-03-01 */
+	uint32_t era = since / 146097, day = since % 146097; /* of 400 years */
+	uint32_t year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
+	day -= 365 * year + year / 4 - year / 100;
+	uint32_t month = (5 * day + 2) / 153;
+	*ret_day = day - (153 * month + 2) / 5 + 1;
+	*ret_month = month < 10 ? month + 3 : month - 9;
+	*ret_year = era * 400 + year + (month >= 10);
+}
+
+static char *put_digits(char *to, unsigned value, size_t count)
+{
+	for (size_t i = count; i-- > 0; value /= 10)
+		to[i] = (char)('0' + value % 10);
+	return to + count;
+}
+
+/* By hand: a record has four of them, and strftime() takes a microsecond each. */
 void clock_text(int64_t wall, char text[CLOCK_TEXT_SIZE])
 {
-	time_t seconds = (time_t)(wall / NSEC_PER_SEC);
-	struct tm parts;
-	gmtime_r(&seconds, &parts);
-	size_t used = strftime(text, CLOCK_TEXT_SIZE, "%Y-%m-%dT%H:%M:%S", &parts);
-	snprintf(text + used, CLOCK_TEXT_SIZE - used, ".%03dZ",
-		 (int)(wall % NSEC_PER_SEC / NSEC_PER_MSEC));
+	int64_t seconds = wall / NSEC_PER_SEC, day = seconds / 86400;
+	unsigned second = (unsigned)(seconds % 86400), year, month, month_day;
+	civil(day, &year, &month, &month_day);
+	char *end = put_digits(text, year, 4);
+	*end++ = '-';
+	end = put_digits(end, month, 2);
+	*end++ = '-';
+	end = put_digits(end, month_day, 2);
+	*end++ = 'T';
+	end = put_digits(end, second / 3600, 2);
+	*end++ = ':';
+	end = put_digits(end, second / 60 % 60, 2);
+	*end++ = ':';
+	end = put_digits(end, second % 60, 2);
+	*end++ = '.';
+	end = put_digits(end, (unsigned)(wall % NSEC_PER_SEC / NSEC_PER_MSEC), 3);
+	*end++ = 'Z';
+	*end = '\0';
 }

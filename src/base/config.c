@@ -25,6 +25,10 @@
 /* Longest runtime directory for which <runtime>/guests/<id>/init.sock fits sun_path. */
 #define RUNTIME_LENGTH_MAX (108 - 1 - 8 - ID_LENGTH - 10)
 
+/* Of a default budget; far above anything, and a second of it still fits nanoseconds. */
+#define BUDGET_MAX 1000000000ULL
+#define QUEUE_MAX 1024
+
 enum value_type {
 	VALUE_TEXT,
 	VALUE_PATHS, /* ':' between; repeated lines are appended */
@@ -53,9 +57,12 @@ static const struct key keys[] = {
     {"server", "user", VALUE_TEXT, PLACE(user)},
     {"server", "tls_certificate", VALUE_TEXT, PLACE(tls_certificate)},
     {"server", "tls_key", VALUE_TEXT, PLACE(tls_key)},
+    {"server", "hosts", VALUE_TEXT, PLACE(hosts)},
+    {"server", "origins", VALUE_TEXT, PLACE(origins)},
     {"server", "idle_exit", VALUE_SECONDS, PLACE(idle_exit_seconds), 0, SANDBOX_TIMEOUT_MAX},
     {"server", "log_level", VALUE_LEVEL, PLACE(log_level)},
     {"server", "log_json", VALUE_BOOL, PLACE(log_json)},
+    {"server", "metrics_open", VALUE_BOOL, PLACE(metrics_open)},
     {"sandbox", "cpu", VALUE_CPUS, PLACE(defaults.cpu_millis), SANDBOX_CPU_MILLIS_MIN,
      SANDBOX_CPU_MILLIS_MAX},
     {"sandbox", "cpu_max", VALUE_CPUS, PLACE(maximum.cpu_millis), SANDBOX_CPU_MILLIS_MIN,
@@ -79,11 +86,43 @@ static const struct key keys[] = {
     {"sandbox", "timeout", VALUE_SECONDS, PLACE(timeout_seconds), 0, SANDBOX_TIMEOUT_MAX},
     {"sandbox", "timeout_max", VALUE_SECONDS, PLACE(timeout_seconds_max), 1, SANDBOX_TIMEOUT_MAX},
     {"sandbox", "idle_timeout", VALUE_SECONDS, PLACE(idle_timeout_seconds), 0, SANDBOX_TIMEOUT_MAX},
+    {"sandbox", "auto_pause_seconds", VALUE_SECONDS, PLACE(auto_pause_seconds), 0,
+     SANDBOX_TIMEOUT_MAX},
     {"sandbox", "output_head", VALUE_BYTES, PLACE(output_head), 0, OUTPUT_KEEP_MAX},
     {"sandbox", "output_tail", VALUE_BYTES, PLACE(output_tail), 4 * KIB, OUTPUT_KEEP_MAX},
     {"sandbox", "log_max", VALUE_BYTES, PLACE(log_bytes_max), 64 * KIB, 1024 * GIB},
-    {"sandbox", "count_max", VALUE_COUNT32, PLACE(sandboxes_max), 1, SANDBOX_COUNT_MAX},
+    {"sandbox", "count_max", VALUE_COUNT32, PLACE(sandboxes_max), 1, SANDBOX_COUNT_PER_STATE_MAX},
     {"sandbox", "tombstone_days", VALUE_COUNT32, PLACE(tombstone_days), 0, 36500},
+    {"budget", "sandboxes", VALUE_COUNT64, PLACE(budget.sandboxes), 0, 1000000},
+    {"budget", "vcpus", VALUE_CPUS, PLACE(budget.cpu_millis), 0, 1000000000},
+    {"budget", "memory", VALUE_BYTES, PLACE(budget.memory), 0, SANDBOX_MEMORY_MAX * 1024},
+    {"budget", "disk", VALUE_BYTES, PLACE(budget.disk), 0, SANDBOX_DISK_MAX * 1024},
+    {"budget", "creates_per_minute", VALUE_COUNT64, PLACE(budget.creates[0]), 0, BUDGET_MAX},
+    {"budget", "creates_per_day", VALUE_COUNT64, PLACE(budget.creates[1]), 0, BUDGET_MAX},
+    {"budget", "creates_per_month", VALUE_COUNT64, PLACE(budget.creates[2]), 0, BUDGET_MAX},
+    {"budget", "execs_per_minute", VALUE_COUNT64, PLACE(budget.execs[0]), 0, BUDGET_MAX},
+    {"budget", "execs_per_day", VALUE_COUNT64, PLACE(budget.execs[1]), 0, BUDGET_MAX},
+    {"budget", "execs_per_month", VALUE_COUNT64, PLACE(budget.execs[2]), 0, BUDGET_MAX},
+    {"budget", "wall_per_minute", VALUE_SECONDS, PLACE(budget.wall_seconds[0]), 0, BUDGET_MAX},
+    {"budget", "wall_per_day", VALUE_SECONDS, PLACE(budget.wall_seconds[1]), 0, BUDGET_MAX},
+    {"budget", "wall_per_month", VALUE_SECONDS, PLACE(budget.wall_seconds[2]), 0, BUDGET_MAX},
+    {"budget", "cpu_per_minute", VALUE_SECONDS, PLACE(budget.cpu_seconds[0]), 0, BUDGET_MAX},
+    {"budget", "cpu_per_day", VALUE_SECONDS, PLACE(budget.cpu_seconds[1]), 0, BUDGET_MAX},
+    {"budget", "cpu_per_month", VALUE_SECONDS, PLACE(budget.cpu_seconds[2]), 0, BUDGET_MAX},
+    {"budget", "queue", VALUE_COUNT32, PLACE(queue_max), 0, QUEUE_MAX},
+    {"host", "memory_reserve", VALUE_BYTES, PLACE(memory_reserve), 0, SANDBOX_MEMORY_MAX},
+    {"host", "memory_overcommit", VALUE_COUNT32, PLACE(memory_overcommit), 0, 10000},
+    {"host", "disk_reserve", VALUE_BYTES, PLACE(disk_reserve), 0, SANDBOX_DISK_MAX},
+    {"usage", "interval", VALUE_SECONDS, PLACE(usage_interval_seconds), 1, 3600},
+    {"usage", "days", VALUE_COUNT32, PLACE(usage_days), 0, 36500},
+    {"pool", "size", VALUE_COUNT32, PLACE(pool_size), 0, POOL_SIZE_MAX},
+    {"pool", "max", VALUE_COUNT32, PLACE(pool_max), 0, POOL_SIZE_MAX},
+    {"templates", "substitute", VALUE_BOOL, PLACE(templates_substitute)},
+    {"activity", "days", VALUE_COUNT32, PLACE(activity_days), 0, 36500},
+    {"activity", "entries", VALUE_COUNT32, PLACE(activity_entries), 0, 10000000},
+    {"activity", "redact", VALUE_TEXT, PLACE(activity_redact)},
+    {"activity", "reads", VALUE_BOOL, PLACE(activity_reads)},
+    {"mcp", "block_seconds", VALUE_SECONDS, PLACE(mcp_block_seconds), 1, 3600},
     {"mounts", "allow", VALUE_PATHS, PLACE(mounts_allow)},
 };
 
@@ -97,18 +136,62 @@ struct reading {
 	char message[ERROR_MESSAGE_MAX];
 };
 
-static void directory_default(char *to, size_t room, const char *of_root, const char *variable,
-			      const char *below_home)
+/* The host's uid of the user we are, and whether that is root. A spawner without root is uid 0 of a
+ * user namespace of its own, and so may the daemon be. */
+static bool is_root(unsigned *ret_uid)
 {
-	const char *base = getenv(variable), *home = getenv("HOME");
-	if (geteuid() == 0)
-		(void)!text_copy(to, room, of_root);
+	char text[256];
+	unsigned inside, outside, count;
+	*ret_uid = geteuid();
+	if (geteuid() != 0)
+		return false;
+	if (fd_read_small(AT_FDCWD, "/proc/self/uid_map", text, sizeof(text)) > 0 &&
+	    sscanf(text, "%u %u %u", &inside, &outside, &count) == 3 && inside == 0)
+		*ret_uid = outside;
+	return *ret_uid == 0;
+}
+
+static void state_default(struct config *config)
+{
+	const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	char *to = config->state;
+	size_t room = sizeof(config->state);
+	unsigned uid;
+	if (is_root(&uid))
+		(void)!text_copy(to, room, "/var/lib/caisson");
 	else if (base && base[0] == '/')
 		(void)!text_format(to, room, "%s/caisson", base);
-	else if (below_home && home && home[0] == '/')
-		(void)!text_format(to, room, "%s/%s/caisson", home, below_home);
+	else if (home && home[0] == '/' && home[1])
+		(void)!text_format(to, room, "%s/.local/state/caisson", home);
 	else
-		(void)!text_format(to, room, "/tmp/caisson-%u", (unsigned)geteuid());
+		(void)!text_format(to, room, "/var/tmp/caisson-%u", uid);
+}
+
+/* After state_default(). What is in /tmp somebody else may have made first, which is refused, and
+ * keeps one from starting: so that is the last resort. */
+static void runtime_default(struct config *config)
+{
+	const char *base = getenv("XDG_RUNTIME_DIR");
+	char *to = config->runtime, own[64];
+	size_t room = sizeof(config->runtime);
+	struct stat info;
+	unsigned uid;
+	if (is_root(&uid)) {
+		(void)!text_copy(to, room, "/run/caisson");
+		return;
+	}
+	if (base && base[0] == '/') {
+		(void)!text_format(to, room, "%s/caisson", base);
+		return;
+	}
+	(void)!text_format(own, sizeof(own), "/run/user/%u", uid);
+	if (stat(own, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid())
+		(void)!text_format(to, room, "%s/caisson", own);
+	else if (strlen(config->state) + strlen("/run") <= RUNTIME_LENGTH_MAX &&
+		 !text_starts(config->state, "/var/tmp/"))
+		(void)!text_format(to, room, "%s/run", config->state);
+	else
+		(void)!text_format(to, room, "/tmp/caisson-%u", uid);
 }
 
 void config_defaults(struct config *config)
@@ -116,8 +199,9 @@ void config_defaults(struct config *config)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
 	uint64_t memory = (uint64_t)MAX(pages, 1L) * (uint64_t)sysconf(_SC_PAGESIZE);
 	*config = (struct config){
-	    .listen = "127.0.0.1:7878",
-	    .user = "caisson",
+	    .listen = CONFIG_LISTEN_DEFAULT,
+	    .pool_size = POOL_SIZE_DEFAULT,
+	    .pool_max = POOL_MAX_DEFAULT,
 	    .log_level = LOG_INFO,
 	    .maximum =
 		{
@@ -135,6 +219,14 @@ void config_defaults(struct config *config)
 	    .log_bytes_max = 256 * MIB,
 	    .sandboxes_max = 256,
 	    .tombstone_days = 30,
+	    .queue_max = 64,
+	    .memory_overcommit = 8,
+	    .usage_interval_seconds = 10,
+	    .usage_days = 400,
+	    .activity_days = 30,
+	    .activity_entries = 20000,
+	    .activity_redact = CONFIG_REDACT_DEFAULT,
+	    .mcp_block_seconds = CONFIG_MCP_BLOCK_DEFAULT,
 	};
 	config->defaults = (struct limits){
 	    .memory = MIN(SANDBOX_MEMORY_DEFAULT, config->maximum.memory),
@@ -144,19 +236,18 @@ void config_defaults(struct config *config)
 	    .pids = SANDBOX_PIDS_DEFAULT,
 	    .files = SANDBOX_FILES_DEFAULT,
 	};
-	directory_default(config->state, sizeof(config->state), "/var/lib/caisson", "XDG_DATA_HOME",
-			  ".local/share");
-	directory_default(config->runtime, sizeof(config->runtime), "/run/caisson",
-			  "XDG_RUNTIME_DIR", NULL);
+	state_default(config);
+	runtime_default(config);
 }
 
 int config_path(const char *explicit_path, char *path, size_t room)
 {
 	const char *named = explicit_path ? explicit_path : getenv("CAISSON_CONFIG");
 	const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	unsigned uid;
 	if (named && *named)
 		return text_copy(path, room, named);
-	if (geteuid() == 0)
+	if (is_root(&uid))
 		return text_copy(path, room, "/etc/caisson/caisson.conf");
 	if (base && base[0] == '/')
 		return text_format(path, room, "%s/caisson/caisson.conf", base);
@@ -267,6 +358,8 @@ static void range_text(const struct key *key, uint64_t value, char *text, size_t
 				   (unsigned long long)value % 1000);
 	else if (key->type == VALUE_BYTES && value >= MIB && value % MIB == 0)
 		(void)!text_format(text, room, "%lluM", (unsigned long long)(value / MIB));
+	else if (key->type == VALUE_SECONDS && value >= 86400 && value % 86400 == 0)
+		(void)!text_format(text, room, "%llud", (unsigned long long)(value / 86400));
 	else
 		(void)!text_format(text, room, "%llu%s", (unsigned long long)value,
 				   key->type == VALUE_SECONDS ? "s" : "");
@@ -370,11 +463,12 @@ static char *read_line(char *line, int room, void *stream)
 static int check_ownership(int fd, const char *path, struct error *error)
 {
 	struct stat info;
+	unsigned uid;
 	if (fstat(fd, &info) < 0)
 		return error_set_errno(error, ERROR_CONFIG, errno, "%s", path);
 	if (!S_ISREG(info.st_mode))
 		return error_set(error, ERROR_CONFIG, "%s is not a regular file", path);
-	if (geteuid() == 0 && (info.st_uid != 0 || (info.st_mode & (S_IWGRP | S_IWOTH))))
+	if (is_root(&uid) && (info.st_uid != 0 || (info.st_mode & (S_IWGRP | S_IWOTH))))
 		return error_set(error, ERROR_CONFIG,
 				 "%s must belong to root and be writable by root alone; "
 				 "`chown root %s && chmod go-w %s`",
@@ -531,6 +625,9 @@ static int check_limits(const struct config *config, struct error *error)
 			return error_set(error, ERROR_CONFIG,
 					 "[sandbox] %s is more than %s_max allows", pairs[i].name,
 					 pairs[i].name);
+	if (config->pool_size > config->pool_max)
+		return error_set(error, ERROR_CONFIG, "[pool] size = %u is more than max = %u",
+				 config->pool_size, config->pool_max);
 	return 0;
 }
 
@@ -560,7 +657,7 @@ int config_check(const struct config *config, struct error *error)
 				 "listen = %s is not understood: it takes HOST:PORT with a numeric "
 				 "address, such as 127.0.0.1:7878 or [::1]:7878, or none",
 				 config->listen);
-	if (!config->user[0] || strchr(config->user, ':') || strchr(config->user, '/'))
+	if (strchr(config->user, ':') || strchr(config->user, '/'))
 		return error_set(error, ERROR_CONFIG, "user = %s is not a user's name",
 				 config->user);
 	if (!config->tls_certificate[0] != !config->tls_key[0])

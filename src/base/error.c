@@ -13,11 +13,14 @@ static const struct error_info infos[ERROR_KIND_COUNT] = {
 #undef KIND
 };
 
+PRINTF_LIKE(4, 0)
 static void set_text(struct error *error, enum error_kind kind, int errnum, const char *format,
 		     va_list args)
 {
 	error->kind = kind;
 	error->errnum = errnum;
+	error->retry_after_ms = error->queue_position = 0;
+	error->limit[0] = '\0';
 	int length = vsnprintf(error->message, sizeof(error->message), format, args);
 	if (errnum == 0 || length < 0 || (size_t)length >= sizeof(error->message))
 		return;

@@ -25,6 +25,11 @@ struct error {
 	enum error_kind kind;
 	int errnum; /* the errno behind it, or 0 */
 	char message[ERROR_MESSAGE_MAX];
+	/* Of a refusal for want of room: when it is worth to ask again (0: nobody knows), which
+	 * limit it was ("creates/minute", or ""), the place it had in a queue (0: none). */
+	uint32_t retry_after_ms;
+	uint32_t queue_position;
+	char limit[28];
 };
 
 struct error_info {

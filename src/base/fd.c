@@ -98,7 +98,8 @@ int fd_write_small(int dirfd, const char *path, const char *text)
 	return (size_t)put == size ? 0 : -EIO;
 }
 
-ssize_t fd_send(int socket, const void *data, size_t size, const int *fds, size_t fd_count)
+ssize_t fd_send_parts(int socket, const struct iovec *parts, size_t count, const int *fds,
+		      size_t fd_count)
 {
 	if (fd_count > PASSED_FDS_MAX)
 		return -EINVAL;
@@ -106,8 +107,7 @@ ssize_t fd_send(int socket, const void *data, size_t size, const int *fds, size_
 		char bytes[CMSG_SPACE(sizeof(int) * PASSED_FDS_MAX)];
 		struct cmsghdr align;
 	} control;
-	struct iovec iov = {.iov_base = (void *)data, .iov_len = size};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = count};
 	if (fd_count > 0) {
 		memset(&control, 0, sizeof(control));
 		message.msg_control = control.bytes;
@@ -123,6 +123,12 @@ ssize_t fd_send(int socket, const void *data, size_t size, const int *fds, size_
 		sent = sendmsg(socket, &message, MSG_NOSIGNAL);
 	while (sent < 0 && errno == EINTR);
 	return sent < 0 ? -errno : sent;
+}
+
+ssize_t fd_send(int socket, const void *data, size_t size, const int *fds, size_t fd_count)
+{
+	struct iovec part = {.iov_base = (void *)data, .iov_len = size};
+	return fd_send_parts(socket, &part, 1, fds, fd_count);
 }
 
 /* Takes the descriptors out of a received message. Those beyond the room are closed. */

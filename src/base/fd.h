@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "base/macros.h"
 
@@ -30,6 +31,9 @@ NODISCARD int fd_write_small(int dirfd, const char *path, const char *text);
  * (stream sockets); returns the bytes sent. */
 NODISCARD ssize_t fd_send(int socket, const void *data, size_t size, const int *fds,
 			  size_t fd_count);
+/* The same of several parts. */
+NODISCARD ssize_t fd_send_parts(int socket, const struct iovec *parts, size_t count, const int *fds,
+				size_t fd_count);
 /* Receives data and at most *fd_count descriptors, CLOEXEC; *fd_count becomes how many came. More
  * than there is room for, or a message longer than size, is -EMSGSIZE with all of them closed. */
 NODISCARD ssize_t fd_receive(int socket, void *data, size_t size, int *fds, size_t *fd_count);

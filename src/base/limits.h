@@ -36,9 +36,15 @@
 #define SANDBOX_METADATA_MAX 64
 #define SANDBOX_METADATA_BYTES_MAX (16 * 1024)
 /* Of one host, all instances together: each sandbox has a uid range of its own. An instance (a
- * state directory) owns a block of 256 of them (UID_BLOCKS in spawner/internal.h), which is also
- * the most sandboxes that one daemon can have. */
+ * state directory) owns a block of them (UID_BLOCKS in spawner/internal.h), which is also the most
+ * sandboxes that one daemon can have. */
 #define SANDBOX_COUNT_MAX 4096
+#define SANDBOX_COUNT_PER_STATE_MAX 256
+
+/* Sandboxes that are ready before anybody asks. */
+#define POOL_SIZE_DEFAULT 2
+#define POOL_MAX_DEFAULT 16
+#define POOL_SIZE_MAX 128
 
 /* The uid range of one sandbox. */
 #define UID_RANGE_BASE 0x70000000u
@@ -72,4 +78,6 @@
 #define HTTP_HEADERS_MAX 64
 #define HTTP_JSON_BODY_MAX (1 * 1024 * 1024)
 #define HTTP_JSON_DEPTH_MAX 32
+/* A tree takes eighty times the memory of a text of nothing but `{},`. */
+#define HTTP_JSON_VALUES_MAX 50000
 #define HTTP_PASSED_FDS_MAX SANDBOX_MOUNTS_MAX

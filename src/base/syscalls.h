@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
@@ -68,21 +69,23 @@ static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags,
 	    syscall(__NR_mount_setattr, dirfd, path, flags, attributes, sizeof(*attributes)));
 }
 
-static inline int sys_clone3(struct clone_args *args)
-{
-	return (int)sys_result(syscall(__NR_clone3, args, sizeof(*args)));
-}
+/* Those below are in syscalls.c: they do without the call where it answers ENOSYS. */
 
-static inline int sys_close_range(unsigned first, unsigned last, unsigned flags)
-{
-	return (int)sys_result(syscall(__NR_close_range, first, last, flags));
-}
-
-static inline int sys_execveat(int fd, const char *path, char *const argv[], char *const env[],
-			       int flags)
-{
-	return (int)sys_result(syscall(__NR_execveat, fd, path, argv, env, flags));
-}
+/* Without it a child that goes INTO_CGROUP is moved there by its parent, before this returns: it
+ * must wait for its parent's word before it does anything that counts. */
+int sys_clone3(struct clone_args *args);
+int sys_close_range(unsigned first, unsigned last, unsigned flags);
+int sys_execveat(int fd, const char *path, char *const argv[], char *const env[], int flags);
+/* Without it paths are walked name by name; for that RESOLVE_IN_ROOT must be given. */
+int sys_openat2(int dirfd, const char *path, const struct open_how *how);
+/* Nothing stands in for these. The first of them that answers ENOSYS, with what it is for and which
+ * Linux brought it; NULL when all are there. */
+struct needed_call {
+	const char *name, *for_what, *since;
+};
+const struct needed_call *sys_needed_missing(void);
+/* The id of the mount that a descriptor is on, unique among those of this mount namespace. */
+int sys_mount_id(int fd, uint64_t *ret_id);
 
 static inline int sys_pivot_root(const char *new_root, const char *put_old)
 {
@@ -95,7 +98,18 @@ static inline int sys_umount(const char *path, int flags)
 	return (int)sys_result(syscall(__NR_umount2, path, flags));
 }
 
-static inline int sys_openat2(int dirfd, const char *path, const struct open_how *how)
+/* Of this thread alone: the C libraries' functions change all threads, at some KB of code. */
+static inline int sys_setgroups(size_t count, const gid_t *groups)
 {
-	return (int)sys_result(syscall(__NR_openat2, dirfd, path, how, sizeof(*how)));
+	return (int)sys_result(syscall(__NR_setgroups, count, groups));
+}
+
+static inline int sys_setresuid(uid_t real, uid_t effective, uid_t saved)
+{
+	return (int)sys_result(syscall(__NR_setresuid, real, effective, saved));
+}
+
+static inline int sys_setresgid(gid_t real, gid_t effective, gid_t saved)
+{
+	return (int)sys_result(syscall(__NR_setresgid, real, effective, saved));
 }

@@ -174,6 +174,15 @@ static int utf8_length(const unsigned char *text, size_t size)
 bool text_is_utf8(const char *text, size_t size)
 {
 	for (size_t at = 0; at < size;) {
+		/* Mostly it is ASCII: eight at once. */
+		uint64_t word;
+		if (size - at >= sizeof(word)) {
+			memcpy(&word, text + at, sizeof(word));
+			if ((word & 0x8080808080808080u) == 0) {
+				at += sizeof(word);
+				continue;
+			}
+		}
 		int length = utf8_length((const unsigned char *)text + at, size - at);
 		if (length <= 0)
 			return false;

@@ -13,10 +13,13 @@
 #include "base/text.h"
 
 const struct verb *const verbs[] = {
-    &verb_run,     &verb_create,     &verb_exec,    &verb_shell, &verb_cp,     &verb_ls,
-    &verb_logs,    &verb_stop,       &verb_start,   &verb_pause, &verb_resume, &verb_rm,
-    &verb_inspect, &verb_top,        &verb_doctor,  &verb_token, &verb_serve,  &verb_version,
-    &verb_help,    &verb_completion, &verb_welcome, NULL,
+    &verb_run,    &verb_create,    &verb_exec,   &verb_shell,      &verb_code,    &verb_cp,
+    &verb_sign,   &verb_ls,        &verb_logs,   &verb_jobs,       &verb_attach,  &verb_stop,
+    &verb_start,  &verb_pause,     &verb_resume, &verb_extend,     &verb_set,     &verb_wait,
+    &verb_drain,  &verb_templates, &verb_rm,     &verb_inspect,    &verb_top,     &verb_activity,
+    &verb_events, &verb_receipt,   &verb_verify, &verb_doctor,     &verb_state,   &verb_selftest,
+    &verb_token,  &verb_limits,    &verb_budget, &verb_usage,      &verb_serve,   &verb_version,
+    &verb_mcp,    &verb_wrap,      &verb_help,   &verb_completion, &verb_welcome, NULL,
 };
 
 static void print_overview(void)
@@ -26,13 +29,18 @@ static void print_overview(void)
 	for (const struct verb *const *verb = verbs; *verb; verb++)
 		if (!(*verb)->hidden)
 			printf("  %-11s %s\n", (*verb)->name, (*verb)->summary);
-	printf("\nTry it:\n"
-	       "  caisson run -- uname -a           one command in a fresh sandbox\n"
-	       "  caisson run -v .:/workspace:cow -- make test\n"
-	       "  caisson shell mybox               a terminal in a running one\n\n"
-	       "`caisson VERB --help` explains a verb. With --json records, lists and errors are "
-	       "JSON.\n"
-	       "The daemon is found by CAISSON_RUNTIME, or by CAISSON_URL and CAISSON_TOKEN.\n");
+	printf(
+	    "\nTry it:\n"
+	    "  caisson run -- uname -a           one command in a fresh sandbox\n"
+	    "  caisson run -v .:/workspace:cow -- make test\n"
+	    "  caisson shell mybox               a terminal in a running one\n\n"
+	    "`caisson VERB --help` explains a verb. With --json records, lists and errors are "
+	    "JSON.\n"
+	    "The daemon is found by CAISSON_RUNTIME, or by CAISSON_URL (http:// or https://; "
+	    "then\nCAISSON_CA_FILE may name its authority's certificate) and CAISSON_TOKEN. Else "
+	    "it is\n"
+	    "this user's own, which is started when none runs (not with CAISSON_START=no); with\n"
+	    "CAISSON_TOKEN, root's if it runs.\n");
 }
 
 static void print_verb_help(const struct verb *verb)
@@ -40,8 +48,9 @@ static void print_verb_help(const struct verb *verb)
 	printf("%s\n\nUsage: caisson %s %s\n\n%s\n\nOptions:\n", verb->summary, verb->name,
 	       verb->arguments, verb->help);
 	options_print(verb->options);
-	printf("      --json                      machine-readable output\n"
-	       "      --help                      this text\n");
+	printf("      --json                      %s\n"
+	       "      --help                      this text\n",
+	       verb->json ? verb->json : "what it prints, and errors, as JSON");
 }
 
 static const struct verb *find_verb(const char *name)
@@ -87,6 +96,7 @@ static int run_help(struct client *client, int argc, char **argv, struct error *
 
 const struct verb verb_help = {
     .name = "help",
+    .json = "errors as JSON",
     .arguments = "[VERB]",
     .summary = "Explain caisson, or one of its verbs",
     .help = "Lists the verbs, or explains one.",
@@ -115,8 +125,35 @@ static int flush_output(int result)
 	return result == 0 ? error_info(ERROR_INTERNAL)->exit_code : result;
 }
 
+/* By which name we were started: OpenSandbox's clients know its server by that alone. */
+#define MCP_ALIAS "opensandbox-mcp"
+
+static bool started_as_alias(const char *name)
+{
+	const char *slash = name ? strrchr(name, '/') : NULL;
+	return name && strcmp(slash ? slash + 1 : name, MCP_ALIAS) == 0;
+}
+
+static int alias_main(int argc, char **argv)
+{
+	char **words = calloc((size_t)argc + 4, sizeof(*words));
+	if (!words)
+		abort();
+	int count = 0;
+	words[count++] = "caisson";
+	words[count++] = "mcp";
+	words[count++] = "--dialect=opensandbox";
+	for (int i = 1; i < argc; i++)
+		words[count++] = argv[i];
+	int result = cli_main(count, words);
+	free(words);
+	return result;
+}
+
 int cli_main(int argc, char **argv)
 {
+	if (started_as_alias(argv[0]))
+		return alias_main(argc, argv);
 	fill_standard_descriptors();
 	struct error error = {0};
 	struct client client;
@@ -148,7 +185,7 @@ int cli_main(int argc, char **argv)
 
 void print_json(const json_t *json)
 {
-	char *text = json_dumps(json, JSON_INDENT(2));
+	char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	printf("%s\n", text ? text : "null");
 	free(text);
 }

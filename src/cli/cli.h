@@ -10,6 +10,7 @@
 #include "cli/client.h"
 #include "cli/options.h"
 
+/* Started as `opensandbox-mcp` it is `caisson mcp --dialect opensandbox`. */
 int cli_main(int argc, char **argv);
 
 struct verb {
@@ -17,6 +18,9 @@ struct verb {
 	const char *arguments; /* "[options] SANDBOX -- COMMAND ..." */
 	const char *summary;   /* one line */
 	const char *help;      /* what it does and examples; options are listed from the table */
+	const char *json;      /* what --json does to it; NULL: what it prints is JSON */
+	const char *words; /* what its first argument can be, for completion: "backup restore" */
+	bool sandboxes;    /* its arguments are sandboxes */
 	const struct option_spec *options;
 	bool command_follows; /* the first argument ends the options */
 	/* argv[0] is the verb, the options are taken out. Returns the exit code; -1 with *error:
@@ -25,9 +29,13 @@ struct verb {
 	bool hidden;
 };
 
+extern const struct verb verb_attach, verb_jobs;
 extern const struct verb verb_run, verb_create, verb_exec, verb_shell, verb_cp, verb_ls, verb_logs,
-    verb_stop, verb_start, verb_pause, verb_resume, verb_rm, verb_inspect, verb_top, verb_doctor,
-    verb_token, verb_serve, verb_version, verb_completion, verb_help, verb_welcome;
+    verb_stop, verb_start, verb_pause, verb_resume, verb_extend, verb_rm, verb_inspect, verb_top,
+    verb_doctor, verb_state, verb_selftest, verb_token, verb_serve, verb_version, verb_completion,
+    verb_help, verb_welcome, verb_activity, verb_events, verb_receipt, verb_verify, verb_limits,
+    verb_budget, verb_usage, verb_code, verb_sign, verb_set, verb_wait, verb_drain, verb_templates,
+    verb_mcp, verb_wrap;
 /* All of them, NULL at the end. */
 extern const struct verb *const verbs[];
 
@@ -52,54 +60,91 @@ int64_t member_integer(const json_t *object, const char *name);
 #define CREATE_PAIRS_MAX 128
 struct create_options {
 	const char *template, *isolation, *name, *memory, *disk, *cpu, *timeout, *idle_timeout,
-	    *pids;
-	struct text_list environment, metadata, mounts;
-	bool nested_userns;
+	    *pids, *wait;
+	const char *size, *auto_pause;
+	struct text_list environment, metadata, mounts, labels;
+	bool nested_userns, allow_substitute, persistent, wake_on_read;
 };
 extern struct create_options create_options;
-#define CREATE_OPTION_ROWS                                                                          \
-	{"template",  't',                                                                          \
-	 OPTION_TEXT, &create_options.template,                                                     \
-	 "NAME",      "what is in it (default: host, this machine's own /usr, read-only)"},         \
-	    {"isolation",                                                                           \
-	     'i',                                                                                   \
-	     OPTION_TEXT,                                                                           \
-	     &create_options.isolation,                                                             \
-	     "TIER",                                                                                \
-	     "auto, namespace, gvisor or vm (default: auto, the strongest this host has)"},         \
-	    {"name",      'n',                                                                      \
-	     OPTION_TEXT, &create_options.name,                                                     \
-	     "NAME",      "a name of yours beside its id"},                                         \
-	    {"cpu", 0, OPTION_TEXT, &create_options.cpu, "N", "cpus, like 0.5 or 2 (default: 1)"},  \
-	    {"memory",    'm',                                                                      \
-	     OPTION_TEXT, &create_options.memory,                                                   \
-	     "SIZE",      "memory, like 512M or 2G (default: 512M)"},                               \
-	    {"disk",      'd',                                                                      \
-	     OPTION_TEXT, &create_options.disk,                                                     \
-	     "SIZE",      "what it may write, like 1G (default: 1G)"},                              \
-	    {"pids",      0,                                                                        \
-	     OPTION_TEXT, &create_options.pids,                                                     \
-	     "N",         "processes and threads (default: 512)"},                                  \
-	    {"env",       'e',                                                                      \
-	     OPTION_LIST, &create_options.environment,                                              \
-	     "K[=V]",     "environment of all its commands; K alone passes yours on (repeatable)"}, \
-	    {"volume",                                                                              \
-	     'v',                                                                                   \
-	     OPTION_LIST,                                                                           \
-	     &create_options.mounts,                                                                \
-	     "HOST:GUEST[:ro|rw|cow]",                                                              \
-	     "give it a folder of yours: read-only, read-write, or copy-on-write (default: ro)"},   \
-	    {"metadata",  0,                                                                        \
-	     OPTION_LIST, &create_options.metadata,                                                 \
-	     "K=V",       "a note kept with the sandbox (repeatable)"},                             \
-	{                                                                                           \
-		"nested-userns", 0, OPTION_FLAG, &create_options.nested_userns, NULL,               \
-		    "allow user namespaces inside (widens the kernel that it can reach)"            \
+#define CREATE_VOLUME_ROW                                                                          \
+	{                                                                                          \
+		"volume", 'v', OPTION_LIST, &create_options.mounts, "HOST:GUEST[:ro|rw|cow]",      \
+		    "give it a folder of yours: read-only, read-write, or copy-on-write "          \
+		    "(default: ro)"                                                                \
+	}
+#define CREATE_OPTION_ROWS                                                                           \
+	{"template",  't',                                                                           \
+	 OPTION_TEXT, &create_options.template,                                                      \
+	 "NAME",      "what is in it (default: host, this machine's own /usr, read-only)"},          \
+	    {"isolation",                                                                            \
+	     'i',                                                                                    \
+	     OPTION_TEXT,                                                                            \
+	     &create_options.isolation,                                                              \
+	     "TIER",                                                                                 \
+	     "auto, namespace, gvisor or vm (default: auto, the strongest that need not be "         \
+	     "named; see doctor)"},                                                                  \
+	    {"name",      'n',                                                                       \
+	     OPTION_TEXT, &create_options.name,                                                      \
+	     "NAME",      "a name of yours beside its id"},                                          \
+	    {"cpu", 0, OPTION_TEXT, &create_options.cpu, "N", "cpus, like 0.5 or 2 (default: 1)"},   \
+	    {"memory",    'm',                                                                       \
+	     OPTION_TEXT, &create_options.memory,                                                    \
+	     "SIZE",      "memory, like 512M or 2G (default: 512M)"},                                \
+	    {"disk",      'd',                                                                       \
+	     OPTION_TEXT, &create_options.disk,                                                      \
+	     "SIZE",      "what it may write, like 1G (default: 1G)"},                               \
+	    {"pids",      0,                                                                         \
+	     OPTION_TEXT, &create_options.pids,                                                      \
+	     "N",         "processes and threads (default: 512)"},                                   \
+	    {"env",       'e',                                                                       \
+	     OPTION_LIST, &create_options.environment,                                               \
+	     "K[=V]",     "environment of all its commands; K alone passes yours on (repeatable)"},  \
+	    {"wait",      0,                                                                         \
+	     OPTION_TEXT, &create_options.wait,                                                      \
+	     "TIME",      "wait so long for room where there is none (default: not at all)"},        \
+	    {"size",      0,                                                                         \
+	     OPTION_TEXT, &create_options.size,                                                      \
+	     "NAME",      "cpu and memory by name: small, medium or large; --cpu and --memory win"}, \
+	    {"label",     'l',                                                                       \
+	     OPTION_LIST, &create_options.labels,                                                    \
+	     "K=V",       "a label to find it by: `caisson ls --label K=V` (repeatable)"},           \
+	    {"allow-substitute",                                                                     \
+	     0,                                                                                      \
+	     OPTION_FLAG,                                                                            \
+	     &create_options.allow_substitute,                                                       \
+	     NULL,                                                                                   \
+	     "host may stand for a template that is not installed"},                                 \
+	    CREATE_VOLUME_ROW, {"metadata",  0,                                                      \
+				OPTION_LIST, &create_options.metadata,                               \
+				"K=V",       "a note kept with the sandbox (repeatable)"},           \
+	{                                                                                            \
+		"nested-userns", 0, OPTION_FLAG, &create_options.nested_userns, NULL,                \
+		    "allow user namespaces inside (widens the kernel that it can reach)"             \
 	}
 
 /* POST /v1/sandboxes with create_options; *ret_json is the new sandbox's record. */
 NODISCARD int create_sandbox(struct client *client, uint32_t default_idle_timeout,
 			     json_t **ret_json, struct error *error);
+NODISCARD int delete_sandbox(struct client *client, const char *id, struct error *error);
+/* Opens the folders of create_options: "mounts" of the request, and *ret_count grants that the
+ * caller closes, also after a failure. */
+NODISCARD int open_mounts(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_count,
+			  struct error *error);
+/* Says on standard error which limits that were asked for are not enforced on this host. */
+void warn_of_limits(const char *verb, const json_t *record);
+/* Members of a request, where the option was given: seconds, MiB, a number of cpus. */
+NODISCARD int set_seconds(json_t *body, const char *field, const char *text, struct error *error);
+NODISCARD int set_megabytes(json_t *body, const char *field, const char *text, struct error *error);
+NODISCARD int set_cpus(json_t *body, const char *text, struct error *error);
+/* Which sandboxes a verb is for, where they are not named: --label, --state, --all. */
+struct selection {
+	struct text_list labels;
+	const char *state;
+	bool all;
+};
+/* Does the action for those that are selected; prints one line for each. */
+NODISCARD int select_and(struct client *client, const char *verb, const char *action,
+			 const struct selection *selection, struct error *error);
 /* "K=V" and "K" (from our own environment) into a JSON object. */
 NODISCARD int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json,
 			 struct error *error);

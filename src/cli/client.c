@@ -8,76 +8,39 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "cli/client_tls.h"
 #include "cli/start.h"
 
 #define ANSWER_MAX (64 * MIB)
 #define SYSTEM_RUNTIME "/run/caisson"
 
-static int parse_url(struct client *client, const char *url, struct error *error)
+int client_use_url(struct client *client, const char *name, const char *url, struct error *error)
 {
-	if (!text_starts(url, "http://"))
+	client->tls = text_starts(url, "https://");
+	if (!client->tls && !text_starts(url, "http://"))
 		return error_set(error, ERROR_USAGE,
-				 "CAISSON_URL is \"%s\"; it must be http://HOST:PORT (this client "
-				 "speaks no TLS)",
-				 url);
-	const char *host = url + strlen("http://");
+				 "%s is \"%s\"; it must be http://HOST:PORT or "
+				 "https://HOST:PORT",
+				 name, url);
+	const char *host = url + strlen(client->tls ? "https://" : "http://");
 	size_t length = strcspn(host, "/");
 	const char *colon = memrchr(host, ':', length);
 	size_t host_length = colon ? (size_t)(colon - host) : length;
 	if (host_length == 0 || host_length >= sizeof(client->host))
-		return error_set(error, ERROR_USAGE, "CAISSON_URL \"%s\" names no host", url);
+		return error_set(error, ERROR_USAGE, "%s \"%s\" names no host", name, url);
 	bool bracketed = host[0] == '[' && host[host_length - 1] == ']' && host_length > 2;
 	snprintf(client->host, sizeof(client->host), "%.*s",
 		 (int)(bracketed ? host_length - 2 : host_length), bracketed ? host + 1 : host);
 	snprintf(client->port, sizeof(client->port), "%.*s",
 		 colon ? (int)(length - host_length - 1) : 4, colon ? colon + 1 : "7878");
 	client->remote = true;
-	return 0;
-}
-
-/* An ordinary user who runs no daemon means the one that root runs, with a token. */
-static void use_system_daemon(struct client *client)
-{
-	char own[256];
-	if (geteuid() == 0 || getenv("CAISSON_RUNTIME") ||
-	    config_socket_path(&client->config, own, sizeof(own)) < 0 || access(own, F_OK) == 0 ||
-	    access(SYSTEM_RUNTIME "/caisson.sock", F_OK) < 0)
-		return;
-	snprintf(client->config.runtime, sizeof(client->config.runtime), "%s", SYSTEM_RUNTIME);
-}
-
-int client_setup(struct client *client, struct error *error)
-{
-	memset(client, 0, sizeof(*client));
-	config_defaults(&client->config);
-	const char *explicit_path = getenv("CAISSON_CONFIG");
-	char path[256];
-	if (config_path(explicit_path, path, sizeof(path)) < 0)
-		return error_set(error, ERROR_CONFIG, "the configuration file's path is too long");
-	if (config_read_file(&client->config, path, explicit_path != NULL, error) < 0 ||
-	    config_read_environment(&client->config, error) < 0)
-		return -1;
-	if (explicit_path && text_copy(client->config_path, sizeof(client->config_path), path) < 0)
-		return error_set(error, ERROR_CONFIG, "the configuration file's path is too long");
-	const char *token = getenv("CAISSON_TOKEN");
-	if (token && text_copy(client->token, sizeof(client->token), token) < 0)
-		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN is too long to be a token");
-	if (strpbrk(client->token, "\r\n"))
-		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN holds a line end");
-	const char *url = getenv("CAISSON_URL");
-	if (url && *url)
-		return parse_url(client, url, error);
-	use_system_daemon(client);
-	if (config_socket_path(&client->config, client->socket, sizeof(client->socket)) < 0)
-		return error_set(error, ERROR_CONFIG,
-				 "the runtime directory's path is too long for a Unix socket: %s",
-				 client->config.runtime);
 	return 0;
 }
 
@@ -93,6 +56,89 @@ static int connect_unix(const char *path)
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return -errno;
 	return TAKE_FD(fd);
+}
+
+/* Whoever listens gets the request, the token and folders of this user's: it must be this user or
+ * root. Below /tmp somebody else may have made the directory first. One that was named is taken to
+ * be its owner's, whoever that is; the kernel says who called listen(). */
+static int check_listener(const struct client *client, int fd, struct error *error)
+{
+	struct stat info;
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	const char *runtime = client->config.runtime;
+	if (lstat(runtime, &info) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno, "%s", runtime);
+	/* A link counts as its target where a link of that owner's may decide. */
+	uid_t owner = client->runtime_named ? info.st_uid : geteuid();
+	bool owned = info.st_uid == owner || info.st_uid == 0;
+	if (owned && S_ISLNK(info.st_mode)) {
+		if (stat(runtime, &info) < 0)
+			return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno, "%s",
+					       runtime);
+		owner = client->runtime_named ? info.st_uid : geteuid();
+		owned = info.st_uid == owner || info.st_uid == 0;
+	}
+	if (!owned)
+		return error_set(error, ERROR_DAEMON_UNREACHABLE,
+				 "%s belongs to uid %u, not to this user: nothing is sent to who "
+				 "listens there",
+				 runtime, (unsigned)info.st_uid);
+	if (info.st_mode & 022)
+		return error_set(error, ERROR_DAEMON_UNREACHABLE,
+				 "others may write to %s: nothing is sent to who listens there",
+				 runtime);
+	if (peer.uid != geteuid() && peer.uid != 0 && peer.uid != owner)
+		return error_set(error, ERROR_DAEMON_UNREACHABLE,
+				 "uid %u listens at %s, neither this user nor root: nothing is "
+				 "sent to it",
+				 (unsigned)peer.uid, client->socket);
+	return 0;
+}
+
+/* An ordinary user has a daemon of one's own, which needs no token and is started when it is not
+ * there. Who has a token means the one that gave it: root's, if that runs. */
+static void use_system_daemon(struct client *client)
+{
+	if (geteuid() == 0 || getenv("CAISSON_RUNTIME") || !client->token[0])
+		return;
+	CLOSE_FD int fd = connect_unix(SYSTEM_RUNTIME "/caisson.sock");
+	if (fd >= 0)
+		snprintf(client->config.runtime, sizeof(client->config.runtime), "%s",
+			 SYSTEM_RUNTIME);
+}
+
+int client_setup(struct client *client, struct error *error)
+{
+	memset(client, 0, sizeof(*client));
+	config_defaults(&client->config);
+	char runtime[sizeof(client->config.runtime)];
+	memcpy(runtime, client->config.runtime, sizeof(runtime));
+	const char *explicit_path = getenv("CAISSON_CONFIG");
+	char path[256];
+	if (config_path(explicit_path, path, sizeof(path)) < 0)
+		return error_set(error, ERROR_CONFIG, "the configuration file's path is too long");
+	if (config_read_file(&client->config, path, explicit_path != NULL, error) < 0 ||
+	    config_read_environment(&client->config, error) < 0)
+		return -1;
+	client->runtime_named =
+	    getenv("CAISSON_RUNTIME") || strcmp(runtime, client->config.runtime) != 0;
+	if (explicit_path && text_copy(client->config_path, sizeof(client->config_path), path) < 0)
+		return error_set(error, ERROR_CONFIG, "the configuration file's path is too long");
+	const char *token = getenv("CAISSON_TOKEN");
+	if (token && text_copy(client->token, sizeof(client->token), token) < 0)
+		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN is too long to be a token");
+	if (strpbrk(client->token, "\r\n"))
+		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN holds a line end");
+	const char *url = getenv("CAISSON_URL");
+	if (url && *url)
+		return client_use_url(client, "CAISSON_URL", url, error);
+	use_system_daemon(client);
+	if (config_socket_path(&client->config, client->socket, sizeof(client->socket)) < 0)
+		return error_set(error, ERROR_CONFIG,
+				 "the runtime directory's path is too long for a Unix socket: %s",
+				 client->config.runtime);
+	return 0;
 }
 
 static int connect_tcp(const struct client *client, struct error *error)
@@ -114,8 +160,8 @@ static int connect_tcp(const struct client *client, struct error *error)
 	freeaddrinfo(addresses);
 	if (fd < 0)
 		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, saved,
-				       "no daemon answers at http://%s:%s", client->host,
-				       client->port);
+				       "no daemon answers at %s://%s:%s",
+				       client->tls ? "https" : "http", client->host, client->port);
 	return TAKE_FD(fd);
 }
 
@@ -132,35 +178,50 @@ int client_ping(struct client *client, struct error *error)
 {
 	CLOSE_FD int fd =
 	    client->remote ? connect_tcp(client, error) : connect_unix(client->socket);
-	if (fd >= 0)
-		return 0;
-	return client->remote ? -1 : unreachable(client, fd, error);
+	if (fd < 0)
+		return client->remote ? -1 : unreachable(client, fd, error);
+	return client->remote ? 0 : check_listener(client, fd, error);
+}
+
+/* A completion, or who waits for a daemon, must not start one. */
+static bool may_start(const struct client *client)
+{
+	const char *word = getenv("CAISSON_START");
+	return !client->no_start && (!word || strcmp(word, "no") != 0);
 }
 
 int client_connect(struct client *client, struct error *error)
 {
 	if (client->remote)
 		return connect_tcp(client, error);
-	int fd = connect_unix(client->socket);
-	if (fd == -ENOENT || fd == -ECONNREFUSED) {
+	CLOSE_FD int fd = connect_unix(client->socket);
+	if ((fd == -ENOENT || fd == -ECONNREFUSED) && may_start(client)) {
 		if (daemon_start(client, error) < 0)
 			return -1;
 		fd = connect_unix(client->socket);
 	}
 	if (fd < 0)
 		return unreachable(client, fd, error);
-	return fd;
+	if (check_listener(client, fd, error) < 0)
+		return -1;
+	return TAKE_FD(fd);
 }
 
-static int write_all(int fd, const void *data, size_t size, struct error *error)
+ssize_t exchange_send(struct exchange *exchange, const void *data, size_t size, int flags)
+{
+	return exchange->tls ? client_tls_send(exchange->tls, data, size)
+			     : send(exchange->fd, data, size, MSG_NOSIGNAL | flags);
+}
+
+static int write_all(struct exchange *exchange, const void *data, size_t size, struct error *error)
 {
 	const char *place = data;
 	while (size > 0) {
-		ssize_t put = send(fd, place, size, MSG_NOSIGNAL);
+		ssize_t put = exchange_send(exchange, place, size, 0);
 		if (put < 0 && errno == EINTR)
 			continue;
-		if (put < 0)
-			return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno,
+		if (put <= 0)
+			return error_set_errno(error, ERROR_DAEMON_RESTARTING, errno,
 					       "sending to the daemon");
 		place += put;
 		size -= (size_t)put;
@@ -182,6 +243,8 @@ static int append_head(struct client *client, const struct request *request, str
 		    buffer_printf(head, "Connection: Upgrade\r\nUpgrade: %s\r\n", request->upgrade);
 	else
 		result |= buffer_append_text(head, "Connection: close\r\n");
+	if (request->extra)
+		result |= buffer_append_text(head, request->extra);
 	if (request->length < 0)
 		result |= buffer_append_text(head, "Transfer-Encoding: chunked\r\n");
 	else if (request->length > 0 || strcmp(request->method, "GET") != 0)
@@ -207,13 +270,17 @@ int exchange_begin(struct client *client, const struct request *request,
 					 "to a remote daemon");
 		ssize_t put = fd_send(fd, head.data, head.size, request->fds, request->fd_count);
 		if (put < 0)
-			return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, (int)put,
+			return error_set_errno(error, ERROR_DAEMON_RESTARTING, (int)put,
 					       "sending to the daemon");
 		sent = (size_t)put;
 	}
-	if (write_all(fd, head.data + sent, head.size - sent, error) < 0)
+	ret_exchange->tls = NULL;
+	if (client->remote && client->tls &&
+	    client_tls_begin(client, fd, &ret_exchange->tls, error) < 0)
 		return -1;
 	ret_exchange->fd = TAKE_FD(fd);
+	if (write_all(ret_exchange, head.data + sent, head.size - sent, error) < 0)
+		return -1;
 	ret_exchange->start = ret_exchange->end = 0;
 	ret_exchange->status = 0;
 	ret_exchange->head_only = strcmp(request->method, "HEAD") == 0;
@@ -230,17 +297,36 @@ int exchange_write(struct exchange *exchange, bool chunked, const void *data, si
 	char line[24];
 	if (chunked) {
 		int length = snprintf(line, sizeof(line), "%zx\r\n", size);
-		if (write_all(exchange->fd, line, (size_t)length, error) < 0)
+		if (write_all(exchange, line, (size_t)length, error) < 0)
 			return -1;
 	}
-	if (write_all(exchange->fd, data, size, error) < 0)
+	if (write_all(exchange, data, size, error) < 0)
 		return -1;
-	return chunked ? write_all(exchange->fd, "\r\n", 2, error) : 0;
+	return chunked ? write_all(exchange, "\r\n", 2, error) : 0;
 }
 
 int exchange_write_end(struct exchange *exchange, bool chunked, struct error *error)
 {
-	return chunked ? write_all(exchange->fd, "0\r\n\r\n", 5, error) : 0;
+	return chunked ? write_all(exchange, "0\r\n\r\n", 5, error) : 0;
+}
+
+ssize_t exchange_receive(struct exchange *exchange, void *data, size_t size)
+{
+	return exchange->tls ? client_tls_receive(exchange->tls, data, size)
+			     : recv(exchange->fd, data, size, 0);
+}
+
+void exchange_half_close(struct exchange *exchange)
+{
+	if (exchange->tls)
+		client_tls_close(exchange->tls);
+	else
+		shutdown(exchange->fd, SHUT_WR);
+}
+
+bool exchange_pending(const struct exchange *exchange)
+{
+	return exchange->tls && client_tls_pending(exchange->tls);
 }
 
 /* More input behind what is there; 0 at the end of the connection. */
@@ -256,11 +342,11 @@ static ssize_t fill(struct exchange *exchange, struct error *error)
 	}
 	ssize_t got;
 	do
-		got = recv(exchange->fd, exchange->buffer + exchange->end,
-			   sizeof(exchange->buffer) - exchange->end, 0);
+		got = exchange_receive(exchange, exchange->buffer + exchange->end,
+				       sizeof(exchange->buffer) - exchange->end);
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
-		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno,
+		return error_set_errno(error, ERROR_DAEMON_RESTARTING, errno,
 				       "reading the daemon's answer");
 	exchange->end += (size_t)got;
 	return got;
@@ -290,7 +376,7 @@ static int read_line(struct exchange *exchange, char *line, size_t room, struct 
 		if (got < 0)
 			return -1;
 		if (got == 0)
-			return error_set(error, ERROR_DAEMON_UNREACHABLE,
+			return error_set(error, ERROR_DAEMON_RESTARTING,
 					 "the daemon closed the connection without an answer");
 	}
 	return error_set(error, ERROR_INTERNAL, "the daemon's answer is not HTTP as we know it");
@@ -407,7 +493,7 @@ ssize_t exchange_read(struct exchange *exchange, void *data, size_t size, struct
 			return 0;
 		}
 		if (got == 0)
-			return error_set(error, ERROR_DAEMON_UNREACHABLE,
+			return error_set(error, ERROR_DAEMON_RESTARTING,
 					 "the daemon's answer broke off");
 	}
 	bool counted = exchange->chunked || exchange->content_length >= 0;
@@ -431,6 +517,8 @@ ssize_t exchange_read(struct exchange *exchange, void *data, size_t size, struct
 
 void exchange_done(struct exchange *exchange)
 {
+	client_tls_end(exchange->tls);
+	exchange->tls = NULL;
 	fd_close(&exchange->fd);
 }
 
@@ -499,6 +587,31 @@ int client_json(struct client *client, const char *method, const char *path, jso
 	else
 		json_decref(json);
 	return result;
+}
+
+int client_url(struct client *client, char *url, size_t room, struct error *error)
+{
+	const char *scheme = client->tls ? "https" : "http";
+	url[0] = '\0';
+	if (client->remote) {
+		snprintf(url, room, strchr(client->host, ':') ? "%s://[%s]:%s" : "%s://%s:%s",
+			 scheme, client->host, client->port);
+		return 0;
+	}
+	json_t *version = NULL;
+	if (client_json(client, "GET", "/v1/version", NULL, NULL, 0, &version, error) < 0)
+		return -1;
+	const char *said = json_string_value(json_object_get(version, "url"));
+	if (said)
+		snprintf(url, room, "%s", said);
+	json_decref(version);
+	if (url[0])
+		return 0;
+	return error_set(
+	    error, ERROR_USAGE,
+	    "the daemon has no TCP address, only its Unix socket: stop it and start it "
+	    "with --listen HOST:PORT (another port where %s is in use)",
+	    CONFIG_LISTEN_DEFAULT);
 }
 
 int append_encoded(struct buffer *buffer, const char *text)

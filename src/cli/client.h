@@ -20,12 +20,18 @@ struct client {
 	char socket[108];      /* the Unix socket, unless url is set */
 	char host[256];        /* from CAISSON_URL */
 	char port[8];
-	bool remote; /* CAISSON_URL is set: no starting, no descriptors */
+	bool tls;           /* it begins with https:// */
+	bool remote;        /* CAISSON_URL is set: no starting, no descriptors */
+	bool no_start;      /* where no daemon runs none is started */
+	bool runtime_named; /* the runtime directory is no default: the user said whom to trust */
 	char token[256];
 };
 
 /* Reads configuration and environment. */
 NODISCARD int client_setup(struct client *client, struct error *error);
+/* From now on the daemon at that URL; `name`: who said so, for errors. */
+NODISCARD int client_use_url(struct client *client, const char *name, const char *url,
+			     struct error *error);
 /* A connection; starts a daemon when none answers, unless remote. */
 NODISCARD int client_connect(struct client *client, struct error *error);
 /* Only an answer counts: 0 when a daemon answers at the socket, else -1. Starts nothing. */
@@ -34,6 +40,7 @@ NODISCARD int client_ping(struct client *client, struct error *error);
 /* One exchange. */
 struct exchange {
 	int fd;
+	void *tls; /* over TLS: see client_tls.h; else NULL */
 	int status;
 	char request_id[64];
 	int64_t content_length;     /* -1 unknown */
@@ -51,7 +58,8 @@ struct request {
 	const char *path; /* percent-encoded, with query */
 	const char *type; /* of the body, or NULL */
 	const char *upgrade;
-	int64_t length; /* of the body; -1: chunked; 0: none */
+	const char *extra; /* more header lines, each with its "\r\n", or NULL */
+	int64_t length;    /* of the body; -1: chunked; 0: none */
 	const int *fds;
 	size_t fd_count;
 };
@@ -67,12 +75,23 @@ NODISCARD int exchange_read_head(struct exchange *exchange, struct error *error)
 /* Up to size bytes of the body; 0 at its end; a body that breaks off is an error. */
 NODISCARD ssize_t exchange_read(struct exchange *exchange, void *data, size_t size,
 				struct error *error);
+/* Whatever comes after the head of an upgrade: as recv(), EINTR where nothing came after all. */
+ssize_t exchange_receive(struct exchange *exchange, void *data, size_t size);
+/* The other way: as send() with these flags. */
+ssize_t exchange_send(struct exchange *exchange, const void *data, size_t size, int flags);
+/* Says that nothing more is sent; what is received goes on. */
+void exchange_half_close(struct exchange *exchange);
+/* There is input that poll() on the socket does not tell of. */
+bool exchange_pending(const struct exchange *exchange);
 void exchange_done(struct exchange *exchange);
 
 /* The common case: JSON there (or NULL), JSON back (or NULL for an empty answer). */
 NODISCARD int client_json(struct client *client, const char *method, const char *path, json_t *body,
 			  const int *fds, size_t fd_count, json_t **ret_json, struct error *error);
 
+/* "http://HOST:PORT" of the daemon's TCP door, as the daemon itself says: what the configuration
+ * names may be somebody else's port by now. "" where it has none, with *error saying so. */
+NODISCARD int client_url(struct client *client, char *url, size_t room, struct error *error);
 /* Appends text percent-encoded, as a path segment or query value. */
 NODISCARD int append_encoded(struct buffer *buffer, const char *text);
 /* The error object of an answer as *error. */

@@ -4,11 +4,65 @@
 
 #include "cli/cli.h"
 
+/* A key press must start no daemon. */
+#define SANDBOXES "CAISSON_START=no caisson ls --names 2>/dev/null"
+
 static void print_words(const char *separator)
 {
 	for (const struct verb *const *verb = verbs; *verb; verb++)
 		if (!(*verb)->hidden)
 			printf("%s%s", verb == verbs ? "" : separator, (*verb)->name);
+}
+
+/* What the value of an option can be: the option's own name, or the verb's and its name. */
+static const struct {
+	const char *verb, *option, *words;
+} values[] = {
+    {NULL, "size", "small medium large"},
+    {NULL, "state",
+     "running paused stopped ended creating starting stopping pausing resuming deleting"},
+    {NULL, "isolation", "auto namespace gvisor vm"},
+    {NULL, "template", "$(CAISSON_START=no caisson templates 2>/dev/null | awk 'NR>1{print $1}')"},
+    {"usage", "by", "sandbox workspace"},
+    {"logs", "source", "stdout stderr both exec all"},
+    {"wait", "for", "running stopped paused ended idle"},
+    {"code", "language", "python node bash"},
+    {"verify", "stream", "stdout stderr"},
+    {"mcp", "toolsets", "files jobs metrics all"},
+    {"mcp", "dialect", "opensandbox"},
+    {"mcp", "transport", "stdio streamable-http"},
+    {"mcp", "protocol", "http https"},
+};
+
+/* What follows a verb's first word. */
+static const struct {
+	const char *verb, *word, *words;
+} followers[] = {
+    {"mcp", "config", "claude-code claude-desktop cursor vscode windsurf zed codex gemini generic"},
+};
+
+static const char *values_of(const struct verb *verb, const struct option_spec *option)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		if (strcmp(values[i].option, option->name) == 0 &&
+		    (!values[i].verb || strcmp(values[i].verb, verb->name) == 0))
+			return values[i].words;
+	return NULL;
+}
+
+/* "--state|-s" for a case of the word before. */
+static void print_values(const struct verb *verb)
+{
+	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
+	     option++) {
+		const char *words = values_of(verb, option);
+		if (!words)
+			continue;
+		printf("    %s:--%s", verb->name, option->name);
+		if (option->letter)
+			printf("|%s:-%c", verb->name, option->letter);
+		printf(") COMPREPLY=($(compgen -W \"%s\" -- \"$cur\")); return ;;\n", words);
+	}
 }
 
 static void print_options(const struct verb *verb)
@@ -21,31 +75,71 @@ static void print_options(const struct verb *verb)
 
 static void print_bash(void)
 {
-	printf("_caisson() {\n"
-	       "  local cur=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]} options=\n"
+	printf("_caisson_words() {\n"
+	       "  local cur=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]} options= words=\n"
 	       "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
 	       "    COMPREPLY=($(compgen -W \"");
 	print_words(" ");
-	printf("\" -- \"$cur\")); return\n  fi\n  case $verb in\n");
+	printf("\" -- \"$cur\")); return\n  fi\n  case $verb:${COMP_WORDS[COMP_CWORD-1]} in\n");
+	for (const struct verb *const *verb = verbs; *verb; verb++)
+		if (!(*verb)->hidden)
+			print_values(*verb);
+	for (size_t i = 0; i < ARRAY_SIZE(followers); i++)
+		printf("    %s:%s) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\")); return ;;\n",
+		       followers[i].verb, followers[i].word, followers[i].words);
+	printf("  esac\n  case $verb in\n");
 	for (const struct verb *const *verb = verbs; *verb; verb++) {
 		if ((*verb)->hidden)
 			continue;
 		printf("    %s) options=\"", (*verb)->name);
 		print_options(*verb);
-		printf("\" ;;\n");
+		printf("\"");
+		if ((*verb)->words)
+			printf("; [ \"$COMP_CWORD\" = 2 ] && words=\"%s\"", (*verb)->words);
+		if ((*verb)->sandboxes)
+			printf("; words=\" $(" SANDBOXES ")\"");
+		printf(" ;;\n");
 	}
 	printf("  esac\n"
 	       "  case $cur in\n"
 	       "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$cur\")) ;;\n"
-	       "    *) COMPREPLY=($(compgen -W \"$(caisson ls -q 2>/dev/null)\" -- \"$cur\")"
-	       " $(compgen -f -- \"$cur\")) ;;\n"
-	       "  esac\n}\ncomplete -o filenames -F _caisson caisson\n");
+	       "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+	       "       [ -n \"$words\" ] || COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
+	       "  esac\n}\ncomplete -o filenames -F _caisson_words caisson\n");
 }
 
+/* zsh runs bash's function. As a file of a $fpath directory this is called as `_caisson` itself and
+ * has to answer at once; sourced it only registers. */
 static void print_zsh(void)
 {
 	printf("#compdef caisson\nautoload -U +X bashcompinit && bashcompinit\n");
 	print_bash();
+	printf("[ \"$funcstack[1]\" = _caisson ] && _bash_complete -o filenames -F _caisson_words\n"
+	       "true\n");
+}
+
+/* Between single quotes. */
+static void print_quoted(const char *text)
+{
+	for (; *text; text++)
+		printf(*text == '\'' ? "\\'" : "%c", *text);
+}
+
+static void print_fish_arguments(const struct verb *verb)
+{
+	if (verb->words)
+		printf("complete -c caisson -f -n '__fish_seen_subcommand_from %s; and not "
+		       "__fish_seen_subcommand_from %s' -a '%s'\n",
+		       verb->name, verb->words, verb->words);
+	for (size_t i = 0; i < ARRAY_SIZE(followers); i++)
+		if (strcmp(followers[i].verb, verb->name) == 0)
+			printf("complete -c caisson -f -n '__fish_seen_subcommand_from %s; and "
+			       "__fish_seen_subcommand_from %s' -a '%s'\n",
+			       verb->name, followers[i].word, followers[i].words);
+	if (verb->sandboxes)
+		printf("complete -c caisson -f -n '__fish_seen_subcommand_from %s' -a "
+		       "'(env " SANDBOXES ")'\n",
+		       verb->name);
 }
 
 static void print_fish(void)
@@ -53,15 +147,21 @@ static void print_fish(void)
 	for (const struct verb *const *verb = verbs; *verb; verb++) {
 		if ((*verb)->hidden)
 			continue;
-		printf("complete -c caisson -n __fish_use_subcommand -a %s -d '%s'\n",
-		       (*verb)->name, (*verb)->summary);
+		printf("complete -c caisson -n __fish_use_subcommand -a %s -d '", (*verb)->name);
+		print_quoted((*verb)->summary);
+		printf("'\n");
+		print_fish_arguments(*verb);
 		for (const struct option_spec *option = (*verb)->options;
 		     option && option->kind != OPTION_END; option++) {
 			printf("complete -c caisson -n '__fish_seen_subcommand_from %s' -l %s",
 			       (*verb)->name, option->name);
 			if (option->letter)
 				printf(" -s %c", option->letter);
-			printf("%s\n", option->kind == OPTION_FLAG ? "" : " -r");
+			const char *words = values_of(*verb, option);
+			printf("%s", option->kind == OPTION_FLAG ? "" : " -r");
+			if (words && words[0] != '$')
+				printf(" -f -a '%s'", words);
+			putchar('\n');
 		}
 	}
 }
@@ -83,6 +183,8 @@ static int run_completion(struct client *client, int argc, char **argv, struct e
 
 const struct verb verb_completion = {
     .name = "completion",
+    .json = "errors as JSON",
+    .words = "bash zsh fish",
     .arguments = "bash|zsh|fish",
     .summary = "Print the shell's completion script",
     .help = "  source <(caisson completion bash)",

@@ -17,19 +17,11 @@
 #include "base/fd.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "cli/cli.h"
+#include "cli/cp.h"
 
 #define COPY_DEPTH_MAX 128
 
-struct copy {
-	struct client *client;
-	const char *sandbox;
-	uint64_t bytes, files, skipped;
-	int64_t began, shown;
-	bool progress;
-};
-
-static void show_progress(struct copy *copy, bool last)
+void copy_progress(struct copy *copy, bool last)
 {
 	int64_t now = clock_monotonic();
 	if (!copy->progress || (!last && now - copy->shown < 100 * NSEC_PER_MSEC))
@@ -45,8 +37,8 @@ static void show_progress(struct copy *copy, bool last)
 		rate, last ? "\n" : "");
 }
 
-static int guest_url(struct copy *copy, struct buffer *url, const char *rest,
-		     const char *guest_path, struct error *error)
+int copy_url(struct copy *copy, struct buffer *url, const char *rest, const char *guest_path,
+	     struct error *error)
 {
 	if (sandbox_path(url, copy->sandbox, rest, error) < 0)
 		return -1;
@@ -81,12 +73,12 @@ static int send_body(struct copy *copy, int fd, struct exchange *exchange, const
 			/* It may have said why before it closed. */
 			struct error answer;
 			if (exchange_read_head(exchange, &answer) < 0 &&
-			    answer.kind != ERROR_DAEMON_UNREACHABLE)
+			    answer.kind != ERROR_DAEMON_RESTARTING)
 				*error = answer;
 			return -1;
 		}
 		copy->bytes += (uint64_t)got;
-		show_progress(copy, false);
+		copy_progress(copy, false);
 	}
 }
 
@@ -96,7 +88,7 @@ static int put_file(struct copy *copy, int fd, mode_t mode, const char *guest_pa
 	DONE_BUFFER struct buffer url = BUFFER(16384);
 	char rest[64];
 	snprintf(rest, sizeof(rest), "/files?parents=1&mode=%04o&path=", (unsigned)(mode & 0777));
-	if (guest_url(copy, &url, rest, guest_path, error) < 0)
+	if (copy_url(copy, &url, rest, guest_path, error) < 0)
 		return -1;
 	struct request request = {
 	    .method = "PUT", .path = url.data, .type = "application/octet-stream", .length = -1};
@@ -115,88 +107,23 @@ static int put_file(struct copy *copy, int fd, mode_t mode, const char *guest_pa
 	return result;
 }
 
-static int post_path(struct copy *copy, const char *rest, json_t *body, struct error *error)
-{
-	DONE_BUFFER struct buffer url = BUFFER(4096);
-	int result = sandbox_path(&url, copy->sandbox, rest, error);
-	if (result == 0)
-		result = client_json(copy->client, "POST", url.data, body, NULL, 0, NULL, error);
-	json_decref(body);
-	return result;
-}
-
-static int put_link(struct copy *copy, int directory, const char *name, const char *guest_path,
-		    struct error *error)
-{
-	char target[GUEST_PATH_MAX];
-	ssize_t length = readlinkat(directory, name, target, sizeof(target) - 1);
-	if (length < 0)
-		return error_set_errno(error, ERROR_FILE_INVALID, errno, "%s", name);
-	target[length] = '\0';
-	int result =
-	    post_path(copy, "/files/symlink",
-		      json_pack("{s:s, s:s}", "path", guest_path, "target", target), error);
-	if (result == 0 || error->kind != ERROR_FILE_EXISTS)
-		return result;
-	/* A second copy of the same tree replaces links as it replaces files. */
-	DONE_BUFFER struct buffer url = BUFFER(16384);
-	if (guest_url(copy, &url, "/files?path=", guest_path, error) < 0 ||
-	    client_json(copy->client, "DELETE", url.data, NULL, NULL, 0, NULL, error) < 0)
-		return -1;
-	return post_path(copy, "/files/symlink",
-			 json_pack("{s:s, s:s}", "path", guest_path, "target", target), error);
-}
-
-static int put_tree(struct copy *copy, int directory, const char *name, const char *guest_path,
-		    int depth, struct error *error);
-
-static int put_directory(struct copy *copy, int fd, const char *guest_path, int depth,
-			 struct error *error)
-{
-	if (depth > COPY_DEPTH_MAX)
-		return error_set(error, ERROR_FILE_INVALID, "%s: nested too deeply", guest_path);
-	if (post_path(copy, "/files/mkdir",
-		      json_pack("{s:s, s:b}", "path", guest_path, "parents", 1), error) < 0)
-		return -1;
-	DIR *stream = fdopendir(fd);
-	if (!stream)
-		return error_set_errno(error, ERROR_FILE_INVALID, errno, "%s", guest_path);
-	int result = 0;
-	struct dirent *entry;
-	while (result == 0 && (entry = readdir(stream))) {
-		char path[GUEST_PATH_MAX];
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		result = join(path, sizeof(path), guest_path, entry->d_name, error);
-		if (result == 0)
-			result =
-			    put_tree(copy, dirfd(stream), entry->d_name, path, depth + 1, error);
-	}
-	closedir(stream);
-	return result;
-}
-
-static int put_tree(struct copy *copy, int directory, const char *name, const char *guest_path,
-		    int depth, struct error *error)
+/* Named by the user: a link is followed, as cp does; what is below a directory goes with it. */
+static int put_named(struct copy *copy, const char *host, const char *guest_path,
+		     struct error *error)
 {
 	struct stat info;
-	/* At the top a link is followed, as cp does with what it is named; below it is copied. */
-	if (fstatat(directory, name, &info, depth > 0 ? AT_SYMLINK_NOFOLLOW : 0) < 0)
-		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", name);
-	if (S_ISLNK(info.st_mode))
-		return put_link(copy, directory, name, guest_path, error);
+	if (stat(host, &info) < 0)
+		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", host);
 	if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-		fprintf(stderr, "caisson cp: %s is a device, socket or pipe: skipped\n",
-			guest_path);
+		fprintf(stderr, "caisson cp: %s is a device, socket or pipe: skipped\n", host);
 		copy->skipped++;
 		return 0;
 	}
-	int fd = openat(directory, name,
-			O_RDONLY | O_CLOEXEC | O_NONBLOCK | (depth > 0 ? O_NOFOLLOW : 0));
+	int fd = open(host, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", host);
 	if (S_ISDIR(info.st_mode))
-		return put_directory(copy, fd, guest_path, depth, error); /* takes fd */
+		return copy_up_archive(copy, fd, guest_path, error); /* takes fd */
 	int result = put_file(copy, fd, info.st_mode, guest_path, error);
 	close(fd);
 	return result;
@@ -208,7 +135,7 @@ static int stat_guest(struct copy *copy, const char *guest_path, json_t **ret_en
 		      struct error *error)
 {
 	DONE_BUFFER struct buffer url = BUFFER(16384);
-	if (guest_url(copy, &url, "/files/stat?path=", guest_path, error) < 0)
+	if (copy_url(copy, &url, "/files/stat?path=", guest_path, error) < 0)
 		return -1;
 	return client_json(copy->client, "GET", url.data, NULL, NULL, 0, ret_entry, error);
 }
@@ -224,14 +151,14 @@ static int receive_body(struct copy *copy, struct exchange *exchange, int fd, st
 		if (result < 0)
 			return error_set_errno(error, ERROR_NO_SPACE, result, "writing");
 		copy->bytes += (uint64_t)got;
-		show_progress(copy, false);
+		copy_progress(copy, false);
 	}
 }
 
 static int get_file_body(struct copy *copy, const char *guest_path, int fd, struct error *error)
 {
 	DONE_BUFFER struct buffer url = BUFFER(16384);
-	if (guest_url(copy, &url, "/files?path=", guest_path, error) < 0)
+	if (copy_url(copy, &url, "/files?path=", guest_path, error) < 0)
 		return -1;
 	struct request request = {.method = "GET", .path = url.data};
 	struct exchange *exchange = calloc(1, sizeof(*exchange));
@@ -284,7 +211,7 @@ static int get_entries(struct copy *copy, const char *guest_path, int fd, int de
 {
 	DONE_BUFFER struct buffer url = BUFFER(16384);
 	json_t *answer = NULL;
-	if (guest_url(copy, &url, "/files/list?limit=100000&path=", guest_path, error) < 0 ||
+	if (copy_url(copy, &url, "/files/list?limit=100000&path=", guest_path, error) < 0 ||
 	    client_json(copy->client, "GET", url.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	int result = 0;
@@ -387,9 +314,11 @@ static int copy_down(struct copy *copy, const char *guest_path, const char *host
 	return result;
 }
 
-static int copy_up(struct copy *copy, const char *host, const char *guest_path, struct error *error)
+/* Where something named `name` goes: into `guest_path` where that is a directory (or ends in a
+ * slash), else there. */
+static int find_target(struct copy *copy, const char *guest_path, const char *name,
+		       char target[GUEST_PATH_MAX], struct error *error)
 {
-	char target[GUEST_PATH_MAX];
 	json_t *entry = NULL;
 	struct error ignored;
 	bool directory = guest_path[strlen(guest_path) - 1] == '/';
@@ -398,14 +327,44 @@ static int copy_up(struct copy *copy, const char *host, const char *guest_path, 
 	else if (ignored.kind != ERROR_FILE_NOT_FOUND)
 		return error_set(error, ignored.kind, "%s", ignored.message);
 	json_decref(entry);
+	if (directory)
+		return join(target, GUEST_PATH_MAX, guest_path, name, error);
+	if (text_copy(target, GUEST_PATH_MAX, guest_path) < 0)
+		return error_set(error, ERROR_FILE_INVALID, "%s: too long", guest_path);
+	return 0;
+}
+
+static int copy_up(struct copy *copy, const char *host, const char *guest_path, struct error *error)
+{
+	char target[GUEST_PATH_MAX];
 	FREE_TEXT char *real = realpath(host, NULL);
 	if (!real)
 		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", host);
-	if (directory ? join(target, sizeof(target), guest_path, last_component(real), error) < 0
-		      : text_copy(target, sizeof(target), guest_path) < 0)
-		return directory ? -1
-				 : error_set(error, ERROR_FILE_INVALID, "%s: too long", guest_path);
-	return put_tree(copy, AT_FDCWD, host, target, 0, error);
+	if (find_target(copy, guest_path, last_component(real), target, error) < 0)
+		return -1;
+	return put_named(copy, host, target, error);
+}
+
+/* From one sandbox into another: copy->sandbox is the target. The daemon does it. */
+static int copy_between(struct copy *copy, const char *from_sandbox, const char *from,
+			const char *to, struct error *error)
+{
+	DONE_BUFFER struct buffer url = BUFFER(4096);
+	char target[GUEST_PATH_MAX];
+	json_t *answer = NULL;
+	if (find_target(copy, to, last_component(from), target, error) < 0 ||
+	    sandbox_path(&url, copy->sandbox, "/files/copy", error) < 0)
+		return -1;
+	json_t *body = json_pack("{s:s, s:s, s:s, s:b, s:b}", "from", from, "to", target,
+				 "from_sandbox", from_sandbox, "recursive", 1, "parents", 1);
+	int result = client_json(copy->client, "POST", url.data, body, NULL, 0, &answer, error);
+	json_decref(body);
+	if (result == 0) {
+		copy->bytes = (uint64_t)member_integer(answer, "bytes");
+		copy->files = 1;
+	}
+	json_decref(answer);
+	return result;
 }
 
 /* "SANDBOX:PATH" splits; a path of this machine has a '/' or '.' before any ':'. */
@@ -423,21 +382,24 @@ static int run_cp(struct client *client, int argc, char **argv, struct error *er
 	if (argc != 3)
 		return error_set(error, ERROR_USAGE, "cp needs a source and a target");
 	char *from = split_guest(argv[1]), *to = split_guest(argv[2]);
-	if (!from == !to)
-		return error_set(
-		    error, ERROR_USAGE,
-		    "one of the two is SANDBOX:PATH, the other a path of this machine");
-	if (from ? !*from : !*to)
+	if (!from && !to)
+		return error_set(error, ERROR_USAGE, "one of the two, or both, is SANDBOX:PATH");
+	if ((from && !*from) || (to && !*to))
 		return error_set(error, ERROR_USAGE, "SANDBOX: needs a path behind it");
 	struct copy copy = {
 	    .client = client,
-	    .sandbox = from ? argv[1] : argv[2],
+	    .sandbox = to ? argv[2] : argv[1],
 	    .progress = isatty(STDERR_FILENO) && !cli_json,
 	};
 	copy.began = copy.shown = clock_monotonic();
-	int result =
-	    from ? copy_down(&copy, from, argv[2], error) : copy_up(&copy, argv[1], to, error);
-	show_progress(&copy, true);
+	int result = 0;
+	if (from && to)
+		result = copy_between(&copy, argv[1], from, to, error);
+	else if (from)
+		result = copy_down(&copy, from, argv[2], error);
+	else
+		result = copy_up(&copy, argv[1], to, error);
+	copy_progress(&copy, true);
 	if (result < 0)
 		return -1;
 	if (cli_json)
@@ -449,14 +411,17 @@ static int run_cp(struct client *client, int argc, char **argv, struct error *er
 
 const struct verb verb_cp = {
     .name = "cp",
+    .json = "how much was copied, and errors, as JSON",
     .arguments = "SOURCE TARGET",
-    .summary = "Copy files and directories into or out of a sandbox",
+    .summary = "Copy files and directories into, out of, or between sandboxes",
     .help =
-	"One of the two is SANDBOX:PATH. Directories are copied with all that is in them;\n"
+	"One of the two, or both, is SANDBOX:PATH. Directories are copied with all that is in "
+	"them;\n"
 	"modes are kept (set-user-id bits are not), links stay links. It is done as you, on\n"
 	"this machine. Exits with 1 when something was skipped: devices, sockets, pipes, names\n"
 	"that are not UTF-8.\n\n"
 	"  caisson cp ./project mybox:/workspace\n"
-	"  caisson cp mybox:/workspace/report.pdf .",
+	"  caisson cp mybox:/workspace/report.pdf .\n"
+	"  caisson cp mybox:/workspace/data other:/workspace",
     .run = run_cp,
 };

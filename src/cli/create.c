@@ -38,19 +38,21 @@ int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json, st
 	return 0;
 }
 
-static int set_bytes(json_t *body, const char *field, const char *text, struct error *error)
+int set_megabytes(json_t *body, const char *field, const char *text, struct error *error)
 {
 	uint64_t bytes;
 	if (!text)
 		return 0;
+	uint64_t least = strcmp(field, "disk_mb") == 0 ? SANDBOX_DISK_MIN : SANDBOX_MEMORY_MIN;
 	if (text_to_bytes(text, MIB, &bytes) < 0 || bytes < MIB)
 		return error_set(error, ERROR_USAGE,
-				 "\"%s\" is no size; write it like 512M or 2G, at least 1M", text);
+				 "\"%s\" is no size; write it like 512M or 2G, at least %lluM",
+				 text, (unsigned long long)(least / MIB));
 	json_object_set_new(body, field, json_integer((json_int_t)(bytes / MIB)));
 	return 0;
 }
 
-static int set_seconds(json_t *body, const char *field, const char *text, struct error *error)
+int set_seconds(json_t *body, const char *field, const char *text, struct error *error)
 {
 	uint64_t seconds;
 	if (!text)
@@ -62,17 +64,23 @@ static int set_seconds(json_t *body, const char *field, const char *text, struct
 	return 0;
 }
 
+int set_cpus(json_t *body, const char *text, struct error *error)
+{
+	char *end;
+	if (!text)
+		return 0;
+	double cpu = strtod(text, &end);
+	if (*end || end == text || !isfinite(cpu) || cpu <= 0)
+		return error_set(error, ERROR_USAGE,
+				 "\"%s\" is no number of cpus; write it like 0.5 or 2", text);
+	json_object_set_new(body, "cpu", json_real(cpu));
+	return 0;
+}
+
 static int set_numbers(json_t *body, struct error *error)
 {
-	if (create_options.cpu) {
-		char *end;
-		double cpu = strtod(create_options.cpu, &end);
-		if (*end || end == create_options.cpu || !isfinite(cpu) || cpu <= 0)
-			return error_set(error, ERROR_USAGE,
-					 "\"%s\" is no number of cpus; write it like 0.5 or 2",
-					 create_options.cpu);
-		json_object_set_new(body, "cpu", json_real(cpu));
-	}
+	if (set_cpus(body, create_options.cpu, error) < 0)
+		return -1;
 	uint64_t pids;
 	if (create_options.pids) {
 		if (text_to_u64(create_options.pids, 1, SANDBOX_PIDS_MAX, &pids) < 0)
@@ -81,11 +89,19 @@ static int set_numbers(json_t *body, struct error *error)
 					 create_options.pids, SANDBOX_PIDS_MAX);
 		json_object_set_new(body, "pids", json_integer((json_int_t)pids));
 	}
-	if (set_bytes(body, "memory_mb", create_options.memory, error) < 0 ||
-	    set_bytes(body, "disk_mb", create_options.disk, error) < 0 ||
+	if (set_megabytes(body, "memory_mb", create_options.memory, error) < 0 ||
+	    set_megabytes(body, "disk_mb", create_options.disk, error) < 0 ||
 	    set_seconds(body, "timeout_seconds", create_options.timeout, error) < 0 ||
-	    set_seconds(body, "idle_timeout_seconds", create_options.idle_timeout, error) < 0)
+	    set_seconds(body, "idle_timeout_seconds", create_options.idle_timeout, error) < 0 ||
+	    set_seconds(body, "auto_pause_seconds", create_options.auto_pause, error) < 0)
 		return -1;
+	uint64_t wait = 0;
+	if (create_options.wait && (text_to_seconds(create_options.wait, &wait) < 0 || wait > 600))
+		return error_set(error, ERROR_USAGE,
+				 "\"%s\" is no time to wait; write it like 30s, at most 10m",
+				 create_options.wait);
+	if (wait)
+		json_object_set_new(body, "wait_ms", json_integer((json_int_t)(wait * 1000)));
 	return 0;
 }
 
@@ -126,10 +142,12 @@ static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct erro
 	return 0;
 }
 
-static int open_mounts(json_t *body, int *fds, size_t *ret_count, struct error *error)
+int open_mounts(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_count, struct error *error)
 {
 	const struct text_list *list = &create_options.mounts;
 	*ret_count = 0;
+	for (size_t i = 0; i < CREATE_MOUNTS_MAX; i++)
+		fds[i] = -1;
 	if (list->count == 0)
 		return 0;
 	if (list->count > CREATE_MOUNTS_MAX)
@@ -151,7 +169,8 @@ static int fill_body(json_t *body, uint32_t default_idle_timeout, struct error *
 		const char *name, *value;
 	} texts[] = {{"template", create_options.template},
 		     {"isolation", create_options.isolation},
-		     {"name", create_options.name}};
+		     {"name", create_options.name},
+		     {"size", create_options.size}};
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		if (texts[i].value &&
 		    json_object_set_new(body, texts[i].name, json_string(texts[i].value)) < 0)
@@ -169,8 +188,19 @@ static int fill_body(json_t *body, uint32_t default_idle_timeout, struct error *
 	if (pairs_json(&create_options.metadata, false, &pairs, error) < 0)
 		return -1;
 	json_object_set_new(body, "metadata", pairs);
-	if (create_options.nested_userns)
-		json_object_set_new(body, "nested_userns", json_true());
+	if (pairs_json(&create_options.labels, false, &pairs, error) < 0)
+		return -1;
+	json_object_set_new(body, "labels", pairs);
+	const struct {
+		const char *name;
+		bool value;
+	} flags[] = {{"nested_userns", create_options.nested_userns},
+		     {"allow_substitute", create_options.allow_substitute},
+		     {"persistent", create_options.persistent},
+		     {"wake_on_read", create_options.wake_on_read}};
+	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+		if (flags[i].value)
+			json_object_set_new(body, flags[i].name, json_true());
 	return 0;
 }
 
@@ -180,18 +210,33 @@ int create_sandbox(struct client *client, uint32_t default_idle_timeout, json_t 
 	json_t *body = json_object();
 	int fds[CREATE_MOUNTS_MAX];
 	size_t fd_count = 0;
-	for (size_t i = 0; i < CREATE_MOUNTS_MAX; i++)
-		fds[i] = -1;
 	int result = fill_body(body, default_idle_timeout, error);
 	if (result == 0)
 		result = open_mounts(body, fds, &fd_count, error);
 	if (result == 0)
 		result = client_json(client, "POST", "/v1/sandboxes", body, fds, fd_count, ret_json,
 				     error);
-	for (size_t i = 0; i < CREATE_MOUNTS_MAX; i++)
+	for (size_t i = 0; i < fd_count; i++)
 		fd_close(&fds[i]);
 	json_decref(body);
 	return result;
+}
+
+void warn_of_limits(const char *verb, const json_t *record)
+{
+	const struct {
+		const char *name, *asked;
+	} limits[] = {{"memory", create_options.memory},
+		      {"cpu", create_options.cpu},
+		      {"disk", create_options.disk},
+		      {"pids", create_options.pids}};
+	for (size_t i = 0; i < ARRAY_SIZE(limits) && !cli_json; i++) {
+		const json_t *limit =
+		    json_object_get(json_object_get(record, "limits"), limits[i].name);
+		if (limits[i].asked && json_is_false(json_object_get(limit, "enforced")))
+			fprintf(stderr, "caisson %s: --%s %s is not enforced: %s\n", verb,
+				limits[i].name, limits[i].asked, member_text(limit, "reason"));
+	}
 }
 
 static int run_create(struct client *client, int argc, char **argv, struct error *error)
@@ -201,6 +246,11 @@ static int run_create(struct client *client, int argc, char **argv, struct error
 	json_t *record = NULL;
 	if (create_sandbox(client, 0, &record, error) < 0)
 		return -1;
+	warn_of_limits(argv[0], record);
+	const json_t *warnings = json_object_get(record, "warnings");
+	for (size_t i = 0; i < json_array_size(warnings) && !cli_json; i++)
+		fprintf(stderr, "caisson %s: %s\n", argv[0],
+			json_string_value(json_array_get(warnings, i)));
 	if (cli_json)
 		print_json(record);
 	else
@@ -212,9 +262,15 @@ static int run_create(struct client *client, int argc, char **argv, struct error
 static const struct option_spec create_specs[] = {
     CREATE_OPTION_ROWS,
     {"timeout", 'T', OPTION_TEXT, &create_options.timeout, "TIME",
-     "its whole life, like 90s, 15m or 2h; 0 = no end (default: 10m)"},
+     "its whole life, stopped or not, like 90s, 15m or 2h; 0 = no end (default: 10m)"},
     {"idle-timeout", 0, OPTION_TEXT, &create_options.idle_timeout, "TIME",
      "ends when nothing happened for that long (default: off)"},
+    {"auto-pause", 0, OPTION_TEXT, &create_options.auto_pause, "TIME",
+     "is paused when nothing happened for that long (default: off)"},
+    {"persistent", 0, OPTION_FLAG, &create_options.persistent, NULL,
+     "its idle time-out pauses it; without --timeout it has no end"},
+    {"wake-on-read", 0, OPTION_FLAG, &create_options.wake_on_read, NULL,
+     "a token that may only read wakes it too"},
     {0},
 };
 
@@ -222,10 +278,12 @@ const struct verb verb_create = {
     .name = "create",
     .arguments = "[options]",
     .summary = "Make a sandbox and print its id",
-    .help = "Makes a sandbox that stays until it is removed or its time is over.\n\n"
-	    "  id=$(caisson create --memory 1G --timeout 2h)\n"
-	    "  caisson exec $id -- python3 -c 'print(1 + 1)'\n"
-	    "  caisson rm $id",
+    .help =
+	"Makes a sandbox that stays until it is removed or its time is over: then it is removed\n"
+	"with its files. `caisson extend` gives it more time.\n\n"
+	"  id=$(caisson create --memory 1G --timeout 2h)\n"
+	"  caisson exec $id -- python3 -c 'print(1 + 1)'\n"
+	"  caisson rm $id",
     .options = create_specs,
     .run = run_create,
 };

@@ -1,4 +1,5 @@
-/* `caisson logs`: the output of an exec, by offset, followed if asked. */
+/* `caisson logs`: the output of an exec, by offset, followed if asked; or the lines of all execs of
+ * a sandbox, filtered. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,13 +7,20 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/text.h"
 #include "cli/cli.h"
 
 static struct {
-	bool follow, standard_error;
-	const char *exec;
-	const char *from;
+	bool follow, standard_error, all;
+	const char *exec, *from;
+	const char *tail, *since, *until, *source, *grep;
 } options;
+
+static bool by_lines(void)
+{
+	return options.all || options.tail || options.since || options.until || options.source ||
+	       options.grep;
+}
 
 /* The newest exec of the sandbox. */
 static int newest_exec(struct client *client, const char *sandbox, char *id, size_t room,
@@ -48,11 +56,118 @@ static int copy_output(struct exchange *exchange, struct error *error)
 	}
 }
 
+/* --- the sandbox's log, line by line --- */
+
+static int lines_path(struct buffer *path, const char *sandbox, struct error *error)
+{
+	const struct {
+		const char *name, *value;
+	} parts[] = {
+	    {"tail", options.tail}, {"since", options.since},   {"until", options.until},
+	    {"grep", options.grep}, {"source", options.source}, {"exec", options.exec},
+	};
+	if (sandbox_path(path, sandbox, options.follow ? "/logs?follow=1" : "/logs?follow=0",
+			 error) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (parts[i].value && (buffer_printf(path, "&%s=", parts[i].name) < 0 ||
+				       append_encoded(path, parts[i].value) < 0))
+			return error_set(error, ERROR_USAGE, "an argument is too long");
+	return 0;
+}
+
+/* A line as its command has written it: like `cat`, for a terminal of the user's choice. */
+static void print_line(const json_t *line)
+{
+	const char *text = member_text(line, "line");
+	size_t size = strlen(text);
+	if (cli_json) {
+		FREE_TEXT char *all = json_dumps(line, JSON_COMPACT);
+		printf("%s\n", all ? all : "");
+	} else {
+		printf("%s%s", text, size > 0 && text[size - 1] == '\n' ? "" : "\n");
+	}
+	fflush(stdout);
+}
+
+/* Whole lines of the event stream out of what has come; the rest stays. */
+static int take_events(struct buffer *input, struct error *error)
+{
+	char *end;
+	while (input->size > 0 && (end = memchr(input->data, '\n', input->size))) {
+		size_t size = (size_t)(end - input->data);
+		if (size > 6 && memcmp(input->data, "data: ", 6) == 0) {
+			json_t *line = json_loadb(input->data + 6, size - 6, 0, NULL);
+			bool failed = json_object_get(line, "error");
+			if (failed)
+				error_from_json(line, 0, error);
+			else
+				print_line(line);
+			json_decref(line);
+			if (failed)
+				return -1;
+		}
+		buffer_consume(input, size + 1);
+	}
+	return 0;
+}
+
+static int follow_lines(struct client *client, const char *path, struct error *error)
+{
+	char data[16384];
+	DONE_BUFFER struct buffer input = BUFFER(1024 * 1024);
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	if (!exchange)
+		abort();
+	exchange->fd = -1;
+	struct request request = {
+	    .method = "GET", .path = path, .extra = "Accept: text/event-stream\r\n"};
+	int result = exchange_begin(client, &request, exchange, error);
+	if (result == 0)
+		result = exchange_read_head(exchange, error);
+	while (result == 0) {
+		ssize_t got = exchange_read(exchange, data, sizeof(data), error);
+		if (got <= 0) {
+			result = (int)got;
+			break;
+		}
+		if (buffer_append(&input, data, (size_t)got) < 0)
+			result = error_set(error, ERROR_INTERNAL, "the daemon sent no good event");
+		else
+			result = take_events(&input, error);
+	}
+	exchange_done(exchange);
+	free(exchange);
+	return result;
+}
+
+static int run_lines(struct client *client, const char *sandbox, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(8192);
+	json_t *answer = NULL, *line;
+	size_t at;
+	if (options.from || options.standard_error)
+		return error_set(error, ERROR_USAGE,
+				 "--from and --stderr are of one command's bytes; of lines it is "
+				 "--source");
+	if (lines_path(&path, sandbox, error) < 0)
+		return -1;
+	if (options.follow)
+		return follow_lines(client, path.data, error);
+	if (client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+		return -1;
+	json_array_foreach(json_object_get(answer, "lines"), at, line) print_line(line);
+	json_decref(answer);
+	return 0;
+}
+
 static int run_logs(struct client *client, int argc, char **argv, struct error *error)
 {
 	char id[64];
 	if (argc != 2)
 		return error_set(error, ERROR_USAGE, "logs needs a sandbox");
+	if (by_lines())
+		return run_lines(client, argv[1], error);
 	if (options.exec)
 		snprintf(id, sizeof(id), "%s", options.exec);
 	else if (newest_exec(client, argv[1], id, sizeof(id), error) < 0)
@@ -86,18 +201,32 @@ static const struct option_spec logs_specs[] = {
     {"exec", 'x', OPTION_TEXT, &options.exec, "ID", "which command (default: the newest)"},
     {"stderr", 'e', OPTION_FLAG, &options.standard_error, NULL, "its standard error instead"},
     {"from", 0, OPTION_TEXT, &options.from, "OFFSET", "begin at this byte (default: 0)"},
+    {"all", 'a', OPTION_FLAG, &options.all, NULL, "lines of all commands (so do the following)"},
+    {"tail", 'n', OPTION_TEXT, &options.tail, "N", "the last N lines (default: 1000)"},
+    {"since", 0, OPTION_TEXT, &options.since, "TIME",
+     "of commands that ran since then: 10m, or 2026-01-31T12:00:00Z"},
+    {"until", 0, OPTION_TEXT, &options.until, "TIME", "of commands that began until then"},
+    {"source", 0, OPTION_TEXT, &options.source, "WHICH",
+     "stdout, stderr, both, exec (starts and ends) or all"},
+    {"grep", 'g', OPTION_TEXT, &options.grep, "TEXT", "only lines with this text in them"},
     {0},
 };
 
 const struct verb verb_logs = {
     .name = "logs",
+    .json = "errors and lines as JSON; bytes of one command stay as they are",
+    .sandboxes = true,
     .arguments = "[options] SANDBOX",
     .summary = "Print what a command in a sandbox has printed",
     .help =
 	"Output is kept by offset: the first 8 MiB and the last 24 MiB of each stream, also after\n"
 	"the command, the client or the daemon is gone.\n\n"
 	"  id=$(caisson exec -d mybox -- make)\n"
-	"  caisson logs -f -x $id mybox",
+	"  caisson logs -f -x $id mybox\n\n"
+	"With any of --all, --tail, --since, --until, --source and --grep it prints lines of all\n"
+	"commands, in the order that they were begun, or with -x of one:\n\n"
+	"  caisson logs -n 50 -f mybox\n"
+	"  caisson logs --grep error --source stderr --since 10m mybox",
     .options = logs_specs,
     .run = run_logs,
 };

@@ -7,23 +7,41 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
 static struct {
-	bool all, quiet, force, once;
+	bool all, quiet, names, force, once;
+	struct selection selection;
 } options;
+
+/* "/v1/sandboxes?" with what --all, --label and --state say. */
+static int list_path(struct buffer *path, bool all, const char *cursor, struct error *error)
+{
+	const struct text_list *labels = &options.selection.labels;
+	int result = buffer_printf(path, "/v1/sandboxes?limit=200%s%s%s", all ? "&all=1" : "",
+				   *cursor ? "&cursor=" : "", cursor);
+	if (result == 0 && options.selection.state)
+		result = buffer_append_text(path, "&state=") < 0
+			     ? -1
+			     : append_encoded(path, options.selection.state);
+	for (size_t i = 0; result == 0 && i < labels->count; i++)
+		result = buffer_append_text(path, "&label=") < 0
+			     ? -1
+			     : append_encoded(path, labels->items[i]);
+	return result < 0 ? error_set(error, ERROR_USAGE, "too many labels") : 0;
+}
 
 static int fetch_list(struct client *client, bool all, json_t **ret_list, struct error *error)
 {
 	json_t *list = json_array();
 	char cursor[256] = "";
 	for (;;) {
-		char path[512];
-		snprintf(path, sizeof(path), "/v1/sandboxes?limit=200%s%s%s", all ? "&all=1" : "",
-			 *cursor ? "&cursor=" : "", cursor);
+		DONE_BUFFER struct buffer path = BUFFER(12 * KIB);
 		json_t *page = NULL;
-		if (client_json(client, "GET", path, NULL, NULL, 0, &page, error) < 0) {
+		if (list_path(&path, all, cursor, error) < 0 ||
+		    client_json(client, "GET", path.data, NULL, NULL, 0, &page, error) < 0) {
 			json_decref(list);
 			return -1;
 		}
@@ -53,7 +71,32 @@ static int64_t expires_in(const json_t *record)
 	return MAX((int64_t)timegm(&parts) - clock_wall() / NSEC_PER_SEC, 0);
 }
 
-static void print_row(const json_t *record)
+/* How wide the columns are that differ. */
+struct widths {
+	int name, status, isolation, template;
+};
+
+static void widen(int *width, const char *text)
+{
+	*width = MAX(*width, MIN((int)strlen(text), 32));
+}
+
+static struct widths widths_of(const json_t *list)
+{
+	struct widths widths = {4, 7, 9, 8};
+	size_t at;
+	json_t *record;
+	json_array_foreach((json_t *)list, at, record)
+	{
+		widen(&widths.name, member_text(record, "name"));
+		widen(&widths.status, member_text(record, "status"));
+		widen(&widths.isolation, member_text(record, "isolation"));
+		widen(&widths.template, member_text(record, "template"));
+	}
+	return widths;
+}
+
+static void print_row(const struct widths *widths, const json_t *record)
 {
 	char memory[32], left[32];
 	print_limit(record, "memory", memory);
@@ -62,10 +105,11 @@ static void print_row(const json_t *record)
 		snprintf(left, sizeof(left), "(%s)", reason);
 	else
 		age_text(expires_in(record), left);
-	printf("%-17s %-16.16s %-9s %-10s %-9s %8s %9s\n", member_text(record, "id"),
-	       *member_text(record, "name") ? member_text(record, "name") : "-",
-	       member_text(record, "status"), member_text(record, "isolation"),
-	       member_text(record, "template"), memory, left);
+	printf("%-16s  %-*.32s  %-*s  %-*s  %-*s  %8s  %s\n", member_text(record, "id"),
+	       widths->name, *member_text(record, "name") ? member_text(record, "name") : "-",
+	       widths->status, member_text(record, "status"), widths->isolation,
+	       member_text(record, "isolation"), widths->template, member_text(record, "template"),
+	       memory, left);
 }
 
 static int run_ls(struct client *client, int argc, char **argv, struct error *error)
@@ -78,17 +122,22 @@ static int run_ls(struct client *client, int argc, char **argv, struct error *er
 	if (cli_json) {
 		print_json(list);
 	} else {
-		if (!options.quiet)
-			printf("%-17s %-16s %-9s %-10s %-9s %8s %9s\n", "ID", "NAME", "STATUS",
-			       "ISOLATION", "TEMPLATE", "MEMORY", "EXPIRES");
+		struct widths widths = widths_of(list);
+		bool terse = options.quiet || options.names;
+		if (!terse)
+			printf("%-16s  %-*s  %-*s  %-*s  %-*s  %8s  %s\n", "ID", widths.name,
+			       "NAME", widths.status, "STATUS", widths.isolation, "ISOLATION",
+			       widths.template, "TEMPLATE", "MEMORY", "EXPIRES");
 		size_t at;
 		json_t *record;
 		json_array_foreach(list, at, record)
 		{
-			if (options.quiet)
+			if (terse)
 				printf("%s\n", member_text(record, "id"));
 			else
-				print_row(record);
+				print_row(&widths, record);
+			if (options.names && *member_text(record, "name"))
+				printf("%s\n", member_text(record, "name"));
 		}
 	}
 	json_decref(list);
@@ -98,6 +147,11 @@ static int run_ls(struct client *client, int argc, char **argv, struct error *er
 static const struct option_spec ls_specs[] = {
     {"all", 'a', OPTION_FLAG, &options.all, NULL, "ended ones too, with why they ended"},
     {"quiet", 'q', OPTION_FLAG, &options.quiet, NULL, "ids only"},
+    {"names", 0, OPTION_FLAG, &options.names, NULL, "ids and names only, one per line"},
+    {"label", 'l', OPTION_LIST, &options.selection.labels, "K=V",
+     "only those with this label (repeatable: all must hold)"},
+    {"state", 's', OPTION_TEXT, &options.selection.state, "STATE",
+     "only those that are running, paused, stopped, ended, ..."},
     {0},
 };
 
@@ -105,7 +159,8 @@ const struct verb verb_ls = {
     .name = "ls",
     .arguments = "[options]",
     .summary = "List the sandboxes",
-    .help = "  caisson ls\n  caisson ls -q | xargs caisson rm",
+    .help = "  caisson ls\n  caisson ls --label team=red --state running\n"
+	    "  caisson ls -q | xargs caisson rm",
     .options = ls_specs,
     .run = run_ls,
 };
@@ -128,6 +183,7 @@ static int run_inspect(struct client *client, int argc, char **argv, struct erro
 
 const struct verb verb_inspect = {
     .name = "inspect",
+    .sandboxes = true,
     .arguments = "SANDBOX ...",
     .summary = "Print all that is known of a sandbox, as JSON",
     .help = "Its state, limits and for each whether it is enforced, timings, and for an ended one\n"
@@ -135,12 +191,35 @@ const struct verb verb_inspect = {
     .run = run_inspect,
 };
 
+/* Its name, and of a pause what the host got back: on the screen, not in a pipe. */
+static void print_done(const char *sandbox, const json_t *answer)
+{
+	const json_t *pause = json_object_get(answer, "pause");
+	char got[32], before[32];
+	printf("%s", sandbox);
+	if (json_object_get(pause, "reclaimed_bytes") && isatty(STDOUT_FILENO)) {
+		bytes_text((uint64_t)member_integer(pause, "reclaimed_bytes"), got);
+		bytes_text((uint64_t)member_integer(pause, "memory_before_bytes"), before);
+		printf("  (%s of %s went back to the host)", got, before);
+	}
+	printf("\n");
+}
+
 /* One request per sandbox; goes on after a failure, and fails in the end if any did. */
 static int for_each(struct client *client, int argc, char **argv, const char *method,
 		    const char *rest, struct error *error)
 {
+	const struct selection *selection = &options.selection;
+	if (selection->all || selection->labels.count > 0 || selection->state) {
+		if (argc > 1)
+			return error_set(error, ERROR_USAGE,
+					 "name sandboxes, or select them with --label, --state or "
+					 "--all; not both");
+		return select_and(client, argv[0], *rest ? rest + 1 : "delete", selection, error);
+	}
 	if (argc < 2)
-		return error_set(error, ERROR_USAGE, "%s needs a sandbox", argv[0]);
+		return error_set(error, ERROR_USAGE, "%s needs a sandbox, or --label K=V, or --all",
+				 argv[0]);
 	int failed = 0;
 	struct error last = {0};
 	json_t *answers = json_array();
@@ -157,9 +236,9 @@ static int for_each(struct client *client, int argc, char **argv, const char *me
 				fprintf(stderr, "caisson %s: %s\n", argv[0], last.message);
 			last = one;
 		} else {
-			json_array_append_new(answers, answer ? answer : json_null());
+			json_array_append_new(answers, answer ? answer : json_string(argv[i]));
 			if (!cli_json)
-				printf("%s\n", argv[i]);
+				print_done(argv[i], answer);
 		}
 	}
 	if (cli_json)
@@ -181,8 +260,39 @@ static int run_stop(struct client *client, int argc, char **argv, struct error *
 	return for_each(client, argc, argv, "POST", "/stop", error);
 }
 
+/* Folders are one sandbox's: those that it was created with. */
+static int start_with_folders(struct client *client, int argc, char **argv, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	int fds[CREATE_MOUNTS_MAX];
+	size_t count = 0;
+	json_t *record = NULL;
+	if (argc != 2)
+		return error_set(error, ERROR_USAGE, "start with -v takes one sandbox");
+	json_t *body = json_object();
+	int result = open_mounts(body, fds, &count, error);
+	if (result == 0)
+		result = sandbox_path(&path, argv[1], "/start", error);
+	if (result == 0)
+		result = client_json(client, "POST", path.data, body, fds, count, &record, error);
+	for (size_t i = 0; i < count; i++)
+		fd_close(&fds[i]);
+	json_decref(body);
+	if (result < 0)
+		return -1;
+	json_t *records = json_pack("[o]", record);
+	if (cli_json)
+		print_json(records);
+	else
+		printf("%s\n", argv[1]);
+	json_decref(records);
+	return 0;
+}
+
 static int run_start(struct client *client, int argc, char **argv, struct error *error)
 {
+	if (create_options.mounts.count > 0)
+		return start_with_folders(client, argc, argv, error);
 	return for_each(client, argc, argv, "POST", "/start", error);
 }
 
@@ -196,71 +306,141 @@ static int run_resume(struct client *client, int argc, char **argv, struct error
 	return for_each(client, argc, argv, "POST", "/resume", error);
 }
 
+#define SELECTION_ROWS                                                                             \
+	{"label",     'l',                                                                         \
+	 OPTION_LIST, &options.selection.labels,                                                   \
+	 "K=V",       "those with this label (repeatable: all must hold)"},                        \
+	    {"state",     's',                                                                     \
+	     OPTION_TEXT, &options.selection.state,                                                \
+	     "STATE",     "those that are running, paused, stopped, ..."},                         \
+	{                                                                                          \
+		"all", 'a', OPTION_FLAG, &options.selection.all, NULL, "every sandbox"             \
+	}
+
+static const struct option_spec select_specs[] = {
+    SELECTION_ROWS,
+    {0},
+};
+
 static const struct option_spec rm_specs[] = {
     {"force", 'f', OPTION_FLAG, &options.force, NULL, "one that is not there is no error"},
+    SELECTION_ROWS,
     {0},
 };
 
 const struct verb verb_rm = {
     .name = "rm",
+    .sandboxes = true,
     .arguments = "[options] SANDBOX ...",
     .summary = "Remove sandboxes with all that is in them",
     .help = "Kills every process of each sandbox and removes its files. A tombstone stays:\n"
-	    "`caisson inspect` still says when and why it ended.",
+	    "`caisson inspect` still says when and why it ended.\n\n"
+	    "  caisson rm mybox\n"
+	    "  caisson rm --label team=red --state stopped",
     .options = rm_specs,
     .run = run_rm,
 };
 
 const struct verb verb_stop = {
     .name = "stop",
-    .arguments = "SANDBOX ...",
+    .sandboxes = true,
+    .arguments = "[options] SANDBOX ...",
     .summary = "End a sandbox's processes, keep its files",
-    .help = "SIGTERM, two seconds later SIGKILL. `caisson start` goes on with the same files.",
+    .help = "SIGTERM, two seconds later SIGKILL. `caisson start` goes on with the same files.\n"
+	    "Its time goes on too: when that is over it is removed, stopped or not. `caisson ls`\n"
+	    "shows how long it has left, `caisson extend` gives it more.",
+    .options = select_specs,
     .run = run_stop,
+};
+
+static const struct option_spec start_specs[] = {
+    CREATE_VOLUME_ROW,
+    {0},
 };
 
 const struct verb verb_start = {
     .name = "start",
-    .arguments = "SANDBOX ...",
+    .sandboxes = true,
+    .arguments = "[options] SANDBOX ...",
     .summary = "Start a stopped sandbox again",
-    .help = "With the files it had when it was stopped.",
+    .help =
+	"With the files it had when it was stopped. Folders that it was created with (-v) have\n"
+	"to be given again when the daemon was restarted since, the same ones:\n"
+	"  caisson start -v .:/workspace:rw SANDBOX",
+    .options = start_specs,
     .run = run_start,
 };
 
 const struct verb verb_pause = {
     .name = "pause",
-    .arguments = "SANDBOX ...",
+    .sandboxes = true,
+    .arguments = "[options] SANDBOX ...",
     .summary = "Freeze a sandbox's processes",
-    .help = "They keep their memory and use no cpu; timers hold. The next exec wakes it.",
+    .help = "They use no cpu and timers hold; what of their memory is on disk goes back to the\n"
+	    "host. The next exec wakes it.",
+    .options = select_specs,
     .run = run_pause,
 };
 
 const struct verb verb_resume = {
     .name = "resume",
-    .arguments = "SANDBOX ...",
+    .sandboxes = true,
+    .arguments = "[options] SANDBOX ...",
     .summary = "Let a paused sandbox go on",
     .help = "The other half of pause.",
+    .options = select_specs,
     .run = run_resume,
 };
 
-static void print_top_row(struct client *client, const json_t *record)
+/* What each uses into its record, as "usage"; null where it ended in this moment. */
+static void add_usage(struct client *client, json_t *list)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
+	size_t at, seen;
+	json_t *record, *one, *metrics = NULL;
 	struct error ignored;
-	json_t *metrics = NULL;
-	char memory[32], limit[32], disk[32];
-	if (sandbox_path(&path, member_text(record, "id"), "/metrics", &ignored) < 0 ||
-	    client_json(client, "GET", path.data, NULL, NULL, 0, &metrics, &ignored) < 0)
-		return;
-	bytes_text((uint64_t)member_integer(metrics, "memory_bytes"), memory);
-	bytes_text((uint64_t)member_integer(metrics, "disk_bytes"), disk);
-	print_limit(record, "memory", limit);
-	printf("%-17s %-16.16s %-9s %9.2f %9s/%-9s %6lld %9s\n", member_text(record, "id"),
-	       *member_text(record, "name") ? member_text(record, "name") : "-",
-	       member_text(record, "status"),
-	       json_number_value(json_object_get(metrics, "cpu_seconds")), memory, limit,
-	       (long long)member_integer(metrics, "processes"), disk);
+	if (client_json(client, "GET", "/v1/metrics", NULL, NULL, 0, &metrics, &ignored) < 0)
+		metrics = NULL;
+	json_array_foreach(list, at, record)
+	{
+		json_object_set_new(record, "usage", json_null());
+		json_array_foreach(json_object_get(metrics, "items"), seen, one)
+		{
+			if (strcmp(member_text(one, "id"), member_text(record, "id")) == 0)
+				json_object_set(record, "usage", one);
+		}
+	}
 	json_decref(metrics);
+}
+
+/* "-": nobody counts it, as memory without a cgroup. */
+static void usage_text(const json_t *usage, const char *name, bool bytes, char text[32])
+{
+	const json_t *value = json_object_get(usage, name);
+	if (!json_is_number(value))
+		snprintf(text, 32, "-");
+	else if (bytes)
+		bytes_text((uint64_t)json_integer_value(value), text);
+	else if (json_is_integer(value))
+		snprintf(text, 32, "%lld", (long long)json_integer_value(value));
+	else
+		snprintf(text, 32, "%.2f", json_real_value(value));
+}
+
+static void print_top_row(const json_t *record)
+{
+	char share[32], cpu[32], memory[32], limit[32], processes[32], disk[32];
+	const json_t *usage = json_object_get(record, "usage");
+	if (!json_is_object(usage))
+		return;
+	usage_text(usage, "cpu_percent", false, share);
+	usage_text(usage, "cpu_seconds", false, cpu);
+	usage_text(usage, "memory_bytes", true, memory);
+	usage_text(usage, "processes", false, processes);
+	usage_text(usage, "disk_bytes", true, disk);
+	print_limit(record, "memory", limit);
+	printf("%-17s %-16.16s %-9s %7s %9s %9s/%-9s %6s %9s\n", member_text(record, "id"),
+	       *member_text(record, "name") ? member_text(record, "name") : "-",
+	       member_text(record, "status"), share, cpu, memory, limit, processes, disk);
 }
 
 static int run_top(struct client *client, int argc, char **argv, struct error *error)
@@ -272,6 +452,7 @@ static int run_top(struct client *client, int argc, char **argv, struct error *e
 		json_t *list;
 		if (fetch_list(client, false, &list, error) < 0)
 			return -1;
+		add_usage(client, list);
 		if (cli_json) {
 			print_json(list);
 			json_decref(list);
@@ -279,11 +460,11 @@ static int run_top(struct client *client, int argc, char **argv, struct error *e
 		}
 		if (live)
 			printf("\033[H\033[2J");
-		printf("%-17s %-16s %-9s %9s %9s/%-9s %6s %9s\n", "ID", "NAME", "STATUS", "CPU s",
-		       "MEMORY", "LIMIT", "PROCS", "DISK");
+		printf("%-17s %-16s %-9s %7s %9s %9s/%-9s %6s %9s\n", "ID", "NAME", "STATUS",
+		       "CPU %", "CPU s", "MEMORY", "LIMIT", "PROCS", "DISK");
 		size_t at;
 		json_t *record;
-		json_array_foreach(list, at, record) print_top_row(client, record);
+		json_array_foreach(list, at, record) print_top_row(record);
 		json_decref(list);
 		fflush(stdout);
 		if (live)
@@ -301,7 +482,10 @@ const struct verb verb_top = {
     .name = "top",
     .arguments = "[options]",
     .summary = "Show what the sandboxes use",
-    .help = "Cpu seconds, memory, processes and disk, refreshed every two seconds on a terminal.",
+    .help =
+	"Cpu (percent of one, and seconds), memory, processes and disk, refreshed every two\n"
+	"seconds on a terminal; - where the host does not count it. With --json the records of\n"
+	"`ls`, each with `usage`.",
     .options = top_specs,
     .run = run_top,
 };

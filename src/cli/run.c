@@ -90,7 +90,7 @@ static int run_session(struct client *client, const char *sandbox, int argc, cha
 	return result;
 }
 
-static int remove_sandbox(struct client *client, const char *id, struct error *error)
+int delete_sandbox(struct client *client, const char *id, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	if (sandbox_path(&path, id, "", error) < 0)
@@ -123,6 +123,7 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 	json_t *record = NULL;
 	if (create_sandbox(client, options.keep ? 0 : RUN_IDLE_TIMEOUT, &record, error) < 0)
 		return -1;
+	warn_of_limits(argv[0], record);
 	const char *id = member_text(record, "id");
 	int exit_code = 0;
 	int result = run_session(client, id, argc - 1, argv + 1, &exit_code, error);
@@ -130,7 +131,7 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 		fprintf(stderr, "caisson: kept as %s\n", id);
 	} else {
 		struct error ignored;
-		if (remove_sandbox(client, id, result < 0 ? &ignored : error) < 0)
+		if (delete_sandbox(client, id, result < 0 ? &ignored : error) < 0)
 			result = -1;
 	}
 	json_decref(record);
@@ -152,6 +153,7 @@ static const struct option_spec run_specs[] = {
 
 const struct verb verb_run = {
     .name = "run",
+    .json = "errors as JSON; what the command prints stays as it is",
     .arguments = "[options] [--] COMMAND ...",
     .summary = "Run one command in a fresh sandbox",
     .help = "Makes a sandbox, runs the command with your standard input, output and error,\n"
@@ -182,9 +184,12 @@ static int print_background(struct client *client, const char *sandbox, int argc
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *body, *answer = NULL;
 	if (sandbox_path(&path, sandbox, "/exec", error) < 0 ||
-	    exec_body(argc, argv, false, &body, error) < 0)
+	    exec_body(argc, argv, options.tty, &body, error) < 0)
 		return -1;
 	json_object_set_new(body, "background", json_true());
+	/* A terminal is there to be attached to. */
+	if (options.tty)
+		json_object_set_new(body, "stdin", json_true());
 	int result = client_json(client, "POST", path.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
@@ -222,12 +227,14 @@ static const struct option_spec exec_specs[] = {
     {"tty", 0, OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
     {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
     {"detach", 'd', OPTION_FLAG, &options.detach, NULL,
-     "start it, print its id, do not wait (see `caisson logs`)"},
+     "start it, print its id, do not wait (see `caisson logs`, with --tty `caisson attach`)"},
     {0},
 };
 
 const struct verb verb_exec = {
     .name = "exec",
+    .json = "errors, and with -d the record, as JSON; the command's output stays",
+    .sandboxes = true,
     .arguments = "[options] SANDBOX [--] COMMAND ...",
     .summary = "Run a command in a sandbox that is there",
     .help =
@@ -256,6 +263,8 @@ static int run_shell(struct client *client, int argc, char **argv, struct error 
 
 const struct verb verb_shell = {
     .name = "shell",
+    .json = "errors as JSON",
+    .sandboxes = true,
     .arguments = "[options] SANDBOX",
     .summary = "Open a terminal in a sandbox",
     .help = "An interactive shell (bash where there is one) in a sandbox of yours.\n\n"

@@ -8,7 +8,8 @@
 
 static struct {
 	const char *listen, *state, *runtime, *config, *user, *log_level, *idle_exit;
-	bool log_json;
+	const char *tls_certificate, *tls_key;
+	bool log_json, mcp_fixtures;
 } options;
 
 static int set_text(char *to, size_t room, const char *value, const char *name, struct error *error)
@@ -30,7 +31,11 @@ static int read_config(struct config *config, char *path, size_t room, struct er
 	    set_text(config->state, sizeof(config->state), options.state, "state", error) < 0 ||
 	    set_text(config->runtime, sizeof(config->runtime), options.runtime, "runtime", error) <
 		0 ||
-	    set_text(config->user, sizeof(config->user), options.user, "user", error) < 0)
+	    set_text(config->user, sizeof(config->user), options.user, "user", error) < 0 ||
+	    set_text(config->tls_certificate, sizeof(config->tls_certificate),
+		     options.tls_certificate, "tls-certificate", error) < 0 ||
+	    set_text(config->tls_key, sizeof(config->tls_key), options.tls_key, "tls-key", error) <
+		0)
 		return -1;
 	if (options.log_level && log_level_parse(options.log_level, &config->log_level) < 0)
 		return error_set(error, ERROR_USAGE,
@@ -45,6 +50,7 @@ static int read_config(struct config *config, char *path, size_t room, struct er
 		config->idle_exit_seconds = (uint32_t)seconds;
 	}
 	config->log_json = config->log_json || options.log_json;
+	config->mcp_fixtures = options.mcp_fixtures;
 	return config_check(config, error);
 }
 
@@ -65,28 +71,39 @@ static const struct option_spec serve_specs[] = {
     {"listen", 'l', OPTION_TEXT, &options.listen, "HOST:PORT",
      "where the API listens; none = the Unix socket only (default: 127.0.0.1:7878)"},
     {"state", 0, OPTION_TEXT, &options.state, "DIR",
-     "what is kept (default: /var/lib/caisson, or ~/.local/share/caisson)"},
+     "what is kept (default: /var/lib/caisson, or ~/.local/state/caisson)"},
     {"runtime", 0, OPTION_TEXT, &options.runtime, "DIR",
-     "sockets (default: /run/caisson, or $XDG_RUNTIME_DIR/caisson)"},
+     "sockets (default: /run/caisson; a user's: $XDG_RUNTIME_DIR/caisson, else "
+     "/run/user/UID/caisson, else DIR/run of the state)"},
     {"config", 'c', OPTION_TEXT, &options.config, "FILE",
      "configuration (default: /etc/caisson/caisson.conf, or ~/.config/caisson/...)"},
     {"user", 0, OPTION_TEXT, &options.user, "NAME",
      "whom the API process runs as when started by root (default: caisson)"},
+    {"tls-certificate", 0, OPTION_TEXT, &options.tls_certificate, "FILE",
+     "TLS on the TCP port: the chain, in PEM, readable by that user; SIGHUP reads it anew"},
+    {"tls-key", 0, OPTION_TEXT, &options.tls_key, "FILE", "its private key, likewise"},
     {"log-level", 0, OPTION_TEXT, &options.log_level, "LEVEL", "error, warning, info or debug"},
     {"log-json", 0, OPTION_FLAG, &options.log_json, NULL, "one JSON object per log line"},
     {"idle-exit", 0, OPTION_TEXT, &options.idle_exit, "TIME",
      "end when there is no sandbox and no request for that long"},
+    {"mcp-fixtures", 0, OPTION_FLAG, &options.mcp_fixtures, NULL,
+     "for the MCP conformance suite: its test tools at /mcp, in place of the usual ones"},
     {0},
 };
 
 const struct verb verb_serve = {
     .name = "serve",
+    .json = "errors as JSON (the log: --log-json)",
     .arguments = "[options]",
     .summary = "Run the daemon in the foreground",
     .help =
 	"The daemon: the API on the Unix socket and on a TCP port (with tokens). Sandboxes live "
 	"on\n"
 	"when it ends, and it finds them again. SIGHUP reads the configuration anew.\n"
+	"An ordinary user can run one too, in directories of the user's own. What root's can do\n"
+	"and it cannot (a limit on disk; on memory, cpu and processes without a cgroup of the\n"
+	"user's) is said in each sandbox's record. With a range of ids in /etc/subuid and\n"
+	"/etc/subgid its sandboxes have users of their own and their root is not the user.\n"
 	"Flags win over the environment (CAISSON_LISTEN, CAISSON_STATE, CAISSON_RUNTIME), which\n"
 	"wins over the configuration file.",
     .options = serve_specs,

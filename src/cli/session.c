@@ -12,12 +12,12 @@
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/terminal.h"
 #include "proto/codec.h"
 #include "proto/exec_stream.h"
 #include "proto/init_messages.h"
@@ -33,26 +33,6 @@ struct stream {
 	uint8_t frame[EXEC_STREAM_HEADER + EXEC_STREAM_MAX];
 	size_t frame_size;
 };
-
-static struct termios saved_terminal;
-static bool terminal_changed;
-
-static void restore_terminal(void)
-{
-	if (terminal_changed)
-		tcsetattr(STDIN_FILENO, TCSADRAIN, &saved_terminal);
-	terminal_changed = false;
-}
-
-static void raw_terminal(void)
-{
-	if (tcgetattr(STDIN_FILENO, &saved_terminal) < 0)
-		return;
-	struct termios raw = saved_terminal;
-	cfmakeraw(&raw);
-	terminal_changed = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
-	atexit(restore_terminal);
-}
 
 bool session_wants_tty(void)
 {
@@ -150,7 +130,8 @@ static int exit_code_of(const json_t *record)
 	}
 	if (json_is_true(json_object_get(record, "oom_killed")))
 		fprintf(stderr, "caisson: the command was ended because the sandbox's memory limit "
-				"was reached; give it more with --memory\n");
+				"was reached; `caisson set SANDBOX --memory 2G` (or --memory when "
+				"it is made) gives it more\n");
 	if (json_is_true(json_object_get(record, "lost")))
 		return EXIT_CODE_LOST;
 	if (json_is_integer(number))
@@ -232,11 +213,11 @@ static int receive(struct stream *stream, struct error *error)
 {
 	struct exchange *exchange = stream->exchange;
 	exchange->start = exchange->end = 0;
-	ssize_t got = recv(exchange->fd, exchange->buffer, sizeof(exchange->buffer), 0);
+	ssize_t got = exchange_receive(exchange, exchange->buffer, sizeof(exchange->buffer));
 	if (got < 0 && errno == EINTR)
 		return 0;
 	if (got <= 0)
-		return error_set(error, ERROR_DAEMON_UNREACHABLE,
+		return error_set(error, ERROR_DAEMON_RESTARTING,
 				 "the connection to the daemon was lost; the command may go on, "
 				 "see `caisson logs`");
 	exchange->end = (size_t)got;
@@ -282,14 +263,15 @@ static int loop(struct stream *stream, struct error *error)
 		    {.fd = stream->signals, .events = POLLIN},
 		    {.fd = want_stdin ? STDIN_FILENO : -1, .events = POLLIN},
 		};
-		if (poll(fds, ARRAY_SIZE(fds), -1) < 0) {
+		bool pending = exchange_pending(stream->exchange);
+		if (poll(fds, ARRAY_SIZE(fds), pending ? 0 : -1) < 0) {
 			if (errno == EINTR)
 				continue;
 			return error_set_errno(error, ERROR_INTERNAL, errno, "poll");
 		}
 		if (fds[1].revents && forward_signal(stream, error) < 0)
 			return -1;
-		if (fds[0].revents && receive(stream, error) < 0)
+		if ((pending || fds[0].revents) && receive(stream, error) < 0)
 			return -1;
 		if (!stream->ended && fds[2].revents && forward_stdin(stream, error) < 0)
 			return -1;
@@ -353,10 +335,10 @@ int session_run(struct client *client, const struct session *session, int *ret_e
 	stream->signals = open_signals(session->tty);
 	int result = begin(client, session, exchange, error);
 	if (result == 0 && session->tty)
-		raw_terminal();
+		terminal_raw();
 	if (result == 0)
 		result = loop(stream, error);
-	restore_terminal();
+	terminal_restore();
 	if (result == 0 && stream->exit_code == EXIT_CODE_LOST)
 		stream->exit_code = exit_code_of_lost(client, session->sandbox);
 	/* Whoever reads our output has enough: as quiet as a command that SIGPIPE ends. */

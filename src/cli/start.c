@@ -22,6 +22,7 @@
 
 #define START_SECONDS 15
 #define IDLE_EXIT "60"
+#define LOG_MAX (1024 * 1024)
 
 /* A v1 host has one cgroup per hierarchy; the daemon must not stay in the client's, which a service
  * manager or a terminal may kill as a whole. Best effort: an ordinary user may not. */
@@ -51,11 +52,13 @@ static void leave_cgroups(void)
 static void exec_daemon(const struct client *client, int log_fd)
 {
 	static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-	char home[512], xdg_runtime[512], *environment[4] = {path};
+	/* Where its configuration and directories are: what a reload asks for again. */
+	static const char *const names[] = {"HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
+					    "XDG_CONFIG_HOME"};
+	static char rooms[ARRAY_SIZE(names)][512];
+	char *environment[ARRAY_SIZE(names) + 2] = {path};
 	int count = 1;
-	const char *names[] = {"HOME", "XDG_RUNTIME_DIR"};
-	char *rooms[] = {home, xdg_runtime};
-	for (int i = 0; i < 2; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		const char *value = getenv(names[i]);
 		if (value && text_format(rooms[i], 512, "%s=%s", names[i], value) == 0)
 			environment[count++] = rooms[i];
@@ -117,11 +120,28 @@ static pid_t spawn_daemon(const struct client *client, int log_fd)
 	return result < 0 ? result : daemon;
 }
 
+/* What earlier daemons said is kept, that of a crashed one above all; up to a size, and then once
+ * more. *ret_begin: where this one's part begins. */
+static int open_log(const char *path, off_t *ret_begin)
+{
+	char old[320];
+	struct stat info;
+	if (lstat(path, &info) == 0 && info.st_size > LOG_MAX &&
+	    text_format(old, sizeof(old), "%s.old", path) == 0)
+		(void)!rename(path, old);
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+	if (fd < 0)
+		return -errno;
+	*ret_begin = lseek(fd, 0, SEEK_END);
+	return fd;
+}
+
 /* The end of the daemon's log, for the error message: it says why it did not start. */
-static int start_failed(const char *log_path, struct error *error)
+static int start_failed(const char *log_path, off_t begin, struct error *error)
 {
 	char text[16384] = "";
-	ssize_t size = fd_read_small(AT_FDCWD, log_path, text, sizeof(text));
+	CLOSE_FD int log = open(log_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t size = log < 0 ? -1 : pread(log, text, sizeof(text) - 1, begin);
 	char *last = text;
 	if (size > 0) {
 		if (text[size - 1] == '\n')
@@ -137,7 +157,7 @@ static int start_failed(const char *log_path, struct error *error)
 }
 
 static int wait_for_daemon(struct client *client, pid_t daemon, const char *log_path,
-			   struct error *error)
+			   off_t log_begin, struct error *error)
 {
 	struct process process = PROCESS_NONE;
 	if (daemon > 0 && process_open(daemon, 0, &process) < 0)
@@ -151,7 +171,7 @@ static int wait_for_daemon(struct client *client, pid_t daemon, const char *log_
 			break;
 		}
 		if (daemon > 0 && !process_alive(&process)) {
-			start_failed(log_path, error);
+			start_failed(log_path, log_begin, error);
 			break;
 		}
 		if (clock_monotonic() > end) {
@@ -167,12 +187,29 @@ static int wait_for_daemon(struct client *client, pid_t daemon, const char *log_
 	return result;
 }
 
+/* The directory, and for an ordinary user those above it that are missing (~/.local/state). */
+static int make_runtime(const char *path)
+{
+	char part[256];
+	bool root = geteuid() == 0;
+	for (const char *slash = strchr(path + 1, '/'); slash && !root;
+	     slash = strchr(slash + 1, '/')) {
+		int result = text_format(part, sizeof(part), "%.*s", (int)(slash - path), path);
+		if (result < 0)
+			return result;
+		if (mkdir(part, 0700) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	return mkdir(path, root ? 0755 : 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
 int daemon_start(struct client *client, struct error *error)
 {
 	char lock_path[300], log_path[300];
-	if (mkdir(client->config.runtime, 0755) < 0 && errno != EEXIST)
+	int made = make_runtime(client->config.runtime);
+	if (made < 0)
 		return error_set_errno(
-		    error, ERROR_DAEMON_UNREACHABLE, errno,
+		    error, ERROR_DAEMON_UNREACHABLE, made,
 		    "no daemon runs, and its runtime directory %s cannot be made",
 		    client->config.runtime);
 	/* Below /tmp somebody else may have been there first. */
@@ -180,7 +217,8 @@ int daemon_start(struct client *client, struct error *error)
 	if (lstat(client->config.runtime, &status) < 0 || !S_ISDIR(status.st_mode) ||
 	    status.st_uid != geteuid() || (status.st_mode & 022))
 		return error_set(error, ERROR_DAEMON_UNREACHABLE,
-				 "no daemon runs, and %s is not a directory of this user's alone",
+				 "no daemon runs, and %s is not a directory of this user's alone: "
+				 "name another with CAISSON_RUNTIME",
 				 client->config.runtime);
 	if (text_format(lock_path, sizeof(lock_path), "%s/start.lock", client->config.runtime) <
 		0 ||
@@ -199,13 +237,13 @@ int daemon_start(struct client *client, struct error *error)
 	struct error ignored;
 	if (client_ping(client, &ignored) == 0)
 		return 0;
-	CLOSE_FD int log_fd =
-	    open(log_path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+	off_t log_begin = 0;
+	CLOSE_FD int log_fd = open_log(log_path, &log_begin);
 	if (log_fd < 0)
-		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno, "%s", log_path);
+		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, log_fd, "%s", log_path);
 	pid_t daemon = spawn_daemon(client, log_fd);
 	if (daemon < 0)
 		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, daemon,
 				       "starting the daemon");
-	return wait_for_daemon(client, daemon, log_path, error);
+	return wait_for_daemon(client, daemon, log_path, log_begin, error);
 }

@@ -54,8 +54,8 @@ static int token_list(struct client *client, struct error *error)
 	if (cli_json) {
 		print_json(tokens);
 	} else {
-		printf("%-17s %-16s %-40s %-25s %s\n", "ID", "WORKSPACE", "SCOPES", "EXPIRES",
-		       "LABEL");
+		printf("%-17s %-16s %-40s %-25s %-17s %s\n", "ID", "WORKSPACE", "SCOPES", "EXPIRES",
+		       "SANDBOX", "LABEL");
 		size_t at;
 		json_array_foreach(tokens, at, token)
 		{
@@ -69,9 +69,10 @@ static int token_list(struct client *client, struct error *error)
 					 index ? "," : "", json_string_value(scope));
 			}
 			const char *expires = member_text(token, "expires_at");
-			printf("%-17s %-16s %-40s %-25s ", member_text(token, "id"),
+			const char *sandbox = member_text(token, "sandbox");
+			printf("%-17s %-16s %-40s %-25s %-17s ", member_text(token, "id"),
 			       member_text(token, "workspace"), scopes,
-			       *expires ? expires : "never");
+			       *expires ? expires : "never", *sandbox ? sandbox : "-");
 			print_safe(member_text(token, "label"));
 			putchar('\n');
 		}
@@ -120,6 +121,7 @@ static const struct option_spec token_specs[] = {
 
 const struct verb verb_token = {
     .name = "token",
+    .words = "create list revoke",
     .arguments = "create|list|revoke [options] [ID]",
     .summary = "Make, list and revoke access tokens",
     .help = "A token is needed on the TCP port; on the Unix socket the daemon's own user and root\n"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/cli.h"
@@ -38,7 +39,8 @@ static int run_token(struct client *client, char *token, size_t room, struct err
 	return 0;
 }
 
-static int show_command(struct client *client, struct error *error)
+/* *ret_shown is what a caller of --json is told of it. */
+static int show_command(struct client *client, json_t **ret_shown, struct error *error)
 {
 	int64_t began = clock_monotonic();
 	json_t *record = NULL, *result = NULL;
@@ -59,11 +61,15 @@ static int show_command(struct client *client, struct error *error)
 	if (path.data &&
 	    client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, &ignored) < 0)
 		fprintf(stderr, "caisson: %s\n", ignored.message);
-	if (outcome == 0) {
+	char said[256];
+	snprintf(said, sizeof(said), "%s", member_text(result, "stdout"));
+	said[strcspn(said, "\n")] = '\0';
+	if (outcome == 0 && cli_json) {
+		*ret_shown = json_pack("{s:s, s:s, s:f, s:O}", "said", said, "isolation",
+				       member_text(record, "isolation"), "took_ms", milliseconds,
+				       "boot_ms", json_object_get(record, "boot_ms"));
+	} else if (outcome == 0) {
 		printf("\nA sandbox said:  ");
-		char said[256];
-		snprintf(said, sizeof(said), "%s", member_text(result, "stdout"));
-		said[strcspn(said, "\n")] = '\0';
 		print_safe(said);
 		printf(
 		    "\nIsolation:       %s\n"
@@ -79,26 +85,38 @@ static int show_command(struct client *client, struct error *error)
 
 static void print_snippets(const char *url, const char *token)
 {
-	printf("\nAPI:     http://%s/v1\nMCP URL: http://%s/mcp\nToken:   %s   (24 h; the last "
-	       "run's is "
+	printf("\nAPI:     %s/v1\nMCP URL: %s/mcp\nToken:   %s   (24 h; the last run's is "
 	       "revoked)\n",
 	       url, url, token);
-	printf(
-	    "\nThis version serves the REST API; the MCP server comes with a later one, and the\n"
-	    "snippets for MCP clients below are ready for it.\n");
-	printf("\n# curl\ncurl -sS -H 'Authorization: Bearer %s' \\\n"
-	       "  -d '{\"template\":\"host\"}' http://%s/v1/sandboxes\n",
-	       token, url);
-	printf("\n# Claude Code\nclaude mcp add --transport http caisson http://%s/mcp \\\n"
+	printf("\n# curl: one command; then a sandbox that stays, a command in it, its end\n"
+	       "AUTH='Authorization: Bearer %s'\n"
+	       "curl -sS -H \"$AUTH\" -d '{\"cmd\":\"uname -a\"}' %s/v1/run\n"
+	       "curl -sS -H \"$AUTH\" -d '{\"name\":\"demo\"}' %s/v1/sandboxes\n"
+	       "curl -sS -H \"$AUTH\" -d '{\"cmd\":\"id; pwd\"}' %s/v1/sandboxes/demo/exec\n"
+	       "curl -sS -H \"$AUTH\" -X DELETE %s/v1/sandboxes/demo\n",
+	       token, url, url, url, url);
+	printf("\n# Claude Code\nclaude mcp add --transport http caisson %s/mcp \\\n"
 	       "  --header 'Authorization: Bearer %s'\n",
 	       url, token);
 	printf("\n# Cursor: ~/.cursor/mcp.json\n{\"mcpServers\": {\"caisson\": {\"url\": "
-	       "\"http://%s/mcp\",\n  \"headers\": {\"Authorization\": \"Bearer %s\"}}}}\n",
+	       "\"%s/mcp\",\n  \"headers\": {\"Authorization\": \"Bearer %s\"}}}}\n",
 	       url, token);
 	printf("\n# VS Code: .vscode/mcp.json\n{\"servers\": {\"caisson\": {\"type\": \"http\", "
 	       "\"url\": "
-	       "\"http://%s/mcp\",\n  \"headers\": {\"Authorization\": \"Bearer %s\"}}}}\n\n",
+	       "\"%s/mcp\",\n  \"headers\": {\"Authorization\": \"Bearer %s\"}}}}\n",
 	       url, token);
+}
+
+static void print_local(void)
+{
+	char program[4096] = "caisson";
+	ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	if (size > 0)
+		program[size] = '\0';
+	printf("\n# any of them without a token, as a process of yours (also claude-desktop,\n"
+	       "# windsurf, zed, codex, gemini): printed, or written with --write\n"
+	       "claude mcp add caisson -- %s mcp\n%s mcp config cursor --write\n\n",
+	       program, program);
 	fflush(stdout);
 }
 
@@ -107,10 +125,28 @@ static int run_welcome(struct client *client, int argc, char **argv, struct erro
 	(void)argv;
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "welcome takes no argument");
-	char token[128];
-	if (show_command(client, error) < 0 || run_token(client, token, sizeof(token), error) < 0)
+	char token[128] = "", url[512];
+	json_t *shown = NULL;
+	struct error no_url;
+	/* Without an address a token is good for nothing: the Unix socket needs none. */
+	bool door = client_url(client, url, sizeof(url), &no_url) == 0;
+	if (show_command(client, &shown, error) < 0 ||
+	    (door && run_token(client, token, sizeof(token), error) < 0)) {
+		json_decref(shown);
 		return -1;
-	print_snippets(client->config.listen, token);
+	}
+	if (cli_json) {
+		json_object_set_new(shown, "url", door ? json_string(url) : json_null());
+		json_object_set_new(shown, "token", door ? json_string(token) : json_null());
+		print_json(shown);
+	} else {
+		if (door)
+			print_snippets(url, token);
+		else
+			printf("\nNo API over HTTP: %s\n", no_url.message);
+		print_local();
+	}
+	json_decref(shown);
 	return 0;
 }
 

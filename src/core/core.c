@@ -13,7 +13,11 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "core/budget.h"
+#include "core/code.h"
 #include "core/core_private.h"
+#include "core/create_queue.h"
+#include "store/secrets.h"
 #include "tier/driver.h"
 
 #define START_TIMEOUT_MS 30000
@@ -25,6 +29,8 @@ struct later {
 };
 
 struct done_call {
+	struct core *core;
+	struct asker asker;
 	void (*done)(void *data, const struct error *error);
 	void *data;
 };
@@ -66,7 +72,10 @@ void core_later(struct core *core, void (*call)(void *data), void *data)
 static void call_done(void *data)
 {
 	struct done_call *call = data;
+	struct core *core = call->core;
+	struct asker before = core_ask_as(core, &call->asker);
 	call->done(call->data, NULL);
+	core_ask_as(core, &before);
 	free(call);
 }
 
@@ -78,7 +87,12 @@ void core_done_later(struct core *core, void (*done)(void *data, const struct er
 	struct done_call *call = malloc(sizeof(*call));
 	if (!call)
 		abort();
-	*call = (struct done_call){.done = done, .data = data};
+	*call = (struct done_call){
+	    .core = core,
+	    .asker = core_asker(core),
+	    .done = done,
+	    .data = data,
+	};
 	core_later(core, call_done, call);
 }
 
@@ -89,14 +103,23 @@ static void start_failed_for_good(struct core *core, const struct error *error)
 		core->hooks.failed(core->hooks.data, error);
 }
 
-static void on_ended(void *data, const struct id *id, enum end_cause cause)
+static void on_ended(void *data, const struct id *id, const struct spawn_ended *ended)
 {
 	struct core *core = data;
 	struct sandbox *sandbox = sandbox_by_id(core, id);
 	if (!core->private->started)
 		reconcile_ended(core, id);
-	else if (sandbox)
-		sandbox_processes_ended(sandbox, cause);
+	else if (sandbox) {
+		counters_take(sandbox, &ended->counters);
+		sandbox_processes_ended(sandbox, (enum end_cause)ended->cause);
+	}
+}
+
+static void on_counted(void *data, const struct id *id, const struct spawn_counters *counters)
+{
+	struct sandbox *sandbox = sandbox_by_id(data, id);
+	if (sandbox)
+		counters_take(sandbox, counters);
 }
 
 static void on_listed(void *data, const struct id *id, const struct spawn_listed *listed)
@@ -118,12 +141,52 @@ static void on_quit(void *data)
 		core->hooks.quit(core->hooks.data);
 }
 
+/* The links go, since the next daemon may be there before we are gone: two that both write down
+ * what an init says would each miss what the other was told. */
+static void abandon(struct sandbox *sandbox, const struct error *error)
+{
+	if (sandbox->life->booting)
+		boot_failed(sandbox, error);
+	else
+		link_drop(sandbox, error);
+	waiters_finish(sandbox, &sandbox->life->waiters, error);
+	waiters_finish(sandbox, &sandbox->life->ready, error);
+	watchers_lost(sandbox, error);
+	exec_forget_all(sandbox);
+}
+
+void core_let_go(struct core *core)
+{
+	struct error error;
+	if (!core->private || core->private->let_go)
+		return;
+	activity_flush(core);
+	if (core->store) {
+		meter_settle(core);
+		code_let_go(core);
+	}
+	core->private->let_go = true;
+	/* For transitions it is as if the spawner were gone: the next daemon settles them. */
+	error_set(&error, ERROR_SPAWNER_GONE, "the daemon is being restarted");
+	list_each (&core->sandboxes, node)
+		abandon(list_entry(node, struct sandbox, link), &error);
+	create_queue_fail_all(core, &error);
+}
+
 static void on_lost(void *data)
 {
 	struct core *core = data;
-	log_error("the spawner is gone");
+	log_error("the spawner is gone; sandboxes run on");
+	core_let_go(core);
 	if (core->hooks.lost)
 		core->hooks.lost(core->hooks.data);
+}
+
+static void on_late(void *data, uint32_t type, const struct spawn_message *reply)
+{
+	struct core *core = data;
+	if (core->private->started)
+		transition_late(core, type, reply);
 }
 
 static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
@@ -140,6 +203,7 @@ static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
 	}
 	core->private->started = true;
 	logs_remove_strays(core);
+	spares_fill(core);
 	timers_start(core);
 	core->private->ready(core->private->ready_data);
 }
@@ -161,6 +225,11 @@ static void on_probed(void *data, const struct spawn_message *reply, const struc
 		*probe = reply->probe;
 		probe->missing[sizeof(probe->missing) - 1] = '\0';
 	}
+	/* One that was not proven yet stands on the same cgroups and the same disk. */
+	for (int kind = 0; probe->by_name && kind < LIMIT_COUNT; kind++)
+		if (probe->limit_reasons[kind] == LIMIT_ENFORCED)
+			probe->limit_reasons[kind] =
+			    core->probes[TIER_NAMESPACE].limit_reasons[kind];
 	ask_next_probe(core);
 }
 
@@ -218,6 +287,14 @@ static void private_new(struct core *core)
 	core->private = private;
 	private->logs_fd = -1;
 	list_init(&private->later);
+	list_init(&private->workspaces);
+	list_init(&private->metering.waiting);
+	list_init(&private->token_watchers);
+	list_init(&private->holds);
+	admission_start(core);
+	activity_start(core);
+	list_init(&private->requests);
+	list_init(&private->contexts);
 	list_init(&private->removals);
 	list_init(&private->listed);
 	for (size_t i = 0; i < BUCKETS; i++) {
@@ -235,10 +312,12 @@ int core_start(struct core *core, uv_loop_t *loop, const struct config *config, 
 {
 	static const struct spawner_callbacks callbacks = {
 	    .ended = on_ended,
+	    .counted = on_counted,
 	    .listed = on_listed,
 	    .reload = on_reload,
 	    .quit = on_quit,
 	    .lost = on_lost,
+	    .late = on_late,
 	};
 	*core = (struct core){.hooks = core->hooks, .loop = loop, .config = *config};
 	list_init(&core->sandboxes);
@@ -250,7 +329,7 @@ int core_start(struct core *core, uv_loop_t *loop, const struct config *config, 
 	struct spawn_message hello = {.type = SPAWN_HELLO, .version = SPAWNER_PROTOCOL_VERSION};
 	if (make_directory(config->state, "db", path, sizeof(path), error) == 0 &&
 	    store_open(path, &core->store, error) == 0 &&
-	    store_exec_last_key(core->store, &key, error) == 0 &&
+	    store_exec_last_key(core->store, &key, error) == 0 && budgets_load(core, error) == 0 &&
 	    make_directory(config->state, "logs", path, sizeof(path), error) == 0 &&
 	    logs_open_directory(core, error) == 0) {
 		core->next_exec_key = key + 1;
@@ -275,11 +354,10 @@ static void on_private_closed(uv_handle_t *handle)
 static void let_go(struct sandbox *sandbox, const struct error *error)
 {
 	link_drop(sandbox, error);
-	if (sandbox->life->created)
-		sandbox->life->created(sandbox->life->created_data, NULL, error);
-	sandbox->life->created = NULL;
+	create_told(sandbox, error);
 	waiters_finish(sandbox, &sandbox->life->waiters, error);
 	waiters_finish(sandbox, &sandbox->life->ready, error);
+	watchers_lost(sandbox, error);
 	exec_forget_all(sandbox);
 	sandbox_free(sandbox);
 }
@@ -292,20 +370,42 @@ void core_stop(struct core *core)
 		return;
 	private->stopping = true;
 	error_set(&error, ERROR_CANCELLED, "the daemon is stopping");
+	/* Else the next daemon may write already. */
+	if (core->store && !private->let_go)
+		meter_settle(core);
+	create_queue_fail_all(core, &error);
 	spawner_client_free(core->spawner);
 	core->spawner = NULL;
 	run_later(core);
 	while (!list_empty(&core->sandboxes))
 		let_go(list_entry(core->sandboxes.next, struct sandbox, link), &error);
+	activity_stop(core);
 	run_later(core);
 	reconcile_done(core);
+	spares_stop(core);
 	logs_stop(core);
+	admission_stop(core);
+	workspaces_free(core);
 	store_close(core->store);
 	core->store = NULL;
 	core->private = NULL;
 	private->timer.data = private->soon.data = &private->open_handles;
 	uv_close((uv_handle_t *)&private->timer, on_private_closed);
 	uv_close((uv_handle_t *)&private->soon, on_private_closed);
+}
+
+void core_forgotten_error(const struct core *core, const struct id *sandbox, struct error *error)
+{
+	if (core->private && core->private->let_go)
+		error_set(error, ERROR_DAEMON_RESTARTING,
+			  "the daemon is being restarted while the command runs; it goes on in "
+			  "sandbox %s, and its output is kept",
+			  sandbox->text);
+	else if (core->private && core->private->exec_leaves)
+		error_set(error, ERROR_EXEC_NOT_FOUND, "the command was removed");
+	else
+		error_set(error, ERROR_SANDBOX_ENDED, "sandbox %s ended while the command ran",
+			  sandbox->text);
 }
 
 void core_configure(struct core *core, const struct config *config)
@@ -316,8 +416,17 @@ void core_configure(struct core *core, const struct config *config)
 	memcpy(core->config.runtime, before.runtime, sizeof(before.runtime));
 }
 
+int core_secret(struct core *core, const char *name, size_t size, uint8_t *ret_value,
+		struct error *error)
+{
+	if (!core->store)
+		return error_set(error, ERROR_CANCELLED, "the daemon has let its store go");
+	return store_secret(core->store, name, size, ret_value, error);
+}
+
 bool core_idle(const struct core *core)
 {
 	return core->sandbox_count == 0 && core->private && core->private->started &&
-	       list_empty(&core->private->later) && !core->private->removing;
+	       list_empty(&core->private->later) && !core->private->removing &&
+	       create_queue_empty(core);
 }

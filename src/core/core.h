@@ -28,10 +28,11 @@ struct spawner_client;
 /* Who asks. Made at the edge from a token or from peer credentials. */
 struct principal {
 	char workspace[WORKSPACE_MAX + 1];
-	uint32_t scopes;   /* enum scope */
-	struct id token;   /* unset: a local peer */
-	struct id sandbox; /* may touch this one only, or unset */
-	bool local;        /* over the Unix socket, with these credentials */
+	uint32_t scopes;      /* enum scope */
+	struct id token;      /* unset: a local peer */
+	struct id sandbox;    /* may touch this one only, or unset */
+	int64_t expires_wall; /* of the token; 0 = never */
+	bool local;           /* over the Unix socket, with these credentials */
 	uid_t uid;
 	gid_t gid;
 };
@@ -41,7 +42,9 @@ struct principal {
 struct core_hooks {
 	void (*reload)(void *data); /* SPAWN_RELOAD */
 	void (*quit)(void *data);   /* SPAWN_QUIT */
-	void (*lost)(void *data);   /* the spawner is gone */
+	/* The spawner is gone. Everybody who waited has been told, no sandbox is touched any more:
+	 * the answers are to be sent, and then the process ends. */
+	void (*lost)(void *data);
 	/* Start-up cannot be finished (the spawner speaks another version, a broken store). */
 	void (*failed)(void *data, const struct error *error);
 	void *data;
@@ -69,7 +72,15 @@ NODISCARD int core_start(struct core *core, uv_loop_t *loop, const struct config
  * called with CANCELLED, watchers are told `forgotten`: so it comes before what they point to is
  * freed. The loop must turn once more (uv_run) to close the handles. */
 void core_stop(struct core *core);
+/* The end is near and cannot wait for those who still wait: each is told, a command's that it goes
+ * on, and no sandbox is touched any more. What follows is core_stop(). */
+void core_let_go(struct core *core);
+/* Why the watchers of a sandbox's execs are told `forgotten`. */
+void core_forgotten_error(const struct core *core, const struct id *sandbox, struct error *error);
 /* New limits and defaults for what is created from now on; directories are not changed. */
 void core_configure(struct core *core, const struct config *config);
+/* A key of this installation by its name, exactly `size` bytes: made once and kept for good. */
+NODISCARD int core_secret(struct core *core, const char *name, size_t size, uint8_t *ret_value,
+			  struct error *error);
 /* No live sandbox (paused and stopped ones are live) and nothing under way. */
 bool core_idle(const struct core *core);

@@ -9,26 +9,67 @@
  *   sandbox_link.c        connection to the init: connect, configure, frames, reconnect
  *   sandbox_transition.c  stop, start, pause, resume, ready
  *   sandbox_delete.c      deleting -> ended, and ends that nobody asked for
- *   exec.c, exec_frames.c, exec_log.c, files.c
+ *   sandbox_wait.c        waiting for a state, draining
+ *   sandbox_change.c      name, labels, metadata, times, limits of one that is there
+ *   sandbox_limits.c      cpu, memory, processes of one that is there
+ *   sandbox_folders.c     folders of users that it was given
+ *   counters.c            what they use, and have used
+ *   spawner_client.c      the socket to the spawner
+ *   guest_link.c          the socket to one init
+ *   labels.c, sizes.c, template.c   what a create may name
+ *   bulk.c, oneshot.c, idempotency.c   many at once; one for one command; once for one key
+ *   ephemeral.c           those that end with a client's connection
+ *   workspace.c, budget.c, admission.c, create_queue.c, meter.c: who may what, and what it cost
+ *   token.c, signed_url.c   who asks
+ *   activity.c            what happened: recorded, chained, written, pruned
+ *   activity_exec.c, activity_file.c, activity_sandbox.c   which of what happens that is
+ *   activity_kinds.c, activity_redact.c   its names; what must not be in it
+ *   receipt.c             the key that signs what happened
+ *   exec.c                a command: begun, followed, fed, signalled, found again
+ *   exec_frames.c         what an init says of it
+ *   exec_log.c, exec_spare.c   the files of its output; those that are made ahead
+ *   exec_remove.c         forgetting it before its sandbox
+ *   run.c                 who waits for its end, its output for an answer
+ *   exec_wait.c           waiting for more of its output
+ *   exec_words.c, visible.c   what every edge says and asks in the same words; who sees what
+ *   logs.c, logs_tail.c   lines of all of them
+ *   code.c                code contexts: made, found, restarted, ended
+ *   code_start.c, code_run.c, code_records.c   their execs; their cells; what a driver says
+ *   code_interrupt.c      cells that take too long
+ *   files.c, files_between.c   file operations; copies between sandboxes
+ *   file_records.c        what an init tells of files
+ *   file_tasks.c, file_search.c   whole operations, for who wants no stream
+ *   compress.c            zstd in the thread pool
  *
  * A reply of the spawner's finds its sandbox again by id, never by pointer: see sandbox_ask(). */
 #pragma once
 
 #include "base/buffer.h"
+#include "core/activity.h"
+#include "core/admission.h"
 #include "core/core.h"
+#include "core/counters.h"
 #include "core/exec.h"
 #include "core/files.h"
 #include "core/guest_link.h"
+#include "core/meter.h"
 #include "core/sandbox.h"
 #include "core/spawner_client.h"
 
+#ifdef CAISSON_FAULT_POINTS /* a test waits for them */
+#define SPAWN_TIMEOUT_MS 3000
+#define SPAWN_BOOT_TIMEOUT_MS 5000
+#else
 #define SPAWN_TIMEOUT_MS 15000
 #define SPAWN_BOOT_TIMEOUT_MS 60000 /* many creates at once wait for each other */
+#endif
+#define SAVE_RETRY_MS 1000
 #define CONNECT_TIMEOUT_MS 10000
 #define CONFIGURE_TIMEOUT_MS 15000
 #define READY_TIMEOUT_MS 10000 /* how long a request waits for a reconnect */
 #define STOP_GRACE_MS 2000
 #define LEFT_RUNNING_TIMEOUT_MS 5000
+#define OVERDUE_GRACE_MS 5000 /* an init tells the end of what it timed out sooner */
 #define RECONNECT_MIN_MS 20
 #define RECONNECT_MAX_MS 5000
 #define REFUSED_MAX 3    /* so many refused connects, and nobody will ever listen again */
@@ -48,11 +89,21 @@ struct waiter {
 	struct list link;
 	void (*done)(void *data, const struct error *error);
 	void *data;
-	int64_t until; /* CLOCK_BOOTTIME; 0 = as long as it takes */
+	struct asker asker; /* in whose name it is called back */
+	int64_t until;      /* CLOCK_BOOTTIME; 0 = as long as it takes */
 	bool wake; /* of sandbox_ready(): a paused one is to be resumed, a stopped one started */
 };
 
-struct log_work; /* exec_log.c */
+struct log_work;   /* exec_log.c */
+struct spare_work; /* exec_spare.c */
+
+/* Log files made ahead, by number. */
+struct log_spares {
+	uint64_t first;
+	uint32_t count, target; /* how many there are, and should be */
+	bool started;           /* what an earlier daemon left has been removed */
+	struct spare_work *work;
+};
 
 /* Logs that are to be removed. */
 struct log_removal {
@@ -61,28 +112,65 @@ struct log_removal {
 	struct id exec; /* unset: all of the sandbox's */
 };
 
+/* A token that was good when it was looked up: asking the store for each request would be most of
+ * what a small request costs. */
+#define TOKENS_SEEN_MAX 64
+struct token_seen {
+	uint8_t hash[32];
+	uint64_t changes; /* store_token_changes() then; it holds only while that stays */
+	int64_t expires_wall;
+	bool set;
+	struct principal principal;
+};
+
+/* The newest entry of a sandbox's activity: what the next one is chained to (activity.c). */
+struct activity_head {
+	bool loaded;
+	uint64_t first;  /* the oldest that is kept */
+	uint64_t number; /* 0: there is none yet */
+	uint8_t hash[ACTIVITY_HASH_SIZE];
+	uint64_t dropped; /* entries that found no room and were not told of yet */
+};
+
 struct core_private {
-	uv_timer_t timer; /* timers.c */
-	int64_t wake_at;  /* CLOCK_BOOTTIME; 0: not running */
-	uv_timer_t soon;  /* core_later() */
+	struct activity_log *activity; /* activity.c */
+	uv_timer_t timer;              /* timers.c */
+	int64_t wake_at;               /* CLOCK_BOOTTIME; 0: not running */
+	uv_timer_t soon;               /* core_later() */
 	struct list later;
 	unsigned open_handles;
 	struct list by_id[BUCKETS], by_name[BUCKETS];
+	struct list contexts;      /* struct code_context, of all sandboxes */
 	struct list removals;      /* struct log_removal */
 	struct log_work *removing; /* the one under way */
 	int logs_fd;               /* <state>/logs */
-	int64_t prune_at;
+	struct log_spares spares;
+	struct token_seen tokens_seen[TOKENS_SEEN_MAX]; /* token.c */
+	struct list requests;                           /* idempotency.c: under way */
+	int64_t requests_prune_at;
+	int64_t prune_at, sample_at;
+	struct list workspaces; /* struct workspace */
+	struct admission admission;
+	struct metering metering;
+	bool queue_turning;         /* create_queue_turn() was called */
+	struct list token_watchers; /* token.c */
+	struct list holds;          /* struct ephemeral_hold */
+	bool tokens_telling;
 	/* Start-up. */
 	void (*ready)(void *data);
 	void *ready_data;
 	uint32_t probe;     /* the tier being asked for */
 	struct list listed; /* struct host_entry, reconcile.c */
 	bool started, stopping;
+	bool let_go;      /* the next daemon goes on, this one touches nothing more */
+	bool exec_leaves; /* the exec that is being forgotten was removed; its sandbox is there */
 };
 
 /* Beside the record: what is under way with a sandbox. Owned by it. */
 struct sandbox_life {
 	struct sandbox *sandbox;
+	struct workspace *workspace; /* its own; the core's */
+	struct meter meter;
 	struct list by_id, by_name; /* in core_private's buckets */
 	uint32_t generation;        /* of the transition; replies to an older one are dropped */
 	struct list waiters;        /* struct waiter: for the end of the transition under way */
@@ -90,10 +178,14 @@ struct sandbox_life {
 	uint32_t waiter_count;
 	void (*created)(void *data, struct sandbox *sandbox, const struct error *error);
 	void *created_data;
+	struct asker created_by;
 
 	int64_t deadline;      /* CLOCK_BOOTTIME, 0 = none */
 	int64_t active;        /* CLOCK_BOOTTIME of the last activity */
 	int64_t active_stored; /* the wall-clock time that is in the store */
+	int64_t
+	    save_at; /* the row could not be written: when it is tried again; 0: it is written */
+	bool execs_unsaved; /* so with the row of one of its execs */
 
 	int64_t began, step; /* CLOCK_MONOTONIC: of the boot, of its step */
 	bool booting;        /* creating or starting: connect, configure */
@@ -110,13 +202,27 @@ struct sandbox_life {
 	bool destroy_sent;  /* deleting */
 	int64_t destroy_at; /* when it is tried again */
 	uint32_t destroy_tries;
+	int64_t orphan_since; /* CLOCK_BOOTTIME: nobody holds its connection; 0 = not so */
 
 	int mount_fds[SANDBOX_MOUNTS_MAX]; /* for START; -1 after a restart of the daemon */
 	uint32_t mount_count;
 
-	uint64_t log_bytes; /* kept output of ended execs */
+	struct list watchers; /* struct sandbox_watcher */
+	struct list drained;  /* struct waiter: sandbox_drain() */
+	bool notifying;       /* the watchers are told in a later turn */
+
+	struct activity_head activity;
+	char asked_by[ACTIVITY_ACTOR_MAX]; /* who began the transition; "": nobody, it came about */
+	char woken_by[ACTIVITY_ACTOR_MAX]; /* whose request waits for it to be woken */
+
+	struct list exec_listeners; /* struct exec_listener */
+	uint64_t log_bytes;         /* kept output of ended execs */
 	uint32_t exec_rows;
-	bool counters_known; /* sandbox->counters is of this boot */
+	bool counters_known;     /* sandbox->counters is of this boot */
+	struct samples *samples; /* counters.c */
+	bool limits_asked;       /* LIMITS was sent */
+	bool reclaiming;         /* paused, and `waiters` wait for what the host gets back */
+	bool waking;             /* THAW was sent while it was being paused */
 };
 
 /* core.c: calls back in a later turn of the loop. */
@@ -130,16 +236,24 @@ void timers_start(struct core *core);
 /* Everything that has a time is looked at then (CLOCK_BOOTTIME) at the latest. */
 void timers_wake_at(struct core *core, int64_t at);
 
+/* ephemeral.c: when it is to be looked at again; a new one. */
+int64_t ephemeral_check(struct sandbox *sandbox, int64_t now);
+void ephemeral_begin(struct sandbox *sandbox);
+
 /* sandbox.c */
 struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row);
 void sandbox_free(struct sandbox *sandbox);
 void sandbox_unlist(struct sandbox *sandbox);
+/* After a change of row.name: it is found by that one. */
+void sandbox_relist(struct sandbox *sandbox);
 void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row);
 /* Writes the new state and begins a new generation; nothing has changed when it fails. */
 NODISCARD int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state,
 				struct error *error);
 /* The same where there is no way back: a failing store is logged. */
 void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state);
+/* Writes what could not be written: its own row, those of its execs. */
+void sandbox_save_again(struct sandbox *sandbox);
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why);
 /* deadline_wall into the boot-time clock. */
 void sandbox_clock_deadline(struct sandbox *sandbox);
@@ -175,8 +289,21 @@ NODISCARD int spec_check(struct core *core, const struct principal *principal,
 			 const struct sandbox_spec *spec, struct sandbox_row *ret_row,
 			 struct error *error);
 
+/* Of a change: only what is asked for (not 0) is looked at. */
+NODISCARD int limits_check_change(const struct config *config, const struct limits *asked,
+				  struct error *error);
+NODISCARD int timeout_check(const struct config *config, uint32_t seconds, struct error *error);
+
+/* sandbox_limits.c */
+/* A reply to LIMITS after its time. */
+void limits_late(struct sandbox *sandbox, const struct spawn_message *reply);
+/* At start-up: the row against what holds. */
+void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed);
+
 /* sandbox_create.c */
 void create_failed(struct sandbox *sandbox, const struct error *error);
+/* Who waits for its creation is told, if anybody does. */
+void create_told(struct sandbox *sandbox, const struct error *error);
 
 /* sandbox_link.c */
 extern const struct guest_link_callbacks sandbox_link_callbacks; /* data: the sandbox */
@@ -191,9 +318,17 @@ NODISCARD int sandbox_send(struct sandbox *sandbox, enum frame_type type, uint64
 void boot_done(struct sandbox *sandbox);
 void boot_failed(struct sandbox *sandbox, const struct error *error);
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message);
+/* Kept as long as the daemon lives; in place of those it had. */
+NODISCARD int folders_keep(struct sandbox *sandbox, const struct mount_spec *mounts, size_t count,
+			   struct error *error);
+/* Are they there, as many as it needs for a boot? */
+NODISCARD int folders_check(const struct sandbox *sandbox, struct error *error);
 void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply);
 
 /* sandbox_transition.c */
+/* The spawner has done after all what it did not answer in time: it is undone, or taken for true.
+ */
+void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply);
 void start_failed(struct sandbox *sandbox, const struct error *error);
 void stop_kill(struct sandbox *sandbox);
 /* After any change of state or link: waiters of sandbox_ready() are told, or something is begun. */
@@ -207,6 +342,44 @@ void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, con
 /* Its processes are gone. */
 void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause);
 
+/* sandbox_wait.c */
+/* Something that is watched has changed: told in a later turn. */
+void sandbox_notify(struct sandbox *sandbox);
+/* It has ended, which is the last that is told; or the daemon does. */
+void watchers_ended(struct sandbox *sandbox);
+void watchers_lost(struct sandbox *sandbox, const struct error *error);
+/* Goes on with a drain; when to look again, INT64_MAX for never. */
+int64_t drain_check(struct sandbox *sandbox, int64_t now);
+
+/* activity_sandbox.c */
+/* A transition begins: whoever asks now is named when it has come true. */
+void activity_transition_by(struct sandbox *sandbox);
+/* The same for a request that has to wake it, in a later turn. */
+void activity_woken_by(struct sandbox *sandbox);
+/* After a change of row.state from `before`: whether it was worth an entry. */
+bool activity_state(struct sandbox *sandbox, enum sandbox_state before);
+void activity_paused(struct sandbox *sandbox);
+void activity_created(struct sandbox *sandbox, const struct principal *principal);
+void activity_failed(struct sandbox *sandbox, const char *what, const struct error *error);
+
+/* activity_exec.c */
+void activity_exec_started(struct exec *exec, const struct principal *principal,
+			   const struct exec_spec *spec);
+/* After a restart: its start may not have been written. */
+void activity_exec_loaded(struct exec *exec);
+void activity_exec_ended(struct exec *exec);
+/* Hashes what it has printed; true: in a thread, which calls exec_save_end() then. */
+bool exec_digest_begin(struct exec *exec);
+/* Does not wait for that any longer. */
+void exec_digest_give_up(struct exec *exec);
+
+/* activity_file.c */
+struct file_note;
+struct file_note *file_note_new(struct sandbox *sandbox, const struct file_request *request);
+/* Frees it; NULL is fine. */
+void file_note_done(struct sandbox *sandbox, struct file_note *note, uint8_t operation,
+		    const void *result, size_t size, const struct error *error);
+
 /* reconcile.c */
 void reconcile_listed(struct core *core, const struct id *id, const struct spawn_listed *listed);
 void reconcile_ended(struct core *core, const struct id *id);
@@ -215,8 +388,12 @@ void reconcile_done(struct core *core);
 
 /* exec.c */
 struct exec *exec_by_key(struct sandbox *sandbox, uint64_t key);
+/* exec_frames.c: its end is written, with its entry in the activity. */
+void exec_save_end(struct exec *exec);
 struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row);
 void exec_free(struct exec *exec);
+/* Whoever waits for it is told, and it is gone. */
+void exec_forget(struct exec *exec);
 void exec_notify(struct exec *exec);
 /* Drops ended ones that nobody looks at. */
 void exec_trim(struct sandbox *sandbox);
@@ -226,12 +403,17 @@ bool sandbox_has_running_exec(const struct sandbox *sandbox);
 void exec_link_lost(struct sandbox *sandbox);
 /* Tells the init what the consumers of a lossless exec have. */
 void exec_acknowledge(struct exec *exec);
+/* It runs: the signals that waited for that. */
+void exec_send_held(struct exec *exec);
 void exec_drained(struct sandbox *sandbox);
+/* False when one of them still cannot be written. */
+bool exec_save_again(struct sandbox *sandbox);
 void exec_row_copy(const struct exec_row *from, struct exec_row *ret_row);
 
 /* exec_frames.c */
 struct left_query {
 	struct list link;
+	struct exec *exec;
 	void (*done)(void *data, const struct left_process *processes, size_t count,
 		     const struct error *error);
 	void *data;
@@ -239,6 +421,11 @@ struct left_query {
 };
 /* Those that have waited too long are told of none; when the next is due, INT64_MAX for never. */
 int64_t left_queries_check(struct sandbox *sandbox, int64_t now);
+/* From now on its time-out runs: the init's, and ours should the init not keep to it. */
+void exec_watch_time(struct exec *exec);
+/* Ends those of which the init should have told the end; when the next one is due. */
+int64_t exec_check_overdue(struct sandbox *sandbox, int64_t now);
+bool exec_any_given_up(const struct sandbox *sandbox);
 void left_queries_finish(struct exec *exec, const struct left_process *processes, size_t count,
 			 const struct error *error);
 
@@ -265,5 +452,11 @@ void logs_remove(struct core *core, const struct id *sandbox, const struct id *e
 void logs_remove_now(int logs_fd, const struct log_removal *removal);
 /* What is under way ends by itself; the rest is left to the next start. */
 void logs_stop(struct core *core);
-/* Directories whose sandbox is not alive any more. */
+/* Directories whose sandbox is not alive any more, and files whose exec has no output. */
 void logs_remove_strays(struct core *core);
+
+/* exec_spare.c. Makes some when there are few; returns at once. */
+void spares_fill(struct core *core);
+/* An empty log file at that path, from those that were made ahead: its descriptor, or -errno. */
+NODISCARD int spare_take(struct core *core, const char *path);
+void spares_stop(struct core *core);

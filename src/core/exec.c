@@ -3,15 +3,19 @@
  * exec_log.c. */
 #include "core/exec.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "core/budget.h"
+#include "core/code.h"
 #include "core/core_private.h"
 
 #define COMMAND_MAX 1024
+#define SIGNAL_BIT(signal) (1ULL << ((signal)-1))
 /* A lossless exec needs a ring to go round in. */
 #define LOSSLESS_TAIL_MIN (64 * KIB)
 
@@ -63,11 +67,20 @@ bool exec_ended(const struct exec *exec)
 	return exec->row.state == EXEC_ENDED || exec->row.state == EXEC_FAILED;
 }
 
+bool exec_internal(const struct exec_row *row)
+{
+	/* An interpreter is fed its code, and may lose output. */
+	return id_is_set(&row->context) &&
+	       (row->flags & (EXEC_STDIN | EXEC_LOSSLESS)) != EXEC_STDIN;
+}
+
 bool sandbox_has_running_exec(const struct sandbox *sandbox)
 {
-	list_each (&sandbox->execs, node)
-		if (!exec_ended(list_entry(node, struct exec, link)))
+	list_each (&sandbox->execs, node) {
+		const struct exec *exec = list_entry(node, struct exec, link);
+		if (!exec_ended(exec) && !exec->idle)
 			return true;
+	}
 	return false;
 }
 
@@ -93,28 +106,53 @@ void exec_unwatch(struct exec_watcher *watcher)
 		exec_logs_close(exec);
 }
 
+/* For those who follow the whole sandbox. Each may leave in its call, no other. */
+static void tell_listeners(struct exec *exec)
+{
+	list_each (&exec->sandbox->life->exec_listeners, node) {
+		struct exec_listener *listener = list_entry(node, struct exec_listener, link);
+		listener->changed(listener, exec);
+	}
+}
+
 void exec_notify(struct exec *exec)
 {
 	/* A callback may remove any watcher, and add new ones, and all must stay in the list: the
 	 * slowest consumer is looked for in it. So each goes to the end before it is told, with the
 	 * number of this round; behind those come new ones. */
 	uint64_t round = ++exec->notified;
+	exec->telling++;
+	if (exec_ended(exec))
+		sandbox_notify(exec->sandbox);
+	tell_listeners(exec);
 	while (!list_empty(&exec->watchers)) {
 		struct exec_watcher *watcher =
 		    list_entry(exec->watchers.next, struct exec_watcher, link);
 		if (watcher->notified >= round)
-			return;
+			break;
 		watcher->notified = round;
 		list_remove(&watcher->link);
 		list_append(&exec->watchers, &watcher->link);
 		watcher->changed(watcher, exec);
 	}
+	exec->telling--;
+}
+
+void exec_listen(struct sandbox *sandbox, struct exec_listener *listener)
+{
+	list_append(&sandbox->life->exec_listeners, &listener->link);
+}
+
+void exec_unlisten(struct exec_listener *listener)
+{
+	list_remove(&listener->link);
 }
 
 static bool pinned(const struct exec *exec)
 {
-	return !exec_ended(exec) || exec->ending || exec->row.left_running > 0 ||
-	       !list_empty(&exec->watchers) || !list_empty(&exec->left_queries);
+	return !exec_ended(exec) || exec->ending || exec->unsaved || exec->digesting ||
+	       exec->telling || exec->row.left_running > 0 || !list_empty(&exec->watchers) ||
+	       !list_empty(&exec->left_queries);
 }
 
 void exec_trim(struct sandbox *sandbox)
@@ -217,8 +255,14 @@ int exec_load_live(struct sandbox *sandbox, struct error *error)
 		struct live_row *loaded = list_entry(rows.next, struct live_row, link);
 		list_remove(&loaded->link);
 		struct exec *exec = exec_new(sandbox, &loaded->row);
-		/* How much of its input the old daemon had sent on nobody knows. */
-		exec->stdin_broken = true;
+		/* How much of its input the old daemon had sent on nobody knows; the driver of a
+		 * code context copes with that. */
+		exec->stdin_broken = !id_is_set(&exec->row.context);
+		/* Of its time-out the init knows the rest; the whole of it once more is surely
+		 * enough, however long it was paused. */
+		if (!exec_ended(exec))
+			exec_watch_time(exec);
+		activity_exec_loaded(exec);
 		free(loaded);
 	}
 	sandbox->life->exec_rows = live.count;
@@ -367,6 +411,10 @@ static int check_sandbox(const struct sandbox *sandbox, struct error *error)
 	if (!sandbox->guest_ready)
 		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
 				 sandbox->row.id.text);
+	if (sandbox->row.drain_wall != 0)
+		return error_set(error, ERROR_SANDBOX_DRAINING,
+				 "sandbox `%s` is being drained and takes no new commands",
+				 sandbox->row.id.text);
 	if (known_to_init(sandbox) >= EXEC_PER_SANDBOX_MAX)
 		return error_set(error, ERROR_BUSY,
 				 "sandbox `%s` runs %d commands already, the most it may",
@@ -404,26 +452,37 @@ int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exe
 	struct core *core = sandbox->core;
 	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
 	struct exec_row row = {
-	    .id = id_new(),
+	    .id = id_is_set(&spec->id) ? spec->id : id_new(),
 	    .sandbox = sandbox->row.id,
 	    .state = EXEC_STARTING,
 	    .flags = spec->flags,
 	    .started_wall = clock_wall(),
+	    .timeout_ms = spec->timeout_ms,
 	};
+	if (spec->principal)
+		row.token = spec->principal->token;
+	if (spec->context)
+		row.context = *spec->context;
 	if (check_sandbox(sandbox, error) < 0 || check_retention(core, spec, &row, error) < 0 ||
-	    encode(spec, &payload, error) < 0)
+	    encode(spec, &payload, error) < 0 ||
+	    /* Code counts by the piece (code_run.c), not by the interpreter. */
+	    (!spec->context && budget_check_exec(sandbox, spec->principal, error) < 0))
 		return -1;
 	row.key = core->next_exec_key++;
 	row.command = command_text(spec);
 	struct exec *exec = exec_new(sandbox, &row);
 	exec->stdin_credit = spec->flags & EXEC_STDIN ? FILE_WINDOW : 0;
 	exec->stdin_closed = !(spec->flags & EXEC_STDIN);
+	exec_watch_time(exec);
 	if (sandbox->life->counters_known)
 		exec->oom_kills_before = sandbox->counters.oom_kills;
 	if (begin(exec, &payload, error) < 0) {
 		exec_free(exec);
 		return -1;
 	}
+	if (!spec->context)
+		budget_count_exec(sandbox);
+	activity_exec_started(exec, spec->principal, spec);
 	sandbox_touch(sandbox);
 	*ret_exec = exec;
 	return 0;
@@ -474,19 +533,71 @@ int exec_stdin_close(struct exec *exec, struct error *error)
 	return 0;
 }
 
-int exec_signal(struct exec *exec, int signal, enum signal_scope scope, struct error *error)
+static int send_signal(struct exec *exec, int signal, enum signal_scope scope, struct error *error)
 {
 	uint8_t room[8];
 	struct writer writer = writer_on(room, sizeof(room));
 	struct signal_request request = {.signal = (uint32_t)signal, .scope = scope};
+	signal_request_write(&writer, &request);
+	return sandbox_send(exec->sandbox, FRAME_SIGNAL, exec->row.key, room, writer.size, NULL, 0,
+			    error);
+}
+
+/* Nothing is there yet that could get it: it goes when the command runs, and never when it does
+ * not come to that. As with pending signals, one that stops and one that continues undo each
+ * other. */
+static void hold_signal(struct exec *exec, int signal, enum signal_scope scope)
+{
+	const uint64_t stops =
+	    SIGNAL_BIT(SIGSTOP) | SIGNAL_BIT(SIGTSTP) | SIGNAL_BIT(SIGTTIN) | SIGNAL_BIT(SIGTTOU);
+	uint64_t undone = 0;
+	if (signal == SIGCONT)
+		undone = stops;
+	else if (SIGNAL_BIT(signal) & stops)
+		undone = SIGNAL_BIT(SIGCONT);
+	exec->held_signals[SIGNAL_LEADER] &= ~undone;
+	exec->held_signals[SIGNAL_TREE] &= ~undone;
+	exec->held_signals[scope] |= SIGNAL_BIT(signal);
+}
+
+void exec_send_held(struct exec *exec)
+{
+	struct error error;
+	for (int signal = 1; signal <= 64; signal++) {
+		for (int scope = SIGNAL_LEADER; scope <= SIGNAL_TREE; scope++) {
+			if (!(exec->held_signals[scope] & SIGNAL_BIT(signal)))
+				continue;
+			if (send_signal(exec, signal, (enum signal_scope)scope, &error) < 0) {
+				/* What is left goes when the link is back. */
+				log_info("exec %s: signal %d: %s", exec->row.id.text, signal,
+					 error.message);
+				return;
+			}
+			exec->held_signals[scope] &= ~SIGNAL_BIT(signal);
+		}
+	}
+}
+
+int exec_signal(struct exec *exec, int signal, enum signal_scope scope, struct error *error)
+{
 	if (signal < 1 || signal > 64)
 		return error_set(error, ERROR_INVALID, "there is no signal %d", signal);
 	/* What it left running can still be ended. */
 	if (exec_ended(exec) && (scope != SIGNAL_TREE || exec->row.left_running == 0))
 		return has_ended(exec, error);
-	signal_request_write(&writer, &request);
-	return sandbox_send(exec->sandbox, FRAME_SIGNAL, exec->row.key, room, writer.size, NULL, 0,
-			    error);
+	/* The init can cancel one that has not begun, and no more. */
+	if (exec->row.state == EXEC_STARTING && !(scope == SIGNAL_TREE && signal == SIGKILL))
+		hold_signal(exec, signal, scope);
+	else if (send_signal(exec, signal, scope, error) < 0)
+		return -1;
+	const char *name = sigabbrev_np(signal);
+	/* Of code its entries tell: code.ran has `interrupted`. */
+	if (id_is_set(&exec->row.context))
+		return 0;
+	ACTIVITY(exec->sandbox, ACTIVITY_EXEC_SIGNALLED, NULL, &exec->row.id,
+		 {"signal", name ? name : "?"},
+		 {"scope", scope == SIGNAL_TREE ? "tree" : "leader"});
+	return 0;
 }
 
 int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error *error)
@@ -588,23 +699,34 @@ void exec_link_lost(struct sandbox *sandbox)
 		exec->left_asked = false;
 		left_queries_finish(exec, NULL, 0, &error);
 	}
+	code_link_lost(sandbox);
+}
+
+void exec_forget(struct exec *exec)
+{
+	struct error error;
+	error_set(&error, ERROR_EXEC_NOT_FOUND, "exec `%s` was removed", exec->row.id.text);
+	left_queries_finish(exec, NULL, 0, &error);
+	while (!list_empty(&exec->watchers)) {
+		struct exec_watcher *watcher =
+		    list_entry(exec->watchers.next, struct exec_watcher, link);
+		list_remove(&watcher->link);
+		watcher->exec = NULL;
+		if (watcher->forgotten)
+			watcher->forgotten(watcher);
+	}
+	exec_free(exec);
 }
 
 void exec_forget_all(struct sandbox *sandbox)
 {
-	struct error error;
-	error_set(&error, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended", sandbox->row.id.text);
-	while (!list_empty(&sandbox->execs)) {
-		struct exec *exec = list_entry(sandbox->execs.next, struct exec, link);
-		left_queries_finish(exec, NULL, 0, &error);
-		while (!list_empty(&exec->watchers)) {
-			struct exec_watcher *watcher =
-			    list_entry(exec->watchers.next, struct exec_watcher, link);
-			list_remove(&watcher->link);
-			watcher->exec = NULL;
-			if (watcher->forgotten)
-				watcher->forgotten(watcher);
-		}
-		exec_free(exec);
+	while (!list_empty(&sandbox->life->exec_listeners)) {
+		struct exec_listener *listener =
+		    list_entry(sandbox->life->exec_listeners.next, struct exec_listener, link);
+		exec_unlisten(listener);
+		listener->forgotten(listener);
 	}
+	code_forget_all(sandbox);
+	while (!list_empty(&sandbox->execs))
+		exec_forget(list_entry(sandbox->execs.next, struct exec, link));
 }

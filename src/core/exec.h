@@ -17,6 +17,7 @@ enum exec_stream { EXEC_STDOUT = 1, EXEC_STDERR = 2 };
 
 /* Borrowed; 0 and NULL mean the default. */
 struct exec_spec {
+	struct id id;            /* unset: a new one */
 	const char *const *argv; /* argc >= 1 */
 	size_t argc;
 	const struct pair *environment;
@@ -28,7 +29,9 @@ struct exec_spec {
 	uint16_t rows, columns;
 	const struct exec_limit *limits;
 	size_t limit_count;
-	uint64_t head, tail; /* retention per stream */
+	uint64_t head, tail;               /* retention per stream */
+	const struct principal *principal; /* who runs it; NULL: the daemon itself */
+	const struct id *context;          /* the code context whose interpreter it is */
 };
 
 struct exec {
@@ -42,16 +45,25 @@ struct exec {
 	uint64_t oom_kills_before; /* the sandbox's counter when it began */
 	struct list watchers;      /* struct exec_watcher */
 	/* Private to core/. */
-	bool stdin_broken;         /* what was on the way when the link broke is lost */
-	bool stdin_wanted;         /* somebody was refused: tell when there is room */
-	bool ending;               /* EXITED came, the oom counter is being asked for */
-	bool listed;               /* seen in the init's list since the last resync */
-	bool logs_removed;         /* they were the oldest: reading gives a gap */
+	bool stdin_broken;    /* what was on the way when the link broke is lost */
+	bool stdin_wanted;    /* somebody was refused: tell when there is room */
+	bool ending;          /* EXITED came, the oom counter is being asked for */
+	bool listed;          /* seen in the init's list since the last resync */
+	bool logs_removed;    /* they were the oldest: reading gives a gap */
+	bool unsaved;         /* its end could not be written: the init keeps it until it is */
+	bool idle;            /* an interpreter that waits for code: no activity */
+	bool digesting;       /* its end is written when its output is hashed */
+	uint32_t telling;     /* callers above us that go on with it: it must not be removed */
+	bool digest_known[2]; /* of stdout and stderr, when it has ended */
+	uint8_t digests[2][32];
 	struct exec_result result; /* while ending */
+	int64_t overdue_at;        /* CLOCK_BOOTTIME: its end is not told by then; 0: no matter */
+	bool given_up;             /* it was overdue; the init has not told its end since */
 	struct output_totals consumed, consumed_sent; /* lossless */
 	uint64_t notified;                            /* how often watchers were told */
 	struct list left_queries;                     /* struct left_query */
 	bool left_asked;                              /* the init owes an answer to LEFT_RUNNING */
+	uint64_t held_signals[2];                     /* by signal_scope, until it has started */
 };
 
 /* Told whenever something about the exec has changed: started, output, stdin credit, ended,
@@ -86,7 +98,28 @@ void exec_unwatch(struct exec_watcher *watcher);
 /* Is there a watcher that consumes both streams? */
 bool exec_has_consumer(const struct exec *exec);
 
+/* Forgets an ended one: its record and its logs. Whoever watches it is told. SANDBOX_STATE while it
+ * runs, or while its end is still to be told or written: so in every callback about this exec (of a
+ * watcher, of a listener, `done` of a run), where exec_purge() is the way. The exec is gone when it
+ * returns 0, and as it was when it does not. */
+NODISCARD int exec_remove(struct exec *exec, struct error *error);
+/* Kills it where it runs, and forgets it as soon as it has ended, in a turn of its own: from
+ * anywhere. */
+void exec_purge(struct exec *exec);
+
+/* Told whenever something about any exec of a sandbox has changed: begun, output, ended. */
+struct exec_listener {
+	struct list link;
+	void (*changed)(struct exec_listener *listener, struct exec *exec);
+	/* The sandbox ends: the last call. */
+	void (*forgotten)(struct exec_listener *listener);
+};
+void exec_listen(struct sandbox *sandbox, struct exec_listener *listener);
+void exec_unlisten(struct exec_listener *listener);
+
 bool exec_ended(const struct exec *exec);
+/* What a code context needs beside its interpreter (code_start.c): nothing that anybody ran. */
+bool exec_internal(const struct exec_row *row);
 uint64_t exec_total(const struct exec *exec, enum exec_stream stream);
 /* As output_log_read(). */
 NODISCARD ssize_t exec_read(struct exec *exec, enum exec_stream stream, uint64_t offset, void *data,
@@ -97,6 +130,7 @@ void exec_watcher_consumed(struct exec_watcher *watcher, enum exec_stream stream
 /* As many bytes as there is credit for: how many were taken; `changed` tells of new credit. */
 NODISCARD ssize_t exec_stdin(struct exec *exec, const void *data, size_t size, struct error *error);
 NODISCARD int exec_stdin_close(struct exec *exec, struct error *error);
+/* One that comes while it is being started waits until it runs. */
 NODISCARD int exec_signal(struct exec *exec, int signal, enum signal_scope scope,
 			  struct error *error);
 NODISCARD int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error *error);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/statistics.h"
 #include "base/text.h"
 #include "core/core_private.h"
 
@@ -51,7 +52,32 @@ static void take_totals(struct exec *exec, const struct output_totals *totals)
 	exec_logs_refresh(exec);
 }
 
-/* The end is known and written; everybody is told. */
+static int write_exec(void *data, struct error *error)
+{
+	struct exec *exec = data;
+	return store_exec_update(exec->sandbox->core->store, &exec->row, error);
+}
+
+void exec_save_end(struct exec *exec)
+{
+	struct sandbox *sandbox = exec->sandbox;
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	activity_exec_ended(exec);
+	if (activity_save(sandbox->core, write_exec, exec, &error) >= 0) {
+		send_forget(sandbox, exec->row.key);
+		return;
+	}
+	log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
+	exec->unsaved = life->execs_unsaved = true;
+	if (life->save_at == 0)
+		life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
+	timers_wake_at(sandbox->core, life->save_at);
+}
+
+/* The end is known: everybody is told, and it is written. In this order, since whoever waits need
+ * not wait for the store too: the init keeps the result until FORGET, so that a daemon which dies
+ * in between leaves it to be asked for again. */
 static void finish(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
@@ -59,13 +85,30 @@ static void finish(struct exec *exec)
 	exec->stdin_closed = true;
 	exec->pid = 0;
 	exec->row.ended_wall = clock_wall();
-	if (store_exec(exec))
-		send_forget(sandbox, exec->row.key);
-	exec_logs_account(sandbox, &exec->row);
 	sandbox_touch(sandbox);
+	exec->telling++;
 	exec_notify(exec);
+	exec->telling--;
+	if (!exec_digest_begin(exec))
+		exec_save_end(exec);
+	exec_logs_account(sandbox, &exec->row);
+	spares_fill(sandbox->core);
 	if (list_empty(&exec->watchers))
 		exec_logs_close(exec);
+}
+
+bool exec_save_again(struct sandbox *sandbox)
+{
+	list_each (&sandbox->execs, node) {
+		struct exec *exec = list_entry(node, struct exec, link);
+		if (!exec->unsaved)
+			continue;
+		if (!store_exec(exec))
+			return false;
+		exec->unsaved = false;
+		send_forget(sandbox, exec->row.key);
+	}
+	return true;
 }
 
 static void end_with_result(struct exec *exec, const struct exec_result *result)
@@ -79,13 +122,19 @@ static void end_with_result(struct exec *exec, const struct exec_result *result)
 	row->cpu_ns = MIN(result->cpu_ns, most);
 	row->peak_memory = MIN(result->peak_memory, most);
 	row->left_running = result->left_running;
+	if (result->end == EXEC_END_LOST && !row->error_message)
+		row->error_message =
+		    text_duplicate("what watched over it was killed inside the sandbox");
 	take_totals(exec, &result->totals);
+	histogram_add(&statistics.execs, (int64_t)row->wall_ns);
+	statistics.exec_ends[MIN((uint32_t)result->end, STATISTICS_EXEC_ENDS - 1u)]++;
 	finish(exec);
 }
 
 static void fail(struct exec *exec, const struct error *error)
 {
 	exec->row.state = EXEC_FAILED;
+	statistics.execs_failed++;
 	exec->row.error_kind = error->kind;
 	free(exec->row.error_message);
 	exec->row.error_message = text_duplicate(error->message);
@@ -98,8 +147,35 @@ static void fail(struct exec *exec, const struct error *error)
 	finish(exec);
 }
 
+/* What became of its sandbox, for people. */
+static const char *lost_reason(const struct sandbox *sandbox)
+{
+	switch ((enum sandbox_state)sandbox->row.state) {
+	case SANDBOX_STOPPING:
+		return "the sandbox was stopped";
+	case SANDBOX_DELETING:
+	case SANDBOX_ENDED:
+		return "the sandbox has ended";
+	case SANDBOX_STOPPED:
+		return "the sandbox's processes were gone when the daemon came back: the host was "
+		       "restarted, or they were killed";
+	case SANDBOX_CREATING:
+	case SANDBOX_RUNNING:
+	case SANDBOX_PAUSING:
+	case SANDBOX_PAUSED:
+	case SANDBOX_RESUMING:
+	case SANDBOX_STARTING:
+		break;
+	}
+	return "the sandbox's init does not know it any more";
+}
+
 static void end_lost(struct exec *exec)
 {
+	if (!exec->ending) {
+		free(exec->row.error_message);
+		exec->row.error_message = text_duplicate(lost_reason(exec->sandbox));
+	}
 	struct exec_result result = {
 	    .end = EXEC_END_LOST,
 	    .totals = {.out = exec->row.out_total, .err = exec->row.err_total},
@@ -154,16 +230,86 @@ static void on_exited(struct exec *exec, const struct exec_result *result)
 	end_with_result(exec, result);
 }
 
+void exec_watch_time(struct exec *exec)
+{
+	if (exec->row.timeout_ms == 0)
+		return;
+	exec->overdue_at =
+	    clock_boot() + (exec->row.timeout_ms + (int64_t)OVERDUE_GRACE_MS) * NSEC_PER_MSEC;
+	timers_wake_at(exec->sandbox->core, exec->overdue_at);
+}
+
+/* Does it wait for somebody to read what it wrote? The init tells its end when all is read. */
+static bool waits_for_reader(const struct exec *exec)
+{
+	return exec->row.flags & EXEC_LOSSLESS && (exec->consumed.out < exec->row.out_total ||
+						   exec->consumed.err < exec->row.err_total);
+}
+
+/* Its time-out has passed and its end was not told: whoever waits for it is answered, and the init
+ * is asked whether it is there at all. What became of the processes nobody knows. */
+static void give_up(struct exec *exec)
+{
+	struct sandbox *sandbox = exec->sandbox;
+	log_warning("sandbox %s: its init did not end exec %s, whose time-out has passed",
+		    sandbox->row.id.text, exec->row.id.text);
+	struct exec_result result = {
+	    .end = EXEC_END_TIMED_OUT,
+	    .code = SIGKILL,
+	    .totals = {.out = exec->row.out_total, .err = exec->row.err_total},
+	    .wall_ns = (uint64_t)MAX(clock_wall() - exec->row.started_wall, 0),
+	};
+	exec->given_up = true;
+	if (exec_logs_open(exec) < 0)
+		log_debug("exec %s has no logs", exec->row.id.text);
+	end_with_result(exec, &result);
+	if (sandbox->guest)
+		guest_link_doubt(sandbox->guest);
+}
+
+int64_t exec_check_overdue(struct sandbox *sandbox, int64_t now)
+{
+	int64_t next = INT64_MAX;
+	const int64_t grace = OVERDUE_GRACE_MS * NSEC_PER_MSEC;
+	list_each (&sandbox->execs, node) {
+		struct exec *exec = list_entry(node, struct exec, link);
+		if (exec->overdue_at == 0 || exec_ended(exec) || exec->ending)
+			continue;
+		/* A paused init tells nothing, and has its time when it goes on. */
+		if (exec->overdue_at <= now &&
+		    (sandbox->row.state != SANDBOX_RUNNING || waits_for_reader(exec)))
+			exec->overdue_at = now + 2 * grace;
+		if (exec->overdue_at <= now)
+			give_up(exec);
+		else
+			next = MIN(next, exec->overdue_at);
+	}
+	return next;
+}
+
+bool exec_any_given_up(const struct sandbox *sandbox)
+{
+	list_each (&sandbox->execs, node)
+		if (list_entry(node, struct exec, link)->given_up)
+			return true;
+	return false;
+}
+
 static int handle_started(struct exec *exec, const struct frame *frame, struct error *error)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t pid = read_u32(&reader);
+	if (exec->given_up)
+		return 0;
 	if (reader_finish(&reader) < 0 || exec->row.state != EXEC_STARTING)
 		return broken(error, "STARTED");
 	exec->pid = pid;
 	/* Not stored: for a restart `starting` and `running` are the same, the init is asked. */
 	exec->row.state = EXEC_RUNNING;
 	exec->row.started_wall = clock_wall();
+	exec_watch_time(exec);
+	/* Before anybody is told, who may send one that comes behind them. */
+	exec_send_held(exec);
 	exec_notify(exec);
 	return 0;
 }
@@ -172,6 +318,10 @@ static int handle_start_failed(struct exec *exec, const struct frame *frame, str
 {
 	struct failure failure;
 	struct error why;
+	if (exec->given_up) {
+		exec->given_up = false;
+		return 0;
+	}
 	if (failure_read(frame, &failure) < 0 || exec->row.state != EXEC_STARTING || exec->ending)
 		return broken(error, "START_FAILED");
 	error_from_failure(&why, &failure);
@@ -229,6 +379,7 @@ void left_queries_finish(struct exec *exec, const struct left_process *processes
 {
 	struct list due;
 	list_init(&due);
+	exec->telling++; /* the next of them has it too */
 	while (!list_empty(&exec->left_queries)) {
 		struct list *node = exec->left_queries.next;
 		list_remove(node);
@@ -240,6 +391,7 @@ void left_queries_finish(struct exec *exec, const struct left_process *processes
 		query->done(query->data, processes, count, error);
 		free(query);
 	}
+	exec->telling--;
 }
 
 /* A command line as the guest tells it: cut, and made printable. */
@@ -304,6 +456,7 @@ int exec_left_running(struct exec *exec,
 	if (!query)
 		abort();
 	*query = (struct left_query){
+	    .exec = exec,
 	    .done = done,
 	    .data = data,
 	    .until = clock_boot() + LEFT_RUNNING_TIMEOUT_MS * NSEC_PER_MSEC,
@@ -336,6 +489,7 @@ static int64_t take_due(struct exec *exec, int64_t now, struct list *due)
 		}
 		list_remove(node);
 		list_append(due, node);
+		query->exec->telling++; /* until it is answered */
 	}
 	return next;
 }
@@ -353,6 +507,7 @@ int64_t left_queries_check(struct sandbox *sandbox, int64_t now)
 		log_warning("sandbox %s: its init did not say in time what is left running",
 			    sandbox->row.id.text);
 		query->done(query->data, NULL, 0, NULL);
+		query->exec->telling--;
 		free(query);
 	}
 	return next;
@@ -374,6 +529,7 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 	if (exec->listed)
 		return broken(error, "LISTED twice");
 	exec->listed = true;
+	exec->given_up &= status.phase != EXEC_PHASE_ENDED;
 	if (exec_ended(exec)) {
 		exec->row.left_running = status.result.left_running;
 		send_forget(sandbox, frame->id);
@@ -436,7 +592,10 @@ static int handle_list_end(struct sandbox *sandbox, const struct frame *frame, s
 	sandbox->guest_ready = true;
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
+		exec->given_up &= exec->listed;
 		settle_unlisted(exec);
+		if (exec->row.state == EXEC_RUNNING)
+			exec_send_held(exec);
 		if (!exec_ended(exec))
 			exec_acknowledge(exec);
 	}
@@ -464,8 +623,16 @@ static int handle_exited(struct exec *exec, const struct frame *frame, struct er
 {
 	struct exec_result result;
 	struct sandbox *sandbox = exec->sandbox;
-	if (exec_result_read(frame, &result) < 0 || exec->row.state == EXEC_STARTING)
+	/* Until the list has come, an exec of an earlier link may end whose start was told there.
+	 */
+	if (exec_result_read(frame, &result) < 0 ||
+	    (exec->row.state == EXEC_STARTING && !sandbox->life->resyncing))
 		return broken(error, "EXITED");
+	if (exec->given_up) {
+		exec->given_up = false;
+		exec->row.left_running = result.left_running;
+		store_exec(exec);
+	}
 	on_exited(exec, &result);
 	exec_trim(sandbox);
 	return 0;
@@ -507,6 +674,7 @@ void exec_all_lost(struct sandbox *sandbox)
 {
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
+		exec_digest_give_up(exec);
 		if (!exec_ended(exec)) {
 			end_lost(exec);
 		} else if (exec->row.left_running > 0) {

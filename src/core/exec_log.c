@@ -52,7 +52,10 @@ static int create_one(struct exec *exec, int stream, struct error *error)
 	struct core *core = exec->sandbox->core;
 	char path[LOG_PATH_MAX];
 	log_path(&exec->sandbox->row.id, &exec->row.id, stream, path);
-	int fd = openat(core->private->logs_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int fd = spare_take(core, path);
+	if (fd < 0)
+		fd = openat(core->private->logs_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+			    0600);
 	if (fd < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno,
 				       "making the output's log");
@@ -369,8 +372,45 @@ void logs_stop(struct core *core)
 	fd_close(&private->logs_fd);
 }
 
+/* Does a file of this name belong to an exec whose output is kept? What nobody can tell is kept. */
+static bool log_wanted(struct sandbox *sandbox, const char *name)
+{
+	struct exec_row row = {0};
+	struct error error;
+	struct id id;
+	char text[ID_LENGTH + 1] = "";
+	if (strnlen(name, ID_LENGTH + 1) > ID_LENGTH)
+		memcpy(text, name, ID_LENGTH);
+	if (id_parse(text, &id) < 0)
+		return true;
+	int found = store_exec_get(sandbox->core->store, &sandbox->row.id, &id, &row, &error);
+	bool wanted = found < 0 || (found > 0 && row.head + row.tail > 0);
+	if (found > 0)
+		exec_row_done(&row);
+	return wanted;
+}
+
+/* Logs are made before the row of their exec and removed after it: a crash between the two leaves
+ * them. */
+static void remove_stray_logs(struct sandbox *sandbox)
+{
+	int fd = openat(sandbox->core->private->logs_fd, sandbox->row.id.text,
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	if (!directory) {
+		fd_close(&fd);
+		return;
+	}
+	for (struct dirent *entry; (entry = readdir(directory));)
+		if (entry->d_name[0] != '.' && !log_wanted(sandbox, entry->d_name))
+			unlinkat(fd, entry->d_name, 0);
+	closedir(directory);
+}
+
 void logs_remove_strays(struct core *core)
 {
+	list_each (&core->sandboxes, node)
+		remove_stray_logs(list_entry(node, struct sandbox, link));
 	int fd = openat(core->private->logs_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
 	if (!directory) {

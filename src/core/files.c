@@ -25,14 +25,16 @@ struct file_operation_handle {
 	int64_t heard;     /* CLOCK_BOOTTIME: since when we wait for the init */
 	struct file_callbacks callbacks;
 	void *data;
-	uint64_t send_credit; /* DATA bytes that we may send */
-	uint64_t window;      /* DATA bytes that the init may send */
-	uint64_t unconfirmed; /* given out with on_data, file_credit() has not come */
-	uint64_t unreturned;  /* confirmed, but not told the init yet */
+	uint64_t send_credit;   /* DATA bytes that we may send */
+	uint64_t window;        /* DATA bytes that the init may send */
+	uint64_t unconfirmed;   /* given out with on_data, file_credit() has not come */
+	uint64_t unreturned;    /* confirmed, but not told the init yet */
+	struct file_note *note; /* NULL, or what the activity is told of it */
 	bool write_ended, data_ended;
 	bool cancelled; /* nobody is told any more */
 	bool answering; /* on_done is being called */
 	bool wanted;    /* file_write() was refused for the link's queue */
+	bool looks_on;  /* it is no activity */
 };
 
 static int broken(struct error *error, const char *what)
@@ -72,6 +74,11 @@ int file_start(struct sandbox *sandbox, const struct file_request *request,
 	if (!sandbox->guest_ready)
 		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
 				 sandbox->row.id.text);
+	if (guest_link_version(sandbox->guest) < FILE_OPERATION_SINCE(request->operation))
+		return error_set(error, ERROR_GUEST_PROTOCOL,
+				 "sandbox `%s` was started by an older caisson, whose init does "
+				 "not know this operation",
+				 sandbox->row.id.text);
 	list_each (&sandbox->operations, node)
 		count++;
 	if (count >= OPERATIONS_MAX)
@@ -100,6 +107,7 @@ int file_start(struct sandbox *sandbox, const struct file_request *request,
 	    .sandbox = sandbox,
 	    .id = id,
 	    .operation = request->operation,
+	    .note = file_note_new(sandbox, request),
 	    .heard = clock_boot(),
 	    .callbacks = *callbacks,
 	    .data = data,
@@ -181,6 +189,19 @@ void file_cancel(struct file_operation_handle *handle)
 		log_debug("sandbox %s: %s", handle->sandbox->row.id.text, error.message);
 }
 
+void file_look_on(struct file_operation_handle *handle)
+{
+	handle->looks_on = true;
+}
+
+bool file_any_active(const struct sandbox *sandbox)
+{
+	list_each (&sandbox->operations, node)
+		if (!list_entry(node, struct file_operation_handle, link)->looks_on)
+			return true;
+	return false;
+}
+
 static int handle_data(struct file_operation_handle *handle, const struct frame *frame,
 		       struct error *error)
 {
@@ -216,6 +237,8 @@ static void finish(struct file_operation_handle *handle, const void *result, siz
 	handle->answering = true;
 	/* Out of the list first: the callback may begin other operations. */
 	list_remove(&handle->link);
+	file_note_done(handle->sandbox, TAKE_PTR(handle->note), handle->operation, result, size,
+		       error);
 	if (!handle->cancelled)
 		handle->callbacks.on_done(handle, result, size, error);
 	handle_free(handle);
@@ -275,6 +298,7 @@ static int64_t patience(const struct file_operation_handle *handle)
 		return INT64_MAX;
 	case FILE_WRITE:
 	case FILE_APPEND:
+	case FILE_UNPACK:
 		if (handle->write_ended)
 			return QUIET_LONG_MAX;
 		/* Else the data that we send is missing, not the init's credit. */
@@ -294,6 +318,7 @@ static int64_t patience(const struct file_operation_handle *handle)
 	case FILE_GLOB:
 	case FILE_GREP:
 	case FILE_REPLACE:
+	case FILE_PACK:
 		/* The consumer has not taken what came: there is no credit to go on with. */
 		return handle->unconfirmed > 0 ? INT64_MAX : QUIET_LONG_MAX;
 	}

@@ -35,6 +35,10 @@ NODISCARD int file_write_end(struct file_operation_handle *handle, struct error 
 void file_credit(struct file_operation_handle *handle, uint32_t bytes);
 /* on_done is not called any more; the handle is gone for the caller. */
 void file_cancel(struct file_operation_handle *handle);
+/* Only looks on (a watch): the sandbox may be idle beside it. */
+void file_look_on(struct file_operation_handle *handle);
+/* Is there an operation that is more than that? */
+bool file_any_active(const struct sandbox *sandbox);
 
 /* Called by sandbox_link.c. */
 NODISCARD int file_handle_frame(struct sandbox *sandbox, const struct frame *frame,

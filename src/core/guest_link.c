@@ -29,8 +29,12 @@
 #define FRAMES_PER_TURN 128
 #define PING_INTERVAL_MS 10000
 #define PING_TIMEOUT_MS 30000
+#define DOUBT_TIMEOUT_MS 10000
 #define CONNECT_RETRY_MS 5
 #define FRAME_FDS_MAX 4
+#define PARTS_MAX 32
+/* More than this does not wait for the end of the loop's turn. */
+#define GATHERED_MAX (32 * KIB)
 
 struct outgoing {
 	struct list link;
@@ -45,6 +49,7 @@ enum link_state { LINK_CONNECTING, LINK_GREETING, LINK_OPEN, LINK_FAILED };
 struct guest_link {
 	uv_poll_t poll;
 	uv_timer_t timer; /* connect and HELLO; then pings; then to tell of a failure */
+	uv_idle_t turn;   /* active: something was sent in this turn of the loop */
 	bool poll_open, freed;
 	unsigned open_handles;
 	int fd;
@@ -55,17 +60,21 @@ struct guest_link {
 	struct guest_link_callbacks callbacks;
 	void *data;
 	struct buffer in;
-	struct list queue; /* struct outgoing */
-	size_t queued;     /* bytes */
-	bool throttled;    /* room was 0: `drained` is owed */
-	bool unanswered;   /* something was sent since a frame came */
-	uint64_t ping;     /* the last one's number */
-	int64_t ping_sent; /* CLOCK_BOOTTIME, 0 = none outstanding */
+	struct list queue;  /* struct outgoing */
+	size_t queued;      /* bytes */
+	bool blocked;       /* the socket was full: the rest goes when it can be written */
+	bool throttled;     /* room was 0: `drained` is owed */
+	bool unanswered;    /* something was sent since a frame came */
+	uint64_t ping;      /* the last one's number */
+	int64_t ping_sent;  /* CLOCK_BOOTTIME, 0 = none outstanding */
+	bool doubted;       /* guest_link_doubt(), and no answer since */
+	struct list echoes; /* struct guest_echo */
 	struct error error;
 };
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 static void on_timer(uv_timer_t *timer);
+static void on_turn(uv_idle_t *turn);
 
 void error_from_failure(struct error *error, const struct failure *failure)
 {
@@ -74,7 +83,7 @@ void error_from_failure(struct error *error, const struct failure *failure)
 	bool allowed = kind >= ERROR_PROGRAM_NOT_FOUND && kind <= ERROR_CANCELLED;
 	if (!allowed && kind != ERROR_INVALID && kind != ERROR_UNSUPPORTED &&
 	    kind != ERROR_TOO_LARGE && kind != ERROR_LIMIT_EXCEEDED && kind != ERROR_BUSY &&
-	    kind != ERROR_GUEST_PROTOCOL)
+	    kind != ERROR_GUEST_PROTOCOL && kind != ERROR_ARCHIVE_INVALID)
 		kind = ERROR_INTERNAL;
 	error_set(error, kind, "%s", failure->message);
 	error->errnum = (int)failure->errnum;
@@ -84,7 +93,7 @@ static void watch(struct guest_link *link)
 {
 	if (link->state == LINK_FAILED || !link->poll_open)
 		return;
-	int events = UV_READABLE | (list_empty(&link->queue) ? 0 : UV_WRITABLE);
+	int events = UV_READABLE | (link->blocked ? UV_WRITABLE : 0);
 	uv_poll_start(&link->poll, events, on_poll);
 }
 
@@ -123,27 +132,56 @@ static void outgoing_free(struct guest_link *link, struct outgoing *outgoing)
 	free(outgoing);
 }
 
-static void flush_queue(struct guest_link *link)
+/* Frames that go together. One with descriptors goes alone: they travel with the first byte. */
+static size_t gather(const struct guest_link *link, struct iovec parts[PARTS_MAX])
 {
-	while (link->state != LINK_FAILED && !list_empty(&link->queue)) {
+	size_t count = 0;
+	list_each (&link->queue, node) {
+		struct outgoing *outgoing = list_entry(node, struct outgoing, link);
+		if (count == PARTS_MAX || (count > 0 && outgoing->fd_count > 0))
+			break;
+		parts[count++] = (struct iovec){outgoing->data + outgoing->sent,
+						outgoing->size - outgoing->sent};
+		if (outgoing->fd_count > 0)
+			break;
+	}
+	return count;
+}
+
+static void was_sent(struct guest_link *link, size_t size)
+{
+	while (size > 0) {
 		struct outgoing *outgoing = list_entry(link->queue.next, struct outgoing, link);
-		ssize_t sent =
-		    fd_send(link->fd, outgoing->data + outgoing->sent,
-			    outgoing->size - outgoing->sent, outgoing->fds, outgoing->fd_count);
-		if (sent == -EAGAIN)
-			return;
-		if (sent < 0) {
-			fail_gone(link, strerror((int)-sent));
-			return;
-		}
+		size_t part = MIN(size, outgoing->size - outgoing->sent);
 		/* The descriptors went with the first byte. */
 		for (size_t i = 0; i < outgoing->fd_count; i++)
 			fd_close(&outgoing->fds[i]);
 		outgoing->fd_count = 0;
-		outgoing->sent += (size_t)sent;
-		link->queued -= (size_t)sent;
+		outgoing->sent += part;
+		link->queued -= part;
+		size -= part;
 		if (outgoing->sent == outgoing->size)
 			outgoing_free(link, outgoing);
+	}
+}
+
+static void flush_queue(struct guest_link *link)
+{
+	link->blocked = false;
+	while (link->state != LINK_FAILED && !list_empty(&link->queue)) {
+		struct outgoing *first = list_entry(link->queue.next, struct outgoing, link);
+		struct iovec parts[PARTS_MAX];
+		size_t count = gather(link, parts);
+		ssize_t sent = fd_send_parts(link->fd, parts, count, first->fds, first->fd_count);
+		if (sent == -EAGAIN) {
+			link->blocked = true;
+			return;
+		}
+		if (sent < 0) {
+			fail_gone(link, strerror((int)-sent));
+			return;
+		}
+		was_sent(link, (size_t)sent);
 	}
 }
 
@@ -165,6 +203,31 @@ static struct outgoing *outgoing_new(enum frame_type type, uint64_t id, const vo
 	if (size > 0)
 		memcpy(outgoing->data + FRAME_HEADER_SIZE, payload, size);
 	return outgoing;
+}
+
+/* The first of a turn of the loop goes at once, so that the init can begin; the others wait for the
+ * turn's end and go together. */
+static void send_now_or_later(struct guest_link *link)
+{
+	bool later = uv_is_active((uv_handle_t *)&link->turn) && link->queued <= GATHERED_MAX;
+	if (link->blocked || later || link->state == LINK_CONNECTING)
+		return;
+	flush_queue(link);
+	if (link->blocked)
+		watch(link);
+	else
+		uv_idle_start(&link->turn, on_turn);
+}
+
+static void on_turn(uv_idle_t *turn)
+{
+	struct guest_link *link = container_of(turn, struct guest_link, turn);
+	uv_idle_stop(turn);
+	if (link->blocked)
+		return;
+	flush_queue(link);
+	if (link->blocked)
+		watch(link);
 }
 
 static int queue_frame(struct guest_link *link, enum frame_type type, uint64_t id,
@@ -192,18 +255,14 @@ static int queue_frame(struct guest_link *link, enum frame_type type, uint64_t i
 		}
 		outgoing->fds[outgoing->fd_count++] = fd;
 	}
-	bool was_empty = list_empty(&link->queue);
 	list_append(&link->queue, &outgoing->link);
 	link->queued += outgoing->size;
 	link->unanswered = true;
-	if (was_empty && link->state != LINK_CONNECTING)
-		flush_queue(link);
+	send_now_or_later(link);
 	if (link->state == LINK_FAILED) {
 		*error = link->error;
 		return -1;
 	}
-	if (was_empty && !list_empty(&link->queue))
-		watch(link);
 	arm_ping(link);
 	return 0;
 }
@@ -270,6 +329,29 @@ static void on_hello_reply(struct guest_link *link, const struct frame *frame)
 	link->callbacks.connected(link->data, &reply);
 }
 
+static void send_ping(struct guest_link *link);
+
+static void tell_echoes(struct guest_link *link, bool lost)
+{
+	list_each (&link->echoes, node) {
+		struct guest_echo *echo = list_entry(node, struct guest_echo, link);
+		if (!lost && echo->number > link->ping)
+			continue;
+		list_remove(node);
+		echo->answered(echo, lost);
+	}
+	if (!list_empty(&link->echoes) && link->ping_sent == 0 && link->state == LINK_OPEN)
+		send_ping(link);
+}
+
+void guest_link_echo(struct guest_link *link, struct guest_echo *echo)
+{
+	echo->number = link->ping + 1;
+	list_append(&link->echoes, &echo->link);
+	if (link->ping_sent == 0 && link->state == LINK_OPEN)
+		send_ping(link);
+}
+
 static void on_pong(struct guest_link *link, const struct frame *frame)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
@@ -277,6 +359,8 @@ static void on_pong(struct guest_link *link, const struct frame *frame)
 	if (reader_finish(&reader) < 0 || link->ping_sent == 0 || value != link->ping)
 		fail_protocol(link, "a PONG that answers no PING");
 	link->ping_sent = 0;
+	link->doubted = false;
+	tell_echoes(link, false);
 }
 
 /* What an init may send once the connection is open. */
@@ -324,57 +408,67 @@ static void on_frame(struct guest_link *link, const struct frame *frame)
 		fail(link, &error);
 }
 
-/* All whole frames in the buffer; what is left of the last stays. Returns how many there were. */
-static unsigned parse(struct guest_link *link)
+/* All whole frames of what has come. Returns how many bytes they were. */
+static size_t parse(struct guest_link *link, const char *data, size_t size, unsigned *frames)
 {
 	size_t at = 0;
-	unsigned count = 0;
-	while (at < link->in.size && link->state != LINK_FAILED && !link->freed) {
+	while (at < size && link->state != LINK_FAILED && !link->freed) {
 		struct frame frame;
-		int64_t length = frame_parse(link->in.data + at, link->in.size - at, &frame);
+		int64_t length = frame_parse(data + at, size - at, &frame);
 		if (length < 0) {
 			fail_protocol(link, "a frame that does not parse");
-			return count;
+			break;
 		}
 		if (length == 0)
 			break;
 		on_frame(link, &frame);
 		at += (size_t)length;
-		count++;
+		++*frames;
 	}
+	return at;
+}
+
+/* What is left of the last frame stays; false: it is longer than any may be. Thousands of idle
+ * links must not keep a buffer each. */
+static bool take(struct guest_link *link, const char *data, size_t size, unsigned *frames)
+{
+	bool fits = true;
+	if (link->in.size == 0) {
+		size_t used = parse(link, data, size, frames);
+		if (link->state != LINK_FAILED && !link->freed && used < size)
+			fits = buffer_append(&link->in, data + used, size - used) == 0;
+		return fits;
+	}
+	fits = buffer_append(&link->in, data, size) == 0;
+	size_t used = fits ? parse(link, link->in.data, link->in.size, frames) : 0;
 	if (link->state == LINK_FAILED || link->freed)
-		return count;
-	buffer_consume(&link->in, at);
-	/* Thousands of idle links must not keep a read buffer each. */
+		return fits;
+	buffer_consume(&link->in, used);
 	if (link->in.size == 0)
 		buffer_done(&link->in);
-	return count;
+	return fits;
 }
 
 static void on_readable(struct guest_link *link)
 {
+	static char arrived[READ_SIZE];
 	unsigned frames = 0;
 	for (int i = 0; i < READS_PER_TURN && link->state != LINK_FAILED && !link->freed; i++) {
-		if (buffer_reserve(&link->in, READ_SIZE) < 0) {
-			fail_protocol(link, "a frame longer than the maximum");
-			return;
-		}
 		/* Without a control buffer the kernel drops any descriptor that comes along. */
 		ssize_t got;
 		do
-			got = recv(link->fd, link->in.data + link->in.size, READ_SIZE, 0);
+			got = recv(link->fd, arrived, READ_SIZE, 0);
 		while (got < 0 && errno == EINTR);
-		if (got < 0 && errno == EAGAIN) {
-			if (link->in.size == 0)
-				buffer_done(&link->in);
+		if (got < 0 && errno == EAGAIN)
 			return;
-		}
 		if (got <= 0) {
 			fail_gone(link, got < 0 ? strerror(errno) : "it closed its connection");
 			return;
 		}
-		buffer_grow(&link->in, (size_t)got);
-		frames += parse(link);
+		if (!take(link, arrived, (size_t)got, &frames)) {
+			fail_protocol(link, "a frame longer than the maximum");
+			return;
+		}
 		if (got < READ_SIZE || frames >= FRAMES_PER_TURN)
 			return;
 	}
@@ -393,6 +487,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 		return;
 	flush_queue(link);
 	watch(link);
+	/* Room is never gone without the socket being full, so this is where it comes back. */
 	if (link->throttled && link->queued < QUEUE_LOW && link->state == LINK_OPEN) {
 		link->throttled = false;
 		if (link->callbacks.drained)
@@ -445,26 +540,46 @@ static void on_connect_timer(struct guest_link *link)
 		uv_timer_start(&link->timer, on_timer, (uint64_t)MAX(left, 1), 0);
 }
 
+static void send_ping(struct guest_link *link)
+{
+	uint8_t room[8];
+	struct error error;
+	struct writer writer = writer_on(room, sizeof(room));
+	write_u64(&writer, ++link->ping);
+	link->ping_sent = clock_boot();
+	if (queue_frame(link, FRAME_PING, 0, room, sizeof(room), NULL, 0, &error) < 0)
+		fail(link, &error);
+}
+
+void guest_link_doubt(struct guest_link *link)
+{
+	if (link->state != LINK_OPEN || link->freed || link->doubted)
+		return;
+	link->doubted = true;
+	if (link->ping_sent == 0)
+		send_ping(link);
+	/* The loop's clock is behind: a timer may fire a moment early. */
+	if (link->state == LINK_OPEN)
+		uv_timer_start(&link->timer, on_timer, DOUBT_TIMEOUT_MS + 100, 0);
+}
+
 static void on_ping_timer(struct guest_link *link)
 {
 	int64_t now = clock_boot();
-	if (link->ping_sent != 0 && now - link->ping_sent >= PING_TIMEOUT_MS * NSEC_PER_MSEC) {
+	int64_t allowed = link->doubted ? DOUBT_TIMEOUT_MS : PING_TIMEOUT_MS;
+	if (link->ping_sent != 0 && now - link->ping_sent >= allowed * NSEC_PER_MSEC) {
 		/* It may be us who were asleep: the answer can be waiting in the socket. */
 		on_readable(link);
 		if (link->ping_sent != 0 && link->state == LINK_OPEN && !link->freed)
-			fail_gone(link, "no answer to a ping in 30 seconds");
+			fail_gone(link, link->doubted ? "no answer to a ping in 10 seconds"
+						      : "no answer to a ping in 30 seconds");
 	}
 	if (link->state != LINK_OPEN || link->freed)
 		return;
-	if (link->ping_sent == 0 && (link->unanswered || !list_empty(&link->queue))) {
-		uint8_t room[8];
-		struct error error;
-		struct writer writer = writer_on(room, sizeof(room));
-		write_u64(&writer, ++link->ping);
-		link->ping_sent = now;
-		if (queue_frame(link, FRAME_PING, 0, room, sizeof(room), NULL, 0, &error) < 0)
-			return;
-	}
+	if (link->ping_sent == 0 && (link->unanswered || !list_empty(&link->queue)))
+		send_ping(link);
+	if (link->state != LINK_OPEN)
+		return;
 	if (link->ping_sent != 0)
 		uv_timer_start(&link->timer, on_timer, PING_INTERVAL_MS, 0);
 }
@@ -499,12 +614,14 @@ static struct guest_link *link_new(uv_loop_t *loop, int fd, uint32_t timeout_ms,
 	link->data = data;
 	link->in = BUFFER(FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX + READ_SIZE);
 	list_init(&link->queue);
+	list_init(&link->echoes);
 	link->until = clock_boot() + timeout_ms * NSEC_PER_MSEC;
 	uv_timer_init(loop, &link->timer);
-	link->open_handles = 1;
+	uv_idle_init(loop, &link->turn);
+	link->open_handles = 2;
 	if (uv_poll_init(loop, &link->poll, fd) == 0) {
 		link->poll_open = true;
-		link->open_handles = 2;
+		link->open_handles = 3;
 	}
 	return link;
 }
@@ -561,12 +678,17 @@ void guest_link_free(struct guest_link *link)
 {
 	if (!link || link->freed)
 		return;
+	tell_echoes(link, true);
+	/* What waits for the turn's end was said. */
+	if (uv_is_active((uv_handle_t *)&link->turn))
+		flush_queue(link);
 	link->freed = true;
 	while (!list_empty(&link->queue))
 		outgoing_free(link, list_entry(link->queue.next, struct outgoing, link));
-	link->poll.data = link->timer.data = link;
+	link->poll.data = link->timer.data = link->turn.data = link;
 	if (link->poll_open)
 		uv_close((uv_handle_t *)&link->poll, on_handle_closed);
 	uv_close((uv_handle_t *)&link->timer, on_handle_closed);
+	uv_close((uv_handle_t *)&link->turn, on_handle_closed);
 	fd_close(&link->fd);
 }

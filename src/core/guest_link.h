@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "proto/init_messages.h"
 
 struct guest_link;
@@ -42,6 +43,20 @@ uint32_t guest_link_version(const struct guest_link *link);
 /* How many bytes of bulk data may be queued now; 0 = wait for `drained`. Control frames always go.
  */
 size_t guest_link_room(struct guest_link *link);
+
+/* It owes us something: it is asked at once whether it is there, and the link ends when there is no
+ * answer in ten seconds. */
+void guest_link_doubt(struct guest_link *link);
+
+/* Told when the init has answered something that was sent after this: it has gone round its loop
+ * since, and read what was in every pipe. `lost`: the link has ended first. The link must not be
+ * freed from within. */
+struct guest_echo {
+	struct list link;
+	void (*answered)(struct guest_echo *echo, bool lost);
+	uint64_t number; /* guest_link.c's */
+};
+void guest_link_echo(struct guest_link *link, struct guest_echo *echo);
 
 /* What an init said went wrong, as an error: only kinds that an init may claim, and text that is
  * printable UTF-8. */

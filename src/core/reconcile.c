@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/code.h"
 #include "core/core_private.h"
 
 struct host_entry {
@@ -81,6 +82,7 @@ static void make_stopped(struct sandbox *sandbox)
 		log_info("sandbox %s was %s; its processes have ended, its files are kept",
 			 sandbox->row.id.text,
 			 sandbox_state_name((enum sandbox_state)sandbox->row.state));
+		meter_forget_gap(sandbox);
 		sandbox_force_state(sandbox, SANDBOX_STOPPED);
 	}
 	exec_all_lost(sandbox);
@@ -94,12 +96,13 @@ static void make_stopping(struct sandbox *sandbox)
 }
 
 /* It runs (or is frozen): its init answers on its socket, as before. */
-static void adopt(struct sandbox *sandbox, bool frozen)
+static void adopt(struct sandbox *sandbox, const struct spawn_listed *listed)
 {
-	enum sandbox_state state = frozen ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+	enum sandbox_state state = listed->frozen ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 	if (sandbox->row.state != state)
 		sandbox_force_state(sandbox, state);
 	log_info("sandbox %s goes on (%s)", sandbox->row.id.text, sandbox_state_name(state));
+	limits_reconcile(sandbox, listed);
 	link_connect(sandbox);
 }
 
@@ -124,6 +127,11 @@ static void settle(struct sandbox *sandbox, const struct spawn_listed *listed)
 		delete_send(sandbox);
 		return;
 	}
+	if (sandbox->row.options & OPTION_ONE_SHOT) {
+		sandbox_delete_unasked(sandbox, END_REASON_ERROR,
+				       "the daemon was restarted during its one-shot run");
+		return;
+	}
 	if (!listed) {
 		sandbox_delete_unasked(sandbox, END_REASON_HOST,
 				       "its files are gone from the host");
@@ -138,7 +146,7 @@ static void settle(struct sandbox *sandbox, const struct spawn_listed *listed)
 	case SANDBOX_PAUSING:
 	case SANDBOX_PAUSED:
 	case SANDBOX_RESUMING:
-		adopt(sandbox, listed->frozen);
+		adopt(sandbox, listed);
 		return;
 	case SANDBOX_STARTING:
 		go_on_starting(sandbox);
@@ -179,8 +187,9 @@ static int settle_loaded(struct core *core, struct sandbox_row *row, struct erro
 	/* How long it was idle before the restart counts. */
 	sandbox->life->active -= MAX(clock_wall() - sandbox->row.active_wall, 0);
 	sandbox_clock_deadline(sandbox);
-	if (exec_load_live(sandbox, error) < 0)
+	if (meter_load(sandbox, error) < 0 || exec_load_live(sandbox, error) < 0)
 		return -1;
+	code_load(sandbox);
 	if (entry)
 		entry->has_row = true;
 	settle(sandbox, entry ? &entry->listed : NULL);

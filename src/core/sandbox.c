@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/core_private.h"
+#include "core/create_queue.h"
+#include "core/visible.h"
 
 /* An idle time-out must survive a restart, but not cost a write per request. */
 #define ACTIVE_STORE_INTERVAL (5 * NSEC_PER_SEC)
@@ -38,6 +40,11 @@ const char *end_reason_name(enum end_reason reason)
 {
 	bool known = (unsigned)reason < ARRAY_SIZE(reason_names) && reason_names[reason];
 	return known ? reason_names[reason] : "unknown";
+}
+
+const char *boot_mode_name(uint32_t origin)
+{
+	return origin == ORIGIN_POOL ? "pool" : "cold";
 }
 
 static uint32_t bucket_of(const char *text)
@@ -74,6 +81,8 @@ void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_ro
 	ret_row->environment = copy_bytes(from->environment, from->environment_size);
 	ret_row->metadata = copy_bytes(from->metadata, from->metadata_size);
 	ret_row->mounts = copy_bytes(from->mounts, from->mounts_size);
+	ret_row->labels = copy_bytes(from->labels, from->labels_size);
+	ret_row->template_asked = copy_text(from->template_asked);
 }
 
 /* Takes the row. */
@@ -86,14 +95,17 @@ struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row)
 	sandbox->core = core;
 	sandbox->life = life;
 	life->sandbox = sandbox;
+	life->workspace = workspace_get(core, row->workspace);
 	sandbox->row = *row;
 	*row = (struct sandbox_row){0};
-	sandbox->boot_mode = "cold";
 	sandbox->next_operation = 1;
 	list_init(&sandbox->execs);
 	list_init(&sandbox->operations);
 	list_init(&life->waiters);
+	list_init(&life->exec_listeners);
 	list_init(&life->ready);
+	list_init(&life->watchers);
+	list_init(&life->drained);
 	list_init(&life->by_name);
 	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
 		life->mount_fds[i] = -1;
@@ -104,7 +116,16 @@ struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row)
 	if (sandbox->row.name)
 		list_append(&core->private->by_name[bucket_of(sandbox->row.name)], &life->by_name);
 	core->sandbox_count++;
+	ephemeral_begin(sandbox);
 	return sandbox;
+}
+
+void sandbox_relist(struct sandbox *sandbox)
+{
+	struct list *by_name = sandbox->core->private->by_name;
+	list_remove(&sandbox->life->by_name);
+	if (sandbox->row.name)
+		list_append(&by_name[bucket_of(sandbox->row.name)], &sandbox->life->by_name);
 }
 
 /* Nobody finds it any more. */
@@ -125,6 +146,7 @@ void sandbox_free(struct sandbox *sandbox)
 	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
 		fd_close(&sandbox->life->mount_fds[i]);
 	sandbox_row_done(&sandbox->row);
+	counters_free(sandbox);
 	free(sandbox->life);
 	free(sandbox);
 }
@@ -152,12 +174,6 @@ static struct sandbox *sandbox_by_name(struct core *core, const char *workspace,
 	return NULL;
 }
 
-static bool may_see(const struct principal *principal, const struct sandbox_row *row)
-{
-	return strcmp(principal->workspace, row->workspace) == 0 &&
-	       (!id_is_set(&principal->sandbox) || id_equal(&principal->sandbox, &row->id));
-}
-
 static int not_found(const char *id_or_name, struct error *error)
 {
 	return error_set(error, ERROR_SANDBOX_NOT_FOUND, "there is no sandbox `%s`", id_or_name);
@@ -176,10 +192,26 @@ static int find_live(struct core *core, const struct principal *principal, const
 		return error_set(error, ERROR_ID_MALFORMED,
 				 "\"%.64s\" is neither the id nor the name of a sandbox",
 				 id_or_name);
-	if (!sandbox || !may_see(principal, &sandbox->row))
+	if (!sandbox || !row_visible(principal, &sandbox->row))
 		return not_found(id_or_name, error);
 	*ret_sandbox = sandbox;
 	return 0;
+}
+
+static bool take_row(void *data, const struct sandbox_row *row)
+{
+	sandbox_row_copy(row, data);
+	return false;
+}
+
+/* The newest that had this name. 1 found, 0 not, -1. */
+static int tombstone_by_name(struct core *core, const char *workspace, const char *name,
+			     struct sandbox_row *ret_row, struct error *error)
+{
+	if (store_sandbox_page(core->store, workspace, false, SANDBOX_ENDED, name, 0, NULL, 1,
+			       take_row, ret_row, error) < 0)
+		return -1;
+	return id_is_set(&ret_row->id) ? 1 : 0;
 }
 
 int sandbox_find_row(struct core *core, const struct principal *principal, const char *id_or_name,
@@ -191,13 +223,15 @@ int sandbox_find_row(struct core *core, const struct principal *principal, const
 		sandbox_row_copy(&sandbox->row, ret_row);
 		return 0;
 	}
-	if (error->kind != ERROR_SANDBOX_NOT_FOUND || id_parse(id_or_name, &id) < 0)
+	if (error->kind != ERROR_SANDBOX_NOT_FOUND)
 		return -1;
 	struct sandbox_row row = {0};
-	int found = store_sandbox_get(core->store, &id, &row, error);
+	bool is_id = id_parse(id_or_name, &id) == 0;
+	int found = is_id ? store_sandbox_get(core->store, &id, &row, error)
+			  : tombstone_by_name(core, principal->workspace, id_or_name, &row, error);
 	if (found < 0)
 		return -1;
-	if (found == 0 || !may_see(principal, &row)) {
+	if (found == 0 || !row_visible(principal, &row)) {
 		sandbox_row_done(&row);
 		return not_found(id_or_name, error);
 	}
@@ -210,7 +244,7 @@ int sandbox_find(struct core *core, const struct principal *principal, const cha
 {
 	if (find_live(core, principal, id_or_name, ret_sandbox, error) == 0)
 		return 0;
-	if (error->kind != ERROR_SANDBOX_NOT_FOUND || !id_valid(id_or_name))
+	if (error->kind != ERROR_SANDBOX_NOT_FOUND)
 		return -1;
 	struct sandbox_row row = {0};
 	if (sandbox_find_row(core, principal, id_or_name, &row, error) < 0)
@@ -254,20 +288,42 @@ static void clock_goes_on(struct sandbox *sandbox)
 	timers_wake_at(sandbox->core, clock_boot());
 }
 
+static void metered_change(struct sandbox *sandbox, enum sandbox_state from)
+{
+	meter_changed(sandbox, from);
+	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED ||
+	    sandbox->row.state == SANDBOX_DELETING)
+		create_queue_turn(sandbox->core);
+}
+
+static int write_row(void *data, struct error *error)
+{
+	struct sandbox *sandbox = data;
+	return store_sandbox_update(sandbox->core->store, &sandbox->row, error);
+}
+
 int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state, struct error *error)
 {
 	struct sandbox_row before = sandbox->row;
 	row_set_state(&sandbox->row, state);
-	if (store_sandbox_update(sandbox->core->store, &sandbox->row, error) < 0) {
+	bool recorded = activity_state(sandbox, (enum sandbox_state)before.state);
+	if (activity_save(sandbox->core, write_row, sandbox, error) < 0) {
+		if (recorded)
+			activity_take_back(sandbox);
 		sandbox->row = before; /* no string has changed */
 		return error_prepend(error, "sandbox %s", sandbox->row.id.text);
 	}
 	sandbox->life->active_stored = sandbox->row.active_wall;
+	/* The row is written; an exec's may still wait for it. */
+	if (!sandbox->life->execs_unsaved)
+		sandbox->life->save_at = 0;
 	sandbox->life->generation++;
+	metered_change(sandbox, (enum sandbox_state)before.state);
 	if (before.paused_wall != 0 && sandbox->row.paused_wall == 0)
 		clock_goes_on(sandbox);
 	/* A look at the timers while it was in another state has passed over those of this one. */
 	timers_wake_at(sandbox->core, clock_boot());
+	sandbox_notify(sandbox);
 	log_debug("sandbox %s is %s", sandbox->row.id.text, sandbox_state_name(state));
 	return 0;
 }
@@ -276,14 +332,33 @@ void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state)
 {
 	struct error error;
 	bool stood = sandbox->row.paused_wall != 0;
+	enum sandbox_state before = (enum sandbox_state)sandbox->row.state;
 	if (sandbox_set_state(sandbox, state, &error) == 0)
 		return;
-	log_error("%s", error.message);
+	log_error("%s; it is tried again", error.message);
 	row_set_state(&sandbox->row, state);
+	activity_state(sandbox, before);
+	sandbox->life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
 	sandbox->life->generation++;
+	metered_change(sandbox, before);
 	if (stood && sandbox->row.paused_wall == 0)
 		clock_goes_on(sandbox);
 	timers_wake_at(sandbox->core, clock_boot());
+	sandbox_notify(sandbox);
+}
+
+void sandbox_save_again(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	life->save_at = 0;
+	int result = store_sandbox_update(sandbox->core->store, &sandbox->row, &error);
+	if (result == 0 && (!life->execs_unsaved || exec_save_again(sandbox))) {
+		life->execs_unsaved = false;
+		log_info("sandbox %s is written down again", sandbox->row.id.text);
+		return;
+	}
+	life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
 }
 
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why)
@@ -355,7 +430,7 @@ void sandbox_touch(struct sandbox *sandbox)
 		return; /* it begins anew when its clock goes on */
 	life->active = clock_boot();
 	sandbox->row.active_wall = clock_wall();
-	if (sandbox->row.idle_timeout_seconds == 0 ||
+	if ((sandbox->row.idle_timeout_seconds == 0 && sandbox->row.auto_pause_seconds == 0) ||
 	    sandbox->row.active_wall - life->active_stored < ACTIVE_STORE_INTERVAL)
 		return;
 	struct error error;
@@ -371,7 +446,13 @@ void waiter_append(struct sandbox *sandbox, struct list *list,
 	struct waiter *waiter = calloc(1, sizeof(*waiter));
 	if (!waiter)
 		abort();
-	*waiter = (struct waiter){.done = done, .data = data, .until = until, .wake = wake};
+	*waiter = (struct waiter){
+	    .done = done,
+	    .data = data,
+	    .asker = core_asker(sandbox->core),
+	    .until = until,
+	    .wake = wake,
+	};
 	list_append(list, &waiter->link);
 	sandbox->life->waiter_count++;
 	if (until != 0)
@@ -391,6 +472,7 @@ int waiter_add(struct sandbox *sandbox, struct list *list,
 
 void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error)
 {
+	struct core *core = sandbox->core;
 	/* Taken off first: a callback may add new ones, and those wait for what comes next. */
 	struct list due;
 	list_init(&due);
@@ -403,8 +485,11 @@ void waiters_finish(struct sandbox *sandbox, struct list *list, const struct err
 	while (!list_empty(&due)) {
 		struct waiter *waiter = list_entry(due.next, struct waiter, link);
 		list_remove(&waiter->link);
-		if (waiter->done)
+		if (waiter->done) {
+			struct asker before = core_ask_as(core, &waiter->asker);
 			waiter->done(waiter->data, error);
+			core_ask_as(core, &before);
+		}
 		free(waiter);
 	}
 }
@@ -477,7 +562,7 @@ static void on_counters(const struct sandbox_answer *answer)
 {
 	struct waiter *waiter = answer->data;
 	if (answer->sandbox && !answer->error)
-		answer->sandbox->counters = answer->reply->counters;
+		counters_take(answer->sandbox, &answer->reply->counters);
 	waiter->done(waiter->data, answer->error);
 	free(waiter);
 }

@@ -1,15 +1,15 @@
 /* creating -> running: the row, then SPAWN_CREATE, then the connection (sandbox_link.c) and
  * CONFIGURE. Called by the edges; does not block but for the store. Whatever fails is undone: the
  * spawner destroys, the row becomes a tombstone that says why. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/log.h"
+#include "base/statistics.h"
+#include "core/budget.h"
 #include "core/core_private.h"
+#include "core/create_queue.h"
 
 /* How a boot (create or start) is put to the spawner. */
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message)
@@ -26,6 +26,9 @@ void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_mes
 		    .mount_count = sandbox->life->mount_count,
 		},
 	};
+	uint32_t cap = sandbox->core->config.files_cap;
+	if (cap != 0)
+		message->create.limits.files = MIN(row->limits.files, cap);
 	struct bytes packed = {(const uint8_t *)row->mounts, row->mounts_size};
 	size_t at = 0;
 	for (uint32_t i = 0; i < sandbox->life->mount_count; i++) {
@@ -44,6 +47,10 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 {
 	memcpy(sandbox->row.limit_reasons, reply->created.limit_reasons,
 	       sizeof(sandbox->row.limit_reasons));
+	uint32_t cap = sandbox->core->config.files_cap;
+	if (cap != 0)
+		sandbox->row.limits.files = MIN(sandbox->row.limits.files, cap);
+	sandbox->row.boot_origin = reply->created.origin;
 	uint32_t count = MIN(reply->created.phase_count, SPAWN_PHASES_MAX);
 	for (uint32_t i = 0; i < count && sandbox->phase_count < SANDBOX_PHASES_MAX - 2; i++) {
 		struct phase *phase = &sandbox->phases[sandbox->phase_count++];
@@ -53,12 +60,17 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 	}
 }
 
-static void tell_created(struct sandbox *sandbox, const struct error *error)
+void create_told(struct sandbox *sandbox, const struct error *error)
 {
-	void (*created)(void *, struct sandbox *, const struct error *) = sandbox->life->created;
-	sandbox->life->created = NULL;
-	if (created)
-		created(sandbox->life->created_data, error ? NULL : sandbox, error);
+	struct core *core = sandbox->core;
+	struct sandbox_life *life = sandbox->life;
+	void (*created)(void *, struct sandbox *, const struct error *) = life->created;
+	life->created = NULL;
+	if (!created)
+		return;
+	struct asker before = core_ask_as(core, &life->created_by);
+	created(life->created_data, error ? NULL : sandbox, error);
+	core_ask_as(core, &before);
 }
 
 static void on_undone(const struct sandbox_answer *answer);
@@ -68,11 +80,13 @@ void create_failed(struct sandbox *sandbox, const struct error *error)
 	link_drop(sandbox, error);
 	if (error->kind == ERROR_SPAWNER_GONE) {
 		/* The next daemon finds the row in `creating` and undoes it. */
-		tell_created(sandbox, error);
+		create_told(sandbox, error);
 		return;
 	}
 	log_warning("sandbox %s could not be made: %s", sandbox->row.id.text, error->message);
+	statistics.creates_failed++;
 	sandbox_set_end(sandbox, END_REASON_ERROR, error->message);
+	activity_failed(sandbox, "create", error);
 	sandbox_force_state(sandbox, SANDBOX_DELETING);
 	struct error *kept = malloc(sizeof(*kept));
 	if (!kept)
@@ -86,7 +100,7 @@ void create_failed(struct sandbox *sandbox, const struct error *error)
 		sandbox->life->destroy_sent = false;
 		sandbox->life->destroy_at = clock_boot() + NSEC_PER_SEC;
 		timers_wake_at(sandbox->core, sandbox->life->destroy_at);
-		tell_created(sandbox, kept);
+		create_told(sandbox, kept);
 		free(kept);
 	}
 }
@@ -96,7 +110,7 @@ static void on_undone(const struct sandbox_answer *answer)
 	struct error *why = answer->data;
 	struct sandbox *sandbox = answer->sandbox;
 	if (sandbox) {
-		tell_created(sandbox, why);
+		create_told(sandbox, why);
 		delete_answered(sandbox, answer->error);
 	}
 	free(why);
@@ -116,57 +130,33 @@ static void on_created(const struct sandbox_answer *answer)
 	link_connect(sandbox);
 }
 
-/* Kept as long as the sandbox: a stopped one is started with the same folders. */
-static int keep_mounts(struct sandbox *sandbox, const struct sandbox_spec *spec,
-		       struct error *error)
-{
-	struct sandbox_life *life = sandbox->life;
-	for (size_t i = 0; i < spec->mount_count; i++) {
-		life->mount_fds[i] = fcntl(spec->mounts[i].fd, F_DUPFD_CLOEXEC, 0);
-		if (life->mount_fds[i] < 0)
-			return error_set_errno(error, error_kind_of_errno(errno), errno,
-					       "mounts: entry %zu", i);
-		life->mount_count++;
-	}
-	return 0;
-}
-
-int sandbox_create(struct core *core, const struct principal *principal,
-		   const struct sandbox_spec *spec,
-		   void (*done)(void *data, struct sandbox *sandbox, const struct error *error),
-		   void *data, struct error *error)
+/* Takes the row, also on failure. */
+int create_begin(struct core *core, const struct principal *principal, struct sandbox_row *row,
+		 const struct mount_spec *mounts, size_t count,
+		 void (*done)(void *data, struct sandbox *sandbox, const struct error *error),
+		 void *data, struct error *error)
 {
 	int64_t began = clock_monotonic();
-	struct sandbox_row row;
-	if (id_is_set(&principal->sandbox))
-		return error_set(error, ERROR_FORBIDDEN,
-				 "this token is bound to one sandbox and may not make others");
-	uint32_t maximum = core->config.sandboxes_max;
-	maximum = maximum == 0 ? SANDBOX_COUNT_MAX : MIN(maximum, SANDBOX_COUNT_MAX);
-	if (core->sandbox_count >= maximum)
-		return error_set(error, ERROR_BUSY,
-				 "there are %u sandboxes, the most that this host is configured "
-				 "for; remove some, or try again later",
-				 core->sandbox_count);
-	if (spec_check(core, principal, spec, &row, error) < 0)
-		return -1;
-	if (store_sandbox_insert(core->store, &row, error) < 0) {
-		sandbox_row_done(&row);
+	if (store_sandbox_insert(core->store, row, error) < 0) {
+		sandbox_row_done(row);
 		return -1;
 	}
-	struct sandbox *sandbox = sandbox_new(core, &row);
+	struct sandbox *sandbox = sandbox_new(core, row);
+	activity_created(sandbox, principal);
 	sandbox->life->began = began;
 	sandbox->life->booting = true;
 	sandbox_add_phase(sandbox, "store", began);
 	struct spawn_message message;
-	if (keep_mounts(sandbox, spec, error) == 0) {
+	if (folders_keep(sandbox, mounts, count, error) == 0) {
 		boot_message(sandbox, SPAWN_CREATE, &message);
 		if (sandbox_ask(sandbox, &message, sandbox->life->mount_fds,
 				sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS, on_created, NULL,
 				0, error) == 0) {
 			sandbox->life->created = done;
 			sandbox->life->created_data = data;
+			sandbox->life->created_by = (struct asker){true, *principal};
 			sandbox_clock_deadline(sandbox);
+			budget_spend(sandbox->life->workspace, BUDGET_CREATES, 1);
 			return 0;
 		}
 	}
@@ -175,5 +165,35 @@ int sandbox_create(struct core *core, const struct principal *principal,
 	sandbox->row.ended_wall = clock_wall();
 	sandbox_force_state(sandbox, SANDBOX_ENDED);
 	sandbox_free(sandbox);
+	return -1;
+}
+
+int sandbox_create(struct core *core, const struct principal *principal,
+		   const struct sandbox_spec *spec,
+		   void (*done)(void *data, struct sandbox *sandbox, const struct error *error),
+		   void *data, struct error *error)
+{
+	struct sandbox_row row;
+	struct error why;
+	bool never = false;
+	if (id_is_set(&principal->sandbox))
+		return error_set(error, ERROR_FORBIDDEN,
+				 "this token is bound to one sandbox and may not make others");
+	if (spec_check(core, principal, spec, &row, error) < 0)
+		return -1;
+	struct workspace *workspace = workspace_get(core, row.workspace);
+	int result = create_admit(core, workspace, &row.limits, &never, &why);
+	/* Who came earlier goes first. */
+	if (result == 0 && workspace->queue_length > 0)
+		result = create_queue_behind(workspace, &why);
+	if (result == 0)
+		return create_begin(core, principal, &row, spec->mounts, spec->mount_count, done,
+				    data, error);
+	if (spec->wait_ms == 0 || never)
+		*error = why;
+	else if (create_queue_add(core, principal, &row, spec->mounts, spec->mount_count,
+				  spec->wait_ms, done, data, &why, error) == 0)
+		return 0;
+	sandbox_row_done(&row);
 	return -1;
 }

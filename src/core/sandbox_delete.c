@@ -6,12 +6,21 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/statistics.h"
 #include "core/core_private.h"
+#include "core/create_queue.h"
+#include "core/token.h"
 
 #define DESTROY_RETRY_MS 1000
 #define DESTROY_RETRY_MAX_MS 60000
 /* The init ends a sandbox at its deadline by itself; its clock and ours differ by no more. */
 #define DEADLINE_SLACK (2 * NSEC_PER_SEC)
+
+static int write_end(void *data, struct error *error)
+{
+	struct sandbox *sandbox = data;
+	return store_sandbox_update(sandbox->core->store, &sandbox->row, error);
+}
 
 /* The last act: the tombstone, everybody is told, the record goes. */
 static void ended(struct sandbox *sandbox)
@@ -20,10 +29,14 @@ static void ended(struct sandbox *sandbox)
 	struct error gone;
 	link_drop(sandbox, NULL);
 	exec_all_lost(sandbox);
+	meter_ended(sandbox);
 	sandbox->row.ended_wall = clock_wall();
 	sandbox->row.state = SANDBOX_ENDED;
 	struct error error;
-	if (store_sandbox_update(core->store, &sandbox->row, &error) < 0) {
+	bool recorded = activity_state(sandbox, SANDBOX_DELETING);
+	if (activity_save(core, write_end, sandbox, &error) < 0) {
+		if (recorded)
+			activity_take_back(sandbox);
 		log_error("sandbox %s: its end cannot be stored, trying again: %s",
 			  sandbox->row.id.text, error.message);
 		sandbox->row.state = SANDBOX_DELETING;
@@ -32,6 +45,8 @@ static void ended(struct sandbox *sandbox)
 		waiters_finish(sandbox, &sandbox->life->waiters, &error);
 		return;
 	}
+	if (sandbox->row.end_reason < STATISTICS_REASONS)
+		statistics.ends[sandbox->row.end_reason]++;
 	log_info("sandbox %s has ended: %s%s%s", sandbox->row.id.text,
 		 end_reason_name((enum end_reason)sandbox->row.end_reason),
 		 sandbox->row.end_message ? ", " : "",
@@ -40,13 +55,16 @@ static void ended(struct sandbox *sandbox)
 	exec_forget_all(sandbox);
 	error_set(&gone, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended (%s)", sandbox->row.id.text,
 		  end_reason_name((enum end_reason)sandbox->row.end_reason));
-	if (sandbox->life->created)
-		sandbox->life->created(sandbox->life->created_data, NULL, &gone);
-	sandbox->life->created = NULL;
+	create_told(sandbox, &gone);
 	waiters_finish(sandbox, &sandbox->life->ready, &gone);
 	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
+	watchers_ended(sandbox);
 	logs_remove(core, &sandbox->row.id, NULL);
+	admission_observe(core, sandbox->row.limits.memory, sandbox->counters.memory_peak,
+			  sandbox->counters.disk);
+	tokens_end_with(core, &sandbox->row.id);
 	sandbox_free(sandbox);
+	create_queue_turn(core);
 }
 
 void delete_answered(struct sandbox *sandbox, const struct error *error)
@@ -70,6 +88,9 @@ void delete_answered(struct sandbox *sandbox, const struct error *error)
 
 static void on_destroyed(const struct sandbox_answer *answer)
 {
+	/* Before its state changes: what it used to the last is counted. */
+	if (answer->sandbox && answer->reply && !answer->error)
+		counters_take(answer->sandbox, &answer->reply->counters);
 	if (answer->sandbox && answer->sandbox->row.state == SANDBOX_DELETING)
 		delete_answered(answer->sandbox, answer->error);
 }
@@ -103,10 +124,11 @@ int sandbox_delete(struct sandbox *sandbox, enum end_reason reason, const char *
 	error_set(&cancelled, ERROR_CANCELLED, "sandbox `%s` is being deleted",
 		  sandbox->row.id.text);
 	sandbox_set_end(sandbox, reason, why);
+	activity_transition_by(sandbox);
 	/* Deleting must work on a full disk too. If this row does not get there and we crash, the
 	 * next start finds a sandbox without files and ends it. */
 	sandbox_force_state(sandbox, SANDBOX_DELETING);
-	sandbox->life->booting = false;
+	sandbox->life->booting = sandbox->life->reclaiming = false;
 	sandbox->life->boot_until = sandbox->life->kill_at = sandbox->life->reconnect_at = 0;
 	/* Whoever waits for another transition is told that it will not happen. */
 	waiters_finish(sandbox, waiters, &cancelled);
@@ -159,8 +181,14 @@ void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
 	case SANDBOX_RESUMING:
 		break;
 	}
+	uint32_t state = sandbox->row.state;
 	link_drop(sandbox, &error);
 	exec_all_lost(sandbox);
+	sandbox->life->reclaiming = false;
+	/* Whoever waited for one of them may have begun something else: a one-shot run is deleted.
+	 */
+	if (sandbox->row.state != state)
+		return;
 	if (past_deadline(sandbox, cause)) {
 		sandbox_delete_unasked(sandbox, END_REASON_TIMEOUT, "its time-out has passed");
 		return;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/statistics.h"
 #include "base/text.h"
 #include "core/core_private.h"
 #include "tier/driver.h"
@@ -123,7 +124,7 @@ void boot_done(struct sandbox *sandbox)
 		return;
 	life->boot_until = 0;
 	sandbox_add_phase(sandbox, "configure", life->step);
-	sandbox->boot_us = (uint64_t)((clock_monotonic() - life->began) / NSEC_PER_USEC);
+	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - life->began) / NSEC_PER_USEC);
 	sandbox->row.started_wall = clock_wall();
 	if (sandbox_set_state(sandbox, SANDBOX_RUNNING, &error) < 0) {
 		boot_failed(sandbox, &error);
@@ -133,16 +134,22 @@ void boot_done(struct sandbox *sandbox)
 	sandbox->guest_ready = true;
 	/* A boot's cgroups are new: they count from zero. */
 	sandbox->counters = (struct spawn_counters){0};
+	counters_begin(sandbox);
 	life->counters_known = true;
 	sandbox_touch(sandbox);
 	if (sandbox->row.idle_timeout_seconds)
 		timers_wake_at(sandbox->core,
 			       clock_boot() + sandbox->row.idle_timeout_seconds * NSEC_PER_SEC);
-	void (*created)(void *, struct sandbox *, const struct error *) = life->created;
+	bool created = life->created;
 	uint32_t generation = life->generation;
-	life->created = NULL;
-	if (created)
-		created(life->created_data, sandbox, NULL);
+	if (created && sandbox->row.boot_origin < STATISTICS_ORIGINS)
+		histogram_add(&statistics.creates[sandbox->row.boot_origin],
+			      (int64_t)sandbox->row.boot_us * NSEC_PER_USEC);
+	log_info("sandbox %s is %s (%s, %s, %llu ms)", sandbox->row.id.text,
+		 created ? "created" : "started", tier_name((enum tier)sandbox->row.tier),
+		 boot_mode_name(sandbox->row.boot_origin),
+		 (unsigned long long)(sandbox->row.boot_us / 1000));
+	create_told(sandbox, NULL);
 	/* It may have begun another transition: those who wait now wait for that. */
 	if (life->generation != generation)
 		return;
@@ -192,6 +199,18 @@ static void reconnect_later(struct sandbox *sandbox)
 	timers_wake_at(sandbox->core, life->reconnect_at);
 }
 
+/* An init that does not answer, and a command that it should have ended: nobody but us can end the
+ * command any more, and only with all else. In gvisor root inside can stop PID 1. */
+static void end_unanswering(struct sandbox *sandbox)
+{
+	log_warning("sandbox %s: its init does not answer, and a command's time-out has passed; it "
+		    "is stopped",
+		    sandbox->row.id.text);
+	sandbox_force_state(sandbox, SANDBOX_STOPPING);
+	sandbox->life->kill_sent = false;
+	stop_kill(sandbox);
+}
+
 static void on_closed(void *data, const struct error *error)
 {
 	struct sandbox *sandbox = data;
@@ -202,6 +221,11 @@ static void on_closed(void *data, const struct error *error)
 		return;
 	}
 	link_drop(sandbox, &why);
+	if (sandbox->row.state == SANDBOX_RUNNING && why.kind == ERROR_GUEST_GONE &&
+	    exec_any_given_up(sandbox)) {
+		end_unanswering(sandbox);
+		return;
+	}
 	switch ((enum sandbox_state)sandbox->row.state) {
 	case SANDBOX_RUNNING:
 	case SANDBOX_PAUSING:
@@ -249,6 +273,12 @@ static void on_connected(void *data, const struct hello_reply *reply)
 	life->link_error.kind = ERROR_NONE;
 	if (life->booting) {
 		connected_booting(sandbox, reply);
+		return;
+	}
+	/* It was deleted or stopped while it booted: that is under way, and nothing else is. */
+	if (!reply->configured &&
+	    (sandbox->row.state == SANDBOX_DELETING || sandbox->row.state == SANDBOX_STOPPING)) {
+		link_drop(sandbox, NULL);
 		return;
 	}
 	if (!reply->configured) {
@@ -339,7 +369,7 @@ void link_connect(struct sandbox *sandbox)
 	struct error error;
 	life->reconnect_at = 0;
 	life->step = clock_monotonic();
-	if (sandbox->guest)
+	if (sandbox->guest || sandbox->core->private->let_go)
 		return;
 	int result = guest_socket_path(sandbox->core->config.runtime, &sandbox->row.id, path);
 	if (result < 0)

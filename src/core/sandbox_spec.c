@@ -7,9 +7,10 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "core/core_private.h"
+#include "core/ephemeral.h"
+#include "core/labels.h"
+#include "core/template.h"
 #include "tier/driver.h"
-
-#define TEMPLATE_HOST "host"
 
 /* How a quantity is written in the API. */
 enum unit { UNIT_COUNT, UNIT_CPUS, UNIT_MEGABYTES };
@@ -82,25 +83,66 @@ static int check_limits(const struct config *config, const struct limits *asked,
 	return 0;
 }
 
+int limits_check_change(const struct config *config, const struct limits *asked,
+			struct error *error)
+{
+	const struct limits *maximum = &config->maximum;
+	const struct quantity quantities[] = {
+	    {"cpu", UNIT_CPUS, asked->cpu_millis, SANDBOX_CPU_MILLIS_MIN,
+	     OR(maximum->cpu_millis, SANDBOX_CPU_MILLIS_MAX)},
+	    {"memory_mb", UNIT_MEGABYTES, asked->memory, SANDBOX_MEMORY_MIN,
+	     OR(maximum->memory, SANDBOX_MEMORY_MAX)},
+	    {"pids", UNIT_COUNT, asked->pids, SANDBOX_PIDS_MIN,
+	     OR(maximum->pids, SANDBOX_PIDS_MAX)},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(quantities); i++)
+		if (quantities[i].value != 0 && quantity_check(&quantities[i], error) < 0)
+			return -1;
+	return 0;
+}
+
+static bool timeout_unlimited(const struct config *config)
+{
+	return config->timeout_seconds_max == 0 ||
+	       config->timeout_seconds_max >= SANDBOX_TIMEOUT_MAX;
+}
+
+int timeout_check(const struct config *config, uint32_t seconds, struct error *error)
+{
+	bool unlimited = timeout_unlimited(config);
+	struct quantity quantity = {"timeout_seconds", UNIT_COUNT, seconds, unlimited ? 0 : 1,
+				    unlimited ? SANDBOX_TIMEOUT_MAX : config->timeout_seconds_max};
+	return quantity_check(&quantity, error);
+}
+
+/* A persistent one stays until it is removed, as far as that is allowed here. */
+static uint32_t timeout_default(const struct config *config, const struct sandbox_spec *spec)
+{
+	if (!(spec->options & OPTION_PERSISTENT))
+		return config->timeout_seconds;
+	return timeout_unlimited(config) ? 0 : config->timeout_seconds_max;
+}
+
 static int check_timeouts(const struct config *config, const struct sandbox_spec *spec,
 			  struct sandbox_row *row, struct error *error)
 {
-	uint32_t maximum = config->timeout_seconds_max;
-	bool unlimited = maximum == 0 || maximum >= SANDBOX_TIMEOUT_MAX;
 	uint32_t timeout = spec->timeout_set || spec->timeout_seconds != 0
 			       ? spec->timeout_seconds
-			       : config->timeout_seconds;
-	struct quantity quantity = {"timeout_seconds", UNIT_COUNT, timeout, unlimited ? 0 : 1,
-				    unlimited ? SANDBOX_TIMEOUT_MAX : maximum};
-	if (quantity_check(&quantity, error) < 0)
+			       : timeout_default(config, spec);
+	if (timeout_check(config, timeout, error) < 0)
 		return -1;
 	uint32_t idle = OR(spec->idle_timeout_seconds, config->idle_timeout_seconds);
-	quantity =
-	    (struct quantity){"idle_timeout_seconds", UNIT_COUNT, idle, 0, SANDBOX_TIMEOUT_MAX};
-	if (quantity_check(&quantity, error) < 0)
-		return -1;
+	uint32_t pause = OR(spec->auto_pause_seconds, config->auto_pause_seconds);
+	const struct quantity quantities[] = {
+	    {"idle_timeout_seconds", UNIT_COUNT, idle, 0, SANDBOX_TIMEOUT_MAX},
+	    {"auto_pause_seconds", UNIT_COUNT, pause, 0, SANDBOX_TIMEOUT_MAX},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(quantities); i++)
+		if (quantity_check(&quantities[i], error) < 0)
+			return -1;
 	row->timeout_seconds = timeout;
 	row->idle_timeout_seconds = idle;
+	row->auto_pause_seconds = pause;
 	row->created_wall = row->active_wall = clock_wall();
 	row->deadline_wall = timeout == 0 ? 0 : row->created_wall + timeout * NSEC_PER_SEC;
 	return 0;
@@ -111,7 +153,7 @@ static int check_tier(const struct core *core, enum tier asked, uint32_t *ret_ti
 {
 	if (asked == TIER_AUTO) {
 		for (uint32_t tier = TIER_COUNT - 1; tier > TIER_AUTO; tier--) {
-			if (core->probes[tier].available) {
+			if (core->probes[tier].available && !core->probes[tier].by_name) {
 				*ret_tier = tier;
 				return 0;
 			}
@@ -167,25 +209,19 @@ static int check_environment(const struct sandbox_spec *spec, struct sandbox_row
 	return 0;
 }
 
-static int check_metadata(const struct sandbox_spec *spec, struct sandbox_row *row,
-			  struct error *error)
+static int check_pairs(const struct principal *principal, const struct sandbox_spec *spec,
+		       struct sandbox_row *row, struct error *error)
 {
-	DONE_BUFFER struct buffer packed = BUFFER(SANDBOX_METADATA_BYTES_MAX);
-	if (spec->metadata_count > SANDBOX_METADATA_MAX)
-		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "metadata has %zu entries; allowed are %d", spec->metadata_count,
-				 SANDBOX_METADATA_MAX);
-	for (size_t i = 0; i < spec->metadata_count; i++) {
-		if (!*spec->metadata[i].key)
-			return error_set(error, ERROR_INVALID, "metadata: a key must not be empty");
-		if (pack(&packed, spec->metadata[i].key) < 0 ||
-		    pack(&packed, spec->metadata[i].value) < 0)
-			return error_set(error, ERROR_LIMIT_EXCEEDED,
-					 "metadata has more than %d bytes",
-					 SANDBOX_METADATA_BYTES_MAX);
-	}
-	row->metadata = take(&packed, &row->metadata_size);
-	return 0;
+	struct pair labels[LABELS_MAX + 1]; /* one too many is refused below */
+	size_t count = MIN(spec->label_count, ARRAY_SIZE(labels));
+	struct ephemeral_name name;
+	if (metadata_pack(spec->metadata, spec->metadata_count, &row->metadata, &row->metadata_size,
+			  error) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++)
+		labels[i] = spec->labels[i];
+	ephemeral_name_labels(principal, labels, count, &name);
+	return labels_pack(labels, count, &row->labels, &row->labels_size, error);
 }
 
 /* Absolute, below the root, without "." and ".." parts: the init resolves it in the sandbox's own
@@ -224,8 +260,8 @@ static int check_mounts(const struct principal *principal, const struct sandbox_
 		const struct mount_spec *mount = &spec->mounts[i];
 		if (!mount_path_valid(mount->path))
 			return error_set(error, ERROR_INVALID,
-					 "mounts: `%.200s` is not an absolute path inside the "
-					 "sandbox",
+					 "mounts: `%.200s` is no place for a folder: it must be an "
+					 "absolute path below `/`, without `.`, `..` or `//`",
 					 mount->path);
 		if (mount->fd < 0 || (unsigned)mount->mode >= ARRAY_SIZE(modes))
 			return error_set(error, ERROR_INVALID, "mounts: entry %zu has no folder",
@@ -254,27 +290,31 @@ static int check_name(const struct sandbox_spec *spec, struct error *error)
 int spec_check(struct core *core, const struct principal *principal,
 	       const struct sandbox_spec *spec, struct sandbox_row *ret_row, struct error *error)
 {
-	struct sandbox_row row = {.state = SANDBOX_CREATING, .flags = spec->flags};
-	if (check_name(spec, error) < 0)
+	struct sandbox_row row = {
+	    .state = SANDBOX_CREATING, .flags = spec->flags, .options = spec->options};
+	const struct template *template;
+	if (check_name(spec, error) < 0 ||
+	    template_resolve(&core->config, spec->template, spec->allow_substitute, &template,
+			     error) < 0)
 		return -1;
-	if (spec->template && strcmp(spec->template, TEMPLATE_HOST) != 0)
-		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE,
-				 "template `%.100s` is not installed", spec->template);
 	if (spec->flags & ~(uint32_t)CREATE_NESTED_USERNS)
 		return error_set(error, ERROR_INVALID, "an unknown flag is set");
 	if (check_tier(core, spec->tier, &row.tier, error) < 0 ||
 	    check_limits(&core->config, &spec->limits, &row.limits, error) < 0 ||
 	    check_timeouts(&core->config, spec, &row, error) < 0)
 		return -1;
-	if (check_environment(spec, &row, error) < 0 || check_metadata(spec, &row, error) < 0 ||
+	if (check_environment(spec, &row, error) < 0 ||
+	    check_pairs(principal, spec, &row, error) < 0 ||
 	    check_mounts(principal, spec, &row, error) < 0) {
 		sandbox_row_done(&row);
 		return -1;
 	}
-	row.id = id_new();
+	row.id = id_is_set(&spec->id) ? spec->id : id_new();
 	row.workspace = text_duplicate(principal->workspace);
 	row.name = spec->name ? text_duplicate(spec->name) : NULL;
-	row.template = text_duplicate(TEMPLATE_HOST);
+	row.template = text_duplicate(template->name);
+	if (spec->template && strcmp(spec->template, template->name) != 0)
+		row.template_asked = text_duplicate(spec->template);
 	*ret_row = row;
 	return 0;
 }

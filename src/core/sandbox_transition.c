@@ -1,10 +1,13 @@
 /* Stop, start, pause, resume, and making a sandbox ready for work. Called by the edges; does not
  * block but for the store. Each transition is a row first, then a request to the spawner, and its
  * answer settles it; asking for what is under way already joins those who wait for it. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/statistics.h"
+#include "core/budget.h"
 #include "core/core_private.h"
 
 static int wrong_state(const struct sandbox *sandbox, const char *wish, struct error *error)
@@ -18,11 +21,23 @@ static int wrong_state(const struct sandbox *sandbox, const char *wish, struct e
 			 sandbox_state_name(state), wish, passing ? " yet" : "");
 }
 
+/* It is paused; what the host gets back is not waited for any longer. */
+static void stop_waiting_for_reclaim(struct sandbox *sandbox)
+{
+	if (!sandbox->life->reclaiming)
+		return;
+	sandbox->life->reclaiming = false;
+	activity_paused(sandbox);
+	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
+}
+
 /* The state of a transition is written and `done` waits for its end. */
 static int begin(struct sandbox *sandbox, enum sandbox_state state, SANDBOX_DONE,
 		 struct error *error)
 {
 	struct list *waiters = &sandbox->life->waiters;
+	stop_waiting_for_reclaim(sandbox);
+	activity_transition_by(sandbox);
 	if (waiter_add(sandbox, waiters, done, data, 0, false, error) < 0)
 		return -1;
 	if (sandbox_set_state(sandbox, state, error) == 0)
@@ -80,6 +95,8 @@ static void on_killed(const struct sandbox_answer *answer)
 	if (!sandbox || !answer->current || left_to_next(sandbox, answer->error))
 		return;
 	sandbox->life->kill_sent = false;
+	if (!answer->error)
+		counters_take(sandbox, &answer->reply->counters);
 	if (answer->error && answer->error->kind != ERROR_SANDBOX_NOT_FOUND) {
 		/* Something of it may live still: tried again until the spawner agrees. */
 		log_error("sandbox %s cannot be stopped, trying again: %s", sandbox->row.id.text,
@@ -89,9 +106,13 @@ static void on_killed(const struct sandbox_answer *answer)
 		timers_wake_at(sandbox->core, sandbox->life->kill_at);
 		return;
 	}
+	log_info("sandbox %s is stopped", sandbox->row.id.text);
 	link_drop(sandbox, NULL);
 	exec_all_lost(sandbox);
-	settle(sandbox, SANDBOX_STOPPED, NULL);
+	/* Whoever waited for one of them may have begun something else: a one-shot run is deleted.
+	 */
+	if (sandbox->row.state == SANDBOX_STOPPING)
+		settle(sandbox, SANDBOX_STOPPED, NULL);
 }
 
 void stop_kill(struct sandbox *sandbox)
@@ -147,6 +168,7 @@ void start_failed(struct sandbox *sandbox, const struct error *error)
 	if (left_to_next(sandbox, &copy))
 		return;
 	log_warning("sandbox %s could not be started: %s", sandbox->row.id.text, copy.message);
+	activity_failed(sandbox, "start", &copy);
 	waiters_finish(sandbox, &sandbox->life->waiters, &copy);
 	waiters_finish(sandbox, &sandbox->life->ready, &copy);
 	/* Whatever came to life ends, then it is `stopped` again. */
@@ -179,11 +201,9 @@ int sandbox_start(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
 		return waiter_add(sandbox, &life->waiters, done, data, 0, false, error);
 	if (sandbox->row.state != SANDBOX_STOPPED)
 		return wrong_state(sandbox, "started", error);
-	if (sandbox->row.mounts_size > 0 && life->mount_count == 0)
-		return error_set(error, ERROR_SANDBOX_STATE,
-				 "sandbox `%s` was given folders of a user's, and the daemon has "
-				 "been restarted since: it cannot be started again",
-				 sandbox->row.id.text);
+	if (folders_check(sandbox, error) < 0 || budget_check_wake(sandbox, NULL, error) < 0 ||
+	    admission_check(sandbox->core, &sandbox->row.limits, error) < 0)
+		return -1;
 	struct spawn_message message;
 	boot_message(sandbox, SPAWN_START, &message);
 	if (begin_asking(sandbox, SANDBOX_STARTING, SANDBOX_STOPPED, &message, on_started, done,
@@ -195,26 +215,63 @@ int sandbox_start(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
 	return 0;
 }
 
+/* No error is one: a host that gives nothing back has a paused sandbox as well. */
+static void on_reclaimed(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox || !answer->current)
+		return;
+	if (!answer->error) {
+		const struct spawn_reclaimed *reclaimed = &answer->reply->reclaimed;
+		sandbox->pause = (struct pause_report){.known = true,
+						       .complete = reclaimed->done,
+						       .memory_before = reclaimed->before,
+						       .memory_after = reclaimed->after,
+						       .microseconds = reclaimed->microseconds};
+		sandbox->counters.memory = reclaimed->after;
+		if (reclaimed->before > reclaimed->after)
+			statistics.reclaimed_bytes += reclaimed->before - reclaimed->after;
+	} else {
+		snprintf(sandbox->pause.failure, sizeof(sandbox->pause.failure), "%s",
+			 answer->error->message);
+		log_debug("sandbox %s: nothing was taken back: %s", sandbox->row.id.text,
+			  answer->error->message);
+	}
+	stop_waiting_for_reclaim(sandbox);
+}
+
 static void on_frozen(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current || left_to_next(sandbox, answer->error))
 		return;
+	sandbox->life->waking = false;
 	if (answer->error) {
 		settle(sandbox, SANDBOX_RUNNING, answer->error);
 		link_send_deadline(sandbox);
 		return;
 	}
-	settle(sandbox, SANDBOX_PAUSED, NULL);
+	/* From here on it is paused, whatever becomes of the rest. */
+	struct spawn_message message = {.type = SPAWN_RECLAIM};
+	struct error error;
+	sandbox->pause = (struct pause_report){0};
+	sandbox->life->reclaiming = true;
+	sandbox_force_state(sandbox, SANDBOX_PAUSED);
+	statistics.pauses++;
+	if (!list_empty(&sandbox->life->ready) ||
+	    sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_reclaimed, NULL, 0,
+			&error) < 0)
+		stop_waiting_for_reclaim(sandbox);
+	ready_settle(sandbox);
 }
 
 int sandbox_pause(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
 {
-	if (sandbox->row.state == SANDBOX_PAUSED) {
+	if (sandbox->row.state == SANDBOX_PAUSED && !sandbox->life->reclaiming) {
 		core_done_later(sandbox->core, done, data);
 		return 0;
 	}
-	if (sandbox->row.state == SANDBOX_PAUSING)
+	if (sandbox->row.state == SANDBOX_PAUSING || sandbox->row.state == SANDBOX_PAUSED)
 		return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
 	if (sandbox->row.state != SANDBOX_RUNNING)
 		return wrong_state(sandbox, "paused", error);
@@ -237,6 +294,7 @@ static void on_thawed(const struct sandbox_answer *answer)
 		return;
 	}
 	sandbox_force_state(sandbox, SANDBOX_RUNNING);
+	statistics.resumes++;
 	link_send_deadline(sandbox);
 	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
 	ready_settle(sandbox);
@@ -250,11 +308,52 @@ int sandbox_resume(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
 	}
 	if (sandbox->row.state == SANDBOX_RESUMING)
 		return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
+	/* A pause that has not come about yet is taken back. */
+	if (sandbox->row.state == SANDBOX_PAUSING)
+		return sandbox_ready(sandbox, true, done, data, error);
 	if (sandbox->row.state != SANDBOX_PAUSED)
 		return wrong_state(sandbox, "resumed", error);
+	if (budget_check_wake(sandbox, NULL, error) < 0)
+		return -1;
 	struct spawn_message message = {.type = SPAWN_THAW};
 	return begin_asking(sandbox, SANDBOX_RESUMING, SANDBOX_PAUSED, &message, on_thawed, done,
 			    data, error);
+}
+
+static void on_thawed_again(const struct sandbox_answer *answer)
+{
+	if (answer->error && answer->error->kind != ERROR_SPAWNER_GONE)
+		log_warning("a sandbox that was paused too late cannot be resumed: %s",
+			    answer->error->message);
+}
+
+static void runs_again(struct sandbox *sandbox)
+{
+	stop_waiting_for_reclaim(sandbox);
+	sandbox_force_state(sandbox, SANDBOX_RUNNING);
+	link_send_deadline(sandbox);
+	ready_settle(sandbox);
+}
+
+/* The others look after themselves: a stop and a delete are asked for again until they are true,
+ * and a boot that took too long is followed by one of the two. */
+void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply)
+{
+	struct sandbox *sandbox = sandbox_by_id(core, &reply->sandbox);
+	struct spawn_message message = {.type = SPAWN_THAW};
+	struct error error;
+	if (sandbox && type == SPAWN_LIMITS)
+		limits_late(sandbox, reply);
+	if (!sandbox || reply->result != ERROR_NONE)
+		return;
+	if (type == SPAWN_FREEZE && sandbox->row.state == SANDBOX_RUNNING) {
+		/* Commands may have been started since, which would stand still. */
+		if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_thawed_again, NULL,
+				0, &error) < 0)
+			log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+	} else if (type == SPAWN_THAW && sandbox->row.state == SANDBOX_PAUSED) {
+		runs_again(sandbox);
+	}
 }
 
 /* Paused or stopped, and this request may not change that. */
@@ -262,12 +361,12 @@ static int asleep(const struct sandbox *sandbox, struct error *error)
 {
 	bool stopped =
 	    sandbox->row.state == SANDBOX_STOPPED || sandbox->row.state == SANDBOX_STOPPING;
-	return error_set(error, ERROR_SANDBOX_STATE,
-			 "sandbox `%s` is %s; %s it first (a request with the scope to write does "
-			 "that by itself)",
-			 sandbox->row.id.text,
-			 sandbox_state_name((enum sandbox_state)sandbox->row.state),
-			 stopped ? "start" : "resume");
+	return error_set(
+	    error, stopped ? ERROR_SANDBOX_STATE : ERROR_SANDBOX_PAUSED,
+	    "sandbox `%s` is %s; %s it first (a request with the scope to write does that by "
+	    "itself)",
+	    sandbox->row.id.text, sandbox_state_name((enum sandbox_state)sandbox->row.state),
+	    stopped ? "start" : "resume");
 }
 
 /* One of those who wait may wake it: all get what they wait for. Else nobody does. */
@@ -334,6 +433,35 @@ static void settle_later(struct sandbox *sandbox)
 	core_later(sandbox->core, settle_now, call);
 }
 
+static void on_woken(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox)
+		return;
+	sandbox->life->waking = false;
+	/* What became of the pause is the answer to that, and who waits has begun what is needed.
+	 * Where nobody does any more, it runs all the same. */
+	if (!answer->error && sandbox->row.state == SANDBOX_PAUSED)
+		runs_again(sandbox);
+}
+
+/* Who needs it does not wait until it stands still: the spawner takes the pause back, and whoever
+ * asked for that is told. Where it came too late it is paused first, and resumed for the request.
+ */
+static void stop_pausing(struct sandbox *sandbox)
+{
+	struct spawn_message message = {.type = SPAWN_THAW};
+	struct error error;
+	if (sandbox->life->waking)
+		return;
+	sandbox->life->waking = true;
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_woken, NULL, 0, &error) <
+	    0) {
+		sandbox->life->waking = false;
+		log_debug("sandbox %s: %s", sandbox->row.id.text, error.message);
+	}
+}
+
 int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
@@ -344,6 +472,10 @@ int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error
 				 sandbox->row.id.text);
 	case SANDBOX_PAUSING:
 	case SANDBOX_PAUSED:
+		wake |= (sandbox->row.options & OPTION_WAKE_ON_READ) != 0;
+		if (!wake)
+			return asleep(sandbox, error);
+		break;
 	case SANDBOX_STOPPED:
 	case SANDBOX_STOPPING:
 		if (!wake)
@@ -372,6 +504,10 @@ int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error
 					   NSEC_PER_MSEC;
 	if (waiter_add(sandbox, &life->ready, done, data, until, wake, error) < 0)
 		return -1;
+	if (wake)
+		activity_woken_by(sandbox);
+	if (sandbox->row.state == SANDBOX_PAUSING)
+		stop_pausing(sandbox);
 	/* Only the states that begin something; a failure at once is told in a later turn. */
 	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
 		settle_later(sandbox);

@@ -14,15 +14,24 @@
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "proto/spawn_fault.h"
 
 /* Far above what the sandboxes of one host can ask for at once. */
 #define PENDING_MAX 16384
 #define RECEIVE_BATCH 64
 
+#ifdef CAISSON_FAULT_POINTS
+FAULT_SET(daemon_request, "daemon.request", spawn_request_name, SPAWN_REPLY);
+FAULT_SET(daemon_reply, "daemon.reply", spawn_request_name, SPAWN_REPLY);
+FAULT_SET(daemon_notice, "daemon.notice", spawn_notice_name, SPAWN_TYPE_COUNT);
+#endif
+
 struct pending {
 	struct list link; /* in client->pending, oldest first */
 	uint32_t request;
-	int64_t until; /* CLOCK_BOOTTIME */
+	uint32_t type; /* enum spawn_type */
+	int64_t asked; /* CLOCK_BOOTTIME */
+	int64_t until; /* CLOCK_BOOTTIME; INT64_MAX: it has passed, and `done` is NULL */
 	void (*done)(void *data, const struct spawn_message *reply, const struct error *error);
 	void *data;
 	/* While the socket had no room for it. */
@@ -73,8 +82,28 @@ static void finish(struct spawner_client *client, struct pending *pending,
 {
 	void (*done)(void *, const struct spawn_message *, const struct error *) = pending->done;
 	void *data = pending->data;
+	uint32_t type = pending->type;
 	pending_free(client, pending);
-	done(data, reply, error);
+	if (done) {
+		done(data, reply, error);
+	} else if (reply) {
+		log_info("a late reply of the spawner's, to a request of type %u", type);
+		if (client->callbacks.late)
+			client->callbacks.late(client->data, type, reply);
+	}
+}
+
+/* It is told so, and remembered for the reply: what the spawner does about it, it does. */
+static void time_out(struct pending *pending)
+{
+	void (*done)(void *, const struct spawn_message *, const struct error *) = pending->done;
+	struct error error;
+	error_set(&error, ERROR_TIMED_OUT,
+		  "the spawner did not answer in time (request %u of type %u)", pending->request,
+		  pending->type);
+	pending->until = INT64_MAX;
+	pending->done = NULL;
+	done(pending->data, NULL, &error);
 }
 
 static void fail_all(struct spawner_client *client, const char *why)
@@ -105,18 +134,18 @@ static void on_reply(struct spawner_client *client, const struct spawn_message *
 		struct pending *pending = list_entry(node, struct pending, link);
 		if (pending->request != reply->request)
 			continue;
+		UNUSED uint32_t type = pending->type;
 		struct error error;
-		if (reply->result == ERROR_NONE) {
-			finish(client, pending, reply, NULL);
-			return;
-		}
 		enum error_kind kind = (enum error_kind)reply->result;
-		error_set(&error, kind < ERROR_KIND_COUNT ? kind : ERROR_INTERNAL, "%s",
-			  reply->message);
-		finish(client, pending, reply, &error);
+		if (reply->result != ERROR_NONE)
+			error_set(&error, kind < ERROR_KIND_COUNT ? kind : ERROR_INTERNAL, "%s",
+				  reply->message);
+		FAULT(daemon_reply, type, BEFORE);
+		finish(client, pending, reply, reply->result == ERROR_NONE ? NULL : &error);
+		FAULT(daemon_reply, type, AFTER);
 		return;
 	}
-	log_debug("a late reply of the spawner to request %u is dropped", reply->request);
+	log_warning("a reply of the spawner's that nobody asked for (request %u)", reply->request);
 }
 
 static void on_message(struct spawner_client *client, struct spawn_message *message)
@@ -134,8 +163,11 @@ static void on_message(struct spawner_client *client, struct spawn_message *mess
 		return;
 	case SPAWN_ENDED:
 		if (callbacks->ended)
-			callbacks->ended(client->data, &message->sandbox,
-					 (enum end_cause)message->cause);
+			callbacks->ended(client->data, &message->sandbox, &message->ended);
+		return;
+	case SPAWN_COUNTED:
+		if (callbacks->counted)
+			callbacks->counted(client->data, &message->sandbox, &message->counters);
 		return;
 	case SPAWN_RELOAD:
 		if (callbacks->reload)
@@ -156,6 +188,7 @@ static void on_message(struct spawner_client *client, struct spawn_message *mess
 	case SPAWN_COUNTERS:
 	case SPAWN_LIST:
 	case SPAWN_PROBE:
+	case SPAWN_RECLAIM:
 		break;
 	}
 	give_up(client, "it sent a message of an unknown type");
@@ -168,9 +201,11 @@ static void on_readable(struct spawner_client *client)
 		ssize_t got = fd_receive(client->fd, &message, sizeof(message), NULL, NULL);
 		if (got == -EAGAIN)
 			return;
-		if (got == sizeof(message))
+		if (got == sizeof(message)) {
+			FAULT(daemon_notice, message.type, BEFORE);
 			on_message(client, &message);
-		else if (got == 0)
+			FAULT(daemon_notice, message.type, AFTER);
+		} else if (got == 0)
 			give_up(client, "it closed its socket");
 		else
 			give_up(client, got < 0 ? strerror((int)-got) : "a message is cut short");
@@ -253,19 +288,18 @@ static void on_timer(uv_timer_t *timer)
 			struct pending *pending = list_entry(node, struct pending, link);
 			if (pending->until > now)
 				continue;
-			struct error error;
-			error_set(&error, ERROR_TIMED_OUT,
-				  "the spawner did not answer in time (request %u)",
-				  pending->request);
-			finish(client, pending, NULL, &error);
+			time_out(pending);
 			again = true;
 			break;
 		}
 	}
 	if (client->closing || client->lost)
 		return;
-	list_each (&client->pending, node)
-		arm(client, list_entry(node, struct pending, link)->until);
+	list_each (&client->pending, node) {
+		int64_t until = list_entry(node, struct pending, link)->until;
+		if (until != INT64_MAX)
+			arm(client, until);
+	}
 }
 
 struct spawner_client *spawner_client_new(uv_loop_t *loop, int fd,
@@ -307,6 +341,18 @@ void spawner_client_free(struct spawner_client *client)
 	fd_close(&client->fd);
 }
 
+int64_t spawner_client_waiting(const struct spawner_client *client)
+{
+	if (client->lost)
+		return INT64_MAX;
+	list_each (&client->pending, node) {
+		const struct pending *pending = list_entry(node, struct pending, link);
+		if (pending->type == SPAWN_COUNTERS)
+			return clock_boot() - pending->asked;
+	}
+	return 0;
+}
+
 /* Keeps a copy of the message, and of the descriptors, until the socket has room. */
 static int keep(struct spawner_client *client, struct pending *pending,
 		const struct spawn_message *message, const int *fds, size_t fd_count)
@@ -342,13 +388,16 @@ int spawner_request(struct spawner_client *client, struct spawn_message *message
 	if (!pending)
 		abort();
 	pending->request = message->request = ++client->last_request;
-	pending->until = clock_boot() + timeout_ms * NSEC_PER_MSEC;
+	pending->type = message->type;
+	pending->asked = clock_boot();
+	pending->until = pending->asked + timeout_ms * NSEC_PER_MSEC;
 	pending->done = done;
 	pending->data = data;
 	list_init(&pending->queued);
 	list_append(&client->pending, &pending->link);
 	client->pending_count++;
 
+	FAULT(daemon_request, message->type, BEFORE);
 	ssize_t sent = -EAGAIN;
 	if (list_empty(&client->queue))
 		sent = fd_send(client->fd, message, sizeof(*message), fds, fd_count);
@@ -362,6 +411,7 @@ int spawner_request(struct spawner_client *client, struct spawn_message *message
 								: error_kind_of_errno((int)-sent),
 				       (int)sent, "sending to the spawner");
 	}
+	FAULT(daemon_request, message->type, AFTER);
 	arm(client, pending->until);
 	return 0;
 }

@@ -11,11 +11,17 @@
 struct spawner_client;
 
 struct spawner_callbacks {
-	void (*ended)(void *data, const struct id *sandbox, enum end_cause cause);
+	void (*ended)(void *data, const struct id *sandbox, const struct spawn_ended *ended);
+	/* Of a request for the counters of all: before its reply. */
+	void (*counted)(void *data, const struct id *sandbox,
+			const struct spawn_counters *counters);
 	void (*listed)(void *data, const struct id *sandbox, const struct spawn_listed *listed);
 	void (*reload)(void *data);
 	void (*quit)(void *data);
 	void (*lost)(void *data);
+	/* The reply to a request of that type (enum spawn_type) whose `done` had TIMED_OUT before.
+	 */
+	void (*late)(void *data, uint32_t type, const struct spawn_message *reply);
 };
 
 struct spawner_client *spawner_client_new(uv_loop_t *loop, int fd,
@@ -23,8 +29,11 @@ struct spawner_client *spawner_client_new(uv_loop_t *loop, int fd,
 /* Requests that wait fail with SPAWNER_GONE; `lost` is not called. */
 void spawner_client_free(struct spawner_client *client);
 
+/* For how long the oldest question that it should answer at once has waited; nanoseconds. */
+int64_t spawner_client_waiting(const struct spawner_client *client);
+
 /* Sends message (its `request` is filled in) with descriptors (not taken), and calls `done` with
- * the reply, or with error set. timeout_ms: after it TIMED_OUT, and a late reply is dropped. */
+ * the reply, or with error set. timeout_ms: after it TIMED_OUT, and a late reply goes to `late`. */
 NODISCARD int spawner_request(struct spawner_client *client, struct spawn_message *message,
 			      const int *fds, size_t fd_count, uint32_t timeout_ms,
 			      void (*done)(void *data, const struct spawn_message *reply,

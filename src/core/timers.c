@@ -6,7 +6,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/code.h"
 #include "core/core_private.h"
+#include "core/create_queue.h"
+#include "core/token.h"
 
 #define PRUNE_INTERVAL (3600 * NSEC_PER_SEC)
 #define PRUNE_AGAIN (100 * NSEC_PER_MSEC) /* while there is more: other work comes between */
@@ -56,20 +59,48 @@ static int64_t check_deadline(struct sandbox *sandbox, int64_t now)
 	return NEVER;
 }
 
+/* Where that cannot be (a host without a freezer, a store that is full) it is tried again as late
+ * as it would be idle once more. */
+static int64_t pause_idle(struct sandbox *sandbox, int64_t now, int64_t allowed)
+{
+	struct error error;
+	sandbox->life->active = now;
+	if (sandbox_pause(sandbox, NULL, NULL, &error) == 0) {
+		log_info("sandbox %s is idle and is paused", sandbox->row.id.text);
+		return NEVER;
+	}
+	log_warning("sandbox %s is idle and cannot be paused: %s", sandbox->row.id.text,
+		    error.message);
+	return now + allowed;
+}
+
 static int64_t check_idle(struct sandbox *sandbox, int64_t now)
 {
-	int64_t allowed = sandbox->row.idle_timeout_seconds * NSEC_PER_SEC;
-	if (allowed == 0 || sandbox->row.state != SANDBOX_RUNNING)
+	const struct sandbox_row *row = &sandbox->row;
+	int64_t delete_after = row->idle_timeout_seconds * NSEC_PER_SEC;
+	int64_t pause_after = row->auto_pause_seconds * NSEC_PER_SEC;
+	if (row->options & OPTION_PERSISTENT && delete_after != 0) {
+		pause_after = pause_after ? MIN(pause_after, delete_after) : delete_after;
+		delete_after = 0;
+	}
+	int64_t allowed = delete_after && pause_after ? MIN(delete_after, pause_after)
+						      : MAX(delete_after, pause_after);
+	if (allowed == 0 || row->state != SANDBOX_RUNNING)
 		return NEVER;
-	if (!list_empty(&sandbox->operations) || sandbox_has_running_exec(sandbox)) {
+	/* Watches, downloads and terminals are operations and execs: nobody is idle with them, but
+	 * for a watch that only looks on. */
+	if (file_any_active(sandbox) || sandbox_has_running_exec(sandbox)) {
 		sandbox->life->active = now;
 		return now + allowed;
 	}
 	if (sandbox->life->active + allowed > now)
 		return sandbox->life->active + allowed;
-	sandbox_delete_unasked(sandbox, END_REASON_IDLE,
-			       "nothing was asked of it for its idle time");
-	return NEVER;
+	if (allowed == delete_after) {
+		sandbox_delete_unasked(sandbox, END_REASON_IDLE,
+				       "nothing was asked of it for its idle time");
+		return NEVER;
+	}
+	return pause_idle(sandbox, now, allowed);
 }
 
 /* Requests that have waited long enough for a connection. */
@@ -127,7 +158,13 @@ static int64_t check_sandbox(struct sandbox *sandbox, int64_t now)
 	next = MIN(next, check_idle(sandbox, now));
 	next = MIN(next, file_check(sandbox, now));
 	next = MIN(next, left_queries_check(sandbox, now));
+	next = MIN(next, exec_check_overdue(sandbox, now));
+	next = MIN(next, code_check(sandbox, now));
+	next = MIN(next, drain_check(sandbox, now));
+	next = MIN(next, ephemeral_check(sandbox, now));
 	next = MIN(next, check_retry(sandbox, life->reconnect_at, now, link_connect));
+	check_retry(sandbox, life->save_at, now, sandbox_save_again);
+	next = MIN(next, life->save_at == 0 ? NEVER : life->save_at);
 	if (sandbox->row.state == SANDBOX_STOPPING)
 		next = MIN(next, check_retry(sandbox, life->kill_at, now, stop_kill));
 	if (sandbox->row.state == SANDBOX_DELETING)
@@ -144,7 +181,9 @@ static int64_t prune(struct core *core)
 	int gone = days > 0 ? store_sandbox_prune(core->store, before, &error) : 0;
 	if (gone < 0)
 		log_warning("old tombstones cannot be removed: %s", error.message);
-	return clock_boot() + (gone > 0 ? PRUNE_AGAIN : PRUNE_INTERVAL);
+	bool more = activity_prune(core) || gone > 0;
+	more |= meter_prune(core);
+	return clock_boot() + (more ? PRUNE_AGAIN : PRUNE_INTERVAL);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -152,11 +191,18 @@ static void on_timer(uv_timer_t *timer)
 	struct core *core = timer->data;
 	struct core_private *private = core->private;
 	int64_t now = clock_boot(), next = NEVER;
+	if (private->let_go)
+		return; /* the next daemon has the same timers */
 	private->wake_at = 0;
 	list_each (&core->sandboxes, node)
 		next = MIN(next, check_sandbox(list_entry(node, struct sandbox, link), now));
-	if (private->prune_at <= now)
-	private->prune_at = prune(core);
+	if (private->prune_at <= now) {
+		private->prune_at = prune(core);
+	}
 	next = MIN(next, private->prune_at);
+	next = MIN(next, counters_tend(core, now));
+	next = MIN(next, meter_tend(core, now));
+	next = MIN(next, create_queue_tend(core, now));
+	next = MIN(next, tokens_tend(core, now));
 	timers_wake_at(core, next);
 }

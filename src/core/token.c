@@ -1,24 +1,27 @@
 /* Access tokens: made, checked, described. A token is 256 random bits; the store has its SHA-256
  * alone, which needs no salt and no slowness since nothing shorter than the token can be guessed.
  *
- * Called by api and the command line's routes. Blocks for one store call. */
+ * Called by api and the command line's routes. Blocks for one store call at most: a token that was
+ * good is remembered until the next write of any token, which only this process does. */
 #include "core/token.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "core/core_private.h"
+#include "proto/codec.h"
 
 #define TOKEN_PREFIX "csn_"
 #define TOKEN_RANDOM 32
 #define TOKEN_LENGTH (sizeof(TOKEN_PREFIX) - 1 + 43)
 #define TOKEN_EXPIRES_MAX (100ULL * 366 * 86400)
 #define LABEL_MAX 63
-
-static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 static const struct {
 	const char *name;
@@ -29,30 +32,30 @@ static const struct {
     {"admin", SCOPE_ADMIN},
 };
 
-/* 32 bytes to 43 characters, no padding. */
-static void encode(const uint8_t random[TOKEN_RANDOM], char *text)
-{
-	uint32_t bits = 0, held = 0;
-	for (size_t i = 0; i < TOKEN_RANDOM; i++) {
-		bits = bits << 8 | random[i];
-		for (held += 8; held >= 6; held -= 6)
-			*text++ = alphabet[bits >> (held - 6) & 63];
-	}
-	if (held > 0)
-		*text++ = alphabet[bits << (6 - held) & 63];
-	*text = '\0';
-}
-
 static bool token_form_valid(const char *text)
 {
-	return strnlen(text, TOKEN_LENGTH + 1) == TOKEN_LENGTH && text_starts(text, TOKEN_PREFIX) &&
-	       strspn(text + sizeof(TOKEN_PREFIX) - 1, alphabet) == 43;
+	if (strnlen(text, TOKEN_LENGTH + 1) != TOKEN_LENGTH || !text_starts(text, TOKEN_PREFIX))
+		return false;
+	for (const char *at = text + sizeof(TOKEN_PREFIX) - 1; *at; at++)
+		if (!((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
+		      (*at >= '0' && *at <= '9') || *at == '-' || *at == '_'))
+			return false;
+	return true;
 }
 
 static int hash_token(const char *text, uint8_t hash[32], struct error *error)
 {
-	unsigned size = 32;
-	if (EVP_Digest(text, strlen(text), hash, &size, EVP_sha256(), NULL) != 1 || size != 32)
+	static EVP_MD_CTX *context;
+	static const EVP_MD *sha256;
+	unsigned size = 0;
+	if (!context)
+		context = EVP_MD_CTX_new();
+	/* Fetched once: a fetch costs more than the hash. */
+	if (!sha256)
+		sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
+	if (!context || !sha256 || EVP_DigestInit_ex(context, sha256, NULL) != 1 ||
+	    EVP_DigestUpdate(context, text, strlen(text)) != 1 ||
+	    EVP_DigestFinal_ex(context, hash, &size) != 1 || size != 32)
 		return error_set(error, ERROR_INTERNAL, "SHA-256 is not to be had");
 	return 0;
 }
@@ -109,7 +112,7 @@ int token_create(struct core *core, const struct token_spec *spec, char text[TOK
 		return error_set(error, ERROR_ID_MALFORMED, "malformed sandbox id");
 	random_bytes(random, sizeof(random));
 	memcpy(text, TOKEN_PREFIX, sizeof(TOKEN_PREFIX) - 1);
-	encode(random, text + sizeof(TOKEN_PREFIX) - 1);
+	base64url_encode_32(random, text + sizeof(TOKEN_PREFIX) - 1);
 	OPENSSL_cleanse(random, sizeof(random));
 	row.workspace = text_duplicate(spec->workspace);
 	row.label = spec->label ? text_duplicate(spec->label) : NULL;
@@ -123,10 +126,30 @@ int token_create(struct core *core, const struct token_spec *spec, char text[TOK
 	return 0;
 }
 
+int token_each(struct core *core, bool (*each)(void *data, const struct token_row *row), void *data,
+	       struct error *error)
+{
+	return store_token_each(core->store, each, data, error);
+}
+
 static bool token_live(const struct token_row *row, const uint8_t hash[32])
 {
 	return CRYPTO_memcmp(row->hash, hash, 32) == 0 && row->revoked_wall == 0 &&
 	       (row->expires_wall == 0 || clock_wall() < row->expires_wall);
+}
+
+/* Where a token is remembered, if it is. NULL: nowhere (a core that was never started). */
+static struct token_seen *seen_place(struct core *core, const uint8_t hash[32])
+{
+	return core->private ? &core->private->tokens_seen[hash[0] % TOKENS_SEEN_MAX] : NULL;
+}
+
+static bool seen_live(const struct core *core, const struct token_seen *seen,
+		      const uint8_t hash[32])
+{
+	return seen && seen->set && seen->changes == store_token_changes(core->store) &&
+	       CRYPTO_memcmp(seen->hash, hash, 32) == 0 &&
+	       (seen->expires_wall == 0 || clock_wall() < seen->expires_wall);
 }
 
 int token_check(struct core *core, const char *text, struct principal *ret_principal,
@@ -139,6 +162,12 @@ int token_check(struct core *core, const char *text, struct principal *ret_princ
 		return error_set(error, ERROR_UNAUTHENTICATED, "the token is not valid");
 	if (hash_token(text, hash, error) < 0)
 		return -1;
+	struct token_seen *seen = seen_place(core, hash);
+	if (seen_live(core, seen, hash)) {
+		*ret_principal = seen->principal;
+		return 0;
+	}
+	uint64_t changes = store_token_changes(core->store);
 	int found = store_token_by_hash(core->store, hash, &row, error);
 	if (found < 0)
 		return -1;
@@ -147,11 +176,124 @@ int token_check(struct core *core, const char *text, struct principal *ret_princ
 	principal.scopes = row.scopes;
 	principal.token = row.id;
 	principal.sandbox = row.sandbox;
+	principal.expires_wall = row.expires_wall;
+	int64_t expires_wall = row.expires_wall;
 	token_row_done(&row);
 	if (!live)
 		return error_set(error, ERROR_UNAUTHENTICATED, "the token is not valid");
+	if (seen) {
+		*seen = (struct token_seen){.changes = changes,
+					    .expires_wall = expires_wall,
+					    .set = true,
+					    .principal = principal};
+		memcpy(seen->hash, hash, sizeof(seen->hash));
+	}
 	*ret_principal = principal;
 	return 0;
+}
+
+/* --- what is open with them --- */
+
+static bool still_good(struct core *core, const struct id *id)
+{
+	struct token_row row = {0};
+	struct error error;
+	if (!id_is_set(id))
+		return true; /* a local peer's URL */
+	int found = store_token_by_id(core->store, id, &row, &error);
+	/* A store that does not answer revokes nothing. */
+	if (found < 0) {
+		log_warning("token %s: %s", id->text, error.message);
+		return true;
+	}
+	bool good = found && row.revoked_wall == 0 &&
+		    (row.expires_wall == 0 || clock_wall() < row.expires_wall);
+	token_row_done(&row);
+	return good;
+}
+
+/* Those of one token mostly stand together: each is looked up once. */
+static void tell_ended(void *data)
+{
+	struct core *core = data;
+	struct id looked = {0};
+	bool good = true;
+	struct list due;
+	core->private->tokens_telling = false;
+	if (core->private->stopping)
+		return;
+	list_init(&due);
+	list_each (&core->private->token_watchers, node) {
+		struct token_watcher *watcher = list_entry(node, struct token_watcher, link);
+		if (!id_equal(&watcher->token, &looked)) {
+			looked = watcher->token;
+			good = still_good(core, &looked);
+		}
+		bool expired = watcher->expires_wall != 0 && watcher->expires_wall <= clock_wall();
+		if (good && !expired)
+			continue;
+		list_remove(node);
+		list_append(&due, node);
+	}
+	while (!list_empty(&due)) {
+		struct token_watcher *watcher = list_entry(due.next, struct token_watcher, link);
+		list_remove(&watcher->link);
+		watcher->ended(watcher);
+	}
+}
+
+static void tell_later(struct core *core)
+{
+	if (core->private->tokens_telling || list_empty(&core->private->token_watchers))
+		return;
+	core->private->tokens_telling = true;
+	core_later(core, tell_ended, core);
+}
+
+int token_revoke(struct core *core, const struct id *id, struct error *error)
+{
+	if (store_token_revoke(core->store, id, clock_wall(), error) < 0)
+		return -1;
+	tell_later(core);
+	return 0;
+}
+
+void tokens_end_with(struct core *core, const struct id *sandbox)
+{
+	struct error error;
+	int revoked = store_token_revoke_sandbox(core->store, sandbox, clock_wall(), &error);
+	if (revoked < 0)
+		log_warning("the tokens of sandbox %s: %s", sandbox->text, error.message);
+	else if (revoked > 0)
+		tell_later(core);
+}
+
+void token_watch(struct core *core, struct token_watcher *watcher)
+{
+	/* A core that was never started has no watchers (a test of the tokens alone). */
+	if (!core->private)
+		return;
+	list_append(&core->private->token_watchers, &watcher->link);
+	if (watcher->expires_wall != 0)
+		timers_wake_at(core, clock_boot() + MAX(watcher->expires_wall - clock_wall(), 0));
+}
+
+void token_unwatch(struct token_watcher *watcher)
+{
+	list_remove(&watcher->link);
+}
+
+int64_t tokens_tend(struct core *core, int64_t now)
+{
+	int64_t wall = clock_wall(), next = INT64_MAX;
+	list_each (&core->private->token_watchers, node) {
+		int64_t expires = list_entry(node, struct token_watcher, link)->expires_wall;
+		if (expires != 0 && expires <= wall)
+			tell_later(core);
+		else if (expires != 0)
+			next = MIN(next, now + (expires - wall));
+	}
+	return next;
 }
 
 int scopes_parse(const char *text, uint32_t *ret_scopes, struct error *error)
@@ -191,6 +333,20 @@ void scopes_text(uint32_t scopes, char *text, size_t room)
 			return;
 		used += strlen(text + used);
 	}
+}
+
+bool principal_same(const struct principal *a, const struct principal *b)
+{
+	return strcmp(a->workspace, b->workspace) == 0 && id_equal(&a->token, &b->token) &&
+	       a->local == b->local && (!a->local || a->uid == b->uid);
+}
+
+void principal_write(struct writer *writer, const struct principal *principal)
+{
+	write_text(writer, principal->workspace);
+	write_text(writer, principal->token.text);
+	write_u8(writer, principal->local);
+	write_u64(writer, principal->local ? principal->uid : 0);
 }
 
 bool workspace_valid(const char *text)

@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +19,13 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "daemon/door.h"
 #include "daemon/narrow.h"
 #include "daemon/watchdog.h"
+#include "mcp/mcp.h"
 
 #define SHUTDOWN_GRACE_MS 3000
+#define LOST_GRACE_MS 200 /* the next daemon is on its way */
 #define IDLE_CHECK_MS 250
 
 struct daemon {
@@ -34,9 +35,10 @@ struct daemon {
 	bool with_tcp;
 	struct core core;
 	struct api api;
+	struct mcp_server *mcp;
 	struct http_server *server; /* NULL until the domain is ready */
-	const char *hosts[5];
-	char host[CONFIG_HOST_MAX + 2];
+	struct door doors[2];       /* the one in use, and the one that a reload makes */
+	struct door *door;
 	SSL_CTX *tls;
 	struct watchdog watchdog;
 	uv_timer_t idle_timer;
@@ -48,8 +50,9 @@ struct daemon {
 /* --- configuration --- */
 
 struct flags {
-	const char *config, *state, *runtime, *listen, *idle_exit, *log_level;
-	bool log_json, tcp;
+	const char *config, *state, *runtime, *listen, *idle_exit, *files_max, *log_level;
+	const char *tls_certificate, *tls_key;
+	bool log_json, tcp, mcp_fixtures;
 };
 
 static int parse_flags(int argc, char **argv, struct flags *flags)
@@ -60,9 +63,13 @@ static int parse_flags(int argc, char **argv, struct flags *flags)
 	    {"runtime", required_argument, NULL, 'r'},
 	    {"listen", required_argument, NULL, 'l'},
 	    {"idle-exit", required_argument, NULL, 'i'},
+	    {"files-max", required_argument, NULL, 'f'},
+	    {"tls-certificate", required_argument, NULL, 'C'},
+	    {"tls-key", required_argument, NULL, 'K'},
 	    {"log-level", required_argument, NULL, 'v'},
 	    {"log-json", no_argument, NULL, 'j'},
 	    {"tcp", no_argument, NULL, 't'},
+	    {"mcp-fixtures", no_argument, NULL, 'm'},
 	    {0},
 	};
 	int option;
@@ -84,6 +91,15 @@ static int parse_flags(int argc, char **argv, struct flags *flags)
 		case 'i':
 			flags->idle_exit = optarg;
 			break;
+		case 'f':
+			flags->files_max = optarg;
+			break;
+		case 'C':
+			flags->tls_certificate = optarg;
+			break;
+		case 'K':
+			flags->tls_key = optarg;
+			break;
 		case 'v':
 			flags->log_level = optarg;
 			break;
@@ -92,6 +108,9 @@ static int parse_flags(int argc, char **argv, struct flags *flags)
 			break;
 		case 't':
 			flags->tcp = true;
+			break;
+		case 'm':
+			flags->mcp_fixtures = true;
 			break;
 		default:
 			return -1;
@@ -104,7 +123,7 @@ static int parse_flags(int argc, char **argv, struct flags *flags)
 static int read_config(const struct flags *flags, const char *path, struct config *config,
 		       struct error *error)
 {
-	uint64_t seconds;
+	uint64_t seconds, files;
 	config_defaults(config);
 	if ((path[0] && config_read_file(config, path, false, error) < 0) ||
 	    config_read_environment(config, error) < 0)
@@ -112,7 +131,13 @@ static int read_config(const struct flags *flags, const char *path, struct confi
 	if ((flags->state && text_copy(config->state, sizeof(config->state), flags->state) < 0) ||
 	    (flags->runtime &&
 	     text_copy(config->runtime, sizeof(config->runtime), flags->runtime) < 0) ||
-	    (flags->listen && text_copy(config->listen, sizeof(config->listen), flags->listen) < 0))
+	    (flags->listen &&
+	     text_copy(config->listen, sizeof(config->listen), flags->listen) < 0) ||
+	    (flags->tls_certificate &&
+	     text_copy(config->tls_certificate, sizeof(config->tls_certificate),
+		       flags->tls_certificate) < 0) ||
+	    (flags->tls_key &&
+	     text_copy(config->tls_key, sizeof(config->tls_key), flags->tls_key) < 0))
 		return error_set(error, ERROR_CONFIG, "a path or address is too long");
 	if (flags->idle_exit) {
 		if (text_to_u64(flags->idle_exit, 0, 1000000, &seconds) < 0)
@@ -120,10 +145,19 @@ static int read_config(const struct flags *flags, const char *path, struct confi
 					 flags->idle_exit);
 		config->idle_exit_seconds = (uint32_t)seconds;
 	}
+	if (flags->files_max) {
+		if (text_to_u64(flags->files_max, SANDBOX_FILES_MIN, SANDBOX_FILES_MAX, &files) < 0)
+			return error_set(error, ERROR_CONFIG, "--files-max %s: not a number",
+					 flags->files_max);
+		config->files_cap = (uint32_t)files;
+		config->maximum.files = MIN(config->maximum.files, config->files_cap);
+		config->defaults.files = MIN(config->defaults.files, config->files_cap);
+	}
 	if (flags->log_level && log_level_parse(flags->log_level, &config->log_level) < 0)
 		return error_set(error, ERROR_CONFIG, "--log-level %s: there is none of that name",
 				 flags->log_level);
 	config->log_json |= flags->log_json;
+	config->mcp_fixtures = flags->mcp_fixtures;
 	return config_check(config, error);
 }
 
@@ -131,12 +165,34 @@ static struct flags flags; /* the command line's, for reloads */
 
 static void watch_idle(struct daemon *daemon);
 
+/* What the door is called and its certificate, anew. */
+static int reload_door(struct daemon *daemon, const struct config *config, struct error *error)
+{
+	struct door *door = &daemon->doors[daemon->door == &daemon->doors[0]];
+	SSL_CTX *tls = NULL;
+	if (door_configure(door, config, error) < 0 ||
+	    (daemon->tls && door_load_tls(config, &tls, error) < 0))
+		return -1;
+	daemon->door = door;
+	if (daemon->server)
+		http_server_set_names(daemon->server, door->hosts, door->origins);
+	/* To have TLS or not to have it takes a restart; connections keep the context they have. */
+	if (tls) {
+		if (daemon->server)
+			http_server_set_tls(daemon->server, tls);
+		SSL_CTX_free(daemon->tls);
+		daemon->tls = tls;
+	}
+	return 0;
+}
+
 static void reload(void *data)
 {
 	struct daemon *daemon = data;
 	struct config config;
 	struct error error;
-	if (read_config(&flags, daemon->config_path, &config, &error) < 0) {
+	if (read_config(&flags, daemon->config_path, &config, &error) < 0 ||
+	    reload_door(daemon, &config, &error) < 0) {
 		log_error("reload: the configuration stays as it was: %s", error.message);
 		return;
 	}
@@ -153,41 +209,58 @@ static void closed(void *data)
 {
 	struct daemon *daemon = data;
 	/* No request is left that could be answered; the domain tells the last callbacks so. */
+	mcp_server_free(daemon->mcp);
 	core_stop(&daemon->core);
 	uv_stop(&daemon->loop);
 }
 
-static void stop(struct daemon *daemon, int exit_code)
+static void let_go(uv_timer_t *timer)
+{
+	struct daemon *daemon = timer->data;
+	core_let_go(&daemon->core);
+}
+
+static void stop(struct daemon *daemon, int exit_code, uint32_t grace_ms)
 {
 	if (daemon->stopping)
 		return;
 	daemon->stopping = true;
 	daemon->exit_code = exit_code;
-	if (daemon->server)
-		http_server_shutdown(daemon->server, SHUTDOWN_GRACE_MS, closed, daemon);
-	else
+	if (!daemon->server) {
 		closed(daemon);
+		return;
+	}
+	mcp_server_ending(daemon->mcp);
+	/* Before the connections are cut: a client that is gone cancels its command. */
+	uv_timer_start(&daemon->idle_timer, let_go, grace_ms - MIN(grace_ms, LOST_GRACE_MS), 0);
+	http_server_shutdown(daemon->server, grace_ms, closed, daemon);
 }
 
 static void quit(void *data)
 {
 	log_info("asked to end");
-	stop(data, EXIT_SUCCESS);
+	stop(data, EXIT_SUCCESS, SHUTDOWN_GRACE_MS);
 }
 
 /* Sandboxes run on; whoever starts the spawner again starts a daemon that finds them. */
 static void lost(void *data)
 {
-	(void)data;
-	log_error("the spawner is gone");
-	exit(EXIT_FAILURE);
+	stop(data, EXIT_FAILURE, LOST_GRACE_MS);
+}
+
+/* Is there no sense in trying again? A disk that is full, a database that somebody holds locked and
+ * a spawner that has too much to do may be otherwise in a moment. */
+static bool hopeless(const struct error *error)
+{
+	return error->kind == ERROR_CONFIG || error->kind == ERROR_STORE_CORRUPT ||
+	       error->kind == ERROR_STORE_NEWER || error->kind == ERROR_UNSUPPORTED;
 }
 
 static void failed(void *data, const struct error *error)
 {
 	(void)data;
 	log_error("cannot start: %s", error->message);
-	exit(DAEMON_EXIT_CONFIG);
+	exit(hopeless(error) ? DAEMON_EXIT_CONFIG : EXIT_FAILURE);
 }
 
 static void check_idle(uv_timer_t *timer)
@@ -205,7 +278,7 @@ static void check_idle(uv_timer_t *timer)
 		daemon->idle_since = now;
 	if (now - daemon->idle_since >= seconds * NSEC_PER_SEC) {
 		log_info("idle for %u seconds: ending", seconds);
-		stop(daemon, DAEMON_EXIT_IDLE);
+		stop(daemon, DAEMON_EXIT_IDLE, SHUTDOWN_GRACE_MS);
 	}
 }
 
@@ -213,6 +286,8 @@ static void check_idle(uv_timer_t *timer)
 static void watch_idle(struct daemon *daemon)
 {
 	daemon->idle_since = 0;
+	if (daemon->stopping)
+		return; /* the timer is stop()'s */
 	if (daemon->config.idle_exit_seconds > 0)
 		uv_timer_start(&daemon->idle_timer, check_idle, IDLE_CHECK_MS, IDLE_CHECK_MS);
 	else
@@ -220,40 +295,6 @@ static void watch_idle(struct daemon *daemon)
 }
 
 /* --- starting --- */
-
-static int load_tls(struct daemon *daemon, struct error *error)
-{
-	const struct config *config = &daemon->config;
-	if (!daemon->with_tcp || !config->tls_certificate[0])
-		return 0;
-	daemon->tls = SSL_CTX_new(TLS_server_method());
-	if (!daemon->tls || SSL_CTX_set_min_proto_version(daemon->tls, TLS1_2_VERSION) != 1 ||
-	    SSL_CTX_use_certificate_chain_file(daemon->tls, config->tls_certificate) != 1 ||
-	    SSL_CTX_use_PrivateKey_file(daemon->tls, config->tls_key, SSL_FILETYPE_PEM) != 1)
-		return error_set(error, ERROR_CONFIG, "TLS: %s, %s: %s", config->tls_certificate,
-				 config->tls_key, ERR_reason_error_string(ERR_get_error()));
-	return 0;
-}
-
-/* Names by which a browser may reach the TCP door. An operator who listens on every address has
- * names that we cannot know: then any is right, and tokens alone guard it. */
-static const char *const *served_hosts(struct daemon *daemon)
-{
-	char host[CONFIG_HOST_MAX];
-	uint16_t port;
-	size_t count = 0;
-	daemon->hosts[count++] = "localhost";
-	daemon->hosts[count++] = "127.0.0.1";
-	daemon->hosts[count++] = "[::1]";
-	if (config_split_listen(daemon->config.listen, host, &port) == 0) {
-		if (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
-			return NULL;
-		snprintf(daemon->host, sizeof(daemon->host), strchr(host, ':') ? "[%s]" : "%s",
-			 host);
-		daemon->hosts[count++] = daemon->host;
-	}
-	return daemon->hosts;
-}
 
 /* Half of the descriptors: the others are for guests, logs and what a request needs. */
 static uint32_t connections_max(void)
@@ -269,20 +310,28 @@ static void ready(void *data)
 {
 	struct daemon *daemon = data;
 	struct http_settings settings = http_default_settings;
-	struct http_handlers handlers = {.handle = api_handle, .context = &daemon->api};
+	struct http_handlers handlers = {
+	    .handle = api_handle, .answered = api_answered, .context = &daemon->api};
 	struct error error;
-	settings.hosts = served_hosts(daemon);
+	settings.hosts = daemon->door->hosts;
+	settings.origins = daemon->door->origins;
 	settings.connections_max = connections_max();
 	/* Those who need no token (api/auth.c) are let in whoever else crowds the socket. */
 	settings.trusted_uids = &daemon->api.owner;
 	settings.trusted_uid_count = 1;
 	daemon->server = http_server_new(&daemon->loop, &settings, &handlers);
+	daemon->api.server = daemon->server;
+	daemon->mcp = mcp_server_new(&daemon->core, daemon->config.mcp_fixtures);
+	mcp_serve(daemon->mcp);
 	if (http_server_listen(daemon->server, DAEMON_UNIX_FD, NULL, &error) < 0 ||
 	    (daemon->with_tcp &&
 	     http_server_listen(daemon->server, DAEMON_TCP_FD, daemon->tls, &error) < 0)) {
 		log_error("cannot listen: %s", error.message);
 		exit(EXIT_FAILURE);
 	}
+	if (daemon->with_tcp)
+		door_url(&daemon->config, daemon->tls != NULL, daemon->api.url,
+			 sizeof(daemon->api.url));
 	log_info("ready: %s/caisson.sock%s%s", daemon->config.runtime,
 		 daemon->with_tcp ? " and " : "", daemon->with_tcp ? daemon->config.listen : "");
 }
@@ -305,7 +354,9 @@ static int start(struct daemon *daemon, struct error *error)
 	    .reload = reload, .quit = quit, .lost = lost, .failed = failed, .data = daemon};
 	warm_libraries();
 	api_start();
-	if (load_tls(daemon, error) < 0 ||
+	daemon->door = &daemon->doors[0];
+	if (door_configure(daemon->door, &daemon->config, error) < 0 ||
+	    (daemon->with_tcp && door_load_tls(&daemon->config, &daemon->tls, error) < 0) ||
 	    core_start(&daemon->core, &daemon->loop, &daemon->config, DAEMON_SPAWNER_FD, ready,
 		       daemon, error) < 0 ||
 	    narrow(&daemon->config, daemon->config_path, error) < 0)
@@ -354,9 +405,7 @@ int daemon_main(int argc, char **argv)
 	uv_loop_configure(&daemon.loop, UV_METRICS_IDLE_TIME);
 	if (start(&daemon, &error) < 0) {
 		log_error("cannot start: %s", error.message);
-		bool hopeless = error.kind == ERROR_CONFIG || error.kind == ERROR_STORE_CORRUPT ||
-				error.kind == ERROR_STORE_NEWER;
-		return hopeless ? DAEMON_EXIT_CONFIG : EXIT_FAILURE;
+		return hopeless(&error) ? DAEMON_EXIT_CONFIG : EXIT_FAILURE;
 	}
 	uv_run(&daemon.loop, UV_RUN_DEFAULT);
 	/* Handles close in the turns after they were asked to. */

@@ -3,6 +3,8 @@
 #include "daemon/watchdog.h"
 
 #include "base/log.h"
+#include "base/macros.h"
+#include "base/statistics.h"
 
 /* One line a second at most: a slow disk would otherwise fill the log. */
 #define QUIET_NS (1000ULL * 1000 * 1000)
@@ -13,15 +15,23 @@ static void turn(uv_prepare_t *prepare)
 	uint64_t now = uv_hrtime(), idle = uv_metrics_idle_time(prepare->loop);
 	uint64_t took = now - watchdog->turn_began, waited = idle - watchdog->idle_before;
 	uint64_t busy_ms = took > waited ? (took - waited) / 1000000 : 0;
+	int64_t busy = took > waited ? (int64_t)(took - waited) : 0;
+	histogram_add(&statistics.loop_turns, busy);
+	statistics.loop_longest = MAX(statistics.loop_longest, busy);
 	watchdog->turn_began = now;
 	watchdog->idle_before = idle;
+	const char *handler = *watchdog->handler;
 	if (busy_ms <= WATCHDOG_LIMIT_MS)
 		return;
+	if (busy_ms <= WATCHDOG_WARNING_MS) {
+		log_debug("a turn of the loop took %llu ms; last begun: %s",
+			  (unsigned long long)busy_ms, handler ? handler : "nothing");
+		return;
+	}
 	if (now < watchdog->quiet_until) {
 		watchdog->suppressed++;
 		return;
 	}
-	const char *handler = *watchdog->handler;
 	log_warning("a turn of the loop took %llu ms; last begun: %s (%u more since the last such "
 		    "line)",
 		    (unsigned long long)busy_ms, handler ? handler : "nothing",

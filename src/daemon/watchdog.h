@@ -4,7 +4,10 @@
 #include <stdint.h>
 #include <uv.h>
 
+/* Above it one is worth a look. A busy host makes some of any program's turns that long, so that it
+ * is a line for debugging only; nobody is to be told before a client can notice. */
 #define WATCHDOG_LIMIT_MS 5
+#define WATCHDOG_WARNING_MS 50
 
 struct watchdog {
 	uv_prepare_t prepare;

@@ -109,6 +109,8 @@ static void put_large(struct http_connection *connection, const char *data, size
 		size -= (size_t)sent;
 	}
 	put(connection, data, size);
+	if (size > HTTP_QUEUE_HIGH)
+		http_unread_check(connection);
 }
 
 /* A header that would end its line is a defect of the handler's, or an attack through it. */
@@ -138,6 +140,17 @@ static void put_header(struct http_connection *connection, const struct http_hea
 	put(connection, "\r\n", 2);
 }
 
+/* The page of a listed origin may see the answer; that one alone, and never with a browser's own
+ * credentials (there are none here). */
+static void put_cors(struct http_connection *connection)
+{
+	put_text(connection, "Access-Control-Allow-Origin: ");
+	put_text(connection, http_header(connection->exchange, "origin"));
+	put_text(connection, "\r\nVary: Origin\r\nAccess-Control-Expose-Headers: Content-Range, "
+			     "Mcp-Session-Id, Retry-After, WWW-Authenticate, X-File-Size, "
+			     "X-Request-Id\r\n");
+}
+
 static void put_status(struct http_connection *connection, int status, const char *id)
 {
 	put(connection, "HTTP/1.1 ", 9);
@@ -149,6 +162,8 @@ static void put_status(struct http_connection *connection, int status, const cha
 	put(connection, "\r\nX-Request-Id: ", 16);
 	put_text(connection, id);
 	put(connection, "\r\n", 2);
+	if (connection->exchange && connection->exchange->origin == HTTP_ORIGIN_LISTED)
+		put_cors(connection);
 }
 
 static void put_framing(struct http_connection *connection, enum framing framing, uint64_t length)
@@ -160,6 +175,13 @@ static void put_framing(struct http_connection *connection, enum framing framing
 	} else if (framing == FRAMING_CHUNKED) {
 		put_text(connection, "Transfer-Encoding: chunked\r\n");
 	}
+}
+
+static void tell_answered(struct http_exchange *exchange, int status)
+{
+	const struct http_handlers *handlers = &exchange->connection->server->handlers;
+	if (handlers->answered)
+		handlers->answered(handlers->context, exchange, status);
 }
 
 static void put_head(struct http_exchange *exchange, int status, const char *type,
@@ -180,6 +202,7 @@ static void put_head(struct http_exchange *exchange, int status, const char *typ
 		put_header(connection, &headers[i]);
 	put(connection, "\r\n", 2);
 	exchange->begun = true;
+	tell_answered(exchange, status);
 }
 
 /* Is this answer the connection's last? Yes when the client or we want it so, and when the rest of
@@ -207,6 +230,13 @@ static bool may_begin(struct http_exchange *exchange)
 	return false;
 }
 
+/* The connection broke, or was answered in the handler's place, before the handler's last word:
+ * that word is said all the same, and on_gone would be told to somebody who has left. */
+static void leave(struct http_exchange *exchange)
+{
+	exchange->answered = true;
+}
+
 static bool has_no_body(int status)
 {
 	return status < 200 || status == 204 || status == 304;
@@ -219,19 +249,31 @@ static void finish(struct http_exchange *exchange)
 	http_connection_wake(exchange->connection);
 }
 
+void http_respond_in_two(struct http_exchange *exchange, int status, const char *type,
+			 const struct http_header *headers, size_t header_count,
+			 const struct http_text *first, const struct http_text *rest)
+{
+	if (!may_begin(exchange)) {
+		leave(exchange);
+		return;
+	}
+	bool none = has_no_body(status);
+	settle(exchange, true);
+	put_head(exchange, status, none ? NULL : type, none ? FRAMING_NONE : FRAMING_LENGTH,
+		 first->size + rest->size, headers, header_count);
+	if (!none && !exchange->is_head && first->size > 0)
+		put_large(exchange->connection, first->data, first->size);
+	if (!none && !exchange->is_head && rest->size > 0)
+		put_large(exchange->connection, rest->data, rest->size);
+	finish(exchange);
+}
+
 void http_respond(struct http_exchange *exchange, int status, const char *type,
 		  const struct http_header *headers, size_t header_count, const void *data,
 		  size_t size)
 {
-	if (!may_begin(exchange))
-		return;
-	bool none = has_no_body(status);
-	settle(exchange, true);
-	put_head(exchange, status, none ? NULL : type, none ? FRAMING_NONE : FRAMING_LENGTH, size,
-		 headers, header_count);
-	if (!none && !exchange->is_head && size > 0)
-		put_large(exchange->connection, data, size);
-	finish(exchange);
+	http_respond_in_two(exchange, status, type, headers, header_count,
+			    &(struct http_text){data, size}, &(struct http_text){0});
 }
 
 void http_stream_begin(struct http_exchange *exchange, int status, const char *type, int64_t length,
@@ -291,8 +333,10 @@ bool http_stream_write(struct http_exchange *exchange, const void *data, size_t 
 void http_stream_end(struct http_exchange *exchange)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!http_exchange_open(exchange) || !exchange->begun)
+	if (!http_exchange_open(exchange) || !exchange->begun) {
+		leave(exchange);
 		return;
+	}
 	if (exchange->answer_left > 0 && !exchange->is_head) {
 		log_error("http: an answer is shorter than its length; connection closed");
 		http_stream_abort(exchange);
@@ -306,8 +350,10 @@ void http_stream_end(struct http_exchange *exchange)
 void http_stream_abort(struct http_exchange *exchange)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!http_exchange_open(exchange))
+	if (!http_exchange_open(exchange)) {
+		leave(exchange);
 		return;
+	}
 	/* An answer that ends with the connection has no other sign of being cut. */
 	bool by_close = exchange->begun && !exchange->answer_chunked && exchange->answer_left < 0;
 	connection->reset = by_close && !exchange->upgraded;
@@ -317,7 +363,8 @@ void http_stream_abort(struct http_exchange *exchange)
 	finish(exchange);
 }
 
-void http_upgrade(struct http_exchange *exchange, const char *protocol)
+void http_upgrade(struct http_exchange *exchange, const char *protocol,
+		  const struct http_header *headers, size_t header_count)
 {
 	struct http_connection *connection = exchange->connection;
 	if (!may_begin(exchange))
@@ -328,12 +375,15 @@ void http_upgrade(struct http_exchange *exchange, const char *protocol)
 						    : "the request does not ask for an upgrade");
 		return;
 	}
+	tell_answered(exchange, 101);
 	put_text(connection, "HTTP/1.1 101 Switching Protocols\r\nDate: ");
 	put_text(connection, http_server_date(connection->server));
 	put_text(connection, "\r\nX-Request-Id: ");
 	put_text(connection, exchange->request.id);
 	put_text(connection, "\r\nConnection: Upgrade\r\n");
 	put_header(connection, &(struct http_header){.name = "Upgrade", .value = protocol});
+	for (size_t i = 0; i < header_count; i++)
+		put_header(connection, &headers[i]);
 	put(connection, "\r\n", 2);
 	exchange->begun = exchange->upgraded = true;
 	exchange->is_head = false;
@@ -362,7 +412,7 @@ static const char *refusal_code(int status)
 void http_refuse(struct http_connection *connection, int status, const char *reason)
 {
 	struct http_exchange *exchange = connection->exchange;
-	char body[512], id[24];
+	char body[512], id[HTTP_REQUEST_ID_SIZE];
 	if (exchange)
 		memcpy(id, exchange->request.id, sizeof(id));
 	else

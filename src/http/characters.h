@@ -32,6 +32,13 @@ static inline bool http_is_token(char c)
 	return byte < 0x80 && (tokens[byte >> 5] >> (byte & 31) & 1);
 }
 
+/* A character of a request id. */
+static inline bool http_is_id(char c)
+{
+	return http_is_digit(c) || http_is_letter(c) || c == '-' || c == '_' || c == '.' ||
+	       c == ':';
+}
+
 /* A character that may stand inside a line: visible, space, tab, or obs-text (0x80 and above). */
 static inline bool http_is_text(char c)
 {

@@ -60,6 +60,11 @@ void http_connection_lose(struct http_connection *connection)
 	tell_gone(connection->exchange);
 }
 
+void http_drop(struct http_exchange *exchange)
+{
+	http_connection_lose(exchange->connection);
+}
+
 void http_connection_wake(struct http_connection *connection)
 {
 	if (!connection->running && connection->phase != HTTP_CLOSED)

@@ -8,8 +8,10 @@
  *   queue.c       a growing byte queue
  *   connection.c  the state machine: whose turn, what next
  *   exchange.c    a request from its head, and its accessors
+ *   origin.c      whose web page asks
  *   body.c        a request's body, to its handler
  *   answer.c      answers, from the handler to the queue
+ *   unread.c      answers that nobody reads
  *
  * The one rule about re-entrancy: callbacks of handlers are called only from
  * http_connection_run() and http_connection_lose(), which only the loop calls (poll, idle, timer).
@@ -29,6 +31,9 @@
 #define HTTP_QUEUE_LOW (64 * 1024)
 /* A producer that does not listen loses its connection here. */
 #define HTTP_QUEUE_MAX (64 * 1024 * 1024)
+/* What answers may hold that are not read: of one caller, and of all. A single one always fits. */
+#define HTTP_UNREAD_CALLER_MAX ((size_t)128 * 1024 * 1024)
+#define HTTP_UNREAD_MAX ((size_t)256 * 1024 * 1024)
 /* Bytes that a client may send ahead of an answer it waits for. */
 #define HTTP_AHEAD_MAX (64 * 1024)
 /* The rest of a body that nobody wanted: skipped up to this, else the connection is closed. */
@@ -189,6 +194,7 @@ struct http_exchange {
 	struct http_callbacks callbacks;
 	void *data;
 	size_t fds_charged;
+	enum http_origin origin;
 	/* The body. */
 	uint64_t body_left; /* of a body with a length */
 	uint64_t body_taken;
@@ -287,6 +293,12 @@ void http_exchange_drop_passed(struct http_exchange *exchange);
 /* May the handler still say something? */
 bool http_exchange_open(const struct http_exchange *exchange);
 
+/* Is the Host header's name (without its port) one that is served here? */
+bool http_host_served(const struct http_server *server, const char *host, size_t size);
+
+/* origin.c */
+void http_origin_note(struct http_exchange *exchange);
+
 /* body.c */
 /* Gives data to the handler as far as it wants it, or throws it away (HTTP_SKIP): the bytes used.
  */
@@ -297,9 +309,13 @@ bool http_body_wanted(const struct http_exchange *exchange);
 /* Answers in place of a handler and closes. May be called from anywhere. */
 void http_refuse(struct http_connection *connection, int status, const char *reason);
 
+/* unread.c */
+/* Much was queued: whoever reads least makes room where there is too much of it. */
+void http_unread_check(struct http_connection *connection);
+
 /* server.c */
 void http_server_forget(struct http_connection *connection);
 void http_server_handle_closed(struct http_server *server);
 const char *http_server_date(struct http_server *server);
-void http_server_next_id(struct http_server *server, char id[24]);
+void http_server_next_id(struct http_server *server, char id[HTTP_REQUEST_ID_SIZE]);
 void http_server_schedule(struct http_connection *connection);

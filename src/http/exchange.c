@@ -9,11 +9,13 @@
 #include <strings.h>
 
 #include "base/fd.h"
+#include "http/characters.h"
 #include "http/target.h"
 
-/* Is the Host header's name (without its port) one that is served here? */
-static bool host_served(const struct http_server *server, const char *host, size_t size)
+bool http_host_served(const struct http_server *server, const char *host, size_t size)
 {
+	if (!server->settings.hosts)
+		return true;
 	if (size > 0 && host[0] == '[') {
 		const char *bracket = memchr(host, ']', size);
 		size = bracket ? (size_t)(bracket - host) + 1 : size;
@@ -79,12 +81,27 @@ static void set_body(struct http_exchange *exchange, const struct http_head *hea
 	exchange->body_done = !exchange->request.has_body;
 }
 
+/* A client's own id joins its records and ours; one that could be read as something else in a log
+ * is not taken. */
+static void set_id(struct http_exchange *exchange)
+{
+	const char *given = http_header(exchange, "x-request-id");
+	size_t size = given ? strnlen(given, HTTP_REQUEST_ID_SIZE) : 0;
+	bool good = size > 0 && size <= HTTP_REQUEST_ID_MAX;
+	for (size_t i = 0; i < size && good; i++)
+		good = http_is_id(given[i]);
+	if (good)
+		memcpy(exchange->request.id, given, size + 1);
+	else
+		http_server_next_id(exchange->connection->server, exchange->request.id);
+}
+
 int http_exchange_new(struct http_connection *connection, const char *data, size_t head_size,
 		      const struct http_head *head, const char **ret_reason)
 {
 	struct http_server *server = connection->server;
-	if (server->settings.hosts && !connection->peer.is_unix &&
-	    !host_served(server, data + head->host, head->host_size)) {
+	if (!connection->peer.is_unix &&
+	    !http_host_served(server, data + head->host, head->host_size)) {
 		*ret_reason = "this host name is not served here";
 		return -421;
 	}
@@ -110,7 +127,8 @@ int http_exchange_new(struct http_connection *connection, const char *data, size
 	exchange->upgrade_asked = head->upgrade;
 	exchange->request.peer = connection->peer;
 	take_passed(connection, exchange);
-	http_server_next_id(server, exchange->request.id);
+	set_id(exchange);
+	http_origin_note(exchange);
 	connection->exchange = exchange;
 	return 0;
 }
@@ -146,7 +164,8 @@ const char *http_header(const struct http_exchange *exchange, const char *name)
 {
 	const struct http_request *request = &exchange->request;
 	for (size_t i = 0; i < request->header_count; i++)
-		if (strcmp(request->headers[i].name, name) == 0)
+		if (request->headers[i].name[0] == name[0] &&
+		    strcmp(request->headers[i].name, name) == 0)
 			return request->headers[i].value;
 	return NULL;
 }

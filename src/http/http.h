@@ -28,6 +28,10 @@
 #include "base/error.h"
 #include "base/limits.h"
 
+/* A client's own request id is taken up to this length, of letters, digits and "-_.:". */
+#define HTTP_REQUEST_ID_MAX 64
+#define HTTP_REQUEST_ID_SIZE (HTTP_REQUEST_ID_MAX + 1)
+
 struct http_server;
 struct http_exchange;
 
@@ -57,12 +61,15 @@ struct http_request {
 	int fds[HTTP_PASSED_FDS_MAX]; /* came with the head over a Unix socket; closed at the end of
 					 the exchange unless taken (set to -1) */
 	size_t fd_count;
-	char id[24]; /* request id, also sent back as X-Request-Id */
+	/* Also sent back as X-Request-Id; the client's own where it sent a good one. */
+	char id[HTTP_REQUEST_ID_SIZE];
 };
 
 struct http_handlers {
 	/* A request's head is complete. */
 	void (*handle)(void *context, struct http_exchange *exchange);
+	/* NULL, or: the head of its answer is made. For counting; nothing may be done there. */
+	void (*answered)(void *context, struct http_exchange *exchange, int status);
 	void *context;
 };
 
@@ -97,6 +104,9 @@ struct http_settings {
 	/* Host check against DNS rebinding: NULL-terminated list of names (port ignored) that a TCP
 	 * request may carry; NULL = any. Unix sockets are not checked. */
 	const char *const *hosts;
+	/* Origins of pages that may call us besides our own: "https://host[:port]",
+	 * NULL-terminated; NULL = none. Their answers say so (CORS), without credentials. */
+	const char *const *origins;
 };
 extern const struct http_settings http_default_settings;
 
@@ -109,6 +119,11 @@ NODISCARD int http_server_listen(struct http_server *server, int fd, void *tls,
 void http_server_shutdown(struct http_server *server, uint32_t grace_ms, void (*closed)(void *data),
 			  void *data);
 void http_server_free(struct http_server *server);
+/* From the next connection and request on; the lists outlive the server or the next such call. */
+void http_server_set_names(struct http_server *server, const char *const *hosts,
+			   const char *const *origins);
+/* For connections to come, in the place of the context that a TLS listener was given. */
+void http_server_set_tls(struct http_server *server, void *tls);
 size_t http_server_connections(const struct http_server *server);
 
 const struct http_request *http_request(const struct http_exchange *exchange);
@@ -118,6 +133,16 @@ const char *http_header(const struct http_exchange *exchange, const char *name);
  * too long, given twice). */
 NODISCARD ssize_t http_query(const struct http_exchange *exchange, const char *name, char *to,
 			     size_t room);
+/* Whose page a browser makes the request for. On Unix sockets nobody's. */
+enum http_origin { HTTP_ORIGIN_NONE, HTTP_ORIGIN_OWN, HTTP_ORIGIN_LISTED, HTTP_ORIGIN_FOREIGN };
+enum http_origin http_origin(const struct http_exchange *exchange);
+/* The same strictly, on Unix sockets too, for what is behind somebody's proxy: no page, our own (of
+ * a name that is served), or a listed one. */
+bool http_origin_known(const struct http_exchange *exchange);
+/* A listed origin's browser asks beforehand; answered without a look at what it asks for, as the
+ * request itself is looked at. */
+bool http_is_preflight(const struct http_exchange *exchange);
+void http_respond_preflight(struct http_exchange *exchange);
 void http_set_data(struct http_exchange *exchange, void *data);
 void *http_data(const struct http_exchange *exchange);
 void http_set_callbacks(struct http_exchange *exchange, const struct http_callbacks *callbacks);
@@ -127,11 +152,19 @@ void http_body_read(struct http_exchange *exchange, uint64_t maximum);
 void http_body_pause(struct http_exchange *exchange);
 void http_body_resume(struct http_exchange *exchange);
 
+struct http_text {
+	const char *data;
+	size_t size;
+};
 /* Answers. `headers` are extra ones ("name: value", no line ends), count of them. A response to
  * HEAD is sent without its body by this layer. */
 void http_respond(struct http_exchange *exchange, int status, const char *type,
 		  const struct http_header *headers, size_t header_count, const void *data,
 		  size_t size);
+/* The same with a body in two parts; `rest` may be a text that is kept for many. */
+void http_respond_in_two(struct http_exchange *exchange, int status, const char *type,
+			 const struct http_header *headers, size_t header_count,
+			 const struct http_text *first, const struct http_text *rest);
 /* length < 0: chunked. */
 void http_stream_begin(struct http_exchange *exchange, int status, const char *type, int64_t length,
 		       const struct http_header *headers, size_t header_count);
@@ -140,7 +173,12 @@ void http_stream_end(struct http_exchange *exchange);
 /* Breaks the connection off, so that the client sees that the answer is not whole. */
 void http_stream_abort(struct http_exchange *exchange);
 
+/* Closes the connection as if the client had gone: on_gone is called before this returns. Not from
+ * within a callback of the same connection. */
+void http_drop(struct http_exchange *exchange);
+
 /* 101 to an upgrade that the client asked for: from here on bytes go both ways raw, through
  * on_data, http_stream_write(), on_drain, on_gone; http_body_pause()/resume() hold the incoming
  * side; http_stream_end() closes. on_end: the client has closed its half. */
-void http_upgrade(struct http_exchange *exchange, const char *protocol);
+void http_upgrade(struct http_exchange *exchange, const char *protocol,
+		  const struct http_header *headers, size_t header_count);

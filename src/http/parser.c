@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/word.h"
 #include "http/characters.h"
 
 #define METHOD_MAX 24
@@ -37,7 +38,11 @@ static bool same(const char *text, size_t size, const char *word)
  * status. A character that no line may hold is refused without waiting for the line's end. */
 static int line_end(const char *data, size_t at, size_t size, const char **ret_reason)
 {
-	for (size_t i = at; i < size; i++) {
+	size_t i = at;
+	while (size - i >= 8 && !word_has_below(word_load(data + i), 0x20) &&
+	       !word_has(word_load(data + i), 0x7f))
+		i += 8;
+	for (; i < size; i++) {
 		if (http_is_text(data[i]))
 			continue;
 		if (data[i] == '\n')
@@ -218,6 +223,7 @@ static const struct {
     {"content-type", "Content-Type is given twice"},
     {"upgrade", "Upgrade is given twice"},
     {"expect", "Expect is given twice"},
+    {"origin", "Origin is given twice"},
 };
 
 static int note_single(const char *name, size_t size, struct findings *found,

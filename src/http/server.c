@@ -179,7 +179,7 @@ void http_server_forget(struct http_connection *connection)
 		uv_idle_start(&server->idle, on_idle);
 }
 
-void http_server_next_id(struct http_server *server, char id[24])
+void http_server_next_id(struct http_server *server, char id[HTTP_REQUEST_ID_SIZE])
 {
 	unsigned char bytes[9];
 	uint64_t count = ++server->request_count;
@@ -188,6 +188,23 @@ void http_server_next_id(struct http_server *server, char id[24])
 	for (int i = 0; i < 5; i++)
 		bytes[8 - i] = (unsigned char)(count >> (8 * i));
 	text_hex(bytes, sizeof(bytes), id);
+}
+
+void http_server_set_names(struct http_server *server, const char *const *hosts,
+			   const char *const *origins)
+{
+	server->settings.hosts = hosts;
+	server->settings.origins = origins;
+}
+
+void http_server_set_tls(struct http_server *server, void *tls)
+{
+	for (struct list *node = server->listeners.next; node != &server->listeners;
+	     node = node->next) {
+		struct http_listener *listener = list_entry(node, struct http_listener, node);
+		if (listener->tls)
+			listener->tls = tls;
+	}
 }
 
 const char *http_server_date(struct http_server *server)

@@ -73,7 +73,7 @@ static bool set_terminal(void)
 static bool set_limit(int resource, uint64_t soft, uint64_t hard)
 {
 	struct rlimit limit = {.rlim_cur = soft, .rlim_max = hard};
-	return setrlimit(resource, &limit) == 0;
+	return prlimit(0, resource, &limit, NULL) == 0;
 }
 
 static bool set_limits(void)
@@ -89,8 +89,20 @@ static bool set_limits(void)
 	return true;
 }
 
+/* `> /dev/stderr` and the driver of a code context open a pipe anew, by its name under /proc: it
+ * has to be the user's. Where it cannot be, all else works. */
+static void give_pipes(void)
+{
+	if (command.user.uid == 0 || command.request->flags & EXEC_TTY)
+		return;
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fchown(fd, command.user.uid, (gid_t)-1) < 0)
+			return;
+}
+
 static bool set_user(void)
 {
+	give_pipes();
 	int result = user_become(&command.user);
 	errno = -result;
 	return result == 0;

@@ -1,5 +1,5 @@
-/* What CONFIGURE and the set-up say about every process to be started. Filled once by PID 1, before
- * the launcher exists; launcher and runners have it by being forked. */
+/* What CONFIGURE and the set-up say about every process to be started. Filled once by PID 1; a
+ * launcher that is there before it is told, runners have it by being forked. */
 #pragma once
 
 #include <stdbool.h>

@@ -37,6 +37,7 @@ static struct {
 	uint32_t watched;
 	bool hello;
 	bool closing; /* what is queued is sent, then it closes */
+	bool lasts;   /* connections follow each other on it: see BEGIN */
 	size_t out_start, out_end;
 	int fds[FDS_MAX];
 	size_t fd_count;
@@ -58,8 +59,26 @@ int connection_listen(int listener)
 	return result < 0 ? result : loop_add(listener, EPOLLIN, EVENT_LISTENER, 0, 0);
 }
 
+int connection_begin(int channel)
+{
+	connection.lasts = true;
+	connection.fd = channel;
+	connection.watched = EPOLLIN;
+	ready_at = clock_boot();
+	int result = fd_set_nonblocking(channel);
+	return result < 0 ? result : loop_add(channel, EPOLLIN, EVENT_CONNECTION, 0, 0);
+}
+
+bool connection_lasts(void)
+{
+	return connection.lasts;
+}
+
 static void close_connection(void)
 {
+	/* Whoever holds the other end is gone for good: nobody could reach this sandbox again. */
+	if (connection.lasts)
+		_exit(INIT_EXIT_FAILED);
 	fd_close(&connection.fd);
 	for (size_t i = 0; i < connection.fd_count; i++)
 		close(connection.fds[i]);
@@ -330,9 +349,21 @@ static void serve(const struct request *request)
 	}
 }
 
+/* What was said until now was said by somebody who is gone. What is on its way to them goes on:
+ * OUTPUT is among it. */
+static void begin_again(const struct frame *frame)
+{
+	connection.hello = connection.closing = false;
+	relay_cancel_all();
+	exec_reconnected();
+	queue(FRAME_BEGIN, 0, frame->payload, MIN(frame->size, 4));
+}
+
 /* What may come when: HELLO first and once, CONFIGURE before anything runs. */
 static const char *out_of_order(uint16_t type)
 {
+	if (connection.lasts && type == FRAME_CREDIT)
+		return NULL;
 	if ((type == FRAME_HELLO) == connection.hello)
 		return connection.hello ? "HELLO twice" : "something before HELLO";
 	bool runs = type == FRAME_EXEC || type == FRAME_FILE || type == FRAME_CONNECT;
@@ -346,11 +377,21 @@ static bool serve_next(void)
 {
 	static struct request request;
 	struct frame frame;
-	if (connection.fd < 0 || connection.closing || !connection_has_room())
+	if (connection.fd < 0 || (connection.closing && !connection.lasts) ||
+	    !connection_has_room())
 		return false;
 	int64_t length = inbox_front(&inbox, &frame);
 	if (length == 0)
 		return false;
+	if (length < 0 && connection.lasts)
+		close_connection();
+	bool begins = connection.lasts && frame.type == FRAME_BEGIN;
+	if (begins)
+		begin_again(&frame);
+	if (begins || connection.closing) {
+		inbox_taken(&inbox, length);
+		return true;
+	}
 	if (length < 0 || request_parse(&frame, &request) < 0) {
 		connection_refuse("a frame that cannot be read");
 		return false;
@@ -407,7 +448,7 @@ static void flush(void)
 		connection.out_start += (size_t)sent;
 	}
 	connection.out_start = connection.out_end = 0;
-	if (connection.closing)
+	if (connection.closing && !connection.lasts)
 		close_connection();
 }
 
@@ -465,6 +506,6 @@ void connection_flush(void)
 bool connection_waiting(void)
 {
 	struct frame frame;
-	return connection.fd >= 0 && !connection.closing && connection_has_room() &&
-	       launch_has_room() && inbox_front(&inbox, &frame) != 0;
+	return connection.fd >= 0 && (!connection.closing || connection.lasts) &&
+	       connection_has_room() && launch_has_room() && inbox_front(&inbox, &frame) != 0;
 }

@@ -12,6 +12,10 @@
 #include "proto/init_messages.h"
 
 NODISCARD int connection_listen(int listener);
+/* Serves the one that is there for good instead, whose ends BEGIN tells of. */
+NODISCARD int connection_begin(int channel);
+/* It is one of those. */
+bool connection_lasts(void);
 void connection_accept(void);
 void connection_event(uint32_t generation, uint32_t events);
 /* Serves what waits in the inbox. */

@@ -63,6 +63,8 @@ void ending_kill(struct exec *exec, uint32_t cause)
 	exec->kill_at = 0;
 	exec->kill_began = clock_boot();
 	exec->kill_hopeless = false;
+	/* A kernel without subreapers (gVisor's) gives to PID 1 what loses its parent. */
+	ending_strays();
 }
 
 static void kill_exec(struct exec *exec, bool complete, int64_t now)

@@ -240,7 +240,16 @@ bool exec_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t
 		return false;
 	}
 	exec->runner = (int)runner;
-	input_flush(exec);
+	return true;
+}
+
+bool exec_begin_again(uint32_t index)
+{
+	struct exec *exec = &execs[index];
+	if (exec->cause || exec->phase != EXEC_PHASE_STARTING)
+		return false;
+	close_near_ends(exec);
+	exec->runner = -1;
 	return true;
 }
 
@@ -257,6 +266,10 @@ static void started(struct exec *exec, uint32_t pid)
 	if (exec->timeout_ms)
 		exec->deadline = exec->started + exec->timeout_ms * NSEC_PER_MSEC;
 	connection_send_number(FRAME_STARTED, exec->key, pid);
+	/* What waited for it: until now its pipes could be those of a runner that never read its
+	 * request. */
+	input_flush(exec);
+	output_resume(exec);
 }
 
 static void leader_ended(struct exec *exec, const struct exec_result *result)
@@ -322,14 +335,34 @@ void exec_try_end(struct exec *exec)
 		release(exec);
 }
 
+static void send_progress(struct exec *exec)
+{
+	struct output_totals totals = {exec->outputs[0].total, exec->outputs[1].total};
+	uint8_t room[16];
+	if (!exec->progress || !connection_ready())
+		return;
+	struct writer writer = writer_on(room, sizeof(room));
+	output_totals_write(&writer, &totals);
+	connection_send(FRAME_PROGRESS, exec->key, room, writer.size);
+	exec->progress = false;
+}
+
 /* The runner has ended: because everything below it has, or because it was killed. */
-void exec_runner_gone(uint32_t index)
+void exec_runner_gone(uint32_t index, bool unread)
 {
 	struct exec *exec = &execs[index];
 	exec->runner = -1;
+	/* What was forked while the rest was being killed may be PID 1's by now. */
+	if (exec->killing)
+		ending_strays();
 	exec->killing = false;
 	if (exec->phase == EXEC_PHASE_STARTING && exec->cause) {
 		fail(exec, ERROR_CANCELLED, 0, "cancelled before it was started");
+		return;
+	}
+	if (exec->phase == EXEC_PHASE_STARTING && unread) {
+		fail(exec, ERROR_RESOURCE_LIMIT, 0,
+		     "what was to start it was killed inside the sandbox");
 		return;
 	}
 	/* It may have started the command, which killed it before it could say so. */
@@ -346,8 +379,12 @@ void exec_runner_gone(uint32_t index)
 		exec_try_end(exec);
 		return;
 	}
-	if (exec->result.left_running)
+	if (exec->result.left_running) {
+		/* What they wrote last comes before the word that they are gone. */
+		output_begin_drain(exec);
+		send_progress(exec);
 		connection_send(FRAME_GONE, exec->key, NULL, 0);
+	}
 	exec->result.left_running = 0;
 	if (exec->forgotten)
 		release(exec);
@@ -515,18 +552,11 @@ void exec_turn(void)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct exec *exec = &execs[i];
-		if (!exec->key || !connection_ready() || !connection_has_room())
+		if (!exec->key || !connection_has_room())
 			continue;
 		if (!(exec->flags & EXEC_LOG))
 			output_resume(exec);
-		if (!exec->progress)
-			continue;
-		struct output_totals totals = {exec->outputs[0].total, exec->outputs[1].total};
-		uint8_t room[16];
-		struct writer writer = writer_on(room, sizeof(room));
-		output_totals_write(&writer, &totals);
-		connection_send(FRAME_PROGRESS, exec->key, room, writer.size);
-		exec->progress = false;
+		send_progress(exec);
 	}
 }
 
@@ -534,7 +564,9 @@ void exec_reconnected(void)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct exec *exec = &execs[i];
-		exec->output_credit = FILE_WINDOW;
+		/* Whoever takes the output of one that lasts counts on. */
+		if (!connection_lasts())
+			exec->output_credit = FILE_WINDOW;
 		/* Nothing is promised until LISTED: all that fits beside what waits. */
 		if (exec->key && (exec->flags & EXEC_STDIN) && exec->phase != EXEC_PHASE_ENDED) {
 			exec->input_credit = 0;

@@ -76,7 +76,10 @@ void exec_name_shortly(uint64_t key);
 NODISCARD bool exec_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size);
 void exec_refused(uint32_t index, const struct failure *failure);
 void exec_runner_frame(uint32_t index, const struct frame *frame);
-void exec_runner_gone(uint32_t index);
+/* Its runner was killed before it had read the request: true when it waits for another one. */
+NODISCARD bool exec_begin_again(uint32_t index);
+/* unread: the runner has not even read the request. */
+void exec_runner_gone(uint32_t index, bool unread);
 void exec_output_event(uint32_t index, uint32_t generation, int stream);
 void exec_input_event(uint32_t index, uint32_t generation);
 void exec_time(int64_t now);

@@ -35,6 +35,8 @@ int file_glob(struct operation *operation, struct failure *failure);
 int file_grep(struct operation *operation, struct failure *failure);
 int file_replace(struct operation *operation, struct failure *failure);
 int file_watch(struct operation *operation, struct failure *failure);
+int file_pack(struct operation *operation, struct failure *failure);
+int file_unpack(struct operation *operation, struct failure *failure);
 
 /* file_failure.c: what is said about a failure. Each returns -1. */
 
@@ -68,13 +70,12 @@ void file_path_trim(struct file_path *path);
 /* The last component: "" when there is none (it ends in a slash). */
 const char *file_path_base(const char *path);
 
-/* Opens a regular file to read (or, with O_WRONLY | O_APPEND, to write): by O_PATH, a look at the
- * type, and /proc/self/fd. Returns the descriptor or -errno; *ret_stat is filled when the file is
- * there. A file of another type is -EMEDIUMTYPE. */
+/* Opens a regular file to read (or, with O_WRONLY | O_APPEND, to write), with a look at its type
+ * before and after: nothing else is opened, but for what is put there in between. Returns the
+ * descriptor or -errno; *ret_stat is filled when the file is there. A file of another type is
+ * -EMEDIUMTYPE. */
 NODISCARD int file_open_regular(int directory, const char *path, int flags, struct stat *ret_stat);
 
-/* Opens what an O_PATH descriptor stands for; never blocks on a FIFO. The descriptor or -errno. */
-NODISCARD int file_descriptor_reopen(int fd, int flags);
 /* "/proc/self/fd/N", for the calls that take a path only. */
 void file_descriptor_path(int fd, char path[32]);
 
@@ -157,8 +158,6 @@ void file_walk_done(struct file_walk *walk);
 NODISCARD int file_walk_next(struct file_walk *walk);
 /* Goes into the current entry, which was opened as a directory; takes the descriptor over. */
 NODISCARD int file_walk_enter(struct file_walk *walk, int *directory);
-/* Reads the current directory from its start again. */
-void file_walk_again(struct file_walk *walk);
 /* Opens the current entry as a directory, never through a link. */
 NODISCARD int file_walk_open_entry(const struct file_walk *walk);
 /* A failure at the current entry of a walk over the tree at `root`; words may be NULL. -1. */

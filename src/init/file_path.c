@@ -59,35 +59,20 @@ void file_descriptor_path(int fd, char path[32])
 	path[used] = '\0';
 }
 
-int file_descriptor_reopen(int fd, int flags)
-{
-	char path[32];
-	file_descriptor_path(fd, path);
-	int opened = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	return opened < 0 ? -errno : opened;
-}
-
 int file_open_regular(int directory, const char *path, int flags, struct stat *ret_stat)
 {
-	int look CLOSE_FD = openat(directory, path, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW));
-	if (look < 0 || fstat(look, ret_stat) < 0)
+	int how = flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0;
+	if (fstatat(directory, path, ret_stat, how) < 0)
 		return -errno;
 	if (!S_ISREG(ret_stat->st_mode))
 		return -EMEDIUMTYPE;
-	int fd CLOSE_FD = file_descriptor_reopen(look, flags & ~O_NOFOLLOW);
-	/* Without a /proc the name is opened again: O_NONBLOCK keeps a FIFO that was put there
-	 * meanwhile from blocking, and the second look keeps it from being used. */
-	if (fd == -ENOENT)
-		fd = openat(directory, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return fd == -1 ? -errno : fd;
-	struct stat again;
-	if (fstat(fd, &again) < 0)
+	/* O_NONBLOCK keeps a FIFO that was put there meanwhile from blocking, and the second look
+	 * keeps it from being used. Not open(): the C library's makes a second call of it, for
+	 * kernels without O_CLOEXEC. */
+	int fd CLOSE_FD = openat(directory, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || fstat(fd, ret_stat) < 0)
 		return -errno;
-	if (!S_ISREG(again.st_mode))
-		return -EMEDIUMTYPE;
-	*ret_stat = again;
-	return TAKE_FD(fd);
+	return S_ISREG(ret_stat->st_mode) ? TAKE_FD(fd) : -EMEDIUMTYPE;
 }
 
 void file_target_done(struct file_target *target)

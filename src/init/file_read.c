@@ -141,14 +141,14 @@ int file_list(struct operation *operation, struct failure *failure)
 }
 
 /* Sends up to `length` bytes from `offset` on; *ret_end = where it stopped. What /proc says of a
- * file's size (0) means nothing: only the end of file ends it. */
+ * file's size (0) means nothing: only the end of file ends it. A small file is read at once, and
+ * goes out with the result. */
 static int send_range(struct operation *operation, int fd, uint64_t offset, uint64_t length,
-		      uint64_t *ret_end)
+		      uint64_t size, uint64_t *ret_end)
 {
-	uint8_t *chunk CLEANUP(file_free) = malloc(FILE_CHUNK_MAX);
-	if (!chunk)
-		return -ENOMEM;
+	static uint8_t chunk[FILE_CHUNK_MAX]; /* a process does one operation at a time */
 	int result = 0;
+	bool first = true;
 	while (result == 0 && length > 0 && offset <= INT64_MAX) {
 		ssize_t got =
 		    pread(fd, chunk, MIN(length, (uint64_t)FILE_CHUNK_MAX), (off_t)offset);
@@ -158,9 +158,14 @@ static int send_range(struct operation *operation, int fd, uint64_t offset, uint
 			result = got < 0 ? -errno : 0;
 			break;
 		}
-		result = operation_send(operation, chunk, (size_t)got);
 		offset += (uint64_t)got;
 		length -= (uint64_t)got;
+		if (first && (offset == size || length == 0)) {
+			operation_send_last(operation, chunk, (size_t)got);
+			break;
+		}
+		result = operation_send(operation, chunk, (size_t)got);
+		first = false;
 	}
 	*ret_end = offset;
 	return result;
@@ -183,8 +188,10 @@ int file_read(struct operation *operation, struct failure *failure)
 	if (fd < 0)
 		return file_failed(failure, fd, path.text);
 	uint64_t end, length = request->length > 0 ? request->length : UINT64_MAX;
-	int result = send_range(operation, fd, request->offset, length, &end);
-	if (result == 0 && fstat(fd, &stat) < 0)
+	int result =
+	    send_range(operation, fd, request->offset, length, (uint64_t)stat.st_size, &end);
+	/* How large it is by now, unless it was read this moment. */
+	if (result == 0 && !operation->last && fstat(fd, &stat) < 0)
 		result = -errno;
 	if (result < 0)
 		return file_failed(failure, result, path.text);

@@ -9,7 +9,7 @@
 #include "init/file_pattern.h"
 #include "init/file_regex_program.h"
 
-#define STEPS_PER_LOOK (1u << 20)
+#define STEPS_PER_LOOK (1u << 16)
 
 /* A branch that is alive: the step it is at, and where in the text it began. */
 struct thread {

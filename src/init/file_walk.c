@@ -120,14 +120,6 @@ int file_walk_open_entry(const struct file_walk *walk)
 	return fd < 0 ? -errno : fd;
 }
 
-void file_walk_again(struct file_walk *walk)
-{
-	struct walk_level *level = &walk->levels[walk->depth - 1];
-	level->resume = 0;
-	level->entries_at = level->entries_size = 0;
-	level->finished = lseek(level->fd, 0, SEEK_SET) < 0;
-}
-
 static int fill(struct walk_level *level)
 {
 	if (!level->entries) {

@@ -84,8 +84,10 @@ static int forbid_user_namespaces(const struct setup *setup, struct failure *ret
 }
 
 /* The spawner's session keyring came along through fork and exec, and with it what it can read. */
-static int leave_keyring(struct failure *ret_failure)
+static int leave_keyring(const struct setup *setup, struct failure *ret_failure)
 {
+	if (setup->channel)
+		return 0;
 	if (syscall(__NR_keyctl, JOIN_SESSION_KEYRING, NULL, 0, 0, 0) < 0 && errno != ENOSYS &&
 	    errno != EOPNOTSUPP)
 		return harden_failed(ret_failure, errno, "a session keyring of its own");
@@ -98,7 +100,7 @@ static int leave_keyring(struct failure *ret_failure)
 static int forbid_core_dumps(struct failure *ret_failure)
 {
 	const struct rlimit limit = {.rlim_cur = 1, .rlim_max = 1};
-	if (setrlimit(RLIMIT_CORE, &limit) < 0)
+	if (prlimit(0, RLIMIT_CORE, &limit, NULL) < 0)
 		return harden_failed(ret_failure, errno, "RLIMIT_CORE");
 	/* As does the mode of our own executable; an init that was built for tests is readable. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
@@ -135,7 +137,8 @@ static int reduce_capabilities(const struct setup *setup, struct failure *ret_fa
 		if (errno != EINVAL)
 			return harden_failed(ret_failure, errno, "capability bounding set");
 	}
-	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+	/* EINVAL: a kernel that has none (gVisor's). */
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
 		return harden_failed(ret_failure, errno, "ambient capabilities");
 
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -160,6 +163,10 @@ static int install_filter(const struct sock_filter *code, size_t count, struct f
 /* Of two filters the stricter answer counts. */
 static int install_filters(const struct setup *setup, struct failure *ret_failure)
 {
+	/* It keeps users away from the host's kernel, and this one is the sandbox's own: `dmesg`
+	 * and namespaces of a user's are a matter between the two. */
+	if (setup->channel)
+		return 0;
 	if (writes_to_host(setup) &&
 	    install_filter(seccomp_filter_shared, ARRAY_SIZE(seccomp_filter_shared), ret_failure) <
 		0)
@@ -173,8 +180,15 @@ static int install_filters(const struct setup *setup, struct failure *ret_failur
 
 int setup_harden(const struct setup *setup, struct failure *ret_failure)
 {
-	if (forbid_user_namespaces(setup, ret_failure) < 0 || leave_keyring(ret_failure) < 0 ||
-	    forbid_core_dumps(ret_failure) < 0 || reduce_capabilities(setup, ret_failure) < 0)
+	return forbid_user_namespaces(setup, ret_failure) < 0
+		   ? -1
+		   : setup_harden_process(setup, ret_failure);
+}
+
+int setup_harden_process(const struct setup *setup, struct failure *ret_failure)
+{
+	if (leave_keyring(setup, ret_failure) < 0 || forbid_core_dumps(ret_failure) < 0 ||
+	    reduce_capabilities(setup, ret_failure) < 0)
 		return -1;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return harden_failed(ret_failure, errno, "no_new_privs");

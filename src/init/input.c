@@ -119,7 +119,7 @@ void exec_input(const struct request *request)
 	}
 	exec->input_credit -= size;
 	/* Before the process exists what comes for it waits. */
-	bool waits = exec->phase == EXEC_PHASE_STARTING && exec->input < 0;
+	bool waits = exec->phase == EXEC_PHASE_STARTING;
 	if (waits || exec->input_window.used > 0) {
 		if (window_put(&exec->input_window, data, size) < size)
 			connection_refuse("more standard input than fits");
@@ -142,7 +142,7 @@ void exec_input_close(uint64_t key)
 	if (!exec)
 		return;
 	exec->input_closing = true;
-	if (exec->input >= 0)
+	if (exec->input >= 0 && exec->phase != EXEC_PHASE_STARTING)
 		input_flush(exec);
 }
 

@@ -29,13 +29,29 @@
 #define SPARES 2u
 #define REFILL_PAUSE (3 * NSEC_PER_MSEC)
 #define RETRY_PAUSE (100 * NSEC_PER_MSEC)
+/* Requests that runners were given and have not answered yet; while there are more of them, one
+ * whose runner is killed before it has read it is not given to another. */
+#define KEPT_MAX 8
+/* So many runners may be killed one after the other before they have read a request. */
+#define TRIES_MAX 8
+/* A process that has done a file operation waits so long for another as the same user: to make one
+ * costs more than a small operation does. So many may wait at once. */
+#define STAY_TIME (1 * NSEC_PER_SEC)
+#define STAYING_MAX 16u
+/* Where a file request's user stands in its frame: its length, then its bytes. */
+#define USER_AT (FRAME_HEADER_SIZE + 29)
 
-struct parked {
+struct submission {
 	enum owner_kind kind;
 	uint32_t owner;
+	uint32_t tries; /* runners that were killed before they had read it */
 	int64_t since;
 	bool withdrawn;
-	size_t size;
+	size_t size; /* of its frame; 0 in `kept`: free */
+};
+
+struct parked {
+	struct submission of;
 	uint8_t frame[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
 };
 
@@ -43,6 +59,7 @@ static struct runner runners[RUNNERS_MAX];
 static uint32_t runners_up_to;
 static struct parked parked[PARKED_MAX];
 static uint32_t parked_first, parked_count; /* a ring */
+static struct parked kept[KEPT_MAX];        /* runner->kept leads here */
 
 static struct {
 	pid_t pid; /* 0: none */
@@ -73,18 +90,17 @@ bool launch_pending(void)
 	return launcher.asked > 0;
 }
 
-static int start_launcher(void)
+static int fork_launcher(void)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
 	pid_t pid = fork();
 	if (pid == 0)
-		launcher_main(pair[1]);
+		launcher_main(pair[1], !launcher.begun);
 	int error = errno;
 	close(pair[1]);
-	if (pid < 0 || fd_set_nonblocking(pair[0]) < 0 ||
-	    loop_add(pair[0], EPOLLIN, EVENT_LAUNCHER, 0, 0) < 0) {
+	if (pid < 0 || fd_set_nonblocking(pair[0]) < 0) {
 		close(pair[0]);
 		return pid < 0 ? -error : -ENOMEM;
 	}
@@ -95,6 +111,25 @@ static int start_launcher(void)
 	return 0;
 }
 
+int launch_open(void)
+{
+	if (launcher.socket < 0)
+		return 0;
+	return loop_add(launcher.socket, EPOLLIN, EVENT_LAUNCHER, 0, 0);
+}
+
+static int start_launcher(void)
+{
+	int result = fork_launcher();
+	if (result < 0)
+		return result;
+	if (launch_open() == 0)
+		return 0;
+	fd_close(&launcher.socket); /* which ends it */
+	launcher.pid = 0;
+	return -ENOMEM;
+}
+
 static int find_spare(void)
 {
 	for (uint32_t i = 0; i < runners_up_to; i++)
@@ -103,18 +138,82 @@ static int find_spare(void)
 	return -1;
 }
 
-static uint32_t count_spares(void)
+static uint32_t count_role(enum runner_role role)
 {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < runners_up_to; i++)
-		count += runners[i].role == RUNNER_SPARE;
+		count += runners[i].role == role;
 	return count;
+}
+
+static uint32_t count_spares(void)
+{
+	return count_role(RUNNER_SPARE);
+}
+
+/* The user of a file request into `user`, zeros behind it; false: it is another request. */
+static bool read_user(const struct submission *of, const uint8_t *frame,
+		      uint8_t user[RUNNER_USER_MAX])
+{
+	struct reader type = reader_on(frame + 4, 2);
+	memset(user, 0, RUNNER_USER_MAX);
+	if (read_u16(&type) != FRAME_FILE || of->size < USER_AT + 4 + (size_t)frame[USER_AT] ||
+	    frame[USER_AT] >= 64)
+		return false;
+	memcpy(user, frame + USER_AT, 4 + (size_t)frame[USER_AT]);
+	return true;
+}
+
+/* One that has served this user, or a spare; -1. */
+static int find_runner(const struct submission *of, const uint8_t *frame)
+{
+	uint8_t user[RUNNER_USER_MAX];
+	bool file = of->kind == OWNER_OPERATION && read_user(of, frame, user);
+	for (uint32_t i = 0; file && i < runners_up_to; i++)
+		if (runners[i].role == RUNNER_STAYING &&
+		    memcmp(runners[i].user, user, sizeof(user)) == 0)
+			return (int)i;
+	return find_spare();
+}
+
+bool launch_keep(uint32_t index)
+{
+	struct runner *runner = &runners[index];
+	if (runner->pid == 0 || count_role(RUNNER_STAYING) >= STAYING_MAX)
+		return false;
+	runner->role = RUNNER_STAYING;
+	runner->stayed = true;
+	runner->kill_at = clock_boot() + STAY_TIME;
+	launch_watch(index, EPOLLIN);
+	return true;
+}
+
+static void add_runner(pid_t pid, int socket);
+static void refuse_parked(int errnum, const char *message);
+static void drop_launcher(void);
+
+/* The same without a launcher. */
+static void refill_here(uint32_t wanted)
+{
+	for (; wanted > 0; wanted--) {
+		int socket = -1, pid = launcher_fork(&socket);
+		if (pid < 0) {
+			refuse_parked(-pid, "no process can be started in the sandbox");
+			launcher.retry_at = clock_boot() + RETRY_PAUSE;
+			return;
+		}
+		add_runner(pid, socket);
+	}
 }
 
 /* Asks for what is missing: one runner per parked request, and the spares. */
 static void refill(void)
 {
 	uint32_t wanted = parked_count + SPARES - MIN(count_spares(), SPARES);
+	if (configuration.setup.channel) {
+		refill_here(wanted);
+		return;
+	}
 	if (launcher.socket < 0 || !launcher.begun)
 		return;
 	while (launcher.asked < wanted) {
@@ -126,13 +225,48 @@ static void refill(void)
 	}
 }
 
+void launch_prepare(void)
+{
+	if (fork_launcher() < 0)
+		launcher.pid = 0;
+}
+
+/* Tells the launcher that was forked ahead what CONFIGURE said. */
+static int tell_launcher(void)
+{
+	struct launcher_begin begin = {.setup = configuration.setup,
+				       .environment_count = configuration.environment_count,
+				       .environment_size =
+					   (uint32_t)configuration.environment.size};
+	struct iovec parts[] = {
+	    {.iov_base = &begin, .iov_len = sizeof(begin)},
+	    {.iov_base = configuration.environment_room, .iov_len = begin.environment_size},
+	};
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts)};
+	ssize_t sent = sendmsg(launcher.socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sent < 0 ? -errno : 0;
+}
+
 int launch_begin(void)
 {
-	int result = start_launcher();
+	int result = 0;
+	launcher.begun = true;
+	if (launcher.pid > 0 && tell_launcher() < 0) {
+		/* It may have died before anybody looked for ended children. */
+		drop_launcher();
+		while (waitpid(launcher.pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		launcher.pid = 0;
+	}
+	if (launcher.pid == 0 && !configuration.setup.channel)
+		result = start_launcher();
 	if (result < 0)
 		return result;
-	launcher.begun = true;
-	refill();
+	/* Without a launcher it is we who fork, which is slow there: the answer goes first. */
+	if (configuration.setup.channel)
+		launcher.retry_at = clock_boot() + NSEC_PER_MSEC;
+	else
+		refill();
 	return 0;
 }
 
@@ -141,34 +275,57 @@ bool launch_has_room(void)
 	return parked_count < PARKED_MAX;
 }
 
-/* False when the runner turned out to be dead: the request is still without one. */
-static bool hand_over(enum owner_kind kind, uint32_t owner, uint32_t runner, const uint8_t *frame,
-		      size_t size)
+/* The frame may be the very one that is at `place`. */
+static void put(struct parked *place, const struct submission *of, const uint8_t *frame)
 {
-	runners[runner].role = kind == OWNER_EXEC ? RUNNER_EXEC : RUNNER_OPERATION;
-	runners[runner].owner = owner;
-	bool taken = kind == OWNER_EXEC ? exec_assigned(owner, runner, frame, size)
-					: relay_assigned(owner, runner, frame, size);
+	place->of = *of;
+	memmove(place->frame, frame, of->size);
+}
+
+static void keep(struct runner *runner, const struct submission *of, const uint8_t *frame)
+{
+	for (uint32_t i = 0; i < KEPT_MAX; i++) {
+		if (kept[i].of.size > 0)
+			continue;
+		put(&kept[i], of, frame);
+		runner->kept = i + 1;
+		return;
+	}
+}
+
+void launch_heard(uint32_t index)
+{
+	if (runners[index].kept)
+		kept[runners[index].kept - 1].of.size = 0;
+	runners[index].kept = 0;
+}
+
+/* False when the runner turned out to be dead: the request is still without one. */
+static bool hand_over(const struct submission *of, uint32_t index, const uint8_t *frame)
+{
+	struct runner *runner = &runners[index];
+	bool exec = of->kind == OWNER_EXEC;
+	runner->role = exec ? RUNNER_EXEC : RUNNER_OPERATION;
+	runner->owner = of->owner;
+	runner->kill_at = NEVER;
+	(void)read_user(of, frame, runner->user);
+	bool taken = exec ? exec_assigned(of->owner, index, frame, of->size)
+			  : relay_assigned(of->owner, index, frame, of->size);
 	if (!taken)
-		launch_release(runner, 0);
+		launch_release(index, 0);
+	else if (runner->role == RUNNER_EXEC || runner->role == RUNNER_OPERATION)
+		keep(runner, of, frame);
 	return taken;
 }
 
-void launch_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size)
+static void submit(const struct submission *of, const uint8_t *frame)
 {
 	bool taken = false;
 	int spare;
-	while (!taken && parked_count == 0 && (spare = find_spare()) >= 0)
-		taken = hand_over(kind, owner, (uint32_t)spare, frame, size);
-	if (!taken) {
-		struct parked *place = &parked[(parked_first + parked_count++) % PARKED_MAX];
-		place->kind = kind;
-		place->owner = owner;
-		place->since = clock_boot();
-		place->withdrawn = false;
-		place->size = size;
-		memcpy(place->frame, frame, size);
-	}
+	while (!taken && parked_count == 0 && (spare = find_runner(of, frame)) >= 0)
+		taken = hand_over(of, (uint32_t)spare, frame);
+	if (!taken)
+		put(&parked[(parked_first + parked_count++) % PARKED_MAX], of, frame);
 	/* Making the next runner takes as much of the processor as starting a small command does:
 	 * while there is another spare it waits until the command has ended, or a little. */
 	if (parked_count > 0 || count_spares() == 0)
@@ -177,12 +334,34 @@ void launch_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, s
 		launcher.retry_at = MIN(launcher.retry_at, clock_boot() + REFILL_PAUSE);
 }
 
+void launch_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size)
+{
+	struct submission of = {.kind = kind, .owner = owner, .since = clock_boot(), .size = size};
+	submit(&of, frame);
+}
+
+bool launch_may_try_again(uint32_t index)
+{
+	const struct runner *runner = &runners[index];
+	return runner->kept && kept[runner->kept - 1].of.tries < TRIES_MAX && launch_has_room();
+}
+
+void launch_again(uint32_t index)
+{
+	struct parked *place = &kept[runners[index].kept - 1];
+	struct submission of = place->of;
+	of.tries++;
+	of.since = clock_boot();
+	launch_release(index, 0);
+	submit(&of, place->frame);
+}
+
 void launch_withdraw(enum owner_kind kind, uint32_t owner)
 {
 	for (uint32_t i = 0; i < parked_count; i++) {
 		struct parked *place = &parked[(parked_first + i) % PARKED_MAX];
-		if (place->kind == kind && place->owner == owner)
-			place->withdrawn = true;
+		if (place->of.kind == kind && place->of.owner == owner)
+			place->of.withdrawn = true;
 	}
 }
 
@@ -195,7 +374,7 @@ static void drop_parked(void)
 /* The oldest request that still wants a runner. */
 static struct parked *first_parked(void)
 {
-	while (parked_count > 0 && parked[parked_first].withdrawn)
+	while (parked_count > 0 && parked[parked_first].of.withdrawn)
 		drop_parked();
 	return parked_count > 0 ? &parked[parked_first] : NULL;
 }
@@ -210,10 +389,10 @@ static void refuse_parked(int errnum, const char *message)
 	struct failure failure = {.kind = ERROR_RESOURCE_LIMIT, .errnum = (uint32_t)errnum};
 	snprintf(failure.message, sizeof(failure.message), "%s%s%s", message, errnum ? ": " : "",
 		 errnum ? strerror(errnum) : "");
-	if (first->kind == OWNER_EXEC)
-		exec_refused(first->owner, &failure);
+	if (first->of.kind == OWNER_EXEC)
+		exec_refused(first->of.owner, &failure);
 	else
-		relay_refused(first->owner, &failure);
+		relay_refused(first->of.owner, &failure);
 }
 
 static void free_runner(uint32_t index)
@@ -246,6 +425,7 @@ void launch_watch(uint32_t index, uint32_t events)
 void launch_release(uint32_t index, uint32_t grace_ms)
 {
 	struct runner *runner = &runners[index];
+	launch_heard(index);
 	if (runner->pid == 0) {
 		free_runner(index);
 		return;
@@ -281,7 +461,7 @@ static void add_runner(pid_t pid, int socket)
 	};
 	launch_watch(index, EPOLLIN);
 	struct parked *first = first_parked();
-	if (first && hand_over(first->kind, first->owner, index, first->frame, first->size))
+	if (first && hand_over(&first->of, index, first->frame))
 		drop_parked();
 }
 
@@ -333,14 +513,21 @@ static void runner_frame(uint32_t index)
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	uint32_t owner = runner->owner;
+	/* The kernel's word for a socket that was closed before all was read from it. */
+	bool unread = got < 0 && errno == ECONNRESET;
 	if (got > 0 && got <= (ssize_t)sizeof(room) &&
 	    frame_parse(room, (size_t)got, &frame) == got) {
+		launch_heard(index);
 		exec_runner_frame(owner, &frame);
+		return;
+	}
+	if (unread && launch_may_try_again(index) && exec_begin_again(owner)) {
+		launch_again(index);
 		return;
 	}
 	/* Its end, or nonsense: then it is no runner of ours any more. */
 	launch_release(index, got == 0 ? 1000 : 0);
-	exec_runner_gone(owner);
+	exec_runner_gone(owner, unread);
 	refill();
 }
 
@@ -357,7 +544,8 @@ void launch_runner_event(uint32_t index, uint32_t generation, uint32_t events)
 		relay_runner_event(runner->owner, events);
 		break;
 	case RUNNER_SPARE:
-		/* It was killed from inside; a spare has nothing to say. */
+	case RUNNER_STAYING:
+		/* It was killed from inside; who waits has nothing to say. */
 		launch_release(index, 0);
 		refill();
 		break;
@@ -411,14 +599,17 @@ void launch_time(int64_t now)
 		drop_launcher();
 	if (launcher.retry_at <= now) {
 		launcher.retry_at = NEVER;
-		if (launcher.pid == 0 && start_launcher() < 0)
+		if (!configuration.setup.channel && launcher.pid == 0 && start_launcher() < 0)
 			launcher.retry_at = now + RETRY_PAUSE;
 		refill();
 	}
-	while (parked_count > 0 && now - parked[parked_first].since > PARKED_PATIENCE)
+	while (parked_count > 0 && now - parked[parked_first].of.since > PARKED_PATIENCE)
 		refuse_parked(0, "no process could be started in time");
 	for (uint32_t i = 0; i < runners_up_to; i++) {
 		struct runner *runner = &runners[i];
+		/* It ends by itself when its socket is closed. */
+		if (runner->role == RUNNER_STAYING && runner->kill_at <= now)
+			launch_release(i, 1000);
 		if (runner->role == RUNNER_ENDING && runner->kill_at <= now) {
 			runner->kill_at = NEVER;
 			if (runner->pid > 0)
@@ -431,9 +622,9 @@ int64_t launch_deadline(void)
 {
 	int64_t next = MIN(launcher.answer_by, launcher.retry_at);
 	if (parked_count > 0)
-		next = MIN(next, parked[parked_first].since + PARKED_PATIENCE + 1);
+		next = MIN(next, parked[parked_first].of.since + PARKED_PATIENCE + 1);
 	for (uint32_t i = 0; i < runners_up_to; i++)
-		if (runners[i].role == RUNNER_ENDING)
+		if (runners[i].role == RUNNER_ENDING || runners[i].role == RUNNER_STAYING)
 			next = MIN(next, runners[i].kill_at);
 	return next;
 }

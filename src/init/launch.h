@@ -17,8 +17,11 @@ enum runner_role {
 	RUNNER_SPARE,
 	RUNNER_EXEC,
 	RUNNER_OPERATION,
-	RUNNER_ENDING, /* nobody listens to it any more; killed at kill_at */
+	RUNNER_STAYING, /* has done a file operation and waits for another as the same user */
+	RUNNER_ENDING,  /* nobody listens to it any more; killed at kill_at */
 };
+
+#define RUNNER_USER_MAX 68
 
 /* What a request belongs to. */
 enum owner_kind { OWNER_EXEC, OWNER_OPERATION };
@@ -30,16 +33,32 @@ struct runner {
 	uint32_t generation;
 	uint32_t owner;   /* index of the exec or operation */
 	uint32_t watched; /* events asked of epoll; 0: not registered */
+	uint32_t kept;    /* its request is kept, at this place less one; 0: it is not */
 	int64_t kill_at;  /* NEVER */
+	bool stayed;      /* it has served before */
+	/* As whom it serves: the user of its file request, as it stands in the frame. */
+	uint8_t user[RUNNER_USER_MAX];
 };
 
-/* Forks the first launcher. 0 or -errno. */
+/* Forks the first launcher, ahead of the loop and of CONFIGURE: what it has to wait for then costs
+ * nobody anything. Without it launch_begin() does. */
+void launch_prepare(void);
+/* The loop is open: it is watched from here on. */
+NODISCARD int launch_open(void);
+/* The sandbox is configured: runners may be made. 0 or -errno. */
 NODISCARD int launch_begin(void);
 /* Whether launch_submit() may be called. */
 bool launch_has_room(void);
 /* Gives the request (its frame, header included) to a runner, now or when there is one; then
  * exec_assigned() / relay_assigned() is called, or ..._refused(). */
 void launch_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size);
+
+/* A runner that was killed before it had read its request: whether another may get it, and that.
+ * The runner is released. */
+bool launch_may_try_again(uint32_t index);
+void launch_again(uint32_t index);
+/* The runner has answered: its request need not be kept. */
+void launch_heard(uint32_t index);
 
 /* Nobody wants the answer any more; only for a request that has no runner yet. */
 void launch_withdraw(enum owner_kind kind, uint32_t owner);
@@ -49,6 +68,8 @@ bool launch_is_ours(pid_t pid); /* the launcher or a runner */
 bool launch_pending(void);      /* a runner may exist that is not in the table yet */
 /* Asks epoll for these events of a runner's socket. */
 void launch_watch(uint32_t index, uint32_t events);
+/* Its operation is over, and it stays for another: true; or there are enough of them. */
+NODISCARD bool launch_keep(uint32_t index);
 /* Closes the socket; the process is killed when it is still there after grace_ms. */
 void launch_release(uint32_t index, uint32_t grace_ms);
 

@@ -1,6 +1,12 @@
 /* The launcher: forked by PID 1, joins the `work` cgroup once, then forks runners that are PID 1's
  * children (CLONE_PARENT). It holds nothing but its socket, so that nothing leaks into what it
- * forks, and does nothing but wait for the next request. */
+ * forks, and does nothing but wait for the next request.
+ *
+ * Joining waits for the kernel, up to 15 ms of no work, so the first launcher is forked as soon as
+ * the host's root is left: it joins while the sandbox's own root is made, or while a prepared
+ * sandbox waits for somebody. Until it has been told what became of it, and has hardened itself as
+ * PID 1 did, it forks nothing. (Its root directory is the kernel's to change: pivot_root() moves
+ * everybody who is in the old one.) */
 #include "init/launcher.h"
 
 #include <errno.h>
@@ -82,12 +88,60 @@ static struct launched launch(int *ret_socket)
 	return (struct launched){.pid = (int32_t)pid};
 }
 
-void launcher_main(int socket)
+int launcher_fork(int *ret_socket)
+{
+	CLOSE_FD int ours = -1;
+	CLOSE_FD int runners = -1;
+	int result = make_socket(&ours, &runners);
+	if (result < 0)
+		return result;
+	pid_t pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		signals_ignore();
+		drop_descriptors(runners);
+		prepare_runner();
+		runner_main(LAUNCHER_SOCKET);
+	}
+	*ret_socket = TAKE_FD(ours);
+	return pid;
+}
+
+/* The configuration that PID 1 has meanwhile, and its hardening. */
+static void wait_for_begin(void)
+{
+	struct launcher_begin begin;
+	struct failure failure;
+	struct iovec parts[] = {
+	    {.iov_base = &begin, .iov_len = sizeof(begin)},
+	    {.iov_base = configuration.environment_room,
+	     .iov_len = sizeof(configuration.environment_room)},
+	};
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts)};
+	ssize_t got;
+	do
+		got = recvmsg(LAUNCHER_SOCKET, &message, 0);
+	while (got < 0 && errno == EINTR);
+	/* Whatever fails ends it, and PID 1 forks another, which has all this by being forked. */
+	if (got < (ssize_t)sizeof(begin) || (size_t)got != sizeof(begin) + begin.environment_size ||
+	    setup_harden_process(&begin.setup, &failure) < 0)
+		_exit(got == 0 ? 0 : 1);
+	configuration.setup = begin.setup;
+	configuration.environment_count = begin.environment_count;
+	configuration.environment =
+	    (struct bytes){.data = configuration.environment_room, .size = begin.environment_size};
+	configuration.configured = true;
+}
+
+void launcher_main(int socket, bool ahead)
 {
 	signals_ignore();
 	prctl(PR_SET_NAME, "launcher");
 	int joined = join_work();
 	drop_descriptors(socket);
+	if (ahead)
+		wait_for_begin();
 	for (;;) {
 		char byte;
 		ssize_t got = recv(LAUNCHER_SOCKET, &byte, 1, 0);

@@ -1,5 +1,6 @@
-/* caisson-init: PID 1 of every sandbox. Started by the spawner (or a tier's own way) with BOOT_FD
- * open; sets the sandbox up, then serves the connection until the sandbox ends. */
+/* caisson-init: PID 1 of every sandbox. Started by the spawner with BOOT_FD open, it sets the
+ * sandbox up, then serves the connection until the sandbox ends. Started with an argument, as a
+ * container's process that was set up by others, it serves the one that is its standard input. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "init/configuration.h"
 #include "init/connection.h"
+#include "init/launch.h"
 #include "init/loop.h"
 #include "init/scan.h"
 #include "init/setup.h"
@@ -35,7 +37,8 @@ static void raise_file_limit(void)
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
+		/* setrlimit() of musl brings what it needs to stop threads. */
+		prlimit(0, RLIMIT_NOFILE, &limit, NULL);
 	}
 }
 
@@ -45,28 +48,46 @@ static int fail(const char *what, int errnum)
 	return INIT_EXIT_FAILED;
 }
 
-int main(void)
+/* The socket that is standard input, which becomes /dev/null. */
+static int take_channel(void)
+{
+	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+	close(STDIN_FILENO);
+	return fd;
+}
+
+int main(int argc, char **argv)
 {
 	struct failure failure;
+	(void)argv;
+	bool channel = argc > 1;
 	/* Outside a namespace of its own it would signal every process of the host. */
 	if (getpid() != 1)
 		return fail("started as an ordinary process", EPERM);
+	int channel_fd = channel ? take_channel() : -1;
 	fill_standard_descriptors();
 	signals_reset();
 	umask(022);
-	if (setup_boot(&configuration.setup, &failure) < 0)
-		return fail(failure.message, (int)failure.errnum);
+	/* Before the first fork: all have it so. */
 	prctl(PR_SET_DUMPABLE, 0);
 	raise_file_limit();
+	if (channel)
+		setup_channel(&configuration.setup);
+	else if (setup_boot(&configuration.setup, launch_prepare, &failure) < 0)
+		return fail(failure.message, (int)failure.errnum);
 	int result = scan_begin();
 	if (result < 0)
 		return fail("/proc", -result);
 	terminal_begin();
 	result = loop_open();
 	if (result == 0)
-		result = connection_listen(configuration.setup.listener);
+		result = launch_open();
+	if (result == 0)
+		result = channel ? connection_begin(channel_fd)
+				 : connection_listen(configuration.setup.listener);
 	if (result < 0)
 		return fail("the loop cannot be made", -result);
-	setup_ready();
+	if (!channel)
+		setup_ready();
 	return loop_run();
 }

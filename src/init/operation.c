@@ -24,15 +24,23 @@ static int wait_for(int socket, short events)
 	return 0;
 }
 
+/* With what operation_send_last() was given before it, in one message. */
 static int send_frame(struct operation *operation, uint16_t type, const void *payload, size_t size)
 {
-	uint8_t header[FRAME_HEADER_SIZE];
-	frame_header_write(header, type, 0, (uint32_t)size);
-	struct iovec parts[2] = {{header, sizeof(header)}, {(void *)payload, size}};
-	struct msghdr message = {.msg_iov = parts, .msg_iovlen = size > 0 ? 2 : 1};
-	for (;;) {
-		if (sendmsg(operation->socket, &message, MSG_NOSIGNAL) >= 0)
-			return 0;
+	uint8_t headers[2][FRAME_HEADER_SIZE];
+	const void *payloads[2] = {operation->last, payload};
+	const size_t sizes[2] = {operation->last_size, size};
+	struct iovec parts[4];
+	int first = operation->last ? 0 : 1;
+	for (int i = first; i < 2; i++) {
+		frame_header_write(headers[i], i == 0 ? FRAME_DATA : type,
+				   operation->stays ? OPERATION_STAYS : 0, (uint32_t)sizes[i]);
+		parts[2 * i] = (struct iovec){headers[i], FRAME_HEADER_SIZE};
+		parts[2 * i + 1] = (struct iovec){(void *)payloads[i], sizes[i]};
+	}
+	struct msghdr message = {.msg_iov = parts + 2 * first, .msg_iovlen = 4 - 2 * first};
+	operation->last = NULL;
+	while (sendmsg(operation->socket, &message, MSG_NOSIGNAL) < 0) {
 		if (errno == EAGAIN && wait_for(operation->socket, POLLOUT) == 0)
 			continue;
 		if (errno != EINTR) {
@@ -40,6 +48,13 @@ static int send_frame(struct operation *operation, uint16_t type, const void *pa
 			return -ECANCELED;
 		}
 	}
+	return 0;
+}
+
+void operation_send_last(struct operation *operation, const void *data, size_t size)
+{
+	operation->last = data;
+	operation->last_size = size;
 }
 
 /* One message, whole, or a peek at its header; the parsed type, -EAGAIN, or -ECANCELED (which
@@ -87,10 +102,11 @@ static int handle_control(struct operation *operation, int type, const void *pay
 }
 
 /* Only these are sent data. Any other's is dropped, and its credit kept: it cannot come twice. */
-static bool takes_data(const struct operation *operation)
+bool operation_takes_data(const struct operation *operation)
 {
 	return operation->request.operation == FILE_WRITE ||
-	       operation->request.operation == FILE_APPEND;
+	       operation->request.operation == FILE_APPEND ||
+	       operation->request.operation == FILE_UNPACK;
 }
 
 bool operation_cancelled(struct operation *operation)
@@ -101,7 +117,7 @@ bool operation_cancelled(struct operation *operation)
 		int type = receive_frame(operation, MSG_DONTWAIT | MSG_PEEK, header, NULL, &size);
 		bool data = type == FRAME_DATA || type == FRAME_DATA_END;
 		/* It stays where it is: operation_receive() comes for it. */
-		if (type < 0 || (data && takes_data(operation)))
+		if (type < 0 || (data && operation_takes_data(operation)))
 			break;
 		struct iovec parts[2] = {{header, sizeof(header)}, {payload, sizeof(payload)}};
 		struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
@@ -156,13 +172,16 @@ ssize_t operation_receive(struct operation *operation, void *data)
 	return -ECANCELED;
 }
 
-/* After the answer nothing is wanted any more. A Unix socket that is closed with messages unread
+/* After the answer nothing is wanted any more. (Who stays drops what still comes when it waits for
+ * the next request.) A Unix socket that is closed with messages unread
  * (data, credit) makes its peer's next receive fail with ECONNRESET before it sees the answer; so
  * sending to us is ended first (EPIPE there), and then what came is taken. */
 static void settle(struct operation *operation)
 {
 	uint8_t byte;
 	operation->cancelled = true;
+	if (operation->stays)
+		return;
 	(void)!shutdown(operation->socket, SHUT_RD);
 	while (recv(operation->socket, &byte, sizeof(byte), MSG_DONTWAIT) > 0)
 		;
@@ -193,15 +212,20 @@ static int (*const operations[])(struct operation *, struct failure *) = {
     [FILE_REMOVE] = file_remove,   [FILE_RENAME] = file_rename,     [FILE_COPY] = file_copy,
     [FILE_SYMLINK] = file_symlink, [FILE_READLINK] = file_readlink, [FILE_CHMOD] = file_chmod,
     [FILE_CHOWN] = file_chown,     [FILE_GLOB] = file_glob,         [FILE_GREP] = file_grep,
-    [FILE_REPLACE] = file_replace, [FILE_WATCH] = file_watch,
+    [FILE_REPLACE] = file_replace, [FILE_WATCH] = file_watch,       [FILE_PACK] = file_pack,
+    [FILE_UNPACK] = file_unpack,
 };
 
 void operation_run(struct operation *operation)
 {
 	/* A write past RLIMIT_FSIZE, or to a socket whose peer is gone, is an error to report and
 	 * not the end of the process. */
-	signal(SIGXFSZ, SIG_IGN);
-	signal(SIGPIPE, SIG_IGN);
+	static bool ignored;
+	if (!ignored) {
+		signal(SIGXFSZ, SIG_IGN);
+		signal(SIGPIPE, SIG_IGN);
+		ignored = true;
+	}
 
 	struct failure failure = {0};
 	unsigned which = operation->request.operation;

@@ -133,7 +133,11 @@ bool output_read(struct exec *exec, int stream)
 	ssize_t got = read(output->fd, place, most);
 	if (got <= 0) {
 		output->drain = 0;
-		if (ended(got))
+		/* Before it is started this may be the end of a runner's: output_resume() looks
+		 * again. */
+		if (ended(got) && exec->phase == EXEC_PHASE_STARTING)
+			watch(exec, stream, false);
+		else if (ended(got))
 			output_close(exec, stream);
 		return false;
 	}
@@ -147,6 +151,8 @@ bool output_read(struct exec *exec, int stream)
 
 void output_resume(struct exec *exec)
 {
+	if (exec->phase == EXEC_PHASE_STARTING)
+		return;
 	for (int stream = 0; stream < 2; stream++) {
 		struct exec_output *output = &exec->outputs[stream];
 		if (output->fd >= 0 && !output->watched && allowance(exec, output) > 0)

@@ -90,6 +90,7 @@ static enum id_kind id_kind_of(enum frame_type type)
 	case FRAME_RESULT:
 	case FRAME_FAILED:
 	case FRAME_FROZEN:
+	case FRAME_BEGIN:
 		break;
 	}
 	return ID_REFUSED;

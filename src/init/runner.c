@@ -1,13 +1,16 @@
-/* A runner: waits for one request, serves it and is gone. Forked by the launcher ahead of time; may
- * block, may be killed at any moment. Its socket to PID 1 is its one link. */
+/* A runner: waits for one request, serves it and is gone; after a small file operation it stays for
+ * others as the same user. Forked by the launcher ahead of time; may block, may be killed at any
+ * moment. Its socket to PID 1 is its one link. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -122,27 +125,76 @@ _Noreturn static void run_exec(int socket, const struct frame *frame, int *fds, 
 	supervise(socket, leader, began);
 }
 
-_Noreturn static void run_file(int socket, const struct frame *frame)
+/* --- file operations --- */
+
+/* Requests that one process serves before another takes its place. */
+#define SERVED_MAX 1000u
+
+/* Whom this process has become: by two files, as they were then. */
+#define MARKS 8
+static struct {
+	uint32_t served;
+	uint64_t marks[MARKS];
+} standing;
+
+/* What tells whether a file was changed or replaced; false: one is not there. */
+static bool read_marks(uint64_t marks[MARKS])
+{
+	static const char *const paths[] = {"/etc/passwd", "/etc/group"};
+	for (int i = 0; i < 2; i++) {
+		struct stat status;
+		if (stat(paths[i], &status) < 0)
+			return false;
+		*marks++ = status.st_ino;
+		*marks++ = (uint64_t)status.st_size;
+		*marks++ = (uint64_t)status.st_ctim.tv_sec;
+		*marks++ = (uint64_t)status.st_ctim.tv_nsec;
+	}
+	return true;
+}
+
+/* A user's name may stand for another by now. */
+static bool still_same_user(void)
+{
+	uint64_t marks[MARKS];
+	return read_marks(marks) && memcmp(marks, standing.marks, sizeof(marks)) == 0;
+}
+
+/* What is done at once and leaves nothing behind in the process. */
+static bool is_small(uint8_t operation)
+{
+	return operation <= FILE_CHOWN;
+}
+
+/* True when it stays for another request. */
+static bool run_file(int socket, const struct frame *frame)
 {
 	static struct operation operation;
 	static struct user user;
 	struct failure failure;
-	operation.socket = socket;
-	operation.send_credit = FILE_WINDOW;
+	bool first = standing.served++ == 0;
+	operation = (struct operation){.socket = socket, .send_credit = FILE_WINDOW};
 	if (file_request_read(frame, &operation.request) < 0)
 		_exit(1);
-	if (user_find(operation.request.user, &user, &failure) < 0) {
+	operation.stays = is_small(operation.request.operation) && standing.served < SERVED_MAX &&
+			  (!first || read_marks(standing.marks));
+	if (first && user_find(operation.request.user, &user, &failure) < 0) {
 		send_failure(socket, FRAME_FAILED, &failure);
 		_exit(0);
 	}
-	int result = user_become(&user);
+	int result = first ? user_become(&user) : 0;
 	if (result < 0) {
+		operation.stays = false;
 		operation_failed(&operation, ERROR_BAD_USER, -result,
 				 "the user's ids cannot be taken on");
 		_exit(0);
 	}
+	/* PID 1 holds the data back until it knows that it was this process that took the request.
+	 */
+	if (!first && operation_takes_data(&operation))
+		send_frame(socket, FRAME_CREDIT, "\0\0\0", 4);
 	operation_run(&operation);
-	_exit(0);
+	return operation.stays;
 }
 
 /* The command line of a process, its arguments apart by spaces, or what it calls itself. */
@@ -194,21 +246,41 @@ _Noreturn static void run_naming(int socket, const struct frame *frame)
 	_exit(fd_send(socket, answer, FRAME_HEADER_SIZE + writer.size, NULL, 0) < 0);
 }
 
+/* The next request into *ret_frame. What still comes for one that was answered is dropped. */
+static void next_request(int socket, struct frame *ret_frame, int *fds, size_t *fd_count)
+{
+	ssize_t got;
+	do {
+		/* A receive that is woken by SIGKILL still takes what came meanwhile, and the
+		 * request would be gone with it. What was not received PID 1 gives to another
+		 * runner. */
+		struct pollfd wait = {.fd = socket, .events = POLLIN};
+		while (poll(&wait, 1, -1) < 0 && errno == EINTR)
+			;
+		if (standing.served > 0 && !still_same_user())
+			_exit(0);
+		*fd_count = FDS_MAX;
+		got = fd_receive(socket, room, sizeof(room), fds, fd_count);
+		if (got <= 0 || frame_parse(room, (size_t)got, ret_frame) != got)
+			_exit(got == 0 ? 0 : 1);
+	} while (standing.served > 0 && ret_frame->type != FRAME_FILE);
+}
+
 void runner_main(int socket)
 {
 	int fds[FDS_MAX];
-	size_t fd_count = FDS_MAX;
+	size_t fd_count;
 	struct frame frame;
 	prctl(PR_SET_NAME, "runner");
 	command_prepare();
 	memset(room, 0, ROOM_USED);
-	ssize_t got = fd_receive(socket, room, sizeof(room), fds, &fd_count);
-	if (got <= 0 || frame_parse(room, (size_t)got, &frame) != got)
-		_exit(got == 0 ? 0 : 1);
+	do
+		next_request(socket, &frame, fds, &fd_count);
+	while (frame.type == FRAME_FILE && run_file(socket, &frame));
+	if (frame.type == FRAME_FILE)
+		_exit(0);
 	if (frame.type == FRAME_EXEC)
 		run_exec(socket, &frame, fds, fd_count);
-	if (frame.type == FRAME_FILE)
-		run_file(socket, &frame);
 	if (frame.type == FRAME_CONNECT)
 		tunnel_run(socket, &frame);
 	if (frame.type == FRAME_LEFT_RUNNING)

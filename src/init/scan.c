@@ -42,6 +42,19 @@ int scan_begin(void)
 	return proc_fd < 0 ? -errno : 0;
 }
 
+/* A decimal number after spaces; *at is left behind it. */
+static long take_number(const char **at)
+{
+	while (**at == ' ')
+		(*at)++;
+	bool negative = **at == '-';
+	*at += negative;
+	unsigned long value = 0;
+	for (; **at >= '0' && **at <= '9'; (*at)++)
+		value = value * 10 + (unsigned long)(**at - '0');
+	return negative ? (long)-value : (long)value;
+}
+
 /* "PID (COMMAND) STATE PARENT ...": the command may hold anything, so that it ends at the last ')'.
  * Field 20 is the number of threads. */
 static bool parse_stat(char *text, struct entry *entry)
@@ -53,11 +66,11 @@ static bool parse_stat(char *text, struct entry *entry)
 	*close = '\0';
 	snprintf(entry->command, sizeof(entry->command), "%s", open + 1);
 	entry->state = close[2];
-	char *at = close + 3;
-	entry->parent = (pid_t)strtol(at, &at, 10);
+	const char *at = close + 3;
+	entry->parent = (pid_t)take_number(&at);
 	for (int field = 5; field < 20; field++)
-		strtol(at, &at, 10);
-	entry->several_threads = strtol(at, NULL, 10) > 1;
+		take_number(&at);
+	entry->several_threads = take_number(&at) > 1;
 	return true;
 }
 
@@ -73,7 +86,7 @@ static bool read_entry(const char *name, struct entry *entry)
 	if (got <= 0)
 		return false;
 	text[got] = '\0';
-	entry->pid = (pid_t)strtol(name, NULL, 10);
+	entry->pid = (pid_t)take_number(&name);
 	return parse_stat(text, entry);
 }
 
@@ -227,6 +240,10 @@ void scan_signal_child(pid_t pid, pid_t parent, int signal)
 	char name[16];
 	struct entry entry;
 	snprintf(name, sizeof(name), "%d", (int)pid);
-	if (pidfd >= 0 && read_entry(name, &entry) && entry.parent == parent)
+	if ((pidfd < 0 && pidfd != -ENOSYS) || !read_entry(name, &entry) || entry.parent != parent)
+		return;
+	if (pidfd >= 0)
 		sys_pidfd_send_signal(pidfd, signal);
+	else /* gVisor has none: numbers do not come again there for a long while */
+		kill(pid, signal);
 }

@@ -7,6 +7,7 @@
  *   proc, dev   moved into the sandbox's root later
  *   l/N         the template's layers; they must be attached here before an overlay takes them
  *   k           the sandbox's disk
+ *   b/N         the host's programs, below an overlay
  *   t/N         users' folders that an overlay is made over
  *   r           the sandbox's root
  * ASSIGN builds r and enters it; the small root goes, and with it every path to layers and disk.
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -90,7 +92,7 @@ static int leave_host(struct setup *setup, struct failure *failure)
 {
 	static const char *const options[] = {"mode",      "0755", "size", "256k",
 					      "nr_inodes", "128",  NULL};
-	static const char *const directories[] = {"proc", "dev", "l", "k", "t", "r", "empty"};
+	static const char *const directories[] = {"proc", "dev", "l", "k", "b", "t", "r", "empty"};
 	const char *step = "a root of its own";
 	struct mount_attr private = {.propagation = 1 << 18 /* MS_PRIVATE */};
 	int result = sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private);
@@ -184,15 +186,15 @@ static int overlay_layers(int fs, const int *lowers, uint32_t lower_count, const
 	}
 	if (!by_descriptor)
 		result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lower_text, 0);
-	if (result >= 0)
+	if (result >= 0 && upper)
 		result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", upper, 0);
-	if (result >= 0)
+	if (result >= 0 && upper)
 		result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "workdir", work, 0);
 	return result;
 }
 
-/* A detached overlay. `userxattr`: what an overlay notes down goes to user.* attributes, the only
- * ones that a user namespace may write. */
+/* A detached overlay; without an upper directory it is read-only for good. `userxattr`: what an
+ * overlay notes down goes to user.* attributes, the only ones that a user namespace may write. */
 static int overlay_make(const int *lowers, uint32_t lower_count, const char *lower_text,
 			const char *upper, const char *work)
 {
@@ -208,7 +210,8 @@ static int overlay_make(const int *lowers, uint32_t lower_count, const char *low
 		return result;
 	/* The disk's own unmount writes everything; syncs from inside and when the overlay goes
 	 * would only make both slower. Not known to every kernel, and no harm without it. */
-	result = sys_fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0);
+	if (upper)
+		result = sys_fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0);
 	if (result < 0 && result != -EINVAL)
 		return result;
 	result = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
@@ -256,6 +259,27 @@ static const char *const places[] = {
     [PLACE_LIB] = "r/lib", [PLACE_LIB32] = "r/lib32", [PLACE_LIB64] = "r/lib64",
 };
 
+/* An overlay over a bind of the host's. A file that is shared with the host and with other
+ * sandboxes carries more than its content: who watches it (inotify) sees what they run and when,
+ * and who locks it (flock) stops those of them that lock it too. The overlay has files of its own;
+ * their content is the same pages of the same cache. Not where the host's is itself two overlays
+ * deep, or has something mounted in it that must stay: then it is bound as it is. */
+static int cover(int bind, uint32_t index)
+{
+	char lower[32];
+	int lowers[2] = {bind, -1};
+	int result = stage(bind, "b", index);
+	if (result >= 0)
+		result = text_format(lower, sizeof(lower), "b/%u:empty", index);
+	if (result < 0)
+		return result;
+	CLOSE_FD int empty = open("empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (empty < 0)
+		return -errno;
+	lowers[1] = empty;
+	return overlay_make(lowers, ARRAY_SIZE(lowers), lower, NULL, NULL);
+}
+
 static int attach_binds(const struct boot_assign *request, const int *binds,
 			struct failure *failure)
 {
@@ -264,8 +288,9 @@ static int attach_binds(const struct boot_assign *request, const int *binds,
 		if (place >= ARRAY_SIZE(places) || !places[place])
 			return fail(failure, EBADMSG, "a place that is not known");
 		int result = fs_directory(places[place], 0755);
+		CLOSE_FD int covered = result < 0 ? -1 : cover(binds[i], i);
 		if (result >= 0)
-			result = fs_attach(binds[i], places[place]);
+			result = fs_attach(covered >= 0 ? covered : binds[i], places[place]);
 		if (result < 0)
 			return fail(failure, result, places[place] + 1);
 	}
@@ -393,9 +418,8 @@ static int assign(struct setup *setup, struct failure *failure)
 	return result;
 }
 
-int setup_boot(struct setup *ret_setup, struct failure *ret_failure)
+static void clear(struct setup *setup)
 {
-	struct setup *setup = ret_setup;
 	memset(setup, 0, sizeof(*setup));
 	setup->listener = setup->meminfo = -1;
 	setup->memory_usage = setup->memory_limit = setup->memory_stat = -1;
@@ -403,12 +427,28 @@ int setup_boot(struct setup *ret_setup, struct failure *ret_failure)
 		setup->work_cgroups[i] = -1;
 	for (size_t i = 0; i < ARRAY_SIZE(setup->trees); i++)
 		setup->trees[i] = -1;
+}
+
+void setup_channel(struct setup *ret_setup)
+{
+	struct rlimit files;
+	clear(ret_setup);
+	ret_setup->channel = true;
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+		ret_setup->limits.files = (uint32_t)files.rlim_max;
+}
+
+int setup_boot(struct setup *ret_setup, void (*prepared)(void), struct failure *ret_failure)
+{
+	struct setup *setup = ret_setup;
+	clear(setup);
 	memset(ret_failure, 0, sizeof(*ret_failure));
 	umask(022);
 	int result = prepare(setup, ret_failure);
 	report_send(result >= 0, ret_failure);
 	if (result < 0)
 		return -1;
+	prepared();
 	result = assign(setup, ret_failure);
 	report_send(result >= 0, ret_failure);
 	return result < 0 ? -1 : 0;

@@ -16,6 +16,8 @@
 #define WORK_CGROUPS_MAX 16
 
 struct setup {
+	/* A container's process: on a kernel of its own, where others have made the root. */
+	bool channel;
 	int listener; /* bound by the spawner; main() calls listen() when ready to serve */
 	/* cgroup.procs of the `work` cgroup in each hierarchy, write-only: writing "0" moves the
 	 * writer in. None where the host has no cgroups for us. */
@@ -32,8 +34,13 @@ struct setup {
 	uint32_t tree_modes[SANDBOX_MOUNTS_MAX]; /* enum mount_mode */
 };
 
-/* All of it up to being in the sandbox's root. 0, or -1 with *ret_failure (already reported). */
-NODISCARD int setup_boot(struct setup *ret_setup, struct failure *ret_failure);
+/* What is there to know where others have set it up. Limits are those it was started with. */
+void setup_channel(struct setup *ret_setup);
+/* All of it up to being in the sandbox's root. `prepared` is called when the host's root is left
+ * and the cgroups are known, before the sandbox's own root is asked for. 0, or -1 with *ret_failure
+ * (already reported). */
+NODISCARD int setup_boot(struct setup *ret_setup, void (*prepared)(void),
+			 struct failure *ret_failure);
 /* Tells the spawner that the init listens, and closes BOOT_FD. */
 void setup_ready(void);
 /* CONFIGURE: sets the hostname and writes it to /etc/hostname and /etc/hosts, before there is any
@@ -52,5 +59,7 @@ NODISCARD int harden_before_readonly(struct failure *ret_failure);
  * bounding set reduced, no_new_privs, user.max_user_namespaces = 0, keyring, seccomp filter. What
  * is kept and why: docs/isolation.md. Everything forked later inherits it. */
 NODISCARD int setup_harden(const struct setup *setup, struct failure *ret_failure);
+/* Of that what concerns one process alone: for a launcher that was forked before it. */
+NODISCARD int setup_harden_process(const struct setup *setup, struct failure *ret_failure);
 /* Rewrites /proc/meminfo from the cgroup's usage. Called now and then by the loop; cheap. */
 void setup_refresh_meminfo(const struct setup *setup);

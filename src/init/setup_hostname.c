@@ -77,7 +77,8 @@ static void write_hostname(const char *hostname)
 
 int setup_hostname(const char *hostname, struct failure *ret_failure)
 {
-	if (sethostname(hostname, strlen(hostname)) < 0) {
+	/* EPERM: a container's process may not have the right to; it has the name it was given. */
+	if (sethostname(hostname, strlen(hostname)) < 0 && errno != EPERM) {
 		*ret_failure = (struct failure){.kind = ERROR_INTERNAL, .errnum = (uint32_t)errno};
 		snprintf(ret_failure->message, sizeof(ret_failure->message),
 			 "setting the host name: %s", strerror(errno));

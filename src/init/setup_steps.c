@@ -153,12 +153,17 @@ int setup_devices(const char *path, const char **ret_step)
 	return result < 0 ? result : 0;
 }
 
-/* What tells of the host and is readable by anyone. Files of the host's root that others cannot
- * read (kcore, kmsg, timer_list, sysrq-trigger...) need no mask: that root has no id inside. */
-static const char *const masked[] = {"interrupts",  "kcore",    "keys",          "latency_stats",
-				     "sched_debug", "kallsyms", "sysrq-trigger", "timer_list",
-				     "acpi",        "asound",   "scsi"};
-static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
+/* What tells of the host and is readable by anyone: its devices, file systems, keys, kernel command
+ * line, and how busy its disks and memory are. Files of the host's root that others cannot read
+ * (kcore, kmsg, timer_list, sysrq-trigger...) need no mask: that root has no id inside. Everybody
+ * may write to /proc/pressure: each trigger there is work for the kernel. */
+static const char *const masked[] = {
+    "acpi",        "asound",    "bootconfig", "buddyinfo",     "bus",        "cmdline",
+    "diskstats",   "fs",        "interrupts", "irq",           "kallsyms",   "kcore",
+    "key-users",   "keys",      "modules",    "latency_stats", "partitions", "pressure",
+    "sched_debug", "schedstat", "scsi",       "softirqs",      "swaps",      "sysrq-trigger",
+    "timer_list",  "vmstat",    "zoneinfo"};
+static const char *const read_only[] = {"sys"};
 
 static int mask(const char *path, const char *empty_file, const char *empty_directory)
 {
@@ -179,6 +184,10 @@ int setup_proc(const char *path, const char *empty_file, const char *empty_direc
 	*ret_step = "/proc";
 	int result =
 	    fs_mount("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, path);
+	/* The kernel gives a user namespace no more of it than its mount namespace shows. */
+	if (result == -EPERM)
+		*ret_step = "/proc is masked here, as in a container (start it with "
+			    "--security-opt systempaths=unconfined)";
 	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(masked); i++) {
 		*ret_step = masked[i];
 		result = text_format(place, sizeof(place), "%s/%s", path, masked[i]);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 
@@ -23,6 +24,17 @@ void terminal_begin(void)
 	pts_fd = open("/dev/pts", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* Where the kernel (gVisor's) has no such call: nothing can be mounted over it inside. */
+static int open_slave(int master)
+{
+	char name[12];
+	unsigned number;
+	if (ioctl(master, TIOCGPTN, &number) < 0)
+		return -1;
+	snprintf(name, sizeof(name), "%u", number);
+	return openat(pts_fd, name, O_RDWR | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+}
+
 int terminal_open(uint16_t rows, uint16_t columns, int *ret_master, int *ret_slave)
 {
 	if (pts_fd < 0)
@@ -36,6 +48,8 @@ int terminal_open(uint16_t rows, uint16_t columns, int *ret_master, int *ret_sla
 		return -errno;
 	/* By the master itself, not by a path that the sandbox could have changed. */
 	int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (slave < 0)
+		slave = open_slave(master);
 	if (slave < 0)
 		return -errno;
 	terminal_resize(master, rows ? rows : ROWS_DEFAULT, columns ? columns : COLUMNS_DEFAULT);

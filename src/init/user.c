@@ -5,15 +5,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/syscalls.h"
 #include "base/text.h"
 
 #define LINE_MAX_SIZE 8192
@@ -174,6 +175,14 @@ static int bad_user(struct failure *failure, const char *format, ...)
 	return -1;
 }
 
+/* Where the daemon is a user's who has one id, so has the sandbox: "0 N 1". */
+static bool only_root_exists(void)
+{
+	char map[64];
+	ssize_t length = fd_read_small(AT_FDCWD, "/proc/self/uid_map", map, sizeof(map));
+	return length > 3 && memcmp(map + length - 3, " 1\n", 3) == 0;
+}
+
 int user_find(const char *text, struct user *ret_user, struct failure *ret_failure)
 {
 	char name[64], *group;
@@ -202,17 +211,23 @@ int user_find(const char *text, struct user *ret_user, struct failure *ret_failu
 		return bad_user(ret_failure, "no group \"%s\" in the sandbox's /etc/group", group);
 	if (group && group[0] && !by_name)
 		ret_user->gid = number;
+	if ((ret_user->uid != 0 || ret_user->gid != 0) && only_root_exists())
+		return bad_user(ret_failure, "this sandbox has one id, root's: /etc/subuid grants "
+					     "no others to the user who runs the daemon");
 	return 0;
 }
 
 int user_become(const struct user *user)
 {
 	/* Where the sandbox has one id only the kernel forbids it, and there is nothing to drop. */
-	if (setgroups(user->group_count, user->groups) < 0 && errno != EPERM)
-		return -errno;
-	if (setresgid(user->gid, user->gid, user->gid) < 0)
-		return -errno;
-	if (setresuid(user->uid, user->uid, user->uid) < 0)
-		return -errno;
-	return 0;
+	int result = sys_setgroups(user->group_count, user->groups);
+	if (result == 0 || result == -EPERM)
+		result = sys_setresgid(user->gid, user->gid, user->gid);
+	if (result == 0)
+		result = sys_setresuid(user->uid, user->uid, user->uid);
+	/* A change of ids sets this to fs.suid_dumpable: where that is 1, whoever has these ids
+	 * could trace us, and we hold a socket to PID 1. */
+	if (result == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		result = -errno;
+	return result;
 }

@@ -10,7 +10,8 @@
 
 #define WINDOWS_MAX (EXEC_PER_SANDBOX_MAX + OPERATIONS_MAX)
 
-static uint8_t rings[WINDOWS_MAX][FILE_WINDOW] __attribute__((aligned(4096)));
+/* At the start of a page, whatever the machine's size of one. */
+static uint8_t rings[WINDOWS_MAX][FILE_WINDOW] __attribute__((aligned(65536)));
 static bool taken[WINDOWS_MAX];
 
 /* Never fails: there are as many as there can be users. */

@@ -13,7 +13,7 @@ static bool type_known(uint16_t type)
 	return (type >= FRAME_HELLO && type <= FRAME_SHUTDOWN) ||
 	       (type >= FRAME_EXEC && type <= FRAME_GONE) ||
 	       (type >= FRAME_FILE && type <= FRAME_METRICS) ||
-	       (type >= FRAME_FREEZE && type <= FRAME_THAW);
+	       (type >= FRAME_FREEZE && type <= FRAME_THAW) || type == FRAME_BEGIN;
 }
 
 void frame_header_write(uint8_t header[FRAME_HEADER_SIZE], uint16_t type, uint64_t id,

@@ -343,7 +343,7 @@ int file_request_read(const struct frame *frame, struct file_request *ret_reques
 	ret_request->replacement = read_bytes(&reader, FRAME_PAYLOAD_MAX);
 	const uint32_t known = FILE_NO_FOLLOW | FILE_RECURSIVE | FILE_PARENTS | FILE_NO_REPLACE |
 			       FILE_REGEX | FILE_IGNORE_CASE | FILE_HIDDEN;
-	if (ret_request->operation < FILE_STAT || ret_request->operation > FILE_WATCH ||
+	if (ret_request->operation < FILE_STAT || ret_request->operation > FILE_UNPACK ||
 	    (ret_request->flags & ~known))
 		return -EBADMSG;
 	return reader_finish(&reader);

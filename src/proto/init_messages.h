@@ -31,9 +31,10 @@
 /* The versions that this build speaks, at either end. A sandbox keeps the init it was started with
  * while the daemon is upgraded, so that one build's daemon meets another build's init: they speak
  * the highest version that both know (protocol_agree()). What changes between versions is every
- * payload but those of HELLO, HELLO_REPLY and REFUSED, which stay as they are for ever. */
+ * payload but those of HELLO, HELLO_REPLY and REFUSED, which stay as they are for ever.
+ * Version 2 has FILE_PACK and FILE_UNPACK; the rest is as in version 1. */
 #ifndef INIT_PROTOCOL_VERSION
-#define INIT_PROTOCOL_VERSION 1
+#define INIT_PROTOCOL_VERSION 2
 #endif
 #ifndef INIT_PROTOCOL_OLDEST
 #define INIT_PROTOCOL_OLDEST 1
@@ -101,6 +102,16 @@ enum frame_type {
 	FRAME_FREEZE = 70,
 	FRAME_FROZEN = 71,
 	FRAME_THAW = 72,
+
+	/* Over a channel that is there for the init's whole life and cannot be made anew (the
+	 * standard input of a container): the outside end is a shim, and the daemons that connect
+	 * to it follow each other on the one channel.
+	 * > u32: the connection has ended, another begins with the next HELLO; operations are
+	 * cancelled as by the end of one. < the same u32: whatever the init sent before was for the
+	 * old one, but for OUTPUT, which is the shim's and goes on under the credit that there is.
+	 * The shim passes on nothing of the next daemon's until this has come. After REFUSED that
+	 * would have closed a connection the init drops all until BEGIN. */
+	FRAME_BEGIN = 80,
 };
 
 /* Why something could not be done: the kind travels as a number and is checked on arrival. The
@@ -237,7 +248,15 @@ enum file_operation {
 	    16, /* pattern -> replacement, exact text; limit (0 = all). RESULT: u64 count */
 	FILE_WATCH = 17, /* FILE_RECURSIVE; DATA: u8 kind (enum watch_kind), text path, one event a
 			    frame; first DATA is WATCH_READY; until CANCEL */
+	/* Since version 2. RESULT of both: u64 entries, u64 bytes (of the archive; of the files),
+	 * u64 special files that were left out. */
+	FILE_PACK = 18,   /* path = directory or file; DATA: a tar archive of it */
+	FILE_UNPACK = 19, /* path = directory; DATA in: a tar archive, DATA_END commits. The
+			     directory is made where it is missing (FILE_PARENTS: those above too);
+			     FILE_NO_REPLACE: it must be missing */
 };
+/* The version of the protocol that brought an operation. */
+#define FILE_OPERATION_SINCE(operation) ((operation) >= FILE_PACK ? 2u : 1u)
 
 enum watch_kind {
 	WATCH_READY = 0,

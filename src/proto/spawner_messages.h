@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "base/resources.h"
 
-#define SPAWNER_PROTOCOL_VERSION 1
+#define SPAWNER_PROTOCOL_VERSION 3
 
 /* What the spawner gives to the daemon it starts. */
 #define DAEMON_SPAWNER_FD 3 /* SOCK_SEQPACKET to the spawner */
@@ -49,6 +49,9 @@ enum limit_reason {
 	LIMIT_NO_CGROUP_DELEGATION,
 	LIMIT_NO_DISK_MECHANISM,
 	LIMIT_NOT_ASKED,
+	LIMIT_NEEDS_ROOT,
+	LIMIT_CGROUP_SHARED,
+	LIMIT_OTHER_KERNEL,
 };
 
 enum mount_mode { MOUNT_READ_ONLY = 0, MOUNT_READ_WRITE = 1, MOUNT_COPY_ON_WRITE = 2 };
@@ -58,20 +61,25 @@ enum spawn_type {
 	SPAWN_HELLO = 1,
 	SPAWN_CREATE,  /* a new sandbox; descriptors: one folder_grant per mount, in order */
 	SPAWN_START,   /* a stopped one again, from its files; the same fields and descriptors */
-	SPAWN_KILL,    /* ends the processes; files stay. Answered when all are gone */
+	SPAWN_KILL,    /* ends the processes; files stay. Answered when all are gone, with the last
+			* that its cgroups counted */
 	SPAWN_DESTROY, /* KILL, then everything goes; answered after the kill, cleaned up after */
 	SPAWN_FREEZE,
 	SPAWN_THAW,
-	SPAWN_LIMITS,   /* new limits of a running one */
-	SPAWN_COUNTERS, /* what its cgroups count */
-	SPAWN_LIST,     /* what exists on the host: one SPAWN_LISTED each, then the reply */
-	SPAWN_PROBE,    /* what a tier can do here */
+	SPAWN_LIMITS, /* new limits of a running one */
+	/* What its cgroups count. Without an id: of all that run, one SPAWN_COUNTED each, then the
+	 * reply. */
+	SPAWN_COUNTERS,
+	SPAWN_LIST,    /* what exists on the host: one SPAWN_LISTED each, then the reply */
+	SPAWN_PROBE,   /* what a tier can do here */
+	SPAWN_RECLAIM, /* the host takes back what it can of a frozen one's memory */
 	/* spawner -> daemon */
 	SPAWN_REPLY = 64,
 	SPAWN_LISTED,
-	SPAWN_ENDED,  /* unasked: the processes of a sandbox are gone */
-	SPAWN_RELOAD, /* unasked: SIGHUP came; the configuration is to be read again */
-	SPAWN_QUIT,   /* unasked: finish up and exit */
+	SPAWN_ENDED,   /* unasked: the processes of a sandbox are gone */
+	SPAWN_RELOAD,  /* unasked: SIGHUP came; the configuration is to be read again */
+	SPAWN_QUIT,    /* unasked: finish up and exit */
+	SPAWN_COUNTED, /* of SPAWN_COUNTERS */
 };
 
 enum create_flag {
@@ -87,10 +95,24 @@ struct spawn_create {
 	uint32_t mount_modes[SANDBOX_MOUNTS_MAX]; /* enum mount_mode */
 };
 
+/* How a sandbox came to be. */
+enum spawn_origin { ORIGIN_COLD = 0, ORIGIN_POOL = 1, ORIGIN_COUNT };
+
 #define SPAWN_PHASES_MAX 12
 struct spawn_phase {
 	char name[16]; /* a word of the driver's, for people: "namespaces", "mounts", ... */
 	uint32_t microseconds;
+};
+
+/* Which of the counters the host can tell. */
+enum counter_known {
+	KNOWN_CPU,
+	KNOWN_MEMORY,
+	KNOWN_PEAK,
+	KNOWN_OOM,
+	KNOWN_PROCESSES,
+	KNOWN_DISK,
+	KNOWN_COUNT
 };
 
 struct spawn_counters {
@@ -99,7 +121,7 @@ struct spawn_counters {
 	uint64_t oom_kills;
 	uint32_t processes;
 	uint64_t disk, disk_inodes; /* used */
-	uint8_t known[8]; /* 1 where the host can tell: cpu, memory, peak, oom, processes, disk */
+	uint8_t known[KNOWN_COUNT]; /* 0 or 1, by enum counter_known */
 };
 
 /* An init that ends the sandbox at its deadline exits with END_DEADLINE. */
@@ -110,12 +132,34 @@ struct spawn_listed {
 	uint32_t running; /* 0: its files are there, no process is */
 	uint32_t frozen;
 	uint32_t pid;
+	struct limits limits; /* `running`: those that hold; pids as the tier counts them */
+};
+
+/* What was counted last, before its cgroups went: nothing in `counters` is known where it did not
+ * run. */
+struct spawn_ended {
+	uint32_t cause; /* enum end_cause */
+	struct spawn_counters counters;
+};
+
+/* What a sandbox's memory was before and after it was taken back; `done` 0: it was cut short. */
+struct spawn_reclaimed {
+	uint32_t done;
+	uint64_t before, after;
+	uint64_t microseconds;
+};
+
+/* Of the whole host: the reply to COUNTERS of all. */
+struct spawn_totals {
+	uint32_t pool_ready, pool_making;
 };
 
 struct spawn_probe {
 	uint32_t tier;
 	uint32_t available;
 	uint32_t limit_reasons[LIMIT_COUNT];
+	/* 1: to be had when asked for by name; `auto` does not choose it, `missing` says why. */
+	uint32_t by_name;
 	char missing[256]; /* for people: what is missing, or "" */
 };
 
@@ -132,13 +176,17 @@ struct spawn_message {
 		uint32_t tier;              /* PROBE */
 		struct {
 			uint32_t pid;
+			uint32_t origin; /* enum spawn_origin */
 			uint32_t limit_reasons[LIMIT_COUNT];
 			uint32_t phase_count;
 			struct spawn_phase phases[SPAWN_PHASES_MAX];
-		} created;                      /* reply to CREATE, START */
-		struct spawn_counters counters; /* reply to COUNTERS */
+		} created; /* reply to CREATE, START */
+		/* COUNTED; replies to COUNTERS, KILL, DESTROY */
+		struct spawn_counters counters;
 		struct spawn_listed listed;
 		struct spawn_probe probe; /* reply to PROBE */
-		uint32_t cause;           /* ENDED: enum end_cause */
+		struct spawn_ended ended;
+		struct spawn_totals totals;
+		struct spawn_reclaimed reclaimed; /* reply to RECLAIM */
 	};
 };

@@ -19,7 +19,7 @@
 
 #define STRAY_TIMEOUT (5 * NSEC_PER_SEC)
 
-/* "SLOT TIER", written when it was made. */
+/* "SLOT TIER", written when it was made. A third word: it was of the pool, and is nobody's. */
 static int read_slot(const struct spawner *spawner, const struct id *id, uint32_t *ret_slot,
 		     enum tier *ret_tier)
 {
@@ -36,6 +36,8 @@ static int read_slot(const struct spawner *spawner, const struct id *id, uint32_
 	if (!space)
 		return -EINVAL;
 	*space = '\0';
+	if (strchr(space + 1, ' '))
+		return -ESTALE;
 	enum tier tier = tier_parse(space + 1);
 	if (text_to_u64(text, 0, UID_BLOCK_SLOTS - 1, &slot) < 0 || tier >= TIER_COUNT)
 		return -EINVAL;
@@ -76,8 +78,14 @@ static void adopt_one(struct spawner *spawner, const char *name)
 			    name);
 		return;
 	}
-	if (read_slot(spawner, &id, &slot, &tier) < 0) {
-		log_warning("sandbox %s was only half made and is removed", name);
+	if (guests_find(spawner, &id))
+		return;
+	int found = read_slot(spawner, &id, &slot, &tier);
+	if (found < 0) {
+		if (found == -ESTALE)
+			log_debug("%s was of an earlier pool and is removed", name);
+		else
+			log_warning("sandbox %s was only half made and is removed", name);
 		trash_files(spawner, name);
 		return;
 	}
@@ -88,9 +96,11 @@ static void adopt_one(struct spawner *spawner, const char *name)
 			  driver ? "its uid range is another's" : "this build has no such tier");
 		return;
 	}
-	*entry =
-	    (struct entry){.driver = driver,
-			   .guest = {.id = id, .tier = tier, .slot = slot, .init = PROCESS_NONE}};
+	*entry = (struct entry)ENTRY_NONE;
+	entry->driver = driver;
+	entry->guest.id = entry->guest.place = id;
+	entry->guest.tier = tier;
+	entry->guest.slot = slot;
 	adopt_entry(spawner, entry);
 }
 
@@ -119,13 +129,14 @@ static void end_stray(struct spawner *spawner, const char *name)
 	struct id id;
 	if (id_parse(name, &id) < 0 || guests_known(spawner, &id))
 		return;
+	log_info("guest %s has no files any more: what there is of it goes", name);
 	for (unsigned tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
 		const struct driver *driver = spawner->driver_of((enum tier)tier);
-		struct guest guest = {.id = id, .tier = (enum tier)tier, .init = PROCESS_NONE};
+		struct guest guest = {
+		    .id = id, .place = id, .tier = (enum tier)tier, .init = PROCESS_NONE};
 		struct error error;
 		if (!driver)
 			continue;
-		log_warning("guest %s has no files and is ended", name);
 		if (driver->adopt(&spawner->host, &guest, &error) != 0 &&
 		    driver->kill(&spawner->host, &guest, &error) < 0)
 			log_error("guest %s: %s", name, error.message);
@@ -163,7 +174,7 @@ static void each_name(struct spawner *spawner, const char *root, const char *bel
 
 static bool known(void *data, const struct id *id)
 {
-	return guests_known(data, id);
+	return guests_placed(data, id);
 }
 
 void adopt_sweep(struct spawner *spawner)
@@ -177,8 +188,20 @@ void adopt_sweep(struct spawner *spawner)
 	}
 }
 
+/* What runs comes first: whatever else claims the same range of uids must not keep it from being
+ * found. */
+static void adopt_running(struct spawner *spawner, const char *name)
+{
+	char path[SPAWNER_PATH_MAX];
+	if (text_format(path, sizeof(path), "%s/guests/%s/boot", spawner->host.runtime, name) ==
+		0 &&
+	    access(path, F_OK) == 0)
+		adopt_one(spawner, name);
+}
+
 void adopt_all(struct spawner *spawner)
 {
+	each_name(spawner, spawner->host.state, "sandboxes", adopt_running);
 	each_name(spawner, spawner->host.state, "sandboxes", adopt_one);
 	spawner->adopted = true;
 	each_name(spawner, spawner->host.runtime, "guests", end_stray);

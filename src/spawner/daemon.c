@@ -2,10 +2,10 @@
  * unprivileged user, an empty set of capabilities and an environment of a few harmless variables.
  * No death signal: it notices by itself when the spawner's end of its socket closes. */
 #include "spawner/internal.h"
+#include "spawner/rootless.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,12 +29,15 @@
 #define BACK_OFF_MAX_MS 5000
 #define EXIT_GRACE (3 * NSEC_PER_SEC)
 #define STABLE_AFTER (10 * NSEC_PER_SEC)
-#define ARGUMENTS_MAX 20
+#define ARGUMENTS_MAX 28
 #define ENVIRONMENT_MAX 16
 #define SOCKET_BUFFER (1024 * 1024)
 
 static const char *const kept_variables[] = {
-    "PATH", "LANG", "TZ", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS",
+    "PATH",           "LANG", "TZ", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS",
+#ifdef CAISSON_FAULT_POINTS
+    "CAISSON_FAULTS",
+#endif
 };
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
@@ -42,7 +45,7 @@ static const char *const level_names[] = {"error", "warning", "info", "debug"};
 struct command {
 	const char *arguments[ARGUMENTS_MAX];
 	char *environment[ENVIRONMENT_MAX];
-	char idle_exit[16];
+	char idle_exit[16], files_max[16];
 };
 
 static void add_option(struct command *command, size_t *count, const char *name, const char *value)
@@ -67,13 +70,29 @@ static void make_command(const struct spawner *spawner, struct command *command)
 	add_option(command, &count, "--listen", spawner->listen[0] ? spawner->listen : "none");
 	if (spawner->tcp_listener >= 0)
 		add_option(command, &count, "--tcp", NULL);
+	if (config->tls_certificate[0]) {
+		add_option(command, &count, "--tls-certificate", config->tls_certificate);
+		add_option(command, &count, "--tls-key", config->tls_key);
+	}
 	snprintf(command->idle_exit, sizeof(command->idle_exit), "%u", config->idle_exit_seconds);
 	add_option(command, &count, "--idle-exit", command->idle_exit);
+	/* Descriptors that are in flight in sockets are counted per user, against the limit of the
+	 * process that sends one more: what sandboxes alone can fill leaves room for all else that
+	 * is this user's. */
+	struct rlimit files;
+	if (spawner->host.rights != RIGHTS_ROOT && getrlimit(RLIMIT_NOFILE, &files) == 0 &&
+	    files.rlim_max / 4 < SANDBOX_FILES_MAX) {
+		snprintf(command->files_max, sizeof(command->files_max), "%u",
+			 (unsigned)MAX(files.rlim_max / 4, SANDBOX_FILES_MIN));
+		add_option(command, &count, "--files-max", command->files_max);
+	}
 	/* Where it is the file's, the daemon reads it there, again on a reload. */
 	if (config->log_level_fixed)
 		add_option(command, &count, "--log-level", level_names[config->log_level]);
 	if (config->log_json)
 		add_option(command, &count, "--log-json", NULL);
+	if (config->mcp_fixtures)
+		add_option(command, &count, "--mcp-fixtures", NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(kept_variables); i++) {
 		char text[1024];
 		const char *value = getenv(kept_variables[i]);
@@ -127,13 +146,14 @@ static int become_daemon_user(const struct host *host)
 	int result = drop_bounding_set();
 	if (result < 0)
 		return result;
-	if (setgroups(0, NULL) < 0 ||
-	    setresgid(host->daemon_gid, host->daemon_gid, host->daemon_gid) < 0 ||
-	    setresuid(host->daemon_uid, host->daemon_uid, host->daemon_uid) < 0 ||
-	    syscall(SYS_capset, &header, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	result = place_become_daemon(host);
+	if (result < 0)
+		return result;
+	if (syscall(SYS_capset, &header, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
-	/* There must be no way back. */
-	if (setuid(0) == 0 || getuid() == 0)
+	/* There must be no way back. (Where a user has one id, the daemon has it too; what parts
+	 * it from us is its empty set of capabilities, and what it takes from itself.) */
+	if (host->rights != RIGHTS_ONE_ID && (setuid(0) == 0 || getuid() == 0))
 		return -EPERM;
 	return 0;
 }
@@ -146,7 +166,9 @@ static void run_daemon(const struct spawner *spawner, const struct command *comm
 	setsid();
 	spawner_loop_reset_signals();
 	umask(077);
-	int result = place_descriptors(spawner, socket);
+	int result = rootless_open_way(spawner);
+	if (result == 0)
+		result = place_descriptors(spawner, socket);
 	if (result == 0 && (setrlimit(RLIMIT_CORE, &no_core) < 0 || chdir("/") < 0))
 		result = -errno;
 	if (result == 0)

@@ -1,10 +1,9 @@
-/* The table of sandboxes: which there are, which run, and the calls into their drivers. What is
- * true is on the host; this table is rebuilt from it at every start (adopt.c).
+/* The table of sandboxes: which there are, which run, and how they end and pause (how they begin:
+ * boots.c). What is true is on the host; this table is rebuilt from it at every start (adopt.c).
  *
- * Called by requests.c and loop.c. A driver may block for the milliseconds a step takes. What a
- * sandbox can draw out, the end of its processes and their stopping, is begun here and looked at
- * again by the loop; the requests that asked for it are answered when it has happened, or told
- * after a while that it has not. */
+ * Called by requests.c and loop.c. What a sandbox can draw out, the end of its processes and their
+ * stopping, is begun here and looked at again by the loop; the requests that asked for it are
+ * answered when it has happened, or told after a while that it has not. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -36,23 +35,40 @@ int guests_path(const struct spawner *spawner, const char *below, const struct i
 			   id->text);
 }
 
+/* Is it one that the daemon may know of? */
+static bool is_somebodys(const struct entry *entry)
+{
+	return entry->state != ENTRY_FREE && entry->state != ENTRY_ERASING &&
+	       entry->state != ENTRY_PREPARING && entry->state != ENTRY_PREPARED &&
+	       !(entry->quiet && entry->destroy);
+}
+
 struct entry *guests_find(struct spawner *spawner, const struct id *id)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
-		if (entry->state != ENTRY_FREE && entry->state != ENTRY_ERASING &&
-		    id_equal(&entry->guest.id, id))
+		if (is_somebodys(entry) && id_equal(&entry->guest.id, id))
 			return entry;
 	}
 	return NULL;
+}
+
+bool guests_placed(struct spawner *spawner, const struct id *place)
+{
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
+		const struct entry *entry = &spawner->entries[i];
+		if (entry->state != ENTRY_FREE &&
+		    (id_equal(&entry->guest.place, place) || id_equal(&entry->guest.id, place)))
+			return true;
+	}
+	return guests_known(spawner, place);
 }
 
 uint32_t guests_count(const struct spawner *spawner)
 {
 	uint32_t count = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		count += spawner->entries[i].state != ENTRY_FREE &&
-			 spawner->entries[i].state != ENTRY_ERASING;
+		count += is_somebodys(&spawner->entries[i]);
 	return count;
 }
 
@@ -69,126 +85,19 @@ bool guests_known(struct spawner *spawner, const struct id *id)
 	       access(path, F_OK) == 0;
 }
 
-static struct entry *free_entry(struct spawner *spawner)
-{
-	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		if (spawner->entries[i].state == ENTRY_FREE)
-			return &spawner->entries[i];
-	return NULL;
-}
-
 int guests_watch(struct spawner *spawner, struct entry *entry, struct error *error)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = LOOP_GUEST | entry->guest.slot};
 	if (epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, entry->guest.init.pidfd, &event) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno,
 				       "watching sandbox %s", entry->guest.id.text);
+	memory_watch(spawner, entry);
 	return 0;
-}
-
-/* Its directory and its slot, before anything else of it exists: whatever a crash leaves of it is
- * found by its directory. */
-static int make_files(struct spawner *spawner, struct entry *entry, struct error *error)
-{
-	char path[SPAWNER_PATH_MAX], text[64];
-	if (guests_path(spawner, "sandboxes", &entry->guest.id, path) < 0)
-		return error_set(error, ERROR_INTERNAL, "a path is too long");
-	if (mkdir(path, 0700) < 0)
-		return error_set_errno(error, error_kind_of_errno(errno), errno,
-				       "making the sandbox's directory");
-	CLOSE_FD int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	CLOSE_FD int fd = directory < 0 ? -1
-					: openat(directory, "slot",
-						 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	int length =
-	    snprintf(text, sizeof(text), "%u %s\n", entry->guest.slot, entry->driver->name);
-	int result = fd < 0 ? -errno : fd_write_full(fd, text, (size_t)length);
-	if (result == 0)
-		return 0;
-	if (directory >= 0)
-		unlinkat(directory, "slot", 0);
-	rmdir(path);
-	return error_set_errno(error, error_kind_of_errno(result), result,
-			       "writing the sandbox's slot");
-}
-
-static int boot(struct spawner *spawner, struct entry *entry, const struct spawn_create *create,
-		const struct folder_grant *folders, bool fresh, struct error *error)
-{
-	const struct boot order = {.create = create, .folders = folders, .fresh = fresh};
-	struct guest *guest = &entry->guest;
-	guest->limits = create->limits;
-	guest->frozen = false;
-	guest->phase_count = 0;
-	guest->init = PROCESS_NONE;
-	if (entry->driver->boot(&spawner->host, guest, &order, error) < 0)
-		return -1;
-	guest->phase_count = MIN(guest->phase_count, SPAWN_PHASES_MAX);
-	entry->state = ENTRY_RUNNING;
-	if (guests_watch(spawner, entry, error) == 0)
-		return 0;
-	/* Nobody would learn of its end. */
-	struct error ignored;
-	if (entry->driver->kill(&spawner->host, guest, &ignored) < 0)
-		log_warning("sandbox %s: %s", guest->id.text, ignored.message);
-	guests_die(spawner, entry);
-	return -1;
-}
-
-int guests_create(struct spawner *spawner, const struct id *id, const struct spawn_create *create,
-		  const struct folder_grant *folders, struct entry **ret_entry, struct error *error)
-{
-	if (guests_find(spawner, id))
-		return error_set(error, ERROR_CONFLICT, "sandbox %s is there already", id->text);
-	if (guests_count(spawner) >= spawner->config.sandboxes_max)
-		return error_set(error, ERROR_BUSY,
-				 "there are %u sandboxes, which is as many as the configuration "
-				 "allows (count_max)",
-				 spawner->config.sandboxes_max);
-	struct entry *entry = free_entry(spawner);
-	if (!entry)
-		return error_set(error, ERROR_BUSY,
-				 "all %d uid ranges of this instance are in use: remove a sandbox",
-				 (int)UID_BLOCK_SLOTS);
-	*entry = (struct entry){
-	    .driver = spawner->driver_of((enum tier)create->tier),
-	    .guest = {.id = *id,
-		      .tier = (enum tier)create->tier,
-		      .slot = (uint32_t)(entry - spawner->entries),
-		      .init = PROCESS_NONE},
-	};
-	if (make_files(spawner, entry, error) < 0)
-		return -1;
-	if (boot(spawner, entry, create, folders, true, error) < 0) {
-		/* What the driver made it has undone; what it could not goes to the trash. */
-		if (entry->state == ENTRY_DYING)
-			entry->destroy = true;
-		else
-			trash_entry(spawner, entry);
-		return -1;
-	}
-	*ret_entry = entry;
-	return 0;
-}
-
-int guests_start(struct spawner *spawner, struct entry *entry, const struct spawn_create *create,
-		 const struct folder_grant *folders, struct error *error)
-{
-	if (entry->state == ENTRY_DYING)
-		return error_set(error, ERROR_CONFLICT, "sandbox %s is ending",
-				 entry->guest.id.text);
-	if (guests_runs(entry))
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s runs already",
-				 entry->guest.id.text);
-	if (create->tier != (uint32_t)entry->guest.tier)
-		return error_set(error, ERROR_INVALID, "sandbox %s is of another tier",
-				 entry->guest.id.text);
-	return boot(spawner, entry, create, folders, false, error);
 }
 
 /* ---- What is under way, and who waits for it. */
 
-static void look_later(struct spawner *spawner, struct entry *entry, int64_t at)
+void guests_look_at(struct spawner *spawner, struct entry *entry, int64_t at)
 {
 	entry->look_at = at;
 	if (spawner->look_at == 0 || at < spawner->look_at)
@@ -208,7 +117,7 @@ static void under_way(struct spawner *spawner, struct entry *entry, enum entry_s
 	entry->state = state;
 	entry->wait_until = now + patience(spawner, state);
 	entry->look_pause = LOOK_FIRST;
-	look_later(spawner, entry, now + LOOK_FIRST);
+	guests_look_at(spawner, entry, now + LOOK_FIRST);
 }
 
 static int await(struct entry *entry, uint32_t request, struct error *error)
@@ -228,6 +137,8 @@ static void answer(struct spawner *spawner, struct entry *entry, const struct er
 		reply.result = (uint32_t)error->kind;
 		memcpy(reply.message, error->message, sizeof(reply.message));
 	}
+	if (entry->state == ENTRY_STOPPED)
+		reply.counters = entry->counters;
 	for (uint32_t i = 0; i < entry->waiting_count; i++) {
 		reply.request = entry->waiting[i];
 		spawner_loop_send(spawner, &reply);
@@ -250,13 +161,14 @@ static enum end_cause reap(const struct guest *guest)
 	return info.si_status == END_DEADLINE ? END_DEADLINE : END_EXITED;
 }
 
-static void forget_process(struct spawner *spawner, struct entry *entry)
+void guests_forget_process(struct spawner *spawner, struct entry *entry)
 {
 	if (entry->guest.init.pidfd >= 0) {
 		entry->cause = reap(&entry->guest);
 		epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->guest.init.pidfd, NULL);
 	}
 	process_done(&entry->guest.init);
+	memory_forget(spawner, entry);
 	entry->guest.frozen = false;
 }
 
@@ -264,21 +176,42 @@ static void forget_process(struct spawner *spawner, struct entry *entry)
 static void ended(struct spawner *spawner, struct entry *entry)
 {
 	struct spawn_message message = {
-	    .type = SPAWN_ENDED, .sandbox = entry->guest.id, .cause = entry->cause};
+	    .type = SPAWN_ENDED,
+	    .sandbox = entry->guest.id,
+	    .ended = {.cause = (uint32_t)entry->cause, .counters = entry->counters}};
 	entry->state = ENTRY_STOPPED;
 	entry->look_at = 0;
+	/* The daemon says what it means: it may have told the init to end. */
 	if (entry->unasked)
-		log_info("sandbox %s ended by itself (%s)", entry->guest.id.text,
-			 entry->cause == END_DEADLINE ? "its time was up"
-			 : entry->cause == END_KILLED ? "killed"
-						      : "exited");
+		log_debug("the processes of sandbox %s have ended (%s)", entry->guest.id.text,
+			  entry->cause == END_DEADLINE ? "its time was up"
+			  : entry->cause == END_KILLED ? "killed"
+						       : "exited");
 	/* Who asked may wait no longer, or be gone. Before the table is complete there is nobody to
 	 * tell: a daemon asks for the whole of it first. */
-	if (entry->unasked || (entry->waiting_count == 0 && spawner->adopted))
+	if (!entry->quiet && (entry->unasked || (entry->waiting_count == 0 && spawner->adopted)))
 		spawner_loop_send(spawner, &message);
 	answer(spawner, entry, NULL);
+	entry->quiet = false;
 	if (entry->destroy)
 		trash_entry(spawner, entry);
+}
+
+/* What its cgroups have counted to the last; they go next. What is known only while it lives (its
+ * disk) was counted before it was killed. */
+static void count_last(struct spawner *spawner, struct entry *entry)
+{
+	struct spawn_counters last, *kept = &entry->counters;
+	struct error ignored;
+	if (entry->guest.init.pidfd < 0 ||
+	    entry->driver->counters(&spawner->host, &entry->guest, &last, &ignored) < 0)
+		return;
+	if (!last.known[KNOWN_DISK] && kept->known[KNOWN_DISK]) {
+		last.disk = kept->disk;
+		last.disk_inodes = kept->disk_inodes;
+		last.known[KNOWN_DISK] = 1;
+	}
+	*kept = last;
 }
 
 static void go_on_dying(struct spawner *spawner, struct entry *entry)
@@ -287,7 +220,13 @@ static void go_on_dying(struct spawner *spawner, struct entry *entry)
 	/* The end of its init is the end of all of its processes (driver.h). */
 	if (process_alive(&entry->guest.init))
 		return;
-	forget_process(spawner, entry);
+	/* A cgroup that a worker writes to cannot be removed without waiting for it. */
+	if (jobs_under_way(entry)) {
+		jobs_stop(entry);
+		return;
+	}
+	count_last(spawner, entry);
+	guests_forget_process(spawner, entry);
 	int result = entry->driver->release(&spawner->host, &entry->guest, &error);
 	if (result < 0)
 		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
@@ -303,6 +242,7 @@ static void begin_dying(struct spawner *spawner, struct entry *entry)
 	answer(spawner, entry, &error);
 	entry->destroy = entry->unasked = false;
 	entry->cause = END_KILLED;
+	jobs_stop(entry);
 	under_way(spawner, entry, ENTRY_DYING);
 }
 
@@ -312,17 +252,40 @@ void guests_die(struct spawner *spawner, struct entry *entry)
 	go_on_dying(spawner, entry);
 }
 
+void guests_undo(struct spawner *spawner, struct entry *entry, bool erase)
+{
+	struct error error;
+	if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
+		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
+	/* Who has asked for its end meanwhile is answered with it; nobody else has to know. */
+	entry->quiet = entry->waiting_count == 0;
+	entry->destroy |= erase;
+	entry->unasked = false;
+	entry->cause = END_KILLED;
+	memset(&entry->counters, 0, sizeof(entry->counters));
+	under_way(spawner, entry, ENTRY_DYING);
+	go_on_dying(spawner, entry);
+}
+
 int guests_end(struct spawner *spawner, struct entry *entry, bool destroy, uint32_t request,
 	       struct error *error)
 {
 	if (entry->state == ENTRY_STOPPED)
 		return 0;
+	if (boots_under_way(entry)) {
+		if (await(entry, request, error) < 0)
+			return -1;
+		boots_end(spawner, entry, destroy);
+		return 1;
+	}
 	if (entry->state == ENTRY_DYING && entry->wait_until == 0)
 		return error_set(error, ERROR_CONFLICT,
 				 "sandbox %s is ending: its processes were killed and are not "
 				 "gone yet",
 				 entry->guest.id.text);
 	if (entry->state != ENTRY_DYING) {
+		memset(&entry->counters, 0, sizeof(entry->counters));
+		count_last(spawner, entry);
 		if (entry->driver->kill(&spawner->host, &entry->guest, error) < 0)
 			return -1;
 		begin_dying(spawner, entry);
@@ -340,7 +303,19 @@ void guests_check_end(struct spawner *spawner, uint32_t slot)
 	/* The event may be older than what this turn has done about it. */
 	if (!entry || entry->guest.init.pidfd < 0 || process_alive(&entry->guest.init))
 		return;
+	if (entry->state == ENTRY_PREPARED) {
+		log_warning("one of the pool ended by itself");
+		prepared_done(&entry->prepared);
+		guests_undo(spawner, entry, true);
+		return;
+	}
+	if (entry->state == ENTRY_ASSIGNING) {
+		/* Its channel says why. */
+		boots_assigned(spawner, slot);
+		return;
+	}
 	if (guests_runs(entry)) {
+		memset(&entry->counters, 0, sizeof(entry->counters));
 		/* PID 1 took its namespace with it, but not what was still being born into a
 		 * cgroup. */
 		if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
@@ -358,6 +333,8 @@ static void settle_running(struct spawner *spawner, struct entry *entry, const s
 {
 	entry->state = ENTRY_RUNNING;
 	entry->look_at = 0;
+	if (jobs_under_way(entry))
+		jobs_look(spawner, entry);
 	answer(spawner, entry, error);
 }
 
@@ -396,12 +373,31 @@ static void go_on_freezing(struct spawner *spawner, struct entry *entry)
 	}
 }
 
+/* Somebody needs it before it stands still: it goes on. */
+static void stop_freezing(struct spawner *spawner, struct entry *entry)
+{
+	struct error error;
+	error_set(&error, ERROR_CONFLICT, "sandbox %s was asked for while it was being paused",
+		  entry->guest.id.text);
+	answer(spawner, entry, &error);
+	undo_freezing(spawner, entry);
+}
+
 int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uint32_t request,
 		  struct error *error)
 {
 	enum entry_state wish = frozen ? ENTRY_FREEZING : ENTRY_THAWING;
 	if (entry->state == wish)
 		return await(entry, request, error);
+	if (!frozen) {
+		/* Whoever needs it now is not kept waiting by what can be done another time. */
+		if (entry->job.kind == JOB_RECLAIM)
+			jobs_stop(entry);
+		if (entry->state == ENTRY_FREEZING)
+			stop_freezing(spawner, entry);
+		if (entry->state == wish)
+			return await(entry, request, error);
+	}
 	if (entry->state != ENTRY_RUNNING)
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is being %s",
 				 entry->guest.id.text, frozen ? "resumed" : "paused");
@@ -439,6 +435,16 @@ static void waited_enough(struct spawner *spawner, struct entry *entry)
 static void look(struct spawner *spawner, struct entry *entry)
 {
 	int64_t before = clock_monotonic();
+	if (boots_under_way(entry) || entry->state == ENTRY_PREPARING) {
+		boots_look(spawner, entry);
+		return;
+	}
+	if (entry->state == ENTRY_RUNNING) {
+		entry->look_at = 0;
+		if (jobs_under_way(entry))
+			jobs_look(spawner, entry);
+		return;
+	}
 	if (entry->state == ENTRY_DYING)
 		go_on_dying(spawner, entry);
 	else
@@ -465,15 +471,19 @@ void guests_look(struct spawner *spawner)
 		if (entry->look_at != 0 && entry->look_at <= now)
 			look(spawner, entry);
 		if (entry->look_at != 0)
-			look_later(spawner, entry, entry->look_at);
+			guests_look_at(spawner, entry, entry->look_at);
 	}
 }
 
 void guests_forget_requests(struct spawner *spawner)
 {
+	boots_forget_requests(spawner);
+	for (size_t i = 0; i < TIER_COUNT; i++)
+		spawner->probes[i].waiting_count = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
 		entry->waiting_count = 0;
+		entry->job.request = entry->next_job.request = 0;
 		if (entry->state == ENTRY_FREEZING)
 			undo_freezing(spawner, entry);
 	}

@@ -87,17 +87,36 @@ static int copy_file(int from, int to)
 	}
 }
 
+/* What keeps it from being read inside. Root's own file has an owner that no sandbox has. Without
+ * root the owner is the user, who may be the root of a sandbox: so its mode lets not even him read
+ * it, and its group is one that no sandbox has, which takes CAP_DAC_OVERRIDE over it from every
+ * sandbox. With one id there is no such group: then PID 1 is guarded by PR_SET_DUMPABLE and by
+ * nobody inside having CAP_SYS_PTRACE. */
+struct guard {
+	gid_t group;
+	mode_t mode;
+};
+
+static struct guard guard_of(const struct host *host)
+{
+	if (host->rights == RIGHTS_ROOT)
+		return (struct guard){.group = getegid(), .mode = 0711};
+	return (struct guard){.group = host->daemon_gid, .mode = 0111};
+}
+
 /* Is the copy that is there already good? A crash may have left half of one. */
-static bool copy_is_good(int directory, const char *name, uint64_t wanted)
+static bool copy_is_good(int directory, const char *name, uint64_t wanted,
+			 const struct guard *guard)
 {
 	struct stat info;
 	uint64_t hash;
 	CLOSE_FD int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	return fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == 0 &&
-	       (info.st_mode & 07777) == 0711 && hash_file(fd, &hash) == 0 && hash == wanted;
+	       info.st_gid == guard->group && (info.st_mode & 07777) == guard->mode &&
+	       hash_file(fd, &hash) == 0 && hash == wanted;
 }
 
-static int install_copy(int directory, const char *name, int source)
+static int install_copy(int directory, const char *name, int source, const struct guard *guard)
 {
 	unlinkat(directory, "new", 0);
 	CLOSE_FD int fd =
@@ -105,7 +124,8 @@ static int install_copy(int directory, const char *name, int source)
 	if (fd < 0)
 		return -errno;
 	int result = copy_file(source, fd);
-	if (result == 0 && (fchmod(fd, 0711) < 0 || fsync(fd) < 0))
+	if (result == 0 && (fchown(fd, (uid_t)-1, guard->group) < 0 ||
+			    fchmod(fd, guard->mode) < 0 || fsync(fd) < 0))
 		result = -errno;
 	/* Closed before it is executed: a file that is open for writing cannot be (ETXTBSY). */
 	fd_close(&fd);
@@ -131,6 +151,7 @@ static void remove_others(int directory, const char *name)
 
 int init_file_install(struct spawner *spawner, struct error *error)
 {
+	const struct guard guard = guard_of(&spawner->host);
 	char source_path[SPAWNER_PATH_MAX], directory_path[SPAWNER_PATH_MAX], name[64];
 	uint64_t hash;
 	CLOSE_FD int source = find_source(source_path, error);
@@ -145,7 +166,9 @@ int init_file_install(struct spawner *spawner, struct error *error)
 	if (directory < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "%s", directory_path);
 	snprintf(name, sizeof(name), NAME_PREFIX "%016llx", (unsigned long long)hash);
-	result = copy_is_good(directory, name, hash) ? 0 : install_copy(directory, name, source);
+	result = copy_is_good(directory, name, hash, &guard)
+		     ? 0
+		     : install_copy(directory, name, source, &guard);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "copying %s to %s", source_path, directory_path);

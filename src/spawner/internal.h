@@ -1,12 +1,20 @@
 /* What the files of the spawner share. One struct, one thread, one loop:
  *
  *   main.c         the steps of a start and of an end, as a list
- *   place.c        directories, locks, the instance's name, its block of uids, the daemon's user
+ *   place.c        directories, locks, the instance's name, the daemon's user
+ *   uid_block.c    the block of uids that is this instance's
  *   init_file.c    root's own copy of caisson-init
  *   listen.c       the API's sockets
+ *   rootless.c     a spawner without root: its namespaces, and the daemon's way to its files
+ *   rejoin.c       the namespace of an earlier one, where sandboxes of it live
  *   privileges.c   what is given up, and when
  *   daemon.c       starting the daemon, and starting it again
- *   guests.c       the table of sandboxes: boot, end, pause, and who waits for it
+ *   guests.c       the table of sandboxes: end, pause, and who waits for it
+ *   boots.c        sandboxes that are being made or started
+ *   pool.c         sandboxes that are ready before anybody asks
+ *   worker.c       the long steps of drivers, in processes of their own
+ *   jobs.c         those on a sandbox that runs: new limits, memory that is taken back
+ *   memory.c       sandboxes that hold more memory than they may
  *   adopt.c        finding again what an earlier spawner left
  *   trash.c        erasing files in processes of their own
  *   requests.c     one function per message of the daemon's
@@ -23,8 +31,8 @@
 #include "tier/driver.h"
 
 /* All instances of a host share the uids from UID_RANGE_BASE on; each owns one block of them. */
-#define UID_BLOCKS 16
-#define UID_BLOCK_SLOTS (SANDBOX_COUNT_MAX / UID_BLOCKS)
+#define UID_BLOCK_SLOTS SANDBOX_COUNT_PER_STATE_MAX
+#define UID_BLOCKS (SANDBOX_COUNT_MAX / UID_BLOCK_SLOTS)
 
 #define SPAWNER_PATH_MAX 512
 
@@ -32,20 +40,57 @@
  * stop that takes long, and the delete that follows it. */
 #define ENTRY_WAITING_MAX 4
 
+/* A step on one that runs, in a worker of its own (jobs.c). */
+struct job {
+	enum job_kind {
+		JOB_NONE = 0,
+		JOB_LIMITS,
+		JOB_RESTORE, /* the limits that it had: after LIMITS that did not end well */
+		JOB_RECLAIM,
+		JOB_END_OVER, /* what it holds above its limit */
+	} kind;
+	pid_t worker;
+	int socket;           /* its result comes from there; -1 when there is none */
+	uint32_t request;     /* whom it is answered; 0: nobody */
+	int64_t began, until; /* CLOCK_MONOTONIC: it is killed then */
+	bool stopped;         /* it has been */
+	struct limits limits;
+	uint64_t memory; /* RECLAIM: before it */
+};
+#define JOB_IDLE ((struct job){.kind = JOB_NONE, .socket = -1})
+
 /* One sandbox, at the index that is its slot. */
 struct entry {
 	enum entry_state {
 		ENTRY_FREE = 0,
 		ENTRY_STOPPED, /* its files are there, no process is */
 		ENTRY_RUNNING,
-		ENTRY_FREEZING, /* it runs; its processes have been told to stop */
-		ENTRY_THAWING,  /* it runs; its processes have been told to go on */
-		ENTRY_DYING,    /* killed, or ended by itself: something of it is still there */
-		ENTRY_ERASING,  /* gone for everyone; its slot is free when its files are */
+		ENTRY_FREEZING,  /* it runs; its processes have been told to stop */
+		ENTRY_THAWING,   /* it runs; its processes have been told to go on */
+		ENTRY_DYING,     /* killed, or ended by itself: something of it is still there */
+		ENTRY_ERASING,   /* gone for everyone; its slot is free when its files are */
+		ENTRY_BOOTING,   /* `order` waits for a worker, or one carries it out */
+		ENTRY_ASSIGNING, /* it was of the pool and is told what it is */
+		/* Nobody's: of the pool. Not listed, not counted, not found. */
+		ENTRY_PREPARING, /* a worker makes it */
+		ENTRY_PREPARED,
 	} state;
 	const struct driver *driver;
 	struct guest guest;
-	pid_t worker; /* ENTRY_ERASING: who does it; 0: it waits for its turn */
+	/* ERASING, BOOTING, PREPARING: who does it; 0: it waits for its turn */
+	pid_t worker;
+	int worker_socket; /* its result comes from there; -1 when there is none */
+	struct boot_order *order;
+	uint32_t boot_request; /* whom the boot is answered; 0: nobody */
+	uint64_t turn;
+	struct prepared prepared; /* PREPARED, ASSIGNING */
+	bool end_asked;           /* BOOTING: it is to end before it has begun */
+	struct job job;           /* while it runs, and until its worker is gone */
+	struct job next_job;      /* it waits for END_OVER's worker to be gone; kind NONE: none */
+	int memory_events;        /* while it runs; -1: its tier needs none (memory.c) */
+	int64_t memory_retry_at;  /* CLOCK_MONOTONIC: it could not be helped, and is left alone */
+	/* DYING: what was counted last. What is not known here was known before it died. */
+	struct spawn_counters counters;
 
 	/* How long the kernel takes over FREEZING, THAWING and DYING is up to the sandbox, so
 	 * that nobody waits for it: the loop looks again, and answers whoever asked. */
@@ -56,13 +101,53 @@ struct entry {
 	uint32_t waiting_count;
 	bool destroy; /* DYING: its files go next */
 	bool unasked; /* DYING: by itself, which the daemon has to be told */
+	bool quiet;   /* DYING: the daemon need not be told, and never knew one that is erased */
 	enum end_cause cause;
+};
+#define ENTRY_NONE                                                                                 \
+	{                                                                                          \
+		.guest.init = PROCESS_NONE, .worker_socket = -1, .prepared = PREPARED_NONE,        \
+		.job = {.socket = -1}, .memory_events = -1                                         \
+	}
+
+/* What a boot needs that was asked for, until it is done. */
+struct boot_order {
+	struct spawn_create create;
+	struct folder_grant folders[SANDBOX_MOUNTS_MAX]; /* owned */
+	bool fresh;
+	bool ahead; /* for the pool */
+};
+
+/* What a worker says. */
+struct work_result {
+	int result; /* 0, or -1 with error */
+	struct error error;
+	struct guest guest;
+	struct prepared prepared;
+	bool has_fd[2 + PREPARED_FDS_MAX]; /* its descriptors come along in this order */
+};
+
+/* What a tier can do here: asked once, and again while it cannot be used. */
+#define PROBE_WAITING_MAX 4
+struct probe {
+	pid_t worker;
+	int socket;    /* -1: none is under way */
+	int64_t until; /* CLOCK_MONOTONIC: it is killed then; 0: it has been */
+	struct spawn_probe result;
+	uint32_t waiting[PROBE_WAITING_MAX], waiting_count;
+};
+
+struct pool {
+	struct spawn_create like; /* the last that could have come from it */
+	bool like_known, filling;
+	uint32_t demand, demand_before; /* creates in this window, and in the one before */
+	int64_t window_start, quiet_until, refill_at, back_off;
 };
 
 /* Messages that wait for room in the daemon's socket. While there are any, no request is read, so
- * that the answer to one LIST, an end and the answers to those who wait per sandbox, and a few
- * words are all there can ever be. */
-#define OUTBOX_MAX ((2 + ENTRY_WAITING_MAX) * UID_BLOCK_SLOTS + 64)
+ * that the answer to one LIST, an end, and the answers to a job and to those who wait per sandbox,
+ * and a few words are all there can ever be. */
+#define OUTBOX_MAX ((3 + ENTRY_WAITING_MAX) * UID_BLOCK_SLOTS + 64)
 
 struct spawner {
 	struct config config;
@@ -70,11 +155,18 @@ struct spawner {
 	struct host host;
 	const struct driver *(*driver_of)(enum tier tier);
 	struct entry entries[UID_BLOCK_SLOTS];
-	uint32_t worker_count;
+	struct pool pool;
+	struct probe probes[TIER_COUNT];
+	uint64_t boot_turns;
+	uint32_t list_request; /* waits until nothing is being made; 0: none */
+	pid_t leaving[64];     /* workers that have said their say */
+	uint32_t leaving_count;
+	uint32_t worker_count; /* erasing */
 	pid_t trash_worker;
 	int64_t look_at;                     /* the earliest of the entries', or earlier; 0: none */
 	int64_t end_timeout, freeze_timeout; /* 0: as guests.c has it */
 
+	bool state_is_new, runtime_is_new; /* made at this start */
 	int state_lock, runtime_lock;
 	int uid_block; /* -1 until claimed */
 	int unix_listener, tcp_listener;
@@ -108,6 +200,8 @@ NODISCARD int place_make_roots(struct spawner *spawner, struct error *error);
 NODISCARD int place_lock(struct spawner *spawner, struct error *error);
 NODISCARD int place_make_directories(struct spawner *spawner, struct error *error);
 NODISCARD int place_check_reach(struct spawner *spawner, struct error *error);
+/* In a child: its ids become the daemon's. 0 or -errno. */
+NODISCARD int place_become_daemon(const struct host *host);
 /* FNV-1a: names things, protects nothing. */
 uint64_t place_hash(uint64_t hash, const void *data, size_t size);
 #define PLACE_HASH_START 0xcbf29ce484222325ULL
@@ -142,12 +236,8 @@ uint32_t guests_count(const struct spawner *spawner); /* all but those that are 
 bool guests_runs(const struct entry *entry);
 /* Is it in the table, or are there files of it that nobody could make sense of? */
 bool guests_known(struct spawner *spawner, const struct id *id);
-NODISCARD int guests_create(struct spawner *spawner, const struct id *id,
-			    const struct spawn_create *create, const struct folder_grant *folders,
-			    struct entry **ret_entry, struct error *error);
-NODISCARD int guests_start(struct spawner *spawner, struct entry *entry,
-			   const struct spawn_create *create, const struct folder_grant *folders,
-			   struct error *error);
+/* Is it the name of anything of ours: a sandbox, its cgroups, one that is being erased? */
+bool guests_placed(struct spawner *spawner, const struct id *place);
 /* Ends its processes, and with `destroy` erases its files then. 0: there were none, and nothing is
  * erased; 1: `request` is answered when it has ended. */
 NODISCARD int guests_end(struct spawner *spawner, struct entry *entry, bool destroy,
@@ -157,6 +247,12 @@ NODISCARD int guests_freeze(struct spawner *spawner, struct entry *entry, bool f
 			    uint32_t request, struct error *error);
 /* Its processes are gone or have been killed: it is STOPPED once the host has nothing of them. */
 void guests_die(struct spawner *spawner, struct entry *entry);
+/* A boot that came to nothing: what there is of it is killed, and with `erase` its files go. */
+void guests_undo(struct spawner *spawner, struct entry *entry, bool erase);
+/* The loop looks at it again then. */
+void guests_look_at(struct spawner *spawner, struct entry *entry, int64_t at);
+/* Reaps it if it is ours, and stops watching it. */
+void guests_forget_process(struct spawner *spawner, struct entry *entry);
 /* A process whose end is the end of a sandbox has become readable. */
 void guests_check_end(struct spawner *spawner, uint32_t slot);
 /* Sees to what is under way and due. */
@@ -166,6 +262,93 @@ void guests_forget_requests(struct spawner *spawner);
 NODISCARD int guests_watch(struct spawner *spawner, struct entry *entry, struct error *error);
 NODISCARD int guests_path(const struct spawner *spawner, const char *below, const struct id *id,
 			  char path[SPAWNER_PATH_MAX]);
+
+/* boots.c. Both take the folders over when they return 1: `request` is answered when it listens, or
+ * cannot. */
+NODISCARD int boots_create(struct spawner *spawner, const struct id *id,
+			   const struct spawn_create *create, struct folder_grant *folders,
+			   uint32_t request, struct error *error);
+NODISCARD int boots_start(struct spawner *spawner, struct entry *entry,
+			  const struct spawn_create *create, struct folder_grant *folders,
+			  uint32_t request, struct error *error);
+/* One more for the pool. */
+NODISCARD int boots_ahead(struct spawner *spawner, const struct spawn_create *create,
+			  struct error *error);
+/* One of the pool becomes that sandbox. */
+NODISCARD int boots_assign(struct spawner *spawner, struct entry *entry, const struct id *id,
+			   const struct spawn_create *create, uint32_t request,
+			   struct error *error);
+bool boots_under_way(const struct entry *entry);
+uint32_t boots_count(const struct spawner *spawner);
+/* A worker's socket, or the channel of one that is assigned, has become readable. */
+void boots_worker_done(struct spawner *spawner, uint32_t slot);
+void boots_assigned(struct spawner *spawner, uint32_t slot);
+/* It takes too long. */
+void boots_look(struct spawner *spawner, struct entry *entry);
+/* One that is under way is to end: it dies as soon as it can. */
+void boots_end(struct spawner *spawner, struct entry *entry, bool destroy);
+/* At the end of everything: waits for its worker, which it kills. */
+void boots_stop_worker(struct spawner *spawner, struct entry *entry);
+void boots_forget_order(struct entry *entry);
+/* Orders that have not begun are dropped; nobody waits for the others. */
+void boots_forget_requests(struct spawner *spawner);
+
+/* pool.c */
+/* Counts as demand; NULL when there is none that fits. */
+struct entry *pool_take(struct spawner *spawner, const struct spawn_create *create);
+void pool_filled(struct spawner *spawner, struct entry *entry);
+void pool_failed(struct spawner *spawner, const char *why);
+/* Gives one up. */
+void pool_make_room(struct spawner *spawner);
+/* Makes or gives up one, if it is time; when to call again (CLOCK_MONOTONIC), 0: not by time. */
+void pool_tend(struct spawner *spawner);
+int64_t pool_next(const struct spawner *spawner);
+/* The configuration has. */
+void pool_changed(struct spawner *spawner);
+/* All go; waits for them, two seconds at most. */
+void pool_drain(struct spawner *spawner);
+
+/* jobs.c. The first two: 1: `request` is answered when it is done. */
+NODISCARD int jobs_set_limits(struct spawner *spawner, struct entry *entry,
+			      const struct limits *limits, uint32_t request, struct error *error);
+NODISCARD int jobs_reclaim(struct spawner *spawner, struct entry *entry, uint32_t request,
+			   struct error *error);
+/* Nobody waits for it, and it gives way to the others. */
+NODISCARD int jobs_end_over(struct spawner *spawner, struct entry *entry, struct error *error);
+bool jobs_under_way(const struct entry *entry);
+/* Its worker is killed; the loop hears of its end. */
+void jobs_stop(struct entry *entry);
+/* It takes too long. */
+void jobs_look(struct spawner *spawner, struct entry *entry);
+/* A worker's socket has become readable. */
+void jobs_done(struct spawner *spawner, uint32_t slot);
+
+/* memory.c */
+void memory_watch(struct spawner *spawner, struct entry *entry);
+void memory_forget(struct spawner *spawner, struct entry *entry);
+/* Does it hold more than it may? Then that is ended. Also called with the counters of all, every
+ * few seconds: for a kernel that does not tell. */
+void memory_look(struct spawner *spawner, struct entry *entry);
+/* What was done about it came to nothing: it is tried again, but not at once. */
+void memory_failed(struct entry *entry, const char *why);
+/* The descriptor of memory_watch() has an event. */
+void memory_changed(struct spawner *spawner, uint32_t slot);
+
+/* worker.c */
+/* Forks. In the child 0, with *socket for its result; in the parent its pid, with *socket to read
+ * that from; or -errno. */
+pid_t worker_fork(struct spawner *spawner, int *socket);
+NODISCARD int worker_boot(struct spawner *spawner, struct entry *entry, struct error *error);
+/* Its result, with its descriptors; -EPIPE: it ended without one. It is forgotten either way. */
+NODISCARD int worker_receive(struct spawner *spawner, struct entry *entry,
+			     struct work_result *ret_result);
+NODISCARD int worker_probe(struct spawner *spawner, enum tier tier, struct error *error);
+void worker_probed(struct spawner *spawner, enum tier tier);
+/* Ends probes that take too long; when to call again (CLOCK_MONOTONIC), 0: not by time. */
+int64_t worker_check_probes(struct spawner *spawner);
+/* It has ended or is about to. */
+void worker_leaves(struct spawner *spawner, pid_t worker);
+void worker_reap(struct spawner *spawner);
 
 /* adopt.c */
 void adopt_all(struct spawner *spawner);
@@ -193,11 +376,18 @@ NODISCARD int validate_create(const struct spawner *spawner, struct spawn_create
 /* Serves one message; the descriptors stay the caller's. */
 void requests_serve(struct spawner *spawner, struct spawn_message *message, const int *fds,
 		    size_t fd_count);
+/* Answers a LIST. */
+void requests_list(struct spawner *spawner, uint32_t request);
 
 /* loop.c */
 #define LOOP_DAEMON (1ULL << 32)
 #define LOOP_SIGNALS (2ULL << 32)
-#define LOOP_GUEST (3ULL << 32) /* | slot */
+#define LOOP_GUEST (3ULL << 32)  /* | slot */
+#define LOOP_WORKER (4ULL << 32) /* | slot */
+#define LOOP_BOOT (5ULL << 32)   /* | slot */
+#define LOOP_PROBE (6ULL << 32)  /* | tier */
+#define LOOP_JOB (7ULL << 32)    /* | slot */
+#define LOOP_MEMORY (8ULL << 32) /* | slot */
 NODISCARD int spawner_loop_open(struct spawner *spawner, struct error *error);
 NODISCARD int spawner_loop_watch(struct spawner *spawner, struct error *error);
 /* Queues and sends as far as there is room. */

@@ -10,14 +10,19 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
 
 #define BACKLOG 512
+#define IN_USE_PAUSE (10 * NSEC_PER_MSEC)
+#define IN_USE_PAUSES_MAX 300
 
 static int open_unix(struct spawner *spawner, struct error *error)
 {
@@ -37,13 +42,49 @@ static int open_unix(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-static int address_error(const char *listen_on, int errnum, struct error *error)
+union address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+/* Whoever has the address may be one of us: asked for its health it says so. Bounded, and what it
+ * says is believed for a word in a message only. */
+static bool is_caisson(const union address *address, socklen_t size)
+{
+	static const char question[] =
+	    "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+	const struct timeval patience = {.tv_sec = 1};
+	char answer[2048];
+	size_t have = 0;
+	CLOSE_FD int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0 ||
+	    connect(fd, &address->any, size) < 0 ||
+	    send(fd, question, sizeof(question) - 1, MSG_NOSIGNAL) < 0)
+		return false;
+	for (int i = 0; i < 4 && have < sizeof(answer) - 1; i++) {
+		ssize_t got = recv(fd, answer + have, sizeof(answer) - 1 - have, 0);
+		if (got <= 0)
+			break;
+		have += (size_t)got;
+	}
+	answer[have] = '\0';
+	return strcasestr(answer, "\r\nX-Request-Id: ") && strstr(answer, "{\"status\":\"");
+}
+
+static int address_error(const char *listen_on, const union address *address, socklen_t size,
+			 int errnum, struct error *error)
 {
 	if (errnum == EADDRINUSE)
-		return error_set(error, ERROR_CONFIG,
-				 "the address %s is in use by another program: choose another with "
-				 "--listen HOST:PORT, or --listen none for the Unix socket alone",
-				 listen_on);
+		return error_set(
+		    error, ERROR_CONFIG,
+		    "the address %s is in use by another %s: choose another with "
+		    "--listen HOST:PORT, or --listen none for the Unix socket alone",
+		    listen_on,
+		    is_caisson(address, size)
+			? "Caisson daemon (an ordinary user's takes it when it is free)"
+			: "program");
 	if (errnum == EADDRNOTAVAIL)
 		return error_set(error, ERROR_CONFIG,
 				 "the address %s is not one of this host's: choose another with "
@@ -51,12 +92,6 @@ static int address_error(const char *listen_on, int errnum, struct error *error)
 				 listen_on);
 	return error_set_errno(error, ERROR_CONFIG, errnum, "listening on %s", listen_on);
 }
-
-union address {
-	struct sockaddr any;
-	struct sockaddr_in v4;
-	struct sockaddr_in6 v6;
-};
 
 static socklen_t make_address(const char *host, uint16_t port, union address *address)
 {
@@ -80,6 +115,22 @@ static bool is_loopback(const union address *address)
 	return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
 }
 
+/* A spawner that was killed has left its socket's file and a daemon, which ends as soon as it
+ * notices; until then the address is its. */
+static int bind_address(const struct spawner *spawner, int fd, const union address *address,
+			socklen_t size)
+{
+	char path[SPAWNER_PATH_MAX];
+	bool killed = config_socket_path(&spawner->config, path, sizeof(path)) == 0 &&
+		      access(path, F_OK) == 0;
+	for (int i = 0; bind(fd, &address->any, size) < 0; i++) {
+		if (errno != EADDRINUSE || !killed || i == IN_USE_PAUSES_MAX)
+			return -1;
+		nanosleep(&(struct timespec){.tv_nsec = IN_USE_PAUSE}, NULL);
+	}
+	return 0;
+}
+
 static int open_tcp(struct spawner *spawner, struct error *error)
 {
 	char host[CONFIG_HOST_MAX];
@@ -96,9 +147,17 @@ static int open_tcp(struct spawner *spawner, struct error *error)
 	CLOSE_FD int fd =
 	    socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-	    bind(fd, &address.any, size) < 0 || listen(fd, BACKLOG) < 0 ||
-	    getsockname(fd, &address.any, &size) < 0)
-		return address_error(listen_on, errno, error);
+	    bind_address(spawner, fd, &address, size) < 0 || listen(fd, BACKLOG) < 0 ||
+	    getsockname(fd, &address.any, &size) < 0) {
+		/* Each user of a host has a daemon; the usual port is the first one's. */
+		if (errno != EADDRINUSE || spawner->host.rights == RIGHTS_ROOT ||
+		    strcmp(listen_on, CONFIG_LISTEN_DEFAULT) != 0)
+			return address_error(listen_on, &address, size, errno, error);
+		log_warning("the address %s is in use: the API is on the Unix socket alone "
+			    "(--listen HOST:PORT chooses another)",
+			    listen_on);
+		return 0;
+	}
 	/* Port 0 means any: say which it has become. */
 	bool v6 = address.any.sa_family == AF_INET6;
 	port = ntohs(v6 ? address.v6.sin6_port : address.v4.sin_port);

@@ -1,7 +1,7 @@
 /* The spawner's one loop: the daemon's socket, signals, the ends of sandboxes, and timers (start
- * the daemon again; wait no longer for it to quit; look at sandboxes that are being paused or
- * ended). Nothing here waits for the daemon: what it does not read waits in the outbox, and then
- * nothing more is read from it. And nothing waits for a sandbox (guests.c). */
+ * the daemon again; wait no longer for it to quit; look at sandboxes that are being made, paused
+ * or ended; fill the pool). Nothing here waits for the daemon: what it does not read waits in the
+ * outbox, and then nothing more is read from it. And nothing waits for a sandbox (guests.c). */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "spawner/fault.h"
 
 #define QUIT_SECONDS 5
 #define EVENTS_MAX 64
@@ -98,6 +99,7 @@ void spawner_loop_send(struct spawner *spawner, const struct spawn_message *mess
 {
 	if (spawner->socket < 0)
 		return;
+	FAULT_SEND(message, BEFORE);
 	if (spawner->outbox_count == OUTBOX_MAX) {
 		daemon_child_drop(spawner, "it does not read its messages");
 		return;
@@ -108,6 +110,7 @@ void spawner_loop_send(struct spawner *spawner, const struct spawn_message *mess
 	/* Earlier ones that wait go first; the loop sends them when there is room. */
 	if (spawner->outbox_count == 1)
 		flush_outbox(spawner);
+	FAULT_SEND(message, AFTER);
 }
 
 static void receive_requests(struct spawner *spawner)
@@ -165,6 +168,9 @@ static void reload(struct spawner *spawner)
 	}
 	spawner->config.maximum = changed.maximum;
 	spawner->config.sandboxes_max = changed.sandboxes_max;
+	spawner->config.pool_size = changed.pool_size;
+	spawner->config.pool_max = changed.pool_max;
+	pool_changed(spawner);
 	memcpy(spawner->config.mounts_allow, changed.mounts_allow, sizeof(changed.mounts_allow));
 	if (!spawner->config.log_level_fixed && spawner->config_path) {
 		spawner->config.log_level = changed.log_level;
@@ -174,6 +180,37 @@ static void reload(struct spawner *spawner)
 	spawner_loop_send(spawner, &message);
 }
 
+static bool is_known(const struct spawner *spawner, pid_t pid)
+{
+	bool known = pid == spawner->daemon || pid == spawner->trash_worker;
+	for (uint32_t i = 0; i < spawner->leaving_count; i++)
+		known |= spawner->leaving[i] == pid;
+	for (size_t i = 0; i < TIER_COUNT; i++)
+		known |= spawner->probes[i].worker == pid && spawner->probes[i].socket >= 0;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
+		known |= spawner->entries[i].worker == pid ||
+			 spawner->entries[i].job.worker == pid ||
+			 spawner->entries[i].guest.init.pid == pid;
+	return known;
+}
+
+/* An init whose worker was killed before it could say which it is. While one works, it may be an
+ * init that it is about to speak of. */
+static void reap_strays(const struct spawner *spawner)
+{
+	enum { STRAYS_MAX = 16 };
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
+		if (spawner->entries[i].worker_socket >= 0)
+			return;
+	for (int i = 0; i < STRAYS_MAX; i++) {
+		siginfo_t info = {0};
+		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0 ||
+		    is_known(spawner, info.si_pid))
+			return;
+		waitpid(info.si_pid, NULL, WNOHANG);
+	}
+}
+
 static void reap_children(struct spawner *spawner)
 {
 	int status;
@@ -181,6 +218,8 @@ static void reap_children(struct spawner *spawner)
 	if (spawner->daemon > 0 && waitpid(spawner->daemon, &status, WNOHANG) > 0)
 		daemon_child_ended(spawner, status);
 	trash_reap(spawner);
+	worker_reap(spawner);
+	reap_strays(spawner);
 }
 
 static void handle_signals(struct spawner *spawner)
@@ -211,6 +250,16 @@ static void handle_event(struct spawner *spawner, const struct epoll_event *even
 		handle_signals(spawner);
 	} else if (kind == LOOP_GUEST) {
 		guests_check_end(spawner, (uint32_t)event->data.u64);
+	} else if (kind == LOOP_WORKER) {
+		boots_worker_done(spawner, (uint32_t)event->data.u64);
+	} else if (kind == LOOP_BOOT) {
+		boots_assigned(spawner, (uint32_t)event->data.u64);
+	} else if (kind == LOOP_PROBE) {
+		worker_probed(spawner, (enum tier)(uint32_t)event->data.u64);
+	} else if (kind == LOOP_JOB) {
+		jobs_done(spawner, (uint32_t)event->data.u64);
+	} else if (kind == LOOP_MEMORY) {
+		memory_changed(spawner, (uint32_t)event->data.u64);
 	} else if (kind == LOOP_DAEMON && spawner->socket >= 0) {
 		if (event->events & EPOLLOUT)
 			flush_outbox(spawner);
@@ -241,10 +290,14 @@ static void handle_timers(struct spawner *spawner)
 	}
 }
 
-static int next_timeout(const struct spawner *spawner)
+static int next_timeout(struct spawner *spawner)
 {
-	const int64_t timers[] = {spawner->daemon_restart_at, spawner->daemon_kill_at,
-				  spawner->quitting ? spawner->quit_until : 0, spawner->look_at};
+	const int64_t timers[] = {spawner->daemon_restart_at,
+				  spawner->daemon_kill_at,
+				  spawner->quitting ? spawner->quit_until : 0,
+				  spawner->look_at,
+				  pool_next(spawner),
+				  worker_check_probes(spawner)};
 	int64_t until = INT64_MAX;
 	for (size_t i = 0; i < ARRAY_SIZE(timers); i++)
 		if (timers[i] != 0)
@@ -271,6 +324,7 @@ void spawner_loop_run(struct spawner *spawner)
 		for (int i = 0; i < count && !spawner->done; i++)
 			handle_event(spawner, &events[i]);
 		guests_look(spawner);
+		pool_tend(spawner);
 		handle_timers(spawner);
 	}
 }

@@ -3,6 +3,7 @@
 #include "spawner/spawner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "spawner/internal.h"
+#include "spawner/rootless.h"
+#include "tier/remove_tree.h"
 
 struct spawner *spawner_new(const struct config *config)
 {
@@ -25,8 +28,19 @@ struct spawner *spawner_new(const struct config *config)
 	spawner->epoll = spawner->signals = spawner->socket = -1;
 	spawner->uid_block = -1;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		spawner->entries[i].guest.init = PROCESS_NONE;
+		spawner->entries[i] = (struct entry)ENTRY_NONE;
+	for (size_t i = 0; i < TIER_COUNT; i++)
+		spawner->probes[i].socket = -1;
 	return spawner;
+}
+
+static void entry_close(struct spawner *spawner, struct entry *entry)
+{
+	boots_forget_order(entry);
+	process_done(&entry->guest.init);
+	prepared_done(&entry->prepared);
+	fd_close(&entry->worker_socket);
+	memory_forget(spawner, entry);
 }
 
 void spawner_free(struct spawner *spawner)
@@ -34,7 +48,9 @@ void spawner_free(struct spawner *spawner)
 	if (!spawner)
 		return;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		process_done(&spawner->entries[i].guest.init);
+		entry_close(spawner, &spawner->entries[i]);
+	for (size_t i = 0; i < TIER_COUNT; i++)
+		fd_close(&spawner->probes[i].socket);
 	fd_close(&spawner->socket);
 	fd_close(&spawner->signals);
 	fd_close(&spawner->epoll);
@@ -47,19 +63,11 @@ void spawner_free(struct spawner *spawner)
 	free(spawner);
 }
 
-static int check_root(struct spawner *spawner, struct error *error)
-{
-	(void)spawner;
-	if (geteuid() == 0)
-		return 0;
-	return error_set(
-	    error, ERROR_NO_PERMISSION,
-	    "`caisson serve` needs root in this build: start it with sudo; clients need "
-	    "no root");
-}
-
 static int claim_uids(struct spawner *spawner, struct error *error)
 {
+	/* Without root there is one range, which all sandboxes share. */
+	if (spawner->host.rights != RIGHTS_ROOT)
+		return 0;
 	spawner->uid_block = uid_block_claim(UID_BLOCK_DIRECTORY, spawner->host.state, error);
 	if (spawner->uid_block < 0)
 		return -1;
@@ -94,7 +102,7 @@ static int start_first_daemon(struct spawner *spawner, struct error *error)
 }
 
 static int (*const steps[])(struct spawner *spawner, struct error *error) = {
-    check_root,
+    rootless_enter,
     privileges_narrow_first,
     place_find_user,
     place_make_roots,
@@ -121,6 +129,9 @@ static bool sandboxes_left(struct spawner *spawner)
 	return rmdir(path) < 0 && errno != ENOENT;
 }
 
+/* The lock goes last: whoever takes it finds an empty directory. */
+static const char *const runtime_files[] = {"cgroups", "lock"};
+
 /* What a living or stopped sandbox needs stays; when there is none, the host looks as it did
  * before, but for the state directory. */
 static void clean_up(struct spawner *spawner)
@@ -132,17 +143,35 @@ static void clean_up(struct spawner *spawner)
 	if (spawner->unix_listener >= 0 &&
 	    config_socket_path(&spawner->config, path, sizeof(path)) == 0)
 		unlink(path);
+	pool_drain(spawner);
 	if (spawner->adopted && !sandboxes_left(spawner)) {
 		adopt_sweep(spawner);
-		uid_block_release(UID_BLOCK_DIRECTORY, spawner->uid_block);
+		if (spawner->host.rights == RIGHTS_ROOT)
+			uid_block_release(UID_BLOCK_DIRECTORY, spawner->uid_block);
 	}
 	/* Goes when it is empty: then none runs. */
 	if (text_format(path, sizeof(path), "%s/guests", runtime) < 0 ||
 	    (rmdir(path) < 0 && errno != ENOENT))
 		return;
-	if (text_format(path, sizeof(path), "%s/lock", runtime) == 0)
-		unlink(path);
+	for (size_t i = 0; i < ARRAY_SIZE(runtime_files); i++)
+		if (text_format(path, sizeof(path), "%s/%s", runtime, runtime_files[i]) == 0)
+			unlink(path);
 	rmdir(runtime);
+}
+
+/* A start that is refused leaves no directory that it made. The state directory is ours to remove
+ * while we have its lock and nothing was served from it. */
+static void forget_new(struct spawner *spawner)
+{
+	if (spawner->runtime_is_new)
+		rmdir(spawner->config.runtime);
+	if (!spawner->state_is_new || spawner->state_lock < 0 || spawner->adopted)
+		return;
+	if (spawner->uid_block >= 0 && spawner->host.rights == RIGHTS_ROOT)
+		uid_block_release(UID_BLOCK_DIRECTORY, spawner->uid_block);
+	int result = remove_tree(AT_FDCWD, spawner->host.state);
+	if (result < 0)
+		log_warning("%s is left over: %s", spawner->host.state, strerror(-result));
 }
 
 int spawner_main(const struct config *config, const char *config_path)
@@ -164,10 +193,15 @@ int spawner_main(const struct config *config, const char *config_path)
 	if (error.kind == ERROR_NONE) {
 		log_info("serving %s, state %s, instance %s%s%s", spawner->host.runtime,
 			 spawner->host.state, spawner->host.instance,
-			 spawner->listen[0] ? ", http://" : "", spawner->listen);
+			 !spawner->listen[0]                  ? ""
+			 : spawner->config.tls_certificate[0] ? ", https://"
+							      : ", http://",
+			 spawner->listen);
 		spawner_loop_run(spawner);
 	}
 	clean_up(spawner);
+	if (error.kind != ERROR_NONE)
+		forget_new(spawner);
 	int exit_code = spawner->exit_code;
 	spawner_free(spawner);
 	if (error.kind != ERROR_NONE) {

@@ -8,17 +8,27 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "spawner/rootless.h"
+#include "tier/living.h"
+
+#define LOCK_PAUSE (5 * 1000 * 1000)
+#define LOCK_TURNS 600 /* three seconds */
+/* One that was asked to leave waits for its daemon's last answers and ends its pool. */
+#define LEAVE_TURNS 2000
+#define IDLE_WORD "idle-exit "
 
 /* Who the daemon is where the host has no user for it: an id that Debian's policy leaves to nobody
  * (above its static range, below dynamic users of systemd's). */
@@ -35,7 +45,16 @@ uint64_t place_hash(uint64_t hash, const void *data, size_t size)
 int place_find_user(struct spawner *spawner, struct error *error)
 {
 	const char *name = spawner->config.user;
-	errno = 0;
+	bool named = *name != '\0';
+	if (spawner->host.rights != RIGHTS_ROOT) {
+		/* rootless_enter() has said who it is. */
+		if (!named)
+			return 0;
+		return error_set(error, ERROR_CONFIG,
+				 "user = %s: only root can run the daemon as another user", name);
+	}
+	if (!named)
+		name = CONFIG_USER_DEFAULT;
 	const struct passwd *user = getpwnam(name);
 	if (user) {
 		if (user->pw_uid == 0 || user->pw_gid == 0)
@@ -46,6 +65,11 @@ int place_find_user(struct spawner *spawner, struct error *error)
 		spawner->host.daemon_gid = user->pw_gid;
 		return 0;
 	}
+	if (named)
+		return error_set(error, ERROR_CONFIG,
+				 "there is no user %s: make one with `useradd --system %s`, or "
+				 "name another with --user",
+				 name, name);
 	if (getpwuid(FALLBACK_ID) || getgrgid(FALLBACK_ID))
 		return error_set(error, ERROR_CONFIG,
 				 "there is no user %s, and %d is somebody else's: make one with "
@@ -58,38 +82,54 @@ int place_find_user(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-/* Makes the directory and those above it; 0755 for the ones above. */
-static int make_path(const char *path, mode_t mode)
+/* Makes the directory and those above it. 1: it is new. */
+static int make_path(const char *path, mode_t mode, mode_t mode_above)
 {
 	char part[SPAWNER_PATH_MAX];
 	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		int result = text_format(part, sizeof(part), "%.*s", (int)(slash - path), path);
 		if (result < 0)
 			return result;
-		if (mkdir(part, 0755) < 0 && errno != EEXIST)
+		if (mkdir(part, mode_above) < 0 && errno != EEXIST)
 			return -errno;
 	}
-	return mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
+	if (mkdir(path, mode) == 0)
+		return 1;
+	return errno == EEXIST ? 0 : -errno;
 }
 
 /* The two directories that everything is below: root's, whatever they were before. */
-static int make_root(const char *what, const char *path, mode_t mode, struct error *error)
+static int make_root(const struct host *host, const char *what, const char *path, mode_t mode,
+		     bool *ret_new, struct error *error)
 {
 	struct stat info;
-	int result = make_path(path, mode);
+	bool root = host->rights == RIGHTS_ROOT;
+	/* Root's are everybody's to pass through; a user's are the daemon's and nobody else's. With
+	 * one id the daemon is the user, and the group would be the user's: others may be in it. */
+	if (!root)
+		mode = host->rights == RIGHTS_ONE_ID ? 0700 : 0710;
+	int result = make_path(path, mode, root ? 0755 : 0700);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "%s directory %s", what, path);
-	CLOSE_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	*ret_new = result > 0;
+	/* An administrator may have put a link there; in a directory that a user shares with
+	 * others, somebody else may have. */
+	CLOSE_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (root ? 0 : O_NOFOLLOW));
 	if (fd < 0 || fstat(fd, &info) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s directory %s",
 				       what, path);
+	if (info.st_uid != geteuid() && !root)
+		return error_set(error, ERROR_NO_PERMISSION,
+				 "%s directory %s belongs to somebody else: choose another with "
+				 "--%s",
+				 what, path, what);
 	if (info.st_uid != geteuid())
 		return error_set(error, ERROR_NO_PERMISSION,
 				 "%s directory %s belongs to uid %u, not to root: choose another "
 				 "with --%s, or `chown root %s`",
 				 what, path, (unsigned)info.st_uid, what, path);
-	if (fchmod(fd, mode) < 0)
+	if ((!root && fchown(fd, (uid_t)-1, host->daemon_gid) < 0) || fchmod(fd, mode) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s directory %s",
 				       what, path);
 	return 0;
@@ -98,8 +138,10 @@ static int make_root(const char *what, const char *path, mode_t mode, struct err
 int place_make_roots(struct spawner *spawner, struct error *error)
 {
 	struct host *host = &spawner->host;
-	if (make_root("state", spawner->config.state, 0711, error) < 0 ||
-	    make_root("runtime", spawner->config.runtime, 0755, error) < 0)
+	if (make_root(host, "state", spawner->config.state, 0711, &spawner->state_is_new, error) <
+		0 ||
+	    make_root(host, "runtime", spawner->config.runtime, 0755, &spawner->runtime_is_new,
+		      error) < 0)
 		return -1;
 	/* The real path, so that two names of one directory are one instance. */
 	char *state = realpath(spawner->config.state, NULL);
@@ -117,24 +159,110 @@ int place_make_roots(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-static int lock_conflict(int fd, const char *what, const char *directory, struct error *error)
+/* What a lock file says of who has it, or had it last: the pid, whose sandboxes are in the
+ * directory (a state directory), and whether it is one that a client has started ("idle-exit", and
+ * the start time that makes the pid certain). A line each. */
+struct holder {
+	uint64_t pid; /* 0: unknown */
+	char state[SPAWNER_PATH_MAX];
+	uint64_t start_time; /* 0: nobody's but its own to end */
+};
+
+static void holder_read(int lock, struct holder *holder)
 {
-	char text[32] = "";
-	ssize_t got = pread(fd, text, sizeof(text) - 1, 0);
+	char text[SPAWNER_PATH_MAX + 64], *rest = text;
+	ssize_t got = pread(lock, text, sizeof(text) - 1, 0);
 	text[got > 0 ? got : 0] = '\0';
-	text[strspn(text, "0123456789")] = '\0';
+	*holder = (struct holder){.pid = 0};
+	const char *pid = strsep(&rest, "\n"), *state = strsep(&rest, "\n");
+	const char *idle = strsep(&rest, "\n");
+	if (text_to_u64(pid, 1, INT32_MAX, &holder->pid) < 0)
+		holder->pid = 0;
+	if (state && text_copy(holder->state, sizeof(holder->state), state) < 0)
+		holder->state[0] = '\0';
+	if (idle && text_starts(idle, IDLE_WORD) &&
+	    text_to_u64(idle + strlen(IDLE_WORD), 1, UINT64_MAX, &holder->start_time) < 0)
+		holder->start_time = 0;
+}
+
+/* Our own name in it. */
+static int holder_write(const struct spawner *spawner, int lock, const char *directory,
+			struct error *error)
+{
+	char text[SPAWNER_PATH_MAX + 64], idle[48] = "";
+	uint64_t start_time;
+	if (spawner->config.idle_exit_seconds > 0 && process_start_time(getpid(), &start_time) == 0)
+		snprintf(idle, sizeof(idle), IDLE_WORD "%llu\n", (unsigned long long)start_time);
+	int length =
+	    snprintf(text, sizeof(text), "%d\n%s\n%s", (int)getpid(), spawner->host.state, idle);
+	if (pwrite(lock, text, (size_t)length, 0) != length || ftruncate(lock, length) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s/lock",
+				       directory);
+	return 0;
+}
+
+static int lock_conflict(const struct holder *holder, const char *what, const char *directory,
+			 struct error *error)
+{
+	char pid[24] = "PID";
+	if (holder->pid)
+		snprintf(pid, sizeof(pid), "%llu", (unsigned long long)holder->pid);
 	return error_set(
 	    error, ERROR_DAEMON_CONFLICT,
 	    "another caisson (pid %s) serves the %s directory %s: use that one, end it "
 	    "with `kill %s`, or give this one directories of its own with --state and "
 	    "--runtime",
-	    *text ? text : "unknown", what, directory, *text ? text : "PID");
+	    holder->pid ? pid : "unknown", what, directory, pid);
 }
 
-/* Takes <directory>/lock and writes our pid into it; returns the descriptor that holds it. */
-static int lock_directory(const char *what, const char *directory, struct error *error)
+/* One that a client has started serves until somebody does for good: it is asked to end, once, and
+ * its sandboxes run on. Whether it will. */
+static bool ask_to_leave(const struct spawner *spawner, const struct holder *holder,
+			 uint64_t *asked)
 {
-	char path[SPAWNER_PATH_MAX], pid[32];
+	struct process process = PROCESS_NONE;
+	if (spawner->config.idle_exit_seconds > 0 || holder->start_time == 0)
+		return false;
+	if (holder->pid == *asked)
+		return true;
+	if (process_open((pid_t)holder->pid, holder->start_time, &process) < 0)
+		return false;
+	int result = process_signal(&process, SIGTERM);
+	process_done(&process);
+	if (result < 0)
+		return false;
+	log_info("pid %u, which a client has started, serves %s: it is asked to leave",
+		 (unsigned)holder->pid, spawner->host.state);
+	*asked = holder->pid;
+	return true;
+}
+
+struct lock_wait {
+	int turns;
+	uint64_t asked; /* a pid; 0: none */
+};
+
+/* The lock is another's: 0 when it will be free soon. */
+static int wait_for_holder(const struct spawner *spawner, int lock, const char *what,
+			   const char *directory, struct lock_wait *wait, struct error *error)
+{
+	struct holder holder;
+	holder_read(lock, &holder);
+	/* A worker of one that was killed holds it until the kernel has ended it too. */
+	bool gone = holder.pid && kill((pid_t)holder.pid, 0) < 0 && errno == ESRCH;
+	bool leaves = !gone && ask_to_leave(spawner, &holder, &wait->asked);
+	if ((!gone && !leaves) || ++wait->turns > (wait->asked ? LEAVE_TURNS : LOCK_TURNS))
+		return lock_conflict(&holder, what, directory, error);
+	nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE}, NULL);
+	return 0;
+}
+
+/* Takes <directory>/lock; returns the descriptor that holds it. */
+static int lock_directory(const struct spawner *spawner, const char *what, const char *directory,
+			  struct error *error)
+{
+	char path[SPAWNER_PATH_MAX];
+	struct lock_wait wait = {0};
 	if (text_format(path, sizeof(path), "%s/lock", directory) < 0)
 		return error_set(error, ERROR_CONFIG, "%s: the path is too long", directory);
 	for (;;) {
@@ -143,29 +271,50 @@ static int lock_directory(const char *what, const char *directory, struct error 
 		if (fd < 0)
 			return error_set_errno(error, error_kind_of_errno(errno), errno, "%s",
 					       path);
-		if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-			return errno == EWOULDBLOCK
-				   ? lock_conflict(fd, what, directory, error)
-				   : error_set_errno(error, ERROR_INTERNAL, errno, "%s", path);
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			if (errno != EWOULDBLOCK)
+				return error_set_errno(error, ERROR_INTERNAL, errno, "%s", path);
+			if (wait_for_holder(spawner, fd, what, directory, &wait, error) < 0)
+				return -1;
+			continue;
+		}
 		/* Another that was just ending may have removed the file we opened. */
 		if (fstat(fd, &held) < 0 || stat(path, &named) < 0 || held.st_ino != named.st_ino ||
 		    held.st_dev != named.st_dev)
 			continue;
-		int length = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-		if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)length, 0) != length)
-			return error_set_errno(error, error_kind_of_errno(errno), errno, "%s",
-					       path);
 		return TAKE_FD(fd);
 	}
 }
 
+/* Sandboxes that live are known by the runtime directory, their files by the state directory: with
+ * another's state they would all look like strays, and be ended. */
+static int check_runtime(const struct spawner *spawner, struct error *error)
+{
+	const struct host *host = &spawner->host;
+	struct holder last;
+	holder_read(spawner->runtime_lock, &last);
+	/* Of a state that was removed nobody else can take care. */
+	if (last.state[0] == '\0' || strcmp(last.state, host->state) == 0 ||
+	    access(last.state, F_OK) < 0 || !living(host->runtime, NULL))
+		return 0;
+	return error_set(error, ERROR_DAEMON_CONFLICT,
+			 "in the runtime directory %s sandboxes of the state directory %s are "
+			 "running, not of %s: serve it with --state %s (for a client "
+			 "CAISSON_STATE), or name another runtime directory with --runtime",
+			 host->runtime, last.state, host->state, last.state);
+}
+
 int place_lock(struct spawner *spawner, struct error *error)
 {
-	spawner->state_lock = lock_directory("state", spawner->host.state, error);
-	if (spawner->state_lock < 0)
+	const struct host *host = &spawner->host;
+	spawner->state_lock = lock_directory(spawner, "state", host->state, error);
+	if (spawner->state_lock < 0 ||
+	    holder_write(spawner, spawner->state_lock, host->state, error) < 0)
 		return -1;
-	spawner->runtime_lock = lock_directory("runtime", spawner->host.runtime, error);
-	return spawner->runtime_lock < 0 ? -1 : 0;
+	spawner->runtime_lock = lock_directory(spawner, "runtime", host->runtime, error);
+	if (spawner->runtime_lock < 0 || check_runtime(spawner, error) < 0)
+		return -1;
+	return holder_write(spawner, spawner->runtime_lock, host->runtime, error);
 }
 
 /* The daemon runs as another user than it did: what it wrote becomes the new one's. Its old user
@@ -221,9 +370,23 @@ static int make_directory(int parent, const char *name, mode_t mode, uid_t uid, 
 	return fchmod(fd, mode) < 0 ? -errno : 0;
 }
 
+/* A restore that was killed while it put things in place: half of what is here is the backup's. */
+static int check_restored(const struct host *host, struct error *error)
+{
+	char path[SPAWNER_PATH_MAX];
+	if (text_format(path, sizeof(path), "%s/restore/ready", host->state) < 0 ||
+	    access(path, F_OK) < 0)
+		return 0;
+	return error_set(error, ERROR_STORE,
+			 "a restore of %s was cut short: `caisson state restore FILE` finishes it",
+			 host->state);
+}
+
 int place_make_directories(struct spawner *spawner, struct error *error)
 {
 	const struct host *host = &spawner->host;
+	if (check_restored(host, error) < 0)
+		return -1;
 	const struct {
 		const char *root, *name;
 		mode_t mode;
@@ -242,6 +405,11 @@ int place_make_directories(struct spawner *spawner, struct error *error)
 				 : make_directory(root, directories[i].name, directories[i].mode,
 						  daemon ? host->daemon_uid : geteuid(),
 						  daemon ? host->daemon_gid : getegid());
+		if (result == -EPERM && host->rights != RIGHTS_ROOT)
+			return error_set(error, ERROR_NO_PERMISSION,
+					 "directory %s/%s belongs to an id that this user does not "
+					 "have any more: it was made when /etc/subuid granted one",
+					 directories[i].root, directories[i].name);
 		if (result < 0)
 			return error_set_errno(error, error_kind_of_errno(result), result,
 					       "directory %s/%s", directories[i].root,
@@ -261,14 +429,23 @@ static int unreachable_part(const char *path, int mode)
 	return access(path, mode) < 0 ? (int)strlen(path) : 0;
 }
 
+int place_become_daemon(const struct host *host)
+{
+	/* With one id nothing changes, and groups cannot be given up: the kernel would let a user
+	 * leave a group that keeps him out of something. */
+	if ((host->rights != RIGHTS_ONE_ID && setgroups(0, NULL) < 0) ||
+	    setresgid(host->daemon_gid, host->daemon_gid, host->daemon_gid) < 0 ||
+	    setresuid(host->daemon_uid, host->daemon_uid, host->daemon_uid) < 0)
+		return -errno;
+	return 0;
+}
+
 /* Asks as the daemon's user, in a child; its exit status is the length. */
-static int unreachable_by_daemon(const struct host *host, const char *path, int mode)
+static int unreachable_by_daemon(const struct spawner *spawner, const char *path, int mode)
 {
 	pid_t child = fork();
 	if (child == 0) {
-		if (setgroups(0, NULL) < 0 ||
-		    setresgid(host->daemon_gid, host->daemon_gid, host->daemon_gid) < 0 ||
-		    setresuid(host->daemon_uid, host->daemon_uid, host->daemon_uid) < 0)
+		if (rootless_open_way(spawner) < 0 || place_become_daemon(&spawner->host) < 0)
 			_exit(255);
 		_exit(MIN(unreachable_part(path, mode), 254));
 	}
@@ -295,7 +472,7 @@ int place_check_reach(struct spawner *spawner, struct error *error)
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		if (!places[i].path)
 			continue;
-		int length = unreachable_by_daemon(&spawner->host, places[i].path, places[i].mode);
+		int length = unreachable_by_daemon(spawner, places[i].path, places[i].mode);
 		if (length == 0)
 			continue;
 		bool whole = (size_t)length >= strlen(places[i].path);

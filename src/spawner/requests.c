@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "spawner/fault.h"
 
 struct request {
 	struct spawner *spawner;
@@ -24,14 +25,6 @@ static int hello(struct request *request, struct error *error)
 				 "the spawner speaks version %d: restart `caisson serve`",
 				 SPAWNER_PROTOCOL_VERSION);
 	return 0;
-}
-
-static void fill_created(const struct guest *guest, struct spawn_message *reply)
-{
-	reply->created.pid = (uint32_t)guest->init.pid;
-	memcpy(reply->created.limit_reasons, guest->limit_reasons, sizeof(guest->limit_reasons));
-	reply->created.phase_count = guest->phase_count;
-	memcpy(reply->created.phases, guest->phases, sizeof(guest->phases));
 }
 
 struct folders {
@@ -54,14 +47,13 @@ static int create(struct request *request, struct error *error)
 {
 	struct spawn_create *order = &request->message->create;
 	CLEANUP(folders_done) struct folders folders;
-	struct entry *entry;
 	folders_init(&folders);
 	if (validate_create(request->spawner, order, request->fds, request->fd_count,
 			    folders.grants, error) < 0 ||
-	    guests_create(request->spawner, &request->message->sandbox, order, folders.grants,
-			  &entry, error) < 0)
+	    boots_create(request->spawner, &request->message->sandbox, order, folders.grants,
+			 request->message->request, error) < 0)
 		return -1;
-	fill_created(&entry->guest, request->reply);
+	request->reply = NULL;
 	return 0;
 }
 
@@ -72,9 +64,10 @@ static int start(struct request *request, struct error *error)
 	folders_init(&folders);
 	if (validate_create(request->spawner, order, request->fds, request->fd_count,
 			    folders.grants, error) < 0 ||
-	    guests_start(request->spawner, request->entry, order, folders.grants, error) < 0)
+	    boots_start(request->spawner, request->entry, order, folders.grants,
+			request->message->request, error) < 0)
 		return -1;
-	fill_created(&request->entry->guest, request->reply);
+	request->reply = NULL;
 	return 0;
 }
 
@@ -110,6 +103,9 @@ static int must_run(const struct entry *entry, struct error *error)
 	if (entry->state == ENTRY_DYING)
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is ending",
 				 entry->guest.id.text);
+	if (boots_under_way(entry))
+		return error_set(error, ERROR_CONFLICT, "sandbox %s is being made",
+				 entry->guest.id.text);
 	return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s does not run",
 			 entry->guest.id.text);
 }
@@ -139,62 +135,129 @@ static int set_limits(struct request *request, struct error *error)
 {
 	struct entry *entry = request->entry;
 	const struct limits *limits = &request->message->limits;
-	if (validate_limits(request->spawner, limits, error) < 0 || must_run(entry, error) < 0)
+	if (validate_limits(request->spawner, limits, error) < 0 || must_run(entry, error) < 0 ||
+	    jobs_set_limits(request->spawner, entry, limits, request->message->request, error) < 0)
 		return -1;
-	return entry->driver->set_limits(&request->spawner->host, &entry->guest, limits, error);
+	request->reply = NULL;
+	return 0;
+}
+
+static int reclaim(struct request *request, struct error *error)
+{
+	if (must_run(request->entry, error) < 0 ||
+	    jobs_reclaim(request->spawner, request->entry, request->message->request, error) < 0)
+		return -1;
+	request->reply = NULL;
+	return 0;
+}
+
+/* Of all that run: whatever goes wrong with one is that one's. */
+static void counters_of_all(struct request *request)
+{
+	struct spawner *spawner = request->spawner;
+	struct spawn_message counted = {.type = SPAWN_COUNTED,
+					.request = request->message->request};
+	struct error ignored;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
+		struct entry *entry = &spawner->entries[i];
+		if (!guests_runs(entry) || entry->driver->counters(&spawner->host, &entry->guest,
+								   &counted.counters, &ignored) < 0)
+			continue;
+		counted.sandbox = entry->guest.id;
+		spawner_loop_send(spawner, &counted);
+		if (counted.counters.memory > entry->guest.limits.memory)
+			memory_look(spawner, entry);
+	}
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
+		enum entry_state state = spawner->entries[i].state;
+		request->reply->totals.pool_ready += state == ENTRY_PREPARED;
+		request->reply->totals.pool_making += state == ENTRY_PREPARING;
+	}
 }
 
 static int counters(struct request *request, struct error *error)
 {
 	struct entry *entry = request->entry;
+	if (!entry) {
+		counters_of_all(request);
+		return 0;
+	}
 	if (must_run(entry, error) < 0)
 		return -1;
 	return entry->driver->counters(&request->spawner->host, &entry->guest,
 				       &request->reply->counters, error);
 }
 
-static int list(struct request *request, struct error *error)
+void requests_list(struct spawner *spawner, uint32_t request)
 {
-	(void)error;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		const struct entry *entry = &request->spawner->entries[i];
-		if (entry->state == ENTRY_FREE || entry->state == ENTRY_ERASING)
+		struct entry *entry = &spawner->entries[i];
+		if (guests_find(spawner, &entry->guest.id) != entry)
 			continue;
+		/* Whoever reads that it runs is to hear of its end. */
+		entry->quiet = false;
 		struct spawn_message listed = {
 		    .type = SPAWN_LISTED,
-		    .request = request->message->request,
+		    .request = request,
 		    .sandbox = entry->guest.id,
 		    .listed = {.tier = (uint32_t)entry->guest.tier,
 			       .running = entry->state != ENTRY_STOPPED,
 			       .frozen = entry->guest.frozen && entry->state != ENTRY_THAWING,
-			       .pid = (uint32_t)entry->guest.init.pid},
+			       .pid = (uint32_t)entry->guest.init.pid,
+			       .limits = entry->guest.limits},
 		};
-		spawner_loop_send(request->spawner, &listed);
+		spawner_loop_send(spawner, &listed);
 	}
+	const struct spawn_message reply = {.type = SPAWN_REPLY, .request = request};
+	spawner_loop_send(spawner, &reply);
+}
+
+static int list(struct request *request, struct error *error)
+{
+	struct spawner *spawner = request->spawner;
+	if (spawner->list_request != 0)
+		return error_set(error, ERROR_BUSY, "a list is under way");
+	request->reply = NULL;
+	if (boots_count(spawner) > 0)
+		spawner->list_request = request->message->request;
+	else
+		requests_list(spawner, request->message->request);
 	return 0;
 }
 
 static int probe(struct request *request, struct error *error)
 {
+	struct spawner *spawner = request->spawner;
 	uint32_t tier = request->message->tier;
 	struct spawn_probe *result = &request->reply->probe;
 	if (tier == TIER_AUTO || tier >= TIER_COUNT)
 		return error_set(error, ERROR_INVALID, "tier %u is none", tier);
-	const struct driver *driver = request->spawner->driver_of((enum tier)tier);
-	if (driver)
-		driver->probe(&request->spawner->host, result);
-	else
+	struct probe *known = &spawner->probes[tier];
+	result->tier = tier;
+	if (!spawner->driver_of((enum tier)tier)) {
 		memcpy(result->missing, "this build has no driver for it",
 		       sizeof("this build has no driver for it"));
-	result->tier = tier;
+		return 0;
+	}
+	if (known->result.available) {
+		*result = known->result;
+		return 0;
+	}
+	if (known->waiting_count == PROBE_WAITING_MAX)
+		return error_set(error, ERROR_BUSY, "%d probes of that tier are asked for already",
+				 PROBE_WAITING_MAX);
+	if (known->socket < 0 && worker_probe(spawner, (enum tier)tier, error) < 0)
+		return -1;
+	known->waiting[known->waiting_count++] = request->message->request;
+	request->reply = NULL;
 	return 0;
 }
 
-enum subject { SUBJECT_NONE, SUBJECT_ID, SUBJECT_SANDBOX };
+enum subject { SUBJECT_NONE, SUBJECT_ID, SUBJECT_SANDBOX, SUBJECT_SANDBOX_OR_ALL };
 
 static const struct handler {
 	int (*serve)(struct request *request, struct error *error);
-	enum subject subject; /* nothing, a well-formed id, a sandbox that exists */
+	enum subject subject; /* nothing, a well-formed id, a sandbox that exists, or no id */
 	bool descriptors;     /* it may carry some */
 } handlers[] = {
     [SPAWN_HELLO] = {hello, SUBJECT_NONE, false},
@@ -205,9 +268,10 @@ static const struct handler {
     [SPAWN_FREEZE] = {freeze, SUBJECT_SANDBOX, false},
     [SPAWN_THAW] = {thaw, SUBJECT_SANDBOX, false},
     [SPAWN_LIMITS] = {set_limits, SUBJECT_SANDBOX, false},
-    [SPAWN_COUNTERS] = {counters, SUBJECT_SANDBOX, false},
+    [SPAWN_COUNTERS] = {counters, SUBJECT_SANDBOX_OR_ALL, false},
     [SPAWN_LIST] = {list, SUBJECT_NONE, false},
     [SPAWN_PROBE] = {probe, SUBJECT_NONE, false},
+    [SPAWN_RECLAIM] = {reclaim, SUBJECT_SANDBOX, false},
 };
 
 static int serve(struct request *request, struct error *error)
@@ -225,10 +289,12 @@ static int serve(struct request *request, struct error *error)
 		return handler->serve(request, error);
 	/* The copy that is used from here on is a string, whatever came. */
 	message->sandbox.text[ID_LENGTH] = '\0';
+	if (handler->subject == SUBJECT_SANDBOX_OR_ALL && message->sandbox.text[0] == '\0')
+		return handler->serve(request, error);
 	if (!id_valid(message->sandbox.text))
 		return error_set(error, ERROR_ID_MALFORMED, "the sandbox's id is malformed");
 	request->reply->sandbox = message->sandbox;
-	if (handler->subject == SUBJECT_SANDBOX) {
+	if (handler->subject != SUBJECT_ID) {
 		request->entry = guests_find(request->spawner, &message->sandbox);
 		if (!request->entry)
 			return error_set(error, ERROR_SANDBOX_NOT_FOUND, "there is no sandbox %s",
@@ -249,12 +315,14 @@ void requests_serve(struct spawner *spawner, struct spawn_message *message, cons
 	    .reply = &reply,
 	};
 	struct error error = {.kind = ERROR_NONE};
+	FAULT_SERVE(message, BEFORE);
 	if (serve(&request, &error) < 0) {
 		reply.result = error.kind == ERROR_NONE ? ERROR_INTERNAL : (uint32_t)error.kind;
 		memcpy(reply.message, error.message, sizeof(reply.message));
 		log_debug("request %u of type %u: %s", message->request, message->type,
 			  error.message);
 	}
+	FAULT_SERVE(message, AFTER);
 	if (request.reply)
 		spawner_loop_send(spawner, &reply);
 }

@@ -19,6 +19,7 @@
 #include "tier/remove_tree.h"
 
 #define WORKERS_MAX 4
+#define NAMES_TRIED 64
 
 static int open_trash(const struct host *host)
 {
@@ -69,7 +70,7 @@ static void start_worker(struct spawner *spawner, struct entry *entry)
 	if (child < 0) {
 		/* The next start empties the trash. */
 		log_warning("no process to erase %s: %s", entry->guest.id.text, strerror(errno));
-		entry->state = ENTRY_FREE;
+		*entry = (struct entry)ENTRY_NONE;
 		return;
 	}
 	entry->worker = child;
@@ -85,15 +86,23 @@ static void start_workers(struct spawner *spawner)
 	}
 }
 
+/* Something of that name may still be there: then it gets another. What stays where it was would be
+ * taken for a sandbox by the next start. */
 void trash_files(struct spawner *spawner, const char *name)
 {
 	char from[SPAWNER_PATH_MAX], to[SPAWNER_PATH_MAX];
-	if (text_format(from, sizeof(from), "%s/sandboxes/%s", spawner->host.state, name) < 0 ||
-	    text_format(to, sizeof(to), "%s/trash/%s", spawner->host.state, name) < 0)
-		return;
-	if (rename(from, to) == 0 || errno == ENOENT)
-		return;
-	log_warning("moving %s to the trash: %s", from, strerror(errno));
+	int result = text_format(from, sizeof(from), "%s/sandboxes/%s", spawner->host.state, name);
+	for (int turn = 0; result >= 0 && turn < NAMES_TRIED; turn++) {
+		result = turn == 0
+			     ? text_format(to, sizeof(to), "%s/trash/%s", spawner->host.state, name)
+			     : text_format(to, sizeof(to), "%s/trash/%s.%d", spawner->host.state,
+					   name, turn);
+		if (result >= 0 && (rename(from, to) == 0 || errno == ENOENT))
+			return;
+		if (errno != ENOTEMPTY && errno != EEXIST)
+			break;
+	}
+	log_error("moving %s to the trash: %s", from, strerror(errno));
 }
 
 void trash_entry(struct spawner *spawner, struct entry *entry)
@@ -117,6 +126,8 @@ static void erase_rubbish(struct spawner *spawner, int trash, const char *name)
 	    fd_read_small(trash, path, text, sizeof(text)) > 0) {
 		text[strcspn(text, "\n")] = '\0';
 		char *space = strchr(text, ' ');
+		if (space)
+			space[1 + strcspn(space + 1, " ")] = '\0';
 		guest.tier = space ? tier_parse(space + 1) : TIER_COUNT;
 		driver = spawner->driver_of(guest.tier);
 	}
@@ -151,7 +162,7 @@ bool trash_reap(struct spawner *spawner)
 		    waitpid(entry->worker, NULL, WNOHANG) == 0)
 			continue;
 		spawner->worker_count--;
-		*entry = (struct entry){.guest.init = PROCESS_NONE};
+		*entry = (struct entry)ENTRY_NONE;
 		any = true;
 	}
 	if (any)

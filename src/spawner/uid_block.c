@@ -4,6 +4,7 @@
  * remembers its block, so that it gets the same again after a reboot has emptied /run. */
 #include "spawner/internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -63,18 +64,64 @@ static int write_file(int directory, const char *name, const char *text)
 	return result;
 }
 
-static int remembered_block(int state_fd, const char *state)
+/* The block that the sandboxes' files were made for; -1: there is none yet. */
+static int remembered_block(int state_fd)
 {
 	char text[32];
 	uint64_t block;
 	ssize_t length = fd_read_small(state_fd, "uid-block", text, sizeof(text));
-	if (length > 0) {
-		text[strcspn(text, "\n")] = '\0';
-		if (text_to_u64(text, 0, UID_BLOCKS - 1, &block) == 0)
-			return (int)block;
-	}
+	text[length > 0 ? strcspn(text, "\n") : 0] = '\0';
+	return text_to_u64(text, 0, UID_BLOCKS - 1, &block) < 0 ? -1 : (int)block;
+}
+
+static int preferred_block(int remembered, const char *state)
+{
+	if (remembered >= 0)
+		return remembered;
 	/* Spread out, so that two instances seldom want the same after a reboot. */
 	return (int)(place_hash(PLACE_HASH_START, state, strlen(state)) % UID_BLOCKS);
+}
+
+static int note_owner(int directory, int block)
+{
+	char text[64];
+	uint64_t slot;
+	if (faccessat(directory, "owner", F_OK, 0) == 0)
+		return 0;
+	ssize_t length = fd_read_small(directory, "slot", text, sizeof(text));
+	text[length > 0 ? strcspn(text, " \n") : 0] = '\0';
+	/* One that is half made is removed later. */
+	if (text_to_u64(text, 0, UID_BLOCK_SLOTS - 1, &slot) < 0)
+		return 0;
+	snprintf(text, sizeof(text), "%u",
+		 UID_RANGE_BASE +
+		     ((uint32_t)block * UID_BLOCK_SLOTS + (uint32_t)slot) * UID_RANGE_SIZE);
+	return write_file(directory, "owner", text);
+}
+
+/* After a reboot another instance may have been faster: from now on the sandboxes have other ids,
+ * and each disk must say whose are in it (tier/namespace/disk_owner.h). */
+static int note_owners(int state_fd, int block)
+{
+	int fd = openat(state_fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+	if (!entries) {
+		int saved = errno;
+		fd_close(&fd);
+		return saved == ENOENT ? 0 : -saved;
+	}
+	int result = 0;
+	for (struct dirent *entry; result == 0 && (entry = readdir(entries));) {
+		CLOSE_FD int sandbox =
+		    entry->d_name[0] == '.'
+			? -1
+			: openat(dirfd(entries), entry->d_name,
+				 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (sandbox >= 0)
+			result = note_owner(sandbox, block);
+	}
+	closedir(entries);
+	return result;
 }
 
 /* Ours already, else the first free one from the preferred on; -1: none. */
@@ -122,7 +169,8 @@ int uid_block_claim(const char *directory, const char *state, struct error *erro
 	owner_text(state, owner);
 	if (state_fd < 0 || !*owner)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "state directory %s", state);
-	int preferred = remembered_block(state_fd, state);
+	int remembered = remembered_block(state_fd);
+	int preferred = preferred_block(remembered, state);
 	int block = choose(place, preferred, owner);
 	if (block < 0)
 		return error_set(error, ERROR_BUSY,
@@ -132,6 +180,9 @@ int uid_block_claim(const char *directory, const char *state, struct error *erro
 				 UID_BLOCKS, directory);
 	snprintf(number, sizeof(number), "%d", block);
 	int result = write_file(place, number, owner);
+	/* Before the old block is forgotten. */
+	if (result == 0 && remembered >= 0 && remembered != block)
+		result = note_owners(state_fd, remembered);
 	if (result == 0)
 		result = write_file(state_fd, "uid-block", number);
 	if (result < 0)

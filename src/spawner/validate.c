@@ -12,7 +12,9 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/syscalls.h"
 #include "base/text.h"
+#include "spawner/rootless.h"
 
 int validate_limits(const struct spawner *spawner, const struct limits *limits, struct error *error)
 {
@@ -66,16 +68,13 @@ static bool path_allowed(const char *path, const char *allow)
  * that path here must be the very same directory of the very same mount. */
 static bool path_is_true(int fd, const char *path)
 {
-	struct statx given, here;
-	const unsigned mask = STATX_INO | STATX_MNT_ID;
+	struct stat given, here;
+	uint64_t given_mount, here_mount;
 	CLOSE_FD int found = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (found < 0 || statx(fd, "", AT_EMPTY_PATH, mask, &given) < 0 ||
-	    statx(found, "", AT_EMPTY_PATH, mask, &here) < 0)
-		return false;
-	return (given.stx_mask & here.stx_mask & STATX_MNT_ID) &&
-	       given.stx_mnt_id == here.stx_mnt_id && given.stx_ino == here.stx_ino &&
-	       given.stx_dev_major == here.stx_dev_major &&
-	       given.stx_dev_minor == here.stx_dev_minor;
+	return found >= 0 && fstat(fd, &given) == 0 && fstat(found, &here) == 0 &&
+	       given.st_ino == here.st_ino && given.st_dev == here.st_dev &&
+	       sys_mount_id(fd, &given_mount) == 0 && sys_mount_id(found, &here_mount) == 0 &&
+	       given_mount == here_mount;
 }
 
 /* File systems that can be given: those whose mounts can be idmapped, and that answer by
@@ -165,6 +164,29 @@ static int validate_mount(const struct spawner *spawner, int fd, struct error *e
 	return 0;
 }
 
+/* Without root we have a mount namespace of our own, in which the giver's descriptor is of no use;
+ * and no id but the user's own, so that nobody else can give anything. */
+static int reopen_folder(const struct spawner *spawner, struct folder_grant *grant,
+			 struct error *error)
+{
+	if (spawner->host.rights == RIGHTS_ROOT)
+		return 0;
+	if (grant->uid != 0)
+		return error_set(error, ERROR_FORBIDDEN,
+				 "this daemon is not root's: only the user who runs it can give "
+				 "folders to its sandboxes");
+	if (fcntl(grant->directory, F_GETFL) & O_PATH)
+		return error_set(error, ERROR_INVALID,
+				 "its descriptor must be open for reading, not O_PATH");
+	int fd = rootless_reopen(grant->directory);
+	if (fd < 0)
+		return error_set(error, ERROR_INVALID,
+				 "the folder is on a mount that the daemon does not see");
+	fd_close(&grant->directory);
+	grant->directory = fd;
+	return 0;
+}
+
 static int validate_folder(const struct spawner *spawner, int fd, uint32_t mode,
 			   struct folder_grant *ret_grant, struct error *error)
 {
@@ -173,6 +195,8 @@ static int validate_folder(const struct spawner *spawner, int fd, uint32_t mode,
 	if (ret_grant->mode != mode)
 		return error_set(error, ERROR_FORBIDDEN,
 				 "the folder was given in another mode than it is asked for");
+	if (reopen_folder(spawner, ret_grant, error) < 0)
+		return -1;
 	return validate_mount(spawner, ret_grant->directory, error);
 }
 

@@ -63,9 +63,16 @@ static const struct column sandbox_columns[] = {
     {"deadline_wall", COLUMN_I64, SANDBOX(deadline_wall)},
     {"paused_wall", COLUMN_I64, SANDBOX(paused_wall)},
     {"active_wall", COLUMN_I64, SANDBOX(active_wall)},
+    {"drain_wall", COLUMN_I64, SANDBOX(drain_wall)},
     {"environment", COLUMN_PACKED, SANDBOX(environment), SANDBOX(environment_size)},
     {"metadata", COLUMN_PACKED, SANDBOX(metadata), SANDBOX(metadata_size)},
     {"mounts", COLUMN_PACKED, SANDBOX(mounts), SANDBOX(mounts_size)},
+    {"labels", COLUMN_PACKED, SANDBOX(labels), SANDBOX(labels_size)},
+    {"auto_pause_seconds", COLUMN_U32, SANDBOX(auto_pause_seconds)},
+    {"options", COLUMN_U32, SANDBOX(options)},
+    {"template_asked", COLUMN_TEXT, SANDBOX(template_asked)},
+    {"boot_origin", COLUMN_U32, SANDBOX(boot_origin)},
+    {"boot_us", COLUMN_U64, SANDBOX(boot_us)},
     {"end_reason", COLUMN_U32, SANDBOX(end_reason)},
     {"end_message", COLUMN_TEXT, SANDBOX(end_message)},
 };
@@ -91,6 +98,9 @@ static const struct column exec_columns[] = {
     {"cpu_ns", COLUMN_U64, EXEC(cpu_ns)},
     {"peak_memory", COLUMN_U64, EXEC(peak_memory)},
     {"left_running", COLUMN_U32, EXEC(left_running)},
+    {"timeout_ms", COLUMN_U32, EXEC(timeout_ms)},
+    {"context", COLUMN_ID_OR_NULL, EXEC(context)},
+    {"token", COLUMN_ID_OR_NULL, EXEC(token)},
     {"error_kind", COLUMN_U32, EXEC(error_kind)},
     {"error_message", COLUMN_TEXT, EXEC(error_message)},
 };
@@ -341,7 +351,7 @@ static int write_row(struct store *store, enum statement which, const struct tab
 		return -1;
 	int code = bind_row(statement, table, row);
 	if (code == SQLITE_OK)
-		code = sqlite3_step(statement);
+		code = store_write(which, statement);
 	if (code == SQLITE_DONE)
 		return sqlite3_changes(store->database);
 	if (code == SQLITE_CONSTRAINT_UNIQUE && table == &sandboxes)
@@ -390,10 +400,10 @@ static int step_each(struct store *store, sqlite3_stmt *statement, const struct 
 }
 
 /* Runs a bound statement that returns no rows; how many rows it changed. */
-static int step_change(struct store *store, sqlite3_stmt *statement, const char *what,
-		       struct error *error)
+static int step_change(struct store *store, enum statement which, sqlite3_stmt *statement,
+		       const char *what, struct error *error)
 {
-	int code = sqlite3_step(statement);
+	int code = store_write(which, statement);
 	if (code != SQLITE_DONE)
 		return store_fail(store->database, code, what, error);
 	return sqlite3_changes(store->database);
@@ -533,7 +543,7 @@ static int prune_step(struct store *store, enum statement which, const char *sql
 	if (store_statement(store, which, sql, &statement, error) < 0)
 		return -1;
 	sqlite3_bind_int64(statement, 1, ended_before_wall);
-	return step_change(store, statement, "removing tombstones", error);
+	return step_change(store, which, statement, "removing tombstones", error);
 }
 
 int store_sandbox_prune(struct store *store, int64_t ended_before_wall, struct error *error)
@@ -583,7 +593,9 @@ int store_exec_delete(struct store *store, const struct id *exec, struct error *
 			    &statement, error) < 0)
 		return -1;
 	sqlite3_bind_text(statement, 1, exec->text, -1, SQLITE_STATIC);
-	return step_change(store, statement, "removing an exec", error) < 0 ? -1 : 0;
+	return step_change(store, STATEMENT_EXEC_DELETE, statement, "removing an exec", error) < 0
+		   ? -1
+		   : 0;
 }
 
 int store_exec_each(struct store *store, const struct id *sandbox,
@@ -597,6 +609,23 @@ int store_exec_each(struct store *store, const struct id *sandbox,
 			     "WHERE sandbox = ?1 ORDER BY key DESC", &statement, error) < 0)
 		return -1;
 	sqlite3_bind_text(statement, 1, sandbox->text, -1, SQLITE_STATIC);
+	return step_each(store, statement, &execs, &row, each_exec, &call, error);
+}
+
+int store_exec_from(struct store *store, const struct id *sandbox, uint64_t key, bool older,
+		    bool (*each)(void *data, const struct exec_row *row), void *data,
+		    struct error *error)
+{
+	END_STATEMENT sqlite3_stmt *statement = NULL;
+	struct exec_row row;
+	struct each_call call = {.exec = each, .data = data};
+	if (select_statement(store, older ? STATEMENT_EXEC_OLDER : STATEMENT_EXEC_NEWER, &execs,
+			     older ? "WHERE sandbox = ?1 AND key < ?2 ORDER BY key DESC"
+				   : "WHERE sandbox = ?1 AND key > ?2 ORDER BY key",
+			     &statement, error) < 0)
+		return -1;
+	sqlite3_bind_text(statement, 1, sandbox->text, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(statement, 2, (sqlite3_int64)MIN(key, (uint64_t)INT64_MAX));
 	return step_each(store, statement, &execs, &row, each_exec, &call, error);
 }
 
@@ -616,6 +645,7 @@ int store_exec_last_key(struct store *store, uint64_t *ret_key, struct error *er
 
 int store_token_insert(struct store *store, const struct token_row *row, struct error *error)
 {
+	store->token_changes++;
 	return write_row(store, STATEMENT_TOKEN_INSERT, &tokens, ROW_INSERT, row, error) < 0 ? -1
 											     : 0;
 }
@@ -631,9 +661,15 @@ int store_token_by_hash(struct store *store, const uint8_t hash[32], struct toke
 	return step_one(store, statement, &tokens, ret_row, error);
 }
 
+uint64_t store_token_changes(const struct store *store)
+{
+	return store->token_changes;
+}
+
 int store_token_revoke(struct store *store, const struct id *id, int64_t wall, struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
+	store->token_changes++;
 	/* The first revocation's time stays. */
 	if (store_statement(store, STATEMENT_TOKEN_REVOKE,
 			    "UPDATE tokens SET revoked_wall = iif(revoked_wall, revoked_wall, ?2)"
@@ -642,7 +678,8 @@ int store_token_revoke(struct store *store, const struct id *id, int64_t wall, s
 		return -1;
 	sqlite3_bind_text(statement, 1, id->text, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(statement, 2, wall);
-	int changed = step_change(store, statement, "revoking a token", error);
+	int changed =
+	    step_change(store, STATEMENT_TOKEN_REVOKE, statement, "revoking a token", error);
 	if (changed == 0)
 		return error_set(error, ERROR_TOKEN_NOT_FOUND, "no token %s", id->text);
 	return changed < 0 ? -1 : 0;
@@ -652,6 +689,7 @@ int store_token_revoke_label(struct store *store, const char *label, int64_t wal
 			     struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
+	store->token_changes++;
 	if (store_statement(store, STATEMENT_TOKEN_REVOKE_LABEL,
 			    "UPDATE tokens SET revoked_wall = ?2 WHERE label = ?1 AND"
 			    " revoked_wall = 0",
@@ -659,7 +697,36 @@ int store_token_revoke_label(struct store *store, const char *label, int64_t wal
 		return -1;
 	sqlite3_bind_text(statement, 1, label, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(statement, 2, wall);
-	return step_change(store, statement, "revoking tokens", error);
+	return step_change(store, STATEMENT_TOKEN_REVOKE_LABEL, statement, "revoking tokens",
+			   error);
+}
+
+int store_token_revoke_sandbox(struct store *store, const struct id *sandbox, int64_t wall,
+			       struct error *error)
+{
+	END_STATEMENT sqlite3_stmt *statement = NULL;
+	if (store_statement(store, STATEMENT_TOKEN_REVOKE_SANDBOX,
+			    "UPDATE tokens SET revoked_wall = ?2 WHERE sandbox = ?1 AND"
+			    " revoked_wall = 0",
+			    &statement, error) < 0)
+		return -1;
+	sqlite3_bind_text(statement, 1, sandbox->text, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(statement, 2, wall);
+	int revoked =
+	    step_change(store, STATEMENT_TOKEN_REVOKE_SANDBOX, statement, "revoking tokens", error);
+	store->token_changes += revoked != 0;
+	return revoked;
+}
+
+int store_token_by_id(struct store *store, const struct id *id, struct token_row *ret_row,
+		      struct error *error)
+{
+	END_STATEMENT sqlite3_stmt *statement = NULL;
+	if (select_statement(store, STATEMENT_TOKEN_BY_ID, &tokens, "WHERE id = ?1", &statement,
+			     error) < 0)
+		return -1;
+	sqlite3_bind_text(statement, 1, id->text, -1, SQLITE_STATIC);
+	return step_one(store, statement, &tokens, ret_row, error);
 }
 
 int store_token_each(struct store *store, bool (*each)(void *data, const struct token_row *row),

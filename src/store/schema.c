@@ -51,9 +51,83 @@ static const char migration_1[] =
     " WHERE state != 10;"
     "CREATE INDEX sandboxes_live_by_time ON sandboxes (created_wall, id) WHERE state != 10;";
 
+static const char migration_2[] =
+    "ALTER TABLE sandboxes ADD COLUMN labels BLOB;"
+    "ALTER TABLE sandboxes ADD COLUMN auto_pause_seconds INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN options INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN drain_wall INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN template_asked TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN boot_origin INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN boot_us INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE execs ADD COLUMN timeout_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE execs ADD COLUMN context TEXT;"
+    "ALTER TABLE execs ADD COLUMN token TEXT;"
+    /* The activity of every sandbox. `sequence` orders all of it and is never used twice: it is the
+     * id of the event; `number` counts within a sandbox, where each entry carries the hash of the
+     * one before. An entry outlives its sandbox's tombstone as long as its retention says. */
+    "CREATE TABLE activity ("
+    " sequence INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, workspace TEXT NOT NULL,"
+    " sandbox TEXT NOT NULL, number INTEGER NOT NULL, wall INTEGER NOT NULL,"
+    " kind INTEGER NOT NULL, actor TEXT NOT NULL, exec TEXT, details BLOB,"
+    " previous BLOB NOT NULL, hash BLOB NOT NULL);"
+    "CREATE UNIQUE INDEX activity_sandbox ON activity (sandbox, number);"
+    "CREATE INDEX activity_workspace ON activity (workspace, sequence);"
+    "CREATE INDEX activity_exec ON activity (exec) WHERE kind = 20;"
+    /* Up to which sequence something of a workspace's was pruned. */
+    "CREATE TABLE activity_pruned (workspace TEXT PRIMARY KEY NOT NULL, sequence INTEGER NOT NULL);"
+    /* What a request with an Idempotency-Key came to; `answer` is what a one-shot run said. */
+    "CREATE TABLE requests ("
+    " workspace TEXT NOT NULL, key TEXT NOT NULL, operation TEXT NOT NULL, digest BLOB NOT NULL,"
+    " sandbox TEXT, exec TEXT, answer BLOB, created_wall INTEGER NOT NULL,"
+    " PRIMARY KEY (workspace, key));"
+    "CREATE INDEX requests_created ON requests (created_wall);"
+    /* Code contexts: each is the exec of its interpreter. */
+    "CREATE TABLE contexts ("
+    " id TEXT PRIMARY KEY NOT NULL,"
+    " sandbox TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,"
+    " exec TEXT NOT NULL, control TEXT NOT NULL, language INTEGER NOT NULL,"
+    " created_wall INTEGER NOT NULL, cells INTEGER NOT NULL, cell_wall INTEGER NOT NULL,"
+    " timeout_ms INTEGER NOT NULL, control_begin INTEGER NOT NULL, out_begin INTEGER NOT NULL,"
+    " err_begin INTEGER NOT NULL, ended_wall INTEGER NOT NULL, reason TEXT, cwd TEXT, user TEXT,"
+    " environment BLOB);"
+    "CREATE INDEX contexts_sandbox ON contexts (sandbox);"
+    /* What each sandbox has used, hour by hour (since 1970, UTC); the rows outlive the tombstones.
+     * The newest of a sandbox says up to when it is counted. */
+    "CREATE TABLE usage ("
+    " sandbox TEXT NOT NULL, hour INTEGER NOT NULL, workspace TEXT NOT NULL, name TEXT,"
+    " alive_ns INTEGER NOT NULL, paused_ns INTEGER NOT NULL, cpu_ns INTEGER NOT NULL,"
+    " memory_byte_seconds INTEGER NOT NULL, disk_byte_seconds INTEGER NOT NULL,"
+    " snapshot_byte_seconds INTEGER NOT NULL, execs INTEGER NOT NULL,"
+    " counted_wall INTEGER NOT NULL, cpu_seen_ns INTEGER NOT NULL, disk_seen INTEGER NOT NULL,"
+    " PRIMARY KEY (sandbox, hour)) WITHOUT ROWID;"
+    /* Each in the order of a list, so that a page costs its own rows alone. */
+    "CREATE INDEX usage_sandboxes ON usage (workspace, sandbox, hour);"
+    "CREATE INDEX usage_workspaces ON usage (workspace, hour);"
+    "CREATE INDEX usage_hour ON usage (hour);"
+    /* What a workspace has spent in a period, and what it may. */
+    "CREATE TABLE spent ("
+    " workspace TEXT NOT NULL, what INTEGER NOT NULL, period INTEGER NOT NULL,"
+    " period_wall INTEGER NOT NULL, amount INTEGER NOT NULL,"
+    " PRIMARY KEY (workspace, what, period));"
+    "CREATE TABLE budgets ("
+    " workspace TEXT NOT NULL, what INTEGER NOT NULL, period INTEGER NOT NULL,"
+    " maximum INTEGER NOT NULL, PRIMARY KEY (workspace, what, period));"
+    "CREATE INDEX tokens_sandbox ON tokens (sandbox) WHERE sandbox IS NOT NULL;"
+    /* Keys of this installation: what signs URLs and receipts. */
+    "CREATE TABLE secrets (name TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL);";
+
+static const char migration_3[] =
+    /* One that ends with its cell. */
+    "ALTER TABLE contexts ADD COLUMN once INTEGER NOT NULL DEFAULT 0;";
+
+static const char migration_4[] =
+    /* By what who sent the last cell finds it again. */
+    "ALTER TABLE contexts ADD COLUMN cell TEXT;";
+
 _Static_assert(SANDBOX_ENDED == 10 && SANDBOX_PAUSING == 3 && SANDBOX_PAUSED == 4 &&
 		   SANDBOX_RESUMING == 5,
 	       "the schema knows the numbers");
 
-const char *const store_migrations[] = {migration_0, migration_1};
+const char *const store_migrations[] = {migration_0, migration_1, migration_2, migration_3,
+					migration_4};
 const int store_version = ARRAY_SIZE(store_migrations);

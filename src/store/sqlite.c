@@ -17,7 +17,11 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/statistics.h"
 #include "base/text.h"
+#include "store/fault.h"
 
 #define BUSY_MS 100
 #define STORE_PATH_MAX 512
@@ -56,6 +60,87 @@ int store_statement(struct store *store, enum statement which, const char *sql,
 	}
 	*ret_statement = *cached;
 	return 0;
+}
+
+/* A row that is refused for its contents (a name that is taken) is not the store's fault. */
+static void note_write(int code, int64_t began)
+{
+	bool well = code == SQLITE_DONE || code == SQLITE_ROW || code == SQLITE_OK ||
+		    (code & 0xff) == SQLITE_CONSTRAINT;
+	int64_t now = clock_monotonic();
+	histogram_add(&statistics.store_writes, now - began);
+	statistics.store_failures += !well;
+	if (well)
+		statistics.store_failing = 0;
+	else if (statistics.store_failing == 0)
+		statistics.store_failing = now;
+}
+
+static int read_number(sqlite3 *database, const char *sql, int64_t *ret_number,
+		       struct error *error);
+
+int store_write(enum statement which UNUSED, sqlite3_stmt *statement)
+{
+	FAULT_WRITE(which, BEFORE);
+	int64_t began = clock_monotonic();
+	int code = sqlite3_step(statement);
+	FAULT_WRITE(which, AFTER);
+	note_write(code, began);
+	return code;
+}
+
+int store_try_write(struct store *store, struct error *error)
+{
+	int64_t version, began = clock_monotonic();
+	char sql[64];
+	if (store->depth > 0)
+		return 0;
+	if (read_number(store->database, "PRAGMA user_version", &version, error) < 0)
+		return -1;
+	/* The same number: a page is written, nothing is changed. */
+	snprintf(sql, sizeof(sql), "PRAGMA user_version = %lld", (long long)version);
+	int code = sqlite3_exec(store->database, sql, NULL, NULL, NULL);
+	note_write(code, began);
+	return code == SQLITE_OK ? 0 : store_fail(store->database, code, "writing", error);
+}
+
+static int run_plain(struct store *store, enum statement which, const char *sql,
+		     struct error *error)
+{
+	END_STATEMENT sqlite3_stmt *statement = NULL;
+	if (store_statement(store, which, sql, &statement, error) < 0)
+		return -1;
+	int code = store_write(which, statement);
+	return code == SQLITE_DONE ? 0 : store_fail(store->database, code, sql, error);
+}
+
+int store_begin(struct store *store, struct error *error)
+{
+	if (store->depth == 0) {
+		if (run_plain(store, STATEMENT_BEGIN, "BEGIN IMMEDIATE", error) < 0)
+			return -1;
+		store->broken = false;
+	}
+	store->depth++;
+	return 0;
+}
+
+int store_end(struct store *store, int result, struct error *error)
+{
+	struct error ignored;
+	store->broken |= result < 0;
+	if (store->depth == 0 || --store->depth > 0)
+		return result;
+	/* A full disk makes SQLite undo everything by itself. */
+	bool undone = sqlite3_get_autocommit(store->database) != 0;
+	if (!store->broken && !undone && run_plain(store, STATEMENT_COMMIT, "COMMIT", error) == 0)
+		return result;
+	if (result >= 0 && (store->broken || undone))
+		error_set(error, ERROR_STORE, "database: what belongs together was undone");
+	if (sqlite3_get_autocommit(store->database) == 0 &&
+	    run_plain(store, STATEMENT_ROLLBACK, "ROLLBACK", &ignored) < 0)
+		log_error("%s", ignored.message);
+	return -1;
 }
 
 void store_statement_end(sqlite3_stmt **statement)
@@ -118,6 +203,7 @@ static int migrate(sqlite3 *database, struct error *error)
 		char number[64];
 		snprintf(number, sizeof(number), "PRAGMA user_version = %d; COMMIT",
 			 (int)version + 1);
+		FAULT_WRITE(WRITE_MIGRATION, BEFORE);
 		if (execute(database, "BEGIN IMMEDIATE", "migrating it", error) < 0)
 			return -1;
 		if (execute(database, store_migrations[version], "migrating it", error) < 0 ||
@@ -125,6 +211,7 @@ static int migrate(sqlite3 *database, struct error *error)
 			sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
 			return error_prepend(error, "migration %d", (int)version + 1);
 		}
+		FAULT_WRITE(WRITE_MIGRATION, AFTER);
 	}
 	return 0;
 }
@@ -210,17 +297,35 @@ static int create(const char *directory, const char *path, struct error *error)
 				 "%s is gone but %s is there: the database was removed by halves",
 				 path, log);
 	remove_with_logs(made);
+	FAULT_WRITE(WRITE_BUILD, BEFORE);
 	if (build(made, error) < 0) {
 		remove_with_logs(made);
 		return -1;
 	}
+	FAULT_WRITE(WRITE_BUILD, AFTER);
 	CLOSE_FD int parent = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	FAULT_WRITE(WRITE_INSTALL, BEFORE);
 	if (parent < 0 || rename(made, path) < 0 || fsync(parent) < 0) {
 		int saved = errno;
 		remove_with_logs(made);
 		return error_set_errno(error, error_kind_of_errno(saved), saved, "making %s", path);
 	}
+	FAULT_WRITE(WRITE_INSTALL, AFTER);
 	return 0;
+}
+
+/* A connection that only reads leaves SQLite's working files beside a database that has none. Who
+ * is refused should find everything as it was. */
+static void remove_new_logs(const char *path, bool had_log)
+{
+	char log[STORE_PATH_MAX], index[STORE_PATH_MAX];
+	struct stat info;
+	if (!had_log && text_format(log, sizeof(log), "%s-wal", path) == 0 &&
+	    text_format(index, sizeof(index), "%s-shm", path) == 0 && lstat(log, &info) == 0 &&
+	    info.st_size == 0) {
+		unlink(log);
+		unlink(index);
+	}
 }
 
 /* The directory and the file are for the daemon's user alone: the tokens' hashes are in there. */
@@ -243,7 +348,7 @@ static int prepare_directory(const char *directory, struct error *error)
 
 static int open_checked(const char *directory, struct store *store, struct error *error)
 {
-	char path[STORE_PATH_MAX];
+	char path[STORE_PATH_MAX], log[STORE_PATH_MAX];
 	struct stat info;
 	if (text_format(path, sizeof(path), "%s/" STORE_FILE, directory) < 0)
 		return error_set(error, ERROR_STORE, "%s: the path is too long", directory);
@@ -258,20 +363,25 @@ static int open_checked(const char *directory, struct store *store, struct error
 	if (!S_ISREG(info.st_mode) || info.st_size == 0)
 		return error_set(error, ERROR_STORE_CORRUPT, "%s is %s", path,
 				 S_ISREG(info.st_mode) ? "empty" : "not a regular file");
-	if (judge(path, error) < 0)
+	bool had_log = text_format(log, sizeof(log), "%s-wal", path) < 0 || access(log, F_OK) == 0;
+	if (judge(path, error) < 0) {
+		remove_new_logs(path, had_log);
 		return -1;
+	}
 	if (open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, &store->database,
 			  error) < 0)
 		return -1;
 	/* NORMAL in WAL mode: what was committed survives the daemon's death; a power cut may take
 	 * the last transactions, never the database. */
-	return execute(store->database,
-		       "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-		       "PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;"
-		       "PRAGMA journal_size_limit = 8388608",
-		       "setting it up", error) < 0
-		   ? -1
-		   : migrate(store->database, error);
+	if (execute(store->database,
+		    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+		    "PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;"
+		    "PRAGMA journal_size_limit = 8388608",
+		    "setting it up", error) < 0 ||
+	    migrate(store->database, error) < 0)
+		return -1;
+	FAULT_WATCH_ROWS(store->database);
+	return 0;
 }
 
 int store_open(const char *directory, struct store **ret_store, struct error *error)

@@ -29,12 +29,55 @@ enum statement {
 	STATEMENT_TOKEN_REVOKE,
 	STATEMENT_TOKEN_REVOKE_LABEL,
 	STATEMENT_TOKEN_EACH,
+	STATEMENT_SECRET_GET,
+	STATEMENT_SECRET_INSERT,
+	STATEMENT_REQUEST_GET,
+	STATEMENT_REQUEST_PUT,
+	STATEMENT_REQUEST_DELETE,
+	STATEMENT_REQUEST_PRUNE,
+	STATEMENT_USAGE_PUT,
+	STATEMENT_USAGE_LAST,
+	STATEMENT_USAGE_BY_SANDBOX,
+	STATEMENT_USAGE_BY_WORKSPACE,
+	STATEMENT_USAGE_ALL_BY_SANDBOX,
+	STATEMENT_USAGE_ALL_BY_WORKSPACE,
+	STATEMENT_USAGE_PRUNE,
+	STATEMENT_SPENT_PUT,
+	STATEMENT_SPENT_EACH,
+	STATEMENT_BUDGET_PUT,
+	STATEMENT_BUDGET_DELETE,
+	STATEMENT_BUDGET_EACH,
+	STATEMENT_TOKEN_BY_ID,
+	STATEMENT_TOKEN_REVOKE_SANDBOX,
+	STATEMENT_BEGIN,
+	STATEMENT_COMMIT,
+	STATEMENT_ROLLBACK,
+	STATEMENT_ACTIVITY_INSERT,
+	STATEMENT_ACTIVITY_PAGE, /* four of them: two orders, two directions */
+	STATEMENT_ACTIVITY_PAGE_LAST = STATEMENT_ACTIVITY_PAGE + 3,
+	STATEMENT_ACTIVITY_STARTED,
+	STATEMENT_ACTIVITY_ENDS,
+	STATEMENT_ACTIVITY_LAST,
+	STATEMENT_ACTIVITY_PRUNED,
+	STATEMENT_ACTIVITY_MARK_PRUNED,
+	STATEMENT_ACTIVITY_DELETE,
+	STATEMENT_ACTIVITY_OLDEST,
+	STATEMENT_ACTIVITY_FIRST,
+	STATEMENT_CONTEXT_INSERT,
+	STATEMENT_CONTEXT_UPDATE,
+	STATEMENT_CONTEXT_DELETE,
+	STATEMENT_CONTEXT_EACH,
+	STATEMENT_EXEC_OLDER,
+	STATEMENT_EXEC_NEWER,
 	STATEMENT_COUNT
 };
 
 struct store {
 	sqlite3 *database;
 	sqlite3_stmt *statements[STATEMENT_COUNT];
+	uint64_t token_changes;
+	unsigned depth; /* of store_begin() */
+	bool broken;    /* what was begun is to be undone at its end */
 };
 
 /* The numbered migrations: migration N brings a database of version N to N + 1. */
@@ -46,6 +89,8 @@ int store_fail(sqlite3 *database, int code, const char *what, struct error *erro
 /* The cached statement, reset and without bindings; `sql` is used the first time. */
 NODISCARD int store_statement(struct store *store, enum statement which, const char *sql,
 			      sqlite3_stmt **ret_statement, struct error *error);
+/* Steps a statement that writes: the one place where a write to the database happens. */
+int store_write(enum statement which, sqlite3_stmt *statement);
 /* Ends the use of a statement: what it holds locked is free again. Takes NULL. */
 void store_statement_end(sqlite3_stmt **statement);
 #define END_STATEMENT CLEANUP(store_statement_end)

@@ -43,6 +43,14 @@ enum end_reason {
 	END_REASON_ERROR = 6, /* it could not be made, or broke */
 };
 
+enum sandbox_option {
+	OPTION_WAKE_ON_READ = 1 << 0, /* a token that may only read wakes it too */
+	OPTION_PERSISTENT = 1 << 1,   /* its idle time-out pauses it instead of ending it */
+	OPTION_ONE_SHOT = 1 << 2,     /* of a one-shot run: a restarted daemon removes it */
+	OPTION_DRAIN_DELETE = 1 << 3, /* while it is drained: it is deleted then, not stopped */
+	OPTION_DETACHED = 1 << 4,     /* of a one-shot run that became a job, or is a task */
+};
+
 struct sandbox_row {
 	struct id id;
 	char *workspace;
@@ -55,14 +63,22 @@ struct sandbox_row {
 	uint32_t flags;                /* enum create_flag */
 	uint32_t timeout_seconds;      /* 0 = none */
 	uint32_t idle_timeout_seconds; /* 0 = off */
+	uint32_t auto_pause_seconds;   /* 0 = off: paused when idle for so long */
+	uint32_t options;              /* enum sandbox_option */
+	char *template_asked; /* NULL, or what was asked for where `template` is a substitute */
+	uint32_t boot_origin; /* enum spawn_origin, of the last boot */
+	uint64_t boot_us;     /* so long it took */
 	int64_t created_wall, started_wall, ended_wall;
 	int64_t deadline_wall; /* 0 = none */
 	int64_t paused_wall;   /* since when its clock stands still; 0 = it runs */
 	int64_t active_wall;   /* last exec, file or port activity */
+	int64_t drain_wall;    /* takes no new commands and ends by then; 0 = it is not drained */
 	char *environment;     /* packed "K=V\0...", environment_size bytes */
 	uint32_t environment_size;
 	char *metadata; /* packed "key\0value\0...", metadata_size bytes */
 	uint32_t metadata_size;
+	char *labels; /* the same; what selectors choose by */
+	uint32_t labels_size;
 	char *mounts; /* packed "mode\0guest path\0host path for people\0..." */
 	uint32_t mounts_size;
 	uint32_t end_reason;
@@ -86,6 +102,9 @@ struct exec_row {
 	bool oom_killed;
 	uint64_t out_total, err_total, wall_ns, cpu_ns, peak_memory;
 	uint32_t left_running;
+	uint32_t timeout_ms; /* 0 = none */
+	struct id context;   /* the code context whose interpreter it is, or unset */
+	struct id token;     /* who ran it; unset: a local peer */
 	uint32_t error_kind; /* EXEC_FAILED */
 	char *error_message;
 };
@@ -109,6 +128,14 @@ void token_row_done(struct token_row *row);
  * leave the file as it was. */
 NODISCARD int store_open(const char *directory, struct store **ret_store, struct error *error);
 void store_close(struct store *store);
+/* Can it be written? Changes nothing. */
+NODISCARD int store_try_write(struct store *store, struct error *error);
+
+/* Several writes as one: all of them are there after store_end(), or none. They nest; the outermost
+ * counts. `result` is how it went: below 0 everything since the outermost begin is undone, and so
+ * is what that returns. */
+NODISCARD int store_begin(struct store *store, struct error *error);
+NODISCARD int store_end(struct store *store, int result, struct error *error);
 
 /* NAME_TAKEN when a live sandbox of the workspace has that name. */
 NODISCARD int store_sandbox_insert(struct store *store, const struct sandbox_row *row,
@@ -149,6 +176,10 @@ NODISCARD int store_exec_delete(struct store *store, const struct id *exec, stru
 NODISCARD int store_exec_each(struct store *store, const struct id *sandbox,
 			      bool (*each)(void *data, const struct exec_row *row), void *data,
 			      struct error *error);
+/* The same from a key on: the older ones newest first, or the newer ones oldest first. */
+NODISCARD int store_exec_from(struct store *store, const struct id *sandbox, uint64_t key,
+			      bool older, bool (*each)(void *data, const struct exec_row *row),
+			      void *data, struct error *error);
 /* The highest exec key ever given out, so that keys are never used twice. */
 NODISCARD int store_exec_last_key(struct store *store, uint64_t *ret_key, struct error *error);
 
@@ -163,6 +194,14 @@ NODISCARD int store_token_revoke(struct store *store, const struct id *id, int64
 /* Revokes every live token with that label; returns how many. */
 NODISCARD int store_token_revoke_label(struct store *store, const char *label, int64_t wall,
 				       struct error *error);
+/* Revokes those that are bound to a sandbox; returns how many. */
+NODISCARD int store_token_revoke_sandbox(struct store *store, const struct id *sandbox,
+					 int64_t wall, struct error *error);
+/* 1 found, 0 not. */
+NODISCARD int store_token_by_id(struct store *store, const struct id *id, struct token_row *ret_row,
+				struct error *error);
+/* Another number after every write of a token: what was known of tokens before is then old. */
+uint64_t store_token_changes(const struct store *store);
 NODISCARD int store_token_each(struct store *store,
 			       bool (*each)(void *data, const struct token_row *row), void *data,
 			       struct error *error);

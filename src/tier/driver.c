@@ -4,10 +4,12 @@
 
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/text.h"
 
 static const struct driver *const drivers[TIER_COUNT] = {
     [TIER_NAMESPACE] = &namespace_driver,
+    [TIER_GVISOR] = &gvisor_driver,
 };
 
 static const char *const tier_names[TIER_COUNT] = {
@@ -57,10 +59,25 @@ const char *limit_reason_text(enum limit_reason reason)
 		return "the cgroup controller for it is not given to us";
 	case LIMIT_NO_DISK_MECHANISM:
 		return "the host can mount no ext4 image on a loop device (or mke2fs is missing)";
+	case LIMIT_NEEDS_ROOT:
+		return "a disk of a fixed size needs a loop device, which only root may use";
+	case LIMIT_CGROUP_SHARED:
+		return "other processes are in the daemon's own cgroup, so that it cannot pass "
+		       "controllers on: start it in one of its own";
+	case LIMIT_OTHER_KERNEL:
+		return "the sandbox has a kernel of its own, whose processes the host does not "
+		       "count one by one: what it bounds are the threads of that kernel";
 	case LIMIT_NOT_ASKED:
 		return "no limit was asked for";
 	}
 	return "for a reason that this version does not know";
+}
+
+void prepared_done(struct prepared *prepared)
+{
+	fd_close(&prepared->channel);
+	for (size_t i = 0; i < PREPARED_FDS_MAX; i++)
+		fd_close(&prepared->fds[i]);
 }
 
 int guest_socket_path(const char *runtime, const struct id *id, char path[GUEST_SOCKET_PATH_MAX])

@@ -90,7 +90,6 @@ class Edges(DaemonTest):
         error = self.refused(422, "template.unavailable", self.sandbox, template="python-3.12")
         self.assertIn("python-3.12", error.body["error"])
         self.refused(422, "isolation.unavailable", self.sandbox, isolation="vm")
-        self.refused(422, "isolation.unavailable", self.sandbox, isolation="gvisor")
         self.refused(400, "request.invalid", self.sandbox, isolation="strong")
 
     def test_tombstone(self):
@@ -174,15 +173,6 @@ class Edges(DaemonTest):
         for fields in ({"label": "x" * 64}, {"label": ""}, {"label": "a\nb"}, {"expires_seconds": 100 * year + 1},
                        {"expires_seconds": -1}):
             self.refused(400, "request.invalid", self.daemon.token, **fields)
-
-    def test_mcp_says_that_it_is_not_there_yet(self):
-        for path in ("/mcp", "/api/sandboxes/mcp"):
-            for method in ("POST", "PUT"):
-                error = self.refused(501, "feature.unsupported", self.api.call, method, path,
-                                     b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
-                self.assertIn("MCP", error.body["error"])
-            self.refused(405, "route.method_not_allowed", self.api.get, path)
-            self.refused(401, "auth.required", self.daemon.tcp().post, path)
 
     def get_file(self, box, path):
         response, connection = self.api.raw("GET", f"/v1/sandboxes/{box}/files?path={path}")
@@ -321,6 +311,7 @@ class Configuration(unittest.TestCase):
                 self.assertEqual(daemon.process.wait(10), 125)
                 self.assertIn(str(daemon.port), daemon.log())
                 self.assertIn("--listen", daemon.log())
+                self.assertIn("in use by another program", daemon.log())
                 daemon.process = None
             finally:
                 daemon.close(check=False)

@@ -6,6 +6,7 @@ import pty
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ import threading
 import time
 import unittest
 
+from columns import User
 from caisson import Daemon, DaemonTest, PROGRAM, processes_of, wait_until
 
 
@@ -193,6 +195,29 @@ class CommandLine(DaemonTest):
         self.assertEqual(code, 125)
         self.assertIn("/workspace/nothing", err)
 
+    def test_cp_between_sandboxes(self):
+        left, right = self.sandbox(), self.sandbox()
+        self.api.sh(left, "mkdir -p /workspace/tree/sub; echo 1 > /workspace/tree/sub/one; ln -s sub/one /workspace/tree/link; echo 2 > /workspace/two")
+        code, out, err = self.cli("cp", f"{left}:/workspace/tree", f"{right}:/workspace")
+        self.assertEqual((code, out), (0, ""), err)
+        self.assertEqual(self.cli("cp", f"{left}:/workspace/two", f"{right}:/workspace/new/dir/zwei")[0], 0)
+        self.assertEqual(self.api.sh(right, "cat /workspace/tree/link /workspace/new/dir/zwei"), "1\n2\n")
+        code, out, err = self.cli("cp", f"{left}:/workspace/none", f"{right}:/workspace")
+        self.assertEqual(code, 125)
+        self.assertIn("in the source sandbox", err)
+
+    def test_sign(self):
+        box = self.sandbox()
+        code, out, err = self.cli("sign", box, "up", "--put", "--expires", "5m", "--max-bytes", "1K")
+        self.assertEqual(code, 0, err)
+        self.assertIn("&max_bytes=1024&", out)
+        stranger = self.daemon.tcp()
+        stranger.call("PUT", out.strip(), b"signed")
+        code, out, err = self.cli("sign", "--json", box, "/workspace/up")
+        self.assertEqual(stranger.call("GET", json.loads(out)["url"]), b"signed")
+        self.assertEqual(self.cli("sign", box, "up", "--expires", "soon")[0], 125)
+        self.assertEqual(self.cli("sign", box)[0], 125)
+
     def test_cp_down_cannot_be_led_astray(self):
         """A hostile sandbox: links in place of directories must not be written through."""
         top = tempfile.mkdtemp()
@@ -219,6 +244,8 @@ class CommandLine(DaemonTest):
             (("run", "-w", "/no/such", "--", "true"), ("/no/such",)),
             (("run", "-u", "nosuchuser", "--", "true"), ("nosuchuser",)),
             (("run",), ("command",)),
+            (("run", "-v", "/tmp:/", "--", "true"), ("`/` is no place for a folder", "below")),
+            (("selftest",), ("--escape", "--help")),
             (("frobnicate",), ("frobnicate", "help")),
             (("ls", "--nope"), ("--nope",)),
         ]:
@@ -234,7 +261,7 @@ class CommandLine(DaemonTest):
 
     def test_help_of_every_verb(self):
         out = self.cli("help")[1]
-        for verb in ("run", "create", "exec", "shell", "cp", "ls", "logs", "stop", "start", "rm", "inspect", "top", "doctor", "token", "serve", "version"):
+        for verb in ("run", "create", "exec", "shell", "cp", "sign", "ls", "logs", "stop", "start", "extend", "rm", "inspect", "top", "doctor", "token", "serve", "version"):
             self.assertRegex(out, rf"(?m)^  {verb} ")
             code, text, err = self.cli(verb, "--help")
             self.assertEqual(code, 0)
@@ -245,13 +272,62 @@ class CommandLine(DaemonTest):
             code, out, err = self.cli("completion", shell)
             self.assertEqual(code, 0)
             self.assertIn("inspect", out)
-        result = subprocess.run(["bash", "-c", f"source <({PROGRAM} completion bash); COMP_WORDS=(caisson ins); COMP_CWORD=1; _caisson; echo ${{COMPREPLY[@]}}"],
+        result = subprocess.run(["bash", "-c", f"source <({PROGRAM} completion bash); COMP_WORDS=(caisson ins); COMP_CWORD=1; _caisson_words; echo ${{COMPREPLY[@]}}"],
                                 capture_output=True, text=True)
         self.assertEqual(result.stdout.strip(), "inspect")
+        box = self.sandbox()
+        for words, expected in (("state ba", "backup"), ("token ''", "create list revoke"), ("completion f", "fish"), ("rm ''", box),
+                                ("exec " + box[:15], box), ("serve zz", ""), ("state backup /etc/host", "/etc/host")):
+            script = (f"source <({PROGRAM} completion bash); PATH={os.path.dirname(PROGRAM)}:$PATH; COMP_WORDS=(caisson {words}); "
+                      "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _caisson_words; echo ${COMPREPLY[@]}")
+            result = subprocess.run([*self.daemon.become(), "bash", "-c", script], capture_output=True, text=True, timeout=30,
+                                    env={**os.environ, **self.daemon.client_environment()})
+            self.assertEqual(result.stderr, "", words)
+            if expected.startswith("/"):
+                self.assertIn(expected, result.stdout)
+            else:
+                self.assertEqual(result.stdout.strip(), expected, words)
+        # Single quotes of fish.
+        self.assertIn("'Print the shell\\'s completion script'", self.cli("completion", "fish")[1])
+
+    def test_extend(self):
+        box = self.sandbox(name="longer", timeout_seconds=30)
+        code, out, err = self.cli("extend", "longer", "2h")
+        self.assertEqual(code, 0, err)
+        record = self.api.get("/v1/sandboxes/" + box)
+        self.assertEqual(record["timeout_seconds"], 7200)
+        self.assertEqual(out, f"longer {record['expires_at']}\n")
+        self.assertEqual(self.cli("extend", box, "0")[1], f"{box} never\n")
+        self.assertIsNone(json.loads(self.cli("extend", "--json", box, "0")[1])[0]["expires_at"])
+        self.assertEqual(self.cli("stop", box)[0], 0)
+        self.assertEqual(self.cli("extend", box, "10m")[0], 0)
+        for arguments in (("extend",), ("extend", box), ("extend", box, "soon"), ("extend", box, "9999d")):
+            code, out, err = self.cli(*arguments)
+            self.assertEqual(code, 125)
+            self.assertIn("extend --help", err)
+
+    def test_an_ended_one_is_found_by_its_name(self):
+        for end in ("first", "second"):
+            box = self.sandbox(name="was-here", metadata={"end": end})
+            self.assertEqual(json.loads(self.cli("rm", "--json", "was-here")[1]), ["was-here"])
+        for verb in (("exec", "was-here", "--", "true"), ("rm", "was-here"), ("stop", "was-here")):
+            code, out, err = self.cli(*verb)
+            self.assertEqual(code, 125)
+            self.assertIn("ended at", err)
+            self.assertIn("(user", err)
+        record = json.loads(self.cli("inspect", "was-here")[1])
+        self.assertEqual((record["id"], record["end"]["reason"], record["metadata"]), (box, "user", {"end": "second"}))
+        self.assertEqual(self.cli("rm", "-f", "was-here")[0], 0)
+        # The name is free, and means the new one.
+        again = self.sandbox(name="was-here")
+        self.assertEqual(json.loads(self.cli("inspect", "was-here")[1])["id"], again)
 
     def test_top_and_doctor(self):
         box = self.sandbox()
         self.assertIn(box, self.cli("top", "--once")[1])
+        listed = json.loads(self.cli("top", "--json")[1])
+        self.assertEqual([record["id"] for record in listed], [box])
+        self.assertIn("memory_bytes", listed[0]["usage"])
         code, out, err = self.cli("doctor")
         self.assertEqual(code, 0, out + err)
         self.assertIn("a sandbox ran", out)
@@ -271,6 +347,47 @@ class CommandLine(DaemonTest):
         self.assertEqual(code, 125)
         code, out, err = self.cli("token", "create", "--scope", "everything")
         self.assertIn("everything", err)
+
+
+class RefusedServe(DaemonTest):
+    def test_leaves_no_directory_that_it_made(self):
+        top = tempfile.mkdtemp(prefix="caisson-test-", dir=self.daemon.top)
+        os.chmod(top, 0o755)
+        if self.daemon.user:
+            os.chown(top, self.daemon.user.uid, self.daemon.user.gid)
+        port = f"127.0.0.1:{self.daemon.port}"
+        for state, runtime, listen, word in ((top + "/a", top + "/b", port, "in use by another Caisson"), (top + "/a", self.daemon.runtime, "none", "runtime directory"),
+                                             (self.daemon.state, top + "/b", "none", "state directory")):
+            code, out, err = self.daemon.cli("serve", "--state", state, "--runtime", runtime, "--listen", listen)
+            self.assertEqual(code, 125)
+            self.assertIn(word, err)
+            self.assertEqual(os.listdir(top), [])
+        # One that was there stays, with what is in it.
+        os.mkdir(top + "/a", 0o711)
+        os.chown(top + "/a", os.stat(top).st_uid, os.stat(top).st_gid)
+        self.assertEqual(self.daemon.cli("serve", "--state", top + "/a", "--runtime", top + "/b", "--listen", port)[0], 125)
+        self.assertEqual(os.listdir(top), ["a"])
+        self.assertIn("A", self.api.sh(self.sandbox(), "echo A"))
+
+
+class OrdinaryUser(unittest.TestCase):
+    def test_what_is_not_enforced_or_counted_is_said(self):
+        user = User(False, "l")
+        self.addCleanup(user.remove)
+        daemon = Daemon(user=user).start()
+        self.addCleanup(daemon.close)
+        code, box, err = daemon.cli("create", "--disk", "64M")
+        self.assertRegex(err, r"^caisson create: --disk 64M is not enforced: \S")
+        code, out, err = daemon.cli("run", "--disk", "64M", "--", "echo", "hi")
+        self.assertEqual((code, out), (0, "hi\n"))
+        self.assertIn("--disk 64M is not enforced", err)
+        # Nobody asked for it.
+        self.assertEqual(daemon.cli("run", "--", "echo", "hi"), (0, "hi\n", ""))
+        usage = json.loads(daemon.cli("top", "--json")[1])[0]["usage"]
+        row = daemon.cli("top", "--once")[1].splitlines()[1].split()
+        self.assertEqual(row[0], box.strip())
+        self.assertEqual(row[4] == "-", usage["cpu_seconds"] is None)
+        self.assertEqual(row[5].startswith("-/"), usage["memory_bytes"] is None)
 
 
 class AutoStart(unittest.TestCase):
@@ -316,6 +433,42 @@ class AutoStart(unittest.TestCase):
         result = self.cli("ls")
         self.assertEqual(result.returncode, 125)
         self.assertIn("/proc/none", result.stderr)
+
+    def test_what_an_earlier_one_said_is_kept(self):
+        os.mkdir(self.top + "/run", 0o755)
+        with open(self.top + "/run/serve.log", "w") as log:
+            log.write("last words of a crashed one\n")
+        self.assertEqual(self.cli("ls").returncode, 0)
+        lines = open(self.top + "/run/serve.log").read().splitlines()
+        self.assertEqual(lines[0], "last words of a crashed one")
+        self.assertGreater(len(lines), 1)
+
+    def test_no_daemon_is_started_where_none_is_wanted(self):
+        self.environment["CAISSON_START"] = "no"
+        result = self.cli("ls")
+        self.assertEqual(result.returncode, 125)
+        self.assertIn("no daemon answers", result.stderr)
+        del self.environment["CAISSON_START"]
+        script = f"source <({PROGRAM} completion bash); PATH={os.path.dirname(PROGRAM)}:$PATH; COMP_WORDS=(caisson rm ''); COMP_CWORD=2; _caisson_words"
+        self.assertEqual(subprocess.run(["bash", "-c", script], timeout=30, env=self.environment).returncode, 0)
+        self.assertEqual((self.spawners(), os.listdir(self.top)), ([], []))
+
+    def test_a_lost_connection_is_no_missing_daemon(self):
+        os.mkdir(self.top + "/run", 0o755)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self.top + "/run/caisson.sock")
+            listener.listen()
+
+            def answer():
+                connection = listener.accept()[0]
+                connection.recv(65536)
+                connection.close()
+            thread = threading.Thread(target=answer)
+            thread.start()
+            result = self.cli("ls", "--json")
+            thread.join(10)
+        self.assertEqual(result.returncode, 125)
+        self.assertEqual(json.loads(result.stderr)["code"], "daemon.restarting")
 
     def test_remote_is_not_started(self):
         self.environment["CAISSON_URL"] = "http://127.0.0.1:1"

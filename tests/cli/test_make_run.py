@@ -7,7 +7,9 @@ import subprocess
 import tempfile
 import unittest
 
+from columns import User
 from caisson import ApiError, BUILD, Client, TOP, free_port, processes_of, wait_until
+from mcp import Mcp
 
 
 class MakeRun(unittest.TestCase):
@@ -17,11 +19,13 @@ class MakeRun(unittest.TestCase):
         self.port = free_port()
         self.addCleanup(shutil.rmtree, self.top, True)
 
-    def start(self):
+    def start(self, user=None):
         environment = {**os.environ, "CAISSON_STATE": self.top + "/state", "CAISSON_RUNTIME": self.top + "/run",
-                       "CAISSON_LISTEN": f"127.0.0.1:{self.port}", "ASAN_OPTIONS": "detect_leaks=0"}
+                       "CAISSON_LISTEN": f"127.0.0.1:{self.port}", "ASAN_OPTIONS": "detect_leaks=0",
+                       **({"HOME": user.home} if user else {})}
         log = open(self.top + "/out", "w")
-        process = subprocess.Popen([TOP + "/tools/run", os.path.relpath(BUILD, TOP)], cwd=TOP, stdin=subprocess.DEVNULL, stdout=log,
+        become = ["setpriv", "--reuid", str(user.uid), "--regid", str(user.gid), "--clear-groups"] if user else []
+        process = subprocess.Popen([*become, TOP + "/tools/run", os.path.relpath(BUILD, TOP)], cwd=TOP, stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=log, env=environment, start_new_session=True)
         log.close()
         self.addCleanup(lambda: process.poll() is None and os.killpg(process.pid, signal.SIGKILL))
@@ -45,6 +49,8 @@ class MakeRun(unittest.TestCase):
         box = client.create()["id"]
         self.assertEqual(client.sh(box, "echo over tcp"), "over tcp\n")
         client.delete("/v1/sandboxes/" + box)
+        self.assertIn("run_shell", [tool["name"] for tool in Mcp(client).modern("tools/list")["tools"]])
+        self.assertIn("mcp config", out)
         self.stop(process)
         # The next run has a token of its own, and the last one's is good for nothing.
         process, out = self.start()
@@ -53,6 +59,24 @@ class MakeRun(unittest.TestCase):
         self.assertEqual(caught.exception.status, 401)
         again = re.search(r"Token:   (\S+)", out).group(1)
         Client(port=self.port, token=again).get("/v1/sandboxes")
+        self.stop(process)
+
+    def test_one_that_is_killed_is_no_success(self):
+        process, out = self.start()
+        spawner = open(self.top + "/state/lock").read().split()[0]
+        os.kill(int(spawner), signal.SIGKILL)
+        self.assertEqual(process.wait(20), 137)
+        wait_until(lambda: not processes_of(self.top + "/state", self.top + "/run"), 15, what="the daemon's end")
+        # The cgroups of what was prepared are left: the next one finds them, and takes them away at its end.
+        process, out = self.start()
+        self.stop(process)
+
+    def test_as_an_ordinary_user(self):
+        user = User(True, "m")
+        self.addCleanup(user.remove)
+        os.chown(self.top, user.uid, user.gid)
+        process, out = self.start(user)
+        self.assertRegex(out, r"A sandbox said:  Hello from [a-z0-9]{16}, ")
         self.stop(process)
 
 

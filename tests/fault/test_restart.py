@@ -2,6 +2,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 import unittest
 
@@ -43,6 +44,41 @@ class Restart(unittest.TestCase):
         daemon.start()
         self.assertEqual(daemon.client().sh(box, "cat /workspace/x; pgrep -c sleep"), "1\n1\n")
 
+    def test_spawner_killed_while_a_command_runs(self):
+        self.check_command_goes_on(lambda daemon: daemon.process.kill(), 2)
+
+    def test_graceful_restart_while_a_command_runs(self):
+        """It has three seconds to end; then it goes on without its client."""
+        self.check_command_goes_on(lambda daemon: daemon.process.terminate(), 5)
+
+    def check_command_goes_on(self, end, seconds):
+        """Who waits for it is told that it goes on, and it does."""
+        daemon = self.daemon()
+        box = daemon.client().create()["id"]
+        answer = []
+
+        def run():
+            try:
+                answer.append(daemon.client(timeout=20).exec(box, f"echo begun; sleep {seconds}; echo ended"))
+            except ApiError as error:
+                answer.append((error.status, error.code, error.body["retryable"]))
+        client = threading.Thread(target=run, daemon=True)
+        client.start()
+
+        def begun():
+            execs = daemon.client().get(f"/v1/sandboxes/{box}/execs")["execs"]
+            return next((record for record in execs if record["stdout_bytes"] > 0), None)
+        record = wait_until(begun, 10)
+        end(daemon)
+        client.join(8)
+        daemon.process.wait(8)
+        self.assertEqual(answer, [(503, "daemon.restarting", False)])
+        daemon.start()
+        path = f"/v1/sandboxes/{box}/execs/{record['exec_id']}"
+        wait_until(lambda: daemon.client().get(path)["state"] == "ended", 15, what="the end of the command")
+        self.assertEqual(daemon.client().get(path)["exit_code"], 0)
+        self.assertEqual(daemon.client().get(path + "/output", stream="stdout"), b"begun\nended\n")
+
     def test_graceful_restart_keeps_sandboxes(self):
         daemon = self.daemon()
         box = daemon.client().create()["id"]
@@ -77,10 +113,10 @@ class Restart(unittest.TestCase):
         daemon = self.daemon()
         client = daemon.client()
         box = client.create(timeout_seconds=4)["id"]
-        answer = client.exec(box, "sleep 1000", background=True)
+        answer = client.exec(box, f"sleep 1000.{os.getpid()}", background=True)
         daemon.kill()
         time.sleep(6)
-        self.assertEqual([p for p in subprocess.run(["pgrep", "-f", "^sleep 1000"], capture_output=True, text=True).stdout.split()], [])
+        self.assertEqual([p for p in subprocess.run(["pgrep", "-f", f"^sleep 1000[.]{os.getpid()}"], capture_output=True, text=True).stdout.split()], [])
         daemon.start()
         record = wait_until(lambda: (lambda r: r if r["status"] == "ended" else None)(
             daemon.client().get("/v1/sandboxes/" + box)), 5, what="the end of the sandbox")
@@ -139,7 +175,8 @@ class Restart(unittest.TestCase):
         self.kill_inits(daemon)
         daemon.start()
         client = daemon.client()
-        self.assertEqual(client.get("/v1/sandboxes/" + rebooted)["status"], "stopped")
+        # Its killed processes may still be leaving the freezer: until then it is there.
+        wait_until(lambda: client.get("/v1/sandboxes/" + rebooted)["status"] == "stopped", 10)
         client.call("PATCH", "/v1/sandboxes/" + rebooted, {"timeout_seconds": 600})
         for box in (stopped, rebooted):
             client.post(f"/v1/sandboxes/{box}/start")

@@ -53,7 +53,7 @@ def inits_of(daemon):
 
 class Upgrade(unittest.TestCase):
     def daemon(self):
-        daemon = Daemon()
+        daemon = Daemon("[pool]\nsize = 0\n")  # whose init is whose is what this is about
         self.addCleanup(self.finish, daemon)
         return daemon.start()
 

@@ -2,8 +2,9 @@
  * looks at a frame (sandbox_link.c, exec_frames.c, files.c). The input's first byte says what the
  * sandbox is doing; the rest are frames, cut into writes by the lengths it says.
  *
- * The store is a small one in memory, defined here in place of SQLite's, and the spawner's end of
- * its socket is never answered: what is fuzzed is the guest's side alone. */
+ * The store is a real one, made anew for each input, in memory where there is a file system for it;
+ * the spawner's end of its socket is never answered: what is fuzzed is the guest's side alone. */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,91 +18,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/core_private.h"
+#include "tier/remove_tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* The store: everything succeeds, nothing is kept. */
-int store_open(const char *directory, struct store **ret_store, struct error *error)
-{
-	(void)directory;
-	(void)error;
-	*ret_store = NULL;
-	return 0;
-}
-
-void store_close(struct store *store)
-{
-	(void)store;
-}
-
-void sandbox_row_done(struct sandbox_row *row)
-{
-	free(row->workspace);
-	free(row->name);
-	free(row->template);
-	free(row->environment);
-	free(row->metadata);
-	free(row->mounts);
-	free(row->end_message);
-	*row = (struct sandbox_row){0};
-}
-
-void exec_row_done(struct exec_row *row)
-{
-	free(row->command);
-	free(row->error_message);
-	*row = (struct exec_row){0};
-}
-
-#define SUCCEEDS(...)                                                                              \
-	{                                                                                          \
-		return 0;                                                                          \
-	}
-#define IGNORE(...) __attribute__((unused)) __VA_ARGS__
-
-int store_sandbox_insert(IGNORE(struct store *store), IGNORE(const struct sandbox_row *row),
-			 IGNORE(struct error *error))
-    SUCCEEDS() int store_sandbox_update(IGNORE(struct store *store),
-					IGNORE(const struct sandbox_row *row),
-					IGNORE(struct error *error))
-	SUCCEEDS() int store_sandbox_get(IGNORE(struct store *store), IGNORE(const struct id *id),
-					 IGNORE(struct sandbox_row *row),
-					 IGNORE(struct error *error))
-	    SUCCEEDS() int store_sandbox_each(IGNORE(struct store *store),
-					      IGNORE(const char *workspace), IGNORE(bool live_only),
-					      IGNORE(bool (*each)(void *data,
-								  const struct sandbox_row *row)),
-					      IGNORE(void *data), IGNORE(struct error *error))
-		SUCCEEDS() int store_sandbox_prune(IGNORE(struct store *store),
-						   IGNORE(int64_t before),
-						   IGNORE(struct error *error))
-		    SUCCEEDS() int store_exec_insert(IGNORE(struct store *store),
-						     IGNORE(const struct exec_row *row),
-						     IGNORE(struct error *error))
-			SUCCEEDS() int store_exec_update(IGNORE(struct store *store),
-							 IGNORE(const struct exec_row *row),
-							 IGNORE(struct error *error))
-			    SUCCEEDS() int store_exec_get(IGNORE(struct store *store),
-							  IGNORE(const struct id *sandbox),
-							  IGNORE(const struct id *exec),
-							  IGNORE(struct exec_row *row),
-							  IGNORE(struct error *error))
-				SUCCEEDS() int store_exec_delete(IGNORE(struct store *store),
-								 IGNORE(const struct id *exec),
-								 IGNORE(struct error *error))
-				    SUCCEEDS() int store_exec_each(
-					IGNORE(struct store *store),
-					IGNORE(const struct id *sandbox),
-					IGNORE(bool (*each)(void *data,
-							    const struct exec_row *row)),
-					IGNORE(void *data), IGNORE(struct error *error))
-					SUCCEEDS() int store_exec_last_key(
-					    IGNORE(struct store *store), uint64_t *ret_key,
-					    IGNORE(struct error *error))
-{
-	*ret_key = 0;
-	return 0;
-}
 
 struct world {
 	uv_loop_t loop;
@@ -189,7 +108,8 @@ static void world_open(struct world *world)
 	config_defaults(&config);
 	config.output_head = 512;
 	config.output_tail = 512;
-	snprintf(world->state, sizeof(world->state), "/tmp/caisson-fuzz-%d", (int)getpid());
+	snprintf(world->state, sizeof(world->state), "%s/caisson-fuzz-%d",
+		 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
 	mkdir(world->state, 0700);
 	(void)!text_copy(config.state, sizeof(config.state), world->state);
 	(void)!text_copy(config.runtime, sizeof(config.runtime), "/nonexistent");
@@ -219,6 +139,9 @@ static void sandbox_open(struct world *world, uint8_t situation)
 	};
 	int fds[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
+		abort();
+	struct error error;
+	if (store_sandbox_insert(world->core.store, &row, &error) < 0)
 		abort();
 	world->guest = fds[1];
 	world->sandbox = sandbox_new(&world->core, &row);
@@ -302,12 +225,8 @@ static void world_close(struct world *world)
 	uv_run(&world->loop, UV_RUN_DEFAULT);
 	if (uv_loop_close(&world->loop) != 0)
 		abort();
-	char path[96];
-	snprintf(path, sizeof(path), "%s/logs", world->state);
-	rmdir(path);
-	snprintf(path, sizeof(path), "%s/db", world->state);
-	rmdir(path);
-	rmdir(world->state);
+	if (remove_tree(AT_FDCWD, world->state) < 0)
+		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -134,7 +134,7 @@ static void handle(void *context, struct http_exchange *exchange)
 		break;
 	case 'u':
 		http_set_callbacks(exchange, &raw);
-		http_upgrade(exchange, "raw");
+		http_upgrade(exchange, "raw", NULL, 0);
 		break;
 	case 't':
 		http_body_read(exchange, 3);

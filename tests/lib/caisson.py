@@ -1,6 +1,7 @@
 """What the suites share: a daemon of their own in fresh directories, a client of its API, and a look at
 what is left on the host when it is gone."""
 import base64
+import contextlib
 import glob
 import http.client
 import json
@@ -16,16 +17,40 @@ import time
 import unittest
 import urllib.parse
 
+import contract
+from columns import COLUMN, Cgroups, connect_as, user_of_column, wrapper_of_column
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CAISSON_BUILD") or os.path.join(TOP, "build")
 PROGRAM = os.path.join(BUILD, "caisson")
 QUICK = bool(os.environ.get("CAISSON_QUICK"))
 SANITIZED = bool(os.environ.get("CAISSON_SANITIZED"))
+EMULATED = bool(os.environ.get("CAISSON_EMULATED"))
+
+
+def heavy(test):
+    """Left out where the processor is emulated (tests/machine): it would take minutes."""
+    return unittest.skipIf(EMULATED, "heavy: left out where the processor is emulated")(test)
 
 
 def slow(test):
-    """Left out by `make check`."""
+    """Left out by `make check`, and run once only."""
+    if EMULATED:
+        return heavy(test)
+    if COLUMN != "root":
+        return unittest.skip("slow: run as root only")(test)
     return unittest.skipIf(QUICK, "slow: left out by make check")(test)
+
+
+def own(path):
+    """Gives a file or directory of the test's to the user that daemons and clients run as."""
+    if user_of_column():
+        os.chown(path, user_of_column().uid, user_of_column().gid, follow_symlinks=False)
+    return path
+
+
+def owner_uid():
+    return user_of_column().uid if user_of_column() else os.getuid()
 
 
 def free_port():
@@ -34,7 +59,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_until(condition, seconds=10, every=0.02, what="it"):
+def wait_until(condition, seconds=30, every=0.02, what="it"):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = condition()
@@ -51,31 +76,83 @@ class ApiError(Exception):
         self.code = body.get("code") if isinstance(body, dict) else None
 
 
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path, timeout):
+class Response(http.client.HTTPResponse):
+    """Shows all that is read of it to the exchange that it belongs to (contract.py)."""
+    exchange = None
+    inside = False
+
+    def shown(self, read, *arguments):
+        if self.exchange is None or self.inside:
+            return read(*arguments)
+        self.inside = True  # some of these are made of others
+        try:
+            data = read(*arguments)
+        finally:
+            self.inside = False
+        self.exchange.data(data)
+        if self.isclosed() or (not data and arguments[:1] != (0,)):
+            self.exchange.end()
+        return data
+
+    def read(self, amt=None):
+        return self.shown(super().read, amt)
+
+    def read1(self, n=-1):
+        return self.shown(super().read1, n)
+
+    def readline(self, limit=-1):
+        return self.shown(super().readline, limit)
+
+
+class Connection(http.client.HTTPConnection):
+    """Gives each exchange to the contract, unless it is told not to (`checked = False`)."""
+    response_class = Response
+    checked = True
+
+    def request(self, method, url, body=None, headers=(), **options):
+        headers = dict(headers)
+        kinds = {name.lower(): value for name, value in headers.items()}
+        self.exchange = contract.Exchange(method, url, body, kinds.get("content-type"))
+        super().request(method, url, body, headers, **options)
+
+    def getresponse(self):
+        response = super().getresponse()
+        if self.checked and contract.ENABLED and getattr(self, "exchange", None):
+            response.exchange = self.exchange
+            self.exchange.begin(response.status, response.headers)
+            if response.isclosed():
+                self.exchange.end()
+        return response
+
+
+class UnixConnection(Connection):
+    def __init__(self, path, timeout, user=None):
         super().__init__("localhost", timeout=timeout)
-        self.path = path
+        self.path, self.user = path, user
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
+        connect_as(self.user, lambda: self.sock.connect(self.path))
 
 
 class Client:
-    """The API over the Unix socket, or over TCP with a token."""
+    """The API over the Unix socket, or over TCP with a token. Whatever goes through it is held against
+    docs/openapi.json (contract.py), unless `checked` is False, here or for one request."""
 
-    def __init__(self, socket_path=None, port=None, token=None, timeout=60):
+    def __init__(self, socket_path=None, port=None, token=None, timeout=60, user=None, checked=True):
         self.socket_path, self.port, self.token, self.timeout = socket_path, port, token, timeout
+        self.user, self.checked = user, checked
 
     def connection(self):
         if self.socket_path:
-            return UnixConnection(self.socket_path, self.timeout)
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.timeout)
+            return UnixConnection(self.socket_path, self.timeout, self.user)
+        return Connection("127.0.0.1", self.port, timeout=self.timeout)
 
-    def raw(self, method, path, body=None, headers=None):
+    def raw(self, method, path, body=None, headers=None, checked=None):
         """The response object, unread, and its connection."""
         connection = self.connection()
+        connection.checked = self.checked if checked is None else checked
         headers = dict(headers or {})
         if self.token:
             headers.setdefault("Authorization", "Bearer " + self.token)
@@ -85,8 +162,8 @@ class Client:
         connection.request(method, path, body=body, headers=headers)
         return connection.getresponse(), connection
 
-    def call(self, method, path, body=None, headers=None):
-        response, connection = self.raw(method, path, body, headers)
+    def call(self, method, path, body=None, headers=None, checked=None):
+        response, connection = self.raw(method, path, body, headers, checked)
         data = response.read()
         connection.close()
         if response.getheader("Content-Type", "").startswith("application/json"):
@@ -137,7 +214,34 @@ class Client:
 
 def host_things(instance):
     """The cgroups of a daemon's instance."""
-    return ["cgroup " + directory for directory in glob.glob(f"/sys/fs/cgroup/*/{instance}") + glob.glob(f"/sys/fs/cgroup/{instance}")]
+    found = []
+    for pattern in ("", "*/", "*/caisson-test-*/"):
+        found += glob.glob(f"/sys/fs/cgroup/{pattern}{instance}")
+    return ["cgroup " + directory for directory in found]
+
+
+def remove_cgroups(instance):
+    """After a failed test: what is in them ends, frozen or not, and they go."""
+    if not instance:
+        return
+    tops = glob.glob(f"/sys/fs/cgroup/*/{instance}") + glob.glob(f"/sys/fs/cgroup/{instance}")
+    groups = [place for top in tops for place, _, _ in os.walk(top, topdown=False)]
+    for _ in range(50):
+        for group in groups:
+            for name, text in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+                with contextlib.suppress(OSError):
+                    if os.path.exists(os.path.join(group, name)):
+                        open(os.path.join(group, name), "w").write(text)
+            with contextlib.suppress(OSError):
+                for pid in open(os.path.join(group, "cgroup.procs")).read().split():
+                    with contextlib.suppress(OSError):
+                        os.kill(int(pid), signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.rmdir(group)
+        groups = [group for group in groups if os.path.isdir(group)]
+        if not groups:
+            return
+        time.sleep(0.02)
 
 
 def processes_of(state, runtime):
@@ -160,9 +264,19 @@ class Daemon:
     """`caisson serve` in directories of its own. Use as a context manager; leaving it checks that
     nothing of it is left on the host."""
 
-    def __init__(self, config=None, arguments=(), environment=None):
+    def __init__(self, config=None, arguments=(), environment=None, user=None, delegated=None, wrapper=None):
+        """`user`, `delegated` (controllers that are given to it) and `wrapper` are the column's unless given."""
+        self.user = user or user_of_column()
+        self.wrapper = wrapper_of_column() if wrapper is None else wrapper
         self.top = tempfile.mkdtemp(prefix="caisson-test-")
         os.chmod(self.top, 0o755)
+        self.cgroups = None
+        if self.user:
+            os.chown(self.top, self.user.uid, self.user.gid)
+            if delegated is None and COLUMN == "subuid":
+                self.cgroups = Cgroups(self.user, os.path.basename(self.top))
+            elif delegated:
+                self.cgroups = Cgroups(self.user, os.path.basename(self.top), delegated)
         self.state, self.runtime = os.path.join(self.top, "state"), os.path.join(self.top, "run")
         self.config = os.path.join(self.top, "caisson.conf")
         with open(self.config, "w") as file:
@@ -178,8 +292,11 @@ class Daemon:
         environment.update({"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
                             "UBSAN_OPTIONS": "print_stacktrace=1"})
         environment.update(self.environment)
+        if self.user:
+            environment = {"PATH": environment["PATH"], "HOME": self.user.home, **{
+                key: value for key, value in environment.items() if key.endswith("_OPTIONS") or key in self.environment}}
         self.process = subprocess.Popen(
-            [PROGRAM, "serve", "--config", self.config, "--state", self.state, "--runtime", self.runtime,
+            [*(self.cgroups.join() if self.cgroups else []), *self.become(), *self.wrapper, PROGRAM, "serve", "--config", self.config, "--state", self.state, "--runtime", self.runtime,
              "--listen", f"127.0.0.1:{self.port}", *self.arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True)
         log.close()
@@ -197,8 +314,20 @@ class Daemon:
                 return False
         wait_until(ready, seconds, what="the daemon's start")
 
+    def become(self):
+        """A command's beginning: as the user. (Root goes into the cgroups first: of version 2 only root may.)"""
+        if not self.user:
+            return []
+        return ["setpriv", "--reuid", str(self.user.uid), "--regid", str(self.user.gid), "--clear-groups"]
+
+    def identity(self):
+        """For subprocess: whose processes the daemon's and its clients' are."""
+        if not self.user:
+            return {}
+        return {"user": self.user.uid, "group": self.user.gid, "extra_groups": []}
+
     def client(self, timeout=60):
-        return Client(socket_path=os.path.join(self.runtime, "caisson.sock"), timeout=timeout)
+        return Client(socket_path=os.path.join(self.runtime, "caisson.sock"), timeout=timeout, user=self.user)
 
     def tcp(self, token=None, timeout=60):
         return Client(port=self.port, token=token, timeout=timeout)
@@ -209,7 +338,7 @@ class Daemon:
     def cli(self, *arguments, stdin=None, timeout=120, environment=None, binary=False):
         """The command line against this daemon: (exit code, stdout, stderr)."""
         result = subprocess.run([PROGRAM, *arguments], input=stdin, capture_output=True, timeout=timeout,
-                                text=not binary, env={**os.environ, **self.client_environment(),
+                                text=not binary, **self.identity(), env={**os.environ, **self.client_environment(),
                                                       "ASAN_OPTIONS": "detect_leaks=0", **(environment or {})})
         return result.returncode, result.stdout, result.stderr
 
@@ -227,7 +356,10 @@ class Daemon:
         """The API process, the spawner's child."""
         children = open(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read().split()
         for pid in children:
-            command = open(f"/proc/{pid}/cmdline", "rb").read()
+            try:
+                command = open(f"/proc/{pid}/cmdline", "rb").read()
+            except OSError:  # a worker that has just ended
+                continue
             if b"_daemon" in command:
                 return int(pid)
         raise AssertionError("the spawner has no daemon")
@@ -258,8 +390,13 @@ class Daemon:
         self.process.wait()
         self.process = None
 
+    def place(self, sandbox):
+        """The name of a sandbox's cgroups: its id, or another if it came from the pool."""
+        record = open(os.path.join(self.runtime, "guests", sandbox, "boot")).read()
+        return re.search(r"^place (\S+)$", record, re.M).group(1)
+
     def instance(self):
-        """The name of its cgroups."""
+        """The name of the cgroup that all of its are in."""
         names = re.findall(r"instance (caisson-[0-9a-f]+)", self.log())
         return names[-1] if names else None
 
@@ -274,6 +411,9 @@ class Daemon:
         for line in loops.stdout.splitlines():
             if self.top in line:
                 found.append("loop " + line)
+        if self.process is None:  # the spawner's pool ends with it
+            found += ["prepared " + path for path in glob.glob(os.path.join(self.state, "sandboxes/*/slot"))
+                      if open(path).read().endswith(" prepared\n")]
         if not self.instance():
             raise AssertionError("the daemon's log does not name its instance:\n" + self.log()[-2000:])
         return found + host_things(self.instance())
@@ -304,7 +444,10 @@ class Daemon:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
+            remove_cgroups(self.instance())
             shutil.rmtree(self.top, ignore_errors=True)
+            if self.cgroups:
+                self.cgroups.remove()
 
     def __enter__(self):
         return self.start()

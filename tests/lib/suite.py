@@ -1,12 +1,17 @@
-"""Runs one unittest file and prints a line "@{json}" per test, which tests/run counts."""
+"""Runs one unittest file and prints a line "@{json}" per test, which tests/run counts, and one "%[json]" of what it has
+seen of docs/openapi.json. What goes against that document fails the test that sent or received it (contract.py)."""
 import importlib.util
 import json
 import os
+import re
+import signal
 import sys
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import columns  # noqa: E402 (its place is known now)
+import contract  # noqa: E402
 
 
 class Result(unittest.TestResult):
@@ -14,22 +19,54 @@ class Result(unittest.TestResult):
         super().startTest(test)
         self.began = time.monotonic()
 
+    def against_contract(self, test):
+        """What was sent or received since the last look and docs/openapi.json does not have."""
+        found = contract.take()
+        if found:
+            self.failures.append((test, ""))
+            self.say(test, "bad", "against docs/openapi.json:\n" + "\n".join(found))
+        return bool(found)
+
     def say(self, test, outcome, text=""):
         name = test.id().split(".", 1)[-1] if hasattr(test, "id") else str(test)
         print("@" + json.dumps({"name": name, "outcome": outcome, "text": text,
                                 "seconds": time.monotonic() - getattr(self, "began", time.monotonic())}),
               flush=True)
 
+    def other(self, test):
+        """(reason, pattern) when it must fail in this column (columns.py)."""
+        test = getattr(test, "test_case", test)
+        name = test.id().split(".", 1)[-1] if hasattr(test, "id") else ""
+        return columns.other_outcome(f"{suite} {name}")
+
     def addSuccess(self, test):
-        self.say(test, "ok")
+        other = self.other(test)
+        if self.against_contract(test):
+            return
+        if other:
+            self.failures.append((test, ""))
+            self.say(test, "bad", f"it must fail in column {columns.COLUMN}: {other[0]}")
+        else:
+            self.say(test, "ok")
+
+    def failed(self, test, text, places):
+        other = self.other(test)
+        found = contract.take()
+        if found and not other:
+            text += "\nagainst docs/openapi.json:\n" + "\n".join(found)
+        if other and (other[1](text) if callable(other[1]) else re.search(other[1], text)):
+            places.pop()
+            self.say(test, "ok")
+        else:
+            self.say(test, "bad", text)
 
     def addFailure(self, test, err):
         super().addFailure(test, err)
-        self.say(test, "bad", self.failures[-1][1])
+        self.failed(test, self.failures[-1][1], self.failures)
 
     def addError(self, test, err):
         super().addError(test, err)
-        self.say(test, "bad", self.errors[-1][1])
+        self.failed(test, self.errors[-1][1], self.errors)
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
@@ -38,10 +75,14 @@ class Result(unittest.TestResult):
     def addSubTest(self, test, subtest, err):
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self.say(subtest, "bad", (self.failures + self.errors)[-1][1])
+            places = self.failures if issubclass(err[0], test.failureException) else self.errors
+            self.failed(subtest, places[-1][1], places)
 
 
+# What a shell starts in the background ignores it, and so would all that a test starts and means to interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 path = sys.argv[1]
+suite = os.path.basename(path)[5:-3]
 sys.path.insert(0, os.path.dirname(path))
 spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
 module = importlib.util.module_from_spec(spec)
@@ -51,5 +92,21 @@ loader = unittest.TestLoader()
 if len(sys.argv) > 2:
     loader.testNamePatterns = [f"*{word}*" for word in sys.argv[2:]]
 result = Result()
-loader.loadTestsFromModule(module).run(result)
+tests = loader.loadTestsFromModule(module)
+
+
+def names(of):
+    return {name for test in of for name in names(test)} if isinstance(of, unittest.TestSuite) else {of.id().split(".", 1)[-1]}
+
+
+if len(sys.argv) == 2:
+    # A test that is gone must not be expected to fail for ever.
+    for name in {name.split(" ", 1)[1] for name in columns.others() if name.split(" ")[0] == suite} - names(tests):
+        print("@" + json.dumps({"name": name, "outcome": "bad", "text": "columns.py lists it, and there is none", "seconds": 0}))
+        result.failures.append((None, ""))
+tests.run(result)
+if contract.violations:
+    result.against_contract("the last tearDownClass")
+# What of the document was driven, for tests/run.
+print("%" + json.dumps([f"{method} {path} {status}" for method, path, status in contract.checked]))
 sys.exit(0 if result.wasSuccessful() else 1)

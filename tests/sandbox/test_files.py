@@ -5,7 +5,7 @@ import time
 import unittest
 import urllib.parse
 
-from caisson import ApiError, DaemonTest, slow, wait_until
+from caisson import ApiError, DaemonTest, heavy, slow, wait_until
 
 
 class Files(DaemonTest):
@@ -26,6 +26,7 @@ class Files(DaemonTest):
         self.api.write(self.box, "/workspace/empty", b"")
         self.assertEqual(self.api.read(self.box, "/workspace/empty"), b"")
 
+    @heavy
     def test_large_file_streams(self):
         size = 64 << 20
         self.api.write(self.box, "/workspace/large", b"\xa5" * size)

@@ -5,14 +5,18 @@ import textwrap
 import unittest
 
 from caisson import Daemon, DaemonTest, slow
+from columns import COLUMN, user_of_column
 
 WALK = textwrap.dedent(r"""
     import os, sys
     marker = sys.argv[1].encode()
+    left_out = ['proc', 'sys'] + sys.argv[2:]
     found, looked = [], 0
     for top, directories, names in os.walk('/', followlinks=False):
         if top == '/':
-            directories[:] = [d for d in directories if d not in ('proc', 'sys')]
+            directories[:] = [d for d in directories if d not in left_out]
+        if top == '/usr' and len(sys.argv) > 2:
+            directories[:] = ['local', 'sbin']
         for name in names:
             path = os.path.join(top, name)
             try:
@@ -44,6 +48,9 @@ class HostTemplate(unittest.TestCase):
     def test_no_secret_of_the_host_is_seen(self):
         marker = "marker" + secrets.token_hex(16)
         planted = []
+        # All of /usr, which is the same for all, is gone through once.
+        walk = ["python3", "/tmp/walk.py", marker] + ([] if COLUMN == "root" else ["boot"])
+        users = ("0",) if COLUMN == "one-id" else ("0", "1000")
         for directory in ("/usr/local", "/etc", "/opt", "/root", "/home"):
             for mode in (0o600, 0o640):
                 path = os.path.join(directory, f"caisson-test-{mode:o}-{os.getpid()}")
@@ -51,19 +58,26 @@ class HostTemplate(unittest.TestCase):
                     file.write(marker)
                 os.chmod(path, mode)
                 planted.append(path)
+        if user_of_column():
+            # The user's own: a sandbox whose root is the user must not see them either.
+            path = os.path.join(user_of_column().home, "private")
+            with open(path, "w") as file:
+                file.write(marker)
+            os.chown(path, user_of_column().uid, user_of_column().gid)
+            planted.append(path)
         try:
             with Daemon(environment={"SECRET_OF_THE_HOST": marker}) as daemon:
                 api = daemon.client(timeout=300)
                 box = api.create(env={"CONTROL": "control" + marker[::-1]})["id"]
                 api.write(box, "/tmp/walk.py", WALK.encode())
-                for user in ("0", "1000"):
-                    out = api.sh(box, ["python3", "/tmp/walk.py", marker], user=user, timeout_seconds=280)
+                for user in users:
+                    out = api.sh(box, walk, user=user, timeout_seconds=280)
                     looked, found = out.split(" ", 1)
                     self.assertEqual(found.strip(), "[]", f"as uid {user}")
-                    self.assertGreater(int(looked), 1000)
+                    self.assertGreater(int(looked), 1000 if COLUMN == "root" else 100)
                 # The walk finds what is there.
                 api.write(box, "/tmp/planted", marker.encode())
-                self.assertIn("/tmp/planted", api.sh(box, ["python3", "/tmp/walk.py", marker], timeout_seconds=280))
+                self.assertIn("/tmp/planted", api.sh(box, walk, timeout_seconds=280))
         finally:
             for path in planted:
                 os.unlink(path)

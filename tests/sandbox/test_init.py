@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from caisson import Daemon, DaemonTest, wait_until
+from caisson import Daemon, DaemonTest, own, wait_until
 
 OPERATION = 1 << 63
 HELLO, HELLO_REPLY, PING, PONG = 1, 2, 7, 8
@@ -87,14 +87,17 @@ def descriptors(pid):
 
 
 class Descriptors(DaemonTest):
+    config = "[pool]\nsize = 0\n"  # a prepared sandbox has a launcher too
+
     def test_nothing_of_pid_1_is_held_by_others(self):
-        folder = tempfile.mkdtemp(prefix="caisson-folder-")
+        folder = own(tempfile.mkdtemp(prefix="caisson-folder-"))
         self.addCleanup(shutil.rmtree, folder)
         code, out, err = self.daemon.cli("create", "--volume", f"{folder}:/data")
         self.assertEqual(code, 0, err)
         box = out.split()[0]
         self.addCleanup(self.remove, box)
-        self.api.exec(box, "sleep 1000", background=True)
+        unlike_others = f"1000.{os.getpid()}"
+        self.api.exec(box, "sleep " + unlike_others, background=True)
         watch, connection = self.api.raw("GET", f"/v1/sandboxes/{box}/files/watch?path=/workspace")
         self.addCleanup(connection.close)
         self.assertEqual(watch.status, 200)
@@ -115,7 +118,7 @@ class Descriptors(DaemonTest):
         self.assertEqual(len(set(sockets)), len(sockets), "each has a socket of its own")
         # PID 1 keeps no folder of the user's, nor the way it was set up by.
         self.assertFalse([value for value in descriptors(init).values() if value in ("/", folder, "/data")])
-        leader, = [entry for entry in os.listdir("/proc") if entry.isdigit() and self.command(entry) == b"sleep\x001000\x00"]
+        leader, = [entry for entry in os.listdir("/proc") if entry.isdigit() and self.command(entry) == f"sleep\0{unlike_others}\0".encode()]
         self.assertEqual(sorted(descriptors(leader)), [0, 1, 2])
 
     @staticmethod
@@ -162,7 +165,7 @@ class Name(DaemonTest):
                                  .replace("etc\n", ""), "")
 
     def test_a_folder_over_etc_is_not_written(self):
-        folder = tempfile.mkdtemp(prefix="caisson-folder-")
+        folder = own(tempfile.mkdtemp(prefix="caisson-folder-"))
         self.addCleanup(shutil.rmtree, folder)
         code, out, err = self.daemon.cli("create", "--volume", f"{folder}:/etc:rw")
         self.assertEqual(code, 0, err)
@@ -170,17 +173,15 @@ class Name(DaemonTest):
         self.assertEqual(os.listdir(folder), [])
 
 
-def thaw(pid):
-    """By the cgroup's own file: there is no daemon to ask."""
+def freezer_of(pid):
+    """The cgroup's own file, and what thaws it: there is no daemon to ask."""
     for line in open(f"/proc/{pid}/cgroup"):
         _, controllers, path = line.rstrip("\n").split(":", 2)
         for top, name, value in (("/sys/fs/cgroup/freezer", "freezer.state", "THAWED"),
                                  ("/sys/fs/cgroup", "cgroup.freeze", "0"), ("/sys/fs/cgroup/unified", "cgroup.freeze", "0")):
             file = os.path.join(top + path, name)
             if controllers in ("freezer", "") and os.path.exists(file):
-                with open(file, "w") as out:
-                    out.write(value)
-                return
+                return file, value
     raise AssertionError("no freezer")
 
 
@@ -189,27 +190,37 @@ class Client(unittest.TestCase):
     meanwhile, so that its runners do nothing until they are let."""
 
     def setUp(self):
-        self.daemon = Daemon().start()
+        self.link = None
+        self.daemon = Daemon("[pool]\nsize = 0\nmax = 0\n").start()
         self.addCleanup(self.finish)
         self.box = self.daemon.client().create()["id"]
         wait_until(lambda: len(processes(self.daemon)) == 4, what="two spare runners")
         self.init, = [pid for pid, inside, _ in processes(self.daemon) if inside == 1]
-        self.runner = [pid for pid, _, name in processes(self.daemon) if name == "runner"][0]
+        runner = [pid for pid, _, name in processes(self.daemon) if name == "runner"][0]
         self.daemon.client().post(f"/v1/sandboxes/{self.box}/pause")
+        self.freezer = freezer_of(runner)
         self.daemon.kill()
         self.link = Link(os.path.join(self.daemon.runtime, "guests", self.box, "init.sock"))
 
     def finish(self):
-        self.link.socket.close()
+        if self.link:
+            self.link.socket.close()
         failed = self._outcome and not self._outcome.success
-        self.daemon.start()
+        if not self.daemon.process:
+            self.daemon.start()
         self.daemon.close(check=not failed)
 
+    def thaw(self):
+        with open(self.freezer[0], "w") as file:
+            file.write(self.freezer[1])
+
     def check_idle(self):
-        time.sleep(0.2)
-        before = cpu_seconds(self.init)
-        time.sleep(1)
-        self.assertLess(cpu_seconds(self.init) - before, 0.1)
+        """What it still had to do is soon done; one that waits by asking again and again is never idle."""
+        def idle():
+            before = cpu_seconds(self.init)
+            time.sleep(1)
+            return cpu_seconds(self.init) - before < 0.1
+        wait_until(idle, 10, what="an idle init")
 
     def send_until_full(self, kind, payload, numbers):
         """Until the init takes no more; how many went."""
@@ -230,7 +241,7 @@ class Client(unittest.TestCase):
             self.link.send(DATA, b"x", OPERATION | 1)
         # Answers that nobody reads, until there is no room for more.
         self.send_until_full(PING, b"12345678", [0] * 1000000)
-        thaw(self.runner)
+        self.thaw()
         self.check_idle()
         # The half-sent frame stays half-sent; what was answered arrives.
         self.link.socket.settimeout(20)
@@ -246,7 +257,7 @@ class Client(unittest.TestCase):
         self.assertGreater(sent, 1000)
         self.link.socket.close()
         self.check_idle()
-        thaw(self.runner)
+        self.thaw()
 
     def test_metrics(self):
         self.link.send(METRICS, b"", OPERATION | 1)

@@ -50,7 +50,7 @@ class Neighbours(DaemonTest):
         path = f"/v1/sandboxes/{greedy}/execs/{answer['exec_id']}/output"
         out = wait_until(lambda: self.api.get(path, stream="stdout"), 30, what="the exhaustion")
         instances, signals, terminals = map(int, out.split())
-        self.assertGreater(instances, 50)
+        self.assertGreater(instances, 25)  # of a user's 128 a sandbox without root has a quarter
         self.assertLessEqual(terminals, 256)
         self.assertEqual(inotify_instances(), before, "the host's root has as many as before")
         self.assertEqual(self.api.sh(other, ["python3", "-c", "import ctypes; l = ctypes.CDLL(None); print(sum(l.inotify_init1(0) >= 0 for _ in range(20)))"]), "20\n")

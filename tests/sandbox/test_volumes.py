@@ -7,16 +7,17 @@ import subprocess
 import tempfile
 import unittest
 
-from caisson import BUILD, ApiError, DaemonTest
+import escape
+from caisson import ApiError, DaemonTest, heavy, own, owner_uid
 
 
 class Volumes(DaemonTest):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="caisson-volume-")
+        self.folder = own(tempfile.mkdtemp(prefix="caisson-volume-"))
         self.addCleanup(shutil.rmtree, self.folder, True)
         with open(os.path.join(self.folder, "file"), "w") as file:
             file.write("original")
-        os.chmod(os.path.join(self.folder, "file"), 0o600)
+        os.chmod(own(os.path.join(self.folder, "file")), 0o600)
 
     def run_with(self, mode, command, *more):
         return self.daemon.cli("run", "-v", f"{self.folder}:/data:{mode}", *more, "--", "sh", "-c", command)
@@ -31,7 +32,7 @@ class Volumes(DaemonTest):
         code, out, err = self.run_with("rw", "cat /data/file; echo changed > /data/file; echo new > /data/new; stat -c %u /data/new")
         self.assertEqual((code, out), (0, "original0\n"), err)
         self.assertEqual(open(os.path.join(self.folder, "file")).read(), "changed\n")
-        self.assertEqual(os.stat(os.path.join(self.folder, "new")).st_uid, os.getuid())
+        self.assertEqual(os.stat(os.path.join(self.folder, "new")).st_uid, owner_uid())
 
     def test_copy_on_write(self):
         code, out, err = self.run_with("cow", "echo changed > /data/file; echo new > /data/new; cat /data/file /data/new; rm /data/file; ls /data")
@@ -45,6 +46,8 @@ class Volumes(DaemonTest):
             listener.bind(os.path.join(self.folder, "socket"))
             listener.listen(4)
             os.mkfifo(os.path.join(self.folder, "fifo"))
+            own(os.path.join(self.folder, "socket"))
+            own(os.path.join(self.folder, "fifo"))
             reader = os.open(os.path.join(self.folder, "fifo"), os.O_RDONLY | os.O_NONBLOCK)
             self.addCleanup(os.close, reader)
             script = ("python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"/data/socket\")'; echo $?; "
@@ -98,13 +101,54 @@ class Volumes(DaemonTest):
         self.addCleanup(self.remove, box)
         self.assertEqual(self.api.sh(box, "cat /data/file"), "original")
 
+    def test_given_again_after_a_restart_of_the_daemon(self):
+        """Nobody but the user can open them: the error names the command, and it works. Others are refused."""
+        second = own(tempfile.mkdtemp(prefix="caisson-volume-"))
+        self.addCleanup(shutil.rmtree, second, True)
+        given = ["-v", f"{self.folder}:/data:rw", "-v", f"{second}:/second:ro"]
+        code, out, err = self.daemon.cli("create", *given)
+        self.assertEqual(code, 0, err)
+        box = out.split()[0]
+        self.addCleanup(self.remove, box)
+        self.api.sh(box, "echo kept > /workspace/x")
+        self.assertEqual(self.daemon.cli("stop", box)[0], 0)
+        self.daemon.stop()
+        self.daemon.start()
+        command = "start " + " ".join(given) + " " + box
+        for verb in (["start", box], ["exec", box, "--", "true"]):
+            code, out, err = self.daemon.cli(*verb)
+            self.assertNotEqual(code, 0)
+            self.assertIn(f"`caisson {command}`", err)
+        for wrong in (given[:2], [*given[:2], "-v", f"{second}:/second:rw"], [*given[:2], "-v", f"{second}:/elsewhere"],
+                      [*given[:2], "-v", f"{self.folder}:/second"], [*given, "-v", f"{second}:/third"]):
+            code, out, err = self.daemon.cli("start", *wrong, box)
+            self.assertNotEqual(code, 0, wrong)
+            self.assertIn("not the folders that", err)
+        self.refused(400, "request.invalid", self.api.post, f"/v1/sandboxes/{box}/start", {"mounts": [{"path": "/data", "mode": "rw"}]})
+        code, out, err = self.daemon.cli("start", *given[2:], *given[:2], box)  # their order does not matter
+        self.assertEqual((code, out), (0, box + "\n"), err)
+        self.assertEqual(self.api.sh(box, "cat /workspace/x /data/file; echo changed > /data/file; touch /second/x; echo $?"),
+                         "kept\noriginal1\n")
+        self.assertEqual(open(os.path.join(self.folder, "file")).read(), "changed\n")
+        # Kept from then on, as after a create.
+        self.assertEqual(self.daemon.cli("stop", box)[0], 0)
+        self.assertEqual(self.daemon.cli("start", box)[0], 0)
+        self.assertEqual(self.api.sh(box, "cat /data/file"), "changed\n")
+
+    def test_no_folders_for_one_that_has_none(self):
+        box = self.sandbox()
+        self.assertEqual(self.daemon.cli("stop", box)[0], 0)
+        code, out, err = self.daemon.cli("start", "-v", f"{self.folder}:/data", box)
+        self.assertNotEqual(code, 0)
+        self.assertIn("was created with: none", err)
+
 
 class Programs(DaemonTest):
     """Files that would lend their owner's rights to whoever runs them on the host: none can be left in
     a read-write folder."""
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="caisson-volume-")
+        self.folder = own(tempfile.mkdtemp(prefix="caisson-volume-"))
         self.addCleanup(shutil.rmtree, self.folder, True)
 
     def box_with(self, mode, *more):
@@ -114,13 +158,13 @@ class Programs(DaemonTest):
         self.addCleanup(self.remove, box)
         return box
 
-    def probe(self, box, *arguments, directory="/data", user="0"):
-        with open(os.path.join(BUILD, "tests/sandbox/probe"), "rb") as file:
+    def probe(self, box, directory="/data", user="0", **setting):
+        with open(escape.PROBE, "rb") as file:
             self.api.write(box, "/tmp/probe", file.read(), mode="0755")
-        result = self.api.exec(box, ["/tmp/probe", "--check", *arguments], user=user, timeout_seconds=120,
-                               env={"PROBE_DIRECTORY": directory})
-        wrong = [line for line in result["stdout"].splitlines() if not line.startswith("ok ")]
+        result = self.api.exec(box, ["/tmp/probe"], user=user, timeout_seconds=120, env={"PROBE_DIRECTORY": directory})
+        wrong, count = escape.breaches(result["stdout"], user, **setting)
         self.assertEqual((wrong, result["exit_code"]), ([], 0), result["stderr"])
+        self.assertGreater(count, 280)
 
     def on_host(self):
         """(path, status) of all that is in the folder."""
@@ -138,21 +182,21 @@ class Programs(DaemonTest):
             self.assertNotIn("security.capability", os.listxattr(path, follow_symlinks=False), path)
 
     def test_the_probe_in_a_read_write_folder(self):
-        self.probe(self.box_with("rw"), "--shared")
+        self.probe(self.box_with("rw"), folder=True)
         self.assert_harmless(at_least=4)
 
     def test_the_probe_as_an_ordinary_user(self):
         os.chmod(self.folder, 0o777)
-        self.probe(self.box_with("rw"), "--shared", user="1000", directory="/tmp")
+        self.probe(self.box_with("rw"), folder=True, user="1000", directory="/tmp")
         self.assert_harmless(at_least=0)
 
     def test_the_probe_with_nested_user_namespaces(self):
-        self.probe(self.box_with("rw", "--nested-userns"), "--shared", "--nested")
+        self.probe(self.box_with("rw", "--nested-userns"), folder=True, nested=True)
         self.assert_harmless(at_least=4)
 
     def test_one_of_several_folders(self):
         """One read-write folder is enough, whichever it is."""
-        other = tempfile.mkdtemp(prefix="caisson-volume-")
+        other = own(tempfile.mkdtemp(prefix="caisson-volume-"))
         self.addCleanup(shutil.rmtree, other, True)
         box = self.box_with("ro", "-v", f"{other}:/other:cow", "-v", f"{other}:/third:rw")
         self.assertNotEqual(self.api.exec(box, "touch /third/x; chmod 4755 /third/x")["exit_code"], 0)
@@ -198,11 +242,12 @@ END
         self.assertIn("p\nr\ns\n", result["stdout"])
         self.assert_harmless(at_least=3)
 
+    @heavy
     def test_setgid_directories_stay_usable(self):
         """A directory inside inherits the bit from the host's; that lends nobody's rights."""
         top = os.path.join(self.folder, "top")
         os.mkdir(top)
-        os.chmod(top, 0o2755)
+        os.chmod(own(top), 0o2755)
         box = self.box_with("rw")
         self.api.sh(box, "mkdir a && echo x > a/f && cp -r a b && git init -q g && rm -r a", cwd="/data/top")
         self.api.write(box, "/data/top/b/f", b"new")
@@ -229,6 +274,7 @@ END
             out = self.api.sh(box, "cp /bin/true /tmp/a; chmod 4755 /tmp/a; stat -c %a /tmp/a; setcap cap_setuid+ep /tmp/a; getcap /tmp/a")
             self.assertEqual(out, "4755\n/tmp/a cap_setuid=ep\n")
 
+    @heavy
     def test_ordinary_work(self):
         box = self.box_with("rw", "--memory", "1024")
         steps = {

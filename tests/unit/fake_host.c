@@ -73,7 +73,7 @@ static void list(struct fake_host *host)
 		struct spawn_message listed = {
 		    .type = SPAWN_LISTED,
 		    .sandbox = init->id,
-		    .listed = {TIER_NAMESPACE, init->running, init->frozen, 42},
+		    .listed = {TIER_NAMESPACE, init->running, init->frozen, 42, host->limits},
 		};
 		send_message(host, &listed);
 	}
@@ -161,7 +161,8 @@ static void on_request(uv_poll_t *poll, int status, int events)
 
 void fake_init_dies(struct fake_init *init, enum end_cause cause)
 {
-	struct spawn_message ended = {.type = SPAWN_ENDED, .sandbox = init->id, .cause = cause};
+	struct spawn_message ended = {
+	    .type = SPAWN_ENDED, .sandbox = init->id, .ended.cause = cause};
 	fake_init_stop(init);
 	send_message(init->host, &ended);
 }

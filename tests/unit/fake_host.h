@@ -20,7 +20,11 @@ struct fake_record {
 	uint64_t key;
 	struct exec_status status;
 	int logs[2];
+	bool late;
 };
+
+/* Which version of the protocol each says it speaks. */
+extern uint32_t fake_init_version;
 
 struct fake_init {
 	struct fake_host *host;
@@ -44,9 +48,10 @@ struct fake_init {
 	int64_t deadline;
 	uint64_t consumed, forgotten;
 	uint32_t mount_count;
-	unsigned frames[80];   /* how many of each type */
-	struct buffer written; /* DATA of file writes, STDIN */
-	uint64_t operation;    /* the last FILE's id */
+	unsigned frames[80];              /* how many of each type */
+	struct buffer written;            /* DATA of file writes, STDIN */
+	uint64_t operation;               /* the last FILE's id */
+	struct signal_request signals[8]; /* the first ones */
 	uint8_t operation_kind;
 	int64_t window; /* DATA bytes that may be sent */
 };
@@ -69,6 +74,7 @@ struct fake_host {
 	struct spawn_message held[FAKE_INITS_MAX];
 	unsigned held_count;
 	uint64_t oom_kills;
+	struct limits limits;          /* of all that it lists; 0: it does not know */
 	bool refuse_next, silent_next; /* of the next init */
 	unsigned mount_fds;
 	/* What core said. */
@@ -102,6 +108,8 @@ void fake_init_disconnect(struct fake_init *init);
 void fake_init_send(struct fake_init *init, uint16_t type, uint64_t id, const void *payload,
 		    size_t size);
 struct fake_record *fake_record(struct fake_init *init, uint64_t key);
+/* A `late` one runs. */
+void fake_started(struct fake_init *init, uint64_t key);
 /* Prints on behalf of an exec: the log, then PROGRESS. */
 void fake_print(struct fake_init *init, uint64_t key, int stream, const char *text, size_t size);
 void fake_exit(struct fake_init *init, uint64_t key, enum exec_end end, uint32_t code,

@@ -1,5 +1,6 @@
 /* A fake init: answers the protocol by simple rules. A command named `echo` prints its argument and
- * exits, `missing` is not found, everything else runs until the test says otherwise. */
+ * exits, `missing` is not found, `late` starts when the test says so and outlives every signal,
+ * everything else runs until the test says otherwise. */
 #include "fake_init.h"
 
 #include <errno.h>
@@ -113,6 +114,17 @@ static void send_number(struct fake_init *init, uint16_t type, uint64_t id, uint
 	fake_init_send(init, type, id, room, sizeof(room));
 }
 
+void fake_started(struct fake_init *init, uint64_t key)
+{
+	struct fake_record *record = fake_record(init, key);
+	CHECK(record != NULL);
+	if (!record)
+		return;
+	record->status.phase = EXEC_PHASE_RUNNING;
+	record->status.pid = 7;
+	send_number(init, FRAME_STARTED, key, 7);
+}
+
 static void on_exec(struct fake_init *init, const struct frame *frame)
 {
 	struct exec_request request;
@@ -136,9 +148,10 @@ static void on_exec(struct fake_init *init, const struct frame *frame)
 		forget(record);
 		return;
 	}
-	record->status.phase = EXEC_PHASE_RUNNING;
-	record->status.pid = 7;
-	send_number(init, FRAME_STARTED, frame->id, 7);
+	record->late = strcmp(program, "late") == 0;
+	if (record->late)
+		return;
+	fake_started(init, frame->id);
 	if (strcmp(program, "echo") == 0) {
 		fake_print(init, frame->id, 0, argument, strlen(argument));
 		fake_exit(init, frame->id, EXEC_END_EXITED, 0, 0);
@@ -194,6 +207,16 @@ static void on_data_end(struct fake_init *init, const struct frame *frame)
 	fake_init_send(init, FRAME_RESULT, frame->id, room, sizeof(room));
 }
 
+static void on_signal(struct fake_init *init, const struct frame *frame)
+{
+	struct signal_request request;
+	CHECK_INT(signal_request_read(frame, &request), 0);
+	/* This one is counted already. */
+	unsigned before = init->frames[FRAME_SIGNAL] - 1;
+	if (before < ARRAY_SIZE(init->signals))
+		init->signals[before] = request;
+}
+
 static void on_exec_frame(struct fake_init *init, const struct frame *frame)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
@@ -203,6 +226,9 @@ static void on_exec_frame(struct fake_init *init, const struct frame *frame)
 		CHECK_INT(buffer_append(&init->written, frame->payload, frame->size), 0);
 		return;
 	case FRAME_SIGNAL:
+		on_signal(init, frame);
+		if (record && record->late)
+			return;
 		fake_exit(init, frame->id, EXEC_END_CANCELLED, 9, 0);
 		return;
 	case FRAME_CONSUMED:
@@ -229,9 +255,11 @@ static void on_exec_frame(struct fake_init *init, const struct frame *frame)
 	}
 }
 
+uint32_t fake_init_version = INIT_PROTOCOL_VERSION;
+
 static void on_frame(struct fake_init *init, const struct frame *frame)
 {
-	struct hello_reply reply = {INIT_PROTOCOL_VERSION, init->configured, 1};
+	struct hello_reply reply = {fake_init_version, init->configured, 1};
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint8_t room[32];
 	struct writer writer = writer_on(room, sizeof(room));

@@ -122,11 +122,11 @@ static bool handle_stream(struct http_exchange *exchange, const char *path)
 		produce(exchange);
 	} else if (strcmp(path, "/upgrade") == 0) {
 		http_set_callbacks(exchange, &raw);
-		http_upgrade(exchange, "raw");
+		http_upgrade(exchange, "raw", NULL, 0);
 	} else if (strcmp(path, "/pause") == 0) {
 		http_set_callbacks(exchange, &raw);
 		http_body_pause(exchange);
-		http_upgrade(exchange, "raw");
+		http_upgrade(exchange, "raw", NULL, 0);
 	} else {
 		return false;
 	}

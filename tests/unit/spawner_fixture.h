@@ -1,16 +1,23 @@
 /* What the spawner's tests stand on: a fake driver, a spawner in a child, and this process as its
- * daemon. Included by test_spawner.c alone. */
+ * daemon. Included by test_spawner.c and test_boots.c. */
 #pragma once
+#pragma GCC diagnostic ignored "-Wunused-function"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -29,16 +36,38 @@
 #define FREEZE_NEVER 104u /* it never stops */
 #define FREEZE_SLOW 105u  /* it stops when it has been asked a few times */
 #define RELEASE_SLOW 106u /* it lets go when it has been asked a few times */
+#define BOOT_SLOW 107u    /* it takes as long as a test waits for an answer */
+#define BOOT_CRASH 108u   /* its worker dies */
+#define RECLAIM_SLOW 109u /* as long as a test waits */
+#define RECLAIM_FAILS 110u
+#define LIMITS_SLOW 111u
+#define OVER 112u      /* it holds more memory than it may from the start */
+#define OVER_SLOW 113u /* and ending that takes as long as a test waits */
 #define SLOW_CALLS 4
+
+/* A child of the worker's parent, the spawner, that is named before it can have ended. */
+static pid_t fork_for_parent(struct process *ret_process)
+{
+	int pidfd = -1;
+	pid_t pid = (pid_t)syscall(SYS_clone, CLONE_PARENT | CLONE_PIDFD, NULL, &pidfd, NULL, NULL);
+	if (pid > 0)
+		*ret_process = (struct process){.pid = pid, .pidfd = pidfd, .start_time = 1};
+	return pid;
+}
 
 static int fake_boot(const struct host *host, struct guest *guest, const struct boot *boot,
 		     struct error *error)
 {
 	(void)host;
 	uint32_t order = boot->create->limits.pids;
+	if (order == BOOT_SLOW)
+		sleep(60);
+	if (order == BOOT_CRASH)
+		raise(SIGKILL);
 	if (order == FAIL_BOOT)
 		return error_set(error, ERROR_NO_SPACE, "the fake disk is full");
-	pid_t child = fork();
+	/* The worker's parent's: the spawner's. */
+	pid_t child = fork_for_parent(&guest->init);
 	if (child == 0) {
 		if (order == EXIT_AT_ONCE)
 			_exit(0);
@@ -50,9 +79,58 @@ static int fake_boot(const struct host *host, struct guest *guest, const struct 
 	guest->phases[0] = (struct spawn_phase){.name = "fake", .microseconds = 7};
 	guest->phase_count = 1;
 	guest->limit_reasons[LIMIT_CPU] = LIMIT_NO_CGROUP_CONTROLLER;
-	return child > 0 && process_open(child, 0, &guest->init) == 0
+	return child > 0 ? 0 : error_set(error, ERROR_INTERNAL, "no process");
+}
+
+/* Ends when nobody holds its channel; answers one byte with one. */
+static _Noreturn void wait_for_assignment(int channel)
+{
+	char byte;
+	if (recv(channel, &byte, 1, 0) != 1 || send(channel, &byte, 1, 0) != 1)
+		_exit(0);
+	for (;;)
+		pause();
+}
+
+static int fake_boot_ahead(const struct host *host, struct guest *guest, const struct boot *boot,
+			   struct prepared *prepared, struct error *error)
+{
+	(void)host, (void)boot;
+	int pair[2];
+	*prepared = PREPARED_NONE;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return error_set(error, ERROR_INTERNAL, "no channel");
+	pid_t child = fork_for_parent(&guest->init);
+	if (child == 0) {
+		close(pair[0]);
+		wait_for_assignment(pair[1]);
+	}
+	close(pair[1]);
+	prepared->channel = pair[0];
+	return child > 0 ? 0 : error_set(error, ERROR_INTERNAL, "no process");
+}
+
+static int fake_assign(const struct host *host, struct guest *guest, struct prepared *prepared,
+		       const struct boot *boot, struct error *error)
+{
+	(void)host;
+	guest->limits = boot->create->limits;
+	if (guest->limits.pids == FAIL_BOOT)
+		return error_set(error, ERROR_NO_SPACE, "the fake disk is full");
+	return send(prepared->channel, "a", 1, 0) == 1
 		   ? 0
-		   : error_set(error, ERROR_INTERNAL, "no process");
+		   : error_set(error, ERROR_INTERNAL, "its channel is closed");
+}
+
+static int fake_assigned(const struct host *host, struct guest *guest, struct prepared *prepared,
+			 struct error *error)
+{
+	(void)host, (void)guest;
+	char byte;
+	ssize_t got = recv(prepared->channel, &byte, 1, MSG_DONTWAIT);
+	if (got < 0 && errno == EAGAIN)
+		return 1;
+	return got == 1 ? 0 : error_set(error, ERROR_INTERNAL, "it has ended");
 }
 
 static int fake_adopt(const struct host *host, struct guest *guest, struct error *error)
@@ -87,7 +165,11 @@ static int fake_release(const struct host *host, struct guest *guest, struct err
 static int fake_set_limits(const struct host *host, struct guest *guest,
 			   const struct limits *limits, struct error *error)
 {
-	(void)host, (void)error;
+	(void)host;
+	if (limits->pids == LIMITS_SLOW)
+		sleep(60);
+	if (limits->memory == 32 * MIB)
+		return error_set(error, ERROR_LIMIT_EXCEEDED, "it uses more");
 	guest->limits = *limits;
 	return 0;
 }
@@ -104,9 +186,55 @@ static int fake_freeze(const struct host *host, struct guest *guest, bool frozen
 static int fake_counters(const struct host *host, struct guest *guest,
 			 struct spawn_counters *counters, struct error *error)
 {
-	(void)host, (void)guest, (void)error;
-	counters->memory = 4711;
+	(void)host, (void)error;
+	*counters = (struct spawn_counters){.memory = 4711, .cpu_ns = guest->limits.cpu_millis};
+	counters->known[KNOWN_MEMORY] = counters->known[KNOWN_CPU] = 1;
 	return 0;
+}
+
+/* In a worker. */
+static int fake_reclaim(const struct host *host, struct guest *guest,
+			struct spawn_reclaimed *reclaimed, struct error *error)
+{
+	(void)host;
+	if (guest->limits.pids == RECLAIM_SLOW)
+		sleep(60);
+	if (guest->limits.pids == RECLAIM_FAILS)
+		return error_set(error, ERROR_UNSUPPORTED, "there is no way");
+	*reclaimed = (struct spawn_reclaimed){.done = 1, .before = 4711, .after = 11};
+	return 0;
+}
+
+/* What is urgent on a socket stands for an event; a file, for memory above the limit. */
+static int fake_over_open(const struct host *host, const struct guest *guest)
+{
+	int pair[2];
+	(void)host;
+	if (guest->limits.pids != OVER && guest->limits.pids != OVER_SLOW)
+		return -EOPNOTSUPP;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	/* Its other end stays open: it is the kernel's. */
+	return send(pair[1], "!", 1, MSG_OOB) == 1 ? pair[0] : -errno;
+}
+
+static int fake_over_read(const struct host *host, const struct guest *guest, int events)
+{
+	char path[300], byte;
+	if (recv(events, &byte, 1, MSG_OOB) < 0 && errno != EINVAL)
+		return -errno;
+	snprintf(path, sizeof(path), "%s/over-%u", host->state, guest->limits.pids);
+	return access(path, F_OK) == 0;
+}
+
+/* In a worker. */
+static int fake_over_end(const struct host *host, struct guest *guest, struct error *error)
+{
+	char path[300];
+	if (guest->limits.pids == OVER_SLOW)
+		sleep(60);
+	snprintf(path, sizeof(path), "%s/over-%u", host->state, guest->limits.pids);
+	return unlink(path) == 0 ? 0 : error_set(error, ERROR_INTERNAL, "it is not there");
 }
 
 static int fake_nothing(const struct host *host, struct guest *guest, struct error *error)
@@ -126,10 +254,17 @@ static const struct driver fake_driver = {
     .name = "namespace",
     .probe = fake_probe,
     .boot = fake_boot,
+    .boot_ahead = fake_boot_ahead,
+    .assign = fake_assign,
+    .assigned = fake_assigned,
     .adopt = fake_adopt,
     .set_limits = fake_set_limits,
     .freeze = fake_freeze,
     .counters = fake_counters,
+    .reclaim = fake_reclaim,
+    .over_open = fake_over_open,
+    .over_read = fake_over_read,
+    .over_end = fake_over_end,
     .kill = fake_kill,
     .release = fake_release,
     .erase = fake_nothing,
@@ -146,7 +281,7 @@ static char root[64];
 static pid_t child;
 static int link_fd = -1;
 static char allow[256];
-static uint32_t sandboxes_max = 8;
+static uint32_t sandboxes_max = 8, pool_size;
 static int64_t patience; /* for what never happens; 0: as long as ever */
 
 static void run_spawner(int socket)
@@ -155,6 +290,7 @@ static void run_spawner(int socket)
 	struct error error;
 	config_defaults(&config);
 	config.sandboxes_max = sandboxes_max;
+	config.pool_size = pool_size;
 	config.maximum.memory = 1 * GIB;
 	(void)!text_copy(config.mounts_allow, sizeof(config.mounts_allow), allow);
 	log_setup("spawner", LOG_ERROR, false);
@@ -170,9 +306,13 @@ static void run_spawner(int socket)
 		_exit(99);
 	adopt_all(spawner);
 	spawner_loop_run(spawner);
+	pool_drain(spawner);
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
 		(void)!process_signal(&spawner->entries[i].guest.init, SIGKILL);
 	spawner_free(spawner);
+#ifdef __SANITIZE_ADDRESS__
+	_exit(__lsan_do_recoverable_leak_check() ? 98 : 0);
+#endif
 	_exit(0);
 }
 
@@ -200,12 +340,11 @@ static void begin(void)
 	link_fd = pair[0];
 }
 
-static void restart(void)
+/* After the one before has ended. */
+static void restart_again(void)
 {
-	int pair[2], status;
+	int pair[2];
 	fd_close(&link_fd);
-	waitpid(child, &status, 0);
-	CHECK_INT(status, 0);
 	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	CHECK_INT(fd_set_nonblocking(pair[1]), 0);
 	child = fork();
@@ -217,6 +356,15 @@ static void restart(void)
 	link_fd = pair[0];
 }
 
+static void restart(void)
+{
+	int status;
+	fd_close(&link_fd);
+	waitpid(child, &status, 0);
+	CHECK_INT(status, 0);
+	restart_again();
+}
+
 static void end(void)
 {
 	int status = -1;
@@ -226,6 +374,7 @@ static void end(void)
 	CHECK_INT(remove_tree(AT_FDCWD, root), 0);
 	allow[0] = '\0';
 	sandboxes_max = 8;
+	pool_size = 0;
 	patience = 0;
 }
 

@@ -1,6 +1,6 @@
 /* The unit tests' harness: each TEST is a function that registers itself; a failed CHECK says where
- * and goes on. Prints one line "ok NAME" or "not ok NAME" per test; exits with 1 when any failed.
- */
+ * and goes on. Prints one line "ok NAME", "not ok NAME" or "skip NAME: WHY" per test; exits with 1
+ * when any failed. */
 #pragma once
 
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 struct test {
 	const char *name;
@@ -18,6 +19,7 @@ struct test {
 
 extern struct test *test_first, **test_last;
 extern int test_failures;
+extern const char *test_skipped;
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -53,9 +55,24 @@ void test_fail(const char *file, int line, const char *format, ...)
 				  _actual ? _actual : "(null)", _expected);                        \
 	} while (0)
 
+/* Ends the test; tests/expected-skips has to account for it. */
+#define SKIP(why)                                                                                  \
+	do {                                                                                       \
+		test_skipped = (why);                                                              \
+		return;                                                                            \
+	} while (0)
+
+/* Programs of another architecture, under qemu's user mode. */
+#define SKIP_WITHOUT_FILTERS                                                                       \
+	do {                                                                                       \
+		if (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) < 0)                                         \
+			SKIP("this kernel takes no system call filters");                          \
+	} while (0)
+
 #define TEST_MAIN                                                                                  \
 	struct test *test_first, **test_last = &test_first;                                        \
 	int test_failures;                                                                         \
+	const char *test_skipped;                                                                  \
 	void test_fail(const char *file, int line, const char *format, ...)                        \
 	{                                                                                          \
 		va_list args;                                                                      \
@@ -71,9 +88,13 @@ void test_fail(const char *file, int line, const char *format, ...)
 		int failed = 0;                                                                    \
 		for (struct test *test = test_first; test; test = test->next) {                    \
 			int before = test_failures;                                                \
+			test_skipped = NULL;                                                       \
 			test->run();                                                               \
 			bool ok = test_failures == before;                                         \
-			printf("%s %s\n", ok ? "ok" : "not ok", test->name);                       \
+			if (ok && test_skipped)                                                    \
+				printf("skip %s: %s\n", test->name, test_skipped);                 \
+			else                                                                       \
+				printf("%s %s\n", ok ? "ok" : "not ok", test->name);               \
 			fflush(stdout);                                                            \
 			failed += !ok;                                                             \
 		}                                                                                  \

@@ -54,6 +54,51 @@ TEST(defaults_pass_their_own_check)
 	CHECK_INT(config.defaults.disk, 1 * GIB);
 }
 
+static void set_variables(const char *home, const char *state, const char *runtime)
+{
+	const struct {
+		const char *name, *value;
+	} variables[] = {{"HOME", home}, {"XDG_STATE_HOME", state}, {"XDG_RUNTIME_DIR", runtime}};
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		if (variables[i].value)
+			setenv(variables[i].name, variables[i].value, 1);
+		else
+			unsetenv(variables[i].name);
+	}
+}
+
+/* An ordinary user's directories: nobody else can have made them, and a socket's name fits. */
+TEST(directories_of_an_ordinary_user)
+{
+	struct config config;
+	struct error error = {0};
+	char home[200] = "/home/";
+	memset(home + 6, 'x', 100);
+	if (geteuid() != 0)
+		return;
+	config_defaults(&config);
+	CHECK_TEXT(config.state, "/var/lib/caisson");
+	CHECK_TEXT(config.runtime, "/run/caisson");
+	CHECK(seteuid(64999) == 0);
+	set_variables("/home/u", "/s", "/r");
+	config_defaults(&config);
+	CHECK_TEXT(config.state, "/s/caisson");
+	CHECK_TEXT(config.runtime, "/r/caisson");
+	set_variables("/home/u", NULL, NULL);
+	config_defaults(&config);
+	CHECK_TEXT(config.state, "/home/u/.local/state/caisson");
+	CHECK_TEXT(config.runtime, "/home/u/.local/state/caisson/run");
+	CHECK_INT(config_check(&config, &error), 0);
+	set_variables(home, NULL, NULL);
+	config_defaults(&config);
+	CHECK_TEXT(config.runtime, "/tmp/caisson-64999");
+	CHECK_INT(config_check(&config, &error), 0);
+	set_variables(NULL, NULL, NULL);
+	config_defaults(&config);
+	CHECK_TEXT(config.state, "/var/tmp/caisson-64999");
+	CHECK(seteuid(0) == 0);
+}
+
 TEST(file_sets_every_type)
 {
 	struct config config;
@@ -91,10 +136,12 @@ TEST(mistakes_are_named_with_their_line)
 	check_refused("[server]\nuser = a\n  state = /b\n", ":3: user is given twice");
 	check_refused("[sandbox]\nmemory = much\n", "a size such as");
 	check_refused("[sandbox]\nmemory = 1K\n", "out of range: from 16M");
+	check_refused("[sandbox]\ntimeout = 400d\n", "out of range: from 0s to 366d");
 	check_refused("[sandbox]\ncpu = 2k\n", "a number of cpus");
 	check_refused("[sandbox]\ncpu = 0.001\n", "from 0.010 to 256.000");
 	check_refused("[sandbox]\npids = -1\n", "a whole number");
 	check_refused("[sandbox]\npids = 99999999999999999999999\n", "out of range");
+	check_refused("[sandbox]\ncount_max = 257\n", "from 1 to 256");
 	check_refused("[server]\nlog_level = loud\n", "error, warning, info or debug");
 	check_refused("[server]\nlog_json = perhaps\n", "yes or no");
 }
@@ -223,6 +270,11 @@ static void relative_mounts(struct config *config)
 	snprintf(config->mounts_allow, sizeof(config->mounts_allow), "/a:b");
 }
 
+static void pool_above_maximum(struct config *config)
+{
+	config->pool_size = config->pool_max + 1;
+}
+
 TEST(check_refuses)
 {
 	check_bad(relative_state, "absolute");
@@ -232,4 +284,5 @@ TEST(check_refuses)
 	check_bad(default_above_maximum, "disk_max");
 	check_bad(key_without_certificate, "together");
 	check_bad(relative_mounts, "allow");
+	check_bad(pool_above_maximum, "[pool] size = 17 is more than max = 16");
 }

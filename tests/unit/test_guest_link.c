@@ -309,10 +309,8 @@ TEST(guest_that_does_not_read)
 	CHECK(sent < 4 * MIB);
 	/* It reads again: the queue drains, and whoever waited is told. */
 	char sink[65536];
-	size_t read_bytes = 0;
 	for (int i = 0; i < 2000 && fixture.drained == 0; i++) {
-		ssize_t got = recv(fixture.peer, sink, sizeof(sink), 0);
-		read_bytes += got > 0 ? (size_t)got : 0;
+		ssize_t got UNUSED = recv(fixture.peer, sink, sizeof(sink), 0);
 		turn(&fixture);
 	}
 	CHECK_INT(fixture.drained, 1);
@@ -354,6 +352,74 @@ TEST(descriptors_travel)
 	CHECK_INT(zero, 0);
 	close(got_fds[0]);
 	close(got_fds[1]);
+	close_fixture(&fixture);
+}
+
+/* Sent in one turn of the loop: in order, and each with its own descriptors. */
+TEST(frames_of_one_turn)
+{
+	struct fixture fixture;
+	struct error error;
+	open_fixture(&fixture);
+	greet(&fixture, INIT_PROTOCOL_VERSION);
+	CHECK_INT(receive(&fixture), FRAME_HELLO);
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	for (uint64_t i = 0; i < 100; i++) {
+		bool with = i == 1 || i == 50;
+		CHECK_INT(guest_link_send(fixture.link, with ? FRAME_EXEC : FRAME_FILE, i, &i,
+					  sizeof(i), &null, with, &error),
+			  0);
+	}
+	close(null);
+	/* The first does not wait. */
+	struct frame frame;
+	uint8_t first[FRAME_HEADER_SIZE + 8], rest[99 * (FRAME_HEADER_SIZE + 8)];
+	CHECK_INT(recv(fixture.peer, first, sizeof(first), 0), sizeof(first));
+	CHECK_INT(frame_parse(first, sizeof(first), &frame), sizeof(first));
+	CHECK_INT(frame.id, 0);
+	CHECK_INT(recv(fixture.peer, rest, sizeof(rest), 0), -1);
+	uv_run(&fixture.loop, UV_RUN_NOWAIT);
+	size_t size = 0, passed = 0;
+	for (int i = 0; i < 10 && size < sizeof(rest); i++) {
+		int fds[4];
+		size_t count = ARRAY_SIZE(fds);
+		ssize_t got =
+		    fd_receive(fixture.peer, rest + size, sizeof(rest) - size, fds, &count);
+		CHECK(got > 0);
+		size += got > 0 ? (size_t)got : 0;
+		/* The kernel reads no further than a frame that has some. */
+		if (count > 0)
+			CHECK_INT(rest[size - 8], passed == 0 ? 1 : 50);
+		for (size_t at = 0; at < count; at++)
+			close(fds[at]);
+		passed += count;
+	}
+	CHECK_INT(passed, 2);
+	CHECK_INT(size, sizeof(rest));
+	for (size_t at = 0, i = 1; at < size; i++) {
+		int64_t length = frame_parse(rest + at, size - at, &frame);
+		CHECK_INT(length, FRAME_HEADER_SIZE + 8);
+		CHECK_INT(frame.id, i);
+		CHECK_INT(frame.type, i == 1 || i == 50 ? FRAME_EXEC : FRAME_FILE);
+		at += (size_t)MAX(length, 1);
+	}
+	close_fixture(&fixture);
+}
+
+/* What was said in the last turn of a link is heard. */
+TEST(said_before_the_end)
+{
+	struct fixture fixture;
+	struct error error;
+	open_fixture(&fixture);
+	greet(&fixture, INIT_PROTOCOL_VERSION);
+	CHECK_INT(receive(&fixture), FRAME_HELLO);
+	for (uint64_t i = 0; i < 3; i++)
+		CHECK_INT(guest_link_send(fixture.link, FRAME_FILE, i, "x", 1, NULL, 0, &error), 0);
+	guest_link_free(fixture.link);
+	fixture.link = NULL;
+	uint8_t room[256];
+	CHECK_INT(recv(fixture.peer, room, sizeof(room), 0), 3 * (FRAME_HEADER_SIZE + 1));
 	close_fixture(&fixture);
 }
 

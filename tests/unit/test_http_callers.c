@@ -360,3 +360,36 @@ TEST(many_deadlines_at_once_are_all_kept)
 	}
 	fixture_stop(&f);
 }
+
+TEST(answers_that_nobody_reads_are_bounded)
+{
+	struct http_fixture fixture;
+	size_t size = HTTP_UNREAD_CALLER_MAX / 4;
+	char *data = calloc(1, size);
+	int readers[6];
+	static struct http_seen unread;
+	CHECK(data != NULL);
+	fixture_start(&fixture, &http_default_settings, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
+		readers[i] = client_tcp(&fixture);
+		CHECK(client_text(&fixture, readers[i],
+				  "GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+		CHECK(fixture.pending != NULL);
+		struct http_exchange *pending = fixture.pending;
+		fixture.pending = NULL;
+		http_respond(pending, 200, "text/plain", NULL, 0, data, size);
+		fixture_pump(&fixture);
+		CHECK(http_server_connections(fixture.server) <= 4);
+	}
+	/* Those that took nothing for longest are gone; the last ones are not. */
+	CHECK(http_server_connections(fixture.server) >= 2);
+	do {
+		unread.size = 0;
+		client_receive(&fixture, readers[0], &unread);
+	} while (unread.size > 0 && !unread.closed);
+	CHECK(unread.closed);
+	for (size_t i = 0; i < ARRAY_SIZE(readers); i++)
+		close(readers[i]);
+	fixture_stop(&fixture);
+	free(data);
+}

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "http/connection.h"
 #include "http_fixture.h"
 
 TEST_MAIN

@@ -328,7 +328,7 @@ TEST(file_requests)
 	CHECK_INT(read.pattern.size, 3);
 	CHECK_INT(read.limit, 3);
 	CHECK_ONLY_WHOLE(file_request_read, &read);
-	request.operation = FILE_WATCH + 1;
+	request.operation = FILE_UNPACK + 1;
 	begin();
 	file_request_write(&writer, &request);
 	frame = written();

@@ -13,23 +13,30 @@
 #include "init/connection.h"
 #include "init/exec.h"
 #include "init/launch.h"
+#include "init/operation.h"
 #include "init/loop.h"
 #include "test.h"
 
 TEST_MAIN
 
 #define ID (OPERATION_ID_BIT | 1)
+#define EXEC_KEY 7
 #define RUNNER 0
 
 static struct {
 	bool room;
 	uint8_t outbox[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
+	size_t used; /* of it, since it was asked for */
 	unsigned placed, failed;
 	uint16_t type; /* of what was placed last */
 	int epoll;
 	struct runner runner;
 	uint32_t owner;
 	unsigned released;
+	bool kept;
+	unsigned again;
+	unsigned stayed;
+	unsigned named_shortly;
 } world;
 
 bool connection_has_room(void)
@@ -39,13 +46,15 @@ bool connection_has_room(void)
 
 uint8_t *connection_place(void)
 {
+	world.used = 0;
 	return world.outbox;
 }
 
 void connection_placed(size_t size)
 {
 	struct frame frame;
-	CHECK_INT(frame_parse(world.outbox, size, &frame), size);
+	CHECK_INT(frame_parse(world.outbox + world.used, size, &frame), size);
+	world.used += size;
 	CHECK(frame.id == ID);
 	world.type = frame.type;
 	world.placed++;
@@ -67,7 +76,8 @@ void connection_refuse(const char *message)
 
 void exec_name_shortly(uint64_t key)
 {
-	(void)key;
+	CHECK_INT(key, EXEC_KEY);
+	world.named_shortly++;
 }
 
 bool loop_shutting_down(void)
@@ -114,24 +124,60 @@ void launch_release(uint32_t index, uint32_t grace_ms)
 	world.released++;
 }
 
-/* An operation whose runner has the other end, which is returned. */
-static int begin(void)
+bool launch_keep(uint32_t index)
+{
+	CHECK_INT(index, RUNNER);
+	world.stayed++;
+	return true;
+}
+
+void launch_heard(uint32_t index)
+{
+	(void)index;
+	world.kept = false;
+}
+
+bool launch_may_try_again(uint32_t index)
+{
+	(void)index;
+	return world.kept;
+}
+
+void launch_again(uint32_t index)
+{
+	launch_release(index, 0);
+	world.kept = false;
+	world.again++;
+}
+
+/* An operation of that id whose runner has the other end, which is returned. */
+static int begin_as(uint64_t id)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		abort();
 	world.room = true;
-	world.placed = world.failed = world.released = 0;
+	world.placed = world.failed = world.released = world.again = world.stayed = 0;
+	world.kept = true;
+	world.named_shortly = 0;
 	world.epoll = epoll_create1(EPOLL_CLOEXEC);
 	world.runner = (struct runner){.role = RUNNER_OPERATION, .socket = pair[0]};
 	static uint8_t bytes[FRAME_HEADER_SIZE];
-	frame_header_write(bytes, FRAME_FILE, ID, 0);
-	struct request request = {.type = FRAME_FILE, .id = ID};
+	frame_header_write(bytes, FRAME_FILE, id, 0);
+	struct request request = {.type = FRAME_FILE, .id = id};
 	CHECK_INT(frame_parse(bytes, sizeof(bytes), &request.frame), sizeof(bytes));
 	request.frame.payload = bytes + FRAME_HEADER_SIZE;
-	relay_begin(&request);
+	if (id == EXEC_KEY)
+		CHECK(relay_begin_naming(id, bytes, sizeof(bytes)));
+	else
+		relay_begin(&request);
 	CHECK_INT(world.runner.watched, EPOLLIN);
 	return pair[1];
+}
+
+static int begin(void)
+{
+	return begin_as(ID);
 }
 
 static void finish(int runner)
@@ -230,6 +276,139 @@ TEST(a_killed_runner_fails_the_operation)
 	world.room = true;
 	relay_resume();
 	CHECK(turns() < 10);
+	CHECK_INT(world.failed, 1);
+	finish(runner);
+}
+
+static void answer_staying(int runner)
+{
+	uint8_t frame[FRAME_HEADER_SIZE];
+	frame_header_write(frame, FRAME_RESULT, OPERATION_STAYS, 0);
+	CHECK_INT(send(runner, frame, sizeof(frame), 0), sizeof(frame));
+	CHECK(turns() < 10);
+	CHECK_INT(world.placed, 1);
+}
+
+TEST(a_runner_that_stays_is_kept)
+{
+	int runner = begin();
+	answer_staying(runner);
+	CHECK_INT(world.stayed, 1);
+	CHECK_INT(world.released, 0);
+	finish(runner);
+}
+
+TEST(a_runner_that_was_cancelled_does_not_stay)
+{
+	int runner = begin();
+	relay_cancel(ID);
+	answer_staying(runner);
+	CHECK_INT(world.stayed, 0);
+	CHECK_INT(world.released, 1);
+	finish(runner);
+}
+
+/* A message of these frames, with so many bytes of the last one missing. */
+static void send_together(int runner, const uint16_t types[], size_t count, size_t missing)
+{
+	uint8_t message[8 * (FRAME_HEADER_SIZE + 3)];
+	size_t size = 0;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t length = types[i] == FRAME_DATA ? 3 : 0;
+		frame_header_write(message + size, types[i], 0, length);
+		memset(message + size + FRAME_HEADER_SIZE, 'x', length);
+		size += FRAME_HEADER_SIZE + length;
+	}
+	CHECK_INT(send(runner, message, size - missing, 0), size - missing);
+	CHECK(turns() < 10);
+}
+
+TEST(data_and_the_answer_in_one_message)
+{
+	int runner = begin();
+	send_together(runner, (uint16_t[]){FRAME_DATA, FRAME_RESULT}, 2, 0);
+	CHECK_INT(world.placed, 2);
+	CHECK_INT(world.type, FRAME_RESULT);
+	CHECK_INT(world.released, 1);
+	CHECK_INT(world.failed, 0);
+	finish(runner);
+}
+
+TEST(nothing_is_taken_behind_the_answer)
+{
+	int runner = begin();
+	send_together(runner, (uint16_t[]){FRAME_RESULT, FRAME_DATA, FRAME_RESULT}, 3, 0);
+	CHECK_INT(world.placed, 1);
+	CHECK_INT(world.released, 1);
+	CHECK_INT(world.failed, 0);
+	finish(runner);
+}
+
+TEST(nonsense_behind_data_fails_the_operation)
+{
+	int runner = begin();
+	send_together(runner, (uint16_t[]){FRAME_DATA, FRAME_DATA, FRAME_RESULT}, 3, 5);
+	CHECK_INT(world.placed, 2);
+	CHECK_INT(world.failed, 1);
+	CHECK_INT(world.released, 1);
+	finish(runner);
+}
+
+/* The daemon would end the whole link for it. */
+TEST(data_after_its_end_fails_the_operation)
+{
+	int runner = begin();
+	send_together(runner, (uint16_t[]){FRAME_DATA_END, FRAME_DATA}, 2, 0);
+	CHECK_INT(world.placed, 1);
+	CHECK_INT(world.failed, 1);
+	finish(runner);
+	runner = begin();
+	send_together(runner, (uint16_t[]){FRAME_DATA_END, FRAME_DATA_END}, 2, 0);
+	CHECK_INT(world.placed, 1);
+	CHECK_INT(world.failed, 1);
+	finish(runner);
+}
+
+/* What an exec's id goes by is its own: of the process that names what it left running nothing else
+ * is passed on. */
+TEST(only_names_from_who_was_asked_for_names)
+{
+	static const uint16_t types[] = {FRAME_DATA, FRAME_DATA_END, FRAME_CREDIT, FRAME_RESULT,
+					 FRAME_FAILED};
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		int runner = begin_as(EXEC_KEY);
+		send_together(runner, &types[i], 1, 0);
+		CHECK_INT(world.placed, 0);
+		CHECK_INT(world.failed, 0);
+		CHECK_INT(world.named_shortly, 1);
+		finish(runner);
+	}
+	int runner = begin();
+	send_together(runner, (uint16_t[]){FRAME_LEFT_RUNNING}, 1, 0);
+	CHECK_INT(world.placed, 0);
+	CHECK_INT(world.failed, 1);
+	finish(runner);
+}
+
+/* Nothing of the request was done, so that another runner may do it. */
+TEST(a_request_that_was_not_read_goes_to_another_runner)
+{
+	int runner = begin();
+	fd_close(&runner);
+	CHECK(turns() < 10);
+	CHECK_INT(world.again, 1);
+	CHECK_INT(world.failed, 0);
+	finish(runner);
+}
+
+TEST(a_request_that_was_read_is_not_done_twice)
+{
+	uint8_t frame[FRAME_HEADER_SIZE + 64];
+	int runner = begin();
+	CHECK_INT(recv(runner, frame, sizeof(frame), 0), FRAME_HEADER_SIZE);
+	fd_close(&runner);
+	CHECK(turns() < 10);
+	CHECK_INT(world.again, 0);
 	CHECK_INT(world.failed, 1);
 	finish(runner);
 }

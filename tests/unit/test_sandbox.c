@@ -110,7 +110,7 @@ TEST(create_and_delete)
 	CHECK_TEXT(sandbox->phases[1].name, "namespaces");
 	CHECK_TEXT(sandbox->phases[3].name, "connect");
 	CHECK_TEXT(sandbox->phases[4].name, "configure");
-	CHECK(sandbox->boot_us > 0);
+	CHECK(sandbox->row.boot_us > 0);
 	CHECK_INT(sandbox->row.limit_reasons[LIMIT_DISK], LIMIT_NO_DISK_MECHANISM);
 	int64_t left = sandbox_expires_in(&sandbox->row);
 	CHECK(left > 590 && left <= 600);
@@ -312,9 +312,13 @@ TEST(pause_and_resume)
 	CHECK(init->deadline > clock_boot());
 	/* Work wakes it, unless whoever asks may not. */
 	CHECK_INT(run(host, sandbox_pause, sandbox), ERROR_NONE);
-	CHECK_INT(run(host, ready_without, sandbox), ERROR_SANDBOX_STATE);
+	CHECK_INT(run(host, ready_without, sandbox), ERROR_SANDBOX_PAUSED);
 	fake_turn(host, 10);
 	CHECK_INT(sandbox->row.state, SANDBOX_PAUSED);
+	sandbox->row.options |= OPTION_WAKE_ON_READ;
+	CHECK_INT(run(host, ready_without, sandbox), ERROR_NONE);
+	CHECK_INT(sandbox->row.state, SANDBOX_RUNNING);
+	CHECK_INT(run(host, sandbox_pause, sandbox), ERROR_NONE);
 	CHECK_INT(run(host, ready_with, sandbox), ERROR_NONE);
 	CHECK_INT(sandbox->row.state, SANDBOX_RUNNING);
 	CHECK(!init->frozen);
@@ -369,7 +373,7 @@ TEST(two_wait_for_one_transition)
 	CHECK_INT(sandbox_pause(sandbox, outcome_done, &outcomes[1], &error), 0);
 	CHECK_INT(sandbox_ready(sandbox, true, outcome_done, &outcomes[2], &error), 0);
 	CHECK_INT(sandbox_ready(sandbox, false, outcome_done, NULL, &error), -1);
-	CHECK_INT(error.kind, ERROR_SANDBOX_STATE);
+	CHECK_INT(error.kind, ERROR_SANDBOX_PAUSED);
 	CHECK_INT(sandbox_stop(sandbox, outcome_done, NULL, &error), -1);
 	CHECK_INT(error.kind, ERROR_CONFLICT);
 	fake_turn(host, 5);
@@ -380,7 +384,8 @@ TEST(two_wait_for_one_transition)
 		CHECK_INT(outcomes[i].error.kind, ERROR_NONE);
 	}
 	CHECK_INT(host->requests[SPAWN_FREEZE], 1);
-	CHECK_INT(host->requests[SPAWN_THAW], 1);
+	/* One at once, so that a pause that has not come about never does; one for the pause. */
+	CHECK_INT(host->requests[SPAWN_THAW], 2);
 	CHECK_INT(sandbox->row.state, SANDBOX_RUNNING);
 	fake_host_free(host);
 }

@@ -183,10 +183,10 @@ TEST(prepare_and_open)
 	snprintf(paths.runtime, sizeof(paths.runtime), "%s/made/run", top_path);
 	struct error error = {.message = ""};
 	struct template_trees trees;
-	CHECK_INT(template_host_open(&paths, &trees, &error), -1);
+	CHECK_INT(template_host_open(&paths, NULL, &trees, &error), -1);
 	CHECK_INT(error.kind, ERROR_TEMPLATE_UNAVAILABLE);
 	CHECK_INT(template_host_prepare(&paths, &error), 0);
-	CHECK_INT(template_host_open(&paths, &trees, &error), 0);
+	CHECK_INT(template_host_open(&paths, NULL, &trees, &error), 0);
 	CHECK_INT(trees.lower_count, 1);
 	CHECK(trees.bind_count >= 1 && trees.bind_places[0] == PLACE_USR);
 	struct stat status;

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -51,8 +52,9 @@ TEST(wrong_sizes_end_the_connection)
 
 TEST(unknown_types_are_answered)
 {
-	static const uint32_t types[] = {
-	    0, SPAWN_PROBE + 1, 63, SPAWN_REPLY, SPAWN_LISTED, SPAWN_QUIT, UINT32_MAX, 0x80000001};
+	static const uint32_t types[] = {0,           SPAWN_RECLAIM + 1, 63,
+					 SPAWN_REPLY, SPAWN_LISTED,      SPAWN_QUIT,
+					 UINT32_MAX,  0x80000001};
 	begin();
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
 		CHECK_INT(simple(types[i], NULL), ERROR_INVALID);
@@ -68,12 +70,14 @@ TEST(bad_ids_are_answered)
 					  "1bcdefghijklmnop",
 					  "abcdefghijklmno/",
 					  "abcdefghijklmno\n"};
-	static const uint32_t types[] = {SPAWN_CREATE, SPAWN_START, SPAWN_KILL,   SPAWN_DESTROY,
-					 SPAWN_FREEZE, SPAWN_THAW,  SPAWN_LIMITS, SPAWN_COUNTERS};
+	static const uint32_t types[] = {SPAWN_CREATE,  SPAWN_START,    SPAWN_KILL,
+					 SPAWN_DESTROY, SPAWN_FREEZE,   SPAWN_THAW,
+					 SPAWN_LIMITS,  SPAWN_COUNTERS, SPAWN_RECLAIM};
 	begin();
 	for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
 		struct id unknown = id_new();
-		for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		/* No id at all asks for the counters of all. */
+		for (size_t i = types[t] == SPAWN_COUNTERS; i < ARRAY_SIZE(bad); i++) {
 			struct spawn_message message = {.type = types[t]};
 			memcpy(message.sandbox.text, bad[i],
 			       MIN(strlen(bad[i]), sizeof(message.sandbox.text)));
@@ -381,7 +385,7 @@ TEST(ends_are_told_with_their_cause)
 			kill((pid_t)message.created.pid, SIGKILL);
 		CHECK_INT(receive(&message), 1);
 		CHECK_INT(message.type, SPAWN_ENDED);
-		CHECK_INT(message.cause, cases[i].cause);
+		CHECK_INT(message.ended.cause, cases[i].cause);
 		CHECK(id_equal(&message.sandbox, &id));
 		/* Its files are there, and it can be started again. */
 		create.type = SPAWN_START;
@@ -401,6 +405,8 @@ static pid_t create_kind(const struct id *id, uint32_t kind)
 	struct spawn_message create = creation(id), reply;
 	create.create.limits.pids = kind;
 	CHECK_INT(ask_with(&create, NULL, 0, &reply), ERROR_NONE);
+	if (reply.created.pid == 0)
+		exit(2); /* a signal to nobody would be one to ourselves */
 	return (pid_t)reply.created.pid;
 }
 
@@ -426,7 +432,7 @@ static void expect_end(const struct id *id, uint32_t cause)
 	struct spawn_message message;
 	CHECK_INT(receive(&message), 1);
 	CHECK_INT(message.type, SPAWN_ENDED);
-	CHECK_INT(message.cause, cause);
+	CHECK_INT(message.ended.cause, cause);
 	CHECK(id_equal(&message.sandbox, id));
 }
 
@@ -556,10 +562,17 @@ TEST(a_pause_that_never_comes_is_taken_back)
 	struct spawn_listed listed = listed_alone();
 	CHECK(listed.running && !listed.frozen);
 	post_simple(SPAWN_FREEZE, &id, 6001);
-	CHECK_INT(simple(SPAWN_THAW, &id), ERROR_CONFLICT);
+	/* Whoever needs it now has it. */
+	post_simple(SPAWN_THAW, &id, 6004);
+	expect(6001, ERROR_CONFLICT);
+	expect(6004, ERROR_NONE);
+	CHECK(!listed_alone().frozen);
+	post_simple(SPAWN_FREEZE, &id, 6001);
 	CHECK_INT(simple(SPAWN_COUNTERS, &id), ERROR_NONE);
 	create_kind(&other, 64);
 	CHECK_INT(simple(SPAWN_DESTROY, &other), ERROR_NONE);
+	/* An id is nobody's twice. */
+	other = id_new();
 	/* Its end comes first. */
 	post_simple(SPAWN_DESTROY, &id, 6002);
 	expect(6001, ERROR_CONFLICT);
@@ -569,6 +582,137 @@ TEST(a_pause_that_never_comes_is_taken_back)
 	kill(pid, SIGKILL);
 	expect(6003, ERROR_CONFLICT);
 	expect_end(&other, END_KILLED);
+	end();
+}
+
+TEST(memory_is_taken_back_of_what_is_paused)
+{
+	begin();
+	struct id id = id_new(), slow = id_new(), none = id_new();
+	struct spawn_message message = {.type = SPAWN_RECLAIM, .sandbox = id}, reply;
+	create_kind(&id, 64);
+	CHECK_INT(simple(SPAWN_RECLAIM, &id), ERROR_CONFLICT);
+	CHECK_INT(simple(SPAWN_FREEZE, &id), ERROR_NONE);
+	CHECK_INT(ask_with(&message, NULL, 0, &reply), ERROR_NONE);
+	CHECK_INT(reply.reclaimed.before, 4711);
+	CHECK_INT(reply.reclaimed.after, 11);
+	CHECK_INT(reply.reclaimed.done, 1);
+	create_kind(&none, RECLAIM_FAILS);
+	CHECK_INT(simple(SPAWN_FREEZE, &none), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_RECLAIM, &none), ERROR_UNSUPPORTED);
+	/* Nobody waits for it: neither who needs it, nor who ends it. */
+	create_kind(&slow, RECLAIM_SLOW);
+	CHECK_INT(simple(SPAWN_FREEZE, &slow), ERROR_NONE);
+	post_simple(SPAWN_RECLAIM, &slow, 6001);
+	CHECK_INT(simple(SPAWN_RECLAIM, &slow), ERROR_BUSY);
+	post_simple(SPAWN_THAW, &slow, 6002);
+	expect(6002, ERROR_NONE);
+	expect(6001, ERROR_NONE);
+	CHECK_INT(simple(SPAWN_FREEZE, &slow), ERROR_NONE);
+	post_simple(SPAWN_RECLAIM, &slow, 6003);
+	post_simple(SPAWN_DESTROY, &slow, 6004);
+	expect(6003, ERROR_CONFLICT);
+	expect(6004, ERROR_NONE);
+	end();
+}
+
+static void touch_over(uint32_t kind)
+{
+	char path[128];
+	snprintf(path, sizeof(path), "%s/state/over-%u", root, kind);
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	CHECK(fd >= 0);
+	close(fd);
+}
+
+TEST(memory_above_the_limit_is_ended)
+{
+	begin();
+	struct id id = id_new(), slow = id_new(), other = id_new();
+	char path[128];
+	touch_over(OVER);
+	create_kind(&id, OVER);
+	struct limits before = listed_alone().limits;
+	snprintf(path, sizeof(path), "%s/state/over-%u", root, OVER);
+	for (int i = 0; i < 500 && access(path, F_OK) == 0; i++)
+		usleep(10000);
+	CHECK(access(path, F_OK) < 0);
+	/* Nothing else of it has changed, and its worker is soon gone. */
+	CHECK_INT(listed_alone().limits.memory, before.memory);
+	CHECK_INT(listed_alone().limits.pids, OVER);
+	struct spawn_message message = {.type = SPAWN_LIMITS, .sandbox = id, .limits = before};
+	message.limits.memory = 32 * MIB;
+	CHECK_INT(ask(&message), ERROR_LIMIT_EXCEEDED);
+	CHECK_INT(listed_alone().limits.memory, before.memory);
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_NONE);
+	/* It never ends: nobody waits for it, neither another sandbox nor its own pause, new limits
+	 * and end. */
+	touch_over(OVER_SLOW);
+	create_kind(&slow, OVER_SLOW);
+	create_kind(&other, 64);
+	CHECK_INT(simple(SPAWN_DESTROY, &other), ERROR_NONE);
+	message.sandbox = slow;
+	message.limits = before;
+	message.limits.pids = OVER_SLOW;
+	message.limits.cpu_millis = 500;
+	CHECK_INT(ask(&message), ERROR_NONE);
+	CHECK_INT(listed_alone().limits.cpu_millis, 500);
+	int64_t began = clock_monotonic();
+	CHECK_INT(simple(SPAWN_FREEZE, &slow), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_RECLAIM, &slow), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_THAW, &slow), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_DESTROY, &slow), ERROR_NONE);
+	CHECK(clock_monotonic() - began < 2 * NSEC_PER_SEC);
+	end();
+}
+
+TEST(limits_are_all_changed_or_none)
+{
+	begin();
+	struct id id = id_new();
+	struct spawn_message message = {.type = SPAWN_LIMITS, .sandbox = id};
+	create_kind(&id, 64);
+	struct limits before = listed_alone().limits;
+	message.limits = before;
+	message.limits.cpu_millis = 500;
+	CHECK_INT(ask(&message), ERROR_NONE);
+	CHECK_INT(listed_alone().limits.cpu_millis, 500);
+	message.limits.memory = 32 * MIB;
+	CHECK_INT(ask(&message), ERROR_LIMIT_EXCEEDED);
+	CHECK_INT(listed_alone().limits.memory, before.memory);
+	message.limits = before;
+	message.limits.pids = LIMITS_SLOW;
+	message.request = 6001;
+	post(&message, NULL, 0);
+	post_simple(SPAWN_KILL, &id, 6002);
+	expect(6001, ERROR_CONFLICT);
+	expect(6002, ERROR_NONE);
+	end();
+}
+
+TEST(what_was_counted_comes_with_the_end)
+{
+	begin();
+	struct id ids[3] = {id_new(), id_new(), id_new()};
+	struct spawn_message message = {.type = SPAWN_COUNTERS, .request = 6001}, reply;
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+		create_kind(&ids[i], 64);
+	post(&message, NULL, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+		CHECK_INT(receive(&reply), 1);
+		CHECK_INT(reply.type, SPAWN_COUNTED);
+		CHECK_INT(reply.counters.memory, 4711);
+	}
+	expect(6001, ERROR_NONE);
+	message = (struct spawn_message){.type = SPAWN_KILL, .sandbox = ids[0]};
+	CHECK_INT(ask_with(&message, NULL, 0, &reply), ERROR_NONE);
+	CHECK(reply.counters.known[KNOWN_CPU] && reply.counters.memory == 4711);
+	/* It did not run since. */
+	CHECK_INT(ask_with(&message, NULL, 0, &reply), ERROR_NONE);
+	CHECK(!reply.counters.known[KNOWN_CPU]);
+	message = (struct spawn_message){.type = SPAWN_DESTROY, .sandbox = ids[1]};
+	CHECK_INT(ask_with(&message, NULL, 0, &reply), ERROR_NONE);
+	CHECK(reply.counters.known[KNOWN_CPU] && reply.counters.memory == 4711);
 	end();
 }
 

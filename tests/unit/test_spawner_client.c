@@ -23,15 +23,23 @@ struct fixture {
 	uv_loop_t loop;
 	int peer;
 	struct spawner_client *client;
-	unsigned ended, listed, reload, quit, lost;
+	unsigned ended, counted, listed, reload, quit, lost, late;
 };
 
-static void on_ended(void *data, const struct id *id, enum end_cause cause)
+static void on_ended(void *data, const struct id *id, const struct spawn_ended *ended)
 {
 	struct fixture *fixture = data;
 	CHECK_TEXT(id->text, "abcdefghijklmnop");
-	CHECK_INT(cause, END_KILLED);
+	CHECK_INT(ended->cause, END_KILLED);
+	CHECK_INT(ended->counters.cpu_ns, 5);
 	fixture->ended++;
+}
+
+static void on_counted(void *data, const struct id *id, const struct spawn_counters *counters)
+{
+	CHECK_TEXT(id->text, "abcdefghijklmnop");
+	CHECK_INT(counters->memory, 7);
+	((struct fixture *)data)->counted++;
 }
 
 static void on_listed(void *data, const struct id *id, const struct spawn_listed *listed)
@@ -56,6 +64,13 @@ static void on_lost(void *data)
 	((struct fixture *)data)->lost++;
 }
 
+static void on_late(void *data, uint32_t type, const struct spawn_message *reply)
+{
+	CHECK_INT(type, SPAWN_PROBE);
+	CHECK_INT(reply->probe.tier, reply->request);
+	((struct fixture *)data)->late++;
+}
+
 static void on_answer(void *data, const struct spawn_message *reply, const struct error *error)
 {
 	struct answer *answer = data;
@@ -67,8 +82,8 @@ static void on_answer(void *data, const struct spawn_message *reply, const struc
 
 static void open_fixture(struct fixture *fixture)
 {
-	static const struct spawner_callbacks callbacks = {on_ended, on_listed, on_reload, on_quit,
-							   on_lost};
+	static const struct spawner_callbacks callbacks = {
+	    on_ended, on_counted, on_listed, on_reload, on_quit, on_lost, on_late};
 	int fds[2];
 	*fixture = (struct fixture){0};
 	uv_loop_init(&fixture->loop);
@@ -154,9 +169,14 @@ TEST(time_out_and_late_reply)
 	CHECK_INT(slow.kind, ERROR_TIMED_OUT);
 	CHECK_INT(other.count, 0);
 	receive(&fixture);
-	reply(&fixture, receive(&fixture).request, ERROR_NONE);
+	uint32_t request = receive(&fixture).request;
+	reply(&fixture, request, ERROR_NONE);
 	turn(&fixture);
 	CHECK_INT(slow.count, 1);
+	CHECK_INT(fixture.late, 1);
+	reply(&fixture, request, ERROR_NONE);
+	turn(&fixture);
+	CHECK_INT(fixture.late, 1);
 	close_fixture(&fixture);
 	CHECK_INT(other.count, 1);
 	CHECK_INT(other.kind, ERROR_SPAWNER_GONE);
@@ -166,7 +186,8 @@ TEST(unasked_messages)
 {
 	struct fixture fixture;
 	open_fixture(&fixture);
-	struct spawn_message message = {.type = SPAWN_ENDED, .cause = END_KILLED};
+	struct spawn_message message = {.type = SPAWN_ENDED,
+					.ended = {.cause = END_KILLED, .counters.cpu_ns = 5}};
 	memcpy(message.sandbox.text, "abcdefghijklmnop", 17);
 	CHECK(fd_send(fixture.peer, &message, sizeof(message), NULL, 0) > 0);
 	message = (struct spawn_message){.type = SPAWN_LISTED, .listed = {.pid = 12}};

@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/text.h"
+#include "store/secrets.h"
 #include "store/sqlite.h"
 #include "test.h"
 
@@ -668,5 +669,49 @@ TEST(a_full_disk_is_said_so)
 	int status = -1;
 	waitpid(child, &status, 0);
 	CHECK_INT(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+	remove_directory();
+}
+
+static int make_sevens(void *data, uint8_t *value, size_t size, struct error *error)
+{
+	(void)error;
+	++*(int *)data;
+	memset(value, 7, size);
+	return 0;
+}
+
+static int make_nothing(void *data, uint8_t *value, size_t size, struct error *error)
+{
+	(void)data;
+	(void)value;
+	(void)size;
+	return error_set(error, ERROR_INTERNAL, "no key today");
+}
+
+TEST(a_secret_is_made_once)
+{
+	fresh_directory();
+	struct store *store = open_store();
+	struct error error = {0};
+	uint8_t first[32], again[32], other[32], made[16], none[16] = {0};
+	int calls = 0;
+	CHECK_INT(store_secret(store, "url", 32, first, &error), 0);
+	CHECK_INT(store_secret(store, "other", 32, other, &error), 0);
+	CHECK_INT(store_secret_made(store, "made", 16, make_sevens, &calls, made, &error), 0);
+	CHECK_INT(store_secret_made(store, "none", 16, make_nothing, NULL, none, &error), -1);
+	CHECK_TEXT(error.message, "no key today");
+	store_close(store);
+	store = open_store();
+	CHECK_INT(store_secret(store, "url", 32, again, &error), 0);
+	CHECK(memcmp(first, again, 32) == 0);
+	CHECK(memcmp(first, other, 32) != 0);
+	CHECK_INT(store_secret_made(store, "made", 16, make_nothing, NULL, made, &error), 0);
+	CHECK_INT(made[15], 7);
+	CHECK_INT(calls, 1);
+	/* Another size than it was made with is not served by halves. */
+	CHECK_INT(store_secret(store, "url", 16, none, &error), -1);
+	CHECK_INT(error.kind, ERROR_STORE_CORRUPT);
+	CHECK_INT(store_secret(store, "large", SECRET_SIZE_MAX + 1, again, &error), -1);
+	store_close(store);
 	remove_directory();
 }

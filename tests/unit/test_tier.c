@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "test.h"
+#include "tier/namespace/ids.h"
 #include "tier/driver.h"
 #include "tier/namespace/record.h"
 #include "tier/remove_tree.h"
@@ -26,12 +27,33 @@ TEST(tier_names)
 	CHECK(driver_of(TIER_COUNT) == NULL);
 }
 
+TEST(ids_of_sandboxes)
+{
+	struct sandbox_ids ids;
+	struct host host = {.rights = RIGHTS_ROOT, .uid_base = 0x70000000};
+	ids_of(&host, 3, false, &ids);
+	CHECK_INT(ids.owner, 0x70030000);
+	CHECK_INT(ids.count, 65536);
+	CHECK_INT(ids.charged, ids.owner);
+	/* The last of 65536 is the daemon's, and nobody's inside. */
+	host = (struct host){.rights = RIGHTS_SUBUIDS, .uid_base = 1, .shared_ids = 65536};
+	ids_of(&host, 3, false, &ids);
+	CHECK(ids.owner == 1 && ids.others == 2 && ids.count == 65535 && ids.groups);
+	CHECK(ids.others + ids.count - 2 == 65535);
+	CHECK(ids.charged > 0 && ids.charged < 65536);
+	ids_of(&host, 3, true, &ids);
+	CHECK(ids.owner == 0 && ids.others == 2 && ids.count == 65535);
+	host = (struct host){.rights = RIGHTS_ONE_ID};
+	ids_of(&host, 3, false, &ids);
+	CHECK(ids.owner == 0 && ids.count == 1 && ids.charged == 0 && !ids.groups);
+}
+
 TEST(limit_texts)
 {
 	for (unsigned kind = 0; kind < LIMIT_COUNT; kind++)
 		CHECK(limit_name((enum limit_kind)kind)[0] != '\0');
 	CHECK_TEXT(limit_reason_text(LIMIT_ENFORCED), "");
-	for (unsigned reason = LIMIT_ENFORCED + 1; reason <= LIMIT_NOT_ASKED; reason++)
+	for (unsigned reason = LIMIT_ENFORCED + 1; reason <= LIMIT_CGROUP_SHARED; reason++)
 		CHECK(limit_reason_text((enum limit_reason)reason)[0] != '\0');
 }
 

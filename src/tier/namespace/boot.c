@@ -14,14 +14,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/securebits.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,22 +33,30 @@
 #include "tier/namespace/cpus.h"
 #include "tier/namespace/disk.h"
 #include "tier/namespace/idmap.h"
+#include "tier/namespace/ids.h"
 #include "tier/namespace/record.h"
 #include "tier/namespace/template.h"
 
 #define BOOT_TIMEOUT (10 * NSEC_PER_SEC)
-#define KILL_TIMEOUT_MS 5000
 #define HIGH_FD 64 /* above every number that a child still needs */
+
+/* What a prepared guest keeps beside its channel. */
+enum { PREPARED_USERNS, PREPARED_DISK };
+/* The reports that an init sends, in order; prepared.step counts those that came. */
+static const uint32_t reports[] = {BOOT_PREPARE, BOOT_ASSIGN, 0};
 
 /* Everything that a boot holds until it is done. */
 struct attempt {
 	const struct host *host;
 	struct guest *guest;
 	const struct boot *boot;
-	uint32_t owner; /* first id of its range */
-	int64_t deadline, phase_start;
+	struct prepared *prepared;
+	struct sandbox_ids ids;
+	int64_t deadline; /* CLOCK_BOOTTIME; 0: whoever calls waits, not we */
 	struct cgroup_boot cgroups;
-	int listener, socket, userns;
+	const struct boot_program *program; /* NULL: the init */
+	int init_file;                      /* for a program, else -1 */
+	int listener;
 	/* As ASSIGN sends them: disk, lowers, binds, trees. */
 	int fds[BOOT_FDS_MAX];
 	uint32_t fd_count;
@@ -68,8 +74,9 @@ static void phase_add(struct guest *guest, const char *name, uint32_t microsecon
 static void phase_done(struct attempt *attempt, const char *name)
 {
 	int64_t now = clock_monotonic();
-	phase_add(attempt->guest, name, (uint32_t)((now - attempt->phase_start) / NSEC_PER_USEC));
-	attempt->phase_start = now;
+	phase_add(attempt->guest, name,
+		  (uint32_t)((now - attempt->prepared->phase_start) / NSEC_PER_USEC));
+	attempt->prepared->phase_start = now;
 }
 
 /* Tells the spawner why, and ends the child. */
@@ -85,13 +92,14 @@ static _Noreturn void child_fail(int socket, int errnum, const char *what)
 }
 
 /* Standard descriptors are /dev/null, BOOT_FD is the socket, all else goes with exec. */
-static void child_descriptors(int *socket, int *init)
+static void child_descriptors(int *socket, int *init, int init_file)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int high_socket = fcntl(*socket, F_DUPFD_CLOEXEC, HIGH_FD);
 	int high_init = fcntl(*init, F_DUPFD_CLOEXEC, HIGH_FD);
 	int high_null = null < 0 ? -1 : fcntl(null, F_DUPFD_CLOEXEC, HIGH_FD);
-	if (high_socket < 0 || high_init < 0 || high_null < 0)
+	int high_file = init_file < 0 ? 0 : fcntl(init_file, F_DUPFD_CLOEXEC, HIGH_FD);
+	if (high_socket < 0 || high_init < 0 || high_null < 0 || high_file < 0)
 		child_fail(*socket, errno, "descriptors");
 	*socket = high_socket;
 	*init = high_init;
@@ -101,7 +109,10 @@ static void child_descriptors(int *socket, int *init)
 	}
 	if (dup2(high_socket, BOOT_FD) < 0)
 		child_fail(*socket, errno, "the boot socket");
-	int result = sys_close_range(BOOT_FD + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+	if (init_file >= 0 && dup2(high_file, BOOT_INIT_FD) < 0)
+		child_fail(*socket, errno, "the init's file");
+	unsigned first = init_file < 0 ? BOOT_FD + 1 : BOOT_INIT_FD + 1;
+	int result = sys_close_range(first, ~0U, CLOSE_RANGE_CLOEXEC);
 	if (result < 0)
 		child_fail(*socket, -result, "closing descriptors");
 }
@@ -121,9 +132,11 @@ static void child_signals(void)
  * allocates nothing, and becomes the init. */
 static _Noreturn void child_main(const struct attempt *attempt, int spawner_end, int socket)
 {
-	static char *const arguments[] = {"caisson-init", NULL}, *const environment[] = {NULL};
+	static char *const init_arguments[] = {"caisson-init", NULL}, *const environment[] = {NULL};
+	const struct boot_program *program = attempt->program;
+	char *const *arguments = program ? program->arguments : init_arguments;
 	char go;
-	int init = attempt->host->init_fd;
+	int init = program ? program->fd : attempt->host->init_fd;
 	/* A copy of the spawner's end here would keep us waiting for a spawner that has died. */
 	close(spawner_end);
 	if (recv(socket, &go, 1, 0) != 1)
@@ -138,8 +151,8 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
 		child_fail(socket, errno, "a cgroup namespace");
 	/* Before exec: a process without an id in its namespace would lose all capabilities. The
 	 * library's wrappers would look for other threads. */
-	if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
-	    syscall(SYS_setresuid, 0, 0, 0) < 0)
+	if ((attempt->ids.groups && syscall(SYS_setgroups, 0, NULL) < 0) ||
+	    syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
 		child_fail(socket, errno, "becoming its root");
 	if (setsid() < 0)
 		child_fail(socket, errno, "a session");
@@ -147,29 +160,25 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
 	if (chdir("/") < 0)
 		child_fail(socket, errno, "the root directory");
 	child_signals();
-	child_descriptors(&socket, &init);
+	child_descriptors(&socket, &init, attempt->init_file);
 	int result = sys_execveat(init, "", arguments, environment, AT_EMPTY_PATH);
-	child_fail(socket, -result, "executing caisson-init");
+	child_fail(socket, -result,
+		   program ? "executing the tier's own program" : "executing caisson-init");
 }
 
 /* Per-user limits of the kernel (inotify instances, queued signals, message queues) are charged to
  * whoever makes the user namespace, for all that happens in it. Were that root, one sandbox could
  * use up root's and every other sandbox's: so the effective uid is the sandbox's own for this one
  * call. NO_SETUID_FIXUP keeps the capabilities over it. */
-static int clone_charged_to(uint32_t owner, struct clone_args *args)
+static int clone_charged_to(const struct host *host, uint32_t owner, struct clone_args *args)
 {
-	int bits = prctl(PR_GET_SECUREBITS);
-	if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
-		return -errno;
-	int pid = 0;
-	if (syscall(SYS_setresuid, -1, owner, -1) < 0)
-		pid = -errno;
-	else
-		pid = sys_clone3(args);
-	if (pid == 0)
-		return 0;
-	if (syscall(SYS_setresuid, -1, 0, -1) < 0 || prctl(PR_SET_SECUREBITS, bits) < 0)
-		abort(); /* a spawner that is not root any more must not go on */
+	struct ids_guise guise;
+	int result = ids_put_on(host, owner, &guise);
+	if (result < 0)
+		return result;
+	int pid = sys_clone3(args);
+	if (pid != 0)
+		ids_take_off(&guise);
 	return pid;
 }
 
@@ -178,7 +187,7 @@ static int start_child(struct attempt *attempt, struct error *error)
 	int pair[2], pidfd = -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "a socket pair");
-	attempt->socket = pair[0];
+	attempt->prepared->channel = pair[0];
 	CLOSE_FD int child_end = pair[1];
 	struct clone_args args = {
 	    .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
@@ -186,11 +195,16 @@ static int start_child(struct attempt *attempt, struct error *error)
 	    .pidfd = (uint64_t)(uintptr_t)&pidfd,
 	    .exit_signal = SIGCHLD,
 	};
+	/* The spawner's child, not the worker's: it learns of its end. */
+	if (attempt->boot->for_parent) {
+		args.flags |= CLONE_PARENT;
+		args.exit_signal = 0;
+	}
 	if (attempt->cgroups.init_directory >= 0) {
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)attempt->cgroups.init_directory;
 	}
-	int pid = clone_charged_to(attempt->owner, &args);
+	int pid = clone_charged_to(attempt->host, attempt->ids.charged, &args);
 	if (pid == 0)
 		child_main(attempt, pair[0], child_end);
 	if (pid < 0)
@@ -209,14 +223,15 @@ static int equip_child(struct attempt *attempt, struct error *error)
 	char path[64];
 	pid_t pid = guest->init.pid;
 	const char *what = "uid maps";
-	int result = idmap_write(pid, 0, 0, attempt->owner, UID_RANGE_SIZE);
+	int result = ids_write(attempt->host, &attempt->ids, pid);
 	if (result >= 0) {
 		what = "its user namespace";
 		result = text_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
 	}
 	if (result >= 0) {
-		attempt->userns = open(path, O_RDONLY | O_CLOEXEC);
-		result = attempt->userns < 0 ? -errno : 0;
+		int userns = open(path, O_RDONLY | O_CLOEXEC);
+		result = userns < 0 ? -errno : 0;
+		attempt->prepared->fds[PREPARED_USERNS] = userns;
 	}
 	/* The spawner may be protected from the host running out of memory; a sandbox is what the
 	 * kernel is to take first. Everything in it inherits this. */
@@ -239,32 +254,39 @@ static int equip_child(struct attempt *attempt, struct error *error)
 }
 
 /* One message of the child's. A peer that ended with something unread makes the first call fail,
- * whether or not it had sent its last words; these come with the next. */
+ * whether or not it had sent its last words; these come with the next. -EAGAIN: there is none yet,
+ * and nobody here waits for it. */
 static ssize_t receive(struct attempt *attempt, struct boot_report *ret_report)
 {
+	int channel = attempt->prepared->channel;
 	ssize_t got = 0;
 	for (int turn = 0; turn < 2; turn++) {
-		int64_t left = attempt->deadline - clock_boot();
-		struct pollfd poll_fd = {.fd = attempt->socket, .events = POLLIN};
+		int64_t left = attempt->deadline == 0 ? 0 : attempt->deadline - clock_boot();
+		struct pollfd poll_fd = {.fd = channel, .events = POLLIN};
 		int ready = poll(&poll_fd, 1, (int)MAX(left / NSEC_PER_MSEC, 0));
 		if (ready < 0 && errno == EINTR) {
 			turn--;
 			continue;
 		}
-		if (ready <= 0)
-			return ready < 0 ? -errno : -ETIMEDOUT;
-		got = fd_receive(attempt->socket, ret_report, sizeof(*ret_report), NULL, NULL);
+		if (ready < 0)
+			return -errno;
+		if (ready == 0)
+			return attempt->deadline == 0 ? -EAGAIN : -ETIMEDOUT;
+		got = fd_receive(channel, ret_report, sizeof(*ret_report), NULL, NULL);
 		if (got != -ECONNRESET)
 			return got;
 	}
 	return 0;
 }
 
-/* One report of the init's, or of the child that should have become it. */
-static int receive_report(struct attempt *attempt, uint32_t request, struct error *error)
+/* The next report of the init's, or of the child that should have become it. 1: not there yet. */
+static int receive_report(struct attempt *attempt, struct error *error)
 {
 	struct boot_report report;
+	uint32_t request = reports[attempt->prepared->step];
 	ssize_t got = receive(attempt, &report);
+	if (got == -EAGAIN)
+		return 1;
 	if (got == -ETIMEDOUT)
 		return error_set(error, ERROR_TIMED_OUT,
 				 "the init did not answer within %d seconds (step %u)",
@@ -291,6 +313,18 @@ static int receive_report(struct attempt *attempt, uint32_t request, struct erro
 		report.phases[i].name[sizeof(report.phases[i].name) - 1] = '\0';
 		phase_add(attempt->guest, report.phases[i].name, report.phases[i].microseconds);
 	}
+	attempt->prepared->step++;
+	return 0;
+}
+
+/* Up to `count` of them. 1: one has not come yet. */
+static int receive_reports(struct attempt *attempt, uint32_t count, struct error *error)
+{
+	while (attempt->prepared->step < count) {
+		int result = receive_report(attempt, error);
+		if (result != 0)
+			return result;
+	}
 	return 0;
 }
 
@@ -298,7 +332,7 @@ static int receive_report(struct attempt *attempt, uint32_t request, struct erro
 static int send_failed(struct attempt *attempt, ssize_t result, const char *what,
 		       struct error *error)
 {
-	if (receive_report(attempt, BOOT_PREPARE, error) < 0)
+	if (receive_reports(attempt, ARRAY_SIZE(reports), error) < 0)
 		return -1;
 	return error_set_errno(error, ERROR_INTERNAL, (int)result, "%s", what);
 }
@@ -319,9 +353,9 @@ static int send_prepare(struct attempt *attempt, struct error *error)
 		fds[count++] = cgroups->memory_limit;
 		fds[count++] = cgroups->memory_stat;
 	}
-	ssize_t sent = fd_send(attempt->socket, "g", 1, NULL, 0);
+	ssize_t sent = fd_send(attempt->prepared->channel, "g", 1, NULL, 0);
 	if (sent >= 0)
-		sent = fd_send(attempt->socket, &message, sizeof(message), fds, count);
+		sent = fd_send(attempt->prepared->channel, &message, sizeof(message), fds, count);
 	if (sent < 0)
 		return send_failed(attempt, sent, "sending PREPARE", error);
 	return 0;
@@ -332,7 +366,7 @@ static int open_disk(struct attempt *attempt, struct error *error)
 {
 	const struct spawn_create *create = attempt->boot->create;
 	struct disk_request request = {.limits = &attempt->guest->limits,
-				       .owner = attempt->owner,
+				       .owner = attempt->ids.owner,
 				       .fresh = attempt->boot->fresh,
 				       .tree_count = create->mount_count};
 	for (uint32_t i = 0; i < create->mount_count; i++) {
@@ -343,12 +377,10 @@ static int open_disk(struct attempt *attempt, struct error *error)
 					   ? (int)(status.st_mode & 0777)
 					   : -1;
 	}
-	int result = disk_open(attempt->host, &attempt->guest->id, &request,
-			       attempt->guest->limit_reasons, &attempt->fds[0], error);
-	if (result < 0)
-		return -1;
-	attempt->fd_count = 1;
-	return 0;
+	int result =
+	    disk_open(attempt->host, &attempt->guest->id, &request, attempt->guest->limit_reasons,
+		      &attempt->prepared->fds[PREPARED_DISK], error);
+	return result < 0 ? -1 : 0;
 }
 
 static int add_mount(struct attempt *attempt, int mount, const char *what, struct error *error)
@@ -362,12 +394,16 @@ static int add_mount(struct attempt *attempt, int mount, const char *what, struc
 static int open_layers(struct attempt *attempt, struct boot_assign *assign, struct error *error)
 {
 	CLEANUP(template_trees_done) struct template_trees trees = {0};
-	if (template_host_open(attempt->host, &trees, error) < 0)
+	if (template_host_open(attempt->host, &attempt->ids, &trees, error) < 0)
 		return error_prepend(error, "template host");
 	assign->lower_count = trees.lower_count;
 	assign->bind_count = trees.bind_count;
 	for (uint32_t i = 0; i < trees.lower_count; i++) {
-		if (add_mount(attempt, idmap_layer(trees.lowers[i], attempt->userns),
+		/* Without root there are no idmapped mounts: the layer has the right owners. */
+		int userns = attempt->host->rights == RIGHTS_ROOT
+				 ? attempt->prepared->fds[PREPARED_USERNS]
+				 : -1;
+		if (add_mount(attempt, idmap_layer(trees.lowers[i], userns),
 			      "template host: a layer", error) < 0)
 			return -1;
 	}
@@ -390,7 +426,8 @@ static int open_folders(struct attempt *attempt, struct boot_assign *assign, str
 					.mode = create->mount_modes[i],
 					.uid = grant->uid,
 					.gid = grant->gid,
-					.owner = attempt->owner};
+					.owner = attempt->ids.owner,
+					.plain = attempt->host->rights != RIGHTS_ROOT};
 		assign->tree_modes[i] = create->mount_modes[i];
 		int mount = idmap_folder(&folder, error);
 		if (mount < 0)
@@ -403,21 +440,21 @@ static int open_folders(struct attempt *attempt, struct boot_assign *assign, str
 static int send_assign(struct attempt *attempt, const struct boot_assign *assign,
 		       struct error *error)
 {
-	ssize_t sent =
-	    fd_send(attempt->socket, assign, sizeof(*assign), attempt->fds, attempt->fd_count);
+	ssize_t sent = fd_send(attempt->prepared->channel, assign, sizeof(*assign), attempt->fds,
+			       attempt->fd_count);
 	if (sent < 0)
 		return send_failed(attempt, sent, "sending ASSIGN", error);
 	return 0;
 }
 
-static int run_steps(struct attempt *attempt, struct error *error)
+/* What does not depend on the user: all but the files. */
+static int make_ready(struct attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;
-	struct boot_assign assign = {
-	    .type = BOOT_ASSIGN, .limits = guest->limits, .flags = attempt->boot->create->flags};
 	if (record_make(attempt->host, &guest->id, &attempt->listener, error) < 0 ||
-	    cgroup_make(attempt->host, &guest->id, &guest->limits, guest->limit_reasons,
-			&attempt->cgroups, error) < 0)
+	    cgroup_make(attempt->host, &guest->place, &guest->limits, guest->limit_reasons,
+			&attempt->cgroups, error) < 0 ||
+	    cgroup_give(attempt->host, attempt->ids.owner, &attempt->cgroups, error) < 0)
 		return -1;
 	phase_done(attempt, "cgroup");
 	if (start_child(attempt, error) < 0)
@@ -429,83 +466,141 @@ static int run_steps(struct attempt *attempt, struct error *error)
 	if (open_disk(attempt, error) < 0)
 		return -1;
 	phase_done(attempt, "disk");
+	return 0;
+}
+
+static int give_files(struct attempt *attempt, struct error *error)
+{
+	struct boot_assign assign = {.type = BOOT_ASSIGN,
+				     .limits = attempt->guest->limits,
+				     .flags = attempt->boot->create->flags};
+	attempt->fds[attempt->fd_count++] = TAKE_FD(attempt->prepared->fds[PREPARED_DISK]);
 	if (open_layers(attempt, &assign, error) < 0 || open_folders(attempt, &assign, error) < 0 ||
 	    send_assign(attempt, &assign, error) < 0)
 		return -1;
 	phase_done(attempt, "layers");
-	if (receive_report(attempt, BOOT_PREPARE, error) < 0 ||
-	    receive_report(attempt, BOOT_ASSIGN, error) < 0 ||
-	    receive_report(attempt, 0, error) < 0)
-		return -1;
-	phase_done(attempt, "init");
 	return 0;
 }
 
 static void attempt_done(struct attempt *attempt)
 {
 	cgroup_boot_done(&attempt->cgroups);
+	fd_close(&attempt->init_file);
 	fd_close(&attempt->listener);
-	fd_close(&attempt->socket);
-	fd_close(&attempt->userns);
 	for (uint32_t i = 0; i < attempt->fd_count; i++)
 		fd_close(&attempt->fds[i]);
 	attempt->fd_count = 0;
 }
 
-/* A boot that failed leaves nothing; what cannot be taken back is said after the reason. */
-static void undo(struct attempt *attempt, struct error *error)
+static struct attempt attempt_of(const struct host *host, struct guest *guest,
+				 const struct boot *boot, struct prepared *prepared)
 {
-	const struct host *host = attempt->host;
-	struct guest *guest = attempt->guest;
-	struct error second;
-	bool clean = true;
-	attempt_done(attempt);
-	if (guest->init.pidfd >= 0) {
-		int result = process_signal(&guest->init, SIGKILL);
-		clean = (result >= 0 || result == -ESRCH) &&
-			boot_reap(&guest->init, KILL_TIMEOUT_MS) >= 0;
-	}
-	process_done(&guest->init);
-	clean &= cgroup_remove(host, &guest->id, KILL_TIMEOUT_MS) >= 0;
-	clean &= record_remove(host, &guest->id, &second) >= 0;
-	if (attempt->boot->fresh)
-		clean &= disk_remove(host, &guest->id) >= 0;
-	if (!clean)
-		error_prepend(error, "(not all of it could be cleaned up)");
+	struct attempt attempt = {.host = host,
+				  .guest = guest,
+				  .boot = boot,
+				  .prepared = prepared,
+				  .cgroups = CGROUP_BOOT_NONE,
+				  .init_file = -1,
+				  .listener = -1};
+	if (boot)
+		ids_of_files(host, &guest->id, guest->slot, boot->create->mount_count > 0,
+			     &attempt.ids);
+	return attempt;
 }
 
-int boot_reap(struct process *process, int timeout_ms)
+static struct attempt first_attempt(const struct host *host, struct guest *guest,
+				    const struct boot *boot, struct prepared *prepared)
 {
-	siginfo_t info;
-	int result = process_wait_end(process, timeout_ms);
+	*prepared = PREPARED_NONE;
+	prepared->phase_start = clock_monotonic();
+	guest->init = PROCESS_NONE;
+	guest->phase_count = 0;
+	guest->frozen = false;
+	memset(guest->limit_reasons, 0, sizeof(guest->limit_reasons));
+	struct attempt attempt = attempt_of(host, guest, boot, prepared);
+	attempt.deadline = clock_boot() + BOOT_TIMEOUT;
+	return attempt;
+}
+
+/* A descriptor of the init that can be read. */
+static int open_init_file(struct attempt *attempt, struct error *error)
+{
+	char path[64];
+	int result = text_format(path, sizeof(path), "/proc/self/fd/%d", attempt->host->init_fd);
+	if (result >= 0) {
+		attempt->init_file = open(path, O_RDONLY | O_CLOEXEC);
+		result = attempt->init_file < 0 ? -errno : 0;
+	}
 	if (result < 0)
-		return result;
-	/* Not our child after an adoption: somebody else reaps it. */
-	waitid(P_PIDFD, (id_t)process->pidfd, &info, WEXITED | WNOHANG);
+		return error_set_errno(error, ERROR_INTERNAL, result, "reading the init's file");
 	return 0;
 }
 
 int boot_guest(const struct host *host, struct guest *guest, const struct boot *boot,
 	       struct error *error)
 {
-	struct attempt attempt = {.host = host,
-				  .guest = guest,
-				  .boot = boot,
-				  .owner = host->uid_base + guest->slot * UID_RANGE_SIZE,
-				  .deadline = clock_boot() + BOOT_TIMEOUT,
-				  .phase_start = clock_monotonic(),
-				  .cgroups = CGROUP_BOOT_NONE,
-				  .listener = -1,
-				  .socket = -1,
-				  .userns = -1};
-	guest->init = PROCESS_NONE;
+	return boot_guest_as(host, guest, boot, NULL, error);
+}
+
+int boot_guest_as(const struct host *host, struct guest *guest, const struct boot *boot,
+		  const struct boot_program *program, struct error *error)
+{
+	CLEANUP(prepared_done) struct prepared prepared;
+	CLEANUP(attempt_done)
+	struct attempt attempt = first_attempt(host, guest, boot, &prepared);
+	attempt.program = program;
+	if (program && open_init_file(&attempt, error) < 0)
+		return -1;
+	if (make_ready(&attempt, error) < 0 || give_files(&attempt, error) < 0 ||
+	    receive_reports(&attempt, ARRAY_SIZE(reports), error) < 0)
+		return -1;
+	phase_done(&attempt, "init");
+	return 0;
+}
+
+int boot_ahead(const struct host *host, struct guest *guest, const struct boot *boot,
+	       struct prepared *ret_prepared, struct error *error)
+{
+	CLEANUP(attempt_done)
+	struct attempt attempt = first_attempt(host, guest, boot, ret_prepared);
+	if (make_ready(&attempt, error) == 0 && receive_reports(&attempt, 1, error) == 0)
+		return 0;
+	prepared_done(ret_prepared);
+	return -1;
+}
+
+int boot_assign(const struct host *host, struct guest *guest, struct prepared *prepared,
+		const struct boot *boot, struct error *error)
+{
+	const struct limits *limits = &boot->create->limits;
+	CLEANUP(attempt_done)
+	struct attempt attempt = attempt_of(host, guest, boot, prepared);
 	guest->phase_count = 0;
-	guest->frozen = false;
-	memset(guest->limit_reasons, 0, sizeof(guest->limit_reasons));
-	int result = run_steps(&attempt, error);
-	if (result < 0)
-		undo(&attempt, error);
-	else
-		attempt_done(&attempt);
+	prepared->phase_start = clock_monotonic();
+	if (record_move(host, &guest->place, &guest->id, error) < 0)
+		return -1;
+	if (memcmp(limits, &guest->limits, sizeof(*limits)) != 0 &&
+	    cgroup_set_limits(host, &guest->place, limits, error) < 0)
+		return -1;
+	if (limits->cpu_millis != guest->limits.cpu_millis) {
+		int result = cpus_assign(host, guest, limits->cpu_millis);
+		if (result < 0)
+			return error_set_errno(error, error_kind_of_errno(result), result,
+					       "its cpus");
+	}
+	guest->limits = *limits;
+	if (record_write(host, guest, error) < 0)
+		return -1;
+	phase_done(&attempt, "limits");
+	return give_files(&attempt, error);
+}
+
+int boot_assigned(const struct host *host, struct guest *guest, struct prepared *prepared,
+		  struct error *error)
+{
+	CLEANUP(attempt_done) struct attempt attempt = attempt_of(host, guest, NULL, prepared);
+	int result = receive_reports(&attempt, ARRAY_SIZE(reports), error);
+	if (result == 0)
+		phase_done(&attempt, "init");
 	return result;
 }

@@ -16,8 +16,10 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "tier/namespace/cgroup_hierarchy.h"
+#include "tier/namespace/ids.h"
 
 #define CPU_PERIOD_US 100000u
+#define SOCKET_SHARE 4 /* of the memory, for socket buffers beside it: version 1 only */
 #define PATH_ROOM 128
 
 static int path_of(const struct host *host, const struct id *id, const char *leaf,
@@ -63,8 +65,7 @@ static int write_number(int directory, const char *name, uint64_t value)
 	return fd_write_small(directory, name, text);
 }
 
-/* The first number in a file, or after `key` at the start of a line. -1 when it is not there. */
-static int64_t read_number(int directory, const char *name, const char *key)
+int64_t cgroup_read_number(int directory, const char *name, const char *key)
 {
 	char text[8192];
 	if (fd_read_small(directory, name, text, sizeof(text)) < 0)
@@ -101,25 +102,30 @@ static int set_memory_v1(int work, uint64_t memory)
 	/* Without an account of swap, not using it is what is left. */
 	if (result == -ENOENT)
 		result = write_number(work, "memory.swappiness", 0);
-	return result;
+	if (result < 0)
+		return result;
+	/* What waits in sockets (TCP and UDP, whatever the file is called) is no part of the limit
+	 * above: without one of its own a sandbox takes as much as the host has for all sockets. */
+	result = write_number(work, "memory.kmem.tcp.limit_in_bytes", memory / SOCKET_SHARE);
+	return result == -ENOENT ? 0 : result;
 }
 
-/* memory.max kills when more is in use; memory.high, first, only pushes out what can go. */
+/* memory.max kills when more is in use; memory.high, first, only pushes out what can go, and holds
+ * whoever wants more until the limit stands. */
 static int set_memory_v2(int work, uint64_t memory)
 {
-	int64_t used = read_number(work, "memory.current", NULL);
-	if (used > (int64_t)memory) {
-		int result = write_number(work, "memory.high", memory);
-		if (result < 0)
-			return result;
-		used = read_number(work, "memory.current", NULL);
-		result = fd_write_small(work, "memory.high", "max");
-		if (result < 0)
-			return result;
-		if (used > (int64_t)memory)
-			return -EBUSY;
+	bool above = cgroup_read_number(work, "memory.current", NULL) > (int64_t)memory;
+	int result = above ? write_number(work, "memory.high", memory) : 0;
+	if (result < 0)
+		return result;
+	if (above && cgroup_read_number(work, "memory.current", NULL) > (int64_t)memory)
+		result = -EBUSY;
+	if (result >= 0)
+		result = write_number(work, "memory.max", memory);
+	if (above) {
+		int back = fd_write_small(work, "memory.high", "max");
+		result = MIN(result, MIN(back, 0));
 	}
-	int result = write_number(work, "memory.max", memory);
 	if (result < 0)
 		return result;
 	result = fd_write_small(work, "memory.swap.max", "0");
@@ -176,7 +182,7 @@ static int set_limits(const struct hierarchy *hierarchy, int work, const struct 
 int cgroup_set_limits(const struct host *host, const struct id *id, const struct limits *limits,
 		      struct error *error)
 {
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
 		const char *what = "cgroup";
 		CLOSE_FD int work = open_group(&all->list[i], host, id, "work");
@@ -236,7 +242,7 @@ static int make_groups(const struct hierarchy *hierarchy, const struct host *hos
 	if (hierarchy->unified)
 		hierarchy_enable(hierarchy, directory);
 	/* Before it has children: they start with what it allows. */
-	if (hierarchy->controllers & CONTROLLER_DEVICES)
+	if (hierarchy->controllers & CONTROLLER_DEVICES && host->rights == RIGHTS_ROOT)
 		result = limit_devices(directory);
 	if (result >= 0)
 		result = make_directory(directory, "init");
@@ -289,7 +295,7 @@ static int open_boot(const struct hierarchy *hierarchy, const struct host *host,
 int cgroup_make(const struct host *host, const struct id *id, const struct limits *limits,
 		uint32_t reasons[LIMIT_COUNT], struct cgroup_boot *ret_boot, struct error *error)
 {
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	struct cgroup_boot boot = CGROUP_BOOT_NONE;
 	for (uint32_t i = 0; i < all->count; i++) {
 		const char *what = "making cgroups";
@@ -317,6 +323,41 @@ int cgroup_make(const struct host *host, const struct id *id, const struct limit
 	return 0;
 }
 
+/* Version 1 lets a process into a cgroup when it is of the user who opened the file (or that user
+ * is the host's root). */
+static int reopen_as(const struct host *host, uid_t owner, int *procs)
+{
+	struct ids_guise guise;
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", *procs);
+	if (fchown(*procs, owner, (gid_t)-1) < 0)
+		return -errno;
+	int result = ids_put_on(host, owner, &guise);
+	if (result < 0)
+		return result;
+	int fd = open_file(AT_FDCWD, path, O_WRONLY);
+	ids_take_off(&guise);
+	if (fd < 0)
+		return fd;
+	fd_close(procs);
+	*procs = fd;
+	return 0;
+}
+
+int cgroup_give(const struct host *host, uid_t owner, struct cgroup_boot *boot, struct error *error)
+{
+	for (uint32_t i = 0; host->rights == RIGHTS_SUBUIDS && owner != 0 && i < boot->count; i++) {
+		/* Version 2 asks whether the opener may write to both cgroups: we may. */
+		if (boot->init_procs[i] < 0)
+			continue;
+		int result = reopen_as(host, owner, &boot->work_procs[i]);
+		if (result < 0)
+			return error_set_errno(error, error_kind_of_errno(result), result,
+					       "giving it its cgroups");
+	}
+	return 0;
+}
+
 void cgroup_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT])
 {
 	static const struct {
@@ -325,9 +366,11 @@ void cgroup_reasons(const struct host *host, const struct id *id, uint32_t reaso
 	} limited[] = {{LIMIT_CPU, CONTROLLER_CPU},
 		       {LIMIT_MEMORY, CONTROLLER_MEMORY},
 		       {LIMIT_PIDS, CONTROLLER_PIDS}};
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (size_t i = 0; i < ARRAY_SIZE(limited); i++)
-		reasons[limited[i].kind] = LIMIT_NO_CGROUP_CONTROLLER;
+		reasons[limited[i].kind] = all->withheld & limited[i].controller
+					       ? LIMIT_NO_CGROUP_DELEGATION
+					       : LIMIT_NO_CGROUP_CONTROLLER;
 	for (uint32_t h = 0; h < all->count; h++) {
 		CLOSE_FD int work = open_group(&all->list[h], host, id, "work");
 		for (size_t i = 0; i < ARRAY_SIZE(limited); i++) {
@@ -335,17 +378,18 @@ void cgroup_reasons(const struct host *host, const struct id *id, uint32_t reaso
 				continue;
 			bool holds =
 			    work >= 0 && has_limit(&all->list[h], work, limited[i].controller);
-			reasons[limited[i].kind] =
-			    holds ? LIMIT_ENFORCED : LIMIT_NO_CGROUP_DELEGATION;
+			reasons[limited[i].kind] = holds ? LIMIT_ENFORCED
+						   : all->list[h].shared
+						       ? LIMIT_CGROUP_SHARED
+						       : LIMIT_NO_CGROUP_DELEGATION;
 		}
 	}
 }
 
-/* The work cgroup in the hierarchy that has a controller; *ret_unified its version. */
-static int open_work(const struct host *host, const struct id *id, uint32_t controller,
+int cgroup_open_work(const struct host *host, const struct id *id, uint32_t controller,
 		     bool *ret_unified)
 {
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
 		if (!(all->list[i].controllers & controller))
 			continue;
@@ -359,7 +403,7 @@ static bool is_frozen(int work, bool unified)
 {
 	char state[64];
 	if (unified)
-		return read_number(work, "cgroup.events", "frozen") == 1;
+		return cgroup_read_number(work, "cgroup.events", "frozen") == 1;
 	return fd_read_small(work, "freezer.state", state, sizeof(state)) > 0 &&
 	       strcmp(state, "FROZEN\n") == 0;
 }
@@ -374,7 +418,11 @@ static int set_frozen(int work, bool unified, bool frozen)
 int cgroup_freeze(const struct host *host, const struct id *id, bool frozen, struct error *error)
 {
 	bool unified;
-	CLOSE_FD int work = open_work(host, id, CONTROLLER_FREEZER, &unified);
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
+	if (work == -ENOENT && cgroup_hierarchies(host)->withheld & CONTROLLER_FREEZER)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "a sandbox cannot be paused: the cgroup freezer is not given to "
+				 "the user who runs the daemon");
 	if (work == -ENOENT)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "this host has no cgroup freezer: a sandbox cannot be paused");
@@ -389,60 +437,18 @@ int cgroup_freeze(const struct host *host, const struct id *id, bool frozen, str
 bool cgroup_frozen(const struct host *host, const struct id *id)
 {
 	bool unified;
-	CLOSE_FD int work = open_work(host, id, CONTROLLER_FREEZER, &unified);
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
 	return work >= 0 && is_frozen(work, unified);
 }
 
 bool cgroup_thawed(const struct host *host, const struct id *id)
 {
 	bool unified;
-	CLOSE_FD int work = open_work(host, id, CONTROLLER_FREEZER, &unified);
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
 	if (work < 0)
 		return true;
-	return read_number(work, unified ? "cgroup.freeze" : "freezer.self_freezing", NULL) == 0;
-}
-
-/* Sets *value and known[] where the number is there. */
-static void count(uint64_t *value, uint8_t *known, int64_t number, uint64_t unit)
-{
-	*known = number >= 0;
-	*value = number >= 0 ? (uint64_t)number * unit : 0;
-}
-
-void cgroup_counters(const struct host *host, const struct id *id, struct spawn_counters *counters)
-{
-	enum { KNOWN_CPU, KNOWN_MEMORY, KNOWN_PEAK, KNOWN_OOM, KNOWN_PROCESSES };
-	uint8_t *known = counters->known;
-	bool unified;
-	CLOSE_FD int cpu = open_work(host, id, CONTROLLER_CPUACCT, &unified);
-	if (cpu >= 0 && unified)
-		count(&counters->cpu_ns, &known[KNOWN_CPU],
-		      read_number(cpu, "cpu.stat", "usage_usec"), 1000);
-	else if (cpu >= 0)
-		count(&counters->cpu_ns, &known[KNOWN_CPU], read_number(cpu, "cpuacct.usage", NULL),
-		      1);
-	CLOSE_FD int memory = open_work(host, id, CONTROLLER_MEMORY, &unified);
-	if (memory >= 0) {
-		count(
-		    &counters->memory, &known[KNOWN_MEMORY],
-		    read_number(memory, unified ? "memory.current" : "memory.usage_in_bytes", NULL),
-		    1);
-		count(&counters->memory_peak, &known[KNOWN_PEAK],
-		      read_number(memory, unified ? "memory.peak" : "memory.max_usage_in_bytes",
-				  NULL),
-		      1);
-		count(&counters->oom_kills, &known[KNOWN_OOM],
-		      read_number(memory, unified ? "memory.events" : "memory.oom_control",
-				  "oom_kill"),
-		      1);
-	}
-	CLOSE_FD int pids = open_work(host, id, CONTROLLER_PIDS, &unified);
-	if (pids >= 0) {
-		uint64_t processes;
-		count(&processes, &known[KNOWN_PROCESSES], read_number(pids, "pids.current", NULL),
-		      1);
-		counters->processes = (uint32_t)processes;
-	}
+	return cgroup_read_number(work, unified ? "cgroup.freeze" : "freezer.self_freezing",
+				  NULL) == 0;
 }
 
 /* Calls back for each number in a file of them. */
@@ -481,7 +487,7 @@ static void let_go(int work, bool unified)
 
 void cgroup_kill(const struct host *host, const struct id *id)
 {
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	bool unified;
 	for (uint32_t i = 0; i < all->count; i++) {
 		if (all->list[i].unified) {
@@ -495,7 +501,7 @@ void cgroup_kill(const struct host *host, const struct id *id)
 				each_number(directory, "cgroup.procs", kill_one, NULL);
 		}
 	}
-	CLOSE_FD int work = open_work(host, id, CONTROLLER_FREEZER, &unified);
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
 	if (work >= 0)
 		let_go(work, unified);
 }
@@ -503,7 +509,7 @@ void cgroup_kill(const struct host *host, const struct id *id)
 void cgroup_kill_frozen(const struct host *host, const struct id *id)
 {
 	bool unified;
-	CLOSE_FD int work = open_work(host, id, CONTROLLER_FREEZER, &unified);
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
 	if (work < 0)
 		return;
 	if (!unified || fd_write_small(work, "cgroup.kill", "1") < 0)
@@ -513,7 +519,7 @@ void cgroup_kill_frozen(const struct host *host, const struct id *id)
 
 bool cgroup_empty(const struct host *host, const struct id *id)
 {
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
 		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
 			char byte;
@@ -530,7 +536,7 @@ bool cgroup_empty(const struct host *host, const struct id *id)
 void cgroup_each_thread(const struct host *host, const struct id *id,
 			void (*each)(pid_t thread, const void *data), const void *data)
 {
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
 		bool there = false;
 		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
@@ -551,7 +557,7 @@ bool cgroup_holds(const struct host *host, const struct id *id, pid_t pid)
 {
 	char path[64], suffix[PATH_ROOM], line[4096];
 	uint32_t expected = 0, found = 0;
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
 		CLOSE_FD int directory = open_group(&all->list[i], host, id, "init");
 		expected += directory >= 0;
@@ -586,9 +592,10 @@ static int remove_group(int root, const char *path, int64_t deadline)
 int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms)
 {
 	static const char *const names[] = {"work", "init", ""};
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	int64_t deadline = clock_boot() + timeout_ms * NSEC_PER_MSEC;
 	int first = 0;
+	cgroup_counters_forget(id);
 	for (uint32_t i = 0; i < all->count; i++) {
 		for (size_t name = 0; name < ARRAY_SIZE(names); name++) {
 			char path[PATH_ROOM];
@@ -622,7 +629,7 @@ static int find_unknown(const struct hierarchy *hierarchy, const struct host *ho
 int cgroup_sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
 		 void *data, int timeout_ms)
 {
-	const struct hierarchies *all = cgroup_hierarchies();
+	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
 		struct id id;
 		while (find_unknown(&all->list[i], host, known, data, &id)) {

@@ -1,5 +1,6 @@
 /* The cgroups of a sandbox, version 1 and 2 behind one face: <instance>/<id>/{init,work} in every
- * hierarchy that has a controller we use. PID 1 is in init; all that a user runs is in work, which
+ * hierarchy that has a controller we use, and without root below the cgroup that we are in
+ * ourselves, where it is ours to write. PID 1 is in init; all that a user runs is in work, which
  * carries the limits and the freezer, so that a pause, a quota or an out-of-memory kill never hits
  * the protocol. No state: everything is found again by name.
  *
@@ -41,6 +42,9 @@ void cgroup_boot_done(struct cgroup_boot *boot);
 NODISCARD int cgroup_make(const struct host *host, const struct id *id, const struct limits *limits,
 			  uint32_t reasons[LIMIT_COUNT], struct cgroup_boot *ret_boot,
 			  struct error *error);
+/* Lets the sandbox's own root, `owner`, into work: without root the kernel would not. */
+NODISCARD int cgroup_give(const struct host *host, uid_t owner, struct cgroup_boot *boot,
+			  struct error *error);
 NODISCARD int cgroup_set_limits(const struct host *host, const struct id *id,
 				const struct limits *limits, struct error *error);
 /* Which limits hold: asks the cgroups that are there. */
@@ -51,7 +55,25 @@ NODISCARD int cgroup_freeze(const struct host *host, const struct id *id, bool f
 bool cgroup_frozen(const struct host *host, const struct id *id);
 /* Neither frozen nor told to freeze. */
 bool cgroup_thawed(const struct host *host, const struct id *id);
-void cgroup_counters(const struct host *host, const struct id *id, struct spawn_counters *counters);
+/* What they count, and have counted after the end of all that was in them. Keeps a few descriptors
+ * until the cgroups are removed. */
+void cgroup_counters(const struct host *host, const struct guest *guest,
+		     struct spawn_counters *counters);
+void cgroup_counters_forget(const struct id *place);
+/* Memory goes back to the host as far as nothing is lost. Blocks: for a worker. */
+NODISCARD int cgroup_reclaim(const struct host *host, const struct id *id,
+			     struct spawn_reclaimed *ret_reclaimed, struct error *error);
+/* What work holds above its limit (cgroup_over.c), as driver.h has it: over_open, over_read,
+ * over_end. */
+NODISCARD int cgroup_over_open(const struct host *host, const struct id *id);
+NODISCARD int cgroup_over_read(const struct host *host, const struct id *id, int events);
+NODISCARD int cgroup_over_end(const struct host *host, const struct id *id, struct error *error);
+/* The work cgroup in the hierarchy that has a controller (enum controller); *ret_unified its
+ * version. Owned by the caller; -errno. */
+NODISCARD int cgroup_open_work(const struct host *host, const struct id *id, uint32_t controller,
+			       bool *ret_unified);
+/* The first number in a file, or after `key` at the start of a line. -1 when it is not there. */
+int64_t cgroup_read_number(int directory, const char *name, const char *key);
 /* SIGKILL to whatever is in them, frozen or not; does not wait for their end. */
 void cgroup_kill(const struct host *host, const struct id *id);
 /* The same of what a freezer holds, in one hierarchy: for one whose PID 1 is killed too, which is

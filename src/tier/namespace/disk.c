@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "base/fd.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "tier/namespace/disk_owner.h"
 #include "tier/namespace/loop.h"
 #include "tier/remove_tree.h"
 #include "tier/namespace/tool.h"
@@ -135,6 +137,13 @@ static int open_template(const struct host *host, const struct limits *limits)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd >= 0 || errno != ENOENT)
 		return fd < 0 ? -errno : fd;
+	/* Boots run side by side: one makes it, the others wait and find it. */
+	CLOSE_FD int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (lock < 0 || flock(lock, LOCK_EX) < 0)
+		return -errno;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd >= 0 || errno != ENOENT)
+		return fd < 0 ? -errno : fd;
 	if (count_entries(directory) > TEMPLATES_MAX + 2)
 		return -EOVERFLOW;
 	snprintf(draft, sizeof(draft), "%s/draft", directory);
@@ -213,6 +222,13 @@ static int mount_directory(const char *path, bool fresh)
 	 * the directory around it. */
 	if (fresh && ((mkdir(path, 0711) < 0 && errno != EEXIST) || chmod(path, 0711) < 0))
 		return -errno;
+	/* A backup that copies it holds the lock. */
+	CLOSE_FD int held = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (held < 0)
+		return -errno;
+	int locked = lock_image(held);
+	if (locked < 0)
+		return locked;
 	CLOSE_FD int tree = sys_open_tree(
 	    AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
 	if (tree < 0)
@@ -288,6 +304,12 @@ static bool has_image(const char *directory)
 	return access(path, F_OK) == 0;
 }
 
+/* Why a plain directory has no limit. */
+static uint32_t unlimited_reason(const struct host *host)
+{
+	return host->rights == RIGHTS_ROOT ? LIMIT_NO_DISK_MECHANISM : LIMIT_NEEDS_ROOT;
+}
+
 static int open_mount(const struct host *host, const char *directory,
 		      const struct disk_request *request, uint32_t *ret_reason)
 {
@@ -297,7 +319,7 @@ static int open_mount(const struct host *host, const char *directory,
 	*ret_reason = LIMIT_ENFORCED;
 	if (!request->fresh && has_image(directory))
 		return mount_image(image, false);
-	if (request->fresh && request->limits->disk > 0) {
+	if (request->fresh && request->limits->disk > 0 && host->rights == RIGHTS_ROOT) {
 		int result = make_image(host, image, request->limits);
 		if (result >= 0)
 			result = mount_image(image, true);
@@ -305,48 +327,8 @@ static int open_mount(const struct host *host, const char *directory,
 			return result;
 		unlink(image);
 	}
-	*ret_reason = request->limits->disk > 0 ? LIMIT_NO_DISK_MECHANISM : LIMIT_NOT_ASKED;
+	*ret_reason = request->limits->disk > 0 ? unlimited_reason(host) : LIMIT_NOT_ASKED;
 	return mount_directory(files, request->fresh);
-}
-
-int disk_open(const struct host *host, const struct id *id, const struct disk_request *request,
-	      uint32_t reasons[LIMIT_COUNT], int *ret_mount, struct error *error)
-{
-	char directory[PATH_ROOM];
-	uint32_t reason = LIMIT_ENFORCED;
-	int result = directory_of(host, id, directory);
-	CLOSE_FD int mount = -1;
-	if (result >= 0)
-		result = mount = open_mount(host, directory, request, &reason);
-	if (result >= 0)
-		result = make_layers(mount, request);
-	if (result >= 0) {
-		reasons[LIMIT_DISK] = reasons[LIMIT_INODES] = reason;
-		*ret_mount = TAKE_FD(mount);
-		return 0;
-	}
-	fd_close(&mount);
-	if (request->fresh && disk_remove(host, id) < 0)
-		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "making its disk (what was made is left in %s)", directory);
-	if (result == -EBUSY)
-		return error_set(error, ERROR_BUSY,
-				 "its disk is still being written; try again in a moment");
-	if (result == -EUCLEAN)
-		return error_set(error, ERROR_INTERNAL,
-				 "its disk is damaged and e2fsck -p cannot repair it: %s/disk.img",
-				 directory);
-	if (result == -ENOENT && !request->fresh)
-		return error_set(error, ERROR_SANDBOX_STATE, "its files are not there any more");
-	return error_set_errno(error, error_kind_of_errno(result), result, "its disk");
-}
-
-void disk_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT])
-{
-	char directory[PATH_ROOM];
-	bool image = directory_of(host, id, directory) >= 0 && has_image(directory);
-	reasons[LIMIT_DISK] = reasons[LIMIT_INODES] =
-	    image ? LIMIT_ENFORCED : LIMIT_NO_DISK_MECHANISM;
 }
 
 /* What is below the sandbox's directory; the directory and what else is in it are the spawner's. */
@@ -359,11 +341,63 @@ static int remove_files(const char *directory)
 	return result < 0 ? result : remove_tree(fd, "files");
 }
 
-int disk_remove(const struct host *host, const struct id *id)
+static int remove_disk(const struct host *host, const struct id *id)
 {
 	char path[PATH_ROOM];
 	int result = directory_of(host, id, path);
 	return result < 0 ? result : remove_files(path);
+}
+
+int disk_open(const struct host *host, const struct id *id, const struct disk_request *request,
+	      uint32_t reasons[LIMIT_COUNT], int *ret_mount, struct error *error)
+{
+	char directory[PATH_ROOM];
+	uint32_t reason = LIMIT_ENFORCED;
+	int result = directory_of(host, id, directory);
+	CLOSE_FD int mount = -1;
+	if (result >= 0)
+		result = mount = open_mount(host, directory, request, &reason);
+	if (result >= 0 && !request->fresh && host->rights == RIGHTS_ROOT)
+		result = disk_owner_apply(directory, mount, request->owner);
+	if (result >= 0)
+		result = make_layers(mount, request);
+	if (result >= 0) {
+		reasons[LIMIT_DISK] = reasons[LIMIT_INODES] = reason;
+		*ret_mount = TAKE_FD(mount);
+		return 0;
+	}
+	fd_close(&mount);
+	if (request->fresh && remove_disk(host, id) < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "making its disk (what was made is left in %s)", directory);
+	if (result == -EBUSY)
+		return error_set(error, ERROR_BUSY,
+				 "its disk is still being written; try again in a moment");
+	if (result == -EUCLEAN)
+		return error_set(error, ERROR_DISK_DAMAGED,
+				 "its disk is damaged and e2fsck -p cannot repair it; while it is "
+				 "stopped, root may: `e2fsck -y %s/disk.img`",
+				 directory);
+	/* What ext4 says to a superblock, a size or a checksum that cannot be. */
+	if (!request->fresh && (result == -EIO || result == -EINVAL || result == -EBADMSG))
+		return error_set_errno(error, ERROR_DISK_DAMAGED, result,
+				       "its disk is damaged; while it is stopped, root may mend "
+				       "it: `e2fsck -y %s/disk.img`",
+				       directory);
+	if (result == -ENOENT && !request->fresh)
+		return error_set(error, ERROR_DISK_DAMAGED,
+				 "its files are not there any more: %s has neither disk.img nor "
+				 "files; only a backup of the state directory has them",
+				 directory);
+	return error_set_errno(error, error_kind_of_errno(result), result, "its disk");
+}
+
+void disk_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT])
+{
+	char directory[PATH_ROOM];
+	bool image = directory_of(host, id, directory) >= 0 && has_image(directory);
+	reasons[LIMIT_DISK] = reasons[LIMIT_INODES] =
+	    image ? LIMIT_ENFORCED : unlimited_reason(host);
 }
 
 int disk_erase(const struct host *host, const struct id *id, struct error *error)
@@ -376,4 +410,15 @@ int disk_erase(const struct host *host, const struct id *id, struct error *error
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "deleting its files in %s", path);
 	return 0;
+}
+
+void disk_count(const struct guest *guest, int root, struct spawn_counters *counters)
+{
+	struct statfs usage;
+	if (guest->limit_reasons[LIMIT_DISK] != LIMIT_ENFORCED || root < 0 ||
+	    !process_alive(&guest->init) || fstatfs(root, &usage) < 0)
+		return;
+	counters->disk = (uint64_t)(usage.f_blocks - usage.f_bfree) * (uint64_t)usage.f_bsize;
+	counters->disk_inodes = (uint64_t)(usage.f_files - usage.f_ffree);
+	counters->known[KNOWN_DISK] = 1;
 }

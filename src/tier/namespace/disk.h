@@ -34,7 +34,7 @@ NODISCARD int disk_open(const struct host *host, const struct id *id,
 			int *ret_mount, struct error *error);
 /* Which it is, of a sandbox that exists. */
 void disk_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT]);
-/* Of a sandbox that could not be booted: what disk_open() made. 0 or -errno. */
-NODISCARD int disk_remove(const struct host *host, const struct id *id);
+/* What is used of it, where it has a limit; root: the sandbox's root directory, or -1. */
+void disk_count(const struct guest *guest, int root, struct spawn_counters *counters);
 /* Of one that has gone to <state>/trash. */
 NODISCARD int disk_erase(const struct host *host, const struct id *id, struct error *error);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/syscalls.h"
 #include "base/text.h"
 #include "tier/driver.h"
 #include "tier/namespace/boot.h"
@@ -21,22 +22,12 @@
 #include "tier/namespace/disk.h"
 #include "tier/namespace/record.h"
 #include "tier/namespace/template.h"
+#include "tier/trial.h"
 
 #define REMOVE_TIMEOUT_MS 2000
-enum { KNOWN_DISK = 5 };
-
-static int check_host(struct error *error)
-{
-	if (geteuid() == 0)
-		return 0;
-	return error_set(error, ERROR_TIER_UNAVAILABLE,
-			 "the namespace tier needs root: start `caisson serve` as root");
-}
 
 static int namespace_prepare(const struct host *host, struct error *error)
 {
-	if (check_host(error) < 0)
-		return -1;
 	if (template_host_prepare(host, error) < 0)
 		return error_prepend(error, "template host");
 	return 0;
@@ -66,10 +57,32 @@ static int namespace_boot(const struct host *host, struct guest *guest, const st
 			  struct error *error)
 {
 	guest->tier = TIER_NAMESPACE;
+	guest->place = guest->id;
 	guest->limits = boot->create->limits;
-	if (check_host(error) < 0 || check_request(host, guest, boot, error) < 0)
+	if (check_request(host, guest, boot, error) < 0)
 		return -1;
 	return boot_guest(host, guest, boot, error);
+}
+
+static int namespace_boot_ahead(const struct host *host, struct guest *guest,
+				const struct boot *boot, struct prepared *ret_prepared,
+				struct error *error)
+{
+	guest->tier = TIER_NAMESPACE;
+	guest->place = guest->id;
+	guest->limits = boot->create->limits;
+	*ret_prepared = PREPARED_NONE;
+	if (check_request(host, guest, boot, error) < 0)
+		return -1;
+	return boot_ahead(host, guest, boot, ret_prepared, error);
+}
+
+static int namespace_assign(const struct host *host, struct guest *guest, struct prepared *prepared,
+			    const struct boot *boot, struct error *error)
+{
+	if (check_request(host, guest, boot, error) < 0)
+		return -1;
+	return boot_assign(host, guest, prepared, boot, error);
 }
 
 /* The end of PID 1 is the end of its pid namespace: the kernel kills the rest and waits for it.
@@ -81,26 +94,29 @@ static int namespace_kill(const struct host *host, struct guest *guest, struct e
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "killing process %d", (int)guest->init.pid);
 	if (guest->init.pidfd < 0)
-		cgroup_kill(host, &guest->id);
-	else if (!cgroup_thawed(host, &guest->id))
-		cgroup_kill_frozen(host, &guest->id);
+		cgroup_kill(host, &guest->place);
+	else if (!cgroup_thawed(host, &guest->place))
+		cgroup_kill_frozen(host, &guest->place);
 	guest->frozen = false;
 	return 0;
 }
 
 static int namespace_release(const struct host *host, struct guest *guest, struct error *error)
 {
-	int result = cgroup_remove(host, &guest->id, 0);
+	int result = cgroup_remove(host, &guest->place, 0);
 	process_done(&guest->init);
 	if (result == -EBUSY) {
 		/* On their way out, or never PID 1's: born into a cgroup as it died. */
-		if (!cgroup_empty(host, &guest->id))
-			cgroup_kill(host, &guest->id);
+		if (!cgroup_empty(host, &guest->place))
+			cgroup_kill(host, &guest->place);
 		return 1;
 	}
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "removing its cgroups");
+	/* One of the pool that could not be assigned may still be where it was made. */
+	if (!id_equal(&guest->place, &guest->id) && record_remove(host, &guest->place, error) < 0)
+		return -1;
 	return record_remove(host, &guest->id, error);
 }
 
@@ -123,7 +139,7 @@ static int find_process(const struct host *host, struct guest *guest, struct err
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result, "process %d",
 				       (int)guest->init.pid);
-	if (!process_alive(&process) || !cgroup_holds(host, &guest->id, process.pid)) {
+	if (!process_alive(&process) || !cgroup_holds(host, &guest->place, process.pid)) {
 		process_done(&process);
 		return 0;
 	}
@@ -133,9 +149,8 @@ static int find_process(const struct host *host, struct guest *guest, struct err
 
 static int namespace_adopt(const struct host *host, struct guest *guest, struct error *error)
 {
-	if (check_host(error) < 0)
-		return -1;
 	guest->tier = TIER_NAMESPACE;
+	guest->place = guest->id;
 	guest->init = PROCESS_NONE;
 	guest->frozen = false;
 	guest->phase_count = 0;
@@ -148,12 +163,12 @@ static int namespace_adopt(const struct host *host, struct guest *guest, struct 
 		guest->init = PROCESS_NONE;
 		return namespace_kill(host, guest, error);
 	}
-	guest->frozen = cgroup_frozen(host, &guest->id);
+	guest->frozen = cgroup_frozen(host, &guest->place);
 	/* A pause that a crash cut short, and that nobody was told of. */
-	if (!guest->frozen && !cgroup_thawed(host, &guest->id) &&
-	    cgroup_freeze(host, &guest->id, false, error) < 0)
+	if (!guest->frozen && !cgroup_thawed(host, &guest->place) &&
+	    cgroup_freeze(host, &guest->place, false, error) < 0)
 		return -1;
-	cgroup_reasons(host, &guest->id, guest->limit_reasons);
+	cgroup_reasons(host, &guest->place, guest->limit_reasons);
 	disk_reasons(host, &guest->id, guest->limit_reasons);
 	return 1;
 }
@@ -167,21 +182,27 @@ static int namespace_set_limits(const struct host *host, struct guest *guest,
 	    limits->files != before.files)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "disk, inodes and open files of a sandbox cannot be changed");
-	if (cgroup_set_limits(host, &guest->id, limits, error) < 0) {
-		if (cgroup_set_limits(host, &guest->id, &before, &ignored) < 0)
+	if (cgroup_set_limits(host, &guest->place, limits, error) < 0) {
+		if (cgroup_set_limits(host, &guest->place, &before, &ignored) < 0)
+			error_prepend(error, "(and the old limits could not all be put back)");
+		return -1;
+	}
+	guest->limits = *limits;
+	if (record_write(host, guest, error) < 0) {
+		guest->limits = before;
+		if (cgroup_set_limits(host, &guest->place, &before, &ignored) < 0)
 			error_prepend(error, "(and the old limits could not all be put back)");
 		return -1;
 	}
 	if (limits->cpu_millis != before.cpu_millis)
 		cpus_change(host, guest, limits->cpu_millis);
-	guest->limits = *limits;
-	return record_write(host, guest, error);
+	return 0;
 }
 
 static int namespace_freeze(const struct host *host, struct guest *guest, bool frozen,
 			    struct error *error)
 {
-	int result = cgroup_freeze(host, &guest->id, frozen, error);
+	int result = cgroup_freeze(host, &guest->place, frozen, error);
 	if (result == 0)
 		guest->frozen = frozen;
 	return result;
@@ -192,16 +213,10 @@ static int namespace_freeze(const struct host *host, struct guest *guest, bool f
 static void count_disk(const struct guest *guest, struct spawn_counters *counters)
 {
 	char path[64];
-	struct statfs usage;
-	if (guest->limit_reasons[LIMIT_DISK] != LIMIT_ENFORCED ||
-	    text_format(path, sizeof(path), "/proc/%d/root", (int)guest->init.pid) < 0)
+	if (text_format(path, sizeof(path), "/proc/%d/root", (int)guest->init.pid) < 0)
 		return;
 	CLOSE_FD int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0 || !process_alive(&guest->init) || fstatfs(root, &usage) < 0)
-		return;
-	counters->disk = (uint64_t)(usage.f_blocks - usage.f_bfree) * (uint64_t)usage.f_bsize;
-	counters->disk_inodes = (uint64_t)(usage.f_files - usage.f_ffree);
-	counters->known[KNOWN_DISK] = 1;
+	disk_count(guest, root, counters);
 }
 
 static int namespace_counters(const struct host *host, struct guest *guest,
@@ -209,9 +224,30 @@ static int namespace_counters(const struct host *host, struct guest *guest,
 {
 	(void)error;
 	memset(ret_counters, 0, sizeof(*ret_counters));
-	cgroup_counters(host, &guest->id, ret_counters);
+	cgroup_counters(host, guest, ret_counters);
 	count_disk(guest, ret_counters);
 	return 0;
+}
+
+static int namespace_reclaim(const struct host *host, struct guest *guest,
+			     struct spawn_reclaimed *ret_reclaimed, struct error *error)
+{
+	return cgroup_reclaim(host, &guest->place, ret_reclaimed, error);
+}
+
+static int namespace_over_open(const struct host *host, const struct guest *guest)
+{
+	return cgroup_over_open(host, &guest->place);
+}
+
+static int namespace_over_read(const struct host *host, const struct guest *guest, int events)
+{
+	return cgroup_over_read(host, &guest->place, events);
+}
+
+static int namespace_over_end(const struct host *host, struct guest *guest, struct error *error)
+{
+	return cgroup_over_end(host, &guest->place, error);
 }
 
 static int namespace_sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
@@ -224,62 +260,21 @@ static int namespace_sweep(const struct host *host, bool (*known)(void *data, co
 	return 0;
 }
 
-/* Kill and release of one in which nothing but our own init has run: it waits. */
-static int take_down(const struct host *host, struct guest *guest, struct error *error)
-{
-	int64_t deadline = clock_boot() + REMOVE_TIMEOUT_MS * NSEC_PER_MSEC;
-	if (namespace_kill(host, guest, error) < 0)
-		return -1;
-	int result = boot_reap(&guest->init, REMOVE_TIMEOUT_MS);
-	if (result < 0)
-		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "waiting for its end");
-	while ((result = namespace_release(host, guest, error)) > 0) {
-		if (clock_boot() > deadline)
-			return error_set(error, ERROR_TIMED_OUT, "its cgroups are still in use");
-		nanosleep(&(struct timespec){.tv_nsec = 300 * NSEC_PER_USEC}, NULL);
-	}
-	return result;
-}
-
-/* A whole sandbox, booted and taken down again. Its uid range may be another's at the same time:
- * nothing but our own init runs in it. */
-static int try_sandbox(const struct host *host, struct guest *guest, struct error *error)
-{
-	const struct spawn_create create = {.tier = TIER_NAMESPACE,
-					    .limits = {.memory = SANDBOX_MEMORY_MIN,
-						       .disk = SANDBOX_DISK_MIN,
-						       .inodes = 1024,
-						       .cpu_millis = SANDBOX_CPU_MILLIS_DEFAULT,
-						       .pids = SANDBOX_PIDS_MIN,
-						       .files = SANDBOX_FILES_DEFAULT}};
-	const struct boot boot = {.create = &create, .fresh = true};
-	if (namespace_boot(host, guest, &boot, error) < 0 || take_down(host, guest, error) < 0)
-		return -1;
-	int result = disk_remove(host, &guest->id);
-	if (result < 0)
-		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "deleting its files");
-	return 0;
-}
-
 static void namespace_probe(const struct host *host, struct spawn_probe *ret_probe)
 {
-	struct guest guest = {.id = id_new(), .slot = host->uid_slots - 1, .init = PROCESS_NONE};
+	struct guest guest;
 	struct error error;
-	char directory[512];
 	memset(ret_probe, 0, sizeof(*ret_probe));
 	ret_probe->tier = TIER_NAMESPACE;
-	int result = text_format(directory, sizeof(directory), "%s/sandboxes/%s", host->state,
-				 guest.id.text);
-	if (result >= 0 && mkdir(directory, 0700) < 0)
-		result = -errno;
-	if (result < 0)
-		error_set_errno(&error, error_kind_of_errno(result), result, "%s/sandboxes",
-				host->state);
-	else
-		result = try_sandbox(host, &guest, &error);
-	rmdir(directory);
+	const struct needed_call *missing = sys_needed_missing();
+	if (missing) {
+		snprintf(ret_probe->missing, sizeof(ret_probe->missing),
+			 "the system call %s (%s; Linux %s has it): an old kernel, or a "
+			 "container's filter",
+			 missing->name, missing->for_what, missing->since);
+		return;
+	}
+	int result = trial_run(&namespace_driver, host, SANDBOX_MEMORY_MIN, &guest, &error);
 	ret_probe->available = result >= 0;
 	if (result < 0)
 		snprintf(ret_probe->missing, sizeof(ret_probe->missing), "%s", error.message);
@@ -294,10 +289,17 @@ const struct driver namespace_driver = {
     .probe = namespace_probe,
     .prepare = namespace_prepare,
     .boot = namespace_boot,
+    .boot_ahead = namespace_boot_ahead,
+    .assign = namespace_assign,
+    .assigned = boot_assigned,
     .adopt = namespace_adopt,
     .set_limits = namespace_set_limits,
     .freeze = namespace_freeze,
     .counters = namespace_counters,
+    .reclaim = namespace_reclaim,
+    .over_open = namespace_over_open,
+    .over_read = namespace_over_read,
+    .over_end = namespace_over_end,
     .kill = namespace_kill,
     .release = namespace_release,
     .erase = namespace_erase,

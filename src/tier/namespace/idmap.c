@@ -16,27 +16,27 @@
 #include "base/text.h"
 #include "tier/namespace/locked_mount.h"
 
-static int write_map(pid_t pid, const char *file, uint32_t inside, uint32_t base, uint32_t count)
+static int write_map(pid_t pid, const char *file, uint32_t inside, uint32_t base)
 {
 	char path[64], text[64];
 	int result = text_format(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
 	if (result >= 0)
-		result = text_format(text, sizeof(text), "%u %u %u", inside, base, count);
+		result = text_format(text, sizeof(text), "%u %u 1", inside, base);
 	return result < 0 ? result : fd_write_small(AT_FDCWD, path, text);
-}
-
-int idmap_write(pid_t pid, uint32_t inside_uid, uint32_t inside_gid, uint32_t base, uint32_t count)
-{
-	int result = write_map(pid, "uid_map", inside_uid, base, count);
-	return result < 0 ? result : write_map(pid, "gid_map", inside_gid, base, count);
 }
 
 /* A private copy of the one mount that the directory is in, from that directory on. Private, so
  * that nothing mounted below it inside would appear on the host. */
-static int clone_mount(int directory, uint64_t attributes, int userns)
+static int clone_mount(int directory, uint64_t attributes, int userns, bool recursive)
 {
-	CLOSE_FD int tree =
-	    sys_open_tree(directory, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	unsigned flags = AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, below = 0;
+	CLOSE_FD int tree = sys_open_tree(directory, "", flags);
+	/* In a mount namespace that belongs to no root of the host's, what is mounted below comes
+	 * along or nothing does: what it hides stays hidden. */
+	if (tree == -EINVAL && recursive) {
+		below = AT_RECURSIVE;
+		tree = sys_open_tree(directory, "", flags | below);
+	}
 	if (tree < 0)
 		return tree;
 	struct mount_attr attr = {.attr_set = attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
@@ -45,18 +45,18 @@ static int clone_mount(int directory, uint64_t attributes, int userns)
 		attr.attr_set |= MOUNT_ATTR_IDMAP;
 		attr.userns_fd = (uint64_t)userns;
 	}
-	int result = sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr);
+	int result = sys_mount_setattr(tree, "", AT_EMPTY_PATH | below, &attr);
 	return result < 0 ? result : TAKE_FD(tree);
 }
 
 int idmap_layer(int directory, int userns)
 {
-	return clone_mount(directory, MOUNT_ATTR_RDONLY, userns);
+	return clone_mount(directory, MOUNT_ATTR_RDONLY, userns, false);
 }
 
 int idmap_host_bind(int directory)
 {
-	return clone_mount(directory, MOUNT_ATTR_RDONLY, -1);
+	return clone_mount(directory, MOUNT_ATTR_RDONLY, -1, true);
 }
 
 static void reap(pid_t pid)
@@ -78,7 +78,9 @@ static int make_userns(const struct folder *folder)
 		for (;;)
 			pause();
 	}
-	int result = idmap_write(pid, folder->uid, folder->gid, folder->owner, 1);
+	int result = write_map(pid, "uid_map", folder->uid, folder->owner);
+	if (result >= 0)
+		result = write_map(pid, "gid_map", folder->gid, folder->owner);
 	if (result >= 0)
 		result = text_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
 	if (result >= 0) {
@@ -95,6 +97,9 @@ static int make_userns(const struct folder *folder)
 static int check_writable(const struct folder *folder)
 {
 	int status;
+	/* Without root we are that user. */
+	if (folder->plain)
+		return faccessat(folder->directory, ".", W_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
 	pid_t pid = fork();
 	if (pid < 0)
 		return -errno;
@@ -144,19 +149,23 @@ int idmap_folder(const struct folder *given, struct error *error)
 	struct folder as_owner = *given;
 	const struct folder *folder = &as_owner;
 	struct stat status;
-	if (given->uid == 0 && fstat(given->directory, &status) == 0) {
+	if (given->uid == 0 && !given->plain && fstat(given->directory, &status) == 0) {
 		as_owner.uid = status.st_uid;
 		as_owner.gid = status.st_gid;
 	}
 	if (check_folder(folder, error) < 0)
 		return -1;
-	CLOSE_FD int userns = make_userns(folder);
-	if (userns < 0)
+	CLOSE_FD int userns = folder->plain ? -1 : make_userns(folder);
+	if (userns < 0 && !folder->plain)
 		return error_set_errno(error, error_kind_of_errno(userns), userns,
 				       "a user namespace for it");
 	bool read_only = folder->mode != MOUNT_READ_WRITE;
 	CLOSE_FD int mount =
-	    clone_mount(folder->directory, read_only ? MOUNT_ATTR_RDONLY : 0, userns);
+	    clone_mount(folder->directory, read_only ? MOUNT_ATTR_RDONLY : 0, userns, false);
+	if (mount == -EINVAL && folder->plain)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "something else is mounted below it, which cannot be left out "
+				 "without root");
 	if (mount == -EINVAL || mount == -EPERM)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "the file system it is on cannot be given to a sandbox (no "

@@ -9,17 +9,15 @@
  * spawner; a folder costs two short-lived processes, the rest microseconds. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
 #include "proto/spawner_messages.h"
 
-/* Writes "first base count" as uid and gid map of a process in a new user namespace. */
-NODISCARD int idmap_write(pid_t pid, uint32_t inside_uid, uint32_t inside_gid, uint32_t base,
-			  uint32_t count);
-
-/* A layer of ours, read-only; `userns`: the sandbox's user namespace. A descriptor or -errno. */
+/* A layer of ours, read-only; `userns`: the sandbox's user namespace, -1: its owners as they are. A
+ * descriptor or -errno. */
 NODISCARD int idmap_layer(int directory, int userns);
 /* A directory of the host's: read-only, nosuid, nodev, owners as they are. */
 NODISCARD int idmap_host_bind(int directory);
@@ -30,6 +28,7 @@ struct folder {
 	uid_t uid;     /* who gives it; root gives it as its owner */
 	gid_t gid;
 	uint32_t owner; /* first id of the sandbox's range */
+	bool plain;     /* without root: not idmapped, its owner is the sandbox's root anyway */
 };
 /* A user's folder, after a look whether that user may use it so. A descriptor, or -1. */
 NODISCARD int idmap_folder(const struct folder *folder, struct error *error);

@@ -3,6 +3,8 @@
  *               that name
  *   current     a link to the one that boots use
  *   new-<hex>/  one that is being made, or was when the spawner died
+ * Without root, and with a range of ids, there is a second such directory, host-user: owners cannot
+ * be mapped, and the root of sandboxes with folders is another id than that of those without.
  * See template.h. The only writer is the spawner, which holds the state directory's lock. */
 #include "tier/namespace/template.h"
 
@@ -56,14 +58,17 @@ static int open_directory(int parent, const char *name, mode_t mode)
 }
 
 /* <state>/templates/host, made if missing. */
-static int open_templates(const struct host *host, struct error *error)
+static int open_templates(const struct host *host, const struct sandbox_ids *ids,
+			  struct error *error)
 {
+	bool of_user = host->rights == RIGHTS_SUBUIDS && ids->owner == 0;
+	const char *name = of_user ? "host-user" : "host";
 	CLOSE_FD int state = open(host->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CLOSE_FD int templates = state < 0 ? -errno : open_directory(state, "templates", 0711);
-	int fd = templates < 0 ? templates : open_directory(templates, "host", 0700);
+	int fd = templates < 0 ? templates : open_directory(templates, name, 0700);
 	if (fd < 0)
-		return error_set_errno(error, error_kind_of_errno(-fd), fd, "%s/templates/host",
-				       host->state);
+		return error_set_errno(error, error_kind_of_errno(-fd), fd, "%s/templates/%s",
+				       host->state, name);
 	return fd;
 }
 
@@ -129,14 +134,38 @@ static void remove_unused(const struct host *host, int templates, const char *di
 	closedir(stream);
 }
 
-static int build(int host_root, int templates, const char *digest, struct error *error)
+struct building {
+	int host_root, directory;
+};
+
+static int build_inside(void *data, struct error *error)
+{
+	const struct building *building = data;
+	umask(022);
+	return skeleton_build(building->host_root, building->directory, error);
+}
+
+/* Where owners can be mapped they are as inside; else it is made by the root it is for. */
+static int build_owned(const struct host *host, const struct sandbox_ids *ids,
+		       struct building *building, struct error *error)
+{
+	if (host->rights != RIGHTS_SUBUIDS)
+		return skeleton_build(building->host_root, building->directory, error);
+	if (fchown(building->directory, ids->owner, ids->owner) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
+	return ids_call(host, ids, build_inside, building, error);
+}
+
+static int build(const struct host *host, const struct sandbox_ids *ids, int host_root,
+		 int templates, const char *digest, struct error *error)
 {
 	char name[32];
 	snprintf(name, sizeof(name), "new-%016llx", (unsigned long long)random_u64());
 	CLOSE_FD int fd = open_directory(templates, name, 0755);
 	if (fd < 0)
 		return error_set_errno(error, error_kind_of_errno(-fd), fd, "skeleton");
-	int failed = skeleton_build(host_root, fd, error);
+	struct building building = {.host_root = host_root, .directory = fd};
+	int failed = build_owned(host, ids, &building, error);
 	/* Once it has its name it is taken for whole: also after a power cut. */
 	if (failed == 0 && (syncfs(fd) < 0 || renameat(templates, name, templates, digest) < 0))
 		failed = error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
@@ -159,15 +188,17 @@ static int make_current(int templates, const char *digest, struct error *error)
 	return 0;
 }
 
-int template_host_prepare(const struct host *host, struct error *error)
+static int prepare(const struct host *host, bool has_folders, struct error *error)
 {
+	struct sandbox_ids ids;
 	char digest[TEMPLATE_DIGEST_TEXT], current[TEMPLATE_DIGEST_TEXT];
-	CLOSE_FD int templates = open_templates(host, error);
+	ids_of(host, 0, has_folders, &ids);
+	CLOSE_FD int templates = open_templates(host, &ids, error);
 	CLOSE_FD int host_root = templates < 0 ? -1 : open_host_root(error);
 	if (host_root < 0 || skeleton_digest(host_root, digest, error) < 0)
 		return -1;
 	bool there = is_complete(templates, digest);
-	if (!there && build(host_root, templates, digest, error) < 0)
+	if (!there && build(host, &ids, host_root, templates, digest, error) < 0)
 		return -1;
 	if (read_current(templates, current) < 0 || strcmp(current, digest) != 0) {
 		if (make_current(templates, digest, error) < 0)
@@ -177,10 +208,19 @@ int template_host_prepare(const struct host *host, struct error *error)
 	return 0;
 }
 
+int template_host_prepare(const struct host *host, struct error *error)
+{
+	if (prepare(host, false, error) < 0)
+		return -1;
+	return host->rights == RIGHTS_SUBUIDS ? prepare(host, true, error) : 0;
+}
+
 int template_host_digest(const struct host *host, char digest[TEMPLATE_DIGEST_TEXT],
 			 struct error *error)
 {
-	CLOSE_FD int templates = open_templates(host, error);
+	struct sandbox_ids ids;
+	ids_of(host, 0, false, &ids);
+	CLOSE_FD int templates = open_templates(host, &ids, error);
 	if (templates < 0)
 		return -1;
 	int failed = read_current(templates, digest);
@@ -217,12 +257,14 @@ static int open_binds(int host_root, struct template_trees *trees, struct error 
 	return 0;
 }
 
-int template_host_open(const struct host *host, struct template_trees *ret_trees,
-		       struct error *error)
+int template_host_open(const struct host *host, const struct sandbox_ids *ids,
+		       struct template_trees *ret_trees, struct error *error)
 {
 	char digest[TEMPLATE_DIGEST_TEXT];
 	struct template_trees trees = {.lower_count = 0};
-	CLOSE_FD int templates = open_templates(host, error);
+	struct sandbox_ids usual;
+	ids_of(host, 0, false, &usual);
+	CLOSE_FD int templates = open_templates(host, ids ? ids : &usual, error);
 	CLOSE_FD int host_root = templates < 0 ? -1 : open_host_root(error);
 	if (host_root < 0)
 		return -1;

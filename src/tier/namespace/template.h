@@ -18,6 +18,7 @@
 #include "base/macros.h"
 #include "proto/boot_messages.h"
 #include "tier/driver.h"
+#include "tier/namespace/ids.h"
 
 /* Names what a sandbox of the template sees of the host: 64 digits of hex and a NUL. */
 #define TEMPLATE_DIGEST_TEXT 65
@@ -35,9 +36,10 @@ struct template_trees {
  * changed: built beside the current one and renamed into place, so that a sandbox that is being
  * booted sees one or the other. Skeletons that sandboxes still stand on are kept. */
 NODISCARD int template_host_prepare(const struct host *host, struct error *error);
-/* The current skeleton and the host's trees. */
-NODISCARD int template_host_open(const struct host *host, struct template_trees *ret_trees,
-				 struct error *error);
+/* The current skeleton and the host's trees. `ids`: whose the skeleton is, where owners cannot be
+ * mapped (without root); NULL: a sandbox without folders of the user's. */
+NODISCARD int template_host_open(const struct host *host, const struct sandbox_ids *ids,
+				 struct template_trees *ret_trees, struct error *error);
 /* Closes; takes half-filled ones. */
 void template_trees_done(struct template_trees *trees);
 /* The digest of the current skeleton's inputs: changes when a sandbox would see another template.

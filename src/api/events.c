@@ -1,0 +1,672 @@
+/* GET /v1/events: everything that happens in a workspace, as server-sent events (sse.h), from where
+ * the client was; or as a page. And GET /v1/sandboxes/{sandbox}/events: the life of one sandbox, as
+ * PandaStack's clients know it.
+ *
+ * A stream has a position: the sequence of the last entry it has looked at. What comes after it is
+ * read from `recent`, where every entry stands formatted once for all streams, or, where that does
+ * not reach back so far, from the store, a page per turn. So a slow client costs no memory; when it
+ * is too far behind it is told so (`dropped`) and let go, and comes back with Last-Event-ID.
+ *
+ * With many streams what is new waits a moment, so that a write to each does not follow every
+ * command; then each gets all of it in one write, a few streams per turn of the loop, so that other
+ * requests come in between. Runs on the loop; reads pages of the store. */
+#include "api/activity.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/sse.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#define RECENT_MAX 128  /* entries kept formatted while there are streams */
+#define PAGE 64         /* of the store, per turn and stream */
+#define SCAN 1000       /* entries that are looked at for it, or for a page, in one turn */
+#define BEHIND_MAX 256  /* entries that a blocked client may miss before it is let go */
+#define IMMEDIATE_MAX 8 /* so many streams are told at once; of more each adds to the delay */
+#define DELAY_MAX_MS 100
+#define SLICE 32              /* streams that are told in one turn */
+#define WRITE_SIZE (32 * KIB) /* what is sent at once, about */
+#define TAIL_DEFAULT 50
+
+/* One entry, formatted. */
+struct recent {
+	struct list link;
+	uint64_t sequence;
+	uint32_t kind;
+	struct id sandbox;
+	char *workspace;
+	struct buffer event;      /* for /v1/events, as it is sent */
+	struct buffer compatible; /* its JSON as PandaStack has it */
+};
+
+static struct {
+	struct core *core;
+	struct activity_listener listener;
+	bool listening;
+	uv_timer_t *timer; /* NULL: nothing waits */
+	struct list streams;
+	size_t stream_count;
+	struct list recent; /* oldest first */
+	size_t recent_count;
+	uint64_t reaches; /* every entry behind this one is in `recent` */
+	size_t left;      /* streams that are still to be told in this round */
+	bool again;       /* something came since: another round follows */
+} hub;
+
+/* A page that is being made. */
+struct list_page {
+	struct buffer buffer;
+	struct json_writer writer;
+	uint64_t last;
+	uint32_t limit, count;
+	bool more;
+};
+
+struct events {
+	struct list link;
+	struct call *call;
+	struct sse *sse;
+	struct list_page page;
+	uint64_t position;
+	char workspace[WORKSPACE_MAX + 1];
+	struct id sandbox; /* only this one's, or unset */
+	char kinds[ACTIVITY_KIND_LIST_MAX];
+	bool compatible; /* PandaStack's form */
+	bool blocked;
+	uint32_t behind; /* entries that came while it was blocked */
+};
+
+/* --- how an entry looks --- */
+
+/* PandaStack calls the end of a sandbox so. */
+static const char *compatible_type(uint32_t kind)
+{
+	return kind == ACTIVITY_SANDBOX_ENDED ? "sandbox.deleted" : activity_kind_name(kind);
+}
+
+static void put_compatible(struct json_writer *writer, const struct activity_row *row)
+{
+	put_object(writer, NULL);
+	put_time(writer, "time", row->wall);
+	put_text(writer, "sandbox_id", row->sandbox.text);
+	put_text(writer, "type", compatible_type(row->kind));
+	put_details(writer, "payload", row);
+	put_object_end(writer);
+}
+
+static void recent_free(struct recent *recent)
+{
+	list_remove(&recent->link);
+	buffer_done(&recent->event);
+	buffer_done(&recent->compatible);
+	free(recent->workspace);
+	free(recent);
+}
+
+static struct recent *recent_new(const struct activity_row *row)
+{
+	struct recent *recent = calloc(1, sizeof(*recent));
+	if (!recent)
+		abort();
+	list_init(&recent->link);
+	recent->sequence = row->sequence;
+	recent->kind = row->kind;
+	recent->sandbox = row->sandbox;
+	recent->workspace = text_duplicate(row->workspace);
+	DONE_BUFFER struct buffer json = BUFFER(ACTIVITY_ENTRY_JSON_MAX);
+	struct json_writer writer = json_writer_on(&json);
+	put_activity(&writer, NULL, row);
+	recent->event = BUFFER(ACTIVITY_ENTRY_JSON_MAX + KIB);
+	sse_format(&recent->event, row->sequence, activity_kind_name(row->kind), &json);
+	recent->compatible = BUFFER(ACTIVITY_ENTRY_JSON_MAX);
+	writer = json_writer_on(&recent->compatible);
+	put_compatible(&writer, row);
+	return recent;
+}
+
+static bool kind_wanted(const char *kinds, uint32_t kind)
+{
+	char number[16];
+	snprintf(number, sizeof(number), ",%u,", kind);
+	return !kinds[0] || strstr(kinds, number);
+}
+
+static bool wanted(const struct events *events, const struct recent *recent)
+{
+	return strcmp(events->workspace, recent->workspace) == 0 &&
+	       (!id_is_set(&events->sandbox) || id_equal(&events->sandbox, &recent->sandbox)) &&
+	       kind_wanted(events->kinds, recent->kind);
+}
+
+/* --- streams --- */
+
+static void schedule(unsigned delay_ms);
+
+/* The stream ends here; its state is the call's and goes with it. */
+static void leave(struct events *events)
+{
+	if (list_empty(&events->link))
+		return;
+	list_remove(&events->link);
+	hub.stream_count--;
+	if (hub.stream_count > 0)
+		return;
+	activity_unlisten(&hub.listener);
+	hub.listening = false;
+	while (!list_empty(&hub.recent))
+		recent_free(list_entry(hub.recent.next, struct recent, link));
+	hub.recent_count = hub.left = 0;
+	hub.again = false;
+}
+
+static void end_stream(struct events *events)
+{
+	struct call *call = events->call;
+	leave(events);
+	sse_end(TAKE_PTR(events->sse));
+	call_answered(call);
+}
+
+/* The explicit end of one that cannot be served on. */
+static void let_go(struct events *events, const char *reason)
+{
+	DONE_BUFFER struct buffer json = BUFFER(8 * KIB);
+	struct json_writer writer = json_writer_on(&json);
+	log_info("request %s: its stream of events is ended: %s", events->call->request_id, reason);
+	put_object(&writer, NULL);
+	put_text(&writer, "reason", reason);
+	put_uint(&writer, "after", events->position);
+	put_object_end(&writer);
+	sse_event(events->sse, "dropped", &json);
+	end_stream(events);
+}
+
+/* What one stream is sent at once: begun empty, flushed at the end. */
+#define BATCH BUFFER(WRITE_SIZE + ACTIVITY_ENTRY_JSON_MAX + KIB)
+
+static void flush(struct events *events, struct buffer *batch)
+{
+	if (batch->size > 0)
+		events->blocked = !sse_send(events->sse, batch);
+	buffer_clear(batch);
+}
+
+/* False: the stream has ended with it. */
+static bool send_one(struct events *events, const struct recent *recent, struct buffer *batch)
+{
+	if (events->compatible)
+		sse_format(batch, recent->sequence, "event", &recent->compatible);
+	else if (buffer_append(batch, recent->event.data, recent->event.size) < 0)
+		abort(); /* its maximum was made for it */
+	bool last = events->compatible && recent->kind == ACTIVITY_SANDBOX_ENDED;
+	if (last || batch->size >= WRITE_SIZE)
+		flush(events, batch);
+	if (last)
+		end_stream(events);
+	return !last;
+}
+
+struct reading {
+	struct events *events;
+	struct list found; /* struct recent */
+};
+
+static bool take_row(void *data, const struct activity_row *row)
+{
+	struct reading *reading = data;
+	struct recent *recent = recent_new(row);
+	list_append(&reading->found, &recent->link);
+	return true;
+}
+
+/* What is older than `recent` reaches, from the store: false when the stream is gone. */
+static bool pump_store(struct events *events, bool *ret_more)
+{
+	struct core *core = hub.core;
+	struct reading reading = {.events = events};
+	struct error error;
+	uint64_t pruned = 0, seen = events->position;
+	bool more = false;
+	struct activity_query query = {
+	    .workspace = events->workspace,
+	    .sandbox = id_is_set(&events->sandbox) ? &events->sandbox : NULL,
+	    .by_sequence = true,
+	    .after = events->position,
+	    .kinds = events->kinds[0] ? events->kinds : NULL,
+	    .limit = PAGE,
+	    .scan = SCAN,
+	    .ret_seen = &seen,
+	    .ret_more = &more,
+	};
+	*ret_more = false;
+	list_init(&reading.found);
+	if (store_activity_pruned(core->store, events->workspace, &pruned, &error) < 0 ||
+	    store_activity_each(core->store, &query, take_row, &reading, &error) < 0) {
+		while (!list_empty(&reading.found))
+			recent_free(list_entry(reading.found.next, struct recent, link));
+		let_go(events, error.message);
+		return false;
+	}
+	bool alive = true;
+	DONE_BUFFER struct buffer batch = BATCH;
+	if (pruned > events->position) {
+		let_go(events, "what came next is no longer kept");
+		alive = false;
+	}
+	while (!list_empty(&reading.found)) {
+		struct recent *recent = list_entry(reading.found.next, struct recent, link);
+		if (alive && !events->blocked) {
+			events->position = recent->sequence;
+			alive = send_one(events, recent, &batch);
+		}
+		recent_free(recent);
+	}
+	if (alive)
+		flush(events, &batch);
+	*ret_more = alive && !events->blocked && more;
+	if (alive && !events->blocked)
+		events->position = more ? seen : MAX(seen, hub.reaches);
+	return alive;
+}
+
+/* True when it had to look into the store: that is enough for one turn. */
+static bool pump(struct events *events)
+{
+	DONE_BUFFER struct buffer batch = BATCH;
+	bool more, stored = false;
+	if (events->blocked)
+		return false;
+	if (events->position < hub.reaches) {
+		stored = true;
+		if (!pump_store(events, &more))
+			return true;
+		if (more) {
+			hub.again = true;
+			schedule(1);
+			return true;
+		}
+	}
+	list_each (&hub.recent, node) {
+		struct recent *recent = list_entry(node, struct recent, link);
+		if (events->blocked)
+			return stored;
+		if (recent->sequence <= events->position)
+			continue;
+		events->position = recent->sequence;
+		if (wanted(events, recent) && !send_one(events, recent, &batch))
+			return stored;
+	}
+	flush(events, &batch);
+	return stored;
+}
+
+static unsigned delay(void)
+{
+	return (unsigned)MAX(MIN(hub.stream_count / IMMEDIATE_MAX, (size_t)DELAY_MAX_MS), 1);
+}
+
+/* Each goes to the end of the list and is told; one that ends meanwhile takes itself out of it. */
+static void pump_some(void)
+{
+	for (size_t i = 0; i < SLICE && hub.left > 0 && !list_empty(&hub.streams); i++) {
+		struct events *events = list_entry(hub.streams.next, struct events, link);
+		list_remove(&events->link);
+		list_append(&hub.streams, &events->link);
+		hub.left--;
+		if (pump(events))
+			break;
+	}
+	if (hub.left > 0) {
+		schedule(1);
+	} else if (hub.again) {
+		hub.again = false;
+		schedule(delay());
+	}
+}
+
+static void timer_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	uv_close((uv_handle_t *)timer, timer_closed);
+	hub.timer = NULL;
+	if (hub.left == 0)
+		hub.left = hub.stream_count;
+	pump_some();
+}
+
+static void schedule(unsigned delay_ms)
+{
+	if (hub.timer)
+		return;
+	hub.timer = calloc(1, sizeof(*hub.timer));
+	if (!hub.timer)
+		abort();
+	uv_timer_init(hub.core->loop, hub.timer);
+	uv_timer_start(hub.timer, on_timer, delay_ms, 0);
+}
+
+static void recorded(struct activity_listener *listener UNUSED, const struct activity_row *row)
+{
+	struct recent *recent = recent_new(row);
+	list_append(&hub.recent, &recent->link);
+	if (hub.recent_count == RECENT_MAX) {
+		struct recent *oldest = list_entry(hub.recent.next, struct recent, link);
+		hub.reaches = oldest->sequence;
+		recent_free(oldest);
+	} else {
+		hub.recent_count++;
+	}
+	list_each (&hub.streams, node) {
+		struct events *events = list_entry(node, struct events, link);
+		if (events->blocked && wanted(events, recent) && ++events->behind > BEHIND_MAX)
+			let_go(events, "the client reads too slowly");
+	}
+	if (hub.stream_count == 0)
+		return;
+	if (hub.stream_count <= IMMEDIATE_MAX) {
+		hub.left = hub.stream_count;
+		pump_some();
+	} else if (hub.left > 0) {
+		hub.again = true;
+	} else {
+		schedule(delay());
+	}
+}
+
+static void drained(struct call *call)
+{
+	struct events *events = call->state;
+	if (!events->sse)
+		return;
+	sse_drained(events->sse);
+	events->blocked = false;
+	events->behind = 0;
+	pump(events);
+}
+
+static void gone(struct call *call)
+{
+	struct events *events = call->state;
+	leave(events);
+	sse_drop(TAKE_PTR(events->sse));
+}
+
+/* Sends `first` (may be NULL), and with `last` ends there: nothing more will come. */
+static void join(struct events *events, struct list *first, bool last)
+{
+	DONE_BUFFER struct buffer batch = BATCH;
+	struct call *call = events->call;
+	struct error error;
+	if (!hub.listening) {
+		hub.core = call->api->core;
+		list_init(&hub.streams);
+		list_init(&hub.recent);
+		hub.recent_count = hub.stream_count = 0;
+		hub.listener.recorded = recorded;
+		if (store_activity_last(hub.core->store, &hub.reaches, &error) < 0) {
+			reply_error(call, &error);
+			return;
+		}
+		activity_listen(hub.core, &hub.listener);
+		hub.listening = true;
+	}
+	call->on_gone = gone;
+	call->stream.on_drain = drained;
+	list_append(&hub.streams, &events->link);
+	hub.stream_count++;
+	events->sse = sse_begin(call);
+	for (struct list *node = first ? first->next : NULL; node && node != first;
+	     node = node->next)
+		if (!send_one(events, list_entry(node, struct recent, link), &batch))
+			return;
+	flush(events, &batch);
+	if (last)
+		end_stream(events);
+	else
+		pump(events);
+}
+
+/* --- the requests --- */
+
+static void events_free(void *state)
+{
+	struct events *events = state;
+	buffer_done(&events->page.buffer);
+	free(events);
+}
+
+static struct events *events_new(struct call *call)
+{
+	struct events *events = calloc(1, sizeof(*events));
+	if (!events)
+		abort();
+	events->call = call;
+	list_init(&events->link);
+	memcpy(events->workspace, call->principal.workspace, sizeof(events->workspace));
+	events->sandbox = call->principal.sandbox;
+	call->state = events;
+	call->state_free = events_free;
+	return events;
+}
+
+/* Whose activity: `sandbox` of the query, or the one that the token is bound to. */
+static int read_sandbox(struct call *call, struct events *events, struct error *error)
+{
+	char name[CALL_PARAMETER_MAX] = "";
+	struct sandbox_row row = {0};
+	if (query_text(call, "sandbox", name, sizeof(name), false, error) < 0)
+		return -1;
+	if (!name[0])
+		return 0;
+	if (sandbox_find_row(call->api->core, &call->principal, name, &row, error) < 0)
+		return -1;
+	events->sandbox = row.id;
+	sandbox_row_done(&row);
+	return 0;
+}
+
+/* From where: `after`, else the Last-Event-ID of a client that comes back; neither: *given is
+ * false. */
+static int read_position(struct call *call, struct events *events, bool *given, struct error *error)
+{
+	struct core *core = call->api->core;
+	const char *last_id = http_header(call->exchange, "last-event-id");
+	uint64_t after = UINT64_MAX, pruned, last;
+	if (query_uint(call, "after", 0, INT64_MAX, &after, error) < 0)
+		return -1;
+	if (after == UINT64_MAX && last_id && *last_id &&
+	    text_to_u64(last_id, 0, INT64_MAX, &after) < 0)
+		return error_set(error, ERROR_INVALID, "Last-Event-ID is not the id of an event");
+	if (store_activity_last(core->store, &last, error) < 0 ||
+	    store_activity_pruned(core->store, events->workspace, &pruned, error) < 0)
+		return -1;
+	*given = after != UINT64_MAX;
+	events->position = *given ? after : last;
+	/* 0 asks for whatever is there. */
+	if (after == 0)
+		events->position = pruned;
+	else if (*given && (after < pruned || after > last))
+		return error_set(error, ERROR_CURSOR_GONE,
+				 after > last ? "there was no event %" PRIu64 " yet"
+					      : "what came after event %" PRIu64
+						" is no longer kept",
+				 after);
+	return 0;
+}
+
+static bool list_entry_json(void *data, const struct activity_row *row)
+{
+	struct list_page *page = data;
+	if (page->count == page->limit) {
+		page->more = true;
+		return false;
+	}
+	put_activity(&page->writer, NULL, row);
+	page->last = row->sequence;
+	page->count++;
+	return true;
+}
+
+static void page_turn(struct call *call)
+{
+	struct events *events = call->state;
+	struct list_page *page = &events->page;
+	struct error error;
+	bool more = false;
+	struct activity_query query = {
+	    .workspace = events->workspace,
+	    .sandbox = id_is_set(&events->sandbox) ? &events->sandbox : NULL,
+	    .by_sequence = true,
+	    .after = events->position,
+	    .kinds = events->kinds[0] ? events->kinds : NULL,
+	    .limit = page->limit - page->count + 1,
+	    .scan = SCAN,
+	    .ret_seen = &events->position,
+	    .ret_more = &more,
+	};
+	if (store_activity_each(call->api->core->store, &query, list_entry_json, page, &error) <
+	    0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (more && page->count < page->limit) {
+		call_next_turn(call, page_turn);
+		return;
+	}
+	put_array_end(&page->writer);
+	put_uint(&page->writer, "after", page->more ? page->last : events->position);
+	put_bool(&page->writer, "more", more);
+	put_object_end(&page->writer);
+	reply_json(call, 200, &page->writer);
+}
+
+static void reply_page(struct call *call, struct events *events, uint64_t limit)
+{
+	struct list_page *page = &events->page;
+	*page = (struct list_page){
+	    .buffer = BUFFER(REPLY_MAX), .limit = (uint32_t)limit, .last = events->position};
+	page->writer = json_writer_on(&page->buffer);
+	put_object(&page->writer, NULL);
+	put_array(&page->writer, "items");
+	/* The answer is in its state. */
+	call_hold(call);
+	page_turn(call);
+	call_release(call);
+}
+
+void events_get(struct call *call)
+{
+	struct events *events = events_new(call);
+	bool follow = true, given = false;
+	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
+	struct error error;
+	activity_flush(call->api->core);
+	if (query_flag(call, "follow", &follow, &error) < 0 ||
+	    query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, &error) < 0 ||
+	    query_kinds(call, events->kinds, &error) < 0 ||
+	    read_sandbox(call, events, &error) < 0 ||
+	    read_position(call, events, &given, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (follow) {
+		join(events, NULL, false);
+		return;
+	}
+	/* A page without a word begins with the oldest. */
+	if (!given && store_activity_pruned(call->api->core->store, events->workspace,
+					    &events->position, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	reply_page(call, events, limit);
+}
+
+/* --- as PandaStack has it --- */
+
+struct tail {
+	struct list found; /* struct recent, oldest first */
+};
+
+static bool tail_entry(void *data, const struct activity_row *row)
+{
+	struct tail *tail = data;
+	struct recent *recent = recent_new(row);
+	/* They come newest first. */
+	list_append(tail->found.next, &recent->link);
+	return true;
+}
+
+/* JSON that was written before. */
+static void put_formatted(struct json_writer *writer, const struct buffer *json)
+{
+	if ((writer->comma && buffer_append(writer->buffer, ",", 1) < 0) ||
+	    buffer_append(writer->buffer, json->data, json->size) < 0)
+		writer->full = true;
+	writer->comma = true;
+}
+
+static void reply_tail(struct call *call, struct tail *tail)
+{
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_array(&writer, "events");
+	list_each (&tail->found, node) {
+		struct recent *recent = list_entry(node, struct recent, link);
+		put_formatted(&writer, &recent->compatible);
+	}
+	put_array_end(&writer);
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
+}
+
+void sandbox_events_get(struct call *call)
+{
+	struct core *core = call->api->core;
+	struct events *events = events_new(call);
+	struct sandbox_row row = {0};
+	struct tail tail = {0};
+	bool follow = false;
+	uint64_t count = TAIL_DEFAULT, last;
+	struct error error;
+	list_init(&tail.found);
+	activity_flush(core);
+	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
+	    query_flag(call, "follow", &follow, &error) < 0 ||
+	    query_uint(call, "tail", 0, ACTIVITY_PAGE_MAX, &count, &error) < 0 ||
+	    activity_kinds_parse("sandbox", events->kinds, sizeof(events->kinds), &error) < 0 ||
+	    store_activity_last(core->store, &last, &error) < 0) {
+		sandbox_row_done(&row);
+		reply_error(call, &error);
+		return;
+	}
+	events->compatible = true;
+	events->sandbox = row.id;
+	bool ended = row.state == SANDBOX_ENDED;
+	sandbox_row_done(&row);
+	struct activity_query query = {
+	    .sandbox = &events->sandbox,
+	    .descending = true,
+	    .kinds = events->kinds,
+	    .limit = (uint32_t)count,
+	};
+	if (store_activity_each(core->store, &query, tail_entry, &tail, &error) < 0)
+		reply_error(call, &error);
+	else if (!follow)
+		reply_tail(call, &tail);
+	else {
+		events->position = last;
+		join(events, &tail.found, ended);
+	}
+	while (!list_empty(&tail.found))
+		recent_free(list_entry(tail.found.next, struct recent, link));
+}

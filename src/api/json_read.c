@@ -1,0 +1,405 @@
+/* JSON that a stranger wrote, as a tree of jansson's (json.h). Called for every request with a body
+ * and every MCP message, on the loop or in a thread. jansson has a reader of its own. A fuzzer
+ * shows that they agree (tests/fuzz/fuzz_json.c says where they may not), but that one takes a byte
+ * at a time and bounds neither depth nor number while it reads. Works on memory; nothing blocks. */
+#include "api/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "base/word.h"
+
+/* More characters of a number say nothing. */
+#define NUMBER_MAX 512
+
+struct reader {
+	const char *at, *begin, *end;
+	const struct json_bounds *bounds;
+	struct json_wrong *wrong;
+	unsigned depth;
+	size_t values;
+	char *plain; /* of a text with escapes; as long as the whole, made when it is needed */
+};
+
+static void *fail(struct reader *reader, const char *text)
+{
+	struct json_wrong *wrong = reader->wrong;
+	if (wrong->text)
+		return NULL;
+	*wrong = (struct json_wrong){.text = text, .line = 1, .column = 1};
+	for (const char *at = reader->begin; at < reader->at; at++) {
+		wrong->column++;
+		if (*at == '\n')
+			wrong->line++, wrong->column = 1;
+	}
+	return NULL;
+}
+
+/* jansson has no other failure than that there is no memory. */
+static json_t *made(json_t *json)
+{
+	if (!json)
+		abort();
+	return json;
+}
+
+static void skip_space(struct reader *reader)
+{
+	while (reader->at < reader->end && (*reader->at == ' ' || *reader->at == '\n' ||
+					    *reader->at == '\r' || *reader->at == '\t'))
+		reader->at++;
+}
+
+/* The next byte that is no space; '\0' at the end, and for a NUL, which nothing allows either. */
+static char peek(struct reader *reader)
+{
+	skip_space(reader);
+	return reader->at < reader->end ? *reader->at : '\0';
+}
+
+/* --- texts --- */
+
+struct span {
+	const char *data;
+	size_t size;
+};
+
+/* Four hexadecimal digits; -1: they are not. */
+static int read_hex(struct reader *reader)
+{
+	int value = 0;
+	if (reader->end - reader->at < 4)
+		return -1;
+	for (int i = 0; i < 4; i++) {
+		char c = *reader->at++;
+		int digit = c >= '0' && c <= '9'   ? c - '0'
+			    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+			    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+						   : -1;
+		if (digit < 0)
+			return -1;
+		value = value * 16 + digit;
+	}
+	return value;
+}
+
+/* What follows `\u`, with the second half of a pair; 0: it is refused. */
+static unsigned read_code(struct reader *reader)
+{
+	int code = read_hex(reader);
+	if (code <= 0 || (code >= 0xdc00 && code <= 0xdfff))
+		return 0;
+	if (code < 0xd800 || code > 0xdbff)
+		return (unsigned)code;
+	if (reader->end - reader->at < 2 || reader->at[0] != '\\' || reader->at[1] != 'u')
+		return 0;
+	reader->at += 2;
+	int low = read_hex(reader);
+	if (low < 0xdc00 || low > 0xdfff)
+		return 0;
+	return 0x10000u + (((unsigned)code - 0xd800u) << 10) + ((unsigned)low - 0xdc00u);
+}
+
+static char *put_code(char *to, unsigned code)
+{
+	if (code < 0x80) {
+		*to++ = (char)code;
+		return to;
+	}
+	if (code < 0x800) {
+		*to++ = (char)(0xc0 | (code >> 6));
+	} else {
+		if (code < 0x10000) {
+			*to++ = (char)(0xe0 | (code >> 12));
+		} else {
+			*to++ = (char)(0xf0 | (code >> 18));
+			*to++ = (char)(0x80 | ((code >> 12) & 0x3f));
+		}
+		*to++ = (char)(0x80 | ((code >> 6) & 0x3f));
+	}
+	*to++ = (char)(0x80 | (code & 0x3f));
+	return to;
+}
+
+/* Reads on behind a backslash; NULL: no such escape. */
+static char *put_escaped(struct reader *reader, char *to)
+{
+	static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+	char c = reader->at < reader->end ? *reader->at : '\0';
+	const char *found = c ? strchr(names, c) : NULL;
+	if (found) {
+		reader->at++;
+		*to = meant[found - names];
+		return to + 1;
+	}
+	if (c != 'u')
+		return fail(reader, "invalid escape");
+	reader->at++;
+	unsigned code = read_code(reader);
+	if (code == 0)
+		return fail(reader, "invalid Unicode escape");
+	return put_code(to, code);
+}
+
+/* Up to the quote, the backslash or the control character that ends a run of others. */
+static size_t run_size(const char *at, const char *end)
+{
+	const char *from = at;
+	while (end - at >= 8) {
+		uint64_t word = word_load(at);
+		if (word_has_below(word, 0x20) || word_has(word, '"') || word_has(word, '\\'))
+			break;
+		at += 8;
+	}
+	while (at < end && (unsigned char)*at >= 0x20 && *at != '"' && *at != '\\')
+		at++;
+	return (size_t)(at - from);
+}
+
+static bool read_escapes(struct reader *reader, const char *from, struct span *ret)
+{
+	if (!reader->plain)
+		reader->plain = malloc((size_t)(reader->end - reader->begin));
+	if (!reader->plain)
+		abort();
+	size_t before = (size_t)(reader->at - from);
+	memcpy(reader->plain, from, before);
+	char *to = reader->plain + before;
+	while (reader->at < reader->end && *reader->at == '\\') {
+		reader->at++;
+		to = put_escaped(reader, to);
+		if (!to)
+			return false;
+		size_t size = run_size(reader->at, reader->end);
+		memcpy(to, reader->at, size);
+		to += size;
+		reader->at += size;
+	}
+	*ret = (struct span){reader->plain, (size_t)(to - reader->plain)};
+	return true;
+}
+
+/* Valid until the next one is read. */
+static bool read_text(struct reader *reader, struct span *ret)
+{
+	const char *from = ++reader->at;
+	reader->at += run_size(reader->at, reader->end);
+	*ret = (struct span){from, (size_t)(reader->at - from)};
+	if (reader->at < reader->end && *reader->at == '\\' && !read_escapes(reader, from, ret))
+		return false;
+	if (reader->at == reader->end)
+		return fail(reader, "a string does not end");
+	if (*reader->at != '"')
+		return fail(reader, "a control character in a string");
+	if (!text_is_utf8(ret->data, ret->size))
+		return fail(reader, "a string is not UTF-8");
+	reader->at++;
+	return true;
+}
+
+/* --- numbers --- */
+
+static size_t digits(const char *at, const char *end)
+{
+	const char *from = at;
+	while (at < end && *at >= '0' && *at <= '9')
+		at++;
+	return (size_t)(at - from);
+}
+
+/* The size of the number, by JSON's grammar; 0: it is none. */
+static size_t number_size(const char *from, const char *end, bool *ret_real)
+{
+	const char *at = from + (from < end && *from == '-');
+	size_t count = digits(at, end);
+	if (count == 0 || (*at == '0' && count > 1))
+		return 0;
+	at += count;
+	*ret_real = false;
+	if (at < end && *at == '.') {
+		count = digits(++at, end);
+		*ret_real = true;
+		if (count == 0)
+			return 0;
+		at += count;
+	}
+	if (at < end && (*at == 'e' || *at == 'E')) {
+		at++;
+		at += at < end && (*at == '+' || *at == '-');
+		count = digits(at, end);
+		*ret_real = true;
+		if (count == 0)
+			return 0;
+		at += count;
+	}
+	return (size_t)(at - from);
+}
+
+static json_t *read_number(struct reader *reader)
+{
+	char text[NUMBER_MAX + 1];
+	bool real;
+	size_t size = number_size(reader->at, reader->end, &real);
+	if (size == 0)
+		return fail(reader, "not a JSON value");
+	if (size > NUMBER_MAX)
+		return fail(reader, "a number is too long");
+	memcpy(text, reader->at, size);
+	text[size] = '\0';
+	errno = 0;
+	if (real) {
+		double value = strtod(text, NULL);
+		if (!isfinite(value))
+			return fail(reader, "a number is too large");
+		reader->at += size;
+		return made(json_real(value));
+	}
+	long long value = strtoll(text, NULL, 10);
+	if (errno == ERANGE)
+		return fail(reader, "a number is too large");
+	reader->at += size;
+	return made(json_integer(value));
+}
+
+/* --- values --- */
+
+static json_t *read_value(struct reader *reader);
+
+static bool deeper(struct reader *reader)
+{
+	if (reader->depth == reader->bounds->depth)
+		return fail(reader, "it is nested too deeply");
+	reader->depth++;
+	reader->at++;
+	return true;
+}
+
+/* After a member or an element: true when another follows. */
+static bool another(struct reader *reader, char close)
+{
+	char c = peek(reader);
+	if (c != ',' && c != close)
+		return fail(reader, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+	reader->at++;
+	if (c == close)
+		reader->depth--;
+	return c == ',';
+}
+
+static bool read_member(struct reader *reader, json_t *object)
+{
+	struct span name;
+	if (peek(reader) != '"')
+		return fail(reader, "expected a member's name");
+	if (!read_text(reader, &name))
+		return false;
+	const char *behind = reader->at;
+	/* The value may have escapes of its own. */
+	char *kept = name.data == reader->plain ? strndup(name.data, name.size) : NULL;
+	if (name.data == reader->plain && !kept)
+		abort();
+	json_t *value = NULL;
+	if (peek(reader) != ':') {
+		fail(reader, "expected ':'");
+	} else {
+		reader->at++;
+		value = read_value(reader);
+	}
+	size_t before = json_object_size(object);
+	if (value &&
+	    json_object_setn_new_nocheck(object, kept ? kept : name.data, name.size, value) < 0)
+		abort();
+	free(kept);
+	/* It took the place of another: cheaper than a look before each. */
+	if (value && json_object_size(object) == before) {
+		reader->at = behind;
+		return fail(reader, "a duplicate name");
+	}
+	return value != NULL;
+}
+
+static bool read_element(struct reader *reader, json_t *array)
+{
+	json_t *value = read_value(reader);
+	if (value && json_array_append_new(array, value) < 0)
+		abort();
+	return value != NULL;
+}
+
+/* An object or an array, from its opening bracket to its closing one. */
+static json_t *read_all(struct reader *reader, json_t *empty, char close,
+			bool (*read_one)(struct reader *reader, json_t *into))
+{
+	json_t *all = made(empty);
+	bool more = deeper(reader) && peek(reader) != close;
+	if (!more && !reader->wrong->text)
+		reader->depth--, reader->at++;
+	while (more)
+		more = read_one(reader, all) && another(reader, close);
+	if (!reader->wrong->text)
+		return all;
+	json_decref(all);
+	return NULL;
+}
+
+static json_t *read_word(struct reader *reader)
+{
+	size_t left = (size_t)(reader->end - reader->at);
+	static const struct {
+		const char *text;
+		size_t size;
+	} words[] = {{"true", 4}, {"false", 5}, {"null", 4}};
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (left < words[i].size || memcmp(reader->at, words[i].text, words[i].size) != 0)
+			continue;
+		reader->at += words[i].size;
+		return i == 2 ? json_null() : json_boolean(i == 0);
+	}
+	return fail(reader, "not a JSON value");
+}
+
+static json_t *read_value(struct reader *reader)
+{
+	struct span text;
+	char c = peek(reader);
+	if (reader->at == reader->end)
+		return fail(reader, "it ends too early");
+	if (++reader->values > reader->bounds->values)
+		return fail(reader, "it has too many values");
+	switch (c) {
+	case '{':
+		return read_all(reader, json_object(), '}', read_member);
+	case '[':
+		return read_all(reader, json_array(), ']', read_element);
+	case '"':
+		return read_text(reader, &text) ? made(json_stringn_nocheck(text.data, text.size))
+						: NULL;
+	case 't':
+	case 'f':
+	case 'n':
+		return read_word(reader);
+	default:
+		return read_number(reader);
+	}
+}
+
+json_t *json_read(const char *data, size_t size, const struct json_bounds *bounds,
+		  struct json_wrong *wrong)
+{
+	struct reader reader = {
+	    .at = data, .begin = data, .end = data + size, .bounds = bounds, .wrong = wrong};
+	*wrong = (struct json_wrong){0};
+	json_t *json = read_value(&reader);
+	skip_space(&reader);
+	if (json && reader.at < reader.end)
+		fail(&reader, "there is more behind it");
+	free(reader.plain);
+	if (wrong->text) {
+		json_decref(json);
+		return NULL;
+	}
+	return json;
+}

@@ -1,0 +1,146 @@
+/* Routes of features that this version does not have. Each is refused with 501 and what there is
+ * instead, so that a client of another service learns why, and not that it made a mistake: those of
+ * the table, which the description has too, and whatever else is below their paths. Called by the
+ * router; does not block. A feature that comes takes its lines out of here. */
+#include "api/routes.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+#define NO_NETWORK "a sandbox has no network; commands and files are how it is reached"
+
+/* By the first words of a path, behind a sandbox's id or at the top. Those that have routes of
+ * their own (`templates`) are refused by these alone. */
+static const struct {
+	const char *words, *instead;
+} features[] = {
+    {"fork", "a sandbox cannot be copied while it runs; create another"},
+    {"fork-tree", "a sandbox cannot be copied while it runs; create another"},
+    {"promote", "a sandbox cannot be copied while it runs; create another"},
+    {"snapshots", "there are no snapshots; `pause` keeps a sandbox as it is, memory included"},
+    {"ports", NO_NETWORK},
+    {"proxy", NO_NETWORK},
+    {"preview-token", NO_NETWORK},
+    {"p", NO_NETWORK},
+    {"network", NO_NETWORK},
+    {"network-policy", NO_NETWORK},
+    {"network-policies", NO_NETWORK},
+    {"networks", NO_NETWORK},
+    {"egress", NO_NETWORK},
+    {"lsp", "there are no language servers; `exec` runs one"},
+    {"volumes", "there are no volumes; `mounts` gives folders of the host, over the Unix socket"},
+    {"images", "there are no images; GET /v1/templates lists what a sandbox can begin with"},
+    {"templates/build", "templates cannot be built or removed; GET /v1/templates lists them"},
+    {"templates/builds", "templates cannot be built or removed; GET /v1/templates lists them"},
+    {"functions", "there are no functions; POST /v1/run runs a command in a sandbox of its own"},
+    {"schedules", "there are no schedules; cron with POST /v1/run does it"},
+    {"databases", "there are no databases; run one in a sandbox"},
+    {"apps", "there are no apps; run one in a sandbox"},
+    {"preview-repos", "there are no apps; run one in a sandbox"},
+    {"repos", "there are no apps; run one in a sandbox"},
+    {"me", "there are no users; GET /v1/tokens lists the tokens"},
+    {"audit", "GET /v1/events has what happened, and each sandbox its `activity`"},
+    {"stats", "GET /v1/metrics has what there is to count"},
+    {"metrics/overview", "GET /v1/metrics has what there is to count"},
+    {"metrics/sandbox", "GET /v1/sandboxes/{sandbox}/metrics has what there is to count"},
+};
+
+/* What there is instead of the feature that a path, at or below those words, belongs to. */
+static const char *instead_of(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(features); i++) {
+		size_t size = strlen(features[i].words);
+		if (text_starts(path, features[i].words) && (path[size] == '/' || !path[size]))
+			return features[i].instead;
+	}
+	return NULL;
+}
+
+static void unsupported(struct call *call)
+{
+	const char *path = call->route->pattern;
+	struct error error;
+	path += text_starts(path, SB "/") ? strlen(SB "/") : strlen("/v1/");
+	const char *instead = instead_of(path);
+	error_set(&error, ERROR_UNSUPPORTED, "%s %s: %s", call->route->method, call->route->pattern,
+		  instead ? instead : "templates cannot be removed; GET /v1/templates lists them");
+	reply_error(call, &error);
+}
+
+bool later_is(const struct route *route)
+{
+	return route->handle == unsupported;
+}
+
+void later_explain(struct call *call, const struct http_request *request, struct error *error)
+{
+	static const char top[] = "/v1/", sandboxes[] = "/v1/sandboxes/";
+	const char *path = request->path;
+	char name[CALL_PARAMETER_MAX];
+	struct sandbox *sandbox;
+	if (!text_starts(path, sandboxes)) {
+		const char *instead =
+		    text_starts(path, top) ? instead_of(path + strlen(top)) : NULL;
+		if (instead)
+			error_set(error, ERROR_UNSUPPORTED, "%s", instead);
+		return;
+	}
+	path += strlen(sandboxes);
+	size_t size = strcspn(path, "/");
+	const char *instead = path[size] ? instead_of(path + size + 1) : NULL;
+	if (!instead || size == 0 || size >= sizeof(name))
+		return;
+	memcpy(name, path, size);
+	name[size] = '\0';
+	if (sandbox_find(call->api->core, &call->principal, name, &sandbox, error) == 0)
+		error_set(error, ERROR_UNSUPPORTED, "%s", instead);
+}
+
+const struct route later_routes[] = {
+    {"POST", SB "/fork", WRITE, ROUTE_SANDBOX, unsupported},
+    {"POST", SB "/fork-tree", WRITE, ROUTE_SANDBOX, unsupported},
+    {"POST", SB "/promote", WRITE, ROUTE_SANDBOX, unsupported},
+    {"GET", SB "/snapshots", READ, ROUTE_SANDBOX, unsupported},
+    {"POST", SB "/snapshots", WRITE, ROUTE_SANDBOX, unsupported},
+    {"GET", SB "/ports", READ, ROUTE_SANDBOX, unsupported},
+    {"POST", SB "/ports", WRITE, ROUTE_SANDBOX, unsupported},
+    {"DELETE", SB "/ports/{port}", WRITE, ROUTE_SANDBOX, unsupported},
+    {"GET", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
+    {"POST", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
+    {"PUT", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
+    {"PATCH", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
+    {"DELETE", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
+    {"POST", SB "/preview-token", WRITE, ROUTE_SANDBOX, unsupported},
+    {"GET", SB "/lsp/{language}", WRITE, ROUTE_SANDBOX, unsupported},
+    {"GET", "/v1/p/{token}", READ, 0, unsupported},
+    {"GET", "/v1/snapshots", READ, 0, unsupported},
+    {"GET", "/v1/snapshots/{snapshot}", READ, 0, unsupported},
+    {"DELETE", "/v1/snapshots/{snapshot}", WRITE, 0, unsupported},
+    {"GET", "/v1/volumes", READ, 0, unsupported},
+    {"POST", "/v1/volumes", WRITE, 0, unsupported},
+    {"GET", "/v1/volumes/{volume}", READ, 0, unsupported},
+    {"DELETE", "/v1/volumes/{volume}", WRITE, 0, unsupported},
+    {"GET", "/v1/images", READ, 0, unsupported},
+    {"POST", "/v1/images", WRITE, 0, unsupported},
+    {"GET", "/v1/images/{image}", READ, 0, unsupported},
+    {"DELETE", "/v1/images/{image}", WRITE, 0, unsupported},
+    {"POST", "/v1/templates/build", WRITE, 0, unsupported},
+    {"GET", "/v1/templates/builds", READ, 0, unsupported},
+    {"GET", "/v1/templates/builds/{build}", READ, 0, unsupported},
+    {"GET", "/v1/templates/builds/{build}/logs", READ, 0, unsupported},
+    {"DELETE", "/v1/templates/{template}", WRITE, 0, unsupported},
+    {"GET", "/v1/functions", READ, 0, unsupported},
+    {"POST", "/v1/functions", WRITE, 0, unsupported},
+    {"GET", "/v1/functions/{function}", READ, 0, unsupported},
+    {"PATCH", "/v1/functions/{function}", WRITE, 0, unsupported},
+    {"DELETE", "/v1/functions/{function}", WRITE, 0, unsupported},
+    {"POST", "/v1/functions/{function}/invoke", WRITE, 0, unsupported},
+    {"GET", "/v1/schedules", READ, 0, unsupported},
+    {"POST", "/v1/schedules", WRITE, 0, unsupported},
+    {"GET", "/v1/databases", READ, 0, unsupported},
+    {"POST", "/v1/databases", WRITE, 0, unsupported},
+    {"GET", "/v1/apps", READ, 0, unsupported},
+    {"POST", "/v1/apps", WRITE, 0, unsupported},
+    {0},
+};

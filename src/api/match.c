@@ -1,0 +1,150 @@
+/* The index of routes: a tree of path segments, whose edges are in one hash table, so that a path
+ * is found in time that depends on its length and not on the number of routes. Built once by
+ * api_start(), asked by the router for every request; allocates at the start alone, never blocks.
+ */
+#include "api/match.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+
+#define METHODS_MAX 8 /* of one path; CALL_ALLOW_MAX bounds them too */
+
+struct node {
+	const char *segment; /* in a pattern; not terminated */
+	size_t size;
+	uint32_t parent;
+	uint32_t any; /* the child that takes any segment; 0: there is none */
+	const struct route *routes[METHODS_MAX];
+	size_t route_count;
+};
+
+static struct {
+	struct node *nodes; /* the first is the root */
+	uint32_t node_count;
+	uint32_t *slots; /* of edges by word; 0: free */
+	uint32_t mask;
+} tree;
+
+static uint32_t hash(uint32_t parent, const char *segment, size_t size)
+{
+	uint32_t value = 2166136261u ^ parent;
+	for (size_t i = 0; i < size; i++)
+		value = (value ^ (unsigned char)segment[i]) * 16777619u;
+	return value ^ value >> 15;
+}
+
+/* The slot of an edge, or the free one where it would be. */
+static uint32_t *slot_of(uint32_t parent, const char *segment, size_t size)
+{
+	for (uint32_t at = hash(parent, segment, size);; at++) {
+		uint32_t *slot = &tree.slots[at & tree.mask];
+		const struct node *node = &tree.nodes[*slot];
+		if (*slot == 0 || (node->parent == parent && node->size == size &&
+				   memcmp(node->segment, segment, size) == 0))
+			return slot;
+	}
+}
+
+static uint32_t add_node(uint32_t parent, const char *segment, size_t size)
+{
+	uint32_t *place =
+	    segment[0] == '{' ? &tree.nodes[parent].any : slot_of(parent, segment, size);
+	if (*place)
+		return *place;
+	*place = tree.node_count;
+	tree.nodes[tree.node_count] =
+	    (struct node){.segment = segment, .size = size, .parent = parent};
+	return tree.node_count++;
+}
+
+static void add_route(const struct route *route)
+{
+	uint32_t at = 0;
+	for (const char *segment = route->pattern; *segment == '/';) {
+		size_t size = strcspn(++segment, "/");
+		at = add_node(at, segment, size);
+		segment += size;
+	}
+	struct node *node = &tree.nodes[at];
+	if (node->route_count == METHODS_MAX)
+		abort();
+	node->routes[node->route_count++] = route;
+}
+
+void match_build(const struct route *const *tables)
+{
+	size_t segments = 1, slots = 64;
+	for (const struct route *const *table = tables; *table; table++)
+		for (const struct route *route = *table; route->method; route++)
+			for (const char *at = route->pattern; *at; at++)
+				segments += *at == '/';
+	while (slots < segments * 2)
+		slots *= 2;
+	free(tree.nodes);
+	free(tree.slots);
+	tree.nodes = calloc(segments, sizeof(*tree.nodes));
+	tree.slots = calloc(slots, sizeof(*tree.slots));
+	if (!tree.nodes || !tree.slots)
+		abort();
+	tree.node_count = 1;
+	tree.mask = (uint32_t)slots - 1;
+	for (const struct route *const *table = tables; *table; table++)
+		for (const struct route *route = *table; route->method; route++)
+			add_route(route);
+}
+
+struct search {
+	const char *method;
+	bool head;
+	char (*parameters)[CALL_PARAMETER_MAX];
+	char *allow;
+};
+
+static const struct route *by_method(const struct node *node, const struct search *search)
+{
+	for (size_t i = 0; i < node->route_count; i++) {
+		const struct route *route = node->routes[i];
+		if (strcmp(route->method, search->method) == 0 ||
+		    (search->head && strcmp(route->method, "GET") == 0))
+			return route;
+		/* No method's name is part of another's. routes_check() has seen that all fit. */
+		if (strstr(search->allow, route->method))
+			continue;
+		size_t used = strlen(search->allow);
+		snprintf(search->allow + used, CALL_ALLOW_MAX - used, "%s%s", used ? ", " : "",
+			 route->method);
+	}
+	return NULL;
+}
+
+/* `path` begins with the '/' behind the node's own segment. As deep as the longest pattern: what is
+ * deeper has no edge. */
+static const struct route *find(uint32_t at, const char *path, size_t parameter,
+				const struct search *search)
+{
+	const struct node *node = &tree.nodes[at];
+	if (*path != '/')
+		return by_method(node, search);
+	size_t size = strcspn(++path, "/");
+	uint32_t child = *slot_of(at, path, size);
+	const struct route *route = child ? find(child, path + size, parameter, search) : NULL;
+	if (route || !node->any || size == 0 || size >= CALL_PARAMETER_MAX)
+		return route;
+	memcpy(search->parameters[parameter], path, size);
+	search->parameters[parameter][size] = '\0';
+	return find(node->any, path + size, parameter + 1, search);
+}
+
+const struct route *match_find(const char *method, const char *path,
+			       char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX],
+			       char allow[CALL_ALLOW_MAX])
+{
+	struct search search = {.method = method,
+				.head = strcmp(method, "HEAD") == 0,
+				.parameters = parameters,
+				.allow = allow};
+	return find(0, path, 0, &search);
+}

@@ -1,0 +1,120 @@
+/* What happens at a fault point (fault.h). A test makes a file, names it in CAISSON_FAULTS, and
+ * shares it with the spawner and the daemon as memory: it arms a point there, sees who stands at
+ * it, and lets it go on. Memory and nothing else, since at a point the daemon may open no file and
+ * send no signal; that is also why the file is mapped before main().
+ *
+ * Built only with -Dfault_points=true. Called wherever a point is; blocks when the test says so. */
+#include "base/fault.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+
+#define FAULT_POINTS_MAX 2000
+/* A test that died lets nobody wait for ever. */
+#define FAULT_HELD_MAX (120 * NSEC_PER_SEC)
+
+enum fault_action { ACTION_HOLD = 1, ACTION_DELAY = 2 };
+
+/* tests/lib/faults.py has the same. */
+struct fault_page {
+	uint32_t armed; /* 1 + the point's number; 0: none. Taken back by whoever comes to it */
+	uint32_t skip;  /* so many pass first */
+	uint32_t action;
+	uint32_t milliseconds; /* ACTION_DELAY */
+	uint32_t held;         /* the pid of who stands there */
+	uint32_t go_on;        /* ACTION_HOLD: until the test sets this */
+	uint32_t reserved[18];
+	uint32_t hits[FAULT_POINTS_MAX];
+};
+
+extern const struct fault_set *const __start_fault_sets[] __attribute__((weak));
+extern const struct fault_set *const __stop_fault_sets[] __attribute__((weak));
+
+static struct fault_page *page;
+
+__attribute__((constructor)) static void map_page(void)
+{
+	const char *path = getenv("CAISSON_FAULTS");
+	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	if (fd < 0)
+		return;
+	void *memory = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	page = memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Sets follow each other in the order of the linker, and each number has two places. */
+static unsigned number_of(const struct fault_set *set, unsigned number, enum fault_moment moment)
+{
+	unsigned first = 0;
+	for (const struct fault_set *const *other = __start_fault_sets; *other != set; other++)
+		first += 2 * (*other)->count;
+	return first + 2 * number + (unsigned)moment;
+}
+
+int fault_list(void)
+{
+	static const char *const moments[] = {"before", "after"};
+	for (const struct fault_set *const *set = __start_fault_sets; set < __stop_fault_sets;
+	     set++)
+		for (unsigned number = 0; number < (*set)->count; number++)
+			for (unsigned moment = FAULT_BEFORE; moment <= FAULT_AFTER; moment++) {
+				const char *name = (*set)->name(number);
+				unsigned place = number_of(*set, number, (enum fault_moment)moment);
+				if (place >= FAULT_POINTS_MAX)
+					abort();
+				if (name)
+					printf("%u %s.%s:%s\n", place, (*set)->prefix, name,
+					       moments[moment]);
+			}
+	return 0;
+}
+
+static void pause_briefly(long nanoseconds)
+{
+	nanosleep(&(struct timespec){.tv_sec = nanoseconds / NSEC_PER_SEC,
+				     .tv_nsec = nanoseconds % NSEC_PER_SEC},
+		  NULL);
+}
+
+static void act(void)
+{
+	int64_t until = clock_monotonic() + FAULT_HELD_MAX;
+	uint32_t action = page->action;
+	__atomic_store_n(&page->held, (uint32_t)getpid(), __ATOMIC_SEQ_CST);
+	if (action == ACTION_DELAY)
+		pause_briefly((long)page->milliseconds * NSEC_PER_MSEC);
+	else
+		while (!__atomic_load_n(&page->go_on, __ATOMIC_SEQ_CST) &&
+		       clock_monotonic() < until)
+			pause_briefly(NSEC_PER_MSEC / 4);
+	__atomic_store_n(&page->held, 0, __ATOMIC_SEQ_CST);
+}
+
+void fault_point(const struct fault_set *set, unsigned number, enum fault_moment moment)
+{
+	if (!page || number >= set->count || !set->name(number))
+		return;
+	unsigned place = number_of(set, number, moment);
+	if (place >= FAULT_POINTS_MAX)
+		abort();
+	uint32_t mine = place + 1;
+	__atomic_fetch_add(&page->hits[place], 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&page->armed, __ATOMIC_SEQ_CST) != mine)
+		return;
+	if (page->skip > 0) {
+		page->skip--;
+		return;
+	}
+	if (__atomic_compare_exchange_n(&page->armed, &mine, 0, false, __ATOMIC_SEQ_CST,
+					__ATOMIC_SEQ_CST))
+		act();
+}

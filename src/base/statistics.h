@@ -1,0 +1,44 @@
+/* What the daemon counts of itself, for /metrics and /healthz: plain numbers in one place, added to
+ * where things happen and read by api/prometheus.c. One thread writes them; nothing is allocated,
+ * nothing can fail. They begin at zero with each daemon. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Upper bounds in microseconds, the same for every duration; above the last is one more. */
+#define HISTOGRAM_BOUNDS 16
+extern const uint32_t histogram_bounds[HISTOGRAM_BOUNDS];
+
+struct histogram {
+	uint64_t buckets[HISTOGRAM_BOUNDS + 1]; /* not cumulative */
+	uint64_t sum;                           /* microseconds */
+};
+void histogram_add(struct histogram *histogram, int64_t nanoseconds);
+uint64_t histogram_count(const struct histogram *histogram);
+
+#define STATISTICS_ORIGINS 4
+#define STATISTICS_REASONS 8
+#define STATISTICS_EXEC_ENDS 8
+
+struct statistics {
+	struct histogram creates[STATISTICS_ORIGINS]; /* by enum spawn_origin */
+	uint64_t creates_failed;
+	uint64_t ends[STATISTICS_REASONS]; /* by enum end_reason */
+	uint64_t pauses, resumes, reclaimed_bytes;
+	struct histogram execs;
+	uint64_t exec_ends[STATISTICS_EXEC_ENDS]; /* by enum exec_end */
+	uint64_t execs_failed;
+	uint64_t errors[ERROR_KIND_COUNT]; /* answers of the API, by kind */
+	struct histogram store_writes;
+	uint64_t store_failures;
+	/* The last write did not work, since when (CLOCK_MONOTONIC); 0: it did. */
+	int64_t store_failing;
+	struct histogram loop_turns; /* time that one turn of the loop was busy */
+	int64_t loop_longest;        /* nanoseconds */
+	uint64_t streams;            /* server-sent events: open now */
+	uint32_t pool_ready, pool_making;
+};
+extern struct statistics statistics;

@@ -1,0 +1,275 @@
+/* `caisson activity` and `caisson events`: what happened in a sandbox, and what happens in the
+ * workspace, a line each. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+
+#define LINE_MAX_BYTES (1024 * 1024)
+
+static struct {
+	const char *kind, *since, *until, *count;
+	bool follow;
+	const char *after, *sandbox;
+} options;
+
+static void print_entry(const json_t *entry, bool with_sandbox)
+{
+	const char *key;
+	json_t *value;
+	if (with_sandbox)
+		printf("%" PRId64 " ", member_integer(entry, "sequence"));
+	printf("%s ", member_text(entry, "time"));
+	if (with_sandbox)
+		printf("%s ", member_text(entry, "sandbox_id"));
+	printf("%-16s %s", member_text(entry, "kind"), member_text(entry, "actor"));
+	if (*member_text(entry, "exec_id"))
+		printf(" exec=%s", member_text(entry, "exec_id"));
+	json_object_foreach(json_object_get(entry, "details"), key, value)
+	{
+		printf(" %s=", key);
+		print_safe(json_string_value(value) ? json_string_value(value) : "");
+	}
+	printf("\n");
+}
+
+static int add_parameter(struct buffer *path, const char *name, const char *value,
+			 struct error *error)
+{
+	if (!value)
+		return 0;
+	const char *sign = strchr(path->data, '?') ? "&" : "?";
+	if (buffer_printf(path, "%s%s=", sign, name) < 0 || append_encoded(path, value) < 0)
+		return error_set(error, ERROR_USAGE, "an argument is too long");
+	return 0;
+}
+
+/* --- activity --- */
+
+static int activity_page(struct client *client, const char *sandbox, const char *cursor,
+			 json_t **ret_answer, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(8192);
+	if (sandbox_path(&path, sandbox, "/activity", error) < 0 ||
+	    add_parameter(&path, "limit", options.count ? options.count : "1000", error) < 0 ||
+	    add_parameter(&path, "order", options.count ? "desc" : "asc", error) < 0 ||
+	    add_parameter(&path, "kind", options.kind, error) < 0 ||
+	    add_parameter(&path, "since", options.since, error) < 0 ||
+	    add_parameter(&path, "until", options.until, error) < 0 ||
+	    add_parameter(&path, "cursor", cursor, error) < 0)
+		return -1;
+	return client_json(client, "GET", path.data, NULL, NULL, 0, ret_answer, error);
+}
+
+static int run_activity(struct client *client, int argc, char **argv, struct error *error)
+{
+	char cursor[32] = "";
+	json_t *all = json_array();
+	if (argc != 2)
+		return error_set(error, ERROR_USAGE, "activity needs a sandbox");
+	for (;;) {
+		json_t *answer = NULL;
+		if (activity_page(client, argv[1], *cursor ? cursor : NULL, &answer, error) < 0) {
+			json_decref(all);
+			return -1;
+		}
+		json_t *items = json_object_get(answer, "items");
+		size_t count = json_array_size(items);
+		for (size_t i = 0; i < count; i++) {
+			/* The newest come newest first, and are read from top to bottom. */
+			json_t *entry = json_array_get(items, options.count ? count - 1 - i : i);
+			if (cli_json)
+				json_array_append(all, entry);
+			else
+				print_entry(entry, false);
+		}
+		snprintf(cursor, sizeof(cursor), "%s", member_text(answer, "next_cursor"));
+		json_decref(answer);
+		if (!*cursor || options.count)
+			break;
+	}
+	if (cli_json)
+		print_json(all);
+	json_decref(all);
+	return 0;
+}
+
+static const struct option_spec activity_specs[] = {
+    {"kind", 'k', OPTION_TEXT, &options.kind, "KINDS",
+     "only these: exec.ended, or exec for all of execs; commas between"},
+    {"last", 'n', OPTION_TEXT, &options.count, "N", "only so many of the newest"},
+    {"since", 0, OPTION_TEXT, &options.since, "TIME", "not before: 10m, or 2026-11-15T08:00:00Z"},
+    {"until", 0, OPTION_TEXT, &options.until, "TIME", "before"},
+    {0},
+};
+
+const struct verb verb_activity = {
+    .name = "activity",
+    .sandboxes = true,
+    .arguments = "[options] SANDBOX",
+    .summary = "Print what happened in a sandbox",
+    .help =
+	"One line for every command, file change and step of its life, oldest first, also of a\n"
+	"sandbox that has ended. Values that look like secrets are left out.\n\n"
+	"  caisson activity mybox\n"
+	"  caisson activity -k exec -n 20 mybox",
+    .options = activity_specs,
+    .run = run_activity,
+};
+
+/* --- events --- */
+
+static int print_event(const char *text, size_t size, uint64_t *last, struct error *error)
+{
+	json_t *entry = json_loadb(text, size, 0, NULL);
+	if (!entry)
+		return error_set(error, ERROR_INTERNAL, "the daemon sent an event that is no JSON");
+	*last = (uint64_t)member_integer(entry, "sequence");
+	if (cli_json) {
+		char *line = json_dumps(entry, JSON_COMPACT);
+		printf("%s\n", line ? line : "{}");
+		free(line);
+	} else {
+		print_entry(entry, true);
+	}
+	fflush(stdout);
+	json_decref(entry);
+	return 0;
+}
+
+struct events_reading {
+	bool dropped; /* the event that is being read is `dropped` */
+	bool again;
+	uint64_t last;
+};
+
+static int take_line(struct events_reading *reading, const char *line, size_t size,
+		     struct error *error)
+{
+	if (size >= 7 && memcmp(line, "event: ", 7) == 0)
+		reading->dropped = size == 14 && memcmp(line + 7, "dropped", 7) == 0;
+	if (size < 6 || memcmp(line, "data: ", 6) != 0)
+		return 0;
+	if (!reading->dropped)
+		return print_event(line + 6, size - 6, &reading->last, error);
+	reading->again = true;
+	return 0;
+}
+
+/* Lines of the answer until it ends. */
+static int read_events(struct exchange *exchange, struct events_reading *reading,
+		       struct error *error)
+{
+	DONE_BUFFER struct buffer text = BUFFER(LINE_MAX_BYTES);
+	char piece[16384];
+	for (;;) {
+		ssize_t got = exchange_read(exchange, piece, sizeof(piece), error);
+		if (got <= 0)
+			return (int)got;
+		if (buffer_append(&text, piece, (size_t)got) < 0)
+			return error_set(error, ERROR_INTERNAL, "an event is too long");
+		char *end;
+		while ((end = memchr(text.data, '\n', text.size))) {
+			size_t size = (size_t)(end - text.data);
+			if (take_line(reading, text.data, size, error) < 0)
+				return -1;
+			buffer_consume(&text, size + 1);
+		}
+	}
+}
+
+static int events_path(struct buffer *path, const char *after, struct error *error)
+{
+	if (buffer_append_text(path, options.follow ? "/v1/events" : "/v1/events?follow=0") < 0)
+		return error_set(error, ERROR_USAGE, "an argument is too long");
+	return add_parameter(path, "after", after, error) < 0 ||
+		       add_parameter(path, "kind", options.kind, error) < 0 ||
+		       add_parameter(path, "sandbox", options.sandbox, error) < 0
+		   ? -1
+		   : 0;
+}
+
+static int follow(struct client *client, struct error *error)
+{
+	struct events_reading reading = {.again = true};
+	char after[24];
+	int result = 0;
+	while (result == 0 && reading.again) {
+		DONE_BUFFER struct buffer path = BUFFER(8192);
+		struct exchange *exchange = calloc(1, sizeof(*exchange));
+		if (!exchange)
+			abort();
+		exchange->fd = -1;
+		reading.again = false;
+		snprintf(after, sizeof(after), "%" PRIu64, reading.last);
+		result = events_path(&path, reading.last ? after : options.after, error);
+		struct request request = {.method = "GET", .path = path.data};
+		if (result == 0)
+			result = exchange_begin(client, &request, exchange, error);
+		if (result == 0)
+			result = exchange_read_head(exchange, error);
+		if (result == 0)
+			result = read_events(exchange, &reading, error);
+		exchange_done(exchange);
+		free(exchange);
+	}
+	return result;
+}
+
+static int run_events(struct client *client, int argc, char **argv UNUSED, struct error *error)
+{
+	char after[24];
+	bool more = true;
+	if (argc != 1)
+		return error_set(error, ERROR_USAGE, "events takes no arguments");
+	if (options.follow)
+		return follow(client, error);
+	snprintf(after, sizeof(after), "%s", options.after ? options.after : "");
+	while (more) {
+		DONE_BUFFER struct buffer path = BUFFER(8192);
+		json_t *answer = NULL, *entry;
+		size_t i;
+		if (events_path(&path, *after ? after : NULL, error) < 0 ||
+		    client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+			return -1;
+		json_array_foreach(json_object_get(answer, "items"), i, entry)
+		{
+			char *line = cli_json ? json_dumps(entry, JSON_COMPACT) : NULL;
+			if (line)
+				printf("%s\n", line);
+			else
+				print_entry(entry, true);
+			free(line);
+		}
+		more = json_is_true(json_object_get(answer, "more"));
+		snprintf(after, sizeof(after), "%" PRId64, member_integer(answer, "after"));
+		json_decref(answer);
+	}
+	return 0;
+}
+
+static const struct option_spec events_specs[] = {
+    {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "go on with what happens from now on"},
+    {"after", 0, OPTION_TEXT, &options.after, "ID",
+     "what came after that event (the number in front of each line)"},
+    {"kind", 'k', OPTION_TEXT, &options.kind, "KINDS",
+     "only these: exec.ended, or exec for all of execs; commas between"},
+    {"sandbox", 's', OPTION_TEXT, &options.sandbox, "SANDBOX", "only of this one"},
+    {0},
+};
+
+const struct verb verb_events = {
+    .name = "events",
+    .json = "each event, and errors, as one line of JSON",
+    .arguments = "[options]",
+    .summary = "Print what happens in all sandboxes",
+    .help =
+	"Prints the events that are kept, oldest first; with --follow those that come, or with\n"
+	"--after too those since then.\n\n"
+	"  caisson events -f -k sandbox",
+    .options = events_specs,
+    .run = run_events,
+};

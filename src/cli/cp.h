@@ -1,0 +1,22 @@
+/* What the files of `caisson cp` share. */
+#pragma once
+
+#include "cli/cli.h"
+
+struct copy {
+	struct client *client;
+	const char *sandbox;
+	uint64_t bytes, files, skipped;
+	int64_t began, shown;
+	bool progress;
+};
+
+void copy_progress(struct copy *copy, bool last);
+/* "/v1/sandboxes/ID" + rest + the path, encoded. */
+NODISCARD int copy_url(struct copy *copy, struct buffer *url, const char *rest,
+		       const char *guest_path, struct error *error);
+
+/* cp_archive.c: a directory of this machine, as one archive, into a directory of the sandbox that
+ * is made where it is missing. Takes the descriptor over. */
+NODISCARD int copy_up_archive(struct copy *copy, int directory, const char *guest_path,
+			      struct error *error);

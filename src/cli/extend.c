@@ -1,0 +1,58 @@
+/* `caisson extend`: how long sandboxes live, counted from now. */
+#include <stdio.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+
+static int extend_one(struct client *client, const char *sandbox, json_t *body, json_t *answers,
+		      struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	json_t *record = NULL;
+	if (sandbox_path(&path, sandbox, "", error) < 0 ||
+	    client_json(client, "PATCH", path.data, body, NULL, 0, &record, error) < 0)
+		return -1;
+	const char *end = member_text(record, "expires_at");
+	if (!cli_json)
+		printf("%s %s\n", sandbox, *end ? end : "never");
+	json_array_append_new(answers, record);
+	return 0;
+}
+
+static int run_extend(struct client *client, int argc, char **argv, struct error *error)
+{
+	uint64_t seconds;
+	if (argc < 3)
+		return error_set(error, ERROR_USAGE,
+				 "extend needs a sandbox and a time: caisson extend mybox 2h");
+	const char *time = argv[argc - 1];
+	if (text_to_seconds(time, &seconds) < 0 || seconds > SANDBOX_TIMEOUT_MAX)
+		return error_set(error, ERROR_USAGE,
+				 "\"%s\" is no time; write it like 90s, 15m, 2h, 7d, or 0 for no "
+				 "end",
+				 time);
+	json_t *answers = json_array();
+	json_t *body = json_pack("{s:I}", "timeout_seconds", (json_int_t)seconds);
+	int result = 0;
+	for (int i = 1; result == 0 && i < argc - 1; i++)
+		result = extend_one(client, argv[i], body, answers, error);
+	if (cli_json)
+		print_json(answers);
+	json_decref(body);
+	json_decref(answers);
+	return result;
+}
+
+const struct verb verb_extend = {
+    .name = "extend",
+    .sandboxes = true,
+    .arguments = "SANDBOX ... TIME",
+    .summary = "Let a sandbox live longer (or less long)",
+    .help =
+	"TIME is its life from now on, like 90s, 15m, 2h or 7d; 0 is no end. Prints when it ends.\n"
+	"A sandbox lives for 10 minutes unless `caisson create --timeout` says otherwise; then it\n"
+	"is removed with its files, whether it runs or is stopped. While it is paused no time\n"
+	"passes. `caisson ls` shows how long each has left.\n\n"
+	"  caisson extend mybox 2h",
+    .run = run_extend,
+};

@@ -1,0 +1,106 @@
+/* `caisson jobs`: the commands of a sandbox, and the end of one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static struct {
+	const char *state, *limit, *kill, *remove;
+	bool all;
+} options;
+
+static int change(struct client *client, const char *sandbox, const char *id, bool purge,
+		  struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	if (sandbox_path(&path, sandbox, "/jobs/", error) < 0)
+		return -1;
+	if (append_encoded(&path, id) < 0 ||
+	    buffer_append_text(&path, purge ? "?purge=1" : "/signal") < 0)
+		return error_set(error, ERROR_USAGE, "an argument is too long");
+	if (purge)
+		return client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+	json_t *answer = NULL;
+	json_t *body = json_pack("{s:s, s:b}", "signal", "KILL", "tree", 1);
+	int result = client_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	json_decref(body);
+	json_decref(answer);
+	return result;
+}
+
+static void print_job(const json_t *record)
+{
+	char how[48] = "";
+	const json_t *code = json_object_get(record, "exit_code");
+	if (json_is_true(json_object_get(record, "timed_out")))
+		snprintf(how, sizeof(how), "time-out");
+	else if (*member_text(record, "signal_name"))
+		snprintf(how, sizeof(how), "%s", member_text(record, "signal_name"));
+	else if (json_is_integer(code))
+		snprintf(how, sizeof(how), "exit %d", (int)json_integer_value(code));
+	printf("%-17s %-9s %-10s %-4s %10lld  ", member_text(record, "exec_id"),
+	       member_text(record, "state"), how,
+	       json_is_true(json_object_get(record, "tty")) ? "tty" : "",
+	       (long long)(member_integer(record, "stdout_bytes") +
+			   member_integer(record, "stderr_bytes")));
+	print_safe(member_text(record, "command"));
+	printf("\n");
+}
+
+static int run_jobs(struct client *client, int argc, char **argv, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	json_t *answer = NULL, *record;
+	size_t at;
+	if (argc != 2)
+		return error_set(error, ERROR_USAGE, "jobs needs a sandbox: caisson jobs mybox");
+	if (options.kill && options.remove)
+		return error_set(error, ERROR_USAGE, "--kill and --rm are one at a time");
+	if (options.kill)
+		return change(client, argv[1], options.kill, false, error);
+	if (options.remove)
+		return change(client, argv[1], options.remove, true, error);
+	if (sandbox_path(&path, argv[1], "/jobs?limit=", error) < 0)
+		return -1;
+	if (append_encoded(&path, options.limit ? options.limit : "100") < 0 ||
+	    (options.all && buffer_append_text(&path, "&all=1") < 0) ||
+	    (options.state && (buffer_append_text(&path, "&state=") < 0 ||
+			       append_encoded(&path, options.state) < 0)))
+		return error_set(error, ERROR_USAGE, "an argument is too long");
+	if (client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+		return -1;
+	if (cli_json) {
+		print_json(json_object_get(answer, "jobs"));
+	} else {
+		printf("%-17s %-9s %-10s %-4s %10s  %s\n", "ID", "STATE", "HOW", "", "BYTES",
+		       "COMMAND");
+		json_array_foreach(json_object_get(answer, "jobs"), at, record) print_job(record);
+		if (json_is_true(json_object_get(answer, "truncated")))
+			printf("... and more: --limit N\n");
+	}
+	json_decref(answer);
+	return 0;
+}
+
+static const struct option_spec jobs_specs[] = {
+    {"state", 's', OPTION_TEXT, &options.state, "STATE", "only those: running, ended or failed"},
+    {"limit", 'n', OPTION_TEXT, &options.limit, "N", "at most so many (default: 100)"},
+    {"all", 'a', OPTION_FLAG, &options.all, NULL, "also what code contexts need for themselves"},
+    {"kill", 0, OPTION_TEXT, &options.kill, "ID", "end one with all that it started"},
+    {"rm", 0, OPTION_TEXT, &options.remove, "ID",
+     "forget one with its output; one that runs is ended first"},
+    {0},
+};
+
+const struct verb verb_jobs = {
+    .name = "jobs",
+    .sandboxes = true,
+    .arguments = "[options] SANDBOX",
+    .summary = "List the commands of a sandbox, end or forget one",
+    .help = "Every command that was run in it, newest first, also those that have ended.\n\n"
+	    "  caisson exec -d mybox -- make\n"
+	    "  caisson jobs --state running mybox\n"
+	    "  caisson jobs --kill ID mybox",
+    .options = jobs_specs,
+    .run = run_jobs,
+};

@@ -1,0 +1,93 @@
+/* The items that use something up: each in a sandbox with small limits, which must stop it while
+ * the neighbour and the daemon go on. A limit that this host does not enforce is not tried. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/selftest.h"
+
+#define FLOOD_TIMEOUT 60
+
+/* Which limit of the record an item is about; "" when it is one of the kernel's own. */
+static bool is_enforced(const struct selftest *test, const json_t *item)
+{
+	const char *limit = member_text(item, "limit");
+	if (!*limit)
+		return true;
+	return json_is_true(json_object_get(json_object_get(test->limits, limit), "enforced"));
+}
+
+static bool neighbour_answers(struct selftest *test)
+{
+	static const char *const words[] = {"/bin/echo", "here", NULL};
+	const struct selftest_command command = {.user = "0", .words = words, .timeout = 20};
+	struct error error;
+	json_t *result = NULL;
+	bool there = selftest_exec(test, test->boxes.neighbour, &command, &result, &error) == 0 &&
+		     strcmp(member_text(result, "stdout"), "here\n") == 0;
+	json_decref(result);
+	return there;
+}
+
+/* The flood's last words are "NAME stopped WHY COUNT"; one that was killed has none. */
+static void judge(struct selftest *test, const char *id, const char *name, const json_t *result)
+{
+	const char *out = member_text(result, "stdout");
+	char wanted[64];
+	snprintf(wanted, sizeof(wanted), "\n%s stopped ", name);
+	bool killed = json_is_true(json_object_get(result, "oom_killed")) ||
+		      member_integer(result, "exit_code") == 128 + 9;
+	bool stopped = strstr(out, wanted) != NULL;
+	size_t length = strlen(out);
+	selftest_note(test, id, killed || stopped, "it was not stopped: ...%s",
+		      out + (length > 80 ? length - 80 : 0));
+}
+
+static void flood_as(struct selftest *test, const char *id, const char *name, const char *user)
+{
+	const char *const words[] = {"/tmp/caisson-probe", "--flood", name, NULL};
+	const struct selftest_command command = {
+	    .user = user, .words = words, .timeout = FLOOD_TIMEOUT};
+	struct error error;
+	json_t *result = NULL;
+	selftest_progress(test, "%s as uid %s", id, user);
+	if (selftest_exec(test, test->boxes.small, &command, &result, &error) < 0)
+		selftest_note(test, id, false, "%s", error.message);
+	else
+		judge(test, id, name, result);
+	json_decref(result);
+	if (!neighbour_answers(test))
+		selftest_note(test, id, false, "the neighbour does not answer afterwards");
+	/* The sandbox itself goes on too, once the flood is over. */
+	json_t *after = NULL;
+	if (selftest_shell(test, test->boxes.small, "echo over", &after, &error) < 0)
+		selftest_note(test, id, false, "the sandbox does not answer afterwards: %s",
+			      error.message);
+	json_decref(after);
+}
+
+int selftest_run_limits(struct selftest *test, struct error *error)
+{
+	const char *id;
+	json_t *item;
+	bool one_id = strcmp(test->rights, "one-id") == 0;
+	(void)error;
+	json_object_foreach(test->items, id, item)
+	{
+		if (!selftest_is_side(item, "limit"))
+			continue;
+		if (!text_starts(id, "flood_")) {
+			selftest_note(test, id, false, "there is no attempt for it");
+			continue;
+		}
+		if (!is_enforced(test, item)) {
+			selftest_untried(test, id, "this host does not enforce that limit");
+			continue;
+		}
+		flood_as(test, id, id + strlen("flood_"), "0");
+		if (!one_id && !json_is_true(json_object_get(item, "slow")))
+			flood_as(test, id, id + strlen("flood_"), "1000");
+	}
+	return 0;
+}

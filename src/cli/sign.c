@@ -1,0 +1,82 @@
+/* `caisson sign`: a URL that reads or writes one file of a sandbox, for whoever has it. */
+#include <stdio.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+
+static struct {
+	bool put;
+	const char *expires, *max_bytes, *user;
+} sign_options;
+
+static int make_body(const char *file, json_t *body, struct error *error)
+{
+	uint64_t seconds, bytes;
+	json_object_set_new(body, "path", json_string(file));
+	json_object_set_new(body, "method", json_string(sign_options.put ? "PUT" : "GET"));
+	if (sign_options.expires) {
+		if (text_to_seconds(sign_options.expires, &seconds) < 0 || seconds == 0)
+			return error_set(error, ERROR_USAGE,
+					 "\"%s\" is no time; write it like 90s, 15m, 2h or 7d",
+					 sign_options.expires);
+		json_object_set_new(body, "expires_seconds", json_integer((json_int_t)seconds));
+	}
+	if (sign_options.max_bytes) {
+		if (text_to_bytes(sign_options.max_bytes, 1, &bytes) < 0 || bytes == 0)
+			return error_set(error, ERROR_USAGE,
+					 "\"%s\" is no size; write it like 512K, 10M or 1G",
+					 sign_options.max_bytes);
+		json_object_set_new(body, "max_bytes", json_integer((json_int_t)bytes));
+	}
+	if (sign_options.user)
+		json_object_set_new(body, "user", json_string(sign_options.user));
+	return 0;
+}
+
+static int run_sign(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (argc != 3)
+		return error_set(error, ERROR_USAGE,
+				 "sign needs a sandbox and a path: caisson sign mybox report.pdf");
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	json_t *body = json_object(), *answer = NULL;
+	int result = make_body(argv[2], body, error);
+	if (result == 0)
+		result = sandbox_path(&path, argv[1], "/files/sign", error);
+	if (result == 0)
+		result = client_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	if (result == 0 && cli_json)
+		print_json(answer);
+	else if (result == 0)
+		printf("%s\n", member_text(answer, "url"));
+	json_decref(body);
+	json_decref(answer);
+	return result;
+}
+
+static const struct option_spec options[] = {
+    {"put", 0, OPTION_FLAG, &sign_options.put, NULL, "to write the file (default: to read it)"},
+    {"expires", 0, OPTION_TEXT, &sign_options.expires, "TIME",
+     "how long it is good, like 15m or 7d, which is the most (default: 1h)"},
+    {"max-bytes", 0, OPTION_TEXT, &sign_options.max_bytes, "SIZE",
+     "with --put: the most that may be written, like 10M"},
+    {"user", 'u', OPTION_TEXT, &sign_options.user, "USER",
+     "as whom in the sandbox (default: root)"},
+    {0},
+};
+
+const struct verb verb_sign = {
+    .name = "sign",
+    .sandboxes = true,
+    .arguments = "[options] SANDBOX PATH",
+    .summary = "Make a URL that reads or writes one file without a token",
+    .options = options,
+    .json = "the URL with its method and its end, as JSON",
+    .help =
+	"Prints the URL. Whoever has it may read (or, with --put, write) that one file until its\n"
+	"time is over, the token that made it has ended, or the sandbox has. Made over the Unix\n"
+	"socket it begins with /v1: put the server's address before it.\n\n"
+	"  caisson sign mybox /workspace/report.pdf --expires 1d\n"
+	"  curl -T data.csv \"http://127.0.0.1:7878$(caisson sign mybox data.csv --put)\"",
+    .run = run_sign,
+};

@@ -1,0 +1,32 @@
+/* The user's own terminal, made raw and given back. Called by session.c and attach.c; nothing
+ * blocks but the output that is still to be shown. */
+#include "cli/terminal.h"
+
+#include <stdlib.h>
+#include <termios.h>
+#include <unistd.h>
+
+static struct termios saved;
+static bool raw_now;
+
+void terminal_restore(void)
+{
+	if (raw_now)
+		tcsetattr(STDIN_FILENO, TCSADRAIN, &saved);
+	raw_now = false;
+}
+
+void terminal_raw(void)
+{
+	if (tcgetattr(STDIN_FILENO, &saved) < 0)
+		return;
+	struct termios raw = saved;
+	cfmakeraw(&raw);
+	raw_now = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
+	atexit(terminal_restore);
+}
+
+bool terminal_is_raw(void)
+{
+	return raw_now;
+}

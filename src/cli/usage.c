@@ -1,0 +1,111 @@
+/* `caisson usage`: what sandboxes and workspaces have used. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+
+static struct {
+	const char *from, *to, *by, *workspace;
+} options;
+
+static int append_query(struct buffer *path, bool *first, const char *name, const char *value,
+			struct error *error)
+{
+	if (!value)
+		return 0;
+	if (buffer_printf(path, "%c%s=", *first ? '?' : '&', name) < 0 ||
+	    append_encoded(path, value) < 0)
+		return error_set(error, ERROR_USAGE, "--%s is too long", name);
+	*first = false;
+	return 0;
+}
+
+/* All pages as one list. */
+static int read_all(struct client *client, json_t *items, struct error *error)
+{
+	FREE_TEXT char *cursor = NULL;
+	do {
+		DONE_BUFFER struct buffer path = BUFFER(4096);
+		json_t *answer = NULL;
+		bool first = true;
+		if (buffer_append_text(&path, "/v1/usage") < 0 ||
+		    append_query(&path, &first, "from", options.from, error) < 0 ||
+		    append_query(&path, &first, "to", options.to, error) < 0 ||
+		    append_query(&path, &first, "by", options.by, error) < 0 ||
+		    append_query(&path, &first, "workspace", options.workspace, error) < 0 ||
+		    append_query(&path, &first, "limit", "1000", error) < 0 ||
+		    append_query(&path, &first, "cursor", cursor, error) < 0 ||
+		    client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+			return -1;
+		json_array_extend(items, json_object_get(answer, "items"));
+		const char *next = member_text(answer, "next_cursor");
+		text_free(&cursor);
+		cursor = *next ? text_duplicate(next) : NULL;
+		json_decref(answer);
+	} while (cursor);
+	return 0;
+}
+
+static double number(const json_t *item, const char *name)
+{
+	return json_number_value(json_object_get(item, name));
+}
+
+static void print_item(const json_t *item)
+{
+	const char *name = member_text(item, "name"), *sandbox = member_text(item, "sandbox");
+	printf("%-17s %-20s %-16s ", *sandbox ? sandbox : "-", *name ? name : "-",
+	       member_text(item, "workspace"));
+	printf("%12.1f %12.1f %12.3f %14.1f %14.1f %8.0f\n", number(item, "alive_seconds"),
+	       number(item, "paused_seconds"), number(item, "cpu_seconds"),
+	       number(item, "memory_byte_seconds") / (1 << 20),
+	       number(item, "disk_byte_seconds") / (1 << 20), number(item, "execs"));
+}
+
+static int run_usage(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (argc > 1)
+		return error_set(error, ERROR_USAGE, "usage takes no argument: \"%s\"", argv[1]);
+	json_t *items = json_array(), *item;
+	if (read_all(client, items, error) < 0) {
+		json_decref(items);
+		return -1;
+	}
+	if (cli_json) {
+		print_json(items);
+	} else {
+		size_t at;
+		printf("%-17s %-20s %-16s %12s %12s %12s %14s %14s %8s\n", "SANDBOX", "NAME",
+		       "WORKSPACE", "ALIVE s", "PAUSED s", "CPU s", "MEMORY MiB*s", "DISK MiB*s",
+		       "EXECS");
+		json_array_foreach(items, at, item)
+		{
+			print_item(item);
+		}
+	}
+	json_decref(items);
+	return 0;
+}
+
+static const struct option_spec usage_specs[] = {
+    {"from", 0, OPTION_TEXT, &options.from, "TIME",
+     "from the hour of this time: 6h, 2026-11-15 or 2026-11-15T08:00:00Z (default: this month)"},
+    {"to", 0, OPTION_TEXT, &options.to, "TIME", "to the hour of this time (default: now)"},
+    {"by", 0, OPTION_TEXT, &options.by, "KIND", "sandbox or workspace (default: sandbox)"},
+    {"workspace", 0, OPTION_TEXT, &options.workspace, "NAME",
+     "another workspace's, or '*' for all; for the administrator"},
+    {0},
+};
+
+const struct verb verb_usage = {
+    .name = "usage",
+    .arguments = "[options]",
+    .summary = "Show what sandboxes and workspaces have used",
+    .help =
+	"Time alive and paused, cpu, memory and disk over time, and commands, summed over whole\n"
+	"hours (UTC). Sandboxes that have ended are in it.\n\n"
+	"  caisson usage --by workspace --from 2026-11-01",
+    .options = usage_specs,
+    .run = run_usage,
+};

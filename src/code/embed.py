@@ -1,0 +1,19 @@
+#!/usr/bin/env python3
+"""Turns the drivers into one C file: the daemon hands them to the interpreters in a sandbox.
+
+Usage: embed.py drivers.c driver.py driver.js driver.sh
+"""
+import os
+import sys
+
+NAMES = {".py": "python", ".js": "node", ".sh": "bash"}
+with open(sys.argv[1], "w", encoding="ascii") as target:
+    target.write('#include "core/code_private.h"\n')
+    for path in sys.argv[2:]:
+        with open(path, "rb") as source:
+            data = source.read()
+        name = NAMES[os.path.splitext(path)[1]]
+        target.write(f"\nconst char code_driver_{name}[] = {{\n")
+        for at in range(0, len(data), 24):
+            target.write("\t" + "".join(f"{byte:d}," for byte in data[at : at + 24]) + "\n")
+        target.write("\t0};\n")

@@ -1,0 +1,16 @@
+/* What signs receipts: an Ed25519 key of this installation, made once and kept in the store. Called
+ * by whoever makes a receipt; what it is made of is in proto/receipt.h. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/core.h"
+#include "proto/receipt.h"
+
+NODISCARD int receipt_public_key(struct core *core, uint8_t ret_key[RECEIPT_KEY_SIZE],
+				 struct error *error);
+/* Over RECEIPT_SIGNED_PREFIX and the data. */
+NODISCARD int receipt_sign(struct core *core, const void *data, size_t size,
+			   uint8_t ret_signature[RECEIPT_SIGNATURE_SIZE], struct error *error);

@@ -1,0 +1,140 @@
+/* Reads what the configuration says of the TCP door. Called by the daemon's main at its start and
+ * on a reload; reads the two files of TLS, else pure. */
+#include "daemon/door.h"
+
+#include <openssl/err.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* "a b, c" in words, NULL at the end: their number, or -1. */
+static int cut_words(char *text, const char **words, const char *key, struct error *error)
+{
+	size_t count = 0;
+	for (char *at = text + strspn(text, " \t,"); *at; at += strspn(at, " \t,")) {
+		if (count == DOOR_NAMES_MAX - 4)
+			return error_set(error, ERROR_CONFIG,
+					 "[server] %s has more than %d entries", key,
+					 DOOR_NAMES_MAX - 4);
+		words[count++] = at;
+		at += strcspn(at, " \t,");
+		if (*at)
+			*at++ = '\0';
+	}
+	words[count] = NULL;
+	return (int)count;
+}
+
+/* A host name or address, an IPv6 one in brackets, without a port. */
+static bool name_valid(const char *name)
+{
+	size_t length = strlen(name);
+	if (name[0] == '[')
+		return length > 2 && strspn(name + 1, "0123456789abcdefABCDEF:.") == length - 2 &&
+		       name[length - 1] == ']';
+	return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") ==
+	       length;
+}
+
+/* "http://host[:port]" as a browser sends it: no path, not even '/'. */
+static bool origin_valid(const char *origin)
+{
+	const char *host = text_starts(origin, "https://")  ? origin + 8
+			   : text_starts(origin, "http://") ? origin + 7
+							    : NULL;
+	if (!host || !*host)
+		return false;
+	size_t length = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+	char name[256];
+	uint64_t port;
+	if (length >= sizeof(name) || length > strlen(host) || length == 0)
+		return false;
+	memcpy(name, host, length);
+	name[length] = '\0';
+	return name_valid(name) &&
+	       (host[length] == '\0' ||
+		(host[length] == ':' && text_to_u64(host + length + 1, 1, UINT16_MAX, &port) == 0));
+}
+
+/* An operator who listens on every address and lists no names has some that we cannot know: then
+ * any is right, and tokens alone guard the door. */
+static void add_own_names(struct door *door, const struct config *config, int listed)
+{
+	char host[CONFIG_HOST_MAX];
+	uint16_t port;
+	size_t count = (size_t)listed;
+	bool split = config_split_listen(config->listen, host, &port) == 0;
+	bool every = split && (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0);
+	door->hosts = every && listed == 0 ? NULL : door->names;
+	door->names[count++] = "localhost";
+	door->names[count++] = "127.0.0.1";
+	door->names[count++] = "[::1]";
+	if (split && !every) {
+		snprintf(door->own, sizeof(door->own), strchr(host, ':') ? "[%s]" : "%s", host);
+		door->names[count++] = door->own;
+	}
+	door->names[count] = NULL;
+}
+
+int door_configure(struct door *door, const struct config *config, struct error *error)
+{
+	memcpy(door->text[0], config->hosts, sizeof(door->text[0]));
+	memcpy(door->text[1], config->origins, sizeof(door->text[1]));
+	int names = cut_words(door->text[0], door->names, "hosts", error);
+	if (names < 0 || cut_words(door->text[1], door->page_origins, "origins", error) < 0)
+		return -1;
+	for (int i = 0; i < names; i++)
+		if (!name_valid(door->names[i]))
+			return error_set(error, ERROR_CONFIG,
+					 "[server] hosts: %.100s is not a host name without a port",
+					 door->names[i]);
+	for (const char **origin = door->page_origins; *origin; origin++)
+		if (!origin_valid(*origin))
+			return error_set(error, ERROR_CONFIG,
+					 "[server] origins: %.100s is not of the form "
+					 "https://HOST[:PORT]",
+					 *origin);
+	add_own_names(door, config, names);
+	door->origins = door->page_origins;
+	return 0;
+}
+
+void door_url(const struct config *config, bool tls, char *url, size_t room)
+{
+	char host[CONFIG_HOST_MAX];
+	uint16_t port;
+	url[0] = '\0';
+	if (config_split_listen(config->listen, host, &port) < 0)
+		return;
+	/* Every address is none that one can call. */
+	const char *named = strcmp(host, "0.0.0.0") == 0 ? "127.0.0.1"
+			    : strcmp(host, "::") == 0    ? "::1"
+							 : host;
+	if (text_format(url, room, strchr(named, ':') ? "%s://[%s]:%u" : "%s://%s:%u",
+			tls ? "https" : "http", named, (unsigned)port) < 0)
+		url[0] = '\0';
+}
+
+int door_load_tls(const struct config *config, SSL_CTX **ret_tls, struct error *error)
+{
+	*ret_tls = NULL;
+	if (!config->tls_certificate[0])
+		return 0;
+	SSL_CTX *tls = SSL_CTX_new(TLS_server_method());
+	bool good = tls && SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION) == 1 &&
+		    SSL_CTX_use_certificate_chain_file(tls, config->tls_certificate) == 1 &&
+		    SSL_CTX_use_PrivateKey_file(tls, config->tls_key, SSL_FILETYPE_PEM) == 1 &&
+		    SSL_CTX_check_private_key(tls) == 1;
+	if (!good) {
+		unsigned long code = ERR_get_error();
+		const char *reason = ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code))
+							    : ERR_reason_error_string(code);
+		ERR_clear_error();
+		SSL_CTX_free(tls);
+		return error_set(error, ERROR_CONFIG, "TLS: %s, %s: %s", config->tls_certificate,
+				 config->tls_key, reason ? reason : "they cannot be used");
+	}
+	*ret_tls = tls;
+	return 0;
+}

@@ -1,0 +1,63 @@
+/* See alarm.h. A timer of the loop that outlives its owner until the loop has closed it. */
+#include "mcp/alarm.h"
+
+#include <stdlib.h>
+
+#include "base/macros.h"
+
+struct alarm {
+	uv_timer_t timer;
+	void (*ring)(void *data);
+	void *data;
+};
+
+static void due(uv_timer_t *timer)
+{
+	struct alarm *alarm = container_of(timer, struct alarm, timer);
+	alarm->ring(alarm->data);
+}
+
+struct alarm *alarm_new(uv_loop_t *loop, void (*ring)(void *data), void *data)
+{
+	struct alarm *alarm = calloc(1, sizeof(*alarm));
+	if (!alarm)
+		abort();
+	alarm->ring = ring;
+	alarm->data = data;
+	uv_timer_init(loop, &alarm->timer); /* never fails */
+	uv_unref((uv_handle_t *)&alarm->timer);
+	return alarm;
+}
+
+void alarm_set(struct alarm *alarm, uint64_t milliseconds)
+{
+	/* libuv calls a timer of 0 ms that was set by a timer in the same pass: one that sets
+	 * itself again would keep the loop for ever. */
+	uv_timer_start(&alarm->timer, due, MAX(milliseconds, 1u), 0); /* nor does this fail */
+}
+
+bool alarm_is_set(const struct alarm *alarm)
+{
+	return uv_is_active((const uv_handle_t *)&alarm->timer);
+}
+
+struct alarm *alarm_after(uv_loop_t *loop, uint64_t milliseconds, void (*ring)(void *data),
+			  void *data)
+{
+	struct alarm *alarm = alarm_new(loop, ring, data);
+	uv_ref((uv_handle_t *)&alarm->timer);
+	alarm_set(alarm, milliseconds);
+	return alarm;
+}
+
+static void closed(uv_handle_t *handle)
+{
+	free(container_of((uv_timer_t *)handle, struct alarm, timer));
+}
+
+void alarm_stop(struct alarm **alarm)
+{
+	if (*alarm)
+		uv_close((uv_handle_t *)&(*alarm)->timer, closed);
+	*alarm = NULL;
+}

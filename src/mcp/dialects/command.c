@@ -1,0 +1,110 @@
+/* A shell command for a dialect's tool: begun, followed, killed with its request, told when its
+ * lines came. Called by the tools of the dialects; waits through callbacks, nothing blocks. */
+#include "mcp/dialects/dialect.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "core/visible.h"
+
+/* When there are many, every second one is as good. */
+static void mark(struct output_marks *marks, uint64_t total)
+{
+	if (marks->count > 0 && marks->marks[marks->count - 1].offset == total)
+		return;
+	if (marks->count == COMMAND_MARKS) {
+		for (uint32_t i = 0; i < COMMAND_MARKS / 2; i++)
+			marks->marks[i] = marks->marks[2 * i + 1];
+		marks->count = COMMAND_MARKS / 2;
+	}
+	marks->marks[marks->count++] = (struct command_mark){total, clock_wall()};
+}
+
+static void note(struct command_state *state, struct exec *exec)
+{
+	for (int i = 0; i < 2; i++)
+		mark(&state->marks[i], exec_total(exec, EXEC_STDOUT + i));
+}
+
+int64_t command_time(const struct command_state *state, const struct exec *exec,
+		     enum exec_stream stream, uint64_t offset)
+{
+	const struct output_marks *marks = &state->marks[stream - EXEC_STDOUT];
+	for (uint32_t i = 0; i < marks->count; i++)
+		if (marks->marks[i].offset >= offset)
+			return marks->marks[i].wall;
+	return exec->row.ended_wall ? exec->row.ended_wall : clock_wall();
+}
+
+static void changed(struct run *run, struct exec *exec)
+{
+	struct mcp_request *request = run_data(run);
+	struct command_state *state = request->state;
+	note(state, exec);
+	if (!state->ask.background) {
+		follow_changed(&state->follow, request, exec);
+		return;
+	}
+	if (exec->row.state != EXEC_RUNNING)
+		return;
+	run_abandon(run, false);
+	if (pending_over(request))
+		state->finish(request, exec);
+	tool_done(request);
+}
+
+static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
+		 const struct error *error)
+{
+	struct mcp_request *request = data;
+	struct command_state *state = request->state;
+	(void)left, (void)count;
+	if (pending_over(request)) {
+		bool no_bash = error && error->kind == ERROR_PROGRAM_NOT_FOUND && state->ask.bash &&
+			       !state->plain_shell;
+		struct sandbox *sandbox = no_bash ? target_again(request) : NULL;
+		if (sandbox) {
+			state->plain_shell = true;
+			command_begin(request, sandbox);
+		} else if (!no_bash && error) {
+			mcp_fail(request, error);
+		} else if (!no_bash) {
+			note(state, exec);
+			state->finish(request, exec);
+		}
+	}
+	tool_done(request);
+}
+
+static const struct run_callbacks callbacks = {.changed = changed, .done = done};
+
+static void state_free(void *data)
+{
+	struct command_state *state = data;
+	follow_stop(&state->follow);
+	free(state);
+}
+
+struct command_state *command_new(struct mcp_request *request)
+{
+	return pending_state(request, sizeof(struct command_state), state_free);
+}
+
+void command_begin(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct command_state *state = request->state;
+	struct error error;
+	const char *shell[4] = {0};
+	const char *const bash[] = {"bash", "-c", state->ask.command, NULL};
+	bool plain = !state->ask.bash || state->plain_shell;
+	shell_argv(state->ask.command, shell);
+	struct exec_spec spec = {.argv = plain ? shell : bash,
+				 .argc = 3,
+				 .cwd = state->ask.cwd,
+				 .timeout_ms = state->ask.timeout_ms,
+				 .principal = &request->principal};
+	pending_begin(request);
+	if (run_start(sandbox, &spec, NULL, 0, &callbacks, request, &state->pending.run, &error) <
+	    0)
+		pending_refused(request, &error);
+}

@@ -1,0 +1,35 @@
+/* Texts of files in the encodings that the peers' tools name, and HTTP's way to name a part of one.
+ * Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/json.h"
+
+enum text_encoding { ENCODING_UTF8, ENCODING_ASCII, ENCODING_LATIN1, ENCODING_BASE64 };
+
+/* "utf-8", "UTF8", "latin_1", ...; INVALID lists those there are. */
+NODISCARD int encoding_parse(const char *name, enum text_encoding *ret_encoding,
+			     struct error *error);
+const char *encoding_name(enum text_encoding encoding);
+/* Are these bytes a text in it? */
+bool encoding_holds(enum text_encoding encoding, const char *data, size_t size);
+/* Bytes as a JSON string. */
+void encoding_put(struct json_writer *writer, const char *key, enum text_encoding encoding,
+		  const char *data, size_t size);
+/* The bytes of a text, appended; INVALID where it has none in this encoding. */
+NODISCARD int encoding_bytes(enum text_encoding encoding, const char *text, struct buffer *to,
+			     struct error *error);
+
+/* "bytes=0-1023", "bytes=100-", "bytes=-50" (the last so many). */
+struct byte_range {
+	bool given;
+	uint64_t offset;
+	uint64_t length; /* 0: to the end */
+	uint64_t last;   /* 0: it is from `offset` */
+};
+/* text NULL: everything. INVALID for what is no range, several of them, or longer than `max`. */
+NODISCARD int byte_range_parse(const char *text, uint64_t max, struct byte_range *ret_range,
+			       struct error *error);

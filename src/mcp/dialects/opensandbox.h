@@ -1,0 +1,62 @@
+/* Private to the dialect of OpenSandbox: its tools, and how it shows a sandbox. */
+#pragma once
+
+#include "mcp/dialects/dialect.h"
+
+/* Keys of a sandbox's metadata with this prefix are the dialect's own: what was asked for, to be
+ * shown again. OpenSandbox keeps the prefix from its users too. */
+#define OPENSANDBOX_PREFIX "opensandbox.io/"
+#define OPENSANDBOX_IMAGE OPENSANDBOX_PREFIX "image"
+#define OPENSANDBOX_ENTRYPOINT OPENSANDBOX_PREFIX "entrypoint"
+
+/* One object: SandboxInfo. */
+void opensandbox_put_info(struct json_writer *writer, const char *key,
+			  const struct sandbox_row *row);
+/* {sandbox_id, info}. */
+void opensandbox_reply_info(struct mcp_request *request, const struct sandbox *sandbox);
+const char *opensandbox_state(const struct sandbox_row *row);
+
+/* The template that stands for an image; TEMPLATE_UNAVAILABLE says which images there are. */
+NODISCARD int opensandbox_image(const char *image, const char **ret_template, struct error *error);
+/* {"cpu": "500m", "memory": "2Gi"} to limits; NULL: what OpenSandbox gives, as far as this host
+ * allows it. */
+NODISCARD int opensandbox_resource(const struct config *config, const json_t *resource,
+				   struct limits *ret_limits, struct error *error);
+
+/* opensandbox_create.c */
+void opensandbox_create(struct mcp_request *request, const json_t *arguments);
+/* opensandbox_sandbox.c */
+void opensandbox_connect(struct mcp_request *request, const json_t *arguments);
+void opensandbox_kill(struct mcp_request *request, const json_t *arguments);
+void opensandbox_get_info(struct mcp_request *request, const json_t *arguments);
+void opensandbox_renew(struct mcp_request *request, const json_t *arguments);
+void opensandbox_metrics(struct mcp_request *request, const json_t *arguments);
+void opensandbox_healthcheck(struct mcp_request *request, const json_t *arguments);
+void opensandbox_endpoint(struct mcp_request *request, const json_t *arguments);
+/* opensandbox_info.c */
+void opensandbox_list(struct mcp_request *request, const json_t *arguments);
+/* opensandbox_command.c */
+void opensandbox_run(struct mcp_request *request, const json_t *arguments);
+void opensandbox_interrupt(struct mcp_request *request, const json_t *arguments);
+/* opensandbox_file.c */
+void opensandbox_read(struct mcp_request *request, const json_t *arguments);
+void opensandbox_write(struct mcp_request *request, const json_t *arguments);
+void opensandbox_search(struct mcp_request *request, const json_t *arguments);
+void opensandbox_replace(struct mcp_request *request, const json_t *arguments);
+/* opensandbox_change.c */
+void opensandbox_delete(struct mcp_request *request, const json_t *arguments);
+void opensandbox_make_directories(struct mcp_request *request, const json_t *arguments);
+void opensandbox_delete_directories(struct mcp_request *request, const json_t *arguments);
+void opensandbox_move(struct mcp_request *request, const json_t *arguments);
+
+/* Before the arguments of a file tool are read: a leading `~` of its paths becomes the home of the
+ * sandbox's user, as on OpenSandbox's side. */
+void opensandbox_expand_home(const json_t *arguments);
+/* How many paths or entries one call may have. */
+#define OPENSANDBOX_ENTRIES_MAX 1000
+/* 755 for 0755: octal digits written as a decimal number. */
+NODISCARD int opensandbox_mode(uint64_t digits, uint32_t *ret_mode, struct error *error);
+/* "owner:group" of the two, either of which may be NULL. */
+#define OPENSANDBOX_OWNER_SIZE 66
+NODISCARD int opensandbox_owner(const char *owner, const char *group,
+				char to[OPENSANDBOX_OWNER_SIZE], struct error *error);

@@ -1,0 +1,283 @@
+/* sandbox_create of OpenSandbox: an image by name, limits as quantities, an entrypoint that runs
+ * beside whatever is run later. Waits through callbacks; nothing blocks. */
+#include "mcp/dialects/opensandbox.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "core/create_queue.h"
+#include "core/ephemeral.h"
+
+#define ENTRYPOINT_MAX 64
+#define OWN_METADATA 2 /* image and entrypoint */
+
+struct create {
+	struct pending pending;
+	struct sandbox_spec spec;
+	struct pair environment[EXEC_ENV_MAX];
+	struct pair metadata[SANDBOX_METADATA_MAX + OWN_METADATA];
+	struct ephemeral_labels labels;
+	const char *entrypoint[ENTRYPOINT_MAX + 1];
+	size_t entrypoint_count; /* 0: nothing is to be run */
+	char *entrypoint_text;
+};
+
+static void create_free(void *state)
+{
+	struct create *create = state;
+	free(create->entrypoint_text);
+	free(create);
+}
+
+/* --- arguments --- */
+
+struct asked {
+	const char *image, *username, *password;
+	double timeout, ready_timeout;
+	uint64_t interval;
+	bool skip_check;
+	json_t *environment, *metadata, *resource, *policy, *extensions, *entrypoint;
+};
+
+static int take_pairs(const char *name, const json_t *object, struct pair *pairs, size_t max,
+		      size_t *count, struct error *error)
+{
+	const char *key;
+	json_t *value;
+	if (json_object_size(object) > max)
+		return error_set(error, ERROR_INVALID, "field `%s` has %zu entries; at most %zu",
+				 name, json_object_size(object), max);
+	json_object_foreach((json_t *)object, key, value)
+	{
+		if (!json_is_string(value))
+			return error_set(error, ERROR_INVALID,
+					 "field `%s`: the value of `%.100s` must be a string", name,
+					 key);
+		if (text_starts(key, OPENSANDBOX_PREFIX))
+			return error_set(error, ERROR_INVALID,
+					 "field `%s`: keys that begin with `" OPENSANDBOX_PREFIX
+					 "` are reserved",
+					 name);
+		pairs[(*count)++] = (struct pair){key, json_string_value(value)};
+	}
+	return 0;
+}
+
+static int take_entrypoint(struct create *create, const json_t *words, struct error *error)
+{
+	static const char *const keep_alive[] = {"tail", "-f", "/dev/null"};
+	size_t index, same = 0;
+	json_t *word;
+	if (!words)
+		return 0;
+	if (json_array_size(words) == 0)
+		return error_set(error, ERROR_INVALID, "field `entrypoint` must not be empty");
+	if (dialect_texts(words, "entrypoint", ENTRYPOINT_MAX, error) < 0)
+		return -1;
+	json_array_foreach(words, index, word)
+	{
+		create->entrypoint[index] = json_string_value(word);
+		same += index < 3 && strcmp(json_string_value(word), keep_alive[index]) == 0;
+	}
+	/* What only keeps a container alive is not needed here. */
+	if (index != 3 || same != 3)
+		create->entrypoint_count = index;
+	create->entrypoint_text = json_dumps(words, JSON_COMPACT);
+	if (!create->entrypoint_text)
+		abort();
+	create->metadata[create->spec.metadata_count++] =
+	    (struct pair){OPENSANDBOX_ENTRYPOINT, create->entrypoint_text};
+	return 0;
+}
+
+static int check_unsupported(const struct asked *asked, struct error *error)
+{
+	if (asked->policy)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "field `network_policy`: sandboxes have no network in this "
+				 "version, so that nothing can be allowed or denied; leave it out");
+	if (json_object_get(asked->extensions, "poolRef"))
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "field `extensions`: `poolRef` names a pool, and there are none "
+				 "to be named here; leave it out");
+	if (!asked->username != !asked->password)
+		return error_set(error, ERROR_INVALID,
+				 "give both `auth_username` and `auth_password`, or neither");
+	return 0;
+}
+
+static int take_all(struct mcp_request *request, struct create *create, const struct asked *asked,
+		    struct error *error)
+{
+	struct sandbox_spec *spec = &create->spec;
+	if (id_is_set(&request->principal.sandbox))
+		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
+	if (asked->timeout <= 0 || asked->timeout > SANDBOX_TIMEOUT_MAX)
+		return error_set(error, ERROR_INVALID,
+				 "field `timeout_seconds` must be more than 0 and at most %u",
+				 SANDBOX_TIMEOUT_MAX);
+	if (check_unsupported(asked, error) < 0 ||
+	    opensandbox_image(asked->image, &spec->template, error) < 0 ||
+	    opensandbox_resource(&request->core->config, asked->resource, &spec->limits, error) <
+		0 ||
+	    take_pairs("env", asked->environment, create->environment, EXEC_ENV_MAX,
+		       &spec->environment_count, error) < 0 ||
+	    take_pairs("metadata", asked->metadata, create->metadata,
+		       SANDBOX_METADATA_MAX - OWN_METADATA, &spec->metadata_count, error) < 0 ||
+	    take_entrypoint(create, asked->entrypoint, error) < 0)
+		return -1;
+	create->metadata[spec->metadata_count++] = (struct pair){OPENSANDBOX_IMAGE, asked->image};
+	spec->environment = create->environment;
+	spec->metadata = create->metadata;
+	spec->allow_substitute = true;
+	spec->timeout_set = true;
+	spec->timeout_seconds = (uint32_t)ceil(asked->timeout);
+	spec->wait_ms = (uint32_t)MIN(asked->ready_timeout * 1000, (double)WAIT_MS_MAX);
+	if (request->view.ephemeral)
+		ephemeral_mark(spec, &request->view.connection, &create->labels);
+	return 0;
+}
+
+/* --- making it --- */
+
+static void discard(void *data, const struct error *error)
+{
+	(void)data, (void)error;
+}
+
+/* Nobody was told of it, or it is not what was asked for. */
+static void remove_again(struct mcp_request *request, const char *why)
+{
+	struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
+	struct error ignored;
+	if (sandbox)
+		(void)!sandbox_delete(sandbox, END_REASON_USER, why, discard, NULL, &ignored);
+}
+
+static void reply(struct mcp_request *request)
+{
+	struct sandbox *sandbox = target_again(request);
+	if (!sandbox)
+		return;
+	mcp_progress_of(request, 1.0, 1.0, "Sandbox is ready");
+	opensandbox_reply_info(request, sandbox);
+}
+
+static void entrypoint_cancelled(struct mcp_request *request)
+{
+	struct create *create = request->state;
+	run_abandon(TAKE_PTR(create->pending.run), true);
+	remove_again(request, "the client that created it went away first");
+	mcp_release(request);
+}
+
+static void entrypoint_changed(struct run *run, struct exec *exec)
+{
+	struct mcp_request *request = run_data(run);
+	if (exec->row.state != EXEC_RUNNING)
+		return;
+	run_abandon(run, false);
+	if (pending_over(request))
+		reply(request);
+	tool_done(request);
+}
+
+static void entrypoint_done(void *data, struct exec *exec, const struct left_process *left,
+			    size_t count, const struct error *error)
+{
+	struct mcp_request *request = data;
+	(void)exec, (void)left, (void)count;
+	if (pending_over(request)) {
+		if (error) {
+			struct error told = *error;
+			remove_again(request, "its entrypoint could not be started");
+			(void)error_prepend(&told, "the entrypoint could not be started: ");
+			mcp_fail(request, &told);
+		} else {
+			reply(request);
+		}
+	}
+	tool_done(request);
+}
+
+static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
+{
+	static const struct run_callbacks callbacks = {.changed = entrypoint_changed,
+						       .done = entrypoint_done};
+	struct create *create = request->state;
+	struct exec_spec spec = {.argv = create->entrypoint,
+				 .argc = create->entrypoint_count,
+				 .principal = &request->principal};
+	struct error error;
+	tool_wait(request, entrypoint_cancelled);
+	if (run_start(sandbox, &spec, NULL, 0, &callbacks, request, &create->pending.run, &error) <
+	    0) {
+		remove_again(request, "its entrypoint could not be started");
+		pending_refused(request, &error);
+	}
+}
+
+static void created(void *data, struct sandbox *sandbox, const struct error *error)
+{
+	struct mcp_request *request = data;
+	struct create *create = request->state;
+	if (sandbox)
+		request->sandbox = sandbox->row.id;
+	if (!pending_over(request)) {
+		remove_again(request, "the client that created it went away first");
+	} else if (error) {
+		mcp_fail(request, error);
+	} else if (create->entrypoint_count == 0) {
+		mcp_progress_of(request, 0.8, 1.0, "Sandbox created");
+		reply(request);
+	} else {
+		mcp_progress_of(request, 0.8, 1.0, "Starting the entrypoint");
+		run_entrypoint(request, sandbox);
+	}
+	tool_done(request);
+}
+
+/* One that waits for room is nobody's any more; one that is being made is removed when it is. */
+static void create_cancelled(struct mcp_request *request)
+{
+	if (create_queue_leave(request->core, request))
+		mcp_release(request);
+}
+
+void opensandbox_create(struct mcp_request *request, const json_t *arguments)
+{
+	struct asked asked = {.timeout = 600, .ready_timeout = 30};
+	struct create *create = pending_state(request, sizeof(*create), create_free);
+	struct error error;
+	const struct field fields[] = {
+	    {"image", FIELD_TEXT, &asked.image, true, 1, 255},
+	    {"auth_username", FIELD_TEXT, &asked.username},
+	    {"auth_password", FIELD_TEXT, &asked.password},
+	    {"timeout_seconds", FIELD_NUMBER, &asked.timeout},
+	    {"ready_timeout_seconds", FIELD_NUMBER, &asked.ready_timeout},
+	    {"health_check_polling_interval_ms", FIELD_UINT, &asked.interval},
+	    {"skip_health_check", FIELD_BOOL, &asked.skip_check},
+	    {"env", FIELD_OBJECT, &asked.environment},
+	    {"metadata", FIELD_OBJECT, &asked.metadata},
+	    {"resource", FIELD_OBJECT, &asked.resource},
+	    {"network_policy", FIELD_OBJECT, &asked.policy},
+	    {"extensions", FIELD_OBJECT, &asked.extensions},
+	    {"entrypoint", FIELD_ARRAY, &asked.entrypoint},
+	};
+	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	mcp_progress_of(request, 0.1, 1.0, "Preparing the sandbox");
+	if (take_all(request, create, &asked, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	mcp_progress_of(request, 0.3, 1.0, "Creating the sandbox");
+	tool_wait(request, create_cancelled);
+	pending_deadline(request, asked.ready_timeout,
+			 "the sandbox was not ready within `ready_timeout_seconds`");
+	if (sandbox_create(request->core, &request->principal, &create->spec, created, request,
+			   &error) < 0)
+		pending_refused(request, &error);
+}

@@ -1,0 +1,296 @@
+/* OpenSandbox's tools on one sandbox: connect, kill, info, renew, metrics, health, endpoint. Each
+ * finds it, asks the domain, answers; nothing blocks. No tool needs another before it: what its own
+ * server keeps in a registry is found by id here. */
+#include "mcp/dialects/opensandbox.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "core/counters.h"
+
+/* What nearly all of them take. The registry that connect_if_missing is about does not exist. */
+struct named {
+	const char *id;
+	bool connect;
+};
+#define FIELD_ID(named)                                                                            \
+	{                                                                                          \
+		"sandbox_id", FIELD_TEXT, &(named).id, true, 1                                     \
+	}
+#define FIELD_CONNECT(named)                                                                       \
+	{                                                                                          \
+		"connect_if_missing", FIELD_BOOL, &(named).connect                                 \
+	}
+
+/* --- connect, info --- */
+
+static void reply_connected(struct mcp_request *request, struct sandbox *sandbox)
+{
+	opensandbox_reply_info(request, sandbox);
+}
+
+void opensandbox_connect(struct mcp_request *request, const json_t *arguments)
+{
+	struct named named = {0};
+	double timeout = 30;
+	uint64_t interval;
+	bool skip = false;
+	const struct field fields[] = {
+	    FIELD_ID(named),
+	    {"connect_timeout_seconds", FIELD_NUMBER, &timeout},
+	    {"health_check_polling_interval_ms", FIELD_UINT, &interval},
+	    {"skip_health_check", FIELD_BOOL, &skip},
+	};
+	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	pending_state(request, sizeof(struct pending), NULL);
+	pending_deadline(request, timeout,
+			 "the sandbox was not ready within `connect_timeout_seconds`");
+	target_ready(request, named.id, TARGET_NAMED | (skip ? TARGET_ASLEEP : 0), reply_connected);
+}
+
+static void reply_info(struct mcp_request *request, struct sandbox *sandbox)
+{
+	DONE_BUFFER struct buffer json = BUFFER(MIB);
+	struct json_writer writer = json_writer_on(&json);
+	opensandbox_put_info(&writer, NULL, &sandbox->row);
+	dialect_reply(request, &writer);
+}
+
+void opensandbox_get_info(struct mcp_request *request, const json_t *arguments)
+{
+	struct named named = {0};
+	const struct field fields[] = {FIELD_ID(named)};
+	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, reply_info);
+}
+
+/* --- kill --- */
+
+static void killed(void *data, const struct error *error)
+{
+	struct mcp_request *request = data;
+	if (pending_over(request)) {
+		if (error)
+			mcp_fail(request, error);
+		else
+			dialect_reply_status(request, "killed");
+	}
+	tool_done(request);
+}
+
+static void kill_sandbox(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct error error;
+	pending_state(request, sizeof(struct pending), NULL);
+	pending_begin(request);
+	if (sandbox_delete(sandbox, END_REASON_USER, NULL, killed, request, &error) < 0)
+		pending_refused(request, &error);
+}
+
+void opensandbox_kill(struct mcp_request *request, const json_t *arguments)
+{
+	struct named named = {0};
+	const struct field fields[] = {FIELD_ID(named)};
+	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, kill_sandbox);
+}
+
+/* --- renew --- */
+
+struct renew {
+	struct pending pending;
+	double seconds;
+};
+
+static void renew(struct mcp_request *request, struct sandbox *sandbox)
+{
+	const struct renew *asked = request->state;
+	struct error error;
+	if (sandbox_set_timeout(sandbox, (uint32_t)ceil(asked->seconds), &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	DONE_BUFFER struct buffer json = BUFFER(KIB);
+	struct json_writer writer = json_writer_on(&json);
+	put_object(&writer, NULL);
+	put_time(&writer, "expires_at", sandbox->row.deadline_wall);
+	put_object_end(&writer);
+	dialect_reply(request, &writer);
+}
+
+void opensandbox_renew(struct mcp_request *request, const json_t *arguments)
+{
+	struct named named = {0};
+	struct renew *asked = pending_state(request, sizeof(*asked), NULL);
+	const struct field fields[] = {
+	    FIELD_ID(named),
+	    {"timeout_seconds", FIELD_NUMBER, &asked->seconds, true},
+	};
+	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	if (asked->seconds <= 0 || asked->seconds > SANDBOX_TIMEOUT_MAX) {
+		content_refuse(request,
+			       "field `timeout_seconds` must be more than 0 and at most %u",
+			       SANDBOX_TIMEOUT_MAX);
+		return;
+	}
+	target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, renew);
+}
+
+/* --- metrics --- */
+
+/* Of what it may have; where nobody looked a moment ago, since its start. */
+static double cpu_percentage(const struct sandbox *sandbox)
+{
+	double percent = counters_cpu_percent(sandbox);
+	int64_t alive = clock_wall() - sandbox->row.started_wall;
+	if (percent < 0 && sandbox->counters.known[KNOWN_CPU] && sandbox->row.started_wall &&
+	    alive > 0)
+		percent = 100.0 * (double)sandbox->counters.cpu_ns / (double)alive;
+	if (sandbox->row.limits.cpu_millis)
+		percent = percent * 1000 / sandbox->row.limits.cpu_millis;
+	return MIN(MAX(percent, 0), 100);
+}
+
+static void reply_metrics(struct mcp_request *request, const struct sandbox *sandbox)
+{
+	const struct spawn_counters *counters = &sandbox->counters;
+	DONE_BUFFER struct buffer json = BUFFER(KIB);
+	struct json_writer writer = json_writer_on(&json);
+	put_object(&writer, NULL);
+	put_number(&writer, "cpu_count", sandbox->row.limits.cpu_millis / 1000.0);
+	put_number(&writer, "cpu_used_percentage", cpu_percentage(sandbox));
+	put_number(&writer, "memory_total_in_mib", (double)sandbox->row.limits.memory / MIB);
+	put_number(&writer, "memory_used_in_mib",
+		   counters->known[KNOWN_MEMORY] ? (double)counters->memory / MIB : 0);
+	put_int(&writer, "timestamp", clock_wall() / NSEC_PER_MSEC);
+	put_object_end(&writer);
+	dialect_reply(request, &writer);
+}
+
+/* One that does not run is told of as it was seen last. */
+static void counted(void *data, const struct error *error)
+{
+	struct mcp_request *request = data;
+	bool broken = error && error->kind != ERROR_SANDBOX_STATE &&
+		      error->kind != ERROR_CONFLICT && error->kind != ERROR_SANDBOX_NOT_FOUND;
+	if (pending_over(request)) {
+		struct sandbox *sandbox = broken ? NULL : target_again(request);
+		if (broken)
+			mcp_fail(request, error);
+		else if (sandbox)
+			reply_metrics(request, sandbox);
+	}
+	tool_done(request);
+}
+
+static void count(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct error error;
+	if (sandbox->row.state != SANDBOX_RUNNING && sandbox->row.state != SANDBOX_PAUSED) {
+		reply_metrics(request, sandbox);
+		return;
+	}
+	pending_state(request, sizeof(struct pending), NULL);
+	pending_begin(request);
+	if (sandbox_refresh_counters(sandbox, counted, request, &error) < 0)
+		pending_refused(request, &error);
+}
+
+void opensandbox_metrics(struct mcp_request *request, const json_t *arguments)
+{
+	struct named named = {0};
+	const struct field fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
+	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, count);
+}
+
+/* --- health --- */
+
+static void reply_health(struct mcp_request *request, bool healthy)
+{
+	DONE_BUFFER struct buffer json = BUFFER(KIB);
+	struct json_writer writer = json_writer_on(&json);
+	put_object(&writer, NULL);
+	put_text(&writer, "sandbox_id", request->sandbox.text);
+	put_bool(&writer, "healthy", healthy);
+	put_object_end(&writer);
+	dialect_reply(request, &writer);
+}
+
+static bool seen(void *data, const struct file_entry *entry)
+{
+	(void)data, (void)entry;
+	return true;
+}
+
+static void looked(void *data, uint64_t total, bool cut, const struct error *error)
+{
+	struct mcp_request *request = data;
+	(void)total, (void)cut;
+	if (pending_over(request))
+		reply_health(request, !error);
+	tool_done(request);
+}
+
+/* It is healthy when a process in it answers, not when its state says so. */
+static void check_health(struct mcp_request *request, struct sandbox *sandbox)
+{
+	static const struct file_records records = {.entry = seen, .done = looked};
+	static const struct file_place root = {.path = "/"};
+	struct error error;
+	if (sandbox->row.state != SANDBOX_RUNNING || !sandbox->guest || !sandbox->guest_ready) {
+		reply_health(request, false);
+		return;
+	}
+	struct pending *pending = pending_state(request, sizeof(*pending), NULL);
+	pending_begin(request);
+	if (file_stat(sandbox, &root, true, &records, request, &pending->task, &error) < 0) {
+		request->on_cancel = NULL;
+		reply_health(request, false);
+		mcp_release(request);
+	}
+}
+
+void opensandbox_healthcheck(struct mcp_request *request, const json_t *arguments)
+{
+	struct named named = {0};
+	const struct field fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
+	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, check_health);
+}
+
+/* --- endpoint --- */
+
+struct endpoint {
+	struct pending pending;
+	uint64_t port;
+};
+
+static void refuse_endpoint(struct mcp_request *request, struct sandbox *sandbox)
+{
+	const struct endpoint *asked = request->state;
+	struct error error;
+	error_set(&error, ERROR_UNSUPPORTED,
+		  "port %llu of sandbox `%s` cannot be reached from outside: sandboxes have no "
+		  "network in this version. Talk to the server inside with command_run (curl "
+		  "http://127.0.0.1:%llu/)",
+		  (unsigned long long)asked->port, sandbox->row.id.text,
+		  (unsigned long long)asked->port);
+	mcp_fail(request, &error);
+}
+
+void opensandbox_endpoint(struct mcp_request *request, const json_t *arguments)
+{
+	struct named named = {0};
+	struct endpoint *asked = pending_state(request, sizeof(*asked), NULL);
+	const struct field fields[] = {
+	    FIELD_ID(named),
+	    {"port", FIELD_UINT, &asked->port, true, 1, 65535},
+	    FIELD_CONNECT(named),
+	};
+	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, refuse_endpoint);
+}

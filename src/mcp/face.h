@@ -1,0 +1,80 @@
+/* A face is what a server shows: its name, its tools, resources and prompts, as tables. The usual
+ * one, the administration's, the fixtures' and each dialect's are faces; a new dialect is a file
+ * with a table of tools and a face. A view is a face as one URL or one process shows it. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/id.h"
+#include "core/core.h"
+
+struct mcp_request;
+struct mcp_tool;
+struct resource_kind;
+struct prompt;
+struct buffer;
+struct mcp_view;
+
+enum toolset {
+	TOOLSET_DEFAULT = 1 << 0, /* what an agent needs; the only one where none is named */
+	TOOLSET_FILES = 1 << 1,
+	TOOLSET_JOBS = 1 << 2,
+	TOOLSET_METRICS = 1 << 3,
+	TOOLSET_SANDBOXES = 1 << 4,
+	TOOLSET_ALL = 0xffff,
+};
+
+enum face_feature {
+	FACE_LOGGING = 1 << 0,
+	FACE_COMPLETIONS = 1 << 1,
+	FACE_TASKS = 1 << 2,
+	FACE_SUBSCRIBE = 1 << 3,    /* resources can be subscribed to */
+	FACE_LIST_CHANGED = 1 << 4, /* the fixtures' lists change */
+	FACE_SANDBOX_EACH = 1 << 5, /* each URL is one sandbox */
+	FACE_STATELESS = 1 << 6,    /* legacy requests need no session, and none is opened */
+};
+
+struct mcp_face {
+	const char *name; /* of serverInfo */
+	const char *title;
+	uint32_t features;
+	enum scope scope;                    /* that every request to it needs at least */
+	const struct mcp_tool *const *tools; /* tables, NULL at the end; each ends with a tool
+						without a name. The order is the list's. */
+	const struct resource_kind *const *resources; /* NULL at the end; NULL: none */
+	const struct prompt *const *prompts;          /* NULL at the end; NULL: none */
+	uint32_t request_max, answer_max;             /* bytes; 0: the usual */
+	/* NULL, or answers `initialize` in place of the usual result. */
+	void (*initialize)(struct mcp_request *request);
+	/* NULL, or answers the call of a tool that is not there as its clients know it; false: the
+	 * usual answer is to be given. */
+	bool (*unknown_tool)(struct mcp_request *request, const char *name);
+	/* For the model, under 2 KB. */
+	void (*instructions)(const struct mcp_view *view, struct buffer *to);
+};
+
+struct mcp_view {
+	const struct mcp_face *face;
+	uint32_t toolsets;      /* enum toolset */
+	bool read_only;         /* only tools that change nothing */
+	bool ephemeral;         /* sandboxes made through it end with its connection */
+	struct id connection;   /* of an ephemeral one */
+	struct id sandbox;      /* of FACE_SANDBOX_EACH */
+	uint32_t block_seconds; /* that a call takes at most, for the instructions */
+};
+
+extern const struct mcp_face usual_face;       /* faces.c */
+extern const struct mcp_face admin_face;       /* tool_admin.c */
+extern const struct mcp_face fixture_face;     /* fixtures.c */
+extern const struct mcp_face opensandbox_face; /* dialects/opensandbox.c */
+extern const struct mcp_face pandastack_face;  /* dialects/pandastack.c */
+/* By the name that `--dialect` and /mcp/NAME take; NULL: there is none. */
+const struct mcp_face *face_by_name(const char *name);
+/* Those names, from 0 on; NULL: no more. */
+const char *face_name(size_t at);
+
+/* "files,jobs" to bits; INVALID names the word and lists those there are. */
+struct error;
+NODISCARD int toolsets_parse(const char *text, uint32_t *ret_toolsets, struct error *error);

@@ -1,0 +1,26 @@
+/* MCP for the daemon: both eras of the protocol, over Streamable HTTP and, for `caisson mcp`, as
+ * lines over an upgraded connection. One implementation of every method; what differs between
+ * transports is behind struct mcp_carrier (request.h), what differs between revisions in
+ * revision.h, what differs between URLs is a view on a face (face.h).
+ *
+ * A message's way: http_post.c or lines.c -> message.c (JSON-RPC) -> envelope.c (era, revision,
+ * headers) -> dispatch.c (method table) -> the method's file (tools.c, resources.c, prompts.c,
+ * completion.c, listen.c, tasks.c, ...) -> for tools/call the tool's own file (tool_*.c,
+ * dialects/) -> core.
+ *
+ * Stands on api/ for the edge of HTTP alone: call.h, json.h, routes.h. Nothing blocks. */
+#pragma once
+
+#include "api/call.h"
+#include "core/core.h"
+
+struct mcp_server;
+
+/* fixtures: what the conformance suite asks for stands in the place of the usual tools. */
+struct mcp_server *mcp_server_new(struct core *core, bool fixtures);
+/* The daemon is about to end: what stays open by itself is ended, so that nobody waits for it. */
+void mcp_server_ending(struct mcp_server *server);
+/* Before core_stop(): every request under way is dropped, every stream ended. */
+void mcp_server_free(struct mcp_server *server);
+/* The one that the routes serve. */
+void mcp_serve(struct mcp_server *server);

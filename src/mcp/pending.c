@@ -1,0 +1,151 @@
+/* See pending.h. Called by the tools that wait, on the loop; nothing blocks. */
+#include "mcp/pending.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "core/activity.h"
+#include "core/exec_wait.h"
+#include "core/file_tasks.h"
+#include "core/run.h"
+#include "mcp/alarm.h"
+#include "mcp/server.h"
+
+/* --- any operation --- */
+
+void tool_wait(struct mcp_request *request, void (*on_cancel)(struct mcp_request *request))
+{
+	mcp_hold(request);
+	request->on_cancel = on_cancel;
+}
+
+bool tool_back(struct mcp_request *request)
+{
+	request->on_cancel = NULL;
+	if (mcp_resume(request))
+		return true;
+	mcp_release(request);
+	return false;
+}
+
+void tool_done(struct mcp_request *request)
+{
+	core_asked_by(request->core, NULL);
+	mcp_release(request);
+}
+
+void tool_leave(struct mcp_request *request)
+{
+	request->on_cancel = NULL;
+	tool_done(request);
+}
+
+/* --- those that are the same for many --- */
+
+static void free_state(void *state)
+{
+	struct pending *pending = state;
+	alarm_stop(&pending->alarm);
+	pending->state_free(state);
+}
+
+void *pending_state(struct mcp_request *request, size_t size, void (*state_free)(void *state))
+{
+	void *state = calloc(1, size);
+	if (!state)
+		abort();
+	((struct pending *)state)->state_free = state_free ? state_free : free;
+	request->state = state;
+	request->state_free = free_state;
+	return state;
+}
+
+static void ring(void *data)
+{
+	struct mcp_request *request = data;
+	struct pending *pending = request->state;
+	void (*stop)(struct mcp_request *) = request->on_cancel;
+	struct error error;
+	alarm_stop(&pending->alarm);
+	if (!request->open)
+		return;
+	mcp_hold(request);
+	request->on_cancel = NULL;
+	if (stop)
+		stop(request);
+	error_set(&error, ERROR_TIMED_OUT, "%s", pending->late);
+	mcp_fail(request, &error);
+	mcp_release(request);
+}
+
+void pending_deadline(struct mcp_request *request, double seconds, const char *late)
+{
+	struct pending *pending = request->state;
+	double most = 24 * 3600;
+	pending->late = late;
+	pending->alarm =
+	    alarm_after(request->core->loop, (uint64_t)(MIN(seconds, most) * 1000), ring, request);
+}
+
+bool pending_kills(const struct mcp_request *request)
+{
+	return !request->server->ending;
+}
+
+void pending_abandon(const struct mcp_request *request, struct run *run)
+{
+	struct exec *exec = run_exec(run);
+	bool kills = pending_kills(request);
+	struct error error;
+	/* It has ended, and what it left running is just being asked for: that goes too. Where it
+	 * cannot be reached nobody can, and its sandbox's end is its own. */
+	if (kills && exec_ended(exec) && exec->row.left_running > 0 &&
+	    exec_signal(exec, SIGKILL, SIGNAL_TREE, &error) < 0)
+		log_info("exec %s: %s", exec->row.id.text, error.message);
+	run_abandon(run, kills);
+}
+
+static void cancelled(struct mcp_request *request)
+{
+	struct pending *pending = request->state;
+	if (pending->task)
+		file_task_cancel(TAKE_PTR(pending->task));
+	else if (pending->wait)
+		exec_wait_cancel(TAKE_PTR(pending->wait));
+	else if (pending->run)
+		pending_abandon(request, TAKE_PTR(pending->run));
+	else
+		return; /* its callback comes, and finds nobody */
+	mcp_release(request);
+}
+
+void pending_begin(struct mcp_request *request)
+{
+	tool_wait(request, cancelled);
+}
+
+void pending_refused(struct mcp_request *request, const struct error *error)
+{
+	request->on_cancel = NULL;
+	mcp_fail(request, error);
+	mcp_release(request);
+}
+
+bool pending_over(struct mcp_request *request)
+{
+	struct pending *pending = request->state;
+	pending->task = NULL;
+	pending->wait = NULL;
+	pending->run = NULL;
+	request->on_cancel = NULL;
+	return mcp_resume(request);
+}
+
+bool pending_back(struct mcp_request *request)
+{
+	if (pending_over(request))
+		return true;
+	mcp_release(request);
+	return false;
+}

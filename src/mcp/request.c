@@ -1,0 +1,491 @@
+/* The life of a request and what every handler asks of it (request.h): answers, errors, progress,
+ * log. Called by every method and tool, on the loop. An answer is written straight into one
+ * buffer, which the carrier sends; nothing blocks. */
+#include "mcp/request.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/statistics.h"
+#include "base/text.h"
+#include "core/activity.h"
+#include "mcp/ask.h"
+#include "mcp/content.h"
+#include "mcp/dispatch.h"
+#include "mcp/memory.h"
+#include "mcp/server.h"
+#include "mcp/session_private.h"
+#include "mcp/task.h"
+
+/* Of a notification: its text, the token, and what is around them. */
+#define NOTIFICATION_MAX (256 * KIB)
+
+static const char *const level_names[] = {"debug", "info",     "notice", "warning",
+					  "error", "critical", "alert",  "emergency"};
+
+int mcp_level_parse(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(level_names); i++)
+		if (strcmp(level_names[i], name) == 0)
+			return (int)i;
+	return -1;
+}
+
+const char *mcp_level_name(enum mcp_log_level level)
+{
+	return level < MCP_LOG_OFF ? level_names[level] : "off";
+}
+
+/* --- life --- */
+
+struct mcp_request *mcp_request_new(const struct mcp_source *source, const struct message *message,
+				    const struct envelope *envelope, json_t **json)
+{
+	struct mcp_request *request = calloc(1, sizeof(*request));
+	if (!request)
+		abort();
+	request->server = source->server;
+	request->core = source->server->core;
+	request->carrier = source->carrier;
+	request->carrier_data = source->carrier_data;
+	request->references = 1;
+	request->open = true;
+	request->silent = source->silent;
+	request->principal = *source->principal;
+	request->view = *source->view;
+	/* Through a view that changes nothing everybody is a reader: a file that is looked at wakes
+	 * no sandbox. What the administration reads takes its own scope. */
+	if (request->view.read_only && request->view.face->scope != SCOPE_ADMIN)
+		request->principal.scopes = SCOPE_READ;
+	request->revision = envelope->revision;
+	request->client = envelope->client;
+	request->log_level = envelope->log_level;
+	request->session = source->session ? session_hold(source->session) : NULL;
+	request->message = TAKE_PTR(*json);
+	request->memory = memory_hold(source->memory);
+	request->id = message->id;
+	request->method = message->method;
+	request->params = message->params;
+	request->progress_token = envelope_progress_token(message->params);
+	list_init(&request->link);
+	request->among = source->among;
+	if (request->among) {
+		list_append(&request->among->requests, &request->link);
+		request->among->count++;
+	}
+	return request;
+}
+
+static void leave_set(struct mcp_request *request)
+{
+	if (!request->among)
+		return;
+	list_remove(&request->link);
+	request->among->count--;
+	request->among = NULL;
+}
+
+struct mcp_request *mcp_hold(struct mcp_request *request)
+{
+	request->references++;
+	return request;
+}
+
+void mcp_release(struct mcp_request *request)
+{
+	if (--request->references > 0)
+		return;
+	leave_set(request);
+	if (request->state_free)
+		request->state_free(request->state);
+	ask_free(request);
+	buffer_done(&request->out);
+	json_decref(request->message);
+	memory_release(&request->memory);
+	if (request->session)
+		session_release(request->session);
+	free(request);
+}
+
+bool mcp_resume(struct mcp_request *request)
+{
+	if (request->open)
+		core_asked_by(request->core, &request->principal);
+	return request->open;
+}
+
+void mcp_cancel(struct mcp_request *request)
+{
+	if (!request->open)
+		return;
+	request->open = false;
+	leave_set(request);
+	void (*on_cancel)(struct mcp_request *) = request->on_cancel;
+	request->on_cancel = NULL;
+	if (on_cancel)
+		on_cancel(request);
+	if (request->session)
+		session_forget_asked(request->session, request);
+	if (request->carrier->dropped)
+		request->carrier->dropped(request);
+	mcp_release(request);
+}
+
+void request_set_cancel(struct request_set *set)
+{
+	while (!list_empty(&set->requests))
+		mcp_cancel(list_entry(set->requests.next, struct mcp_request, link));
+}
+
+/* --- answers --- */
+
+static void answer(struct mcp_request *request, int status, const struct buffer *rest)
+{
+	request->open = false;
+	request->on_cancel = NULL;
+	leave_set(request);
+	if (rest)
+		request->carrier->answer_kept(request, &request->out, rest);
+	else
+		request->carrier->answer(request, &request->out, status);
+	buffer_done(&request->out);
+	if (request->session) {
+		session_forget_asked(request->session, request);
+		session_touch(request->session);
+	}
+	mcp_release(request);
+}
+
+static void settle(struct mcp_request *request, bool failed)
+{
+	request->open = false;
+	request->on_cancel = NULL;
+	leave_set(request);
+	request->carrier->settle(request, &request->out, failed);
+	buffer_done(&request->out);
+	mcp_release(request);
+}
+
+/* Begins the message; the object of its result or error is the caller's to open. */
+static struct json_writer *begin(struct mcp_request *request)
+{
+	uint32_t most = request->view.face->answer_max;
+	buffer_done(&request->out);
+	request->out = BUFFER(most ? most : MCP_ANSWER_MAX);
+	request->writer = json_writer_on(&request->out);
+	request->content_open = request->meta_put = false;
+	if (!request->carrier->settle) {
+		put_object(&request->writer, NULL);
+		put_text(&request->writer, "jsonrpc", "2.0");
+		if (request->id)
+			put_message_id(&request->writer, "id", request->id);
+	}
+	request->id_end = request->out.size;
+	return &request->writer;
+}
+
+struct json_writer *mcp_result_begin_as(struct mcp_request *request, const char *type)
+{
+	bool bare = request->carrier->settle != NULL;
+	struct json_writer *writer = begin(request);
+	put_object(writer, bare ? NULL : "result");
+	if (revision_modern(request->revision) && !bare)
+		put_text(writer, "resultType", type);
+	return writer;
+}
+
+struct json_writer *mcp_result_begin(struct mcp_request *request)
+{
+	return mcp_result_begin_as(request, "complete");
+}
+
+void mcp_put_cache(struct mcp_request *request, uint64_t ttl_ms, bool public)
+{
+	if (!revision_modern(request->revision))
+		return;
+	put_uint(&request->writer, "ttlMs", ttl_ms);
+	put_text(&request->writer, "cacheScope", public ? "public" : "private");
+}
+
+static void put_server_info(struct mcp_request *request)
+{
+	const struct mcp_face *face = request->view.face;
+	put_object(&request->writer, "io.modelcontextprotocol/serverInfo");
+	put_text(&request->writer, "name", face->name);
+	if (face->title)
+		put_text(&request->writer, "title", face->title);
+	put_text(&request->writer, "version", CAISSON_VERSION);
+	put_object_end(&request->writer);
+}
+
+struct json_writer *mcp_meta_begin(struct mcp_request *request)
+{
+	put_object(&request->writer, "_meta");
+	if (revision_modern(request->revision) && !request->carrier->settle)
+		put_server_info(request);
+	request->meta_put = true;
+	return &request->writer;
+}
+
+void mcp_meta_end(struct mcp_request *request)
+{
+	put_object_end(&request->writer);
+}
+
+static void refuse_too_large(struct mcp_request *request)
+{
+	mcp_error(request, MCP_INTERNAL_ERROR, NULL,
+		  "the answer would be larger than %zu KiB; ask for less",
+		  request->out.maximum / (size_t)KIB);
+}
+
+static void close_result(struct mcp_request *request)
+{
+	struct json_writer *writer = &request->writer;
+	bool bare = request->carrier->settle != NULL;
+	if (!bare && !request->meta_put && revision_modern(request->revision)) {
+		mcp_meta_begin(request);
+		mcp_meta_end(request);
+	}
+	put_object_end(writer);
+	if (!bare)
+		put_object_end(writer);
+}
+
+bool mcp_result_keep(struct mcp_request *request, struct buffer *ret_rest)
+{
+	close_result(request);
+	return !request->writer.full && buffer_append(ret_rest, request->out.data + request->id_end,
+						      request->out.size - request->id_end) == 0;
+}
+
+void mcp_result_kept(struct mcp_request *request, const struct buffer *rest)
+{
+	if (!request->open)
+		return;
+	begin(request);
+	if (request->carrier->answer_kept)
+		answer(request, 200, rest);
+	else if (buffer_append(&request->out, rest->data, rest->size) == 0)
+		answer(request, 200, NULL);
+	else
+		refuse_too_large(request);
+}
+
+void mcp_result_end(struct mcp_request *request)
+{
+	if (!request->open)
+		return;
+	close_result(request);
+	if (request->writer.full) {
+		refuse_too_large(request);
+	} else if (request->carrier->settle) {
+		settle(request, false);
+	} else {
+		answer(request, 200, NULL);
+	}
+}
+
+void mcp_result_empty(struct mcp_request *request)
+{
+	mcp_result_begin(request);
+	mcp_result_end(request);
+}
+
+static void put_error_object(struct json_writer *writer, const char *key, int code,
+			     const char *text, const char *data)
+{
+	put_object(writer, key);
+	put_int(writer, "code", code);
+	put_text(writer, "message", text);
+	if (data && data[0])
+		put_json(writer, "data", data, strlen(data));
+	put_object_end(writer);
+}
+
+static void refuse(struct mcp_request *request, int code, int status, const char *text,
+		   const char *data)
+{
+	if (!request->open)
+		return;
+	bool bare = request->carrier->settle != NULL;
+	struct json_writer *writer = begin(request);
+	put_error_object(writer, bare ? NULL : "error", code, text, data);
+	if (bare) {
+		settle(request, true);
+		return;
+	}
+	put_object_end(writer);
+	answer(request, status, NULL);
+}
+
+/* What a handler finds wrong is part of a good HTTP answer, but for what concerns the transport. */
+static int status_of(const struct mcp_request *request, int code)
+{
+	if (!revision_modern(request->revision))
+		return 200;
+	switch (code) {
+	case MCP_METHOD_NOT_FOUND:
+		return 404;
+	case MCP_HEADER_MISMATCH:
+	case MCP_MISSING_CAPABILITY:
+	case MCP_UNSUPPORTED_VERSION:
+		return 400;
+	default:
+		return 200;
+	}
+}
+
+void mcp_error(struct mcp_request *request, enum mcp_code code, const char *data,
+	       const char *format, ...)
+{
+	char *text;
+	va_list arguments;
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0)
+		abort();
+	va_end(arguments);
+	refuse(request, code, status_of(request, code), text, data);
+	free(text);
+}
+
+void mcp_refuse(struct mcp_request *request, const struct mcp_problem *problem)
+{
+	refuse(request, problem->code, problem->status, problem->text, problem->data);
+}
+
+/* The kind's own code, and what a program can act upon. */
+static void put_error_data(struct buffer *to, const struct error *error)
+{
+	const struct error_info *info = error_info(error->kind);
+	struct json_writer writer = json_writer_on(to);
+	put_object(&writer, NULL);
+	put_text(&writer, "code", info->code);
+	put_bool(&writer, "retryable", info->retryable);
+	if (error->retry_after_ms != 0)
+		put_uint(&writer, "retry_after_ms", error->retry_after_ms);
+	if (info->advice[0])
+		put_text(&writer, "advice", info->advice);
+	put_object_end(&writer);
+}
+
+void mcp_fail(struct mcp_request *request, const struct error *error)
+{
+	const struct error_info *info = error_info(error->kind);
+	if (!request->open)
+		return;
+	if (request->tool) {
+		content_fail(request, error);
+		return;
+	}
+	statistics.errors[error->kind]++;
+	if (info->http_status >= 500 && info->http_status != 501)
+		log_warning("mcp: %.64s: %s: %s", request->method, info->code, error->message);
+	int code = info->rpc_code;
+	if (code == MCP_RESOURCE_NOT_FOUND && revision_modern(request->revision))
+		code = MCP_INVALID_PARAMS;
+	struct buffer data DONE_BUFFER = BUFFER(2 * KIB);
+	put_error_data(&data, error);
+	/* A token that may not do it is told so by HTTP too, in either era. */
+	int status = error->kind == ERROR_FORBIDDEN ? 403 : 200;
+	refuse(request, code, status, error->message, buffer_text(&data));
+}
+
+/* --- on the way --- */
+
+static struct json_writer notification_begin(struct buffer *to, const char *method)
+{
+	struct json_writer writer = json_writer_on(to);
+	put_object(&writer, NULL);
+	put_text(&writer, "jsonrpc", "2.0");
+	put_text(&writer, "method", method);
+	put_object(&writer, "params");
+	return writer;
+}
+
+static void notification_end(struct mcp_request *request, struct json_writer *writer)
+{
+	put_object_end(writer);
+	put_object_end(writer);
+	if (!writer->full)
+		request->carrier->notify(request, writer->buffer);
+}
+
+/* A whole number as one: it is what most clients compare with. */
+static void put_amount(struct json_writer *writer, const char *key, double value)
+{
+	if (value == floor(value) && fabs(value) < 9e15)
+		put_int(writer, key, (int64_t)value);
+	else
+		put_number(writer, key, value);
+}
+
+static void send_progress(struct mcp_request *request, double progress, double total,
+			  const char *text, size_t size)
+{
+	struct buffer message DONE_BUFFER = BUFFER(NOTIFICATION_MAX);
+	struct json_writer writer = notification_begin(&message, "notifications/progress");
+	put_message_id(&writer, "progressToken", request->progress_token);
+	put_amount(&writer, "progress", progress);
+	if (total >= 0)
+		put_amount(&writer, "total", total);
+	if (text && request->revision >= MCP_2025_03_26)
+		put_text_size(&writer, "message", text, size);
+	notification_end(request, &writer);
+}
+
+static size_t progress_size(const char *text, size_t size)
+{
+	return size <= MCP_PROGRESS_TEXT_MAX ? size : text_utf8_prefix(text, MCP_PROGRESS_TEXT_MAX);
+}
+
+void mcp_progress(struct mcp_request *request, const char *text, size_t size)
+{
+	if (!request->open)
+		return;
+	if (request->task) {
+		task_progress(request->task, text, progress_size(text, size));
+		return;
+	}
+	int64_t now = clock_monotonic();
+	if (!request->progress_token || request->silent || now < request->progress_due)
+		return;
+	request->progress_due = now + MCP_PROGRESS_MS * NSEC_PER_MSEC;
+	send_progress(request, (double)++request->progress, -1, text, progress_size(text, size));
+}
+
+void mcp_progress_of(struct mcp_request *request, double progress, double total, const char *text)
+{
+	size_t size = text ? progress_size(text, strlen(text)) : 0;
+	if (!request->open)
+		return;
+	if (request->task) {
+		if (text)
+			task_progress(request->task, text, size);
+		return;
+	}
+	if (request->progress_token && !request->silent)
+		send_progress(request, progress, total, text, size);
+}
+
+void mcp_log(struct mcp_request *request, enum mcp_log_level level, const char *logger,
+	     const char *text)
+{
+	enum mcp_log_level least =
+	    request->session ? session_log_level(request->session) : request->log_level;
+	if (!request->open || request->silent || request->task || level < least ||
+	    least == MCP_LOG_OFF || !(request->view.face->features & FACE_LOGGING))
+		return;
+	struct buffer message DONE_BUFFER = BUFFER(NOTIFICATION_MAX);
+	struct json_writer writer = notification_begin(&message, "notifications/message");
+	put_text(&writer, "level", mcp_level_name(level));
+	if (logger)
+		put_text(&writer, "logger", logger);
+	put_text(&writer, "data", text);
+	notification_end(request, &writer);
+}

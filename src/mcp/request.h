@@ -1,0 +1,198 @@
+/* One request of a client, from its message to its answer: what every method and every tool gets.
+ * Every handler is
+ *     parse -> (target.h: find and ready the sandbox) -> act -> answer, exactly once
+ *
+ * Life: counted. The carrier holds one reference until the request is answered or cancelled;
+ * whoever gave `request` to the domain as callback data holds another until that callback came.
+ * `open` is false from the moment nobody waits for the answer: a callback that finds it so releases
+ * and returns. When a request is cancelled (notifications/cancelled, or a disconnect where the era
+ * says that this cancels, or the end of its token), `open` becomes false and then `on_cancel` is
+ * called once: it ends what is under way and drops the references it held for that.
+ *
+ * The domain is to know who asks: dispatch.c has called core_asked_by() before a handler runs;
+ * a handler that goes on from a callback calls mcp_resume() first. */
+#pragma once
+
+#include <jansson.h>
+
+#include "api/json.h"
+#include "base/buffer.h"
+#include "core/core.h"
+#include "core/token.h"
+#include "mcp/face.h"
+#include "mcp/revision.h"
+
+struct mcp_server;
+struct mcp_request;
+struct mcp_task;
+struct sandbox;
+struct sandbox_readying;
+struct mcp_session;
+struct asking;
+struct memory;
+
+/* JSON-RPC and MCP error codes. */
+enum mcp_code {
+	MCP_PARSE_ERROR = -32700,
+	MCP_INVALID_REQUEST = -32600,
+	MCP_METHOD_NOT_FOUND = -32601,
+	MCP_INVALID_PARAMS = -32602,
+	MCP_INTERNAL_ERROR = -32603,
+	MCP_RESOURCE_NOT_FOUND = -32002, /* legacy alone */
+	MCP_HEADER_MISMATCH = -32020,
+	MCP_MISSING_CAPABILITY = -32021,
+	MCP_UNSUPPORTED_VERSION = -32022,
+};
+
+/* What the client says it can do: of its initialize, or of this request's _meta. */
+enum mcp_client_capability {
+	CLIENT_SAMPLING = 1 << 0,
+	CLIENT_ELICITATION = 1 << 1,
+	CLIENT_ROOTS = 1 << 2,
+	CLIENT_TASKS = 1 << 3, /* the extension io.modelcontextprotocol/tasks */
+};
+
+/* RFC 5424's names; higher is graver. LOG_OFF: nothing is sent. */
+enum mcp_log_level {
+	MCP_DEBUG,
+	MCP_INFO,
+	MCP_NOTICE,
+	MCP_WARNING,
+	MCP_ERROR,
+	MCP_CRITICAL,
+	MCP_ALERT,
+	MCP_EMERGENCY,
+	MCP_LOG_OFF
+};
+/* -1: no such level. */
+int mcp_level_parse(const char *name);
+const char *mcp_level_name(enum mcp_log_level level);
+
+/* Where the messages of one request go: an HTTP answer of the modern era, a stream of a legacy
+ * session, a line, a task, an element of a batch. `message` is one whole JSON-RPC message without
+ * a line end; it is borrowed. */
+struct mcp_carrier {
+	/* A notification, or a request of ours, that belongs to this request. */
+	void (*notify)(struct mcp_request *request, const struct buffer *message);
+	/* The answer; http_status is 200 unless the era wants another. Afterwards the carrier's
+	 * reference is dropped by the caller. */
+	void (*answer)(struct mcp_request *request, const struct buffer *message, int http_status);
+	/* NULL, or: the same of an answer whose end is kept for all who ask for it. */
+	void (*answer_kept)(struct mcp_request *request, const struct buffer *message,
+			    const struct buffer *rest);
+	/* NULL, or: the answer goes into a task's record: the bare result object, without envelope.
+	 */
+	void (*settle)(struct mcp_request *request, const struct buffer *result, bool failed);
+	/* NULL, or: it was cancelled, no answer will come. */
+	void (*dropped)(struct mcp_request *request);
+};
+
+/* Requests under way of one client, by id: a session's, or a process's. */
+#define REQUESTS_MAX 64
+struct request_set {
+	struct list requests;
+	size_t count;
+};
+
+struct mcp_request {
+	struct mcp_server *server;
+	const struct mcp_carrier *carrier;
+	void *carrier_data;
+	unsigned references;
+	bool open;
+	bool silent; /* the client takes nothing but the answer: no progress, no questions */
+	void (*on_cancel)(struct mcp_request *request);
+	struct request_set *among; /* NULL: in none */
+	struct list link;          /* there */
+
+	/* Who asks, and how. */
+	struct core *core;
+	struct principal principal;
+	struct mcp_view view; /* what this URL or process shows */
+	enum mcp_revision revision;
+	uint32_t client; /* enum mcp_client_capability */
+	enum mcp_log_level log_level;
+	struct mcp_session *session; /* legacy, counted by session.c; NULL: none */
+	struct mcp_task *task;       /* its answer goes there; NULL: to the client */
+
+	/* The message. */
+	json_t *message;             /* owned */
+	struct memory *memory;       /* of it, held; NULL: it is not counted */
+	json_t *id;                  /* borrowed: a string or an integer */
+	const char *method;          /* borrowed */
+	json_t *params;              /* borrowed; an object, or NULL */
+	json_t *progress_token;      /* borrowed; NULL: no progress is wanted */
+	const struct mcp_tool *tool; /* of tools/call */
+
+	/* The answer while it is written. */
+	struct buffer out;
+	struct json_writer writer;
+	bool content_open;    /* content.c's: the list of blocks is not closed yet */
+	bool meta_put;        /* the result has its _meta */
+	size_t id_end;        /* where what every client gets begins */
+	uint64_t progress;    /* counter of what was sent */
+	int64_t progress_due; /* CLOCK_MONOTONIC ns: earlier ones are dropped */
+
+	struct asking *asking; /* ask.c's: what was asked and answered; NULL: nothing */
+
+	/* The handler's own. */
+	void *state;
+	void (*state_free)(void *state);
+	/* target.c's */
+	void (*act)(struct mcp_request *request, struct sandbox *sandbox);
+	struct id sandbox;
+	bool sandbox_chosen; /* the caller named none: the answer says which was used */
+	struct sandbox_readying *readying;
+};
+
+struct mcp_request *mcp_hold(struct mcp_request *request);
+void mcp_release(struct mcp_request *request);
+/* In a callback: may it go on? Else the caller's reference is to be released. Tells the domain who
+ * asks. */
+bool mcp_resume(struct mcp_request *request);
+/* Nobody waits any more. Safe for one that was answered. */
+void mcp_cancel(struct mcp_request *request);
+
+/* --- answers: exactly one of these ends it --- */
+
+/* Opens the result's object, for the caller's members. */
+struct json_writer *mcp_result_begin(struct mcp_request *request);
+/* The same with another resultType than "complete" (modern alone: "input_required", "task"). */
+struct json_writer *mcp_result_begin_as(struct mcp_request *request, const char *type);
+/* Of a list, or of what was read: ttlMs and cacheScope, where the revision has them. */
+void mcp_put_cache(struct mcp_request *request, uint64_t ttl_ms, bool public);
+/* Opens the result's `_meta` for the caller's members; mcp_meta_end() closes it. A result that has
+ * none of its own needs neither. */
+struct json_writer *mcp_meta_begin(struct mcp_request *request);
+void mcp_meta_end(struct mcp_request *request);
+/* Closes and sends it. A result that was too large for MCP_ANSWER_MAX becomes an error. */
+void mcp_result_end(struct mcp_request *request);
+#define MCP_ANSWER_MAX (16 * MIB)
+/* Closes it as mcp_result_end() does, and instead of sending it gives what is behind the id, for
+ * mcp_result_kept(). false: it is too large. */
+NODISCARD bool mcp_result_keep(struct mcp_request *request, struct buffer *ret_rest);
+/* Sends a result that was kept. */
+void mcp_result_kept(struct mcp_request *request, const struct buffer *rest);
+/* `{}`. */
+void mcp_result_empty(struct mcp_request *request);
+
+/* A JSON-RPC error. data: a JSON value as text, or NULL. */
+void mcp_error(struct mcp_request *request, enum mcp_code code, const char *data,
+	       const char *format, ...) PRINTF_LIKE(4, 5);
+/* An error of the domain: of a tool as a result with isError that a model can act on (content.h),
+ * of any other method as a JSON-RPC error by the table of error_kinds.def. */
+void mcp_fail(struct mcp_request *request, const struct error *error);
+
+/* --- on the way --- */
+
+/* How far it is: dropped where nobody asked for progress, and where the last one was sent less
+ * than MCP_PROGRESS_MS ago. Text is cut to MCP_PROGRESS_TEXT_MAX at a character's end. Of a task
+ * it becomes its statusMessage. */
+#define MCP_PROGRESS_MS 100
+#define MCP_PROGRESS_TEXT_MAX 1024
+void mcp_progress(struct mcp_request *request, const char *text, size_t size);
+/* The same with numbers, never dropped (total < 0: not known). */
+void mcp_progress_of(struct mcp_request *request, double progress, double total, const char *text);
+/* notifications/message, where the client's level lets it through. */
+void mcp_log(struct mcp_request *request, enum mcp_log_level level, const char *logger,
+	     const char *text);

@@ -1,0 +1,261 @@
+/* The URLs of MCP: which of them shows what, and who may use it. Called by the router for every
+ * request to one; hands it on to http_post.c and http_get.c. The routes are open to the router, as
+ * everything is checked here: a refusal must carry the challenge that MCP clients look for. Nothing
+ * blocks. */
+#include "api/routes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/statistics.h"
+#include "base/text.h"
+#include "core/visible.h"
+#include "mcp/http.h"
+#include "mcp/lines.h"
+
+#define SANDBOX_MCP "/v1/sandboxes/{sandbox}/mcp"
+
+const char *http_single_header(const void *exchange, const char *name)
+{
+	const struct http_request *request = http_request(exchange);
+	const char *value = NULL;
+	for (size_t i = 0; i < request->header_count; i++) {
+		if (request->headers[i].name[0] != name[0] ||
+		    strcmp(request->headers[i].name, name) != 0)
+			continue;
+		if (value)
+			return NULL;
+		value = request->headers[i].value;
+	}
+	return value;
+}
+
+/* --- refusals --- */
+
+static void respond_problem(struct call *call, const json_t *id, const struct mcp_problem *problem,
+			    const struct http_header *header)
+{
+	struct buffer body DONE_BUFFER = BUFFER(16 * KIB);
+	put_problem(&body, id, problem);
+	http_respond(call->exchange, problem->status, "application/json", header, header ? 1 : 0,
+		     body.data, body.size);
+	call_answered(call);
+}
+
+void http_problem(struct call *call, const json_t *id, const struct mcp_problem *problem)
+{
+	respond_problem(call, id, problem, NULL);
+}
+
+void http_challenge_text(struct call *call, bool forbidden, enum scope scope,
+			 char text[CHALLENGE_MAX])
+{
+	char base[512], metadata[512 + 256] = "";
+	bool sent = http_header(call->exchange, "authorization") != NULL;
+	const char *path = http_request(call->exchange)->path;
+	if (strlen(path) < 128 && !strpbrk(path, "\"\\ ") &&
+	    http_base_url(call, base, sizeof(base)))
+		snprintf(metadata, sizeof(metadata),
+			 ", resource_metadata=\"%s" METADATA_PATH "%s\"", base, path);
+	if (forbidden)
+		snprintf(text, CHALLENGE_MAX,
+			 "Bearer realm=\"caisson\", error=\"insufficient_scope\", scope=\"%s\"%s",
+			 scope_name(scope), metadata);
+	else
+		snprintf(text, CHALLENGE_MAX, "Bearer realm=\"caisson\"%s%s",
+			 sent ? ", error=\"invalid_token\"" : "", metadata);
+}
+
+void http_challenge(struct call *call, const struct error *error, enum scope scope)
+{
+	const struct error_info *info = error_info(error->kind);
+	struct mcp_problem problem;
+	char text[CHALLENGE_MAX];
+	problem_set(&problem, (enum mcp_code)info->rpc_code, info->http_status, "%s%s%s",
+		    error->message, info->advice[0] ? ". " : "", info->advice);
+	http_challenge_text(call, info->http_status == 403, scope, text);
+	respond_problem(call, NULL, &problem, &(struct http_header){"WWW-Authenticate", text});
+}
+
+/* An error of the domain, before there is a message to answer. */
+static void refuse(struct call *call, const struct error *error)
+{
+	const struct error_info *info = error_info(error->kind);
+	struct mcp_problem problem;
+	problem_set(&problem, (enum mcp_code)info->rpc_code, info->http_status, "%s",
+		    error->message);
+	http_problem(call, NULL, &problem);
+}
+
+/* The lines of `caisson mcp` are no MCP yet when they are refused. */
+bool mcp_owns(const char *path)
+{
+	static const char *const others[] = {"/mcp", "/v1/mcp", "/api/sandboxes/mcp"};
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		if (strcmp(path, others[i]) == 0)
+			return true;
+	}
+	if (text_starts(path, "/mcp/"))
+		return strcmp(path, MCP_LINES_PATH) != 0;
+	if (!text_starts(path, "/v1/sandboxes/"))
+		return false;
+	const char *rest = strchr(path + strlen("/v1/sandboxes/"), '/');
+	return rest && strcmp(rest, "/mcp") == 0;
+}
+
+void mcp_refuse_call(struct call *call, const struct error *error)
+{
+	const struct error_info *info = error_info(error->kind);
+	struct mcp_problem problem;
+	statistics.errors[error->kind]++;
+	if (info->http_status == 401) {
+		http_challenge(call, error, SCOPE_READ);
+		return;
+	}
+	enum mcp_code code =
+	    info->http_status == 405 ? MCP_INVALID_REQUEST : (enum mcp_code)info->rpc_code;
+	problem_set(&problem, code, info->http_status, "%s", error->message);
+	respond_problem(call, NULL, &problem,
+			call->allow[0] ? &(struct http_header){"Allow", call->allow} : NULL);
+}
+
+/* --- who, and what they see --- */
+
+static int face_unknown(struct error *error)
+{
+	struct buffer names DONE_BUFFER = BUFFER(KIB);
+	for (size_t i = 0; face_name(i); i++)
+		(void)!buffer_printf(&names, ", /mcp/%s", face_name(i));
+	return error_set(error, ERROR_NO_ROUTE,
+			 "there is no server of that name; there are /mcp, /mcp/readonly, "
+			 "/mcp/x/TOOLSETS%s",
+			 buffer_text(&names));
+}
+
+static int find_face(struct call *call, struct mcp_server *server, struct mcp_view *view,
+		     struct error *error)
+{
+	const char *pattern = call->route->pattern;
+	*view = (struct mcp_view){.face = &usual_face,
+				  .toolsets = TOOLSET_DEFAULT,
+				  .block_seconds = server->core->config.mcp_block_seconds};
+	if (server->fixtures)
+		view->face = &fixture_face;
+	if (strcmp(pattern, SANDBOX_MCP) == 0) {
+		view->face = &pandastack_face;
+	} else if (text_starts(pattern, "/mcp/x/")) {
+		if (toolsets_parse(call->parameters[0], &view->toolsets, error) < 0) {
+			error->kind = ERROR_NO_ROUTE;
+			return -1;
+		}
+	} else if (strcmp(pattern, "/mcp/admin") == 0) {
+		view->face = &admin_face;
+	} else if (strcmp(pattern, "/mcp/{face}") == 0) {
+		view->face = face_by_name(call->parameters[0]);
+		if (!view->face)
+			return face_unknown(error);
+	}
+	size_t size = strlen(pattern), end = strlen("/readonly");
+	view->read_only = size > end && strcmp(pattern + size - end, "/readonly") == 0;
+	return 0;
+}
+
+static int find_sandbox(struct call *call, struct mcp_view *view, struct error *error)
+{
+	struct sandbox *sandbox;
+	if (!(view->face->features & FACE_SANDBOX_EACH))
+		return 0;
+	if (sandbox_find(call->api->core, &call->principal, call->parameters[0], &sandbox, error) <
+	    0)
+		return -1;
+	view->sandbox = sandbox->row.id;
+	return 0;
+}
+
+static bool admit(struct call *call, struct mcp_server *server, struct mcp_view *view)
+{
+	struct error error;
+	if (authenticate(call, &error) < 0) {
+		http_challenge(call, &error, SCOPE_READ);
+		return false;
+	}
+	if (find_face(call, server, view, &error) < 0) {
+		refuse(call, &error);
+		return false;
+	}
+	if (authorize(&call->principal, view->face->scope, &error) < 0) {
+		http_challenge(call, &error, view->face->scope);
+		return false;
+	}
+	/* The host's administration is not for a token that is bound to one sandbox. */
+	if (view->face->scope == SCOPE_ADMIN && id_is_set(&call->principal.sandbox)) {
+		error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
+		http_challenge(call, &error, SCOPE_ADMIN);
+		return false;
+	}
+	if (find_sandbox(call, view, &error) < 0) {
+		refuse(call, &error);
+		return false;
+	}
+	return true;
+}
+
+static void enter(struct call *call, void (*handle)(struct call *call, struct mcp_server *server,
+						    const struct mcp_view *view))
+{
+	struct mcp_server *server = mcp_served();
+	struct mcp_view view;
+	struct error error;
+	/* The router lets every page through on a Unix socket, where no browser gets by itself;
+	 * whoever forwards one there may not have looked. */
+	if (!http_origin_known(call->exchange)) {
+		error_set(&error, ERROR_ORIGIN_FORBIDDEN,
+			  "pages of that origin may not call this server");
+		refuse(call, &error);
+		return;
+	}
+	if (!server) {
+		error_set(&error, ERROR_DAEMON_RESTARTING, "the server ends");
+		refuse(call, &error);
+		return;
+	}
+	if (admit(call, server, &view))
+		handle(call, server, &view);
+}
+
+static void on_post(struct call *call)
+{
+	enter(call, http_post);
+}
+
+static void on_get(struct call *call)
+{
+	enter(call, http_get);
+}
+
+static void on_delete(struct call *call)
+{
+	enter(call, http_delete);
+}
+
+#define ENDPOINT(path)                                                                             \
+	{"POST", path, READ, ROUTE_OPEN, on_post}, {"GET", path, READ, ROUTE_OPEN, on_get},        \
+	    {"DELETE", path, READ, ROUTE_OPEN, on_delete},                                         \
+	{                                                                                          \
+		"GET", METADATA_PATH path, READ, ROUTE_OPEN, metadata_get                          \
+	}
+
+const struct route mcp_routes[] = {
+    ENDPOINT("/mcp"),
+    ENDPOINT("/v1/mcp"),
+    ENDPOINT("/api/sandboxes/mcp"),
+    ENDPOINT("/mcp/readonly"),
+    ENDPOINT("/mcp/x/{toolsets}"),
+    ENDPOINT("/mcp/x/{toolsets}/readonly"),
+    {"POST", MCP_LINES_PATH, READ, 0, lines_post, LINES_QUERY},
+    ENDPOINT("/mcp/admin"),
+    ENDPOINT("/mcp/{face}"),
+    ENDPOINT(SANDBOX_MCP),
+    {"GET", METADATA_PATH, READ, ROUTE_OPEN, metadata_get},
+    {0},
+};

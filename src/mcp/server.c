@@ -1,0 +1,93 @@
+/* The MCP server's own life: made and freed by the daemon's main, and tended now and then while
+ * there are sessions or streams. Nothing blocks. */
+#include "mcp/server.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "mcp/lines.h"
+#include "mcp/listen.h"
+#include "mcp/post.h"
+#include "mcp/session_private.h"
+#include "mcp/stream.h"
+#include "mcp/task.h"
+
+static struct mcp_server *served;
+
+struct mcp_server *mcp_served(void)
+{
+	return served;
+}
+
+void mcp_serve(struct mcp_server *server)
+{
+	served = server;
+}
+
+static void tend(void *data)
+{
+	struct mcp_server *server = data;
+	int64_t now = clock_monotonic();
+	streams_keep_alive(server, now);
+	sessions_tend(server, now);
+	/* Nobody is woken for nothing. */
+	if (!list_empty(&server->streams) || server->session_count > 0)
+		server_tend(server);
+}
+
+void server_tend(struct mcp_server *server)
+{
+	if (!server->ending && !alarm_is_set(server->tend_alarm))
+		alarm_set(server->tend_alarm, SERVER_TEND_MS);
+}
+
+struct mcp_server *mcp_server_new(struct core *core, bool fixtures)
+{
+	struct error error;
+	struct mcp_server *server = calloc(1, sizeof(*server));
+	if (!server)
+		abort();
+	server->core = core;
+	server->fixtures = fixtures;
+	server->began_wall = clock_wall();
+	list_init(&server->waiting);
+	list_init(&server->streams);
+	list_init(&server->line_sessions);
+	for (size_t i = 0; i < SESSION_BUCKETS; i++)
+		list_init(&server->sessions[i]);
+	server->waiting_alarm = alarm_new(core->loop, posts_waited, server);
+	server->tend_alarm = alarm_new(core->loop, tend, server);
+	/* Without the store what is asked is forgotten with this run. */
+	if (core_secret(core, "mcp-ask", sizeof(server->key), server->key, &error) < 0) {
+		log_warning("no lasting key for what tools ask: %s", error.message);
+		random_bytes(server->key, sizeof(server->key));
+	}
+	return server;
+}
+
+void mcp_server_ending(struct mcp_server *server)
+{
+	if (!server)
+		return;
+	listen_end_all(server);
+	lines_end(false);
+	sessions_detach_all(server);
+}
+
+void mcp_server_free(struct mcp_server *server)
+{
+	if (!server)
+		return;
+	server->ending = true;
+	if (served == server)
+		served = NULL;
+	lines_end(true);
+	listen_end_all(server);
+	tasks_end_all(server);
+	sessions_end_all(server);
+	alarm_stop(&server->waiting_alarm);
+	alarm_stop(&server->tend_alarm);
+	free(server);
+}

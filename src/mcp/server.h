@@ -1,0 +1,32 @@
+/* The MCP server itself: what its files share. Owned by the daemon's main. */
+#pragma once
+
+#include "base/list.h"
+#include "mcp/alarm.h"
+#include "mcp/mcp.h"
+
+#define SESSION_BUCKETS 256
+#define SERVER_TEND_MS 5000
+
+struct mcp_server {
+	struct core *core;
+	bool fixtures;
+	bool ending; /* mcp_server_free() was called: nothing new begins */
+	int64_t began_wall;
+	/* post.c: answers that become streams when they take long. */
+	struct list waiting; /* the one that is due first is the first */
+	struct alarm *waiting_alarm;
+	/* stream.c: connections that are kept alive; session.c: sessions that end when idle. */
+	struct list streams;
+	struct list sessions[SESSION_BUCKETS];
+	struct list line_sessions; /* of processes: found by nobody */
+	size_t session_count;
+	size_t kept; /* bytes of events that sessions keep */
+	struct alarm *tend_alarm;
+	uint8_t key[32]; /* of this installation: ask_state.c signs with it */
+};
+
+/* The one that the routes serve; NULL: none. */
+struct mcp_server *mcp_served(void);
+/* What is to be done every now and then, while there is anything to do. */
+void server_tend(struct mcp_server *server);

@@ -1,0 +1,344 @@
+/* Which sandbox a call is about, and making it ready. Called by the tools; what goes wrong here is
+ * told so that a model knows what to do next: which sandboxes there are, when and why one ended,
+ * how to make one. Nothing blocks; making one ready takes the turns it takes. */
+#include "mcp/target.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "core/activity.h"
+#include "core/ephemeral.h"
+#include "core/visible.h"
+#include "mcp/tool.h"
+
+#define LISTED_IN_ERRORS 10
+#define NAME_SHOWN 128
+#define TEXT_MAX (16 * KIB)
+
+/* One that is told of: not what a one-shot run that is waited for made for itself. */
+static bool live(const struct sandbox *sandbox)
+{
+	return sandbox->row.state != SANDBOX_DELETING && sandbox->row.state != SANDBOX_ENDED &&
+	       !(sandbox->row.options & OPTION_ONE_SHOT);
+}
+
+static struct ephemeral_name name_of(const struct mcp_request *request)
+{
+	return ephemeral_name(&request->principal, &request->view.connection);
+}
+
+/* One that a call may mean without naming it: not what was left of a one-shot run, nor what ends
+ * with the connection of somebody else. */
+static bool eligible(const struct mcp_request *request, const struct sandbox *sandbox)
+{
+	if (!live(sandbox) || (sandbox->row.options & OPTION_DETACHED))
+		return false;
+	const char *connection =
+	    packed_value(sandbox->row.labels, sandbox->row.labels_size, EPHEMERAL_LABEL);
+	return !connection ||
+	       (request->view.ephemeral && strcmp(connection, name_of(request).text) == 0);
+}
+
+static const struct id *bound(const struct mcp_request *request)
+{
+	if (id_is_set(&request->view.sandbox))
+		return &request->view.sandbox;
+	return id_is_set(&request->principal.sandbox) ? &request->principal.sandbox : NULL;
+}
+
+static size_t count_live(const struct mcp_request *request, struct sandbox **ret_last)
+{
+	size_t count = 0;
+	struct sandbox *sandbox = NULL;
+	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
+		if (eligible(request, sandbox)) {
+			*ret_last = sandbox;
+			count++;
+		}
+	return count;
+}
+
+bool target_fresh(const struct mcp_request *request, const char *name)
+{
+	struct sandbox *last;
+	if (bound(request))
+		return false;
+	return name && name[0] ? strcmp(name, TARGET_NEW) == 0 : count_live(request, &last) == 0;
+}
+
+/* On a connection whose sandboxes end with it, the only one that it has made is nearer than those
+ * that were there before. */
+static struct sandbox *only_own(const struct mcp_request *request)
+{
+	const struct ephemeral_name name = name_of(request);
+	const struct pair label = {EPHEMERAL_LABEL, name.text};
+	struct sandbox *sandbox = NULL, *own = NULL;
+	if (!request->view.ephemeral)
+		return NULL;
+	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox))) {
+		if (!eligible(request, sandbox) ||
+		    !packed_has(sandbox->row.labels, sandbox->row.labels_size, &label, 1))
+			continue;
+		if (own)
+			return NULL;
+		own = sandbox;
+	}
+	return own;
+}
+
+/* --- what is told --- */
+
+void target_age(int64_t nanoseconds, struct buffer *to)
+{
+	long long seconds = MAX(nanoseconds, 0) / NSEC_PER_SEC;
+	if (seconds < 120)
+		(void)!buffer_printf(to, "%lld s", seconds);
+	else if (seconds < 2 * 3600)
+		(void)!buffer_printf(to, "%lld min", seconds / 60);
+	else if (seconds < 48 * 3600)
+		(void)!buffer_printf(to, "%lld h", seconds / 3600);
+	else
+		(void)!buffer_printf(to, "%lld days", seconds / 86400);
+}
+
+void target_line(const struct sandbox_row *row, struct buffer *to)
+{
+	int64_t left = sandbox_expires_in(row);
+	(void)!buffer_printf(to, "%s%s%s%s: %s, made ", row->id.text, row->name ? " (" : "",
+			     row->name ? row->name : "", row->name ? ")" : "",
+			     sandbox_state_name((enum sandbox_state)row->state));
+	target_age(clock_wall() - row->created_wall, to);
+	(void)!buffer_append_text(to, " ago");
+	if (row->options & OPTION_DETACHED)
+		(void)!buffer_append_text(to, " for a one-shot run");
+	if (row->paused_wall != 0) {
+		(void)!buffer_append_text(to, ", its time stands still");
+	} else if (left >= 0) {
+		(void)!buffer_append_text(to, ", ends in ");
+		target_age(left * NSEC_PER_SEC, to);
+	}
+	(void)!buffer_append_text(to, "\n");
+}
+
+void target_list(const struct mcp_request *request, size_t max, struct buffer *to)
+{
+	size_t count = 0;
+	struct sandbox *sandbox = NULL;
+	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
+		if (live(sandbox) && count++ < max)
+			target_line(&sandbox->row, to);
+	if (count > max)
+		(void)!buffer_printf(to, "... and %zu more\n", count - max);
+}
+
+/* How one is made with what this client sees; "" where it cannot. */
+static const char *how_to_create(const struct mcp_request *request)
+{
+	bool scope_missing;
+	if (tool_find(request, "create_sandbox", &scope_missing))
+		return " Make one with create_sandbox {}.";
+	if (tool_find(request, "sandbox_create", &scope_missing))
+		return " Make one with sandbox_create.";
+	return "";
+}
+
+static void append_live(const struct mcp_request *request, struct buffer *to)
+{
+	struct buffer list DONE_BUFFER = BUFFER(TEXT_MAX / 2);
+	target_list(request, LISTED_IN_ERRORS, &list);
+	if (list.size == 0) {
+		(void)!buffer_printf(to, " No sandbox is live.%s", how_to_create(request));
+		return;
+	}
+	(void)!buffer_printf(to, " Live sandboxes:\n%s", buffer_text(&list));
+	if (to->size > 0 && to->data[to->size - 1] == '\n')
+		to->data[--to->size] = '\0';
+}
+
+/* Of a method that is no tool the error stays as it is. */
+static void refuse(struct mcp_request *request, const struct error *error)
+{
+	struct buffer text DONE_BUFFER = BUFFER(TEXT_MAX);
+	if (!request->tool ||
+	    (error->kind != ERROR_SANDBOX_NOT_FOUND && error->kind != ERROR_SANDBOX_ENDED &&
+	     error->kind != ERROR_ID_MALFORMED && error->kind != ERROR_INVALID)) {
+		mcp_fail(request, error);
+		return;
+	}
+	if (error->message[0])
+		(void)!buffer_printf(&text, "%s.", error->message);
+	if (error->kind == ERROR_SANDBOX_ENDED)
+		(void)!buffer_append_text(&text, " Its files and processes are gone.");
+	if (bound(request))
+		(void)!buffer_printf(&text, " This %s is for sandbox %s alone.",
+				     id_is_set(&request->view.sandbox) ? "address" : "token",
+				     bound(request)->text);
+	else
+		append_live(request, &text);
+	const char *told = buffer_text(&text);
+	content_refuse(request, "%s", told[0] == ' ' ? told + 1 : told);
+}
+
+/* There may be some that no call means unless it names them. */
+static const char *none_meant(const struct mcp_request *request)
+{
+	struct sandbox *sandbox = NULL;
+	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
+		if (live(sandbox))
+			return "say in `sandbox_id` which sandbox is meant: those that live were "
+			       "made for a one-shot run or by another connection";
+	return "";
+}
+
+static void refuse_unnamed(struct mcp_request *request, size_t live, uint32_t flags)
+{
+	struct error error;
+	if (flags & TARGET_NAMED)
+		error_set(&error, ERROR_INVALID,
+			  "field `sandbox_id` is missing: this must say which sandbox is meant");
+	else if (live == 0)
+		error_set(&error, ERROR_SANDBOX_NOT_FOUND, "%s",
+			  request->tool ? none_meant(request) : "there is none");
+	else
+		error_set(&error, ERROR_INVALID,
+			  "there are %zu sandboxes: say in `sandbox_id` which is meant", live);
+	refuse(request, &error);
+}
+
+void target_note(const struct mcp_request *request, struct buffer *to)
+{
+	if (!request->sandbox_chosen)
+		return;
+	const struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
+	const char *name = sandbox ? sandbox->row.name : NULL;
+	(void)!buffer_printf(to, "sandbox %s%s%s%s", request->sandbox.text, name ? " (" : "",
+			     name ? name : "", name ? ")" : "");
+}
+
+/* --- finding and readying --- */
+
+static struct sandbox *choose(struct mcp_request *request, uint32_t flags)
+{
+	struct sandbox *sandbox = NULL;
+	struct error error;
+	const struct id *only = bound(request);
+	if (flags & TARGET_NAMED) {
+		refuse_unnamed(request, 0, flags);
+		return NULL;
+	}
+	request->sandbox_chosen = true;
+	if (only) {
+		if (sandbox_find(request->core, &request->principal, only->text, &sandbox, &error) <
+		    0) {
+			refuse(request, &error);
+			return NULL;
+		}
+		/* Whose address is one sandbox knows which. */
+		request->sandbox_chosen = !id_is_set(&request->view.sandbox);
+		return sandbox;
+	}
+	size_t count = count_live(request, &sandbox);
+	if (count > 1 && (sandbox = only_own(request)))
+		count = 1;
+	if (count == 1)
+		return sandbox;
+	refuse_unnamed(request, count, flags);
+	return NULL;
+}
+
+static struct sandbox *find(struct mcp_request *request, const char *name, uint32_t flags)
+{
+	struct sandbox *sandbox;
+	struct error error;
+	/* An empty one is what models write for none. */
+	if (!name || (name[0] == '\0' && !(flags & TARGET_NAMED)))
+		return choose(request, flags);
+	if (strlen(name) > NAME_SHOWN) {
+		error_set(&error, ERROR_ID_MALFORMED, "`sandbox_id` is longer than any id or name");
+		refuse(request, &error);
+		return NULL;
+	}
+	if (sandbox_find(request->core, &request->principal, name, &sandbox, &error) < 0) {
+		refuse(request, &error);
+		return NULL;
+	}
+	/* The address of one sandbox leads to no other. */
+	if (id_is_set(&request->view.sandbox) &&
+	    !id_equal(&request->view.sandbox, &sandbox->row.id)) {
+		error_set(&error, ERROR_SANDBOX_NOT_FOUND, "there is no sandbox `%s` here", name);
+		refuse(request, &error);
+		return NULL;
+	}
+	return sandbox;
+}
+
+struct sandbox *target_again(struct mcp_request *request)
+{
+	struct sandbox *sandbox;
+	struct error error;
+	if (sandbox_find(request->core, &request->principal, request->sandbox.text, &sandbox,
+			 &error) == 0)
+		return sandbox;
+	refuse(request, &error);
+	return NULL;
+}
+
+void target_reply(struct mcp_request *request)
+{
+	struct buffer text DONE_BUFFER = BUFFER(KIB);
+	struct sandbox *sandbox = target_again(request);
+	if (!sandbox)
+		return;
+	target_line(&sandbox->row, &text);
+	content_reply(request, "sandbox %s", buffer_text(&text));
+}
+
+static void ready(void *data, const struct error *error)
+{
+	struct mcp_request *request = data;
+	request->readying = NULL;
+	request->on_cancel = NULL;
+	if (mcp_resume(request)) {
+		struct sandbox *sandbox = error ? NULL : target_again(request);
+		if (error)
+			refuse(request, error);
+		else if (sandbox)
+			request->act(request, sandbox);
+		core_asked_by(request->core, NULL);
+	}
+	mcp_release(request);
+}
+
+static void cancelled(struct mcp_request *request)
+{
+	struct sandbox_readying *readying = request->readying;
+	request->readying = NULL;
+	if (!readying)
+		return;
+	sandbox_ready_cancel(readying);
+	mcp_release(request);
+}
+
+void target_ready(struct mcp_request *request, const char *name, uint32_t flags,
+		  void (*act)(struct mcp_request *request, struct sandbox *sandbox))
+{
+	struct error error;
+	struct sandbox *sandbox = find(request, name, flags);
+	if (!sandbox)
+		return;
+	request->sandbox = sandbox->row.id;
+	if ((flags & TARGET_ASLEEP) || sandbox_ready_now(sandbox)) {
+		act(request, sandbox);
+		return;
+	}
+	request->act = act;
+	request->on_cancel = cancelled;
+	mcp_hold(request);
+	if (sandbox_ready_for(sandbox, &request->principal, ready, request, &request->readying,
+			      &error) < 0) {
+		request->on_cancel = NULL;
+		refuse(request, &error);
+		mcp_release(request);
+	}
+}

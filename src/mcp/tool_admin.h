@@ -1,0 +1,17 @@
+/* What the files of the administration's tools share. */
+#pragma once
+
+#include "core/meter.h"
+#include "mcp/tool.h"
+
+/* tool_metrics.c: what was used in the last days, by sandbox of the caller's workspace or by
+ * workspace of all. */
+void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage_by by);
+
+/* The administration is of the whole host: a token that is bound to one sandbox is refused, and
+ * true comes back. */
+bool admin_refused(struct mcp_request *request);
+/* Of a workspace that has a valid name; else the request is answered and false comes back. */
+bool admin_workspace(struct mcp_request *request, const char *name);
+
+extern const struct mcp_tool budget_tools[]; /* tool_budget.c */

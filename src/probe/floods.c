@@ -1,0 +1,311 @@
+/* Floods: each uses something up until the kernel says stop, holds it for a moment, and says what
+ * stopped it: "NAME stopped ERRNO COUNT" or, at a bound of its own that no limit should let it
+ * reach, "NAME endless COUNT". Being killed for it is a stop too; the caller sees that. */
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "probe.h"
+
+#define HOLD_NANOSECONDS 300000000
+#define PAGE 4096
+#define BLOCK (1 << 20)
+
+static void hold(void)
+{
+	struct timespec time = {0, HOLD_NANOSECONDS};
+	nanosleep(&time, NULL);
+}
+
+static long stopped(long count)
+{
+	int saved = errno;
+	hold();
+	errno = saved;
+	return count;
+}
+
+/* Each returns how far it got, with errno; or -1 when nothing stopped it. */
+
+static long flood_processes(void)
+{
+	for (long count = 0; count < 100000; count++) {
+		pid_t pid = fork();
+		if (pid < 0)
+			return stopped(count);
+		if (pid == 0) {
+			/* The exec that we are lasts as long as any of these. */
+			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+			pause();
+			_exit(0);
+		}
+	}
+	return -1;
+}
+
+/* Children that nobody waits for. */
+static long flood_zombies(void)
+{
+	for (long count = 0; count < 100000; count++) {
+		pid_t pid = fork();
+		if (pid < 0)
+			return stopped(count);
+		if (pid == 0)
+			_exit(0);
+	}
+	return -1;
+}
+
+static long flood_memory(void)
+{
+	for (long count = 0; count < 65536; count++) {
+		char *block =
+		    mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (block == MAP_FAILED)
+			return stopped(count);
+		for (size_t at = 0; at < BLOCK; at += PAGE)
+			block[at] = 1;
+	}
+	return -1;
+}
+
+static long flood_shared_memory(void)
+{
+	static char block[BLOCK];
+	memset(block, 1, sizeof(block));
+	int fd = open("/dev/shm/flood", O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+	for (long count = 0; fd >= 0 && count < 65536; count++) {
+		if (write(fd, block, sizeof(block)) < 0) {
+			int saved = errno;
+			unlink("/dev/shm/flood");
+			errno = saved;
+			return stopped(count);
+		}
+	}
+	return -1;
+}
+
+static long flood_disk(void)
+{
+	static char block[BLOCK];
+	memset(block, 1, sizeof(block));
+	int fd = open("/tmp/flood", O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+	for (long count = 0; fd >= 0 && count < 65536; count++) {
+		if (write(fd, block, sizeof(block)) < 0) {
+			int saved = errno;
+			unlink("/tmp/flood");
+			errno = saved;
+			return stopped(count);
+		}
+	}
+	return -1;
+}
+
+static void remove_inodes(long count)
+{
+	char path[64];
+	for (long i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "/tmp/flood-inodes/%ld", i);
+		unlink(path);
+	}
+	rmdir("/tmp/flood-inodes");
+}
+
+static long flood_inodes(void)
+{
+	char path[64];
+	mkdir("/tmp/flood-inodes", 0700);
+	for (long count = 0; count < 4000000; count++) {
+		snprintf(path, sizeof(path), "/tmp/flood-inodes/%ld", count);
+		if (symlink("x", path) < 0) {
+			int saved = errno;
+			remove_inodes(count);
+			errno = saved;
+			return count;
+		}
+	}
+	return -1;
+}
+
+static long flood_descriptors(void)
+{
+	for (long count = 0; count < 4000000; count++) {
+		if (dup(0) < 0)
+			return stopped(count);
+	}
+	return -1;
+}
+
+static long flood_terminals(void)
+{
+	for (long count = 0; count < 4000; count++) {
+		if (open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC) < 0)
+			return stopped(count);
+	}
+	return -1;
+}
+
+static long flood_watches(void)
+{
+	for (long count = 0; count < 4000; count++) {
+		if (syscall(SYS_inotify_init1, O_CLOEXEC) < 0)
+			return stopped(count);
+	}
+	return -1;
+}
+
+static long flood_queues(void)
+{
+	char name[32];
+	for (long count = 0; count < 4000; count++) {
+		snprintf(name, sizeof(name), "flood-%ld", count);
+		if (syscall(SYS_mq_open, name, O_CREAT | O_RDWR, 0600, NULL) < 0) {
+			int saved = errno;
+			for (long i = 0; i < count; i++) {
+				snprintf(name, sizeof(name), "flood-%ld", i);
+				syscall(SYS_mq_unlink, name);
+			}
+			errno = saved;
+			return count;
+		}
+	}
+	return -1;
+}
+
+/* The sandbox's memory, as it sees it itself. */
+static unsigned long long memory_total(void)
+{
+	char text[256] = "";
+	int fd = (int)open_path("/proc/meminfo", O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		return 0;
+	char *number = strpbrk(text, "0123456789");
+	return number ? strtoull(number, NULL, 10) * 1024 : 0;
+}
+
+/* Bound to a port of its own; -1: there are no more. */
+static int open_receiver(struct sockaddr_in *ret_address)
+{
+	int receiver = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), room = 1 << 30;
+	socklen_t size = sizeof(*ret_address);
+	*ret_address =
+	    (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	if (receiver < 0)
+		return -1;
+	setsockopt(receiver, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	if (bind(receiver, (struct sockaddr *)ret_address, sizeof(*ret_address)) < 0 ||
+	    getsockname(receiver, (struct sockaddr *)ret_address, &size) < 0)
+		return -1;
+	return receiver;
+}
+
+/* Fills a socket that nobody reads; how much of the kernel's memory it then holds. */
+static unsigned long long fill_socket(int sender, int receiver, const struct sockaddr_in *address)
+{
+	static const char datagram[32000];
+	uint32_t information[16] = {0};
+	socklen_t information_size = sizeof(information);
+	for (int i = 0; i < 14; i++)
+		sendto(sender, datagram, sizeof(datagram), MSG_DONTWAIT,
+		       (const struct sockaddr *)address, sizeof(*address));
+	if (getsockopt(receiver, SOL_SOCKET, SO_MEMINFO, information, &information_size) < 0)
+		return 0;
+	return information[0]; /* SK_MEMINFO_RMEM_ALLOC */
+}
+
+/* What waits in sockets is the host's memory too: it must stay within the sandbox's. They are all
+ * opened first: what arrives in them costs whoever sends nothing that a kernel could refuse. Who
+ * holds too much has a moment to be stopped, as it would be had it asked for the memory. */
+static long flood_sockets(void)
+{
+	enum { SOCKETS = 2000 };
+	static int receivers[SOCKETS];
+	static struct sockaddr_in addresses[SOCKETS];
+	unsigned long long held = 0, total = memory_total();
+	int count = 0, sender = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	while (count < SOCKETS && (receivers[count] = open_receiver(&addresses[count])) >= 0)
+		count++;
+	for (int i = 0; i < count && (total == 0 || held <= 2 * total); i++)
+		held += fill_socket(sender, receivers[i], &addresses[i]);
+	if (total > 0 && held > total) {
+		sleep(2);
+		return -1;
+	}
+	errno = ENOBUFS;
+	return stopped((long)(held >> 20));
+}
+
+static long flood_timers(void)
+{
+	int timer;
+	for (long count = 0; count < 4000000; count++) {
+		if (syscall(SYS_timer_create, CLOCK_MONOTONIC, NULL, &timer) < 0)
+			return stopped(count);
+	}
+	return -1;
+}
+
+/* Far more than is kept of an exec's output; the exec is what bounds it, and the end is ours. */
+static long flood_output(void)
+{
+	static char block[BLOCK];
+	memset(block, 'x', sizeof(block));
+	for (int i = 0; i < 256; i++) {
+		if (write(STDOUT_FILENO, block, sizeof(block)) < 0)
+			return i;
+	}
+	errno = 0;
+	return 256;
+}
+
+static const struct {
+	const char *name;
+	long (*run)(void);
+} floods[] = {
+    {"processes", flood_processes},
+    {"zombies", flood_zombies},
+    {"memory", flood_memory},
+    {"shared_memory", flood_shared_memory},
+    {"disk", flood_disk},
+    {"inodes", flood_inodes},
+    {"descriptors", flood_descriptors},
+    {"terminals", flood_terminals},
+    {"watches", flood_watches},
+    {"queues", flood_queues},
+    {"sockets", flood_sockets},
+    {"timers", flood_timers},
+    {"output", flood_output},
+};
+
+void flood_list(void)
+{
+	for (size_t i = 0; i < COUNT(floods); i++)
+		printf("flood %s\n", floods[i].name);
+}
+
+int flood_run(const char *name)
+{
+	signal(SIGCHLD, SIG_DFL);
+	for (size_t i = 0; i < COUNT(floods); i++) {
+		if (strcmp(floods[i].name, name) != 0)
+			continue;
+		long count = floods[i].run();
+		if (count < 0)
+			printf("\n%s endless\n", name);
+		else
+			printf("\n%s stopped %s %ld\n", name, strerror(errno), count);
+		fflush(stdout);
+		/* What was forked dies with the exec that we are. */
+		return count < 0;
+	}
+	fprintf(stderr, "caisson-probe: there is no flood \"%s\"\n", name);
+	return 2;
+}

@@ -1,0 +1,15 @@
+/* MCP as lines: what `caisson mcp` and `caisson wrap` speak with the daemon after `101 Switching
+ * Protocols` to POST /mcp/lines with `Upgrade: caisson-mcp/1`. One JSON-RPC message a line, both
+ * ways; a line is at most MCP_LINE_MAX bytes towards the daemon.
+ *
+ * Sandboxes that carry the label MCP_CONNECTION_LABEL end with the connection of that id, which the
+ * query of the request names (`ephemeral`, `connection`) and the same caller holds:
+ * core/ephemeral.h. */
+#pragma once
+
+#include "base/limits.h"
+
+#define MCP_LINES_PATH "/mcp/lines"
+#define MCP_LINES_PROTOCOL "caisson-mcp/1"
+#define MCP_LINE_MAX (4 * MIB)
+#define MCP_CONNECTION_LABEL "caisson.connection"

@@ -1,0 +1,496 @@
+/* Sandboxes that are being made or started: orders wait for their turn, workers (worker.c) carry
+ * them out a few at a time, and whoever asked is answered when the init listens. One that the pool
+ * has ready needs no worker: it is told what it is, and its channel says when it listens.
+ *
+ * Called by requests.c, pool.c and loop.c; never waits. */
+#include "spawner/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+
+/* A driver gives up by itself after ten seconds; tools for its disk may take as long before. */
+#define BOOT_PATIENCE (45 * NSEC_PER_SEC)
+#define ASSIGN_PATIENCE (10 * NSEC_PER_SEC)
+#define BOOTS_MIN 4
+#define BOOTS_MAX 16
+
+void boots_forget_order(struct entry *entry)
+{
+	if (!entry->order)
+		return;
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+		folder_grant_done(&entry->order->folders[i]);
+	free(entry->order);
+	entry->order = NULL;
+}
+
+/* The folders become the order's. */
+static struct boot_order *order_new(const struct spawn_create *create, struct folder_grant *folders,
+				    bool fresh)
+{
+	struct boot_order *order = calloc(1, sizeof(*order));
+	if (!order)
+		abort();
+	order->create = *create;
+	order->fresh = fresh;
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++) {
+		order->folders[i].directory = -1;
+		if (!folders || i >= create->mount_count)
+			continue;
+		order->folders[i] = folders[i];
+		folders[i].directory = -1;
+	}
+	return order;
+}
+
+bool boots_under_way(const struct entry *entry)
+{
+	return entry->state == ENTRY_BOOTING || entry->state == ENTRY_ASSIGNING;
+}
+
+/* ---- Answers. */
+
+static void reply_error(struct spawner *spawner, uint32_t request, const struct id *id,
+			const struct error *error)
+{
+	struct spawn_message reply = {.type = SPAWN_REPLY,
+				      .request = request,
+				      .sandbox = *id,
+				      .result = (uint32_t)error->kind};
+	memcpy(reply.message, error->message, sizeof(reply.message));
+	if (request != 0)
+		spawner_loop_send(spawner, &reply);
+}
+
+static void reply_created(struct spawner *spawner, struct entry *entry, enum spawn_origin origin)
+{
+	const struct guest *guest = &entry->guest;
+	struct spawn_message reply = {
+	    .type = SPAWN_REPLY, .request = entry->boot_request, .sandbox = guest->id};
+	if (entry->boot_request == 0)
+		return;
+	reply.created.pid = (uint32_t)guest->init.pid;
+	reply.created.origin = origin;
+	memcpy(reply.created.limit_reasons, guest->limit_reasons, sizeof(guest->limit_reasons));
+	reply.created.phase_count = MIN(guest->phase_count, SPAWN_PHASES_MAX);
+	memcpy(reply.created.phases, guest->phases, sizeof(guest->phases));
+	entry->boot_request = 0;
+	spawner_loop_send(spawner, &reply);
+}
+
+/* A list waits until nothing is being made, so that it is true. */
+static void settled(struct spawner *spawner)
+{
+	if (spawner->list_request == 0 || boots_count(spawner) > 0)
+		return;
+	uint32_t request = spawner->list_request;
+	spawner->list_request = 0;
+	requests_list(spawner, request);
+}
+
+/* What was made of it goes; of a new one, its files too. Whoever asked hears of it then, so that as
+ * a rule nothing is left when he does. */
+static void undo(struct spawner *spawner, struct entry *entry, bool erase,
+		 const struct error *error)
+{
+	uint32_t request = entry->boot_request;
+	struct id id = entry->guest.id;
+	entry->boot_request = 0;
+	boots_forget_order(entry);
+	prepared_done(&entry->prepared);
+	guests_undo(spawner, entry, erase);
+	reply_error(spawner, request, &id, error);
+}
+
+static void failed(struct spawner *spawner, struct entry *entry, const struct error *error)
+{
+	log_debug("sandbox %s: %s", entry->guest.id.text, error->message);
+	if (entry->state == ENTRY_PREPARING)
+		pool_failed(spawner, error->message);
+	undo(spawner, entry, entry->order ? entry->order->fresh : true, error);
+}
+
+static void succeeded(struct spawner *spawner, struct entry *entry, enum spawn_origin origin)
+{
+	struct error error;
+	entry->state = ENTRY_RUNNING;
+	entry->look_at = 0;
+	if (!entry->end_asked) {
+		boots_forget_order(entry);
+		prepared_done(&entry->prepared);
+		reply_created(spawner, entry, origin);
+		return;
+	}
+	/* Who wanted its end came before its beginning. */
+	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
+	undo(spawner, entry, entry->destroy || (entry->order && entry->order->fresh), &error);
+}
+
+/* ---- Workers. */
+
+static uint32_t boots_max(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	return (uint32_t)MIN(MAX(2 * cpus, BOOTS_MIN), BOOTS_MAX);
+}
+
+static bool waits_for_turn(const struct entry *entry)
+{
+	return entry->state == ENTRY_BOOTING && entry->worker == 0;
+}
+
+static bool works(const struct entry *entry)
+{
+	return (entry->state == ENTRY_BOOTING || entry->state == ENTRY_PREPARING) &&
+	       entry->worker > 0;
+}
+
+uint32_t boots_count(const struct spawner *spawner)
+{
+	uint32_t count = 0;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
+		count += boots_under_way(&spawner->entries[i]);
+	return count;
+}
+
+/* The one that has waited longest. */
+static struct entry *next_turn(struct spawner *spawner)
+{
+	struct entry *next = NULL;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
+		struct entry *entry = &spawner->entries[i];
+		if (waits_for_turn(entry) && (!next || entry->turn < next->turn))
+			next = entry;
+	}
+	return next;
+}
+
+static void start_waiting(struct spawner *spawner)
+{
+	uint32_t working = 0;
+	struct error error;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
+		working += works(&spawner->entries[i]);
+	for (struct entry *entry; working < boots_max() && (entry = next_turn(spawner));
+	     working++) {
+		if (worker_boot(spawner, entry, &error) < 0)
+			failed(spawner, entry, &error);
+		else
+			guests_look_at(spawner, entry, clock_monotonic() + BOOT_PATIENCE);
+	}
+}
+
+static void enqueue(struct spawner *spawner, struct entry *entry, struct boot_order *order,
+		    uint32_t request)
+{
+	entry->order = order;
+	entry->state = ENTRY_BOOTING;
+	entry->boot_request = request;
+	entry->turn = ++spawner->boot_turns;
+	entry->end_asked = entry->destroy = entry->unasked = entry->quiet = false;
+	entry->guest.limits = order->create.limits;
+	entry->guest.place = entry->guest.id;
+	entry->guest.frozen = false;
+	entry->guest.phase_count = 0;
+	entry->guest.init = PROCESS_NONE;
+	start_waiting(spawner);
+}
+
+static void filled(struct spawner *spawner, struct entry *entry)
+{
+	boots_forget_order(entry);
+	pool_filled(spawner, entry);
+}
+
+void boots_worker_done(struct spawner *spawner, uint32_t slot)
+{
+	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
+	struct work_result result;
+	struct error error;
+	if (!entry || entry->worker_socket < 0)
+		return;
+	if (worker_receive(spawner, entry, &result) < 0) {
+		/* Killed, by us or by the kernel. What it had started ends by itself when nobody
+		 * holds its channel, or is found by its record. */
+		error_set(&error, entry->end_asked ? ERROR_CONFLICT : ERROR_INTERNAL,
+			  entry->end_asked ? "sandbox %s is ending"
+					   : "the process that made sandbox %s did not finish",
+			  entry->guest.id.text);
+		struct error ignored;
+		if (entry->driver->adopt(&spawner->host, &entry->guest, &ignored) < 0)
+			log_warning("sandbox %s: %s", entry->guest.id.text, ignored.message);
+		failed(spawner, entry, &error);
+	} else {
+		entry->guest = result.guest;
+		entry->prepared = result.prepared;
+		entry->guest.phase_count = MIN(entry->guest.phase_count, SPAWN_PHASES_MAX);
+		if (result.result == 0)
+			result.result = guests_watch(spawner, entry, &result.error);
+		if (result.result < 0)
+			failed(spawner, entry, &result.error);
+		else if (entry->state == ENTRY_PREPARING)
+			filled(spawner, entry);
+		else
+			succeeded(spawner, entry, ORIGIN_COLD);
+	}
+	start_waiting(spawner);
+	settled(spawner);
+}
+
+void boots_look(struct spawner *spawner, struct entry *entry)
+{
+	struct error error;
+	if (clock_monotonic() < entry->look_at)
+		return;
+	entry->look_at = 0;
+	if (entry->worker > 0) {
+		/* Its end is what the loop hears of next. */
+		log_warning("sandbox %s is not made after %d seconds", entry->guest.id.text,
+			    (int)(BOOT_PATIENCE / NSEC_PER_SEC));
+		kill(entry->worker, SIGKILL);
+	} else if (entry->state == ENTRY_ASSIGNING) {
+		error_set(&error, ERROR_TIMED_OUT, "the init did not answer within %d seconds",
+			  (int)(ASSIGN_PATIENCE / NSEC_PER_SEC));
+		failed(spawner, entry, &error);
+		settled(spawner);
+	}
+}
+
+/* ---- Orders. */
+
+/* "SLOT TIER", in its directory: before anything else of it exists, so that whatever a crash leaves
+ * of it is found by its directory. One of the pool has a third word, and is nobody's. */
+static int write_slot(int directory, const struct entry *entry, bool prepared)
+{
+	char text[64];
+	CLOSE_FD int fd =
+	    openat(directory, "slot", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int length = snprintf(text, sizeof(text), "%u %s%s\n", entry->guest.slot,
+			      entry->driver->name, prepared ? " prepared" : "");
+	return fd < 0 ? -errno : fd_write_full(fd, text, (size_t)length);
+}
+
+static int make_files(struct spawner *spawner, struct entry *entry, bool prepared,
+		      struct error *error)
+{
+	char path[SPAWNER_PATH_MAX];
+	if (guests_path(spawner, "sandboxes", &entry->guest.id, path) < 0)
+		return error_set(error, ERROR_INTERNAL, "a path is too long");
+	if (mkdir(path, 0700) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno,
+				       "making the sandbox's directory");
+	CLOSE_FD int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int result = directory < 0 ? -errno : write_slot(directory, entry, prepared);
+	if (result == 0)
+		return 0;
+	if (directory >= 0)
+		unlinkat(directory, "slot", 0);
+	rmdir(path);
+	return error_set_errno(error, error_kind_of_errno(result), result,
+			       "writing the sandbox's slot");
+}
+
+static struct entry *free_entry(struct spawner *spawner)
+{
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
+		if (spawner->entries[i].state == ENTRY_FREE)
+			return &spawner->entries[i];
+	return NULL;
+}
+
+static struct entry *new_entry(struct spawner *spawner, const struct id *id, enum tier tier)
+{
+	struct entry *entry = free_entry(spawner);
+	if (!entry)
+		return NULL;
+	*entry = (struct entry)ENTRY_NONE;
+	entry->driver = spawner->driver_of(tier);
+	entry->guest.id = entry->guest.place = *id;
+	entry->guest.tier = tier;
+	entry->guest.slot = (uint32_t)(entry - spawner->entries);
+	return entry;
+}
+
+int boots_create(struct spawner *spawner, const struct id *id, const struct spawn_create *create,
+		 struct folder_grant *folders, uint32_t request, struct error *error)
+{
+	if (guests_placed(spawner, id))
+		return error_set(error, ERROR_CONFLICT, "sandbox %s is there already", id->text);
+	if (guests_count(spawner) >= spawner->config.sandboxes_max)
+		return error_set(error, ERROR_BUSY,
+				 "there are %u sandboxes, which is as many as the configuration "
+				 "allows (count_max)",
+				 spawner->config.sandboxes_max);
+	struct entry *ready = pool_take(spawner, create);
+	if (ready)
+		return boots_assign(spawner, ready, id, create, request, error);
+	struct entry *entry = new_entry(spawner, id, (enum tier)create->tier);
+	if (!entry) {
+		pool_make_room(spawner);
+		return error_set(error, ERROR_BUSY,
+				 "all %d uid ranges of this instance are in use: remove a sandbox",
+				 (int)UID_BLOCK_SLOTS);
+	}
+	if (make_files(spawner, entry, false, error) < 0)
+		return -1;
+	enqueue(spawner, entry, order_new(create, folders, true), request);
+	return 1;
+}
+
+int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn_create *create,
+		struct folder_grant *folders, uint32_t request, struct error *error)
+{
+	const char *id = entry->guest.id.text;
+	if (entry->state == ENTRY_DYING)
+		return error_set(error, ERROR_CONFLICT, "sandbox %s is ending", id);
+	if (boots_under_way(entry))
+		return error_set(error, ERROR_CONFLICT, "sandbox %s is being started", id);
+	if (guests_runs(entry))
+		return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s runs already", id);
+	if (create->tier != (uint32_t)entry->guest.tier)
+		return error_set(error, ERROR_INVALID, "sandbox %s is of another tier", id);
+	enqueue(spawner, entry, order_new(create, folders, false), request);
+	return 1;
+}
+
+/* ---- The pool's. */
+
+int boots_ahead(struct spawner *spawner, const struct spawn_create *create, struct error *error)
+{
+	struct id id = id_new();
+	struct entry *entry = new_entry(spawner, &id, (enum tier)create->tier);
+	if (!entry)
+		return error_set(error, ERROR_BUSY, "all uid ranges are in use");
+	if (make_files(spawner, entry, true, error) < 0)
+		return -1;
+	entry->state = ENTRY_PREPARING;
+	entry->order = order_new(create, NULL, true);
+	entry->order->ahead = true;
+	entry->guest.limits = create->limits;
+	if (worker_boot(spawner, entry, error) == 0) {
+		guests_look_at(spawner, entry, clock_monotonic() + BOOT_PATIENCE);
+		return 0;
+	}
+	boots_forget_order(entry);
+	guests_undo(spawner, entry, true);
+	return -1;
+}
+
+/* Its files take the name of its id: until then it is rubbish to whoever starts next, from then on
+ * a sandbox. */
+static int rename_files(struct spawner *spawner, struct entry *entry, const struct id *id)
+{
+	char from[SPAWNER_PATH_MAX], to[SPAWNER_PATH_MAX];
+	if (guests_path(spawner, "sandboxes", &entry->guest.id, from) < 0 ||
+	    guests_path(spawner, "sandboxes", id, to) < 0)
+		return -ENAMETOOLONG;
+	CLOSE_FD int directory = open(from, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int result = directory < 0 ? -errno : write_slot(directory, entry, false);
+	if (result == 0 && rename(from, to) < 0)
+		result = -errno;
+	return result;
+}
+
+int boots_assign(struct spawner *spawner, struct entry *entry, const struct id *id,
+		 const struct spawn_create *create, uint32_t request, struct error *error)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = LOOP_BOOT | entry->guest.slot};
+	const struct boot boot = {.create = create, .fresh = true};
+	int result = rename_files(spawner, entry, id);
+	if (result == 0) {
+		entry->guest.id = *id;
+		if (epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, entry->prepared.channel, &event) < 0)
+			result = -errno;
+	}
+	if (result < 0)
+		error_set_errno(error, error_kind_of_errno(result), result,
+				"taking one from the pool");
+	else
+		result = entry->driver->assign(&spawner->host, &entry->guest, &entry->prepared,
+					       &boot, error);
+	if (result < 0) {
+		prepared_done(&entry->prepared);
+		guests_undo(spawner, entry, true);
+		return -1;
+	}
+	entry->state = ENTRY_ASSIGNING;
+	entry->boot_request = request;
+	guests_look_at(spawner, entry, clock_monotonic() + ASSIGN_PATIENCE);
+	return 1;
+}
+
+void boots_assigned(struct spawner *spawner, uint32_t slot)
+{
+	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
+	struct error error;
+	if (!entry || entry->state != ENTRY_ASSIGNING)
+		return;
+	int result =
+	    entry->driver->assigned(&spawner->host, &entry->guest, &entry->prepared, &error);
+	if (result > 0)
+		return;
+	epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->prepared.channel, NULL);
+	if (result < 0)
+		failed(spawner, entry, &error);
+	else
+		succeeded(spawner, entry, ORIGIN_POOL);
+	settled(spawner);
+}
+
+/* ---- Ends that come too early. */
+
+void boots_end(struct spawner *spawner, struct entry *entry, bool destroy)
+{
+	struct error error;
+	entry->end_asked = true;
+	entry->destroy |= destroy;
+	if (entry->worker > 0) {
+		kill(entry->worker, SIGKILL);
+		return;
+	}
+	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
+	failed(spawner, entry, &error);
+	settled(spawner);
+}
+
+void boots_stop_worker(struct spawner *spawner, struct entry *entry)
+{
+	struct work_result result;
+	struct error error;
+	if (entry->worker <= 0)
+		return;
+	kill(entry->worker, SIGKILL);
+	if (worker_receive(spawner, entry, &result) == 0) {
+		entry->guest = result.guest;
+		entry->prepared = result.prepared;
+	} else if (entry->driver->adopt(&spawner->host, &entry->guest, &error) < 0) {
+		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
+	}
+	boots_forget_order(entry);
+}
+
+void boots_forget_requests(struct spawner *spawner)
+{
+	struct error error;
+	spawner->list_request = 0;
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
+		struct entry *entry = &spawner->entries[i];
+		entry->boot_request = 0;
+		if (!waits_for_turn(entry))
+			continue;
+		error_set(&error, ERROR_CONFLICT, "the daemon that asked for it is gone");
+		failed(spawner, entry, &error);
+	}
+}

@@ -1,0 +1,26 @@
+/* The spawner's fault points: called by requests.c around a request, by loop.c around a message. A
+ * reply has the number of its request and not its type, so that the types are remembered here.
+ * Built only with -Dfault_points=true. */
+#include "spawner/fault.h"
+
+#include "base/macros.h"
+
+FAULT_SET(spawner_request, "spawner.request", spawn_request_name, SPAWN_REPLY);
+FAULT_SET(spawner_reply, "spawner.reply", spawn_request_name, SPAWN_REPLY);
+FAULT_SET(spawner_notice, "spawner.notice", spawn_notice_name, SPAWN_TYPE_COUNT);
+
+static uint32_t types[4096]; /* by request number; far more than can wait at once */
+
+void spawner_fault_serve(const struct spawn_message *request, enum fault_moment moment)
+{
+	types[request->request % ARRAY_SIZE(types)] = request->type;
+	fault_point(&spawner_request, request->type, moment);
+}
+
+void spawner_fault_send(const struct spawn_message *message, enum fault_moment moment)
+{
+	if (message->type == SPAWN_REPLY)
+		fault_point(&spawner_reply, types[message->request % ARRAY_SIZE(types)], moment);
+	else
+		fault_point(&spawner_notice, message->type, moment);
+}

@@ -1,0 +1,19 @@
+/* The spawner's fault points (base/fault.h): a request is served, a message is sent. Empty without
+ * -Dfault_points=true. */
+#pragma once
+
+#include "proto/spawn_fault.h"
+
+#ifdef CAISSON_FAULT_POINTS
+
+void spawner_fault_serve(const struct spawn_message *request, enum fault_moment moment);
+void spawner_fault_send(const struct spawn_message *message, enum fault_moment moment);
+#define FAULT_SERVE(request, moment) spawner_fault_serve(request, FAULT_##moment)
+#define FAULT_SEND(message, moment) spawner_fault_send(message, FAULT_##moment)
+
+#else
+
+#define FAULT_SERVE(request, moment) ((void)0)
+#define FAULT_SEND(message, moment) ((void)0)
+
+#endif

@@ -1,0 +1,82 @@
+/* The user namespace that an earlier spawner of the same user made, while a sandbox of it lives: a
+ * new one would have no power over that sandbox, which belongs to the old. It is found from the
+ * sandbox's process, upwards: the one below ours. The user who made a namespace may always enter
+ * it. Called by rootless.c before anything else; reads small files, does not block. */
+#include "spawner/rootless.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+#include "tier/living.h"
+
+#define DEPTH_MAX 32 /* user namespaces cannot be nested deeper */
+
+static bool same_namespace(int fd, const struct stat *other)
+{
+	struct stat info;
+	return fstat(fd, &info) == 0 && info.st_dev == other->st_dev &&
+	       info.st_ino == other->st_ino;
+}
+
+/* The namespace above it that is right below ours, and of this user's making. */
+static int climb(int lowest, const struct stat *ours)
+{
+	CLOSE_FD int at = fcntl(lowest, F_DUPFD_CLOEXEC, 3);
+	for (int depth = 0; at >= 0 && depth < DEPTH_MAX; depth++) {
+		uid_t owner;
+		CLOSE_FD int above = ioctl(at, NS_GET_PARENT);
+		if (above < 0)
+			return -errno;
+		if (same_namespace(above, ours)) {
+			if (ioctl(at, NS_GET_OWNER_UID, &owner) < 0)
+				return -errno;
+			return owner == geteuid() ? TAKE_FD(at) : -EPERM;
+		}
+		fd_close(&at);
+		at = TAKE_FD(above);
+	}
+	return -ELOOP;
+}
+
+static int namespace_of(const struct process *process, const struct stat *ours)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)process->pid);
+	CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	/* What was opened is its own, if it lives. */
+	if (!process_alive(process) || same_namespace(fd, ours))
+		return -ESRCH;
+	return climb(fd, ours);
+}
+
+int rejoin_find(const char *runtime)
+{
+	char path[SPAWNER_PATH_MAX];
+	struct stat ours;
+	int found = text_format(path, sizeof(path), "%s/guests", runtime);
+	if (found < 0 || stat("/proc/self/ns/user", &ours) < 0)
+		return -ENOENT;
+	DIR *entries = opendir(path);
+	found = -ENOENT;
+	for (struct dirent *entry; entries && found < 0 && (entry = readdir(entries));) {
+		struct process process = PROCESS_NONE;
+		if (entry->d_name[0] == '.' ||
+		    living_open(dirfd(entries), entry->d_name, &process) < 0)
+			continue;
+		found = namespace_of(&process, &ours);
+		process_done(&process);
+	}
+	if (entries)
+		closedir(entries);
+	return found;
+}

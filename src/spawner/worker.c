@@ -1,0 +1,243 @@
+/* The long steps of drivers, each in a forked process that ends with it: the spawner never waits
+ * for a boot, and several go on at once. A worker says how it went in one message; the descriptors
+ * of what it made come along, and the guest's process is the spawner's child from its birth
+ * (CLONE_PARENT). A worker dies with the spawner, and holds its locks until then: so whoever starts
+ * next finds nothing half made that is still being made.
+ *
+ * Called by boots.c and requests.c; starting one costs a fork. */
+#include "spawner/internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+#define RESULT_FDS_MAX (2 + PREPARED_FDS_MAX)
+/* Less than a daemon waits for it at its start. */
+#define PROBE_PATIENCE (20 * NSEC_PER_SEC)
+
+/* Everything that a closed end is waited for on: a copy here would keep it open. */
+static void close_inherited(struct spawner *spawner, int keep)
+{
+	fd_close(&spawner->socket);
+	fd_close(&spawner->unix_listener);
+	fd_close(&spawner->tcp_listener);
+	fd_close(&spawner->signals);
+	fd_close(&spawner->epoll);
+	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
+		struct entry *entry = &spawner->entries[i];
+		prepared_done(&entry->prepared);
+		if (entry->worker_socket != keep)
+			fd_close(&entry->worker_socket);
+		if (entry->job.socket != keep)
+			fd_close(&entry->job.socket);
+		fd_close(&entry->memory_events);
+	}
+	for (size_t i = 0; i < TIER_COUNT; i++)
+		if (spawner->probes[i].socket != keep)
+			fd_close(&spawner->probes[i].socket);
+}
+
+pid_t worker_fork(struct spawner *spawner, int *socket)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	pid_t parent = getpid(), child = fork();
+	if (child < 0) {
+		int saved = errno;
+		close(pair[0]);
+		close(pair[1]);
+		return -saved;
+	}
+	if (child > 0) {
+		close(pair[1]);
+		*socket = pair[0];
+		return child;
+	}
+	close(pair[0]);
+	*socket = pair[1];
+	spawner_loop_reset_signals();
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+		_exit(1);
+	close_inherited(spawner, pair[1]);
+	return 0;
+}
+
+static int watch(struct spawner *spawner, int socket, uint64_t what)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = what};
+	return epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, socket, &event) < 0 ? -errno : 0;
+}
+
+static _Noreturn void send_result(int socket, struct work_result *result)
+{
+	int fds[RESULT_FDS_MAX];
+	size_t count = 0;
+	const int owned[RESULT_FDS_MAX] = {result->guest.init.pidfd, result->prepared.channel,
+					   result->prepared.fds[0], result->prepared.fds[1]};
+	for (size_t i = 0; i < RESULT_FDS_MAX; i++) {
+		result->has_fd[i] = owned[i] >= 0;
+		if (owned[i] >= 0)
+			fds[count++] = owned[i];
+	}
+	_exit(fd_send(socket, result, sizeof(*result), fds, count) < 0);
+}
+
+static _Noreturn void work(struct spawner *spawner, struct entry *entry, int socket)
+{
+	const struct boot_order *order = entry->order;
+	struct work_result result = {.guest = entry->guest, .prepared = PREPARED_NONE};
+	const struct boot boot = {.create = &order->create,
+				  .folders = order->folders,
+				  .fresh = order->fresh,
+				  .for_parent = true};
+	result.result =
+	    order->ahead ? entry->driver->boot_ahead(&spawner->host, &result.guest, &boot,
+						     &result.prepared, &result.error)
+			 : entry->driver->boot(&spawner->host, &result.guest, &boot, &result.error);
+	send_result(socket, &result);
+}
+
+int worker_boot(struct spawner *spawner, struct entry *entry, struct error *error)
+{
+	int socket;
+	pid_t worker = worker_fork(spawner, &socket);
+	if (worker == 0)
+		work(spawner, entry, socket);
+	if (worker < 0)
+		return error_set_errno(error, error_kind_of_errno(worker), worker,
+				       "a process to make the sandbox");
+	entry->worker = worker;
+	entry->worker_socket = socket;
+	int result = watch(spawner, socket, LOOP_WORKER | entry->guest.slot);
+	if (result == 0)
+		return 0;
+	kill(worker, SIGKILL);
+	worker_leaves(spawner, worker);
+	entry->worker = 0;
+	fd_close(&entry->worker_socket);
+	return error_set_errno(error, error_kind_of_errno(result), result, "watching a worker");
+}
+
+int worker_receive(struct spawner *spawner, struct entry *entry, struct work_result *ret_result)
+{
+	int fds[RESULT_FDS_MAX];
+	size_t count = RESULT_FDS_MAX, next = 0;
+	int *const places[RESULT_FDS_MAX] = {
+	    &ret_result->guest.init.pidfd, &ret_result->prepared.channel,
+	    &ret_result->prepared.fds[0], &ret_result->prepared.fds[1]};
+	ssize_t got =
+	    fd_receive(entry->worker_socket, ret_result, sizeof(*ret_result), fds, &count);
+	epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->worker_socket, NULL);
+	fd_close(&entry->worker_socket);
+	worker_leaves(spawner, entry->worker);
+	entry->worker = 0;
+	if (got != (ssize_t)sizeof(*ret_result)) {
+		for (size_t i = 0; got > 0 && i < count; i++)
+			fd_close(&fds[i]);
+		return -EPIPE;
+	}
+	for (size_t i = 0; i < RESULT_FDS_MAX; i++)
+		*places[i] = ret_result->has_fd[i] && next < count ? fds[next++] : -1;
+	return 0;
+}
+
+/* ---- Probes. */
+
+int worker_probe(struct spawner *spawner, enum tier tier, struct error *error)
+{
+	struct probe *probe = &spawner->probes[tier];
+	const struct driver *driver = spawner->driver_of(tier);
+	int socket;
+	pid_t worker = worker_fork(spawner, &socket);
+	if (worker == 0) {
+		struct spawn_probe result = {.tier = tier};
+		driver->probe(&spawner->host, &result);
+		_exit(fd_send(socket, &result, sizeof(result), NULL, 0) < 0);
+	}
+	if (worker < 0)
+		return error_set_errno(error, error_kind_of_errno(worker), worker,
+				       "a process for the probe");
+	probe->worker = worker;
+	probe->socket = socket;
+	probe->until = clock_monotonic() + PROBE_PATIENCE;
+	int result = watch(spawner, socket, LOOP_PROBE | tier);
+	if (result == 0)
+		return 0;
+	kill(worker, SIGKILL);
+	worker_leaves(spawner, worker);
+	fd_close(&probe->socket);
+	return error_set_errno(error, error_kind_of_errno(result), result, "watching a probe");
+}
+
+void worker_probed(struct spawner *spawner, enum tier tier)
+{
+	struct probe *probe = &spawner->probes[tier];
+	struct spawn_message reply = {.type = SPAWN_REPLY};
+	if (probe->socket < 0)
+		return;
+	ssize_t got = fd_receive(probe->socket, &probe->result, sizeof(probe->result), NULL, NULL);
+	epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, probe->socket, NULL);
+	fd_close(&probe->socket);
+	worker_leaves(spawner, probe->worker);
+	if (got != (ssize_t)sizeof(probe->result)) {
+		probe->result = (struct spawn_probe){.tier = tier};
+		(void)!snprintf(probe->result.missing, sizeof(probe->result.missing),
+				"its probe ended without an answer");
+	}
+	reply.probe = probe->result;
+	for (uint32_t i = 0; i < probe->waiting_count; i++) {
+		reply.request = probe->waiting[i];
+		spawner_loop_send(spawner, &reply);
+	}
+	probe->waiting_count = 0;
+}
+
+int64_t worker_check_probes(struct spawner *spawner)
+{
+	int64_t now = clock_monotonic(), next = 0;
+	for (size_t i = 0; i < TIER_COUNT; i++) {
+		struct probe *probe = &spawner->probes[i];
+		if (probe->socket < 0 || probe->until == 0)
+			continue;
+		if (now >= probe->until) {
+			/* Its end is what the loop hears of next. */
+			probe->until = 0;
+			kill(probe->worker, SIGKILL);
+		} else if (next == 0 || probe->until < next) {
+			next = probe->until;
+		}
+	}
+	return next;
+}
+
+/* ---- Those that are done. */
+
+void worker_leaves(struct spawner *spawner, pid_t worker)
+{
+	if (worker <= 0 || waitpid(worker, NULL, WNOHANG) != 0)
+		return;
+	if (spawner->leaving_count < ARRAY_SIZE(spawner->leaving))
+		spawner->leaving[spawner->leaving_count++] = worker;
+	else
+		waitpid(worker, NULL, 0);
+}
+
+void worker_reap(struct spawner *spawner)
+{
+	uint32_t left = 0;
+	for (uint32_t i = 0; i < spawner->leaving_count; i++)
+		if (waitpid(spawner->leaving[i], NULL, WNOHANG) == 0)
+			spawner->leaving[left++] = spawner->leaving[i];
+	spawner->leaving_count = left;
+}

@@ -1,0 +1,164 @@
+/* Copies of the database, and a look at one that came from elsewhere. See copy.h. */
+#include "store/copy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "store/sqlite.h"
+
+#define BUSY_MS 5000
+#define PATH_ROOM 512
+
+_Static_assert(SANDBOX_STOPPED == 7 && SANDBOX_ENDED == 10, "the queries know the numbers");
+
+static void close_database(sqlite3 **database)
+{
+	sqlite3_close(*database);
+	*database = NULL;
+}
+#define CLOSE_DATABASE CLEANUP(close_database)
+
+static int open_suspicious(const char *path, int flags, sqlite3 **ret_database, struct error *error)
+{
+	CLOSE_DATABASE sqlite3 *database = NULL;
+	int code = sqlite3_open_v2(
+	    path, &database,
+	    flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_NOFOLLOW, NULL);
+	if (code != SQLITE_OK) {
+		store_fail(database, code, "opening it", error);
+		return error_prepend(error, "%s", path);
+	}
+	sqlite3_busy_timeout(database, BUSY_MS);
+	sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	code = sqlite3_exec(database, "PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON",
+			    NULL, NULL, NULL);
+	if (code != SQLITE_OK)
+		return store_fail(database, code, "setting it up", error);
+	*ret_database = TAKE_PTR(database);
+	return 0;
+}
+
+static int prepare(sqlite3 *database, const char *sql, sqlite3_stmt **ret_statement,
+		   struct error *error)
+{
+	int code = sqlite3_prepare_v2(database, sql, -1, ret_statement, NULL);
+	return code == SQLITE_OK ? 0 : store_fail(database, code, "reading it", error);
+}
+
+int store_copy(const char *directory, const char *to, struct error *error)
+{
+	char from[PATH_ROOM];
+	CLOSE_DATABASE sqlite3 *database = NULL;
+	sqlite3_stmt *statement = NULL;
+	if (text_format(from, sizeof(from), "%s/" STORE_FILE, directory) < 0)
+		return error_set(error, ERROR_STORE, "%s: the path is too long", directory);
+	if (access(to, F_OK) == 0)
+		return error_set_errno(error, ERROR_STORE, EEXIST, "%s", to);
+	if (open_suspicious(from, SQLITE_OPEN_READONLY, &database, error) < 0 ||
+	    prepare(database, "VACUUM INTO ?", &statement, error) < 0)
+		return -1;
+	int code = sqlite3_bind_text(statement, 1, to, -1, SQLITE_STATIC);
+	if (code == SQLITE_OK)
+		code = sqlite3_step(statement);
+	int result = code == SQLITE_DONE ? 0 : store_fail(database, code, "copying it", error);
+	sqlite3_finalize(statement);
+	if (result < 0)
+		unlink(to);
+	return result;
+}
+
+static int read_text(sqlite3 *database, const char *sql, char *text, size_t room,
+		     struct error *error)
+{
+	sqlite3_stmt *statement = NULL;
+	if (prepare(database, sql, &statement, error) < 0)
+		return -1;
+	int code = sqlite3_step(statement), result = 0;
+	if (code == SQLITE_ROW)
+		snprintf(text, room, "%s", (const char *)sqlite3_column_text(statement, 0));
+	else
+		result = store_fail(database, code, "reading it", error);
+	sqlite3_finalize(statement);
+	return result;
+}
+
+static int read_number(sqlite3 *database, const char *sql, uint64_t maximum, uint64_t *ret_number,
+		       struct error *error)
+{
+	char text[32];
+	if (read_text(database, sql, text, sizeof(text), error) < 0)
+		return -1;
+	if (text_to_u64(text, 0, maximum, ret_number) < 0)
+		return error_set(error, ERROR_STORE_CORRUPT, "database: %s is \"%s\"", sql, text);
+	return 0;
+}
+
+int store_examine(const char *path, int *ret_version, struct error *error)
+{
+	CLOSE_DATABASE sqlite3 *database = NULL;
+	uint64_t application, version;
+	char check[256];
+	if (open_suspicious(path, SQLITE_OPEN_READONLY, &database, error) < 0 ||
+	    read_number(database, "PRAGMA application_id", UINT32_MAX, &application, error) < 0 ||
+	    read_number(database, "PRAGMA user_version", INT32_MAX, &version, error) < 0)
+		return -1;
+	if (application != STORE_APPLICATION_ID || version < 1)
+		return error_set(error, ERROR_STORE_CORRUPT, "it is not a database of caisson's");
+	if (version > (uint64_t)store_version)
+		return error_set(error, ERROR_STORE_NEWER,
+				 "its schema has version %llu, this caisson knows up to %d",
+				 (unsigned long long)version, store_version);
+	if (read_text(database, "PRAGMA integrity_check(1)", check, sizeof(check), error) < 0)
+		return -1;
+	if (strcmp(check, "ok") != 0)
+		return error_set(error, ERROR_STORE_CORRUPT, "database: %s", check);
+	*ret_version = (int)version;
+	return 0;
+}
+
+int store_copy_defer(const char *path, int64_t nanoseconds, struct error *error)
+{
+	CLOSE_DATABASE sqlite3 *database = NULL;
+	sqlite3_stmt *statement = NULL;
+	if (open_suspicious(path, SQLITE_OPEN_READWRITE, &database, error) < 0 ||
+	    prepare(database,
+		    "UPDATE sandboxes SET deadline_wall = deadline_wall + ?1"
+		    " WHERE state != 10 AND deadline_wall != 0",
+		    &statement, error) < 0)
+		return -1;
+	int code = sqlite3_bind_int64(statement, 1, nanoseconds);
+	if (code == SQLITE_OK)
+		code = sqlite3_step(statement);
+	int result = code == SQLITE_DONE ? 0 : store_fail(database, code, "changing it", error);
+	sqlite3_finalize(statement);
+	return result;
+}
+
+int store_copy_each(const char *path, bool (*each)(void *data, const struct id *id, bool stopped),
+		    void *data, struct error *error)
+{
+	CLOSE_DATABASE sqlite3 *database = NULL;
+	sqlite3_stmt *statement = NULL;
+	if (open_suspicious(path, SQLITE_OPEN_READONLY, &database, error) < 0 ||
+	    prepare(database, "SELECT id, state = 7 FROM sandboxes WHERE state != 10 ORDER BY id",
+		    &statement, error) < 0)
+		return -1;
+	int code;
+	bool more = true;
+	while (more && (code = sqlite3_step(statement)) == SQLITE_ROW) {
+		struct id id;
+		const char *text = (const char *)sqlite3_column_text(statement, 0);
+		if (!text || id_parse(text, &id) < 0) {
+			code = SQLITE_CORRUPT;
+			break;
+		}
+		more = each(data, &id, sqlite3_column_int(statement, 1) != 0);
+	}
+	int result =
+	    !more || code == SQLITE_DONE ? 0 : store_fail(database, code, "reading it", error);
+	sqlite3_finalize(statement);
+	return result;
+}

@@ -1,0 +1,230 @@
+/* Which runsc this host has. See release.h. What it prints is parsed as a stranger's text: bounded,
+ * and only what looks right is taken. */
+#include "tier/gvisor/release.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+
+#define ANSWER_MAX 4096
+#define ANSWER_TIMEOUT (5 * NSEC_PER_SEC)
+#define DAYS_FRESH 366
+#define KEPT_MAX 512
+#define KEPT_PATH_MAX 300
+
+static const char *const paths[] = {"/usr/bin/runsc", "/usr/local/bin/runsc", "/usr/sbin/runsc"};
+
+int release_path(char path[RELEASE_PATH_MAX])
+{
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		if (access(paths[i], X_OK) == 0)
+			return text_copy(path, RELEASE_PATH_MAX, paths[i]);
+	return -ENOENT;
+}
+
+static _Noreturn void become(const char *path, char *const *arguments, int out)
+{
+	char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(null, 2) < 0 ||
+	    sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+		_exit(126);
+	execve(path, arguments, environment);
+	_exit(127);
+}
+
+/* What it prints, NUL-terminated, until it is silent for good or too slow. */
+static int ask(const char *path, char *const *arguments, char text[ANSWER_MAX])
+{
+	int pair[2], status;
+	size_t size = 0;
+	int64_t until = clock_boot() + ANSWER_TIMEOUT;
+	if (pipe2(pair, O_CLOEXEC) < 0)
+		return -errno;
+	CLOSE_FD int from = pair[0];
+	pid_t pid = fork();
+	if (pid == 0)
+		become(path, arguments, pair[1]);
+	close(pair[1]);
+	if (pid < 0)
+		return -errno;
+	while (size < ANSWER_MAX - 1) {
+		int left = (int)MAX((until - clock_boot()) / NSEC_PER_MSEC, 0);
+		struct pollfd polled = {.fd = from, .events = POLLIN};
+		if (poll(&polled, 1, left) <= 0)
+			break;
+		ssize_t got = read(from, text + size, ANSWER_MAX - 1 - size);
+		if (got <= 0)
+			break;
+		size += (size_t)got;
+	}
+	text[size] = '\0';
+	/* Whatever it still does is of no interest. */
+	kill(pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return size > 0 ? 0 : -ENODATA;
+}
+
+/* "runsc version X\n..." */
+static int parse_version(const char *answer, struct release *release)
+{
+	static const char start[] = "runsc version ";
+	const char *found = strstr(answer, start);
+	if (!found)
+		return -EBADMSG;
+	found += sizeof(start) - 1;
+	size_t length = strcspn(found, " \r\n");
+	if (length == 0 || length != strspn(found, "0123456789abcdefghijklmnopqrstuvwxyz"
+						   "ABCDEFGHIJKLMNOPQRSTUVWXYZ.-+~_"))
+		return -EBADMSG;
+	int result =
+	    text_format(release->version, sizeof(release->version), "%.*s", (int)length, found);
+	if (result < 0)
+		return result;
+	for (const char *at = release->version; *at;) {
+		size_t digits = strspn(at, "0123456789");
+		uint64_t date;
+		char word[16];
+		if (digits == 8 && text_format(word, sizeof(word), "%.8s", at) >= 0 &&
+		    text_to_u64(word, 20180101, 29991231, &date) == 0)
+			release->date = (uint32_t)date;
+		at += digits > 0 ? digits : 1;
+	}
+	return 0;
+}
+
+/* One name a line. */
+static bool lists(const char *answer, const char *platform)
+{
+	size_t length = strlen(platform);
+	for (const char *line = answer; line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, platform, length) == 0 && strchr("\r\n \t", line[length]) != NULL)
+			return true;
+	}
+	return false;
+}
+
+/* Which file it is: another one, or a changed one, has other numbers. */
+static int identify(const char *path, char *text, size_t room)
+{
+	struct stat status;
+	if (stat(path, &status) < 0)
+		return -errno;
+	return text_format(text, room, "%llu %llu %lld.%09ld %llu",
+			   (unsigned long long)status.st_dev, (unsigned long long)status.st_ino,
+			   (long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
+			   (unsigned long long)status.st_size);
+}
+
+static int kept_path(const struct host *host, char path[KEPT_PATH_MAX])
+{
+	return text_format(path, KEPT_PATH_MAX, "%s/runsc", host->state);
+}
+
+/* "identity\nrunsc version X\nplatform\n". */
+static bool read_kept(const struct host *host, struct release *release)
+{
+	char path[KEPT_PATH_MAX], text[KEPT_MAX], identity[KEPT_MAX];
+	if (kept_path(host, path) < 0 || identify(release->path, identity, sizeof(identity)) < 0 ||
+	    fd_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return false;
+	size_t length = strlen(identity);
+	if (strncmp(text, identity, length) != 0 || text[length] != '\n' ||
+	    parse_version(text + length, release) < 0)
+		return false;
+	return text_copy(release->platform, sizeof(release->platform),
+			 lists(text + length, "systrap") ? "systrap" : "ptrace") >= 0;
+}
+
+/* Not kept is no harm: it is asked again. */
+static void keep(const struct host *host, const struct release *release)
+{
+	char path[KEPT_PATH_MAX], new_path[KEPT_PATH_MAX], text[KEPT_MAX], identity[KEPT_MAX];
+	if (kept_path(host, path) < 0 ||
+	    text_format(new_path, sizeof(new_path), "%s.%d", path, (int)getpid()) < 0 ||
+	    identify(release->path, identity, sizeof(identity)) < 0 ||
+	    text_format(text, sizeof(text), "%s\nrunsc version %s\n%s\n", identity,
+			release->version, release->platform) < 0)
+		return;
+	CLOSE_FD int fd =
+	    open(new_path, O_CREAT | O_TRUNC | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	if (fd_write_full(fd, text, strlen(text)) < 0 || rename(new_path, path) < 0)
+		unlink(new_path);
+}
+
+int release_find(const struct host *host, struct release *ret_release, struct error *error)
+{
+	char *const version[] = {"runsc", "--version", NULL};
+	char *const platforms[] = {"runsc", "help", "platforms", NULL};
+	char answer[ANSWER_MAX];
+	*ret_release = (struct release){.date = 0};
+	int result = release_path(ret_release->path);
+	if (result < 0)
+		return error_set(error, ERROR_TIER_UNAVAILABLE,
+				 "there is no runsc on this host: install gVisor (Debian: `apt-get "
+				 "install runsc`; a newer one: https://gvisor.dev)");
+	if (read_kept(host, ret_release))
+		return 0;
+	result = ask(ret_release->path, version, answer);
+	if (result >= 0)
+		result = parse_version(answer, ret_release);
+	if (result < 0)
+		return error_set(error, ERROR_TIER_UNAVAILABLE,
+				 "%s does not say which version it is: %s", ret_release->path,
+				 strerror(-result));
+	/* One that does not list any has ptrace, which all have had. kvm is never chosen: a host's
+	 * /dev/kvm says nothing of whether it works, and one that does not hangs. */
+	bool fast = ask(ret_release->path, platforms, answer) == 0 && lists(answer, "systrap");
+	if (text_copy(ret_release->platform, sizeof(ret_release->platform),
+		      fast ? "systrap" : "ptrace") < 0)
+		return error_set(error, ERROR_INTERNAL, "the platform's name is too long");
+	keep(host, ret_release);
+	return 0;
+}
+
+/* Days since 1970, or -1. */
+static int64_t day_of(uint32_t date)
+{
+	struct tm when = {.tm_year = (int)(date / 10000) - 1900,
+			  .tm_mon = (int)(date / 100 % 100) - 1,
+			  .tm_mday = (int)(date % 100)};
+	time_t seconds = date == 0 ? -1 : timegm(&when);
+	return seconds < 0 ? -1 : seconds / (24 * 3600);
+}
+
+void release_objection(const struct release *release, int64_t now, char *text, size_t room)
+{
+	int64_t today = now / NSEC_PER_SEC / (24 * 3600), made = day_of(release->date);
+	bool old = made < 0 || today - made > DAYS_FRESH;
+	bool slow = strcmp(release->platform, "systrap") != 0;
+	text[0] = '\0';
+	if (!old && !slow)
+		return;
+	snprintf(text, room,
+		 "used when asked for by name, not by `auto`: runsc %s %s%s%s%s; a current release "
+		 "is at https://gvisor.dev",
+		 release->version,
+		 made < 0 ? "has no date in its version" : (old ? "is over a year old" : ""),
+		 old && slow ? " and " : "", slow ? "has no platform but the slow " : "",
+		 slow ? release->platform : "");
+}

@@ -1,0 +1,113 @@
+"""Which daemon serves which directories: one with another's state leaves sandboxes alone, one that is started for good
+takes over from one that a client has started, and what a daemon says of its sandboxes is true."""
+import os
+import shutil
+import signal
+import subprocess
+import unittest
+
+from caisson import Daemon, PROGRAM, wait_until
+
+
+def lives(pid):
+    return os.path.exists(f"/proc/{pid}")
+
+
+class Instance(unittest.TestCase):
+    def daemon(self, **fields):
+        daemon = Daemon(**fields)
+        self.addCleanup(self.finish, daemon)
+        return daemon.start()
+
+    def finish(self, daemon):
+        if daemon.process is None:
+            daemon.start()
+        daemon.close(check=self._outcome.success if self._outcome else True)
+
+    def init_of(self, daemon, box):
+        record = open(os.path.join(daemon.runtime, "guests", box, "boot")).read()
+        return int(record.split("pid ")[1].split()[0])
+
+    def other_state(self, daemon):
+        """A directory for a state beside the daemon's own."""
+        other = os.path.join(daemon.top, "other")
+        self.addCleanup(shutil.rmtree, other, ignore_errors=True)
+        return other
+
+    def test_runtime_of_another_state(self):
+        """A client that knows the runtime directory alone must not end what runs there."""
+        daemon = self.daemon()
+        box = daemon.client().create()["id"]
+        init = self.init_of(daemon, box)
+        daemon.stop()
+        other = self.other_state(daemon)
+        served = subprocess.run([PROGRAM, "serve", "--config", daemon.config, "--state", other, "--runtime", daemon.runtime,
+                                 "--listen", "none"], capture_output=True, text=True, timeout=30)
+        self.assertEqual(served.returncode, 125, served.stderr)
+        for part in (daemon.state, other, daemon.runtime, "--state"):
+            self.assertIn(part, served.stderr)
+        code, _, err = daemon.cli("ls", environment={"CAISSON_STATE": other})
+        self.assertEqual(code, 125, err)
+        self.assertIn(f"sandboxes of the state directory {daemon.state}", err)
+        self.assertTrue(lives(init))
+        daemon.start()
+        self.assertEqual(daemon.client().get("/v1/sandboxes/" + box)["status"], "running")
+        self.assertEqual(self.init_of(daemon, box), init)
+
+    def test_runtime_that_nothing_lives_in(self):
+        """Whose sandboxes were there once does not matter."""
+        daemon = self.daemon()
+        box = daemon.client().create()["id"]
+        init = self.init_of(daemon, box)
+        daemon.stop()
+        os.kill(init, signal.SIGKILL)
+        wait_until(lambda: not lives(init), what="its end")
+        own_state, daemon.state = daemon.state, self.other_state(daemon)
+        daemon.start()
+        self.assertEqual(daemon.client().get("/v1/sandboxes")["items"], [])
+        daemon.stop()
+        daemon.state = own_state
+
+    def test_takes_over_from_one_that_a_client_started(self):
+        daemon = self.daemon(arguments=["--idle-exit", "60"])
+        api = daemon.client()
+        box = api.create()["id"]
+        api.sh(box, "echo kept > /tmp/x; sleep 1000 > /dev/null 2>&1 &")
+        init, first = self.init_of(daemon, box), daemon.process
+        daemon.arguments = []
+        daemon.start(wait=False)
+        self.assertEqual(first.wait(15), 0)
+        daemon.wait_ready()
+        self.assertIn("is asked to leave", daemon.log())
+        self.assertEqual(self.init_of(daemon, box), init)
+        self.assertEqual(api.sh(box, "cat /tmp/x; pgrep -c sleep"), "kept\n1\n")
+
+    def test_nobody_takes_over_from_one_that_serves_for_good(self):
+        daemon = self.daemon()
+        for arguments in ([], ["--idle-exit", "60"]):
+            second = subprocess.run([PROGRAM, "serve", "--config", daemon.config, "--state", daemon.state, "--runtime",
+                                     daemon.runtime, "--listen", "none", *arguments], capture_output=True, text=True, timeout=30)
+            self.assertEqual(second.returncode, 125, second.stderr)
+            self.assertIn(f"another caisson (pid {daemon.process.pid})", second.stderr)
+        self.assertIsNone(daemon.process.poll())
+
+    def test_log_of_a_life(self):
+        """Created, stopped, started, ended: each is said, and a stop is not called an accident."""
+        daemon = self.daemon()
+        api = daemon.client()
+        box = api.create()["id"]
+        for verb in ("stop", "start"):
+            api.post(f"/v1/sandboxes/{box}/{verb}")
+        for _ in range(20):
+            api.sh(box, "true")
+        api.delete("/v1/sandboxes/" + box)
+        log = daemon.log()
+        for words in ("is created (namespace", "is stopped", "is started (namespace", "has ended: user"):
+            self.assertIn(f"sandbox {box} {words}", log)
+        self.assertNotIn("by itself", log)
+        self.assertNotIn("have ended", log)
+        self.assertNotRegex(log, r"turn of the loop took [1-4]?\d ms")
+
+
+if __name__ == "__main__":
+    unittest.main()

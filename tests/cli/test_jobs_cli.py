@@ -1,0 +1,103 @@
+"""`caisson jobs`, `attach`, `logs` and `exec -d`: commands that outlive the command line that began them."""
+import json
+import os
+import select
+import subprocess
+import time
+import unittest
+
+from caisson import PROGRAM, DaemonTest, wait_until
+
+
+class Jobs(DaemonTest):
+    def setUp(self):
+        self.box = self.sandbox(timeout_seconds=600)
+
+    def good(self, *arguments, **fields):
+        code, out, err = self.daemon.cli(*arguments, **fields)
+        self.assertEqual(code, 0, err)
+        return out
+
+    def test_list_kill_and_forget(self):
+        job = self.good("exec", "-d", self.box, "--", "sleep", "630").strip()
+        self.assertIn(job, self.good("jobs", "--state", "running", self.box))
+        self.assertIn("sleep 630", self.good("jobs", self.box))
+        self.good("jobs", "--kill", job, self.box)
+        wait_until(lambda: "SIGKILL" in self.good("jobs", "-s", "ended", self.box), what="its end")
+        records = json.loads(self.good("jobs", "--json", self.box))
+        self.assertEqual([(record["exec_id"], record["state"]) for record in records], [(job, "ended")])
+        self.good("jobs", "--rm", job, self.box)
+        self.assertEqual(json.loads(self.good("jobs", "--json", self.box)), [])
+        code, _, err = self.daemon.cli("jobs", "--rm", job, self.box)
+        self.assertNotEqual(code, 0)
+        self.assertIn("no exec", err)
+        self.assertNotEqual(self.daemon.cli("jobs", "--state", "odd", self.box)[0], 0)
+
+    def test_logs_by_line(self):
+        self.good("exec", self.box, "--", "sh", "-c", "echo one; echo two >&2")
+        self.good("exec", self.box, "--", "echo", "three")
+        self.assertEqual(self.good("logs", "--all", self.box), "one\ntwo\nthree\n")
+        self.assertEqual(self.good("logs", "-n", "1", self.box), "three\n")
+        self.assertEqual(self.good("logs", "--source", "stderr", self.box), "two\n")
+        self.assertEqual(self.good("logs", "-g", "t", "--source", "stdout", self.box), "three\n")
+        self.assertEqual(self.good("logs", "--since", "1h", "--until", "0s", self.box), "one\ntwo\nthree\n")
+        said = [json.loads(line)["line"] for line in self.good("logs", "--json", "--source", "exec", self.box).splitlines()]
+        self.assertEqual(said[-1], "ended: exit code 0")
+        self.assertEqual(self.good("logs", self.box), "three\n")
+        code, _, err = self.daemon.cli("logs", "-n", "1", "--from", "5", self.box)
+        self.assertNotEqual(code, 0)
+        self.assertIn("--source", err)
+
+    def test_logs_follow(self):
+        process = subprocess.Popen([PROGRAM, "logs", "-n", "0", "-f", self.box], stdout=subprocess.PIPE, text=True,
+                                   env={**os.environ, **self.daemon.client_environment(), "ASAN_OPTIONS": "detect_leaks=0"},
+                                   **self.daemon.identity())
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        # Until it follows, a line may be before it.
+        def line():
+            self.api.exec(self.box, "echo live")
+            return select.select([process.stdout], [], [], 0.2)[0]
+        wait_until(line, 30, what="a line")
+        self.assertEqual(process.stdout.readline(), "live\n")
+        self.api.delete("/v1/sandboxes/" + self.box)
+        process.stdout.read()
+        self.assertEqual(process.wait(30), 0)
+
+    def test_attach(self):
+        job = self.good("exec", "-d", "--tty", self.box, "--", "sh", "-c", "echo ready; read x; echo got $x; exit 6").strip()
+        wait_until(lambda: b"ready" in self.api.get(f"/v1/sandboxes/{self.box}/jobs/{job}/output"), what="ready")
+        code, out, err = self.daemon.cli("attach", self.box, stdin="word\n")
+        self.assertEqual(code, 6, err)
+        self.assertIn("ready", out)
+        self.assertIn("got word", out)
+        code, _, err = self.daemon.cli("attach", self.box)
+        self.assertNotEqual(code, 0)
+        self.assertIn("no command with a terminal runs", err)
+
+    def test_leaving_a_terminal(self):
+        job = self.good("exec", "-d", "--tty", self.box, "--", "cat").strip()
+        ours, theirs = os.openpty()
+        process = subprocess.Popen([PROGRAM, "attach", self.box, job], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
+                                   env={**os.environ, **self.daemon.client_environment(), "ASAN_OPTIONS": "detect_leaks=0"},
+                                   **self.daemon.identity())
+        os.close(theirs)
+        self.addCleanup(os.close, ours)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        os.write(ours, b"typed\r")
+        seen, end = b"", time.monotonic() + 30
+        while seen.count(b"typed") < 2 and time.monotonic() < end:
+            if select.select([ours], [], [], 1)[0]:
+                seen += os.read(ours, 4096)
+        self.assertGreaterEqual(seen.count(b"typed"), 2, seen)
+        os.write(ours, b"\x1d")
+        self.assertEqual(process.wait(30), 0)
+        self.assertIn(b"goes on", process.stderr.read())
+        self.assertEqual(self.api.get(f"/v1/sandboxes/{self.box}/jobs/{job}")["state"], "running")
+
+
+if __name__ == "__main__":
+    unittest.main()

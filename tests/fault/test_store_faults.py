@@ -1,0 +1,541 @@
+"""What the host does to the daemon: a disk that is full at the very moment of a write, a database that somebody else
+holds locked or that is damaged, a spawner that is late. Requests fail with a typed error, nothing is half done, and all
+goes on when the cause is gone."""
+import concurrent.futures
+import os
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+import unittest
+
+import caisson
+from caisson import ApiError, wait_until
+from explain import wait_explained
+from faults import PROGRAM, armable, list_points, use_fault_build
+from test_kill_points import COUNTER, Call, line, not_passed
+
+use_fault_build()
+DISK_MB = 96
+
+
+def outcome(function, *arguments, **fields):
+    """(status, code) of a refusal, or the answer."""
+    try:
+        return function(*arguments, **fields)
+    except ApiError as error:
+        return error.status, error.code
+
+
+class FaultTest(unittest.TestCase):
+    mounts = ()
+
+    def world(self, **options):
+        self.daemon, self.faults = armable(**options)
+        self.addCleanup(self.finish)
+        return self.daemon
+
+    def finish(self):
+        failed = self._outcome and not self._outcome.success
+        if failed:
+            print("# daemon log:\n# " + "\n# ".join(self.daemon.log().splitlines()[-40:]), flush=True)
+        self.faults.go_on()
+        try:
+            if self.daemon.process is None or self.daemon.process.poll() is not None:
+                self.daemon.start()
+            self.daemon.close(check=not failed)
+        finally:
+            self.unmount()
+
+    def unmount(self):
+        pass
+
+    def explained(self):
+        wait_explained(self.daemon, self.mounts)
+
+    def survivor(self):
+        api = self.daemon.client(timeout=20)
+        box = api.create(name="survivor")["id"]
+        counter = api.exec(box, COUNTER, background=True)["exec_id"]
+        return box, counter
+
+    def check_survivor(self, box, counter, whole=True):
+        api = self.daemon.client(timeout=20)
+        self.assertEqual(api.sh(box, "echo 1"), "1\n")
+        data = api.get(f"/v1/sandboxes/{box}/execs/{counter}/output", stream="stdout", **{"from": 0})
+        if whole:
+            count = len(data) // 16
+            self.assertEqual(data[:count * 16], b"".join(line(n) for n in range(count)))
+
+
+class DiskFull(FaultTest):
+    """The state directory is on a disk of its own, which is filled while the daemon stands before a write."""
+
+    def world(self, **options):
+        daemon = super().world(**options)
+        os.mkdir(daemon.state)
+        # Not below the daemon's directories: whoever makes a mount namespace meanwhile holds the disk after we let it go.
+        file, image = tempfile.mkstemp(prefix="caisson-disk-")
+        self.addCleanup(os.unlink, image)
+        os.truncate(file, DISK_MB << 20)
+        os.close(file)
+        # Without a journal: what is freed can be used, and be filled, at once.
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image], check=True, timeout=60)
+        subprocess.run(["mount", "-o", "loop", image, daemon.state], check=True, timeout=60)
+        os.rmdir(os.path.join(daemon.state, "lost+found"))
+        self.mounts = (daemon.state,)
+        return daemon
+
+    def unmount(self):
+        subprocess.run(["umount", "-l", self.daemon.state], timeout=60, capture_output=True)
+
+    def finish(self):
+        # Before the directory is removed, and after everything in it has ended.
+        daemon, close = self.daemon, self.daemon.close
+        self.free()
+        failed = self._outcome and not self._outcome.success
+        if failed:
+            print("# daemon log:\n# " + "\n# ".join(daemon.log().splitlines()[-40:]), flush=True)
+        self.faults.go_on()
+        try:
+            if daemon.process is None or daemon.process.poll() is not None:
+                daemon.start()
+            if not failed:
+                daemon.remove_sandboxes()
+                self.explained()
+            daemon.stop()
+        finally:
+            self.unmount()
+            close(check=not failed)
+
+    @property
+    def ballast(self):
+        return os.path.join(self.daemon.state, "ballast")
+
+    def fill(self):
+        """To the last block, as root."""
+        with open(self.ballast, "ab", buffering=0) as file:
+            for size in (1 << 20, 4096, 512, 1):
+                block = b"x" * size
+                try:
+                    while True:
+                        file.write(block)
+                except OSError:
+                    pass
+            try:
+                os.fsync(file.fileno())
+            except OSError:
+                pass
+
+    def free(self):
+        try:
+            os.unlink(self.ballast)
+        except FileNotFoundError:
+            pass
+
+    def full_at(self, point, request, skip=0):
+        """Runs the request; at the point the disk is full, and free again when it has been answered."""
+        self.faults.arm(point, skip)
+        call = Call(request)
+        self.assertTrue(self.faults.held(), f"nobody came to {point}")
+        self.fill()
+        self.faults.go_on()
+        call.check(False)
+        self.free()
+        return (call.value.status, call.value.code) if call.outcome == "error" else call.value
+
+    def test_every_write(self):
+        daemon = self.world().start()
+        api = daemon.client(timeout=20)
+        box, counter = self.survivor()
+        subject = api.create(name="subject")["id"]
+        api.sh(subject, "echo kept > /workspace/x; sync")
+        seen = set()
+        full = (507, "host.no_space")
+
+        def status():
+            return api.get(f"/v1/sandboxes/{subject}")["status"]
+
+        def refused(point, request, skip=0):
+            seen.add(point)
+            self.assertEqual(self.full_at(point + ":before", request, skip), full, point)
+            self.explained()
+            self.check_survivor(box, counter, whole=False)  # its log has no room either, and says so
+
+        def post(what):
+            return lambda: api.post(f"/v1/sandboxes/{subject}/{what}")
+
+        refused("store.sandbox_insert", lambda: api.create(name="other"))
+        # The row, a boot, and then its state cannot be written: it is undone.
+        refused("store.sandbox_update", lambda: api.create(name="other"))
+        self.assertEqual([record["name"] for record in api.get("/v1/sandboxes")["items"] if record["name"] == "other"
+                          and record["status"] != "ended"], [])
+        api.delete("/v1/sandboxes/" + api.create(name="other")["id"])
+        refused("store.sandbox_update", post("pause"))
+        self.assertEqual(status(), "running")
+        # Where there is no way back it is true, and is written when there is space.
+        paused = self.full_at("store.sandbox_update:before", post("pause"), skip=1)
+        self.assertEqual(status(), "paused")
+        # What it has not written has no room, and is not written for the host's memory's sake.
+        self.assertIn("too full", paused["pause"]["reclaim_failure"])
+        wait_until(lambda: self.stored_state(subject) == 4, 10, what="the row of a paused sandbox")
+        refused("store.sandbox_update", post("resume"))
+        self.assertEqual(status(), "paused")
+        post("resume")()
+        refused("store.sandbox_update", post("stop"))
+        self.assertEqual(status(), "running")
+        post("stop")()
+        refused("store.sandbox_update", post("start"))
+        self.assertEqual(status(), "stopped")
+        post("start")()
+        self.assertEqual(api.sh(subject, "cat /workspace/x"), "kept\n")
+        # It runs, and that cannot be written: it is ended again. Its disk is unmounted while there is no room for it on
+        # the host's, so that it may need e2fsck afterwards, and says so.
+        victim = api.create()["id"]
+        api.post(f"/v1/sandboxes/{victim}/stop")
+        refused("store.sandbox_update", lambda: api.post(f"/v1/sandboxes/{victim}/start"), skip=1)
+        self.assertEqual(api.get(f"/v1/sandboxes/{victim}")["status"], "stopped")
+        again = outcome(api.post, f"/v1/sandboxes/{victim}/start")
+        self.assertTrue(isinstance(again, dict) or again == (500, "sandbox.disk_damaged"), again)
+        api.delete(f"/v1/sandboxes/{victim}")
+        refused("store.exec_insert", lambda: api.exec(subject, "true"))
+        self.assertEqual(api.sh(subject, "echo 1"), "1\n")
+        seen.add("store.exec_update")
+        # The command has run: that is told, and written later.
+        result = self.full_at("store.exec_update:before", lambda: api.exec(subject, "echo 1; exit 3"))
+        self.assertEqual((result["exit_code"], result["stdout"]), (3, "1\n"), result)
+        wait_until(lambda: self.stored(f"select state, code from execs where id = '{result['exec_id']}'") == (3, 3), 10,
+                   what="the row of an exec that ended when the disk was full")
+        # What happened is written when there is space, and nothing of it is missing.
+        for point in ("store.activity_insert", "store.commit"):
+            seen.add(point)
+            result = self.full_at(point + ":before", lambda: api.exec(subject, "echo 2"))
+            self.assertEqual(result["stdout"], "2\n", result)
+            wait_until(lambda: self.stored(f"select count(*) from activity where exec = '{result['exec_id']}'") == (2,), 15,
+                       what="the activity of an exec that ended when the disk was full")
+            self.assertEqual(self.stored(f"select max(number) - min(number) + 1 - count(*) from activity where sandbox = '{subject}'"), (0,))
+        refused("store.token_insert", lambda: daemon.token())
+        made = api.post("/v1/tokens", {"workspace": "default", "scopes": ["sandboxes:read"]})
+        refused("store.token_revoke", lambda: api.delete("/v1/tokens/" + made["id"]))
+        daemon.tcp(made["token"]).get("/v1/sandboxes")
+        api.delete("/v1/tokens/" + made["id"])
+        budgets = "/v1/workspaces/team/budgets"
+        refused("store.budget_put", lambda: api.put(budgets, {"budgets": [{"what": "creates", "period": "day", "maximum": 9}]}))
+        self.assertEqual(api.get(budgets)["budgets"], [])
+        api.put(budgets, {"budgets": [{"what": "creates", "period": "day", "maximum": 9}]})
+        refused("store.budget_delete", lambda: api.delete(budgets))
+        self.assertEqual(len(api.get(budgets)["budgets"]), 1)
+        api.delete(budgets)
+        signing = f"/v1/sandboxes/{subject}/files/sign"
+        refused("store.secret_insert", lambda: api.post(signing, {"path": "/workspace/x"}))
+        self.assertEqual(api.call("GET", api.post(signing, {"path": "/workspace/x"})["url"]), b"kept\n")
+
+        def keyed(name):
+            return api.post("/v1/sandboxes", {"name": name}, **{"Idempotency-Key": "key-" + name})
+        # Removing old keys comes to nothing, and nothing comes of it.
+        refused("store.request_prune", lambda: keyed("keyed"))
+        refused("store.request_put", lambda: keyed("keyed"))
+        made = keyed("keyed")["id"]
+        self.assertEqual(keyed("keyed")["id"], made)
+        # A key of what was refused that cannot be removed is nobody's.
+        seen.add("store.request_delete")
+        taken = api.create(name="taken")["id"]
+        self.assertEqual(self.full_at("store.request_delete:before", lambda: keyed("taken")), (409, "sandbox.name_taken"))
+        api.delete("/v1/sandboxes/" + taken)
+        api.delete("/v1/sandboxes/" + keyed("taken")["id"])
+        api.delete("/v1/sandboxes/" + made)
+        contexts = f"/v1/sandboxes/{subject}/contexts"
+        refused("store.context_insert", lambda: api.post(contexts, {"language": "bash"}))
+        self.assertEqual(api.get(contexts)["contexts"], [])
+        context = f"{contexts}/{api.post(contexts, {'language': 'bash'})['id']}"
+        refused("store.context_update", lambda: api.post(context + "/run", {"code": "echo 1"}))
+        self.assertEqual(api.post(context + "/run", {"code": "echo 1"})["stdout"], "1\n")
+        # It is gone, whatever its row says; that it ended, a later daemon finds.
+        seen.add("store.context_delete")
+        self.full_at("store.context_delete:before", lambda: api.delete(context))
+        self.assertEqual(api.get(contexts)["contexts"], [])
+        # Deleting works on a full disk, too; its tombstone comes when there is space.
+        self.full_at("store.sandbox_update:before", lambda: api.delete(f"/v1/sandboxes/{subject}"))
+        wait_until(lambda: self.stored_state(subject) == 10, 10, what="a tombstone")
+        self.explained()
+        self.check_survivor(box, counter, whole=False)
+        writes = {point.rsplit(":", 1)[0] for point in list_points() if point.startswith("store.") and not not_passed(point)}
+        # Nobody waits for these: what was used and spent, prune and exec_delete are tried again later, a token that is
+        # bound to a sandbox finds nothing without it, and the others are a start's, below.
+        self.assertEqual(writes - seen, {"store.sandbox_prune", "store.sandbox_prune_execs", "store.exec_delete",
+                                         "store.activity_prune", "store.activity_mark_pruned", "store.usage_put", "store.usage_prune", "store.spent_put", "store.token_revoke_sandbox",
+                                         "store.build", "store.install", "store.migration"})
+
+    def stored(self, text):
+        connection = sqlite3.connect(f"file:{self.daemon.state}/db/caisson.db?mode=ro", uri=True, timeout=10)
+        try:
+            return connection.execute(text).fetchone()
+        finally:
+            connection.close()
+
+    def stored_state(self, box):
+        return self.stored(f"select state from sandboxes where id = '{box}'")[0]
+
+    def first_start(self, point, fails):
+        """A database that cannot be made is not there by halves, and is made when there is space."""
+        daemon = self.world()
+        self.faults.arm(point)
+        daemon.start(wait=False)
+        self.assertTrue(self.faults.held(10), f"nobody came to {point}")
+        self.fill()
+        self.faults.go_on()
+        if fails:
+            wait_until(lambda: "no space left" in daemon.log(), 10, what="a word about it")
+            self.assertNotIn("caisson.db", os.listdir(os.path.join(daemon.state, "db")))
+        self.free()
+        daemon.wait_ready()
+        box = daemon.client().create()["id"]
+        self.assertEqual(daemon.client().sh(box, "echo 1"), "1\n")
+
+    def test_first_start_building(self):
+        self.first_start("store.build:before", True)
+
+    def test_first_start_migrating(self):
+        self.first_start("store.migration:before", True)
+
+    def test_first_start_installing(self):
+        """It is whole by then, and a name needs no room."""
+        self.first_start("store.install:before", False)
+
+    def test_output_and_images(self):
+        """What a command prints and what a sandbox writes has no room: the daemon and the others go on."""
+        daemon = self.world().start()
+        api = daemon.client(timeout=30)
+        box = api.create(disk_mb=256)["id"]
+        other = api.create()["id"]
+        api.sh(other, "echo 1 > /workspace/x")
+        # On the host: a sync inside is none (the root is volatile), and what the kernel writes back while there is no room
+        # makes this one's disk read-only too.
+        os.sync()
+        printing = api.exec(box, "i=0; while [ $i -lt 200 ]; do head -c 100000 /dev/zero | tr '\\0' x; i=$((i+1)); sleep 0.01; done; exit 5",
+                            background=True)
+        path = f"/v1/sandboxes/{box}/execs/{printing['exec_id']}"
+        wait_until(lambda: api.get(path)["stdout_bytes"] > 0, 10)
+        self.fill()
+        # The command is not held up by its log.
+        record = wait_until(lambda: (lambda record: record if record["state"] == "ended" else None)(api.get(path)), 30,
+                            what="the end of a command whose output has no room")
+        self.assertEqual(record["exit_code"], 5, record)
+        self.degraded()
+        self.assertEqual(daemon.client().read(other, "/workspace/x"), b"1\n")
+        self.free()
+        wait_until(lambda: isinstance(outcome(api.get, "/healthz"), dict), 10, what="a daemon that is well again")
+        os.sync()
+        # A sandbox's image that cannot grow. Its root is mounted volatile: an fsync inside does not write, but fails from
+        # the first write on that did.
+        self.fill()
+        self.leave_room_for_an_exec()
+        api.exec(box, "dd if=/dev/zero of=/workspace/big bs=1M count=64", timeout_seconds=60)
+        os.sync()
+        self.leave_room_for_an_exec()
+        written = api.exec(box, "dd if=/dev/zero of=/workspace/small bs=1 count=1 conv=fsync", timeout_seconds=60)
+        self.assertNotEqual(written["exit_code"], 0, written)
+        self.assertRegex(written["stderr"], "Input/output error|Read-only file system")
+        self.free()
+        wait_until(lambda: isinstance(outcome(api.get, "/healthz"), dict), 10, what="a daemon that is well again")
+        self.assertEqual(api.sh(other, "cat /workspace/x; echo 2 > /workspace/y; cat /workspace/y"), "1\n2\n")
+        self.assertEqual(api.get(f"/v1/sandboxes/{box}")["status"], "running")
+        api.delete(f"/v1/sandboxes/{box}")
+        self.explained()
+
+    def degraded(self):
+        """The daemon is there, and says what it cannot do: from the first write on that fails. Before that there may be
+        room in the journal, which is written anew from its beginning."""
+        for _ in range(3000):
+            if outcome(self.daemon.token) == (507, "host.no_space") and \
+                    outcome(self.daemon.client().get, "/healthz") == (503, "store.failed"):
+                break
+        with self.assertRaises(ApiError) as caught:
+            self.daemon.client().get("/healthz")
+        error = caught.exception
+        self.assertEqual((error.status, error.code, error.body["status"], error.body["reasons"]),
+                         (503, "store.failed", "degraded", ["the store cannot be written"]))
+
+    def leave_room_for_an_exec(self):
+        """It needs some for its row and its logs."""
+        with open(self.ballast, "r+b") as file:
+            file.truncate(os.path.getsize(self.ballast) - (1 << 20))
+
+
+class Locked(FaultTest):
+    def hold(self, seconds):
+        """Another process that has the database for itself."""
+        path = os.path.join(self.daemon.state, "db", "caisson.db")
+        owner = os.stat(path)
+        script = ("import sqlite3, sys, time, os; os.setgid(int(sys.argv[3])); os.setuid(int(sys.argv[4]));"
+                  "c = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None);"
+                  "c.execute('begin immediate'); print('held', flush=True); time.sleep(float(sys.argv[2])); c.execute('rollback')")
+        holder = subprocess.Popen(["/usr/bin/python3", "-c", script, path, str(seconds), str(owner.st_gid), str(owner.st_uid)],
+                                  stdout=subprocess.PIPE, text=True)
+        self.assertEqual(holder.stdout.readline(), "held\n")
+        holder.stdout.close()
+        return holder
+
+    def test_locked_by_another_process(self):
+        daemon = self.world().start()
+        api = daemon.client(timeout=20)
+        box, counter = self.survivor()
+        running = api.exec(box, "sleep 0.7; exit 3", background=True)["exec_id"]
+        holder = self.hold(2.5)
+        try:
+            for request in (lambda: api.create(), lambda: api.exec(box, "true"), lambda: api.post(f"/v1/sandboxes/{box}/pause"),
+                            lambda: daemon.token()):
+                began = time.monotonic()
+                with self.assertRaises(ApiError) as caught:
+                    request()
+                self.assertEqual(caught.exception.code, "store.failed", caught.exception.body)
+                self.assertTrue(caught.exception.body["retryable"], caught.exception.body)
+                self.assertLess(time.monotonic() - began, 2)
+            # What needs no write goes on.
+            self.assertEqual(api.get(f"/v1/sandboxes/{box}")["status"], "running")
+            api.write(box, "/workspace/x", b"1")
+            self.assertEqual(daemon.client().read(box, "/workspace/x"), b"1")
+        finally:
+            self.assertEqual(holder.wait(20), 0)
+        # An exec that ended meanwhile is written down now, and nothing is half made.
+        record = wait_until(lambda: (lambda record: record if record["state"] == "ended" else None)(
+            api.get(f"/v1/sandboxes/{box}/execs/{running}")), 10)
+        self.assertEqual(record["exit_code"], 3)
+        self.explained()
+        self.check_survivor(box, counter)
+        other = api.create()["id"]
+        self.assertEqual(api.sh(other, "echo 1"), "1\n")
+        os.kill(daemon.daemon_pid(), signal.SIGKILL)
+        daemon.wait_ready()
+        wait_until(lambda: api.get(f"/v1/sandboxes/{box}/execs/{running}").get("exit_code") == 3, 10, what="its end")
+        self.explained()
+
+    def test_locked_while_the_daemon_starts(self):
+        daemon = self.world().start()
+        box, counter = self.survivor()
+        holder = self.hold(1.5)
+        os.kill(daemon.daemon_pid(), signal.SIGKILL)
+        self.assertEqual(holder.wait(20), 0)
+        daemon.wait_ready()
+        self.check_survivor(box, counter)
+        self.explained()
+
+
+class Damaged(FaultTest):
+    def test_damage_is_refused_and_nothing_is_touched(self):
+        """Sandboxes run on while their database is not to be trusted; with the right one everything is as before."""
+        daemon = self.world().start()
+        box, counter = self.survivor()
+        pid = int(open(os.path.join(daemon.runtime, "guests", box, "boot")).read().split("pid ")[1].split()[0])
+        daemon.stop()
+        path = os.path.join(daemon.state, "db", "caisson.db")
+        good = open(path, "rb").read()
+        # The root page of a table; a page in the middle; all but the header; cut short.
+        damages = [good[:4096] + b"\xff" * 4096 + good[8192:], good[:len(good) // 2] + b"\0" * 5000 + good[len(good) // 2 + 5000:],
+                   good[:100] + os.urandom(len(good) - 100), good[:5000], b""]
+        for number, damage in enumerate(damages):
+            with self.subTest(number=number):
+                with open(path, "r+b") as file:
+                    file.truncate(0)
+                    file.write(damage)
+                before = sorted(os.listdir(os.path.dirname(path)))
+                said = len(daemon.log())
+                daemon.start(wait=False)
+                self.assertNotEqual(daemon.process.wait(20), 0)
+                text = daemon.log()[said:]
+                self.assertIn("cannot start", text)
+                self.assertIn("caisson.db", text)
+                self.assertEqual(open(path, "rb").read(), damage)
+                self.assertEqual(sorted(os.listdir(os.path.dirname(path))), before)
+                self.assertTrue(os.path.exists(f"/proc/{pid}"), "a sandbox was ended")
+        with open(path, "r+b") as file:
+            file.truncate(0)
+            file.write(good)
+        daemon.start()
+        self.check_survivor(box, counter)
+        self.explained()
+
+
+class Late(unittest.TestCase):
+    """The spawner comes too late with its answer. In the test build it has 3 s, and 5 s for a boot."""
+
+    def one(self, what):
+        daemon, faults = armable()
+        try:
+            daemon.start()
+            api = daemon.client(timeout=40)
+            box = api.create(name="survivor")["id"]
+            counter = api.exec(box, COUNTER, background=True)["exec_id"]
+            subject = None if what == "create" else api.create(name="subject")["id"]
+            before = {"resume": "pause", "start": "stop"}.get(what)
+            if before:
+                api.post(f"/v1/sandboxes/{subject}/{before}")
+            kind = {"stop": "kill", "pause": "freeze", "resume": "thaw", "delete": "destroy"}.get(what, what)
+            faults.arm(f"spawner.request.{kind}:before", delay=7 if what in ("create", "start") else 4.5)
+            began = time.monotonic()
+            got = outcome(api.create, name="subject") if what == "create" else \
+                outcome(api.delete, f"/v1/sandboxes/{subject}") if what == "delete" else \
+                outcome(api.post, f"/v1/sandboxes/{subject}/{what}")
+            took = time.monotonic() - began
+            if got != (504, "timeout"):
+                raise AssertionError(f"{what}: {got}")
+            if took > 12:
+                raise AssertionError(f"{what}: it took {took:.1f} s")
+            wait_until(lambda: not faults.page.held, 10, what="the spawner's return")
+            self.check_settled(what, daemon, api)
+            data = api.get(f"/v1/sandboxes/{box}/execs/{counter}/output", stream="stdout", **{"from": 0})
+            count = len(data) // 16
+            if data[:count * 16] != b"".join(line(n) for n in range(count)) or api.sh(box, "echo 1") != "1\n":
+                raise AssertionError(f"{what}: the survivor's output is not whole")
+            wait_explained(daemon)
+        except BaseException:
+            print("# daemon log:\n# " + "\n# ".join(daemon.log().splitlines()[-40:]), flush=True)
+            faults.go_on()
+            daemon.close(check=False)
+            raise
+        daemon.close()
+
+    def settle(self, condition, what, text):
+        try:
+            wait_until(condition, 15, 0.1)
+        except AssertionError:
+            raise AssertionError(f"{what}: {text()}") from None
+
+    def check_settled(self, what, daemon, api):
+        def status():
+            try:
+                return api.get("/v1/sandboxes/subject")["status"]
+            except ApiError as error:
+                return error.code
+        gone = ("ended", "sandbox.not_found")  # its tombstone, or not even that yet
+        wanted = {"create": gone, "delete": gone, "stop": ("stopped",),
+                  "start": ("stopped",), "pause": ("running",), "resume": ("running",)}[what]
+        self.settle(lambda: status() in wanted, what, status)
+        if what in ("stop", "start"):
+            api.post("/v1/sandboxes/subject/start")
+        if what in ("create", "delete"):
+            api.create(name="subject")
+        # Whatever the spawner did late: it answers, and is what the record says.
+        self.settle(lambda: outcome(api.exec, "subject", "echo 1", timeout_seconds=5).__class__ is dict, what, status)
+        if api.sh("subject", "echo 1") != "1\n":
+            raise AssertionError(f"{what}: the subject does not answer")
+
+    def test_late_answers(self):
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            for _ in pool.map(self.one, ("create", "start", "pause", "resume", "stop", "delete")):
+                pass
+
+
+class NormalBuild(unittest.TestCase):
+    def test_has_no_fault_points(self):
+        """The program that people run knows nothing of all this."""
+        program = open(os.path.join(caisson.BUILD, "caisson"), "rb").read()
+        faulty = open(PROGRAM, "rb").read()
+        for text in (b"CAISSON_FAULTS", b"_fault-points", b"fault_point", b"spawner.request", b"sandbox_prune_execs"):
+            self.assertIn(text, faulty)
+            self.assertNotIn(text, program)
+
+
+if __name__ == "__main__":
+    unittest.main()

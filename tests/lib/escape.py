@@ -1,0 +1,54 @@
+"""tests/escape/manifest.json as the suites use it: what the probe says, held against what it should say.
+`caisson selftest --escape` does the same for a user (src/cli/selftest_inside.c); this is for sandboxes
+with folders, which it does not make."""
+import json
+import os
+
+from caisson import BUILD, COLUMN, TOP
+
+PROBE = os.path.join(BUILD, "caisson-probe")
+MANIFEST = os.path.join(TOP, "tests/escape/manifest.json")
+
+
+def items(*sides):
+    """Those that something tries, by id."""
+    with open(MANIFEST, encoding="utf-8") as file:
+        listed = json.load(file)["items"]
+    return {item["id"]: item for item in listed if "not_yet" not in item and (not sides or item["side"] in sides)}
+
+
+def expectation(item, user, nested=False, folder=False, rights="root"):
+    others = item.get("rights", {})
+    if nested and rights + " nested" in others:
+        return others[rights + " nested"]
+    if rights in others:
+        return others[rights]
+    if folder and "folder" in item:
+        return item["folder"]
+    if nested and "nested" in item:
+        return item["nested"]
+    return item.get("expect_as", {}).get(user, item["expect"])
+
+
+def fits(result, expected):
+    if isinstance(expected, list):
+        return any(fits(result, one) for one in expected)
+    # What the kernel does not have works for nobody.
+    if COLUMN == "enosys" and (result, expected) == ("refused ENOSYS", "done"):
+        return True
+    return expected in ("*", result) or (expected == "refused" and result.startswith("refused "))
+
+
+def breaches(output, user="0", **setting):
+    """What of the probe's output is not as the manifest says; and how many attempts there were."""
+    wrong, count, listed = [], 0, items("inside")
+    for line in output.splitlines():
+        name, _, result = line.partition(" ")
+        count += 1
+        if name not in listed:
+            wrong.append(f"{name} is in no manifest")
+        elif result != "untried" and int(user) in listed[name]["users"]:
+            expected = expectation(listed[name], user, **setting)
+            if not fits(result, expected):
+                wrong.append(f"{name}: {result}, expected {expected}")
+    return wrong, count

@@ -1,0 +1,78 @@
+"""The fault points of a build with -Dfault_points=true (src/base/fault.h): a page of memory that is shared with
+the daemon and the spawner. A point is armed in it; whoever comes there is held until it is let go."""
+import ctypes
+import mmap
+import os
+import subprocess
+import time
+
+import caisson
+
+BUILD = os.environ.get("CAISSON_FAULT_BUILD") or os.path.join(caisson.TOP, "build-fault")
+PROGRAM = os.path.join(BUILD, "caisson")
+
+POINTS_MAX = 2000
+HOLD, DELAY = 1, 2
+
+
+class Page(ctypes.Structure):
+    """struct fault_page of src/base/fault.c"""
+    _fields_ = [("armed", ctypes.c_uint32), ("skip", ctypes.c_uint32), ("action", ctypes.c_uint32),
+                ("milliseconds", ctypes.c_uint32), ("held", ctypes.c_uint32), ("go_on", ctypes.c_uint32),
+                ("reserved", ctypes.c_uint32 * 18), ("hits", ctypes.c_uint32 * POINTS_MAX)]
+
+
+def use_fault_build():
+    """From here on caisson.Daemon starts the build that has the points."""
+    caisson.PROGRAM = PROGRAM
+
+
+def list_points():
+    """Name to number, of every point that is built in."""
+    output = subprocess.run([PROGRAM, "_fault-points"], capture_output=True, text=True, check=True, timeout=20).stdout
+    return {name: int(number) for number, name in (line.split() for line in output.splitlines())}
+
+
+class Faults:
+    def __init__(self, path):
+        self.path, self.points = path, list_points()
+        with open(path, "wb") as file:
+            file.truncate(ctypes.sizeof(Page))
+        os.chmod(path, 0o666)  # the daemon is another user
+        with open(path, "r+b") as file:
+            self.memory = mmap.mmap(file.fileno(), ctypes.sizeof(Page))
+        self.page = Page.from_buffer(self.memory)
+
+    def arm(self, point, skip=0, delay=None):
+        page = self.page
+        page.armed = page.held = page.go_on = 0
+        page.skip, page.action, page.milliseconds = skip, DELAY if delay else HOLD, int((delay or 0) * 1000)
+        page.armed = self.points[point] + 1
+
+    def disarm(self):
+        self.page.armed = 0
+
+    def held(self, seconds=5):
+        """The pid of who came to the point; 0 when nobody did in that time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.page.held:
+                return self.page.held
+            time.sleep(0.001)
+        return 0
+
+    def go_on(self):
+        self.page.armed = 0
+        self.page.go_on = 1
+
+    def hits(self):
+        """How often each point was passed so far."""
+        return {name: self.page.hits[number] for name, number in self.points.items()}
+
+
+def armable(**options):
+    """A daemon, not started yet, and its faults. What it does by the clock would come to a point at any time."""
+    daemon = caisson.Daemon(**{"config": "[usage]\ninterval = 1h\n", **options})
+    faults = Faults(os.path.join(daemon.top, "faults"))
+    daemon.environment["CAISSON_FAULTS"] = faults.path
+    return daemon, faults

@@ -1,0 +1,126 @@
+"""The kernel, an initramfs and the root file system of the machine that machine.py boots, made once from Debian's
+packages. Nothing is installed on this host but the tools that do it (tools/deps --tests). The root file system has
+systemd, what the program and its suites need, and a service that does what the second disk says."""
+import glob
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+
+SUITE = "bookworm"
+PACKAGES = ("systemd-sysv dbus-user-session libpam-systemd uidmap procps kmod iproute2 e2fsprogs openssl strace curl "
+            "python3 python3-pip python3-setuptools python3-wheel python3-jsonschema "
+            "libuv1 libjansson4 libsqlite3-0 libinih1 libssl3 libseccomp2 libzstd1 libarchive13").split()
+KERNEL = "linux-image-cloud-amd64"
+# For the disks, in the order in which they are loaded.
+MODULES = ("virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk")
+RETRIES = "3"
+LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
+ROOT_MIB = 2048
+
+INITRAMFS = """#!/bin/sh
+mount -t devtmpfs dev /dev
+for module in {modules}; do insmod /$module.ko; done
+mount -t ext4 /dev/vda /root
+mount -t ext4 -o ro /dev/vdb /root/tree
+mount --move /dev /root/dev
+exec switch_root /root /sbin/init
+"""
+
+UNIT = """[Unit]
+Description=Tests of Caisson
+After=multi-user.target
+[Service]
+Type=oneshot
+ExecStart=/tree/tests/machine/inside
+ExecStopPost=/usr/bin/systemctl poweroff --force --force
+StandardOutput=journal+console
+StandardError=journal+console
+Delegate=yes
+TimeoutStartSec=infinity
+"""
+
+
+def command(*words, **options):
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, **options)
+
+
+def newest_kernel():
+    """The package that the kernel's meta package stands for."""
+    output = subprocess.run(["apt-cache", "depends", KERNEL], check=True, capture_output=True, text=True).stdout
+    names = [line.split()[-1] for line in output.splitlines() if "Depends: linux-image-" in line]
+    return names[0]
+
+
+def unpack(folder, packages):
+    """The files of Debian packages, without installing them."""
+    command("apt-get", "-qq", "-o", "Acquire::Retries=" + RETRIES, "-o", "APT::Sandbox::User=root", "download", *packages, cwd=folder)
+    for package in glob.glob(os.path.join(folder, "*.deb")):
+        command("dpkg-deb", "-x", package, folder)
+        os.unlink(package)
+
+
+def make_initramfs(folder, kernel, path):
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        for name in ("bin", "dev", "root", "proc"):
+            os.mkdir(os.path.join(work, name))
+        shutil.copy(os.path.join(kernel, "bin/busybox"), os.path.join(work, "bin"))
+        for name in ("sh", "mount", "insmod", "switch_root"):
+            os.symlink("busybox", os.path.join(work, "bin", name))
+        for name in MODULES:
+            [found] = glob.glob(os.path.join(kernel, "lib/modules/*/kernel/drivers/*", name + ".ko"))
+            shutil.copy(found, work)
+        with open(os.path.join(work, "init"), "w", encoding="utf-8") as file:
+            file.write(INITRAMFS.format(modules=" ".join(MODULES)))
+        os.chmod(os.path.join(work, "init"), 0o755)
+        names = "\n".join(os.path.relpath(os.path.join(top, name), work)
+                          for top, directories, files in os.walk(work) for name in directories + files)
+        with open(path, "wb") as file:
+            subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], cwd=work, input=names.encode(), stdout=file, check=True)
+
+
+def make_root(folder, kernel, path):
+    root = os.path.join(folder, "root")
+    command("mmdebstrap", "--quiet", "--variant=minbase", f'--aptopt=Acquire::Retries "{RETRIES}"', "--include=" + ",".join(PACKAGES),
+            *[f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT], SUITE, root)
+    command("cp", "-a", os.path.join(kernel, "lib/modules"), os.path.join(root, "lib"))
+    command("depmod", "-b", root, os.listdir(os.path.join(root, "lib/modules"))[0])
+    with open(os.path.join(root, "etc/systemd/system/tests.service"), "w", encoding="utf-8") as file:
+        file.write(UNIT)
+    open(os.path.join(root, "etc/fstab"), "w").close()
+    os.mkdir(os.path.join(root, "tree"))
+    os.symlink("/etc/systemd/system/tests.service",
+               os.path.join(root, "etc/systemd/system/multi-user.target.wants/tests.service"))
+    # It would wait for a device, of which nobody tells systemd: there is no udev.
+    os.symlink("/dev/null", os.path.join(root, "etc/systemd/system/serial-getty@ttyS0.service"))
+    make_disk(root, path, ROOT_MIB)
+
+
+def make_disk(source, path, mib):
+    command("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", source, path, f"{mib}m")
+
+
+def image(folder):
+    """The folder with vmlinuz, initramfs and root.img; made anew when this file or the kernel is another."""
+    kernel_package = newest_kernel()
+    with open(__file__, "rb") as file:
+        mark = hashlib.sha256(file.read() + kernel_package.encode()).hexdigest()
+    made = os.path.join(folder, mark[:16])
+    if os.path.isdir(made):
+        return made
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        kernel, result = os.path.join(work, "kernel"), os.path.join(work, "made")
+        os.mkdir(kernel)
+        os.mkdir(result)
+        unpack(kernel, [kernel_package, "busybox-static"])
+        [vmlinuz] = glob.glob(os.path.join(kernel, "boot/vmlinuz-*"))
+        shutil.copy(vmlinuz, os.path.join(result, "vmlinuz"))
+        make_initramfs(work, kernel, os.path.join(result, "initramfs"))
+        make_root(work, kernel, os.path.join(result, "root.img"))
+        os.rename(result, made)
+    return made
+
+
