@@ -18,7 +18,7 @@ import time
 import unittest
 import uuid
 
-from caisson import ApiError, wait_until
+from caisson import ApiError, read_process, wait_until
 from explain import wait_explained
 from faults import armable, list_points, use_fault_build
 
@@ -63,11 +63,15 @@ class Call(threading.Thread):
             self.outcome, self.value = "hang", error
         except (OSError, http.client.HTTPException) as error:
             self.outcome, self.value = "closed", error
+        except Exception as error:  # of the test's own
+            self.outcome, self.value = "broken", error
 
     def check(self, daemon_killed):
         self.join(25)
         if self.is_alive() or self.outcome == "hang":
             raise AssertionError("the client was left waiting")
+        if self.outcome in ("broken", "nothing"):
+            raise AssertionError(f"the request could not be made: {self.value!r}")
         if self.outcome == "untyped" or (self.outcome == "closed" and not daemon_killed):
             raise AssertionError(f"the client got no typed error: {self.outcome} {self.value!r}")
 
@@ -144,6 +148,12 @@ class World:
                 raise AssertionError(f"the activity of {row[0]} has a hole before entry {row[1]}")
             before = row
         return len(rows)
+
+    def halt_daemon(self):
+        """Whatever it is still doing, it comes to no point any more."""
+        pid = self.daemon.daemon_pid()
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: b") T " in read_process(pid, "stat"), 10, 0.0005, "the halt of the daemon")
 
     def restart_daemon(self):
         os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
@@ -497,6 +507,8 @@ def dry_run(world, scenario):
 def kill_at(world, scenario, point, skip, victims):
     """False: nobody came there this time."""
     scenario.prepare(world)
+    if scenario.request is start_up:  # it is the next one that is meant
+        world.halt_daemon()
     world.faults.arm(point, skip)
     call = Call(lambda: scenario.request(world))
     held = world.faults.held()
@@ -611,7 +623,8 @@ class KillPoints(unittest.TestCase):
         print(f"= {len(points) - len(left_out)} kill points, {len(hit)} hit; killed {count + first_count} times; "
               f"{len(left_out)} points cannot be passed", flush=True)
         if failures:
-            self.fail(f"{len(failures)} of {count + first_count}:\n" + "\n".join(failures[:20]))
+            heads = " | ".join(failure.split("\n")[0] for failure in failures)
+            self.fail(f"{len(failures)} of {count + first_count}: {heads}\n" + "\n".join(failures[:20]))
         self.assertEqual(sorted(points - hit - left_out), [], "points that were not hit")
         self.assertEqual(sorted(hit & left_out), [], "points that NOT_PASSED says cannot be")
 

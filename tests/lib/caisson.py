@@ -6,6 +6,7 @@ import glob
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -54,9 +55,35 @@ def owner_uid():
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """None that the kernel gives to clients: a daemon that is down for a moment wants it again."""
+    while True:
+        port = random.randrange(12000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def read_process(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:  # it has just ended
+        return b""
+
+
+def parent_of(pid):
+    fields = read_process(pid, "stat").rsplit(b")", 1)[-1].split()
+    return int(fields[1]) if fields else 0
+
+
+def daemon_of(spawner):
+    """The API process, a child of the spawner. The kernel's list of children may lack one while another ends (proc(5)):
+    what is not in it is looked for among all processes."""
+    for pids in (lambda: read_process(spawner, f"task/{spawner}/children").decode().split(), lambda: os.listdir("/proc")):
+        for pid in filter(str.isdigit, pids()):
+            if b"_daemon" in read_process(pid, "cmdline") and parent_of(pid) == spawner:
+                return int(pid)
+    raise AssertionError("the spawner has no daemon")
 
 
 def wait_until(condition, seconds=30, every=0.02, what="it"):
@@ -353,16 +380,7 @@ class Daemon:
             return ""
 
     def daemon_pid(self):
-        """The API process, the spawner's child."""
-        children = open(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read().split()
-        for pid in children:
-            try:
-                command = open(f"/proc/{pid}/cmdline", "rb").read()
-            except OSError:  # a worker that has just ended
-                continue
-            if b"_daemon" in command:
-                return int(pid)
-        raise AssertionError("the spawner has no daemon")
+        return daemon_of(self.process.pid)
 
     def stop(self):
         if self.process and self.process.poll() is None:

@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from caisson import BUILD, PROGRAM, ApiError, Client, Daemon, processes_of, wait_until
+from caisson import BUILD, PROGRAM, ApiError, Client, Daemon, daemon_of, processes_of, wait_until
 from columns import DELEGATED, NO_LOOP, NOT_GIVEN, User, end_processes, has_version_1, ids_of, run_tool
 
 NEEDS_VERSION_1 = unittest.skipUnless(has_version_1(), "this host has no cgroup v1")
@@ -139,7 +139,7 @@ class Life(unittest.TestCase):
         self.check_who(kind, owner, state, spawner, box)
         self.check_folder(kind, owner)
         # Both are killed; the next client starts them again, and they find the sandbox.
-        killed = (spawner, self.daemon_of(spawner))
+        killed = (spawner, daemon_of(spawner))
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not any(os.path.exists(f"/proc/{pid}/exe") and self.program(pid) for pid in killed), 5)
@@ -158,16 +158,9 @@ class Life(unittest.TestCase):
         self.assertFalse([line for line in open("/proc/self/mountinfo") if owner.home in line])
         shutil.rmtree(state)
 
-    @staticmethod
-    def daemon_of(spawner):
-        for pid in open(f"/proc/{spawner}/task/{spawner}/children").read().split():
-            if b"_daemon" in open(f"/proc/{pid}/cmdline", "rb").read():
-                return int(pid)
-        raise AssertionError("the spawner has no daemon")
-
     def check_who(self, kind, owner, state, spawner, box):
         """Who the processes and files are on the host."""
-        daemon = status(self.daemon_of(spawner))
+        daemon = status(daemon_of(spawner))
         self.assertEqual(int(status(spawner)["Uid"].split()[0]), owner.uid)
         self.assertEqual([int(daemon[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb")], [0] * 5)
         self.assertEqual((daemon["NoNewPrivs"], daemon["Seccomp"]), ("1", "2"))
