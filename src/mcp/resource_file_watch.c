@@ -149,6 +149,8 @@ int file_resource_watch(struct resource_watch *watch, const char *const *variabl
 	if (!file)
 		abort();
 	file->watch = watch;
+	/* What changes before its init watches is not seen: it is told of once when that stands. */
+	file->missed = true;
 	file->sandbox = sandbox->row.id;
 	memcpy(file->path, path, sizeof(path));
 	char *slash = strrchr(file->path, '/');
