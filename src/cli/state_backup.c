@@ -30,7 +30,7 @@
 #define PATH_ROOM 600
 #define LIST_MAX 65536
 #define COPY_TIMEOUT_MS 600000
-#define RELEASE_TIMEOUT (2 * NSEC_PER_SEC) /* a loop device lets go a moment after a stop */
+#define RELEASE_TIMEOUT (10 * NSEC_PER_SEC) /* a loop device lets go a moment after a stop */
 #define COPY_PREFIX ".copy-"
 
 struct backup {

@@ -15,8 +15,9 @@
  * next under the limit of processes, a stopped one does not. */
 #define ROUNDS_BEFORE_STOPPING 4
 #define STOPPING_WALKS_MAX 8
-/* After this an exec has ended although something of it does not die. */
+/* After this, and so many rounds, an exec has ended although something of it does not die. */
 #define KILL_PATIENCE (2 * NSEC_PER_SEC)
+#define KILL_ROUNDS 8
 /* How long a runner with nothing below it may take to say so. */
 #define RUNNER_PATIENCE (100 * NSEC_PER_MSEC)
 
@@ -70,7 +71,8 @@ void ending_kill(struct exec *exec, uint32_t cause)
 static void kill_exec(struct exec *exec, bool complete, int64_t now)
 {
 	struct runner *runner = launch_runner((uint32_t)exec->runner);
-	if (!exec->kill_hopeless && now - exec->kill_began > KILL_PATIENCE) {
+	if (!exec->kill_hopeless && exec->kill_rounds > KILL_ROUNDS &&
+	    now - exec->kill_began > KILL_PATIENCE) {
 		exec->kill_hopeless = true;
 		exec_try_end(exec);
 	}

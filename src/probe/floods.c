@@ -236,7 +236,7 @@ static long flood_sockets(void)
 	for (int i = 0; i < count && (total == 0 || held <= 2 * total); i++)
 		held += fill_socket(sender, receivers[i], &addresses[i]);
 	if (total > 0 && held > total) {
-		sleep(2);
+		sleep(10); /* to be stopped in */
 		return -1;
 	}
 	errno = ENOBUFS;

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "spawner/fault.h"
 
-#define QUIT_SECONDS 5
+#define QUIT_SECONDS 10 /* clients are given three of them */
 #define EVENTS_MAX 64
 
 static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};

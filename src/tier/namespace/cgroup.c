@@ -579,14 +579,15 @@ bool cgroup_holds(const struct host *host, const struct id *id, pid_t pid)
 
 static int remove_group(int root, const char *path, int64_t deadline)
 {
-	while (unlinkat(root, path, AT_REMOVEDIR) < 0) {
-		if (errno == ENOENT)
+	for (;;) {
+		/* Looked at before: on a host that stalls it is tried all the same. */
+		bool last = clock_boot() > deadline;
+		if (unlinkat(root, path, AT_REMOVEDIR) == 0 || errno == ENOENT)
 			return 0;
-		if (errno != EBUSY || clock_boot() > deadline)
+		if (errno != EBUSY || last)
 			return -errno;
 		nap();
 	}
-	return 0;
 }
 
 int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms)
