@@ -285,6 +285,7 @@ class Events(ActivityTest):
                     started.append(api.exec(box, "true")["exec_id"])
                 # One whose end the next daemon is told by the init.
                 started.append(api.exec(box, "sleep 0.3", background=True)["exec_id"])
+                wait_until(lambda: api.get(f"/v1/sandboxes/{box}/execs/{started[-1]}")["state"] != "starting", what="its start")
                 while len(seen) < 5 * (round + 1):
                     seen.append(stream.next())
                 stream.close()
@@ -456,10 +457,12 @@ class Retention(ActivityTest):
         self.assertIn("IS_HIDDEN=*** MY_TOKEN=seen", command)
         for number in range(60):
             self.api.post(f"/v1/sandboxes/{box}/files/mkdir", {"path": f"/tmp/d{number}"})
-        entries = wait_until(lambda: (found := self.all(box))[0]["number"] > 1 and found, what="pruning")
-        self.assertLessEqual(len(entries), 50)
+        # It goes on for a moment behind the last of them: until both ways to look say the same.
+        entries = wait_until(lambda: (found := self.all(box))[0]["number"] == self.first(box) > 1 and len(found) <= 50 and found,
+                             what="pruning")
         self.verify_chain(entries, box, entries[0]["previous"], entries[0]["number"])
         self.refused(410, "cursor.gone", Stream, self.api, "/v1/events?after=1")
         self.refused(410, "cursor.gone", self.api.get, "/v1/events", follow=0, after=1)
-        first = self.api.get("/v1/events", follow=0, after=0, limit=1, sandbox=box)["items"][0]
-        self.assertEqual(first["number"], entries[0]["number"])
+
+    def first(self, box):
+        return self.api.get("/v1/events", follow=0, after=0, limit=1, sandbox=box)["items"][0]["number"]

@@ -31,9 +31,15 @@ class Edges(DaemonTest):
         admin.get("/v1/tokens")
 
     def test_expired_and_revoked_tokens(self):
-        token = self.daemon.token(expires_seconds=1)
+        token = self.daemon.token(expires_seconds=5)  # it is used before, also on a machine that stalls
         self.daemon.tcp(token).get("/v1/sandboxes")
-        time.sleep(1.2)
+
+        def expired():
+            try:
+                return not self.daemon.tcp(token).get("/v1/sandboxes")
+            except ApiError:
+                return True
+        wait_until(expired, every=0.2, what="the token's end")
         self.refused(401, "auth.required", self.daemon.tcp(token).get, "/v1/sandboxes")
 
     def test_workspaces_do_not_see_each_other(self):
@@ -199,7 +205,9 @@ class Edges(DaemonTest):
         # The environment of a process: as long as it likes, and of size 0. (One string has at most 128 KiB.)
         record = self.api.exec(box, "for i in 1 2 3 4 5; do export V$i=$(head -c 100000 /dev/zero | tr '\\0' x); done; exec sleep 60",
                                background=True)
-        pid = wait_until(lambda: self.api.exec(box, "pgrep -x sleep || true")["stdout"].strip(), what="sleep")
+        # It has its name a moment before its environment.
+        look = "for pid in $(pgrep -x sleep); do [ $(wc -c < /proc/$pid/environ) -gt 500000 ] && echo $pid; done; true"
+        pid = wait_until(lambda: self.api.exec(box, look)["stdout"].strip(), what="sleep")
         response = self.get_file(box, f"/proc/{pid.split()[0]}/environ")
         self.assertEqual((response.getheader("Content-Length"), response.getheader("Transfer-Encoding")), (None, "chunked"))
         self.assertGreater(len(response.read()), 500_000)
@@ -229,7 +237,7 @@ class Edges(DaemonTest):
 
     def test_dns_rebinding(self):
         for host, status in (("evil.example", 421), ("localhost", 200), (f"127.0.0.1:{self.daemon.port}", 200)):
-            with socket.create_connection(("127.0.0.1", self.daemon.port), 5) as connection:
+            with socket.create_connection(("127.0.0.1", self.daemon.port), 20) as connection:
                 connection.sendall(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
                 self.assertEqual(int(connection.recv(4096).split()[1]), status, host)
 
@@ -265,11 +273,14 @@ class Edges(DaemonTest):
             response, connection = self.api.raw("GET", f"/v1/sandboxes/{box}/files?path=/workspace/big")
             response.read(10)
             slow.append((response, connection))
-        began = time.monotonic()
+        times = []
         for _ in range(20):
+            began = time.monotonic()
             self.api.get("/healthz")
             self.api.sh(box, "true")
-        self.assertLess(time.monotonic() - began, 10)
+            times.append(time.monotonic() - began)
+        # The machine may stall for one or the other; who waits for the slow ones does so every time.
+        self.assertLess(sorted(times)[10], 0.5)
         for response, connection in slow:
             connection.close()
 
@@ -293,7 +304,7 @@ class Configuration(unittest.TestCase):
         daemon = Daemon(config="[server]\nlisten = 127.0.0.1:0\nnonsense = 1\n")
         try:
             daemon.start(wait=False)
-            self.assertEqual(daemon.process.wait(10), 125)
+            self.assertEqual(daemon.process.wait(30), 125)
             self.assertIn("nonsense", daemon.log())
             self.assertIn("3", daemon.log())
             daemon.process = None
@@ -308,7 +319,7 @@ class Configuration(unittest.TestCase):
             daemon.port = taken.getsockname()[1]
             try:
                 daemon.start(wait=False)
-                self.assertEqual(daemon.process.wait(10), 125)
+                self.assertEqual(daemon.process.wait(30), 125)
                 self.assertIn(str(daemon.port), daemon.log())
                 self.assertIn("--listen", daemon.log())
                 self.assertIn("in use by another program", daemon.log())
@@ -334,7 +345,7 @@ class Configuration(unittest.TestCase):
                     return daemon.client().create(memory_mb=256)
                 except ApiError:
                     return None
-            wait_until(created, 5, what="the reload")
+            wait_until(created, what="the reload")
         finally:
             daemon.close()
 
@@ -343,7 +354,8 @@ class Configuration(unittest.TestCase):
         try:
             daemon.start()
             daemon.client().create()
-            for line in daemon.log().splitlines():
+            # The last one may be half written.
+            for line in daemon.log().rpartition("\n")[0].splitlines():
                 json.loads(line)
         finally:
             daemon.close()
@@ -355,10 +367,10 @@ class Configuration(unittest.TestCase):
             with open(daemon.config, "w") as file:
                 file.write("[server]\nlog_level = error\n")
             daemon.process.send_signal(1)
-            wait_until(lambda: "the configuration was read again" in daemon.log(), 5, what="the reload")
+            wait_until(lambda: "the configuration was read again" in daemon.log(), what="the reload")
             before = daemon.log().count("/healthz: 200")
             daemon.client().get("/healthz")
-            wait_until(lambda: daemon.log().count("/healthz: 200") > before, 5, what="a line of level debug")
+            wait_until(lambda: daemon.log().count("/healthz: 200") > before, what="a line of level debug")
         finally:
             daemon.close()
 
@@ -375,7 +387,7 @@ class Configuration(unittest.TestCase):
             def told():
                 daemon.client().get("/healthz")
                 return "/healthz: 200" in daemon.log()
-            wait_until(told, 5, what="a line of level debug")
+            wait_until(told, what="a line of level debug")
         finally:
             daemon.close()
 
@@ -440,7 +452,7 @@ class Configuration(unittest.TestCase):
                 with open(daemon.config, "w") as file:
                     file.write(f"[server]\ntls_certificate = {certificate}\ntls_key = {key}\n")
                 daemon.start(wait=False)
-                self.assertEqual(daemon.process.wait(10), 125, daemon.log())
+                self.assertEqual(daemon.process.wait(30), 125, daemon.log())
                 self.assertIn("TLS", daemon.log())
                 self.assertIn(key, daemon.log())
                 daemon.process = None

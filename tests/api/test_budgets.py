@@ -3,8 +3,15 @@ import json
 import socket
 import sqlite3
 import threading
+import time
 
 from caisson import ApiError, Daemon, DaemonTest, wait_until
+
+
+def clear_of_midnight():
+    """Days and months end then, and what was spent in them begins anew."""
+    while time.time() % 86400 > 86400 - 60:
+        time.sleep(1)
 
 
 class Waiting(threading.Thread):
@@ -32,6 +39,7 @@ class Budgets(DaemonTest):
     config = "[budget]\nqueue = 3\n[usage]\ninterval = 1s\n"
 
     def setUp(self):
+        clear_of_midnight()
         self.workspace = self.id().rsplit(".", 1)[-1].replace("_", "-")[:40]
         self.team = self.daemon.tcp(self.daemon.token(self.workspace))
 
@@ -288,6 +296,7 @@ class Defaults(DaemonTest):
         return row and row[0]
 
     def test_they_hold_and_can_be_lifted(self):
+        clear_of_midnight()
         team = self.daemon.tcp(self.daemon.token("team"))
         box = team.create()["id"]
         self.refused(429, "quota.exceeded", team.create)
@@ -312,6 +321,7 @@ class Crash(DaemonTest):
     config = "[budget]\nwall_per_day = 1h\ncpu_per_day = 1h\n[usage]\ninterval = 600s\n"
 
     def test_time_and_cpu_outlive_a_kill(self):
+        clear_of_midnight()
         used = lambda: {b["what"]: b["used"] for b in self.api.get("/v1/limits")["budgets"] if b["period"] == "day"}
         box = self.sandbox()
         self.api.sh(box, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done")

@@ -4,6 +4,7 @@ import array
 import contextlib
 import os
 import resource
+import select
 import signal
 import socket
 import time
@@ -13,6 +14,7 @@ from caisson import SANITIZED, DaemonTest, wait_until
 NOBODY = 65534
 SECONDS = 6
 PATIENCE = 5 if SANITIZED else 1  # seconds that root may wait for an answer
+ROUNDS = 5  # the quietest counts: a machine that stalls makes root wait now and then, an attacker does in every round
 HALF_HEAD = b"GET /healthz HTTP/1.1\r\nHost: local"
 PER_UID, DESCRIPTORS_PER_UID = 128, 64  # http_default_settings
 
@@ -107,7 +109,17 @@ class Flood(DaemonTest):
                     raise
                 time.sleep(0.001)
 
+    def quietest(self, measure):
+        """The least of some rounds; as soon as one is good enough, that one."""
+        times = []
+        while not times or (times[-1] >= PATIENCE and len(times) < ROUNDS):
+            times.append(measure())
+        return min(times)
+
     def root_is_served(self, sandbox):
+        self.assertLess(self.quietest(lambda: self.slowest_answer(sandbox)), PATIENCE)
+
+    def slowest_answer(self, sandbox):
         slowest = 0
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
@@ -115,7 +127,7 @@ class Flood(DaemonTest):
                 began = time.monotonic()
                 self.patiently(call)
                 slowest = max(slowest, time.monotonic() - began)
-        self.assertLess(slowest, PATIENCE)
+        return slowest
 
     def warnings(self):
         return [line for line in self.daemon.log().splitlines() if " http: " in line and "warning" in line]
@@ -125,8 +137,8 @@ class Flood(DaemonTest):
         self.attack(self.half_heads(self.connect_unix, 9000))
         self.root_is_served(box)
         self.assertLess(self.open_files(), before + PER_UID + 32)
-        # They are told of, but the log does not grow with them.
-        self.assertTrue(any(f"uid {NOBODY}" in line for line in self.warnings()))
+        # They are told of, but the log does not grow with them: the warning may have to wait for one of another attack.
+        wait_until(lambda: any(f"uid {NOBODY}" in line for line in self.warnings()), what="a warning")
         self.assertLess(len(self.warnings()), 30)
 
     def test_half_heads_over_loopback(self):
@@ -134,9 +146,11 @@ class Flood(DaemonTest):
         self.attack(self.half_heads(self.connect_tcp, 8300))
         self.root_is_served(box)
         # Whoever comes by TCP with a request is served too: the oldest half heads make room.
-        began = time.monotonic()
-        self.assertEqual(self.daemon.tcp().get("/healthz")["status"], "ok")
-        self.assertLess(time.monotonic() - began, PATIENCE)
+        def answer():
+            began = time.monotonic()
+            self.assertEqual(self.daemon.tcp().get("/healthz")["status"], "ok")
+            return time.monotonic() - began
+        self.assertLess(self.quietest(answer), PATIENCE)
 
     def test_passed_descriptors(self):
         box, before = self.sandbox(), self.open_files()
@@ -156,12 +170,18 @@ class Flood(DaemonTest):
         reader, writer = os.pipe()
         self.addCleanup(os.close, reader)
         self.addCleanup(os.close, writer)
+        # Again where the machine has stalled: before they were seen in the daemon, or before its answer.
+        self.assertTrue(any(self.taken_and_back(writer) for _ in range(ROUNDS)))
+
+    def taken_and_back(self, writer):
+        """Were the descriptors seen in the daemon, and was it through with them in time?"""
         with self.connect_unix() as client:
+            client.settimeout(30)
             client.sendmsg([HALF_HEAD], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [writer] * 16))])
-            wait_until(lambda: self.held(writer) == 16, what="the daemon's taking them")
+            wait_until(lambda: self.held(writer) == 16 or select.select([client], [], [], 0)[0], what="the daemon's taking them")
+            taken, began = not select.select([client], [], [], 0)[0], time.monotonic()
             # A head with descriptors has two seconds, also root's.
-            began = time.monotonic()
-            client.settimeout(10)
             self.assertIn(b" 408 ", client.recv(4096))
-            self.assertLess(time.monotonic() - began, 5)
+            quick = time.monotonic() - began < 5
             wait_until(lambda: self.held(writer) == 0, what="the descriptors' end")
+            return taken and quick

@@ -31,6 +31,9 @@ class Foreign(DaemonTest):
         super().setUpClass()
         cls.victim = cls.api.create(name=NAME, timeout_seconds=3600, memory_mb=128, metadata={"secret": "metadata-of-the-victim"})["id"]
         cls.job = cls.api.exec(cls.victim, "echo secret-output; cat", background=True, stdin=True)["exec_id"]
+        # What it says is counted in its record, which must not change later.
+        wait_until(lambda: cls.api.get(f"/v1/sandboxes/{cls.victim}/execs/{cls.job}/output") == b"secret-output\n",
+                   what="its output")
         cls.api.write(cls.victim, "/workspace/secret", b"secret-content")
         cls.values = {"sandbox": cls.victim, "exec": cls.job, "workspace": "default", **cls.context()}
         cls.other = cls.api.create(timeout_seconds=3600, memory_mb=128)["id"]

@@ -94,11 +94,11 @@ class Hints(DaemonTest):
             ended.set()
         thread = threading.Thread(target=reader)
         thread.start()
-        wait_until(lambda: events, 10, what="the watch's start")
+        wait_until(lambda: events, what="the watch's start")
         for name in ("new", "there"):
             self.api.write(self.box, f"/workspace/w/{name}", b"x")
         self.api.sh(self.box, "mv /workspace/w/new /workspace/w/moved; touch /workspace/w/last")
-        self.assertTrue(ended.wait(20), events)
+        self.assertTrue(ended.wait(30), events)
         connection.close()
         thread.join(10)
         self.assertEqual({os.path.basename(event["path"]) for event in events[1:]}, {"new", "there", "moved", "last"}, events)

@@ -168,8 +168,9 @@ class Restart(unittest.TestCase):
             box = api.create(timeout_seconds=600)["id"]
             path = f"/v1/sandboxes/{box}/jobs"
             job = api.post(path, {"cmd": "echo before; while ! [ -e /tmp/go ]; do sleep 0.05; done; echo after"})["exec_id"]
-            timed = api.post(path, {"cmd": "echo timed; sleep 619", "timeout_seconds": 3})["exec_id"]
+            timed = api.post(path, {"cmd": "echo timed; sleep 619", "timeout_seconds": 5})["exec_id"]
             wait_until(lambda: api.get(f"{path}/{job}/output") == b"before\n")
+            wait_until(lambda: api.get(f"{path}/{timed}/output") == b"timed\n")
             daemon.kill()
             daemon.start()
             api = daemon.client()

@@ -100,7 +100,7 @@ class Signed(DaemonTest):
         self.refused(403, "auth.forbidden", self.sign, "/workspace/x", reader, method="PUT")
         self.api.delete("/v1/tokens/" + made["id"])
         self.refused(403, "url.invalid", self.use, url)
-        made = self.api.post("/v1/tokens", {"workspace": "default", "scopes": ["sandboxes:read"], "expires_seconds": 1})
+        made = self.api.post("/v1/tokens", {"workspace": "default", "scopes": ["sandboxes:read"], "expires_seconds": 5})
         url = self.sign(client=self.daemon.tcp(made["token"]))["url"]
 
         def ended():
@@ -132,7 +132,7 @@ class Signed(DaemonTest):
     def test_what_is_under_way_ends_with_it(self):
         made = self.api.post("/v1/tokens", {"workspace": "default", "scopes": ["sandboxes:write"]})
         by_token = self.begin_upload(self.sign("/workspace/cut1", self.daemon.tcp(made["token"]), method="PUT")["url"])
-        by_time = self.begin_upload(self.sign("/workspace/cut2", method="PUT", expires_seconds=3)["url"])
+        by_time = self.begin_upload(self.sign("/workspace/cut2", method="PUT", expires_seconds=6)["url"])
         local = self.begin_upload(self.sign("/workspace/cut3", self.api, method="PUT")["url"])
         self.api.delete("/v1/tokens/" + made["id"])
         self.assertTrue(self.closed(by_token))

@@ -13,9 +13,10 @@ from caisson import TOP, DaemonTest
 CASES = json.load(open(os.path.join(TOP, "tests/api/http_traps.json")))["cases"]
 # Byte by byte takes too long for the largest requests; they go in small pieces.
 BYTEWISE_MAX, PIECE = 40_000, 997
-# How long a server that has to do nothing more is given to do something.
-QUIET = 0.5
-LIMIT = 25
+# How long a server that has to do nothing more is given to do something; it must also have answered others so often
+# since: a machine that stalls is quiet too.
+QUIET, TURNS = 0.5, 5
+LIMIT = 120
 
 
 def request_of(case):
@@ -55,8 +56,8 @@ class Trap:
     def __init__(self, case, port, piece):
         self.case, self.piece = case, piece
         self.request, self.sent, self.received = request_of(case), 0, b""
-        self.closed = self.finished = self.asked_more = False
-        self.socket = socket.create_connection(("127.0.0.1", port), 5)
+        self.closed = self.settled = self.asked_more = False
+        self.socket = socket.create_connection(("127.0.0.1", port), 20)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         self.last = time.monotonic()
@@ -91,15 +92,18 @@ class Trap:
         self.received += data
         self.last = time.monotonic()
 
+    def quiet(self):
+        return not self.closed and self.sent == len(self.request) and time.monotonic() - self.last > QUIET
+
     def turn(self):
         """True while there is something to do."""
         if self.sent < len(self.request) and not self.closed:
             return True
-        if self.closed or time.monotonic() - self.last > QUIET:
+        if self.closed or self.settled:
             if self.closed or self.case["closes"] or self.asked_more:
                 return False
             # It stays open: it must answer one more.
-            self.asked_more = True
+            self.asked_more, self.settled = True, False
             self.request += b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
         return True
 
@@ -135,6 +139,21 @@ class Trap:
 
 
 class Traps(DaemonTest):
+    def receive(self, selector, seconds):
+        for key, _ in selector.select(seconds):
+            key.data.receive()
+            if key.data.closed:
+                selector.unregister(key.data.socket)
+
+    def settle(self, selector, quiet):
+        """Those of whom nothing came although the daemon has had its turns meanwhile."""
+        last = [trap.last for trap in quiet]
+        for _ in range(TURNS if quiet else 0):
+            self.assertEqual(self.daemon.tcp().get("/healthz")["status"], "ok")
+            self.receive(selector, 0)
+        for trap, before in zip(quiet, last):
+            trap.settled = trap.last == before
+
     def drive(self, piece_of):
         traps, selector = [], selectors.DefaultSelector()
         for case in CASES:
@@ -145,13 +164,11 @@ class Traps(DaemonTest):
         active, end = list(traps), time.monotonic() + LIMIT
         while active:
             self.assertLess(time.monotonic(), end, [trap.name() for trap in active])
-            for key, _ in selector.select(0 if any(trap.sent < len(trap.request) for trap in active) else 0.02):
-                key.data.receive()
-                if key.data.closed:
-                    selector.unregister(key.data.socket)
+            self.receive(selector, 0 if any(trap.sent < len(trap.request) for trap in active) else 0.02)
             for trap in active:
                 if not trap.closed and trap.sent < len(trap.request):
                     trap.send()
+            self.settle(selector, [trap for trap in active if trap.quiet()])
             active = [trap for trap in active if trap.turn()]
         selector.close()
         for trap in traps:

@@ -68,6 +68,8 @@ class Usage(DaemonTest):
         paused.end_during(lambda: self.api.post(f"/v1/sandboxes/{box}/resume"))
         alive.second = time.monotonic()
         job = self.api.exec(box, ["python3", "-c", BURN.format(0.5)], background=True)["exec_id"]
+        # One that was not begun when the daemon dies has failed.
+        wait_until(lambda: self.api.get(f"/v1/sandboxes/{box}/execs/{job}")["state"] != "starting", what="the job's start")
         self.daemon.kill()
         time.sleep(0.3)  # it burns on without a daemon
         self.daemon.start()

@@ -72,11 +72,11 @@ class Instance(unittest.TestCase):
         daemon = self.daemon(arguments=["--idle-exit", "60"])
         api = daemon.client()
         box = api.create()["id"]
-        api.sh(box, "echo kept > /tmp/x; sleep 1000 > /dev/null 2>&1 &")
+        api.sh(box, "echo kept > /tmp/x; sleep 1000 > /dev/null 2>&1 & until pgrep -x sleep; do :; done")
         init, first = self.init_of(daemon, box), daemon.process
         daemon.arguments = []
         daemon.start(wait=False)
-        self.assertEqual(first.wait(15), 0)
+        self.assertEqual(first.wait(30), 0)
         daemon.wait_ready()
         self.assertIn("is asked to leave", daemon.log())
         self.assertEqual(self.init_of(daemon, box), init)

@@ -102,7 +102,8 @@ const steps = {
   // with 200, `timed_out` and the output so far, which the SDK hands on as a result that did not succeed.
   async exec_timeout() {
     await withSandbox(async (sandbox) => {
-      const result = await sandbox.exec("echo begun; sleep 30", { timeoutSeconds: 1 });
+      // Time enough to say it on a machine that stalls.
+      const result = await sandbox.exec("echo begun; sleep 30", { timeoutSeconds: 5 });
       assert.deepEqual([result.exit_code, result.stdout, result.timed_out], [124, "begun\n", true]);
       assert.equal((await sandbox.exec("pgrep -x sleep || echo none")).stdout, "none\n");
     });
@@ -139,7 +140,7 @@ const steps = {
   async exec_stream_timeout() {
     await withSandbox(async (sandbox) => {
       let out = "";
-      await assert.rejects(sandbox.execStream("echo begun; sleep 30", { timeoutSeconds: 1, onStdout: (chunk) => (out += chunk) }),
+      await assert.rejects(sandbox.execStream("echo begun; sleep 30", { timeoutSeconds: 5, onStdout: (chunk) => (out += chunk) }),
         (error) => error instanceof SandboxTimeout);
       assert.equal(out, "begun\n");
     });

@@ -38,9 +38,13 @@ class Forwarder:
         while True:
             try:
                 client = self.listener.accept()[0]
-                server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:  # of this one only
+                client.close()
+                continue
             for each in (client, server):
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self.lock:

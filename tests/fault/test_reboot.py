@@ -49,7 +49,7 @@ class Reboot(unittest.TestCase):
             # Version 1 lets a frozen process die only when it is let go.
             with open(path, "w") as file:
                 file.write("THAWED")
-        wait_until(lambda: not processes_of(self.daemon.state, self.daemon.runtime), 10, what="the end of all processes")
+        wait_until(lambda: not processes_of(self.daemon.state, self.daemon.runtime), 30, what="the end of all processes")
 
         def cgroups_gone():
             try:
@@ -57,7 +57,7 @@ class Reboot(unittest.TestCase):
                 return True
             except OSError:
                 return False
-        wait_until(cgroups_gone, 10, what="empty cgroups")
+        wait_until(cgroups_gone, 30, what="empty cgroups")
         shutil.rmtree(self.daemon.runtime)
         os.unlink(f"/run/caisson-uids/{block}")
         if uids_taken:
@@ -81,7 +81,7 @@ class Reboot(unittest.TestCase):
             api.write(box, "/root/file", name)
         exec_id = api.exec(boxes["running"], "echo begun; sleep 1000", background=True)["exec_id"]
         path = f"/v1/sandboxes/{boxes['running']}/execs/{exec_id}"
-        wait_until(lambda: api.get(path + "/output") == b"begun\n", 5)
+        wait_until(lambda: api.get(path + "/output") == b"begun\n", 30)
         expires = {box: api.get("/v1/sandboxes/" + box)["expires_at"] for box in boxes.values()}
         api.post(f"/v1/sandboxes/{boxes['paused']}/pause")
         api.post(f"/v1/sandboxes/{boxes['stopped']}/stop")
@@ -97,7 +97,7 @@ class Reboot(unittest.TestCase):
         self.assertIn("host was restarted", record["lost_reason"])
         self.assertEqual(api.get(path + "/output"), b"begun\n")
         # Time went on meanwhile; a paused one's stood still until it was stopped.
-        wait_until(lambda: api.get("/v1/sandboxes/" + short).get("end"), 10, what="the time-out")
+        wait_until(lambda: api.get("/v1/sandboxes/" + short).get("end"), 30, what="the time-out")
         self.assertEqual(api.get("/v1/sandboxes/" + short)["end"]["reason"], "timeout")
         for name in ("running", "stopped"):
             self.assertEqual(api.get("/v1/sandboxes/" + boxes[name])["expires_at"], expires[boxes[name]])
@@ -136,7 +136,7 @@ class Reboot(unittest.TestCase):
         def settled():
             records = api.get("/v1/sandboxes", limit=200)["items"]
             return records if all(record["status"] == "stopped" for record in records) else None
-        records = wait_until(settled, 20, what="an end of every transition")
+        records = wait_until(settled, 30, what="an end of every transition")
         self.assertIn(kept, [record["id"] for record in records])
         on_disk = set(os.listdir(self.daemon.state + "/sandboxes"))
         self.assertLessEqual({record["id"] for record in records}, on_disk)
@@ -194,7 +194,7 @@ class Reboot(unittest.TestCase):
                     api.post(f"/v1/sandboxes/{name}/start")
                 self.assertEqual(caught.exception.code, "sandbox.disk_damaged", caught.exception.body)
                 self.assertIn(boxes[name], caught.exception.body["error"])
-                wait_until(lambda: self.status(name) == "stopped", 5, what="stopped again")
+                wait_until(lambda: self.status(name) == "stopped", 30, what="stopped again")
             self.assertEqual(api.sh("well", "cat /root/file"), "well\n")
         code, _, err = self.daemon.cli("start", "broken")
         self.assertEqual(code, 125)

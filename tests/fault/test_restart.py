@@ -8,6 +8,9 @@ import unittest
 
 from caisson import ApiError, Daemon, SANITIZED, slow, wait_until
 
+# In the background, and there when the shell ends.
+SLEEP = "sleep 1000 & until pgrep -x sleep > /dev/null; do :; done"
+
 
 def line(n):
     return b"%015d\n" % (n * 16)
@@ -30,7 +33,7 @@ class Restart(unittest.TestCase):
     def test_daemon_killed_is_restarted_and_adopts(self):
         daemon = self.daemon()
         box = daemon.client().create(name="keeper")["id"]
-        daemon.client().sh(box, "echo 1 > /workspace/x; sleep 1000 & ")
+        daemon.client().sh(box, "echo 1 > /workspace/x; " + SLEEP)
         os.kill(daemon.daemon_pid(), signal.SIGKILL)
         daemon.wait_ready()
         self.assertEqual(daemon.client().get("/v1/sandboxes/keeper")["status"], "running")
@@ -39,19 +42,19 @@ class Restart(unittest.TestCase):
     def test_everything_killed_is_adopted_by_the_next(self):
         daemon = self.daemon()
         box = daemon.client().create()["id"]
-        daemon.client().sh(box, "echo 1 > /workspace/x; sleep 1000 &")
+        daemon.client().sh(box, "echo 1 > /workspace/x; " + SLEEP)
         daemon.kill()
         daemon.start()
         self.assertEqual(daemon.client().sh(box, "cat /workspace/x; pgrep -c sleep"), "1\n1\n")
 
     def test_spawner_killed_while_a_command_runs(self):
-        self.check_command_goes_on(lambda daemon: daemon.process.kill(), 2)
+        self.check_command_goes_on(lambda daemon: daemon.process.kill())
 
     def test_graceful_restart_while_a_command_runs(self):
         """It has three seconds to end; then it goes on without its client."""
-        self.check_command_goes_on(lambda daemon: daemon.process.terminate(), 5)
+        self.check_command_goes_on(lambda daemon: daemon.process.terminate())
 
-    def check_command_goes_on(self, end, seconds):
+    def check_command_goes_on(self, end):
         """Who waits for it is told that it goes on, and it does."""
         daemon = self.daemon()
         box = daemon.client().create()["id"]
@@ -59,30 +62,34 @@ class Restart(unittest.TestCase):
 
         def run():
             try:
-                answer.append(daemon.client(timeout=20).exec(box, f"echo begun; sleep {seconds}; echo ended"))
+                answer.append(daemon.client().exec(box, "echo begun; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo ended"))
             except ApiError as error:
                 answer.append((error.status, error.code, error.body["retryable"]))
+            except Exception as error:  # shown below
+                answer.append(repr(error))
         client = threading.Thread(target=run, daemon=True)
         client.start()
 
         def begun():
             execs = daemon.client().get(f"/v1/sandboxes/{box}/execs")["execs"]
             return next((record for record in execs if record["stdout_bytes"] > 0), None)
-        record = wait_until(begun, 10)
+        record = wait_until(begun, 30)
         end(daemon)
-        client.join(8)
-        daemon.process.wait(8)
+        client.join(30)
+        daemon.process.wait(30)
         self.assertEqual(answer, [(503, "daemon.restarting", False)])
         daemon.start()
         path = f"/v1/sandboxes/{box}/execs/{record['exec_id']}"
-        wait_until(lambda: daemon.client().get(path)["state"] == "ended", 15, what="the end of the command")
+        wait_until(lambda: daemon.client().get(path)["state"] == "running", 30, what="what the init tells of it")
+        daemon.client().sh(box, "touch /tmp/go")
+        wait_until(lambda: daemon.client().get(path)["state"] == "ended", 30, what="the end of the command")
         self.assertEqual(daemon.client().get(path)["exit_code"], 0)
         self.assertEqual(daemon.client().get(path + "/output", stream="stdout"), b"begun\nended\n")
 
     def test_graceful_restart_keeps_sandboxes(self):
         daemon = self.daemon()
         box = daemon.client().create()["id"]
-        daemon.client().sh(box, "sleep 1000 &")
+        daemon.client().sh(box, SLEEP)
         daemon.stop()
         daemon.start()
         self.assertEqual(daemon.client().sh(box, "pgrep -c sleep"), "1\n")
@@ -115,11 +122,12 @@ class Restart(unittest.TestCase):
         box = client.create(timeout_seconds=4)["id"]
         answer = client.exec(box, f"sleep 1000.{os.getpid()}", background=True)
         daemon.kill()
-        time.sleep(6)
-        self.assertEqual([p for p in subprocess.run(["pgrep", "-f", f"^sleep 1000[.]{os.getpid()}"], capture_output=True, text=True).stdout.split()], [])
+        time.sleep(4)
+        wait_until(lambda: not subprocess.run(["pgrep", "-f", f"^sleep 1000[.]{os.getpid()}$"], capture_output=True).stdout, 20,
+                   what="the end of its processes")
         daemon.start()
         record = wait_until(lambda: (lambda r: r if r["status"] == "ended" else None)(
-            daemon.client().get("/v1/sandboxes/" + box)), 5, what="the end of the sandbox")
+            daemon.client().get("/v1/sandboxes/" + box)), 30, what="the end of the sandbox")
         self.assertEqual(record["end"]["reason"], "timeout")
 
     def test_init_killed(self):
@@ -135,7 +143,7 @@ class Restart(unittest.TestCase):
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 10)
+        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 30)
         record = client.get(f"/v1/sandboxes/{box}/execs/{answer['exec_id']}")
         self.assertEqual(record["state"], "ended")
         client.post(f"/v1/sandboxes/{box}/start")
@@ -157,17 +165,19 @@ class Restart(unittest.TestCase):
         client.sh(box, "echo kept > /workspace/x; sync; sleep 1000 &")
         client.post(f"/v1/sandboxes/{box}/pause")
         self.kill_inits(daemon)
-        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 10)
+        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 30)
         client.post(f"/v1/sandboxes/{box}/start")
         self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
 
     def test_paused_outlives_its_timeout_however_it_ends(self):
         daemon = self.daemon()
         client = daemon.client()
-        stopped, rebooted = (client.create(timeout_seconds=3)["id"] for _ in range(2))
-        for box in (stopped, rebooted):
-            client.post(f"/v1/sandboxes/{box}/pause")
-        time.sleep(4)
+        boxes = []
+        for _ in range(2):
+            boxes.append(client.create(timeout_seconds=6)["id"])
+            client.post(f"/v1/sandboxes/{boxes[-1]}/pause")
+        stopped, rebooted = boxes
+        time.sleep(7)
         client.post(f"/v1/sandboxes/{stopped}/stop")
         self.assertEqual(client.get("/v1/sandboxes/" + stopped)["status"], "stopped")
         client.call("PATCH", "/v1/sandboxes/" + stopped, {"timeout_seconds": 600})
@@ -176,7 +186,7 @@ class Restart(unittest.TestCase):
         daemon.start()
         client = daemon.client()
         # Its killed processes may still be leaving the freezer: until then it is there.
-        wait_until(lambda: client.get("/v1/sandboxes/" + rebooted)["status"] == "stopped", 10)
+        wait_until(lambda: client.get("/v1/sandboxes/" + rebooted)["status"] == "stopped", 30)
         client.call("PATCH", "/v1/sandboxes/" + rebooted, {"timeout_seconds": 600})
         for box in (stopped, rebooted):
             client.post(f"/v1/sandboxes/{box}/start")
@@ -204,7 +214,8 @@ class Restart(unittest.TestCase):
         import shutil
         shutil.rmtree(daemon.runtime)
         daemon.start()
-        self.assertEqual(daemon.client().get("/v1/sandboxes/" + box)["status"], "stopped")
+        # What was killed may still be ending: until then it is there.
+        wait_until(lambda: daemon.client().get("/v1/sandboxes/" + box)["status"] == "stopped", 30, what="stopped")
         daemon.client().post(f"/v1/sandboxes/{box}/start")
         self.assertEqual(daemon.client().sh(box, "cat /workspace/x"), "kept\n")
 
@@ -224,19 +235,22 @@ class Restart(unittest.TestCase):
         self.assertEqual(second.client().sh(two, "echo 2"), "2\n")
         with self.assertRaises(ApiError):
             first.client().get("/v1/sandboxes/" + two)
-        uids = set()
+        # A command that nobody else on this host runs.
+        seconds = f"1001.{os.getpid()}"
         for daemon, box in ((first, one), (second, two)):
-            pid = daemon.client().exec(box, "sleep 5", background=True)
-            del pid
-        time.sleep(0.5)
-        for entry in os.listdir("/proc"):
-            try:
-                command = open(f"/proc/{entry}/cmdline", "rb").read()
-                if command == b"sleep\x005\x00":
-                    uids.add(os.stat(f"/proc/{entry}").st_uid)
-            except OSError:
-                continue
-        self.assertEqual(len(uids), 2, "each instance has uid ranges of its own")
+            daemon.client().exec(box, ["sleep", seconds], background=True)
+
+        def uids():
+            found = []
+            for entry in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    with open(f"/proc/{entry}/cmdline", "rb") as file:
+                        if file.read() == b"sleep\0" + seconds.encode() + b"\0":
+                            found.append(os.stat(f"/proc/{entry}").st_uid)
+                except OSError:
+                    continue
+            return len(found) == 2 and found
+        self.assertEqual(len(set(wait_until(uids, 30, what="both commands"))), 2, "each instance has uid ranges of its own")
 
     def test_corrupt_and_newer_databases_are_refused_untouched(self):
         for change, word in ((b"garbage" * 1000, "database"), (None, "9999")):
@@ -250,9 +264,9 @@ class Restart(unittest.TestCase):
                 else:
                     subprocess.run(["/usr/bin/python3", "-c", "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.execute('pragma user_version=9999'); c.commit(); c.close()",
                                     path], check=True)
-                before = open(path, "rb").read()
+                before, said = open(path, "rb").read(), len(daemon.log())
                 daemon.start(wait=False)
-                wait_until(lambda: word in daemon.log(), 10, what=f"a word about the {word}")
+                wait_until(lambda: word in daemon.log()[said:], 30, what=f"a word about the {word}")
                 self.assertEqual(open(path, "rb").read(), before)
                 daemon.process.kill()
                 daemon.process.wait()

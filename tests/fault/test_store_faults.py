@@ -18,6 +18,8 @@ from test_kill_points import COUNTER, Call, line, not_passed
 
 use_fault_build()
 DISK_MB = 96
+# What the pool makes and gives back would take the room, or make some, at any time.
+NO_POOL = "[usage]\ninterval = 1h\n[pool]\nsize = 0\nmax = 0\n"
 
 
 def outcome(function, *arguments, **fields):
@@ -55,13 +57,13 @@ class FaultTest(unittest.TestCase):
         wait_explained(self.daemon, self.mounts)
 
     def survivor(self):
-        api = self.daemon.client(timeout=20)
+        api = self.daemon.client(timeout=50)
         box = api.create(name="survivor")["id"]
         counter = api.exec(box, COUNTER, background=True)["exec_id"]
         return box, counter
 
     def check_survivor(self, box, counter, whole=True):
-        api = self.daemon.client(timeout=20)
+        api = self.daemon.client(timeout=50)
         self.assertEqual(api.sh(box, "echo 1"), "1\n")
         data = api.get(f"/v1/sandboxes/{box}/execs/{counter}/output", stream="stdout", **{"from": 0})
         if whole:
@@ -73,7 +75,7 @@ class DiskFull(FaultTest):
     """The state directory is on a disk of its own, which is filled while the daemon stands before a write."""
 
     def world(self, **options):
-        daemon = super().world(**options)
+        daemon = super().world(**{"config": NO_POOL, **options})
         os.mkdir(daemon.state)
         # Not below the daemon's directories: whoever makes a mount namespace meanwhile holds the disk after we let it go.
         file, image = tempfile.mkstemp(prefix="caisson-disk-")
@@ -136,9 +138,10 @@ class DiskFull(FaultTest):
 
     def full_at(self, point, request, skip=0):
         """Runs the request; at the point the disk is full, and free again when it has been answered."""
+        self.explained()  # what is still being erased would make room again
         self.faults.arm(point, skip)
         call = Call(request)
-        self.assertTrue(self.faults.held(), f"nobody came to {point}")
+        self.assertTrue(self.faults.held(20), f"nobody came to {point}")
         self.fill()
         self.faults.go_on()
         call.check(False)
@@ -147,7 +150,7 @@ class DiskFull(FaultTest):
 
     def test_every_write(self):
         daemon = self.world().start()
-        api = daemon.client(timeout=20)
+        api = daemon.client(timeout=50)
         box, counter = self.survivor()
         subject = api.create(name="subject")["id"]
         api.sh(subject, "echo kept > /workspace/x; sync")
@@ -179,7 +182,7 @@ class DiskFull(FaultTest):
         self.assertEqual(status(), "paused")
         # What it has not written has no room, and is not written for the host's memory's sake.
         self.assertIn("too full", paused["pause"]["reclaim_failure"])
-        wait_until(lambda: self.stored_state(subject) == 4, 10, what="the row of a paused sandbox")
+        wait_until(lambda: self.stored_state(subject) == 4, 30, what="the row of a paused sandbox")
         refused("store.sandbox_update", post("resume"))
         self.assertEqual(status(), "paused")
         post("resume")()
@@ -205,14 +208,16 @@ class DiskFull(FaultTest):
         # The command has run: that is told, and written later.
         result = self.full_at("store.exec_update:before", lambda: api.exec(subject, "echo 1; exit 3"))
         self.assertEqual((result["exit_code"], result["stdout"]), (3, "1\n"), result)
-        wait_until(lambda: self.stored(f"select state, code from execs where id = '{result['exec_id']}'") == (3, 3), 10,
+        wait_until(lambda: self.stored(f"select state, code from execs where id = '{result['exec_id']}'") == (3, 3), 30,
                    what="the row of an exec that ended when the disk was full")
-        # What happened is written when there is space, and nothing of it is missing.
+        # What happened is written when there is space, and nothing of it is missing. It is written soon, at the end of the
+        # command as a rule: where that was before it printed, there was no room for what it printed.
         for point in ("store.activity_insert", "store.commit"):
             seen.add(point)
-            result = self.full_at(point + ":before", lambda: api.exec(subject, "echo 2"))
-            self.assertEqual(result["stdout"], "2\n", result)
-            wait_until(lambda: self.stored(f"select count(*) from activity where exec = '{result['exec_id']}'") == (2,), 15,
+            result = self.full_at(point + ":before", lambda: api.exec(subject, "echo 2; exit 4"))
+            self.assertEqual(result["exit_code"], 4, result)
+            self.assertRegex(result["stdout"], r"\A(2\n|(\n\[2 bytes of output were lost: the host's disk was full\]\n)?)\Z")
+            wait_until(lambda: self.stored(f"select count(*) from activity where exec = '{result['exec_id']}'") == (2,), 30,
                        what="the activity of an exec that ended when the disk was full")
             self.assertEqual(self.stored(f"select max(number) - min(number) + 1 - count(*) from activity where sandbox = '{subject}'"), (0,))
         refused("store.token_insert", lambda: daemon.token())
@@ -257,7 +262,7 @@ class DiskFull(FaultTest):
         self.assertEqual(api.get(contexts)["contexts"], [])
         # Deleting works on a full disk, too; its tombstone comes when there is space.
         self.full_at("store.sandbox_update:before", lambda: api.delete(f"/v1/sandboxes/{subject}"))
-        wait_until(lambda: self.stored_state(subject) == 10, 10, what="a tombstone")
+        wait_until(lambda: self.stored_state(subject) == 10, 30, what="a tombstone")
         self.explained()
         self.check_survivor(box, counter, whole=False)
         writes = {point.rsplit(":", 1)[0] for point in list_points() if point.startswith("store.") and not not_passed(point)}
@@ -282,11 +287,11 @@ class DiskFull(FaultTest):
         daemon = self.world()
         self.faults.arm(point)
         daemon.start(wait=False)
-        self.assertTrue(self.faults.held(10), f"nobody came to {point}")
+        self.assertTrue(self.faults.held(20), f"nobody came to {point}")
         self.fill()
         self.faults.go_on()
         if fails:
-            wait_until(lambda: "no space left" in daemon.log(), 10, what="a word about it")
+            wait_until(lambda: "no space left" in daemon.log(), 30, what="a word about it")
             self.assertNotIn("caisson.db", os.listdir(os.path.join(daemon.state, "db")))
         self.free()
         daemon.wait_ready()
@@ -316,7 +321,7 @@ class DiskFull(FaultTest):
         printing = api.exec(box, "i=0; while [ $i -lt 200 ]; do head -c 100000 /dev/zero | tr '\\0' x; i=$((i+1)); sleep 0.01; done; exit 5",
                             background=True)
         path = f"/v1/sandboxes/{box}/execs/{printing['exec_id']}"
-        wait_until(lambda: api.get(path)["stdout_bytes"] > 0, 10)
+        wait_until(lambda: api.get(path)["stdout_bytes"] > 0, 30)
         self.fill()
         # The command is not held up by its log.
         record = wait_until(lambda: (lambda record: record if record["state"] == "ended" else None)(api.get(path)), 30,
@@ -325,7 +330,7 @@ class DiskFull(FaultTest):
         self.degraded()
         self.assertEqual(daemon.client().read(other, "/workspace/x"), b"1\n")
         self.free()
-        wait_until(lambda: isinstance(outcome(api.get, "/healthz"), dict), 10, what="a daemon that is well again")
+        wait_until(lambda: isinstance(outcome(api.get, "/healthz"), dict), 30, what="a daemon that is well again")
         os.sync()
         # A sandbox's image that cannot grow. Its root is mounted volatile: an fsync inside does not write, but fails from
         # the first write on that did.
@@ -338,7 +343,7 @@ class DiskFull(FaultTest):
         self.assertNotEqual(written["exit_code"], 0, written)
         self.assertRegex(written["stderr"], "Input/output error|Read-only file system")
         self.free()
-        wait_until(lambda: isinstance(outcome(api.get, "/healthz"), dict), 10, what="a daemon that is well again")
+        wait_until(lambda: isinstance(outcome(api.get, "/healthz"), dict), 30, what="a daemon that is well again")
         self.assertEqual(api.sh(other, "cat /workspace/x; echo 2 > /workspace/y; cat /workspace/y"), "1\n2\n")
         self.assertEqual(api.get(f"/v1/sandboxes/{box}")["status"], "running")
         api.delete(f"/v1/sandboxes/{box}")
@@ -347,13 +352,15 @@ class DiskFull(FaultTest):
     def degraded(self):
         """The daemon is there, and says what it cannot do: from the first write on that fails. Before that there may be
         room in the journal, which is written anew from its beginning."""
+        error = None
         for _ in range(3000):
-            if outcome(self.daemon.token) == (507, "host.no_space") and \
-                    outcome(self.daemon.client().get, "/healthz") == (503, "store.failed"):
-                break
-        with self.assertRaises(ApiError) as caught:
-            self.daemon.client().get("/healthz")
-        error = caught.exception
+            if outcome(self.daemon.token) == (507, "host.no_space"):
+                try:
+                    self.daemon.client().get("/healthz")
+                except ApiError as refusal:
+                    error = refusal
+                    break
+        self.assertIsNotNone(error, "the daemon says that it is well")
         self.assertEqual((error.status, error.code, error.body["status"], error.body["reasons"]),
                          (503, "store.failed", "degraded", ["the store cannot be written"]))
 
@@ -364,43 +371,55 @@ class DiskFull(FaultTest):
 
 
 class Locked(FaultTest):
-    def hold(self, seconds):
-        """Another process that has the database for itself."""
+    def hold(self):
+        """Another process that has the database for itself, until it is let go."""
         path = os.path.join(self.daemon.state, "db", "caisson.db")
         owner = os.stat(path)
-        script = ("import sqlite3, sys, time, os; os.setgid(int(sys.argv[3])); os.setuid(int(sys.argv[4]));"
+        script = ("import sqlite3, sys, os; os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]));"
                   "c = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None);"
-                  "c.execute('begin immediate'); print('held', flush=True); time.sleep(float(sys.argv[2])); c.execute('rollback')")
-        holder = subprocess.Popen(["/usr/bin/python3", "-c", script, path, str(seconds), str(owner.st_gid), str(owner.st_uid)],
-                                  stdout=subprocess.PIPE, text=True)
+                  "c.execute('begin immediate'); print('held', flush=True); sys.stdin.read(); c.execute('rollback')")
+        holder = subprocess.Popen(["/usr/bin/python3", "-c", script, path, str(owner.st_gid), str(owner.st_uid)],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.assertEqual(holder.stdout.readline(), "held\n")
         holder.stdout.close()
         return holder
 
+    def let_go(self, holder):
+        holder.stdin.close()
+        self.assertEqual(holder.wait(20), 0)
+
+    def refusal(self, request):
+        """How long it took until it was refused for the lock."""
+        began = time.monotonic()
+        with self.assertRaises(ApiError) as caught:
+            request()
+        self.assertEqual(caught.exception.code, "store.failed", caught.exception.body)
+        self.assertTrue(caught.exception.body["retryable"], caught.exception.body)
+        return time.monotonic() - began
+
     def test_locked_by_another_process(self):
         daemon = self.world().start()
-        api = daemon.client(timeout=20)
+        api = daemon.client(timeout=50)
         box, counter = self.survivor()
         running = api.exec(box, "sleep 0.7; exit 3", background=True)["exec_id"]
-        holder = self.hold(2.5)
+        holder = self.hold()
         try:
             for request in (lambda: api.create(), lambda: api.exec(box, "true"), lambda: api.post(f"/v1/sandboxes/{box}/pause"),
                             lambda: daemon.token()):
-                began = time.monotonic()
-                with self.assertRaises(ApiError) as caught:
-                    request()
-                self.assertEqual(caught.exception.code, "store.failed", caught.exception.body)
-                self.assertTrue(caught.exception.body["retryable"], caught.exception.body)
-                self.assertLess(time.monotonic() - began, 2)
+                # The quickest of three counts: the machine itself may stand still for a moment.
+                took = [self.refusal(request)]
+                while min(took) >= 2 and len(took) < 3:
+                    took.append(self.refusal(request))
+                self.assertLess(min(took), 2)
             # What needs no write goes on.
             self.assertEqual(api.get(f"/v1/sandboxes/{box}")["status"], "running")
             api.write(box, "/workspace/x", b"1")
             self.assertEqual(daemon.client().read(box, "/workspace/x"), b"1")
+            wait_until(lambda: api.get(f"/v1/sandboxes/{box}/execs/{running}")["state"] == "ended", 30, what="its end")
         finally:
-            self.assertEqual(holder.wait(20), 0)
+            self.let_go(holder)
         # An exec that ended meanwhile is written down now, and nothing is half made.
-        record = wait_until(lambda: (lambda record: record if record["state"] == "ended" else None)(
-            api.get(f"/v1/sandboxes/{box}/execs/{running}")), 10)
+        record = api.get(f"/v1/sandboxes/{box}/execs/{running}")
         self.assertEqual(record["exit_code"], 3)
         self.explained()
         self.check_survivor(box, counter)
@@ -408,15 +427,16 @@ class Locked(FaultTest):
         self.assertEqual(api.sh(other, "echo 1"), "1\n")
         os.kill(daemon.daemon_pid(), signal.SIGKILL)
         daemon.wait_ready()
-        wait_until(lambda: api.get(f"/v1/sandboxes/{box}/execs/{running}").get("exit_code") == 3, 10, what="its end")
+        wait_until(lambda: api.get(f"/v1/sandboxes/{box}/execs/{running}").get("exit_code") == 3, 30, what="its end")
         self.explained()
 
     def test_locked_while_the_daemon_starts(self):
         daemon = self.world().start()
         box, counter = self.survivor()
-        holder = self.hold(1.5)
+        holder = self.hold()
         os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        self.assertEqual(holder.wait(20), 0)
+        time.sleep(1.5)
+        self.let_go(holder)
         daemon.wait_ready()
         self.check_survivor(box, counter)
         self.explained()
@@ -442,7 +462,7 @@ class Damaged(FaultTest):
                 before = sorted(os.listdir(os.path.dirname(path)))
                 said = len(daemon.log())
                 daemon.start(wait=False)
-                self.assertNotEqual(daemon.process.wait(20), 0)
+                self.assertNotEqual(daemon.process.wait(30), 0)
                 text = daemon.log()[said:]
                 self.assertIn("cannot start", text)
                 self.assertIn("caisson.db", text)
@@ -482,7 +502,7 @@ class Late(unittest.TestCase):
                 raise AssertionError(f"{what}: {got}")
             if took > 12:
                 raise AssertionError(f"{what}: it took {took:.1f} s")
-            wait_until(lambda: not faults.page.held, 10, what="the spawner's return")
+            wait_until(lambda: not faults.page.held, 30, what="the spawner's return")
             self.check_settled(what, daemon, api)
             data = api.get(f"/v1/sandboxes/{box}/execs/{counter}/output", stream="stdout", **{"from": 0})
             count = len(data) // 16
@@ -498,7 +518,7 @@ class Late(unittest.TestCase):
 
     def settle(self, condition, what, text):
         try:
-            wait_until(condition, 15, 0.1)
+            wait_until(condition, 30, 0.1)
         except AssertionError:
             raise AssertionError(f"{what}: {text()}") from None
 

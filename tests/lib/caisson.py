@@ -2,6 +2,7 @@
 what is left on the host when it is gone."""
 import base64
 import contextlib
+import copy
 import glob
 import http.client
 import json
@@ -74,6 +75,15 @@ def read_process(pid, name):
 def parent_of(pid):
     fields = read_process(pid, "stat").rsplit(b")", 1)[-1].split()
     return int(fields[1]) if fields else 0
+
+
+def end_commands(*words):
+    """Kills whatever runs this very command line, in a sandbox too."""
+    command = b"".join(word.encode() + b"\0" for word in words)
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if read_process(pid, "cmdline") == command:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
 
 def daemon_of(spawner):
@@ -186,7 +196,10 @@ class Client:
         if isinstance(body, (dict, list)):
             body = json.dumps(body)
             headers.setdefault("Content-Type", "application/json")
-        connection.request(method, path, body=body, headers=headers)
+        try:
+            connection.request(method, path, body=body, headers=headers)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # answered and closed before all was sent: the answer is there, or the same error comes again
         return connection.getresponse(), connection
 
     def call(self, method, path, body=None, headers=None, checked=None):
@@ -217,7 +230,11 @@ class Client:
 
     def exec(self, sandbox, command, **fields):
         key = "cmd" if isinstance(command, str) else "argv"
-        return self.post(f"/v1/sandboxes/{sandbox}/exec", {key: command, **fields})
+        seconds, client = fields.get("timeout_seconds"), self
+        if isinstance(seconds, (int, float)) and self.timeout < 2 * seconds < 7200:
+            client = copy.copy(self)  # what may take so long is waited for so long
+            client.timeout = max(self.timeout, seconds + 30)
+        return client.post(f"/v1/sandboxes/{sandbox}/exec", {key: command, **fields})
 
     def sh(self, sandbox, command, **fields):
         """Standard output of a command that must succeed."""
@@ -331,7 +348,7 @@ class Daemon:
             self.wait_ready()
         return self
 
-    def wait_ready(self, seconds=30):
+    def wait_ready(self, seconds=60):
         def ready():
             if self.process.poll() is not None:
                 raise AssertionError(f"the daemon ended with {self.process.returncode}:\n{self.log()}")
@@ -386,7 +403,7 @@ class Daemon:
         if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(15)
+                self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -430,11 +447,23 @@ class Daemon:
             if self.top in line:
                 found.append("loop " + line)
         if self.process is None:  # the spawner's pool ends with it
-            found += ["prepared " + path for path in glob.glob(os.path.join(self.state, "sandboxes/*/slot"))
-                      if open(path).read().endswith(" prepared\n")]
+            for path in glob.glob(os.path.join(self.state, "sandboxes/*/slot")):
+                with contextlib.suppress(FileNotFoundError), open(path) as file:
+                    found += ["prepared " + path] if file.read().endswith(" prepared\n") else []
         if not self.instance():
             raise AssertionError("the daemon's log does not name its instance:\n" + self.log()[-2000:])
         return found + host_things(self.instance())
+
+    def wait_clean(self):
+        left = []
+
+        def clean():
+            left[:] = self.leftovers()
+            return not left
+        try:
+            wait_until(clean, 30)
+        except AssertionError as error:
+            raise AssertionError("cleaning up; left: " + "; ".join(left) if left else str(error)) from None
 
     def remove_sandboxes(self):
         client = self.client()
@@ -452,7 +481,7 @@ class Daemon:
                     self.remove_sandboxes()
                 self.stop()
             if check:
-                wait_until(lambda: not self.leftovers(), 10, what="cleaning up; left: " + "; ".join(self.leftovers()))
+                self.wait_clean()
             for word in ("AddressSanitizer", "runtime error:", "LeakSanitizer"):
                 if word in self.log():
                     raise AssertionError("a sanitizer complained:\n" + self.log()[-8000:])

@@ -21,8 +21,8 @@ import time
 COLUMN = os.environ.get("CAISSON_COLUMN") or "root"
 COLUMNS = ("subuid", "one-id", "enosys")
 USER_PREFIX = "caisson-test-"
-# useradd and its like lock their files; somebody else may be at it.
-USER_TOOL_TRIES = 50
+# useradd and its like lock their files; somebody else may be at it. Or a process that was killed is not gone yet.
+USER_TOOL_SECONDS = 60
 DELEGATED = ("cpu", "cpuacct", "memory", "pids", "freezer", "devices")
 
 # What a record says is not enforced, with the sentence that says why.
@@ -129,11 +129,12 @@ class User:
 
 
 def run_tool(arguments):
-    for _ in range(USER_TOOL_TRIES):
-        result = subprocess.run(arguments, capture_output=True, text=True, timeout=30)
+    end = time.monotonic() + USER_TOOL_SECONDS
+    while time.monotonic() < end:
+        result = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
         if result.returncode in (0, 6, 12):  # done; no such user; its home was not there
             return
-        if "lock" not in result.stderr:
+        if "lock" not in result.stderr and "currently used by process" not in result.stderr:
             break
         time.sleep(0.1)
     raise AssertionError(f"{arguments}: {result.stderr}")
@@ -151,7 +152,8 @@ def ids_of(entry):
 
 def end_processes(ranges):
     """Of a user that was made for a test, when the test has failed to."""
-    for _ in range(100):
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:

@@ -184,11 +184,11 @@ class Explanation:
 def unexplained(daemon, mounts_of_test=()):
     try:
         return Explanation(daemon, mounts_of_test).wrong
-    except (OSError, http.client.HTTPException, sqlite3.Error, ApiError) as error:
+    except (OSError, subprocess.TimeoutExpired, http.client.HTTPException, sqlite3.Error, ApiError) as error:
         return [repr(error)]
 
 
-def wait_explained(daemon, mounts_of_test=(), seconds=15):
+def wait_explained(daemon, mounts_of_test=(), seconds=30):
     """What is erased is erased behind everybody's back, and the pool is filled there: some time is given."""
     wrong = []
 

@@ -12,6 +12,7 @@ is read as it comes: `next()` waits for one message, `rest()` for all. Every wai
 import itertools
 import json
 import os
+import re
 import select
 import time
 
@@ -54,7 +55,11 @@ class Answer:
     def event(self):
         """The next event of a stream, (id, data); None at its end."""
         number, data, seen = None, [], False
+        end = time.monotonic() + self.connection.timeout
         while True:
+            # What keeps the connection alive comes more often than a read times out.
+            if time.monotonic() > end:
+                raise TimeoutError(f"no event within {self.connection.timeout} s, only comments")
             line = self.response.readline()
             if not line:
                 self.close()
@@ -141,6 +146,11 @@ def seconds_to_die(word, give_up):
     finally:
         for descriptor in watched:
             os.close(descriptor)
+
+
+def untimed(text):
+    """What a run has said, without how long it took: that is told from a second on, and a machine may stand still so long."""
+    return re.sub(r"(exit code \d+) after [1-9]\d*\.\d s(?=[],;])", r"\1", text)
 
 
 def answer_of(messages, number, status=None):

@@ -9,7 +9,25 @@ import subprocess
 
 from caisson import BUILD
 
-LIMIT = 600
+# What is tested is not how well a package can be had: a download that hangs is begun anew, from what is here of it.
+TRIES, LIMIT = 3, 240
+DOWNLOADS = ("--prefer-offline", "--no-update-notifier", "--fetch-timeout=30000", "--fetch-retries=5",
+             "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=10000")
+
+
+def install(folder, cache):
+    for left in reversed(range(TRIES)):
+        try:
+            result = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", *DOWNLOADS, "--cache", cache],
+                                    cwd=folder, capture_output=True, text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            if not left:
+                raise
+            continue
+        if result.returncode == 0:
+            return
+        if not left:
+            raise AssertionError(f"npm ci: {result.stdout}{result.stderr}")
 
 
 def installed(folder, name):
@@ -26,10 +44,7 @@ def installed(folder, name):
         for path in files:
             shutil.copy(path, modules)
         cache = os.path.join(modules, "cache")
-        result = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", cache],
-                                cwd=modules, capture_output=True, text=True, timeout=LIMIT)
-        if result.returncode != 0:
-            raise AssertionError(f"npm ci: {result.stdout}{result.stderr}")
+        install(modules, cache)
         shutil.rmtree(cache, ignore_errors=True)
         with open(mark, "w") as file:
             file.write(wanted)

@@ -50,7 +50,7 @@ const request = (client, params, options) =>
 const call = (client, name, args = {}, options = undefined) => request(client, { name, arguments: args }, options);
 
 async function until(what, condition) {
-  for (let turn = 0; turn < 400; turn++) {
+  for (let turn = 0; turn < 1200; turn++) {
     if (await condition()) return;
     await new Promise((done) => setTimeout(done, 25));
   }
@@ -85,8 +85,13 @@ const steps = {
   },
   async progress() {
     const seen = [];
-    const result = await call(client, 'run_shell', { sandbox_id: box, command: 'for i in 1 2 3 4 5; do echo line-$i; sleep 0.3; done' },
+    // It goes on when something was heard of it: a machine that stands still may else show nothing but the end.
+    const running = call(client, 'run_shell', { sandbox_id: box, command:
+      'for i in 1 2 3 4; do echo line-$i; sleep 0.3; done; until [ -e /workspace/heard ]; do sleep 0.02; done; echo line-5' },
       { onprogress: (progress) => seen.push(progress) });
+    await until('progress', () => seen.length > 0);
+    await call(client, 'write_file', { sandbox_id: box, path: '/workspace/heard', content: '' });
+    const result = await running;
     assert.ok(text(result).includes('line-5'));
     assert.ok(seen.length >= 1 && seen.some((one) => (one.message ?? '').includes('line-')), JSON.stringify(seen));
     for (let i = 1; i < seen.length; i++) assert.ok(seen[i].progress > seen[i - 1].progress);
@@ -105,7 +110,8 @@ const steps = {
     const begun = await call(client, 'start_job', { sandbox_id: box, command: 'echo begun; sleep 600' });
     const id = /job_id[^a-z0-9]*([a-z0-9]{8,})/.exec(text(begun));
     assert.ok(id, text(begun));
-    assert.ok(text(await call(client, 'read_job', { sandbox_id: box, job_id: id[1] })).includes('begun'));
+    await until('its first words', async () =>
+      text(await call(client, 'read_job', { sandbox_id: box, job_id: id[1] })).includes('begun'));
     const stopped = await call(client, 'stop_job', { sandbox_id: box, job_id: id[1] });
     assert.ok(!stopped.isError, text(stopped));
   },

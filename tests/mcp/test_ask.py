@@ -3,7 +3,7 @@ may answer that it should not. The fixtures' tools ask (`caisson serve --mcp-fix
 import subprocess
 import unittest
 
-from caisson import PROGRAM, Daemon
+from caisson import PROGRAM, Daemon, wait_until
 from mcp import META, Mcp, McpError
 
 INVALID, CAPABILITY = -32602, -32021
@@ -152,9 +152,7 @@ class Modern(FixtureTest):
         update(first=accept(confirm=True), third=accept(confirm=True))
         self.assertEqual((get()["status"], set(get()["inputRequests"])), ("input_required", {"second"}))
         update(second={"action": "decline"})
-        record = get()
-        while record["status"] == "working":
-            record = get()
+        record = wait_until(lambda: (record := get())["status"] != "working" and record, what="its end")
         self.assertEqual((record["status"], self.text(record["result"])), ("completed", "Confirmed: 1 of 2"))
 
     def test_a_client_that_leaves_ends_the_call(self):

@@ -257,9 +257,13 @@ class Modern(Case):
             self.assertEqual(len(answer.rest()), 1)
 
     def test_what_takes_long_becomes_a_stream(self):
-        with self.mcp.modern_send("tools/call", {"name": "run_shell", "arguments": {"command": "sleep 1; echo done"}}) as answer:
+        box = self.sandbox()
+        command = "until [ -e /tmp/go ]; do sleep 0.02; done; echo done"  # it has not ended before the stream begins
+        call = {"name": "run_shell", "arguments": {"sandbox_id": box, "command": command}}
+        with self.mcp.modern_send("tools/call", call) as answer:
             self.assertTrue(answer.streams)
             self.assertEqual((answer.headers["Cache-Control"], answer.headers["X-Accel-Buffering"]), ("no-cache, no-transform", "no"))
+            self.api.sh(box, "touch /tmp/go")
             messages = answer.rest()
         self.assertEqual(answer.comments[0], "open")
         self.assertIn("done", messages[-1]["result"]["content"][0]["text"])

@@ -201,7 +201,7 @@ class OpenSandbox(DaemonTest):
         self.assertEqual(info["entrypoint"], ["sleep", "4700"])
         self.assertIn("`host` stands for it", info["status"]["message"])
         self.assertEqual((info["snapshot_id"], info["platform"]["os"]), (None, "linux"))
-        self.assertEqual(self.sleepers(box, 4700), 1)
+        wait_until(lambda: self.sleepers(box, 4700) == 1, what="the entrypoint")
         record = self.api.get("/v1/sandboxes/" + box)
         self.assertEqual((record["cpu"], record["memory_mb"], record["timeout_seconds"]), (0.5, 256, 121))
         self.assertEqual(self.lines(self.run_command(box, "echo $GREETING")), ["hi"])

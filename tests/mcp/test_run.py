@@ -8,7 +8,7 @@ import re
 import threading
 
 from caisson import PROGRAM, DaemonTest, wait_until
-from mcp import Mcp, seconds_to_die
+from mcp import Mcp, seconds_to_die, untimed
 from stdio import Stdio
 
 LAST = r"(?s)\A.*\[%s\]\Z"
@@ -21,7 +21,7 @@ class Case(DaemonTest):
         cls.mcp = Mcp(cls.api)
 
     def run_text(self, tool, **arguments):
-        return Mcp(self.api).text(tool, arguments)
+        return untimed(Mcp(self.api).text(tool, arguments))
 
     def shell(self, command, **arguments):
         return self.run_text("run_shell", command=command, **arguments)
@@ -66,6 +66,14 @@ class Text(Case):
                          "8080 true\n[exit code 0]")
         self.assertIn("killed by SIGSEGV, exit code 139", self.shell("kill -SEGV $$"))
 
+    def test_how_long_it_took(self):
+        """From a second on it is said."""
+        text = self.mcp.text("run_shell", {"command": "sleep 1.1", "sandbox_id": self.box})
+        self.assertRegex(text, r"\A\[exit code 0 after [1-9]\d*\.\d s, no output\]\Z")
+        self.assertEqual(untimed(text), "[exit code 0, no output]")
+        text = self.mcp.text("run_code", {"language": "python", "code": "import time\ntime.sleep(1.1)", "sandbox_id": self.box})
+        self.assertRegex(text, r"\A\[exit code 0 after [1-9]\d*\.\d s, no output\]\Z")
+
     def test_small_overhead(self):
         text = self.shell("seq 1 1000", sandbox_id=self.box)
         self.assertEqual(text, "".join(f"{n}\n" for n in range(1, 1001)) + "[exit code 0]")
@@ -79,7 +87,7 @@ class Text(Case):
         text, link = result["content"]
         whole = "".join(f"{n}\n" for n in range(1, 100001))
         match = re.fullmatch(r'(?s)(.*)\[\.\.\. (\d+) bytes, (\d+) lines left out; next: read_job '
-                             r'\{"job_id":"(\w+)","offset":(\d+)\} \.\.\.\]\n(.*)\[exit code 0\]', text["text"])
+                             r'\{"job_id":"(\w+)","offset":(\d+)\} \.\.\.\]\n(.*)\[exit code 0\]', untimed(text["text"]))
         head, size, lines, job, offset, tail = match.groups()
         self.assertTrue(whole.startswith(head) and head.endswith("\n") and 5 * 1024 < len(head) <= 6 * 1024)
         self.assertTrue(whole.endswith(tail) and 9 * 1024 < len(tail) <= 10 * 1024)
@@ -119,7 +127,8 @@ class Text(Case):
                       self.shell("echo text; head -c 64 /dev/zero >&2"))
 
     def test_what_is_left_running(self):
-        text = self.shell("sleep 4711 >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; do :; done; echo begun")
+        # Its command line is set a moment after its name.
+        text = self.shell("sleep 4711 >/dev/null 2>&1 & until grep -q ^sleep /proc/$!/cmdline; do :; done; echo begun")
         self.assertRegex(text, r"\Abegun\n\[still running in the background: pid \d+ `sleep 4711`\]\n\[exit code 0")
         self.api.sh(self.box, "kill $(pidof sleep)")
 
@@ -212,6 +221,30 @@ class HandBack(Case):
         return wait_until(lambda: (lambda text: "status: running" not in text and text)(
             self.run_text("read_job", job_id=job, wait_seconds=2)), seconds=60, what="its end")
 
+    def begun(self, tool, mcp=None, **arguments):
+        """The text of a call. In two seconds a slow machine may start nothing at all, and the answer says so: as a model
+        does, it is called again then."""
+        for _ in range(5):
+            result = (mcp or Mcp(self.api)).call(tool, arguments)
+            text = result["content"][0]["text"]
+            if not result.get("isError"):
+                return text
+            self.assertRegex(text, r"did not start within 2 s; try again|no sandbox was ready within 2 s")
+        self.fail(text)
+
+    def at_once(self, mcp, **arguments):
+        """The text of a short command's call. One that a slow machine has handed back is waited for and called again."""
+        for _ in range(5):
+            text = self.begun("run_shell", mcp, **arguments)
+            if "status: running" not in text:
+                return text
+            wait_until(lambda: "status: running" not in mcp.text("read_job", {"job_id": self.job_of(text), "wait_seconds": 2}),
+                       what="its end")
+            made = re.search(r"in sandbox (\w+), which was made for this", text)
+            if made and "sandbox_id" not in arguments:
+                mcp.client.delete("/v1/sandboxes/" + made.group(1))
+        return text
+
     def test_a_command(self):
         result = self.mcp.call("run_shell", {"command": "echo begun; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo over",
                                              "timeout_seconds": 600, "sandbox_id": self.box})
@@ -227,31 +260,33 @@ class HandBack(Case):
         self.assertRegex(self.run_text("read_job", job_id=job, offset=6), r"\Aover\n\[exit code 0")
 
     def test_code(self):
-        text = self.code("import os, time\nprint('begun', flush=True)\nwhile not os.path.exists('/tmp/gone'): time.sleep(.05)\n6 * 7")
+        text = self.begun("run_code", language="python", code=(
+            "import os, time\nprint('begun', flush=True)\nwhile not os.path.exists('/tmp/gone'): time.sleep(.05)\n6 * 7"))
         self.assertRegex(text, r"\A(begun\n)?\[status: running")
         self.api.sh(self.box, "touch /tmp/gone")
         self.assertRegex(self.end(self.job_of(text)), r"\Abegun\n\[result\]\n42\n\[exit code 0")
 
     def test_a_context(self):
-        text = self.code("import time\nx = 1\nwhile True: time.sleep(.05)", context_id="busy")
+        text = self.code("import time\nx = 1\nprint('begun', flush=True)\nwhile True: time.sleep(.05)", context_id="busy")
         job = self.job_of(text)
+        wait_until(lambda: self.run_text("read_job", job_id=job).startswith("begun\n"), what="its first words")
         text = self.error("run_code", language="python", code="x", context_id="busy")
         self.assertIn("still busy", text)
         self.assertIn(job, text)
         self.assertIn("KeyboardInterrupt", self.run_text("stop_job", job_id=job))
         text = self.code("x", context_id="busy")
-        self.assertIn("[result]\n1\n", self.end(job) if "status: running" in text else text)
+        self.assertIn("[result]\n1\n", self.end(self.job_of(text)) if "status: running" in text else text)
 
     def not_meant(self, mcp, api, box):
         """What was left of a one-shot run is used by who names it alone, and listed for that."""
-        self.assertIn("gone now", mcp.text("run_shell", {"command": "echo fresh"}))
+        self.assertIn("gone now", self.at_once(mcp, command="echo fresh"))
         refused = mcp.call("read_file", {"path": "x"})
         self.assertTrue(refused["isError"])
         self.assertIn(f"{box}: running, made", refused["content"][0]["text"])
         self.assertRegex(mcp.text("list_sandboxes"), rf"{box}: running, made .* ago for a one-shot run, ends in ")
         own = api.create()["id"]
-        self.assertIn(f"; sandbox {own}", mcp.text("run_shell", {"command": "true"}))
-        self.assertIn("[exit code 0", mcp.text("run_shell", {"command": "true", "sandbox_id": box}))
+        self.assertIn(f"; sandbox {own}", self.at_once(mcp, command="true"))
+        self.assertIn("[exit code 0", self.at_once(mcp, command="true", sandbox_id=box))
         api.delete("/v1/sandboxes/" + own)
         # Its idle time ends it once nothing runs in it.
         api.call("PATCH", "/v1/sandboxes/" + box, {"idle_timeout_seconds": 1})
@@ -260,7 +295,7 @@ class HandBack(Case):
     def test_a_one_shot_stays(self):
         other = self.daemon.tcp(self.daemon.token("elsewhere"))
         mcp = Mcp(other)
-        text = mcp.text("run_shell", {"command": "echo begun; sleep 4720"})
+        text = self.begun("run_shell", mcp, command="echo begun; sleep 4720")
         box = re.search(r"in sandbox (\w+), which was made for this", text).group(1)
         job = self.job_of(text)
         self.assertEqual([item["id"] for item in other.get("/v1/sandboxes")["items"]], [box])
@@ -355,8 +390,7 @@ class Cancel(Case):
         wait_until(lambda: self.processes(box, self.WORDS) == self.WORDS, what="the tree")
         answer.response.close()
         answer.close()
-        self.assertEqual(Mcp(self.api).text("run_shell", {"command": "sleep 0.3; echo on", "sandbox_id": box}),
-                         "on\n[exit code 0]")
+        self.assertEqual(self.shell("sleep 0.3; echo on", sandbox_id=box), "on\n[exit code 0]")
         self.assertEqual(self.processes(box, self.WORDS), self.WORDS)
         session.notify("notifications/cancelled", {"requestId": 77})
         wait_until(lambda: not self.processes(box, self.WORDS), what="the end of the tree")
@@ -382,14 +416,15 @@ class Cancel(Case):
                     self.api.post(f"/v1/sandboxes/{box}/{how}")
                     self.leave("run_shell", {"command": self.TREE, "sandbox_id": box}, moment)
                     self.nothing_goes_on(box, self.WORDS[0])
-                    self.assertEqual(self.processes(box, self.WORDS), [])
+                    # Its record ends with its first process: the others were killed with that, and die a moment later.
+                    wait_until(lambda: not self.processes(box, self.WORDS), what="the end of the tree")
 
     def test_a_context_is_interrupted_and_stays(self):
         box, texts = self.sandbox(), []
         # One that does not come to it for most of a second is ended: a slow machine may be so.
         while len(texts) < 5 and texts[-1:] != ["[result]\n5\n[exit code 0]"]:
             context = {"language": "python", "context_id": f"c{len(texts)}", "sandbox_id": box}
-            run = lambda code: Mcp(self.api).text("run_code", {**context, "code": code})
+            run = lambda code: self.run_text("run_code", code=code, **context)
             run("x = 5")
             with self.begin("run_code", {**context, "code": "import subprocess\nsubprocess.run(['sleep', '4735'])"}):
                 wait_until(lambda: self.processes(box, ["sleep 4735"]), what="the command")
@@ -415,8 +450,9 @@ class Cancel(Case):
             # The interpreter is there, and has got all that it ever will, when another that was begun later has.
             Mcp(self.api).text("run_code", {"language": "python", "context_id": f"later{moment}", "sandbox_id": box, "code": "1"})
             wait_until(lambda: not self.processes(box, ["sleep 4738"]), what="the end of its command")
-            contexts = self.api.get(f"/v1/sandboxes/{box}/contexts")["contexts"]
-            self.assertNotIn("busy", [item["state"] for item in contexts], contexts)
+            # The interpreter says that it is through after its command's end.
+            wait_until(lambda: "busy" not in [
+                item["state"] for item in self.api.get(f"/v1/sandboxes/{box}/contexts")["contexts"]], what="the end of its code")
 
     def test_start_job_that_nobody_hears_of(self):
         for number in range(5):
@@ -442,7 +478,7 @@ class OneShot(Case):
         self.assertIn("gone with the one-shot sandbox", self.shell("seq 1 100000"))
         self.assertIn("create_sandbox", self.error("run_code", language="python", code="1", context_id="main"))
         self.assertIn("timed out after 0.2 s", self.shell("sleep 999", timeout_seconds=0.2))
-        self.assertRegex(self.shell("sleep 4714 >/dev/null 2>&1 & echo begun"),
+        self.assertRegex(self.shell("sleep 4714 >/dev/null 2>&1 & until grep -q ^sleep /proc/$!/cmdline; do :; done; echo begun"),
                          r"\Abegun\n\[left in the background and ended with the sandbox: pid \d+ `sleep 4714`\]\n\[exit code 0")
         self.assertEqual(self.sandboxes(), [])
 
@@ -506,14 +542,14 @@ class Code(Case):
                 f" def __repr__(s): return 'P'\npicture = base64.b64decode({base64.b64encode(picture).decode()!r})\n")
         result = self.mcp.call("run_code", {"language": "python", "sandbox_id": self.box, "code": show + "print('look')\nP(picture)"})
         text, image = result["content"]
-        self.assertEqual(text["text"], "look\n[exit code 0]")
+        self.assertEqual(untimed(text["text"]), "look\n[exit code 0]")
         self.assertEqual((image["type"], image["mimeType"], base64.b64decode(image["data"])), ("image", "image/png", picture))
         result = self.mcp.call("run_code", {"language": "python", "sandbox_id": self.box,
                                             "code": show + "for i in range(6): display(P(picture))\ndisplay(P(b'x' * 3_000_000))"})
         self.assertEqual([block["type"] for block in result["content"]], ["text"] + 4 * ["image"])
         self.assertEqual(result["content"][0]["text"].count("is not shown: at most 4"), 3)
         result = self.mcp.call("run_code", {"language": "python", "sandbox_id": self.box, "code": show + "P(b'no picture')"})
-        self.assertEqual([block.get("text") for block in result["content"]],
+        self.assertEqual([untimed(block.get("text", "")) for block in result["content"]],
                          ["[a result that says it is image/png and is not, 10 bytes]\n[exit code 0]"])
 
     def test_a_long_result_is_cut(self):
@@ -531,10 +567,15 @@ class Code(Case):
 
     def test_a_timeout(self):
         self.assertIn("timed out", self.code("while True: pass", timeout_seconds=0.4))
-        self.code("x = 7", context_id="slow")
-        self.assertIn("[timed out and was stopped, exit code 124",
-                      self.code("while True: pass", context_id="slow", timeout_seconds=0.4))
-        self.assertIn("[result]\n7\n", self.code("x", context_id="slow"))
+        texts = []
+        # One that does not come to it for some seconds is ended: a slow machine may be so.
+        while len(texts) < 5 and "[result]\n7\n" not in "".join(texts[-1:]):
+            context = f"slow{len(texts)}"
+            self.code("x = 7", context_id=context)
+            self.assertIn("[timed out and was stopped, exit code 124",
+                          self.code("while True: pass", context_id=context, timeout_seconds=0.4))
+            texts.append(self.code("x", context_id=context))
+        self.assertIn("[result]\n7\n", texts[-1])
 
 
 class Listed(Case):

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
-from caisson import Client, Daemon, DaemonTest, PROGRAM, free_port, processes_of, wait_until
+from caisson import Client, Daemon, DaemonTest, PROGRAM, free_port, parent_of, processes_of, wait_until
 from mcp import Mcp, meta
 from stdio import Stdio
 
@@ -227,8 +227,10 @@ class Lines(DaemonTest):
         # What it had subscribed to it is told of still.
         self.sandbox()
         self.assertEqual(bridge.next().get("method"), "notifications/resources/updated")
-        bridge.seen = []
-        self.assertEqual(bridge.end(), (0, [], ""))
+        # One change may be told of twice: its parts may come apart.
+        code, left, said = bridge.end()
+        others = [message for message in left if message.get("method") != "notifications/resources/updated"]
+        self.assertEqual((code, others, said), (0, [], ""))
 
     # --- sandboxes that end with it ---
 
@@ -348,8 +350,8 @@ class Lines(DaemonTest):
         request = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
 
         def children():
-            with open(f"/proc/{pid}/task/{pid}/children") as file:
-                return [int(child) for child in file.read().split()]
+            # The kernel's own list of them may lack one while another ends (proc(5)).
+            return [int(child) for child in os.listdir("/proc") if child.isdigit() and parent_of(child) == pid]
 
         def state(process):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{process}/stat") as file:
@@ -413,14 +415,17 @@ class Nobody(unittest.TestCase):
         shutil.copy(os.path.join(self.daemon.runtime, "serve.log"), self.daemon.log_path)
         self.daemon.close()
 
+    def servers(self):
+        return [command for _, command in processes_of(self.daemon.state, self.daemon.runtime) if " serve " in command]
+
     def test_started_ten_times_at_once(self):
         bridges = [Stdio([PROGRAM, "mcp"], self.environment) for _ in range(10)]
         for bridge in bridges:
             self.addCleanup(bridge.close)
         for bridge in bridges:
             self.assertEqual(bridge.request("server/discover", modern=True)["resultType"], "complete")
-        daemons = [command for _, command in processes_of(self.daemon.state, self.daemon.runtime) if " serve " in command]
-        self.assertEqual(len(daemons), 1, daemons)
+        # What it forks has its command line for a moment.
+        wait_until(lambda: len(self.servers()) == 1, 20, what="that there is one daemon")
         for bridge in bridges:
             self.assertEqual(bridge.end(), (0, [], ""))
 
@@ -430,10 +435,10 @@ class Nobody(unittest.TestCase):
         bridge.initialize()
         self.assertEqual(bridge.request("ping"), {})  # all that was said has been carried
         os.kill(int(open(os.path.join(self.daemon.state, "lock")).read().split()[0]), signal.SIGTERM)
-        wait_until(lambda: not [1 for _, command in processes_of(self.daemon.state, self.daemon.runtime) if " serve " in command], 20, what="its end")
+        wait_until(lambda: not self.servers(), 20, what="its end")
         # Whoever ended it may have meant it: it comes back for a request alone.
         self.assertTrue(bridge.silent(0.3))
-        self.assertEqual([1 for _, command in processes_of(self.daemon.state, self.daemon.runtime) if " serve " in command], [])
+        self.assertEqual(self.servers(), [])
         self.assertEqual(bridge.request("ping"), {})
         self.assertEqual(bridge.end(), (0, [], ""))
 

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 
 from caisson import PROGRAM, DaemonTest, wait_until
 from mcp import Mcp, McpError, meta
@@ -119,10 +120,16 @@ class Sandboxes:
         self.create(name="mine")
         self.assertIn("Work in it by that name", self.wrong("create_sandbox", name="mine"))
 
+    def made(self, began, pattern, text):
+        """An age is said that is true: no more than the time since `began`."""
+        self.assertRegex(text, pattern)
+        self.assertLessEqual(int(re.search(pattern, text)[1]), time.monotonic() - began)
+
     def test_life(self):
+        began = time.monotonic()
         sandbox, _ = self.create(name="living")
-        self.assertIn(f"{sandbox} (living): paused, made 0 s ago, its time stands still",
-                      self.text("pause_sandbox", sandbox_id="living"))
+        self.made(began, rf"{sandbox} \(living\): paused, made (\d+) s ago, its time stands still",
+                  self.text("pause_sandbox", sandbox_id="living"))
         self.assertIn("paused", self.text("pause_sandbox", sandbox_id=sandbox))
         self.assertIn("running", self.text("resume_sandbox", sandbox_id="living"))
         self.text("pause_sandbox", sandbox_id="living")
@@ -149,10 +156,11 @@ class Sandboxes:
         self.assertIn("Accepted arguments: none", self.wrong("get_sandbox_limits", verbose=True))
 
     def test_list(self):
+        began = time.monotonic()
         ids = [self.create(name=f"listed-{number}")[0] for number in range(2)]
         lines = self.text("list_sandboxes").splitlines()
         self.assertEqual([line.split(":")[0] for line in lines], [f"{ids[0]} (listed-0)", f"{ids[1]} (listed-1)"])
-        self.assertIn("running, made 0 s ago, ends in 10 min", lines[0])
+        self.made(began, r"running, made (\d+) s ago, ends in (?:10|9) min", lines[0])  # ten, less what has passed
         self.text("terminate_sandbox", sandbox_id=ids[0])
         text = self.text("list_sandboxes", ended=True)
         self.assertRegex(text, rf"{ids[0]} \(listed-0\): ended \S+ \(user\)")
@@ -228,7 +236,12 @@ class Which:
         self.assertEqual(self.api.get("/v1/sandboxes/" + theirs)["state"], "running")
 
     def ephemeral(self):
-        """What calls a tool through a connection whose sandboxes end with it."""
+        """What calls a tool through a connection whose sandboxes end with it; after it, and so before the next test."""
+        made = set()
+
+        def gone():
+            wait_until(lambda: not made & {item["id"] for item in self.api.get("/v1/sandboxes")["items"]}, what="their end")
+        self.addCleanup(gone)
         process = subprocess.Popen([PROGRAM, "mcp", "--ephemeral"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                    env={**os.environ, **self.daemon.client_environment(), "ASAN_OPTIONS": "detect_leaks=0"},
                                    **self.daemon.identity())
@@ -240,7 +253,9 @@ class Which:
             params = {"name": tool, "arguments": arguments, "_meta": meta()}
             process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}) + "\n")
             process.stdin.flush()
-            return json.loads(process.stdout.readline())["result"]
+            result = json.loads(process.stdout.readline())["result"]
+            made.update(re.findall(r"sandbox_id: (\w+)", result["content"][0]["text"]))
+            return result
         return call
 
     def test_anothers_connection(self):

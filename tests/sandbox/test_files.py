@@ -72,7 +72,7 @@ class Files(DaemonTest):
             with self.assertRaises(ApiError) as caught:
                 self.api.read(self.box, path)
             self.assertIn(caught.exception.code, ("file.wrong_type", "file.not_found", "file.permission_denied"), path)
-        self.assertLess(time.monotonic() - began, 3)
+        self.assertLess(time.monotonic() - began, 30)
 
     def test_proc_files_can_be_read(self):
         self.assertIn(b"MemTotal", self.api.read(self.box, "/proc/meminfo"))
@@ -151,7 +151,7 @@ class Files(DaemonTest):
     def test_disk_full_is_typed(self):
         box = self.sandbox(disk_mb=32)
         self.refused(507, "file.no_space", self.api.write, box, "/workspace/big", b"x" * (40 << 20))
-        self.assertEqual(self.api.sh(box, "ls -A /workspace | wc -l"), "0\n")
+        wait_until(lambda: self.api.sh(box, "ls -A /workspace | wc -l") == "0\n", what="the end of what was written")
 
     def test_watch(self):
         self.api.sh(self.box, "mkdir -p /workspace/w")
@@ -171,9 +171,9 @@ class Files(DaemonTest):
             done.set()
         thread = threading.Thread(target=reader)
         thread.start()
-        wait_until(lambda: any("ready" in event for event in events), 5, what="the watch's start")
+        wait_until(lambda: any("ready" in event for event in events), what="the watch's start")
         self.api.sh(self.box, "mkdir -p /workspace/w/a/b/c; echo 1 > /workspace/w/a/b/c/f; sleep 0.2; touch /workspace/w/last")
-        self.assertTrue(done.wait(10), events)
+        self.assertTrue(done.wait(30), events)
         self.assertTrue(any("a/b/c" in event and "\"created\"" in event for event in events), events)
         connection.close()
         thread.join(5)

@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from caisson import ApiError, Daemon, DaemonTest, SANITIZED, wait_until
+from caisson import ApiError, Daemon, DaemonTest, SANITIZED, read_process, wait_until
 from columns import COLUMN, NOT_ENFORCED, user_of_column
 
 RUNSC = any(os.access(path, os.X_OK) for path in ("/usr/bin/runsc", "/usr/local/bin/runsc", "/usr/sbin/runsc"))
@@ -24,8 +24,8 @@ def processes(daemon, sandbox):
         if not entry.isdigit():
             continue
         try:
-            stat = open(f"/proc/{entry}/stat").read()
-            commands[int(entry)] = open(f"/proc/{entry}/cmdline", "rb").read().replace(b"\0", b" ").decode()
+            stat = open(f"/proc/{entry}/stat", errors="replace").read()
+            commands[int(entry)] = open(f"/proc/{entry}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         parents[int(entry)] = int(stat[stat.rindex(")") + 2:].split()[1])
@@ -40,6 +40,11 @@ def processes(daemon, sandbox):
 def shim_of(daemon, sandbox):
     [pid] = [pid for pid, command in processes(daemon, sandbox).items() if "_shim" in command]
     return pid
+
+
+def alive(pids):
+    """Those that run still: who was killed may wait for somebody to take note of it."""
+    return [pid for pid in pids if read_process(pid, "stat").rsplit(b")", 1)[-1].split()[:1] not in ([], [b"Z"], [b"X"])]
 
 
 def status_of(pid):
@@ -62,7 +67,7 @@ class Gvisor(DaemonTest):
     def exec_path(self, answer):
         return f"/v1/sandboxes/{self.box}/execs/{answer['exec_id']}"
 
-    def ended(self, answer, seconds=20):
+    def ended(self, answer, seconds=30):
         path = self.exec_path(answer)
         return wait_until(lambda: (lambda r: r if r["state"] == "ended" else None)(self.api.get(path)), seconds,
                           what="the end of an exec")
@@ -108,14 +113,14 @@ class Gvisor(DaemonTest):
     def test_lossless_waits_for_who_follows(self):
         answer = self.run_in("head -c 3000000 /dev/zero | tr '\\0' x", background=True, lossless=True,
                              output={"head_bytes": 4096, "tail_bytes": 1 << 19})
-        wait_until(lambda: self.api.get(self.exec_path(answer))["stdout_bytes"] >= 1 << 18, 20)
+        wait_until(lambda: self.api.get(self.exec_path(answer))["stdout_bytes"] >= 1 << 18)
         time.sleep(0.5)
         self.assertLess(self.api.get(self.exec_path(answer))["stdout_bytes"], 3000000)
         data = self.api.get(self.exec_path(answer) + "/output", stream="stdout", follow=1)
         self.assertEqual(data, b"x" * 3000000)
         answer = self.run_in("true", background=True, lossless=True, output={"head_bytes": 4096, "tail_bytes": 65536})
         record = wait_until(lambda: (lambda r: r if r["state"] == "failed" else None)(
-            self.api.get(self.exec_path(answer))), 5, what="the refusal of a log that is too small")
+            self.api.get(self.exec_path(answer))), what="the refusal of a log that is too small")
         self.assertEqual(record["failure"]["code"], "feature.unsupported")
 
     def test_standard_input(self):
@@ -127,7 +132,7 @@ class Gvisor(DaemonTest):
 
     def test_signal(self):
         answer = self.run_in("trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.1; done", background=True)
-        wait_until(lambda: self.api.get(self.exec_path(answer))["stdout_bytes"] > 0, 10)
+        wait_until(lambda: self.api.get(self.exec_path(answer))["stdout_bytes"] > 0)
         self.api.post(self.exec_path(answer) + "/signal", {"signal": signal.SIGTERM})
         self.assertEqual(self.ended(answer)["exit_code"], 5)
         result = self.run_in("kill -SEGV $$")
@@ -137,7 +142,7 @@ class Gvisor(DaemonTest):
         """Also what has left it: forked twice, with a session of its own."""
         result = self.run_in("sh -c 'setsid sleep 4321 & exit'; sleep 4321 & sleep 4321", timeout_seconds=1)
         self.assertTrue(result["timed_out"])
-        wait_until(lambda: self.run_in("pgrep -c 'slee[p]' || true")["stdout"].strip() == "0", 10,
+        wait_until(lambda: self.run_in("pgrep -c 'slee[p]' || true")["stdout"].strip() == "0",
                    what="the end of what was started")
 
     def test_files(self):
@@ -175,14 +180,19 @@ class Gvisor(DaemonTest):
     def test_pause_and_resume(self):
         answer = self.run_in("while :; do echo tick; sleep 0.05; done", background=True)
         path = self.exec_path(answer)
-        wait_until(lambda: self.api.get(path)["stdout_bytes"] > 0, 10)
+        wait_until(lambda: self.api.get(path)["stdout_bytes"] > 0)
         self.api.post(f"/v1/sandboxes/{self.box}/pause")
-        before = self.api.get(path)["stdout_bytes"]
-        time.sleep(0.5)
-        self.assertLessEqual(self.api.get(path)["stdout_bytes"] - before, 10)
-        self.api.post(f"/v1/sandboxes/{self.box}/resume")
+
+        # What was printed before may be on its way still; nothing follows it.
+        def still():
+            before = self.api.get(path)["stdout_bytes"]
+            time.sleep(1)
+            return self.api.get(path)["stdout_bytes"] == before
+        wait_until(still, what="its standing still")
+        self.assertEqual(self.api.get(f"/v1/sandboxes/{self.box}")["status"], "paused")
         now = self.api.get(path)["stdout_bytes"]
-        wait_until(lambda: self.api.get(path)["stdout_bytes"] > now, 10)
+        self.api.post(f"/v1/sandboxes/{self.box}/resume")
+        wait_until(lambda: self.api.get(path)["stdout_bytes"] > now)
         self.api.post(path + "/signal", {"signal": signal.SIGKILL})
         self.ended(answer)
 
@@ -200,9 +210,11 @@ class Gvisor(DaemonTest):
         owner = user_of_column().uid if user_of_column() else None
         for pid, command in found.items():
             try:
-                status = status_of(pid)
                 places = open(f"/proc/{pid}/cgroup").read().split()
+                status = status_of(pid)
             except OSError:
+                continue
+            if status["State"][0] in "ZX":  # it has just ended, and is nowhere any more
                 continue
             uid = int(status["Uid"].split()[0])
             shim = "_shim" in command
@@ -252,7 +264,7 @@ class Life(unittest.TestCase):
         self.assertEqual(client.sh(box, "cat /opt/made/link"), "kept\n")
         client.delete("/v1/sandboxes/" + box)
         wait_until(lambda: not os.path.exists(f"{daemon.state}/sandboxes/{box}") and
-                   not os.listdir(f"{daemon.state}/trash"), 10, what="the end of its files")
+                   not os.listdir(f"{daemon.state}/trash"), what="the end of its files")
         self.assertFalse(os.path.exists(f"{daemon.runtime}/guests/{box}"))
         self.assertEqual(processes(daemon, box), {})
 
@@ -267,7 +279,7 @@ class Life(unittest.TestCase):
         client.write(box, "/workspace/print.py", script.encode())
         answer = client.exec(box, "python3 /workspace/print.py", background=True)
         path = f"/v1/sandboxes/{box}/execs/{answer['exec_id']}"
-        wait_until(lambda: client.get(path)["stdout_bytes"] > 0, 20)
+        wait_until(lambda: client.get(path)["stdout_bytes"] > 0)
         os.kill(daemon.daemon_pid(), signal.SIGKILL)
         daemon.wait_ready()
         time.sleep(0.3)
@@ -302,8 +314,8 @@ class Life(unittest.TestCase):
         answer = client.exec(box, "sleep 1000", background=True)
         pids = list(processes(daemon, box))
         os.kill(shim_of(daemon, box), signal.SIGKILL)
-        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 10)
-        self.assertEqual([pid for pid in pids if os.path.exists(f"/proc/{pid}")], [])
+        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped")
+        self.assertEqual(alive(pids), [])
         self.assertEqual(glob.glob(f"/sys/fs/cgroup/*/{daemon.instance()}/{box}"), [])
         self.assertEqual(client.get(f"/v1/sandboxes/{box}/execs/{answer['exec_id']}")["state"], "ended")
         client.post(f"/v1/sandboxes/{box}/start")
@@ -316,20 +328,19 @@ class Life(unittest.TestCase):
         shim = shim_of(daemon, box)
         daemon.kill()
         os.kill(shim, signal.SIGKILL)
-        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}/exe") and pid != shim for pid in pids), 5,
-                   what="the end of runsc")
+        wait_until(lambda: not alive(set(pids) - {shim}), what="the end of runsc")
         daemon.start()
         self.assertEqual(daemon.client().get("/v1/sandboxes/" + box)["status"], "stopped")
 
     def test_timeout_holds_without_a_daemon(self):
         daemon = self.daemon()
-        box = daemon.client().create(isolation="gvisor", timeout_seconds=3)["id"]
+        box = daemon.client().create(isolation="gvisor", timeout_seconds=8)["id"]
         pids = list(processes(daemon, box))
         daemon.kill()
-        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}/exe") for pid in pids), 8, what="its end")
+        wait_until(lambda: not alive(pids), what="its end")
         daemon.start()
         record = wait_until(lambda: (lambda r: r if r["status"] == "ended" else None)(
-            daemon.client().get("/v1/sandboxes/" + box)), 5, what="the end of the sandbox")
+            daemon.client().get("/v1/sandboxes/" + box)), what="the end of the sandbox")
         self.assertEqual(record["end"]["reason"], "timeout")
 
     def test_a_stopped_init_keeps_no_time_out_off(self):
@@ -340,8 +351,8 @@ class Life(unittest.TestCase):
         began = time.monotonic()
         done = client.exec(box, "kill -STOP 1; sleep 1000", timeout_seconds=1)
         self.assertEqual((done["state"], done["timed_out"], done["exit_code"]), ("ended", True, 124))
-        self.assertLess(time.monotonic() - began, 10)
-        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 20, what="the end of its processes")
+        self.assertLess(time.monotonic() - began, 30)
+        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 60, what="the end of its processes")
         self.assertEqual(processes(daemon, box), {})
         client.post(f"/v1/sandboxes/{box}/start")
         self.assertEqual(client.sh(box, "echo on"), "on\n")
@@ -358,7 +369,7 @@ class Life(unittest.TestCase):
         client.sh(box, "echo kept > /workspace/x; sync")
         client.exec(box, ["python3", "-c", "b = bytearray(400 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1"],
                     background=True)
-        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 30)
+        wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 60)
         self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
 
 

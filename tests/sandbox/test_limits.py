@@ -1,8 +1,8 @@
 """Each limit, exceeded: it holds, is reported as what it is, and the sandbox lives on."""
-import time
+import os
 import unittest
 
-from caisson import ApiError, DaemonTest, heavy, wait_until
+from caisson import ApiError, DaemonTest, end_commands, heavy, wait_until
 from columns import NOT_ENFORCED
 
 
@@ -34,7 +34,7 @@ class Limits(DaemonTest):
             return
         result = self.api.exec(box, ["python3", "-c", "x = bytearray(200 << 20); print(len(x))"])
         self.assertTrue(result["oom_killed"], result)
-        self.assertEqual(self.api.sh(box, "echo alive"), "alive\n")
+        wait_until(lambda: self.alive(box), what="its going on")
         result = self.api.exec(box, "kill -9 $$")
         self.assertFalse(result["oom_killed"], result)
 
@@ -62,10 +62,14 @@ for address in [receiver.getsockname() for receiver in receivers]:
             sender.sendto(data, address)
         except OSError:
             pass
-time.sleep(1)
 SO_MEMINFO = 55
-print(sum(struct.unpack("9I", receiver.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 36))[0] for receiver in receivers))
-"""
+end = time.monotonic() + 20
+held = LIMIT
+while held >= LIMIT and time.monotonic() < end:  # who holds too much has a moment to be stopped
+    time.sleep(1)
+    held = sum(struct.unpack("9I", receiver.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 36))[0] for receiver in receivers)
+print(held)
+""".replace("LIMIT", str(limit))
         # Whom the kernel kills in this sandbox is the kernel's choice; in another it has none.
         other = self.sandbox(memory_mb=limit >> 20)
         beside = self.api.exec(other, ["sleep", "600"], background=True)["exec_id"]
@@ -76,7 +80,18 @@ print(sum(struct.unpack("9I", receiver.getsockopt(socket.SOL_SOCKET, SO_MEMINFO,
         if peak is not None:  # before Linux 5.19
             self.assertLess(peak, limit + (32 << 20))
         self.assertEqual(self.api.get(f"/v1/sandboxes/{other}/execs/{beside}")["state"], "running")
-        self.assertEqual(self.api.sh(box, "echo alive"), "alive\n")
+        wait_until(lambda: self.alive(box), what="its going on")
+
+    def alive(self, box):
+        """Does it run a command? While it is full one is refused with a word of its own, and one that the kernel has
+        killed a helper of says so."""
+        try:
+            result = self.api.exec(box, "echo alive", timeout_seconds=30)
+        except ApiError as error:
+            self.assertEqual((error.status, error.code), (422, "exec.resource_limit"), error.body)
+            return False
+        self.assertTrue(result["lost"] or result["stdout"] == "alive\n", result)
+        return not result["lost"]
 
     @heavy
     def test_full_disk_is_not_an_oom(self):
@@ -106,17 +121,14 @@ print(sum(struct.unpack("9I", receiver.getsockopt(socket.SOL_SOCKET, SO_MEMINFO,
         box = self.sandbox(pids=32)
         if not self.enforced(box, "pids"):
             return
-        result = self.api.exec(box, "i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i + 1)); done; echo $i", timeout_seconds=20)
+        seconds = f"1000.{os.getpid()}"
+        result = self.api.exec(box, f"i=0; while [ $i -lt 100 ]; do sleep {seconds} & i=$((i + 1)); done; echo $i",
+                               timeout_seconds=60)
         self.assertRegex(result["stderr"], "(?i)fork|resource")
-
         # While it is full a command is refused with a word of its own; then it goes on.
-        def alive():
-            try:
-                return self.api.exec(box, "echo alive", timeout_seconds=30)["stdout"] == "alive\n"
-            except ApiError as error:
-                self.assertEqual((error.status, error.code), (422, "exec.resource_limit"), error.body)
-                return False
-        wait_until(alive, 30, what="room for a process")
+        self.alive(box)
+        end_commands("sleep", seconds)
+        wait_until(lambda: self.alive(box), what="room for a process")
 
     def test_fork_bomb(self):
         box = self.sandbox(pids=64)
@@ -125,16 +137,21 @@ print(sum(struct.unpack("9I", receiver.getsockopt(socket.SOL_SOCKET, SO_MEMINFO,
         result = self.api.exec(box, ["python3", "-c", "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"],
                                timeout_seconds=2)
         self.assertTrue(result["timed_out"])
-        self.assertEqual(self.api.sh(box, "echo alive"), "alive\n")
+        wait_until(lambda: self.alive(box), what="room for a process")
 
     def test_cpu(self):
         box = self.sandbox(cpu=0.25)
         if not self.enforced(box, "cpu"):
             return
-        result = self.api.exec(box, ["python3", "-c",
-                                     "import time\nused=time.process_time()\ne=time.monotonic()+2\nwhile time.monotonic()<e: pass\n"
-                                     "print(time.process_time()-used)"])
-        self.assertLess(float(result["stdout"]), 2 * 0.25 + 0.35)
+        code = ("import time\nused=time.process_time()\ne=time.monotonic()+2\nwhile time.monotonic()<e: pass\n"
+                "print(time.process_time()-used)")
+        # What the machine stands still while it runs counts as used: the quietest of several rounds.
+        used = 2
+        for _ in range(5):
+            used = min(used, float(self.api.sh(box, ["python3", "-c", code])))
+            if used < 2 * 0.25 + 0.35:
+                break
+        self.assertLess(used, 2 * 0.25 + 0.35)
 
     def test_open_files(self):
         box = self.sandbox()
@@ -157,24 +174,26 @@ print(sum(struct.unpack("9I", receiver.getsockopt(socket.SOL_SOCKET, SO_MEMINFO,
         if not self.enforced(box, "memory"):
             return
         free = int(self.api.sh(box, ["python3", "-c",
-                                     "x=bytearray(b'x')*(100<<20)\nimport time,re\ntime.sleep(1.5)\n"
-                                     "print(re.search(r'MemFree: +(\\d+)', open('/proc/meminfo').read()).group(1))"]))
+                                     "x=bytearray(b'x')*(100<<20)\nimport time,re\nfree=1<<30\ne=time.monotonic()+20\n"
+                                     "while free >= 170 << 10 and time.monotonic() < e:\n  time.sleep(0.5)\n"
+                                     "  free=int(re.search(r'MemFree: +(\\d+)', open('/proc/meminfo').read()).group(1))\n"
+                                     "print(free)"]))
         self.assertLess(free, 170 << 10)
 
     def test_absolute_timeout(self):
-        box = self.sandbox(timeout_seconds=3)
+        box = self.sandbox(timeout_seconds=8)
         result = self.api.exec(box, "echo $$")
-        self.assertLessEqual(result["expires_in_s"], 3)
-        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "ended", 8, what="the end of its time")
+        self.assertLessEqual(result["expires_in_s"], 8)
+        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "ended", what="the end of its time")
         record = self.api.get("/v1/sandboxes/" + box)
         self.assertEqual(record["end"]["reason"], "timeout")
         error = self.refused(410, "sandbox.ended", self.api.exec, box, "true")
         self.assertIn("time", error.body["error"])
 
     def test_idle_timeout(self):
-        box = self.sandbox(idle_timeout_seconds=2)
-        self.api.exec(box, "sleep 3")  # busy is not idle
-        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "ended", 10)
+        box = self.sandbox(idle_timeout_seconds=6)
+        self.assertEqual(self.api.exec(box, "sleep 7")["exit_code"], 0)  # busy is not idle
+        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "ended")
         self.assertEqual(self.api.get("/v1/sandboxes/" + box)["end"]["reason"], "idle")
 
     def test_over_limit_requests(self):
@@ -195,7 +214,6 @@ print(sum(struct.unpack("9I", receiver.getsockopt(socket.SOL_SOCKET, SO_MEMINFO,
         box = self.sandbox()
         result = self.api.exec(box, "head -c 300000000 /dev/zero", timeout_seconds=120, max_output_bytes=1024)
         self.assertEqual(result["stdout_bytes"], 300000000)
-        import os
         size = 0
         for directory, _, names in os.walk(os.path.join(self.daemon.state, "logs", box)):
             size += sum(os.stat(os.path.join(directory, name)).st_blocks * 512 for name in names)

@@ -48,7 +48,7 @@ class Neighbours(DaemonTest):
         greedy, other = self.sandbox(), self.sandbox()
         answer = self.api.exec(greedy, ["python3", "-c", EXHAUST], background=True)
         path = f"/v1/sandboxes/{greedy}/execs/{answer['exec_id']}/output"
-        out = wait_until(lambda: self.api.get(path, stream="stdout"), 30, what="the exhaustion")
+        out = wait_until(lambda: self.api.get(path, stream="stdout"), 60, what="the exhaustion")
         instances, signals, terminals = map(int, out.split())
         self.assertGreater(instances, 25)  # of a user's 128 a sandbox without root has a quarter
         self.assertLessEqual(terminals, 256)
@@ -63,6 +63,7 @@ class Neighbours(DaemonTest):
         # The same abstract name in both: a network namespace each.
         listen = "import socket, time; s = socket.socket(socket.AF_UNIX); s.bind('\\0name'); s.listen(); time.sleep(1000)"
         self.api.exec(one, ["python3", "-c", listen], background=True)
+        wait_until(lambda: self.api.exec(one, "grep '@name$' /proc/net/unix")["exit_code"] == 0, what="the listener")
         out = self.api.sh(two, ["python3", "-c", "import socket, errno; print(errno.errorcode[socket.socket(socket.AF_UNIX).connect_ex('\\0name')])"])
         self.assertEqual(out, "ECONNREFUSED\n")
 

@@ -1,6 +1,7 @@
 """Daemons of ordinary users: what each may do with which cgroups, what parts its processes, and that
 nothing is lost or left. Most of it is tried by the other suites, run as such users (tests/lib/columns.py);
 this is the rest of the table in docs/isolation.md."""
+import contextlib
 import os
 import pwd
 import re
@@ -8,10 +9,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
-from caisson import BUILD, PROGRAM, ApiError, Client, Daemon, daemon_of, processes_of, wait_until
+from caisson import BUILD, PROGRAM, ApiError, Client, Daemon, daemon_of, end_commands, processes_of, wait_until
 from columns import DELEGATED, NO_LOOP, NOT_GIVEN, User, end_processes, has_version_1, ids_of, run_tool
 
 NEEDS_VERSION_1 = unittest.skipUnless(has_version_1(), "this host has no cgroup v1")
@@ -46,15 +46,33 @@ class Cells(unittest.TestCase):
             if "memory" not in unenforced:
                 self.assertTrue(api.exec(box, ["python3", "-c", "x = bytearray(200 << 20)"])["oom_killed"])
             if "pids" not in unenforced:
-                self.assertRegex(api.exec(box, "for i in $(seq 60); do sleep 1 & done")["stderr"], "(?i)fork|resource")
-                time.sleep(1.1)
+                seconds = f"1000.{os.getpid()}"
+                self.assertRegex(api.exec(box, f"for i in $(seq 60); do sleep {seconds} & done")["stderr"], "(?i)fork|resource")
+                end_commands("sleep", seconds)
+                wait_until(lambda: self.has_room(api, box), what="room for a process")
             if "cpu" not in unenforced:
-                self.assertLess(float(api.sh(box, ["python3", "-c", "import time\nused = time.process_time()\ne = time.monotonic() + 1\n"
-                                                   "while time.monotonic() < e: pass\nprint(time.process_time() - used)"])), 0.75)
+                # What the machine stands still while it runs counts as used: the quietest of several rounds.
+                used = 1
+                for _ in range(6):
+                    used = min(used, float(api.sh(box, ["python3", "-c", self.BUSY])))
+                    if used < 0.75:
+                        break
+                self.assertLess(used, 0.75)
             self.assertEqual(api.sh(box, "ulimit -n"), "4096\n")
             self.check_pause(api, box, pauses)
             api.exec(box, "sleep 1000", background=True)
             api.delete("/v1/sandboxes/" + box)
+
+    BUSY = ("import time\nused = time.process_time()\ne = time.monotonic() + 1\nwhile time.monotonic() < e: pass\n"
+            "print(time.process_time() - used)")
+
+    def has_room(self, api, box):
+        """While it is full a command is refused with a word of its own."""
+        try:
+            return api.exec(box, "true")["exit_code"] == 0
+        except ApiError as error:
+            self.assertEqual((error.status, error.code), (422, "exec.resource_limit"), error.body)
+            return False
 
     def check_pause(self, api, box, pauses):
         if not pauses:
@@ -64,7 +82,7 @@ class Cells(unittest.TestCase):
             self.assertEqual(api.sh(box, "echo on"), "on\n")
             return
         api.exec(box, "while :; do date +%s%N > /workspace/now; sleep 0.02; done", background=True)
-        wait_until(lambda: api.exec(box, "test -s /workspace/now")["exit_code"] == 0, 5)
+        wait_until(lambda: api.exec(box, "test -s /workspace/now")["exit_code"] == 0)
         self.assertEqual(api.post(f"/v1/sandboxes/{box}/pause")["status"], "paused")
         self.assertEqual(api.get("/v1/sandboxes/" + box)["status"], "paused")
         self.assertEqual(api.post(f"/v1/sandboxes/{box}/resume")["status"], "running")
@@ -141,17 +159,21 @@ class Life(unittest.TestCase):
         # Both are killed; the next client starts them again, and they find the sandbox.
         killed = (spawner, daemon_of(spawner))
         for pid in killed:
-            os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}/exe") and self.program(pid) for pid in killed), 5)
+            with contextlib.suppress(ProcessLookupError):  # the daemon ends without its spawner, too
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(self.program(pid) for pid in killed), what="the end of both")
         result = self.cli(owner, "exec", box, "--", "cat", "/workspace/file")
         self.assertEqual((result.returncode, result.stdout), (0, "kept\n"), result.stderr)
         self.assertEqual(self.cli(owner, "stop", box).returncode, 0)
         self.assertEqual(self.cli(owner, "start", box).returncode, 0)
         self.assertEqual(self.cli(owner, "exec", box, "--", "cat", "/workspace/file").stdout, "kept\n")
         self.assertEqual(self.cli(owner, "rm", box).returncode, 0)
+        # Erased behind everybody's back; what has not begun when it ends is the next one's.
+        wait_until(lambda: box not in os.listdir(os.path.join(state, "sandboxes")) and
+                   not os.listdir(os.path.join(state, "trash")), what="the end of its files")
         spawner = int(open(os.path.join(runtime, "lock")).read().split()[0])
         os.kill(spawner, signal.SIGTERM)
-        wait_until(lambda: not processes_of(state, runtime), 10, what="the end of all its processes")
+        wait_until(lambda: not processes_of(state, runtime), what="the end of all its processes")
         for name in ("sandboxes", "trash"):
             left = os.path.join(state, name)
             self.assertEqual(os.listdir(left) if os.path.exists(left) else [], [])
@@ -166,17 +188,31 @@ class Life(unittest.TestCase):
         self.assertEqual((daemon["NoNewPrivs"], daemon["Seccomp"]), ("1", "2"))
         file = os.path.join(state, "sandboxes", box, "files/upper/workspace/file")
         self.assertEqual(os.stat(os.path.join(state, "sandboxes")).st_mode & 0o777, 0o700)
-        inits = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and self.program(pid).startswith(state + "/init/")]
-        self.assertTrue(inits)
+        # One that is being made for the pool becomes its user a moment later.
+        wanted = first_subuid(owner) if kind == "subuid" else owner.uid
+        try:
+            wait_until(lambda: self.init_uids(state) == {wanted})
+        except AssertionError:
+            pass
+        uids = self.init_uids(state)
         if kind == "subuid":
             first = first_subuid(owner)
             self.assertEqual(int(daemon["Uid"].split()[0]), first + 65535)
             self.assertEqual(os.stat(file).st_uid, first)
-            self.assertEqual({int(status(pid)["Uid"].split()[0]) for pid in inits}, {first})
+            self.assertEqual(uids, {first})
         else:
-            self.assertEqual({int(status(pid)["Uid"].split()[0]) for pid in inits}, {owner.uid})
+            self.assertEqual(uids, {owner.uid})
             result = self.cli(owner, "exec", "--user", "1000", box, "--", "true")
             self.assertIn("one id", result.stderr)
+
+    def init_uids(self, state):
+        """Whose the processes of the sandboxes' init are."""
+        found = set()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError, KeyError):  # it has just ended
+                if self.program(pid).startswith(state + "/init/"):
+                    found.add(int(status(pid)["Uid"].split()[0]))
+        return found
 
     @staticmethod
     def program(pid):
@@ -234,12 +270,12 @@ class Strangers(unittest.TestCase):
                 "except OSError: open('/tmp/full', 'w')\ntime.sleep(1000)\n")
         for kind in ("subuid", "one-id"):
             with self.subTest(kind), Daemon(user=user(kind), delegated=[], wrapper=["prlimit", "--nofile=1024:4096"]) as daemon:
-                api = daemon.client(timeout=20)
+                api = daemon.client()
                 one, two = api.create(), api.create()["id"]
                 self.assertEqual(one["limits"]["files"]["value"], 1024)
                 self.assertEqual(api.sh(two, "ulimit -Hn"), "1024\n")
                 api.exec(one["id"], ["python3", "-c", fill], background=True)
-                wait_until(lambda: api.exec(one["id"], "test -e /tmp/full")["exit_code"] == 0, 10, what="a full user")
+                wait_until(lambda: api.exec(one["id"], "test -e /tmp/full")["exit_code"] == 0, 60, what="a full user")
                 self.assertEqual(api.sh(two, "echo on"), "on\n")
                 self.assertEqual(api.sh(api.create(disk_mb=256)["id"], "echo on"), "on\n")
 
@@ -281,7 +317,7 @@ class Starts(unittest.TestCase):
             os.chown(top, owner.uid, owner.gid)
             identity = {"user": owner.uid, "group": owner.gid, "extra_groups": []}
         result = subprocess.run([*wrapper, PROGRAM, "serve", "--state", top + "/s", "--runtime", top + "/r", "--listen", "none",
-                                 *arguments], capture_output=True, text=True, timeout=20, cwd="/",
+                                 *arguments], capture_output=True, text=True, timeout=60, cwd="/",
                                 env={"PATH": os.environ["PATH"], "HOME": top}, **identity)
         return result.returncode, result.stdout + result.stderr
 
@@ -316,7 +352,7 @@ class Starts(unittest.TestCase):
             daemon.client().write(box, "/workspace/file", b"kept")
             daemon.client().post(f"/v1/sandboxes/{box}/stop")
             daemon.stop()
-            first = 2_000_000_000
+            first = 2_000_000_000 + os.getpid() % 1000 * 65536  # nobody else's
             run_tool(["usermod", "--add-subuids", f"{first}-{first + 65535}", "--add-subgids", f"{first}-{first + 65535}", owner.name])
             daemon.start()
             api = daemon.client()

@@ -108,7 +108,8 @@ class Staying(DaemonTest):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(120)
+        self.assertFalse([thread for thread in threads if thread.is_alive()])
         if wrong:
             self.fail("\n".join(wrong))
 

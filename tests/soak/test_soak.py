@@ -15,7 +15,7 @@ class Soak(unittest.TestCase):
         with tempfile.TemporaryDirectory() as top:
             path = os.path.join(top, "soak.json")
             result = subprocess.run([os.path.join(TOP, "tests/soak/run"), BUILD, "--cycles", "300", "--seconds", "20", "--json", path],
-                                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400)
+                                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=800)
             self.assertEqual(result.returncode, 0, result.stdout[-6000:] + result.stderr[-2000:])
             data = json.load(open(path))
         self.assertEqual((data["grows"], data["wrong"]), ([], []))

@@ -378,11 +378,11 @@ static void end(void)
 	patience = 0;
 }
 
-/* 1: a message, 0: the connection has ended, -1: nothing for two seconds. */
+/* 1: a message, 0: the connection has ended, -1: nothing for twenty seconds. */
 static int receive(struct spawn_message *message)
 {
 	struct pollfd poll_fd = {.fd = link_fd, .events = POLLIN};
-	if (poll(&poll_fd, 1, 2000) <= 0)
+	if (poll(&poll_fd, 1, 20000) <= 0)
 		return -1;
 	ssize_t got = recv(link_fd, message, sizeof(*message), 0);
 	if (got == 0 || (got < 0 && errno == ECONNRESET))
@@ -471,7 +471,7 @@ static int count_descriptors(void)
 /* Erasing happens in a process of its own. */
 static void wait_for_files(int wanted, const char *below)
 {
-	for (int i = 0; i < 200 && count_files("%s/%s", root, below) != wanted; i++)
+	for (int i = 0; i < 2000 && count_files("%s/%s", root, below) != wanted; i++)
 		usleep(10 * 1000);
 	CHECK_INT(count_files("%s/%s", root, below), wanted);
 }

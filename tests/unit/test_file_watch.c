@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#define PATIENCE_MS 20000
+
 static struct answer answer;
 
 static struct running start_watch(const char *path, uint32_t flags)
@@ -34,7 +36,7 @@ static int next_event(struct running *running, int wait_ms)
 
 static void expect(struct running *running, int kind, const char *path)
 {
-	int got = next_event(running, 5000);
+	int got = next_event(running, PATIENCE_MS);
 	CHECK_INT(got, kind);
 	if (got >= 0)
 		CHECK_TEXT(event_path, path);
@@ -89,13 +91,13 @@ TEST(nested_directories)
 	put_text("a/b/c/2", "");
 	put_text("a/3", "");
 	const char *names[] = {"a", "a/b", "a/b/c", "a/b/c/1", "a/b/c/2", "a/3"};
-	int seen[6] = {0}, others = 0;
-	while (next_event(&running, 500) == WATCH_CREATED) {
+	int seen[6] = {0}, others = 0, all = 0;
+	while (next_event(&running, all < 6 ? PATIENCE_MS : 500) == WATCH_CREATED) {
 		int which = -1;
 		for (int i = 0; i < 6; i++)
 			which = strcmp(event_path, names[i]) == 0 ? i : which;
 		if (which >= 0)
-			seen[which]++;
+			all += seen[which]++ == 0;
 		else
 			others++;
 	}
@@ -132,7 +134,7 @@ TEST(race)
 	}
 	bool seen[100] = {false};
 	int files = 0, index, length;
-	while (files < 100 && next_event(&running, 2000) >= 0) {
+	while (files < 100 && next_event(&running, PATIENCE_MS) >= 0) {
 		length = 0;
 		if (sscanf(event_path, "d%d/e/f%n", &index, &length) == 1 &&
 		    length == (int)strlen(event_path) && index < 100 && !seen[index]) {
@@ -173,7 +175,7 @@ TEST(slow_consumer)
 	make_root();
 	struct running running = start_watch(root, FILE_RECURSIVE);
 	struct frame frame;
-	CHECK_INT(next_frame(&running, &frame, 5000), FRAME_DATA);
+	CHECK_INT(next_frame(&running, &frame, PATIENCE_MS), FRAME_DATA);
 	char path[300];
 	for (int i = 0; i < 12000; i++) {
 		snprintf(path, sizeof(path), "%s/%0200d", root, i);
@@ -181,21 +183,26 @@ TEST(slow_consumer)
 		unlink(path);
 	}
 	uint64_t got = frame.size;
-	while (next_frame(&running, &frame, 300) == FRAME_DATA)
+	while (next_frame(&running, &frame, got > FILE_WINDOW - 1024 ? 300 : PATIENCE_MS) ==
+	       FRAME_DATA)
 		got += frame.size;
 	CHECK(got <= FILE_WINDOW);
 	CHECK(got > FILE_WINDOW - 1024);
 	give_credit(&running, FILE_WINDOW / 2);
 	bool overflow = false;
 	int kind;
-	while (!overflow && (kind = next_event(&running, 1000)) >= 0)
+	while (!overflow && (kind = next_event(&running, PATIENCE_MS)) >= 0)
 		overflow = kind == WATCH_OVERFLOW;
 	CHECK(overflow);
 	/* And it goes on. */
 	while (next_event(&running, 300) >= 0)
 		;
 	CHECK_INT(mkdir(in_root("after"), 0755), 0);
-	expect(&running, WATCH_CREATED, "after");
+	/* A silence may have been the machine's. */
+	do
+		kind = next_event(&running, PATIENCE_MS);
+	while (kind >= 0 && strcmp(event_path, "after") != 0);
+	CHECK_INT(kind, WATCH_CREATED);
 	cancel(&running);
 	remove_root();
 }

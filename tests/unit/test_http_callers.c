@@ -327,12 +327,22 @@ TEST(descriptors_end_with_the_answer)
 TEST(a_head_with_descriptors_has_little_time)
 {
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	fixture_start(&f, &small, NULL);
-	fixture_pretend(&f, 0, NULL);
-	crowd(0, 2, true, HALF);
-	pass(clients[0], "st", null, 2);
-	fixture_wait(&f, 1500);
-	CHECK(!is_closed(clients[0]));
+	bool closed = true;
+	/* Two seconds; once more where the machine has stood still for the rest of them. */
+	for (int i = 0;; i++) {
+		fixture_start(&f, &small, NULL);
+		fixture_pretend(&f, 0, NULL);
+		crowd(0, 2, true, HALF);
+		uint64_t began = uv_hrtime();
+		pass(clients[0], "st", null, 2);
+		fixture_wait(&f, 1500);
+		closed = is_closed(clients[0]);
+		if (!closed || uv_hrtime() - began < 2000000000 || i == 4)
+			break;
+		leave(0, 2);
+		fixture_stop(&f);
+	}
+	CHECK(!closed);
 	fixture_wait(&f, 700);
 	(void)is_closed(clients[0]);
 	CHECK_INT(answer_status(&seen), 408);

@@ -437,10 +437,22 @@ TEST(head_deadline_is_not_moved_by_dripping)
 
 TEST(idle_connections_end_silently)
 {
-	fixture_start(&f, &quick, NULL);
-	int fresh = client_tcp(&f), used = client_tcp(&f);
-	CHECK_INT(answer_status(client_ask(&f, used, "GET /x HTTP/1.1\r\n" HOST "\r\n")), 200);
-	fixture_wait(&f, 200);
+	int fresh, used;
+	/* Once more where the machine itself was idle too long. */
+	for (int round = 0;; round++) {
+		fixture_start(&f, &quick, NULL);
+		uint64_t began = uv_hrtime();
+		fresh = client_tcp(&f), used = client_tcp(&f);
+		CHECK_INT(answer_status(client_ask(&f, used, "GET /x HTTP/1.1\r\n" HOST "\r\n")),
+			  200);
+		fixture_wait(&f, 200);
+		if (http_server_connections(f.server) == 2 || uv_hrtime() - began < 290000000 ||
+		    round == 4)
+			break;
+		close(fresh);
+		close(used);
+		fixture_stop(&f);
+	}
 	CHECK_INT(http_server_connections(f.server), 2);
 	fixture_wait(&f, 250);
 	CHECK_INT(http_server_connections(f.server), 0);
@@ -453,12 +465,24 @@ TEST(idle_connections_end_silently)
 
 TEST(a_body_that_pauses_too_long_gets_408)
 {
-	fixture_start(&f, &quick, NULL);
-	int fd = client_tcp(&f);
-	(void)client_text(&f, fd, "POST /x HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\n");
-	for (int i = 0; i < 4; i++) {
-		fixture_wait(&f, 80);
-		(void)client_text(&f, fd, "hello");
+	int fd;
+	/* Once more where the machine itself has paused too long. */
+	for (int round = 0;; round++) {
+		fixture_start(&f, &quick, NULL);
+		fd = client_tcp(&f);
+		uint64_t last = uv_hrtime(), longest = 0;
+		(void)client_text(&f, fd,
+				  "POST /x HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\n");
+		for (int i = 0; i < 4; i++) {
+			fixture_wait(&f, 80);
+			(void)client_text(&f, fd, "hello");
+			longest = MAX(longest, uv_hrtime() - last);
+			last = uv_hrtime();
+		}
+		if (f.gone == 0 || longest < 150000000 || round == 4)
+			break;
+		close(fd);
+		fixture_stop(&f);
 	}
 	CHECK_INT(f.gone, 0);
 	fixture_wait(&f, 300);

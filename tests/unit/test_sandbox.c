@@ -438,8 +438,9 @@ TEST(time_outs)
 	struct outcome outcomes[3] = {0};
 	struct error error;
 	fake_start(host);
-	struct sandbox_spec absolute = {.timeout_seconds = 2};
-	struct sandbox_spec idle = {.idle_timeout_seconds = 3};
+	/* Each, and what is between them, is longer than a machine stalls. */
+	struct sandbox_spec absolute = {.timeout_seconds = 4};
+	struct sandbox_spec idle = {.idle_timeout_seconds = 7};
 	CHECK_INT(sandbox_create(&host->core, &fake_principal, &absolute, outcome_created,
 				 &outcomes[0], &error),
 		  0);
@@ -457,15 +458,15 @@ TEST(time_outs)
 	CHECK_INT(host->core.sandbox_count, 3);
 	CHECK(fake_until_count(host, 2));
 	expect_tombstone(host, &ids[0], END_REASON_TIMEOUT, "time-out");
-	sandbox_touch(outcomes[1].sandbox);
 	int64_t touched = clock_boot();
+	sandbox_touch(outcomes[1].sandbox);
 	CHECK(fake_until_count(host, 1));
-	CHECK(clock_boot() - touched >= 3 * NSEC_PER_SEC);
+	CHECK(clock_boot() - touched >= 7 * NSEC_PER_SEC);
 	expect_tombstone(host, &ids[1], END_REASON_IDLE, "idle");
 	CHECK_INT(paused->row.state, SANDBOX_PAUSED);
 	CHECK_INT(run(host, sandbox_resume, paused), ERROR_NONE);
 	CHECK_INT(sandbox_set_timeout(paused, 0, &error), 0);
-	fake_turn(host, 2500);
+	fake_turn(host, 4500);
 	CHECK_INT(host->core.sandbox_count, 1);
 	CHECK_INT(sandbox_expires_in(&paused->row), -1);
 	fake_turn(host, 5);
@@ -476,7 +477,7 @@ TEST(time_outs)
 static struct sandbox *create_and_pause(struct fake_host *host, struct id *ret_id)
 {
 	struct outcome outcome = {0};
-	struct sandbox_spec spec = {.timeout_seconds = 2, .idle_timeout_seconds = 2};
+	struct sandbox_spec spec = {.timeout_seconds = 5, .idle_timeout_seconds = 5};
 	struct error error;
 	CHECK_INT(
 	    sandbox_create(&host->core, &fake_principal, &spec, outcome_created, &outcome, &error),
@@ -515,7 +516,7 @@ TEST(no_time_passes_while_paused)
 	create_and_pause(host, &frozen);
 	create_and_pause(host, &thawed);
 	create_and_pause(host, &killed);
-	fake_turn(host, 2300);
+	fake_turn(host, 5300);
 	CHECK_INT(host->core.sandbox_count, 6);
 	CHECK_INT(run(host, sandbox_stop, to_stop), ERROR_NONE);
 	fake_init_dies(fake_init_of(host, &killed), END_DEADLINE);
@@ -577,8 +578,13 @@ TEST(init_dies_while_paused)
 		init->running = init->frozen = true;
 		if (again)
 			fake_start(host);
-		fake_turn(host, 500);
-		sandbox = sandbox_by_id(&host->core, &id);
+		/* It is looked for several times before. */
+		for (int i = 0; i < 100; i++) {
+			fake_turn(host, 200);
+			sandbox = sandbox_by_id(&host->core, &id);
+			if (sandbox->row.state == SANDBOX_STOPPED)
+				break;
+		}
 		CHECK_INT(sandbox->row.state, SANDBOX_STOPPED);
 		CHECK(!init->running);
 		CHECK_INT(run(host, sandbox_start, sandbox), ERROR_NONE);

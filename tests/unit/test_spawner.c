@@ -26,6 +26,9 @@
 
 TEST_MAIN
 
+/* For what never happens. What does happen has to within it, also where the machine stalls. */
+#define PATIENCE (4 * NSEC_PER_SEC)
+
 TEST(hello)
 {
 	begin();
@@ -487,7 +490,7 @@ TEST(nobody_waits_for_a_kill_that_does_not_end)
 
 TEST(a_kill_that_takes_too_long_is_said_and_goes_on)
 {
-	patience = 200 * NSEC_PER_MSEC;
+	patience = PATIENCE;
 	begin();
 	struct id id = id_new(), other = id_new();
 	int before = count_descriptors();
@@ -554,7 +557,7 @@ TEST(a_pause_may_take_its_time)
 
 TEST(a_pause_that_never_comes_is_taken_back)
 {
-	patience = 200 * NSEC_PER_MSEC;
+	patience = PATIENCE;
 	begin();
 	struct id id = id_new(), other = id_new();
 	create_kind(&id, FREEZE_NEVER);
@@ -662,7 +665,8 @@ TEST(memory_above_the_limit_is_ended)
 	CHECK_INT(simple(SPAWN_RECLAIM, &slow), ERROR_NONE);
 	CHECK_INT(simple(SPAWN_THAW, &slow), ERROR_NONE);
 	CHECK_INT(simple(SPAWN_DESTROY, &slow), ERROR_NONE);
-	CHECK(clock_monotonic() - began < 2 * NSEC_PER_SEC);
+	/* What it does not wait for takes a minute. */
+	CHECK(clock_monotonic() - began < 30 * NSEC_PER_SEC);
 	end();
 }
 

@@ -89,7 +89,7 @@ TEST(expiry_and_binding)
 	struct id sandbox = id_new();
 	struct token_spec spec = {.workspace = "w",
 				  .scopes = SCOPE_ADMIN,
-				  .expires_seconds = 1,
+				  .expires_seconds = 3,
 				  .label = "run",
 				  .sandbox = sandbox.text};
 	char text[TOKEN_TEXT_SIZE];
@@ -99,7 +99,7 @@ TEST(expiry_and_binding)
 	CHECK_INT(token_create(&core, &spec, text, &row, &error), 0);
 	CHECK_INT(token_check(&core, text, &principal, &error), 0);
 	CHECK(id_equal(&principal.sandbox, &sandbox));
-	usleep(1100 * 1000);
+	usleep(3100 * 1000);
 	check_rejected(&core, text);
 	token_row_done(&row);
 	close_store(core.store);
