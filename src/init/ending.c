@@ -22,11 +22,12 @@
 #define RUNNER_PATIENCE (100 * NSEC_PER_MSEC)
 
 static int64_t strays_at = NEVER;
-static uint32_t stray_rounds;
+static uint32_t stray_rounds, stray_waits;
 
 void ending_strays(void)
 {
 	stray_rounds = 0;
+	stray_waits = 0;
 	strays_at = 0;
 }
 
@@ -93,9 +94,10 @@ static void kill_exec(struct exec *exec, bool complete, int64_t now)
 
 static void kill_strays(bool complete, int64_t now)
 {
-	/* A runner that the launcher has made but not yet told of would look like a stray. */
+	/* A runner that the launcher has made but not yet told of would look like a stray. (It is
+	 * silent for hours in a sandbox that is frozen.) */
 	if (launch_pending()) {
-		strays_at = now + NSEC_PER_MSEC;
+		strays_at = now + pause_after(stray_waits++);
 		return;
 	}
 	if (complete && scan_live(SCAN_STRAYS) == 0) {

@@ -23,8 +23,11 @@
 /* Requests that wait for a runner. More wait in the connection. */
 #define PARKED_MAX 8
 #define PARKED_PATIENCE (10 * NSEC_PER_SEC)
-/* A launcher that does not answer for so long was stopped from inside: it is replaced. */
+/* A launcher that does not answer for so long was stopped from inside: it is replaced. Or all of
+ * the sandbox is frozen, and the next one will not answer either: each has twice as long, up to a
+ * limit. */
 #define LAUNCHER_PATIENCE (3 * NSEC_PER_SEC)
+#define LAUNCHER_PATIENCE_MAX (8 * LAUNCHER_PATIENCE)
 /* Runners that wait for a request. */
 #define SPARES 2u
 #define REFILL_PAUSE (3 * NSEC_PER_MSEC)
@@ -66,9 +69,10 @@ static struct {
 	int socket;
 	uint32_t asked;    /* runners that were asked for and did not come yet */
 	int64_t answer_by; /* NEVER */
-	int64_t retry_at;  /* a new launcher, or a spare; NEVER */
+	int64_t patience;
+	int64_t retry_at; /* a new launcher, or a spare; NEVER */
 	bool begun;
-} launcher = {.socket = -1, .answer_by = NEVER, .retry_at = NEVER};
+} launcher = {.socket = -1, .answer_by = NEVER, .patience = LAUNCHER_PATIENCE, .retry_at = NEVER};
 
 struct runner *launch_runner(uint32_t index)
 {
@@ -221,7 +225,7 @@ static void refill(void)
 			break; /* it is dead, and its end will be seen */
 		launcher.asked++;
 		if (launcher.answer_by == NEVER)
-			launcher.answer_by = clock_boot() + LAUNCHER_PATIENCE;
+			launcher.answer_by = clock_boot() + launcher.patience;
 	}
 }
 
@@ -491,7 +495,8 @@ void launch_event(void)
 			return;
 		}
 		launcher.asked--;
-		launcher.answer_by = launcher.asked ? clock_boot() + LAUNCHER_PATIENCE : NEVER;
+		launcher.patience = LAUNCHER_PATIENCE;
+		launcher.answer_by = launcher.asked ? clock_boot() + launcher.patience : NEVER;
 		if (answer.pid > 1) {
 			add_runner(answer.pid, socket);
 		} else if (parked_count > 0) {
@@ -595,8 +600,10 @@ void launch_reaped(pid_t pid, int status)
 
 void launch_time(int64_t now)
 {
-	if (launcher.answer_by <= now)
+	if (launcher.answer_by <= now) {
+		launcher.patience = MIN(2 * launcher.patience, LAUNCHER_PATIENCE_MAX);
 		drop_launcher();
+	}
 	if (launcher.retry_at <= now) {
 		launcher.retry_at = NEVER;
 		if (!configuration.setup.channel && launcher.pid == 0 && start_launcher() < 0)
