@@ -3,15 +3,8 @@ import json
 import socket
 import sqlite3
 import threading
-import time
 
-from caisson import ApiError, Daemon, DaemonTest, wait_until
-
-
-def clear_of_midnight():
-    """Days and months end then, and what was spent in them begins anew."""
-    while time.time() % 86400 > 86400 - 60:
-        time.sleep(1)
+from caisson import ApiError, Daemon, DaemonTest, clear_of_midnight, wait_until
 
 
 class Waiting(threading.Thread):

@@ -106,6 +106,12 @@ def wait_until(condition, seconds=30, every=0.02, what="it"):
     raise AssertionError(f"{what} did not happen within {seconds} s")
 
 
+def clear_of_midnight():
+    """Days and months (UTC) end then, and what was spent in them begins anew."""
+    while time.time() % 86400 > 86400 - 60:
+        time.sleep(1)
+
+
 class ApiError(Exception):
     def __init__(self, status, body, headers):
         super().__init__(f"{status}: {body}")

@@ -1,8 +1,7 @@
 """The administration at /mcp/admin: for the scope admin alone, in no other list, and what it makes works."""
 import re
-import time
 
-from caisson import ApiError, DaemonTest
+from caisson import ApiError, DaemonTest, clear_of_midnight
 from mcp import Mcp, McpError
 
 TOOLS = ["create_token", "list_tokens", "revoke_token", "get_workspace_usage", "get_health", "get_budgets", "set_budget",
@@ -84,10 +83,7 @@ class Admin(DaemonTest):
         self.assertIn("no token", self.wrong("revoke_token", token_id="aaaaaaaaaaaaaaaa"))
 
     def test_budgets(self):
-        # Not across the end of a day (UTC), which forgets what was used in it.
-        left = 86400 - time.time() % 86400
-        if left < 60:
-            time.sleep(left + 1)
+        clear_of_midnight()
         self.assertIn("no budgets", self.admin.text("get_budgets", {"workspace": "poor"}))
         self.admin.text("set_budget", {"workspace": "poor", "what": "creates", "period": "day", "maximum": 1})
         text = self.admin.text("set_budget", {"workspace": "poor", "what": "memory_mb", "period": "now", "maximum": "1024"})
