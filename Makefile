@@ -49,6 +49,8 @@ bench: deps-bench all
 soak: deps all
 	@tests/soak/run $(BUILD)
 
+test-programs: all
+
 asan: $(SANITIZED)/build.ninja
 	ninja -C $(SANITIZED)
 

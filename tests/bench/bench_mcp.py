@@ -56,7 +56,7 @@ def peer(tools, cpu):
     if not node:
         yield None, None
         return
-    modules = installed(os.path.join(HERE, "../mcp/npm"), "mcp-clients")
+    modules = installed("tests/mcp/npm")
     port = free_port()
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(tools, file)

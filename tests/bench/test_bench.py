@@ -6,15 +6,15 @@ import subprocess
 import tempfile
 import unittest
 
-from caisson import BUILD, SANITIZED, TOP, slow
+from caisson import BUILD, TOP
 
+MARKS = ("alone", "thorough")
+RUNS_ON = "normal"
 # Of the goal. Other tests may run beside this, on few processors.
 FACTOR = "6"
 
 
-@unittest.skipIf(SANITIZED, "timing: the sanitized build is not measured")
 class Bench(unittest.TestCase):
-    @slow
     def test_quick_form(self):
         with tempfile.TemporaryDirectory() as top:
             path = os.path.join(top, "bench.json")

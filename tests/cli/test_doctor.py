@@ -15,7 +15,8 @@ import time
 import unittest
 
 from columns import User, controllers_to_give, has_version_1
-from caisson import Daemon, DaemonTest, PROGRAM, processes_of, slow, wait_until
+from caisson import Daemon, DaemonTest, PROGRAM, processes_of, wait_until
+from marks import long
 
 NAMES = ["kernel", "system calls", "user", "subordinate ids", "namespaces", "restrictions", "proc", "cgroups", "delegation", "overlayfs",
          "idmapped mounts", "disk limit", "seccomp", "landlock", "nftables", "virtualization", "runsc", "state directory", "host limits",
@@ -262,7 +263,7 @@ class Doctor(DaemonTest):
 
 
 class Stuck(unittest.TestCase):
-    @slow
+    @long
     def test_a_daemon_that_does_not_answer(self):
         with Daemon() as daemon:
             os.kill(daemon.daemon_pid(), signal.SIGSTOP)

@@ -8,6 +8,7 @@ from caisson import DaemonTest
 from npm import installed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGES = "tests/compat"
 LIMIT = 240
 
 
@@ -15,7 +16,7 @@ class Pandastack(DaemonTest):
     config = "[templates]\nsubstitute = yes\n"
 
     def test_everything(self):
-        environment = {**os.environ, "COMPAT_MODULES": installed(HERE, "compat"), "PANDASTACK_API": f"http://127.0.0.1:{self.daemon.port}",
+        environment = {**os.environ, "COMPAT_MODULES": installed(PACKAGES), "PANDASTACK_API": f"http://127.0.0.1:{self.daemon.port}",
                        "PANDASTACK_API_KEY": self.daemon.token(), "HOME": self.daemon.top}
         steps = open(os.path.join(HERE, "pandastack.mjs")).read().count("\n  async ")
         result = subprocess.run(["node", os.path.join(HERE, "pandastack.mjs")], capture_output=True, text=True, timeout=LIMIT,

@@ -1,7 +1,7 @@
 """The protocol's own conformance suite (@modelcontextprotocol/conformance) against real daemons: one with its fixtures
 (`caisson serve --mcp-fixtures`), where everything must pass, and one without, where every scenario passes that asks for
 nothing by name. No list of expected failures is given to it; a warning is a failure here, and what it skips is named.
-The suite speaks HTTP and can send no token: forwarder.py adds it. It is installed once into the build folder (npm.py)."""
+The suite speaks HTTP and can send no token: forwarder.py adds it. It is installed once (npm.py)."""
 import glob
 import json
 import os
@@ -15,7 +15,9 @@ from caisson import Daemon
 from forwarder import Forwarder
 import npm
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGES = "tests/conformance"
+# What it covers of the program tests/mcp covers on the sanitized build.
+RUNS_ON = "normal"
 LIMIT = 300  # of one run of the suite
 SCENARIO_LIMIT_MS = 30000
 
@@ -62,7 +64,7 @@ class Suite(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        modules = npm.installed(HERE, "conformance")
+        modules = npm.installed(PACKAGES)
         command = [npm.node(modules), os.path.join(modules, "node_modules/@modelcontextprotocol/conformance/dist/index.js"),
                    "server", "--timeout", str(SCENARIO_LIMIT_MS)]
         cls.exits, cls.said, cls.checks = {}, {}, {}

@@ -13,8 +13,10 @@ import threading
 import unittest
 
 import escape
-from caisson import TOP, DaemonTest, slow, wait_until
+from caisson import TOP, DaemonTest, wait_until
+from marks import long
 
+RUNS_ON = "normal"
 SIDES = {
     "inside": {"users", "expect"},
     "files": {"expect"},
@@ -115,7 +117,7 @@ class Selftest(DaemonTest):
         self.assertEqual(set(found["items"]), set(listed))
         self.assertEqual((code, found["held"] + found["untried"]), (0, len(listed)))
 
-    @slow
+    @long
     def test_a_breach_is_reported(self):
         """With a manifest that expects something else, that lacks items and has some that nothing tries; and
         with sandboxes in which the file can be read that lies on the host."""

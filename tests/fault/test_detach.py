@@ -13,6 +13,7 @@ from faults import armable, use_fault_build
 from mcp import Mcp
 
 use_fault_build()
+RUNS_ON = "fault"
 
 # As long as a busy machine may take until the first line is printed, and for a run that ends at once.
 CONFIG = "[usage]\ninterval = 1h\n[mcp]\nblock_seconds = 5\n"

@@ -5,7 +5,11 @@ write to the store, before and after. Which of them a scenario passes, and how o
 whoever comes there is held, the victims are killed, and what a service manager would start is started. Then: the
 client had an answer or a typed error; the host has exactly what the sandboxes explain; one that had nothing to do with
 it answers, and its output has no lost and no doubled byte; the same request can be made again. A point that no scenario
-passes is a failure unless NOT_PASSED says why."""
+passes is a failure unless NOT_PASSED says why.
+
+`make test-all` kills each of the three at each point; `make test` kills one, which the commit and the point choose: other
+commits choose others, and the same commit always the same."""
+import hashlib
 import http.client
 import os
 import queue
@@ -18,11 +22,12 @@ import time
 import unittest
 import uuid
 
-from caisson import ApiError, read_process, wait_until
+from caisson import THOROUGH, TOP, ApiError, read_process, wait_until
 from explain import wait_explained
 from faults import armable, list_points, use_fault_build
 
 use_fault_build()
+RUNS_ON = "fault"
 
 NOT_PASSED = {
     "store.token_revoke_label": "nothing calls it",
@@ -34,6 +39,25 @@ FAILURES_MAX = 6  # of one world's; the rest would only take long
 
 # Each line is its number, at its place: a lost or a doubled byte shows.
 COUNTER = "i=0; while :; do printf '%015d\\n' $i; i=$((i+1)); sleep 0.02; done"
+
+
+def commit():
+    """What is tested, as far as git knows; the same text where it knows nothing."""
+    result = subprocess.run(["git", "-c", "safe.directory=*", "rev-parse", "HEAD"], cwd=TOP, capture_output=True, text=True, timeout=20)
+    return result.stdout.strip() or "no commit"
+
+
+def victims_at(scenario, point, skip):
+    """Who is killed there: all three, one after the other, or the one that this commit has chosen."""
+    if THOROUGH:
+        return KILLS
+    name = f"{scenario}, {point} ({skip + 1})"
+    chosen = KILLS[hashlib.sha256(f"{commit_tested} {name}".encode()).digest()[0] % len(KILLS)]
+    print(f"{name}: {chosen}", flush=True)
+    return (chosen,)
+
+
+commit_tested = commit()
 
 
 def line(number):
@@ -561,7 +585,7 @@ class Runner(threading.Thread):
                 case = self.cases.get_nowait()
             except queue.Empty:
                 break
-            for victims in KILLS:
+            for victims in victims_at(case[0].name, case[1], case[2]):
                 self.run_case(*case, victims)
         try:
             if self.world:
@@ -632,7 +656,7 @@ class KillPoints(unittest.TestCase):
         failures += first_failures
         left_out = {point for point in points if not_passed(point)}
         print(f"= {len(points) - len(left_out)} kill points, {len(hit)} hit; killed {count + first_count} times; "
-              f"{len(left_out)} points cannot be passed", flush=True)
+              f"{len(left_out)} points cannot be passed; {'every victim' if THOROUGH else 'victims chosen by ' + commit_tested[:12]}", flush=True)
         if failures:
             heads = " | ".join(failure.split("\n")[0] for failure in failures)
             self.fail(f"{len(failures)} of {count + first_count}: {heads}\n" + "\n".join(failures[:20]))
@@ -660,7 +684,7 @@ class KillPoints(unittest.TestCase):
         hit, count, failures = set(), 0, []
         for point in sorted(point for point in points if point.startswith(("store.build", "store.install", "store.migration"))):
             for skip in range(2 if "migration" in point else 1):
-                for victims in KILLS:
+                for victims in victims_at("first start", point, skip):
                     count += 1
                     try:
                         self.kill_first_start(point, skip, victims)

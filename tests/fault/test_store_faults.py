@@ -17,6 +17,7 @@ from faults import PROGRAM, armable, list_points, use_fault_build
 from test_kill_points import COUNTER, Call, line, not_passed
 
 use_fault_build()
+RUNS_ON = "fault"
 DISK_MB = 96
 # What the pool makes and gives back would take the room, or make some, at any time.
 NO_POOL = "[usage]\ninterval = 1h\n[pool]\nsize = 0\nmax = 0\n"

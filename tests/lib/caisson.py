@@ -25,23 +25,8 @@ from columns import COLUMN, Cgroups, connect_as, user_of_column, wrapper_of_colu
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CAISSON_BUILD") or os.path.join(TOP, "build")
 PROGRAM = os.path.join(BUILD, "caisson")
-QUICK = bool(os.environ.get("CAISSON_QUICK"))
+THOROUGH = os.environ.get("CAISSON_LEVEL") == "all"
 SANITIZED = bool(os.environ.get("CAISSON_SANITIZED"))
-EMULATED = bool(os.environ.get("CAISSON_EMULATED"))
-
-
-def heavy(test):
-    """Left out where the processor is emulated (tests/machine): it would take minutes."""
-    return unittest.skipIf(EMULATED, "heavy: left out where the processor is emulated")(test)
-
-
-def slow(test):
-    """Left out by `make check`, and run once only."""
-    if EMULATED:
-        return heavy(test)
-    if COLUMN != "root":
-        return unittest.skip("slow: run as root only")(test)
-    return unittest.skipIf(QUICK, "slow: left out by make check")(test)
 
 
 def own(path):

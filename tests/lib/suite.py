@@ -1,5 +1,6 @@
 """Runs one unittest file and prints a line "@{json}" per test, which tests/run counts, and one "%[json]" of what it has
 seen of docs/openapi.json. What goes against that document fails the test that sent or received it (contract.py)."""
+import argparse
 import importlib.util
 import json
 import os
@@ -12,6 +13,8 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import columns  # noqa: E402 (its place is known now)
 import contract  # noqa: E402
+import marks  # noqa: E402
+import plan  # noqa: E402
 
 
 class Result(unittest.TestResult):
@@ -81,30 +84,54 @@ class Result(unittest.TestResult):
 
 # What a shell starts in the background ignores it, and so would all that a test starts and means to interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-path = sys.argv[1]
-suite = os.path.basename(path)[5:-3]
-sys.path.insert(0, os.path.dirname(path))
-spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("path")
+parser.add_argument("words", nargs="*", help="only tests that have one of these in their name")
+parser.add_argument("--leave-out", default="", help="marks whose tests are left out, with commas between")
+parser.add_argument("--load", help="only tests of this load: waits, busy or alone")
+parser.add_argument("--times", type=int, default=1, help="so often, one after the other")
+parser.add_argument("--stall", action="store_true", help="with processes that stand still for two seconds (stall.py)")
+options = parser.parse_args()
+suite = os.path.basename(options.path)[5:-3]
+sys.path.insert(0, os.path.dirname(options.path))
+spec = importlib.util.spec_from_file_location(os.path.basename(options.path)[:-3], options.path)
 module = importlib.util.module_from_spec(spec)
 sys.modules[spec.name] = module
 spec.loader.exec_module(module)
 loader = unittest.TestLoader()
-if len(sys.argv) > 2:
-    loader.testNamePatterns = [f"*{word}*" for word in sys.argv[2:]]
+if options.words:
+    loader.testNamePatterns = [f"*{word}*" for word in options.words]
 result = Result()
-tests = loader.loadTestsFromModule(module)
 
 
-def names(of):
-    return {name for test in of for name in names(test)} if isinstance(of, unittest.TestSuite) else {of.id().split(".", 1)[-1]}
+def each(tests):
+    for test in tests:
+        if isinstance(test, unittest.TestSuite):
+            yield from each(test)
+        else:
+            yield test
 
 
-if len(sys.argv) == 2:
+def is_chosen(test):
+    of_test = marks.of_test(test, module)
+    return not of_test & set(options.leave_out.split(",")) and options.load in (None, plan.load_of(of_test))
+
+
+def chosen():
+    return unittest.TestSuite(filter(is_chosen, each(loader.loadTestsFromModule(module))))
+
+
+if not options.words:
     # A test that is gone must not be expected to fail for ever.
-    for name in {name.split(" ", 1)[1] for name in columns.others() if name.split(" ")[0] == suite} - names(tests):
+    loaded = {test.id().split(".", 1)[-1] for test in each(loader.loadTestsFromModule(module))}
+    for name in {name.split(" ", 1)[1] for name in columns.others() if name.split(" ")[0] == suite} - loaded:
         print("@" + json.dumps({"name": name, "outcome": "bad", "text": "columns.py lists it, and there is none", "seconds": 0}))
         result.failures.append((None, ""))
-tests.run(result)
+if options.stall:
+    import stall
+    stall.start(os.getpid())
+for _ in range(options.times):
+    chosen().run(result)
 if contract.violations:
     result.against_contract("the last tearDownClass")
 # What of the document was driven, for tests/run.

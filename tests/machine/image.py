@@ -6,7 +6,11 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import cache  # noqa: E402 (its place is known now)
 
 SUITE = "bookworm"
 PACKAGES = ("systemd-sysv dbus-user-session libpam-systemd uidmap procps kmod iproute2 e2fsprogs openssl strace curl "
@@ -101,26 +105,25 @@ def make_disk(source, path, mib):
     command("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", source, path, f"{mib}m")
 
 
-def image(folder):
-    """The folder with vmlinuz, initramfs and root.img; made anew when this file or the kernel is another."""
+def image():
+    """The folder with vmlinuz, initramfs and root.img; made anew when this file or the kernel is another (cache.py)."""
     kernel_package = newest_kernel()
     with open(__file__, "rb") as file:
         mark = hashlib.sha256(file.read() + kernel_package.encode()).hexdigest()
-    made = os.path.join(folder, mark[:16])
-    if os.path.isdir(made):
-        return made
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        kernel, result = os.path.join(work, "kernel"), os.path.join(work, "made")
-        os.mkdir(kernel)
-        os.mkdir(result)
-        unpack(kernel, [kernel_package, "busybox-static"])
-        [vmlinuz] = glob.glob(os.path.join(kernel, "boot/vmlinuz-*"))
-        shutil.copy(vmlinuz, os.path.join(result, "vmlinuz"))
-        make_initramfs(work, kernel, os.path.join(result, "initramfs"))
-        make_root(work, kernel, os.path.join(result, "root.img"))
-        os.rename(result, made)
-    return made
+
+    def make(result):
+        with tempfile.TemporaryDirectory(dir=result) as work:
+            kernel = os.path.join(work, "kernel")
+            os.mkdir(kernel)
+            unpack(kernel, [kernel_package, "busybox-static"])
+            [vmlinuz] = glob.glob(os.path.join(kernel, "boot/vmlinuz-*"))
+            shutil.copy(vmlinuz, os.path.join(result, "vmlinuz"))
+            make_initramfs(work, kernel, os.path.join(result, "initramfs"))
+            make_root(work, kernel, os.path.join(result, "root.img"))
+    return cache.kept("machine", mark, make)
+
+
+if __name__ == "__main__":
+    print(image())
 
 

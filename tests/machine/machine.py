@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import image
@@ -45,7 +46,7 @@ def make_tree(work, build, plan):
 def run(build, plan, seconds, each_line):
     """Boots, has tests/machine/inside do what the plan says, and gives each line that it prints to each_line().
     Returns QEMU's exit code, and what was said on the console. After so many seconds it is ended (code 124)."""
-    made = image.image(os.path.join(build, "machine"))
+    made = image.image()
     with tempfile.TemporaryDirectory(prefix="caisson-machine-") as work:
         disk = make_tree(work, build, plan)
         console = os.path.join(work, "console")
@@ -67,3 +68,9 @@ def run(build, plan, seconds, each_line):
             process.wait()
         with open(console, encoding="utf-8", errors="replace") as file:
             return process.returncode, file.read()
+
+
+if __name__ == "__main__":
+    exit_code, said = run(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]), lambda line: print(line, flush=True))
+    print(said)
+    sys.exit(exit_code)

@@ -9,6 +9,9 @@ from caisson import BUILD, DaemonTest
 from npm import installed, node
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGES = "tests/mcp/npm"
+# What it covers of the program the rest of tests/mcp covers on the sanitized build.
+RUNS_ON = "normal"
 LIMIT = 180
 
 
@@ -16,7 +19,7 @@ class Clients(DaemonTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.modules = installed(os.path.join(HERE, "npm"), "mcp-clients")
+        cls.modules = installed(PACKAGES)
         cls.node = node(cls.modules)
         cls.token = cls.daemon.token()
 

@@ -15,7 +15,7 @@ from mcp import Mcp
 from npm import installed
 from stdio import Stdio
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGES = "tests/mcp/npm"
 # Where each client has its servers, how a URL stands there, and its file below HOME.
 CLIENTS = {
     "claude-code": ("mcpServers", "url", ".claude.json"),
@@ -144,7 +144,7 @@ class Config(DaemonTest):
 
     def test_through_mcp_remote(self):
         """The snippet for a client that starts commands only, with the package as npm has it."""
-        modules = installed(os.path.join(HERE, "npm"), "mcp-clients")
+        modules = installed(PACKAGES)
         entry = json.loads(self.asked("claude-desktop", "--http", "--token", self.daemon.token())[0])["mcpServers"]["caisson"]
         # What `npx -y` would fetch is where it runs.
         process = Stdio([entry["command"], *entry["args"]], {"PATH": os.environ["PATH"], "HOME": self.home, **entry["env"]}, cwd=modules)

@@ -10,7 +10,7 @@ from caisson import DaemonTest, PROGRAM, wait_until
 from npm import installed
 from stdio import Stdio
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGES = "tests/mcp/npm"
 
 
 CLIENT = """
@@ -109,7 +109,7 @@ class Everything(DaemonTest):
     """A real server from npm, in a sandbox that sees its packages and nothing else."""
 
     def test_server_everything(self):
-        modules = installed(os.path.join(HERE, "npm"), "mcp-clients")
+        modules = installed(PACKAGES)
         server = "/server/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
         command = [PROGRAM, "wrap", "-m", "512M", "-v", f"{modules}:/server:ro", "--", "node", server, "stdio"]
         process = Stdio(command, {**os.environ, **self.daemon.client_environment()}, timeout=120)

@@ -6,7 +6,8 @@ import threading
 import time
 import unittest
 
-from caisson import DaemonTest, SANITIZED, slow, wait_until
+from caisson import DaemonTest, SANITIZED, wait_until
+from marks import alone, column_independent, long
 
 
 class Exec(DaemonTest):
@@ -187,7 +188,9 @@ class Exec(DaemonTest):
         self.assertEqual(base64.b64decode(result["stdout_base64"]), b"\xff\xfe")
         self.assertNotIn("stdout", result)
 
-    @slow
+    @alone
+    @long
+    @column_independent
     @unittest.skipIf(SANITIZED, "timing: the sanitized build is not measured")
     def test_neighbours_are_not_delayed(self):
         """A FIFO read, a big glob, a catastrophic regex and a big grep at once; a neighbour's execs."""

@@ -5,7 +5,8 @@ import time
 import unittest
 import urllib.parse
 
-from caisson import ApiError, DaemonTest, heavy, slow, wait_until
+from caisson import ApiError, DaemonTest, wait_until
+from marks import column_independent, heavy, long
 
 
 class Files(DaemonTest):
@@ -178,7 +179,8 @@ class Files(DaemonTest):
         connection.close()
         thread.join(5)
 
-    @slow
+    @long
+    @column_independent
     def test_a_million_entries(self):
         box = self.sandbox(disk_mb=4096, timeout_seconds=1800)
         self.api.sh(box, "mkdir /tmp/m; cd /tmp/m; seq 1 60000 | xargs touch", timeout_seconds=600)

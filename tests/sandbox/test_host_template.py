@@ -4,7 +4,7 @@ import secrets
 import textwrap
 import unittest
 
-from caisson import Daemon, DaemonTest, slow
+from caisson import Daemon, DaemonTest
 from columns import COLUMN, user_of_column
 
 WALK = textwrap.dedent(r"""

@@ -2,7 +2,8 @@
 import unittest
 
 import escape
-from caisson import DaemonTest, heavy
+from caisson import DaemonTest
+from marks import heavy
 from columns import COLUMN
 
 RIGHTS = COLUMN if COLUMN in ("subuid", "one-id") else "root"

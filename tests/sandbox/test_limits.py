@@ -2,7 +2,8 @@
 import os
 import unittest
 
-from caisson import ApiError, DaemonTest, end_commands, heavy, wait_until
+from caisson import ApiError, DaemonTest, end_commands, wait_until
+from marks import heavy
 from columns import NOT_ENFORCED
 
 

@@ -8,7 +8,8 @@ import tempfile
 import unittest
 
 import escape
-from caisson import ApiError, DaemonTest, heavy, own, owner_uid
+from caisson import ApiError, DaemonTest, own, owner_uid
+from marks import heavy
 
 
 class Volumes(DaemonTest):

@@ -5,12 +5,14 @@ import subprocess
 import tempfile
 import unittest
 
-from caisson import BUILD, SANITIZED, TOP, slow
+from caisson import BUILD, TOP
+
+MARKS = ("alone", "thorough")
+# The sanitized build keeps what is freed.
+RUNS_ON = "normal"
 
 
-@unittest.skipIf(SANITIZED, "memory: the sanitized build keeps what is freed")
 class Soak(unittest.TestCase):
-    @slow
     def test_short_form(self):
         with tempfile.TemporaryDirectory() as top:
             path = os.path.join(top, "soak.json")

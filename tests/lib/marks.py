@@ -1,0 +1,95 @@
+"""Marks stand beside a test and say what the scheduler must know of it (docs/testing.md):
+
+  @long                 takes seconds: left out by `make check`
+  @thorough             run by `make test-all` alone
+  @busy                 keeps a processor busy for seconds
+  @alone                needs the machine for itself: it measures, or looks at the whole host
+  @column_independent   its outcome cannot depend on the user who runs the daemon: run as root only
+  @heavy                left out where the processor is emulated (tests/machine)
+
+They go on a test or on a class; `MARKS = ("busy",)` in a file marks all of it. `RUNS_ON = "normal"` (or "fault") names the
+only build that a file's tests are for, `PACKAGES = "tests/compat"` the folder of the npm packages that it drives. Files are
+read here without being imported, so that tests/run can plan a whole run in a moment: each of these is therefore a plain name
+or a literal."""
+import ast
+import os
+
+NAMES = ("long", "thorough", "busy", "alone", "column_independent", "heavy")
+
+
+def mark(name):
+    def decorate(target):
+        target.marks = frozenset(getattr(target, "marks", ())) | {name}
+        return target
+    return decorate
+
+
+long, thorough, busy, alone, column_independent, heavy = map(mark, NAMES)
+
+
+def of_test(test, module):
+    """The marks of a unittest.TestCase that is about to be run."""
+    marks = set(getattr(module, "MARKS", ()))
+    for owner in (*type(test).__mro__, getattr(test, test._testMethodName)):
+        marks |= set(vars(owner).get("marks", ()))
+    return frozenset(marks)
+
+
+def decorators(node):
+    return {item.id for item in node.decorator_list if isinstance(item, ast.Name) and item.id in NAMES}
+
+
+def assigned(body, name):
+    """The literal that a module or class gives to a name, or None."""
+    for node in body:
+        if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == name for to in node.targets):
+            return ast.literal_eval(node.value)
+    return None
+
+
+class Source:
+    """The tests of one file, {"Class.test": marks}, and what it says of itself."""
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read(), path)
+        self.common = frozenset(assigned(tree.body, "MARKS") or ())
+        self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        self.tests = {}
+        for name, node in self.classes.items():
+            if self.is_test_case(node):
+                for test, marks in self.methods(node).items():
+                    self.tests[f"{name}.{test}"] = marks | self.common
+        self.runs_on = assigned(tree.body, "RUNS_ON")    # the only build that it is for
+        self.packages = assigned(tree.body, "PACKAGES")  # the folder with the package.json of what it drives
+
+    def is_test_case(self, node):
+        for base in node.bases:
+            name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+            if name in ("TestCase", "DaemonTest") or (name in self.classes and self.is_test_case(self.classes[name])):
+                return True
+        return False
+
+    def methods(self, node):
+        """With those that its bases in this file have."""
+        found, marks = {}, decorators(node)
+        for base in node.bases:
+            if getattr(base, "id", "") in self.classes:
+                found.update(self.methods(self.classes[base.id]))
+        found = {name: of_base | marks for name, of_base in found.items()}
+        for item in node.body:
+            if isinstance(item, ast.FunctionDef) and item.name.startswith("test"):
+                found[item.name] = frozenset(decorators(item) | marks)
+        return found
+
+
+def read(top):
+    """{"kind name": Source} of every suite below tests/."""
+    found = {}
+    for kind in sorted(os.listdir(os.path.join(top, "tests"))):
+        folder = os.path.join(top, "tests", kind)
+        if os.path.isdir(folder):
+            for file in sorted(os.listdir(folder)):
+                if file.startswith("test_") and file.endswith(".py"):
+                    found[f"{kind} {file[5:-3]}"] = Source(os.path.join(folder, file))
+    return found

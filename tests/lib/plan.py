@@ -1,0 +1,62 @@
+"""Which test runs where, for each command. A place is a build and a column: (build, column). Everything else (builds, gates,
+unit tests, corpora) is in tests/run.
+
+  check   the normal build as root, without what is marked long
+  test    what a submission must pass; each suite on the build and in the columns where it says most
+  all     everything everywhere"""
+import columns
+
+LEVELS = ("check", "test", "all")
+KINDS = ("api", "mcp", "cli", "compat", "conformance", "sandbox", "escape", "fault", "bench", "soak")
+# Of tests/sandbox, what the sanitized build is for: the init with its parsers and its processes.
+SANITIZED_SANDBOX = ("sandbox init", "sandbox exec", "sandbox files")
+# Where a column is not another set of limits but another way of making a sandbox.
+BOUNDARY = ("sandbox isolation", "sandbox init", "sandbox exec", "sandbox volumes")
+# In tests/machine, each as whom: "test", then what "all" adds. It is emulated, so nothing that takes long or measures.
+MACHINE = [("sandbox cgroups", "root"), ("sandbox pause", "root"), ("sandbox limits", "root"), ("machine systemd", "root")]
+MACHINE_ALL = MACHINE + [("sandbox " + name, "root") for name in ("isolation", "init", "exec", "files", "volumes", "rootless")] + [
+    ("escape escape", "root"), ("sandbox cgroups", "subuid"), ("sandbox limits", "subuid")]
+
+
+def places(suite, only, level):
+    """Where a suite runs. `only`: the build that its file asks for, if it does."""
+    kind = suite.split(" ")[0]
+    if only == "fault":
+        return [] if level == "check" else [("fault", "root")]
+    if level == "check":
+        return [("normal", "root")]
+    found = []
+    if only == "normal" or kind == "sandbox" or level == "all":
+        found.append(("normal", "root"))
+    if only != "normal" and (kind != "sandbox" or suite in SANITIZED_SANDBOX or level == "all"):
+        found.append(("asan", "root"))
+    if kind == "sandbox":
+        found += [("normal", column) for column in columns.COLUMNS
+                  if column == "subuid" or suite in BOUNDARY or level == "all"]
+    return found
+
+
+def left_out(level, column="root", emulated=False):
+    """Tests with one of these marks are not run there."""
+    marks = {"check": {"long", "thorough"}, "test": {"thorough"}, "all": set()}[level]
+    if column != "root":
+        marks |= {"column_independent"}
+    if emulated:
+        marks |= {"heavy", "column_independent"} if level == "all" else {"heavy", "column_independent", "long"}
+    return frozenset(marks)
+
+
+def machine_suites(level):
+    return {"check": [], "test": MACHINE, "all": MACHINE_ALL}[level]
+
+
+def label(build, column, emulated=False):
+    """What stands behind a test's name when it runs there."""
+    words = ["v2"] if emulated else []
+    words += [build] if build == "asan" else []
+    words += [column] if column != "root" else []
+    return f" [{' '.join(words)}]" if words else ""
+
+
+def load_of(marks):
+    return "alone" if "alone" in marks else "busy" if "busy" in marks else "waits"

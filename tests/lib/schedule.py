@@ -1,0 +1,159 @@
+"""Runs jobs beside each other. A job is a command with a load; the machine has TOKENS, and a job takes as many as its load
+says. What is ready starts longest first; what must be alone starts when nothing else is left. A job's output goes to a file,
+which is read while it grows: a process that a job leaves behind can hold nobody up.
+
+Used by tests/run. Each running job has a thread of its own, which is the only one that reads its output."""
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+TOKENS = 5
+COST = {"waits": 1, "busy": 2, "alone": TOKENS}
+LIMIT = 900
+STATUS_SECONDS = 60
+
+
+class Job:
+    """What is run and what it needs. Subclasses say what a line of its output and its end mean."""
+    kind = "suite"
+    nice = 0
+
+    def __init__(self, name, command, load="waits", environment=None, after=(), limit=LIMIT, seconds=0):
+        """`after`: names of jobs that must have succeeded. `seconds`: how long it is thought to take."""
+        self.name, self.command, self.load, self.environment = name, command, load, environment or {}
+        self.after, self.limit, self.seconds = tuple(after), limit, seconds
+        self.wall = self.processor = 0.0
+        self.code = None
+
+    def take_line(self, count, line):
+        """Called for each line as it comes."""
+
+    def finish(self, count, output):
+        """Called once, when it has ended; `self.code` is 124 when its time was over."""
+
+
+class Scheduler:
+    def __init__(self, count, top, logs, tokens=TOKENS):
+        self.count, self.top, self.logs, self.tokens = count, top, logs, tokens
+        self.changed = threading.Condition()
+        self.waiting, self.running, self.ended = [], [], {}
+        self.planned = set()
+        self.slots, self.prefix = set(), f"/tmp/ct{os.getpid()}-"
+        os.makedirs(logs, exist_ok=True)
+
+    def add(self, job):
+        with self.changed:
+            self.waiting.append(job)
+            self.planned.add(job.name)
+            self.changed.notify()
+
+    def run(self):
+        began = told = time.monotonic()
+        with self.changed:
+            while self.waiting or self.running:
+                self.start_ready()
+                self.changed.wait(5)
+                if time.monotonic() - told > STATUS_SECONDS:
+                    told = time.monotonic()
+                    names = ", ".join(job.name for job in self.running)
+                    print(f"# {told - began:.0f} s: {len(self.waiting)} jobs wait; running: {names}", flush=True)
+
+    def missing(self, job):
+        """What it comes after, of that which was planned, and has not ended well."""
+        return [name for name in job.after if name in self.planned and self.ended.get(name) != 0]
+
+    def start_ready(self):
+        for job in [job for job in self.waiting if any(self.ended.get(name, 0) for name in job.after)]:
+            self.waiting.remove(job)
+            self.ended[job.name] = 1
+            self.count.bad(job.name, "not run: " + ", ".join(self.missing(job)) + " failed")
+        free = self.tokens - sum(COST[job.load] for job in self.running)
+        for job in sorted(self.waiting, key=lambda job: -job.seconds):
+            last = job.load == "alone" and any(other.load != "alone" for other in self.waiting)
+            if COST[job.load] <= free and not last and not self.missing(job):
+                free -= COST[job.load]
+                self.waiting.remove(job)
+                self.running.append(job)
+                threading.Thread(target=self.run_job, args=(job,), daemon=True).start()
+
+    def run_job(self, job):
+        try:
+            self.run_command(job)
+        except Exception as error:  # a fault of the runner's own must not look like a job that never ended
+            job.code = job.code or 125
+            self.count.bad(job.name, f"the runner failed: {error!r}")
+        with self.changed:
+            self.running.remove(job)
+            self.ended[job.name] = job.code if job.kind == "build" else 0
+            self.changed.notify()
+
+    @contextlib.contextmanager
+    def slot(self):
+        """A folder for temporary files that nobody else has. Its path is short: sockets are made below it."""
+        with self.changed:
+            number = min(set(range(len(self.slots) + 1)) - self.slots)
+            self.slots.add(number)
+        folder = f"{self.prefix}{number}"
+        os.mkdir(folder)
+        os.chmod(folder, 0o1777)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            with self.changed:
+                self.slots.discard(number)
+
+    def run_command(self, job):
+        log = os.path.join(self.logs, job.name.replace("/", "-").replace(" ", "_") + ".log")
+        with self.slot() as folder, open(log, "wb") as output:
+            began = time.monotonic()
+            process = subprocess.Popen(
+                job.command, cwd=self.top, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **job.environment, "TMPDIR": folder},
+                start_new_session=True, preexec_fn=(lambda: os.nice(job.nice)) if job.nice else None)
+            with open(log, encoding="utf-8", errors="replace") as reader:
+                self.follow(job, process, reader, began)
+            job.wall = time.monotonic() - began
+            left = self.end_leftovers(job, process.pid, folder)
+        with open(log, encoding="utf-8", errors="replace") as reader:
+            job.finish(self.count, reader.read() + (f"\ntimed out after {job.limit} s" if job.code == 124 else ""))
+        if left:
+            self.count.bad(f"{job.name}: left behind", "\n".join(left))
+
+    def follow(self, job, process, reader, began):
+        """Gives its lines to the job until it has ended."""
+        part = ""
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if not pid and time.monotonic() - began > job.limit:
+                os.killpg(process.pid, signal.SIGKILL)
+                pid, status, usage = os.wait4(process.pid, 0)
+                status = 124 << 8
+            *lines, part = (part + reader.read()).split("\n")
+            for line in lines:
+                job.take_line(self.count, line)
+            if pid:
+                break
+            time.sleep(0.05)
+        process.returncode = job.code = os.waitstatus_to_exitcode(status)
+        job.processor = usage.ru_utime + usage.ru_stime
+
+    def end_leftovers(self, job, session, folder):
+        """What a job should have ended or removed itself: ended here, and told."""
+        left = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    words = file.read().replace(b"\0", b" ").decode(errors="replace")
+                ours = folder in words or os.getsid(int(pid)) == session or os.readlink(f"/proc/{pid}/cwd").startswith(folder)
+            except OSError:
+                continue
+            if ours:
+                left.append(f"process {pid} {words[:200]}")
+                with contextlib.suppress(OSError):
+                    os.kill(int(pid), signal.SIGKILL)
+        return left + [f"file {name}" for name in sorted(os.listdir(folder))]
