@@ -10,7 +10,7 @@ ALWAYS = ("escape ", "fault kill_points", "fault store_faults", "fault upgrade",
 
 
 def place_names(suite, source, of_test, level):
-    found = [column if column != "root" else build for build, column in plan.places(suite, source.runs_on, level)
+    found = [column if column != "root" else build for build, column in plan.places(suite, source, level)
              if not of_test & plan.left_out(level, column)] if not suite.startswith("machine ") else []
     found += ["v2" if column == "root" else f"v2-{column}" for name, column in plan.machine_suites(level)
               if name == suite and not of_test & plan.left_out(level, column, True)]

@@ -4,11 +4,11 @@
   @thorough             run by `make test-all` alone
   @busy                 keeps a processor busy for seconds
   @alone                needs the machine for itself: it measures, or looks at the whole host
-  @column_independent   its outcome cannot depend on the user who runs the daemon: run as root only
+  @column_independent   its outcome cannot depend on the user who runs the daemon: other columns only in `make test-all`
   @heavy                left out where the processor is emulated (tests/machine)
 
 They go on a test or on a class; `MARKS = ("busy",)` in a file marks all of it. `RUNS_ON = "normal"` (or "fault") names the
-only build that a file's tests are for, `PACKAGES = "tests/compat"` the folder of the npm packages that it drives. Files are
+only build that a file's tests are for, `RUNS_AS = "root"` the only column, `PACKAGES = "tests/compat"` the folder of the npm packages that it drives. Files are
 read here without being imported, so that tests/run can plan a whole run in a moment: each of these is therefore a plain name
 or a literal."""
 import ast
@@ -61,6 +61,7 @@ class Source:
                 for test, marks in self.methods(node).items():
                     self.tests[f"{name}.{test}"] = marks | self.common
         self.runs_on = assigned(tree.body, "RUNS_ON")    # the only build that it is for
+        self.runs_as = assigned(tree.body, "RUNS_AS")    # the only column
         self.packages = assigned(tree.body, "PACKAGES")  # the folder with the package.json of what it drives
 
     def is_test_case(self, node):

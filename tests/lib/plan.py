@@ -18,9 +18,9 @@ MACHINE_ALL = MACHINE + [("sandbox " + name, "root") for name in ("isolation", "
     ("escape escape", "root"), ("sandbox cgroups", "subuid"), ("sandbox limits", "subuid")]
 
 
-def places(suite, only, level):
-    """Where a suite runs. `only`: the build that its file asks for, if it does."""
-    kind = suite.split(" ")[0]
+def places(suite, source, level):
+    """Where a suite runs."""
+    kind, only = suite.split(" ")[0], source.runs_on
     if only == "fault":
         return [] if level == "check" else [("fault", "root")]
     if level == "check":
@@ -32,17 +32,17 @@ def places(suite, only, level):
         found.append(("asan", "root"))
     if kind == "sandbox":
         found += [("normal", column) for column in columns.COLUMNS
-                  if column == "subuid" or suite in BOUNDARY or level == "all"]
+                  if (column == "subuid" or suite in BOUNDARY or level == "all") and source.runs_as in (None, column)]
     return found
 
 
 def left_out(level, column="root", emulated=False):
     """Tests with one of these marks are not run there."""
     marks = {"check": {"long", "thorough"}, "test": {"thorough"}, "all": set()}[level]
-    if column != "root":
+    if column != "root" and level != "all":
         marks |= {"column_independent"}
     if emulated:
-        marks |= {"heavy", "column_independent"} if level == "all" else {"heavy", "column_independent", "long"}
+        marks |= {"heavy"} if level == "all" else {"heavy", "long"}
     return frozenset(marks)
 
 

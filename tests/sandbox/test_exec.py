@@ -24,6 +24,7 @@ class Exec(DaemonTest):
         self.assertEqual((result["stdout"], result["stderr"], result["exit_code"]), ("out\n", "err\n", 3))
         self.assertIsNone(result.get("signal"))
 
+    @column_independent
     def test_argv_is_not_a_shell(self):
         self.assertEqual(self.run_in(["/bin/echo", "$HOME;", "a b"])["stdout"], "$HOME; a b\n")
 
@@ -57,9 +58,11 @@ class Exec(DaemonTest):
                 error = self.refused(422, code, self.api.post, f"/v1/sandboxes/{self.box}/exec", fields)
                 self.assertNotRegex(error.body["error"], r"errno|^[0-9]+$")
 
+    @column_independent
     def test_exit_127_is_the_commands_own(self):
         self.assertEqual(self.run_in("no-such-program-in-sh")["exit_code"], 127)
 
+    @column_independent
     def test_stdin(self):
         self.assertEqual(self.run_in("wc -c", stdin="x" * 200000)["stdout"].strip(), "200000")
         self.assertEqual(self.run_in("cat", stdin_base64=base64.b64encode(b"\0\xff\n").decode())["stdout_base64"],
@@ -136,6 +139,7 @@ class Exec(DaemonTest):
             thread.join(180)
         self.assertEqual(sorted(results), [(i, f"{i}\n") for i in range(40)])
 
+    @column_independent
     def test_retention_keeps_head_and_tail_at_true_offsets(self):
         # Each line says its own offset: 16 bytes, so that line n starts at 16 n.
         result = self.run_in(
@@ -152,6 +156,7 @@ class Exec(DaemonTest):
         self.assertEqual(int(response.getheader("X-Gap")), 3200000 - 131072 - 100000)
         self.assertEqual(int(data), 3200000 - 131072)
 
+    @column_independent
     def test_lossless_waits_for_who_follows(self):
         """Looking at the output of a lossless command does not let it overwrite what nobody has taken."""
         total = 2_000_000
@@ -183,6 +188,7 @@ class Exec(DaemonTest):
     def test_rlimits(self):
         self.assertEqual(self.api.sh(self.box, "ulimit -n"), "4096\n")
 
+    @column_independent
     def test_not_utf8_output_is_marked(self):
         result = self.run_in("printf '\\377\\376'")
         self.assertEqual(base64.b64decode(result["stdout_base64"]), b"\xff\xfe")

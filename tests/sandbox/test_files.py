@@ -23,10 +23,12 @@ class Files(DaemonTest):
         self.assertEqual(self.api.read(self.box, "/workspace/bytes", offset=255, length=3), b"\xff\0\1")
         self.assertEqual(self.api.read(self.box, "bytes", offset=10**9), b"")
 
+    @column_independent
     def test_empty_file(self):
         self.api.write(self.box, "/workspace/empty", b"")
         self.assertEqual(self.api.read(self.box, "/workspace/empty"), b"")
 
+    @column_independent
     @heavy
     def test_large_file_streams(self):
         size = 64 << 20
@@ -57,11 +59,13 @@ class Files(DaemonTest):
         self.api.write(self.box, "/workspace/deep/er/script", b"#!/bin/sh\necho again\n")
         self.assertEqual(self.api.sh(self.box, "stat -c %a /workspace/deep/er/script"), "755\n")
 
+    @column_independent
     def test_append(self):
         self.api.write(self.box, "/workspace/log", b"a")
         self.api.write(self.box, "/workspace/log", b"b", append=1)
         self.assertEqual(self.api.read(self.box, "/workspace/log"), b"ab")
 
+    @column_independent
     def test_no_replace(self):
         self.api.write(self.box, "/workspace/taken", b"1")
         self.refused(409, "file.exists", self.api.write, self.box, "/workspace/taken", b"2", no_replace=1)
@@ -114,6 +118,7 @@ class Files(DaemonTest):
         self.api.post(self.base + "/chown", {"path": "/workspace/m", "owner": "user:1000"})
         self.assertEqual(self.api.sh(self.box, "stat -c '%a %u %g' /workspace/m"), "640 1000 1000\n")
 
+    @column_independent
     def test_glob(self):
         self.api.sh(self.box, "mkdir -p /workspace/g/x/y; cd /workspace/g; touch a.c b.h x/c.c x/y/d.c x/.hidden.c")
         def glob(pattern):
@@ -122,6 +127,7 @@ class Files(DaemonTest):
         self.assertEqual([p.split("/workspace/g/")[-1] for p in glob("*.[ch]")], ["a.c", "b.h"])
         self.assertEqual([p.split("/workspace/g/")[-1] for p in glob("*.{c,h}")], ["a.c", "b.h"])
 
+    @column_independent
     def test_grep(self):
         self.api.write(self.box, "/workspace/grep.txt", b"one\ntwo needle\nNEEDLE three\n")
         def grep(**query):
@@ -132,6 +138,7 @@ class Files(DaemonTest):
         self.assertEqual(grep(pattern=".*", regex=1, limit=1), [(1, "one")])
         self.refused(422, "pattern.invalid", grep, pattern="(", regex=1)
 
+    @column_independent
     def test_replace(self):
         self.api.write(self.box, "/workspace/r", b"a.b a.b a.b")
         answer = self.api.post(self.base + "/replace", {"path": "/workspace/r", "old": "a.b", "new": "$1\\", "limit": 2})
@@ -154,6 +161,7 @@ class Files(DaemonTest):
         self.refused(507, "file.no_space", self.api.write, box, "/workspace/big", b"x" * (40 << 20))
         wait_until(lambda: self.api.sh(box, "ls -A /workspace | wc -l") == "0\n", what="the end of what was written")
 
+    @column_independent
     def test_watch(self):
         self.api.sh(self.box, "mkdir -p /workspace/w")
         response, connection = self.api.raw("GET", self.base + "/watch?path=/workspace/w&recursive=1")

@@ -8,6 +8,7 @@ import unittest
 
 from caisson import ApiError, Daemon, DaemonTest, read_process, wait_until
 from columns import COLUMN, NOT_ENFORCED, user_of_column
+from marks import column_independent
 
 # The sanitized init does not run on gVisor's kernel.
 RUNS_ON = "normal"
@@ -89,11 +90,13 @@ class Gvisor(DaemonTest):
         self.assertIn("by name", tier["missing"])
         self.assertEqual(self.api.get("/v1/sandboxes/" + self.sandbox())["isolation"], "namespace")
 
+    @column_independent
     def test_its_kernel_is_its_own(self):
         code, out, error = self.daemon.cli("run", "--isolation", "gvisor", "--", "dmesg")
         self.assertEqual(code, 0, error)
         self.assertIn("Starting gVisor", out)
 
+    @column_independent
     def test_output_exit_code_and_environment(self):
         result = self.run_in("echo out; echo err >&2; echo $GIVEN; pwd; exit 7", env={"GIVEN": "value"})
         self.assertEqual((result["exit_code"], result["stdout"], result["stderr"]), (7, "out\nvalue\n/workspace\n", "err\n"))
@@ -102,6 +105,7 @@ class Gvisor(DaemonTest):
             self.run_in(["/nowhere"])
         self.assertEqual(caught.exception.code, "exec.program_not_found")
 
+    @column_independent
     def test_much_output_arrives_whole(self):
         lines = 400_000
         result = self.run_in(f"awk 'BEGIN {{ for (i = 0; i < {lines}; i++) printf(\"%015d\\n\", i) }}'", background=True)
@@ -110,6 +114,7 @@ class Gvisor(DaemonTest):
         data = self.api.get(self.exec_path(result) + "/output", stream="stdout", **{"from": 0, "limit": 8 << 20})
         self.assertEqual(data, b"".join(b"%015d\n" % n for n in range(lines)))
 
+    @column_independent
     def test_lossless_waits_for_who_follows(self):
         answer = self.run_in("head -c 3000000 /dev/zero | tr '\\0' x", background=True, lossless=True,
                              output={"head_bytes": 4096, "tail_bytes": 1 << 19})
@@ -123,13 +128,16 @@ class Gvisor(DaemonTest):
             self.api.get(self.exec_path(answer))), what="the refusal of a log that is too small")
         self.assertEqual(record["failure"]["code"], "feature.unsupported")
 
+    @column_independent
     def test_standard_input(self):
         self.assertEqual(self.run_in("wc -c", stdin="x" * 300000)["stdout"].strip(), "300000")
 
+    @column_independent
     def test_terminal(self):
         result = self.run_in("test -t 0 && test -t 1 && stty size", tty=True, rows=30, cols=90)
         self.assertEqual((result["exit_code"], result["stdout"].strip()), (0, "30 90"))
 
+    @column_independent
     def test_signal(self):
         answer = self.run_in("trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.1; done", background=True)
         wait_until(lambda: self.api.get(self.exec_path(answer))["stdout_bytes"] > 0)
@@ -145,6 +153,7 @@ class Gvisor(DaemonTest):
         wait_until(lambda: self.run_in("pgrep -c 'slee[p]' || true")["stdout"].strip() == "0",
                    what="the end of what was started")
 
+    @column_independent
     def test_files(self):
         path = "/workspace/files/a.txt"
         self.api.write(self.box, path, b"hello\n", parents="true")
@@ -374,6 +383,7 @@ class Life(unittest.TestCase):
 
 
 class Without(unittest.TestCase):
+    @column_independent
     def test_shim_is_not_for_people(self):
         """Neither with root's rights nor with none does it do anything outside its place."""
         from caisson import PROGRAM

@@ -6,6 +6,7 @@ import unittest
 
 from caisson import Daemon, DaemonTest
 from columns import COLUMN, user_of_column
+from marks import column_independent
 
 WALK = textwrap.dedent(r"""
     import os, sys
@@ -97,6 +98,7 @@ class Workplace(DaemonTest):
         for path in ("/etc/shadow", "/etc/gshadow", "/etc/ssh", "/etc/machine-id.host", "/boot", "/lost+found"):
             self.assertNotEqual(self.api.exec(box, ["test", "-e", path])["exit_code"], 0, path)
 
+    @column_independent
     def test_pip_install_of_a_local_package(self):
         box = self.sandbox()
         self.api.write(box, "/workspace/p/setup.py", b"from setuptools import setup\nsetup(name='greet', version='1', py_modules=['greet'], "
@@ -106,6 +108,7 @@ class Workplace(DaemonTest):
         self.assertEqual(self.api.sh(box, "greet"), "hello from pip\n")
         self.assertEqual(self.api.sh(box, ["python3", "-c", "import greet; greet.main()"]), "hello from pip\n")
 
+    @column_independent
     def test_npm_install_of_a_local_package(self):
         box = self.sandbox(memory_mb=1024)
         self.api.write(box, "/workspace/n/package.json", b'{"name":"greet","version":"1.0.0","bin":{"ngreet":"./greet.js"}}', parents=1)

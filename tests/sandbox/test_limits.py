@@ -3,7 +3,7 @@ import os
 import unittest
 
 from caisson import ApiError, DaemonTest, end_commands, wait_until
-from marks import heavy
+from marks import column_independent, heavy
 from columns import NOT_ENFORCED
 
 
@@ -181,6 +181,7 @@ print(held)
                                      "print(free)"]))
         self.assertLess(free, 170 << 10)
 
+    @column_independent
     def test_absolute_timeout(self):
         box = self.sandbox(timeout_seconds=8)
         result = self.api.exec(box, "echo $$")
@@ -191,12 +192,14 @@ print(held)
         error = self.refused(410, "sandbox.ended", self.api.exec, box, "true")
         self.assertIn("time", error.body["error"])
 
+    @column_independent
     def test_idle_timeout(self):
         box = self.sandbox(idle_timeout_seconds=6)
         self.assertEqual(self.api.exec(box, "sleep 7")["exit_code"], 0)  # busy is not idle
         wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "ended")
         self.assertEqual(self.api.get("/v1/sandboxes/" + box)["end"]["reason"], "idle")
 
+    @column_independent
     def test_over_limit_requests(self):
         for fields, word in [({"memory_mb": 1}, "memory"), ({"memory_mb": 10**9}, "memory"), ({"cpu": 0}, "cpu"),
                              ({"cpu": 100000}, "cpu"), ({"disk_mb": 1}, "disk"), ({"pids": 1}, "pids")]:
@@ -210,6 +213,7 @@ print(held)
                 self.assertIn(error.status, (400, 422))
                 self.assertIn(word, error.body["error"])
 
+    @column_independent
     @heavy
     def test_output_flood_does_not_fill_the_host(self):
         box = self.sandbox()

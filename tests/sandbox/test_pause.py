@@ -7,6 +7,7 @@ import time
 import unittest
 
 from caisson import ApiError, Daemon, DaemonTest, wait_until
+from marks import column_independent
 
 MIB = 1024 * 1024
 # So much is on disk that most of it must go, whatever else the sandbox has in memory.
@@ -62,6 +63,7 @@ class Pause(DaemonTest):
         self.assertEqual(self.api.sh(box, "echo awake"), "awake\n")
         self.assertEqual(self.state(box), "running")
 
+    @column_independent
     def test_a_reader_wakes_one_that_allows_it(self):
         box = self.sandbox(wake_on_read=True)
         self.api.write(box, "/workspace/f", b"content")
@@ -86,6 +88,7 @@ class Pause(DaemonTest):
         self.api.post(self.path(box, "/resume"))
         wait_until(lambda: int(self.api.sh(box, "cat /workspace/t").strip() or 0) > paused_at, what="its going on")
 
+    @column_independent
     def test_no_request_is_lost_against_a_pause(self):
         """Each round a pause and a command at once. A command that ran before stands still with the rest until it is
         resumed; any other has its answer."""
@@ -107,6 +110,7 @@ class Pause(DaemonTest):
     def ran(self, box, round):
         return any(f"echo {round}" in item["command"] for item in self.api.get(self.path(box, "/execs"))["execs"])
 
+    @column_independent
     def test_pauses_and_resumes_at_once(self):
         box = self.sandbox()
         for round in range(8):
@@ -186,6 +190,7 @@ class Pause(DaemonTest):
 class Clocks(DaemonTest):
     config = "[sandbox]\nauto_pause_seconds = 1\n"
 
+    @column_independent
     def test_who_is_idle_is_paused(self):
         """One that says nothing, one whose idle time would end it, one that works, one that is watched."""
         plain, persistent = self.sandbox(), self.sandbox(idle_timeout_seconds=1, persistent=True, auto_pause_seconds=60)

@@ -15,7 +15,7 @@ from caisson import BUILD, PROGRAM, ApiError, Client, Daemon, daemon_of, end_com
 from columns import DELEGATED, NO_LOOP, NOT_GIVEN, User, end_processes, has_version_1, ids_of, run_tool
 
 # It makes the users that it needs.
-MARKS = ("column_independent",)
+RUNS_AS = "root"
 NEEDS_VERSION_1 = unittest.skipUnless(has_version_1(), "this host has no cgroup v1")
 users = {}
 

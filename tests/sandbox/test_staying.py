@@ -5,6 +5,7 @@ import threading
 import unittest
 
 from caisson import DaemonTest, wait_until
+from marks import column_independent
 
 
 class Staying(DaemonTest):
@@ -27,6 +28,7 @@ class Staying(DaemonTest):
             return len(seen) == 1
         wait_until(same)
 
+    @column_independent
     def test_it_does_not_stay_for_long(self):
         self.api.read(self.box, "/workspace/f", user="1001")
         wait_until(lambda: not self.staying(1001))
@@ -38,6 +40,7 @@ class Staying(DaemonTest):
                 self.api.write(self.box, f"/workspace/alice-{uid}-{turn}", b"x", user="alice")
             self.assertEqual(self.api.sh(self.box, f"stat -c %u /workspace/alice-{uid}-*").split(), [str(uid)] * 3)
 
+    @column_independent
     def test_a_refusal_ahead_of_the_data(self):
         """Its process is gone before it has read what was sent to it; what it said is heard all the same."""
         for turn in range(300):
@@ -67,6 +70,7 @@ class Staying(DaemonTest):
         self.assertEqual(self.api.read(self.box, "/workspace/f", user="1000"), b"data\n")
         wait_until(lambda: not set(stopped) & set(self.staying()))
 
+    @column_independent
     def test_what_hangs_delays_nobody(self):
         self.api.sh(self.box, "mkfifo /workspace/fifo 2>/dev/null || true")
         self.refused(422, "file.wrong_type", self.api.read, self.box, "/workspace/fifo")
@@ -80,6 +84,7 @@ class Staying(DaemonTest):
             self.assertEqual(self.api.read(self.box, "/workspace/f"), b"data\n")
         connection.close()
 
+    @column_independent
     def test_an_answer_before_the_data_has_come(self):
         """What is still sent for a write that has failed is nothing to the next operation of its process."""
         for size in (10, 100_000, 1_000_000):
