@@ -10,10 +10,17 @@ PREFIX ?= /usr/local
 # Each shell, and where below share/ it looks.
 COMPLETIONS = bash:bash-completion/completions/caisson zsh:zsh/site-functions/_caisson fish:fish/vendor_completions.d/caisson.fish
 
-.PHONY: all deps deps-tests deps-bench run test check bench soak install uninstall asan aarch64 faults fuzz format clean
+.PHONY: all test-programs bench-programs deps deps-tests deps-bench run test check bench soak \
+  install uninstall asan aarch64 faults fuzz format clean
+# In the order written: packages first, then one ninja at a time.
+.NOTPARALLEL:
 
+# The program, and nothing of the tests.
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
+
+test-programs bench-programs: $(BUILD)/build.ninja
+	ninja -C $(BUILD) all $@
 
 $(BUILD)/build.ninja:
 	@command -v meson >/dev/null || tools/deps
@@ -22,11 +29,8 @@ $(BUILD)/build.ninja:
 deps:
 	@tools/deps
 
-deps-tests:
-	@tools/deps --tests
-
-deps-bench:
-	@tools/deps --bench
+deps-tests deps-bench:
+	@tools/deps --$(@:deps-%=%)
 
 # The daemon in the foreground, one command proven in a sandbox, a token and snippets for clients.
 run: deps all
@@ -34,15 +38,15 @@ run: deps all
 
 # Every test, on the normal and on the sanitized build, and on that for 64-bit ARM what can be run of it
 # here. Ends with "N passed, N failed, N skipped".
-test: deps-tests all asan aarch64 faults
+test: deps-tests test-programs bench-programs asan aarch64 faults
 	@tests/run --build $(BUILD) --sanitized $(SANITIZED) --aarch64 $(AARCH64) --faults $(FAULTY)
 
 # The part of it that takes less than five minutes.
-check: deps all
+check: deps test-programs
 	@tests/run --build $(BUILD) --quick
 
 # Against peers in the same run; an idle machine, please. docs/performance.md says what the rows mean.
-bench: deps-bench all
+bench: deps-bench bench-programs
 	@tests/bench/run $(BUILD)
 
 # Does anything grow? 10,000 cycles and an hour of mixed load.
@@ -50,16 +54,16 @@ soak: deps all
 	@tests/soak/run $(BUILD)
 
 asan: $(SANITIZED)/build.ninja
-	ninja -C $(SANITIZED)
+	ninja -C $(SANITIZED) all test-programs
 
 $(SANITIZED)/build.ninja:
 	meson setup $(SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dinit_sanitize=true >/dev/null
 
-# The whole program for 64-bit ARM; a warning ends it. On such a machine it is the normal build.
+# The whole program for 64-bit ARM and the tests' programs; a warning ends it. On such a machine it is the normal build.
 aarch64:
 	@test "$$(uname -m)" = aarch64 || test -d $(AARCH64) || \
 	  meson setup $(AARCH64) --cross-file cross/aarch64.ini --werror >/dev/null
-	@test "$$(uname -m)" = aarch64 || ninja -C $(AARCH64)
+	@test "$$(uname -m)" = aarch64 || ninja -C $(AARCH64) all test-programs
 
 # The program with the moments built in at which tests/fault stops and kills it (src/base/fault.h).
 faults: $(FAULTY)/build.ninja
@@ -71,7 +75,7 @@ $(FAULTY)/build.ninja:
 # Each fuzzer for FUZZ_SECONDS, from its corpus.
 fuzz: deps
 	@test -d $(FUZZED) || CC=clang meson setup $(FUZZED) -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false >/dev/null
-	ninja -C $(FUZZED)
+	ninja -C $(FUZZED) fuzzers
 	@tests/fuzz/run $(FUZZED) $(FUZZ_SECONDS)
 
 # DESTDIR is for packages. With root the user that the daemon runs as is made.
