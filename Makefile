@@ -1,5 +1,5 @@
 # The thin top of the build; Meson does the work. On a fresh Debian 12 `make run` and `make test` are
-# all that is needed: both install what is missing (as root, or through sudo).
+# all that is needed: each installs what it needs and is missing (as root, or through sudo).
 BUILD ?= build
 SANITIZED ?= build-asan
 AARCH64 ?= build-aarch64
@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 # Each shell, and where below share/ it looks.
 COMPLETIONS = bash:bash-completion/completions/caisson zsh:zsh/site-functions/_caisson fish:fish/vendor_completions.d/caisson.fish
 
-.PHONY: all test-programs bench-programs deps deps-tests deps-bench run test check bench soak \
+.PHONY: all test-programs bench-programs deps deps-check deps-tests deps-all deps-bench deps-fuzz run test check bench soak \
   install uninstall asan aarch64 faults fuzz format clean
 # In the order written: packages first, then one ninja at a time.
 .NOTPARALLEL:
@@ -29,7 +29,7 @@ $(BUILD)/build.ninja:
 deps:
 	@tools/deps
 
-deps-tests deps-bench:
+deps-check deps-tests deps-all deps-bench deps-fuzz:
 	@tools/deps --$(@:deps-%=%)
 
 # The daemon in the foreground, one command proven in a sandbox, a token and snippets for clients.
@@ -38,11 +38,11 @@ run: deps all
 
 # Every test, on the normal and on the sanitized build, and on that for 64-bit ARM what can be run of it
 # here. Ends with "N passed, N failed, N skipped".
-test: deps-tests test-programs bench-programs asan aarch64 faults
+test: deps-all test-programs bench-programs asan aarch64 faults
 	@tests/run --build $(BUILD) --sanitized $(SANITIZED) --aarch64 $(AARCH64) --faults $(FAULTY)
 
 # The part of it that takes less than five minutes.
-check: deps test-programs
+check: deps-check test-programs
 	@tests/run --build $(BUILD) --quick
 
 # Against peers in the same run; an idle machine, please. docs/performance.md says what the rows mean.
@@ -73,7 +73,7 @@ $(FAULTY)/build.ninja:
 	meson setup $(FAULTY) --buildtype=debug --werror -Dfault_points=true >/dev/null
 
 # Each fuzzer for FUZZ_SECONDS, from its corpus.
-fuzz: deps
+fuzz: deps-fuzz
 	@test -d $(FUZZED) || CC=clang meson setup $(FUZZED) -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false >/dev/null
 	ninja -C $(FUZZED) fuzzers
 	@tests/fuzz/run $(FUZZED) $(FUZZ_SECONDS)
