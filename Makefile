@@ -1,5 +1,5 @@
 # The thin top of the build; Meson does the work. On a fresh Debian 12 `make run` and `make test` are
-# all that is needed: both install what is missing (as root, or through sudo).
+# all that is needed: each installs what it needs and is missing (as root, or through sudo).
 BUILD ?= build
 SANITIZED ?= build-asan
 AARCH64 ?= build-aarch64
@@ -10,10 +10,17 @@ PREFIX ?= /usr/local
 # Each shell, and where below share/ it looks.
 COMPLETIONS = bash:bash-completion/completions/caisson zsh:zsh/site-functions/_caisson fish:fish/vendor_completions.d/caisson.fish
 
-.PHONY: all deps deps-tests deps-bench run test check bench soak install uninstall asan aarch64 faults fuzz format clean
+.PHONY: all test-programs bench-programs deps deps-check deps-tests deps-all deps-bench deps-fuzz run check test test-all bench soak \
+  install uninstall asan aarch64 faults fuzz fuzzers format clean
+# In the order written: packages first, then one ninja at a time.
+.NOTPARALLEL:
 
+# The program, and nothing of the tests.
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
+
+test-programs bench-programs: $(BUILD)/build.ninja
+	ninja -C $(BUILD) all $@
 
 $(BUILD)/build.ninja:
 	@command -v meson >/dev/null || tools/deps
@@ -22,46 +29,41 @@ $(BUILD)/build.ninja:
 deps:
 	@tools/deps
 
-deps-tests:
-	@tools/deps --tests
-
-deps-bench:
-	@tools/deps --bench
+deps-check deps-tests deps-all deps-bench deps-fuzz:
+	@tools/deps --$(@:deps-%=%)
 
 # The daemon in the foreground, one command proven in a sandbox, a token and snippets for clients.
 run: deps all
 	@tools/run $(BUILD)
 
-# Every test, on the normal and on the sanitized build, and on that for 64-bit ARM what can be run of it
-# here. Ends with "N passed, N failed, N skipped".
-test: deps-tests all asan aarch64 faults
-	@tests/run --build $(BUILD) --sanitized $(SANITIZED) --aarch64 $(AARCH64) --faults $(FAULTY)
-
-# The part of it that takes less than five minutes.
-check: deps all
-	@tests/run --build $(BUILD) --quick
+# What each of the three runs, and how: docs/testing.md. They build by themselves, beside the first tests, and end with
+# "N passed, N failed, N skipped". `test` is what a submission must pass; `test-all` every test on every build.
+check: deps-check
+	@tests/run --level check
+test: deps-tests
+	@tests/run --level test
+test-all: deps-all
+	@tests/run --level all
 
 # Against peers in the same run; an idle machine, please. docs/performance.md says what the rows mean.
-bench: deps-bench all
+bench: deps-bench bench-programs
 	@tests/bench/run $(BUILD)
 
 # Does anything grow? 10,000 cycles and an hour of mixed load.
 soak: deps all
 	@tests/soak/run $(BUILD)
 
-test-programs: all
-
 asan: $(SANITIZED)/build.ninja
-	ninja -C $(SANITIZED)
+	ninja -C $(SANITIZED) all test-programs
 
 $(SANITIZED)/build.ninja:
 	meson setup $(SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dinit_sanitize=true >/dev/null
 
-# The whole program for 64-bit ARM; a warning ends it. On such a machine it is the normal build.
+# The whole program for 64-bit ARM and the tests' programs; a warning ends it. On such a machine it is the normal build.
 aarch64:
 	@test "$$(uname -m)" = aarch64 || test -d $(AARCH64) || \
 	  meson setup $(AARCH64) --cross-file cross/aarch64.ini --werror >/dev/null
-	@test "$$(uname -m)" = aarch64 || ninja -C $(AARCH64)
+	@test "$$(uname -m)" = aarch64 || ninja -C $(AARCH64) all test-programs
 
 # The program with the moments built in at which tests/fault stops and kills it (src/base/fault.h).
 faults: $(FAULTY)/build.ninja
@@ -71,10 +73,12 @@ $(FAULTY)/build.ninja:
 	meson setup $(FAULTY) --buildtype=debug --werror -Dfault_points=true >/dev/null
 
 # Each fuzzer for FUZZ_SECONDS, from its corpus.
-fuzz: deps
-	@test -d $(FUZZED) || CC=clang meson setup $(FUZZED) -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false >/dev/null
-	ninja -C $(FUZZED)
+fuzz: deps-fuzz fuzzers
 	@tests/fuzz/run $(FUZZED) $(FUZZ_SECONDS)
+
+fuzzers:
+	@test -d $(FUZZED) || CC=clang meson setup $(FUZZED) -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false >/dev/null
+	ninja -C $(FUZZED) fuzzers
 
 # DESTDIR is for packages. With root the user that the daemon runs as is made.
 install: all

@@ -4,6 +4,10 @@ import subprocess
 import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# The init goes through compilers that compile_commands.json does not list.
+INIT_FLAGS = ["-std=gnu17", "-D_GNU_SOURCE", '-DCAISSON_VERSION=""', "-Os", "-Isrc", "-Wall", "-Wextra", "-Wshadow",
+              "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wswitch-enum", "-Wvla", "-Wformat=2", "-Wno-format-truncation",
+              "-Wno-missing-field-initializers"]
 
 
 def files(*patterns):
