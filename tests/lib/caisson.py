@@ -7,7 +7,6 @@ import glob
 import http.client
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -21,6 +20,7 @@ import urllib.parse
 
 import contract
 from columns import COLUMN, Cgroups, connect_as, user_of_column, wrapper_of_column
+from ports import free_port
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CAISSON_BUILD") or os.path.join(TOP, "build")
@@ -53,15 +53,6 @@ def own(path):
 
 def owner_uid():
     return user_of_column().uid if user_of_column() else os.getuid()
-
-
-def free_port():
-    """None that the kernel gives to clients: a daemon that is down for a moment wants it again."""
-    while True:
-        port = random.randrange(12000, 32000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def read_process(pid, name):
