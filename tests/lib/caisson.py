@@ -28,6 +28,7 @@ PROGRAM = os.path.join(BUILD, "caisson")
 QUICK = bool(os.environ.get("CAISSON_QUICK"))
 SANITIZED = bool(os.environ.get("CAISSON_SANITIZED"))
 EMULATED = bool(os.environ.get("CAISSON_EMULATED"))
+UIDS_SECONDS = 300  # as long as a daemon's start is tried again where all uids are other suites'
 
 
 def heavy(test):
@@ -95,6 +96,12 @@ def wait_until(condition, seconds=30, every=0.02, what="it"):
             return value
         time.sleep(every)
     raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+def loop_devices(path):
+    """The loop devices of files below a directory."""
+    lines = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True, timeout=60).stdout
+    return [line.split()[0] for line in lines.splitlines() if path in line]
 
 
 def clear_of_midnight():
@@ -301,6 +308,10 @@ def processes_of(state, runtime):
     return found
 
 
+class NoUids(AssertionError):
+    """The host has uids for so many instances only (UID_BLOCKS): other suites have them all at the moment."""
+
+
 class Daemon:
     """`caisson serve` in directories of its own. Use as a context manager; leaving it checks that
     nothing of it is left on the host."""
@@ -328,6 +339,19 @@ class Daemon:
         self.process = None
 
     def start(self, wait=True):
+        end = time.monotonic() + UIDS_SECONDS
+        while True:
+            self.launch()
+            try:
+                if wait:
+                    self.wait_ready()
+                return self
+            except NoUids:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.5)
+
+    def launch(self):
         log = open(self.log_path, "ab")
         environment = {key: value for key, value in os.environ.items() if not key.startswith("CAISSON_")}
         environment.update({"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
@@ -341,14 +365,12 @@ class Daemon:
              "--listen", f"127.0.0.1:{self.port}", *self.arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True)
         log.close()
-        if wait:
-            self.wait_ready()
-        return self
 
     def wait_ready(self, seconds=60):
         def ready():
             if self.process.poll() is not None:
-                raise AssertionError(f"the daemon ended with {self.process.returncode}:\n{self.log()}")
+                kind = NoUids if "blocks of uids are taken" in self.log()[-1000:] else AssertionError
+                raise kind(f"the daemon ended with {self.process.returncode}:\n{self.log()}")
             try:
                 return self.client(timeout=10).get("/healthz")
             except (OSError, http.client.HTTPException, ApiError):
@@ -439,10 +461,7 @@ class Daemon:
         for line in open("/proc/self/mountinfo"):
             if self.top in line:
                 found.append("mount " + line.strip())
-        loops = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True)
-        for line in loops.stdout.splitlines():
-            if self.top in line:
-                found.append("loop " + line)
+        found += ["loop " + device for device in loop_devices(self.top)]
         if self.process is None:  # the spawner's pool ends with it
             for path in glob.glob(os.path.join(self.state, "sandboxes/*/slot")):
                 with contextlib.suppress(FileNotFoundError), open(path) as file:
