@@ -105,6 +105,8 @@ static int try_loop(void *data, char *text, size_t room)
 			return errno;
 		snprintf(path, sizeof(path), "/dev/loop%d", number);
 		CLOSE_FD int device = open(path, O_RDWR | O_CLOEXEC);
+		if (device < 0 && errno == EBUSY)
+			continue;
 		if (device < 0)
 			return errno;
 		struct loop_config config = {.fd = (__u32)memory,

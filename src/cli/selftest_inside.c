@@ -221,11 +221,10 @@ static int start_neighbour(struct selftest *test, struct error *error)
 	if (result < 0)
 		return -1;
 	char command[160];
-	snprintf(
-	    command, sizeof(command),
-	    "for i in 1 2 3 4 5 6 7 8 9 10; do [ -e /tmp/probe-%s ] && exit 0; sleep 0.2; done; "
-	    "exit 1",
-	    test->word);
+	/* A loaded host may take seconds to start it. */
+	snprintf(command, sizeof(command),
+		 "for i in $(seq 100); do [ -e /tmp/probe-%s ] && exit 0; sleep 0.2; done; exit 1",
+		 test->word);
 	json_t *answer = NULL;
 	if (selftest_shell(test, test->boxes.neighbour, command, &answer, error) < 0)
 		return -1;

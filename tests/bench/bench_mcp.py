@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import tempfile
 
-from caisson import free_port
 from npm import installed
 from peers import Client, constant_server, two_cores
+from ports import free_port
 from report import Series, interleave, median, p99
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import time
 
-from caisson import BUILD, free_port
+from caisson import BUILD
+from ports import free_port
 
 TOOLS = os.path.join(BUILD, "tests/bench")
 COMMAND = ["/bin/echo", "ready"]

@@ -129,11 +129,11 @@ class Doctor(DaemonTest):
         self.addCleanup(os.unlink, script.name)
         os.chmod(script.name, 0o755)
         began = time.monotonic()
-        code, report = self.run_doctor(f"touch /usr/bin/runsc 2>/dev/null || true; mount --bind {script.name} /usr/bin/runsc")
+        code, report = self.run_doctor(f"test -e /usr/bin/runsc || touch /usr/bin/runsc; mount --bind {script.name} /usr/bin/runsc")
         self.assertEqual(code, 0)
         self.expect(report, "runsc", "warning", "hung and was ended")
         self.assertLess(time.monotonic() - began, 30)
-        wait_until(lambda: not subprocess.run(["pgrep", "-f", f"sleep 987654[.]{os.getpid()}"], capture_output=True).stdout, 10,
+        wait_until(lambda: not subprocess.run(["pgrep", "-f", f"sleep 987654[.]{os.getpid()}$"], capture_output=True).stdout, 10,
                    what="the end of all that it started")
 
     def test_user_namespaces_used_up(self):

@@ -8,8 +8,9 @@ import tempfile
 import unittest
 
 from columns import User
-from caisson import ApiError, BUILD, Client, TOP, free_port, processes_of, wait_until
+from caisson import ApiError, BUILD, Client, TOP, processes_of, wait_until
 from mcp import Mcp
+from ports import free_port
 
 
 class MakeRun(unittest.TestCase):

@@ -303,7 +303,7 @@ class Backup(unittest.TestCase):
 
     def test_hostile(self):
         file, link, hard, device = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE
-        first = ("db/caisson.db", 4096, 4096)
+        first, outside = ("db/caisson.db", 4096, 4096), f"/tmp/caisson-hostile-{os.getpid()}"
         box = {"id": "abcdefghijklmnop", "tier": "namespace", "slot": 1, "owner": 1879048192}
         image = ("sandboxes/abcdefghijklmnop/disk.img", 1 << 20, 4096)
         listed = lambda *files, **more: ("manifest.json", file, self.manifest(*files, **more), "")
@@ -313,7 +313,7 @@ class Backup(unittest.TestCase):
             "dots in the manifest": ("no file of a backup", [listed(first, ("../x", 1, 1))]),
             "absolute in the manifest": ("no file of a backup", [listed(first, ("/etc/x", 1, 1))]),
             "another name": ("../../x", [listed(first), ("../../x", file, b"x", "")]),
-            "absolute name": ("caisson-hostile", [listed(first), ("/tmp/caisson-hostile", file, b"x", "")]),
+            "absolute name": (outside, [listed(first), (outside, file, b"x", "")]),
             "symbolic link": ("no plain file", [listed(first), ("db/caisson.db", link, b"", "/etc/passwd")]),
             "hard link": ("no plain file", [listed(first), ("db/caisson.db", hard, b"", "manifest.json")]),
             "device": ("no plain file", [listed(first), ("db/caisson.db", device, b"", "")]),
@@ -334,7 +334,7 @@ class Backup(unittest.TestCase):
         for name, (word, entries) in cases.items():
             with self.subTest(name):
                 self.assert_refused(self.hostile(entries), word)
-        self.assertFalse(os.path.exists("/tmp/caisson-hostile"))
+        self.assertFalse(os.path.exists(outside))
         self.assert_refused("/dev/null", "")
         self.assert_refused("/no/such/file", "No such file")
 
@@ -343,7 +343,7 @@ class Backup(unittest.TestCase):
         file, link, hard, device, directory = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE
         database = subprocess.run(["tar", "--zstd", "-xOf", self.database, "db/caisson.db"], capture_output=True, check=True, timeout=30).stdout
         box = {"id": "abcdefghijklmnop", "tier": "namespace", "slot": 1, "owner": 1879048192}
-        outside = "/tmp/caisson-hostile-tree"
+        outside = f"/tmp/caisson-hostile-tree-{os.getpid()}"
 
         def backup(tree, database=database):
             name = "sandboxes/abcdefghijklmnop/files.tar"
@@ -359,7 +359,7 @@ class Backup(unittest.TestCase):
         for name, entries in {
                 "dots": [("../../../../.." + outside, file, b"x", "")],
                 "a device": [("./upper/null", device, b"", "")],
-                "through a link": [("./upper/up", link, b"", "/tmp"), ("./upper/up/caisson-hostile-tree", file, b"x", "")],
+                "through a link": [("./upper/up", link, b"", "/tmp"), ("./upper/up/" + os.path.basename(outside), file, b"x", "")],
                 "a link to a file outside": [("./upper/passwd", hard, b"", "/etc/passwd")],
                 "no tar": None}.items():
             with self.subTest(name):
@@ -454,7 +454,7 @@ class Backup(unittest.TestCase):
         self.assertIn("is not a state directory", err)
         self.assertTrue(os.path.exists(self.old.state))
         other = self.fresh()
-        for arguments in (("restore", "/no/such/file"), ("backup", "/tmp/x"), ("restore", "/etc/passwd")):
+        for arguments in (("restore", "/no/such/file"), ("backup", os.path.join(other.top, "x")), ("restore", "/etc/passwd")):
             code, _, err = state(other, *arguments)
             self.assertEqual(code, 125)
             self.assertNotIn("defect", err)

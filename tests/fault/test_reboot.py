@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from caisson import ApiError, Client, Daemon, processes_of, wait_until
+from caisson import ApiError, Client, Daemon, loop_devices, processes_of, wait_until
 
 
 def remove_cgroups(instance):
@@ -49,7 +49,12 @@ class Reboot(unittest.TestCase):
             # Version 1 lets a frozen process die only when it is let go.
             with open(path, "w") as file:
                 file.write("THAWED")
-        wait_until(lambda: not processes_of(self.daemon.state, self.daemon.runtime), 30, what="the end of all processes")
+        # One that was forked while the stop was on its way to its parent is killed when it is seen.
+        def gone():
+            left = [pid for pid, _ in processes_of(self.daemon.state, self.daemon.runtime)]
+            self.signal(left, signal.SIGKILL)
+            return not left
+        wait_until(gone, 30, what="the end of all processes")
 
         def cgroups_gone():
             try:
@@ -59,12 +64,15 @@ class Reboot(unittest.TestCase):
                 return False
         wait_until(cgroups_gone, 30, what="empty cgroups")
         shutil.rmtree(self.daemon.runtime)
-        os.unlink(f"/run/caisson-uids/{block}")
+        claim = f"/run/caisson-uids/{block}"
         if uids_taken:
+            # In one step: another suite takes a block that nobody owns. This owner's is free when its directory is gone.
             other = os.stat(self.daemon.top)
-            with open(f"/run/caisson-uids/{block}", "w") as file:
+            with open(claim + ".test", "w") as file:
                 file.write(f"{other.st_dev:x}:{other.st_ino:x} {self.daemon.top}\n")
-            self.addCleanup(lambda: os.path.exists(f"/run/caisson-uids/{block}") and not os.path.exists(self.daemon.top) and os.unlink(f"/run/caisson-uids/{block}"))
+            os.rename(claim + ".test", claim)
+        else:
+            os.unlink(claim)
 
     def come_up(self):
         self.daemon.start()
@@ -165,8 +173,10 @@ class Reboot(unittest.TestCase):
         boxes = {name: api.create(name=name, disk_mb=64, timeout_seconds=3600)["id"] for name in names}
         for name, box in boxes.items():
             api.sh(box, f"echo {name} > /root/file")
-        # From inside nothing can be forced to the disk; from outside all can. As the disk is then: mounted.
-        os.sync()
+        # From inside nothing can be forced to the disk; from outside all can. As the disk is then: mounted. Not by a sync of
+        # the whole host: it would write into disks of another suite that are full on purpose.
+        for device in loop_devices(self.daemon.state + "/"):
+            subprocess.run(["blockdev", "--flushbufs", device], timeout=60)  # one of the pool may be gone
         copies = {name: open(self.image(boxes[name]), "rb").read() for name in ("cut", "torn", "broken")}
         self.go_down()
         for name, data in copies.items():

@@ -7,7 +7,6 @@ import glob
 import http.client
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -21,12 +20,14 @@ import urllib.parse
 
 import contract
 from columns import COLUMN, Cgroups, connect_as, user_of_column, wrapper_of_column
+from ports import free_port
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CAISSON_BUILD") or os.path.join(TOP, "build")
 PROGRAM = os.path.join(BUILD, "caisson")
 THOROUGH = os.environ.get("CAISSON_LEVEL") == "all"
 SANITIZED = bool(os.environ.get("CAISSON_SANITIZED"))
+UIDS_SECONDS = 300  # as long as a daemon's start is tried again where all uids are other suites'
 
 
 def own(path):
@@ -38,15 +39,6 @@ def own(path):
 
 def owner_uid():
     return user_of_column().uid if user_of_column() else os.getuid()
-
-
-def free_port():
-    """None that the kernel gives to clients: a daemon that is down for a moment wants it again."""
-    while True:
-        port = random.randrange(12000, 32000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def read_process(pid, name):
@@ -89,6 +81,12 @@ def wait_until(condition, seconds=30, every=0.02, what="it"):
             return value
         time.sleep(every)
     raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+def loop_devices(path):
+    """The loop devices of files below a directory."""
+    lines = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True, timeout=60).stdout
+    return [line.split()[0] for line in lines.splitlines() if path in line]
 
 
 def clear_of_midnight():
@@ -295,6 +293,10 @@ def processes_of(state, runtime):
     return found
 
 
+class NoUids(AssertionError):
+    """The host has uids for so many instances only (UID_BLOCKS): other suites have them all at the moment."""
+
+
 class Daemon:
     """`caisson serve` in directories of its own. Use as a context manager; leaving it checks that
     nothing of it is left on the host."""
@@ -322,6 +324,19 @@ class Daemon:
         self.process = None
 
     def start(self, wait=True):
+        end = time.monotonic() + UIDS_SECONDS
+        while True:
+            self.launch()
+            try:
+                if wait:
+                    self.wait_ready()
+                return self
+            except NoUids:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.5)
+
+    def launch(self):
         log = open(self.log_path, "ab")
         environment = {key: value for key, value in os.environ.items() if not key.startswith("CAISSON_")}
         environment.update({"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
@@ -335,14 +350,12 @@ class Daemon:
              "--listen", f"127.0.0.1:{self.port}", *self.arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True)
         log.close()
-        if wait:
-            self.wait_ready()
-        return self
 
     def wait_ready(self, seconds=60):
         def ready():
             if self.process.poll() is not None:
-                raise AssertionError(f"the daemon ended with {self.process.returncode}:\n{self.log()}")
+                kind = NoUids if "blocks of uids are taken" in self.log()[-1000:] else AssertionError
+                raise kind(f"the daemon ended with {self.process.returncode}:\n{self.log()}")
             try:
                 return self.client(timeout=10).get("/healthz")
             except (OSError, http.client.HTTPException, ApiError):
@@ -433,10 +446,7 @@ class Daemon:
         for line in open("/proc/self/mountinfo"):
             if self.top in line:
                 found.append("mount " + line.strip())
-        loops = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True)
-        for line in loops.stdout.splitlines():
-            if self.top in line:
-                found.append("loop " + line)
+        found += ["loop " + device for device in loop_devices(self.top)]
         if self.process is None:  # the spawner's pool ends with it
             for path in glob.glob(os.path.join(self.state, "sandboxes/*/slot")):
                 with contextlib.suppress(FileNotFoundError), open(path) as file:

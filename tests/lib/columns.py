@@ -8,7 +8,9 @@
 Users and cgroups are made for one run of a suite and removed at its end. What is true of root and of
 none of these is said in OTHER_OUTCOME: there the test must fail, and in the way that is given."""
 import atexit
+import contextlib
 import ctypes
+import fcntl
 import os
 import platform
 import pwd
@@ -114,8 +116,9 @@ class User:
         self.name = f"{USER_PREFIX}{os.getpid()}-{tag or ('s' if with_range else 'o')}"
         self.home = f"/tmp/{self.name}"
         arguments = ["useradd", "--no-log-init", "-d", self.home, "-m", "-s", "/bin/sh"]
-        run_tool(arguments + (["-K", "SUB_UID_COUNT=65536", "-K", "SUB_GID_COUNT=65536"] if with_range else ["-r"]) +
-                 [self.name])
+        with users_locked():
+            run_tool(arguments + (["-K", "SUB_UID_COUNT=65536", "-K", "SUB_GID_COUNT=65536"] if with_range else ["-r"]) +
+                     [self.name])
         atexit.register(self.remove)
         entry = pwd.getpwnam(self.name)
         self.uid, self.gid = entry.pw_uid, entry.pw_gid
@@ -126,6 +129,18 @@ class User:
 
     def remove(self):
         remove_user(self.name)
+
+
+@contextlib.contextmanager
+def users_locked():
+    """Only one suite at a time makes or removes users: the next user gets the ids of one that was removed, and processes
+    are ended by their ids."""
+    directory = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
 
 
 def run_tool(arguments):
@@ -170,13 +185,14 @@ def end_processes(ranges):
 
 
 def remove_user(name):
-    try:
-        entry = pwd.getpwnam(name)
-    except KeyError:
-        return
-    end_processes(ids_of(entry))
-    run_tool(["userdel", name])
-    shutil.rmtree(entry.pw_dir, ignore_errors=True)
+    with users_locked():
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            return
+        end_processes(ids_of(entry))
+        run_tool(["userdel", name])
+        shutil.rmtree(entry.pw_dir, ignore_errors=True)
 
 
 def remove_leftovers():

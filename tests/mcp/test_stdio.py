@@ -10,8 +10,9 @@ import subprocess
 import tempfile
 import unittest
 
-from caisson import Client, Daemon, DaemonTest, PROGRAM, free_port, parent_of, processes_of, wait_until
+from caisson import Client, Daemon, DaemonTest, PROGRAM, parent_of, processes_of, wait_until
 from mcp import Mcp, meta
+from ports import free_port
 from stdio import Stdio
 
 LINE_MAX = 4 * 1024 * 1024

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 from caisson import BUILD, PROGRAM, ApiError, Client, Daemon, daemon_of, end_commands, processes_of, wait_until
-from columns import DELEGATED, NO_LOOP, NOT_GIVEN, User, end_processes, has_version_1, ids_of, run_tool
+from columns import DELEGATED, NO_LOOP, NOT_GIVEN, User, end_processes, has_version_1, ids_of, run_tool, users_locked
 
 # It makes the users that it needs.
 RUNS_AS = "root"
@@ -354,8 +354,10 @@ class Starts(unittest.TestCase):
             daemon.client().write(box, "/workspace/file", b"kept")
             daemon.client().post(f"/v1/sandboxes/{box}/stop")
             daemon.stop()
-            first = 2_000_000_000 + os.getpid() % 1000 * 65536  # nobody else's
-            run_tool(["usermod", "--add-subuids", f"{first}-{first + 65535}", "--add-subgids", f"{first}-{first + 65535}", owner.name])
+            # Nobody else's: above what useradd grants, and below the ids of root's daemons (UID_RANGE_BASE).
+            first = 1_000_000_000 + os.getpid() % 10_000 * 65536
+            with users_locked():
+                run_tool(["usermod", "--add-subuids", f"{first}-{first + 65535}", "--add-subgids", f"{first}-{first + 65535}", owner.name])
             daemon.start()
             api = daemon.client()
             api.post(f"/v1/sandboxes/{box}/start")
