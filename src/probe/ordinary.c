@@ -68,7 +68,7 @@ static long try_signals_of_own(void)
 
 static long try_own_priority(void)
 {
-	return setpriority(PRIO_PROCESS, 0, 5);
+	return setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 1);
 }
 
 #define SOCKET(name, ...) NUMBERED("socket_" #name, SYS_socket, __VA_ARGS__)

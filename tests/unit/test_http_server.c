@@ -766,10 +766,10 @@ TEST(shutdown_ends_with_its_grace)
 	fixture_start(&f, NULL, NULL);
 	int busy = client_tcp(&f);
 	(void)client_text(&f, busy, "GET /later HTTP/1.1\r\n" HOST "\r\n");
-	http_server_shutdown(f.server, 50, note_closed, &f);
+	http_server_shutdown(f.server, 2500, note_closed, &f);
 	fixture_wait(&f, 20);
 	CHECK(!f.closed);
-	fixture_wait(&f, 60);
+	fixture_wait(&f, 2500);
 	CHECK(f.closed);
 	CHECK_INT(f.gone, 1);
 	close(busy);
