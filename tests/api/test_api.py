@@ -10,6 +10,7 @@ import time
 import unittest
 
 from caisson import ApiError, Client, Daemon, DaemonTest, wait_until
+from marks import alone, busy
 
 
 class Edges(DaemonTest):
@@ -265,6 +266,7 @@ class Edges(DaemonTest):
         self.assertEqual((len(records), errors), (30, []))
         self.assertEqual(len({record["id"] for record in records}), 30)
 
+    @alone
     def test_slow_client_delays_nobody(self):
         box = self.sandbox()
         self.api.sh(box, "head -c 50000000 /dev/zero > /workspace/big")
@@ -284,6 +286,7 @@ class Edges(DaemonTest):
         for response, connection in slow:
             connection.close()
 
+    @busy
     def test_daemon_memory_stays_flat_over_large_files(self):
         box = self.sandbox(disk_mb=1024)
         status = f"/proc/{self.daemon.daemon_pid()}/status"

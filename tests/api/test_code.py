@@ -9,6 +9,7 @@ import threading
 import unittest
 
 from caisson import ApiError, DaemonTest, wait_until
+from marks import busy
 
 LANGUAGES = ("python", "node", "bash")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -361,6 +362,7 @@ class Code(DaemonTest):
 
     # --- interrupts ---
 
+    @busy
     def test_endless(self):
         for language, codes in (
                 ("python", ("while True: pass", "import time; time.sleep(600)", "import subprocess; subprocess.run(['sleep', '600'])",
@@ -414,6 +416,7 @@ class Code(DaemonTest):
         if quick:  # else all of the context was interrupted
             self.assertEqual(self.plain(self.run_cell(context, "str(server.poll())")), ["'None'"])
 
+    @busy
     def test_one_that_does_not_listen(self):
         context = self.context()
         code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: pass"

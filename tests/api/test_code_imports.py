@@ -2,6 +2,7 @@
 import unittest
 
 from caisson import DaemonTest
+from marks import busy
 
 FILES = {
     "/workspace/near.mjs": "export const near = 1; export let count = 0; export default function named() { return count++ }",
@@ -19,6 +20,7 @@ FILES = {
 }
 
 
+@busy
 class Imports(DaemonTest):
     @classmethod
     def setUpClass(cls):

@@ -10,6 +10,7 @@ import socket
 import time
 
 from caisson import SANITIZED, DaemonTest, wait_until
+from marks import alone
 
 NOBODY = 65534
 SECONDS = 6
@@ -132,6 +133,7 @@ class Flood(DaemonTest):
     def warnings(self):
         return [line for line in self.daemon.log().splitlines() if " http: " in line and "warning" in line]
 
+    @alone
     def test_half_heads_over_the_unix_socket(self):
         box, before = self.sandbox(), self.open_files()
         self.attack(self.half_heads(self.connect_unix, 9000))
@@ -141,6 +143,7 @@ class Flood(DaemonTest):
         wait_until(lambda: any(f"uid {NOBODY}" in line for line in self.warnings()), what="a warning")
         self.assertLess(len(self.warnings()), 30)
 
+    @alone
     def test_half_heads_over_loopback(self):
         box = self.sandbox()
         self.attack(self.half_heads(self.connect_tcp, 8300))
@@ -152,6 +155,7 @@ class Flood(DaemonTest):
             return time.monotonic() - began
         self.assertLess(self.quietest(answer), PATIENCE)
 
+    @alone
     def test_passed_descriptors(self):
         box, before = self.sandbox(), self.open_files()
         self.attack(self.hoard)

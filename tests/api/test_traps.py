@@ -9,6 +9,7 @@ import time
 import unittest
 
 from caisson import TOP, DaemonTest
+from marks import busy
 
 CASES = json.load(open(os.path.join(TOP, "tests/api/http_traps.json")))["cases"]
 # Byte by byte takes too long for the largest requests; they go in small pieces.
@@ -138,6 +139,7 @@ class Trap:
             yield "not closed" if closes else "closed"
 
 
+@busy
 class Traps(DaemonTest):
     def receive(self, selector, seconds):
         for key, _ in selector.select(seconds):

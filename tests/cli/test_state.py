@@ -16,6 +16,7 @@ import unittest
 
 from columns import User
 from caisson import ApiError, Client, Daemon, PROGRAM, wait_until
+from marks import busy
 
 MARK = b"a line that is nowhere else in the backup\n"
 
@@ -43,6 +44,7 @@ def packed(data, path):
     subprocess.run(["zstd", "-q", "-f", "-o", path], input=data, check=True, timeout=60)
 
 
+@busy
 class Backup(unittest.TestCase):
     """One daemon with two sandboxes and a backup of it, made once."""
 

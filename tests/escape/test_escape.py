@@ -14,7 +14,7 @@ import unittest
 
 import escape
 from caisson import TOP, DaemonTest, wait_until
-from marks import long
+from marks import busy, long
 
 RUNS_ON = "normal"
 SIDES = {
@@ -105,6 +105,7 @@ class Selftest(DaemonTest):
         except Exception as error:  # of a thread: told where it counts
             failed.append(error)
 
+    @busy
     def test_everything_holds(self):
         code, found = self.selftest()
         failed = {name: item["failures"] for name, item in found["items"].items() if item["failures"]}
@@ -117,6 +118,7 @@ class Selftest(DaemonTest):
         self.assertEqual(set(found["items"]), set(listed))
         self.assertEqual((code, found["held"] + found["untried"]), (0, len(listed)))
 
+    @busy
     @long
     def test_a_breach_is_reported(self):
         """With a manifest that expects something else, that lacks items and has some that nothing tries; and

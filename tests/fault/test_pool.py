@@ -8,6 +8,7 @@ import time
 import unittest
 
 from caisson import ApiError, Daemon, parent_of, wait_until
+from marks import alone, busy
 
 POOLED = "[pool]\nsize = 2\nmax = 6\n"
 
@@ -170,6 +171,7 @@ class Pool(unittest.TestCase):
         self.assertFalse(old & set(members(daemon)))
         self.filled(daemon)
 
+    @busy
     def test_grows_with_demand_and_no_further(self):
         daemon = self.daemon()
         api = daemon.client()
@@ -201,6 +203,7 @@ class Pool(unittest.TestCase):
         daemon.process.send_signal(signal.SIGHUP)
         wait_until(lambda: len(members(daemon)) == 4, 30, what="a larger pool")
 
+    @alone
     def test_a_hundred_at_once(self):
         """Each is made, each answers; nobody waits for a boot who wants something else. The quietest of three rounds counts:
         a machine that stands still for a moment is no spawner that waits."""
@@ -257,6 +260,7 @@ class Pool(unittest.TestCase):
         wait_until(lambda: not glob.glob(daemon.state + "/sandboxes/*"), 30, what="the end of all")
         wait_until(lambda: not inits(daemon), 30, what="the end of their processes")
 
+    @busy
     def test_workers_killed(self):
         """A worker that dies at any moment of a boot is one failed create, and leaves nothing."""
         daemon = self.daemon("[pool]\nsize = 0\n")

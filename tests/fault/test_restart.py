@@ -7,7 +7,7 @@ import time
 import unittest
 
 from caisson import ApiError, Daemon, SANITIZED, wait_until
-from marks import long
+from marks import busy, long
 
 # In the background, and there when the shell ends.
 SLEEP = "sleep 1000 & until pgrep -x sleep > /dev/null; do :; done"
@@ -95,6 +95,7 @@ class Restart(unittest.TestCase):
         daemon.start()
         self.assertEqual(daemon.client().sh(box, "pgrep -c sleep"), "1\n")
 
+    @busy
     @long
     def test_daemon_away_for_ten_seconds_while_a_process_prints(self):
         """100 MB printed while nobody listens: nothing stalls, every kept byte is at its offset."""

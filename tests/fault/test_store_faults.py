@@ -14,6 +14,7 @@ import caisson
 from caisson import ApiError, wait_until
 from explain import wait_explained
 from faults import PROGRAM, armable, list_points, use_fault_build
+from marks import alone, busy
 from test_kill_points import COUNTER, Call, line, not_passed
 
 use_fault_build()
@@ -72,6 +73,7 @@ class FaultTest(unittest.TestCase):
             self.assertEqual(data[:count * 16], b"".join(line(n) for n in range(count)))
 
 
+@busy
 class DiskFull(FaultTest):
     """The state directory is on a disk of its own, which is filled while the daemon stands before a write."""
 
@@ -398,6 +400,7 @@ class Locked(FaultTest):
         self.assertTrue(caught.exception.body["retryable"], caught.exception.body)
         return time.monotonic() - began
 
+    @alone
     def test_locked_by_another_process(self):
         daemon = self.world().start()
         api = daemon.client(timeout=50)

@@ -8,6 +8,7 @@ import time
 import unittest
 
 from caisson import ApiError, Daemon, SANITIZED, wait_until
+from marks import alone, busy
 
 # Files that are deleted and open: the kernel erases each as its process ends.
 HOLD_FILES = """
@@ -144,6 +145,7 @@ class StuckGuest(unittest.TestCase):
     def stop(self, box):
         self.patiently(lambda: self.api.post(f"/v1/sandboxes/{box}/stop"), box, "stopped")
 
+    @alone
     def test_delete_with_many_open_files(self):
         def attempt():
             box = self.files(200_000)
@@ -152,6 +154,7 @@ class StuckGuest(unittest.TestCase):
             return slowest
         self.nobody_waits(attempt)
 
+    @alone
     def test_stop_and_start_with_many_open_files(self):
         def attempt():
             box = self.files(100_000)
@@ -170,6 +173,7 @@ class StuckGuest(unittest.TestCase):
             self.assertEqual(error.code, "timeout")
             self.assertEqual(self.api.get("/v1/sandboxes/" + box)["status"], "running")
 
+    @alone
     def test_pause_and_delete_of_a_fork_bomb(self):
         def attempt():
             box = self.bomb(2000)
@@ -194,12 +198,14 @@ class StuckGuest(unittest.TestCase):
                 return box
         self.fail("each had ended before it was seen to be ending")
 
+    @busy
     def test_daemon_dies_while_one_is_ending(self):
         box = self.begin_delete()
         os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
         self.daemon.wait_ready()
         self.ended_in_time(box)
 
+    @busy
     def test_everything_dies_while_one_is_ending(self):
         box = self.begin_delete()
         self.daemon.kill()
@@ -207,12 +213,14 @@ class StuckGuest(unittest.TestCase):
         self.assertTrue(self.daemon.client().create()["id"])
         self.ended_in_time(box)
 
+    @busy
     def test_quitting_while_one_is_ending(self):
         box = self.begin_delete()
         self.daemon.stop()
         self.daemon.start()
         self.ended_in_time(box)
 
+    @busy
     def test_daemon_dies_while_one_is_being_paused(self):
         box = self.bomb(1000)
         asking = threading.Thread(target=self.ask_pause, args=(box,))

@@ -15,6 +15,21 @@ TOKENS = 5
 COST = {"waits": 1, "busy": 2, "alone": TOKENS}
 LIMIT = 900
 STATUS_SECONDS = 60
+GRACE_SECONDS = 5  # what ends with its parent has so long to do so
+
+
+def processes_of(session, folder):
+    """{pid: command line} of what runs in a session or below a folder, or has that folder among its arguments."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().replace(b"\0", b" ").decode(errors="replace")
+            if words and (folder in words or os.getsid(int(pid)) == session or os.readlink(f"/proc/{pid}/cwd").startswith(folder)):
+                found[int(pid)] = words
+        except OSError:  # it has just ended
+            pass
+    return found
 
 
 class Job:
@@ -52,6 +67,22 @@ class Scheduler:
             self.changed.notify()
 
     def run(self):
+        try:
+            self.run_all()
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+
+    def stop(self):
+        """Starts nothing more and ends what runs; each job's thread then cleans up behind it."""
+        with self.changed:
+            self.waiting = []
+            for job in self.running:
+                with contextlib.suppress(OSError, AttributeError):
+                    os.killpg(job.pid, signal.SIGKILL)
+            self.changed.wait_for(lambda: not self.running, 30)
+
+    def run_all(self):
         began = told = time.monotonic()
         with self.changed:
             while self.waiting or self.running:
@@ -115,10 +146,11 @@ class Scheduler:
                 job.command, cwd=self.top, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **job.environment, "TMPDIR": folder},
                 start_new_session=True, preexec_fn=(lambda: os.nice(job.nice)) if job.nice else None)
+            job.pid = process.pid
             with open(log, encoding="utf-8", errors="replace") as reader:
                 self.follow(job, process, reader, began)
             job.wall = time.monotonic() - began
-            left = self.end_leftovers(job, process.pid, folder)
+            left = self.end_leftovers(process.pid, folder)
         with open(log, encoding="utf-8", errors="replace") as reader:
             job.finish(self.count, reader.read() + (f"\ntimed out after {job.limit} s" if job.code == 124 else ""))
         if left:
@@ -142,18 +174,12 @@ class Scheduler:
         process.returncode = job.code = os.waitstatus_to_exitcode(status)
         job.processor = usage.ru_utime + usage.ru_stime
 
-    def end_leftovers(self, job, session, folder):
-        """What a job should have ended or removed itself: ended here, and told."""
-        left = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/cmdline", "rb") as file:
-                    words = file.read().replace(b"\0", b" ").decode(errors="replace")
-                ours = folder in words or os.getsid(int(pid)) == session or os.readlink(f"/proc/{pid}/cwd").startswith(folder)
-            except OSError:
-                continue
-            if ours:
-                left.append(f"process {pid} {words[:200]}")
-                with contextlib.suppress(OSError):
-                    os.kill(int(pid), signal.SIGKILL)
-        return left + [f"file {name}" for name in sorted(os.listdir(folder))]
+    def end_leftovers(self, session, folder):
+        """What a job should have ended or removed itself: told, and ended here."""
+        end = time.monotonic() + GRACE_SECONDS
+        while (left := processes_of(session, folder)) and time.monotonic() < end:
+            time.sleep(0.1)
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        return [f"process {pid} {words[:200]}" for pid, words in left.items()] + [f"file {name}" for name in sorted(os.listdir(folder))]

@@ -6,6 +6,7 @@ import threading
 import time
 
 from caisson import DaemonTest, wait_until
+from marks import alone, busy
 from mcp import META, Mcp, untimed
 
 TASKS = {"extensions": {META + "tasks": {}}}
@@ -170,6 +171,7 @@ class Read(Case):
         self.assertRegex(found[0], r"\A6:listening on 80\n\[matching lines: 1")
         self.text("stop_job", job_id=job)
 
+    @alone
     def test_hostile_patterns(self):
         job = self.over("head -c 200000 /dev/zero | tr '\\0' 'a'; echo; seq 1 100000")
         for pattern in ("(a*)*b", "(a|aa)+$", "((((a{0,100}){0,100})*)*)*x", ".{1000}b", "(.*)(.*)(.*)(.*)(.*)[^a]z"):
@@ -183,6 +185,7 @@ class Read(Case):
                 slowest.append(self.slowest_beside(job, pattern))
             self.assertLess(min(slowest), 1, slowest)
 
+    @alone
     def test_a_search_that_would_take_minutes(self):
         """Line by line it is cheap enough: it stops in between and can be gone on with, and others are served."""
         job = self.over("seq 1 200000")
@@ -216,6 +219,7 @@ class Read(Case):
         self.assertGreater(len(taken), 1)
         return max(taken)
 
+    @busy
     def test_what_is_not_kept(self):
         job = self.over("head -c 60000000 /dev/zero | tr '\\0' '\\n' | head -c 50000000; echo end")
         text = self.read(job, offset=20_000_000, stream="stdout", max_bytes=100)

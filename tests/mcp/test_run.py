@@ -8,6 +8,7 @@ import re
 import threading
 
 from caisson import PROGRAM, DaemonTest, wait_until
+from marks import alone
 from mcp import Mcp, seconds_to_die, untimed
 from stdio import Stdio
 
@@ -349,12 +350,14 @@ class Cancel(Case):
         listed = self.api.sh(box, "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f; echo; done 2>/dev/null; true")
         return len(re.findall(rf"(?m)^sleep {number}\d $", listed))
 
+    @alone
     def test_within_a_second_of_a_disconnect(self):
         def begin(box, command):
             answer = self.begin("run_shell", {"command": command, "sandbox_id": box})
             return answer.__exit__
         self.dead_within_a_second(begin)
 
+    @alone
     def test_within_a_second_of_a_legacy_notification(self):
         def begin(box, command):
             session = self.mcp.session("2025-11-25")
@@ -363,6 +366,7 @@ class Cancel(Case):
             return lambda: session.notify("notifications/cancelled", {"requestId": 1})
         self.dead_within_a_second(begin)
 
+    @alone
     def test_within_a_second_on_a_pipe(self):
         def begin(box, command):
             bridge = Stdio([PROGRAM, "mcp"], {**os.environ, **self.daemon.client_environment()})

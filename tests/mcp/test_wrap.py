@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 from caisson import DaemonTest, PROGRAM, wait_until
+from marks import busy
 from npm import installed
 from stdio import Stdio
 
@@ -108,6 +109,7 @@ class Wrap(DaemonTest):
 class Everything(DaemonTest):
     """A real server from npm, in a sandbox that sees its packages and nothing else."""
 
+    @busy
     def test_server_everything(self):
         modules = installed(PACKAGES)
         server = "/server/node_modules/@modelcontextprotocol/server-everything/dist/index.js"

@@ -7,7 +7,7 @@ import time
 import unittest
 
 from caisson import DaemonTest, SANITIZED, wait_until
-from marks import alone, column_independent, long
+from marks import alone, column_independent, long, thorough
 
 
 class Exec(DaemonTest):
@@ -76,6 +76,8 @@ class Exec(DaemonTest):
     def test_descriptors_do_not_leak(self):
         self.assertEqual(self.api.sh(self.box, "ls /proc/self/fd | sort -n | tr '\\n' ' '").split(), ["0", "1", "2", "3"])
 
+    @column_independent
+    @alone
     def test_timeout_kills_everything(self):
         """It is answered 200 ms after its time at most. The machine may stand still, also before the command has said
         anything: the best of several attempts counts for that; each must leave nothing."""
@@ -194,6 +196,7 @@ class Exec(DaemonTest):
         self.assertEqual(base64.b64decode(result["stdout_base64"]), b"\xff\xfe")
         self.assertNotIn("stdout", result)
 
+    @thorough
     @alone
     @long
     @column_independent

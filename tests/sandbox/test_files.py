@@ -6,7 +6,7 @@ import unittest
 import urllib.parse
 
 from caisson import ApiError, DaemonTest, wait_until
-from marks import column_independent, heavy, long
+from marks import busy, column_independent, heavy, long
 
 
 class Files(DaemonTest):
@@ -28,6 +28,7 @@ class Files(DaemonTest):
         self.api.write(self.box, "/workspace/empty", b"")
         self.assertEqual(self.api.read(self.box, "/workspace/empty"), b"")
 
+    @busy
     @column_independent
     @heavy
     def test_large_file_streams(self):
@@ -187,6 +188,7 @@ class Files(DaemonTest):
         connection.close()
         thread.join(5)
 
+    @busy
     @long
     @column_independent
     def test_a_million_entries(self):

@@ -8,7 +8,7 @@ import unittest
 
 from caisson import ApiError, Daemon, DaemonTest, read_process, wait_until
 from columns import COLUMN, NOT_ENFORCED, user_of_column
-from marks import column_independent
+from marks import busy, column_independent
 
 # The sanitized init does not run on gVisor's kernel.
 RUNS_ON = "normal"
@@ -105,6 +105,7 @@ class Gvisor(DaemonTest):
             self.run_in(["/nowhere"])
         self.assertEqual(caught.exception.code, "exec.program_not_found")
 
+    @busy
     @column_independent
     def test_much_output_arrives_whole(self):
         lines = 400_000
@@ -277,6 +278,7 @@ class Life(unittest.TestCase):
         self.assertFalse(os.path.exists(f"{daemon.runtime}/guests/{box}"))
         self.assertEqual(processes(daemon, box), {})
 
+    @busy
     def test_daemon_killed_while_output_is_written(self):
         """Daemon and spawner are gone for a while; no byte is lost or doubled, input goes on."""
         daemon = self.daemon()

@@ -6,7 +6,7 @@ import unittest
 
 from caisson import Daemon, DaemonTest
 from columns import COLUMN, user_of_column
-from marks import column_independent
+from marks import busy, column_independent
 
 WALK = textwrap.dedent(r"""
     import os, sys
@@ -46,6 +46,7 @@ WALK = textwrap.dedent(r"""
 
 
 class HostTemplate(unittest.TestCase):
+    @busy
     def test_no_secret_of_the_host_is_seen(self):
         marker = "marker" + secrets.token_hex(16)
         planted = []
@@ -98,6 +99,7 @@ class Workplace(DaemonTest):
         for path in ("/etc/shadow", "/etc/gshadow", "/etc/ssh", "/etc/machine-id.host", "/boot", "/lost+found"):
             self.assertNotEqual(self.api.exec(box, ["test", "-e", path])["exit_code"], 0, path)
 
+    @busy
     @column_independent
     def test_pip_install_of_a_local_package(self):
         box = self.sandbox()
@@ -108,6 +110,7 @@ class Workplace(DaemonTest):
         self.assertEqual(self.api.sh(box, "greet"), "hello from pip\n")
         self.assertEqual(self.api.sh(box, ["python3", "-c", "import greet; greet.main()"]), "hello from pip\n")
 
+    @busy
     @column_independent
     def test_npm_install_of_a_local_package(self):
         box = self.sandbox(memory_mb=1024)
@@ -116,6 +119,7 @@ class Workplace(DaemonTest):
         self.api.sh(box, "npm install -g --offline --no-audit --no-fund ./n", timeout_seconds=300)
         self.assertEqual(self.api.sh(box, "ngreet"), "hello from npm\n")
 
+    @busy
     def test_tools_work(self):
         box = self.sandbox(memory_mb=1024)
         self.api.write(box, "/workspace/a.c", b"#include <stdio.h>\nint main(void) { puts(\"compiled\"); }\n")

@@ -3,7 +3,7 @@ import os
 import unittest
 
 from caisson import ApiError, DaemonTest, end_commands, wait_until
-from marks import column_independent, heavy
+from marks import busy, column_independent, heavy
 from columns import NOT_ENFORCED
 
 
@@ -39,6 +39,7 @@ class Limits(DaemonTest):
         result = self.api.exec(box, "kill -9 $$")
         self.assertFalse(result["oom_killed"], result)
 
+    @busy
     def test_memory_of_sockets(self):
         """What waits in sockets is the host's memory. They are opened first: from then on nothing is asked for that
         the kernel could refuse, and what arrives it takes in (docs/isolation.md)."""
@@ -94,6 +95,7 @@ print(held)
         self.assertTrue(result["lost"] or result["stdout"] == "alive\n", result)
         return not result["lost"]
 
+    @busy
     @heavy
     def test_full_disk_is_not_an_oom(self):
         box = self.sandbox(memory_mb=512, disk_mb=1024)
@@ -105,6 +107,7 @@ print(held)
         self.assertFalse(result["oom_killed"])
         self.assertEqual(self.api.sh(box, "rm /workspace/fill; echo alive"), "alive\n")
 
+    @busy
     @heavy
     def test_inodes(self):
         box = self.sandbox(disk_mb=64)
@@ -131,6 +134,7 @@ print(held)
         end_commands("sleep", seconds)
         wait_until(lambda: self.alive(box), what="room for a process")
 
+    @busy
     def test_fork_bomb(self):
         box = self.sandbox(pids=64)
         if not self.enforced(box, "pids"):
@@ -140,6 +144,7 @@ print(held)
         self.assertTrue(result["timed_out"])
         wait_until(lambda: self.alive(box), what="room for a process")
 
+    @busy
     def test_cpu(self):
         box = self.sandbox(cpu=0.25)
         if not self.enforced(box, "cpu"):
@@ -213,6 +218,7 @@ print(held)
                 self.assertIn(error.status, (400, 422))
                 self.assertIn(word, error.body["error"])
 
+    @busy
     @column_independent
     @heavy
     def test_output_flood_does_not_fill_the_host(self):
