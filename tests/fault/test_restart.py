@@ -169,29 +169,6 @@ class Restart(unittest.TestCase):
         client.post(f"/v1/sandboxes/{box}/start")
         self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
 
-    def test_paused_outlives_its_timeout_however_it_ends(self):
-        daemon = self.daemon()
-        client = daemon.client()
-        boxes = []
-        for _ in range(2):
-            boxes.append(client.create(timeout_seconds=6)["id"])
-            client.post(f"/v1/sandboxes/{boxes[-1]}/pause")
-        stopped, rebooted = boxes
-        time.sleep(7)
-        client.post(f"/v1/sandboxes/{stopped}/stop")
-        self.assertEqual(client.get("/v1/sandboxes/" + stopped)["status"], "stopped")
-        client.call("PATCH", "/v1/sandboxes/" + stopped, {"timeout_seconds": 600})
-        daemon.kill()
-        self.kill_inits(daemon)
-        daemon.start()
-        client = daemon.client()
-        # Its killed processes may still be leaving the freezer: until then it is there.
-        wait_until(lambda: client.get("/v1/sandboxes/" + rebooted)["status"] == "stopped", 30)
-        client.call("PATCH", "/v1/sandboxes/" + rebooted, {"timeout_seconds": 600})
-        for box in (stopped, rebooted):
-            client.post(f"/v1/sandboxes/{box}/start")
-            self.assertEqual(client.sh(box, "echo alive"), "alive\n")
-
     @staticmethod
     def is_init(pid, daemon):
         try:

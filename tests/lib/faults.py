@@ -86,3 +86,23 @@ def armable(**options):
     faults = Faults(os.path.join(daemon.top, "faults"))
     daemon.environment["CAISSON_FAULTS"] = faults.path
     return daemon, faults
+
+
+class ClockTest(caisson.DaemonTest):
+    """One daemon for all tests of a class, whose clocks are moved. Nothing is prepared ahead: what is being made when time
+    jumps would take too long."""
+    config = "[usage]\ninterval = 1h\n[pool]\nsize = 0\nmax = 0\n"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon, cls.faults = armable(config=cls.config)
+        cls.daemon.start()
+        cls.api = cls.daemon.client()
+
+    def status(self, box):
+        return self.api.get("/v1/sandboxes/" + box)["status"]
+
+    def ended(self, box):
+        """The reason, as soon as it has ended."""
+        caisson.wait_until(lambda: self.status(box) == "ended", what="its end")
+        return self.api.get("/v1/sandboxes/" + box)["end"]["reason"]
