@@ -435,7 +435,8 @@ class Locked(FaultTest):
         box, counter = self.survivor()
         holder = self.hold()
         os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        time.sleep(1.5)
+        said = len(daemon.log())
+        wait_until(lambda: "database is locked" in daemon.log()[said:], 30, what="the next daemon at the lock")
         self.let_go(holder)
         daemon.wait_ready()
         self.check_survivor(box, counter)
@@ -568,7 +569,7 @@ class NormalBuild(unittest.TestCase):
         """The program that people run knows nothing of all this."""
         program = open(os.path.join(caisson.BUILD, "caisson"), "rb").read()
         faulty = open(PROGRAM, "rb").read()
-        for text in (b"CAISSON_FAULTS", b"_fault-points", b"fault_point", b"spawner.request", b"sandbox_prune_execs"):
+        for text in (b"CAISSON_FAULTS", b"_fault-points", b"fault_point", b"clock_advance", b"spawner.request", b"sandbox_prune_execs"):
             self.assertIn(text, faulty)
             self.assertNotIn(text, program)
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "http/connection.h"
 #include "http_fixture.h"
@@ -432,6 +433,24 @@ TEST(head_deadline_is_not_moved_by_dripping)
 	}
 	CHECK_INT(answer_status(&seen), 408);
 	CHECK(seen.closed);
+	close(fd);
+	fixture_stop(&f);
+}
+
+TEST(a_deadline_in_real_time)
+{
+	struct http_settings settings = quick;
+	settings.head_timeout_ms = 100;
+	fixture_start(&f, &settings, NULL);
+	int64_t began = clock_monotonic();
+	int fd = client_tcp(&f);
+	(void)client_text(&f, fd, "GET / HTTP/1.1\r\n");
+	while (http_server_connections(f.server) > 0 &&
+	       clock_monotonic() - began < 20 * NSEC_PER_SEC)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	CHECK(clock_monotonic() - began >= 90 * NSEC_PER_MSEC); /* the loop's clock is coarse */
+	look(fd);
+	CHECK_INT(answer_status(&seen), 408);
 	close(fd);
 	fixture_stop(&f);
 }
