@@ -1,7 +1,8 @@
 /* What happens at a fault point (fault.h). A test makes a file, names it in CAISSON_FAULTS, and
  * shares it with the spawner and the daemon as memory: it arms a point there, sees who stands at
- * it, and lets it go on. Memory and nothing else, since at a point the daemon may open no file and
- * send no signal; that is also why the file is mapped before main().
+ * it, and lets it go on; and it moves their clocks there. Memory and nothing else, since at a
+ * point the daemon may open no file and send no signal; that is also why the file is mapped before
+ * main().
  *
  * Built only with -Dfault_points=true. Called wherever a point is; blocks when the test says so. */
 #include "base/fault.h"
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/clock_advance.h"
 #include "base/macros.h"
 
 #define FAULT_POINTS_MAX 2000
@@ -31,7 +33,9 @@ struct fault_page {
 	uint32_t milliseconds; /* ACTION_DELAY */
 	uint32_t held;         /* the pid of who stands there */
 	uint32_t go_on;        /* ACTION_HOLD: until the test sets this */
-	uint32_t reserved[18];
+	uint64_t advance;      /* clock_advance.h; only ever grows */
+	uint64_t acknowledged[FAULT_ROLES];
+	uint32_t reserved[12];
 	uint32_t hits[FAULT_POINTS_MAX];
 };
 
@@ -49,6 +53,8 @@ __attribute__((constructor)) static void map_page(void)
 	void *memory = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	page = memory == MAP_FAILED ? NULL : memory;
+	if (page)
+		clock_advance = &page->advance;
 }
 
 /* Sets follow each other in the order of the linker, and each number has two places. */
@@ -85,16 +91,30 @@ static void pause_briefly(long nanoseconds)
 		  NULL);
 }
 
+/* Whoever is held is not let go by time that the test moves. */
+static int64_t real_time(void)
+{
+	return clock_monotonic() - (int64_t)__atomic_load_n(&page->advance, __ATOMIC_SEQ_CST);
+}
+
+void fault_turn(enum fault_role role)
+{
+	static uint64_t seen;
+	if (!page)
+		return;
+	__atomic_store_n(&page->acknowledged[role], seen, __ATOMIC_SEQ_CST);
+	seen = __atomic_load_n(&page->advance, __ATOMIC_SEQ_CST);
+}
+
 static void act(void)
 {
-	int64_t until = clock_monotonic() + FAULT_HELD_MAX;
+	int64_t until = real_time() + FAULT_HELD_MAX;
 	uint32_t action = page->action;
 	__atomic_store_n(&page->held, (uint32_t)getpid(), __ATOMIC_SEQ_CST);
 	if (action == ACTION_DELAY)
 		pause_briefly((long)page->milliseconds * NSEC_PER_MSEC);
 	else
-		while (!__atomic_load_n(&page->go_on, __ATOMIC_SEQ_CST) &&
-		       clock_monotonic() < until)
+		while (!__atomic_load_n(&page->go_on, __ATOMIC_SEQ_CST) && real_time() < until)
 			pause_briefly(NSEC_PER_MSEC / 4);
 	__atomic_store_n(&page->held, 0, __ATOMIC_SEQ_CST);
 }

@@ -27,6 +27,10 @@ struct fault_set {
 	    __attribute__((used, section("fault_sets"))) = &symbol
 
 void fault_point(const struct fault_set *set, unsigned number, enum fault_moment moment);
+/* Called at each turn of a loop: tells the test that all is done that was due at the last turn by
+ * the time it had moved the clocks to. */
+enum fault_role { FAULT_DAEMON, FAULT_SPAWNER, FAULT_ROLES };
+void fault_turn(enum fault_role role);
 /* Prints the names, in the order of their numbers in the page that a test shares with us. */
 int fault_list(void);
 

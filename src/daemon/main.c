@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "daemon/door.h"
+#include "daemon/fault.h"
 #include "daemon/narrow.h"
 #include "daemon/watchdog.h"
 #include "mcp/mcp.h"
@@ -403,6 +404,7 @@ int daemon_main(int argc, char **argv)
 	}
 	uv_loop_init(&daemon.loop);
 	uv_loop_configure(&daemon.loop, UV_METRICS_IDLE_TIME);
+	FAULT_WATCH_CLOCK(&daemon.loop);
 	if (start(&daemon, &error) < 0) {
 		log_error("cannot start: %s", error.message);
 		return hopeless(&error) ? DAEMON_EXIT_CONFIG : EXIT_FAILURE;

@@ -5,6 +5,8 @@
 
 #include "base/macros.h"
 
+#define LOOK_MS 5 /* so soon is it seen that a test has moved the time */
+
 FAULT_SET(spawner_request, "spawner.request", spawn_request_name, SPAWN_REPLY);
 FAULT_SET(spawner_reply, "spawner.reply", spawn_request_name, SPAWN_REPLY);
 FAULT_SET(spawner_notice, "spawner.notice", spawn_notice_name, SPAWN_TYPE_COUNT);
@@ -23,4 +25,10 @@ void spawner_fault_send(const struct spawn_message *message, enum fault_moment m
 		fault_point(&spawner_reply, types[message->request % ARRAY_SIZE(types)], moment);
 	else
 		fault_point(&spawner_notice, message->type, moment);
+}
+
+int spawner_fault_turn(int timeout_ms)
+{
+	fault_turn(FAULT_SPAWNER);
+	return timeout_ms < 0 ? LOOK_MS : MIN(timeout_ms, LOOK_MS);
 }

@@ -315,7 +315,8 @@ void spawner_loop_run(struct spawner *spawner)
 		/* A turn at least passes between the end of one daemon and the start of another. */
 		if (spawner->socket < 0)
 			guests_forget_requests(spawner);
-		int count = epoll_wait(spawner->epoll, events, EVENTS_MAX, next_timeout(spawner));
+		int count = epoll_wait(spawner->epoll, events, EVENTS_MAX,
+				       FAULT_TIMEOUT(next_timeout(spawner)));
 		if (count < 0 && errno != EINTR) {
 			log_error("epoll: %s", strerror(errno));
 			spawner->exit_code = 1;

@@ -416,22 +416,6 @@ class Code(DaemonTest):
         if quick:  # else all of the context was interrupted
             self.assertEqual(self.plain(self.run_cell(context, "str(server.poll())")), ["'None'"])
 
-    @busy
-    def test_one_that_does_not_listen(self):
-        context = self.context()
-        code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: pass"
-        # Time enough to become so on a machine that stalls.
-        waiting = self.background(self.run_cell, context, code, timeout_seconds=5)
-        wait_until(lambda: self.api.get(context)["state"] == "busy", 30)
-        queued = self.background(self.run_cell, context, "1")
-        result = waiting()
-        self.assertEqual((result["timed_out"], result["context_ended"], result["stdout"]), (True, True, "deaf\n"))
-        self.refused(410, "context.ended", queued)
-        self.assertEqual(self.api.get(context)["state"], "ended")
-        restarted = self.api.post(context + "/restart")
-        self.assertEqual((restarted["state"], restarted["ended_reason"]), ("idle", None))
-        self.assertEqual(self.plain(self.run_cell(context, "2")), ["2"])
-
     def test_client_gone(self):
         context = self.context()
         response = self.api.connection()
@@ -561,11 +545,6 @@ class Code(DaemonTest):
         self.assertIn("stopped", self.api.get(context)["ended_reason"])
         self.api.post(base + "/start")
         self.refused(410, "context.ended", self.run_cell, context, "x")
-
-    def test_idle_contexts_are_no_activity(self):
-        box = self.sandbox(idle_timeout_seconds=6)  # longer than a machine stalls
-        self.api.post(f"/v1/sandboxes/{box}/contexts", {"language": "bash"})
-        wait_until(lambda: self.api.get(f"/v1/sandboxes/{box}")["state"] == "ended", 30)
 
     def test_activity(self):
         box = self.sandbox()

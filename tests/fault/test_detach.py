@@ -9,14 +9,15 @@ import unittest
 
 from caisson import wait_until
 from explain import wait_explained
-from faults import armable, use_fault_build
+from faults import SPAWNER, armable, use_fault_build
 from mcp import Mcp
 
 use_fault_build()
 RUNS_ON = "fault"
 
-# As long as a busy machine may take until the first line is printed, and for a run that ends at once.
-CONFIG = "[usage]\ninterval = 1h\n[mcp]\nblock_seconds = 5\n"
+# As long as a busy machine may take until the first line is printed, and for a run that ends at once: then it is jumped over.
+BLOCK_SECONDS = 50
+CONFIG = f"[usage]\ninterval = 1h\n[pool]\nsize = 0\nmax = 0\n[mcp]\nblock_seconds = {BLOCK_SECONDS}\n"
 # Each prints two lines, the second when it is told to.
 RUNS = {
     "shell": ("run_shell", {"command": "echo begun; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo over"}),
@@ -41,6 +42,9 @@ class Detach(unittest.TestCase):
     def live(self):
         return [box["id"] for box in self.daemon.client().get("/v1/sandboxes")["items"]]
 
+    def printed(self, api):
+        return any(api.get(f"/v1/sandboxes/{box['id']}/logs")["lines"] for box in api.get("/v1/sandboxes")["items"])
+
     def kill_daemon(self):
         os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
         self.faults.go_on()
@@ -51,6 +55,8 @@ class Detach(unittest.TestCase):
         self.faults.arm(point)
         call = threading.Thread(target=self.call_quietly, args=(tool, arguments), daemon=True)
         call.start()
+        wait_until(lambda: self.printed(self.api), 30, what="the first line")
+        self.faults.advance(BLOCK_SECONDS, of=(SPAWNER,))
         self.assertTrue(self.faults.held(30), f"nobody came to {point}")
         self.kill_daemon()
         call.join(30)
@@ -79,6 +85,9 @@ class Detach(unittest.TestCase):
                 jobs[name] = Mcp(self.daemon.tcp(tokens[name])).text(tool, arguments)
             calls.append(threading.Thread(target=call, daemon=True))
             calls[-1].start()
+        for token in tokens.values():
+            wait_until(lambda: self.printed(self.daemon.tcp(token)), 30, what="the first line")
+        self.faults.advance(BLOCK_SECONDS)
         for call in calls:
             call.join(60)
         self.assertEqual(set(jobs), set(RUNS))

@@ -87,7 +87,7 @@ OTHER_OUTCOME = {
             "a_reader_wakes_one_that_allows_it", "deleted_while_paused_and_while_pausing",
             "memory_goes_back_and_nothing_is_lost", "no_request_is_lost_against_a_pause",
             "one_that_forks_all_the_time", "processes_stand_still", "what_wakes_it_and_what_does_not")},
-        "pause Restarts.test_both_clocks_and_the_pause_survive": NO_FREEZER,
+        "pause Restarts.test_the_pause_survives": NO_FREEZER,
         "pause Pause.test_pauses_and_resumes_at_once": (NO_CGROUP, "feature.unsupported"),
         "pause Pause.test_limits_of_one_that_runs_is_paused_is_stopped": (NO_CGROUP, "NoneType"),
         "pause Clocks.test_who_is_idle_is_paused": (NO_CGROUP, "its pause did not happen"),

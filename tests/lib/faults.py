@@ -1,5 +1,6 @@
 """The fault points of a build with -Dfault_points=true (src/base/fault.h): a page of memory that is shared with
-the daemon and the spawner. A point is armed in it; whoever comes there is held until it is let go."""
+the daemon and the spawner. A point is armed in it; whoever comes there is held until it is let go. The clocks of both are
+moved in it too, to jump over a time-out."""
 import ctypes
 import mmap
 import os
@@ -13,13 +14,15 @@ PROGRAM = os.path.join(BUILD, "caisson")
 
 POINTS_MAX = 2000
 HOLD, DELAY = 1, 2
+DAEMON, SPAWNER = 0, 1  # enum fault_role
 
 
 class Page(ctypes.Structure):
     """struct fault_page of src/base/fault.c"""
     _fields_ = [("armed", ctypes.c_uint32), ("skip", ctypes.c_uint32), ("action", ctypes.c_uint32),
                 ("milliseconds", ctypes.c_uint32), ("held", ctypes.c_uint32), ("go_on", ctypes.c_uint32),
-                ("reserved", ctypes.c_uint32 * 18), ("hits", ctypes.c_uint32 * POINTS_MAX)]
+                ("advance", ctypes.c_uint64), ("acknowledged", ctypes.c_uint64 * 2),
+                ("reserved", ctypes.c_uint32 * 12), ("hits", ctypes.c_uint32 * POINTS_MAX)]
 
 
 def use_fault_build():
@@ -65,6 +68,13 @@ class Faults:
         self.page.armed = 0
         self.page.go_on = 1
 
+    def advance(self, seconds, of=(DAEMON, SPAWNER), limit=30):
+        """Moves the clocks of the daemon and the spawner forward. They have done what is due by then when this returns,
+        except what they wait for others for. of: who can acknowledge it; not who is held at a point, or killed."""
+        self.page.advance += int(seconds * 1e9)
+        caisson.wait_until(lambda: all(self.page.acknowledged[role] >= self.page.advance for role in of), limit,
+                           what="the moved clocks seen", every=0.002)
+
     def hits(self):
         """How often each point was passed so far."""
         return {name: self.page.hits[number] for name, number in self.points.items()}
@@ -76,3 +86,23 @@ def armable(**options):
     faults = Faults(os.path.join(daemon.top, "faults"))
     daemon.environment["CAISSON_FAULTS"] = faults.path
     return daemon, faults
+
+
+class ClockTest(caisson.DaemonTest):
+    """One daemon for all tests of a class, whose clocks are moved. Nothing is prepared ahead: what is being made when time
+    jumps would take too long."""
+    config = "[usage]\ninterval = 1h\n[pool]\nsize = 0\nmax = 0\n"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon, cls.faults = armable(config=cls.config)
+        cls.daemon.start()
+        cls.api = cls.daemon.client()
+
+    def status(self, box):
+        return self.api.get("/v1/sandboxes/" + box)["status"]
+
+    def ended(self, box):
+        """The reason, as soon as it has ended."""
+        caisson.wait_until(lambda: self.status(box) == "ended", what="its end")
+        return self.api.get("/v1/sandboxes/" + box)["end"]["reason"]

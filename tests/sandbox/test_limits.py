@@ -187,24 +187,6 @@ print(held)
         self.assertLess(free, 170 << 10)
 
     @column_independent
-    def test_absolute_timeout(self):
-        box = self.sandbox(timeout_seconds=8)
-        result = self.api.exec(box, "echo $$")
-        self.assertLessEqual(result["expires_in_s"], 8)
-        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "ended", what="the end of its time")
-        record = self.api.get("/v1/sandboxes/" + box)
-        self.assertEqual(record["end"]["reason"], "timeout")
-        error = self.refused(410, "sandbox.ended", self.api.exec, box, "true")
-        self.assertIn("time", error.body["error"])
-
-    @column_independent
-    def test_idle_timeout(self):
-        box = self.sandbox(idle_timeout_seconds=6)
-        self.assertEqual(self.api.exec(box, "sleep 7")["exit_code"], 0)  # busy is not idle
-        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "ended")
-        self.assertEqual(self.api.get("/v1/sandboxes/" + box)["end"]["reason"], "idle")
-
-    @column_independent
     def test_over_limit_requests(self):
         for fields, word in [({"memory_mb": 1}, "memory"), ({"memory_mb": 10**9}, "memory"), ({"cpu": 0}, "cpu"),
                              ({"cpu": 100000}, "cpu"), ({"disk_mb": 1}, "disk"), ({"pids": 1}, "pids")]:

@@ -218,23 +218,16 @@ class Clocks(DaemonTest):
 class Restarts(unittest.TestCase):
     """With a daemon of its own, which is killed."""
 
-    def test_both_clocks_and_the_pause_survive(self):
+    def test_the_pause_survives(self):
+        """Its clocks too: tests/fault/test_clocks.py."""
         with Daemon() as daemon:
             api = daemon.client()
-            timed = api.create(timeout_seconds=8)["id"]
-            idle = api.create(idle_timeout_seconds=6)["id"]
-            for box in (timed, idle):
-                self.assertEqual(api.post(f"/v1/sandboxes/{box}/pause")["status"], "paused")
+            box = api.create()["id"]
+            self.assertEqual(api.post(f"/v1/sandboxes/{box}/pause")["status"], "paused")
             os.kill(daemon.daemon_pid(), signal.SIGKILL)
             daemon.wait_ready()
-            paused = time.monotonic()
+            self.assertEqual(api.get(f"/v1/sandboxes/{box}")["status"], "paused")
             daemon.kill()
             daemon.start()
-            wait_until(lambda: time.monotonic() > paused + 8.2, what="time to pass")
-            for box in (timed, idle):
-                self.assertEqual(api.get(f"/v1/sandboxes/{box}")["status"], "paused")
-            for box in (timed, idle):
-                self.assertEqual(api.sh(box, "echo on"), "on\n")
-            for box, reason in ((idle, "idle"), (timed, "timeout")):
-                wait_until(lambda: api.get(f"/v1/sandboxes/{box}")["status"] == "ended", what="its end")
-                self.assertEqual(api.get(f"/v1/sandboxes/{box}")["end"]["reason"], reason)
+            self.assertEqual(api.get(f"/v1/sandboxes/{box}")["status"], "paused")
+            self.assertEqual(api.sh(box, "echo on"), "on\n")

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/clock_advance.h"
 #include "base/fd.h"
 #include "base/text.h"
 #include "fake_init.h"
@@ -304,6 +305,12 @@ void fake_turn(struct fake_host *host, unsigned milliseconds)
 		uv_run(host->loop, UV_RUN_NOWAIT);
 		usleep(20);
 	}
+}
+
+void fake_pass(struct fake_host *host, unsigned milliseconds)
+{
+	*clock_advance += milliseconds * NSEC_PER_MSEC;
+	fake_turn(host, 0);
 }
 
 void outcome_created(void *data, struct sandbox *sandbox, const struct error *error)

@@ -94,6 +94,8 @@ void fake_stop(struct fake_host *host);
 bool fake_until(struct fake_host *host, const bool *flag);
 /* Until core has that many live sandboxes. */
 bool fake_until_count(struct fake_host *host, uint32_t count);
+/* Moves time by that much; what it has made due has its turns. */
+void fake_pass(struct fake_host *host, unsigned milliseconds);
 /* That long, and on a busy machine as many turns as fit into it on an idle one: both ends live in
  * this loop, so that turns are what they need. */
 void fake_turn(struct fake_host *host, unsigned milliseconds);

@@ -37,8 +37,9 @@ struct http_answer {
 
 void fixture_start(struct http_fixture *fixture, const struct http_settings *settings, void *tls);
 void fixture_stop(struct http_fixture *fixture);
-/* Runs the loop until nothing more happens at once, or for at least that long. */
+/* Runs the loop until nothing more happens at once. */
 void fixture_pump(struct http_fixture *fixture);
+/* The same while time is moved by so much. */
 void fixture_wait(struct http_fixture *fixture, int ms);
 
 /* From here on clients are of that uid, or come from that address; NULL and -1: as they are. */

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,6 +21,7 @@
 #endif
 
 #include "base/clock.h"
+#include "base/clock_advance.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -283,6 +285,23 @@ static int link_fd = -1;
 static char allow[256];
 static uint32_t sandboxes_max = 8, pool_size;
 static int64_t patience; /* for what never happens; 0: as long as ever */
+
+/* Moves the time of the spawner too, and wakes it. */
+static void pass_time(int64_t nanoseconds)
+{
+	*clock_advance += (uint64_t)nanoseconds;
+	kill(child, SIGCHLD);
+}
+
+/* Before the first spawner is there. */
+__attribute__((constructor)) static void share_clock(void)
+{
+	void *memory = mmap(NULL, sizeof(*clock_advance), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		abort();
+	clock_advance = memory;
+}
 
 static void run_spawner(int socket)
 {

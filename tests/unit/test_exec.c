@@ -797,6 +797,10 @@ TEST(left_running_is_not_waited_for_without_end)
 	CHECK(fake_until(host, &follower.ended));
 	init->quiet = true;
 	CHECK_INT(exec_left_running(exec, left_done, &answers[0], &error), 0);
+	fake_turn(host, 5);
+	fake_pass(host, 2000);
+	CHECK(!answers[0].done);
+	fake_pass(host, 4000);
 	CHECK(fake_until(host, &answers[0].done));
 	CHECK_INT(answers[0].count, 0);
 	CHECK_INT(answers[0].kind, ERROR_NONE);

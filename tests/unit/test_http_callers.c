@@ -335,7 +335,7 @@ TEST(a_head_with_descriptors_has_little_time)
 		crowd(0, 2, true, HALF);
 		uint64_t began = uv_hrtime();
 		pass(clients[0], "st", null, 2);
-		fixture_wait(&f, 1500);
+		fixture_wait(&f, 1000);
 		closed = is_closed(clients[0]);
 		if (!closed || uv_hrtime() - began < 2000000000 || i == 4)
 			break;
@@ -343,7 +343,7 @@ TEST(a_head_with_descriptors_has_little_time)
 		fixture_stop(&f);
 	}
 	CHECK(!closed);
-	fixture_wait(&f, 700);
+	fixture_wait(&f, 1200);
 	(void)is_closed(clients[0]);
 	CHECK_INT(answer_status(&seen), 408);
 	CHECK(!is_closed(clients[1]) && seen.size == 0);
@@ -356,13 +356,13 @@ TEST(many_deadlines_at_once_are_all_kept)
 {
 	struct http_settings settings = http_default_settings;
 	static int many[700];
-	settings.head_timeout_ms = 300;
+	settings.head_timeout_ms = 30000;
 	fixture_start(&f, &settings, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(many); i++) {
 		many[i] = client_unix(&f);
 		(void)client_text(&f, many[i], HALF);
 	}
-	fixture_wait(&f, 500);
+	fixture_wait(&f, 50000);
 	for (size_t i = 0; i < ARRAY_SIZE(many); i++) {
 		(void)is_closed(many[i]);
 		CHECK_INT(answer_status(&seen), 408);

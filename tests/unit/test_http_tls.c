@@ -161,14 +161,14 @@ TEST(plain_text_on_the_tls_port_is_closed)
 {
 	SSL_CTX *context = server_context();
 	struct http_settings settings = http_default_settings;
-	settings.head_timeout_ms = 100;
+	settings.head_timeout_ms = 10000;
 	fixture_start(&f, &settings, context);
 	int fd = client_tcp(&f), silent = client_tcp(&f);
 	struct http_seen *got = client_ask(&f, fd, "GET /x HTTP/1.1\r\n" HOST "\r\n");
 	CHECK(got->closed);
 	CHECK_INT(f.handled, 0);
 	/* A handshake that does not begin has a deadline as well. */
-	fixture_wait(&f, 200);
+	fixture_wait(&f, 20000);
 	CHECK_INT(http_server_connections(f.server), 0);
 	close(fd);
 	close(silent);

@@ -1,0 +1,32 @@
+/* Lets a test move the daemon's time: the loop turns every few milliseconds, so that it sees soon
+ * that the clocks have moved, runs the timers that are due and acknowledges it (base/fault.h).
+ * Built only with -Dfault_points=true. */
+#include "daemon/fault.h"
+
+#include "base/fault.h"
+
+#define LOOK_MS 5
+
+static void look(uv_timer_t *timer)
+{
+	(void)timer; /* it only wakes the loop */
+}
+
+/* Between this and the last turn every timer has run that was due then. */
+static void turn(uv_prepare_t *prepare)
+{
+	(void)prepare;
+	fault_turn(FAULT_DAEMON);
+}
+
+void daemon_fault_watch_clock(uv_loop_t *loop)
+{
+	static uv_timer_t timer;
+	static uv_prepare_t prepare;
+	uv_timer_init(loop, &timer);
+	uv_timer_start(&timer, look, LOOK_MS, LOOK_MS);
+	uv_unref((uv_handle_t *)&timer);
+	uv_prepare_init(loop, &prepare);
+	uv_prepare_start(&prepare, turn);
+	uv_unref((uv_handle_t *)&prepare);
+}
