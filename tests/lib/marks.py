@@ -67,7 +67,7 @@ class Source:
     def is_test_case(self, node):
         for base in node.bases:
             name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-            if name in ("TestCase", "DaemonTest") or (name in self.classes and self.is_test_case(self.classes[name])):
+            if name in ("TestCase", "DaemonTest", "ClockTest") or (name in self.classes and self.is_test_case(self.classes[name])):
                 return True
         return False
 

@@ -122,10 +122,15 @@ def chosen():
 
 
 if not options.words:
-    # A test that is gone must not be expected to fail for ever.
     loaded = {test.id().split(".", 1)[-1] for test in each(loader.loadTestsFromModule(module))}
-    for name in {name.split(" ", 1)[1] for name in columns.others() if name.split(" ")[0] == suite} - loaded:
-        print("@" + json.dumps({"name": name, "outcome": "bad", "text": "columns.py lists it, and there is none", "seconds": 0}))
+    # A test that is gone must not be expected to fail for ever.
+    wrong = {name: "columns.py lists it, and there is none" for name in {
+        name.split(" ", 1)[1] for name in columns.others() if name.split(" ")[0] == suite} - loaded}
+    # The plan and the census know of those alone that can be read.
+    if not hasattr(module, "MAKES_TESTS"):
+        wrong |= {name: "marks.py does not see that this is a test" for name in loaded - marks.Source(options.path).tests.keys()}
+    for name, text in wrong.items():
+        print("@" + json.dumps({"name": name, "outcome": "bad", "text": text, "seconds": 0}))
         result.failures.append((None, ""))
 if options.stall:
     import stall
