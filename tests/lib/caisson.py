@@ -54,6 +54,12 @@ def parent_of(pid):
     return int(fields[1]) if fields else 0
 
 
+def has_ended(pid):
+    """With its descriptors closed: a process that is only about to end has no program any more, and still its sockets."""
+    fields = read_process(pid, "stat").rsplit(b")", 1)[-1].split()
+    return not fields or fields[0] in (b"Z", b"X")
+
+
 def end_commands(*words):
     """Kills whatever runs this very command line, in a sandbox too."""
     command = b"".join(word.encode() + b"\0" for word in words)

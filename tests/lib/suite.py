@@ -91,7 +91,7 @@ parser.add_argument("--leave-out", default="", help="marks whose tests are left 
 parser.add_argument("--load", help="only tests of this load: waits, busy or alone")
 parser.add_argument("--times", type=int, default=1, help="so often, one after the other")
 parser.add_argument("--stall", action="store_true", help="with processes that stand still for two seconds (stall.py)")
-options = parser.parse_args()
+options = parser.parse_intermixed_args()
 suite = os.path.basename(options.path)[5:-3]
 sys.path.insert(0, os.path.dirname(options.path))
 spec = importlib.util.spec_from_file_location(os.path.basename(options.path)[:-3], options.path)

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from caisson import BUILD, PROGRAM, ApiError, Client, Daemon, daemon_of, end_commands, processes_of, wait_until
+from caisson import BUILD, PROGRAM, ApiError, Client, Daemon, daemon_of, end_commands, has_ended, processes_of, wait_until
 from columns import DELEGATED, NO_LOOP, NOT_GIVEN, User, end_processes, has_version_1, ids_of, run_tool, users_locked
 
 # It makes the users that it needs.
@@ -163,7 +163,7 @@ class Life(unittest.TestCase):
         for pid in killed:
             with contextlib.suppress(ProcessLookupError):  # the daemon ends without its spawner, too
                 os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not any(self.program(pid) for pid in killed), what="the end of both")
+        wait_until(lambda: all(has_ended(pid) for pid in killed), what="the end of both")
         result = self.cli(owner, "exec", box, "--", "cat", "/workspace/file")
         self.assertEqual((result.returncode, result.stdout), (0, "kept\n"), result.stderr)
         self.assertEqual(self.cli(owner, "stop", box).returncode, 0)
