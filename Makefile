@@ -57,7 +57,7 @@ asan: $(SANITIZED)/build.ninja
 	ninja -C $(SANITIZED) all test-programs
 
 $(SANITIZED)/build.ninja:
-	meson setup $(SANITIZED) -Db_sanitize=address,undefined -Db_lundef=false -Dinit_sanitize=true >/dev/null
+	meson setup $(SANITIZED) --werror -Db_sanitize=address,undefined -Db_lundef=false -Dinit_sanitize=true >/dev/null
 
 # The whole program for 64-bit ARM and the tests' programs; a warning ends it. On such a machine it is the normal build.
 aarch64:
