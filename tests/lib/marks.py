@@ -56,8 +56,9 @@ class Source:
         self.common = frozenset(assigned(tree.body, "MARKS") or ())
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self.tests = {}
+        deleted = {target.id for node in tree.body if isinstance(node, ast.Delete) for target in node.targets}  # only a base
         for name, node in self.classes.items():
-            if self.is_test_case(node):
+            if self.is_test_case(node) and name not in deleted:
                 for test, marks in self.methods(node).items():
                     self.tests[f"{name}.{test}"] = marks | self.common
         self.runs_on = assigned(tree.body, "RUNS_ON")    # the only build that it is for
