@@ -457,7 +457,7 @@ static void expect_link_broken(const char *what, uint16_t type, uint64_t id, con
 	if (!sandbox->guest_ready &&
 	    sandbox_ready(sandbox, false, outcome_done, &ready, &error) < 0)
 		CHECK_INT(error.kind, ERROR_GUEST_PROTOCOL);
-	fake_turn(host, 60);
+	fake_pass(host, 60);
 	CHECK(sandbox->guest_ready);
 	CHECK(!follower.ended);
 	fake_host_free(host);
