@@ -10,7 +10,7 @@ import time
 import unittest
 
 from caisson import ApiError, Client, Daemon, DaemonTest, wait_until
-from marks import alone, busy
+from marks import alone, busy, long
 
 
 class Edges(DaemonTest):
@@ -340,6 +340,7 @@ class Configuration(unittest.TestCase):
         finally:
             daemon.close()
 
+    @long
     def test_json_logs(self):
         daemon = Daemon(arguments=["--log-json", "--log-level", "debug"])
         try:

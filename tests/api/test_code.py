@@ -9,7 +9,7 @@ import threading
 import unittest
 
 from caisson import ApiError, DaemonTest, wait_until
-from marks import busy
+from marks import busy, long
 
 LANGUAGES = ("python", "node", "bash")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -362,6 +362,7 @@ class Code(DaemonTest):
 
     # --- interrupts ---
 
+    @long
     @busy
     def test_endless(self):
         for language, codes in (
@@ -670,6 +671,7 @@ class Restart(DaemonTest):
         # What had ended before is not told once more.
         self.assertEqual(sorted(self.ran(box)), sorted([*ran, "2", "2", "2"]))
 
+    @long
     def test_code_of_its_own(self):
         """Who waits when the daemon is restarted is told that the code goes on, and it does."""
         box = self.sandbox()

@@ -5,6 +5,7 @@ import time
 import unittest
 
 from caisson import ApiError, DaemonTest, wait_until
+from marks import long
 from websocket import Refused, WebSocket
 
 
@@ -87,6 +88,7 @@ class Streams(DaemonTest):
                 self.assertEqual(data["offset"], offset)
                 offset += len(data["chunk"])
 
+    @long
     def test_a_timeout_is_an_error_with_the_output_so_far(self):
         began = time.monotonic()
         # Time enough to say it on a machine that stalls.
@@ -189,6 +191,7 @@ class Streams(DaemonTest):
                      {"cmd": ""}, {"cmd": 5}, {"cmd": []}, {"argv": [1]}, {"cmd": "a", "timeout_seconds": 1, "timeout_ms": 1}):
             self.refused(400, "request.invalid", self.api.post, self.path("/exec"), body)
 
+    @long
     def test_a_timeout_kills_the_tree(self):
         result = self.api.post(self.path("/exec"), {"cmd": "echo begun; (sleep 600 & sleep 600) & sleep 600", "timeout_ms": 4500})
         self.assertEqual((result["timed_out"], result["exit_code"], result["stdout"]), (True, 124, "begun\n"))

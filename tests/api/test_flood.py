@@ -10,7 +10,7 @@ import socket
 import time
 
 from caisson import SANITIZED, DaemonTest, wait_until
-from marks import alone
+from marks import alone, long
 
 NOBODY = 65534
 SECONDS = 6
@@ -133,6 +133,7 @@ class Flood(DaemonTest):
     def warnings(self):
         return [line for line in self.daemon.log().splitlines() if " http: " in line and "warning" in line]
 
+    @long
     @alone
     def test_half_heads_over_the_unix_socket(self):
         box, before = self.sandbox(), self.open_files()
@@ -143,6 +144,7 @@ class Flood(DaemonTest):
         wait_until(lambda: any(f"uid {NOBODY}" in line for line in self.warnings()), what="a warning")
         self.assertLess(len(self.warnings()), 30)
 
+    @long
     @alone
     def test_half_heads_over_loopback(self):
         box = self.sandbox()
@@ -155,6 +157,7 @@ class Flood(DaemonTest):
             return time.monotonic() - began
         self.assertLess(self.quietest(answer), PATIENCE)
 
+    @long
     @alone
     def test_passed_descriptors(self):
         box, before = self.sandbox(), self.open_files()

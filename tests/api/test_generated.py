@@ -10,7 +10,7 @@ import unittest
 from caisson import SANITIZED, ApiError, DaemonTest
 from contract import DOCUMENT, OPERATIONS, errors_of, parameters, resolved
 from generate import KINDS, NOWHERE, Requests
-from marks import busy
+from marks import busy, long
 from wire import TooSlow, Wire
 
 # Of each operation at least so many, and of each kind that it can have.
@@ -138,6 +138,7 @@ class Generated(DaemonTest):
                 wrong += [f"{case.kind} {case.name}: {fault}" for fault in self.faults(requests, case, answer)]
         return count, wrong
 
+    @long
     @busy
     def test_every_operation_by_all_kinds_of_requests(self):
         pid, total, slow = self.daemon.daemon_pid(), collections.Counter(), []

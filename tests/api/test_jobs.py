@@ -4,6 +4,7 @@ import time
 import unittest
 
 from caisson import ApiError, Daemon, DaemonTest, wait_until
+from marks import long
 
 
 class Jobs(DaemonTest):
@@ -162,6 +163,7 @@ class Jobs(DaemonTest):
 
 
 class Restart(unittest.TestCase):
+    @long
     def test_a_job_outlives_the_daemon(self):
         with Daemon() as daemon:
             api = daemon.client()

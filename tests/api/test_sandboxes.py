@@ -8,6 +8,7 @@ import unittest
 import urllib.parse
 
 from caisson import ApiError, DaemonTest, wait_until
+from marks import long
 
 
 def patch(api, sandbox, body, rest=""):
@@ -416,6 +417,7 @@ class OneShot(DaemonTest):
                 self.assertEqual((caught.exception.status, caught.exception.code), (status, code), caught.exception.body)
                 self.assertEqual(self.api.get("/v1/sandboxes")["items"], [])
 
+    @long
     def test_time_out(self):
         answer = self.api.post("/v1/run", {"cmd": "echo first; sleep 1000", "timeout_seconds": 4.5})
         self.assertEqual((answer["timed_out"], answer["exit_code"], answer["stdout"]), (True, 124, "first\n"))

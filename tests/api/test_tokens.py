@@ -8,6 +8,7 @@ import threading
 import time
 
 from caisson import ApiError, DaemonTest, wait_until
+from marks import long
 
 
 class Stream:
@@ -121,6 +122,7 @@ class Tokens(DaemonTest):
         wait_until(lambda: "sleep 1000" not in str([e for e in self.api.get(f"/v1/sandboxes/{box}/execs")["execs"]
                                                     if e["state"] == "running" and "touch" in e["command"]]), what="the command's end")
 
+    @long
     def test_expired_streams_end(self):
         box = self.sandbox()
         made = self.make(expires_seconds=5)  # the stream begins before, also on a machine that stalls

@@ -17,6 +17,7 @@ import unittest
 
 from columns import User
 from caisson import Daemon, DaemonTest, PROGRAM, processes_of, wait_until
+from marks import long
 
 
 class CommandLine(DaemonTest):
@@ -60,6 +61,7 @@ class CommandLine(DaemonTest):
             self.assertEqual(result.returncode, 125, result)
             self.assertIn(b"UTF-8", result.stderr)
 
+    @long
     def test_sandbox_that_ends_under_a_command(self):
         for end, word, code in ((lambda box: self.api.delete("/v1/sandboxes/" + box), "user", 125), (None, "time", 124)):
             box = self.sandbox(timeout_seconds=600 if end else 6)

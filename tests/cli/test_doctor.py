@@ -123,6 +123,7 @@ class Doctor(DaemonTest):
         self.expect(report, "disk limit", "warning", "mke2fs", "apt-get install e2fsprogs")
         self.expect(report, "runsc", "info", "not installed", "apt-get install runsc")
 
+    @long
     def test_a_hung_program_is_ended(self):
         with tempfile.NamedTemporaryFile("w", suffix="-hung", delete=False) as script:
             script.write(f"#!/bin/sh\nsetsid sleep 987654.{os.getpid()} &\nexec sleep 987654.{os.getpid()}\n")

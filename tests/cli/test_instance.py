@@ -7,6 +7,7 @@ import subprocess
 import unittest
 
 from caisson import Daemon, PROGRAM, wait_until
+from marks import long
 
 
 def lives(pid):
@@ -54,6 +55,7 @@ class Instance(unittest.TestCase):
         self.assertEqual(daemon.client().get("/v1/sandboxes/" + box)["status"], "running")
         self.assertEqual(self.init_of(daemon, box), init)
 
+    @long
     def test_runtime_that_nothing_lives_in(self):
         """Whose sandboxes were there once does not matter."""
         daemon = self.daemon()

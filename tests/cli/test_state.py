@@ -16,7 +16,7 @@ import unittest
 
 from columns import User
 from caisson import ApiError, Client, Daemon, PROGRAM, wait_until
-from marks import busy
+from marks import busy, long
 
 MARK = b"a line that is nowhere else in the backup\n"
 
@@ -193,6 +193,7 @@ class Backup(unittest.TestCase):
         self.assertFalse(os.path.exists(f"{new.state}/sandboxes/{box}"))
         new.close()
 
+    @long
     def test_held_while_it_is_copied(self):
         # The archive is a pipe that nobody reads from: the copying stands still.
         reader, writer = os.pipe()
@@ -523,9 +524,11 @@ class Rootless(unittest.TestCase):
         for daemon in (new, old):
             daemon.close()
 
+    @long
     def test_with_a_range_of_ids(self):
         self.carry(True)
 
+    @long
     def test_with_one_id(self):
         self.carry(False)
 

@@ -9,7 +9,7 @@ from npm import installed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = "tests/compat"
-MARKS = ("busy",)
+MARKS = ("busy", "long")
 LIMIT = 240
 
 

@@ -18,7 +18,7 @@ import npm
 PACKAGES = "tests/conformance"
 # What it covers of the program tests/mcp covers on the sanitized build.
 RUNS_ON = "normal"
-MARKS = ("busy",)
+MARKS = ("busy", "long")
 MAKES_TESTS = True  # one per scenario
 LIMIT = 300  # of one run of the suite
 SCENARIO_LIMIT_MS = 30000

@@ -105,6 +105,7 @@ class Selftest(DaemonTest):
         except Exception as error:  # of a thread: told where it counts
             failed.append(error)
 
+    @long
     @busy
     def test_everything_holds(self):
         code, found = self.selftest()

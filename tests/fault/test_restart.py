@@ -50,6 +50,7 @@ class Restart(unittest.TestCase):
     def test_spawner_killed_while_a_command_runs(self):
         self.check_command_goes_on(lambda daemon: daemon.process.kill())
 
+    @long
     def test_graceful_restart_while_a_command_runs(self):
         """It has three seconds to end; then it goes on without its client."""
         self.check_command_goes_on(lambda daemon: daemon.process.terminate())
@@ -120,6 +121,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(len(tail), 24 << 20)
         self.assertEqual(tail, b"".join(line(tail_start // 16 + n) for n in range(len(tail) // 16)))
 
+    @long
     def test_timeouts_hold_without_a_daemon(self):
         daemon = self.daemon()
         client = daemon.client()

@@ -8,7 +8,7 @@ import time
 import unittest
 
 from caisson import ApiError, Daemon, SANITIZED, wait_until
-from marks import alone, busy
+from marks import alone, busy, long
 
 # Files that are deleted and open: the kernel erases each as its process ends.
 HOLD_FILES = """
@@ -144,6 +144,7 @@ class StuckGuest(unittest.TestCase):
     def stop(self, box):
         self.patiently(lambda: self.api.post(f"/v1/sandboxes/{box}/stop"), box, "stopped")
 
+    @long
     @alone
     def test_delete_with_many_open_files(self):
         def attempt():
@@ -153,6 +154,7 @@ class StuckGuest(unittest.TestCase):
             return slowest
         self.nobody_waits(attempt)
 
+    @long
     @alone
     def test_stop_and_start_with_many_open_files(self):
         def attempt():
@@ -172,6 +174,7 @@ class StuckGuest(unittest.TestCase):
             self.assertEqual(error.code, "timeout")
             self.assertEqual(self.api.get("/v1/sandboxes/" + box)["status"], "running")
 
+    @long
     @alone
     def test_pause_and_delete_of_a_fork_bomb(self):
         def attempt():
@@ -197,6 +200,7 @@ class StuckGuest(unittest.TestCase):
                 return box
         self.fail("each had ended before it was seen to be ending")
 
+    @long
     @busy
     def test_daemon_dies_while_one_is_ending(self):
         box = self.begin_delete()
@@ -204,6 +208,7 @@ class StuckGuest(unittest.TestCase):
         self.daemon.wait_ready()
         self.ended_in_time(box)
 
+    @long
     @busy
     def test_everything_dies_while_one_is_ending(self):
         box = self.begin_delete()
@@ -212,6 +217,7 @@ class StuckGuest(unittest.TestCase):
         self.assertTrue(self.daemon.client().create()["id"])
         self.ended_in_time(box)
 
+    @long
     @busy
     def test_quitting_while_one_is_ending(self):
         box = self.begin_delete()

@@ -4,6 +4,7 @@ import subprocess
 import unittest
 
 from caisson import PROGRAM, Daemon, wait_until
+from marks import long
 from mcp import META, Mcp, McpError
 
 INVALID, CAPABILITY = -32602, -32021
@@ -155,6 +156,7 @@ class Modern(FixtureTest):
         record = wait_until(lambda: (record := get())["status"] != "working" and record, what="its end")
         self.assertEqual((record["status"], self.text(record["result"])), ("completed", "Confirmed: 1 of 2"))
 
+    @long
     def test_a_client_that_leaves_ends_the_call(self):
         """Many calls that would take an hour, each left at once: the daemon forgets them (and is well)."""
         for _ in range(20):

@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = "tests/mcp/npm"
 # What it covers of the program the rest of tests/mcp covers on the sanitized build.
 RUNS_ON = "normal"
-MARKS = ("busy",)
+MARKS = ("busy", "long")
 LIMIT = 180
 
 

@@ -11,7 +11,7 @@ import tomllib
 import unittest
 
 from caisson import Client, Daemon, DaemonTest, PROGRAM
-from marks import busy
+from marks import busy, long
 from mcp import Mcp
 from npm import installed
 from stdio import Stdio
@@ -143,6 +143,7 @@ class Config(DaemonTest):
         self.assertNotIn("Bearer", out)
         self.assertEqual(other.client().get("/v1/tokens")["tokens"], [])
 
+    @long
     @busy
     def test_through_mcp_remote(self):
         """The snippet for a client that starts commands only, with the package as npm has it."""

@@ -6,7 +6,7 @@ import threading
 import time
 
 from caisson import DaemonTest, wait_until
-from marks import alone, busy
+from marks import alone, busy, long
 from mcp import META, Mcp, untimed
 
 TASKS = {"extensions": {META + "tasks": {}}}
@@ -185,6 +185,7 @@ class Read(Case):
                 slowest.append(self.slowest_beside(job, pattern))
             self.assertLess(min(slowest), 1, slowest)
 
+    @long
     @alone
     def test_a_search_that_would_take_minutes(self):
         """Line by line it is cheap enough: it stops in between and can be gone on with, and others are served."""
@@ -284,6 +285,7 @@ class Find(Case):
 
 
 class Stop(Case):
+    @long
     def test_term_then_kill(self):
         for _ in range(5):
             job = self.start("echo up; sleep 4830 & sleep 4831", "up")
@@ -297,6 +299,7 @@ class Stop(Case):
         self.assertIn("[killed, exit code 137", self.text("stop_job", job_id=job))
         wait_until(lambda: not self.alive("sleep 4832"), what="the end of all it started")
 
+    @long
     def test_a_signal(self):
         job = self.start("trap 'echo got it' USR1; echo up; while :; do :; done", "up")
         self.assertRegex(self.text("stop_job", job_id=job, signal="USR1"), r"\Aup\n(got it\n)?\[status: running")
@@ -345,6 +348,7 @@ class Tasks(Case):
 
 
 class Restart(Case):
+    @long
     def test_a_job_outlives_the_daemon(self):
         job = self.start("echo before; while [ ! -e /tmp/five ]; do sleep 0.05; done; echo after; sleep 4850")
         found = []

@@ -9,6 +9,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 from caisson import ApiError, DaemonTest, PROGRAM, wait_until  # noqa: E402
+from marks import long
 from mcp import Mcp, McpError  # noqa: E402
 from stdio import Stdio  # noqa: E402
 
@@ -350,6 +351,7 @@ class OpenSandbox(DaemonTest):
         self.assertEqual(len(lines), 3)
         self.assertLess(sum(map(len, lines)), 150000)
 
+    @long
     def test_background_and_interrupt(self):
         box = self.create()["sandbox_id"]
         begun = self.run_command(box, "echo out; sleep 4701 & setsid sleep 4701", background=True)

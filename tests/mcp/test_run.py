@@ -8,7 +8,7 @@ import re
 import threading
 
 from caisson import PROGRAM, DaemonTest, wait_until
-from marks import alone
+from marks import alone, long
 from mcp import Mcp, seconds_to_die, untimed
 from stdio import Stdio
 
@@ -267,6 +267,7 @@ class HandBack(Case):
         self.api.sh(self.box, "touch /tmp/gone")
         self.assertRegex(self.end(self.job_of(text)), r"\Abegun\n\[result\]\n42\n\[exit code 0")
 
+    @long
     def test_a_context(self):
         text = self.code("import time\nx = 1\nprint('begun', flush=True)\nwhile True: time.sleep(.05)", context_id="busy")
         job = self.job_of(text)
@@ -293,6 +294,7 @@ class HandBack(Case):
         api.call("PATCH", "/v1/sandboxes/" + box, {"idle_timeout_seconds": 1})
         self.assertEqual(api.get("/v1/sandboxes/" + box)["state"], "running")
 
+    @long
     def test_a_one_shot_stays(self):
         other = self.daemon.tcp(self.daemon.token("elsewhere"))
         mcp = Mcp(other)

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 from caisson import DaemonTest, PROGRAM, wait_until
-from marks import busy
+from marks import busy, long
 from npm import installed
 from stdio import Stdio
 
@@ -109,6 +109,7 @@ class Wrap(DaemonTest):
 class Everything(DaemonTest):
     """A real server from npm, in a sandbox that sees its packages and nothing else."""
 
+    @long
     @busy
     def test_server_everything(self):
         modules = installed(PACKAGES)

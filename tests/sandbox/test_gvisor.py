@@ -8,7 +8,7 @@ import unittest
 
 from caisson import ApiError, Daemon, DaemonTest, read_process, wait_until
 from columns import COLUMN, NOT_ENFORCED, user_of_column
-from marks import busy, column_independent
+from marks import busy, column_independent, long
 
 # The sanitized init does not run on gVisor's kernel.
 RUNS_ON = "normal"
@@ -278,6 +278,7 @@ class Life(unittest.TestCase):
         self.assertFalse(os.path.exists(f"{daemon.runtime}/guests/{box}"))
         self.assertEqual(processes(daemon, box), {})
 
+    @long
     @busy
     def test_daemon_killed_while_output_is_written(self):
         """Daemon and spawner are gone for a while; no byte is lost or doubled, input goes on."""
@@ -343,6 +344,7 @@ class Life(unittest.TestCase):
         daemon.start()
         self.assertEqual(daemon.client().get("/v1/sandboxes/" + box)["status"], "stopped")
 
+    @long
     def test_timeout_holds_without_a_daemon(self):
         daemon = self.daemon()
         box = daemon.client().create(isolation="gvisor", timeout_seconds=8)["id"]
@@ -354,6 +356,7 @@ class Life(unittest.TestCase):
             daemon.client().get("/v1/sandboxes/" + box)), what="the end of the sandbox")
         self.assertEqual(record["end"]["reason"], "timeout")
 
+    @long
     def test_a_stopped_init_keeps_no_time_out_off(self):
         """Root inside may stop PID 1: who waits is answered, and what should have ended is ended with all else."""
         daemon = self.daemon()

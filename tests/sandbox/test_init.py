@@ -10,6 +10,7 @@ import time
 import unittest
 
 from caisson import Daemon, DaemonTest, own, read_process, wait_until
+from marks import long
 
 OPERATION = 1 << 63
 HELLO, HELLO_REPLY, PING, PONG = 1, 2, 7, 8
@@ -238,6 +239,7 @@ class Client(unittest.TestCase):
             return sent
         raise AssertionError("the init takes everything")
 
+    @long
     def test_an_answer_waits_for_a_client_that_does_not_read(self):
         # More data than the frozen runner's socket holds: the rest is owed.
         self.link.send(FILE, file_request(FILE_WRITE, b"/nowhere/at/all"), OPERATION | 1)
@@ -255,6 +257,7 @@ class Client(unittest.TestCase):
                 break
         self.assertEqual((kind, number), (FAILED, OPERATION | 1))
 
+    @long
     def test_a_client_that_goes_while_all_is_full(self):
         sent = self.send_until_full(FILE, file_request(FILE_WRITE, b"/nowhere/at/all"),
                                     [OPERATION | number for number in range(1, 100000)])

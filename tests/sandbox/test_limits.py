@@ -3,7 +3,7 @@ import os
 import unittest
 
 from caisson import ApiError, DaemonTest, end_commands, wait_until
-from marks import busy, column_independent, heavy
+from marks import busy, column_independent, heavy, long
 from columns import NOT_ENFORCED
 
 
@@ -107,6 +107,7 @@ print(held)
         self.assertFalse(result["oom_killed"])
         self.assertEqual(self.api.sh(box, "rm /workspace/fill; echo alive"), "alive\n")
 
+    @long
     @busy
     @heavy
     def test_inodes(self):

@@ -9,7 +9,7 @@ import unittest
 
 import escape
 from caisson import ApiError, DaemonTest, own, owner_uid
-from marks import busy, heavy
+from marks import busy, heavy, long
 
 
 class Volumes(DaemonTest):
@@ -275,6 +275,7 @@ END
             out = self.api.sh(box, "cp /bin/true /tmp/a; chmod 4755 /tmp/a; stat -c %a /tmp/a; setcap cap_setuid+ep /tmp/a; getcap /tmp/a")
             self.assertEqual(out, "4755\n/tmp/a cap_setuid=ep\n")
 
+    @long
     @busy
     @heavy
     def test_ordinary_work(self):
