@@ -87,6 +87,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("path")
 parser.add_argument("words", nargs="*", help="only tests that have one of these in their name")
+parser.add_argument("--only", metavar="CLASS.TEST", help="this test alone")
 parser.add_argument("--leave-out", default="", help="marks whose tests are left out, with commas between")
 parser.add_argument("--load", help="only tests of this load: waits, busy or alone")
 parser.add_argument("--times", type=int, default=1, help="so often, one after the other")
@@ -114,14 +115,15 @@ def each(tests):
 
 def is_chosen(test):
     of_test = marks.of_test(test, module)
-    return not of_test & set(options.leave_out.split(",")) and options.load in (None, plan.load_of(of_test))
+    return (not of_test & set(options.leave_out.split(",")) and options.load in (None, plan.load_of(of_test)) and
+            options.only in (None, test.id().split(".", 1)[-1]))
 
 
 def chosen():
     return unittest.TestSuite(filter(is_chosen, each(loader.loadTestsFromModule(module))))
 
 
-if not options.words:
+if not options.words and not options.only:
     loaded = {test.id().split(".", 1)[-1] for test in each(loader.loadTestsFromModule(module))}
     # A test that is gone must not be expected to fail for ever.
     wrong = {name: "columns.py lists it, and there is none" for name in {
