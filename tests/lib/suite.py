@@ -138,6 +138,7 @@ if options.stall:
     import stall
     stall.start(os.getpid())
 for _ in range(options.times):
+    result._previousTestClass = None  # else unittest thinks that its class is set up already
     chosen().run(result)
 if contract.violations:
     result.against_contract("the last tearDownClass")
