@@ -19,13 +19,14 @@ GRACE_SECONDS = 5  # what ends with its parent has so long to do so
 
 
 def processes_of(session, folder):
-    """{pid: command line} of what runs in a session or below a folder, or has that folder among its arguments."""
+    """{pid: command line} of what runs in a session, or has the folder as TMPDIR or among its arguments."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().replace(b"\0", b" ").decode(errors="replace")
-            if words and (folder in words or os.getsid(int(pid)) == session or os.readlink(f"/proc/{pid}/cwd").startswith(folder)):
+            with open(f"/proc/{pid}/cmdline", "rb") as words, open(f"/proc/{pid}/environ", "rb") as environment:
+                words = words.read().replace(b"\0", b" ").decode(errors="replace")
+                mine = os.getsid(int(pid)) == session or folder in words or f"TMPDIR={folder}\0".encode() in environment.read()
+            if words and mine:
                 found[int(pid)] = words
         except OSError:  # it has just ended
             pass

@@ -1,0 +1,73 @@
+"""The scheduler of tests/run does what every result depends on: it keeps to its tokens, leaves alone what asked for it, ends
+what takes too long, sees what is left behind, and runs nothing whose build failed."""
+import os
+import sys
+import tempfile
+import time
+
+from gate import TOP, fail
+
+sys.path.insert(0, os.path.join(TOP, "tests/lib"))
+import schedule  # noqa: E402 (its place is known now)
+
+schedule.GRACE_SECONDS = 0.3
+
+
+class Count:
+    def __init__(self):
+        self.wrong = {}
+
+    def bad(self, name, text=""):
+        self.wrong[name] = text
+
+
+class Shell(schedule.Job):
+    """Remembers when it ran."""
+
+    def __init__(self, name, line, load="waits", kind="suite", **options):
+        super().__init__(name, ["sh", "-c", line], load, **options)
+        self.kind, self.lines = kind, []
+
+    def take_line(self, count, line):
+        self.lines.append((time.monotonic(), line))
+
+    def finish(self, count, output):
+        self.output = output
+
+
+def overlap(one, other):
+    return one.lines[0][0] < other.lines[-1][0] and other.lines[0][0] < one.lines[-1][0]
+
+
+sleeps = "echo begin; sleep 0.5; echo end"
+jobs = [Shell("build good", "true", kind="build"), Shell("build bad", "exit 3", kind="build"),
+        Shell("one", sleeps, after=["build good"]), Shell("two", sleeps), Shell("busy one", sleeps, "busy"), Shell("busy two", sleeps, "busy"),
+        Shell("alone", sleeps, "alone", seconds=100), Shell("never", "echo ran", after=["build bad"]),
+        Shell("endless", "echo begin; sleep 60", limit=1), Shell("litters", 'touch "$TMPDIR/file"; setsid sleep 61 & TMPDIR= setsid sh -c "sleep 5; true" "$TMPDIR" & sleep 62 &')]
+count = Count()
+with tempfile.TemporaryDirectory() as logs:
+    scheduler = schedule.Scheduler(count, TOP, logs, tokens=5)
+    for job in jobs:
+        scheduler.add(job)
+    began = time.monotonic()
+    scheduler.run()
+by_name = {job.name: job for job in jobs}
+wrong = []
+
+
+def expect(true, text):
+    if not true:
+        wrong.append(text)
+
+
+expect(by_name["never"].lines == [] and "build bad failed" in count.wrong.get("never", ""), "a job ran whose build had failed")
+expect(by_name["endless"].code == 124 and "timed out after 1 s" in by_name["endless"].output, "a job that takes too long was not ended")
+litter = count.wrong.get("litters: left behind", "").splitlines()
+expect(len(litter) == 4 and litter[-1] == "file file", f"litter was not seen: {litter}")
+expect(not any(overlap(by_name["alone"], job) for job in jobs if job.lines and job.name != "alone"), "a job that must be alone was not")
+expect(not all(overlap(by_name["busy one"], by_name[name]) for name in ("busy two", "one", "two")), "more ran than there are tokens for")
+expect(any(overlap(by_name[name], by_name["busy one"]) for name in ("busy two", "one", "two")), "nothing ran beside anything else")
+expect(set(count.wrong) == {"never", "litters: left behind"}, f"something else failed: {count.wrong}")
+expect(not os.path.exists(scheduler.prefix + "0"), "a slot's folder is left")
+if wrong:
+    fail(*wrong)
