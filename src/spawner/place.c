@@ -242,6 +242,18 @@ struct lock_wait {
 	uint64_t asked; /* a pid; 0: none */
 };
 
+/* A process that was killed and not reaped yet still answers kill(pid, 0). */
+static bool holder_has_ended(const struct holder *holder)
+{
+	struct process process = PROCESS_NONE;
+	if (!holder->pid)
+		return false;
+	int result = process_open((pid_t)holder->pid, 0, &process);
+	bool ended = result == -ESRCH || (result == 0 && !process_alive(&process));
+	process_done(&process);
+	return ended;
+}
+
 /* The lock is another's: 0 when it will be free soon. */
 static int wait_for_holder(const struct spawner *spawner, int lock, const char *what,
 			   const char *directory, struct lock_wait *wait, struct error *error)
@@ -249,7 +261,7 @@ static int wait_for_holder(const struct spawner *spawner, int lock, const char *
 	struct holder holder;
 	holder_read(lock, &holder);
 	/* A worker of one that was killed holds it until the kernel has ended it too. */
-	bool gone = holder.pid && kill((pid_t)holder.pid, 0) < 0 && errno == ESRCH;
+	bool gone = holder_has_ended(&holder);
 	bool leaves = !gone && ask_to_leave(spawner, &holder, &wait->asked);
 	if ((!gone && !leaves) || ++wait->turns > (wait->asked ? LEAVE_TURNS : LOCK_TURNS))
 		return lock_conflict(&holder, what, directory, error);
