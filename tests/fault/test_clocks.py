@@ -95,21 +95,13 @@ class Sandboxes(ClockTest):
         self.faults.advance(200)
         self.assertEqual(self.ended(timed), "timeout")
 
-    def kill_inits(self):
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if os.readlink(f"/proc/{pid}/exe").startswith(self.daemon.state):
-                    os.kill(int(pid), signal.SIGKILL)
-            except OSError:
-                pass
-
     def test_paused_outlives_its_timeout_however_it_ends(self):
         stopped, rebooted = self.paused(timeout_seconds=600), self.paused(timeout_seconds=600)
         self.faults.advance(700)
         self.api.post(f"/v1/sandboxes/{stopped}/stop")
         self.assertEqual(self.status(stopped), "stopped")
         self.daemon.kill()
-        self.kill_inits()
+        self.daemon.kill_inits()
         self.daemon.start()
         # Its killed processes may still be leaving the freezer: until then it is there.
         wait_until(lambda: self.status(rebooted) == "stopped")
@@ -120,7 +112,7 @@ class Sandboxes(ClockTest):
     def test_an_init_that_does_not_keep_the_time(self):
         """Who waits for a command is answered a moment after its time-out; an init that goes on is kept."""
         box = self.sandbox(timeout_seconds=0)
-        init = int(open(os.path.join(self.daemon.runtime, "guests", box, "boot")).read().split("pid ")[1].split()[0])
+        init = self.daemon.init_of(box)
         command = Background(self.daemon.client(timeout=60).exec, box, "echo said; sleep 1000", timeout_seconds=5)
         path = f"/v1/sandboxes/{box}/execs"
         wait_until(lambda: any(record["stdout_bytes"] for record in self.api.get(path)["execs"]), 5, what="its output")

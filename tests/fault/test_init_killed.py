@@ -22,12 +22,8 @@ class InitKilled(DaemonTest):
     def explained(self):
         wait_explained(self.daemon)
 
-    def init_of(self, box):
-        record = open(os.path.join(self.daemon.runtime, "guests", box, "boot")).read()
-        return int(record.split("pid ")[1].split()[0])
-
     def kill_init(self, box):
-        os.kill(self.init_of(box), signal.SIGKILL)
+        os.kill(self.daemon.init_of(box), signal.SIGKILL)
 
     def stopped(self, box):
         wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "stopped", 30, what="its end")
@@ -99,7 +95,7 @@ class InitKilled(DaemonTest):
                     self.api.post(f"/v1/sandboxes/{box}/pause")
                 outcome = []
                 client = threading.Thread(target=self.refused_or_done, args=(box, what, outcome), daemon=True)
-                init = os.pidfd_open(self.init_of(box))
+                init = os.pidfd_open(self.daemon.init_of(box))
                 self.addCleanup(os.close, init)
                 client.start()
                 with contextlib.suppress(ProcessLookupError):  # a stop may have been faster

@@ -22,7 +22,7 @@ import time
 import unittest
 import uuid
 
-from caisson import THOROUGH, TOP, ApiError, read_process, wait_until
+from caisson import THOROUGH, TOP, ApiError, OwnDaemons, read_process, wait_until
 from explain import wait_explained
 from faults import armable, list_points, use_fault_build
 
@@ -136,10 +136,6 @@ class World:
         except ApiError as error:
             if error.status not in (404, 410):
                 raise
-
-    def init_of(self, box):
-        record = open(os.path.join(self.daemon.runtime, "guests", box, "boot")).read()
-        return int(next(text.split()[1] for text in record.splitlines() if text.startswith("pid ")))
 
     def sql(self, *statements):
         """Changes the database from outside, as its owner: its journal must stay the daemon's."""
@@ -272,7 +268,7 @@ def delete_again(world):
 
 
 def end_init(world):
-    os.kill(world.init_of(world.subject), signal.SIGKILL)
+    os.kill(world.daemon.init_of(world.subject), signal.SIGKILL)
     time.sleep(0.3)
 
 
@@ -616,7 +612,7 @@ def find_cases(only=()):
     """Every point that a scenario passes, in that scenario; and which are passed at all. What is not passed every time
     was something else's, under way beside it."""
     world, cases, passed = World(), [], set()
-    try:
+    with world.daemon:
         for scenario in SCENARIOS:
             if only and scenario.name not in only:
                 continue
@@ -625,11 +621,6 @@ def find_cases(only=()):
                 passed.add(point)
                 least, most = sorted((first.get(point, 0), second.get(point, 0)))
                 cases += [(scenario, point, skip, skip < least) for skip in range(min(most, PASSES_MAX))]
-    except BaseException:
-        print("# daemon log:\n# " + "\n# ".join(world.daemon.log().splitlines()[-30:]), flush=True)
-        world.daemon.close(check=False)
-        raise
-    world.daemon.close()
     return cases, passed
 
 
@@ -646,7 +637,7 @@ def run_cases(cases):
             [failure for runner in runners for failure in runner.failures])
 
 
-class KillPoints(unittest.TestCase):
+class KillPoints(OwnDaemons):
     def test_every_kill_point(self):
         points = set(list_points())
         cases, _ = find_cases()
@@ -667,17 +658,11 @@ class KillPoints(unittest.TestCase):
         """What a boot and an end do between two messages: killed after a time that grows by half a millisecond."""
         scenarios = [scenario for scenario in SCENARIOS if scenario.name in ("create", "create a cold one", "start", "delete")]
         world = World()
-        try:
-            for n in range(48):
-                scenario, victims = scenarios[n % 4], ("spawner", "both", "spawner")[n // 4 % 3]
-                with self.subTest(scenario=scenario.name, milliseconds=n / 2, killed=victims):
-                    kill_after(world, scenario, n / 2000, victims)
-        except BaseException:
-            world.daemon.close(check=False)
-            raise
-        if not self._outcome.success:
-            print("# daemon log:\n# " + "\n# ".join(world.daemon.log().splitlines()[-60:]), flush=True)
-        world.daemon.close(check=self._outcome.success)
+        self.addCleanup(self.finish, world.daemon)
+        for n in range(48):
+            scenario, victims = scenarios[n % 4], ("spawner", "both", "spawner")[n // 4 % 3]
+            with self.subTest(scenario=scenario.name, milliseconds=n / 2, killed=victims):
+                kill_after(world, scenario, n / 2000, victims)
 
     def first_start(self, points):
         """A state directory that is made: whatever is killed then, the next start has a whole database."""

@@ -13,7 +13,7 @@ import unittest
 import caisson
 from caisson import ApiError, wait_until
 from explain import wait_explained
-from faults import DAEMON, PROGRAM, armable, list_points, use_fault_build
+from faults import DAEMON, PROGRAM, FaultTest, armable, list_points, use_fault_build
 from marks import alone, busy
 from test_kill_points import COUNTER, Call, line, not_passed
 
@@ -32,28 +32,8 @@ def outcome(function, *arguments, **fields):
         return error.status, error.code
 
 
-class FaultTest(unittest.TestCase):
+class StoreTest(FaultTest):
     mounts = ()
-
-    def world(self, **options):
-        self.daemon, self.faults = armable(**options)
-        self.addCleanup(self.finish)
-        return self.daemon
-
-    def finish(self):
-        failed = self._outcome and not self._outcome.success
-        if failed:
-            print("# daemon log:\n# " + "\n# ".join(self.daemon.log().splitlines()[-40:]), flush=True)
-        self.faults.go_on()
-        try:
-            if self.daemon.process is None or self.daemon.process.poll() is not None:
-                self.daemon.start()
-            self.daemon.close(check=not failed)
-        finally:
-            self.unmount()
-
-    def unmount(self):
-        pass
 
     def explained(self):
         wait_explained(self.daemon, self.mounts)
@@ -74,7 +54,7 @@ class FaultTest(unittest.TestCase):
 
 
 @busy
-class DiskFull(FaultTest):
+class DiskFull(StoreTest):
     """The state directory is on a disk of its own, which is filled while the daemon stands before a write."""
 
     def world(self, **options):
@@ -92,27 +72,20 @@ class DiskFull(FaultTest):
         self.mounts = (daemon.state,)
         return daemon
 
-    def unmount(self):
-        subprocess.run(["umount", "-l", self.daemon.state], timeout=60, capture_output=True)
-
-    def finish(self):
-        # Before the directory is removed, and after everything in it has ended.
-        daemon, close = self.daemon, self.daemon.close
-        self.free()
-        failed = self._outcome and not self._outcome.success
+    def finish(self, daemon):
+        """The disk is unmounted before its directory is removed, and after everything in it has ended."""
+        failed = self.has_failed()
         if failed:
-            print("# daemon log:\n# " + "\n# ".join(daemon.log().splitlines()[-40:]), flush=True)
-        self.faults.go_on()
+            daemon.print_log()
+        self.free()
         try:
-            if daemon.process is None or daemon.process.poll() is not None:
-                daemon.start()
             if not failed:
                 daemon.remove_sandboxes()
                 self.explained()
             daemon.stop()
         finally:
-            self.unmount()
-            close(check=not failed)
+            subprocess.run(["umount", "-l", daemon.state], timeout=60, capture_output=True)
+            daemon.close(check=not failed)
 
     @property
     def ballast(self):
@@ -373,7 +346,7 @@ class DiskFull(FaultTest):
             file.truncate(os.path.getsize(self.ballast) - (1 << 20))
 
 
-class Locked(FaultTest):
+class Locked(StoreTest):
     def hold(self):
         """Another process that has the database for itself, until it is let go."""
         path = os.path.join(self.daemon.state, "db", "caisson.db")
@@ -447,12 +420,12 @@ class Locked(FaultTest):
         self.explained()
 
 
-class Damaged(FaultTest):
+class Damaged(StoreTest):
     def test_damage_is_refused_and_nothing_is_touched(self):
         """Sandboxes run on while their database is not to be trusted; with the right one everything is as before."""
         daemon = self.world().start()
         box, counter = self.survivor()
-        pid = int(open(os.path.join(daemon.runtime, "guests", box, "boot")).read().split("pid ")[1].split()[0])
+        pid = daemon.init_of(box)
         daemon.stop()
         path = os.path.join(daemon.state, "db", "caisson.db")
         good = open(path, "rb").read()
@@ -505,8 +478,7 @@ class Late(unittest.TestCase):
 
     def one(self, what):
         daemon, faults = armable()
-        try:
-            daemon.start()
+        with daemon:
             api = daemon.client(timeout=40)
             box = api.create(name="survivor")["id"]
             counter = api.exec(box, COUNTER, background=True)["exec_id"]
@@ -530,12 +502,6 @@ class Late(unittest.TestCase):
             if data[:count * 16] != b"".join(line(n) for n in range(count)) or api.sh(box, "echo 1") != "1\n":
                 raise AssertionError(f"{what}: the survivor's output is not whole")
             wait_explained(daemon)
-        except BaseException:
-            print("# daemon log:\n# " + "\n# ".join(daemon.log().splitlines()[-40:]), flush=True)
-            faults.go_on()
-            daemon.close(check=False)
-            raise
-        daemon.close()
 
     def settle(self, condition, what, text):
         try:

@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from caisson import ApiError, Daemon, SANITIZED, wait_until
+from caisson import ApiError, OwnDaemons, SANITIZED, wait_until
 from marks import alone, busy, long
 
 # Files that are deleted and open: the kernel erases each as its process ends.
@@ -79,21 +79,17 @@ class Others(threading.Thread):
         return [took for at, took in self.times if at < ended and at + took > began]
 
 
-class StuckGuest(unittest.TestCase):
+class StuckGuest(OwnDaemons):
     def setUp(self):
-        self.daemon = Daemon("[sandbox]\nfiles = 131072\n").start()
-        self.addCleanup(self.finish)
+        self.daemon = self.start_daemon("[sandbox]\nfiles = 131072\n")
+        self.addCleanup(self.remove_sandboxes)
         self.api = self.daemon.client()
 
-    def finish(self):
+    def remove_sandboxes(self):
+        """Also after a failure: a bomb that is frozen would outlive everything that is killed around it."""
         if self.daemon.process is None:
             self.daemon.start()
-        failed = self._outcome and not self._outcome.success
-        if failed:
-            print("# daemon log:\n# " + "\n# ".join(self.daemon.log().splitlines()[-40:]), flush=True)
-            # A bomb that is frozen would outlive everything that is killed around it.
-            self.daemon.remove_sandboxes()
-        self.daemon.close(check=not failed)
+        self.daemon.remove_sandboxes()
 
     def files(self, count):
         box = self.api.create(memory_mb=6144, disk_mb=8192, pids=256)["id"]
@@ -255,7 +251,6 @@ class StuckGuest(unittest.TestCase):
     def freezer_states(self, box):
         texts = self.of_cgroup(box, "freezer.state") or self.of_cgroup(box, "cgroup.freeze")
         return {{"0": "THAWED", "1": "FROZEN"}.get(text, text) for text in texts}
-
 
 
 if __name__ == "__main__":

@@ -299,6 +299,22 @@ def processes_of(state, runtime):
     return found
 
 
+def inits_of(state):
+    """What runs the init's program, its runners too: {pid: path of the program}."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has just ended
+            if (program := os.readlink(f"/proc/{pid}/exe")).startswith(state):
+                found[int(pid)] = program
+    return found
+
+
+def status_of(pid):
+    """/proc/PID/status as a dictionary; empty when it has ended."""
+    lines = read_process(pid, "status").decode(errors="replace").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
 class NoUids(AssertionError):
     """The host has uids for so many instances only (UID_BLOCKS): other suites have them all at the moment."""
 
@@ -435,10 +451,22 @@ class Daemon:
         self.process.wait()
         self.process = None
 
+    def boot_record(self, sandbox, key):
+        with open(os.path.join(self.runtime, "guests", sandbox, "boot")) as file:
+            return re.search(rf"^{key} (\S+)", file.read(), re.M).group(1)
+
     def place(self, sandbox):
         """The name of a sandbox's cgroups: its id, or another if it came from the pool."""
-        record = open(os.path.join(self.runtime, "guests", sandbox, "boot")).read()
-        return re.search(r"^place (\S+)$", record, re.M).group(1)
+        return self.boot_record(sandbox, "place")
+
+    def init_of(self, sandbox):
+        """The pid of a sandbox's PID 1."""
+        return int(self.boot_record(sandbox, "pid"))
+
+    def kill_inits(self):
+        for pid in inits_of(self.state):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def instance(self):
         """The name of the cgroup that all of its are in."""
@@ -503,22 +531,49 @@ class Daemon:
             if self.cgroups:
                 self.cgroups.remove()
 
+    def print_log(self):
+        print("# daemon log:\n# " + "\n# ".join(self.log().splitlines()[-40:]), flush=True)
+
     def __enter__(self):
-        return self.start()
+        return self if self.process else self.start()
 
     def __exit__(self, kind, value, trace):
         if kind is not None:
-            print("# daemon log:\n# " + "\n# ".join(self.log().splitlines()[-30:]), flush=True)
+            self.print_log()
         self.close(check=kind is None)
+
+
+class OwnDaemons(unittest.TestCase):
+    """Each test has daemons of its own. At its end nothing of them may be left on the host; one that has failed shows the
+    end of their logs instead."""
+
+    def start_daemon(self, config=None, **options):
+        return self.new_daemon(config, **options).start()
+
+    def new_daemon(self, config=None, check=True, **options):
+        """Not started yet. check=False: it must not start at all, or the test closes it itself."""
+        daemon = Daemon(config, **options)
+        self.addCleanup(self.finish, daemon, check)
+        return daemon
+
+    def has_failed(self):
+        return bool(self._outcome and not self._outcome.success)
+
+    def finish(self, daemon, check=True):
+        if self.has_failed():
+            daemon.print_log()
+        if check and daemon.process is None:
+            daemon.start()  # to remove what the one before has left
+        daemon.close(check=check and not self.has_failed())
 
 
 class DaemonTest(unittest.TestCase):
     """One daemon for all tests of a class."""
-    config = ""
+    config, arguments = "", ()
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon(cls.config).start()
+        cls.daemon = Daemon(cls.config, cls.arguments).start()
         cls.api = cls.daemon.client()
 
     @classmethod
