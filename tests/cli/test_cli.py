@@ -16,7 +16,7 @@ import time
 import unittest
 
 from columns import User
-from caisson import Daemon, DaemonTest, PROGRAM, processes_of, wait_until
+from caisson import PROGRAM, DaemonTest, OwnDaemons, processes_of, wait_until
 from marks import long
 
 
@@ -378,12 +378,11 @@ class RefusedServe(DaemonTest):
         self.assertIn("A", self.api.sh(self.sandbox(), "echo A"))
 
 
-class OrdinaryUser(unittest.TestCase):
+class OrdinaryUser(OwnDaemons):
     def test_what_is_not_enforced_or_counted_is_said(self):
         user = User(False, "l")
         self.addCleanup(user.remove)
-        daemon = Daemon(user=user).start()
-        self.addCleanup(daemon.close)
+        daemon = self.start_daemon(user=user)
         code, box, err = daemon.cli("create", "--disk", "64M")
         self.assertRegex(err, r"^caisson create: --disk 64M is not enforced: \S")
         code, out, err = daemon.cli("run", "--disk", "64M", "--", "echo", "hi")

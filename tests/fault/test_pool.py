@@ -176,11 +176,9 @@ class Pool(OwnDaemons):
     def test_switched_off_by_a_reload(self):
         daemon = self.start_daemon(POOLED)
         self.filled(daemon)
-        open(daemon.config, "w").write("[pool]\nsize = 0\n")
-        daemon.process.send_signal(signal.SIGHUP)
+        daemon.reload("[pool]\nsize = 0\n")
         wait_until(lambda: not members(daemon), 30, what="the end of the pool")
-        open(daemon.config, "w").write("[pool]\nsize = 4\n")
-        daemon.process.send_signal(signal.SIGHUP)
+        daemon.reload("[pool]\nsize = 4\n")
         wait_until(lambda: len(members(daemon)) == 4, 30, what="a larger pool")
 
     @alone

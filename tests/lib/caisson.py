@@ -1,6 +1,5 @@
 """What the suites share: a daemon of their own in fresh directories, a client of its API, and a look at
 what is left on the host when it is gone."""
-import base64
 import contextlib
 import copy
 import glob
@@ -11,7 +10,6 @@ import re
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import tempfile
 import time
@@ -93,6 +91,17 @@ def loop_devices(path):
     """The loop devices of files below a directory."""
     lines = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True, timeout=60).stdout
     return [line.split()[0] for line in lines.splitlines() if path in line]
+
+
+def make_certificate(directory, name="server", host="localhost", addresses="DNS:localhost,IP:127.0.0.1"):
+    """A self-signed one: the paths of the certificate and its key."""
+    files = [os.path.join(directory, f"{name}.{kind}") for kind in ("pem", "key")]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", "/CN=" + host, "-addext", "subjectAltName=" + addresses, "-out", files[0], "-keyout", files[1]],
+                   check=True, capture_output=True, timeout=60)
+    for path in files:
+        os.chmod(path, 0o644)
+    return files
 
 
 def clear_of_midnight():
@@ -338,12 +347,19 @@ class Daemon:
                 self.cgroups = Cgroups(self.user, os.path.basename(self.top), delegated)
         self.state, self.runtime = os.path.join(self.top, "state"), os.path.join(self.top, "run")
         self.config = os.path.join(self.top, "caisson.conf")
-        with open(self.config, "w") as file:
-            file.write(config or "")
+        self.configure(config or "")
         self.port = free_port()
         self.arguments, self.environment = list(arguments), dict(environment or {})
         self.log_path = os.path.join(self.top, "log")
         self.process = None
+
+    def configure(self, text):
+        with open(self.config, "w") as file:
+            file.write(text)
+
+    def reload(self, text):
+        self.configure(text)
+        self.process.send_signal(signal.SIGHUP)
 
     def start(self, wait=True):
         end = time.monotonic() + UIDS_SECONDS
@@ -568,17 +584,22 @@ class OwnDaemons(unittest.TestCase):
 
 
 class DaemonTest(unittest.TestCase):
-    """One daemon for all tests of a class."""
-    config, arguments = "", ()
+    """One daemon for all tests of a class, and one sandbox, `box`, where a class has fields for it."""
+    config, arguments, box_fields = "", (), None
 
     @classmethod
     def setUpClass(cls):
         cls.daemon = Daemon(cls.config, cls.arguments).start()
         cls.api = cls.daemon.client()
+        if cls.box_fields is not None:
+            cls.box = cls.api.create(**cls.box_fields)["id"]
 
     @classmethod
     def tearDownClass(cls):
         cls.daemon.close()
+
+    def path(self, rest):
+        return f"/v1/sandboxes/{self.box}{rest}"
 
     def sandbox(self, **fields):
         record = self.api.create(**fields)
