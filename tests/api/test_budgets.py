@@ -4,7 +4,7 @@ import socket
 import sqlite3
 import threading
 
-from caisson import ApiError, Daemon, DaemonTest, clear_of_midnight, wait_until
+from caisson import ApiError, DaemonTest, clear_of_midnight, wait_until
 
 
 class Waiting(threading.Thread):

@@ -8,13 +8,7 @@ from marks import long
 
 
 class Jobs(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create(timeout_seconds=600)["id"]
-
-    def path(self, rest):
-        return f"/v1/sandboxes/{self.box}{rest}"
+    box_fields = {"timeout_seconds": 600}
 
     def job(self, command, **fields):
         record = self.api.post(self.path("/jobs"), {"cmd": command, **fields})

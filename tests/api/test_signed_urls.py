@@ -1,7 +1,6 @@
 """Signed URLs: one file, one method, until a time; ended by the token's end and the sandbox's; nothing in them can be
 changed; what a browser gets cannot run."""
 import http.client
-import time
 import unittest
 import urllib.parse
 

@@ -16,6 +16,8 @@ import re
 import select
 import time
 
+import caisson
+
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 META = "io.modelcontextprotocol/"
@@ -306,3 +308,12 @@ class Session:
     def end(self):
         with self.send(None, method="DELETE") as answer:
             return answer.status
+
+
+class McpTest(caisson.DaemonTest):
+    """One daemon for all tests of a class, and a client of its MCP server."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.mcp = Mcp(cls.api)

@@ -5,21 +5,17 @@ import re
 import threading
 import time
 
-from caisson import DaemonTest, wait_until
+from caisson import wait_until
 from marks import alone, busy, long
-from mcp import META, Mcp, untimed
+from mcp import META, Mcp, McpTest, untimed
 
 TASKS = {"extensions": {META + "tasks": {}}}
 # How stop_job has ended a job: where nothing moved for three seconds it was killed.
 ENDED = r"\[killed by SIGTERM, exit code 143|\[killed, exit code 137"
 
 
-class Case(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
-        cls.box = cls.api.create()["id"]
+class Case(McpTest):
+    box_fields = {}
 
     def text(self, tool, **arguments):
         return untimed(Mcp(self.api).text(tool, arguments))

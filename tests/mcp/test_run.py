@@ -7,20 +7,15 @@ import random
 import re
 import threading
 
-from caisson import PROGRAM, DaemonTest, wait_until
+from caisson import PROGRAM, wait_until
 from marks import alone, long
-from mcp import Mcp, seconds_to_die, untimed
+from mcp import Mcp, McpTest, seconds_to_die, untimed
 from stdio import Stdio
 
 LAST = r"(?s)\A.*\[%s\]\Z"
 
 
-class Case(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
-
+class Case(McpTest):
     def run_text(self, tool, **arguments):
         return untimed(Mcp(self.api).text(tool, arguments))
 
@@ -50,10 +45,7 @@ class Case(DaemonTest):
 class Text(Case):
     """In one sandbox, which need not be named."""
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create()["id"]
+    box_fields = {}
 
     def test_streams_and_exit_code(self):
         note = f"; sandbox {self.box}"
@@ -207,15 +199,10 @@ class Text(Case):
 
 class HandBack(Case):
     """A call waits for two seconds here, and then gives back a job."""
-    config = "[mcp]\nblock_seconds = 2\n"
+    config, box_fields = "[mcp]\nblock_seconds = 2\n", {}
 
     def test_said(self):
         self.assertIn("A call answers within 2 s.", self.mcp.modern("server/discover")["instructions"])
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create()["id"]
 
     def end(self, job):
         """Its whole output, once it is over."""
@@ -503,10 +490,7 @@ class OneShot(Case):
 
 
 class Code(Case):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create()["id"]
+    box_fields = {}
 
     def code(self, code, language="python", **arguments):
         return super().code(code, language, sandbox_id=self.box, **arguments)

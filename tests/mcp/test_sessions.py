@@ -8,16 +8,11 @@ import select
 import socket
 import threading
 
-from caisson import Daemon, DaemonTest, wait_until
-from mcp import LEGACY, Mcp, McpError
+from caisson import wait_until
+from mcp import LEGACY, Mcp, McpError, McpTest
 
 
-class Case(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
-
+class Case(McpTest):
     def session(self, version=LEGACY, mcp=None):
         session = (mcp or self.mcp).session(version)
         self.addCleanup(session.end)
@@ -387,11 +382,7 @@ class Questions(Case):
     SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "mine"}, "model": "x"}
     ASK = {"name": "test_sampling", "arguments": {"prompt": "hi"}}
 
-    @classmethod
-    def setUpClass(cls):
-        cls.daemon = Daemon(arguments=["--mcp-fixtures"]).start()
-        cls.api = cls.daemon.client()
-        cls.mcp = Mcp(cls.api)
+    arguments = ("--mcp-fixtures",)
 
     def asked(self):
         session = self.mcp.session(capabilities={"sampling": {}})

@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import unittest
 
 from caisson import Client, Daemon, DaemonTest, PROGRAM, parent_of, processes_of, wait_until

@@ -9,8 +9,8 @@ import struct
 import subprocess
 import time
 
-from caisson import Daemon, DaemonTest, wait_until
-from mcp import META, Mcp, McpError
+from caisson import wait_until
+from mcp import META, Mcp, McpError, McpTest
 
 PARAMS, METHOD, MISMATCH, CAPABILITY = -32602, -32601, -32020, -32021
 TASKS = {"extensions": {META + "tasks": {}}}
@@ -22,13 +22,9 @@ FLAT = {"taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollInterval
 GATE = "mkfifo /tmp/gate; echo begun; read x < /tmp/gate"
 
 
-class Case(DaemonTest):
+class Case(McpTest):
     capabilities = TASKS
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
 
     def begin(self, tool, mcp=None, **arguments):
         """The id of the task that a call has become."""
@@ -458,11 +454,7 @@ class Restart(Case):
 class Fixtures(Case):
     capabilities = BOTH
 
-    @classmethod
-    def setUpClass(cls):
-        cls.daemon = Daemon(arguments=("--mcp-fixtures",)).start()
-        cls.api = cls.daemon.client()
-        cls.mcp = Mcp(cls.api)
+    arguments = ("--mcp-fixtures",)
 
     def answer(self, task, **answers):
         return self.ask("tasks/update", task, inputResponses=answers)

@@ -1,6 +1,5 @@
 """Execs: what runs, how it ends, what it leaves, how it is stopped."""
 import base64
-import os
 import signal
 import threading
 import time
@@ -11,10 +10,7 @@ from marks import alone, column_independent, long, thorough
 
 
 class Exec(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create(timeout_seconds=3600)["id"]
+    box_fields = {"timeout_seconds": 3600}
 
     def run_in(self, command, **fields):
         return self.api.exec(self.box, command, **fields)

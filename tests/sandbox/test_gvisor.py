@@ -52,10 +52,7 @@ def alive(pids):
 class Gvisor(DaemonTest):
     """One sandbox for all that does not end it."""
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create(isolation="gvisor")["id"]
+    box_fields = {"isolation": "gvisor"}
 
     def run_in(self, command, **fields):
         return self.api.exec(self.box, command, **fields)
