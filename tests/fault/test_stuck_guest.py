@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from caisson import ApiError, OwnDaemons, SANITIZED, wait_until
+from caisson import SANITIZED, ApiError, OwnDaemons, best_of, wait_until
 from marks import alone, busy, long
 
 # Files that are deleted and open: the kernel erases each as its process ends.
@@ -47,7 +47,6 @@ while True:
         time.sleep(5)
 """
 
-# The best of so many attempts counts: the machine itself may stand still for a moment.
 WAIT = 1.0 if not SANITIZED else 4.0
 ATTEMPTS = 3
 
@@ -120,12 +119,6 @@ class StuckGuest(OwnDaemons):
         print(f"# {what}: {ended - began:.2f} s; others {len(times)}, slowest {max(times):.3f} s", flush=True)
         return max(times)
 
-    def nobody_waits(self, attempt):
-        slowest = [attempt()]
-        while min(slowest) >= WAIT and len(slowest) < ATTEMPTS:
-            slowest.append(attempt())
-        self.assertLess(min(slowest), WAIT, slowest)
-
     def patiently(self, request, box, status):
         """The kernel takes as long as it takes: on a busy machine more than a request waits, which says so then."""
         try:
@@ -148,7 +141,7 @@ class StuckGuest(OwnDaemons):
             slowest = self.others_meanwhile("delete, 200000 files", lambda: self.delete(box))
             self.assertEqual(self.api.get("/v1/sandboxes/" + box)["status"], "ended")
             return slowest
-        self.nobody_waits(attempt)
+        best_of(ATTEMPTS, attempt, WAIT)
 
     @long
     @alone
@@ -160,7 +153,7 @@ class StuckGuest(OwnDaemons):
             self.assertEqual(self.api.sh(box, "ls /workspace/held | wc -l"), "0\n")
             self.delete(box)
             return slowest
-        self.nobody_waits(attempt)
+        best_of(ATTEMPTS, attempt, WAIT)
 
     def pause(self, box):
         """It comes about, or is taken back: both are true of the sandbox then."""
@@ -177,7 +170,7 @@ class StuckGuest(OwnDaemons):
             box = self.bomb(2000)
             return max(self.others_meanwhile("pause, 2000 processes", lambda: self.pause(box)),
                        self.others_meanwhile("delete, 2000 processes", lambda: self.delete(box)))
-        self.nobody_waits(attempt)
+        best_of(ATTEMPTS, attempt, WAIT)
 
     def ended_in_time(self, box):
         wait_until(lambda: self.daemon.client().get("/v1/sandboxes/" + box)["status"] == "ended", 120,

@@ -87,6 +87,16 @@ def wait_until(condition, seconds=30, every=0.02, what="it"):
     raise AssertionError(f"{what} did not happen within {seconds} s")
 
 
+def best_of(times, measure, bound):
+    """The first measurement below the bound. The machine itself may stand still for a moment: so many are made."""
+    found = []
+    while not found or found[-1] >= bound:
+        if len(found) == times:
+            raise AssertionError(f"none is below {bound}: {found}")
+        found.append(measure())
+    return found[-1]
+
+
 def loop_devices(path):
     """The loop devices of files below a directory."""
     lines = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True, timeout=60).stdout
