@@ -1,7 +1,6 @@
 """Budgets of workspaces, the queue of creates, the host's admission, and what /v1/limits says of all three."""
 import json
 import socket
-import sqlite3
 import threading
 
 from caisson import ApiError, DaemonTest, clear_of_midnight, wait_until
@@ -284,9 +283,8 @@ class Defaults(DaemonTest):
 
     def written(self):
         """Execs of this month, as the store has them."""
-        with sqlite3.connect(f"file:{self.daemon.state}/db/caisson.db?mode=ro", uri=True) as database:
-            row = database.execute("SELECT amount FROM spent WHERE workspace = 'team' AND what = 6 AND period = 4").fetchone()
-        return row and row[0]
+        rows = self.daemon.rows("SELECT amount FROM spent WHERE workspace = 'team' AND what = 6 AND period = 4")
+        return rows and rows[0][0]
 
     def test_they_hold_and_can_be_lifted(self):
         clear_of_midnight()

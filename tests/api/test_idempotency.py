@@ -2,10 +2,9 @@
 import json
 import os
 import signal
-import threading
 import unittest
 
-from caisson import ApiError, DaemonTest, wait_until
+from caisson import ApiError, Background, DaemonTest, at_once, wait_until
 
 
 class Idempotency(DaemonTest):
@@ -77,16 +76,7 @@ class Idempotency(DaemonTest):
         self.assertEqual((status, again), (201, False))
 
     def test_at_the_same_time(self):
-        answers = []
-
-        def create():
-            answers.append(self.create({"labels": {"same": "time"}}, "together"))
-        threads = [threading.Thread(target=create) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        self.assertEqual(len(answers), 6)
+        answers = at_once(lambda _: self.create({"labels": {"same": "time"}}, "together"), range(6))
         made = {data["id"] for status, data, _ in answers if status == 201}
         self.assertEqual(len(made), 1)
         self.assertEqual({data["code"] for status, data, _ in answers if status != 201} - {"request.idempotency_pending"}, set())
@@ -143,20 +133,14 @@ class Idempotency(DaemonTest):
         box = self.sandbox()
         self.api.sh(box, "mkfifo /workspace/pipe")
         body = {"cmd": "cat /workspace/pipe; echo ran"}
-        answers = []
-
-        def run():
-            answers.append(self.ask(f"/v1/sandboxes/{box}/exec", body, "wait-1"))
         first = self.api.connection()
         first.request("POST", f"/v1/sandboxes/{box}/exec", json.dumps(body), {"Idempotency-Key": "wait-1", "Content-Type": "application/json"})
         wait_until(lambda: [e for e in self.api.get(f"/v1/sandboxes/{box}/execs")["execs"] if "pipe; echo" in e["command"]], what="the command")
-        thread = threading.Thread(target=run)
-        thread.start()
+        second = Background(self.ask, f"/v1/sandboxes/{box}/exec", body, "wait-1")
         # The first client goes; with a key the command goes on.
         first.close()
         self.api.sh(box, "echo text >/workspace/pipe")
-        thread.join(60)
-        status, answer, again = answers[0]
+        status, answer, again = second.result()
         self.assertEqual((status, answer["stdout"], again), (200, "text\nran\n", True))
         self.assertEqual(len([e for e in self.api.get(f"/v1/sandboxes/{box}/execs")["execs"] if "pipe; echo" in e["command"]]), 1)
 

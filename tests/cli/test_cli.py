@@ -16,7 +16,7 @@ import time
 import unittest
 
 from columns import User
-from caisson import PROGRAM, DaemonTest, OwnDaemons, processes_of, wait_until
+from caisson import PROGRAM, DaemonTest, OwnDaemons, at_once, processes_of, wait_until
 from marks import long
 
 
@@ -421,12 +421,7 @@ class AutoStart(unittest.TestCase):
         return [pid for pid, command in processes_of(self.top + "/state", self.top + "/run") if " serve " in command]
 
     def test_a_client_starts_one_and_two_at_once_get_one(self):
-        results = []
-        threads = [threading.Thread(target=lambda: results.append(self.cli("run", "--", "echo", "hi"))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        results = at_once(lambda _: self.cli("run", "--", "echo", "hi"), range(4))
         self.assertEqual([(r.returncode, r.stdout, r.stderr) for r in results], [(0, "hi\n", "")] * 4)
         # Workers that erase files are copies of it for a moment.
         pid, = wait_until(lambda: (lambda found: len(found) == 1 and found)(self.spawners()), 30, what="one daemon alone")

@@ -15,7 +15,6 @@ import os
 import queue
 import re
 import signal
-import sqlite3
 import subprocess
 import threading
 import time
@@ -137,32 +136,12 @@ class World:
             if error.status not in (404, 410):
                 raise
 
-    def sql(self, *statements):
-        """Changes the database from outside, as its owner: its journal must stay the daemon's."""
-        path = os.path.join(self.daemon.state, "db", "caisson.db")
-        owner = os.stat(path)
-        script = ("import sqlite3, sys, os; os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]));"
-                  "c = sqlite3.connect(sys.argv[1], timeout=10); c.execute('pragma foreign_keys = off');"
-                  "[c.execute(text) for text in sys.argv[4:]]; c.commit(); c.close()")
-        subprocess.run(["/usr/bin/python3", "-c", script, path, str(owner.st_gid), str(owner.st_uid), *statements],
-                       check=True, timeout=30)
-
     def count(self, text):
-        path = os.path.join(self.daemon.state, "db", "caisson.db")
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
-        try:
-            return connection.execute(text).fetchone()[0]
-        finally:
-            connection.close()
+        return self.daemon.rows(text)[0][0]
 
     def check_chains(self):
         """No entry of any sandbox's activity is missing between two others, and each is linked to the one before."""
-        path, before = os.path.join(self.daemon.state, "db", "caisson.db"), None
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
-        try:
-            rows = connection.execute("select sandbox, number, previous, hash from activity order by sandbox, number").fetchall()
-        finally:
-            connection.close()
+        before, rows = None, self.daemon.rows("select sandbox, number, previous, hash from activity order by sandbox, number")
         for row in rows:
             if before and before[0] == row[0] and (before[1] + 1, before[3]) != (row[1], row[2]):
                 raise AssertionError(f"the activity of {row[0]} has a hole before entry {row[1]}")
@@ -342,7 +321,7 @@ def revoke_again(world):
 def prepare_old_tombstone(world):
     """One with an exec, that ended long ago."""
     world.api.delete(f"/v1/sandboxes/{world.subject}")
-    world.sql("update sandboxes set ended_wall = 1000 where state = 10", "update activity set wall = 1000")
+    world.daemon.sql("update sandboxes set ended_wall = 1000 where state = 10", "update activity set wall = 1000")
 
 
 def pruned(world):
@@ -351,7 +330,7 @@ def pruned(world):
 
 def prepare_many_execs(world):
     """More rows than are kept, as if they had been run one after the other."""
-    world.sql("with recursive n(i) as (select 1 union all select i + 1 from n where i < 4200) insert into execs "
+    world.daemon.sql("with recursive n(i) as (select 1 union all select i + 1 from n where i < 4200) insert into execs "
               "(key, id, sandbox, command, state, flags, head, tail, started_wall, ended_wall, end, code, oom_killed, "
               "out_total, err_total, wall_ns, cpu_ns, peak_memory, left_running, error_kind) "
               f"select (select max(key) from execs) + i, printf('%s%04d', substr('{world.subject}', 1, 12), i), "
@@ -380,7 +359,7 @@ def budgets_again(world):
 def prepare_key(world):
     """Old keys, and a daemon that has not looked for any yet."""
     world.key = uuid.uuid4().hex
-    world.sql("update requests set created_wall = 1000")
+    world.daemon.sql("update requests set created_wall = 1000")
     world.restart_daemon()
 
 
@@ -492,7 +471,7 @@ SCENARIOS = [
     Scenario("keyed create", keyed_create, prepare=prepare_key, subject=False, again=keyed_create_again, only="store.request"),
     Scenario("keyed exec", keyed_exec, prepare=prepare_key, again=keyed_exec_again, only="store.request_put"),
     Scenario("keyed refusal", keyed_refusal, prepare=prepare_key, again=keyed_refusal_again, only="store.request_delete"),
-    Scenario("signed URL", sign, prepare=lambda world: world.sql("delete from secrets"), again=sign_again, only="store.secret"),
+    Scenario("signed URL", sign, prepare=lambda world: world.daemon.sql("delete from secrets"), again=sign_again, only="store.secret"),
     Scenario("context", make_context, again=context_again, only="store.context"),
     Scenario("cell", run_cell, prepare=make_context, again=context_again, only="store.context"),
     Scenario("end of a context", end_context, prepare=make_context, again=context_again, only="store.context"),

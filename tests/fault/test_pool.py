@@ -1,5 +1,4 @@
 """Sandboxes that are ready before anybody asks: used, refilled, never in anybody's way, never left behind."""
-import concurrent.futures
 import glob
 import os
 import signal
@@ -7,7 +6,7 @@ import threading
 import time
 import unittest
 
-from caisson import ApiError, OwnDaemons, best_of, inits_of, parent_of, wait_until
+from caisson import ApiError, OwnDaemons, at_once, best_of, inits_of, parent_of, wait_until
 from marks import alone, busy
 
 POOLED = "[pool]\nsize = 2\nmax = 6\n"
@@ -157,8 +156,7 @@ class Pool(OwnDaemons):
         api = daemon.client()
         self.filled(daemon)
         # At once: demand is what is asked for within ten seconds, and fades after ten more.
-        with concurrent.futures.ThreadPoolExecutor(10) as pool:
-            boxes = list(pool.map(lambda _: daemon.client().create()["id"], range(10)))
+        boxes = at_once(lambda _: daemon.client().create()["id"], range(10))
         wait_until(lambda: len(members(daemon)) == 6, 20, what="a pool of its maximum")
         end = time.monotonic() + 1
         while time.monotonic() < end:

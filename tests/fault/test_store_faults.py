@@ -4,7 +4,6 @@ goes on when the cause is gone."""
 import concurrent.futures
 import os
 import signal
-import sqlite3
 import subprocess
 import tempfile
 import time
@@ -184,7 +183,7 @@ class DiskFull(StoreTest):
         # The command has run: that is told, and written later.
         result = self.full_at("store.exec_update:before", lambda: api.exec(subject, "echo 1; exit 3"))
         self.assertEqual((result["exit_code"], result["stdout"]), (3, "1\n"), result)
-        wait_until(lambda: self.stored(f"select state, code from execs where id = '{result['exec_id']}'") == (3, 3), 30,
+        wait_until(lambda: daemon.rows(f"select state, code from execs where id = '{result['exec_id']}'") == [(3, 3)], 30,
                    what="the row of an exec that ended when the disk was full")
         # What happened is written when there is space, and nothing of it is missing. It is written soon, at the end of the
         # command as a rule: where that was before it printed, there was no room for what it printed.
@@ -193,9 +192,9 @@ class DiskFull(StoreTest):
             result = self.full_at(point + ":before", lambda: api.exec(subject, "echo 2; exit 4"))
             self.assertEqual(result["exit_code"], 4, result)
             self.assertRegex(result["stdout"], r"\A(2\n|(\n\[2 bytes of output were lost: the host's disk was full\]\n)?)\Z")
-            wait_until(lambda: self.stored(f"select count(*) from activity where exec = '{result['exec_id']}'") == (2,), 30,
+            wait_until(lambda: daemon.rows(f"select count(*) from activity where exec = '{result['exec_id']}'") == [(2,)], 30,
                        what="the activity of an exec that ended when the disk was full")
-            self.assertEqual(self.stored(f"select max(number) - min(number) + 1 - count(*) from activity where sandbox = '{subject}'"), (0,))
+            self.assertEqual(daemon.rows(f"select max(number) - min(number) + 1 - count(*) from activity where sandbox = '{subject}'"), [(0,)])
         refused("store.token_insert", lambda: daemon.token())
         made = api.post("/v1/tokens", {"workspace": "default", "scopes": ["sandboxes:read"]})
         refused("store.token_revoke", lambda: api.delete("/v1/tokens/" + made["id"]))
@@ -248,15 +247,8 @@ class DiskFull(StoreTest):
                                          "store.activity_prune", "store.activity_mark_pruned", "store.usage_put", "store.usage_prune", "store.spent_put", "store.token_revoke_sandbox",
                                          "store.build", "store.install", "store.migration"})
 
-    def stored(self, text):
-        connection = sqlite3.connect(f"file:{self.daemon.state}/db/caisson.db?mode=ro", uri=True, timeout=10)
-        try:
-            return connection.execute(text).fetchone()
-        finally:
-            connection.close()
-
     def stored_state(self, box):
-        return self.stored(f"select state from sandboxes where id = '{box}'")[0]
+        return self.daemon.rows(f"select state from sandboxes where id = '{box}'")[0][0]
 
     def first_start(self, point, fails):
         """A database that cannot be made is not there by halves, and is made when there is space."""
@@ -349,13 +341,8 @@ class DiskFull(StoreTest):
 class Locked(StoreTest):
     def hold(self):
         """Another process that has the database for itself, until it is let go."""
-        path = os.path.join(self.daemon.state, "db", "caisson.db")
-        owner = os.stat(path)
-        script = ("import sqlite3, sys, os; os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]));"
-                  "c = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None);"
-                  "c.execute('begin immediate'); print('held', flush=True); sys.stdin.read(); c.execute('rollback')")
-        holder = subprocess.Popen(["/usr/bin/python3", "-c", script, path, str(owner.st_gid), str(owner.st_uid)],
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        script = "c.execute('begin immediate'); print('held', flush=True); sys.stdin.read(); c.execute('rollback')"
+        holder = subprocess.Popen(self.daemon.as_database_owner(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.assertEqual(holder.stdout.readline(), "held\n")
         holder.stdout.close()
         return holder

@@ -1,5 +1,6 @@
 """What the suites share: a daemon of their own in fresh directories, a client of its API, and a look at
 what is left on the host when it is gone."""
+import concurrent.futures
 import contextlib
 import copy
 import glob
@@ -10,8 +11,10 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 import urllib.parse
@@ -87,6 +90,36 @@ def wait_until(condition, seconds=30, every=0.02, what="it"):
     raise AssertionError(f"{what} did not happen within {seconds} s")
 
 
+class Background(threading.Thread):
+    """A call that takes long: its answer, or the error that it ended with."""
+
+    def __init__(self, function, *arguments, **fields):
+        super().__init__(daemon=True)
+        self.function, self.arguments, self.fields = function, arguments, fields
+        self.answer = self.error = None
+        self.start()
+
+    def run(self):
+        try:
+            self.answer = self.function(*self.arguments, **self.fields)
+        except Exception as error:  # told by result()
+            self.error = error
+
+    def result(self):
+        self.join(60)
+        if self.is_alive():
+            raise AssertionError("it was left waiting")
+        if self.error:
+            raise self.error
+        return self.answer
+
+
+def at_once(function, inputs):
+    """Calls it with each of them in a thread of its own: the answers, in their order."""
+    with concurrent.futures.ThreadPoolExecutor(len(inputs)) as pool:
+        return list(pool.map(function, inputs))
+
+
 def best_of(times, measure, bound):
     """The first measurement below the bound. The machine itself may stand still for a moment: so many are made."""
     found = []
@@ -118,6 +151,14 @@ def clear_of_midnight():
     """Days and months (UTC) end then, and what was spent in them begins anew."""
     while time.time() % 86400 > 86400 - 60:
         time.sleep(1)
+
+
+def is_closed(sock):
+    """Whether the other side closes it before it says anything."""
+    try:
+        return sock.recv(100) == b""
+    except ConnectionError:
+        return True
 
 
 class ApiError(Exception):
@@ -477,6 +518,23 @@ class Daemon:
         self.process.wait()
         self.process = None
 
+    def rows(self, text):
+        """What a query of the daemon's database finds."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.state}/db/caisson.db?mode=ro", uri=True, timeout=10)) as database:
+            return database.execute(text).fetchall()
+
+    def as_database_owner(self, script):
+        """The command of a Python script that has the database as `c`. Its journal must stay the daemon's."""
+        path = os.path.join(self.state, "db", "caisson.db")
+        owner = os.stat(path)
+        return ["/usr/bin/python3", "-c", f"import os, sqlite3, sys; os.setgid({owner.st_gid}); os.setuid({owner.st_uid});"
+                f"c = sqlite3.connect({path!r}, timeout=10, isolation_level=None);" + script]
+
+    def sql(self, *statements):
+        """Changes the database from outside."""
+        script = "c.execute('pragma foreign_keys = off'); c.execute('begin'); [c.execute(text) for text in sys.argv[1:]]; c.execute('commit')"
+        subprocess.run([*self.as_database_owner(script), *statements], check=True, timeout=30)
+
     def boot_record(self, sandbox, key):
         with open(os.path.join(self.runtime, "guests", sandbox, "boot")) as file:
             return re.search(rf"^{key} (\S+)", file.read(), re.M).group(1)
@@ -622,6 +680,19 @@ class DaemonTest(unittest.TestCase):
         except ApiError as error:
             if error.status not in (404, 410):
                 raise
+
+    def begin_upload(self, url):
+        """The socket of a PUT to a signed URL, of which the end does not come."""
+        parts = urllib.parse.urlsplit(url)
+        connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port, timeout=30)
+        self.addCleanup(connection.close)
+        connection.putrequest("PUT", parts.path + "?" + parts.query)
+        connection.putheader("Content-Length", "100000")
+        connection.putheader("Expect", "100-continue")
+        connection.endheaders()
+        self.assertIn(b"100 Continue", connection.sock.recv(100))
+        connection.sock.sendall(b"x" * 1000)
+        return connection.sock
 
     def refused(self, status, code, function, *arguments, **fields):
         with self.assertRaises(ApiError) as caught:

@@ -68,7 +68,8 @@ class Explanation:
         self.records = {record["id"]: record for record in client.get("/v1/sandboxes", limit=200)["items"]
                         if record["status"] != "ended"}
         self.execs = {}  # those whose output is kept
-        for box, exec_id in self.rows("select sandbox, id from execs where head + tail > 0"):
+        # From the database itself: the API tells of so many execs only.
+        for box, exec_id in self.daemon.rows("select sandbox, id from execs where head + tail > 0"):
             self.execs.setdefault(box, set()).add(exec_id)
         for box, record in self.records.items():
             self.expect(record["status"] in ("running", "paused", "stopped"), f"sandbox {box} is still {record['status']}")
@@ -80,14 +81,6 @@ class Explanation:
         self.check_cgroups()
         self.check_mounts()
         self.check_files()
-
-    def rows(self, text):
-        """From the database itself: the API tells of so many execs only."""
-        connection = sqlite3.connect(f"file:{self.daemon.state}/db/caisson.db?mode=ro", uri=True, timeout=10)
-        try:
-            return connection.execute(text).fetchall()
-        finally:
-            connection.close()
 
     def expect(self, true, text):
         if not true:

@@ -5,7 +5,7 @@ import re
 import threading
 import time
 
-from caisson import best_of, wait_until
+from caisson import Background, at_once, best_of, wait_until
 from marks import alone, busy, long
 from mcp import META, Mcp, McpTest, untimed
 
@@ -128,12 +128,9 @@ class Read(Case):
 
     def test_waiting_for_output(self):
         job = self.start("echo one; while [ ! -e /tmp/two ]; do sleep 0.02; done; echo two; sleep 4810", "one\n")
-        found = []
-        thread = threading.Thread(target=lambda: found.append(self.read(job, offset=4, wait_seconds=50)))
-        thread.start()
+        reading = Background(self.read, job, offset=4, wait_seconds=50)
         self.api.sh(self.box, "touch /tmp/two")
-        thread.join(60)
-        self.assertRegex(found[0], r"\Atwo\n\[status: running .*\"offset\":8,")
+        self.assertRegex(reading.result(), r"\Atwo\n\[status: running .*\"offset\":8,")
         began = time.monotonic()
         self.assertRegex(self.read(job, offset=8, wait_seconds=0.3), r"\A\[status: running")
         self.assertGreaterEqual(time.monotonic() - began, 0.29)
@@ -159,12 +156,9 @@ class Read(Case):
 
     def test_waiting_for_a_line(self):
         job = self.start("while [ ! -e /tmp/three ]; do sleep 0.02; done; echo noise; echo listening on 80; sleep 4811")
-        found = []
-        thread = threading.Thread(target=lambda: found.append(self.read(job, pattern="listening on [0-9]+", wait_seconds=50)))
-        thread.start()
+        reading = Background(self.read, job, pattern="listening on [0-9]+", wait_seconds=50)
         self.api.sh(self.box, "touch /tmp/three")
-        thread.join(60)
-        self.assertRegex(found[0], r"\A6:listening on 80\n\[matching lines: 1")
+        self.assertRegex(reading.result(), r"\A6:listening on 80\n\[matching lines: 1")
         self.text("stop_job", job_id=job)
 
     @alone
@@ -197,16 +191,11 @@ class Read(Case):
                 taken.append(time.monotonic() - began)
         thread = threading.Thread(target=other)
         thread.start()
-        found = []
-        searches = [threading.Thread(target=lambda: found.append(Mcp(self.daemon.client()).call(
-            "read_job", {"job_id": job, "pattern": pattern}))) for _ in range(readers)]
-        for search in searches:
-            search.start()
-        for search in searches:
-            search.join(120)
-        done.set()
-        thread.join(60)
-        self.assertEqual(len(found), readers)
+        try:
+            at_once(lambda _: Mcp(self.daemon.client()).call("read_job", {"job_id": job, "pattern": pattern}), range(readers))
+        finally:
+            done.set()
+            thread.join(60)
         self.assertGreater(len(taken), 1)
         return max(taken)
 
@@ -341,22 +330,14 @@ class Restart(Case):
     @long
     def test_a_job_outlives_the_daemon(self):
         job = self.start("echo before; while [ ! -e /tmp/five ]; do sleep 0.05; done; echo after; sleep 4850")
-        found = []
-
-        def run():
-            try:
-                found.append(Mcp(self.api).call("run_shell", {"command": "echo mine; sleep 4851", "sandbox_id": self.box}))
-            except Exception as error:  # the connection may be cut first
-                found.append(error)
-        thread = threading.Thread(target=run)
-        thread.start()
+        call = Background(Mcp(self.api).call, "run_shell", {"command": "echo mine; sleep 4851", "sandbox_id": self.box})
         wait_until(lambda: self.alive("sleep 4851"), what="the command")
         self.daemon.stop()
-        thread.join(60)
+        call.join(60)
         self.daemon.start()
         wait_until(lambda: self.alive("sleep 4851"), what="the command, which goes on")
-        if isinstance(found[0], dict):
-            self.assertIn("job_id", found[0]["content"][0]["text"])
+        if not call.error:  # the connection may be cut first
+            self.assertIn("job_id", call.result()["content"][0]["text"])
         self.api.sh(self.box, "touch /tmp/five")
         wait_until(lambda: self.read(job, wait_seconds=2).startswith("before\nafter\n"), what="its output")
         self.assertRegex(self.text("stop_job", job_id=job), ENDED)

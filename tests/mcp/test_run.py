@@ -5,9 +5,8 @@ import json
 import os
 import random
 import re
-import threading
 
-from caisson import PROGRAM, best_of, wait_until
+from caisson import PROGRAM, Background, at_once, best_of, wait_until
 from marks import alone, long
 from mcp import Mcp, McpTest, seconds_to_die, untimed
 from stdio import Stdio
@@ -165,14 +164,10 @@ class Text(Case):
 
     def test_deleted_under_it(self):
         box = self.sandbox()
-        found = []
-        thread = threading.Thread(target=lambda: found.append(Mcp(self.api).call(
-            "run_shell", {"command": "echo begun; sleep 4714", "sandbox_id": box})["content"][0]["text"]))
-        thread.start()
+        call = Background(Mcp(self.api).call, "run_shell", {"command": "echo begun; sleep 4714", "sandbox_id": box})
         wait_until(lambda: self.processes(box, ["sleep 4714"]), what="the command")
         self.remove(box)
-        thread.join(60)
-        self.assertIn("ended while", found[0])
+        self.assertIn("ended while", call.result()["content"][0]["text"])
 
     def test_progress_is_live_and_of_whole_lines(self):
         mcp = Mcp(self.api)
@@ -474,15 +469,7 @@ class OneShot(Case):
         self.assertEqual(self.sandboxes(), [])
 
     def test_many_at_once(self):
-        texts = [None] * 6
-
-        def run(i):
-            texts[i] = self.shell(f"echo {i}") if i % 2 else self.code(f"print({i})")
-        threads = [threading.Thread(target=run, args=(i,)) for i in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        texts = at_once(lambda i: self.shell(f"echo {i}") if i % 2 else self.code(f"print({i})"), range(6))
         self.assertEqual(texts, [f"{i}\n[exit code 0; ran in a fresh sandbox, gone now]" for i in range(6)])
         self.assertEqual(self.sandboxes(), [])
 

@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from caisson import ApiError, Daemon, DaemonTest, wait_until
+from caisson import ApiError, Daemon, DaemonTest, at_once, wait_until
 from marks import column_independent
 
 MIB = 1024 * 1024
@@ -113,20 +113,14 @@ class Pause(DaemonTest):
     @column_independent
     def test_pauses_and_resumes_at_once(self):
         box = self.sandbox()
-        for round in range(8):
-            outcomes = []
 
-            def ask(verb):
-                try:
-                    outcomes.append(self.daemon.client(timeout=20).post(self.path(box, "/" + verb))["status"])
-                except ApiError as error:
-                    outcomes.append(error.code)
-            threads = [threading.Thread(target=ask, args=(verb,)) for verb in ("pause", "resume", "pause", "resume")]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(25)
-            self.assertEqual(len(outcomes), 4)
+        def ask(verb):
+            try:
+                return self.daemon.client(timeout=20).post(self.path(box, "/" + verb))["status"]
+            except ApiError as error:
+                return error.code
+        for round in range(8):
+            outcomes = at_once(ask, ("pause", "resume", "pause", "resume"))
             self.assertLessEqual(set(outcomes), {"paused", "running", "pausing", "resuming", "request.conflict"})
             wait_until(lambda: self.state(box) in ("paused", "running"), what="an end of it")
         self.assertEqual(self.api.sh(box, "echo well"), "well\n")
