@@ -608,12 +608,6 @@ class Restart(DaemonTest):
         return [entry["details"].get("cell") for entry in self.api.get(f"/v1/sandboxes/{box}/activity")["items"]
                 if entry["kind"] == "code.ran"]
 
-    def kill_daemon(self):
-        old = self.daemon.daemon_pid()
-        os.kill(old, signal.SIGKILL)
-        wait_until(lambda: not os.path.exists(f"/proc/{old}"), 30, what="its end")
-        self.daemon.wait_ready()
-
     def restart_all(self):
         self.daemon.stop()
         self.daemon.start()
@@ -631,7 +625,7 @@ class Restart(DaemonTest):
             self.api.post(again[language] + "/run", {"code": code})
             self.api.post(again[language] + "/restart")
         records = {path: self.api.get(path) for path in (*new.values(), *again.values())}
-        for end in (self.kill_daemon, self.restart_all):
+        for end in (self.daemon.kill_daemon, self.restart_all):
             end()
             for path, record in records.items():
                 self.assertEqual(self.api.get(path), record)
@@ -641,7 +635,7 @@ class Restart(DaemonTest):
             self.assertEqual(self.api.post(new[language] + "/run", {"code": code})["cell"], 1)
         ran = sorted(self.ran(box))
         for _ in range(2):
-            self.kill_daemon()
+            self.daemon.kill_daemon()
             for language, (_, show, _) in words.items():
                 cell = wait_until(lambda: (c := self.api.get(again[language] + "/cell"))["state"] == "ended" and c, 30)
                 self.assertEqual((cell["cell"], cell["stdout"]), (2, "here\n"))

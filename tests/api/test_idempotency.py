@@ -1,7 +1,5 @@
 """Idempotency-Key: the same request comes to the same thing, once, also after a restart of the daemon."""
 import json
-import os
-import signal
 import unittest
 
 from caisson import ApiError, Background, DaemonTest, at_once, wait_until
@@ -21,18 +19,6 @@ class Idempotency(DaemonTest):
             self.addCleanup(self.remove if api is None else lambda box: api.delete("/v1/sandboxes/" + box), data["id"])
         return status, data, again
 
-    def restart(self):
-        old = self.daemon.daemon_pid()
-        os.kill(old, signal.SIGKILL)
-
-        def another():
-            try:
-                return self.daemon.daemon_pid() != old
-            except (AssertionError, OSError):
-                return False
-        wait_until(another, 20, what="another daemon")
-        self.daemon.wait_ready()
-
     def test_create(self):
         body = {"labels": {"a": "b"}, "timeout_seconds": 900}
         status, first, again = self.create(body, "create-1")
@@ -48,7 +34,7 @@ class Idempotency(DaemonTest):
         status, third, again = self.create(body, "create-1", other)
         self.assertEqual((status, again), (201, False))
         self.assertNotEqual(third["id"], first["id"])
-        self.restart()
+        self.daemon.kill_daemon()
         status, fourth, again = self.create(body, "create-1")
         self.assertEqual((status, fourth["id"], again), (201, first["id"], True))
         self.api.delete("/v1/sandboxes/" + first["id"])
@@ -112,7 +98,7 @@ class Idempotency(DaemonTest):
         # Another sandbox, another request; so is what the key stood for in a create.
         status, error, _ = self.ask(f"/v1/sandboxes/{self.sandbox()}/exec", body, "exec-1")
         self.assertEqual(status, 422)
-        self.restart()
+        self.daemon.kill_daemon()
         status, third, again = self.ask(path, body, "exec-1")
         self.assertEqual((status, third["exec_id"], third["stdout"], again), (200, first["exec_id"], first["stdout"], True))
         self.assertEqual(self.api.sh(box, "wc -l </workspace/log").strip(), "1")
@@ -158,7 +144,7 @@ class Idempotency(DaemonTest):
         body = {"cmd": "echo $$; date +%N"}
         status, first, again = self.ask("/v1/run", body, "run-1")
         self.assertEqual((status, again), (200, False))
-        self.restart()
+        self.daemon.kill_daemon()
         status, second, again = self.ask("/v1/run", body, "run-1")
         self.assertEqual((status, second, again), (200, first, True))
         status, error, _ = self.ask("/v1/run", {"cmd": "true"}, "run-1")

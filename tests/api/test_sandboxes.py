@@ -1,8 +1,6 @@
 """Sandboxes over the API: every field of a create, templates, lists and their filters, changes, waiting,
 draining, one-shot runs, what other services' clients send, and what a restart of the daemon keeps."""
 import json
-import os
-import signal
 import unittest
 import urllib.parse
 
@@ -12,20 +10,6 @@ from marks import long
 
 def patch(api, sandbox, body, rest=""):
     return api.call("PATCH", f"/v1/sandboxes/{sandbox}{rest}", body)
-
-
-def kill_daemon(daemon):
-    """kill -9 of the API process alone; the spawner starts another."""
-    old = daemon.daemon_pid()
-    os.kill(old, signal.SIGKILL)
-
-    def another():
-        try:
-            return daemon.daemon_pid() != old
-        except (AssertionError, OSError):
-            return False
-    wait_until(another, 20, what="another daemon")
-    daemon.wait_ready()
 
 
 class Create(DaemonTest):
@@ -100,7 +84,7 @@ class Templates(DaemonTest):
         before = self.api.get("/v1/sandboxes/" + box)
         self.assertEqual((before["template"], before["template_resolved"]), ("python-3.12", "host"))
         self.assertIn("python-3.12", before["warnings"][0])
-        kill_daemon(self.daemon)
+        self.daemon.kill_daemon()
         after = self.api.get("/v1/sandboxes/" + box)
         for key in ("template", "template_resolved", "warnings", "boot_ms", "boot_mode", "labels"):
             self.assertEqual(after[key], before[key], key)
@@ -180,7 +164,7 @@ class Changes(DaemonTest):
         self.assertEqual((record["cpu"], record["memory_mb"], record["limits"]["pids"]["value"]), (0.5, 256, 100))
         self.assertEqual(self.api.get("/v1/sandboxes/after")["id"], box)
         self.refused(404, "sandbox.not_found", self.api.get, "/v1/sandboxes/before")
-        kill_daemon(self.daemon)
+        self.daemon.kill_daemon()
         again = self.api.get("/v1/sandboxes/after")
         for key in ("name", "labels", "metadata", "timeout_seconds", "idle_timeout_seconds", "auto_pause_seconds", "cpu", "memory_mb"):
             self.assertEqual(again[key], record[key], key)
@@ -300,7 +284,7 @@ class Life(DaemonTest):
         # One that was not begun when the daemon dies has failed, and nothing is waited for.
         wait_until(lambda: self.api.get(f"/v1/sandboxes/{box}/execs/{job}")["state"] == "running", what="its start")
         drain = self.begin_drain(box)
-        kill_daemon(self.daemon)
+        self.daemon.kill_daemon()
         drain.join(30)  # its connection is lost with the daemon
         self.refused(409, "sandbox.draining", self.api.exec, box, "true")
         self.api.call("DELETE", f"/v1/sandboxes/{box}/execs/{job}")
@@ -405,7 +389,7 @@ class OneShot(DaemonTest):
 
     def test_a_daemon_that_is_killed(self):
         connection = self.begin()
-        kill_daemon(self.daemon)
+        self.daemon.kill_daemon()
         connection.close()
         self.gone()
         record = self.api.get("/v1/sandboxes", all=1, limit=1)["items"][0]

@@ -50,8 +50,7 @@ class Sandboxes(ClockTest):
 
     def test_both_clocks_survive_a_pause_and_restarts(self):
         timed, idle = self.paused(timeout_seconds=800), self.paused(timeout_seconds=0, idle_timeout_seconds=600)
-        os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
-        self.daemon.wait_ready()
+        self.daemon.kill_daemon()
         self.daemon.kill()
         self.daemon.start()
         self.faults.advance(900)

@@ -154,10 +154,6 @@ class World:
         os.kill(pid, signal.SIGSTOP)
         wait_until(lambda: b") T " in read_process(pid, "stat"), 10, 0.0005, "the halt of the daemon")
 
-    def restart_daemon(self):
-        os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
-        self.daemon.wait_ready()
-
     def kill(self, victims):
         """Real SIGKILLs; then what a service manager does."""
         pids = []
@@ -335,7 +331,7 @@ def prepare_many_execs(world):
               "out_total, err_total, wall_ns, cpu_ns, peak_memory, left_running, error_kind) "
               f"select (select max(key) from execs) + i, printf('%s%04d', substr('{world.subject}', 1, 12), i), "
               f"'{world.subject}', 'x', 3, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 from n")
-    world.restart_daemon()
+    world.daemon.kill_daemon()
 
 
 def many_execs_again(world):
@@ -360,7 +356,7 @@ def prepare_key(world):
     """Old keys, and a daemon that has not looked for any yet."""
     world.key = uuid.uuid4().hex
     world.daemon.sql("update requests set created_wall = 1000")
-    world.restart_daemon()
+    world.daemon.kill_daemon()
 
 
 def keyed(world, path, body, part):
@@ -415,7 +411,7 @@ def sign(world):
 
 def sign_again(world):
     first = sign(world)
-    world.restart_daemon()
+    world.daemon.kill_daemon()
     for url in (first, sign(world)):
         if world.api.call("GET", url) != b"kept\n":
             raise AssertionError("a signed URL is not good")

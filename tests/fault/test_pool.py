@@ -114,8 +114,7 @@ class Pool(OwnDaemons):
         daemon = self.start_daemon(POOLED)
         self.filled(daemon)
         before = set(members(daemon))
-        os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        daemon.wait_ready()
+        daemon.kill_daemon()
         self.assertEqual(set(members(daemon)), before)
         self.assertEqual(daemon.client().create()["boot_mode"], "pool")
 

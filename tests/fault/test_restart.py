@@ -1,7 +1,6 @@
 """Any process may die: what must go on does, what must not stay does not."""
 import os
 import shutil
-import signal
 import subprocess
 import threading
 import unittest
@@ -22,8 +21,7 @@ class Restart(OwnDaemons):
         daemon = self.start_daemon()
         box = daemon.client().create(name="keeper")["id"]
         daemon.client().sh(box, "echo 1 > /workspace/x; " + SLEEP)
-        os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        daemon.wait_ready()
+        daemon.kill_daemon()
         self.assertEqual(daemon.client().get("/v1/sandboxes/keeper")["status"], "running")
         self.assertEqual(daemon.client().sh(box, "cat /workspace/x; pgrep -c sleep"), "1\n1\n")
 

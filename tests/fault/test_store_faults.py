@@ -385,8 +385,7 @@ class Locked(StoreTest):
         self.check_survivor(box, counter)
         other = api.create()["id"]
         self.assertEqual(api.sh(other, "echo 1"), "1\n")
-        os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        daemon.wait_ready()
+        daemon.kill_daemon()
         wait_until(lambda: api.get(f"/v1/sandboxes/{box}/execs/{running}").get("exit_code") == 3, 30, what="its end")
         self.explained()
 

@@ -193,8 +193,7 @@ class StuckGuest(OwnDaemons):
     @busy
     def test_daemon_dies_while_one_is_ending(self):
         box = self.begin_delete()
-        os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
-        self.daemon.wait_ready()
+        self.daemon.kill_daemon()
         self.ended_in_time(box)
 
     @long

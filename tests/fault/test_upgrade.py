@@ -2,7 +2,6 @@
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import struct
 import tempfile
@@ -145,8 +144,7 @@ class Upgrade(OwnDaemons):
         future.listen(8)
         kinds = []
         threading.Thread(target=self.refuse_all, args=(future, kinds), daemon=True).start()
-        os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        daemon.wait_ready()
+        daemon.kill_daemon()
         client = daemon.client()
         with self.assertRaises(ApiError) as caught:
             client.exec(box, "true")

@@ -503,6 +503,14 @@ class Daemon:
                 raise AssertionError("the daemon did not end on SIGTERM:\n" + self.log())
         self.process = None
 
+    def kill_daemon(self, ready=True):
+        """kill -9 of the daemon alone. The spawner starts another; it is waited for, so that no request meets the old one's end."""
+        old = self.daemon_pid()
+        os.kill(old, signal.SIGKILL)
+        wait_until(lambda: has_ended(old), what="the daemon's end")
+        if ready:
+            self.wait_ready()
+
     def kill(self):
         """kill -9 of the spawner and the daemon; sandboxes live on."""
         pids = [self.process.pid]

@@ -271,8 +271,7 @@ class Life(OwnDaemons):
         answer = client.exec(box, "python3 /workspace/print.py", background=True)
         path = f"/v1/sandboxes/{box}/execs/{answer['exec_id']}"
         wait_until(lambda: client.get(path)["stdout_bytes"] > 0)
-        os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        daemon.wait_ready()
+        daemon.kill_daemon()
         time.sleep(0.3)
         daemon.kill()
         time.sleep(0.5)

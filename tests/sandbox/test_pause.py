@@ -1,7 +1,5 @@
 """Pause and resume of real sandboxes: what stands still, what the host gets back, what wakes one and what does not, the
 two clocks, limits of one that is there; across restarts of the daemon and of all."""
-import os
-import signal
 import threading
 import time
 import unittest
@@ -218,8 +216,7 @@ class Restarts(unittest.TestCase):
             api = daemon.client()
             box = api.create()["id"]
             self.assertEqual(api.post(f"/v1/sandboxes/{box}/pause")["status"], "paused")
-            os.kill(daemon.daemon_pid(), signal.SIGKILL)
-            daemon.wait_ready()
+            daemon.kill_daemon()
             self.assertEqual(api.get(f"/v1/sandboxes/{box}")["status"], "paused")
             daemon.kill()
             daemon.start()
