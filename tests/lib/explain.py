@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 
 from caisson import ApiError, processes_of, wait_until
+from host import read_link
 
 # What a state directory has besides what belongs to one sandbox.
 STATE = {"lock", "uid-block", "init", "db", "logs", "templates", "disk-templates", "sandboxes", "trash", "runsc"}
@@ -27,13 +28,6 @@ def read(path):
     try:
         with open(path, "rb") as file:
             return file.read().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def link(path):
-    try:
-        return os.readlink(path)
     except OSError:
         return ""
 
@@ -109,7 +103,7 @@ class Explanation:
 
     def check_processes(self):
         spawner, daemon = self.daemon.process.pid, self.daemon.daemon_pid()
-        networks, host_network = {}, link("/proc/self/ns/net")
+        networks, host_network = {}, read_link("/proc/self/ns/net")
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
                 continue
@@ -117,7 +111,7 @@ class Explanation:
             if place is None:
                 continue
             self.expect(place in self.places or place in self.prepared, f"process {entry} of {place}: no sandbox has it")
-            network = link(f"/proc/{entry}/ns/net")
+            network = read_link(f"/proc/{entry}/ns/net")
             if network:
                 networks.setdefault(network, set()).add(place)
         for network, places in networks.items():
@@ -127,7 +121,7 @@ class Explanation:
             if cgroup_of(pid, self.instance) is None:
                 self.expect(pid in (spawner, daemon), f"process {pid} {command}: nothing explains it")
         for pid in (spawner, daemon):
-            targets = [link(f"/proc/{pid}/fd/{fd}") for fd in names(f"/proc/{pid}/fd")]
+            targets = [read_link(f"/proc/{pid}/fd/{fd}") for fd in names(f"/proc/{pid}/fd")]
             namespaces = [target for target in targets if target.startswith(("net:", "mnt:", "user:", "pid:"))]
             # The pool's members are handed their namespace when they are given away.
             allowed = len(self.prepared) if pid == spawner else 0

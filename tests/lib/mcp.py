@@ -317,3 +317,9 @@ class McpTest(caisson.DaemonTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.mcp = Mcp(cls.api)
+
+    def error(self, tool, **arguments):
+        """The text of a result that is an error."""
+        result = Mcp(self.api).call(tool, arguments)
+        self.assertTrue(result.get("isError"), result)
+        return result["content"][0]["text"]

@@ -20,11 +20,6 @@ class Case(McpTest):
     def text(self, tool, **arguments):
         return untimed(Mcp(self.api).text(tool, arguments))
 
-    def error(self, tool, **arguments):
-        result = Mcp(self.api).call(tool, arguments)
-        self.assertTrue(result.get("isError"), result)
-        return result["content"][0]["text"]
-
     def start(self, command, ready=None, **arguments):
         """A job, once it has said `ready`."""
         text = self.text("start_job", command=command, sandbox_id=self.box, **arguments)

@@ -24,11 +24,6 @@ class Case(McpTest):
     def code(self, code, language="python", **arguments):
         return self.run_text("run_code", language=language, code=code, **arguments)
 
-    def error(self, tool, **arguments):
-        result = Mcp(self.api).call(tool, arguments)
-        self.assertTrue(result.get("isError"), result)
-        return result["content"][0]["text"]
-
     def processes(self, box, words):
         """Of a sandbox: the command lines that contain them."""
         listed = self.api.sh(box, "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; true")

@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from caisson import ApiError, DaemonTest, OwnDaemons, PROGRAM, read_process, status_of, wait_until
+from caisson import PROGRAM, ApiError, DaemonTest, OwnDaemons, has_ended, parent_of, read_process, status_of, wait_until
 from columns import COLUMN, NOT_ENFORCED, user_of_column
 from marks import busy, column_independent, long
 
@@ -20,19 +20,12 @@ needs_gvisor = unittest.skipUnless(RUNSC, "there is no runsc on this host")
 
 def processes(daemon, sandbox):
     """Everything of a sandbox that the host has: its shim, and all that is below it: {pid: command line}."""
-    commands, parents = {}, {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            stat = open(f"/proc/{entry}/stat", errors="replace").read()
-            commands[int(entry)] = open(f"/proc/{entry}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        parents[int(entry)] = int(stat[stat.rindex(")") + 2:].split()[1])
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    commands = {pid: read_process(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace") for pid in pids}
+    parents = {pid: parent_of(pid) for pid in pids}
     found = {pid for pid, command in commands.items() if "_shim" in command and sandbox in command}
     while True:
-        more = {pid for pid, parent in parents.items() if parent in found and pid in commands} - found
+        more = {pid for pid, parent in parents.items() if parent in found} - found
         if not more:
             return {pid: commands[pid] for pid in found}
         found |= more
@@ -45,7 +38,7 @@ def shim_of(daemon, sandbox):
 
 def alive(pids):
     """Those that run still: who was killed may wait for somebody to take note of it."""
-    return [pid for pid in pids if read_process(pid, "stat").rsplit(b")", 1)[-1].split()[:1] not in ([], [b"Z"], [b"X"])]
+    return [pid for pid in pids if not has_ended(pid)]
 
 
 @needs_gvisor
