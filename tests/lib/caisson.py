@@ -654,9 +654,11 @@ class OwnDaemons(unittest.TestCase):
     def finish(self, daemon, check=True):
         if self.has_failed():
             daemon.print_log()
-        if check and daemon.process is None:
-            daemon.start()  # to remove what the one before has left
-        daemon.close(check=check and not self.has_failed())
+        try:
+            if check and daemon.process is None:
+                daemon.start()  # to remove what the one before has left
+        finally:
+            daemon.close(check=check and not self.has_failed())
 
 
 class DaemonTest(unittest.TestCase):
