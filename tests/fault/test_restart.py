@@ -2,10 +2,9 @@
 import os
 import shutil
 import subprocess
-import threading
 import unittest
 
-from caisson import ApiError, OwnDaemons, PROGRAM, inits_of, wait_until
+from caisson import PROGRAM, ApiError, Background, OwnDaemons, inits_of, wait_until
 from marks import busy, long
 
 # In the background, and there when the shell ends.
@@ -45,26 +44,18 @@ class Restart(OwnDaemons):
         """Who waits for it is told that it goes on, and it does."""
         daemon = self.start_daemon()
         box = daemon.client().create()["id"]
-        answer = []
-
-        def run():
-            try:
-                answer.append(daemon.client().exec(box, "echo begun; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo ended"))
-            except ApiError as error:
-                answer.append((error.status, error.code, error.body["retryable"]))
-            except Exception as error:  # shown below
-                answer.append(repr(error))
-        client = threading.Thread(target=run, daemon=True)
-        client.start()
+        command = Background(daemon.client().exec, box, "echo begun; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo ended")
 
         def begun():
             execs = daemon.client().get(f"/v1/sandboxes/{box}/execs")["execs"]
             return next((record for record in execs if record["stdout_bytes"] > 0), None)
         record = wait_until(begun, 30)
         end(daemon)
-        client.join(30)
+        with self.assertRaises(ApiError) as caught:
+            command.result()
         daemon.process.wait(30)
-        self.assertEqual(answer, [(503, "daemon.restarting", False)])
+        self.assertEqual((caught.exception.status, caught.exception.code, caught.exception.body["retryable"]),
+                         (503, "daemon.restarting", False))
         daemon.start()
         path = f"/v1/sandboxes/{box}/execs/{record['exec_id']}"
         wait_until(lambda: daemon.client().get(path)["state"] == "running", 30, what="what the init tells of it")
@@ -112,7 +103,7 @@ class Restart(OwnDaemons):
         daemon = self.start_daemon()
         client = daemon.client()
         box = client.create(timeout_seconds=4)["id"]
-        answer = client.exec(box, f"sleep 1000.{os.getpid()}", background=True)
+        client.exec(box, f"sleep 1000.{os.getpid()}", background=True)
 
         def runs():
             return subprocess.run(["pgrep", "-f", f"^sleep 1000[.]{os.getpid()}$"], capture_output=True).stdout

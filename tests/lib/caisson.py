@@ -105,11 +105,15 @@ class Background(threading.Thread):
         except Exception as error:  # told by result()
             self.error = error
 
-    def result(self):
+    def failure(self):
+        """The error, or None."""
         self.join(60)
         if self.is_alive():
             raise AssertionError("it was left waiting")
-        if self.error:
+        return self.error
+
+    def result(self):
+        if self.failure():
             raise self.error
         return self.answer
 
