@@ -327,10 +327,10 @@ def pruned(world):
 def prepare_many_execs(world):
     """More rows than are kept, as if they had been run one after the other."""
     world.daemon.sql("with recursive n(i) as (select 1 union all select i + 1 from n where i < 4200) insert into execs "
-              "(key, id, sandbox, command, state, flags, head, tail, started_wall, ended_wall, end, code, oom_killed, "
-              "out_total, err_total, wall_ns, cpu_ns, peak_memory, left_running, error_kind) "
-              f"select (select max(key) from execs) + i, printf('%s%04d', substr('{world.subject}', 1, 12), i), "
-              f"'{world.subject}', 'x', 3, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 from n")
+                     "(key, id, sandbox, command, state, flags, head, tail, started_wall, ended_wall, end, code, oom_killed, "
+                     "out_total, err_total, wall_ns, cpu_ns, peak_memory, left_running, error_kind) "
+                     f"select (select max(key) from execs) + i, printf('%s%04d', substr('{world.subject}', 1, 12), i), "
+                     f"'{world.subject}', 'x', 3, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 from n")
     world.daemon.kill_daemon()
 
 
