@@ -5,11 +5,10 @@ import os
 import socket
 import ssl
 import subprocess
-import threading
 import time
 import unittest
 
-from caisson import ApiError, Client, Daemon, DaemonTest, wait_until
+from caisson import ApiError, DaemonTest, OwnDaemons, at_once, make_certificate, wait_until
 from marks import alone, busy, long
 
 
@@ -237,21 +236,9 @@ class Edges(DaemonTest):
             self.assertIn(path, document["paths"])
 
     def test_burst_of_creates(self):
-        records, errors = [], []
-
-        def one():
-            try:
-                records.append(self.daemon.client(timeout=120).create())
-            except Exception as error:
-                errors.append(error)
-        threads = [threading.Thread(target=one) for _ in range(30)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        records = at_once(lambda _: self.daemon.client(timeout=120).create(), range(30))
         for record in records:
             self.addCleanup(self.remove, record["id"])
-        self.assertEqual((len(records), errors), (30, []))
         self.assertEqual(len({record["id"] for record in records}), 30)
 
     @alone
@@ -290,166 +277,117 @@ class Edges(DaemonTest):
             self.assertLess(anonymous() - before, 8 << 10)
 
 
-class Configuration(unittest.TestCase):
+class Configuration(OwnDaemons):
     def test_unknown_keys_are_errors(self):
-        daemon = Daemon(config="[server]\nlisten = 127.0.0.1:0\nnonsense = 1\n")
-        try:
-            daemon.start(wait=False)
-            self.assertEqual(daemon.process.wait(30), 125)
-            self.assertIn("nonsense", daemon.log())
-            self.assertIn("3", daemon.log())
-            daemon.process = None
-        finally:
-            daemon.close(check=False)
+        daemon = self.new_daemon("[server]\nlisten = 127.0.0.1:0\nnonsense = 1\n", check=False)
+        daemon.start(wait=False)
+        self.assertEqual(daemon.process.wait(30), 125)
+        self.assertIn("nonsense", daemon.log())
+        self.assertIn("3", daemon.log())
 
     def test_address_in_use(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
-            daemon = Daemon()
+            daemon = self.new_daemon(check=False)
             daemon.port = taken.getsockname()[1]
-            try:
-                daemon.start(wait=False)
-                self.assertEqual(daemon.process.wait(30), 125)
-                self.assertIn(str(daemon.port), daemon.log())
-                self.assertIn("--listen", daemon.log())
-                self.assertIn("in use by another program", daemon.log())
-                daemon.process = None
-            finally:
-                daemon.close(check=False)
+            daemon.start(wait=False)
+            self.assertEqual(daemon.process.wait(30), 125)
+            self.assertIn(str(daemon.port), daemon.log())
+            self.assertIn("--listen", daemon.log())
+            self.assertIn("in use by another program", daemon.log())
 
     def test_limits_from_the_file_and_reload(self):
-        daemon = Daemon(config="[sandbox]\nmemory = 64M\nmemory_max = 128M\n")
-        try:
-            daemon.start()
-            record = daemon.client().create()
-            self.assertEqual(record["limits"]["memory"]["value"], 64 << 20)
-            with self.assertRaises(ApiError) as caught:
-                daemon.client().create(memory_mb=256)
-            self.assertEqual(caught.exception.code, "limit.exceeded")
-            with open(daemon.config, "w") as file:
-                file.write("[sandbox]\nmemory = 64M\nmemory_max = 512M\n")
-            daemon.process.send_signal(1)
+        daemon = self.start_daemon("[sandbox]\nmemory = 64M\nmemory_max = 128M\n")
+        record = daemon.client().create()
+        self.assertEqual(record["limits"]["memory"]["value"], 64 << 20)
+        with self.assertRaises(ApiError) as caught:
+            daemon.client().create(memory_mb=256)
+        self.assertEqual(caught.exception.code, "limit.exceeded")
+        daemon.reload("[sandbox]\nmemory = 64M\nmemory_max = 512M\n")
 
-            def created():
-                try:
-                    return daemon.client().create(memory_mb=256)
-                except ApiError:
-                    return None
-            wait_until(created, what="the reload")
-        finally:
-            daemon.close()
+        def created():
+            try:
+                return daemon.client().create(memory_mb=256)
+            except ApiError:
+                return None
+        wait_until(created, what="the reload")
 
     @long
     def test_json_logs(self):
-        daemon = Daemon(arguments=["--log-json", "--log-level", "debug"])
-        try:
-            daemon.start()
-            daemon.client().create()
-            # The last one may be half written.
-            for line in daemon.log().rpartition("\n")[0].splitlines():
-                json.loads(line)
-        finally:
-            daemon.close()
+        daemon = self.start_daemon(arguments=["--log-json", "--log-level", "debug"])
+        daemon.client().create()
+        # The last one may be half written.
+        for line in daemon.log().rpartition("\n")[0].splitlines():
+            json.loads(line)
 
     def test_the_log_level_of_a_flag_survives_a_reload(self):
-        daemon = Daemon(config="[server]\nlog_level = info\n", arguments=["--log-level", "debug"])
-        try:
-            daemon.start()
-            with open(daemon.config, "w") as file:
-                file.write("[server]\nlog_level = error\n")
-            daemon.process.send_signal(1)
-            wait_until(lambda: "the configuration was read again" in daemon.log(), what="the reload")
-            before = daemon.log().count("/healthz: 200")
-            daemon.client().get("/healthz")
-            wait_until(lambda: daemon.log().count("/healthz: 200") > before, what="a line of level debug")
-        finally:
-            daemon.close()
+        daemon = self.start_daemon("[server]\nlog_level = info\n", arguments=["--log-level", "debug"])
+        daemon.reload("[server]\nlog_level = error\n")
+        wait_until(lambda: "the configuration was read again" in daemon.log(), what="the reload")
+        before = daemon.log().count("/healthz: 200")
+        daemon.client().get("/healthz")
+        wait_until(lambda: daemon.log().count("/healthz: 200") > before, what="a line of level debug")
 
     def test_the_log_level_of_the_file_is_read_again(self):
-        daemon = Daemon(config="[server]\nlog_level = info\n")
-        try:
-            daemon.start()
+        daemon = self.start_daemon("[server]\nlog_level = info\n")
+        daemon.client().get("/healthz")
+        self.assertNotIn("/healthz: 200", daemon.log())
+        daemon.reload("[server]\nlog_level = debug\n")
+
+        def told():
             daemon.client().get("/healthz")
-            self.assertNotIn("/healthz: 200", daemon.log())
-            with open(daemon.config, "w") as file:
-                file.write("[server]\nlog_level = debug\n")
-            daemon.process.send_signal(1)
-
-            def told():
-                daemon.client().get("/healthz")
-                return "/healthz: 200" in daemon.log()
-            wait_until(told, what="a line of level debug")
-        finally:
-            daemon.close()
-
-    def certificate(self, directory):
-        """A self-signed one for localhost: the paths of the certificate and its key."""
-        files = [os.path.join(directory, name) for name in ("server.pem", "server.key")]
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2",
-                        "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
-        for path in files:
-            os.chmod(path, 0o644)
-        return files
+            return "/healthz: 200" in daemon.log()
+        wait_until(told, what="a line of level debug")
 
     def test_tls(self):
-        daemon = Daemon()
-        try:
-            certificate, key = self.certificate(daemon.top)
-            with open(daemon.config, "w") as file:
-                file.write(f"[server]\ntls_certificate = {certificate}\ntls_key = {key}\n")
-            daemon.start()
-            url = f"https://127.0.0.1:{daemon.port}"
-            token = daemon.token()
-            # Somebody else's client, without and with the certificate checked.
-            for option in (["-k"], ["--cacert", certificate]):
-                result = subprocess.run(["curl", "-sS", "--max-time", "20", *option, "-H", f"Authorization: Bearer {token}",
-                                         "-X", "POST", "-d", "{}", url + "/v1/sandboxes"], capture_output=True, text=True)
-                self.assertEqual(result.returncode, 0, result.stderr)
-                box = json.loads(result.stdout)["id"]
-            result = subprocess.run(["curl", "-sS", "--max-time", "20", url + "/healthz"], capture_output=True, text=True)
-            self.assertEqual(result.returncode, 60, result.stdout)
-            # A large file both ways.
-            connection = http.client.HTTPSConnection("127.0.0.1", daemon.port, timeout=60,
-                                                     context=ssl.create_default_context(cafile=certificate))
-            data, headers = os.urandom(3_000_000), {"Authorization": "Bearer " + token}
-            path = f"/v1/sandboxes/{box}/files?path=/workspace/file"
-            connection.request("PUT", path, data, headers)
-            self.assertEqual((response := connection.getresponse()).status, 200, response.read())
-            response.read()
-            connection.request("GET", path, headers=headers)
-            self.assertEqual(connection.getresponse().read(), data)
-            connection.close()
-            # No token is none here either, and plain HTTP is not answered.
-            with self.assertRaises((http.client.HTTPException, OSError)):
-                daemon.tcp(token, timeout=10).get("/healthz")
-            old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
-            old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
-            old.set_ciphers("ALL:@SECLEVEL=0")
-            with self.assertRaises(OSError):
-                with socket.create_connection(("127.0.0.1", daemon.port), 10) as plain:
-                    old.wrap_socket(plain)
-            # The Unix socket stays as it is.
-            self.assertEqual(daemon.client().get("/healthz")["status"], "ok")
-        finally:
-            daemon.close()
+        daemon = self.new_daemon()
+        certificate, key = make_certificate(daemon.top)
+        daemon.configure(f"[server]\ntls_certificate = {certificate}\ntls_key = {key}\n")
+        daemon.start()
+        url = f"https://127.0.0.1:{daemon.port}"
+        token = daemon.token()
+        # Somebody else's client, without and with the certificate checked.
+        for option in (["-k"], ["--cacert", certificate]):
+            result = subprocess.run(["curl", "-sS", "--max-time", "20", *option, "-H", f"Authorization: Bearer {token}",
+                                     "-X", "POST", "-d", "{}", url + "/v1/sandboxes"], capture_output=True, text=True)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            box = json.loads(result.stdout)["id"]
+        result = subprocess.run(["curl", "-sS", "--max-time", "20", url + "/healthz"], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 60, result.stdout)
+        # A large file both ways.
+        connection = http.client.HTTPSConnection("127.0.0.1", daemon.port, timeout=60,
+                                                 context=ssl.create_default_context(cafile=certificate))
+        data, headers = os.urandom(3_000_000), {"Authorization": "Bearer " + token}
+        path = f"/v1/sandboxes/{box}/files?path=/workspace/file"
+        connection.request("PUT", path, data, headers)
+        self.assertEqual((response := connection.getresponse()).status, 200, response.read())
+        response.read()
+        connection.request("GET", path, headers=headers)
+        self.assertEqual(connection.getresponse().read(), data)
+        connection.close()
+        # No token is none here either, and plain HTTP is not answered.
+        with self.assertRaises((http.client.HTTPException, OSError)):
+            daemon.tcp(token, timeout=10).get("/healthz")
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        with self.assertRaises(OSError):
+            with socket.create_connection(("127.0.0.1", daemon.port), 10) as plain:
+                old.wrap_socket(plain)
+        # The Unix socket stays as it is.
+        self.assertEqual(daemon.client().get("/healthz")["status"], "ok")
 
     def test_tls_files_that_cannot_be_used(self):
-        daemon = Daemon()
-        try:
-            certificate, key = self.certificate(daemon.top)
-            for certificate, key in ((certificate, certificate), ("/nowhere/server.pem", key)):
-                with open(daemon.config, "w") as file:
-                    file.write(f"[server]\ntls_certificate = {certificate}\ntls_key = {key}\n")
-                daemon.start(wait=False)
-                self.assertEqual(daemon.process.wait(30), 125, daemon.log())
-                self.assertIn("TLS", daemon.log())
-                self.assertIn(key, daemon.log())
-                daemon.process = None
-        finally:
-            daemon.close(check=False)
+        daemon = self.new_daemon(check=False)
+        certificate, key = make_certificate(daemon.top)
+        for certificate, key in ((certificate, certificate), ("/nowhere/server.pem", key)):
+            daemon.configure(f"[server]\ntls_certificate = {certificate}\ntls_key = {key}\n")
+            daemon.start(wait=False)
+            self.assertEqual(daemon.process.wait(30), 125, daemon.log())
+            self.assertIn("TLS", daemon.log())
+            self.assertIn(key, daemon.log())
 
 
 if __name__ == "__main__":

@@ -1,31 +1,8 @@
 """Budgets of workspaces, the queue of creates, the host's admission, and what /v1/limits says of all three."""
 import json
 import socket
-import sqlite3
-import threading
 
-from caisson import ApiError, Daemon, DaemonTest, clear_of_midnight, wait_until
-
-
-class Waiting(threading.Thread):
-    """A create that waits for room: its record, or its error."""
-
-    def __init__(self, api, **fields):
-        super().__init__(daemon=True)
-        self.api, self.fields, self.record, self.error = api, fields, None, None
-        self.start()
-
-    def run(self):
-        try:
-            self.record = self.api.create(**self.fields)
-        except ApiError as error:
-            self.error = error
-
-    def done(self, seconds=30):
-        self.join(seconds)
-        if self.is_alive():
-            raise AssertionError("a create was left waiting")
-        return self
+from caisson import ApiError, Background, DaemonTest, clear_of_midnight, wait_until
 
 
 class Budgets(DaemonTest):
@@ -176,18 +153,18 @@ class Budgets(DaemonTest):
     def test_the_queue(self):
         self.set(sandboxes_now=1)
         first = self.team.create()["id"]
-        waiting = Waiting(self.team, wait_ms=30000, name="second")
+        waiting = Background(self.team.create, wait_ms=30000, name="second")
         wait_until(lambda: self.queue_length() == 1, what="the wait")
         self.quota("sandboxes/now", self.team.create)
-        behind = Waiting(self.team, wait_ms=30000, name="third")
+        behind = Background(self.team.create, wait_ms=30000, name="third")
         wait_until(lambda: self.queue_length() == 2, what="the second wait")
         self.team.delete("/v1/sandboxes/" + first)
-        record = waiting.done().record
+        record = waiting.result()
         self.assertEqual((record["name"], record["status"]), ("second", "running"))
         self.assertGreaterEqual(record["queued_ms"], 1)
         self.assertTrue(behind.is_alive())
         self.team.post("/v1/sandboxes/second/pause")
-        self.assertEqual(behind.done().record["name"], "third")
+        self.assertEqual(behind.result()["name"], "third")
         self.assertEqual(self.queue_length(), 0)
 
     def test_the_wait_is_over(self):
@@ -197,21 +174,21 @@ class Budgets(DaemonTest):
         self.quota("sandboxes/now", self.team.create, wait_ms=30000)  # never: it does not wait in vain
         self.set(sandboxes_now=1)
         self.team.create()
-        first, second = Waiting(self.team, wait_ms=400), Waiting(self.team, wait_ms=400)
-        positions = sorted(one.done().error.body["queue_position"] for one in (first, second))
-        self.assertIn(positions, ([1, 1], [1, 2]))
-        self.assertEqual(first.error.code, "quota.exceeded")
-        self.assertIn("place", first.error.body["error"])
+        first, second = Background(self.team.create, wait_ms=400), Background(self.team.create, wait_ms=400)
+        errors = [self.refused(429, "quota.exceeded", one.result) for one in (first, second)]
+        self.assertIn(sorted(error.body["queue_position"] for error in errors), ([1, 1], [1, 2]))
+        self.assertIn("place", errors[0].body["error"])
         self.assertEqual(self.queue_length(), 0)
 
     def test_the_queue_is_bounded(self):
         self.set(sandboxes_now=1)
         box = self.team.create()["id"]
-        waiting = [Waiting(self.team, wait_ms=30000) for _ in range(3)]
+        waiting = [Background(self.team.create, wait_ms=30000) for _ in range(3)]
         wait_until(lambda: self.queue_length() == 3, what="three that wait")
         self.refused(429, "queue.full", self.team.create, wait_ms=1000)
         self.set(sandboxes_now=4)
-        self.assertEqual([one.done().error for one in waiting], [None] * 3)
+        for one in waiting:
+            one.result()
         self.team.delete("/v1/sandboxes/" + box)
 
     def test_who_goes_away_leaves_the_queue(self):
@@ -233,7 +210,7 @@ class Budgets(DaemonTest):
         self.addCleanup(self.api.delete, "/v1/workspaces/fair-other/budgets")
         self.set(sandboxes_now=1)
         self.team.create()
-        mine = [Waiting(self.team, wait_ms=30000) for _ in range(2)]
+        mine = [Background(self.team.create, wait_ms=30000) for _ in range(2)]
         wait_until(lambda: self.queue_length() == 2, what="mine that wait")
         box = other.create(wait_ms=30000)
         self.assertNotIn("queued_ms", box)
@@ -241,7 +218,7 @@ class Budgets(DaemonTest):
         self.assertTrue(all(one.is_alive() for one in mine))
         self.set(sandboxes_now=3)
         for one in mine:
-            self.assertIsNone(one.done().error)
+            one.result()
 
     def test_limits(self):
         reader = self.daemon.tcp(self.daemon.token(self.workspace, ["sandboxes:read"], expires_seconds=3600))
@@ -284,9 +261,8 @@ class Defaults(DaemonTest):
 
     def written(self):
         """Execs of this month, as the store has them."""
-        with sqlite3.connect(f"file:{self.daemon.state}/db/caisson.db?mode=ro", uri=True) as database:
-            row = database.execute("SELECT amount FROM spent WHERE workspace = 'team' AND what = 6 AND period = 4").fetchone()
-        return row and row[0]
+        rows = self.daemon.rows("SELECT amount FROM spent WHERE workspace = 'team' AND what = 6 AND period = 4")
+        return rows and rows[0][0]
 
     def test_they_hold_and_can_be_lifted(self):
         clear_of_midnight()
@@ -337,11 +313,10 @@ class Host(DaemonTest):
         error = self.refused(503, "host.capacity", self.api.create, memory_mb=size)
         self.assertGreaterEqual(int(error.headers["Retry-After"]), 1)
         self.assertIn("memory limits", error.body["error"])
-        waiting = Waiting(self.api, memory_mb=size, wait_ms=30000)
+        waiting = Background(self.api.create, memory_mb=size, wait_ms=30000)
         wait_until(lambda: self.api.get("/v1/limits")["queue"]["length"] == 1, what="the wait")
         self.remove(box)
-        self.assertIsNone(waiting.done().error)
-        self.remove(waiting.record["id"])
+        self.remove(waiting.result()["id"])
 
 
 class FullHost(DaemonTest):

@@ -5,10 +5,9 @@ import json
 import os
 import re
 import signal
-import threading
 import unittest
 
-from caisson import ApiError, DaemonTest, wait_until
+from caisson import Background, DaemonTest, wait_until
 from marks import busy, long
 
 LANGUAGES = ("python", "node", "bash")
@@ -67,25 +66,6 @@ class Code(DaemonTest):
             if match:
                 found.append((match[1], json.loads(match[2])))
         return found
-
-    def background(self, function, *arguments, **fields):
-        box = {}
-
-        def work():
-            try:
-                box["value"] = function(*arguments, **fields)
-            except Exception as error:
-                box["error"] = error
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-
-        def result():
-            thread.join(60)
-            self.assertFalse(thread.is_alive())
-            if "error" in box:
-                raise box["error"]
-            return box["value"]
-        return result
 
     def marker(self, path):
         """A file that a cell touches when it has come so far."""
@@ -394,11 +374,11 @@ class Code(DaemonTest):
     def test_interrupt_on_request(self):
         context = self.context()
         self.assertEqual(self.api.post(context + "/interrupt")["interrupted"], False)
-        result = self.background(self.run_cell, context, "open('/tmp/runs', 'w').close()\nwhile True: pass")
+        result = Background(self.run_cell, context, "open('/tmp/runs', 'w').close()\nwhile True: pass")
         self.marker("/tmp/runs")
         self.assertEqual(self.api.get(context)["state"], "busy")
         self.assertEqual(self.api.post(context + "/interrupt")["interrupted"], True)
-        result = result()
+        result = result.result()
         self.assertEqual((result["interrupted"], result["timed_out"], result["error"]["name"]), (True, False, "KeyboardInterrupt"))
         self.assertEqual(self.plain(self.run_cell(context, "6 * 7")), ["42"])
 
@@ -431,17 +411,17 @@ class Code(DaemonTest):
 
     def test_queue(self):
         context = self.context()
-        first = self.background(self.run_cell, context, "import time\nopen('/tmp/first', 'w').close()\n"
-                                "import os\nwhile not os.path.exists('/tmp/go'): time.sleep(0.01)\norder = [0]")
+        first = Background(self.run_cell, context, "import time\nopen('/tmp/first', 'w').close()\n"
+                           "import os\nwhile not os.path.exists('/tmp/go'): time.sleep(0.01)\norder = [0]")
         self.marker("/tmp/first")
         rest = []
         for number in range(1, 17):
-            rest.append(self.background(self.run_cell, context, f"order.append({number})\nlen(order)"))
+            rest.append(Background(self.run_cell, context, f"order.append({number})\nlen(order)"))
             wait_until(lambda: self.api.get(context)["waiting"] == number, 30)
         self.refused(409, "context.busy", self.run_cell, context, "1")
         self.api.sh(self.box, "touch /tmp/go")
-        first()
-        self.assertEqual([self.plain(result())[0] for result in rest], [str(n + 1) for n in range(1, 17)])
+        first.result()
+        self.assertEqual([self.plain(cell.result())[0] for cell in rest], [str(n + 1) for n in range(1, 17)])
 
     def test_several(self):
         box = self.sandbox()
@@ -506,10 +486,10 @@ class Code(DaemonTest):
         self.assertNotEqual(after["exec_id"], before)
         result = self.run_cell(context, "import os\nprint(os.environ['KEPT'], os.getcwd(), 'x' in globals())")
         self.assertEqual((result["stdout"], result["cell"]), ("yes /tmp False\n", 2))
-        running = self.background(self.run_cell, context, "open('/tmp/again', 'w').close()\nwhile True: pass")
+        running = Background(self.run_cell, context, "open('/tmp/again', 'w').close()\nwhile True: pass")
         self.marker("/tmp/again")
         self.api.post(context + "/restart")
-        self.assertTrue(running()["context_ended"])
+        self.assertTrue(running.result()["context_ended"])
         self.assertEqual(self.plain(self.run_cell(context, "3")), ["3"])
 
     def test_broken_driver(self):
@@ -628,12 +608,6 @@ class Restart(DaemonTest):
         return [entry["details"].get("cell") for entry in self.api.get(f"/v1/sandboxes/{box}/activity")["items"]
                 if entry["kind"] == "code.ran"]
 
-    def kill_daemon(self):
-        old = self.daemon.daemon_pid()
-        os.kill(old, signal.SIGKILL)
-        wait_until(lambda: not os.path.exists(f"/proc/{old}"), 30, what="its end")
-        self.daemon.wait_ready()
-
     def restart_all(self):
         self.daemon.stop()
         self.daemon.start()
@@ -651,7 +625,7 @@ class Restart(DaemonTest):
             self.api.post(again[language] + "/run", {"code": code})
             self.api.post(again[language] + "/restart")
         records = {path: self.api.get(path) for path in (*new.values(), *again.values())}
-        for end in (self.kill_daemon, self.restart_all):
+        for end in (self.daemon.kill_daemon, self.restart_all):
             end()
             for path, record in records.items():
                 self.assertEqual(self.api.get(path), record)
@@ -661,7 +635,7 @@ class Restart(DaemonTest):
             self.assertEqual(self.api.post(new[language] + "/run", {"code": code})["cell"], 1)
         ran = sorted(self.ran(box))
         for _ in range(2):
-            self.kill_daemon()
+            self.daemon.kill_daemon()
             for language, (_, show, _) in words.items():
                 cell = wait_until(lambda: (c := self.api.get(again[language] + "/cell"))["state"] == "ended" and c, 30)
                 self.assertEqual((cell["cell"], cell["stdout"]), (2, "here\n"))
@@ -675,24 +649,15 @@ class Restart(DaemonTest):
     def test_code_of_its_own(self):
         """Who waits when the daemon is restarted is told that the code goes on, and it does."""
         box = self.sandbox()
-        answers = []
-
-        def run(language, code):
-            try:
-                answers.append(self.api.post(f"/v1/sandboxes/{box}/code", {"language": language, "code": code}))
-            except ApiError as error:
-                answers.append((error.status, error.code))
         codes = {"bash": "touch /tmp/bash; until [ -e /tmp/go ]; do sleep 0.05; done; echo through",
                  "python": "import os, time\nopen('/tmp/python', 'w').close()\nwhile not os.path.exists('/tmp/go'): time.sleep(0.05)\nprint('through')"}
-        threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in codes.items()]
-        for thread in threads:
-            thread.start()
+        calls = [Background(self.api.post, f"/v1/sandboxes/{box}/code", {"language": language, "code": code})
+                 for language, code in codes.items()]
         wait_until(lambda: self.api.exec(box, ["test", "-e", "/tmp/bash", "-a", "-e", "/tmp/python"])["exit_code"] == 0, 30)
         self.daemon.stop()
-        for thread in threads:
-            thread.join(60)
+        for call in calls:
+            self.refused(503, "daemon.restarting", call.result)
         self.daemon.start()
-        self.assertEqual(answers, [(503, "daemon.restarting")] * 2)
         contexts = self.api.get(f"/v1/sandboxes/{box}/contexts")["contexts"]
         self.assertEqual(sorted((item["language"], item["ended_reason"]) for item in contexts), [("bash", None), ("python", None)])
         self.api.sh(box, "touch /tmp/go")
@@ -709,18 +674,11 @@ class Restart(DaemonTest):
             paths[language] = f"{base}/{self.api.post(base, {'language': language})['id']}"
             self.api.post(paths[language] + "/run", {"code": code})
         code = "import os, time\nopen('/tmp/runs', 'w').close()\nwhile not os.path.exists('/tmp/go'): time.sleep(0.01)\nprint('through')\nkept + 1"
-
-        def run():
-            try:
-                self.api.post(paths["python"] + "/run", {"code": code})
-            except Exception:
-                pass  # the daemon is killed meanwhile
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
+        call = Background(self.api.post, paths["python"] + "/run", {"code": code})  # the daemon is killed meanwhile
         wait_until(lambda: self.api.exec(box, ["test", "-e", "/tmp/runs"])["exit_code"] == 0, 30)
         old = self.daemon.daemon_pid()
         os.kill(old, signal.SIGKILL)
-        thread.join(60)
+        call.join(60)
         self.daemon.wait_ready()
         self.assertEqual(self.api.get(paths["python"])["cells"], 2)
         self.api.sh(box, "touch /tmp/go")

@@ -24,13 +24,7 @@ def events(response):
 
 
 class Streams(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create(timeout_seconds=600)["id"]
-
-    def path(self, rest):
-        return f"/v1/sandboxes/{self.box}{rest}"
+    box_fields = {"timeout_seconds": 600}
 
     def stream(self, body, query="", accept="text/event-stream", route="/exec/stream"):
         response, connection = self.api.raw("POST", self.path(route) + query, body, {"Accept": accept})

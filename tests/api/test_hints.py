@@ -10,7 +10,7 @@ import types
 import unittest
 
 import contract
-from caisson import Daemon, DaemonTest, wait_until
+from caisson import DaemonTest, OwnDaemons, make_certificate, wait_until
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -156,36 +156,27 @@ class CommandLine(DaemonTest):
             self.assertEqual(result.stdout.strip(), wanted, result.stderr)
 
 
-class Tls(unittest.TestCase):
+class Tls(OwnDaemons):
     def test_the_command_line(self):
-        daemon = Daemon()
-        try:
-            certificate, key = (os.path.join(daemon.top, name) for name in ("server.pem", "server.key"))
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj",
-                            "/CN=another", "-addext", "subjectAltName=IP:127.0.0.1", "-out", certificate, "-keyout", key],
-                           check=True, capture_output=True)
-            for path in (certificate, key):
-                os.chmod(path, 0o644)
-            with open(daemon.config, "w") as file:
-                file.write(f"[server]\ntls_certificate = {certificate}\ntls_key = {key}\n")
-            daemon.start()
-            self.assertIn(f"https://127.0.0.1:{daemon.port}", daemon.log())
-            environment = {"CAISSON_URL": f"https://127.0.0.1:{daemon.port}", "CAISSON_CA_FILE": certificate,
-                           "CAISSON_TOKEN": daemon.token(scopes=["admin"]), "SSL_CERT_FILE": "/dev/null"}
+        daemon = self.new_daemon()
+        certificate, key = make_certificate(daemon.top, host="another", addresses="IP:127.0.0.1")
+        daemon.configure(f"[server]\ntls_certificate = {certificate}\ntls_key = {key}\n")
+        daemon.start()
+        self.assertIn(f"https://127.0.0.1:{daemon.port}", daemon.log())
+        environment = {"CAISSON_URL": f"https://127.0.0.1:{daemon.port}", "CAISSON_CA_FILE": certificate,
+                       "CAISSON_TOKEN": daemon.token(scopes=["admin"]), "SSL_CERT_FILE": "/dev/null"}
 
-            def cli(*arguments, data=None, **changes):
-                return daemon.cli(*arguments, stdin=data, binary=True, environment={**environment, **changes})
-            data = os.urandom(1_000_000)
-            status, output, problems = cli("run", "--", "cat", data=data)
-            self.assertEqual((status, output == data), (0, True), problems)
-            shown = json.loads(cli("welcome", "--json")[1])
-            self.assertEqual(shown["url"], environment["CAISSON_URL"])
-            self.assertIn(b"not to be trusted", cli("ls", CAISSON_CA_FILE="")[2])
-            # A certificate for another's name.
-            self.assertIn(b"not to be trusted", cli("ls", CAISSON_URL=f"https://localhost:{daemon.port}")[2])
-            self.assertIn(b"no certificates", cli("ls", CAISSON_CA_FILE="/dev/null")[2])
-        finally:
-            daemon.close()
+        def cli(*arguments, data=None, **changes):
+            return daemon.cli(*arguments, stdin=data, binary=True, environment={**environment, **changes})
+        data = os.urandom(1_000_000)
+        status, output, problems = cli("run", "--", "cat", data=data)
+        self.assertEqual((status, output == data), (0, True), problems)
+        shown = json.loads(cli("welcome", "--json")[1])
+        self.assertEqual(shown["url"], environment["CAISSON_URL"])
+        self.assertIn(b"not to be trusted", cli("ls", CAISSON_CA_FILE="")[2])
+        # A certificate for another's name.
+        self.assertIn(b"not to be trusted", cli("ls", CAISSON_URL=f"https://localhost:{daemon.port}")[2])
+        self.assertIn(b"no certificates", cli("ls", CAISSON_CA_FILE="/dev/null")[2])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
 """Idempotency-Key: the same request comes to the same thing, once, also after a restart of the daemon."""
 import json
-import os
-import signal
-import threading
 import unittest
 
-from caisson import ApiError, DaemonTest, wait_until
+from caisson import ApiError, Background, DaemonTest, at_once, wait_until
 
 
 class Idempotency(DaemonTest):
@@ -22,18 +19,6 @@ class Idempotency(DaemonTest):
             self.addCleanup(self.remove if api is None else lambda box: api.delete("/v1/sandboxes/" + box), data["id"])
         return status, data, again
 
-    def restart(self):
-        old = self.daemon.daemon_pid()
-        os.kill(old, signal.SIGKILL)
-
-        def another():
-            try:
-                return self.daemon.daemon_pid() != old
-            except (AssertionError, OSError):
-                return False
-        wait_until(another, 20, what="another daemon")
-        self.daemon.wait_ready()
-
     def test_create(self):
         body = {"labels": {"a": "b"}, "timeout_seconds": 900}
         status, first, again = self.create(body, "create-1")
@@ -49,7 +34,7 @@ class Idempotency(DaemonTest):
         status, third, again = self.create(body, "create-1", other)
         self.assertEqual((status, again), (201, False))
         self.assertNotEqual(third["id"], first["id"])
-        self.restart()
+        self.daemon.kill_daemon()
         status, fourth, again = self.create(body, "create-1")
         self.assertEqual((status, fourth["id"], again), (201, first["id"], True))
         self.api.delete("/v1/sandboxes/" + first["id"])
@@ -77,16 +62,7 @@ class Idempotency(DaemonTest):
         self.assertEqual((status, again), (201, False))
 
     def test_at_the_same_time(self):
-        answers = []
-
-        def create():
-            answers.append(self.create({"labels": {"same": "time"}}, "together"))
-        threads = [threading.Thread(target=create) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        self.assertEqual(len(answers), 6)
+        answers = at_once(lambda _: self.create({"labels": {"same": "time"}}, "together"), range(6))
         made = {data["id"] for status, data, _ in answers if status == 201}
         self.assertEqual(len(made), 1)
         self.assertEqual({data["code"] for status, data, _ in answers if status != 201} - {"request.idempotency_pending"}, set())
@@ -122,7 +98,7 @@ class Idempotency(DaemonTest):
         # Another sandbox, another request; so is what the key stood for in a create.
         status, error, _ = self.ask(f"/v1/sandboxes/{self.sandbox()}/exec", body, "exec-1")
         self.assertEqual(status, 422)
-        self.restart()
+        self.daemon.kill_daemon()
         status, third, again = self.ask(path, body, "exec-1")
         self.assertEqual((status, third["exec_id"], third["stdout"], again), (200, first["exec_id"], first["stdout"], True))
         self.assertEqual(self.api.sh(box, "wc -l </workspace/log").strip(), "1")
@@ -143,20 +119,14 @@ class Idempotency(DaemonTest):
         box = self.sandbox()
         self.api.sh(box, "mkfifo /workspace/pipe")
         body = {"cmd": "cat /workspace/pipe; echo ran"}
-        answers = []
-
-        def run():
-            answers.append(self.ask(f"/v1/sandboxes/{box}/exec", body, "wait-1"))
         first = self.api.connection()
         first.request("POST", f"/v1/sandboxes/{box}/exec", json.dumps(body), {"Idempotency-Key": "wait-1", "Content-Type": "application/json"})
         wait_until(lambda: [e for e in self.api.get(f"/v1/sandboxes/{box}/execs")["execs"] if "pipe; echo" in e["command"]], what="the command")
-        thread = threading.Thread(target=run)
-        thread.start()
+        second = Background(self.ask, f"/v1/sandboxes/{box}/exec", body, "wait-1")
         # The first client goes; with a key the command goes on.
         first.close()
         self.api.sh(box, "echo text >/workspace/pipe")
-        thread.join(60)
-        status, answer, again = answers[0]
+        status, answer, again = second.result()
         self.assertEqual((status, answer["stdout"], again), (200, "text\nran\n", True))
         self.assertEqual(len([e for e in self.api.get(f"/v1/sandboxes/{box}/execs")["execs"] if "pipe; echo" in e["command"]]), 1)
 
@@ -174,7 +144,7 @@ class Idempotency(DaemonTest):
         body = {"cmd": "echo $$; date +%N"}
         status, first, again = self.ask("/v1/run", body, "run-1")
         self.assertEqual((status, again), (200, False))
-        self.restart()
+        self.daemon.kill_daemon()
         status, second, again = self.ask("/v1/run", body, "run-1")
         self.assertEqual((status, second, again), (200, first, True))
         status, error, _ = self.ask("/v1/run", {"cmd": "true"}, "run-1")

@@ -1,20 +1,13 @@
 """Jobs: commands in the background, which outlive their request, their client and the daemon."""
-import threading
 import time
 import unittest
 
-from caisson import ApiError, Daemon, DaemonTest, wait_until
+from caisson import ApiError, Background, Daemon, DaemonTest, wait_until
 from marks import long
 
 
 class Jobs(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create(timeout_seconds=600)["id"]
-
-    def path(self, rest):
-        return f"/v1/sandboxes/{self.box}{rest}"
+    box_fields = {"timeout_seconds": 600}
 
     def job(self, command, **fields):
         record = self.api.post(self.path("/jobs"), {"cmd": command, **fields})
@@ -103,20 +96,15 @@ class Jobs(DaemonTest):
         job = self.job("read x; echo late; sleep 615", stdin=True)
         # Nothing comes: an empty answer when the time is over.
         self.assertEqual(self.output(job, wait_ms=50), b"")
-        answers = []
-        waiter = threading.Thread(target=lambda: answers.append(self.output(job, wait_ms=30000)))
         began = time.monotonic()
-        waiter.start()
+        reading = Background(self.output, job, wait_ms=30000)
         self.api.call("POST", self.path(f"/jobs/{job}/stdin"), b"\n")
-        waiter.join(30)
-        self.assertEqual(answers, [b"late\n"])
+        self.assertEqual(reading.result(), b"late\n")
         self.assertLess(time.monotonic() - began, 25)
         # Its end ends the wait.
-        waiter = threading.Thread(target=lambda: answers.append(self.output(job, wait_ms=30000, **{"from": 5})))
-        waiter.start()
+        reading = Background(self.output, job, wait_ms=30000, **{"from": 5})
         self.api.delete(self.path("/jobs/" + job))
-        waiter.join(30)
-        self.assertEqual(answers[1], b"")
+        self.assertEqual(reading.result(), b"")
         self.refused(400, "request.invalid", self.output, job, wait_ms=60001)
 
     def test_forgetting(self):

@@ -10,13 +10,7 @@ from websocket import BINARY, CLOSE, PING, PONG, TEXT, Refused, WebSocket
 
 
 class Terminals(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create(timeout_seconds=600)["id"]
-
-    def path(self, rest):
-        return f"/v1/sandboxes/{self.box}{rest}"
+    box_fields = {"timeout_seconds": 600}
 
     def open(self, rest, client=None, headers=None):
         socket = WebSocket(client or self.api, self.path(rest), headers)

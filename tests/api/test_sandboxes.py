@@ -1,32 +1,15 @@
 """Sandboxes over the API: every field of a create, templates, lists and their filters, changes, waiting,
 draining, one-shot runs, what other services' clients send, and what a restart of the daemon keeps."""
 import json
-import os
-import signal
-import threading
 import unittest
 import urllib.parse
 
-from caisson import ApiError, DaemonTest, wait_until
+from caisson import ApiError, Background, DaemonTest, wait_until
 from marks import long
 
 
 def patch(api, sandbox, body, rest=""):
     return api.call("PATCH", f"/v1/sandboxes/{sandbox}{rest}", body)
-
-
-def kill_daemon(daemon):
-    """kill -9 of the API process alone; the spawner starts another."""
-    old = daemon.daemon_pid()
-    os.kill(old, signal.SIGKILL)
-
-    def another():
-        try:
-            return daemon.daemon_pid() != old
-        except (AssertionError, OSError):
-            return False
-    wait_until(another, 20, what="another daemon")
-    daemon.wait_ready()
 
 
 class Create(DaemonTest):
@@ -101,7 +84,7 @@ class Templates(DaemonTest):
         before = self.api.get("/v1/sandboxes/" + box)
         self.assertEqual((before["template"], before["template_resolved"]), ("python-3.12", "host"))
         self.assertIn("python-3.12", before["warnings"][0])
-        kill_daemon(self.daemon)
+        self.daemon.kill_daemon()
         after = self.api.get("/v1/sandboxes/" + box)
         for key in ("template", "template_resolved", "warnings", "boot_ms", "boot_mode", "labels"):
             self.assertEqual(after[key], before[key], key)
@@ -181,7 +164,7 @@ class Changes(DaemonTest):
         self.assertEqual((record["cpu"], record["memory_mb"], record["limits"]["pids"]["value"]), (0.5, 256, 100))
         self.assertEqual(self.api.get("/v1/sandboxes/after")["id"], box)
         self.refused(404, "sandbox.not_found", self.api.get, "/v1/sandboxes/before")
-        kill_daemon(self.daemon)
+        self.daemon.kill_daemon()
         again = self.api.get("/v1/sandboxes/after")
         for key in ("name", "labels", "metadata", "timeout_seconds", "idle_timeout_seconds", "auto_pause_seconds", "cpu", "memory_mb"):
             self.assertEqual(again[key], record[key], key)
@@ -240,24 +223,13 @@ class Life(DaemonTest):
         self.assertIn("running", error.body["error"])
         self.refused(400, "request.invalid", self.api.call, "GET", wait + "?for=odd", checked=False)
         self.refused(404, "sandbox.not_found", self.api.get, "/v1/sandboxes/none/wait", **{"for": "ended"})
-        answers = {}
-
-        def waits(what):
-            try:
-                answers[what] = self.api.get(wait, **{"for": what, "timeout_seconds": 60})["status"]
-            except ApiError as problem:
-                answers[what] = problem.code
-        threads = [threading.Thread(target=waits, args=(what,)) for what in ("stopped", "ended", "paused")]
-        for thread in threads:
-            thread.start()
+        waits = {what: Background(self.api.get, wait, **{"for": what, "timeout_seconds": 60}) for what in ("stopped", "ended", "paused")}
         self.api.post(f"/v1/sandboxes/{box}/pause")
-        wait_until(lambda: "paused" in answers, what="the wait for a pause")
+        self.assertEqual(waits["paused"].result()["status"], "paused")
         self.api.post(f"/v1/sandboxes/{box}/stop")
-        wait_until(lambda: "stopped" in answers, what="the wait for a stop")
+        self.assertEqual(waits["stopped"].result()["status"], "stopped")
         self.api.delete("/v1/sandboxes/" + box)
-        for thread in threads:
-            thread.join(30)
-        self.assertEqual(answers, {"paused": "paused", "stopped": "stopped", "ended": "ended"})
+        self.assertEqual(waits["ended"].result()["status"], "ended")
         self.assertEqual(self.api.get(wait, **{"for": "ended"})["end_reason"], "user")
         self.refused(410, "sandbox.ended", self.api.get, wait, **{"for": "running"})
 
@@ -271,28 +243,20 @@ class Life(DaemonTest):
         self.api.call("DELETE", f"/v1/sandboxes/{box}/execs/{job}")
         self.assertEqual(self.api.get(f"/v1/sandboxes/{box}/wait", **{"for": "idle"})["id"], box)
 
-    def drain(self, box, results, **body):
-        try:
-            results.append(self.api.post(f"/v1/sandboxes/{box}/drain", body))
-        except ApiError as error:
-            results.append(error.code)
-
-    def begin_drain(self, box, **body):
-        results = []
-        thread = threading.Thread(target=self.drain, args=(box, results), kwargs=body)
-        thread.start()
+    def begin_drain(self, box):
+        drain = Background(self.api.post, f"/v1/sandboxes/{box}/drain", {})
         wait_until(lambda: "draining_until" in self.api.get("/v1/sandboxes/" + box), what="the drain")
-        return thread, results
+        return drain
 
     def test_drain(self):
         box = self.sandbox()
         job = self.api.exec(box, "cat >/workspace/got; echo done", background=True, stdin=True)["exec_id"]
-        thread, results = self.begin_drain(box)
+        drain = self.begin_drain(box)
         self.refused(409, "sandbox.draining", self.api.exec, box, "true")
         self.api.call("POST", f"/v1/sandboxes/{box}/execs/{job}/stdin?close=1", b"text", {"Content-Type": "application/octet-stream"})
-        thread.join(30)
-        self.assertEqual(results[0]["status"], "stopped")
-        self.assertNotIn("draining_until", results[0])
+        record = drain.result()
+        self.assertEqual(record["status"], "stopped")
+        self.assertNotIn("draining_until", record)
         self.assertEqual(self.api.get(f"/v1/sandboxes/{box}/execs/{job}")["exit_code"], 0)
         # It can be used again.
         self.assertEqual(self.api.sh(box, "cat /workspace/got"), "text")
@@ -307,10 +271,11 @@ class Life(DaemonTest):
     def test_drain_taken_back(self):
         box = self.sandbox()
         self.api.exec(box, "sleep 1000", background=True)
-        thread, results = self.begin_drain(box)
+        drain = self.begin_drain(box)
         self.api.post(f"/v1/sandboxes/{box}/drain", {"cancel": True})
-        thread.join(30)
-        self.assertEqual(results, ["cancelled"])
+        with self.assertRaises(ApiError) as caught:
+            drain.result()
+        self.assertEqual(caught.exception.code, "cancelled")
         self.assertEqual(self.api.sh(box, "echo 1"), "1\n")
 
     def test_drain_goes_on_after_a_restart(self):
@@ -318,24 +283,12 @@ class Life(DaemonTest):
         job = self.api.exec(box, "cat", background=True, stdin=True)["exec_id"]
         # One that was not begun when the daemon dies has failed, and nothing is waited for.
         wait_until(lambda: self.api.get(f"/v1/sandboxes/{box}/execs/{job}")["state"] == "running", what="its start")
-        thread, _ = self.begin_drain_alone(box)
-        kill_daemon(self.daemon)
-        thread.join(30)
+        drain = self.begin_drain(box)
+        self.daemon.kill_daemon()
+        drain.join(30)  # its connection is lost with the daemon
         self.refused(409, "sandbox.draining", self.api.exec, box, "true")
         self.api.call("DELETE", f"/v1/sandboxes/{box}/execs/{job}")
         self.assertEqual(self.api.get(f"/v1/sandboxes/{box}/wait", **{"for": "stopped"})["status"], "stopped")
-
-    def begin_drain_alone(self, box):
-        """One whose connection is lost with the daemon."""
-        def ask():
-            try:
-                self.api.post(f"/v1/sandboxes/{box}/drain", {})
-            except (ApiError, OSError):
-                pass
-        thread = threading.Thread(target=ask)
-        thread.start()
-        wait_until(lambda: "draining_until" in self.api.get("/v1/sandboxes/" + box), what="the drain")
-        return thread, None
 
     def test_other_services_words(self):
         box = self.sandbox()
@@ -436,7 +389,7 @@ class OneShot(DaemonTest):
 
     def test_a_daemon_that_is_killed(self):
         connection = self.begin()
-        kill_daemon(self.daemon)
+        self.daemon.kill_daemon()
         connection.close()
         self.gone()
         record = self.api.get("/v1/sandboxes", all=1, limit=1)["items"][0]
@@ -450,22 +403,14 @@ class OneShot(DaemonTest):
         self.meddled(lambda: self.api.delete("/v1/sandboxes/short"))
 
     def meddled(self, meddle):
-        answers = []
-
-        def run():
-            try:
-                answers.append(self.api.post("/v1/run", {"cmd": "sleep 1000", "name": "short"}))
-            except ApiError as error:
-                answers.append(error.code)
-        thread = threading.Thread(target=run)
-        thread.start()
+        run = Background(self.api.post, "/v1/run", {"cmd": "sleep 1000", "name": "short"})
         wait_until(lambda: [r for r in self.api.get("/v1/sandboxes")["items"] if r["status"] == "running"], what="the run")
         try:
             meddle()
         except ApiError as error:
             self.assertIn(error.code, ("cancelled", "sandbox.ended"))
-        thread.join(30)
-        self.assertEqual(len(answers), 1)
+        run.join(30)
+        self.assertTrue(run.answer or isinstance(run.error, ApiError), run.error)
         self.gone()
 
 

@@ -1,11 +1,9 @@
 """Signed URLs: one file, one method, until a time; ended by the token's end and the sandbox's; nothing in them can be
 changed; what a browser gets cannot run."""
-import http.client
-import time
 import unittest
 import urllib.parse
 
-from caisson import ApiError, DaemonTest, wait_until
+from caisson import ApiError, DaemonTest, is_closed, wait_until
 
 
 class Signed(DaemonTest):
@@ -101,31 +99,12 @@ class Signed(DaemonTest):
         self.api.delete("/v1/tokens/" + made["id"])
         self.refused(403, "url.invalid", self.use, url)
 
-    def begin_upload(self, url):
-        """A PUT of which the end does not come."""
-        parts = urllib.parse.urlsplit(url)
-        connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port, timeout=30)
-        self.addCleanup(connection.close)
-        connection.putrequest("PUT", parts.path + "?" + parts.query)
-        connection.putheader("Content-Length", "100000")
-        connection.putheader("Expect", "100-continue")
-        connection.endheaders()
-        self.assertIn(b"100 Continue", connection.sock.recv(100))
-        connection.sock.sendall(b"x" * 1000)
-        return connection.sock
-
-    def closed(self, sock):
-        try:
-            return sock.recv(100) == b""
-        except ConnectionError:
-            return True
-
     def test_what_is_under_way_ends_with_its_token(self):
         made = self.api.post("/v1/tokens", {"workspace": "default", "scopes": ["sandboxes:write"]})
         by_token = self.begin_upload(self.sign("/workspace/cut", self.daemon.tcp(made["token"]), method="PUT")["url"])
         local = self.begin_upload(self.sign("/workspace/whole", self.api, method="PUT")["url"])
         self.api.delete("/v1/tokens/" + made["id"])
-        self.assertTrue(self.closed(by_token))
+        self.assertTrue(is_closed(by_token))
         # One that it does not concern goes on.
         local.sendall(b"x" * 99000)
         self.assertIn(b"HTTP/1.1 200", local.recv(100))

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 
-from caisson import BUILD
+from caisson import BUILD, inits_of
 from ports import free_port
 
 TOOLS = os.path.join(BUILD, "tests/bench")
@@ -182,18 +182,10 @@ def two_cores(daemon):
     """(a core for a server alone, one for the client), (None, None) where there is one only. The client's is the one that
     the daemon's only sandbox may use: what is compared, a constant, has no sandbox on the server's core either."""
     cpus = os.sched_getaffinity(0)
-    inits = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and program(entry).startswith(daemon.state)]
-    used = {cpu for pid in inits for cpu in os.sched_getaffinity(pid)} & cpus
+    used = {cpu for pid in inits_of(daemon.state) for cpu in os.sched_getaffinity(pid)} & cpus
     free = sorted(cpus - used) or sorted(cpus)
     others = sorted(cpus - {free[0]})
     return (free[0], others[0]) if others else (None, None)
-
-
-def program(pid):
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import time
 import unittest
 
 from columns import User
-from caisson import Daemon, DaemonTest, PROGRAM, processes_of, wait_until
+from caisson import PROGRAM, DaemonTest, OwnDaemons, at_once, processes_of, wait_until
 from marks import long
 
 
@@ -378,12 +378,11 @@ class RefusedServe(DaemonTest):
         self.assertIn("A", self.api.sh(self.sandbox(), "echo A"))
 
 
-class OrdinaryUser(unittest.TestCase):
+class OrdinaryUser(OwnDaemons):
     def test_what_is_not_enforced_or_counted_is_said(self):
         user = User(False, "l")
         self.addCleanup(user.remove)
-        daemon = Daemon(user=user).start()
-        self.addCleanup(daemon.close)
+        daemon = self.start_daemon(user=user)
         code, box, err = daemon.cli("create", "--disk", "64M")
         self.assertRegex(err, r"^caisson create: --disk 64M is not enforced: \S")
         code, out, err = daemon.cli("run", "--disk", "64M", "--", "echo", "hi")
@@ -422,12 +421,7 @@ class AutoStart(unittest.TestCase):
         return [pid for pid, command in processes_of(self.top + "/state", self.top + "/run") if " serve " in command]
 
     def test_a_client_starts_one_and_two_at_once_get_one(self):
-        results = []
-        threads = [threading.Thread(target=lambda: results.append(self.cli("run", "--", "echo", "hi"))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        results = at_once(lambda _: self.cli("run", "--", "echo", "hi"), range(4))
         self.assertEqual([(r.returncode, r.stdout, r.stderr) for r in results], [(0, "hi\n", "")] * 4)
         # Workers that erase files are copies of it for a moment.
         pid, = wait_until(lambda: (lambda found: len(found) == 1 and found)(self.spawners()), 30, what="one daemon alone")

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -224,21 +223,18 @@ class Doctor(DaemonTest):
     def test_delegated_cgroups(self):
         user = User(with_range=True)
         self.addCleanup(user.remove)
-        daemon = Daemon(user=user, delegated=controllers_to_give())
-        self.addCleanup(lambda: daemon.close(check=False))
-        daemon.start()
-        # Of version 2 a cgroup that has passed its controllers on takes no process.
-        inside = daemon.cgroups.join() if has_version_1() else []
-        result = subprocess.run([*inside, *daemon.become(), PROGRAM, "doctor", "--json"], capture_output=True, text=True, timeout=60,
-                                env={**os.environ, **daemon.client_environment(), "ASAN_OPTIONS": "detect_leaks=0"})
-        report = json.loads(result.stdout)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.expect(report, "subordinate ids", "ok", "65536 uids")
-        if os.path.exists("/sys/fs/cgroup/memory/cgroup.procs"):
-            self.expect(report, "delegation", "ok", "can be made")
-        limits = report["tiers"][0]["limits"]
-        self.assertEqual([limits[name]["enforced"] for name in ("memory", "pids", "disk")], [True, True, False])
-        daemon.close()
+        with Daemon(user=user, delegated=controllers_to_give()) as daemon:
+            # Of version 2 a cgroup that has passed its controllers on takes no process.
+            inside = daemon.cgroups.join() if has_version_1() else []
+            result = subprocess.run([*inside, *daemon.become(), PROGRAM, "doctor", "--json"], capture_output=True, text=True, timeout=60,
+                                    env={**os.environ, **daemon.client_environment(), "ASAN_OPTIONS": "detect_leaks=0"})
+            report = json.loads(result.stdout)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.expect(report, "subordinate ids", "ok", "65536 uids")
+            if os.path.exists("/sys/fs/cgroup/memory/cgroup.procs"):
+                self.expect(report, "delegation", "ok", "can be made")
+            limits = report["tiers"][0]["limits"]
+            self.assertEqual([limits[name]["enforced"] for name in ("memory", "pids", "disk")], [True, True, False])
 
     def test_a_token_that_may_only_read(self):
         token = self.daemon.token(scopes=["sandboxes:read"])

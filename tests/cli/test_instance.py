@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from caisson import Daemon, PROGRAM, wait_until
+from caisson import OwnDaemons, PROGRAM, wait_until
 from marks import long
 
 
@@ -14,21 +14,7 @@ def lives(pid):
     return os.path.exists(f"/proc/{pid}")
 
 
-class Instance(unittest.TestCase):
-    def daemon(self, **fields):
-        daemon = Daemon(**fields)
-        self.addCleanup(self.finish, daemon)
-        return daemon.start()
-
-    def finish(self, daemon):
-        if daemon.process is None:
-            daemon.start()
-        daemon.close(check=self._outcome.success if self._outcome else True)
-
-    def init_of(self, daemon, box):
-        record = open(os.path.join(daemon.runtime, "guests", box, "boot")).read()
-        return int(record.split("pid ")[1].split()[0])
-
+class Instance(OwnDaemons):
     def other_state(self, daemon):
         """A directory for a state beside the daemon's own."""
         other = os.path.join(daemon.top, "other")
@@ -37,9 +23,9 @@ class Instance(unittest.TestCase):
 
     def test_runtime_of_another_state(self):
         """A client that knows the runtime directory alone must not end what runs there."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create()["id"]
-        init = self.init_of(daemon, box)
+        init = daemon.init_of(box)
         daemon.stop()
         other = self.other_state(daemon)
         served = subprocess.run([PROGRAM, "serve", "--config", daemon.config, "--state", other, "--runtime", daemon.runtime,
@@ -53,14 +39,14 @@ class Instance(unittest.TestCase):
         self.assertTrue(lives(init))
         daemon.start()
         self.assertEqual(daemon.client().get("/v1/sandboxes/" + box)["status"], "running")
-        self.assertEqual(self.init_of(daemon, box), init)
+        self.assertEqual(daemon.init_of(box), init)
 
     @long
     def test_runtime_that_nothing_lives_in(self):
         """Whose sandboxes were there once does not matter."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create()["id"]
-        init = self.init_of(daemon, box)
+        init = daemon.init_of(box)
         daemon.stop()
         os.kill(init, signal.SIGKILL)
         wait_until(lambda: not lives(init), what="its end")
@@ -71,21 +57,21 @@ class Instance(unittest.TestCase):
         daemon.state = own_state
 
     def test_takes_over_from_one_that_a_client_started(self):
-        daemon = self.daemon(arguments=["--idle-exit", "60"])
+        daemon = self.start_daemon(arguments=["--idle-exit", "60"])
         api = daemon.client()
         box = api.create()["id"]
         api.sh(box, "echo kept > /tmp/x; sleep 1000 > /dev/null 2>&1 & until pgrep -x sleep; do :; done")
-        init, first = self.init_of(daemon, box), daemon.process
+        init, first = daemon.init_of(box), daemon.process
         daemon.arguments = []
         daemon.start(wait=False)
         self.assertEqual(first.wait(30), 0)
         daemon.wait_ready()
         self.assertIn("is asked to leave", daemon.log())
-        self.assertEqual(self.init_of(daemon, box), init)
+        self.assertEqual(daemon.init_of(box), init)
         self.assertEqual(api.sh(box, "cat /tmp/x; pgrep -c sleep"), "kept\n1\n")
 
     def test_nobody_takes_over_from_one_that_serves_for_good(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         for arguments in ([], ["--idle-exit", "60"]):
             second = subprocess.run([PROGRAM, "serve", "--config", daemon.config, "--state", daemon.state, "--runtime",
                                      daemon.runtime, "--listen", "none", *arguments], capture_output=True, text=True, timeout=30)
@@ -95,7 +81,7 @@ class Instance(unittest.TestCase):
 
     def test_log_of_a_life(self):
         """Created, stopped, started, ended: each is said, and a stop is not called an accident."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         api = daemon.client()
         box = api.create()["id"]
         for verb in ("stop", "start"):

@@ -10,12 +10,11 @@ import shutil
 import signal
 import subprocess
 import tarfile
-import tempfile
 import time
 import unittest
 
 from columns import User
-from caisson import ApiError, Client, Daemon, PROGRAM, wait_until
+from caisson import PROGRAM, ApiError, Daemon, OwnDaemons, wait_until
 from marks import busy, long
 
 MARK = b"a line that is nowhere else in the backup\n"
@@ -45,7 +44,7 @@ def packed(data, path):
 
 
 @busy
-class Backup(unittest.TestCase):
+class Backup(OwnDaemons):
     """One daemon with two sandboxes and a backup of it, made once."""
 
     @classmethod
@@ -69,9 +68,7 @@ class Backup(unittest.TestCase):
         cls.old.close()
 
     def fresh(self):
-        daemon = Daemon()
-        self.addCleanup(lambda: daemon.close(check=False))
-        return daemon
+        return self.new_daemon(check=False)  # most are refused and never start
 
     def assert_untouched(self, daemon):
         there = os.listdir(daemon.state) if os.path.exists(daemon.state) else []
@@ -471,15 +468,14 @@ class Backup(unittest.TestCase):
         self.assertIn(b"No space", full.stderr)
 
 
-class Rootless(unittest.TestCase):
+class Rootless(OwnDaemons):
     """Without root a sandbox's files are a directory, which belongs to ids of the user's own."""
 
     def carry(self, with_range):
         user = User(with_range)
         self.addCleanup(user.remove)
-        old, new = Daemon(user=user), Daemon(user=user)
-        for daemon in (old, new):
-            self.addCleanup(lambda daemon=daemon: daemon.close(check=False))
+        # What is left is looked for below: the new one has no state to start with then.
+        old, new = (self.new_daemon(user=user, check=False) for _ in range(2))
         api = old.start().client()
         api.create(name="one", timeout_seconds=0)
         own = "chown 1000:7 /root/file" if with_range else "true"
@@ -503,8 +499,7 @@ class Rootless(unittest.TestCase):
         # Sockets are not taken along.
         self.assertEqual(api.exec("one", look)["stdout"], re.sub(r"socket socket.*\n", "", before))
         self.assertEqual(api.read("one", "/root/link"), MARK)
-        root = Daemon(user=None)
-        self.addCleanup(lambda: root.close(check=False))
+        root = self.new_daemon(check=False)
         code, _, err = state(root, "restore", file)
         self.assertEqual(code, 125)
         self.assertIn("restore it as such a user", err)

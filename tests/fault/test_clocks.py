@@ -1,43 +1,16 @@
 """Times that the daemon keeps: its clocks are moved to shortly before one, and over it. Of each mechanism there is a test
 elsewhere that waits for real time (docs/testing.md)."""
-import http.client
 import os
 import signal
-import threading
 import unittest
-import urllib.parse
 
-from caisson import ApiError, wait_until
+from caisson import ApiError, Background, is_closed, wait_until
 from faults import ClockTest, use_fault_build
 
 use_fault_build()
 RUNS_ON = "fault"
 
 OVERDUE_GRACE = 5  # of src/core/core_private.h
-
-
-class Background(threading.Thread):
-    """A request that takes long: its answer, or the error that it ended with."""
-
-    def __init__(self, function, *arguments, **fields):
-        super().__init__(daemon=True)
-        self.function, self.arguments, self.fields = function, arguments, fields
-        self.answer = self.error = None
-        self.start()
-
-    def run(self):
-        try:
-            self.answer = self.function(*self.arguments, **self.fields)
-        except Exception as error:  # told by result()
-            self.error = error
-
-    def result(self):
-        self.join(60)
-        if self.is_alive():
-            raise AssertionError("it was left waiting")
-        if self.error:
-            raise self.error
-        return self.answer
 
 
 class Sandboxes(ClockTest):
@@ -77,8 +50,7 @@ class Sandboxes(ClockTest):
 
     def test_both_clocks_survive_a_pause_and_restarts(self):
         timed, idle = self.paused(timeout_seconds=800), self.paused(timeout_seconds=0, idle_timeout_seconds=600)
-        os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
-        self.daemon.wait_ready()
+        self.daemon.kill_daemon()
         self.daemon.kill()
         self.daemon.start()
         self.faults.advance(900)
@@ -95,21 +67,13 @@ class Sandboxes(ClockTest):
         self.faults.advance(200)
         self.assertEqual(self.ended(timed), "timeout")
 
-    def kill_inits(self):
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if os.readlink(f"/proc/{pid}/exe").startswith(self.daemon.state):
-                    os.kill(int(pid), signal.SIGKILL)
-            except OSError:
-                pass
-
     def test_paused_outlives_its_timeout_however_it_ends(self):
         stopped, rebooted = self.paused(timeout_seconds=600), self.paused(timeout_seconds=600)
         self.faults.advance(700)
         self.api.post(f"/v1/sandboxes/{stopped}/stop")
         self.assertEqual(self.status(stopped), "stopped")
         self.daemon.kill()
-        self.kill_inits()
+        self.daemon.kill_inits()
         self.daemon.start()
         # Its killed processes may still be leaving the freezer: until then it is there.
         wait_until(lambda: self.status(rebooted) == "stopped")
@@ -120,7 +84,7 @@ class Sandboxes(ClockTest):
     def test_an_init_that_does_not_keep_the_time(self):
         """Who waits for a command is answered a moment after its time-out; an init that goes on is kept."""
         box = self.sandbox(timeout_seconds=0)
-        init = int(open(os.path.join(self.daemon.runtime, "guests", box, "boot")).read().split("pid ")[1].split()[0])
+        init = self.daemon.init_of(box)
         command = Background(self.daemon.client(timeout=60).exec, box, "echo said; sleep 1000", timeout_seconds=5)
         path = f"/v1/sandboxes/{box}/execs"
         wait_until(lambda: any(record["stdout_bytes"] for record in self.api.get(path)["execs"]), 5, what="its output")
@@ -173,10 +137,10 @@ class Tokens(ClockTest):
         self.refused(401, "auth.required", client.get, "/v1/sandboxes")
 
     def sign(self, client, box, **fields):
-        return urllib.parse.urlsplit(client.post(f"/v1/sandboxes/{box}/files/sign", {"path": "/workspace/signed", **fields})["url"])
+        return client.post(f"/v1/sandboxes/{box}/files/sign", {"path": "/workspace/signed", **fields})["url"]
 
     def use(self, url):
-        return self.daemon.tcp().call("GET", url.path + "?" + url.query)
+        return self.daemon.tcp().call("GET", url[url.index("/v1/"):])
 
     def test_a_signed_url_ends_with_its_token(self):
         box = self.sandbox(timeout_seconds=0)
@@ -187,23 +151,11 @@ class Tokens(ClockTest):
         self.faults.advance(100)
         self.refused(403, "url.invalid", self.use, url)
 
-    def upload(self, url):
-        """A PUT of which the end does not come."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port, timeout=30)
-        self.addCleanup(connection.close)
-        connection.putrequest("PUT", url.path + "?" + url.query)
-        connection.putheader("Content-Length", "100000")
-        connection.putheader("Expect", "100-continue")
-        connection.endheaders()
-        self.assertIn(b"100 Continue", connection.sock.recv(100))
-        connection.sock.sendall(b"x" * 1000)
-        return connection.sock
-
     def test_an_upload_ends_with_its_signed_url(self):
         box = self.sandbox(timeout_seconds=0)
         tcp = self.daemon.tcp(self.daemon.token())
-        cut = self.upload(self.sign(tcp, box, method="PUT", path="/workspace/cut", expires_seconds=100))
-        other = self.upload(self.sign(tcp, box, method="PUT", path="/workspace/whole", expires_seconds=3600))
+        cut = self.begin_upload(self.sign(tcp, box, method="PUT", path="/workspace/cut", expires_seconds=100))
+        other = self.begin_upload(self.sign(tcp, box, method="PUT", path="/workspace/whole", expires_seconds=3600))
         # A body may pause for 30 s.
         for _ in range(5):
             self.faults.advance(20)
@@ -212,17 +164,11 @@ class Tokens(ClockTest):
                     upload.sendall(b"x")
                 except OSError:
                     pass  # the last time
-        self.assertTrue(self.closed(cut))
+        self.assertTrue(is_closed(cut))
         other.sendall(b"x" * (99000 - 5))
         self.assertIn(b"HTTP/1.1 200", other.recv(100))
         with self.assertRaises(ApiError):
             self.api.read(box, "/workspace/cut")
-
-    def closed(self, upload):
-        try:
-            return upload.recv(100) == b""
-        except ConnectionError:
-            return True
 
 
 if __name__ == "__main__":

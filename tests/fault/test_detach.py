@@ -5,11 +5,10 @@ import os
 import re
 import signal
 import threading
-import unittest
 
 from caisson import wait_until
 from explain import wait_explained
-from faults import SPAWNER, armable, use_fault_build
+from faults import SPAWNER, FaultTest, use_fault_build
 from mcp import Mcp
 
 use_fault_build()
@@ -27,17 +26,9 @@ RUNS = {
 }
 
 
-class Detach(unittest.TestCase):
+class Detach(FaultTest):
     def setUp(self):
-        self.daemon, self.faults = armable(config=CONFIG)
-        self.daemon.start()
-        self.api = self.daemon.client()
-
-    def tearDown(self):
-        self.faults.go_on()
-        if self.daemon.process is None or self.daemon.process.poll() is not None:
-            self.daemon.start()
-        self.daemon.close()
+        self.api = self.world(config=CONFIG).start().client()
 
     def live(self):
         return [box["id"] for box in self.daemon.client().get("/v1/sandboxes")["items"]]

@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from caisson import ApiError, DaemonTest, own, wait_until
+from caisson import ApiError, Background, DaemonTest, own, wait_until
 from explain import prepared_of, wait_explained
 
 
@@ -22,12 +22,8 @@ class InitKilled(DaemonTest):
     def explained(self):
         wait_explained(self.daemon)
 
-    def init_of(self, box):
-        record = open(os.path.join(self.daemon.runtime, "guests", box, "boot")).read()
-        return int(record.split("pid ")[1].split()[0])
-
     def kill_init(self, box):
-        os.kill(self.init_of(box), signal.SIGKILL)
+        os.kill(self.daemon.init_of(box), signal.SIGKILL)
 
     def stopped(self, box):
         wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] == "stopped", 30, what="its end")
@@ -57,27 +53,18 @@ class InitKilled(DaemonTest):
 
     def test_during_an_exec(self):
         """Who waits for the command is told; what it printed is kept."""
-        box, answer = self.made(), {}
-
-        def run():
-            try:
-                answer["result"] = self.api.exec(box, "echo printed; sleep 1000")
-            except ApiError as error:
-                answer["error"] = error
-        client = threading.Thread(target=run, daemon=True)
-        client.start()
+        box = self.made()
+        command = Background(self.api.exec, box, "echo printed; sleep 1000")
 
         def printed():
             execs = self.api.get(f"/v1/sandboxes/{box}/execs")["execs"]
             return next((record for record in execs if "printed" in record["command"] and record["stdout_bytes"] > 0), None)
         record = wait_until(printed, 30)
         self.kill_init(box)
-        client.join(30)
-        self.assertFalse(client.is_alive(), "the client was left waiting")
-        if "result" in answer:
-            self.assertTrue(answer["result"]["lost"], answer)
+        if command.failure():
+            self.assertTrue(command.error.code, command.error)
         else:
-            self.assertTrue(answer["error"].code, answer)
+            self.assertTrue(command.answer["lost"], command.answer)
         self.stopped(box)
         path = f"/v1/sandboxes/{box}/execs/{record['exec_id']}"
         self.assertTrue(self.api.get(path)["lost"])
@@ -97,38 +84,23 @@ class InitKilled(DaemonTest):
                 box = self.made()
                 if what == "resume":
                     self.api.post(f"/v1/sandboxes/{box}/pause")
-                outcome = []
-                client = threading.Thread(target=self.refused_or_done, args=(box, what, outcome), daemon=True)
-                init = os.pidfd_open(self.init_of(box))
+                init = os.pidfd_open(self.daemon.init_of(box))
                 self.addCleanup(os.close, init)
-                client.start()
+                call = Background(self.api.post, f"/v1/sandboxes/{box}/{what}")
                 with contextlib.suppress(ProcessLookupError):  # a stop may have been faster
                     signal.pidfd_send_signal(init, signal.SIGKILL)
-                client.join(30)
-                self.assertFalse(client.is_alive(), "the client was left waiting")
-                self.assertTrue(outcome[0] == "done" or getattr(outcome[0], "code", None), outcome)
+                self.assertTrue(call.failure() is None or getattr(call.error, "code", None), call.error)
                 self.stopped(box)
                 self.starts_again(box)
-
-    def refused_or_done(self, box, what, outcome):
-        try:
-            self.api.post(f"/v1/sandboxes/{box}/{what}")
-            outcome.append("done")
-        except Exception as error:  # looked at by who waits for it
-            outcome.append(error)
 
     def test_during_file_operations(self):
         box = self.made()
         self.api.write(box, "/workspace/x", b"kept\n")
-        outcome, under_way = [], threading.Event()
-        client = threading.Thread(target=lambda: outcome.append(self.write_slowly(box, under_way)), daemon=True)
-        client.start()
-        self.assertTrue(under_way.wait(30), outcome)
+        under_way = threading.Event()
+        writing = Background(self.write_slowly, box, under_way)
+        self.assertTrue(under_way.wait(30), writing.answer or writing.error)
         self.kill_init(box)
-        client.join(60)
-        self.assertFalse(client.is_alive(), "the client was left waiting")
-        self.assertEqual(len(outcome), 1)
-        self.assertNotIn(outcome[0], ("done", "request.malformed"))
+        self.assertNotIn(writing.result(), ("done", "request.malformed"))
         self.stopped(box)
         self.starts_again(box)
 

@@ -15,14 +15,13 @@ import os
 import queue
 import re
 import signal
-import sqlite3
 import subprocess
 import threading
 import time
 import unittest
 import uuid
 
-from caisson import THOROUGH, TOP, ApiError, read_process, wait_until
+from caisson import THOROUGH, TOP, ApiError, OwnDaemons, read_process, wait_until
 from explain import wait_explained
 from faults import armable, list_points, use_fault_build
 
@@ -137,36 +136,12 @@ class World:
             if error.status not in (404, 410):
                 raise
 
-    def init_of(self, box):
-        record = open(os.path.join(self.daemon.runtime, "guests", box, "boot")).read()
-        return int(next(text.split()[1] for text in record.splitlines() if text.startswith("pid ")))
-
-    def sql(self, *statements):
-        """Changes the database from outside, as its owner: its journal must stay the daemon's."""
-        path = os.path.join(self.daemon.state, "db", "caisson.db")
-        owner = os.stat(path)
-        script = ("import sqlite3, sys, os; os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]));"
-                  "c = sqlite3.connect(sys.argv[1], timeout=10); c.execute('pragma foreign_keys = off');"
-                  "[c.execute(text) for text in sys.argv[4:]]; c.commit(); c.close()")
-        subprocess.run(["/usr/bin/python3", "-c", script, path, str(owner.st_gid), str(owner.st_uid), *statements],
-                       check=True, timeout=30)
-
     def count(self, text):
-        path = os.path.join(self.daemon.state, "db", "caisson.db")
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
-        try:
-            return connection.execute(text).fetchone()[0]
-        finally:
-            connection.close()
+        return self.daemon.rows(text)[0][0]
 
     def check_chains(self):
         """No entry of any sandbox's activity is missing between two others, and each is linked to the one before."""
-        path, before = os.path.join(self.daemon.state, "db", "caisson.db"), None
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
-        try:
-            rows = connection.execute("select sandbox, number, previous, hash from activity order by sandbox, number").fetchall()
-        finally:
-            connection.close()
+        before, rows = None, self.daemon.rows("select sandbox, number, previous, hash from activity order by sandbox, number")
         for row in rows:
             if before and before[0] == row[0] and (before[1] + 1, before[3]) != (row[1], row[2]):
                 raise AssertionError(f"the activity of {row[0]} has a hole before entry {row[1]}")
@@ -178,10 +153,6 @@ class World:
         pid = self.daemon.daemon_pid()
         os.kill(pid, signal.SIGSTOP)
         wait_until(lambda: b") T " in read_process(pid, "stat"), 10, 0.0005, "the halt of the daemon")
-
-    def restart_daemon(self):
-        os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
-        self.daemon.wait_ready()
 
     def kill(self, victims):
         """Real SIGKILLs; then what a service manager does."""
@@ -272,7 +243,7 @@ def delete_again(world):
 
 
 def end_init(world):
-    os.kill(world.init_of(world.subject), signal.SIGKILL)
+    os.kill(world.daemon.init_of(world.subject), signal.SIGKILL)
     time.sleep(0.3)
 
 
@@ -346,7 +317,7 @@ def revoke_again(world):
 def prepare_old_tombstone(world):
     """One with an exec, that ended long ago."""
     world.api.delete(f"/v1/sandboxes/{world.subject}")
-    world.sql("update sandboxes set ended_wall = 1000 where state = 10", "update activity set wall = 1000")
+    world.daemon.sql("update sandboxes set ended_wall = 1000 where state = 10", "update activity set wall = 1000")
 
 
 def pruned(world):
@@ -355,12 +326,12 @@ def pruned(world):
 
 def prepare_many_execs(world):
     """More rows than are kept, as if they had been run one after the other."""
-    world.sql("with recursive n(i) as (select 1 union all select i + 1 from n where i < 4200) insert into execs "
-              "(key, id, sandbox, command, state, flags, head, tail, started_wall, ended_wall, end, code, oom_killed, "
-              "out_total, err_total, wall_ns, cpu_ns, peak_memory, left_running, error_kind) "
-              f"select (select max(key) from execs) + i, printf('%s%04d', substr('{world.subject}', 1, 12), i), "
-              f"'{world.subject}', 'x', 3, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 from n")
-    world.restart_daemon()
+    world.daemon.sql("with recursive n(i) as (select 1 union all select i + 1 from n where i < 4200) insert into execs "
+                     "(key, id, sandbox, command, state, flags, head, tail, started_wall, ended_wall, end, code, oom_killed, "
+                     "out_total, err_total, wall_ns, cpu_ns, peak_memory, left_running, error_kind) "
+                     f"select (select max(key) from execs) + i, printf('%s%04d', substr('{world.subject}', 1, 12), i), "
+                     f"'{world.subject}', 'x', 3, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 from n")
+    world.daemon.kill_daemon()
 
 
 def many_execs_again(world):
@@ -384,8 +355,8 @@ def budgets_again(world):
 def prepare_key(world):
     """Old keys, and a daemon that has not looked for any yet."""
     world.key = uuid.uuid4().hex
-    world.sql("update requests set created_wall = 1000")
-    world.restart_daemon()
+    world.daemon.sql("update requests set created_wall = 1000")
+    world.daemon.kill_daemon()
 
 
 def keyed(world, path, body, part):
@@ -440,7 +411,7 @@ def sign(world):
 
 def sign_again(world):
     first = sign(world)
-    world.restart_daemon()
+    world.daemon.kill_daemon()
     for url in (first, sign(world)):
         if world.api.call("GET", url) != b"kept\n":
             raise AssertionError("a signed URL is not good")
@@ -496,7 +467,7 @@ SCENARIOS = [
     Scenario("keyed create", keyed_create, prepare=prepare_key, subject=False, again=keyed_create_again, only="store.request"),
     Scenario("keyed exec", keyed_exec, prepare=prepare_key, again=keyed_exec_again, only="store.request_put"),
     Scenario("keyed refusal", keyed_refusal, prepare=prepare_key, again=keyed_refusal_again, only="store.request_delete"),
-    Scenario("signed URL", sign, prepare=lambda world: world.sql("delete from secrets"), again=sign_again, only="store.secret"),
+    Scenario("signed URL", sign, prepare=lambda world: world.daemon.sql("delete from secrets"), again=sign_again, only="store.secret"),
     Scenario("context", make_context, again=context_again, only="store.context"),
     Scenario("cell", run_cell, prepare=make_context, again=context_again, only="store.context"),
     Scenario("end of a context", end_context, prepare=make_context, again=context_again, only="store.context"),
@@ -616,7 +587,7 @@ def find_cases(only=()):
     """Every point that a scenario passes, in that scenario; and which are passed at all. What is not passed every time
     was something else's, under way beside it."""
     world, cases, passed = World(), [], set()
-    try:
+    with world.daemon:
         for scenario in SCENARIOS:
             if only and scenario.name not in only:
                 continue
@@ -625,11 +596,6 @@ def find_cases(only=()):
                 passed.add(point)
                 least, most = sorted((first.get(point, 0), second.get(point, 0)))
                 cases += [(scenario, point, skip, skip < least) for skip in range(min(most, PASSES_MAX))]
-    except BaseException:
-        print("# daemon log:\n# " + "\n# ".join(world.daemon.log().splitlines()[-30:]), flush=True)
-        world.daemon.close(check=False)
-        raise
-    world.daemon.close()
     return cases, passed
 
 
@@ -646,7 +612,7 @@ def run_cases(cases):
             [failure for runner in runners for failure in runner.failures])
 
 
-class KillPoints(unittest.TestCase):
+class KillPoints(OwnDaemons):
     def test_every_kill_point(self):
         points = set(list_points())
         cases, _ = find_cases()
@@ -667,17 +633,11 @@ class KillPoints(unittest.TestCase):
         """What a boot and an end do between two messages: killed after a time that grows by half a millisecond."""
         scenarios = [scenario for scenario in SCENARIOS if scenario.name in ("create", "create a cold one", "start", "delete")]
         world = World()
-        try:
-            for n in range(48):
-                scenario, victims = scenarios[n % 4], ("spawner", "both", "spawner")[n // 4 % 3]
-                with self.subTest(scenario=scenario.name, milliseconds=n / 2, killed=victims):
-                    kill_after(world, scenario, n / 2000, victims)
-        except BaseException:
-            world.daemon.close(check=False)
-            raise
-        if not self._outcome.success:
-            print("# daemon log:\n# " + "\n# ".join(world.daemon.log().splitlines()[-60:]), flush=True)
-        world.daemon.close(check=self._outcome.success)
+        self.addCleanup(self.finish, world.daemon)
+        for n in range(48):
+            scenario, victims = scenarios[n % 4], ("spawner", "both", "spawner")[n // 4 % 3]
+            with self.subTest(scenario=scenario.name, milliseconds=n / 2, killed=victims):
+                kill_after(world, scenario, n / 2000, victims)
 
     def first_start(self, points):
         """A state directory that is made: whatever is killed then, the next start has a whole database."""

@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from caisson import ApiError, Client, Daemon, loop_devices, processes_of, wait_until
+from caisson import ApiError, OwnDaemons, PROGRAM, loop_devices, processes_of, wait_until
 
 
 def remove_cgroups(instance):
@@ -17,11 +17,10 @@ def remove_cgroups(instance):
             os.rmdir(directory)
 
 
-class Reboot(unittest.TestCase):
+class Reboot(OwnDaemons):
     def setUp(self):
-        self.daemon = Daemon().start()
+        self.daemon = self.start_daemon()
         self.api = self.daemon.client()
-        self.addCleanup(lambda: self.daemon.close(check=False))
 
     def signal(self, pids, number):
         for pid in pids:
@@ -122,7 +121,6 @@ class Reboot(unittest.TestCase):
         self.assertEqual(self.daemon.cli("start", "running")[0], 0)
         for name, box in boxes.items():
             self.assertEqual(api.read(box, "/root/file"), name.encode())
-        self.daemon.close()
 
     def test_down_in_the_middle_of_things(self):
         """Creates, deletes and starts that were under way: all are settled, nothing stays in between."""
@@ -130,7 +128,6 @@ class Reboot(unittest.TestCase):
         self.api.write(kept, "/file", "kept")
         threads = []
         environment = {**os.environ, **self.daemon.client_environment()}
-        from caisson import PROGRAM
         for i in range(6):
             threads.append(subprocess.Popen(["sh", "-c", f"for i in 1 2 3 4 5 6 7 8; do {PROGRAM} run -- true; done"], env=environment,
                                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True))
@@ -149,7 +146,6 @@ class Reboot(unittest.TestCase):
         on_disk = set(os.listdir(self.daemon.state + "/sandboxes"))
         self.assertLessEqual({record["id"] for record in records}, on_disk)
         self.assertEqual(api.sh(kept, "cat /file"), "kept")
-        self.daemon.close()
 
     def test_another_instance_was_faster(self):
         box = self.api.create(timeout_seconds=3600)["id"]
@@ -162,7 +158,6 @@ class Reboot(unittest.TestCase):
             self.assertEqual(api.sh(box, "stat -c '%u %g %a' /root/file; cat /root/file; touch /root/new"), "1000 7 600\nmine\n")
             young = api.create(timeout_seconds=3600)["id"]
             self.assertEqual(api.sh(young, "stat -c %u /root"), "0\n")
-        self.daemon.close()
 
     def image(self, box):
         return f"{self.daemon.state}/sandboxes/{box}/disk.img"
@@ -214,7 +209,6 @@ class Reboot(unittest.TestCase):
         self.assertNotIn("e2fsck", err)
         for name in names:
             api.delete("/v1/sandboxes/" + name)
-        self.daemon.close()
 
 
 if __name__ == "__main__":

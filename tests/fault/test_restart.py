@@ -1,11 +1,10 @@
 """Any process may die: what must go on does, what must not stay does not."""
 import os
-import signal
+import shutil
 import subprocess
-import threading
 import unittest
 
-from caisson import ApiError, Daemon, wait_until
+from caisson import PROGRAM, ApiError, Background, OwnDaemons, inits_of, wait_until
 from marks import busy, long
 
 # In the background, and there when the shell ends.
@@ -16,31 +15,17 @@ def line(n):
     return b"%015d\n" % (n * 16)
 
 
-class Restart(unittest.TestCase):
-    def daemon(self, **options):
-        daemon = Daemon(**options)
-        self.addCleanup(self.finish, daemon)
-        return daemon.start()
-
-    def finish(self, daemon):
-        if daemon.process is None:
-            daemon.start()
-        failed = self._outcome and not self._outcome.success
-        if failed:
-            print("# daemon log:\n# " + "\n# ".join(daemon.log().splitlines()[-40:]), flush=True)
-        daemon.close(check=not failed)
-
+class Restart(OwnDaemons):
     def test_daemon_killed_is_restarted_and_adopts(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create(name="keeper")["id"]
         daemon.client().sh(box, "echo 1 > /workspace/x; " + SLEEP)
-        os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        daemon.wait_ready()
+        daemon.kill_daemon()
         self.assertEqual(daemon.client().get("/v1/sandboxes/keeper")["status"], "running")
         self.assertEqual(daemon.client().sh(box, "cat /workspace/x; pgrep -c sleep"), "1\n1\n")
 
     def test_everything_killed_is_adopted_by_the_next(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create()["id"]
         daemon.client().sh(box, "echo 1 > /workspace/x; " + SLEEP)
         daemon.kill()
@@ -57,28 +42,20 @@ class Restart(unittest.TestCase):
 
     def check_command_goes_on(self, end):
         """Who waits for it is told that it goes on, and it does."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create()["id"]
-        answer = []
-
-        def run():
-            try:
-                answer.append(daemon.client().exec(box, "echo begun; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo ended"))
-            except ApiError as error:
-                answer.append((error.status, error.code, error.body["retryable"]))
-            except Exception as error:  # shown below
-                answer.append(repr(error))
-        client = threading.Thread(target=run, daemon=True)
-        client.start()
+        command = Background(daemon.client().exec, box, "echo begun; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo ended")
 
         def begun():
             execs = daemon.client().get(f"/v1/sandboxes/{box}/execs")["execs"]
             return next((record for record in execs if record["stdout_bytes"] > 0), None)
         record = wait_until(begun, 30)
         end(daemon)
-        client.join(30)
+        with self.assertRaises(ApiError) as caught:
+            command.result()
         daemon.process.wait(30)
-        self.assertEqual(answer, [(503, "daemon.restarting", False)])
+        self.assertEqual((caught.exception.status, caught.exception.code, caught.exception.body["retryable"]),
+                         (503, "daemon.restarting", False))
         daemon.start()
         path = f"/v1/sandboxes/{box}/execs/{record['exec_id']}"
         wait_until(lambda: daemon.client().get(path)["state"] == "running", 30, what="what the init tells of it")
@@ -88,7 +65,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(daemon.client().get(path + "/output", stream="stdout"), b"begun\nended\n")
 
     def test_graceful_restart_keeps_sandboxes(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create()["id"]
         daemon.client().sh(box, SLEEP)
         daemon.stop()
@@ -99,7 +76,7 @@ class Restart(unittest.TestCase):
     @long
     def test_daemon_away_until_a_process_has_printed(self):
         """100 MB printed while nobody listens: nothing stalls, every kept byte is at its offset."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create(memory_mb=256)["id"]
         lines = 100_000_000 // 16
         marker = f"printing.{os.getpid()}"
@@ -123,10 +100,10 @@ class Restart(unittest.TestCase):
 
     @long
     def test_timeouts_hold_without_a_daemon(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         client = daemon.client()
         box = client.create(timeout_seconds=4)["id"]
-        answer = client.exec(box, f"sleep 1000.{os.getpid()}", background=True)
+        client.exec(box, f"sleep 1000.{os.getpid()}", background=True)
 
         def runs():
             return subprocess.run(["pgrep", "-f", f"^sleep 1000[.]{os.getpid()}$"], capture_output=True).stdout
@@ -139,64 +116,38 @@ class Restart(unittest.TestCase):
         self.assertEqual(record["end"]["reason"], "timeout")
 
     def test_init_killed(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         client = daemon.client()
         box = client.create()["id"]
         client.sh(box, "echo kept > /workspace/x")
         answer = client.exec(box, "sleep 1000", background=True)
-        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and self.is_init(entry, daemon)]
-        self.assertTrue(pids)
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        self.assertTrue(inits_of(daemon.state))
+        daemon.kill_inits()
         wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 30)
         record = client.get(f"/v1/sandboxes/{box}/execs/{answer['exec_id']}")
         self.assertEqual(record["state"], "ended")
         client.post(f"/v1/sandboxes/{box}/start")
         self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
 
-    def kill_inits(self, daemon):
-        for entry in os.listdir("/proc"):
-            if entry.isdigit() and self.is_init(entry, daemon):
-                try:
-                    os.kill(int(entry), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-
     def test_init_killed_while_paused(self):
         """Frozen processes keep a killed PID 1 from ending: the rest is ended for it."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         client = daemon.client()
         box = client.create()["id"]
         client.sh(box, "echo kept > /workspace/x; sync; sleep 1000 &")
         client.post(f"/v1/sandboxes/{box}/pause")
-        self.kill_inits(daemon)
+        daemon.kill_inits()
         wait_until(lambda: client.get("/v1/sandboxes/" + box)["status"] == "stopped", 30)
         client.post(f"/v1/sandboxes/{box}/start")
         self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
 
-    @staticmethod
-    def is_init(pid, daemon):
-        try:
-            return os.readlink(f"/proc/{pid}/exe").startswith(daemon.state)
-        except OSError:
-            return False
-
     def test_host_reboot(self):
         """All processes gone, state kept: stopped with their files, and start again on demand."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create()["id"]
         daemon.client().sh(box, "echo kept > /workspace/x; sync")
         daemon.kill()
-        for entry in os.listdir("/proc"):
-            if entry.isdigit() and self.is_init(entry, daemon):
-                try:
-                    os.kill(int(entry), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-        import shutil
+        daemon.kill_inits()
         shutil.rmtree(daemon.runtime)
         daemon.start()
         # What was killed may still be ending: until then it is there.
@@ -205,8 +156,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(daemon.client().sh(box, "cat /workspace/x"), "kept\n")
 
     def test_second_daemon_on_the_same_state(self):
-        daemon = self.daemon()
-        from caisson import PROGRAM
+        daemon = self.start_daemon()
         result = subprocess.run([PROGRAM, "serve", "--config", daemon.config, "--state", daemon.state, "--runtime", daemon.runtime + "2",
                                  "--listen", "none"], capture_output=True, text=True, timeout=30)
         self.assertEqual(result.returncode, 125, result.stderr)
@@ -214,7 +164,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(daemon.client().get("/healthz")["status"], "ok")
 
     def test_several_daemons_side_by_side(self):
-        first, second = self.daemon(), self.daemon()
+        first, second = self.start_daemon(), self.start_daemon()
         one, two = first.client().create()["id"], second.client().create()["id"]
         self.assertEqual(first.client().sh(one, "echo 1"), "1\n")
         self.assertEqual(second.client().sh(two, "echo 2"), "2\n")
@@ -239,24 +189,20 @@ class Restart(unittest.TestCase):
 
     def test_corrupt_and_newer_databases_are_refused_untouched(self):
         for change, word in ((b"garbage" * 1000, "database"), (None, "9999")):
-            daemon = Daemon()
-            try:
-                daemon.start()
-                daemon.stop()
-                path = os.path.join(daemon.state, "db", "caisson.db")
-                if change:
-                    open(path, "wb").write(change)
-                else:
-                    subprocess.run(["/usr/bin/python3", "-c", "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.execute('pragma user_version=9999'); c.commit(); c.close()",
-                                    path], check=True)
-                before, said = open(path, "rb").read(), len(daemon.log())
-                daemon.start(wait=False)
-                wait_until(lambda: word in daemon.log()[said:], 30, what=f"a word about the {word}")
-                self.assertEqual(open(path, "rb").read(), before)
-                daemon.process.kill()
-                daemon.process.wait()
-            finally:
-                daemon.close(check=False)
+            daemon = self.start_daemon(check=False)  # it must not start again
+            daemon.stop()
+            path = os.path.join(daemon.state, "db", "caisson.db")
+            if change:
+                open(path, "wb").write(change)
+            else:
+                subprocess.run(["/usr/bin/python3", "-c", "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.execute('pragma user_version=9999'); c.commit(); c.close()",
+                                path], check=True)
+            before, said = open(path, "rb").read(), len(daemon.log())
+            daemon.start(wait=False)
+            wait_until(lambda: word in daemon.log()[said:], 30, what=f"a word about the {word}")
+            self.assertEqual(open(path, "rb").read(), before)
+            daemon.process.kill()
+            daemon.process.wait()
 
 
 if __name__ == "__main__":

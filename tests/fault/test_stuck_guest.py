@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from caisson import ApiError, Daemon, SANITIZED, wait_until
+from caisson import SANITIZED, ApiError, OwnDaemons, best_of, wait_until
 from marks import alone, busy, long
 
 # Files that are deleted and open: the kernel erases each as its process ends.
@@ -47,7 +47,6 @@ while True:
         time.sleep(5)
 """
 
-# The best of so many attempts counts: the machine itself may stand still for a moment.
 WAIT = 1.0 if not SANITIZED else 4.0
 ATTEMPTS = 3
 
@@ -79,21 +78,17 @@ class Others(threading.Thread):
         return [took for at, took in self.times if at < ended and at + took > began]
 
 
-class StuckGuest(unittest.TestCase):
+class StuckGuest(OwnDaemons):
     def setUp(self):
-        self.daemon = Daemon("[sandbox]\nfiles = 131072\n").start()
-        self.addCleanup(self.finish)
+        self.daemon = self.start_daemon("[sandbox]\nfiles = 131072\n")
+        self.addCleanup(self.remove_sandboxes)
         self.api = self.daemon.client()
 
-    def finish(self):
+    def remove_sandboxes(self):
+        """Also after a failure: a bomb that is frozen would outlive everything that is killed around it."""
         if self.daemon.process is None:
             self.daemon.start()
-        failed = self._outcome and not self._outcome.success
-        if failed:
-            print("# daemon log:\n# " + "\n# ".join(self.daemon.log().splitlines()[-40:]), flush=True)
-            # A bomb that is frozen would outlive everything that is killed around it.
-            self.daemon.remove_sandboxes()
-        self.daemon.close(check=not failed)
+        self.daemon.remove_sandboxes()
 
     def files(self, count):
         box = self.api.create(memory_mb=6144, disk_mb=8192, pids=256)["id"]
@@ -124,12 +119,6 @@ class StuckGuest(unittest.TestCase):
         print(f"# {what}: {ended - began:.2f} s; others {len(times)}, slowest {max(times):.3f} s", flush=True)
         return max(times)
 
-    def nobody_waits(self, attempt):
-        slowest = [attempt()]
-        while min(slowest) >= WAIT and len(slowest) < ATTEMPTS:
-            slowest.append(attempt())
-        self.assertLess(min(slowest), WAIT, slowest)
-
     def patiently(self, request, box, status):
         """The kernel takes as long as it takes: on a busy machine more than a request waits, which says so then."""
         try:
@@ -152,7 +141,7 @@ class StuckGuest(unittest.TestCase):
             slowest = self.others_meanwhile("delete, 200000 files", lambda: self.delete(box))
             self.assertEqual(self.api.get("/v1/sandboxes/" + box)["status"], "ended")
             return slowest
-        self.nobody_waits(attempt)
+        best_of(ATTEMPTS, attempt, WAIT)
 
     @long
     @alone
@@ -164,7 +153,7 @@ class StuckGuest(unittest.TestCase):
             self.assertEqual(self.api.sh(box, "ls /workspace/held | wc -l"), "0\n")
             self.delete(box)
             return slowest
-        self.nobody_waits(attempt)
+        best_of(ATTEMPTS, attempt, WAIT)
 
     def pause(self, box):
         """It comes about, or is taken back: both are true of the sandbox then."""
@@ -181,7 +170,7 @@ class StuckGuest(unittest.TestCase):
             box = self.bomb(2000)
             return max(self.others_meanwhile("pause, 2000 processes", lambda: self.pause(box)),
                        self.others_meanwhile("delete, 2000 processes", lambda: self.delete(box)))
-        self.nobody_waits(attempt)
+        best_of(ATTEMPTS, attempt, WAIT)
 
     def ended_in_time(self, box):
         wait_until(lambda: self.daemon.client().get("/v1/sandboxes/" + box)["status"] == "ended", 120,
@@ -204,8 +193,7 @@ class StuckGuest(unittest.TestCase):
     @busy
     def test_daemon_dies_while_one_is_ending(self):
         box = self.begin_delete()
-        os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
-        self.daemon.wait_ready()
+        self.daemon.kill_daemon()
         self.ended_in_time(box)
 
     @long
@@ -255,7 +243,6 @@ class StuckGuest(unittest.TestCase):
     def freezer_states(self, box):
         texts = self.of_cgroup(box, "freezer.state") or self.of_cgroup(box, "cgroup.freeze")
         return {{"0": "THAWED", "1": "FROZEN"}.get(text, text) for text in texts}
-
 
 
 if __name__ == "__main__":

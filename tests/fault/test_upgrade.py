@@ -2,7 +2,6 @@
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import struct
 import tempfile
@@ -11,7 +10,7 @@ import unittest
 from unittest import mock
 
 import caisson
-from caisson import ApiError, Daemon, wait_until
+from caisson import ApiError, Daemon, OwnDaemons, inits_of, status_of, wait_until
 
 HELLO, HELLO_REPLY, REFUSED = 1, 2, 5
 GUEST_PROTOCOL_ADVICE = "stop and start"
@@ -38,31 +37,14 @@ def receive(connection):
     return kind, exactly(size) if size else b""
 
 
-def inits_of(daemon):
+def first_processes(daemon):
     """PID 1 of each sandbox: {host pid: its executable}."""
-    found = {}
-    for entry in os.listdir("/proc"):
-        try:
-            program = os.readlink(f"/proc/{entry}/exe")
-            numbers = [line.split()[1:] for line in open(f"/proc/{entry}/status") if line.startswith("NSpid:")]
-        except OSError:
-            continue
-        if program.startswith(daemon.state) and numbers[0][-1] == "1":
-            found[int(entry)] = program
-    return found
+    return {pid: program for pid, program in inits_of(daemon.state).items() if status_of(pid).get("NSpid", "").endswith("\t1")}
 
 
-class Upgrade(unittest.TestCase):
+class Upgrade(OwnDaemons):
     def daemon(self):
-        daemon = Daemon("[pool]\nsize = 0\n")  # whose init is whose is what this is about
-        self.addCleanup(self.finish, daemon)
-        return daemon.start()
-
-    def finish(self, daemon):
-        failed = self._outcome and not self._outcome.success
-        if failed:
-            print("# daemon log:\n# " + "\n# ".join(daemon.log().splitlines()[-40:]), flush=True)
-        daemon.close(check=not failed)
+        return self.start_daemon("[pool]\nsize = 0\n")  # whose init is whose is what this is about
 
     def other_version(self):
         """The same programs elsewhere, the init with other bytes at its end."""
@@ -81,7 +63,7 @@ class Upgrade(unittest.TestCase):
         box = client.create(name="old")["id"]
         client.sh(box, "echo kept > /workspace/x; sleep 1000 & until pgrep -x sleep; do :; done")
         running = client.exec(box, "read line; echo got $line", background=True, stdin=True)["exec_id"]
-        (old_init, old_program), = inits_of(daemon).items()
+        (old_init, old_program), = first_processes(daemon).items()
         end(daemon)
         program = self.other_version()
         with mock.patch.object(caisson, "PROGRAM", program):
@@ -93,13 +75,13 @@ class Upgrade(unittest.TestCase):
         client.write(box, "/workspace/y", b"new")
         self.assertEqual(client.read(box, "/workspace/y"), b"new")
         # The old one has lost its name, not its file; what starts now is the new one.
-        self.assertEqual(inits_of(daemon), {old_init: old_program + " (deleted)"})
+        self.assertEqual(first_processes(daemon), {old_init: old_program + " (deleted)"})
         fresh = client.create()["id"]
         self.assertEqual(client.sh(fresh, "echo 1"), "1\n")
         client.post(f"/v1/sandboxes/{box}/stop")
         client.post(f"/v1/sandboxes/{box}/start")
         self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
-        programs = set(inits_of(daemon).values())
+        programs = set(first_processes(daemon).values())
         self.assertEqual(len(programs), 1)
         self.assertFalse(any("deleted" in name or name == old_program for name in programs))
 
@@ -162,8 +144,7 @@ class Upgrade(unittest.TestCase):
         future.listen(8)
         kinds = []
         threading.Thread(target=self.refuse_all, args=(future, kinds), daemon=True).start()
-        os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        daemon.wait_ready()
+        daemon.kill_daemon()
         client = daemon.client()
         with self.assertRaises(ApiError) as caught:
             client.exec(box, "true")

@@ -1,6 +1,6 @@
 """What the suites share: a daemon of their own in fresh directories, a client of its API, and a look at
 what is left on the host when it is gone."""
-import base64
+import concurrent.futures
 import contextlib
 import copy
 import glob
@@ -11,9 +11,10 @@ import re
 import shutil
 import signal
 import socket
-import struct
+import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 import urllib.parse
@@ -89,16 +90,79 @@ def wait_until(condition, seconds=30, every=0.02, what="it"):
     raise AssertionError(f"{what} did not happen within {seconds} s")
 
 
+class Background(threading.Thread):
+    """A call that takes long: its answer, or the error that it ended with."""
+
+    def __init__(self, function, *arguments, **fields):
+        super().__init__(daemon=True)
+        self.function, self.arguments, self.fields = function, arguments, fields
+        self.answer = self.error = None
+        self.start()
+
+    def run(self):
+        try:
+            self.answer = self.function(*self.arguments, **self.fields)
+        except Exception as error:  # told by result()
+            self.error = error
+
+    def failure(self):
+        """The error, or None."""
+        self.join(60)
+        if self.is_alive():
+            raise AssertionError("it was left waiting")
+        return self.error
+
+    def result(self):
+        if self.failure():
+            raise self.error
+        return self.answer
+
+
+def at_once(function, inputs):
+    """Calls it with each of them in a thread of its own: the answers, in their order."""
+    with concurrent.futures.ThreadPoolExecutor(len(inputs)) as pool:
+        return list(pool.map(function, inputs))
+
+
+def best_of(times, measure, bound):
+    """The first measurement below the bound. The machine itself may stand still for a moment: so many are made."""
+    found = []
+    while not found or found[-1] >= bound:
+        if len(found) == times:
+            raise AssertionError(f"none is below {bound}: {found}")
+        found.append(measure())
+    return found[-1]
+
+
 def loop_devices(path):
     """The loop devices of files below a directory."""
     lines = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True, timeout=60).stdout
     return [line.split()[0] for line in lines.splitlines() if path in line]
 
 
+def make_certificate(directory, name="server", host="localhost", addresses="DNS:localhost,IP:127.0.0.1"):
+    """A self-signed one: the paths of the certificate and its key."""
+    files = [os.path.join(directory, f"{name}.{kind}") for kind in ("pem", "key")]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", "/CN=" + host, "-addext", "subjectAltName=" + addresses, "-out", files[0], "-keyout", files[1]],
+                   check=True, capture_output=True, timeout=60)
+    for path in files:
+        os.chmod(path, 0o644)
+    return files
+
+
 def clear_of_midnight():
     """Days and months (UTC) end then, and what was spent in them begins anew."""
     while time.time() % 86400 > 86400 - 60:
         time.sleep(1)
+
+
+def is_closed(sock):
+    """Whether the other side closes it before it says anything."""
+    try:
+        return sock.recv(100) == b""
+    except ConnectionError:
+        return True
 
 
 class ApiError(Exception):
@@ -299,6 +363,22 @@ def processes_of(state, runtime):
     return found
 
 
+def inits_of(state):
+    """What runs the init's program, its runners too: {pid: path of the program}."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has just ended
+            if (program := os.readlink(f"/proc/{pid}/exe")).startswith(state):
+                found[int(pid)] = program
+    return found
+
+
+def status_of(pid):
+    """/proc/PID/status as a dictionary; empty when it has ended."""
+    lines = read_process(pid, "status").decode(errors="replace").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
 class NoUids(AssertionError):
     """The host has uids for so many instances only (UID_BLOCKS): other suites have them all at the moment."""
 
@@ -322,12 +402,19 @@ class Daemon:
                 self.cgroups = Cgroups(self.user, os.path.basename(self.top), delegated)
         self.state, self.runtime = os.path.join(self.top, "state"), os.path.join(self.top, "run")
         self.config = os.path.join(self.top, "caisson.conf")
-        with open(self.config, "w") as file:
-            file.write(config or "")
+        self.configure(config or "")
         self.port = free_port()
         self.arguments, self.environment = list(arguments), dict(environment or {})
         self.log_path = os.path.join(self.top, "log")
         self.process = None
+
+    def configure(self, text):
+        with open(self.config, "w") as file:
+            file.write(text)
+
+    def reload(self, text):
+        self.configure(text)
+        self.process.send_signal(signal.SIGHUP)
 
     def start(self, wait=True):
         end = time.monotonic() + UIDS_SECONDS
@@ -420,6 +507,18 @@ class Daemon:
                 raise AssertionError("the daemon did not end on SIGTERM:\n" + self.log())
         self.process = None
 
+    def kill_daemon(self, ready=True):
+        """kill -9 of the daemon alone. The spawner starts another; it is waited for, so that no request meets the old one's end."""
+        old = self.daemon_pid()
+        os.kill(old, signal.SIGKILL)
+
+        def another():
+            with contextlib.suppress(AssertionError, OSError):
+                return self.daemon_pid() != old
+        wait_until(another, what="the next daemon")
+        if ready:
+            self.wait_ready()
+
     def kill(self):
         """kill -9 of the spawner and the daemon; sandboxes live on."""
         pids = [self.process.pid]
@@ -435,10 +534,39 @@ class Daemon:
         self.process.wait()
         self.process = None
 
+    def rows(self, text):
+        """What a query of the daemon's database finds."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.state}/db/caisson.db?mode=ro", uri=True, timeout=10)) as database:
+            return database.execute(text).fetchall()
+
+    def as_database_owner(self, script):
+        """The command of a Python script that has the database as `c`. Its journal must stay the daemon's."""
+        path = os.path.join(self.state, "db", "caisson.db")
+        owner = os.stat(path)
+        return ["/usr/bin/python3", "-c", f"import os, sqlite3, sys; os.setgid({owner.st_gid}); os.setuid({owner.st_uid});"
+                f"c = sqlite3.connect({path!r}, timeout=10, isolation_level=None);" + script]
+
+    def sql(self, *statements):
+        """Changes the database from outside."""
+        script = "c.execute('pragma foreign_keys = off'); c.execute('begin'); [c.execute(text) for text in sys.argv[1:]]; c.execute('commit')"
+        subprocess.run([*self.as_database_owner(script), *statements], check=True, timeout=30)
+
+    def boot_record(self, sandbox, key):
+        with open(os.path.join(self.runtime, "guests", sandbox, "boot")) as file:
+            return re.search(rf"^{key} (\S+)", file.read(), re.M).group(1)
+
     def place(self, sandbox):
         """The name of a sandbox's cgroups: its id, or another if it came from the pool."""
-        record = open(os.path.join(self.runtime, "guests", sandbox, "boot")).read()
-        return re.search(r"^place (\S+)$", record, re.M).group(1)
+        return self.boot_record(sandbox, "place")
+
+    def init_of(self, sandbox):
+        """The pid of a sandbox's PID 1."""
+        return int(self.boot_record(sandbox, "pid"))
+
+    def kill_inits(self):
+        for pid in inits_of(self.state):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def instance(self):
         """The name of the cgroup that all of its are in."""
@@ -503,27 +631,63 @@ class Daemon:
             if self.cgroups:
                 self.cgroups.remove()
 
+    def print_log(self):
+        print("# daemon log:\n# " + "\n# ".join(self.log().splitlines()[-40:]), flush=True)
+
     def __enter__(self):
-        return self.start()
+        return self if self.process else self.start()
 
     def __exit__(self, kind, value, trace):
         if kind is not None:
-            print("# daemon log:\n# " + "\n# ".join(self.log().splitlines()[-30:]), flush=True)
+            self.print_log()
         self.close(check=kind is None)
 
 
+class OwnDaemons(unittest.TestCase):
+    """Each test has daemons of its own. At its end nothing of them may be left on the host; one that has failed shows the
+    end of their logs instead."""
+
+    def start_daemon(self, config=None, **options):
+        return self.new_daemon(config, **options).start()
+
+    def new_daemon(self, config=None, check=True, **options):
+        """Not started yet. check=False: it must not start at all, or the test closes it itself."""
+        daemon = Daemon(config, **options)
+        self.addCleanup(self.finish, daemon, check)
+        return daemon
+
+    def has_failed(self):
+        """By what was recorded: while a clean-up runs, unittest's `success` is that of the clean-up alone."""
+        recorded = self._outcome.result.failures + self._outcome.result.errors
+        return any(getattr(test, "test_case", test) is self for test, _ in recorded)
+
+    def finish(self, daemon, check=True):
+        if self.has_failed():
+            daemon.print_log()
+        try:
+            if check and daemon.process is None:
+                daemon.start()  # to remove what the one before has left
+        finally:
+            daemon.close(check=check and not self.has_failed())
+
+
 class DaemonTest(unittest.TestCase):
-    """One daemon for all tests of a class."""
-    config = ""
+    """One daemon for all tests of a class, and one sandbox, `box`, where a class has fields for it."""
+    config, arguments, box_fields = "", (), None
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon(cls.config).start()
+        cls.daemon = Daemon(cls.config, cls.arguments).start()
         cls.api = cls.daemon.client()
+        if cls.box_fields is not None:
+            cls.box = cls.api.create(**cls.box_fields)["id"]
 
     @classmethod
     def tearDownClass(cls):
         cls.daemon.close()
+
+    def path(self, rest):
+        return f"/v1/sandboxes/{self.box}{rest}"
 
     def sandbox(self, **fields):
         record = self.api.create(**fields)
@@ -536,6 +700,19 @@ class DaemonTest(unittest.TestCase):
         except ApiError as error:
             if error.status not in (404, 410):
                 raise
+
+    def begin_upload(self, url):
+        """The socket of a PUT to a signed URL, of which the end does not come."""
+        parts = urllib.parse.urlsplit(url)
+        connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port, timeout=30)
+        self.addCleanup(connection.close)
+        connection.putrequest("PUT", parts.path + "?" + parts.query)
+        connection.putheader("Content-Length", "100000")
+        connection.putheader("Expect", "100-continue")
+        connection.endheaders()
+        self.assertIn(b"100 Continue", connection.sock.recv(100))
+        connection.sock.sendall(b"x" * 1000)
+        return connection.sock
 
     def refused(self, status, code, function, *arguments, **fields):
         with self.assertRaises(ApiError) as caught:

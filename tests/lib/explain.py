@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 
 from caisson import ApiError, processes_of, wait_until
+from host import read_link
 
 # What a state directory has besides what belongs to one sandbox.
 STATE = {"lock", "uid-block", "init", "db", "logs", "templates", "disk-templates", "sandboxes", "trash", "runsc"}
@@ -27,13 +28,6 @@ def read(path):
     try:
         with open(path, "rb") as file:
             return file.read().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def link(path):
-    try:
-        return os.readlink(path)
     except OSError:
         return ""
 
@@ -68,7 +62,8 @@ class Explanation:
         self.records = {record["id"]: record for record in client.get("/v1/sandboxes", limit=200)["items"]
                         if record["status"] != "ended"}
         self.execs = {}  # those whose output is kept
-        for box, exec_id in self.rows("select sandbox, id from execs where head + tail > 0"):
+        # From the database itself: the API tells of so many execs only.
+        for box, exec_id in self.daemon.rows("select sandbox, id from execs where head + tail > 0"):
             self.execs.setdefault(box, set()).add(exec_id)
         for box, record in self.records.items():
             self.expect(record["status"] in ("running", "paused", "stopped"), f"sandbox {box} is still {record['status']}")
@@ -80,14 +75,6 @@ class Explanation:
         self.check_cgroups()
         self.check_mounts()
         self.check_files()
-
-    def rows(self, text):
-        """From the database itself: the API tells of so many execs only."""
-        connection = sqlite3.connect(f"file:{self.daemon.state}/db/caisson.db?mode=ro", uri=True, timeout=10)
-        try:
-            return connection.execute(text).fetchall()
-        finally:
-            connection.close()
 
     def expect(self, true, text):
         if not true:
@@ -116,7 +103,7 @@ class Explanation:
 
     def check_processes(self):
         spawner, daemon = self.daemon.process.pid, self.daemon.daemon_pid()
-        networks, host_network = {}, link("/proc/self/ns/net")
+        networks, host_network = {}, read_link("/proc/self/ns/net")
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
                 continue
@@ -124,7 +111,7 @@ class Explanation:
             if place is None:
                 continue
             self.expect(place in self.places or place in self.prepared, f"process {entry} of {place}: no sandbox has it")
-            network = link(f"/proc/{entry}/ns/net")
+            network = read_link(f"/proc/{entry}/ns/net")
             if network:
                 networks.setdefault(network, set()).add(place)
         for network, places in networks.items():
@@ -134,7 +121,7 @@ class Explanation:
             if cgroup_of(pid, self.instance) is None:
                 self.expect(pid in (spawner, daemon), f"process {pid} {command}: nothing explains it")
         for pid in (spawner, daemon):
-            targets = [link(f"/proc/{pid}/fd/{fd}") for fd in names(f"/proc/{pid}/fd")]
+            targets = [read_link(f"/proc/{pid}/fd/{fd}") for fd in names(f"/proc/{pid}/fd")]
             namespaces = [target for target in targets if target.startswith(("net:", "mnt:", "user:", "pid:"))]
             # The pool's members are handed their namespace when they are given away.
             allowed = len(self.prepared) if pid == spawner else 0

@@ -88,6 +88,15 @@ def armable(**options):
     return daemon, faults
 
 
+class FaultTest(caisson.OwnDaemons):
+    def world(self, **options):
+        """A daemon of the test's own, not started yet, and its faults. Whoever is held at a point at the end is let go."""
+        self.daemon, self.faults = armable(**options)
+        self.addCleanup(self.finish, self.daemon)
+        self.addCleanup(self.faults.go_on)
+        return self.daemon
+
+
 class ClockTest(caisson.DaemonTest):
     """One daemon for all tests of a class, whose clocks are moved. Nothing is prepared ahead: what is being made when time
     jumps would take too long."""

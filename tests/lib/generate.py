@@ -4,7 +4,7 @@ import json
 import re
 import urllib.parse
 
-from contract import DOCUMENT, OPERATIONS, errors_of, parameters, resolved
+from contract import OPERATIONS, errors_of, parameters, resolved
 
 # Values that mean something to whoever serves the request, so that it gets further than the checks of form.
 HINTS = {

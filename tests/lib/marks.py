@@ -15,6 +15,7 @@ import ast
 import os
 
 NAMES = ("long", "thorough", "busy", "alone", "column_independent", "heavy")
+BASES = ("TestCase", "OwnDaemons", "DaemonTest", "FaultTest", "ClockTest", "McpTest")  # what test cases of tests/lib are called
 
 
 def mark(name):
@@ -68,7 +69,7 @@ class Source:
     def is_test_case(self, node):
         for base in node.bases:
             name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-            if name in ("TestCase", "DaemonTest", "ClockTest") or (name in self.classes and self.is_test_case(self.classes[name])):
+            if name in BASES or (name in self.classes and self.is_test_case(self.classes[name])):
                 return True
         return False
 

@@ -16,6 +16,8 @@ import re
 import select
 import time
 
+import caisson
+
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 META = "io.modelcontextprotocol/"
@@ -306,3 +308,18 @@ class Session:
     def end(self):
         with self.send(None, method="DELETE") as answer:
             return answer.status
+
+
+class McpTest(caisson.DaemonTest):
+    """One daemon for all tests of a class, and a client of its MCP server."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.mcp = Mcp(cls.api)
+
+    def error(self, tool, **arguments):
+        """The text of a result that is an error."""
+        result = Mcp(self.api).call(tool, arguments)
+        self.assertTrue(result.get("isError"), result)
+        return result["content"][0]["text"]

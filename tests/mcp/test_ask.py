@@ -5,7 +5,7 @@ import unittest
 
 from caisson import PROGRAM, Daemon, wait_until
 from marks import long
-from mcp import META, Mcp, McpError
+from mcp import META, Mcp, McpError, McpTest
 
 INVALID, CAPABILITY = -32602, -32021
 TASKS = {"extensions": {META + "tasks": {}}}
@@ -21,15 +21,8 @@ SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "Good day"}, 
 ROOTS = {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}
 
 
-class FixtureTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.daemon = Daemon(arguments=["--mcp-fixtures"]).start()
-        cls.mcp = Mcp(cls.daemon.client())
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.daemon.close()
+class FixtureTest(McpTest):
+    arguments = ("--mcp-fixtures",)
 
     def text(self, result, is_error=False):
         self.assertEqual(bool(result.get("isError")), is_error, result)

@@ -4,8 +4,8 @@ import base64
 import json
 import socket
 
-from caisson import ApiError, DaemonTest
-from mcp import LEGACY, META, MODERN, Mcp, McpError, meta
+from caisson import ApiError
+from mcp import LEGACY, META, MODERN, Mcp, McpError, McpTest, meta
 
 PARSE, REQUEST, METHOD, PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 MISMATCH, CAPABILITY, VERSION = -32020, -32021, -32022
@@ -15,12 +15,7 @@ def request(method="server/discover", number=1, **params):
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": {"_meta": meta(), **params}}
 
 
-class Case(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
-
+class Case(McpTest):
     def answer(self, body, headers=None, mcp=None, method="POST"):
         with (mcp or self.mcp).send(body, headers, method) as answer:
             return answer.status, answer.next(), answer

@@ -3,8 +3,8 @@ import json
 import os
 import time
 
-from caisson import Daemon, DaemonTest, PROGRAM, wait_until
-from mcp import META, Mcp, McpError
+from caisson import Daemon, PROGRAM, wait_until
+from mcp import META, Mcp, McpError, McpTest
 from stdio import Stdio
 
 PARAMS, INTERNAL = -32602, -32603
@@ -12,12 +12,7 @@ ID = META + "subscriptionId"
 TASKS = {"extensions": {META + "tasks": {}}}
 
 
-class Case(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
-
+class Case(McpTest):
     def listen(self, number="listen", mcp=None, acknowledged=None, capabilities=None, **filter):
         stream = (mcp or self.mcp).modern_send("subscriptions/listen", {"notifications": filter}, number, capabilities=capabilities)
         self.addCleanup(stream.close)
@@ -200,11 +195,7 @@ class Ends(Case):
 
 
 class Fixtures(Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.daemon = Daemon(arguments=("--mcp-fixtures",)).start()
-        cls.api = cls.daemon.client()
-        cls.mcp = Mcp(cls.api)
+    arguments = ("--mcp-fixtures",)
 
     def test_lists(self):
         tools = self.listen("tools", toolsListChanged=True, acknowledged={"toolsListChanged": True})
@@ -218,7 +209,7 @@ class Fixtures(Case):
 
     def test_graceful(self):
         """The end of the server is the result of every listen."""
-        daemon = Daemon(arguments=("--mcp-fixtures",)).start()
+        daemon = Daemon(arguments=self.arguments).start()
         self.addCleanup(daemon.close)
         mcp = Mcp(daemon.client())
         streams = [self.listen(number, mcp=mcp, toolsListChanged=True) for number in (7, "seven")]

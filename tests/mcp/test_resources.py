@@ -3,18 +3,13 @@ and watching must not do to a sandbox."""
 import base64
 import json
 
-from caisson import DaemonTest, wait_until
-from mcp import Mcp, McpError
+from caisson import wait_until
+from mcp import Mcp, McpError, McpTest
 
 PARAMS, MISSING = -32602, -32002
 
 
-class Case(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
-
+class Case(McpTest):
     def read(self, uri, mcp=None):
         result = (mcp or self.mcp).modern("resources/read", {"uri": uri})
         self.assertEqual((result["resultType"], result["ttlMs"], result["cacheScope"]), ("complete", 0, "private"))

@@ -6,18 +6,12 @@ import json
 import re
 import select
 import socket
-import threading
 
-from caisson import Daemon, DaemonTest, wait_until
-from mcp import LEGACY, Mcp, McpError
+from caisson import Background, wait_until
+from mcp import LEGACY, Mcp, McpError, McpTest
 
 
-class Case(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
-
+class Case(McpTest):
     def session(self, version=LEGACY, mcp=None):
         session = (mcp or self.mcp).session(version)
         self.addCleanup(session.end)
@@ -329,15 +323,12 @@ class Cancelling(Case):
 
     def test_cancel_without_a_stream(self):
         session, box = self.session(), self.sandbox()
-        answers = []
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "run_shell", "arguments": {
             "sandbox_id": box, "command": "sh -c 'sleep 1000; :' quiet"}}}
-        thread = threading.Thread(target=lambda: answers.append(session.send(body, {"Accept": "application/json"})))
-        thread.start()
+        call = Background(session.send, body, {"Accept": "application/json"})
         wait_until(lambda: self.running(box, "quiet"), what="the command's start")
         session.notify("notifications/cancelled", {"requestId": 1})
-        thread.join(60)
-        self.assertEqual((answers[0].status, answers[0].text), (202, ""))
+        self.assertEqual((call.result().status, call.result().text), (202, ""))
         wait_until(lambda: not self.running(box, "quiet"), what="the command's end")
 
     def test_a_modern_disconnect_cancels(self):
@@ -387,11 +378,7 @@ class Questions(Case):
     SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "mine"}, "model": "x"}
     ASK = {"name": "test_sampling", "arguments": {"prompt": "hi"}}
 
-    @classmethod
-    def setUpClass(cls):
-        cls.daemon = Daemon(arguments=["--mcp-fixtures"]).start()
-        cls.api = cls.daemon.client()
-        cls.mcp = Mcp(cls.api)
+    arguments = ("--mcp-fixtures",)
 
     def asked(self):
         session = self.mcp.session(capabilities={"sampling": {}})

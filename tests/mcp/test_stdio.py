@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import unittest
 
 from caisson import Client, Daemon, DaemonTest, PROGRAM, parent_of, processes_of, wait_until
@@ -31,14 +30,8 @@ class Lines(DaemonTest):
         return self.api.exec(box, "ps -eo args")["stdout"].splitlines()
 
     def kill_daemon(self):
-        """And waits for the next one, so that no request meets the old one's end."""
-        old = self.daemon.daemon_pid()
-        os.kill(old, signal.SIGKILL)
+        self.daemon.kill_daemon(ready=False)  # it is the bridge that waits for the next one
 
-        def another():
-            with contextlib.suppress(AssertionError, OSError):
-                return self.daemon.daemon_pid() != old
-        wait_until(another, 20, what="the next daemon")
     # --- lines ---
 
     def test_both_eras_on_one_pipe(self):

@@ -3,14 +3,11 @@ through the end of its connection and of the daemon."""
 import base64
 import hmac
 import json
-import os
-import sqlite3
 import struct
-import subprocess
 import time
 
-from caisson import Daemon, DaemonTest, wait_until
-from mcp import META, Mcp, McpError
+from caisson import wait_until
+from mcp import META, Mcp, McpError, McpTest
 
 PARAMS, METHOD, MISMATCH, CAPABILITY = -32602, -32601, -32020, -32021
 TASKS = {"extensions": {META + "tasks": {}}}
@@ -22,13 +19,9 @@ FLAT = {"taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollInterval
 GATE = "mkfifo /tmp/gate; echo begun; read x < /tmp/gate"
 
 
-class Case(DaemonTest):
+class Case(McpTest):
     capabilities = TASKS
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
 
     def begin(self, tool, mcp=None, **arguments):
         """The id of the task that a call has become."""
@@ -277,21 +270,9 @@ class Restart(Case):
         getattr(self.daemon, end)()
         self.daemon.start()
 
-    def sql(self, statement):
-        """Changes the database of a daemon that does not run, as its owner."""
-        path = os.path.join(self.daemon.state, "db", "caisson.db")
-        owner = os.stat(path)
-        script = ("import sqlite3, sys, os; os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]));"
-                  "c = sqlite3.connect(sys.argv[1], timeout=10); c.execute(sys.argv[4]); c.commit(); c.close()")
-        subprocess.run(["/usr/bin/python3", "-c", script, path, str(owner.st_gid), str(owner.st_uid), statement], check=True, timeout=30)
-
     def began_at(self, task, token, began):
         """The id that the token's task would have if it had begun then."""
-        connection = sqlite3.connect(f"file:{self.daemon.state}/db/caisson.db?mode=ro", uri=True, timeout=10)
-        try:
-            [secret] = connection.execute("select value from secrets where name = 'mcp-task'").fetchone()
-        finally:
-            connection.close()
+        [[secret]] = self.daemon.rows("select value from secrets where name = 'mcp-task'")
         exec, call = task.split("-", 2)[:2]
         # base64url has dashes too, but behind these two.
         head = f"{exec}-{int(began * 1000):011x}{call[11:]}-"
@@ -312,7 +293,7 @@ class Restart(Case):
         self.begun(going, mcp=mine)
         self.daemon.stop()
         now = time.time()
-        self.sql(f"update execs set ended_wall = ended_wall - {900 * 10**9} where id = '{over.split('-')[0]}'")
+        self.daemon.sql(f"update execs set ended_wall = ended_wall - {900 * 10**9} where id = '{over.split('-')[0]}'")
         self.daemon.start()
         mine = Mcp(self.daemon.tcp(token["token"]))
         self.assertEqual(self.get(self.began_at(over, token["id"], now - 3000), mcp=mine)["status"], "completed")
@@ -331,7 +312,7 @@ class Restart(Case):
         task = self.begin("run_code", language="python", code="print('begun', flush=True)\nimport time\ntime.sleep(1000)", sandbox_id=sandbox)
         self.begun(task)
         self.daemon.kill()
-        self.sql("update contexts set cells = cells + 1 where once = 1 and ended_wall = 0")
+        self.daemon.sql("update contexts set cells = cells + 1 where once = 1 and ended_wall = 0")
         self.daemon.start()
         wait_until(lambda: self.get(task)["status"] in OVER, 30, what="its end")
         self.lost(task, sandbox, "whether it ran")
@@ -458,11 +439,7 @@ class Restart(Case):
 class Fixtures(Case):
     capabilities = BOTH
 
-    @classmethod
-    def setUpClass(cls):
-        cls.daemon = Daemon(arguments=("--mcp-fixtures",)).start()
-        cls.api = cls.daemon.client()
-        cls.mcp = Mcp(cls.api)
+    arguments = ("--mcp-fixtures",)
 
     def answer(self, task, **answers):
         return self.ask("tasks/update", task, inputResponses=answers)

@@ -9,18 +9,13 @@ import socket
 import subprocess
 import time
 
-from caisson import PROGRAM, DaemonTest, wait_until
-from mcp import Mcp, McpError, meta
+from caisson import PROGRAM, wait_until
+from mcp import Mcp, McpError, McpTest, meta
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
 
-class Case(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
-
+class Case(McpTest):
     def text(self, tool, mcp=None, **arguments):
         return (mcp or self.mcp).text(tool, arguments)
 
@@ -383,10 +378,7 @@ class Tools(Sandboxes, Which, Interrupted, Calls, Case):
 
 
 class Files(Case):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create(name="files")["id"]
+    box_fields = {"name": "files"}
 
     def put(self, path, content):
         data = content if isinstance(content, bytes) else content.encode()

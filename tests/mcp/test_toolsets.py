@@ -4,8 +4,8 @@ import json
 import re
 import subprocess
 
-from caisson import PROGRAM, DaemonTest
-from mcp import Mcp, McpError
+from caisson import PROGRAM
+from mcp import Mcp, McpError, McpTest
 
 DEFAULT = ["run_shell", "run_code", "start_job", "read_job", "stop_job", "read_file", "write_file", "edit_file", "list_files",
            "search_files", "create_sandbox", "list_sandboxes", "get_sandbox_limits", "pause_sandbox", "resume_sandbox",
@@ -19,12 +19,7 @@ LIST_MAX = 10 * 1024
 HINTS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 
 
-class Case(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.mcp = Mcp(cls.api)
-
+class Case(McpTest):
     def at(self, path, client=None):
         return Mcp(client or self.api, path)
 

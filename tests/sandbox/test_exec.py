@@ -1,20 +1,16 @@
 """Execs: what runs, how it ends, what it leaves, how it is stopped."""
 import base64
-import os
 import signal
 import threading
 import time
 import unittest
 
-from caisson import DaemonTest, SANITIZED, wait_until
+from caisson import SANITIZED, DaemonTest, at_once, wait_until
 from marks import alone, column_independent, long, thorough
 
 
 class Exec(DaemonTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create(timeout_seconds=3600)["id"]
+    box_fields = {"timeout_seconds": 3600}
 
     def run_in(self, command, **fields):
         return self.api.exec(self.box, command, **fields)
@@ -132,14 +128,9 @@ class Exec(DaemonTest):
         wait_until(lambda: not self.run_in(running)["stdout"], what="the end of the command whose client went away")
 
     def test_many_at_once(self):
-        results, threads, client = [], [], self.daemon.client(timeout=180)
-        for i in range(40):
-            threads.append(threading.Thread(target=lambda i=i: results.append(
-                (i, client.exec(self.box, f"echo {i}; sleep 0.2")["stdout"]))))
-            threads[-1].start()
-        for thread in threads:
-            thread.join(180)
-        self.assertEqual(sorted(results), [(i, f"{i}\n") for i in range(40)])
+        client = self.daemon.client(timeout=180)
+        printed = at_once(lambda i: client.exec(self.box, f"echo {i}; sleep 0.2")["stdout"], range(40))
+        self.assertEqual(printed, [f"{i}\n" for i in range(40)])
 
     @column_independent
     def test_retention_keeps_head_and_tail_at_true_offsets(self):

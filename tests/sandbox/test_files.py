@@ -1,9 +1,7 @@
 """File operations over REST, against a hostile file system."""
-import os
 import threading
 import time
 import unittest
-import urllib.parse
 
 from caisson import ApiError, DaemonTest, wait_until
 from marks import busy, column_independent, heavy, long

@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from caisson import ApiError, Daemon, DaemonTest, read_process, wait_until
+from caisson import PROGRAM, ApiError, DaemonTest, OwnDaemons, has_ended, parent_of, read_process, status_of, wait_until
 from columns import COLUMN, NOT_ENFORCED, user_of_column
 from marks import busy, column_independent, long
 
@@ -20,19 +20,12 @@ needs_gvisor = unittest.skipUnless(RUNSC, "there is no runsc on this host")
 
 def processes(daemon, sandbox):
     """Everything of a sandbox that the host has: its shim, and all that is below it: {pid: command line}."""
-    commands, parents = {}, {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            stat = open(f"/proc/{entry}/stat", errors="replace").read()
-            commands[int(entry)] = open(f"/proc/{entry}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        parents[int(entry)] = int(stat[stat.rindex(")") + 2:].split()[1])
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    commands = {pid: read_process(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace") for pid in pids}
+    parents = {pid: parent_of(pid) for pid in pids}
     found = {pid for pid, command in commands.items() if "_shim" in command and sandbox in command}
     while True:
-        more = {pid for pid, parent in parents.items() if parent in found and pid in commands} - found
+        more = {pid for pid, parent in parents.items() if parent in found} - found
         if not more:
             return {pid: commands[pid] for pid in found}
         found |= more
@@ -45,22 +38,14 @@ def shim_of(daemon, sandbox):
 
 def alive(pids):
     """Those that run still: who was killed may wait for somebody to take note of it."""
-    return [pid for pid in pids if read_process(pid, "stat").rsplit(b")", 1)[-1].split()[:1] not in ([], [b"Z"], [b"X"])]
-
-
-def status_of(pid):
-    lines = open(f"/proc/{pid}/status").read().splitlines()
-    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    return [pid for pid in pids if not has_ended(pid)]
 
 
 @needs_gvisor
 class Gvisor(DaemonTest):
     """One sandbox for all that does not end it."""
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.box = cls.api.create(isolation="gvisor")["id"]
+    box_fields = {"isolation": "gvisor"}
 
     def run_in(self, command, **fields):
         return self.api.exec(self.box, command, **fields)
@@ -224,7 +209,7 @@ class Gvisor(DaemonTest):
                 status = status_of(pid)
             except OSError:
                 continue
-            if status["State"][0] in "ZX":  # it has just ended, and is nowhere any more
+            if status.get("State", "X")[0] in "ZX":  # it has just ended, and is nowhere any more
                 continue
             uid = int(status["Uid"].split()[0])
             shim = "_shim" in command
@@ -247,24 +232,11 @@ class Gvisor(DaemonTest):
 
 
 @needs_gvisor
-class Life(unittest.TestCase):
+class Life(OwnDaemons):
     """What ends a sandbox, a daemon, a spawner."""
 
-    def daemon(self):
-        daemon = Daemon()
-        self.addCleanup(self.finish, daemon)
-        return daemon.start()
-
-    def finish(self, daemon):
-        if daemon.process is None:
-            daemon.start()
-        failed = self._outcome and not self._outcome.success
-        if failed:
-            print("# daemon log:\n# " + "\n# ".join(daemon.log().splitlines()[-40:]), flush=True)
-        daemon.close(check=not failed)
-
     def test_stop_and_start_keep_files_and_delete_leaves_nothing(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         client = daemon.client()
         box = client.create(isolation="gvisor")["id"]
         client.sh(box, "echo kept > /workspace/x; mkdir -p /opt/made; ln -s /workspace/x /opt/made/link")
@@ -282,7 +254,7 @@ class Life(unittest.TestCase):
     @busy
     def test_daemon_killed_while_output_is_written(self):
         """Daemon and spawner are gone for a while; no byte is lost or doubled, input goes on."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         client = daemon.client()
         box = client.create(isolation="gvisor")["id"]
         lines = 60_000
@@ -292,8 +264,7 @@ class Life(unittest.TestCase):
         answer = client.exec(box, "python3 /workspace/print.py", background=True)
         path = f"/v1/sandboxes/{box}/execs/{answer['exec_id']}"
         wait_until(lambda: client.get(path)["stdout_bytes"] > 0)
-        os.kill(daemon.daemon_pid(), signal.SIGKILL)
-        daemon.wait_ready()
+        daemon.kill_daemon()
         time.sleep(0.3)
         daemon.kill()
         time.sleep(0.5)
@@ -308,7 +279,7 @@ class Life(unittest.TestCase):
         self.assertEqual(client.read(box, "/workspace/print.py"), script.encode())
 
     def test_paused_while_the_daemon_is_away(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create(isolation="gvisor")["id"]
         daemon.client().post(f"/v1/sandboxes/{box}/pause")
         daemon.kill()
@@ -319,7 +290,7 @@ class Life(unittest.TestCase):
 
     def test_shim_killed(self):
         """All of it ends at once; its files are kept and it starts again."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         client = daemon.client()
         box = client.create(isolation="gvisor")["id"]
         client.sh(box, "echo kept > /workspace/x; sync")
@@ -334,7 +305,7 @@ class Life(unittest.TestCase):
         self.assertEqual(client.sh(box, "cat /workspace/x"), "kept\n")
 
     def test_shim_killed_while_nobody_looks(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create(isolation="gvisor")["id"]
         pids = list(processes(daemon, box))
         shim = shim_of(daemon, box)
@@ -346,7 +317,7 @@ class Life(unittest.TestCase):
 
     @long
     def test_timeout_holds_without_a_daemon(self):
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         box = daemon.client().create(isolation="gvisor", timeout_seconds=8)["id"]
         pids = list(processes(daemon, box))
         daemon.kill()
@@ -359,7 +330,7 @@ class Life(unittest.TestCase):
     @long
     def test_a_stopped_init_keeps_no_time_out_off(self):
         """Root inside may stop PID 1: who waits is answered, and what should have ended is ended with all else."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         client = daemon.client()
         box = client.create(isolation="gvisor")["id"]
         began = time.monotonic()
@@ -373,7 +344,7 @@ class Life(unittest.TestCase):
 
     def test_more_memory_than_it_has_ends_it(self):
         """The limit is the host's, and its kernel is in it: the sandbox ends and keeps its files."""
-        daemon = self.daemon()
+        daemon = self.start_daemon()
         client = daemon.client()
         record = client.create(isolation="gvisor", memory_mb=128)
         box = record["id"]
@@ -391,7 +362,6 @@ class Without(unittest.TestCase):
     @column_independent
     def test_shim_is_not_for_people(self):
         """Neither with root's rights nor with none does it do anything outside its place."""
-        from caisson import PROGRAM
         result = subprocess.run([PROGRAM, "_shim", "ptrace", "a" * 16], capture_output=True, text=True, timeout=10)
         self.assertEqual(result.returncode, 1)
         self.assertIn("not by people", result.stderr)

@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-from caisson import Daemon, DaemonTest, own, read_process, wait_until
+from caisson import DaemonTest, OwnDaemons, inits_of, own, read_process, status_of, wait_until
 from marks import long
 
 OPERATION = 1 << 63
@@ -61,16 +61,8 @@ class Link:
 
 def processes(daemon):
     """What runs the init's program: [(host pid, pid inside, name)]."""
-    found = []
-    for entry in os.listdir("/proc"):
-        try:
-            if not os.readlink(f"/proc/{entry}/exe").startswith(daemon.state):
-                continue
-            status = dict(line.rstrip("\n").split(":\t", 1) for line in open(f"/proc/{entry}/status") if ":\t" in line)
-        except OSError:
-            continue
-        found.append((int(entry), int(status["NSpid"].split()[-1]), status["Name"]))
-    return found
+    statuses = {pid: status_of(pid) for pid in inits_of(daemon.state)}
+    return [(pid, int(status["NSpid"].split()[-1]), status["Name"]) for pid, status in statuses.items() if status]
 
 
 def cpu_seconds(pid):
@@ -189,14 +181,12 @@ def freezer_of(pid):
     raise AssertionError("no freezer")
 
 
-class Client(unittest.TestCase):
+class Client(OwnDaemons):
     """A client that does not read, and one that goes away, cost PID 1 nothing. The sandbox is frozen
     meanwhile, so that its runners do nothing until they are let."""
 
     def setUp(self):
-        self.link = None
-        self.daemon = Daemon("[pool]\nsize = 0\nmax = 0\n").start()
-        self.addCleanup(self.finish)
+        self.daemon = self.start_daemon("[pool]\nsize = 0\nmax = 0\n")
         self.began = time.monotonic_ns()
         self.box = self.daemon.client().create()["id"]
         wait_until(lambda: len(processes(self.daemon)) == 4, what="two spare runners")
@@ -206,14 +196,7 @@ class Client(unittest.TestCase):
         self.freezer = freezer_of(runner)
         self.daemon.kill()
         self.link = Link(os.path.join(self.daemon.runtime, "guests", self.box, "init.sock"))
-
-    def finish(self):
-        if self.link:
-            self.link.socket.close()
-        failed = self._outcome and not self._outcome.success
-        if not self.daemon.process:
-            self.daemon.start()
-        self.daemon.close(check=not failed)
+        self.addCleanup(self.link.socket.close)
 
     def thaw(self):
         with open(self.freezer[0], "w") as file:

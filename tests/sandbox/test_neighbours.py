@@ -1,6 +1,5 @@
 """What one sandbox uses up is its own: the host's and its neighbours' limits are not touched."""
 import ctypes
-import errno
 import os
 import unittest
 

@@ -1,12 +1,10 @@
 """Pause and resume of real sandboxes: what stands still, what the host gets back, what wakes one and what does not, the
 two clocks, limits of one that is there; across restarts of the daemon and of all."""
-import os
-import signal
 import threading
 import time
 import unittest
 
-from caisson import ApiError, Daemon, DaemonTest, wait_until
+from caisson import ApiError, Daemon, DaemonTest, at_once, wait_until
 from marks import column_independent
 
 MIB = 1024 * 1024
@@ -113,20 +111,14 @@ class Pause(DaemonTest):
     @column_independent
     def test_pauses_and_resumes_at_once(self):
         box = self.sandbox()
-        for round in range(8):
-            outcomes = []
 
-            def ask(verb):
-                try:
-                    outcomes.append(self.daemon.client(timeout=20).post(self.path(box, "/" + verb))["status"])
-                except ApiError as error:
-                    outcomes.append(error.code)
-            threads = [threading.Thread(target=ask, args=(verb,)) for verb in ("pause", "resume", "pause", "resume")]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(25)
-            self.assertEqual(len(outcomes), 4)
+        def ask(verb):
+            try:
+                return self.daemon.client(timeout=20).post(self.path(box, "/" + verb))["status"]
+            except ApiError as error:
+                return error.code
+        for round in range(8):
+            outcomes = at_once(ask, ("pause", "resume", "pause", "resume"))
             self.assertLessEqual(set(outcomes), {"paused", "running", "pausing", "resuming", "request.conflict"})
             wait_until(lambda: self.state(box) in ("paused", "running"), what="an end of it")
         self.assertEqual(self.api.sh(box, "echo well"), "well\n")
@@ -224,8 +216,7 @@ class Restarts(unittest.TestCase):
             api = daemon.client()
             box = api.create()["id"]
             self.assertEqual(api.post(f"/v1/sandboxes/{box}/pause")["status"], "paused")
-            os.kill(daemon.daemon_pid(), signal.SIGKILL)
-            daemon.wait_ready()
+            daemon.kill_daemon()
             self.assertEqual(api.get(f"/v1/sandboxes/{box}")["status"], "paused")
             daemon.kill()
             daemon.start()

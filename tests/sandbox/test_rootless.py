@@ -11,7 +11,8 @@ import subprocess
 import tempfile
 import unittest
 
-from caisson import BUILD, PROGRAM, ApiError, Client, Daemon, daemon_of, end_commands, has_ended, processes_of, wait_until
+from caisson import (BUILD, PROGRAM, ApiError, Client, Daemon, best_of, daemon_of, end_commands, has_ended, inits_of,
+                     processes_of, status_of, wait_until)
 from columns import DELEGATED, NO_LOOP, NOT_GIVEN, User, end_processes, has_version_1, ids_of, run_tool, users_locked
 
 # It makes the users that it needs.
@@ -29,10 +30,6 @@ def user(kind):
 
 def first_subuid(owner):
     return int(re.search(rf"^{owner.name}:(\d+):", open("/etc/subuid").read(), re.MULTILINE).group(1))
-
-
-def status(pid):
-    return dict(line.rstrip("\n").split(":\t", 1) for line in open(f"/proc/{pid}/status") if ":\t" in line)
 
 
 class Cells(unittest.TestCase):
@@ -53,13 +50,8 @@ class Cells(unittest.TestCase):
                 end_commands("sleep", seconds)
                 wait_until(lambda: self.has_room(api, box), what="room for a process")
             if "cpu" not in unenforced:
-                # What the machine stands still while it runs counts as used: the quietest of several rounds.
-                used = 1
-                for _ in range(6):
-                    used = min(used, float(api.sh(box, ["python3", "-c", self.BUSY])))
-                    if used < 0.75:
-                        break
-                self.assertLess(used, 0.75)
+                # What the machine stands still while it runs counts as used.
+                best_of(6, lambda: float(api.sh(box, ["python3", "-c", self.BUSY])), 0.75)
             self.assertEqual(api.sh(box, "ulimit -n"), "4096\n")
             self.check_pause(api, box, pauses)
             api.exec(box, "sleep 1000", background=True)
@@ -184,8 +176,8 @@ class Life(unittest.TestCase):
 
     def check_who(self, kind, owner, state, spawner, box):
         """Who the processes and files are on the host."""
-        daemon = status(daemon_of(spawner))
-        self.assertEqual(int(status(spawner)["Uid"].split()[0]), owner.uid)
+        daemon = status_of(daemon_of(spawner))
+        self.assertEqual(int(status_of(spawner)["Uid"].split()[0]), owner.uid)
         self.assertEqual([int(daemon[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb")], [0] * 5)
         self.assertEqual((daemon["NoNewPrivs"], daemon["Seccomp"]), ("1", "2"))
         file = os.path.join(state, "sandboxes", box, "files/upper/workspace/file")
@@ -209,19 +201,8 @@ class Life(unittest.TestCase):
 
     def init_uids(self, state):
         """Whose the processes of the sandboxes' init are."""
-        found = set()
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError, KeyError):  # it has just ended
-                if self.program(pid).startswith(state + "/init/"):
-                    found.add(int(status(pid)["Uid"].split()[0]))
-        return found
-
-    @staticmethod
-    def program(pid):
-        try:
-            return os.readlink(f"/proc/{pid}/exe")
-        except OSError:
-            return ""
+        statuses = map(status_of, inits_of(state + "/init/"))
+        return {int(status["Uid"].split()[0]) for status in statuses if status}
 
     def check_folder(self, kind, owner):
         """A folder in the closed home; and one of somebody else's, and one that only a group may read."""

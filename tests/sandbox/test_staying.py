@@ -1,10 +1,9 @@
 """A process of the init that has done a small file operation stays for others as the same user: that it is the same
 user still, that whoever stops or kills it delays nobody, and that it does not stay for long."""
 import os
-import threading
 import unittest
 
-from caisson import DaemonTest, wait_until
+from caisson import DaemonTest, at_once, wait_until
 from marks import column_independent
 
 
@@ -98,25 +97,13 @@ class Staying(DaemonTest):
                 self.assertEqual(self.api.read(self.box, "/workspace/f"), b"data\n")
 
     def test_many_at_once(self):
-        wrong = []
-
         def work(number):
             path, user = f"/workspace/many-{number}", str(1000 + number % 3)
-            try:
-                for turn in range(20):
-                    data = b"%d %d" % (number, turn)
-                    self.api.write(self.box, path, data, user=user)
-                    self.assertEqual(self.api.read(self.box, path, user=user), data)
-            except Exception as error:  # of a thread: told where it counts
-                wrong.append(f"{number}: {error}")
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
-        self.assertFalse([thread for thread in threads if thread.is_alive()])
-        if wrong:
-            self.fail("\n".join(wrong))
+            for turn in range(20):
+                data = b"%d %d" % (number, turn)
+                self.api.write(self.box, path, data, user=user)
+                self.assertEqual(self.api.read(self.box, path, user=user), data)
+        at_once(work, range(12))
 
 
 if __name__ == "__main__":
