@@ -1,17 +1,27 @@
 """Which daemon serves which directories: one with another's state leaves sandboxes alone, one that is started for good
 takes over from one that a client has started, and what a daemon says of its sandboxes is true."""
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
-from caisson import OwnDaemons, PROGRAM, wait_until
+from caisson import OwnDaemons, PROGRAM, has_ended, wait_until
 from marks import long
 
 
 def lives(pid):
     return os.path.exists(f"/proc/{pid}")
+
+
+def try_lock(file):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
 
 
 class Instance(OwnDaemons):
@@ -55,6 +65,21 @@ class Instance(OwnDaemons):
         self.assertEqual(daemon.client().get("/v1/sandboxes")["items"], [])
         daemon.stop()
         daemon.state = own_state
+
+    def test_a_killed_one_that_is_not_reaped_yet(self):
+        """Whoever still holds its lock is about to end with it: the next start waits for that."""
+        daemon = self.start_daemon()
+        dead = daemon.process
+        os.kill(daemon.daemon_pid(), signal.SIGKILL)
+        dead.kill()
+        wait_until(lambda: has_ended(dead.pid), what="its end")  # and a zombie until it is waited for
+        with open(os.path.join(daemon.state, "lock")) as lock:
+            wait_until(lambda: try_lock(lock), what="the end of its workers")
+            daemon.start(wait=False)
+            time.sleep(0.5)
+            self.assertIsNone(daemon.process.poll(), daemon.log())
+        daemon.wait_ready()
+        dead.wait()
 
     def test_takes_over_from_one_that_a_client_started(self):
         daemon = self.start_daemon(arguments=["--idle-exit", "60"])
