@@ -1,6 +1,8 @@
 """The scheduler of tests/run does what every result depends on: it keeps to its tokens, leaves alone what asked for it, ends
-what takes too long, sees what is left behind, and runs nothing whose build failed."""
+what takes too long, sees what is left behind by a job and by a whole run, and runs nothing whose build failed."""
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -8,7 +10,8 @@ import time
 from gate import TOP, fail
 
 sys.path.insert(0, os.path.join(TOP, "tests/lib"))
-import schedule  # noqa: E402 (its place is known now)
+import host  # noqa: E402 (its place is known now)
+import schedule  # noqa: E402
 
 schedule.GRACE_SECONDS = 0.3
 
@@ -49,7 +52,6 @@ with tempfile.TemporaryDirectory() as logs:
     scheduler = schedule.Scheduler(count, TOP, logs, tokens=5)
     for job in jobs:
         scheduler.add(job)
-    began = time.monotonic()
     scheduler.run()
 by_name = {job.name: job for job in jobs}
 wrong = []
@@ -69,5 +71,26 @@ expect(not all(overlap(by_name["busy one"], by_name[name]) for name in ("busy tw
 expect(any(overlap(by_name[name], by_name["busy one"]) for name in ("busy two", "one", "two")), "nothing ran beside anything else")
 expect(set(count.wrong) == {"never", "litters: left behind"}, f"something else failed: {count.wrong}")
 expect(not os.path.exists(scheduler.prefix + "0"), "a slot's folder is left")
+
+# With one token everything runs, one after the other.
+few = [Shell("one", sleeps), Shell("busy", sleeps, "busy"), Shell("alone", sleeps, "alone")]
+with tempfile.TemporaryDirectory() as logs:
+    scheduler = schedule.Scheduler(count, TOP, logs, tokens=1)
+    for job in few:
+        scheduler.add(job)
+    scheduler.run()
+expect(all(len(job.lines) == 2 for job in few) and not overlap(few[0], few[1]) and not overlap(few[1], few[2]), "one token is not enough")
+
+# What a whole run leaves: a process below its folders, and the folder.
+place = scheduler.prefix + "left"
+os.makedirs(place + "/state/init")
+shutil.copy("/bin/sleep", place + "/state/init/0123")
+process = subprocess.Popen([place + "/state/init/0123", "60"])
+kinds = [text.split()[0] for text in host.left("/no/builds", scheduler.prefix, host.cgroups() | host.users())]
+process.kill()
+process.wait()
+shutil.rmtree(place)
+expect(kinds == ["file", "process"], f"what a run leaves was not seen: {kinds}")
+expect(host.left("/no/builds", scheduler.prefix, host.cgroups() | host.users()) == [], "something is seen that is not there")
 if wrong:
     fail(*wrong)

@@ -18,27 +18,33 @@ def read_link(path):
 
 
 def programs():
-    """{pid: path} of every process of the product's."""
-    found = {pid: read_link(f"/proc/{pid}/exe") for pid in filter(str.isdigit, os.listdir("/proc"))}
-    return {pid: path for pid, path in found.items() if re.search(r"/(caisson|caisson-init|init)( \(deleted\))?$", path)}
+    """{pid: path} of what every process runs."""
+    return {pid: read_link(f"/proc/{pid}/exe") for pid in filter(str.isdigit, os.listdir("/proc"))}
 
 
 def cgroups():
-    return {path for pattern in ("", "*/") for path in glob.glob(f"/sys/fs/cgroup/{pattern}caisson-*")}
+    return {f"cgroup {path}" for pattern in ("", "*/") for path in glob.glob(f"/sys/fs/cgroup/{pattern}caisson-*")}
 
 
-def left(top, prefix, cgroups_before):
+def users():
+    """Those whose suite has ended: its pid is in the name."""
+    names = (re.fullmatch(r"caisson-test-(\d+)-\w+", entry.pw_name) for entry in pwd.getpwall())
+    return {f"user {match.group()}" for match in names if match and not os.path.exists(f"/proc/{match.group(1)}")}
+
+
+def left(builds, prefix, before):
+    """`builds` and `prefix`: how the paths of the run's programs and temporary files begin. `before`: cgroups() | users()."""
     running = programs()
-    ours = {pid: path for pid, path in running.items() if path.startswith((top, prefix))}
+    ours = {pid: path for pid, path in running.items() if path.startswith((builds, prefix))}
     found = [f"process {pid} {path}" for pid, path in ours.items()]
-    found += [f"user {entry.pw_name}" for entry in pwd.getpwall() if re.fullmatch(rf"caisson-test-{os.getpid()}-\w+", entry.pw_name)]
+    found += users() - before
     found += [f"file {path}" for path in glob.glob(prefix + "*")]
     loops = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True, timeout=60).stdout
     found += [f"loop device {line.strip()}" for line in loops.splitlines() if prefix in line]
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         found += [f"mount {line.split()[4]}" for line in file if prefix in line]
-    if len(running) == len(ours):  # a daemon of somebody else's makes some too
-        found += [f"cgroup {path}" for path in cgroups() - cgroups_before]
+    if not any(path.endswith("/caisson") for pid, path in running.items() if pid not in ours):  # another's daemon makes some too
+        found += cgroups() - before
     return sorted(found)
 
 

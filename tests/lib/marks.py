@@ -7,10 +7,16 @@
   @column_independent   its outcome cannot depend on the user who runs the daemon: other columns only in `make test-all`
   @heavy                left out where the processor is emulated (tests/machine)
 
-They go on a test or on a class; `MARKS = ("busy",)` in a file marks all of it. `RUNS_ON = "normal"` (or "fault") names the
-only build that a file's tests are for, `RUNS_AS = "root"` the only column, `PACKAGES = "tests/compat"` the folder of the npm packages that it drives. Files are
-read here without being imported, so that tests/run can plan a whole run in a moment: each of these is therefore a plain name
-or a literal."""
+They go on a test or on a class. A file says of all its tests:
+
+  MARKS = ("busy",)            marks
+  RUNS_ON = "normal"           the only build that they are for (or "fault")
+  RUNS_AS = "root"             the only column
+  PACKAGES = "tests/compat"    the folder of the npm packages that they drive
+  MAKES_TESTS = True           some are made when it is loaded, and cannot be read here
+
+Files are read here without being imported, so that tests/run can plan a whole run in a moment: so each of these is a plain
+name or a literal."""
 import ast
 import os
 

@@ -7,7 +7,6 @@ unit tests, corpora) is in tests/run.
 import columns
 
 LEVELS = ("check", "test", "all")
-KINDS = ("api", "mcp", "cli", "compat", "conformance", "sandbox", "escape", "fault", "bench", "soak")
 # Of tests/sandbox, what the sanitized build is for: the init with its parsers and its processes.
 SANITIZED_SANDBOX = ("sandbox init", "sandbox exec", "sandbox files")
 # Where a column is not another set of limits but another way of making a sandbox.

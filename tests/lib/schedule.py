@@ -12,7 +12,6 @@ import threading
 import time
 
 TOKENS = 5
-COST = {"waits": 1, "busy": 2, "alone": TOKENS}
 LIMIT = 900
 STATUS_SECONDS = 60
 GRACE_SECONDS = 5  # what ends with its parent has so long to do so
@@ -98,16 +97,19 @@ class Scheduler:
         """What it comes after, of that which was planned, and has not ended well."""
         return [name for name in job.after if name in self.planned and self.ended.get(name) != 0]
 
+    def cost(self, job):
+        return {"waits": 1, "busy": min(2, self.tokens), "alone": self.tokens}[job.load]
+
     def start_ready(self):
         for job in [job for job in self.waiting if any(self.ended.get(name, 0) for name in job.after)]:
             self.waiting.remove(job)
             self.ended[job.name] = 1
             self.count.bad(job.name, "not run: " + ", ".join(self.missing(job)) + " failed")
-        free = self.tokens - sum(COST[job.load] for job in self.running)
+        free = self.tokens - sum(map(self.cost, self.running))
         for job in sorted(self.waiting, key=lambda job: -job.seconds):
             last = job.load == "alone" and any(other.load != "alone" for other in self.waiting)
-            if COST[job.load] <= free and not last and not self.missing(job):
-                free -= COST[job.load]
+            if self.cost(job) <= free and not last and not self.missing(job):
+                free -= self.cost(job)
                 self.waiting.remove(job)
                 self.running.append(job)
                 threading.Thread(target=self.run_job, args=(job,), daemon=True).start()
