@@ -102,12 +102,12 @@ class Restart(OwnDaemons):
     def test_timeouts_hold_without_a_daemon(self):
         daemon = self.start_daemon()
         client = daemon.client()
-        box = client.create(timeout_seconds=4)["id"]
+        box = client.create(timeout_seconds=7)["id"]
         client.exec(box, f"sleep 1000.{os.getpid()}", background=True)
 
         def runs():
             return subprocess.run(["pgrep", "-f", f"^sleep 1000[.]{os.getpid()}$"], capture_output=True).stdout
-        wait_until(runs, 4, what="its command")
+        wait_until(runs, 7, what="its command")
         daemon.kill()
         wait_until(lambda: not runs(), 20, what="the end of its processes")
         daemon.start()
