@@ -47,6 +47,9 @@ jobs = [Shell("build good", "true", kind="build"), Shell("build bad", "exit 3", 
         Shell("one", sleeps, after=["build good"]), Shell("two", sleeps), Shell("busy one", sleeps, "busy"), Shell("busy two", sleeps, "busy"),
         Shell("alone", sleeps, "alone", seconds=100), Shell("never", "echo ran", after=["build bad"]),
         Shell("endless", "echo begin; sleep 60", limit=1), Shell("litters", 'touch "$TMPDIR/file"; setsid sleep 61 & TMPDIR= setsid sh -c "sleep 5; true" "$TMPDIR" & sleep 62 &')]
+polite = Shell("polite", "nice; cat /proc/self/autogroup 2>/dev/null || echo nice 7")
+polite.nice = 7
+jobs.append(polite)
 count = Count()
 with tempfile.TemporaryDirectory() as logs:
     scheduler = schedule.Scheduler(count, TOP, logs, tokens=5)
@@ -64,6 +67,7 @@ def expect(true, text):
 
 expect(by_name["never"].lines == [] and "build bad failed" in count.wrong.get("never", ""), "a job ran whose build had failed")
 expect(by_name["endless"].code == 124 and "timed out after 1 s" in by_name["endless"].output, "a job that takes too long was not ended")
+expect(polite.output.split("\n")[0] == str(min(os.nice(0) + 7, 19)) and polite.output.strip().endswith("nice 7"), f"a job does not step back: {polite.output}")
 litter = count.wrong.get("litters: left behind", "").splitlines()
 expect(len(litter) == 4 and litter[-1] == "file file", f"litter was not seen: {litter}")
 expect(not any(overlap(by_name["alone"], job) for job in jobs if job.lines and job.name != "alone"), "a job that must be alone was not")

@@ -476,9 +476,9 @@ class Daemon:
     def token(self, workspace="default", scopes=("sandboxes:read", "sandboxes:write"), **fields):
         return self.client().post("/v1/tokens", {"workspace": workspace, "scopes": list(scopes), **fields})["token"]
 
-    def cli(self, *arguments, stdin=None, timeout=120, environment=None, binary=False):
+    def cli(self, *arguments, stdin=None, timeout=120, environment=None, binary=False, cwd=None):
         """The command line against this daemon: (exit code, stdout, stderr)."""
-        result = subprocess.run([PROGRAM, *arguments], input=stdin, capture_output=True, timeout=timeout,
+        result = subprocess.run([PROGRAM, *arguments], input=stdin, capture_output=True, timeout=timeout, cwd=cwd,
                                 text=not binary, **self.identity(), env={**os.environ, **self.client_environment(),
                                                       "ASAN_OPTIONS": "detect_leaks=0", **(environment or {})})
         return result.returncode, result.stdout, result.stderr

@@ -337,7 +337,9 @@ class Exchange:
     """One request and its answer. `begin` when the head of the answer is there, `data` with what is read, `end`."""
 
     def __init__(self, method, target, body, content_type):
-        self.method, self.target, self.body, self.content_type = method, target, body, content_type
+        self.method, self.body, self.content_type = method, body, content_type
+        # A whole URL is a target too, as of a signed link.
+        self.target = target = "/" + target.split("/", 3)[3] if target.startswith(("http://", "https://")) else target
         self.path = path_of(urllib.parse.unquote(target.partition("?")[0]))
         self.events = self.schema = None
         self.received, self.length = [], 0

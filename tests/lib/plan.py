@@ -11,6 +11,8 @@ LEVELS = ("check", "test", "all")
 SANITIZED_SANDBOX = ("sandbox init", "sandbox exec", "sandbox files")
 # Where a column is not another set of limits but another way of making a sandbox.
 BOUNDARY = ("sandbox isolation", "sandbox init", "sandbox exec", "sandbox volumes")
+# What talks to a daemon as its clients do: in "all" under stalls (tests/lib/stall.py), and on the sanitized build without.
+STALLED_KINDS = ("api", "cli", "compat", "mcp")
 # In tests/machine, each as whom: "test", then what "all" adds. It is emulated, so nothing that takes long or measures.
 MACHINE = [("sandbox cgroups", "root"), ("sandbox pause", "root"), ("sandbox limits", "root"), ("machine systemd", "root")]
 MACHINE_ALL = MACHINE + [("sandbox " + name, "root") for name in ("isolation", "init", "exec", "files", "volumes", "rootless")] + [
@@ -43,6 +45,10 @@ def left_out(level, column="root", emulated=False):
     if emulated:
         marks |= {"heavy"} if level == "all" else {"heavy", "long"}
     return frozenset(marks)
+
+
+def is_stalled(suite, build, column, load, level):
+    return level == "all" and load == "waits" and (build, column) == ("normal", "root") and suite.split(" ")[0] in STALLED_KINDS
 
 
 def machine_suites(level):

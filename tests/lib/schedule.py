@@ -32,6 +32,14 @@ def processes_of(session, folder):
     return found
 
 
+def step_back(nice):
+    """Also of the session, which this process leads: where the kernel shares out processors between sessions first
+    (autogroup), niceness counts within one only."""
+    os.nice(nice)
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
+        file.write(str(nice))
+
+
 class Job:
     """What is run and what it needs. Subclasses say what a line of its output and its end mean."""
     kind = "suite"
@@ -148,7 +156,7 @@ class Scheduler:
             process = subprocess.Popen(
                 job.command, cwd=self.top, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **job.environment, "TMPDIR": folder},
-                start_new_session=True, preexec_fn=(lambda: os.nice(job.nice)) if job.nice else None)
+                start_new_session=True, preexec_fn=(lambda: step_back(job.nice)) if job.nice else None)
             job.pid = process.pid
             with open(log, encoding="utf-8", errors="replace") as reader:
                 self.follow(job, process, reader, began)
