@@ -83,9 +83,10 @@ fuzzers:
 # DESTDIR is for packages. With root the user that the daemon runs as is made.
 install: all
 	meson configure $(BUILD) --prefix=$(PREFIX)
-	meson install -C $(BUILD) --quiet
+	meson install -C $(BUILD) --quiet --strip
 	@set -e; for place in $(COMPLETIONS); do file=$(DESTDIR)$(PREFIX)/share/$${place#*:}; \
 	  mkdir -p "$${file%/*}"; $(BUILD)/caisson completion $${place%%:*} > "$$file"; done
+	@mkdir -p $(DESTDIR)$(PREFIX)/share/man/man1 && $(BUILD)/caisson _man $(DESTDIR)$(PREFIX)/share/man/man1
 	@if [ "$$(id -u)" = 0 ] && [ -z "$(DESTDIR)" ] && ! getent passwd caisson >/dev/null; then \
 	  useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin caisson && \
 	  echo "made the system user caisson"; fi
@@ -94,6 +95,7 @@ install: all
 uninstall:
 	ninja -C $(BUILD) uninstall
 	@for place in $(COMPLETIONS); do rm -f $(DESTDIR)$(PREFIX)/share/$${place#*:}; done
+	@rm -f $(DESTDIR)$(PREFIX)/share/man/man1/caisson.1 $(DESTDIR)$(PREFIX)/share/man/man1/caisson-*.1
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')

@@ -79,6 +79,8 @@ int authenticate(struct call *call, struct error *error)
 	const struct http_peer *peer = &http_request(call->exchange)->peer;
 	const char *header = http_header(call->exchange, "authorization");
 	char room[BEARER_ROOM];
+	if (call->authenticated)
+		return 0;
 	if (!header)
 		header = bearer_of_socket(call, room);
 	if (header) {
@@ -101,5 +103,17 @@ int authenticate(struct call *call, struct error *error)
 	call->principal.local = peer->is_unix;
 	call->principal.uid = peer->uid;
 	call->principal.gid = peer->gid;
+	call->authenticated = true;
 	return 0;
+}
+
+void call_find_share(struct call *call)
+{
+	struct error ignored; /* told when its turn comes */
+	if (authenticate(call, &ignored) < 0) {
+		call->share = work_share_hold(http_share(call->exchange));
+		return;
+	}
+	call->share = core_share(call->api->core, &call->principal);
+	http_set_share(call->exchange, call->share);
 }

@@ -3,6 +3,7 @@
 #include "api/call.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ static void gone(struct http_exchange *exchange)
 {
 	struct call *call = http_data(exchange);
 	call->exchange = NULL;
+	work_cancel(&call->work);
 	token_unwatch(&call->watcher);
 	if (call->on_gone)
 		call->on_gone(call);
@@ -77,7 +79,8 @@ void call_release(struct call *call)
 	if (call->state_free)
 		call->state_free(call->state);
 	buffer_done(&call->raw);
-	json_decref(call->body);
+	json_release(call->body, call->share);
+	work_share_release(call->share);
 	free(call);
 }
 
@@ -101,23 +104,19 @@ struct sandbox *call_sandbox(struct call *call)
 }
 
 struct turn {
-	uv_timer_t timer;
+	struct work work;
 	struct call *call;
 	void (*go)(struct call *call);
 };
 
-static void turn_closed(uv_handle_t *handle)
+static void on_turn(struct work *work)
 {
-	free(handle->data);
-}
-
-static void on_turn(uv_timer_t *timer)
-{
-	struct turn *turn = timer->data;
+	struct turn *turn = container_of(work, struct turn, work);
 	struct call *call = turn->call;
-	uv_close((uv_handle_t *)timer, turn_closed);
+	void (*go)(struct call *) = turn->go;
+	free(turn);
 	if (call->exchange && call->api->core->store)
-		turn->go(call);
+		go(call);
 	call_release(call);
 }
 
@@ -126,12 +125,8 @@ void call_next_turn(struct call *call, void (*go)(struct call *call))
 	struct turn *turn = calloc(1, sizeof(*turn));
 	if (!turn)
 		abort();
-	turn->call = call_hold(call);
-	turn->go = go;
-	turn->timer.data = turn;
-	uv_timer_init(call->api->core->loop, &turn->timer);
-	/* Not 0: timers that are due run before anything is read. */
-	uv_timer_start(&turn->timer, on_turn, 1, 0);
+	*turn = (struct turn){.work.run = on_turn, .call = call_hold(call), .go = go};
+	work_wait(&turn->work, call->share);
 }
 
 static void ready(void *context, const struct error *error)
@@ -211,4 +206,14 @@ int query_flag(struct call *call, const char *name, bool *value, struct error *e
 	else if (text[0] != '\0')
 		return error_set(error, ERROR_INVALID, "query parameter `%s` must be 1 or 0", name);
 	return 0;
+}
+
+void call_server_url(const struct call *call, char url[SERVER_URL_MAX])
+{
+	const struct http_peer *peer = &http_request(call->exchange)->peer;
+	const char *host = http_header(call->exchange, "host");
+	snprintf(url, SERVER_URL_MAX, "%s", call->api->url);
+	/* The parser has checked its form and its length. */
+	if (!peer->is_unix && host && host[0] != '\0')
+		snprintf(url, SERVER_URL_MAX, "%s://%s", peer->is_tls ? "https" : "http", host);
 }

@@ -18,6 +18,7 @@
 #include "api/api.h"
 #include "api/json.h"
 #include "base/buffer.h"
+#include "base/work.h"
 #include "core/sandbox.h"
 #include "core/token.h"
 #include "core/visible.h"
@@ -57,7 +58,10 @@ struct call {
 	int64_t began; /* clock_monotonic() */
 	unsigned references;
 	struct principal principal;
+	bool authenticated;
 	struct token_watcher watcher; /* its token, while the call is open */
+	struct work work;             /* its handler, while that waits for its turn */
+	struct work_share *share;     /* whose time it takes: its token's */
 	char request_id[HTTP_REQUEST_ID_SIZE];
 	char allow[CALL_ALLOW_MAX]; /* the methods of the path, after METHOD_NOT_ALLOWED */
 	char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX];
@@ -98,8 +102,16 @@ NODISCARD int query_uint(struct call *call, const char *name, uint64_t min, uint
 			 uint64_t *value, struct error *error);
 NODISCARD int query_flag(struct call *call, const char *name, bool *value, struct error *error);
 
+/* "http://HOST:PORT" as the client wrote it; over the Unix socket that of the TCP port, or "" where
+ * there is none. */
+#define SERVER_URL_MAX 320
+void call_server_url(const struct call *call, char url[SERVER_URL_MAX]);
+
 /* --- auth.c --- */
+/* Once it was done it stays so. */
 NODISCARD int authenticate(struct call *call, struct error *error);
+/* From then on the time of the call, and of its connection, is its token's, or its local user's. */
+void call_find_share(struct call *call);
 /* The end of the principal's token ends the call, and so does that time (0: none). */
 void call_watch_token(struct call *call, int64_t until_wall);
 

@@ -307,7 +307,7 @@ static void multiplex_message(struct web_socket *socket, bool text, const char *
 	if (!text)
 		result = error_set(&error, ERROR_INVALID, "a request is text: one JSON object");
 	else
-		result = json_parse(data, size, &json, &error);
+		result = json_parse_message(data, size, &json, &error);
 	if (result == 0)
 		result = take(multiplex, json, id, &error);
 	json_decref(json);

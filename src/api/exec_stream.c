@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "api/sandbox_record.h"
+#include "core/activity.h"
 #include "proto/codec.h"
 
 bool exec_stream_wanted(struct call *call)
@@ -233,6 +234,7 @@ static void stream_data(struct call *call, const char *data, size_t size)
 		return;
 	/* The call may be over after any frame. */
 	call_hold(call);
+	core_asked_by(call->api->core, &call->principal);
 	while (size > 0 && run->exec) {
 		size_t room = run->input.maximum - run->input.size;
 		size_t piece = MIN(size, room);
@@ -261,6 +263,7 @@ static void stream_data(struct call *call, const char *data, size_t size)
 		}
 		buffer_consume(&run->input, at);
 	}
+	core_asked_by(call->api->core, NULL);
 	call_release(call);
 }
 

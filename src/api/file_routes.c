@@ -9,7 +9,7 @@
 const struct route file_routes[] = {
     {"GET", SB "/files", READ, ROUTE_SANDBOX, file_get, "path,offset,length,user"},
     {"PUT", SB "/files", WRITE, ROUTE_SANDBOX, file_put,
-     "path,mode,append,parents,no_replace,user"},
+     "path,mode,mtime_ns,append,parents,no_replace,user"},
     {"POST", SB "/files", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_post, NULL, FILE_JSON_BODY_MAX},
     {"DELETE", SB "/files", WRITE, ROUTE_SANDBOX, file_delete, "path,recursive,user"},
     {"GET", SB "/files/archive", READ, ROUTE_SANDBOX, file_archive_get, "path,format,user"},

@@ -160,9 +160,16 @@ void file_put(struct call *call)
 	if (file_query(file, true, &error) < 0 ||
 	    query_text(call, "mode", mode, sizeof(mode), false, &error) < 0 ||
 	    (mode[0] && file_mode(file, mode, &error) < 0) ||
+	    query_uint(call, "mtime_ns", 1, INT64_MAX, &file->request.offset, &error) < 0 ||
 	    query_flag(call, "append", &append, &error) < 0 ||
 	    query_flag(call, "parents", &parents, &error) < 0 ||
 	    query_flag(call, "no_replace", &no_replace, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (append && file->request.offset > 0) {
+		error_set(&error, ERROR_INVALID,
+			  "`mtime_ns` is for a whole file, not for `append`");
 		reply_error(call, &error);
 		return;
 	}

@@ -2,8 +2,12 @@
  * API described. Answers from memory; nothing blocks. */
 #include "api/routes.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "api/openapi.h"
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/statistics.h"
 #include "core/spawner_client.h"
 #include "proto/init_messages.h"
@@ -98,10 +102,22 @@ static void version_get(struct call *call)
 	reply_json(call, 200, &writer);
 }
 
+/* The file names the usual address; whoever asks is told the one that was asked. */
 static void openapi_get(struct call *call)
 {
-	http_respond(call->exchange, 200, "application/json", NULL, 0, openapi_json,
-		     openapi_json_size);
+	static const char usual[] = "\"http://" CONFIG_LISTEN_DEFAULT "\"";
+	const char *place = strstr(openapi_json, usual);
+	char server[SERVER_URL_MAX];
+	struct buffer head = BUFFER(64 * KIB);
+	call_server_url(call, server);
+	if (!place || buffer_append(&head, openapi_json, (size_t)(place - openapi_json)) < 0 ||
+	    buffer_printf(&head, "\"%s\"", server[0] ? server : "http://localhost") < 0)
+		abort(); /* a test of the document would have failed first */
+	place += sizeof(usual) - 1;
+	const struct http_text first = {head.data, head.size};
+	const struct http_text rest = {place, openapi_json_size - (size_t)(place - openapi_json)};
+	http_respond_in_two(call->exchange, 200, "application/json", NULL, 0, &first, &rest);
+	buffer_done(&head);
 	call_answered(call);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/work.h"
 
 /* --- reading --- */
 
@@ -20,6 +21,7 @@ struct json_bounds {
 struct json_wrong {
 	const char *text; /* NULL: nothing is */
 	unsigned line, column;
+	bool no_text; /* a string holds what no text of ours can: NUL, half a character */
 };
 /* One value of any type, which the caller owns; NULL and what is wrong: not JSON, not UTF-8, a name
  * twice in an object, an escaped NUL, a number beyond 64 bits or a double, beyond the bounds. May
@@ -29,6 +31,13 @@ NODISCARD json_t *json_read(const char *data, size_t size, const struct json_bou
 
 /* One JSON object: MALFORMED with what is wrong and where. The caller owns it. */
 NODISCARD int json_parse(const char *data, size_t size, json_t **ret_object, struct error *error);
+/* The same for a message of a socket, which is read on the loop: of few values, however long. */
+NODISCARD int json_parse_message(const char *data, size_t size, json_t **ret_object,
+				 struct error *error);
+
+/* Drops a reference; NULL is fine. A tree of thousands of values takes milliseconds to free, so
+ * that is done in a thread, by the share's turns. */
+void json_release(json_t *json, struct work_share *share);
 
 enum field_type {
 	FIELD_TEXT,   /* const char *; min..max bytes; no NUL can be in it */

@@ -38,6 +38,14 @@ static void *fail(struct reader *reader, const char *text)
 	return NULL;
 }
 
+/* The whole may be valid JSON, but a text cannot hold that. */
+static void *fail_text(struct reader *reader, const char *text)
+{
+	fail(reader, text);
+	reader->wrong->no_text = true;
+	return NULL;
+}
+
 /* jansson has no other failure than that there is no memory. */
 static json_t *made(json_t *json)
 {
@@ -86,20 +94,30 @@ static int read_hex(struct reader *reader)
 	return value;
 }
 
-/* What follows `\u`, with the second half of a pair; 0: it is refused. */
+/* What follows `\u`, with the second half of a pair; 0: it was refused. */
 static unsigned read_code(struct reader *reader)
 {
+	static const char half[] = "half of a surrogate pair in a string";
 	int code = read_hex(reader);
-	if (code <= 0 || (code >= 0xdc00 && code <= 0xdfff))
+	if (code < 0)
+		fail(reader, "invalid Unicode escape");
+	if (code == 0)
+		fail_text(reader, "a NUL (\\u0000) in a string");
+	if (code >= 0xdc00 && code <= 0xdfff)
+		fail_text(reader, half);
+	if (reader->wrong->text)
 		return 0;
 	if (code < 0xd800 || code > 0xdbff)
 		return (unsigned)code;
-	if (reader->end - reader->at < 2 || reader->at[0] != '\\' || reader->at[1] != 'u')
+	int low = -1;
+	if (reader->end - reader->at >= 2 && reader->at[0] == '\\' && reader->at[1] == 'u') {
+		reader->at += 2;
+		low = read_hex(reader);
+	}
+	if (low < 0xdc00 || low > 0xdfff) {
+		fail_text(reader, half);
 		return 0;
-	reader->at += 2;
-	int low = read_hex(reader);
-	if (low < 0xdc00 || low > 0xdfff)
-		return 0;
+	}
 	return 0x10000u + (((unsigned)code - 0xd800u) << 10) + ((unsigned)low - 0xdc00u);
 }
 
@@ -139,9 +157,7 @@ static char *put_escaped(struct reader *reader, char *to)
 		return fail(reader, "invalid escape");
 	reader->at++;
 	unsigned code = read_code(reader);
-	if (code == 0)
-		return fail(reader, "invalid Unicode escape");
-	return put_code(to, code);
+	return code ? put_code(to, code) : NULL;
 }
 
 /* Up to the quote, the backslash or the control character that ends a run of others. */
@@ -195,7 +211,7 @@ static bool read_text(struct reader *reader, struct span *ret)
 	if (*reader->at != '"')
 		return fail(reader, "a control character in a string");
 	if (!text_is_utf8(ret->data, ret->size))
-		return fail(reader, "a string is not UTF-8");
+		return fail_text(reader, "a string is not UTF-8");
 	reader->at++;
 	return true;
 }

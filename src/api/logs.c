@@ -1,7 +1,7 @@
 /* GET .../logs: what the commands of a sandbox have printed, line by line (core/logs.h): a page of
  * JSON, plain text, or, with follow=1, server-sent events until the client goes or the sandbox
- * ends. Reading neither wakes a sandbox nor counts as activity. Searching is done in parts, one per
- * turn of the loop, and what one request may search is bounded. */
+ * ends. Reading neither wakes a sandbox nor counts as activity. Searching is done in pieces
+ * (base/work.h), and what one request may search is bounded. */
 #include "core/logs.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define LINES_MAX 10000
 #define FOLLOW_TAIL_DEFAULT 100
 #define PAGE_BYTES (4 * MIB) /* a page ends behind the line that passes it */
-#define TURN_WORK (512 * 1024)
+#define PIECE_WORK (64 * 1024)
 #define GATHER_MS 20
 #define SEARCH_MAX (256 * MIB) /* of one request; a follower's is what comes */
 
@@ -28,7 +28,8 @@ struct logs {
 	struct log_reader *reader;
 	struct exec_listener listener;
 	struct sse *sse;
-	uv_timer_t timer; /* the next turn; the call is held for it */
+	struct work work; /* the next piece */
+	uv_timer_t timer; /* a follower's next look; the call is held for it */
 	struct buffer page;
 	struct json_writer writer;
 	uint64_t tail, limit, count, searched;
@@ -37,8 +38,6 @@ struct logs {
 	struct buffer cursor;
 	bool text, follow, blocked, over;
 };
-
-static void turn(uv_timer_t *timer);
 
 static void logs_free(void *state)
 {
@@ -61,13 +60,14 @@ static void finish(struct logs *logs)
 		return;
 	logs->over = true;
 	exec_unlisten(&logs->listener);
+	work_cancel(&logs->work);
 	uv_close((uv_handle_t *)&logs->timer, timer_closed);
 }
 
-static void again(struct logs *logs, uint64_t delay_ms)
+static void again(struct logs *logs)
 {
-	if (!logs->over && !uv_is_active((uv_handle_t *)&logs->timer))
-		uv_timer_start(&logs->timer, turn, delay_ms, 0);
+	if (!logs->over)
+		work_wait(&logs->work, logs->call->share);
 }
 
 static void fail(struct logs *logs, const struct error *error)
@@ -175,10 +175,10 @@ static bool page_full(const struct logs *logs)
 	return !logs->follow && (logs->count >= logs->limit || logs->page.size >= PAGE_BYTES);
 }
 
-/* Reads on as far as one turn of the loop allows. */
+/* Reads on as far as one piece of work allows. */
 static void read_on(struct logs *logs)
 {
-	int64_t work = TURN_WORK;
+	int64_t work = PIECE_WORK;
 	enum log_result result = LOG_LINE;
 	struct log_line line;
 	struct error error;
@@ -199,21 +199,21 @@ static void read_on(struct logs *logs)
 	/* One line further, which is the next page's. */
 	if (logs->full && result == LOG_LINE)
 		result = log_reader_next(logs->reader, &line, &work, &error);
-	logs->searched += (uint64_t)(TURN_WORK - work);
+	logs->searched += (uint64_t)(PIECE_WORK - work);
 	if (result == LOG_FAILED)
 		fail(logs, &error);
 	else if (!logs->follow && (result == LOG_NONE || (logs->full && result == LOG_LINE) ||
 				   logs->searched > SEARCH_MAX))
 		reply_page(logs, result != LOG_NONE);
 	else if (result == LOG_AGAIN)
-		again(logs, 0);
+		again(logs);
 	else if (result == LOG_NONE)
 		log_reader_rest(logs->reader);
 }
 
-static void turn(uv_timer_t *timer)
+static void on_turn(struct work *work)
 {
-	struct logs *logs = container_of(timer, struct logs, timer);
+	struct logs *logs = container_of(work, struct logs, work);
 	struct call *call = call_hold(logs->call);
 	if (!logs->over && !logs->blocked)
 		read_on(logs);
@@ -222,13 +222,20 @@ static void turn(uv_timer_t *timer)
 
 /* --- following --- */
 
+static void gathered(uv_timer_t *timer)
+{
+	struct logs *logs = container_of(timer, struct logs, timer);
+	if (!logs->blocked)
+		again(logs);
+}
+
 static void changed(struct exec_listener *listener, struct exec *exec)
 {
 	struct logs *logs = container_of(listener, struct logs, listener);
 	(void)exec;
 	/* A command that begins, prints and ends is three changes and one look. */
-	if (!logs->blocked)
-		again(logs, GATHER_MS);
+	if (!logs->over && !logs->blocked && !uv_is_active((uv_handle_t *)&logs->timer))
+		uv_timer_start(&logs->timer, gathered, GATHER_MS, 0);
 }
 
 static void forgotten(struct exec_listener *listener)
@@ -252,7 +259,7 @@ static void drain(struct call *call)
 	logs->blocked = false;
 	if (logs->sse)
 		sse_drained(logs->sse);
-	again(logs, 0);
+	again(logs);
 }
 
 static void gone(struct call *call)
@@ -394,6 +401,7 @@ void logs_get(struct call *call)
 	logs->page = BUFFER(REPLY_MAX);
 	call_hold(call);
 	uv_timer_init(call->api->core->loop, &logs->timer);
+	logs->work.run = on_turn;
 	logs->listener.changed = changed;
 	logs->listener.forgotten = forgotten;
 	list_init(&logs->listener.link);
@@ -407,5 +415,5 @@ void logs_get(struct call *call)
 		put_object(&logs->writer, NULL);
 		put_array(&logs->writer, "lines");
 	}
-	turn(&logs->timer);
+	work_run(&logs->work, call->share);
 }

@@ -183,7 +183,7 @@ static int take_text(struct pty *pty, const char *data, size_t size, struct erro
 	    {"signal", FIELD_ANY, &signal},
 	};
 	int result = 0, number = 0;
-	if (json_parse(data, size, &json, error) < 0)
+	if (json_parse_message(data, size, &json, error) < 0)
 		return -1;
 	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0)
 		result = -1;

@@ -206,12 +206,12 @@ static json_t *receipt_json(const struct receipt *receipt, const struct sandbox_
 	clock_text(clock_wall(), now);
 	json_t *first = json_array_get(receipt->entries, 0);
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:{s:o, s:o}, s:[], s:O, s:{s:O, s:O}}",
-			 "format", "caisson-receipt/1", "made_by", "caisson " CAISSON_VERSION,
+			 "format", "caisson-receipt/2", "made_by", "caisson " CAISSON_VERSION,
 			 "issued_at", now, "sandbox", sandbox_json(row), "exec",
 			 exec_json(receipt, id), "output", "stdout",
 			 stream_json(receipt, exec, "stdout", EXEC_STDOUT), "stderr",
 			 stream_json(receipt, exec, "stderr", EXEC_STDERR), "egress",
-			 "file_changes", receipt->files, "chain", "anchor",
+			 "api_file_changes", receipt->files, "chain", "anchor",
 			 json_object_get(first, "previous"), "entries", receipt->entries);
 }
 

@@ -1,6 +1,7 @@
 /* Which request goes where: checks the tables of routes, and does what is the same for all: match,
  * authenticate, authorise, look the sandbox up, read and parse the body. Called by the HTTP layer
- * for every request head, on the loop; nothing blocks: large bodies are parsed in a thread. */
+ * for every request head, on the loop, as pieces of work of the caller's token (base/work.h); large
+ * bodies are parsed in a thread. Nothing blocks. */
 #include "api/routes.h"
 
 #include <stdio.h>
@@ -197,11 +198,11 @@ static void body_data(struct call *call, const char *data, size_t size)
 
 /* --- the body --- */
 
-/* jansson takes some 50 ns a byte. What would hold up the loop goes to libuv's thread pool. */
-#define PARSE_INLINE_MAX (16 * KIB)
+/* What would be more than a piece of work goes to a thread. */
+#define PARSE_INLINE_MAX (4 * KIB)
 
 struct parse {
-	uv_work_t work;
+	struct work_task task;
 	struct call *call; /* held */
 	struct buffer raw;
 	json_t *body;
@@ -235,23 +236,20 @@ static void body_parsed(struct call *call, int result, const struct error *error
 		handle(call);
 }
 
-/* In a thread: touches nothing but the parse. */
-static void parse_work(uv_work_t *work)
+static void parse_in_thread(struct work_task *task)
 {
-	struct parse *parse = container_of(work, struct parse, work);
+	struct parse *parse = container_of(task, struct parse, task);
 	parse_body(&parse->raw, &parse->body, &parse->result, &parse->error);
+	buffer_done(&parse->raw);
 }
 
-static void parse_after(uv_work_t *work, int status)
+static void parse_done(struct work_task *task)
 {
-	struct parse *parse = container_of(work, struct parse, work);
+	struct parse *parse = container_of(task, struct parse, task);
 	struct call *call = parse->call;
-	if (status < 0)
-		parse->result = error_set(&parse->error, ERROR_CANCELLED, "the daemon ends");
 	call->body = parse->body;
 	body_parsed(call, parse->result, &parse->error);
 	call_release(call);
-	buffer_done(&parse->raw);
 	free(parse);
 }
 
@@ -263,10 +261,12 @@ static void body_end(struct call *call)
 		struct parse *parse = calloc(1, sizeof(*parse));
 		if (!parse)
 			abort();
+		parse->task.in_thread = parse_in_thread;
+		parse->task.done = parse_done;
 		parse->call = call_hold(call);
 		parse->raw = call->raw;
 		call->raw = BUFFER(0);
-		uv_queue_work(call->api->core->loop, &parse->work, parse_work, parse_after);
+		work_in_thread(&parse->task, call->share);
 		return;
 	}
 	struct error error;
@@ -302,23 +302,13 @@ static void refuse(struct call *call, const struct error *error)
 		reply_error(call, error);
 }
 
-void api_handle(void *context, struct http_exchange *exchange)
+/* Its turn has come: whose it is (call_find_share), everything else is found now. */
+static void begin(struct work *work)
 {
-	struct api *api = context;
-	const struct http_request *request = http_request(exchange);
-	struct call *call = call_new(api, exchange);
+	struct call *call = container_of(work, struct call, work);
+	struct api *api = call->api;
+	const struct http_request *request = http_request(call->exchange);
 	struct error error;
-	if (http_origin(exchange) == HTTP_ORIGIN_FOREIGN) {
-		error_set(&error, ERROR_ORIGIN_FORBIDDEN,
-			  "pages of that origin may not call this server");
-		refuse(call, &error);
-		return;
-	}
-	if (http_is_preflight(exchange)) {
-		http_respond_preflight(exchange);
-		call_answered(call);
-		return;
-	}
 	call->route = match(call, request, &error);
 	api->last_route = call->route ? call->route->pattern : "no route";
 	/* The pattern, not the path: what stands in for a parameter may be a secret. */
@@ -346,5 +336,25 @@ void api_handle(void *context, struct http_exchange *exchange)
 	call->raw = BUFFER(maximum);
 	call->stream.on_data = body_data;
 	call->stream.on_end = body_end;
-	http_body_read(exchange, maximum);
+	http_body_read(call->exchange, maximum);
+}
+
+void api_handle(void *context, struct http_exchange *exchange)
+{
+	struct call *call = call_new(context, exchange);
+	struct error error;
+	if (http_origin(exchange) == HTTP_ORIGIN_FOREIGN) {
+		error_set(&error, ERROR_ORIGIN_FORBIDDEN,
+			  "pages of that origin may not call this server");
+		refuse(call, &error);
+		return;
+	}
+	if (http_is_preflight(exchange)) {
+		http_respond_preflight(exchange);
+		call_answered(call);
+		return;
+	}
+	call_find_share(call);
+	call->work.run = begin;
+	work_run(&call->work, call->share);
 }

@@ -16,44 +16,15 @@
 
 /* --- making one --- */
 
-/* What a query's value may hold as it is (RFC 3986: unreserved, and the slash). */
-static void put_escaped(struct buffer *buffer, const char *text)
-{
-	static const char digits[] = "0123456789ABCDEF";
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-			     (c >= '0' && c <= '9') || strchr("-._~/", c);
-		const char escaped[3] = {'%', digits[c >> 4], digits[c & 15]};
-		if (buffer_append(buffer, plain ? text : escaped, plain ? 1 : 3) < 0)
-			abort(); /* its maximum is above what a path can be */
-	}
-}
-
-/* With the server's name where the request has one: over a Unix socket there is none. */
 static void put_url(struct call *call, const struct signed_url *url, const char *signature,
 		    struct buffer *buffer)
 {
-	const struct http_peer *peer = &http_request(call->exchange)->peer;
-	const char *host = http_header(call->exchange, "host");
-	int result = 0;
-	if (!peer->is_unix && host && host[0] != '\0')
-		result = buffer_printf(buffer, "%s://%s", peer->is_tls ? "https" : "http", host);
-	result |= buffer_printf(buffer, "/v1/signed/%s?path=", url->sandbox.text);
-	put_escaped(buffer, url->path);
-	if (url->user[0]) {
-		result |= buffer_append_text(buffer, "&user=");
-		put_escaped(buffer, url->user);
-	}
-	if (url->max_bytes)
-		result |=
-		    buffer_printf(buffer, "&max_bytes=%llu", (unsigned long long)url->max_bytes);
-	if (id_is_set(&url->token))
-		result |= buffer_printf(buffer, "&by=%s", url->token.text);
-	result |= buffer_printf(buffer, "&expires=%llu&signature=%s",
-				(unsigned long long)url->expires, signature);
+	char server[SERVER_URL_MAX];
+	call_server_url(call, server);
+	int result = buffer_append_text(buffer, server);
 	if (result < 0)
 		abort();
+	signed_url_append(url, signature, buffer);
 }
 
 static void answer_signed(struct call *call, const struct signed_url *url, const char *signature)
@@ -153,7 +124,7 @@ static void download_name(const char *path, char *text, size_t size)
 	DONE_BUFFER struct buffer name = BUFFER(2 * KIB);
 	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 	if (strlen(base) <= 255)
-		put_escaped(&name, base);
+		signed_url_escape(&name, base);
 	if (name.size == 0 ||
 	    text_format(text, size, "attachment; filename*=UTF-8''%s", buffer_text(&name)) < 0)
 		snprintf(text, size, "attachment");

@@ -15,7 +15,7 @@
 #define USAGE_LIMIT_MAX 1000
 #define SECONDS_MAX (253402300800LL) /* the year 10000 */
 
-#define ROWS_PER_TURN 1000
+#define ROWS_PER_TURN 100
 
 struct ask {
 	enum usage_by by;

@@ -17,8 +17,14 @@
 /* Whom the daemon runs as where nobody said, if there is such a user. */
 #define CONFIG_USER_DEFAULT "caisson"
 #define CONFIG_LISTEN_DEFAULT "127.0.0.1:7878"
+/* Names of secrets, then those that only speak of one: a file, a number, a kind. */
 #define CONFIG_REDACT_DEFAULT                                                                      \
-	"*TOKEN* *SECRET* *PASSWORD* *PASSWD* *PASSPHRASE* *CREDENTIAL* *KEY* *COOKIE*"
+	"TOKEN *TOKEN API-TOKENS AUTH-TOKENS ACCESS-TOKENS *SECRET* *PASSWORD* *PASSWD* "          \
+	"*PASSPHRASE* *CREDENTIAL* COOKIE *COOKIE COOKIES KEY API-KEYS *APIKEY *ACCESSKEY "        \
+	"*PRIVATEKEY "                                                                             \
+	"!*-FILE !*-PATH !*-DIR !*-NAME !*-TYPE !*-COUNT !*-LIMIT !*-LENGTH !*-SIZE !*-BUDGET "    \
+	"!*-TTL !*-TIMEOUT !*-STDIN !TOKEN-ID !TOKEN-URL !NO-* !MAX !MIN !NUM !EOS !BOS !PAD "     \
+	"!PUBLIC !PRIMARY !FOREIGN !SORT !PARTITION"
 
 #define CONFIG_MCP_BLOCK_DEFAULT 50
 
@@ -45,7 +51,8 @@ struct config {
 	uint32_t idle_timeout_seconds;
 	uint32_t auto_pause_seconds; /* idle for so long: paused; 0 = never */
 	uint64_t output_head, output_tail;
-	uint64_t log_bytes_max; /* kept output of one sandbox, oldest ended execs go first */
+	uint64_t output_max;    /* of the two together, for a client that asks for its own */
+	uint64_t log_bytes_max; /* output of one sandbox, of running and ended execs */
 	uint32_t sandboxes_max;
 	uint32_t tombstone_days;
 	/* [budget] of each workspace that has none of its own; 0 = none */

@@ -61,6 +61,10 @@
 #define OUTPUT_HEAD_DEFAULT (8 * MIB)
 #define OUTPUT_TAIL_DEFAULT (24 * MIB)
 #define OUTPUT_KEEP_MAX (1 * GIB)
+/* Of both together, what a client may ask for where the configuration says nothing. */
+#define OUTPUT_MAX_DEFAULT (128 * MIB)
+/* What a stream has in any case, however much the others of its sandbox have. */
+#define OUTPUT_LEAST (64 * KIB)
 
 /* Paths and file operations. */
 #define GUEST_PATH_MAX 4096

@@ -98,7 +98,7 @@ static int run_activity(struct client *client, int argc, char **argv, struct err
 }
 
 static const struct option_spec activity_specs[] = {
-    {"kind", 'k', OPTION_TEXT, &options.kind, "KINDS",
+    {"kind", 0, OPTION_TEXT, &options.kind, "KINDS",
      "only these: exec.ended, or exec for all of execs; commas between"},
     {"last", 'n', OPTION_TEXT, &options.count, "N", "only so many of the newest"},
     {"since", 0, OPTION_TEXT, &options.since, "TIME", "not before: 10m, or 2026-11-15T08:00:00Z"},
@@ -115,7 +115,7 @@ const struct verb verb_activity = {
 	"One line for every command, file change and step of its life, oldest first, also of a\n"
 	"sandbox that has ended. Values that look like secrets are left out.\n\n"
 	"  caisson activity mybox\n"
-	"  caisson activity -k exec -n 20 mybox",
+	"  caisson activity --kind exec -n 20 mybox",
     .options = activity_specs,
     .run = run_activity,
 };
@@ -255,9 +255,9 @@ static const struct option_spec events_specs[] = {
     {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "go on with what happens from now on"},
     {"after", 0, OPTION_TEXT, &options.after, "ID",
      "what came after that event (the number in front of each line)"},
-    {"kind", 'k', OPTION_TEXT, &options.kind, "KINDS",
+    {"kind", 0, OPTION_TEXT, &options.kind, "KINDS",
      "only these: exec.ended, or exec for all of execs; commas between"},
-    {"sandbox", 's', OPTION_TEXT, &options.sandbox, "SANDBOX", "only of this one"},
+    {"sandbox", 0, OPTION_TEXT, &options.sandbox, "SANDBOX", "only of this one"},
     {0},
 };
 
@@ -269,7 +269,7 @@ const struct verb verb_events = {
     .help =
 	"Prints the events that are kept, oldest first; with --follow those that come, or with\n"
 	"--after too those since then.\n\n"
-	"  caisson events -f -k sandbox",
+	"  caisson events -f --kind sandbox",
     .options = events_specs,
     .run = run_events,
 };

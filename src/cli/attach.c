@@ -296,7 +296,7 @@ static int run_attach(struct client *client, int argc, char **argv, struct error
 }
 
 static const struct option_spec attach_specs[] = {
-    {"read-only", 'r', OPTION_FLAG, &options.read_only, NULL, "look on; nothing is typed"},
+    {"read-only", 0, OPTION_FLAG, &options.read_only, NULL, "look on; nothing is typed"},
     {0},
 };
 

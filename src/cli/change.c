@@ -104,7 +104,7 @@ static int run_set(struct client *client, int argc, char **argv, struct error *e
 }
 
 static const struct option_spec set_specs[] = {
-    {"name", 'n', OPTION_TEXT, &options.name, "NAME", "another name"},
+    {"name", 0, OPTION_TEXT, &options.name, "NAME", "another name"},
     {"no-name", 0, OPTION_FLAG, &options.no_name, NULL, "no name any more"},
     {"cpu", 0, OPTION_TEXT, &options.cpu, "N", "cpus, like 0.5 or 2"},
     {"memory", 'm', OPTION_TEXT, &options.memory, "SIZE", "memory, like 512M or 2G"},
@@ -159,7 +159,7 @@ static int run_wait(struct client *client, int argc, char **argv, struct error *
 }
 
 static const struct option_spec wait_specs[] = {
-    {"for", 'f', OPTION_TEXT, &options.wait_for, "STATE",
+    {"for", 0, OPTION_TEXT, &options.wait_for, "STATE",
      "running, stopped, paused, ended or idle: no command runs in it (default: ended)"},
     {"timeout", 'T', OPTION_TEXT, &options.wait_timeout, "TIME",
      "how long at most, up to 1h (default: 1m)"},

@@ -8,39 +8,42 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "cli/suggest.h"
 
 const struct verb *const verbs[] = {
-    &verb_run,    &verb_create,    &verb_exec,   &verb_shell,      &verb_code,    &verb_cp,
-    &verb_sign,   &verb_ls,        &verb_logs,   &verb_jobs,       &verb_attach,  &verb_stop,
-    &verb_start,  &verb_pause,     &verb_resume, &verb_extend,     &verb_set,     &verb_wait,
-    &verb_drain,  &verb_templates, &verb_rm,     &verb_inspect,    &verb_top,     &verb_activity,
-    &verb_events, &verb_receipt,   &verb_verify, &verb_doctor,     &verb_state,   &verb_selftest,
-    &verb_token,  &verb_limits,    &verb_budget, &verb_usage,      &verb_serve,   &verb_version,
-    &verb_mcp,    &verb_wrap,      &verb_help,   &verb_completion, &verb_welcome, NULL,
+    &verb_run,    &verb_create,    &verb_exec,   &verb_shell,      &verb_code,   &verb_cp,
+    &verb_sign,   &verb_ls,        &verb_logs,   &verb_jobs,       &verb_attach, &verb_stop,
+    &verb_start,  &verb_pause,     &verb_resume, &verb_extend,     &verb_set,    &verb_wait,
+    &verb_drain,  &verb_templates, &verb_rm,     &verb_inspect,    &verb_top,    &verb_activity,
+    &verb_events, &verb_receipt,   &verb_verify, &verb_doctor,     &verb_state,  &verb_selftest,
+    &verb_token,  &verb_limits,    &verb_budget, &verb_usage,      &verb_serve,  &verb_version,
+    &verb_mcp,    &verb_wrap,      &verb_help,   &verb_completion, &verb_man,    &verb_welcome,
+    NULL,
 };
+
+const char cli_pitch[] = "a safe Linux machine for any agent, in milliseconds";
+const char cli_overview[] =
+    "Try it:\n"
+    "  caisson run -- uname -a           one command in a fresh sandbox\n"
+    "  caisson run -v .:/workspace:cow -- make test\n"
+    "  caisson shell mybox               a terminal in a running one\n\n"
+    "`caisson VERB --help` explains a verb. With --json records, lists and errors are JSON.\n"
+    "The daemon is found by CAISSON_RUNTIME, or by CAISSON_URL (http:// or https://; then\n"
+    "CAISSON_CA_FILE may name its authority's certificate) and CAISSON_TOKEN. Else it is\n"
+    "this user's own, which is started when none runs (not with CAISSON_START=no); with\n"
+    "CAISSON_TOKEN, root's if it runs.\n";
 
 static void print_overview(void)
 {
-	printf("caisson: a safe Linux machine for any agent, in milliseconds\n\n"
-	       "Usage: caisson VERB [options] ...\n\n");
+	printf("caisson: %s\n\nUsage: caisson VERB [options] ...\n\n", cli_pitch);
 	for (const struct verb *const *verb = verbs; *verb; verb++)
 		if (!(*verb)->hidden)
 			printf("  %-11s %s\n", (*verb)->name, (*verb)->summary);
-	printf(
-	    "\nTry it:\n"
-	    "  caisson run -- uname -a           one command in a fresh sandbox\n"
-	    "  caisson run -v .:/workspace:cow -- make test\n"
-	    "  caisson shell mybox               a terminal in a running one\n\n"
-	    "`caisson VERB --help` explains a verb. With --json records, lists and errors are "
-	    "JSON.\n"
-	    "The daemon is found by CAISSON_RUNTIME, or by CAISSON_URL (http:// or https://; "
-	    "then\nCAISSON_CA_FILE may name its authority's certificate) and CAISSON_TOKEN. Else "
-	    "it is\n"
-	    "this user's own, which is started when none runs (not with CAISSON_START=no); with\n"
-	    "CAISSON_TOKEN, root's if it runs.\n");
+	printf("\n%s", cli_overview);
 }
 
 static void print_verb_help(const struct verb *verb)
@@ -50,7 +53,7 @@ static void print_verb_help(const struct verb *verb)
 	options_print(verb->options);
 	printf("      --json                      %s\n"
 	       "      --help                      this text\n",
-	       verb->json ? verb->json : "what it prints, and errors, as JSON");
+	       verb->json ? verb->json : CLI_JSON_USUAL);
 }
 
 static const struct verb *find_verb(const char *name)
@@ -72,7 +75,7 @@ static int report(const char *verb, const struct error *error)
 		free(text);
 		json_decref(json);
 	} else {
-		fprintf(stderr, "caisson %s: %s\n", verb, error->message);
+		complain("caisson %s: %s", verb, error->message);
 		if (*info->advice)
 			fprintf(stderr, "  %s\n", info->advice);
 		if (error->kind == ERROR_USAGE)
@@ -164,8 +167,10 @@ int cli_main(int argc, char **argv)
 		name = "version";
 	const struct verb *verb = find_verb(name);
 	if (!verb) {
-		fprintf(stderr, "caisson: there is no verb \"%s\"; `caisson help` lists them\n",
-			name);
+		char hint[128];
+		suggest_verb(name, hint, sizeof(hint));
+		complain("caisson: there is no verb \"%s\"%s", name,
+			 hint[0] ? hint : "; `caisson help` lists them");
 		return error_info(ERROR_USAGE)->exit_code;
 	}
 	int count = argc > 1 ? argc - 1 : 1;
@@ -180,6 +185,8 @@ int cli_main(int argc, char **argv)
 	if (client_setup(&client, &error) < 0)
 		return report(verb->name, &error);
 	int result = verb->run(&client, count, words, &error);
+	if (result < 0)
+		client_explain_lost(&client, &error);
 	return flush_output(result < 0 ? report(verb->name, &error) : result);
 }
 
@@ -190,15 +197,41 @@ void print_json(const json_t *json)
 	free(text);
 }
 
+/* Those of ASCII, and those that Unicode has twice (U+0080 to U+009F). */
+static size_t control_length(const unsigned char *text)
+{
+	if (text[0] < 0x20 || text[0] == 0x7f)
+		return 1;
+	return text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0 ? 2 : 0;
+}
+
+static void write_safe(FILE *file, const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	while (*at) {
+		size_t length = control_length(at);
+		if (length == 0)
+			putc(*at++, file);
+		for (; length > 0; length--)
+			fprintf(file, "\\x%02x", *at++);
+	}
+}
+
 void print_safe(const char *text)
 {
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-		if (c < 0x20 || c == 0x7f)
-			printf("\\x%02x", c);
-		else
-			putchar(c);
-	}
+	write_safe(stdout, text);
+}
+
+void complain(const char *format, ...)
+{
+	FREE_TEXT char *text = NULL;
+	va_list arguments;
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0)
+		text = NULL;
+	va_end(arguments);
+	write_safe(stderr, text ? text : format);
+	putc('\n', stderr);
 }
 
 int sandbox_path(struct buffer *path, const char *sandbox, const char *rest, struct error *error)
@@ -226,16 +259,31 @@ void bytes_text(uint64_t bytes, char text[32])
 
 void age_text(int64_t seconds, char text[32])
 {
+	static const struct {
+		int64_t seconds;
+		char letter;
+	} units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+	size_t at = 0;
+	while (at < ARRAY_SIZE(units) - 1 && seconds < units[at].seconds)
+		at++;
+	int64_t most = seconds / units[at].seconds, rest = seconds % units[at].seconds;
+	rest /= at + 1 < ARRAY_SIZE(units) ? units[at + 1].seconds : 1;
 	if (seconds < 0)
 		snprintf(text, 32, "-");
-	else if (seconds < 120)
-		snprintf(text, 32, "%" PRId64 "s", seconds);
-	else if (seconds < 2 * 3600)
-		snprintf(text, 32, "%" PRId64 "m", seconds / 60);
-	else if (seconds < 48 * 3600)
-		snprintf(text, 32, "%" PRId64 "h", seconds / 3600);
+	else if (rest > 0)
+		snprintf(text, 32, "%" PRId64 "%c%" PRId64 "%c", most, units[at].letter, rest,
+			 units[at + 1].letter);
 	else
-		snprintf(text, 32, "%" PRId64 "d", seconds / 86400);
+		snprintf(text, 32, "%" PRId64 "%c", most, units[at].letter);
+}
+
+int64_t member_time(const json_t *object, const char *name)
+{
+	struct tm parts = {0};
+	const char *text = member_text(object, name);
+	if (!*text || !strptime(text, "%Y-%m-%dT%H:%M:%S", &parts))
+		return -1;
+	return (int64_t)timegm(&parts);
 }
 
 const char *member_text(const json_t *object, const char *name)

@@ -35,23 +35,31 @@ extern const struct verb verb_run, verb_create, verb_exec, verb_shell, verb_cp, 
     verb_doctor, verb_state, verb_selftest, verb_token, verb_serve, verb_version, verb_completion,
     verb_help, verb_welcome, verb_activity, verb_events, verb_receipt, verb_verify, verb_limits,
     verb_budget, verb_usage, verb_code, verb_sign, verb_set, verb_wait, verb_drain, verb_templates,
-    verb_mcp, verb_wrap;
+    verb_mcp, verb_wrap, verb_man;
 /* All of them, NULL at the end. */
 extern const struct verb *const verbs[];
 
+/* Of the whole program, for --help and the manual. */
+extern const char cli_pitch[], cli_overview[];
+/* What --json does to a verb that says nothing of it. */
+#define CLI_JSON_USUAL "what it prints, and errors, as JSON"
 /* Every verb has --json; true when it was given. */
 extern bool cli_json;
 
 void print_json(const json_t *json);
 /* Prints text that came from a sandbox or a user: control characters are made visible. */
 void print_safe(const char *text);
+/* A line on standard error, as safe as that. */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "/v1/sandboxes/ID" and the rest, encoded. */
 NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
 			   struct error *error);
 /* "512 MiB" */
 void bytes_text(uint64_t bytes, char text[32]);
-/* "3m", "2h" */
+/* "45s", "3m20s", "1h58m", "3d4h": two units at most. Negative: "-". */
 void age_text(int64_t seconds, char text[32]);
+/* Seconds since the epoch of a time of the API's; -1: there is none. */
+int64_t member_time(const json_t *object, const char *name);
 const char *member_text(const json_t *object, const char *name);
 int64_t member_integer(const json_t *object, const char *name);
 
@@ -73,24 +81,22 @@ extern struct create_options create_options;
 		    "(default: ro)"                                                                \
 	}
 #define CREATE_OPTION_ROWS                                                                           \
-	{"template",  't',                                                                           \
+	{"template",  0,                                                                             \
 	 OPTION_TEXT, &create_options.template,                                                      \
 	 "NAME",      "what is in it (default: host, this machine's own /usr, read-only)"},          \
 	    {"isolation",                                                                            \
-	     'i',                                                                                    \
+	     0,                                                                                      \
 	     OPTION_TEXT,                                                                            \
 	     &create_options.isolation,                                                              \
 	     "TIER",                                                                                 \
 	     "auto, namespace, gvisor or vm (default: auto, the strongest that need not be "         \
 	     "named; see doctor)"},                                                                  \
-	    {"name",      'n',                                                                       \
-	     OPTION_TEXT, &create_options.name,                                                      \
-	     "NAME",      "a name of yours beside its id"},                                          \
+	    {"name", 0, OPTION_TEXT, &create_options.name, "NAME", "a name of yours beside its id"}, \
 	    {"cpu", 0, OPTION_TEXT, &create_options.cpu, "N", "cpus, like 0.5 or 2 (default: 1)"},   \
 	    {"memory",    'm',                                                                       \
 	     OPTION_TEXT, &create_options.memory,                                                    \
 	     "SIZE",      "memory, like 512M or 2G (default: 512M)"},                                \
-	    {"disk",      'd',                                                                       \
+	    {"disk",      0,                                                                         \
 	     OPTION_TEXT, &create_options.disk,                                                      \
 	     "SIZE",      "what it may write, like 1G (default: 1G)"},                               \
 	    {"pids",      0,                                                                         \

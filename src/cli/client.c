@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -112,6 +113,9 @@ int client_setup(struct client *client, struct error *error)
 {
 	memset(client, 0, sizeof(*client));
 	config_defaults(&client->config);
+	/* A daemon that we start listens on TCP where somebody has said so; the usual port is for
+	 * one that is served on purpose. */
+	client->config.listen[0] = '\0';
 	char runtime[sizeof(client->config.runtime)];
 	memcpy(runtime, client->config.runtime, sizeof(runtime));
 	const char *explicit_path = getenv("CAISSON_CONFIG");
@@ -121,6 +125,8 @@ int client_setup(struct client *client, struct error *error)
 	if (config_read_file(&client->config, path, explicit_path != NULL, error) < 0 ||
 	    config_read_environment(&client->config, error) < 0)
 		return -1;
+	if (!client->config.listen[0])
+		snprintf(client->config.listen, sizeof(client->config.listen), "none");
 	client->runtime_named =
 	    getenv("CAISSON_RUNTIME") || strcmp(runtime, client->config.runtime) != 0;
 	if (explicit_path && text_copy(client->config_path, sizeof(client->config_path), path) < 0)
@@ -163,6 +169,24 @@ static int connect_tcp(const struct client *client, struct error *error)
 				       "no daemon answers at %s://%s:%s",
 				       client->tls ? "https" : "http", client->host, client->port);
 	return TAKE_FD(fd);
+}
+
+void client_explain_lost(const struct client *client, struct error *error)
+{
+	const struct timeval patience = {.tv_sec = 5};
+	struct error ignored;
+	if (!client->remote || client->tls || error->kind != ERROR_DAEMON_RESTARTING)
+		return;
+	CLOSE_FD int fd = connect_tcp(client, &ignored);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
+	    !client_tls_spoken(fd))
+		return;
+	bool brackets = strchr(client->host, ':');
+	error_set(error, ERROR_DAEMON_TLS,
+		  "port %s of %s speaks TLS: set CAISSON_URL=https://%s%s%s:%s (a token that was "
+		  "sent to it by http:// has travelled unencrypted)",
+		  client->port, client->host, brackets ? "[" : "", client->host,
+		  brackets ? "]" : "", client->port);
 }
 
 static int unreachable(const struct client *client, int result, struct error *error)
@@ -232,8 +256,13 @@ static int write_all(struct exchange *exchange, const void *data, size_t size, s
 static int append_head(struct client *client, const struct request *request, struct buffer *head)
 {
 	int result = 0;
-	result |= buffer_printf(head, "%s %s HTTP/1.1\r\nHost: %s\r\n", request->method,
-				request->path, client->remote ? client->host : "localhost");
+	result |= buffer_printf(head, "%s %s HTTP/1.1\r\nHost: ", request->method, request->path);
+	if (client->remote)
+		result |=
+		    buffer_printf(head, strchr(client->host, ':') ? "[%s]:%s\r\n" : "%s:%s\r\n",
+				  client->host, client->port);
+	else
+		result |= buffer_append_text(head, "localhost\r\n");
 	if (client->token[0])
 		result |= buffer_printf(head, "Authorization: Bearer %s\r\n", client->token);
 	if (request->type)
@@ -609,8 +638,8 @@ int client_url(struct client *client, char *url, size_t room, struct error *erro
 		return 0;
 	return error_set(
 	    error, ERROR_USAGE,
-	    "the daemon has no TCP address, only its Unix socket: stop it and start it "
-	    "with --listen HOST:PORT (another port where %s is in use)",
+	    "the daemon has no TCP address, only its Unix socket: `caisson serve` takes its "
+	    "place with one (%s unless --listen says otherwise), or set `[server] listen`",
 	    CONFIG_LISTEN_DEFAULT);
 }
 

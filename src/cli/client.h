@@ -37,6 +37,9 @@ NODISCARD int client_connect(struct client *client, struct error *error);
 /* Only an answer counts: 0 when a daemon answers at the socket, else -1. Starts nothing. */
 NODISCARD int client_ping(struct client *client, struct error *error);
 
+/* A connection over http:// was lost: where the port speaks TLS, *error says so instead. */
+void client_explain_lost(const struct client *client, struct error *error);
+
 /* One exchange. */
 struct exchange {
 	int fd;

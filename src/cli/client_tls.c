@@ -12,18 +12,38 @@
 #include <signal.h>
 #include <stdlib.h>
 
+/* What helps depends on what is wrong with it. */
+static const char *certificate_hint(long verified)
+{
+	const char *authority = getenv("CAISSON_CA_FILE");
+	switch (verified) {
+	case X509_V_ERR_HOSTNAME_MISMATCH:
+	case X509_V_ERR_IP_ADDRESS_MISMATCH:
+		return "CAISSON_URL must have a name or an address that is in the certificate";
+	case X509_V_ERR_CERT_HAS_EXPIRED:
+	case X509_V_ERR_CERT_NOT_YET_VALID:
+		return "the server needs one that is valid now, or a clock is wrong";
+	default:
+		return authority && *authority
+			   ? "neither it nor its authority's is in the file that CAISSON_CA_FILE "
+			     "names"
+			   : "if it is the right server's, set CAISSON_CA_FILE to a file with this "
+			     "certificate or its authority's";
+	}
+}
+
 static int tls_failed(const struct client *client, SSL *ssl, struct error *error)
 {
 	long verified = ssl ? SSL_get_verify_result(ssl) : X509_V_OK;
 	if (verified != X509_V_OK)
-		return error_set(error, ERROR_DAEMON_UNREACHABLE,
-				 "the certificate of https://%s:%s is not to be trusted: %s; "
-				 "CAISSON_CA_FILE names a file with that of its authority",
+		return error_set(error, ERROR_DAEMON_TLS,
+				 "the certificate of https://%s:%s is not to be trusted: %s; %s",
 				 client->host, client->port,
-				 X509_verify_cert_error_string(verified));
+				 X509_verify_cert_error_string(verified),
+				 certificate_hint(verified));
 	unsigned long problem = ERR_peek_last_error();
 	const char *reason = problem ? ERR_reason_error_string(problem) : NULL;
-	return error_set(error, ERROR_DAEMON_UNREACHABLE,
+	return error_set(error, ERROR_DAEMON_TLS,
 			 "no TLS with https://%s:%s: %s; a daemon without a certificate is asked "
 			 "by http://",
 			 client->host, client->port, reason ? reason : "the connection was closed");
@@ -83,6 +103,20 @@ int client_tls_begin(const struct client *client, int fd, void **ret_tls, struct
 	}
 	*ret_tls = ssl;
 	return 0;
+}
+
+bool client_tls_spoken(int fd)
+{
+	signal(SIGPIPE, SIG_IGN);
+	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+	SSL *ssl = context ? SSL_new(context) : NULL;
+	if (!ssl)
+		abort();
+	SSL_CTX_free(context);
+	/* Nothing is sent: whose certificate it is does not matter. */
+	bool spoken = SSL_set_fd(ssl, fd) == 1 && SSL_connect(ssl) == 1;
+	SSL_free(ssl);
+	return spoken;
 }
 
 /* As send() and recv() say it. */

@@ -16,3 +16,5 @@ bool client_tls_pending(void *tls);
 void client_tls_close(void *tls);
 /* NULL is nothing to end. */
 void client_tls_end(void *tls);
+/* Whether TLS is spoken at the other end of a new connection. */
+bool client_tls_spoken(int fd);

@@ -18,12 +18,12 @@ static const char *language, *context, *timeout_text;
 static bool new_context;
 
 static const struct option_spec options[] = {
-    {"language", 'l', OPTION_TEXT, &language, "LANGUAGE",
+    {"language", 0, OPTION_TEXT, &language, "LANGUAGE",
      "python, node or bash; else by the file's name, else python"},
     {"context", 'c', OPTION_TEXT, &context, "ID", "run it in this context"},
-    {"new-context", 'n', OPTION_FLAG, &new_context, NULL,
+    {"new-context", 0, OPTION_FLAG, &new_context, NULL,
      "make a context first, run it there and print the context's id to standard error"},
-    {"timeout", 't', OPTION_TEXT, &timeout_text, "TIME", "like 30s or 5m; 0 is none"},
+    {"timeout", 'T', OPTION_TEXT, &timeout_text, "TIME", "like 30s or 5m; 0 is none"},
     {0},
 };
 
@@ -111,8 +111,7 @@ static void print_result(const json_t *answer)
 	if (*trace)
 		fprintf(stderr, "%s%s", trace, trace[strlen(trace) - 1] == '\n' ? "" : "\n");
 	else if (json_is_object(error))
-		fprintf(stderr, "%s: %s\n", member_text(error, "name"),
-			member_text(error, "value"));
+		complain("%s: %s", member_text(error, "name"), member_text(error, "value"));
 	if (json_is_true(json_object_get(answer, "timed_out")))
 		fprintf(stderr, "caisson code: its time-out has passed\n");
 }

@@ -21,6 +21,10 @@
 
 #define COPY_DEPTH_MAX 128
 
+static struct {
+	bool recursive;
+} options;
+
 void copy_progress(struct copy *copy, bool last)
 {
 	int64_t now = clock_monotonic();
@@ -82,12 +86,18 @@ static int send_body(struct copy *copy, int fd, struct exchange *exchange, const
 	}
 }
 
-static int put_file(struct copy *copy, int fd, mode_t mode, const char *guest_path,
+/* info: of the file, whose mode and time are kept; NULL: standard input, which has none. */
+static int put_file(struct copy *copy, int fd, const struct stat *info, const char *guest_path,
 		    struct error *error)
 {
 	DONE_BUFFER struct buffer url = BUFFER(16384);
-	char rest[64];
-	snprintf(rest, sizeof(rest), "/files?parents=1&mode=%04o&path=", (unsigned)(mode & 0777));
+	char rest[128], mode[16] = "", time[48] = "";
+	if (info)
+		snprintf(mode, sizeof(mode), "&mode=%04o", (unsigned)(info->st_mode & 0777));
+	if (info && info->st_mtim.tv_sec > 0)
+		snprintf(time, sizeof(time), "&mtime_ns=%lld%09ld", (long long)info->st_mtim.tv_sec,
+			 info->st_mtim.tv_nsec);
+	snprintf(rest, sizeof(rest), "/files?parents=1%s%s&path=", mode, time);
 	if (copy_url(copy, &url, rest, guest_path, error) < 0)
 		return -1;
 	struct request request = {
@@ -115,7 +125,7 @@ static int put_named(struct copy *copy, const char *host, const char *guest_path
 	if (stat(host, &info) < 0)
 		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", host);
 	if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-		fprintf(stderr, "caisson cp: %s is a device, socket or pipe: skipped\n", host);
+		complain("caisson cp: %s is a device, socket or pipe: skipped", host);
 		copy->skipped++;
 		return 0;
 	}
@@ -124,7 +134,7 @@ static int put_named(struct copy *copy, const char *host, const char *guest_path
 		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", host);
 	if (S_ISDIR(info.st_mode))
 		return copy_up_archive(copy, fd, guest_path, error); /* takes fd */
-	int result = put_file(copy, fd, info.st_mode, guest_path, error);
+	int result = put_file(copy, fd, &info, guest_path, error);
 	close(fd);
 	return result;
 }
@@ -138,6 +148,16 @@ static int stat_guest(struct copy *copy, const char *guest_path, json_t **ret_en
 	if (copy_url(copy, &url, "/files/stat?path=", guest_path, error) < 0)
 		return -1;
 	return client_json(copy->client, "GET", url.data, NULL, NULL, 0, ret_entry, error);
+}
+
+/* When it was last changed; the API tells it to the millisecond ("...T08:00:00.123Z"). */
+static struct timespec entry_time(const json_t *entry)
+{
+	const char *point = strrchr(member_text(entry, "modified_at"), '.');
+	long milliseconds = point ? strtol(point + 1, NULL, 10) : 0;
+	return (struct timespec){
+	    .tv_sec = (time_t)member_integer(entry, "mtime"),
+	    .tv_nsec = milliseconds >= 0 && milliseconds < 1000 ? milliseconds * 1000000 : 0};
 }
 
 static int receive_body(struct copy *copy, struct exchange *exchange, int fd, struct error *error)
@@ -175,7 +195,20 @@ static int get_file_body(struct copy *copy, const char *guest_path, int fd, stru
 	return result;
 }
 
-static int get_file(struct copy *copy, const char *guest_path, mode_t mode, int directory,
+/* Mode and time of an entry, for what was made of it here. The sandbox's set-user-id bits stay
+ * there: they would mean something else here. A time that this file system cannot show is left
+ * out. */
+static int dress(const json_t *entry, int fd)
+{
+	mode_t mode = (mode_t)strtoul(member_text(entry, "mode"), NULL, 8);
+	mode_t mask = umask(0);
+	umask(mask);
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, entry_time(entry)};
+	(void)!futimens(fd, times);
+	return fchmod(fd, mode & 0777 & ~mask);
+}
+
+static int get_file(struct copy *copy, const json_t *entry, const char *guest_path, int directory,
 		    const char *name, struct error *error)
 {
 	char temporary[64];
@@ -186,16 +219,25 @@ static int get_file(struct copy *copy, const char *guest_path, mode_t mode, int 
 	if (fd < 0)
 		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
 	int result = get_file_body(copy, guest_path, fd, error);
-	/* The sandbox's set-user-id bits stay there: they would mean something else here. */
-	mode_t mask = umask(0);
-	umask(mask);
-	if (result == 0 && (fchmod(fd, mode & 0777 & ~mask) < 0 ||
-			    renameat(directory, temporary, directory, name) < 0))
+	if (result == 0 &&
+	    (dress(entry, fd) < 0 || renameat(directory, temporary, directory, name) < 0))
 		result = error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
 	if (result < 0)
 		unlinkat(directory, temporary, 0);
 	copy->files += result == 0;
 	return result;
+}
+
+static int get_link(struct copy *copy, const json_t *entry, int directory, const char *name,
+		    struct error *error)
+{
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, entry_time(entry)};
+	if ((unlinkat(directory, name, 0) < 0 && errno != ENOENT) ||
+	    symlinkat(member_text(entry, "target"), directory, name) < 0)
+		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+	(void)!utimensat(directory, name, times, AT_SYMLINK_NOFOLLOW);
+	copy->files++;
+	return 0;
 }
 
 static bool plain_name(const char *name)
@@ -222,10 +264,9 @@ static int get_entries(struct copy *copy, const char *guest_path, int fd, int de
 		const char *name = member_text(entry, "name");
 		char path[GUEST_PATH_MAX];
 		if (!plain_name(name)) {
-			fprintf(stderr,
-				"caisson cp: a name in %s is not UTF-8 and cannot be copied (its "
-				"base64: %s): skipped\n",
-				guest_path, member_text(entry, "name_base64"));
+			complain("caisson cp: a name in %s is not UTF-8 and cannot be copied (its "
+				 "base64: %s): skipped",
+				 guest_path, member_text(entry, "name_base64"));
 			copy->skipped++;
 			continue;
 		}
@@ -246,32 +287,28 @@ static int get_tree(struct copy *copy, const json_t *entry, const char *guest_pa
 		    const char *name, int depth, struct error *error)
 {
 	const char *type = member_text(entry, "type");
-	mode_t mode = (mode_t)strtoul(member_text(entry, "mode"), NULL, 8);
 	if (depth > COPY_DEPTH_MAX)
 		return error_set(error, ERROR_FILE_INVALID, "%s: nested too deeply", guest_path);
 	if (strcmp(type, "file") == 0)
-		return get_file(copy, guest_path, mode, directory, name, error);
-	if (strcmp(type, "symlink") == 0) {
-		const char *target = member_text(entry, "target");
-		if (unlinkat(directory, name, 0) < 0 && errno != ENOENT)
-			return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
-		if (symlinkat(target, directory, name) < 0)
-			return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
-		copy->files++;
-		return 0;
-	}
+		return get_file(copy, entry, guest_path, directory, name, error);
+	if (strcmp(type, "symlink") == 0)
+		return get_link(copy, entry, directory, name, error);
 	if (strcmp(type, "directory") != 0) {
-		fprintf(stderr, "caisson cp: %s is a device, socket or pipe: skipped\n",
-			guest_path);
+		complain("caisson cp: %s is a device, socket or pipe: skipped", guest_path);
 		copy->skipped++;
 		return 0;
 	}
-	if (mkdirat(directory, name, 0777) < 0 && errno != EEXIST)
+	bool made = mkdirat(directory, name, 0700) == 0;
+	if (!made && errno != EEXIST)
 		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
 	CLOSE_FD int fd = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
-	return get_entries(copy, guest_path, fd, depth, error);
+	int result = get_entries(copy, guest_path, fd, depth, error);
+	/* Last: each entry changes its time, and its mode may refuse them. */
+	if (made && dress(entry, fd) < 0 && result == 0)
+		result = error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
+	return result;
 }
 
 /* ---- the verb ---- */
@@ -282,10 +319,28 @@ static const char *last_component(const char *path)
 	return slash && slash[1] ? slash + 1 : slash ? "" : path;
 }
 
+/* To standard output. What a GET of a directory answers is its list: that is refused first. */
+static int copy_to_output(struct copy *copy, const char *guest_path, struct error *error)
+{
+	json_t *entry = NULL;
+	if (stat_guest(copy, guest_path, &entry, error) < 0)
+		return -1;
+	bool is_file = strcmp(member_text(entry, "type"), "file") == 0;
+	json_decref(entry);
+	if (!is_file)
+		return error_set(error, ERROR_FILE_WRONG_TYPE,
+				 "%s is not a regular file: standard output takes one file",
+				 guest_path);
+	copy->files++;
+	return get_file_body(copy, guest_path, STDOUT_FILENO, error);
+}
+
 static int copy_down(struct copy *copy, const char *guest_path, const char *host,
 		     struct error *error)
 {
 	json_t *entry = NULL;
+	if (strcmp(host, "-") == 0)
+		return copy_to_output(copy, guest_path, error);
 	if (stat_guest(copy, guest_path, &entry, error) < 0)
 		return -1;
 	char parent[GUEST_PATH_MAX], name[256];
@@ -294,6 +349,12 @@ static int copy_down(struct copy *copy, const char *guest_path, const char *host
 	bool into = stat(host, &info) == 0 && S_ISDIR(info.st_mode);
 	const char *slash = strrchr(host, '/');
 	int result = 0;
+	if (copy->several && !into) {
+		json_decref(entry);
+		return error_set(error, ERROR_USAGE,
+				 "several sources need a directory as target, and %s is none",
+				 host);
+	}
 	if (into)
 		result = text_copy(parent, sizeof(parent), host) |
 			 text_copy(name, sizeof(name), plain_name(leaf) ? leaf : "root");
@@ -314,8 +375,8 @@ static int copy_down(struct copy *copy, const char *guest_path, const char *host
 	return result;
 }
 
-/* Where something named `name` goes: into `guest_path` where that is a directory (or ends in a
- * slash), else there. */
+/* Where something named `name` (NULL: it has none) goes: into `guest_path` where that is a
+ * directory (or ends in a slash), else there. */
 static int find_target(struct copy *copy, const char *guest_path, const char *name,
 		       char target[GUEST_PATH_MAX], struct error *error)
 {
@@ -327,6 +388,15 @@ static int find_target(struct copy *copy, const char *guest_path, const char *na
 	else if (ignored.kind != ERROR_FILE_NOT_FOUND)
 		return error_set(error, ignored.kind, "%s", ignored.message);
 	json_decref(entry);
+	if (copy->several && !directory)
+		return error_set(error, ERROR_USAGE,
+				 "several sources need a directory as target, and %s is none",
+				 guest_path);
+	if (directory && !name)
+		return error_set(error, ERROR_USAGE,
+				 "%s is a directory: what comes from standard input has no name "
+				 "there; give the file's path",
+				 guest_path);
 	if (directory)
 		return join(target, GUEST_PATH_MAX, guest_path, name, error);
 	if (text_copy(target, GUEST_PATH_MAX, guest_path) < 0)
@@ -337,6 +407,10 @@ static int find_target(struct copy *copy, const char *guest_path, const char *na
 static int copy_up(struct copy *copy, const char *host, const char *guest_path, struct error *error)
 {
 	char target[GUEST_PATH_MAX];
+	if (strcmp(host, "-") == 0)
+		return find_target(copy, guest_path, NULL, target, error) < 0
+			   ? -1
+			   : put_file(copy, STDIN_FILENO, NULL, target, error);
 	FREE_TEXT char *real = realpath(host, NULL);
 	if (!real)
 		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", host);
@@ -360,8 +434,8 @@ static int copy_between(struct copy *copy, const char *from_sandbox, const char 
 	int result = client_json(copy->client, "POST", url.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result == 0) {
-		copy->bytes = (uint64_t)member_integer(answer, "bytes");
-		copy->files = 1;
+		copy->bytes += (uint64_t)member_integer(answer, "bytes");
+		copy->files++;
 	}
 	json_decref(answer);
 	return result;
@@ -377,51 +451,72 @@ static char *split_guest(char *word)
 	return colon + 1;
 }
 
-static int run_cp(struct client *client, int argc, char **argv, struct error *error)
+/* `to`: the path behind the target's sandbox, or NULL. */
+static int copy_one(struct copy *copy, char *source, const char *target, const char *to,
+		    struct error *error)
 {
-	if (argc != 3)
-		return error_set(error, ERROR_USAGE, "cp needs a source and a target");
-	char *from = split_guest(argv[1]), *to = split_guest(argv[2]);
+	const char *from = split_guest(source);
 	if (!from && !to)
 		return error_set(error, ERROR_USAGE, "one of the two, or both, is SANDBOX:PATH");
 	if ((from && !*from) || (to && !*to))
 		return error_set(error, ERROR_USAGE, "SANDBOX: needs a path behind it");
+	copy->sandbox = to ? target : source;
+	if (from && to)
+		return copy_between(copy, source, from, to, error);
+	return from ? copy_down(copy, from, target, error) : copy_up(copy, source, to, error);
+}
+
+static int run_cp(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (argc < 3)
+		return error_set(error, ERROR_USAGE, "cp needs a source and a target");
+	char *target = argv[argc - 1], *to = split_guest(target);
+	bool to_output = !to && strcmp(target, "-") == 0;
 	struct copy copy = {
 	    .client = client,
-	    .sandbox = to ? argv[2] : argv[1],
-	    .progress = isatty(STDERR_FILENO) && !cli_json,
+	    .progress = isatty(STDERR_FILENO) && !cli_json && !to_output,
+	    .several = argc > 3,
 	};
+	if (to_output && copy.several)
+		return error_set(error, ERROR_USAGE, "standard output takes one file");
 	copy.began = copy.shown = clock_monotonic();
 	int result = 0;
-	if (from && to)
-		result = copy_between(&copy, argv[1], from, to, error);
-	else if (from)
-		result = copy_down(&copy, from, argv[2], error);
-	else
-		result = copy_up(&copy, argv[1], to, error);
+	for (int i = 1; i < argc - 1 && result == 0; i++)
+		result = copy_one(&copy, argv[i], target, to, error);
 	copy_progress(&copy, true);
 	if (result < 0)
 		return -1;
-	if (cli_json)
+	if (cli_json && !to_output)
 		printf("{\"files\": %llu, \"bytes\": %llu, \"skipped\": %llu}\n",
 		       (unsigned long long)copy.files, (unsigned long long)copy.bytes,
 		       (unsigned long long)copy.skipped);
 	return copy.skipped > 0 ? 1 : 0;
 }
 
+static const struct option_spec cp_specs[] = {
+    {"recursive", 'r', OPTION_FLAG, &options.recursive, NULL,
+     "for the habit: directories are copied whole with it and without"},
+    {0},
+};
+
 const struct verb verb_cp = {
     .name = "cp",
     .json = "how much was copied, and errors, as JSON",
-    .arguments = "SOURCE TARGET",
+    .arguments = "SOURCE ... TARGET",
     .summary = "Copy files and directories into, out of, or between sandboxes",
     .help =
 	"One of the two, or both, is SANDBOX:PATH. Directories are copied with all that is in "
 	"them;\n"
-	"modes are kept (set-user-id bits are not), links stay links. It is done as you, on\n"
-	"this machine. Exits with 1 when something was skipped: devices, sockets, pipes, names\n"
-	"that are not UTF-8.\n\n"
+	"modes (set-user-id bits are not) and times of change are kept, links stay links. It is\n"
+	"done as you, on this machine. Several sources go into a directory. `-` is standard input\n"
+	"or output (a file of that name is ./-). Exits with 1 when something was skipped: "
+	"devices,\n"
+	"sockets, pipes, names that are not UTF-8.\n\n"
 	"  caisson cp ./project mybox:/workspace\n"
+	"  caisson cp a.csv b.csv mybox:/workspace/data/\n"
 	"  caisson cp mybox:/workspace/report.pdf .\n"
-	"  caisson cp mybox:/workspace/data other:/workspace",
+	"  caisson cp mybox:/workspace/data other:/workspace\n"
+	"  tar c src | caisson cp - mybox:/tmp/src.tar",
+    .options = cp_specs,
     .run = run_cp,
 };

@@ -9,6 +9,7 @@ struct copy {
 	uint64_t bytes, files, skipped;
 	int64_t began, shown;
 	bool progress;
+	bool several; /* sources: the target is a directory */
 };
 
 void copy_progress(struct copy *copy, bool last);

@@ -102,8 +102,7 @@ static int send_entry(struct up *up, int directory, const char *name, int depth,
 	if (S_ISLNK(info.st_mode))
 		return send_link(up, directory, name, &info, error);
 	if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-		fprintf(stderr, "caisson cp: %s is a device, socket or pipe: skipped\n",
-			up->entry.path);
+		complain("caisson cp: %s is a device, socket or pipe: skipped", up->entry.path);
 		up->copy->skipped++;
 		return 0;
 	}

@@ -234,8 +234,8 @@ void warn_of_limits(const char *verb, const json_t *record)
 		const json_t *limit =
 		    json_object_get(json_object_get(record, "limits"), limits[i].name);
 		if (limits[i].asked && json_is_false(json_object_get(limit, "enforced")))
-			fprintf(stderr, "caisson %s: --%s %s is not enforced: %s\n", verb,
-				limits[i].name, limits[i].asked, member_text(limit, "reason"));
+			complain("caisson %s: --%s %s is not enforced: %s", verb, limits[i].name,
+				 limits[i].asked, member_text(limit, "reason"));
 	}
 }
 
@@ -249,8 +249,7 @@ static int run_create(struct client *client, int argc, char **argv, struct error
 	warn_of_limits(argv[0], record);
 	const json_t *warnings = json_object_get(record, "warnings");
 	for (size_t i = 0; i < json_array_size(warnings) && !cli_json; i++)
-		fprintf(stderr, "caisson %s: %s\n", argv[0],
-			json_string_value(json_array_get(warnings, i)));
+		complain("caisson %s: %s", argv[0], json_string_value(json_array_get(warnings, i)));
 	if (cli_json)
 		print_json(record);
 	else
@@ -262,13 +261,13 @@ static int run_create(struct client *client, int argc, char **argv, struct error
 static const struct option_spec create_specs[] = {
     CREATE_OPTION_ROWS,
     {"timeout", 'T', OPTION_TEXT, &create_options.timeout, "TIME",
-     "its whole life, stopped or not, like 90s, 15m or 2h; 0 = no end (default: 10m)"},
+     "its whole life, stopped or not, like 90s, 15m or 2h; 0 = no end (default: 10m, or no "
+     "end with --idle-timeout or --persistent)"},
     {"idle-timeout", 0, OPTION_TEXT, &create_options.idle_timeout, "TIME",
      "ends when nothing happened for that long (default: off)"},
     {"auto-pause", 0, OPTION_TEXT, &create_options.auto_pause, "TIME",
      "is paused when nothing happened for that long (default: off)"},
-    {"persistent", 0, OPTION_FLAG, &create_options.persistent, NULL,
-     "its idle time-out pauses it; without --timeout it has no end"},
+    {"persistent", 0, OPTION_FLAG, &create_options.persistent, NULL, "its idle time-out pauses it"},
     {"wake-on-read", 0, OPTION_FLAG, &create_options.wake_on_read, NULL,
      "a token that may only read wakes it too"},
     {0},

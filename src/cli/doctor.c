@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/instance.h"
 
 /* Of the --json output: raised when a member is taken away or changes its meaning. */
 #define REPORT_VERSION 1
@@ -221,6 +222,9 @@ static int run_doctor(struct client *client, int argc, char **argv, struct error
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "doctor takes no argument (\"%s\")", argv[1]);
 	bool works = false;
+	struct error ignored;
+	/* What cannot be known or contradicts itself is a finding. */
+	(void)!instance_find_state(client, &ignored);
 	json_t *list = look_at_host(client), *tiers = doctor_tiers(client), *tier;
 	size_t at;
 	json_array_foreach(tiers, at, tier)

@@ -97,7 +97,8 @@ DOCTOR_CHECK(check_runsc)
 	char path[128], text[512], working[64] = "", hung[64] = "";
 	if (!find_runsc(path)) {
 		finding_say(finding, VERDICT_INFORMATION, "not installed");
-		finding_remedy(finding, "apt-get install runsc");
+		finding_remedy(finding, "install a current release of gVisor's runsc (Debian 12's "
+					"own has known escapes)");
 		return;
 	}
 	const char *const argv[] = {path, "--version", NULL};

@@ -7,13 +7,13 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/timex.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/doctor.h"
+#include "cli/instance.h"
 
 /* 2026-01-01: a clock before that was never set. */
 #define CLOCK_EARLIEST (1767225600LL * NSEC_PER_SEC)
@@ -79,54 +79,36 @@ DOCTOR_CHECK(check_clock)
 	}
 }
 
-/* Who holds the lock of a directory, 0 when nobody does. Asking /proc/locks rather than the lock
- * itself leaves a daemon alone that starts at this moment. */
-static int lock_holder(const char *directory)
-{
-	char path[300], line[256];
-	struct stat info;
-	int holder = 0;
-	if (text_format(path, sizeof(path), "%s/lock", directory) < 0 || stat(path, &info) < 0)
-		return 0;
-	FILE *locks = fopen("/proc/locks", "re");
-	while (locks && !holder && fgets(line, sizeof(line), locks)) {
-		unsigned major_number, minor_number;
-		unsigned long long inode;
-		int pid;
-		if (sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%llu", &pid, &major_number,
-			   &minor_number, &inode) == 4 &&
-		    inode == (unsigned long long)info.st_ino &&
-		    makedev(major_number, minor_number) == info.st_dev)
-			holder = pid;
-	}
-	if (locks)
-		fclose(locks);
-	return holder;
-}
-
 DOCTOR_CHECK(check_instance)
 {
-	int state = lock_holder(client->config.state),
-	    runtime = lock_holder(client->config.runtime);
-	if (client->remote)
+	struct instance of_state, of_runtime;
+	const char *state = client->config.state, *runtime = client->config.runtime;
+	instance_read(state, &of_state);
+	instance_read(runtime, &of_runtime);
+	if (client->remote) {
 		finding_say(finding, VERDICT_INFORMATION,
 			    "http://%s:%s (CAISSON_URL): the tiers below are that host's",
 			    client->host, client->port);
-	else if (state == 0 && runtime == 0)
-		finding_say(finding, VERDICT_OK, "none serves %s and %s; one is started below",
-			    client->config.state, client->config.runtime);
-	else if (state == runtime)
-		finding_say(finding, VERDICT_OK, "pid %d serves %s and %s", state,
-			    client->config.state, client->config.runtime);
-	else {
-		const char *kept = state ? client->config.state : client->config.runtime;
-		int holder = state ? state : runtime;
+	} else if (of_runtime.pid && of_runtime.state[0] &&
+		   !instance_same_directory(of_runtime.state, state)) {
+		finding_say(finding, VERDICT_WARNING, "pid %d at %s serves %s, not %s",
+			    of_runtime.pid, runtime, of_runtime.state, state);
+		finding_remedy(finding, "unset CAISSON_STATE: it names another daemon's directory");
+	} else if (of_runtime.pid) {
+		/* Of another user's daemon the state directory is not ours to know. */
+		bool known = of_runtime.state[0];
+		finding_say(finding, VERDICT_OK, "pid %d serves %s%s%s", of_runtime.pid,
+			    known ? state : "", known ? " and " : "", runtime);
+	} else if (of_state.pid) {
 		finding_say(finding, VERDICT_WARNING,
-			    "another caisson (pid %d) serves %s, with another %s directory", holder,
-			    kept, state ? "runtime" : "state");
+			    "another caisson (pid %d) serves %s, with another runtime directory",
+			    of_state.pid, state);
 		finding_remedy(finding,
-			       "use that one (set CAISSON_RUNTIME and CAISSON_STATE as it "
-			       "has them), or end it with `kill %d`",
-			       holder);
+			       "use that one (CAISSON_RUNTIME=%s), or give this one a state "
+			       "directory of its own with CAISSON_STATE",
+			       of_state.runtime[0] ? of_state.runtime : "its directory");
+	} else {
+		finding_say(finding, VERDICT_OK, "none serves %s and %s; one is started below",
+			    state, runtime);
 	}
 }

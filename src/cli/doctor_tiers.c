@@ -139,7 +139,8 @@ static const char *tier_remedy(const char *tier, const char *missing)
 	    strstr(missing, "no driver"))
 		return "";
 	if (strcmp(tier, "gvisor") == 0 && !doctor_find_program("runsc", path))
-		return "apt-get install runsc";
+		return "install a current release of gVisor's runsc (Debian 12's own has known "
+		       "escapes)";
 	return "see the checks above that are marked FAIL or warn";
 }
 

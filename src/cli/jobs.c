@@ -1,5 +1,6 @@
 /* `caisson jobs`: the commands of a sandbox, and the end of one. */
 #include <stdio.h>
+#include <time.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -38,8 +39,18 @@ static void print_job(const json_t *record)
 		snprintf(how, sizeof(how), "%s", member_text(record, "signal_name"));
 	else if (json_is_integer(code))
 		snprintf(how, sizeof(how), "exit %d", (int)json_integer_value(code));
-	printf("%-17s %-9s %-10s %-4s %10lld  ", member_text(record, "exec_id"),
-	       member_text(record, "state"), how,
+	/* The day too where it is not today's. */
+	char started[24] = "-", took[32] = "-";
+	time_t start = (time_t)member_time(record, "started_at"), now = time(NULL);
+	int64_t end = member_time(record, "ended_at");
+	struct tm began, today;
+	if (start >= 0 && localtime_r(&start, &began) && localtime_r(&now, &today)) {
+		bool same = began.tm_yday == today.tm_yday && began.tm_year == today.tm_year;
+		strftime(started, sizeof(started), same ? "%H:%M:%S" : "%m-%d %H:%M", &began);
+		age_text(MAX((end < 0 ? (int64_t)now : end) - start, 0), took);
+	}
+	printf("%-17s %-9s %-10s %-11s %8s %-4s %10lld  ", member_text(record, "exec_id"),
+	       member_text(record, "state"), how, started, took,
 	       json_is_true(json_object_get(record, "tty")) ? "tty" : "",
 	       (long long)(member_integer(record, "stdout_bytes") +
 			   member_integer(record, "stderr_bytes")));
@@ -72,8 +83,8 @@ static int run_jobs(struct client *client, int argc, char **argv, struct error *
 	if (cli_json) {
 		print_json(json_object_get(answer, "jobs"));
 	} else {
-		printf("%-17s %-9s %-10s %-4s %10s  %s\n", "ID", "STATE", "HOW", "", "BYTES",
-		       "COMMAND");
+		printf("%-17s %-9s %-10s %-11s %8s %-4s %10s  %s\n", "ID", "STATE", "HOW", "START",
+		       "DURATION", "", "BYTES", "COMMAND");
 		json_array_foreach(json_object_get(answer, "jobs"), at, record) print_job(record);
 		if (json_is_true(json_object_get(answer, "truncated")))
 			printf("... and more: --limit N\n");

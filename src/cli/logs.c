@@ -199,7 +199,7 @@ static int run_logs(struct client *client, int argc, char **argv, struct error *
 static const struct option_spec logs_specs[] = {
     {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "go on until the command ends"},
     {"exec", 'x', OPTION_TEXT, &options.exec, "ID", "which command (default: the newest)"},
-    {"stderr", 'e', OPTION_FLAG, &options.standard_error, NULL, "its standard error instead"},
+    {"stderr", 0, OPTION_FLAG, &options.standard_error, NULL, "its standard error instead"},
     {"from", 0, OPTION_TEXT, &options.from, "OFFSET", "begin at this byte (default: 0)"},
     {"all", 'a', OPTION_FLAG, &options.all, NULL, "lines of all commands (so do the following)"},
     {"tail", 'n', OPTION_TEXT, &options.tail, "N", "the last N lines (default: 1000)"},

@@ -64,11 +64,8 @@ static void print_limit(const json_t *record, const char *name, char text[32])
 /* Seconds until its time is over; -1 when it has no end. */
 static int64_t expires_in(const json_t *record)
 {
-	struct tm parts = {0};
-	const char *text = member_text(record, "expires_at");
-	if (!*text || !strptime(text, "%Y-%m-%dT%H:%M:%S", &parts))
-		return -1;
-	return MAX((int64_t)timegm(&parts) - clock_wall() / NSEC_PER_SEC, 0);
+	int64_t end = member_time(record, "expires_at");
+	return end < 0 ? -1 : MAX(end - clock_wall() / NSEC_PER_SEC, 0);
 }
 
 /* How wide the columns are that differ. */
@@ -98,18 +95,19 @@ static struct widths widths_of(const json_t *list)
 
 static void print_row(const struct widths *widths, const json_t *record)
 {
-	char memory[32], left[32];
+	char memory[32], left[32], age[32];
 	print_limit(record, "memory", memory);
+	age_text(MAX(clock_wall() / NSEC_PER_SEC - member_time(record, "created_at"), 0), age);
 	const char *reason = member_text(json_object_get(record, "end"), "reason");
 	if (*reason)
 		snprintf(left, sizeof(left), "(%s)", reason);
 	else
 		age_text(expires_in(record), left);
-	printf("%-16s  %-*.32s  %-*s  %-*s  %-*s  %8s  %s\n", member_text(record, "id"),
+	printf("%-16s  %-*.32s  %-*s  %-*s  %-*s  %8s  %6s  %s\n", member_text(record, "id"),
 	       widths->name, *member_text(record, "name") ? member_text(record, "name") : "-",
 	       widths->status, member_text(record, "status"), widths->isolation,
 	       member_text(record, "isolation"), widths->template, member_text(record, "template"),
-	       memory, left);
+	       memory, age, left);
 }
 
 static int run_ls(struct client *client, int argc, char **argv, struct error *error)
@@ -125,9 +123,9 @@ static int run_ls(struct client *client, int argc, char **argv, struct error *er
 		struct widths widths = widths_of(list);
 		bool terse = options.quiet || options.names;
 		if (!terse)
-			printf("%-16s  %-*s  %-*s  %-*s  %-*s  %8s  %s\n", "ID", widths.name,
+			printf("%-16s  %-*s  %-*s  %-*s  %-*s  %8s  %6s  %s\n", "ID", widths.name,
 			       "NAME", widths.status, "STATUS", widths.isolation, "ISOLATION",
-			       widths.template, "TEMPLATE", "MEMORY", "EXPIRES");
+			       widths.template, "TEMPLATE", "MEMORY", "AGE", "EXPIRES");
 		size_t at;
 		json_t *record;
 		json_array_foreach(list, at, record)
@@ -233,7 +231,7 @@ static int for_each(struct client *client, int argc, char **argv, const char *me
 					      one.kind == ERROR_SANDBOX_ENDED))
 				continue;
 			if (failed++ > 0)
-				fprintf(stderr, "caisson %s: %s\n", argv[0], last.message);
+				complain("caisson %s: %s", argv[0], last.message);
 			last = one;
 		} else {
 			json_array_append_new(answers, answer ? answer : json_string(argv[i]));

@@ -4,6 +4,7 @@
  * config`). */
 #pragma once
 
+#include "base/message_id.h"
 #include "cli/cli.h"
 #include "proto/mcp_lines.h"
 
@@ -42,6 +43,8 @@ struct mcp_messages {
 	uint64_t replayed;
 };
 
+/* The id that was found in a line that is no JSON, or is not read as such; NULL: it has none. */
+json_t *mcp_id_value(const struct message_id *id);
 void mcp_messages_init(struct mcp_messages *messages);
 void mcp_messages_done(struct mcp_messages *messages);
 /* A line of the client's: requests are under way from here on. `ids` (may be NULL) gets those of

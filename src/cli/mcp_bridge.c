@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/message_id.h"
 #include "base/text.h"
 #include "cli/mcp.h"
 
@@ -52,7 +51,8 @@ struct bridge {
 	int64_t lost_at, try_at; /* LINK_DOWN */
 	struct error why;        /* the last connect failed */
 	struct buffer input;     /* the client's, less than a line */
-	bool skipping;           /* the rest of a line that was too long */
+	bool skipping;           /* the rest of a line that is too long */
+	struct message_id id;    /* of that line */
 	bool input_end;
 	bool half_closed;
 	int64_t leave_at;
@@ -232,17 +232,14 @@ static int send_some(struct bridge *bridge, struct error *error)
 
 /* --- the client --- */
 
-/* By its id where that stands before what makes it long. */
 static int refuse_long_line(struct bridge *bridge, struct error *error)
 {
-	const char *text = NULL;
-	size_t size = message_id_find(buffer_text(&bridge->input), bridge->input.size, &text);
-	json_t *id = size ? json_loadb(text, size, JSON_DECODE_ANY, NULL) : NULL;
+	json_t *id = mcp_id_value(&bridge->id);
 	FREE_TEXT char *shown = id ? json_dumps(id, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
 	json_decref(id);
 	return buffer_printf(&bridge->to_client.bytes,
 			     "{\"jsonrpc\":\"2.0\",%s%s%s\"error\":{\"code\":-32600,\"message\":"
-			     "\"a line is longer than %llu bytes; it was skipped\"}}\n",
+			     "\"" MCP_TOO_LONG "\"}}\n",
 			     shown ? "\"id\":" : "", shown ? shown : "", shown ? "," : "",
 			     (unsigned long long)MCP_LINE_MAX) < 0
 		   ? too_much(error)
@@ -289,21 +286,23 @@ static int take_input(struct bridge *bridge, const char *data, size_t size, stru
 	while (size > 0) {
 		const char *end = memchr(data, '\n', size);
 		size_t piece = end ? (size_t)(end - data) : size;
-		bool fits = !bridge->skipping && buffer_append(input, data, piece) == 0;
-		data += piece;
-		size -= piece;
-		if (!fits && !bridge->skipping) {
+		if (!bridge->skipping && buffer_append(input, data, piece) < 0) {
 			bridge->skipping = true;
-			if (refuse_long_line(bridge, error) < 0)
-				return -1;
+			bridge->id = (struct message_id){0};
+			message_id_feed(&bridge->id, input->data, input->size);
 			buffer_done(input);
 		}
+		if (bridge->skipping)
+			message_id_feed(&bridge->id, data, piece);
+		data += piece;
+		size -= piece;
 		if (!end)
 			break;
 		data++;
 		size--;
-		if (!bridge->skipping &&
-		    take_line(bridge, buffer_text(input), input->size, error) < 0)
+		if ((bridge->skipping
+			 ? refuse_long_line(bridge, error)
+			 : take_line(bridge, buffer_text(input), input->size, error)) < 0)
 			return -1;
 		bridge->skipping = false;
 		buffer_done(input);
@@ -320,7 +319,8 @@ static int read_input(struct bridge *bridge, struct error *error)
 	if (got > 0)
 		return take_input(bridge, data, (size_t)got, error);
 	/* A last line without its end is one. */
-	int result = take_input(bridge, "\n", bridge->input.size > 0 ? 1 : 0, error);
+	bool begun = bridge->input.size > 0 || bridge->skipping;
+	int result = take_input(bridge, "\n", begun ? 1 : 0, error);
 	bridge->input_end = true;
 	bridge->leave_at = clock_monotonic() + LEAVE_NS;
 	return result;

@@ -1,7 +1,8 @@
 /* What the bridge has to know of the messages that pass it: which requests wait for an answer, so
  * that each gets one when the daemon is gone, and what a new daemon has to be told first, so that
  * the client need not know that there is a new one. Called by mcp_bridge.c; pure. The client's
- * lines are bounded by it; what is not JSON is the daemon's to refuse. */
+ * lines are bounded by it; what is not JSON, or what jansson does not take, is the daemon's to
+ * refuse, and waits for that by its id. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,12 @@ static char *key_of(const json_t *id)
 	if (!json_is_string(id) && !json_is_integer(id))
 		return NULL;
 	return json_dumps(id, JSON_ENCODE_ANY | JSON_COMPACT);
+}
+
+json_t *mcp_id_value(const struct message_id *id)
+{
+	size_t size = message_id_size(id);
+	return size > 0 ? json_loadb(id->text, size, JSON_DECODE_ANY, NULL) : NULL;
 }
 
 static void forget(struct mcp_messages *messages, const json_t *id)
@@ -79,10 +86,20 @@ static void note_message(struct mcp_messages *messages, json_t *message, json_t 
 	note_replay(messages, method, message);
 }
 
+static json_t *unread_message(const char *line, size_t size)
+{
+	struct message_id found = {0};
+	message_id_feed(&found, line, size);
+	json_t *id = mcp_id_value(&found);
+	return id ? json_pack("{s:o, s:s}", "id", id, "method", "") : NULL;
+}
+
 void mcp_note_sent(struct mcp_messages *messages, const char *line, size_t size, json_t *ids)
 {
 	json_t *json = json_loadb(line, size, 0, NULL), *element;
 	size_t at;
+	if (!json)
+		json = unread_message(line, size);
 	if (json_is_object(json))
 		note_message(messages, json, ids);
 	json_array_foreach(json, at, element)

@@ -211,14 +211,20 @@ static int read_head(int fd, char *data, size_t room, size_t *ret_size, size_t *
 
 /* --- whose the other end is --- */
 
+#define LOOK_UP_ATTEMPTS 10
+
 /* Looks a connection up in the kernel's table: the line of the other end has its uid. Only that of
  * a connected socket that a process has open says anything: one that was closed is the kernel's
- * own, without an inode and of uid 0, whoever's it was. Two lines of one name say nothing. */
-static bool same_user_in(const char *table, const char *wanted)
+ * own, without an inode and of uid 0, whoever's it was. Two sockets of one name say nothing.
+ * Returns how many there are. The table is read in pieces: while others connect and close, a line
+ * can come twice, or not at all. */
+static size_t look_up(const char *table, const char *wanted, bool *ret_same)
 {
 	char line[512];
 	FILE *file = fopen(table, "re");
-	size_t found = 0, same = 0;
+	size_t found = 0;
+	unsigned long seen = 0;
+	*ret_same = false;
 	while (file && fgets(line, sizeof(line), file)) {
 		char local[80], remote[80];
 		unsigned state, uid;
@@ -228,14 +234,26 @@ static bool same_user_in(const char *table, const char *wanted)
 			continue;
 		char pair[164];
 		snprintf(pair, sizeof(pair), "%s %s", local, remote);
-		if (strcmp(pair, wanted) != 0)
+		if (strcmp(pair, wanted) != 0 || (found > 0 && inode != 0 && inode == seen))
 			continue;
 		found++;
-		same += state == TCP_ESTABLISHED && inode != 0 && uid == geteuid();
+		seen = inode;
+		*ret_same = state == TCP_ESTABLISHED && inode != 0 && uid == geteuid();
 	}
 	if (file)
 		fclose(file);
-	return found == 1 && same == 1;
+	return found;
+}
+
+static bool same_user_in(const char *table, const char *wanted)
+{
+	bool same = false;
+	for (int attempt = 0; attempt < LOOK_UP_ATTEMPTS; attempt++) {
+		size_t found = look_up(table, wanted, &same);
+		if (found > 0)
+			return found == 1 && same;
+	}
+	return false;
 }
 
 /* Nobody has closed or reset it: the other end's name has been that of the same socket. */

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/suggest.h"
+
 bool cli_json, cli_help;
 
 static const struct option_spec *find_long(const struct option_spec *options, const char *name,
@@ -84,8 +86,12 @@ static int parse_word(const struct option_spec *options, char **words, int count
 			value = word + 2;
 		}
 	}
-	if (!option)
-		return error_set(error, ERROR_USAGE, "there is no option %s", word);
+	if (!option) {
+		char hint[128];
+		suggest_option(options, word, hint, sizeof(hint));
+		return error_set(error, ERROR_USAGE, "there is no option %.*s%s",
+				 (int)strcspn(word, "="), word, hint);
+	}
 	if (option->kind != OPTION_FLAG && !value) {
 		if (count < 2)
 			return error_set(error, ERROR_USAGE, "--%s needs a value: %s", option->name,

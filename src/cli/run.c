@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/hold.h"
 
 static struct {
 	const char *timeout, *cwd, *user;
@@ -98,7 +99,8 @@ int delete_sandbox(struct client *client, const char *id, struct error *error)
 	return client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
 }
 
-/* A sandbox of `run` whose client was killed must not stay: idle for a minute ends it. */
+/* A sandbox of `run` whose client was killed ends with the client's connection; should the daemon
+ * have been killed too, it is idle. */
 #define RUN_IDLE_TIMEOUT 60
 
 /* The sandbox of a command with a time-out outlives it by a little, so that its end is reported. */
@@ -115,18 +117,21 @@ static void outlive_command(void)
 	create_options.timeout = sandbox_timeout;
 }
 
-static int run_run(struct client *client, int argc, char **argv, struct error *error)
+/* What is run where no command is given; bash where there is one. */
+static char *const shell_words[] = {
+    "", /* the verb */
+    "/bin/sh", "-c", "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi", NULL};
+#define SHELL_COUNT ((int)ARRAY_SIZE(shell_words) - 1)
+
+static int run_in_fresh(struct client *client, int argc, char **argv, int *ret_exit_code,
+			struct error *error)
 {
-	if (argc < 2)
-		return error_set(error, ERROR_USAGE, "run needs a command: caisson run -- ls -l");
-	outlive_command();
 	json_t *record = NULL;
 	if (create_sandbox(client, options.keep ? 0 : RUN_IDLE_TIMEOUT, &record, error) < 0)
 		return -1;
 	warn_of_limits(argv[0], record);
 	const char *id = member_text(record, "id");
-	int exit_code = 0;
-	int result = run_session(client, id, argc - 1, argv + 1, &exit_code, error);
+	int result = run_session(client, id, argc - 1, argv + 1, ret_exit_code, error);
 	if (options.keep) {
 		fprintf(stderr, "caisson: kept as %s\n", id);
 	} else {
@@ -135,6 +140,25 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 			result = -1;
 	}
 	json_decref(record);
+	return result;
+}
+
+static int run_run(struct client *client, int argc, char **argv, struct error *error)
+{
+	outlive_command();
+	struct exchange *hold = NULL;
+	int exit_code = 0;
+	if (!options.keep && hold_begin(client, &hold, error) < 0)
+		return -1;
+	char *words[ARRAY_SIZE(shell_words)];
+	memcpy(words, shell_words, sizeof(words));
+	words[0] = argv[0];
+	int result = argc > 1 ? run_in_fresh(client, argc, argv, &exit_code, error)
+			      : run_in_fresh(client, SHELL_COUNT, words, &exit_code, error);
+	hold_end(hold);
+	if (result < 0 && error->kind == ERROR_PROGRAM_NOT_FOUND && options.interactive)
+		return error_prepend(error, "there are no images yet, the first word is the "
+					    "command");
 	return result < 0 ? -1 : exit_code;
 }
 
@@ -145,7 +169,9 @@ static const struct option_spec run_specs[] = {
     {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
     {"user", 'u', OPTION_TEXT, &options.user, "USER",
      "name or number, with :GROUP if wanted (default: root of the sandbox)"},
-    {"tty", 0, OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+    {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
+     "standard input is passed on anyway: changes nothing"},
     {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
     {"keep", 'k', OPTION_FLAG, &options.keep, NULL, "leave the sandbox there afterwards"},
     {0},
@@ -154,16 +180,18 @@ static const struct option_spec run_specs[] = {
 const struct verb verb_run = {
     .name = "run",
     .json = "errors as JSON; what the command prints stays as it is",
-    .arguments = "[options] [--] COMMAND ...",
+    .arguments = "[options] [--] [COMMAND ...]",
     .summary = "Run one command in a fresh sandbox",
-    .help = "Makes a sandbox, runs the command with your standard input, output and error,\n"
-	    "removes the sandbox, and exits as the command did (124: timed out, 126: not\n"
-	    "executable, 127: no such program, 125: caisson itself failed). With a terminal it is\n"
-	    "interactive: Ctrl-C and the like go to the terminal inside. Without one a SIGINT or\n"
-	    "SIGTERM is passed on to all that the command started, and the third one kills it.\n\n"
-	    "  caisson run -- python3 -c 'print(2 ** 100)'\n"
-	    "  echo data | caisson run -- wc -c\n"
-	    "  caisson run -v ~/project:/workspace:cow --timeout 5m -- make test",
+    .help =
+	"Makes a sandbox, runs the command with your standard input, output and error,\n"
+	"removes the sandbox, and exits as the command did (124: timed out, 126: not\n"
+	"executable, 127: no such program, 125: caisson itself failed). With a terminal it is\n"
+	"interactive: Ctrl-C and the like go to the terminal inside. Without one a SIGINT or\n"
+	"SIGTERM is passed on to all that the command started, and the third one kills it. The\n"
+	"sandbox ends with this process, however that ends, unless --keep is given.\n\n"
+	"  caisson run -- python3 -c 'print(2 ** 100)'\n"
+	"  echo data | caisson run -- wc -c\n"
+	"  caisson run -v ~/project:/workspace:cow --timeout 5m -- make test",
     .options = run_specs,
     .command_follows = true,
     .run = run_run,
@@ -224,7 +252,9 @@ static const struct option_spec exec_specs[] = {
     {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
     {"user", 'u', OPTION_TEXT, &options.user, "USER",
      "name or number, with :GROUP if wanted (default: root of the sandbox)"},
-    {"tty", 0, OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+    {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
+     "standard input is passed on anyway: changes nothing"},
     {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
     {"detach", 'd', OPTION_FLAG, &options.detach, NULL,
      "start it, print its id, do not wait (see `caisson logs`, with --tty `caisson attach`)"},
@@ -250,13 +280,15 @@ const struct verb verb_exec = {
 
 static int run_shell(struct client *client, int argc, char **argv, struct error *error)
 {
-	static char *shell[] = {
-	    "/bin/sh", "-c",
-	    "if [ -x /bin/bash ]; then exec /bin/bash -i; else exec /bin/sh -i; fi", NULL};
-	if (argc != 2)
-		return error_set(error, ERROR_USAGE, "shell needs a sandbox: caisson shell mybox");
+	if (argc > 2)
+		return error_set(error, ERROR_USAGE,
+				 "shell takes a sandbox and no command: caisson exec %s -- %s ...",
+				 argv[1], argv[2]);
+	if (argc < 2)
+		return run_run(client, argc, argv, error);
 	int exit_code = 0;
-	if (run_session(client, argv[1], 3, shell, &exit_code, error) < 0)
+	if (run_session(client, argv[1], SHELL_COUNT - 1, (char **)shell_words + 1, &exit_code,
+			error) < 0)
 		return -1;
 	return exit_code;
 }
@@ -265,9 +297,10 @@ const struct verb verb_shell = {
     .name = "shell",
     .json = "errors as JSON",
     .sandboxes = true,
-    .arguments = "[options] SANDBOX",
+    .arguments = "[options] [SANDBOX]",
     .summary = "Open a terminal in a sandbox",
-    .help = "An interactive shell (bash where there is one) in a sandbox of yours.\n\n"
+    .help = "An interactive shell (bash where there is one) in a sandbox of yours, or in a fresh\n"
+	    "one that goes with it.\n\n"
 	    "  caisson shell mybox",
     .options = exec_specs,
     .run = run_shell,

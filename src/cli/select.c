@@ -10,7 +10,7 @@ static void print_result(const char *verb, const json_t *result)
 	if (json_is_true(json_object_get(result, "ok")))
 		printf("%s\n", name);
 	else
-		fprintf(stderr, "caisson %s: %s: %s\n", verb, name, member_text(result, "error"));
+		complain("caisson %s: %s: %s", verb, name, member_text(result, "error"));
 }
 
 int select_and(struct client *client, const char *verb, const char *action,

@@ -574,7 +574,7 @@ static int run_selftest(struct client *client, int argc, char **argv, struct err
 static const struct option_spec selftest_specs[] = {
     {"escape", 0, OPTION_FLAG, &options.escape, NULL,
      "try to get out of sandboxes, as root and as an ordinary user"},
-    {"isolation", 'i', OPTION_TEXT, &options.isolation, "TIER",
+    {"isolation", 0, OPTION_TEXT, &options.isolation, "TIER",
      "this tier only (default: all that the manifest has items for: namespace)"},
     {"manifest", 0, OPTION_TEXT, &options.manifest, "FILE",
      "another list of attempts and what must come of them (default: the one built in)"},

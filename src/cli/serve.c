@@ -1,6 +1,8 @@
 /* `caisson serve` and `caisson version`. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/cli.h"
@@ -15,6 +17,19 @@ static struct {
 static int set_text(char *to, size_t room, const char *value, const char *name, struct error *error)
 {
 	if (value && text_copy(to, room, value) < 0)
+		return error_set(error, ERROR_USAGE, "--%s is too long", name);
+	return 0;
+}
+
+/* The spawner reads it, also on a reload, wherever it stands then. */
+static int make_absolute(char *path, size_t room, const char *name, struct error *error)
+{
+	char whole[PATH_MAX + 256];
+	FREE_TEXT char *here = getcwd(NULL, 0);
+	if (path[0] == '\0' || path[0] == '/')
+		return 0;
+	if (!here || text_format(whole, sizeof(whole), "%s/%s", here, path) < 0 ||
+	    text_copy(path, room, whole) < 0)
 		return error_set(error, ERROR_USAGE, "--%s is too long", name);
 	return 0;
 }
@@ -35,7 +50,10 @@ static int read_config(struct config *config, char *path, size_t room, struct er
 	    set_text(config->tls_certificate, sizeof(config->tls_certificate),
 		     options.tls_certificate, "tls-certificate", error) < 0 ||
 	    set_text(config->tls_key, sizeof(config->tls_key), options.tls_key, "tls-key", error) <
-		0)
+		0 ||
+	    make_absolute(config->tls_certificate, sizeof(config->tls_certificate),
+			  "tls-certificate", error) < 0 ||
+	    make_absolute(config->tls_key, sizeof(config->tls_key), "tls-key", error) < 0)
 		return -1;
 	if (options.log_level && log_level_parse(options.log_level, &config->log_level) < 0)
 		return error_set(error, ERROR_USAGE,
@@ -68,19 +86,19 @@ static int run_serve(struct client *client, int argc, char **argv, struct error 
 }
 
 static const struct option_spec serve_specs[] = {
-    {"listen", 'l', OPTION_TEXT, &options.listen, "HOST:PORT",
+    {"listen", 0, OPTION_TEXT, &options.listen, "HOST:PORT",
      "where the API listens; none = the Unix socket only (default: 127.0.0.1:7878)"},
     {"state", 0, OPTION_TEXT, &options.state, "DIR",
      "what is kept (default: /var/lib/caisson, or ~/.local/state/caisson)"},
     {"runtime", 0, OPTION_TEXT, &options.runtime, "DIR",
      "sockets (default: /run/caisson; a user's: $XDG_RUNTIME_DIR/caisson, else "
      "/run/user/UID/caisson, else DIR/run of the state)"},
-    {"config", 'c', OPTION_TEXT, &options.config, "FILE",
+    {"config", 0, OPTION_TEXT, &options.config, "FILE",
      "configuration (default: /etc/caisson/caisson.conf, or ~/.config/caisson/...)"},
     {"user", 0, OPTION_TEXT, &options.user, "NAME",
      "whom the API process runs as when started by root (default: caisson)"},
     {"tls-certificate", 0, OPTION_TEXT, &options.tls_certificate, "FILE",
-     "TLS on the TCP port: the chain, in PEM, readable by that user; SIGHUP reads it anew"},
+     "TLS on the TCP port: the chain, in PEM, as you may read it; SIGHUP reads it anew"},
     {"tls-key", 0, OPTION_TEXT, &options.tls_key, "FILE", "its private key, likewise"},
     {"log-level", 0, OPTION_TEXT, &options.log_level, "LEVEL", "error, warning, info or debug"},
     {"log-json", 0, OPTION_FLAG, &options.log_json, NULL, "one JSON object per log line"},

@@ -29,7 +29,7 @@ struct stream {
 	uint64_t stdin_credit;
 	bool ended;
 	int interrupts;
-	int exit_code;
+	json_t *record; /* of the exec, when it has ended */
 	uint8_t frame[EXEC_STREAM_HEADER + EXEC_STREAM_MAX];
 	size_t frame_size;
 };
@@ -94,46 +94,51 @@ static int write_output(int fd, const uint8_t *data, size_t size, struct error *
 	return 0;
 }
 
-#define EXIT_CODE_LOST -1
+/* Not while the terminal is raw. The command may have left the cursor anywhere. */
+static void say(const struct session *session, const char *text)
+{
+	if (session->tty)
+		fputc('\n', stderr);
+	complain("caisson: %s", text);
+}
 
 /* The sandbox has ended under the command, or its helpers were killed from inside: says which. */
-static int exit_code_of_lost(struct client *client, const char *sandbox)
+static int exit_code_of_lost(struct client *client, const struct session *session)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	struct error error;
 	json_t *record = NULL;
 	const char *reason = "";
-	if (sandbox_path(&path, sandbox, "", &error) == 0 &&
+	if (sandbox_path(&path, session->sandbox, "", &error) == 0 &&
 	    client_json(client, "GET", path.data, NULL, NULL, 0, &record, &error) == 0)
 		reason = member_text(json_object_get(record, "end"), "reason");
 	bool timed_out = strcmp(reason, "timeout") == 0;
-	if (timed_out)
-		fprintf(stderr, "caisson: the sandbox's time was over, and the command with it; "
-				"--timeout gives it more\n");
-	else if (*reason)
-		fprintf(stderr, "caisson: the sandbox was ended under the command (%s)\n", reason);
-	else
-		fprintf(stderr,
-			"caisson: nobody knows how the command ended: the sandbox was stopped, "
-			"or its helpers were killed from inside\n");
+	char text[256];
+	snprintf(text, sizeof(text), "the sandbox was ended under the command (%s)", reason);
+	say(session, timed_out ? "the sandbox's time was over, and the command with it; --timeout "
+				 "gives it more"
+		     : *reason ? text
+			       : "nobody knows how the command ended: the sandbox was stopped, "
+				 "or its helpers were killed from inside");
 	json_decref(record);
 	return error_info(timed_out ? ERROR_TIMED_OUT : ERROR_INTERNAL)->exit_code;
 }
 
 /* The exit code as a shell says it, from the exec's record. */
-static int exit_code_of(const json_t *record)
+static int exit_code_of(struct client *client, const struct session *session, const json_t *record)
 {
 	const json_t *number = json_object_get(record, "signal");
 	if (json_is_true(json_object_get(record, "timed_out"))) {
-		fprintf(stderr, "caisson: the command was ended by its time-out\n");
+		say(session, "the command was ended by its time-out");
 		return error_info(ERROR_TIMED_OUT)->exit_code;
 	}
 	if (json_is_true(json_object_get(record, "oom_killed")))
-		fprintf(stderr, "caisson: the command was ended because the sandbox's memory limit "
-				"was reached; `caisson set SANDBOX --memory 2G` (or --memory when "
-				"it is made) gives it more\n");
+		say(session,
+		    "the command was ended because the sandbox's memory limit was reached; "
+		    "`caisson set SANDBOX --memory 2G` (or --memory when it is made) gives it "
+		    "more");
 	if (json_is_true(json_object_get(record, "lost")))
-		return EXIT_CODE_LOST;
+		return exit_code_of_lost(client, session);
 	if (json_is_integer(number))
 		return 128 + (int)json_integer_value(number);
 	const json_t *code = json_object_get(record, "exit_code");
@@ -153,16 +158,14 @@ static int handle_frame(struct stream *stream, uint8_t type, const uint8_t *data
 	case EXEC_STREAM_STDERR:
 		return write_output(STDERR_FILENO, data, size, error);
 	case EXEC_STREAM_GAP:
-		fprintf(stderr, "caisson: some output was lost\n");
+		fprintf(stderr, "caisson: some output was lost%s\n", terminal_is_raw() ? "\r" : "");
 		return 0;
 	case EXEC_STREAM_STDIN_CREDIT:
 		stream->stdin_credit += read_u32(&reader);
 		return 0;
 	case EXEC_STREAM_EXIT:
-		json = json_loadb((const char *)data, size, 0, NULL);
-		stream->exit_code = exit_code_of(json);
+		stream->record = json_loadb((const char *)data, size, 0, NULL);
 		stream->ended = true;
-		json_decref(json);
 		return 0;
 	case EXEC_STREAM_ERROR:
 		json = json_loadb((const char *)data, size, 0, NULL);
@@ -339,14 +342,14 @@ int session_run(struct client *client, const struct session *session, int *ret_e
 	if (result == 0)
 		result = loop(stream, error);
 	terminal_restore();
-	if (result == 0 && stream->exit_code == EXIT_CODE_LOST)
-		stream->exit_code = exit_code_of_lost(client, session->sandbox);
+	int exit_code = result == 0 ? exit_code_of(client, session, stream->record) : 0;
+	json_decref(stream->record);
 	/* Whoever reads our output has enough: as quiet as a command that SIGPIPE ends. */
 	if (result < 0 && error->errnum == EPIPE && error->kind == ERROR_CANCELLED) {
 		result = 0;
-		stream->exit_code = 128 + SIGPIPE;
+		exit_code = 128 + SIGPIPE;
 	}
-	*ret_exit_code = stream->exit_code;
+	*ret_exit_code = exit_code;
 	fd_close(&stream->signals);
 	exchange_done(exchange);
 	free(exchange);

@@ -33,6 +33,31 @@ static int make_body(const char *file, json_t *body, struct error *error)
 	return 0;
 }
 
+/* One word for a shell. */
+static void print_quoted(const char *text)
+{
+	putchar('\'');
+	for (; *text; text++) {
+		if (*text == '\'')
+			fputs("'\\''", stdout);
+		else
+			putchar(*text);
+	}
+	putchar('\'');
+}
+
+/* Where the daemon has no TCP port its answer is a path: what fetches it is told instead. */
+static void print_signed(const struct client *client, const char *url)
+{
+	if (url[0] != '/') {
+		printf("%s\n", url);
+		return;
+	}
+	printf("curl -fsS %s--unix-socket ", sign_options.put ? "-T - " : "");
+	print_quoted(client->socket);
+	printf(" 'http://localhost%s'\n", url);
+}
+
 static int run_sign(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc != 3)
@@ -48,7 +73,7 @@ static int run_sign(struct client *client, int argc, char **argv, struct error *
 	if (result == 0 && cli_json)
 		print_json(answer);
 	else if (result == 0)
-		printf("%s\n", member_text(answer, "url"));
+		print_signed(client, member_text(answer, "url"));
 	json_decref(body);
 	json_decref(answer);
 	return result;
@@ -74,9 +99,10 @@ const struct verb verb_sign = {
     .json = "the URL with its method and its end, as JSON",
     .help =
 	"Prints the URL. Whoever has it may read (or, with --put, write) that one file until its\n"
-	"time is over, the token that made it has ended, or the sandbox has. Made over the Unix\n"
-	"socket it begins with /v1: put the server's address before it.\n\n"
+	"time is over, the token that made it has ended, or the sandbox has. Where the daemon has\n"
+	"no TCP port, the curl line that fetches it through the Unix socket is printed instead\n"
+	"(with --put it sends standard input).\n\n"
 	"  caisson sign mybox /workspace/report.pdf --expires 1d\n"
-	"  curl -T data.csv \"http://127.0.0.1:7878$(caisson sign mybox data.csv --put)\"",
+	"  curl -T data.csv \"$(caisson sign mybox data.csv --put)\"",
     .run = run_sign,
 };

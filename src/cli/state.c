@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/instance.h"
 #include "cli/state.h"
 #include "spawner/internal.h"
 #include "spawner/rootless.h"
@@ -63,10 +64,17 @@ static int run_state(struct client *client, int argc, char **argv, struct error 
 		return error_set(error, ERROR_USAGE, "--stop and --database-only are for backup");
 	if (backup && options.force)
 		return error_set(error, ERROR_USAGE, "--force is for restore and remove");
-	if (!options.state)
+	if (!options.state) {
+		if (instance_find_state(client, error) < 0)
+			return -1;
 		options.state = client->config.state;
+	}
 	if (options.state[0] != '/')
 		return error_set(error, ERROR_USAGE, "--state needs an absolute path");
+	int served = instance_use_state(client, options.state, error);
+	if (served < 0)
+		return -1;
+	options.served = served > 0;
 	if (take_rights(client, &options.rights, error) < 0 ||
 	    check_owner(options.state, error) < 0)
 		return -1;
@@ -78,7 +86,7 @@ static int run_state(struct client *client, int argc, char **argv, struct error 
 
 static const struct option_spec specs[] = {
     {"state", 0, OPTION_TEXT, &options.state, "DIR",
-     "the state directory (default: the daemon's, as configured)"},
+     "the state directory (default: the one that the daemon serves, else as configured)"},
     {"stop", 0, OPTION_FLAG, &options.stop, NULL, "backup: stop the sandboxes that run first"},
     {"database-only", 0, OPTION_FLAG, &options.database_only, NULL,
      "backup: records and tokens, no files of sandboxes; works while they run"},

@@ -108,6 +108,7 @@ void progress_end(struct progress *progress);
 struct state_options {
 	const char *state;
 	enum rights rights; /* what this user's daemon is, and so what its sandboxes' files are */
+	bool served;        /* by a daemon, which the client speaks to */
 	bool force, stop, database_only;
 };
 NODISCARD int state_backup(struct client *client, const struct state_options *options,

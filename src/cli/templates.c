@@ -41,7 +41,8 @@ const struct verb verb_templates = {
     .arguments = "",
     .summary = "List what a sandbox can begin with",
     .help = "A template that is not available is refused, unless `host` may stand for it:\n"
-	    "`caisson create -t NAME --allow-substitute`, or `substitute = yes` below [templates]\n"
+	    "`caisson create --template NAME --allow-substitute`, or `substitute = yes` below "
+	    "[templates]\n"
 	    "in caisson.conf.",
     .run = run_templates,
 };

@@ -164,9 +164,10 @@ static void check_member(struct check *check, const char *what, const json_t *ob
 		problem(check, "%s.%s does not match the entries", what, member);
 }
 
-static void check_files(struct check *check, const json_t *receipt, const json_t *entries)
+static void check_files(struct check *check, const json_t *receipt, const char *name,
+			const json_t *entries)
 {
-	const json_t *files = json_object_get(receipt, "file_changes");
+	const json_t *files = json_object_get(receipt, name);
 	size_t at = 0;
 	for (size_t i = 0; i < json_array_size(entries); i++) {
 		const json_t *entry = json_array_get(entries, i);
@@ -179,10 +180,10 @@ static void check_files(struct check *check, const json_t *receipt, const json_t
 		    member_integer(file, "number") != member_integer(entry, "number") ||
 		    !json_equal(json_object_get(file, "details"),
 				json_object_get(entry, "details")))
-			problem(check, "file_changes[%zu] does not match the entries", at - 1);
+			problem(check, "%s[%zu] does not match the entries", name, at - 1);
 	}
 	if (at != json_array_size(files))
-		problem(check, "file_changes has more than the entries say");
+		problem(check, "%s has more than the entries say", name);
 }
 
 static void check_output(struct check *check, const json_t *receipt, const json_t *end,
@@ -206,8 +207,9 @@ static void check_fields(struct check *check, const json_t *receipt)
 	const json_t *end = count > 0 ? json_array_get(entries, count - 1) : NULL;
 	const char *id = member_text(exec, "id");
 	bool failed = strcmp(member_text(end, "kind"), "exec.failed") == 0;
-	if (strcmp(member_text(receipt, "format"), "caisson-receipt/1") != 0)
-		problem(check, "format is not caisson-receipt/1");
+	bool first = strcmp(member_text(receipt, "format"), "caisson-receipt/1") == 0;
+	if (!first && strcmp(member_text(receipt, "format"), "caisson-receipt/2") != 0)
+		problem(check, "format is neither caisson-receipt/1 nor /2");
 	if (strcmp(member_text(start, "kind"), "exec.started") != 0 || !*id ||
 	    strcmp(member_text(start, "exec_id"), id) != 0)
 		problem(check, "exec: the first entry is not the start of this command");
@@ -223,7 +225,8 @@ static void check_fields(struct check *check, const json_t *receipt)
 		check_member(check, "exec", exec, numbers[i], detail(end, numbers[i]));
 	check_output(check, receipt, end, "stdout");
 	check_output(check, receipt, end, "stderr");
-	check_files(check, receipt, entries);
+	/* The first did not say whose changes they are. */
+	check_files(check, receipt, first ? "file_changes" : "api_file_changes", entries);
 }
 
 /* --- the signature --- */
@@ -379,8 +382,7 @@ static void report(const struct check *check, const char *path, const json_t *do
 	} else {
 		fprintf(stderr, "caisson verify: %s does not hold:\n", path);
 		for (size_t i = 0; i < count; i++)
-			fprintf(stderr, "  %s\n",
-				json_string_value(json_array_get(check->problems, i)));
+			complain("  %s", json_string_value(json_array_get(check->problems, i)));
 	}
 }
 
@@ -417,7 +419,7 @@ static int run_verify(struct client *client UNUSED, int argc, char **argv, struc
 }
 
 static const struct option_spec verify_specs[] = {
-    {"key", 'k', OPTION_TEXT, &options.key, "FILE|HEX",
+    {"key", 0, OPTION_TEXT, &options.key, "FILE|HEX",
      "the public key that must have signed it (default: the receipt's own)"},
     {"output-file", 0, OPTION_TEXT, &options.output_file, "FILE",
      "compare this with what the command printed"},

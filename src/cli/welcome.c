@@ -23,8 +23,7 @@ static int run_token(struct client *client, char *token, size_t room, struct err
 			continue;
 		snprintf(path, sizeof(path), "/v1/tokens/%s", member_text(old, "id"));
 		if (client_json(client, "DELETE", path, NULL, NULL, 0, NULL, &ignored) < 0)
-			fprintf(stderr, "caisson: an old token was not revoked: %s\n",
-				ignored.message);
+			complain("caisson: an old token was not revoked: %s", ignored.message);
 	}
 	json_decref(answer);
 	json_t *body = json_pack("{s:s, s:[s,s], s:i, s:s}", "workspace", "default", "scopes",

@@ -5,37 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/id.h"
-#include "base/text.h"
-#include "cli/mcp.h"
+#include "cli/hold.h"
 
 static struct {
 	const char *cwd, *user;
 } options;
-
-/* The connection that the sandbox ends with. Nothing is said on it. */
-static int hold_connection(struct client *client, const char *id, struct exchange *exchange,
-			   struct error *error)
-{
-	char path[128];
-	snprintf(path, sizeof(path), MCP_LINES_PATH "?ephemeral=1&connection=%s", id);
-	if (mcp_lines_begin(client, path, exchange, error) < 0)
-		return -1;
-	return mcp_lines_head(exchange, error);
-}
-
-static int create_held(struct client *client, const char *connection, json_t **ret_record,
-		       struct error *error)
-{
-	static char label[64];
-	struct text_list *labels = &create_options.labels;
-	if (labels->count == TEXT_LIST_MAX)
-		return error_set(error, ERROR_USAGE, "too many labels");
-	snprintf(label, sizeof(label), MCP_CONNECTION_LABEL "=%s", connection);
-	labels->items[labels->count++] = label;
-	create_options.timeout = "0";
-	return create_sandbox(client, 0, ret_record, error);
-}
 
 static int exec_body(int argc, char **argv, json_t **ret_body, struct error *error)
 {
@@ -60,11 +34,12 @@ static int exec_body(int argc, char **argv, json_t **ret_body, struct error *err
 }
 
 /* Between the two the sandbox exists. */
-static int run_held(struct client *client, const char *connection, const char *verb, json_t *body,
-		    int *ret_exit_code, struct error *error)
+static int run_held(struct client *client, const char *verb, json_t *body, int *ret_exit_code,
+		    struct error *error)
 {
 	json_t *record = NULL;
-	if (create_held(client, connection, &record, error) < 0)
+	create_options.timeout = "0";
+	if (create_sandbox(client, 0, &record, error) < 0)
 		return -1;
 	warn_of_limits(verb, record);
 	const char *id = member_text(record, "id");
@@ -86,17 +61,12 @@ static int run_wrap(struct client *client, int argc, char **argv, struct error *
 	json_t *body = NULL;
 	if (exec_body(argc - 1, argv + 1, &body, error) < 0)
 		return -1;
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
-	struct id connection = id_new();
+	struct exchange *hold = NULL;
 	int exit_code = 0;
-	int result = hold_connection(client, connection.text, exchange, error);
+	int result = hold_begin(client, &hold, error);
 	if (result == 0)
-		result = run_held(client, connection.text, argv[0], body, &exit_code, error);
-	exchange_done(exchange);
-	free(exchange);
+		result = run_held(client, argv[0], body, &exit_code, error);
+	hold_end(hold);
 	json_decref(body);
 	return result < 0 ? -1 : exit_code;
 }

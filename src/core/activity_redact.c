@@ -1,6 +1,6 @@
 /* What must not be in the activity: values of names that look like secrets, bearer tokens, our own
- * tokens, passwords in URLs. Called for every value before it is hashed. Pure; one pass over a
- * short text.
+ * tokens, passwords in URLs. Everything else stays readable: a receipt with holes proves little.
+ * Called for every value before it is hashed. Pure; one pass over a short text.
  *
  * A command line can hold a secret in any form; these are the usual ones. What stands in the place
  * is `***`, so that a reader sees that something was there. */
@@ -11,7 +11,9 @@
 #include "core/activity.h"
 
 #define MASK "***"
-#define OWN_TOKEN_MIN 8 /* characters after "csn_" */
+#define OWN_TOKEN_MIN 8     /* characters after "csn_" */
+#define BEARER_TOKEN_MIN 16 /* "the bearer of news" has no token */
+#define NAME_MAX_SIZE 256   /* what is longer is data */
 
 static bool name_character(char c)
 {
@@ -19,7 +21,7 @@ static bool name_character(char c)
 }
 
 /* '*' stands for any run; '-' and '_' are the same, and so are cases. */
-static bool pattern_matches(const char *pattern, size_t pattern_size, const char *name, size_t size)
+static bool glob_matches(const char *pattern, size_t pattern_size, const char *name, size_t size)
 {
 	size_t at = 0, star = SIZE_MAX, from = 0, i = 0;
 	while (i < size) {
@@ -43,27 +45,71 @@ static bool pattern_matches(const char *pattern, size_t pattern_size, const char
 	return at == pattern_size;
 }
 
+/* Does a word of the name begin or end before name[at]? "MY_TOKEN", "my-token", "myToken",
+ * "token2". */
+static bool word_boundary(const char *name, size_t size, size_t at)
+{
+	if (at == 0 || at == size)
+		return true;
+	unsigned char before = (unsigned char)name[at - 1], after = (unsigned char)name[at];
+	return !isalnum(before) || !isalnum(after) || !isalpha(before) != !isalpha(after) ||
+	       (islower(before) && isupper(after));
+}
+
+/* With a '*' a pattern is for the whole name, without one for a word of it, or for some in a row.
+ */
+static bool pattern_matches(const char *pattern, size_t length, const char *name, size_t size)
+{
+	if (memchr(pattern, '*', length))
+		return glob_matches(pattern, length, name, size);
+	for (size_t at = 0; at + length <= size; at++)
+		if (word_boundary(name, size, at) && word_boundary(name, size, at + length) &&
+		    glob_matches(pattern, length, name + at, length))
+			return true;
+	return false;
+}
+
+/* By a pattern, and by none with '!' before it. */
 static bool is_secret(const char *patterns, const char *name, size_t size)
 {
+	bool secret = false;
 	while (size > 0 && *name == '-') {
 		name++;
 		size--;
 	}
-	if (size == 0)
+	if (size == 0 || size > NAME_MAX_SIZE)
 		return false;
 	while (*patterns) {
+		bool exception = *patterns == '!';
+		patterns += exception;
 		size_t length = strcspn(patterns, " \t,:");
-		if (length > 0 && pattern_matches(patterns, length, name, size))
-			return true;
+		if (length > 0 && (exception || !secret) &&
+		    pattern_matches(patterns, length, name, size)) {
+			if (exception)
+				return false;
+			secret = true;
+		}
 		patterns += length + (patterns[length] != '\0');
 	}
-	return false;
+	return secret;
 }
 
 static bool is_scheme(const char *text, size_t size)
 {
 	return (size == 6 && strncasecmp(text, "bearer", 6) == 0) ||
 	       (size == 5 && strncasecmp(text, "basic", 5) == 0);
+}
+
+static size_t credentials_size(const char *text)
+{
+	return strcspn(text, " \t\r\n\"'");
+}
+
+/* What stands behind "Bearer" outside of a header is a token or the next word of a sentence. */
+static bool looks_like_credentials(const char *text)
+{
+	size_t size = credentials_size(text);
+	return size >= BEARER_TOKEN_MIN && strcspn(text, "0123456789=") < size;
 }
 
 /* The quote that closes what was opened before `at`, or the text's end. */
@@ -93,6 +139,7 @@ static const char *word_end(const char *at)
 
 struct output {
 	struct buffer *buffer;
+	const char *text;   /* its beginning */
 	const char *from;   /* not yet written */
 	const char *resume; /* where the scan goes on behind what was masked */
 	char quote;         /* that the scan is inside of; 0: none */
@@ -147,40 +194,79 @@ static void mask_from(struct output *output, const char *value, char quote, char
 	output->resume = resume ? resume : end;
 }
 
-/* `NAME=value`, `"name": "value"`, `--name value`, `Bearer value`. */
+/* Is the bare `name` before a colon one of a header, of YAML or the like? In `cat: secret: No such
+ * file` and in paths and file names it is not. */
+static bool colon_names(const struct output *output, const char *name, size_t size, bool blank)
+{
+	const char *before = name;
+	if (memchr(name, '.', size))
+		return false;
+	while (before > output->text && (before[-1] == ' ' || before[-1] == '\t'))
+		before--;
+	if (before == output->text || strchr("\r\n\"'{[(,;", before[-1]))
+		return true;
+	/* `curl -H X-Token:abc` */
+	return before < name && !blank;
+}
+
+/* Where the value of the name begins, NULL if there is none. */
+static const char *value_of(const struct output *output, const char *name, size_t size,
+			    char *ret_quote, char *ret_sign)
+{
+	const char *end = name + size, *value = end + strspn(end, " \t"),
+		   *at = end + (end[0] == '\\' && end[1] == '"');
+	bool quoted = *at == '"' || *at == '\'';
+	*ret_quote = output->quote;
+	if (quoted)
+		*ret_quote = *at++ == output->quote && at == end + 1 ? 0 : output->quote;
+	at += strspn(at, " \t");
+	*ret_sign = *at;
+	if (*at == '=') {
+		const char *behind = at + 1 + strspn(at + 1, " \t");
+		/* A comparison assigns nothing; blanks are a program's: password = "x". */
+		if (at[1] == '=')
+			return NULL;
+		return *behind == '"' || *behind == '\'' ? behind : at + 1;
+	}
+	if (*at == ':') {
+		value = at + 1 + strspn(at + 1, " \t");
+		/* "https://", "a::b" and the like are no values. */
+		if (*value == '/' || *value == ':' ||
+		    (!quoted && !colon_names(output, name, size, value > at + 1)))
+			return NULL;
+		return value;
+	}
+	return *name == '-' && value > end && *value != '-' ? value : NULL;
+}
+
+/* `NAME=value`, `"name": "value"`, `--name value`, `Authorization: Bearer value`, `Bearer value`.
+ */
 static void look_at_name(const char *patterns, const char *name, struct output *output)
 {
+	static const char header[] = "*AUTHORIZATION";
 	size_t size = 0;
 	while (name_character(name[size]))
 		size++;
-	const char *end = name + size, *value = end + strspn(end, " \t");
-	if (is_scheme(name, size) && value > end && *value) {
-		mask_value(output, value, value + strcspn(value, " \t\r\n\"'"));
+	const char *value = name + size + strspn(name + size, " \t");
+	char quote, sign;
+	if (is_scheme(name, size) && value > name + size && looks_like_credentials(value)) {
+		mask_value(output, value, value + credentials_size(value));
 		return;
 	}
-	char quote = output->quote, sign;
-	const char *at = end + (end[0] == '\\' && end[1] == '"');
-	if (*at == '"' || *at == '\'')
-		quote = *at++ == quote && at == end + 1 ? 0 : quote;
-	at += strspn(at, " \t");
-	sign = *at;
-	if (sign == '=' || sign == ':') {
-		value = at + 1 + (sign == ':' ? strspn(at + 1, " \t") : 0);
-		/* "https://", "a::b" and the like are no values. */
-		if (sign == ':' && (*value == '/' || *value == ':'))
-			return;
-	} else if (*name != '-' || value == end || *value == '-') {
-		return;
-	}
+	value = value_of(output, name, size, &quote, &sign);
 	/* Last, since it takes longest: most names have nothing that could be their value. */
-	if (!*value || !is_secret(patterns, name, size))
+	if (!value || !*value ||
+	    (!is_secret(patterns, name, size) && !is_secret(header, name, size)))
 		return;
 	const char *word = value + (*value == '"' || *value == '\'');
 	size_t length = 0;
 	while (isalpha((unsigned char)word[length]))
 		length++;
-	if (sign == ':' && is_scheme(word, length) && word[length] == ' ')
-		return; /* what follows is the value */
+	if (sign == ':' && is_scheme(word, length) && word[length] == ' ') {
+		word += length + strspn(word + length, " \t");
+		mask_value(output, word, word + credentials_size(word));
+		return;
+	}
 	mask_from(output, value, quote, sign);
 }
 
@@ -229,9 +315,11 @@ static const char *look_at_quote(const char *text, const char *at, struct output
 
 static void redact(const char *patterns, const char *text, bool to_end, struct buffer *ret_text)
 {
-	struct output output = {.buffer = ret_text, .from = text, .to_end = to_end};
+	struct output output = {.buffer = ret_text, .text = text, .from = text, .to_end = to_end};
 	bool inside = false; /* of a name that was looked at */
-	for (const char *at = text; *at;) {
+	/* What has no room any more need not be looked at. */
+	for (const char *at = text;
+	     *at && (size_t)(at - output.from) <= ret_text->maximum - ret_text->size;) {
 		const char *next = at + 1;
 		output.resume = at;
 		if (strncmp(at, "csn_", 4) == 0)

@@ -13,6 +13,7 @@
 
 struct bulk {
 	struct core *core;
+	struct asker asker; /* who asked for all of it: each step is in that name */
 	enum bulk_action action;
 	uint32_t drain_seconds;
 	bool drain_delete, dry_run;
@@ -119,10 +120,12 @@ static void step(struct bulk *bulk)
 {
 	if (bulk->stepping)
 		return;
+	struct asker before = core_ask_as(bulk->core, &bulk->asker);
 	bulk->stepping = true;
 	while (bulk->next < bulk->count && bulk->under_way < AT_ONCE)
 		begin_next(bulk);
 	bulk->stepping = false;
+	core_ask_as(bulk->core, &before);
 	if (bulk->next < bulk->count || bulk->under_way > 0)
 		return;
 	bulk->done(bulk->data, bulk->results, bulk->count);
@@ -216,6 +219,7 @@ int bulk_start(struct core *core, const struct principal *principal, const struc
 		abort();
 	*bulk = (struct bulk){
 	    .core = core,
+	    .asker = {.set = true, .principal = *principal},
 	    .action = spec->action,
 	    .drain_seconds = spec->drain_seconds,
 	    .drain_delete = spec->drain_delete,

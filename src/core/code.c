@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/activity.h"
+#include "core/budget.h"
 #include "core/code_private.h"
 #include "core/run.h"
 #include "core/visible.h"
@@ -339,7 +340,9 @@ int code_context_create(struct sandbox *sandbox, const struct code_spec *spec, C
 	if (code_context_by_id(sandbox->core, &row.id))
 		return error_set(error, ERROR_CONTEXT_BUSY, "context `%s` is being started",
 				 row.id.text);
-	if (check_count(sandbox, error) < 0)
+	/* Its interpreter is a command like any other: BASH_ENV alone makes it run a script. */
+	if (check_count(sandbox, error) < 0 ||
+	    budget_check_exec(sandbox, spec->principal, error) < 0)
 		return -1;
 	row.environment = pack(spec, &row.environment_size, error);
 	if (!row.environment)
@@ -354,6 +357,7 @@ int code_context_create(struct sandbox *sandbox, const struct code_spec *spec, C
 		code_context_free(context);
 		return -1;
 	}
+	budget_count_exec(sandbox);
 	await_ready(context, done, data);
 	return 0;
 }
@@ -392,7 +396,8 @@ int code_context_restart(struct code_context *context, const struct principal *p
 	if (life->created)
 		return error_set(error, ERROR_CONTEXT_BUSY, "context `%s` is being started",
 				 row->id.text);
-	if (!code_context_alive(context) && check_count(context->sandbox, error) < 0)
+	if ((!code_context_alive(context) && check_count(context->sandbox, error) < 0) ||
+	    budget_check_exec(context->sandbox, principal, error) < 0)
 		return -1;
 	error_set(&restarted, ERROR_CONTEXT_ENDED, "context `%s` was restarted", row->id.text);
 	if (!tell_all(context, &restarted))
@@ -420,6 +425,7 @@ int code_context_restart(struct code_context *context, const struct principal *p
 		code_context_ended(context, error->message);
 		return -1;
 	}
+	budget_count_exec(context->sandbox);
 	/* The new interpreter has been sent no cell. */
 	row->control_begin = row->out_begin = row->err_begin = 0;
 	row->cell_wall = 0;

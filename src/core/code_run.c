@@ -15,7 +15,7 @@
 #include "core/run.h"
 #include "store/activity.h"
 
-#define RECORDS_PER_TURN 1024
+#define RECORDS_PER_TURN 128
 #define CODE_RAN_LOOKED 1000 /* entries of a sandbox's other contexts since */
 
 struct code_cell *code_cell_of(struct code_context *context, uint64_t number)

@@ -19,6 +19,8 @@
 #define CONTROL_TAIL (24 * MIB)
 #define ARGUMENTS_MAX 3
 #define STDERR_SHOWN 300
+#define TITLE_LINE_MAX 160
+#define TITLE_SIZE (TITLE_LINE_MAX + 32)
 #define NOT_FOUND_CODE 127 /* a shell's, for a program that is not there */
 
 struct language {
@@ -121,11 +123,27 @@ static int start_control(struct code_context *context, struct error *error)
 	return 0;
 }
 
+/* "python: import os": the driver says nothing to somebody who looks for a job. */
+static void make_title(const struct code_context *context, const struct code_spec *code,
+		       char title[TITLE_SIZE])
+{
+	const char *text = code->code ? code->code : "";
+	const char *end = text + (code->code ? code->size : 0), *line = text;
+	while (line < end && (unsigned char)*line <= ' ')
+		line++;
+	const char *newline = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
+	size_t size = MIN((size_t)((newline ? newline : end) - line), (size_t)TITLE_LINE_MAX);
+	snprintf(title, TITLE_SIZE, "%s%s%s%.*s", code_language_name(context->row.language),
+		 context->once ? "" : " context", size > 0 ? ": " : "",
+		 (int)text_utf8_prefix(line, size), line);
+}
+
 static int start_main(struct code_context *context, const struct code_spec *code,
 		      struct error *error)
 {
 	const struct language *language = language_of(context->row.language);
 	bool plain = context->life->plain;
+	char title[TITLE_SIZE];
 	struct pair *environment = calloc(code->environment_count + 2, sizeof(*environment));
 	size_t count = code->environment_count;
 	if (!environment)
@@ -147,8 +165,10 @@ static int start_main(struct code_context *context, const struct code_spec *code
 	    .timeout_ms = context->once ? code->timeout_ms : 0,
 	    .principal = code_principal(context),
 	    .context = &context->row.id,
+	    .title = title,
 	};
 	struct exec *exec;
+	make_title(context, code, title);
 	int result = exec_start(context->sandbox, &spec, &exec, error);
 	free(environment);
 	if (result < 0)

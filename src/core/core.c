@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/work.h"
 #include "core/budget.h"
 #include "core/code.h"
 #include "core/core_private.h"
@@ -53,9 +55,10 @@ static void run_later(struct core *core)
 	}
 }
 
-static void on_soon(uv_timer_t *timer)
+static void on_soon(uv_idle_t *idle)
 {
-	run_later(timer->data);
+	uv_idle_stop(idle);
+	run_later(idle->data);
 }
 
 void core_later(struct core *core, void (*call)(void *data), void *data)
@@ -66,7 +69,7 @@ void core_later(struct core *core, void (*call)(void *data), void *data)
 	*later = (struct later){.call = call, .data = data};
 	list_append(&core->private->later, &later->link);
 	if (!core->private->stopping && !uv_is_active((uv_handle_t *)&core->private->soon))
-		uv_timer_start(&core->private->soon, on_soon, 0, 0);
+		uv_idle_start(&core->private->soon, on_soon);
 }
 
 static void call_done(void *data)
@@ -302,7 +305,7 @@ static void private_new(struct core *core)
 		list_init(&private->by_name[i]);
 	}
 	uv_timer_init(core->loop, &private->timer);
-	uv_timer_init(core->loop, &private->soon);
+	uv_idle_init(core->loop, &private->soon);
 	private->timer.data = private->soon.data = core;
 	private->open_handles = 2;
 }
@@ -389,6 +392,8 @@ void core_stop(struct core *core)
 	store_close(core->store);
 	core->store = NULL;
 	core->private = NULL;
+	if (core->work)
+		work_queue_release(TAKE_PTR(core->work));
 	private->timer.data = private->soon.data = &private->open_handles;
 	uv_close((uv_handle_t *)&private->timer, on_private_closed);
 	uv_close((uv_handle_t *)&private->soon, on_private_closed);
@@ -414,6 +419,29 @@ void core_configure(struct core *core, const struct config *config)
 	core->config = *config;
 	memcpy(core->config.state, before.state, sizeof(before.state));
 	memcpy(core->config.runtime, before.runtime, sizeof(before.runtime));
+}
+
+static struct work_share *share_of(struct core *core, const char *kind, const char *name)
+{
+	char text[WORK_NAME_MAX + 1];
+	if (!core->work)
+		core->work = work_queue_of(core->loop);
+	snprintf(text, sizeof(text), "%s %s", kind, name);
+	return work_share_get(core->work, text);
+}
+
+struct work_share *core_share(struct core *core, const struct principal *principal)
+{
+	char uid[16];
+	snprintf(uid, sizeof(uid), "%u", principal->uid);
+	/* The second as http/callers.c has it, for local users without a token. */
+	return id_is_set(&principal->token) ? share_of(core, "token", principal->token.text)
+					    : share_of(core, "uid", uid);
+}
+
+struct work_share *core_share_of_guests(struct core *core, const char *workspace)
+{
+	return share_of(core, "guests", workspace);
 }
 
 int core_secret(struct core *core, const char *name, size_t size, uint8_t *ret_value,

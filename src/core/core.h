@@ -22,6 +22,8 @@
 
 struct core_private;
 struct spawner_client;
+struct work_queue;
+struct work_share;
 
 #define WORKSPACE_MAX 63
 
@@ -61,6 +63,7 @@ struct core {
 	uint64_t next_exec_key;
 	struct spawn_probe probes[TIER_COUNT];
 	struct core_private *private; /* core_private.h */
+	struct work_queue *work;      /* the loop's; made when it is first used */
 };
 
 /* Connects the pieces and reconciles rows with what the spawner says exists; `ready` is called when
@@ -79,6 +82,11 @@ void core_let_go(struct core *core);
 void core_forgotten_error(const struct core *core, const struct id *sandbox, struct error *error);
 /* New limits and defaults for what is created from now on; directories are not changed. */
 void core_configure(struct core *core, const struct config *config);
+/* Whose time of the loop it takes to do what they ask (base/work.h): their token's, or their uid's.
+ * Counted. */
+struct work_share *core_share(struct core *core, const struct principal *principal);
+/* The same for what the sandboxes of a workspace send. */
+struct work_share *core_share_of_guests(struct core *core, const char *workspace);
 /* A key of this installation by its name, exactly `size` bytes: made once and kept for good. */
 NODISCARD int core_secret(struct core *core, const char *name, size_t size, uint8_t *ret_value,
 			  struct error *error);

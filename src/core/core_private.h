@@ -136,7 +136,7 @@ struct core_private {
 	struct activity_log *activity; /* activity.c */
 	uv_timer_t timer;              /* timers.c */
 	int64_t wake_at;               /* CLOCK_BOOTTIME; 0: not running */
-	uv_timer_t soon;               /* core_later() */
+	uv_idle_t soon;                /* core_later() */
 	struct list later;
 	unsigned open_handles;
 	struct list by_id[BUCKETS], by_name[BUCKETS];
@@ -209,7 +209,8 @@ struct sandbox_life {
 
 	struct list watchers; /* struct sandbox_watcher */
 	struct list drained;  /* struct waiter: sandbox_drain() */
-	bool notifying;       /* the watchers are told in a later turn */
+	struct asker drained_by;
+	bool notifying; /* the watchers are told in a later turn */
 
 	struct activity_head activity;
 	char asked_by[ACTIVITY_ACTOR_MAX]; /* who began the transition; "": nobody, it came about */
@@ -217,6 +218,7 @@ struct sandbox_life {
 
 	struct list exec_listeners; /* struct exec_listener */
 	uint64_t log_bytes;         /* kept output of ended execs */
+	uint64_t log_bytes_pruned;  /* what all execs had when logs were last looked through */
 	uint32_t exec_rows;
 	bool counters_known;     /* sandbox->counters is of this boot */
 	struct samples *samples; /* counters.c */
@@ -293,6 +295,8 @@ NODISCARD int spec_check(struct core *core, const struct principal *principal,
 NODISCARD int limits_check_change(const struct config *config, const struct limits *asked,
 				  struct error *error);
 NODISCARD int timeout_check(const struct config *config, uint32_t seconds, struct error *error);
+/* 0 (none) where that is allowed. */
+uint32_t timeout_longest(const struct config *config);
 
 /* sandbox_limits.c */
 /* A reply to LIMITS after its time. */
@@ -444,8 +448,12 @@ void exec_logs_close(struct exec *exec);
 void exec_logs_unlink(struct sandbox *sandbox, const struct id *exec);
 void exec_logs_refresh(struct exec *exec);
 uint64_t exec_logs_size(const struct exec_row *row);
+/* Before an exec begins: no more is kept of its output than the configured maximum has left. */
+void exec_logs_fit(const struct sandbox *sandbox, struct exec_row *row);
 /* An exec has ended: counts its output and removes the oldest logs above the configured maximum. */
 void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row);
+/* One that runs has printed something: the same. */
+void exec_logs_grown(struct sandbox *sandbox);
 /* Those of one exec, or with NULL all of the sandbox's. */
 void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec);
 /* The same at once; may block. Knows nothing but its arguments: called in a thread. */

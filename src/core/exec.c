@@ -230,7 +230,8 @@ static bool load_live(void *data, const struct exec_row *row)
 {
 	struct live_rows *live = data;
 	live->count++;
-	live->log_bytes += exec_logs_size(row);
+	if (row->state == EXEC_ENDED || row->state == EXEC_FAILED)
+		live->log_bytes += exec_logs_size(row);
 	bool wanted = row->state == EXEC_STARTING || row->state == EXEC_RUNNING ||
 		      (row->state == EXEC_ENDED && row->left_running > 0);
 	if (!wanted || live->live >= 2 * EXEC_PER_SANDBOX_MAX)
@@ -363,6 +364,8 @@ static char *command_text(const struct exec_spec *spec)
 {
 	char text[COMMAND_MAX + 1];
 	size_t used = 0;
+	if (spec->title)
+		return text_duplicate(spec->title);
 	for (size_t i = 0; i < spec->argc && used < COMMAND_MAX; i++) {
 		if (i > 0)
 			text[used++] = ' ';
@@ -374,18 +377,28 @@ static char *command_text(const struct exec_spec *spec)
 	return text_duplicate(text);
 }
 
-static int check_retention(const struct core *core, const struct exec_spec *spec,
+static int check_retention(const struct sandbox *sandbox, const struct exec_spec *spec,
 			   struct exec_row *row, struct error *error)
 {
-	row->head = spec->head ? spec->head : core->config.output_head;
-	row->tail = spec->tail ? spec->tail : core->config.output_tail;
-	if (row->head > OUTPUT_KEEP_MAX || row->tail > OUTPUT_KEEP_MAX)
+	const struct config *config = &sandbox->core->config;
+	row->head = spec->head ? spec->head : config->output_head;
+	row->tail = spec->tail ? spec->tail : config->output_tail;
+	bool asked = spec->head || spec->tail;
+	/* Who asks for one of them has said nothing about the other. */
+	if (asked && !spec->tail)
+		row->tail = MIN(row->tail, config->output_max - MIN(row->head, config->output_max));
+	if (asked && !spec->head)
+		row->head = MIN(row->head, config->output_max - MIN(row->tail, config->output_max));
+	if (row->head > OUTPUT_KEEP_MAX || row->tail > OUTPUT_KEEP_MAX ||
+	    (asked && row->head + row->tail > config->output_max))
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "output retention is %llu and %llu bytes; allowed are %llu each",
+				 "output of %llu + %llu bytes is to be kept; this host allows %llu "
+				 "in all (output_max)",
 				 (unsigned long long)row->head, (unsigned long long)row->tail,
-				 (unsigned long long)OUTPUT_KEEP_MAX);
+				 (unsigned long long)config->output_max);
 	if (row->head + row->tail == 0)
 		row->head = OUTPUT_HEAD_DEFAULT;
+	exec_logs_fit(sandbox, row);
 	if (spec->flags & EXEC_LOSSLESS)
 		row->tail = MAX(row->tail, LOSSLESS_TAIL_MIN);
 	return 0;
@@ -463,9 +476,9 @@ int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exe
 		row.token = spec->principal->token;
 	if (spec->context)
 		row.context = *spec->context;
-	if (check_sandbox(sandbox, error) < 0 || check_retention(core, spec, &row, error) < 0 ||
+	if (check_sandbox(sandbox, error) < 0 || check_retention(sandbox, spec, &row, error) < 0 ||
 	    encode(spec, &payload, error) < 0 ||
-	    /* Code counts by the piece (code_run.c), not by the interpreter. */
+	    /* Code counts by the piece (code_run.c), and a context by its start (code.c). */
 	    (!spec->context && budget_check_exec(sandbox, spec->principal, error) < 0))
 		return -1;
 	row.key = core->next_exec_key++;
@@ -594,9 +607,9 @@ int exec_signal(struct exec *exec, int signal, enum signal_scope scope, struct e
 	/* Of code its entries tell: code.ran has `interrupted`. */
 	if (id_is_set(&exec->row.context))
 		return 0;
+	const char *leader = exec->row.flags & EXEC_TTY ? "foreground" : "leader";
 	ACTIVITY(exec->sandbox, ACTIVITY_EXEC_SIGNALLED, NULL, &exec->row.id,
-		 {"signal", name ? name : "?"},
-		 {"scope", scope == SIGNAL_TREE ? "tree" : "leader"});
+		 {"signal", name ? name : "?"}, {"scope", scope == SIGNAL_TREE ? "tree" : leader});
 	return 0;
 }
 

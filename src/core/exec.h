@@ -32,6 +32,7 @@ struct exec_spec {
 	uint64_t head, tail;               /* retention per stream */
 	const struct principal *principal; /* who runs it; NULL: the daemon itself */
 	const struct id *context;          /* the code context whose interpreter it is */
+	const char *title;                 /* what lists show in the place of argv */
 };
 
 struct exec {

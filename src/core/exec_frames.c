@@ -336,6 +336,7 @@ static int handle_progress(struct exec *exec, const struct frame *frame, struct 
 		return broken(error, "PROGRESS");
 	/* Those who went on after its end write too; that is stored with the next change. */
 	take_totals(exec, &totals);
+	exec_logs_grown(exec->sandbox);
 	exec_notify(exec);
 	exec_acknowledge(exec);
 	return 0;

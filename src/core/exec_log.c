@@ -171,6 +171,47 @@ uint64_t exec_logs_size(const struct exec_row *row)
 	       (uint64_t)stream_count(row) * OUTPUT_LOG_HEADER;
 }
 
+/* --- how much is kept --- */
+
+/* The channel of a code context must hold a whole record: it has what it asks for, beside the
+ * others. A context has one. */
+static bool is_channel(const struct exec_row *row)
+{
+	return id_is_set(&row->context) && row->flags & EXEC_LOSSLESS;
+}
+
+/* What running execs may come to have, and what they have. An ended one that has processes left may
+ * go on too. */
+static void live_bytes(const struct sandbox *sandbox, uint64_t *ret_promised, uint64_t *ret_used)
+{
+	*ret_promised = *ret_used = 0;
+	list_each (&sandbox->execs, node) {
+		const struct exec *exec = list_entry(node, struct exec, link);
+		const struct exec_row *row = &exec->row;
+		uint64_t streams = (uint64_t)stream_count(row);
+		if (!exec_ended(exec))
+			*ret_used += exec_logs_size(row);
+		if ((!exec_ended(exec) || row->left_running > 0) && !is_channel(row))
+			*ret_promised += streams * (row->head + row->tail + OUTPUT_LOG_HEADER);
+	}
+}
+
+/* Half of what is left, so that there is always something for the next one. */
+void exec_logs_fit(const struct sandbox *sandbox, struct exec_row *row)
+{
+	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
+	uint64_t asked = row->head + row->tail;
+	if (maximum == 0 || is_channel(row))
+		return;
+	live_bytes(sandbox, &promised, &used);
+	uint64_t left = maximum > promised ? maximum - promised : 0;
+	uint64_t each = MAX(left / 2 / (uint64_t)stream_count(row), OUTPUT_LEAST);
+	if (asked <= each)
+		return;
+	row->head = row->head * each / asked;
+	row->tail = each - row->head;
+}
+
 /* The oldest ended execs of a sandbox whose logs, or whose rows, are too many. */
 struct excess {
 	uint64_t bytes, bytes_allowed;
@@ -190,9 +231,12 @@ static bool find_excess(void *data, const struct exec_row *row)
 	bool over_bytes = bytes > 0 && excess->bytes > excess->bytes_allowed;
 	bool over_rows = excess->rows >= excess->rows_allowed;
 	bool ended = row->state == EXEC_ENDED || row->state == EXEC_FAILED;
-	excess->bytes += bytes;
 	excess->rows++;
-	if (!(over_bytes || over_rows) || row->left_running > 0 || !ended)
+	/* The store does not know how much a running one has. */
+	if (!ended)
+		return true;
+	excess->bytes += bytes;
+	if (!(over_bytes || over_rows) || row->left_running > 0)
 		return true;
 	/* Rows come newest first, and the oldest are to go: the last of them stay in the batch. */
 	size_t at = excess->count++ % REMOVE_BATCH;
@@ -224,16 +268,18 @@ static int forget_logs(struct sandbox *sandbox, const struct id *id, struct erro
 	return result;
 }
 
-static void remove_excess(struct sandbox *sandbox)
+/* `live`: bytes of those that run. */
+static void remove_excess(struct sandbox *sandbox, uint64_t live)
 {
 	struct core *core = sandbox->core;
 	struct error error;
+	uint64_t maximum = core->config.log_bytes_max;
 	/* To three quarters, so that this walk is not made for every exec. */
 	struct excess excess = {
-	    .bytes_allowed = core->config.log_bytes_max / 4 * 3,
+	    .bytes_allowed = maximum / 4 * 3 - MIN(maximum / 4 * 3, live),
 	    .rows_allowed = EXEC_ROWS_MAX / 4 * 3,
 	};
-	if (core->config.log_bytes_max == 0)
+	if (maximum == 0)
 		excess.bytes_allowed = UINT64_MAX;
 	int result = store_exec_each(core->store, &sandbox->row.id, find_excess, &excess, &error);
 	size_t count = MIN(excess.count, REMOVE_BATCH);
@@ -251,16 +297,31 @@ static void remove_excess(struct sandbox *sandbox)
 		log_warning("sandbox %s: its oldest output cannot be removed: %s",
 			    sandbox->row.id.text, error.message);
 	sandbox->life->log_bytes = excess.bytes;
+	sandbox->life->log_bytes_pruned = excess.bytes + live;
 	sandbox->life->exec_rows = excess.rows;
 }
 
 void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row)
 {
 	struct sandbox_life *life = sandbox->life;
-	uint64_t maximum = sandbox->core->config.log_bytes_max;
+	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
 	life->log_bytes += exec_logs_size(row);
-	if ((maximum > 0 && life->log_bytes > maximum) || life->exec_rows > EXEC_ROWS_MAX)
-		remove_excess(sandbox);
+	live_bytes(sandbox, &promised, &used);
+	if ((maximum > 0 && life->log_bytes + used > maximum) || life->exec_rows > EXEC_ROWS_MAX)
+		remove_excess(sandbox, used);
+}
+
+void exec_logs_grown(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
+	if (maximum == 0 || life->log_bytes == 0)
+		return;
+	live_bytes(sandbox, &promised, &used);
+	uint64_t all = life->log_bytes + used;
+	/* Not at every line: what could not be removed a moment ago cannot be now. */
+	if (all > maximum && all > life->log_bytes_pruned + maximum / 16)
+		remove_excess(sandbox, used);
 }
 
 /* A removal under way, in a thread of libuv's: freeing a file whose pages are being written back

@@ -50,6 +50,7 @@ int exec_remove(struct exec *exec, struct error *error)
 struct purge {
 	struct exec_watcher watcher;
 	struct core *core;
+	struct asker asker;
 	struct id sandbox, exec;
 };
 
@@ -58,11 +59,13 @@ static void purge_now(void *data)
 {
 	struct purge *purge = data;
 	struct sandbox *sandbox = sandbox_by_id(purge->core, &purge->sandbox);
+	struct asker before = core_ask_as(purge->core, &purge->asker);
 	struct exec *exec;
 	struct error error;
 	if (sandbox && exec_find(sandbox, purge->exec.text, &exec, &error) == 0 &&
 	    exec_remove(exec, &error) < 0)
 		log_info("exec %s is kept: %s", purge->exec.text, error.message);
+	core_ask_as(purge->core, &before);
 	free(purge);
 }
 
@@ -86,6 +89,7 @@ void exec_purge(struct exec *exec)
 	if (!purge)
 		abort();
 	purge->core = exec->sandbox->core;
+	purge->asker = core_asker(purge->core);
 	purge->sandbox = exec->sandbox->row.id;
 	purge->exec = exec->row.id;
 	purge->watcher.changed = purge_changed;

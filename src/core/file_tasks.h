@@ -62,14 +62,21 @@ NODISCARD int file_stat(struct sandbox *sandbox, const struct file_place *place,
 			const struct file_records *records, void *data, struct file_task **ret_task,
 			struct error *error);
 /* Names by a glob below the place. max 0, here and elsewhere: as many as may be. */
+struct glob_ask {
+	const char *pattern;
+	bool sorted;         /* by name, as far as its init can */
+	bool skip_generated; /* what is in .git and node_modules, as far as its init can */
+	uint32_t max;
+};
 NODISCARD int file_glob(struct sandbox *sandbox, const struct file_place *place,
-			const char *pattern, uint32_t max, const struct file_records *records,
-			void *data, struct file_task **ret_task, struct error *error);
+			const struct glob_ask *ask, const struct file_records *records, void *data,
+			struct file_task **ret_task, struct error *error);
 /* Lines by a regular expression (or as plain text) in the files below the place whose names match
  * the glob (NULL: all). */
 struct grep_ask {
 	const char *pattern, *glob;
 	bool plain, ignore_case;
+	bool sorted, skip_generated; /* as of glob_ask */
 	uint32_t max;
 };
 NODISCARD int file_grep(struct sandbox *sandbox, const struct file_place *place,

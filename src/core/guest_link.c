@@ -18,15 +18,17 @@
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "base/work.h"
 
 #define QUEUE_MAX (4 * MIB)
 /* Bulk data stops here, so that control frames always find room below QUEUE_MAX. */
 #define QUEUE_HIGH (1 * MIB)
 #define QUEUE_LOW (256 * KIB)
 #define READ_SIZE (64 * 1024)
-#define READS_PER_TURN 4
-/* A guest that sends nothing but tiny frames gets no more of a turn than this and one read. */
-#define FRAMES_PER_TURN 128
+/* A guest may send nothing but tiny frames: of one read, no more are one piece of work. */
+#define FRAMES_PER_PIECE 128
+/* When a link is in doubt, what has come is read, up to so many pieces. */
+#define PIECES_IN_DOUBT 8
 #define PING_INTERVAL_MS 10000
 #define PING_TIMEOUT_MS 30000
 #define DOUBT_TIMEOUT_MS 10000
@@ -48,8 +50,11 @@ enum link_state { LINK_CONNECTING, LINK_GREETING, LINK_OPEN, LINK_FAILED };
 
 struct guest_link {
 	uv_poll_t poll;
-	uv_timer_t timer; /* connect and HELLO; then pings; then to tell of a failure */
-	uv_idle_t turn;   /* active: something was sent in this turn of the loop */
+	uv_timer_t timer;    /* connect and HELLO; then pings */
+	uv_idle_t turn;      /* active: something was sent in this turn of the loop */
+	struct work work;    /* waits: there is something to read */
+	struct work telling; /* waits: `closed` is owed */
+	struct work_share *share;
 	bool poll_open, freed;
 	unsigned open_handles;
 	int fd;
@@ -59,7 +64,8 @@ struct guest_link {
 	int64_t until; /* CLOCK_BOOTTIME: connect + HELLO */
 	struct guest_link_callbacks callbacks;
 	void *data;
-	struct buffer in;
+	struct buffer in;   /* what was read and is not handled yet */
+	bool more;          /* there are whole frames in it */
 	struct list queue;  /* struct outgoing */
 	size_t queued;      /* bytes */
 	bool blocked;       /* the socket was full: the rest goes when it can be written */
@@ -97,7 +103,7 @@ static void watch(struct guest_link *link)
 	uv_poll_start(&link->poll, events, on_poll);
 }
 
-/* No more reading or writing; `closed` is called from the timer. */
+/* No more reading or writing; `closed` is called in a piece of work of its own. */
 static void fail(struct guest_link *link, const struct error *error)
 {
 	if (link->state == LINK_FAILED || link->freed)
@@ -106,7 +112,8 @@ static void fail(struct guest_link *link, const struct error *error)
 	link->error = *error;
 	if (link->poll_open)
 		uv_poll_stop(&link->poll);
-	uv_timer_start(&link->timer, on_timer, 0, 0);
+	uv_timer_stop(&link->timer);
+	work_wait(&link->telling, link->share);
 }
 
 static void fail_gone(struct guest_link *link, const char *why)
@@ -281,6 +288,12 @@ int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id, 
 	return queue_frame(link, type, id, payload, size, fds, fd_count, error);
 }
 
+void guest_link_set_share(struct guest_link *link, struct work_share *share)
+{
+	work_share_release(link->share);
+	link->share = share;
+}
+
 uint32_t guest_link_version(const struct guest_link *link)
 {
 	return link->version;
@@ -408,12 +421,18 @@ static void on_frame(struct guest_link *link, const struct frame *frame)
 		fail(link, &error);
 }
 
-/* All whole frames of what has come. Returns how many bytes they were. */
-static size_t parse(struct guest_link *link, const char *data, size_t size, unsigned *frames)
+/* The whole frames of what has come, up to a piece of work. Returns how many bytes they were. */
+static size_t parse(struct guest_link *link, const char *data, size_t size)
 {
 	size_t at = 0;
+	unsigned frames = 0;
+	link->more = false;
 	while (at < size && link->state != LINK_FAILED && !link->freed) {
 		struct frame frame;
+		if (frames++ == FRAMES_PER_PIECE) {
+			link->more = true;
+			break;
+		}
 		int64_t length = frame_parse(data + at, size - at, &frame);
 		if (length < 0) {
 			fail_protocol(link, "a frame that does not parse");
@@ -423,24 +442,23 @@ static size_t parse(struct guest_link *link, const char *data, size_t size, unsi
 			break;
 		on_frame(link, &frame);
 		at += (size_t)length;
-		++*frames;
 	}
 	return at;
 }
 
 /* What is left of the last frame stays; false: it is longer than any may be. Thousands of idle
  * links must not keep a buffer each. */
-static bool take(struct guest_link *link, const char *data, size_t size, unsigned *frames)
+static bool take(struct guest_link *link, const char *data, size_t size)
 {
 	bool fits = true;
 	if (link->in.size == 0) {
-		size_t used = parse(link, data, size, frames);
+		size_t used = parse(link, data, size);
 		if (link->state != LINK_FAILED && !link->freed && used < size)
 			fits = buffer_append(&link->in, data + used, size - used) == 0;
 		return fits;
 	}
-	fits = buffer_append(&link->in, data, size) == 0;
-	size_t used = fits ? parse(link, link->in.data, link->in.size, frames) : 0;
+	fits = size == 0 || buffer_append(&link->in, data, size) == 0;
+	size_t used = fits ? parse(link, link->in.data, link->in.size) : 0;
 	if (link->state == LINK_FAILED || link->freed)
 		return fits;
 	buffer_consume(&link->in, used);
@@ -449,29 +467,37 @@ static bool take(struct guest_link *link, const char *data, size_t size, unsigne
 	return fits;
 }
 
-static void on_readable(struct guest_link *link)
+/* Frames that were read already, or else one read. False: nothing more has come. */
+static bool read_piece(struct guest_link *link)
 {
 	static char arrived[READ_SIZE];
-	unsigned frames = 0;
-	for (int i = 0; i < READS_PER_TURN && link->state != LINK_FAILED && !link->freed; i++) {
-		/* Without a control buffer the kernel drops any descriptor that comes along. */
-		ssize_t got;
-		do
-			got = recv(link->fd, arrived, READ_SIZE, 0);
-		while (got < 0 && errno == EINTR);
-		if (got < 0 && errno == EAGAIN)
-			return;
-		if (got <= 0) {
-			fail_gone(link, got < 0 ? strerror(errno) : "it closed its connection");
-			return;
-		}
-		if (!take(link, arrived, (size_t)got, &frames)) {
-			fail_protocol(link, "a frame longer than the maximum");
-			return;
-		}
-		if (got < READ_SIZE || frames >= FRAMES_PER_TURN)
-			return;
+	if (link->state == LINK_FAILED || link->freed)
+		return false;
+	if (link->more) {
+		(void)take(link, NULL, 0);
+		return true;
 	}
+	/* Without a control buffer the kernel drops any descriptor that comes along. */
+	ssize_t got;
+	do
+		got = recv(link->fd, arrived, READ_SIZE, 0);
+	while (got < 0 && errno == EINTR);
+	if (got < 0 && errno == EAGAIN)
+		return false;
+	if (got <= 0)
+		fail_gone(link, got < 0 ? strerror(errno) : "it closed its connection");
+	else if (!take(link, arrived, (size_t)got))
+		fail_protocol(link, "a frame longer than the maximum");
+	return got == READ_SIZE || link->more;
+}
+
+/* While the socket has more, libuv says so again; of what was read already, nobody else does. */
+static void on_turn_to_read(struct work *work)
+{
+	struct guest_link *link = container_of(work, struct guest_link, work);
+	(void)read_piece(link);
+	if (link->more && link->state != LINK_FAILED && !link->freed)
+		work_wait(work, link->share);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
@@ -482,7 +508,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 		return;
 	}
 	if (events & UV_READABLE)
-		on_readable(link);
+		work_run(&link->work, link->share);
 	if (link->freed || !(events & UV_WRITABLE))
 		return;
 	flush_queue(link);
@@ -569,7 +595,8 @@ static void on_ping_timer(struct guest_link *link)
 	int64_t allowed = link->doubted ? DOUBT_TIMEOUT_MS : PING_TIMEOUT_MS;
 	if (link->ping_sent != 0 && now - link->ping_sent >= allowed * NSEC_PER_MSEC) {
 		/* It may be us who were asleep: the answer can be waiting in the socket. */
-		on_readable(link);
+		for (int i = 0; i < PIECES_IN_DOUBT && read_piece(link); i++)
+			;
 		if (link->ping_sent != 0 && link->state == LINK_OPEN && !link->freed)
 			fail_gone(link, link->doubted ? "no answer to a ping in 10 seconds"
 						      : "no answer to a ping in 30 seconds");
@@ -597,10 +624,15 @@ static void on_timer(uv_timer_t *timer)
 	case LINK_OPEN:
 		on_ping_timer(link);
 		break;
-	case LINK_FAILED:
-		link->callbacks.closed(link->data, &link->error);
+	case LINK_FAILED: /* it was stopped */
 		break;
 	}
+}
+
+static void on_turn_to_tell(struct work *work)
+{
+	struct guest_link *link = container_of(work, struct guest_link, telling);
+	link->callbacks.closed(link->data, &link->error);
 }
 
 static struct guest_link *link_new(uv_loop_t *loop, int fd, uint32_t timeout_ms,
@@ -616,6 +648,11 @@ static struct guest_link *link_new(uv_loop_t *loop, int fd, uint32_t timeout_ms,
 	list_init(&link->queue);
 	list_init(&link->echoes);
 	link->until = clock_boot() + timeout_ms * NSEC_PER_MSEC;
+	link->work.run = on_turn_to_read;
+	link->telling.run = on_turn_to_tell;
+	struct work_queue *queue = work_queue_of(loop);
+	link->share = work_share_get(queue, "guests");
+	work_queue_release(queue);
 	uv_timer_init(loop, &link->timer);
 	uv_idle_init(loop, &link->turn);
 	link->open_handles = 2;
@@ -671,6 +708,7 @@ static void on_handle_closed(uv_handle_t *handle)
 	if (--link->open_handles > 0)
 		return;
 	buffer_done(&link->in);
+	work_share_release(link->share);
 	free(link);
 }
 
@@ -683,6 +721,8 @@ void guest_link_free(struct guest_link *link)
 	if (uv_is_active((uv_handle_t *)&link->turn))
 		flush_queue(link);
 	link->freed = true;
+	work_cancel(&link->work);
+	work_cancel(&link->telling);
 	while (!list_empty(&link->queue))
 		outgoing_free(link, list_entry(link->queue.next, struct outgoing, link));
 	link->poll.data = link->timer.data = link->turn.data = link;

@@ -12,6 +12,7 @@
 #include "proto/init_messages.h"
 
 struct guest_link;
+struct work_share;
 
 struct guest_link_callbacks {
 	/* HELLO was answered. */
@@ -34,6 +35,9 @@ struct guest_link *guest_link_open_fd(uv_loop_t *loop, int fd, uint32_t timeout_
 				      const struct guest_link_callbacks *callbacks, void *data);
 void guest_link_free(struct guest_link *link);
 
+/* Takes the share whose time it takes to read what the init sends (base/work.h); until then all
+ * links have one together. */
+void guest_link_set_share(struct guest_link *link, struct work_share *share);
 /* Queues one frame; descriptors are duplicated. */
 NODISCARD int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id,
 			      const void *payload, size_t size, const int *fds, size_t fd_count,

@@ -54,6 +54,7 @@ void exec_start_error(const struct exec *exec, struct error *ret_error)
 
 struct owed_signal {
 	struct exec_watcher watcher;
+	struct asker asker;
 	int signal;
 };
 
@@ -66,9 +67,12 @@ static void owed_done(struct exec_watcher *watcher)
 static void owed_again(struct exec_watcher *watcher, struct exec *exec)
 {
 	struct owed_signal *owed = container_of(watcher, struct owed_signal, watcher);
+	struct core *core = exec->sandbox->core;
+	struct asker before = core_ask_as(core, &owed->asker);
 	struct error error;
 	if (exec_ended(exec) || exec_signal(exec, owed->signal, SIGNAL_TREE, &error) == 0)
 		owed_done(watcher);
+	core_ask_as(core, &before);
 }
 
 static void signal_surely(struct exec *exec, int signal)
@@ -82,6 +86,7 @@ static void signal_surely(struct exec *exec, int signal)
 	if (!owed)
 		abort();
 	owed->signal = signal;
+	owed->asker = core_asker(exec->sandbox->core);
 	owed->watcher.changed = owed_again;
 	owed->watcher.forgotten = owed_done;
 	exec_watch(exec, &owed->watcher);
@@ -280,13 +285,16 @@ struct exec *run_exec(const struct run *run)
 
 void run_cancel(struct run *run)
 {
+	struct core *core = run->core; /* the run may end in it */
+	struct asker before = core_ask_as(core, &run->asker);
 	exec_cancel(run->exec);
+	core_ask_as(core, &before);
 }
 
 void run_abandon(struct run *run, bool kill)
 {
 	if (kill)
-		exec_cancel(run->exec);
+		run_cancel(run);
 	run->abandoned = true;
 	/* Who was asked what is left running still answers. */
 	if (!run->finishing)

@@ -409,11 +409,14 @@ int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error 
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
 				 sandbox->row.id.text);
 	uint32_t seconds_before = sandbox->row.timeout_seconds;
+	uint32_t options_before = sandbox->row.options;
 	int64_t deadline_before = sandbox->row.deadline_wall;
+	sandbox->row.options &= ~(uint32_t)OPTION_TIMEOUT_UNASKED;
 	sandbox->row.timeout_seconds = seconds;
 	sandbox->row.deadline_wall =
 	    seconds == 0 ? 0 : row_now(&sandbox->row) + seconds * NSEC_PER_SEC;
 	if (store_sandbox_update(core->store, &sandbox->row, error) < 0) {
+		sandbox->row.options = options_before;
 		sandbox->row.timeout_seconds = seconds_before;
 		sandbox->row.deadline_wall = deadline_before;
 		return -1;

@@ -16,6 +16,7 @@
 /* What a change has been checked to be; its strings are owned until they are the row's. */
 struct prepared {
 	struct core *core;
+	struct asker asker; /* in whose name it is done when the spawner has answered */
 	struct id id;
 	struct sandbox_change change; /* its pointers are not used any more */
 	char *name, *metadata, *labels;
@@ -80,6 +81,17 @@ static int prepare_pairs(struct sandbox *sandbox, const struct sandbox_change *c
 		free(merged);
 	}
 	return result;
+}
+
+/* A time-out that nobody asked for gives way to any other word about its life. */
+static void prepare_default_timeout(const struct sandbox *sandbox, struct sandbox_change *change)
+{
+	bool stays = change->options_mask & change->options & OPTION_PERSISTENT;
+	if (change->timeout_set || !(sandbox->row.options & OPTION_TIMEOUT_UNASKED) ||
+	    !(stays || (change->idle_timeout_set && change->idle_timeout_seconds != 0)))
+		return;
+	change->timeout_set = true;
+	change->timeout_seconds = timeout_longest(&sandbox->core->config);
 }
 
 static int prepare_times(const struct config *config, const struct sandbox_change *change,
@@ -147,6 +159,7 @@ static void set_numbers(struct sandbox_row *row, const struct prepared *prepared
 		row->timeout_seconds = change->timeout_seconds;
 		row->deadline_wall =
 		    change->timeout_seconds == 0 ? 0 : now + change->timeout_seconds * NSEC_PER_SEC;
+		row->options &= ~(uint32_t)OPTION_TIMEOUT_UNASKED;
 	}
 	if (change->idle_timeout_set)
 		row->idle_timeout_seconds = change->idle_timeout_seconds;
@@ -222,7 +235,9 @@ static void limits_back(void *data UNUSED, const struct error *error)
 static void limits_set(void *data, const struct error *refused)
 {
 	struct prepared *prepared = data;
-	struct sandbox *sandbox = sandbox_by_id(prepared->core, &prepared->id);
+	struct core *core = prepared->core;
+	struct sandbox *sandbox = sandbox_by_id(core, &prepared->id);
+	struct asker before = core_ask_as(core, &prepared->asker);
 	struct error error, ignored;
 	if (!refused && !sandbox) {
 		error_set(&error, ERROR_SANDBOX_ENDED, "sandbox `%s` ended during the request",
@@ -236,6 +251,7 @@ static void limits_set(void *data, const struct error *refused)
 	}
 	prepared->done(prepared->data, refused);
 	prepared_free(prepared);
+	core_ask_as(core, &before);
 }
 
 int sandbox_change(struct sandbox *sandbox, const struct sandbox_change *change, SANDBOX_DONE,
@@ -245,8 +261,12 @@ int sandbox_change(struct sandbox *sandbox, const struct sandbox_change *change,
 	struct prepared *prepared = calloc(1, sizeof(*prepared));
 	if (!prepared)
 		abort();
-	*prepared = (struct prepared){
-	    .core = core, .id = sandbox->row.id, .change = *change, .done = done, .data = data};
+	*prepared = (struct prepared){.core = core,
+				      .asker = core_asker(core),
+				      .id = sandbox->row.id,
+				      .change = *change,
+				      .done = done,
+				      .data = data};
 	if (prepare_name(sandbox, change, prepared, error) < 0 ||
 	    prepare_pairs(sandbox, change, prepared, error) < 0 ||
 	    prepare_times(&core->config, change, error) < 0 ||
@@ -254,6 +274,7 @@ int sandbox_change(struct sandbox *sandbox, const struct sandbox_change *change,
 		prepared_free(prepared);
 		return -1;
 	}
+	prepare_default_timeout(sandbox, &prepared->change);
 	if (prepare_limits(sandbox, change, prepared)) {
 		if (sandbox_set_limits(sandbox, &prepared->limits, limits_set, prepared, error) ==
 		    0)

@@ -42,7 +42,8 @@ static void ended(struct sandbox *sandbox)
 		sandbox->row.state = SANDBOX_DELETING;
 		sandbox->life->destroy_at = clock_boot() + DESTROY_RETRY_MS * NSEC_PER_MSEC;
 		timers_wake_at(core, sandbox->life->destroy_at);
-		waiters_finish(sandbox, &sandbox->life->waiters, &error);
+		/* What was asked for is done: nothing of it is left but this row. */
+		waiters_finish(sandbox, &sandbox->life->waiters, NULL);
 		return;
 	}
 	if (sandbox->row.end_reason < STATISTICS_REASONS)

@@ -377,8 +377,11 @@ void link_connect(struct sandbox *sandbox)
 	else
 		result = guest_link_open(sandbox->core->loop, path, CONNECT_TIMEOUT_MS,
 					 &sandbox_link_callbacks, sandbox, &sandbox->guest, &error);
-	if (result == 0)
+	if (result == 0) {
+		guest_link_set_share(sandbox->guest,
+				     core_share_of_guests(sandbox->core, sandbox->row.workspace));
 		return;
+	}
 	sandbox->guest = NULL;
 	life->link_error = error;
 	life->refused = error.errnum == ECONNREFUSED ? life->refused + 1 : 0;

@@ -115,20 +115,22 @@ int timeout_check(const struct config *config, uint32_t seconds, struct error *e
 	return quantity_check(&quantity, error);
 }
 
-/* A persistent one stays until it is removed, as far as that is allowed here. */
-static uint32_t timeout_default(const struct config *config, const struct sandbox_spec *spec)
+uint32_t timeout_longest(const struct config *config)
 {
-	if (!(spec->options & OPTION_PERSISTENT))
-		return config->timeout_seconds;
 	return timeout_unlimited(config) ? 0 : config->timeout_seconds_max;
 }
 
 static int check_timeouts(const struct config *config, const struct sandbox_spec *spec,
 			  struct sandbox_row *row, struct error *error)
 {
-	uint32_t timeout = spec->timeout_set || spec->timeout_seconds != 0
-			       ? spec->timeout_seconds
-			       : timeout_default(config, spec);
+	uint32_t timeout = spec->timeout_seconds;
+	if (!spec->timeout_set && timeout == 0) {
+		/* The default is for those who said nothing: an idle time-out, or that it is to
+		 * stay, says how long it lives. */
+		bool said = spec->idle_timeout_seconds != 0 || spec->options & OPTION_PERSISTENT;
+		timeout = said ? timeout_longest(config) : config->timeout_seconds;
+		row->options |= said ? 0u : OPTION_TIMEOUT_UNASKED;
+	}
 	if (timeout_check(config, timeout, error) < 0)
 		return -1;
 	uint32_t idle = OR(spec->idle_timeout_seconds, config->idle_timeout_seconds);

@@ -271,6 +271,7 @@ int sandbox_drain(struct sandbox *sandbox, uint32_t timeout_seconds, bool then_d
 		free(waiter);
 		return -1;
 	}
+	sandbox->life->drained_by = core_asker(sandbox->core);
 	log_info("sandbox %s is drained", sandbox->row.id.text);
 	timers_wake_at(sandbox->core, clock_boot());
 	return 0;
@@ -318,11 +319,9 @@ static int64_t drain_stopped(struct sandbox *sandbox, int64_t now)
 	return NEVER;
 }
 
-int64_t drain_check(struct sandbox *sandbox, int64_t now)
+static int64_t drain_go_on(struct sandbox *sandbox, int64_t now)
 {
 	struct error error;
-	if (sandbox->row.drain_wall == 0)
-		return NEVER;
 	int64_t left = sandbox->row.drain_wall - clock_wall();
 	bool over = left <= 0 || !sandbox_busy(sandbox);
 	switch ((enum sandbox_state)sandbox->row.state) {
@@ -348,4 +347,15 @@ int64_t drain_check(struct sandbox *sandbox, int64_t now)
 	}
 	/* Each of them ends in another, which wakes the timers. */
 	return NEVER;
+}
+
+int64_t drain_check(struct sandbox *sandbox, int64_t now)
+{
+	struct core *core = sandbox->core;
+	if (sandbox->row.drain_wall == 0)
+		return NEVER;
+	struct asker before = core_ask_as(core, &sandbox->life->drained_by);
+	int64_t next = drain_go_on(sandbox, now);
+	core_ask_as(core, &before);
+	return next;
 }

@@ -3,6 +3,7 @@
 #include "core/signed_url.h"
 
 #include <openssl/crypto.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -110,4 +111,36 @@ int signed_url_check(struct core *core, const struct signed_url *url, const char
 	if (maker(core, url, workspace, ret_principal, error) < 0)
 		return -1;
 	return sandbox_find(core, ret_principal, url->sandbox.text, ret_sandbox, error);
+}
+
+/* What a query's value may hold as it is (RFC 3986: unreserved, and the slash). */
+void signed_url_escape(struct buffer *to, const char *text)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+			     (c >= '0' && c <= '9') || strchr("-._~/", c);
+		const char escaped[3] = {'%', digits[c >> 4], digits[c & 15]};
+		if (buffer_append(to, plain ? text : escaped, plain ? 1 : 3) < 0)
+			abort(); /* its maximum is above what a path can be */
+	}
+}
+
+void signed_url_append(const struct signed_url *url, const char *signature, struct buffer *to)
+{
+	int result = buffer_printf(to, "/v1/signed/%s?path=", url->sandbox.text);
+	signed_url_escape(to, url->path);
+	if (url->user[0]) {
+		result |= buffer_append_text(to, "&user=");
+		signed_url_escape(to, url->user);
+	}
+	if (url->max_bytes)
+		result |= buffer_printf(to, "&max_bytes=%llu", (unsigned long long)url->max_bytes);
+	if (id_is_set(&url->token))
+		result |= buffer_printf(to, "&by=%s", url->token.text);
+	result |= buffer_printf(to, "&expires=%llu&signature=%s", (unsigned long long)url->expires,
+				signature);
+	if (result < 0)
+		abort();
 }

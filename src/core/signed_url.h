@@ -5,6 +5,7 @@
  * nothing about the token but its id, which opens nothing. */
 #pragma once
 
+#include "base/buffer.h"
 #include "core/core.h"
 #include "core/sandbox.h"
 
@@ -24,6 +25,11 @@ struct signed_url {
 NODISCARD int signed_url_sign(struct core *core, const char *workspace,
 			      const struct signed_url *url, char signature[SIGNATURE_SIZE],
 			      struct error *error);
+/* "/v1/signed/...": its path and query. The buffer has room for SIGNED_TEXT_MAX. */
+#define SIGNED_TEXT_MAX (64 * KIB)
+void signed_url_append(const struct signed_url *url, const char *signature, struct buffer *to);
+/* As the value of a query. */
+void signed_url_escape(struct buffer *to, const char *text);
 /* The live sandbox, and in whose name: what the maker may still do. URL_INVALID, URL_EXPIRED,
  * SANDBOX_ENDED (only to who has a good signature). */
 NODISCARD int signed_url_check(struct core *core, const struct signed_url *url,

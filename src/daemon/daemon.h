@@ -5,9 +5,11 @@
  * with the descriptors below, already as the daemon's user and without capabilities. */
 #pragma once
 
-#define DAEMON_SPAWNER_FD 3 /* SOCK_SEQPACKET to the spawner */
-#define DAEMON_UNIX_FD 4    /* the API's Unix socket, listening */
-#define DAEMON_TCP_FD 5     /* the API's TCP socket, listening; with --tcp */
+#define DAEMON_SPAWNER_FD 3     /* SOCK_SEQPACKET to the spawner */
+#define DAEMON_UNIX_FD 4        /* the API's Unix socket, listening */
+#define DAEMON_TCP_FD 5         /* the API's TCP socket, listening; with --tcp */
+#define DAEMON_CERTIFICATE_FD 6 /* with --tls-certificate: its text, in memory */
+#define DAEMON_KEY_FD 7
 
 /* How it ends, for the spawner: 0 after SPAWN_QUIT, and these. Anything else is a crash, after
  * which it is started again with back-off.

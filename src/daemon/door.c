@@ -1,10 +1,13 @@
 /* Reads what the configuration says of the TCP door. Called by the daemon's main at its start and
- * on a reload; reads the two files of TLS, else pure. */
+ * on a reload; reads the copies of the two files of TLS, else pure. */
 #include "daemon/door.h"
 
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 
@@ -116,25 +119,81 @@ void door_url(const struct config *config, bool tls, char *url, size_t room)
 		url[0] = '\0';
 }
 
-int door_load_tls(const struct config *config, SSL_CTX **ret_tls, struct error *error)
+static int tls_problem(const char *kind, const char *path, struct error *error)
+{
+	unsigned long code = ERR_get_error();
+	const char *reason = code ? ERR_reason_error_string(code) : NULL;
+	ERR_clear_error();
+	return error_set(error, ERROR_CONFIG, "TLS: %s %s: %s", kind, path,
+			 reason ? reason : "it cannot be used");
+}
+
+/* From the beginning: a reload reads it again. */
+static BIO *open_text(int fd)
+{
+	BIO *text = lseek(fd, 0, SEEK_SET) < 0 ? NULL : BIO_new_fd(fd, BIO_NOCLOSE);
+	/* Reads of a few bytes would each be a system call. */
+	BIO *buffered = text ? BIO_new(BIO_f_buffer()) : NULL;
+	return buffered ? BIO_push(buffered, text) : text;
+}
+
+/* The server's own, then those between it and its authority's. */
+static bool load_chain(SSL_CTX *tls, int fd)
+{
+	BIO *text = open_text(fd);
+	X509 *certificate = text ? PEM_read_bio_X509_AUX(text, NULL, NULL, NULL) : NULL;
+	bool good = certificate && SSL_CTX_use_certificate(tls, certificate) == 1;
+	X509_free(certificate);
+	while (good && (certificate = PEM_read_bio_X509(text, NULL, NULL, NULL))) {
+		good = SSL_CTX_add0_chain_cert(tls, certificate) == 1;
+		if (!good)
+			X509_free(certificate);
+	}
+	/* Its end is found by reading on. */
+	if (good && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE)
+		ERR_clear_error();
+	good = good && ERR_peek_last_error() == 0;
+	BIO_free_all(text);
+	return good;
+}
+
+static int no_passphrase(char *to, int room, int writing, void *data)
+{
+	(void)to;
+	(void)room;
+	(void)writing;
+	(void)data;
+	return -1;
+}
+
+static bool load_key(SSL_CTX *tls, int fd)
+{
+	BIO *text = open_text(fd);
+	EVP_PKEY *key = text ? PEM_read_bio_PrivateKey(text, NULL, no_passphrase, NULL) : NULL;
+	bool good = key && SSL_CTX_use_PrivateKey(tls, key) == 1;
+	EVP_PKEY_free(key);
+	BIO_free_all(text);
+	return good;
+}
+
+int door_load_tls(const struct config *config, int certificate, int key, SSL_CTX **ret_tls,
+		  struct error *error)
 {
 	*ret_tls = NULL;
 	if (!config->tls_certificate[0])
 		return 0;
+	ERR_clear_error();
 	SSL_CTX *tls = SSL_CTX_new(TLS_server_method());
-	bool good = tls && SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION) == 1 &&
-		    SSL_CTX_use_certificate_chain_file(tls, config->tls_certificate) == 1 &&
-		    SSL_CTX_use_PrivateKey_file(tls, config->tls_key, SSL_FILETYPE_PEM) == 1 &&
-		    SSL_CTX_check_private_key(tls) == 1;
-	if (!good) {
-		unsigned long code = ERR_get_error();
-		const char *reason = ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code))
-							    : ERR_reason_error_string(code);
-		ERR_clear_error();
+	int result = 0;
+	if (!tls || SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION) != 1)
+		abort(); /* no memory */
+	if (!load_chain(tls, certificate))
+		result = tls_problem("certificate", config->tls_certificate, error);
+	else if (!load_key(tls, key) || SSL_CTX_check_private_key(tls) != 1)
+		result = tls_problem("key", config->tls_key, error);
+	if (result < 0)
 		SSL_CTX_free(tls);
-		return error_set(error, ERROR_CONFIG, "TLS: %s, %s: %s", config->tls_certificate,
-				 config->tls_key, reason ? reason : "they cannot be used");
-	}
-	*ret_tls = tls;
-	return 0;
+	else
+		*ret_tls = tls;
+	return result;
 }

@@ -21,5 +21,7 @@ NODISCARD int door_configure(struct door *door, const struct config *config, str
 /* The URL of who is on this host; config->listen is the address that it has become. "": too long.
  */
 void door_url(const struct config *config, bool tls, char *url, size_t room);
-/* NULL in *ret_tls where none is configured. */
-NODISCARD int door_load_tls(const struct config *config, SSL_CTX **ret_tls, struct error *error);
+/* NULL in *ret_tls where none is configured. The two descriptors have what is in the files that the
+ * configuration names. */
+NODISCARD int door_load_tls(const struct config *config, int certificate, int key,
+			    SSL_CTX **ret_tls, struct error *error);

@@ -172,7 +172,8 @@ static int reload_door(struct daemon *daemon, const struct config *config, struc
 	struct door *door = &daemon->doors[daemon->door == &daemon->doors[0]];
 	SSL_CTX *tls = NULL;
 	if (door_configure(door, config, error) < 0 ||
-	    (daemon->tls && door_load_tls(config, &tls, error) < 0))
+	    (daemon->tls &&
+	     door_load_tls(config, DAEMON_CERTIFICATE_FD, DAEMON_KEY_FD, &tls, error) < 0))
 		return -1;
 	daemon->door = door;
 	if (daemon->server)
@@ -357,7 +358,8 @@ static int start(struct daemon *daemon, struct error *error)
 	api_start();
 	daemon->door = &daemon->doors[0];
 	if (door_configure(daemon->door, &daemon->config, error) < 0 ||
-	    (daemon->with_tcp && door_load_tls(&daemon->config, &daemon->tls, error) < 0) ||
+	    (daemon->with_tcp && door_load_tls(&daemon->config, DAEMON_CERTIFICATE_FD,
+					       DAEMON_KEY_FD, &daemon->tls, error) < 0) ||
 	    core_start(&daemon->core, &daemon->loop, &daemon->config, DAEMON_SPAWNER_FD, ready,
 		       daemon, error) < 0 ||
 	    narrow(&daemon->config, daemon->config_path, error) < 0)
@@ -386,6 +388,11 @@ static int prepare(struct daemon *daemon, int argc, char **argv, struct error *e
 					 "_daemon: descriptor %d is missing; started by the "
 					 "spawner only",
 					 fd);
+	if (flags.tls_certificate && (fd_set_cloexec(DAEMON_CERTIFICATE_FD, true) < 0 ||
+				      fd_set_cloexec(DAEMON_KEY_FD, true) < 0))
+		return error_set(error, ERROR_USAGE,
+				 "_daemon: the copies of the TLS files are "
+				 "missing; started by the spawner only");
 	return 0;
 }
 

@@ -2,13 +2,13 @@
  * a few system calls, and none can be undone.
  *
  * (1) By the spawner, before the exec: the daemon's own user and group, no supplementary groups, no
- *     capability in any set, only descriptors 0-2 and the three it is given.
+ *     capability in any set, only descriptors 0-2 and those it is given.
  *
  * (2) Here, when database, listeners and spawner socket are open. Kept, and why:
  *     files      db/ and logs/ of the state directory (SQLite's journal files and the logs of new
  *                execs are made as we go); the configuration's directory, read only (reload, and an
- *                editor replaces the file, so the file alone would not do); those of the TLS
- *                certificate and key, likewise; /dev/urandom (SQLite).
+ *                editor replaces the file, so the file alone would not do); /dev/urandom (SQLite).
+ *                The TLS certificate and key are copies in memory, open to read.
  *                The guests' sockets need no right: Landlock does not govern connect() to a path.
  *     network    accept() on what is open; new sockets of AF_UNIX only. No TCP of its own.
  *     processes  threads (libuv's pool, SQLite); no fork, no exec, no signal but to itself, no
@@ -95,23 +95,6 @@ static int allow(int ruleset, const char *path, uint64_t rights, uint64_t handle
 	return 0;
 }
 
-/* Certificates are replaced while we run, so the directory is what is kept; often it holds a link
- * to the file of the day, which is in another. */
-static int allow_certificate(int ruleset, const char *path, uint64_t handled, struct error *error)
-{
-	char real[PATH_MAX], directory[PATH_MAX];
-	const char *paths[] = {path, path[0] ? realpath(path, real) : NULL};
-	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-		const char *slash = paths[i] ? strrchr(paths[i], '/') : NULL;
-		if (!slash || text_format(directory, sizeof(directory), "%.*s",
-					  (int)(slash - paths[i]) + 1, paths[i]) < 0)
-			continue;
-		if (allow(ruleset, directory, RIGHTS_READ, handled, error) < 0)
-			return -1;
-	}
-	return 0;
-}
-
 static int restrict_files(const struct config *config, const char *config_path, struct error *error)
 {
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -140,8 +123,6 @@ static int restrict_files(const struct config *config, const char *config_path, 
 	snprintf(path, sizeof(path), "%s/logs", config->state);
 	if (allow(ruleset, path, RIGHTS_OWN, rules.files, error) < 0 ||
 	    (directory[0] && allow(ruleset, directory, RIGHTS_READ, rules.files, error) < 0) ||
-	    allow_certificate(ruleset, config->tls_certificate, rules.files, error) < 0 ||
-	    allow_certificate(ruleset, config->tls_key, rules.files, error) < 0 ||
 	    allow(ruleset, "/dev/urandom", LANDLOCK_ACCESS_FS_READ_FILE, rules.files, error) < 0)
 		return -1;
 #ifdef SANITIZED

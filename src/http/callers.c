@@ -125,6 +125,16 @@ static struct list *slot_of(struct http_server *server, const struct caller_key 
 	return &server->callers[mixed % HTTP_CALLER_SLOTS];
 }
 
+/* Local users have a share each. Addresses have one together: there are as many as a stranger
+ * likes, and what is done before a token is known is little. */
+static struct work_share *share_of(struct http_server *server, const struct caller_key *key)
+{
+	char name[WORK_NAME_MAX + 1] = "tcp";
+	if (key->kind == CALLER_UID)
+		snprintf(name, sizeof(name), "uid %" PRIu64, key->value);
+	return work_share_get(server->work, name);
+}
+
 static struct http_caller *find(struct http_server *server, const struct caller_key *key)
 {
 	struct list *slot = slot_of(server, key);
@@ -139,6 +149,7 @@ static struct http_caller *find(struct http_server *server, const struct caller_
 	caller->kind = (uint8_t)key->kind;
 	caller->value = key->value;
 	caller->trusted = is_trusted(server, key);
+	caller->share = share_of(server, key);
 	list_init(&caller->ranked);
 	list_init(&caller->spare);
 	list_append(slot, &caller->node);
@@ -155,6 +166,7 @@ static void sweep(struct http_server *server, uint64_t now)
 			return;
 		list_remove(&caller->ranked);
 		list_remove(&caller->node);
+		work_share_release(caller->share);
 		free(caller);
 	}
 }

@@ -23,6 +23,7 @@ static void on_closed(uv_handle_t *handle)
 	http_exchange_free(connection->exchange);
 	http_queue_done(&connection->input);
 	http_queue_done(&connection->output);
+	work_share_release(connection->share);
 	http_caller_release(server, connection->caller);
 	free(connection);
 	http_server_handle_closed(server);
@@ -33,7 +34,7 @@ static void on_closed(uv_handle_t *handle)
 static void close_now(struct http_connection *connection)
 {
 	connection->phase = HTTP_CLOSED;
-	list_remove(&connection->ready);
+	work_cancel(&connection->work);
 	http_deadline_clear(&connection->waiting);
 	http_deadline_clear(&connection->writing);
 	uv_close((uv_handle_t *)&connection->poll, on_closed);
@@ -68,7 +69,7 @@ void http_drop(struct http_exchange *exchange)
 void http_connection_wake(struct http_connection *connection)
 {
 	if (!connection->running && connection->phase != HTTP_CLOSED)
-		http_server_schedule(connection);
+		work_wait(&connection->work, connection->share);
 }
 
 static bool wants_input(const struct http_connection *connection)
@@ -490,7 +491,9 @@ void http_connection_run(struct http_connection *connection, int events)
 {
 	if (connection->phase == HTTP_CLOSED)
 		return;
-	list_remove(&connection->ready);
+	work_cancel(&connection->work);
+	events |= connection->events;
+	connection->events = 0;
 	connection->running = true;
 	connection->written = 0;
 	connection->requests_left = HTTP_TURN_REQUESTS;
@@ -516,7 +519,12 @@ void http_connection_run(struct http_connection *connection, int events)
 		update_interest(connection);
 	connection->running = false;
 	if (connection->phase != HTTP_CLOSED && needs_turn(connection))
-		http_server_schedule(connection);
+		work_wait(&connection->work, connection->share);
+}
+
+static void on_turn(struct work *work)
+{
+	http_connection_run(container_of(work, struct http_connection, work), 0);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
@@ -537,7 +545,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	}
 	if ((events & UV_READABLE) && !wants_input(connection))
 		connection->disarm = true;
-	http_connection_run(connection, events);
+	connection->events |= (uint8_t)events;
+	work_run(&connection->work, connection->share);
 }
 
 void http_connection_expire(struct http_connection *connection, enum http_deadline_kind kind)
@@ -596,11 +605,13 @@ static int attach(struct http_server *server, struct http_connection *connection
 	connection->caller = http_caller_join(server, &connection->peer, &from);
 	if (!connection->caller)
 		return -EBUSY;
+	connection->share = work_share_hold(connection->caller->share);
 	int result = -ENOMEM;
 	if (!tls || (connection->ssl = tls_new(tls, fd)))
 		result = uv_poll_init(server->loop, &connection->poll, fd);
 	if (result < 0) {
 		SSL_free(connection->ssl);
+		work_share_release(connection->share);
 		http_caller_leave(connection);
 		http_caller_release(server, connection->caller);
 	}
@@ -622,7 +633,7 @@ int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_C
 	    .uid = (uid_t)-1,
 	    .gid = (gid_t)-1,
 	};
-	list_init(&connection->ready);
+	connection->work.run = on_turn;
 	list_init(&connection->spare);
 	list_init(&connection->waiting.node);
 	list_init(&connection->writing.node);

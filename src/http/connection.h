@@ -14,7 +14,7 @@
  *   unread.c      answers that nobody reads
  *
  * The one rule about re-entrancy: callbacks of handlers are called only from
- * http_connection_run() and http_connection_lose(), which only the loop calls (poll, idle, timer).
+ * http_connection_run() and http_connection_lose(), which only the loop calls (poll, work, timer).
  * The functions that handlers call (http.h) change state, queue bytes and ask for a turn
  * (http_connection_wake); they never call back and never free. */
 #pragma once
@@ -23,6 +23,7 @@
 #include <sys/socket.h>
 
 #include "base/list.h"
+#include "base/work.h"
 #include "http/http.h"
 #include "http/parser.h"
 
@@ -38,10 +39,10 @@
 #define HTTP_AHEAD_MAX (64 * 1024)
 /* The rest of a body that nobody wanted: skipped up to this, else the connection is closed. */
 #define HTTP_SKIP_MAX (64 * 1024)
-/* What one connection may do before the next one has its turn. */
-#define HTTP_TURN_BYTES (256 * 1024)
-#define HTTP_TURN_REQUESTS 32
-#define HTTP_TURN_WRITTEN (1024 * 1024)
+/* What one connection may do in one piece of work (base/work.h). */
+#define HTTP_TURN_BYTES (64 * 1024)
+#define HTTP_TURN_REQUESTS 8
+#define HTTP_TURN_WRITTEN (256 * 1024)
 #define HTTP_SCRATCH (64 * 1024)
 /* How long we go on reading, to throw it away, after our last byte: closing a socket with unread
  * bytes makes the kernel send a reset, which can overtake the answer. */
@@ -95,8 +96,9 @@ struct http_server {
 	struct http_settings settings;
 	struct http_handlers handlers;
 	uv_timer_t timer, accept_timer, grace_timer;
-	uv_idle_t idle; /* runs while `ready` has entries */
-	struct list listeners, connections, ready;
+	uv_idle_t idle; /* runs when the end of a shutdown may have come */
+	struct list listeners, connections;
+	struct work_queue *work;
 	struct list deadlines[HTTP_DEADLINE_KINDS];
 	uint64_t timer_due; /* 0: not running */
 	size_t connection_count, untrusted_count;
@@ -135,6 +137,7 @@ struct http_caller {
 	struct list node;
 	struct list ranked; /* in a row of `ranks`, or in `leaving` */
 	struct list spare;  /* connections without a request at its handler, the oldest first */
+	struct work_share *share; /* of connections whose token is not known yet */
 	uint64_t value;
 	uint32_t count, spare_count;
 	uint32_t references;  /* connections whose memory is still there */
@@ -156,7 +159,9 @@ struct http_connection {
 	uv_poll_t poll;
 	struct http_server *server;
 	struct http_caller *caller;
-	struct list node, ready;
+	struct list node;
+	struct work work;             /* waits: it has a turn to come */
+	struct work_share *share;     /* whose time its turns take */
 	struct list spare;            /* of the caller's, while it could make room */
 	struct http_deadline waiting; /* for the client's bytes */
 	struct http_deadline writing; /* for the client to take ours */
@@ -170,6 +175,7 @@ struct http_connection {
 	uint32_t written;      /* in this turn, past the queue */
 	int16_t requests_left; /* in this turn */
 	uint8_t armed;         /* what libuv watches for */
+	uint8_t events;        /* what it has seen, for the turn to come */
 	int8_t waiting_kind;   /* of `waiting`, -1: not running */
 	enum http_phase phase : 8;
 	bool running : 1;     /* inside http_connection_run() */
@@ -318,4 +324,3 @@ void http_server_forget(struct http_connection *connection);
 void http_server_handle_closed(struct http_server *server);
 const char *http_server_date(struct http_server *server);
 void http_server_next_id(struct http_server *server, char id[HTTP_REQUEST_ID_SIZE]);
-void http_server_schedule(struct http_connection *connection);

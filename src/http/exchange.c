@@ -185,6 +185,19 @@ void *http_data(const struct http_exchange *exchange)
 	return exchange->data;
 }
 
+struct work_share *http_share(const struct http_exchange *exchange)
+{
+	return exchange->connection->share;
+}
+
+void http_set_share(struct http_exchange *exchange, struct work_share *share)
+{
+	struct http_connection *connection = exchange->connection;
+	work_share_hold(share);
+	work_share_release(connection->share);
+	connection->share = share;
+}
+
 void http_set_callbacks(struct http_exchange *exchange, const struct http_callbacks *callbacks)
 {
 	exchange->callbacks = *callbacks;

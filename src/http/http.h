@@ -34,6 +34,7 @@
 
 struct http_server;
 struct http_exchange;
+struct work_share;
 
 struct http_header {
 	const char *name;  /* lower case */
@@ -146,6 +147,10 @@ void http_respond_preflight(struct http_exchange *exchange);
 void http_set_data(struct http_exchange *exchange, void *data);
 void *http_data(const struct http_exchange *exchange);
 void http_set_callbacks(struct http_exchange *exchange, const struct http_callbacks *callbacks);
+/* Whose time the connection takes (base/work.h): at first its uid's, or that of all of TCP; from
+ * here on the one that the handler found. */
+struct work_share *http_share(const struct http_exchange *exchange);
+void http_set_share(struct http_exchange *exchange, struct work_share *share);
 
 /* Body. `maximum` bytes at most. "Expect: 100-continue" is answered here. */
 void http_body_read(struct http_exchange *exchange, uint64_t maximum);

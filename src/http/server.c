@@ -1,5 +1,5 @@
-/* The server: listening sockets, accepting, the list of connections that have a turn to come, and
- * shutdown. Called by the daemon's main; nothing here blocks.
+/* The server: listening sockets, accepting, and shutdown. Called by the daemon's main; nothing here
+ * blocks.
  *
  * The memory of a server outlives http_server_free() until libuv has closed its last handle, which
  * takes one more turn of the loop. */
@@ -142,33 +142,12 @@ static void finish_shutdown(struct http_server *server)
 	closed(server->closed_data);
 }
 
-/* Gives each connection that asked for it a turn. Those that ask again wait for the next round. */
 static void on_idle(uv_idle_t *idle)
 {
 	struct http_server *server = idle->data;
-	struct list round;
-	list_init(&round);
-	while (!list_empty(&server->ready)) {
-		struct list *node = server->ready.next;
-		list_remove(node);
-		list_append(&round, node);
-	}
-	while (!list_empty(&round))
-		http_connection_run(list_entry(round.next, struct http_connection, ready), 0);
-	if (server->freed)
-		return;
-	if (list_empty(&server->ready))
-		uv_idle_stop(&server->idle);
-	finish_shutdown(server);
-}
-
-void http_server_schedule(struct http_connection *connection)
-{
-	struct http_server *server = connection->server;
-	if (!list_empty(&connection->ready) || server->freed)
-		return;
-	list_append(&server->ready, &connection->ready);
-	uv_idle_start(&server->idle, on_idle);
+	uv_idle_stop(idle);
+	if (!server->freed)
+		finish_shutdown(server);
 }
 
 void http_server_forget(struct http_connection *connection)
@@ -237,7 +216,7 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings 
 	random_bytes(&server->request_prefix, sizeof(server->request_prefix));
 	list_init(&server->listeners);
 	list_init(&server->connections);
-	list_init(&server->ready);
+	server->work = work_queue_of(loop);
 	http_deadlines_init(server);
 	http_callers_init(server);
 	server->identify = http_connection_identify;
@@ -338,10 +317,15 @@ static void on_grace_over(uv_timer_t *timer)
 	lose_all(server);
 }
 
-/* A connection without a request goes at once, the others after their answer. */
+/* A connection without a request goes at once, the others after their answer. What has arrived and
+ * waits for its turn is mostly a request, which is to be answered too. */
 static void ask_to_close(struct http_connection *connection)
 {
 	connection->close_after = true;
+	if (connection->events && !connection->running)
+		http_connection_run(connection, 0);
+	if (connection->phase == HTTP_CLOSED)
+		return;
 	if (connection->phase == HTTP_HANDSHAKE ||
 	    (connection->phase == HTTP_HEAD && connection->output.size == 0))
 		http_connection_lose(connection);
@@ -368,6 +352,7 @@ void http_server_handle_closed(struct http_server *server)
 	if (--server->handle_count > 0)
 		return;
 	http_callers_done(server);
+	work_queue_release(server->work);
 	free(server->scratch);
 	free(server);
 }

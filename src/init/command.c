@@ -37,7 +37,7 @@ struct command {
 	/* One place before the first for the shell, should it be needed. */
 	char *argv_room[EXEC_ARGV_MAX + 2];
 	char **argv;
-	char cwd[GUEST_PATH_MAX];
+	char cwd[2 * GUEST_PATH_MAX]; /* what it is relative to, and it */
 	int standard[3];
 	char path[2 * GUEST_PATH_MAX]; /* what was tried last */
 	/* What failed. */
@@ -241,8 +241,9 @@ static void describe(struct failure *failure)
 		break;
 	case STEP_CWD:
 		failure->kind = ERROR_BAD_CWD;
-		what = command.cwd;
-		break;
+		snprintf(failure->message, sizeof(failure->message), "cwd `%.180s`: %s",
+			 command.cwd, errnum == ENOENT ? "no such directory" : strerror(errnum));
+		return;
 	case STEP_EXECUTE:
 		failure->kind = kind_of_execute(errnum);
 		what = command.argv[0];
@@ -264,6 +265,21 @@ static void set_standard(const int *fds, size_t count)
 	command.standard[0] = flags & EXEC_STDIN && at < count ? fds[at++] : STDIN_FILENO;
 	command.standard[1] = at < count ? fds[at++] : STDOUT_FILENO;
 	command.standard[2] = at < count ? fds[at++] : STDERR_FILENO;
+}
+
+/* As a user at a prompt in /workspace would mean it. */
+static void prepare_cwd(void)
+{
+	const char *path = (const char *)command.request->cwd.data, *from = CWD_DEFAULT "/";
+	int size = (int)command.request->cwd.size;
+	if (size > 0 && path[0] == '/') {
+		from = "";
+	} else if (size > 0 && path[0] == '~' && (size == 1 || path[1] == '/')) {
+		from = command.user.home[0] ? command.user.home : "/";
+		path++;
+		size--;
+	}
+	snprintf(command.cwd, sizeof(command.cwd), "%s%.*s", from, size, size > 0 ? path : "");
 }
 
 void command_prepare(void)
@@ -288,10 +304,7 @@ pid_t command_start(const struct exec_request *request, const int *fds, size_t f
 	command.argv = command.argv_room + 1;
 	for (uint32_t i = 0; i < request->argc; i++)
 		command.argv[i] = (char *)packed_next(request->argv, &at);
-	if (request->cwd.size > 0)
-		memcpy(command.cwd, request->cwd.data, request->cwd.size);
-	else
-		snprintf(command.cwd, sizeof(command.cwd), "%s", CWD_DEFAULT);
+	prepare_cwd();
 	set_standard(fds, fd_count);
 	command.errnum = 0;
 	pid_t pid =

@@ -406,7 +406,10 @@ void exec_signal(const struct request *request)
 		scan_take();
 		scan_signal(launch_runner((uint32_t)exec->runner)->pid, signal);
 	} else if (exec->runner >= 0 && exec->pid > 0 && !exec->leader_ended) {
-		scan_signal_child(exec->pid, launch_runner((uint32_t)exec->runner)->pid, signal);
+		/* Of a terminal as its keys would: a shell waits for what it has started. */
+		pid_t runner = launch_runner((uint32_t)exec->runner)->pid;
+		if (!(exec->flags & EXEC_TTY) || !scan_signal_foreground(exec->pid, runner, signal))
+			scan_signal_child(exec->pid, runner, signal);
 	}
 }
 

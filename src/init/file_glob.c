@@ -1,8 +1,8 @@
 /* Glob: the names below a directory that match a pattern, streamed as they are found, in the order
- * of the directories. Called by operation_run(); may block on the disk and waits for credit. Memory
- * does not grow with the number of names. A directory is entered only when something below it can
- * still match; links to directories are entered where the pattern names them, never by "**"; /proc
- * and /sys only when the search starts in them. */
+ * of the directories, or by name. Called by operation_run(); may block on the disk and waits for
+ * credit. Memory does not grow with the number of names. A directory is entered only when something
+ * below it can still match; links to directories are entered where the pattern names them, never by
+ * "**"; /proc and /sys only when the search starts in them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +87,7 @@ static int descend(struct glob *glob, struct file_walk *walk, const struct patte
 		return result;
 	if (walk->type == DT_LNK)
 		pattern_drop_recursion(glob->pattern, &below);
-	if (below.count == 0)
+	if (below.count == 0 || file_walk_skipped(walk))
 		return 0;
 	int fd CLOSE_FD = -1;
 	if (walk->type == DT_LNK)
@@ -132,6 +132,8 @@ static int search(struct glob *glob, int *directory)
 		result = push_state(glob, &start);
 	if (result == 0)
 		result = file_walk_open(&walk, directory);
+	walk.sorted = glob->operation->request.flags & FILE_SORTED;
+	walk.skips_generated = glob->operation->request.flags & FILE_SKIP_GENERATED;
 	for (uint64_t seen = 1; result == 0 && !glob->truncated; seen++) {
 		int event = file_walk_next(&walk);
 		/* The tree was moved away meanwhile: what was found is not all of it. */

@@ -94,6 +94,8 @@ static int grep_entry(struct grep *grep, const struct file_walk *walk)
 
 static int grep_directory(struct file_walk *walk)
 {
+	if (file_walk_skipped(walk))
+		return 0;
 	int fd CLOSE_FD = file_walk_open_entry(walk);
 	struct stat stat;
 	if (fd < 0 || fstat(fd, &stat) < 0)
@@ -108,6 +110,8 @@ static int grep_tree(struct grep *grep, int *directory)
 	struct file_walk walk DONE_WALK = {.directory = -1};
 	grep->search.skip_binary = true;
 	int result = file_walk_open(&walk, directory);
+	walk.sorted = grep->operation->request.flags & FILE_SORTED;
+	walk.skips_generated = grep->operation->request.flags & FILE_SKIP_GENERATED;
 	for (uint64_t seen = 1; result == 0; seen++) {
 		int event = file_walk_next(&walk);
 		if (event == -ESTALE)

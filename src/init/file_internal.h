@@ -132,7 +132,7 @@ struct walk_level {
 	ino_t inode;
 	off_t resume;     /* where to go on reading */
 	size_t path_size; /* of the walk's path, up to this directory */
-	uint8_t *entries; /* read and not yet seen */
+	uint8_t *entries; /* read and not yet seen; of a sorted walk kept while fd is closed */
 	size_t entries_at, entries_size;
 	bool finished;
 };
@@ -148,6 +148,9 @@ struct file_walk {
 	char *path;
 	size_t path_size, path_room;
 	char left_name[256];
+	/* Set after opening: each directory by name (of a very large one parts of 1 MiB); .git and
+	 * node_modules are skipped. */
+	bool sorted, skips_generated;
 };
 /* Takes the descriptor over, whatever it returns. */
 NODISCARD int file_walk_open(struct file_walk *walk, int *directory);
@@ -158,6 +161,8 @@ void file_walk_done(struct file_walk *walk);
 NODISCARD int file_walk_next(struct file_walk *walk);
 /* Goes into the current entry, which was opened as a directory; takes the descriptor over. */
 NODISCARD int file_walk_enter(struct file_walk *walk, int *directory);
+/* The current entry is a directory that is to be skipped. */
+bool file_walk_skipped(const struct file_walk *walk);
 /* Opens the current entry as a directory, never through a link. */
 NODISCARD int file_walk_open_entry(const struct file_walk *walk);
 /* A failure at the current entry of a walk over the tree at `root`; words may be NULL. -1. */

@@ -39,8 +39,8 @@ static uint32_t fold(uint32_t value)
 
 static bool in_ranges(const struct regex *regex, const struct step *step, uint32_t value)
 {
-	const struct range *range = regex->program.ranges + step->value;
-	for (int32_t i = 0; i < step->extra; i++, range++) {
+	for (int32_t i = 0; i < step->extra; i++) {
+		const struct range *range = &regex->program.ranges[step->value + i];
 		if (value >= range->low && value <= range->high)
 			return true;
 	}

@@ -347,12 +347,15 @@ static void repeat(struct parser *parser, size_t at, uint32_t least, uint32_t mo
 {
 	struct regex_program *program = parser->program;
 	size_t size = program->count - at;
+	/* Nothing, however often, is nothing. */
+	if (size == 0)
+		return;
 	if (most == REPEAT_OPEN && least == 0) {
 		insert_split(parser, at, (int32_t)size + 2);
 		emit(parser, STEP_JUMP, -(int32_t)size - 1, 0);
 		return;
 	}
-	struct step *piece = malloc(MAX(size, 1u) * sizeof(*piece));
+	struct step *piece = malloc(size * sizeof(*piece));
 	if (!piece) {
 		parser->error = -ENOMEM;
 		return;

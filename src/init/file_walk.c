@@ -19,6 +19,7 @@
 
 #define WINDOW 32
 #define ENTRIES_SIZE (32 * 1024)
+#define SORTED_SIZE (1024 * 1024)
 #define PROC_MAGIC 0x9fa0
 #define SYSFS_MAGIC 0x62656572
 
@@ -82,7 +83,10 @@ static int push(struct file_walk *walk, int *directory, const char *name)
 	int result = grow_path(walk, name);
 	if (result < 0)
 		return result;
-	if (walk->depth >= WINDOW)
+	/* What was sorted cannot be read again from a place in the directory. */
+	if (walk->depth >= WINDOW && walk->sorted)
+		fd_close(&walk->levels[walk->depth - WINDOW].fd);
+	else if (walk->depth >= WINDOW)
 		shut_level(&walk->levels[walk->depth - WINDOW]);
 	walk->levels[walk->depth++] = (struct walk_level){
 	    .fd = TAKE_FD(fd),
@@ -138,6 +142,80 @@ static int fill(struct walk_level *level)
 	return 0;
 }
 
+/* Sorting by a heap: the C library's qsort() would be a fiftieth of the init. */
+static void sift_down(const struct entry **heap, size_t at, size_t count)
+{
+	for (size_t child; (child = 2 * at + 1) < count; at = child) {
+		if (child + 1 < count && strcmp(heap[child]->name, heap[child + 1]->name) < 0)
+			child++;
+		if (strcmp(heap[at]->name, heap[child]->name) >= 0)
+			return;
+		const struct entry *larger = heap[child];
+		heap[child] = heap[at];
+		heap[at] = larger;
+	}
+}
+
+static void sort_by_name(const struct entry **entries, size_t count)
+{
+	for (size_t at = count / 2; at-- > 0;)
+		sift_down(entries, at, count);
+	while (count-- > 1) {
+		const struct entry *largest = entries[0];
+		entries[0] = entries[count];
+		entries[count] = largest;
+		sift_down(entries, 0, count);
+	}
+}
+
+/* Copies the entries in the order of their names. */
+static int sort(struct walk_level *level, const uint8_t *entries, size_t size)
+{
+	size_t count = 0, at = 0;
+	for (size_t next = 0; next < size; count++)
+		next += ((const struct entry *)(entries + next))->size;
+	const struct entry **order CLEANUP(file_free) = malloc(count * sizeof(*order));
+	level->entries = malloc(size);
+	if (!order || !level->entries)
+		return -ENOMEM;
+	for (size_t i = 0, next = 0; i < count; next += order[i++]->size)
+		order[i] = (const struct entry *)(entries + next);
+	level->resume = order[count - 1]->next;
+	sort_by_name(order, count);
+	for (size_t i = 0; i < count; at += order[i++]->size)
+		memcpy(level->entries + at, order[i], order[i]->size);
+	return 0;
+}
+
+static int fill_sorted(struct walk_level *level)
+{
+	size_t room = 0, size = 0;
+	uint8_t *entries CLEANUP(file_free) = NULL;
+	long got = 1;
+	while (got > 0 && size < SORTED_SIZE) {
+		if (room - size < ENTRIES_SIZE) {
+			room = 2 * room + ENTRIES_SIZE;
+			uint8_t *more = realloc(entries, room);
+			if (!more)
+				return -ENOMEM;
+			entries = more;
+		}
+		got = syscall(SYS_getdents64, level->fd, entries + size, room - size);
+		if (got < 0)
+			return -errno;
+		size += (size_t)got;
+	}
+	free(level->entries);
+	level->entries = NULL;
+	level->entries_at = level->entries_size = 0;
+	level->finished = size == 0;
+	if (size == 0)
+		return 0;
+	int result = sort(level, entries, size);
+	level->entries_size = result < 0 ? 0 : size;
+	return result;
+}
+
 static uint8_t looked_up_type(int directory, const char *name)
 {
 	struct stat stat;
@@ -158,6 +236,8 @@ static int reach_parent(struct file_walk *walk, const struct walk_level *left)
 		return -errno;
 	if (stat.st_dev != parent->device || stat.st_ino != parent->inode)
 		return -ESTALE;
+	if (parent->entries && lseek(fd, parent->resume, SEEK_SET) < 0)
+		return -errno;
 	parent->fd = TAKE_FD(fd);
 	return 0;
 }
@@ -195,7 +275,9 @@ int file_walk_next(struct file_walk *walk)
 		struct walk_level *level = &walk->levels[walk->depth - 1];
 		walk->directory = level->fd;
 		if (level->entries_at >= level->entries_size) {
-			int result = level->finished ? 0 : fill(level);
+			int result = level->finished ? 0
+				     : walk->sorted  ? fill_sorted(level)
+						     : fill(level);
 			if (result < 0) {
 				level->finished = true;
 				return result;
@@ -206,7 +288,8 @@ int file_walk_next(struct file_walk *walk)
 		}
 		struct entry *entry = (struct entry *)(level->entries + level->entries_at);
 		level->entries_at += entry->size;
-		level->resume = entry->next;
+		if (!walk->sorted)
+			level->resume = entry->next;
 		if (strcmp(entry->name, ".") == 0 || strcmp(entry->name, "..") == 0)
 			continue;
 		walk->name = entry->name;
@@ -216,6 +299,12 @@ int file_walk_next(struct file_walk *walk)
 		return WALK_ENTRY;
 	}
 	return WALK_END;
+}
+
+bool file_walk_skipped(const struct file_walk *walk)
+{
+	return walk->skips_generated &&
+	       (strcmp(walk->name, ".git") == 0 || strcmp(walk->name, "node_modules") == 0);
 }
 
 int file_walk_failed(struct failure *failure, int errnum, const char *words, const char *root,

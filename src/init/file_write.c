@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/random.h"
 #include "init/file_internal.h"
@@ -150,6 +152,15 @@ int file_new_commit(struct file_new *new_file, const struct file_target *target,
 	return result;
 }
 
+/* When it was last changed, where the client says so. */
+static int set_time(int fd, uint64_t mtime_ns)
+{
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+					  {.tv_sec = (time_t)(mtime_ns / NSEC_PER_SEC),
+					   .tv_nsec = (long)(mtime_ns % NSEC_PER_SEC)}};
+	return mtime_ns > 0 && futimens(fd, times) < 0 ? -errno : 0;
+}
+
 /* Everything the client sends, into the file. */
 static int receive_into(struct operation *operation, int fd, uint64_t *written)
 {
@@ -208,6 +219,8 @@ int file_write(struct operation *operation, struct failure *failure)
 		result = receive_into(operation, new_file.fd, &written);
 	if (result == 0)
 		result = file_new_dress(&new_file, &target, operation->request.mode);
+	if (result == 0)
+		result = set_time(new_file.fd, operation->request.offset);
 	if (result == 0)
 		result =
 		    file_new_commit(&new_file, &target, operation->request.flags & FILE_NO_REPLACE);

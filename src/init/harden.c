@@ -171,11 +171,11 @@ static int install_filters(const struct setup *setup, struct failure *ret_failur
 	    install_filter(seccomp_filter_shared, ARRAY_SIZE(seccomp_filter_shared), ret_failure) <
 		0)
 		return -1;
+	struct sock_filter code[ARRAY_SIZE(seccomp_filter_default)];
+	memcpy(code, seccomp_filter_default, sizeof(code));
 	if (setup->flags & CREATE_NESTED_USERNS)
-		return install_filter(seccomp_filter_nested, ARRAY_SIZE(seccomp_filter_nested),
-				      ret_failure);
-	return install_filter(seccomp_filter_default, ARRAY_SIZE(seccomp_filter_default),
-			      ret_failure);
+		seccomp_filter_nest(code);
+	return install_filter(code, ARRAY_SIZE(code), ret_failure);
 }
 
 int setup_harden(const struct setup *setup, struct failure *ret_failure)

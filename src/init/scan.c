@@ -27,6 +27,7 @@
 
 struct entry {
 	pid_t pid, parent, owner;
+	pid_t group, foreground; /* its process group; the one that its terminal listens to */
 	char state;
 	bool several_threads;
 	char command[COMMAND_SIZE];
@@ -55,8 +56,8 @@ static long take_number(const char **at)
 	return negative ? (long)-value : (long)value;
 }
 
-/* "PID (COMMAND) STATE PARENT ...": the command may hold anything, so that it ends at the last ')'.
- * Field 20 is the number of threads. */
+/* "PID (COMMAND) STATE PARENT GROUP SESSION TERMINAL FOREGROUND ...": the command may hold
+ * anything, so that it ends at the last ')'. Field 20 is the number of threads. */
 static bool parse_stat(char *text, struct entry *entry)
 {
 	char *open = strchr(text, '(');
@@ -68,7 +69,11 @@ static bool parse_stat(char *text, struct entry *entry)
 	entry->state = close[2];
 	const char *at = close + 3;
 	entry->parent = (pid_t)take_number(&at);
-	for (int field = 5; field < 20; field++)
+	entry->group = (pid_t)take_number(&at);
+	take_number(&at);
+	take_number(&at);
+	entry->foreground = (pid_t)take_number(&at);
+	for (int field = 9; field < 20; field++)
 		take_number(&at);
 	entry->several_threads = take_number(&at) > 1;
 	return true;
@@ -230,6 +235,24 @@ void scan_each(pid_t below, void (*each)(void *data, pid_t pid, const char *comm
 uint32_t scan_total(void)
 {
 	return entry_count;
+}
+
+bool scan_signal_foreground(pid_t pid, pid_t parent, int signal)
+{
+	char name[16];
+	struct entry leader;
+	bool any = false;
+	snprintf(name, sizeof(name), "%d", (int)pid);
+	if (!read_entry(name, &leader) || leader.parent != parent || leader.foreground <= 1)
+		return false;
+	/* Each by itself: the number of a group that has ended may be another's by now. */
+	scan_take();
+	for (uint32_t i = 0; i < entry_count; i++) {
+		const struct entry *entry = &entries[i];
+		if (is_below(entry, parent) && live(entry) && entry->group == leader.foreground)
+			any = kill(entry->pid, signal) == 0 || any;
+	}
+	return any;
 }
 
 void scan_signal_child(pid_t pid, pid_t parent, int signal)

@@ -25,5 +25,8 @@ void scan_signal(pid_t below, int signal);
 void scan_each(pid_t below, void (*each)(void *data, pid_t pid, const char *command), void *data);
 uint32_t scan_total(void);
 
+/* Signals what has the terminal of `pid`, a child of `parent`: its foreground process group, as far
+ * as it is below `parent`. False: there is none. */
+bool scan_signal_foreground(pid_t pid, pid_t parent, int signal);
 /* Signals `pid` if it is a child of `parent`, and nothing else. */
 void scan_signal_child(pid_t pid, pid_t parent, int signal);

@@ -161,9 +161,9 @@ static void close_line(struct buffer *to, const struct sandbox *sandbox,
 		add(to, "; ran in a fresh sandbox, gone now");
 	else if (left >= 0 && left < SANDBOX_EXPIRY_WARNING)
 		add(to,
-		    "; sandbox %s ends in %lld s with its files: read what is needed, or go on in "
-		    "one that is created with a larger timeout_seconds",
-		    sandbox->row.id.text, (long long)left);
+		    "; sandbox %s ends in %lld s with its files; for more time: extend_sandbox "
+		    "{\"sandbox_id\":\"%s\",\"timeout_seconds\":3600}",
+		    sandbox->row.id.text, (long long)left, sandbox->row.id.text);
 	add(to, "]");
 }
 
@@ -189,7 +189,8 @@ void answer_next_call(struct buffer *to, const struct exec *exec, const struct a
 		add(to, "\"stream\":\"%s\",", only_stderr ? "stderr" : "stdout");
 	add(to, "\"offset\":%llu",
 	    (unsigned long long)(only_stderr ? view->output.err_end : view->output.out_end));
-	if (!view->only && view->output.err_end > 0)
+	/* Also where it is 0: else what comes meanwhile would not count as new. */
+	if (!view->only)
 		add(to, ",\"stderr_offset\":%llu", (unsigned long long)view->output.err_end);
 	if (wait > 0)
 		add(to, ",\"wait_seconds\":%u", wait);

@@ -233,7 +233,8 @@ bool mcp_receive(struct mcp_connection *connection, const char *text, size_t siz
 	struct mcp_problem problem;
 	json_t *json = NULL;
 	if (size > MESSAGE_MAX) {
-		problem_set(&problem, MCP_PARSE_ERROR, 413, "the message is too long");
+		problem_set(&problem, MCP_PARSE_ERROR, 413, MCP_TOO_LONG,
+			    (unsigned long long)MESSAGE_MAX);
 		receive(connection, NULL, &problem);
 		return true;
 	}
@@ -242,7 +243,8 @@ bool mcp_receive(struct mcp_connection *connection, const char *text, size_t siz
 		if (buffer_append(&copy, text, size) < 0)
 			abort(); /* its maximum was made for it */
 		connection->parsing =
-		    parse_begin(connection->server->core->loop, &copy, parsed, connection);
+		    parse_begin(core_share(connection->server->core, &connection->principal), &copy,
+				parsed, connection);
 		return false;
 	}
 	if (message_parse(text, size, &json, &problem) < 0)

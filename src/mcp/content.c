@@ -10,6 +10,9 @@
 
 #include "mcp/tool.h"
 
+/* Of a call that is shown with what it lacked. */
+#define EXAMPLE_MAX 1024
+
 /* --- what it is --- */
 
 static const struct {
@@ -182,6 +185,24 @@ static void put_refusal(struct mcp_request *request, const char *text)
 		content_format(request, "%s\nExample: %s %s", text, tool->name, tool->example);
 	else
 		content_text(request, text, strlen(text));
+}
+
+void content_refuse_with(struct mcp_request *request, const char *key, const char *value,
+			 const char *text)
+{
+	const json_t *given = json_object_get(request->params, "arguments");
+	json_t *arguments = json_is_object(given) ? json_copy((json_t *)given) : json_object();
+	json_object_set_new(arguments, key, json_string(value));
+	char *call = json_dumps(arguments, JSON_COMPACT);
+	content_begin(request);
+	if (call && strlen(call) <= EXAMPLE_MAX)
+		content_format(request, "%s\nExample: %s %s", text, request->tool->name, call);
+	else
+		content_format(request, "%s\nExample: the same with \"%s\":\"%s\"", text, key,
+			       value);
+	content_end(request, true);
+	free(call);
+	json_decref(arguments);
 }
 
 void content_fail(struct mcp_request *request, const struct error *error)

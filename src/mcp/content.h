@@ -30,6 +30,9 @@ const char *content_type_of(const char *data, size_t size, bool *ret_image);
 void content_reply(struct mcp_request *request, const char *format, ...) PRINTF_LIKE(2, 3);
 /* isError: what was wrong, what is accepted, and the tool's example where it has one. */
 void content_refuse(struct mcp_request *request, const char *format, ...) PRINTF_LIKE(2, 3);
+/* The same, and for an example the call as it came, with that argument in it. */
+void content_refuse_with(struct mcp_request *request, const char *key, const char *value,
+			 const char *text);
 /* The same for an error of the domain: with its advice, and for programs its code in _meta. What
  * mcp_fail() does for a tool. */
 void content_fail(struct mcp_request *request, const struct error *error);

@@ -12,8 +12,8 @@
 
 /* What is called most comes first: models and people read a list from its top. */
 static const struct mcp_tool *const tables[] = {
-    run_tools,      job_tools,     file_tools,         sandbox_tools, more_file_tools,
-    more_job_tools, metrics_tools, more_sandbox_tools, NULL,
+    run_tools,       job_tools,      file_tools,    sandbox_tools, more_sandbox_tools,
+    more_file_tools, more_job_tools, metrics_tools, NULL,
 };
 
 /* --- toolsets --- */
@@ -90,8 +90,8 @@ static void say_workflow(const struct mcp_view *view, struct buffer *to)
 	    "What runs longer goes on as a job: read_job waits for more of its output, stop_job "
 	    "ends it. Start servers and long builds with start_job. A non-zero exit code is a "
 	    "normal result.\n"
-	    "pause_sandbox keeps everything and stops the clock; any later call on it wakes "
-	    "it.\n");
+	    "extend_sandbox gives a sandbox more time; pause_sandbox keeps everything and stops "
+	    "the clock; any later call on it wakes it.\n");
 }
 
 static void usual_instructions(const struct mcp_view *view, struct buffer *to)
@@ -119,8 +119,6 @@ static void usual_instructions(const struct mcp_view *view, struct buffer *to)
 		say(to, "Further tools list jobs and talk to interactive programs.\n");
 	if (view->toolsets & TOOLSET_METRICS)
 		say(to, "Further tools tell what sandboxes use and what happened in them.\n");
-	if (view->toolsets & TOOLSET_SANDBOXES)
-		say(to, "extend_sandbox gives one more time.\n");
 }
 
 const struct mcp_face usual_face = {

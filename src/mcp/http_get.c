@@ -8,17 +8,18 @@
 #include "mcp/session_private.h"
 #include "mcp/stream.h"
 
-static void refuse_method(struct call *call)
+static void refuse_method(struct call *call, const char *text)
 {
 	static const struct http_header allow = {"Allow", "POST"};
 	struct buffer body DONE_BUFFER = BUFFER(4 * KIB);
 	struct mcp_problem problem;
-	problem_set(&problem, MCP_INVALID_REQUEST, 405,
-		    "without a session (Mcp-Session-Id) only POST is possible here");
+	problem_set(&problem, MCP_INVALID_REQUEST, 405, "%s", text);
 	put_problem(&body, NULL, &problem);
 	http_respond(call->exchange, 405, "application/json", &allow, 1, body.data, body.size);
 	call_answered(call);
 }
+
+#define NO_SESSION "without a session (Mcp-Session-Id) only POST is possible here"
 
 static void refuse(struct call *call, int status, const char *text)
 {
@@ -37,7 +38,7 @@ static struct mcp_session *find_session(struct call *call, struct mcp_server *se
 	/* The modern era has no sessions: a header that names one is not looked at. */
 	if (!id || (view->face->features & FACE_STATELESS) ||
 	    (revision >= 0 && revision_modern((enum mcp_revision)revision))) {
-		refuse_method(call);
+		refuse_method(call, NO_SESSION);
 		return NULL;
 	}
 	struct mcp_session *session = session_find(server, id, &call->principal, view);
@@ -78,14 +79,31 @@ static struct mcp_stream *find_stream(struct mcp_session *session, uint64_t numb
 	return NULL;
 }
 
-/* The client comes back to a stream: what followed there, and nothing of any other. */
+/* Its request was cancelled, and nothing follows that event. */
+static bool is_over(const struct mcp_session *session, const struct mcp_stream *stream,
+		    uint64_t number, uint64_t event)
+{
+	if (stream)
+		return stream->unanswered && event + 1 >= stream->next;
+	for (size_t i = 0; i < UNANSWERED_KEPT; i++)
+		if (session->unanswered[i] == number + 1)
+			return true;
+	return false;
+}
+
+/* The client comes back to a stream: what followed there, and nothing of any other. Of a request
+ * that it cancelled itself it asks too, as no answer came: any error but 405 makes the official
+ * clients ask again, and report it. */
 static void resume(struct call *call, struct mcp_session *session, const char *last)
 {
 	uint64_t number, event;
 	struct mcp_stream *stream = NULL;
-	if (parse_event_id(last, &number, &event) == 0)
+	bool good = parse_event_id(last, &number, &event) == 0;
+	if (good)
 		stream = find_stream(session, number);
-	if (!stream)
+	if (good && is_over(session, stream, number, event))
+		refuse_method(call, "the request of that stream was cancelled: nothing follows");
+	else if (!stream)
 		refuse(call, 400, "Last-Event-ID is of no stream that is still kept");
 	else
 		stream_attach(stream, call, event);
@@ -96,7 +114,7 @@ void http_get(struct call *call, struct mcp_server *server, const struct mcp_vie
 	const char *last = http_single_header(call->exchange, "last-event-id");
 	const char *accept = http_header(call->exchange, "accept");
 	if (strcmp(http_request(call->exchange)->method, "GET") != 0) {
-		refuse_method(call);
+		refuse_method(call, NO_SESSION);
 		return;
 	}
 	struct mcp_session *session = find_session(call, server, view);

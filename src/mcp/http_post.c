@@ -288,6 +288,17 @@ static void parsed(void *data, json_t *json, const struct mcp_problem *problem)
 	post_release(post);
 }
 
+static size_t message_max(const struct mcp_face *face)
+{
+	return face->request_max ? face->request_max : MESSAGE_MAX;
+}
+
+static void too_long(const struct mcp_face *face, struct mcp_problem *problem)
+{
+	problem_set(problem, MCP_PARSE_ERROR, 413, MCP_TOO_LONG,
+		    (unsigned long long)message_max(face));
+}
+
 static void body_data(struct call *call, const char *data, size_t size)
 {
 	struct post *post = call->state;
@@ -297,8 +308,10 @@ static void body_data(struct call *call, const char *data, size_t size)
 		post_problem(post, NULL, &problem);
 		return;
 	}
-	if (buffer_append(&call->raw, data, size) < 0)
-		refuse(post, NULL, MCP_PARSE_ERROR, 413, "the message is too long");
+	if (buffer_append(&call->raw, data, size) < 0) {
+		too_long(post->view.face, &problem);
+		post_problem(post, NULL, &problem);
+	}
 }
 
 static void body_end(struct call *call)
@@ -309,7 +322,7 @@ static void body_end(struct call *call)
 	call->stream.on_data = NULL;
 	call->stream.on_end = NULL;
 	if (call->raw.size > MESSAGE_INLINE_MAX) {
-		post->parse = parse_begin(post->server->core->loop, &call->raw, parsed, post);
+		post->parse = parse_begin(work_share_hold(call->share), &call->raw, parsed, post);
 		return;
 	}
 	if (message_parse(call->raw.size ? call->raw.data : "", call->raw.size, &json, &problem) <
@@ -327,9 +340,9 @@ void http_post(struct call *call, struct mcp_server *server, const struct mcp_vi
 		http_problem(call, NULL, &problem);
 		return;
 	}
-	size_t most = view->face->request_max ? view->face->request_max : MESSAGE_MAX;
+	size_t most = message_max(view->face);
 	if (http_request(call->exchange)->content_length > (int64_t)most) {
-		problem_set(&problem, MCP_PARSE_ERROR, 413, "the message is too long");
+		too_long(view->face, &problem);
 		http_problem(call, NULL, &problem);
 		return;
 	}

@@ -17,6 +17,7 @@
 struct listing {
 	struct buffer *to;
 	size_t count;
+	struct id first;
 };
 
 static bool list_one(void *data, const struct exec_row *row)
@@ -28,6 +29,8 @@ static bool list_one(void *data, const struct exec_row *row)
 	size_t size = strcspn(command, "\n");
 	bool cut = command[size] != '\0' || size > COMMAND_SHOWN;
 	size = text_utf8_prefix(command, MIN(size, (size_t)COMMAND_SHOWN));
+	if (listing->count == 0)
+		listing->first = row->id;
 	if (buffer_printf(listing->to, "\n%s in sandbox %s: %s: %.*s%s", row->id.text,
 			  row->sandbox.text, exec_state_text(row), (int)size, command,
 			  cut ? "..." : "") < 0)
@@ -35,11 +38,11 @@ static bool list_one(void *data, const struct exec_row *row)
 	return ++listing->count < JOBS_LISTED;
 }
 
-/* The newest of each sandbox, the newest sandbox first. */
-static void list_jobs(struct mcp_request *request, struct buffer *to)
+/* The newest of each sandbox, the newest sandbox first. The id of the first. */
+static struct id list_jobs(struct mcp_request *request, struct buffer *to)
 {
 	struct sandbox *sandboxes[SANDBOX_COUNT_PER_STATE_MAX], *sandbox = NULL;
-	struct listing listing = {to, 0};
+	struct listing listing = {.to = to};
 	struct error error;
 	size_t count = 0;
 	while (count < SANDBOX_COUNT_PER_STATE_MAX &&
@@ -48,8 +51,9 @@ static void list_jobs(struct mcp_request *request, struct buffer *to)
 	while (count > 0 && listing.count < JOBS_LISTED)
 		if (exec_list(sandboxes[--count], JOBS_LISTED, list_one, &listing, &error) < 0)
 			break;
-	if (listing.count == 0 && buffer_append_text(to, " There are no jobs.") < 0)
-		return;
+	if (listing.count == 0)
+		(void)!buffer_append_text(to, " There are no jobs.");
+	return listing.first;
 }
 
 /* Was it a job of a sandbox that has ended lately? Fills what the domain says of such a one. */
@@ -72,11 +76,16 @@ static void refuse(struct mcp_request *request, const char *job_id)
 			       id.text, error.message);
 		return;
 	}
-	list_jobs(request, &text);
-	content_refuse(request, "there is no job `%.*s`.%s%s",
-		       (int)text_utf8_prefix(job_id, MIN(strlen(job_id), (size_t)ID_SHOWN)), job_id,
-		       buffer_text(&text)[0] == '\n' ? " The newest jobs:" : "",
-		       buffer_text(&text));
+	DONE_BUFFER struct buffer told = BUFFER(16 * KIB);
+	struct id first = list_jobs(request, &text);
+	(void)!buffer_printf(&told, "there is no job `%.*s`.%s%s",
+			     (int)text_utf8_prefix(job_id, MIN(strlen(job_id), (size_t)ID_SHOWN)),
+			     job_id, id_is_set(&first) ? " The newest jobs:" : "",
+			     buffer_text(&text));
+	if (id_is_set(&first))
+		content_refuse_with(request, "job_id", first.text, buffer_text(&told));
+	else
+		content_refuse(request, "%s", buffer_text(&told));
 }
 
 /* --- finding --- */

@@ -9,16 +9,14 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "init/file_regex.h"
-#include "mcp/alarm.h"
+#include "mcp/request.h"
 
 #define SLICE (32 * KIB)
 #define LINE_SHOWN 400
 /* A pattern for which one line takes more looks of the matcher (each 65536 steps of it, which take
  * less than a millisecond) is refused. No clock: a busy host makes no pattern wrong. */
 #define LINE_LOOKS 10
-/* One search at a time; all of them in one turn of the loop; one of them as a whole. */
-#define TURN_TIME NSEC_PER_MSEC
-#define QUEUE_TIME (2 * NSEC_PER_MSEC)
+/* One search as a whole. */
 #define SEARCH_TIME NSEC_PER_SEC
 
 int search_begin(struct job_search *search, const char *pattern, uint64_t max,
@@ -52,11 +50,11 @@ static void show(struct job_search *search, enum exec_stream stream, uint64_t of
 	uint64_t binary = 0;
 	size_t shown = size <= LINE_SHOWN ? size : text_utf8_prefix(line, LINE_SHOWN);
 	search->matches++;
-	if (stream == EXEC_STDERR && !search->stderr_begun) {
-		search->stderr_begun = true;
-		if (buffer_append_text(to, "[stderr]\n") < 0)
-			return;
-	}
+	enum exec_stream before = search->shown ? search->shown : EXEC_STDOUT;
+	search->shown = stream;
+	if (stream != before &&
+	    buffer_append_text(to, stream == EXEC_STDERR ? "[stderr]\n" : "[stdout]\n") < 0)
+		return;
 	if (buffer_printf(to, "%llu:", (unsigned long long)offset) < 0)
 		return;
 	output_visible(to, line, shown, &binary);
@@ -93,7 +91,7 @@ static enum search_state search_lines(struct job_search *search, enum exec_strea
 		if (search->lines.size >= search->max)
 			return SEARCH_FULL;
 		/* The rest of the slice is for the next turn. */
-		if (clock_monotonic() - turn > TURN_TIME)
+		if (clock_monotonic() - turn > WORK_PIECE_NS)
 			return SEARCH_MORE;
 	}
 	return SEARCH_MORE;
@@ -140,40 +138,23 @@ enum search_state search_step(struct job_search *search, struct exec *exec)
 	return state == SEARCH_MORE && search->spent > SEARCH_TIME ? SEARCH_FULL : state;
 }
 
-/* --- the queue --- */
+/* --- turns --- */
 
-static struct list queue = {&queue, &queue};
-static struct alarm *queue_alarm; /* while there is anybody */
-
-static void serve_queue(void *data)
+static void on_turn(struct work *work)
 {
-	uv_loop_t *loop = data;
-	int64_t began = clock_monotonic(), spent = 0;
-	/* Who comes from now on stands behind; it sets none while this one is there. */
-	while (!list_empty(&queue) && spent < QUEUE_TIME) {
-		struct search_turn *turn = list_entry(queue.next, struct search_turn, link);
-		list_remove(&turn->link);
-		turn->come(turn->data);
-		spent = clock_monotonic() - began;
-	}
-	alarm_stop(&queue_alarm);
-	/* Others have at least as much of the loop. */
-	if (!list_empty(&queue))
-		queue_alarm =
-		    alarm_after(loop, (uint64_t)(spent / NSEC_PER_MSEC), serve_queue, loop);
+	struct search_turn *turn = container_of(work, struct search_turn, work);
+	turn->come(turn->data);
 }
 
-void search_queue(uv_loop_t *loop, struct search_turn *turn)
+void search_queue(struct mcp_request *request, struct search_turn *turn)
 {
-	list_append(&queue, &turn->link);
-	if (!queue_alarm)
-		queue_alarm = alarm_after(loop, 1, serve_queue, loop);
+	struct work_share *share = core_share(request->core, &request->principal);
+	turn->work.run = on_turn;
+	work_wait(&turn->work, share);
+	work_share_release(share);
 }
 
 void search_unqueue(struct search_turn *turn)
 {
-	if (turn->link.next)
-		list_remove(&turn->link);
-	if (list_empty(&queue))
-		alarm_stop(&queue_alarm);
+	work_cancel(&turn->work);
 }

@@ -1,11 +1,13 @@
-/* The lines of a job's output that match a regular expression, found in slices: a turn of the loop
- * reads at most a slice, and gives up a pattern that costs too much. All searches of the daemon
- * stand in one queue, so that many at once take no more of a turn of the loop than one. */
+/* The lines of a job's output that match a regular expression, found in slices, each of which
+ * is a piece of work (base/work.h) of the token that asked. A pattern that costs too much is given
+ * up. */
 #pragma once
 
+#include "base/work.h"
 #include "core/exec.h"
 #include "mcp/output.h"
 
+struct mcp_request;
 struct regex;
 
 struct job_search {
@@ -15,8 +17,8 @@ struct job_search {
 	uint64_t max; /* bytes of lines */
 	struct buffer lines;
 	uint64_t matches;
-	bool stderr_begun; /* its heading stands */
-	int64_t spent;     /* ns */
+	enum exec_stream shown; /* whose lines came last; 0: none, which reads as stdout */
+	int64_t spent;          /* ns */
 };
 
 #define SEARCH_PATTERN_MAX 512
@@ -31,13 +33,12 @@ void search_done(struct job_search *search);
 /* One slice. CAUGHT_UP: every whole line that was printed is searched. */
 enum search_state search_step(struct job_search *search, struct exec *exec);
 
-/* A place in the queue, of who is to call search_step(). `come` is called once for each
- * search_queue(), in a later turn of the loop. */
+/* A turn to call search_step(). `come` is called once for each search_queue(), later. */
 struct search_turn {
-	struct list link;
+	struct work work;
 	void (*come)(void *data);
 	void *data;
 };
-void search_queue(uv_loop_t *loop, struct search_turn *turn);
-/* Safe for one that is not in it, and for one that is all zero. */
+void search_queue(struct mcp_request *request, struct search_turn *turn);
+/* Safe for one that does not wait, and for one that is all zero. */
 void search_unqueue(struct search_turn *turn);

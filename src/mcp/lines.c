@@ -8,9 +8,9 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "base/message_id.h"
 #include "core/ephemeral.h"
 #include "mcp/dispatch.h"
+#include "mcp/http.h"
 #include "mcp/memory.h"
 #include "mcp/server.h"
 
@@ -18,8 +18,6 @@
 #define WAITING_MAX (32 * MIB)
 /* What was read of the socket and not taken yet: no more than one read of it. */
 #define REST_MAX MESSAGE_MAX
-/* So long one connection's lines are served before others have their turn. */
-#define TURN_NS NSEC_PER_MSEC
 /* Where the method of a message of ours stands. */
 #define METHOD_WITHIN 64
 
@@ -28,10 +26,14 @@ struct lines {
 	struct call *call;
 	struct mcp_connection connection;
 	struct ephemeral_hold hold;
-	struct buffer input; /* less than a line */
-	struct buffer rest;  /* of what came, while nothing is taken */
-	size_t waiting;      /* bytes since the queue was full; 0: it is not */
-	bool skipping;       /* the rest of a line that was too long */
+	struct buffer input;  /* less than a line */
+	struct buffer rest;   /* of what came, while nothing is taken */
+	size_t waiting;       /* bytes since the queue was full; 0: it is not */
+	struct message_id id; /* of a long line: as far as `scanned` bytes of it */
+	size_t scanned;
+	bool skipping;              /* the rest of a line that is refused */
+	struct mcp_problem refused; /* why */
+	bool refusal_sent;
 	/* Nothing is taken: a message is read, the queue is full, it is others' turn. */
 	bool reading, blocked, yielding;
 	bool ended; /* the client has closed its end */
@@ -84,35 +86,43 @@ static void send_line(struct mcp_connection *connection, const struct buffer *me
 	hold_input(lines);
 }
 
-static void send_problem(struct lines *lines, const json_t *id, const struct mcp_problem *problem)
+static void send_problem(struct lines *lines, const struct mcp_problem *problem)
 {
 	DONE_BUFFER struct buffer message = BUFFER(4 * KIB);
-	put_problem(&message, id, problem);
+	put_problem(&message, NULL, problem);
 	send_line(&lines->connection, &message);
 }
 
 /* --- from the client --- */
 
-/* The rest of the line is skipped, and what it asked for is answered. */
-static void skip(struct lines *lines, const struct mcp_problem *problem)
+/* Piece by piece as they come: megabytes at once would keep everybody else waiting. */
+static void scan_for_id(struct lines *lines)
 {
-	const char *text = NULL;
-	size_t size = message_id_find(buffer_text(&lines->input), lines->input.size, &text);
-	json_t *id = size ? json_loadb(text, size, JSON_DECODE_ANY, NULL) : NULL;
-	lines->skipping = true;
-	buffer_done(&lines->input);
-	memory_release(&lines->connection.memory);
-	send_problem(lines, id, problem);
-	json_decref(id);
+	if (lines->scanned < lines->input.size)
+		message_id_feed(&lines->id, lines->input.data + lines->scanned,
+				lines->input.size - lines->scanned);
+	lines->scanned = lines->input.size;
 }
 
-static void too_long(struct lines *lines)
+/* As soon as its id is known, at the latest when the line ends. */
+static void send_refusal(struct lines *lines, bool line_ended)
 {
-	struct mcp_problem problem;
-	problem_set(&problem, MCP_INVALID_REQUEST, 200,
-		    "a line is longer than %llu bytes; it was skipped",
-		    (unsigned long long)MESSAGE_MAX);
-	skip(lines, &problem);
+	if (lines->refusal_sent || (!line_ended && message_id_size(&lines->id) == 0))
+		return;
+	lines->refusal_sent = true;
+	problem_set_id(&lines->refused, &lines->id);
+	send_problem(lines, &lines->refused);
+}
+
+/* The rest of the line is only looked through for its id. */
+static void skip(struct lines *lines, const char *data, size_t size)
+{
+	lines->skipping = true;
+	scan_for_id(lines);
+	message_id_feed(&lines->id, data, size);
+	buffer_done(&lines->input);
+	memory_release(&lines->connection.memory);
+	send_refusal(lines, false);
 }
 
 /* A piece of a line. Where there is no room it is not waited for: others that are half read may
@@ -120,16 +130,17 @@ static void too_long(struct lines *lines)
 static void add_piece(struct lines *lines, const char *data, size_t size)
 {
 	struct memory **memory = &lines->connection.memory;
-	struct mcp_problem problem;
 	if (!*memory)
 		*memory = memory_new(lines->connection.principal.workspace);
 	if (!memory_grow(*memory, size)) {
-		memory_problem(&problem);
-		/* Enough of it that its id is known. */
-		(void)!buffer_append(&lines->input, data, MIN(size, (size_t)MEMORY_SMALL));
-		skip(lines, &problem);
+		memory_problem(&lines->refused);
+		skip(lines, data, size);
 	} else if (buffer_append(&lines->input, data, size) < 0) {
-		too_long(lines);
+		problem_set(&lines->refused, MCP_INVALID_REQUEST, 200, MCP_TOO_LONG,
+			    (unsigned long long)MESSAGE_MAX);
+		skip(lines, data, size);
+	} else if (lines->input.size > MESSAGE_INLINE_MAX) {
+		scan_for_id(lines);
 	}
 }
 
@@ -143,14 +154,23 @@ static size_t take_piece(struct lines *lines, const char *data, size_t size)
 {
 	const char *end = memchr(data, '\n', size);
 	size_t piece = end ? (size_t)(end - data) : size;
-	if (!lines->skipping)
+	if (lines->skipping) {
+		message_id_feed(&lines->id, data, piece);
+		send_refusal(lines, false);
+	} else {
 		add_piece(lines, data, piece);
+	}
 	if (!end)
 		return piece;
-	if (!lines->skipping && !is_blank(&lines->input))
+	if (lines->skipping) {
+		send_refusal(lines, true);
+	} else if (!is_blank(&lines->input)) {
 		lines->reading =
 		    !mcp_receive(&lines->connection, lines->input.data, lines->input.size);
-	lines->skipping = false;
+	}
+	lines->skipping = lines->refusal_sent = false;
+	lines->id = (struct message_id){0};
+	lines->scanned = 0;
 	buffer_done(&lines->input);
 	if (!lines->reading)
 		memory_release(&lines->connection.memory);
@@ -162,7 +182,7 @@ static void go_on(struct call *call);
 /* Many small messages may come at once: others have their turn between them. */
 static void take(struct lines *lines, const char *data, size_t size)
 {
-	int64_t until = clock_monotonic() + TURN_NS;
+	int64_t until = clock_monotonic() + WORK_PIECE_NS;
 	while (size > 0 && !lines->reading && !lines->blocked && !lines->yielding && !lines->over) {
 		size_t taken = take_piece(lines, data, size);
 		data += taken;
@@ -303,6 +323,7 @@ static int read_view(struct call *call, struct mcp_server *server, struct mcp_vi
 	view->face = server->fixtures ? &fixture_face : &usual_face;
 	view->toolsets = TOOLSET_DEFAULT;
 	view->block_seconds = server->core->config.mcp_block_seconds;
+	http_set_base(call, view);
 	if (query_text(call, "toolsets", toolsets, sizeof(toolsets), false, error) < 0 ||
 	    query_text(call, "dialect", dialect, sizeof(dialect), false, error) < 0 ||
 	    query_text(call, "connection", connection, sizeof(connection), false, error) < 0 ||

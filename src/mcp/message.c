@@ -17,24 +17,43 @@ int problem_set(struct mcp_problem *problem, enum mcp_code code, int status, con
 	return -1;
 }
 
+static bool id_good(const json_t *id)
+{
+	return json_is_integer(id) ||
+	       (json_is_string(id) && json_string_length(id) <= MESSAGE_ID_MAX);
+}
+
+void problem_set_id(struct mcp_problem *problem, const struct message_id *id)
+{
+	static const struct json_bounds bounds = {.values = 1};
+	struct json_wrong wrong;
+	size_t size = message_id_size(id);
+	json_t *json = size > 0 ? json_read(id->text, size, &bounds, &wrong) : NULL;
+	problem->id[0] = '\0';
+	if (id_good(json)) {
+		memcpy(problem->id, id->text, size);
+		problem->id[size] = '\0';
+	}
+	json_decref(json);
+}
+
 int message_parse(const char *data, size_t size, json_t **ret_json, struct mcp_problem *problem)
 {
 	static const struct json_bounds bounds = {.depth = MESSAGE_DEPTH_MAX,
 						  .values = MESSAGE_VALUES_MAX};
 	struct json_wrong wrong;
-	json_t *json = json_read(data, size, &bounds, &wrong);
-	if (!json)
-		return problem_set(problem, MCP_PARSE_ERROR, 400,
-				   "not valid JSON: line %u, column %u: %s", wrong.line,
-				   wrong.column, wrong.text);
-	*ret_json = json;
-	return 0;
-}
-
-static bool id_good(const json_t *id)
-{
-	return json_is_integer(id) ||
-	       (json_is_string(id) && json_string_length(id) <= MESSAGE_ID_MAX);
+	struct message_id id = {0};
+	*ret_json = json_read(data, size, &bounds, &wrong);
+	if (*ret_json)
+		return 0;
+	problem_set(problem, wrong.no_text ? MCP_INVALID_PARAMS : MCP_PARSE_ERROR, 400,
+		    "%s: line %u, column %u: %s%s",
+		    wrong.no_text ? "a text cannot hold this" : "not valid JSON", wrong.line,
+		    wrong.column, wrong.text,
+		    wrong.no_text ? "; write_file takes any bytes as `content_base64`" : "");
+	message_id_feed(&id, data, size);
+	problem_set_id(problem, &id);
+	return -1;
 }
 
 static int invalid(struct mcp_problem *problem, const char *text)
@@ -103,6 +122,8 @@ void put_problem(struct buffer *to, const json_t *id, const struct mcp_problem *
 	put_text(&writer, "jsonrpc", "2.0");
 	if (id)
 		put_message_id(&writer, "id", id);
+	else if (problem->id[0])
+		put_json(&writer, "id", problem->id, strlen(problem->id));
 	put_object(&writer, "error");
 	put_int(&writer, "code", problem->code);
 	put_text(&writer, "message", problem->text);

@@ -120,6 +120,18 @@ uint64_t output_end(struct exec *exec, enum exec_stream stream)
 	return from + text_utf8_prefix(last, (size_t)got);
 }
 
+uint64_t output_tail(struct exec *exec, enum exec_stream stream, uint64_t max)
+{
+	uint64_t end = output_end(exec, stream), from = end - MIN(end, max), gap = 0;
+	DONE_BUFFER struct buffer tail = BUFFER(max + 1);
+	if (from == 0 || buffer_reserve(&tail, (size_t)max) < 0)
+		return from;
+	ssize_t got = exec_read(exec, stream, from, tail.data, (size_t)max, &gap);
+	const char *newline = got > 0 ? memchr(tail.data, '\n', (size_t)got) : NULL;
+	uint64_t line = newline ? from + gap + (uint64_t)(newline + 1 - tail.data) : end;
+	return line < end ? line : from;
+}
+
 /* --- counting --- */
 
 /* Eight bytes at a time: megabytes are counted while everybody else waits. */

@@ -31,6 +31,8 @@ uint64_t output_page(struct buffer *to, struct exec *exec, enum exec_stream stre
 /* Where a stream ends as far as it can be shown: of one that still grows before a character whose
  * end has not come yet. */
 uint64_t output_end(struct exec *exec, enum exec_stream stream);
+/* Where the last lines begin, of at most `max` bytes; of one long line its last part. */
+uint64_t output_tail(struct exec *exec, enum exec_stream stream, uint64_t max);
 /* Bytes and lines of [begin, end); true when all lines were counted, else there are more. */
 bool output_count(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
 		  uint64_t *ret_bytes, uint64_t *ret_lines);

@@ -4,8 +4,11 @@
 
 #include <stdlib.h>
 
+#include "api/json.h"
+
 struct mcp_parse {
-	uv_work_t work;
+	struct work_task task;
+	struct work_share *share;
 	struct buffer text;
 	json_t *json;
 	struct mcp_problem problem;
@@ -13,27 +16,26 @@ struct mcp_parse {
 	void *data;
 };
 
-static void parse_work(uv_work_t *work)
+static void parse_in_thread(struct work_task *task)
 {
-	struct mcp_parse *parse = container_of(work, struct mcp_parse, work);
+	struct mcp_parse *parse = container_of(task, struct mcp_parse, task);
 	if (message_parse(parse->text.data, parse->text.size, &parse->json, &parse->problem) < 0)
 		parse->json = NULL;
+	buffer_done(&parse->text);
 }
 
-static void parse_after(uv_work_t *work, int status)
+static void parse_done(struct work_task *task)
 {
-	struct mcp_parse *parse = container_of(work, struct mcp_parse, work);
-	if (status < 0)
-		problem_set(&parse->problem, MCP_INTERNAL_ERROR, 503, "the server ends");
-	buffer_done(&parse->text);
+	struct mcp_parse *parse = container_of(task, struct mcp_parse, task);
+	/* A second reference, so that a message of which nobody keeps any is freed here. */
 	if (parse->done)
-		parse->done(parse->data, parse->json, &parse->problem);
-	else
-		json_decref(parse->json);
+		parse->done(parse->data, json_incref(parse->json), &parse->problem);
+	json_release(parse->json, parse->share);
+	work_share_release(parse->share);
 	free(parse);
 }
 
-struct mcp_parse *parse_begin(uv_loop_t *loop, struct buffer *text,
+struct mcp_parse *parse_begin(struct work_share *share, struct buffer *text,
 			      void (*done)(void *data, json_t *json,
 					   const struct mcp_problem *problem),
 			      void *data)
@@ -41,11 +43,14 @@ struct mcp_parse *parse_begin(uv_loop_t *loop, struct buffer *text,
 	struct mcp_parse *parse = calloc(1, sizeof(*parse));
 	if (!parse)
 		abort();
+	parse->task.in_thread = parse_in_thread;
+	parse->task.done = parse_done;
+	parse->share = share;
 	parse->text = *text;
 	*text = BUFFER(0);
 	parse->done = done;
 	parse->data = data;
-	uv_queue_work(loop, &parse->work, parse_work, parse_after);
+	work_in_thread(&parse->task, share);
 	return parse;
 }
 

@@ -257,12 +257,14 @@ static void carry_nothing(struct mcp_request *request)
 {
 	struct post *post = request->carrier_data;
 	post->request = NULL;
-	if (post->batch)
+	if (post->batch) {
 		element_done(post);
-	else if (open_stream(post))
+	} else if (open_stream(post)) {
+		post->stream->unanswered = true;
 		finish_stream(post);
-	else if (post->call)
+	} else if (post->call) {
 		post_accepted(post);
+	}
 	post_release(post);
 }
 

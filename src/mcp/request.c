@@ -105,7 +105,9 @@ void mcp_release(struct mcp_request *request)
 		request->state_free(request->state);
 	ask_free(request);
 	buffer_done(&request->out);
-	json_decref(request->message);
+	struct work_share *share = core_share(request->core, &request->principal);
+	json_release(request->message, share);
+	work_share_release(share);
 	memory_release(&request->memory);
 	if (request->session)
 		session_release(request->session);

@@ -27,6 +27,7 @@ struct running *running_new(struct mcp_request *request)
 	if (!running)
 		abort();
 	running->request = request;
+	list_init(&running->waiting);
 	running->began = clock_monotonic();
 	running->answer_max = OUTPUT_DEFAULT;
 	request->state = running;
@@ -89,6 +90,7 @@ void running_leave(struct running *running)
 	running->starting = NULL;
 	running->creating = false;
 	running->entered = false;
+	list_remove(&running->waiting);
 	alarm_stop(&running->budget);
 	follow_stop(&running->follow);
 	tool_leave(request);

@@ -3,10 +3,10 @@
  * it is cancelled.
  *
  * The struct is the request's state. While something is under way (exactly one of run, cell,
- * oneshot, starting, creating) the request is held, by running_enter(); running_leave() is the one
- * place that lets go: it is called once, by whichever of these comes first: the end, the hand-over
- * to a job, the cancel. Each of them first takes away or forgets what is under way, so that no
- * other can come after it. */
+ * oneshot, starting, creating, waiting) the request is held, by running_enter(); running_leave() is
+ * the one place that lets go: it is called once, by whichever of these comes first: the end, the
+ * hand-over to a job, the cancel. Each of them first takes away or forgets what is under way, so
+ * that no other can come after it. */
 #pragma once
 
 #include "core/code.h"
@@ -41,6 +41,7 @@ struct running {
 	struct oneshot *oneshot;
 	struct exec_wait *starting; /* start_job's */
 	bool creating;              /* a code context, which cannot be called off */
+	struct list waiting;        /* for a code context that another call is creating */
 	bool made_context;          /* it is this call's */
 	bool restarted;             /* its context had ended: the variables are gone */
 	bool heard;                 /* of start_job: its first words came */

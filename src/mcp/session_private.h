@@ -12,6 +12,8 @@
 #define SESSION_REPLAY_LEAST (32 * KIB)
 /* Requests of ours that one client owes an answer to. */
 #define SESSION_ASKED_MAX 64
+/* Cancelled requests whose clients may still ask for what follows. */
+#define UNANSWERED_KEPT 64
 
 struct mcp_stream;
 
@@ -40,6 +42,9 @@ struct mcp_session {
 	struct list streams;
 	struct mcp_stream *get; /* the one that unsolicited messages go to; NULL: none yet */
 	uint64_t next_stream;
+	uint64_t
+	    unanswered[UNANSWERED_KEPT]; /* streams that are gone: one more than their numbers */
+	size_t unanswered_count;
 	struct list events; /* of all its streams, the oldest first */
 	size_t event_count, kept;
 };

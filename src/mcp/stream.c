@@ -73,6 +73,10 @@ void stream_free(struct mcp_stream *stream)
 	list_each (&stream->events, node)
 		event_free(list_entry(node, struct stream_event, in_stream));
 	list_remove(&stream->link);
+	struct mcp_session *session = stream->session;
+	if (session && stream->unanswered)
+		session->unanswered[session->unanswered_count++ % UNANSWERED_KEPT] =
+		    stream->number + 1;
 	free(stream);
 }
 

@@ -23,7 +23,8 @@ struct mcp_stream {
 	uint64_t number;             /* within the session */
 	uint64_t next;               /* the next event's */
 	bool finished;               /* its last event was sent */
-	int64_t spoken;              /* CLOCK_MONOTONIC, ns: when something was written */
+	bool unanswered; /* its request was cancelled: that nothing follows is no loss */
+	int64_t spoken;  /* CLOCK_MONOTONIC, ns: when something was written */
 	/* The client went away by itself. */
 	void (*gone)(struct mcp_stream *stream);
 	void *data;

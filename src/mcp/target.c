@@ -156,6 +156,17 @@ static void append_live(const struct mcp_request *request, struct buffer *to)
 		to->data[--to->size] = '\0';
 }
 
+/* The one that an example names. */
+static const struct sandbox *newest_live(const struct mcp_request *request)
+{
+	struct sandbox *sandbox = NULL, *newest = NULL;
+	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
+		if (live(sandbox) &&
+		    (!newest || sandbox->row.created_wall > newest->row.created_wall))
+			newest = sandbox;
+	return newest;
+}
+
 /* Of a method that is no tool the error stays as it is. */
 static void refuse(struct mcp_request *request, const struct error *error)
 {
@@ -176,8 +187,14 @@ static void refuse(struct mcp_request *request, const struct error *error)
 				     bound(request)->text);
 	else
 		append_live(request, &text);
-	const char *told = buffer_text(&text);
-	content_refuse(request, "%s", told[0] == ' ' ? told + 1 : told);
+	const char *told = buffer_text(&text) + (buffer_text(&text)[0] == ' ');
+	/* What acts on a sandbox as a whole (terminate) is not led to one that nobody meant. */
+	bool whole = strstr(request->tool->input, "\"required\":[\"sandbox_id\"]");
+	const struct sandbox *newest = bound(request) || whole ? NULL : newest_live(request);
+	if (newest)
+		content_refuse_with(request, "sandbox_id", newest->row.id.text, told);
+	else
+		content_refuse(request, "%s", told);
 }
 
 /* There may be some that no call means unless it names them. */

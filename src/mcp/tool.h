@@ -11,11 +11,15 @@ enum tool_hint {
 	TOOL_READS = 1 << 0,      /* readOnlyHint */
 	TOOL_DESTROYS = 1 << 1,   /* destructiveHint */
 	TOOL_REPEATABLE = 1 << 2, /* idempotentHint */
-	TOOL_OPEN_WORLD = 1 << 3, /* openWorldHint */
+	TOOL_OPEN_WORLD = 1 << 3, /* openWorldHint, where sandboxes have a network */
 	TOOL_TASK = 1 << 8,       /* becomes a task for clients that know tasks */
 	TOOL_TASK_ONLY = 1 << 9,  /* and is refused to others */
 	TOOL_NO_HINTS = 1 << 10,  /* a dialect's: it is listed without annotations */
 };
+
+/* Can any sandbox have a network? All requests for one are refused yet (tool_sandbox.c,
+ * api/sandbox_ask.c), so that no tool reaches the open world. */
+#define TOOL_NETWORK false
 
 struct mcp_tool {
 	const char *name, *title, *description; /* title NULL: not listed */

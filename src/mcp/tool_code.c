@@ -181,10 +181,42 @@ static void start(struct running *running, struct sandbox *sandbox, struct code_
 
 /* --- a context --- */
 
+/* Calls whose context another call is creating, the oldest first. */
+static struct list waiting = {&waiting, &waiting};
+
+static void in_context(struct running *running, struct sandbox *sandbox);
+
+static void try_again(void *data)
+{
+	struct running *running = data;
+	alarm_stop(&running->budget);
+	struct sandbox *sandbox =
+	    mcp_resume(running->request) ? target_again(running->request) : NULL;
+	if (sandbox)
+		in_context(running, sandbox);
+	else
+		running_leave(running);
+}
+
+/* Whatever has become of it: they look again, and the first of them creates it where it is not
+ * there. In a later turn: it may be gone only then. */
+static void wake_waiting(struct running *creator)
+{
+	list_each (&waiting, node) {
+		struct running *running = list_entry(node, struct running, waiting);
+		if (!id_equal(&running->code.id, &creator->code.id))
+			continue;
+		list_remove(&running->waiting);
+		alarm_stop(&running->budget);
+		running->budget = alarm_after(running->request->core->loop, 0, try_again, running);
+	}
+}
+
 static void context_ready(void *data, struct code_context *context, const struct error *error)
 {
 	struct running *running = data;
 	running->creating = false;
+	wake_waiting(running);
 	/* It may have rung meanwhile; it is set anew for what is left. */
 	alarm_stop(&running->budget);
 	if (mcp_resume(running->request)) {
@@ -233,6 +265,8 @@ static void in_context(struct running *running, struct sandbox *sandbox)
 		content_refuse(request, "context_id `%s` is a %s one; accepted: language `%s`",
 			       running->context_id, code_language_name(context->row.language),
 			       code_language_name(context->row.language));
+		if (running->entered)
+			running_leave(running);
 		return;
 	}
 	if (found && code_context_alive(context)) {
@@ -250,6 +284,11 @@ static void in_context(struct running *running, struct sandbox *sandbox)
 	else
 		result =
 		    code_context_create(sandbox, &running->code, context_ready, running, &error);
+	if (result < 0 && !found && error.kind == ERROR_CONTEXT_BUSY) {
+		running->creating = false;
+		list_append(&waiting, &running->waiting);
+		return;
+	}
 	if (result < 0) {
 		mcp_fail(request, &error);
 		running_leave(running);

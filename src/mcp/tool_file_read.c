@@ -2,8 +2,11 @@
  * by tools.c. A line is found by reading up to it, a piece at a time; nothing blocks. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
+#include "core/activity.h"
 #include "core/run.h"
+#include "core/signed_url.h"
 #include "mcp/output.h"
 #include "mcp/tool_file.h"
 
@@ -32,17 +35,58 @@ static uint64_t count_lines(const char *data, size_t size)
 
 /* --- answers --- */
 
+/* A URL that people can fetch the file with; where nothing listens on TCP, the command for it. */
+static bool sign(struct mcp_request *request, struct buffer *to)
+{
+	const struct reading *reading = request->state;
+	struct signed_url url = {.sandbox = request->sandbox,
+				 .path = reading->tool.path,
+				 .user = "",
+				 .token = request->principal.token,
+				 .expires = (uint64_t)(clock_wall() / NSEC_PER_SEC) +
+					    SIGNED_SECONDS_DEFAULT};
+	char signature[SIGNATURE_SIZE], until[CLOCK_TEXT_SIZE], socket[512];
+	struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
+	struct error error;
+	if (!sandbox ||
+	    signed_url_sign(request->core, sandbox->row.workspace, &url, signature, &error) < 0)
+		return false;
+	const char *base = request->view.base;
+	if (!base[0] && config_socket_path(&request->core->config, socket, sizeof(socket)) < 0)
+		return false;
+	if ((base[0]
+		 ? buffer_append_text(to, base)
+		 : buffer_printf(to, "curl --unix-socket '%s' -OJ 'http://localhost", socket)) < 0)
+		return false;
+	signed_url_append(&url, signature, to);
+	if (!base[0] && buffer_append_text(to, "'") < 0)
+		return false;
+	clock_text((int64_t)url.expires * NSEC_PER_SEC, until);
+	ACTIVITY(sandbox, ACTIVITY_FILE_URL_SIGNED, &request->principal, NULL, {"path", url.path},
+		 {"method", "GET"}, {"expires_at", until});
+	return true;
+}
+
 static void reply_binary(struct mcp_request *request, const struct file_content *content,
 			 const char *type)
 {
 	const struct reading *reading = request->state;
 	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
+	struct buffer link DONE_BUFFER = BUFFER(2 * SIGNED_TEXT_MAX);
+	bool linked = sign(request, &link);
 	file_tool_path(&path, reading->tool.path);
-	file_tool_reply(request,
-			"%s is not text: %llu bytes of %s. It is not shown; look at it with a "
-			"program inside (file, xxd, python).",
-			buffer_text(&path), (unsigned long long)content->file_size,
-			type ? type : "an unknown type, or text that is not UTF-8");
+	content_begin(request);
+	content_format(request,
+		       "%s is not text: %llu bytes of %s. It is not shown; look at it with a "
+		       "program inside (file, xxd, python).%s%s",
+		       buffer_text(&path), (unsigned long long)content->file_size,
+		       type ? type : "an unknown type, or text that is not UTF-8",
+		       linked ? " For people, good for an hour: " : "",
+		       linked ? buffer_text(&link) : "");
+	if (linked && request->view.base[0])
+		content_link(request, buffer_text(&link), buffer_text(&path), type, NULL);
+	file_tool_note(request, "");
+	content_end(request, false);
 }
 
 /* Where the text that is shown ends: at a line's end, at the latest at a character's. */

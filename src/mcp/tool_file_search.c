@@ -53,6 +53,17 @@ static bool found(void *data, const struct file_match *match)
 	return ++search->count < search->limit;
 }
 
+/* What a project's author has written is what is looked for, unless something else is named. */
+static bool skips_generated(const struct search *search)
+{
+	static const char *const names[] = {".git", "node_modules"};
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strstr(search->tool.path, names[i]) ||
+		    (search->glob && strstr(search->glob, names[i])))
+			return false;
+	return true;
+}
+
 static void reply(struct mcp_request *request, bool cut)
 {
 	struct search *search = request->state;
@@ -67,6 +78,9 @@ static void reply(struct mcp_request *request, bool cut)
 	} else if (search->count == 0) {
 		(void)!buffer_printf(&note, "no %s found in ", what);
 		file_tool_path(&note, search->tool.path);
+		if (skips_generated(search))
+			(void)!buffer_append_text(&note, "; .git and node_modules are searched "
+							 "where path or glob names them");
 	} else if (cut) {
 		(void)!buffer_printf(&note,
 				     "the first %llu %s; there are more: narrow it by pattern, "
@@ -122,6 +136,8 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 	struct grep_ask ask = {.pattern = search->pattern,
 			       .glob = search->glob,
 			       .ignore_case = search->ignore_case,
+			       .sorted = true,
+			       .skip_generated = skips_generated(search),
 			       .max = (uint32_t)search->limit};
 	struct error error;
 	int result;
@@ -133,8 +149,12 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 		struct buffer glob DONE_BUFFER = BUFFER(2 * GLOB_MAX);
 		(void)!buffer_printf(&glob, "%s%s", strchr(search->glob, '/') ? "" : "**/",
 				     search->glob);
-		result = file_glob(sandbox, &place, buffer_text(&glob), (uint32_t)search->limit,
-				   &records, request, &search->tool.pending.task, &error);
+		struct glob_ask names = {.pattern = buffer_text(&glob),
+					 .sorted = true,
+					 .skip_generated = ask.skip_generated,
+					 .max = ask.max};
+		result = file_glob(sandbox, &place, &names, &records, request,
+				   &search->tool.pending.task, &error);
 	}
 	if (result < 0) {
 		file_tool_fail(request, search->tool.path, &error);

@@ -24,9 +24,23 @@
 #define STOP_LOOK_MS 100
 #define STOP_CELL_MS 15000
 #define STATE_OUTPUT (4 * KIB)
+/* stop_job: who stops a job has read the rest, or does not want it. Of each stream. */
+#define STOP_OUTPUT (1 * KIB)
 #define COMMAND_MAX (100 * KIB)
 
-static void answer_state(struct mcp_request *request, struct exec *exec)
+/* The last lines alone, and how all of it is read. */
+static void view_last(struct exec *exec, struct answer_view *view, struct buffer *to)
+{
+	struct output_view *output = &view->output;
+	output->out_begin = MAX(output->out_begin, output_tail(exec, EXEC_STDOUT, STOP_OUTPUT));
+	output->err_begin = MAX(output->err_begin, output_tail(exec, EXEC_STDERR, STOP_OUTPUT));
+	if (output->out_begin + output->err_begin > 0 &&
+	    buffer_printf(to, "[the last lines; all of it: read_job {\"job_id\":\"%s\"}]\n",
+			  exec->row.id.text) < 0)
+		return;
+}
+
+static void answer_state(struct mcp_request *request, struct exec *exec, bool stopped)
 {
 	uint64_t max = STATE_OUTPUT;
 	struct job job = job_of(exec);
@@ -44,6 +58,8 @@ static void answer_state(struct mcp_request *request, struct exec *exec)
 		answer_cell_view(exec, job.cell, &view);
 	else
 		answer_view_all(exec, &view);
+	if (stopped && !job.cell)
+		view_last(exec, &view, &answer.text);
 	if (!job_over(&job))
 		answer_running(&answer, exec, &view);
 	else if (job.cell)
@@ -96,7 +112,7 @@ static void started(void *data, struct exec *exec, const struct error *error)
 		exec_start_error(exec, &failed);
 		mcp_fail(request, &failed);
 	} else {
-		answer_state(request, exec);
+		answer_state(request, exec, false);
 	}
 	running_leave(running);
 }
@@ -209,7 +225,7 @@ static void stop_step(struct stopping *stopping, struct exec *exec)
 		stop_wait(stopping, exec, STOP_KILL_MS);
 		return;
 	}
-	answer_state(stopping->request, exec);
+	answer_state(stopping->request, exec, true);
 	stop_leave(stopping);
 }
 
@@ -247,7 +263,7 @@ static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
 		return;
 	}
 	if (job_over(&job)) {
-		answer_state(request, exec);
+		answer_state(request, exec, true);
 		return;
 	}
 	/* Of an interpreter that keeps variables only what it runs is stopped. */
@@ -324,13 +340,14 @@ const struct mcp_tool job_tools[] = {
      .title = "Read a job's output",
      .description =
 	 "Get a job's state, exit code and output: all of it shortened, or a page from a byte "
-	 "offset on, or only the lines that match a regex. With wait_seconds it waits for new "
-	 "output, a match or the end.",
+	 "offset on, or only the lines that match a regex. With wait_seconds it waits for some new "
+	 "output, a match or the end; until end: for the end alone.",
      .input =
 	 "{\"type\":\"object\",\"properties\":{"
 	 "\"job_id\":{\"type\":\"string\"},"
 	 "\"sandbox_id\":{\"type\":\"string\"},"
 	 "\"wait_seconds\":{\"type\":\"number\",\"description\":\"At most 50.\"},"
+	 "\"until\":{\"type\":\"string\",\"enum\":[\"output\",\"end\"]},"
 	 "\"offset\":{\"type\":\"integer\",\"description\":\"Negative: from the end.\"},"
 	 "\"stderr_offset\":{\"type\":\"integer\"},"
 	 "\"pattern\":{\"type\":\"string\",\"description\":\"Extended regex, like error|warn.\"},"

@@ -44,9 +44,8 @@ static bool list_one(void *data, const struct exec_row *row)
 		(void)!buffer_printf(&line, ", exit code %d", exec_exit_code(row));
 	(void)!buffer_append_text(&line, ended ? ", took " : ", for ");
 	target_age((ended ? row->ended_wall : clock_wall()) - row->started_wall, &line);
-	(void)!buffer_printf(&line, ", %llu bytes: %s",
-			     (unsigned long long)(row->out_total + row->err_total),
-			     id_is_set(&row->context) ? "interpreter of run_code, " : "");
+	(void)!buffer_printf(
+	    &line, ", %llu bytes: ", (unsigned long long)(row->out_total + row->err_total));
 	/* A line each: a command may have several. */
 	output_name(&line, command, shown);
 	(void)!buffer_append_text(&line, shown < strlen(command) ? "...\n" : "\n");
@@ -212,9 +211,10 @@ static void act_write(struct mcp_request *request, struct exec *exec)
 	}
 	content_reply(request,
 		      "%zu bytes written%s. What it answers: read_job {\"job_id\": \"%s\", "
-		      "\"offset\": %llu, \"wait_seconds\": 10}",
+		      "\"offset\": %llu, \"stderr_offset\": %llu, \"wait_seconds\": 5}",
 		      size, input->close ? ", standard input is closed" : "", exec->row.id.text,
-		      (unsigned long long)exec_total(exec, EXEC_STDOUT));
+		      (unsigned long long)exec_total(exec, EXEC_STDOUT),
+		      (unsigned long long)exec_total(exec, EXEC_STDERR));
 }
 
 static void write_job(struct mcp_request *request, const json_t *arguments)

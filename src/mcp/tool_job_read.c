@@ -1,7 +1,7 @@
 /* read_job: what a job has printed, from an offset on or as a whole; its end; only the lines that
- * match. It may wait: until there is something new and the job has been quiet for a moment, or a
- * page is full, or a line matches, or the job is over, or the time is. Called by tools.c; waits
- * through callbacks.
+ * match. It may wait: until there is a batch worth a turn of the model (something new, and then
+ * silence for a tenth of the time that may be waited, or a full page), or a line matches, or the
+ * job is over, or the time is. Called by tools.c; waits through callbacks.
  *
  * From act() on the request is held: an answer would free it, and what is here with it. Each turn
  * (step()) either waits by `wait` or for its `turn`, or answers and leaves; a cancel leaves. */
@@ -17,20 +17,25 @@
 #include "mcp/job_tools.h"
 #include "mcp/tool.h"
 
-#define QUIET_MS 300
+#define QUIET_LEAST_MS 300
+#define QUIET_SHARE 10 /* of wait_seconds */
 /* The end of a cell is not told to who watches its interpreter. */
 #define CELL_LOOK_MS 200
 
 struct reading {
 	struct mcp_request *request;
-	const char *job_id, *sandbox_id, *stream, *pattern;
+	const char *job_id, *sandbox_id, *stream, *pattern, *until;
 	int64_t offsets[2]; /* a negative one counts from the end */
 	bool offset_given[2];
 	double wait_seconds;
+	bool wait_given;
 	uint64_t max;
 	enum exec_stream only; /* 0: both */
 	bool paged;            /* from offsets on, a page; else head and tail of it all */
+	bool until_end;        /* output alone ends no waiting */
+	int64_t quiet_ms;
 	uint64_t from[2], known[2], seen[2]; /* shown from here; new behind this; seen last */
+	int64_t past[2];                     /* 0, or the offset that was behind the end */
 	int64_t deadline, grown;             /* clock_monotonic() */
 	struct job_search search;
 	struct exec_wait *wait;
@@ -105,6 +110,20 @@ static void add_pages(struct reading *reading, struct answer *answer, struct exe
 		return;
 }
 
+/* Its author has lost count; what was read instead is told by the offsets of the next call. */
+static void add_past(const struct reading *reading, struct answer *answer, struct exec *exec)
+{
+	for (int i = 0; i < 2; i++) {
+		if (reading->past[i] > 0 && wants(reading, EXEC_STDOUT + i) &&
+		    buffer_printf(&answer->text,
+				  "[offset %lld is past the end: %s has %llu bytes%s]\n",
+				  (long long)reading->past[i], i == 0 ? "stdout" : "stderr",
+				  (unsigned long long)exec_total(exec, EXEC_STDOUT + i),
+				  exec_ended(exec) ? "" : " so far") < 0)
+			return;
+	}
+}
+
 static void add_matches(struct reading *reading, struct answer *answer, struct answer_view *view,
 			bool full)
 {
@@ -149,6 +168,7 @@ static void reply(struct reading *reading, struct exec *exec, bool full)
 		add_pages(reading, &answer, exec, &view);
 	else
 		view_all(reading, &job, &view);
+	add_past(reading, &answer, exec);
 	if (full && job_over(&job)) {
 		answer_next_call(&answer.text, exec, &view, 0);
 	} else if (!job_over(&job)) {
@@ -190,9 +210,12 @@ static void woke(void *data, struct exec *exec, const struct error *error)
 static void wait_more(struct reading *reading, struct exec *exec, int64_t milliseconds)
 {
 	struct error error;
-	if (exec_wait_output(exec, reading->seen[0], reading->seen[1],
-			     (uint32_t)MAX(milliseconds, 1), woke, reading, &reading->wait,
-			     &error) < 0) {
+	uint32_t most = (uint32_t)MAX(milliseconds, 1);
+	int result = reading->until_end
+			 ? exec_wait_end(exec, most, woke, reading, &reading->wait, &error)
+			 : exec_wait_output(exec, reading->seen[0], reading->seen[1], most, woke,
+					    reading, &reading->wait, &error);
+	if (result < 0) {
 		mcp_fail(reading->request, &error);
 		leave(reading);
 	}
@@ -236,13 +259,13 @@ static void step_search(struct reading *reading, struct exec *exec)
 		finish(reading, exec, true);
 		return;
 	case SEARCH_MORE:
-		search_queue(request->core->loop, &reading->turn);
+		search_queue(request, &reading->turn);
 		return;
 	case SEARCH_CAUGHT_UP:
 		break;
 	}
 	int64_t left = (reading->deadline - clock_monotonic()) / NSEC_PER_MSEC;
-	if (over || left <= 0 || reading->search.matches > 0)
+	if (over || left <= 0 || (reading->search.matches > 0 && !reading->until_end))
 		finish(reading, exec, false);
 	else
 		wait_more(reading, exec, MIN(left, job.context ? CELL_LOOK_MS : left));
@@ -265,19 +288,21 @@ static void turn_come(void *data)
 static void step(struct reading *reading, struct exec *exec)
 {
 	if (reading->pattern) {
-		search_queue(reading->request->core->loop, &reading->turn);
+		search_queue(reading->request, &reading->turn);
 		return;
 	}
 	struct job job = job_of(exec);
 	bool over = job_over(&job);
 	uint64_t come = news(reading, exec);
+	if (reading->until_end)
+		come = 0;
 	int64_t now = clock_monotonic(), left = (reading->deadline - now) / NSEC_PER_MSEC;
 	int64_t quiet = (now - reading->grown) / NSEC_PER_MSEC;
-	if (over || left <= 0 || come >= reading->max || (come > 0 && quiet >= QUIET_MS)) {
+	if (over || left <= 0 || come >= reading->max || (come > 0 && quiet >= reading->quiet_ms)) {
 		finish(reading, exec, false);
 		return;
 	}
-	int64_t most = come > 0 ? QUIET_MS - quiet : job.context ? CELL_LOOK_MS : left;
+	int64_t most = come > 0 ? reading->quiet_ms - quiet : job.context ? CELL_LOOK_MS : left;
 	wait_more(reading, exec, MIN(left, most));
 }
 
@@ -302,11 +327,14 @@ static void act(struct mcp_request *request, struct exec *exec)
 		uint64_t total = exec_total(exec, EXEC_STDOUT + i);
 		/* `offset` is of the stream that is read alone. */
 		int which = reading->only == EXEC_STDERR ? 0 : i;
-		reading->from[i] = reading->offset_given[which]
-				       ? offset_of(reading->offsets[which], total)
-				       : begins[i];
+		bool given = reading->offset_given[which];
+		reading->from[i] = given ? offset_of(reading->offsets[which], total) : begins[i];
+		if (reading->from[i] > total) {
+			reading->past[i] = reading->offsets[which];
+			reading->from[i] = total;
+		}
 		/* Where no offset says what is known already, what is new is what comes now. */
-		reading->known[i] = reading->paged ? reading->from[i] : total;
+		reading->known[i] = given ? reading->from[i] : total;
 		reading->seen[i] = total;
 		reading->search.at[i] = reading->from[i];
 		reading->search.wanted[i] = wants(reading, EXEC_STDOUT + i);
@@ -333,10 +361,23 @@ static bool check(struct reading *reading)
 			       reading->stream);
 		return false;
 	}
+	reading->until_end = reading->until && strcmp(reading->until, "end") == 0;
+	if (reading->until && reading->until[0] && !reading->until_end &&
+	    strcmp(reading->until, "output") != 0) {
+		content_refuse(request,
+			       "field `until` is `%.16s`; accepted: `end`, `output` (which also "
+			       "ends with the job)",
+			       reading->until);
+		return false;
+	}
 	reading->paged = reading->offset_given[0] || reading->offset_given[1];
 	/* Clients give up on a call after a minute. */
 	double most = request->core->config.mcp_block_seconds;
+	if (reading->until && !reading->wait_given)
+		reading->wait_seconds = most;
 	reading->wait_seconds = MIN(reading->wait_seconds, most);
+	reading->quiet_ms =
+	    MAX((int64_t)(reading->wait_seconds * 1000 / QUIET_SHARE), QUIET_LEAST_MS);
 	if (reading->pattern && reading->pattern[0] == '\0')
 		reading->pattern = NULL;
 	if (reading->pattern &&
@@ -363,7 +404,8 @@ void read_job(struct mcp_request *request, const json_t *arguments)
 	struct field fields[] = {
 	    {"job_id", FIELD_TEXT, &reading->job_id, true, 1},
 	    {"sandbox_id", FIELD_TEXT, &reading->sandbox_id},
-	    {"wait_seconds", FIELD_NUMBER, &reading->wait_seconds},
+	    {"wait_seconds", FIELD_NUMBER, &reading->wait_seconds, .present = &reading->wait_given},
+	    {"until", FIELD_TEXT, &reading->until},
 	    {"offset", FIELD_INT, &reading->offsets[0], .present = &reading->offset_given[0]},
 	    {"stderr_offset", FIELD_INT, &reading->offsets[1],
 	     .present = &reading->offset_given[1]},

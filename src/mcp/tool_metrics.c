@@ -126,7 +126,7 @@ static void get_metrics(struct mcp_request *request, const json_t *arguments)
 
 #define USAGE_DAYS_DEFAULT 30
 #define USAGE_DAYS_MAX 3660
-#define USAGE_ROWS_PER_TURN 1000
+#define USAGE_ROWS_PER_TURN 500
 #define USAGE_SHOWN 100
 
 struct usage {

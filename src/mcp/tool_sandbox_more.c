@@ -1,5 +1,5 @@
-/* The toolset `sandboxes`: changing one that is there, above all how long it lives. Called by
- * tools.c; nothing blocks but the store's short calls. */
+/* extend_sandbox: changing one that is there, above all how long it lives. Called by tools.c;
+ * nothing blocks but the store's short calls. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,12 +92,12 @@ static void extend_sandbox(struct mcp_request *request, const json_t *arguments)
 	if (change->name_set && strcmp(change->name, TARGET_NEW) == 0)
 		content_refuse(request, "field `name`: `" TARGET_NEW "` as sandbox_id stands for a "
 					"fresh sandbox; choose another name.");
-	else if (name && !change->timeout_set && !change->idle_timeout_set && !change->name_set &&
+	else if (!change->timeout_set && !change->idle_timeout_set && !change->name_set &&
 		 change->label_count == 0)
 		content_refuse(request, "Give what is to become of it: `timeout_seconds`, "
 					"`idle_timeout_seconds`, `name` or `labels`.");
 	else
-		target_ready(request, name, TARGET_NAMED | TARGET_ASLEEP, act);
+		target_ready(request, name, TARGET_ASLEEP, act);
 }
 
 const struct mcp_tool more_sandbox_tools[] = {
@@ -105,16 +105,16 @@ const struct mcp_tool more_sandbox_tools[] = {
 	.name = "extend_sandbox",
 	.title = "Extend a sandbox",
 	.description = "Let a sandbox live for timeout_seconds from now on; also its idle time-out "
-		       "(0: none), name and labels, which are merged with those it has.",
+		       "(0: none), name, labels (merged).",
 	.input = "{\"type\":\"object\",\"properties\":{\"sandbox_id\":{\"type\":\"string\"},"
 		 "\"timeout_seconds\":{\"type\":\"integer\"},"
 		 "\"idle_timeout_seconds\":{\"type\":\"integer\"},"
 		 "\"name\":{\"type\":\"string\"},"
 		 "\"labels\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}"
-		 "},\"required\":[\"sandbox_id\"]}",
+		 "}}",
 	.example = "{\"sandbox_id\": \"build\", \"timeout_seconds\": 3600}",
 	.scope = SCOPE_WRITE,
-	.toolsets = TOOLSET_SANDBOXES,
+	.toolsets = TOOLSET_DEFAULT | TOOLSET_SANDBOXES,
 	.hints = TOOL_REPEATABLE,
 	.call = extend_sandbox,
     },

@@ -93,7 +93,7 @@ static void put_annotations(struct json_writer *writer, const struct mcp_tool *t
 	put_bool(writer, "readOnlyHint", tool->hints & TOOL_READS);
 	put_bool(writer, "destructiveHint", tool->hints & TOOL_DESTROYS);
 	put_bool(writer, "idempotentHint", tool->hints & TOOL_REPEATABLE);
-	put_bool(writer, "openWorldHint", tool->hints & TOOL_OPEN_WORLD);
+	put_bool(writer, "openWorldHint", TOOL_NETWORK && (tool->hints & TOOL_OPEN_WORLD));
 	put_object_end(writer);
 }
 

@@ -141,6 +141,20 @@ static long try_namespace_relatives(void)
 	return absent();
 }
 
+/* Where a file's blocks are on the host's disk (FIEMAP). */
+static long try_blocks_of_file(void)
+{
+	uint64_t room[32] = {0, UINT64_MAX}; /* from, how much; flags and counts 0 */
+	return syscall(SYS_ioctl, open_path("/etc/passwd", O_RDONLY), 0xc020660bUL, room);
+}
+
+/* One that changes nothing, of ext4, which the sandbox's disk has (EXT4_IOC_GETSTATE). */
+static long try_ioctl_of_filesystem(void)
+{
+	uint32_t state = 0;
+	return syscall(SYS_ioctl, open_path("/etc/passwd", O_RDONLY), 0x40046629UL, &state);
+}
+
 #ifdef __x86_64__
 static long try_foreign_abi(void)
 {
@@ -216,6 +230,18 @@ static const struct attempt calls_list[] = {
     CALL(process_madvise, -1),
     NUMBERED("process_mrelease", 448, -1),
     NUMBERED("memfd_secret", NR_MEMFD_SECRET, 0),
+    NUMBERED("mbind", SYS_mbind, 0, 0, 0, 0, 0, 0),
+    NUMBERED("get_mempolicy", SYS_get_mempolicy, 0, 0, 0, 0, 0),
+    NUMBERED("set_mempolicy", SYS_set_mempolicy, 0, 0, 0),
+    NUMBERED("migrate_pages", SYS_migrate_pages, 0, 0, 0, 0),
+    NUMBERED("remap_file_pages", SYS_remap_file_pages, 0, 0, 0, 0, 0),
+    NUMBERED("prctl_core_scheduling", SYS_prctl, 62, 1, 0, 0, 0),
+    NUMBERED("prctl_memory_merge", SYS_prctl, 67, 1, 0, 0, 0),
+    NUMBERED("prctl_memory_map", SYS_prctl, 35, 15, 0, 0, 0),
+    NUMBERED("prctl_call_dispatch", SYS_prctl, 59, 0, 0, 0, 0),
+    NUMBERED("prctl_core_scheduling_high_bits", SYS_prctl, 62 | HIGH_BITS, 1, 0, 0, 0),
+    TRY(blocks_of_file),
+    TRY(ioctl_of_filesystem),
     NUMBERED("cachestat", NR_CACHESTAT, -1),
     NUMBERED("lsm_get_self_attr", NR_LSM_GET_SELF_ATTR, 0),
     NUMBERED("lsm_set_self_attr", NR_LSM_SET_SELF_ATTR, 0),

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -36,6 +36,22 @@ int mount_mode_parse(const char *name, enum mount_mode *ret_mode)
 	return -EINVAL;
 }
 
+/* What goes along with the message: the directory, and who sends it. */
+union grant_control {
+	char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+	struct cmsghdr align;
+};
+
+static struct cmsghdr *put_control(struct msghdr *header, struct cmsghdr *at, int type,
+				   const void *data, size_t size)
+{
+	at->cmsg_level = SOL_SOCKET;
+	at->cmsg_type = type;
+	at->cmsg_len = CMSG_LEN(size);
+	memcpy(CMSG_DATA(at), data, size);
+	return CMSG_NXTHDR(header, at);
+}
+
 int folder_grant_make(int directory, enum mount_mode mode)
 {
 	uint8_t message[GRANT_SIZE];
@@ -46,36 +62,75 @@ int folder_grant_make(int directory, enum mount_mode mode)
 	struct writer writer = writer_on(message, sizeof(message));
 	write_u32(&writer, GRANT_MAGIC);
 	write_u32(&writer, mode);
-	ssize_t sent = fd_send(used, message, sizeof(message), &directory, 1);
-	if (sent < 0)
-		return (int)sent;
+	union grant_control control = {0};
+	struct iovec iov = {.iov_base = message, .iov_len = sizeof(message)};
+	struct msghdr header = {.msg_iov = &iov,
+				.msg_iovlen = 1,
+				.msg_control = control.bytes,
+				.msg_controllen = sizeof(control.bytes)};
+	struct ucred self = {.pid = getpid(), .uid = geteuid(), .gid = getegid()};
+	struct cmsghdr *next =
+	    put_control(&header, CMSG_FIRSTHDR(&header), SCM_RIGHTS, &directory, sizeof(directory));
+	put_control(&header, next, SCM_CREDENTIALS, &self, sizeof(self));
+	if (sendmsg(used, &header, MSG_NOSIGNAL) < 0)
+		return -errno;
 	return TAKE_FD(given);
 }
 
-/* The message that waits in the socket, which keeps it. The descriptor is a new one. */
-static int peek(int socket, uint8_t message[GRANT_SIZE], int *ret_directory)
+/* The one descriptor of a control message, or -1: of several all are closed, they are ours now. */
+static int only_descriptor(const struct cmsghdr *rights)
 {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
+	int fds[sizeof(union grant_control) / sizeof(int)];
+	size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	memcpy(fds, CMSG_DATA(rights), count * sizeof(int));
+	for (size_t i = 0; count != 1 && i < count; i++)
+		close(fds[i]);
+	return count == 1 ? fds[0] : -1;
+}
+
+/* The message that waits in the socket, which keeps it. The descriptor is a new one. A sender who
+ * did not say who it is has the pid 0 (kernels that note it unasked note the truth). */
+static int peek(int socket, uint8_t message[GRANT_SIZE], int *ret_directory,
+		struct ucred *ret_sender)
+{
+	union grant_control control;
 	struct iovec iov = {.iov_base = message, .iov_len = GRANT_SIZE};
 	struct msghdr header = {.msg_iov = &iov,
 				.msg_iovlen = 1,
 				.msg_control = control.bytes,
 				.msg_controllen = sizeof(control.bytes)};
+	CLOSE_FD int directory = -1;
+	struct ucred sender = {0};
 	ssize_t got = recvmsg(socket, &header, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (got < 0)
 		return -errno;
-	struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-	CLOSE_FD int directory = -1;
-	if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS &&
-	    rights->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&directory, CMSG_DATA(rights), sizeof(int));
+	for (struct cmsghdr *at = CMSG_FIRSTHDR(&header); at; at = CMSG_NXTHDR(&header, at)) {
+		if (at->cmsg_level != SOL_SOCKET)
+			continue;
+		if (at->cmsg_type == SCM_RIGHTS)
+			directory = only_descriptor(at);
+		if (at->cmsg_type == SCM_CREDENTIALS && at->cmsg_len == CMSG_LEN(sizeof(sender)))
+			memcpy(&sender, CMSG_DATA(at), sizeof(sender));
+	}
 	if (got != GRANT_SIZE || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || directory < 0)
 		return -EBADMSG;
 	*ret_directory = TAKE_FD(directory);
+	*ret_sender = sender;
 	return 0;
+}
+
+/* A pair has no name at either end; what was bound or connected has one at one of them. */
+static bool is_unnamed_pair(int socket)
+{
+	struct sockaddr_un here, there;
+	socklen_t here_size = sizeof(here), there_size = sizeof(there), size = sizeof(int);
+	int type;
+	return getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+	       type == SOCK_SEQPACKET &&
+	       getsockname(socket, (struct sockaddr *)&here, &here_size) == 0 &&
+	       here.sun_family == AF_UNIX && here_size == sizeof(sa_family_t) &&
+	       getpeername(socket, (struct sockaddr *)&there, &there_size) == 0 &&
+	       there_size == sizeof(sa_family_t);
 }
 
 /* That the other end is closed is what makes the message the maker's: nothing can follow it. */
@@ -89,24 +144,28 @@ static bool other_end_closed(int socket)
 int folder_grant_open(int socket, struct folder_grant *ret_grant, struct error *error)
 {
 	uint8_t message[GRANT_SIZE];
-	struct ucred maker;
+	struct ucred maker, sender = {0};
 	socklen_t size = sizeof(maker);
-	struct stat status;
-	if (fstat(socket, &status) < 0 || !S_ISSOCK(status.st_mode) ||
+	int on = 1;
+	if (!is_unnamed_pair(socket) || !other_end_closed(socket) ||
 	    getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &maker, &size) < 0 ||
-	    size != sizeof(maker) || maker.uid == (uid_t)-1 || !other_end_closed(socket))
+	    setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
 		return error_set(error, ERROR_INVALID,
 				 "a folder is given with a grant, not as a plain descriptor");
 	CLOSE_FD int directory = -1;
-	int result = peek(socket, message, &directory);
+	int result = peek(socket, message, &directory, &sender);
 	if (result < 0)
 		return error_set_errno(error, ERROR_INVALID, result, "the grant of a folder");
 	struct reader reader = reader_on(message, sizeof(message));
 	uint32_t magic = read_u32(&reader), mode = read_u32(&reader);
 	if (magic != GRANT_MAGIC || !mount_mode_name(mode))
 		return error_set(error, ERROR_INVALID, "the grant of a folder is malformed");
+	if (sender.pid == 0 || sender.uid != maker.uid || sender.gid != maker.gid)
+		return error_set(error, ERROR_INVALID,
+				 "the grant of a folder does not say who gives it, or says so of a "
+				 "process that is not to be seen from here");
 	*ret_grant = (struct folder_grant){
-	    .directory = TAKE_FD(directory), .mode = mode, .uid = maker.uid, .gid = maker.gid};
+	    .directory = TAKE_FD(directory), .mode = mode, .uid = sender.uid, .gid = sender.gid};
 	return 0;
 }
 

@@ -2,10 +2,14 @@
  *
  * The daemon is the process that strangers talk to; were it believed when it says "user 0 gives
  * /etc, read-write", then whoever takes it over would be root. So the client makes a socket pair,
- * sends one message into it (the mode, and the open directory as a descriptor), closes that end,
- * and hands over the other. The kernel notes the maker's uid on a socket pair (SO_PEERCRED), and
- * nobody can add to the queue of a socket whose other end is closed: the spawner reads who, what
- * and how from there. The daemon can at most use a grant again, for what was granted. */
+ * sends one message into it (the mode, the open directory as a descriptor, and its own pid, uid and
+ * gid, which the kernel lets nobody make up), closes that end, and hands over the other. Nobody can
+ * add to the queue of a socket whose other end is closed: the spawner reads who, what and how from
+ * there. The daemon can at most use a grant again, for what was granted.
+ *
+ * Who made a socket (SO_PEERCRED) does not say who sent the message: at the client's end of a
+ * connection it names whoever called listen(), and the API's socket was root's to listen on. It is
+ * looked at only to be the same as the sender. */
 #pragma once
 
 #include <stdint.h>

@@ -165,7 +165,7 @@ struct exec_request {
 	uint32_t timeout_ms; /* from the start of the process; 0 = none */
 	uint16_t rows, columns;
 	char user[64];    /* name, "name:group", or numbers; "" = root */
-	struct bytes cwd; /* "" = /workspace */
+	struct bytes cwd; /* "" = /workspace, where a relative one begins; ~ = the home */
 	uint32_t argc;
 	struct bytes argv; /* "a\0b\0..." exactly argc of them */
 	uint32_t environment_count;
@@ -175,8 +175,8 @@ struct exec_request {
 };
 
 enum signal_scope {
-	SIGNAL_LEADER = 0,
-	SIGNAL_TREE = 1, /* every descendant, double-forked and setsid ones too */
+	SIGNAL_LEADER = 0, /* the command itself; of a terminal its foreground process group */
+	SIGNAL_TREE = 1,   /* every descendant, double-forked and setsid ones too */
 };
 
 struct signal_request {
@@ -226,7 +226,8 @@ enum file_operation {
 	    2, /* DATA: entries, whole ones in each frame; RESULT: u32 count, u8 truncated */
 	FILE_READ = 3, /* offset, length (0 = to the end); first DATA_..., RESULT: u64 file size */
 	FILE_WRITE =
-	    4, /* DATA in, DATA_END commits; mode; temporary + rename. RESULT: u64 written */
+	    4, /* DATA in, DATA_END commits; mode; temporary + rename; offset = its mtime in
+		  nanoseconds, 0 = now (an older init ignores it). RESULT: u64 written */
 	FILE_APPEND = 5,    /* the same, appended in place */
 	FILE_MKDIR = 6,     /* mode; FILE_PARENTS: like mkdir -p. RESULT empty */
 	FILE_REMOVE = 7,    /* FILE_RECURSIVE; never crosses a mount. RESULT: u64 entries removed */
@@ -277,6 +278,10 @@ enum file_flag {
 	FILE_REGEX = 1 << 4,
 	FILE_IGNORE_CASE = 1 << 5,
 	FILE_HIDDEN = 1 << 6, /* glob: wildcards match a leading dot too */
+	/* Of glob and grep. An init of version 1 or 2 may not know them: their bits are those of
+	 * other operations, which it takes here too and passes over. */
+	FILE_SORTED = FILE_NO_FOLLOW,         /* each directory by name */
+	FILE_SKIP_GENERATED = FILE_NO_REPLACE /* .git and node_modules are not entered */
 };
 
 struct file_request {

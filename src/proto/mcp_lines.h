@@ -12,4 +12,8 @@
 #define MCP_LINES_PATH "/mcp/lines"
 #define MCP_LINES_PROTOCOL "caisson-mcp/1"
 #define MCP_LINE_MAX (4 * MIB)
+/* How a longer one is refused, by either side; of the maximum as unsigned long long. */
+#define MCP_TOO_LONG                                                                               \
+	"a message has at most %llu bytes; this one was skipped. Send less at once: write_file "   \
+	"takes a file in parts, the later ones with `append` true"
 #define MCP_CONNECTION_LABEL "caisson.connection"

@@ -1,6 +1,7 @@
-/* The daemon as a child: how it is started, and started again. It gets three descriptors, an
- * unprivileged user, an empty set of capabilities and an environment of a few harmless variables.
- * No death signal: it notices by itself when the spawner's end of its socket closes. */
+/* The daemon as a child: how it is started, and started again. It gets its sockets and copies of
+ * the TLS files, an unprivileged user, an empty set of capabilities and an environment of a few
+ * harmless variables. No death signal: it notices by itself when the spawner's end of its socket
+ * closes. */
 #include "spawner/internal.h"
 #include "spawner/rootless.h"
 
@@ -108,13 +109,29 @@ static void command_done(struct command *command)
 		text_free(&command->environment[i]);
 }
 
-/* Descriptors 0 to 5 and no other. They are moved out of the way first: one that is needed may be
- * where another has to go. */
+/* It writes its log to our standard error. Whoever takes it over is not to read what is typed
+ * there. A terminal of somebody else's (after su) cannot be opened anew and stays as it is. */
+static void make_write_only(int fd)
+{
+	char name[32];
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	CLOSE_FD int again = isatty(fd) ? open(name, O_WRONLY | O_NOCTTY | O_CLOEXEC) : -1;
+	if (again >= 0)
+		(void)dup2(again, fd);
+}
+
+/* Descriptors 0 to 7 at most and no other. They are moved out of the way first: one that is needed
+ * may be where another has to go. */
 static int place_descriptors(const struct spawner *spawner, int socket)
 {
-	int from[] = {open("/dev/null", O_RDWR | O_CLOEXEC), socket, spawner->unix_listener,
-		      spawner->tcp_listener};
-	const int to[] = {STDIN_FILENO, DAEMON_SPAWNER_FD, DAEMON_UNIX_FD, DAEMON_TCP_FD};
+	int from[] = {open("/dev/null", O_RDWR | O_CLOEXEC),
+		      socket,
+		      spawner->unix_listener,
+		      spawner->tcp_listener,
+		      tls_file_open(spawner, 0),
+		      tls_file_open(spawner, 1)};
+	const int to[] = {STDIN_FILENO,  DAEMON_SPAWNER_FD,     DAEMON_UNIX_FD,
+			  DAEMON_TCP_FD, DAEMON_CERTIFICATE_FD, DAEMON_KEY_FD};
 	for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
 		if (from[i] < 0)
 			continue;
@@ -122,10 +139,13 @@ static int place_descriptors(const struct spawner *spawner, int socket)
 		if (from[i] < 0)
 			return -errno;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(from); i++)
-		if (from[i] >= 0 && dup2(from[i], to[i]) < 0)
+	for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
+		if (from[i] < 0)
+			close(to[i]);
+		else if (dup2(from[i], to[i]) < 0)
 			return -errno;
-	return sys_close_range(from[3] >= 0 ? DAEMON_TCP_FD + 1 : DAEMON_TCP_FD, ~0u, 0);
+	}
+	return sys_close_range(DAEMON_KEY_FD + 1, ~0u, 0);
 }
 
 /* What no program that the daemon might run could ever have again. */
@@ -169,6 +189,8 @@ static void run_daemon(const struct spawner *spawner, const struct command *comm
 	int result = rootless_open_way(spawner);
 	if (result == 0)
 		result = place_descriptors(spawner, socket);
+	make_write_only(STDOUT_FILENO);
+	make_write_only(STDERR_FILENO);
 	if (result == 0 && (setrlimit(RLIMIT_CORE, &no_core) < 0 || chdir("/") < 0))
 		result = -errno;
 	if (result == 0)

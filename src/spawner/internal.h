@@ -170,6 +170,7 @@ struct spawner {
 	int state_lock, runtime_lock;
 	int uid_block; /* -1 until claimed */
 	int unix_listener, tcp_listener;
+	int tls_files[2];                  /* copies of the certificate and its key; -1: no TLS */
 	char listen[CONFIG_HOST_MAX + 16]; /* what is really bound, when tcp_listener is */
 	bool adopted;                      /* the table is true: what is not in it may be removed */
 
@@ -194,6 +195,11 @@ struct spawner {
 struct spawner *spawner_new(const struct config *config);
 void spawner_free(struct spawner *spawner);
 
+/* tls_files.c: reads them, or reads them anew. */
+NODISCARD int tls_files_load(struct spawner *spawner, struct error *error);
+/* A descriptor to read the certificate (0) or the key (1) with; -ENOENT where there is no TLS. */
+NODISCARD int tls_file_open(const struct spawner *spawner, int which);
+
 /* place.c */
 NODISCARD int place_find_user(struct spawner *spawner, struct error *error);
 NODISCARD int place_make_roots(struct spawner *spawner, struct error *error);
@@ -217,6 +223,7 @@ NODISCARD int init_file_install(struct spawner *spawner, struct error *error);
 NODISCARD int listen_open(struct spawner *spawner, struct error *error);
 
 /* privileges.c */
+NODISCARD int privileges_raise_files(struct spawner *spawner, struct error *error);
 NODISCARD int privileges_narrow_first(struct spawner *spawner, struct error *error);
 NODISCARD int privileges_narrow_second(struct spawner *spawner, struct error *error);
 

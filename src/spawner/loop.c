@@ -166,6 +166,11 @@ static void reload(struct spawner *spawner)
 		log_error("the configuration stays as it was: %s", error.message);
 		return;
 	}
+	/* The paths are those of the start. */
+	if (tls_files_load(spawner, &error) < 0) {
+		log_error("the configuration stays as it was: %s", error.message);
+		return;
+	}
 	spawner->config.maximum = changed.maximum;
 	spawner->config.sandboxes_max = changed.sandboxes_max;
 	spawner->config.pool_size = changed.pool_size;

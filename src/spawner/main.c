@@ -25,6 +25,7 @@ struct spawner *spawner_new(const struct config *config)
 	spawner->config = *config;
 	spawner->host.init_fd = spawner->state_lock = spawner->runtime_lock = -1;
 	spawner->unix_listener = spawner->tcp_listener = -1;
+	spawner->tls_files[0] = spawner->tls_files[1] = -1;
 	spawner->epoll = spawner->signals = spawner->socket = -1;
 	spawner->uid_block = -1;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
@@ -56,6 +57,8 @@ void spawner_free(struct spawner *spawner)
 	fd_close(&spawner->epoll);
 	fd_close(&spawner->unix_listener);
 	fd_close(&spawner->tcp_listener);
+	fd_close(&spawner->tls_files[0]);
+	fd_close(&spawner->tls_files[1]);
 	fd_close(&spawner->host.init_fd);
 	fd_close(&spawner->runtime_lock);
 	fd_close(&spawner->state_lock);
@@ -102,6 +105,8 @@ static int start_first_daemon(struct spawner *spawner, struct error *error)
 }
 
 static int (*const steps[])(struct spawner *spawner, struct error *error) = {
+    privileges_raise_files,
+    tls_files_load, /* as the caller, whose files they are */
     rootless_enter,
     privileges_narrow_first,
     place_find_user,

@@ -160,8 +160,9 @@ int place_make_roots(struct spawner *spawner, struct error *error)
 }
 
 /* What a lock file says of who has it, or had it last: the pid, whose sandboxes are in the
- * directory (a state directory), and whether it is one that a client has started ("idle-exit", and
- * the start time that makes the pid certain). A line each. */
+ * directory (a state directory), whether it is one that a client has started ("idle-exit", and the
+ * start time that makes the pid certain), and the runtime directory, by which clients find who
+ * serves a state directory (cli/instance.c). A line each. */
 struct holder {
 	uint64_t pid; /* 0: unknown */
 	char state[SPAWNER_PATH_MAX];
@@ -170,7 +171,7 @@ struct holder {
 
 static void holder_read(int lock, struct holder *holder)
 {
-	char text[SPAWNER_PATH_MAX + 64], *rest = text;
+	char text[2 * SPAWNER_PATH_MAX + 128], *rest = text;
 	ssize_t got = pread(lock, text, sizeof(text) - 1, 0);
 	text[got > 0 ? got : 0] = '\0';
 	*holder = (struct holder){.pid = 0};
@@ -189,12 +190,12 @@ static void holder_read(int lock, struct holder *holder)
 static int holder_write(const struct spawner *spawner, int lock, const char *directory,
 			struct error *error)
 {
-	char text[SPAWNER_PATH_MAX + 64], idle[48] = "";
+	char text[2 * SPAWNER_PATH_MAX + 128], idle[48] = "";
 	uint64_t start_time;
 	if (spawner->config.idle_exit_seconds > 0 && process_start_time(getpid(), &start_time) == 0)
 		snprintf(idle, sizeof(idle), IDLE_WORD "%llu\n", (unsigned long long)start_time);
-	int length =
-	    snprintf(text, sizeof(text), "%d\n%s\n%s", (int)getpid(), spawner->host.state, idle);
+	int length = snprintf(text, sizeof(text), "%d\n%s\n%sruntime %s\n", (int)getpid(),
+			      spawner->host.state, idle, spawner->host.runtime);
 	if (pwrite(lock, text, (size_t)length, 0) != length || ftruncate(lock, length) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s/lock",
 				       directory);

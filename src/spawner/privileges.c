@@ -17,6 +17,10 @@
 
 #include "base/log.h"
 
+/* Descriptors: connections of the daemon's, and a few for each sandbox. A shell gives 1024. */
+#define FILES_WANTED 65536u
+#define FILES_LEAST 256u
+
 struct kept {
 	int capability;
 	bool start_only; /* given up in the second narrowing */
@@ -120,17 +124,30 @@ static int load_filter(void)
 int privileges_narrow_first(struct spawner *spawner, struct error *error)
 {
 	(void)spawner;
-	struct rlimit files;
 	int result = reduce_capabilities(false);
 	if (result < 0)
 		return error_set_errno(error, ERROR_NO_PERMISSION, result,
 				       "giving up capabilities");
-	/* Not a privilege but of the same moment: pidfds and the daemon's connections need more
-	 * descriptors than the 1024 that a shell gives. */
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
+	return 0;
+}
+
+int privileges_raise_files(struct spawner *spawner, struct error *error)
+{
+	(void)spawner;
+	struct rlimit files;
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return error_set_errno(error, ERROR_INTERNAL, errno, "the limit of open files");
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+	/* Root may have more than it was given. */
+	const struct rlimit more = {FILES_WANTED, FILES_WANTED};
+	if (files.rlim_max < FILES_WANTED && setrlimit(RLIMIT_NOFILE, &more) < 0 &&
+	    files.rlim_max < FILES_LEAST)
+		return error_set(error, ERROR_CONFIG,
+				 "a process of this user's may have %llu open files, and a daemon "
+				 "needs at least %u: raise the limit (`ulimit -n`, LimitNOFILE= of "
+				 "a unit, /etc/security/limits.conf)",
+				 (unsigned long long)files.rlim_max, FILES_LEAST);
 	return 0;
 }
 

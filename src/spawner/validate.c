@@ -133,6 +133,41 @@ static int validate_filesystem(int fd, struct error *error)
 	return 0;
 }
 
+static bool is_same(const struct stat *one, const struct stat *other)
+{
+	return one->st_ino == other->st_ino && one->st_dev == other->st_dev;
+}
+
+/* Whether a directory is this one or in it: by what they are, since one directory can have many
+ * names (links, bind mounts). What cannot be known counts as being in it. */
+static bool is_within(int directory, const struct stat *outer)
+{
+	struct stat here, above;
+	uint64_t here_mount, above_mount;
+	CLOSE_FD int at = openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (int depth = 0; at >= 0 && depth < PATH_MAX; depth++) {
+		if (fstat(at, &here) < 0 || sys_mount_id(at, &here_mount) < 0 ||
+		    is_same(&here, outer))
+			return true;
+		int parent = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		fd_close(&at);
+		at = parent;
+		if (at >= 0 && fstat(at, &above) == 0 && is_same(&above, &here) &&
+		    sys_mount_id(at, &above_mount) == 0 && above_mount == here_mount)
+			return false; /* the root, which is its own parent */
+	}
+	return true;
+}
+
+/* Neither a directory of ours, nor what is in it, nor what it is in. */
+static bool overlaps(int given, const char *ours)
+{
+	struct stat given_info, our_info;
+	CLOSE_FD int fd = open(ours, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 || fstat(fd, &our_info) < 0 || fstat(given, &given_info) < 0 ||
+	       is_within(given, &our_info) || is_within(fd, &given_info);
+}
+
 static int validate_mount(const struct spawner *spawner, int fd, struct error *error)
 {
 	char name[64], path[PATH_MAX];
@@ -146,12 +181,7 @@ static int validate_mount(const struct spawner *spawner, int fd, struct error *e
 	if (length <= 0 || (size_t)length >= sizeof(path) - 1 || info.st_nlink == 0)
 		return error_set(error, ERROR_INVALID, "the directory has no path any more");
 	path[length] = '\0';
-	/* Neither they, nor what is in them, nor what they are in. */
-	size_t length_here = strlen(path);
-	if (path_below(path, spawner->host.state, strlen(spawner->host.state)) ||
-	    path_below(path, spawner->host.runtime, strlen(spawner->host.runtime)) ||
-	    path_below(spawner->host.state, path, length_here) ||
-	    path_below(spawner->host.runtime, path, length_here))
+	if (overlaps(fd, spawner->host.state) || overlaps(fd, spawner->host.runtime))
 		return error_set(error, ERROR_FORBIDDEN,
 				 "caisson's own directories, and those that they are in, cannot be "
 				 "given to a sandbox");
@@ -195,6 +225,9 @@ static int validate_folder(const struct spawner *spawner, int fd, uint32_t mode,
 	if (ret_grant->mode != mode)
 		return error_set(error, ERROR_FORBIDDEN,
 				 "the folder was given in another mode than it is asked for");
+	/* What the daemon can open by itself is none of a user's. */
+	if (ret_grant->uid == spawner->host.daemon_uid && ret_grant->uid != geteuid())
+		return error_set(error, ERROR_FORBIDDEN, "the daemon has no folders to give");
 	if (reopen_folder(spawner, ret_grant, error) < 0)
 		return -1;
 	return validate_mount(spawner, ret_grant->directory, error);

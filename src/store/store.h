@@ -49,6 +49,8 @@ enum sandbox_option {
 	OPTION_ONE_SHOT = 1 << 2,     /* of a one-shot run: a restarted daemon removes it */
 	OPTION_DRAIN_DELETE = 1 << 3, /* while it is drained: it is deleted then, not stopped */
 	OPTION_DETACHED = 1 << 4,     /* of a one-shot run that became a job, or is a task */
+	OPTION_TIMEOUT_UNASKED =
+	    1 << 5, /* timeout_seconds is the default: any other life replaces it */
 };
 
 struct sandbox_row {

@@ -4,11 +4,12 @@ import copy
 import hashlib
 import json
 import os
+import signal
 import struct
 import subprocess
 import tempfile
 
-from caisson import ApiError, Daemon, DaemonTest, wait_until
+from caisson import PROGRAM, ApiError, Daemon, DaemonTest, wait_until
 
 ZERO = "0" * 64
 
@@ -162,6 +163,43 @@ class Timeline(ActivityTest):
         self.assertEqual((by["exec.started"], by["file.written"], by["sandbox.stopped"], by["exec.ended"]),
                          (token, token, token, "system"))
         self.assertNotIn(record["token"], json.dumps(entries))
+
+    def test_whoever_asked_is_named_where_it_is_done_later(self):
+        """In steps, when the spawner has answered, or on a connection that is open already."""
+        record = self.api.post("/v1/tokens", {"workspace": "asked", "scopes": ["sandboxes:read", "sandboxes:write"]})
+        client, actor = self.daemon.tcp(record["token"]), "token:" + record["id"]
+        environment = {"CAISSON_URL": f"http://127.0.0.1:{self.daemon.port}", "CAISSON_TOKEN": record["token"]}
+
+        def cli(*arguments):
+            code, _, said = self.daemon.cli(*arguments, environment=environment)
+            self.assertEqual(code, 0, said)
+
+        def named(box, *kinds):
+            found = wait_until(lambda: set(kinds) <= {entry["kind"] for entry in self.all(box, client)} and self.all(box, client))
+            self.assertEqual({entry["actor"] for entry in found if entry["kind"] in kinds}, {actor}, found)
+
+        boxes = [client.create(name=f"asked-{i}")["id"] for i in range(2)]
+        self.addCleanup(client.post, "/v1/sandboxes/bulk", {"action": "delete", "all": True})
+        script = "trap 'exit 9' INT; echo ready; while :; do sleep 0.1; done"
+        command = subprocess.Popen([PROGRAM, "exec", boxes[0], "--", "sh", "-c", script], stdout=subprocess.PIPE, text=True,
+                                   env={**os.environ, **self.daemon.client_environment(), **environment})
+        self.assertEqual(command.stdout.readline(), "ready\n")
+        command.send_signal(signal.SIGINT)
+        self.assertEqual(command.wait(30), 9)
+        command.stdout.close()
+        named(boxes[0], "exec.signalled")
+        cli("set", boxes[0], "--memory", "300M")
+        named(boxes[0], "sandbox.changed")
+        job = client.exec(boxes[0], "sleep 1000", background=True)["exec_id"]
+        client.delete(f"/v1/sandboxes/{boxes[0]}/execs/{job}", purge=1)
+        named(boxes[0], "exec.deleted", "exec.signalled")
+        cli("pause", "--all")
+        for action in ("resume", "drain", "start"):
+            client.post("/v1/sandboxes/bulk", {"action": action, "all": True})
+        cli("stop", "--all")
+        cli("rm", "--all")
+        for box in boxes:
+            named(box, "sandbox.paused", "sandbox.resumed", "sandbox.started", "sandbox.stopped", "sandbox.ended")
 
     def test_secrets_are_left_out(self):
         box = self.sandbox()
@@ -338,7 +376,8 @@ class Receipts(ActivityTest):
         self.assertEqual((receipt["exec"]["id"], receipt["exec"]["exit_code"], receipt["exec"]["outcome"]), (exec_id, 4, "exited"))
         self.assertEqual(receipt["output"]["stdout"], {"bytes": 9, "sha256": hashlib.sha256(b"line one\n").hexdigest(), "log_whole": True})
         self.assertEqual(receipt["egress"], [])
-        self.assertEqual([dict(map(tuple, change["details"]))["path"] for change in receipt["file_changes"]], ["/tmp/during"])
+        self.assertEqual([dict(map(tuple, change["details"]))["path"] for change in receipt["api_file_changes"]], ["/tmp/during"])
+        self.assertNotIn("file_changes", receipt, "a command's own changes are not known")
         self.assertEqual(receipt["sandbox"]["limits"]["memory"]["value"], 512 << 20)
         self.verify_chain(receipt["chain"]["entries"], box, receipt["chain"]["anchor"], receipt["chain"]["entries"][0]["number"])
         code, out, error = self.verify(document)
@@ -371,6 +410,16 @@ class Receipts(ActivityTest):
             result = subprocess.run(["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", key, "-keyform", "DER", "-rawin",
                                      "-in", signed, "-sigfile", value], capture_output=True, text=True, timeout=30)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_the_first_format_is_still_read(self):
+        _, _, document = self.make()
+        receipt = document["receipt"]
+        receipt["format"], receipt["file_changes"] = "caisson-receipt/1", receipt.pop("api_file_changes")
+        said = lambda: self.verify(document)[2].splitlines()[1:]
+        # Nobody but the daemon can sign it anew; the rest is as it should be.
+        self.assertEqual([line.split(":")[0].strip() for line in said()], ["signature"])
+        receipt["format"] = "caisson-receipt/2"
+        self.assertTrue(any("api_file_changes[0] does not match" in line for line in said()), said())
 
     def test_output_is_compared(self):
         _, _, document = self.make()
@@ -426,7 +475,7 @@ class Receipts(ActivityTest):
         box = self.sandbox()
         exec_id = self.api.exec(box, "echo hi")["exec_id"]
         self.receipt(box, exec_id)
-        code, out, _ = self.daemon.cli("activity", "-k", "exec", box)
+        code, out, _ = self.daemon.cli("activity", "--kind", "exec", box)
         self.assertEqual(code, 0)
         self.assertEqual([line.split()[1] for line in out.splitlines()], ["exec.started", "exec.ended"])
         code, out, _ = self.daemon.cli("activity", "--json", "-n", "1", box)

@@ -87,6 +87,21 @@ class Budgets(DaemonTest):
         self.assertEqual([budgets["execs", "month"][key] for key in ("maximum", "used", "left", "source")], [3, 3, 0, "workspace"])
         self.assertTrue(budgets["creates", "month"]["resets_at"].endswith("T00:00:00.000Z"))
 
+    def test_contexts_are_execs(self):
+        """Their interpreters are commands: with BASH_ENV one runs a script before any code is sent."""
+        box = self.team.create()["id"]
+        contexts, asked = f"/v1/sandboxes/{box}/contexts", {"language": "bash", "env": {"BASH_ENV": "/workspace/script"}}
+        self.team.write(box, "/workspace/script", b"echo ran >> /workspace/proof")
+        self.set(execs_month=2)
+        context = self.team.post(contexts, asked)["id"]
+        self.team.post(f"{contexts}/{context}/restart")
+        self.assertEqual(self.used("execs", "month"), 2)
+        proof = self.team.read(box, "/workspace/proof")
+        self.quota("execs/month", self.team.post, contexts, asked)
+        self.quota("execs/month", self.team.post, f"{contexts}/{context}/restart")
+        self.assertEqual(self.team.get(f"{contexts}/{context}")["state"], "idle")  # a refused restart ends nothing
+        self.assertEqual(self.team.read(box, "/workspace/proof"), proof)
+
     def test_a_refusal_is_in_the_activity(self):
         box = self.team.create()["id"]
         self.set(execs_month=0)

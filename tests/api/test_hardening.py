@@ -10,6 +10,7 @@ import time
 import unittest
 
 from caisson import DaemonTest, OwnDaemons, at_once, best_of, make_certificate, wait_until
+from columns import User
 from wire import Wire
 
 PAGE = "https://console.example:8443"
@@ -241,6 +242,46 @@ class Tls(OwnDaemons):
         daemon.process.send_signal(1)
         wait_until(lambda: "the configuration stays as it was: TLS" in daemon.log(), what="a complaint")
         self.shown(daemon.port)
+
+
+    def test_files_of_the_caller(self):
+        """Named from where `serve` was started, and readable by who started it alone."""
+        daemon = self.new_daemon()
+        folder = os.path.join(daemon.top, "secret")
+        os.mkdir(folder, 0o700)
+        files = make_certificate(folder)
+        os.chmod(files[1], 0o600)
+        for path in (folder, *files) if daemon.user else ():
+            os.chown(path, daemon.user.uid, daemon.user.gid)
+        daemon.wrapper = [*daemon.wrapper, "env", "-C", folder]
+        daemon.arguments += ["--tls-certificate", "server.pem", "--tls-key", "server.key"]
+        daemon.start()
+        self.assertEqual(self.shown(daemon.port).strip(), open(files[0]).read().strip())
+        make_certificate(folder)  # over the same names
+        os.chmod(files[1], 0o600)
+        second = open(files[0]).read().strip()
+        daemon.process.send_signal(1)
+        wait_until(lambda: self.shown(daemon.port).strip() == second, what="the new certificate")
+        # A reload that finds no files, and a daemon that is started again, have those there were.
+        os.unlink(files[1])
+        daemon.process.send_signal(1)
+        wait_until(lambda: f"stays as it was: TLS: key {files[1]}, as user " in daemon.log(), what="a complaint")
+        daemon.kill_daemon()
+        self.assertEqual(self.shown(daemon.port).strip(), second)
+
+    def test_errors_name_file_and_user(self):
+        user = User(False, "t")
+        self.addCleanup(user.remove)
+        daemon = self.new_daemon(user=user, check=False)
+        files = make_certificate(daemon.top)
+        os.chmod(files[1], 0o600)  # root's
+        for arguments, words in (((files[0], files[1]), f"TLS: key {files[1]}, as user {user.name}: Permission denied"),
+                                 ((files[0], files[0]), f"TLS: key {files[0]}: "), ((daemon.top, files[1]), f"TLS: certificate {daemon.top} is no file")):
+            daemon.arguments = ["--tls-certificate", arguments[0], "--tls-key", arguments[1]]
+            daemon.start(wait=False)
+            self.assertEqual(daemon.process.wait(60), 125, daemon.log())
+            self.assertIn(words, daemon.log())
+            os.chmod(files[1], 0o644)
 
 
 class Configured(OwnDaemons):

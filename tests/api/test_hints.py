@@ -149,7 +149,7 @@ class CommandLine(DaemonTest):
 
     def test_completion_of_values(self):
         script = self.cli("completion", "bash").stdout
-        for words, wanted in ((["caisson", "create", "--size", "m"], "medium"), (["caisson", "wait", "-f", "i"], "idle"),
+        for words, wanted in ((["caisson", "create", "--size", "m"], "medium"), (["caisson", "wait", "--for", "i"], "idle"),
                               (["caisson", "logs", "--source", "stde"], "stderr")):
             result = subprocess.run(["bash", "-c", script + f"\nCOMP_WORDS=({' '.join(words)}); COMP_CWORD=3; _caisson_words; echo ${{COMPREPLY[@]}}"],
                                     capture_output=True, text=True, timeout=20)
@@ -173,9 +173,21 @@ class Tls(OwnDaemons):
         self.assertEqual((status, output == data), (0, True), problems)
         shown = json.loads(cli("welcome", "--json")[1])
         self.assertEqual(shown["url"], environment["CAISSON_URL"])
-        self.assertIn(b"not to be trusted", cli("ls", CAISSON_CA_FILE="")[2])
-        # A certificate for another's name.
-        self.assertIn(b"not to be trusted", cli("ls", CAISSON_URL=f"https://localhost:{daemon.port}")[2])
+        other = make_certificate(daemon.top, name="other")[0]
+        for changes, words in [
+                ({"CAISSON_CA_FILE": ""}, b"set CAISSON_CA_FILE to a file"),
+                ({"CAISSON_CA_FILE": other}, b"in the file that CAISSON_CA_FILE names"),
+                # A certificate for another's name: no other authority helps.
+                ({"CAISSON_URL": f"https://localhost:{daemon.port}"}, b"CAISSON_URL must have a name"),
+                # The scheme is wrong.
+                ({"CAISSON_URL": f"http://127.0.0.1:{daemon.port}"}, b"set CAISSON_URL=https://127.0.0.1:%d" % daemon.port)]:
+            status, output, problems = cli("ls", **changes)
+            self.assertEqual(status, 125)
+            self.assertIn(words, problems)
+            self.assertEqual(b"not to be trusted" in problems, words[:21] != b"set CAISSON_URL=https")
+            for misleading in (b"caisson serve", b"comes back"):
+                self.assertNotIn(misleading, problems)
+            self.assertEqual(json.loads(cli("ls", "--json", **changes)[2])["code"], "daemon.tls")
         self.assertIn(b"no certificates", cli("ls", CAISSON_CA_FILE="/dev/null")[2])
 
 

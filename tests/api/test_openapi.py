@@ -102,7 +102,8 @@ class Everything(Described):
 
     def drive_daemon(self):
         self.ask("GET", "/healthz", 200)
-        self.assertEqual(self.ask("GET", "/v1/openapi.json", 200), DOCUMENT)
+        here = [{"url": f"http://127.0.0.1:{self.daemon.port}"}]  # over the Unix socket too
+        self.assertEqual(self.ask("GET", "/v1/openapi.json", 200), {**DOCUMENT, "servers": here})
         self.ask("GET", "/v1/version", 200)
 
     def create(self, **body):
@@ -322,6 +323,23 @@ class Document(Described):
         for schema in DOCUMENT["components"]["schemas"].values():
             jsonschema.Draft202012Validator.check_schema(schema)
         self.assertEqual(DOCUMENT["openapi"][:4], "3.1.")
+
+    def test_no_optional_field_has_a_default(self):
+        """Generators take a field with `default` for one that is always there, and ask every caller for it: a default is
+        told in words."""
+        def properties(node, where):
+            if isinstance(node, dict):
+                for name, schema in (node.get("properties") or {}).items():
+                    yield f"{where}.{name}", schema, name in node.get("required", ())
+                for key, value in node.items():
+                    yield from properties(value, f"{where}/{key}")
+            elif isinstance(node, list):
+                for value in node:
+                    yield from properties(value, where)
+        found = list(properties(DOCUMENT, ""))
+        self.assertGreater(len(found), 300)
+        self.assertEqual([where for where, schema, required in found if "default" in schema and not required], [])
+        self.assertIn("Default: 300.", DOCUMENT["components"]["schemas"]["Drain"]["properties"]["timeout_seconds"]["description"])
 
     def test_it_has_the_routes_that_there_are(self):
         routes = set()

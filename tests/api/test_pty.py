@@ -126,6 +126,25 @@ class Terminals(DaemonTest):
         socket.send({"signal": "TERM"})
         self.assertEqual(socket.message()["exit"], 143)
 
+    def test_a_signal_reaches_what_has_the_terminal(self):
+        """And not the shell that waits for it."""
+        socket = self.open("/exec/pty?cmd=bash%20--norc%20-i")
+        exec_id = socket.headers["x-exec-id"]
+        for number, interrupt in enumerate((lambda: socket.send({"signal": "INT"}),
+                                            lambda: self.api.post(self.path(f"/execs/{exec_id}/signal"), {"signal": "INT"}))):
+            socket.send(f"sh -c 'echo fore$(({number}+1))ground; exec sleep 620'\n".encode())
+            socket.until(f"fore{number + 1}ground".encode())
+            interrupt()
+            socket.send(b"echo ended with $?\n")
+            socket.until(b"ended with 130")
+        # What waits in the background is not meant.
+        socket.send(b"sleep 621 & echo behind$((1+1)); sh -c 'echo fore$((2+2)); exec sleep 622'\n")
+        socket.until(b"fore4")
+        socket.send({"signal": "KILL"})
+        socket.send(b"echo ended with $?; jobs; kill %1; exit 7\n")
+        self.assertIn(b"Running", socket.until(b"Running"))
+        self.assertEqual(socket.message()["exit"], 7)
+
     def test_a_large_paste_and_much_output(self):
         socket = self.open("/exec/pty?cmd=stty%20raw%20-echo;%20echo%20ready;%20head%20-c%201000000%20|%20wc%20-c")
         socket.until(b"ready")

@@ -213,6 +213,45 @@ class Changes(DaemonTest):
         self.refused(400, "request.invalid", self.api.call, "PATCH", f"/v1/sandboxes/{box}/lifecycle", {"ttl_seconds": -1}, checked=False)
 
 
+    def test_any_life_that_is_given_replaces_the_default(self):
+        timeout = lambda box: self.api.get("/v1/sandboxes/" + box)["timeout_seconds"]
+        given = self.sandbox(timeout_seconds=600)
+        for body in ({"ttl_seconds": 3600}, {"idle_timeout_seconds": 30}, {"persistent": True}):
+            record = self.api.get("/v1/sandboxes/" + self.sandbox(**body))
+            self.assertEqual((record["timeout_seconds"], record["expires_at"]), (None, None), body)
+            for path in ("", "/lifecycle"):
+                if "idle_timeout_seconds" in body and path:
+                    continue
+                box = self.sandbox()
+                self.assertEqual(timeout(box), 600)
+                patch(self.api, box, {"persistent": False}, path)
+                self.assertEqual(timeout(box), 600, "it is not said that it stays")
+                patch(self.api, box, body, path)
+                self.assertIsNone(timeout(box), (body, path))
+                patch(self.api, given, body, path)
+                self.assertEqual(timeout(given), 600, "one that was asked for stays")
+        # One that is given later is one that was asked for.
+        box = self.sandbox()
+        patch(self.api, box, {"timeout_seconds": 700})
+        patch(self.api, box, {"ttl_seconds": 3600}, "/lifecycle")
+        self.assertEqual(timeout(box), 700)
+        # What says nothing of a life leaves it alone.
+        for body in ({"ttl_seconds": 0}, {"auto_pause_seconds": 50}, {"wake_on_read": True}):
+            box = self.sandbox()
+            patch(self.api, box, body)
+            self.assertEqual((timeout(self.sandbox(**body)), timeout(box)), (600, 600), body)
+
+
+class LifeWithinMaximum(DaemonTest):
+    config = "[sandbox]\ntimeout_max = 5000\n"
+
+    def test_no_life_is_longer_than_allowed(self):
+        made, changed = self.sandbox(ttl_seconds=3600), self.sandbox()
+        patch(self.api, changed, {"persistent": True}, "/lifecycle")
+        for box in (made, changed):
+            self.assertEqual(self.api.get("/v1/sandboxes/" + box)["timeout_seconds"], 5000)
+
+
 class Life(DaemonTest):
     def test_wait(self):
         box = self.sandbox()
@@ -432,7 +471,7 @@ class CommandLine(DaemonTest):
         self.run_cli("wait", "--for", "stopped", "--timeout", "0", "other", code=124)
         self.assertEqual(self.run_cli("drain", "other"), "other stopped\n")
         self.assertIn("python-3.12", self.run_cli("templates"))
-        self.assertIn("--allow-substitute", self.run_cli("create", "-t", "python-3.12", code=125))
+        self.assertIn("--allow-substitute", self.run_cli("create", "--template", "python-3.12", code=125))
         self.assertEqual(self.run_cli("rm", "--label", "stage=test").split(), [box])
         self.run_cli("rm", code=125)
         self.run_cli("rm", "--all", "some-box", code=125)

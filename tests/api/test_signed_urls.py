@@ -43,9 +43,9 @@ class Signed(DaemonTest):
         self.assertEqual((response.status, data), (206, b"script"))
         response, data = self.use(answer["url"], "HEAD")
         self.assertEqual((response.getheader("Content-Length"), data), ("25", b""))
-        # Over the Unix socket there is no name of a server.
+        # Over the Unix socket it is that of the TCP port.
         local = self.sign(client=self.api)["url"]
-        self.assertTrue(local.startswith("/v1/signed/"))
+        self.assertTrue(local.startswith(f"http://127.0.0.1:{self.daemon.port}/v1/signed/"), local)
         self.assertEqual(self.use(local)[1], data or b"<script>alert(1)</script>")
 
     def test_an_upload(self):

@@ -2,6 +2,7 @@
 import fcntl
 import json
 import os
+import re
 import pty
 import select
 import shutil
@@ -18,6 +19,7 @@ import unittest
 from columns import User
 from caisson import PROGRAM, DaemonTest, OwnDaemons, at_once, processes_of, wait_until
 from marks import long
+from ports import free_port
 
 
 class CommandLine(DaemonTest):
@@ -100,8 +102,26 @@ class CommandLine(DaemonTest):
                    "1234" in self.cli("exec", "victim", "--", "ps", "-eo", "args")[1], 30)
         process.kill()
         process.wait()
-        wait_until(lambda: "1234" not in self.cli("exec", "victim", "--", "ps", "-eo", "args")[1], 30, what="the command's end")
-        self.cli("rm", "victim")
+        # Long before it would be idle: as its client's connection ends.
+        wait_until(lambda: "victim" not in self.cli("ls")[1], 40, what="the sandbox's end")
+        process = subprocess.Popen([PROGRAM, "run", "--keep", "--name", "kept", "--", "sleep", "1234"], env={**os.environ, **self.daemon.client_environment()})
+        wait_until(lambda: "1234" in self.cli("exec", "kept", "--", "ps", "-eo", "args")[1], 30)
+        process.kill()
+        process.wait()
+        wait_until(lambda: "1234" not in self.cli("exec", "kept", "--", "ps", "-eo", "args")[1], 30, what="the command's end")
+        self.assertEqual(self.cli("rm", "kept")[0], 0)
+
+    def test_time_is_over_in_a_terminal(self):
+        """What is said of it is said when the terminal is as it was: lines begin at its left."""
+        master, slave = pty.openpty()
+        process = subprocess.Popen([PROGRAM, "run", "-T", "2s", "--", "sh", "-c", "printf prompt; sleep 1000"], stdin=slave, stdout=slave,
+                                   stderr=slave, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                                   env={**os.environ, **self.daemon.client_environment()})
+        os.close(slave)
+        self.seen = b""
+        self.read_until(master, b"prompt\r\ncaisson: the command was ended by its time-out\r\n")
+        self.assertEqual(process.wait(30), 124)
+        os.close(master)
 
     def test_terminal(self):
         master, slave = pty.openpty()
@@ -171,7 +191,7 @@ class CommandLine(DaemonTest):
         code, out, err = self.cli("exec", "-d", box, "--", "sh", "-c", "for i in 1 2 3; do echo $i; sleep 0.3; done; echo e >&2")
         exec_id = out.strip()
         self.assertEqual(self.cli("logs", "-f", "-x", exec_id, box)[1], "1\n2\n3\n")
-        self.assertEqual(self.cli("logs", "-e", "-x", exec_id, box)[1], "e\n")
+        self.assertEqual(self.cli("logs", "--stderr", "-x", exec_id, box)[1], "e\n")
         self.assertEqual(self.cli("logs", "--from", "2", box)[1], "2\n3\n")
 
     def test_cp(self):
@@ -199,6 +219,60 @@ class CommandLine(DaemonTest):
         self.assertEqual(code, 125)
         self.assertIn("/workspace/nothing", err)
 
+    def test_cp_standard_input_and_output(self):
+        box = self.sandbox()
+        data = os.urandom(200000)
+        with tempfile.TemporaryDirectory() as top:
+            self.assertEqual(self.cli("cp", "-", f"{box}:/tmp/new/f", stdin=data, binary=True, cwd=top), (0, b"", b""))
+            self.assertEqual(self.cli("cp", f"{box}:/tmp/new/f", "-", binary=True, cwd=top), (0, data, b""))
+            self.assertEqual(self.cli("cp", "--json", f"{box}:/tmp/new/f", "-", binary=True, cwd=top)[1], data)
+            self.assertEqual(os.listdir(top), [])
+            self.assertEqual(self.cli("cp", f"{box}:/tmp/new/f", "./-", cwd=top)[0], 0)
+            self.assertEqual(os.listdir(top), ["-"])
+        for arguments, words in [(("-", f"{box}:/tmp"), "no name"), ((f"{box}:/tmp", "-"), "not a regular file"),
+                                 ((f"{box}:/tmp/new/f", f"{box}:/tmp/new/f", "-"), "one file"), (("-", "-"), "SANDBOX:PATH")]:
+            code, out, err = self.cli("cp", *arguments, stdin="text")
+            self.assertEqual((code, out), (125, ""), err)
+            self.assertIn(words, err)
+
+    def test_cp_keeps_times_and_modes(self):
+        box = self.sandbox()
+        with tempfile.TemporaryDirectory() as top:
+            path = lambda name: os.path.join(top, name)
+            os.mkdir(path("tree"), 0o700)
+            for name, moment in [("tree/one", 1_000_000_000_123_456_789), ("two", 1_100_000_000_000_000_000)]:
+                open(path(name), "w").close()
+                os.utime(path(name), ns=(moment, moment))
+            os.symlink("one", path("tree/link"))
+            os.utime(path("tree/link"), (1_200_000_000,) * 2, follow_symlinks=False)
+            os.utime(path("tree"), (1_300_000_000,) * 2)
+            self.assertEqual(self.cli("cp", path("tree"), path("two"), f"{box}:/tmp/")[0], 0)
+            self.assertEqual(self.cli("cp", path("tree/one"), f"{box}:/tmp/three")[0], 0)
+            times = self.api.sh(box, "cd /tmp; TZ=UTC stat -c %.9Y tree tree/one tree/link two three").split()
+            self.assertEqual([text.split(".")[0] for text in times], ["1300000000", "1000000000", "1200000000", "1100000000", "1000000000"])
+            self.assertEqual([times[1], times[4]], ["1000000000.123456789"] * 2)
+            os.mkdir(path("back"))
+            self.assertEqual(self.cli("cp", "-r", f"{box}:/tmp/tree", f"{box}:/tmp/two", path("back"))[0], 0)
+            back = [os.stat(path("back/" + name), follow_symlinks=False) for name in ("tree", "tree/one", "tree/link", "two")]
+            self.assertEqual([stat.st_mtime_ns for stat in back],
+                             [1_300_000_000_000_000_000, 1_000_000_000_123_000_000, 1_200_000_000_000_000_000, 1_100_000_000_000_000_000])
+            self.assertEqual(back[0].st_mode & 0o777, 0o700)
+
+    def test_cp_of_several(self):
+        box, other = self.sandbox(), self.sandbox()
+        with tempfile.TemporaryDirectory() as top:
+            for name in "ab":
+                with open(os.path.join(top, name), "w") as file:
+                    file.write(name)
+            self.api.sh(box, "echo c > /tmp/c")
+            code, out, err = self.cli("cp", "--json", "a", "b", f"{box}:/tmp/c", f"{other}:/tmp/new/", cwd=top)
+            self.assertEqual((code, json.loads(out)["files"]), (0, 3), err)
+            self.assertEqual(self.api.sh(other, "cd /tmp/new; cat *"), "abc\n")
+            for arguments in [("a", "b", f"{box}:/tmp/c"), ("a", "b", f"{box}:/tmp/none"), (f"{box}:/tmp/c", f"{other}:/tmp/new/a", "a")]:
+                code, out, err = self.cli("cp", *arguments, cwd=top)
+                self.assertEqual(code, 125)
+                self.assertIn("need a directory", err)
+
     def test_cp_between_sandboxes(self):
         left, right = self.sandbox(), self.sandbox()
         self.api.sh(left, "mkdir -p /workspace/tree/sub; echo 1 > /workspace/tree/sub/one; ln -s sub/one /workspace/tree/link; echo 2 > /workspace/two")
@@ -215,12 +289,81 @@ class CommandLine(DaemonTest):
         code, out, err = self.cli("sign", box, "up", "--put", "--expires", "5m", "--max-bytes", "1K")
         self.assertEqual(code, 0, err)
         self.assertIn("&max_bytes=1024&", out)
-        stranger = self.daemon.tcp()
-        stranger.call("PUT", out.strip(), b"signed")
+        server = f"http://127.0.0.1:{self.daemon.port}"
+        curl = lambda *arguments: subprocess.run(["curl", "-sS", *arguments], capture_output=True, input=b"signed", timeout=60).stdout
+        self.assertTrue(out.startswith(server + "/v1/signed/"), out)
+        curl("-T", "-", out.strip())
         code, out, err = self.cli("sign", "--json", box, "/workspace/up")
-        self.assertEqual(stranger.call("GET", json.loads(out)["url"]), b"signed")
+        self.assertEqual(curl(json.loads(out)["url"]), b"signed")
+        # Over TCP it is the address that was asked, with its port.
+        code, out, err = self.cli("sign", box, "up", environment={"CAISSON_URL": server, "CAISSON_TOKEN": self.daemon.token()})
+        self.assertTrue(out.startswith(server + "/v1/signed/"), out)
+        self.assertEqual(curl(out.strip()), b"signed")
         self.assertEqual(self.cli("sign", box, "up", "--expires", "soon")[0], 125)
         self.assertEqual(self.cli("sign", box)[0], 125)
+
+    def test_a_letter_means_one_thing(self):
+        """In every verb: -n is how many, whatever of; but -f follows where one reads and forces where one removes, as everywhere."""
+        meanings = {}
+        for verb in re.findall(r"^  ([a-z]+)  +[A-Z]", self.cli("help")[1], re.MULTILINE):
+            for letter, name in re.findall(r"^  -(.), --([a-z-]+)", self.cli(verb, "--help")[1], re.MULTILINE):
+                meanings.setdefault(letter, set()).add(name)
+        self.assertEqual(meanings.pop("f"), {"follow", "force"})
+        self.assertEqual(meanings.pop("n"), {"last", "limit", "tail"})
+        self.assertEqual({letter: names for letter, names in meanings.items() if len(names) > 1}, {})
+
+    def test_a_shell_where_no_command_is_given(self):
+        for arguments in (("run",), ("shell",)):
+            self.assertEqual(self.cli(*arguments, "--no-tty", stdin="echo $((6 * 7)); exit 3")[:2], (3, "42\n"), arguments)
+        code, _, err = self.cli("shell", "mybox", "ls")
+        self.assertEqual(code, 125)
+        self.assertIn("caisson exec mybox -- ls", err)
+
+    def test_times_in_lists(self):
+        box = self.sandbox(timeout_seconds=7190)
+        self.api.sh(box, "true")
+        self.assertRegex(self.cli("ls")[1], rf"AGE  EXPIRES\n(.*\n)*{box} .* \d+s  1h5\dm\n")
+        self.assertRegex(self.cli("jobs", box)[1], r"START +DURATION .*\n\S+ +ended +exit 0 +\d\d:\d\d:\d\d +\d+s ")
+
+    def test_habits_and_slips(self):
+        box = self.sandbox()
+        for arguments, words in (
+                (("ps",), "here it is `caisson ls`"), (("kill", box), "here it is `caisson rm`"), (("craete",), "did you mean `caisson create`?"),
+                (("zzzz",), "`caisson help` lists them"), (("run", "--rm", "--", "true"), "--keep keeps it"), (("run", "-p", "80:80", "--", "true"), "no network yet"),
+                (("create", "--memroy=1G"), "did you mean --memory?"), (("create", "-t", "x"), "--template"), (("create", "--zzzz"), "there is no option --zzzz\n")):
+            code, _, err = self.cli(*arguments)
+            self.assertEqual(code, 125, err)
+            self.assertIn(words, err)
+        code, _, err = self.cli("run", "-it", "debian-not-there", "bash")
+        self.assertEqual(code, 127, err)
+        self.assertIn("there are no images yet", err)
+        self.assertEqual(self.cli("run", "-i", "--", "cat", stdin="in")[:2], (0, "in"))
+
+    def test_manual(self):
+        """A page for each verb, with every option that --help has."""
+        verbs = re.findall(r"^  ([a-z]+)  +[A-Z]", self.cli("help")[1], re.MULTILINE)
+        self.assertIn("run", verbs)
+        with tempfile.TemporaryDirectory() as top:
+            self.assertEqual(self.cli("_man", top), (0, "", ""))
+            self.assertEqual(sorted(os.listdir(top)), sorted(["caisson.1", *(f"caisson-{verb}.1" for verb in verbs)]))
+            for verb in verbs:
+                with open(f"{top}/caisson-{verb}.1") as file:
+                    page = file.read().replace("\\-", "-")
+                for option in re.findall(r"^ {2}(?:-., |    )(--[a-z0-9-]+)", self.cli(verb, "--help")[1], re.MULTILINE):
+                    self.assertIn(f"\\fB{option}\\fR", page, verb)
+            self.assertEqual(self.cli("_man", top + "/none")[0], 125)
+
+    def test_names_do_not_drive_the_terminal(self):
+        """A file's name, in a message of ours: escape sequences in it are shown, not sent."""
+        box = self.sandbox()
+        evil = "\x1b]0;owned\x07\x1b[31m\u009b5m"
+        self.api.sh(box, ["sh", "-c", 'mkdir /tmp/d && mkfifo "/tmp/d/$0"', evil])
+        with tempfile.TemporaryDirectory() as top:
+            results = [self.daemon.cli("cp", f"{box}:/tmp/d", top), self.daemon.cli("cp", f"{box}:/{evil}", top),
+                       self.daemon.cli("cp", f"{box}:/tmp/d/{evil}", top), self.daemon.cli(evil)]
+        for code, out, err in results:
+            self.assertNotRegex(out + err, "[\x00-\x09\x0b-\x1f\x7f-\x9f]", err)
+            self.assertIn("[31m\\xc2\\x9b5m", err)
 
     def test_cp_down_cannot_be_led_astray(self):
         """A hostile sandbox: links in place of directories must not be written through."""
@@ -247,7 +390,6 @@ class CommandLine(DaemonTest):
             (("run", "--memory", "lots", "--", "true"), ("lots", "512M")),
             (("run", "-w", "/no/such", "--", "true"), ("/no/such",)),
             (("run", "-u", "nosuchuser", "--", "true"), ("nosuchuser",)),
-            (("run",), ("command",)),
             (("run", "-v", "/tmp:/", "--", "true"), ("`/` is no place for a folder", "below")),
             (("selftest",), ("--escape", "--help")),
             (("frobnicate",), ("frobnicate", "help")),
@@ -406,13 +548,16 @@ class AutoStart(unittest.TestCase):
         self.addCleanup(self.finish)
 
     def finish(self):
+        self.end()
+        shutil.rmtree(self.top)
+
+    def end(self):
         for pid, _ in processes_of(self.top + "/state", self.top + "/run"):
             try:
                 os.kill(pid, signal.SIGTERM)
             except ProcessLookupError:
                 pass
         wait_until(lambda: not processes_of(self.top + "/state", self.top + "/run"), 30, what="the daemon's end")
-        shutil.rmtree(self.top)
 
     def cli(self, *arguments):
         return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60, env=self.environment, stdin=subprocess.DEVNULL)
@@ -470,6 +615,36 @@ class AutoStart(unittest.TestCase):
             thread.join(10)
         self.assertEqual(result.returncode, 125)
         self.assertEqual(json.loads(result.stderr)["code"], "daemon.restarting")
+
+    def test_it_listens_where_somebody_has_said_so(self):
+        """The usual port is for a daemon that is served on purpose, perhaps another user's."""
+        port = free_port()
+        del self.environment["CAISSON_LISTEN"]
+        self.environment["CAISSON_CONFIG"] = self.top + "/conf"
+        for text, url in (("", None), (f"[server]\nlisten = 127.0.0.1:{port}\n", f"http://127.0.0.1:{port}")):
+            with open(self.top + "/conf", "w") as file:
+                file.write(text)
+            result = self.cli("welcome", "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(json.loads(result.stdout)["url"], url)
+            if not url:
+                refused = self.cli("mcp", "config", "cursor", "--http", "--token", "csn_x")
+                self.assertEqual(refused.returncode, 125, refused.stdout)
+                self.assertIn("`caisson serve`", refused.stderr)
+            self.end()
+
+    def test_without_a_port_a_signed_link_is_a_command(self):
+        """What `sign` prints is what fetches, or writes, the file; the socket's path may need quotes."""
+        self.environment["CAISSON_RUNTIME"] = self.top + "/run/it's here"
+        os.mkdir(self.top + "/run", 0o755)
+        self.assertEqual(self.cli("create", "--name", "box").returncode, 0)
+        run = lambda line, data="": subprocess.run(["sh", "-c", line], input=data, capture_output=True, text=True, timeout=60, env=os.environ)
+        line = self.cli("sign", "box", "/tmp/f", "--put").stdout
+        self.assertIn("--unix-socket", line)
+        self.assertEqual(run(line, "written").returncode, 0)
+        self.assertEqual(run(self.cli("sign", "box", "/tmp/f").stdout).stdout, "written")
+        self.assertNotEqual(run(self.cli("sign", "box", "/tmp/none").stdout).returncode, 0)
+        self.assertEqual(self.cli("rm", "box").returncode, 0)
 
     def test_remote_is_not_started(self):
         self.environment["CAISSON_URL"] = "http://127.0.0.1:1"

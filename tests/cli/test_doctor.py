@@ -120,7 +120,7 @@ class Doctor(DaemonTest):
         code, report = self.run_doctor(hide)
         self.assertEqual(code, 0, "warnings do not fail")
         self.expect(report, "disk limit", "warning", "mke2fs", "apt-get install e2fsprogs")
-        self.expect(report, "runsc", "info", "not installed", "apt-get install runsc")
+        self.expect(report, "runsc", "info", "not installed", "current release of gVisor's runsc")
 
     @long
     def test_a_hung_program_is_ended(self):
@@ -182,11 +182,19 @@ class Doctor(DaemonTest):
     def test_another_instance(self):
         with tempfile.TemporaryDirectory() as other:
             code, report = self.run_doctor(environment={"CAISSON_RUNTIME": other + "/run"})
-            self.expect(report, "daemon", "warning", f"pid {self.daemon.process.pid}", f"kill {self.daemon.process.pid}")
+            self.expect(report, "daemon", "warning", f"pid {self.daemon.process.pid}", f"CAISSON_RUNTIME={self.daemon.runtime}")
+            self.assertNotIn("kill", self.check(report, "daemon")["remedy"], "it does no harm where it is")
             self.assertEqual((code, report["works"]), (1, False))
             self.assertIn("another caisson", report["tiers"][0]["missing"])
         code, report = self.run_doctor()
         self.expect(report, "daemon", "ok", f"pid {self.daemon.process.pid} serves")
+        # By its runtime directory alone it is found as by every other verb, its state directory with it.
+        code, report = self.run_doctor(prepare="unset CAISSON_STATE")
+        self.expect(report, "daemon", "ok", f"pid {self.daemon.process.pid} serves {self.daemon.state} and {self.daemon.runtime}")
+        self.assertIn(self.daemon.state, self.check(report, "state directory")["text"])
+        with tempfile.TemporaryDirectory() as other:
+            code, report = self.run_doctor(environment={"CAISSON_STATE": other})
+            self.expect(report, "daemon", "warning", (f"pid {self.daemon.process.pid}", self.daemon.state, other), "unset CAISSON_STATE")
 
     def test_virtualization_is_tried(self):
         code, report = self.run_doctor()

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -120,6 +121,45 @@ class Instance(OwnDaemons):
         self.assertNotIn("by itself", log)
         self.assertNotIn("have ended", log)
         self.assertNotRegex(log, r"turn of the loop took [1-4]?\d ms")
+
+    def test_a_terminal_is_not_the_daemons_to_read(self):
+        """Root's `caisson serve` in a terminal: what is typed there is for no process that strangers talk to."""
+        ours, theirs = os.openpty()
+        self.addCleanup(os.close, ours)
+        self.addCleanup(os.close, theirs)
+        daemon = self.start_daemon(wrapper=["sh", "-c", f'exec "$@" 2<>{os.ttyname(theirs)} >&2', "sh"])
+        for fd in (1, 2):
+            path = f"/proc/{daemon.daemon_pid()}/fd/{fd}"
+            self.assertEqual(os.readlink(path), os.ttyname(theirs))
+            with open(path.replace("/fd/", "/fdinfo/")) as file:
+                flags, = [int(line.split()[1], 8) for line in file if line.startswith("flags:")]
+            self.assertEqual(flags & os.O_ACCMODE, os.O_WRONLY)
+        with open(daemon.log_path, "wb") as log:  # where what it leaves behind is looked up
+            log.write(os.read(ours, 65536))
+
+    def test_too_few_open_files(self):
+        """An ordinary user cannot have more than the limit says: better told than found out descriptor by descriptor."""
+        daemon = self.new_daemon(check=False)
+        served = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "prlimit", "--nofile=64:64", PROGRAM, "serve",
+                                 "--config", daemon.config, "--state", daemon.state, "--runtime", daemon.runtime, "--listen", "none"],
+                                capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": "/nonexistent"})
+        self.assertEqual(served.returncode, 125, served.stderr)
+        self.assertIn("may have 64 open files, and a daemon needs at least 256", served.stderr)
+        self.assertFalse(os.path.exists(daemon.state))
+
+    def test_state_on_ext2(self):
+        """Its mounts cannot be idmapped: that is said, with what would do."""
+        image = tempfile.NamedTemporaryFile()
+        self.addCleanup(image.close)
+        os.truncate(image.name, 64 << 20)
+        subprocess.run(["/sbin/mke2fs", "-q", "-t", "ext2", "-F", image.name], check=True)
+        # In a mount namespace of its own, with which it goes.
+        daemon = self.new_daemon("[pool]\nsize = 0\nmax = 0\n")
+        daemon.wrapper = ["unshare", "--mount", "sh", "-c", f'mkdir -p {daemon.state} && mount -o loop {image.name} {daemon.state} && exec "$@"', "sh"]
+        daemon.start()
+        code, _, err = daemon.cli("run", "true")
+        self.assertEqual(code, 125, err)
+        self.assertIn("cannot show files as another user's (idmapped mounts; ext2 cannot): use one on ext4", err)
 
 
 if __name__ == "__main__":

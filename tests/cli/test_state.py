@@ -468,6 +468,55 @@ class Backup(OwnDaemons):
         self.assertIn(b"No space", full.stderr)
 
 
+class WhichDaemon(OwnDaemons):
+    """Of two daemons the one that is meant: by the runtime directory as with every verb, or by --state."""
+
+    def setUp(self):
+        self.mine, self.other = self.start_daemon(), self.start_daemon()
+        self.boxes = {daemon: daemon.client().create(disk_mb=64)["id"] for daemon in (self.mine, self.other)}
+        self.file = os.path.join(self.mine.top, "backup.tar.zst")
+
+    def backup(self, *arguments, **environment):
+        """With this environment alone."""
+        result = subprocess.run([PROGRAM, "state", "backup", "--stop", *arguments, self.file], capture_output=True, text=True, timeout=60,
+                                **self.mine.identity(), env={"PATH": os.environ["PATH"], "HOME": self.mine.top, "ASAN_OPTIONS": "detect_leaks=0",
+                                     "CAISSON_CONFIG": self.mine.config, **environment})
+        return result.returncode, result.stderr
+
+    def assert_backed_up(self, daemon, answer):
+        self.assertEqual(answer[0], 0, answer)
+        manifest = json.loads(tarfile.open(fileobj=io.BytesIO(unpacked(self.file))).extractfile("manifest.json").read())
+        self.assertEqual([sandbox["id"] for sandbox in manifest["sandboxes"]], [self.boxes[daemon]])
+        os.unlink(self.file)
+
+    def assert_status(self, daemon, status):
+        self.assertEqual(daemon.client().get("/v1/sandboxes/" + self.boxes[daemon])["status"], status)
+
+    def test_another_than_that_of_the_environment(self):
+        url = {"CAISSON_URL": f"http://127.0.0.1:{self.mine.port}", "CAISSON_TOKEN": self.mine.token()}
+        self.assert_backed_up(self.other, self.backup("--state", self.other.state, **self.mine.client_environment()))
+        self.assert_status(self.other, "stopped")
+        self.assert_backed_up(self.other, self.backup("--state", self.other.state, **url))
+        # Also when nobody serves it.
+        self.other.stop()
+        self.assert_backed_up(self.other, self.backup("--state", self.other.state, **self.mine.client_environment()))
+        # Of one that is reached over the network nothing is known here.
+        code, said = self.backup(**url)
+        self.assertEqual(code, 125)
+        self.assertIn("CAISSON_URL", said)
+        self.assert_status(self.mine, "running")
+
+    def test_by_the_runtime_directory_alone(self):
+        code, said = self.backup(CAISSON_RUNTIME=self.other.runtime, CAISSON_STATE=self.mine.state)
+        self.assertEqual(code, 125)
+        for part in (self.other.runtime, self.other.state, self.mine.state):
+            self.assertIn(part, said)
+        for daemon in (self.mine, self.other):
+            self.assert_status(daemon, "running")
+        self.assert_backed_up(self.other, self.backup(CAISSON_RUNTIME=self.other.runtime))
+        self.assert_status(self.mine, "running")
+
+
 class Rootless(OwnDaemons):
     """Without root a sandbox's files are a directory, which belongs to ids of the user's own."""
 

@@ -194,7 +194,9 @@ const steps = {
 
   async lifecycle() {
     await withSandbox(async (sandbox) => {
+      assert.equal((await sandbox.lifecycle()).timeout_seconds, 600);
       assert.equal((await sandbox.setTtl(1234)).ttl_seconds, 1234);
+      assert.equal((await sandbox.lifecycle()).timeout_seconds, 0);
       assert.equal((await sandbox.setPersistent(true)).persistent, true);
       const now = await sandbox.lifecycle();
       assert.deepEqual([now.ttl_seconds, now.persistent], [1234, true]);

@@ -19,6 +19,7 @@ import subprocess
 import threading
 import time
 import unittest
+import urllib.parse
 import uuid
 
 from caisson import THOROUGH, TOP, ApiError, OwnDaemons, read_process, wait_until
@@ -406,7 +407,9 @@ def keyed_refusal_again(world):
 
 
 def sign(world):
-    return world.api.post(f"/v1/sandboxes/{world.subject}/files/sign", {"path": "/workspace/x"})["url"]
+    """Its path: where the daemon listens is not what is asked here."""
+    url = urllib.parse.urlsplit(world.api.post(f"/v1/sandboxes/{world.subject}/files/sign", {"path": "/workspace/x"})["url"])
+    return f"{url.path}?{url.query}"
 
 
 def sign_again(world):

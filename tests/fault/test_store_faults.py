@@ -236,8 +236,12 @@ class DiskFull(StoreTest):
         self.full_at("store.context_delete:before", lambda: api.delete(context))
         self.assertEqual(api.get(contexts)["contexts"], [])
         # Deleting works on a full disk, too; its tombstone comes when there is space.
-        self.full_at("store.sandbox_update:before", lambda: api.delete(f"/v1/sandboxes/{subject}"))
-        wait_until(lambda: self.stored_state(subject) == 10, 30, what="a tombstone")
+        for writes in (0, 1):  # the disk is full before both of its writes, and before the tombstone alone
+            answer = self.full_at("store.sandbox_update:before", lambda: api.delete(f"/v1/sandboxes/{subject}"), writes)
+            self.assertNotIsInstance(answer, tuple, "deleted, and answered with an error")
+            wait_until(lambda: self.stored_state(subject) == 10, 30, what="a tombstone")
+            subject = api.create()["id"]
+        api.delete(f"/v1/sandboxes/{subject}")
         self.explained()
         self.check_survivor(box, counter, whole=False)
         writes = {point.rsplit(":", 1)[0] for point in list_points() if point.startswith("store.") and not not_passed(point)}

@@ -3,10 +3,13 @@ command line, and mcp-remote as a bridge from stdio to HTTP. clients.mjs has the
 import json
 import os
 import subprocess
+import time
 import unittest
 
-from caisson import BUILD, DaemonTest
+from caisson import BUILD, DaemonTest, best_of, wait_until
+from mcp import seconds_to_die
 from npm import installed, node
+from stdio import Stdio
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = "tests/mcp/npm"
@@ -82,6 +85,26 @@ class Clients(DaemonTest):
         self.drive(sdk="v1", era="legacy", command=self.node, env=self.environment,
                    args=[self.package("mcp-remote/dist/proxy.js"), self.url, "--allow-http", "--transport", "http-only",
                          "--header", f"Authorization: Bearer {self.token}"])
+
+    def test_cancel_through_mcp_remote(self):
+        """The command ends within a second, and the bridge, which comes back for the answer, is told that there is none."""
+        box = self.sandbox()
+        bridge = Stdio([self.node, self.package("mcp-remote/dist/proxy.js"), self.url, "--allow-http", "--transport", "http-only",
+                        "--header", f"Authorization: Bearer {self.token}"], self.environment)
+        self.addCleanup(bridge.close)
+        bridge.initialize("2025-11-25")
+        turns = iter(range(4871, 4880))
+
+        def cancelled_within():
+            word = f"sleep {next(turns)}"
+            number = bridge.begin("tools/call", {"name": "run_shell", "arguments": {"sandbox_id": box, "command": "exec " + word}})
+            wait_until(lambda: word in self.api.sh(box, "ps -eo args"), what="the command")
+            return seconds_to_die(word, lambda: bridge.notify("notifications/cancelled", {"requestId": number}))
+        best_of(5, cancelled_within, 1)
+        time.sleep(3)  # so long it would try again and complain
+        self.assertIn("tools", bridge.request("tools/list"))
+        bridge.process.stdin.close()
+        self.assertNotRegex(bridge.process.stderr.read().decode(), "(?i)SSE|reconnect|error")
 
     def inspect(self, server, *arguments):
         """What the Inspector's command line answers, and how it ends."""

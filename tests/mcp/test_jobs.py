@@ -98,7 +98,11 @@ class Read(Case):
             self.assertEqual(untimed(found["content"][0]["text"]) == "4999\n5000\n[exit code 0]", same != " -10", found)
         for same in (len(whole) - 10, str(len(whole) - 10), float(len(whole) - 10)):
             self.assertEqual(self.read(job, offset=same, stderr_offset="1084"), both)
-        self.assertEqual(self.read(job, offset=10**9, stream="stdout"), "[exit code 0]")
+        self.assertEqual(self.read(job, offset=len(whole), stream="stdout"), "[exit code 0]")
+        self.assertEqual(self.read(job, offset=10**9, stream="stdout"), f"[offset 1000000000 is past the end: stdout has {len(whole)} bytes]\n[exit code 0]")
+        self.assertEqual(self.read(job, offset=len(whole), stderr_offset=1093), "[offset 1093 is past the end: stderr has 1092 bytes]\n[exit code 0]")
+        self.assertEqual(self.read(job, offset=10**9, pattern="5000", stream="stdout").split("\n")[1:],
+                         [f"[offset 1000000000 is past the end: stdout has {len(whole)} bytes]", "[exit code 0]"])
         self.assertEqual(self.read(job, offset=-10**9, stream="stdout", max_bytes=4).split("\n")[:2], ["1", "2"])
         self.assertIn("left out", self.read(job))
         self.assertNotIn("[stderr]", self.read(job, stream="stdout"))
@@ -123,12 +127,49 @@ class Read(Case):
 
     def test_waiting_for_output(self):
         job = self.start("echo one; while [ ! -e /tmp/two ]; do sleep 0.02; done; echo two; sleep 4810", "one\n")
-        reading = Background(self.read, job, offset=4, wait_seconds=50)
+        reading = Background(self.read, job, offset=4, wait_seconds=20)
         self.api.sh(self.box, "touch /tmp/two")
         self.assertRegex(reading.result(), r"\Atwo\n\[status: running .*\"offset\":8,")
         began = time.monotonic()
         self.assertRegex(self.read(job, offset=8, wait_seconds=0.3), r"\A\[status: running")
         self.assertGreaterEqual(time.monotonic() - began, 0.29)
+        self.text("stop_job", job_id=job)
+
+    def test_a_batch_is_waited_for(self):
+        """Not a turn of the model for each line: what comes without a long pause comes together."""
+        job = self.start("for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done")
+        self.assertEqual(self.read(job, offset=0, stderr_offset=0, wait_seconds=50), "1\n2\n3\n4\n5\n6\n[exit code 0]")
+
+    def test_until_the_end(self):
+        command = "echo one; echo two >&2; while [ ! -e /tmp/%s ]; do sleep 0.02; done; echo three; exit 3"
+        for arguments, output in (({"offset": 0}, "one\nthree\n[stderr]\ntwo\n"), ({}, "one\nthree\n[stderr]\ntwo\n"),
+                                  ({"pattern": "^t"}, None)):
+            job = self.start(command % ("end" + str(len(arguments)) + "".join(arguments)))
+            reading = Background(self.read, job, until="end", **arguments)
+            wait_until(lambda: "two" in self.read(job), what="its output")
+            self.api.sh(self.box, "touch /tmp/end" + str(len(arguments)) + "".join(arguments))
+            if output:
+                self.assertEqual(reading.result(), output + "[exit code 3]")
+                continue
+            # As they came: all of stdout first where all of it was there at the first look.
+            lines = reading.result().replace("[stderr]\n0:two\n[stdout]\n4:three\n", "4:three\n[stderr]\n0:two\n")
+            self.assertEqual(lines, "4:three\n[stderr]\n0:two\n[matching lines: 2, each behind its byte offset]\n[exit code 3]")
+        job = self.start("echo one; sleep 4812", "one")
+        began = time.monotonic()
+        self.assertRegex(self.read(job, until="end", offset=0, wait_seconds=1), r"\Aone\n\[status: running")
+        self.assertGreaterEqual(time.monotonic() - began, 0.99)
+        self.text("stop_job", job_id=job)
+        self.assertIn("`end`, `output`", self.error("read_job", job_id=job, until="over"))
+
+    def test_one_offset_alone_waits_too(self):
+        """What the other stream said before is not new."""
+        job = self.start("echo one; echo two >&2; sleep 4813", "two")
+        for arguments in ({"offset": 4}, {"stderr_offset": 4}, {"offset": 4, "stderr_offset": 4}, {"offset": 99}):
+            began = time.monotonic()
+            text = self.read(job, wait_seconds=1, **arguments)
+            self.assertGreaterEqual(time.monotonic() - began, 0.99, arguments)
+            self.assertEqual("[offset 99 is past the end: stdout has 4 bytes so far]" in text, "offset" in arguments and arguments["offset"] == 99)
+            self.assertIn('"offset":4,"stderr_offset":4,', text)
         self.text("stop_job", job_id=job)
 
     def test_waiting_for_the_end(self):
@@ -214,10 +255,23 @@ class Find(Case):
     def test_an_unknown_one_lists_the_newest(self):
         job = self.over("echo 1")
         for wrong in ("aaaaaaaaaaaaaaaa", "nonsense", "../../x", "x" * 5000):
-            text = self.error("read_job", job_id=wrong)
+            text = self.error("read_job", job_id=wrong, offset=0)
             self.assertIn("there is no job", text)
             self.assertIn(f"{job} in sandbox {self.box}: exited: echo 1", text)
+            # The example is a call that works.
+            self.assertTrue(text.endswith('\nExample: read_job {"job_id":"%s","offset":0}' % job), text)
             self.assertIn("there is no job", self.error("stop_job", job_id=wrong))
+
+    def test_code_is_listed_by_its_first_line(self):
+        self.text("run_code", language="python", code="\n  \nimport sys\nprint(1)", sandbox_id=self.box)
+        self.text("run_code", language="bash", code="echo two; true", sandbox_id=self.box)
+        self.text("run_code", language="node", code="const three = 3", context_id="listed", sandbox_id=self.box)
+        text = self.error("read_job", job_id="nonsense")
+        listed = Mcp(self.api, "/mcp/x/jobs").text("list_jobs", {"sandbox_id": self.box})
+        for words in (": python: import sys\n", ": bash: echo two; true\n", ": node context: const three = 3\n"):
+            self.assertIn(words, text)
+            self.assertIn(words, listed)
+        self.assertNotIn("CAISSON_DRIVER", text + listed)
 
     def test_the_sandbox_may_be_named(self):
         job = self.over("echo 2")
@@ -281,6 +335,15 @@ class Stop(Case):
         self.assertRegex(self.text("stop_job", job_id=job, signal="SIGKILL"), r"exit code 137|status: running")
         self.assertIn("exit code 137", self.end(job))
         self.assertIn("`signal`", self.error("stop_job", job_id=job, signal="NOPE"))
+
+    def test_the_last_lines_alone(self):
+        job = self.start("seq 1 3000; echo bad >&2; echo last; sleep 4834", "last\n")
+        text = self.text("stop_job", job_id=job)
+        self.assertTrue(text.startswith(f'[the last lines; all of it: read_job {{"job_id":"{job}"}}]\n'), text[:200])
+        self.assertRegex(text, r"(?s)\n2999\n3000\nlast\n\[stderr\]\nbad\n\[killed")
+        self.assertLess(len(text), 1500)
+        self.assertNotIn("left out", text)
+        self.assertEqual(int(text.split("\n")[1]) + 1, int(text.split("\n")[2]))  # no line is cut
 
     def test_what_it_left_running(self):
         job = self.over("sleep 4833 >/dev/null 2>&1 &")

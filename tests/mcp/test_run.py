@@ -125,7 +125,8 @@ class Text(Case):
         wait_until(lambda: not self.processes(self.box, ["sleep 4712", "sleep 4713"]), what="the end of the tree")
 
     def test_what_cannot_be_run(self):
-        self.assertIn("/nowhere", self.error("run_shell", command="true", cwd="/nowhere"))
+        self.assertIn("cwd `/nowhere`: no such directory", self.error("run_shell", command="true", cwd="/nowhere"))
+        self.assertIn("cwd `/workspace/nowhere`: no such directory", self.error("run_shell", command="true", cwd="nowhere", sandbox_id=self.box))
         self.assertIn("unknown field `cmd`; did you mean `command`?", self.error("run_shell", cmd="ls"))
         for arguments, words in (({}, "`command`"), ({"command": ""}, "`command`"), ({"command": 5}, "`command`"),
                                  ({"command": "true", "env": {"A": [5]}}, "`env`"),
@@ -498,6 +499,24 @@ class Code(Case):
         self.assertIn("[result]\n1\n", self.code("y", context_id=made))
         self.assertIn("accepted: language `python`",
                       self.error("run_code", language="node", code="1", context_id=made, sandbox_id=self.box))
+
+    def test_calls_for_a_new_context_queue(self):
+        """One of them makes it, the others wait for that: in their order on one connection."""
+        count = {"language": "python", "code": "x = globals().get('x', 0) + 1\nx", "sandbox_id": self.box}
+        bridge = Stdio([PROGRAM, "mcp"], {**os.environ, **self.daemon.client_environment()})
+        self.addCleanup(bridge.close)
+        numbers = [bridge.begin("tools/call", {"name": "run_code", "arguments": {**count, "context_id": "queue"}}, modern=True) for _ in range(6)]
+        texts = [untimed(bridge.answer(number)["result"]["content"][0]["text"]) for number in numbers]
+        self.assertEqual(texts, [f"[result]\n{number}\n[exit code 0]" for number in range(1, 7)])
+        # Whoever makes it may go away first.
+        count["sandbox_id"] = self.sandbox()
+        for moment in (0, 0.003, 0.01, 0.03):
+            call = {"name": "run_code", "arguments": {**count, "context_id": f"left{moment}"}}
+            gone = Background(Mcp(self.daemon.client()).leave, "tools/call", call, moment)
+            texts = at_once(lambda _: untimed(Mcp(self.daemon.client()).text(call["name"], call["arguments"])), range(3))
+            gone.result()
+            self.assertEqual([text.endswith("\n[exit code 0]") for text in texts], [True] * 3, texts)
+            self.assertEqual(len(set(texts)), 3, texts)
 
     def test_a_context_that_ended_is_made_anew(self):
         self.code("x = 1", context_id="ends")

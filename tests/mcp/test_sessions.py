@@ -239,6 +239,27 @@ class Streams(Case):
             with session.stream(after=name) as answer:
                 self.assertEqual(answer.status, 400, name)
 
+    def test_nothing_follows_a_cancelled_request(self):
+        """The official clients come back for its answer. 405 they take; at anything else they try again and complain."""
+        session, box = self.session(), self.sandbox()
+        for progress in ({}, {"_meta": {"progressToken": 1}}):
+            answer = session.begin("tools/call", {"name": "run_shell", "arguments": {
+                "sandbox_id": box, "command": "echo begun; sleep 4861"}, **progress}, number=99)
+            self.assertEqual(answer.event()[1], "")
+            if progress:
+                self.assertEqual(answer.next()["params"]["message"], "begun")
+            wait_until(lambda: "sleep 4861" in self.api.sh(box, "ps -eo args"), what="the command")
+            session.notify("notifications/cancelled", {"requestId": 99})
+            self.assertEqual(answer.rest(), [])
+            first, last = answer.events[0][0], answer.events[-1][0]
+            with session.stream(after=last) as events:
+                self.assertEqual((events.status, events.headers["Allow"]), (405, "POST"))
+            if progress:  # what it has missed it is given
+                with session.stream(after=first) as events:
+                    self.assertEqual((events.status, len(events.rest())), (200, 1))
+        with session.stream(after="99-1") as events:
+            self.assertEqual(events.status, 400)
+
     def begin_slow(self, session, box, word):
         """A command that goes on until release()."""
         answer = session.begin("tools/call", {"name": "run_shell", "arguments": {

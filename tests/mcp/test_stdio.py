@@ -81,18 +81,73 @@ class Lines(DaemonTest):
     def test_long_lines_are_skipped(self):
         bridge = self.bridge()
         for size in (LINE_MAX + 1, 3 * LINE_MAX):
-            # By its id, where that is the outermost one and stands before what is too long.
+            # By its id, where that is the outermost one, before what is too long or behind it.
             for head, number in (('"id":5', 5), ('"params":{"id":7, "x":["}"]}, "id" : "a\\"b"', 'a"b'), ('"params":{"id":7}', None), ('"id":1.5', None),
                                  ('"id":{}', None), ('"id":' + "7" * 40, None)):
-                bridge.write(b'{"jsonrpc":"2.0",' + head.encode() + b',"method":"' + b"x" * size + b'"}\n')
-                answer = bridge.next()
-                self.assertEqual((answer["error"]["code"], answer.get("id"), "id" in answer), (-32600, number, number is not None))
+                for parts in (('"method":"x"', head, '"x":"%s"'), ('"method":"x"', '"x":{"id":3,"y":"%s"}', head), (head, '"x":"%s"', '"method":"x"')):
+                    bridge.write(("{" + ",".join(parts) % ("x" * size) + "}\n").encode())
+                    answer = bridge.next()
+                    self.assertEqual((answer["error"]["code"], answer.get("id"), "id" in answer), (-32600, number, number is not None))
+                    for word in (str(LINE_MAX), "write_file", "append"):
+                        self.assertIn(word, answer["error"]["message"])
+            # The answer to a request of ours would be taken for one of the client's own.
+            bridge.write(b'{"jsonrpc":"2.0","id":1,"result":"' + b"x" * size + b'"}\n')
+            self.assertNotIn("id", bridge.next())
         # One of almost that length is read, away from the loop, and those behind it wait their turn.
         number = bridge.begin("x" * (LINE_MAX - 1000))
         after = bridge.begin("tools/list", modern=True)
         self.assertEqual(bridge.next()["id"], number)
         self.assertEqual(bridge.next()["id"], after)
         self.assertEqual(bridge.end(), (0, [], ""))
+
+    def test_long_last_line_without_its_end(self):
+        line = b'{"method":"x","params":{"x":"' + b"x" * LINE_MAX + b'"},"id":7}'
+        result = subprocess.run([PROGRAM, "mcp"], input=line, capture_output=True, timeout=60, env={**os.environ, **self.daemon.client_environment()})
+        self.assertEqual((result.returncode, json.loads(result.stdout)["id"]), (0, 7))
+
+    UNREADABLE = [
+        (rb'{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"write_file","arguments":{"path":"x","content":"a\u0000b"}}}', b"content_base64"),
+        (rb'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"write_file","arguments":{"path":"x","content":"\ud83d"}},"id":%s}', b"content_base64"),
+        (b'{"jsonrpc":"2.0","method":"tools/call","params":{"x":"' + b"y" * 100000 + rb'\udc00"},"id":%s}', b"content_base64"),
+        (b'{"jsonrpc":"2.0","method":"tools/call","params":{"x":"\xe9"},"id":%s}', b"content_base64"),
+        (b'{"jsonrpc":"2.0","method":"tools/call","params":{"a":1,"a":2},"id":%s}', b"duplicate"),
+        (b'{"jsonrpc":"2.0","method":"tools/call","params":' + b"[" * 40 + b"]" * 40 + b',"id":%s}', b"nested"),
+    ]
+
+    def test_what_cannot_be_read_is_answered_by_its_id(self):
+        """A client that gets no answer with its id waits until it gives up."""
+        bridge = self.bridge()
+        for number, (line, word) in enumerate(self.UNREADABLE):
+            for text in (b"%d" % number, b'"n\\"%d"' % number):
+                bridge.write(line % text + b"\n")
+                answer = bridge.next()
+                self.assertEqual(answer.get("id"), json.loads(text), line[:80])
+                self.assertIn(answer["error"]["code"], (-32700, -32602))
+                self.assertIn(word.decode(), answer["error"]["message"])
+        self.assertEqual(bridge.request("tools/list", modern=True)["resultType"], "complete")
+        # A daemon that is gone leaves none of them waiting either.
+        os.kill(self.daemon.daemon_pid(), signal.SIGSTOP)
+        for number, (line, word) in enumerate(self.UNREADABLE):
+            bridge.write(line % (b"%d" % number) + b"\n")
+        self.kill_daemon()
+        self.assertEqual({bridge.next()["id"] for _ in self.UNREADABLE}, set(range(len(self.UNREADABLE))))
+        self.assertEqual(bridge.end(), (0, [], ""))
+
+    def test_long_line_to_the_daemon_itself(self):
+        """Whoever speaks to it without the bridge is told the same."""
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as raw:
+            raw.settimeout(60)
+            raw.connect(self.api.socket_path)
+            raw.sendall(b"POST /mcp/lines HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: caisson-mcp/1\r\n\r\n")
+            lines = raw.makefile("rb")
+            while lines.readline() != b"\r\n":
+                pass
+            for tail in (b'","id":8}\n', b'","x":{"id":1},"id":8}\n'):
+                raw.sendall(b'{"method":"x","y":"' + b"x" * LINE_MAX + tail)
+                answer = json.loads(lines.readline())
+                self.assertEqual((answer["id"], answer["error"]["code"], "append" in answer["error"]["message"]), (8, -32600, True))
+            raw.sendall(json.dumps({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {"_meta": meta()}}).encode() + b"\n")
+            self.assertEqual(json.loads(lines.readline())["id"], 9)
 
     def test_requests_beside_each_other_and_cancelled(self):
         box = self.sandbox()

@@ -7,7 +7,9 @@ import os
 import re
 import socket
 import subprocess
+import tempfile
 import time
+import urllib.request
 
 from caisson import PROGRAM, wait_until
 from mcp import Mcp, McpError, McpTest, meta
@@ -96,20 +98,27 @@ class Sandboxes:
         self.assertIn("stands for a fresh sandbox", self.wrong("create_sandbox", name="new"))
 
     def test_extend(self):
-        more = Mcp(self.api, "/mcp/x/sandboxes")
-        sandbox, _ = self.create(timeout_seconds=60, name="short")
-        text = self.text("extend_sandbox", mcp=more, sandbox_id="short", timeout_seconds=3600, name="long", labels={"a": "b"})
+        """One of the default tools; in its last two minutes a sandbox names the call."""
+        api = self.daemon.tcp(self.daemon.token("extended"))
+        more = Mcp(api)
+        sandbox = re.search(r"sandbox_id: (\w+)", self.text("create_sandbox", mcp=more, timeout_seconds=60, name="short"))[1]
+        self.addCleanup(api.delete, "/v1/sandboxes/" + sandbox)
+        told = self.text("run_shell", mcp=more, command="true")
+        self.assertRegex(told, rf"sandbox {sandbox} ends in \d+ s with its files; for more time: extend_sandbox ")
+        self.text("extend_sandbox", mcp=more, **{**json.loads(re.search(r"extend_sandbox (\{.*\})", told)[1]), "timeout_seconds": 1800})
+        self.assertNotIn("ends in", self.text("run_shell", mcp=more, command="true"))
+        text = self.text("extend_sandbox", mcp=more, timeout_seconds=3600, name="long", labels={"a": "b"})
         self.assertRegex(text, rf"sandbox {sandbox} \(long\): running, .*, ends in (59|60) min")
-        record = self.api.get("/v1/sandboxes/" + sandbox)
+        record = api.get("/v1/sandboxes/" + sandbox)
         self.assertEqual((record["timeout_seconds"], record["name"], record["labels"]), (3600, "long", {"a": "b"}))
-        for arguments, words in (({}, "`sandbox_id`"), ({"sandbox_id": "long"}, "`timeout_seconds`"),
+        for arguments, words in (({}, "`timeout_seconds`"), ({"sandbox_id": "long"}, "`timeout_seconds`"),
                                  ({"sandbox_id": "long", "timeout_seconds": 0}, "`timeout_seconds`"),
                                  ({"sandbox_id": "long", "name": "new"}, "another name"),
                                  ({"sandbox_id": "long", "name": "No"}, "a-z"),
                                  ({"sandbox_id": "long", "labels": {"": "x"}}, "label"),
                                  ({"sandbox_id": "none", "timeout_seconds": 5}, "no sandbox `none`")):
             self.assertIn(words, self.wrong("extend_sandbox", mcp=more, **arguments), arguments)
-        self.assertEqual(self.api.get("/v1/sandboxes/" + sandbox)["timeout_seconds"], 3600)
+        self.assertEqual(api.get("/v1/sandboxes/" + sandbox)["timeout_seconds"], 3600)
 
     def test_name_taken(self):
         self.create(name="mine")
@@ -190,6 +199,13 @@ class Which:
         self.assertIn("there are 2 sandboxes: say in `sandbox_id` which is meant. Live sandboxes:\n", text)
         for sandbox in ids:
             self.assertIn(f"\n{sandbox}: running", text)
+        # The call as it came, with what it lacked.
+        self.assertEqual(text.splitlines()[-1], 'Example: read_file {"path":"x","sandbox_id":"%s"}' % ids[-1])
+        for tool in ("terminate_sandbox", "pause_sandbox"):  # nobody is led to one that was not meant
+            for arguments in ({}, {"sandbox_id": "typo"}):
+                self.assertIn(f'Example: {tool} {{"sandbox_id": "build"}}', self.wrong(tool, **arguments))
+        text = self.wrong("write_file", path="x", content="y" * 5000)
+        self.assertEqual(text.splitlines()[-1], f'Example: the same with "sandbox_id":"{ids[-1]}"')
 
     def test_unknown(self):
         sandbox, _ = self.create()
@@ -216,6 +232,7 @@ class Which:
         for name in (other, "other"):
             text = self.wrong("read_file", mcp=bound, path="x", sandbox_id=name)
             self.assertIn(f"This token is for sandbox {mine} alone", text)
+            self.assertNotIn(f'"{other}"', text.split("Example:")[1])
         self.assertIn("cannot make another", self.wrong("create_sandbox", mcp=bound))
         self.assertIn("`sandbox_id` is missing", self.wrong("terminate_sandbox", mcp=bound))
 
@@ -392,7 +409,7 @@ class Files(Case):
     def read(self, **arguments):
         """The text, and the note behind it."""
         blocks = self.blocks(**arguments)
-        return blocks[0]["text"], "".join(block["text"] for block in blocks[1:])
+        return blocks[0]["text"], "".join(block["text"] for block in blocks[1:] if block["type"] == "text")
 
     def test_write(self):
         self.assertEqual(self.text("write_file", path="deep/er/a.txt", content="hällo\n", sandbox_id="files"),
@@ -515,28 +532,55 @@ class Files(Case):
         self.assertIn("no such file", self.wrong("list_files", path="/none", sandbox_id="files"))
         self.assertIn("`depth`", self.wrong("list_files", depth=99, sandbox_id="files"))
 
+    def test_what_cannot_be_shown_can_be_fetched(self):
+        data = b"%PDF-1.7\n\0\1\2" + bytes(range(256))
+        self.put("a report's.pdf", data)
+        over_tcp = Mcp(self.daemon.tcp(self.daemon.token()))
+        for mcp in (self.mcp, over_tcp):
+            content = mcp.call("read_file", {"path": "a report's.pdf", "sandbox_id": "files"})["content"]
+            url = re.search(r"For people, good for an hour: (http://127\.0\.0\.1:\d+/v1/signed/\S+)", content[0]["text"])[1]
+            self.assertEqual((content[1]["type"], content[1]["uri"], content[1]["mimeType"]), ("resource_link", url, "application/pdf"))
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                self.assertEqual(answer.read(), data)
+        self.assertIn("file.url_signed", [item["kind"] for item in self.api.get(f"/v1/sandboxes/{self.box}/activity", order="desc")["items"]])
+
     def test_search(self):
         for name, content in (("s/a.py", "import os\ndef main():\n    pass\n"), ("s/b.py", "x = 'Main'\n"), ("s/c.txt", "main\n"),
                               ("s/wide.txt", "needle " + "ü" * 1000 + "\n")):
             self.put(name, content)
         find = lambda **arguments: self.text("search_files", path="s", sandbox_id="files", **arguments)
         self.assertEqual(find(pattern="ma.n", glob="*.py"), "s/a.py:2: def main():\n")
-        self.assertEqual(sorted(find(pattern="main", ignore_case=True).split()),
-                         sorted("s/a.py:2: def main(): s/b.py:1: x = 'Main' s/c.txt:1: main".split()))
-        self.assertEqual(sorted(find(glob="*.py").split()), ["s/a.py", "s/b.py"])
+        self.assertEqual(find(pattern="main", ignore_case=True), "s/a.py:2: def main():\ns/b.py:1: x = 'Main'\ns/c.txt:1: main\n")
+        self.assertEqual(find(glob="*.py"), "s/a.py\ns/b.py\n")
         # As beside a pattern: without a slash it is for names at any depth.
         self.put("s/deep/er/d.pyx", "main\n")
         self.assertEqual((find(glob="*.pyx"), find(glob="d*"), find(pattern="main", glob="*.pyx")),
                          ("s/deep/er/d.pyx\n", "s/deep\ns/deep/er/d.pyx\n", "s/deep/er/d.pyx:1: main\n"))
-        self.assertEqual(find(glob="./*.pyx"), "[no names found in /workspace/s]")
-        self.assertEqual(find(pattern="nowhere"), "[no lines found in /workspace/s]")
-        self.assertEqual(find(glob="*.rs"), "[no names found in /workspace/s]")
+        named = "; .git and node_modules are searched where path or glob names them]"
+        self.assertEqual(find(glob="./*.pyx"), "[no names found in /workspace/s" + named)
+        self.assertEqual(find(pattern="nowhere"), "[no lines found in /workspace/s" + named)
+        self.assertEqual(find(glob="*.rs"), "[no names found in /workspace/s" + named)
         self.assertTrue(find(pattern="needle").rstrip().endswith("ü ..."))
         self.assertIn("the first 1 lines; there are more", find(pattern="a", limit=1))
         self.assertEqual(self.text("search_files", pattern="def", path="s/a.py", sandbox_id="files"), "s/a.py:2: def main():\n")
         self.assertIn("regular expression", self.wrong("search_files", pattern="(", sandbox_id="files"))
         self.assertIn("Give `pattern`", self.wrong("search_files", sandbox_id="files"))
         self.assertIn("no such file", self.wrong("search_files", pattern="x", path="/none", sandbox_id="files"))
+
+    def test_search_is_sorted_and_of_sources(self):
+        names = [f"p/{name}" for name in ("z.js", "b/2.js", "a.js", "b/10.js", "m/deep/x.js", ".hidden.js", "b.js")]
+        for name in names + ["p/node_modules/left/pad.js", "p/m/node_modules/n.js", "p/.git/config.js"]:
+            self.put(name, "needle\n")
+        def find(path="p", **arguments):
+            return [line.split(":")[0] for line in self.text("search_files", path=path, sandbox_id="files", **arguments).splitlines()]
+        wanted = ["p/.hidden.js", "p/a.js", "p/b/10.js", "p/b/2.js", "p/b.js", "p/m/deep/x.js", "p/z.js"]
+        self.assertEqual(find(pattern="needle"), wanted)
+        self.assertEqual(find(pattern="needle", limit=3)[:3], wanted[:3])
+        self.assertEqual(find(glob="*.js"), wanted[1:])
+        # What is named is searched.
+        self.assertEqual(find(pattern="needle", glob="**/node_modules/**"), ["p/m/node_modules/n.js", "p/node_modules/left/pad.js"])
+        self.assertEqual(find(glob="node_modules/**/*.js"), ["p/node_modules/left/pad.js"])
+        self.assertEqual(find(pattern="needle", path="p/.git"), ["p/.git/config.js"])
 
     def test_search_is_bounded(self):
         self.api.post(f"/v1/sandboxes/{self.box}/exec", {"cmd": "yes 'a line that is found' | head -n 100000 > found.txt"})
@@ -553,6 +597,24 @@ class Files(Case):
         self.assertEqual(self.text("edit_file", old_text=" tw0", new_text="", **edit), "replaced 1 place in /workspace/e.txt")
         self.assertEqual(self.read(path="e.txt")[0], "1\n2\n  three\nf0ur\n")
 
+    def test_edit_keeps_line_ends(self):
+        edit = {"path": "crlf.txt", "sandbox_id": "files"}
+        def content():
+            return self.api.sh(self.box, "od -An -c crlf.txt | tr -d ' \\n'")
+        self.put("crlf.txt", "one\r\ntwo\r\nthree\r\n")
+        self.assertIn("replaced 1 place", self.text("edit_file", old_text="one\ntwo\n", new_text="1\n2\n", **edit))
+        self.assertEqual(content(), r"1\r\n2\r\nthree\r\n")
+        # New lines too, of an edit whose old text has none.
+        self.assertIn("replaced 1 place", self.text("edit_file", old_text="three", new_text="3\n4", **edit))
+        self.assertEqual(content(), r"1\r\n2\r\n3\r\n4\r\n")
+        # Who says how they end is taken at their word.
+        self.assertIn("replaced 1 place", self.text("edit_file", old_text="1\r\n2", new_text="x\ny", **edit))
+        self.assertEqual(content(), r"x\ny\r\n3\r\n4\r\n")
+        # Where they end in both ways it is taken as it is there.
+        self.put("crlf.txt", "a\r\nb\nc\n")
+        self.assertIn("replaced 1 place", self.text("edit_file", old_text="b\nc", new_text="B\nC", **edit))
+        self.assertEqual(content(), r"a\r\nB\nC\n")
+
     def test_edit_explains(self):
         self.put("n.txt", "alpha\n\tbeta gamma\nalpha\r\n" + "x\n" * 20)
         edit = {"path": "n.txt", "sandbox_id": "files"}
@@ -562,6 +624,8 @@ class Files(Case):
         self.assertIn("is line 2: \tbeta gamma", wrong(old_text="    beta gamma\nalpha", new_text="a"))
         self.assertIn("end with \\r\\n", wrong(old_text="    beta gamma\nalpha", new_text="a"))
         self.assertIn("The most like its first line is line 2", wrong(old_text="beta gammon", new_text="a"))
+        # Whatever of it is like that, not its beginning alone.
+        self.assertIn("The most like its first line is line 2: \tbeta gamma", wrong(old_text="// the gamma\nof it", new_text="a"))
         self.assertIn("are the same", wrong(old_text="alpha", new_text="alpha"))
         self.assertIn("`old_text` must not be empty", wrong(old_text="", new_text="alpha"))
         self.assertIn("is not in", wrong(old_text="zzz", new_text="y", replace_all=True))
@@ -601,3 +665,16 @@ class Slow(Case):
         self.assertRegex(text, r"stopped after 1 s with \d lines found")
         self.api.call("PATCH", "/v1/sandboxes/" + box, {"cpu": 1})
         wait_until(lambda: "a:1: needle" in self.text("search_files", pattern="needle", path="a", sandbox_id=box), what="what is found soon")
+
+
+class NoTcp(McpTest):
+    arguments = ("--listen", "none")
+    box_fields = {}
+
+    def test_a_link_is_a_command(self):
+        self.mcp.text("write_file", {"path": "it's.pdf", "content_base64": base64.b64encode(b"%PDF-\0").decode()})
+        content = self.mcp.call("read_file", {"path": "it's.pdf"})["content"]
+        command = re.search(r"good for an hour: (curl --unix-socket .*)", content[0]["text"])[1]
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["sh", "-c", command], cwd=folder, check=True, capture_output=True, timeout=60)
+            self.assertEqual([open(os.path.join(folder, name), "rb").read() for name in os.listdir(folder)], [b"%PDF-\0"])

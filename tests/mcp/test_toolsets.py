@@ -9,11 +9,10 @@ from mcp import Mcp, McpError, McpTest
 
 DEFAULT = ["run_shell", "run_code", "start_job", "read_job", "stop_job", "read_file", "write_file", "edit_file", "list_files",
            "search_files", "create_sandbox", "list_sandboxes", "get_sandbox_limits", "pause_sandbox", "resume_sandbox",
-           "terminate_sandbox"]
+           "terminate_sandbox", "extend_sandbox"]
 FILES = ["make_directory", "move_file", "copy_file", "remove_file", "set_file_mode", "stat_file"]
 JOBS = ["list_jobs", "start_program", "write_job"]
 METRICS = ["get_metrics", "get_usage", "get_activity"]
-SANDBOXES = ["extend_sandbox"]
 READS = ["read_job", "read_file", "list_files", "search_files", "list_sandboxes", "get_sandbox_limits"]
 LIST_MAX = 10 * 1024
 HINTS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
@@ -67,6 +66,7 @@ class Lists(Case):
                 self.assertRegex(tool["name"], r"^[a-z0-9_]{1,40}$")
                 self.assertTrue(tool["title"] and tool["description"])
                 self.assertEqual(set(tool["annotations"]), HINTS)
+                self.assertFalse(tool["annotations"]["openWorldHint"])  # no sandbox has a network
                 self.assertEqual(tool["inputSchema"]["type"], "object")
                 for value in tool["inputSchema"]["properties"].values():
                     self.assertIn(value["type"], ("string", "integer", "number", "boolean", "object", "array"))
@@ -106,8 +106,8 @@ class Lists(Case):
 class Views(Case):
     def test_toolsets(self):
         for path, more in (("files", FILES), ("jobs", JOBS), ("metrics", METRICS), ("jobs,files", FILES + JOBS),
-                           ("default,metrics", METRICS), ("sandboxes", SANDBOXES),
-                           ("all", FILES + JOBS + METRICS + SANDBOXES)):
+                           ("default,metrics", METRICS), ("sandboxes", []),
+                           ("all", FILES + JOBS + METRICS)):
             self.assertEqual(self.names(self.at("/mcp/x/" + path)), DEFAULT + more, path)
 
     def test_no_such_toolset(self):

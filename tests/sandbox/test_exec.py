@@ -5,8 +5,8 @@ import threading
 import time
 import unittest
 
-from caisson import SANITIZED, DaemonTest, at_once, wait_until
-from marks import alone, column_independent, long, thorough
+from caisson import COLUMN, SANITIZED, DaemonTest, at_once, wait_until
+from marks import alone, column_independent, heavy, long, thorough
 
 
 class Exec(DaemonTest):
@@ -33,6 +33,40 @@ class Exec(DaemonTest):
         out = self.api.sh(box, "echo $A $B $C; pwd; echo $HOME", env={"B": "3", "C": "4"}, cwd="/tmp")
         self.assertEqual(out, "1 3 4\n/tmp\n/root\n")
         self.assertEqual(self.api.sh(box, "pwd"), "/workspace\n")
+
+    def test_package_managers_without_a_network(self):
+        """They are told not to try again: npm would for 70 seconds."""
+        names = ("NPM_CONFIG_FETCH_RETRIES", "PIP_RETRIES", "UV_HTTP_RETRIES", "YARN_HTTP_RETRY", "CARGO_NET_RETRY")
+        show = "; ".join(f"echo ${name}" for name in names)
+        self.assertEqual(self.api.sh(self.box, show), "0\n" * 5)
+        # What somebody has set stays.
+        box = self.sandbox(env={"PIP_RETRIES": "7"})
+        self.assertEqual(self.api.sh(box, show, env={"CARGO_NET_RETRY": "9"}), "0\n7\n0\n0\n9\n")
+
+    @long
+    def test_npm_fails_soon(self):
+        began = time.monotonic()
+        result = self.api.exec(self.box, "npm view left-pad", timeout_seconds=60)
+        self.assertIn("EAI_AGAIN", result["stderr"])
+        self.assertLess(time.monotonic() - began, 50)
+
+    def test_cwd_as_at_a_prompt(self):
+        self.api.sh(self.box, "mkdir -p sub/deep '~'")
+        places = [({"cwd": "sub/deep"}, "/workspace/sub/deep"), ({"cwd": "."}, "/workspace"), ({"cwd": ".."}, "/"), ({"cwd": "~"}, "/root"),
+                  ({"cwd": "./~"}, "/workspace/~")]
+        if COLUMN != "one-id":
+            self.api.sh(self.box, "mkdir -p /home/user/own; chown 1000 /home/user/own")
+            places += [({"cwd": "~/own", "user": "user"}, "/home/user/own"), ({"cwd": "~", "user": "12345"}, "/")]
+        for fields, where in places:
+            with self.subTest(**fields):
+                self.assertEqual(self.api.sh(self.box, "pwd", **fields), where + "\n")
+        for cwd, named in (("nothing/here", "/workspace/nothing/here"), ("/no/such", "/no/such"), ("~/none", "/root/none"), ("~user", "/workspace/~user"),
+                           ("x" * 4095, "/workspace/xxx"), ("~/" + "y" * 4093, "/root/yyy")):
+            error = self.refused(422, "exec.bad_cwd", self.api.post, f"/v1/sandboxes/{self.box}/exec", {"argv": ["true"], "cwd": cwd})
+            self.assertIn("cwd `" + named, error.body["error"])
+            self.assertIn("no such directory" if len(cwd) < 100 else "name too long", error.body["error"])
+        error = self.refused(422, "exec.bad_cwd", self.api.post, f"/v1/sandboxes/{self.box}/exec", {"argv": ["true"], "cwd": "/etc/passwd"})
+        self.assertIn("cwd `/etc/passwd`: Not a directory", error.body["error"])
 
     def test_users(self):
         self.assertEqual(self.api.sh(self.box, "id -u; id -g"), "0\n0\n")
@@ -188,6 +222,7 @@ class Exec(DaemonTest):
         self.assertNotIn("stdout", result)
 
     @thorough
+    @heavy
     @alone
     @long
     @column_independent
@@ -197,7 +232,7 @@ class Exec(DaemonTest):
         busy = self.sandbox(cpu=2, disk_mb=20000, memory_mb=2048, timeout_seconds=1800)
         self.api.sh(busy, "mkfifo /tmp/fifo; truncate -s 5G /tmp/big; printf '%0100000d' 0 > /tmp/zeros")
         self.api.sh(busy, ["python3", "-c", "import os\nos.mkdir('/tmp/many'); os.chdir('/tmp/many')\n"
-                           "for n in range(1000000): os.mknod(str(n))"], timeout_seconds=600)
+                           "for n in range(100000): os.mknod(str(n))"], timeout_seconds=600)
         self.daemon.client().call("PATCH", "/v1/sandboxes/" + busy, {"timeout_seconds": 1800})
         quiet = self.sandbox()
 

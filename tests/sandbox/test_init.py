@@ -189,14 +189,18 @@ class Client(OwnDaemons):
         self.daemon = self.start_daemon("[pool]\nsize = 0\nmax = 0\n")
         self.began = time.monotonic_ns()
         self.box = self.daemon.client().create()["id"]
-        wait_until(lambda: len(processes(self.daemon)) == 4, what="two spare runners")
+        # A process takes its name a moment after it is there.
+        wait_until(lambda: len(self.runners()) == 2 and len(processes(self.daemon)) == 4, what="two spare runners")
         self.init, = [pid for pid, inside, _ in processes(self.daemon) if inside == 1]
-        runner = [pid for pid, _, name in processes(self.daemon) if name == "runner"][0]
+        runner = self.runners()[0]
         self.daemon.client().post(f"/v1/sandboxes/{self.box}/pause")
         self.freezer = freezer_of(runner)
         self.daemon.kill()
         self.link = Link(os.path.join(self.daemon.runtime, "guests", self.box, "init.sock"))
         self.addCleanup(self.link.socket.close)
+
+    def runners(self):
+        return [pid for pid, _, name in processes(self.daemon) if name == "runner"]
 
     def thaw(self):
         with open(self.freezer[0], "w") as file:

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include "base/config.h"
 #include "base/text.h"
 #include "core/activity.h"
 #include "core/receipt.h"
@@ -11,13 +12,18 @@
 
 TEST_MAIN
 
-#define PATTERNS "*TOKEN* *SECRET*,*PASSWORD* *KEY*"
+#define PATTERNS CONFIG_REDACT_DEFAULT
+
+static void check_redacted_by(const char *patterns, const char *text, const char *expected)
+{
+	DONE_BUFFER struct buffer made = BUFFER(4096);
+	activity_redact(patterns, text, &made);
+	CHECK_TEXT(buffer_text(&made), expected);
+}
 
 static void check_redacted(const char *text, const char *expected)
 {
-	DONE_BUFFER struct buffer made = BUFFER(4096);
-	activity_redact(PATTERNS, text, &made);
-	CHECK_TEXT(buffer_text(&made), expected);
+	check_redacted_by(PATTERNS, text, expected);
 }
 
 TEST(names_that_are_secret)
@@ -38,6 +44,93 @@ TEST(names_that_are_secret)
 	check_redacted("", "");
 }
 
+/* As the secret's name or its form says, and nothing else: in a text and as arguments. */
+TEST(only_secrets_are_left_out)
+{
+	static const char *const hidden[][2] = {
+	    {"--token abc", "--token ***"},
+	    {"--api-key abc", "--api-key ***"},
+	    {"--apikey abc", "--apikey ***"},
+	    {"--aws-secret-access-key abc", "--aws-secret-access-key ***"},
+	    {"GITHUB_TOKEN=abc", "GITHUB_TOKEN=***"},
+	    {"TOKEN2=abc", "TOKEN2=***"},
+	    {"TOKEN_GITHUB=abc", "TOKEN_GITHUB=***"},
+	    {"authtoken=abc", "authtoken=***"},
+	    {"accessToken=abc", "accessToken=***"},
+	    {"stripeKey=abc", "stripeKey=***"},
+	    {"PGPASSWORD=abc", "PGPASSWORD=***"},
+	    {"spring.datasource.password=abc", "spring.datasource.password=***"},
+	    {"API_TOKENS=a,b", "API_TOKENS=***"},
+	    {"SECRET_KEY_BASE=abc", "SECRET_KEY_BASE=***"},
+	    {"AWS_ACCESS_KEY_ID=abc", "AWS_ACCESS_KEY_ID=***"},
+	    {"https://host/x?key=abc", "https://host/x?key=***"},
+	    {"X-Token:abc", "X-Token:***"},
+	    {"Authorization: Basic abc", "Authorization: Basic ***"},
+	    {"Proxy-Authorization: abc", "Proxy-Authorization: ***"},
+	    {"Bearer abcdefgh01234567", "Bearer ***"},
+	};
+	static const char *const kept[] = {
+	    "--max-tokens 100",
+	    "--tokenizer gpt2",
+	    "max_tokens=100",
+	    "maxTokens=100",
+	    "max_token_len=512",
+	    "--eos-token-id 2",
+	    "--token-limit 100",
+	    "TOKENIZERS_PARALLELISM=false",
+	    "--keyword x",
+	    "KEYMAP=us",
+	    "monkey=1",
+	    "--sort-key name",
+	    "--public-key abc",
+	    "--token-file /run/token",
+	    "GITHUB_TOKEN_PATH=/run/token",
+	    "--password-stdin registry",
+	    "--no-password me",
+	    "/etc/passwd: Permission denied",
+	    "cat: secret: No such file or directory",
+	    "server.key: No such file or directory",
+	    "fix the token: it expires",
+	    "a bearer of news",
+	    "basic usage",
+	    "level: basic usage",
+	    "token == other",
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(hidden) + ARRAY_SIZE(kept); i++) {
+		size_t rest = i - MIN(i, ARRAY_SIZE(hidden));
+		const char *text = i < ARRAY_SIZE(hidden) ? hidden[i][0] : kept[rest];
+		const char *expected = i < ARRAY_SIZE(hidden) ? hidden[i][1] : kept[rest];
+		char copy[128], *save, *argv[16] = {"run"};
+		size_t argc = 1;
+		check_redacted(text, expected);
+		check_redacted(expected, expected);
+		DONE_BUFFER struct buffer made = BUFFER(4096);
+		snprintf(copy, sizeof(copy), "%s", text);
+		/* A header and a sentence are one argument, a flag and its value are two. */
+		if (*copy != '-')
+			argv[argc++] = copy;
+		else
+			for (char *word = strtok_r(copy, " ", &save); word;
+			     word = strtok_r(NULL, " ", &save))
+				argv[argc++] = word;
+		activity_redact_command(PATTERNS, (const char *const *)argv, argc, &made);
+		CHECK_TEXT(buffer_text(&made) + strlen("run "), expected);
+	}
+	check_redacted("python t.py --max-tokens 100 --tokenizer gpt2 --token abc x",
+		       "python t.py --max-tokens 100 --tokenizer gpt2 --token *** x");
+	check_redacted("password = \"a b\" # x", "password = \"***\" # x");
+}
+
+TEST(patterns_of_names)
+{
+	check_redacted_by("PIN", "PIN=1 MY_PIN=2 SPINE=3 pin-code=4",
+			  "PIN=*** MY_PIN=*** SPINE=3 pin-code=***");
+	check_redacted_by("*PIN*", "SPINE=3 x=4", "SPINE=*** x=4");
+	check_redacted_by("PIN-CODE", "MY_PIN_CODE=1 PIN=2 CODE=3", "MY_PIN_CODE=*** PIN=2 CODE=3");
+	check_redacted_by("!*-FILE,PIN", "PIN=1 PIN_FILE=2", "PIN=*** PIN_FILE=2");
+	check_redacted_by("! !!", "PIN=1", "PIN=1");
+}
+
 TEST(tokens_headers_and_urls)
 {
 	check_redacted("csn_0123456789abcdef", "csn_***");
@@ -49,7 +142,6 @@ TEST(tokens_headers_and_urls)
 	check_redacted("git clone https://me:pass@host/x", "git clone https://me:***@host/x");
 	check_redacted("https://ghp_abc@host/x", "https://***@host/x");
 	check_redacted("https://host/a@b:c", "https://host/a@b:c");
-	check_redacted("a bearer of news", "a bearer *** news");
 	/* Nothing configured: these are left out all the same. */
 	DONE_BUFFER struct buffer made = BUFFER(4096);
 	activity_redact("", "csn_0123456789abcdef PASSWORD=x", &made);

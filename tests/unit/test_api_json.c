@@ -73,6 +73,12 @@ TEST(values_are_bounded)
 	CHECK_INT(buffer_append_text(&text, ",0]}"), 0);
 	CHECK_INT(parse(text.data, &error), -1);
 	CHECK(strstr(error.message, "too many values"));
+	/* A message of a socket is read on the loop: much fewer. */
+	json_t *json;
+	CHECK_INT(json_parse_message(text.data, text.size / 8, &json, &error), -1);
+	CHECK(strstr(error.message, "too many values"));
+	CHECK_INT(json_parse_message("{\"a\":[0,0]}", 11, &json, &error), 0);
+	json_decref(json);
 }
 
 static const struct json_bounds bounds = {.depth = 3, .values = 8};
@@ -99,7 +105,10 @@ TEST(what_is_wrong_and_where)
 	check_wrong("\"abc", 1, 5, "a string does not end");
 	check_wrong("\"a\tb\"", 1, 3, "a control character in a string");
 	check_wrong("\"\\x\"", 1, 3, "invalid escape");
-	check_wrong("\"\\ud800\"", 1, 8, "invalid Unicode escape");
+	check_wrong("\"\\u00g0\"", 1, 7, "invalid Unicode escape");
+	check_wrong("\"\\ud800\"", 1, 8, "half of a surrogate pair in a string");
+	check_wrong("\"\\udc00\"", 1, 8, "half of a surrogate pair in a string");
+	check_wrong("\"a\\u0000\"", 1, 9, "a NUL (\\u0000) in a string");
 	check_wrong("\"\xe9\"", 1, 3, "a string is not UTF-8");
 	check_wrong("9223372036854775808", 1, 1, "a number is too large");
 	check_wrong("1e999", 1, 1, "a number is too large");

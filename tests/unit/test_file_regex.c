@@ -33,6 +33,12 @@ TEST(table)
 		int at;
 	} rows[] = {
 	    {"abc", "xxabc", 2},
+	    /* Nothing, repeated: as the first of a pattern it has no steps. */
+	    {"(){2}", "x", 0},
+	    {"(){1,3}x", "ax", 1},
+	    {"()+x", "ax", 1},
+	    {"(){2,}", "", 0},
+	    {"((){2}){3}", "x", 0},
 	    {"a.c",
 	     "a\xc3\xa9"
 	     "c",
@@ -53,6 +59,9 @@ TEST(table)
 	    {"a{2,}b", "abaaab", 2},
 	    {"a{1,2}b", "aaab", 1},
 	    {"a{0}b", "ab", 1},
+	    {"(){2}", "ab", 0},
+	    {"()+b", "ab", 1},
+	    {"(|){2,3}b", "ab", 1},
 	    {"a{,2}b", "aaab", 1},
 	    {"a{x", "a{x", 0},
 	    {"a+?b", "aab", 0},

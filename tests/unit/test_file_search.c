@@ -107,6 +107,92 @@ TEST(glob)
 	remove_root();
 }
 
+/* The names that were found must stand in their order: a directory before what is in it. Returns
+ * their number. */
+static size_t check_sorted(void)
+{
+	struct reader reader = reader_on(answer.data, answer.data_size);
+	char before[GUEST_PATH_MAX] = "", name[GUEST_PATH_MAX];
+	size_t count = 0;
+	for (; reader.at < reader.size; count++) {
+		struct bytes bytes = read_bytes(&reader, GUEST_PATH_MAX);
+		CHECK(bytes.size < sizeof(name));
+		memcpy(name, bytes.data, bytes.size);
+		name[bytes.size] = '\0';
+		for (char *at = name; *at; at++)
+			*at = *at == '/' ? '\x01' : *at;
+		CHECK(strcmp(before, name) < 0);
+		memcpy(before, name, sizeof(before));
+	}
+	return count;
+}
+
+TEST(glob_sorted)
+{
+	make_root();
+	struct file_request request = glob_request(root, "**");
+	/* Deeper than there are directories open at once, with something on the way back. */
+	int at = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (int i = 0; i < 100; i++) {
+		for (const char *name = "zbxya"; *name; name++)
+			close(openat(at, (char[]){*name, '\0'}, O_CREAT | O_WRONLY | O_CLOEXEC,
+				     0644));
+		CHECK_INT(mkdirat(at, "m", 0755), 0);
+		int below = openat(at, "m", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		close(at);
+		at = below;
+	}
+	close(at);
+	request.flags = FILE_SORTED;
+	run(&request, &answer);
+	CHECK_OK(answer);
+	CHECK_INT(check_sorted(), 600);
+	free_answer(&answer);
+	remove_root();
+	/* One that is read in several goes. */
+	make_root();
+	at = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (int i = 0; i < 5000; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "entry-%d", i);
+		close(openat(at, name, O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+	}
+	close(at);
+	run(&request, &answer);
+	CHECK_OK(answer);
+	CHECK_INT(check_sorted(), 5000);
+	free_answer(&answer);
+	remove_root();
+}
+
+TEST(glob_and_grep_skip)
+{
+	make_tree();
+	CHECK_INT(mkdir(in_root("src/lib/node_modules"), 0755), 0);
+	put_text("src/lib/node_modules/c.c", "needle\n");
+	const uint32_t flags = FILE_SORTED | FILE_SKIP_GENERATED;
+	CHECK_TEXT(glob("**/c*.c", FILE_HIDDEN),
+		   "src/.git/config.c src/lib/c.c src/lib/node_modules/c.c ");
+	CHECK_TEXT(glob("**/c*.c", FILE_HIDDEN | flags), "src/lib/c.c ");
+	struct file_request request = {.operation = FILE_GREP,
+				       .path = text_bytes(root),
+				       .pattern = text_bytes("needle"),
+				       .path2 = text_bytes("c*.c")};
+	for (int i = 0; i < 2; i++) {
+		request.flags = i ? flags : 0;
+		run(&request, &answer);
+		CHECK_OK(answer);
+		CHECK_INT(result_number(&answer), i ? 2 : 4);
+		free_answer(&answer);
+	}
+	/* Where the search begins in one of them, it is searched. */
+	request.path = text_bytes(in_root("src/.git"));
+	run(&request, &answer);
+	CHECK_INT(result_number(&answer), 1);
+	free_answer(&answer);
+	remove_root();
+}
+
 TEST(glob_of_many)
 {
 	make_root();

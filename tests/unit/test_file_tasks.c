@@ -493,9 +493,9 @@ TEST(grep_and_glob)
 	CHECK(setting.flag);
 	setting.records = 0;
 	setting.done = false;
-	CHECK_INT(
-	    file_glob(setting.sandbox, &place, "*.c", 1, &records, &setting, &setting.task, &error),
-	    0);
+	CHECK_INT(file_glob(setting.sandbox, &place, &(struct glob_ask){.pattern = "*.c", .max = 1},
+			    &records, &setting, &setting.task, &error),
+		  0);
 	until_asked(&setting, FILE_GLOB);
 	/* A path with a NUL is none. */
 	writer = writer_on(room, sizeof(room));

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/clock_advance.h"
 #include "base/fd.h"
+#include "base/work.h"
 #include "test.h"
 
 TEST_MAIN
@@ -472,4 +473,33 @@ TEST(full_backlog)
 	uv_run(&fixture.loop, UV_RUN_DEFAULT);
 	CHECK_INT(uv_loop_close(&fixture.loop), 0);
 	unlink(address.sun_path);
+}
+
+/* A guest that sends nothing but tiny frames has a piece of a turn, and all of them come, in order,
+ * before its end. */
+TEST(tiny_frames_in_pieces)
+{
+	struct fixture fixture;
+	static uint8_t frames[2000 * FRAME_HEADER_SIZE];
+	open_fixture(&fixture);
+	greet(&fixture, INIT_PROTOCOL_VERSION);
+	for (size_t i = 0; i < 2000; i++)
+		frame_header_write(frames + i * FRAME_HEADER_SIZE, FRAME_DATA_END, i, 0);
+	CHECK_INT(send(fixture.peer, frames, sizeof(frames), 0), sizeof(frames));
+	struct work_queue *queue = work_queue_of(&fixture.loop);
+	int turns = 0;
+	for (; fixture.frames < 2000 && turns < 10000; turns++) {
+		unsigned before = fixture.frames;
+		uint64_t pieces = work_pieces_run(queue);
+		uv_run(&fixture.loop, UV_RUN_NOWAIT);
+		CHECK(fixture.frames - before <= 128 * (work_pieces_run(queue) - pieces));
+	}
+	CHECK_INT(fixture.frames, 2000);
+	CHECK_INT(fixture.id, 1999);
+	CHECK_INT(fixture.closed, 0);
+	fd_close(&fixture.peer);
+	turn(&fixture);
+	CHECK_INT(fixture.closed, 1);
+	work_queue_release(queue);
+	close_fixture(&fixture);
 }

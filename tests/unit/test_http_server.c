@@ -1,5 +1,6 @@
 /* The behaviour of the HTTP server over real sockets: bodies, streams, deadlines, disconnects,
- * upgrades, descriptors, limits, shutdown. What it refuses is in test_http_traps.c. */
+ * upgrades, descriptors, limits. What it refuses is in test_http_traps.c, how it ends in
+ * test_http_shutdown.c. */
 #include "test.h"
 
 #include <dirent.h>
@@ -728,54 +729,6 @@ TEST(running_out_of_descriptors_is_survived)
 	close(busy);
 	close(waiting);
 	close(late);
-	fixture_stop(&f);
-}
-
-static void note_closed(void *data)
-{
-	((struct http_fixture *)data)->closed = true;
-}
-
-TEST(shutdown_lets_answers_finish)
-{
-	fixture_start(&f, NULL, NULL);
-	int idle = client_tcp(&f), busy = client_tcp(&f);
-	(void)client_text(&f, busy, "GET /later HTTP/1.1\r\n" HOST "\r\n");
-	http_server_shutdown(f.server, 5000, note_closed, &f);
-	CHECK(!f.closed);
-	look(idle);
-	CHECK(seen.closed);
-	CHECK(!f.closed);
-	http_respond(f.pending, 200, NULL, NULL, 0, "done", 4);
-	look(busy);
-	CHECK_INT(answer_status(&seen), 200);
-	CHECK(seen_has(&seen, "Connection: close"));
-	CHECK(seen.closed);
-	close(busy);
-	close(idle);
-	fixture_pump(&f);
-	CHECK(f.closed);
-	fixture_stop(&f);
-}
-
-TEST(shutdown_ends_with_its_grace)
-{
-	fixture_start(&f, NULL, NULL);
-	int busy = client_tcp(&f);
-	(void)client_text(&f, busy, "GET /later HTTP/1.1\r\n" HOST "\r\n");
-	http_server_shutdown(f.server, 5000, note_closed, &f);
-	fixture_wait(&f, 2000);
-	CHECK(!f.closed);
-	fixture_wait(&f, 6000);
-	CHECK(f.closed);
-	CHECK_INT(f.gone, 1);
-	close(busy);
-	fixture_stop(&f);
-	fixture_start(&f, NULL, NULL);
-	http_server_shutdown(f.server, 5000, note_closed, &f);
-	CHECK(!f.closed);
-	fixture_pump(&f);
-	CHECK(f.closed);
 	fixture_stop(&f);
 }
 

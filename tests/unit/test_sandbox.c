@@ -805,3 +805,30 @@ TEST(no_tier)
 	expect_refused(host, &(struct sandbox_spec){0}, ERROR_TIER_UNAVAILABLE, "flux capacitor");
 	fake_host_free(host);
 }
+
+struct endless {
+	struct core *core;
+	int runs;
+};
+
+static void endless_run(void *data)
+{
+	struct endless *endless = data;
+	if (++endless->runs < 1000)
+		core_later(endless->core, endless_run, endless);
+}
+
+/* Or the sockets would not be looked at while something goes on and on. */
+TEST(later_is_another_turn_of_the_loop)
+{
+	struct fake_host *host = fake_host_new();
+	struct endless endless = {.core = &host->core};
+	fake_start(host);
+	core_later(&host->core, endless_run, &endless);
+	uv_run(host->loop, UV_RUN_NOWAIT);
+	CHECK(endless.runs <= 1);
+	for (int i = 0; i < 2000 && endless.runs < 1000; i++)
+		uv_run(host->loop, UV_RUN_NOWAIT);
+	CHECK_INT(endless.runs, 1000);
+	fake_host_free(host);
+}

@@ -7,14 +7,14 @@
 #include <seccomp.h>
 
 #define seccomp_filter_default x86_64_default
-#define seccomp_filter_nested x86_64_nested
+#define seccomp_filter_nest x86_64_nest
 #define seccomp_filter_shared x86_64_shared
 #include "seccomp_filter_x86_64.h"
 #undef seccomp_filter_default
-#undef seccomp_filter_nested
+#undef seccomp_filter_nest
 #undef seccomp_filter_shared
 #define seccomp_filter_default aarch64_default
-#define seccomp_filter_nested aarch64_nested
+#define seccomp_filter_nest aarch64_nest
 #define seccomp_filter_shared aarch64_shared
 #include "seccomp_filter_aarch64.h"
 
@@ -26,6 +26,17 @@
 #define NUMBERS 512
 
 enum { DEFAULT, NESTED, SHARED, FILTERS };
+
+static struct sock_filter x86_64_nested[ARRAY_SIZE(x86_64_default)],
+    aarch64_nested[ARRAY_SIZE(aarch64_default)];
+
+__attribute__((constructor)) static void nest(void)
+{
+	memcpy(x86_64_nested, x86_64_default, sizeof(x86_64_nested));
+	x86_64_nest(x86_64_nested);
+	memcpy(aarch64_nested, aarch64_default, sizeof(aarch64_nested));
+	aarch64_nest(aarch64_nested);
+}
 
 static const struct architecture {
 	uint32_t seccomp, audit;

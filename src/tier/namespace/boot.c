@@ -403,8 +403,14 @@ static int open_layers(struct attempt *attempt, struct boot_assign *assign, stru
 		int userns = attempt->host->rights == RIGHTS_ROOT
 				 ? attempt->prepared->fds[PREPARED_USERNS]
 				 : -1;
-		if (add_mount(attempt, idmap_layer(trees.lowers[i], userns),
-			      "template host: a layer", error) < 0)
+		int layer = idmap_layer(trees.lowers[i], userns);
+		if (layer == -EINVAL && userns >= 0)
+			return error_set(error, ERROR_UNSUPPORTED,
+					 "the file system of the state directory %s cannot show "
+					 "files as another user's (idmapped mounts; ext2 cannot): "
+					 "use one on ext4, XFS or btrfs (--state DIR)",
+					 attempt->host->state);
+		if (add_mount(attempt, layer, "template host: a layer", error) < 0)
 			return -1;
 	}
 	for (uint32_t i = 0; i < trees.bind_count; i++) {

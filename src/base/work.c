@@ -1,0 +1,350 @@
+/* Turns and shares (work.h). Called by whoever has work for the loop: http, api, mcp, core.
+ *
+ * Fairness is that of start-time fair queueing: each share has a clock that runs while it is served
+ * (`time`), the queue has a level (the clock of the share served last), and nobody who begins to
+ * wait is below the level. */
+#include "base/work.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define BUCKETS 64
+/* No piece is charged more: the process may have been stopped in the middle of it. */
+#define CHARGE_MAX (10 * 1000 * 1000)
+
+struct work_share {
+	struct list link;    /* of its bucket */
+	struct list waiting; /* in the queue's, while it has pieces */
+	struct list idle;    /* in the queue's `tasking`, while it has tasks and none runs */
+	struct list pieces;  /* struct work */
+	struct list tasks;   /* struct work_task */
+	struct work_queue *queue;
+	int64_t time;
+	uint32_t references;
+	bool task_runs;
+	char name[WORK_NAME_MAX + 1];
+};
+
+struct work_queue {
+	struct list link; /* of all queues: a process has one, a test one after the other */
+	uv_loop_t *loop;
+	uv_check_t check; /* after the sockets: pieces that wait */
+	uv_idle_t awake;  /* while some do: libuv must not sleep */
+	unsigned open_handles;
+	uint32_t references;
+	struct list buckets[BUCKETS];
+	struct list waiting, tasking; /* struct work_share */
+	struct work_share *serving;   /* its time runs, since then */
+	int64_t since, spent, level;
+	unsigned tasks;
+	uint64_t pieces;
+	int64_t (*clock)(void);
+};
+
+static struct list queues = {&queues, &queues};
+
+/* --- queues --- */
+
+static void on_awake(uv_idle_t *idle UNUSED)
+{
+}
+
+static void on_check(uv_check_t *check);
+
+static struct work_queue *queue_new(uv_loop_t *loop)
+{
+	struct work_queue *queue = calloc(1, sizeof(*queue));
+	if (!queue)
+		abort();
+	queue->loop = loop;
+	queue->clock = clock_monotonic;
+	list_init(&queue->waiting);
+	list_init(&queue->tasking);
+	for (size_t i = 0; i < BUCKETS; i++)
+		list_init(&queue->buckets[i]);
+	uv_check_init(loop, &queue->check);
+	uv_idle_init(loop, &queue->awake);
+	queue->check.data = queue->awake.data = queue;
+	queue->open_handles = 2;
+	uv_check_start(&queue->check, on_check);
+	/* It is there for others: a loop that has nothing else ends. */
+	uv_unref((uv_handle_t *)&queue->check);
+	list_append(&queues, &queue->link);
+	return queue;
+}
+
+struct work_queue *work_queue_of(uv_loop_t *loop)
+{
+	struct work_queue *found = NULL;
+	list_each (&queues, node) {
+		struct work_queue *queue = list_entry(node, struct work_queue, link);
+		if (queue->loop == loop)
+			found = queue;
+	}
+	if (!found)
+		found = queue_new(loop);
+	found->references++;
+	return found;
+}
+
+static void share_free(struct work_share *share)
+{
+	list_remove(&share->link);
+	free(share);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct work_queue *queue = handle->data;
+	if (--queue->open_handles == 0)
+		free(queue);
+}
+
+void work_queue_release(struct work_queue *queue)
+{
+	if (--queue->references > 0)
+		return;
+	/* Nobody has any of these, or they would have a reference. */
+	for (size_t i = 0; i < BUCKETS; i++)
+		while (!list_empty(&queue->buckets[i]))
+			share_free(list_entry(queue->buckets[i].next, struct work_share, link));
+	list_remove(&queue->link);
+	uv_close((uv_handle_t *)&queue->check, on_closed);
+	uv_close((uv_handle_t *)&queue->awake, on_closed);
+}
+
+void work_set_clock(struct work_queue *queue, int64_t (*clock)(void))
+{
+	queue->clock = clock;
+}
+
+uint64_t work_pieces_run(const struct work_queue *queue)
+{
+	return queue->pieces;
+}
+
+/* --- shares --- */
+
+static struct list *bucket_of(struct work_queue *queue, const char *name)
+{
+	uint32_t hash = 2166136261u;
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) * 16777619u;
+	return &queue->buckets[hash % BUCKETS];
+}
+
+/* Nobody has it, and it owes nothing: a new one of its name would be the same. */
+static bool share_forgettable(const struct work_share *share)
+{
+	return share->references == 0 && share->time <= share->queue->level;
+}
+
+struct work_share *work_share_get(struct work_queue *queue, const char *name)
+{
+	char cut[WORK_NAME_MAX + 1];
+	snprintf(cut, sizeof(cut), "%s", name);
+	struct list *bucket = bucket_of(queue, cut);
+	list_each (bucket, node) {
+		struct work_share *share = list_entry(node, struct work_share, link);
+		if (strcmp(share->name, cut) == 0)
+			return work_share_hold(share);
+		if (share_forgettable(share))
+			share_free(share);
+	}
+	struct work_share *share = calloc(1, sizeof(*share));
+	if (!share)
+		abort();
+	share->queue = queue;
+	memcpy(share->name, cut, sizeof(cut));
+	list_init(&share->waiting);
+	list_init(&share->idle);
+	list_init(&share->pieces);
+	list_init(&share->tasks);
+	list_append(bucket, &share->link);
+	return work_share_hold(share);
+}
+
+struct work_share *work_share_hold(struct work_share *share)
+{
+	if (share->references++ == 0)
+		share->queue->references++;
+	return share;
+}
+
+void work_share_release(struct work_share *share)
+{
+	if (!share || --share->references > 0)
+		return;
+	struct work_queue *queue = share->queue;
+	if (share_forgettable(share))
+		share_free(share);
+	work_queue_release(queue);
+}
+
+/* --- pieces --- */
+
+/* From now on the time is that share's, or nobody's. */
+static struct work_share *serve(struct work_queue *queue, struct work_share *share)
+{
+	struct work_share *before = queue->serving;
+	int64_t now = queue->clock();
+	int64_t took = MIN(now - queue->since, CHARGE_MAX);
+	if (before) {
+		before->time += took;
+		queue->spent += took;
+	}
+	queue->since = now;
+	queue->serving = share;
+	return before;
+}
+
+static void raise_to_level(struct work_share *share)
+{
+	share->time = MAX(share->time, share->queue->level);
+}
+
+static void run_piece(struct work *work, struct work_share *share)
+{
+	struct work_queue *queue = share->queue;
+	work_share_hold(share);
+	raise_to_level(share);
+	queue->level = share->time;
+	queue->pieces++;
+	/* It may be a piece of another share that this one was found in. */
+	struct work_share *outer = serve(queue, share);
+	work->run(work);
+	serve(queue, outer);
+	work_share_release(share);
+}
+
+bool work_waits(const struct work *work)
+{
+	return work->share != NULL;
+}
+
+void work_wait(struct work *work, struct work_share *share)
+{
+	struct work_queue *queue = share->queue;
+	if (work_waits(work))
+		return;
+	work->share = work_share_hold(share);
+	if (list_empty(&share->pieces)) {
+		raise_to_level(share);
+		list_append(&queue->waiting, &share->waiting);
+	}
+	list_append(&share->pieces, &work->link);
+	uv_idle_start(&queue->awake, on_awake);
+}
+
+void work_run(struct work *work, struct work_share *share)
+{
+	struct work_queue *queue = share->queue;
+	bool free_turn = list_empty(&queue->waiting) && queue->spent < WORK_TURN_NS;
+	if (work_waits(work))
+		return;
+	if (free_turn || queue->serving == share)
+		run_piece(work, share);
+	else
+		work_wait(work, share);
+}
+
+/* Out of its share, whose reference is the caller's then. */
+static struct work_share *take_out(struct work *work)
+{
+	struct work_share *share = work->share;
+	work->share = NULL;
+	list_remove(&work->link);
+	if (list_empty(&share->pieces))
+		list_remove(&share->waiting);
+	return share;
+}
+
+void work_cancel(struct work *work)
+{
+	if (work_waits(work))
+		work_share_release(take_out(work));
+}
+
+static void run_next(struct work_queue *queue)
+{
+	struct work_share *next = NULL;
+	list_each (&queue->waiting, node) {
+		struct work_share *share = list_entry(node, struct work_share, waiting);
+		if (!next || share->time < next->time)
+			next = share;
+	}
+	struct work *work = list_entry(next->pieces.next, struct work, link);
+	(void)take_out(work);
+	run_piece(work, next);
+	work_share_release(next);
+}
+
+static void on_check(uv_check_t *check)
+{
+	struct work_queue *queue = check->data;
+	queue->references++;
+	if (!list_empty(&queue->waiting))
+		do
+			run_next(queue);
+		while (!list_empty(&queue->waiting) && queue->spent < WORK_TURN_NS);
+	queue->spent = 0;
+	if (list_empty(&queue->waiting))
+		uv_idle_stop(&queue->awake);
+	work_queue_release(queue);
+}
+
+/* --- tasks --- */
+
+static void start_tasks(struct work_queue *queue);
+
+static void on_thread(uv_work_t *thread)
+{
+	struct work_task *task = container_of(thread, struct work_task, thread);
+	task->in_thread(task);
+}
+
+static void on_done(struct work *work)
+{
+	struct work_task *task = container_of(work, struct work_task, work);
+	task->done(task);
+}
+
+static void on_thread_end(uv_work_t *thread, int status UNUSED)
+{
+	struct work_task *task = container_of(thread, struct work_task, thread);
+	struct work_share *share = task->share;
+	share->task_runs = false;
+	share->queue->tasks--;
+	if (!list_empty(&share->tasks))
+		list_append(&share->queue->tasking, &share->idle);
+	start_tasks(share->queue);
+	work_run(&task->work, share);
+	work_share_release(share);
+}
+
+static void start_tasks(struct work_queue *queue)
+{
+	while (queue->tasks < WORK_TASKS_MAX && !list_empty(&queue->tasking)) {
+		struct work_share *share = list_entry(queue->tasking.next, struct work_share, idle);
+		struct work_task *task = list_entry(share->tasks.next, struct work_task, link);
+		list_remove(&share->idle);
+		list_remove(&task->link);
+		share->task_runs = true;
+		queue->tasks++;
+		/* Fails only without a function to call. */
+		(void)uv_queue_work(queue->loop, &task->thread, on_thread, on_thread_end);
+	}
+}
+
+void work_in_thread(struct work_task *task, struct work_share *share)
+{
+	task->share = work_share_hold(share);
+	task->work.run = on_done;
+	if (list_empty(&share->tasks) && !share->task_runs)
+		list_append(&share->queue->tasking, &share->idle);
+	list_append(&share->tasks, &task->link);
+	start_tasks(share->queue);
+}

@@ -1,0 +1,155 @@
+/* See suggest.h. Called when a verb or an option is not known, to make the error's text. Pure. */
+#include "cli/suggest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "cli/cli.h"
+
+#define WORD_MAX 32
+
+/* What other programs call it. */
+static const struct {
+	const char *word, *meant;
+} verb_habits[] = {
+    {"ps", "ls"},
+    {"list", "ls"},
+    {"kill", "rm"},
+    {"delete", "rm"},
+    {"remove", "rm"},
+    {"destroy", "rm"},
+    {"terminate", "rm"},
+    {"unpause", "resume"},
+    {"new", "create"},
+    {"up", "create"},
+    {"launch", "run"},
+    {"enter", "shell"},
+    {"ssh", "shell"},
+    {"sh", "shell"},
+    {"bash", "shell"},
+    {"connect", "attach"},
+    {"copy", "cp"},
+    {"push", "cp"},
+    {"pull", "cp"},
+    {"upload", "cp"},
+    {"download", "cp"},
+    {"log", "logs"},
+    {"stats", "top"},
+    {"info", "inspect"},
+    {"show", "inspect"},
+    {"status", "ls"},
+    {"images", "templates"},
+    {"update", "set"},
+    {"daemon", "serve"},
+    {"server", "serve"},
+    {"start-server", "serve"},
+    {"tokens", "token"},
+    {"check", "doctor"},
+    {"backup", "state"},
+    {"restore", "state"},
+    {"renew", "extend"},
+    {"exe", "run"},
+};
+
+static const struct {
+	const char *word, *hint;
+} option_habits[] = {
+    {"rm", "a sandbox of `run` is removed when its command ends; --keep keeps it"},
+    {"interactive", "standard input and a terminal are passed on by themselves"},
+    {"i", "--isolation"},
+    {"t", "--template"},
+    {"n", "--name"},
+    {"d", "--disk"},
+    {"l", "--language, --listen"},
+    {"k", "--kind, --key"},
+    {"p", "sandboxes have no network yet, so that there is no port to publish"},
+    {"publish", "sandboxes have no network yet, so that there is no port to publish"},
+    {"network", "sandboxes have no network yet"},
+    {"net", "sandboxes have no network yet"},
+    {"image", "there are no images yet; --template chooses what is in it"},
+    {"privileged", "no sandbox is; --nested-userns allows user namespaces inside"},
+    {"cpus", "--cpu"},
+    {"workdir", "--cwd"},
+    {"w", "--cwd"},
+    {"mount", "--volume HOST:GUEST[:ro|rw|cow]"},
+    {"entrypoint", "the command stands behind --"},
+    {"pids-limit", "--pids"},
+    {"label-file", "--label NAME=VALUE"},
+    {"ttl", "--timeout"},
+};
+
+/* How many letters are to be changed, put in, left out or swapped; the words are short. */
+static unsigned distance(const char *one, size_t one_size, const char *other)
+{
+	unsigned rows[3][WORD_MAX + 1];
+	size_t other_size = strlen(other);
+	if (one_size > WORD_MAX || other_size > WORD_MAX)
+		return WORD_MAX;
+	for (size_t j = 0; j <= other_size; j++)
+		rows[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= one_size; i++) {
+		unsigned *row = rows[i % 3], *above = rows[(i - 1) % 3];
+		const unsigned *two_above = rows[(i + 1) % 3];
+		row[0] = (unsigned)i;
+		for (size_t j = 1; j <= other_size; j++) {
+			unsigned changed = above[j - 1] + (one[i - 1] != other[j - 1]);
+			row[j] = MIN(changed, MIN(above[j], row[j - 1]) + 1);
+			if (i > 1 && j > 1 && one[i - 1] == other[j - 2] &&
+			    one[i - 2] == other[j - 1])
+				row[j] = MIN(row[j], two_above[j - 2] + 1);
+		}
+	}
+	return rows[one_size % 3][other_size];
+}
+
+/* A short word with two letters changed is another word. */
+static bool is_near(unsigned letters, size_t size)
+{
+	return letters <= (size < 3 ? 0u : size < 6 ? 1u : 2u);
+}
+
+void suggest_verb(const char *word, char *text, size_t room)
+{
+	const char *meant = NULL;
+	unsigned best = WORD_MAX;
+	text[0] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(verb_habits) && !meant; i++)
+		if (strcmp(word, verb_habits[i].word) == 0)
+			meant = verb_habits[i].meant;
+	for (const struct verb *const *verb = verbs; *verb && !meant; verb++) {
+		unsigned letters = distance(word, strlen(word), (*verb)->name);
+		if ((*verb)->hidden || letters >= best || !is_near(letters, strlen(word)))
+			continue;
+		best = letters;
+		snprintf(text, room, "; did you mean `caisson %s`?", (*verb)->name);
+	}
+	if (meant)
+		snprintf(text, room, "; here it is `caisson %s`", meant);
+}
+
+void suggest_option(const struct option_spec *options, const char *word, char *text, size_t room)
+{
+	const char *name = word + strspn(word, "-");
+	size_t size = strcspn(name, "=");
+	bool is_long = word[0] == '-' && word[1] == '-';
+	unsigned best = WORD_MAX;
+	text[0] = '\0';
+	/* Of `-it`, the first letter that is not known. */
+	if (!is_long)
+		size = MIN(size, (size_t)1);
+	for (size_t i = 0; i < ARRAY_SIZE(option_habits); i++) {
+		if (strlen(option_habits[i].word) == size &&
+		    memcmp(option_habits[i].word, name, size) == 0) {
+			snprintf(text, room, ": %s", option_habits[i].hint);
+			return;
+		}
+	}
+	for (; is_long && options && options->kind != OPTION_END; options++) {
+		unsigned letters = distance(name, size, options->name);
+		if (letters >= best || !is_near(letters, size))
+			continue;
+		best = letters;
+		snprintf(text, room, "; did you mean --%s?", options->name);
+	}
+}

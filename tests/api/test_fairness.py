@@ -1,0 +1,157 @@
+"""One token's flood, and what another token sees of it: the p99 of its small GETs beside that of a quiet daemon. How many
+pieces of whom run in a turn of the loop is counted exactly in unit/test_work.c; here clients measure it."""
+import json
+import os
+import select
+import signal
+import socket
+import time
+
+from caisson import DaemonTest, best_of
+
+MARKS = ("alone", "thorough")
+
+GETS = 300
+PAUSE = 0.002  # between two of the victim's
+RATIO = 5      # the flooded p99 against the quiet one
+ATTEMPTS = 5
+LOG_BYTES = 8 << 20
+MANY_KEYS = 49000
+
+
+def request(method, path, token, body=b"", **headers):
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def whole(data):
+    """The length of the answer at the start of the data, or 0 while it is not whole."""
+    head, separator, _ = data.partition(b"\r\n\r\n")
+    if not separator:
+        return 0
+    length = 0
+    for line in head.split(b"\r\n")[1:]:
+        if line.lower().startswith(b"content-length:"):
+            length = int(line.split(b":")[1])
+    size = len(head) + 4 + length
+    return size if len(data) >= size else 0
+
+
+def p99(times):
+    return sorted(times)[len(times) * 99 // 100]
+
+
+class Fairness(DaemonTest):
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.daemon.port), timeout=60)
+
+    def victim(self):
+        """The p99 of small GETs on one connection."""
+        asked, times = request("GET", "/v1/sandboxes?limit=1", self.other), []
+        with self.connect() as client:
+            for _ in range(GETS):
+                time.sleep(PAUSE)
+                data, began = b"", time.monotonic()
+                client.sendall(asked)
+                while not whole(data):
+                    data += client.recv(65536)
+                times.append(time.monotonic() - began)
+                self.assertIn(b" 200 ", data[:16])
+        return p99(times)
+
+    def flood(self, asked, connections, ahead=1):
+        """A child that keeps so many requests under way on each of its connections, until it is told to end and one was
+        answered. It says by a byte that it has begun, and at its end how many were answered."""
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            answered, told = 0, []
+            try:
+                signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+                os.nice(5)  # the measure is of the daemon, not of who gets the processor
+                clients = {self.connect(): b"" for _ in range(connections)}
+                poll = select.epoll()
+                by_fd = {client.fileno(): client for client in clients}
+                for client in clients:
+                    poll.register(client, select.EPOLLIN)
+                    client.sendall(asked * ahead)
+                os.write(writer, b"x")
+                while not (told and answered):
+                    for fd, _ in poll.poll(1):
+                        client = by_fd[fd]
+                        data = clients[client] + client.recv(1 << 18)
+                        count = 0
+                        while (size := whole(data)):
+                            data, count = data[size:], count + 1
+                        clients[client] = data
+                        answered += count
+                        if count:
+                            client.sendall(asked * count)
+                os.write(writer, str(answered).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        said = os.fdopen(reader, "rb", buffering=0)
+        self.assertEqual(said.read(1), b"x", "the flood did not begin")
+        return pid, said
+
+    def end(self, pid, said):
+        os.kill(pid, signal.SIGTERM)
+        with said:
+            text = said.read()
+        os.waitpid(pid, 0)
+        return int(text or 0)
+
+    def measure(self, asked, connections, ahead=1):
+        """How many times as long the victim waits."""
+        quiet = self.victim()
+        flood = self.flood(asked, connections, ahead)
+        try:
+            flooded = self.victim()
+        finally:
+            answered = self.end(*flood)
+        self.assertGreater(answered, 0)
+        print(f"# {self.id().rsplit('.')[-1]}: p99 {quiet * 1e3:.2f} ms, flooded {flooded * 1e3:.2f} ms, {answered} answers to the flood")
+        return flooded / quiet
+
+    def setUp(self):
+        super().setUp()
+        self.token = self.daemon.token(workspace="one")
+        self.other = self.daemon.token(workspace="two")
+
+    def logged(self):
+        client = self.daemon.tcp(token=self.token)
+        box = client.create()["id"]
+        self.addCleanup(client.delete, f"/v1/sandboxes/{box}")
+        client.sh(box, f"yes 'a line that is searched' | head -c {LOG_BYTES}")
+        return box
+
+    def fair(self, *arguments, **options):
+        best_of(ATTEMPTS, lambda: self.measure(*arguments, **options), RATIO)
+
+    def test_search(self):
+        path = f"/v1/sandboxes/{self.logged()}/logs?grep=nothing"
+        self.fair(request("GET", path, self.token), 32)
+
+    def test_keys(self):
+        body = json.dumps({"env": {f"k{i}": "" for i in range(MANY_KEYS)}}).encode()
+        self.fair(request("POST", "/v1/sandboxes", self.token, body, Content_Type="application/json"), 32)
+
+    def test_unknown_keys(self):
+        body = json.dumps({f"k{i}": 1 for i in range(MANY_KEYS)}).encode()
+        self.fair(request("POST", "/v1/sandboxes", self.token, body, Content_Type="application/json"), 32)
+
+    def test_messages(self):
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                           "params": {"name": "run_command", "arguments": {f"k{i}": 1 for i in range(MANY_KEYS)}}}).encode()
+        self.fair(request("POST", "/mcp", self.token, body, Content_Type="application/json",
+                          Accept="application/json, text/event-stream"), 32)
+
+    def test_lists(self):
+        self.fair(request("GET", "/v1/sandboxes", self.token), 64, ahead=32)
+
+    def test_refusals(self):
+        self.fair(request("GET", "/v1/nowhere", self.token), 64, ahead=32)
