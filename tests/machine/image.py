@@ -17,15 +17,14 @@ PACKAGES = ("systemd-sysv dbus-user-session libpam-systemd uidmap procps kmod ip
             "python3 python3-pip python3-setuptools python3-wheel python3-jsonschema "
             "libuv1 libjansson4 libsqlite3-0 libinih1 libssl3 libseccomp2 libzstd1 libarchive13").split()
 KERNEL = "linux-image-cloud-amd64"
-# For the disks, in the order in which they are loaded.
-MODULES = ("virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk")
+MODULES = ("virtio_pci", "virtio_blk")  # for the disks; what they need is loaded before them
 RETRIES = "3"
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 ROOT_MIB = 2048
 
 INITRAMFS = """#!/bin/sh
 mount -t devtmpfs dev /dev
-for module in {modules}; do insmod /$module.ko; done
+for module in {modules}; do insmod /$module; done
 mount -t ext4 /dev/vda /root
 mount -t ext4 -o ro /dev/vdb /root/tree
 mount --move /dev /root/dev
@@ -65,18 +64,31 @@ def unpack(folder, packages):
         os.unlink(package)
 
 
+def in_loading_order(modules):
+    """Paths below `modules`, a folder of one kernel's modules. Which of them needs which differs between kernels."""
+    with open(os.path.join(modules, "modules.dep"), encoding="utf-8") as file:
+        needs = {path: before.split() for path, before in (line.split(":") for line in file)}
+    ordered = []
+    for name in MODULES:
+        [wanted] = [path for path in needs if os.path.basename(path) == name + ".ko"]
+        ordered += [path for path in [*reversed(needs[wanted]), wanted] if path not in ordered]
+    return ordered
+
+
 def make_initramfs(folder, kernel, path):
+    [modules] = glob.glob(os.path.join(kernel, "lib/modules/*"))
+    command("depmod", "-b", kernel, os.path.basename(modules))
     with tempfile.TemporaryDirectory(dir=folder) as work:
         for name in ("bin", "dev", "root", "proc"):
             os.mkdir(os.path.join(work, name))
         shutil.copy(os.path.join(kernel, "bin/busybox"), os.path.join(work, "bin"))
         for name in ("sh", "mount", "insmod", "switch_root"):
             os.symlink("busybox", os.path.join(work, "bin", name))
-        for name in MODULES:
-            [found] = glob.glob(os.path.join(kernel, "lib/modules/*/kernel/drivers/*", name + ".ko"))
-            shutil.copy(found, work)
+        loaded = in_loading_order(modules)
+        for module in loaded:
+            shutil.copy(os.path.join(modules, module), work)
         with open(os.path.join(work, "init"), "w", encoding="utf-8") as file:
-            file.write(INITRAMFS.format(modules=" ".join(MODULES)))
+            file.write(INITRAMFS.format(modules=" ".join(map(os.path.basename, loaded))))
         os.chmod(os.path.join(work, "init"), 0o755)
         names = "\n".join(os.path.relpath(os.path.join(top, name), work)
                           for top, directories, files in os.walk(work) for name in directories + files)
@@ -89,7 +101,6 @@ def make_root(folder, kernel, path):
     command("mmdebstrap", "--quiet", "--variant=minbase", f'--aptopt=Acquire::Retries "{RETRIES}"', "--include=" + ",".join(PACKAGES),
             *[f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT], SUITE, root)
     command("cp", "-a", os.path.join(kernel, "lib/modules"), os.path.join(root, "lib"))
-    command("depmod", "-b", root, os.listdir(os.path.join(root, "lib/modules"))[0])
     with open(os.path.join(root, "etc/systemd/system/tests.service"), "w", encoding="utf-8") as file:
         file.write(UNIT)
     open(os.path.join(root, "etc/fstab"), "w").close()
