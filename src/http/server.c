@@ -115,21 +115,24 @@ static enum accepted accept_one(struct http_listener *listener)
 	return ACCEPTED;
 }
 
-static void on_accept(uv_poll_t *poll, int status, int events)
+static void accept_waiting(struct http_listener *listener, uint32_t accepts_max)
 {
-	struct http_listener *listener = poll->data;
-	(void)events;
-	if (status < 0) {
-		accept_failed(listener->server, EIO);
-		return;
-	}
-	int left[] = {[ACCEPTED] = ACCEPTS_PER_TURN, [REFUSED] = REFUSALS_PER_TURN};
+	uint32_t left[] = {[ACCEPTED] = accepts_max, [REFUSED] = REFUSALS_PER_TURN};
 	while (left[ACCEPTED] > 0 && left[REFUSED] > 0) {
 		enum accepted result = accept_one(listener);
 		if (result == NONE_LEFT)
 			return;
 		left[result]--;
 	}
+}
+
+static void on_accept(uv_poll_t *poll, int status, int events UNUSED)
+{
+	struct http_listener *listener = poll->data;
+	if (status < 0)
+		accept_failed(listener->server, EIO);
+	else
+		accept_waiting(listener, ACCEPTS_PER_TURN);
 }
 
 static void finish_shutdown(struct http_server *server)
@@ -317,13 +320,15 @@ static void on_grace_over(uv_timer_t *timer)
 	lose_all(server);
 }
 
-/* A connection without a request goes at once, the others after their answer. What has arrived and
- * waits for its turn is mostly a request, which is to be answered too. */
+/* A connection without a request goes at once, the others after their answer. A request may have
+ * arrived that no event has told of yet, or that waits for its turn: it is answered too. */
 static void ask_to_close(struct http_connection *connection)
 {
+	bool expects_request =
+	    connection->phase == HTTP_HANDSHAKE || connection->phase == HTTP_HEAD;
 	connection->close_after = true;
-	if (connection->events && !connection->running)
-		http_connection_run(connection, 0);
+	if (!connection->running && (expects_request || connection->events))
+		http_connection_run(connection, expects_request ? UV_READABLE : 0);
 	if (connection->phase == HTTP_CLOSED)
 		return;
 	if (connection->phase == HTTP_HANDSHAKE ||
@@ -339,9 +344,24 @@ void http_server_shutdown(struct http_server *server, uint32_t grace_ms, void (*
 	server->stopping = true;
 	server->closed = closed;
 	server->closed_data = data;
+	list_each (&server->listeners, node)
+		accept_waiting(list_entry(node, struct http_listener, node),
+			       server->settings.connections_max);
 	close_listeners(server);
-	list_each (&server->connections, node)
+	/* A request that is answered here may close any other connection. */
+	struct list asked;
+	list_init(&asked);
+	while (!list_empty(&server->connections)) {
+		struct list *node = server->connections.next;
+		list_remove(node);
+		list_append(&asked, node);
 		ask_to_close(list_entry(node, struct http_connection, node));
+	}
+	while (!list_empty(&asked)) {
+		struct list *node = asked.next;
+		list_remove(node);
+		list_append(&server->connections, node);
+	}
 	uv_timer_start(&server->grace_timer, on_grace_over, grace_ms, 0);
 	/* `closed` is called from the loop, never from in here. */
 	uv_idle_start(&server->idle, on_idle);

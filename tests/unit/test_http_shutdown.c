@@ -1,6 +1,7 @@
 /* How the HTTP server ends: requests that are there are answered, and it is over in time. */
 #include "test.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,6 +48,42 @@ TEST(shutdown_lets_answers_finish)
 	fixture_pump(&f);
 	CHECK(f.closed);
 	fixture_stop(&f);
+}
+
+/* The loop does not turn between the arrival of a request and the shutdown. */
+static void check_unseen_request(int client)
+{
+	static const char request[] = "GET /here HTTP/1.1\r\n" HOST "\r\n";
+	CHECK_INT(send(client, request, sizeof(request) - 1, MSG_NOSIGNAL),
+		  (int)sizeof(request) - 1);
+	http_server_shutdown(f.server, 5000, note_closed, &f);
+	look(client);
+	CHECK_INT(answer_status(&seen), 200);
+	CHECK(seen_has(&seen, "Connection: close"));
+	CHECK(seen.closed);
+	close(client);
+	fixture_pump(&f);
+	CHECK(f.closed);
+	fixture_stop(&f);
+}
+
+TEST(shutdown_answers_what_no_event_told_of)
+{
+	fixture_start(&f, NULL, NULL);
+	int client = client_tcp(&f);
+	fixture_pump(&f);
+	check_unseen_request(client);
+}
+
+TEST(shutdown_answers_who_was_not_accepted)
+{
+	fixture_start(&f, NULL, NULL);
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_port = htons((uint16_t)f.port),
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	CHECK(connect(client, (struct sockaddr *)&address, sizeof(address)) == 0);
+	check_unseen_request(client);
 }
 
 static struct {
