@@ -26,6 +26,7 @@ static void put_end(struct json_writer *writer, const struct exec_row *row)
 	}
 	put_bool(writer, "timed_out", row->end == EXEC_END_TIMED_OUT);
 	put_bool(writer, "oom_killed", row->oom_killed);
+	put_bool(writer, "too_many_processes", row->end == EXEC_END_TOO_MANY_PROCESSES);
 	put_bool(writer, "cancelled", row->end == EXEC_END_CANCELLED);
 	put_bool(writer, "lost", row->end == EXEC_END_LOST);
 	if (row->end == EXEC_END_LOST && row->error_message)

@@ -154,9 +154,12 @@ static void put_sandboxes(struct buffer *text, const struct core *core)
 static void put_execs(struct buffer *text)
 {
 	static const char *const ends[STATISTICS_EXEC_ENDS] = {
-	    [EXEC_END_EXITED] = "exited",       [EXEC_END_SIGNALED] = "signaled",
-	    [EXEC_END_TIMED_OUT] = "timed_out", [EXEC_END_CANCELLED] = "cancelled",
+	    [EXEC_END_EXITED] = "exited",
+	    [EXEC_END_SIGNALED] = "signaled",
+	    [EXEC_END_TIMED_OUT] = "timed_out",
+	    [EXEC_END_CANCELLED] = "cancelled",
 	    [EXEC_END_LOST] = "lost",
+	    [EXEC_END_TOO_MANY_PROCESSES] = "too_many_processes",
 	};
 	put_head(text, "caisson_exec_seconds", "histogram", "How long commands ran.");
 	put_histogram(text, "caisson_exec_seconds", "", &statistics.execs);

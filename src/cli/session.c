@@ -137,6 +137,11 @@ static int exit_code_of(struct client *client, const struct session *session, co
 		    "the command was ended because the sandbox's memory limit was reached; "
 		    "`caisson set SANDBOX --memory 2G` (or --memory when it is made) gives it "
 		    "more");
+	if (json_is_true(json_object_get(record, "too_many_processes")))
+		say(session,
+		    "the command was ended because it kept asking for processes beyond the "
+		    "sandbox's limit; `caisson set SANDBOX --pids 2000` (or --pids when it is "
+		    "made) gives it more");
 	if (json_is_true(json_object_get(record, "lost")))
 		return exit_code_of_lost(client, session);
 	if (json_is_integer(number))

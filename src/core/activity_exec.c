@@ -82,6 +82,8 @@ static const char *outcome(const struct exec_row *row)
 		return "timed_out";
 	case EXEC_END_CANCELLED:
 		return "cancelled";
+	case EXEC_END_TOO_MANY_PROCESSES:
+		return "too_many_processes";
 	case EXEC_END_LOST:
 		break;
 	}

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "core/code_private.h"
 #include "core/run.h"
+#include "core/visible.h"
 
 /* The control channel is lossless: it never holds more than one cell's results unread. */
 #define CONTROL_HEAD (64 * KIB)
@@ -288,6 +289,8 @@ void code_end_reason(const struct exec *exec, char *text, size_t room)
 				  row->error_message ? row->error_message : "nobody knows why");
 	else if (row->end == EXEC_END_TIMED_OUT)
 		length = snprintf(text, room, "its time-out has passed");
+	else if (row->end == EXEC_END_TOO_MANY_PROCESSES)
+		length = snprintf(text, room, "%s", EXEC_TOO_MANY_PROCESSES);
 	else
 		length =
 		    snprintf(text, room, "its interpreter was killed by SIG%s", name ? name : "?");

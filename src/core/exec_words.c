@@ -17,6 +17,7 @@ int exec_exit_code(const struct exec_row *row)
 		return (int)row->code;
 	case EXEC_END_SIGNALED:
 	case EXEC_END_CANCELLED:
+	case EXEC_END_TOO_MANY_PROCESSES:
 		return 128 + (int)row->code;
 	case EXEC_END_TIMED_OUT:
 		return TIMED_OUT_CODE;
@@ -42,6 +43,7 @@ const char *exec_state_text(const struct exec_row *row)
 	case EXEC_END_EXITED:
 		return "exited";
 	case EXEC_END_SIGNALED:
+	case EXEC_END_TOO_MANY_PROCESSES:
 		return "killed";
 	case EXEC_END_CANCELLED:
 		return "cancelled";

@@ -76,7 +76,9 @@ size_t log_exec_text(const struct exec_row *row, bool end, char text[LOG_EXEC_TE
 				row->end == EXEC_END_TIMED_OUT   ? "time-out"
 				: row->end == EXEC_END_CANCELLED ? "cancelled"
 				: row->end == EXEC_END_LOST      ? "lost"
-								 : "killed",
+				: row->end == EXEC_END_TOO_MANY_PROCESSES
+				    ? "killed: too many processes"
+				    : "killed",
 				row->code);
 	size_t length = MIN((size_t)MAX(size, 0), (size_t)LOG_EXEC_TEXT_MAX - 1);
 	/* A command may have line ends in it: the line that says so is one. */

@@ -49,6 +49,8 @@ int exec_exit_code(const struct exec_row *row);
 /* "starting", "running", "ended", "failed". */
 const char *exec_state_name(uint32_t state);
 /* The same, and how it ended: "exited", "killed", "cancelled", "timed_out", "lost". */
+/* Of an exec that ended with EXEC_END_TOO_MANY_PROCESSES. */
+#define EXEC_TOO_MANY_PROCESSES "it kept asking for processes beyond the sandbox's limit"
 const char *exec_state_text(const struct exec_row *row);
 /* "TERM", "SIGTERM" or "15"; -1: no such signal. */
 int signal_by_name(const char *name);

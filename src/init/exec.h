@@ -45,7 +45,7 @@ struct exec {
 	uint32_t timeout_ms;
 	int64_t started;
 	int64_t deadline; /* NEVER */
-	uint32_t cause;   /* EXEC_END_TIMED_OUT, EXEC_END_CANCELLED, or 0 */
+	uint32_t cause;   /* enum exec_end: why it is being killed, or 0 */
 	bool leader_ended;
 	bool killing;
 	bool kill_hopeless; /* it takes so long (frozen, waiting for a disk) that it is told */

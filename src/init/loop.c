@@ -17,6 +17,7 @@
 #include "init/ending.h"
 #include "init/exec.h"
 #include "init/launch.h"
+#include "init/process_limit.h"
 #include "init/relay.h"
 #include "init/setup.h"
 
@@ -168,6 +169,7 @@ static int64_t serve_time(void)
 	exec_time(now);
 	relay_time(now);
 	launch_time(now);
+	process_limit_time(now);
 	ending_time(now);
 	refresh_meminfo(now);
 	int64_t next = MIN(loop.deadline, loop.shutdown);
@@ -175,6 +177,7 @@ static int64_t serve_time(void)
 	next = MIN(next, exec_deadline());
 	next = MIN(next, relay_deadline());
 	next = MIN(next, launch_deadline());
+	next = MIN(next, process_limit_deadline());
 	return MIN(next, ending_deadline());
 }
 

@@ -14,6 +14,7 @@
 #include "init/connection.h"
 #include "init/launch.h"
 #include "init/loop.h"
+#include "init/process_limit.h"
 #include "init/scan.h"
 #include "init/setup.h"
 #include "init/signals.h"
@@ -79,6 +80,7 @@ int main(int argc, char **argv)
 	if (result < 0)
 		return fail("/proc", -result);
 	terminal_begin();
+	process_limit_watch(configuration.setup.process_events);
 	result = loop_open();
 	if (result == 0)
 		result = launch_open();

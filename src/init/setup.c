@@ -137,6 +137,8 @@ static void take_prepare_fds(struct setup *setup, const struct boot_prepare *req
 		setup->memory_limit = TAKE_FD(*next++);
 		setup->memory_stat = TAKE_FD(*next++);
 	}
+	if (request->has_processes)
+		setup->process_events = TAKE_FD(*next++);
 }
 
 static void close_all(int *fds, size_t count)
@@ -156,7 +158,9 @@ static int prepare(struct setup *setup, struct failure *failure)
 		return fail(failure, (int)got, "receiving PREPARE");
 	if (got != (ssize_t)sizeof(request) || request.type != BOOT_PREPARE ||
 	    request.work_cgroup_count > WORK_CGROUPS_MAX || request.has_memory > 1 ||
-	    fd_count != 1 + request.work_cgroup_count + 3 * request.has_memory) {
+	    request.has_processes > 1 ||
+	    fd_count !=
+		1 + request.work_cgroup_count + 3 * request.has_memory + request.has_processes) {
 		close_all(fds, fd_count);
 		return fail(failure, EBADMSG, "PREPARE");
 	}
@@ -423,6 +427,7 @@ static void clear(struct setup *setup)
 	memset(setup, 0, sizeof(*setup));
 	setup->listener = setup->meminfo = -1;
 	setup->memory_usage = setup->memory_limit = setup->memory_stat = -1;
+	setup->process_events = -1;
 	for (size_t i = 0; i < ARRAY_SIZE(setup->work_cgroups); i++)
 		setup->work_cgroups[i] = -1;
 	for (size_t i = 0; i < ARRAY_SIZE(setup->trees); i++)

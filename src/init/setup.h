@@ -26,7 +26,8 @@ struct setup {
 	/* The work cgroup's usage, limit and statistics, to keep /proc/meminfo true; -1 = unknown
 	 */
 	int memory_usage, memory_limit, memory_stat;
-	int meminfo; /* the file that is mounted over /proc/meminfo, writable; -1 = none */
+	int process_events; /* the work cgroup's pids.events; -1 = none */
+	int meminfo;        /* the file that is mounted over /proc/meminfo, writable; -1 = none */
 	struct limits limits;
 	uint32_t flags; /* enum create_flag */
 	uint32_t tree_count;

@@ -118,6 +118,13 @@ static void append_end(struct buffer *to, const struct exec *exec)
 		add(to, "[timed out after %g s and was killed with all it started, exit code %d",
 		    row->timeout_ms / 1000.0, code);
 		break;
+	case EXEC_END_TOO_MANY_PROCESSES:
+		add(to,
+		    "[killed with all it started: " EXEC_TOO_MANY_PROCESSES
+		    " of %u (pids), exit code %d",
+		    exec->sandbox->row.limits.pids, code);
+		append_duration(to, row->wall_ns);
+		break;
 	case EXEC_END_CANCELLED:
 		add(to, "[killed, exit code %d", code);
 		append_duration(to, row->wall_ns);

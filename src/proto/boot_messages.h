@@ -25,8 +25,10 @@ enum boot_type { BOOT_PREPARE = 1, BOOT_ASSIGN = 2, BOOT_REPORT = 16 };
 struct boot_prepare {
 	uint32_t type; /* BOOT_PREPARE */
 	uint32_t work_cgroup_count;
-	uint32_t has_memory; /* 1: the work cgroup counts memory */
-	/* fds: listener, work cgroups..., memory usage, memory limit, memory statistics */
+	uint32_t has_memory;    /* 1: the work cgroup counts memory */
+	uint32_t has_processes; /* 1: the work cgroup limits processes */
+	/* fds: listener, work cgroups..., memory usage, memory limit, memory statistics,
+	 * pids.events */
 };
 
 struct boot_assign {

@@ -284,7 +284,7 @@ static void read_result(struct reader *reader, struct exec_result *result)
 	result->cpu_ns = read_u64(reader);
 	result->peak_memory = read_u64(reader);
 	result->left_running = read_u32(reader);
-	if (result->end > EXEC_END_LOST || result->code > 255)
+	if (result->end > EXEC_END_TOO_MANY_PROCESSES || result->code > 255)
 		reader->bad = true;
 }
 

@@ -195,6 +195,8 @@ enum exec_end {
 	EXEC_END_TIMED_OUT = 2, /* its time-out; code = the signal that ended the leader */
 	EXEC_END_CANCELLED = 3, /* SIGNAL_TREE with SIGKILL was asked for */
 	EXEC_END_LOST = 4,      /* its supervisor was killed from inside: nobody knows the status */
+	/* It kept asking for processes beyond the sandbox's limit; code as above. */
+	EXEC_END_TOO_MANY_PROCESSES = 5,
 };
 
 struct exec_result {

@@ -152,6 +152,9 @@ static void describe_end(const struct exec_row *row, char *to, size_t room)
 	case EXEC_END_CANCELLED:
 		snprintf(to, room, "interrupted");
 		return;
+	case EXEC_END_TOO_MANY_PROCESSES:
+		snprintf(to, room, "signal %u: %s", row->code, EXEC_TOO_MANY_PROCESSES);
+		return;
 	case EXEC_END_LOST:
 		break;
 	}

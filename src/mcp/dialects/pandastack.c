@@ -61,6 +61,8 @@ static void reply_output(struct mcp_request *request, const struct exec_row *row
 					row->timeout_ms / 1000.0);
 	if (row->end == EXEC_END_LOST)
 		result |= buffer_append_text(&text, "\n[" COMMAND_LOST "]");
+	if (row->end == EXEC_END_TOO_MANY_PROCESSES)
+		result |= buffer_append_text(&text, "\n[killed: " EXEC_TOO_MANY_PROCESSES "]");
 	if (row->oom_killed)
 		result |= buffer_append_text(&text, "\n[a process ran out of memory]");
 	if (code != 0)

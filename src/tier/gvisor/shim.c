@@ -87,7 +87,8 @@ static int loopback_up(void)
 	return ioctl(fd, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;
 }
 
-/* Its memory cgroup is not looked at: the guest's kernel makes up its own meminfo. */
+/* Its memory and process cgroups are not looked at: the guest's kernel makes up its own meminfo and
+ * has its own processes. */
 static void take_prepare(void)
 {
 	struct boot_prepare request;
@@ -98,7 +99,8 @@ static void take_prepare(void)
 		fail(got < 0 ? (int)got : -EPIPE, "receiving PREPARE");
 	if (got != (ssize_t)sizeof(request) || request.type != BOOT_PREPARE ||
 	    request.work_cgroup_count > CONTAINER_CGROUPS_MAX || request.has_memory > 1 ||
-	    count != 1 + request.work_cgroup_count + 3 * request.has_memory)
+	    request.has_processes > 1 ||
+	    count != 1 + request.work_cgroup_count + 3 * request.has_memory + request.has_processes)
 		fail(-EBADMSG, "PREPARE");
 	shim.listener = fds[0];
 	shim.work_cgroup_count = request.work_cgroup_count;

@@ -342,8 +342,9 @@ static int send_prepare(struct attempt *attempt, struct error *error)
 	const struct cgroup_boot *cgroups = &attempt->cgroups;
 	struct boot_prepare message = {.type = BOOT_PREPARE,
 				       .work_cgroup_count = cgroups->count,
-				       .has_memory = cgroups->memory_usage >= 0};
-	int fds[1 + CGROUP_HIERARCHIES_MAX + 3];
+				       .has_memory = cgroups->memory_usage >= 0,
+				       .has_processes = cgroups->process_events >= 0};
+	int fds[1 + CGROUP_HIERARCHIES_MAX + 4];
 	size_t count = 0;
 	fds[count++] = attempt->listener;
 	for (uint32_t i = 0; i < cgroups->count; i++)
@@ -353,6 +354,8 @@ static int send_prepare(struct attempt *attempt, struct error *error)
 		fds[count++] = cgroups->memory_limit;
 		fds[count++] = cgroups->memory_stat;
 	}
+	if (message.has_processes)
+		fds[count++] = cgroups->process_events;
 	ssize_t sent = fd_send(attempt->prepared->channel, "g", 1, NULL, 0);
 	if (sent >= 0)
 		sent = fd_send(attempt->prepared->channel, &message, sizeof(message), fds, count);

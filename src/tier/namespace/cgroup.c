@@ -56,6 +56,7 @@ void cgroup_boot_done(struct cgroup_boot *boot)
 	fd_close(&boot->memory_usage);
 	fd_close(&boot->memory_limit);
 	fd_close(&boot->memory_stat);
+	fd_close(&boot->process_events);
 }
 
 static int write_number(int directory, const char *name, uint64_t value)
@@ -283,6 +284,11 @@ static int open_boot(const struct hierarchy *hierarchy, const struct host *host,
 		int result = open_memory(hierarchy, work, boot);
 		if (result < 0)
 			return result;
+	}
+	if (has_limit(hierarchy, work, CONTROLLER_PIDS)) {
+		boot->process_events = open_file(work, "pids.events", O_RDONLY);
+		if (boot->process_events < 0)
+			return boot->process_events;
 	}
 	if (hierarchy->unified) {
 		boot->init_directory = TAKE_FD(init);

@@ -30,11 +30,15 @@ struct cgroup_boot {
 	uint32_t count;
 	int init_directory; /* version 2: for CLONE_INTO_CGROUP, and init_procs[0] is not needed */
 	int memory_usage, memory_limit, memory_stat;
+	int process_events; /* pids.events of work */
 };
 
 #define CGROUP_BOOT_NONE                                                                           \
-	((struct cgroup_boot){                                                                     \
-	    .init_directory = -1, .memory_usage = -1, .memory_limit = -1, .memory_stat = -1})
+	((struct cgroup_boot){.init_directory = -1,                                                \
+			      .memory_usage = -1,                                                  \
+			      .memory_limit = -1,                                                  \
+			      .memory_stat = -1,                                                   \
+			      .process_events = -1})
 void cgroup_boot_done(struct cgroup_boot *boot);
 
 /* Makes the cgroups and sets the limits. reasons[]: what is enforced, and why not (cpu, memory,

@@ -1,0 +1,102 @@
+/* Ends a fork bomb. Called by the loop; two small reads a second while a command runs, ten while
+ * forks are being refused.
+ *
+ * The limit of processes alone does not protect the others. The kernel refuses a fork last, when it
+ * has copied all mappings of the caller, and each copy takes the lock of the mapped file's inode.
+ * The files of /usr are the host's own, so that every fork and exec of the host and of other
+ * sandboxes takes the same locks, libc's above all. Hundreds of processes that fork without a pause
+ * queue up there, and each that is next must first get its turn among the others: the host's own
+ * forks waited up to 27 s (docs/isolation.md). RLIMIT_NPROC, which the kernel asks first, is no way
+ * out: refused processes then spin, and whoever is in the queue waits for a processor even longer.
+ *
+ * A program that is refused now and then only sees EAGAIN, as with any limit. */
+#include "init/process_limit.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "init/ending.h"
+#include "init/exec.h"
+#include "init/launch.h"
+#include "init/loop.h"
+#include "init/scan.h"
+
+/* So many refusals in each of so many windows, one right after the other, are a bomb. One of C
+ * makes 600 to 1300 in a window, one of Python 200 to 400; a shell tries again after seconds. */
+#define WINDOW (100 * NSEC_PER_MSEC)
+#define WINDOW_REFUSALS 50
+#define WINDOWS 5
+/* While nothing is refused. (Version 1 of cgroups does not tell of a refusal: Linux 6.18.) */
+#define QUIET (500 * NSEC_PER_MSEC)
+
+static struct {
+	int events;
+	int64_t seen; /* refusals, at the last look */
+	int64_t look_at;
+	unsigned windows;
+} limit = {.events = -1, .look_at = NEVER};
+
+/* "max N": how often the limit has refused a fork. */
+static int64_t count_refusals(void)
+{
+	char text[64];
+	int64_t count = 0;
+	ssize_t got = pread(limit.events, text, sizeof(text), 0);
+	for (ssize_t i = 0; i < got && text[i] != '\n'; i++)
+		if (text[i] >= '0' && text[i] <= '9')
+			count = count * 10 + text[i] - '0';
+	return count;
+}
+
+void process_limit_watch(int events)
+{
+	limit.events = events;
+}
+
+/* Of all commands the one with the most processes, or what is left of ended ones. */
+static void end_largest(void)
+{
+	struct exec *largest = NULL;
+	scan_take();
+	uint32_t most = scan_live(SCAN_STRAYS);
+	for (uint32_t i = 0; i < exec_slots(); i++) {
+		struct exec *exec = exec_at(i);
+		if (!exec->key || exec->runner < 0 || exec->killing)
+			continue;
+		uint32_t live = scan_live(launch_runner((uint32_t)exec->runner)->pid);
+		if (live > most) {
+			most = live;
+			largest = exec;
+		}
+	}
+	if (largest)
+		ending_kill(largest, EXEC_END_TOO_MANY_PROCESSES);
+	else
+		ending_strays();
+}
+
+void process_limit_time(int64_t now)
+{
+	if (limit.events < 0 || exec_alive() == 0) {
+		limit.look_at = NEVER;
+		return;
+	}
+	if (now < limit.look_at) {
+		limit.look_at = MIN(limit.look_at, now + QUIET);
+		return;
+	}
+	int64_t refusals = count_refusals();
+	bool many = refusals - limit.seen >= WINDOW_REFUSALS;
+	limit.seen = refusals;
+	limit.look_at = now + (many ? WINDOW : QUIET);
+	limit.windows = many ? limit.windows + 1 : 0;
+	if (limit.windows == WINDOWS) {
+		limit.windows = 0;
+		end_largest();
+	}
+}
+
+int64_t process_limit_deadline(void)
+{
+	return limit.look_at;
+}

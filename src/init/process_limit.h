@@ -1,0 +1,9 @@
+/* Ends a command that keeps asking for processes beyond the sandbox's limit: a fork bomb. */
+#pragma once
+
+#include <stdint.h>
+
+/* The work cgroup's pids.events, which the setup owns; -1: there is none. */
+void process_limit_watch(int events);
+void process_limit_time(int64_t now);
+int64_t process_limit_deadline(void);
