@@ -93,6 +93,14 @@ class Chart(unittest.TestCase):
             self.assertEqual((1, True), (result.returncode, "make bench" in result.stderr), result.stderr)
             self.assertEqual([], os.listdir(top))
 
+    def test_pictures_of_the_documentation(self):
+        for name in ("architecture.svg", "latency.svg"):
+            path = os.path.join(TOP, "docs", name)
+            self.assertEqual(SVG + "svg", tree.parse(path).getroot().tag)
+            self.assertLess(os.path.getsize(path), 10 * 1024, name)
+        with open(os.path.join(TOP, "docs/latency.svg"), encoding="utf-8") as file:
+            self.assertRegex(file.read(), r"\d{4}-\d\d-\d\d, commit [0-9a-f]{7}")
+
 
 if __name__ == "__main__":
     unittest.main()
