@@ -77,7 +77,7 @@ def caption(machine, bars, missing):
     peers = [name for name in (machine.get("runc"), machine.get("bwrap")) if name]
     sentences = [
         f"Median and p99 of {runs} runs of `/bin/echo ready`, from the request or fork to its end. Shorter is better.",
-        "Caisson is asked over HTTP on its Unix socket. The light part of a bar is the delete; peers clean up within theirs.",
+        "Caisson is asked over HTTP on a Unix socket. The second part of its bar is the delete; peers include theirs.",
         *([f"Not measured: {', '.join(missing)}."] if missing else []),
         f"{machine['time'][:10]}, commit {machine.get('commit') or 'unknown'}; {'; '.join([kernel, *peers])}. "
         "Made by `make bench`; other machines give other times."]
