@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 # Each shell, and where below share/ it looks.
 COMPLETIONS = bash:bash-completion/completions/caisson zsh:zsh/site-functions/_caisson fish:fish/vendor_completions.d/caisson.fish
 
-.PHONY: all test-programs bench-programs deps deps-check deps-tests deps-all deps-bench deps-fuzz run check test test-all bench soak \
+.PHONY: all test-programs bench-programs deps deps-check deps-tests deps-all deps-bench deps-fuzz run check test test-all bench chart soak \
   install uninstall asan aarch64 faults fuzz fuzzers format clean
 # In the order written: packages first, then one ninja at a time.
 .NOTPARALLEL:
@@ -47,7 +47,11 @@ test-all: deps-all
 
 # Against peers in the same run; an idle machine, please. docs/performance.md says what the rows mean.
 bench: deps-bench bench-programs
-	@tests/bench/run $(BUILD)
+	@tests/bench/run $(BUILD) --chart $(BUILD)/latency.svg
+
+# The chart of the last `make bench` becomes the one that README.md shows.
+chart:
+	@tests/bench/chart.py $(BUILD)/bench.json docs/latency.svg
 
 # Does anything grow? 10,000 cycles and an hour of mixed load.
 soak: deps all

@@ -140,10 +140,12 @@ class Report:
         return met.count(True), met.count(False), met.count(None)
 
     def write(self, path):
+        """Returns what it wrote."""
+        result = {"format": "caisson-bench 1", "machine": machine(), "rows": self.rows, "samples": self.samples}
         with open(path, "w") as file:
-            json.dump({"format": "caisson-bench 1", "machine": machine(), "rows": self.rows,
-                       "samples": self.samples}, file, indent=1)
+            json.dump(result, file, indent=1)
             file.write("\n")
+        return result
 
 
 def first_line(*command):
@@ -164,6 +166,7 @@ def machine():
         "file_system": first_line("stat", "-f", "-c", "%T", "/tmp"),
         "cgroups": sorted(set(re.findall(r" - (cgroup2?) ", open("/proc/self/mountinfo").read()))),
         "load": os.getloadavg(),
+        "commit": first_line("git", "-C", os.path.dirname(os.path.abspath(__file__)), "describe", "--always", "--dirty", "--exclude=*"),
         "runc": first_line("runc", "--version"), "bwrap": first_line("bwrap", "--version"),
         "socat": first_line("dpkg-query", "-W", "-f", "${Version}", "socat"),
         "libmicrohttpd": first_line("dpkg-query", "-W", "-f", "${Version}", "libmicrohttpd-dev"),
