@@ -51,6 +51,10 @@ void print_json(const json_t *json);
 void print_safe(const char *text);
 /* A line on standard error, as safe as that. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The name of the flag that fills a field, without "--". */
+const char *flag_of(const char *field);
+/* An error of the API names fields: puts the flags of these options in their place. */
+void error_name_flags(const struct option_spec *options, struct error *error);
 /* "/v1/sandboxes/ID" and the rest, encoded. */
 NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
 			   struct error *error);

@@ -23,7 +23,8 @@ static int add_limits(json_t *body, struct error *error)
 	if (text_to_seconds(options.timeout, &seconds) < 0 || seconds == 0 ||
 	    seconds > SANDBOX_TIMEOUT_MAX)
 		return error_set(error, ERROR_USAGE,
-				 "\"%s\" is no time; write it like 90, 15m or 2h", options.timeout);
+				 "--timeout: invalid time `%s`; use for example 90, 15m or 2h",
+				 options.timeout);
 	json_object_set_new(body, "timeout_seconds", json_integer((json_int_t)seconds));
 	return 0;
 }

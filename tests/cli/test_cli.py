@@ -401,6 +401,31 @@ class CommandLine(DaemonTest):
                 for word in words:
                     self.assertIn(word, err)
 
+    def test_errors_name_flags(self):
+        """What the API says of a field is said of the flag that was typed."""
+        box = self.sandbox(name="cpu")
+        for arguments, expected in [
+            (("create", "--memory", "1M"), "--memory (in MiB) is 1; "),
+            (("create", "--disk", "1M"), "--disk (in MiB) is 1; "),
+            (("run", "--cpu", "0.001", "--", "true"), "--cpu must be "),
+            (("create", "--name", "Bad_Name"), "--name: 1 to 63 of a-z, "),
+            (("create", "--isolation", "strong"), "--isolation must be auto, "),
+            (("create", "--label", "bad key=1"), "--label: a key "),
+            (("set", "--memory", "1M", box), "--memory (in MiB) is 1; "),
+            (("jobs", "--limit", "many", box), "--limit must be a number "),
+            (("run", "--timeout", "soon", "--", "true"), "--timeout: invalid time `soon`; "),
+            (("create", "--idle-timeout", "soon"), "--idle-timeout: invalid time `soon`; "),
+            (("create", "--memory", "lots"), "--memory: invalid size `lots`; "),
+        ]:
+            with self.subTest(arguments=arguments):
+                code, out, err = self.cli(*arguments)
+                self.assertEqual(code, 125, err)
+                self.assertTrue(err.startswith(f"caisson {arguments[0]}: {expected}"), err)
+        self.assertTrue(json.loads(self.cli("create", "--json", "--memory", "1M")[2])["error"].startswith("--memory (in MiB) is 1"))
+        # A sandbox whose name is a field's is a sandbox.
+        self.cli("rm", "cpu")
+        self.assertIn("`cpu`", self.cli("set", "--cpu", "1", "cpu")[2])
+
     def test_json_errors(self):
         code, out, err = self.cli("inspect", "--json", "nobody-here")
         self.assertEqual(json.loads(err)["code"], "sandbox.not_found")
