@@ -518,6 +518,11 @@ class CommandLine(DaemonTest):
         self.assertEqual(code, 125)
         code, out, err = self.cli("token", "create", "--scope", "everything")
         self.assertIn("everything", err)
+        for name in ("Team One", "-x", "x" * 64):
+            code, out, err = self.cli("token", "create", "--workspace", name)
+            self.assertIn(f"--workspace: invalid workspace name `{name}`; use 1 to 63 characters of a-z, 0-9, '-', '_' and '.', the first", err)
+            self.assertIn("; use 1 to 63 characters of a-z", self.cli("budget", "list", "--workspace", name)[2])
+            self.assertIn("; use 1 to 63 characters of a-z", self.cli("usage", "--workspace", name)[2])
 
 
 class RefusedServe(DaemonTest):
