@@ -142,6 +142,9 @@ NODISCARD int open_mounts(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_
 			  struct error *error);
 /* Says on standard error which limits that were asked for are not enforced on this host. */
 void warn_of_limits(const char *verb, const json_t *record);
+/* The limits of a record that are not enforced, those with one reason at a time: "disk, inodes".
+ * *at begins as json_object_iter(limits). False: there are no more. */
+bool unenforced_next(json_t *limits, void **at, char *names, size_t room, const char **ret_reason);
 /* Members of a request, where the option was given: seconds, MiB, a number of cpus. */
 NODISCARD int set_seconds(json_t *body, const char *field, const char *text, struct error *error);
 NODISCARD int set_megabytes(json_t *body, const char *field, const char *text, struct error *error);

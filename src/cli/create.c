@@ -241,6 +241,24 @@ void warn_of_limits(const char *verb, const json_t *record)
 	}
 }
 
+bool unenforced_next(json_t *limits, void **at, char *names, size_t room, const char **ret_reason)
+{
+	names[0] = '\0';
+	for (; *at; *at = json_object_iter_next(limits, *at)) {
+		const json_t *limit = json_object_iter_value(*at);
+		const char *reason = member_text(limit, "reason");
+		size_t used = strlen(names);
+		if (json_is_true(json_object_get(limit, "enforced")))
+			continue;
+		if (used > 0 && strcmp(reason, *ret_reason) != 0)
+			break;
+		snprintf(names + used, room - used, "%s%s", used ? ", " : "",
+			 json_object_iter_key(*at));
+		*ret_reason = reason;
+	}
+	return names[0];
+}
+
 static int run_create(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc > 1)

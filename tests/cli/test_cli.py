@@ -22,6 +22,22 @@ from marks import long
 from ports import free_port
 
 
+def on_a_terminal(daemon, *arguments):
+    """What a command shows on a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+                               env={**os.environ, **daemon.client_environment(), "ASAN_OPTIONS": "detect_leaks=0"}, **daemon.identity())
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := os.read(ours, 4096):
+            shown += data
+    except OSError:
+        pass  # the terminal's other end is closed
+    os.close(ours)
+    return process.wait(30), shown.decode()
+
+
 class CommandLine(DaemonTest):
     def cli(self, *arguments, **options):
         return self.daemon.cli(*arguments, **options)
@@ -562,6 +578,13 @@ class OrdinaryUser(OwnDaemons):
         self.assertIn("--disk 64M is not enforced", err)
         # Nobody asked for it.
         self.assertEqual(daemon.cli("run", "--", "echo", "hi"), (0, "hi\n", ""))
+        # So do the log of `serve`, and `ls` on a terminal alone.
+        self.assertRegex(daemon.log(), r"limits that are not enforced on this host: [a-z, ]*disk, inodes: \S")
+        self.assertNotIn("enforced", daemon.cli("ls")[1])
+        code, shown = on_a_terminal(daemon, "ls")
+        self.assertEqual(code, 0, shown)
+        self.assertRegex(shown, rf"(?m)^{box.strip()} .* \*\r$")
+        self.assertRegex(shown, r"(?m)^\* not enforced: [a-z, ]*disk, inodes: \S")
         usage = json.loads(daemon.cli("top", "--json")[1])[0]["usage"]
         row = daemon.cli("top", "--once")[1].splitlines()[1].split()
         self.assertEqual(row[0], box.strip())
