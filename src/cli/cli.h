@@ -168,8 +168,9 @@ struct session {
 	json_t *body; /* the exec request; borrowed */
 	bool tty;
 	bool stdin_open;
+	char left[64]; /* filled: the exec that the user left running, or "" */
 };
 /* The exit code of the command, as a shell would say it (128 + n for a signal). */
-NODISCARD int session_run(struct client *client, const struct session *session, int *ret_exit_code,
+NODISCARD int session_run(struct client *client, struct session *session, int *ret_exit_code,
 			  struct error *error);
 bool session_wants_tty(void);
