@@ -235,6 +235,34 @@ class CommandLine(DaemonTest):
         self.assertEqual(code, 125)
         self.assertIn("/workspace/nothing", err)
 
+    def test_cp_shows_its_progress(self):
+        """On a terminal, of what takes a while; it is gone in the end. (The daemon stands still for a moment.)"""
+        box = self.sandbox()
+        with tempfile.TemporaryDirectory() as top:
+            os.chmod(top, 0o755)
+            with open(os.path.join(top, "large"), "wb") as file:
+                file.truncate(30 << 20)
+            for name in ("large", "small"):
+                open(os.path.join(top, name), "ab").close()
+            os.mkdir(os.path.join(top, "tree"))
+            os.link(os.path.join(top, "large"), os.path.join(top, "tree/large"))
+            pid = self.daemon.daemon_pid()
+            for source, expected in (("large", r"\rcp \[#* *\] +[0-9]+% [0-9.]+ [KM]iB of 30 MiB, [0-9.]+ [KM]?i?B/s"),
+                                     ("tree", r"\rcp [0-9.]+ [KM]iB, [0-9.]+ [KM]?i?B/s"), ("small", None)):
+                os.kill(pid, signal.SIGSTOP)
+                timer = threading.Timer(1, os.kill, (pid, signal.SIGCONT))
+                timer.start()
+                code, shown = on_a_terminal(self.daemon, "cp", os.path.join(top, source), f"{box}:/workspace")
+                timer.join()
+                self.assertEqual(code, 0, shown)
+                if expected:
+                    self.assertRegex(shown, expected)
+                    # Nothing but spaces is the last that stands there.
+                    self.assertRegex(shown, r"\r +\r$")
+                else:
+                    self.assertEqual(shown, "")
+            self.assertEqual(self.cli("cp", os.path.join(top, "large"), f"{box}:/workspace"), (0, "", ""))
+
     def test_cp_standard_input_and_output(self):
         box = self.sandbox()
         data = os.urandom(200000)
