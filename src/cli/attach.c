@@ -303,6 +303,7 @@ const struct verb verb_attach = {
     .name = "attach",
     .json = "errors as JSON; what the terminal shows stays as it is",
     .sandboxes = true,
+    .execs = true,
     .arguments = "[options] SANDBOX [JOB]",
     .summary = "Attach to a terminal that runs in a sandbox",
     .help = "Shows the recent output of a job with a terminal (default: the newest that runs) and\n"

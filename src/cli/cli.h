@@ -21,6 +21,7 @@ struct verb {
 	const char *json;      /* what --json does to it; NULL: what it prints is JSON */
 	const char *words; /* what its first argument can be, for completion: "backup restore" */
 	bool sandboxes;    /* its arguments are sandboxes */
+	bool execs;        /* what follows the sandbox is an exec of it */
 	const struct option_spec *options;
 	bool command_follows; /* the first argument ends the options */
 	/* argv[0] is the verb, the options are taken out. Returns the exit code; -1 with *error:

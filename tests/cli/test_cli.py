@@ -491,10 +491,16 @@ class CommandLine(DaemonTest):
                                 capture_output=True, text=True)
         self.assertEqual(result.stdout.strip(), "inspect")
         box = self.sandbox()
-        for words, expected in (("state ba", "backup"), ("token ''", "create list revoke"), ("completion f", "fish"), ("rm ''", box),
-                                ("exec " + box[:15], box), ("serve zz", ""), ("state backup /etc/host", "/etc/host")):
+        job, other = (self.cli("exec", "-d", sandbox, "--", "true")[1].strip() for sandbox in (box, self.sandbox(name="beside")))
+        for words, expected in (("state ba", "backup"), ("token ''", "create list revoke"), ("completion f", "fish"), ("rm " + box[:5], box),
+                                ("exec " + box[:15], box), ("serve zz", ""), ("state backup /etc/host", "/etc/host"),
+                                # An exec, of the sandbox that the line names, wherever; else of any.
+                                (f"attach {box} ''", job), ("attach besi", "beside"), (f"receipt beside {other[:8]}", other),
+                                (f"logs {box} -x ''", job), ("logs -n 5 --exec '' beside", other), (f"logs --exec {job[:10]}", job),
+                                (f"jobs {box} --kill ''", job), (f"jobs --rm '' {box}", job), (f"jobs {box[:10]}", box)):
+            at = words.split().index("''") + 1 if "''" in words else len(words.split())
             script = (f"source <({PROGRAM} completion bash); PATH={os.path.dirname(PROGRAM)}:$PATH; COMP_WORDS=(caisson {words}); "
-                      "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _caisson_words; echo ${COMPREPLY[@]}")
+                      f"COMP_CWORD={at}; _caisson_words; echo ${{COMPREPLY[@]}}")
             result = subprocess.run([*self.daemon.become(), "bash", "-c", script], capture_output=True, text=True, timeout=30,
                                     env={**os.environ, **self.daemon.client_environment()})
             self.assertEqual(result.stderr, "", words)
@@ -502,6 +508,9 @@ class CommandLine(DaemonTest):
                 self.assertIn(expected, result.stdout)
             else:
                 self.assertEqual(result.stdout.strip(), expected, words)
+        fish = self.cli("completion", "fish")[1]
+        self.assertIn("from attach' -a '(__caisson_sandbox_then_execs)'", fish)
+        self.assertRegex(fish, r"(?m)from logs' -l exec -s x -r -f -a '\(__caisson_execs\)'$")
         # Single quotes of fish.
         self.assertIn("'Print the shell\\'s completion script'", self.cli("completion", "fish")[1])
 
