@@ -73,10 +73,7 @@ static int check_call(struct call *call, struct error *error)
 {
 	if (id_is_set(&call->principal.sandbox))
 		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-	if (!workspace_valid(call->parameters[0]))
-		return error_set(error, ERROR_INVALID, "\"%s\" is not a workspace's name",
-				 call->parameters[0]);
-	return 0;
+	return workspace_check(call->parameters[0], error);
 }
 
 static void workspace_budgets_get(struct call *call)

@@ -205,6 +205,12 @@ static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
 		result = exec_resize(run->exec, rows, columns, &error);
 		break;
 	}
+	case EXEC_STREAM_LEAVE:
+		if (payload.size > 0)
+			return -1;
+		exec_reader_leaves(run->exec);
+		break_off(run, false);
+		return 0;
 	case EXEC_STREAM_STARTED:
 	case EXEC_STREAM_STDOUT:
 	case EXEC_STREAM_STDERR:

@@ -15,10 +15,10 @@
 #include "core/activity.h"
 
 const struct route *const api_tables[] = {
-    service_routes, sandbox_routes,    exec_routes,   code_routes,  file_routes,   signed_routes,
-    fs_routes,      token_routes,      mcp_routes,    run_routes,   later_routes,  template_routes,
-    metrics_routes, prometheus_routes, limits_routes, usage_routes, budget_routes, activity_routes,
-    NULL,
+    service_routes, start_page_routes, sandbox_routes,  exec_routes,     code_routes,
+    file_routes,    signed_routes,     fs_routes,       token_routes,    mcp_routes,
+    run_routes,     later_routes,      template_routes, metrics_routes,  prometheus_routes,
+    limits_routes,  usage_routes,      budget_routes,   activity_routes, NULL,
 };
 
 /* --- the table itself --- */

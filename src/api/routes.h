@@ -9,7 +9,8 @@
 #define ADMIN SCOPE_ADMIN
 #define SB "/v1/sandboxes/{sandbox}"
 
-extern const struct route service_routes[]; /* health.c */
+extern const struct route service_routes[];    /* health.c */
+extern const struct route start_page_routes[]; /* start_page.c */
 extern const struct route sandbox_routes[];
 extern const struct route run_routes[];      /* run.c */
 extern const struct route template_routes[]; /* templates.c */

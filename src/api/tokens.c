@@ -62,9 +62,9 @@ static int parse(struct call *call, struct token_spec *spec, struct error *error
 {
 	json_t *scopes = NULL;
 	spec->workspace = call->principal.workspace;
-	/* How long a label and a life may be is token_create()'s to say. */
+	/* What a workspace's name, a label and a life may be: token_create() says it. */
 	struct field fields[] = {
-	    {"workspace", FIELD_TEXT, &spec->workspace, false, 1, WORKSPACE_MAX},
+	    {"workspace", FIELD_TEXT, &spec->workspace},
 	    {"scopes", FIELD_ARRAY, &scopes, true},
 	    {"expires_seconds", FIELD_UINT, &spec->expires_seconds},
 	    {"label", FIELD_TEXT, &spec->label},
@@ -73,10 +73,8 @@ static int parse(struct call *call, struct token_spec *spec, struct error *error
 	if (json_fields(call->body, fields, ARRAY_SIZE(fields), error) < 0 ||
 	    parse_scopes(scopes, &spec->scopes, error) < 0)
 		return -1;
-	if (!workspace_valid(spec->workspace))
-		return error_set(error, ERROR_INVALID,
-				 "field `workspace`: \"%s\" is not a workspace's name",
-				 spec->workspace);
+	if (workspace_check(spec->workspace, error) < 0)
+		return error_prepend(error, "field `workspace`");
 	if (!spec->sandbox)
 		return 0;
 	/* By name or id, in the workspace that the token will be of. */

@@ -98,7 +98,7 @@ static int parse_range(struct call *call, struct ask *ask, struct error *error)
 /* Whose it is: the caller's own workspace; admin may name another, or `*` for all. */
 static int parse_workspace(struct call *call, struct ask *ask, struct error *error)
 {
-	char name[WORKSPACE_MAX + 1] = "";
+	char name[CALL_PARAMETER_MAX] = "";
 	if (text_copy(ask->workspace, sizeof(ask->workspace), call->principal.workspace) < 0 ||
 	    query_text(call, "workspace", name, sizeof(name), false, error) < 0)
 		return -1;
@@ -110,10 +110,8 @@ static int parse_workspace(struct call *call, struct ask *ask, struct error *err
 		ask->workspace[0] = '\0';
 		return 0;
 	}
-	if (!workspace_valid(name))
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `workspace`: \"%s\" is not a workspace's name",
-				 name);
+	if (workspace_check(name, error) < 0)
+		return error_prepend(error, "query parameter `workspace`");
 	return text_copy(ask->workspace, sizeof(ask->workspace), name);
 }
 

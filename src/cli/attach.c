@@ -18,7 +18,6 @@
 #include "cli/cli.h"
 #include "cli/terminal.h"
 
-#define DETACH_KEY 0x1d /* Ctrl-] */
 #define FRAME_MAX (256 * 1024)
 
 /* RFC 6455, as much as a client of our own daemon needs. */
@@ -163,7 +162,7 @@ static int forward_stdin(struct attached *attached, struct error *error)
 		attached->stdin_open = false;
 		return 0;
 	}
-	const char *key = terminal_is_raw() ? memchr(data, DETACH_KEY, (size_t)got) : NULL;
+	const char *key = terminal_leave_key(data, (size_t)got);
 	size_t size = key ? (size_t)(key - data) : (size_t)got;
 	if (size > 0 && !options.read_only &&
 	    send_frame(attached, OPCODE_BINARY, data, size, error) < 0)
@@ -304,11 +303,12 @@ const struct verb verb_attach = {
     .name = "attach",
     .json = "errors as JSON; what the terminal shows stays as it is",
     .sandboxes = true,
+    .execs = true,
     .arguments = "[options] SANDBOX [JOB]",
     .summary = "Attach to a terminal that runs in a sandbox",
     .help = "Shows the recent output of a job with a terminal (default: the newest that runs) and\n"
-	    "goes on with it; several may be attached at once. Ctrl-] leaves it running. Exits as\n"
-	    "the command does.\n\n"
+	    "goes on with it; several may be attached at once. Exits as the command "
+	    "does.\n" TERMINAL_LEAVE_HELP "\n\n"
 	    "  caisson exec -d --tty mybox -- bash\n"
 	    "  caisson attach mybox",
     .options = attach_specs,

@@ -55,8 +55,9 @@ static int set_body(json_t *body, struct error *error)
 		json_object_set_new(body, "name", json_null());
 	if (options.pids) {
 		if (text_to_u64(options.pids, 1, SANDBOX_PIDS_MAX, &pids) < 0)
-			return error_set(error, ERROR_USAGE, "\"%s\" is no number of processes",
-					 options.pids);
+			return error_set(error, ERROR_USAGE,
+					 "--pids: invalid number `%s`; use 1 to %u", options.pids,
+					 SANDBOX_PIDS_MAX);
 		json_object_set_new(body, "pids", json_integer((json_int_t)pids));
 	}
 	set_flag(body, "persistent", options.persistent, options.no_persistent);
@@ -148,7 +149,8 @@ static int run_wait(struct client *client, int argc, char **argv, struct error *
 		return error_set(error, ERROR_USAGE, "wait takes one sandbox");
 	if (options.wait_timeout &&
 	    (text_to_seconds(options.wait_timeout, &seconds) < 0 || seconds > 3600))
-		return error_set(error, ERROR_USAGE, "\"%s\" is no time of at most 1h",
+		return error_set(error, ERROR_USAGE,
+				 "--timeout: invalid time `%s`; use for example 90s, at most 1h",
 				 options.wait_timeout);
 	if (strlen(what) > 16 || strspn(what, "abcdefghijklmnopqrstuvwxyz") != strlen(what))
 		return error_set(error, ERROR_USAGE,

@@ -185,8 +185,10 @@ int cli_main(int argc, char **argv)
 	if (client_setup(&client, &error) < 0)
 		return report(verb->name, &error);
 	int result = verb->run(&client, count, words, &error);
-	if (result < 0)
+	if (result < 0) {
 		client_explain_lost(&client, &error);
+		error_name_flags(verb->options, &error);
+	}
 	return flush_output(result < 0 ? report(verb->name, &error) : result);
 }
 

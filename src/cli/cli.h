@@ -21,6 +21,7 @@ struct verb {
 	const char *json;      /* what --json does to it; NULL: what it prints is JSON */
 	const char *words; /* what its first argument can be, for completion: "backup restore" */
 	bool sandboxes;    /* its arguments are sandboxes */
+	bool execs;        /* what follows the sandbox is an exec of it */
 	const struct option_spec *options;
 	bool command_follows; /* the first argument ends the options */
 	/* argv[0] is the verb, the options are taken out. Returns the exit code; -1 with *error:
@@ -51,6 +52,10 @@ void print_json(const json_t *json);
 void print_safe(const char *text);
 /* A line on standard error, as safe as that. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The name of the flag that fills a field, without "--". */
+const char *flag_of(const char *field);
+/* An error of the API names fields: puts the flags of these options in their place. */
+void error_name_flags(const struct option_spec *options, struct error *error);
 /* "/v1/sandboxes/ID" and the rest, encoded. */
 NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
 			   struct error *error);
@@ -138,6 +143,9 @@ NODISCARD int open_mounts(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_
 			  struct error *error);
 /* Says on standard error which limits that were asked for are not enforced on this host. */
 void warn_of_limits(const char *verb, const json_t *record);
+/* The limits of a record that are not enforced, those with one reason at a time: "disk, inodes".
+ * *at begins as json_object_iter(limits). False: there are no more. */
+bool unenforced_next(json_t *limits, void **at, char *names, size_t room, const char **ret_reason);
 /* Members of a request, where the option was given: seconds, MiB, a number of cpus. */
 NODISCARD int set_seconds(json_t *body, const char *field, const char *text, struct error *error);
 NODISCARD int set_megabytes(json_t *body, const char *field, const char *text, struct error *error);
@@ -161,8 +169,9 @@ struct session {
 	json_t *body; /* the exec request; borrowed */
 	bool tty;
 	bool stdin_open;
+	char left[64]; /* filled: the exec that the user left running, or "" */
 };
 /* The exit code of the command, as a shell would say it (128 + n for a signal). */
-NODISCARD int session_run(struct client *client, const struct session *session, int *ret_exit_code,
+NODISCARD int session_run(struct client *client, struct session *session, int *ret_exit_code,
 			  struct error *error);
 bool session_wants_tty(void);

@@ -130,7 +130,8 @@ static int run_code(struct client *client, int argc, char **argv, struct error *
 		return error_set(error, ERROR_USAGE,
 				 "a context has its language, and is there already");
 	if (timeout_text && text_to_seconds(timeout_text, &seconds) < 0)
-		return error_set(error, ERROR_USAGE, "\"%s\" is no time; write it like 30s or 5m",
+		return error_set(error, ERROR_USAGE,
+				 "--timeout: invalid time `%s`; use for example 30s or 5m",
 				 timeout_text);
 	if (read_source(file, &source, error) < 0 ||
 	    sandbox_path(&path, argv[1], "/code", error) < 0)

@@ -6,6 +6,10 @@
 
 /* A key press must start no daemon. */
 #define SANDBOXES "CAISSON_START=no caisson ls --names 2>/dev/null"
+#define SANDBOX_IDS "CAISSON_START=no caisson ls -q 2>/dev/null"
+#define JOBS "CAISSON_START=no caisson jobs -q $box 2>/dev/null"
+/* The execs of the sandbox that stands on the line, else of all. */
+#define EXECS "$(_caisson_execs)"
 
 static void print_words(const char *separator)
 {
@@ -24,6 +28,9 @@ static const struct {
     {NULL, "isolation", "auto namespace gvisor vm"},
     {NULL, "template", "$(CAISSON_START=no caisson templates 2>/dev/null | awk 'NR>1{print $1}')"},
     {"usage", "by", "sandbox workspace"},
+    {"logs", "exec", EXECS},
+    {"jobs", "kill", EXECS},
+    {"jobs", "rm", EXECS},
     {"logs", "source", "stdout stderr both exec all"},
     {"wait", "for", "running stopped paused ended idle"},
     {"code", "language", "python node bash"},
@@ -73,8 +80,23 @@ static void print_options(const struct verb *verb)
 	printf("--json --help");
 }
 
+static const char bash_helpers[] =
+    "_caisson_sandbox() {\n"
+    "  local at names=\" $(" SANDBOXES " | tr '\\n' ' ')\"\n"
+    "  for ((at = 2; at < ${#COMP_WORDS[@]}; at++)); do\n"
+    "    [ \"$at\" = \"$COMP_CWORD\" ] || [ -z \"${COMP_WORDS[at]}\" ] && continue\n"
+    "    case $names in *\" ${COMP_WORDS[at]} \"*) echo \"${COMP_WORDS[at]}\"; return 0 ;; esac\n"
+    "  done\n"
+    "  return 1\n}\n"
+    "_caisson_execs() {\n"
+    "  local box\n"
+    "  for box in $(_caisson_sandbox || " SANDBOX_IDS "); do " JOBS "; done\n}\n"
+    "_caisson_sandbox_then_execs() {\n"
+    "  if _caisson_sandbox >/dev/null; then _caisson_execs; else " SANDBOXES "; fi\n}\n";
+
 static void print_bash(void)
 {
+	printf("%s", bash_helpers);
 	printf("_caisson_words() {\n"
 	       "  local cur=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]} options= words=\n"
 	       "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
@@ -97,7 +119,8 @@ static void print_bash(void)
 		if ((*verb)->words)
 			printf("; [ \"$COMP_CWORD\" = 2 ] && words=\"%s\"", (*verb)->words);
 		if ((*verb)->sandboxes)
-			printf("; words=\" $(" SANDBOXES ")\"");
+			printf("; words=\" $(%s)\"",
+			       (*verb)->execs ? "_caisson_sandbox_then_execs" : SANDBOXES);
 		printf(" ;;\n");
 	}
 	printf("  esac\n"
@@ -137,13 +160,26 @@ static void print_fish_arguments(const struct verb *verb)
 			       "__fish_seen_subcommand_from %s' -a '%s'\n",
 			       verb->name, followers[i].word, followers[i].words);
 	if (verb->sandboxes)
-		printf("complete -c caisson -f -n '__fish_seen_subcommand_from %s' -a "
-		       "'(env " SANDBOXES ")'\n",
-		       verb->name);
+		printf("complete -c caisson -f -n '__fish_seen_subcommand_from %s' -a '(%s)'\n",
+		       verb->name, verb->execs ? "__caisson_sandbox_then_execs" : "env " SANDBOXES);
 }
+
+static const char fish_helpers[] =
+    "function __caisson_sandbox\n"
+    "  set -l names (env " SANDBOXES ")\n"
+    "  for word in (commandline -opc)\n"
+    "    if contains -- $word $names; echo $word; return 0; end\n"
+    "  end\n"
+    "  return 1\nend\n"
+    "function __caisson_execs\n"
+    "  set -l boxes (__caisson_sandbox; or env " SANDBOX_IDS ")\n"
+    "  for box in $boxes; env " JOBS "; end\nend\n"
+    "function __caisson_sandbox_then_execs\n"
+    "  if __caisson_sandbox >/dev/null; __caisson_execs; else; env " SANDBOXES "; end\nend\n";
 
 static void print_fish(void)
 {
+	printf("%s", fish_helpers);
 	for (const struct verb *const *verb = verbs; *verb; verb++) {
 		if ((*verb)->hidden)
 			continue;
@@ -159,7 +195,9 @@ static void print_fish(void)
 				printf(" -s %c", option->letter);
 			const char *words = values_of(*verb, option);
 			printf("%s", option->kind == OPTION_FLAG ? "" : " -r");
-			if (words && words[0] != '$')
+			if (words && strcmp(words, EXECS) == 0)
+				printf(" -f -a '(__caisson_execs)'");
+			else if (words && words[0] != '$')
 				printf(" -f -a '%s'", words);
 			putchar('\n');
 		}

@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -25,20 +24,11 @@ static struct {
 	bool recursive;
 } options;
 
-void copy_progress(struct copy *copy, bool last)
+void copy_skip(struct copy *copy, const char *path)
 {
-	int64_t now = clock_monotonic();
-	if (!copy->progress || (!last && now - copy->shown < 100 * NSEC_PER_MSEC))
-		return;
-	if (last && copy->shown == copy->began)
-		return;
-	copy->shown = now;
-	char done[32], rate[32];
-	double seconds = (double)(now - copy->began) / (double)NSEC_PER_SEC;
-	bytes_text(copy->bytes, done);
-	bytes_text((uint64_t)((double)copy->bytes / (seconds > 0 ? seconds : 1)), rate);
-	fprintf(stderr, "\r%s in %llu files, %s/s   %s", done, (unsigned long long)copy->files,
-		rate, last ? "\n" : "");
+	progress_clear(&copy->progress);
+	complain("caisson cp: %s is a device, socket or pipe: skipped", path);
+	copy->skipped++;
 }
 
 int copy_url(struct copy *copy, struct buffer *url, const char *rest, const char *guest_path,
@@ -81,8 +71,7 @@ static int send_body(struct copy *copy, int fd, struct exchange *exchange, const
 				*error = answer;
 			return -1;
 		}
-		copy->bytes += (uint64_t)got;
-		copy_progress(copy, false);
+		progress_add(&copy->progress, (uint64_t)got);
 	}
 }
 
@@ -125,8 +114,7 @@ static int put_named(struct copy *copy, const char *host, const char *guest_path
 	if (stat(host, &info) < 0)
 		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", host);
 	if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-		complain("caisson cp: %s is a device, socket or pipe: skipped", host);
-		copy->skipped++;
+		copy_skip(copy, host);
 		return 0;
 	}
 	int fd = open(host, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -170,8 +158,7 @@ static int receive_body(struct copy *copy, struct exchange *exchange, int fd, st
 		int result = fd_write_full(fd, data, (size_t)got);
 		if (result < 0)
 			return error_set_errno(error, ERROR_NO_SPACE, result, "writing");
-		copy->bytes += (uint64_t)got;
-		copy_progress(copy, false);
+		progress_add(&copy->progress, (uint64_t)got);
 	}
 }
 
@@ -294,8 +281,7 @@ static int get_tree(struct copy *copy, const json_t *entry, const char *guest_pa
 	if (strcmp(type, "symlink") == 0)
 		return get_link(copy, entry, directory, name, error);
 	if (strcmp(type, "directory") != 0) {
-		complain("caisson cp: %s is a device, socket or pipe: skipped", guest_path);
-		copy->skipped++;
+		copy_skip(copy, guest_path);
 		return 0;
 	}
 	bool made = mkdirat(directory, name, 0700) == 0;
@@ -369,8 +355,11 @@ static int copy_down(struct copy *copy, const char *guest_path, const char *host
 	if (directory < 0)
 		result = error_set_errno(error, ERROR_FILE_NOT_FOUND,
 					 result < 0 ? ENAMETOOLONG : errno, "%s", host);
-	else
+	else {
+		if (!copy->several && strcmp(member_text(entry, "type"), "file") == 0)
+			copy->progress.total = (uint64_t)member_integer(entry, "size");
 		result = get_tree(copy, entry, guest_path, directory, name, 0, error);
+	}
 	json_decref(entry);
 	return result;
 }
@@ -434,7 +423,7 @@ static int copy_between(struct copy *copy, const char *from_sandbox, const char 
 	int result = client_json(copy->client, "POST", url.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result == 0) {
-		copy->bytes += (uint64_t)member_integer(answer, "bytes");
+		copy->progress.done += (uint64_t)member_integer(answer, "bytes");
 		copy->files++;
 	}
 	json_decref(answer);
@@ -466,29 +455,40 @@ static int copy_one(struct copy *copy, char *source, const char *target, const c
 	return from ? copy_down(copy, from, target, error) : copy_up(copy, source, to, error);
 }
 
+/* Of all of them together; 0 where one is no regular file: nobody knows then. */
+static uint64_t size_of_files(int count, char **paths)
+{
+	uint64_t size = 0;
+	for (int i = 0; i < count; i++) {
+		struct stat info;
+		if (stat(paths[i], &info) < 0 || !S_ISREG(info.st_mode))
+			return 0;
+		size += (uint64_t)info.st_size;
+	}
+	return size;
+}
+
 static int run_cp(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc < 3)
 		return error_set(error, ERROR_USAGE, "cp needs a source and a target");
 	char *target = argv[argc - 1], *to = split_guest(target);
 	bool to_output = !to && strcmp(target, "-") == 0;
-	struct copy copy = {
-	    .client = client,
-	    .progress = isatty(STDERR_FILENO) && !cli_json && !to_output,
-	    .several = argc > 3,
-	};
+	struct copy copy = {.client = client, .several = argc > 3};
 	if (to_output && copy.several)
 		return error_set(error, ERROR_USAGE, "standard output takes one file");
-	copy.began = copy.shown = clock_monotonic();
+	progress_begin(&copy.progress, "cp", to ? size_of_files(argc - 2, argv + 1) : 0);
+	/* Whoever reads that may write to the same terminal. */
+	copy.progress.terminal = copy.progress.terminal && !to_output;
 	int result = 0;
 	for (int i = 1; i < argc - 1 && result == 0; i++)
 		result = copy_one(&copy, argv[i], target, to, error);
-	copy_progress(&copy, true);
+	progress_clear(&copy.progress);
 	if (result < 0)
 		return -1;
 	if (cli_json && !to_output)
 		printf("{\"files\": %llu, \"bytes\": %llu, \"skipped\": %llu}\n",
-		       (unsigned long long)copy.files, (unsigned long long)copy.bytes,
+		       (unsigned long long)copy.files, (unsigned long long)copy.progress.done,
 		       (unsigned long long)copy.skipped);
 	return copy.skipped > 0 ? 1 : 0;
 }

@@ -2,17 +2,18 @@
 #pragma once
 
 #include "cli/cli.h"
+#include "cli/progress.h"
 
 struct copy {
 	struct client *client;
 	const char *sandbox;
-	uint64_t bytes, files, skipped;
-	int64_t began, shown;
-	bool progress;
-	bool several; /* sources: the target is a directory */
+	uint64_t files, skipped;
+	struct progress progress; /* counts the bytes, shown or not */
+	bool several;             /* sources: the target is a directory */
 };
 
-void copy_progress(struct copy *copy, bool last);
+/* Says that something of another kind than files, directories and links is left out. */
+void copy_skip(struct copy *copy, const char *path);
 /* "/v1/sandboxes/ID" + rest + the path, encoded. */
 NODISCARD int copy_url(struct copy *copy, struct buffer *url, const char *rest,
 		       const char *guest_path, struct error *error);

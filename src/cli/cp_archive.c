@@ -69,8 +69,7 @@ static int send_file(struct up *up, int fd, struct error *error)
 		if (send_bytes(up, data, (size_t)got, error) < 0)
 			return -1;
 		left -= (uint64_t)got;
-		up->copy->bytes += (uint64_t)got;
-		copy_progress(up->copy, false);
+		progress_add(&up->copy->progress, (uint64_t)got);
 	}
 	up->copy->files++;
 	size_t rest = up->entry.size % TAR_BLOCK;
@@ -102,8 +101,7 @@ static int send_entry(struct up *up, int directory, const char *name, int depth,
 	if (S_ISLNK(info.st_mode))
 		return send_link(up, directory, name, &info, error);
 	if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-		complain("caisson cp: %s is a device, socket or pipe: skipped", up->entry.path);
-		up->copy->skipped++;
+		copy_skip(up->copy, up->entry.path);
 		return 0;
 	}
 	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);

@@ -46,8 +46,9 @@ int set_megabytes(json_t *body, const char *field, const char *text, struct erro
 	uint64_t least = strcmp(field, "disk_mb") == 0 ? SANDBOX_DISK_MIN : SANDBOX_MEMORY_MIN;
 	if (text_to_bytes(text, MIB, &bytes) < 0 || bytes < MIB)
 		return error_set(error, ERROR_USAGE,
-				 "\"%s\" is no size; write it like 512M or 2G, at least %lluM",
-				 text, (unsigned long long)(least / MIB));
+				 "--%s: invalid size `%s`; use for example 512M or 2G, at least "
+				 "%lluM",
+				 flag_of(field), text, (unsigned long long)(least / MIB));
 	json_object_set_new(body, field, json_integer((json_int_t)(bytes / MIB)));
 	return 0;
 }
@@ -59,7 +60,8 @@ int set_seconds(json_t *body, const char *field, const char *text, struct error 
 		return 0;
 	if (text_to_seconds(text, &seconds) < 0 || seconds > SANDBOX_TIMEOUT_MAX)
 		return error_set(error, ERROR_USAGE,
-				 "\"%s\" is no time; write it like 90, 15m, 2h or 7d", text);
+				 "--%s: invalid time `%s`; use for example 90, 15m, 2h or 7d",
+				 flag_of(field), text);
 	json_object_set_new(body, field, json_integer((json_int_t)seconds));
 	return 0;
 }
@@ -72,7 +74,7 @@ int set_cpus(json_t *body, const char *text, struct error *error)
 	double cpu = strtod(text, &end);
 	if (*end || end == text || !isfinite(cpu) || cpu <= 0)
 		return error_set(error, ERROR_USAGE,
-				 "\"%s\" is no number of cpus; write it like 0.5 or 2", text);
+				 "--cpu: invalid number `%s`; use for example 0.5 or 2", text);
 	json_object_set_new(body, "cpu", json_real(cpu));
 	return 0;
 }
@@ -85,7 +87,7 @@ static int set_numbers(json_t *body, struct error *error)
 	if (create_options.pids) {
 		if (text_to_u64(create_options.pids, 1, SANDBOX_PIDS_MAX, &pids) < 0)
 			return error_set(error, ERROR_USAGE,
-					 "\"%s\" is no number of processes (1 to %u)",
+					 "--pids: invalid number `%s`; use 1 to %u",
 					 create_options.pids, SANDBOX_PIDS_MAX);
 		json_object_set_new(body, "pids", json_integer((json_int_t)pids));
 	}
@@ -98,7 +100,7 @@ static int set_numbers(json_t *body, struct error *error)
 	uint64_t wait = 0;
 	if (create_options.wait && (text_to_seconds(create_options.wait, &wait) < 0 || wait > 600))
 		return error_set(error, ERROR_USAGE,
-				 "\"%s\" is no time to wait; write it like 30s, at most 10m",
+				 "--wait: invalid time `%s`; use for example 30s, at most 10m",
 				 create_options.wait);
 	if (wait)
 		json_object_set_new(body, "wait_ms", json_integer((json_int_t)(wait * 1000)));
@@ -237,6 +239,24 @@ void warn_of_limits(const char *verb, const json_t *record)
 			complain("caisson %s: --%s %s is not enforced: %s", verb, limits[i].name,
 				 limits[i].asked, member_text(limit, "reason"));
 	}
+}
+
+bool unenforced_next(json_t *limits, void **at, char *names, size_t room, const char **ret_reason)
+{
+	names[0] = '\0';
+	for (; *at; *at = json_object_iter_next(limits, *at)) {
+		const json_t *limit = json_object_iter_value(*at);
+		const char *reason = member_text(limit, "reason");
+		size_t used = strlen(names);
+		if (json_is_true(json_object_get(limit, "enforced")))
+			continue;
+		if (used > 0 && strcmp(reason, *ret_reason) != 0)
+			break;
+		snprintf(names + used, room - used, "%s%s", used ? ", " : "",
+			 json_object_iter_key(*at));
+		*ret_reason = reason;
+	}
+	return names[0];
 }
 
 static int run_create(struct client *client, int argc, char **argv, struct error *error)

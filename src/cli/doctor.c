@@ -111,33 +111,20 @@ static json_t *look_at_host(const struct client *client)
 }
 
 /* Those that hold in one line; those that do not with why, one line for each reason. */
-static void print_limits(const json_t *limits)
+static void print_limits(json_t *limits)
 {
 	char line[256] = "";
-	const char *name, *reason = "";
+	const char *name, *reason;
 	json_t *limit;
-	json_object_foreach((json_t *)limits, name, limit)
+	json_object_foreach(limits, name, limit)
 	{
 		size_t used = strlen(line);
 		if (json_is_true(json_object_get(limit, "enforced")))
 			snprintf(line + used, sizeof(line) - used, "%s%s", used ? ", " : "", name);
 	}
 	printf("      %-16s    enforced: %s\n", "", *line ? line : "nothing");
-	line[0] = '\0';
-	json_object_foreach((json_t *)limits, name, limit)
-	{
-		const char *why = member_text(limit, "reason");
-		if (json_is_true(json_object_get(limit, "enforced")))
-			continue;
-		if (*line && strcmp(why, reason) != 0) {
-			printf("      %-16s    NOT enforced: %s: %s\n", "", line, reason);
-			line[0] = '\0';
-		}
-		size_t used = strlen(line);
-		snprintf(line + used, sizeof(line) - used, "%s%s", used ? ", " : "", name);
-		reason = why;
-	}
-	if (*line)
+	void *at = json_object_iter(limits);
+	while (unenforced_next(limits, &at, line, sizeof(line), &reason))
 		printf("      %-16s    NOT enforced: %s: %s\n", "", line, reason);
 }
 
@@ -182,7 +169,7 @@ static void print_tier(const json_t *tier, bool more_above)
 			   member_text(tier, "remedy"));
 		return;
 	}
-	const json_t *limits = json_object_get(tier, "limits");
+	json_t *limits = json_object_get(tier, "limits");
 	if (probed)
 		snprintf(text, sizeof(text),
 			 "the daemon ran a sandbox when it started; this token may not make one");

@@ -7,7 +7,7 @@
 
 static struct {
 	const char *state, *limit, *kill, *remove;
-	bool all;
+	bool all, quiet;
 } options;
 
 static int change(struct client *client, const char *sandbox, const char *id, bool purge,
@@ -82,6 +82,9 @@ static int run_jobs(struct client *client, int argc, char **argv, struct error *
 		return -1;
 	if (cli_json) {
 		print_json(json_object_get(answer, "jobs"));
+	} else if (options.quiet) {
+		json_array_foreach(json_object_get(answer, "jobs"), at, record)
+		    printf("%s\n", member_text(record, "exec_id"));
 	} else {
 		printf("%-17s %-9s %-10s %-11s %8s %-4s %10s  %s\n", "ID", "STATE", "HOW", "START",
 		       "DURATION", "", "BYTES", "COMMAND");
@@ -97,6 +100,7 @@ static const struct option_spec jobs_specs[] = {
     {"state", 's', OPTION_TEXT, &options.state, "STATE", "only those: running, ended or failed"},
     {"limit", 'n', OPTION_TEXT, &options.limit, "N", "at most so many (default: 100)"},
     {"all", 'a', OPTION_FLAG, &options.all, NULL, "also what code contexts need for themselves"},
+    {"quiet", 'q', OPTION_FLAG, &options.quiet, NULL, "ids only"},
     {"kill", 0, OPTION_TEXT, &options.kill, "ID", "end one with all that it started"},
     {"rm", 0, OPTION_TEXT, &options.remove, "ID",
      "forget one with its output; one that runs is ended first"},

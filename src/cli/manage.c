@@ -93,7 +93,33 @@ static struct widths widths_of(const json_t *list)
 	return widths;
 }
 
-static void print_row(const struct widths *widths, const json_t *record)
+/* Its limits that are not enforced into `unenforced`; true when there is one. */
+static bool note_unenforced(const json_t *record, json_t *unenforced)
+{
+	bool found = false;
+	const char *name;
+	json_t *limit;
+	json_object_foreach(json_object_get(record, "limits"), name, limit)
+	{
+		if (!json_is_false(json_object_get(limit, "enforced")))
+			continue;
+		found = true;
+		json_object_set(unenforced, name, limit);
+	}
+	return found;
+}
+
+/* On the screen a row with a star has limits that are not enforced, and this says which. */
+static void print_unenforced(json_t *unenforced)
+{
+	char names[128];
+	const char *reason;
+	void *at = json_object_iter(unenforced);
+	while (unenforced_next(unenforced, &at, names, sizeof(names), &reason))
+		printf("* not enforced: %s: %s\n", names, reason);
+}
+
+static void print_row(const struct widths *widths, const json_t *record, const char *mark)
 {
 	char memory[32], left[32], age[32];
 	print_limit(record, "memory", memory);
@@ -103,11 +129,29 @@ static void print_row(const struct widths *widths, const json_t *record)
 		snprintf(left, sizeof(left), "(%s)", reason);
 	else
 		age_text(expires_in(record), left);
-	printf("%-16s  %-*.32s  %-*s  %-*s  %-*s  %8s  %6s  %s\n", member_text(record, "id"),
+	printf("%-16s  %-*.32s  %-*s  %-*s  %-*s  %8s  %6s  %s%s\n", member_text(record, "id"),
 	       widths->name, *member_text(record, "name") ? member_text(record, "name") : "-",
 	       widths->status, member_text(record, "status"), widths->isolation,
 	       member_text(record, "isolation"), widths->template, member_text(record, "template"),
-	       memory, age, left);
+	       memory, age, left, mark);
+}
+
+static void print_list(json_t *list)
+{
+	struct widths widths = widths_of(list);
+	json_t *record, *unenforced = json_object();
+	bool screen = isatty(STDOUT_FILENO);
+	size_t at;
+	printf("%-16s  %-*s  %-*s  %-*s  %-*s  %8s  %6s  %s\n", "ID", widths.name, "NAME",
+	       widths.status, "STATUS", widths.isolation, "ISOLATION", widths.template, "TEMPLATE",
+	       "MEMORY", "AGE", "EXPIRES");
+	json_array_foreach(list, at, record)
+	{
+		bool marked = screen && note_unenforced(record, unenforced);
+		print_row(&widths, record, marked ? " *" : "");
+	}
+	print_unenforced(unenforced);
+	json_decref(unenforced);
 }
 
 static int run_ls(struct client *client, int argc, char **argv, struct error *error)
@@ -119,21 +163,14 @@ static int run_ls(struct client *client, int argc, char **argv, struct error *er
 		return -1;
 	if (cli_json) {
 		print_json(list);
+	} else if (!options.quiet && !options.names) {
+		print_list(list);
 	} else {
-		struct widths widths = widths_of(list);
-		bool terse = options.quiet || options.names;
-		if (!terse)
-			printf("%-16s  %-*s  %-*s  %-*s  %-*s  %8s  %6s  %s\n", "ID", widths.name,
-			       "NAME", widths.status, "STATUS", widths.isolation, "ISOLATION",
-			       widths.template, "TEMPLATE", "MEMORY", "AGE", "EXPIRES");
 		size_t at;
 		json_t *record;
 		json_array_foreach(list, at, record)
 		{
-			if (terse)
-				printf("%s\n", member_text(record, "id"));
-			else
-				print_row(&widths, record);
+			printf("%s\n", member_text(record, "id"));
 			if (options.names && *member_text(record, "name"))
 				printf("%s\n", member_text(record, "name"));
 		}
@@ -157,7 +194,9 @@ const struct verb verb_ls = {
     .name = "ls",
     .arguments = "[options]",
     .summary = "List the sandboxes",
-    .help = "  caisson ls\n  caisson ls --label team=red --state running\n"
+    .help = "On a terminal a star marks sandboxes with limits that this host does not enforce; a "
+	    "line\nbelow says which and why (in --json: `enforced` and `reason` of each limit).\n\n"
+	    "  caisson ls\n  caisson ls --label team=red --state running\n"
 	    "  caisson ls -q | xargs caisson rm",
     .options = ls_specs,
     .run = run_ls,

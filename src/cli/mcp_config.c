@@ -1,6 +1,6 @@
 /* `caisson mcp config`: what to put into which client's configuration. A client is a row of a
- * table; its file is mcp_config_file.c's. The snippet alone goes to standard output, so that it can
- * be piped on; where it belongs is said on standard error. */
+ * table (proto/mcp_clients.c); its file is mcp_config_file.c's. The snippet alone goes to standard
+ * output, so that it can be piped on; where it belongs is said on standard error. */
 #include "cli/mcp_config.h"
 
 #include <stdio.h>
@@ -12,32 +12,15 @@
 
 #define NAME_MAX_SIZE 40
 
-static const struct mcp_client clients[] = {
-    {"claude-code", "Claude Code", "mcpServers", ".claude.json", "CLAUDE_CONFIG_DIR",
-     ".claude.json", "url", "http", "stdio"},
-    {"claude-desktop", "Claude Desktop", "mcpServers", ".config/Claude/claude_desktop_config.json",
-     NULL, NULL, NULL, NULL, NULL},
-    {"cursor", "Cursor", "mcpServers", ".cursor/mcp.json", NULL, NULL, "url", NULL, NULL},
-    {"vscode", "VS Code", "servers", ".config/Code/User/mcp.json", NULL, NULL, "url", "http",
-     "stdio"},
-    {"windsurf", "Windsurf", "mcpServers", ".codeium/windsurf/mcp_config.json", NULL, NULL,
-     "serverUrl", NULL, NULL},
-    {"zed", "Zed", "context_servers", ".config/zed/settings.json", NULL, NULL, "url", NULL, NULL},
-    {"codex", "Codex", NULL, ".codex/config.toml", "CODEX_HOME", "config.toml", "url", NULL, NULL},
-    {"gemini", "Gemini CLI", "mcpServers", ".gemini/settings.json", NULL, NULL, "httpUrl", NULL,
-     NULL},
-    {"generic", "any other client", "mcpServers", NULL, NULL, NULL, "url", "http", "stdio"},
-};
-
 static const struct mcp_client *find_client(const char *name, struct error *error)
 {
 	char names[256] = "";
-	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+	for (const struct mcp_client *client = mcp_clients; client->name; client++) {
 		size_t used = strlen(names);
-		if (strcmp(clients[i].name, name) == 0)
-			return &clients[i];
-		snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
-			 clients[i].name);
+		if (strcmp(client->name, name) == 0)
+			return client;
+		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
+			 client->name);
 	}
 	error_set(error, ERROR_USAGE, "there is no client \"%s\"; there are %s", name, names);
 	return NULL;
@@ -46,18 +29,17 @@ static const struct mcp_client *find_client(const char *name, struct error *erro
 static int print_clients(void)
 {
 	json_t *list = json_array();
-	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+	for (const struct mcp_client *client = mcp_clients; client->name; client++) {
 		char path[512] = "";
 		struct error ignored;
-		if (clients[i].file &&
-		    config_path_of(&clients[i], path, sizeof(path), &ignored) < 0)
+		if (client->file && config_path_of(client, path, sizeof(path), &ignored) < 0)
 			path[0] = '\0';
 		if (cli_json)
 			json_array_append_new(list,
-					      json_pack("{s:s, s:s, s:s}", "name", clients[i].name,
-							"title", clients[i].title, "file", path));
+					      json_pack("{s:s, s:s, s:s}", "name", client->name,
+							"title", client->title, "file", path));
 		else
-			printf("%-16s %-18s %s\n", clients[i].name, clients[i].title, path);
+			printf("%-16s %-18s %s\n", client->name, client->title, path);
 	}
 	if (cli_json)
 		print_json(list);

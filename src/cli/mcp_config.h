@@ -2,16 +2,7 @@
 #pragma once
 
 #include "cli/mcp.h"
-
-struct mcp_client {
-	const char *name, *title;
-	const char *key;         /* of the object that has the servers; NULL: TOML */
-	const char *file;        /* below the home directory; NULL: it has none */
-	const char *environment; /* NULL, or the variable that names the file's directory */
-	const char *base;        /* of the file, there */
-	/* How a URL stands in an entry. */
-	const char *url_member, *http_type, *stdio_type;
-};
+#include "proto/mcp_clients.h"
 
 /* The entry of a server: {"command":, "args":, "env":} or {"url":, "headers":}, in the client's
  * words. */

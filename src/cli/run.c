@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/hold.h"
+#include "cli/terminal.h"
+#include "proto/mcp_lines.h"
 
 static struct {
 	const char *timeout, *cwd, *user;
@@ -23,7 +25,8 @@ static int add_limits(json_t *body, struct error *error)
 	if (text_to_seconds(options.timeout, &seconds) < 0 || seconds == 0 ||
 	    seconds > SANDBOX_TIMEOUT_MAX)
 		return error_set(error, ERROR_USAGE,
-				 "\"%s\" is no time; write it like 90, 15m or 2h", options.timeout);
+				 "--timeout: invalid time `%s`; use for example 90, 15m or 2h",
+				 options.timeout);
 	json_object_set_new(body, "timeout_seconds", json_integer((json_int_t)seconds));
 	return 0;
 }
@@ -78,8 +81,9 @@ static bool use_tty(void)
 	return !options.no_tty && (options.tty || session_wants_tty());
 }
 
+/* *ret_left: it goes on, the user has left it. */
 static int run_session(struct client *client, const char *sandbox, int argc, char **argv,
-		       int *ret_exit_code, struct error *error)
+		       int *ret_exit_code, bool *ret_left, struct error *error)
 {
 	bool tty = use_tty();
 	json_t *body;
@@ -87,6 +91,7 @@ static int run_session(struct client *client, const char *sandbox, int argc, cha
 		return -1;
 	struct session session = {.sandbox = sandbox, .body = body, .tty = tty, .stdin_open = true};
 	int result = session_run(client, &session, ret_exit_code, error);
+	*ret_left = session.left[0] != '\0';
 	json_decref(body);
 	return result;
 }
@@ -123,6 +128,22 @@ static char *const shell_words[] = {
     "/bin/sh", "-c", "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi", NULL};
 #define SHELL_COUNT ((int)ARRAY_SIZE(shell_words) - 1)
 
+/* The sandbox of a command that was left does not end with this process any more, but when it is
+ * idle. */
+static int keep_left(struct client *client, const char *id, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	if (sandbox_path(&path, id, "", error) < 0)
+		return -1;
+	json_t *body = json_pack("{s:{s:n}}", "labels", MCP_CONNECTION_LABEL);
+	int result = client_json(client, "PATCH", path.data, body, NULL, 0, NULL, error);
+	json_decref(body);
+	if (result == 0)
+		complain("caisson: sandbox %s is removed when nothing has run in it for %d seconds",
+			 id, RUN_IDLE_TIMEOUT);
+	return result;
+}
+
 static int run_in_fresh(struct client *client, int argc, char **argv, int *ret_exit_code,
 			struct error *error)
 {
@@ -131,9 +152,12 @@ static int run_in_fresh(struct client *client, int argc, char **argv, int *ret_e
 		return -1;
 	warn_of_limits(argv[0], record);
 	const char *id = member_text(record, "id");
-	int result = run_session(client, id, argc - 1, argv + 1, ret_exit_code, error);
+	bool left = false;
+	int result = run_session(client, id, argc - 1, argv + 1, ret_exit_code, &left, error);
 	if (options.keep) {
 		fprintf(stderr, "caisson: kept as %s\n", id);
+	} else if (left) {
+		result = keep_left(client, id, error);
 	} else {
 		struct error ignored;
 		if (delete_sandbox(client, id, result < 0 ? &ignored : error) < 0)
@@ -188,7 +212,8 @@ const struct verb verb_run = {
 	"executable, 127: no such program, 125: caisson itself failed). With a terminal it is\n"
 	"interactive: Ctrl-C and the like go to the terminal inside. Without one a SIGINT or\n"
 	"SIGTERM is passed on to all that the command started, and the third one kills it. The\n"
-	"sandbox ends with this process, however that ends, unless --keep is given.\n\n"
+	"sandbox ends with this process, however that ends, unless --keep is given or the command\n"
+	"is left.\n" TERMINAL_LEAVE_HELP "\n\n"
 	"  caisson run -- python3 -c 'print(2 ** 100)'\n"
 	"  echo data | caisson run -- wc -c\n"
 	"  caisson run -v ~/project:/workspace:cow --timeout 5m -- make test",
@@ -239,7 +264,8 @@ static int run_exec(struct client *client, int argc, char **argv, struct error *
 	if (options.detach)
 		return print_background(client, argv[1], argc - at, argv + at, error);
 	int exit_code = 0;
-	if (run_session(client, argv[1], argc - at, argv + at, &exit_code, error) < 0)
+	bool left;
+	if (run_session(client, argv[1], argc - at, argv + at, &exit_code, &left, error) < 0)
 		return -1;
 	return exit_code;
 }
@@ -269,7 +295,7 @@ const struct verb verb_exec = {
     .summary = "Run a command in a sandbox that is there",
     .help =
 	"Like run, in a sandbox of yours (id or name). One that is paused is resumed for it, one\n"
-	"that is stopped is started.\n\n"
+	"that is stopped is started.\n" TERMINAL_LEAVE_HELP "\n\n"
 	"  caisson exec mybox -- ls -l\n"
 	"  tar c . | caisson exec mybox -- tar x\n"
 	"  caisson exec -d mybox -- python3 -m http.server",
@@ -287,8 +313,9 @@ static int run_shell(struct client *client, int argc, char **argv, struct error 
 	if (argc < 2)
 		return run_run(client, argc, argv, error);
 	int exit_code = 0;
+	bool left;
 	if (run_session(client, argv[1], SHELL_COUNT - 1, (char **)shell_words + 1, &exit_code,
-			error) < 0)
+			&left, error) < 0)
 		return -1;
 	return exit_code;
 }
@@ -300,7 +327,7 @@ const struct verb verb_shell = {
     .arguments = "[options] [SANDBOX]",
     .summary = "Open a terminal in a sandbox",
     .help = "An interactive shell (bash where there is one) in a sandbox of yours, or in a fresh\n"
-	    "one that goes with it.\n\n"
+	    "one that goes with it.\n" TERMINAL_LEAVE_HELP "\n\n"
 	    "  caisson shell mybox",
     .options = exec_specs,
     .run = run_shell,

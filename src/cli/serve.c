@@ -63,8 +63,10 @@ static int read_config(struct config *config, char *path, size_t room, struct er
 	uint64_t seconds;
 	if (options.idle_exit) {
 		if (text_to_seconds(options.idle_exit, &seconds) < 0 || seconds > UINT32_MAX)
-			return error_set(error, ERROR_USAGE, "\"%s\" is no time",
-					 options.idle_exit);
+			return error_set(
+			    error, ERROR_USAGE,
+			    "--idle-exit: invalid time `%s`; use for example 90s or 15m",
+			    options.idle_exit);
 		config->idle_exit_seconds = (uint32_t)seconds;
 	}
 	config->log_json = config->log_json || options.log_json;

@@ -28,6 +28,8 @@ struct stream {
 	bool stdin_open;
 	uint64_t stdin_credit;
 	bool ended;
+	bool leaving; /* the daemon was told so, and closes */
+	char exec[64];
 	int interrupts;
 	json_t *record; /* of the exec, when it has ended */
 	uint8_t frame[EXEC_STREAM_HEADER + EXEC_STREAM_MAX];
@@ -157,6 +159,9 @@ static int handle_frame(struct stream *stream, uint8_t type, const uint8_t *data
 	json_t *json = NULL;
 	switch (type) {
 	case EXEC_STREAM_STARTED:
+		json = json_loadb((const char *)data, size, 0, NULL);
+		snprintf(stream->exec, sizeof(stream->exec), "%s", member_text(json, "exec_id"));
+		json_decref(json);
 		return 0;
 	case EXEC_STREAM_STDOUT:
 		return write_output(STDOUT_FILENO, data, size, error);
@@ -224,6 +229,10 @@ static int receive(struct stream *stream, struct error *error)
 	ssize_t got = exchange_receive(exchange, exchange->buffer, sizeof(exchange->buffer));
 	if (got < 0 && errno == EINTR)
 		return 0;
+	if (got == 0 && stream->leaving) {
+		stream->ended = true;
+		return 0;
+	}
 	if (got <= 0)
 		return error_set(error, ERROR_DAEMON_RESTARTING,
 				 "the connection to the daemon was lost; the command may go on, "
@@ -242,8 +251,16 @@ static int forward_stdin(struct stream *stream, struct error *error)
 		stream->stdin_open = false;
 		return send_frame(stream, EXEC_STREAM_STDIN_CLOSE, NULL, 0, error);
 	}
-	stream->stdin_credit -= (uint64_t)got;
-	return send_frame(stream, EXEC_STREAM_STDIN, data, (size_t)got, error);
+	const char *key = terminal_leave_key(data, (size_t)got);
+	size_t size = key ? (size_t)(key - data) : (size_t)got;
+	stream->stdin_credit -= size;
+	if (size > 0 && send_frame(stream, EXEC_STREAM_STDIN, data, size, error) < 0)
+		return -1;
+	if (!key)
+		return 0;
+	stream->leaving = true;
+	stream->stdin_open = false;
+	return send_frame(stream, EXEC_STREAM_LEAVE, NULL, 0, error);
 }
 
 /* The first interrupt is passed on; whoever insists gets the whole tree killed. */
@@ -329,7 +346,20 @@ static int begin(struct client *client, const struct session *session, struct ex
 	return 0;
 }
 
-int session_run(struct client *client, const struct session *session, int *ret_exit_code,
+/* The user left it. It may have ended in that moment, which its record says. */
+static bool was_left(const struct stream *stream, struct session *session)
+{
+	if (!stream->leaving || stream->record)
+		return false;
+	char text[256];
+	memcpy(session->left, stream->exec, sizeof(session->left));
+	snprintf(text, sizeof(text), "left; the command goes on, `caisson attach %s %s` comes back",
+		 session->sandbox, session->left);
+	say(session, text);
+	return true;
+}
+
+int session_run(struct client *client, struct session *session, int *ret_exit_code,
 		struct error *error)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
@@ -347,7 +377,9 @@ int session_run(struct client *client, const struct session *session, int *ret_e
 	if (result == 0)
 		result = loop(stream, error);
 	terminal_restore();
-	int exit_code = result == 0 ? exit_code_of(client, session, stream->record) : 0;
+	int exit_code = 0;
+	if (result == 0 && !was_left(stream, session))
+		exit_code = exit_code_of(client, session, stream->record);
 	json_decref(stream->record);
 	/* Whoever reads our output has enough: as quiet as a command that SIGPIPE ends. */
 	if (result < 0 && error->errnum == EPIPE && error->kind == ERROR_CANCELLED) {

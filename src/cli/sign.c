@@ -16,16 +16,18 @@ static int make_body(const char *file, json_t *body, struct error *error)
 	json_object_set_new(body, "method", json_string(sign_options.put ? "PUT" : "GET"));
 	if (sign_options.expires) {
 		if (text_to_seconds(sign_options.expires, &seconds) < 0 || seconds == 0)
-			return error_set(error, ERROR_USAGE,
-					 "\"%s\" is no time; write it like 90s, 15m, 2h or 7d",
-					 sign_options.expires);
+			return error_set(
+			    error, ERROR_USAGE,
+			    "--expires: invalid time `%s`; use for example 90s, 15m, 2h or 7d",
+			    sign_options.expires);
 		json_object_set_new(body, "expires_seconds", json_integer((json_int_t)seconds));
 	}
 	if (sign_options.max_bytes) {
 		if (text_to_bytes(sign_options.max_bytes, 1, &bytes) < 0 || bytes == 0)
-			return error_set(error, ERROR_USAGE,
-					 "\"%s\" is no size; write it like 512K, 10M or 1G",
-					 sign_options.max_bytes);
+			return error_set(
+			    error, ERROR_USAGE,
+			    "--max-bytes: invalid size `%s`; use for example 512K, 10M or 1G",
+			    sign_options.max_bytes);
 		json_object_set_new(body, "max_bytes", json_integer((json_int_t)bytes));
 	}
 	if (sign_options.user)

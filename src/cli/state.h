@@ -22,6 +22,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "cli/client.h"
+#include "cli/progress.h"
 #include "tier/driver.h"
 
 #define STATE_FORMAT 1
@@ -93,17 +94,6 @@ NODISCARD int block_digest_add(struct block_digest *digest, uint64_t offset, con
 NODISCARD int block_digest_end(struct block_digest *digest, uint64_t size,
 			       uint8_t ret_digest[DIGEST_SIZE]);
 void block_digest_done(struct block_digest *digest);
-
-/* How far it is, on a terminal. */
-struct progress {
-	const char *verb;
-	uint64_t total, done;
-	int64_t shown_at;
-	bool terminal;
-};
-void progress_begin(struct progress *progress, const char *verb, uint64_t total);
-void progress_add(struct progress *progress, uint64_t bytes);
-void progress_end(struct progress *progress);
 
 struct state_options {
 	const char *state;

@@ -518,7 +518,7 @@ static int write_files(struct backup *backup, struct error *error)
 		if (write_file(backup, fd, file, error) < 0)
 			return -1;
 	}
-	progress_end(&backup->progress);
+	progress_clear(&backup->progress);
 	return write_json(backup, STATE_DIGESTS, state_digests_json(&backup->manifest), error);
 }
 

@@ -214,7 +214,7 @@ static int extract_all(struct extraction *extraction, int fd, struct error *erro
 		progress_begin(&extraction->progress, "restore", extraction->manifest->data);
 	for (size_t i = 0; result == 0 && i < extraction->manifest->file_count; i++)
 		result = extract_file(extraction, &extraction->manifest->files[i], error);
-	progress_end(&extraction->progress);
+	progress_clear(&extraction->progress);
 	if (result == 0)
 		result = check_end(extraction, error);
 	library.archive_read_free(archive);

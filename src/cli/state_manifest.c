@@ -332,28 +332,3 @@ void block_digest_done(struct block_digest *digest)
 	EVP_MD_CTX_free(digest->context);
 	digest->context = NULL;
 }
-
-void progress_begin(struct progress *progress, const char *verb, uint64_t total)
-{
-	*progress =
-	    (struct progress){.verb = verb, .total = total, .terminal = isatty(STDERR_FILENO) == 1};
-}
-
-void progress_add(struct progress *progress, uint64_t bytes)
-{
-	progress->done += bytes;
-	int64_t now = clock_monotonic();
-	if (!progress->terminal || now - progress->shown_at < 200 * NSEC_PER_MSEC)
-		return;
-	char done[32], total[32];
-	progress->shown_at = now;
-	bytes_text(progress->done, done);
-	bytes_text(progress->total, total);
-	fprintf(stderr, "\r%s: %s of %s   ", progress->verb, done, total);
-}
-
-void progress_end(struct progress *progress)
-{
-	if (progress->terminal && progress->shown_at)
-		fprintf(stderr, "\r%40s\r", "");
-}

@@ -3,6 +3,7 @@
 #include "cli/terminal.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -24,6 +25,11 @@ void terminal_raw(void)
 	cfmakeraw(&raw);
 	raw_now = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
 	atexit(terminal_restore);
+}
+
+const char *terminal_leave_key(const char *typed, size_t size)
+{
+	return raw_now ? memchr(typed, TERMINAL_LEAVE_KEY, size) : NULL;
 }
 
 bool terminal_is_raw(void)

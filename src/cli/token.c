@@ -15,7 +15,8 @@ static int token_new(struct client *client, struct error *error)
 	uint64_t seconds = 0;
 	if (options.expires && text_to_seconds(options.expires, &seconds) < 0) {
 		json_decref(body);
-		return error_set(error, ERROR_USAGE, "\"%s\" is no time; write it like 24h or 30d",
+		return error_set(error, ERROR_USAGE,
+				 "--expires: invalid time `%s`; use for example 24h or 30d",
 				 options.expires);
 	}
 	json_t *scopes = json_array();

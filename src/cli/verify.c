@@ -470,6 +470,7 @@ const struct verb verb_receipt = {
     .name = "receipt",
     .json = "errors as JSON; a receipt is JSON",
     .sandboxes = true,
+    .execs = true,
     .arguments = "SANDBOX EXEC | key",
     .summary = "Print the signed receipt of a command that has ended",
     .help = "What ran, where, under which limits, what it printed (as digests), with the entries\n"

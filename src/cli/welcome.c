@@ -38,6 +38,15 @@ static int run_token(struct client *client, char *token, size_t room, struct err
 	return 0;
 }
 
+static void print_unenforced(json_t *limits)
+{
+	char names[128];
+	const char *reason;
+	void *at = json_object_iter(limits);
+	while (unenforced_next(limits, &at, names, sizeof(names), &reason))
+		printf("NOT enforced:    %s: %s\n", names, reason);
+}
+
 /* *ret_shown is what a caller of --json is told of it. */
 static int show_command(struct client *client, json_t **ret_shown, struct error *error)
 {
@@ -64,9 +73,10 @@ static int show_command(struct client *client, json_t **ret_shown, struct error 
 	snprintf(said, sizeof(said), "%s", member_text(result, "stdout"));
 	said[strcspn(said, "\n")] = '\0';
 	if (outcome == 0 && cli_json) {
-		*ret_shown = json_pack("{s:s, s:s, s:f, s:O}", "said", said, "isolation",
+		*ret_shown = json_pack("{s:s, s:s, s:f, s:O, s:O}", "said", said, "isolation",
 				       member_text(record, "isolation"), "took_ms", milliseconds,
-				       "boot_ms", json_object_get(record, "boot_ms"));
+				       "boot_ms", json_object_get(record, "boot_ms"), "limits",
+				       json_object_get(record, "limits"));
 	} else if (outcome == 0) {
 		printf("\nA sandbox said:  ");
 		print_safe(said);
@@ -75,6 +85,7 @@ static int show_command(struct client *client, json_t **ret_shown, struct error 
 		    "It took:         %.1f ms from nothing to its output (%.1f ms to be ready)\n",
 		    member_text(record, "isolation"), milliseconds,
 		    json_number_value(json_object_get(record, "boot_ms")));
+		print_unenforced(json_object_get(record, "limits"));
 	}
 	json_decref(body);
 	json_decref(record);

@@ -192,6 +192,23 @@ static void on_late(void *data, uint32_t type, const struct spawn_message *reply
 		transition_late(core, type, reply);
 }
 
+/* One line for each reason. */
+static void log_unenforced(const struct core *core)
+{
+	const uint32_t *reasons = core->probes[tier_automatic(core)].limit_reasons;
+	for (int kind = 0, next; kind < LIMIT_COUNT; kind = next) {
+		char names[128] = "";
+		size_t used = 0;
+		for (next = kind; next < LIMIT_COUNT && reasons[next] == reasons[kind]; next++)
+			used +=
+			    (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+					     used ? ", " : "", limit_name((enum limit_kind)next));
+		if (reasons[kind] != LIMIT_ENFORCED)
+			log_info("limits that are not enforced on this host: %s: %s", names,
+				 limit_reason_text((enum limit_reason)reasons[kind]));
+	}
+}
+
 static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
 			 const struct error *error)
 {
@@ -208,6 +225,7 @@ static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
 	logs_remove_strays(core);
 	spares_fill(core);
 	timers_start(core);
+	log_unenforced(core);
 	core->private->ready(core->private->ready_data);
 }
 

@@ -297,6 +297,8 @@ NODISCARD int limits_check_change(const struct config *config, const struct limi
 NODISCARD int timeout_check(const struct config *config, uint32_t seconds, struct error *error);
 /* 0 (none) where that is allowed. */
 uint32_t timeout_longest(const struct config *config);
+/* What `auto` stands for on this host; TIER_AUTO where no tier works. */
+enum tier tier_automatic(const struct core *core);
 
 /* sandbox_limits.c */
 /* A reply to LIMITS after its time. */

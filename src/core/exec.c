@@ -628,7 +628,8 @@ int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error
 			    error);
 }
 
-/* What every consumer of a stream has; what was acknowledged before when there is none. */
+/* What every consumer of a stream has. Where there is none: what was acknowledged before, or all
+ * where the reader has left. */
 static uint64_t consumed_by_all(const struct exec *exec, enum exec_stream stream)
 {
 	uint64_t before = stream == EXEC_STDOUT ? exec->consumed.out : exec->consumed.err;
@@ -641,7 +642,7 @@ static uint64_t consumed_by_all(const struct exec *exec, enum exec_stream stream
 			    stream == EXEC_STDOUT ? watcher->consumed.out : watcher->consumed.err);
 	}
 	if (least == UINT64_MAX)
-		return before;
+		return exec->row.flags & EXEC_READER_LEFT ? exec_total(exec, stream) : before;
 	/* One that came later has not seen what was given up before. Who reads the log is sometimes
 	 * ahead of what the init has told: that is acknowledged when it has. */
 	return MAX(before, MIN(least, exec_total(exec, stream)));
@@ -675,6 +676,17 @@ void exec_acknowledge(struct exec *exec)
 	if (sandbox_send(exec->sandbox, FRAME_CONSUMED, exec->row.key, room, sizeof(room), NULL, 0,
 			 &error) == 0)
 		exec->consumed_sent = exec->consumed;
+}
+
+void exec_reader_leaves(struct exec *exec)
+{
+	struct error error;
+	exec->row.flags |= EXEC_READER_LEFT;
+	/* The row is for the next daemon; for this one it is done. */
+	if (!exec_ended(exec) &&
+	    store_exec_update(exec->sandbox->core->store, &exec->row, &error) < 0)
+		log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
+	exec_acknowledge(exec);
 }
 
 void exec_watcher_consumed(struct exec_watcher *watcher, enum exec_stream stream, uint64_t offset)

@@ -96,6 +96,11 @@ NODISCARD int exec_find(struct sandbox *sandbox, const char *id, struct exec **r
 			struct error *error);
 void exec_watch(struct exec *exec, struct exec_watcher *watcher);
 void exec_unwatch(struct exec_watcher *watcher);
+/* The reader of a lossless exec leaves it running: while nobody else consumes its output, that
+ * counts as read, so that the command does not wait. */
+void exec_reader_leaves(struct exec *exec);
+/* Of a row's flags, beside those of enum exec_flag; append only. */
+#define EXEC_READER_LEFT (1u << 16)
 /* Is there a watcher that consumes both streams? */
 bool exec_has_consumer(const struct exec *exec);
 

@@ -50,6 +50,8 @@ static void take_totals(struct exec *exec, const struct output_totals *totals)
 	exec->row.out_total = MIN(totals->out, (uint64_t)INT64_MAX);
 	exec->row.err_total = MIN(totals->err, (uint64_t)INT64_MAX);
 	exec_logs_refresh(exec);
+	if (exec->row.flags & EXEC_READER_LEFT)
+		exec_acknowledge(exec);
 }
 
 static int write_exec(void *data, struct error *error)

@@ -150,16 +150,21 @@ static int check_timeouts(const struct config *config, const struct sandbox_spec
 	return 0;
 }
 
+enum tier tier_automatic(const struct core *core)
+{
+	uint32_t tier = TIER_COUNT - 1;
+	while (tier > TIER_AUTO && (!core->probes[tier].available || core->probes[tier].by_name))
+		tier--;
+	return (enum tier)tier;
+}
+
 static int check_tier(const struct core *core, enum tier asked, uint32_t *ret_tier,
 		      struct error *error)
 {
 	if (asked == TIER_AUTO) {
-		for (uint32_t tier = TIER_COUNT - 1; tier > TIER_AUTO; tier--) {
-			if (core->probes[tier].available && !core->probes[tier].by_name) {
-				*ret_tier = tier;
-				return 0;
-			}
-		}
+		*ret_tier = tier_automatic(core);
+		if (*ret_tier != TIER_AUTO)
+			return 0;
 		return error_set(error, ERROR_TIER_UNAVAILABLE,
 				 "this host has no isolation tier; `namespace` misses: %s",
 				 core->probes[TIER_NAMESPACE].missing);

@@ -74,12 +74,8 @@ static bool label_valid(const char *label)
 static int check_spec(const struct token_spec *spec, struct error *error)
 {
 	const uint32_t all = SCOPE_READ | SCOPE_WRITE | SCOPE_ADMIN;
-	if (!spec->workspace || !workspace_valid(spec->workspace))
-		return error_set(
-		    error, ERROR_INVALID,
-		    "a workspace is 1 to %d of a-z, 0-9, '-', '_' and '.', the first a "
-		    "letter or digit",
-		    WORKSPACE_MAX);
+	if (workspace_check(spec->workspace ? spec->workspace : "", error) < 0)
+		return -1;
 	if (spec->scopes == 0 || (spec->scopes & ~all))
 		return error_set(error, ERROR_INVALID,
 				 "a token needs scopes: sandboxes:read, sandboxes:write, admin");
@@ -355,4 +351,14 @@ bool workspace_valid(const char *text)
 	return length > 0 && length <= WORKSPACE_MAX &&
 	       strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == length &&
 	       strchr("-_.", text[0]) == NULL;
+}
+
+int workspace_check(const char *text, struct error *error)
+{
+	if (workspace_valid(text))
+		return 0;
+	return error_set(error, ERROR_INVALID,
+			 "invalid workspace name `%.80s`; use 1 to %d characters of a-z, 0-9, '-', "
+			 "'_' and '.', the first a letter or digit",
+			 text, WORKSPACE_MAX);
 }

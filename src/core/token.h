@@ -44,6 +44,8 @@ int64_t tokens_tend(struct core *core, int64_t now);
 NODISCARD int scopes_parse(const char *text, uint32_t *ret_scopes, struct error *error);
 void scopes_text(uint32_t scopes, char *text, size_t room);
 bool workspace_valid(const char *text);
+/* The same; the error says which names are valid. */
+NODISCARD int workspace_check(const char *text, struct error *error);
 /* One and the same caller: what one has begun is the other's too. */
 bool principal_same(const struct principal *a, const struct principal *b);
 struct writer;

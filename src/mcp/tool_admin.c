@@ -27,9 +27,10 @@ bool admin_refused(struct mcp_request *request)
 
 bool admin_workspace(struct mcp_request *request, const char *name)
 {
-	if (workspace_valid(name))
+	struct error error;
+	if (workspace_check(name, &error) == 0)
 		return true;
-	content_refuse(request, "field `workspace`: \"%s\" is not a workspace's name.", name);
+	content_refuse(request, "field `workspace`: %s.", error.message);
 	return false;
 }
 

@@ -6,7 +6,7 @@
  * Standard input is under credit: the client starts with FILE_WINDOW bytes and gets more with
  * STDIN_CREDIT. Output is under the connection's own flow control; a client that stops reading
  * stops the process (the exec is lossless), never the daemon. The connection's end cancels the exec
- * unless it was asked for with `detach`. */
+ * unless it was asked for with `detach`, or LEAVE came first. */
 #pragma once
 
 #include "base/limits.h"
@@ -21,6 +21,7 @@ enum exec_stream_type {
 	EXEC_STREAM_STDIN_CLOSE = 2, /* empty */
 	EXEC_STREAM_SIGNAL = 3,      /* u32 signal, u32 enum signal_scope */
 	EXEC_STREAM_RESIZE = 4,      /* u16 rows, u16 columns */
+	EXEC_STREAM_LEAVE = 5,       /* empty; the command goes on, the daemon closes */
 	/* daemon -> client */
 	EXEC_STREAM_STARTED = 16,      /* JSON: the exec's record */
 	EXEC_STREAM_STDOUT = 17,       /* bytes */

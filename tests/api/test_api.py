@@ -1,7 +1,11 @@
 """The API's edges: who may, what is refused and how, what the document promises."""
+import base64
+import hashlib
+import html
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -238,6 +242,48 @@ class Edges(DaemonTest):
         self.assertTrue(document["openapi"].startswith("3.1"))
         for path in ("/v1/sandboxes", "/v1/sandboxes/{sandbox}", "/v1/sandboxes/{sandbox}/exec"):
             self.assertIn(path, document["paths"])
+
+    def page(self, client, method="GET", **headers):
+        response, connection = client.raw(method, "/", headers=headers)
+        self.assertEqual(response.status, 200)
+        self.assertEqual(response.getheader("Content-Type"), "text/html; charset=utf-8")
+        text = response.read().decode()
+        connection.close()
+        return response, text
+
+    def test_page_for_a_browser(self):
+        """Without a token; it can load and run nothing, and tells nothing of what is here."""
+        box = self.sandbox(name="hidden")
+        response, text = self.page(self.daemon.tcp(), Accept="text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
+        policy = dict(part.split(" ", 1) for part in response.getheader("Content-Security-Policy").split("; "))
+        style = re.search("<style>(.*?)</style>", text, re.S).group(1)
+        self.assertEqual(policy, {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'",
+                                  "style-src": f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'"})
+        self.assertEqual((response.getheader("X-Content-Type-Options"), response.getheader("Referrer-Policy")), ("nosniff", "no-referrer"))
+        self.assertNotRegex(text, r"(?i)<script|<form|<img|<link|javascript:| on[a-z]+=|src=")
+        for word in (box, "hidden", "csn_", self.daemon.state, self.daemon.runtime):
+            self.assertNotIn(word, text)
+        self.assertIn("caisson token create", text)
+        self.assertIn(f"<pre>http://127.0.0.1:{self.daemon.port}/mcp</pre>", text)
+        self.assertIn("<pre>http://localhost:4321/mcp</pre>", self.page(self.daemon.tcp(), Host="localhost:4321")[1])
+        head, nothing = self.page(self.daemon.tcp(), "HEAD")
+        self.assertEqual((nothing, head.getheader("Content-Length")), ("", str(len(text))))
+        self.assertIn(f"http://127.0.0.1:{self.daemon.port}/mcp", self.page(self.api)[1])
+        self.refused(405, "route.method_not_allowed", self.api.post, "/", {})
+
+    def test_snippets_of_the_page_are_those_of_the_command_line(self):
+        text = self.page(self.daemon.tcp())[1]
+        shown = {html.unescape(title): html.unescape(code) for title, code in re.findall(r"<h3>(.*?)</h3>.*?<pre>(.*?)</pre>", text, re.S)}
+        for client in json.loads(self.daemon.cli("mcp", "config", "--list", "--json")[1]):
+            printed = self.daemon.cli("mcp", "config", client["name"], "--http", "--token", "TOKEN")[1]
+            self.assertIn(client["name"], text)
+            if "mcp-remote" in printed:  # takes no URL
+                self.assertNotIn(client["title"], shown)
+            elif printed.startswith("{"):
+                self.assertEqual(json.loads(shown.pop(client["title"])), json.loads(printed))
+            else:
+                self.assertEqual(shown.pop(client["title"]).strip(), printed.strip())
+        self.assertEqual(shown, {})
 
     def test_burst_of_creates(self):
         records = at_once(lambda _: self.daemon.client(timeout=120).create(), range(30))

@@ -188,6 +188,9 @@ class Tokens(DaemonTest):
                        {"scopes": ["admin"], "expires_seconds": -1}, {"scopes": ["admin"], "label": "x" * 64}, {"scopes": ["admin"], "token": "mine"}):
             with self.subTest(fields=fields):
                 self.refused(400, "request.invalid", self.api.post, "/v1/tokens", fields)
+        for name in ("Not One", "", "x" * 64, ".x"):
+            refusal = self.refused(400, "request.invalid", self.make, name)
+            self.assertIn("use 1 to 63 characters of a-z, 0-9, '-', '_' and '.', the first a letter or digit", str(refusal))
         self.refused(404, "sandbox.not_found", self.make, sandbox="abcdefghijklmnop")
         self.refused(404, "sandbox.not_found", self.make, "another", sandbox=self.sandbox())
 

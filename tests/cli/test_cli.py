@@ -22,6 +22,22 @@ from marks import long
 from ports import free_port
 
 
+def on_a_terminal(daemon, *arguments):
+    """What a command shows on a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+                               env={**os.environ, **daemon.client_environment(), "ASAN_OPTIONS": "detect_leaks=0"}, **daemon.identity())
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := os.read(ours, 4096):
+            shown += data
+    except OSError:
+        pass  # the terminal's other end is closed
+    os.close(ours)
+    return process.wait(30), shown.decode()
+
+
 class CommandLine(DaemonTest):
     def cli(self, *arguments, **options):
         return self.daemon.cli(*arguments, **options)
@@ -219,6 +235,34 @@ class CommandLine(DaemonTest):
         self.assertEqual(code, 125)
         self.assertIn("/workspace/nothing", err)
 
+    def test_cp_shows_its_progress(self):
+        """On a terminal, of what takes a while; it is gone in the end. (The daemon stands still for a moment.)"""
+        box = self.sandbox()
+        with tempfile.TemporaryDirectory() as top:
+            os.chmod(top, 0o755)
+            with open(os.path.join(top, "large"), "wb") as file:
+                file.truncate(30 << 20)
+            for name in ("large", "small"):
+                open(os.path.join(top, name), "ab").close()
+            os.mkdir(os.path.join(top, "tree"))
+            os.link(os.path.join(top, "large"), os.path.join(top, "tree/large"))
+            pid = self.daemon.daemon_pid()
+            for source, expected in (("large", r"\rcp \[#* *\] +[0-9]+% [0-9.]+ [KM]iB of 30 MiB, [0-9.]+ [KM]?i?B/s"),
+                                     ("tree", r"\rcp [0-9.]+ [KM]iB, [0-9.]+ [KM]?i?B/s"), ("small", None)):
+                os.kill(pid, signal.SIGSTOP)
+                timer = threading.Timer(1, os.kill, (pid, signal.SIGCONT))
+                timer.start()
+                code, shown = on_a_terminal(self.daemon, "cp", os.path.join(top, source), f"{box}:/workspace")
+                timer.join()
+                self.assertEqual(code, 0, shown)
+                if expected:
+                    self.assertRegex(shown, expected)
+                    # Nothing but spaces is the last that stands there.
+                    self.assertRegex(shown, r"\r +\r$")
+                else:
+                    self.assertEqual(shown, "")
+            self.assertEqual(self.cli("cp", os.path.join(top, "large"), f"{box}:/workspace"), (0, "", ""))
+
     def test_cp_standard_input_and_output(self):
         box = self.sandbox()
         data = os.urandom(200000)
@@ -401,6 +445,31 @@ class CommandLine(DaemonTest):
                 for word in words:
                     self.assertIn(word, err)
 
+    def test_errors_name_flags(self):
+        """What the API says of a field is said of the flag that was typed."""
+        box = self.sandbox(name="cpu")
+        for arguments, expected in [
+            (("create", "--memory", "1M"), "--memory (in MiB) is 1; "),
+            (("create", "--disk", "1M"), "--disk (in MiB) is 1; "),
+            (("run", "--cpu", "0.001", "--", "true"), "--cpu must be "),
+            (("create", "--name", "Bad_Name"), "--name: 1 to 63 of a-z, "),
+            (("create", "--isolation", "strong"), "--isolation must be auto, "),
+            (("create", "--label", "bad key=1"), "--label: a key "),
+            (("set", "--memory", "1M", box), "--memory (in MiB) is 1; "),
+            (("jobs", "--limit", "many", box), "--limit must be a number "),
+            (("run", "--timeout", "soon", "--", "true"), "--timeout: invalid time `soon`; "),
+            (("create", "--idle-timeout", "soon"), "--idle-timeout: invalid time `soon`; "),
+            (("create", "--memory", "lots"), "--memory: invalid size `lots`; "),
+        ]:
+            with self.subTest(arguments=arguments):
+                code, out, err = self.cli(*arguments)
+                self.assertEqual(code, 125, err)
+                self.assertTrue(err.startswith(f"caisson {arguments[0]}: {expected}"), err)
+        self.assertTrue(json.loads(self.cli("create", "--json", "--memory", "1M")[2])["error"].startswith("--memory (in MiB) is 1"))
+        # A sandbox whose name is a field's is a sandbox.
+        self.cli("rm", "cpu")
+        self.assertIn("`cpu`", self.cli("set", "--cpu", "1", "cpu")[2])
+
     def test_json_errors(self):
         code, out, err = self.cli("inspect", "--json", "nobody-here")
         self.assertEqual(json.loads(err)["code"], "sandbox.not_found")
@@ -422,10 +491,16 @@ class CommandLine(DaemonTest):
                                 capture_output=True, text=True)
         self.assertEqual(result.stdout.strip(), "inspect")
         box = self.sandbox()
-        for words, expected in (("state ba", "backup"), ("token ''", "create list revoke"), ("completion f", "fish"), ("rm ''", box),
-                                ("exec " + box[:15], box), ("serve zz", ""), ("state backup /etc/host", "/etc/host")):
+        job, other = (self.cli("exec", "-d", sandbox, "--", "true")[1].strip() for sandbox in (box, self.sandbox(name="beside")))
+        for words, expected in (("state ba", "backup"), ("token ''", "create list revoke"), ("completion f", "fish"), ("rm " + box[:5], box),
+                                ("exec " + box[:15], box), ("serve zz", ""), ("state backup /etc/host", "/etc/host"),
+                                # An exec, of the sandbox that the line names, wherever; else of any.
+                                (f"attach {box} ''", job), ("attach besi", "beside"), (f"receipt beside {other[:8]}", other),
+                                (f"logs {box} -x ''", job), ("logs -n 5 --exec '' beside", other), (f"logs --exec {job[:10]}", job),
+                                (f"jobs {box} --kill ''", job), (f"jobs --rm '' {box}", job), (f"jobs {box[:10]}", box)):
+            at = words.split().index("''") + 1 if "''" in words else len(words.split())
             script = (f"source <({PROGRAM} completion bash); PATH={os.path.dirname(PROGRAM)}:$PATH; COMP_WORDS=(caisson {words}); "
-                      "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _caisson_words; echo ${COMPREPLY[@]}")
+                      f"COMP_CWORD={at}; _caisson_words; echo ${{COMPREPLY[@]}}")
             result = subprocess.run([*self.daemon.become(), "bash", "-c", script], capture_output=True, text=True, timeout=30,
                                     env={**os.environ, **self.daemon.client_environment()})
             self.assertEqual(result.stderr, "", words)
@@ -433,6 +508,9 @@ class CommandLine(DaemonTest):
                 self.assertIn(expected, result.stdout)
             else:
                 self.assertEqual(result.stdout.strip(), expected, words)
+        fish = self.cli("completion", "fish")[1]
+        self.assertIn("from attach' -a '(__caisson_sandbox_then_execs)'", fish)
+        self.assertRegex(fish, r"(?m)from logs' -l exec -s x -r -f -a '\(__caisson_execs\)'$")
         # Single quotes of fish.
         self.assertIn("'Print the shell\\'s completion script'", self.cli("completion", "fish")[1])
 
@@ -493,6 +571,11 @@ class CommandLine(DaemonTest):
         self.assertEqual(code, 125)
         code, out, err = self.cli("token", "create", "--scope", "everything")
         self.assertIn("everything", err)
+        for name in ("Team One", "-x", "x" * 64):
+            code, out, err = self.cli("token", "create", "--workspace", name)
+            self.assertIn(f"--workspace: invalid workspace name `{name}`; use 1 to 63 characters of a-z, 0-9, '-', '_' and '.', the first", err)
+            self.assertIn("; use 1 to 63 characters of a-z", self.cli("budget", "list", "--workspace", name)[2])
+            self.assertIn("; use 1 to 63 characters of a-z", self.cli("usage", "--workspace", name)[2])
 
 
 class RefusedServe(DaemonTest):
@@ -532,6 +615,13 @@ class OrdinaryUser(OwnDaemons):
         self.assertIn("--disk 64M is not enforced", err)
         # Nobody asked for it.
         self.assertEqual(daemon.cli("run", "--", "echo", "hi"), (0, "hi\n", ""))
+        # So do the log of `serve`, and `ls` on a terminal alone.
+        self.assertRegex(daemon.log(), r"limits that are not enforced on this host: [a-z, ]*disk, inodes: \S")
+        self.assertNotIn("enforced", daemon.cli("ls")[1])
+        code, shown = on_a_terminal(daemon, "ls")
+        self.assertEqual(code, 0, shown)
+        self.assertRegex(shown, rf"(?m)^{box.strip()} .* \*\r$")
+        self.assertRegex(shown, r"(?m)^\* not enforced: [a-z, ]*disk, inodes: \S")
         usage = json.loads(daemon.cli("top", "--json")[1])[0]["usage"]
         row = daemon.cli("top", "--once")[1].splitlines()[1].split()
         self.assertEqual(row[0], box.strip())

@@ -76,10 +76,10 @@ class Jobs(DaemonTest):
         self.assertNotEqual(code, 0)
         self.assertIn("no command with a terminal runs", err)
 
-    def test_leaving_a_terminal(self):
-        job = self.good("exec", "-d", "--tty", self.box, "--", "cat").strip()
+    def terminal(self, *arguments):
+        """A command line on a terminal: the process and our end of the terminal."""
         ours, theirs = os.openpty()
-        process = subprocess.Popen([PROGRAM, "attach", self.box, job], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
+        process = subprocess.Popen([PROGRAM, *arguments], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
                                    env={**os.environ, **self.daemon.client_environment(), "ASAN_OPTIONS": "detect_leaks=0"},
                                    **self.daemon.identity())
         os.close(theirs)
@@ -87,16 +87,65 @@ class Jobs(DaemonTest):
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        os.write(ours, b"typed\r")
+        return process, ours
+
+    def see(self, ours, word, times=1):
         seen, end = b"", time.monotonic() + 30
-        while seen.count(b"typed") < 2 and time.monotonic() < end:
+        while seen.count(word) < times and time.monotonic() < end:
             if select.select([ours], [], [], 1)[0]:
                 seen += os.read(ours, 4096)
-        self.assertGreaterEqual(seen.count(b"typed"), 2, seen)
+        self.assertGreaterEqual(seen.count(word), times, seen)
+
+    def leave(self, process, ours):
+        """Types into `cat`, which says it again, and leaves it; what is said of that."""
+        os.write(ours, b"typed\r")
+        self.see(ours, b"typed", 2)
         os.write(ours, b"\x1d")
         self.assertEqual(process.wait(30), 0)
-        self.assertIn(b"goes on", process.stderr.read())
-        self.assertEqual(self.api.get(f"/v1/sandboxes/{self.box}/jobs/{job}")["state"], "running")
+        said = process.stderr.read().decode()
+        self.assertIn("goes on", said)
+        return said
+
+    def running(self, box):
+        return [job["exec_id"] for job in self.api.get(f"/v1/sandboxes/{box}/jobs?state=running")["jobs"]]
+
+    def test_leaving_a_terminal(self):
+        job = self.good("exec", "-d", "--tty", self.box, "--", "cat").strip()
+        self.leave(*self.terminal("attach", self.box, job))
+        self.assertEqual(self.running(self.box), [job])
+
+    def test_leaving_what_one_began(self):
+        """The same key in exec, shell and run; each comes back with attach."""
+        said = self.leave(*self.terminal("exec", self.box, "--", "cat"))
+        job = self.running(self.box)[0]
+        self.assertIn(f"caisson attach {self.box} {job}", said)
+        self.leave(*self.terminal("attach", self.box, job))
+        self.assertEqual(self.running(self.box), [job])
+        process, ours = self.terminal("shell", self.box)
+        os.write(ours, b"exec cat\r")
+        self.see(ours, b"exec cat")
+        self.leave(process, ours)
+        self.assertEqual(len(self.running(self.box)), 2)
+        for verb in ("attach", "exec", "shell", "run"):
+            self.assertIn("On a terminal Ctrl-] leaves the command running; `caisson attach` comes back to it.", self.good(verb, "--help"))
+
+    def test_leaving_a_fresh_sandbox(self):
+        """It does not end with the client any more, and the command has a terminal still."""
+        self.leave(*self.terminal("run", "--name", "left", "--", "cat"))
+        self.addCleanup(self.daemon.cli, "rm", "-f", "left")
+        self.assertNotIn("caisson.connection", self.api.get("/v1/sandboxes/left")["labels"])
+        self.leave(*self.terminal("attach", "left"))
+        self.assertEqual(len(self.running("left")), 1)
+
+    def test_a_command_that_was_left_does_not_wait_for_a_reader(self):
+        """Its output was lossless as long as somebody read it; more than is kept comes afterwards."""
+        script = "until [ -e /workspace/go ]; do sleep 0.1; done; head -c 60000000 /dev/zero; touch /workspace/through; sleep 1000"
+        process, ours = self.terminal("exec", self.box, "--", "sh", "-c", "echo ready; " + script)
+        self.see(ours, b"ready")
+        os.write(ours, b"\x1d")
+        self.assertEqual(process.wait(30), 0)
+        self.api.sh(self.box, "touch /workspace/go")
+        wait_until(lambda: "through" in self.api.sh(self.box, "ls /workspace"), 60, what="all of its output")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ class MakeRun(unittest.TestCase):
         os.chown(self.top, user.uid, user.gid)
         process, out = self.start(user)
         self.assertRegex(out, r"A sandbox said:  Hello from [a-z0-9]{16}, ")
+        self.assertRegex(out, r"(?m)^NOT enforced: +[a-z, ]*disk, inodes: \S")
         self.stop(process)
 
 

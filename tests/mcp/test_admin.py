@@ -72,7 +72,7 @@ class Admin(DaemonTest):
     def test_bad_tokens(self):
         for arguments, words in (({}, "`scopes` is missing"), ({"scopes": []}, "must not be empty"), ({"scopes": ["all"]}, "unknown scope"),
                                  ({"scopes": [1]}, "must hold strings"), ({"scopes": "admin"}, "`scopes` must be an array"),
-                                 ({"scopes": ["admin"], "workspace": "A B"}, "not a workspace's name"),
+                                 ({"scopes": ["admin"], "workspace": "A B"}, "use 1 to 63 characters"),
                                  ({"scopes": ["admin"], "label": "x" * 5000}, "label"),
                                  ({"scopes": ["admin"], "sandbox_id": "nobody"}, "nobody")):
             self.assertIn(words, self.wrong("create_token", **arguments))
@@ -103,7 +103,7 @@ class Admin(DaemonTest):
     def test_bad_budgets(self):
         budget = {"workspace": "poor", "what": "creates", "period": "day"}
         for change, words in (({"what": "gold"}, "one of sandboxes, vcpus"), ({"period": "year"}, "now, minute, day or month"),
-                              ({"what": "vcpus"}, "has the period now, not day"), ({"workspace": "no/pe"}, "not a workspace's name"),
+                              ({"what": "vcpus"}, "has the period now, not day"), ({"workspace": "no/pe"}, "use 1 to 63 characters"),
                               ({"maximum": -1}, "`maximum` must be a number"), ({"maximum": 1e18}, "too large"),
                               ({"maximum": "many"}, "`maximum`"), ({"workspace": None}, "`workspace` is missing")):
             self.assertIn(words, self.wrong("set_budget", **{**budget, **change}))

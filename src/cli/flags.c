@@ -1,0 +1,92 @@
+/* The API's errors name fields of a request. Whoever typed a command knows its flags: this says
+ * what became of which. Called where a verb's error is reported; works on memory alone. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+
+/* Fields whose flag has another name, or another unit. All others are their flag's name. */
+static const struct {
+	const char *field, *flag, *unit;
+} renamed[] = {
+    {"memory_mb", "memory", "MiB"},
+    {"disk_mb", "disk", "MiB"},
+    {"timeout_seconds", "timeout", "seconds"},
+    {"idle_timeout_seconds", "idle-timeout", "seconds"},
+    {"auto_pause_seconds", "auto-pause", "seconds"},
+    {"expires_seconds", "expires", "seconds"},
+    {"wait_ms", "wait", "milliseconds"},
+    {"labels", "label", NULL},
+    {"mounts", "volume", NULL},
+    {"scopes", "scope", NULL},
+};
+
+const char *flag_of(const char *field)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(renamed); i++)
+		if (strcmp(renamed[i].field, field) == 0)
+			return renamed[i].flag;
+	return field;
+}
+
+/* What the user wrote for this field, or false: none of these options fills it. */
+static bool flag_text(const struct option_spec *options, const char *field, char text[80])
+{
+	char name[64];
+	const char *unit = NULL;
+	if (text_copy(name, sizeof(name), flag_of(field)) < 0)
+		return false;
+	for (char *at = name; *at; at++)
+		*at = *at == '_' ? '-' : *at;
+	for (size_t i = 0; i < ARRAY_SIZE(renamed); i++)
+		if (strcmp(renamed[i].field, field) == 0)
+			unit = renamed[i].unit;
+	for (; options && options->kind != OPTION_END; options++) {
+		if (strcmp(options->name, name) == 0)
+			return snprintf(text, 80, unit ? "--%s (in %s)" : "--%s", name, unit) > 0;
+	}
+	return false;
+}
+
+/* The field that is named at this place and how much of the text names it, or 0. Without quotes it
+ * begins the message ("memory_mb is 1"); a quoted word alone may be anything, a sandbox's name for
+ * one, unless it looks like a field. */
+static size_t field_at(const char *message, const char *at, char field[64])
+{
+	static const char *const openings[] = {"field `", "query parameter `", "`", ""};
+	for (size_t i = 0; i < ARRAY_SIZE(openings); i++) {
+		const char *begin = at + strlen(openings[i]);
+		if (!text_starts(at, openings[i]))
+			continue;
+		size_t size = strspn(begin, "abcdefghijklmnopqrstuvwxyz_");
+		bool quoted = *openings[i], alone = strcmp(openings[i], "`") == 0;
+		if (size == 0 || size >= 64 || (quoted && begin[size] != '`') ||
+		    (!quoted && (at != message || !strchr(" :", begin[size]))))
+			continue;
+		snprintf(field, 64, "%.*s", (int)size, begin);
+		if (!alone || strchr(field, '_'))
+			return (size_t)(begin - at) + size + quoted;
+	}
+	return 0;
+}
+
+void error_name_flags(const struct option_spec *options, struct error *error)
+{
+	char text[ERROR_MESSAGE_MAX], field[64], flag[80];
+	size_t used = 0;
+	/* Those are the command line's own. */
+	if (error->kind == ERROR_USAGE)
+		return;
+	for (const char *at = error->message; *at && used < sizeof(text) - 1;) {
+		size_t size = field_at(error->message, at, field);
+		if (size > 0 && flag_text(options, field, flag)) {
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", flag);
+			at += size;
+		} else {
+			text[used++] = *at++;
+		}
+	}
+	text[MIN(used, sizeof(text) - 1)] = '\0';
+	memcpy(error->message, text, sizeof(text));
+}
