@@ -21,17 +21,20 @@
 #include "init/loop.h"
 #include "init/scan.h"
 
-/* So many refusals in each of so many windows, one right after the other, are a bomb. One of C
- * makes 600 to 1300 in a window, one of Python 200 to 400; a shell tries again after seconds. */
+/* So many refusals in each of so many windows, one right after the other, and so many for each
+ * process, are a bomb. One of C makes 600 to 1300 in a window, one of Python 200 to 400; a shell
+ * tries again after seconds. */
 #define WINDOW (100 * NSEC_PER_MSEC)
 #define WINDOW_REFUSALS 50
-#define WINDOWS 5
+#define WINDOWS 5u
+#define PROCESS_REFUSALS 2u
 /* While nothing is refused. (Version 1 of cgroups does not tell of a refusal: Linux 6.18.) */
 #define QUIET (500 * NSEC_PER_MSEC)
 
 static struct {
 	int events;
-	int64_t seen; /* refusals, at the last look */
+	int64_t seen;  /* refusals, at the last look */
+	int64_t begun; /* when the windows began */
 	int64_t look_at;
 	unsigned windows;
 } limit = {.events = -1, .look_at = NEVER};
@@ -57,7 +60,6 @@ void process_limit_watch(int events)
 static void end_largest(void)
 {
 	struct exec *largest = NULL;
-	scan_take();
 	uint32_t most = scan_live(SCAN_STRAYS);
 	for (uint32_t i = 0; i < exec_slots(); i++) {
 		struct exec *exec = exec_at(i);
@@ -90,7 +92,12 @@ void process_limit_time(int64_t now)
 	limit.seen = refusals;
 	limit.look_at = now + (many ? WINDOW : QUIET);
 	limit.windows = many ? limit.windows + 1 : 0;
-	if (limit.windows == WINDOWS) {
+	if (limit.windows <= 1)
+		limit.begun = refusals;
+	if (limit.windows <= WINDOWS)
+		return;
+	scan_take();
+	if (refusals - limit.begun >= PROCESS_REFUSALS * scan_total()) {
 		limit.windows = 0;
 		end_largest();
 	}

@@ -35,8 +35,7 @@ print("held", flush=True)
 """
 
 # Each process in a session of its own, and followed by another when it ends. When there are as many as may
-# be they try on, but not all the time: what thousands of failing forks do to the locks of a host's kernel is
-# another matter.
+# be they try on, but not all the time: the init would end them (sandbox/test_limits.py).
 BOMB = """
 import os, time
 while True:
@@ -44,7 +43,7 @@ while True:
         if os.fork() == 0:
             os.setsid()
     except OSError:
-        time.sleep(5)
+        time.sleep(60)
 """
 
 WAIT = 1.0 if not SANITIZED else 4.0

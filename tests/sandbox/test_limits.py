@@ -137,13 +137,31 @@ print(held)
 
     @busy
     def test_fork_bomb(self):
+        """It is ended, and nothing else of the sandbox."""
         box = self.sandbox(pids=64)
         if not self.enforced(box, "pids"):
             return
+        other = self.api.exec(box, f"sleep 1000.{os.getpid()}", background=True)["exec_id"]
         result = self.api.exec(box, ["python3", "-c", "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"],
-                               timeout_seconds=2)
-        self.assertTrue(result["timed_out"])
+                               timeout_seconds=60)
+        self.assertEqual((result["too_many_processes"], result["timed_out"], result["signal"], result["exit_code"]),
+                         (True, False, 9, 137))
         wait_until(lambda: self.alive(box), what="room for a process")
+        self.assertEqual(self.api.get(f"/v1/sandboxes/{box}/execs/{other}")["state"], "running")
+        entries = self.api.get(f"/v1/sandboxes/{box}/activity")["items"]
+        self.assertIn("too_many_processes", [entry["details"].get("outcome") for entry in entries])
+
+    @long
+    def test_one_that_is_refused_now_and_then_goes_on(self):
+        """More often than any program would try again, for longer than a bomb has."""
+        box = self.sandbox(pids=64)
+        if not self.enforced(box, "pids"):
+            return
+        code = ("import os, time\nrefused = 0\nend = time.monotonic() + 3\nwhile time.monotonic() < end:\n"
+                "  try:\n    if os.fork() == 0: time.sleep(30); os._exit(0)\n"
+                "  except OSError: refused += 1; time.sleep(0.01)\nprint(refused > 20)")
+        result = self.api.exec(box, ["python3", "-c", code], timeout_seconds=60)
+        self.assertEqual((result["stdout"], result["too_many_processes"]), ("True\n", False))
 
     @busy
     def test_cpu(self):
