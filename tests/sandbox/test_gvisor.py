@@ -1,5 +1,6 @@
 """The gvisor tier: a kernel of its own, the same init, the same API. What is different is said here."""
 import glob
+import json
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import unittest
 
 from caisson import PROGRAM, ApiError, DaemonTest, OwnDaemons, has_ended, parent_of, read_process, status_of, wait_until
 from columns import COLUMN, NOT_ENFORCED, user_of_column
-from marks import busy, column_independent, long
+from marks import busy, column_independent, long, thorough
 from runsc import needs_gvisor
 
 # The sanitized init does not run on gVisor's kernel.
@@ -181,6 +182,16 @@ class Gvisor(DaemonTest):
             self.api.post(f"/v1/sandboxes/{box}/start")
             self.assertEqual(self.api.exec(box, look)["stdout"], "True True\n")
             self.assertEqual(self.api.exec(box, "cat /tmp/kept")["stdout"], wanted)
+
+    @thorough
+    @busy
+    def test_the_manifest_of_escapes(self):
+        """All of it, in every column; tests/escape has it without the slow floods."""
+        code, out, error = self.daemon.cli("selftest", "--escape", "--json", "--isolation", "gvisor", timeout=600)
+        self.assertTrue(out, error)
+        items = json.loads(out)["gvisor"]["items"]
+        self.assertEqual({name: item["failures"] for name, item in items.items() if item["failures"]}, {})
+        self.assertEqual(code, 0)
 
     def test_pause_and_resume(self):
         answer = self.run_in("while :; do echo tick; sleep 0.05; done", background=True)
