@@ -1,6 +1,7 @@
-/* `caisson selftest --escape`: what its parts share. selftest.c reads the manifest and reports, the
- * others carry out its items: selftest_inside.c what is tried in a sandbox, selftest_files.c and
- * selftest_client.c what is tried from outside, selftest_limits.c what must be stopped. */
+/* `caisson selftest --escape`: what its parts share. selftest.c makes the sandboxes and reports,
+ * the others carry out its items: selftest_inside.c what is tried in a sandbox, selftest_files.c
+ * and selftest_client.c what is tried from outside, selftest_limits.c what must be stopped.
+ * selftest_manifest.c says which items a tier has. */
 #pragma once
 
 #include "cli/cli.h"
@@ -8,6 +9,9 @@
 /* tests/escape/manifest.json, as it was when this program was built. */
 extern const char escape_manifest[];
 extern const size_t escape_manifest_size;
+
+/* Of the sandbox whose limits are exceeded: the least that the gvisor tier takes. */
+#define SELFTEST_SMALL_MEMORY_MB 128
 
 /* Sandboxes that a run makes; "" when it is not there. */
 struct selftest_boxes {
@@ -40,6 +44,14 @@ void selftest_untried(struct selftest *test, const char *id, const char *why);
 void selftest_untried_side(struct selftest *test, const char *side, const char *why);
 bool selftest_has(const struct selftest *test, const char *id);
 bool selftest_is_side(const json_t *item, const char *side);
+/* Whether the manifest expects that. */
+bool selftest_matches(const char *result, const json_t *expected);
+/* The manifest has it for other tiers only: it is not tried in this one. */
+bool selftest_is_elsewhere(const struct selftest *test, const char *id);
+/* The manifest that is built in, or a file. */
+NODISCARD int selftest_load_manifest(const char *file, json_t **ret_manifest, struct error *error);
+/* The items of a tier by id, as they are there. */
+json_t *selftest_items(const json_t *manifest, const char *tier);
 /* What is going on, for a terminal. */
 void selftest_progress(const struct selftest *test, const char *format, ...) PRINTF_LIKE(2, 3);
 

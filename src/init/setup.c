@@ -346,8 +346,8 @@ static int make_trees(struct setup *setup, const struct boot_assign *request, in
 /* Directories that every root has, whatever its template; and those that PREPARE made. */
 static int furnish_root(const struct limits *limits, struct failure *failure)
 {
-	char size[32];
-	const char *options[] = {"mode", "1777", "size", size, NULL};
+	char size[32], inodes[32];
+	const char *options[] = {"mode", "1777", "size", size, "nr_inodes", inodes, NULL};
 	mode_t before = umask(0);
 	int result = fs_directory("r/proc", 0555);
 	if (result >= 0)
@@ -368,8 +368,12 @@ static int furnish_root(const struct limits *limits, struct failure *failure)
 	if (result >= 0)
 		result = text_format(size, sizeof(size), "%lluk",
 				     (unsigned long long)(limits->memory / 2 / KIB));
+	if (result >= 0)
+		result = text_format(inodes, sizeof(inodes), "%llu",
+				     (unsigned long long)(limits->memory / 2 / (4 * KIB)));
 	/* Its pages count as memory of whoever wrote them: half of it keeps a full one from being
-	 * an out-of-memory kill. */
+	 * an out-of-memory kill. So does 1 KiB for each inode, which such a kill would not free:
+	 * one for every page. */
 	if (result >= 0)
 		result =
 		    fs_mount("tmpfs", options,

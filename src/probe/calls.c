@@ -156,11 +156,17 @@ static long try_ioctl_of_filesystem(void)
 }
 
 #ifdef __x86_64__
+/* A kernel that takes the number for one of the 64-bit table, as gVisor's does, is asked for
+ * writev(-1). */
 static long try_foreign_abi(void)
 {
 	long result = 20; /* getpid of the 32-bit table */
-	__asm__ volatile("int $0x80" : "+a"(result)::"memory", "r8", "r9", "r10", "r11");
-	return result;
+	__asm__ volatile("int $0x80"
+			 : "+a"(result)
+			 : "D"(-1L)
+			 : "memory", "r8", "r9", "r10", "r11");
+	errno = result < 0 ? (int)-result : 0;
+	return result < 0 ? -1 : result;
 }
 #endif
 

@@ -12,7 +12,7 @@
  *
  * The environment: PROBE_DIRECTORY, where files are made and left (/tmp); PROBE_ABSTRACT, the
  * abstract socket of a listener on the host; PROBE_PORT, its port; PROBE_MARKER, the path of a file
- * there; PROBE_NEIGHBOUR, the word of a neighbour.
+ * there; PROBE_NEIGHBOUR, the word of a neighbour; PROBE_MEMORY, the sandbox's memory in bytes.
  *
  * Static, so that it runs in any root. */
 #include <signal.h>
@@ -30,7 +30,7 @@ int probe_runner;
 
 static const struct attempts *const tables[] = {
     &calls_attempts, &sockets_attempts, &processes_attempts,  &privileges_attempts, &modes_attempts,
-    &files_attempts, &nested_attempts,  &neighbours_attempts, &ordinary_attempts,
+    &files_attempts, &nested_attempts,  &neighbours_attempts, &ordinary_attempts,   &runsc_attempts,
 };
 
 static const struct {

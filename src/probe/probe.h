@@ -34,7 +34,7 @@ struct attempts {
 
 extern const struct attempts calls_attempts, sockets_attempts, processes_attempts,
     privileges_attempts, modes_attempts, files_attempts, nested_attempts, neighbours_attempts,
-    ordinary_attempts;
+    ordinary_attempts, runsc_attempts;
 
 /* A flood runs until something stops it, and says what did: see floods.c. */
 int flood_run(const char *name);

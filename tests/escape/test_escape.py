@@ -15,6 +15,7 @@ import unittest
 import escape
 from caisson import TOP, DaemonTest, wait_until
 from marks import busy, long
+from runsc import needs_gvisor
 
 RUNS_ON = "normal"
 SIDES = {
@@ -25,8 +26,8 @@ SIDES = {
     "suite": set(),
 }
 KNOWN = {"id", "side", "tiers", "attempt", "users", "expect", "expect_as", "nested", "folder", "rights", "machine",
-         "limit", "slow", "test", "not_yet", "source"}
-OUTCOME = r"done|held|stopped|\*|refused( E[A-Z0-9]+)?|killed (SIGSYS|\d+)"
+         "limit", "slow", "gvisor", "test", "not_yet", "source"}
+OUTCOME = r"done|held|stopped|ended|\*|refused( E[A-Z0-9]+)?|killed (SIGSYS|\d+)"
 
 
 class Manifest(unittest.TestCase):
@@ -44,6 +45,10 @@ class Manifest(unittest.TestCase):
                 self.assertTrue(item["tiers"] or item["not_yet"])
                 wanted = [item.get(key, []) for key in ("expect", "nested", "folder")]
                 wanted += [*item.get("expect_as", {}).values(), *item.get("rights", {}).values()]
+                differs = item.get("gvisor", {})
+                self.assertLessEqual(set(differs), {"expect", "limit"})
+                self.assertTrue("gvisor" in item["tiers"] or not differs)
+                wanted.append(differs.get("expect", []))
                 for value in wanted:
                     for one in value if isinstance(value, list) else [value]:
                         self.assertRegex(one, f"^({OUTCOME})$")
@@ -80,10 +85,10 @@ class Manifest(unittest.TestCase):
 class Selftest(DaemonTest):
     maxDiff = None
 
-    def selftest(self, *arguments):
-        code, out, err = self.daemon.cli("selftest", "--escape", "--json", *arguments, timeout=600)
+    def selftest(self, *arguments, tier="namespace"):
+        code, out, err = self.daemon.cli("selftest", "--escape", "--json", "--isolation", tier, *arguments, timeout=600)
         self.assertTrue(out, err)
-        found = json.loads(out)["namespace"]
+        found = json.loads(out)[tier]
         self.assertFalse(os.path.exists(os.path.dirname(found["marker"])))
         self.assertEqual(self.api.get("/v1/sandboxes")["items"], [])
         return code, found
@@ -105,19 +110,39 @@ class Selftest(DaemonTest):
         except Exception as error:  # of a thread: told where it counts
             failed.append(error)
 
-    @long
-    @busy
-    def test_everything_holds(self):
-        code, found = self.selftest()
+    def holds(self, tier, listed, *arguments):
+        code, found = self.selftest(*arguments, tier=tier)
         failed = {name: item["failures"] for name, item in found["items"].items() if item["failures"]}
         self.assertEqual(failed, {})
         untried = {name: item["untried"] for name, item in found["items"].items() if not item["tried"]}
         for name, why in untried.items():
             self.assertIn(why, ("another kind of processor", "this host does not enforce that limit",
                                 "a sandbox has one id only here"), name)
-        listed = escape.items("inside", "files", "client", "limit")
         self.assertEqual(set(found["items"]), set(listed))
         self.assertEqual((code, found["held"] + found["untried"]), (0, len(listed)))
+
+    @long
+    @busy
+    def test_everything_holds(self):
+        self.holds("namespace", escape.items("inside", "files", "client", "limit"))
+
+    @needs_gvisor
+    @long
+    @busy
+    def test_everything_holds_in_gvisor(self):
+        """Without what is slow: tests/sandbox/test_gvisor.py tries that too."""
+        with open(escape.MANIFEST, encoding="utf-8") as file:
+            manifest = json.load(file)
+        for item in manifest["items"]:
+            if item.get("slow"):
+                item["tiers"] = ["namespace"]
+        listed = [item["id"] for item in manifest["items"] if "gvisor" in item["tiers"] and item["side"] != "suite"]
+        self.assertGreater(len(listed), 200)
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(manifest, file)
+            file.flush()
+            os.chmod(file.name, 0o644)
+            self.holds("gvisor", listed, "--manifest", file.name)
 
     @busy
     @long

@@ -1,5 +1,6 @@
 """The gvisor tier: a kernel of its own, the same init, the same API. What is different is said here."""
 import glob
+import json
 import os
 import signal
 import subprocess
@@ -8,14 +9,11 @@ import unittest
 
 from caisson import PROGRAM, ApiError, DaemonTest, OwnDaemons, has_ended, parent_of, read_process, status_of, wait_until
 from columns import COLUMN, NOT_ENFORCED, user_of_column
-from marks import busy, column_independent, long
+from marks import busy, column_independent, long, thorough
+from runsc import needs_gvisor
 
 # The sanitized init does not run on gVisor's kernel.
 RUNS_ON = "normal"
-RUNSC = any(os.access(path, os.X_OK) for path in ("/usr/bin/runsc", "/usr/local/bin/runsc", "/usr/sbin/runsc"))
-
-
-needs_gvisor = unittest.skipUnless(RUNSC, "there is no runsc on this host")
 
 
 def processes(daemon, sandbox):
@@ -172,6 +170,29 @@ class Gvisor(DaemonTest):
         if "disk" not in NOT_ENFORCED:
             self.assertLess(0, self.api.get(f"/v1/sandboxes/{box}/metrics")["disk_bytes"])
 
+    def test_tmp_is_on_its_disk(self):
+        """Where bytes and inodes are counted: no tmpfs of runsc's, also where /tmp is a link to an empty directory."""
+        look = ["python3", "-c", "import os; print(os.stat('/').st_dev == os.stat('/tmp/').st_dev, os.statvfs('/tmp/').f_files > 0)"]
+        box = self.sandbox(isolation="gvisor")
+        self.assertEqual(self.api.exec(box, look)["stdout"], "True True\n")
+        self.api.sh(box, "echo kept > /tmp/kept; mkfifo /tmp/fifo; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('/tmp/s')\"")
+        for change, wanted in (("true", "kept\n"), ("rm -rf /tmp; mkdir /opt/empty; ln -s /opt/empty /tmp", "")):
+            self.api.sh(box, change)
+            self.api.post(f"/v1/sandboxes/{box}/stop")
+            self.api.post(f"/v1/sandboxes/{box}/start")
+            self.assertEqual(self.api.exec(box, look)["stdout"], "True True\n")
+            self.assertEqual(self.api.exec(box, "cat /tmp/kept")["stdout"], wanted)
+
+    @thorough
+    @busy
+    def test_the_manifest_of_escapes(self):
+        """All of it, in every column; tests/escape has it without the slow floods."""
+        code, out, error = self.daemon.cli("selftest", "--escape", "--json", "--isolation", "gvisor", timeout=600)
+        self.assertTrue(out, error)
+        items = json.loads(out)["gvisor"]["items"]
+        self.assertEqual({name: item["failures"] for name, item in items.items() if item["failures"]}, {})
+        self.assertEqual(code, 0)
+
     def test_pause_and_resume(self):
         answer = self.run_in("while :; do echo tick; sleep 0.05; done", background=True)
         path = self.exec_path(answer)
@@ -207,6 +228,7 @@ class Gvisor(DaemonTest):
             try:
                 places = open(f"/proc/{pid}/cgroup").read().split()
                 status = status_of(pid)
+                [core_limits] = [line for line in open(f"/proc/{pid}/limits") if line.startswith("Max core file size")]
             except OSError:
                 continue
             if status.get("State", "X")[0] in "ZX":  # it has just ended, and is nowhere any more
@@ -223,6 +245,8 @@ class Gvisor(DaemonTest):
                 self.assertEqual(uid, owner, command)
             self.assertEqual(status["NoNewPrivs"], "1", command)
             self.assertEqual(status["Seccomp"], "2", command)
+            if not shim:  # at another limit the kernel would start the host's core_pattern helper
+                self.assertEqual(core_limits.split()[4:6], ["1", "1"], command)
             if shim:
                 self.assertEqual([status[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")],
                                  ["0000000000000000"] * 4)
