@@ -6,13 +6,11 @@
  * The files of /usr are the host's own, so that every fork and exec of the host and of other
  * sandboxes takes the same locks, libc's above all. Hundreds of processes that fork without a pause
  * queue up there, and each that is next must first get its turn among the others: the host's own
- * forks waited up to 27 s (docs/isolation.md). RLIMIT_NPROC, which the kernel asks first, is no way
+ * forks waited up to 31 s (docs/isolation.md). RLIMIT_NPROC, which the kernel asks first, is no way
  * out: refused processes then spin, and whoever is in the queue waits for a processor even longer.
  *
  * A program that is refused now and then only sees EAGAIN, as with any limit. */
 #include "init/process_limit.h"
-
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "init/ending.h"
@@ -20,6 +18,7 @@
 #include "init/launch.h"
 #include "init/loop.h"
 #include "init/scan.h"
+#include "init/setup.h"
 
 /* So many refusals in each of so many windows, one right after the other, and so many for each
  * process, are a bomb. One of C makes 600 to 1300 in a window, one of Python 200 to 400; a shell
@@ -38,18 +37,6 @@ static struct {
 	int64_t look_at;
 	unsigned windows;
 } limit = {.events = -1, .look_at = NEVER};
-
-/* "max N": how often the limit has refused a fork. */
-static int64_t count_refusals(void)
-{
-	char text[64];
-	int64_t count = 0;
-	ssize_t got = pread(limit.events, text, sizeof(text), 0);
-	for (ssize_t i = 0; i < got && text[i] != '\n'; i++)
-		if (text[i] >= '0' && text[i] <= '9')
-			count = count * 10 + text[i] - '0';
-	return count;
-}
 
 void process_limit_watch(int events)
 {
@@ -87,7 +74,7 @@ void process_limit_time(int64_t now)
 		limit.look_at = MIN(limit.look_at, now + QUIET);
 		return;
 	}
-	int64_t refusals = count_refusals();
+	int64_t refusals = setup_cgroup_number(limit.events);
 	bool many = refusals - limit.seen >= WINDOW_REFUSALS;
 	limit.seen = refusals;
 	limit.look_at = now + (many ? WINDOW : QUIET);

@@ -62,5 +62,7 @@ NODISCARD int harden_before_readonly(struct failure *ret_failure);
 NODISCARD int setup_harden(const struct setup *setup, struct failure *ret_failure);
 /* Of that what concerns one process alone: for a launcher that was forked before it. */
 NODISCARD int setup_harden_process(const struct setup *setup, struct failure *ret_failure);
+/* The number in a cgroup's file, as "123" or "max 123"; -1 when there is none. */
+int64_t setup_cgroup_number(int fd);
 /* Rewrites /proc/meminfo from the cgroup's usage. Called now and then by the loop; cheap. */
 void setup_refresh_meminfo(const struct setup *setup);

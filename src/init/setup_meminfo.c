@@ -6,19 +6,26 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/macros.h"
 
-/* A number at the start of a cgroup's file; -1 when it is none ("max"). */
-static int64_t cgroup_number(int fd)
+/* The first number of a line; -1 when there is none. */
+static int64_t first_number(const char *text)
+{
+	int64_t value = -1;
+	for (; *text && *text != '\n'; text++)
+		if (*text >= '0' && *text <= '9')
+			value = MAX(value, 0) * 10 + *text - '0';
+	return value;
+}
+
+int64_t setup_cgroup_number(int fd)
 {
 	char text[64];
 	ssize_t got = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
-	if (got <= 0 || text[0] < '0' || text[0] > '9')
+	if (got <= 0)
 		return -1;
 	text[got] = '\0';
-	uint64_t value;
-	text[strcspn(text, "\n")] = '\0';
-	return text_to_u64(text, 0, INT64_MAX, &value) < 0 ? -1 : (int64_t)value;
+	return first_number(text);
 }
 
 /* One of the statistics, in bytes; 0 when it is not there. */
@@ -27,13 +34,8 @@ static int64_t cgroup_statistic(const char *text, const char *name)
 	size_t length = strlen(name);
 	for (const char *line = text; line; line = strchr(line, '\n')) {
 		line += *line == '\n';
-		if (strncmp(line, name, length) != 0 || line[length] != ' ')
-			continue;
-		char number[32];
-		snprintf(number, sizeof(number), "%.*s", (int)strcspn(line + length + 1, "\n"),
-			 line + length + 1);
-		uint64_t value;
-		return text_to_u64(number, 0, INT64_MAX, &value) < 0 ? 0 : (int64_t)value;
+		if (strncmp(line, name, length) == 0 && line[length] == ' ')
+			return MAX(first_number(line + length), 0);
 	}
 	return 0;
 }
@@ -54,10 +56,10 @@ void setup_refresh_meminfo(const struct setup *setup)
 	if (setup->meminfo < 0)
 		return;
 	/* Without a limit of its own a v1 cgroup says a number near 2^63. */
-	int64_t total = cgroup_number(setup->memory_limit);
+	int64_t total = setup_cgroup_number(setup->memory_limit);
 	if (total < 0 || (uint64_t)total > SANDBOX_MEMORY_MAX)
 		total = (int64_t)setup->limits.memory;
-	int64_t used = MIN(MAX(cgroup_number(setup->memory_usage), 0), total);
+	int64_t used = MIN(MAX(setup_cgroup_number(setup->memory_usage), 0), total);
 	int64_t cached = MIN(file_cache(setup->memory_stat), used);
 	char text[1024];
 	int length = snprintf(
