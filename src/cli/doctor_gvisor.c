@@ -86,8 +86,8 @@ static void say_version(struct finding *finding, const char *version, const char
 	if (old)
 		finding_remedy(finding,
 			       "install a current release of gVisor's runsc (/usr/bin comes before "
-			       "/usr/local/bin: `apt-get remove runsc` first); escapes that were "
-			       "mended since are open in this one");
+			       "/usr/local/bin: `apt-get remove runsc` first); this release has "
+			       "known escapes that later ones fix");
 }
 
 DOCTOR_CHECK(check_runsc)

@@ -292,7 +292,7 @@ const struct verb verb_exec = {
     .json = "errors, and with -d the record, as JSON; the command's output stays",
     .sandboxes = true,
     .arguments = "[options] SANDBOX [--] COMMAND ...",
-    .summary = "Run a command in a sandbox that is there",
+    .summary = "Run a command in an existing sandbox",
     .help =
 	"Like run, in a sandbox of yours (id or name). One that is paused is resumed for it, one\n"
 	"that is stopped is started.\n" TERMINAL_LEAVE_HELP "\n\n"

@@ -251,7 +251,8 @@ static int forward_stdin(struct stream *stream, struct error *error)
 		stream->stdin_open = false;
 		return send_frame(stream, EXEC_STREAM_STDIN_CLOSE, NULL, 0, error);
 	}
-	const char *key = terminal_leave_key(data, (size_t)got);
+	/* Before it has started there is nothing to come back to: the key is input. */
+	const char *key = stream->exec[0] ? terminal_leave_key(data, (size_t)got) : NULL;
 	size_t size = key ? (size_t)(key - data) : (size_t)got;
 	stream->stdin_credit -= size;
 	if (size > 0 && send_frame(stream, EXEC_STREAM_STDIN, data, size, error) < 0)

@@ -194,6 +194,15 @@ static void mask_from(struct output *output, const char *value, char quote, char
 	output->resume = resume ? resume : end;
 }
 
+/* Is the word that ends before `end` an option, as -H in `curl -H Name: value`? */
+static bool follows_option(const char *text, const char *end)
+{
+	const char *word = end;
+	while (word > text && !isspace((unsigned char)word[-1]))
+		word--;
+	return word < end && *word == '-';
+}
+
 /* Is the bare `name` before a colon one of a header, of YAML or the like? In `cat: secret: No such
  * file` and in paths and file names it is not. */
 static bool colon_names(const struct output *output, const char *name, size_t size, bool blank)
@@ -203,10 +212,11 @@ static bool colon_names(const struct output *output, const char *name, size_t si
 		return false;
 	while (before > output->text && (before[-1] == ' ' || before[-1] == '\t'))
 		before--;
-	if (before == output->text || strchr("\r\n\"'{[(,;", before[-1]))
+	if (before == output->text || strchr("\r\n\"'{[(,;=", before[-1]))
 		return true;
-	/* `curl -H X-Token:abc` */
-	return before < name && !blank;
+	/* `curl -H X-Token:abc`; with a blank only behind an option: `fix the token: it expires`.
+	 */
+	return before < name && (!blank || follows_option(output->text, before));
 }
 
 /* Where the value of the name begins, NULL if there is none. */

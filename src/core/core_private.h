@@ -219,6 +219,7 @@ struct sandbox_life {
 	struct list exec_listeners; /* struct exec_listener */
 	uint64_t log_bytes;         /* kept output of ended execs */
 	uint64_t log_bytes_pruned;  /* what all execs had when logs were last looked through */
+	int64_t log_bytes_seen_at;  /* when running execs were last counted */
 	uint32_t exec_rows;
 	bool counters_known;     /* sandbox->counters is of this boot */
 	struct samples *samples; /* counters.c */

@@ -18,6 +18,8 @@
 
 /* Each is a row to write as well: a turn of the loop must stay short. */
 #define REMOVE_BATCH 32
+/* Between two counts of what running execs have written. */
+#define GROWN_PAUSE (10 * NSEC_PER_MSEC)
 
 static const char *const suffixes[2] = {"out", "err"};
 #define LOG_PATH_MAX (2 * ID_LENGTH + 8)
@@ -315,8 +317,11 @@ void exec_logs_grown(struct sandbox *sandbox)
 {
 	struct sandbox_life *life = sandbox->life;
 	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
-	if (maximum == 0 || life->log_bytes == 0)
+	int64_t now = clock_boot();
+	/* The guest chooses how often it tells of output. */
+	if (maximum == 0 || life->log_bytes == 0 || now - life->log_bytes_seen_at < GROWN_PAUSE)
 		return;
+	life->log_bytes_seen_at = now;
 	live_bytes(sandbox, &promised, &used);
 	uint64_t all = life->log_bytes + used;
 	/* Not at every line: what could not be removed a moment ago cannot be now. */

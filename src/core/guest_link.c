@@ -603,6 +603,9 @@ static void on_ping_timer(struct guest_link *link)
 	}
 	if (link->state != LINK_OPEN || link->freed)
 		return;
+	/* Whole frames that were read: no event will tell of them. */
+	if (link->more)
+		work_wait(&link->work, link->share);
 	if (link->ping_sent == 0 && (link->unanswered || !list_empty(&link->queue)))
 		send_ping(link);
 	if (link->state != LINK_OPEN)

@@ -21,10 +21,10 @@
 #include "init/setup.h"
 
 /* So many refusals in each of so many windows, one right after the other, and so many for each
- * process, are a bomb. One of C makes 600 to 1300 in a window, one of Python 200 to 400; a shell
- * tries again after seconds. */
+ * process, are a bomb. One of C makes 600 to 1300 in a window, one of Python 200 to 400, on a slow
+ * machine a tenth of that; a shell tries again after seconds. */
 #define WINDOW (100 * NSEC_PER_MSEC)
-#define WINDOW_REFUSALS 50
+#define WINDOW_REFUSALS 10
 #define WINDOWS 5u
 #define PROCESS_REFUSALS 2u
 /* While nothing is refused. (Version 1 of cgroups does not tell of a refusal: Linux 6.18.) */
@@ -50,8 +50,11 @@ static void end_largest(void)
 	uint32_t most = scan_live(SCAN_STRAYS);
 	for (uint32_t i = 0; i < exec_slots(); i++) {
 		struct exec *exec = exec_at(i);
-		if (!exec->key || exec->runner < 0 || exec->killing)
+		if (!exec->key || exec->runner < 0)
 			continue;
+		/* It takes its time, and may be the one: another would be killed for nothing. */
+		if (exec->killing)
+			return;
 		uint32_t live = scan_live(launch_runner((uint32_t)exec->runner)->pid);
 		if (live > most) {
 			most = live;
@@ -68,6 +71,7 @@ void process_limit_time(int64_t now)
 {
 	if (limit.events < 0 || exec_alive() == 0) {
 		limit.look_at = NEVER;
+		limit.windows = 0;
 		return;
 	}
 	if (now < limit.look_at) {

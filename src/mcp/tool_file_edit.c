@@ -11,6 +11,8 @@
 
 /* Of a longer file no places are told. */
 #define EXPLAINED_MAX (1 * MIB)
+/* Of that, where lines are compared with the wanted one: it is done in one go. */
+#define COMPARED_MAX (64 * KIB)
 #define PLACES_TOLD 8
 #define NEAR_TOLD 3
 #define LINE_SHOWN 200
@@ -93,8 +95,10 @@ static void pairs_of(struct line line, struct pairs *pairs)
 static size_t likeness(const struct pairs *pairs, struct line line)
 {
 	size_t count = line.size > 0 ? line.size - 1 : 0, shared = 0;
-	for (size_t i = 0; i < count; i++)
-		shared += (pairs->set[pair_at(line, i) / 8] >> pair_at(line, i) % 8) & 1;
+	for (size_t i = 0; i < count; i++) {
+		unsigned pair = pair_at(line, i);
+		shared += (pairs->set[pair / 8] >> pair % 8) & 1;
+	}
 	shared = MIN(shared, pairs->count);
 	return count + pairs->count > 0 ? 2000 * shared / (count + pairs->count) : 0;
 }
@@ -108,7 +112,7 @@ static bool begins_with(struct line line, struct line wanted)
 static void say_near(const struct edit *edit, const struct file_content *content, struct buffer *to)
 {
 	struct line wanted = telling_line(edit->old_text), best = {0};
-	const char *end = content->data + content->size;
+	const char *end = content->data + MIN(content->size, (size_t)COMPARED_MAX);
 	uint64_t number = 0, best_number = 0;
 	size_t told = 0, best_likeness = 0;
 	struct pairs pairs = {0};

@@ -36,6 +36,10 @@ int mount_mode_parse(const char *name, enum mount_mode *ret_mode)
 	return -EINVAL;
 }
 
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 0x04 /* Linux 6.5: a descriptor of the sender */
+#endif
+
 /* What goes along with the message: the directory, and who sends it. */
 union grant_control {
 	char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
@@ -109,6 +113,9 @@ static int peek(int socket, uint8_t message[GRANT_SIZE], int *ret_directory,
 			continue;
 		if (at->cmsg_type == SCM_RIGHTS)
 			directory = only_descriptor(at);
+		/* Who made the socket may have asked for one, or ask for it at any time. */
+		if (at->cmsg_type == SCM_PIDFD)
+			close(only_descriptor(at));
 		if (at->cmsg_type == SCM_CREDENTIALS && at->cmsg_len == CMSG_LEN(sizeof(sender)))
 			memcpy(&sender, CMSG_DATA(at), sizeof(sender));
 	}

@@ -115,8 +115,10 @@ static void make_write_only(int fd)
 {
 	char name[32];
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-	CLOSE_FD int again = isatty(fd) ? open(name, O_WRONLY | O_NOCTTY | O_CLOEXEC) : -1;
-	if (again >= 0)
+	/* A serial line without a carrier would make it wait. */
+	CLOSE_FD int again =
+	    isatty(fd) ? open(name, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC) : -1;
+	if (again >= 0 && fcntl(again, F_SETFL, 0) == 0)
 		(void)dup2(again, fd);
 }
 

@@ -69,7 +69,7 @@ int tls_files_load(struct spawner *spawner, struct error *error)
 	const struct config *config = &spawner->config;
 	if (!config->tls_certificate[0])
 		return 0;
-	/* Both are read before one is kept: a reload that fails changes nothing. */
+	/* Both are read before one is kept. Whether they fit each other the daemon finds out. */
 	struct tls_text *texts = calloc(2, sizeof(*texts));
 	if (!texts)
 		abort();

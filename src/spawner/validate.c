@@ -139,7 +139,8 @@ static bool is_same(const struct stat *one, const struct stat *other)
 }
 
 /* Whether a directory is this one or in it: by what they are, since one directory can have many
- * names (links, bind mounts). What cannot be known counts as being in it. */
+ * names (links, a bind mount of it). What cannot be known counts as being in it. A bind mount of
+ * something inside of it elsewhere, which only root can make, is not seen. */
 static bool is_within(int directory, const struct stat *outer)
 {
 	struct stat here, above;

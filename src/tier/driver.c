@@ -56,7 +56,7 @@ const char *limit_reason_text(enum limit_reason reason)
 	case LIMIT_NO_CGROUP_CONTROLLER:
 		return "the kernel has no cgroup controller for it, or it is not mounted";
 	case LIMIT_NO_CGROUP_DELEGATION:
-		return "the cgroup controller for it is not given to us";
+		return "no delegated cgroup controller (see `caisson doctor`)";
 	case LIMIT_NO_DISK_MECHANISM:
 		return "the host can mount no ext4 image on a loop device (or mke2fs is missing)";
 	case LIMIT_NEEDS_ROOT:

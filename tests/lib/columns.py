@@ -29,7 +29,7 @@ DELEGATED = ("cpu", "cpuacct", "memory", "pids", "freezer", "devices")
 
 # What a record says is not enforced, with the sentence that says why.
 NO_LOOP = "a disk of a fixed size needs a loop device, which only root may use"
-NOT_GIVEN = "the cgroup controller for it is not given to us"
+NOT_GIVEN = "no delegated cgroup controller (see `caisson doctor`)"
 NOT_ENFORCED = {
     "subuid": {"disk": NO_LOOP, "inodes": NO_LOOP},
     "one-id": {"disk": NO_LOOP, "inodes": NO_LOOP, "cpu": NOT_GIVEN, "memory": NOT_GIVEN, "pids": NOT_GIVEN},

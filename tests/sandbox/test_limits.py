@@ -159,7 +159,7 @@ print(held)
             return
         code = ("import os, time\nrefused = 0\nend = time.monotonic() + 3\nwhile time.monotonic() < end:\n"
                 "  try:\n    if os.fork() == 0: time.sleep(30); os._exit(0)\n"
-                "  except OSError: refused += 1; time.sleep(0.01)\nprint(refused > 20)")
+                "  except OSError: refused += 1; time.sleep(0.03)\nprint(refused > 20)")
         result = self.api.exec(box, ["python3", "-c", code], timeout_seconds=60)
         self.assertEqual((result["stdout"], result["too_many_processes"]), ("True\n", False))
 

@@ -116,6 +116,11 @@ TEST(only_secrets_are_left_out)
 		activity_redact_command(PATTERNS, (const char *const *)argv, argc, &made);
 		CHECK_TEXT(buffer_text(&made) + strlen("run "), expected);
 	}
+	check_redacted("wget --header=PRIVATE-TOKEN: glpat-abc",
+		       "wget --header=PRIVATE-TOKEN: ***");
+	check_redacted("curl -H X-Api-Key: s3cret https://host",
+		       "curl -H X-Api-Key: *** https://host");
+	check_redacted("echo -n fix the token: it expires", "echo -n fix the token: it expires");
 	check_redacted("python t.py --max-tokens 100 --tokenizer gpt2 --token abc x",
 		       "python t.py --max-tokens 100 --tokenizer gpt2 --token *** x");
 	check_redacted("password = \"a b\" # x", "password = \"***\" # x");
@@ -208,6 +213,9 @@ TEST(commands_by_their_arguments)
 	DONE_BUFFER struct buffer joined = BUFFER(4096), script = BUFFER(4096), cut = BUFFER(8);
 	activity_redact_joined(PATTERNS, "env PASSWORD=a b true", &joined);
 	CHECK_TEXT(buffer_text(&joined), "env PASSWORD=***");
+	DONE_BUFFER struct buffer header = BUFFER(4096);
+	activity_redact_joined(PATTERNS, "curl -H Authorization: token x", &header);
+	CHECK_TEXT(buffer_text(&header), "curl -H Authorization: ***");
 	activity_redact_joined(PATTERNS, "/bin/sh -c PASSWORD=a true", &script);
 	CHECK_TEXT(buffer_text(&script), "/bin/sh -c PASSWORD=*** true");
 	activity_redact_command(PATTERNS, cases[0].argv, 4, &cut);

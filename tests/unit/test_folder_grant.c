@@ -13,6 +13,10 @@
 #include "base/fd.h"
 #include "test.h"
 
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76
+#endif
+
 TEST_MAIN
 
 /* A grant's words and a directory, sent into a socket that is closed then. With `named`, as who it
@@ -90,6 +94,23 @@ TEST(grants_of_several_descriptors_leave_none_behind)
 		CHECK_INT(free_after, free_before);
 		close(pair[0]);
 	}
+}
+
+/* The maker may ask for descriptors of the sender in our name. */
+TEST(grants_with_a_pidfd_leave_none_behind)
+{
+	int pair[2], on = 1;
+	CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	(void)setsockopt(pair[0], SOL_SOCKET, SO_PASSPIDFD, &on, sizeof(on)); /* Linux 6.5 */
+	CHECK_INT(send(pair[1], "GRNT\1\0\0\0", 8, 0), 8);
+	close(pair[1]);
+	int free_before = dup(pair[0]);
+	close(free_before);
+	CHECK_INT(open_grant(pair[0]), ERROR_INVALID);
+	int free_after = dup(pair[0]);
+	close(free_after);
+	CHECK_INT(free_after, free_before);
+	close(pair[0]);
 }
 
 /* As most are: caisson run has ended when a sandbox is started again. */

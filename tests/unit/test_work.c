@@ -100,6 +100,8 @@ TEST(a_timer_of_0_ms_runs_again_in_the_same_pass)
 	uv_run(&loop, UV_RUN_NOWAIT);
 	if (uv_version() < ((1 << 16) | (45 << 8)))
 		CHECK_INT(again.runs, 1000);
+	else
+		CHECK(again.runs < 1000);
 	CHECK_INT(again.turns, 1);
 	uv_close((uv_handle_t *)&again.timer, NULL);
 	uv_close((uv_handle_t *)&again.check, NULL);
