@@ -44,6 +44,7 @@ class Exec(DaemonTest):
         self.assertEqual(self.api.sh(box, show, env={"CARGO_NET_RETRY": "9"}), "0\n7\n0\n0\n9\n")
 
     @long
+    @heavy
     def test_npm_fails_soon(self):
         began = time.monotonic()
         result = self.api.exec(self.box, "npm view left-pad", timeout_seconds=60)
