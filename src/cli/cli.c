@@ -199,12 +199,24 @@ void print_json(const json_t *json)
 	free(text);
 }
 
-/* Those of ASCII, and those that Unicode has twice (U+0080 to U+009F). */
+static bool is_between(unsigned char c, unsigned char low, unsigned char high)
+{
+	return c >= low && c <= high;
+}
+
+/* Those of ASCII, those that Unicode has twice (U+0080 to U+009F), and those that turn the order of
+ * what follows, or end a line: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
 static size_t control_length(const unsigned char *text)
 {
 	if (text[0] < 0x20 || text[0] == 0x7f)
 		return 1;
-	return text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0 ? 2 : 0;
+	if ((text[0] == 0xc2 && is_between(text[1], 0x80, 0x9f)) ||
+	    (text[0] == 0xd8 && text[1] == 0x9c))
+		return 2;
+	bool turns = text[0] == 0xe2 && ((text[1] == 0x80 && (is_between(text[2], 0x8e, 0x8f) ||
+							      is_between(text[2], 0xa8, 0xae))) ||
+					 (text[1] == 0x81 && is_between(text[2], 0xa6, 0xa9)));
+	return turns ? 3 : 0;
 }
 
 static void write_safe(FILE *file, const char *text)

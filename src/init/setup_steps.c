@@ -154,15 +154,16 @@ int setup_devices(const char *path, const char **ret_step)
 }
 
 /* What tells of the host and is readable by anyone: its devices, file systems, keys, kernel command
- * line and configuration, and how busy its disks and memory are. Files of the host's root that
- * others cannot read (kcore, kmsg, timer_list, sysrq-trigger...) need no mask: that root has no id
- * inside. Everybody may write to /proc/pressure: each trigger there is work for the kernel. */
+ * line and configuration, everybody's file locks, and how busy its disks and memory are. Files of
+ * the host's root that others cannot read (kcore, kmsg, timer_list, sysrq-trigger...) need no mask:
+ * that root has no id inside. Everybody may write to /proc/pressure: each trigger there is work for
+ * the kernel. */
 static const char *const masked[] = {
-    "acpi",       "asound",        "bootconfig",  "buddyinfo", "bus",        "cgroups",
-    "cmdline",    "config.gz",     "diskstats",   "fs",        "interrupts", "irq",
-    "kallsyms",   "kcore",         "key-users",   "keys",      "modules",    "latency_stats",
-    "partitions", "pressure",      "sched_debug", "schedstat", "scsi",       "softirqs",
-    "swaps",      "sysrq-trigger", "timer_list",  "vmstat",    "zoneinfo"};
+    "acpi",          "asound",     "bootconfig",    "buddyinfo",   "bus",        "cgroups",
+    "cmdline",       "config.gz",  "diskstats",     "fs",          "interrupts", "irq",
+    "kallsyms",      "kcore",      "key-users",     "keys",        "locks",      "modules",
+    "latency_stats", "partitions", "pressure",      "sched_debug", "schedstat",  "scsi",
+    "softirqs",      "swaps",      "sysrq-trigger", "timer_list",  "vmstat",     "zoneinfo"};
 static const char *const read_only[] = {"sys"};
 
 static int mask(const char *path, const char *empty_file, const char *empty_directory)

@@ -180,7 +180,7 @@ static long try_what_tells_of_the_host(void)
 	    "pagetypeinfo", "kpagecount",  "kpageflags",      "bootconfig",
 	    "pressure/cpu", "pressure/io", "pressure/memory", "zoneinfo",
 	    "buddyinfo",    "softirqs",    "vmstat",          "tty/driver/serial",
-	    "config.gz",    "cgroups",
+	    "config.gz",    "cgroups",     "locks",
 	};
 	char path[64];
 	for (size_t i = 0; i < COUNT(names); i++) {

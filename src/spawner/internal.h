@@ -18,6 +18,7 @@
  *   adopt.c        finding again what an earlier spawner left
  *   trash.c        erasing files in processes of their own
  *   requests.c     one function per message of the daemon's
+ *   mount_table.c  what is mounted where
  *   validate.c     no field of a message is believed
  *   loop.c         epoll: the daemon's socket, signals, the ends of sandboxes */
 #pragma once
@@ -370,6 +371,13 @@ void trash_files(struct spawner *spawner, const char *name);
 void trash_empty(struct spawner *spawner);
 /* A child has ended: was it one of ours? */
 bool trash_reap(struct spawner *spawner);
+
+/* mount_table.c */
+/* The type of the file system that a descriptor is on. -ENOENT: a mount of another namespace. */
+NODISCARD int mount_table_type(int fd, char *type, size_t room);
+/* Where a directory is in its file system, with '/' at the end, whatever mounts lead there. */
+#define MOUNT_PLACE_SIZE (2 * PATH_MAX + 2)
+NODISCARD int mount_table_place(int fd, char place[MOUNT_PLACE_SIZE]);
 
 /* validate.c */
 /* Fills folders[0..fd_count) as far as it got; the caller closes them. */

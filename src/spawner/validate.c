@@ -91,38 +91,10 @@ static bool filesystem_can_be_given(const char *type)
 	return false;
 }
 
-/* The type of the file system that a descriptor is on, from the table of mounts: nothing is asked
- * of the file system itself. -ENOENT: a mount that is not in this namespace. */
-static int filesystem_type(int fd, char *type, size_t room)
-{
-	char name[64], line[8192];
-	int wanted = -1, id;
-	snprintf(name, sizeof(name), "/proc/self/fdinfo/%d", fd);
-	FILE *file = fopen(name, "re");
-	if (!file)
-		return -errno;
-	while (wanted < 0 && fgets(line, sizeof(line), file))
-		if (sscanf(line, "mnt_id: %d", &wanted) != 1)
-			wanted = -1;
-	fclose(file);
-	file = wanted < 0 ? NULL : fopen("/proc/self/mountinfo", "re");
-	if (!file)
-		return -ENOENT;
-	int result = -ENOENT;
-	while (result < 0 && fgets(line, sizeof(line), file)) {
-		const char *dash = strstr(line, " - ");
-		if (sscanf(line, "%d ", &id) != 1 || id != wanted || !dash)
-			continue;
-		result = text_format(type, room, "%.*s", (int)strcspn(dash + 3, " "), dash + 3);
-	}
-	fclose(file);
-	return result;
-}
-
 static int validate_filesystem(int fd, struct error *error)
 {
 	char type[64];
-	if (filesystem_type(fd, type, sizeof(type)) < 0)
+	if (mount_table_type(fd, type, sizeof(type)) < 0)
 		return error_set(error, ERROR_INVALID,
 				 "the folder is on a mount that the daemon does not see");
 	if (!filesystem_can_be_given(type))
@@ -139,8 +111,7 @@ static bool is_same(const struct stat *one, const struct stat *other)
 }
 
 /* Whether a directory is this one or in it: by what they are, since one directory can have many
- * names (links, a bind mount of it). What cannot be known counts as being in it. A bind mount of
- * something inside of it elsewhere, which only root can make, is not seen. */
+ * names (links, a bind mount of it). What cannot be known counts as being in it. */
 static bool is_within(int directory, const struct stat *outer)
 {
 	struct stat here, above;
@@ -160,13 +131,24 @@ static bool is_within(int directory, const struct stat *outer)
 	return true;
 }
 
+/* The same by where both are in their file system: parts of it may be mounted at several places. */
+static bool shares_place(int one, int other)
+{
+	char places[2][MOUNT_PLACE_SIZE];
+	if (mount_table_place(one, places[0]) < 0 || mount_table_place(other, places[1]) < 0)
+		return true;
+	return strncmp(places[0], places[1], MIN(strlen(places[0]), strlen(places[1]))) == 0;
+}
+
 /* Neither a directory of ours, nor what is in it, nor what it is in. */
 static bool overlaps(int given, const char *ours)
 {
 	struct stat given_info, our_info;
 	CLOSE_FD int fd = open(ours, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 || fstat(fd, &our_info) < 0 || fstat(given, &given_info) < 0 ||
-	       is_within(given, &our_info) || is_within(fd, &given_info);
+	if (fd < 0 || fstat(fd, &our_info) < 0 || fstat(given, &given_info) < 0)
+		return true;
+	return is_within(given, &our_info) || is_within(fd, &given_info) ||
+	       (given_info.st_dev == our_info.st_dev && shares_place(given, fd));
 }
 
 static int validate_mount(const struct spawner *spawner, int fd, struct error *error)

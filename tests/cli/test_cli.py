@@ -400,13 +400,13 @@ class CommandLine(DaemonTest):
     def test_names_do_not_drive_the_terminal(self):
         """A file's name, in a message of ours: escape sequences in it are shown, not sent."""
         box = self.sandbox()
-        evil = "\x1b]0;owned\x07\x1b[31m\u009b5m"
+        evil = "\x1b]0;owned\x07\x1b[31m\u009b5m\u202egpj.exe\u2066"
         self.api.sh(box, ["sh", "-c", 'mkdir /tmp/d && mkfifo "/tmp/d/$0"', evil])
         with tempfile.TemporaryDirectory() as top:
             results = [self.daemon.cli("cp", f"{box}:/tmp/d", top), self.daemon.cli("cp", f"{box}:/{evil}", top),
                        self.daemon.cli("cp", f"{box}:/tmp/d/{evil}", top), self.daemon.cli(evil)]
         for code, out, err in results:
-            self.assertNotRegex(out + err, "[\x00-\x09\x0b-\x1f\x7f-\x9f]", err)
+            self.assertNotRegex(out + err, "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", err)
             self.assertIn("[31m\\xc2\\x9b5m", err)
 
     def test_cp_down_cannot_be_led_astray(self):

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -266,6 +267,26 @@ TEST(mounts_below_the_allowed_path)
 	end();
 }
 
+/* Something inside of the runtime directory mounted elsewhere; the state directory mounted from
+ * below what is given. */
+static void check_bind_mounts(void)
+{
+	static const char *const binds[][3] = {
+	    {"run/guests", "sharedx", "sharedx"},
+	    {"shared/inside", "state", "shared"},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(binds); i++) {
+		char from[128], to[128];
+		snprintf(from, sizeof(from), "%s/%s", root, binds[i][0]);
+		snprintf(to, sizeof(to), "%s/%s", root, binds[i][1]);
+		CHECK_INT(mount(from, to, NULL, MS_BIND, NULL), 0);
+		int given = open_below(binds[i][2], O_RDONLY | O_DIRECTORY);
+		CHECK_INT(create_with(&given, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+		close(given);
+		CHECK_INT(umount2(to, MNT_DETACH), 0);
+	}
+}
+
 TEST(own_directories_are_never_given)
 {
 	begin();
@@ -286,6 +307,7 @@ TEST(own_directories_are_never_given)
 	CHECK_INT(create_with(&runtime, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
 	CHECK_INT(unlink(name), 0);
 	CHECK_INT(rename(real, name), 0);
+	check_bind_mounts();
 	close(state);
 	close(runtime);
 	close(beside);
