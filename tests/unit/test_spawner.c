@@ -225,34 +225,33 @@ TEST(grants_cannot_be_made_up)
 	end();
 }
 
-TEST(mounts_are_checked)
+static int give(const char *name)
 {
-	(void)!snprintf(allow, sizeof(allow), "/nowhere:/tmp/caisson-test-spawner-%d-", getpid());
-	begin();
-	/* A prefix that ends inside a name allows nothing. */
-	int shared = open_below("shared", O_RDONLY | O_DIRECTORY);
-	CHECK_INT(create_with(&shared, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
-	close(shared);
-	end();
+	int fd = open_below(name, O_RDONLY | O_DIRECTORY);
+	int kind = create_with(&fd, 1, MOUNT_READ_ONLY);
+	close(fd);
+	return kind;
 }
 
 TEST(mounts_below_the_allowed_path)
 {
+	(void)!snprintf(allow, sizeof(allow), "/nowhere:/tmp/caisson-test-spawner-%d-", getpid());
 	begin();
+	/* A prefix that ends inside a name allows nothing. */
+	CHECK_INT(give("shared"), ERROR_FORBIDDEN);
 	snprintf(allow, sizeof(allow), "/nowhere:%s/shared", root);
 	restart();
 	int shared = open_below("shared", O_RDONLY | O_DIRECTORY);
 	int inside = open_below("shared/inside", O_PATH);
 	int beside = open_below("sharedx", O_RDONLY | O_DIRECTORY);
-	int state = open_below("state/sandboxes", O_RDONLY | O_DIRECTORY);
 	int file = open("/etc/passwd", O_RDONLY | O_CLOEXEC);
 	int two[] = {shared, beside};
 	CHECK_INT(create_with(&shared, 1, MOUNT_READ_WRITE), ERROR_NONE);
 	CHECK_INT(create_with(&inside, 1, MOUNT_COPY_ON_WRITE), ERROR_NONE);
 	CHECK_INT(create_with(&inside, 1, 3), ERROR_INVALID);
-	CHECK_INT(create_with(&beside, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+	CHECK_INT(give("sharedx"), ERROR_FORBIDDEN);
 	CHECK_INT(create_with(two, 2, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
-	CHECK_INT(create_with(&state, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+	CHECK_INT(give("state/sandboxes"), ERROR_FORBIDDEN);
 	CHECK_INT(create_with(&file, 1, MOUNT_READ_ONLY), ERROR_INVALID);
 	char path[128];
 	snprintf(path, sizeof(path), "%s/shared/inside", root);
@@ -262,56 +261,36 @@ TEST(mounts_below_the_allowed_path)
 	close(shared);
 	close(inside);
 	close(beside);
-	close(state);
 	close(file);
 	end();
-}
-
-/* Something inside of the runtime directory mounted elsewhere; the state directory mounted from
- * below what is given. */
-static void check_bind_mounts(void)
-{
-	static const char *const binds[][3] = {
-	    {"run/guests", "sharedx", "sharedx"},
-	    {"shared/inside", "state", "shared"},
-	};
-	for (size_t i = 0; i < ARRAY_SIZE(binds); i++) {
-		char from[128], to[128];
-		snprintf(from, sizeof(from), "%s/%s", root, binds[i][0]);
-		snprintf(to, sizeof(to), "%s/%s", root, binds[i][1]);
-		CHECK_INT(mount(from, to, NULL, MS_BIND, NULL), 0);
-		int given = open_below(binds[i][2], O_RDONLY | O_DIRECTORY);
-		CHECK_INT(create_with(&given, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
-		close(given);
-		CHECK_INT(umount2(to, MNT_DETACH), 0);
-	}
 }
 
 TEST(own_directories_are_never_given)
 {
 	begin();
-	int state = open_below("state", O_RDONLY | O_DIRECTORY);
-	int runtime = open_below("run/guests", O_RDONLY | O_DIRECTORY);
-	int beside = open_below("sharedx", O_RDONLY | O_DIRECTORY);
-	int above = open_below(".", O_RDONLY | O_DIRECTORY);
-	CHECK_INT(create_with(&state, 1, MOUNT_READ_WRITE), ERROR_FORBIDDEN);
-	CHECK_INT(create_with(&runtime, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
-	CHECK_INT(create_with(&above, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
-	CHECK_INT(create_with(&beside, 1, MOUNT_READ_ONLY), ERROR_NONE);
+	CHECK_INT(give("state"), ERROR_FORBIDDEN);
+	CHECK_INT(give("run/guests"), ERROR_FORBIDDEN);
+	CHECK_INT(give("."), ERROR_FORBIDDEN);
+	CHECK_INT(give("sharedx"), ERROR_NONE);
 	/* Also where one is reached by a link: its own name is another then. */
 	char name[128], real[128];
 	snprintf(name, sizeof(name), "%s/run", root);
 	snprintf(real, sizeof(real), "%s/elsewhere", root);
 	CHECK_INT(rename(name, real), 0);
 	CHECK_INT(symlink("elsewhere", name), 0);
-	CHECK_INT(create_with(&runtime, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+	CHECK_INT(give("elsewhere/guests"), ERROR_FORBIDDEN);
 	CHECK_INT(unlink(name), 0);
 	CHECK_INT(rename(real, name), 0);
-	check_bind_mounts();
-	close(state);
-	close(runtime);
-	close(beside);
-	close(above);
+	/* A part of one that is mounted elsewhere, and one that is mounted from below the given. */
+	static const char *const binds[][3] = {{"run/guests", "sharedx", "sharedx"},
+					       {"shared/inside", "state", "shared"}};
+	for (size_t i = 0; i < ARRAY_SIZE(binds); i++) {
+		snprintf(real, sizeof(real), "%s/%s", root, binds[i][0]);
+		snprintf(name, sizeof(name), "%s/%s", root, binds[i][1]);
+		CHECK_INT(mount(real, name, NULL, MS_BIND, NULL), 0);
+		CHECK_INT(give(binds[i][2]), ERROR_FORBIDDEN);
+		CHECK_INT(umount2(name, MNT_DETACH), 0);
+	}
 	end();
 }
 
