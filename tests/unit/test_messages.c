@@ -300,7 +300,7 @@ TEST(results_and_statuses)
 	CHECK_INT(read.result.code, 9);
 	CHECK_INT(read.result.left_running, 2);
 	CHECK_ONLY_WHOLE(exec_status_read, &read);
-	status.result.end = EXEC_END_LOST + 1;
+	status.result.end = EXEC_END_TOO_MANY_PROCESSES + 1;
 	begin();
 	exec_result_write(&writer, &status.result);
 	frame = written();
