@@ -1,5 +1,5 @@
 /* See instance.h. Called by the verbs that touch the state directory; reads the lock files that the
- * spawner writes (spawner/place.c) and does not block. */
+ * spawner writes (spawner/locks.c) and does not block. */
 #include "cli/instance.h"
 
 #include <fcntl.h>
