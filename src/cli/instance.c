@@ -1,5 +1,5 @@
 /* See instance.h. Called by the verbs that touch the state directory; reads the lock files that the
- * spawner writes (spawner/place.c) and does not block. */
+ * spawner writes (spawner/locks.c) and does not block. */
 #include "cli/instance.h"
 
 #include <fcntl.h>
@@ -53,11 +53,13 @@ void instance_read(const char *directory, struct instance *ret_instance)
 	const char *state = strsep(&rest, "\n");
 	if (state && text_copy(ret_instance->state, sizeof(ret_instance->state), state) < 0)
 		ret_instance->state[0] = '\0';
-	for (const char *line; (line = strsep(&rest, "\n"));)
-		if (text_starts(line, RUNTIME_WORD) &&
-		    text_copy(ret_instance->runtime, sizeof(ret_instance->runtime),
+	const char *line = strsep(&rest, "\n");
+	while (line && !text_starts(line, RUNTIME_WORD))
+		line = strsep(&rest, "\n");
+	/* The first one counts: the end of an older text may follow. */
+	if (line && text_copy(ret_instance->runtime, sizeof(ret_instance->runtime),
 			      line + strlen(RUNTIME_WORD)) < 0)
-			ret_instance->runtime[0] = '\0';
+		ret_instance->runtime[0] = '\0';
 }
 
 bool instance_same_directory(const char *a, const char *b)

@@ -204,7 +204,6 @@ NODISCARD int tls_file_open(const struct spawner *spawner, int which);
 /* place.c */
 NODISCARD int place_find_user(struct spawner *spawner, struct error *error);
 NODISCARD int place_make_roots(struct spawner *spawner, struct error *error);
-NODISCARD int place_lock(struct spawner *spawner, struct error *error);
 NODISCARD int place_make_directories(struct spawner *spawner, struct error *error);
 NODISCARD int place_check_reach(struct spawner *spawner, struct error *error);
 /* In a child: its ids become the daemon's. 0 or -errno. */
@@ -212,6 +211,9 @@ NODISCARD int place_become_daemon(const struct host *host);
 /* FNV-1a: names things, protects nothing. */
 uint64_t place_hash(uint64_t hash, const void *data, size_t size);
 #define PLACE_HASH_START 0xcbf29ce484222325ULL
+/* locks.c */
+NODISCARD int locks_take(struct spawner *spawner, struct error *error);
+
 /* uid_block.c; `directory` is where all instances of the host meet. */
 #define UID_BLOCK_DIRECTORY "/run/caisson-uids"
 NODISCARD int uid_block_claim(const char *directory, const char *state, struct error *error);

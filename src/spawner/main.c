@@ -111,7 +111,7 @@ static int (*const steps[])(struct spawner *spawner, struct error *error) = {
     privileges_narrow_first,
     place_find_user,
     place_make_roots,
-    place_lock, /* from here on everything below the two directories is ours */
+    locks_take, /* from here on everything below the two directories is ours */
     place_make_directories,
     place_check_reach,
     claim_uids,

@@ -1,6 +1,7 @@
 """Which daemon serves which directories: one with another's state leaves sandboxes alone, one that is started for good
 takes over from one that a client has started, and what a daemon says of its sandboxes is true."""
 import fcntl
+import glob
 import os
 import shutil
 import signal
@@ -66,6 +67,76 @@ class Instance(OwnDaemons):
         self.assertEqual(daemon.client().get("/v1/sandboxes")["items"], [])
         daemon.stop()
         daemon.state = own_state
+
+    def serve_from(self, daemon, runtime):
+        """A start with the daemon's state and another runtime directory, which must be refused."""
+        served = subprocess.run([PROGRAM, "serve", "--config", daemon.config, "--state", daemon.state, "--runtime", runtime,
+                                 "--listen", "none"], capture_output=True, text=True, timeout=30)
+        self.assertEqual(served.returncode, 125, served.stderr)
+        self.assertIn(f"sandboxes of the state directory {daemon.state} are running from the runtime directory {daemon.runtime}, "
+                      f"not from {runtime}", served.stderr)
+        self.assertIn(f"--runtime {daemon.runtime}", served.stderr)
+        self.assertFalse(os.path.exists(runtime))
+        return served.stderr
+
+    def test_state_of_another_runtime(self):
+        """What runs is found by one runtime directory alone: from another it is neither lost nor run twice."""
+        daemon = self.start_daemon()
+        box = daemon.client().create()["id"]
+        init, other = daemon.init_of(box), os.path.join(daemon.top, "run2")
+        for end in (daemon.stop, daemon.kill):
+            end()
+            self.serve_from(daemon, other)
+            self.serve_from(daemon, other)  # the refused one has changed nothing
+            code, _, err = daemon.cli("exec", box, "--", "true", environment={"CAISSON_RUNTIME": other})
+            self.assertEqual(code, 125, err)
+            self.assertIn(f"are running from the runtime directory {daemon.runtime}", err)
+            shutil.rmtree(other)  # with the client's log
+            with open(os.path.join(daemon.state, "lock"), "a") as lock:
+                lock.write(f"runtime {daemon.top}/older\n")  # as a start leaves it that is killed between write and truncate
+            self.serve_from(daemon, other)
+            self.assertTrue(lives(init))
+            daemon.start()
+            self.assertEqual(daemon.client().get("/v1/sandboxes/" + box)["status"], "running")
+            self.assertEqual(daemon.init_of(box), init)
+
+    def test_another_runtime_asks_nobody_to_leave(self):
+        daemon = self.start_daemon(arguments=["--idle-exit", "60"])
+        box = daemon.client().create()["id"]
+        self.assertNotIn("asked to leave", self.serve_from(daemon, os.path.join(daemon.top, "run2")))
+        self.assertIsNone(daemon.process.poll())
+        self.assertEqual(daemon.client().sh(box, "echo on"), "on\n")
+
+    def test_another_runtime_when_nothing_runs(self):
+        """Stopped ones, a pool and a runtime directory that is gone do not hold a state directory."""
+        daemon = self.start_daemon("[pool]\nsize = 1\n", arguments=["--idle-exit", "60"])
+        box = daemon.client().create()["id"]
+        daemon.client().sh(box, "echo kept > /workspace/x")
+        daemon.client().post(f"/v1/sandboxes/{box}/stop")
+        wait_until(lambda: any(" prepared" in open(path).read() for path in glob.glob(daemon.state + "/sandboxes/*/slot")),
+                   what="a pool")
+        first, own, daemon.arguments = daemon.process, daemon.runtime, []
+        daemon.runtime = os.path.join(daemon.top, "run2")
+        daemon.start()
+        self.assertEqual(first.wait(30), 0)
+        self.assertEqual(daemon.client().sh(box, "cat /workspace/x"), "kept\n")
+        init = daemon.init_of(box)
+        daemon.stop()
+        # The state directory has it from the new one now.
+        self.serve_from(daemon, own)
+        os.kill(init, signal.SIGKILL)
+        wait_until(lambda: not lives(init), what="its end")
+        shutil.rmtree(daemon.runtime)
+        # Below /tmp anybody may take its place then.
+        record = os.path.join(daemon.runtime, "guests", box, "boot")
+        os.makedirs(os.path.dirname(record))
+        with open(record, "w") as file, open("/proc/self/stat") as stat:
+            file.write(f"caisson-boot 1\npid {os.getpid()}\nstart_time {stat.read().rpartition(')')[2].split()[19]}\n")
+        self.serve_from(daemon, own)
+        os.chown(daemon.runtime, 65534, 65534)
+        daemon.runtime = own
+        daemon.start()
+        self.assertEqual(daemon.client().sh(box, "cat /workspace/x"), "kept\n")
 
     def test_a_killed_one_that_is_not_reaped_yet(self):
         """Whoever still holds its lock is about to end with it: the next start waits for that."""

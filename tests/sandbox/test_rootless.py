@@ -324,6 +324,29 @@ class Starts(unittest.TestCase):
         self.assertNotEqual(code, 0)
         self.assertIn("belongs to somebody else", said)
 
+    def test_another_runtime_directory_while_sandboxes_run(self):
+        """A new user namespace has no power over them, and would run a second copy of each over the same files."""
+        for kind in ("subuid", "one-id"):
+            with self.subTest(kind), Daemon("[pool]\nsize = 0\nmax = 0\n", user=user(kind), delegated=[],
+                                            arguments=["--idle-exit", "60"]) as daemon:
+                box = daemon.client().create()["id"]
+                init, other = daemon.init_of(box), os.path.join(daemon.top, "run2")
+                arguments = ("--state", daemon.state, "--runtime", other)
+                said = f"are running from the runtime directory {daemon.runtime}, not from {other}"
+                code, log = self.start(*arguments, owner=user(kind))
+                self.assertEqual(code, 125, log)
+                self.assertIn(said, log)
+                self.assertNotIn("asked to leave", log)
+                self.assertEqual(daemon.client().sh(box, "echo on"), "on\n")
+                daemon.kill()
+                self.assertIn(said, self.start(*arguments, owner=user(kind))[1])
+                self.assertFalse(has_ended(init))
+                os.kill(init, signal.SIGKILL)
+                wait_until(lambda: has_ended(init), what="its end")
+                daemon.runtime = other
+                daemon.start()
+                self.assertEqual(daemon.client().sh(box, "echo on"), "on\n")
+
     def test_a_range_that_is_granted_later(self):
         """A sandbox that was made with one id starts again when there are more."""
         owner = User(with_range=False, tag="later")

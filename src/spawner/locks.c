@@ -1,0 +1,315 @@
+/* The locks of the two directories of an instance, and what their files say: who serves the state
+ * directory, from which runtime directory. Called by main.c at the start; waits a few seconds for
+ * another that is about to end. */
+#include "spawner/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "tier/living.h"
+
+#define LOCK_PAUSE (5 * 1000 * 1000)
+#define LOCK_TURNS 600 /* three seconds */
+/* One that was asked to leave waits for its daemon's last answers and ends its pool. */
+#define LEAVE_TURNS 2000
+#define IDLE_WORD "idle-exit "
+#define RUNTIME_WORD "runtime "
+
+/* What a lock file says of who has it, or had it last: the pid, whose sandboxes are in the
+ * directory (a state directory), whether it is one that a client has started ("idle-exit", and the
+ * start time that makes the pid certain), and the runtime directory, by which clients find who
+ * serves a state directory (cli/instance.c) and the next start finds what still runs. A line each.
+ */
+struct holder {
+	uint64_t pid; /* 0: unknown */
+	char state[SPAWNER_PATH_MAX], runtime[SPAWNER_PATH_MAX];
+	uint64_t start_time; /* 0: nobody's but its own to end */
+};
+
+/* The file of another user says nothing. The first runtime directory counts: the rest of a longer
+ * text may follow, see holder_write(). */
+static void holder_read(int lock, struct holder *holder)
+{
+	char text[2 * SPAWNER_PATH_MAX + 128], *rest = text;
+	struct stat info;
+	*holder = (struct holder){.pid = 0};
+	if (fstat(lock, &info) < 0 || info.st_uid != geteuid())
+		return;
+	ssize_t got = pread(lock, text, sizeof(text) - 1, 0);
+	text[got > 0 ? got : 0] = '\0';
+	const char *pid = strsep(&rest, "\n"), *state = strsep(&rest, "\n");
+	const char *line = strsep(&rest, "\n");
+	if (text_to_u64(pid, 1, INT32_MAX, &holder->pid) < 0)
+		holder->pid = 0;
+	if (state && text_copy(holder->state, sizeof(holder->state), state) < 0)
+		holder->state[0] = '\0';
+	if (line && text_starts(line, IDLE_WORD)) {
+		if (text_to_u64(line + strlen(IDLE_WORD), 1, UINT64_MAX, &holder->start_time) < 0)
+			holder->start_time = 0;
+		line = strsep(&rest, "\n");
+	}
+	if (line && text_starts(line, RUNTIME_WORD) &&
+	    text_copy(holder->runtime, sizeof(holder->runtime), line + strlen(RUNTIME_WORD)) < 0)
+		holder->runtime[0] = '\0';
+}
+
+/* Our own name in it. One write, so that a kill leaves the old text or the new one, at worst with
+ * the end of the old one behind it. Not synced: after a power failure nothing runs that it could
+ * tell of. */
+static int holder_write(const struct spawner *spawner, int lock, const char *directory,
+			struct error *error)
+{
+	char text[2 * SPAWNER_PATH_MAX + 128], idle[48] = "";
+	uint64_t start_time;
+	if (spawner->config.idle_exit_seconds > 0 && process_start_time(getpid(), &start_time) == 0)
+		snprintf(idle, sizeof(idle), IDLE_WORD "%llu\n", (unsigned long long)start_time);
+	int length = snprintf(text, sizeof(text), "%d\n%s\n%s" RUNTIME_WORD "%s\n", (int)getpid(),
+			      spawner->host.state, idle, spawner->host.runtime);
+	if (pwrite(lock, text, (size_t)length, 0) != length || ftruncate(lock, length) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s/lock",
+				       directory);
+	return 0;
+}
+
+static bool same_directory(const char *a, const char *b)
+{
+	struct stat first, second;
+	return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+	       first.st_ino == second.st_ino;
+}
+
+/* Is it one that waits in the pool, with nothing of a user's? Its slot has a third word. */
+static bool is_pooled(const char *state, const char *name)
+{
+	char path[SPAWNER_PATH_MAX], text[64];
+	if (text_format(path, sizeof(path), "%s/sandboxes/%s/slot", state, name) < 0 ||
+	    fd_read_small(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return false;
+	const char *space = strchr(text, ' ');
+	return space && strchr(space + 1, ' ');
+}
+
+/* Whether a sandbox of the state runs from the runtime directory. Those of the pool end with the
+ * spawner that made them: while that one serves, they do not count. */
+static bool runs_in(const char *runtime, const char *state, bool served)
+{
+	char path[SPAWNER_PATH_MAX];
+	bool found = false;
+	if (text_format(path, sizeof(path), "%s/guests", runtime) < 0)
+		return false;
+	DIR *entries = opendir(path);
+	for (struct dirent *entry; entries && !found && (entry = readdir(entries));) {
+		struct process process = PROCESS_NONE;
+		if (entry->d_name[0] == '.' ||
+		    living_open(dirfd(entries), entry->d_name, &process) < 0)
+			continue;
+		found = process_alive(&process) && !(served && is_pooled(state, entry->d_name));
+		process_done(&process);
+	}
+	if (entries)
+		closedir(entries);
+	return found;
+}
+
+/* Whether the records in a runtime directory are of our state's sandboxes. A directory of another
+ * user has none of ours. Of a state that was removed or moved nobody else can take care. */
+static bool has_our_records(const char *runtime, const char *state)
+{
+	struct stat info;
+	struct holder holder = {.pid = 0};
+	CLOSE_FD int directory = open(runtime, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory < 0 || fstat(directory, &info) < 0 || info.st_uid != geteuid())
+		return false;
+	CLOSE_FD int lock = openat(directory, "lock", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (lock >= 0)
+		holder_read(lock, &holder);
+	return holder.state[0] == '\0' || access(holder.state, F_OK) < 0 ||
+	       same_directory(holder.state, state);
+}
+
+/* What runs is known by its record in the runtime directory alone. From another one it would look
+ * ended, and a second copy of it would be started over the same files. `last`: what the state
+ * directory's lock says. */
+static int check_last_runtime(const struct spawner *spawner, const struct holder *last, bool served,
+			      struct error *error)
+{
+	const struct host *host = &spawner->host;
+	if (last->runtime[0] == '\0' || same_directory(last->runtime, host->runtime) ||
+	    !has_our_records(last->runtime, host->state) ||
+	    !runs_in(last->runtime, host->state, served))
+		return 0;
+	return error_set(error, ERROR_DAEMON_CONFLICT,
+			 "sandboxes of the state directory %s are running from the runtime "
+			 "directory %s, not from %s: serve it with --runtime %s (for a client "
+			 "CAISSON_RUNTIME), or stop them there first",
+			 host->state, last->runtime, host->runtime, last->runtime);
+}
+
+/* Sandboxes that live are known by the runtime directory, their files by the state directory: with
+ * another's state they would all look like strays, and be ended. `last`: what the runtime
+ * directory's lock says. */
+static int check_last_state(const struct spawner *spawner, const struct holder *last, bool served,
+			    struct error *error)
+{
+	const struct host *host = &spawner->host;
+	/* Of a state that was removed nobody else can take care. */
+	if (last->state[0] == '\0' || strcmp(last->state, host->state) == 0 ||
+	    access(last->state, F_OK) < 0 || !runs_in(host->runtime, last->state, served))
+		return 0;
+	return error_set(error, ERROR_DAEMON_CONFLICT,
+			 "in the runtime directory %s sandboxes of the state directory %s are "
+			 "running, not of %s: serve it with --state %s (for a client "
+			 "CAISSON_STATE), or name another runtime directory with --runtime",
+			 host->runtime, last->state, host->state, last->state);
+}
+
+static int lock_conflict(const struct spawner *spawner, const struct holder *holder,
+			 const char *what, const char *directory, struct error *error)
+{
+	char pid[24] = "PID", use[SPAWNER_PATH_MAX + 32] = "";
+	if (holder->runtime[0] && !same_directory(holder->runtime, spawner->host.runtime))
+		snprintf(use, sizeof(use), " (CAISSON_RUNTIME=%s)", holder->runtime);
+	if (holder->pid)
+		snprintf(pid, sizeof(pid), "%llu", (unsigned long long)holder->pid);
+	return error_set(
+	    error, ERROR_DAEMON_CONFLICT,
+	    "another caisson (pid %s) serves the %s directory %s: use that one%s, end it "
+	    "with `kill %s`, or give this one directories of its own with --state and "
+	    "--runtime",
+	    holder->pid ? pid : "unknown", what, directory, use, pid);
+}
+
+/* One that a client has started serves until somebody does for good: it is asked to end, once, and
+ * its sandboxes run on. */
+static bool would_leave(const struct spawner *spawner, const struct holder *holder)
+{
+	return spawner->config.idle_exit_seconds == 0 && holder->start_time != 0;
+}
+
+/* Whether it will. */
+static bool ask_to_leave(const struct spawner *spawner, const struct holder *holder,
+			 uint64_t *asked)
+{
+	struct process process = PROCESS_NONE;
+	if (!would_leave(spawner, holder))
+		return false;
+	if (holder->pid == *asked)
+		return true;
+	if (process_open((pid_t)holder->pid, holder->start_time, &process) < 0)
+		return false;
+	int result = process_signal(&process, SIGTERM);
+	process_done(&process);
+	if (result < 0)
+		return false;
+	log_info("pid %u, which a client has started, serves %s: it is asked to leave",
+		 (unsigned)holder->pid, spawner->host.state);
+	*asked = holder->pid;
+	return true;
+}
+
+/* A directory whose lock is wanted. */
+struct lock_target {
+	const char *what, *path;
+	/* Whether its last holder's sandboxes allow it. `served`: that holder still serves. */
+	int (*check)(const struct spawner *spawner, const struct holder *last, bool served,
+		     struct error *error);
+};
+
+struct lock_wait {
+	int turns;
+	uint64_t asked; /* a pid; 0: none */
+};
+
+/* A process that was killed and not reaped yet still answers kill(pid, 0). */
+static bool holder_has_ended(const struct holder *holder)
+{
+	struct process process = PROCESS_NONE;
+	if (!holder->pid)
+		return false;
+	int result = process_open((pid_t)holder->pid, 0, &process);
+	bool ended = result == -ESRCH || (result == 0 && !process_alive(&process));
+	process_done(&process);
+	return ended;
+}
+
+/* The lock is another's: 0 when it will be free soon. */
+static int wait_for_holder(const struct spawner *spawner, int lock,
+			   const struct lock_target *target, struct lock_wait *wait,
+			   struct error *error)
+{
+	struct holder holder;
+	holder_read(lock, &holder);
+	/* A worker of one that was killed holds it until the kernel has ended it too. */
+	bool gone = holder_has_ended(&holder);
+	/* One is not asked to leave for a start that is refused afterwards. */
+	if (!gone && would_leave(spawner, &holder) && holder.pid != wait->asked &&
+	    target->check(spawner, &holder, true, error) < 0)
+		return -1;
+	bool leaves = !gone && ask_to_leave(spawner, &holder, &wait->asked);
+	if ((!gone && !leaves) || ++wait->turns > (wait->asked ? LEAVE_TURNS : LOCK_TURNS))
+		return lock_conflict(spawner, &holder, target->what, target->path, error);
+	nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE}, NULL);
+	return 0;
+}
+
+/* Takes <path>/lock and checks its last holder; returns the descriptor that holds it. */
+static int lock_directory(const struct spawner *spawner, const struct lock_target *target,
+			  struct error *error)
+{
+	char path[SPAWNER_PATH_MAX];
+	struct lock_wait wait = {0};
+	if (text_format(path, sizeof(path), "%s/lock", target->path) < 0)
+		return error_set(error, ERROR_CONFIG, "%s: the path is too long", target->path);
+	for (;;) {
+		struct stat held, named;
+		struct holder last;
+		CLOSE_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (fd < 0)
+			return error_set_errno(error, error_kind_of_errno(errno), errno, "%s",
+					       path);
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			if (errno != EWOULDBLOCK)
+				return error_set_errno(error, ERROR_INTERNAL, errno, "%s", path);
+			if (wait_for_holder(spawner, fd, target, &wait, error) < 0)
+				return -1;
+			continue;
+		}
+		/* Another that was just ending may have removed the file we opened. */
+		if (fstat(fd, &held) < 0 || stat(path, &named) < 0 || held.st_ino != named.st_ino ||
+		    held.st_dev != named.st_dev)
+			continue;
+		/* Now nobody else can start anything there. */
+		holder_read(fd, &last);
+		if (target->check(spawner, &last, false, error) < 0)
+			return -1;
+		return TAKE_FD(fd);
+	}
+}
+
+int locks_take(struct spawner *spawner, struct error *error)
+{
+	const struct host *host = &spawner->host;
+	const struct lock_target state = {"state", host->state, check_last_runtime};
+	const struct lock_target runtime = {"runtime", host->runtime, check_last_state};
+	spawner->state_lock = lock_directory(spawner, &state, error);
+	if (spawner->state_lock < 0)
+		return -1;
+	spawner->runtime_lock = lock_directory(spawner, &runtime, error);
+	/* Only now: a start that is refused or killed before this leaves the state directory with
+	 * the runtime directory that its sandboxes run from. */
+	if (spawner->runtime_lock < 0 ||
+	    holder_write(spawner, spawner->state_lock, host->state, error) < 0)
+		return -1;
+	return holder_write(spawner, spawner->runtime_lock, host->runtime, error);
+}
