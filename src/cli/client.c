@@ -22,6 +22,13 @@
 #define ANSWER_MAX (64 * MIB)
 #define SYSTEM_RUNTIME "/run/caisson"
 
+volatile sig_atomic_t client_interrupted;
+
+static int exchange_cancelled(struct error *error)
+{
+	return error_set(error, ERROR_CANCELLED, "interrupted");
+}
+
 int client_use_url(struct client *client, const char *name, const char *url, struct error *error)
 {
 	client->tls = text_starts(url, "https://");
@@ -242,8 +249,10 @@ static int write_all(struct exchange *exchange, const void *data, size_t size, s
 	const char *place = data;
 	while (size > 0) {
 		ssize_t put = exchange_send(exchange, place, size, 0);
-		if (put < 0 && errno == EINTR)
+		if (put < 0 && errno == EINTR && !client_interrupted)
 			continue;
+		if (put < 0 && client_interrupted)
+			return exchange_cancelled(error);
 		if (put <= 0)
 			return error_set_errno(error, ERROR_DAEMON_RESTARTING, errno,
 					       "sending to the daemon");
@@ -288,6 +297,8 @@ int exchange_begin(struct client *client, const struct request *request,
 	DONE_BUFFER struct buffer head = BUFFER(HTTP_HEAD_MAX);
 	if (append_head(client, request, &head) < 0)
 		return error_set(error, ERROR_TOO_LARGE, "the request's path is too long");
+	if (client_interrupted)
+		return exchange_cancelled(error);
 	CLOSE_FD int fd = client_connect(client, error);
 	if (fd < 0)
 		return -1;
@@ -373,7 +384,9 @@ static ssize_t fill(struct exchange *exchange, struct error *error)
 	do
 		got = exchange_receive(exchange, exchange->buffer + exchange->end,
 				       sizeof(exchange->buffer) - exchange->end);
-	while (got < 0 && errno == EINTR);
+	while (got < 0 && errno == EINTR && !client_interrupted);
+	if (got < 0 && client_interrupted)
+		return exchange_cancelled(error);
 	if (got < 0)
 		return error_set_errno(error, ERROR_DAEMON_RESTARTING, errno,
 				       "reading the daemon's answer");

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +40,10 @@ NODISCARD int client_ping(struct client *client, struct error *error);
 
 /* A connection over http:// was lost: where the port speaks TLS, *error says so instead. */
 void client_explain_lost(const struct client *client, struct error *error);
+
+/* Set by the signal handler of a verb that cleans up after itself: requests then fail with
+ * ERROR_CANCELLED, also one that waits for its answer. */
+extern volatile sig_atomic_t client_interrupted;
 
 /* One exchange. */
 struct exchange {
