@@ -189,7 +189,7 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 static const struct option_spec run_specs[] = {
     CREATE_OPTION_ROWS,
     {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
-     "ends the command with all it started, like 90s or 15m (default: 10m, the sandbox's life)"},
+     "ends the command with all it started, like 90s or 15m (default: no end)"},
     {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
     {"user", 'u', OPTION_TEXT, &options.user, "USER",
      "name or number, with :GROUP if wanted (default: root of the sandbox)"},
@@ -197,7 +197,8 @@ static const struct option_spec run_specs[] = {
     {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
      "standard input is passed on anyway: changes nothing"},
     {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
-    {"keep", 'k', OPTION_FLAG, &options.keep, NULL, "leave the sandbox there afterwards"},
+    {"keep", 'k', OPTION_FLAG, &options.keep, NULL,
+     "leave the sandbox there afterwards; it then lives for 10m, or a little longer than -T"},
     {0},
 };
 
