@@ -188,6 +188,7 @@ int cli_main(int argc, char **argv)
 	if (result < 0) {
 		client_explain_lost(&client, &error);
 		error_name_flags(verb->options, &error);
+		error_name_verb(verb, &error);
 	}
 	return flush_output(result < 0 ? report(verb->name, &error) : result);
 }

@@ -56,6 +56,8 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *flag_of(const char *field);
 /* An error of the API names fields: puts the flags of these options in their place. */
 void error_name_flags(const struct option_spec *options, struct error *error);
+/* And names `caisson create` with options that another verb has too: puts this verb there. */
+void error_name_verb(const struct verb *verb, struct error *error);
 /* "/v1/sandboxes/ID" and the rest, encoded. */
 NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
 			   struct error *error);

@@ -90,3 +90,22 @@ void error_name_flags(const struct option_spec *options, struct error *error)
 	text[MIN(used, sizeof(text) - 1)] = '\0';
 	memcpy(error->message, text, sizeof(text));
 }
+
+void error_name_verb(const struct verb *verb, struct error *error)
+{
+	static const char create[] = "`caisson create --";
+	char text[ERROR_MESSAGE_MAX], option[64];
+	const char *found = strstr(error->message, create);
+	if (!found)
+		return;
+	const char *name = found + strlen(create);
+	snprintf(option, sizeof(option), "%.*s", (int)strcspn(name, " =`"), name);
+	for (const struct option_spec *one = verb->options; one && one->kind != OPTION_END; one++) {
+		if (strcmp(one->name, option) != 0)
+			continue;
+		snprintf(text, sizeof(text), "%.*s`caisson %s --%s", (int)(found - error->message),
+			 error->message, verb->name, name);
+		memcpy(error->message, text, sizeof(text));
+		return;
+	}
+}
