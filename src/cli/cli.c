@@ -103,6 +103,7 @@ const struct verb verb_help = {
     .arguments = "[VERB]",
     .summary = "Explain caisson, or one of its verbs",
     .help = "Lists the verbs, or explains one.",
+    .configuration = CONFIGURATION_NEVER,
     .run = run_help,
 };
 
@@ -182,7 +183,9 @@ int cli_main(int argc, char **argv)
 	}
 	if (count < 0)
 		return report(verb->name, &error);
-	if (client_setup(&client, &error) < 0)
+	client = (struct client){0};
+	if (verb->configuration != CONFIGURATION_NEVER &&
+	    client_setup(&client, verb->configuration == CONFIGURATION_ALWAYS, &error) < 0)
 		return report(verb->name, &error);
 	int result = verb->run(&client, count, words, &error);
 	if (result < 0) {

@@ -13,6 +13,13 @@
 /* Started as `opensandbox-mcp` it is `caisson mcp --dialect opensandbox`. */
 int cli_main(int argc, char **argv);
 
+/* Whether a verb reads the configuration. */
+enum configuration {
+	CONFIGURATION_LOCAL = 0, /* to find the daemon of this machine: not with CAISSON_URL */
+	CONFIGURATION_ALWAYS,
+	CONFIGURATION_NEVER, /* nor does it use the client */
+};
+
 struct verb {
 	const char *name;
 	const char *arguments; /* "[options] SANDBOX -- COMMAND ..." */
@@ -20,8 +27,9 @@ struct verb {
 	const char *help;      /* what it does and examples; options are listed from the table */
 	const char *json;      /* what --json does to it; NULL: what it prints is JSON */
 	const char *words; /* what its first argument can be, for completion: "backup restore" */
-	bool sandboxes;    /* its arguments are sandboxes */
-	bool execs;        /* what follows the sandbox is an exec of it */
+	enum configuration configuration;
+	bool sandboxes; /* its arguments are sandboxes */
+	bool execs;     /* what follows the sandbox is an exec of it */
 	const struct option_spec *options;
 	bool command_follows; /* the first argument ends the options */
 	/* argv[0] is the verb, the options are taken out. Returns the exit code; -1 with *error:

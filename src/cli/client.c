@@ -116,9 +116,8 @@ static void use_system_daemon(struct client *client)
 			 SYSTEM_RUNTIME);
 }
 
-int client_setup(struct client *client, struct error *error)
+static int read_configuration(struct client *client, struct error *error)
 {
-	memset(client, 0, sizeof(*client));
 	config_defaults(&client->config);
 	/* A daemon that we start listens on TCP where somebody has said so; the usual port is for
 	 * one that is served on purpose. */
@@ -138,13 +137,22 @@ int client_setup(struct client *client, struct error *error)
 	    getenv("CAISSON_RUNTIME") || strcmp(runtime, client->config.runtime) != 0;
 	if (explicit_path && text_copy(client->config_path, sizeof(client->config_path), path) < 0)
 		return error_set(error, ERROR_CONFIG, "the configuration file's path is too long");
+	return 0;
+}
+
+int client_setup(struct client *client, bool needed, struct error *error)
+{
+	memset(client, 0, sizeof(*client));
+	const char *url = getenv("CAISSON_URL");
+	bool remote = url && *url;
+	if (read_configuration(client, error) < 0 && (needed || !remote))
+		return -1;
 	const char *token = getenv("CAISSON_TOKEN");
 	if (token && text_copy(client->token, sizeof(client->token), token) < 0)
 		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN is too long to be a token");
 	if (strpbrk(client->token, "\r\n"))
 		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN holds a line end");
-	const char *url = getenv("CAISSON_URL");
-	if (url && *url)
+	if (remote)
 		return client_use_url(client, "CAISSON_URL", url, error);
 	use_system_daemon(client);
 	if (config_socket_path(&client->config, client->socket, sizeof(client->socket)) < 0)

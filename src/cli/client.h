@@ -28,8 +28,9 @@ struct client {
 	char token[256];
 };
 
-/* Reads configuration and environment. */
-NODISCARD int client_setup(struct client *client, struct error *error);
+/* Reads configuration and environment. With CAISSON_URL a configuration that cannot be read is an
+ * error only where it is `needed`. */
+NODISCARD int client_setup(struct client *client, bool needed, struct error *error);
 /* From now on the daemon at that URL; `name`: who said so, for errors. */
 NODISCARD int client_use_url(struct client *client, const char *name, const char *url,
 			     struct error *error);

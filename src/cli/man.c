@@ -139,6 +139,7 @@ const struct verb verb_man = {
     .arguments = "DIRECTORY",
     .summary = "Write the manual's pages",
     .help = "Writes caisson.1 and one page for each verb.",
+    .configuration = CONFIGURATION_NEVER,
     .run = run_man,
     .hidden = true,
 };

@@ -111,5 +111,6 @@ const struct verb verb_state = {
 	"with\n"
 	"`caisson start`. A restore checks everything before it changes anything.",
     .options = specs,
+    .configuration = CONFIGURATION_ALWAYS,
     .run = run_state,
 };

@@ -1,0 +1,57 @@
+"""What somebody who comes from Docker, and has read nothing, types and is told."""
+import os
+import subprocess
+import tempfile
+import unittest
+
+from caisson import PROGRAM, DaemonTest, wait_until
+
+
+class Newcomer(DaemonTest):
+    def cli(self, *arguments, **options):
+        return self.daemon.cli(*arguments, **options)
+
+    def refused(self, *arguments, **options):
+        """What it says; nothing of it may be called a defect."""
+        code, out, err = self.cli(*arguments, **options)
+        self.assertEqual((code, out), (125, ""), err)
+        self.assertNotIn("defect", err)
+        return err
+
+    def test_a_sandbox_of_run_lives_as_long_as_its_client(self):
+        process = subprocess.Popen([PROGRAM, "run", "--name", "held", "--", "sleep", "1000"], stdin=subprocess.DEVNULL,
+                                   env={**os.environ, **self.daemon.client_environment()}, **self.daemon.identity())
+        record = wait_until(lambda: next((box for box in self.api.get("/v1/sandboxes")["items"] if box["name"] == "held"), None), 30)
+        self.assertEqual((record["expires_at"], record["idle_timeout_seconds"]), (None, 60))
+        process.terminate()
+        process.wait(30)
+        text = self.cli("run", "--help")[1]
+        self.assertNotIn("default: 10m", text)
+        self.assertIn("or 15m (default: no end)", text)
+
+    def test_a_template_that_is_not_installed(self):
+        for verb, rest in (("create", ()), ("run", ("--", "true"))):
+            self.assertIn(f"`caisson {verb} --template ubuntu-24.04 --allow-substitute`", self.refused(verb, "--template", "ubuntu-24.04", *rest))
+            self.assertEqual(self.cli(verb, "--template", "ubuntu-24.04", "--allow-substitute", *rest)[0], 0)
+
+    def test_the_manual_has_no_place(self):
+        self.assertIn("/no/such/caisson.1: No such file or directory", self.refused("_man", "/no/such"))
+
+    def test_verbs_that_need_no_configuration(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            file.write("[nonsense]\nkey = 1\n")
+            file.flush()
+            os.chmod(file.name, 0o644)
+            for wrong in ("/no/such.conf", file.name):
+                environment = {"CAISSON_CONFIG": wrong}
+                for verb in (("--help",), ("help", "run"), ("version",), ("--version",), ("completion", "bash"), ("ls", "--help")):
+                    self.assertEqual(self.cli(*verb, environment=environment)[0], 0, verb)
+                self.assertIn(wrong, self.refused("ls", environment=environment))
+                remote = {**environment, "CAISSON_URL": f"http://127.0.0.1:{self.daemon.port}", "CAISSON_TOKEN": self.daemon.token()}
+                self.assertEqual(self.cli("ls", "-q", environment=remote)[0], 0)
+                # These are about this machine.
+                self.assertIn(wrong, self.refused("state", "remove", environment=remote))
+
+
+if __name__ == "__main__":
+    unittest.main()
