@@ -52,6 +52,18 @@ class Newcomer(DaemonTest):
                 # These are about this machine.
                 self.assertIn(wrong, self.refused("state", "remove", environment=remote))
 
+    def test_the_logs_of_an_exec(self):
+        box = self.sandbox(name="demo")
+        first, second = (self.cli("exec", "-d", box, "--", "echo", word)[1].strip() for word in ("first", "second"))
+        self.cli("wait", "--for", "idle", box)
+        for arguments, expected in ((("demo", first), "first\n"), (("-f", "demo", first), "first\n"), (("demo", "-n", "5", second), "second\n"),
+                                    (("demo",), "second\n")):
+            self.assertEqual(self.cli("logs", *arguments), (0, expected, ""), arguments)
+        self.assertIn("logs needs a sandbox: ", self.refused("logs"))
+        self.assertIn(f'and one exec of it, not "{second}" too', self.refused("logs", "demo", first, second))
+        self.assertIn(f'and one exec of it, not "{second}" too', self.refused("logs", "-x", first, "demo", second))
+        self.assertIn("to end a command: caisson jobs --kill ID demo", self.refused("jobs", "demo", "kill", first))
+
 
 if __name__ == "__main__":
     unittest.main()
