@@ -88,8 +88,11 @@ static int run_help(struct client *client, int argc, char **argv, struct error *
 {
 	(void)client;
 	const struct verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
-	if (argc > 1 && !verb)
-		return error_set(error, ERROR_USAGE, "there is no verb \"%s\"", argv[1]);
+	if (argc > 1 && !verb) {
+		char hint[SUGGESTION_MAX];
+		suggest_verb(argv[1], hint, sizeof(hint));
+		return error_set(error, ERROR_USAGE, "there is no verb \"%.64s\"%s", argv[1], hint);
+	}
 	if (verb)
 		print_verb_help(verb);
 	else
@@ -168,10 +171,9 @@ int cli_main(int argc, char **argv)
 		name = "version";
 	const struct verb *verb = find_verb(name);
 	if (!verb) {
-		char hint[128];
+		char hint[SUGGESTION_MAX];
 		suggest_verb(name, hint, sizeof(hint));
-		complain("caisson: there is no verb \"%s\"%s", name,
-			 hint[0] ? hint : "; `caisson help` lists them");
+		complain("caisson: there is no verb \"%s\"%s", name, hint);
 		return error_info(ERROR_USAGE)->exit_code;
 	}
 	int count = argc > 1 ? argc - 1 : 1;

@@ -14,7 +14,7 @@
 static struct {
 	const char *timeout, *cwd, *user;
 	struct text_list environment;
-	bool interactive, tty, no_tty, keep, detach;
+	bool interactive, tty, no_tty, keep, remove, detach;
 } options;
 
 static int add_limits(json_t *body, struct error *error)
@@ -172,6 +172,8 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 	outlive_command();
 	struct exchange *hold = NULL;
 	int exit_code = 0;
+	if (options.keep && options.remove)
+		return error_set(error, ERROR_USAGE, "--keep and --rm contradict each other");
 	if (!options.keep && hold_begin(client, &hold, error) < 0)
 		return -1;
 	char *words[ARRAY_SIZE(shell_words)];
@@ -199,6 +201,7 @@ static const struct option_spec run_specs[] = {
     {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
     {"keep", 'k', OPTION_FLAG, &options.keep, NULL,
      "leave the sandbox there afterwards; it then lives for 10m, or a little longer than -T"},
+    {"rm", 0, OPTION_FLAG, &options.remove, NULL, "it is removed anyway: changes nothing"},
     {0},
 };
 

@@ -373,8 +373,8 @@ class CommandLine(DaemonTest):
     def test_habits_and_slips(self):
         box = self.sandbox()
         for arguments, words in (
-                (("ps",), "here it is `caisson ls`"), (("kill", box), "here it is `caisson rm`"), (("craete",), "did you mean `caisson create`?"),
-                (("zzzz",), "`caisson help` lists them"), (("run", "--rm", "--", "true"), "--keep keeps it"), (("run", "-p", "80:80", "--", "true"), "no network yet"),
+                (("ps",), "here it is `caisson ls`"), (("kill", box), "here it is `caisson jobs --kill ID SANDBOX` for a command, `caisson stop SANDBOX` for a sandbox"), (("craete",), "did you mean `caisson create`?"),
+                (("zzzz",), "`caisson help` lists them"), (("create", "--rm"), "only a sandbox of `run` is"), (("run", "-p", "80:80", "--", "true"), "no network yet"),
                 (("create", "--memroy=1G"), "did you mean --memory?"), (("create", "-t", "x"), "--template"), (("create", "--zzzz"), "there is no option --zzzz\n")):
             code, _, err = self.cli(*arguments)
             self.assertEqual(code, 125, err)

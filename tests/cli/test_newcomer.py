@@ -64,6 +64,28 @@ class Newcomer(DaemonTest):
         self.assertIn(f'and one exec of it, not "{second}" too', self.refused("logs", "-x", first, "demo", second))
         self.assertIn("to end a command: caisson jobs --kill ID demo", self.refused("jobs", "demo", "kill", first))
 
+    def test_words_of_docker(self):
+        box = self.sandbox()
+        background = "a command in the background is `caisson create`, then `caisson exec -d SANDBOX -- COMMAND`"
+        for arguments, words in [
+            (("run", "-d", "nginx"), background),
+            (("run", "--detach", "nginx"), background),
+            (("pull", "debian"), "there are no images yet; `caisson templates`"),
+            (("kill", box), "`caisson jobs --kill ID SANDBOX` for a command, `caisson stop SANDBOX` for a sandbox"),
+            (("rename", box, "other"), "`caisson set --name NEW SANDBOX`"),
+            (("rn", "--", "true"), "did you mean `caisson run` or `caisson rm`?"),
+            (("help", "nope"), "`caisson help` lists them"),
+            (("help", "rnu"), "did you mean `caisson run`?"),
+            (("help", "rename"), "`caisson set --name NEW SANDBOX`"),
+            (("run", "--rm", "--keep", "--", "true"), "--keep and --rm contradict each other"),
+        ]:
+            self.assertIn(words, self.refused(*arguments), arguments)
+        # What it names works.
+        self.assertEqual(self.cli("set", "--name", "other", box)[0], 0)
+        job = self.cli("exec", "-d", "other", "--", "sleep", "1000")[1].strip()
+        self.assertEqual(self.cli("jobs", "--kill", job, "other"), (0, "", ""))
+        self.assertEqual(self.cli("run", "--rm", "-it", "--no-tty", "--", "echo", "hi"), (0, "hi\n", ""))
+
 
 if __name__ == "__main__":
     unittest.main()
