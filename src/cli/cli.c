@@ -245,7 +245,9 @@ void complain(const char *format, ...)
 int sandbox_path(struct buffer *path, const char *sandbox, const char *rest, struct error *error)
 {
 	if (!*sandbox || strchr(sandbox, '/'))
-		return error_set(error, ERROR_ID_MALFORMED, "\"%s\" is no sandbox id or name",
+		return error_set(error, ERROR_ID_MALFORMED,
+				 "\"%.64s\" is neither the id nor the name of a sandbox; "
+				 "`caisson ls` lists them",
 				 sandbox);
 	if (buffer_append_text(path, "/v1/sandboxes/") < 0 || append_encoded(path, sandbox) < 0 ||
 	    buffer_append_text(path, rest) < 0)

@@ -185,7 +185,7 @@ int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, s
 {
 	struct id parsed;
 	if (id_parse(id, &parsed) < 0)
-		return error_set(error, ERROR_ID_MALFORMED, "that is not the id of an exec");
+		return error_set(error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		if (id_equal(&exec->row.id, &parsed)) {

@@ -190,7 +190,8 @@ static int find_live(struct core *core, const struct principal *principal, const
 		sandbox = sandbox_by_name(core, principal->workspace, id_or_name);
 	else
 		return error_set(error, ERROR_ID_MALFORMED,
-				 "\"%.64s\" is neither the id nor the name of a sandbox",
+				 "\"%.64s\" is neither the id nor the name of a sandbox: an id is "
+				 "16 characters a-z, 0-9; a name is 1 to 63 of a-z, 0-9 and '-'",
 				 id_or_name);
 	if (!sandbox || !row_visible(principal, &sandbox->row))
 		return not_found(id_or_name, error);

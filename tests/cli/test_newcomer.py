@@ -86,6 +86,18 @@ class Newcomer(DaemonTest):
         self.assertEqual(self.cli("jobs", "--kill", job, "other"), (0, "", ""))
         self.assertEqual(self.cli("run", "--rm", "-it", "--no-tty", "--", "echo", "hi"), (0, "hi\n", ""))
 
+    def test_ids_of_execs_and_tokens(self):
+        box = self.sandbox()
+        for arguments in (("logs", box, "nope"), ("logs", "--tail", "5", box, "nope"), ("jobs", "--kill", "nope", box), ("attach", box, "nope"), ("receipt", box, "nope")):
+            err = self.refused(*arguments)
+            self.assertIn("not the id of an exec, which is 16 characters a-z, 0-9; `caisson jobs SANDBOX` lists them\n", err, arguments)
+            self.assertNotIn("name", err)
+        err = self.refused("token", "revoke", "nope")
+        self.assertIn('"nope" is not the id of a token, which is 16 characters a-z, 0-9; `caisson token list` lists them\n', err)
+        self.assertNotIn("name", err)
+        # A sandbox has both.
+        self.assertIn("an id is 16 characters a-z, 0-9; a name is 1 to 63", self.refused("exec", "Bad_Name", "--", "true"))
+
 
 if __name__ == "__main__":
     unittest.main()
