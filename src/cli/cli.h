@@ -179,7 +179,8 @@ struct session {
 	json_t *body; /* the exec request; borrowed */
 	bool tty;
 	bool stdin_open;
-	char left[64]; /* filled: the exec that the user left running, or "" */
+	const char *fresh; /* the verb whose sandbox goes with the command; NULL: it stays */
+	char left[64];     /* filled: the exec that the user left running, or "" */
 };
 /* The exit code of the command, as a shell would say it (128 + n for a signal). */
 NODISCARD int session_run(struct client *client, struct session *session, int *ret_exit_code,

@@ -82,14 +82,18 @@ static bool use_tty(void)
 }
 
 /* *ret_left: it goes on, the user has left it. */
-static int run_session(struct client *client, const char *sandbox, int argc, char **argv,
-		       int *ret_exit_code, bool *ret_left, struct error *error)
+static int run_session(struct client *client, const char *sandbox, bool fresh, int argc,
+		       char **argv, int *ret_exit_code, bool *ret_left, struct error *error)
 {
 	bool tty = use_tty();
 	json_t *body;
 	if (exec_body(argc, argv, tty, &body, error) < 0)
 		return -1;
-	struct session session = {.sandbox = sandbox, .body = body, .tty = tty, .stdin_open = true};
+	struct session session = {.sandbox = sandbox,
+				  .body = body,
+				  .tty = tty,
+				  .stdin_open = true,
+				  .fresh = fresh ? verb_run.name : NULL};
 	int result = session_run(client, &session, ret_exit_code, error);
 	*ret_left = session.left[0] != '\0';
 	json_decref(body);
@@ -153,7 +157,8 @@ static int run_in_fresh(struct client *client, int argc, char **argv, int *ret_e
 	warn_of_limits(argv[0], record);
 	const char *id = member_text(record, "id");
 	bool left = false;
-	int result = run_session(client, id, argc - 1, argv + 1, ret_exit_code, &left, error);
+	int result =
+	    run_session(client, id, !options.keep, argc - 1, argv + 1, ret_exit_code, &left, error);
 	if (options.keep) {
 		fprintf(stderr, "caisson: kept as %s\n", id);
 	} else if (left) {
@@ -269,7 +274,7 @@ static int run_exec(struct client *client, int argc, char **argv, struct error *
 		return print_background(client, argv[1], argc - at, argv + at, error);
 	int exit_code = 0;
 	bool left;
-	if (run_session(client, argv[1], argc - at, argv + at, &exit_code, &left, error) < 0)
+	if (run_session(client, argv[1], false, argc - at, argv + at, &exit_code, &left, error) < 0)
 		return -1;
 	return exit_code;
 }
@@ -318,8 +323,8 @@ static int run_shell(struct client *client, int argc, char **argv, struct error 
 		return run_run(client, argc, argv, error);
 	int exit_code = 0;
 	bool left;
-	if (run_session(client, argv[1], SHELL_COUNT - 1, (char **)shell_words + 1, &exit_code,
-			&left, error) < 0)
+	if (run_session(client, argv[1], false, SHELL_COUNT - 1, (char **)shell_words + 1,
+			&exit_code, &left, error) < 0)
 		return -1;
 	return exit_code;
 }
