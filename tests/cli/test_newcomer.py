@@ -98,6 +98,36 @@ class Newcomer(DaemonTest):
         # A sandbox has both.
         self.assertIn("an id is 16 characters a-z, 0-9; a name is 1 to 63", self.refused("exec", "Bad_Name", "--", "true"))
 
+    def test_a_limit_that_was_reached(self):
+        bomb = ["python3", "-c", "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"]
+        box = self.sandbox(memory_mb=64, pids=64)
+        limits = self.api.get("/v1/sandboxes/" + box)["limits"]
+        for name, command, option in (("memory", ["tail", "/dev/zero"], ("--memory", "64M", "2G")), ("pids", bomb, ("--pids", "64", "2000"))):
+            if not limits[name]["enforced"]:
+                continue
+            flag, small, large = option
+            # A sandbox of run is gone.
+            code, _, err = self.cli("run", flag, small, "--", *command)
+            self.assertEqual(code, 137, err)
+            self.assertIn(f"; `caisson run {flag} {large}` gives it more", err)
+            code, _, err = self.cli("exec", box, "--", *command)
+            self.assertEqual(code, 137, err)
+            self.assertIn(f"; `caisson set {box} {flag} {large}` gives it more", err)
+            self.assertEqual(self.cli("set", box, flag, large)[0], 0)
+
+    def test_cp_without_a_path(self):
+        box = self.sandbox()
+        with tempfile.TemporaryDirectory() as top:
+            os.chmod(top, 0o777)
+            with open(os.path.join(top, "a.txt"), "w") as file:
+                file.write("text")
+            os.chmod(file.name, 0o644)
+            self.assertEqual(self.cli("cp", "a.txt", box + ":", cwd=top), (0, "", ""))
+            self.assertEqual(self.api.sh(box, "cat /workspace/a.txt"), "text")
+            self.assertEqual(self.cli("cp", box + ":", ".", cwd=top)[0], 0)
+            with open(os.path.join(top, "workspace/a.txt")) as file:
+                self.assertEqual(file.read(), "text")
+
 
 if __name__ == "__main__":
     unittest.main()
