@@ -403,7 +403,7 @@ int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error 
 	bool unlimited = maximum == 0 || maximum >= SANDBOX_TIMEOUT_MAX;
 	if (seconds > (unlimited ? SANDBOX_TIMEOUT_MAX : maximum) || (seconds == 0 && !unlimited))
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "timeout_seconds is %u; allowed are 1 to %u%s", seconds,
+				 "timeout_seconds is %u; it must be 1 to %u%s", seconds,
 				 unlimited ? SANDBOX_TIMEOUT_MAX : maximum,
 				 unlimited ? ", or 0 for none" : "");
 	if (sandbox->row.state == SANDBOX_DELETING)

@@ -128,6 +128,26 @@ class Newcomer(DaemonTest):
             with open(os.path.join(top, "workspace/a.txt")) as file:
                 self.assertEqual(file.read(), "text")
 
+    def test_folders_that_cannot_be_given(self):
+        self.assertIn("/etc/hostname is not a folder, and only folders can be given; a file is copied: caisson cp /etc/hostname SANDBOX:/etc/name",
+                      self.refused("run", "-v", "/etc/hostname:/etc/name", "--", "true"))
+        above = os.path.dirname(self.daemon.state)
+        self.assertRegex(self.refused("run", "-v", above + ":/workspace", "--", "true"),
+                         f"the folder {above} cannot be given to a sandbox: Caisson's (state|runtime) directory {above}/[a-z/]+ is in it")
+        self.assertIn(f"the folder {self.daemon.state} cannot be given to a sandbox: Caisson's state directory {self.daemon.state} is this folder, or",
+                      self.refused("create", "-v", self.daemon.state + ":/workspace"))
+
+    def test_one_kind_of_name_and_of_bounds(self):
+        for given, missing in (("--tls-certificate", "--tls-key"), ("--tls-key", "--tls-certificate")):
+            self.assertIn("caisson serve: --tls-certificate and --tls-key must be given together", self.refused("serve", given, "/no/such"))
+        for state, words in (("/no/such", "state directory /no/such: No such file"), ("relative", "absolute path")):
+            err = self.refused("state", "remove", environment={"CAISSON_STATE": state, "CAISSON_RUNTIME": "/no/such"})
+            self.assertIn(words, err)
+            self.assertNotIn("--state", err)
+        box = self.sandbox()
+        for arguments in (("create", "--memory", "1M"), ("create", "--memory", "9999999M"), ("set", "--memory", "9999999M", box)):
+            self.assertRegex(self.refused(*arguments), r"--memory \(in MiB\) is [0-9]+; it must be 16 to [0-9]+\n", arguments)
+
 
 if __name__ == "__main__":
     unittest.main()
