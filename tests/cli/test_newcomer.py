@@ -115,6 +115,13 @@ class Newcomer(DaemonTest):
             self.assertIn(f"; `caisson set {box} {flag} {large}` gives it more", err)
             self.assertEqual(self.cli("set", box, flag, large)[0], 0)
 
+    def test_which_out_of_memory_kill_is_reported(self):
+        if not self.api.get("/v1/sandboxes/" + self.sandbox(memory_mb=64))["limits"]["memory"]["enforced"]:
+            return
+        for script, code, said in (("tail /dev/zero", 137, True), ("true; tail /dev/zero", 137, True), ("tail /dev/zero; echo on", 0, False)):
+            result, _, err = self.cli("run", "-m", "64M", "--", "sh", "-c", script)
+            self.assertEqual((result, "memory limit was reached" in err), (code, said), script)
+
     def test_cp_without_a_path(self):
         box = self.sandbox()
         with tempfile.TemporaryDirectory() as top:
