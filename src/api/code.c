@@ -157,7 +157,9 @@ static int take_shape(struct code_call *code, const struct shape *shape, uint32_
 	struct code_spec *spec = &code->spec;
 	bool own = shape->environment || shape->cwd || shape->user || shape->language;
 	if (shape->context && text_copy(code->context, sizeof(code->context), shape->context) < 0)
-		return error_set(error, ERROR_ID_MALFORMED, "that is not the id of a context");
+		return error_set(
+		    error, ERROR_ID_MALFORMED,
+		    "that is not the id of a context, which is 16 characters a-z, 0-9");
 	if (code->context[0] && own)
 		return error_set(
 		    error, ERROR_INVALID,

@@ -341,7 +341,7 @@ static int parse_filter(struct call *call, struct log_filter *filter, struct err
 	    query_text(call, "exec", exec, sizeof(exec), false, error) < 0)
 		return -1;
 	if (*exec && id_parse(exec, &filter->exec) < 0)
-		return error_set(error, ERROR_ID_MALFORMED, "that is not the id of an exec");
+		return error_set(error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
 	return 0;
 }
 

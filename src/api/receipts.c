@@ -298,7 +298,7 @@ void receipt_get(struct call *call)
 	struct id id;
 	int result = sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error);
 	if (result == 0 && id_parse(call->parameters[1], &id) < 0)
-		result = error_set(&error, ERROR_ID_MALFORMED, "that is not the id of an exec");
+		result = error_set(&error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
 	activity_flush(core);
 	if (result == 0)
 		result = collect(core, &row, &id, &receipt, &error);

@@ -142,7 +142,9 @@ static void token_delete(struct call *call)
 	if (refuse_bound(call))
 		return;
 	if (id_parse(call->parameters[0], &id) < 0) {
-		error_set(&error, ERROR_ID_MALFORMED, "\"%s\" is not a token's id",
+		error_set(&error, ERROR_ID_MALFORMED,
+			  "\"%.64s\" is not the id of a token, which is 16 characters a-z, "
+			  "0-9; `caisson token list` lists them",
 			  call->parameters[0]);
 		reply_error(call, &error);
 		return;

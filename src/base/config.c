@@ -664,7 +664,7 @@ int config_check(const struct config *config, struct error *error)
 				 config->user);
 	if (!config->tls_certificate[0] != !config->tls_key[0])
 		return error_set(error, ERROR_CONFIG,
-				 "tls_certificate and tls_key must be given together");
+				 "`tls_certificate` and `tls_key` must be given together");
 	if (check_limits(config, error) < 0)
 		return -1;
 	return check_mounts(config, error);

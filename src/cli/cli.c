@@ -88,8 +88,11 @@ static int run_help(struct client *client, int argc, char **argv, struct error *
 {
 	(void)client;
 	const struct verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
-	if (argc > 1 && !verb)
-		return error_set(error, ERROR_USAGE, "there is no verb \"%s\"", argv[1]);
+	if (argc > 1 && !verb) {
+		char hint[SUGGESTION_MAX];
+		suggest_verb(argv[1], hint, sizeof(hint));
+		return error_set(error, ERROR_USAGE, "there is no verb \"%.64s\"%s", argv[1], hint);
+	}
 	if (verb)
 		print_verb_help(verb);
 	else
@@ -103,6 +106,7 @@ const struct verb verb_help = {
     .arguments = "[VERB]",
     .summary = "Explain caisson, or one of its verbs",
     .help = "Lists the verbs, or explains one.",
+    .configuration = CONFIGURATION_NEVER,
     .run = run_help,
 };
 
@@ -167,10 +171,9 @@ int cli_main(int argc, char **argv)
 		name = "version";
 	const struct verb *verb = find_verb(name);
 	if (!verb) {
-		char hint[128];
+		char hint[SUGGESTION_MAX];
 		suggest_verb(name, hint, sizeof(hint));
-		complain("caisson: there is no verb \"%s\"%s", name,
-			 hint[0] ? hint : "; `caisson help` lists them");
+		complain("caisson: there is no verb \"%s\"%s", name, hint);
 		return error_info(ERROR_USAGE)->exit_code;
 	}
 	int count = argc > 1 ? argc - 1 : 1;
@@ -182,12 +185,15 @@ int cli_main(int argc, char **argv)
 	}
 	if (count < 0)
 		return report(verb->name, &error);
-	if (client_setup(&client, &error) < 0)
+	client = (struct client){0};
+	if (verb->configuration != CONFIGURATION_NEVER &&
+	    client_setup(&client, verb->configuration == CONFIGURATION_ALWAYS, &error) < 0)
 		return report(verb->name, &error);
 	int result = verb->run(&client, count, words, &error);
 	if (result < 0) {
 		client_explain_lost(&client, &error);
 		error_name_flags(verb->options, &error);
+		error_name_verb(verb, &error);
 	}
 	return flush_output(result < 0 ? report(verb->name, &error) : result);
 }
@@ -251,7 +257,9 @@ void complain(const char *format, ...)
 int sandbox_path(struct buffer *path, const char *sandbox, const char *rest, struct error *error)
 {
 	if (!*sandbox || strchr(sandbox, '/'))
-		return error_set(error, ERROR_ID_MALFORMED, "\"%s\" is no sandbox id or name",
+		return error_set(error, ERROR_ID_MALFORMED,
+				 "\"%.64s\" is neither the id nor the name of a sandbox; "
+				 "`caisson ls` lists them",
 				 sandbox);
 	if (buffer_append_text(path, "/v1/sandboxes/") < 0 || append_encoded(path, sandbox) < 0 ||
 	    buffer_append_text(path, rest) < 0)

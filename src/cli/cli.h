@@ -13,6 +13,13 @@
 /* Started as `opensandbox-mcp` it is `caisson mcp --dialect opensandbox`. */
 int cli_main(int argc, char **argv);
 
+/* Whether a verb reads the configuration. */
+enum configuration {
+	CONFIGURATION_LOCAL = 0, /* to find the daemon of this machine: not with CAISSON_URL */
+	CONFIGURATION_ALWAYS,
+	CONFIGURATION_NEVER, /* nor does it use the client */
+};
+
 struct verb {
 	const char *name;
 	const char *arguments; /* "[options] SANDBOX -- COMMAND ..." */
@@ -20,8 +27,9 @@ struct verb {
 	const char *help;      /* what it does and examples; options are listed from the table */
 	const char *json;      /* what --json does to it; NULL: what it prints is JSON */
 	const char *words; /* what its first argument can be, for completion: "backup restore" */
-	bool sandboxes;    /* its arguments are sandboxes */
-	bool execs;        /* what follows the sandbox is an exec of it */
+	enum configuration configuration;
+	bool sandboxes; /* its arguments are sandboxes */
+	bool execs;     /* what follows the sandbox is an exec of it */
 	const struct option_spec *options;
 	bool command_follows; /* the first argument ends the options */
 	/* argv[0] is the verb, the options are taken out. Returns the exit code; -1 with *error:
@@ -56,6 +64,8 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *flag_of(const char *field);
 /* An error of the API names fields: puts the flags of these options in their place. */
 void error_name_flags(const struct option_spec *options, struct error *error);
+/* And names `caisson create` with options that another verb has too: puts this verb there. */
+void error_name_verb(const struct verb *verb, struct error *error);
 /* "/v1/sandboxes/ID" and the rest, encoded. */
 NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
 			   struct error *error);
@@ -169,7 +179,8 @@ struct session {
 	json_t *body; /* the exec request; borrowed */
 	bool tty;
 	bool stdin_open;
-	char left[64]; /* filled: the exec that the user left running, or "" */
+	const char *fresh; /* the verb whose sandbox goes with the command; NULL: it stays */
+	char left[64];     /* filled: the exec that the user left running, or "" */
 };
 /* The exit code of the command, as a shell would say it (128 + n for a signal). */
 NODISCARD int session_run(struct client *client, struct session *session, int *ret_exit_code,

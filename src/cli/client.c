@@ -22,6 +22,13 @@
 #define ANSWER_MAX (64 * MIB)
 #define SYSTEM_RUNTIME "/run/caisson"
 
+volatile sig_atomic_t client_interrupted;
+
+static int exchange_cancelled(struct error *error)
+{
+	return error_set(error, ERROR_CANCELLED, "interrupted");
+}
+
 int client_use_url(struct client *client, const char *name, const char *url, struct error *error)
 {
 	client->tls = text_starts(url, "https://");
@@ -109,9 +116,8 @@ static void use_system_daemon(struct client *client)
 			 SYSTEM_RUNTIME);
 }
 
-int client_setup(struct client *client, struct error *error)
+static int read_configuration(struct client *client, struct error *error)
 {
-	memset(client, 0, sizeof(*client));
 	config_defaults(&client->config);
 	/* A daemon that we start listens on TCP where somebody has said so; the usual port is for
 	 * one that is served on purpose. */
@@ -131,13 +137,22 @@ int client_setup(struct client *client, struct error *error)
 	    getenv("CAISSON_RUNTIME") || strcmp(runtime, client->config.runtime) != 0;
 	if (explicit_path && text_copy(client->config_path, sizeof(client->config_path), path) < 0)
 		return error_set(error, ERROR_CONFIG, "the configuration file's path is too long");
+	return 0;
+}
+
+int client_setup(struct client *client, bool needed, struct error *error)
+{
+	memset(client, 0, sizeof(*client));
+	const char *url = getenv("CAISSON_URL");
+	bool remote = url && *url;
+	if (read_configuration(client, error) < 0 && (needed || !remote))
+		return -1;
 	const char *token = getenv("CAISSON_TOKEN");
 	if (token && text_copy(client->token, sizeof(client->token), token) < 0)
 		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN is too long to be a token");
 	if (strpbrk(client->token, "\r\n"))
 		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN holds a line end");
-	const char *url = getenv("CAISSON_URL");
-	if (url && *url)
+	if (remote)
 		return client_use_url(client, "CAISSON_URL", url, error);
 	use_system_daemon(client);
 	if (config_socket_path(&client->config, client->socket, sizeof(client->socket)) < 0)
@@ -242,8 +257,10 @@ static int write_all(struct exchange *exchange, const void *data, size_t size, s
 	const char *place = data;
 	while (size > 0) {
 		ssize_t put = exchange_send(exchange, place, size, 0);
-		if (put < 0 && errno == EINTR)
+		if (put < 0 && errno == EINTR && !client_interrupted)
 			continue;
+		if (put < 0 && client_interrupted)
+			return exchange_cancelled(error);
 		if (put <= 0)
 			return error_set_errno(error, ERROR_DAEMON_RESTARTING, errno,
 					       "sending to the daemon");
@@ -288,6 +305,8 @@ int exchange_begin(struct client *client, const struct request *request,
 	DONE_BUFFER struct buffer head = BUFFER(HTTP_HEAD_MAX);
 	if (append_head(client, request, &head) < 0)
 		return error_set(error, ERROR_TOO_LARGE, "the request's path is too long");
+	if (client_interrupted)
+		return exchange_cancelled(error);
 	CLOSE_FD int fd = client_connect(client, error);
 	if (fd < 0)
 		return -1;
@@ -373,7 +392,9 @@ static ssize_t fill(struct exchange *exchange, struct error *error)
 	do
 		got = exchange_receive(exchange, exchange->buffer + exchange->end,
 				       sizeof(exchange->buffer) - exchange->end);
-	while (got < 0 && errno == EINTR);
+	while (got < 0 && errno == EINTR && !client_interrupted);
+	if (got < 0 && client_interrupted)
+		return exchange_cancelled(error);
 	if (got < 0)
 		return error_set_errno(error, ERROR_DAEMON_RESTARTING, errno,
 				       "reading the daemon's answer");

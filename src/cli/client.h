@@ -5,6 +5,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,8 +28,9 @@ struct client {
 	char token[256];
 };
 
-/* Reads configuration and environment. */
-NODISCARD int client_setup(struct client *client, struct error *error);
+/* Reads configuration and environment. With CAISSON_URL a configuration that cannot be read is an
+ * error only where it is `needed`. */
+NODISCARD int client_setup(struct client *client, bool needed, struct error *error);
 /* From now on the daemon at that URL; `name`: who said so, for errors. */
 NODISCARD int client_use_url(struct client *client, const char *name, const char *url,
 			     struct error *error);
@@ -39,6 +41,10 @@ NODISCARD int client_ping(struct client *client, struct error *error);
 
 /* A connection over http:// was lost: where the port speaks TLS, *error says so instead. */
 void client_explain_lost(const struct client *client, struct error *error);
+
+/* Set by the signal handler of a verb that cleans up after itself: requests then fail with
+ * ERROR_CANCELLED, also one that waits for its answer. */
+extern volatile sig_atomic_t client_interrupted;
 
 /* One exchange. */
 struct exchange {

@@ -226,5 +226,6 @@ const struct verb verb_completion = {
     .arguments = "bash|zsh|fish",
     .summary = "Print the shell's completion script",
     .help = "  source <(caisson completion bash)",
+    .configuration = CONFIGURATION_NEVER,
     .run = run_completion,
 };

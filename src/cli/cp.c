@@ -19,6 +19,8 @@
 #include "cli/cp.h"
 
 #define COPY_DEPTH_MAX 128
+/* What `SANDBOX:` alone means, as commands begin there too. */
+#define GUEST_HOME "/workspace"
 
 static struct {
 	bool recursive;
@@ -447,8 +449,10 @@ static int copy_one(struct copy *copy, char *source, const char *target, const c
 	const char *from = split_guest(source);
 	if (!from && !to)
 		return error_set(error, ERROR_USAGE, "one of the two, or both, is SANDBOX:PATH");
-	if ((from && !*from) || (to && !*to))
-		return error_set(error, ERROR_USAGE, "SANDBOX: needs a path behind it");
+	if (from && !*from)
+		from = GUEST_HOME;
+	if (to && !*to)
+		to = GUEST_HOME "/";
 	copy->sandbox = to ? target : source;
 	if (from && to)
 		return copy_between(copy, source, from, to, error);
@@ -505,14 +509,12 @@ const struct verb verb_cp = {
     .arguments = "SOURCE ... TARGET",
     .summary = "Copy files and directories into, out of, or between sandboxes",
     .help =
-	"One of the two, or both, is SANDBOX:PATH. Directories are copied with all that is in "
-	"them;\n"
-	"modes (set-user-id bits are not) and times of change are kept, links stay links. It is\n"
-	"done as you, on this machine. Several sources go into a directory. `-` is standard input\n"
-	"or output (a file of that name is ./-). Exits with 1 when something was skipped: "
-	"devices,\n"
-	"sockets, pipes, names that are not UTF-8.\n\n"
-	"  caisson cp ./project mybox:/workspace\n"
+	"One of the two, or both, is SANDBOX:PATH; SANDBOX: alone is its /workspace. Directories\n"
+	"are copied with all that is in them; modes (set-user-id bits are not) and times of\n"
+	"change are kept, links stay links. It is done as you, on this machine. Several sources\n"
+	"go into a directory. `-` is standard input or output (a file of that name is ./-). Exits\n"
+	"with 1 when something was skipped: devices, sockets, pipes, names that are not UTF-8.\n\n"
+	"  caisson cp ./project mybox:\n"
 	"  caisson cp a.csv b.csv mybox:/workspace/data/\n"
 	"  caisson cp mybox:/workspace/report.pdf .\n"
 	"  caisson cp mybox:/workspace/data other:/workspace\n"

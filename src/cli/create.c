@@ -132,6 +132,11 @@ static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct erro
 				 text, mode);
 	/* Not O_PATH: an open directory proves that this user may read it. */
 	CLOSE_FD int directory = open(host, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory < 0 && errno == ENOTDIR)
+		return error_set(error, ERROR_USAGE,
+				 "%s is not a folder, and only folders can be given; a file is "
+				 "copied: caisson cp %s SANDBOX:%s",
+				 host, host, guest);
 	if (directory < 0)
 		return error_set_errno(error, ERROR_USAGE, errno, "the folder %s", host);
 	*ret_fd = folder_grant_make(directory, number);

@@ -245,5 +245,6 @@ const struct verb verb_doctor = {
 	"what is missing and the command that mends it, and proves each tier by running a command\n"
 	"in a sandbox of it. Exits with 0 when at least one tier works, else with 1; warnings do\n"
 	"not count. Changes nothing; as root and as an ordinary user it says what that user gets.",
+    .configuration = CONFIGURATION_ALWAYS,
     .run = run_doctor,
 };

@@ -50,8 +50,9 @@ const struct verb verb_extend = {
     .summary = "Let a sandbox live longer (or less long)",
     .help =
 	"TIME is its life from now on, like 90s, 15m, 2h or 7d; 0 is no end. Prints when it ends.\n"
-	"A sandbox lives for 10 minutes unless `caisson create --timeout` says otherwise; then it\n"
-	"is removed with its files, whether it runs or is stopped. While it is paused no time\n"
+	"A sandbox of `caisson create` lives for 10 minutes unless its --timeout says otherwise;\n"
+	"then it is removed with its files, whether it runs or is stopped. While it is paused no "
+	"time\n"
 	"passes. `caisson ls` shows how long each has left.\n\n"
 	"  caisson extend mybox 2h",
     .run = run_extend,

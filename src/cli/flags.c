@@ -49,6 +49,17 @@ static bool flag_text(const struct option_spec *options, const char *field, char
 	return false;
 }
 
+/* What follows a field that begins a message: "memory_mb is 1", "name: 1 to 63". Any other word can
+ * begin a sentence: "state directory /x belongs to uid 5". */
+static bool is_said_of(const char *rest)
+{
+	static const char *const beginnings[] = {":", " is ", " must ", " has ", " = ", " `"};
+	for (size_t i = 0; i < ARRAY_SIZE(beginnings); i++)
+		if (text_starts(rest, beginnings[i]))
+			return true;
+	return false;
+}
+
 /* The field that is named at this place and how much of the text names it, or 0. Without quotes it
  * begins the message ("memory_mb is 1"); a quoted word alone may be anything, a sandbox's name for
  * one, unless it looks like a field. */
@@ -62,7 +73,7 @@ static size_t field_at(const char *message, const char *at, char field[64])
 		size_t size = strspn(begin, "abcdefghijklmnopqrstuvwxyz_");
 		bool quoted = *openings[i], alone = strcmp(openings[i], "`") == 0;
 		if (size == 0 || size >= 64 || (quoted && begin[size] != '`') ||
-		    (!quoted && (at != message || !strchr(" :", begin[size]))))
+		    (!quoted && (at != message || !is_said_of(begin + size))))
 			continue;
 		snprintf(field, 64, "%.*s", (int)size, begin);
 		if (!alone || strchr(field, '_'))
@@ -89,4 +100,23 @@ void error_name_flags(const struct option_spec *options, struct error *error)
 	}
 	text[MIN(used, sizeof(text) - 1)] = '\0';
 	memcpy(error->message, text, sizeof(text));
+}
+
+void error_name_verb(const struct verb *verb, struct error *error)
+{
+	static const char create[] = "`caisson create --";
+	char text[ERROR_MESSAGE_MAX], option[64];
+	const char *found = strstr(error->message, create);
+	if (!found)
+		return;
+	const char *name = found + strlen(create);
+	snprintf(option, sizeof(option), "%.*s", (int)strcspn(name, " =`"), name);
+	for (const struct option_spec *one = verb->options; one && one->kind != OPTION_END; one++) {
+		if (strcmp(one->name, option) != 0)
+			continue;
+		snprintf(text, sizeof(text), "%.*s`caisson %s --%s", (int)(found - error->message),
+			 error->message, verb->name, name);
+		memcpy(error->message, text, sizeof(text));
+		return;
+	}
 }

@@ -63,8 +63,13 @@ static int run_jobs(struct client *client, int argc, char **argv, struct error *
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL, *record;
 	size_t at;
-	if (argc != 2)
+	if (argc < 2)
 		return error_set(error, ERROR_USAGE, "jobs needs a sandbox: caisson jobs mybox");
+	if (argc > 2)
+		return error_set(error, ERROR_USAGE,
+				 "jobs takes a sandbox and nothing else (\"%s\"); to end a "
+				 "command: caisson jobs --kill ID %s",
+				 argv[2], argv[1]);
 	if (options.kill && options.remove)
 		return error_set(error, ERROR_USAGE, "--kill and --rm are one at a time");
 	if (options.kill)

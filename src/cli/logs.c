@@ -164,8 +164,14 @@ static int run_lines(struct client *client, const char *sandbox, struct error *e
 static int run_logs(struct client *client, int argc, char **argv, struct error *error)
 {
 	char id[64];
-	if (argc != 2)
-		return error_set(error, ERROR_USAGE, "logs needs a sandbox");
+	if (argc < 2)
+		return error_set(error, ERROR_USAGE, "logs needs a sandbox: caisson logs mybox");
+	if (argc > 3 || (argc == 3 && options.exec))
+		return error_set(error, ERROR_USAGE,
+				 "logs takes a sandbox and one exec of it, not \"%s\" too",
+				 argv[argc - 1]);
+	if (argc == 3)
+		options.exec = argv[2];
 	if (by_lines())
 		return run_lines(client, argv[1], error);
 	if (options.exec)
@@ -198,7 +204,8 @@ static int run_logs(struct client *client, int argc, char **argv, struct error *
 
 static const struct option_spec logs_specs[] = {
     {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "go on until the command ends"},
-    {"exec", 'x', OPTION_TEXT, &options.exec, "ID", "which command (default: the newest)"},
+    {"exec", 'x', OPTION_TEXT, &options.exec, "ID",
+     "which command, like EXEC (default: the newest)"},
     {"stderr", 0, OPTION_FLAG, &options.standard_error, NULL, "its standard error instead"},
     {"from", 0, OPTION_TEXT, &options.from, "OFFSET", "begin at this byte (default: 0)"},
     {"all", 'a', OPTION_FLAG, &options.all, NULL, "lines of all commands (so do the following)"},
@@ -216,15 +223,16 @@ const struct verb verb_logs = {
     .name = "logs",
     .json = "errors and lines as JSON; bytes of one command stay as they are",
     .sandboxes = true,
-    .arguments = "[options] SANDBOX",
+    .execs = true,
+    .arguments = "[options] SANDBOX [EXEC]",
     .summary = "Print what a command in a sandbox has printed",
     .help =
 	"Output is kept by offset: the first 8 MiB and the last 24 MiB of each stream, also after\n"
 	"the command, the client or the daemon is gone.\n\n"
 	"  id=$(caisson exec -d mybox -- make)\n"
-	"  caisson logs -f -x $id mybox\n\n"
+	"  caisson logs -f mybox $id\n\n"
 	"With any of --all, --tail, --since, --until, --source and --grep it prints lines of all\n"
-	"commands, in the order that they were begun, or with -x of one:\n\n"
+	"commands, in the order that they were begun, or of one:\n\n"
 	"  caisson logs -n 50 -f mybox\n"
 	"  caisson logs --grep error --source stderr --since 10m mybox",
     .options = logs_specs,

@@ -108,14 +108,16 @@ static int write_page(const char *directory, const struct verb *verb, struct err
 		return error_set(error, ERROR_USAGE, "the directory's path is too long");
 	FILE *page = fopen(path, "we");
 	if (!page)
-		return error_set_errno(error, ERROR_INTERNAL, errno, "%s", path);
+		return error_set_errno(error,
+				       errno == ENOENT ? ERROR_FILE_NOT_FOUND : ERROR_FILE_DENIED,
+				       errno, "%s", path);
 	if (verb)
 		put_verb(page, verb);
 	else
 		put_overview(page);
 	bool failed = ferror(page);
 	if (fclose(page) != 0 || failed)
-		return error_set_errno(error, ERROR_INTERNAL, errno, "%s", path);
+		return error_set_errno(error, ERROR_FILE_INVALID, errno, "%s", path);
 	return 0;
 }
 
@@ -137,6 +139,7 @@ const struct verb verb_man = {
     .arguments = "DIRECTORY",
     .summary = "Write the manual's pages",
     .help = "Writes caisson.1 and one page for each verb.",
+    .configuration = CONFIGURATION_NEVER,
     .run = run_man,
     .hidden = true,
 };

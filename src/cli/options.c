@@ -87,7 +87,7 @@ static int parse_word(const struct option_spec *options, char **words, int count
 		}
 	}
 	if (!option) {
-		char hint[128];
+		char hint[SUGGESTION_MAX];
 		suggest_option(options, word, hint, sizeof(hint));
 		return error_set(error, ERROR_USAGE, "there is no option %.*s%s",
 				 (int)strcspn(word, "="), word, hint);

@@ -14,7 +14,7 @@
 static struct {
 	const char *timeout, *cwd, *user;
 	struct text_list environment;
-	bool interactive, tty, no_tty, keep, detach;
+	bool interactive, tty, no_tty, keep, remove, detach;
 } options;
 
 static int add_limits(json_t *body, struct error *error)
@@ -82,14 +82,18 @@ static bool use_tty(void)
 }
 
 /* *ret_left: it goes on, the user has left it. */
-static int run_session(struct client *client, const char *sandbox, int argc, char **argv,
-		       int *ret_exit_code, bool *ret_left, struct error *error)
+static int run_session(struct client *client, const char *sandbox, bool fresh, int argc,
+		       char **argv, int *ret_exit_code, bool *ret_left, struct error *error)
 {
 	bool tty = use_tty();
 	json_t *body;
 	if (exec_body(argc, argv, tty, &body, error) < 0)
 		return -1;
-	struct session session = {.sandbox = sandbox, .body = body, .tty = tty, .stdin_open = true};
+	struct session session = {.sandbox = sandbox,
+				  .body = body,
+				  .tty = tty,
+				  .stdin_open = true,
+				  .fresh = fresh ? verb_run.name : NULL};
 	int result = session_run(client, &session, ret_exit_code, error);
 	*ret_left = session.left[0] != '\0';
 	json_decref(body);
@@ -153,7 +157,8 @@ static int run_in_fresh(struct client *client, int argc, char **argv, int *ret_e
 	warn_of_limits(argv[0], record);
 	const char *id = member_text(record, "id");
 	bool left = false;
-	int result = run_session(client, id, argc - 1, argv + 1, ret_exit_code, &left, error);
+	int result =
+	    run_session(client, id, !options.keep, argc - 1, argv + 1, ret_exit_code, &left, error);
 	if (options.keep) {
 		fprintf(stderr, "caisson: kept as %s\n", id);
 	} else if (left) {
@@ -172,6 +177,8 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 	outlive_command();
 	struct exchange *hold = NULL;
 	int exit_code = 0;
+	if (options.keep && options.remove)
+		return error_set(error, ERROR_USAGE, "--keep and --rm contradict each other");
 	if (!options.keep && hold_begin(client, &hold, error) < 0)
 		return -1;
 	char *words[ARRAY_SIZE(shell_words)];
@@ -189,7 +196,7 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 static const struct option_spec run_specs[] = {
     CREATE_OPTION_ROWS,
     {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
-     "ends the command with all it started, like 90s or 15m (default: 10m, the sandbox's life)"},
+     "ends the command with all it started, like 90s or 15m (default: no end)"},
     {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
     {"user", 'u', OPTION_TEXT, &options.user, "USER",
      "name or number, with :GROUP if wanted (default: root of the sandbox)"},
@@ -197,7 +204,9 @@ static const struct option_spec run_specs[] = {
     {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
      "standard input is passed on anyway: changes nothing"},
     {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
-    {"keep", 'k', OPTION_FLAG, &options.keep, NULL, "leave the sandbox there afterwards"},
+    {"keep", 'k', OPTION_FLAG, &options.keep, NULL,
+     "leave the sandbox there afterwards; it then lives for 10m, or a little longer than -T"},
+    {"rm", 0, OPTION_FLAG, &options.remove, NULL, "it is removed anyway: changes nothing"},
     {0},
 };
 
@@ -265,7 +274,7 @@ static int run_exec(struct client *client, int argc, char **argv, struct error *
 		return print_background(client, argv[1], argc - at, argv + at, error);
 	int exit_code = 0;
 	bool left;
-	if (run_session(client, argv[1], argc - at, argv + at, &exit_code, &left, error) < 0)
+	if (run_session(client, argv[1], false, argc - at, argv + at, &exit_code, &left, error) < 0)
 		return -1;
 	return exit_code;
 }
@@ -314,8 +323,8 @@ static int run_shell(struct client *client, int argc, char **argv, struct error 
 		return run_run(client, argc, argv, error);
 	int exit_code = 0;
 	bool left;
-	if (run_session(client, argv[1], SHELL_COUNT - 1, (char **)shell_words + 1, &exit_code,
-			&left, error) < 0)
+	if (run_session(client, argv[1], false, SHELL_COUNT - 1, (char **)shell_words + 1,
+			&exit_code, &left, error) < 0)
 		return -1;
 	return exit_code;
 }

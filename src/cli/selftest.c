@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "base/fd.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "cli/hold.h"
 
 #define PROBE_BYTES_MAX (4 * MIB)
 #define SELFTEST_LIFE 1800
@@ -27,6 +29,46 @@ static struct {
 	bool escape;
 	const char *isolation, *manifest;
 } options;
+
+/* --- Interrupts --- */
+
+static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
+static volatile sig_atomic_t interrupt_signal; /* the first that came; 0: none */
+static volatile sig_atomic_t cleaning_up;      /* its requests are not interrupted */
+
+/* The alarm repeats it: a signal that arrives just before a call that waits does not wake it. */
+static void handle_interrupt(int number)
+{
+	bool first = interrupt_signal == 0;
+	if (number != SIGALRM && first)
+		interrupt_signal = number;
+	if (!cleaning_up) {
+		client_interrupted = 1;
+		alarm(1);
+	} else if (number != SIGALRM && !first) {
+		/* Whoever is impatient: the sandboxes end with the connection that holds them. */
+		_exit(128 + number);
+	}
+}
+
+static void catch_interrupts(void)
+{
+	const struct sigaction action = {.sa_handler = handle_interrupt};
+	struct sigaction before;
+	cleaning_up = 0;
+	sigaction(SIGALRM, &action, NULL);
+	/* `nohup` and a shell's `&` have some of them ignored. */
+	for (size_t i = 0; i < ARRAY_SIZE(interrupts); i++)
+		if (sigaction(interrupts[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+			sigaction(interrupts[i], &action, NULL);
+}
+
+static void end_interrupts(void)
+{
+	cleaning_up = 1;
+	client_interrupted = 0;
+	alarm(0);
+}
 
 /* --- What came of it --- */
 
@@ -229,13 +271,21 @@ static int prepare_box(struct selftest *test, const char *box, struct error *err
 static int make_box(struct selftest *test, char box[64], bool nested, bool small,
 		    const struct buffer *probe, struct error *error)
 {
-	json_t *record = NULL,
-	       *body = json_pack(
-		   "{s:s, s:i, s:i, s:i, s:i, s:b}", "isolation", test->tier, "timeout_seconds",
-		   SELFTEST_LIFE, "memory_mb", small ? SELFTEST_SMALL_MEMORY_MB : 256, "disk_mb",
-		   small ? 64 : 256, "pids", small ? 64 : 256, "nested_userns", nested ? 1 : 0);
+	json_t *record = NULL, *labels = NULL;
+	if (pairs_json(&create_options.labels, false, &labels, error) < 0)
+		return -1;
+	json_t *body =
+	    json_pack("{s:s, s:i, s:i, s:i, s:i, s:b, s:o}", "isolation", test->tier,
+		      "timeout_seconds", SELFTEST_LIFE, "memory_mb",
+		      small ? SELFTEST_SMALL_MEMORY_MB : 256, "disk_mb", small ? 64 : 256, "pids",
+		      small ? 64 : 256, "nested_userns", nested ? 1 : 0, "labels", labels);
+	/* Without its answer nobody knows which one to remove. */
+	sigset_t all, before;
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
 	int result =
 	    client_json(test->client, "POST", "/v1/sandboxes", body, NULL, 0, &record, error);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	json_decref(body);
 	if (result < 0)
 		return -1;
@@ -282,17 +332,29 @@ static int make_listeners(struct selftest *test, struct error *error)
 	return 0;
 }
 
+/* A sandbox that reached the host could read and change the marker's folder, whichever ids it has.
+ * Other users of this host cannot: they may not list the folder that it is in, and do not know its
+ * name. */
 static int make_marker(struct selftest *test, struct error *error)
 {
-	snprintf(test->folder, sizeof(test->folder), "/tmp/caisson-selftest-XXXXXX");
-	if (!mkdtemp(test->folder)) {
-		test->folder[0] = '\0';
+	unsigned char bytes[12];
+	char name[2 * sizeof(bytes) + 1];
+	random_bytes(bytes, sizeof(bytes));
+	text_hex(bytes, sizeof(bytes), name);
+	snprintf(test->outer, sizeof(test->outer), "/tmp/caisson-selftest-XXXXXX");
+	if (!mkdtemp(test->outer)) {
+		test->outer[0] = '\0';
 		return error_set_errno(error, ERROR_INTERNAL, errno, "a folder in /tmp");
+	}
+	snprintf(test->folder, sizeof(test->folder), "%s/%s", test->outer, name);
+	if (mkdir(test->folder, 0700) < 0) {
+		test->folder[0] = '\0';
+		return error_set_errno(error, ERROR_INTERNAL, errno, "a folder in %s", test->outer);
 	}
 	snprintf(test->marker, sizeof(test->marker), "%s/marker", test->folder);
 	CLOSE_FD int fd = open(test->marker, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
 	if (fd < 0 || fd_write_full(fd, test->secret, strlen(test->secret)) < 0 ||
-	    fchmod(fd, 0666) < 0 || chmod(test->folder, 0777) < 0)
+	    fchmod(fd, 0666) < 0 || chmod(test->folder, 0777) < 0 || chmod(test->outer, 0711) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "%s", test->marker);
 	return 0;
 }
@@ -368,20 +430,27 @@ static int prepare(struct selftest *test, struct error *error)
 						    : find_rights_by_trial(test, error);
 }
 
+static void remove_marker(struct selftest *test)
+{
+	if (test->marker[0])
+		unlink(test->marker);
+	if ((test->folder[0] && rmdir(test->folder) < 0) ||
+	    (test->outer[0] && rmdir(test->outer) < 0))
+		fprintf(stderr, "caisson selftest: %s was not removed: %s\n", test->outer,
+			strerror(errno));
+}
+
 static void finish(struct selftest *test)
 {
 	selftest_progress(test, "removing the sandboxes");
+	remove_marker(test);
+	end_interrupts();
 	remove_box(test, test->boxes.main);
 	remove_box(test, test->boxes.neighbour);
 	remove_box(test, test->boxes.small);
 	remove_box(test, test->boxes.nested);
 	fd_close(&test->abstract);
 	fd_close(&test->network);
-	if (test->marker[0])
-		unlink(test->marker);
-	if (test->folder[0] && rmdir(test->folder) < 0)
-		fprintf(stderr, "caisson selftest: %s was not removed: %s\n", test->folder,
-			strerror(errno));
 	json_decref(test->limits);
 	test->limits = NULL;
 	clear_progress();
@@ -459,9 +528,13 @@ static int run_tier(struct client *client, json_t *manifest, const char *tier, j
 				.abstract = -1,
 				.network = -1};
 	int result = 0;
+	catch_interrupts();
 	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(steps); i++)
 		result = steps[i](&test, error);
 	finish(&test);
+	/* A step may have taken the failed request for an answer. */
+	if (interrupt_signal)
+		result = error_set(error, ERROR_CANCELLED, "interrupted");
 	struct tally tally = {0};
 	if (result == 0) {
 		tally = report(&test);
@@ -540,10 +613,18 @@ static int run_selftest(struct client *client, int argc, char **argv, struct err
 		    "not let through");
 	json_t *manifest = NULL, *answer = json_object();
 	int result = selftest_load_manifest(options.manifest, &manifest, error);
+	struct exchange *hold = NULL;
+	if (result == 0)
+		result = hold_begin(client, &hold, error);
 	if (result == 0)
 		result = run_tiers(client, manifest, answer, error);
-	if (result >= 0 && cli_json)
+	hold_end(hold);
+	if (interrupt_signal) {
+		complain("caisson selftest: interrupted; what it made is removed");
+		result = 128 + interrupt_signal;
+	} else if (result >= 0 && cli_json) {
 		print_json(answer);
+	}
 	json_decref(answer);
 	json_decref(manifest);
 	return result;
@@ -570,7 +651,8 @@ const struct verb verb_selftest = {
 	"their limits, and removes them. Prints a line for each item that did not hold and for "
 	"each\n"
 	"that was not tried, with the reason, and how many held. The exit code is 0 only when all\n"
-	"did. It takes a minute for each tier and leaves nothing behind.\n\n"
+	"did. It takes a minute for each tier and leaves nothing behind, also when it is\n"
+	"interrupted.\n\n"
 	"  caisson selftest --escape\n"
 	"  caisson selftest --escape --isolation namespace --json",
     .options = selftest_specs,

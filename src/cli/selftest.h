@@ -30,7 +30,8 @@ struct selftest {
 	char machine[16]; /* what the probe was built for */
 	char word[33];    /* random; names what we make */
 	char secret[33];  /* the marker's content */
-	char folder[64];  /* where the marker is, on this host; "" when the daemon is elsewhere */
+	char outer[32];   /* on this host; "" when the daemon is elsewhere */
+	char folder[64];  /* in it, where the marker is */
 	char marker[96];
 	int abstract, network; /* listeners on this host, -1 */
 	unsigned port;

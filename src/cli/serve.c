@@ -127,6 +127,7 @@ const struct verb verb_serve = {
 	"Flags win over the environment (CAISSON_LISTEN, CAISSON_STATE, CAISSON_RUNTIME), which\n"
 	"wins over the configuration file.",
     .options = serve_specs,
+    .configuration = CONFIGURATION_NEVER,
     .run = run_serve,
 };
 
@@ -148,5 +149,6 @@ const struct verb verb_version = {
     .arguments = "",
     .summary = "Print the version",
     .help = "The version of this program. The daemon's: GET /v1/version.",
+    .configuration = CONFIGURATION_NEVER,
     .run = run_version,
 };

@@ -126,6 +126,20 @@ static int exit_code_of_lost(struct client *client, const struct session *sessio
 	return error_info(timed_out ? ERROR_TIMED_OUT : ERROR_INTERNAL)->exit_code;
 }
 
+static void say_limit(const struct session *session, const char *why, const char *more)
+{
+	char text[512];
+	if (session->fresh)
+		snprintf(text, sizeof(text),
+			 "the command was ended because %s; `caisson %s %s` gives it more", why,
+			 session->fresh, more);
+	else
+		snprintf(text, sizeof(text),
+			 "the command was ended because %s; `caisson set %s %s` gives it more", why,
+			 session->sandbox, more);
+	say(session, text);
+}
+
 /* The exit code as a shell says it, from the exec's record. */
 static int exit_code_of(struct client *client, const struct session *session, const json_t *record)
 {
@@ -135,15 +149,10 @@ static int exit_code_of(struct client *client, const struct session *session, co
 		return error_info(ERROR_TIMED_OUT)->exit_code;
 	}
 	if (json_is_true(json_object_get(record, "oom_killed")))
-		say(session,
-		    "the command was ended because the sandbox's memory limit was reached; "
-		    "`caisson set SANDBOX --memory 2G` (or --memory when it is made) gives it "
-		    "more");
+		say_limit(session, "the sandbox's memory limit was reached", "--memory 2G");
 	if (json_is_true(json_object_get(record, "too_many_processes")))
-		say(session,
-		    "the command was ended because it kept asking for processes beyond the "
-		    "sandbox's limit; `caisson set SANDBOX --pids 2000` (or --pids when it is "
-		    "made) gives it more");
+		say_limit(session, "it kept asking for processes beyond the sandbox's limit",
+			  "--pids 2000");
 	if (json_is_true(json_object_get(record, "lost")))
 		return exit_code_of_lost(client, session);
 	if (json_is_integer(number))

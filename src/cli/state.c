@@ -54,8 +54,11 @@ static int run_state(struct client *client, int argc, char **argv, struct error 
 		return error_set(error, ERROR_USAGE,
 				 "state needs a word: backup, restore or remove");
 	if (removal && argc != 2)
-		return error_set(error, ERROR_USAGE,
-				 "state remove takes no file; --state names the directory");
+		return error_set(
+		    error, ERROR_USAGE,
+		    "state remove takes no argument (\"%s\"); it removes the state "
+		    "directory of this user's daemon, or the one that --state DIR names",
+		    argv[2]);
 	if (!removal && argc != 3)
 		return error_set(error, ERROR_USAGE,
 				 "state %s needs one file, or - for standard %s", what,
@@ -64,13 +67,16 @@ static int run_state(struct client *client, int argc, char **argv, struct error 
 		return error_set(error, ERROR_USAGE, "--stop and --database-only are for backup");
 	if (backup && options.force)
 		return error_set(error, ERROR_USAGE, "--force is for restore and remove");
-	if (!options.state) {
+	bool named = options.state != NULL;
+	if (!named) {
 		if (instance_find_state(client, error) < 0)
 			return -1;
 		options.state = client->config.state;
 	}
 	if (options.state[0] != '/')
-		return error_set(error, ERROR_USAGE, "--state needs an absolute path");
+		return error_set(error, ERROR_USAGE, "%s is \"%s\"; it must be an absolute path",
+				 named ? "--state" : "the configured state directory",
+				 options.state);
 	int served = instance_use_state(client, options.state, error);
 	if (served < 0)
 		return -1;
@@ -111,5 +117,6 @@ const struct verb verb_state = {
 	"with\n"
 	"`caisson start`. A restore checks everything before it changes anything.",
     .options = specs,
+    .configuration = CONFIGURATION_ALWAYS,
     .run = run_state,
 };

@@ -15,7 +15,6 @@ static const struct {
 } verb_habits[] = {
     {"ps", "ls"},
     {"list", "ls"},
-    {"kill", "rm"},
     {"delete", "rm"},
     {"remove", "rm"},
     {"destroy", "rm"},
@@ -31,7 +30,6 @@ static const struct {
     {"connect", "attach"},
     {"copy", "cp"},
     {"push", "cp"},
-    {"pull", "cp"},
     {"upload", "cp"},
     {"download", "cp"},
     {"log", "logs"},
@@ -52,15 +50,31 @@ static const struct {
     {"exe", "run"},
 };
 
+/* The same, where one verb's name does not say it. */
+static const struct {
+	const char *word, *hint;
+} verb_hints[] = {
+    {"kill",
+     "here it is `caisson jobs --kill ID SANDBOX` for a command, `caisson stop SANDBOX` for a "
+     "sandbox"},
+    {"pull", "there are no images yet; `caisson templates` lists what a sandbox can begin with"},
+    {"rename", "here it is `caisson set --name NEW SANDBOX`"},
+};
+
+#define NO_BACKGROUND                                                                              \
+	"a command in the background is `caisson create`, then `caisson exec -d SANDBOX -- "       \
+	"COMMAND`"
+
 static const struct {
 	const char *word, *hint;
 } option_habits[] = {
-    {"rm", "a sandbox of `run` is removed when its command ends; --keep keeps it"},
+    {"rm", "only a sandbox of `run` is removed when its command ends"},
     {"interactive", "standard input and a terminal are passed on by themselves"},
     {"i", "--isolation"},
     {"t", "--template"},
     {"n", "--name"},
-    {"d", "--disk"},
+    {"d", NO_BACKGROUND},
+    {"detach", NO_BACKGROUND},
     {"l", "--language, --listen"},
     {"k", "--kind, --key"},
     {"p", "sandboxes have no network yet, so that there is no port to publish"},
@@ -106,26 +120,43 @@ static unsigned distance(const char *one, size_t one_size, const char *other)
 /* A short word with two letters changed is another word. */
 static bool is_near(unsigned letters, size_t size)
 {
-	return letters <= (size < 3 ? 0u : size < 6 ? 1u : 2u);
+	return letters <= (size < 2 ? 0u : size < 6 ? 1u : 2u);
+}
+
+/* All verbs that are as near as the nearest: "; did you mean `caisson run` or `caisson rm`?" */
+static void suggest_near_verbs(const char *word, char *text, size_t room)
+{
+	unsigned best = WORD_MAX;
+	size_t used = 0;
+	for (const struct verb *const *verb = verbs; *verb; verb++) {
+		unsigned letters = distance(word, strlen(word), (*verb)->name);
+		if ((*verb)->hidden || letters > best || !is_near(letters, strlen(word)))
+			continue;
+		if (letters < best)
+			used = 0;
+		best = letters;
+		used += (size_t)snprintf(text + used, room - used, "%s `caisson %s`",
+					 used ? " or" : "; did you mean", (*verb)->name);
+		if (used >= room - 1)
+			break;
+	}
+	if (used > 0 && used < room - 1)
+		snprintf(text + used, room - used, "?");
 }
 
 void suggest_verb(const char *word, char *text, size_t room)
 {
-	const char *meant = NULL;
-	unsigned best = WORD_MAX;
 	text[0] = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(verb_habits) && !meant; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(verb_hints); i++)
+		if (strcmp(word, verb_hints[i].word) == 0)
+			snprintf(text, room, "; %s", verb_hints[i].hint);
+	for (size_t i = 0; i < ARRAY_SIZE(verb_habits); i++)
 		if (strcmp(word, verb_habits[i].word) == 0)
-			meant = verb_habits[i].meant;
-	for (const struct verb *const *verb = verbs; *verb && !meant; verb++) {
-		unsigned letters = distance(word, strlen(word), (*verb)->name);
-		if ((*verb)->hidden || letters >= best || !is_near(letters, strlen(word)))
-			continue;
-		best = letters;
-		snprintf(text, room, "; did you mean `caisson %s`?", (*verb)->name);
-	}
-	if (meant)
-		snprintf(text, room, "; here it is `caisson %s`", meant);
+			snprintf(text, room, "; here it is `caisson %s`", verb_habits[i].meant);
+	if (!text[0])
+		suggest_near_verbs(word, text, room);
+	if (!text[0])
+		snprintf(text, room, "; `caisson help` lists them");
 }
 
 void suggest_option(const struct option_spec *options, const char *word, char *text, size_t room)

@@ -436,6 +436,7 @@ const struct verb verb_verify = {
 	    "  caisson receipt mybox EXEC > receipt.json\n"
 	    "  caisson verify --key key.json receipt.json",
     .options = verify_specs,
+    .configuration = CONFIGURATION_NEVER,
     .run = run_verify,
 };
 

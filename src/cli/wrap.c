@@ -43,7 +43,7 @@ static int run_held(struct client *client, const char *verb, json_t *body, int *
 		return -1;
 	warn_of_limits(verb, record);
 	const char *id = member_text(record, "id");
-	struct session session = {.sandbox = id, .body = body, .stdin_open = true};
+	struct session session = {.sandbox = id, .body = body, .stdin_open = true, .fresh = "wrap"};
 	int result = session_run(client, &session, ret_exit_code, error);
 	struct error ignored;
 	if (delete_sandbox(client, id, result < 0 ? &ignored : error) < 0)

@@ -110,7 +110,9 @@ int code_context_find(struct sandbox *sandbox, const char *id, struct code_conte
 {
 	struct id parsed;
 	if (id_parse(id, &parsed) < 0)
-		return error_set(error, ERROR_ID_MALFORMED, "that is not the id of a context");
+		return error_set(
+		    error, ERROR_ID_MALFORMED,
+		    "that is not the id of a context, which is 16 characters a-z, 0-9");
 	struct code_context *context = code_context_by_id(sandbox->core, &parsed);
 	if (!context || context->sandbox != sandbox || !context->life->recorded)
 		return error_set(error, ERROR_CONTEXT_NOT_FOUND,

@@ -185,7 +185,7 @@ int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, s
 {
 	struct id parsed;
 	if (id_parse(id, &parsed) < 0)
-		return error_set(error, ERROR_ID_MALFORMED, "that is not the id of an exec");
+		return error_set(error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		if (id_equal(&exec->row.id, &parsed)) {
@@ -286,8 +286,8 @@ static int pack_argv(const struct exec_spec *spec, struct buffer *packed, struct
 		return error_set(error, ERROR_INVALID, "there is no command to run");
 	if (spec->argc > EXEC_ARGV_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "the command has %zu arguments; allowed are %d", spec->argc,
-				 EXEC_ARGV_MAX);
+				 "the command has %zu arguments; at most %d are allowed",
+				 spec->argc, EXEC_ARGV_MAX);
 	for (size_t i = 0; i < spec->argc; i++)
 		if (append_packed(packed, spec->argv[i], error) < 0)
 			return -1;
@@ -298,7 +298,8 @@ static int pack_environment(const struct exec_spec *spec, struct buffer *packed,
 			    struct error *error)
 {
 	if (spec->environment_count > EXEC_ENV_MAX)
-		return error_set(error, ERROR_LIMIT_EXCEEDED, "env has %zu entries; allowed are %d",
+		return error_set(error, ERROR_LIMIT_EXCEEDED,
+				 "env has %zu entries; at most %d are allowed",
 				 spec->environment_count, EXEC_ENV_MAX);
 	for (size_t i = 0; i < spec->environment_count; i++) {
 		const struct pair *pair = &spec->environment[i];

@@ -35,6 +35,11 @@ struct exec_spec {
 	const char *title;                 /* what lists show in the place of argv */
 };
 
+/* Said of a text that cannot be one's id, wherever it was given. */
+#define EXEC_ID_MALFORMED                                                                          \
+	"that is not the id of an exec, which is 16 characters a-z, 0-9; `caisson jobs SANDBOX` "  \
+	"lists them"
+
 struct exec {
 	struct list link; /* in sandbox->execs */
 	struct sandbox *sandbox;

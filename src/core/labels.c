@@ -41,7 +41,8 @@ int labels_pack(const struct pair *pairs, size_t count, char **ret_packed, uint3
 	DONE_BUFFER struct buffer packed = BUFFER(LABELS_MAX * 2 * (LABEL_MAX + 1));
 	if (count > LABELS_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "labels has %zu entries; allowed are %d", count, LABELS_MAX);
+				 "labels has %zu entries; at most %d are allowed", count,
+				 LABELS_MAX);
 	for (size_t i = 0; i < count; i++) {
 		if (!label_key_valid(pairs[i].key))
 			return error_set(error, ERROR_INVALID,
@@ -65,7 +66,7 @@ int metadata_pack(const struct pair *pairs, size_t count, char **ret_packed, uin
 	DONE_BUFFER struct buffer packed = BUFFER(SANDBOX_METADATA_BYTES_MAX);
 	if (count > SANDBOX_METADATA_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "metadata has %zu entries; allowed are %d", count,
+				 "metadata has %zu entries; at most %d are allowed", count,
 				 SANDBOX_METADATA_MAX);
 	for (size_t i = 0; i < count; i++) {
 		if (!*pairs[i].key)

@@ -190,7 +190,8 @@ static int find_live(struct core *core, const struct principal *principal, const
 		sandbox = sandbox_by_name(core, principal->workspace, id_or_name);
 	else
 		return error_set(error, ERROR_ID_MALFORMED,
-				 "\"%.64s\" is neither the id nor the name of a sandbox",
+				 "\"%.64s\" is neither the id nor the name of a sandbox: an id is "
+				 "16 characters a-z, 0-9; a name is 1 to 63 of a-z, 0-9 and '-'",
 				 id_or_name);
 	if (!sandbox || !row_visible(principal, &sandbox->row))
 		return not_found(id_or_name, error);
@@ -402,7 +403,7 @@ int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error 
 	bool unlimited = maximum == 0 || maximum >= SANDBOX_TIMEOUT_MAX;
 	if (seconds > (unlimited ? SANDBOX_TIMEOUT_MAX : maximum) || (seconds == 0 && !unlimited))
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "timeout_seconds is %u; allowed are 1 to %u%s", seconds,
+				 "timeout_seconds is %u; it must be 1 to %u%s", seconds,
 				 unlimited ? SANDBOX_TIMEOUT_MAX : maximum,
 				 unlimited ? ", or 0 for none" : "");
 	if (sandbox->row.state == SANDBOX_DELETING)

@@ -39,7 +39,7 @@ static int quantity_check(const struct quantity *quantity, struct error *error)
 	quantity_text(quantity->unit, quantity->value, value, sizeof(value));
 	quantity_text(quantity->unit, quantity->minimum, minimum, sizeof(minimum));
 	quantity_text(quantity->unit, quantity->maximum, maximum, sizeof(maximum));
-	return error_set(error, ERROR_LIMIT_EXCEEDED, "%s is %s; allowed are %s to %s",
+	return error_set(error, ERROR_LIMIT_EXCEEDED, "%s is %s; it must be %s to %s",
 			 quantity->field, value, minimum, maximum);
 }
 
@@ -200,8 +200,8 @@ static int check_environment(const struct sandbox_spec *spec, struct sandbox_row
 	const size_t maximum = EXEC_ENV_MAX - 64;
 	if (spec->environment_count > maximum)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "env has %zu entries; allowed are %zu", spec->environment_count,
-				 maximum);
+				 "env has %zu entries; at most %zu are allowed",
+				 spec->environment_count, maximum);
 	for (size_t i = 0; i < spec->environment_count; i++) {
 		const char *key = spec->environment[i].key, *value = spec->environment[i].value;
 		if (!*key || strchr(key, '='))
@@ -261,7 +261,7 @@ static int check_mounts(const struct principal *principal, const struct sandbox_
 				 "a folder of the host can be given over the Unix socket only");
 	if (spec->mount_count > SANDBOX_MOUNTS_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "there are %zu mounts; allowed are %d", spec->mount_count,
+				 "there are %zu mounts; at most %d are allowed", spec->mount_count,
 				 SANDBOX_MOUNTS_MAX);
 	for (size_t i = 0; i < spec->mount_count; i++) {
 		const struct mount_spec *mount = &spec->mounts[i];

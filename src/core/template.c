@@ -81,7 +81,7 @@ int template_resolve(const struct config *config, const char *name, bool allow_s
 		return error_set(
 		    error, ERROR_TEMPLATE_UNAVAILABLE,
 		    "template `%s` is not installed. To use this machine's own programs in its "
-		    "place, ask with \"allow_substitute\": true (`caisson create -t %s "
+		    "place, ask with \"allow_substitute\": true (`caisson create --template %s "
 		    "--allow-substitute`), or for every request write `substitute = yes` below "
 		    "`[templates]` in caisson.conf",
 		    asked->name, asked->name);

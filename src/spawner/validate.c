@@ -140,18 +140,32 @@ static bool shares_place(int one, int other)
 	return strncmp(places[0], places[1], MIN(strlen(places[0]), strlen(places[1]))) == 0;
 }
 
-/* Neither a directory of ours, nor what is in it, nor what it is in. */
-static bool overlaps(int given, const char *ours)
+/* Neither a directory of ours, nor what is in it, nor what it is in. `path`: of the given one. Only
+ * the user whose daemon it is is told where ours is. */
+static int refuse_overlap(int given, const char *path, const char *ours, const char *what,
+			  bool named, struct error *error)
 {
 	struct stat given_info, our_info;
 	CLOSE_FD int fd = open(ours, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &our_info) < 0 || fstat(given, &given_info) < 0)
-		return true;
-	return is_within(given, &our_info) || is_within(fd, &given_info) ||
-	       (given_info.st_dev == our_info.st_dev && shares_place(given, fd));
+	bool known = fd >= 0 && fstat(fd, &our_info) == 0 && fstat(given, &given_info) == 0;
+	bool inside = known && is_within(given, &our_info);
+	bool around = known && !inside && is_within(fd, &given_info);
+	/* By another mount one can be in the other too. */
+	bool shared = known && given_info.st_dev == our_info.st_dev && shares_place(given, fd);
+	if (known && !inside && !around && !shared)
+		return 0;
+	return error_set(
+	    error, ERROR_FORBIDDEN,
+	    "the folder %.160s cannot be given to a sandbox: Caisson's %s directory%s%.160s "
+	    "%s",
+	    path, what, named ? " " : "", named ? ours : "",
+	    !known   ? "cannot be compared with it"
+	    : inside ? "is this folder, or one that it is in"
+	    : around ? "is in it"
+		     : "shares files with it through another mount");
 }
 
-static int validate_mount(const struct spawner *spawner, int fd, struct error *error)
+static int validate_mount(const struct spawner *spawner, int fd, bool own, struct error *error)
 {
 	char name[64], path[PATH_MAX];
 	struct stat info;
@@ -164,10 +178,9 @@ static int validate_mount(const struct spawner *spawner, int fd, struct error *e
 	if (length <= 0 || (size_t)length >= sizeof(path) - 1 || info.st_nlink == 0)
 		return error_set(error, ERROR_INVALID, "the directory has no path any more");
 	path[length] = '\0';
-	if (overlaps(fd, spawner->host.state) || overlaps(fd, spawner->host.runtime))
-		return error_set(error, ERROR_FORBIDDEN,
-				 "caisson's own directories, and those that they are in, cannot be "
-				 "given to a sandbox");
+	if (refuse_overlap(fd, path, spawner->host.state, "state", own, error) < 0 ||
+	    refuse_overlap(fd, path, spawner->host.runtime, "runtime", own, error) < 0)
+		return -1;
 	const char *allow = spawner->config.mounts_allow;
 	if (*allow && (!path_allowed(path, allow) || !path_is_true(fd, path)))
 		return error_set(
@@ -213,7 +226,7 @@ static int validate_folder(const struct spawner *spawner, int fd, uint32_t mode,
 		return error_set(error, ERROR_FORBIDDEN, "the daemon has no folders to give");
 	if (reopen_folder(spawner, ret_grant, error) < 0)
 		return -1;
-	return validate_mount(spawner, ret_grant->directory, error);
+	return validate_mount(spawner, ret_grant->directory, ret_grant->uid == 0, error);
 }
 
 int validate_create(const struct spawner *spawner, struct spawn_create *create, const int *fds,

@@ -1,5 +1,6 @@
 """The command line, as a person or a script uses it."""
 import fcntl
+import glob
 import json
 import os
 import re
@@ -372,8 +373,8 @@ class CommandLine(DaemonTest):
     def test_habits_and_slips(self):
         box = self.sandbox()
         for arguments, words in (
-                (("ps",), "here it is `caisson ls`"), (("kill", box), "here it is `caisson rm`"), (("craete",), "did you mean `caisson create`?"),
-                (("zzzz",), "`caisson help` lists them"), (("run", "--rm", "--", "true"), "--keep keeps it"), (("run", "-p", "80:80", "--", "true"), "no network yet"),
+                (("ps",), "here it is `caisson ls`"), (("kill", box), "here it is `caisson jobs --kill ID SANDBOX` for a command, `caisson stop SANDBOX` for a sandbox"), (("craete",), "did you mean `caisson create`?"),
+                (("zzzz",), "`caisson help` lists them"), (("create", "--rm"), "only a sandbox of `run` is"), (("run", "-p", "80:80", "--", "true"), "no network yet"),
                 (("create", "--memroy=1G"), "did you mean --memory?"), (("create", "-t", "x"), "--template"), (("create", "--zzzz"), "there is no option --zzzz\n")):
             code, _, err = self.cli(*arguments)
             self.assertEqual(code, 125, err)
@@ -576,6 +577,25 @@ class CommandLine(DaemonTest):
             self.assertIn(f"--workspace: invalid workspace name `{name}`; use 1 to 63 characters of a-z, 0-9, '-', '_' and '.', the first", err)
             self.assertIn("; use 1 to 63 characters of a-z", self.cli("budget", "list", "--workspace", name)[2])
             self.assertIn("; use 1 to 63 characters of a-z", self.cli("usage", "--workspace", name)[2])
+
+
+class InterruptedSelftest(DaemonTest):
+    def test_it_ends_soon_and_leaves_nothing(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            before = set(glob.glob("/tmp/caisson-selftest-*"))
+            process = subprocess.Popen([PROGRAM, "selftest", "--escape", "--isolation", "namespace"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       text=True, env={**os.environ, **self.daemon.client_environment()}, **self.daemon.identity())
+            wait_until(lambda: len(self.api.get("/v1/sandboxes")["items"]) >= 3, 60, what="its sandboxes")
+            made = [path for path in set(glob.glob("/tmp/caisson-selftest-*")) - before if os.stat(path).st_uid == os.stat(f"/proc/{process.pid}").st_uid]
+            self.assertTrue(made)
+            # Other users may pass through it, if they know where to.
+            self.assertEqual([oct(os.stat(path).st_mode & 0o7777) for path in made], ["0o711"] * len(made))
+            process.send_signal(number)
+            out, err = process.communicate(timeout=30)
+            self.assertEqual((process.returncode, out), (code, ""), err)
+            self.assertIn("interrupted", err)
+            self.assertEqual(self.api.get("/v1/sandboxes")["items"], [])
+            wait_until(lambda: not any(map(os.path.exists, made)), 30, what="the end of another's selftest")
 
 
 class RefusedServe(DaemonTest):

@@ -89,7 +89,7 @@ class Selftest(DaemonTest):
         code, out, err = self.daemon.cli("selftest", "--escape", "--json", "--isolation", tier, *arguments, timeout=600)
         self.assertTrue(out, err)
         found = json.loads(out)[tier]
-        self.assertFalse(os.path.exists(os.path.dirname(found["marker"])))
+        self.assertFalse(os.path.exists(os.path.dirname(os.path.dirname(found["marker"]))))
         self.assertEqual(self.api.get("/v1/sandboxes")["items"], [])
         return code, found
 
@@ -100,7 +100,7 @@ class Selftest(DaemonTest):
             for box in self.api.get("/v1/sandboxes")["items"]:
                 if box["status"] != "running" or box["id"] in planted:
                     continue
-                for marker in set(glob.glob("/tmp/caisson-selftest-*/marker")) - before:
+                for marker in set(glob.glob("/tmp/caisson-selftest-*/*/marker")) - before:
                     with contextlib.suppress(FileNotFoundError), open(marker, "rb") as file:  # of another's selftest
                         self.api.write(box["id"], marker, file.read(), parents=1)
                 planted.add(box["id"])
@@ -167,7 +167,7 @@ class Selftest(DaemonTest):
             os.chmod(file.name, 0o644)
             planted, wrong = set(), []
             planting = threading.Thread(
-                target=self.plant, args=(set(glob.glob("/tmp/caisson-selftest-*/marker")), planted, wrong))
+                target=self.plant, args=(set(glob.glob("/tmp/caisson-selftest-*/*/marker")), planted, wrong))
             planting.start()
             code, found = self.selftest("--manifest", file.name)
             planting.join(90)

@@ -76,7 +76,7 @@ class Sandboxes:
                 ({"timeout_seconds": 5}, "10 to"),
                 ({"cpu": 0}, "`cpu` must be 0.01 to 256"),
                 ({"memory_mb": 1}, "16 to"),
-                ({"memory_mb": 4000000}, "memory_mb is 4000000; allowed are 16 to"),
+                ({"memory_mb": 4000000}, "memory_mb is 4000000; it must be 16 to"),
                 ({"name": "No Name"}, "`name`"),
                 ({"template": "windows"}, "template `windows` is not known; known are host"),
                 ({"env": {"A=B": "c"}}, "cannot be a variable's name"),

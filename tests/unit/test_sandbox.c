@@ -156,11 +156,11 @@ TEST(what_is_refused)
 	expect_refused(host, &(struct sandbox_spec){.tier = TIER_VM}, ERROR_TIER_UNAVAILABLE,
 		       "flux capacitor");
 	expect_refused(host, &(struct sandbox_spec){.limits.memory = 2048 * MIB},
-		       ERROR_LIMIT_EXCEEDED, "memory_mb is 2048; allowed are 16 to 1024");
+		       ERROR_LIMIT_EXCEEDED, "memory_mb is 2048; it must be 16 to 1024");
 	expect_refused(host, &(struct sandbox_spec){.limits.cpu_millis = 5}, ERROR_LIMIT_EXCEEDED,
-		       "cpu is 0.005; allowed are 0.01 to");
+		       "cpu is 0.005; it must be 0.01 to");
 	expect_refused(host, &(struct sandbox_spec){.timeout_seconds = 4000}, ERROR_LIMIT_EXCEEDED,
-		       "timeout_seconds is 4000; allowed are 1 to 3600");
+		       "timeout_seconds is 4000; it must be 1 to 3600");
 	expect_refused(host, &(struct sandbox_spec){.timeout_set = true}, ERROR_LIMIT_EXCEEDED,
 		       "timeout_seconds is 0");
 	struct pair bad = {"A=B", "1"};
