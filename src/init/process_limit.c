@@ -6,8 +6,8 @@
  * The files of /usr are the host's own, so that every fork and exec of the host and of other
  * sandboxes takes the same locks, libc's above all. Hundreds of processes that fork without a pause
  * queue up there, and each that is next must first get its turn among the others: the host's own
- * forks waited up to 31 s (docs/isolation.md). RLIMIT_NPROC, which the kernel asks first, is no way
- * out: refused processes then spin, and whoever is in the queue waits for a processor even longer.
+ * forks waited up to 31 s (docs/isolation.md). RLIMIT_NPROC, which the kernel asks first, helped
+ * against a bomb of C and not against one of Python, and counts each uid of the sandbox by itself.
  *
  * A program that is refused now and then only sees EAGAIN, as with any limit. */
 #include "init/process_limit.h"

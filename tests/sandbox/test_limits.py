@@ -153,7 +153,7 @@ print(held)
 
     @long
     def test_one_that_is_refused_now_and_then_goes_on(self):
-        """More often than any program would try again, for longer than a bomb has."""
+        """Thirty times a second, for twice as long as a bomb is given."""
         box = self.sandbox(pids=64)
         if not self.enforced(box, "pids"):
             return
