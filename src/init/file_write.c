@@ -131,6 +131,8 @@ int file_new_commit(struct file_new *new_file, const struct file_target *target,
 	/* A link never replaces: it is enough where nothing may be replaced or nothing is there. */
 	if (nameless && (no_replace || !target->exists)) {
 		result = link_new(new_file, target->base);
+		if (result == 0)
+			fd_close(&new_file->fd);
 		if (result != -EEXIST || no_replace)
 			return result;
 	}
@@ -147,9 +149,11 @@ int file_new_commit(struct file_new *new_file, const struct file_target *target,
 		return result;
 	result = file_rename_at(new_file->directory, new_file->name, target->directory,
 				target->base, no_replace);
-	if (result == 0)
-		new_file->name[0] = '\0';
-	return result;
+	if (result < 0)
+		return result;
+	new_file->name[0] = '\0';
+	fd_close(&new_file->fd);
+	return 0;
 }
 
 /* When it was last changed, where the client says so. */
@@ -261,6 +265,8 @@ int file_append(struct operation *operation, struct failure *failure)
 	int result = fd < 0 ? fd : receive_into(operation, fd, &written);
 	if (result < 0)
 		return file_failed(failure, result, path.text);
+	/* Whoever hears of it may execute the file, which fails while somebody can write to it. */
+	fd_close(&fd);
 	answer_written(operation, written);
 	return 0;
 }

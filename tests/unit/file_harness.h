@@ -90,11 +90,14 @@ static inline const char *get_text(const char *name)
 	return size < 0 ? NULL : text;
 }
 
-static inline struct running start(const struct file_request *request)
+/* Where `unheard`, the operation waits with its first message until that of others was taken. */
+static inline struct running start_as(const struct file_request *request, bool unheard)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		abort();
+	while (unheard && send(pair[1], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+		;
 	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0) {
@@ -106,6 +109,11 @@ static inline struct running start(const struct file_request *request)
 	}
 	close(pair[1]);
 	return (struct running){.pid = pid, .socket = pair[0], .credit = FILE_WINDOW};
+}
+
+static inline struct running start(const struct file_request *request)
+{
+	return start_as(request, false);
 }
 
 static inline void send_frame_to(struct running *running, uint16_t type, const void *data,

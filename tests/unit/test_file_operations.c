@@ -789,6 +789,52 @@ TEST(replace_large)
 	remove_root();
 }
 
+/* What the program says as it ends; ETXTBSY's 126 while somebody can still write to it. */
+static int exit_code_of(const char *path)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid == 0) {
+		execl(path, path, NULL);
+		_exit(errno == ETXTBSY ? 126 : 125);
+	}
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Runs the operation, which cannot deliver its answer, and then what it has written. */
+static int execute_before_the_answer(struct file_request *request, const char *data)
+{
+	struct running running = start_as(request, true);
+	if (data)
+		send_data(&running, data, strlen(data));
+	send_frame_to(&running, FRAME_DATA_END, NULL, 0);
+	int code = -1;
+	for (int tries = 0; tries < 200 && code != 7; tries++) {
+		usleep(10000);
+		code = exit_code_of(in_root("program"));
+	}
+	end(&running);
+	return code;
+}
+
+TEST(nobody_writes_when_the_answer_comes)
+{
+	make_root();
+	struct file_request request = request_for(FILE_WRITE, in_root("program"));
+	request.mode = 0755;
+	CHECK_INT(execute_before_the_answer(&request, "#!/bin/sh\nexit 7\n"), 7);
+	CHECK_INT(execute_before_the_answer(&request, "#!/bin/sh\nexit 7\n"), 7);
+	request = request_for(FILE_APPEND, in_root("program"));
+	put_text("program", "#!/bin/sh\n");
+	CHECK_INT(execute_before_the_answer(&request, "exit 7\n"), 7);
+	request = request_for(FILE_REPLACE, in_root("program"));
+	request.pattern = text_bytes("8");
+	request.replacement = text_bytes("7");
+	put_text("program", "#!/bin/sh\nexit 8\n");
+	CHECK_INT(execute_before_the_answer(&request, NULL), 7);
+	remove_root();
+}
+
 /* What no honest PID 1 sends. */
 TEST(broken_peer)
 {
