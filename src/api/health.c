@@ -11,7 +11,7 @@
 #include "base/statistics.h"
 #include "core/spawner_client.h"
 #include "proto/init_messages.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 /* While a write does not work, so often at most is it tried for whoever asks. */
 #define STORE_TRY_INTERVAL NSEC_PER_SEC

@@ -13,7 +13,7 @@
 #include "core/exec.h"
 #include "core/receipt.h"
 #include "proto/init_messages.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 #define CHAIN_MAX 2000 /* entries from the start of a command to its end */
 

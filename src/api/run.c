@@ -9,7 +9,7 @@
 #include "api/routes.h"
 #include "api/sandbox_ask.h"
 #include "core/oneshot.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 struct one_run {
 	struct call *call; /* held by the oneshot's callback */

@@ -10,7 +10,7 @@
 #include "core/create_queue.h"
 #include "core/labels.h"
 #include "core/sizes.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 void sandbox_ask_done(struct sandbox_ask *ask)
 {

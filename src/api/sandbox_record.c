@@ -9,7 +9,7 @@
 #include "core/labels.h"
 #include "core/template.h"
 #include "proto/init_messages.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 static void put_limit(struct json_writer *writer, const struct sandbox_row *row,
 		      enum limit_kind kind)

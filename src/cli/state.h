@@ -23,7 +23,7 @@
 #include "base/limits.h"
 #include "cli/client.h"
 #include "cli/progress.h"
-#include "tier/driver.h"
+#include "tier/guest.h"
 
 #define STATE_FORMAT 1
 #define STATE_SLOTS 256 /* uid ranges of one instance: no more sandboxes in a state directory */

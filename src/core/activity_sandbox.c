@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "core/core_private.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 void activity_transition_by(struct sandbox *sandbox)
 {

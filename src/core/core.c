@@ -19,8 +19,8 @@
 #include "core/code.h"
 #include "core/core_private.h"
 #include "core/create_queue.h"
+#include "proto/tiers.h"
 #include "store/secrets.h"
-#include "tier/driver.h"
 
 #define START_TIMEOUT_MS 30000
 

@@ -10,8 +10,8 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "core/core_private.h"
-#include "tier/driver.h"
-#include "tier/namespace/template.h"
+#include "proto/tiers.h"
+#include "tier/jail/template.h"
 
 /* A link that lived this long was a good one: the next attempt comes at once. */
 #define LINK_GOOD (10 * NSEC_PER_SEC)

@@ -10,7 +10,7 @@
 #include "core/ephemeral.h"
 #include "core/labels.h"
 #include "core/template.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 /* How a quantity is written in the API. */
 enum unit { UNIT_COUNT, UNIT_CPUS, UNIT_MEGABYTES };

@@ -12,7 +12,7 @@
 #include "mcp/resource_kinds.h"
 #include "mcp/resource_uri.h"
 #include "proto/init_messages.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 #define RECORD_MAX (1 * MIB)
 #define RECORD_JOBS_MAX 20

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "core/admission.h"
 #include "core/visible.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 #define ANSWER_MAX (32 * KIB)
 

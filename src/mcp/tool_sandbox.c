@@ -13,7 +13,7 @@
 #include "core/sizes.h"
 #include "core/template.h"
 #include "core/visible.h"
-#include "tier/driver.h"
+#include "proto/tiers.h"
 
 #define ANSWER_MAX (32 * KIB)
 #define LISTED_MAX 100

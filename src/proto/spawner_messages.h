@@ -34,7 +34,7 @@
 enum tier { TIER_AUTO = 0, TIER_NAMESPACE = 1, TIER_GVISOR = 2, TIER_VM = 3, TIER_COUNT };
 
 /* What a limit is worth on this host. The reason is one of a fixed set; its sentence for people is
- * limit_reason_text() in tier/driver.h. */
+ * limit_reason_text() in proto/tiers.h. */
 enum limit_kind {
 	LIMIT_CPU,
 	LIMIT_MEMORY,

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "proto/tiers.h"
 
 #define STRAY_TIMEOUT (5 * NSEC_PER_SEC)
 
@@ -106,14 +107,13 @@ static void adopt_one(struct spawner *spawner, const char *name)
 
 /* Waits, since nobody else does anything yet: for as long as a killed process may reasonably take.
  */
-static int release_stray(struct spawner *spawner, const struct driver *driver, struct guest *guest,
-			 struct error *error)
+static int release_stray(struct spawner *spawner, struct guest *guest, struct error *error)
 {
 	int64_t until = clock_monotonic() + STRAY_TIMEOUT;
 	int result = 1;
 	while (result > 0) {
 		if (!process_alive(&guest->init))
-			result = driver->release(&spawner->host, guest, error);
+			result = spawner->jail->release(&spawner->host, guest, error);
 		if (result > 0 && clock_monotonic() > until)
 			return error_set(error, ERROR_TIMED_OUT, "it does not end");
 		if (result > 0)
@@ -140,7 +140,7 @@ static void end_stray(struct spawner *spawner, const char *name)
 		if (driver->adopt(&spawner->host, &guest, &error) != 0 &&
 		    driver->kill(&spawner->host, &guest, &error) < 0)
 			log_error("guest %s: %s", name, error.message);
-		else if (release_stray(spawner, driver, &guest, &error) < 0)
+		else if (release_stray(spawner, &guest, &error) < 0)
 			log_warning("guest %s: %s", name, error.message);
 		process_done(&guest.init);
 	}
@@ -179,13 +179,9 @@ static bool known(void *data, const struct id *id)
 
 void adopt_sweep(struct spawner *spawner)
 {
-	for (unsigned tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
-		const struct driver *driver = spawner->driver_of((enum tier)tier);
-		struct error error;
-		if (driver && driver->sweep &&
-		    driver->sweep(&spawner->host, known, spawner, &error) < 0)
-			log_warning("sweeping the %s tier: %s", driver->name, error.message);
-	}
+	struct error error;
+	if (spawner->jail->sweep(&spawner->host, known, spawner, &error) < 0)
+		log_warning("%s", error.message);
 }
 
 /* What runs comes first: whatever else claims the same range of uids must not keep it from being

@@ -227,7 +227,7 @@ static void go_on_dying(struct spawner *spawner, struct entry *entry)
 	}
 	count_last(spawner, entry);
 	guests_forget_process(spawner, entry);
-	int result = entry->driver->release(&spawner->host, &entry->guest, &error);
+	int result = spawner->jail->release(&spawner->host, &entry->guest, &error);
 	if (result < 0)
 		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
 	if (result <= 0)

@@ -30,6 +30,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "tier/driver.h"
+#include "tier/jail/jail.h"
 
 /* All instances of a host share the uids from UID_RANGE_BASE on; each owns one block of them. */
 #define UID_BLOCK_SLOTS SANDBOX_COUNT_PER_STATE_MAX
@@ -155,6 +156,7 @@ struct spawner {
 	const char *config_path; /* NULL: none */
 	struct host host;
 	const struct driver *(*driver_of)(enum tier tier);
+	const struct jail *jail; /* host_jail, but in tests */
 	struct entry entries[UID_BLOCK_SLOTS];
 	struct pool pool;
 	struct probe probes[TIER_COUNT];

@@ -49,16 +49,14 @@ static int run_reclaim(struct spawner *spawner, struct guest *guest, const struc
 		       struct job_result *result)
 {
 	(void)job;
-	const struct driver *driver = spawner->driver_of(guest->tier);
-	return driver->reclaim(&spawner->host, guest, &result->reclaimed, &result->error);
+	return spawner->jail->reclaim(&spawner->host, guest, &result->reclaimed, &result->error);
 }
 
 static int run_end_over(struct spawner *spawner, struct guest *guest, const struct job *job,
 			struct job_result *result)
 {
 	(void)job;
-	const struct driver *driver = spawner->driver_of(guest->tier);
-	return driver->over_end(&spawner->host, guest, &result->error);
+	return spawner->jail->over_end(&spawner->host, guest, &result->error);
 }
 
 static const struct {
@@ -148,9 +146,6 @@ int jobs_reclaim(struct spawner *spawner, struct entry *entry, uint32_t request,
 {
 	struct job job = {.kind = JOB_RECLAIM, .request = request};
 	struct spawn_counters counters;
-	if (!entry->driver->reclaim)
-		return error_set(error, ERROR_UNSUPPORTED,
-				 "this tier has no way to take memory back");
 	if (!is_paused(entry))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is not paused",
 				 entry->guest.id.text);

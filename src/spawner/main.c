@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "spawner/internal.h"
 #include "spawner/rootless.h"
+#include "tier/jail/template.h"
 #include "tier/remove_tree.h"
 
 struct spawner *spawner_new(const struct config *config)
@@ -80,15 +81,11 @@ static int claim_uids(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-/* A tier that cannot be prepared cannot be used, and says so when it is asked for; the others work.
- */
-static int prepare_tiers(struct spawner *spawner, struct error *error)
+/* A template that cannot be made cannot be used, and says so when it is asked for. */
+static int prepare_template(struct spawner *spawner, struct error *error)
 {
-	for (unsigned tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
-		const struct driver *driver = spawner->driver_of((enum tier)tier);
-		if (driver && driver->prepare && driver->prepare(&spawner->host, error) < 0)
-			log_error("the %s tier: %s", driver->name, error->message);
-	}
+	if (template_host_prepare(&spawner->host, error) < 0)
+		log_error("template host: %s", error->message);
 	return 0;
 }
 
@@ -119,7 +116,7 @@ static int (*const steps[])(struct spawner *spawner, struct error *error) = {
     listen_open,
     spawner_loop_open,
     privileges_narrow_second,
-    prepare_tiers,
+    prepare_template,
     adopt,
     start_first_daemon,
 };
@@ -189,6 +186,7 @@ int spawner_main(const struct config *config, const char *config_path)
 	FREE_TEXT char *file = config_path ? realpath(config_path, NULL) : NULL;
 	spawner->config_path = file;
 	spawner->driver_of = driver_of;
+	spawner->jail = &host_jail;
 	spawner->start_daemon = daemon_child_start;
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && error.kind == ERROR_NONE; i++) {
 		struct error failure = {.kind = ERROR_NONE};

@@ -1,4 +1,4 @@
-/* Sandboxes that hold more memory than they may: a kernel that lets that happen (driver.h,
+/* Sandboxes that hold more memory than they may: a kernel that lets that happen (tier/jail/jail.h,
  * over_open) says when, and is then made to see to it, in a worker (jobs.c). Called by guests.c,
  * jobs.c and loop.c; microseconds. */
 #include "spawner/internal.h"
@@ -16,12 +16,10 @@
 
 void memory_watch(struct spawner *spawner, struct entry *entry)
 {
-	const struct driver *driver = entry->driver;
 	struct epoll_event event = {.events = EPOLLPRI,
 				    .data.u64 = LOOP_MEMORY | entry->guest.slot};
 	memory_forget(spawner, entry);
-	int events =
-	    driver->over_open ? driver->over_open(&spawner->host, &entry->guest) : -EOPNOTSUPP;
+	int events = spawner->jail->over_open(&spawner->host, &entry->guest);
 	if (events >= 0 && epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, events, &event) < 0) {
 		int saved = -errno;
 		fd_close(&events);
@@ -53,7 +51,7 @@ void memory_look(struct spawner *spawner, struct entry *entry)
 	struct error error;
 	if (entry->memory_events < 0)
 		return;
-	int over = entry->driver->over_read(&spawner->host, &entry->guest, entry->memory_events);
+	int over = spawner->jail->over_read(&spawner->host, &entry->guest, entry->memory_events);
 	/* Its cgroup has gone, and would be an event for ever. */
 	if (over < 0)
 		memory_forget(spawner, entry);

@@ -227,10 +227,10 @@ static void erase(struct spawner *spawner, struct entry *entry)
 {
 	char path[SPAWNER_PATH_MAX];
 	struct error error;
-	int result = entry->driver->release(&spawner->host, &entry->guest, &error);
+	int result = spawner->jail->release(&spawner->host, &entry->guest, &error);
 	for (int turn = 0; result > 0 && turn < 500; turn++) {
 		nanosleep(&(struct timespec){.tv_nsec = NSEC_PER_MSEC}, NULL);
-		result = entry->driver->release(&spawner->host, &entry->guest, &error);
+		result = spawner->jail->release(&spawner->host, &entry->guest, &error);
 	}
 	if (result < 0)
 		log_warning("%s", error.message);

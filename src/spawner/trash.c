@@ -30,13 +30,9 @@ static int open_trash(const struct host *host)
 	return fd < 0 ? -errno : fd;
 }
 
-/* In a worker: a driver may keep what plain removal cannot remove. */
-static int erase(const struct host *host, const struct driver *driver, struct guest *guest,
-		 int trash, const char *name)
+/* In a worker. */
+static int erase(int trash, const char *name)
 {
-	struct error error;
-	if (driver && driver->erase && driver->erase(host, guest, &error) < 0)
-		log_debug("erasing %s: %s", name, error.message);
 	int result = remove_tree(trash, name);
 	if (result < 0)
 		log_warning("erasing %s: %s; it stays in the trash until the next start", name,
@@ -64,8 +60,7 @@ static void start_worker(struct spawner *spawner, struct entry *entry)
 	pid_t child = fork_worker();
 	if (child == 0) {
 		int trash = open_trash(&spawner->host);
-		_exit(trash < 0 || erase(&spawner->host, entry->driver, &entry->guest, trash,
-					 entry->guest.id.text) < 0);
+		_exit(trash < 0 || erase(trash, entry->guest.id.text) < 0);
 	}
 	if (child < 0) {
 		/* The next start empties the trash. */
@@ -114,26 +109,6 @@ void trash_entry(struct spawner *spawner, struct entry *entry)
 	start_workers(spawner);
 }
 
-/* In the worker of a start: what is there may be of any tier, and of a sandbox whose `slot` says
- * which. */
-static void erase_rubbish(struct spawner *spawner, int trash, const char *name)
-{
-	struct guest guest = {.init = PROCESS_NONE};
-	const struct driver *driver = NULL;
-	char path[SPAWNER_PATH_MAX], text[64];
-	if (id_parse(name, &guest.id) == 0 &&
-	    text_format(path, sizeof(path), "%s/slot", name) == 0 &&
-	    fd_read_small(trash, path, text, sizeof(text)) > 0) {
-		text[strcspn(text, "\n")] = '\0';
-		char *space = strchr(text, ' ');
-		if (space)
-			space[1 + strcspn(space + 1, " ")] = '\0';
-		guest.tier = space ? tier_parse(space + 1) : TIER_COUNT;
-		driver = spawner->driver_of(guest.tier);
-	}
-	erase(&spawner->host, driver, &guest, trash, name);
-}
-
 void trash_empty(struct spawner *spawner)
 {
 	pid_t child = fork_worker();
@@ -147,7 +122,7 @@ void trash_empty(struct spawner *spawner)
 		_exit(1);
 	for (struct dirent *entry; (entry = readdir(entries));)
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			erase_rubbish(spawner, trash, entry->d_name);
+			erase(trash, entry->d_name);
 	_exit(0);
 }
 

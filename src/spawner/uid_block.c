@@ -100,7 +100,7 @@ static int note_owner(int directory, int block)
 }
 
 /* After a reboot another instance may have been faster: from now on the sandboxes have other ids,
- * and each disk must say whose are in it (tier/namespace/disk_owner.h). */
+ * and each disk must say whose are in it (tier/jail/disk_owner.h). */
 static int note_owners(int state_fd, int block)
 {
 	int fd = openat(state_fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

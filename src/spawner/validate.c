@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "proto/tiers.h"
 #include "spawner/rootless.h"
 
 int validate_limits(const struct spawner *spawner, const struct limits *limits, struct error *error)

@@ -14,8 +14,8 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "fake_init.h"
+#include "proto/tiers.h"
 #include "test.h"
-#include "tier/driver.h"
 
 #define UNTIL_MS 20000
 

@@ -11,8 +11,8 @@
 
 #include "base/fd.h"
 #include "base/text.h"
+#include "proto/tiers.h"
 #include "test.h"
-#include "tier/driver.h"
 
 void fake_init_reset(struct fake_init *init, struct fake_host *host, const struct id *id)
 {

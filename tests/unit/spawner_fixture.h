@@ -239,9 +239,10 @@ static int fake_over_end(const struct host *host, struct guest *guest, struct er
 	return unlink(path) == 0 ? 0 : error_set(error, ERROR_INTERNAL, "it is not there");
 }
 
-static int fake_nothing(const struct host *host, struct guest *guest, struct error *error)
+static int fake_sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
+		      void *data, struct error *error)
 {
-	(void)host, (void)guest, (void)error;
+	(void)host, (void)known, (void)data, (void)error;
 	return 0;
 }
 
@@ -263,13 +264,16 @@ static const struct driver fake_driver = {
     .set_limits = fake_set_limits,
     .freeze = fake_freeze,
     .counters = fake_counters,
+    .kill = fake_kill,
+};
+
+static const struct jail fake_jail = {
     .reclaim = fake_reclaim,
     .over_open = fake_over_open,
     .over_read = fake_over_read,
     .over_end = fake_over_end,
-    .kill = fake_kill,
     .release = fake_release,
-    .erase = fake_nothing,
+    .sweep = fake_sweep,
 };
 
 static const struct driver *fake_driver_of(enum tier tier)
@@ -319,6 +323,7 @@ static void run_spawner(int socket)
 	(void)!text_format(spawner->host.state, sizeof(spawner->host.state), "%s/state", root);
 	(void)!text_format(spawner->host.runtime, sizeof(spawner->host.runtime), "%s/run", root);
 	spawner->driver_of = fake_driver_of;
+	spawner->jail = &fake_jail;
 	spawner->socket = socket;
 	spawner->end_timeout = spawner->freeze_timeout = patience;
 	if (spawner_loop_open(spawner, &error) < 0 || spawner_loop_watch(spawner, &error) < 0)

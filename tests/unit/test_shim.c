@@ -18,7 +18,7 @@
 #include "proto/init_messages.h"
 #include "proto/output_log.h"
 #include "proto/spawner_messages.h"
-#include "tier/gvisor/relay.h"
+#include "tier/bridge/relay.h"
 #include "tier/gvisor/release.h"
 
 TEST_MAIN

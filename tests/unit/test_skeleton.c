@@ -9,8 +9,8 @@
 #include "proto/boot_messages.h"
 #include "test.h"
 #include "tier/remove_tree.h"
-#include "tier/namespace/skeleton.h"
-#include "tier/namespace/template.h"
+#include "tier/jail/skeleton.h"
+#include "tier/jail/template.h"
 
 static int host, made, top;
 static char top_path[64];

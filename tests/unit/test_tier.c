@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "proto/tiers.h"
 #include "test.h"
-#include "tier/namespace/ids.h"
 #include "tier/driver.h"
-#include "tier/namespace/record.h"
+#include "tier/jail/ids.h"
+#include "tier/jail/record.h"
 #include "tier/remove_tree.h"
 
 TEST_MAIN

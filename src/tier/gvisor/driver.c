@@ -1,9 +1,6 @@
-/* The gvisor tier: a kernel of its own in user space (runsc), in the namespaces and cgroups that a
- * sandbox of the namespace tier has, with a shim (shim.h) where that one has its init. So all of a
- * guest's life but its boot is the namespace tier's: the process whose end is the end of all, the
- * cgroups `init` (the shim) and `work` (runsc and all that it starts), the disk, the record; and
- * what is left of sandboxes that nobody knows is swept there. Called by the spawner; see
- * tier/driver.h for what may block. */
+/* The gvisor tier: a kernel of its own in user space (runsc) in a jail, with a shim (shim.h) as its
+ * process. The shim is in the cgroup `init`; runsc and all that it starts are in `work`. Called by
+ * the spawner; see tier/driver.h for what may block. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,11 +16,10 @@
 #include "tier/driver.h"
 #include "tier/gvisor/release.h"
 #include "tier/gvisor/root.h"
-#include "tier/namespace/boot.h"
-#include "tier/namespace/disk.h"
-#include "tier/trial.h"
+#include "tier/jail/boot.h"
+#include "tier/jail/jail.h"
+#include "tier/probe_boot.h"
 
-#define REMOVE_TIMEOUT_MS 5000
 /* runsc itself is in the cgroup of the sandbox. Measured: 42 MiB at the first command. */
 #define MEMORY_MIN (128 * MIB)
 
@@ -31,9 +27,6 @@ static int check_request(const struct host *host, const struct guest *guest,
 			 const struct boot *boot, struct error *error)
 {
 	const struct spawn_create *create = boot->create;
-	if (guest->slot >= host->uid_slots)
-		return error_set(error, ERROR_BUSY, "all %u uid ranges of this host are in use",
-				 host->uid_slots);
 	if (create->mount_count > 0)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "the gvisor tier cannot show folders of the host yet: copy them "
@@ -41,15 +34,12 @@ static int check_request(const struct host *host, const struct guest *guest,
 	if (create->flags & CREATE_NESTED_USERNS)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "the gvisor tier has no user namespaces inside");
-	if (create->template != 0)
-		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "template %u is not installed",
-				 create->template);
 	if (create->limits.memory < MEMORY_MIN)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
 				 "memory of %llu MiB is too little: the gvisor tier needs %llu MiB "
 				 "or more, its kernel counts too",
 				 (unsigned long long)create->limits.memory / MIB, MEMORY_MIN / MIB);
-	return 0;
+	return jail_check(host, guest, boot, error);
 }
 
 /* What the host counts are threads: those of runsc, and for each address space inside as many as
@@ -79,10 +69,8 @@ static int boot_release(const struct host *host, struct guest *guest, const stru
 	if (self < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "/proc/self/exe");
 	const struct boot_program program = {.fd = self, .arguments = arguments};
-	guest->tier = TIER_GVISOR;
-	guest->place = guest->id;
 	guest->limits = limits_on_host(&boot->create->limits);
-	if (boot_guest_as(host, guest, boot, &program, error) < 0)
+	if (boot_guest(host, guest, boot, &program, error) < 0)
 		return -1;
 	correct_reasons(guest->limit_reasons);
 	return 0;
@@ -99,8 +87,7 @@ static int gvisor_boot(const struct host *host, struct guest *guest, const struc
 
 static int gvisor_adopt(const struct host *host, struct guest *guest, struct error *error)
 {
-	int result = namespace_driver.adopt(host, guest, error);
-	guest->tier = TIER_GVISOR;
+	int result = jail_adopt(host, guest, error);
 	correct_reasons(guest->limit_reasons);
 	return result;
 }
@@ -113,77 +100,18 @@ static int gvisor_set_limits(const struct host *host, struct guest *guest,
 				 "the gvisor tier needs at least %llu MiB of memory",
 				 MEMORY_MIN / MIB);
 	const struct limits on_host = limits_on_host(limits);
-	return namespace_driver.set_limits(host, guest, &on_host, error);
-}
-
-/* The guest's init stops with the rest: it is one of the sentry's tasks. The shim does not. */
-static int gvisor_freeze(const struct host *host, struct guest *guest, bool frozen,
-			 struct error *error)
-{
-	return namespace_driver.freeze(host, guest, frozen, error);
-}
-
-/* The sandbox's root is below the one that its process has. */
-static void count_disk(const struct guest *guest, struct spawn_counters *counters)
-{
-	char path[64];
-	counters->known[KNOWN_DISK] = 0;
-	if (text_format(path, sizeof(path), "/proc/%d/root", (int)guest->init.pid) < 0)
-		return;
-	CLOSE_FD int outer = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	CLOSE_FD int root = outer < 0 ? -1
-				      : openat(outer, &ROOT_GUEST[1],
-					       O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	disk_count(guest, root, counters);
+	return jail_set_limits(host, guest, &on_host, error);
 }
 
 static int gvisor_counters(const struct host *host, struct guest *guest,
 			   struct spawn_counters *ret_counters, struct error *error)
 {
-	if (namespace_driver.counters(host, guest, ret_counters, error) < 0)
-		return -1;
+	(void)error;
+	jail_counters(host, guest, &ROOT_GUEST[1], ret_counters);
 	/* Those of the host's are runsc's. */
 	ret_counters->processes = 0;
 	ret_counters->known[KNOWN_PROCESSES] = 0;
-	count_disk(guest, ret_counters);
 	return 0;
-}
-
-static int gvisor_reclaim(const struct host *host, struct guest *guest,
-			  struct spawn_reclaimed *ret_reclaimed, struct error *error)
-{
-	return namespace_driver.reclaim(host, guest, ret_reclaimed, error);
-}
-
-/* The sockets inside are the host's: runsc has the network of its namespace (container.c). */
-static int gvisor_over_open(const struct host *host, const struct guest *guest)
-{
-	return namespace_driver.over_open(host, guest);
-}
-
-static int gvisor_over_read(const struct host *host, const struct guest *guest, int events)
-{
-	return namespace_driver.over_read(host, guest, events);
-}
-
-static int gvisor_over_end(const struct host *host, struct guest *guest, struct error *error)
-{
-	return namespace_driver.over_end(host, guest, error);
-}
-
-static int gvisor_kill(const struct host *host, struct guest *guest, struct error *error)
-{
-	return namespace_driver.kill(host, guest, error);
-}
-
-static int gvisor_release(const struct host *host, struct guest *guest, struct error *error)
-{
-	return namespace_driver.release(host, guest, error);
-}
-
-static int gvisor_erase(const struct host *host, struct guest *guest, struct error *error)
-{
-	return namespace_driver.erase(host, guest, error);
 }
 
 /* Every start of a daemon waits for this. A release that `auto` would choose is proven by a
@@ -203,7 +131,7 @@ static void gvisor_probe(const struct host *host, struct spawn_probe *ret_probe)
 	ret_probe->by_name = ret_probe->missing[0] != '\0';
 	if (result == 0 && !ret_probe->by_name)
 		result =
-		    trial_run(&gvisor_driver, host, MEMORY_MIN, &guest, &error) < 0
+		    probe_boot(&gvisor_driver, host, MEMORY_MIN, &guest, &error) < 0
 			? error_prepend(&error, "runsc %s (%s)", release.version, release.platform)
 			: 0;
 	if (result < 0) {
@@ -222,13 +150,8 @@ const struct driver gvisor_driver = {
     .boot = gvisor_boot,
     .adopt = gvisor_adopt,
     .set_limits = gvisor_set_limits,
-    .freeze = gvisor_freeze,
+    /* The guest's init stops with the rest: it is one of the sentry's tasks. The shim does not. */
+    .freeze = jail_freeze,
     .counters = gvisor_counters,
-    .reclaim = gvisor_reclaim,
-    .over_open = gvisor_over_open,
-    .over_read = gvisor_over_read,
-    .over_end = gvisor_over_end,
-    .kill = gvisor_kill,
-    .release = gvisor_release,
-    .erase = gvisor_erase,
+    .kill = jail_kill,
 };

@@ -22,10 +22,10 @@
 #include "proto/boot_messages.h"
 #include "tier/gvisor/container.h"
 #include "tier/gvisor/narrow.h"
-#include "tier/gvisor/relay.h"
+#include "tier/bridge/relay.h"
 #include "tier/gvisor/release.h"
 #include "tier/gvisor/root.h"
-#include "tier/namespace/boot.h"
+#include "tier/jail/boot.h"
 
 /* Less than the spawner waits, so that it hears why. */
 #define START_TIMEOUT (8 * NSEC_PER_SEC)

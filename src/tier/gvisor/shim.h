@@ -1,6 +1,6 @@
 /* The shim: one per sandbox of the gvisor tier, the process that stands for the guest. It is PID 1
  * of the sandbox's own user, mount, pid, network, ipc, uts and cgroup namespaces, made by
- * tier/namespace/boot.c as an init of the namespace tier is, and set up by the same messages
+ * tier/jail/boot.c as an init of the namespace tier is, and set up by the same messages
  * (proto/boot_messages.h). In them it makes the root, starts `runsc` with caisson-init as the
  * container's process, and then is nothing but the way between the daemon and that init:
  *

@@ -1,0 +1,296 @@
+/* Execs' output in the shim. See execs.h.
+ *
+ * Credit: an exec's streams share FILE_WINDOW bytes, counted as the init counts them (a frame's
+ * payload, the byte that names the stream included). What was written is returned at once; for a
+ * lossless exec only as much as fits into both logs before something unread would be overwritten,
+ * and for which the disk has set space aside, so that the process waits rather than lose output. */
+#include "tier/bridge/execs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "proto/output_log.h"
+
+/* More than an init knows at once: one that ended while no daemon was there waits for LIST. */
+#define RECORDS_MAX (2 * EXEC_PER_SANDBOX_MAX)
+#define CREDIT_STEP (FILE_WINDOW / 4)
+#define DISK_RETRY (100 * NSEC_PER_MSEC)
+
+struct record {
+	uint64_t key; /* 0: free */
+	uint32_t flags;
+	int streams;
+	struct output_log logs[2]; /* their descriptors are owned */
+	uint64_t consumed[2];
+	uint64_t dropped[2]; /* bytes lost since the log last took some */
+	uint64_t granted;    /* what the guest may still send */
+	uint64_t owed;       /* what it has sent and was not returned */
+	int64_t retry_at;    /* lossless, the disk is full; 0: it is not */
+	bool progress;
+	bool gone; /* no process of it is left */
+	bool forgotten;
+	bool listing; /* LIST was asked for, and has not named it yet */
+};
+
+static struct record records[RECORDS_MAX];
+static uint32_t used_up_to;
+
+static struct record *find(uint64_t key)
+{
+	for (uint32_t i = 0; key != 0 && i < used_up_to; i++)
+		if (records[i].key == key)
+			return &records[i];
+	return NULL;
+}
+
+static struct record *find_free(void)
+{
+	for (uint32_t i = 0; i < RECORDS_MAX; i++) {
+		if (records[i].key != 0)
+			continue;
+		used_up_to = MAX(used_up_to, i + 1);
+		return &records[i];
+	}
+	return NULL;
+}
+
+static void release(struct record *record)
+{
+	for (int i = 0; i < record->streams; i++)
+		fd_close(&record->logs[i].fd);
+	*record = (struct record){.key = 0};
+	while (used_up_to > 0 && records[used_up_to - 1].key == 0)
+		used_up_to--;
+}
+
+static int refuse(struct failure *failure, enum error_kind kind, const char *message)
+{
+	*failure = (struct failure){.kind = kind};
+	snprintf(failure->message, sizeof(failure->message), "%s", message);
+	return -1;
+}
+
+/* Opens the logs in a record that owns their descriptors already. */
+static int open_logs(struct record *record, struct failure *ret_failure)
+{
+	for (int i = 0; i < record->streams; i++) {
+		struct output_log log;
+		int result = output_log_open(record->logs[i].fd, &log);
+		if (result < 0)
+			return refuse(ret_failure, ERROR_INTERNAL,
+				      "the output log cannot be opened");
+		record->logs[i] = log;
+		/* The first window is the guest's before we could have looked at the room. */
+		if ((record->flags & EXEC_LOSSLESS) && log.head + log.tail < FILE_WINDOW)
+			return refuse(ret_failure, ERROR_UNSUPPORTED,
+				      "a lossless exec of the gvisor tier needs head_bytes + "
+				      "tail_bytes of 262144 or more");
+	}
+	return 0;
+}
+
+int execs_begin(uint64_t key, uint32_t flags, const int logs[2], struct failure *ret_failure)
+{
+	struct record *record = find_free();
+	int streams = flags & EXEC_TTY ? 1 : 2;
+	if (!record) {
+		for (int i = 0; i < streams; i++)
+			close(logs[i]);
+		return refuse(ret_failure, ERROR_RESOURCE_LIMIT,
+			      "too many execs whose results were not fetched yet");
+	}
+	*record =
+	    (struct record){.key = key, .flags = flags, .streams = streams, .granted = FILE_WINDOW};
+	for (int i = 0; i < streams; i++)
+		record->logs[i].fd = logs[i];
+	if (open_logs(record, ret_failure) == 0)
+		return 0;
+	release(record);
+	return -1;
+}
+
+bool execs_known(uint64_t key)
+{
+	return find(key) != NULL;
+}
+
+/* The disk is full: what cannot be kept is counted, and the log says so when it can again. */
+static void append(struct record *record, int stream, const void *data, size_t size)
+{
+	struct output_log *log = &record->logs[stream];
+	uint64_t *dropped = &record->dropped[stream];
+	if (*dropped > 0) {
+		char note[96];
+		int length =
+		    snprintf(note, sizeof(note),
+			     "\n[%llu bytes of output were lost: the host's disk was full]\n",
+			     (unsigned long long)*dropped);
+		if (output_log_append(log, note, (size_t)length) == 0)
+			*dropped = 0;
+	}
+	if (*dropped > 0 || output_log_append(log, data, size) < 0)
+		*dropped += size;
+	record->progress = true;
+}
+
+int execs_output(const struct frame *frame)
+{
+	struct record *record = find(frame->id);
+	if (!record || frame->size < 2 || frame->size > record->granted)
+		return -EBADMSG;
+	int stream = frame->payload[0] - 1;
+	if (stream < 0 || stream >= record->streams)
+		return -EBADMSG;
+	record->granted -= frame->size;
+	record->owed += frame->size;
+	append(record, stream, frame->payload + 1, frame->size - 1);
+	return 0;
+}
+
+bool execs_totals(uint64_t key, struct output_totals *ret_totals)
+{
+	const struct record *record = find(key);
+	if (!record)
+		return false;
+	*ret_totals = (struct output_totals){record->logs[0].total, record->logs[1].total};
+	return true;
+}
+
+static void release_if_done(struct record *record)
+{
+	if (record->gone && record->forgotten)
+		release(record);
+}
+
+void execs_failed(uint64_t key)
+{
+	struct record *record = find(key);
+	if (record)
+		release(record);
+}
+
+void execs_ended(uint64_t key, uint32_t left_running)
+{
+	struct record *record = find(key);
+	if (!record || left_running > 0)
+		return;
+	record->gone = true;
+	release_if_done(record);
+}
+
+void execs_gone(uint64_t key)
+{
+	execs_ended(key, 0);
+}
+
+void execs_forget(uint64_t key)
+{
+	struct record *record = find(key);
+	if (!record)
+		return;
+	record->forgotten = true;
+	release_if_done(record);
+}
+
+void execs_consumed(uint64_t key, const struct output_totals *consumed)
+{
+	struct record *record = find(key);
+	if (!record)
+		return;
+	/* More than there is would open the log to be overwritten unread. */
+	record->consumed[0] = MIN(consumed->out, record->logs[0].total);
+	record->consumed[1] = MIN(consumed->err, record->logs[1].total);
+}
+
+void execs_list(void)
+{
+	for (uint32_t i = 0; i < used_up_to; i++)
+		records[i].listing = true;
+}
+
+void execs_listed(uint64_t key)
+{
+	struct record *record = find(key);
+	if (record)
+		record->listing = false;
+}
+
+void execs_list_end(void)
+{
+	for (uint32_t i = used_up_to; i > 0; i--)
+		if (records[i - 1].key != 0 && records[i - 1].listing)
+			release(&records[i - 1]);
+}
+
+/* How much may be returned now. */
+static uint64_t returnable(struct record *record)
+{
+	uint64_t most = record->owed;
+	if (!(record->flags & EXEC_LOSSLESS) || most == 0)
+		return most;
+	int64_t now = clock_boot();
+	if (record->retry_at > now)
+		return 0;
+	for (int i = 0; i < record->streams; i++) {
+		uint64_t room = output_log_room(&record->logs[i], record->consumed[i]);
+		most = MIN(most, room > record->granted ? room - record->granted : 0);
+	}
+	record->retry_at = 0;
+	for (int i = 0; most > 0 && i < record->streams; i++) {
+		if (output_log_prepare(&record->logs[i], record->granted + most) == 0)
+			continue;
+		record->retry_at = now + DISK_RETRY;
+		return 0;
+	}
+	return most;
+}
+
+bool execs_next_credit(uint64_t *ret_key, uint32_t *ret_credit)
+{
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		struct record *record = &records[i];
+		if (record->key == 0 || record->owed == 0 ||
+		    (record->owed < CREDIT_STEP && record->granted > CREDIT_STEP))
+			continue;
+		uint64_t credit = returnable(record);
+		if (credit == 0 || (credit < CREDIT_STEP && record->granted > CREDIT_STEP))
+			continue;
+		record->granted += credit;
+		record->owed -= credit;
+		*ret_key = record->key;
+		*ret_credit = (uint32_t)credit;
+		return true;
+	}
+	return false;
+}
+
+bool execs_next_progress(uint64_t *ret_key, struct output_totals *ret_totals)
+{
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		if (records[i].key == 0 || !records[i].progress)
+			continue;
+		records[i].progress = false;
+		*ret_key = records[i].key;
+		return execs_totals(*ret_key, ret_totals);
+	}
+	return false;
+}
+
+void execs_tell_again(void)
+{
+	for (uint32_t i = 0; i < used_up_to; i++)
+		records[i].progress = records[i].key != 0;
+}
+
+int64_t execs_retry_at(void)
+{
+	int64_t next = INT64_MAX;
+	for (uint32_t i = 0; i < used_up_to; i++)
+		if (records[i].key != 0 && records[i].retry_at != 0)
+			next = MIN(next, records[i].retry_at);
+	return next;
+}

@@ -1,0 +1,647 @@
+/* The way between the daemon and the init. One loop, nothing in it waits but poll().
+ *
+ * To the daemon the shim is the init: most frames pass as they are. Its own are
+ *   - EXEC: the logs' descriptors stay here and the flag goes (execs.c); OUTPUT becomes PROGRESS,
+ *     and the totals in EXITED and LISTED are those of the logs
+ *   - the sandbox's deadline (CONFIGURE, DEADLINE): the clock inside is another, and this one
+ *     cannot be talked out of it
+ *   - FRAME_BEGIN: a daemon's end. Until the init has repeated it nothing of the next daemon's is
+ *     read, so that there is never more than one under way, however long a paused guest sleeps.
+ *
+ * The guest is hostile: what is framed wrongly or breaks the credit of OUTPUT ends the sandbox; all
+ * else is for the daemon to judge. A daemon that breaks the rules loses its connection. One that
+ * does not read holds up the guest, its output too, for STALL_MAX, then it is cut off. */
+#include "tier/bridge/relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "proto/init_messages.h"
+#include "proto/spawner_messages.h"
+#include "tier/bridge/execs.h"
+
+#define FRAME_MAX (FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX)
+/* A queue takes a frame that is passed on while one of the largest fits beside this, which is for
+ * small ones of our own. */
+#define RESERVE 4096
+#define SMALL 64
+#define FRAMES_PER_TURN 64
+#define FDS_MAX 32
+#define FDS_PER_MESSAGE 4
+#define STALL_MAX (10 * NSEC_PER_SEC)
+#define LAST_WORDS (2 * NSEC_PER_SEC)
+
+struct queue {
+	uint8_t *data;
+	size_t room, start, end;
+};
+
+#define QUEUE(name, size)                                                                          \
+	static uint8_t name##_room[size];                                                          \
+	static struct queue name = {.data = name##_room, .room = (size)}
+
+QUEUE(guest_in, FRAME_MAX + 64 * 1024);
+QUEUE(guest_out, 2 * FRAME_MAX + RESERVE);
+QUEUE(daemon_in, FRAME_MAX + 64 * 1024);
+QUEUE(daemon_out, 1024 * 1024);
+
+static struct {
+	int listener, guest, signals;
+	int daemon; /* -1: nobody is connected */
+	pid_t sentry;
+	bool spoken;     /* something of this daemon's was passed on */
+	bool greeted;    /* HELLO_REPLY was passed on: PROGRESS may come */
+	bool beginning;  /* BEGIN was sent, and has not come back */
+	uint32_t begins; /* its number */
+	int fds[FDS_MAX];
+	size_t fd_count;
+	int64_t deadline;      /* of the sandbox, CLOCK_BOOTTIME; 0: none */
+	int64_t stalled_since; /* the daemon does not read; 0: it does */
+} relay = {.listener = -1, .guest = -1, .signals = -1, .daemon = -1};
+
+/* Queues. */
+
+static size_t queue_free(const struct queue *queue)
+{
+	return queue->room - (queue->end - queue->start);
+}
+
+static void queue_clear(struct queue *queue)
+{
+	queue->start = queue->end = 0;
+}
+
+static void queue_compact(struct queue *queue)
+{
+	memmove(queue->data, queue->data + queue->start, queue->end - queue->start);
+	queue->end -= queue->start;
+	queue->start = 0;
+}
+
+/* Room for `size` bytes in one piece; there is as much. */
+static uint8_t *queue_place(struct queue *queue, size_t size)
+{
+	if (queue->room - queue->end < size)
+		queue_compact(queue);
+	return queue->data + queue->end;
+}
+
+/* The caller has looked that it fits. */
+static void queue_frame(struct queue *queue, enum frame_type type, uint64_t id, const void *payload,
+			size_t size)
+{
+	uint8_t *place = queue_place(queue, FRAME_HEADER_SIZE + size);
+	frame_header_write(place, (uint16_t)type, id, (uint32_t)size);
+	if (size > 0)
+		memcpy(place + FRAME_HEADER_SIZE, payload, size);
+	queue->end += FRAME_HEADER_SIZE + size;
+}
+
+/* 0: it is all gone, or waits for room; -errno. */
+static int queue_send(struct queue *queue, int fd)
+{
+	while (queue->start < queue->end) {
+		ssize_t sent = send(fd, queue->data + queue->start, queue->end - queue->start,
+				    MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0)
+			return errno == EAGAIN ? 0 : -errno;
+		queue->start += (size_t)sent;
+	}
+	queue_clear(queue);
+	return 0;
+}
+
+static bool takes_frames(const struct queue *queue)
+{
+	return queue_free(queue) >= FRAME_MAX + RESERVE;
+}
+
+/* Its end. */
+
+/* The code with which the spawner learns why: an init that failed, or was killed, is not one that
+ * was asked to go. The deadline is ours alone to claim. */
+static _Noreturn void end_with(int status)
+{
+	_exit(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? END_EXITED : END_KILLED);
+}
+
+static _Noreturn void end_broken(void)
+{
+	_exit(END_KILLED);
+}
+
+/* The daemon's connection. */
+
+static void begin_anew(void)
+{
+	uint8_t room[4];
+	struct writer writer = writer_on(room, sizeof(room));
+	write_u32(&writer, ++relay.begins);
+	queue_frame(&guest_out, FRAME_BEGIN, 0, room, writer.size);
+	relay.beginning = true;
+	relay.spoken = false;
+}
+
+static void daemon_close(void)
+{
+	if (relay.daemon < 0)
+		return;
+	fd_close(&relay.daemon);
+	for (size_t i = 0; i < relay.fd_count; i++)
+		close(relay.fds[i]);
+	relay.fd_count = 0;
+	queue_clear(&daemon_in);
+	queue_clear(&daemon_out);
+	relay.greeted = false;
+	relay.stalled_since = 0;
+	if (relay.spoken)
+		begin_anew();
+}
+
+/* A peer of the sandbox's own processes has a pid in this namespace; one outside is shown as 0. */
+static bool from_outside(int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == 0;
+}
+
+static void daemon_accept(void)
+{
+	int fd = accept4(relay.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return;
+	if (!from_outside(fd)) {
+		close(fd);
+		return;
+	}
+	daemon_close();
+	relay.daemon = fd;
+}
+
+static void daemon_receive(void)
+{
+	size_t fds = MIN(FDS_MAX - relay.fd_count, (size_t)FDS_PER_MESSAGE);
+	if (daemon_in.room == daemon_in.end)
+		queue_compact(&daemon_in);
+	ssize_t got = fd_receive(relay.daemon, daemon_in.data + daemon_in.end,
+				 daemon_in.room - daemon_in.end, relay.fds + relay.fd_count, &fds);
+	if (got == -EAGAIN)
+		return;
+	if (got <= 0) {
+		daemon_close();
+		return;
+	}
+	relay.fd_count += fds;
+	daemon_in.end += (size_t)got;
+}
+
+/* Frames of the daemon's. */
+
+static void answer_start_failed(uint64_t id, const struct failure *failure)
+{
+	uint8_t room[sizeof(*failure) + 16];
+	struct writer writer = writer_on(room, sizeof(room));
+	failure_write(&writer, failure);
+	queue_frame(&daemon_out, FRAME_START_FAILED, id, room, writer.size);
+}
+
+static int pass_exec(const struct frame *frame)
+{
+	static struct exec_request request;
+	static uint8_t room[FRAME_PAYLOAD_MAX];
+	struct failure failure;
+	if (exec_request_read(frame, &request) < 0 || execs_known(frame->id))
+		return -EBADMSG;
+	int logs[2] = {-1, -1};
+	size_t wanted = request.flags & EXEC_TTY ? 1 : 2;
+	if (!(request.flags & EXEC_LOG) || relay.fd_count < wanted)
+		return -EBADMSG;
+	memcpy(logs, relay.fds, wanted * sizeof(int));
+	relay.fd_count -= wanted;
+	memmove(relay.fds, relay.fds + wanted, relay.fd_count * sizeof(int));
+	if (execs_begin(frame->id, request.flags, logs, &failure) < 0) {
+		answer_start_failed(frame->id, &failure);
+		return 0;
+	}
+	request.flags &= ~(uint32_t)(EXEC_LOG | EXEC_LOSSLESS);
+	struct writer writer = writer_on(room, sizeof(room));
+	exec_request_write(&writer, &request);
+	int64_t size = writer_finish(&writer);
+	if (size < 0)
+		return -EBADMSG;
+	queue_frame(&guest_out, FRAME_EXEC, frame->id, room, (size_t)size);
+	return 0;
+}
+
+static int pass_configure(const struct frame *frame)
+{
+	static struct configure configure;
+	static uint8_t room[FRAME_PAYLOAD_MAX];
+	if (configure_read(frame, &configure) < 0)
+		return -EBADMSG;
+	relay.deadline = configure.deadline;
+	configure.deadline = 0;
+	struct writer writer = writer_on(room, sizeof(room));
+	configure_write(&writer, &configure);
+	int64_t size = writer_finish(&writer);
+	if (size < 0)
+		return -EBADMSG;
+	queue_frame(&guest_out, FRAME_CONFIGURE, frame->id, room, (size_t)size);
+	return 0;
+}
+
+static int take_deadline(const struct frame *frame)
+{
+	struct reader reader = reader_on(frame->payload, frame->size);
+	int64_t deadline = read_i64(&reader);
+	if (reader_finish(&reader) < 0)
+		return -EBADMSG;
+	relay.deadline = deadline;
+	return 0;
+}
+
+/* 1: it is to be passed on; 0: it was for us; -EBADMSG. */
+static int serve_daemon(const struct frame *frame)
+{
+	struct output_totals consumed;
+	switch (frame->type) {
+	case FRAME_EXEC:
+		return pass_exec(frame);
+	case FRAME_CONFIGURE:
+		return pass_configure(frame);
+	case FRAME_DEADLINE:
+		return take_deadline(frame);
+	case FRAME_CONSUMED:
+		if (output_totals_read(frame, &consumed) < 0)
+			return -EBADMSG;
+		execs_consumed(frame->id, &consumed);
+		return 0;
+	case FRAME_CREDIT:
+		/* Of output there is none to be given: it is in the log. */
+		return execs_known(frame->id) ? 0 : 1;
+	case FRAME_FORGET:
+		execs_forget(frame->id);
+		return 1;
+	case FRAME_LIST:
+		execs_list();
+		return 1;
+	case FRAME_BEGIN:
+		return -EBADMSG;
+	default:
+		return 1;
+	}
+}
+
+/* The frame at the front that can be served now: its length, 0 when there is none, -EBADMSG. */
+static int64_t daemon_front(struct frame *ret_frame)
+{
+	if (relay.daemon < 0 || relay.beginning || !takes_frames(&guest_out) ||
+	    !takes_frames(&daemon_out))
+		return 0;
+	return frame_parse(daemon_in.data + daemon_in.start, daemon_in.end - daemon_in.start,
+			   ret_frame);
+}
+
+/* Serves it. False when there is none. */
+static bool daemon_frame(void)
+{
+	struct frame frame;
+	int64_t length = daemon_front(&frame);
+	if (length == 0)
+		return false;
+	relay.spoken = true;
+	int result = length < 0 ? -EBADMSG : serve_daemon(&frame);
+	if (result < 0) {
+		daemon_close();
+		return false;
+	}
+	if (result > 0)
+		queue_frame(&guest_out, (enum frame_type)frame.type, frame.id, frame.payload,
+			    frame.size);
+	daemon_in.start += (size_t)length;
+	return true;
+}
+
+/* Frames of the guest's. */
+
+static void pass_to_daemon(const struct frame *frame)
+{
+	if (relay.daemon < 0 || relay.beginning)
+		return;
+	queue_frame(&daemon_out, (enum frame_type)frame->type, frame->id, frame->payload,
+		    frame->size);
+	if (frame->type == FRAME_HELLO_REPLY && !relay.greeted) {
+		relay.greeted = true;
+		execs_tell_again();
+	}
+}
+
+/* With totals that are true. */
+static int pass_exited(const struct frame *frame)
+{
+	struct exec_result result;
+	uint8_t room[128];
+	if (exec_result_read(frame, &result) < 0)
+		return -EBADMSG;
+	execs_totals(frame->id, &result.totals);
+	struct writer writer = writer_on(room, sizeof(room));
+	exec_result_write(&writer, &result);
+	struct frame changed = *frame;
+	changed.payload = room;
+	changed.size = (uint32_t)writer.size;
+	pass_to_daemon(&changed);
+	execs_ended(frame->id, result.left_running);
+	return 0;
+}
+
+static int pass_listed(const struct frame *frame)
+{
+	struct exec_status status;
+	uint8_t room[128];
+	if (exec_status_read(frame, &status) < 0)
+		return -EBADMSG;
+	execs_totals(frame->id, &status.result.totals);
+	execs_listed(frame->id);
+	struct writer writer = writer_on(room, sizeof(room));
+	exec_status_write(&writer, &status);
+	struct frame changed = *frame;
+	changed.payload = room;
+	changed.size = (uint32_t)writer.size;
+	pass_to_daemon(&changed);
+	if (status.phase == EXEC_PHASE_ENDED)
+		execs_ended(frame->id, status.result.left_running);
+	return 0;
+}
+
+static int end_beginning(const struct frame *frame)
+{
+	struct reader reader = reader_on(frame->payload, frame->size);
+	uint32_t number = read_u32(&reader);
+	if (reader_finish(&reader) < 0 || !relay.beginning || number != relay.begins)
+		return -EBADMSG;
+	relay.beginning = false;
+	return 0;
+}
+
+static int serve_guest(const struct frame *frame)
+{
+	switch (frame->type) {
+	case FRAME_OUTPUT:
+		return execs_output(frame);
+	case FRAME_BEGIN:
+		return end_beginning(frame);
+	case FRAME_PROGRESS:
+		return 0; /* of logs that it does not have */
+	case FRAME_EXITED:
+		return pass_exited(frame);
+	case FRAME_LISTED:
+		return pass_listed(frame);
+	case FRAME_LIST_END:
+		execs_list_end();
+		break;
+	case FRAME_START_FAILED:
+		execs_failed(frame->id);
+		break;
+	case FRAME_GONE:
+		execs_gone(frame->id);
+		break;
+	default:
+		break;
+	}
+	pass_to_daemon(frame);
+	return 0;
+}
+
+static int64_t guest_front(struct frame *ret_frame)
+{
+	if (!takes_frames(&daemon_out))
+		return 0;
+	return frame_parse(guest_in.data + guest_in.start, guest_in.end - guest_in.start,
+			   ret_frame);
+}
+
+static bool guest_frame(void)
+{
+	struct frame frame;
+	int64_t length = guest_front(&frame);
+	if (length == 0)
+		return false;
+	if (length < 0 || serve_guest(&frame) < 0)
+		end_broken();
+	guest_in.start += (size_t)length;
+	return true;
+}
+
+/* 1: something came; 0: nothing now; -1: never again. */
+static int guest_receive(void)
+{
+	if (guest_in.room == guest_in.end)
+		queue_compact(&guest_in);
+	if (guest_in.room == guest_in.end)
+		return 0;
+	ssize_t got = recv(relay.guest, guest_in.data + guest_in.end, guest_in.room - guest_in.end,
+			   MSG_DONTWAIT);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (got <= 0)
+		return -1;
+	guest_in.end += (size_t)got;
+	return 1;
+}
+
+/* The container has ended, or is about to: what it wrote last goes into the logs, and the daemon
+ * has what fits into its socket. */
+static _Noreturn void finish(void)
+{
+	int64_t until = clock_boot() + LAST_WORDS;
+	int status = 0, got;
+	pid_t ended;
+	do {
+		got = guest_receive();
+		while (guest_frame())
+			;
+		if (relay.daemon >= 0 && queue_send(&daemon_out, relay.daemon) < 0)
+			daemon_close();
+		/* One that does not read must not keep output from its log. */
+		if (!takes_frames(&daemon_out)) {
+			daemon_close();
+			got = 1;
+		}
+	} while (got > 0 && clock_boot() < until);
+	do
+		ended = waitpid(relay.sentry, &status, WNOHANG);
+	while (ended == 0 && clock_boot() < until && poll(NULL, 0, 5) == 0);
+	if (ended != relay.sentry)
+		end_broken();
+	end_with(status);
+}
+
+static void reap(void)
+{
+	struct signalfd_siginfo info;
+	siginfo_t ended;
+	while (read(relay.signals, &info, sizeof(info)) == sizeof(info))
+		;
+	/* The sentry is left for finish(); all else that is ours is runsc's and of no interest. */
+	for (;;) {
+		ended.si_pid = 0;
+		if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid == 0)
+			return;
+		if (ended.si_pid == relay.sentry)
+			finish();
+		waitpid(ended.si_pid, NULL, WNOHANG);
+	}
+}
+
+/* The loop. */
+
+/* What execs are owed: credit to the guest, PROGRESS to the daemon. */
+static void tell(void)
+{
+	uint64_t key;
+	uint32_t credit;
+	struct output_totals totals;
+	uint8_t room[32];
+	while (queue_free(&guest_out) > RESERVE / 2 && execs_next_credit(&key, &credit)) {
+		struct writer writer = writer_on(room, sizeof(room));
+		write_u32(&writer, credit);
+		queue_frame(&guest_out, FRAME_CREDIT, key, room, writer.size);
+	}
+	while (relay.greeted && !relay.beginning && queue_free(&daemon_out) > SMALL &&
+	       execs_next_progress(&key, &totals)) {
+		struct writer writer = writer_on(room, sizeof(room));
+		output_totals_write(&writer, &totals);
+		queue_frame(&daemon_out, FRAME_PROGRESS, key, room, writer.size);
+	}
+}
+
+static void flush(void)
+{
+	if (queue_send(&guest_out, relay.guest) < 0)
+		finish();
+	size_t before = daemon_out.start;
+	if (relay.daemon >= 0 && queue_send(&daemon_out, relay.daemon) < 0)
+		daemon_close();
+	int64_t now = clock_boot();
+	if (takes_frames(&daemon_out) || daemon_out.start != before)
+		relay.stalled_since = 0;
+	else if (relay.stalled_since == 0)
+		relay.stalled_since = now;
+	else if (now - relay.stalled_since > STALL_MAX)
+		daemon_close();
+}
+
+static int64_t next_time(void)
+{
+	int64_t next = relay.deadline > 0 ? relay.deadline : INT64_MAX;
+	next = MIN(next, execs_retry_at());
+	if (relay.stalled_since != 0)
+		next = MIN(next, relay.stalled_since + STALL_MAX);
+	return next;
+}
+
+static void wait_for_events(bool more)
+{
+	enum { SIGNALS, LISTENER, GUEST, DAEMON, COUNT };
+	bool fds_fit = FDS_MAX - relay.fd_count >= FDS_PER_MESSAGE;
+	struct pollfd polled[COUNT] = {
+	    [SIGNALS] = {.fd = relay.signals, .events = POLLIN},
+	    [LISTENER] = {.fd = relay.listener, .events = POLLIN},
+	    [GUEST] = {.fd = relay.guest},
+	    [DAEMON] = {.fd = relay.daemon},
+	};
+	if (queue_free(&guest_in) > 0)
+		polled[GUEST].events |= POLLIN;
+	if (guest_out.start < guest_out.end)
+		polled[GUEST].events |= POLLOUT;
+	if (!relay.beginning && fds_fit && queue_free(&daemon_in) > 0)
+		polled[DAEMON].events |= POLLIN;
+	if (daemon_out.start < daemon_out.end)
+		polled[DAEMON].events |= POLLOUT;
+	int64_t left = (next_time() - clock_boot()) / NSEC_PER_MSEC + 1;
+	int timeout = more ? 0 : (int)MAX(MIN(left, 60 * 1000), 0);
+	if (poll(polled, COUNT, timeout) <= 0)
+		return;
+	if (polled[SIGNALS].revents)
+		reap();
+	if ((polled[GUEST].revents & (POLLIN | POLLHUP | POLLERR)) && guest_receive() < 0)
+		finish();
+	if (polled[DAEMON].revents & POLLIN)
+		daemon_receive();
+	/* Nobody is left to be answered; it must not wait until there is room to read. */
+	else if (polled[DAEMON].revents & (POLLHUP | POLLERR | POLLNVAL))
+		daemon_close();
+	if (polled[LISTENER].revents & POLLIN)
+		daemon_accept();
+}
+
+/* Descriptors that belong to no frame would pile up. */
+static void check_descriptors(void)
+{
+	struct frame frame;
+	if (relay.daemon >= 0 && FDS_MAX - relay.fd_count < FDS_PER_MESSAGE &&
+	    frame_parse(daemon_in.data + daemon_in.start, daemon_in.end - daemon_in.start,
+			&frame) == 0)
+		daemon_close();
+}
+
+_Noreturn void relay_run(int listener, pid_t sentry)
+{
+	sigset_t mask;
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGCHLD);
+	relay.listener = listener;
+	relay.sentry = sentry;
+	relay.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (relay.signals < 0)
+		end_broken();
+	/* It may have ended before anybody listened. */
+	reap();
+	for (;;) {
+		struct frame frame;
+		for (int i = 0; i < FRAMES_PER_TURN && guest_frame(); i++)
+			;
+		for (int i = 0; i < FRAMES_PER_TURN && daemon_frame(); i++)
+			;
+		tell();
+		flush();
+		check_descriptors();
+		if (relay.deadline > 0 && relay.deadline <= clock_boot())
+			_exit(END_DEADLINE);
+		wait_for_events(guest_front(&frame) != 0 || daemon_front(&frame) != 0);
+	}
+}
+
+int relay_begin(int channel, int64_t deadline)
+{
+	relay.guest = channel;
+	begin_anew();
+	while (relay.beginning) {
+		int64_t left = (deadline - clock_boot()) / NSEC_PER_MSEC;
+		struct pollfd polled = {.fd = channel, .events = POLLIN};
+		int result = queue_send(&guest_out, channel);
+		if (result < 0)
+			return result;
+		if (left <= 0)
+			return -ETIMEDOUT;
+		if (poll(&polled, 1, (int)left) > 0 && guest_receive() < 0)
+			return -ECONNRESET;
+		while (relay.beginning && guest_frame())
+			;
+	}
+	return 0;
+}

@@ -1,0 +1,74 @@
+/* What the spawner, the jail and the tiers say to each other of a host, of a sandbox on it and of a
+ * boot. Data alone; nothing here blocks. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/id.h"
+#include "base/process.h"
+#include "proto/folder_grant.h"
+#include "proto/spawner_messages.h"
+
+/* What the spawner may do on this host. Without root it lives in a user namespace of its own, where
+ * it is root over the ids that it was given. */
+enum rights {
+	RIGHTS_ROOT =
+	    0, /* the host's root: a range of uids per sandbox, idmapped layers, loop devices */
+	RIGHTS_SUBUIDS, /* the user's id and the range that /etc/subuid grants */
+	RIGHTS_ONE_ID,  /* the user's id alone */
+};
+
+/* Where everything is. Paths are the spawner's own, made once at its start. */
+struct host {
+	enum rights rights;
+	char state[256];   /* sandboxes' files, templates; root's, 0711 */
+	char runtime[256]; /* sockets; root's, 0711 */
+	char instance[32]; /* "caisson-1a2b3c4d": names our cgroups; one per state directory */
+	int init_fd;       /* caisson-init: root's, mode 0711, opened O_PATH */
+	uint32_t uid_base; /* first uid of the block of ranges this instance owns */
+	uint32_t uid_slots;
+	uint32_t shared_ids; /* RIGHTS_SUBUIDS: ids that we have beside the user's, from 1 on */
+	uid_t daemon_uid;    /* who may connect to an init's socket */
+	gid_t daemon_gid;
+};
+
+/* One sandbox as the spawner sees it. */
+struct guest {
+	struct id id;
+	struct id place; /* names its cgroups; another than `id` where it came from the pool */
+	enum tier tier;
+	uint32_t slot; /* its uid range: host.uid_base + slot * UID_RANGE_SIZE */
+	struct limits limits;
+	bool frozen;
+	struct process
+	    init; /* the process whose end is the end of the sandbox, of all its processes */
+	uint32_t limit_reasons[LIMIT_COUNT];
+	struct spawn_phase phases[SPAWN_PHASES_MAX]; /* of the last boot */
+	uint32_t phase_count;
+};
+
+struct boot {
+	const struct spawn_create *create;
+	const struct folder_grant *folders; /* create->mount_count of them; not owned */
+	/* First boot: make its files, in <state>/sandboxes/<id>, which the spawner has made
+	 * (root's, 0700, with `slot` in it). Else they are there (START). */
+	bool fresh;
+	/* The process that stands for the guest becomes a child of the caller's parent
+	 * (CLONE_PARENT): the caller is a worker that will be gone. */
+	bool for_parent;
+};
+
+/* A guest that was made without knowing for whom: it waits for its files. What is in it is the
+ * driver's, but for `channel`, which is readable when `assigned` has something to do. Descriptors
+ * are owned; -1 when unset. */
+#define PREPARED_FDS_MAX 2
+struct prepared {
+	int channel;
+	int fds[PREPARED_FDS_MAX];
+	uint32_t step;
+	int64_t phase_start; /* CLOCK_MONOTONIC */
+};
+#define PREPARED_NONE ((struct prepared){.channel = -1, .fds = {-1, -1}})
+void prepared_done(struct prepared *prepared);

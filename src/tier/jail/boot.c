@@ -1,0 +1,618 @@
+/* Boots a guest. The order is chosen so that the init's own work (leaving the host's root, /proc,
+ * /dev) runs beside the making of the disk and of the layers:
+ *
+ *   spawner                                      child, then init
+ *   socket, cgroups, clone3 ──────────────────>  waits
+ *   uid maps, cpus, record; "go", PREPARE ────>  joins its cgroups, exec; leaves the host
+ *   disk, layers, users' folders; ASSIGN ─────>  overlay, its root
+ *   waits for the reports <───────────────────   listens
+ *
+ * A child whose spawner dies reads the end of its socket and exits; until then nothing of the
+ * user's runs in it. See boot.h. */
+#include "tier/jail/boot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+#include "proto/boot_messages.h"
+#include "tier/jail/cgroup.h"
+#include "tier/jail/cpus.h"
+#include "tier/jail/disk.h"
+#include "tier/jail/idmap.h"
+#include "tier/jail/ids.h"
+#include "tier/jail/record.h"
+#include "tier/jail/template.h"
+
+#define BOOT_TIMEOUT (10 * NSEC_PER_SEC)
+#define HIGH_FD 64 /* above every number that a child still needs */
+
+/* What a prepared guest keeps beside its channel. */
+enum { PREPARED_USERNS, PREPARED_DISK };
+/* The reports that an init sends, in order; prepared.step counts those that came. */
+static const uint32_t reports[] = {BOOT_PREPARE, BOOT_ASSIGN, 0};
+
+/* Everything that a boot holds until it is done. */
+struct attempt {
+	const struct host *host;
+	struct guest *guest;
+	const struct boot *boot;
+	struct prepared *prepared;
+	struct sandbox_ids ids;
+	int64_t deadline; /* CLOCK_BOOTTIME; 0: whoever calls waits, not we */
+	struct cgroup_boot cgroups;
+	const struct boot_program *program; /* NULL: the init */
+	int init_file;                      /* for a program, else -1 */
+	int listener;
+	/* As ASSIGN sends them: disk, lowers, binds, trees. */
+	int fds[BOOT_FDS_MAX];
+	uint32_t fd_count;
+};
+
+static void phase_add(struct guest *guest, const char *name, uint32_t microseconds)
+{
+	if (guest->phase_count == SPAWN_PHASES_MAX)
+		return;
+	struct spawn_phase *phase = &guest->phases[guest->phase_count++];
+	snprintf(phase->name, sizeof(phase->name), "%s", name);
+	phase->microseconds = microseconds;
+}
+
+static void phase_done(struct attempt *attempt, const char *name)
+{
+	int64_t now = clock_monotonic();
+	phase_add(attempt->guest, name,
+		  (uint32_t)((now - attempt->prepared->phase_start) / NSEC_PER_USEC));
+	attempt->prepared->phase_start = now;
+}
+
+/* Tells the spawner why, and ends the child. */
+static _Noreturn void child_fail(int socket, int errnum, const char *what)
+{
+	struct boot_report report = {.type = BOOT_REPORT};
+	report.failure.kind = (uint32_t)error_kind_of_errno(errnum);
+	report.failure.errnum = (uint32_t)errnum;
+	snprintf(report.failure.message, sizeof(report.failure.message), "%s: %s", what,
+		 strerror(errnum));
+	ssize_t sent = fd_send(socket, &report, sizeof(report), NULL, 0);
+	_exit(sent < 0 ? 2 : 1);
+}
+
+/* Standard descriptors are /dev/null, BOOT_FD is the socket, all else goes with exec. */
+static void child_descriptors(int *socket, int *init, int init_file)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int high_socket = fcntl(*socket, F_DUPFD_CLOEXEC, HIGH_FD);
+	int high_init = fcntl(*init, F_DUPFD_CLOEXEC, HIGH_FD);
+	int high_null = null < 0 ? -1 : fcntl(null, F_DUPFD_CLOEXEC, HIGH_FD);
+	int high_file = init_file < 0 ? 0 : fcntl(init_file, F_DUPFD_CLOEXEC, HIGH_FD);
+	if (high_socket < 0 || high_init < 0 || high_null < 0 || high_file < 0)
+		child_fail(*socket, errno, "descriptors");
+	*socket = high_socket;
+	*init = high_init;
+	for (int fd = 0; fd <= 2; fd++) {
+		if (dup2(high_null, fd) < 0)
+			child_fail(*socket, errno, "standard descriptors");
+	}
+	if (dup2(high_socket, BOOT_FD) < 0)
+		child_fail(*socket, errno, "the boot socket");
+	if (init_file >= 0 && dup2(high_file, BOOT_INIT_FD) < 0)
+		child_fail(*socket, errno, "the init's file");
+	unsigned first = init_file < 0 ? BOOT_FD + 1 : BOOT_INIT_FD + 1;
+	int result = sys_close_range(first, ~0U, CLOSE_RANGE_CLOEXEC);
+	if (result < 0)
+		child_fail(*socket, -result, "closing descriptors");
+}
+
+/* What a program may expect of its signals. */
+static void child_signals(void)
+{
+	sigset_t none;
+	struct sigaction standard = {.sa_handler = SIG_DFL};
+	for (int signal = 1; signal < SIGRTMIN; signal++)
+		sigaction(signal, &standard, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* The child is a copy of the spawner with all its memory: it does what cannot be done from outside,
+ * allocates nothing, and becomes the init. */
+static _Noreturn void child_main(const struct attempt *attempt, int spawner_end, int socket)
+{
+	static char *const init_arguments[] = {"caisson-init", NULL}, *const environment[] = {NULL};
+	const struct boot_program *program = attempt->program;
+	char *const *arguments = program ? program->arguments : init_arguments;
+	char go;
+	int init = program ? program->fd : attempt->host->init_fd;
+	/* A copy of the spawner's end here would keep us waiting for a spawner that has died. */
+	close(spawner_end);
+	if (recv(socket, &go, 1, 0) != 1)
+		_exit(1);
+	for (uint32_t i = 0; i < attempt->cgroups.count; i++) {
+		int procs = attempt->cgroups.init_procs[i];
+		if (procs >= 0 && write(procs, "0", 1) != 1)
+			child_fail(socket, errno, "joining its cgroup");
+	}
+	/* After it has joined: the namespace's root is where it is now. */
+	if (unshare(CLONE_NEWCGROUP) < 0)
+		child_fail(socket, errno, "a cgroup namespace");
+	/* Before exec: a process without an id in its namespace would lose all capabilities. The
+	 * library's wrappers would look for other threads. */
+	if ((attempt->ids.groups && syscall(SYS_setgroups, 0, NULL) < 0) ||
+	    syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
+		child_fail(socket, errno, "becoming its root");
+	if (setsid() < 0)
+		child_fail(socket, errno, "a session");
+	umask(022);
+	if (chdir("/") < 0)
+		child_fail(socket, errno, "the root directory");
+	child_signals();
+	child_descriptors(&socket, &init, attempt->init_file);
+	int result = sys_execveat(init, "", arguments, environment, AT_EMPTY_PATH);
+	child_fail(socket, -result,
+		   program ? "executing the tier's own program" : "executing caisson-init");
+}
+
+/* Per-user limits of the kernel (inotify instances, queued signals, message queues) are charged to
+ * whoever makes the user namespace, for all that happens in it. Were that root, one sandbox could
+ * use up root's and every other sandbox's: so the effective uid is the sandbox's own for this one
+ * call. NO_SETUID_FIXUP keeps the capabilities over it. */
+static int clone_charged_to(const struct host *host, uint32_t owner, struct clone_args *args)
+{
+	struct ids_guise guise;
+	int result = ids_put_on(host, owner, &guise);
+	if (result < 0)
+		return result;
+	int pid = sys_clone3(args);
+	if (pid != 0)
+		ids_take_off(&guise);
+	return pid;
+}
+
+static int start_child(struct attempt *attempt, struct error *error)
+{
+	int pair[2], pidfd = -1;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "a socket pair");
+	attempt->prepared->channel = pair[0];
+	CLOSE_FD int child_end = pair[1];
+	struct clone_args args = {
+	    .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+		     CLONE_NEWNET | CLONE_PIDFD,
+	    .pidfd = (uint64_t)(uintptr_t)&pidfd,
+	    .exit_signal = SIGCHLD,
+	};
+	/* The spawner's child, not the worker's: it learns of its end. */
+	if (attempt->boot->for_parent) {
+		args.flags |= CLONE_PARENT;
+		args.exit_signal = 0;
+	}
+	if (attempt->cgroups.init_directory >= 0) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)attempt->cgroups.init_directory;
+	}
+	int pid = clone_charged_to(attempt->host, attempt->ids.charged, &args);
+	if (pid == 0)
+		child_main(attempt, pair[0], child_end);
+	if (pid < 0)
+		return error_set_errno(error, error_kind_of_errno(pid), pid, "new namespaces");
+	attempt->guest->init = (struct process){.pid = pid, .pidfd = pidfd};
+	int result = process_start_time(pid, &attempt->guest->init.start_time);
+	if (result < 0)
+		return error_set_errno(error, ERROR_INTERNAL, result, "its start time");
+	return 0;
+}
+
+/* All that only root outside can do to it, while it waits. */
+static int equip_child(struct attempt *attempt, struct error *error)
+{
+	struct guest *guest = attempt->guest;
+	char path[64];
+	pid_t pid = guest->init.pid;
+	const char *what = "uid maps";
+	int result = ids_write(attempt->host, &attempt->ids, pid);
+	if (result >= 0) {
+		what = "its user namespace";
+		result = text_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	}
+	if (result >= 0) {
+		int userns = open(path, O_RDONLY | O_CLOEXEC);
+		result = userns < 0 ? -errno : 0;
+		attempt->prepared->fds[PREPARED_USERNS] = userns;
+	}
+	/* The spawner may be protected from the host running out of memory; a sandbox is what the
+	 * kernel is to take first. Everything in it inherits this. */
+	if (result >= 0) {
+		what = "oom_score_adj";
+		result = text_format(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+	}
+	if (result >= 0) {
+		result = fd_write_small(AT_FDCWD, path, "500");
+		if (result == -EACCES || result == -EPERM)
+			result = 0;
+	}
+	if (result >= 0) {
+		what = "its cpus";
+		result = cpus_set(pid, guest->slot, guest->limits.cpu_millis);
+	}
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result, "%s", what);
+	return record_write(attempt->host, guest, error);
+}
+
+/* One message of the child's. A peer that ended with something unread makes the first call fail,
+ * whether or not it had sent its last words; these come with the next. -EAGAIN: there is none yet,
+ * and nobody here waits for it. */
+static ssize_t receive(struct attempt *attempt, struct boot_report *ret_report)
+{
+	int channel = attempt->prepared->channel;
+	ssize_t got = 0;
+	for (int turn = 0; turn < 2; turn++) {
+		int64_t left = attempt->deadline == 0 ? 0 : attempt->deadline - clock_boot();
+		struct pollfd poll_fd = {.fd = channel, .events = POLLIN};
+		int ready = poll(&poll_fd, 1, (int)MAX(left / NSEC_PER_MSEC, 0));
+		if (ready < 0 && errno == EINTR) {
+			turn--;
+			continue;
+		}
+		if (ready < 0)
+			return -errno;
+		if (ready == 0)
+			return attempt->deadline == 0 ? -EAGAIN : -ETIMEDOUT;
+		got = fd_receive(channel, ret_report, sizeof(*ret_report), NULL, NULL);
+		if (got != -ECONNRESET)
+			return got;
+	}
+	return 0;
+}
+
+/* The next report of the init's, or of the child that should have become it. 1: not there yet. */
+static int receive_report(struct attempt *attempt, struct error *error)
+{
+	struct boot_report report;
+	uint32_t request = reports[attempt->prepared->step];
+	ssize_t got = receive(attempt, &report);
+	if (got == -EAGAIN)
+		return 1;
+	if (got == -ETIMEDOUT)
+		return error_set(error, ERROR_TIMED_OUT,
+				 "the init did not answer within %d seconds (step %u)",
+				 (int)(BOOT_TIMEOUT / NSEC_PER_SEC), request);
+	if (got == 0)
+		return error_set(error, ERROR_INTERNAL, "the init ended while it was booted");
+	if (got < 0)
+		return error_set_errno(error, ERROR_INTERNAL, (int)got, "the init's report");
+	if (got != (ssize_t)sizeof(report) || report.type != BOOT_REPORT ||
+	    report.phase_count > SPAWN_PHASES_MAX)
+		return error_set(error, ERROR_INTERNAL, "the init's report is malformed");
+	report.failure.message[sizeof(report.failure.message) - 1] = '\0';
+	if (!report.ok) {
+		enum error_kind kind = report.failure.kind < ERROR_KIND_COUNT
+					   ? (enum error_kind)report.failure.kind
+					   : ERROR_INTERNAL;
+		error_set(error, kind, "init: %s", report.failure.message);
+		error->errnum = (int)report.failure.errnum;
+		return -1;
+	}
+	if (report.request != request)
+		return error_set(error, ERROR_INTERNAL, "the init's report is out of order");
+	for (uint32_t i = 0; i < report.phase_count; i++) {
+		report.phases[i].name[sizeof(report.phases[i].name) - 1] = '\0';
+		phase_add(attempt->guest, report.phases[i].name, report.phases[i].microseconds);
+	}
+	attempt->prepared->step++;
+	return 0;
+}
+
+/* Up to `count` of them. 1: one has not come yet. */
+static int receive_reports(struct attempt *attempt, uint32_t count, struct error *error)
+{
+	while (attempt->prepared->step < count) {
+		int result = receive_report(attempt, error);
+		if (result != 0)
+			return result;
+	}
+	return 0;
+}
+
+/* A failed send means that the other end is gone; why, it may have said before. */
+static int send_failed(struct attempt *attempt, ssize_t result, const char *what,
+		       struct error *error)
+{
+	if (receive_reports(attempt, ARRAY_SIZE(reports), error) < 0)
+		return -1;
+	return error_set_errno(error, ERROR_INTERNAL, (int)result, "%s", what);
+}
+
+static int send_prepare(struct attempt *attempt, struct error *error)
+{
+	const struct cgroup_boot *cgroups = &attempt->cgroups;
+	struct boot_prepare message = {.type = BOOT_PREPARE,
+				       .work_cgroup_count = cgroups->count,
+				       .has_memory = cgroups->memory_usage >= 0,
+				       .has_processes = cgroups->process_events >= 0};
+	int fds[1 + CGROUP_HIERARCHIES_MAX + 4];
+	size_t count = 0;
+	fds[count++] = attempt->listener;
+	for (uint32_t i = 0; i < cgroups->count; i++)
+		fds[count++] = cgroups->work_procs[i];
+	if (message.has_memory) {
+		fds[count++] = cgroups->memory_usage;
+		fds[count++] = cgroups->memory_limit;
+		fds[count++] = cgroups->memory_stat;
+	}
+	if (message.has_processes)
+		fds[count++] = cgroups->process_events;
+	ssize_t sent = fd_send(attempt->prepared->channel, "g", 1, NULL, 0);
+	if (sent >= 0)
+		sent = fd_send(attempt->prepared->channel, &message, sizeof(message), fds, count);
+	if (sent < 0)
+		return send_failed(attempt, sent, "sending PREPARE", error);
+	return 0;
+}
+
+/* The mode of a copy-on-write folder's upper directory is what its root shows. */
+static int open_disk(struct attempt *attempt, struct error *error)
+{
+	const struct spawn_create *create = attempt->boot->create;
+	struct disk_request request = {.limits = &attempt->guest->limits,
+				       .owner = attempt->ids.owner,
+				       .fresh = attempt->boot->fresh,
+				       .tree_count = create->mount_count};
+	for (uint32_t i = 0; i < create->mount_count; i++) {
+		struct stat status;
+		if (fstat(attempt->boot->folders[i].directory, &status) < 0)
+			return error_set_errno(error, ERROR_INVALID, errno, "mount %u", i + 1);
+		request.cow_modes[i] = create->mount_modes[i] == MOUNT_COPY_ON_WRITE
+					   ? (int)(status.st_mode & 0777)
+					   : -1;
+	}
+	int result =
+	    disk_open(attempt->host, &attempt->guest->id, &request, attempt->guest->limit_reasons,
+		      &attempt->prepared->fds[PREPARED_DISK], error);
+	return result < 0 ? -1 : 0;
+}
+
+static int add_mount(struct attempt *attempt, int mount, const char *what, struct error *error)
+{
+	if (mount < 0)
+		return error_set_errno(error, error_kind_of_errno(mount), mount, "%s", what);
+	attempt->fds[attempt->fd_count++] = mount;
+	return 0;
+}
+
+static int open_layers(struct attempt *attempt, struct boot_assign *assign, struct error *error)
+{
+	CLEANUP(template_trees_done) struct template_trees trees = {0};
+	if (template_host_open(attempt->host, &attempt->ids, &trees, error) < 0)
+		return error_prepend(error, "template host");
+	assign->lower_count = trees.lower_count;
+	assign->bind_count = trees.bind_count;
+	for (uint32_t i = 0; i < trees.lower_count; i++) {
+		/* Without root there are no idmapped mounts: the layer has the right owners. */
+		int userns = attempt->host->rights == RIGHTS_ROOT
+				 ? attempt->prepared->fds[PREPARED_USERNS]
+				 : -1;
+		int layer = idmap_layer(trees.lowers[i], userns);
+		if (layer == -EINVAL && userns >= 0)
+			return error_set(error, ERROR_UNSUPPORTED,
+					 "the file system of the state directory %s cannot show "
+					 "files as another user's (idmapped mounts; ext2 cannot): "
+					 "use one on ext4, XFS or btrfs (--state DIR)",
+					 attempt->host->state);
+		if (add_mount(attempt, layer, "template host: a layer", error) < 0)
+			return -1;
+	}
+	for (uint32_t i = 0; i < trees.bind_count; i++) {
+		assign->bind_places[i] = trees.bind_places[i];
+		if (add_mount(attempt, idmap_host_bind(trees.binds[i]),
+			      "template host: a directory of the host", error) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int open_folders(struct attempt *attempt, struct boot_assign *assign, struct error *error)
+{
+	const struct spawn_create *create = attempt->boot->create;
+	assign->tree_count = create->mount_count;
+	for (uint32_t i = 0; i < create->mount_count; i++) {
+		const struct folder_grant *grant = &attempt->boot->folders[i];
+		struct folder folder = {.directory = grant->directory,
+					.mode = create->mount_modes[i],
+					.uid = grant->uid,
+					.gid = grant->gid,
+					.owner = attempt->ids.owner,
+					.plain = attempt->host->rights != RIGHTS_ROOT};
+		assign->tree_modes[i] = create->mount_modes[i];
+		int mount = idmap_folder(&folder, error);
+		if (mount < 0)
+			return error_prepend(error, "mount %u", i + 1);
+		attempt->fds[attempt->fd_count++] = mount;
+	}
+	return 0;
+}
+
+static int send_assign(struct attempt *attempt, const struct boot_assign *assign,
+		       struct error *error)
+{
+	ssize_t sent = fd_send(attempt->prepared->channel, assign, sizeof(*assign), attempt->fds,
+			       attempt->fd_count);
+	if (sent < 0)
+		return send_failed(attempt, sent, "sending ASSIGN", error);
+	return 0;
+}
+
+/* What does not depend on the user: all but the files. */
+static int make_ready(struct attempt *attempt, struct error *error)
+{
+	struct guest *guest = attempt->guest;
+	if (record_make(attempt->host, &guest->id, &attempt->listener, error) < 0 ||
+	    cgroup_make(attempt->host, &guest->place, &guest->limits, guest->limit_reasons,
+			&attempt->cgroups, error) < 0 ||
+	    cgroup_give(attempt->host, attempt->ids.owner, &attempt->cgroups, error) < 0)
+		return -1;
+	phase_done(attempt, "cgroup");
+	if (start_child(attempt, error) < 0)
+		return -1;
+	phase_done(attempt, "namespaces");
+	if (equip_child(attempt, error) < 0 || send_prepare(attempt, error) < 0)
+		return -1;
+	phase_done(attempt, "maps");
+	if (open_disk(attempt, error) < 0)
+		return -1;
+	phase_done(attempt, "disk");
+	return 0;
+}
+
+static int give_files(struct attempt *attempt, struct error *error)
+{
+	struct boot_assign assign = {.type = BOOT_ASSIGN,
+				     .limits = attempt->guest->limits,
+				     .flags = attempt->boot->create->flags};
+	attempt->fds[attempt->fd_count++] = TAKE_FD(attempt->prepared->fds[PREPARED_DISK]);
+	if (open_layers(attempt, &assign, error) < 0 || open_folders(attempt, &assign, error) < 0 ||
+	    send_assign(attempt, &assign, error) < 0)
+		return -1;
+	phase_done(attempt, "layers");
+	return 0;
+}
+
+void prepared_done(struct prepared *prepared)
+{
+	fd_close(&prepared->channel);
+	for (size_t i = 0; i < PREPARED_FDS_MAX; i++)
+		fd_close(&prepared->fds[i]);
+}
+
+static void attempt_done(struct attempt *attempt)
+{
+	cgroup_boot_done(&attempt->cgroups);
+	fd_close(&attempt->init_file);
+	fd_close(&attempt->listener);
+	for (uint32_t i = 0; i < attempt->fd_count; i++)
+		fd_close(&attempt->fds[i]);
+	attempt->fd_count = 0;
+}
+
+static struct attempt attempt_of(const struct host *host, struct guest *guest,
+				 const struct boot *boot, struct prepared *prepared)
+{
+	struct attempt attempt = {.host = host,
+				  .guest = guest,
+				  .boot = boot,
+				  .prepared = prepared,
+				  .cgroups = CGROUP_BOOT_NONE,
+				  .init_file = -1,
+				  .listener = -1};
+	if (boot)
+		ids_of_files(host, &guest->id, guest->slot, boot->create->mount_count > 0,
+			     &attempt.ids);
+	return attempt;
+}
+
+static struct attempt first_attempt(const struct host *host, struct guest *guest,
+				    const struct boot *boot, struct prepared *prepared)
+{
+	*prepared = PREPARED_NONE;
+	prepared->phase_start = clock_monotonic();
+	guest->tier = (enum tier)boot->create->tier;
+	guest->place = guest->id;
+	guest->init = PROCESS_NONE;
+	guest->phase_count = 0;
+	guest->frozen = false;
+	memset(guest->limit_reasons, 0, sizeof(guest->limit_reasons));
+	struct attempt attempt = attempt_of(host, guest, boot, prepared);
+	attempt.deadline = clock_boot() + BOOT_TIMEOUT;
+	return attempt;
+}
+
+/* A descriptor of the init that can be read. */
+static int open_init_file(struct attempt *attempt, struct error *error)
+{
+	char path[64];
+	int result = text_format(path, sizeof(path), "/proc/self/fd/%d", attempt->host->init_fd);
+	if (result >= 0) {
+		attempt->init_file = open(path, O_RDONLY | O_CLOEXEC);
+		result = attempt->init_file < 0 ? -errno : 0;
+	}
+	if (result < 0)
+		return error_set_errno(error, ERROR_INTERNAL, result, "reading the init's file");
+	return 0;
+}
+
+int boot_guest(const struct host *host, struct guest *guest, const struct boot *boot,
+	       const struct boot_program *program, struct error *error)
+{
+	CLEANUP(prepared_done) struct prepared prepared;
+	CLEANUP(attempt_done)
+	struct attempt attempt = first_attempt(host, guest, boot, &prepared);
+	attempt.program = program;
+	if (program && open_init_file(&attempt, error) < 0)
+		return -1;
+	if (make_ready(&attempt, error) < 0 || give_files(&attempt, error) < 0 ||
+	    receive_reports(&attempt, ARRAY_SIZE(reports), error) < 0)
+		return -1;
+	phase_done(&attempt, "init");
+	return 0;
+}
+
+int boot_ahead(const struct host *host, struct guest *guest, const struct boot *boot,
+	       struct prepared *ret_prepared, struct error *error)
+{
+	CLEANUP(attempt_done)
+	struct attempt attempt = first_attempt(host, guest, boot, ret_prepared);
+	if (make_ready(&attempt, error) == 0 && receive_reports(&attempt, 1, error) == 0)
+		return 0;
+	prepared_done(ret_prepared);
+	return -1;
+}
+
+int boot_assign(const struct host *host, struct guest *guest, struct prepared *prepared,
+		const struct boot *boot, struct error *error)
+{
+	const struct limits *limits = &boot->create->limits;
+	CLEANUP(attempt_done)
+	struct attempt attempt = attempt_of(host, guest, boot, prepared);
+	guest->phase_count = 0;
+	prepared->phase_start = clock_monotonic();
+	if (record_move(host, &guest->place, &guest->id, error) < 0)
+		return -1;
+	if (memcmp(limits, &guest->limits, sizeof(*limits)) != 0 &&
+	    cgroup_set_limits(host, &guest->place, limits, error) < 0)
+		return -1;
+	if (limits->cpu_millis != guest->limits.cpu_millis) {
+		int result = cpus_assign(host, guest, limits->cpu_millis);
+		if (result < 0)
+			return error_set_errno(error, error_kind_of_errno(result), result,
+					       "its cpus");
+	}
+	guest->limits = *limits;
+	if (record_write(host, guest, error) < 0)
+		return -1;
+	phase_done(&attempt, "limits");
+	return give_files(&attempt, error);
+}
+
+int boot_assigned(const struct host *host, struct guest *guest, struct prepared *prepared,
+		  struct error *error)
+{
+	CLEANUP(attempt_done) struct attempt attempt = attempt_of(host, guest, NULL, prepared);
+	int result = receive_reports(&attempt, ARRAY_SIZE(reports), error);
+	if (result == 0)
+		phase_done(&attempt, "init");
+	return result;
+}

@@ -1,0 +1,653 @@
+/* Making, limiting, freezing, counting and removing the cgroups of a sandbox. See cgroup.h. */
+#include "tier/jail/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/text.h"
+#include "tier/jail/cgroup_hierarchy.h"
+#include "tier/jail/ids.h"
+
+#define CPU_PERIOD_US 100000u
+#define SOCKET_SHARE 4 /* of the memory, for socket buffers beside it: version 1 only */
+#define PATH_ROOM 128
+
+static int path_of(const struct host *host, const struct id *id, const char *leaf,
+		   char path[PATH_ROOM])
+{
+	return text_format(path, PATH_ROOM, "%s/%s%s%s", host->instance, id->text, *leaf ? "/" : "",
+			   leaf);
+}
+
+static int open_group(const struct hierarchy *hierarchy, const struct host *host,
+		      const struct id *id, const char *leaf)
+{
+	char path[PATH_ROOM];
+	int result = path_of(host, id, leaf, path);
+	if (result < 0)
+		return result;
+	int fd = openat(hierarchy->root, path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 300 * NSEC_PER_USEC}, NULL);
+}
+
+void cgroup_boot_done(struct cgroup_boot *boot)
+{
+	for (uint32_t i = 0; i < boot->count; i++) {
+		fd_close(&boot->init_procs[i]);
+		fd_close(&boot->work_procs[i]);
+	}
+	boot->count = 0;
+	fd_close(&boot->init_directory);
+	fd_close(&boot->memory_usage);
+	fd_close(&boot->memory_limit);
+	fd_close(&boot->memory_stat);
+	fd_close(&boot->process_events);
+}
+
+static int write_number(int directory, const char *name, uint64_t value)
+{
+	char text[32];
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	return fd_write_small(directory, name, text);
+}
+
+int64_t cgroup_read_number(int directory, const char *name, const char *key)
+{
+	char text[8192];
+	if (fd_read_small(directory, name, text, sizeof(text)) < 0)
+		return -1;
+	const char *place = text;
+	if (key) {
+		size_t length = strlen(key);
+		while (strncmp(place, key, length) != 0 || place[length] != ' ') {
+			place = strchr(place, '\n');
+			if (!place)
+				return -1;
+			place++;
+		}
+		place += length + 1;
+	}
+	if (*place < '0' || *place > '9')
+		return -1;
+	return (int64_t)strtoull(place, NULL, 10);
+}
+
+/* Memory and swap together are limited to what memory is: no swap. The sum may never be below the
+ * limit, so raising goes the other way round. */
+static int set_memory_v1(int work, uint64_t memory)
+{
+	int result = write_number(work, "memory.limit_in_bytes", memory);
+	if (result == -EINVAL) {
+		result = write_number(work, "memory.memsw.limit_in_bytes", memory);
+		if (result >= 0)
+			result = write_number(work, "memory.limit_in_bytes", memory);
+	}
+	if (result < 0)
+		return result;
+	result = write_number(work, "memory.memsw.limit_in_bytes", memory);
+	/* Without an account of swap, not using it is what is left. */
+	if (result == -ENOENT)
+		result = write_number(work, "memory.swappiness", 0);
+	if (result < 0)
+		return result;
+	/* What waits in sockets (TCP and UDP, whatever the file is called) is no part of the limit
+	 * above: without one of its own a sandbox takes as much as the host has for all sockets. */
+	result = write_number(work, "memory.kmem.tcp.limit_in_bytes", memory / SOCKET_SHARE);
+	return result == -ENOENT ? 0 : result;
+}
+
+/* memory.max kills when more is in use; memory.high, first, only pushes out what can go, and holds
+ * whoever wants more until the limit stands. */
+static int set_memory_v2(int work, uint64_t memory)
+{
+	bool above = cgroup_read_number(work, "memory.current", NULL) > (int64_t)memory;
+	int result = above ? write_number(work, "memory.high", memory) : 0;
+	if (result < 0)
+		return result;
+	if (above && cgroup_read_number(work, "memory.current", NULL) > (int64_t)memory)
+		result = -EBUSY;
+	if (result >= 0)
+		result = write_number(work, "memory.max", memory);
+	if (above) {
+		int back = fd_write_small(work, "memory.high", "max");
+		result = MIN(result, MIN(back, 0));
+	}
+	if (result < 0)
+		return result;
+	result = fd_write_small(work, "memory.swap.max", "0");
+	return result == -ENOENT ? 0 : result;
+}
+
+static int set_cpu(int work, bool unified, uint32_t millis)
+{
+	char text[64];
+	uint64_t quota = (uint64_t)millis * CPU_PERIOD_US / 1000;
+	if (unified) {
+		snprintf(text, sizeof(text), "%llu %u", (unsigned long long)quota, CPU_PERIOD_US);
+		return fd_write_small(work, "cpu.max", text);
+	}
+	int result = write_number(work, "cpu.cfs_period_us", CPU_PERIOD_US);
+	return result < 0 ? result : write_number(work, "cpu.cfs_quota_us", quota);
+}
+
+/* Which files stand for a controller's limit: one that is not there is not enforced. */
+static bool has_limit(const struct hierarchy *hierarchy, int work, uint32_t controller)
+{
+	const char *name = NULL;
+	if (!(hierarchy->controllers & controller))
+		return false;
+	if (controller == CONTROLLER_CPU)
+		name = hierarchy->unified ? "cpu.max" : "cpu.cfs_quota_us";
+	else if (controller == CONTROLLER_MEMORY)
+		name = hierarchy->unified ? "memory.max" : "memory.limit_in_bytes";
+	else if (controller == CONTROLLER_PIDS)
+		name = "pids.max";
+	return name && faccessat(work, name, F_OK, 0) == 0;
+}
+
+static int set_limits(const struct hierarchy *hierarchy, int work, const struct limits *limits,
+		      const char **ret_what)
+{
+	int result = 0;
+	if (has_limit(hierarchy, work, CONTROLLER_CPU)) {
+		*ret_what = "cpu limit";
+		result = set_cpu(work, hierarchy->unified, limits->cpu_millis);
+	}
+	if (result >= 0 && has_limit(hierarchy, work, CONTROLLER_MEMORY)) {
+		*ret_what = "memory limit";
+		result = hierarchy->unified ? set_memory_v2(work, limits->memory)
+					    : set_memory_v1(work, limits->memory);
+	}
+	if (result >= 0 && has_limit(hierarchy, work, CONTROLLER_PIDS)) {
+		*ret_what = "pids limit";
+		result = write_number(work, "pids.max", limits->pids + CGROUP_PIDS_RESERVE);
+	}
+	return result;
+}
+
+int cgroup_set_limits(const struct host *host, const struct id *id, const struct limits *limits,
+		      struct error *error)
+{
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	for (uint32_t i = 0; i < all->count; i++) {
+		const char *what = "cgroup";
+		CLOSE_FD int work = open_group(&all->list[i], host, id, "work");
+		if (work == -ENOENT)
+			continue;
+		int result = work < 0 ? work : set_limits(&all->list[i], work, limits, &what);
+		if (result == -EBUSY)
+			return error_set(error, ERROR_LIMIT_EXCEEDED,
+					 "%s: the sandbox uses more than that now", what);
+		if (result < 0)
+			return error_set_errno(error, error_kind_of_errno(result), result, "%s",
+					       what);
+	}
+	return 0;
+}
+
+/* Character devices that may be opened; version 1 only. (On version 2 that there are no others in
+ * /dev, that no mount inside takes device files, and that mknod is refused has to do.) */
+static int limit_devices(int directory)
+{
+	static const char *const allowed[] = {"c 1:3 rw", "c 1:5 rw", "c 1:7 rw", "c 1:8 rw",
+					      "c 1:9 rw", "c 5:0 rw", "c 5:2 rw", "c 136:* rw"};
+	int result = fd_write_small(directory, "devices.deny", "a");
+	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(allowed); i++)
+		result = fd_write_small(directory, "devices.allow", allowed[i]);
+	return result;
+}
+
+static int make_directory(int root, const char *path)
+{
+	if (mkdirat(root, path, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	return 0;
+}
+
+/* <instance>/<id>/{init,work}, with the controllers passed down. */
+static int make_groups(const struct hierarchy *hierarchy, const struct host *host,
+		       const struct id *id)
+{
+	char path[PATH_ROOM];
+	int result = make_directory(hierarchy->root, host->instance);
+	if (result >= 0)
+		result = path_of(host, id, "", path);
+	if (result >= 0 && hierarchy->unified) {
+		CLOSE_FD int instance =
+		    openat(hierarchy->root, host->instance, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		hierarchy_enable(hierarchy, hierarchy->root);
+		hierarchy_enable(hierarchy, instance);
+	}
+	if (result >= 0)
+		result = make_directory(hierarchy->root, path);
+	if (result < 0)
+		return result;
+	CLOSE_FD int directory = open_group(hierarchy, host, id, "");
+	if (directory < 0)
+		return directory;
+	if (hierarchy->unified)
+		hierarchy_enable(hierarchy, directory);
+	/* Before it has children: they start with what it allows. */
+	if (hierarchy->controllers & CONTROLLER_DEVICES && host->rights == RIGHTS_ROOT)
+		result = limit_devices(directory);
+	if (result >= 0)
+		result = make_directory(directory, "init");
+	if (result >= 0)
+		result = make_directory(directory, "work");
+	return result;
+}
+
+static int open_file(int directory, const char *name, int flags)
+{
+	int fd = openat(directory, name, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int open_memory(const struct hierarchy *hierarchy, int work, struct cgroup_boot *boot)
+{
+	bool unified = hierarchy->unified;
+	boot->memory_usage =
+	    open_file(work, unified ? "memory.current" : "memory.usage_in_bytes", O_RDONLY);
+	boot->memory_limit =
+	    open_file(work, unified ? "memory.max" : "memory.limit_in_bytes", O_RDONLY);
+	boot->memory_stat = open_file(work, "memory.stat", O_RDONLY);
+	return MIN(MIN(boot->memory_usage, boot->memory_limit), MIN(boot->memory_stat, 0));
+}
+
+static int open_boot(const struct hierarchy *hierarchy, const struct host *host,
+		     const struct id *id, int work, struct cgroup_boot *boot)
+{
+	CLOSE_FD int init = open_group(hierarchy, host, id, "init");
+	if (init < 0)
+		return init;
+	uint32_t at = boot->count++;
+	boot->init_procs[at] = -1;
+	boot->work_procs[at] = open_file(work, "cgroup.procs", O_WRONLY);
+	if (boot->work_procs[at] < 0)
+		return boot->work_procs[at];
+	if (has_limit(hierarchy, work, CONTROLLER_MEMORY)) {
+		int result = open_memory(hierarchy, work, boot);
+		if (result < 0)
+			return result;
+	}
+	if (has_limit(hierarchy, work, CONTROLLER_PIDS)) {
+		boot->process_events = open_file(work, "pids.events", O_RDONLY);
+		if (boot->process_events < 0)
+			return boot->process_events;
+	}
+	if (hierarchy->unified) {
+		boot->init_directory = TAKE_FD(init);
+		return 0;
+	}
+	boot->init_procs[at] = open_file(init, "cgroup.procs", O_WRONLY);
+	return MIN(boot->init_procs[at], 0);
+}
+
+int cgroup_make(const struct host *host, const struct id *id, const struct limits *limits,
+		uint32_t reasons[LIMIT_COUNT], struct cgroup_boot *ret_boot, struct error *error)
+{
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	struct cgroup_boot boot = CGROUP_BOOT_NONE;
+	for (uint32_t i = 0; i < all->count; i++) {
+		const char *what = "making cgroups";
+		int result = make_groups(&all->list[i], host, id);
+		/* Not ours to write: its limits are then reported as not enforced. */
+		if (result == -EACCES || result == -EPERM || result == -EROFS)
+			continue;
+		CLOSE_FD int work =
+		    result < 0 ? result : open_group(&all->list[i], host, id, "work");
+		result = MIN(work, 0);
+		if (result >= 0)
+			result = set_limits(&all->list[i], work, limits, &what);
+		if (result >= 0) {
+			what = "opening cgroups";
+			result = open_boot(&all->list[i], host, id, work, &boot);
+		}
+		if (result < 0) {
+			cgroup_boot_done(&boot);
+			return error_set_errno(error, error_kind_of_errno(result), result, "%s",
+					       what);
+		}
+	}
+	cgroup_reasons(host, id, reasons);
+	*ret_boot = boot;
+	return 0;
+}
+
+/* Version 1 lets a process into a cgroup when it is of the user who opened the file (or that user
+ * is the host's root). */
+static int reopen_as(const struct host *host, uid_t owner, int *procs)
+{
+	struct ids_guise guise;
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", *procs);
+	if (fchown(*procs, owner, (gid_t)-1) < 0)
+		return -errno;
+	int result = ids_put_on(host, owner, &guise);
+	if (result < 0)
+		return result;
+	int fd = open_file(AT_FDCWD, path, O_WRONLY);
+	ids_take_off(&guise);
+	if (fd < 0)
+		return fd;
+	fd_close(procs);
+	*procs = fd;
+	return 0;
+}
+
+int cgroup_give(const struct host *host, uid_t owner, struct cgroup_boot *boot, struct error *error)
+{
+	for (uint32_t i = 0; host->rights == RIGHTS_SUBUIDS && owner != 0 && i < boot->count; i++) {
+		/* Version 2 asks whether the opener may write to both cgroups: we may. */
+		if (boot->init_procs[i] < 0)
+			continue;
+		int result = reopen_as(host, owner, &boot->work_procs[i]);
+		if (result < 0)
+			return error_set_errno(error, error_kind_of_errno(result), result,
+					       "giving it its cgroups");
+	}
+	return 0;
+}
+
+void cgroup_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT])
+{
+	static const struct {
+		enum limit_kind kind;
+		uint32_t controller;
+	} limited[] = {{LIMIT_CPU, CONTROLLER_CPU},
+		       {LIMIT_MEMORY, CONTROLLER_MEMORY},
+		       {LIMIT_PIDS, CONTROLLER_PIDS}};
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	for (size_t i = 0; i < ARRAY_SIZE(limited); i++)
+		reasons[limited[i].kind] = all->withheld & limited[i].controller
+					       ? LIMIT_NO_CGROUP_DELEGATION
+					       : LIMIT_NO_CGROUP_CONTROLLER;
+	for (uint32_t h = 0; h < all->count; h++) {
+		CLOSE_FD int work = open_group(&all->list[h], host, id, "work");
+		for (size_t i = 0; i < ARRAY_SIZE(limited); i++) {
+			if (!(all->list[h].controllers & limited[i].controller))
+				continue;
+			bool holds =
+			    work >= 0 && has_limit(&all->list[h], work, limited[i].controller);
+			reasons[limited[i].kind] = holds ? LIMIT_ENFORCED
+						   : all->list[h].shared
+						       ? LIMIT_CGROUP_SHARED
+						       : LIMIT_NO_CGROUP_DELEGATION;
+		}
+	}
+}
+
+int cgroup_open_work(const struct host *host, const struct id *id, uint32_t controller,
+		     bool *ret_unified)
+{
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	for (uint32_t i = 0; i < all->count; i++) {
+		if (!(all->list[i].controllers & controller))
+			continue;
+		*ret_unified = all->list[i].unified;
+		return open_group(&all->list[i], host, id, "work");
+	}
+	return -ENOENT;
+}
+
+static bool is_frozen(int work, bool unified)
+{
+	char state[64];
+	if (unified)
+		return cgroup_read_number(work, "cgroup.events", "frozen") == 1;
+	return fd_read_small(work, "freezer.state", state, sizeof(state)) > 0 &&
+	       strcmp(state, "FROZEN\n") == 0;
+}
+
+static int set_frozen(int work, bool unified, bool frozen)
+{
+	if (unified)
+		return fd_write_small(work, "cgroup.freeze", frozen ? "1" : "0");
+	return fd_write_small(work, "freezer.state", frozen ? "FROZEN" : "THAWED");
+}
+
+int cgroup_freeze(const struct host *host, const struct id *id, bool frozen, struct error *error)
+{
+	bool unified;
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
+	if (work == -ENOENT && cgroup_hierarchies(host)->withheld & CONTROLLER_FREEZER)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "a sandbox cannot be paused: the cgroup freezer is not given to "
+				 "the user who runs the daemon");
+	if (work == -ENOENT)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "this host has no cgroup freezer: a sandbox cannot be paused");
+	/* Each time: a version 1 freezer that met a process in the middle of a fork wants asking
+	 * again. */
+	int result = work < 0 ? work : set_frozen(work, unified, frozen);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result, "freezer");
+	return is_frozen(work, unified) == frozen ? 0 : 1;
+}
+
+bool cgroup_frozen(const struct host *host, const struct id *id)
+{
+	bool unified;
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
+	return work >= 0 && is_frozen(work, unified);
+}
+
+bool cgroup_thawed(const struct host *host, const struct id *id)
+{
+	bool unified;
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
+	if (work < 0)
+		return true;
+	return cgroup_read_number(work, unified ? "cgroup.freeze" : "freezer.self_freezing",
+				  NULL) == 0;
+}
+
+/* Calls back for each number in a file of them. */
+static void each_number(int directory, const char *name, void (*each)(pid_t, const void *),
+			const void *data)
+{
+	char line[64];
+	int fd = open_file(directory, name, O_RDONLY);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	if (!file) {
+		fd_close(&fd);
+		return;
+	}
+	while (fgets(line, sizeof(line), file)) {
+		long number = strtol(line, NULL, 10);
+		if (number > 0)
+			each((pid_t)number, data);
+	}
+	fclose(file);
+}
+
+static const char *const leaves[] = {"work", "init"};
+
+static void kill_one(pid_t pid, const void *data)
+{
+	(void)data;
+	kill(pid, SIGKILL);
+}
+
+/* A process that a version 1 freezer holds dies when it is let go, and not before. */
+static void let_go(int work, bool unified)
+{
+	int result = set_frozen(work, unified, false);
+	(void)result;
+}
+
+void cgroup_kill(const struct host *host, const struct id *id)
+{
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	bool unified;
+	for (uint32_t i = 0; i < all->count; i++) {
+		if (all->list[i].unified) {
+			CLOSE_FD int directory = open_group(&all->list[i], host, id, "");
+			if (directory >= 0 && fd_write_small(directory, "cgroup.kill", "1") >= 0)
+				continue;
+		}
+		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
+			CLOSE_FD int directory = open_group(&all->list[i], host, id, leaves[leaf]);
+			if (directory >= 0)
+				each_number(directory, "cgroup.procs", kill_one, NULL);
+		}
+	}
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
+	if (work >= 0)
+		let_go(work, unified);
+}
+
+void cgroup_kill_frozen(const struct host *host, const struct id *id)
+{
+	bool unified;
+	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
+	if (work < 0)
+		return;
+	if (!unified || fd_write_small(work, "cgroup.kill", "1") < 0)
+		each_number(work, "cgroup.procs", kill_one, NULL);
+	let_go(work, unified);
+}
+
+bool cgroup_empty(const struct host *host, const struct id *id)
+{
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	for (uint32_t i = 0; i < all->count; i++) {
+		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
+			char byte;
+			CLOSE_FD int directory = open_group(&all->list[i], host, id, leaves[leaf]);
+			CLOSE_FD int procs =
+			    directory < 0 ? -1 : open_file(directory, "cgroup.procs", O_RDONLY);
+			if (procs >= 0 && read(procs, &byte, 1) > 0)
+				return false;
+		}
+	}
+	return true;
+}
+
+void cgroup_each_thread(const struct host *host, const struct id *id,
+			void (*each)(pid_t thread, const void *data), const void *data)
+{
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	for (uint32_t i = 0; i < all->count; i++) {
+		bool there = false;
+		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
+			CLOSE_FD int directory = open_group(&all->list[i], host, id, leaves[leaf]);
+			if (directory < 0)
+				continue;
+			there = true;
+			each_number(directory, all->list[i].unified ? "cgroup.threads" : "tasks",
+				    each, data);
+		}
+		/* They are the same in every hierarchy. */
+		if (there)
+			return;
+	}
+}
+
+bool cgroup_holds(const struct host *host, const struct id *id, pid_t pid)
+{
+	char path[64], suffix[PATH_ROOM], line[4096];
+	uint32_t expected = 0, found = 0;
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	for (uint32_t i = 0; i < all->count; i++) {
+		CLOSE_FD int directory = open_group(&all->list[i], host, id, "init");
+		expected += directory >= 0;
+	}
+	if (text_format(path, sizeof(path), "/proc/%d/cgroup", (int)pid) < 0 ||
+	    text_format(suffix, sizeof(suffix), "/%s/%s/init\n", host->instance, id->text) < 0)
+		return false;
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return false;
+	while (fgets(line, sizeof(line), file)) {
+		size_t length = strlen(line), tail = strlen(suffix);
+		found += length >= tail && strcmp(line + length - tail, suffix) == 0;
+	}
+	fclose(file);
+	/* Without cgroups there is only the process's start time to go by. */
+	return found >= expected;
+}
+
+static int remove_group(int root, const char *path, int64_t deadline)
+{
+	for (;;) {
+		/* Looked at before: on a host that stalls it is tried all the same. */
+		bool last = clock_boot() > deadline;
+		if (unlinkat(root, path, AT_REMOVEDIR) == 0 || errno == ENOENT)
+			return 0;
+		if (errno != EBUSY || last)
+			return -errno;
+		nap();
+	}
+}
+
+int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms)
+{
+	static const char *const names[] = {"work", "init", ""};
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	int64_t deadline = clock_boot() + timeout_ms * NSEC_PER_MSEC;
+	int first = 0;
+	cgroup_counters_forget(id);
+	for (uint32_t i = 0; i < all->count; i++) {
+		for (size_t name = 0; name < ARRAY_SIZE(names); name++) {
+			char path[PATH_ROOM];
+			int result = path_of(host, id, names[name], path);
+			if (result >= 0)
+				result = remove_group(all->list[i].root, path, deadline);
+			if (result < 0 && first == 0)
+				first = result;
+		}
+	}
+	return first;
+}
+
+/* An id below <instance> in one hierarchy that is not known; 0 when there is none. */
+static int find_unknown(const struct hierarchy *hierarchy, const struct host *host,
+			bool (*known)(void *data, const struct id *id), void *data,
+			struct id *ret_id)
+{
+	int fd = openat(hierarchy->root, host->instance, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	int found = 0;
+	if (!directory)
+		fd_close(&fd);
+	for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
+		found = id_parse(entry->d_name, ret_id) >= 0 && !known(data, ret_id);
+	if (directory)
+		closedir(directory);
+	return found;
+}
+
+int cgroup_sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
+		 void *data, int timeout_ms)
+{
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	for (uint32_t i = 0; i < all->count; i++) {
+		struct id id;
+		while (find_unknown(&all->list[i], host, known, data, &id)) {
+			cgroup_kill(host, &id);
+			/* Waits for the killed to leave. */
+			int result = cgroup_remove(host, &id, timeout_ms);
+			if (result < 0)
+				return result;
+		}
+		/* Goes when it is empty. */
+		unlinkat(all->list[i].root, host->instance, AT_REMOVEDIR);
+	}
+	return 0;
+}

@@ -1,0 +1,173 @@
+/* What the cgroups of a sandbox count. Called for one, and every few seconds for all of them, by
+ * the spawner, for whose time everybody waits: so the files are opened once and read again from
+ * their beginning, which takes a microsecond each where opening takes several. The descriptors
+ * that are kept are a cache and nothing else: one that leads to a cgroup that has gone answers
+ * ENODEV and is opened again by name. Does not block. */
+#include "tier/jail/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+#include "tier/jail/cgroup_hierarchy.h"
+
+enum { COUNTED_CPU, COUNTED_MEMORY, COUNTED_PEAK, COUNTED_OOM, COUNTED_PIDS, COUNTED_COUNT };
+
+/* By version: the file, the word before the number where there are several, and how many of ours
+ * its unit is. */
+static const struct counted {
+	uint32_t controller;
+	enum counter_known known;
+	struct {
+		const char *file, *key;
+		uint64_t unit;
+	} version[2];
+} counted[COUNTED_COUNT] = {
+    [COUNTED_CPU] = {CONTROLLER_CPUACCT,
+		     KNOWN_CPU,
+		     {{"cpuacct.usage", NULL, 1}, {"cpu.stat", "usage_usec", 1000}}},
+    [COUNTED_MEMORY] = {CONTROLLER_MEMORY,
+			KNOWN_MEMORY,
+			{{"memory.usage_in_bytes", NULL, 1}, {"memory.current", NULL, 1}}},
+    [COUNTED_PEAK] = {CONTROLLER_MEMORY,
+		      KNOWN_PEAK,
+		      {{"memory.max_usage_in_bytes", NULL, 1}, {"memory.peak", NULL, 1}}},
+    [COUNTED_OOM] = {CONTROLLER_MEMORY,
+		     KNOWN_OOM,
+		     {{"memory.oom_control", "oom_kill", 1}, {"memory.events", "oom_kill", 1}}},
+    [COUNTED_PIDS] = {CONTROLLER_PIDS,
+		      KNOWN_PROCESSES,
+		      {{"pids.current", NULL, 1}, {"pids.current", NULL, 1}}},
+};
+
+static struct kept {
+	struct id place; /* unset: none are kept */
+	int files[COUNTED_COUNT];
+} kept[SANDBOX_COUNT_PER_STATE_MAX];
+
+/* Descriptors from this number on are not kept: pidfds and the daemon's sockets need theirs. */
+static int kept_below(void)
+{
+	static int below;
+	struct rlimit files;
+	if (below == 0)
+		below = getrlimit(RLIMIT_NOFILE, &files) == 0
+			    ? (int)(MIN(files.rlim_cur, (rlim_t)1 << 20) / 2)
+			    : 512;
+	return below;
+}
+
+static void forget(struct kept *entry)
+{
+	if (!id_is_set(&entry->place))
+		return;
+	for (size_t i = 0; i < COUNTED_COUNT; i++)
+		fd_close(&entry->files[i]);
+	memset(&entry->place, 0, sizeof(entry->place));
+}
+
+void cgroup_counters_forget(const struct id *place)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+		if (id_equal(&kept[i].place, place))
+			forget(&kept[i]);
+}
+
+static const struct hierarchy *hierarchy_of(const struct host *host, uint32_t controller)
+{
+	const struct hierarchies *all = cgroup_hierarchies(host);
+	for (uint32_t i = 0; i < all->count; i++)
+		if (all->list[i].controllers & controller)
+			return &all->list[i];
+	return NULL;
+}
+
+static int open_counter(const struct hierarchy *hierarchy, const struct host *host,
+			const struct id *place, const char *file)
+{
+	char path[192];
+	int result =
+	    text_format(path, sizeof(path), "%s/%s/work/%s", host->instance, place->text, file);
+	if (result < 0)
+		return result;
+	int fd = openat(hierarchy->root, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
+/* The number, or -1 where there is none; -2: the cgroup of this descriptor has gone. */
+static int64_t read_counter(int fd, const char *key)
+{
+	char text[4096];
+	ssize_t got = pread(fd, text, sizeof(text) - 1, 0);
+	if (got < 0)
+		return errno == ENODEV ? -2 : -1;
+	text[got] = '\0';
+	const char *place = text;
+	size_t length = key ? strlen(key) : 0;
+	while (key && (strncmp(place, key, length) != 0 || place[length] != ' ')) {
+		place = strchr(place, '\n');
+		if (!place)
+			return -1;
+		place++;
+	}
+	place += key ? length + 1 : 0;
+	return *place < '0' || *place > '9' ? -1 : (int64_t)strtoull(place, NULL, 10);
+}
+
+static int64_t count_one(const struct host *host, const struct id *place,
+			 const struct counted *what, int *file)
+{
+	const struct hierarchy *hierarchy = hierarchy_of(host, what->controller);
+	if (!hierarchy)
+		return -1;
+	int64_t number = -2;
+	const char *key = what->version[hierarchy->unified].key;
+	for (int tries = 0; tries < 2 && number == -2; tries++) {
+		if (*file < 0)
+			*file = open_counter(hierarchy, host, place,
+					     what->version[hierarchy->unified].file);
+		if (*file < 0) {
+			*file = -1;
+			return -1;
+		}
+		number = read_counter(*file, key);
+		if (number < 0 || *file >= kept_below())
+			fd_close(file);
+	}
+	return number < 0 ? -1 : number * (int64_t)what->version[hierarchy->unified].unit;
+}
+
+void cgroup_counters(const struct host *host, const struct guest *guest,
+		     struct spawn_counters *counters)
+{
+	uint64_t processes = 0;
+	uint64_t *const values[COUNTED_COUNT] = {
+	    [COUNTED_CPU] = &counters->cpu_ns,
+	    [COUNTED_MEMORY] = &counters->memory,
+	    [COUNTED_PEAK] = &counters->memory_peak,
+	    [COUNTED_OOM] = &counters->oom_kills,
+	    [COUNTED_PIDS] = &processes,
+	};
+	struct kept here = {.place = guest->place}, *entry = &here;
+	if (guest->slot < ARRAY_SIZE(kept))
+		entry = &kept[guest->slot];
+	if (entry == &here || !id_equal(&entry->place, &guest->place)) {
+		forget(entry);
+		entry->place = guest->place;
+		for (size_t i = 0; i < COUNTED_COUNT; i++)
+			entry->files[i] = -1;
+	}
+	for (size_t i = 0; i < COUNTED_COUNT; i++) {
+		int64_t number = count_one(host, &guest->place, &counted[i], &entry->files[i]);
+		counters->known[counted[i].known] = number >= 0;
+		*values[i] = number >= 0 ? (uint64_t)number : 0;
+	}
+	counters->processes = (uint32_t)processes;
+	if (entry == &here)
+		forget(entry);
+}

@@ -1,0 +1,354 @@
+/* Finds the cgroup hierarchies of this host. See cgroup_hierarchy.h. Reads /proc/self/mountinfo and
+ * a few small files, once; called by cgroup.c. */
+#include "tier/jail/cgroup_hierarchy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+
+#define MOUNTINFO_LINE_MAX 8192
+#define MOUNT_PATH_MAX 512
+#define PATH_ROOM (2 * MOUNT_PATH_MAX)
+/* Where the spawner itself goes in a version 2 cgroup that it passes on. */
+#define SERVE_LEAF "caisson-serve"
+
+static const struct {
+	const char *name;
+	uint32_t controller;
+} controller_names[] = {
+    {"cpu", CONTROLLER_CPU},   {"cpuacct", CONTROLLER_CPUACCT}, {"memory", CONTROLLER_MEMORY},
+    {"pids", CONTROLLER_PIDS}, {"freezer", CONTROLLER_FREEZER}, {"devices", CONTROLLER_DEVICES},
+};
+
+/* The controllers in a list of words with `separator` between them. */
+static uint32_t parse_controllers(const char *text, char separator)
+{
+	uint32_t found = 0;
+	while (*text) {
+		size_t length = strcspn(text, (char[]){separator, '\n', '\0'});
+		for (size_t i = 0; i < ARRAY_SIZE(controller_names); i++) {
+			if (strlen(controller_names[i].name) == length &&
+			    strncmp(controller_names[i].name, text, length) == 0)
+				found |= controller_names[i].controller;
+		}
+		text += length;
+		text += *text != '\0';
+	}
+	return found;
+}
+
+/* The n-th word of a line, cut out in place; NULL when there are fewer. */
+static char *take_word(char **line)
+{
+	char *word = *line;
+	if (!word || *word == '\0')
+		return NULL;
+	char *end = strchr(word, ' ');
+	if (end)
+		*end = '\0';
+	*line = end ? end + 1 : NULL;
+	return word;
+}
+
+/* mountinfo writes space, tab, newline and backslash as \040 and so on. */
+static void unescape(char *text)
+{
+	char *to = text;
+	for (char *from = text; *from; to++) {
+		if (from[0] == '\\' && from[1] && from[2] && from[3]) {
+			*to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	}
+	*to = '\0';
+}
+
+/* A hierarchy as it is mounted. */
+struct mounted {
+	char path[MOUNT_PATH_MAX]; /* where */
+	char root[MOUNT_PATH_MAX]; /* which cgroup is there: "/" but in containers */
+	uint32_t controllers;
+};
+
+static void add(struct hierarchies *found, int root, bool unified, uint32_t controllers)
+{
+	if (found->count == CGROUP_HIERARCHIES_MAX) {
+		close(root);
+		return;
+	}
+	found->list[found->count++] =
+	    (struct hierarchy){.root = root, .unified = unified, .controllers = controllers};
+}
+
+/* The cgroup that this process is in; `wanted` 0: of version 2. -ENOENT when there is none. */
+static int own_cgroup(uint32_t wanted, char path[MOUNT_PATH_MAX])
+{
+	char line[MOUNTINFO_LINE_MAX];
+	int result = -ENOENT;
+	FILE *file = fopen("/proc/self/cgroup", "re");
+	if (!file)
+		return -errno;
+	while (result == -ENOENT && fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = '\0';
+		char *names = strchr(line, ':');
+		char *place = names ? strchr(names + 1, ':') : NULL;
+		if (!place)
+			continue;
+		*place = '\0';
+		bool unified = names[1] == '\0' && line[0] == '0';
+		if (wanted == 0 ? unified : (parse_controllers(names + 1, ',') & wanted) != 0)
+			result = text_copy(path, MOUNT_PATH_MAX, place + 1);
+	}
+	fclose(file);
+	return result;
+}
+
+/* Where that cgroup is below the mount point. */
+static int path_below(const struct mounted *mounted, const char *cgroup, char path[PATH_ROOM])
+{
+	size_t length = strlen(mounted->root);
+	if (strcmp(mounted->root, "/") == 0)
+		length = 0;
+	if (strncmp(cgroup, mounted->root, length) != 0 ||
+	    (cgroup[length] != '/' && cgroup[length] != '\0'))
+		return -ENOENT;
+	return text_format(path, PATH_ROOM, "%s%s", mounted->path, cgroup + length);
+}
+
+static int notes_path(const struct host *host, char path[PATH_ROOM])
+{
+	return text_format(path, PATH_ROOM, "%s/cgroups", host->runtime);
+}
+
+/* What an earlier spawner used of the same hierarchy, if something of ours is still there. */
+static int noted_base(const struct host *host, const char *mount_path, char base[PATH_ROOM])
+{
+	char path[PATH_ROOM], instance[PATH_ROOM + 64], line[2 * PATH_ROOM];
+	size_t length = strlen(mount_path);
+	int result = notes_path(host, path);
+	FILE *file = result < 0 ? NULL : fopen(path, "re");
+	if (!file)
+		return -ENOENT;
+	result = -ENOENT;
+	while (result < 0 && fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, mount_path, length) != 0 || line[length] != '\t' ||
+		    text_copy(base, PATH_ROOM, line + length + 1) < 0)
+			continue;
+		snprintf(instance, sizeof(instance), "%s/%s", base, host->instance);
+		result = access(instance, W_OK) < 0 ? -errno : 0;
+	}
+	fclose(file);
+	return result;
+}
+
+static void note_base(FILE *notes, const struct mounted *mounted, const char *base)
+{
+	if (notes)
+		fprintf(notes, "%s\t%s\n", mounted->path, base);
+}
+
+/* A process may go from one version 2 cgroup to another when what is above both is ours. */
+static bool can_reach(const struct mounted *mounted, const char *from, const char *to)
+{
+	char path[PATH_ROOM + 16];
+	size_t same = 0;
+	for (size_t i = 0; i == 0 || (from[i - 1] == to[i - 1] && from[i - 1]); i++) {
+		if ((from[i] == '/' || !from[i]) && (to[i] == '/' || !to[i]))
+			same = i;
+	}
+	if (same < strlen(mounted->path))
+		return false;
+	snprintf(path, sizeof(path), "%.*s/cgroup.procs", (int)same, from);
+	return access(path, W_OK) == 0;
+}
+
+/* The cgroup that ours go below, without root; -EACCES when it is not ours to write. */
+static int find_base(const struct host *host, const struct mounted *mounted, bool unified,
+		     FILE *notes)
+{
+	char own[MOUNT_PATH_MAX], here[PATH_ROOM], base[PATH_ROOM];
+	int result = own_cgroup(unified ? 0 : mounted->controllers, own);
+	if (result >= 0)
+		result = path_below(mounted, own, here);
+	if (result < 0)
+		return result;
+	if (noted_base(host, mounted->path, base) < 0 ||
+	    (unified && !can_reach(mounted, here, base))) {
+		if (text_copy(base, sizeof(base), here) < 0)
+			return -ENAMETOOLONG;
+		/* Ours is the leaf that an earlier spawner of this place has gone into. */
+		char *slash = strrchr(base, '/');
+		if (unified && slash && strcmp(slash + 1, SERVE_LEAF) == 0)
+			*slash = '\0';
+	}
+	if (access(base, W_OK | X_OK) < 0 || (unified && !can_reach(mounted, here, base)))
+		return -EACCES;
+	int fd = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	note_base(notes, mounted, base);
+	return fd;
+}
+
+/* Version 2 passes controllers on only from a cgroup that has no process itself: we go into one
+ * below it, if nobody else is there. */
+static bool make_room(int base)
+{
+	char text[4096], ours[32];
+	ssize_t length = fd_read_small(base, "cgroup.procs", text, sizeof(text));
+	if (length == 0)
+		return true;
+	snprintf(ours, sizeof(ours), "%d\n", (int)getpid());
+	if (length < 0 || strcmp(text, ours) != 0)
+		return false;
+	if (mkdirat(base, SERVE_LEAF, 0755) < 0 && errno != EEXIST)
+		return false;
+	return fd_write_small(base, SERVE_LEAF "/cgroup.procs", "0") >= 0;
+}
+
+static void take(struct hierarchies *found, const struct host *host, const struct mounted *mounted,
+		 bool unified, FILE *notes)
+{
+	int root = host->rights == RIGHTS_ROOT
+		       ? open(mounted->path, O_PATH | O_DIRECTORY | O_CLOEXEC)
+		       : find_base(host, mounted, unified, notes);
+	if (root < 0) {
+		found->withheld |= mounted->controllers;
+		return;
+	}
+	add(found, root, unified, mounted->controllers);
+	if (unified && host->rights != RIGHTS_ROOT)
+		found->list[found->count - 1].shared = !make_room(root);
+}
+
+/* One line: id parent dev ROOT MOUNTPOINT options [tags...] - TYPE source OPTIONS. 1: version 1, 2:
+ * version 2, 0: none of them. */
+static int parse_line(char *line, struct mounted *ret_mounted)
+{
+	char *rest = line, *word = NULL, *root = NULL, *path = NULL;
+	for (int i = 0; i < 5; i++) {
+		root = path;
+		path = take_word(&rest);
+	}
+	do
+		word = take_word(&rest);
+	while (word && strcmp(word, "-") != 0);
+	char *type = take_word(&rest);
+	take_word(&rest);
+	char *options = take_word(&rest);
+	if (!path || !root || !type || !options ||
+	    (strcmp(type, "cgroup") != 0 && strcmp(type, "cgroup2") != 0))
+		return 0;
+	unescape(root);
+	unescape(path);
+	if (text_copy(ret_mounted->path, sizeof(ret_mounted->path), path) < 0 ||
+	    text_copy(ret_mounted->root, sizeof(ret_mounted->root), root) < 0)
+		return 0;
+	bool unified = strcmp(type, "cgroup2") == 0;
+	ret_mounted->controllers = unified ? 0 : parse_controllers(options, ',');
+	return unified ? 2 : 1;
+}
+
+/* Freezing and the count of cpu time are part of version 2 itself. */
+static void take_unified(struct hierarchies *found, const struct host *host,
+			 struct mounted *mounted, uint32_t mounted_on_1, FILE *notes)
+{
+	char path[PATH_ROOM], text[512];
+	uint32_t taken = 0;
+	for (uint32_t i = 0; i < found->count; i++)
+		taken |= found->list[i].controllers;
+	if (text_format(path, sizeof(path), "%s/cgroup.controllers", mounted->path) < 0)
+		return;
+	if (fd_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return;
+	mounted->controllers = parse_controllers(text, ' ');
+	mounted->controllers &= CONTROLLER_CPU | CONTROLLER_MEMORY | CONTROLLER_PIDS;
+	mounted->controllers &= ~mounted_on_1;
+	mounted->controllers |= (CONTROLLER_FREEZER | CONTROLLER_CPUACCT) & ~taken;
+	if (mounted->controllers)
+		take(found, host, mounted, true, notes);
+}
+
+static FILE *open_notes(const struct host *host, char path[PATH_ROOM])
+{
+	char draft[PATH_ROOM + 8];
+	if (host->rights == RIGHTS_ROOT || notes_path(host, path) < 0)
+		return NULL;
+	snprintf(draft, sizeof(draft), "%s.new", path);
+	return fopen(draft, "we");
+}
+
+/* Without them the sandboxes' processes are found all the same, and their limits hold. */
+static void close_notes(FILE *notes, const char *path)
+{
+	char draft[PATH_ROOM + 8];
+	if (!notes)
+		return;
+	snprintf(draft, sizeof(draft), "%s.new", path);
+	if (fclose(notes) != 0 || rename(draft, path) < 0)
+		unlink(draft);
+}
+
+static void look(struct hierarchies *found, const struct host *host)
+{
+	char line[MOUNTINFO_LINE_MAX], notes_at[PATH_ROOM];
+	struct mounted mounted, unified = {.path = ""};
+	uint32_t seen = 0;
+	FILE *file = fopen("/proc/self/mountinfo", "re");
+	if (!file)
+		return;
+	FILE *notes = open_notes(host, notes_at);
+	while (fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = '\0';
+		int version = parse_line(line, &mounted);
+		if (version == 2 && unified.path[0] == '\0')
+			unified = mounted;
+		mounted.controllers &= ~seen;
+		if (version != 1 || mounted.controllers == 0)
+			continue;
+		seen |= mounted.controllers;
+		take(found, host, &mounted, false, notes);
+	}
+	fclose(file);
+	if (unified.path[0])
+		take_unified(found, host, &unified, seen, notes);
+	/* What one withholds another may have given. */
+	for (uint32_t i = 0; i < found->count; i++)
+		found->withheld &= ~found->list[i].controllers;
+	close_notes(notes, notes_at);
+}
+
+const struct hierarchies *cgroup_hierarchies(const struct host *host)
+{
+	static struct hierarchies found;
+	static bool looked;
+	if (!looked)
+		look(&found, host);
+	looked = true;
+	return &found;
+}
+
+void hierarchy_enable(const struct hierarchy *hierarchy, int directory)
+{
+	uint32_t asked = CONTROLLER_CPU | CONTROLLER_MEMORY | CONTROLLER_PIDS;
+	asked &= hierarchy->controllers;
+	for (size_t i = 0; i < ARRAY_SIZE(controller_names); i++) {
+		char text[32];
+		if (!(asked & controller_names[i].controller))
+			continue;
+		/* One by one: a list is taken or refused as a whole. */
+		int result = text_format(text, sizeof(text), "+%s", controller_names[i].name);
+		if (result >= 0)
+			result = fd_write_small(directory, "cgroup.subtree_control", text);
+		(void)result;
+	}
+}

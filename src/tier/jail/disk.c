@@ -1,0 +1,404 @@
+/* Sandboxes' disks. See disk.h. */
+#include "tier/jail/disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+#include "tier/jail/disk_owner.h"
+#include "tier/jail/loop.h"
+#include "tier/remove_tree.h"
+#include "tier/jail/tool.h"
+
+#define TEMPLATES_MAX 32
+#define PATH_ROOM 512
+#define BLOCK 4096u
+#define INODE_SIZE 256u
+#define RELEASE_TIMEOUT (5 * NSEC_PER_SEC)
+#define EXT4_STATE_AT (1024 + 58)
+#define EXT4_STATE_CLEAN 1
+
+/* Half of a small disk would be inodes if all were given that were asked for. */
+static uint64_t inode_count(const struct limits *limits)
+{
+	uint64_t most = limits->disk / (4 * INODE_SIZE);
+	uint64_t usual = limits->disk / (16 * KIB);
+	uint64_t asked = limits->inodes ? limits->inodes : usual;
+	return MAX(MIN(asked, most), 64);
+}
+
+static uint64_t disk_size(const struct limits *limits)
+{
+	return limits->disk / BLOCK * BLOCK;
+}
+
+static int make_filesystem(const char *path, const struct limits *limits)
+{
+	char inodes[32];
+	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)inode_count(limits));
+	/* Every feature by name, so that the host's mke2fs.conf does not matter. No journal:
+	 * nothing that a crash of the host could leave half done is worth one, and it would count
+	 * as the user's. One copy of the superblock, and tables that are written when first used,
+	 * keep an empty disk at a few blocks. */
+	const char *const arguments[] = {
+	    "mke2fs",
+	    "-q",
+	    "-F",
+	    "-b",
+	    "4096",
+	    "-I",
+	    "256",
+	    "-m",
+	    "0",
+	    "-N",
+	    inodes,
+	    "-O",
+	    "none,dir_index,dir_nlink,ext_attr,extent,extra_isize,filetype,flex_bg,huge_file,"
+	    "large_file,metadata_csum,sparse_super2",
+	    "-E",
+	    "lazy_itable_init=1,nodiscard,num_backup_sb=0,root_owner=0:0",
+	    path,
+	    NULL};
+	CLOSE_FD int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	int result = ftruncate(fd, (off_t)disk_size(limits)) < 0 ? -errno : 0;
+	if (result >= 0)
+		result = tool_run("mke2fs", arguments);
+	if (result != 0)
+		unlink(path);
+	return result > 0 ? -EIO : result;
+}
+
+/* Only what is data is copied; the file system may be able to share it instead. */
+static int copy_sparse(int from, int to, off_t size)
+{
+	if (ioctl(to, FICLONE, from) == 0)
+		return 0;
+	if (ftruncate(to, size) < 0)
+		return -errno;
+	for (off_t at = 0; at < size;) {
+		off_t data = lseek(from, at, SEEK_DATA);
+		if (data < 0)
+			return errno == ENXIO ? 0 : -errno;
+		off_t hole = lseek(from, data, SEEK_HOLE);
+		if (hole < 0)
+			return -errno;
+		for (off_t in = data, out = data; in < hole;) {
+			ssize_t copied =
+			    copy_file_range(from, &in, to, &out, (size_t)(hole - in), 0);
+			if (copied < 0)
+				return -errno;
+			if (copied == 0)
+				return -EIO;
+		}
+		at = hole;
+	}
+	return 0;
+}
+
+static unsigned count_entries(const char *path)
+{
+	unsigned count = 0;
+	DIR *directory = opendir(path);
+	if (!directory)
+		return 0;
+	while (readdir(directory))
+		count++;
+	closedir(directory);
+	return count;
+}
+
+/* The empty disk of that size, made if it is the first one. -EOVERFLOW when there are so many sizes
+ * that no more are kept. */
+static int open_template(const struct host *host, const struct limits *limits)
+{
+	char directory[PATH_ROOM], path[PATH_ROOM + 64], draft[PATH_ROOM + 64];
+	int result = text_format(directory, sizeof(directory), "%s/disk-templates", host->state);
+	if (result < 0)
+		return result;
+	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	snprintf(path, sizeof(path), "%s/%llu-%llu.img", directory,
+		 (unsigned long long)disk_size(limits), (unsigned long long)inode_count(limits));
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd >= 0 || errno != ENOENT)
+		return fd < 0 ? -errno : fd;
+	/* Boots run side by side: one makes it, the others wait and find it. */
+	CLOSE_FD int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (lock < 0 || flock(lock, LOCK_EX) < 0)
+		return -errno;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd >= 0 || errno != ENOENT)
+		return fd < 0 ? -errno : fd;
+	if (count_entries(directory) > TEMPLATES_MAX + 2)
+		return -EOVERFLOW;
+	snprintf(draft, sizeof(draft), "%s/draft", directory);
+	if (unlink(draft) < 0 && errno != ENOENT)
+		return -errno;
+	result = make_filesystem(draft, limits);
+	if (result < 0)
+		return result;
+	if (rename(draft, path) < 0)
+		return -errno;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
+static int make_image(const struct host *host, const char *path, const struct limits *limits)
+{
+	if (unlink(path) < 0 && errno != ENOENT)
+		return -errno;
+	CLOSE_FD int template = open_template(host, limits);
+	if (template == -EOVERFLOW)
+		return make_filesystem(path, limits);
+	if (template <0)
+		return template;
+	CLOSE_FD int image = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (image < 0)
+		return -errno;
+	int result = copy_sparse(template, image, (off_t)disk_size(limits));
+	if (result < 0)
+		unlink(path);
+	return result;
+}
+
+/* Waits until the loop device of an earlier boot has let go of the image. */
+static int lock_image(int image)
+{
+	int64_t deadline = clock_boot() + RELEASE_TIMEOUT;
+	while (flock(image, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		if (clock_boot() > deadline)
+			return -EBUSY;
+		nanosleep(&(struct timespec){.tv_nsec = NSEC_PER_MSEC}, NULL);
+	}
+	return 0;
+}
+
+/* A host that went down has left it half written: put right before it is mounted. */
+static int check_image(int image, const char *path)
+{
+	uint8_t state[2];
+	if (pread(image, state, sizeof(state), EXT4_STATE_AT) != (ssize_t)sizeof(state))
+		return -EIO;
+	if ((state[0] | state[1] << 8) == EXT4_STATE_CLEAN)
+		return 0;
+	const char *const arguments[] = {"e2fsck", "-p", path, NULL};
+	int result = tool_run("e2fsck", arguments);
+	/* 1: errors corrected. */
+	return result > 1 ? -EUCLEAN : MIN(result, 0);
+}
+
+static int mount_image(const char *path, bool fresh)
+{
+	CLOSE_FD int image = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (image < 0)
+		return -errno;
+	int result = lock_image(image);
+	if (result >= 0 && !fresh)
+		result = check_image(image, path);
+	return result < 0 ? result : loop_mount(image, BLOCK);
+}
+
+/* A detached mount of a plain directory. */
+static int mount_directory(const char *path, bool fresh)
+{
+	/* The init, of another uid, has to find upper/ in it; what keeps others out is the mode of
+	 * the directory around it. */
+	if (fresh && ((mkdir(path, 0711) < 0 && errno != EEXIST) || chmod(path, 0711) < 0))
+		return -errno;
+	/* A backup that copies it holds the lock. */
+	CLOSE_FD int held = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (held < 0)
+		return -errno;
+	int locked = lock_image(held);
+	if (locked < 0)
+		return locked;
+	CLOSE_FD int tree = sys_open_tree(
+	    AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+	if (tree < 0)
+		return tree;
+	struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+				  .propagation = 1 << 18 /* MS_PRIVATE */};
+	int result = sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr);
+	return result < 0 ? result : TAKE_FD(tree);
+}
+
+static int owned_directory(int parent, const char *name, uid_t owner, int mode)
+{
+	if (mkdirat(parent, name, 0700) < 0)
+		return errno == EEXIST ? 0 : -errno;
+	CLOSE_FD int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fchown(fd, owner, owner) < 0 || fchmod(fd, (mode_t)mode) < 0)
+		return -errno;
+	return 0;
+}
+
+/* upper/ stays from boot to boot. work/ is made anew: an overlay that was mounted `volatile` leaves
+ * a mark there that forbids the next mount. */
+static int make_layer(int parent, uid_t owner, bool fresh, int mode)
+{
+	int result = owned_directory(parent, "upper", owner, mode);
+	if (result >= 0 && !fresh)
+		result = remove_tree(parent, "work");
+	return result < 0 ? result : owned_directory(parent, "work", owner, 0700);
+}
+
+static int make_cow_layer(int mount, const struct disk_request *request, uint32_t index)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "cow/%u", index);
+	int result = owned_directory(mount, "cow", 0, 0755);
+	if (result >= 0)
+		result = owned_directory(mount, path, 0, 0755);
+	if (result < 0)
+		return result;
+	CLOSE_FD int directory = openat(mount, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory < 0)
+		return -errno;
+	return make_layer(directory, request->owner, request->fresh, request->cow_modes[index]);
+}
+
+static int make_layers(int mount, const struct disk_request *request)
+{
+	int result = make_layer(mount, request->owner, request->fresh, 0755);
+	for (uint32_t i = 0; result >= 0 && i < request->tree_count; i++) {
+		if (request->cow_modes[i] >= 0)
+			result = make_cow_layer(mount, request, i);
+	}
+	return result;
+}
+
+/* Errors that say that the host cannot do it at all, as against: not now. */
+static bool means_unavailable(int result)
+{
+	return result == -ENOENT || result == -ENODEV || result == -ENXIO || result == -EPERM ||
+	       result == -EACCES || result == -ENOSYS || result == -EOPNOTSUPP;
+}
+
+static int directory_of(const struct host *host, const struct id *id, char path[PATH_ROOM])
+{
+	return text_format(path, PATH_ROOM, "%s/sandboxes/%s", host->state, id->text);
+}
+
+/* Else its files are in a plain directory. */
+static bool has_image(const char *directory)
+{
+	char path[PATH_ROOM + 16];
+	snprintf(path, sizeof(path), "%s/disk.img", directory);
+	return access(path, F_OK) == 0;
+}
+
+/* Why a plain directory has no limit. */
+static uint32_t unlimited_reason(const struct host *host)
+{
+	return host->rights == RIGHTS_ROOT ? LIMIT_NO_DISK_MECHANISM : LIMIT_NEEDS_ROOT;
+}
+
+static int open_mount(const struct host *host, const char *directory,
+		      const struct disk_request *request, uint32_t *ret_reason)
+{
+	char image[PATH_ROOM + 16], files[PATH_ROOM + 16];
+	snprintf(image, sizeof(image), "%s/disk.img", directory);
+	snprintf(files, sizeof(files), "%s/files", directory);
+	*ret_reason = LIMIT_ENFORCED;
+	if (!request->fresh && has_image(directory))
+		return mount_image(image, false);
+	if (request->fresh && request->limits->disk > 0 && host->rights == RIGHTS_ROOT) {
+		int result = make_image(host, image, request->limits);
+		if (result >= 0)
+			result = mount_image(image, true);
+		if (result >= 0 || !means_unavailable(result))
+			return result;
+		unlink(image);
+	}
+	*ret_reason = request->limits->disk > 0 ? unlimited_reason(host) : LIMIT_NOT_ASKED;
+	return mount_directory(files, request->fresh);
+}
+
+static int remove_disk(const char *directory)
+{
+	CLOSE_FD int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	int result = remove_tree(fd, "disk.img");
+	return result < 0 ? result : remove_tree(fd, "files");
+}
+
+int disk_open(const struct host *host, const struct id *id, const struct disk_request *request,
+	      uint32_t reasons[LIMIT_COUNT], int *ret_mount, struct error *error)
+{
+	char directory[PATH_ROOM];
+	uint32_t reason = LIMIT_ENFORCED;
+	int result = directory_of(host, id, directory);
+	CLOSE_FD int mount = -1;
+	if (result >= 0)
+		result = mount = open_mount(host, directory, request, &reason);
+	if (result >= 0 && !request->fresh && host->rights == RIGHTS_ROOT)
+		result = disk_owner_apply(directory, mount, request->owner);
+	if (result >= 0)
+		result = make_layers(mount, request);
+	if (result >= 0) {
+		reasons[LIMIT_DISK] = reasons[LIMIT_INODES] = reason;
+		*ret_mount = TAKE_FD(mount);
+		return 0;
+	}
+	fd_close(&mount);
+	if (request->fresh && remove_disk(directory) < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "making its disk (what was made is left in %s)", directory);
+	if (result == -EBUSY)
+		return error_set(error, ERROR_BUSY,
+				 "its disk is still being written; try again in a moment");
+	if (result == -EUCLEAN)
+		return error_set(error, ERROR_DISK_DAMAGED,
+				 "its disk is damaged and e2fsck -p cannot repair it; while it is "
+				 "stopped, root may: `e2fsck -y %s/disk.img`",
+				 directory);
+	/* What ext4 says to a superblock, a size or a checksum that cannot be. */
+	if (!request->fresh && (result == -EIO || result == -EINVAL || result == -EBADMSG))
+		return error_set_errno(error, ERROR_DISK_DAMAGED, result,
+				       "its disk is damaged; while it is stopped, root may mend "
+				       "it: `e2fsck -y %s/disk.img`",
+				       directory);
+	if (result == -ENOENT && !request->fresh)
+		return error_set(error, ERROR_DISK_DAMAGED,
+				 "its files are not there any more: %s has neither disk.img nor "
+				 "files; only a backup of the state directory has them",
+				 directory);
+	return error_set_errno(error, error_kind_of_errno(result), result, "its disk");
+}
+
+void disk_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT])
+{
+	char directory[PATH_ROOM];
+	bool image = directory_of(host, id, directory) >= 0 && has_image(directory);
+	reasons[LIMIT_DISK] = reasons[LIMIT_INODES] =
+	    image ? LIMIT_ENFORCED : unlimited_reason(host);
+}
+
+void disk_count(const struct guest *guest, int root, struct spawn_counters *counters)
+{
+	struct statfs usage;
+	if (guest->limit_reasons[LIMIT_DISK] != LIMIT_ENFORCED || root < 0 ||
+	    !process_alive(&guest->init) || fstatfs(root, &usage) < 0)
+		return;
+	counters->disk = (uint64_t)(usage.f_blocks - usage.f_bfree) * (uint64_t)usage.f_bsize;
+	counters->disk_inodes = (uint64_t)(usage.f_files - usage.f_ffree);
+	counters->known[KNOWN_DISK] = 1;
+}

@@ -1,0 +1,82 @@
+/* Disks of other instances. See disk_owner.h. */
+#include "tier/jail/disk_owner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+
+/* The range on the disk; 1 when there is one and it is another than the sandbox's. */
+static int read_owner(const char *directory, uint32_t owner, uint32_t *ret_kept)
+{
+	char path[600], text[32];
+	uint64_t kept;
+	int result = text_format(path, sizeof(path), "%s/owner", directory);
+	if (result < 0)
+		return result;
+	ssize_t length = fd_read_small(AT_FDCWD, path, text, sizeof(text));
+	if (length == -ENOENT)
+		return 0;
+	if (length < 0)
+		return (int)length;
+	text[strcspn(text, "\n")] = '\0';
+	/* A range of root's own ids, or one that wraps, is nobody's. */
+	result = text_to_u64(text, UID_RANGE_SIZE, UINT32_MAX - UID_RANGE_SIZE, &kept);
+	if (result < 0)
+		return result;
+	*ret_kept = (uint32_t)kept;
+	return kept != owner;
+}
+
+/* A user namespace whose map is what the mount is to show: root's own directories as they are. */
+static int make_map(uint32_t from, uint32_t to)
+{
+	char path[64], map[96];
+	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+	snprintf(map, sizeof(map), "0 0 1\n%u %u %u\n", from, to, UID_RANGE_SIZE);
+	pid_t pid = sys_clone3(&args);
+	if (pid < 0)
+		return pid;
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+	int result = fd_write_small(AT_FDCWD, path, map);
+	snprintf(path, sizeof(path), "/proc/%d/gid_map", (int)pid);
+	if (result >= 0)
+		result = fd_write_small(AT_FDCWD, path, map);
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	if (result >= 0) {
+		result = open(path, O_RDONLY | O_CLOEXEC);
+		if (result < 0)
+			result = -errno;
+	}
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return result;
+}
+
+int disk_owner_apply(const char *directory, int mount, uint32_t owner)
+{
+	uint32_t kept = 0;
+	int differs = read_owner(directory, owner, &kept);
+	if (differs <= 0)
+		return differs;
+	CLOSE_FD int map = make_map(kept, owner);
+	if (map < 0)
+		return map;
+	struct mount_attr attributes = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (__u64)map};
+	return sys_mount_setattr(mount, "", AT_EMPTY_PATH, &attributes);
+}

@@ -1,0 +1,183 @@
+/* Detached, idmapped mounts. See idmap.h. */
+#include "tier/jail/idmap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+#include "tier/jail/locked_mount.h"
+
+static int write_map(pid_t pid, const char *file, uint32_t inside, uint32_t base)
+{
+	char path[64], text[64];
+	int result = text_format(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	if (result >= 0)
+		result = text_format(text, sizeof(text), "%u %u 1", inside, base);
+	return result < 0 ? result : fd_write_small(AT_FDCWD, path, text);
+}
+
+/* A private copy of the one mount that the directory is in, from that directory on. Private, so
+ * that nothing mounted below it inside would appear on the host. */
+static int clone_mount(int directory, uint64_t attributes, int userns, bool recursive)
+{
+	unsigned flags = AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, below = 0;
+	CLOSE_FD int tree = sys_open_tree(directory, "", flags);
+	/* In a mount namespace that belongs to no root of the host's, what is mounted below comes
+	 * along or nothing does: what it hides stays hidden. */
+	if (tree == -EINVAL && recursive) {
+		below = AT_RECURSIVE;
+		tree = sys_open_tree(directory, "", flags | below);
+	}
+	if (tree < 0)
+		return tree;
+	struct mount_attr attr = {.attr_set = attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+				  .propagation = 1 << 18 /* MS_PRIVATE */};
+	if (userns >= 0) {
+		attr.attr_set |= MOUNT_ATTR_IDMAP;
+		attr.userns_fd = (uint64_t)userns;
+	}
+	int result = sys_mount_setattr(tree, "", AT_EMPTY_PATH | below, &attr);
+	return result < 0 ? result : TAKE_FD(tree);
+}
+
+int idmap_layer(int directory, int userns)
+{
+	return clone_mount(directory, MOUNT_ATTR_RDONLY, userns, false);
+}
+
+int idmap_host_bind(int directory)
+{
+	return clone_mount(directory, MOUNT_ATTR_RDONLY, -1, true);
+}
+
+static void reap(pid_t pid)
+{
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* A user namespace with a map of one id: made by a process that does nothing else. */
+static int make_userns(const struct folder *folder)
+{
+	char path[64];
+	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+	pid_t pid = sys_clone3(&args);
+	if (pid < 0)
+		return pid;
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	int result = write_map(pid, "uid_map", folder->uid, folder->owner);
+	if (result >= 0)
+		result = write_map(pid, "gid_map", folder->gid, folder->owner);
+	if (result >= 0)
+		result = text_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	if (result >= 0) {
+		result = open(path, O_RDONLY | O_CLOEXEC);
+		if (result < 0)
+			result = -errno;
+	}
+	kill(pid, SIGKILL);
+	reap(pid);
+	return result;
+}
+
+/* Asked as the user: what root may do is of no interest. */
+static int check_writable(const struct folder *folder)
+{
+	int status;
+	/* Without root we are that user. */
+	if (folder->plain)
+		return faccessat(folder->directory, ".", W_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
+	pid_t pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		if (setgroups(0, NULL) < 0 ||
+		    setresgid(folder->gid, folder->gid, folder->gid) < 0 ||
+		    setresuid(folder->uid, folder->uid, folder->uid) < 0 ||
+		    faccessat(folder->directory, ".", W_OK | X_OK, 0) < 0)
+			_exit(errno);
+		_exit(0);
+	}
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	if (!WIFEXITED(status))
+		return -EIO;
+	return -WEXITSTATUS(status);
+}
+
+/* That it could be opened for reading is the proof that the user may read it; a descriptor that was
+ * opened with O_PATH proves nothing. */
+static int check_folder(const struct folder *folder, struct error *error)
+{
+	struct stat status;
+	int flags = fcntl(folder->directory, F_GETFL);
+	if (flags < 0 || fstat(folder->directory, &status) < 0)
+		return error_set_errno(error, ERROR_INVALID, errno, "its descriptor");
+	if (flags & O_PATH)
+		return error_set(error, ERROR_INVALID,
+				 "its descriptor must be open for reading, not O_PATH");
+	if (!S_ISDIR(status.st_mode))
+		return error_set(error, ERROR_INVALID, "only a directory can be mounted");
+	if (folder->mode != MOUNT_READ_WRITE)
+		return 0;
+	int result = check_writable(folder);
+	if (result < 0)
+		return error_set_errno(error, ERROR_FORBIDDEN, result,
+				       "user %u may not write to it", (unsigned)folder->uid);
+	return 0;
+}
+
+int idmap_folder(const struct folder *given, struct error *error)
+{
+	/* Root may give anybody's folder, and means that its owner's files can be used in it;
+	 * root's own rights are never lent to a sandbox that can do with less. */
+	struct folder as_owner = *given;
+	const struct folder *folder = &as_owner;
+	struct stat status;
+	if (given->uid == 0 && !given->plain && fstat(given->directory, &status) == 0) {
+		as_owner.uid = status.st_uid;
+		as_owner.gid = status.st_gid;
+	}
+	if (check_folder(folder, error) < 0)
+		return -1;
+	CLOSE_FD int userns = folder->plain ? -1 : make_userns(folder);
+	if (userns < 0 && !folder->plain)
+		return error_set_errno(error, error_kind_of_errno(userns), userns,
+				       "a user namespace for it");
+	bool read_only = folder->mode != MOUNT_READ_WRITE;
+	CLOSE_FD int mount =
+	    clone_mount(folder->directory, read_only ? MOUNT_ATTR_RDONLY : 0, userns, false);
+	if (mount == -EINVAL && folder->plain)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "something else is mounted below it, which cannot be left out "
+				 "without root");
+	if (mount == -EINVAL || mount == -EPERM)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "the file system it is on cannot be given to a sandbox (no "
+				 "idmapped mounts)");
+	/* The sandbox attaches it itself, so that flags which were only set could be cleared by
+	 * whoever may mount inside. (Below a copy-on-write folder it is out of reach.) */
+	int result = mount;
+	if (mount >= 0 && folder->mode == MOUNT_READ_ONLY)
+		result = locked_mount(mount);
+	else
+		mount = -1;
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result, "mounting it");
+	return result;
+}

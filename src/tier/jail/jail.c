@@ -1,0 +1,186 @@
+/* A guest's life in its jail, but for its boot (boot.c). See jail.h. */
+#include "tier/jail/jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+#include "tier/jail/cgroup.h"
+#include "tier/jail/cpus.h"
+#include "tier/jail/disk.h"
+#include "tier/jail/record.h"
+
+#define REMOVE_TIMEOUT_MS 2000
+
+int jail_check(const struct host *host, const struct guest *guest, const struct boot *boot,
+	       struct error *error)
+{
+	const struct spawn_create *create = boot->create;
+	if (guest->slot >= host->uid_slots)
+		return error_set(error, ERROR_BUSY, "all %u uid ranges of this host are in use",
+				 host->uid_slots);
+	if (create->mount_count > SANDBOX_MOUNTS_MAX)
+		return error_set(error, ERROR_INVALID, "at most %d folders can be mounted",
+				 SANDBOX_MOUNTS_MAX);
+	for (uint32_t i = 0; i < create->mount_count; i++) {
+		if (create->mount_modes[i] > MOUNT_COPY_ON_WRITE)
+			return error_set(error, ERROR_INVALID, "mount %u: no such mode", i + 1);
+	}
+	if (create->template != 0)
+		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "template %u is not installed",
+				 create->template);
+	return 0;
+}
+
+/* The end of PID 1 is the end of its pid namespace: the kernel kills the rest and waits for it.
+ * Only then may a frozen one be let go, so that it dies without having run on. */
+int jail_kill(const struct host *host, struct guest *guest, struct error *error)
+{
+	int result = process_signal(&guest->init, SIGKILL);
+	if (result < 0 && result != -ESRCH)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "killing process %d", (int)guest->init.pid);
+	if (guest->init.pidfd < 0)
+		cgroup_kill(host, &guest->place);
+	else if (!cgroup_thawed(host, &guest->place))
+		cgroup_kill_frozen(host, &guest->place);
+	guest->frozen = false;
+	return 0;
+}
+
+static int release(const struct host *host, struct guest *guest, struct error *error)
+{
+	int result = cgroup_remove(host, &guest->place, 0);
+	process_done(&guest->init);
+	if (result == -EBUSY) {
+		/* On their way out, or never PID 1's: born into a cgroup as it died. */
+		if (!cgroup_empty(host, &guest->place))
+			cgroup_kill(host, &guest->place);
+		return 1;
+	}
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "removing its cgroups");
+	/* One of the pool that could not be assigned may still be where it was made. */
+	if (!id_equal(&guest->place, &guest->id) && record_remove(host, &guest->place, error) < 0)
+		return -1;
+	return record_remove(host, &guest->id, error);
+}
+
+/* The record names a process; it is ours if it is the very one that was started then, and in the
+ * cgroup that only root can put it in. */
+static int find_process(const struct host *host, struct guest *guest, struct error *error)
+{
+	struct process process = PROCESS_NONE;
+	int found = record_read(host, guest, error);
+	if (found <= 0)
+		return found;
+	int result = process_open(guest->init.pid, guest->init.start_time, &process);
+	if (result == -ESRCH || result == -EINVAL)
+		return 0;
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result, "process %d",
+				       (int)guest->init.pid);
+	if (!process_alive(&process) || !cgroup_holds(host, &guest->place, process.pid)) {
+		process_done(&process);
+		return 0;
+	}
+	guest->init = process;
+	return 1;
+}
+
+int jail_adopt(const struct host *host, struct guest *guest, struct error *error)
+{
+	guest->place = guest->id;
+	guest->init = PROCESS_NONE;
+	guest->frozen = false;
+	guest->phase_count = 0;
+	memset(guest->limit_reasons, 0, sizeof(guest->limit_reasons));
+	int found = find_process(host, guest, error);
+	if (found < 0)
+		return -1;
+	if (found == 0) {
+		/* Whatever a crash has left of it goes; its files stay. */
+		guest->init = PROCESS_NONE;
+		return jail_kill(host, guest, error);
+	}
+	guest->frozen = cgroup_frozen(host, &guest->place);
+	/* A pause that a crash cut short, and that nobody was told of. */
+	if (!guest->frozen && !cgroup_thawed(host, &guest->place) &&
+	    cgroup_freeze(host, &guest->place, false, error) < 0)
+		return -1;
+	cgroup_reasons(host, &guest->place, guest->limit_reasons);
+	disk_reasons(host, &guest->id, guest->limit_reasons);
+	return 1;
+}
+
+int jail_set_limits(const struct host *host, struct guest *guest, const struct limits *limits,
+		    struct error *error)
+{
+	struct error ignored;
+	struct limits before = guest->limits;
+	if (limits->disk != before.disk || limits->inodes != before.inodes ||
+	    limits->files != before.files)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "disk, inodes and open files of a sandbox cannot be changed");
+	if (cgroup_set_limits(host, &guest->place, limits, error) < 0) {
+		if (cgroup_set_limits(host, &guest->place, &before, &ignored) < 0)
+			error_prepend(error, "(and the old limits could not all be put back)");
+		return -1;
+	}
+	guest->limits = *limits;
+	if (record_write(host, guest, error) < 0) {
+		guest->limits = before;
+		if (cgroup_set_limits(host, &guest->place, &before, &ignored) < 0)
+			error_prepend(error, "(and the old limits could not all be put back)");
+		return -1;
+	}
+	if (limits->cpu_millis != before.cpu_millis)
+		cpus_change(host, guest, limits->cpu_millis);
+	return 0;
+}
+
+int jail_freeze(const struct host *host, struct guest *guest, bool frozen, struct error *error)
+{
+	int result = cgroup_freeze(host, &guest->place, frozen, error);
+	if (result == 0)
+		guest->frozen = frozen;
+	return result;
+}
+
+/* By way of its process: no name of the sandbox's is looked up. */
+void jail_counters(const struct host *host, const struct guest *guest, const char *root,
+		   struct spawn_counters *ret_counters)
+{
+	char path[64];
+	memset(ret_counters, 0, sizeof(*ret_counters));
+	cgroup_counters(host, guest, ret_counters);
+	if (text_format(path, sizeof(path), "/proc/%d/root", (int)guest->init.pid) < 0)
+		return;
+	CLOSE_FD int outer = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CLOSE_FD int inner =
+	    outer < 0 ? -1 : openat(outer, root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	disk_count(guest, inner, ret_counters);
+}
+
+static int sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
+		 void *data, struct error *error)
+{
+	int result = cgroup_sweep(host, known, data, REMOVE_TIMEOUT_MS);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "cgroups of sandboxes that are gone");
+	return 0;
+}
+
+const struct jail host_jail = {
+    .reclaim = cgroup_reclaim,
+    .over_open = cgroup_over_open,
+    .over_read = cgroup_over_read,
+    .over_end = cgroup_over_end,
+    .release = release,
+    .sweep = sweep,
+};

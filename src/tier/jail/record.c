@@ -1,0 +1,245 @@
+/* A running guest's directory in the runtime directory. See record.h. */
+#include "tier/jail/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+#include "proto/tiers.h"
+
+#define PATH_ROOM 320
+#define TEXT_ROOM 1024
+#define RECORD_VERSION "caisson-boot 1"
+#define HOST_BOOT_TEXT 24 /* the first two parts of it and more: enough to tell them apart */
+
+_Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == GUEST_SOCKET_PATH_MAX,
+	       "a guest's socket path is one that a socket can have");
+
+static int directory_of(const struct host *host, const struct id *id, char path[PATH_ROOM])
+{
+	return text_format(path, PATH_ROOM, "%s/guests/%s", host->runtime, id->text);
+}
+
+static int open_directory(const struct host *host, const struct id *id)
+{
+	char path[PATH_ROOM];
+	int result = directory_of(host, id, path);
+	if (result < 0)
+		return result;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int make_directory(const struct host *host, const struct id *id)
+{
+	char path[PATH_ROOM];
+	int result = text_format(path, sizeof(path), "%s/guests", host->runtime);
+	if (result >= 0 && mkdir(path, 0711) < 0 && errno != EEXIST)
+		result = -errno;
+	if (result >= 0)
+		result = directory_of(host, id, path);
+	if (result < 0)
+		return result;
+	if (mkdir(path, 0700) < 0)
+		return -errno;
+	/* With one id the group is the user's own, and others may be in it. */
+	mode_t mode = host->rights == RIGHTS_ONE_ID ? 0700 : 0750;
+	if (chown(path, 0, host->daemon_gid) < 0 || chmod(path, mode) < 0)
+		return -errno;
+	return 0;
+}
+
+static int bind_socket(const struct host *host, const struct id *id)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int result = guest_socket_path(host->runtime, id, address.sun_path);
+	if (result < 0)
+		return result;
+	CLOSE_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    chown(address.sun_path, 0, host->daemon_gid) < 0 ||
+	    chmod(address.sun_path, host->rights == RIGHTS_ONE_ID ? 0600 : 0660) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+int record_make(const struct host *host, const struct id *id, int *ret_listener,
+		struct error *error)
+{
+	struct error ignored;
+	int result = make_directory(host, id);
+	/* Of a boot that a crash cut off: there is no process of it any more (the driver has
+	 * looked). */
+	if (result == -EEXIST && record_remove(host, id, &ignored) >= 0)
+		result = make_directory(host, id);
+	if (result >= 0)
+		result = bind_socket(host, id);
+	if (result >= 0) {
+		*ret_listener = result;
+		return 0;
+	}
+	if (result == -ENAMETOOLONG)
+		return error_set(error, ERROR_CONFIG,
+				 "the runtime directory's path is too long for a socket in it: %s",
+				 host->runtime);
+	return error_set_errno(error, error_kind_of_errno(result), result, "%s/guests/%s",
+			       host->runtime, id->text);
+}
+
+/* Which start of the host this is: a runtime directory may outlive one. */
+static const char *host_boot(void)
+{
+	static char text[HOST_BOOT_TEXT];
+	char whole[64];
+	if (!text[0] &&
+	    fd_read_small(AT_FDCWD, "/proc/sys/kernel/random/boot_id", whole, sizeof(whole)) > 0)
+		snprintf(text, sizeof(text), "%.*s", HOST_BOOT_TEXT - 1, whole);
+	return text[0] ? text : "unknown";
+}
+
+int record_write(const struct host *host, const struct guest *guest, struct error *error)
+{
+	char text[TEXT_ROOM];
+	const struct limits *limits = &guest->limits;
+	int length = snprintf(
+	    text, sizeof(text),
+	    RECORD_VERSION "\npid %d\nstart_time %llu\nslot %u\ntier %s\nmemory %llu\ndisk %llu\n"
+			   "inodes %llu\ncpu_millis %u\npids %u\nfiles %u\nplace %s\nhost %s\n",
+	    (int)guest->init.pid, (unsigned long long)guest->init.start_time, guest->slot,
+	    tier_name(guest->tier), (unsigned long long)limits->memory,
+	    (unsigned long long)limits->disk, (unsigned long long)limits->inodes,
+	    limits->cpu_millis, limits->pids, limits->files, guest->place.text, host_boot());
+	CLOSE_FD int directory = open_directory(host, &guest->id);
+	int result = MIN(directory, 0);
+	CLOSE_FD int file = -1;
+	if (result >= 0) {
+		file = openat(directory, "boot.new",
+			      O_CREAT | O_TRUNC | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+		result = file < 0 ? -errno : fd_write_full(file, text, (size_t)length);
+	}
+	if (result >= 0 && renameat(directory, "boot.new", directory, "boot") < 0)
+		result = -errno;
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "%s/guests/%s/boot", host->runtime, guest->id.text);
+	return 0;
+}
+
+/* The value of a line "key value"; -1 when there is none. */
+#define VALUE_ROOM 32
+static int read_text(const char *text, const char *key, char value[VALUE_ROOM])
+{
+	char line[64];
+	size_t length = strlen(key);
+	for (const char *place = strchr(text, '\n'); place; place = strchr(place, '\n')) {
+		place++;
+		snprintf(line, sizeof(line), "%.*s", (int)strcspn(place, "\n"), place);
+		if (strncmp(line, key, length) != 0 || line[length] != ' ')
+			continue;
+		snprintf(value, VALUE_ROOM, "%.31s", line + length + 1);
+		return 0;
+	}
+	return -1;
+}
+
+static int read_field(const char *text, const char *key, uint64_t max, uint64_t *ret_value)
+{
+	char value[VALUE_ROOM];
+	if (read_text(text, key, value) < 0)
+		return -1;
+	return text_to_u64(value, 0, max, ret_value) < 0 ? -1 : 0;
+}
+
+int record_read(const struct host *host, struct guest *guest, struct error *error)
+{
+	char text[TEXT_ROOM], place[VALUE_ROOM], boot[VALUE_ROOM];
+	uint64_t pid, start_time, slot, memory, disk, inodes, cpu, pids, files;
+	CLOSE_FD int directory = open_directory(host, &guest->id);
+	ssize_t length = MIN(directory, 0);
+	if (directory >= 0)
+		length = fd_read_small(directory, "boot", text, sizeof(text));
+	if (length == -ENOENT || length == -EFBIG)
+		return 0;
+	if (length < 0)
+		return error_set_errno(error, error_kind_of_errno((int)length), (int)length,
+				       "%s/guests/%s/boot", host->runtime, guest->id.text);
+	if (!text_starts(text, RECORD_VERSION "\n") ||
+	    read_field(text, "pid", INT32_MAX, &pid) < 0 ||
+	    read_field(text, "start_time", UINT64_MAX, &start_time) < 0 ||
+	    read_field(text, "slot", UINT32_MAX, &slot) < 0 ||
+	    read_field(text, "memory", UINT64_MAX, &memory) < 0 ||
+	    read_field(text, "disk", UINT64_MAX, &disk) < 0 ||
+	    read_field(text, "inodes", UINT64_MAX, &inodes) < 0 ||
+	    read_field(text, "cpu_millis", UINT32_MAX, &cpu) < 0 ||
+	    read_field(text, "pids", UINT32_MAX, &pids) < 0 ||
+	    read_field(text, "files", UINT32_MAX, &files) < 0)
+		return 0;
+	if (pid == 0 || start_time == 0 || slot != guest->slot)
+		return 0;
+	/* Start times count from the host's own: after another one they name another process. */
+	if (read_text(text, "host", boot) == 0 && strcmp(boot, host_boot()) != 0)
+		return 0;
+	/* One that was written before there was a pool has none. */
+	if (read_text(text, "place", place) < 0 || id_parse(place, &guest->place) < 0)
+		guest->place = guest->id;
+	guest->init.pid = (pid_t)pid;
+	guest->init.start_time = start_time;
+	guest->limits = (struct limits){.memory = memory,
+					.disk = disk,
+					.inodes = inodes,
+					.cpu_millis = (uint32_t)cpu,
+					.pids = (uint32_t)pids,
+					.files = (uint32_t)files};
+	return 1;
+}
+
+int record_move(const struct host *host, const struct id *from, const struct id *to,
+		struct error *error)
+{
+	char before[PATH_ROOM], after[PATH_ROOM];
+	int result = directory_of(host, from, before);
+	if (result >= 0)
+		result = directory_of(host, to, after);
+	/* As in record_make(). */
+	if (result >= 0 && record_remove(host, to, error) < 0)
+		return -1;
+	if (result >= 0 && rename(before, after) < 0)
+		result = -errno;
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result, "%s/guests/%s",
+				       host->runtime, to->text);
+	return 0;
+}
+
+int record_remove(const struct host *host, const struct id *id, struct error *error)
+{
+	static const char *const files[] = {"init.sock", "boot", "boot.new"};
+	char path[PATH_ROOM];
+	int result = 0;
+	CLOSE_FD int directory = open_directory(host, id);
+	if (directory == -ENOENT)
+		return 0;
+	if (directory < 0)
+		result = directory;
+	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(files); i++) {
+		if (unlinkat(directory, files[i], 0) < 0 && errno != ENOENT)
+			result = -errno;
+	}
+	if (result >= 0)
+		result = directory_of(host, id, path);
+	if (result >= 0 && rmdir(path) < 0 && errno != ENOENT)
+		result = -errno;
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result, "%s/guests/%s",
+				       host->runtime, id->text);
+	return 0;
+}

@@ -1,0 +1,285 @@
+/* Template `host` on disk, below <state>/templates/host (root's, 0700):
+ *   <64 hex>/   a skeleton, named by the digest of what it was made of; never changed once it has
+ *               that name
+ *   current     a link to the one that boots use
+ *   new-<hex>/  one that is being made, or was when the spawner died
+ * Without root, and with a range of ids, there is a second such directory, host-user: owners cannot
+ * be mapped, and the root of sandboxes with folders is another id than that of those without.
+ * See template.h. The only writer is the spawner, which holds the state directory's lock. */
+#include "tier/jail/template.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "tier/remove_tree.h"
+#include "tier/jail/skeleton.h"
+
+_Static_assert(TEMPLATE_DIGEST_TEXT == SKELETON_DIGEST_TEXT, "one digest");
+
+#define CURRENT "current"
+
+/* /opt/venv and /opt/npm come first: what is installed inside is found before what the host has.
+ * NODE_PATH: node, unlike python, does not look for globally installed packages by itself. */
+const char template_host_environment[] =
+    "PATH=/opt/venv/bin:/opt/npm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0"
+    "VIRTUAL_ENV=/opt/venv\0"
+    "NPM_CONFIG_PREFIX=/opt/npm\0"
+    "NPM_CONFIG_UPDATE_NOTIFIER=false\0"
+    "NODE_PATH=/opt/npm/lib/node_modules\0"
+    "LANG=C.UTF-8\0";
+/* Without the NUL that the compiler adds after the last one. */
+const size_t template_host_environment_size = sizeof(template_host_environment) - 1;
+
+static bool is_digest(const char *name)
+{
+	return strlen(name) == TEMPLATE_DIGEST_TEXT - 1 &&
+	       strspn(name, "0123456789abcdef") == TEMPLATE_DIGEST_TEXT - 1;
+}
+
+/* Makes it when it is not there; one that is there is left as it is. */
+static int open_directory(int parent, const char *name, mode_t mode)
+{
+	bool made = mkdirat(parent, name, mode) == 0;
+	if (!made && errno != EEXIST)
+		return -errno;
+	CLOSE_FD int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || (made && fchmod(fd, mode) < 0)) /* whatever the umask */
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+/* <state>/templates/host, made if missing. */
+static int open_templates(const struct host *host, const struct sandbox_ids *ids,
+			  struct error *error)
+{
+	bool of_user = host->rights == RIGHTS_SUBUIDS && ids->owner == 0;
+	const char *name = of_user ? "host-user" : "host";
+	CLOSE_FD int state = open(host->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CLOSE_FD int templates = state < 0 ? -errno : open_directory(state, "templates", 0711);
+	int fd = templates < 0 ? templates : open_directory(templates, name, 0700);
+	if (fd < 0)
+		return error_set_errno(error, error_kind_of_errno(-fd), fd, "%s/templates/%s",
+				       host->state, name);
+	return fd;
+}
+
+static int open_host_root(struct error *error)
+{
+	int fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return error_set_errno(error, ERROR_INTERNAL, errno, "opening the root directory");
+	return fd;
+}
+
+static int read_current(int templates, char digest[TEMPLATE_DIGEST_TEXT])
+{
+	char link[TEMPLATE_DIGEST_TEXT + 1];
+	ssize_t length = readlinkat(templates, CURRENT, link, sizeof(link) - 1);
+	if (length < 0)
+		return -errno;
+	link[length] = '\0';
+	return is_digest(link) ? text_copy(digest, TEMPLATE_DIGEST_TEXT, link) : -EBADMSG;
+}
+
+static bool is_complete(int templates, const char *digest)
+{
+	struct stat status;
+	return fstatat(templates, digest, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISDIR(status.st_mode);
+}
+
+/* A running sandbox has a directory below <runtime>/guests; without any, no overlay can stand on a
+ * skeleton. In doubt: yes. */
+static bool guests_may_run(const struct host *host)
+{
+	char path[sizeof(host->runtime) + 16];
+	if (text_format(path, sizeof(path), "%s/guests", host->runtime) < 0)
+		return true;
+	DIR *stream = opendir(path);
+	if (!stream)
+		return errno != ENOENT;
+	bool found = false;
+	for (struct dirent *entry; !found && (entry = readdir(stream)) != NULL;)
+		found = entry->d_name[0] != '.';
+	closedir(stream);
+	return found;
+}
+
+/* Half-made skeletons always go, old ones when nothing stands on them. What cannot be removed is
+ * tried again by the next spawner. */
+static void remove_unused(const struct host *host, int templates, const char *digest)
+{
+	bool keep_old = guests_may_run(host);
+	int fd = openat(templates, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	if (!stream) {
+		fd_close(&fd);
+		return;
+	}
+	for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+		bool old = is_digest(entry->d_name) && strcmp(entry->d_name, digest) != 0;
+		if (text_starts(entry->d_name, "new-") || text_starts(entry->d_name, "link-") ||
+		    (old && !keep_old))
+			(void)!remove_tree(templates, entry->d_name);
+	}
+	closedir(stream);
+}
+
+struct building {
+	int host_root, directory;
+};
+
+static int build_inside(void *data, struct error *error)
+{
+	const struct building *building = data;
+	umask(022);
+	return skeleton_build(building->host_root, building->directory, error);
+}
+
+/* Where owners can be mapped they are as inside; else it is made by the root it is for. */
+static int build_owned(const struct host *host, const struct sandbox_ids *ids,
+		       struct building *building, struct error *error)
+{
+	if (host->rights != RIGHTS_SUBUIDS)
+		return skeleton_build(building->host_root, building->directory, error);
+	if (fchown(building->directory, ids->owner, ids->owner) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
+	return ids_call(host, ids, build_inside, building, error);
+}
+
+static int build(const struct host *host, const struct sandbox_ids *ids, int host_root,
+		 int templates, const char *digest, struct error *error)
+{
+	char name[32];
+	snprintf(name, sizeof(name), "new-%016llx", (unsigned long long)random_u64());
+	CLOSE_FD int fd = open_directory(templates, name, 0755);
+	if (fd < 0)
+		return error_set_errno(error, error_kind_of_errno(-fd), fd, "skeleton");
+	struct building building = {.host_root = host_root, .directory = fd};
+	int failed = build_owned(host, ids, &building, error);
+	/* Once it has its name it is taken for whole: also after a power cut. */
+	if (failed == 0 && (syncfs(fd) < 0 || renameat(templates, name, templates, digest) < 0))
+		failed = error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
+	if (failed < 0)
+		(void)!remove_tree(templates, name);
+	return failed;
+}
+
+static int make_current(int templates, const char *digest, struct error *error)
+{
+	char name[32];
+	snprintf(name, sizeof(name), "link-%016llx", (unsigned long long)random_u64());
+	if (symlinkat(digest, templates, name) < 0)
+		return error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
+	if (renameat(templates, name, templates, CURRENT) < 0) {
+		error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
+		(void)!unlinkat(templates, name, 0);
+		return -1;
+	}
+	return 0;
+}
+
+static int prepare(const struct host *host, bool has_folders, struct error *error)
+{
+	struct sandbox_ids ids;
+	char digest[TEMPLATE_DIGEST_TEXT], current[TEMPLATE_DIGEST_TEXT];
+	ids_of(host, 0, has_folders, &ids);
+	CLOSE_FD int templates = open_templates(host, &ids, error);
+	CLOSE_FD int host_root = templates < 0 ? -1 : open_host_root(error);
+	if (host_root < 0 || skeleton_digest(host_root, digest, error) < 0)
+		return -1;
+	bool there = is_complete(templates, digest);
+	if (!there && build(host, &ids, host_root, templates, digest, error) < 0)
+		return -1;
+	if (read_current(templates, current) < 0 || strcmp(current, digest) != 0) {
+		if (make_current(templates, digest, error) < 0)
+			return -1;
+	}
+	remove_unused(host, templates, digest);
+	return 0;
+}
+
+int template_host_prepare(const struct host *host, struct error *error)
+{
+	if (prepare(host, false, error) < 0)
+		return -1;
+	return host->rights == RIGHTS_SUBUIDS ? prepare(host, true, error) : 0;
+}
+
+int template_host_digest(const struct host *host, char digest[TEMPLATE_DIGEST_TEXT],
+			 struct error *error)
+{
+	struct sandbox_ids ids;
+	ids_of(host, 0, false, &ids);
+	CLOSE_FD int templates = open_templates(host, &ids, error);
+	if (templates < 0)
+		return -1;
+	int failed = read_current(templates, digest);
+	if (failed < 0)
+		return error_set_errno(error, ERROR_TEMPLATE_UNAVAILABLE, failed, "no skeleton");
+	return 0;
+}
+
+void template_trees_done(struct template_trees *trees)
+{
+	for (uint32_t i = 0; i < trees->lower_count; i++)
+		fd_close(&trees->lowers[i]);
+	for (uint32_t i = 0; i < trees->bind_count; i++)
+		fd_close(&trees->binds[i]);
+	trees->lower_count = trees->bind_count = 0;
+}
+
+static int open_binds(int host_root, struct template_trees *trees, struct error *error)
+{
+	for (size_t i = 0; i < SKELETON_PLACES; i++) {
+		const struct skeleton_place *place = &skeleton_places[i];
+		int bound = skeleton_place_is_bound(host_root, place);
+		int fd = bound > 0 ? openat(host_root, place->name,
+					    O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+				   : -1;
+		if (bound < 0 || (bound > 0 && fd < 0))
+			return error_set_errno(error, ERROR_TEMPLATE_UNAVAILABLE,
+					       bound < 0 ? bound : errno, "/%s", place->name);
+		if (fd < 0)
+			continue;
+		trees->bind_places[trees->bind_count] = place->place;
+		trees->binds[trees->bind_count++] = fd;
+	}
+	return 0;
+}
+
+int template_host_open(const struct host *host, const struct sandbox_ids *ids,
+		       struct template_trees *ret_trees, struct error *error)
+{
+	char digest[TEMPLATE_DIGEST_TEXT];
+	struct template_trees trees = {.lower_count = 0};
+	struct sandbox_ids usual;
+	ids_of(host, 0, false, &usual);
+	CLOSE_FD int templates = open_templates(host, ids ? ids : &usual, error);
+	CLOSE_FD int host_root = templates < 0 ? -1 : open_host_root(error);
+	if (host_root < 0)
+		return -1;
+	int failed = read_current(templates, digest);
+	int skeleton =
+	    failed < 0 ? failed
+		       : openat(templates, digest, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (skeleton < 0)
+		return error_set_errno(error, ERROR_TEMPLATE_UNAVAILABLE,
+				       failed < 0 ? failed : errno, "no skeleton");
+	trees.lowers[trees.lower_count++] = skeleton;
+	if (open_binds(host_root, &trees, error) < 0) {
+		template_trees_done(&trees);
+		return -1;
+	}
+	*ret_trees = trees;
+	return 0;
+}
