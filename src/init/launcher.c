@@ -29,8 +29,8 @@
 static int join_work(void)
 {
 	const struct setup *setup = &configuration.setup;
-	for (uint32_t i = 0; i < setup->work_cgroup_count; i++)
-		if (write(setup->work_cgroups[i], "0", 1) != 1)
+	for (uint32_t i = 0; i < setup->handles.work_cgroup_count; i++)
+		if (write(setup->handles.work_cgroups[i], "0", 1) != 1)
 			return errno ? -errno : -EIO;
 	return 0;
 }

@@ -80,13 +80,13 @@ int main(int argc, char **argv)
 	if (result < 0)
 		return fail("/proc", -result);
 	terminal_begin();
-	process_limit_watch(configuration.setup.process_events);
+	process_limit_watch(configuration.setup.handles.process_events);
 	result = loop_open();
 	if (result == 0)
 		result = launch_open();
 	if (result == 0)
 		result = channel ? connection_begin(channel_fd)
-				 : connection_listen(configuration.setup.listener);
+				 : connection_listen(configuration.setup.handles.listener);
 	if (result < 0)
 		return fail("the loop cannot be made", -result);
 	if (!channel)

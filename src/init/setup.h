@@ -10,24 +10,14 @@
 
 #include "base/limits.h"
 #include "base/resources.h"
-#include "proto/boot_messages.h"
+#include "boot/channel.h"
 #include "proto/init_messages.h"
-
-#define WORK_CGROUPS_MAX 16
 
 struct setup {
 	/* A container's process: on a kernel of its own, where others have made the root. */
 	bool channel;
-	int listener; /* bound by the spawner; main() calls listen() when ready to serve */
-	/* cgroup.procs of the `work` cgroup in each hierarchy, write-only: writing "0" moves the
-	 * writer in. None where the host has no cgroups for us. */
-	int work_cgroups[WORK_CGROUPS_MAX];
-	uint32_t work_cgroup_count;
-	/* The work cgroup's usage, limit and statistics, to keep /proc/meminfo true; -1 = unknown
-	 */
-	int memory_usage, memory_limit, memory_stat;
-	int process_events; /* the work cgroup's pids.events; -1 = none */
-	int meminfo;        /* the file that is mounted over /proc/meminfo, writable; -1 = none */
+	struct boot_handles handles;
+	int meminfo; /* the file that is mounted over /proc/meminfo, writable; -1 = none */
 	struct limits limits;
 	uint32_t flags; /* enum create_flag */
 	uint32_t tree_count;

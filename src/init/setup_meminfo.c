@@ -56,11 +56,11 @@ void setup_refresh_meminfo(const struct setup *setup)
 	if (setup->meminfo < 0)
 		return;
 	/* Without a limit of its own a v1 cgroup says a number near 2^63. */
-	int64_t total = setup_cgroup_number(setup->memory_limit);
+	int64_t total = setup_cgroup_number(setup->handles.memory_limit);
 	if (total < 0 || (uint64_t)total > SANDBOX_MEMORY_MAX)
 		total = (int64_t)setup->limits.memory;
-	int64_t used = MIN(MAX(setup_cgroup_number(setup->memory_usage), 0), total);
-	int64_t cached = MIN(file_cache(setup->memory_stat), used);
+	int64_t used = MIN(MAX(setup_cgroup_number(setup->handles.memory_usage), 0), total);
+	int64_t cached = MIN(file_cache(setup->handles.memory_stat), used);
 	char text[1024];
 	int length = snprintf(
 	    text, sizeof(text),

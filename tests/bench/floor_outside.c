@@ -1,5 +1,5 @@
 /* The half of a floor sandbox that is made from outside, by root: cgroups, namespaces, id maps, the
- * disk on a loop device, the layers. The same list as src/tier/namespace makes (boot.c, cgroup.c,
+ * disk on a loop device, the layers. The same list as src/tier/jail makes (boot.c, cgroup.c,
  * disk.c, loop.c, idmap.c) and in the same order, written out straight: no table of limits, no
  * fallback, no record, no error that is not the end. Called by floor.c; blocks. */
 #include "floor.h"

@@ -8,9 +8,9 @@
 #include "base/fd.h"
 #include "proto/boot_messages.h"
 #include "test.h"
-#include "tier/remove_tree.h"
 #include "tier/jail/skeleton.h"
 #include "tier/jail/template.h"
+#include "tier/remove_tree.h"
 
 static int host, made, top;
 static char top_path[64];

@@ -12,7 +12,6 @@
 /* Writes ROOT_BUNDLE/config.json: numbers of ours and constants, nothing of a user's. */
 NODISCARD int container_describe(const struct id *id, const struct limits *limits);
 
-#define CONTAINER_CGROUPS_MAX 16
 struct container_order {
 	const char *platform; /* of runsc's */
 	int channel;          /* becomes the container's standard input */

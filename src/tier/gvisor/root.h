@@ -17,6 +17,7 @@
 
 /* Both: 0, or -errno with the step that failed. Leaves the host's root for the small one; `init` is
  * a readable descriptor of caisson-init. */
-NODISCARD int root_leave_host(const char *runsc, int init, const char **ret_step);
+NODISCARD int gvisor_leave_host(const char *runsc, int init, const char **ret_step);
 /* Descriptors as ASSIGN brings them: disk, lowers, binds. */
-NODISCARD int root_make(const struct boot_assign *request, const int *fds, const char **ret_step);
+NODISCARD int gvisor_make_root(const struct boot_assign *request, const int *fds,
+			       const char **ret_step);

@@ -13,8 +13,7 @@
  *   shim.c         the steps, as the boot messages ask for them
  *   root.c         mounts: a small root for runsc, the sandbox's root below it
  *   container.c    the container's description, runsc
- *   relay.c        frames between the two, one daemon after the other
- *   execs.c        execs' output: from OUTPUT frames into their logs
+ *   tier/bridge    frames between the two, and execs' output into their logs
  *   narrow.c       what is given up before the first frame is read
  *   release.c      which runsc this host has (in the spawner)
  *   driver.c       the driver (in the spawner)

@@ -20,8 +20,8 @@
 #include "base/text.h"
 #include "tier/jail/disk_owner.h"
 #include "tier/jail/loop.h"
-#include "tier/remove_tree.h"
 #include "tier/jail/tool.h"
+#include "tier/remove_tree.h"
 
 #define TEMPLATES_MAX 32
 #define PATH_ROOM 512

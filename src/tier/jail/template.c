@@ -20,8 +20,8 @@
 #include "base/fd.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "tier/remove_tree.h"
 #include "tier/jail/skeleton.h"
+#include "tier/remove_tree.h"
 
 _Static_assert(TEMPLATE_DIGEST_TEXT == SKELETON_DIGEST_TEXT, "one digest");
 

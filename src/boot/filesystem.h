@@ -1,10 +1,9 @@
-/* The parts of setup.c that stand alone: mounts as the new mount calls make them, and the two
- * things that do not depend on what a sandbox is for, its /proc and its /dev. Paths are relative to
- * the working directory, which is the small root that PREPARE makes. Private to the set-up; may
- * block; all return 0 (or a descriptor) or -errno. */
+/* Mounts, as the new mount calls make them. For whoever sets up a sandbox from inside, before there
+ * is any other process there. May block; allocates nothing; all return 0 (or a descriptor) or
+ * -errno. */
 #pragma once
 
-#include "init/setup.h"
+#include "base/macros.h"
 
 /* The most words that an fs_make() takes, its NULL included. */
 #define FS_OPTIONS_MAX 8
@@ -25,12 +24,5 @@ NODISCARD int fs_move(const char *from, const char *to);
 NODISCARD int fs_enter(const char *path);
 /* mkdir that takes an existing directory, and no symlink for one. */
 NODISCARD int fs_directory(const char *path, unsigned mode);
-
-/* /dev at `path`: must run while the host's is still there. On failure *ret_step says at what. */
-NODISCARD int setup_devices(const char *path, const char **ret_step);
-/* /proc at `path`, with what it must not show masked by `empty_file` and `empty_directory`, and
- * `meminfo` in the place of its own. */
-NODISCARD int setup_proc(const char *path, const char *empty_file, const char *empty_directory,
-			 const char *meminfo, const char **ret_step);
-/* Then, in it, read-only what only an administrator of the host would write. */
-NODISCARD int setup_proc_readonly(const char *path, const char **ret_step);
+/* Detaches what is mounted there. */
+NODISCARD int fs_detach(const char *path);

@@ -1,0 +1,189 @@
+/* See root.h. */
+#include "boot/root.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+#include "boot/filesystem.h"
+
+#define PRIVATE (1 << 18) /* MS_PRIVATE; its header does not go with linux/mount.h */
+
+int root_begin(const struct small_root *small, const char **ret_step)
+{
+	const char *const options[] = {"mode",      "0755",        "size", small->size,
+				       "nr_inodes", small->inodes, NULL};
+	struct mount_attr private = {.propagation = PRIVATE};
+	*ret_step = "making mounts private";
+	int result = sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private);
+	if (result < 0)
+		return result;
+	*ret_step = "a root of its own";
+	CLOSE_FD int root = fs_make("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	if (root < 0)
+		return root;
+	/* Over the host's, which stays the root until it is left. */
+	result = fs_attach(root, "/");
+	if (result >= 0 && fchdir(root) < 0)
+		result = -errno;
+	for (size_t i = 0; result >= 0 && i < small->directory_count; i++)
+		result = fs_directory(small->directories[i], small->mode);
+	return result;
+}
+
+/* Kernels before 6.13 take no descriptors here, and these name the same by path. */
+static int overlay_layers(int fs, const int *lowers, uint32_t count, const char *names,
+			  const char *upper, const char *work)
+{
+	int result = 0;
+	bool by_descriptor = true;
+	for (uint32_t i = 0; by_descriptor && i < count; i++) {
+		result = sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lowers[i]);
+		if (result == -EOPNOTSUPP || result == -EINVAL)
+			by_descriptor = false;
+		else if (result < 0)
+			return result;
+	}
+	if (!by_descriptor)
+		result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", names, 0);
+	if (result >= 0 && upper)
+		result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", upper, 0);
+	if (result >= 0 && upper)
+		result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "workdir", work, 0);
+	return result;
+}
+
+/* `userxattr`: what an overlay notes down goes to user.* attributes, the only ones that a user
+ * namespace may write. */
+int overlay_make(const int *lowers, uint32_t count, const char *names, const char *upper,
+		 const char *work)
+{
+	CLOSE_FD int fs = sys_fsopen("overlay", FSOPEN_CLOEXEC);
+	if (fs < 0)
+		return fs;
+	int result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "source", "caisson", 0);
+	if (result >= 0)
+		result = sys_fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0);
+	if (result >= 0)
+		result = overlay_layers(fs, lowers, count, names, upper, work);
+	if (result < 0)
+		return result;
+	/* The disk's own unmount writes everything; syncs from inside and when the overlay goes
+	 * would only make both slower. Not known to every kernel, and no harm without it. */
+	if (upper)
+		result = sys_fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0);
+	if (result < 0 && result != -EINVAL)
+		return result;
+	result = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+	if (result < 0)
+		return result;
+	return sys_fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+}
+
+int root_stage(int mount_fd, const char *directory, uint32_t index)
+{
+	char path[32];
+	int result = text_format(path, sizeof(path), "%s/%u", directory, index);
+	if (result >= 0)
+		result = fs_directory(path, 0555);
+	return result < 0 ? result : fs_attach(mount_fd, path);
+}
+
+int root_make(const struct boot_assign *request, const int *fds, const char **ret_step)
+{
+	const int *lowers = fds + 1;
+	char names[BOOT_LOWERS_MAX * 16] = "";
+	size_t used = 0;
+	*ret_step = "attaching the disk";
+	int result = fs_attach(fds[0], "k");
+	for (uint32_t i = 0; result >= 0 && i < request->lower_count; i++) {
+		*ret_step = "attaching a layer";
+		result = root_stage(lowers[i], "l", i);
+		used +=
+		    (size_t)snprintf(names + used, sizeof(names) - used, "%sl/%u", i ? ":" : "", i);
+	}
+	if (result < 0)
+		return result;
+	*ret_step = "the root's overlay";
+	CLOSE_FD int root = overlay_make(lowers, request->lower_count, names, "k/upper", "k/work");
+	return root < 0 ? root : fs_attach(root, "r");
+}
+
+static const char *const places[] = {
+    [PLACE_USR] = "r/usr", [PLACE_BIN] = "r/bin",     [PLACE_SBIN] = "r/sbin",
+    [PLACE_LIB] = "r/lib", [PLACE_LIB32] = "r/lib32", [PLACE_LIB64] = "r/lib64",
+};
+
+/* An overlay over a bind of the host's. A file that is shared with the host and with other
+ * sandboxes carries more than its content: who watches it (inotify) sees what they run and when,
+ * and who locks it (flock) stops those of them that lock it too. The overlay has files of its own;
+ * their content is the same pages of the same cache. Not where the host's is itself two overlays
+ * deep, or has something mounted in it that must stay: then it is bound as it is. */
+static int cover_bind(int bind, uint32_t index)
+{
+	char lower[32];
+	int lowers[2] = {bind, -1};
+	int result = root_stage(bind, "b", index);
+	if (result >= 0)
+		result = text_format(lower, sizeof(lower), "b/%u:empty", index);
+	if (result < 0)
+		return result;
+	CLOSE_FD int empty = open("empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (empty < 0)
+		return -errno;
+	lowers[1] = empty;
+	return overlay_make(lowers, ARRAY_SIZE(lowers), lower, NULL, NULL);
+}
+
+static int attach_binds(const struct boot_assign *request, const int *binds, bool covered,
+			const char **ret_step)
+{
+	*ret_step = "a place that is not known";
+	for (uint32_t i = 0; i < request->bind_count; i++) {
+		uint32_t place = request->bind_places[i];
+		if (place >= ARRAY_SIZE(places) || !places[place])
+			return -EBADMSG;
+		*ret_step = places[place] + 1;
+		int result = fs_directory(places[place], 0755);
+		if (result < 0)
+			return result;
+		CLOSE_FD int cover = covered ? cover_bind(binds[i], i) : -1;
+		result = fs_attach(cover >= 0 ? cover : binds[i], places[place]);
+		if (result < 0)
+			return result;
+	}
+	return 0;
+}
+
+/* The user may have put something else in the place of some: then it stays. */
+static const struct {
+	const char *path;
+	mode_t mode;
+	bool needed;
+} directories[] = {{"r/proc", 0555, true},
+		   {"r/dev", 0755, true},
+		   {"r/sys", 0555, false},
+		   {"r/tmp", 01777, false},
+		   {"r/workspace", 0777, false}};
+
+int root_furnish(const struct boot_assign *request, const int *fds, bool covered,
+		 const char **ret_step)
+{
+	int result = attach_binds(request, fds + 1 + request->lower_count, covered, ret_step);
+	if (result < 0)
+		return result;
+	*ret_step = "furnishing the root";
+	mode_t before = umask(0);
+	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(directories); i++) {
+		result = fs_directory(directories[i].path, directories[i].mode);
+		if (result == -ENOTDIR && !directories[i].needed)
+			result = 0;
+	}
+	umask(before);
+	return result;
+}
