@@ -25,8 +25,8 @@
 #include "daemon/watchdog.h"
 #include "mcp/mcp.h"
 
-#define SHUTDOWN_GRACE_MS 3000
-#define LOST_GRACE_MS 200 /* the next daemon is on its way */
+#define SHUTDOWN_GRACE_MS 2800
+#define LOST_GRACE_MS 0 /* the next daemon is on its way */
 #define IDLE_CHECK_MS 250
 
 struct daemon {
@@ -216,9 +216,10 @@ static void closed(void *data)
 	uv_stop(&daemon->loop);
 }
 
-static void let_go(uv_timer_t *timer)
+/* Before the connections are cut: a client that is gone cancels its command. */
+static void let_go(void *data)
 {
-	struct daemon *daemon = timer->data;
+	struct daemon *daemon = data;
 	core_let_go(&daemon->core);
 }
 
@@ -233,9 +234,8 @@ static void stop(struct daemon *daemon, int exit_code, uint32_t grace_ms)
 		return;
 	}
 	mcp_server_ending(daemon->mcp);
-	/* Before the connections are cut: a client that is gone cancels its command. */
-	uv_timer_start(&daemon->idle_timer, let_go, grace_ms - MIN(grace_ms, LOST_GRACE_MS), 0);
-	http_server_shutdown(daemon->server, grace_ms, closed, daemon);
+	uv_timer_stop(&daemon->idle_timer);
+	http_server_shutdown(daemon->server, grace_ms, let_go, closed, daemon);
 }
 
 static void quit(void *data)
@@ -289,7 +289,7 @@ static void watch_idle(struct daemon *daemon)
 {
 	daemon->idle_since = 0;
 	if (daemon->stopping)
-		return; /* the timer is stop()'s */
+		return;
 	if (daemon->config.idle_exit_seconds > 0)
 		uv_timer_start(&daemon->idle_timer, check_idle, IDLE_CHECK_MS, IDLE_CHECK_MS);
 	else

@@ -113,6 +113,7 @@ struct http_server {
 	void (*identify)(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
 	size_t handle_count; /* libuv handles that are not closed yet: the server outlives them */
 	bool accepting, stopping, freed;
+	void (*last_call)(void *data); /* of a shutdown; NULL when it was called */
 	void (*closed)(void *data);
 	void *closed_data;
 	uint32_t request_prefix;

@@ -116,9 +116,12 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings 
 /* Takes a listening socket (its descriptor is owned from here on). tls: an SSL_CTX or NULL. */
 NODISCARD int http_server_listen(struct http_server *server, int fd, void *tls,
 				 struct error *error);
-/* Stops accepting, lets answers under way finish for at most that long, then calls `closed`. */
-void http_server_shutdown(struct http_server *server, uint32_t grace_ms, void (*closed)(void *data),
-			  void *data);
+/* Stops accepting, and lets answers under way finish for at most that long. Then `last_call` (or
+ * NULL) may answer who still waits; HTTP_LAST_CALL_MS later all connections are cut. Calls `closed`
+ * when there are none. */
+#define HTTP_LAST_CALL_MS 200
+void http_server_shutdown(struct http_server *server, uint32_t grace_ms,
+			  void (*last_call)(void *data), void (*closed)(void *data), void *data);
 void http_server_free(struct http_server *server);
 /* From the next connection and request on; the lists outlive the server or the next such call. */
 void http_server_set_names(struct http_server *server, const char *const *hosts,

@@ -317,7 +317,16 @@ static void lose_all(struct http_server *server)
 static void on_grace_over(uv_timer_t *timer)
 {
 	struct http_server *server = timer->data;
-	lose_all(server);
+	void (*last_call)(void *data) = server->last_call;
+	server->last_call = NULL;
+	if (!last_call) {
+		lose_all(server);
+		return;
+	}
+	/* From now on, not from when it was due: a daemon that stood still for a while gives its
+	 * answers the same time. */
+	uv_timer_start(timer, on_grace_over, HTTP_LAST_CALL_MS, 0);
+	last_call(server->closed_data);
 }
 
 /* A connection without a request goes at once, the others after their answer. A request may have
@@ -338,10 +347,11 @@ static void ask_to_close(struct http_connection *connection)
 		connection->phase = HTTP_DRAIN;
 }
 
-void http_server_shutdown(struct http_server *server, uint32_t grace_ms, void (*closed)(void *data),
-			  void *data)
+void http_server_shutdown(struct http_server *server, uint32_t grace_ms,
+			  void (*last_call)(void *data), void (*closed)(void *data), void *data)
 {
 	server->stopping = true;
+	server->last_call = last_call;
 	server->closed = closed;
 	server->closed_data = data;
 	list_each (&server->listeners, node)

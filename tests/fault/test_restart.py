@@ -1,7 +1,9 @@
 """Any process may die: what must go on does, what must not stay does not."""
 import os
 import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 from caisson import PROGRAM, ApiError, Background, OwnDaemons, inits_of, wait_until
@@ -39,6 +41,18 @@ class Restart(OwnDaemons):
     def test_graceful_restart_while_a_command_runs(self):
         """It has three seconds to end; then it goes on without its client."""
         self.check_command_goes_on(lambda daemon: daemon.process.terminate())
+
+    @long
+    def test_graceful_restart_of_a_daemon_that_stood_still(self):
+        """When it goes on, all its three seconds are over: whoever waits is told all the same."""
+        def end(daemon):
+            pid = daemon.daemon_pid()
+            daemon.process.terminate()
+            time.sleep(1)  # it has heard of it
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(2.5)
+            os.kill(pid, signal.SIGCONT)
+        self.check_command_goes_on(end)
 
     def check_command_goes_on(self, end):
         """Who waits for it is told that it goes on, and it does."""

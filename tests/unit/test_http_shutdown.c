@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/clock_advance.h"
 #include "base/work.h"
 #include "http_fixture.h"
 
@@ -33,7 +34,7 @@ TEST(shutdown_lets_answers_finish)
 	fixture_start(&f, NULL, NULL);
 	int idle = client_tcp(&f), busy = client_tcp(&f);
 	(void)client_text(&f, busy, "GET /later HTTP/1.1\r\n" HOST "\r\n");
-	http_server_shutdown(f.server, 5000, note_closed, &f);
+	http_server_shutdown(f.server, 5000, NULL, note_closed, &f);
 	CHECK(!f.closed);
 	look(idle);
 	CHECK(seen.closed);
@@ -56,7 +57,7 @@ static void check_unseen_request(int client)
 	static const char request[] = "GET /here HTTP/1.1\r\n" HOST "\r\n";
 	CHECK_INT(send(client, request, sizeof(request) - 1, MSG_NOSIGNAL),
 		  (int)sizeof(request) - 1);
-	http_server_shutdown(f.server, 5000, note_closed, &f);
+	http_server_shutdown(f.server, 5000, NULL, note_closed, &f);
 	look(client);
 	CHECK_INT(answer_status(&seen), 200);
 	CHECK(seen_has(&seen, "Connection: close"));
@@ -122,7 +123,7 @@ static void stop_server(uv_check_t *check)
 {
 	CHECK(hog.ran);
 	hog.stopped = true;
-	http_server_shutdown(f.server, 5000, note_closed, &f);
+	http_server_shutdown(f.server, 5000, NULL, note_closed, &f);
 	uv_close((uv_handle_t *)check, NULL);
 }
 
@@ -158,7 +159,7 @@ TEST(shutdown_ends_with_its_grace)
 	fixture_start(&f, NULL, NULL);
 	int busy = client_tcp(&f);
 	(void)client_text(&f, busy, "GET /later HTTP/1.1\r\n" HOST "\r\n");
-	http_server_shutdown(f.server, 5000, note_closed, &f);
+	http_server_shutdown(f.server, 5000, NULL, note_closed, &f);
 	fixture_wait(&f, 2000);
 	CHECK(!f.closed);
 	fixture_wait(&f, 6000);
@@ -167,9 +168,59 @@ TEST(shutdown_ends_with_its_grace)
 	close(busy);
 	fixture_stop(&f);
 	fixture_start(&f, NULL, NULL);
-	http_server_shutdown(f.server, 5000, note_closed, &f);
+	http_server_shutdown(f.server, 5000, NULL, note_closed, &f);
 	CHECK(!f.closed);
 	fixture_pump(&f);
 	CHECK(f.closed);
+	fixture_stop(&f);
+}
+
+static void nothing(void *data)
+{
+	(void)data;
+}
+
+static void answer_pending(void *data)
+{
+	struct http_fixture *fixture = data;
+	http_respond(fixture->pending, 503, NULL, NULL, 0, "ends", 4);
+}
+
+/* All at once, as for a process that was stopped. */
+static void jump(uint64_t ms)
+{
+	*clock_advance += ms * NSEC_PER_MSEC;
+	uv_run(&f.loop, UV_RUN_NOWAIT);
+}
+
+/* Also where the loop stood still until both the last call and the cut were due. */
+TEST(shutdown_delivers_the_last_answers)
+{
+	fixture_start(&f, NULL, NULL);
+	int busy = client_tcp(&f);
+	(void)client_text(&f, busy, "GET /later HTTP/1.1\r\n" HOST "\r\n");
+	http_server_shutdown(f.server, 1000, answer_pending, note_closed, &f);
+	fixture_wait(&f, 900);
+	CHECK(!f.closed);
+	jump(10000);
+	look(busy);
+	CHECK_INT(answer_status(&seen), 503);
+	CHECK(seen.closed);
+	close(busy);
+	fixture_pump(&f);
+	CHECK(f.closed);
+	fixture_stop(&f);
+	/* Who is not answered is cut. */
+	fixture_start(&f, NULL, NULL);
+	busy = client_tcp(&f);
+	(void)client_text(&f, busy, "GET /later HTTP/1.1\r\n" HOST "\r\n");
+	http_server_shutdown(f.server, 1000, nothing, note_closed, &f);
+	jump(10000);
+	fixture_pump(&f);
+	CHECK(!f.closed);
+	fixture_wait(&f, HTTP_LAST_CALL_MS + 1);
+	CHECK(f.closed);
+	CHECK_INT(f.gone, 1);
+	close(busy);
 	fixture_stop(&f);
 }
