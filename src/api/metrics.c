@@ -80,7 +80,7 @@ static void put_metrics(struct json_writer *writer, const struct sandbox *sandbo
 	put_uint(writer, "processes_limit", row->limits.pids);
 	put_counter(writer, "disk_inodes", known[KNOWN_DISK], counters->disk_inodes);
 	put_uint(writer, "disk_limit_bytes", row->limits.disk);
-	put_text(writer, "network", "off");
+	put_text(writer, "network", network_name(row->network));
 	put_uint(writer, "network_rx_bytes", 0);
 	put_uint(writer, "network_tx_bytes", 0);
 	/* By the names that clients of other runtimes look for. */

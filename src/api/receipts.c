@@ -149,11 +149,10 @@ static json_t *sandbox_json(const struct sandbox_row *row)
 		    kind == LIMIT_CPU ? "cpu_millis" : limit_name((enum limit_kind)kind);
 		json_object_set_new(limits, name, limit_json(row, (enum limit_kind)kind));
 	}
-	return json_pack("{s:s, s:s?, s:s, s:s, s:n, s:s, s:s, s:s, s:s, s:o}", "id", row->id.text,
+	return json_pack("{s:s, s:s?, s:s, s:s, s:s?, s:s, s:s, s:s, s:o}", "id", row->id.text,
 			 "name", row->name, "workspace", row->workspace, "template", row->template,
-			 "template_digest", "template_digest_reason",
-			 "what a sandbox sees of the template is known to the spawner alone",
-			 "isolation", tier_name((enum tier)row->tier), "network", "off",
+			 "template_digest", row->rootfs_digest, "isolation",
+			 tier_name((enum tier)row->tier), "network", network_name(row->network),
 			 "created_at", created, "limits", limits);
 }
 

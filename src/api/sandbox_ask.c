@@ -78,14 +78,14 @@ static int parse_choices(const struct choices *choices, struct sandbox_spec *spe
 			return error_set(error, ERROR_INVALID,
 					 "field `isolation` must be auto, namespace, gvisor or vm");
 	}
-	if (network && strcmp(network, "off") != 0) {
-		if (strcmp(network, "restricted") == 0 || strcmp(network, "open") == 0)
-			return error_set(error, ERROR_UNSUPPORTED,
-					 "network `%s` is not available; `off` is", network);
+	int known = network ? network_parse(network, &spec->network) : 0;
+	if (known == -EOPNOTSUPP)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "network `%s` is not available; `off` is", network);
+	if (known < 0)
 		return error_set(error, ERROR_INVALID,
 				 "field `network` must be `off`: sandboxes have no network in this "
 				 "version");
-	}
 	if (choices->region && strcmp(choices->region, REGION_LOCAL) != 0)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "field `region`: this host is the only one: leave it out, or say "

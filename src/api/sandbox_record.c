@@ -172,7 +172,7 @@ void put_sandbox(struct json_writer *writer, const char *key, const struct sandb
 	put_text(writer, "state", state);
 	put_template(writer, row);
 	put_text(writer, "isolation", tier_name((enum tier)row->tier));
-	put_text(writer, "network", "off");
+	put_text(writer, "network", network_name(row->network));
 	put_null(writer, "guest_ip");
 	put_text(writer, "region", REGION_LOCAL);
 	put_bool(writer, "nested_userns", row->flags & CREATE_NESTED_USERNS);

@@ -121,9 +121,9 @@ void activity_created(struct sandbox *sandbox, const struct principal *principal
 	snprintf(timeout, sizeof(timeout), "%u", row->timeout_seconds);
 	ACTIVITY(sandbox, ACTIVITY_SANDBOX_CREATED, principal, NULL, {"name", row->name},
 		 {"template", row->template}, {"template_asked", row->template_asked},
-		 {"isolation", tier_name((enum tier)row->tier)}, {"network", "off"},
-		 {"cpu_millis", cpu}, {"memory_bytes", memory}, {"disk_bytes", disk},
-		 {"timeout_seconds", timeout});
+		 {"isolation", tier_name((enum tier)row->tier)},
+		 {"network", network_name(row->network)}, {"cpu_millis", cpu},
+		 {"memory_bytes", memory}, {"disk_bytes", disk}, {"timeout_seconds", timeout});
 	activity_actor(sandbox->core, principal, sandbox->life->asked_by);
 }
 

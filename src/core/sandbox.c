@@ -83,6 +83,7 @@ void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_ro
 	ret_row->mounts = copy_bytes(from->mounts, from->mounts_size);
 	ret_row->labels = copy_bytes(from->labels, from->labels_size);
 	ret_row->template_asked = copy_text(from->template_asked);
+	ret_row->rootfs_digest = copy_text(from->rootfs_digest);
 }
 
 /* Takes the row. */

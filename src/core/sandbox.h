@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "core/core.h"
+#include "core/network.h"
 
 struct exec;
 struct file_operation_handle;
@@ -44,6 +45,7 @@ struct sandbox_spec {
 	const char *template;
 	bool allow_substitute; /* `host` may stand for a template that is not installed */
 	enum tier tier;
+	enum network network;
 	struct limits limits;
 	bool timeout_set; /* timeout_seconds 0 then means none */
 	uint32_t timeout_seconds, idle_timeout_seconds, auto_pause_seconds;

@@ -7,20 +7,24 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "core/budget.h"
 #include "core/core_private.h"
 #include "core/create_queue.h"
+#include "core/template.h"
+#include "proto/folder_grant.h"
 
 /* How a boot (create or start) is put to the spawner. */
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message)
 {
 	const struct sandbox_row *row = &sandbox->row;
+	const struct template *template = template_find(row->template);
 	*message = (struct spawn_message){
 	    .type = type,
 	    .create =
 		{
 		    .tier = row->tier,
-		    .template = 0,
+		    .rootfs = template ? template->rootfs : 0,
 		    .flags = row->flags,
 		    .limits = row->limits,
 		    .mount_count = sandbox->life->mount_count,
@@ -35,10 +39,10 @@ void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_mes
 		const char *mode = packed_next(packed, &at);
 		packed_next(packed, &at);
 		packed_next(packed, &at);
-		message->create.mount_modes[i] = !mode                      ? MOUNT_READ_ONLY
-						 : strcmp(mode, "rw") == 0  ? MOUNT_READ_WRITE
-						 : strcmp(mode, "cow") == 0 ? MOUNT_COPY_ON_WRITE
-									    : MOUNT_READ_ONLY;
+		enum mount_mode parsed = MOUNT_READ_ONLY;
+		(void)!mount_mode_parse(mode ? mode : "", &parsed);
+		message->create.mounts[i] =
+		    (struct spawn_mount){.source = MOUNT_FOLDER, .mode = (uint32_t)parsed};
 	}
 }
 
@@ -51,6 +55,8 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 	if (cap != 0)
 		sandbox->row.limits.files = MIN(sandbox->row.limits.files, cap);
 	sandbox->row.boot_origin = reply->created.origin;
+	free(sandbox->row.rootfs_digest);
+	sandbox->row.rootfs_digest = text_duplicate(reply->created.rootfs_digest);
 	uint32_t count = MIN(reply->created.phase_count, SPAWN_PHASES_MAX);
 	for (uint32_t i = 0; i < count && sandbox->phase_count < SANDBOX_PHASES_MAX - 2; i++) {
 		struct phase *phase = &sandbox->phases[sandbox->phase_count++];

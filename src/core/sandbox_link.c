@@ -10,8 +10,8 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "core/core_private.h"
+#include "core/template.h"
 #include "proto/tiers.h"
-#include "tier/jail/template.h"
 
 /* A link that lived this long was a good one: the next attempt comes at once. */
 #define LINK_GOOD (10 * NSEC_PER_SEC)
@@ -36,8 +36,8 @@ static bool has_key(struct bytes packed, const char *variable)
 static int pack_environment(const struct sandbox_row *row, struct buffer *packed,
 			    uint32_t *ret_count)
 {
-	struct bytes base = {(const uint8_t *)template_host_environment,
-			     template_host_environment_size};
+	const struct template *template = template_find(row->template);
+	struct bytes base = template ? template->environment : (struct bytes){NULL, 0};
 	struct bytes own = {(const uint8_t *)row->environment, row->environment_size};
 	const char *variable;
 	*ret_count = 0;

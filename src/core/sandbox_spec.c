@@ -297,8 +297,10 @@ static int check_name(const struct sandbox_spec *spec, struct error *error)
 int spec_check(struct core *core, const struct principal *principal,
 	       const struct sandbox_spec *spec, struct sandbox_row *ret_row, struct error *error)
 {
-	struct sandbox_row row = {
-	    .state = SANDBOX_CREATING, .flags = spec->flags, .options = spec->options};
+	struct sandbox_row row = {.state = SANDBOX_CREATING,
+				  .network = (uint32_t)spec->network,
+				  .flags = spec->flags,
+				  .options = spec->options};
 	const struct template *template;
 	if (check_name(spec, error) < 0 ||
 	    template_resolve(&core->config, spec->template, spec->allow_substitute, &template,

@@ -6,6 +6,17 @@
 
 #include "base/config.h"
 #include "base/limits.h"
+#include "proto/spawner_messages.h"
+
+/* /opt/venv and /opt/npm come first: what is installed inside is found before what the host has.
+ * NODE_PATH: node, unlike python, does not look for globally installed packages by itself. */
+static const char host_environment[] =
+    "PATH=/opt/venv/bin:/opt/npm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0"
+    "VIRTUAL_ENV=/opt/venv\0"
+    "NPM_CONFIG_PREFIX=/opt/npm\0"
+    "NPM_CONFIG_UPDATE_NOTIFIER=false\0"
+    "NODE_PATH=/opt/npm/lib/node_modules\0"
+    "LANG=C.UTF-8\0";
 
 const struct template templates[] = {
     {.name = TEMPLATE_HOST,
@@ -13,7 +24,9 @@ const struct template templates[] = {
      .category = "system",
      .tools = {"sh", "whatever is installed on this machine"},
      .installed = true,
-     .index = 0},
+     .rootfs = ROOTFS_HOST,
+     /* Without the NUL that the compiler adds after the last one. */
+     .environment = {(const uint8_t *)host_environment, sizeof(host_environment) - 1}},
     {.name = "python-3.12",
      .description = "Python 3.12 with pip and common libraries",
      .category = "language",

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "proto/codec.h"
 
 struct config;
 
@@ -22,7 +23,10 @@ struct template
 	uint32_t cpu_millis;                       /* what one gets that does not say; */
 	uint64_t memory;                           /* 0: the configured default */
 	bool installed;
-	uint32_t index; /* of an installed one: what the spawner calls it */
+	uint32_t rootfs; /* of an installed one: enum rootfs_kind */
+	/* What every process in it finds in its environment unless told otherwise: "K=V\0K=V\0".
+	 */
+	struct bytes environment;
 };
 
 /* Every template, `host` first; one without a name ends it. */

@@ -74,18 +74,17 @@ static int create_limits(struct create *create, const struct config *config, str
 	return 0;
 }
 
-static int create_network(const struct create *create, struct error *error)
+static int create_network(struct create *create, struct error *error)
 {
 	const char *network = create->network;
-	if (!network || strcmp(network, "off") == 0)
-		return 0;
-	if (strcmp(network, "restricted") == 0 || strcmp(network, "open") == 0)
+	int known = network ? network_parse(network, &create->spec.network) : 0;
+	if (known == -EOPNOTSUPP)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "network `%s` is not available here: sandboxes have no network. "
 				 "Leave it out or say `off`, and write what is needed into the "
 				 "sandbox with write_file",
 				 network);
-	return error_set(error, ERROR_INVALID, "field `network` must be `off`");
+	return known < 0 ? error_set(error, ERROR_INVALID, "field `network` must be `off`") : 0;
 }
 
 /* The fields are read; now what they say. */

@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "base/resources.h"
 
-#define SPAWNER_PROTOCOL_VERSION 3
+#define SPAWNER_PROTOCOL_VERSION 4
 
 /* What the spawner gives to the daemon it starts. */
 #define DAEMON_SPAWNER_FD 3     /* SOCK_SEQPACKET to the spawner */
@@ -88,13 +88,31 @@ enum create_flag {
 	CREATE_NESTED_USERNS = 1 << 0, /* user namespaces inside are allowed */
 };
 
+/* What a sandbox's root is made of, by what the spawner can find itself. What an image says of its
+ * environment, user and directory stays with the daemon: text of strangers' has no business in the
+ * privileged process. */
+enum rootfs_kind {
+	ROOTFS_HOST = 1, /* this host's programs, and a layer of ours */
+};
+/* Names its layers: 64 digits of hex and a NUL. */
+#define ROOTFS_DIGEST_TEXT 65
+
+/* What is mounted beside the root. */
+enum mount_source {
+	MOUNT_FOLDER = 1, /* a user's folder; its descriptor is a folder_grant */
+};
+struct spawn_mount {
+	uint32_t source; /* enum mount_source */
+	uint32_t mode;   /* enum mount_mode */
+};
+
 struct spawn_create {
-	uint32_t tier;     /* not TIER_AUTO: the daemon has chosen */
-	uint32_t template; /* index of an installed template; 0 = host */
+	uint32_t tier;   /* not TIER_AUTO: the daemon has chosen */
+	uint32_t rootfs; /* enum rootfs_kind */
 	uint32_t flags;
 	struct limits limits;
 	uint32_t mount_count;
-	uint32_t mount_modes[SANDBOX_MOUNTS_MAX]; /* enum mount_mode */
+	struct spawn_mount mounts[SANDBOX_MOUNTS_MAX];
 };
 
 /* How a sandbox came to be. */
@@ -179,6 +197,7 @@ struct spawn_message {
 		struct {
 			uint32_t pid;
 			uint32_t origin; /* enum spawn_origin */
+			char rootfs_digest[ROOTFS_DIGEST_TEXT];
 			uint32_t limit_reasons[LIMIT_COUNT];
 			uint32_t phase_count;
 			struct spawn_phase phases[SPAWN_PHASES_MAX];

@@ -30,27 +30,24 @@ void boots_forget_order(struct entry *entry)
 {
 	if (!entry->order)
 		return;
-	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
-		folder_grant_done(&entry->order->folders[i]);
+	mounts_done(entry->order->mounts);
 	free(entry->order);
 	entry->order = NULL;
 }
 
-/* The folders become the order's. */
-static struct boot_order *order_new(const struct spawn_create *create, struct folder_grant *folders,
-				    bool fresh)
+/* The mounts become the order's. */
+static struct boot_order *order_new(const struct spawn_create *create, struct mount *mounts,
+				    enum boot_origin origin)
 {
 	struct boot_order *order = calloc(1, sizeof(*order));
 	if (!order)
 		abort();
 	order->create = *create;
-	order->fresh = fresh;
-	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++) {
-		order->folders[i].directory = -1;
-		if (!folders || i >= create->mount_count)
-			continue;
-		order->folders[i] = folders[i];
-		folders[i].directory = -1;
+	order->origin = origin;
+	mounts_init(order->mounts);
+	if (mounts) {
+		memcpy(order->mounts, mounts, sizeof(order->mounts));
+		mounts_init(mounts);
 	}
 	return order;
 }
@@ -83,6 +80,7 @@ static void reply_created(struct spawner *spawner, struct entry *entry, enum spa
 		return;
 	reply.created.pid = (uint32_t)guest->init.pid;
 	reply.created.origin = origin;
+	memcpy(reply.created.rootfs_digest, guest->rootfs_digest, sizeof(guest->rootfs_digest));
 	memcpy(reply.created.limit_reasons, guest->limit_reasons, sizeof(guest->limit_reasons));
 	reply.created.phase_count = MIN(guest->phase_count, SPAWN_PHASES_MAX);
 	memcpy(reply.created.phases, guest->phases, sizeof(guest->phases));
@@ -119,7 +117,7 @@ static void failed(struct spawner *spawner, struct entry *entry, const struct er
 	log_debug("sandbox %s: %s", entry->guest.id.text, error->message);
 	if (entry->state == ENTRY_PREPARING)
 		pool_failed(spawner, error->message);
-	undo(spawner, entry, entry->order ? entry->order->fresh : true, error);
+	undo(spawner, entry, !entry->order || entry->order->origin == BOOT_NEW, error);
 }
 
 static void succeeded(struct spawner *spawner, struct entry *entry, enum spawn_origin origin)
@@ -135,7 +133,8 @@ static void succeeded(struct spawner *spawner, struct entry *entry, enum spawn_o
 	}
 	/* Who wanted its end came before its beginning. */
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
-	undo(spawner, entry, entry->destroy || (entry->order && entry->order->fresh), &error);
+	undo(spawner, entry, entry->destroy || (entry->order && entry->order->origin == BOOT_NEW),
+	     &error);
 }
 
 /* ---- Workers. */
@@ -324,7 +323,7 @@ static struct entry *new_entry(struct spawner *spawner, const struct id *id, enu
 }
 
 int boots_create(struct spawner *spawner, const struct id *id, const struct spawn_create *create,
-		 struct folder_grant *folders, uint32_t request, struct error *error)
+		 struct mount *mounts, uint32_t request, struct error *error)
 {
 	if (guests_placed(spawner, id))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is there already", id->text);
@@ -345,12 +344,12 @@ int boots_create(struct spawner *spawner, const struct id *id, const struct spaw
 	}
 	if (make_files(spawner, entry, false, error) < 0)
 		return -1;
-	enqueue(spawner, entry, order_new(create, folders, true), request);
+	enqueue(spawner, entry, order_new(create, mounts, BOOT_NEW), request);
 	return 1;
 }
 
 int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn_create *create,
-		struct folder_grant *folders, uint32_t request, struct error *error)
+		struct mount *mounts, uint32_t request, struct error *error)
 {
 	const char *id = entry->guest.id.text;
 	if (entry->state == ENTRY_DYING)
@@ -361,7 +360,7 @@ int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s runs already", id);
 	if (create->tier != (uint32_t)entry->guest.tier)
 		return error_set(error, ERROR_INVALID, "sandbox %s is of another tier", id);
-	enqueue(spawner, entry, order_new(create, folders, false), request);
+	enqueue(spawner, entry, order_new(create, mounts, BOOT_STORED), request);
 	return 1;
 }
 
@@ -376,7 +375,7 @@ int boots_ahead(struct spawner *spawner, const struct spawn_create *create, stru
 	if (make_files(spawner, entry, true, error) < 0)
 		return -1;
 	entry->state = ENTRY_PREPARING;
-	entry->order = order_new(create, NULL, true);
+	entry->order = order_new(create, NULL, BOOT_NEW);
 	entry->order->ahead = true;
 	entry->guest.limits = create->limits;
 	if (worker_boot(spawner, entry, error) == 0) {
@@ -407,7 +406,7 @@ int boots_assign(struct spawner *spawner, struct entry *entry, const struct id *
 		 const struct spawn_create *create, uint32_t request, struct error *error)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = LOOP_BOOT | entry->guest.slot};
-	const struct boot boot = {.create = create, .fresh = true};
+	const struct boot boot = {.create = create};
 	int result = rename_files(spawner, entry, id);
 	if (result == 0) {
 		entry->guest.id = *id;

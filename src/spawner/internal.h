@@ -115,8 +115,8 @@ struct entry {
 /* What a boot needs that was asked for, until it is done. */
 struct boot_order {
 	struct spawn_create create;
-	struct folder_grant folders[SANDBOX_MOUNTS_MAX]; /* owned */
-	bool fresh;
+	struct mount mounts[SANDBOX_MOUNTS_MAX]; /* owned */
+	enum boot_origin origin;
 	bool ahead; /* for the pool */
 };
 
@@ -275,14 +275,14 @@ NODISCARD int guests_watch(struct spawner *spawner, struct entry *entry, struct 
 NODISCARD int guests_path(const struct spawner *spawner, const char *below, const struct id *id,
 			  char path[SPAWNER_PATH_MAX]);
 
-/* boots.c. Both take the folders over when they return 1: `request` is answered when it listens, or
+/* boots.c. Both take the mounts over when they return 1: `request` is answered when it listens, or
  * cannot. */
 NODISCARD int boots_create(struct spawner *spawner, const struct id *id,
-			   const struct spawn_create *create, struct folder_grant *folders,
+			   const struct spawn_create *create, struct mount *mounts,
 			   uint32_t request, struct error *error);
 NODISCARD int boots_start(struct spawner *spawner, struct entry *entry,
-			  const struct spawn_create *create, struct folder_grant *folders,
-			  uint32_t request, struct error *error);
+			  const struct spawn_create *create, struct mount *mounts, uint32_t request,
+			  struct error *error);
 /* One more for the pool. */
 NODISCARD int boots_ahead(struct spawner *spawner, const struct spawn_create *create,
 			  struct error *error);
@@ -384,12 +384,14 @@ NODISCARD int mount_table_type(int fd, char *type, size_t room);
 NODISCARD int mount_table_place(int fd, char place[MOUNT_PLACE_SIZE]);
 
 /* validate.c */
-/* Fills folders[0..fd_count) as far as it got; the caller closes them. */
+/* Fills mounts[0..fd_count) as far as it got; the caller closes them. */
 NODISCARD int validate_limits(const struct spawner *spawner, const struct limits *limits,
 			      struct error *error);
 NODISCARD int validate_create(const struct spawner *spawner, struct spawn_create *create,
 			      const int *fds, size_t fd_count,
-			      struct folder_grant folders[SANDBOX_MOUNTS_MAX], struct error *error);
+			      struct mount mounts[SANDBOX_MOUNTS_MAX], struct error *error);
+void mounts_init(struct mount mounts[SANDBOX_MOUNTS_MAX]);
+void mounts_done(struct mount mounts[SANDBOX_MOUNTS_MAX]);
 
 /* requests.c */
 /* Serves one message; the descriptors stay the caller's. */

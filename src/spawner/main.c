@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "spawner/internal.h"
 #include "spawner/rootless.h"
-#include "tier/jail/template.h"
+#include "tier/jail/host_rootfs.h"
 #include "tier/remove_tree.h"
 
 struct spawner *spawner_new(const struct config *config)
@@ -84,7 +84,7 @@ static int claim_uids(struct spawner *spawner, struct error *error)
 /* A template that cannot be made cannot be used, and says so when it is asked for. */
 static int prepare_template(struct spawner *spawner, struct error *error)
 {
-	if (template_host_prepare(&spawner->host, error) < 0)
+	if (host_rootfs_prepare(&spawner->host, error) < 0)
 		log_error("template host: %s", error->message);
 	return 0;
 }

@@ -44,8 +44,8 @@ static uint32_t members(const struct spawner *spawner)
 
 static bool fits(const struct entry *entry, const struct spawn_create *create)
 {
-	return entry->guest.tier == (enum tier)create->tier && create->template == 0 &&
-	       create->mount_count == 0 && entry->guest.limits.disk == create->limits.disk &&
+	return entry->guest.tier == (enum tier)create->tier && create->mount_count == 0 &&
+	       entry->guest.limits.disk == create->limits.disk &&
 	       entry->guest.limits.inodes == create->limits.inodes;
 }
 
@@ -67,7 +67,7 @@ struct entry *pool_take(struct spawner *spawner, const struct spawn_create *crea
 	int64_t now = clock_monotonic();
 	pool->quiet_until = now + QUIET;
 	/* A folder of a user's has to be looked at, which may take long: never here. */
-	if (create->mount_count > 0 || create->template != 0 || !driver->boot_ahead)
+	if (create->mount_count > 0 || !driver->boot_ahead)
 		return NULL;
 	count_demand(pool, now);
 	pool->demand++;

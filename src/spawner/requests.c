@@ -27,30 +27,23 @@ static int hello(struct request *request, struct error *error)
 	return 0;
 }
 
-struct folders {
-	struct folder_grant grants[SANDBOX_MOUNTS_MAX];
+struct mounts {
+	struct mount list[SANDBOX_MOUNTS_MAX];
 };
 
-static void folders_done(struct folders *folders)
+static void list_done(struct mounts *mounts)
 {
-	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
-		folder_grant_done(&folders->grants[i]);
-}
-
-static void folders_init(struct folders *folders)
-{
-	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
-		folders->grants[i].directory = -1;
+	mounts_done(mounts->list);
 }
 
 static int create(struct request *request, struct error *error)
 {
 	struct spawn_create *order = &request->message->create;
-	CLEANUP(folders_done) struct folders folders;
-	folders_init(&folders);
-	if (validate_create(request->spawner, order, request->fds, request->fd_count,
-			    folders.grants, error) < 0 ||
-	    boots_create(request->spawner, &request->message->sandbox, order, folders.grants,
+	CLEANUP(list_done) struct mounts mounts;
+	mounts_init(mounts.list);
+	if (validate_create(request->spawner, order, request->fds, request->fd_count, mounts.list,
+			    error) < 0 ||
+	    boots_create(request->spawner, &request->message->sandbox, order, mounts.list,
 			 request->message->request, error) < 0)
 		return -1;
 	request->reply = NULL;
@@ -60,11 +53,11 @@ static int create(struct request *request, struct error *error)
 static int start(struct request *request, struct error *error)
 {
 	struct spawn_create *order = &request->message->create;
-	CLEANUP(folders_done) struct folders folders;
-	folders_init(&folders);
-	if (validate_create(request->spawner, order, request->fds, request->fd_count,
-			    folders.grants, error) < 0 ||
-	    boots_start(request->spawner, request->entry, order, folders.grants,
+	CLEANUP(list_done) struct mounts mounts;
+	mounts_init(mounts.list);
+	if (validate_create(request->spawner, order, request->fds, request->fd_count, mounts.list,
+			    error) < 0 ||
+	    boots_start(request->spawner, request->entry, order, mounts.list,
 			request->message->request, error) < 0)
 		return -1;
 	request->reply = NULL;

@@ -230,18 +230,29 @@ static int validate_folder(const struct spawner *spawner, int fd, uint32_t mode,
 	return validate_mount(spawner, ret_grant->directory, ret_grant->uid == 0, error);
 }
 
+void mounts_init(struct mount mounts[SANDBOX_MOUNTS_MAX])
+{
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+		mounts[i] = (struct mount){.folder.directory = -1};
+}
+
+void mounts_done(struct mount mounts[SANDBOX_MOUNTS_MAX])
+{
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+		folder_grant_done(&mounts[i].folder);
+}
+
 int validate_create(const struct spawner *spawner, struct spawn_create *create, const int *fds,
-		    size_t fd_count, struct folder_grant folders[SANDBOX_MOUNTS_MAX],
-		    struct error *error)
+		    size_t fd_count, struct mount mounts[SANDBOX_MOUNTS_MAX], struct error *error)
 {
 	if (create->tier == TIER_AUTO || create->tier >= TIER_COUNT)
 		return error_set(error, ERROR_INVALID, "tier %u is none", create->tier);
 	if (!spawner->driver_of((enum tier)create->tier))
 		return error_set(error, ERROR_TIER_UNAVAILABLE, "this build has no %s tier",
 				 tier_name((enum tier)create->tier));
-	if (create->template != 0)
-		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "there is no template %u",
-				 create->template);
+	if (create->rootfs != ROOTFS_HOST)
+		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE,
+				 "there is no root file system %u", create->rootfs);
 	if (create->flags & ~(uint32_t)CREATE_NESTED_USERNS)
 		return error_set(error, ERROR_INVALID, "flags %#x are not known", create->flags);
 	/* One inode per 16 KiB where nobody said. */
@@ -255,11 +266,13 @@ int validate_create(const struct spawner *spawner, struct spawn_create *create, 
 		return error_set(error, ERROR_INVALID, "%u mounts and %zu descriptors",
 				 create->mount_count, fd_count);
 	for (size_t i = 0; i < fd_count; i++) {
-		if (create->mount_modes[i] > MOUNT_COPY_ON_WRITE)
-			return error_set(error, ERROR_INVALID, "mount mode %u is none",
-					 create->mount_modes[i]);
-		if (validate_folder(spawner, fds[i], create->mount_modes[i], &folders[i], error) <
-		    0)
+		const struct spawn_mount *asked = &create->mounts[i];
+		if (asked->source != MOUNT_FOLDER || asked->mode > MOUNT_COPY_ON_WRITE)
+			return error_set(error, ERROR_INVALID, "mount source %u, mode %u is none",
+					 asked->source, asked->mode);
+		mounts[i].source = (enum mount_source)asked->source;
+		mounts[i].mode = (enum mount_mode)asked->mode;
+		if (validate_folder(spawner, fds[i], asked->mode, &mounts[i].folder, error) < 0)
 			return -1;
 	}
 	return 0;

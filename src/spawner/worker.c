@@ -98,8 +98,8 @@ static _Noreturn void work(struct spawner *spawner, struct entry *entry, int soc
 	const struct boot_order *order = entry->order;
 	struct work_result result = {.guest = entry->guest, .prepared = PREPARED_NONE};
 	const struct boot boot = {.create = &order->create,
-				  .folders = order->folders,
-				  .fresh = order->fresh,
+				  .mounts = order->mounts,
+				  .origin = order->origin,
 				  .for_parent = true};
 	result.result =
 	    order->ahead ? entry->driver->boot_ahead(&spawner->host, &result.guest, &boot,

@@ -71,6 +71,8 @@ static const struct column sandbox_columns[] = {
     {"auto_pause_seconds", COLUMN_U32, SANDBOX(auto_pause_seconds)},
     {"options", COLUMN_U32, SANDBOX(options)},
     {"template_asked", COLUMN_TEXT, SANDBOX(template_asked)},
+    {"rootfs_digest", COLUMN_TEXT, SANDBOX(rootfs_digest)},
+    {"network", COLUMN_U32, SANDBOX(network)},
     {"boot_origin", COLUMN_U32, SANDBOX(boot_origin)},
     {"boot_us", COLUMN_U64, SANDBOX(boot_us)},
     {"end_reason", COLUMN_U32, SANDBOX(end_reason)},

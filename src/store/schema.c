@@ -124,10 +124,15 @@ static const char migration_4[] =
     /* By what who sent the last cell finds it again. */
     "ALTER TABLE contexts ADD COLUMN cell TEXT;";
 
+static const char migration_5[] =
+    /* What it saw of its template at its last start, and what it may reach. */
+    "ALTER TABLE sandboxes ADD COLUMN rootfs_digest TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN network INTEGER NOT NULL DEFAULT 0;";
+
 _Static_assert(SANDBOX_ENDED == 10 && SANDBOX_PAUSING == 3 && SANDBOX_PAUSED == 4 &&
 		   SANDBOX_RESUMING == 5,
 	       "the schema knows the numbers");
 
-const char *const store_migrations[] = {migration_0, migration_1, migration_2, migration_3,
-					migration_4};
+const char *const store_migrations[] = {migration_0, migration_1, migration_2,
+					migration_3, migration_4, migration_5};
 const int store_version = ARRAY_SIZE(store_migrations);

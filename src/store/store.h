@@ -68,6 +68,8 @@ struct sandbox_row {
 	uint32_t auto_pause_seconds;   /* 0 = off: paused when idle for so long */
 	uint32_t options;              /* enum sandbox_option */
 	char *template_asked; /* NULL, or what was asked for where `template` is a substitute */
+	char *rootfs_digest;  /* of the last boot; NULL before the first */
+	uint32_t network;     /* enum network */
 	uint32_t boot_origin; /* enum spawn_origin, of the last boot */
 	uint64_t boot_us;     /* so long it took */
 	int64_t created_wall, started_wall, ended_wall;

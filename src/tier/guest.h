@@ -45,16 +45,29 @@ struct guest {
 	struct process
 	    init; /* the process whose end is the end of the sandbox, of all its processes */
 	uint32_t limit_reasons[LIMIT_COUNT];
-	struct spawn_phase phases[SPAWN_PHASES_MAX]; /* of the last boot */
+	char rootfs_digest[ROOTFS_DIGEST_TEXT];      /* of the last boot, */
+	struct spawn_phase phases[SPAWN_PHASES_MAX]; /* and what took how long */
 	uint32_t phase_count;
+};
+
+/* Something that is mounted in a sandbox beside its root. Where, the init is told by the daemon. */
+struct mount {
+	enum mount_source source;
+	enum mount_mode mode;
+	struct folder_grant folder; /* MOUNT_FOLDER */
+};
+
+/* What a sandbox begins with. */
+enum boot_origin {
+	BOOT_NEW,    /* nothing: its files are made, in <state>/sandboxes/<id>, which the spawner
+		      * has made (root's, 0700, with `slot` in it) */
+	BOOT_STORED, /* the files that it had when it was stopped */
 };
 
 struct boot {
 	const struct spawn_create *create;
-	const struct folder_grant *folders; /* create->mount_count of them; not owned */
-	/* First boot: make its files, in <state>/sandboxes/<id>, which the spawner has made
-	 * (root's, 0700, with `slot` in it). Else they are there (START). */
-	bool fresh;
+	const struct mount *mounts; /* create->mount_count of them; not owned */
+	enum boot_origin origin;
 	/* The process that stands for the guest becomes a child of the caller's parent
 	 * (CLONE_PARENT): the caller is a worker that will be gone. */
 	bool for_parent;

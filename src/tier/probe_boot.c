@@ -47,13 +47,14 @@ int probe_boot(const struct driver *driver, const struct host *host, uint64_t me
 	       struct guest *guest, struct error *error)
 {
 	const struct spawn_create create = {.tier = (uint32_t)driver->tier,
+					    .rootfs = ROOTFS_HOST,
 					    .limits = {.memory = memory,
 						       .disk = SANDBOX_DISK_MIN,
 						       .inodes = 1024,
 						       .cpu_millis = SANDBOX_CPU_MILLIS_DEFAULT,
 						       .pids = SANDBOX_PIDS_MIN,
 						       .files = SANDBOX_FILES_DEFAULT}};
-	const struct boot boot = {.create = &create, .fresh = true};
+	const struct boot boot = {.create = &create};
 	struct error second;
 	char directory[512];
 	*guest = (struct guest){.id = id_new(), .slot = host->uid_slots - 1, .init = PROCESS_NONE};

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "core/core_private.h"
+#include "core/template.h"
 #include "fake_host.h"
 #include "fake_init.h"
 #include "test.h"
@@ -831,4 +832,19 @@ TEST(later_is_another_turn_of_the_loop)
 		uv_run(host->loop, UV_RUN_NOWAIT);
 	CHECK_INT(endless.runs, 1000);
 	fake_host_free(host);
+}
+
+TEST(environment_of_a_template_is_packed)
+{
+	struct bytes packed = template_find(TEMPLATE_HOST)->environment;
+	size_t at = 0;
+	bool path = false;
+	while (at < packed.size) {
+		const char *entry = (const char *)packed.data + at;
+		CHECK(strchr(entry, '=') != NULL);
+		path = path || strncmp(entry, "PATH=/opt/venv/bin:/opt/npm/bin:", 32) == 0;
+		at += strlen(entry) + 1;
+	}
+	CHECK_INT(at, packed.size);
+	CHECK(path);
 }

@@ -9,7 +9,7 @@
 #include "proto/boot_messages.h"
 #include "test.h"
 #include "tier/jail/skeleton.h"
-#include "tier/jail/template.h"
+#include "tier/jail/host_rootfs.h"
 #include "tier/remove_tree.h"
 
 static int host, made, top;
@@ -182,45 +182,32 @@ TEST(prepare_and_open)
 	snprintf(paths.state, sizeof(paths.state), "%s/made", top_path);
 	snprintf(paths.runtime, sizeof(paths.runtime), "%s/made/run", top_path);
 	struct error error = {.message = ""};
-	struct template_trees trees;
-	CHECK_INT(template_host_open(&paths, NULL, &trees, &error), -1);
+	struct rootfs rootfs;
+	CHECK_INT(host_rootfs_open(&paths, NULL, &rootfs, &error), -1);
 	CHECK_INT(error.kind, ERROR_TEMPLATE_UNAVAILABLE);
-	CHECK_INT(template_host_prepare(&paths, &error), 0);
-	CHECK_INT(template_host_open(&paths, NULL, &trees, &error), 0);
-	CHECK_INT(trees.lower_count, 1);
-	CHECK(trees.bind_count >= 1 && trees.bind_places[0] == PLACE_USR);
+	CHECK_INT(host_rootfs_prepare(&paths, &error), 0);
+	CHECK_INT(host_rootfs_open(&paths, NULL, &rootfs, &error), 0);
+	CHECK_INT(rootfs.lower_count, 1);
+	CHECK(rootfs.bind_count >= 1 && rootfs.bind_places[0] == PLACE_USR);
 	struct stat status;
-	CHECK(fstatat(trees.lowers[0], "etc/passwd", &status, 0) == 0);
-	template_trees_done(&trees);
-	CHECK_INT(trees.lower_count, 0);
+	CHECK(fstatat(rootfs.lowers[0], "etc/passwd", &status, 0) == 0);
+	rootfs_done(&rootfs);
+	CHECK_INT(rootfs.lower_count, 0);
 
-	char digest[TEMPLATE_DIGEST_TEXT], old[128], half[128];
-	CHECK_INT(template_host_digest(&paths, digest, &error), 0);
+	char current[ROOTFS_DIGEST_TEXT + 32], old[128], half[128];
+	snprintf(current, sizeof(current), "templates/host/%s", rootfs.digest);
+	CHECK(has(current));
 	snprintf(old, sizeof(old), "templates/host/%064d", 0);
 	snprintf(half, sizeof(half), "templates/host/new-1");
 	CHECK(mkdirat(made, old, 0755) == 0 && mkdirat(made, half, 0755) == 0);
 	CHECK(mkdirat(made, "run", 0755) == 0 && mkdirat(made, "run/guests", 0755) == 0 &&
 	      mkdirat(made, "run/guests/one", 0755) == 0);
-	CHECK_INT(template_host_prepare(&paths, &error), 0);
+	CHECK_INT(host_rootfs_prepare(&paths, &error), 0);
 	CHECK(has(old) && !has(half));
 	CHECK(unlinkat(made, "run/guests/one", AT_REMOVEDIR) == 0);
-	CHECK_INT(template_host_prepare(&paths, &error), 0);
+	CHECK_INT(host_rootfs_prepare(&paths, &error), 0);
 	CHECK(!has(old));
 	done_host();
-}
-
-TEST(environment_is_packed)
-{
-	size_t at = 0;
-	bool path = false;
-	while (at < template_host_environment_size) {
-		const char *entry = template_host_environment + at;
-		CHECK(strchr(entry, '=') != NULL);
-		path = path || strncmp(entry, "PATH=/opt/venv/bin:/opt/npm/bin:", 32) == 0;
-		at += strlen(entry) + 1;
-	}
-	CHECK_INT(at, template_host_environment_size);
-	CHECK(path);
 }
 
 TEST_MAIN

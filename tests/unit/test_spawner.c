@@ -119,7 +119,7 @@ static void tier_absent(struct spawn_create *create)
 }
 static void template_beyond(struct spawn_create *create)
 {
-	create->template = 1;
+	create->rootfs = 99;
 }
 static void flags_unknown(struct spawn_create *create)
 {
@@ -197,7 +197,7 @@ static uint32_t create_with(const int *fds, size_t count, uint32_t mode)
 	struct spawn_message message = creation(&id), reply;
 	message.create.mount_count = (uint32_t)count;
 	for (size_t i = 0; i < MIN(count, (size_t)SANDBOX_MOUNTS_MAX); i++)
-		message.create.mount_modes[i] = mode;
+		message.create.mounts[i] = (struct spawn_mount){MOUNT_FOLDER, mode};
 	int grants[SANDBOX_MOUNTS_MAX];
 	for (size_t i = 0; i < count; i++)
 		grants[i] = folder_grant_make(fds[i], (enum mount_mode)mode);
@@ -214,7 +214,7 @@ TEST(grants_cannot_be_made_up)
 	struct id id = id_new();
 	struct spawn_message message = creation(&id), reply;
 	message.create.mount_count = 1;
-	message.create.mount_modes[0] = MOUNT_READ_WRITE;
+	message.create.mounts[0] = (struct spawn_mount){MOUNT_FOLDER, MOUNT_READ_WRITE};
 	int shared = open_below("shared", O_RDONLY | O_DIRECTORY);
 	CHECK_INT(ask_with(&message, &shared, 1, &reply), ERROR_INVALID);
 	/* Given for reading, asked for writing. */

@@ -39,7 +39,7 @@ static int check_request(const struct host *host, const struct guest *guest,
 				 "memory of %llu MiB is too little: the gvisor tier needs %llu MiB "
 				 "or more, its kernel counts too",
 				 (unsigned long long)create->limits.memory / MIB, MEMORY_MIN / MIB);
-	return jail_check(host, guest, boot, error);
+	return jail_check(host, guest, error);
 }
 
 /* What the host counts are threads: those of runsc, and for each address space inside as many as

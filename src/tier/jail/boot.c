@@ -35,7 +35,7 @@
 #include "tier/jail/idmap.h"
 #include "tier/jail/ids.h"
 #include "tier/jail/record.h"
-#include "tier/jail/template.h"
+#include "tier/jail/rootfs.h"
 
 #define BOOT_TIMEOUT (10 * NSEC_PER_SEC)
 #define HIGH_FD 64 /* above every number that a child still needs */
@@ -370,15 +370,15 @@ static int open_disk(struct attempt *attempt, struct error *error)
 	const struct spawn_create *create = attempt->boot->create;
 	struct disk_request request = {.limits = &attempt->guest->limits,
 				       .owner = attempt->ids.owner,
-				       .fresh = attempt->boot->fresh,
+				       .fresh = attempt->boot->origin == BOOT_NEW,
 				       .tree_count = create->mount_count};
 	for (uint32_t i = 0; i < create->mount_count; i++) {
 		struct stat status;
-		if (fstat(attempt->boot->folders[i].directory, &status) < 0)
+		const struct mount *mount = &attempt->boot->mounts[i];
+		if (fstat(mount->folder.directory, &status) < 0)
 			return error_set_errno(error, ERROR_INVALID, errno, "mount %u", i + 1);
-		request.cow_modes[i] = create->mount_modes[i] == MOUNT_COPY_ON_WRITE
-					   ? (int)(status.st_mode & 0777)
-					   : -1;
+		request.cow_modes[i] =
+		    mount->mode == MOUNT_COPY_ON_WRITE ? (int)(status.st_mode & 0777) : -1;
 	}
 	int result =
 	    disk_open(attempt->host, &attempt->guest->id, &request, attempt->guest->limit_reasons,
@@ -396,30 +396,32 @@ static int add_mount(struct attempt *attempt, int mount, const char *what, struc
 
 static int open_layers(struct attempt *attempt, struct boot_assign *assign, struct error *error)
 {
-	CLEANUP(template_trees_done) struct template_trees trees = {0};
-	if (template_host_open(attempt->host, &attempt->ids, &trees, error) < 0)
-		return error_prepend(error, "template host");
-	assign->lower_count = trees.lower_count;
-	assign->bind_count = trees.bind_count;
-	for (uint32_t i = 0; i < trees.lower_count; i++) {
+	CLEANUP(rootfs_done) struct rootfs rootfs = {.lower_count = 0};
+	if (rootfs_open(attempt->host, (enum rootfs_kind)attempt->boot->create->rootfs,
+			&attempt->ids, &rootfs, error) < 0)
+		return -1;
+	memcpy(attempt->guest->rootfs_digest, rootfs.digest, sizeof(rootfs.digest));
+	assign->lower_count = rootfs.lower_count;
+	assign->bind_count = rootfs.bind_count;
+	for (uint32_t i = 0; i < rootfs.lower_count; i++) {
 		/* Without root there are no idmapped mounts: the layer has the right owners. */
 		int userns = attempt->host->rights == RIGHTS_ROOT
 				 ? attempt->prepared->fds[PREPARED_USERNS]
 				 : -1;
-		int layer = idmap_layer(trees.lowers[i], userns);
+		int layer = idmap_layer(rootfs.lowers[i], userns);
 		if (layer == -EINVAL && userns >= 0)
 			return error_set(error, ERROR_UNSUPPORTED,
 					 "the file system of the state directory %s cannot show "
 					 "files as another user's (idmapped mounts; ext2 cannot): "
 					 "use one on ext4, XFS or btrfs (--state DIR)",
 					 attempt->host->state);
-		if (add_mount(attempt, layer, "template host: a layer", error) < 0)
+		if (add_mount(attempt, layer, "a layer of its root", error) < 0)
 			return -1;
 	}
-	for (uint32_t i = 0; i < trees.bind_count; i++) {
-		assign->bind_places[i] = trees.bind_places[i];
-		if (add_mount(attempt, idmap_host_bind(trees.binds[i]),
-			      "template host: a directory of the host", error) < 0)
+	for (uint32_t i = 0; i < rootfs.bind_count; i++) {
+		assign->bind_places[i] = rootfs.bind_places[i];
+		if (add_mount(attempt, idmap_host_bind(rootfs.binds[i]), "a directory of the host",
+			      error) < 0)
 			return -1;
 	}
 	return 0;
@@ -430,18 +432,18 @@ static int open_folders(struct attempt *attempt, struct boot_assign *assign, str
 	const struct spawn_create *create = attempt->boot->create;
 	assign->tree_count = create->mount_count;
 	for (uint32_t i = 0; i < create->mount_count; i++) {
-		const struct folder_grant *grant = &attempt->boot->folders[i];
-		struct folder folder = {.directory = grant->directory,
-					.mode = create->mount_modes[i],
-					.uid = grant->uid,
-					.gid = grant->gid,
+		const struct mount *mount = &attempt->boot->mounts[i];
+		struct folder folder = {.directory = mount->folder.directory,
+					.mode = mount->mode,
+					.uid = mount->folder.uid,
+					.gid = mount->folder.gid,
 					.owner = attempt->ids.owner,
 					.plain = attempt->host->rights != RIGHTS_ROOT};
-		assign->tree_modes[i] = create->mount_modes[i];
-		int mount = idmap_folder(&folder, error);
-		if (mount < 0)
+		assign->tree_modes[i] = mount->mode;
+		int tree = idmap_folder(&folder, error);
+		if (tree < 0)
 			return error_prepend(error, "mount %u", i + 1);
-		attempt->fds[attempt->fd_count++] = mount;
+		attempt->fds[attempt->fd_count++] = tree;
 	}
 	return 0;
 }

@@ -15,23 +15,11 @@
 
 #define REMOVE_TIMEOUT_MS 2000
 
-int jail_check(const struct host *host, const struct guest *guest, const struct boot *boot,
-	       struct error *error)
+int jail_check(const struct host *host, const struct guest *guest, struct error *error)
 {
-	const struct spawn_create *create = boot->create;
 	if (guest->slot >= host->uid_slots)
 		return error_set(error, ERROR_BUSY, "all %u uid ranges of this host are in use",
 				 host->uid_slots);
-	if (create->mount_count > SANDBOX_MOUNTS_MAX)
-		return error_set(error, ERROR_INVALID, "at most %d folders can be mounted",
-				 SANDBOX_MOUNTS_MAX);
-	for (uint32_t i = 0; i < create->mount_count; i++) {
-		if (create->mount_modes[i] > MOUNT_COPY_ON_WRITE)
-			return error_set(error, ERROR_INVALID, "mount %u: no such mode", i + 1);
-	}
-	if (create->template != 0)
-		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "template %u is not installed",
-				 create->template);
 	return 0;
 }
 

@@ -10,9 +10,8 @@
 
 #include "tier/guest.h"
 
-/* Of a driver's boot: refuses what no tier can do. */
-NODISCARD int jail_check(const struct host *host, const struct guest *guest,
-			 const struct boot *boot, struct error *error);
+/* Of a driver's boot: whether there are ids for one more. */
+NODISCARD int jail_check(const struct host *host, const struct guest *guest, struct error *error);
 NODISCARD int jail_adopt(const struct host *host, struct guest *guest, struct error *error);
 NODISCARD int jail_set_limits(const struct host *host, struct guest *guest,
 			      const struct limits *limits, struct error *error);

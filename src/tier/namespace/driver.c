@@ -12,7 +12,7 @@ static int namespace_boot(const struct host *host, struct guest *guest, const st
 			  struct error *error)
 {
 	guest->limits = boot->create->limits;
-	if (jail_check(host, guest, boot, error) < 0)
+	if (jail_check(host, guest, error) < 0)
 		return -1;
 	return boot_guest(host, guest, boot, NULL, error);
 }
@@ -23,7 +23,7 @@ static int namespace_boot_ahead(const struct host *host, struct guest *guest,
 {
 	guest->limits = boot->create->limits;
 	*ret_prepared = PREPARED_NONE;
-	if (jail_check(host, guest, boot, error) < 0)
+	if (jail_check(host, guest, error) < 0)
 		return -1;
 	return boot_ahead(host, guest, boot, ret_prepared, error);
 }
@@ -31,7 +31,7 @@ static int namespace_boot_ahead(const struct host *host, struct guest *guest,
 static int namespace_assign(const struct host *host, struct guest *guest, struct prepared *prepared,
 			    const struct boot *boot, struct error *error)
 {
-	if (jail_check(host, guest, boot, error) < 0)
+	if (jail_check(host, guest, error) < 0)
 		return -1;
 	return boot_assign(host, guest, prepared, boot, error);
 }

@@ -5,8 +5,8 @@
  *   new-<hex>/  one that is being made, or was when the spawner died
  * Without root, and with a range of ids, there is a second such directory, host-user: owners cannot
  * be mapped, and the root of sandboxes with folders is another id than that of those without.
- * See template.h. The only writer is the spawner, which holds the state directory's lock. */
-#include "tier/jail/template.h"
+ * See host_rootfs.h. The only writer is the spawner, which holds the state directory's lock. */
+#include "tier/jail/host_rootfs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,26 +23,14 @@
 #include "tier/jail/skeleton.h"
 #include "tier/remove_tree.h"
 
-_Static_assert(TEMPLATE_DIGEST_TEXT == SKELETON_DIGEST_TEXT, "one digest");
+_Static_assert(ROOTFS_DIGEST_TEXT == SKELETON_DIGEST_TEXT, "one digest");
 
 #define CURRENT "current"
 
-/* /opt/venv and /opt/npm come first: what is installed inside is found before what the host has.
- * NODE_PATH: node, unlike python, does not look for globally installed packages by itself. */
-const char template_host_environment[] =
-    "PATH=/opt/venv/bin:/opt/npm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0"
-    "VIRTUAL_ENV=/opt/venv\0"
-    "NPM_CONFIG_PREFIX=/opt/npm\0"
-    "NPM_CONFIG_UPDATE_NOTIFIER=false\0"
-    "NODE_PATH=/opt/npm/lib/node_modules\0"
-    "LANG=C.UTF-8\0";
-/* Without the NUL that the compiler adds after the last one. */
-const size_t template_host_environment_size = sizeof(template_host_environment) - 1;
-
 static bool is_digest(const char *name)
 {
-	return strlen(name) == TEMPLATE_DIGEST_TEXT - 1 &&
-	       strspn(name, "0123456789abcdef") == TEMPLATE_DIGEST_TEXT - 1;
+	return strlen(name) == ROOTFS_DIGEST_TEXT - 1 &&
+	       strspn(name, "0123456789abcdef") == ROOTFS_DIGEST_TEXT - 1;
 }
 
 /* Makes it when it is not there; one that is there is left as it is. */
@@ -80,14 +68,14 @@ static int open_host_root(struct error *error)
 	return fd;
 }
 
-static int read_current(int templates, char digest[TEMPLATE_DIGEST_TEXT])
+static int read_current(int templates, char digest[ROOTFS_DIGEST_TEXT])
 {
-	char link[TEMPLATE_DIGEST_TEXT + 1];
+	char link[ROOTFS_DIGEST_TEXT + 1];
 	ssize_t length = readlinkat(templates, CURRENT, link, sizeof(link) - 1);
 	if (length < 0)
 		return -errno;
 	link[length] = '\0';
-	return is_digest(link) ? text_copy(digest, TEMPLATE_DIGEST_TEXT, link) : -EBADMSG;
+	return is_digest(link) ? text_copy(digest, ROOTFS_DIGEST_TEXT, link) : -EBADMSG;
 }
 
 static bool is_complete(int templates, const char *digest)
@@ -191,7 +179,7 @@ static int make_current(int templates, const char *digest, struct error *error)
 static int prepare(const struct host *host, bool has_folders, struct error *error)
 {
 	struct sandbox_ids ids;
-	char digest[TEMPLATE_DIGEST_TEXT], current[TEMPLATE_DIGEST_TEXT];
+	char digest[ROOTFS_DIGEST_TEXT], current[ROOTFS_DIGEST_TEXT];
 	ids_of(host, 0, has_folders, &ids);
 	CLOSE_FD int templates = open_templates(host, &ids, error);
 	CLOSE_FD int host_root = templates < 0 ? -1 : open_host_root(error);
@@ -208,37 +196,14 @@ static int prepare(const struct host *host, bool has_folders, struct error *erro
 	return 0;
 }
 
-int template_host_prepare(const struct host *host, struct error *error)
+int host_rootfs_prepare(const struct host *host, struct error *error)
 {
 	if (prepare(host, false, error) < 0)
 		return -1;
 	return host->rights == RIGHTS_SUBUIDS ? prepare(host, true, error) : 0;
 }
 
-int template_host_digest(const struct host *host, char digest[TEMPLATE_DIGEST_TEXT],
-			 struct error *error)
-{
-	struct sandbox_ids ids;
-	ids_of(host, 0, false, &ids);
-	CLOSE_FD int templates = open_templates(host, &ids, error);
-	if (templates < 0)
-		return -1;
-	int failed = read_current(templates, digest);
-	if (failed < 0)
-		return error_set_errno(error, ERROR_TEMPLATE_UNAVAILABLE, failed, "no skeleton");
-	return 0;
-}
-
-void template_trees_done(struct template_trees *trees)
-{
-	for (uint32_t i = 0; i < trees->lower_count; i++)
-		fd_close(&trees->lowers[i]);
-	for (uint32_t i = 0; i < trees->bind_count; i++)
-		fd_close(&trees->binds[i]);
-	trees->lower_count = trees->bind_count = 0;
-}
-
-static int open_binds(int host_root, struct template_trees *trees, struct error *error)
+static int open_binds(int host_root, struct rootfs *rootfs, struct error *error)
 {
 	for (size_t i = 0; i < SKELETON_PLACES; i++) {
 		const struct skeleton_place *place = &skeleton_places[i];
@@ -251,35 +216,33 @@ static int open_binds(int host_root, struct template_trees *trees, struct error 
 					       bound < 0 ? bound : errno, "/%s", place->name);
 		if (fd < 0)
 			continue;
-		trees->bind_places[trees->bind_count] = place->place;
-		trees->binds[trees->bind_count++] = fd;
+		rootfs->bind_places[rootfs->bind_count] = place->place;
+		rootfs->binds[rootfs->bind_count++] = fd;
 	}
 	return 0;
 }
 
-int template_host_open(const struct host *host, const struct sandbox_ids *ids,
-		       struct template_trees *ret_trees, struct error *error)
+int host_rootfs_open(const struct host *host, const struct sandbox_ids *ids,
+		     struct rootfs *ret_rootfs, struct error *error)
 {
-	char digest[TEMPLATE_DIGEST_TEXT];
-	struct template_trees trees = {.lower_count = 0};
+	CLEANUP(rootfs_done) struct rootfs rootfs = {.lower_count = 0};
 	struct sandbox_ids usual;
 	ids_of(host, 0, false, &usual);
 	CLOSE_FD int templates = open_templates(host, ids ? ids : &usual, error);
 	CLOSE_FD int host_root = templates < 0 ? -1 : open_host_root(error);
 	if (host_root < 0)
 		return -1;
-	int failed = read_current(templates, digest);
-	int skeleton =
-	    failed < 0 ? failed
-		       : openat(templates, digest, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int failed = read_current(templates, rootfs.digest);
+	int skeleton = failed < 0 ? failed
+				  : openat(templates, rootfs.digest,
+					   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (skeleton < 0)
 		return error_set_errno(error, ERROR_TEMPLATE_UNAVAILABLE,
 				       failed < 0 ? failed : errno, "no skeleton");
-	trees.lowers[trees.lower_count++] = skeleton;
-	if (open_binds(host_root, &trees, error) < 0) {
-		template_trees_done(&trees);
+	rootfs.lowers[rootfs.lower_count++] = skeleton;
+	if (open_binds(host_root, &rootfs, error) < 0)
 		return -1;
-	}
-	*ret_trees = trees;
+	*ret_rootfs = rootfs;
+	rootfs.lower_count = rootfs.bind_count = 0;
 	return 0;
 }
