@@ -25,25 +25,6 @@ static void put_share(struct json_writer *writer, const char *key, bool known, d
 		put_null(writer, key);
 }
 
-static bool runs(const struct sandbox *sandbox)
-{
-	switch ((enum sandbox_state)sandbox->row.state) {
-	case SANDBOX_RUNNING:
-	case SANDBOX_PAUSING:
-	case SANDBOX_PAUSED:
-	case SANDBOX_RESUMING:
-		return true;
-	case SANDBOX_CREATING:
-	case SANDBOX_STOPPING:
-	case SANDBOX_STOPPED:
-	case SANDBOX_STARTING:
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
-		return false;
-	}
-	return false;
-}
-
 /* What is in a sample as well as in the newest. */
 static void put_counters(struct json_writer *writer, const struct sandbox *sandbox,
 			 const struct spawn_counters *counters, double percent)
@@ -64,8 +45,9 @@ static void put_metrics(struct json_writer *writer, const struct sandbox *sandbo
 	const struct spawn_counters *counters = &sandbox->counters;
 	const uint8_t *known = counters->known;
 	const struct sandbox_row *row = &sandbox->row;
-	double percent = runs(sandbox) ? counters_cpu_percent(sandbox) : -1;
-	bool alive = runs(sandbox) && row->started_wall != 0;
+	double percent =
+	    state_facts(sandbox->row.state)->lives ? counters_cpu_percent(sandbox) : -1;
+	bool alive = state_facts(sandbox->row.state)->lives && row->started_wall != 0;
 	put_text(writer, "id", row->id.text);
 	put_text(writer, "name", row->name);
 	put_text(writer, "status", sandbox_state_name((enum sandbox_state)row->state));
@@ -163,7 +145,7 @@ static void sandbox_metrics_get(struct call *call)
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
-	if (!runs(sandbox)) {
+	if (!state_facts(sandbox->row.state)->lives) {
 		reply_one(call, sandbox);
 		return;
 	}

@@ -181,8 +181,7 @@ struct claims {
 
 static bool runs(const struct sandbox *sandbox)
 {
-	return sandbox->row.state != SANDBOX_PAUSED && sandbox->row.state != SANDBOX_STOPPED &&
-	       sandbox->row.state != SANDBOX_DELETING && sandbox->row.state != SANDBOX_ENDED;
+	return state_facts(sandbox->row.state)->holds;
 }
 
 static void add_up(const struct core *core, const struct admission *admission,

@@ -317,14 +317,13 @@ int budget_check_wake(struct sandbox *sandbox, const struct principal *principal
 int budget_check_change(struct sandbox *sandbox, const struct limits *limits, struct error *error)
 {
 	const struct limits *before = &sandbox->row.limits;
-	bool never, held_now = sandbox->row.state != SANDBOX_PAUSED &&
-			       sandbox->row.state != SANDBOX_STOPPED;
+	bool never;
 	const struct workspace_now wish = {
 	    .cpu_millis = limits->cpu_millis - MIN(limits->cpu_millis, before->cpu_millis),
 	    .memory = limits->memory - MIN(limits->memory, before->memory),
 	};
 	/* One that does not run is asked when it is to. */
-	if (held_now &&
+	if (state_facts(sandbox->row.state)->holds &&
 	    check_held(sandbox->core, sandbox->life->workspace, &wish, &never, error) < 0)
 		return refused(sandbox, "limits", NULL, error);
 	return 0;

@@ -149,34 +149,12 @@ static void fail(struct exec *exec, const struct error *error)
 	finish(exec);
 }
 
-/* What became of its sandbox, for people. */
-static const char *lost_reason(const struct sandbox *sandbox)
-{
-	switch ((enum sandbox_state)sandbox->row.state) {
-	case SANDBOX_STOPPING:
-		return "the sandbox was stopped";
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
-		return "the sandbox has ended";
-	case SANDBOX_STOPPED:
-		return "the sandbox's processes were gone when the daemon came back: the host was "
-		       "restarted, or they were killed";
-	case SANDBOX_CREATING:
-	case SANDBOX_RUNNING:
-	case SANDBOX_PAUSING:
-	case SANDBOX_PAUSED:
-	case SANDBOX_RESUMING:
-	case SANDBOX_STARTING:
-		break;
-	}
-	return "the sandbox's init does not know it any more";
-}
-
 static void end_lost(struct exec *exec)
 {
 	if (!exec->ending) {
 		free(exec->row.error_message);
-		exec->row.error_message = text_duplicate(lost_reason(exec->sandbox));
+		exec->row.error_message =
+		    text_duplicate(state_facts(exec->sandbox->row.state)->lost);
 	}
 	struct exec_result result = {
 	    .end = EXEC_END_LOST,

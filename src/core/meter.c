@@ -23,30 +23,6 @@ struct waiting {
 	void *data;
 };
 
-/* What time in a state counts as. */
-enum counts_as { COUNTS_NOT, COUNTS_ASLEEP, COUNTS_PAUSED, COUNTS_ALIVE };
-
-static enum counts_as counts_as(enum sandbox_state state)
-{
-	switch (state) {
-	case SANDBOX_RUNNING:
-	case SANDBOX_PAUSING:
-	case SANDBOX_STOPPING:
-		return COUNTS_ALIVE;
-	case SANDBOX_PAUSED:
-	case SANDBOX_RESUMING:
-		return COUNTS_PAUSED;
-	case SANDBOX_STOPPED:
-	case SANDBOX_STARTING:
-		return COUNTS_ASLEEP;
-	case SANDBOX_CREATING:
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
-		break;
-	}
-	return COUNTS_NOT;
-}
-
 static uint64_t byte_seconds(uint64_t bytes, uint64_t ns)
 {
 	return (uint64_t)((unsigned __int128)bytes * ns / NSEC_PER_SEC);
@@ -176,7 +152,7 @@ static void count(struct sandbox *sandbox, enum counts_as as, int64_t to, uint64
 
 static enum counts_as counts_now(const struct sandbox *sandbox)
 {
-	return counts_as((enum sandbox_state)sandbox->row.state);
+	return state_facts(sandbox->row.state)->counts_as;
 }
 
 int meter_load(struct sandbox *sandbox, struct error *error)
@@ -215,7 +191,7 @@ void meter_booted(struct sandbox *sandbox)
 void meter_changed(struct sandbox *sandbox, enum sandbox_state from)
 {
 	struct meter *meter = &sandbox->life->meter;
-	enum counts_as before = counts_as(from), now = counts_now(sandbox);
+	enum counts_as before = state_facts(from)->counts_as, now = counts_now(sandbox);
 	if (meter->counted == 0) {
 		/* A create: from here on it counts. The row comes with the first look. */
 		if (now == COUNTS_ALIVE) {

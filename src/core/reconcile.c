@@ -141,25 +141,12 @@ static void settle(struct sandbox *sandbox, const struct spawn_listed *listed)
 		make_stopped(sandbox);
 		return;
 	}
-	switch (state) {
-	case SANDBOX_RUNNING:
-	case SANDBOX_PAUSING:
-	case SANDBOX_PAUSED:
-	case SANDBOX_RESUMING:
+	if (state_facts(state)->lives)
 		adopt(sandbox, listed);
-		return;
-	case SANDBOX_STARTING:
+	else if (state == SANDBOX_STARTING)
 		go_on_starting(sandbox);
-		return;
-	case SANDBOX_STOPPING:
-	case SANDBOX_STOPPED:
+	else
 		make_stopping(sandbox);
-		return;
-	case SANDBOX_CREATING:
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
-		return;
-	}
 }
 
 static void on_stray_destroyed(void *data UNUSED, const struct spawn_message *reply UNUSED,

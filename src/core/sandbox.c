@@ -17,14 +17,6 @@
 /* An idle time-out must survive a restart, but not cost a write per request. */
 #define ACTIVE_STORE_INTERVAL (5 * NSEC_PER_SEC)
 
-static const char *const state_names[] = {
-    [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running",
-    [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",
-    [SANDBOX_RESUMING] = "resuming", [SANDBOX_STOPPING] = "stopping",
-    [SANDBOX_STOPPED] = "stopped",   [SANDBOX_STARTING] = "starting",
-    [SANDBOX_DELETING] = "deleting", [SANDBOX_ENDED] = "ended",
-};
-
 static const char *const reason_names[] = {
     [END_REASON_NONE] = "",     [END_REASON_USER] = "user", [END_REASON_TIMEOUT] = "timeout",
     [END_REASON_IDLE] = "idle", [END_REASON_HOST] = "host", [END_REASON_ERROR] = "error",
@@ -32,8 +24,7 @@ static const char *const reason_names[] = {
 
 const char *sandbox_state_name(enum sandbox_state state)
 {
-	bool known = (unsigned)state < ARRAY_SIZE(state_names) && state_names[state];
-	return known ? state_names[state] : "unknown";
+	return state_facts(state)->name;
 }
 
 const char *end_reason_name(enum end_reason reason)
@@ -267,7 +258,7 @@ static void row_set_state(struct sandbox_row *row, enum sandbox_state state)
 {
 	int64_t now = clock_wall();
 	row->state = state;
-	if (state == SANDBOX_PAUSING || state == SANDBOX_PAUSED || state == SANDBOX_RESUMING) {
+	if (state_facts(state)->clock_stands) {
 		if (row->paused_wall == 0)
 			row->paused_wall = now;
 		return;
@@ -293,8 +284,7 @@ static void clock_goes_on(struct sandbox *sandbox)
 static void metered_change(struct sandbox *sandbox, enum sandbox_state from)
 {
 	meter_changed(sandbox, from);
-	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED ||
-	    sandbox->row.state == SANDBOX_DELETING)
+	if (state_facts(sandbox->row.state)->leaves_room)
 		create_queue_turn(sandbox->core);
 }
 

@@ -21,6 +21,7 @@
 
 #include "core/core.h"
 #include "core/network.h"
+#include "core/sandbox_state.h"
 
 struct exec;
 struct file_operation_handle;

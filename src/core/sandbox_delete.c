@@ -163,26 +163,16 @@ void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
 	struct error error;
 	error_set(&error, ERROR_GUEST_GONE, "the processes of sandbox `%s` have ended",
 		  sandbox->row.id.text);
-	switch ((enum sandbox_state)sandbox->row.state) {
-	case SANDBOX_CREATING:
-	case SANDBOX_STARTING:
+	uint32_t state = sandbox->row.state;
+	if (state_facts(state)->booting) {
 		error_prepend(&error, "while it was being booted");
 		boot_failed(sandbox, &error);
 		return;
-	case SANDBOX_STOPPING:
-		stop_kill(sandbox);
-		return;
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
-	case SANDBOX_STOPPED:
-		return;
-	case SANDBOX_RUNNING:
-	case SANDBOX_PAUSING:
-	case SANDBOX_PAUSED:
-	case SANDBOX_RESUMING:
-		break;
 	}
-	uint32_t state = sandbox->row.state;
+	if (state == SANDBOX_STOPPING)
+		stop_kill(sandbox);
+	if (!state_facts(state)->lives)
+		return;
 	link_drop(sandbox, &error);
 	exec_all_lost(sandbox);
 	sandbox->life->reclaiming = false;

@@ -226,21 +226,9 @@ static void on_closed(void *data, const struct error *error)
 		end_unanswering(sandbox);
 		return;
 	}
-	switch ((enum sandbox_state)sandbox->row.state) {
-	case SANDBOX_RUNNING:
-	case SANDBOX_PAUSING:
-	case SANDBOX_PAUSED:
-	case SANDBOX_RESUMING:
+	if (state_facts(sandbox->row.state)->lives) {
 		reconnect_later(sandbox);
 		ready_settle(sandbox);
-		return;
-	case SANDBOX_CREATING:
-	case SANDBOX_STARTING:
-	case SANDBOX_STOPPING:
-	case SANDBOX_STOPPED:
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
-		return;
 	}
 }
 

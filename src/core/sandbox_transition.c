@@ -10,17 +10,6 @@
 #include "core/budget.h"
 #include "core/core_private.h"
 
-static int wrong_state(const struct sandbox *sandbox, const char *wish, struct error *error)
-{
-	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
-	bool passing = state == SANDBOX_CREATING || state == SANDBOX_PAUSING ||
-		       state == SANDBOX_RESUMING || state == SANDBOX_STOPPING ||
-		       state == SANDBOX_STARTING;
-	return error_set(error, passing ? ERROR_CONFLICT : ERROR_SANDBOX_STATE,
-			 "sandbox `%s` is %s and cannot be %s%s", sandbox->row.id.text,
-			 sandbox_state_name(state), wish, passing ? " yet" : "");
-}
-
 /* It is paused; what the host gets back is not waited for any longer. */
 static void stop_waiting_for_reclaim(struct sandbox *sandbox)
 {
@@ -89,6 +78,32 @@ static int begin_asking(struct sandbox *sandbox, enum sandbox_state state, enum 
 	return -1;
 }
 
+/* What a wish comes to in the state that it is in. 1: the caller begins it; 0: `done` will be
+ * called; -1: it is refused. */
+static int grant(struct sandbox *sandbox, enum wish wish, SANDBOX_DONE, struct error *error)
+{
+	const struct state_facts *facts = state_facts(sandbox->row.state);
+	switch (wish_outcome(wish, sandbox->row.state)) {
+	case OUTCOME_BEGINS:
+		return 1;
+	case OUTCOME_DONE:
+		/* It is paused, but who asked is told what the host got back, too. */
+		if (sandbox->life->reclaiming)
+			break;
+		core_done_later(sandbox->core, done, data);
+		return 0;
+	case OUTCOME_JOINS:
+		break;
+	case OUTCOME_TAKES_BACK:
+		return sandbox_ready(sandbox, true, done, data, error);
+	case OUTCOME_REFUSED:
+		return error_set(error, facts->passing ? ERROR_CONFLICT : ERROR_SANDBOX_STATE,
+				 "sandbox `%s` is %s and cannot be %s%s", sandbox->row.id.text,
+				 facts->name, wish_name(wish), facts->passing ? " yet" : "");
+	}
+	return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
+}
+
 static void on_killed(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
@@ -133,15 +148,10 @@ void stop_kill(struct sandbox *sandbox)
 
 int sandbox_stop(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
 {
-	if (sandbox->row.state == SANDBOX_STOPPED) {
-		core_done_later(sandbox->core, done, data);
-		return 0;
-	}
-	if (sandbox->row.state == SANDBOX_STOPPING)
-		return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
+	int granted = grant(sandbox, WISH_STOP, done, data, error);
+	if (granted <= 0)
+		return granted;
 	bool paused = sandbox->row.state == SANDBOX_PAUSED;
-	if (sandbox->row.state != SANDBOX_RUNNING && !paused)
-		return wrong_state(sandbox, "stopped", error);
 	if (begin(sandbox, SANDBOX_STOPPING, done, data, error) < 0)
 		return -1;
 	/* Frozen processes cannot hear a polite request. */
@@ -193,14 +203,9 @@ static void on_started(const struct sandbox_answer *answer)
 int sandbox_start(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
-	if (sandbox->row.state == SANDBOX_RUNNING) {
-		core_done_later(sandbox->core, done, data);
-		return 0;
-	}
-	if (sandbox->row.state == SANDBOX_STARTING)
-		return waiter_add(sandbox, &life->waiters, done, data, 0, false, error);
-	if (sandbox->row.state != SANDBOX_STOPPED)
-		return wrong_state(sandbox, "started", error);
+	int granted = grant(sandbox, WISH_START, done, data, error);
+	if (granted <= 0)
+		return granted;
 	if (folders_check(sandbox, error) < 0 || budget_check_wake(sandbox, NULL, error) < 0 ||
 	    admission_check(sandbox->core, &sandbox->row.limits, error) < 0)
 		return -1;
@@ -267,14 +272,9 @@ static void on_frozen(const struct sandbox_answer *answer)
 
 int sandbox_pause(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
 {
-	if (sandbox->row.state == SANDBOX_PAUSED && !sandbox->life->reclaiming) {
-		core_done_later(sandbox->core, done, data);
-		return 0;
-	}
-	if (sandbox->row.state == SANDBOX_PAUSING || sandbox->row.state == SANDBOX_PAUSED)
-		return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
-	if (sandbox->row.state != SANDBOX_RUNNING)
-		return wrong_state(sandbox, "paused", error);
+	int granted = grant(sandbox, WISH_PAUSE, done, data, error);
+	if (granted <= 0)
+		return granted;
 	struct spawn_message message = {.type = SPAWN_FREEZE};
 	if (begin_asking(sandbox, SANDBOX_PAUSING, SANDBOX_RUNNING, &message, on_frozen, done, data,
 			 error) < 0)
@@ -302,17 +302,9 @@ static void on_thawed(const struct sandbox_answer *answer)
 
 int sandbox_resume(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
 {
-	if (sandbox->row.state == SANDBOX_RUNNING) {
-		core_done_later(sandbox->core, done, data);
-		return 0;
-	}
-	if (sandbox->row.state == SANDBOX_RESUMING)
-		return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
-	/* A pause that has not come about yet is taken back. */
-	if (sandbox->row.state == SANDBOX_PAUSING)
-		return sandbox_ready(sandbox, true, done, data, error);
-	if (sandbox->row.state != SANDBOX_PAUSED)
-		return wrong_state(sandbox, "resumed", error);
+	int granted = grant(sandbox, WISH_RESUME, done, data, error);
+	if (granted <= 0)
+		return granted;
 	if (budget_check_wake(sandbox, NULL, error) < 0)
 		return -1;
 	struct spawn_message message = {.type = SPAWN_THAW};
@@ -388,26 +380,13 @@ void ready_settle(struct sandbox *sandbox)
 {
 	if (list_empty(&sandbox->life->ready))
 		return;
-	switch ((enum sandbox_state)sandbox->row.state) {
-	case SANDBOX_RUNNING:
-		if (sandbox->guest_ready)
-			waiters_finish(sandbox, &sandbox->life->ready, NULL);
-		else if (sandbox->life->link_error.kind == ERROR_GUEST_PROTOCOL)
-			waiters_finish(sandbox, &sandbox->life->ready, &sandbox->life->link_error);
-		return;
-	case SANDBOX_PAUSED:
-	case SANDBOX_STOPPED:
+	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
 		wake_or_fail(sandbox);
-		return;
-	case SANDBOX_CREATING:
-	case SANDBOX_PAUSING:
-	case SANDBOX_RESUMING:
-	case SANDBOX_STARTING:
-	case SANDBOX_STOPPING:
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
-		return;
-	}
+	else if (sandbox->row.state == SANDBOX_RUNNING && sandbox->guest_ready)
+		waiters_finish(sandbox, &sandbox->life->ready, NULL);
+	else if (sandbox->row.state == SANDBOX_RUNNING &&
+		 sandbox->life->link_error.kind == ERROR_GUEST_PROTOCOL)
+		waiters_finish(sandbox, &sandbox->life->ready, &sandbox->life->link_error);
 }
 
 struct settle_call {
@@ -465,23 +444,16 @@ static void stop_pausing(struct sandbox *sandbox)
 int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
-	switch ((enum sandbox_state)sandbox->row.state) {
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
+	uint32_t state = sandbox->row.state;
+	if (state_facts(state)->going)
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
 				 sandbox->row.id.text);
-	case SANDBOX_PAUSING:
-	case SANDBOX_PAUSED:
-		wake |= (sandbox->row.options & OPTION_WAKE_ON_READ) != 0;
-		if (!wake)
-			return asleep(sandbox, error);
-		break;
-	case SANDBOX_STOPPED:
-	case SANDBOX_STOPPING:
-		if (!wake)
-			return asleep(sandbox, error);
-		break;
-	case SANDBOX_RUNNING:
+	bool paused = state == SANDBOX_PAUSING || state == SANDBOX_PAUSED;
+	bool stopped = state == SANDBOX_STOPPING || state == SANDBOX_STOPPED;
+	wake |= paused && (sandbox->row.options & OPTION_WAKE_ON_READ);
+	if ((paused || stopped) && !wake)
+		return asleep(sandbox, error);
+	if (state == SANDBOX_RUNNING) {
 		sandbox_touch(sandbox);
 		if (sandbox->guest_ready) {
 			core_done_later(sandbox->core, done, data);
@@ -491,11 +463,6 @@ int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error
 			*error = life->link_error;
 			return -1;
 		}
-		break;
-	case SANDBOX_CREATING:
-	case SANDBOX_RESUMING:
-	case SANDBOX_STARTING:
-		break;
 	}
 	/* A boot has its own time-outs, which are longer. */
 	int64_t until = clock_boot() + (sandbox->row.state == SANDBOX_RUNNING

@@ -324,29 +324,18 @@ static int64_t drain_go_on(struct sandbox *sandbox, int64_t now)
 	struct error error;
 	int64_t left = sandbox->row.drain_wall - clock_wall();
 	bool over = left <= 0 || !sandbox_busy(sandbox);
-	switch ((enum sandbox_state)sandbox->row.state) {
-	case SANDBOX_RUNNING:
-		return over ? drain_finish(sandbox, now) : now + left;
-	case SANDBOX_PAUSED:
-		if (over)
-			return drain_finish(sandbox, now);
-		/* What is frozen would never end. */
-		if (sandbox_resume(sandbox, NULL, NULL, &error) < 0)
-			return now + DRAIN_RETRY;
-		return NEVER;
-	case SANDBOX_STOPPED:
+	if (sandbox->row.state == SANDBOX_STOPPED)
 		return drain_stopped(sandbox, now);
-	case SANDBOX_CREATING:
-	case SANDBOX_PAUSING:
-	case SANDBOX_RESUMING:
-	case SANDBOX_STOPPING:
-	case SANDBOX_STARTING:
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
-		break;
-	}
-	/* Each of them ends in another, which wakes the timers. */
-	return NEVER;
+	/* Each of the others ends in another, which wakes the timers. */
+	bool paused = sandbox->row.state == SANDBOX_PAUSED;
+	if (sandbox->row.state != SANDBOX_RUNNING && !paused)
+		return NEVER;
+	if (over)
+		return drain_finish(sandbox, now);
+	if (!paused)
+		return now + left;
+	/* What is frozen would never end. */
+	return sandbox_resume(sandbox, NULL, NULL, &error) < 0 ? now + DRAIN_RETRY : NEVER;
 }
 
 int64_t drain_check(struct sandbox *sandbox, int64_t now)

@@ -38,20 +38,8 @@ void timers_start(struct core *core)
 
 static int64_t check_deadline(struct sandbox *sandbox, int64_t now)
 {
-	switch ((enum sandbox_state)sandbox->row.state) {
-	case SANDBOX_CREATING: /* has time-outs of its own */
-	case SANDBOX_PAUSING:
-	case SANDBOX_PAUSED: /* never ended by its timer; leaving it moves the deadline */
-	case SANDBOX_RESUMING:
-	case SANDBOX_DELETING:
-	case SANDBOX_ENDED:
+	if (!state_facts(sandbox->row.state)->has_deadline)
 		return NEVER;
-	case SANDBOX_RUNNING:
-	case SANDBOX_STOPPING:
-	case SANDBOX_STOPPED:
-	case SANDBOX_STARTING:
-		break;
-	}
 	int64_t deadline = sandbox->life->deadline;
 	if (deadline == 0 || deadline > now)
 		return deadline == 0 ? NEVER : deadline;

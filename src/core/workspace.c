@@ -52,11 +52,11 @@ void workspace_now(const struct core *core, const struct workspace *workspace,
 	list_each (&core->sandboxes, node) {
 		const struct sandbox *sandbox = list_entry(node, struct sandbox, link);
 		const struct limits *limits = &sandbox->row.limits;
-		if (sandbox->life->workspace != workspace ||
-		    sandbox->row.state == SANDBOX_DELETING || sandbox->row.state == SANDBOX_ENDED)
+		const struct state_facts *facts = state_facts(sandbox->row.state);
+		if (sandbox->life->workspace != workspace || facts->going)
 			continue;
 		now.disk += limits->disk;
-		if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
+		if (!facts->holds)
 			continue;
 		now.sandboxes++;
 		now.cpu_millis += limits->cpu_millis;

@@ -18,8 +18,8 @@
 
 struct store;
 
-/* What a sandbox is doing. Only core/ moves it, along the arrows in core/sandbox.h. The numbers are
- * in the database. */
+/* What a sandbox is doing. Only core/ moves it, along the arrows in core/sandbox_state.h. The
+ * numbers are in the database. */
 enum sandbox_state {
 	SANDBOX_CREATING = 1,
 	SANDBOX_RUNNING,

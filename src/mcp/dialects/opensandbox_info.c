@@ -20,26 +20,16 @@
  * on with the next command. */
 const char *opensandbox_state(const struct sandbox_row *row)
 {
-	switch ((enum sandbox_state)row->state) {
-	case SANDBOX_CREATING:
-		return "Pending";
-	case SANDBOX_RUNNING:
-		return "Running";
-	case SANDBOX_PAUSING:
-		return "Pausing";
-	case SANDBOX_PAUSED:
-	case SANDBOX_STOPPED:
-		return "Paused";
-	case SANDBOX_RESUMING:
-	case SANDBOX_STARTING:
-		return "Resuming";
-	case SANDBOX_STOPPING:
-	case SANDBOX_DELETING:
-		return "Stopping";
-	case SANDBOX_ENDED:
-		return row->end_reason == END_REASON_ERROR ? "Failed" : "Terminated";
-	}
-	return "Failed";
+	static const char *const names[] = {
+	    [SANDBOX_CREATING] = "Pending",  [SANDBOX_RUNNING] = "Running",
+	    [SANDBOX_PAUSING] = "Pausing",   [SANDBOX_PAUSED] = "Paused",
+	    [SANDBOX_STOPPED] = "Paused",    [SANDBOX_RESUMING] = "Resuming",
+	    [SANDBOX_STARTING] = "Resuming", [SANDBOX_STOPPING] = "Stopping",
+	    [SANDBOX_DELETING] = "Stopping", [SANDBOX_ENDED] = "Terminated"};
+	if (row->state >= ARRAY_SIZE(names) || !names[row->state] ||
+	    (row->state == SANDBOX_ENDED && row->end_reason == END_REASON_ERROR))
+		return "Failed";
+	return names[row->state];
 }
 
 static int64_t last_transition(const struct sandbox_row *row)
