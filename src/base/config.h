@@ -43,7 +43,6 @@ struct config {
 	bool log_level_fixed; /* by a flag or the environment: a reload leaves it alone */
 	bool log_json;
 	bool metrics_open; /* /metrics needs no token */
-	bool mcp_fixtures; /* by a flag alone: what the protocol's conformance suite asks for */
 	/* [sandbox] what a create gets that does not say, and what it may ask for at most */
 	struct limits defaults, maximum;
 	uint32_t files_cap; /* without root: open files of a sandbox, at most; 0: no matter */

@@ -11,7 +11,7 @@
 static struct {
 	const char *listen, *state, *runtime, *config, *user, *log_level, *idle_exit;
 	const char *tls_certificate, *tls_key;
-	bool log_json, mcp_fixtures;
+	bool log_json;
 } options;
 
 static int set_text(char *to, size_t room, const char *value, const char *name, struct error *error)
@@ -70,7 +70,6 @@ static int read_config(struct config *config, char *path, size_t room, struct er
 		config->idle_exit_seconds = (uint32_t)seconds;
 	}
 	config->log_json = config->log_json || options.log_json;
-	config->mcp_fixtures = options.mcp_fixtures;
 	return config_check(config, error);
 }
 
@@ -106,8 +105,6 @@ static const struct option_spec serve_specs[] = {
     {"log-json", 0, OPTION_FLAG, &options.log_json, NULL, "one JSON object per log line"},
     {"idle-exit", 0, OPTION_TEXT, &options.idle_exit, "TIME",
      "end when there is no sandbox and no request for that long"},
-    {"mcp-fixtures", 0, OPTION_FLAG, &options.mcp_fixtures, NULL,
-     "for the MCP conformance suite: its test tools at /mcp, in place of the usual ones"},
     {0},
 };
 

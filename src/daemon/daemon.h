@@ -1,7 +1,6 @@
 /* The daemon's main: the unprivileged process that strangers talk to. The spawner starts it as
  *   caisson _daemon --config FILE --state DIR --runtime DIR [--listen HOST:PORT] [--tcp]
  *                   [--idle-exit SECONDS] [--log-level LEVEL] [--log-json]
- *                   [--mcp-fixtures]
  * with the descriptors below, already as the daemon's user and without capabilities. */
 #pragma once
 

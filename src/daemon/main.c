@@ -53,7 +53,7 @@ struct daemon {
 struct flags {
 	const char *config, *state, *runtime, *listen, *idle_exit, *files_max, *log_level;
 	const char *tls_certificate, *tls_key;
-	bool log_json, tcp, mcp_fixtures;
+	bool log_json, tcp;
 };
 
 static int parse_flags(int argc, char **argv, struct flags *flags)
@@ -70,7 +70,6 @@ static int parse_flags(int argc, char **argv, struct flags *flags)
 	    {"log-level", required_argument, NULL, 'v'},
 	    {"log-json", no_argument, NULL, 'j'},
 	    {"tcp", no_argument, NULL, 't'},
-	    {"mcp-fixtures", no_argument, NULL, 'm'},
 	    {0},
 	};
 	int option;
@@ -109,9 +108,6 @@ static int parse_flags(int argc, char **argv, struct flags *flags)
 			break;
 		case 't':
 			flags->tcp = true;
-			break;
-		case 'm':
-			flags->mcp_fixtures = true;
 			break;
 		default:
 			return -1;
@@ -158,7 +154,6 @@ static int read_config(const struct flags *flags, const char *path, struct confi
 		return error_set(error, ERROR_CONFIG, "--log-level %s: there is none of that name",
 				 flags->log_level);
 	config->log_json |= flags->log_json;
-	config->mcp_fixtures = flags->mcp_fixtures;
 	return config_check(config, error);
 }
 
@@ -323,7 +318,7 @@ static void ready(void *data)
 	settings.trusted_uid_count = 1;
 	daemon->server = http_server_new(&daemon->loop, &settings, &handlers);
 	daemon->api.server = daemon->server;
-	daemon->mcp = mcp_server_new(&daemon->core, daemon->config.mcp_fixtures);
+	daemon->mcp = mcp_server_new(&daemon->core);
 	mcp_serve(daemon->mcp);
 	if (http_server_listen(daemon->server, DAEMON_UNIX_FD, NULL, &error) < 0 ||
 	    (daemon->with_tcp &&

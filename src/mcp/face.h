@@ -68,9 +68,11 @@ struct mcp_view {
 	char base[MCP_BASE_MAX]; /* that a link begins with; "": only the Unix socket serves it */
 };
 
-extern const struct mcp_face usual_face;       /* faces.c */
+/* Of /mcp and of `caisson mcp`: the usual one. Another only in the program of the conformance
+ * suite. */
+extern const struct mcp_face *mcp_home_face; /* faces.c */
+extern const struct mcp_face usual_face;
 extern const struct mcp_face admin_face;       /* tool_admin.c */
-extern const struct mcp_face fixture_face;     /* fixtures.c */
 extern const struct mcp_face opensandbox_face; /* dialects/opensandbox.c */
 extern const struct mcp_face pandastack_face;  /* dialects/pandastack.c */
 /* By the name that `--dialect` and /mcp/NAME take; NULL: there is none. */

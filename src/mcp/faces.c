@@ -132,6 +132,8 @@ const struct mcp_face usual_face = {
     .instructions = usual_instructions,
 };
 
+const struct mcp_face *mcp_home_face = &usual_face;
+
 static const struct {
 	const char *name;
 	const struct mcp_face *face;

@@ -320,7 +320,7 @@ static int read_view(struct call *call, struct mcp_server *server, struct mcp_vi
 		     struct error *error)
 {
 	char toolsets[256] = "", dialect[32] = "", connection[ID_LENGTH + 1] = "";
-	view->face = server->fixtures ? &fixture_face : &usual_face;
+	view->face = mcp_home_face;
 	view->toolsets = TOOLSET_DEFAULT;
 	view->block_seconds = server->core->config.mcp_block_seconds;
 	http_set_base(call, view);

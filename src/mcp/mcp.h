@@ -16,8 +16,7 @@
 
 struct mcp_server;
 
-/* fixtures: what the conformance suite asks for stands in the place of the usual tools. */
-struct mcp_server *mcp_server_new(struct core *core, bool fixtures);
+struct mcp_server *mcp_server_new(struct core *core);
 /* The daemon is about to end: what stays open by itself is ended, so that nobody waits for it. */
 void mcp_server_ending(struct mcp_server *server);
 /* Before core_stop(): every request under way is dropped, every stream ended. */

@@ -136,11 +136,9 @@ static int find_face(struct call *call, struct mcp_server *server, struct mcp_vi
 		     struct error *error)
 {
 	const char *pattern = call->route->pattern;
-	*view = (struct mcp_view){.face = &usual_face,
+	*view = (struct mcp_view){.face = mcp_home_face,
 				  .toolsets = TOOLSET_DEFAULT,
 				  .block_seconds = server->core->config.mcp_block_seconds};
-	if (server->fixtures)
-		view->face = &fixture_face;
 	if (strcmp(pattern, SANDBOX_MCP) == 0) {
 		view->face = &pandastack_face;
 	} else if (text_starts(pattern, "/mcp/x/")) {

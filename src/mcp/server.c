@@ -43,14 +43,13 @@ void server_tend(struct mcp_server *server)
 		alarm_set(server->tend_alarm, SERVER_TEND_MS);
 }
 
-struct mcp_server *mcp_server_new(struct core *core, bool fixtures)
+struct mcp_server *mcp_server_new(struct core *core)
 {
 	struct error error;
 	struct mcp_server *server = calloc(1, sizeof(*server));
 	if (!server)
 		abort();
 	server->core = core;
-	server->fixtures = fixtures;
 	server->began_wall = clock_wall();
 	list_init(&server->waiting);
 	list_init(&server->streams);

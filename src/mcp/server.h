@@ -10,7 +10,6 @@
 
 struct mcp_server {
 	struct core *core;
-	bool fixtures;
 	bool ending; /* mcp_server_free() was called: nothing new begins */
 	int64_t began_wall;
 	/* post.c: answers that become streams when they take long. */

@@ -92,8 +92,6 @@ static void make_command(const struct spawner *spawner, struct command *command)
 		add_option(command, &count, "--log-level", level_names[config->log_level]);
 	if (config->log_json)
 		add_option(command, &count, "--log-json", NULL);
-	if (config->mcp_fixtures)
-		add_option(command, &count, "--mcp-fixtures", NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(kept_variables); i++) {
 		char text[1024];
 		const char *value = getenv(kept_variables[i]);

@@ -1,5 +1,5 @@
 """The protocol's own conformance suite (@modelcontextprotocol/conformance) against real daemons: one with its fixtures
-(`caisson serve --mcp-fixtures`), where everything must pass, and one without, where every scenario passes that asks for
+(`caisson-mcp-fixtures serve`), where everything must pass, and one without, where every scenario passes that asks for
 nothing by name. No list of expected failures is given to it; a warning is a failure here, and what it skips is named.
 The suite speaks HTTP and can send no token: forwarder.py adds it. It is installed once (npm.py)."""
 import glob
@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from caisson import Daemon
+from caisson import MCP_FIXTURES, Daemon
 from forwarder import Forwarder
 import npm
 
@@ -62,7 +62,7 @@ RUNS = {
 
 class Suite(unittest.TestCase):
     """Runs them once for all tests of a class. `checks` is then {(run, scenario): [check]}."""
-    arguments = ()
+    program = None
 
     @classmethod
     def setUpClass(cls):
@@ -71,7 +71,7 @@ class Suite(unittest.TestCase):
                    "server", "--timeout", str(SCENARIO_LIMIT_MS)]
         cls.exits, cls.said, cls.checks = {}, {}, {}
         began = time.monotonic()
-        with Daemon(arguments=cls.arguments) as daemon, Forwarder(daemon.port, daemon.token()) as forwarder, \
+        with Daemon(program=cls.program) as daemon, Forwarder(daemon.port, daemon.token()) as forwarder, \
                 tempfile.TemporaryDirectory(prefix="caisson-conformance-") as results:
             url = f"http://127.0.0.1:{forwarder.port}/mcp"
             for name, (options, _) in RUNS.items():
@@ -105,7 +105,7 @@ def add_test(suite, run, scenario, without=()):
 
 class Fixtures(Suite):
     """Everything."""
-    arguments = ("--mcp-fixtures",)
+    program = MCP_FIXTURES
 
     def test_every_run_exits_with_0(self):
         self.assertEqual({name: 0 for name in RUNS}, self.exits)

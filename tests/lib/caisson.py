@@ -26,6 +26,7 @@ from ports import free_port
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CAISSON_BUILD") or os.path.join(TOP, "build")
 PROGRAM = os.path.join(BUILD, "caisson")
+MCP_FIXTURES = PROGRAM + "-mcp-fixtures"  # the same, with what the conformance suite asks for (tests/mcp/fixtures)
 THOROUGH = os.environ.get("CAISSON_LEVEL") == "all"
 SANITIZED = bool(os.environ.get("CAISSON_SANITIZED"))
 UIDS_SECONDS = 300  # as long as a daemon's start is tried again where all uids are other suites'
@@ -387,7 +388,7 @@ class Daemon:
     """`caisson serve` in directories of its own. Use as a context manager; leaving it checks that
     nothing of it is left on the host."""
 
-    def __init__(self, config=None, arguments=(), environment=None, user=None, delegated=None, wrapper=None):
+    def __init__(self, config=None, arguments=(), environment=None, user=None, delegated=None, wrapper=None, program=None):
         """`user`, `delegated` (controllers that are given to it) and `wrapper` are the column's unless given."""
         self.user = user or user_of_column()
         self.wrapper = wrapper_of_column() if wrapper is None else wrapper
@@ -404,7 +405,7 @@ class Daemon:
         self.config = os.path.join(self.top, "caisson.conf")
         self.configure(config or "")
         self.port = free_port()
-        self.arguments, self.environment = list(arguments), dict(environment or {})
+        self.arguments, self.environment, self.program = list(arguments), dict(environment or {}), program
         self.log_path = os.path.join(self.top, "log")
         self.process = None
 
@@ -439,7 +440,7 @@ class Daemon:
             environment = {"PATH": environment["PATH"], "HOME": self.user.home, **{
                 key: value for key, value in environment.items() if key.endswith("_OPTIONS") or key in self.environment}}
         self.process = subprocess.Popen(
-            [*(self.cgroups.join() if self.cgroups else []), *self.become(), *self.wrapper, PROGRAM, "serve", "--config", self.config, "--state", self.state, "--runtime", self.runtime,
+            [*(self.cgroups.join() if self.cgroups else []), *self.become(), *self.wrapper, self.program or PROGRAM, "serve", "--config", self.config, "--state", self.state, "--runtime", self.runtime,
              "--listen", f"127.0.0.1:{self.port}", *self.arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True)
         log.close()
@@ -673,11 +674,11 @@ class OwnDaemons(unittest.TestCase):
 
 class DaemonTest(unittest.TestCase):
     """One daemon for all tests of a class, and one sandbox, `box`, where a class has fields for it."""
-    config, arguments, box_fields = "", (), None
+    config, arguments, box_fields, program = "", (), None, None
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon(cls.config, cls.arguments).start()
+        cls.daemon = Daemon(cls.config, cls.arguments, program=cls.program).start()
         cls.api = cls.daemon.client()
         if cls.box_fields is not None:
             cls.box = cls.api.create(**cls.box_fields)["id"]

@@ -1,9 +1,8 @@
 """What a tool asks of its client in the middle of a call (src/mcp/ask.c), in both eras and in a task, and what a client
-may answer that it should not. The fixtures' tools ask (`caisson serve --mcp-fixtures`), the usual ones never do."""
-import subprocess
+may answer that it should not. The fixtures' tools ask (`caisson-mcp-fixtures serve`), the usual ones never do."""
 import unittest
 
-from caisson import PROGRAM, Daemon, wait_until
+from caisson import MCP_FIXTURES, Daemon, wait_until
 from marks import long
 from mcp import META, Mcp, McpError, McpTest
 
@@ -22,7 +21,7 @@ ROOTS = {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}
 
 
 class FixtureTest(McpTest):
-    arguments = ("--mcp-fixtures",)
+    program = MCP_FIXTURES
 
     def text(self, result, is_error=False):
         self.assertEqual(bool(result.get("isError")), is_error, result)
@@ -255,7 +254,7 @@ class Legacy(FixtureTest):
 
 class WhereFixturesAre(unittest.TestCase):
     def test_in_no_other_server(self):
-        with Daemon(arguments=["--mcp-fixtures"]) as daemon:
+        with Daemon(program=MCP_FIXTURES) as daemon:
             api = daemon.client()
             fixtures = {tool["name"] for tool in Mcp(api).modern("tools/list")["tools"]}
             prompts = {prompt["name"] for prompt in Mcp(api).modern("prompts/list")["prompts"]}
@@ -283,10 +282,6 @@ class WhereFixturesAre(unittest.TestCase):
         result = mcp.modern("completion/complete", {"ref": {"type": "ref/prompt", "name": "look_into_sandbox"},
                                                     "argument": {"name": "sandbox", "value": ""}})
         self.assertEqual(result["completion"]["values"], [])
-
-    def test_help_says_what_it_is(self):
-        result = subprocess.run([PROGRAM, "serve", "--help"], capture_output=True, text=True, timeout=30)
-        self.assertRegex(result.stdout, r"--mcp-fixtures\s+for the MCP conformance suite")
 
 
 if __name__ == "__main__":

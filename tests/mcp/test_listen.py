@@ -3,7 +3,7 @@ import json
 import os
 import time
 
-from caisson import Daemon, PROGRAM, wait_until
+from caisson import Daemon, MCP_FIXTURES, PROGRAM, wait_until
 from mcp import META, Mcp, McpError, McpTest
 from stdio import Stdio
 
@@ -195,7 +195,7 @@ class Ends(Case):
 
 
 class Fixtures(Case):
-    arguments = ("--mcp-fixtures",)
+    program = MCP_FIXTURES
 
     def test_lists(self):
         tools = self.listen("tools", toolsListChanged=True, acknowledged={"toolsListChanged": True})

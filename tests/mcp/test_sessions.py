@@ -7,7 +7,7 @@ import re
 import select
 import socket
 
-from caisson import Background, wait_until
+from caisson import MCP_FIXTURES, Background, wait_until
 from mcp import LEGACY, Mcp, McpError, McpTest
 
 
@@ -399,7 +399,7 @@ class Questions(Case):
     SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "mine"}, "model": "x"}
     ASK = {"name": "test_sampling", "arguments": {"prompt": "hi"}}
 
-    arguments = ("--mcp-fixtures",)
+    program = MCP_FIXTURES
 
     def asked(self):
         session = self.mcp.session(capabilities={"sampling": {}})

@@ -6,7 +6,7 @@ import json
 import struct
 import time
 
-from caisson import wait_until
+from caisson import MCP_FIXTURES, wait_until
 from mcp import META, Mcp, McpError, McpTest
 
 PARAMS, METHOD, MISMATCH, CAPABILITY = -32602, -32601, -32020, -32021
@@ -439,7 +439,7 @@ class Restart(Case):
 class Fixtures(Case):
     capabilities = BOTH
 
-    arguments = ("--mcp-fixtures",)
+    program = MCP_FIXTURES
 
     def answer(self, task, **answers):
         return self.ask("tasks/update", task, inputResponses=answers)
