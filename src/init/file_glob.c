@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/pattern.h"
 #include "init/file_internal.h"
-#include "init/file_pattern.h"
 
 #define CANCEL_LOOK 1024
 

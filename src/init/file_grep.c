@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/pattern.h"
 #include "init/file_internal.h"
-#include "init/file_pattern.h"
 #include "init/file_search.h"
 
 #define CANCEL_LOOK 64

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "base/macros.h"
+#include "base/regex.h"
 #include "init/file_internal.h"
-#include "init/file_regex.h"
 
 #define SEARCH_PATTERN_MAX (64 * 1024)
 

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/regex.h"
 #include "base/text.h"
-#include "init/file_regex.h"
 #include "mcp/request.h"
 
 #define SLICE (32 * KIB)

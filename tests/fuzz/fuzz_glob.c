@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "init/file_pattern.h"
+#include "base/pattern.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

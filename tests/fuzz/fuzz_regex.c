@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "init/file_regex.h"
+#include "base/regex.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -28,8 +28,6 @@ TIER_ALLOWED = {
     "namespace": {"driver.h", "guest.h", "jail", "probe_boot.h"},
     "gvisor": {"driver.h", "guest.h", "jail", "bridge", "probe_boot.h"},
 }
-# One matcher of regular expressions for the init's grep and for read_job.
-EXCEPT = {("mcp", "init/file_regex.h")}
 # Of these folders these headers only: mcp/ takes the edge of HTTP from api/, none of its resources.
 ONLY = {("mcp", "api"): {"api/call.h", "api/json.h", "api/routes.h"}}
 # Functions of a folder that is not to be called from another, though its types are known there.
@@ -49,8 +47,6 @@ for name in files("src/*.c", "src/*.h"):
         other, *rest = match.group(1).split("/")
         if folder == other == "tier" and len(parts) > 3 and rest[0] != parts[2] and rest[0] not in TIER_ALLOWED[parts[2]]:
             wrong.append(f"{name}:{number}: tier/{parts[2]}/ may not include {match.group(1)}")
-        if (folder, match.group(1)) in EXCEPT:
-            continue
         if match.group(1) not in ONLY.get((folder, other), {match.group(1)}):
             wrong.append(f"{name}:{number}: {folder}/ may not include {match.group(1)}")
         if other in ALLOWED and other != folder and other not in ALLOWED[folder]:

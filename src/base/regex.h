@@ -1,6 +1,7 @@
-/* Regular expressions for grep: does a line match, and where does its first match begin. All
- * branches run side by side (no backtracking, no back-references), so that the cost is at most the
- * program's length times the text's, in memory that is fixed when it is compiled.
+/* Regular expressions, for grep in the init and for read_job: does a line match, and where does its
+ * first match begin. All branches run side by side (no backtracking, no back-references), so that
+ * the cost is at most the program's length times the text's, in memory that is fixed when it is
+ * compiled.
  *
  * Extended syntax:  . [] [^] [[:class:]] () (?:) | * + ? {n} {n,} {n,m} ^ $  and
  * \d \w \s \D \W \S \b \B \< \> \n \t \r \f \v \xHH; a backslash before anything that is no letter

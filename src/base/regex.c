@@ -1,13 +1,13 @@
 /* Running the regular expressions of grep. Called by file_search.c; allocates when compiling, never
  * blocks. Patterns and texts are hostile: a search counts its steps and looks for a cancel. */
-#include "init/file_regex.h"
+#include "base/regex.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "init/file_pattern.h"
-#include "init/file_regex_program.h"
+#include "base/pattern.h"
+#include "base/regex_program.h"
 
 #define STEPS_PER_LOOK (1u << 16)
 

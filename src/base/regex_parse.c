@@ -1,13 +1,13 @@
 /* From a regular expression's text to its program. Called by regex_compile(); allocates, never
  * blocks. The text is hostile: program, ranges, repetitions and the groups' depth have a maximum.
  */
-#include "init/file_regex_program.h"
+#include "base/regex_program.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "init/file_pattern.h"
+#include "base/pattern.h"
 
 #define PROGRAM_MAX 16384
 #define RANGES_MAX 16384

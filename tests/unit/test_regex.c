@@ -1,6 +1,6 @@
 /* The regular expressions of grep: what matches and where, against tables and, for random patterns,
  * against the C library's. */
-#include "init/file_regex.h"
+#include "base/regex.h"
 
 #include <errno.h>
 #include <regex.h>

@@ -1,7 +1,7 @@
 /* The glob matcher. Called by glob and grep; allocates, never blocks. Input is hostile: the program
  * is bounded by the pattern's length, and matching is a simulation of all branches at once (no
  * backtracking). */
-#include "init/file_pattern.h"
+#include "base/pattern.h"
 
 #include <errno.h>
 #include <stdlib.h>

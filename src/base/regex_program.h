@@ -1,5 +1,5 @@
-/* The program that a regular expression becomes; between file_regex_parse.c, which makes it, and
- * file_regex.c, which runs it. */
+/* The program that a regular expression becomes; between regex_parse.c, which makes it, and
+ * regex.c, which runs it. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* The glob matcher: what matches, and that no pattern makes it slow. */
-#include "init/file_pattern.h"
+#include "base/pattern.h"
 
 #include <errno.h>
 #include <time.h>
