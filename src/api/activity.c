@@ -161,7 +161,7 @@ static void reply_page(struct call *call, const struct id *sandbox,
 	put_object(&page.writer, NULL);
 	put_text(&page.writer, "sandbox_id", sandbox->text);
 	put_array(&page.writer, "items");
-	if (store_activity_each(call->api->core->store, query, page_entry, &page, &error) < 0) {
+	if (activity_each(call->api->core, query, page_entry, &page, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;

@@ -244,8 +244,8 @@ static bool pump_store(struct events *events, bool *ret_more)
 	};
 	*ret_more = false;
 	list_init(&reading.found);
-	if (store_activity_pruned(core->store, events->workspace, &pruned, &error) < 0 ||
-	    store_activity_each(core->store, &query, take_row, &reading, &error) < 0) {
+	if (activity_pruned(core, events->workspace, &pruned, &error) < 0 ||
+	    activity_each_written(core, &query, take_row, &reading, &error) < 0) {
 		while (!list_empty(&reading.found))
 			recent_free(list_entry(reading.found.next, struct recent, link));
 		let_go(events, error.message);
@@ -411,7 +411,7 @@ static void join(struct events *events, struct list *first, bool last)
 		list_init(&hub.recent);
 		hub.recent_count = hub.stream_count = 0;
 		hub.listener.recorded = recorded;
-		if (store_activity_last(hub.core->store, &hub.reaches, &error) < 0) {
+		if (activity_last(hub.core, &hub.reaches, &error) < 0) {
 			reply_error(call, &error);
 			return;
 		}
@@ -485,8 +485,8 @@ static int read_position(struct call *call, struct events *events, bool *given, 
 	if (after == UINT64_MAX && last_id && *last_id &&
 	    text_to_u64(last_id, 0, INT64_MAX, &after) < 0)
 		return error_set(error, ERROR_INVALID, "Last-Event-ID is not the id of an event");
-	if (store_activity_last(core->store, &last, error) < 0 ||
-	    store_activity_pruned(core->store, events->workspace, &pruned, error) < 0)
+	if (activity_last(core, &last, error) < 0 ||
+	    activity_pruned(core, events->workspace, &pruned, error) < 0)
 		return -1;
 	*given = after != UINT64_MAX;
 	events->position = *given ? after : last;
@@ -532,8 +532,7 @@ static void page_turn(struct call *call)
 	    .ret_seen = &events->position,
 	    .ret_more = &more,
 	};
-	if (store_activity_each(call->api->core->store, &query, list_entry_json, page, &error) <
-	    0) {
+	if (activity_each(call->api->core, &query, list_entry_json, page, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -582,8 +581,8 @@ void events_get(struct call *call)
 		return;
 	}
 	/* A page without a word begins with the oldest. */
-	if (!given && store_activity_pruned(call->api->core->store, events->workspace,
-					    &events->position, &error) < 0) {
+	if (!given &&
+	    activity_pruned(call->api->core, events->workspace, &events->position, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -644,7 +643,7 @@ void sandbox_events_get(struct call *call)
 	    query_flag(call, "follow", &follow, &error) < 0 ||
 	    query_uint(call, "tail", 0, ACTIVITY_PAGE_MAX, &count, &error) < 0 ||
 	    activity_kinds_parse("sandbox", events->kinds, sizeof(events->kinds), &error) < 0 ||
-	    store_activity_last(core->store, &last, &error) < 0) {
+	    activity_last(core, &last, &error) < 0) {
 		sandbox_row_done(&row);
 		reply_error(call, &error);
 		return;
@@ -659,7 +658,7 @@ void sandbox_events_get(struct call *call)
 	    .kinds = events->kinds,
 	    .limit = (uint32_t)count,
 	};
-	if (store_activity_each(core->store, &query, tail_entry, &tail, &error) < 0)
+	if (activity_each(core, &query, tail_entry, &tail, &error) < 0)
 		reply_error(call, &error);
 	else if (!follow)
 		reply_tail(call, &tail);

@@ -240,7 +240,6 @@ static int parse_state(struct call *call, uint32_t *ret_states, struct error *er
 static int parse_cursor(struct call *call, uint64_t *ret_key, struct error *error)
 {
 	char cursor[ID_LENGTH + 2] = "";
-	struct exec_row row = {0};
 	struct id id;
 	*ret_key = UINT64_MAX;
 	if (query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0)
@@ -251,14 +250,10 @@ static int parse_cursor(struct call *call, uint64_t *ret_key, struct error *erro
 	if (found < 0)
 		return error_set(error, ERROR_INVALID,
 				 "query parameter `cursor` must be `next_cursor` of a page");
-	found = store_exec_get(call->api->core->store, &call->sandbox, &id, &row, error);
+	found = exec_key(call->api->core, &call->sandbox, &id, ret_key, error);
 	if (found == 0)
 		return error_set(error, ERROR_CURSOR_GONE, "the command it names was removed");
-	if (found < 0)
-		return -1;
-	*ret_key = row.key;
-	exec_row_done(&row);
-	return 0;
+	return found < 0 ? -1 : 0;
 }
 
 static void list(struct call *call, const char *name)

@@ -13,32 +13,15 @@
 #include "proto/init_messages.h"
 #include "proto/tiers.h"
 
-/* While a write does not work, so often at most is it tried for whoever asks. */
-#define STORE_TRY_INTERVAL NSEC_PER_SEC
 /* A question that takes the spawner less than a millisecond. */
 #define SPAWNER_PATIENCE (5 * NSEC_PER_SEC)
-
-/* What was written last tells; where that failed it is tried again, so that a store that is well
- * again is so for an idle daemon too. */
-static bool store_works(struct core *core)
-{
-	static int64_t tried_at;
-	struct error ignored;
-	int64_t now = clock_monotonic();
-	if (statistics.store_failing == 0)
-		return true;
-	if (now - tried_at < STORE_TRY_INTERVAL)
-		return false;
-	tried_at = now;
-	return store_try_write(core->store, &ignored) == 0;
-}
 
 /* For whoever watches over the daemon: 503 while it is there and cannot do its work. What is wrong
  * is said in words that tell a stranger nothing of the host. */
 static void health_get(struct call *call)
 {
 	struct core *core = call->api->core;
-	bool store = store_works(core);
+	bool store = core_store_works(core);
 	bool spawner = core->spawner && spawner_client_waiting(core->spawner) < SPAWNER_PATIENCE;
 	bool well = store && spawner;
 	struct buffer buffer = BUFFER(REPLY_MAX);

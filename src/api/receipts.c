@@ -261,7 +261,7 @@ static int collect(struct core *core, const struct sandbox_row *row, const struc
 		   struct receipt *receipt, struct error *error)
 {
 	struct id sandbox = {0};
-	int found = store_activity_started(core->store, exec, &sandbox, &receipt->first, error);
+	int found = activity_started(core, exec, &sandbox, &receipt->first, error);
 	if (found < 0)
 		return -1;
 	if (found == 0 || !id_equal(&sandbox, &row->id))
@@ -272,7 +272,7 @@ static int collect(struct core *core, const struct sandbox_row *row, const struc
 	    .after = receipt->first - 1,
 	    .limit = CHAIN_MAX,
 	};
-	if (store_activity_each(core->store, &query, take_entry, receipt, error) < 0)
+	if (activity_each(core, &query, take_entry, receipt, error) < 0)
 		return -1;
 	if (!receipt->ended && json_array_size(receipt->entries) == CHAIN_MAX)
 		return error_set(error, ERROR_TOO_LARGE,

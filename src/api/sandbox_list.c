@@ -164,10 +164,14 @@ static int list_page(struct listing *listing, struct error *error)
 	}
 	/* One more than is given, or looked at: whether there is another page. */
 	uint32_t limit = filtered(listing) ? SCAN_MAX : (uint32_t)listing->limit;
-	return store_sandbox_page(call->api->core->store, call->principal.workspace, !listing->all,
-				  (enum sandbox_state)listing->state,
-				  listing->name[0] ? listing->name : NULL, listing->before_wall,
-				  &listing->before, limit + 1, list_one, listing, error);
+	const struct sandbox_page page = {.live_only = !listing->all,
+					  .state = listing->state,
+					  .limit = limit + 1,
+					  .name = listing->name[0] ? listing->name : NULL,
+					  .before_wall = listing->before_wall,
+					  .before = listing->before};
+	return sandbox_page(call->api->core, call->principal.workspace, &page, list_one, listing,
+			    error);
 }
 
 void sandboxes_get(struct call *call)

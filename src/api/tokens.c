@@ -125,7 +125,7 @@ static void tokens_get(struct call *call)
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
 	put_array(&writer, "tokens");
-	if (store_token_each(call->api->core->store, list_one, &writer, &error) < 0) {
+	if (token_each(call->api->core, list_one, &writer, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;

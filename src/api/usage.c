@@ -171,8 +171,8 @@ static void walk_on(struct call *call)
 	struct ask *ask = call->state;
 	struct error error;
 	bool more;
-	if (store_usage_walk(call->api->core->store, &ask->walk, ROWS_PER_TURN, list_one, ask,
-			     &more, &error) < 0) {
+	if (meter_walk(call->api->core, &ask->walk, ROWS_PER_TURN, list_one, ask, &more, &error) <
+	    0) {
 		reply_error(call, &error);
 		return;
 	}

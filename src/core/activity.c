@@ -311,14 +311,31 @@ int activity_each(struct core *core, const struct activity_query *query,
 		  struct error *error)
 {
 	activity_flush(core);
+	return activity_each_written(core, query, each, data, error);
+}
+
+int activity_each_written(struct core *core, const struct activity_query *query,
+			  bool (*each)(void *data, const struct activity_row *row), void *data,
+			  struct error *error)
+{
 	return store_activity_each(core->store, query, each, data, error);
 }
 
 int activity_started(struct core *core, const struct id *exec, struct id *ret_sandbox,
-		     struct error *error)
+		     uint64_t *ret_number, struct error *error)
 {
-	uint64_t number;
-	return store_activity_started(core->store, exec, ret_sandbox, &number, error);
+	return store_activity_started(core->store, exec, ret_sandbox, ret_number, error);
+}
+
+int activity_last(struct core *core, uint64_t *ret_sequence, struct error *error)
+{
+	return store_activity_last(core->store, ret_sequence, error);
+}
+
+int activity_pruned(struct core *core, const char *workspace, uint64_t *ret_sequence,
+		    struct error *error)
+{
+	return store_activity_pruned(core->store, workspace, ret_sequence, error);
 }
 
 static void on_soon(void *data)

@@ -116,9 +116,18 @@ NODISCARD int activity_save(struct core *core, int (*write)(void *data, struct e
 NODISCARD int activity_each(struct core *core, const struct activity_query *query,
 			    bool (*each)(void *data, const struct activity_row *row), void *data,
 			    struct error *error);
-/* In which sandbox an exec was started: 1, or 0 where nothing of it is kept. */
+/* The same of those that are written. */
+NODISCARD int activity_each_written(struct core *core, const struct activity_query *query,
+				    bool (*each)(void *data, const struct activity_row *row),
+				    void *data, struct error *error);
+/* In which sandbox an exec was started, and which of its entries says so: 1, or 0 where nothing of
+ * it is kept. */
 NODISCARD int activity_started(struct core *core, const struct id *exec, struct id *ret_sandbox,
-			       struct error *error);
+			       uint64_t *ret_number, struct error *error);
+/* The newest sequence that is written; and up to which something of a workspace's was pruned. */
+NODISCARD int activity_last(struct core *core, uint64_t *ret_sequence, struct error *error);
+NODISCARD int activity_pruned(struct core *core, const char *workspace, uint64_t *ret_sequence,
+			      struct error *error);
 
 /* --- the parts --- */
 

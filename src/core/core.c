@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/statistics.h"
 #include "base/text.h"
 #include "base/work.h"
 #include "core/budget.h"
@@ -23,6 +24,8 @@
 #include "store/secrets.h"
 
 #define START_TIMEOUT_MS 30000
+/* While a write does not work, so often at most is it tried for whoever asks. */
+#define STORE_TRY_INTERVAL NSEC_PER_SEC
 
 struct later {
 	struct list link;
@@ -475,4 +478,17 @@ bool core_idle(const struct core *core)
 	return core->sandbox_count == 0 && core->private && core->private->started &&
 	       list_empty(&core->private->later) && !core->private->removing &&
 	       create_queue_empty(core);
+}
+
+bool core_store_works(struct core *core)
+{
+	static int64_t tried_at;
+	struct error ignored;
+	int64_t now = clock_monotonic();
+	if (statistics.store_failing == 0)
+		return true;
+	if (now - tried_at < STORE_TRY_INTERVAL)
+		return false;
+	tried_at = now;
+	return store_try_write(core->store, &ignored) == 0;
 }

@@ -92,3 +92,6 @@ NODISCARD int core_secret(struct core *core, const char *name, size_t size, uint
 			  struct error *error);
 /* No live sandbox (paused and stopped ones are live) and nothing under way. */
 bool core_idle(const struct core *core);
+/* What was written last tells; where that failed it is tried again now and then, so that a store
+ * that is well again is so for an idle daemon too. */
+bool core_store_works(struct core *core);

@@ -53,6 +53,26 @@ int sandbox_ended_each(struct core *core, const struct principal *principal, uin
 				  NULL, max, list_ended, &listing, error);
 }
 
+int sandbox_page(struct core *core, const char *workspace, const struct sandbox_page *page,
+		 bool (*each)(void *data, const struct sandbox_row *row), void *data,
+		 struct error *error)
+{
+	return store_sandbox_page(core->store, workspace, page->live_only,
+				  (enum sandbox_state)page->state, page->name, page->before_wall,
+				  &page->before, page->limit, each, data, error);
+}
+
+int exec_key(struct core *core, const struct id *sandbox, const struct id *exec, uint64_t *ret_key,
+	     struct error *error)
+{
+	struct exec_row row = {0};
+	int found = store_exec_get(core->store, sandbox, exec, &row, error);
+	if (found > 0)
+		*ret_key = row.key;
+	exec_row_done(&row);
+	return found;
+}
+
 /* --- scopes --- */
 
 const char *scope_name(enum scope scope)

@@ -16,6 +16,18 @@ struct sandbox *sandbox_next(struct core *core, const struct principal *principa
 NODISCARD int sandbox_ended_each(struct core *core, const struct principal *principal, uint32_t max,
 				 bool (*each)(void *data, const struct sandbox_row *row),
 				 void *data, struct error *error);
+/* One page of a workspace's, newest first; what the parameters mean: store_sandbox_page(). */
+struct sandbox_page {
+	bool live_only;
+	uint32_t state, limit;
+	const char *name;
+	int64_t before_wall;
+	struct id before;
+};
+NODISCARD int sandbox_page(struct core *core, const char *workspace,
+			   const struct sandbox_page *page,
+			   bool (*each)(void *data, const struct sandbox_row *row), void *data,
+			   struct error *error);
 /* Makes it ready for this principal: who may write wakes it, who may only read does where the
  * sandbox allows it (as sandbox_ready()). done is not called after sandbox_ready_cancel(). */
 struct sandbox_readying;
@@ -36,6 +48,10 @@ NODISCARD int exec_list(struct sandbox *sandbox, uint32_t max,
 NODISCARD int exec_page(struct sandbox *sandbox, uint64_t below_key, bool internal,
 			bool (*each)(void *data, const struct exec_row *row, struct exec *exec),
 			void *data, struct error *error);
+/* Its place among the execs of its sandbox, for exec_page(): 1, 0 where there is no such exec, -1.
+ */
+NODISCARD int exec_key(struct core *core, const struct id *sandbox, const struct id *exec,
+		       uint64_t *ret_key, struct error *error);
 /* Was it an exec of one of the sandboxes that ended last? 1: of that one; 0; -1. */
 NODISCARD int exec_find_ended(struct core *core, const struct principal *principal,
 			      const struct id *exec, struct id *ret_sandbox, struct error *error);

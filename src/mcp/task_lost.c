@@ -45,11 +45,12 @@ static struct exec *find(struct core *core, const struct principal *principal,
 	struct code_context *context = code_context_of_cell(core, principal, exec_id);
 	struct exec *exec;
 	struct error error;
+	uint64_t number;
 	if (context) {
 		*ret_sandbox = context->row.sandbox;
 		return code_context_exec(context);
 	}
-	if (activity_started(core, exec_id, ret_sandbox, &error) != 1) {
+	if (activity_started(core, exec_id, ret_sandbox, &number, &error) != 1) {
 		*ret_sandbox = (struct id){0};
 		return NULL;
 	}
