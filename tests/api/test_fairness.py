@@ -10,6 +10,7 @@ import time
 from caisson import DaemonTest, best_of
 
 MARKS = ("alone", "thorough")
+RUNS_ON = "normal"  # it measures: a refusal costs the sanitized daemon ten times as much
 
 GETS = 300
 PAUSE = 0.002  # between two of the victim's
