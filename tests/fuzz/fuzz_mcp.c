@@ -191,7 +191,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!server) {
 		uv_loop_init(&loop);
 		core.loop = &loop;
-		server = mcp_server_new(&core, false);
+		server = mcp_server_new(&core);
 	}
 	struct mcp_connection connection = {
 	    .server = server,

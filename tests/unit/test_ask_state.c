@@ -19,7 +19,7 @@ static struct mcp_request *call(const char *params)
 	struct mcp_request *request = calloc(1, sizeof(*request));
 	CHECK_INT(text_copy(request->principal.workspace, WORKSPACE_MAX, "default"), 0);
 	request->server = &server;
-	request->view.face = &fixture_face;
+	request->view.face = &admin_face;
 	request->method = "tools/call";
 	request->params = json_loads(params, 0, NULL);
 	CHECK(request->params != NULL);
