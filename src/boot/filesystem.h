@@ -5,9 +5,6 @@
 
 #include "base/macros.h"
 
-/* The most words that an fs_make() takes, its NULL included. */
-#define FS_OPTIONS_MAX 8
-
 /* A new filesystem as a detached mount. `options`: "key", "value", ... ending in NULL; a NULL value
  * makes it a flag. */
 NODISCARD int fs_make(const char *type, const char *const *options, unsigned attributes);

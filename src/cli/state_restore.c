@@ -63,12 +63,17 @@ static bool is_empty(int state, const char *name)
 	return empty;
 }
 
+static bool is_that_one(const void *wanted, const char *id)
+{
+	return strcmp(id, wanted) == 0;
+}
+
 /* The daemon is down, but sandboxes outlive it: by the record of its boot, or by the lock that its
  * image has while it is mounted. */
 static bool still_runs(int sandboxes, const char *runtime, const char *id)
 {
 	char path[64];
-	if (living(runtime, id))
+	if (living(runtime, is_that_one, id))
 		return true;
 	if (text_format(path, sizeof(path), "%s/disk.img", id) < 0)
 		return false;

@@ -23,13 +23,13 @@ struct state_facts {
 	bool lives;        /* its processes are there, frozen or not, and its init answers */
 	bool clock_stands; /* no time passes for its deadline */
 	bool has_deadline; /* its time-out ends it */
-	bool holds;        /* memory and cpu, by admission and budgets */
+	bool holds;        /* its memory and cpu count, in admission and budgets */
 	bool going;        /* it is being deleted, or is gone */
-	bool leaves_room;  /* who waits for room is to look again */
+	bool leaves_room;  /* creates that wait for room should try again */
 	enum counts_as counts_as;
 	const char *lost; /* why a command of it is lost, for people */
 };
-/* Of a number that is no state: of SANDBOX_ENDED. */
+/* A number that is no state counts as SANDBOX_ENDED. */
 const struct state_facts *state_facts(uint32_t state);
 
 enum wish { WISH_STOP, WISH_START, WISH_PAUSE, WISH_RESUME, WISH_COUNT };
@@ -39,7 +39,7 @@ enum wish_outcome {
 	OUTCOME_DONE,      /* it is so */
 	OUTCOME_JOINS,     /* it is under way: who wishes waits with the others */
 	OUTCOME_BEGINS,    /* a transition */
-	OUTCOME_TAKES_BACK /* the one that is under way the other way */
+	OUTCOME_TAKES_BACK /* the pause that is under way is taken back */
 };
 enum wish_outcome wish_outcome(enum wish wish, uint32_t state);
 /* "stopped" and so on: what was wished for. */

@@ -3,7 +3,6 @@
  * another that is about to end. */
 #include "spawner/internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -100,26 +99,23 @@ static bool is_pooled(const char *state, const char *name)
 	return space && strchr(space + 1, ' ');
 }
 
-/* Whether a sandbox of the state runs from the runtime directory. Those of the pool end with the
- * spawner that made them: while that one serves, they do not count. */
+struct served_state {
+	const char *state;
+	bool served;
+};
+
+/* Those of the pool end with the spawner that made them: while that one serves, they do not count.
+ */
+static bool counts(const void *data, const char *name)
+{
+	const struct served_state *of = data;
+	return !of->served || !is_pooled(of->state, name);
+}
+
+/* Whether a sandbox of the state runs from the runtime directory. */
 static bool runs_in(const char *runtime, const char *state, bool served)
 {
-	char path[SPAWNER_PATH_MAX];
-	bool found = false;
-	if (text_format(path, sizeof(path), "%s/guests", runtime) < 0)
-		return false;
-	DIR *entries = opendir(path);
-	for (struct dirent *entry; entries && !found && (entry = readdir(entries));) {
-		struct process process = PROCESS_NONE;
-		if (entry->d_name[0] == '.' ||
-		    living_open(dirfd(entries), entry->d_name, &process) < 0)
-			continue;
-		found = process_alive(&process) && !(served && is_pooled(state, entry->d_name));
-		process_done(&process);
-	}
-	if (entries)
-		closedir(entries);
-	return found;
+	return living(runtime, counts, &(struct served_state){state, served});
 }
 
 /* Whether the records in a runtime directory are of our state's sandboxes. A directory of another

@@ -35,7 +35,7 @@ int living_open(int guests, const char *name, struct process *ret_process)
 	return process_open((pid_t)pid, start_time, ret_process);
 }
 
-bool living(const char *runtime, const char *id)
+bool living(const char *runtime, bool (*counts)(const void *data, const char *id), const void *data)
 {
 	char path[PATH_ROOM];
 	bool found = false;
@@ -44,7 +44,7 @@ bool living(const char *runtime, const char *id)
 	DIR *entries = opendir(path);
 	for (struct dirent *entry; entries && !found && (entry = readdir(entries));) {
 		struct process process = PROCESS_NONE;
-		if (entry->d_name[0] == '.' || (id && strcmp(id, entry->d_name) != 0) ||
+		if (entry->d_name[0] == '.' || !counts(data, entry->d_name) ||
 		    living_open(dirfd(entries), entry->d_name, &process) < 0)
 			continue;
 		found = process_alive(&process);

@@ -9,5 +9,6 @@
 /* The process that the record of a guest in <runtime>/guests (`guests`) names, while it is still
  * that one. 0 or -errno. */
 NODISCARD int living_open(int guests, const char *name, struct process *ret_process);
-/* Whether that sandbox lives; with id NULL whether any does. */
-bool living(const char *runtime, const char *id);
+/* Whether any sandbox lives that `counts` says yes to. */
+bool living(const char *runtime, bool (*counts)(const void *data, const char *id),
+	    const void *data);

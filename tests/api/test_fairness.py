@@ -10,7 +10,7 @@ import time
 from caisson import DaemonTest, best_of
 
 MARKS = ("alone", "thorough")
-RUNS_ON = "normal"  # it measures: a refusal costs the sanitized daemon ten times as much
+RUNS_ON = "normal"  # it measures; the sanitized daemon answers a fifth as many
 
 GETS = 300
 PAUSE = 0.002  # between two of the victim's

@@ -19,6 +19,8 @@ VARIABLE = [(re.compile(pattern), word) for pattern, word in (
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"), (r"made \d+ s ago, ends in \d+ min", "made AGE ago, ends in WHILE"),
     (r"\b(?!abcdefghijklmnop)[a-z2-7]{16}\b", "ANOTHER"))]
 LINE_MAX = 600
+# Without it, these follow the memory and the processors of the host.
+CONFIG = "[sandbox]\nmemory_max = 2G\ncpu_max = 2\n"
 
 
 class Plain:
@@ -63,6 +65,8 @@ class CompleteRequests(Requests):
 
 
 class Help(DaemonTest):
+    config = CONFIG
+
     def run_program(self, *words):
         result = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False,
                                 env={"PATH": "/usr/bin:/bin", "COLUMNS": "100", "CAISSON_RUNTIME": self.daemon.runtime})
@@ -86,6 +90,7 @@ class Help(DaemonTest):
 
 
 class Rest(DaemonTest):
+    config = CONFIG
     box_fields = {"timeout_seconds": 3600, "memory_mb": 256}
 
     def test_refusals(self):
@@ -105,6 +110,7 @@ class Rest(DaemonTest):
 
 
 class Tools(McpTest):
+    config = CONFIG
     box_fields = {"timeout_seconds": 3600, "memory_mb": 256}
 
     def at(self, name):
@@ -175,7 +181,7 @@ def outcome(mcp, tool, arguments):
 
 class Life(DaemonTest):
     """Each operation on a sandbox in each state: what is answered, and the state that is there afterwards."""
-
+    config = CONFIG
     REACH = {"running": (), "paused": ("pause",), "stopped": ("stop",)}
     OPERATIONS = [("GET", ""), ("PATCH", "", {"labels": {"a": "b"}}), ("PATCH", "", {"timeout_seconds": 60}), ("PATCH", "", {"memory_mb": 512}),
                   ("PATCH", "", {"name": "another"}), ("POST", "/stop", {}), ("POST", "/start", {}), ("POST", "/pause", {}),
