@@ -170,6 +170,7 @@ static size_t take_head(struct http_connection *connection, char *data, size_t s
 	}
 	connection->requests_left--;
 	connection->phase = HTTP_EXCHANGE;
+	connection->used = true;
 	stop_waiting(connection);
 	http_caller_spare(connection, false);
 	server->handlers.handle(server->handlers.context, connection->exchange);
@@ -397,14 +398,19 @@ static void wait_for_head(struct http_connection *connection)
 		stop_waiting(connection);
 	else
 		wait_for(connection,
-			 connection->input.size ? HTTP_DEADLINE_HEAD : HTTP_DEADLINE_IDLE, false);
+			 connection->input.size           ? HTTP_DEADLINE_HEAD
+			 : connection->server->stopping ? HTTP_DEADLINE_FIRST
+							  : HTTP_DEADLINE_IDLE,
+			 false);
 }
 
 static void update_deadline(struct http_connection *connection)
 {
 	switch (connection->phase) {
 	case HTTP_HANDSHAKE:
-		wait_for(connection, HTTP_DEADLINE_HEAD, false);
+		wait_for(connection,
+			 connection->server->stopping ? HTTP_DEADLINE_FIRST : HTTP_DEADLINE_HEAD,
+			 false);
 		return;
 	case HTTP_HEAD:
 		wait_for_head(connection);

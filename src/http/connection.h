@@ -66,6 +66,7 @@ enum http_deadline_kind {
 	HTTP_DEADLINE_BODY,
 	HTTP_DEADLINE_WRITE,
 	HTTP_DEADLINE_LINGER,
+	HTTP_DEADLINE_FIRST, /* its first request, while the server stops */
 	HTTP_DEADLINE_KINDS,
 };
 
@@ -186,6 +187,7 @@ struct http_connection {
 	bool peer_done : 1;   /* ... and all of them were read */
 	bool broken : 1;      /* to be lost at its next turn */
 	bool close_after : 1; /* this answer is the last */
+	bool used : 1;        /* it has brought a request */
 	bool lingers : 1;     /* the client may still be sending when we close */
 	bool reset : 1;       /* close with a reset: nothing else says that an answer is cut */
 	bool held : 1;        /* requests wait in `input` for a turn, not for bytes */

@@ -20,6 +20,8 @@ static uint32_t duration(const struct http_server *server, enum http_deadline_ki
 		return server->settings.body_timeout_ms;
 	case HTTP_DEADLINE_WRITE:
 		return server->settings.write_timeout_ms;
+	case HTTP_DEADLINE_FIRST:
+		return HTTP_LAST_CALL_MS;
 	case HTTP_DEADLINE_LINGER:
 	case HTTP_DEADLINE_KINDS:
 		break;

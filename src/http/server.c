@@ -330,7 +330,8 @@ static void on_grace_over(uv_timer_t *timer)
 }
 
 /* A connection without a request goes at once, the others after their answer. A request may have
- * arrived that no event has told of yet, or that waits for its turn: it is answered too. */
+ * arrived that no event has told of yet, or that waits for its turn: it is answered too. So is the
+ * first of a new connection, which may be on its way: HTTP_DEADLINE_FIRST. */
 static void ask_to_close(struct http_connection *connection)
 {
 	bool expects_request =
@@ -340,8 +341,11 @@ static void ask_to_close(struct http_connection *connection)
 		http_connection_run(connection, expects_request ? UV_READABLE : 0);
 	if (connection->phase == HTTP_CLOSED)
 		return;
-	if (connection->phase == HTTP_HANDSHAKE ||
-	    (connection->phase == HTTP_HEAD && connection->output.size == 0))
+	expects_request = connection->phase == HTTP_HANDSHAKE ||
+			  (connection->phase == HTTP_HEAD && connection->output.size == 0);
+	if (expects_request && !connection->used)
+		return;
+	if (expects_request)
 		http_connection_lose(connection);
 	else if (connection->phase == HTTP_HEAD)
 		connection->phase = HTTP_DRAIN;

@@ -33,6 +33,9 @@ TEST(shutdown_lets_answers_finish)
 {
 	fixture_start(&f, NULL, NULL);
 	int idle = client_tcp(&f), busy = client_tcp(&f);
+	(void)client_text(&f, idle, "GET /here HTTP/1.1\r\n" HOST "\r\n");
+	look(idle);
+	CHECK_INT(answer_status(&seen), 200);
 	(void)client_text(&f, busy, "GET /later HTTP/1.1\r\n" HOST "\r\n");
 	http_server_shutdown(f.server, 5000, NULL, note_closed, &f);
 	CHECK(!f.closed);
@@ -74,6 +77,31 @@ TEST(shutdown_answers_what_no_event_told_of)
 	int client = client_tcp(&f);
 	fixture_pump(&f);
 	check_unseen_request(client);
+}
+
+/* The client has connected, and is about to send. */
+TEST(shutdown_answers_what_is_on_its_way)
+{
+	fixture_start(&f, NULL, NULL);
+	int client = client_tcp(&f), silent = client_tcp(&f);
+	http_server_shutdown(f.server, 5000, NULL, note_closed, &f);
+	fixture_pump(&f);
+	CHECK(!f.closed);
+	(void)client_text(&f, client, "GET /here HTTP/1.1\r\n" HOST "\r\n");
+	look(client);
+	CHECK_INT(answer_status(&seen), 200);
+	CHECK(seen_has(&seen, "Connection: close"));
+	CHECK(seen.closed);
+	int64_t until = clock_monotonic() + 5 * NSEC_PER_SEC;
+	while (!f.closed && clock_monotonic() < until)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	CHECK(f.closed);
+	look(silent);
+	CHECK(seen.closed);
+	CHECK_INT(seen.size, 0);
+	close(client);
+	close(silent);
+	fixture_stop(&f);
 }
 
 TEST(shutdown_answers_who_was_not_accepted)
