@@ -398,9 +398,9 @@ static void wait_for_head(struct http_connection *connection)
 		stop_waiting(connection);
 	else
 		wait_for(connection,
-			 connection->input.size           ? HTTP_DEADLINE_HEAD
+			 connection->input.size         ? HTTP_DEADLINE_HEAD
 			 : connection->server->stopping ? HTTP_DEADLINE_FIRST
-							  : HTTP_DEADLINE_IDLE,
+							: HTTP_DEADLINE_IDLE,
 			 false);
 }
 
