@@ -103,14 +103,11 @@ static int once(struct call *call, struct create *create, struct error *error)
 	return error_set(error, ERROR_INTERNAL, "an Idempotency-Key cannot be forgotten");
 }
 
-/* Its row is written before the sandbox's: after a crash between the two there is no sandbox that
- * nobody knows of. */
-static int record(struct create *create, struct error *error)
+/* Written with the sandbox's own row: there is no sandbox that nobody knows of. */
+static int named(void *data, const struct id *id, struct error *error)
 {
-	if (!create->request)
-		return 0;
-	create->ask.spec.id = id_new();
-	return idempotency_record(create->request, &create->ask.spec.id, NULL, NULL, 0, error);
+	struct create *create = ((struct call *)data)->state;
+	return idempotency_record(create->request, id, NULL, NULL, 0, error);
 }
 
 /* A create that waits for room is nobody's when its client has gone. */
@@ -138,10 +135,11 @@ void sandbox_post(struct call *call)
 			: once(call, create, &error);
 	if (found > 0)
 		return;
-	if (found < 0 || record(create, &error) < 0) {
+	if (found < 0) {
 		reply_error(call, &error);
 		return;
 	}
+	create->ask.spec.named = create->request ? named : NULL;
 	call_hold(call);
 	call->on_gone = leave_queue;
 	if (sandbox_create(call->api->core, &call->principal, &create->ask.spec, created, call,

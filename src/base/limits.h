@@ -54,7 +54,10 @@
 #define EXEC_ARGV_MAX 1024
 #define EXEC_ENV_MAX 1024
 #define EXEC_REQUEST_BYTES_MAX (120 * 1024) /* argv + env + cwd + user, encoded */
-#define EXEC_PER_SANDBOX_MAX 256            /* known to an init at once, ended ones included */
+/* The environment of a sandbox from the pool, which comes on top of it with each exec. */
+#define POOL_ENVIRONMENT_MAX 64
+#define POOL_ENVIRONMENT_BYTES_MAX (4 * 1024)
+#define EXEC_PER_SANDBOX_MAX 256 /* known to an init at once, ended ones included */
 #define EXEC_RUNLIMITS_MAX 16
 
 /* Output kept per stream: its first bytes and its last ones. */

@@ -24,7 +24,7 @@ uint64_t histogram_count(const struct histogram *histogram);
 #define STATISTICS_EXEC_ENDS 8
 
 struct statistics {
-	struct histogram creates[STATISTICS_ORIGINS]; /* by enum spawn_origin */
+	struct histogram creates[STATISTICS_ORIGINS]; /* by enum create_origin */
 	uint64_t creates_failed;
 	uint64_t ends[STATISTICS_REASONS]; /* by enum end_reason */
 	uint64_t pauses, resumes, reclaimed_bytes;

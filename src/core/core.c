@@ -115,7 +115,9 @@ static void on_ended(void *data, const struct id *id, const struct spawn_ended *
 	struct sandbox *sandbox = sandbox_by_id(core, id);
 	if (!core->private->started)
 		reconcile_ended(core, id);
-	else if (sandbox) {
+	else if (!sandbox)
+		pool_ended(core, id);
+	else {
 		counters_take(sandbox, &ended->counters);
 		sandbox_processes_ended(sandbox, (enum end_cause)ended->cause);
 	}
@@ -176,6 +178,7 @@ void core_let_go(struct core *core)
 	error_set(&error, ERROR_SPAWNER_GONE, "the daemon is being restarted");
 	list_each (&core->sandboxes, node)
 		abandon(list_entry(node, struct sandbox, link), &error);
+	pool_let_go(core);
 	create_queue_fail_all(core, &error);
 }
 
@@ -225,6 +228,7 @@ static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
 		return;
 	}
 	core->private->started = true;
+	pool_start(core);
 	logs_remove_strays(core);
 	spares_fill(core);
 	timers_start(core);
@@ -280,17 +284,19 @@ static void on_hello(void *data, const struct spawn_message *reply, const struct
 {
 	struct core *core = data;
 	struct error own;
-	if (!error && reply->version != SPAWNER_PROTOCOL_VERSION) {
+	if (!error && reply->hello.version != SPAWNER_PROTOCOL_VERSION) {
 		error_set(&own, ERROR_INTERNAL,
 			  "the spawner speaks version %u of its protocol, this daemon version %d: "
 			  "restart `caisson serve`",
-			  reply->version, SPAWNER_PROTOCOL_VERSION);
+			  reply->hello.version, SPAWNER_PROTOCOL_VERSION);
 		error = &own;
 	}
-	if (!error)
+	if (!error) {
+		core->init_hash = reply->hello.init;
 		ask_next_probe(core);
-	else if (error->kind != ERROR_SPAWNER_GONE)
+	} else if (error->kind != ERROR_SPAWNER_GONE) {
 		start_failed_for_good(core, error);
+	}
 }
 
 static int make_directory(const char *state, const char *name, char *path, size_t room,
@@ -311,6 +317,7 @@ static void private_new(struct core *core)
 	core->private = private;
 	private->logs_fd = -1;
 	list_init(&private->later);
+	list_init(&private->pool.members);
 	list_init(&private->workspaces);
 	list_init(&private->metering.waiting);
 	list_init(&private->token_watchers);
@@ -350,7 +357,8 @@ int core_start(struct core *core, uv_loop_t *loop, const struct config *config, 
 	core->private->ready_data = data;
 	char path[512];
 	uint64_t key;
-	struct spawn_message hello = {.type = SPAWN_HELLO, .version = SPAWNER_PROTOCOL_VERSION};
+	struct spawn_message hello = {.type = SPAWN_HELLO,
+				      .hello.version = SPAWNER_PROTOCOL_VERSION};
 	if (make_directory(config->state, "db", path, sizeof(path), error) == 0 &&
 	    store_open(path, &core->store, error) == 0 &&
 	    store_exec_last_key(core->store, &key, error) == 0 && budgets_load(core, error) == 0 &&
@@ -398,6 +406,7 @@ void core_stop(struct core *core)
 	if (core->store && !private->let_go)
 		meter_settle(core);
 	create_queue_fail_all(core, &error);
+	pool_stop(core);
 	spawner_client_free(core->spawner);
 	core->spawner = NULL;
 	run_later(core);
@@ -440,6 +449,16 @@ void core_configure(struct core *core, const struct config *config)
 	core->config = *config;
 	memcpy(core->config.state, before.state, sizeof(before.state));
 	memcpy(core->config.runtime, before.runtime, sizeof(before.runtime));
+	if (core->private->started)
+		pool_configure(core);
+}
+
+void core_end_pool(struct core *core, void (*done)(void *data), void *data)
+{
+	if (core->private && core->private->started && !core->private->let_go)
+		pool_end(core, done, data);
+	else
+		done(data);
 }
 
 static struct work_share *share_of(struct core *core, const char *kind, const char *name)

@@ -62,6 +62,7 @@ struct core {
 	uint32_t sandbox_count;
 	uint64_t next_exec_key;
 	struct spawn_probe probes[TIER_COUNT];
+	uint64_t init_hash;           /* names the init that boots get, by its content */
 	struct core_private *private; /* core_private.h */
 	struct work_queue *work;      /* the loop's; made when it is first used */
 };
@@ -78,6 +79,9 @@ void core_stop(struct core *core);
 /* The end is near and cannot wait for those who still wait: each is told, a command's that it goes
  * on, and no sandbox is touched any more. What follows is core_stop(). */
 void core_let_go(struct core *core);
+/* The end was asked for: what is ready and nobody's is destroyed, then `done` is called, which may
+ * be at once. */
+void core_end_pool(struct core *core, void (*done)(void *data), void *data);
 /* Why the watchers of a sandbox's execs are told `forgotten`. */
 void core_forgotten_error(const struct core *core, const struct id *sandbox, struct error *error);
 /* New limits and defaults for what is created from now on; directories are not changed. */

@@ -5,7 +5,8 @@
  *   timers.c              the one timer: deadlines, idle ones, waiters, retries, pruning
  *   sandbox.c             the record, finding it, small changes to it
  *   sandbox_spec.c        is what a create asks for allowed?
- *   sandbox_create.c      creating -> running
+ *   sandbox_create.c      creating -> running, or from the pool
+ *   pool.c, pool_demand.c sandboxes that are ready before anybody asks
  *   sandbox_link.c        connection to the init: connect, configure, frames, reconnect
  *   sandbox_transition.c  stop, start, pause, resume, ready
  *   sandbox_delete.c      deleting -> ended, and ends that nobody asked for
@@ -53,6 +54,7 @@
 #include "core/files.h"
 #include "core/guest_link.h"
 #include "core/meter.h"
+#include "core/pool.h"
 #include "core/sandbox.h"
 #include "core/spawner_client.h"
 
@@ -132,7 +134,30 @@ struct activity_head {
 	uint64_t dropped; /* entries that found no room and were not told of yet */
 };
 
+/* Which sandboxes are asked for, and so made in advance (pool_demand.c). */
+#define POOL_SHAPES_MAX 8
+#define POOL_DEMAND_WINDOW (10 * NSEC_PER_SEC)
+struct pool_demand {
+	struct pool_row shape;
+	int64_t asked_at;       /* CLOCK_BOOTTIME: last; 0: the entry is free */
+	uint32_t count, before; /* creates in this window, and in the one before */
+	uint32_t wanted;
+};
+
+/* pool.c */
+struct pool {
+	struct list members; /* struct pooled */
+	uint32_t count;
+	struct pool_demand demands[POOL_SHAPES_MAX];
+	int64_t window_start, quiet_until, refill_at; /* CLOCK_BOOTTIME */
+	int64_t back_off;                             /* 0: the last one was made */
+	bool started, ending;
+	void (*ended)(void *data); /* owed when the last is gone */
+	void *ended_data;
+};
+
 struct core_private {
+	struct pool pool;
 	struct activity_log *activity; /* activity.c */
 	uv_timer_t timer;              /* timers.c */
 	int64_t wake_at;               /* CLOCK_BOOTTIME; 0: not running */
@@ -255,6 +280,8 @@ NODISCARD int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state stat
 				struct error *error);
 /* The same where there is no way back: a failing store is logged. */
 void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state);
+/* Its row, with the state that it has now, was written: all that follows from that. */
+void sandbox_state_entered(struct sandbox *sandbox, enum sandbox_state from);
 /* Writes what could not be written: its own row, those of its execs. */
 void sandbox_save_again(struct sandbox *sandbox);
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why);
@@ -317,14 +344,21 @@ extern const struct guest_link_callbacks sandbox_link_callbacks; /* data: the sa
 void link_connect(struct sandbox *sandbox);
 void link_drop(struct sandbox *sandbox, const struct error *why);
 void link_send_deadline(struct sandbox *sandbox);
+void link_tell_deadline(struct guest_link *link, const struct id *id, int64_t deadline);
+NODISCARD int link_configure(struct guest_link *link, const struct configure *configure,
+			     struct error *error);
 /* NULL guest is GUEST_GONE. */
 NODISCARD int sandbox_send(struct sandbox *sandbox, enum frame_type type, uint64_t id,
 			   const void *payload, size_t size, const int *fds, size_t fd_count,
 			   struct error *error);
 /* CONFIGURED came, or the time for it has passed, or something broke: how a boot ends. */
 void boot_done(struct sandbox *sandbox);
+/* Its row says that it runs, its init is configured: user code may run. */
+void boot_entered(struct sandbox *sandbox);
 void boot_failed(struct sandbox *sandbox, const struct error *error);
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message);
+/* It is somebody's now: the spawner is told, and nobody waits for that. */
+void boot_own(struct sandbox *sandbox);
 /* Kept as long as the daemon lives; in place of those it had. */
 NODISCARD int folders_keep(struct sandbox *sandbox, const struct mount_spec *mounts, size_t count,
 			   struct error *error);

@@ -65,7 +65,7 @@ void counters_begin(struct sandbox *sandbox)
 {
 	struct samples *samples = samples_of(sandbox);
 	samples->base_boot = clock_boot();
-	samples->base_cpu_ns = 0;
+	samples->base_cpu_ns = sandbox->counters.cpu_ns;
 	samples->base_known = true;
 	samples->percent = -1;
 	meter_booted(sandbox);
@@ -150,13 +150,10 @@ struct refresh {
 	void *data;
 };
 
-static void on_refreshed(void *data, const struct spawn_message *reply, const struct error *error)
+static void on_refreshed(void *data, const struct spawn_message *reply UNUSED,
+			 const struct error *error)
 {
 	struct refresh *refresh = data;
-	if (!error) {
-		statistics.pool_ready = reply->totals.pool_ready;
-		statistics.pool_making = reply->totals.pool_making;
-	}
 	if (refresh->done)
 		refresh->done(refresh->data, error);
 	else if (error && error->kind != ERROR_SPAWNER_GONE)

@@ -28,7 +28,7 @@ NODISCARD int counters_refresh_all(struct core *core, SANDBOX_DONE, struct error
 
 /* What came of the spawner; what it does not know stays as it was. */
 void counters_take(struct sandbox *sandbox, const struct spawn_counters *counters);
-/* A boot: its cgroups are new. */
+/* A boot: its cgroups are new, and sandbox->counters is what the boot itself has used. */
 void counters_begin(struct sandbox *sandbox);
 void counters_free(struct sandbox *sandbox);
 /* For timers.c: takes a sample of all when it is time; when to call again (CLOCK_BOOTTIME). */

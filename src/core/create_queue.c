@@ -22,8 +22,7 @@ struct queued_create {
 	struct sandbox_row row;
 	struct mount_spec mounts[SANDBOX_MOUNTS_MAX]; /* descriptors of our own, nothing else */
 	size_t mount_count;
-	void (*done)(void *data, struct sandbox *sandbox, const struct error *error);
-	void *data;
+	struct create_callbacks callbacks;
 	int64_t since, until; /* CLOCK_BOOTTIME */
 	struct error why;     /* the last refusal */
 };
@@ -87,8 +86,8 @@ static int keep_mounts(struct queued_create *queued, const struct mount_spec *mo
 
 int create_queue_add(struct core *core, const struct principal *principal, struct sandbox_row *row,
 		     const struct mount_spec *mounts, size_t count, uint32_t wait_ms,
-		     void (*done)(void *data, struct sandbox *sandbox, const struct error *error),
-		     void *data, const struct error *why, struct error *error)
+		     const struct create_callbacks *callbacks, const struct error *why,
+		     struct error *error)
 {
 	struct workspace *workspace = workspace_get(core, row->workspace);
 	if (workspace->queue_length >= core->config.queue_max ||
@@ -111,8 +110,7 @@ int create_queue_add(struct core *core, const struct principal *principal, struc
 	queued->principal = *principal;
 	queued->row = *row;
 	*row = (struct sandbox_row){0};
-	queued->done = done;
-	queued->data = data;
+	queued->callbacks = *callbacks;
 	queued->since = clock_boot();
 	queued->until = queued->since + wait_ms * NSEC_PER_MSEC;
 	queued->why = *why;
@@ -132,7 +130,7 @@ static struct queued_create *find(const struct workspace *workspace, const void 
 {
 	list_each (&workspace->queue, node) {
 		struct queued_create *queued = list_entry(node, struct queued_create, link);
-		if (queued->data == data)
+		if (queued->callbacks.data == data)
 			return queued;
 	}
 	return NULL;
@@ -152,10 +150,9 @@ bool create_queue_leave(struct core *core, const void *data)
 
 static void fail(struct queued_create *queued, const struct error *error)
 {
-	void (*done)(void *, struct sandbox *, const struct error *) = queued->done;
-	void *data = queued->data;
+	struct create_callbacks callbacks = queued->callbacks;
 	queued_free(queued);
-	done(data, NULL, error);
+	callbacks.done(callbacks.data, NULL, error);
 }
 
 /* Its time begins now, not when it was asked for. */
@@ -164,20 +161,18 @@ static void begin(struct core *core, struct queued_create *queued)
 	struct sandbox_row row = queued->row;
 	struct principal principal = queued->principal;
 	int64_t waited = clock_boot() - queued->since;
+	struct sandbox *sandbox;
 	struct error error;
-	struct id id = row.id;
 	queued->row = (struct sandbox_row){0};
 	row.created_wall += waited;
 	row.active_wall += waited;
 	row.deadline_wall += row.deadline_wall != 0 ? waited : 0;
-	if (create_begin(core, &principal, &row, queued->mounts, queued->mount_count, queued->done,
-			 queued->data, &error) < 0) {
+	if (create_begin(core, &principal, &row, queued->mounts, queued->mount_count,
+			 &queued->callbacks, &sandbox, &error) < 0) {
 		fail(queued, &error);
 		return;
 	}
-	struct sandbox *sandbox = sandbox_by_id(core, &id);
-	if (sandbox)
-		sandbox->queued_ms = (uint32_t)MAX(waited / NSEC_PER_MSEC, 1);
+	sandbox->queued_ms = (uint32_t)MAX(waited / NSEC_PER_MSEC, 1);
 	queued_free(queued);
 }
 

@@ -15,12 +15,16 @@ struct sandbox;
  * the host's memory and disk. *ret_never: waiting will not help. */
 NODISCARD int create_admit(struct core *core, struct workspace *workspace,
 			   const struct limits *limits, bool *ret_never, struct error *error);
+struct create_callbacks {
+	int (*named)(void *data, const struct id *id, struct error *error); /* as of the spec */
+	void (*done)(void *data, struct sandbox *sandbox, const struct error *error);
+	void *data;
+};
 /* sandbox_create.c: makes it, whether there is room or not. Takes the row, also on failure. */
 NODISCARD int create_begin(struct core *core, const struct principal *principal,
 			   struct sandbox_row *row, const struct mount_spec *mounts, size_t count,
-			   void (*done)(void *data, struct sandbox *sandbox,
-					const struct error *error),
-			   void *data, struct error *error);
+			   const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
+			   struct error *error);
 
 /* There is room, but others wait for theirs: what those were refused for. Returns -1. */
 int create_queue_behind(const struct workspace *workspace, struct error *error);
@@ -29,9 +33,8 @@ int create_queue_behind(const struct workspace *workspace, struct error *error);
 NODISCARD int create_queue_add(struct core *core, const struct principal *principal,
 			       struct sandbox_row *row, const struct mount_spec *mounts,
 			       size_t count, uint32_t wait_ms,
-			       void (*done)(void *data, struct sandbox *sandbox,
-					    const struct error *error),
-			       void *data, const struct error *why, struct error *error);
+			       const struct create_callbacks *callbacks, const struct error *why,
+			       struct error *error);
 /* Whoever asked is gone: done(data) will not be called. False: it does not wait (any more). */
 bool create_queue_leave(struct core *core, const void *data);
 /* Something may have made room: those who wait are looked at in a later turn of the loop. */

@@ -316,11 +316,23 @@ static int pack_environment(const struct exec_spec *spec, struct buffer *packed,
 	return 0;
 }
 
-/* The whole EXEC payload. */
-static int encode(const struct exec_spec *spec, struct buffer *payload, struct error *error)
+/* What the sandbox's own environment has on the wire: the init of one from the pool was told of
+ * none. */
+static struct bytes own_environment(const struct sandbox *sandbox)
 {
+	const struct sandbox_row *row = &sandbox->row;
+	if (row->boot_origin != ORIGIN_POOL)
+		return (struct bytes){NULL, 0};
+	return (struct bytes){(const uint8_t *)row->environment, row->environment_size};
+}
+
+/* The whole EXEC payload. */
+static int encode(const struct sandbox *sandbox, const struct exec_spec *spec,
+		  struct buffer *payload, struct error *error)
+{
+	struct bytes own = own_environment(sandbox);
 	DONE_BUFFER struct buffer argv = BUFFER(EXEC_REQUEST_BYTES_MAX);
-	DONE_BUFFER struct buffer environment = BUFFER(EXEC_REQUEST_BYTES_MAX);
+	DONE_BUFFER struct buffer environment = BUFFER(own.size + EXEC_REQUEST_BYTES_MAX);
 	struct exec_request request = {
 	    .flags = spec->flags | EXEC_LOG,
 	    .timeout_ms = spec->timeout_ms,
@@ -340,6 +352,10 @@ static int encode(const struct exec_spec *spec, struct buffer *payload, struct e
 	if (spec->limit_count > EXEC_RUNLIMITS_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED, "there are more than %d rlimits",
 				 EXEC_RUNLIMITS_MAX);
+	if (own.size > 0 && buffer_append(&environment, own.data, own.size) < 0)
+		abort();
+	for (size_t at = 0; packed_next(own, &at);)
+		request.environment_count++;
 	if (pack_argv(spec, &argv, error) < 0 || pack_environment(spec, &environment, error) < 0)
 		return -1;
 	for (size_t i = 0; i < spec->limit_count; i++)
@@ -352,7 +368,7 @@ static int encode(const struct exec_spec *spec, struct buffer *payload, struct e
 	struct writer writer = writer_on(payload->data, FRAME_PAYLOAD_MAX);
 	exec_request_write(&writer, &request);
 	int64_t size = writer_finish(&writer);
-	if (size < 0 || size > EXEC_REQUEST_BYTES_MAX)
+	if (size < 0 || size > (int64_t)(own.size + EXEC_REQUEST_BYTES_MAX))
 		return error_set(error, ERROR_TOO_LARGE,
 				 "the command with its environment is longer than %d bytes",
 				 EXEC_REQUEST_BYTES_MAX);
@@ -478,7 +494,7 @@ int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exe
 	if (spec->context)
 		row.context = *spec->context;
 	if (check_sandbox(sandbox, error) < 0 || check_retention(sandbox, spec, &row, error) < 0 ||
-	    encode(spec, &payload, error) < 0 ||
+	    encode(sandbox, spec, &payload, error) < 0 ||
 	    /* Code counts by the piece (code_run.c), and a context by its start (code.c). */
 	    (!spec->context && budget_check_exec(sandbox, spec->principal, error) < 0))
 		return -1;

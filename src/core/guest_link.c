@@ -705,6 +705,13 @@ struct guest_link *guest_link_open_fd(uv_loop_t *loop, int fd, uint32_t timeout_
 	return link;
 }
 
+void guest_link_set_callbacks(struct guest_link *link, const struct guest_link_callbacks *callbacks,
+			      void *data)
+{
+	link->callbacks = *callbacks;
+	link->data = data;
+}
+
 static void on_handle_closed(uv_handle_t *handle)
 {
 	struct guest_link *link = handle->data;

@@ -34,6 +34,9 @@ NODISCARD int guest_link_open(uv_loop_t *loop, const char *socket_path, uint32_t
 struct guest_link *guest_link_open_fd(uv_loop_t *loop, int fd, uint32_t timeout_ms,
 				      const struct guest_link_callbacks *callbacks, void *data);
 void guest_link_free(struct guest_link *link);
+/* From now on somebody else is told. */
+void guest_link_set_callbacks(struct guest_link *link, const struct guest_link_callbacks *callbacks,
+			      void *data);
 
 /* Takes the share whose time it takes to read what the init sends (base/work.h); until then all
  * links have one together. */

@@ -182,7 +182,7 @@ void meter_forget_gap(struct sandbox *sandbox)
 void meter_booted(struct sandbox *sandbox)
 {
 	struct meter *meter = &sandbox->life->meter;
-	meter->row.cpu_seen_ns = 0;
+	meter->row.cpu_seen_ns = sandbox->counters.cpu_ns;
 	meter->memory = 0;
 	meter->memory_known = false;
 	meter->unsampled_ns = 0;

@@ -183,12 +183,19 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 		wind_up(oneshot);
 }
 
+static int named(void *data, const struct id *id, struct error *error UNUSED)
+{
+	struct oneshot *oneshot = data;
+	oneshot->id = *id;
+	return 0;
+}
+
 /* Takes the oneshot, also on failure. */
 static int begin(struct oneshot *oneshot, const struct sandbox_spec *sandbox,
 		 struct oneshot **ret_oneshot, struct error *error)
 {
 	struct sandbox_spec spec = *sandbox;
-	spec.id = oneshot->id;
+	spec.named = named;
 	oneshot->stays = spec.options & OPTION_DETACHED;
 	if (!oneshot->stays)
 		spec.options |= OPTION_ONE_SHOT;
@@ -208,7 +215,6 @@ static struct oneshot *oneshot_new(struct core *core, const struct principal *pr
 	if (!oneshot)
 		abort();
 	oneshot->core = core;
-	oneshot->id = id_new();
 	oneshot->principal = *principal;
 	oneshot->data = data;
 	oneshot->began = clock_monotonic();

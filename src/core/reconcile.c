@@ -103,6 +103,8 @@ static void adopt(struct sandbox *sandbox, const struct spawn_listed *listed)
 		sandbox_force_state(sandbox, state);
 	log_info("sandbox %s goes on (%s)", sandbox->row.id.text, sandbox_state_name(state));
 	limits_reconcile(sandbox, listed);
+	if (listed->pooled)
+		boot_own(sandbox);
 	link_connect(sandbox);
 }
 
@@ -198,9 +200,11 @@ int reconcile(struct core *core, struct error *error)
 	}
 	if (result < 0)
 		return -1;
+	if (pool_load(core, error) < 0)
+		return -1;
 	list_each (&core->private->listed, node) {
 		struct host_entry *entry = list_entry(node, struct host_entry, link);
-		if (!entry->has_row)
+		if (!entry->has_row && !pool_adopt(core, &entry->id, &entry->listed))
 			destroy_stray(core, &entry->id);
 	}
 	return 0;

@@ -294,6 +294,18 @@ static int write_row(void *data, struct error *error)
 	return store_sandbox_update(sandbox->core->store, &sandbox->row, error);
 }
 
+void sandbox_state_entered(struct sandbox *sandbox, enum sandbox_state from)
+{
+	sandbox->life->generation++;
+	metered_change(sandbox, from);
+	/* Entering a state rechecks the timers: an earlier check skipped the ones that apply only
+	 * to this state. */
+	timers_wake_at(sandbox->core, clock_boot());
+	sandbox_notify(sandbox);
+	log_debug("sandbox %s is %s", sandbox->row.id.text,
+		  sandbox_state_name((enum sandbox_state)sandbox->row.state));
+}
+
 int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state, struct error *error)
 {
 	struct sandbox_row before = sandbox->row;
@@ -309,14 +321,9 @@ int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state, struct 
 	/* The row is written; an exec's may still wait for it. */
 	if (!sandbox->life->execs_unsaved)
 		sandbox->life->save_at = 0;
-	sandbox->life->generation++;
-	metered_change(sandbox, (enum sandbox_state)before.state);
 	if (before.paused_wall != 0 && sandbox->row.paused_wall == 0)
 		clock_goes_on(sandbox);
-	/* A look at the timers while it was in another state has passed over those of this one. */
-	timers_wake_at(sandbox->core, clock_boot());
-	sandbox_notify(sandbox);
-	log_debug("sandbox %s is %s", sandbox->row.id.text, sandbox_state_name(state));
+	sandbox_state_entered(sandbox, (enum sandbox_state)before.state);
 	return 0;
 }
 

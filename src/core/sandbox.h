@@ -41,7 +41,9 @@ struct pair {
 
 /* What a create asks for. 0 and NULL mean: the configured default. Borrowed. */
 struct sandbox_spec {
-	struct id id; /* unset: a new one */
+	/* NULL, or told of the id that it gets: before there is a row of it, in the same
+	 * transaction. `data` is sandbox_create()'s; -1 with *error refuses the create. */
+	int (*named)(void *data, const struct id *id, struct error *error);
 	const char *name;
 	const char *template;
 	bool allow_substitute; /* `host` may stand for a template that is not installed */
@@ -58,6 +60,9 @@ struct sandbox_spec {
 	size_t mount_count;
 	uint32_t wait_ms; /* for room, where there is none; 0: not at all */
 };
+
+/* How a sandbox came to be; the numbers are in the store. */
+enum create_origin { ORIGIN_COLD = 0, ORIGIN_POOL = 1, ORIGIN_COUNT };
 
 struct phase {
 	char name[16];

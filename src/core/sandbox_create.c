@@ -1,6 +1,6 @@
-/* creating -> running: the row, then SPAWN_CREATE, then the connection (sandbox_link.c) and
- * CONFIGURE. Called by the edges; does not block but for the store. Whatever fails is undone: the
- * spawner destroys, the row becomes a tombstone that says why. */
+/* creating -> running: one of the pool that fits; else the row, then SPAWN_CREATE, then the
+ * connection (sandbox_link.c) and CONFIGURE. Called by the edges; does not block but for the store.
+ * Whatever fails is undone: the spawner destroys, the row becomes a tombstone that says why. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 	uint32_t cap = sandbox->core->config.files_cap;
 	if (cap != 0)
 		sandbox->row.limits.files = MIN(sandbox->row.limits.files, cap);
-	sandbox->row.boot_origin = reply->created.origin;
+	sandbox->row.boot_origin = ORIGIN_COLD;
 	free(sandbox->row.rootfs_digest);
 	sandbox->row.rootfs_digest = text_duplicate(reply->created.rootfs_digest);
 	uint32_t count = MIN(reply->created.phase_count, SPAWN_PHASES_MAX);
@@ -136,14 +136,166 @@ static void on_created(const struct sandbox_answer *answer)
 	link_connect(sandbox);
 }
 
+static void on_owned(void *data UNUSED, const struct spawn_message *reply UNUSED,
+		     const struct error *error)
+{
+	if (error && error->kind != ERROR_SANDBOX_NOT_FOUND && error->kind != ERROR_SPAWNER_GONE)
+		log_warning("a sandbox from the pool: %s", error->message);
+}
+
+void boot_own(struct sandbox *sandbox)
+{
+	struct spawn_message message = {.type = SPAWN_OWN, .sandbox = sandbox->row.id};
+	struct error error;
+	if (spawner_request(sandbox->core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_owned,
+			    NULL, &error) < 0)
+		on_owned(NULL, NULL, &error);
+}
+
+/* ---- Its first row. */
+
+struct insertion {
+	struct core *core;
+	const struct sandbox_row *row;
+	const struct create_callbacks *callbacks;
+	const struct pooled *pooled; /* NULL: it is made from nothing */
+};
+
+/* All of it or nothing. */
+static int insert(void *data, struct error *error)
+{
+	const struct insertion *insertion = data;
+	struct store *store = insertion->core->store;
+	const struct create_callbacks *callbacks = insertion->callbacks;
+	const struct sandbox_row *row = insertion->row;
+	if (!callbacks->named && !insertion->pooled)
+		return store_sandbox_insert(store, row, error);
+	if (store_begin(store, error) < 0)
+		return -1;
+	int result = callbacks->named ? callbacks->named(callbacks->data, &row->id, error) : 0;
+	if (result == 0 && insertion->pooled)
+		result = pool_forget_row(insertion->pooled, error);
+	if (result == 0)
+		result = store_sandbox_insert(store, row, error);
+	return store_end(store, result, error);
+}
+
+static void expect_told(struct sandbox *sandbox, const struct principal *principal,
+			const struct create_callbacks *callbacks)
+{
+	sandbox->life->created = callbacks->done;
+	sandbox->life->created_data = callbacks->data;
+	sandbox->life->created_by = (struct asker){true, *principal};
+	sandbox_clock_deadline(sandbox);
+	budget_spend(sandbox->life->workspace, BUDGET_CREATES, 1);
+}
+
+/* ---- From the pool. */
+
+static void on_limits(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox || !answer->current || sandbox->row.state != SANDBOX_CREATING)
+		return;
+	if (answer->error) {
+		boot_failed(sandbox, answer->error);
+		return;
+	}
+	sandbox_add_phase(sandbox, "limits", sandbox->life->step);
+	boot_done(sandbox);
+	link_send_deadline(sandbox);
+}
+
+struct given {
+	struct core *core;
+	struct id id;
+};
+
+static void tell_given(void *data)
+{
+	struct given *given = data;
+	struct sandbox *sandbox = sandbox_by_id(given->core, &given->id);
+	/* One that was deleted meanwhile tells at its end. */
+	if (sandbox && sandbox->row.state != SANDBOX_DELETING) {
+		create_told(sandbox, NULL);
+		boot_own(sandbox);
+	}
+	free(given);
+}
+
+/* Runs, and whoever asked is told so in a later turn of the loop. */
+static void give_at_once(struct sandbox *sandbox)
+{
+	struct given *given = malloc(sizeof(*given));
+	if (!given)
+		abort();
+	*given = (struct given){.core = sandbox->core, .id = sandbox->row.id};
+	sandbox_state_entered(sandbox, SANDBOX_CREATING);
+	boot_entered(sandbox);
+	link_send_deadline(sandbox);
+	core_later(sandbox->core, tell_given, given);
+}
+
+/* Cpu and pids are not what the member has: it is `creating` until they are. */
+static void give_after_limits(struct sandbox *sandbox)
+{
+	struct spawn_message message = {.type = SPAWN_LIMITS, .limits = sandbox->row.limits};
+	struct error error;
+	boot_own(sandbox);
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_limits, NULL, 0, &error) <
+	    0)
+		boot_failed(sandbox, &error);
+}
+
 /* Takes the row, also on failure. */
-int create_begin(struct core *core, const struct principal *principal, struct sandbox_row *row,
-		 const struct mount_spec *mounts, size_t count,
-		 void (*done)(void *data, struct sandbox *sandbox, const struct error *error),
-		 void *data, struct error *error)
+static int create_from_pool(struct core *core, const struct principal *principal,
+			    struct sandbox_row *row, struct pooled *pooled,
+			    const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
+			    struct error *error)
 {
 	int64_t began = clock_monotonic();
-	if (store_sandbox_insert(core->store, row, error) < 0) {
+	bool differs = pool_differs(pooled, row);
+	pool_fill_row(pooled, row);
+	if (!differs) {
+		row->state = SANDBOX_RUNNING;
+		row->started_wall = clock_wall();
+	}
+	struct sandbox *sandbox = sandbox_new(core, row);
+	const struct insertion insertion = {core, &sandbox->row, callbacks, pooled};
+	activity_created(sandbox, principal);
+	bool recorded = activity_state(sandbox, SANDBOX_CREATING);
+	if (activity_save(core, insert, (void *)&insertion, error) < 0) {
+		if (recorded)
+			activity_take_back(sandbox);
+		activity_take_back(sandbox);
+		sandbox_free(sandbox);
+		pool_put_back(pooled);
+		return -1;
+	}
+	pool_give(pooled, sandbox);
+	sandbox->life->began = sandbox->life->step = began;
+	sandbox->life->booting = true;
+	sandbox_add_phase(sandbox, "store", began);
+	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - began) / NSEC_PER_USEC);
+	expect_told(sandbox, principal, callbacks);
+	if (differs)
+		give_after_limits(sandbox);
+	else
+		give_at_once(sandbox);
+	*ret_sandbox = sandbox;
+	return 0;
+}
+
+/* ---- From nothing. */
+
+static int create_cold(struct core *core, const struct principal *principal,
+		       struct sandbox_row *row, const struct mount_spec *mounts, size_t count,
+		       const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
+		       struct error *error)
+{
+	int64_t began = clock_monotonic();
+	struct insertion insertion = {core, row, callbacks, NULL};
+	if (insert(&insertion, error) < 0) {
 		sandbox_row_done(row);
 		return -1;
 	}
@@ -158,11 +310,8 @@ int create_begin(struct core *core, const struct principal *principal, struct sa
 		if (sandbox_ask(sandbox, &message, sandbox->life->mount_fds,
 				sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS, on_created, NULL,
 				0, error) == 0) {
-			sandbox->life->created = done;
-			sandbox->life->created_data = data;
-			sandbox->life->created_by = (struct asker){true, *principal};
-			sandbox_clock_deadline(sandbox);
-			budget_spend(sandbox->life->workspace, BUDGET_CREATES, 1);
+			expect_told(sandbox, principal, callbacks);
+			*ret_sandbox = sandbox;
 			return 0;
 		}
 	}
@@ -172,6 +321,18 @@ int create_begin(struct core *core, const struct principal *principal, struct sa
 	sandbox_force_state(sandbox, SANDBOX_ENDED);
 	sandbox_free(sandbox);
 	return -1;
+}
+
+int create_begin(struct core *core, const struct principal *principal, struct sandbox_row *row,
+		 const struct mount_spec *mounts, size_t count,
+		 const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
+		 struct error *error)
+{
+	struct pooled *pooled = pool_take(core, row);
+	if (pooled)
+		return create_from_pool(core, principal, row, pooled, callbacks, ret_sandbox,
+					error);
+	return create_cold(core, principal, row, mounts, count, callbacks, ret_sandbox, error);
 }
 
 int sandbox_create(struct core *core, const struct principal *principal,
@@ -192,13 +353,15 @@ int sandbox_create(struct core *core, const struct principal *principal,
 	/* Who came earlier goes first. */
 	if (result == 0 && workspace->queue_length > 0)
 		result = create_queue_behind(workspace, &why);
+	const struct create_callbacks callbacks = {spec->named, done, data};
+	struct sandbox *sandbox;
 	if (result == 0)
-		return create_begin(core, principal, &row, spec->mounts, spec->mount_count, done,
-				    data, error);
+		return create_begin(core, principal, &row, spec->mounts, spec->mount_count,
+				    &callbacks, &sandbox, error);
 	if (spec->wait_ms == 0 || never)
 		*error = why;
 	else if (create_queue_add(core, principal, &row, spec->mounts, spec->mount_count,
-				  spec->wait_ms, done, data, &why, error) == 0)
+				  spec->wait_ms, &callbacks, &why, error) == 0)
 		return 0;
 	sandbox_row_done(&row);
 	return -1;

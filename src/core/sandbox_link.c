@@ -54,14 +54,29 @@ static int pack_environment(const struct sandbox_row *row, struct buffer *packed
 	return 0;
 }
 
+int link_configure(struct guest_link *link, const struct configure *configure, struct error *error)
+{
+	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
+	if (buffer_reserve(&payload, FRAME_PAYLOAD_MAX) < 0)
+		abort();
+	struct writer writer = writer_on(payload.data, FRAME_PAYLOAD_MAX);
+	configure_write(&writer, configure);
+	int64_t size = writer_finish(&writer);
+	if (size < 0)
+		return error_set(error, ERROR_TOO_LARGE,
+				 "environment and mounts do not fit one message to the init");
+	return guest_link_send(link, FRAME_CONFIGURE, 0, payload.data, (size_t)size, NULL, 0,
+			       error);
+}
+
 static int send_configure(struct sandbox *sandbox, struct error *error)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	DONE_BUFFER struct buffer environment = BUFFER(EXEC_REQUEST_BYTES_MAX);
-	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
 	struct configure configure = {.deadline = sandbox->life->deadline};
-	if (text_copy(configure.hostname, sizeof(configure.hostname),
-		      row->name ? row->name : row->id.text) < 0 ||
+	/* A new one has its id for a host name, as one from the pool has. */
+	const char *name = row->name && row->state == SANDBOX_STARTING ? row->name : row->id.text;
+	if (text_copy(configure.hostname, sizeof(configure.hostname), name) < 0 ||
 	    pack_environment(row, &environment, &configure.environment_count) < 0)
 		return error_set(error, ERROR_INTERNAL, "the sandbox's environment is too long");
 	configure.environment = (struct bytes){(const uint8_t *)environment.data, environment.size};
@@ -78,16 +93,7 @@ static int send_configure(struct sandbox *sandbox, struct error *error)
 		    (struct bytes){(const uint8_t *)path, strlen(path)};
 		configure.mount_count++;
 	}
-	if (buffer_reserve(&payload, FRAME_PAYLOAD_MAX) < 0)
-		abort();
-	struct writer writer = writer_on(payload.data, FRAME_PAYLOAD_MAX);
-	configure_write(&writer, &configure);
-	int64_t size = writer_finish(&writer);
-	if (size < 0)
-		return error_set(error, ERROR_TOO_LARGE,
-				 "environment and mounts do not fit one message to the init");
-	return sandbox_send(sandbox, FRAME_CONFIGURE, 0, payload.data, (size_t)size, NULL, 0,
-			    error);
+	return link_configure(sandbox->guest, &configure, error);
 }
 
 int sandbox_send(struct sandbox *sandbox, enum frame_type type, uint64_t id, const void *payload,
@@ -103,17 +109,22 @@ int sandbox_send(struct sandbox *sandbox, enum frame_type type, uint64_t id, con
 	return -1;
 }
 
-void link_send_deadline(struct sandbox *sandbox)
+void link_tell_deadline(struct guest_link *link, const struct id *id, int64_t deadline)
 {
 	uint8_t room[8];
 	struct writer writer = writer_on(room, sizeof(room));
 	struct error error;
-	if (!sandbox->guest_ready)
-		return;
+	write_i64(&writer, deadline);
+	if (guest_link_send(link, FRAME_DEADLINE, 0, room, sizeof(room), NULL, 0, &error) < 0)
+		log_debug("sandbox %s: %s", id->text, error.message);
+}
+
+void link_send_deadline(struct sandbox *sandbox)
+{
 	/* A paused sandbox is never ended by its timer, not by the init's either. */
-	write_i64(&writer, sandbox->row.paused_wall != 0 ? 0 : sandbox->life->deadline);
-	if (sandbox_send(sandbox, FRAME_DEADLINE, 0, room, sizeof(room), NULL, 0, &error) < 0)
-		log_debug("sandbox %s: %s", sandbox->row.id.text, error.message);
+	if (sandbox->guest && sandbox->guest_ready)
+		link_tell_deadline(sandbox->guest, &sandbox->row.id,
+				   sandbox->row.paused_wall != 0 ? 0 : sandbox->life->deadline);
 }
 
 void boot_done(struct sandbox *sandbox)
@@ -123,17 +134,32 @@ void boot_done(struct sandbox *sandbox)
 	if (!life->booting)
 		return;
 	life->boot_until = 0;
-	sandbox_add_phase(sandbox, "configure", life->step);
+	if (sandbox->row.boot_origin == ORIGIN_COLD) {
+		/* Its cgroups are new: they count from zero. */
+		sandbox->counters = (struct spawn_counters){0};
+		sandbox_add_phase(sandbox, "configure", life->step);
+	}
 	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - life->began) / NSEC_PER_USEC);
 	sandbox->row.started_wall = clock_wall();
 	if (sandbox_set_state(sandbox, SANDBOX_RUNNING, &error) < 0) {
 		boot_failed(sandbox, &error);
 		return;
 	}
+	uint32_t generation = life->generation;
+	boot_entered(sandbox);
+	create_told(sandbox, NULL);
+	/* It may have begun another transition: those who wait now wait for that. */
+	if (life->generation != generation)
+		return;
+	waiters_finish(sandbox, &life->waiters, NULL);
+	ready_settle(sandbox);
+}
+
+void boot_entered(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
 	life->booting = false;
 	sandbox->guest_ready = true;
-	/* A boot's cgroups are new: they count from zero. */
-	sandbox->counters = (struct spawn_counters){0};
 	counters_begin(sandbox);
 	life->counters_known = true;
 	sandbox_touch(sandbox);
@@ -141,7 +167,6 @@ void boot_done(struct sandbox *sandbox)
 		timers_wake_at(sandbox->core,
 			       clock_boot() + sandbox->row.idle_timeout_seconds * NSEC_PER_SEC);
 	bool created = life->created;
-	uint32_t generation = life->generation;
 	if (created && sandbox->row.boot_origin < STATISTICS_ORIGINS)
 		histogram_add(&statistics.creates[sandbox->row.boot_origin],
 			      (int64_t)sandbox->row.boot_us * NSEC_PER_USEC);
@@ -149,12 +174,6 @@ void boot_done(struct sandbox *sandbox)
 		 created ? "created" : "started", tier_name((enum tier)sandbox->row.tier),
 		 boot_mode_name(sandbox->row.boot_origin),
 		 (unsigned long long)(sandbox->row.boot_us / 1000));
-	create_told(sandbox, NULL);
-	/* It may have begun another transition: those who wait now wait for that. */
-	if (life->generation != generation)
-		return;
-	waiters_finish(sandbox, &life->waiters, NULL);
-	ready_settle(sandbox);
 }
 
 void boot_failed(struct sandbox *sandbox, const struct error *error)

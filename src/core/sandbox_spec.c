@@ -318,7 +318,7 @@ int spec_check(struct core *core, const struct principal *principal,
 		sandbox_row_done(&row);
 		return -1;
 	}
-	row.id = id_is_set(&spec->id) ? spec->id : id_new();
+	row.id = id_new();
 	row.workspace = text_duplicate(principal->workspace);
 	row.name = spec->name ? text_duplicate(spec->name) : NULL;
 	row.template = text_duplicate(template->name);

@@ -189,6 +189,7 @@ static void on_message(struct spawner_client *client, struct spawn_message *mess
 	case SPAWN_LIST:
 	case SPAWN_PROBE:
 	case SPAWN_RECLAIM:
+	case SPAWN_OWN:
 		break;
 	}
 	give_up(client, "it sent a message of an unknown type");

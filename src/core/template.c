@@ -3,6 +3,7 @@
 #include "core/template.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/config.h"
 #include "base/limits.h"
@@ -73,6 +74,28 @@ const struct template *template_find(const char *name)
 		if (strcmp(template->name, name) == 0)
 			return template;
 	return NULL;
+}
+
+/* A package manager touches one of these whatever it does. */
+static const char *const host_marks[] = {"/usr", "/usr/bin", "/usr/lib", "/etc/ld.so.cache",
+					 "/var/lib/dpkg/status"};
+
+uint64_t template_stamp(const struct template *template)
+{
+	uint64_t stamp = 0;
+	if (!template || template->rootfs != ROOTFS_HOST)
+		return stamp;
+	for (size_t i = 0; i < ARRAY_SIZE(host_marks); i++) {
+		struct stat status;
+		if (stat(host_marks[i], &status) < 0)
+			continue;
+		const uint64_t parts[] = {status.st_dev, status.st_ino,
+					  (uint64_t)status.st_ctim.tv_sec,
+					  (uint64_t)status.st_ctim.tv_nsec};
+		for (size_t part = 0; part < ARRAY_SIZE(parts); part++)
+			stamp = (stamp ^ parts[part]) * 1099511628211u + i;
+	}
+	return stamp;
 }
 
 bool template_substituted(const struct config *config, const struct template *template)

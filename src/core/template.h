@@ -39,6 +39,9 @@ const struct template *template_find(const char *name);
  * ([templates] substitute), else TEMPLATE_UNAVAILABLE with what would help. */
 NODISCARD int template_resolve(const struct config *config, const char *name, bool allow_substitute,
 			       const struct template **ret_template, struct error *error);
+/* Changes when what a sandbox of it sees does: of `host`, when programs of this machine are
+ * installed or removed. NULL is fine. */
+uint64_t template_stamp(const struct template *template);
 /* Whether the configuration lets `host` stand for it. */
 bool template_substituted(const struct config *config, const struct template *template);
 /* What somebody should know who asked for `asked` and got `host` instead. */

@@ -191,6 +191,7 @@ static void on_timer(uv_timer_t *timer)
 	next = MIN(next, counters_tend(core, now));
 	next = MIN(next, meter_tend(core, now));
 	next = MIN(next, create_queue_tend(core, now));
+	next = MIN(next, pool_tend(core, now));
 	next = MIN(next, tokens_tend(core, now));
 	timers_wake_at(core, next);
 }

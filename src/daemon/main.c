@@ -26,7 +26,8 @@
 #include "mcp/mcp.h"
 
 #define SHUTDOWN_GRACE_MS 2800
-#define LOST_GRACE_MS 0 /* the next daemon is on its way */
+#define LOST_GRACE_MS 0    /* the next daemon is on its way */
+#define POOL_GRACE_MS 2000 /* after the last answer */
 #define IDLE_CHECK_MS 250
 
 struct daemon {
@@ -43,8 +44,8 @@ struct daemon {
 	SSL_CTX *tls;
 	struct watchdog watchdog;
 	uv_timer_t idle_timer;
-	int64_t idle_since; /* 0 = not idle */
-	bool stopping;
+	int64_t idle_since;                          /* 0 = not idle */
+	bool stopping, closed, pool_ended, finished; /* the steps of the end */
 	int exit_code;
 };
 
@@ -202,13 +203,39 @@ static void reload(void *data)
 
 /* --- ending --- */
 
-static void closed(void *data)
+static void finish(struct daemon *daemon)
 {
-	struct daemon *daemon = data;
+	if (daemon->finished)
+		return;
+	daemon->finished = true;
 	/* No request is left that could be answered; the domain tells the last callbacks so. */
 	mcp_server_free(daemon->mcp);
 	core_stop(&daemon->core);
 	uv_stop(&daemon->loop);
+}
+
+static void on_pool_late(uv_timer_t *timer)
+{
+	log_warning("the pool has not ended in %d seconds", POOL_GRACE_MS / 1000);
+	finish(timer->data);
+}
+
+static void closed(void *data)
+{
+	struct daemon *daemon = data;
+	daemon->closed = true;
+	if (daemon->pool_ended)
+		finish(daemon);
+	else
+		uv_timer_start(&daemon->idle_timer, on_pool_late, POOL_GRACE_MS, 0);
+}
+
+static void pool_ended(void *data)
+{
+	struct daemon *daemon = data;
+	daemon->pool_ended = true;
+	if (daemon->closed)
+		finish(daemon);
 }
 
 /* Before the connections are cut: a client that is gone cancels its command. */
@@ -224,6 +251,7 @@ static void stop(struct daemon *daemon, int exit_code, uint32_t grace_ms)
 		return;
 	daemon->stopping = true;
 	daemon->exit_code = exit_code;
+	core_end_pool(&daemon->core, pool_ended, daemon);
 	if (!daemon->server) {
 		closed(daemon);
 		return;

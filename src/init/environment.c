@@ -14,7 +14,7 @@
 /* No address of anybody's (RFC 5737). */
 #define ELSEWHERE 0xc0000201
 
-static char *variables[2 * EXEC_ENV_MAX + IMPLIED_MAX + 1];
+static char *variables[2 * EXEC_ENV_MAX + POOL_ENVIRONMENT_MAX + IMPLIED_MAX + 1];
 static size_t count;
 
 /* Replaces the variable of the same name, or adds it. */

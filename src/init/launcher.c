@@ -3,10 +3,9 @@
  * forks, and does nothing but wait for the next request.
  *
  * Joining waits for the kernel, up to 15 ms of no work, so the first launcher is forked as soon as
- * the host's root is left: it joins while the sandbox's own root is made, or while a prepared
- * sandbox waits for somebody. Until it has been told what became of it, and has hardened itself as
- * PID 1 did, it forks nothing. (Its root directory is the kernel's to change: pivot_root() moves
- * everybody who is in the old one.) */
+ * the host's root is left: it joins while the sandbox's own root is made. Until it has been told
+ * what became of it, and has hardened itself as PID 1 did, it forks nothing. (Its root directory is
+ * the kernel's to change: pivot_root() moves everybody who is in the old one.) */
 #include "init/launcher.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* What the spawner hands to an init of the namespace tier over BOOT_FD (a SOCK_SEQPACKET pair), and
- * what comes back. Numbers and descriptors only. Two requests, so that a prepared sandbox can wait
- * between them: PREPARE makes everything that does not depend on the template or on the user;
- * ASSIGN gives it its files. Without a pool they come one right after the other. */
+ * what comes back. Numbers and descriptors only. Two requests, so that the init's own work goes on
+ * beside the spawner's: PREPARE makes everything that does not depend on the template or on the
+ * user; ASSIGN, which follows when disk and layers are there, gives it its files. */
 #pragma once
 
 #include <stdint.h>

@@ -28,11 +28,12 @@ static struct bytes read_path(struct reader *reader)
 }
 
 /* "K=V\0...": each has a name. */
-static struct bytes read_environment(struct reader *reader, uint32_t *ret_count)
+static struct bytes read_environment(struct reader *reader, uint32_t count_max, size_t size_max,
+				     uint32_t *ret_count)
 {
 	uint32_t count = read_u32(reader);
-	struct bytes packed = read_bytes(reader, EXEC_REQUEST_BYTES_MAX);
-	if (count > EXEC_ENV_MAX || !packed_valid(packed, count))
+	struct bytes packed = read_bytes(reader, size_max);
+	if (count > count_max || !packed_valid(packed, count))
 		reader->bad = true;
 	size_t at = 0;
 	const char *variable;
@@ -164,7 +165,8 @@ int configure_read(const struct frame *frame, struct configure *ret_configure)
 		    path.data[0] != '/')
 			return -EBADMSG;
 	}
-	ret_configure->environment = read_environment(&reader, &ret_configure->environment_count);
+	ret_configure->environment = read_environment(&reader, EXEC_ENV_MAX, EXEC_REQUEST_BYTES_MAX,
+						      &ret_configure->environment_count);
 	return reader_finish(&reader);
 }
 
@@ -215,7 +217,9 @@ int exec_request_read(const struct frame *frame, struct exec_request *ret_reques
 	if (ret_request->argc == 0 || ret_request->argc > EXEC_ARGV_MAX ||
 	    !packed_valid(ret_request->argv, ret_request->argc))
 		return -EBADMSG;
-	ret_request->environment = read_environment(&reader, &ret_request->environment_count);
+	ret_request->environment = read_environment(
+	    &reader, EXEC_ENV_MAX + POOL_ENVIRONMENT_MAX,
+	    EXEC_REQUEST_BYTES_MAX + POOL_ENVIRONMENT_BYTES_MAX, &ret_request->environment_count);
 	if (read_limits(&reader, ret_request) < 0)
 		return -EBADMSG;
 	const uint32_t known = EXEC_TTY | EXEC_STDIN | EXEC_LOG | EXEC_LOSSLESS;

@@ -37,6 +37,8 @@ static inline const char *spawn_type_name(unsigned type)
 		return "probe";
 	case SPAWN_RECLAIM:
 		return "reclaim";
+	case SPAWN_OWN:
+		return "own";
 	case SPAWN_REPLY:
 		return NULL; /* its points have the name of what it answers */
 	case SPAWN_LISTED:

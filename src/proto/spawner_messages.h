@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "base/resources.h"
 
-#define SPAWNER_PROTOCOL_VERSION 4
+#define SPAWNER_PROTOCOL_VERSION 5
 
 /* What the spawner gives to the daemon it starts. */
 #define DAEMON_SPAWNER_FD 3     /* SOCK_SEQPACKET to the spawner */
@@ -75,6 +75,7 @@ enum spawn_type {
 	SPAWN_LIST,    /* what exists on the host: one SPAWN_LISTED each, then the reply */
 	SPAWN_PROBE,   /* what a tier can do here */
 	SPAWN_RECLAIM, /* the host takes back what it can of a frozen one's memory */
+	SPAWN_OWN,     /* one that was made with CREATE_POOLED is somebody's now */
 	/* spawner -> daemon */
 	SPAWN_REPLY = 64,
 	SPAWN_LISTED,
@@ -86,6 +87,7 @@ enum spawn_type {
 
 enum create_flag {
 	CREATE_NESTED_USERNS = 1 << 0, /* user namespaces inside are allowed */
+	CREATE_POOLED = 1 << 1,        /* nobody's yet; for who looks at its files, see locks.c */
 };
 
 /* What a sandbox's root is made of, by what the spawner can find itself. What an image says of its
@@ -114,9 +116,6 @@ struct spawn_create {
 	uint32_t mount_count;
 	struct spawn_mount mounts[SANDBOX_MOUNTS_MAX];
 };
-
-/* How a sandbox came to be. */
-enum spawn_origin { ORIGIN_COLD = 0, ORIGIN_POOL = 1, ORIGIN_COUNT };
 
 #define SPAWN_PHASES_MAX 12
 struct spawn_phase {
@@ -151,6 +150,7 @@ struct spawn_listed {
 	uint32_t tier;
 	uint32_t running; /* 0: its files are there, no process is */
 	uint32_t frozen;
+	uint32_t pooled; /* as far as the spawner has been told */
 	uint32_t pid;
 	struct limits limits; /* `running`: those that hold; pids as the tier counts them */
 };
@@ -169,11 +169,6 @@ struct spawn_reclaimed {
 	uint64_t microseconds;
 };
 
-/* Of the whole host: the reply to COUNTERS of all. */
-struct spawn_totals {
-	uint32_t pool_ready, pool_making;
-};
-
 struct spawn_probe {
 	uint32_t tier;
 	uint32_t available;
@@ -190,13 +185,15 @@ struct spawn_message {
 	uint32_t result;                 /* replies: enum error_kind */
 	char message[ERROR_MESSAGE_MAX]; /* replies: the error's text, for people and the log */
 	union {
-		uint32_t version;           /* HELLO and its reply */
+		struct {
+			uint32_t version;
+			uint64_t init; /* reply: names the init that boots get, by its content */
+		} hello;               /* HELLO and its reply */
 		struct spawn_create create; /* CREATE, START */
 		struct limits limits;       /* LIMITS */
 		uint32_t tier;              /* PROBE */
 		struct {
 			uint32_t pid;
-			uint32_t origin; /* enum spawn_origin */
 			char rootfs_digest[ROOTFS_DIGEST_TEXT];
 			uint32_t limit_reasons[LIMIT_COUNT];
 			uint32_t phase_count;
@@ -207,7 +204,6 @@ struct spawn_message {
 		struct spawn_listed listed;
 		struct spawn_probe probe; /* reply to PROBE */
 		struct spawn_ended ended;
-		struct spawn_totals totals;
 		struct spawn_reclaimed reclaimed; /* reply to RECLAIM */
 	};
 };

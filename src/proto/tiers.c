@@ -31,6 +31,12 @@ enum tier tier_parse(const char *name)
 	return TIER_COUNT;
 }
 
+uint64_t tier_idle_memory(enum tier tier)
+{
+	/* gvisor has a kernel of its own for each; a microVM its pages. */
+	return tier == TIER_NAMESPACE ? 4 * MIB : 64 * MIB;
+}
+
 const char *limit_name(enum limit_kind kind)
 {
 	return (unsigned)kind < LIMIT_COUNT ? limit_names[kind] : "unknown";

@@ -10,6 +10,8 @@ const char *tier_name(enum tier tier);
 /* TIER_COUNT when there is none of that name. */
 enum tier tier_parse(const char *name);
 const char *limit_name(enum limit_kind kind);
+/* What one that does nothing costs the host, amply. */
+uint64_t tier_idle_memory(enum tier tier);
 /* For people: why a limit is not enforced; "" when it is. */
 const char *limit_reason_text(enum limit_reason reason);
 

@@ -20,9 +20,9 @@
 
 #define STRAY_TIMEOUT (5 * NSEC_PER_SEC)
 
-/* "SLOT TIER", written when it was made. A third word: it was of the pool, and is nobody's. */
+/* "SLOT TIER", and "pooled" where it is nobody's: see boots.c. */
 static int read_slot(const struct spawner *spawner, const struct id *id, uint32_t *ret_slot,
-		     enum tier *ret_tier)
+		     enum tier *ret_tier, bool *ret_pooled)
 {
 	char path[SPAWNER_PATH_MAX], text[64];
 	uint64_t slot;
@@ -37,13 +37,17 @@ static int read_slot(const struct spawner *spawner, const struct id *id, uint32_
 	if (!space)
 		return -EINVAL;
 	*space = '\0';
-	if (strchr(space + 1, ' '))
-		return -ESTALE;
+	char *third = strchr(space + 1, ' ');
+	if (third)
+		*third++ = '\0';
+	if (third && strcmp(third, "pooled") != 0)
+		return -EINVAL;
 	enum tier tier = tier_parse(space + 1);
 	if (text_to_u64(text, 0, UID_BLOCK_SLOTS - 1, &slot) < 0 || tier >= TIER_COUNT)
 		return -EINVAL;
 	*ret_slot = (uint32_t)slot;
 	*ret_tier = tier;
+	*ret_pooled = third != NULL;
 	return 0;
 }
 
@@ -74,6 +78,7 @@ static void adopt_one(struct spawner *spawner, const char *name)
 	struct id id;
 	uint32_t slot;
 	enum tier tier;
+	bool pooled;
 	if (id_parse(name, &id) < 0) {
 		log_warning("%s/sandboxes/%s is not ours and is left alone", spawner->host.state,
 			    name);
@@ -81,12 +86,9 @@ static void adopt_one(struct spawner *spawner, const char *name)
 	}
 	if (guests_find(spawner, &id))
 		return;
-	int found = read_slot(spawner, &id, &slot, &tier);
+	int found = read_slot(spawner, &id, &slot, &tier, &pooled);
 	if (found < 0) {
-		if (found == -ESTALE)
-			log_debug("%s was of an earlier pool and is removed", name);
-		else
-			log_warning("sandbox %s was only half made and is removed", name);
+		log_warning("sandbox %s was only half made and is removed", name);
 		trash_files(spawner, name);
 		return;
 	}
@@ -99,9 +101,10 @@ static void adopt_one(struct spawner *spawner, const char *name)
 	}
 	*entry = (struct entry)ENTRY_NONE;
 	entry->driver = driver;
-	entry->guest.id = entry->guest.place = id;
+	entry->guest.id = id;
 	entry->guest.tier = tier;
 	entry->guest.slot = slot;
+	entry->pooled = pooled;
 	adopt_entry(spawner, entry);
 }
 
@@ -132,8 +135,7 @@ static void end_stray(struct spawner *spawner, const char *name)
 	log_info("guest %s has no files any more: what there is of it goes", name);
 	for (unsigned tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
 		const struct driver *driver = spawner->driver_of((enum tier)tier);
-		struct guest guest = {
-		    .id = id, .place = id, .tier = (enum tier)tier, .init = PROCESS_NONE};
+		struct guest guest = {.id = id, .tier = (enum tier)tier, .init = PROCESS_NONE};
 		struct error error;
 		if (!driver)
 			continue;
@@ -174,7 +176,7 @@ static void each_name(struct spawner *spawner, const char *root, const char *bel
 
 static bool known(void *data, const struct id *id)
 {
-	return guests_placed(data, id);
+	return guests_named(data, id);
 }
 
 void adopt_sweep(struct spawner *spawner)

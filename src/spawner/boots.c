@@ -1,8 +1,7 @@
 /* Sandboxes that are being made or started: orders wait for their turn, workers (worker.c) carry
- * them out a few at a time, and whoever asked is answered when the init listens. One that the pool
- * has ready needs no worker: it is told what it is, and its channel says when it listens.
+ * them out a few at a time, and whoever asked is answered when the init listens.
  *
- * Called by requests.c, pool.c and loop.c; never waits. */
+ * Called by requests.c and loop.c; never waits. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -22,7 +21,6 @@
 
 /* A driver gives up by itself after ten seconds; tools for its disk may take as long before. */
 #define BOOT_PATIENCE (45 * NSEC_PER_SEC)
-#define ASSIGN_PATIENCE (10 * NSEC_PER_SEC)
 #define BOOTS_MIN 4
 #define BOOTS_MAX 16
 
@@ -54,7 +52,7 @@ static struct boot_order *order_new(const struct spawn_create *create, struct mo
 
 bool boots_under_way(const struct entry *entry)
 {
-	return entry->state == ENTRY_BOOTING || entry->state == ENTRY_ASSIGNING;
+	return entry->state == ENTRY_BOOTING;
 }
 
 /* ---- Answers. */
@@ -71,7 +69,7 @@ static void reply_error(struct spawner *spawner, uint32_t request, const struct 
 		spawner_loop_send(spawner, &reply);
 }
 
-static void reply_created(struct spawner *spawner, struct entry *entry, enum spawn_origin origin)
+static void reply_created(struct spawner *spawner, struct entry *entry)
 {
 	const struct guest *guest = &entry->guest;
 	struct spawn_message reply = {
@@ -79,7 +77,6 @@ static void reply_created(struct spawner *spawner, struct entry *entry, enum spa
 	if (entry->boot_request == 0)
 		return;
 	reply.created.pid = (uint32_t)guest->init.pid;
-	reply.created.origin = origin;
 	memcpy(reply.created.rootfs_digest, guest->rootfs_digest, sizeof(guest->rootfs_digest));
 	memcpy(reply.created.limit_reasons, guest->limit_reasons, sizeof(guest->limit_reasons));
 	reply.created.phase_count = MIN(guest->phase_count, SPAWN_PHASES_MAX);
@@ -107,7 +104,6 @@ static void undo(struct spawner *spawner, struct entry *entry, bool erase,
 	struct id id = entry->guest.id;
 	entry->boot_request = 0;
 	boots_forget_order(entry);
-	prepared_done(&entry->prepared);
 	guests_undo(spawner, entry, erase);
 	reply_error(spawner, request, &id, error);
 }
@@ -115,20 +111,17 @@ static void undo(struct spawner *spawner, struct entry *entry, bool erase,
 static void failed(struct spawner *spawner, struct entry *entry, const struct error *error)
 {
 	log_debug("sandbox %s: %s", entry->guest.id.text, error->message);
-	if (entry->state == ENTRY_PREPARING)
-		pool_failed(spawner, error->message);
 	undo(spawner, entry, !entry->order || entry->order->origin == BOOT_NEW, error);
 }
 
-static void succeeded(struct spawner *spawner, struct entry *entry, enum spawn_origin origin)
+static void succeeded(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	entry->state = ENTRY_RUNNING;
 	entry->look_at = 0;
 	if (!entry->end_asked) {
 		boots_forget_order(entry);
-		prepared_done(&entry->prepared);
-		reply_created(spawner, entry, origin);
+		reply_created(spawner, entry);
 		return;
 	}
 	/* Who wanted its end came before its beginning. */
@@ -152,8 +145,7 @@ static bool waits_for_turn(const struct entry *entry)
 
 static bool works(const struct entry *entry)
 {
-	return (entry->state == ENTRY_BOOTING || entry->state == ENTRY_PREPARING) &&
-	       entry->worker > 0;
+	return entry->state == ENTRY_BOOTING && entry->worker > 0;
 }
 
 uint32_t boots_count(const struct spawner *spawner)
@@ -200,17 +192,10 @@ static void enqueue(struct spawner *spawner, struct entry *entry, struct boot_or
 	entry->turn = ++spawner->boot_turns;
 	entry->end_asked = entry->destroy = entry->unasked = entry->quiet = false;
 	entry->guest.limits = order->create.limits;
-	entry->guest.place = entry->guest.id;
 	entry->guest.frozen = false;
 	entry->guest.phase_count = 0;
 	entry->guest.init = PROCESS_NONE;
 	start_waiting(spawner);
-}
-
-static void filled(struct spawner *spawner, struct entry *entry)
-{
-	boots_forget_order(entry);
-	pool_filled(spawner, entry);
 }
 
 void boots_worker_done(struct spawner *spawner, uint32_t slot)
@@ -233,56 +218,63 @@ void boots_worker_done(struct spawner *spawner, uint32_t slot)
 		failed(spawner, entry, &error);
 	} else {
 		entry->guest = result.guest;
-		entry->prepared = result.prepared;
 		entry->guest.phase_count = MIN(entry->guest.phase_count, SPAWN_PHASES_MAX);
 		if (result.result == 0)
 			result.result = guests_watch(spawner, entry, &result.error);
 		if (result.result < 0)
 			failed(spawner, entry, &result.error);
-		else if (entry->state == ENTRY_PREPARING)
-			filled(spawner, entry);
 		else
-			succeeded(spawner, entry, ORIGIN_COLD);
+			succeeded(spawner, entry);
 	}
 	start_waiting(spawner);
 	settled(spawner);
 }
 
-void boots_look(struct spawner *spawner, struct entry *entry)
+void boots_look(struct spawner *spawner UNUSED, struct entry *entry)
 {
-	struct error error;
 	if (clock_monotonic() < entry->look_at)
 		return;
 	entry->look_at = 0;
-	if (entry->worker > 0) {
-		/* Its end is what the loop hears of next. */
-		log_warning("sandbox %s is not made after %d seconds", entry->guest.id.text,
-			    (int)(BOOT_PATIENCE / NSEC_PER_SEC));
-		kill(entry->worker, SIGKILL);
-	} else if (entry->state == ENTRY_ASSIGNING) {
-		error_set(&error, ERROR_TIMED_OUT, "the init did not answer within %d seconds",
-			  (int)(ASSIGN_PATIENCE / NSEC_PER_SEC));
-		failed(spawner, entry, &error);
-		settled(spawner);
-	}
+	if (entry->worker <= 0)
+		return;
+	/* Its end is what the loop hears of next. */
+	log_warning("sandbox %s is not made after %d seconds", entry->guest.id.text,
+		    (int)(BOOT_PATIENCE / NSEC_PER_SEC));
+	kill(entry->worker, SIGKILL);
 }
 
 /* ---- Orders. */
 
 /* "SLOT TIER", in its directory: before anything else of it exists, so that whatever a crash leaves
- * of it is found by its directory. One of the pool has a third word, and is nobody's. */
-static int write_slot(int directory, const struct entry *entry, bool prepared)
+ * of it is found by its directory. A third word says that it is one of the daemon's pool. */
+static int write_slot(int directory, const struct entry *entry)
 {
 	char text[64];
 	CLOSE_FD int fd =
 	    openat(directory, "slot", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int length = snprintf(text, sizeof(text), "%u %s%s\n", entry->guest.slot,
-			      entry->driver->name, prepared ? " prepared" : "");
+			      entry->driver->name, entry->pooled ? " pooled" : "");
 	return fd < 0 ? -errno : fd_write_full(fd, text, (size_t)length);
 }
 
-static int make_files(struct spawner *spawner, struct entry *entry, bool prepared,
-		      struct error *error)
+int boots_own(struct spawner *spawner, struct entry *entry, struct error *error)
+{
+	char path[SPAWNER_PATH_MAX];
+	int result = guests_path(spawner, "sandboxes", &entry->guest.id, path);
+	CLOSE_FD int directory =
+	    result < 0 ? -1 : open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (result == 0 && directory < 0)
+		result = -errno;
+	entry->pooled = false;
+	if (result == 0)
+		result = write_slot(directory, entry);
+	if (result < 0)
+		return error_set_errno(error, error_kind_of_errno(result), result,
+				       "writing the sandbox's slot");
+	return 0;
+}
+
+static int make_files(struct spawner *spawner, struct entry *entry, struct error *error)
 {
 	char path[SPAWNER_PATH_MAX];
 	if (guests_path(spawner, "sandboxes", &entry->guest.id, path) < 0)
@@ -291,7 +283,7 @@ static int make_files(struct spawner *spawner, struct entry *entry, bool prepare
 		return error_set_errno(error, error_kind_of_errno(errno), errno,
 				       "making the sandbox's directory");
 	CLOSE_FD int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int result = directory < 0 ? -errno : write_slot(directory, entry, prepared);
+	int result = directory < 0 ? -errno : write_slot(directory, entry);
 	if (result == 0)
 		return 0;
 	if (directory >= 0)
@@ -316,7 +308,7 @@ static struct entry *new_entry(struct spawner *spawner, const struct id *id, enu
 		return NULL;
 	*entry = (struct entry)ENTRY_NONE;
 	entry->driver = spawner->driver_of(tier);
-	entry->guest.id = entry->guest.place = *id;
+	entry->guest.id = *id;
 	entry->guest.tier = tier;
 	entry->guest.slot = (uint32_t)(entry - spawner->entries);
 	return entry;
@@ -325,24 +317,21 @@ static struct entry *new_entry(struct spawner *spawner, const struct id *id, enu
 int boots_create(struct spawner *spawner, const struct id *id, const struct spawn_create *create,
 		 struct mount *mounts, uint32_t request, struct error *error)
 {
-	if (guests_placed(spawner, id))
+	if (guests_named(spawner, id))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is there already", id->text);
-	if (guests_count(spawner) >= spawner->config.sandboxes_max)
+	/* The daemon keeps to the number of each; which is which it alone knows. */
+	if (guests_count(spawner) >= spawner->config.sandboxes_max + spawner->config.pool_max)
 		return error_set(error, ERROR_BUSY,
-				 "there are %u sandboxes, which is as many as the configuration "
-				 "allows (count_max)",
-				 spawner->config.sandboxes_max);
-	struct entry *ready = pool_take(spawner, create);
-	if (ready)
-		return boots_assign(spawner, ready, id, create, request, error);
+				 "there are as many sandboxes as the configuration allows "
+				 "([sandbox] count_max %u and [pool] max %u)",
+				 spawner->config.sandboxes_max, spawner->config.pool_max);
 	struct entry *entry = new_entry(spawner, id, (enum tier)create->tier);
-	if (!entry) {
-		pool_make_room(spawner);
+	if (!entry)
 		return error_set(error, ERROR_BUSY,
 				 "all %d uid ranges of this instance are in use: remove a sandbox",
 				 (int)UID_BLOCK_SLOTS);
-	}
-	if (make_files(spawner, entry, false, error) < 0)
+	entry->pooled = create->flags & CREATE_POOLED;
+	if (make_files(spawner, entry, error) < 0)
 		return -1;
 	enqueue(spawner, entry, order_new(create, mounts, BOOT_NEW), request);
 	return 1;
@@ -364,90 +353,6 @@ int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn
 	return 1;
 }
 
-/* ---- The pool's. */
-
-int boots_ahead(struct spawner *spawner, const struct spawn_create *create, struct error *error)
-{
-	struct id id = id_new();
-	struct entry *entry = new_entry(spawner, &id, (enum tier)create->tier);
-	if (!entry)
-		return error_set(error, ERROR_BUSY, "all uid ranges are in use");
-	if (make_files(spawner, entry, true, error) < 0)
-		return -1;
-	entry->state = ENTRY_PREPARING;
-	entry->order = order_new(create, NULL, BOOT_NEW);
-	entry->order->ahead = true;
-	entry->guest.limits = create->limits;
-	if (worker_boot(spawner, entry, error) == 0) {
-		guests_look_at(spawner, entry, clock_monotonic() + BOOT_PATIENCE);
-		return 0;
-	}
-	boots_forget_order(entry);
-	guests_undo(spawner, entry, true);
-	return -1;
-}
-
-/* Its files take the name of its id: until then it is rubbish to whoever starts next, from then on
- * a sandbox. */
-static int rename_files(struct spawner *spawner, struct entry *entry, const struct id *id)
-{
-	char from[SPAWNER_PATH_MAX], to[SPAWNER_PATH_MAX];
-	if (guests_path(spawner, "sandboxes", &entry->guest.id, from) < 0 ||
-	    guests_path(spawner, "sandboxes", id, to) < 0)
-		return -ENAMETOOLONG;
-	CLOSE_FD int directory = open(from, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int result = directory < 0 ? -errno : write_slot(directory, entry, false);
-	if (result == 0 && rename(from, to) < 0)
-		result = -errno;
-	return result;
-}
-
-int boots_assign(struct spawner *spawner, struct entry *entry, const struct id *id,
-		 const struct spawn_create *create, uint32_t request, struct error *error)
-{
-	struct epoll_event event = {.events = EPOLLIN, .data.u64 = LOOP_BOOT | entry->guest.slot};
-	const struct boot boot = {.create = create};
-	int result = rename_files(spawner, entry, id);
-	if (result == 0) {
-		entry->guest.id = *id;
-		if (epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, entry->prepared.channel, &event) < 0)
-			result = -errno;
-	}
-	if (result < 0)
-		error_set_errno(error, error_kind_of_errno(result), result,
-				"taking one from the pool");
-	else
-		result = entry->driver->assign(&spawner->host, &entry->guest, &entry->prepared,
-					       &boot, error);
-	if (result < 0) {
-		prepared_done(&entry->prepared);
-		guests_undo(spawner, entry, true);
-		return -1;
-	}
-	entry->state = ENTRY_ASSIGNING;
-	entry->boot_request = request;
-	guests_look_at(spawner, entry, clock_monotonic() + ASSIGN_PATIENCE);
-	return 1;
-}
-
-void boots_assigned(struct spawner *spawner, uint32_t slot)
-{
-	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
-	struct error error;
-	if (!entry || entry->state != ENTRY_ASSIGNING)
-		return;
-	int result =
-	    entry->driver->assigned(&spawner->host, &entry->guest, &entry->prepared, &error);
-	if (result > 0)
-		return;
-	epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->prepared.channel, NULL);
-	if (result < 0)
-		failed(spawner, entry, &error);
-	else
-		succeeded(spawner, entry, ORIGIN_POOL);
-	settled(spawner);
-}
-
 /* ---- Ends that come too early. */
 
 void boots_end(struct spawner *spawner, struct entry *entry, bool destroy)
@@ -462,22 +367,6 @@ void boots_end(struct spawner *spawner, struct entry *entry, bool destroy)
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
 	failed(spawner, entry, &error);
 	settled(spawner);
-}
-
-void boots_stop_worker(struct spawner *spawner, struct entry *entry)
-{
-	struct work_result result;
-	struct error error;
-	if (entry->worker <= 0)
-		return;
-	kill(entry->worker, SIGKILL);
-	if (worker_receive(spawner, entry, &result) == 0) {
-		entry->guest = result.guest;
-		entry->prepared = result.prepared;
-	} else if (entry->driver->adopt(&spawner->host, &entry->guest, &error) < 0) {
-		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
-	}
-	boots_forget_order(entry);
 }
 
 void boots_forget_requests(struct spawner *spawner)

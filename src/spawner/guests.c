@@ -39,7 +39,6 @@ int guests_path(const struct spawner *spawner, const char *below, const struct i
 static bool is_somebodys(const struct entry *entry)
 {
 	return entry->state != ENTRY_FREE && entry->state != ENTRY_ERASING &&
-	       entry->state != ENTRY_PREPARING && entry->state != ENTRY_PREPARED &&
 	       !(entry->quiet && entry->destroy);
 }
 
@@ -53,15 +52,14 @@ struct entry *guests_find(struct spawner *spawner, const struct id *id)
 	return NULL;
 }
 
-bool guests_placed(struct spawner *spawner, const struct id *place)
+bool guests_named(struct spawner *spawner, const struct id *id)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		const struct entry *entry = &spawner->entries[i];
-		if (entry->state != ENTRY_FREE &&
-		    (id_equal(&entry->guest.place, place) || id_equal(&entry->guest.id, place)))
+		if (entry->state != ENTRY_FREE && id_equal(&entry->guest.id, id))
 			return true;
 	}
-	return guests_known(spawner, place);
+	return guests_known(spawner, id);
 }
 
 uint32_t guests_count(const struct spawner *spawner)
@@ -303,17 +301,6 @@ void guests_check_end(struct spawner *spawner, uint32_t slot)
 	/* The event may be older than what this turn has done about it. */
 	if (!entry || entry->guest.init.pidfd < 0 || process_alive(&entry->guest.init))
 		return;
-	if (entry->state == ENTRY_PREPARED) {
-		log_warning("one of the pool ended by itself");
-		prepared_done(&entry->prepared);
-		guests_undo(spawner, entry, true);
-		return;
-	}
-	if (entry->state == ENTRY_ASSIGNING) {
-		/* Its channel says why. */
-		boots_assigned(spawner, slot);
-		return;
-	}
 	if (guests_runs(entry)) {
 		memset(&entry->counters, 0, sizeof(entry->counters));
 		/* PID 1 took its namespace with it, but not what was still being born into a
@@ -435,7 +422,7 @@ static void waited_enough(struct spawner *spawner, struct entry *entry)
 static void look(struct spawner *spawner, struct entry *entry)
 {
 	int64_t before = clock_monotonic();
-	if (boots_under_way(entry) || entry->state == ENTRY_PREPARING) {
+	if (boots_under_way(entry)) {
 		boots_look(spawner, entry);
 		return;
 	}

@@ -173,6 +173,7 @@ int init_file_install(struct spawner *spawner, struct error *error)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "copying %s to %s", source_path, directory_path);
 	remove_others(directory, name);
+	spawner->init_hash = hash;
 	spawner->host.init_fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (spawner->host.init_fd < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "%s/%s", directory_path, name);

@@ -11,7 +11,6 @@
  *   daemon.c       starting the daemon, and starting it again
  *   guests.c       the table of sandboxes: end, pause, and who waits for it
  *   boots.c        sandboxes that are being made or started
- *   pool.c         sandboxes that are ready before anybody asks
  *   worker.c       the long steps of drivers, in processes of their own
  *   jobs.c         those on a sandbox that runs: new limits, memory that is taken back
  *   memory.c       sandboxes that hold more memory than they may
@@ -67,30 +66,26 @@ struct entry {
 		ENTRY_FREE = 0,
 		ENTRY_STOPPED, /* its files are there, no process is */
 		ENTRY_RUNNING,
-		ENTRY_FREEZING,  /* it runs; its processes have been told to stop */
-		ENTRY_THAWING,   /* it runs; its processes have been told to go on */
-		ENTRY_DYING,     /* killed, or ended by itself: something of it is still there */
-		ENTRY_ERASING,   /* gone for everyone; its slot is free when its files are */
-		ENTRY_BOOTING,   /* `order` waits for a worker, or one carries it out */
-		ENTRY_ASSIGNING, /* it was of the pool and is told what it is */
-		/* Nobody's: of the pool. Not listed, not counted, not found. */
-		ENTRY_PREPARING, /* a worker makes it */
-		ENTRY_PREPARED,
+		ENTRY_FREEZING, /* it runs; its processes have been told to stop */
+		ENTRY_THAWING,  /* it runs; its processes have been told to go on */
+		ENTRY_DYING,    /* killed, or ended by itself: something of it is still there */
+		ENTRY_ERASING,  /* gone for everyone; its slot is free when its files are */
+		ENTRY_BOOTING,  /* `order` waits for a worker, or one carries it out */
 	} state;
 	const struct driver *driver;
 	struct guest guest;
-	/* ERASING, BOOTING, PREPARING: who does it; 0: it waits for its turn */
+	/* ERASING, BOOTING: who does it; 0: it waits for its turn */
 	pid_t worker;
 	int worker_socket; /* its result comes from there; -1 when there is none */
 	struct boot_order *order;
 	uint32_t boot_request; /* whom the boot is answered; 0: nobody */
 	uint64_t turn;
-	struct prepared prepared; /* PREPARED, ASSIGNING */
-	bool end_asked;           /* BOOTING: it is to end before it has begun */
-	struct job job;           /* while it runs, and until its worker is gone */
-	struct job next_job;      /* it waits for END_OVER's worker to be gone; kind NONE: none */
-	int memory_events;        /* while it runs; -1: its tier needs none (memory.c) */
-	int64_t memory_retry_at;  /* CLOCK_MONOTONIC: it could not be helped, and is left alone */
+	bool pooled;             /* nobody's: the daemon has it ready for somebody */
+	bool end_asked;          /* BOOTING: it is to end before it has begun */
+	struct job job;          /* while it runs, and until its worker is gone */
+	struct job next_job;     /* it waits for END_OVER's worker to be gone; kind NONE: none */
+	int memory_events;       /* while it runs; -1: its tier needs none (memory.c) */
+	int64_t memory_retry_at; /* CLOCK_MONOTONIC: it could not be helped, and is left alone */
 	/* DYING: what was counted last. What is not known here was known before it died. */
 	struct spawn_counters counters;
 
@@ -108,8 +103,8 @@ struct entry {
 };
 #define ENTRY_NONE                                                                                 \
 	{                                                                                          \
-		.guest.init = PROCESS_NONE, .worker_socket = -1, .prepared = PREPARED_NONE,        \
-		.job = {.socket = -1}, .memory_events = -1                                         \
+		.guest.init = PROCESS_NONE, .worker_socket = -1, .job = {.socket = -1},            \
+		.memory_events = -1                                                                \
 	}
 
 /* What a boot needs that was asked for, until it is done. */
@@ -117,16 +112,13 @@ struct boot_order {
 	struct spawn_create create;
 	struct mount mounts[SANDBOX_MOUNTS_MAX]; /* owned */
 	enum boot_origin origin;
-	bool ahead; /* for the pool */
 };
 
 /* What a worker says. */
 struct work_result {
 	int result; /* 0, or -1 with error */
 	struct error error;
-	struct guest guest;
-	struct prepared prepared;
-	bool has_fd[2 + PREPARED_FDS_MAX]; /* its descriptors come along in this order */
+	struct guest guest; /* its process's pidfd comes along, where it has one */
 };
 
 /* What a tier can do here: asked once, and again while it cannot be used. */
@@ -137,13 +129,6 @@ struct probe {
 	int64_t until; /* CLOCK_MONOTONIC: it is killed then; 0: it has been */
 	struct spawn_probe result;
 	uint32_t waiting[PROBE_WAITING_MAX], waiting_count;
-};
-
-struct pool {
-	struct spawn_create like; /* the last that could have come from it */
-	bool like_known, filling;
-	uint32_t demand, demand_before; /* creates in this window, and in the one before */
-	int64_t window_start, quiet_until, refill_at, back_off;
 };
 
 /* Messages that wait for room in the daemon's socket. While there are any, no request is read, so
@@ -157,8 +142,8 @@ struct spawner {
 	struct host host;
 	const struct driver *(*driver_of)(enum tier tier);
 	const struct jail *jail; /* host_jail, but in tests */
+	uint64_t init_hash;      /* names the init that boots get, by its content */
 	struct entry entries[UID_BLOCK_SLOTS];
-	struct pool pool;
 	struct probe probes[TIER_COUNT];
 	uint64_t boot_turns;
 	uint32_t list_request; /* waits until nothing is being made; 0: none */
@@ -243,13 +228,14 @@ void daemon_child_ended(struct spawner *spawner, int status);
 
 /* guests.c */
 struct entry *guests_find(struct spawner *spawner, const struct id *id);
-uint32_t guests_count(const struct spawner *spawner); /* all but those that are being erased */
+/* All but those that are being erased. */
+uint32_t guests_count(const struct spawner *spawner);
 /* Is it up? One that is dying is not. */
 bool guests_runs(const struct entry *entry);
 /* Is it in the table, or are there files of it that nobody could make sense of? */
 bool guests_known(struct spawner *spawner, const struct id *id);
 /* Is it the name of anything of ours: a sandbox, its cgroups, one that is being erased? */
-bool guests_placed(struct spawner *spawner, const struct id *place);
+bool guests_named(struct spawner *spawner, const struct id *id);
 /* Ends its processes, and with `destroy` erases its files then. 0: there were none, and nothing is
  * erased; 1: `request` is answered when it has ended. */
 NODISCARD int guests_end(struct spawner *spawner, struct entry *entry, bool destroy,
@@ -283,42 +269,19 @@ NODISCARD int boots_create(struct spawner *spawner, const struct id *id,
 NODISCARD int boots_start(struct spawner *spawner, struct entry *entry,
 			  const struct spawn_create *create, struct mount *mounts, uint32_t request,
 			  struct error *error);
-/* One more for the pool. */
-NODISCARD int boots_ahead(struct spawner *spawner, const struct spawn_create *create,
-			  struct error *error);
-/* One of the pool becomes that sandbox. */
-NODISCARD int boots_assign(struct spawner *spawner, struct entry *entry, const struct id *id,
-			   const struct spawn_create *create, uint32_t request,
-			   struct error *error);
+/* It is somebody's, and its `slot` says so. */
+NODISCARD int boots_own(struct spawner *spawner, struct entry *entry, struct error *error);
 bool boots_under_way(const struct entry *entry);
 uint32_t boots_count(const struct spawner *spawner);
-/* A worker's socket, or the channel of one that is assigned, has become readable. */
+/* A worker's socket has become readable. */
 void boots_worker_done(struct spawner *spawner, uint32_t slot);
-void boots_assigned(struct spawner *spawner, uint32_t slot);
 /* It takes too long. */
 void boots_look(struct spawner *spawner, struct entry *entry);
 /* One that is under way is to end: it dies as soon as it can. */
 void boots_end(struct spawner *spawner, struct entry *entry, bool destroy);
-/* At the end of everything: waits for its worker, which it kills. */
-void boots_stop_worker(struct spawner *spawner, struct entry *entry);
 void boots_forget_order(struct entry *entry);
 /* Orders that have not begun are dropped; nobody waits for the others. */
 void boots_forget_requests(struct spawner *spawner);
-
-/* pool.c */
-/* Counts as demand; NULL when there is none that fits. */
-struct entry *pool_take(struct spawner *spawner, const struct spawn_create *create);
-void pool_filled(struct spawner *spawner, struct entry *entry);
-void pool_failed(struct spawner *spawner, const char *why);
-/* Gives one up. */
-void pool_make_room(struct spawner *spawner);
-/* Makes or gives up one, if it is time; when to call again (CLOCK_MONOTONIC), 0: not by time. */
-void pool_tend(struct spawner *spawner);
-int64_t pool_next(const struct spawner *spawner);
-/* The configuration has. */
-void pool_changed(struct spawner *spawner);
-/* All go; waits for them, two seconds at most. */
-void pool_drain(struct spawner *spawner);
 
 /* jobs.c. The first two: 1: `request` is answered when it is done. */
 NODISCARD int jobs_set_limits(struct spawner *spawner, struct entry *entry,
@@ -373,6 +336,8 @@ void trash_entry(struct spawner *spawner, struct entry *entry);
 void trash_files(struct spawner *spawner, const char *name);
 /* Erases what is in the trash, in a process of its own. */
 void trash_empty(struct spawner *spawner);
+/* At the end of everything: waits for what is being erased, two seconds at most. */
+void trash_finish(struct spawner *spawner);
 /* A child has ended: was it one of ours? */
 bool trash_reap(struct spawner *spawner);
 
@@ -405,7 +370,6 @@ void requests_list(struct spawner *spawner, uint32_t request);
 #define LOOP_SIGNALS (2ULL << 32)
 #define LOOP_GUEST (3ULL << 32)  /* | slot */
 #define LOOP_WORKER (4ULL << 32) /* | slot */
-#define LOOP_BOOT (5ULL << 32)   /* | slot */
 #define LOOP_PROBE (6ULL << 32)  /* | tier */
 #define LOOP_JOB (7ULL << 32)    /* | slot */
 #define LOOP_MEMORY (8ULL << 32) /* | slot */

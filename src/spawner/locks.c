@@ -20,7 +20,8 @@
 
 #define LOCK_PAUSE (5 * 1000 * 1000)
 #define LOCK_TURNS 600 /* three seconds */
-/* One that was asked to leave waits for its daemon's last answers and ends its pool. */
+/* One that was asked to leave waits for its daemon, which sends its last answers and ends its pool.
+ */
 #define LEAVE_TURNS 2000
 #define IDLE_WORD "idle-exit "
 #define RUNTIME_WORD "runtime "
@@ -88,7 +89,7 @@ static bool same_directory(const char *a, const char *b)
 	       first.st_ino == second.st_ino;
 }
 
-/* Is it one that waits in the pool, with nothing of a user's? Its slot has a third word. */
+/* Is it one of the daemon's pool, with nothing of a user's? Its slot has a third word. */
 static bool is_pooled(const char *state, const char *name)
 {
 	char path[SPAWNER_PATH_MAX], text[64];
@@ -104,8 +105,7 @@ struct served_state {
 	bool served;
 };
 
-/* Those of the pool end with the spawner that made them: while that one serves, they do not count.
- */
+/* A daemon that is asked to end destroys its pool: while one serves, they do not count. */
 static bool counts(const void *data, const char *name)
 {
 	const struct served_state *of = data;

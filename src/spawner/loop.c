@@ -1,6 +1,6 @@
 /* The spawner's one loop: the daemon's socket, signals, the ends of sandboxes, and timers (start
  * the daemon again; wait no longer for it to quit; look at sandboxes that are being made, paused
- * or ended; fill the pool). Nothing here waits for the daemon: what it does not read waits in the
+ * or ended). Nothing here waits for the daemon: what it does not read waits in the
  * outbox, and then nothing more is read from it. And nothing waits for a sandbox (guests.c). */
 #include "spawner/internal.h"
 
@@ -173,9 +173,7 @@ static void reload(struct spawner *spawner)
 	}
 	spawner->config.maximum = changed.maximum;
 	spawner->config.sandboxes_max = changed.sandboxes_max;
-	spawner->config.pool_size = changed.pool_size;
 	spawner->config.pool_max = changed.pool_max;
-	pool_changed(spawner);
 	memcpy(spawner->config.mounts_allow, changed.mounts_allow, sizeof(changed.mounts_allow));
 	if (!spawner->config.log_level_fixed && spawner->config_path) {
 		spawner->config.log_level = changed.log_level;
@@ -257,8 +255,6 @@ static void handle_event(struct spawner *spawner, const struct epoll_event *even
 		guests_check_end(spawner, (uint32_t)event->data.u64);
 	} else if (kind == LOOP_WORKER) {
 		boots_worker_done(spawner, (uint32_t)event->data.u64);
-	} else if (kind == LOOP_BOOT) {
-		boots_assigned(spawner, (uint32_t)event->data.u64);
 	} else if (kind == LOOP_PROBE) {
 		worker_probed(spawner, (enum tier)(uint32_t)event->data.u64);
 	} else if (kind == LOOP_JOB) {
@@ -297,11 +293,8 @@ static void handle_timers(struct spawner *spawner)
 
 static int next_timeout(struct spawner *spawner)
 {
-	const int64_t timers[] = {spawner->daemon_restart_at,
-				  spawner->daemon_kill_at,
-				  spawner->quitting ? spawner->quit_until : 0,
-				  spawner->look_at,
-				  pool_next(spawner),
+	const int64_t timers[] = {spawner->daemon_restart_at, spawner->daemon_kill_at,
+				  spawner->quitting ? spawner->quit_until : 0, spawner->look_at,
 				  worker_check_probes(spawner)};
 	int64_t until = INT64_MAX;
 	for (size_t i = 0; i < ARRAY_SIZE(timers); i++)
@@ -330,7 +323,6 @@ void spawner_loop_run(struct spawner *spawner)
 		for (int i = 0; i < count && !spawner->done; i++)
 			handle_event(spawner, &events[i]);
 		guests_look(spawner);
-		pool_tend(spawner);
 		handle_timers(spawner);
 	}
 }

@@ -40,7 +40,6 @@ static void entry_close(struct spawner *spawner, struct entry *entry)
 {
 	boots_forget_order(entry);
 	process_done(&entry->guest.init);
-	prepared_done(&entry->prepared);
 	fd_close(&entry->worker_socket);
 	memory_forget(spawner, entry);
 }
@@ -145,7 +144,7 @@ static void clean_up(struct spawner *spawner)
 	if (spawner->unix_listener >= 0 &&
 	    config_socket_path(&spawner->config, path, sizeof(path)) == 0)
 		unlink(path);
-	pool_drain(spawner);
+	trash_finish(spawner);
 	if (spawner->adopted && !sandboxes_left(spawner)) {
 		adopt_sweep(spawner);
 		if (spawner->host.rights == RIGHTS_ROOT)

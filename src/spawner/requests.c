@@ -19,8 +19,9 @@ struct request {
 
 static int hello(struct request *request, struct error *error)
 {
-	request->reply->version = SPAWNER_PROTOCOL_VERSION;
-	if (request->message->version != SPAWNER_PROTOCOL_VERSION)
+	request->reply->hello.version = SPAWNER_PROTOCOL_VERSION;
+	request->reply->hello.init = request->spawner->init_hash;
+	if (request->message->hello.version != SPAWNER_PROTOCOL_VERSION)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "the spawner speaks version %d: restart `caisson serve`",
 				 SPAWNER_PROTOCOL_VERSION);
@@ -144,6 +145,11 @@ static int reclaim(struct request *request, struct error *error)
 	return 0;
 }
 
+static int own(struct request *request, struct error *error)
+{
+	return boots_own(request->spawner, request->entry, error);
+}
+
 /* Of all that run: whatever goes wrong with one is that one's. */
 static void counters_of_all(struct request *request)
 {
@@ -160,11 +166,6 @@ static void counters_of_all(struct request *request)
 		spawner_loop_send(spawner, &counted);
 		if (counted.counters.memory > entry->guest.limits.memory)
 			memory_look(spawner, entry);
-	}
-	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		enum entry_state state = spawner->entries[i].state;
-		request->reply->totals.pool_ready += state == ENTRY_PREPARED;
-		request->reply->totals.pool_making += state == ENTRY_PREPARING;
 	}
 }
 
@@ -196,6 +197,7 @@ void requests_list(struct spawner *spawner, uint32_t request)
 		    .listed = {.tier = (uint32_t)entry->guest.tier,
 			       .running = entry->state != ENTRY_STOPPED,
 			       .frozen = entry->guest.frozen && entry->state != ENTRY_THAWING,
+			       .pooled = entry->pooled,
 			       .pid = (uint32_t)entry->guest.init.pid,
 			       .limits = entry->guest.limits},
 		};
@@ -265,6 +267,7 @@ static const struct handler {
     [SPAWN_LIST] = {list, SUBJECT_NONE, false},
     [SPAWN_PROBE] = {probe, SUBJECT_NONE, false},
     [SPAWN_RECLAIM] = {reclaim, SUBJECT_SANDBOX, false},
+    [SPAWN_OWN] = {own, SUBJECT_SANDBOX, false},
 };
 
 static int serve(struct request *request, struct error *error)

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/syscalls.h"
@@ -19,6 +21,7 @@
 #include "tier/remove_tree.h"
 
 #define WORKERS_MAX 4
+#define FINISH_TIMEOUT (2 * NSEC_PER_SEC)
 #define NAMES_TRIED 64
 
 static int open_trash(const struct host *host)
@@ -124,6 +127,17 @@ void trash_empty(struct spawner *spawner)
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			erase(trash, entry->d_name);
 	_exit(0);
+}
+
+/* Some of the host's file systems take long over one file: then the next start goes on. */
+void trash_finish(struct spawner *spawner)
+{
+	int64_t until = clock_monotonic() + FINISH_TIMEOUT;
+	while ((spawner->worker_count > 0 || spawner->trash_worker > 0) &&
+	       clock_monotonic() < until) {
+		trash_reap(spawner);
+		nanosleep(&(struct timespec){.tv_nsec = NSEC_PER_MSEC}, NULL);
+	}
 }
 
 bool trash_reap(struct spawner *spawner)

@@ -253,7 +253,7 @@ int validate_create(const struct spawner *spawner, struct spawn_create *create, 
 	if (create->rootfs != ROOTFS_HOST)
 		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE,
 				 "there is no root file system %u", create->rootfs);
-	if (create->flags & ~(uint32_t)CREATE_NESTED_USERNS)
+	if (create->flags & ~(uint32_t)(CREATE_NESTED_USERNS | CREATE_POOLED))
 		return error_set(error, ERROR_INVALID, "flags %#x are not known", create->flags);
 	/* One inode per 16 KiB where nobody said. */
 	if (create->limits.inodes == 0)

@@ -21,7 +21,6 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-#define RESULT_FDS_MAX (2 + PREPARED_FDS_MAX)
 /* Less than a daemon waits for it at its start. */
 #define PROBE_PATIENCE (20 * NSEC_PER_SEC)
 
@@ -35,7 +34,6 @@ static void close_inherited(struct spawner *spawner, int keep)
 	fd_close(&spawner->epoll);
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
-		prepared_done(&entry->prepared);
 		if (entry->worker_socket != keep)
 			fd_close(&entry->worker_socket);
 		if (entry->job.socket != keep)
@@ -79,33 +77,17 @@ static int watch(struct spawner *spawner, int socket, uint64_t what)
 	return epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, socket, &event) < 0 ? -errno : 0;
 }
 
-static _Noreturn void send_result(int socket, struct work_result *result)
-{
-	int fds[RESULT_FDS_MAX];
-	size_t count = 0;
-	const int owned[RESULT_FDS_MAX] = {result->guest.init.pidfd, result->prepared.channel,
-					   result->prepared.fds[0], result->prepared.fds[1]};
-	for (size_t i = 0; i < RESULT_FDS_MAX; i++) {
-		result->has_fd[i] = owned[i] >= 0;
-		if (owned[i] >= 0)
-			fds[count++] = owned[i];
-	}
-	_exit(fd_send(socket, result, sizeof(*result), fds, count) < 0);
-}
-
 static _Noreturn void work(struct spawner *spawner, struct entry *entry, int socket)
 {
 	const struct boot_order *order = entry->order;
-	struct work_result result = {.guest = entry->guest, .prepared = PREPARED_NONE};
+	struct work_result result = {.guest = entry->guest};
 	const struct boot boot = {.create = &order->create,
 				  .mounts = order->mounts,
 				  .origin = order->origin,
 				  .for_parent = true};
-	result.result =
-	    order->ahead ? entry->driver->boot_ahead(&spawner->host, &result.guest, &boot,
-						     &result.prepared, &result.error)
-			 : entry->driver->boot(&spawner->host, &result.guest, &boot, &result.error);
-	send_result(socket, &result);
+	result.result = entry->driver->boot(&spawner->host, &result.guest, &boot, &result.error);
+	int pidfd = result.guest.init.pidfd;
+	_exit(fd_send(socket, &result, sizeof(result), &pidfd, pidfd >= 0) < 0);
 }
 
 int worker_boot(struct spawner *spawner, struct entry *entry, struct error *error)
@@ -131,24 +113,21 @@ int worker_boot(struct spawner *spawner, struct entry *entry, struct error *erro
 
 int worker_receive(struct spawner *spawner, struct entry *entry, struct work_result *ret_result)
 {
-	int fds[RESULT_FDS_MAX];
-	size_t count = RESULT_FDS_MAX, next = 0;
-	int *const places[RESULT_FDS_MAX] = {
-	    &ret_result->guest.init.pidfd, &ret_result->prepared.channel,
-	    &ret_result->prepared.fds[0], &ret_result->prepared.fds[1]};
+	int pidfd = -1;
+	size_t count = 1;
 	ssize_t got =
-	    fd_receive(entry->worker_socket, ret_result, sizeof(*ret_result), fds, &count);
+	    fd_receive(entry->worker_socket, ret_result, sizeof(*ret_result), &pidfd, &count);
 	epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->worker_socket, NULL);
 	fd_close(&entry->worker_socket);
 	worker_leaves(spawner, entry->worker);
 	entry->worker = 0;
+	if (got <= 0 || count == 0)
+		pidfd = -1;
 	if (got != (ssize_t)sizeof(*ret_result)) {
-		for (size_t i = 0; got > 0 && i < count; i++)
-			fd_close(&fds[i]);
+		fd_close(&pidfd);
 		return -EPIPE;
 	}
-	for (size_t i = 0; i < RESULT_FDS_MAX; i++)
-		*places[i] = ret_result->has_fd[i] && next < count ? fds[next++] : -1;
+	ret_result->guest.init.pidfd = pidfd;
 	return 0;
 }
 

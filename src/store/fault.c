@@ -14,6 +14,10 @@ static const char *write_name(unsigned number)
 	switch ((enum statement)number) {
 	case STATEMENT_SANDBOX_INSERT:
 		return "sandbox_insert";
+	case STATEMENT_POOL_PUT:
+		return "pool_put";
+	case STATEMENT_POOL_DELETE:
+		return "pool_delete";
 	case STATEMENT_SANDBOX_UPDATE:
 		return "sandbox_update";
 	case STATEMENT_SANDBOX_PRUNE_EXECS:
@@ -97,6 +101,7 @@ static const char *write_name(unsigned number)
 	case STATEMENT_SPENT_EACH:
 	case STATEMENT_BUDGET_EACH:
 	case STATEMENT_TOKEN_BY_ID:
+	case STATEMENT_POOL_EACH:
 	case STATEMENT_COUNT:
 		break;
 	}

@@ -129,10 +129,19 @@ static const char migration_5[] =
     "ALTER TABLE sandboxes ADD COLUMN rootfs_digest TEXT;"
     "ALTER TABLE sandboxes ADD COLUMN network INTEGER NOT NULL DEFAULT 0;";
 
+static const char migration_6[] =
+    /* Sandboxes that are ready and nobody's. */
+    "CREATE TABLE pool ("
+    " id TEXT PRIMARY KEY NOT NULL, ready INTEGER NOT NULL, stamp INTEGER NOT NULL,"
+    " tier INTEGER NOT NULL, network INTEGER NOT NULL, template TEXT NOT NULL,"
+    " memory INTEGER NOT NULL, disk INTEGER NOT NULL, inodes INTEGER NOT NULL,"
+    " cpu_millis INTEGER NOT NULL, pids INTEGER NOT NULL, files INTEGER NOT NULL,"
+    " limit_reasons BLOB NOT NULL, rootfs_digest TEXT NOT NULL, cpu_ns INTEGER NOT NULL);";
+
 _Static_assert(SANDBOX_ENDED == 10 && SANDBOX_PAUSING == 3 && SANDBOX_PAUSED == 4 &&
 		   SANDBOX_RESUMING == 5,
 	       "the schema knows the numbers");
 
-const char *const store_migrations[] = {migration_0, migration_1, migration_2,
-					migration_3, migration_4, migration_5};
+const char *const store_migrations[] = {migration_0, migration_1, migration_2, migration_3,
+					migration_4, migration_5, migration_6};
 const int store_version = ARRAY_SIZE(store_migrations);

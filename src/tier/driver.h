@@ -7,7 +7,7 @@
  * long (probe, boot) is called in a forked worker, and what takes as long as a sandbox likes (its
  * processes' end, their stopping) is begun by one call and asked for by later ones; all else is a
  * matter of microseconds. They are given numbers and descriptors, never a path or text of a user's.
- * Each function fills *error on failure and, but for boot and what belongs to it, leaves nothing
+ * Each function fills *error on failure and, but for boot, leaves nothing
  * behind: what it had made by then is undone.
  *
  * What is true of a sandbox is on the host, not in memory: `adopt` finds it again after the spawner
@@ -34,19 +34,6 @@ struct driver {
 	int (*boot)(const struct host *host, struct guest *guest, const struct boot *boot,
 		    struct error *error);
 
-	/* The pool; all three, or none. `boot` in two: what can be done before anybody asks, in a
-	 * worker, for a sandbox of boot->create's limits and without folders; its id and place are
-	 * made up. Failure as of `boot`. */
-	int (*boot_ahead)(const struct host *host, struct guest *guest, const struct boot *boot,
-			  struct prepared *ret_prepared, struct error *error);
-	/* And the rest, in the spawner itself: it may take a few hundred microseconds and never
-	 * waits. guest->id is the one it has from now on, and its files have been moved there; what
-	 * it was until now is guest->place. */
-	int (*assign)(const struct host *host, struct guest *guest, struct prepared *prepared,
-		      const struct boot *boot, struct error *error);
-	/* The channel is readable. 0: it listens, as after `boot`; 1: more is to come. */
-	int (*assigned)(const struct host *host, struct guest *guest, struct prepared *prepared,
-			struct error *error);
 	/* Finds a guest that was booted by an earlier spawner; guest->id and ->slot are given. 1:
 	 * it runs (guest is filled), 0: only its files are there, and what a crash has left of it,
 	 * which has been killed and is to be released. */

@@ -37,7 +37,6 @@ struct host {
 /* One sandbox as the spawner sees it. */
 struct guest {
 	struct id id;
-	struct id place; /* names its cgroups; another than `id` where it came from the pool */
 	enum tier tier;
 	uint32_t slot; /* its uid range: host.uid_base + slot * UID_RANGE_SIZE */
 	struct limits limits;
@@ -72,16 +71,3 @@ struct boot {
 	 * (CLONE_PARENT): the caller is a worker that will be gone. */
 	bool for_parent;
 };
-
-/* A guest that was made without knowing for whom: it waits for its files. What is in it is the
- * driver's, but for `channel`, which is readable when `assigned` has something to do. Descriptors
- * are owned; -1 when unset. */
-#define PREPARED_FDS_MAX 2
-struct prepared {
-	int channel;
-	int fds[PREPARED_FDS_MAX];
-	uint32_t step;
-	int64_t phase_start; /* CLOCK_MONOTONIC */
-};
-#define PREPARED_NONE ((struct prepared){.channel = -1, .fds = {-1, -1}})
-void prepared_done(struct prepared *prepared);

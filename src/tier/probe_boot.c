@@ -58,7 +58,6 @@ int probe_boot(const struct driver *driver, const struct host *host, uint64_t me
 	struct error second;
 	char directory[512];
 	*guest = (struct guest){.id = id_new(), .slot = host->uid_slots - 1, .init = PROCESS_NONE};
-	guest->place = guest->id;
 	int result = text_format(directory, sizeof(directory), "%s/sandboxes/%s", host->state,
 				 guest->id.text);
 	if (result >= 0 && mkdir(directory, 0700) < 0)

@@ -79,10 +79,10 @@ class Edges(DaemonTest):
         self.refused(404, "sandbox.not_found", self.api.get, "/v1/sandboxes/abcdefghijklmnop")
 
     def test_names(self):
-        self.sandbox(name="a-name")
+        box = self.sandbox(name="a-name")
         error = self.refused(409, "sandbox.name_taken", self.sandbox, name="a-name")
         self.assertIn("a-name", error.body["error"])
-        self.assertEqual(self.api.sh("a-name", "hostname"), "a-name\n")
+        self.assertEqual(self.api.sh("a-name", "hostname"), box + "\n")
 
     def test_templates_and_tiers(self):
         error = self.refused(422, "template.unavailable", self.sandbox, template="python-3.12")

@@ -6,7 +6,7 @@ import re
 import time
 
 from caisson import Daemon, wait_until
-from explain import prepared_of, wait_explained
+from explain import wait_explained
 from peers import EXEC, Client
 from report import Series, interleave, median, p99
 
@@ -108,7 +108,7 @@ class Before:
     def __init__(self, daemon):
         wait_explained(daemon)
         self.pids = {"daemon": daemon.daemon_pid(), "spawner": daemon.process.pid}
-        self.pool = len(prepared_of(daemon.state))
+        self.pool = len(daemon.pooled())
         self.descriptors = {name: descriptors(pid) for name, pid in self.pids.items()}
         self.processor = {name: processor_seconds(pid) for name, pid in self.pids.items()}
 
@@ -121,10 +121,10 @@ class Before:
             found.append(str(error))
         alive = [item["id"] for item in daemon.client().get("/v1/sandboxes", limit=200)["items"] if item["status"] != "ended"]
         found += [f"sandbox {box} lives" for box in alive]
-        pool = OF_MEMBER * max(len(prepared_of(daemon.state)) - self.pool, 0)
+        pool = OF_MEMBER * max(len(daemon.pooled()) - self.pool, 0)
         for name, pid in self.pids.items():
             grown = descriptors(pid) - self.descriptors[name]
-            if grown > DESCRIPTORS + (pool if name == "spawner" else 0):
+            if grown > DESCRIPTORS + (pool if name == "daemon" else 0):
                 found.append(f"the {name} holds {grown} descriptors more")
         return found
 

@@ -177,7 +177,7 @@ class CommandLine(DaemonTest):
         code, out, err = self.cli("create", "--name", "box", "--memory", "300M", "--metadata", "k=v")
         self.assertEqual(code, 0, err)
         box = out.strip()
-        self.assertEqual(self.cli("exec", "box", "--", "hostname")[1], "box\n")
+        self.assertEqual(self.cli("exec", "box", "--", "hostname")[1], box + "\n")
         self.assertEqual(self.cli("exec", "-e", "X=1", "-w", "/tmp", "-u", "1000", box, "--", "sh", "-c", "echo $X; pwd; id -u")[1], "1\n/tmp\n1000\n")
         self.assertIn("box", self.cli("ls")[1])
         record = json.loads(self.cli("inspect", "box")[1])

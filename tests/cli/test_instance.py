@@ -113,8 +113,7 @@ class Instance(OwnDaemons):
         box = daemon.client().create()["id"]
         daemon.client().sh(box, "echo kept > /workspace/x")
         daemon.client().post(f"/v1/sandboxes/{box}/stop")
-        wait_until(lambda: any(" prepared" in open(path).read() for path in glob.glob(daemon.state + "/sandboxes/*/slot")),
-                   what="a pool")
+        wait_until(daemon.pool_ready, what="a pool")
         first, own, daemon.arguments = daemon.process, daemon.runtime, []
         daemon.runtime = os.path.join(daemon.top, "run2")
         daemon.start()

@@ -11,7 +11,7 @@ import time
 import unittest
 
 from caisson import ApiError, Background, DaemonTest, own, wait_until
-from explain import prepared_of, wait_explained
+from explain import wait_explained
 
 
 class InitKilled(DaemonTest):
@@ -147,13 +147,13 @@ class InitKilled(DaemonTest):
         """Nobody's yet: another takes its place, and nothing of it stays."""
         def killed():
             """One whose init is there: the pool shrinks too, when little is asked for."""
-            for member in prepared_of(self.daemon.state):
+            for member in self.daemon.pooled():
                 with contextlib.suppress(OSError, IndexError):
                     self.kill_init(member)
                     return member
             return None
         member = wait_until(killed, 30, what="a pool")
-        wait_until(lambda: member not in prepared_of(self.daemon.state), 30, what="the end of a member of the pool")
+        wait_until(lambda: member not in self.daemon.pooled(), 30, what="the end of a member of the pool")
         box = self.sandbox()
         self.assertEqual(self.api.sh(box, "echo 1"), "1\n")
         self.explained()

@@ -28,6 +28,7 @@ from faults import armable, list_points, use_fault_build
 
 use_fault_build()
 RUNS_ON = "fault"
+POOL = 2  # as many as there may be: then nothing is made or destroyed but right after a create
 
 NOT_PASSED = {
     "store.token_revoke_label": "nothing calls it",
@@ -104,7 +105,7 @@ class World:
     """A daemon with a sandbox that has nothing to do with what happens to the others."""
 
     def __init__(self):
-        self.daemon, self.faults = armable()
+        self.daemon, self.faults = armable(config=f"[usage]\ninterval = 1h\n[pool]\nsize = {POOL}\nmax = {POOL}\n")
         self.daemon.start()
         self.api = self.daemon.client(timeout=50)
         self.survivor = self.api.create(name="survivor", timeout_seconds=0)["id"]
@@ -448,8 +449,38 @@ def context_again(world):
         raise AssertionError("a context that was removed is there")
 
 
+def pool_filled(world):
+    wait_until(lambda: len(world.daemon.pool_ready()) == POOL, 30, what="the pool")
+
+
+def prepare_pool(world):
+    """The pool has what was asked for last."""
+    world.api.delete("/v1/sandboxes/" + world.api.create()["id"])
+    pool_filled(world)
+
+
+def hand_out(world):
+    record = world.api.create(name="subject")
+    if record["boot_mode"] != "pool":
+        raise AssertionError("it did not come from the pool")
+
+
+def refill(world):
+    hand_out(world)
+    pool_filled(world)
+
+
+def refilled(world):
+    create_again(world)
+    pool_filled(world)
+    members = world.daemon.pool_ready()
+    if members & set(record["id"] for record in world.api.get("/v1/sandboxes", limit=200)["items"]):
+        raise AssertionError("a member of the pool is somebody's")
+
+
 SCENARIOS = [
-    Scenario("create", lambda world: world.api.create(name="subject"), subject=False, again=create_again),
+    Scenario("hand-out", hand_out, prepare=prepare_pool, subject=False, again=create_again),
+    Scenario("refill", refill, prepare=prepare_pool, subject=False, again=refilled),
     # Of a size that the pool does not have.
     Scenario("create a cold one", lambda world: world.api.create(name="subject", disk_mb=64), subject=False, again=create_again),
     Scenario("exec", killed_command, again=exec_again),
@@ -634,7 +665,7 @@ class KillPoints(OwnDaemons):
 
     def test_any_moment(self):
         """What a boot and an end do between two messages: killed after a time that grows by half a millisecond."""
-        scenarios = [scenario for scenario in SCENARIOS if scenario.name in ("create", "create a cold one", "start", "delete")]
+        scenarios = [scenario for scenario in SCENARIOS if scenario.name in ("hand-out", "create a cold one", "start", "delete")]
         world = World()
         self.addCleanup(self.finish, world.daemon)
         for n in range(48):

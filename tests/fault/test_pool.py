@@ -1,4 +1,5 @@
 """Sandboxes that are ready before anybody asks: used, refilled, never in anybody's way, never left behind."""
+import datetime
 import glob
 import os
 import signal
@@ -6,22 +7,10 @@ import threading
 import time
 import unittest
 
-from caisson import ApiError, OwnDaemons, at_once, best_of, inits_of, parent_of, wait_until
+from caisson import ApiError, OwnDaemons, at_once, best_of, parent_of, wait_until
 from marks import alone, busy
 
 POOLED = "[pool]\nsize = 2\nmax = 6\n"
-
-
-def members(daemon):
-    """The pool's, by what their files say."""
-    found = []
-    for path in glob.glob(daemon.state + "/sandboxes/*/slot"):
-        try:
-            if "prepared" in open(path).read():
-                found.append(path.split("/")[-2])
-        except OSError:
-            pass
-    return found
 
 
 def children(daemon):
@@ -38,36 +27,54 @@ def newest(daemon):
     return {int(pid) for pid in pids if int(pid) != ours}
 
 
-def ready(daemon, count):
-    """Each has an init, and no worker is there whose word the spawner has not heard yet: the files are there before that."""
-    return len(members(daemon)) >= count and \
-        all(os.path.exists(f"{daemon.runtime}/guests/{member}/boot") for member in members(daemon)) and \
-        set(children(daemon)) <= inits_of(daemon.state).keys()
-
-
 class Pool(OwnDaemons):
     def filled(self, daemon, count=2):
-        wait_until(lambda: ready(daemon, count), 30, what=f"a pool of {count}")
+        wait_until(lambda: len(daemon.pool_ready()) >= count, 30, what=f"a pool of {count}")
 
     def test_used_and_refilled(self):
         daemon = self.start_daemon(POOLED)
         api = daemon.client()
         self.filled(daemon)
-        before = set(members(daemon))
-        record = api.create(name="first")
+        before, inits = daemon.pool_ready(), {box: daemon.init_of(box) for box in daemon.pool_ready()}
+        record = api.create(name="first", env={"OF_THE_SANDBOX": "1"}, timeout_seconds=100)
+        box = record["id"]
         self.assertEqual(record["boot_mode"], "pool")
-        self.assertNotIn(record["id"], before)
-        self.assertEqual(api.sh("first", "hostname; echo $$; id -u; cat /proc/1/comm").split()[2], "0")
-        self.assertEqual(api.sh("first", "cat /proc/self/cgroup | grep -c " + record["id"] + " || true").strip(), "0")
+        self.assertIn(box, before)
+        self.assertEqual(daemon.init_of(box), inits[box])
+        # Its id is what it was made with; its name comes with the next start.
+        self.assertEqual(api.sh("first", "hostname; id -u; cat /etc/hostname").split(), [box, "0", box])
+        self.assertEqual(api.sh("first", "echo $OF_THE_SANDBOX $OF_THE_EXEC", env={"OF_THE_EXEC": "2"}), "1 2\n")
+        self.assertEqual(api.sh("first", "echo $OF_THE_SANDBOX", env={"OF_THE_SANDBOX": "3"}), "3\n")
+        self.assertLessEqual(api.get("/v1/sandboxes/first")["expires_in_s"], 100)
         self.filled(daemon)
-        self.assertEqual([item["id"] for item in api.get("/v1/sandboxes")["items"]], [record["id"]])
-        # What depends on the request is the request's.
-        record = api.create(memory_mb=200, cpu=0.5, pids=70)
+        self.assertNotIn(box, daemon.pooled())
+        self.assertEqual([item["id"] for item in api.get("/v1/sandboxes")["items"]], [box])
+        api.post("/v1/sandboxes/first/stop")
+        api.post("/v1/sandboxes/first/start")
+        self.assertEqual(api.sh("first", "hostname; echo $OF_THE_SANDBOX"), "first\n1\n")
+
+    def test_the_activity_begins_with_its_owner(self):
+        daemon = self.start_daemon(POOLED)
+        api = daemon.client()
+        self.filled(daemon)
+        began = time.time()
+        record = api.create()
         self.assertEqual(record["boot_mode"], "pool")
-        self.assertEqual(record["memory_mb"], 200)
+        entries = api.get(f"/v1/sandboxes/{record['id']}/activity")["items"]
+        kinds = [(entry["kind"], entry["number"]) for entry in sorted(entries, key=lambda entry: entry["number"])]
+        self.assertEqual(kinds, [("sandbox.created", 1), ("sandbox.running", 2)])
+        # Nothing is older than the request, though the sandbox is.
+        created = datetime.datetime.fromisoformat(record["created_at"].replace("Z", "+00:00")).timestamp()
+        self.assertGreaterEqual(created, began - 1)
+
+    def test_what_may_differ(self):
+        daemon = self.start_daemon(POOLED)
+        api = daemon.client()
+        self.filled(daemon)
+        record = api.create(cpu=0.5, pids=70)
+        self.assertEqual(record["boot_mode"], "pool")
+        self.assertEqual((record["cpu"], record["limits"]["pids"]["value"]), (0.5, 70))
         self.assertEqual(api.sh(record["id"], "nproc").strip(), "1")
-        total = int(api.sh(record["id"], "awk '/MemTotal/ {print $2}' /proc/meminfo"))
-        self.assertEqual(total // 1024, 200)
         limit = api.exec(record["id"], "for i in $(seq 100); do sleep 1000 & done", timeout_seconds=60)
         self.assertRegex(limit["stderr"], "fork|Resource")
 
@@ -87,6 +94,10 @@ class Pool(OwnDaemons):
         daemon = self.start_daemon(POOLED)
         api = daemon.client()
         self.filled(daemon)
+        record = api.create(memory_mb=200)
+        self.assertEqual(record["boot_mode"], "cold")
+        total = int(api.sh(record["id"], "awk '/MemTotal/ {print $2}' /proc/meminfo"))
+        self.assertEqual(total // 1024, 200)
         self.assertEqual(api.create(disk_mb=300)["boot_mode"], "cold")
         # And the pool learns what is asked for.
 
@@ -95,6 +106,34 @@ class Pool(OwnDaemons):
             api.delete("/v1/sandboxes/" + record["id"])
             return record["boot_mode"] == "pool"
         wait_until(learnt, 30, every=0.5, what="a pool of the new size")
+
+    def test_as_much_environment_as_ever(self):
+        """What a frame has no room for beside the longest command is not given to one of the pool."""
+        daemon = self.start_daemon(POOLED)
+        api = daemon.client()
+        self.filled(daemon)
+        fits = {f"K{n}": "x" * 60 for n in range(50)}
+        record = api.create(env=fits)
+        self.assertEqual(record["boot_mode"], "pool")
+        long = "y" * (100 * 1024)
+        self.assertEqual(api.sh(record["id"], "echo $K49; echo ${#LONG}", env={"LONG": long}), "x" * 60 + f"\n{len(long)}\n")
+        record = api.create(env={f"K{n}": "x" * 60 for n in range(500)})
+        self.assertEqual(record["boot_mode"], "cold")
+        self.assertEqual(api.sh(record["id"], "env | grep -c ^K"), "500\n")
+
+    def test_idempotent_create_and_run(self):
+        """A key stands for the id that the pool had chosen."""
+        daemon = self.start_daemon(POOLED)
+        api = daemon.client()
+        self.filled(daemon)
+        first = api.post("/v1/sandboxes", {}, **{"Idempotency-Key": "k1"})
+        self.assertEqual(first["boot_mode"], "pool")
+        self.assertEqual(api.post("/v1/sandboxes", {}, **{"Idempotency-Key": "k1"})["id"], first["id"])
+        daemon.kill_daemon()
+        self.assertEqual(daemon.client().post("/v1/sandboxes", {}, **{"Idempotency-Key": "k1"})["id"], first["id"])
+        self.filled(daemon)
+        self.assertEqual(daemon.client().post("/v1/run", {"command": "echo once"})["stdout"], "once\n")
+        self.assertEqual([item["id"] for item in daemon.client().get("/v1/sandboxes")["items"]], [first["id"]])
 
     def test_stop_and_start_of_one_from_the_pool(self):
         daemon = self.start_daemon(POOLED)
@@ -110,16 +149,23 @@ class Pool(OwnDaemons):
         self.assertEqual(api.sh(box, "cat /workspace/file"), "kept\n")
         self.assertEqual(record["id"], box)
 
-    def test_survives_the_daemon(self):
+    def test_survives_the_daemon_and_the_spawner(self):
         daemon = self.start_daemon(POOLED)
         self.filled(daemon)
-        before = set(members(daemon))
+        before = daemon.pool_ready()
         daemon.kill_daemon()
-        self.assertEqual(set(members(daemon)), before)
-        self.assertEqual(daemon.client().create()["boot_mode"], "pool")
+        self.filled(daemon)
+        self.assertEqual(daemon.pool_ready(), before)
+        daemon.kill()
+        daemon.start()
+        self.filled(daemon)
+        self.assertEqual(daemon.pool_ready(), before)
+        record = daemon.client().create()
+        self.assertEqual(record["boot_mode"], "pool")
+        self.assertIn(record["id"], before)
+        self.assertEqual(daemon.client().sh(record["id"], "echo 1"), "1\n")
 
-    def test_adopted_with_its_place(self):
-        """One from the pool has a cgroup of another name: the next spawner finds it all the same."""
+    def test_adopted_by_the_next_spawner(self):
         daemon = self.start_daemon(POOLED)
         self.filled(daemon)
         box = daemon.client().create()["id"]
@@ -130,24 +176,26 @@ class Pool(OwnDaemons):
         daemon.client().post(f"/v1/sandboxes/{box}/pause")
         self.assertEqual(daemon.client().get("/v1/sandboxes/" + box)["status"], "paused")
 
-    def test_drained_with_the_daemon(self):
+    def test_not_kept_by_another_configuration(self):
+        """A daemon with other defaults makes its own, and so does one whose host has changed."""
+        daemon = self.start_daemon(POOLED)
+        self.filled(daemon)
+        before = daemon.pool_ready()
+        daemon.kill()
+        daemon.configure(POOLED + "[sandbox]\nmemory = 300M\n")
+        daemon.start()
+        wait_until(lambda: len(daemon.pool_ready() - before) >= 2, 30, what="another pool")
+        self.assertFalse(daemon.pooled() & before)
+        self.assertEqual(daemon.client().create()["memory_mb"], 300)
+
+    def test_destroyed_with_the_daemon(self):
         daemon = self.start_daemon(POOLED)
         self.filled(daemon)
         daemon.stop()
-        self.assertEqual(members(daemon), [])
+        self.assertEqual(daemon.pooled(), set())
+        self.assertEqual(os.listdir(daemon.state + "/sandboxes") if os.path.exists(daemon.state + "/sandboxes") else [], [])
+        self.assertEqual(os.listdir(daemon.state + "/trash"), [])
         daemon.wait_clean()  # what the kernel lets go by itself
-
-    def test_killed_spawner_leaves_no_process(self):
-        daemon = self.start_daemon(POOLED)
-        self.filled(daemon)
-        pids = children(daemon)
-        self.assertGreaterEqual(len(pids), 2)
-        old = set(members(daemon))
-        daemon.kill()
-        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), 30, what="the end of the pool")
-        daemon.start()
-        self.assertFalse(old & set(members(daemon)))
-        self.filled(daemon)
 
     @busy
     def test_grows_with_demand_and_no_further(self):
@@ -156,10 +204,10 @@ class Pool(OwnDaemons):
         self.filled(daemon)
         # At once: demand is what is asked for within ten seconds, and fades after ten more.
         boxes = at_once(lambda _: daemon.client().create()["id"], range(10))
-        wait_until(lambda: len(members(daemon)) == 6, 20, what="a pool of its maximum")
+        wait_until(lambda: len(daemon.pool_ready()) == 6, 20, what="a pool of its maximum")
         end = time.monotonic() + 1
         while time.monotonic() < end:
-            self.assertLessEqual(len(members(daemon)), 6)
+            self.assertLessEqual(len(daemon.pool_ready()), 6)
             time.sleep(0.02)
         for box in boxes:
             api.delete("/v1/sandboxes/" + box)
@@ -168,15 +216,15 @@ class Pool(OwnDaemons):
         daemon = self.start_daemon("[pool]\nsize = 0\n")
         self.assertEqual(daemon.client().create()["boot_mode"], "cold")
         time.sleep(0.5)
-        self.assertEqual(members(daemon), [])
+        self.assertEqual(daemon.pooled(), set())
 
     def test_switched_off_by_a_reload(self):
         daemon = self.start_daemon(POOLED)
         self.filled(daemon)
         daemon.reload("[pool]\nsize = 0\n")
-        wait_until(lambda: not members(daemon), 30, what="the end of the pool")
+        wait_until(lambda: not daemon.pooled(), 30, what="the end of the pool")
         daemon.reload("[pool]\nsize = 4\n")
-        wait_until(lambda: len(members(daemon)) == 4, 30, what="a larger pool")
+        wait_until(lambda: len(daemon.pool_ready()) == 4, 30, what="a larger pool")
 
     @alone
     def test_a_hundred_at_once(self):

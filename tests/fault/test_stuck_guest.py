@@ -234,8 +234,7 @@ class StuckGuest(OwnDaemons):
 
     def of_cgroup(self, box, name):
         """What a file of its work cgroup says, in each hierarchy that has it."""
-        place = self.daemon.place(box)
-        found = subprocess.run(["find", "/sys/fs/cgroup", "-path", f"*/{place}/work/{name}"], capture_output=True,
+        found = subprocess.run(["find", "/sys/fs/cgroup", "-path", f"*/{box}/work/{name}"], capture_output=True,
                                text=True).stdout.split()
         return [open(path).read().strip() for path in found]
 

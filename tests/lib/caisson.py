@@ -556,9 +556,12 @@ class Daemon:
         with open(os.path.join(self.runtime, "guests", sandbox, "boot")) as file:
             return re.search(rf"^{key} (\S+)", file.read(), re.M).group(1)
 
-    def place(self, sandbox):
-        """The name of a sandbox's cgroups: its id, or another if it came from the pool."""
-        return self.boot_record(sandbox, "place")
+    def pooled(self):
+        """The sandboxes of the pool, with those that are being made or destroyed."""
+        return {name for name, in self.rows("select id from pool")}
+
+    def pool_ready(self):
+        return {name for name, in self.rows("select id from pool where ready")}
 
     def init_of(self, sandbox):
         """The pid of a sandbox's PID 1."""
@@ -582,13 +585,18 @@ class Daemon:
             if self.top in line:
                 found.append("mount " + line.strip())
         found += ["loop " + device for device in loop_devices(self.top)]
-        if self.process is None:  # the spawner's pool ends with it
-            for path in glob.glob(os.path.join(self.state, "sandboxes/*/slot")):
-                with contextlib.suppress(FileNotFoundError), open(path) as file:
-                    found += ["prepared " + path] if file.read().endswith(" prepared\n") else []
+        if self.process is None:  # the pool ends with the daemon
+            found += ["pooled " + path for path in self.pooled_files()]
         if not self.instance():
             raise AssertionError("the daemon's log does not name its instance:\n" + self.log()[-2000:])
         return found + host_things(self.instance())
+
+    def pooled_files(self):
+        found = []
+        for path in glob.glob(os.path.join(self.state, "sandboxes/*/slot")):
+            with contextlib.suppress(FileNotFoundError), open(path) as file:
+                found += [path] if file.read().endswith(" pooled\n") else []
+        return found
 
     def wait_clean(self):
         left = []
@@ -615,6 +623,10 @@ class Daemon:
             if self.process and self.process.poll() is None:
                 if check:
                     self.remove_sandboxes()
+                self.stop()
+            # After kill -9 of everything the pool is for the next daemon to keep or to destroy.
+            if check and self.process is None and self.pooled_files():
+                self.start()
                 self.stop()
             if check:
                 self.wait_clean()

@@ -32,12 +32,6 @@ def read(path):
         return ""
 
 
-def prepared_of(state):
-    """The spawner's pool: made before anybody asked for them, and nobody's yet."""
-    return {name for name in names(state, "sandboxes")
-            if read(os.path.join(state, "sandboxes", name, "slot")).endswith(" prepared\n")}
-
-
 def cgroup_names(instance):
     """What our part of each hierarchy has, and in how many of them."""
     found = {}
@@ -68,7 +62,7 @@ class Explanation:
         for box, record in self.records.items():
             self.expect(record["status"] in ("running", "paused", "stopped"), f"sandbox {box} is still {record['status']}")
         self.running = {box for box, record in self.records.items() if record["status"] in ("running", "paused")}
-        self.prepared = prepared_of(daemon.state)
+        self.pooled = daemon.pooled()
         self.instance = daemon.instance()
         self.check_guests()
         self.check_processes()
@@ -90,11 +84,11 @@ class Explanation:
         """Each running one has a directory with its init's pid, and so has one that was made ahead."""
         self.inits = {}
         guests = names(self.daemon.runtime, "guests")
-        self.same("guests", guests - self.prepared, self.running)
+        self.same("guests", guests - self.pooled, self.running)
         for name in guests:
             match = re.search(r"^pid (\d+)$", read(os.path.join(self.daemon.runtime, "guests", name, "boot")), re.M)
             if not match:
-                self.expect(name in self.prepared, f"guest {name} has no record of its boot")
+                self.expect(name in self.pooled, f"guest {name} has no record of its boot")
                 continue
             pid = int(match.group(1))
             self.expect(os.path.exists(f"/proc/{pid}"), f"guest {name}: its init {pid} is not there")
@@ -110,7 +104,7 @@ class Explanation:
             place = cgroup_of(entry, self.instance)
             if place is None:
                 continue
-            self.expect(place in self.places or place in self.prepared, f"process {entry} of {place}: no sandbox has it")
+            self.expect(place in self.places or place in self.pooled, f"process {entry} of {place}: no sandbox has it")
             network = read_link(f"/proc/{entry}/ns/net")
             if network:
                 networks.setdefault(network, set()).add(place)
@@ -123,17 +117,15 @@ class Explanation:
         for pid in (spawner, daemon):
             targets = [read_link(f"/proc/{pid}/fd/{fd}") for fd in names(f"/proc/{pid}/fd")]
             namespaces = [target for target in targets if target.startswith(("net:", "mnt:", "user:", "pid:"))]
-            # The pool's members are handed their namespace when they are given away.
-            allowed = len(self.prepared) if pid == spawner else 0
-            self.expect(len(namespaces) <= allowed, f"process {pid} holds {namespaces}")
+            self.expect(not namespaces, f"process {pid} holds {namespaces}")
 
     def check_cgroups(self):
         found = cgroup_names(self.instance)
         wanted = set(self.places) - {None}
-        self.same("cgroups", set(found) - self.prepared, wanted - self.prepared)
+        self.same("cgroups", set(found) - self.pooled, wanted - self.pooled)
         most = max((len(roots) for roots in found.values()), default=0)
         for name, roots in found.items():
-            self.expect(len(roots) == most or name in self.prepared, f"cgroup {name} is in {sorted(roots)} only")
+            self.expect(len(roots) == most or name in self.pooled, f"cgroup {name} is in {sorted(roots)} only")
 
     def check_mounts(self):
         for line in open("/proc/self/mountinfo"):
@@ -149,14 +141,14 @@ class Explanation:
             held.add(name)
             self.expect(parent == "sandboxes" and "(deleted)" not in line, f"loop device of {line}")
         if held:
-            self.same("loop devices", held - self.prepared, self.running)
+            self.same("loop devices", held - self.pooled, self.running)
 
     def check_files(self):
         state = self.daemon.state
         self.expect(names(state) <= STATE, f"the state directory has {sorted(names(state) - STATE)}")
         self.expect(names(self.daemon.runtime) <= RUNTIME, f"the runtime directory has {sorted(names(self.daemon.runtime) - RUNTIME)}")
         self.expect(names(state, "db") <= DATABASE, f"the database's directory has {sorted(names(state, 'db') - DATABASE)}")
-        self.same("sandboxes", names(state, "sandboxes") - self.prepared, set(self.records))
+        self.same("sandboxes", names(state, "sandboxes") - self.pooled, set(self.records))
         self.same("runsc", names(state, "runsc"), set())
         for box in self.records:
             self.same(f"files of {box}", names(state, "sandboxes", box), OF_SANDBOX)

@@ -19,7 +19,6 @@ WANTED = {"memory", "cpu", "pids"}
 
 
 class Cgroups(DaemonTest):
-    config = "[pool]\nsize = 0\nmax = 0\n"  # one of the pool has cgroups of another name
 
     def find(self, box, name):
         found = glob.glob(f"/sys/fs/cgroup/**/{box}/work/{name}", recursive=True)

@@ -80,7 +80,7 @@ def descriptors(pid):
 
 
 class Descriptors(DaemonTest):
-    config = "[pool]\nsize = 0\n"  # a prepared sandbox has a launcher too
+    config = "[pool]\nsize = 0\n"  # one of the pool has a launcher too
 
     def test_nothing_of_pid_1_is_held_by_others(self):
         folder = own(tempfile.mkdtemp(prefix="caisson-folder-"))
@@ -127,11 +127,15 @@ class Descriptors(DaemonTest):
 
 class Name(DaemonTest):
     def test_name_resolves(self):
-        box = self.sandbox(name="by-name")
-        self.assertEqual(self.api.sh(box, "cat /etc/hostname; hostname; getent hosts $(hostname)").split(),
-                         ["by-name", "by-name", "127.0.1.1", "by-name"])
-        box = self.sandbox()
-        self.assertEqual(self.api.sh(box, "getent hosts $(hostname)").split(), ["127.0.1.1", box])
+        """A new one has its id, whether it came from the pool or not; a name is its host name from the next start on."""
+        look = "cat /etc/hostname; hostname; getent hosts $(hostname)"
+        for fields in ({}, {"name": "by-name"}, {"name": "made-cold", "memory_mb": 123}):
+            box = self.sandbox(**fields)
+            self.assertEqual(self.api.sh(box, look).split(), [box, box, "127.0.1.1", box])
+            self.api.post(f"/v1/sandboxes/{box}/stop")
+            self.api.post(f"/v1/sandboxes/{box}/start")
+            name = fields.get("name", box)
+            self.assertEqual(self.api.sh(box, look).split(), [name, name, "127.0.1.1", name])
 
     def test_start_keeps_what_users_wrote(self):
         box = self.sandbox(name="kept-name")
@@ -141,7 +145,7 @@ class Name(DaemonTest):
             self.api.post(f"/v1/sandboxes/{box}/start")
         hosts = self.api.sh(box, "cat /etc/hosts")
         self.assertEqual(hosts.count("kept-name"), 1)
-        self.assertTrue(hosts.endswith("10.0.0.1 mine"))
+        self.assertTrue(hosts.endswith("10.0.0.1 mine\n127.0.1.1\tkept-name\n"), hosts)
         self.api.sh(box, "printf '10.0.0.1 my-kept-name-2' > /etc/hosts; echo other-and-longer > /etc/hostname")
         self.api.post(f"/v1/sandboxes/{box}/stop")
         self.api.post(f"/v1/sandboxes/{box}/start")

@@ -74,7 +74,11 @@ static void list(struct fake_host *host)
 		struct spawn_message listed = {
 		    .type = SPAWN_LISTED,
 		    .sandbox = init->id,
-		    .listed = {TIER_NAMESPACE, init->running, init->frozen, 42, host->limits},
+		    .listed = {.tier = TIER_NAMESPACE,
+			       .running = init->running,
+			       .frozen = init->frozen,
+			       .pid = 42,
+			       .limits = host->limits},
 		};
 		send_message(host, &listed);
 	}
@@ -111,7 +115,8 @@ static void serve(struct fake_host *host, const struct spawn_message *message)
 		reply.result = host->fail_kind;
 		(void)!text_copy(reply.message, sizeof(reply.message), "the fake fails");
 	} else if (message->type == SPAWN_HELLO) {
-		reply.version = SPAWNER_PROTOCOL_VERSION;
+		reply.hello.version = SPAWNER_PROTOCOL_VERSION;
+		reply.hello.init = host->init_hash;
 	} else if (message->type == SPAWN_PROBE) {
 		reply.probe.tier = message->tier;
 		reply.probe.available =
@@ -190,6 +195,7 @@ struct fake_host *fake_host_new(void)
 	snprintf(guests, sizeof(guests), "%s/guests", host->runtime);
 	mkdir(guests, 0700);
 	config_defaults(&host->config);
+	host->config.pool_size = 0; /* test_pool.c has one */
 	(void)!text_copy(host->config.state, sizeof(host->config.state), host->state);
 	(void)!text_copy(host->config.runtime, sizeof(host->config.runtime), host->runtime);
 	return host;

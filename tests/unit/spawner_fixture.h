@@ -84,57 +84,6 @@ static int fake_boot(const struct host *host, struct guest *guest, const struct 
 	return child > 0 ? 0 : error_set(error, ERROR_INTERNAL, "no process");
 }
 
-/* Ends when nobody holds its channel; answers one byte with one. */
-static _Noreturn void wait_for_assignment(int channel)
-{
-	char byte;
-	if (recv(channel, &byte, 1, 0) != 1 || send(channel, &byte, 1, 0) != 1)
-		_exit(0);
-	for (;;)
-		pause();
-}
-
-static int fake_boot_ahead(const struct host *host, struct guest *guest, const struct boot *boot,
-			   struct prepared *prepared, struct error *error)
-{
-	(void)host, (void)boot;
-	int pair[2];
-	*prepared = PREPARED_NONE;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return error_set(error, ERROR_INTERNAL, "no channel");
-	pid_t child = fork_for_parent(&guest->init);
-	if (child == 0) {
-		close(pair[0]);
-		wait_for_assignment(pair[1]);
-	}
-	close(pair[1]);
-	prepared->channel = pair[0];
-	return child > 0 ? 0 : error_set(error, ERROR_INTERNAL, "no process");
-}
-
-static int fake_assign(const struct host *host, struct guest *guest, struct prepared *prepared,
-		       const struct boot *boot, struct error *error)
-{
-	(void)host;
-	guest->limits = boot->create->limits;
-	if (guest->limits.pids == FAIL_BOOT)
-		return error_set(error, ERROR_NO_SPACE, "the fake disk is full");
-	return send(prepared->channel, "a", 1, 0) == 1
-		   ? 0
-		   : error_set(error, ERROR_INTERNAL, "its channel is closed");
-}
-
-static int fake_assigned(const struct host *host, struct guest *guest, struct prepared *prepared,
-			 struct error *error)
-{
-	(void)host, (void)guest;
-	char byte;
-	ssize_t got = recv(prepared->channel, &byte, 1, MSG_DONTWAIT);
-	if (got < 0 && errno == EAGAIN)
-		return 1;
-	return got == 1 ? 0 : error_set(error, ERROR_INTERNAL, "it has ended");
-}
-
 static int fake_adopt(const struct host *host, struct guest *guest, struct error *error)
 {
 	(void)host, (void)guest, (void)error;
@@ -257,9 +206,6 @@ static const struct driver fake_driver = {
     .name = "namespace",
     .probe = fake_probe,
     .boot = fake_boot,
-    .boot_ahead = fake_boot_ahead,
-    .assign = fake_assign,
-    .assigned = fake_assigned,
     .adopt = fake_adopt,
     .set_limits = fake_set_limits,
     .freeze = fake_freeze,
@@ -287,7 +233,7 @@ static char root[64];
 static pid_t child;
 static int link_fd = -1;
 static char allow[256];
-static uint32_t sandboxes_max = 8, pool_size;
+static uint32_t sandboxes_max = 8, pool_max;
 static int64_t patience; /* for what never happens; 0: as long as ever */
 
 /* Moves the time of the spawner too, and wakes it. */
@@ -313,7 +259,7 @@ static void run_spawner(int socket)
 	struct error error;
 	config_defaults(&config);
 	config.sandboxes_max = sandboxes_max;
-	config.pool_size = pool_size;
+	config.pool_max = pool_max;
 	config.maximum.memory = 1 * GIB;
 	(void)!text_copy(config.mounts_allow, sizeof(config.mounts_allow), allow);
 	log_setup("spawner", LOG_ERROR, false);
@@ -330,7 +276,7 @@ static void run_spawner(int socket)
 		_exit(99);
 	adopt_all(spawner);
 	spawner_loop_run(spawner);
-	pool_drain(spawner);
+	trash_finish(spawner);
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
 		(void)!process_signal(&spawner->entries[i].guest.init, SIGKILL);
 	spawner_free(spawner);
@@ -398,7 +344,7 @@ static void end(void)
 	CHECK_INT(remove_tree(AT_FDCWD, root), 0);
 	allow[0] = '\0';
 	sandboxes_max = 8;
-	pool_size = 0;
+	pool_max = 0;
 	patience = 0;
 }
 

@@ -1,5 +1,5 @@
-/* Sandboxes that are being made: in workers that nobody waits for, and by the pool. With the fake
- * driver of the fixture. */
+/* Sandboxes that are being made: in workers that nobody waits for. With the fake driver of the
+ * fixture. */
 #include "spawner/internal.h"
 
 #include <signal.h>
@@ -121,114 +121,77 @@ TEST(more_boots_than_workers)
 	end();
 }
 
-/* ---- The pool. */
+/* ---- Those of the daemon's pool. */
 
-TEST(the_pool_is_filled_used_and_drained)
+static void check_slot(const struct id *id, bool pooled)
 {
-	struct spawn_message reply;
-	pool_size = 2;
-	begin();
-	struct id first = id_new(), second;
-	struct spawn_message create = creation(&first);
-	CHECK_INT(ask_with(&create, NULL, 0, &reply), ERROR_NONE);
-	CHECK_INT(reply.created.origin, ORIGIN_COLD);
-	/* Two like it are made, and nobody hears of them. */
-	wait_for_files(3, "state/sandboxes");
-	/* They are ready some time after their files are there. */
-	for (int i = 0; i < 100; i++) {
-		usleep(50 * 1000);
-		second = id_new();
-		create = creation(&second);
-		CHECK_INT(ask_with(&create, NULL, 0, &reply), ERROR_NONE);
-		if (reply.created.origin == ORIGIN_POOL)
-			break;
-		CHECK_INT(simple(SPAWN_DESTROY, &second), ERROR_NONE);
-	}
-	CHECK_INT(reply.created.origin, ORIGIN_POOL);
-	CHECK(id_equal(&reply.sandbox, &second) && reply.created.pid > 0);
-	char slot[128], text[64];
-	snprintf(slot, sizeof(slot), "%s/state/sandboxes/%s/slot", root, second.text);
-	CHECK(fd_read_small(AT_FDCWD, slot, text, sizeof(text)) > 0);
-	CHECK(strstr(text, "prepared") == NULL);
-	wait_for_files(4, "state/sandboxes");
-	struct spawn_message list = {.type = SPAWN_LIST, .request = 77};
-	post(&list, NULL, 0);
-	for (int i = 0; i < 2; i++) {
-		CHECK_INT(receive(&reply), 1);
-		CHECK(reply.type == SPAWN_LISTED &&
-		      (id_equal(&reply.sandbox, &first) || id_equal(&reply.sandbox, &second)));
-	}
-	CHECK_INT(receive(&reply), 1);
-	CHECK_INT(reply.type, SPAWN_REPLY);
-	/* Nobody gets the name of one of the pool's. */
-	char path[128];
-	snprintf(path, sizeof(path), "%s/state/sandboxes", root);
-	DIR *entries = opendir(path);
-	for (struct dirent *entry; entries && (entry = readdir(entries));) {
-		struct id taken;
-		if (id_parse(entry->d_name, &taken) < 0)
-			continue;
-		create = creation(&taken);
-		CHECK_INT(ask(&create), ERROR_CONFLICT);
-	}
-	if (entries)
-		closedir(entries);
-	/* Other sizes, and folders, are made from nothing. */
-	struct id other = id_new();
-	create = creation(&other);
-	create.create.limits.disk += 1 * MIB;
-	CHECK_INT(ask_with(&create, NULL, 0, &reply), ERROR_NONE);
-	CHECK_INT(reply.created.origin, ORIGIN_COLD);
-	CHECK_INT(simple(SPAWN_DESTROY, &second), ERROR_NONE);
-	CHECK_INT(simple(SPAWN_KILL, &first), ERROR_NONE);
-	fd_close(&link_fd);
-	int status;
-	waitpid(child, &status, 0);
-	CHECK_INT(status, 0);
-	/* What is left is what somebody asked for. */
-	wait_for_files(2, "state/sandboxes");
-	restart_again();
-	end();
+	char path[128], text[64];
+	snprintf(path, sizeof(path), "%s/state/sandboxes/%s/slot", root, id->text);
+	CHECK(fd_read_small(AT_FDCWD, path, text, sizeof(text)) > 0);
+	CHECK_INT(strstr(text, " pooled\n") != NULL, pooled);
 }
 
-/* One that cannot be assigned is an error like any other, and goes. */
-TEST(the_pool_fails_like_a_boot)
+static void check_listed(bool pooled)
 {
-	struct spawn_message reply;
-	pool_size = 1;
+	struct spawn_message message = {.type = SPAWN_LIST, .request = 77};
+	post(&message, NULL, 0);
+	CHECK_INT(receive(&message), 1);
+	CHECK_INT(message.type, SPAWN_LISTED);
+	CHECK_INT(message.listed.pooled, pooled);
+	CHECK_INT(receive(&message), 1);
+	CHECK_INT(message.type, SPAWN_REPLY);
+}
+
+/* Whose it is stands in its files, for the next spawner and for who looks at them. */
+TEST(one_of_the_pool_becomes_somebodys)
+{
 	begin();
-	struct id first = id_new(), second = id_new();
-	struct spawn_message create = creation(&first);
+	struct id id = id_new(), other = id_new();
+	struct spawn_message create = creation(&id);
+	create.create.flags = CREATE_POOLED;
 	CHECK_INT(ask(&create), ERROR_NONE);
-	wait_for_files(2, "state/sandboxes");
-	usleep(50 * 1000);
-	create = creation(&second);
-	create.create.limits.pids = FAIL_BOOT;
-	CHECK_INT(ask_with(&create, NULL, 0, &reply), ERROR_NO_SPACE);
-	CHECK_INT(simple(SPAWN_DESTROY, &second), ERROR_SANDBOX_NOT_FOUND);
-	char below[64];
-	snprintf(below, sizeof(below), "state/sandboxes/%s", second.text);
-	wait_for_files(-1, below);
+	check_slot(&id, true);
+	check_listed(true);
+	restart();
+	check_listed(true);
+	CHECK_INT(simple(SPAWN_OWN, &id), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_OWN, &id), ERROR_NONE);
+	check_slot(&id, false);
+	check_listed(false);
+	restart();
+	check_listed(false);
+	CHECK_INT(simple(SPAWN_OWN, &other), ERROR_SANDBOX_NOT_FOUND);
+	CHECK_INT(simple(SPAWN_DESTROY, &id), ERROR_NONE);
 	wait_for_files(0, "state/trash");
 	end();
 }
 
-/* A spawner that is killed leaves members that end by themselves, and files that the next one
- * removes. */
-TEST(a_killed_spawner_s_pool)
+/* What a daemon that was taken over can make is bounded. */
+TEST(as_many_as_sandboxes_and_pool_together)
 {
-	struct spawn_message reply;
-	pool_size = 2;
+	sandboxes_max = pool_max = 2;
 	begin();
-	wait_for_files(2, "state/sandboxes");
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
-	pool_size = 0;
-	restart_again();
-	struct spawn_message list = {.type = SPAWN_LIST, .request = 5};
-	post(&list, NULL, 0);
-	CHECK_INT(receive(&reply), 1);
-	CHECK_INT(reply.type, SPAWN_REPLY);
+	for (int i = 0; i < 5; i++) {
+		struct id id = id_new();
+		struct spawn_message create = creation(&id);
+		create.create.flags = i < 3 ? CREATE_POOLED : 0;
+		CHECK_INT(ask(&create), i < 4 ? ERROR_NONE : ERROR_BUSY);
+	}
+	end();
+}
+
+/* A third word that is none of ours is not a sandbox's. */
+TEST(a_slot_that_says_something_else)
+{
+	begin();
+	struct id id = id_new();
+	struct spawn_message create = creation(&id);
+	CHECK_INT(ask(&create), ERROR_NONE);
+	CHECK_INT(simple(SPAWN_KILL, &id), ERROR_NONE);
+	char path[128];
+	snprintf(path, sizeof(path), "%s/state/sandboxes/%s/slot", root, id.text);
+	CHECK_INT(fd_write_small(AT_FDCWD, path, "0 namespace prepared\n"), 0);
+	restart();
 	wait_for_files(0, "state/sandboxes");
 	wait_for_files(0, "state/trash");
 	end();

@@ -170,8 +170,8 @@ TEST(ephemeral_ended_while_it_connects)
 	struct fake_host *host = started();
 	struct ephemeral_labels room;
 	struct ephemeral_hold hold;
-	struct id connection = id_new(), id = id_new();
-	struct sandbox_spec spec = {.id = id};
+	struct id connection = id_new(), id;
+	struct sandbox_spec spec = {0};
 	struct outcome outcome = {0};
 	struct error error;
 	ephemeral_hold(&host->core, &fake_principal, &connection, &hold);
@@ -179,6 +179,7 @@ TEST(ephemeral_ended_while_it_connects)
 	CHECK_INT(
 	    sandbox_create(&host->core, &fake_principal, &spec, outcome_created, &outcome, &error),
 	    0);
+	id = list_entry(host->core.sandboxes.next, struct sandbox, link)->row.id;
 	while (!fake_init_of(host, &id))
 		uv_run(host->loop, UV_RUN_ONCE);
 	fake_init_of(host, &id)->deaf = true;

@@ -98,7 +98,7 @@ TEST(create_and_delete)
 		return;
 	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
 	CHECK_INT(sandbox->row.state, SANDBOX_RUNNING);
-	CHECK_TEXT(init->hostname, "first");
+	CHECK_TEXT(init->hostname, sandbox->row.id.text); /* the name is for the next start */
 	CHECK(in_environment(init, "A=1"));
 	CHECK(in_environment(init, "HOME=/workspace"));
 	CHECK(!in_environment(init, "HOME=/root"));

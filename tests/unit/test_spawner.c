@@ -33,9 +33,10 @@ TEST_MAIN
 TEST(hello)
 {
 	begin();
-	struct spawn_message message = {.type = SPAWN_HELLO, .version = SPAWNER_PROTOCOL_VERSION};
+	struct spawn_message message = {.type = SPAWN_HELLO,
+					.hello.version = SPAWNER_PROTOCOL_VERSION};
 	CHECK_INT(ask(&message), ERROR_NONE);
-	message.version++;
+	message.hello.version++;
 	CHECK_INT(ask(&message), ERROR_UNSUPPORTED);
 	end();
 }
@@ -56,7 +57,7 @@ TEST(wrong_sizes_end_the_connection)
 
 TEST(unknown_types_are_answered)
 {
-	static const uint32_t types[] = {0,           SPAWN_RECLAIM + 1, 63,
+	static const uint32_t types[] = {0,           SPAWN_OWN + 1, 63,
 					 SPAWN_REPLY, SPAWN_LISTED,      SPAWN_QUIT,
 					 UINT32_MAX,  0x80000001};
 	begin();
@@ -76,7 +77,8 @@ TEST(bad_ids_are_answered)
 					  "abcdefghijklmno\n"};
 	static const uint32_t types[] = {SPAWN_CREATE,  SPAWN_START,    SPAWN_KILL,
 					 SPAWN_DESTROY, SPAWN_FREEZE,   SPAWN_THAW,
-					 SPAWN_LIMITS,  SPAWN_COUNTERS, SPAWN_RECLAIM};
+					 SPAWN_LIMITS,  SPAWN_COUNTERS, SPAWN_RECLAIM,
+					 SPAWN_OWN};
 	begin();
 	for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
 		struct id unknown = id_new();

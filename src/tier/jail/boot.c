@@ -40,9 +40,7 @@
 #define BOOT_TIMEOUT (10 * NSEC_PER_SEC)
 #define HIGH_FD 64 /* above every number that a child still needs */
 
-/* What a prepared guest keeps beside its channel. */
-enum { PREPARED_USERNS, PREPARED_DISK };
-/* The reports that an init sends, in order; prepared.step counts those that came. */
+/* The reports that an init sends, in order; attempt.step counts those that came. */
 static const uint32_t reports[] = {BOOT_PREPARE, BOOT_ASSIGN, 0};
 
 /* Everything that a boot holds until it is done. */
@@ -50,9 +48,11 @@ struct attempt {
 	const struct host *host;
 	struct guest *guest;
 	const struct boot *boot;
-	struct prepared *prepared;
 	struct sandbox_ids ids;
-	int64_t deadline; /* CLOCK_BOOTTIME; 0: whoever calls waits, not we */
+	int64_t deadline;    /* CLOCK_BOOTTIME */
+	int64_t phase_start; /* CLOCK_MONOTONIC */
+	uint32_t step;
+	int channel, userns, disk; /* -1 when unset */
 	struct cgroup_boot cgroups;
 	const struct boot_program *program; /* NULL: the init */
 	int init_file;                      /* for a program, else -1 */
@@ -74,9 +74,8 @@ static void phase_add(struct guest *guest, const char *name, uint32_t microsecon
 static void phase_done(struct attempt *attempt, const char *name)
 {
 	int64_t now = clock_monotonic();
-	phase_add(attempt->guest, name,
-		  (uint32_t)((now - attempt->prepared->phase_start) / NSEC_PER_USEC));
-	attempt->prepared->phase_start = now;
+	phase_add(attempt->guest, name, (uint32_t)((now - attempt->phase_start) / NSEC_PER_USEC));
+	attempt->phase_start = now;
 }
 
 /* Tells the spawner why, and ends the child. */
@@ -187,7 +186,7 @@ static int start_child(struct attempt *attempt, struct error *error)
 	int pair[2], pidfd = -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "a socket pair");
-	attempt->prepared->channel = pair[0];
+	attempt->channel = pair[0];
 	CLOSE_FD int child_end = pair[1];
 	struct clone_args args = {
 	    .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
@@ -231,7 +230,7 @@ static int equip_child(struct attempt *attempt, struct error *error)
 	if (result >= 0) {
 		int userns = open(path, O_RDONLY | O_CLOEXEC);
 		result = userns < 0 ? -errno : 0;
-		attempt->prepared->fds[PREPARED_USERNS] = userns;
+		attempt->userns = userns;
 	}
 	/* The spawner may be protected from the host running out of memory; a sandbox is what the
 	 * kernel is to take first. Everything in it inherits this. */
@@ -254,14 +253,13 @@ static int equip_child(struct attempt *attempt, struct error *error)
 }
 
 /* One message of the child's. A peer that ended with something unread makes the first call fail,
- * whether or not it had sent its last words; these come with the next. -EAGAIN: there is none yet,
- * and nobody here waits for it. */
+ * whether or not it had sent its last words; these come with the next. */
 static ssize_t receive(struct attempt *attempt, struct boot_report *ret_report)
 {
-	int channel = attempt->prepared->channel;
+	int channel = attempt->channel;
 	ssize_t got = 0;
 	for (int turn = 0; turn < 2; turn++) {
-		int64_t left = attempt->deadline == 0 ? 0 : attempt->deadline - clock_boot();
+		int64_t left = attempt->deadline - clock_boot();
 		struct pollfd poll_fd = {.fd = channel, .events = POLLIN};
 		int ready = poll(&poll_fd, 1, (int)MAX(left / NSEC_PER_MSEC, 0));
 		if (ready < 0 && errno == EINTR) {
@@ -271,7 +269,7 @@ static ssize_t receive(struct attempt *attempt, struct boot_report *ret_report)
 		if (ready < 0)
 			return -errno;
 		if (ready == 0)
-			return attempt->deadline == 0 ? -EAGAIN : -ETIMEDOUT;
+			return -ETIMEDOUT;
 		got = fd_receive(channel, ret_report, sizeof(*ret_report), NULL, NULL);
 		if (got != -ECONNRESET)
 			return got;
@@ -279,14 +277,12 @@ static ssize_t receive(struct attempt *attempt, struct boot_report *ret_report)
 	return 0;
 }
 
-/* The next report of the init's, or of the child that should have become it. 1: not there yet. */
+/* The next report of the init's, or of the child that should have become it. */
 static int receive_report(struct attempt *attempt, struct error *error)
 {
 	struct boot_report report;
-	uint32_t request = reports[attempt->prepared->step];
+	uint32_t request = reports[attempt->step];
 	ssize_t got = receive(attempt, &report);
-	if (got == -EAGAIN)
-		return 1;
 	if (got == -ETIMEDOUT)
 		return error_set(error, ERROR_TIMED_OUT,
 				 "the init did not answer within %d seconds (step %u)",
@@ -313,18 +309,15 @@ static int receive_report(struct attempt *attempt, struct error *error)
 		report.phases[i].name[sizeof(report.phases[i].name) - 1] = '\0';
 		phase_add(attempt->guest, report.phases[i].name, report.phases[i].microseconds);
 	}
-	attempt->prepared->step++;
+	attempt->step++;
 	return 0;
 }
 
-/* Up to `count` of them. 1: one has not come yet. */
-static int receive_reports(struct attempt *attempt, uint32_t count, struct error *error)
+static int receive_reports(struct attempt *attempt, struct error *error)
 {
-	while (attempt->prepared->step < count) {
-		int result = receive_report(attempt, error);
-		if (result != 0)
-			return result;
-	}
+	while (attempt->step < ARRAY_SIZE(reports))
+		if (receive_report(attempt, error) < 0)
+			return -1;
 	return 0;
 }
 
@@ -332,7 +325,7 @@ static int receive_reports(struct attempt *attempt, uint32_t count, struct error
 static int send_failed(struct attempt *attempt, ssize_t result, const char *what,
 		       struct error *error)
 {
-	if (receive_reports(attempt, ARRAY_SIZE(reports), error) < 0)
+	if (receive_reports(attempt, error) < 0)
 		return -1;
 	return error_set_errno(error, ERROR_INTERNAL, (int)result, "%s", what);
 }
@@ -356,9 +349,9 @@ static int send_prepare(struct attempt *attempt, struct error *error)
 	}
 	if (message.has_processes)
 		fds[count++] = cgroups->process_events;
-	ssize_t sent = fd_send(attempt->prepared->channel, "g", 1, NULL, 0);
+	ssize_t sent = fd_send(attempt->channel, "g", 1, NULL, 0);
 	if (sent >= 0)
-		sent = fd_send(attempt->prepared->channel, &message, sizeof(message), fds, count);
+		sent = fd_send(attempt->channel, &message, sizeof(message), fds, count);
 	if (sent < 0)
 		return send_failed(attempt, sent, "sending PREPARE", error);
 	return 0;
@@ -380,9 +373,8 @@ static int open_disk(struct attempt *attempt, struct error *error)
 		request.cow_modes[i] =
 		    mount->mode == MOUNT_COPY_ON_WRITE ? (int)(status.st_mode & 0777) : -1;
 	}
-	int result =
-	    disk_open(attempt->host, &attempt->guest->id, &request, attempt->guest->limit_reasons,
-		      &attempt->prepared->fds[PREPARED_DISK], error);
+	int result = disk_open(attempt->host, &attempt->guest->id, &request,
+			       attempt->guest->limit_reasons, &attempt->disk, error);
 	return result < 0 ? -1 : 0;
 }
 
@@ -405,9 +397,7 @@ static int open_layers(struct attempt *attempt, struct boot_assign *assign, stru
 	assign->bind_count = rootfs.bind_count;
 	for (uint32_t i = 0; i < rootfs.lower_count; i++) {
 		/* Without root there are no idmapped mounts: the layer has the right owners. */
-		int userns = attempt->host->rights == RIGHTS_ROOT
-				 ? attempt->prepared->fds[PREPARED_USERNS]
-				 : -1;
+		int userns = attempt->host->rights == RIGHTS_ROOT ? attempt->userns : -1;
 		int layer = idmap_layer(rootfs.lowers[i], userns);
 		if (layer == -EINVAL && userns >= 0)
 			return error_set(error, ERROR_UNSUPPORTED,
@@ -451,8 +441,8 @@ static int open_folders(struct attempt *attempt, struct boot_assign *assign, str
 static int send_assign(struct attempt *attempt, const struct boot_assign *assign,
 		       struct error *error)
 {
-	ssize_t sent = fd_send(attempt->prepared->channel, assign, sizeof(*assign), attempt->fds,
-			       attempt->fd_count);
+	ssize_t sent =
+	    fd_send(attempt->channel, assign, sizeof(*assign), attempt->fds, attempt->fd_count);
 	if (sent < 0)
 		return send_failed(attempt, sent, "sending ASSIGN", error);
 	return 0;
@@ -463,7 +453,7 @@ static int make_ready(struct attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;
 	if (record_make(attempt->host, &guest->id, &attempt->listener, error) < 0 ||
-	    cgroup_make(attempt->host, &guest->place, &guest->limits, guest->limit_reasons,
+	    cgroup_make(attempt->host, &guest->id, &guest->limits, guest->limit_reasons,
 			&attempt->cgroups, error) < 0 ||
 	    cgroup_give(attempt->host, attempt->ids.owner, &attempt->cgroups, error) < 0)
 		return -1;
@@ -485,7 +475,7 @@ static int give_files(struct attempt *attempt, struct error *error)
 	struct boot_assign assign = {.type = BOOT_ASSIGN,
 				     .limits = attempt->guest->limits,
 				     .flags = attempt->boot->create->flags};
-	attempt->fds[attempt->fd_count++] = TAKE_FD(attempt->prepared->fds[PREPARED_DISK]);
+	attempt->fds[attempt->fd_count++] = TAKE_FD(attempt->disk);
 	if (open_layers(attempt, &assign, error) < 0 || open_folders(attempt, &assign, error) < 0 ||
 	    send_assign(attempt, &assign, error) < 0)
 		return -1;
@@ -493,16 +483,12 @@ static int give_files(struct attempt *attempt, struct error *error)
 	return 0;
 }
 
-void prepared_done(struct prepared *prepared)
-{
-	fd_close(&prepared->channel);
-	for (size_t i = 0; i < PREPARED_FDS_MAX; i++)
-		fd_close(&prepared->fds[i]);
-}
-
 static void attempt_done(struct attempt *attempt)
 {
 	cgroup_boot_done(&attempt->cgroups);
+	fd_close(&attempt->channel);
+	fd_close(&attempt->userns);
+	fd_close(&attempt->disk);
 	fd_close(&attempt->init_file);
 	fd_close(&attempt->listener);
 	for (uint32_t i = 0; i < attempt->fd_count; i++)
@@ -510,35 +496,27 @@ static void attempt_done(struct attempt *attempt)
 	attempt->fd_count = 0;
 }
 
-static struct attempt attempt_of(const struct host *host, struct guest *guest,
-				 const struct boot *boot, struct prepared *prepared)
+static struct attempt attempt_new(const struct host *host, struct guest *guest,
+				  const struct boot *boot, const struct boot_program *program)
 {
 	struct attempt attempt = {.host = host,
 				  .guest = guest,
 				  .boot = boot,
-				  .prepared = prepared,
+				  .program = program,
+				  .deadline = clock_boot() + BOOT_TIMEOUT,
+				  .phase_start = clock_monotonic(),
+				  .channel = -1,
+				  .userns = -1,
+				  .disk = -1,
 				  .cgroups = CGROUP_BOOT_NONE,
 				  .init_file = -1,
 				  .listener = -1};
-	if (boot)
-		ids_of_files(host, &guest->id, guest->slot, boot->create->mount_count > 0,
-			     &attempt.ids);
-	return attempt;
-}
-
-static struct attempt first_attempt(const struct host *host, struct guest *guest,
-				    const struct boot *boot, struct prepared *prepared)
-{
-	*prepared = PREPARED_NONE;
-	prepared->phase_start = clock_monotonic();
 	guest->tier = (enum tier)boot->create->tier;
-	guest->place = guest->id;
 	guest->init = PROCESS_NONE;
 	guest->phase_count = 0;
 	guest->frozen = false;
 	memset(guest->limit_reasons, 0, sizeof(guest->limit_reasons));
-	struct attempt attempt = attempt_of(host, guest, boot, prepared);
-	attempt.deadline = clock_boot() + BOOT_TIMEOUT;
+	ids_of_files(host, &guest->id, guest->slot, boot->create->mount_count > 0, &attempt.ids);
 	return attempt;
 }
 
@@ -559,62 +537,13 @@ static int open_init_file(struct attempt *attempt, struct error *error)
 int boot_guest(const struct host *host, struct guest *guest, const struct boot *boot,
 	       const struct boot_program *program, struct error *error)
 {
-	CLEANUP(prepared_done) struct prepared prepared;
 	CLEANUP(attempt_done)
-	struct attempt attempt = first_attempt(host, guest, boot, &prepared);
-	attempt.program = program;
+	struct attempt attempt = attempt_new(host, guest, boot, program);
 	if (program && open_init_file(&attempt, error) < 0)
 		return -1;
 	if (make_ready(&attempt, error) < 0 || give_files(&attempt, error) < 0 ||
-	    receive_reports(&attempt, ARRAY_SIZE(reports), error) < 0)
+	    receive_reports(&attempt, error) < 0)
 		return -1;
 	phase_done(&attempt, "init");
 	return 0;
-}
-
-int boot_ahead(const struct host *host, struct guest *guest, const struct boot *boot,
-	       struct prepared *ret_prepared, struct error *error)
-{
-	CLEANUP(attempt_done)
-	struct attempt attempt = first_attempt(host, guest, boot, ret_prepared);
-	if (make_ready(&attempt, error) == 0 && receive_reports(&attempt, 1, error) == 0)
-		return 0;
-	prepared_done(ret_prepared);
-	return -1;
-}
-
-int boot_assign(const struct host *host, struct guest *guest, struct prepared *prepared,
-		const struct boot *boot, struct error *error)
-{
-	const struct limits *limits = &boot->create->limits;
-	CLEANUP(attempt_done)
-	struct attempt attempt = attempt_of(host, guest, boot, prepared);
-	guest->phase_count = 0;
-	prepared->phase_start = clock_monotonic();
-	if (record_move(host, &guest->place, &guest->id, error) < 0)
-		return -1;
-	if (memcmp(limits, &guest->limits, sizeof(*limits)) != 0 &&
-	    cgroup_set_limits(host, &guest->place, limits, error) < 0)
-		return -1;
-	if (limits->cpu_millis != guest->limits.cpu_millis) {
-		int result = cpus_assign(host, guest, limits->cpu_millis);
-		if (result < 0)
-			return error_set_errno(error, error_kind_of_errno(result), result,
-					       "its cpus");
-	}
-	guest->limits = *limits;
-	if (record_write(host, guest, error) < 0)
-		return -1;
-	phase_done(&attempt, "limits");
-	return give_files(&attempt, error);
-}
-
-int boot_assigned(const struct host *host, struct guest *guest, struct prepared *prepared,
-		  struct error *error)
-{
-	CLEANUP(attempt_done) struct attempt attempt = attempt_of(host, guest, NULL, prepared);
-	int result = receive_reports(&attempt, ARRAY_SIZE(reports), error);
-	if (result == 0)
-		phase_done(&attempt, "init");
-	return result;
 }

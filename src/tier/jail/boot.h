@@ -1,6 +1,5 @@
-/* Boots a guest: from nothing to an init that listens, in one go or in two. Called by drivers;
- * in one go, and the first part of two, in a worker, since they block for milliseconds, ten seconds
- * at most; the second part of two, in the spawner, does not wait. */
+/* Boots a guest: from nothing to an init that listens. Called by drivers, in a worker, since it
+ * blocks for milliseconds, ten seconds at most. */
 #pragma once
 
 #include "base/error.h"
@@ -16,13 +15,7 @@ struct boot_program {
 	char *const *arguments;
 };
 
-/* Of a driver's boot, boot_ahead, assign and assigned (tier/driver.h). guest->limits are what its
- * cgroups are given; `program` NULL: the init. */
+/* Of a driver's boot (tier/driver.h). guest->limits are what its cgroups are given; `program` NULL:
+ * the init. */
 NODISCARD int boot_guest(const struct host *host, struct guest *guest, const struct boot *boot,
 			 const struct boot_program *program, struct error *error);
-NODISCARD int boot_ahead(const struct host *host, struct guest *guest, const struct boot *boot,
-			 struct prepared *ret_prepared, struct error *error);
-NODISCARD int boot_assign(const struct host *host, struct guest *guest, struct prepared *prepared,
-			  const struct boot *boot, struct error *error);
-NODISCARD int boot_assigned(const struct host *host, struct guest *guest, struct prepared *prepared,
-			    struct error *error);

@@ -63,7 +63,7 @@ bool cgroup_thawed(const struct host *host, const struct id *id);
  * until the cgroups are removed. */
 void cgroup_counters(const struct host *host, const struct guest *guest,
 		     struct spawn_counters *counters);
-void cgroup_counters_forget(const struct id *place);
+void cgroup_counters_forget(const struct id *id);
 /* Memory goes back to the host as far as nothing is lost. Blocks: for a worker. */
 NODISCARD int cgroup_reclaim(const struct host *host, struct guest *guest,
 			     struct spawn_reclaimed *ret_reclaimed, struct error *error);

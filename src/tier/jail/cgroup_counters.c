@@ -46,7 +46,7 @@ static const struct counted {
 };
 
 static struct kept {
-	struct id place; /* unset: none are kept */
+	struct id id; /* unset: none are kept */
 	int files[COUNTED_COUNT];
 } kept[SANDBOX_COUNT_PER_STATE_MAX];
 
@@ -64,17 +64,17 @@ static int kept_below(void)
 
 static void forget(struct kept *entry)
 {
-	if (!id_is_set(&entry->place))
+	if (!id_is_set(&entry->id))
 		return;
 	for (size_t i = 0; i < COUNTED_COUNT; i++)
 		fd_close(&entry->files[i]);
-	memset(&entry->place, 0, sizeof(entry->place));
+	memset(&entry->id, 0, sizeof(entry->id));
 }
 
-void cgroup_counters_forget(const struct id *place)
+void cgroup_counters_forget(const struct id *id)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
-		if (id_equal(&kept[i].place, place))
+		if (id_equal(&kept[i].id, id))
 			forget(&kept[i]);
 }
 
@@ -88,11 +88,11 @@ static const struct hierarchy *hierarchy_of(const struct host *host, uint32_t co
 }
 
 static int open_counter(const struct hierarchy *hierarchy, const struct host *host,
-			const struct id *place, const char *file)
+			const struct id *id, const char *file)
 {
 	char path[192];
 	int result =
-	    text_format(path, sizeof(path), "%s/%s/work/%s", host->instance, place->text, file);
+	    text_format(path, sizeof(path), "%s/%s/work/%s", host->instance, id->text, file);
 	if (result < 0)
 		return result;
 	int fd = openat(hierarchy->root, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -119,8 +119,8 @@ static int64_t read_counter(int fd, const char *key)
 	return *place < '0' || *place > '9' ? -1 : (int64_t)strtoull(place, NULL, 10);
 }
 
-static int64_t count_one(const struct host *host, const struct id *place,
-			 const struct counted *what, int *file)
+static int64_t count_one(const struct host *host, const struct id *id, const struct counted *what,
+			 int *file)
 {
 	const struct hierarchy *hierarchy = hierarchy_of(host, what->controller);
 	if (!hierarchy)
@@ -129,7 +129,7 @@ static int64_t count_one(const struct host *host, const struct id *place,
 	const char *key = what->version[hierarchy->unified].key;
 	for (int tries = 0; tries < 2 && number == -2; tries++) {
 		if (*file < 0)
-			*file = open_counter(hierarchy, host, place,
+			*file = open_counter(hierarchy, host, id,
 					     what->version[hierarchy->unified].file);
 		if (*file < 0) {
 			*file = -1;
@@ -153,17 +153,17 @@ void cgroup_counters(const struct host *host, const struct guest *guest,
 	    [COUNTED_OOM] = &counters->oom_kills,
 	    [COUNTED_PIDS] = &processes,
 	};
-	struct kept here = {.place = guest->place}, *entry = &here;
+	struct kept here = {.id = guest->id}, *entry = &here;
 	if (guest->slot < ARRAY_SIZE(kept))
 		entry = &kept[guest->slot];
-	if (entry == &here || !id_equal(&entry->place, &guest->place)) {
+	if (entry == &here || !id_equal(&entry->id, &guest->id)) {
 		forget(entry);
-		entry->place = guest->place;
+		entry->id = guest->id;
 		for (size_t i = 0; i < COUNTED_COUNT; i++)
 			entry->files[i] = -1;
 	}
 	for (size_t i = 0; i < COUNTED_COUNT; i++) {
-		int64_t number = count_one(host, &guest->place, &counted[i], &entry->files[i]);
+		int64_t number = count_one(host, &guest->id, &counted[i], &entry->files[i]);
 		counters->known[counted[i].known] = number >= 0;
 		*values[i] = number >= 0 ? (uint64_t)number : 0;
 	}

@@ -38,7 +38,7 @@ static bool is_over(int work)
 int cgroup_over_open(const struct host *host, const struct guest *guest)
 {
 	bool unified;
-	CLOSE_FD int work = cgroup_open_work(host, &guest->place, CONTROLLER_MEMORY, &unified);
+	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
 	if (work < 0)
 		return work;
 	if (!unified)
@@ -54,7 +54,7 @@ int cgroup_over_read(const struct host *host, const struct guest *guest, int eve
 	/* Reading is what makes the next change an event. */
 	if (pread(events, text, sizeof(text), 0) < 0 && errno == ENODEV)
 		return -errno;
-	CLOSE_FD int work = cgroup_open_work(host, &guest->place, CONTROLLER_MEMORY, &unified);
+	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
 	/* Without a descriptor to spare it is looked at another time. */
 	return work >= 0 && is_over(work);
 }
@@ -95,7 +95,7 @@ static void wait_while_it_falls(int work)
 int cgroup_over_end(const struct host *host, struct guest *guest, struct error *error)
 {
 	bool unified;
-	CLOSE_FD int work = cgroup_open_work(host, &guest->place, CONTROLLER_MEMORY, &unified);
+	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
 	int result = work < 0 ? work : 0;
 	while (result >= 0 && is_over(work)) {
 		/* With nobody left to kill the kernel would only fill its log. */

@@ -67,7 +67,7 @@ int cgroup_reclaim(const struct host *host, struct guest *guest,
 		   struct spawn_reclaimed *ret_reclaimed, struct error *error)
 {
 	bool unified;
-	CLOSE_FD int work = cgroup_open_work(host, &guest->place, CONTROLLER_MEMORY, &unified);
+	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
 	const char *usage = unified ? "memory.current" : "memory.usage_in_bytes";
 	int64_t before = work < 0 ? -1 : cgroup_read_number(work, usage, NULL);
 	if (before < 0)

@@ -44,36 +44,6 @@ static void set_thread(pid_t thread, const void *set)
 	sched_setaffinity(thread, sizeof(cpu_set_t), set);
 }
 
-/* Where there are no cgroups that would list them. */
-static void set_children(pid_t init, const cpu_set_t *set)
-{
-	char path[64];
-	int child;
-	if (text_format(path, sizeof(path), "/proc/%d/task/%d/children", (int)init, (int)init) < 0)
-		return;
-	FILE *file = fopen(path, "re");
-	if (!file)
-		return;
-	while (fscanf(file, "%d", &child) == 1)
-		set_thread(child, set);
-	fclose(file);
-}
-
-int cpus_assign(const struct host *host, const struct guest *guest, uint32_t cpu_millis)
-{
-	cpu_set_t set;
-	int result = choose(guest->slot, cpu_millis, &set);
-	if (result < 0)
-		return result;
-	/* Its init first: what that forks from now on is right. The launcher, which starts
-	 * everything that runs inside, was forked with the old set. */
-	if (sched_setaffinity(guest->init.pid, sizeof(set), &set) < 0)
-		return -errno;
-	cgroup_each_thread(host, &guest->place, set_thread, &set);
-	set_children(guest->init.pid, &set);
-	return 0;
-}
-
 void cpus_change(const struct host *host, const struct guest *guest, uint32_t cpu_millis)
 {
 	cpu_set_t set;
@@ -81,5 +51,5 @@ void cpus_change(const struct host *host, const struct guest *guest, uint32_t cp
 		return;
 	/* Twice: a thread that was forked during the first round has its parent's old set. */
 	for (int round = 0; round < 2; round++)
-		cgroup_each_thread(host, &guest->place, set_thread, &set);
+		cgroup_each_thread(host, &guest->id, set_thread, &set);
 }

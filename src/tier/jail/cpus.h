@@ -10,7 +10,5 @@
 
 /* A process that has no others yet; what it forks inherits it. */
 NODISCARD int cpus_set(pid_t pid, uint32_t slot, uint32_t cpu_millis);
-/* A sandbox that was made ahead and has its first processes, but runs nothing of anybody's. */
-NODISCARD int cpus_assign(const struct host *host, const struct guest *guest, uint32_t cpu_millis);
 /* Every thread of a running sandbox. */
 void cpus_change(const struct host *host, const struct guest *guest, uint32_t cpu_millis);

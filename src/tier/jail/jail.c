@@ -32,29 +32,26 @@ int jail_kill(const struct host *host, struct guest *guest, struct error *error)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "killing process %d", (int)guest->init.pid);
 	if (guest->init.pidfd < 0)
-		cgroup_kill(host, &guest->place);
-	else if (!cgroup_thawed(host, &guest->place))
-		cgroup_kill_frozen(host, &guest->place);
+		cgroup_kill(host, &guest->id);
+	else if (!cgroup_thawed(host, &guest->id))
+		cgroup_kill_frozen(host, &guest->id);
 	guest->frozen = false;
 	return 0;
 }
 
 static int release(const struct host *host, struct guest *guest, struct error *error)
 {
-	int result = cgroup_remove(host, &guest->place, 0);
+	int result = cgroup_remove(host, &guest->id, 0);
 	process_done(&guest->init);
 	if (result == -EBUSY) {
 		/* On their way out, or never PID 1's: born into a cgroup as it died. */
-		if (!cgroup_empty(host, &guest->place))
-			cgroup_kill(host, &guest->place);
+		if (!cgroup_empty(host, &guest->id))
+			cgroup_kill(host, &guest->id);
 		return 1;
 	}
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "removing its cgroups");
-	/* One of the pool that could not be assigned may still be where it was made. */
-	if (!id_equal(&guest->place, &guest->id) && record_remove(host, &guest->place, error) < 0)
-		return -1;
 	return record_remove(host, &guest->id, error);
 }
 
@@ -72,7 +69,7 @@ static int find_process(const struct host *host, struct guest *guest, struct err
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result, "process %d",
 				       (int)guest->init.pid);
-	if (!process_alive(&process) || !cgroup_holds(host, &guest->place, process.pid)) {
+	if (!process_alive(&process) || !cgroup_holds(host, &guest->id, process.pid)) {
 		process_done(&process);
 		return 0;
 	}
@@ -82,7 +79,6 @@ static int find_process(const struct host *host, struct guest *guest, struct err
 
 int jail_adopt(const struct host *host, struct guest *guest, struct error *error)
 {
-	guest->place = guest->id;
 	guest->init = PROCESS_NONE;
 	guest->frozen = false;
 	guest->phase_count = 0;
@@ -95,12 +91,12 @@ int jail_adopt(const struct host *host, struct guest *guest, struct error *error
 		guest->init = PROCESS_NONE;
 		return jail_kill(host, guest, error);
 	}
-	guest->frozen = cgroup_frozen(host, &guest->place);
+	guest->frozen = cgroup_frozen(host, &guest->id);
 	/* A pause that a crash cut short, and that nobody was told of. */
-	if (!guest->frozen && !cgroup_thawed(host, &guest->place) &&
-	    cgroup_freeze(host, &guest->place, false, error) < 0)
+	if (!guest->frozen && !cgroup_thawed(host, &guest->id) &&
+	    cgroup_freeze(host, &guest->id, false, error) < 0)
 		return -1;
-	cgroup_reasons(host, &guest->place, guest->limit_reasons);
+	cgroup_reasons(host, &guest->id, guest->limit_reasons);
 	disk_reasons(host, &guest->id, guest->limit_reasons);
 	return 1;
 }
@@ -114,15 +110,15 @@ int jail_set_limits(const struct host *host, struct guest *guest, const struct l
 	    limits->files != before.files)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "disk, inodes and open files of a sandbox cannot be changed");
-	if (cgroup_set_limits(host, &guest->place, limits, error) < 0) {
-		if (cgroup_set_limits(host, &guest->place, &before, &ignored) < 0)
+	if (cgroup_set_limits(host, &guest->id, limits, error) < 0) {
+		if (cgroup_set_limits(host, &guest->id, &before, &ignored) < 0)
 			error_prepend(error, "(and the old limits could not all be put back)");
 		return -1;
 	}
 	guest->limits = *limits;
 	if (record_write(host, guest, error) < 0) {
 		guest->limits = before;
-		if (cgroup_set_limits(host, &guest->place, &before, &ignored) < 0)
+		if (cgroup_set_limits(host, &guest->id, &before, &ignored) < 0)
 			error_prepend(error, "(and the old limits could not all be put back)");
 		return -1;
 	}
@@ -133,7 +129,7 @@ int jail_set_limits(const struct host *host, struct guest *guest, const struct l
 
 int jail_freeze(const struct host *host, struct guest *guest, bool frozen, struct error *error)
 {
-	int result = cgroup_freeze(host, &guest->place, frozen, error);
+	int result = cgroup_freeze(host, &guest->id, frozen, error);
 	if (result == 0)
 		guest->frozen = frozen;
 	return result;

@@ -113,11 +113,11 @@ int record_write(const struct host *host, const struct guest *guest, struct erro
 	int length = snprintf(
 	    text, sizeof(text),
 	    RECORD_VERSION "\npid %d\nstart_time %llu\nslot %u\ntier %s\nmemory %llu\ndisk %llu\n"
-			   "inodes %llu\ncpu_millis %u\npids %u\nfiles %u\nplace %s\nhost %s\n",
+			   "inodes %llu\ncpu_millis %u\npids %u\nfiles %u\nhost %s\n",
 	    (int)guest->init.pid, (unsigned long long)guest->init.start_time, guest->slot,
 	    tier_name(guest->tier), (unsigned long long)limits->memory,
 	    (unsigned long long)limits->disk, (unsigned long long)limits->inodes,
-	    limits->cpu_millis, limits->pids, limits->files, guest->place.text, host_boot());
+	    limits->cpu_millis, limits->pids, limits->files, host_boot());
 	CLOSE_FD int directory = open_directory(host, &guest->id);
 	int result = MIN(directory, 0);
 	CLOSE_FD int file = -1;
@@ -161,7 +161,7 @@ static int read_field(const char *text, const char *key, uint64_t max, uint64_t 
 
 int record_read(const struct host *host, struct guest *guest, struct error *error)
 {
-	char text[TEXT_ROOM], place[VALUE_ROOM], boot[VALUE_ROOM];
+	char text[TEXT_ROOM], boot[VALUE_ROOM];
 	uint64_t pid, start_time, slot, memory, disk, inodes, cpu, pids, files;
 	CLOSE_FD int directory = open_directory(host, &guest->id);
 	ssize_t length = MIN(directory, 0);
@@ -188,9 +188,6 @@ int record_read(const struct host *host, struct guest *guest, struct error *erro
 	/* Start times count from the host's own: after another one they name another process. */
 	if (read_text(text, "host", boot) == 0 && strcmp(boot, host_boot()) != 0)
 		return 0;
-	/* One that was written before there was a pool has none. */
-	if (read_text(text, "place", place) < 0 || id_parse(place, &guest->place) < 0)
-		guest->place = guest->id;
 	guest->init.pid = (pid_t)pid;
 	guest->init.start_time = start_time;
 	guest->limits = (struct limits){.memory = memory,
@@ -200,24 +197,6 @@ int record_read(const struct host *host, struct guest *guest, struct error *erro
 					.pids = (uint32_t)pids,
 					.files = (uint32_t)files};
 	return 1;
-}
-
-int record_move(const struct host *host, const struct id *from, const struct id *to,
-		struct error *error)
-{
-	char before[PATH_ROOM], after[PATH_ROOM];
-	int result = directory_of(host, from, before);
-	if (result >= 0)
-		result = directory_of(host, to, after);
-	/* As in record_make(). */
-	if (result >= 0 && record_remove(host, to, error) < 0)
-		return -1;
-	if (result >= 0 && rename(before, after) < 0)
-		result = -errno;
-	if (result < 0)
-		return error_set_errno(error, error_kind_of_errno(result), result, "%s/guests/%s",
-				       host->runtime, to->text);
-	return 0;
 }
 
 int record_remove(const struct host *host, const struct id *id, struct error *error)

@@ -9,12 +9,9 @@
 /* Makes the directory and binds init.sock in it: a socket that nobody listens on yet. */
 NODISCARD int record_make(const struct host *host, const struct id *id, int *ret_listener,
 			  struct error *error);
-/* One of the pool has got an id: its directory takes that name, its socket with it. */
-NODISCARD int record_move(const struct host *host, const struct id *from, const struct id *to,
-			  struct error *error);
-/* Writes `boot` whole or not at all, from guest->init, place, slot, tier, limits. */
+/* Writes `boot` whole or not at all, from guest->init, slot, tier, limits. */
 NODISCARD int record_write(const struct host *host, const struct guest *guest, struct error *error);
-/* Reads it: fills guest->init.pid and start_time (no pidfd), place, limits. 1, or 0 when there is
+/* Reads it: fills guest->init.pid and start_time (no pidfd), limits. 1, or 0 when there is
  * none or it is not one of ours. */
 NODISCARD int record_read(const struct host *host, struct guest *guest, struct error *error);
 /* All of the directory; not there is fine. */

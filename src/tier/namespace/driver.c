@@ -17,25 +17,6 @@ static int namespace_boot(const struct host *host, struct guest *guest, const st
 	return boot_guest(host, guest, boot, NULL, error);
 }
 
-static int namespace_boot_ahead(const struct host *host, struct guest *guest,
-				const struct boot *boot, struct prepared *ret_prepared,
-				struct error *error)
-{
-	guest->limits = boot->create->limits;
-	*ret_prepared = PREPARED_NONE;
-	if (jail_check(host, guest, error) < 0)
-		return -1;
-	return boot_ahead(host, guest, boot, ret_prepared, error);
-}
-
-static int namespace_assign(const struct host *host, struct guest *guest, struct prepared *prepared,
-			    const struct boot *boot, struct error *error)
-{
-	if (jail_check(host, guest, error) < 0)
-		return -1;
-	return boot_assign(host, guest, prepared, boot, error);
-}
-
 static int namespace_counters(const struct host *host, struct guest *guest,
 			      struct spawn_counters *ret_counters, struct error *error)
 {
@@ -72,9 +53,6 @@ const struct driver namespace_driver = {
     .name = "namespace",
     .probe = namespace_probe,
     .boot = namespace_boot,
-    .boot_ahead = namespace_boot_ahead,
-    .assign = namespace_assign,
-    .assigned = boot_assigned,
     .adopt = jail_adopt,
     .set_limits = jail_set_limits,
     .freeze = jail_freeze,

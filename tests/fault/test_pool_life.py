@@ -1,0 +1,28 @@
+"""What becomes of the pool when nobody is there: ten minutes in the product, some seconds in this build."""
+import os
+import unittest
+
+from caisson import OwnDaemons, wait_until
+from marks import long
+
+RUNS_ON = "fault"
+
+
+class Life(OwnDaemons):
+    @long
+    def test_ends_by_itself_without_a_daemon(self):
+        daemon = self.start_daemon("[pool]\nsize = 2\n")
+        wait_until(lambda: len(daemon.pool_ready()) == 2, 30, what="a pool")
+        inits = [daemon.init_of(box) for box in daemon.pool_ready()]
+        daemon.kill()
+        self.assertTrue(all(os.path.exists(f"/proc/{pid}") for pid in inits))
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in inits), 60, what="the end of the pool")
+        old = daemon.pooled()
+        self.assertEqual(len(old), 2)
+        daemon.start()
+        wait_until(lambda: len(daemon.pool_ready()) == 2, 30, what="another pool")
+        self.assertFalse(old & daemon.pooled())
+
+
+if __name__ == "__main__":
+    unittest.main()
