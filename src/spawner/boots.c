@@ -251,10 +251,15 @@ static int write_slot(int directory, const struct entry *entry)
 {
 	char text[64];
 	CLOSE_FD int fd =
-	    openat(directory, "slot", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	    openat(directory, "slot", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int length = snprintf(text, sizeof(text), "%u %s%s\n", entry->guest.slot,
 			      entry->driver->name, entry->pooled ? " pooled" : "");
-	return fd < 0 ? -errno : fd_write_full(fd, text, (size_t)length);
+	int result = fd < 0 ? -errno : fd_write_full(fd, text, (size_t)length);
+	/* One write over what was there: a kill leaves the old line or the new one, at worst with
+	 * the end of the old one behind it, which nobody reads. */
+	if (result == 0 && ftruncate(fd, length) < 0)
+		result = -errno;
+	return result;
 }
 
 int boots_own(struct spawner *spawner, struct entry *entry, struct error *error)

@@ -96,6 +96,7 @@ static bool is_pooled(const char *state, const char *name)
 	if (text_format(path, sizeof(path), "%s/sandboxes/%s/slot", state, name) < 0 ||
 	    fd_read_small(AT_FDCWD, path, text, sizeof(text)) <= 0)
 		return false;
+	text[strcspn(text, "\n")] = '\0';
 	const char *space = strchr(text, ' ');
 	return space && strchr(space + 1, ' ');
 }

@@ -57,9 +57,8 @@ TEST(wrong_sizes_end_the_connection)
 
 TEST(unknown_types_are_answered)
 {
-	static const uint32_t types[] = {0,           SPAWN_OWN + 1, 63,
-					 SPAWN_REPLY, SPAWN_LISTED,      SPAWN_QUIT,
-					 UINT32_MAX,  0x80000001};
+	static const uint32_t types[] = {
+	    0, SPAWN_OWN + 1, 63, SPAWN_REPLY, SPAWN_LISTED, SPAWN_QUIT, UINT32_MAX, 0x80000001};
 	begin();
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
 		CHECK_INT(simple(types[i], NULL), ERROR_INVALID);
@@ -75,10 +74,9 @@ TEST(bad_ids_are_answered)
 					  "1bcdefghijklmnop",
 					  "abcdefghijklmno/",
 					  "abcdefghijklmno\n"};
-	static const uint32_t types[] = {SPAWN_CREATE,  SPAWN_START,    SPAWN_KILL,
-					 SPAWN_DESTROY, SPAWN_FREEZE,   SPAWN_THAW,
-					 SPAWN_LIMITS,  SPAWN_COUNTERS, SPAWN_RECLAIM,
-					 SPAWN_OWN};
+	static const uint32_t types[] = {SPAWN_CREATE,  SPAWN_START, SPAWN_KILL,   SPAWN_DESTROY,
+					 SPAWN_FREEZE,  SPAWN_THAW,  SPAWN_LIMITS, SPAWN_COUNTERS,
+					 SPAWN_RECLAIM, SPAWN_OWN};
 	begin();
 	for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
 		struct id unknown = id_new();
