@@ -110,8 +110,10 @@ static void put_page(struct buffer *page, const char *url)
 	put(page, "<p>All routes: <a href=\"/v1/openapi.json\">/v1/openapi.json</a></p>\n"
 		  "<h2>MCP</h2>\n<p>The URL of the server (Streamable HTTP):</p>\n");
 	put_code(page, &mcp);
-	put(page, "<p>On the host itself no token is needed: <code>caisson mcp config CLIENT "
-		  "--write</code> configures a client. CLIENT is one of");
+	put(page,
+	    "<p>On the host itself no token is needed: <code>caisson mcp config CLIENT</code> "
+	    "prints what to add to a client's configuration, and with <code>--write</code> "
+	    "creates the file where there is none. CLIENT is one of");
 	for (const struct mcp_client *client = mcp_clients; client->name; client++) {
 		put(page, client == mcp_clients ? " " : ", ");
 		put(page, client->name);

@@ -235,9 +235,7 @@ static const struct option_spec mcp_specs[] = {
     {"token", 0, OPTION_TEXT, &mcp_options.token, "TOKEN",
      "config --http: the token it sends (default: CAISSON_TOKEN)"},
     {"write", 0, OPTION_FLAG, &mcp_options.write, NULL,
-     "config: put it into the client's own file, which is kept beside it"},
-    {"force", 0, OPTION_FLAG, &mcp_options.force, NULL,
-     "config --write: in the place of an entry that is there and says something else"},
+     "config: create the client's own file; an existing one is not changed"},
     {"list", 0, OPTION_FLAG, &mcp_options.list, NULL, "config: the clients that it knows"},
     {"api-key", 0, OPTION_TEXT, &mcp_options.api_key, "KEY",
      "opensandbox: the token (else OPEN_SANDBOX_API_KEY)"},
@@ -269,9 +267,10 @@ const struct verb verb_mcp = {
 	"protocol\n"
 	"from 2024-11-05 to 2026-07-28. The daemon does the work and is started where none runs;\n"
 	"one that is restarted in the middle is found again. It ends when its input does.\n\n"
-	"`mcp config CLIENT` prints what to put into a client's configuration, --write puts it\n"
-	"there: claude-code, claude-desktop, cursor, vscode, windsurf, zed, codex, gemini, "
-	"generic.\n"
+	"`mcp config CLIENT` prints what to put into a client's configuration: claude-code,\n"
+	"claude-desktop, cursor, vscode, windsurf, zed, codex, gemini, generic. --write creates\n"
+	"the client's file. It does not change one that exists: then the exit code is 0 if the\n"
+	"file has the entry already, else 1, and what to add to it is printed.\n"
 	"Options of `mcp` given to it are passed on to the server.\n\n"
 	"  caisson mcp --toolsets files,jobs --ephemeral\n"
 	"  caisson mcp --list-tools\n"

@@ -16,7 +16,7 @@ struct mcp_options {
 	bool use_server_proxy;
 	/* of `mcp config` */
 	const char *name, *token;
-	bool write, http, force, list;
+	bool write, http, list;
 };
 extern struct mcp_options mcp_options;
 

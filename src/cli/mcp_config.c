@@ -1,6 +1,6 @@
 /* `caisson mcp config`: what to put into which client's configuration. A client is a row of a
- * table (proto/mcp_clients.c); its file is mcp_config_file.c's. The snippet alone goes to standard
- * output, so that it can be piped on; where it belongs is said on standard error. */
+ * table (proto/mcp_clients.c); its file is created by mcp_config_file.c. The snippet alone goes to
+ * standard output, so that it can be piped on; where it belongs is said on standard error. */
 #include "cli/mcp_config.h"
 
 #include <stdio.h>
@@ -203,7 +203,7 @@ static int append_toml_value(struct buffer *to, json_t *value)
 	return text ? result | buffer_append_text(to, text) : -1;
 }
 
-int config_toml(const char *name, const json_t *entry, struct buffer *to)
+static int append_toml(const char *name, const json_t *entry, struct buffer *to)
 {
 	const char *key;
 	json_t *member;
@@ -217,17 +217,16 @@ int config_toml(const char *name, const json_t *entry, struct buffer *to)
 	return result;
 }
 
-void config_print(const struct mcp_client *client, const char *name, const json_t *entry)
+/* The whole snippet: {"mcpServers": {NAME: entry}}, or a table of TOML. */
+static int append_snippet(const struct mcp_client *client, const char *name, json_t *entry,
+			  struct buffer *to)
 {
-	if (!client->key) {
-		DONE_BUFFER struct buffer text = BUFFER(64 * KIB);
-		if (config_toml(name, entry, &text) == 0)
-			printf("%s", text.data);
-		return;
-	}
+	if (!client->key)
+		return append_toml(name, entry, to);
 	json_t *whole = json_pack("{s:{s:O}}", client->key, name, entry);
-	print_json(whole);
+	FREE_TEXT char *text = json_dumps(whole, JSON_INDENT(2));
 	json_decref(whole);
+	return text ? buffer_printf(to, "%s\n", text) : -1;
 }
 
 static bool name_is_good(const char *name)
@@ -246,8 +245,12 @@ static void say_where(const struct mcp_client *client)
 		fprintf(stderr, "Put it where your client keeps its servers.\n");
 		return;
 	}
-	if (config_path_of(client, path, sizeof(path), &ignored) == 0)
-		fprintf(stderr, "%s: put it into %s, or let --write do it.\n", client->title, path);
+	if (config_path_of(client, path, sizeof(path), &ignored) < 0)
+		return;
+	fprintf(stderr, "%s: add it to %s", client->title, path);
+	if (client->key)
+		fprintf(stderr, ", in \"%s\"", client->key);
+	fprintf(stderr, "; --write creates a missing file.\n");
 }
 
 int mcp_config(struct client *client, int argc, char **argv, struct error *error)
@@ -273,11 +276,14 @@ int mcp_config(struct client *client, int argc, char **argv, struct error *error
 	if ((mcp_options.http ? http_entry(client, row, &entry, error)
 			      : stdio_entry(row, &entry, error)) < 0)
 		return -1;
+	DONE_BUFFER struct buffer snippet = BUFFER(64 * KIB);
 	int result = 0;
-	if (mcp_options.write) {
-		result = config_write(row, name, entry, error);
+	if (append_snippet(row, name, entry, &snippet) < 0) {
+		result = error_set(error, ERROR_USAGE, "the entry is too long");
+	} else if (mcp_options.write) {
+		result = config_write(row, name, entry, &snippet, error);
 	} else {
-		config_print(row, name, entry);
+		printf("%s", snippet.data);
 		say_where(row);
 	}
 	json_decref(entry);

@@ -4,13 +4,11 @@
 #include "cli/mcp.h"
 #include "proto/mcp_clients.h"
 
-/* The entry of a server: {"command":, "args":, "env":} or {"url":, "headers":}, in the client's
- * words. */
 NODISCARD int config_path_of(const struct mcp_client *client, char *path, size_t room,
 			     struct error *error);
-/* The whole snippet: {"mcpServers": {NAME: entry}}, or a section of TOML. */
-void config_print(const struct mcp_client *client, const char *name, const json_t *entry);
-NODISCARD int config_toml(const char *name, const json_t *entry, struct buffer *to);
-/* Merges it into the client's file; says what it did. */
-NODISCARD int config_write(const struct mcp_client *client, const char *name, json_t *entry,
-			   struct error *error);
+/* Creates the client's file with this snippet in it. A file that exists is not changed: where it
+ * has the entry already that is said, else the snippet is printed with where it belongs, and the
+ * exit code MCP_CONFIG_BY_HAND comes back. */
+#define MCP_CONFIG_BY_HAND 1
+NODISCARD int config_write(const struct mcp_client *client, const char *name, const json_t *entry,
+			   const struct buffer *snippet, struct error *error);

@@ -124,7 +124,7 @@ static void print_local(void)
 	if (size > 0)
 		program[size] = '\0';
 	printf("\n# any of them without a token, as a process of yours (also claude-desktop,\n"
-	       "# windsurf, zed, codex, gemini): printed, or written with --write\n"
+	       "# windsurf, zed, codex, gemini); --write creates the file where there is none\n"
 	       "claude mcp add caisson -- %s mcp\n%s mcp config cursor --write\n\n",
 	       program, program);
 	fflush(stdout);

@@ -1,6 +1,6 @@
 /* A face is what a server shows: its name, its tools, resources and prompts, as tables. The usual
- * one, the administration's, the fixtures' and each dialect's are faces; a new dialect is a file
- * with a table of tools and a face. A view is a face as one URL or one process shows it. */
+ * one, the administration's, the fixtures' and each dialect's are faces; dialects/dialect.h says
+ * how a new dialect is made. A view is a face as one URL or one process shows it. */
 #pragma once
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* The MCP clients that we know, and how a server stands in the configuration of each. For `caisson
- * mcp config`, which prints and writes that, and for the page that the daemon shows a browser. */
+ * mcp config`, which prints that, and for the page that the daemon shows a browser. */
 #pragma once
 
 struct mcp_client {

@@ -1,6 +1,7 @@
 /* What the dialects share: arguments as the peers take them, results as they give them, commands. A
- * dialect is a table of tools over the operations of core/, and a face; another one is another file
- * here, with its tools in the same shape:
+ * dialect is a table of tools over the operations of core/, a JSON file with what clients are told
+ * about each of them, and a face; another one is another pair of files here, with its tools in the
+ * same shape:
  *     dialect_arguments -> target_ready -> pending_begin, an operation -> pending_over -> reply */
 #pragma once
 
@@ -9,6 +10,18 @@
 #include "core/run.h"
 #include "mcp/follow.h"
 #include "mcp/tool.h"
+
+/* --- the table of tools --- */
+
+/* A row. The build makes LISTED_name (description, schemas, example) of the dialect's JSON file: a
+ * tool that the file lacks does not compile. */
+#define DIALECT_TOOL(tool, needs, function)                                                        \
+	{                                                                                          \
+		LISTED_##tool, .scope = needs, .hints = TOOL_NO_HINTS, .call = function            \
+	}
+/* A tool of the file that the table lacks does not compile either. */
+#define DIALECT_TOOLS_COMPLETE(table)                                                              \
+	_Static_assert(ARRAY_SIZE(table) == LISTED_COUNT + 1, "a listed tool has no row")
 
 /* --- arguments --- */
 

@@ -1,6 +1,7 @@
 /* The dialect of PandaStack: one sandbox as a server of its own, at POST /v1/sandboxes/{id}/mcp,
  * with four tools. Without sessions: every request stands for itself, and `initialize` brings the
  * tools along. Its documentation and its server name some arguments differently; both are taken.
+ * What clients are told about each tool is in pandastack.json.
  * Waits through callbacks; nothing blocks. */
 #include <math.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "core/visible.h"
 #include "mcp/dialects/dialect.h"
+#include "mcp/dialects/pandastack_tools.h"
 #include "mcp/lifecycle.h"
 #include "mcp/output.h"
 
@@ -349,53 +351,14 @@ static void list_dir(struct mcp_request *request, const json_t *arguments)
 
 /* --- the face --- */
 
-#define PROPERTY(name, type, text)                                                                 \
-	"\"" name "\":{\"type\":\"" type "\",\"description\":\"" text "\"}"
-#define SCHEMA(properties, required)                                                               \
-	"{\"type\":\"object\",\"properties\":{" properties "},\"required\":[" required "]}"
-#define PATH PROPERTY("path", "string", "Path in the sandbox")
-
 static const struct mcp_tool tools[] = {
-    {.name = "shell",
-     .description = "Run a shell command in the sandbox. Returns its standard output; its standard "
-		    "error and exit code follow where there are any. It is killed with everything "
-		    "it started when its time is over.",
-     .input = SCHEMA(PROPERTY("command", "string", "Command for sh -c") "," PROPERTY(
-			 "timeout_ms", "integer",
-			 "Time-out in milliseconds, 30000 unless "
-			 "given") "," PROPERTY("cmd", "string",
-					       "The same as "
-					       "command") "," PROPERTY("timeout_seconds", "number",
-								       "Time-out in seconds"),
-		     "\"command\""),
-     .example = "{\"command\":\"ls -la\"}",
-     .scope = SCOPE_WRITE,
-     .hints = TOOL_NO_HINTS,
-     .call = shell},
-    {.name = "read_file",
-     .description = "Read a file. What is no text comes as base64, under a line that says so.",
-     .input = SCHEMA(PATH, "\"path\""),
-     .example = "{\"path\":\"/workspace/main.py\"}",
-     .scope = SCOPE_READ,
-     .hints = TOOL_NO_HINTS,
-     .call = read_file},
-    {.name = "write_file",
-     .description = "Write a whole file; its folders are made.",
-     .input = SCHEMA(PATH "," PROPERTY("content", "string", "The file's new content"),
-		     "\"path\",\"content\""),
-     .example = "{\"path\":\"/workspace/a.txt\",\"content\":\"hello\\n\"}",
-     .scope = SCOPE_WRITE,
-     .hints = TOOL_NO_HINTS,
-     .call = write_file},
-    {.name = "list_dir",
-     .description = "List a directory: name, is_dir and size of what is in it.",
-     .input = SCHEMA(PROPERTY("path", "string", "Directory; /workspace unless given"), ""),
-     .example = "{\"path\":\"/workspace\"}",
-     .scope = SCOPE_READ,
-     .hints = TOOL_NO_HINTS,
-     .call = list_dir},
+    DIALECT_TOOL(shell, SCOPE_WRITE, shell),
+    DIALECT_TOOL(read_file, SCOPE_READ, read_file),
+    DIALECT_TOOL(write_file, SCOPE_WRITE, write_file),
+    DIALECT_TOOL(list_dir, SCOPE_READ, list_dir),
     {0},
 };
+DIALECT_TOOLS_COMPLETE(tools);
 static const struct mcp_tool *const tables[] = {tools, NULL};
 
 /* With the catalogue: who knows it needs no second request. */
