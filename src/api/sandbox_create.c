@@ -54,7 +54,7 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 		/* Nobody was told of it, and a client that tries again would get a second one; with
 		 * an Idempotency-Key it gets this one. */
 		struct error ignored;
-		int result = sandbox_delete(sandbox, END_REASON_USER,
+		int result = sandbox_delete(sandbox, &call->principal, END_REASON_USER,
 					    "the client that created it went away first", discard,
 					    NULL, &ignored);
 		(void)result;

@@ -39,8 +39,6 @@ struct activity_log {
 	bool failing;          /* the last write failed */
 	bool any_dropped;
 	bool too_many; /* a sandbox has more entries than it may */
-	bool asking_set;
-	struct principal asking;
 	uint64_t prune_cursor;
 };
 
@@ -53,38 +51,8 @@ static void pending_free(struct pending *pending)
 
 /* --- who --- */
 
-void core_asked_by(struct core *core, const struct principal *principal)
+void activity_actor(const struct principal *principal, char actor[ACTIVITY_ACTOR_MAX])
 {
-	struct activity_log *log = core->private ? core->private->activity : NULL;
-	if (!log)
-		return;
-	log->asking_set = principal != NULL;
-	if (principal)
-		log->asking = *principal;
-}
-
-struct asker core_asker(const struct core *core)
-{
-	const struct activity_log *log = core->private ? core->private->activity : NULL;
-	struct asker asker = {0};
-	if (log && log->asking_set)
-		asker = (struct asker){true, log->asking};
-	return asker;
-}
-
-struct asker core_ask_as(struct core *core, const struct asker *asker)
-{
-	struct asker before = core_asker(core);
-	core_asked_by(core, asker->set ? &asker->principal : NULL);
-	return before;
-}
-
-void activity_actor(const struct core *core, const struct principal *principal,
-		    char actor[ACTIVITY_ACTOR_MAX])
-{
-	const struct activity_log *log = core->private->activity;
-	if (!principal && log && log->asking_set)
-		principal = &log->asking;
 	if (!principal)
 		snprintf(actor, ACTIVITY_ACTOR_MAX, "system");
 	else if (id_is_set(&principal->token))
@@ -459,7 +427,7 @@ void activity_record(struct sandbox *sandbox, enum activity_kind kind,
 		     const struct detail *details, size_t count)
 {
 	char actor[ACTIVITY_ACTOR_MAX];
-	activity_actor(sandbox->core, principal, actor);
+	activity_actor(principal, actor);
 	activity_record_by(sandbox, kind, actor, exec, details, count);
 }
 

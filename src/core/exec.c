@@ -592,7 +592,8 @@ void exec_send_held(struct exec *exec)
 	}
 }
 
-int exec_signal(struct exec *exec, int signal, enum signal_scope scope, struct error *error)
+int exec_signal(struct exec *exec, const struct principal *principal, int signal,
+		enum signal_scope scope, struct error *error)
 {
 	if (signal < 1 || signal > 64)
 		return error_set(error, ERROR_INVALID, "there is no signal %d", signal);
@@ -609,7 +610,7 @@ int exec_signal(struct exec *exec, int signal, enum signal_scope scope, struct e
 	if (id_is_set(&exec->row.context))
 		return 0;
 	const char *leader = exec->row.flags & EXEC_TTY ? "foreground" : "leader";
-	ACTIVITY(exec->sandbox, ACTIVITY_EXEC_SIGNALLED, NULL, &exec->row.id,
+	ACTIVITY(exec->sandbox, ACTIVITY_EXEC_SIGNALLED, principal, &exec->row.id,
 		 {"signal", name ? name : "?"}, {"scope", scope == SIGNAL_TREE ? "tree" : leader});
 	return 0;
 }

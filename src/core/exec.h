@@ -113,10 +113,11 @@ bool exec_has_consumer(const struct exec *exec);
  * runs, or while its end is still to be told or written: so in every callback about this exec (of a
  * watcher, of a listener, `done` of a run), where exec_purge() is the way. The exec is gone when it
  * returns 0, and as it was when it does not. */
-NODISCARD int exec_remove(struct exec *exec, struct error *error);
+NODISCARD int exec_remove(struct exec *exec, const struct principal *principal,
+			  struct error *error);
 /* Kills it where it runs, and forgets it as soon as it has ended, in a turn of its own: from
  * anywhere. */
-void exec_purge(struct exec *exec);
+void exec_purge(struct exec *exec, const struct principal *principal);
 
 /* Told whenever something about any exec of a sandbox has changed: begun, output, ended. */
 struct exec_listener {
@@ -142,8 +143,8 @@ void exec_watcher_consumed(struct exec_watcher *watcher, enum exec_stream stream
 NODISCARD ssize_t exec_stdin(struct exec *exec, const void *data, size_t size, struct error *error);
 NODISCARD int exec_stdin_close(struct exec *exec, struct error *error);
 /* One that comes while it is being started waits until it runs. */
-NODISCARD int exec_signal(struct exec *exec, int signal, enum signal_scope scope,
-			  struct error *error);
+NODISCARD int exec_signal(struct exec *exec, const struct principal *principal, int signal,
+			  enum signal_scope scope, struct error *error);
 NODISCARD int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error *error);
 
 struct left_process {

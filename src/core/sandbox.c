@@ -444,7 +444,6 @@ void waiter_append(struct sandbox *sandbox, struct list *list,
 	*waiter = (struct waiter){
 	    .done = done,
 	    .data = data,
-	    .asker = core_asker(sandbox->core),
 	    .until = until,
 	    .wake = wake,
 	};
@@ -467,7 +466,6 @@ int waiter_add(struct sandbox *sandbox, struct list *list,
 
 void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error)
 {
-	struct core *core = sandbox->core;
 	/* Taken off first: a callback may add new ones, and those wait for what comes next. */
 	struct list due;
 	list_init(&due);
@@ -480,11 +478,8 @@ void waiters_finish(struct sandbox *sandbox, struct list *list, const struct err
 	while (!list_empty(&due)) {
 		struct waiter *waiter = list_entry(due.next, struct waiter, link);
 		list_remove(&waiter->link);
-		if (waiter->done) {
-			struct asker before = core_ask_as(core, &waiter->asker);
+		if (waiter->done)
 			waiter->done(waiter->data, error);
-			core_ask_as(core, &before);
-		}
 		free(waiter);
 	}
 }

@@ -68,15 +68,11 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 
 void create_told(struct sandbox *sandbox, const struct error *error)
 {
-	struct core *core = sandbox->core;
 	struct sandbox_life *life = sandbox->life;
 	void (*created)(void *, struct sandbox *, const struct error *) = life->created;
 	life->created = NULL;
-	if (!created)
-		return;
-	struct asker before = core_ask_as(core, &life->created_by);
-	created(life->created_data, error ? NULL : sandbox, error);
-	core_ask_as(core, &before);
+	if (created)
+		created(life->created_data, error ? NULL : sandbox, error);
 }
 
 static void on_undone(const struct sandbox_answer *answer);
@@ -160,7 +156,6 @@ int create_begin(struct core *core, const struct principal *principal, struct sa
 				0, error) == 0) {
 			sandbox->life->created = done;
 			sandbox->life->created_data = data;
-			sandbox->life->created_by = (struct asker){true, *principal};
 			sandbox_clock_deadline(sandbox);
 			budget_spend(sandbox->life->workspace, BUDGET_CREATES, 1);
 			return 0;
