@@ -410,7 +410,7 @@ void exec_delete(struct call *call)
 	struct exec *exec = find(call);
 	if (!exec)
 		return;
-	if (!exec_ended(exec) || exec->row.left_running > 0 || exec->unsaved) {
+	if (!exec_ended(exec) || exec->row.left_running > 0 || exec->stage == EXEC_STAGE_UNSAVED) {
 		call_ready(call, act_kill);
 		return;
 	}

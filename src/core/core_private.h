@@ -26,6 +26,7 @@
  *   activity_kinds.c, activity_redact.c   its names; what must not be in it
  *   receipt.c             the key that signs what happened
  *   exec.c                a command: begun, followed, fed, signalled, found again
+ *   exec_stage.c          its life as a table: stages, events, what follows
  *   exec_frames.c         what an init says of it
  *   exec_log.c, exec_spare.c   the files of its output; those that are made ahead
  *   exec_remove.c         forgetting it before its sandbox

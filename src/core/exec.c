@@ -26,6 +26,7 @@ struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 		abort();
 	exec->sandbox = sandbox;
 	exec->row = *row;
+	exec->stage = exec_stage_of(row->state);
 	*row = (struct exec_row){0};
 	exec->logs[0].fd = exec->logs[1].fd = -1;
 	exec->oom_kills_before = OOM_KILLS_UNKNOWN;
@@ -150,9 +151,8 @@ void exec_unlisten(struct exec_listener *listener)
 
 static bool pinned(const struct exec *exec)
 {
-	return !exec_ended(exec) || exec->ending || exec->unsaved || exec->digesting ||
-	       exec->telling || exec->row.left_running > 0 || !list_empty(&exec->watchers) ||
-	       !list_empty(&exec->left_queries);
+	return exec->stage != EXEC_STAGE_OVER || exec->telling || exec->row.left_running > 0 ||
+	       !list_empty(&exec->watchers) || !list_empty(&exec->left_queries);
 }
 
 void exec_trim(struct sandbox *sandbox)

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "core/exec_stage.h"
 #include "core/sandbox.h"
 #include "proto/init_messages.h"
 #include "proto/output_log.h"
@@ -50,19 +51,17 @@ struct exec {
 	bool stdin_closed;
 	uint64_t oom_kills_before; /* the sandbox's counter when it began */
 	struct list watchers;      /* struct exec_watcher */
-	/* Private to core/. */
+	/* Private to core/. What is no stage is a fact that holds beside any of them. */
+	enum exec_stage stage;
 	bool stdin_broken;    /* what was on the way when the link broke is lost */
 	bool stdin_wanted;    /* somebody was refused: tell when there is room */
-	bool ending;          /* EXITED came, the oom counter is being asked for */
 	bool listed;          /* seen in the init's list since the last resync */
 	bool logs_removed;    /* they were the oldest: reading gives a gap */
-	bool unsaved;         /* its end could not be written: the init keeps it until it is */
 	bool idle;            /* an interpreter that waits for code: no activity */
-	bool digesting;       /* its end is written when its output is hashed */
 	uint32_t telling;     /* callers above us that go on with it: it must not be removed */
 	bool digest_known[2]; /* of stdout and stderr, when it has ended */
 	uint8_t digests[2][32];
-	struct exec_result result; /* while ending */
+	struct exec_result result; /* while EXEC_STAGE_ASKING */
 	int64_t overdue_at;        /* CLOCK_BOOTTIME: its end is not told by then; 0: no matter */
 	bool given_up;             /* it was overdue; the init has not told its end since */
 	struct output_totals consumed, consumed_sent; /* lossless */

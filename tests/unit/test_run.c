@@ -369,9 +369,9 @@ static void remove_in_done(void *data, struct exec *exec, const struct left_proc
 	removing->calls++;
 	if (!exec)
 		return;
-	bool digesting = exec->digesting;
+	enum exec_stage stage = exec->stage;
 	removing->removed = exec_remove(exec, NULL, &own);
-	removing->kept = exec_ended(exec) && exec->digesting == digesting;
+	removing->kept = exec_ended(exec) && exec->stage == stage;
 	CHECK_INT(own.kind, ERROR_SANDBOX_STATE);
 	exec_purge(exec, NULL);
 }
