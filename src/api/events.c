@@ -12,7 +12,6 @@
  * requests come in between. Runs on the loop; reads pages of the store. */
 #include "api/activity.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +35,7 @@
 struct recent {
 	struct list link;
 	uint64_t sequence;
+	char cursor[ACTIVITY_CURSOR_MAX]; /* of it */
 	uint32_t kind;
 	struct id sandbox;
 	char *workspace;
@@ -98,6 +98,14 @@ static void put_compatible(struct json_writer *writer, const struct activity_row
 	put_object_end(writer);
 }
 
+/* As it is, not as a string: clients know it as a number. */
+static void put_cursor(struct json_writer *writer, uint64_t place)
+{
+	char cursor[ACTIVITY_CURSOR_MAX];
+	activity_cursor_print(place, cursor);
+	put_json(writer, "after", cursor, strlen(cursor));
+}
+
 static void recent_free(struct recent *recent)
 {
 	list_remove(&recent->link);
@@ -114,6 +122,7 @@ static struct recent *recent_new(const struct activity_row *row)
 		abort();
 	list_init(&recent->link);
 	recent->sequence = row->sequence;
+	activity_cursor_print(row->sequence, recent->cursor);
 	recent->kind = row->kind;
 	recent->sandbox = row->sandbox;
 	recent->workspace = text_duplicate(row->workspace);
@@ -121,7 +130,7 @@ static struct recent *recent_new(const struct activity_row *row)
 	struct json_writer writer = json_writer_on(&json);
 	put_activity(&writer, NULL, row);
 	recent->event = BUFFER(ACTIVITY_ENTRY_JSON_MAX + KIB);
-	sse_format(&recent->event, row->sequence, activity_kind_name(row->kind), &json);
+	sse_format(&recent->event, recent->cursor, activity_kind_name(row->kind), &json);
 	recent->compatible = BUFFER(ACTIVITY_ENTRY_JSON_MAX);
 	writer = json_writer_on(&recent->compatible);
 	put_compatible(&writer, row);
@@ -179,7 +188,7 @@ static void let_go(struct events *events, const char *reason)
 	log_info("request %s: its stream of events is ended: %s", events->call->request_id, reason);
 	put_object(&writer, NULL);
 	put_text(&writer, "reason", reason);
-	put_uint(&writer, "after", events->position);
+	put_cursor(&writer, events->position);
 	put_object_end(&writer);
 	sse_event(events->sse, "dropped", &json);
 	end_stream(events);
@@ -199,7 +208,7 @@ static void flush(struct events *events, struct buffer *batch)
 static bool send_one(struct events *events, const struct recent *recent, struct buffer *batch)
 {
 	if (events->compatible)
-		sse_format(batch, recent->sequence, "event", &recent->compatible);
+		sse_format(batch, recent->cursor, "event", &recent->compatible);
 	else if (buffer_append(batch, recent->event.data, recent->event.size) < 0)
 		abort(); /* its maximum was made for it */
 	bool last = events->compatible && recent->kind == ACTIVITY_SANDBOX_ENDED;
@@ -473,33 +482,23 @@ static int read_sandbox(struct call *call, struct events *events, struct error *
 	return 0;
 }
 
-/* From where: `after`, else the Last-Event-ID of a client that comes back; neither: *given is
- * false. */
-static int read_position(struct call *call, struct events *events, bool *given, struct error *error)
+/* From where: `after`, else the Last-Event-ID of a client that comes back. Without either a stream
+ * begins with what is new, and a page with the oldest. */
+static int read_position(struct call *call, struct events *events, bool follow, struct error *error)
 {
-	struct core *core = call->api->core;
 	const char *last_id = http_header(call->exchange, "last-event-id");
-	uint64_t after = UINT64_MAX, pruned, last;
-	if (query_uint(call, "after", 0, INT64_MAX, &after, error) < 0)
+	char after[ACTIVITY_CURSOR_MAX] = "";
+	const char *cursor = follow ? after : NULL;
+	if (query_text(call, "after", after, sizeof(after), false, error) < 0)
 		return -1;
-	if (after == UINT64_MAX && last_id && *last_id &&
-	    text_to_u64(last_id, 0, INT64_MAX, &after) < 0)
-		return error_set(error, ERROR_INVALID, "Last-Event-ID is not the id of an event");
-	if (activity_last(core, &last, error) < 0 ||
-	    activity_pruned(core, events->workspace, &pruned, error) < 0)
-		return -1;
-	*given = after != UINT64_MAX;
-	events->position = *given ? after : last;
-	/* 0 asks for whatever is there. */
-	if (after == 0)
-		events->position = pruned;
-	else if (*given && (after < pruned || after > last))
-		return error_set(error, ERROR_CURSOR_GONE,
-				 after > last ? "there was no event %" PRIu64 " yet"
-					      : "what came after event %" PRIu64
-						" is no longer kept",
-				 after);
-	return 0;
+	bool returns = !after[0] && last_id && *last_id;
+	if (returns || after[0])
+		cursor = returns ? last_id : after;
+	int result = activity_seek(call->api->core, events->workspace, "query parameter `after`",
+				   cursor, &events->position, error);
+	if (result < 0 && returns && error->kind == ERROR_INVALID)
+		error_set(error, ERROR_INVALID, "Last-Event-ID is not the id of an event");
+	return result;
 }
 
 static bool list_entry_json(void *data, const struct activity_row *row)
@@ -541,7 +540,7 @@ static void page_turn(struct call *call)
 		return;
 	}
 	put_array_end(&page->writer);
-	put_uint(&page->writer, "after", page->more ? page->last : events->position);
+	put_cursor(&page->writer, page->more ? page->last : events->position);
 	put_bool(&page->writer, "more", more);
 	put_object_end(&page->writer);
 	reply_json(call, 200, &page->writer);
@@ -564,7 +563,7 @@ static void reply_page(struct call *call, struct events *events, uint64_t limit)
 void events_get(struct call *call)
 {
 	struct events *events = events_new(call);
-	bool follow = true, given = false;
+	bool follow = true;
 	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
 	struct error error;
 	activity_flush(call->api->core);
@@ -572,21 +571,14 @@ void events_get(struct call *call)
 	    query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, &error) < 0 ||
 	    query_kinds(call, events->kinds, &error) < 0 ||
 	    read_sandbox(call, events, &error) < 0 ||
-	    read_position(call, events, &given, &error) < 0) {
+	    read_position(call, events, follow, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	if (follow) {
+	if (follow)
 		join(events, NULL, false);
-		return;
-	}
-	/* A page without a word begins with the oldest. */
-	if (!given &&
-	    activity_pruned(call->api->core, events->workspace, &events->position, &error) < 0) {
-		reply_error(call, &error);
-		return;
-	}
-	reply_page(call, events, limit);
+	else
+		reply_page(call, events, limit);
 }
 
 /* --- as PandaStack has it --- */
@@ -604,15 +596,6 @@ static bool tail_entry(void *data, const struct activity_row *row)
 	return true;
 }
 
-/* JSON that was written before. */
-static void put_formatted(struct json_writer *writer, const struct buffer *json)
-{
-	if ((writer->comma && buffer_append(writer->buffer, ",", 1) < 0) ||
-	    buffer_append(writer->buffer, json->data, json->size) < 0)
-		writer->full = true;
-	writer->comma = true;
-}
-
 static void reply_tail(struct call *call, struct tail *tail)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
@@ -621,7 +604,7 @@ static void reply_tail(struct call *call, struct tail *tail)
 	put_array(&writer, "events");
 	list_each (&tail->found, node) {
 		struct recent *recent = list_entry(node, struct recent, link);
-		put_formatted(&writer, &recent->compatible);
+		put_json(&writer, NULL, recent->compatible.data, recent->compatible.size);
 	}
 	put_array_end(&writer);
 	put_object_end(&writer);

@@ -306,6 +306,41 @@ int activity_pruned(struct core *core, const char *workspace, uint64_t *ret_sequ
 	return store_activity_pruned(core->store, workspace, ret_sequence, error);
 }
 
+/* --- cursors --- */
+
+void activity_cursor_print(uint64_t place, char cursor[ACTIVITY_CURSOR_MAX])
+{
+	snprintf(cursor, ACTIVITY_CURSOR_MAX, "%" PRIu64, place);
+}
+
+int activity_cursor_parse(const char *name, const char *cursor, uint64_t first, uint64_t *ret_place,
+			  struct error *error)
+{
+	if (text_to_u64(cursor, first, INT64_MAX, ret_place) == 0)
+		return 0;
+	return error_set(error, ERROR_INVALID, "%s must be a number from %" PRIu64 " to %" PRId64,
+			 name, first, INT64_MAX);
+}
+
+int activity_seek(struct core *core, const char *workspace, const char *name, const char *cursor,
+		  uint64_t *ret_place, struct error *error)
+{
+	uint64_t after = 0, pruned, last;
+	if (cursor && *cursor && activity_cursor_parse(name, cursor, 0, &after, error) < 0)
+		return -1;
+	if (activity_last(core, &last, error) < 0 ||
+	    activity_pruned(core, workspace, &pruned, error) < 0)
+		return -1;
+	/* 0 asks for whatever is there. */
+	if (after != 0 && (after < pruned || after > last))
+		return error_set(error, ERROR_CURSOR_GONE,
+				 after > last ? "there was no event %s yet"
+					      : "what came after event %s is no longer kept",
+				 cursor);
+	*ret_place = after != 0 ? after : cursor && !*cursor ? last : pruned;
+	return 0;
+}
+
 static void on_soon(void *data)
 {
 	struct core *core = data;

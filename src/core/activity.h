@@ -110,6 +110,17 @@ NODISCARD int activity_each_written(struct core *core, const struct activity_que
  * it is kept. */
 NODISCARD int activity_started(struct core *core, const struct id *exec, struct id *ret_sandbox,
 			       uint64_t *ret_number, struct error *error);
+/* A cursor: where a client goes on in a workspace's stream of events (a sequence) or in a sandbox's
+ * timeline (a number). It is given out and taken back as a text whose form is known here alone. */
+#define ACTIVITY_CURSOR_MAX 24
+void activity_cursor_print(uint64_t place, char cursor[ACTIVITY_CURSOR_MAX]);
+/* INVALID says what `name` must be; a place before `first` is none. */
+NODISCARD int activity_cursor_parse(const char *name, const char *cursor, uint64_t first,
+				    uint64_t *ret_place, struct error *error);
+/* Where the stream goes on behind a cursor; "": at its end, NULL: with the oldest that is kept.
+ * CURSOR_GONE when what comes next is not kept any more, or the cursor is of no event yet. */
+NODISCARD int activity_seek(struct core *core, const char *workspace, const char *name,
+			    const char *cursor, uint64_t *ret_place, struct error *error);
 /* The newest sequence that is written; and up to which something of a workspace's was pruned. */
 NODISCARD int activity_last(struct core *core, uint64_t *ret_sequence, struct error *error);
 NODISCARD int activity_pruned(struct core *core, const char *workspace, uint64_t *ret_sequence,
