@@ -452,7 +452,7 @@ static int begin(struct exec *exec, const struct buffer *payload, struct error *
 			 exec->row.flags & EXEC_TTY ? 1 : 2, error) < 0) {
 		struct error ignored;
 		exec_logs_unlink(sandbox, &exec->row.id);
-		if (store_exec_delete(store, &exec->row.id, &ignored) < 0)
+		if (store_exec_delete(store, &sandbox->row.id, &exec->row.id, &ignored) < 0)
 			log_warning("exec %s: %s", exec->row.id.text, ignored.message);
 		return -1;
 	}

@@ -27,7 +27,7 @@ int exec_remove(struct exec *exec, const struct principal *principal, struct err
 		return error_set(error, ERROR_SANDBOX_STATE,
 				 "the end of exec `%s` could not be written yet",
 				 exec->row.id.text);
-	if (store_exec_delete(sandbox->core->store, &exec->row.id, error) < 0)
+	if (store_exec_delete(sandbox->core->store, &sandbox->row.id, &exec->row.id, error) < 0)
 		return -1;
 	if (!id_is_set(&exec->row.context)) {
 		DONE_BUFFER struct buffer command = BUFFER(ACTIVITY_VALUE_MAX + 64);
