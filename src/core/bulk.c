@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "core/core_private.h"
 #include "core/labels.h"
+#include "core/visible.h"
 
 #define AT_ONCE 16
 
@@ -196,10 +197,8 @@ static void choose_all(struct bulk *bulk, const struct principal *principal,
 {
 	list_each (&bulk->core->sandboxes, node) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
-		bool visible = strcmp(sandbox->row.workspace, principal->workspace) == 0 &&
-			       (!id_is_set(&principal->sandbox) ||
-				id_equal(&principal->sandbox, &sandbox->row.id));
-		if (visible && sandbox->row.state != SANDBOX_DELETING && chosen(spec, sandbox))
+		if (sandbox_visible(principal, sandbox) && sandbox->row.state != SANDBOX_DELETING &&
+		    chosen(spec, sandbox))
 			add_sandbox(bulk, sandbox);
 	}
 }

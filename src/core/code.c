@@ -458,13 +458,8 @@ void code_context_ready(struct code_context *context)
 
 /* --- the next daemon --- */
 
-struct loading {
-	struct sandbox *sandbox;
-};
-
 static bool load_one(void *data, const struct context_row *row)
 {
-	struct loading *loading = data;
 	struct context_row copy = *row;
 	copy.reason = row->reason ? text_duplicate(row->reason) : NULL;
 	copy.cwd = row->cwd ? text_duplicate(row->cwd) : NULL;
@@ -476,7 +471,7 @@ static bool load_one(void *data, const struct context_row *row)
 			abort();
 		memcpy(copy.environment, row->environment, row->environment_size);
 	}
-	struct code_context *context = code_context_new(loading->sandbox, &copy, row->once);
+	struct code_context *context = code_context_new(data, &copy, row->once);
 	context->life->recorded = true;
 	context->life->plain = code_plain(context);
 	return true;
@@ -601,8 +596,7 @@ static void end_strays(struct sandbox *sandbox)
 void code_load(struct sandbox *sandbox)
 {
 	struct error error;
-	struct loading loading = {sandbox};
-	if (store_context_each(sandbox->core->store, &sandbox->row.id, load_one, &loading, &error) <
+	if (store_context_each(sandbox->core->store, &sandbox->row.id, load_one, sandbox, &error) <
 	    0) {
 		log_error("sandbox %s: its code contexts: %s", sandbox->row.id.text, error.message);
 		return;

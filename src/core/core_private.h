@@ -267,9 +267,13 @@ NODISCARD int waiter_add(struct sandbox *sandbox, struct list *list,
 void waiter_append(struct sandbox *sandbox, struct list *list,
 		   void (*done)(void *data, const struct error *error), void *data, int64_t until,
 		   bool wake);
+/* The newest of a list, since what it was to wait for has not begun. */
+void waiter_take_back(struct sandbox *sandbox, struct list *list);
 void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error);
 void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_monotonic);
 
+/* Calls back in a later turn of the loop, unless it is gone by then. */
+void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox));
 /* Asks the spawner about one sandbox. `done` gets the sandbox as it is then: NULL when it has gone,
  * `current` false when another transition has begun meanwhile. */
 struct sandbox_answer {

@@ -167,20 +167,6 @@ void exec_trim(struct sandbox *sandbox)
 	}
 }
 
-struct trim_call {
-	struct core *core;
-	struct id id;
-};
-
-static void trim_now(void *data)
-{
-	struct trim_call *call = data;
-	struct sandbox *sandbox = sandbox_by_id(call->core, &call->id);
-	if (sandbox)
-		exec_trim(sandbox);
-	free(call);
-}
-
 int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, struct error *error)
 {
 	struct id parsed;
@@ -205,11 +191,7 @@ int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, s
 	list_remove(&exec->link);
 	list_append(sandbox->execs.next, &exec->link);
 	exec->stdin_closed = true;
-	struct trim_call *call = malloc(sizeof(*call));
-	if (!call)
-		abort();
-	*call = (struct trim_call){.core = sandbox->core, .id = sandbox->row.id};
-	core_later(sandbox->core, trim_now, call);
+	sandbox_later(sandbox, exec_trim);
 	*ret_exec = exec;
 	return 0;
 }

@@ -464,6 +464,14 @@ int waiter_add(struct sandbox *sandbox, struct list *list,
 	return 0;
 }
 
+void waiter_take_back(struct sandbox *sandbox, struct list *list)
+{
+	struct waiter *waiter = list_entry(list->previous, struct waiter, link);
+	list_remove(&waiter->link);
+	sandbox->life->waiter_count--;
+	free(waiter);
+}
+
 void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error)
 {
 	/* Taken off first: a callback may add new ones, and those wait for what comes next. */
@@ -493,6 +501,30 @@ void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_
 	if (text_copy(phase->name, sizeof(phase->name), name) < 0)
 		phase->name[0] = '\0';
 	phase->microseconds = (uint32_t)MIN(MAX(microseconds, 0), (int64_t)UINT32_MAX);
+}
+
+struct later {
+	struct core *core;
+	struct id id;
+	void (*call)(struct sandbox *sandbox);
+};
+
+static void call_later(void *data)
+{
+	struct later *later = data;
+	struct sandbox *sandbox = sandbox_by_id(later->core, &later->id);
+	if (sandbox)
+		later->call(sandbox);
+	free(later);
+}
+
+void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox))
+{
+	struct later *later = malloc(sizeof(*later));
+	if (!later)
+		abort();
+	*later = (struct later){sandbox->core, sandbox->row.id, call};
+	core_later(sandbox->core, call_later, later);
 }
 
 struct ask {

@@ -31,10 +31,7 @@ static int begin(struct sandbox *sandbox, const struct principal *principal,
 		return -1;
 	if (sandbox_set_state(sandbox, state, error) == 0)
 		return 0;
-	struct waiter *waiter = list_entry(waiters->previous, struct waiter, link);
-	list_remove(&waiter->link);
-	sandbox->life->waiter_count--;
-	free(waiter);
+	waiter_take_back(sandbox, waiters);
 	return -1;
 }
 
@@ -71,10 +68,7 @@ static int begin_asking(struct sandbox *sandbox, const struct principal *princip
 			boot ? SPAWN_BOOT_TIMEOUT_MS : SPAWN_TIMEOUT_MS, answered, NULL, 0,
 			error) == 0)
 		return 0;
-	struct waiter *waiter = list_entry(life->waiters.previous, struct waiter, link);
-	list_remove(&waiter->link);
-	life->waiter_count--;
-	free(waiter);
+	waiter_take_back(sandbox, &life->waiters);
 	sandbox_force_state(sandbox, back);
 	return -1;
 }
@@ -395,29 +389,6 @@ void ready_settle(struct sandbox *sandbox)
 		waiters_finish(sandbox, &sandbox->life->ready, &sandbox->life->link_error);
 }
 
-struct settle_call {
-	struct core *core;
-	struct id id;
-};
-
-static void settle_now(void *data)
-{
-	struct settle_call *call = data;
-	struct sandbox *sandbox = sandbox_by_id(call->core, &call->id);
-	if (sandbox)
-		ready_settle(sandbox);
-	free(call);
-}
-
-static void settle_later(struct sandbox *sandbox)
-{
-	struct settle_call *call = malloc(sizeof(*call));
-	if (!call)
-		abort();
-	*call = (struct settle_call){.core = sandbox->core, .id = sandbox->row.id};
-	core_later(sandbox->core, settle_now, call);
-}
-
 static void on_woken(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
@@ -484,6 +455,6 @@ int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bo
 		stop_pausing(sandbox);
 	/* Only the states that begin something; a failure at once is told in a later turn. */
 	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
-		settle_later(sandbox);
+		sandbox_later(sandbox, ready_settle);
 	return 0;
 }

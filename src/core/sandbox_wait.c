@@ -33,11 +33,6 @@ void sandbox_unwatch(struct sandbox_watcher *watcher)
 	list_remove(&watcher->link);
 }
 
-struct notice {
-	struct core *core;
-	struct id id;
-};
-
 /* Each may remove itself and others: what is told is taken from a list that only shrinks. */
 static void tell(struct sandbox *sandbox, bool last)
 {
@@ -58,15 +53,10 @@ static void tell(struct sandbox *sandbox, bool last)
 	}
 }
 
-static void notify_now(void *data)
+static void notify_now(struct sandbox *sandbox)
 {
-	struct notice *notice = data;
-	struct sandbox *sandbox = sandbox_by_id(notice->core, &notice->id);
-	if (sandbox) {
-		sandbox->life->notifying = false;
-		tell(sandbox, false);
-	}
-	free(notice);
+	sandbox->life->notifying = false;
+	tell(sandbox, false);
 }
 
 void sandbox_notify(struct sandbox *sandbox)
@@ -75,12 +65,8 @@ void sandbox_notify(struct sandbox *sandbox)
 		timers_wake_at(sandbox->core, clock_boot());
 	if (list_empty(&sandbox->life->watchers) || sandbox->life->notifying)
 		return;
-	struct notice *notice = malloc(sizeof(*notice));
-	if (!notice)
-		abort();
-	*notice = (struct notice){.core = sandbox->core, .id = sandbox->row.id};
 	sandbox->life->notifying = true;
-	core_later(sandbox->core, notify_now, notice);
+	sandbox_later(sandbox, notify_now);
 }
 
 void watchers_ended(struct sandbox *sandbox)
@@ -258,11 +244,7 @@ int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
 		return -1;
 	if (drain_store(sandbox, clock_wall() + timeout_seconds * NSEC_PER_SEC,
 			options | (then_delete ? OPTION_DRAIN_DELETE : 0), error) < 0) {
-		struct waiter *waiter =
-		    list_entry(sandbox->life->drained.previous, struct waiter, link);
-		list_remove(&waiter->link);
-		sandbox->life->waiter_count--;
-		free(waiter);
+		waiter_take_back(sandbox, &sandbox->life->drained);
 		return -1;
 	}
 	sandbox->life->drained_by = asker_of(principal);
