@@ -202,19 +202,13 @@ static int take_text(struct pty *pty, const char *data, size_t size, struct erro
 	return result;
 }
 
-static void woken(void *data, const struct error *error)
-{
-	(void)data;
-	(void)error; /* what was typed waits in the terminal */
-}
-
-/* Somebody is there: a sandbox that sleeps goes on. */
+/* Somebody is there: a sandbox that sleeps goes on, and what was typed waits in the terminal. */
 static void touch(struct sandbox *sandbox, const struct principal *principal)
 {
 	struct error error;
 	if (sandbox->row.state == SANDBOX_RUNNING)
 		sandbox_touch(sandbox);
-	else if (sandbox_ready(sandbox, principal, true, woken, NULL, &error) < 0)
+	else if (sandbox_ready(sandbox, principal, true, NULL, NULL, &error) < 0)
 		log_debug("a terminal does not wake sandbox %s: %s", sandbox->row.id.text,
 			  error.message);
 }

@@ -109,7 +109,7 @@ NODISCARD int sandbox_find_row(struct core *core, const struct principal *princi
 struct sandbox *sandbox_by_id(struct core *core, const struct id *id);
 
 /* The transitions. Each is allowed from the states its arrow leaves; doing what is done already is
- * success. done(data, error): error is NULL on success. */
+ * success. done(data, error): error is NULL on success; done may be NULL. */
 #define SANDBOX_DONE void (*done)(void *data, const struct error *error), void *data
 NODISCARD int sandbox_stop(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
 			   struct error *error);

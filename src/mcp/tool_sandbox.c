@@ -165,12 +165,6 @@ static void reply_created(struct mcp_request *request, const struct sandbox *san
 	content_reply(request, "%s", buffer_text(&text));
 }
 
-static void ignore(void *data, const struct error *error)
-{
-	(void)data;
-	(void)error;
-}
-
 /* An error that names a field is told with an example. */
 static void refuse(struct mcp_request *request, const struct error *error)
 {
@@ -190,13 +184,11 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 {
 	struct mcp_request *request = data;
 	struct error ignored;
-	if (!request->open && !error) {
-		/* Nobody was told of it: it would only take up room. */
-		int result = sandbox_delete(sandbox, &request->principal, END_REASON_USER,
-					    "the client that created it went away first", ignore,
-					    NULL, &ignored);
-		(void)result;
-	}
+	/* Nobody was told of it: it would only take up room. */
+	if (!request->open && !error)
+		(void)!sandbox_delete(sandbox, &request->principal, END_REASON_USER,
+				      "the client that created it went away first", NULL, NULL,
+				      &ignored);
 	if (!tool_back(request))
 		return;
 	if (error)
