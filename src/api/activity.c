@@ -109,22 +109,15 @@ int query_time(struct call *call, const char *name, int64_t *wall, struct error 
 
 /* --- the timeline --- */
 
-struct page {
-	struct json_writer writer;
-	uint32_t limit, count;
-	uint64_t last;
-	bool more;
-};
-
-static bool page_entry(void *data, const struct activity_row *row)
+bool activity_page_entry(void *data, const struct activity_row *row)
 {
-	struct page *page = data;
+	struct activity_page *page = data;
 	if (page->count == page->limit) {
 		page->more = true;
 		return false;
 	}
 	put_activity(&page->writer, NULL, row);
-	page->last = row->number;
+	page->last = page->by_sequence ? row->sequence : row->number;
 	page->count++;
 	return true;
 }
@@ -156,13 +149,13 @@ static void reply_page(struct call *call, const struct id *sandbox,
 		       const struct activity_query *query)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
-	struct page page = {.writer = json_writer_on(&buffer), .limit = query->limit - 1};
+	struct activity_page page = {.writer = json_writer_on(&buffer), .limit = query->limit - 1};
 	struct error error;
 	char cursor[ACTIVITY_CURSOR_MAX];
 	put_object(&page.writer, NULL);
 	put_text(&page.writer, "sandbox_id", sandbox->text);
 	put_array(&page.writer, "items");
-	if (activity_each(call->api->core, query, page_entry, &page, &error) < 0) {
+	if (activity_each(call->api->core, query, activity_page_entry, &page, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;

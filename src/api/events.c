@@ -57,20 +57,12 @@ static struct {
 	bool again;       /* something came since: another round follows */
 } hub;
 
-/* A page that is being made. */
-struct list_page {
-	struct buffer buffer;
-	struct json_writer writer;
-	uint64_t last;
-	uint32_t limit, count;
-	bool more;
-};
-
 struct events {
 	struct list link;
 	struct call *call;
 	struct sse *sse;
-	struct list_page page;
+	struct buffer buffer; /* of the page */
+	struct activity_page page;
 	uint64_t position;
 	char workspace[WORKSPACE_MAX + 1];
 	struct id sandbox; /* only this one's, or unset */
@@ -113,6 +105,12 @@ static void recent_free(struct recent *recent)
 	buffer_done(&recent->compatible);
 	free(recent->workspace);
 	free(recent);
+}
+
+static void recent_free_all(struct list *found)
+{
+	while (!list_empty(found))
+		recent_free(list_entry(found->next, struct recent, link));
 }
 
 static struct recent *recent_new(const struct activity_row *row)
@@ -166,8 +164,7 @@ static void leave(struct events *events)
 		return;
 	activity_unlisten(&hub.listener);
 	hub.listening = false;
-	while (!list_empty(&hub.recent))
-		recent_free(list_entry(hub.recent.next, struct recent, link));
+	recent_free_all(&hub.recent);
 	hub.recent_count = hub.left = 0;
 	hub.again = false;
 }
@@ -219,16 +216,10 @@ static bool send_one(struct events *events, const struct recent *recent, struct 
 	return !last;
 }
 
-struct reading {
-	struct events *events;
-	struct list found; /* struct recent */
-};
-
+/* `data` is a list of struct recent. */
 static bool take_row(void *data, const struct activity_row *row)
 {
-	struct reading *reading = data;
-	struct recent *recent = recent_new(row);
-	list_append(&reading->found, &recent->link);
+	list_append(data, &recent_new(row)->link);
 	return true;
 }
 
@@ -236,7 +227,7 @@ static bool take_row(void *data, const struct activity_row *row)
 static bool pump_store(struct events *events, bool *ret_more)
 {
 	struct core *core = hub.core;
-	struct reading reading = {.events = events};
+	struct list found;
 	struct error error;
 	uint64_t pruned = 0, seen = events->position;
 	bool more = false;
@@ -252,11 +243,10 @@ static bool pump_store(struct events *events, bool *ret_more)
 	    .ret_more = &more,
 	};
 	*ret_more = false;
-	list_init(&reading.found);
+	list_init(&found);
 	if (activity_pruned(core, events->workspace, &pruned, &error) < 0 ||
-	    activity_each_written(core, &query, take_row, &reading, &error) < 0) {
-		while (!list_empty(&reading.found))
-			recent_free(list_entry(reading.found.next, struct recent, link));
+	    activity_each_written(core, &query, take_row, &found, &error) < 0) {
+		recent_free_all(&found);
 		let_go(events, error.message);
 		return false;
 	}
@@ -266,8 +256,8 @@ static bool pump_store(struct events *events, bool *ret_more)
 		let_go(events, "what came next is no longer kept");
 		alive = false;
 	}
-	while (!list_empty(&reading.found)) {
-		struct recent *recent = list_entry(reading.found.next, struct recent, link);
+	while (!list_empty(&found)) {
+		struct recent *recent = list_entry(found.next, struct recent, link);
 		if (alive && !events->blocked) {
 			events->position = recent->sequence;
 			alive = send_one(events, recent, &batch);
@@ -448,7 +438,7 @@ static void join(struct events *events, struct list *first, bool last)
 static void events_free(void *state)
 {
 	struct events *events = state;
-	buffer_done(&events->page.buffer);
+	buffer_done(&events->buffer);
 	free(events);
 }
 
@@ -501,23 +491,10 @@ static int read_position(struct call *call, struct events *events, bool follow, 
 	return result;
 }
 
-static bool list_entry_json(void *data, const struct activity_row *row)
-{
-	struct list_page *page = data;
-	if (page->count == page->limit) {
-		page->more = true;
-		return false;
-	}
-	put_activity(&page->writer, NULL, row);
-	page->last = row->sequence;
-	page->count++;
-	return true;
-}
-
 static void page_turn(struct call *call)
 {
 	struct events *events = call->state;
-	struct list_page *page = &events->page;
+	struct activity_page *page = &events->page;
 	struct error error;
 	bool more = false;
 	struct activity_query query = {
@@ -531,7 +508,7 @@ static void page_turn(struct call *call)
 	    .ret_seen = &events->position,
 	    .ret_more = &more,
 	};
-	if (activity_each(call->api->core, &query, list_entry_json, page, &error) < 0) {
+	if (activity_each(call->api->core, &query, activity_page_entry, page, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -548,10 +525,12 @@ static void page_turn(struct call *call)
 
 static void reply_page(struct call *call, struct events *events, uint64_t limit)
 {
-	struct list_page *page = &events->page;
-	*page = (struct list_page){
-	    .buffer = BUFFER(REPLY_MAX), .limit = (uint32_t)limit, .last = events->position};
-	page->writer = json_writer_on(&page->buffer);
+	struct activity_page *page = &events->page;
+	events->buffer = BUFFER(REPLY_MAX);
+	*page = (struct activity_page){.writer = json_writer_on(&events->buffer),
+				       .limit = (uint32_t)limit,
+				       .last = events->position,
+				       .by_sequence = true};
 	put_object(&page->writer, NULL);
 	put_array(&page->writer, "items");
 	/* The answer is in its state. */
@@ -583,26 +562,21 @@ void events_get(struct call *call)
 
 /* --- as PandaStack has it --- */
 
-struct tail {
-	struct list found; /* struct recent, oldest first */
-};
-
-static bool tail_entry(void *data, const struct activity_row *row)
+/* They come newest first, and stand oldest first. */
+static bool take_row_before(void *data, const struct activity_row *row)
 {
-	struct tail *tail = data;
-	struct recent *recent = recent_new(row);
-	/* They come newest first. */
-	list_append(tail->found.next, &recent->link);
+	struct list *found = data;
+	list_append(found->next, &recent_new(row)->link);
 	return true;
 }
 
-static void reply_tail(struct call *call, struct tail *tail)
+static void reply_tail(struct call *call, struct list *found)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
 	put_array(&writer, "events");
-	list_each (&tail->found, node) {
+	list_each (found, node) {
 		struct recent *recent = list_entry(node, struct recent, link);
 		put_json(&writer, NULL, recent->compatible.data, recent->compatible.size);
 	}
@@ -616,11 +590,11 @@ void sandbox_events_get(struct call *call)
 	struct core *core = call->api->core;
 	struct events *events = events_new(call);
 	struct sandbox_row row = {0};
-	struct tail tail = {0};
+	struct list found;
 	bool follow = false;
 	uint64_t count = TAIL_DEFAULT, last;
 	struct error error;
-	list_init(&tail.found);
+	list_init(&found);
 	activity_flush(core);
 	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
 	    query_flag(call, "follow", &follow, &error) < 0 ||
@@ -641,14 +615,13 @@ void sandbox_events_get(struct call *call)
 	    .kinds = events->kinds,
 	    .limit = (uint32_t)count,
 	};
-	if (activity_each(core, &query, tail_entry, &tail, &error) < 0)
+	if (activity_each(core, &query, take_row_before, &found, &error) < 0)
 		reply_error(call, &error);
 	else if (!follow)
-		reply_tail(call, &tail);
+		reply_tail(call, &found);
 	else {
 		events->position = last;
-		join(events, &tail.found, ended);
+		join(events, &found, ended);
 	}
-	while (!list_empty(&tail.found))
-		recent_free(list_entry(tail.found.next, struct recent, link));
+	recent_free_all(&found);
 }
