@@ -109,22 +109,15 @@ int query_time(struct call *call, const char *name, int64_t *wall, struct error 
 
 /* --- the timeline --- */
 
-struct page {
-	struct json_writer writer;
-	uint32_t limit, count;
-	uint64_t last;
-	bool more;
-};
-
-static bool page_entry(void *data, const struct activity_row *row)
+bool activity_page_entry(void *data, const struct activity_row *row)
 {
-	struct page *page = data;
+	struct activity_page *page = data;
 	if (page->count == page->limit) {
 		page->more = true;
 		return false;
 	}
 	put_activity(&page->writer, NULL, row);
-	page->last = row->number;
+	page->last = page->by_sequence ? row->sequence : row->number;
 	page->count++;
 	return true;
 }
@@ -132,10 +125,12 @@ static bool page_entry(void *data, const struct activity_row *row)
 static int read_query(struct call *call, struct activity_query *query,
 		      char kinds[ACTIVITY_KIND_LIST_MAX], struct error *error)
 {
-	uint64_t limit = ACTIVITY_PAGE_DEFAULT, cursor = 0;
-	char order[8] = "asc";
+	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
+	char order[8] = "asc", cursor[ACTIVITY_CURSOR_MAX] = "";
 	if (query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, error) < 0 ||
-	    query_uint(call, "cursor", 1, INT64_MAX, &cursor, error) < 0 ||
+	    query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0 ||
+	    (cursor[0] && activity_cursor_parse("query parameter `cursor`", cursor, 1,
+						&query->after, error) < 0) ||
 	    query_text(call, "order", order, sizeof(order), false, error) < 0 ||
 	    query_kinds(call, kinds, error) < 0 ||
 	    query_time(call, "since", &query->since_wall, error) < 0 ||
@@ -145,7 +140,6 @@ static int read_query(struct call *call, struct activity_query *query,
 		return error_set(error, ERROR_INVALID,
 				 "query parameter `order` must be asc or desc");
 	query->descending = strcmp(order, "desc") == 0;
-	query->after = cursor;
 	query->kinds = kinds[0] ? kinds : NULL;
 	query->limit = (uint32_t)limit + 1; /* one more says whether there is more */
 	return 0;
@@ -155,19 +149,19 @@ static void reply_page(struct call *call, const struct id *sandbox,
 		       const struct activity_query *query)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
-	struct page page = {.writer = json_writer_on(&buffer), .limit = query->limit - 1};
+	struct activity_page page = {.writer = json_writer_on(&buffer), .limit = query->limit - 1};
 	struct error error;
-	char cursor[24];
+	char cursor[ACTIVITY_CURSOR_MAX];
 	put_object(&page.writer, NULL);
 	put_text(&page.writer, "sandbox_id", sandbox->text);
 	put_array(&page.writer, "items");
-	if (activity_each(call->api->core, query, page_entry, &page, &error) < 0) {
+	if (activity_each(call->api->core, query, activity_page_entry, &page, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;
 	}
 	put_array_end(&page.writer);
-	snprintf(cursor, sizeof(cursor), "%" PRIu64, page.last);
+	activity_cursor_print(page.last, cursor);
 	put_text(&page.writer, "next_cursor", page.more ? cursor : NULL);
 	put_object_end(&page.writer);
 	reply_json(call, 200, &page.writer);

@@ -13,6 +13,16 @@
 void put_activity(struct json_writer *writer, const char *key, const struct activity_row *row);
 void put_details(struct json_writer *writer, const char *key, const struct activity_row *row);
 
+/* A page of them that is being made. */
+struct activity_page {
+	struct json_writer writer;
+	uint32_t limit, count;
+	uint64_t last; /* where it ends: a number, or with `by_sequence` a sequence */
+	bool more, by_sequence;
+};
+/* Adds one; `data` is the page. */
+bool activity_page_entry(void *data, const struct activity_row *row);
+
 /* Members of the query: `kind` ("" when it is not given) as store/activity.h takes it, a time. */
 NODISCARD int query_kinds(struct call *call, char list[ACTIVITY_KIND_LIST_MAX],
 			  struct error *error);

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "core/activity.h"
 
 static void gone(struct http_exchange *exchange)
 {

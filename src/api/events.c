@@ -12,7 +12,6 @@
  * requests come in between. Runs on the loop; reads pages of the store. */
 #include "api/activity.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +35,7 @@
 struct recent {
 	struct list link;
 	uint64_t sequence;
+	char cursor[ACTIVITY_CURSOR_MAX]; /* of it */
 	uint32_t kind;
 	struct id sandbox;
 	char *workspace;
@@ -57,20 +57,12 @@ static struct {
 	bool again;       /* something came since: another round follows */
 } hub;
 
-/* A page that is being made. */
-struct list_page {
-	struct buffer buffer;
-	struct json_writer writer;
-	uint64_t last;
-	uint32_t limit, count;
-	bool more;
-};
-
 struct events {
 	struct list link;
 	struct call *call;
 	struct sse *sse;
-	struct list_page page;
+	struct buffer buffer; /* of the page */
+	struct activity_page page;
 	uint64_t position;
 	char workspace[WORKSPACE_MAX + 1];
 	struct id sandbox; /* only this one's, or unset */
@@ -98,6 +90,14 @@ static void put_compatible(struct json_writer *writer, const struct activity_row
 	put_object_end(writer);
 }
 
+/* As it is, not as a string: clients know it as a number. */
+static void put_cursor(struct json_writer *writer, uint64_t place)
+{
+	char cursor[ACTIVITY_CURSOR_MAX];
+	activity_cursor_print(place, cursor);
+	put_json(writer, "after", cursor, strlen(cursor));
+}
+
 static void recent_free(struct recent *recent)
 {
 	list_remove(&recent->link);
@@ -107,6 +107,12 @@ static void recent_free(struct recent *recent)
 	free(recent);
 }
 
+static void recent_free_all(struct list *found)
+{
+	while (!list_empty(found))
+		recent_free(list_entry(found->next, struct recent, link));
+}
+
 static struct recent *recent_new(const struct activity_row *row)
 {
 	struct recent *recent = calloc(1, sizeof(*recent));
@@ -114,6 +120,7 @@ static struct recent *recent_new(const struct activity_row *row)
 		abort();
 	list_init(&recent->link);
 	recent->sequence = row->sequence;
+	activity_cursor_print(row->sequence, recent->cursor);
 	recent->kind = row->kind;
 	recent->sandbox = row->sandbox;
 	recent->workspace = text_duplicate(row->workspace);
@@ -121,7 +128,7 @@ static struct recent *recent_new(const struct activity_row *row)
 	struct json_writer writer = json_writer_on(&json);
 	put_activity(&writer, NULL, row);
 	recent->event = BUFFER(ACTIVITY_ENTRY_JSON_MAX + KIB);
-	sse_format(&recent->event, row->sequence, activity_kind_name(row->kind), &json);
+	sse_format(&recent->event, recent->cursor, activity_kind_name(row->kind), &json);
 	recent->compatible = BUFFER(ACTIVITY_ENTRY_JSON_MAX);
 	writer = json_writer_on(&recent->compatible);
 	put_compatible(&writer, row);
@@ -157,8 +164,7 @@ static void leave(struct events *events)
 		return;
 	activity_unlisten(&hub.listener);
 	hub.listening = false;
-	while (!list_empty(&hub.recent))
-		recent_free(list_entry(hub.recent.next, struct recent, link));
+	recent_free_all(&hub.recent);
 	hub.recent_count = hub.left = 0;
 	hub.again = false;
 }
@@ -179,7 +185,7 @@ static void let_go(struct events *events, const char *reason)
 	log_info("request %s: its stream of events is ended: %s", events->call->request_id, reason);
 	put_object(&writer, NULL);
 	put_text(&writer, "reason", reason);
-	put_uint(&writer, "after", events->position);
+	put_cursor(&writer, events->position);
 	put_object_end(&writer);
 	sse_event(events->sse, "dropped", &json);
 	end_stream(events);
@@ -199,7 +205,7 @@ static void flush(struct events *events, struct buffer *batch)
 static bool send_one(struct events *events, const struct recent *recent, struct buffer *batch)
 {
 	if (events->compatible)
-		sse_format(batch, recent->sequence, "event", &recent->compatible);
+		sse_format(batch, recent->cursor, "event", &recent->compatible);
 	else if (buffer_append(batch, recent->event.data, recent->event.size) < 0)
 		abort(); /* its maximum was made for it */
 	bool last = events->compatible && recent->kind == ACTIVITY_SANDBOX_ENDED;
@@ -210,16 +216,10 @@ static bool send_one(struct events *events, const struct recent *recent, struct 
 	return !last;
 }
 
-struct reading {
-	struct events *events;
-	struct list found; /* struct recent */
-};
-
+/* `data` is a list of struct recent. */
 static bool take_row(void *data, const struct activity_row *row)
 {
-	struct reading *reading = data;
-	struct recent *recent = recent_new(row);
-	list_append(&reading->found, &recent->link);
+	list_append(data, &recent_new(row)->link);
 	return true;
 }
 
@@ -227,7 +227,7 @@ static bool take_row(void *data, const struct activity_row *row)
 static bool pump_store(struct events *events, bool *ret_more)
 {
 	struct core *core = hub.core;
-	struct reading reading = {.events = events};
+	struct list found;
 	struct error error;
 	uint64_t pruned = 0, seen = events->position;
 	bool more = false;
@@ -243,11 +243,10 @@ static bool pump_store(struct events *events, bool *ret_more)
 	    .ret_more = &more,
 	};
 	*ret_more = false;
-	list_init(&reading.found);
+	list_init(&found);
 	if (activity_pruned(core, events->workspace, &pruned, &error) < 0 ||
-	    activity_each_written(core, &query, take_row, &reading, &error) < 0) {
-		while (!list_empty(&reading.found))
-			recent_free(list_entry(reading.found.next, struct recent, link));
+	    activity_each_written(core, &query, take_row, &found, &error) < 0) {
+		recent_free_all(&found);
 		let_go(events, error.message);
 		return false;
 	}
@@ -257,8 +256,8 @@ static bool pump_store(struct events *events, bool *ret_more)
 		let_go(events, "what came next is no longer kept");
 		alive = false;
 	}
-	while (!list_empty(&reading.found)) {
-		struct recent *recent = list_entry(reading.found.next, struct recent, link);
+	while (!list_empty(&found)) {
+		struct recent *recent = list_entry(found.next, struct recent, link);
 		if (alive && !events->blocked) {
 			events->position = recent->sequence;
 			alive = send_one(events, recent, &batch);
@@ -439,7 +438,7 @@ static void join(struct events *events, struct list *first, bool last)
 static void events_free(void *state)
 {
 	struct events *events = state;
-	buffer_done(&events->page.buffer);
+	buffer_done(&events->buffer);
 	free(events);
 }
 
@@ -473,52 +472,29 @@ static int read_sandbox(struct call *call, struct events *events, struct error *
 	return 0;
 }
 
-/* From where: `after`, else the Last-Event-ID of a client that comes back; neither: *given is
- * false. */
-static int read_position(struct call *call, struct events *events, bool *given, struct error *error)
+/* From where: `after`, else the Last-Event-ID of a client that comes back. Without either a stream
+ * begins with what is new, and a page with the oldest. */
+static int read_position(struct call *call, struct events *events, bool follow, struct error *error)
 {
-	struct core *core = call->api->core;
 	const char *last_id = http_header(call->exchange, "last-event-id");
-	uint64_t after = UINT64_MAX, pruned, last;
-	if (query_uint(call, "after", 0, INT64_MAX, &after, error) < 0)
+	char after[ACTIVITY_CURSOR_MAX] = "";
+	const char *cursor = follow ? after : NULL;
+	if (query_text(call, "after", after, sizeof(after), false, error) < 0)
 		return -1;
-	if (after == UINT64_MAX && last_id && *last_id &&
-	    text_to_u64(last_id, 0, INT64_MAX, &after) < 0)
-		return error_set(error, ERROR_INVALID, "Last-Event-ID is not the id of an event");
-	if (activity_last(core, &last, error) < 0 ||
-	    activity_pruned(core, events->workspace, &pruned, error) < 0)
-		return -1;
-	*given = after != UINT64_MAX;
-	events->position = *given ? after : last;
-	/* 0 asks for whatever is there. */
-	if (after == 0)
-		events->position = pruned;
-	else if (*given && (after < pruned || after > last))
-		return error_set(error, ERROR_CURSOR_GONE,
-				 after > last ? "there was no event %" PRIu64 " yet"
-					      : "what came after event %" PRIu64
-						" is no longer kept",
-				 after);
-	return 0;
-}
-
-static bool list_entry_json(void *data, const struct activity_row *row)
-{
-	struct list_page *page = data;
-	if (page->count == page->limit) {
-		page->more = true;
-		return false;
-	}
-	put_activity(&page->writer, NULL, row);
-	page->last = row->sequence;
-	page->count++;
-	return true;
+	bool returns = !after[0] && last_id && *last_id;
+	if (returns || after[0])
+		cursor = returns ? last_id : after;
+	int result = activity_seek(call->api->core, events->workspace, "query parameter `after`",
+				   cursor, &events->position, error);
+	if (result < 0 && returns && error->kind == ERROR_INVALID)
+		error_set(error, ERROR_INVALID, "Last-Event-ID is not the id of an event");
+	return result;
 }
 
 static void page_turn(struct call *call)
 {
 	struct events *events = call->state;
-	struct list_page *page = &events->page;
+	struct activity_page *page = &events->page;
 	struct error error;
 	bool more = false;
 	struct activity_query query = {
@@ -532,7 +508,7 @@ static void page_turn(struct call *call)
 	    .ret_seen = &events->position,
 	    .ret_more = &more,
 	};
-	if (activity_each(call->api->core, &query, list_entry_json, page, &error) < 0) {
+	if (activity_each(call->api->core, &query, activity_page_entry, page, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -541,7 +517,7 @@ static void page_turn(struct call *call)
 		return;
 	}
 	put_array_end(&page->writer);
-	put_uint(&page->writer, "after", page->more ? page->last : events->position);
+	put_cursor(&page->writer, page->more ? page->last : events->position);
 	put_bool(&page->writer, "more", more);
 	put_object_end(&page->writer);
 	reply_json(call, 200, &page->writer);
@@ -549,10 +525,12 @@ static void page_turn(struct call *call)
 
 static void reply_page(struct call *call, struct events *events, uint64_t limit)
 {
-	struct list_page *page = &events->page;
-	*page = (struct list_page){
-	    .buffer = BUFFER(REPLY_MAX), .limit = (uint32_t)limit, .last = events->position};
-	page->writer = json_writer_on(&page->buffer);
+	struct activity_page *page = &events->page;
+	events->buffer = BUFFER(REPLY_MAX);
+	*page = (struct activity_page){.writer = json_writer_on(&events->buffer),
+				       .limit = (uint32_t)limit,
+				       .last = events->position,
+				       .by_sequence = true};
 	put_object(&page->writer, NULL);
 	put_array(&page->writer, "items");
 	/* The answer is in its state. */
@@ -564,7 +542,7 @@ static void reply_page(struct call *call, struct events *events, uint64_t limit)
 void events_get(struct call *call)
 {
 	struct events *events = events_new(call);
-	bool follow = true, given = false;
+	bool follow = true;
 	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
 	struct error error;
 	activity_flush(call->api->core);
@@ -572,56 +550,35 @@ void events_get(struct call *call)
 	    query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, &error) < 0 ||
 	    query_kinds(call, events->kinds, &error) < 0 ||
 	    read_sandbox(call, events, &error) < 0 ||
-	    read_position(call, events, &given, &error) < 0) {
+	    read_position(call, events, follow, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	if (follow) {
+	if (follow)
 		join(events, NULL, false);
-		return;
-	}
-	/* A page without a word begins with the oldest. */
-	if (!given &&
-	    activity_pruned(call->api->core, events->workspace, &events->position, &error) < 0) {
-		reply_error(call, &error);
-		return;
-	}
-	reply_page(call, events, limit);
+	else
+		reply_page(call, events, limit);
 }
 
 /* --- as PandaStack has it --- */
 
-struct tail {
-	struct list found; /* struct recent, oldest first */
-};
-
-static bool tail_entry(void *data, const struct activity_row *row)
+/* They come newest first, and stand oldest first. */
+static bool take_row_before(void *data, const struct activity_row *row)
 {
-	struct tail *tail = data;
-	struct recent *recent = recent_new(row);
-	/* They come newest first. */
-	list_append(tail->found.next, &recent->link);
+	struct list *found = data;
+	list_append(found->next, &recent_new(row)->link);
 	return true;
 }
 
-/* JSON that was written before. */
-static void put_formatted(struct json_writer *writer, const struct buffer *json)
-{
-	if ((writer->comma && buffer_append(writer->buffer, ",", 1) < 0) ||
-	    buffer_append(writer->buffer, json->data, json->size) < 0)
-		writer->full = true;
-	writer->comma = true;
-}
-
-static void reply_tail(struct call *call, struct tail *tail)
+static void reply_tail(struct call *call, struct list *found)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
 	put_array(&writer, "events");
-	list_each (&tail->found, node) {
+	list_each (found, node) {
 		struct recent *recent = list_entry(node, struct recent, link);
-		put_formatted(&writer, &recent->compatible);
+		put_json(&writer, NULL, recent->compatible.data, recent->compatible.size);
 	}
 	put_array_end(&writer);
 	put_object_end(&writer);
@@ -633,11 +590,11 @@ void sandbox_events_get(struct call *call)
 	struct core *core = call->api->core;
 	struct events *events = events_new(call);
 	struct sandbox_row row = {0};
-	struct tail tail = {0};
+	struct list found;
 	bool follow = false;
 	uint64_t count = TAIL_DEFAULT, last;
 	struct error error;
-	list_init(&tail.found);
+	list_init(&found);
 	activity_flush(core);
 	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
 	    query_flag(call, "follow", &follow, &error) < 0 ||
@@ -658,14 +615,13 @@ void sandbox_events_get(struct call *call)
 	    .kinds = events->kinds,
 	    .limit = (uint32_t)count,
 	};
-	if (activity_each(core, &query, tail_entry, &tail, &error) < 0)
+	if (activity_each(core, &query, take_row_before, &found, &error) < 0)
 		reply_error(call, &error);
 	else if (!follow)
-		reply_tail(call, &tail);
+		reply_tail(call, &found);
 	else {
 		events->position = last;
-		join(events, &tail.found, ended);
+		join(events, &found, ended);
 	}
-	while (!list_empty(&tail.found))
-		recent_free(list_entry(tail.found.next, struct recent, link));
+	recent_free_all(&found);
 }

@@ -320,7 +320,7 @@ static void gone(struct call *call)
 	sse_drop(TAKE_PTR(follow->sse));
 	leave(follow);
 	if (exec && follow->owner)
-		exec_cancel(exec);
+		exec_cancel(exec, NULL);
 }
 
 static void watch(struct follow *follow, struct exec *exec)

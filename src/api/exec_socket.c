@@ -265,7 +265,7 @@ static int wake(struct multiplex *multiplex, struct sandbox *sandbox, const char
 	pending->multiplex = multiplex;
 	pending->json = json_incref(json);
 	snprintf(pending->id, sizeof(pending->id), "%s", id);
-	if (sandbox_ready(sandbox, true, woken, pending, error) < 0) {
+	if (sandbox_ready(sandbox, &multiplex->call->principal, true, woken, pending, error) < 0) {
 		json_decref(json);
 		free(pending);
 		return -1;
@@ -289,7 +289,7 @@ static int take(struct multiplex *multiplex, json_t *json, char id[ID_MAX + 1], 
 					 "a cancel is {\"id\":\"...\",\"cancel\":true}");
 		if (!item)
 			return error_set(error, ERROR_EXEC_NOT_FOUND, "nothing runs as `%s`", id);
-		exec_cancel(item->exec);
+		exec_cancel(item->exec, &multiplex->call->principal);
 		return 0;
 	}
 	if (sandbox && (sandbox->row.state != SANDBOX_RUNNING || !sandbox->guest_ready))
@@ -333,14 +333,14 @@ static void multiplex_drained(struct web_socket *socket)
 	}
 }
 
-static void multiplex_closed(struct web_socket *socket)
+static void multiplex_closed(struct web_socket *socket, const struct principal *principal)
 {
 	struct multiplex *multiplex = (struct multiplex *)socket;
 	while (!list_empty(&multiplex->items)) {
 		struct item *item = list_entry(multiplex->items.next, struct item, link);
 		struct exec *exec = item->exec;
 		item_free(item);
-		exec_cancel(exec);
+		exec_cancel(exec, principal);
 	}
 }
 

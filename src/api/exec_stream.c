@@ -10,7 +10,6 @@
 #include <strings.h>
 
 #include "api/sandbox_record.h"
-#include "core/activity.h"
 #include "proto/codec.h"
 
 bool exec_stream_wanted(struct call *call)
@@ -43,14 +42,15 @@ static void leave(struct exec_run *run)
 	run->exec = NULL;
 }
 
-/* The connection is at its end, whatever the reason; the command too unless it is detached. */
-static void break_off(struct exec_run *run, bool cancel)
+/* The connection is at its end, whatever the reason; with `cancel` the command too, unless it is
+ * detached, in the name of `principal`. */
+static void break_off(struct exec_run *run, bool cancel, const struct principal *principal)
 {
 	struct call *call = run->call;
 	struct exec *exec = run->exec;
 	leave(run);
 	if (exec && cancel && !run->detach)
-		exec_cancel(exec);
+		exec_cancel(exec, principal);
 	if (call->exchange) {
 		http_stream_end(call->exchange);
 		call_answered(call);
@@ -81,7 +81,7 @@ static void finished(void *data, const struct left_process *processes, size_t co
 		put_expiry_warning(&writer, &run->exec->sandbox->row);
 		put_object_end(&writer);
 		send_frame(run, EXEC_STREAM_EXIT, buffer.data, buffer.size);
-		break_off(run, false);
+		break_off(run, false, NULL);
 	}
 	call_release(call);
 }
@@ -145,8 +145,8 @@ static void pump_stdin(struct exec_run *run)
 		return;
 	if (stdin_lost(exec, &error)) {
 		send_error(run, &error);
-		exec_cancel(exec);
-		break_off(run, false);
+		exec_cancel(exec, NULL);
+		break_off(run, false, NULL);
 		return;
 	}
 	if (run->stdin_left.size > 0) {
@@ -195,7 +195,8 @@ static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
 		uint32_t number = read_u32(&reader), scope = read_u32(&reader);
 		if (reader_finish(&reader) < 0 || number < 1 || number > 64 || scope > SIGNAL_TREE)
 			return -1;
-		result = exec_signal(run->exec, (int)number, (enum signal_scope)scope, &error);
+		result = exec_signal(run->exec, &run->call->principal, (int)number,
+				     (enum signal_scope)scope, &error);
 		break;
 	}
 	case EXEC_STREAM_RESIZE: {
@@ -209,7 +210,7 @@ static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
 		if (payload.size > 0)
 			return -1;
 		exec_reader_leaves(run->exec);
-		break_off(run, false);
+		break_off(run, false, NULL);
 		return 0;
 	case EXEC_STREAM_STARTED:
 	case EXEC_STREAM_STDOUT:
@@ -230,7 +231,7 @@ static void protocol_error(struct exec_run *run)
 	struct error error;
 	error_set(&error, ERROR_MALFORMED, "a frame that is not of %s", EXEC_STREAM_PROTOCOL);
 	send_error(run, &error);
-	break_off(run, true);
+	break_off(run, true, &run->call->principal);
 }
 
 static void stream_data(struct call *call, const char *data, size_t size)
@@ -240,7 +241,6 @@ static void stream_data(struct call *call, const char *data, size_t size)
 		return;
 	/* The call may be over after any frame. */
 	call_hold(call);
-	core_asked_by(call->api->core, &call->principal);
 	while (size > 0 && run->exec) {
 		size_t room = run->input.maximum - run->input.size;
 		size_t piece = MIN(size, room);
@@ -269,7 +269,6 @@ static void stream_data(struct call *call, const char *data, size_t size)
 		}
 		buffer_consume(&run->input, at);
 	}
-	core_asked_by(call->api->core, NULL);
 	call_release(call);
 }
 
@@ -283,12 +282,12 @@ static void stream_drain(struct call *call)
 /* The client closed its half: it will send no signal and read no answer. */
 static void stream_end(struct call *call)
 {
-	break_off(call->state, true);
+	break_off(call->state, true, NULL);
 }
 
 static void stream_gone(struct call *call)
 {
-	break_off(call->state, true);
+	break_off(call->state, true, NULL);
 }
 
 /* --- the exec --- */
@@ -339,7 +338,7 @@ static void forgotten(struct exec_watcher *watcher)
 		return;
 	}
 	send_error(run, &error);
-	break_off(run, false);
+	break_off(run, false, NULL);
 }
 
 void exec_stream_begin(struct call *call, struct sandbox *sandbox)

@@ -341,7 +341,8 @@ static void act_signal(struct call *call, struct sandbox *sandbox)
 	struct exec *exec = find(call);
 	if (!exec)
 		return;
-	if (exec_signal(exec, number, tree ? SIGNAL_TREE : SIGNAL_LEADER, &error) < 0)
+	if (exec_signal(exec, &call->principal, number, tree ? SIGNAL_TREE : SIGNAL_LEADER,
+			&error) < 0)
 		reply_error(call, &error);
 	else
 		reply_exec(call, 200, exec);
@@ -390,11 +391,11 @@ static void act_kill(struct call *call, struct sandbox *sandbox)
 	if (query_flag(call, "purge", &purge, &error) < 0) {
 		reply_error(call, &error);
 	} else if (purge) {
-		exec_purge(exec);
+		exec_purge(exec, &call->principal);
 		reply_empty(call, 204);
 	} else if ((!exec_ended(exec) || exec->row.left_running > 0) &&
 		   /* Also of one that has ended: what it left running goes. */
-		   exec_signal(exec, SIGKILL, SIGNAL_TREE, &error) < 0) {
+		   exec_signal(exec, &call->principal, SIGKILL, SIGNAL_TREE, &error) < 0) {
 		reply_error(call, &error);
 	} else {
 		reply_empty(call, 204);
@@ -409,11 +410,11 @@ void exec_delete(struct call *call)
 	struct exec *exec = find(call);
 	if (!exec)
 		return;
-	if (!exec_ended(exec) || exec->row.left_running > 0 || exec->unsaved) {
+	if (!exec_ended(exec) || exec->row.left_running > 0 || exec->stage == EXEC_STAGE_UNSAVED) {
 		call_ready(call, act_kill);
 		return;
 	}
-	if (exec_remove(exec, &error) < 0)
+	if (exec_remove(exec, &call->principal, &error) < 0)
 		reply_error(call, &error);
 	else
 		reply_empty(call, 204);

@@ -231,8 +231,8 @@ static void unpack_start(struct call *call, struct sandbox *sandbox)
 {
 	struct file_call *file = call->state;
 	struct error error;
-	if (file_start(sandbox, &file->request, &unpack_callbacks, file, &file->handle, &error) <
-	    0) {
+	if (file_start(sandbox, &call->principal, &file->request, &unpack_callbacks, file,
+		       &file->handle, &error) < 0) {
 		file->handle = NULL;
 		file_fail(file, &error);
 		return;

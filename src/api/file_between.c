@@ -96,7 +96,7 @@ static void own_ready(struct call *call, struct sandbox *sandbox)
 		result = error_set(&error, ERROR_SANDBOX_ENDED, "sandbox %s ended meanwhile",
 				   state->other.text);
 	else
-		result = sandbox_ready(other, true, other_ready, call, &error);
+		result = sandbox_ready(other, &call->principal, true, other_ready, call, &error);
 	if (result < 0) {
 		reply_error(call, &error);
 		call_release(call);

@@ -98,7 +98,8 @@ static void start(struct call *call, struct sandbox *sandbox)
 {
 	struct file_call *file = call->state;
 	struct error error;
-	if (file_start(sandbox, &file->request, file->callbacks, file, &file->handle, &error) < 0) {
+	if (file_start(sandbox, &call->principal, &file->request, file->callbacks, file,
+		       &file->handle, &error) < 0) {
 		file->handle = NULL;
 		file_fail(file, &error);
 	}

@@ -55,8 +55,8 @@ static void measure(struct file_call *file)
 	file->measured = true;
 	request.operation = FILE_STAT;
 	request.offset = request.length = 0;
-	if (!sandbox ||
-	    file_start(sandbox, &request, &measure_callbacks, file, &file->measuring, &error) < 0)
+	if (!sandbox || file_start(sandbox, &file->call->principal, &request, &measure_callbacks,
+				   file, &file->measuring, &error) < 0)
 		file->measuring = NULL;
 }
 

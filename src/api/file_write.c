@@ -129,8 +129,8 @@ static void put_start(struct call *call, struct sandbox *sandbox)
 {
 	struct file_call *file = call->state;
 	struct error error;
-	if (file_start(sandbox, &file->request, &write_callbacks, file, &file->handle, &error) <
-	    0) {
+	if (file_start(sandbox, &call->principal, &file->request, &write_callbacks, file,
+		       &file->handle, &error) < 0) {
 		file->handle = NULL;
 		file_fail(file, &error);
 		return;
@@ -221,8 +221,8 @@ static void post_start(struct call *call, struct sandbox *sandbox)
 {
 	struct file_call *file = call->state;
 	struct error error;
-	if (file_start(sandbox, &file->request, &write_callbacks, file, &file->handle, &error) <
-	    0) {
+	if (file_start(sandbox, &call->principal, &file->request, &write_callbacks, file,
+		       &file->handle, &error) < 0) {
 		file->handle = NULL;
 		file_fail(file, &error);
 		return;

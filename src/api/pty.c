@@ -58,7 +58,7 @@ static bool others_attached(const struct pty *pty)
 }
 
 /* This client is through with it. The last one to leave hangs up, unless it said otherwise. */
-static void leave(struct pty *pty)
+static void leave(struct pty *pty, const struct principal *principal)
 {
 	struct exec *exec = pty->exec;
 	if (!exec)
@@ -67,7 +67,7 @@ static void leave(struct pty *pty)
 	pty->exec = NULL;
 	exec_unwatch(&pty->watcher);
 	if (hang_up)
-		exec_hang_up(exec);
+		exec_hang_up(exec, principal);
 }
 
 /* --- to the client --- */
@@ -128,7 +128,7 @@ static void pump_output(struct pty *pty)
 	if (!pty->exec || pty->socket.blocked || !exec_ended(pty->exec))
 		return;
 	send_exit(pty);
-	leave(pty);
+	leave(pty, NULL);
 	web_socket_close(&pty->socket, WEBSOCKET_NORMAL, "the command has ended");
 }
 
@@ -158,7 +158,7 @@ static void take_input(struct pty *pty, const char *data, size_t size)
 		pump_input(pty);
 		return;
 	}
-	leave(pty);
+	leave(pty, &pty->call->principal);
 	web_socket_close(&pty->socket, WEBSOCKET_TOO_BIG, "more was typed than is taken");
 }
 
@@ -194,26 +194,21 @@ static int take_text(struct pty *pty, const char *data, size_t size, struct erro
 	if (result == 0 && signal)
 		result = signal_parse(signal, &number, error);
 	if (result == 0 && signal)
-		result = exec_signal(pty->exec, number, SIGNAL_LEADER, error);
+		result =
+		    exec_signal(pty->exec, &pty->call->principal, number, SIGNAL_LEADER, error);
 	if (result == 0 && input)
 		take_input(pty, json_string_value(input), json_string_length(input));
 	json_decref(json);
 	return result;
 }
 
-static void woken(void *data, const struct error *error)
-{
-	(void)data;
-	(void)error; /* what was typed waits in the terminal */
-}
-
-/* Somebody is there: a sandbox that sleeps goes on. */
-static void touch(struct sandbox *sandbox)
+/* Somebody is there: a sandbox that sleeps goes on, and what was typed waits in the terminal. */
+static void touch(struct sandbox *sandbox, const struct principal *principal)
 {
 	struct error error;
 	if (sandbox->row.state == SANDBOX_RUNNING)
 		sandbox_touch(sandbox);
-	else if (sandbox_ready(sandbox, true, woken, NULL, &error) < 0)
+	else if (sandbox_ready(sandbox, principal, true, NULL, NULL, &error) < 0)
 		log_debug("a terminal does not wake sandbox %s: %s", sandbox->row.id.text,
 			  error.message);
 }
@@ -229,7 +224,7 @@ static void pty_message(struct web_socket *socket, bool text, const char *data, 
 		send_error(pty, &error);
 		return;
 	}
-	touch(pty->exec->sandbox);
+	touch(pty->exec->sandbox, &pty->call->principal);
 	if (!text) {
 		take_input(pty, data, size);
 	} else if (take_text(pty, data, size, &error) < 0) {
@@ -242,9 +237,9 @@ static void pty_drained(struct web_socket *socket)
 	pump_output((struct pty *)socket);
 }
 
-static void pty_closed(struct web_socket *socket)
+static void pty_closed(struct web_socket *socket, const struct principal *principal)
 {
-	leave((struct pty *)socket);
+	leave((struct pty *)socket, principal);
 }
 
 static const struct web_socket_handlers pty_handlers = {pty_message, pty_drained, pty_closed};
@@ -263,7 +258,7 @@ static void pty_changed(struct exec_watcher *watcher, struct exec *exec)
 	struct error error;
 	if (exec->row.state == EXEC_FAILED && !pty->socket.begun) {
 		exec_start_error(exec, &error);
-		leave(pty);
+		leave(pty, NULL);
 		reply_error(pty->call, &error);
 		return;
 	}
@@ -293,7 +288,7 @@ static void pty_forgotten(struct exec_watcher *watcher)
 
 static void gone_early(struct call *call)
 {
-	leave(call->state);
+	leave(call->state, NULL);
 }
 
 static void watch(struct pty *pty, struct exec *exec)
@@ -375,7 +370,7 @@ static void attach(struct pty *pty, struct sandbox *sandbox, const char *id)
 	pty->sent = replay_start(exec, pty->replay);
 	if (pty->rows && pty->columns && !pty->read_only && !exec_ended(exec) &&
 	    exec_resize(exec, (uint16_t)pty->rows, (uint16_t)pty->columns, &error) < 0) {
-		leave(pty);
+		leave(pty, &call->principal);
 		reply_error(call, &error);
 		return;
 	}

@@ -217,15 +217,6 @@ static void parse_body(const struct buffer *raw, json_t **body, int *result, str
 	*result = json_parse(empty ? "{}" : raw->data, empty ? 2 : raw->size, body, error);
 }
 
-/* The call may be gone afterwards. */
-static void handle(struct call *call)
-{
-	struct core *core = call->api->core;
-	core_asked_by(core, &call->principal);
-	call->route->handle(call);
-	core_asked_by(core, NULL);
-}
-
 static void body_parsed(struct call *call, int result, const struct error *error)
 {
 	if (!call->exchange)
@@ -233,7 +224,7 @@ static void body_parsed(struct call *call, int result, const struct error *error
 	if (result < 0)
 		reply_error(call, error);
 	else
-		handle(call);
+		call->route->handle(call);
 }
 
 static void parse_in_thread(struct work_task *task)
@@ -329,7 +320,7 @@ static void begin(struct work *work)
 		return;
 	}
 	if (!(call->route->flags & ROUTE_JSON)) {
-		handle(call);
+		call->route->handle(call);
 		return;
 	}
 	size_t maximum = call->route->body_max ? call->route->body_max : HTTP_JSON_BODY_MAX;

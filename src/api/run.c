@@ -120,7 +120,7 @@ static void gone(struct call *call)
 	struct one_run *run = call->state;
 	if (!run->oneshot)
 		return;
-	oneshot_cancel(TAKE_PTR(run->oneshot));
+	oneshot_cancel(TAKE_PTR(run->oneshot), NULL);
 	call_release(call);
 }
 

@@ -31,12 +31,6 @@ static void end_request(struct create *create, bool kept)
 	create->request = NULL;
 }
 
-static void discard(void *data, const struct error *error)
-{
-	(void)data;
-	(void)error;
-}
-
 static void created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct call *call = data;
@@ -54,10 +48,9 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 		/* Nobody was told of it, and a client that tries again would get a second one; with
 		 * an Idempotency-Key it gets this one. */
 		struct error ignored;
-		int result = sandbox_delete(sandbox, END_REASON_USER,
-					    "the client that created it went away first", discard,
-					    NULL, &ignored);
-		(void)result;
+		(void)!sandbox_delete(sandbox, &call->principal, END_REASON_USER,
+				      "the client that created it went away first", NULL, NULL,
+				      &ignored);
 	}
 	call_release(call);
 }

@@ -131,7 +131,8 @@ void sandbox_drain_post(struct call *call)
 		return;
 	}
 	call_hold(call);
-	if (sandbox_drain(sandbox, (uint32_t)seconds, then_delete, drained, call, &error) < 0) {
+	if (sandbox_drain(sandbox, &call->principal, (uint32_t)seconds, then_delete, drained, call,
+			  &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
@@ -176,7 +177,7 @@ void sandbox_hibernate_post(struct call *call)
 		return;
 	}
 	call_hold(call);
-	if (sandbox_pause(sandbox, hibernated, call, &error) < 0) {
+	if (sandbox_pause(sandbox, &call->principal, hibernated, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
@@ -199,7 +200,7 @@ void sandbox_wake_post(struct call *call)
 	if (!sandbox)
 		return;
 	call_hold(call);
-	if (sandbox_ready(sandbox, true, woken, call, &error) < 0) {
+	if (sandbox_ready(sandbox, &call->principal, true, woken, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -146,7 +146,8 @@ void sandbox_patch(struct call *call)
 		return;
 	call_hold(call);
 	if (parse(call->body, &patch, &error) < 0 ||
-	    sandbox_change(sandbox, &patch.change, reply_sandbox_done, call, &error) < 0) {
+	    sandbox_change(sandbox, &call->principal, &patch.change, reply_sandbox_done, call,
+			   &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
@@ -214,7 +215,8 @@ void sandbox_lifecycle_patch(struct call *call)
 	change.options_mask = persistent_set ? OPTION_PERSISTENT : 0;
 	change.options = persistent ? OPTION_PERSISTENT : 0;
 	call_hold(call);
-	if (sandbox_change(sandbox, &change, lifecycle_changed, call, &error) < 0) {
+	if (sandbox_change(sandbox, &call->principal, &change, lifecycle_changed, call, &error) <
+	    0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -57,14 +57,15 @@ void reply_sandbox_done(void *data, const struct error *error)
 }
 
 static void move(struct call *call,
-		 int (*begin)(struct sandbox *sandbox, SANDBOX_DONE, struct error *error))
+		 int (*begin)(struct sandbox *sandbox, const struct principal *principal,
+			      SANDBOX_DONE, struct error *error))
 {
 	struct error error;
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
 	call_hold(call);
-	if (begin(sandbox, reply_sandbox_done, call, &error) < 0) {
+	if (begin(sandbox, &call->principal, reply_sandbox_done, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
@@ -121,7 +122,8 @@ void sandbox_delete_call(struct call *call)
 	if (!sandbox)
 		return;
 	call_hold(call);
-	if (sandbox_delete(sandbox, END_REASON_USER, NULL, deleted, call, &error) < 0) {
+	if (sandbox_delete(sandbox, &call->principal, END_REASON_USER, NULL, deleted, call,
+			   &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

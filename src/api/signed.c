@@ -114,7 +114,6 @@ static int admit(struct call *call, bool write, char path[GUEST_PATH_MAX], struc
 	call->sandbox = sandbox->row.id;
 	/* What is still under way then ends with the URL, or with its maker's token. */
 	call_watch_token(call, (int64_t)MIN(url->expires, INT64_MAX / NSEC_PER_SEC) * NSEC_PER_SEC);
-	core_asked_by(call->api->core, &call->principal);
 	url->user = "";
 	return 0;
 }

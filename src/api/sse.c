@@ -55,9 +55,9 @@ bool sse_event(struct sse *sse, const char *name, const struct buffer *json)
 	return !sse->blocked;
 }
 
-void sse_format(struct buffer *to, uint64_t id, const char *name, const struct buffer *json)
+void sse_format(struct buffer *to, const char *id, const char *name, const struct buffer *json)
 {
-	if (buffer_printf(to, "id: %llu\nevent: %s\ndata: ", (unsigned long long)id, name) < 0 ||
+	if (buffer_printf(to, "id: %s\nevent: %s\ndata: ", id, name) < 0 ||
 	    buffer_append(to, json->data, json->size) < 0 || buffer_append_text(to, "\n\n") < 0)
 		abort(); /* its maximum was made for it */
 }

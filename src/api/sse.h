@@ -18,7 +18,7 @@ struct sse *sse_begin(struct call *call);
 bool sse_event(struct sse *sse, const char *name, const struct buffer *json);
 /* Appends one with an id, by which the client goes on when it comes back (Last-Event-ID); `to` has
  * room for it. */
-void sse_format(struct buffer *to, uint64_t id, const char *name, const struct buffer *json);
+void sse_format(struct buffer *to, const char *id, const char *name, const struct buffer *json);
 /* Events that were formatted, in one write. As sse_event(). */
 bool sse_send(struct sse *sse, const struct buffer *events);
 /* In the call's on_drain. */

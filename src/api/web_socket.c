@@ -7,7 +7,6 @@
 #include <strings.h>
 
 #include "base/text.h"
-#include "core/activity.h"
 
 #define PING_MS 20000
 #define SILENT_MAX 3
@@ -106,10 +105,11 @@ void web_socket_close(struct web_socket *socket, enum websocket_code code, const
 }
 
 /* As above when it was not the handler's wish. */
-static void close_and_tell(struct web_socket *socket, enum websocket_code code, const char *reason)
+static void close_and_tell(struct web_socket *socket, const struct principal *principal,
+			   enum websocket_code code, const char *reason)
 {
 	web_socket_close(socket, code, reason);
-	socket->handlers->closed(socket);
+	socket->handlers->closed(socket, principal);
 }
 
 static void send_pong(struct web_socket *socket, const char *data, size_t size)
@@ -137,7 +137,8 @@ static void take_event(struct web_socket *socket, const struct websocket_event *
 		send_pong(socket, event->data, event->size);
 		break;
 	case WEBSOCKET_CLOSE:
-		close_and_tell(socket, event->code == 1005 ? WEBSOCKET_NORMAL : event->code, "");
+		close_and_tell(socket, &socket->call->principal,
+			       event->code == 1005 ? WEBSOCKET_NORMAL : event->code, "");
 		break;
 	case WEBSOCKET_PONG:
 	case WEBSOCKET_CONTINUATION:
@@ -153,18 +154,17 @@ static void socket_data(struct call *call, const char *data, size_t size)
 	socket->silent = 0;
 	/* Any message may end the call. */
 	call_hold(call);
-	core_asked_by(call->api->core, &call->principal);
 	while (size > 0 && !socket->over) {
 		int64_t used = websocket_next(&socket->parser, data, size, &event, &reason);
 		if (used < 0) {
-			close_and_tell(socket, (enum websocket_code) - used, reason);
+			close_and_tell(socket, &call->principal, (enum websocket_code) - used,
+				       reason);
 			break;
 		}
 		data += used;
 		size -= (size_t)used;
 		take_event(socket, &event);
 	}
-	core_asked_by(call->api->core, NULL);
 	call_release(call);
 }
 
@@ -189,7 +189,7 @@ static void socket_gone(struct call *call)
 	if (socket->over)
 		return;
 	end(socket);
-	socket->handlers->closed(socket);
+	socket->handlers->closed(socket, NULL);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -203,7 +203,7 @@ static void on_timer(uv_timer_t *timer)
 	}
 	call_hold(socket->call);
 	struct call *call = socket->call;
-	close_and_tell(socket, WEBSOCKET_GOING_AWAY, "no answer to pings");
+	close_and_tell(socket, NULL, WEBSOCKET_GOING_AWAY, "no answer to pings");
 	call_release(call);
 }
 

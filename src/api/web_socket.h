@@ -24,8 +24,8 @@ struct web_socket_handlers {
 	/* There is room again after a send returned false. May be NULL. */
 	void (*drained)(struct web_socket *socket);
 	/* Last: the client is gone, or closed, or broke the protocol. Not after web_socket_close().
-	 */
-	void (*closed)(struct web_socket *socket);
+	 * `principal` is NULL where it did so without a word. */
+	void (*closed)(struct web_socket *socket, const struct principal *principal);
 };
 
 struct web_socket {

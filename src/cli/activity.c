@@ -122,12 +122,11 @@ const struct verb verb_activity = {
 
 /* --- events --- */
 
-static int print_event(const char *text, size_t size, uint64_t *last, struct error *error)
+static int print_event(const char *text, size_t size, struct error *error)
 {
 	json_t *entry = json_loadb(text, size, 0, NULL);
 	if (!entry)
 		return error_set(error, ERROR_INTERNAL, "the daemon sent an event that is no JSON");
-	*last = (uint64_t)member_integer(entry, "sequence");
 	if (cli_json) {
 		char *line = json_dumps(entry, JSON_COMPACT);
 		printf("%s\n", line ? line : "{}");
@@ -140,10 +139,12 @@ static int print_event(const char *text, size_t size, uint64_t *last, struct err
 	return 0;
 }
 
+#define CURSOR_MAX 64
+
 struct events_reading {
 	bool dropped; /* the event that is being read is `dropped` */
 	bool again;
-	uint64_t last;
+	char last[CURSOR_MAX]; /* the id of the event that was read last */
 };
 
 static int take_line(struct events_reading *reading, const char *line, size_t size,
@@ -151,10 +152,12 @@ static int take_line(struct events_reading *reading, const char *line, size_t si
 {
 	if (size >= 7 && memcmp(line, "event: ", 7) == 0)
 		reading->dropped = size == 14 && memcmp(line + 7, "dropped", 7) == 0;
+	if (size > 4 && size - 4 < CURSOR_MAX && memcmp(line, "id: ", 4) == 0)
+		snprintf(reading->last, CURSOR_MAX, "%.*s", (int)size - 4, line + 4);
 	if (size < 6 || memcmp(line, "data: ", 6) != 0)
 		return 0;
 	if (!reading->dropped)
-		return print_event(line + 6, size - 6, &reading->last, error);
+		return print_event(line + 6, size - 6, error);
 	reading->again = true;
 	return 0;
 }
@@ -195,7 +198,6 @@ static int events_path(struct buffer *path, const char *after, struct error *err
 static int follow(struct client *client, struct error *error)
 {
 	struct events_reading reading = {.again = true};
-	char after[24];
 	int result = 0;
 	while (result == 0 && reading.again) {
 		DONE_BUFFER struct buffer path = BUFFER(8192);
@@ -204,8 +206,7 @@ static int follow(struct client *client, struct error *error)
 			abort();
 		exchange->fd = -1;
 		reading.again = false;
-		snprintf(after, sizeof(after), "%" PRIu64, reading.last);
-		result = events_path(&path, reading.last ? after : options.after, error);
+		result = events_path(&path, *reading.last ? reading.last : options.after, error);
 		struct request request = {.method = "GET", .path = path.data};
 		if (result == 0)
 			result = exchange_begin(client, &request, exchange, error);
@@ -221,7 +222,7 @@ static int follow(struct client *client, struct error *error)
 
 static int run_events(struct client *client, int argc, char **argv UNUSED, struct error *error)
 {
-	char after[24];
+	char after[CURSOR_MAX];
 	bool more = true;
 	if (argc != 1)
 		return error_set(error, ERROR_USAGE, "events takes no arguments");
@@ -245,7 +246,10 @@ static int run_events(struct client *client, int argc, char **argv UNUSED, struc
 			free(line);
 		}
 		more = json_is_true(json_object_get(answer, "more"));
-		snprintf(after, sizeof(after), "%" PRId64, member_integer(answer, "after"));
+		/* As it came: what it is made of is the daemon's. */
+		char *cursor = json_dumps(json_object_get(answer, "after"), JSON_ENCODE_ANY);
+		snprintf(after, sizeof(after), "%s", cursor ? cursor : "");
+		free(cursor);
 		json_decref(answer);
 	}
 	return 0;

@@ -39,8 +39,6 @@ struct activity_log {
 	bool failing;          /* the last write failed */
 	bool any_dropped;
 	bool too_many; /* a sandbox has more entries than it may */
-	bool asking_set;
-	struct principal asking;
 	uint64_t prune_cursor;
 };
 
@@ -53,38 +51,8 @@ static void pending_free(struct pending *pending)
 
 /* --- who --- */
 
-void core_asked_by(struct core *core, const struct principal *principal)
+void activity_actor(const struct principal *principal, char actor[ACTIVITY_ACTOR_MAX])
 {
-	struct activity_log *log = core->private ? core->private->activity : NULL;
-	if (!log)
-		return;
-	log->asking_set = principal != NULL;
-	if (principal)
-		log->asking = *principal;
-}
-
-struct asker core_asker(const struct core *core)
-{
-	const struct activity_log *log = core->private ? core->private->activity : NULL;
-	struct asker asker = {0};
-	if (log && log->asking_set)
-		asker = (struct asker){true, log->asking};
-	return asker;
-}
-
-struct asker core_ask_as(struct core *core, const struct asker *asker)
-{
-	struct asker before = core_asker(core);
-	core_asked_by(core, asker->set ? &asker->principal : NULL);
-	return before;
-}
-
-void activity_actor(const struct core *core, const struct principal *principal,
-		    char actor[ACTIVITY_ACTOR_MAX])
-{
-	const struct activity_log *log = core->private->activity;
-	if (!principal && log && log->asking_set)
-		principal = &log->asking;
 	if (!principal)
 		snprintf(actor, ACTIVITY_ACTOR_MAX, "system");
 	else if (id_is_set(&principal->token))
@@ -338,6 +306,41 @@ int activity_pruned(struct core *core, const char *workspace, uint64_t *ret_sequ
 	return store_activity_pruned(core->store, workspace, ret_sequence, error);
 }
 
+/* --- cursors --- */
+
+void activity_cursor_print(uint64_t place, char cursor[ACTIVITY_CURSOR_MAX])
+{
+	snprintf(cursor, ACTIVITY_CURSOR_MAX, "%" PRIu64, place);
+}
+
+int activity_cursor_parse(const char *name, const char *cursor, uint64_t first, uint64_t *ret_place,
+			  struct error *error)
+{
+	if (text_to_u64(cursor, first, INT64_MAX, ret_place) == 0)
+		return 0;
+	return error_set(error, ERROR_INVALID, "%s must be a number from %" PRIu64 " to %" PRId64,
+			 name, first, INT64_MAX);
+}
+
+int activity_seek(struct core *core, const char *workspace, const char *name, const char *cursor,
+		  uint64_t *ret_place, struct error *error)
+{
+	uint64_t after = 0, pruned, last;
+	if (cursor && *cursor && activity_cursor_parse(name, cursor, 0, &after, error) < 0)
+		return -1;
+	if (activity_last(core, &last, error) < 0 ||
+	    activity_pruned(core, workspace, &pruned, error) < 0)
+		return -1;
+	/* 0 asks for whatever is there. */
+	if (after != 0 && (after < pruned || after > last))
+		return error_set(error, ERROR_CURSOR_GONE,
+				 after > last ? "there was no event %s yet"
+					      : "what came after event %s is no longer kept",
+				 cursor);
+	*ret_place = after != 0 ? after : cursor && !*cursor ? last : pruned;
+	return 0;
+}
+
 static void on_soon(void *data)
 {
 	struct core *core = data;
@@ -459,7 +462,7 @@ void activity_record(struct sandbox *sandbox, enum activity_kind kind,
 		     const struct detail *details, size_t count)
 {
 	char actor[ACTIVITY_ACTOR_MAX];
-	activity_actor(sandbox->core, principal, actor);
+	activity_actor(principal, actor);
 	activity_record_by(sandbox, kind, actor, exec, details, count);
 }
 

@@ -65,10 +65,9 @@ struct detail {
 
 /* Records it. Never fails for the caller: what cannot be stored waits in memory, and what does not
  * find room there is counted, logged, and recorded as `activity.dropped` when the store is well
- * again. `principal` NULL: who asks at this moment (core_asked_by()), or else the daemon itself
- * ("system"). `exec` NULL: none. Numbered and chained at once, written with the next write of its
- * sandbox's or exec's row, or by itself: exec.started and sandbox.created within 50 ms, all others
- * in the next turn of the loop. */
+ * again. `principal` NULL: the daemon itself ("system"). `exec` NULL: none. Numbered and chained at
+ * once, written with the next write of its sandbox's or exec's row, or by itself: exec.started and
+ * sandbox.created within 50 ms, all others in the next turn of the loop. */
 void activity_record(struct sandbox *sandbox, enum activity_kind kind,
 		     const struct principal *principal, const struct id *exec,
 		     const struct detail *details, size_t count);
@@ -85,22 +84,9 @@ struct activity_listener {
 void activity_listen(struct core *core, struct activity_listener *listener);
 void activity_unlisten(struct activity_listener *listener);
 
-/* Who asks for what is done until it is called again; NULL: nobody. The edges call it around every
- * handler, so that what is begun there is recorded under the right name. */
-void core_asked_by(struct core *core, const struct principal *principal);
-/* Who asks at this moment, kept by what calls back later: who is called back goes on in that name.
- * core_ask_as() returns who it was before, which is put back after the call. */
-struct asker {
-	bool set;
-	struct principal principal;
-};
-struct asker core_asker(const struct core *core);
-struct asker core_ask_as(struct core *core, const struct asker *asker);
-
 /* "token:ID", "local:UID" or "system". */
 #define ACTIVITY_ACTOR_MAX 40
-void activity_actor(const struct core *core, const struct principal *principal,
-		    char actor[ACTIVITY_ACTOR_MAX]);
+void activity_actor(const struct principal *principal, char actor[ACTIVITY_ACTOR_MAX]);
 /* As activity_record(), for what was begun by somebody who is not there any more. */
 void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const char *actor,
 			const struct id *exec, const struct detail *details, size_t count);
@@ -124,6 +110,17 @@ NODISCARD int activity_each_written(struct core *core, const struct activity_que
  * it is kept. */
 NODISCARD int activity_started(struct core *core, const struct id *exec, struct id *ret_sandbox,
 			       uint64_t *ret_number, struct error *error);
+/* A cursor: where a client goes on in a workspace's stream of events (a sequence) or in a sandbox's
+ * timeline (a number). It is given out and taken back as a text whose form is known here alone. */
+#define ACTIVITY_CURSOR_MAX 24
+void activity_cursor_print(uint64_t place, char cursor[ACTIVITY_CURSOR_MAX]);
+/* INVALID says what `name` must be; a place before `first` is none. */
+NODISCARD int activity_cursor_parse(const char *name, const char *cursor, uint64_t first,
+				    uint64_t *ret_place, struct error *error);
+/* Where the stream goes on behind a cursor; "": at its end, NULL: with the oldest that is kept.
+ * CURSOR_GONE when what comes next is not kept any more, or the cursor is of no event yet. */
+NODISCARD int activity_seek(struct core *core, const char *workspace, const char *name,
+			    const char *cursor, uint64_t *ret_place, struct error *error);
 /* The newest sequence that is written; and up to which something of a workspace's was pruned. */
 NODISCARD int activity_last(struct core *core, uint64_t *ret_sequence, struct error *error);
 NODISCARD int activity_pruned(struct core *core, const char *workspace, uint64_t *ret_sequence,

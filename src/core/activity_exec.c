@@ -223,9 +223,8 @@ static void hash_after(uv_work_t *request, int status UNUSED)
 	struct sandbox *sandbox =
 	    work->core->private ? sandbox_by_id(work->core, &work->sandbox) : NULL;
 	struct exec *exec = sandbox ? exec_by_key(sandbox, work->key) : NULL;
-	if (exec && exec->digesting) {
+	if (exec && exec_stage_step(&exec->stage, EXEC_EVENT_HASHED) == EXEC_ACTION_SAVE) {
 		take(exec, work->streams);
-		exec->digesting = false;
 		exec_save_end(exec);
 		exec_trim(sandbox);
 	}
@@ -276,7 +275,7 @@ bool exec_digest_begin(struct exec *exec)
 			streams[i].log.fd = -1;
 	}
 	if (large && hash_later(exec, streams)) {
-		exec->digesting = true;
+		exec_stage_step(&exec->stage, EXEC_EVENT_HASHING);
 		return true;
 	}
 	take(exec, streams);
@@ -285,8 +284,6 @@ bool exec_digest_begin(struct exec *exec)
 
 void exec_digest_give_up(struct exec *exec)
 {
-	if (!exec->digesting)
-		return;
-	exec->digesting = false;
-	exec_save_end(exec);
+	if (exec_stage_step(&exec->stage, EXEC_EVENT_HASHED) == EXEC_ACTION_SAVE)
+		exec_save_end(exec);
 }

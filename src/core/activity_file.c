@@ -1,6 +1,6 @@
 /* Which file operations are entries of the activity: those that change something, and reads where
- * `[activity] reads` says so. Noted when one begins, since who asks is known then, and recorded
- * when it has succeeded. Called by files.c; does not block. */
+ * `[activity] reads` says so. Noted when one begins and recorded when it has succeeded. Called by
+ * files.c; does not block. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,8 @@ static void copy(char *to, size_t room, const struct bytes *path)
 	to[size] = '\0';
 }
 
-struct file_note *file_note_new(struct sandbox *sandbox, const struct file_request *request)
+struct file_note *file_note_new(struct sandbox *sandbox, const struct principal *principal,
+				const struct file_request *request)
 {
 	int at = find(request->operation);
 	if (at < 0 ||
@@ -59,7 +60,7 @@ struct file_note *file_note_new(struct sandbox *sandbox, const struct file_reque
 	struct file_note *note = calloc(1, sizeof(*note));
 	if (!note)
 		abort();
-	activity_actor(sandbox->core, NULL, note->actor);
+	activity_actor(principal, note->actor);
 	copy(note->path, sizeof(note->path), &request->path);
 	copy(note->other, sizeof(note->other), &request->path2);
 	return note;

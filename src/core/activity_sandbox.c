@@ -1,9 +1,8 @@
 /* Which changes of a sandbox's state are entries of its activity, and who is named in them. Called
  * by sandbox.c and its neighbours at every change; does not block.
  *
- * Who asks is known only while the request is being handled (core_asked_by()); the change comes
- * true turns later. So the name is kept in life->asked_by from the beginning of a transition until
- * its entry, and what nobody began was done by "system". */
+ * A change comes true turns after it was asked for. So the name is kept in life->asked_by from the
+ * beginning of a transition until its entry, and what nobody began was done by "system". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,21 +11,21 @@
 #include "core/core_private.h"
 #include "proto/tiers.h"
 
-void activity_transition_by(struct sandbox *sandbox)
+void activity_transition_by(struct sandbox *sandbox, const struct principal *principal)
 {
 	struct sandbox_life *life = sandbox->life;
 	char actor[ACTIVITY_ACTOR_MAX];
-	activity_actor(sandbox->core, NULL, actor);
+	activity_actor(principal, actor);
 	/* Woken by a request of an earlier turn. */
-	if (strcmp(actor, "system") == 0 && life->woken_by[0])
+	if (!principal && life->woken_by[0])
 		memcpy(actor, life->woken_by, sizeof(actor));
 	memcpy(life->asked_by, actor, sizeof(actor));
 	life->woken_by[0] = '\0';
 }
 
-void activity_woken_by(struct sandbox *sandbox)
+void activity_woken_by(struct sandbox *sandbox, const struct principal *principal)
 {
-	activity_actor(sandbox->core, NULL, sandbox->life->woken_by);
+	activity_actor(principal, sandbox->life->woken_by);
 }
 
 static void record(struct sandbox *sandbox, enum activity_kind kind, const struct detail *details,
@@ -124,7 +123,7 @@ void activity_created(struct sandbox *sandbox, const struct principal *principal
 		 {"isolation", tier_name((enum tier)row->tier)},
 		 {"network", network_name(row->network)}, {"cpu_millis", cpu},
 		 {"memory_bytes", memory}, {"disk_bytes", disk}, {"timeout_seconds", timeout});
-	activity_actor(sandbox->core, principal, sandbox->life->asked_by);
+	activity_actor(principal, sandbox->life->asked_by);
 }
 
 void activity_failed(struct sandbox *sandbox, const char *what, const struct error *error)

@@ -314,7 +314,8 @@ int budget_check_wake(struct sandbox *sandbox, const struct principal *principal
 	return 0;
 }
 
-int budget_check_change(struct sandbox *sandbox, const struct limits *limits, struct error *error)
+int budget_check_change(struct sandbox *sandbox, const struct principal *principal,
+			const struct limits *limits, struct error *error)
 {
 	const struct limits *before = &sandbox->row.limits;
 	bool never;
@@ -325,7 +326,7 @@ int budget_check_change(struct sandbox *sandbox, const struct limits *limits, st
 	/* One that does not run is asked when it is to. */
 	if (state_facts(sandbox->row.state)->holds &&
 	    check_held(sandbox->core, sandbox->life->workspace, &wish, &never, error) < 0)
-		return refused(sandbox, "limits", NULL, error);
+		return refused(sandbox, "limits", principal, error);
 	return 0;
 }
 

@@ -47,8 +47,8 @@ NODISCARD int budget_check_create(struct core *core, struct workspace *workspace
 NODISCARD int budget_check_wake(struct sandbox *sandbox, const struct principal *principal,
 				struct error *error);
 /* One that is there is to have other limits. */
-NODISCARD int budget_check_change(struct sandbox *sandbox, const struct limits *limits,
-				  struct error *error);
+NODISCARD int budget_check_change(struct sandbox *sandbox, const struct principal *principal,
+				  const struct limits *limits, struct error *error);
 /* A command, or a piece of code (of an interpreter the pieces count, not the process): may it be,
  * and, when it has really begun, that it counts. Or both at once. */
 NODISCARD int budget_check_exec(struct sandbox *sandbox, const struct principal *principal,

@@ -8,12 +8,13 @@
 #include "base/text.h"
 #include "core/core_private.h"
 #include "core/labels.h"
+#include "core/visible.h"
 
 #define AT_ONCE 16
 
 struct bulk {
 	struct core *core;
-	struct asker asker; /* who asked for all of it: each step is in that name */
+	struct principal principal; /* who asked for all of it: each step is in that name */
 	enum bulk_action action;
 	uint32_t drain_seconds;
 	bool drain_delete, dry_run;
@@ -65,20 +66,22 @@ static void stepped(void *data, const struct error *error)
 
 static int begin(struct bulk *bulk, struct sandbox *sandbox, struct step *one, struct error *error)
 {
+	const struct principal *principal = &bulk->principal;
 	switch (bulk->action) {
 	case BULK_STOP:
-		return sandbox_stop(sandbox, stepped, one, error);
+		return sandbox_stop(sandbox, principal, stepped, one, error);
 	case BULK_START:
-		return sandbox_start(sandbox, stepped, one, error);
+		return sandbox_start(sandbox, principal, stepped, one, error);
 	case BULK_PAUSE:
-		return sandbox_pause(sandbox, stepped, one, error);
+		return sandbox_pause(sandbox, principal, stepped, one, error);
 	case BULK_RESUME:
-		return sandbox_resume(sandbox, stepped, one, error);
+		return sandbox_resume(sandbox, principal, stepped, one, error);
 	case BULK_DRAIN:
-		return sandbox_drain(sandbox, bulk->drain_seconds, bulk->drain_delete, stepped, one,
-				     error);
+		return sandbox_drain(sandbox, principal, bulk->drain_seconds, bulk->drain_delete,
+				     stepped, one, error);
 	case BULK_DELETE:
-		return sandbox_delete(sandbox, END_REASON_USER, NULL, stepped, one, error);
+		return sandbox_delete(sandbox, principal, END_REASON_USER, NULL, stepped, one,
+				      error);
 	}
 	return error_set(error, ERROR_INTERNAL, "an unknown action");
 }
@@ -120,12 +123,10 @@ static void step(struct bulk *bulk)
 {
 	if (bulk->stepping)
 		return;
-	struct asker before = core_ask_as(bulk->core, &bulk->asker);
 	bulk->stepping = true;
 	while (bulk->next < bulk->count && bulk->under_way < AT_ONCE)
 		begin_next(bulk);
 	bulk->stepping = false;
-	core_ask_as(bulk->core, &before);
 	if (bulk->next < bulk->count || bulk->under_way > 0)
 		return;
 	bulk->done(bulk->data, bulk->results, bulk->count);
@@ -196,10 +197,8 @@ static void choose_all(struct bulk *bulk, const struct principal *principal,
 {
 	list_each (&bulk->core->sandboxes, node) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
-		bool visible = strcmp(sandbox->row.workspace, principal->workspace) == 0 &&
-			       (!id_is_set(&principal->sandbox) ||
-				id_equal(&principal->sandbox, &sandbox->row.id));
-		if (visible && sandbox->row.state != SANDBOX_DELETING && chosen(spec, sandbox))
+		if (sandbox_visible(principal, sandbox) && sandbox->row.state != SANDBOX_DELETING &&
+		    chosen(spec, sandbox))
 			add_sandbox(bulk, sandbox);
 	}
 }
@@ -219,7 +218,7 @@ int bulk_start(struct core *core, const struct principal *principal, const struc
 		abort();
 	*bulk = (struct bulk){
 	    .core = core,
-	    .asker = {.set = true, .principal = *principal},
+	    .principal = *principal,
 	    .action = spec->action,
 	    .drain_seconds = spec->drain_seconds,
 	    .drain_delete = spec->drain_delete,

@@ -79,7 +79,7 @@ struct exec *code_context_exec(const struct code_context *context)
 
 const struct principal *code_principal(const struct code_context *context)
 {
-	return context->life->has_principal ? &context->life->principal : NULL;
+	return asker_principal(&context->life->asker);
 }
 
 void code_context_save(struct code_context *context)
@@ -203,7 +203,8 @@ static void trim(struct sandbox *sandbox)
 		forget(oldest);
 }
 
-void code_context_ended(struct code_context *context, const char *reason)
+static void context_end(struct code_context *context, const struct principal *principal,
+			const char *reason)
 {
 	struct sandbox *sandbox = context->sandbox;
 	struct error error;
@@ -223,9 +224,14 @@ void code_context_ended(struct code_context *context, const char *reason)
 		return;
 	}
 	code_context_save(context);
-	ACTIVITY(sandbox, ACTIVITY_CODE_CONTEXT_ENDED, NULL, &context->row.exec,
+	ACTIVITY(sandbox, ACTIVITY_CODE_CONTEXT_ENDED, principal, &context->row.exec,
 		 {"context", context->row.id.text}, {"reason", reason});
 	trim(sandbox);
+}
+
+void code_context_ended(struct code_context *context, const char *reason)
+{
+	context_end(context, NULL, reason);
 }
 
 void code_context_delete(struct code_context *context, const struct principal *principal)
@@ -352,9 +358,7 @@ int code_context_create(struct sandbox *sandbox, const struct code_spec *spec, C
 	row.cwd = spec->cwd ? text_duplicate(spec->cwd) : NULL;
 	row.user = spec->user ? text_duplicate(spec->user) : NULL;
 	struct code_context *context = code_context_new(sandbox, &row, false);
-	context->life->has_principal = spec->principal != NULL;
-	if (spec->principal)
-		context->life->principal = *spec->principal;
+	context->life->asker = asker_of(spec->principal);
 	if (code_interpreter_start(context, spec, error) < 0) {
 		code_context_free(context);
 		return -1;
@@ -409,9 +413,7 @@ int code_context_restart(struct code_context *context, const struct principal *p
 	free(row->reason);
 	row->reason = NULL;
 	life->start_error = (struct error){0};
-	life->has_principal = principal != NULL;
-	if (principal)
-		life->principal = *principal;
+	life->asker = asker_of(principal);
 	char *packed = malloc(row->environment_size + 1);
 	if (!packed)
 		abort();
@@ -424,7 +426,7 @@ int code_context_restart(struct code_context *context, const struct principal *p
 	free(pairs);
 	free(packed);
 	if (result < 0) {
-		code_context_ended(context, error->message);
+		context_end(context, principal, error->message);
 		return -1;
 	}
 	budget_count_exec(context->sandbox);
@@ -456,13 +458,8 @@ void code_context_ready(struct code_context *context)
 
 /* --- the next daemon --- */
 
-struct loading {
-	struct sandbox *sandbox;
-};
-
 static bool load_one(void *data, const struct context_row *row)
 {
-	struct loading *loading = data;
 	struct context_row copy = *row;
 	copy.reason = row->reason ? text_duplicate(row->reason) : NULL;
 	copy.cwd = row->cwd ? text_duplicate(row->cwd) : NULL;
@@ -474,7 +471,7 @@ static bool load_one(void *data, const struct context_row *row)
 			abort();
 		memcpy(copy.environment, row->environment, row->environment_size);
 	}
-	struct code_context *context = code_context_new(loading->sandbox, &copy, row->once);
+	struct code_context *context = code_context_new(data, &copy, row->once);
 	context->life->recorded = true;
 	context->life->plain = code_plain(context);
 	return true;
@@ -592,15 +589,14 @@ static void end_strays(struct sandbox *sandbox)
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		if (stray(sandbox, exec))
-			exec_cancel(exec);
+			exec_cancel(exec, NULL);
 	}
 }
 
 void code_load(struct sandbox *sandbox)
 {
 	struct error error;
-	struct loading loading = {sandbox};
-	if (store_context_each(sandbox->core->store, &sandbox->row.id, load_one, &loading, &error) <
+	if (store_context_each(sandbox->core->store, &sandbox->row.id, load_one, sandbox, &error) <
 	    0) {
 		log_error("sandbox %s: its code contexts: %s", sandbox->row.id.text, error.message);
 		return;

@@ -11,7 +11,7 @@ static void send_interrupt(struct code_context *context, bool tree)
 {
 	struct error error;
 	struct exec *exec = context->life->main.exec;
-	if (exec && exec_signal(exec, SIGINT, tree ? SIGNAL_TREE : SIGNAL_LEADER, &error) < 0)
+	if (exec && exec_signal(exec, NULL, SIGINT, tree ? SIGNAL_TREE : SIGNAL_LEADER, &error) < 0)
 		log_debug("code context %s: %s", context->row.id.text, error.message);
 }
 
@@ -50,7 +50,7 @@ static void interrupt_more(struct code_context *context, int64_t now)
 	/* It does not listen: its end is seen by the watcher. */
 	life->interrupt_at = 0;
 	if (life->main.exec)
-		exec_cancel(life->main.exec);
+		exec_cancel(life->main.exec, NULL);
 }
 
 static int64_t check_context(struct code_context *context, int64_t now)

@@ -21,8 +21,7 @@ struct code_run {
 	char *code;
 	size_t size;
 	uint32_t timeout_ms;
-	struct principal principal;
-	bool has_principal;
+	struct asker asker;
 	uint64_t number; /* 0 while it waits */
 	struct id cell;  /* the spec's */
 	bool begun;
@@ -30,7 +29,6 @@ struct code_run {
 	bool keep_tried;  /* code_run_keep() has written its row, or could not */
 	int64_t began;    /* CLOCK_MONOTONIC */
 	int64_t deadline; /* CLOCK_BOOTTIME, 0 = none */
-	struct asker asker;
 };
 
 struct code_life {
@@ -55,8 +53,7 @@ struct code_life {
 	void *created_data;
 	struct error start_error; /* why the interpreter never came to be ready */
 	bool recorded;            /* there is a row of it */
-	struct principal principal;
-	bool has_principal;
+	struct asker asker;
 };
 
 /* code.c */

@@ -77,23 +77,16 @@ static void run_free(struct code_run *run)
 void code_run_changed(struct code_context *context)
 {
 	struct code_run *run = context->running;
-	struct core *core = context->sandbox->core;
-	if (!run || !run->callbacks.changed)
-		return;
-	struct asker before = core_ask_as(core, &run->asker);
-	run->callbacks.changed(run->callbacks.data, context, code_cell_of(context, run->number));
-	core_ask_as(core, &before);
+	if (run && run->callbacks.changed)
+		run->callbacks.changed(run->callbacks.data, context,
+				       code_cell_of(context, run->number));
 }
 
 static void tell_done(struct code_context *context, struct code_run *run,
 		      const struct code_cell *cell, const struct error *error)
 {
-	struct core *core = context->sandbox->core;
-	if (!run->callbacks.done)
-		return;
-	struct asker before = core_ask_as(core, &run->asker);
-	run->callbacks.done(run->callbacks.data, context, cell, error);
-	core_ask_as(core, &before);
+	if (run->callbacks.done)
+		run->callbacks.done(run->callbacks.data, context, cell, error);
 }
 
 /* --- the end of a cell --- */
@@ -104,7 +97,7 @@ static void record_activity(struct code_context *context, const struct code_run 
 	char number[24], code[16];
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)cell->number);
 	snprintf(code, sizeof(code), "%d", cell->exit_code);
-	ACTIVITY(context->sandbox, ACTIVITY_CODE_RAN, run->has_principal ? &run->principal : NULL,
+	ACTIVITY(context->sandbox, ACTIVITY_CODE_RAN, asker_principal(&run->asker),
 		 &context->row.exec, {"language", code_language_name(context->row.language)},
 		 {"context", context->once ? NULL : context->row.id.text}, {"cell", number},
 		 {"exit_code", code}, {"timed_out", cell->timed_out ? "true" : NULL},
@@ -623,10 +616,7 @@ static struct code_run *run_new(struct code_context *context, const struct code_
 	run->size = spec->size;
 	run->timeout_ms = spec->timeout_ms;
 	run->cell = spec->cell;
-	run->asker = core_asker(context->sandbox->core);
-	run->has_principal = spec->principal != NULL;
-	if (spec->principal)
-		run->principal = *spec->principal;
+	run->asker = asker_of(spec->principal);
 	return run;
 }
 
@@ -644,9 +634,7 @@ static int start_once(struct sandbox *sandbox, const struct code_spec *spec,
 	    .user = spec->user ? text_duplicate(spec->user) : NULL,
 	};
 	struct code_context *context = code_context_new(sandbox, &row, true);
-	context->life->has_principal = spec->principal != NULL;
-	if (spec->principal)
-		context->life->principal = *spec->principal;
+	context->life->asker = asker_of(spec->principal);
 	if (code_interpreter_start(context, spec, error) < 0) {
 		code_context_free(context);
 		return -1;
@@ -712,7 +700,7 @@ void code_run_abandon(struct code_run *run)
 	run->callbacks = (struct code_callbacks){0};
 	if (context->running == run) {
 		if (context->once && context->life->main.exec)
-			exec_cancel(context->life->main.exec);
+			exec_cancel(context->life->main.exec, NULL);
 		else
 			code_interrupt(context);
 		return;

@@ -212,7 +212,7 @@ static void stop_exec(struct exec_watcher *watcher)
 		return;
 	exec_unwatch(watcher);
 	if (!exec_ended(exec))
-		exec_cancel(exec);
+		exec_cancel(exec, NULL);
 }
 
 void code_interpreter_stop(struct code_context *context)

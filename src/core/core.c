@@ -34,11 +34,19 @@ struct later {
 };
 
 struct done_call {
-	struct core *core;
-	struct asker asker;
 	void (*done)(void *data, const struct error *error);
 	void *data;
 };
+
+struct asker asker_of(const struct principal *principal)
+{
+	return principal ? (struct asker){true, *principal} : (struct asker){0};
+}
+
+const struct principal *asker_principal(const struct asker *asker)
+{
+	return asker->set ? &asker->principal : NULL;
+}
 
 static void run_later(struct core *core)
 {
@@ -78,10 +86,7 @@ void core_later(struct core *core, void (*call)(void *data), void *data)
 static void call_done(void *data)
 {
 	struct done_call *call = data;
-	struct core *core = call->core;
-	struct asker before = core_ask_as(core, &call->asker);
 	call->done(call->data, NULL);
-	core_ask_as(core, &before);
 	free(call);
 }
 
@@ -93,12 +98,7 @@ void core_done_later(struct core *core, void (*done)(void *data, const struct er
 	struct done_call *call = malloc(sizeof(*call));
 	if (!call)
 		abort();
-	*call = (struct done_call){
-	    .core = core,
-	    .asker = core_asker(core),
-	    .done = done,
-	    .data = data,
-	};
+	*call = (struct done_call){.done = done, .data = data};
 	core_later(core, call_done, call);
 }
 

@@ -27,7 +27,8 @@ struct work_share;
 
 #define WORKSPACE_MAX 63
 
-/* Who asks. Made at the edge from a token or from peer credentials. */
+/* Who asks. Made at the edge from a token or from peer credentials. An operation that is recorded
+ * in somebody's name takes it as `principal`; NULL is the daemon itself. */
 struct principal {
 	char workspace[WORKSPACE_MAX + 1];
 	uint32_t scopes;      /* enum scope */
@@ -38,6 +39,14 @@ struct principal {
 	uid_t uid;
 	gid_t gid;
 };
+
+/* The same, kept by what ends in a later turn. */
+struct asker {
+	bool set; /* else it is the daemon itself */
+	struct principal principal;
+};
+struct asker asker_of(const struct principal *principal);
+const struct principal *asker_principal(const struct asker *asker);
 
 /* What the spawner says that is the main's business. Set in core->hooks before core_start(), which
  * keeps them; any may be NULL. */

@@ -27,6 +27,7 @@
  *   activity_kinds.c, activity_redact.c   its names; what must not be in it
  *   receipt.c             the key that signs what happened
  *   exec.c                a command: begun, followed, fed, signalled, found again
+ *   exec_stage.c          its life as a table: stages, events, what follows
  *   exec_frames.c         what an init says of it
  *   exec_log.c, exec_spare.c   the files of its output; those that are made ahead
  *   exec_remove.c         forgetting it before its sandbox
@@ -91,8 +92,7 @@ struct waiter {
 	struct list link;
 	void (*done)(void *data, const struct error *error);
 	void *data;
-	struct asker asker; /* in whose name it is called back */
-	int64_t until;      /* CLOCK_BOOTTIME; 0 = as long as it takes */
+	int64_t until; /* CLOCK_BOOTTIME; 0 = as long as it takes */
 	bool wake; /* of sandbox_ready(): a paused one is to be resumed, a stopped one started */
 };
 
@@ -203,7 +203,6 @@ struct sandbox_life {
 	uint32_t waiter_count;
 	void (*created)(void *data, struct sandbox *sandbox, const struct error *error);
 	void *created_data;
-	struct asker created_by;
 
 	int64_t deadline;      /* CLOCK_BOOTTIME, 0 = none */
 	int64_t active;        /* CLOCK_BOOTTIME of the last activity */
@@ -232,10 +231,10 @@ struct sandbox_life {
 	int mount_fds[SANDBOX_MOUNTS_MAX]; /* for START; -1 after a restart of the daemon */
 	uint32_t mount_count;
 
-	struct list watchers; /* struct sandbox_watcher */
-	struct list drained;  /* struct waiter: sandbox_drain() */
-	struct asker drained_by;
-	bool notifying; /* the watchers are told in a later turn */
+	struct list watchers;    /* struct sandbox_watcher */
+	struct list drained;     /* struct waiter: sandbox_drain() */
+	struct asker drained_by; /* who asked for the drain */
+	bool notifying;          /* the watchers are told in a later turn */
 
 	struct activity_head activity;
 	char asked_by[ACTIVITY_ACTOR_MAX]; /* who began the transition; "": nobody, it came about */
@@ -295,9 +294,13 @@ NODISCARD int waiter_add(struct sandbox *sandbox, struct list *list,
 void waiter_append(struct sandbox *sandbox, struct list *list,
 		   void (*done)(void *data, const struct error *error), void *data, int64_t until,
 		   bool wake);
+/* The newest of a list, since what it was to wait for has not begun. */
+void waiter_take_back(struct sandbox *sandbox, struct list *list);
 void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error);
 void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_monotonic);
 
+/* Calls back in a later turn of the loop, unless it is gone by then. */
+void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox));
 /* Asks the spawner about one sandbox. `done` gets the sandbox as it is then: NULL when it has gone,
  * `current` false when another transition has begun meanwhile. */
 struct sandbox_answer {
@@ -393,10 +396,10 @@ void watchers_lost(struct sandbox *sandbox, const struct error *error);
 int64_t drain_check(struct sandbox *sandbox, int64_t now);
 
 /* activity_sandbox.c */
-/* A transition begins: whoever asks now is named when it has come true. */
-void activity_transition_by(struct sandbox *sandbox);
+/* A transition begins: whoever asks for it is named when it has come true. */
+void activity_transition_by(struct sandbox *sandbox, const struct principal *principal);
 /* The same for a request that has to wake it, in a later turn. */
-void activity_woken_by(struct sandbox *sandbox);
+void activity_woken_by(struct sandbox *sandbox, const struct principal *principal);
 /* After a change of row.state from `before`: whether it was worth an entry. */
 bool activity_state(struct sandbox *sandbox, enum sandbox_state before);
 void activity_paused(struct sandbox *sandbox);
@@ -416,7 +419,8 @@ void exec_digest_give_up(struct exec *exec);
 
 /* activity_file.c */
 struct file_note;
-struct file_note *file_note_new(struct sandbox *sandbox, const struct file_request *request);
+struct file_note *file_note_new(struct sandbox *sandbox, const struct principal *principal,
+				const struct file_request *request);
 /* Frees it; NULL is fine. */
 void file_note_done(struct sandbox *sandbox, struct file_note *note, uint8_t operation,
 		    const void *result, size_t size, const struct error *error);

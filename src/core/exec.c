@@ -26,6 +26,7 @@ struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 		abort();
 	exec->sandbox = sandbox;
 	exec->row = *row;
+	exec->stage = exec_stage_of(row->state);
 	*row = (struct exec_row){0};
 	exec->logs[0].fd = exec->logs[1].fd = -1;
 	exec->oom_kills_before = OOM_KILLS_UNKNOWN;
@@ -150,9 +151,8 @@ void exec_unlisten(struct exec_listener *listener)
 
 static bool pinned(const struct exec *exec)
 {
-	return !exec_ended(exec) || exec->ending || exec->unsaved || exec->digesting ||
-	       exec->telling || exec->row.left_running > 0 || !list_empty(&exec->watchers) ||
-	       !list_empty(&exec->left_queries);
+	return exec->stage != EXEC_STAGE_OVER || exec->telling || exec->row.left_running > 0 ||
+	       !list_empty(&exec->watchers) || !list_empty(&exec->left_queries);
 }
 
 void exec_trim(struct sandbox *sandbox)
@@ -165,20 +165,6 @@ void exec_trim(struct sandbox *sandbox)
 		if (!pinned(exec) && ++kept > EXECS_KEPT)
 			exec_free(exec);
 	}
-}
-
-struct trim_call {
-	struct core *core;
-	struct id id;
-};
-
-static void trim_now(void *data)
-{
-	struct trim_call *call = data;
-	struct sandbox *sandbox = sandbox_by_id(call->core, &call->id);
-	if (sandbox)
-		exec_trim(sandbox);
-	free(call);
 }
 
 int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, struct error *error)
@@ -205,11 +191,7 @@ int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, s
 	list_remove(&exec->link);
 	list_append(sandbox->execs.next, &exec->link);
 	exec->stdin_closed = true;
-	struct trim_call *call = malloc(sizeof(*call));
-	if (!call)
-		abort();
-	*call = (struct trim_call){.core = sandbox->core, .id = sandbox->row.id};
-	core_later(sandbox->core, trim_now, call);
+	sandbox_later(sandbox, exec_trim);
 	*ret_exec = exec;
 	return 0;
 }
@@ -468,7 +450,7 @@ static int begin(struct exec *exec, const struct buffer *payload, struct error *
 			 exec->row.flags & EXEC_TTY ? 1 : 2, error) < 0) {
 		struct error ignored;
 		exec_logs_unlink(sandbox, &exec->row.id);
-		if (store_exec_delete(store, &exec->row.id, &ignored) < 0)
+		if (store_exec_delete(store, &sandbox->row.id, &exec->row.id, &ignored) < 0)
 			log_warning("exec %s: %s", exec->row.id.text, ignored.message);
 		return -1;
 	}
@@ -608,7 +590,8 @@ void exec_send_held(struct exec *exec)
 	}
 }
 
-int exec_signal(struct exec *exec, int signal, enum signal_scope scope, struct error *error)
+int exec_signal(struct exec *exec, const struct principal *principal, int signal,
+		enum signal_scope scope, struct error *error)
 {
 	if (signal < 1 || signal > 64)
 		return error_set(error, ERROR_INVALID, "there is no signal %d", signal);
@@ -625,7 +608,7 @@ int exec_signal(struct exec *exec, int signal, enum signal_scope scope, struct e
 	if (id_is_set(&exec->row.context))
 		return 0;
 	const char *leader = exec->row.flags & EXEC_TTY ? "foreground" : "leader";
-	ACTIVITY(exec->sandbox, ACTIVITY_EXEC_SIGNALLED, NULL, &exec->row.id,
+	ACTIVITY(exec->sandbox, ACTIVITY_EXEC_SIGNALLED, principal, &exec->row.id,
 		 {"signal", name ? name : "?"}, {"scope", scope == SIGNAL_TREE ? "tree" : leader});
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "core/exec_stage.h"
 #include "core/sandbox.h"
 #include "proto/init_messages.h"
 #include "proto/output_log.h"
@@ -50,19 +51,17 @@ struct exec {
 	bool stdin_closed;
 	uint64_t oom_kills_before; /* the sandbox's counter when it began */
 	struct list watchers;      /* struct exec_watcher */
-	/* Private to core/. */
+	/* Private to core/. What is no stage is a fact that holds beside any of them. */
+	enum exec_stage stage;
 	bool stdin_broken;    /* what was on the way when the link broke is lost */
 	bool stdin_wanted;    /* somebody was refused: tell when there is room */
-	bool ending;          /* EXITED came, the oom counter is being asked for */
 	bool listed;          /* seen in the init's list since the last resync */
 	bool logs_removed;    /* they were the oldest: reading gives a gap */
-	bool unsaved;         /* its end could not be written: the init keeps it until it is */
 	bool idle;            /* an interpreter that waits for code: no activity */
-	bool digesting;       /* its end is written when its output is hashed */
 	uint32_t telling;     /* callers above us that go on with it: it must not be removed */
 	bool digest_known[2]; /* of stdout and stderr, when it has ended */
 	uint8_t digests[2][32];
-	struct exec_result result; /* while ending */
+	struct exec_result result; /* while EXEC_STAGE_ASKING */
 	int64_t overdue_at;        /* CLOCK_BOOTTIME: its end is not told by then; 0: no matter */
 	bool given_up;             /* it was overdue; the init has not told its end since */
 	struct output_totals consumed, consumed_sent; /* lossless */
@@ -113,10 +112,11 @@ bool exec_has_consumer(const struct exec *exec);
  * runs, or while its end is still to be told or written: so in every callback about this exec (of a
  * watcher, of a listener, `done` of a run), where exec_purge() is the way. The exec is gone when it
  * returns 0, and as it was when it does not. */
-NODISCARD int exec_remove(struct exec *exec, struct error *error);
+NODISCARD int exec_remove(struct exec *exec, const struct principal *principal,
+			  struct error *error);
 /* Kills it where it runs, and forgets it as soon as it has ended, in a turn of its own: from
  * anywhere. */
-void exec_purge(struct exec *exec);
+void exec_purge(struct exec *exec, const struct principal *principal);
 
 /* Told whenever something about any exec of a sandbox has changed: begun, output, ended. */
 struct exec_listener {
@@ -142,8 +142,8 @@ void exec_watcher_consumed(struct exec_watcher *watcher, enum exec_stream stream
 NODISCARD ssize_t exec_stdin(struct exec *exec, const void *data, size_t size, struct error *error);
 NODISCARD int exec_stdin_close(struct exec *exec, struct error *error);
 /* One that comes while it is being started waits until it runs. */
-NODISCARD int exec_signal(struct exec *exec, int signal, enum signal_scope scope,
-			  struct error *error);
+NODISCARD int exec_signal(struct exec *exec, const struct principal *principal, int signal,
+			  enum signal_scope scope, struct error *error);
 NODISCARD int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error *error);
 
 struct left_process {

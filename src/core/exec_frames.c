@@ -67,11 +67,13 @@ void exec_save_end(struct exec *exec)
 	struct error error;
 	activity_exec_ended(exec);
 	if (activity_save(sandbox->core, write_exec, exec, &error) >= 0) {
+		exec_stage_step(&exec->stage, EXEC_EVENT_SAVED);
 		send_forget(sandbox, exec->row.key);
 		return;
 	}
 	log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
-	exec->unsaved = life->execs_unsaved = true;
+	exec_stage_step(&exec->stage, EXEC_EVENT_NOT_SAVED);
+	life->execs_unsaved = true;
 	if (life->save_at == 0)
 		life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
 	timers_wake_at(sandbox->core, life->save_at);
@@ -83,7 +85,6 @@ void exec_save_end(struct exec *exec)
 static void finish(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
-	exec->ending = false;
 	exec->stdin_closed = true;
 	exec->pid = 0;
 	exec->row.ended_wall = clock_wall();
@@ -103,11 +104,11 @@ bool exec_save_again(struct sandbox *sandbox)
 {
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
-		if (!exec->unsaved)
+		if (exec->stage != EXEC_STAGE_UNSAVED)
 			continue;
 		if (!store_exec(exec))
 			return false;
-		exec->unsaved = false;
+		exec_stage_step(&exec->stage, EXEC_EVENT_SAVED);
 		send_forget(sandbox, exec->row.key);
 	}
 	return true;
@@ -149,9 +150,10 @@ static void fail(struct exec *exec, const struct error *error)
 	finish(exec);
 }
 
-static void end_lost(struct exec *exec)
+/* `kept`: its result, which came before; or NULL. */
+static void end_lost(struct exec *exec, const struct exec_result *kept)
 {
-	if (!exec->ending) {
+	if (!kept) {
 		free(exec->row.error_message);
 		exec->row.error_message =
 		    text_duplicate(state_facts(exec->sandbox->row.state)->lost);
@@ -164,7 +166,7 @@ static void end_lost(struct exec *exec)
 	/* The log is on the host: it says how far it came even when no frame did. */
 	if (exec_logs_open(exec) < 0)
 		log_debug("exec %s has no logs", exec->row.id.text);
-	end_with_result(exec, exec->ending ? &exec->result : &result);
+	end_with_result(exec, kept ? kept : &result);
 }
 
 static void on_counters(const struct sandbox_answer *answer)
@@ -177,7 +179,7 @@ static void on_counters(const struct sandbox_answer *answer)
 		sandbox->life->counters_known = true;
 	}
 	struct exec *exec = exec_by_key(sandbox, answer->number);
-	if (!exec || !exec->ending)
+	if (!exec || exec_stage_step(&exec->stage, EXEC_EVENT_COUNTED) != EXEC_ACTION_END)
 		return;
 	exec->row.oom_killed = !answer->error && exec->oom_kills_before != OOM_KILLS_UNKNOWN &&
 			       sandbox->counters.oom_kills > exec->oom_kills_before;
@@ -198,16 +200,17 @@ static void on_exited(struct exec *exec, const struct exec_result *result)
 {
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
 	struct error error;
-	if (exec_ended(exec) || exec->ending)
-		return;
-	if (looks_killed(result)) {
-		exec->ending = true;
+	enum exec_action action = exec_stage_step(
+	    &exec->stage, looks_killed(result) ? EXEC_EVENT_KILLED : EXEC_EVENT_EXITED);
+	if (action == EXEC_ACTION_ASK) {
 		exec->result = *result;
 		if (sandbox_ask(exec->sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, on_counters,
 				NULL, exec->row.key, &error) == 0)
 			return;
+		action = exec_stage_step(&exec->stage, EXEC_EVENT_COUNTED);
 	}
-	end_with_result(exec, result);
+	if (action == EXEC_ACTION_END)
+		end_with_result(exec, result);
 }
 
 void exec_watch_time(struct exec *exec)
@@ -231,6 +234,8 @@ static bool waits_for_reader(const struct exec *exec)
 static void give_up(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
+	if (exec_stage_step(&exec->stage, EXEC_EVENT_OVERDUE) != EXEC_ACTION_GIVE_UP)
+		return;
 	log_warning("sandbox %s: its init did not end exec %s, whose time-out has passed",
 		    sandbox->row.id.text, exec->row.id.text);
 	struct exec_result result = {
@@ -253,7 +258,7 @@ int64_t exec_check_overdue(struct sandbox *sandbox, int64_t now)
 	const int64_t grace = OVERDUE_GRACE_MS * NSEC_PER_MSEC;
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
-		if (exec->overdue_at == 0 || exec_ended(exec) || exec->ending)
+		if (exec->overdue_at == 0 || exec->stage > EXEC_STAGE_RUNNING)
 			continue;
 		/* A paused init tells nothing, and has its time when it goes on. */
 		if (exec->overdue_at <= now &&
@@ -281,7 +286,8 @@ static int handle_started(struct exec *exec, const struct frame *frame, struct e
 	uint32_t pid = read_u32(&reader);
 	if (exec->given_up)
 		return 0;
-	if (reader_finish(&reader) < 0 || exec->row.state != EXEC_STARTING)
+	if (reader_finish(&reader) < 0 ||
+	    exec_stage_step(&exec->stage, EXEC_EVENT_STARTED) != EXEC_ACTION_RUN)
 		return broken(error, "STARTED");
 	exec->pid = pid;
 	/* Not stored: for a restart `starting` and `running` are the same, the init is asked. */
@@ -302,7 +308,8 @@ static int handle_start_failed(struct exec *exec, const struct frame *frame, str
 		exec->given_up = false;
 		return 0;
 	}
-	if (failure_read(frame, &failure) < 0 || exec->row.state != EXEC_STARTING || exec->ending)
+	if (failure_read(frame, &failure) < 0 ||
+	    exec_stage_step(&exec->stage, EXEC_EVENT_START_FAILED) != EXEC_ACTION_FAIL)
 		return broken(error, "START_FAILED");
 	error_from_failure(&why, &failure);
 	fail(exec, &why);
@@ -340,9 +347,9 @@ static int handle_credit(struct exec *exec, const struct frame *frame, struct er
 
 static int handle_gone(struct exec *exec, const struct frame *frame, struct error *error)
 {
-	if (frame->size != 0 || (!exec_ended(exec) && !exec->ending))
+	if (frame->size != 0 || exec_stage_step(&exec->stage, EXEC_EVENT_GONE) == EXEC_ACTION_BREAK)
 		return broken(error, "GONE");
-	if (exec->ending) {
+	if (exec->stage == EXEC_STAGE_ASKING) {
 		exec->result.left_running = 0;
 		return 0;
 	}
@@ -521,7 +528,8 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 		on_exited(exec, &status.result);
 		return 0;
 	}
-	if (status.phase == EXEC_PHASE_RUNNING)
+	if (status.phase == EXEC_PHASE_RUNNING &&
+	    exec_stage_step(&exec->stage, EXEC_EVENT_LISTED) == EXEC_ACTION_RUN)
 		exec->row.state = EXEC_RUNNING;
 	if (exec_logs_open(exec) < 0)
 		log_warning("exec %s has no logs", exec->row.id.text);
@@ -534,14 +542,15 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 static void settle_unlisted(struct exec *exec)
 {
 	struct error error;
-	if (exec->listed || exec->ending || exec->row.key >= exec->sandbox->life->resync_key)
+	if (exec->listed || exec->row.key >= exec->sandbox->life->resync_key)
 		return;
-	if (exec->row.state == EXEC_STARTING) {
+	enum exec_action action = exec_stage_step(&exec->stage, EXEC_EVENT_UNLISTED);
+	if (action == EXEC_ACTION_FAIL) {
 		error_set(&error, ERROR_GUEST_GONE,
 			  "the connection to the sandbox was lost before the command was started");
 		fail(exec, &error);
-	} else if (exec->row.state == EXEC_RUNNING) {
-		end_lost(exec);
+	} else if (action == EXEC_ACTION_LOSE) {
+		end_lost(exec, NULL);
 	} else if (exec->row.left_running > 0) {
 		exec->row.left_running = 0;
 		store_exec(exec);
@@ -656,8 +665,9 @@ void exec_all_lost(struct sandbox *sandbox)
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		exec_digest_give_up(exec);
-		if (!exec_ended(exec)) {
-			end_lost(exec);
+		enum exec_action action = exec_stage_step(&exec->stage, EXEC_EVENT_LOST);
+		if (action != EXEC_ACTION_NONE) {
+			end_lost(exec, action == EXEC_ACTION_END ? &exec->result : NULL);
 		} else if (exec->row.left_running > 0) {
 			exec->row.left_running = 0;
 			store_exec(exec);

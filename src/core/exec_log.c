@@ -288,7 +288,8 @@ static void remove_excess(struct sandbox *sandbox, uint64_t live)
 	for (size_t i = 0; i < count && result >= 0; i++) {
 		if (excess.found[i].row_too) {
 			logs_remove(core, &sandbox->row.id, &excess.found[i].id);
-			result = store_exec_delete(core->store, &excess.found[i].id, &error);
+			result = store_exec_delete(core->store, &sandbox->row.id,
+						   &excess.found[i].id, &error);
 			excess.rows--;
 		} else {
 			result = forget_logs(sandbox, &excess.found[i].id, &error);

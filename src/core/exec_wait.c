@@ -4,13 +4,10 @@
 
 #include <stdlib.h>
 
-#include "core/activity.h"
-
 struct exec_wait {
 	struct exec_watcher watcher;
 	uv_timer_t timer;
 	struct core *core;
-	struct asker asker;
 	struct exec *exec;
 	struct id sandbox;
 	uint64_t out_from, err_from; /* UINT64_MAX: that stream does not matter */
@@ -35,10 +32,8 @@ static void leave(struct exec_wait *wait)
 /* The wait is freed in a later turn, when its timer is closed. */
 static void finish(struct exec_wait *wait, struct exec *exec, const struct error *error)
 {
-	struct asker before = core_ask_as(wait->core, &wait->asker);
 	leave(wait);
 	wait->done(wait->data, exec, error);
-	core_ask_as(wait->core, &before);
 }
 
 static bool over(const struct exec_wait *wait, const struct exec *exec)
@@ -80,7 +75,6 @@ int exec_wait_output(struct exec *exec, uint64_t out_from, uint64_t err_from, ui
 	*wait = (struct exec_wait){
 	    .watcher = {.changed = changed, .forgotten = forgotten},
 	    .core = core,
-	    .asker = core_asker(core),
 	    .exec = exec,
 	    .sandbox = exec->sandbox->row.id,
 	    .out_from = out_from,

@@ -2,7 +2,6 @@
  * other, and callbacks of its owner in the name of who asked for it. */
 #pragma once
 
-#include "core/activity.h"
 #include "core/file_tasks.h"
 
 struct file_task {

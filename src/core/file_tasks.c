@@ -41,7 +41,7 @@ struct file_task *file_task_new(struct sandbox *sandbox, const struct file_place
 	}
 	task->core = sandbox->core;
 	task->sandbox = sandbox->row.id;
-	task->asker = core_asker(sandbox->core);
+	task->asker = asker_of(place->principal);
 	task->path = text_duplicate(place->path);
 	task->request.path = text_bytes(task->path);
 	task->data = data;
@@ -60,23 +60,15 @@ void file_task_free(struct file_task *task)
 	free(task);
 }
 
-/* What every callback of an operation does around its step. */
-static struct asker enter(struct file_task *task)
+/* What every callback of an operation does after its step. */
+static void task_step_done(struct file_task *task)
 {
-	task->busy = true;
-	return core_ask_as(task->core, &task->asker);
-}
-
-static void leave(struct file_task *task, const struct asker *before)
-{
-	struct core *core = task->core;
 	task->busy = false;
-	if (task->over) {
-		if (task->handle)
-			file_cancel(TAKE_PTR(task->handle));
-		file_task_free(task);
-	}
-	core_ask_as(core, before);
+	if (!task->over)
+		return;
+	if (task->handle)
+		file_cancel(TAKE_PTR(task->handle));
+	file_task_free(task);
 }
 
 void file_task_over(struct file_task *task, const struct error *error)
@@ -97,21 +89,21 @@ static void bad_answer(struct file_task *task)
 static void on_data(struct file_operation_handle *handle, const void *bytes, size_t size)
 {
 	struct file_task *task = file_data(handle);
-	struct asker before = enter(task);
+	task->busy = true;
 	if (!task->on_data || !task->on_data(task, bytes, size))
 		bad_answer(task);
 	else if (!task->over)
 		file_credit(handle, (uint32_t)size);
-	leave(task, &before);
+	task_step_done(task);
 }
 
 static void on_credit(struct file_operation_handle *handle)
 {
 	struct file_task *task = file_data(handle);
-	struct asker before = enter(task);
+	task->busy = true;
 	if (task->on_credit)
 		task->on_credit(task);
-	leave(task, &before);
+	task_step_done(task);
 }
 
 static void on_done(struct file_operation_handle *handle, const void *result, size_t size,
@@ -120,12 +112,12 @@ static void on_done(struct file_operation_handle *handle, const void *result, si
 	struct file_task *task = file_data(handle);
 	struct file_outcome outcome = {0};
 	struct error bad;
-	struct asker before = enter(task);
+	task->busy = true;
 	task->handle = NULL;
 	if (!error && file_outcome_read(task->request.operation, result, size, &outcome, &bad) < 0)
 		error = &bad;
 	task->on_done(task, &outcome, error);
-	leave(task, &before);
+	task_step_done(task);
 }
 
 int file_task_begin(struct file_task *task, struct error *error)
@@ -135,7 +127,8 @@ int file_task_begin(struct file_task *task, struct error *error)
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended",
 				 task->sandbox.text);
-	return file_start(sandbox, &task->request, &callbacks, task, &task->handle, error);
+	return file_start(sandbox, asker_principal(&task->asker), &task->request, &callbacks, task,
+			  &task->handle, error);
 }
 
 int file_task_first(struct file_task *task, struct file_task **ret_task, struct error *error)
@@ -417,11 +410,12 @@ static void change_done(struct file_task *task, const struct file_outcome *outco
 	file_task_over(task, error);
 }
 
-int file_change(struct sandbox *sandbox, const struct file_request *request,
+int file_change(struct sandbox *sandbox, const struct principal *principal,
+		const struct file_request *request,
 		void (*done)(void *data, const struct error *error), void *data,
 		struct file_task **ret_task, struct error *error)
 {
-	const struct file_place nowhere = {.path = ""};
+	const struct file_place nowhere = {.principal = principal, .path = ""};
 	struct file_task *task = file_task_new(sandbox, &nowhere, data, error);
 	if (!task)
 		return -1;

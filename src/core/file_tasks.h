@@ -15,9 +15,10 @@ struct file_task;
 /* done is not called any more. */
 void file_task_cancel(struct file_task *task);
 
-/* What is common to them. user: NULL is the sandbox's own. */
+/* What is common to them. user: NULL is the sandbox's own. Borrowed for the length of the call. */
 struct file_place {
-	const char *path; /* inside */
+	const struct principal *principal; /* who asks */
+	const char *path;                  /* inside */
 	const char *user;
 };
 
@@ -90,6 +91,7 @@ NODISCARD int file_replace(struct sandbox *sandbox, const struct file_place *pla
 			   void (*done)(void *data, uint64_t count, const struct error *error),
 			   void *data, struct file_task **ret_task, struct error *error);
 /* mkdir -p, rm (-r), mv, chmod, chown: what has no result of its own. */
-NODISCARD int file_change(struct sandbox *sandbox, const struct file_request *request,
+NODISCARD int file_change(struct sandbox *sandbox, const struct principal *principal,
+			  const struct file_request *request,
 			  void (*done)(void *data, const struct error *error), void *data,
 			  struct file_task **ret_task, struct error *error);

@@ -62,9 +62,9 @@ static int check_request(const struct file_request *request, struct error *error
 	return 0;
 }
 
-int file_start(struct sandbox *sandbox, const struct file_request *request,
-	       const struct file_callbacks *callbacks, void *data,
-	       struct file_operation_handle **ret_handle, struct error *error)
+int file_start(struct sandbox *sandbox, const struct principal *principal,
+	       const struct file_request *request, const struct file_callbacks *callbacks,
+	       void *data, struct file_operation_handle **ret_handle, struct error *error)
 {
 	uint32_t count = 0;
 	if (sandbox->row.state != SANDBOX_RUNNING)
@@ -107,7 +107,7 @@ int file_start(struct sandbox *sandbox, const struct file_request *request,
 	    .sandbox = sandbox,
 	    .id = id,
 	    .operation = request->operation,
-	    .note = file_note_new(sandbox, request),
+	    .note = file_note_new(sandbox, principal, request),
 	    .heard = clock_boot(),
 	    .callbacks = *callbacks,
 	    .data = data,

@@ -24,9 +24,10 @@ struct file_callbacks {
 };
 
 /* The sandbox is ready. The request is copied. */
-NODISCARD int file_start(struct sandbox *sandbox, const struct file_request *request,
-			 const struct file_callbacks *callbacks, void *data,
-			 struct file_operation_handle **ret_handle, struct error *error);
+NODISCARD int file_start(struct sandbox *sandbox, const struct principal *principal,
+			 const struct file_request *request, const struct file_callbacks *callbacks,
+			 void *data, struct file_operation_handle **ret_handle,
+			 struct error *error);
 void *file_data(const struct file_operation_handle *handle);
 /* Takes up to the credit; returns how many bytes. */
 NODISCARD ssize_t file_write(struct file_operation_handle *handle, const void *data, size_t size,

@@ -8,7 +8,6 @@
 
 #include "base/buffer.h"
 #include "base/text.h"
-#include "core/activity.h"
 
 struct between {
 	struct id from_id, to_id;
@@ -171,9 +170,9 @@ static int begin(struct between *between, bool writer, enum file_operation opera
 	if (!sandbox)
 		result = error_set(&error, ERROR_SANDBOX_ENDED, "it ended meanwhile");
 	else
-		result =
-		    file_start(sandbox, &request, writer ? &writer_callbacks : &reader_callbacks,
-			       between, writer ? &between->to : &between->from, &error);
+		result = file_start(sandbox, &between->principal, &request,
+				    writer ? &writer_callbacks : &reader_callbacks, between,
+				    writer ? &between->to : &between->from, &error);
 	if (result == 0)
 		return 0;
 	if (writer) {
@@ -209,12 +208,9 @@ static void looked(struct file_operation_handle *handle, const void *result, siz
 			  "%s: is a directory; only a recursive copy takes it", between->from_path);
 		fail_from(between, &bad);
 	} else {
-		struct core *core = between->core;
-		core_asked_by(core, &between->principal);
 		if (begin(between, true, directory ? FILE_UNPACK : FILE_WRITE,
 			  directory ? 0 : entry.mode & 0777) == 0)
 			(void)begin(between, false, directory ? FILE_PACK : FILE_READ, 0);
-		core_asked_by(core, NULL);
 	}
 }
 
@@ -249,8 +245,8 @@ int between_start(const struct between_spec *spec,
 				   sizeof(between->user) - 1);
 	memcpy(request.user, between->user, sizeof(request.user));
 	if (result == 0)
-		result = file_start(spec->from, &request, &look_callbacks, between, &between->from,
-				    error);
+		result = file_start(spec->from, spec->principal, &request, &look_callbacks, between,
+				    &between->from, error);
 	if (result < 0) {
 		between_free(between);
 		return -1;

@@ -71,7 +71,7 @@ const struct sandbox *oneshot_kept(const struct oneshot *oneshot)
 }
 
 /* Whatever comes next, its sandbox goes first, unless somebody has made it his. */
-static void wind_up(struct oneshot *oneshot)
+static void wind_up(struct oneshot *oneshot, const struct principal *principal)
 {
 	struct core_private *private = oneshot->core->private;
 	struct sandbox *sandbox = NULL;
@@ -80,8 +80,8 @@ static void wind_up(struct oneshot *oneshot)
 	if (private && !private->let_go && !private->stopping)
 		sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
 	if (!sandbox || oneshot_kept(oneshot) ||
-	    sandbox_delete(sandbox, END_REASON_USER, "its one-shot run is over", removed, oneshot,
-			   &error) < 0)
+	    sandbox_delete(sandbox, principal, END_REASON_USER, "its one-shot run is over", removed,
+			   oneshot, &error) < 0)
 		finish(oneshot);
 }
 
@@ -121,7 +121,7 @@ static void ran(void *data, struct exec *exec, const struct left_process *left, 
 		};
 		oneshot->callbacks.ran(oneshot->data, &result);
 	}
-	wind_up(oneshot);
+	wind_up(oneshot, &oneshot->principal);
 }
 
 static void code_changed(void *data, struct code_context *context, const struct code_cell *cell)
@@ -139,7 +139,7 @@ static void code_ran(void *data, struct code_context *context, const struct code
 		failed(oneshot, error);
 	else
 		oneshot->code_callbacks.ran(oneshot->data, context, cell);
-	wind_up(oneshot);
+	wind_up(oneshot, &oneshot->principal);
 }
 
 static int start_command(struct oneshot *oneshot, struct sandbox *sandbox)
@@ -173,14 +173,14 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 		return;
 	}
 	if (oneshot->cancelled) {
-		wind_up(oneshot);
+		wind_up(oneshot, &oneshot->principal);
 		return;
 	}
 	oneshot->step = clock_monotonic();
 	oneshot->created_us = (uint64_t)((oneshot->step - oneshot->began) / NSEC_PER_USEC);
 	int result = oneshot->code ? start_code(oneshot, sandbox) : start_command(oneshot, sandbox);
 	if (result < 0)
-		wind_up(oneshot);
+		wind_up(oneshot, &oneshot->principal);
 }
 
 static int named(void *data, const struct id *id, struct error *error UNUSED)
@@ -250,7 +250,7 @@ int oneshot_code_start(struct core *core, const struct principal *principal,
 	return begin(oneshot, sandbox, ret_oneshot, error);
 }
 
-void oneshot_cancel(struct oneshot *oneshot)
+void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
 {
 	oneshot->cancelled = true;
 	/* While it is created `created` comes, and finds it cancelled; not while it waits for room.
@@ -259,10 +259,10 @@ void oneshot_cancel(struct oneshot *oneshot)
 		finish(oneshot);
 	} else if (oneshot->run) {
 		run_abandon(TAKE_PTR(oneshot->run), true);
-		wind_up(oneshot);
+		wind_up(oneshot, principal);
 	} else if (oneshot->code_run) {
 		code_run_abandon(TAKE_PTR(oneshot->code_run));
-		wind_up(oneshot);
+		wind_up(oneshot, principal);
 	}
 }
 

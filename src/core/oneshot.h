@@ -40,7 +40,7 @@ NODISCARD int oneshot_start(struct core *core, const struct principal *principal
 			    const struct oneshot_callbacks *callbacks, void *data,
 			    struct oneshot **ret_oneshot, struct error *error);
 /* Nobody waits any more: the command is killed and the sandbox removed; no callback comes. */
-void oneshot_cancel(struct oneshot *oneshot);
+void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal);
 /* Its sandbox, one with OPTION_DETACHED, where that was given a longer life or a name meanwhile (it
  * has lost the option then): it stays after the run. NULL: it does not. */
 const struct sandbox *oneshot_kept(const struct oneshot *oneshot);

@@ -67,18 +67,17 @@ static void owed_done(struct exec_watcher *watcher)
 static void owed_again(struct exec_watcher *watcher, struct exec *exec)
 {
 	struct owed_signal *owed = container_of(watcher, struct owed_signal, watcher);
-	struct core *core = exec->sandbox->core;
-	struct asker before = core_ask_as(core, &owed->asker);
 	struct error error;
-	if (exec_ended(exec) || exec_signal(exec, owed->signal, SIGNAL_TREE, &error) == 0)
+	if (exec_ended(exec) || exec_signal(exec, asker_principal(&owed->asker), owed->signal,
+					    SIGNAL_TREE, &error) == 0)
 		owed_done(watcher);
-	core_ask_as(core, &before);
 }
 
-static void signal_surely(struct exec *exec, int signal)
+static void exec_signal_when_reachable(struct exec *exec, const struct principal *principal,
+				       int signal)
 {
 	struct error error;
-	if (exec_ended(exec) || exec_signal(exec, signal, SIGNAL_TREE, &error) == 0)
+	if (exec_ended(exec) || exec_signal(exec, principal, signal, SIGNAL_TREE, &error) == 0)
 		return;
 	log_info("exec %s: signal %d as soon as its sandbox can be reached: %s", exec->row.id.text,
 		 signal, error.message);
@@ -86,20 +85,20 @@ static void signal_surely(struct exec *exec, int signal)
 	if (!owed)
 		abort();
 	owed->signal = signal;
-	owed->asker = core_asker(exec->sandbox->core);
+	owed->asker = asker_of(principal);
 	owed->watcher.changed = owed_again;
 	owed->watcher.forgotten = owed_done;
 	exec_watch(exec, &owed->watcher);
 }
 
-void exec_cancel(struct exec *exec)
+void exec_cancel(struct exec *exec, const struct principal *principal)
 {
-	signal_surely(exec, SIGKILL);
+	exec_signal_when_reachable(exec, principal, SIGKILL);
 }
 
-void exec_hang_up(struct exec *exec)
+void exec_hang_up(struct exec *exec, const struct principal *principal)
 {
-	signal_surely(exec, SIGHUP);
+	exec_signal_when_reachable(exec, principal, SIGHUP);
 }
 
 /* --- standard input --- */
@@ -144,7 +143,7 @@ static void feed_changed(struct exec_watcher *watcher, struct exec *exec)
 	/* Half an input, and one that never ends, are worse than none. */
 	if (stdin_lost(exec, &error)) {
 		log_warning("exec %s is cancelled: %s", exec->row.id.text, error.message);
-		exec_cancel(exec);
+		exec_cancel(exec, NULL);
 		feed_end(feed);
 		return;
 	}
@@ -176,9 +175,8 @@ void stdin_feed(struct exec *exec, char *data, size_t size)
 
 struct run {
 	struct exec_watcher watcher;
-	struct exec *exec; /* NULL: forgotten */
-	struct core *core;
-	struct asker asker; /* in whose name it is called back */
+	struct exec *exec;  /* NULL: forgotten */
+	struct asker asker; /* in whose name it is cancelled */
 	const struct run_callbacks *callbacks;
 	void *data;
 	bool fed;       /* its standard input was given whole */
@@ -197,11 +195,9 @@ static void run_free(struct run *run)
 static void run_over(struct run *run, const struct left_process *processes, size_t count,
 		     const struct error *error)
 {
-	struct asker before = core_ask_as(run->core, &run->asker);
 	run->over = true;
 	if (!run->abandoned)
 		run->callbacks->done(run->data, run->exec, processes, count, error);
-	core_ask_as(run->core, &before);
 	run_free(run);
 }
 
@@ -226,10 +222,7 @@ static void run_changed(struct exec_watcher *watcher, struct exec *exec)
 		/* The feed cancels it; here is who waits for it. */
 		run_over(run, NULL, 0, &error);
 	} else if (run->callbacks->changed) {
-		struct core *core = run->core; /* the run may be abandoned in it */
-		struct asker before = core_ask_as(core, &run->asker);
-		run->callbacks->changed(run, exec);
-		core_ask_as(core, &before);
+		run->callbacks->changed(run, exec); /* the run may be abandoned in it */
 	}
 }
 
@@ -259,8 +252,7 @@ int run_start(struct sandbox *sandbox, const struct exec_spec *spec, char *stdin
 	if (!run)
 		abort();
 	run->exec = exec;
-	run->core = sandbox->core;
-	run->asker = core_asker(sandbox->core);
+	run->asker = asker_of(spec->principal);
 	run->callbacks = callbacks;
 	run->data = data;
 	run->fed = stdin_data;
@@ -285,10 +277,8 @@ struct exec *run_exec(const struct run *run)
 
 void run_cancel(struct run *run)
 {
-	struct core *core = run->core; /* the run may end in it */
-	struct asker before = core_ask_as(core, &run->asker);
-	exec_cancel(run->exec);
-	core_ask_as(core, &before);
+	struct asker asker = run->asker; /* the run may end in it */
+	exec_cancel(run->exec, asker_principal(&asker));
 }
 
 void run_abandon(struct run *run, bool kill)

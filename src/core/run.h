@@ -46,10 +46,10 @@ void exec_finish(struct exec *exec,
 void exec_start_error(const struct exec *exec, struct error *ret_error);
 /* Kills it with every process it started; while its sandbox cannot be reached, as soon as it can.
  */
-void exec_cancel(struct exec *exec);
+void exec_cancel(struct exec *exec, const struct principal *principal);
 /* The terminal's line is cut, or the client of a command is gone: SIGHUP to its whole tree, as
  * above across a lost connection. */
-void exec_hang_up(struct exec *exec);
+void exec_hang_up(struct exec *exec, const struct principal *principal);
 /* Bytes of its standard input were lost on the way, with the connection to the sandbox: what runs
  * has half an input. error says so. */
 bool stdin_lost(const struct exec *exec, struct error *error);

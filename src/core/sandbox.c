@@ -451,7 +451,6 @@ void waiter_append(struct sandbox *sandbox, struct list *list,
 	*waiter = (struct waiter){
 	    .done = done,
 	    .data = data,
-	    .asker = core_asker(sandbox->core),
 	    .until = until,
 	    .wake = wake,
 	};
@@ -472,9 +471,16 @@ int waiter_add(struct sandbox *sandbox, struct list *list,
 	return 0;
 }
 
+void waiter_take_back(struct sandbox *sandbox, struct list *list)
+{
+	struct waiter *waiter = list_entry(list->previous, struct waiter, link);
+	list_remove(&waiter->link);
+	sandbox->life->waiter_count--;
+	free(waiter);
+}
+
 void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error)
 {
-	struct core *core = sandbox->core;
 	/* Taken off first: a callback may add new ones, and those wait for what comes next. */
 	struct list due;
 	list_init(&due);
@@ -487,11 +493,8 @@ void waiters_finish(struct sandbox *sandbox, struct list *list, const struct err
 	while (!list_empty(&due)) {
 		struct waiter *waiter = list_entry(due.next, struct waiter, link);
 		list_remove(&waiter->link);
-		if (waiter->done) {
-			struct asker before = core_ask_as(core, &waiter->asker);
+		if (waiter->done)
 			waiter->done(waiter->data, error);
-			core_ask_as(core, &before);
-		}
 		free(waiter);
 	}
 }
@@ -505,6 +508,30 @@ void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_
 	if (text_copy(phase->name, sizeof(phase->name), name) < 0)
 		phase->name[0] = '\0';
 	phase->microseconds = (uint32_t)MIN(MAX(microseconds, 0), (int64_t)UINT32_MAX);
+}
+
+struct later {
+	struct core *core;
+	struct id id;
+	void (*call)(struct sandbox *sandbox);
+};
+
+static void call_later(void *data)
+{
+	struct later *later = data;
+	struct sandbox *sandbox = sandbox_by_id(later->core, &later->id);
+	if (sandbox)
+		later->call(sandbox);
+	free(later);
+}
+
+void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox))
+{
+	struct later *later = malloc(sizeof(*later));
+	if (!later)
+		abort();
+	*later = (struct later){sandbox->core, sandbox->row.id, call};
+	core_later(sandbox->core, call_later, later);
 }
 
 struct ask {

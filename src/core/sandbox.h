@@ -114,25 +114,31 @@ NODISCARD int sandbox_find_row(struct core *core, const struct principal *princi
 struct sandbox *sandbox_by_id(struct core *core, const struct id *id);
 
 /* The transitions. Each is allowed from the states its arrow leaves; doing what is done already is
- * success. done(data, error): error is NULL on success. */
+ * success. done(data, error): error is NULL on success; done may be NULL. */
 #define SANDBOX_DONE void (*done)(void *data, const struct error *error), void *data
-NODISCARD int sandbox_stop(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
-NODISCARD int sandbox_start(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
+NODISCARD int sandbox_stop(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
+			   struct error *error);
+NODISCARD int sandbox_start(struct sandbox *sandbox, const struct principal *principal,
+			    SANDBOX_DONE, struct error *error);
 /* The folders that it was created with, once more: a daemon that was restarted does not have them.
  * For the next start; their order does not matter. */
 NODISCARD int sandbox_give_folders(struct sandbox *sandbox, const struct principal *principal,
 				   const struct mount_spec *mounts, size_t count,
 				   struct error *error);
-NODISCARD int sandbox_pause(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
-NODISCARD int sandbox_resume(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
-/* Never refused. */
-NODISCARD int sandbox_delete(struct sandbox *sandbox, enum end_reason reason, const char *why,
+NODISCARD int sandbox_pause(struct sandbox *sandbox, const struct principal *principal,
+			    SANDBOX_DONE, struct error *error);
+NODISCARD int sandbox_resume(struct sandbox *sandbox, const struct principal *principal,
 			     SANDBOX_DONE, struct error *error);
+/* Never refused. */
+NODISCARD int sandbox_delete(struct sandbox *sandbox, const struct principal *principal,
+			     enum end_reason reason, const char *why, SANDBOX_DONE,
+			     struct error *error);
 
 /* Makes it ready for work: running and connected. Where `wake` says so, resumes a paused one and
  * starts a stopped one (else SANDBOX_STATE); waits for a transition or a reconnect under way; the
  * callback comes when it is ready. Counts as activity. */
-NODISCARD int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error *error);
+NODISCARD int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bool wake,
+			    SANDBOX_DONE, struct error *error);
 /* --- sandbox_wait.c: what is waited for --- */
 
 /* Told, in a later turn, whenever its state has changed or one of its commands has ended. In state
@@ -162,8 +168,9 @@ void sandbox_wait_cancel(struct sandbox_wait *wait);
 
 /* Takes no new commands from now on; those that run may end, for at most that long; then it is
  * stopped or, with then_delete, deleted: done comes then. Goes on after a restart of the daemon. */
-NODISCARD int sandbox_drain(struct sandbox *sandbox, uint32_t timeout_seconds, bool then_delete,
-			    SANDBOX_DONE, struct error *error);
+NODISCARD int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
+			    uint32_t timeout_seconds, bool then_delete, SANDBOX_DONE,
+			    struct error *error);
 /* It takes commands again; who waits for the drain is told CANCELLED. */
 NODISCARD int sandbox_drain_cancel(struct sandbox *sandbox, struct error *error);
 /* Does a command run in it? The interpreter of a code context is none. */
@@ -184,16 +191,17 @@ struct sandbox_change {
 	struct limits limits;           /* cpu, memory, pids; 0 = as it is */
 };
 /* All of it or nothing. done: it is so and stored. */
-NODISCARD int sandbox_change(struct sandbox *sandbox, const struct sandbox_change *change,
-			     SANDBOX_DONE, struct error *error);
+NODISCARD int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
+			     const struct sandbox_change *change, SANDBOX_DONE,
+			     struct error *error);
 
 /* Asks the spawner for its counters; done when sandbox->counters is fresh. */
 NODISCARD int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
 /* New cpu, memory and pids; 0 = as it is. Holds at once where it runs or is paused, else from its
  * next start; done: it is so and stored. All or nothing: LIMIT_EXCEEDED where it uses more memory
  * than that, and what can be dropped does not help. */
-NODISCARD int sandbox_set_limits(struct sandbox *sandbox, const struct limits *limits, SANDBOX_DONE,
-				 struct error *error);
+NODISCARD int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principal,
+				 const struct limits *limits, SANDBOX_DONE, struct error *error);
 /* New absolute time-out from now; 0 = none. Stored, and told to the init. */
 NODISCARD int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error *error);
 void sandbox_touch(struct sandbox *sandbox);

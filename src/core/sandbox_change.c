@@ -55,8 +55,9 @@ static int prepare_name(struct sandbox *sandbox, const struct sandbox_change *ch
 	return 0;
 }
 
-static int prepare_pairs(struct sandbox *sandbox, const struct sandbox_change *change,
-			 struct prepared *prepared, struct error *error)
+static int prepare_pairs(struct sandbox *sandbox, const struct principal *principal,
+			 const struct sandbox_change *change, struct prepared *prepared,
+			 struct error *error)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	struct pair *merged;
@@ -72,10 +73,9 @@ static int prepare_pairs(struct sandbox *sandbox, const struct sandbox_change *c
 	if (result == 0 && change->label_count > 0) {
 		packed_merge(row->labels, row->labels_size, change->labels, change->label_count,
 			     &merged, &count);
-		struct asker asker = core_asker(sandbox->core);
 		struct ephemeral_name name;
-		if (asker.set)
-			ephemeral_name_labels(&asker.principal, merged, count, &name);
+		if (principal)
+			ephemeral_name_labels(principal, merged, count, &name);
 		result =
 		    labels_pack(merged, count, &prepared->labels, &prepared->labels_size, error);
 		free(merged);
@@ -175,7 +175,8 @@ static void set_numbers(struct sandbox_row *row, const struct prepared *prepared
 		row->limits.pids = prepared->limits.pids;
 }
 
-static void record_change(struct sandbox *sandbox, const struct sandbox_change *change)
+static void record_change(struct sandbox *sandbox, const struct principal *principal,
+			  const struct sandbox_change *change)
 {
 	char timeout[16], idle[16], pause[16], limits[96];
 	snprintf(timeout, sizeof(timeout), "%u", change->timeout_seconds);
@@ -186,7 +187,7 @@ static void record_change(struct sandbox *sandbox, const struct sandbox_change *
 		 sandbox->row.limits.pids);
 	bool limited = change->limits.cpu_millis || change->limits.memory || change->limits.pids;
 	const char *name = sandbox->row.name ? sandbox->row.name : "";
-	ACTIVITY(sandbox, ACTIVITY_SANDBOX_CHANGED, NULL, NULL,
+	ACTIVITY(sandbox, ACTIVITY_SANDBOX_CHANGED, principal, NULL,
 		 {"name", change->name_set ? name : NULL},
 		 {"metadata", change->metadata_count > 0 ? "changed" : NULL},
 		 {"labels", change->label_count > 0 ? "changed" : NULL},
@@ -211,7 +212,7 @@ static int apply(struct sandbox *sandbox, struct prepared *prepared, struct erro
 		*row = before;
 		return -1;
 	}
-	record_change(sandbox, &prepared->change);
+	record_change(sandbox, asker_principal(&prepared->asker), &prepared->change);
 	if (prepared->change.name_set)
 		sandbox_relist(sandbox);
 	if (prepared->change.timeout_set) {
@@ -235,40 +236,37 @@ static void limits_back(void *data UNUSED, const struct error *error)
 static void limits_set(void *data, const struct error *refused)
 {
 	struct prepared *prepared = data;
-	struct core *core = prepared->core;
-	struct sandbox *sandbox = sandbox_by_id(core, &prepared->id);
-	struct asker before = core_ask_as(core, &prepared->asker);
+	struct sandbox *sandbox = sandbox_by_id(prepared->core, &prepared->id);
 	struct error error, ignored;
 	if (!refused && !sandbox) {
 		error_set(&error, ERROR_SANDBOX_ENDED, "sandbox `%s` ended during the request",
 			  prepared->id.text);
 		refused = &error;
 	} else if (!refused && apply(sandbox, prepared, &error) < 0) {
-		if (sandbox_set_limits(sandbox, &prepared->limits_before, limits_back, NULL,
-				       &ignored) < 0)
+		if (sandbox_set_limits(sandbox, asker_principal(&prepared->asker),
+				       &prepared->limits_before, limits_back, NULL, &ignored) < 0)
 			limits_back(NULL, &ignored);
 		refused = &error;
 	}
 	prepared->done(prepared->data, refused);
 	prepared_free(prepared);
-	core_ask_as(core, &before);
 }
 
-int sandbox_change(struct sandbox *sandbox, const struct sandbox_change *change, SANDBOX_DONE,
-		   struct error *error)
+int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
+		   const struct sandbox_change *change, SANDBOX_DONE, struct error *error)
 {
 	struct core *core = sandbox->core;
 	struct prepared *prepared = calloc(1, sizeof(*prepared));
 	if (!prepared)
 		abort();
 	*prepared = (struct prepared){.core = core,
-				      .asker = core_asker(core),
+				      .asker = asker_of(principal),
 				      .id = sandbox->row.id,
 				      .change = *change,
 				      .done = done,
 				      .data = data};
 	if (prepare_name(sandbox, change, prepared, error) < 0 ||
-	    prepare_pairs(sandbox, change, prepared, error) < 0 ||
+	    prepare_pairs(sandbox, principal, change, prepared, error) < 0 ||
 	    prepare_times(&core->config, change, error) < 0 ||
 	    limits_check_change(&core->config, &change->limits, error) < 0) {
 		prepared_free(prepared);
@@ -276,8 +274,8 @@ int sandbox_change(struct sandbox *sandbox, const struct sandbox_change *change,
 	}
 	prepare_default_timeout(sandbox, &prepared->change);
 	if (prepare_limits(sandbox, change, prepared)) {
-		if (sandbox_set_limits(sandbox, &prepared->limits, limits_set, prepared, error) ==
-		    0)
+		if (sandbox_set_limits(sandbox, principal, &prepared->limits, limits_set, prepared,
+				       error) == 0)
 			return 0;
 		prepared_free(prepared);
 		return -1;

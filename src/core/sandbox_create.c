@@ -68,15 +68,11 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 
 void create_told(struct sandbox *sandbox, const struct error *error)
 {
-	struct core *core = sandbox->core;
 	struct sandbox_life *life = sandbox->life;
 	void (*created)(void *, struct sandbox *, const struct error *) = life->created;
 	life->created = NULL;
-	if (!created)
-		return;
-	struct asker before = core_ask_as(core, &life->created_by);
-	created(life->created_data, error ? NULL : sandbox, error);
-	core_ask_as(core, &before);
+	if (created)
+		created(life->created_data, error ? NULL : sandbox, error);
 }
 
 static void on_undone(const struct sandbox_answer *answer);
@@ -180,12 +176,10 @@ static int insert(void *data, struct error *error)
 	return store_end(store, result, error);
 }
 
-static void expect_told(struct sandbox *sandbox, const struct principal *principal,
-			const struct create_callbacks *callbacks)
+static void expect_told(struct sandbox *sandbox, const struct create_callbacks *callbacks)
 {
 	sandbox->life->created = callbacks->done;
 	sandbox->life->created_data = callbacks->data;
-	sandbox->life->created_by = (struct asker){true, *principal};
 	sandbox_clock_deadline(sandbox);
 	budget_spend(sandbox->life->workspace, BUDGET_CREATES, 1);
 }
@@ -206,34 +200,30 @@ static void on_limits(const struct sandbox_answer *answer)
 	link_send_deadline(sandbox);
 }
 
-struct given {
-	struct core *core;
-	struct id id;
-};
-
-static void tell_given(void *data)
+static void tell_given(struct sandbox *sandbox)
 {
-	struct given *given = data;
-	struct sandbox *sandbox = sandbox_by_id(given->core, &given->id);
 	/* One that was deleted meanwhile tells at its end. */
-	if (sandbox && sandbox->row.state != SANDBOX_DELETING) {
-		create_told(sandbox, NULL);
-		boot_own(sandbox);
-	}
-	free(given);
+	if (sandbox->row.state == SANDBOX_DELETING)
+		return;
+	create_told(sandbox, NULL);
+	boot_own(sandbox);
 }
 
 /* Runs, and whoever asked is told so in a later turn of the loop. */
 static void give_at_once(struct sandbox *sandbox)
 {
-	struct given *given = malloc(sizeof(*given));
-	if (!given)
-		abort();
-	*given = (struct given){.core = sandbox->core, .id = sandbox->row.id};
 	sandbox_state_entered(sandbox, SANDBOX_CREATING);
 	boot_entered(sandbox);
 	link_send_deadline(sandbox);
-	core_later(sandbox->core, tell_given, given);
+	sandbox_later(sandbox, tell_given);
+}
+
+static void fail_given(struct sandbox *sandbox)
+{
+	struct error error;
+	error_set(&error, ERROR_SPAWNER_GONE, "the spawner cannot be asked");
+	if (sandbox->row.state == SANDBOX_CREATING)
+		boot_failed(sandbox, &error);
 }
 
 /* Cpu and pids are not what the member has: it is `creating` until they are. */
@@ -244,7 +234,7 @@ static void give_after_limits(struct sandbox *sandbox)
 	boot_own(sandbox);
 	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_limits, NULL, 0, &error) <
 	    0)
-		boot_failed(sandbox, &error);
+		sandbox_later(sandbox, fail_given);
 }
 
 /* Takes the row, also on failure. */
@@ -259,6 +249,7 @@ static int create_from_pool(struct core *core, const struct principal *principal
 	if (!differs) {
 		row->state = SANDBOX_RUNNING;
 		row->started_wall = clock_wall();
+		row->boot_us = (uint64_t)MAX((clock_monotonic() - began) / NSEC_PER_USEC, 1);
 	}
 	struct sandbox *sandbox = sandbox_new(core, row);
 	const struct insertion insertion = {core, &sandbox->row, callbacks, pooled};
@@ -277,7 +268,7 @@ static int create_from_pool(struct core *core, const struct principal *principal
 	sandbox->life->booting = true;
 	sandbox_add_phase(sandbox, "store", began);
 	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - began) / NSEC_PER_USEC);
-	expect_told(sandbox, principal, callbacks);
+	expect_told(sandbox, callbacks);
 	if (differs)
 		give_after_limits(sandbox);
 	else
@@ -310,7 +301,7 @@ static int create_cold(struct core *core, const struct principal *principal,
 		if (sandbox_ask(sandbox, &message, sandbox->life->mount_fds,
 				sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS, on_created, NULL,
 				0, error) == 0) {
-			expect_told(sandbox, principal, callbacks);
+			expect_told(sandbox, callbacks);
 			*ret_sandbox = sandbox;
 			return 0;
 		}

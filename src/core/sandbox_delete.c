@@ -112,7 +112,8 @@ void delete_send(struct sandbox *sandbox)
 	}
 }
 
-int sandbox_delete(struct sandbox *sandbox, enum end_reason reason, const char *why, SANDBOX_DONE,
+int sandbox_delete(struct sandbox *sandbox, const struct principal *principal,
+		   enum end_reason reason, const char *why, SANDBOX_DONE,
 		   struct error *error UNUSED)
 {
 	struct error cancelled;
@@ -125,7 +126,7 @@ int sandbox_delete(struct sandbox *sandbox, enum end_reason reason, const char *
 	error_set(&cancelled, ERROR_CANCELLED, "sandbox `%s` is being deleted",
 		  sandbox->row.id.text);
 	sandbox_set_end(sandbox, reason, why);
-	activity_transition_by(sandbox);
+	activity_transition_by(sandbox, principal);
 	/* Deleting must work on a full disk too. If this row does not get there and we crash, the
 	 * next start finds a sandbox without files and ends it. */
 	sandbox_force_state(sandbox, SANDBOX_DELETING);
@@ -142,7 +143,7 @@ void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, con
 {
 	struct error error;
 	if (sandbox->row.state != SANDBOX_DELETING &&
-	    sandbox_delete(sandbox, reason, why, NULL, NULL, &error) < 0)
+	    sandbox_delete(sandbox, NULL, reason, why, NULL, NULL, &error) < 0)
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 

@@ -93,8 +93,8 @@ static int check_state(const struct sandbox *sandbox, struct error *error)
 	return 0;
 }
 
-int sandbox_set_limits(struct sandbox *sandbox, const struct limits *asked, SANDBOX_DONE,
-		       struct error *error)
+int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principal,
+		       const struct limits *asked, SANDBOX_DONE, struct error *error)
 {
 	const struct limits before = sandbox->row.limits;
 	struct limits limits = before;
@@ -114,7 +114,7 @@ int sandbox_set_limits(struct sandbox *sandbox, const struct limits *asked, SAND
 		core_done_later(sandbox->core, done, data);
 		return 0;
 	}
-	if (budget_check_change(sandbox, &limits, error) < 0)
+	if (budget_check_change(sandbox, principal, &limits, error) < 0)
 		return -1;
 	sandbox->row.limits = limits;
 	if (store_sandbox_update(sandbox->core->store, &sandbox->row, error) < 0) {

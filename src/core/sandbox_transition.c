@@ -21,20 +21,17 @@ static void stop_waiting_for_reclaim(struct sandbox *sandbox)
 }
 
 /* The state of a transition is written and `done` waits for its end. */
-static int begin(struct sandbox *sandbox, enum sandbox_state state, SANDBOX_DONE,
-		 struct error *error)
+static int begin(struct sandbox *sandbox, const struct principal *principal,
+		 enum sandbox_state state, SANDBOX_DONE, struct error *error)
 {
 	struct list *waiters = &sandbox->life->waiters;
 	stop_waiting_for_reclaim(sandbox);
-	activity_transition_by(sandbox);
+	activity_transition_by(sandbox, principal);
 	if (waiter_add(sandbox, waiters, done, data, 0, false, error) < 0)
 		return -1;
 	if (sandbox_set_state(sandbox, state, error) == 0)
 		return 0;
-	struct waiter *waiter = list_entry(waiters->previous, struct waiter, link);
-	list_remove(&waiter->link);
-	sandbox->life->waiter_count--;
-	free(waiter);
+	waiter_take_back(sandbox, waiters);
 	return -1;
 }
 
@@ -57,30 +54,29 @@ static bool left_to_next(struct sandbox *sandbox, const struct error *error)
 
 /* begin(), then asks the spawner; when that is refused at once everything is as before, in the
  * state `back`. */
-static int begin_asking(struct sandbox *sandbox, enum sandbox_state state, enum sandbox_state back,
+static int begin_asking(struct sandbox *sandbox, const struct principal *principal,
+			enum sandbox_state state, enum sandbox_state back,
 			struct spawn_message *message,
 			void (*answered)(const struct sandbox_answer *answer), SANDBOX_DONE,
 			struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
 	bool boot = message->type == SPAWN_START;
-	if (begin(sandbox, state, done, data, error) < 0)
+	if (begin(sandbox, principal, state, done, data, error) < 0)
 		return -1;
 	if (sandbox_ask(sandbox, message, life->mount_fds, boot ? life->mount_count : 0,
 			boot ? SPAWN_BOOT_TIMEOUT_MS : SPAWN_TIMEOUT_MS, answered, NULL, 0,
 			error) == 0)
 		return 0;
-	struct waiter *waiter = list_entry(life->waiters.previous, struct waiter, link);
-	list_remove(&waiter->link);
-	life->waiter_count--;
-	free(waiter);
+	waiter_take_back(sandbox, &life->waiters);
 	sandbox_force_state(sandbox, back);
 	return -1;
 }
 
 /* What a wish comes to in the state that it is in. 1: the caller begins it; 0: `done` will be
  * called; -1: it is refused. */
-static int grant(struct sandbox *sandbox, enum wish wish, SANDBOX_DONE, struct error *error)
+static int grant(struct sandbox *sandbox, const struct principal *principal, enum wish wish,
+		 SANDBOX_DONE, struct error *error)
 {
 	const struct state_facts *facts = state_facts(sandbox->row.state);
 	switch (wish_outcome(wish, sandbox->row.state)) {
@@ -95,7 +91,7 @@ static int grant(struct sandbox *sandbox, enum wish wish, SANDBOX_DONE, struct e
 	case OUTCOME_JOINS:
 		break;
 	case OUTCOME_TAKES_BACK:
-		return sandbox_ready(sandbox, true, done, data, error);
+		return sandbox_ready(sandbox, principal, true, done, data, error);
 	case OUTCOME_REFUSED:
 		return error_set(error, facts->passing ? ERROR_CONFLICT : ERROR_SANDBOX_STATE,
 				 "sandbox `%s` is %s and cannot be %s%s", sandbox->row.id.text,
@@ -146,13 +142,14 @@ void stop_kill(struct sandbox *sandbox)
 	timers_wake_at(sandbox->core, sandbox->life->kill_at);
 }
 
-int sandbox_stop(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+int sandbox_stop(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
+		 struct error *error)
 {
-	int granted = grant(sandbox, WISH_STOP, done, data, error);
+	int granted = grant(sandbox, principal, WISH_STOP, done, data, error);
 	if (granted <= 0)
 		return granted;
 	bool paused = sandbox->row.state == SANDBOX_PAUSED;
-	if (begin(sandbox, SANDBOX_STOPPING, done, data, error) < 0)
+	if (begin(sandbox, principal, SANDBOX_STOPPING, done, data, error) < 0)
 		return -1;
 	/* Frozen processes cannot hear a polite request. */
 	uint8_t room[4];
@@ -200,19 +197,20 @@ static void on_started(const struct sandbox_answer *answer)
 	link_connect(sandbox);
 }
 
-int sandbox_start(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+int sandbox_start(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
+		  struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
-	int granted = grant(sandbox, WISH_START, done, data, error);
+	int granted = grant(sandbox, principal, WISH_START, done, data, error);
 	if (granted <= 0)
 		return granted;
-	if (folders_check(sandbox, error) < 0 || budget_check_wake(sandbox, NULL, error) < 0 ||
+	if (folders_check(sandbox, error) < 0 || budget_check_wake(sandbox, principal, error) < 0 ||
 	    admission_check(sandbox->core, &sandbox->row.limits, error) < 0)
 		return -1;
 	struct spawn_message message;
 	boot_message(sandbox, SPAWN_START, &message);
-	if (begin_asking(sandbox, SANDBOX_STARTING, SANDBOX_STOPPED, &message, on_started, done,
-			 data, error) < 0)
+	if (begin_asking(sandbox, principal, SANDBOX_STARTING, SANDBOX_STOPPED, &message,
+			 on_started, done, data, error) < 0)
 		return -1;
 	sandbox->phase_count = 0;
 	life->began = clock_monotonic();
@@ -270,14 +268,15 @@ static void on_frozen(const struct sandbox_answer *answer)
 	ready_settle(sandbox);
 }
 
-int sandbox_pause(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+int sandbox_pause(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
+		  struct error *error)
 {
-	int granted = grant(sandbox, WISH_PAUSE, done, data, error);
+	int granted = grant(sandbox, principal, WISH_PAUSE, done, data, error);
 	if (granted <= 0)
 		return granted;
 	struct spawn_message message = {.type = SPAWN_FREEZE};
-	if (begin_asking(sandbox, SANDBOX_PAUSING, SANDBOX_RUNNING, &message, on_frozen, done, data,
-			 error) < 0)
+	if (begin_asking(sandbox, principal, SANDBOX_PAUSING, SANDBOX_RUNNING, &message, on_frozen,
+			 done, data, error) < 0)
 		return -1;
 	link_send_deadline(sandbox);
 	return 0;
@@ -300,16 +299,17 @@ static void on_thawed(const struct sandbox_answer *answer)
 	ready_settle(sandbox);
 }
 
-int sandbox_resume(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+int sandbox_resume(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
+		   struct error *error)
 {
-	int granted = grant(sandbox, WISH_RESUME, done, data, error);
+	int granted = grant(sandbox, principal, WISH_RESUME, done, data, error);
 	if (granted <= 0)
 		return granted;
-	if (budget_check_wake(sandbox, NULL, error) < 0)
+	if (budget_check_wake(sandbox, principal, error) < 0)
 		return -1;
 	struct spawn_message message = {.type = SPAWN_THAW};
-	return begin_asking(sandbox, SANDBOX_RESUMING, SANDBOX_PAUSED, &message, on_thawed, done,
-			    data, error);
+	return begin_asking(sandbox, principal, SANDBOX_RESUMING, SANDBOX_PAUSED, &message,
+			    on_thawed, done, data, error);
 }
 
 static void on_thawed_again(const struct sandbox_answer *answer)
@@ -370,8 +370,8 @@ static void wake_or_fail(struct sandbox *sandbox)
 		wake |= list_entry(node, struct waiter, link)->wake;
 	int result = !wake ? asleep(sandbox, &error)
 		     : sandbox->row.state == SANDBOX_PAUSED
-			 ? sandbox_resume(sandbox, NULL, NULL, &error)
-			 : sandbox_start(sandbox, NULL, NULL, &error);
+			 ? sandbox_resume(sandbox, NULL, NULL, NULL, &error)
+			 : sandbox_start(sandbox, NULL, NULL, NULL, &error);
 	if (result < 0)
 		waiters_finish(sandbox, &sandbox->life->ready, &error);
 }
@@ -387,29 +387,6 @@ void ready_settle(struct sandbox *sandbox)
 	else if (sandbox->row.state == SANDBOX_RUNNING &&
 		 sandbox->life->link_error.kind == ERROR_GUEST_PROTOCOL)
 		waiters_finish(sandbox, &sandbox->life->ready, &sandbox->life->link_error);
-}
-
-struct settle_call {
-	struct core *core;
-	struct id id;
-};
-
-static void settle_now(void *data)
-{
-	struct settle_call *call = data;
-	struct sandbox *sandbox = sandbox_by_id(call->core, &call->id);
-	if (sandbox)
-		ready_settle(sandbox);
-	free(call);
-}
-
-static void settle_later(struct sandbox *sandbox)
-{
-	struct settle_call *call = malloc(sizeof(*call));
-	if (!call)
-		abort();
-	*call = (struct settle_call){.core = sandbox->core, .id = sandbox->row.id};
-	core_later(sandbox->core, settle_now, call);
 }
 
 static void on_woken(const struct sandbox_answer *answer)
@@ -441,7 +418,8 @@ static void stop_pausing(struct sandbox *sandbox)
 	}
 }
 
-int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error *error)
+int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bool wake,
+		  SANDBOX_DONE, struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
 	uint32_t state = sandbox->row.state;
@@ -472,11 +450,11 @@ int sandbox_ready(struct sandbox *sandbox, bool wake, SANDBOX_DONE, struct error
 	if (waiter_add(sandbox, &life->ready, done, data, until, wake, error) < 0)
 		return -1;
 	if (wake)
-		activity_woken_by(sandbox);
+		activity_woken_by(sandbox, principal);
 	if (sandbox->row.state == SANDBOX_PAUSING)
 		stop_pausing(sandbox);
 	/* Only the states that begin something; a failure at once is told in a later turn. */
 	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
-		settle_later(sandbox);
+		sandbox_later(sandbox, ready_settle);
 	return 0;
 }

@@ -33,11 +33,6 @@ void sandbox_unwatch(struct sandbox_watcher *watcher)
 	list_remove(&watcher->link);
 }
 
-struct notice {
-	struct core *core;
-	struct id id;
-};
-
 /* Each may remove itself and others: what is told is taken from a list that only shrinks. */
 static void tell(struct sandbox *sandbox, bool last)
 {
@@ -58,15 +53,10 @@ static void tell(struct sandbox *sandbox, bool last)
 	}
 }
 
-static void notify_now(void *data)
+static void notify_now(struct sandbox *sandbox)
 {
-	struct notice *notice = data;
-	struct sandbox *sandbox = sandbox_by_id(notice->core, &notice->id);
-	if (sandbox) {
-		sandbox->life->notifying = false;
-		tell(sandbox, false);
-	}
-	free(notice);
+	sandbox->life->notifying = false;
+	tell(sandbox, false);
 }
 
 void sandbox_notify(struct sandbox *sandbox)
@@ -75,12 +65,8 @@ void sandbox_notify(struct sandbox *sandbox)
 		timers_wake_at(sandbox->core, clock_boot());
 	if (list_empty(&sandbox->life->watchers) || sandbox->life->notifying)
 		return;
-	struct notice *notice = malloc(sizeof(*notice));
-	if (!notice)
-		abort();
-	*notice = (struct notice){.core = sandbox->core, .id = sandbox->row.id};
 	sandbox->life->notifying = true;
-	core_later(sandbox->core, notify_now, notice);
+	sandbox_later(sandbox, notify_now);
 }
 
 void watchers_ended(struct sandbox *sandbox)
@@ -124,7 +110,6 @@ struct sandbox_wait {
 	struct sandbox_watcher watcher;
 	uv_timer_t timer; /* its time-out, or what is so at once */
 	struct core *core;
-	struct asker asker;
 	struct id id;
 	enum wait_for what;
 	void (*done)(void *data, struct sandbox *sandbox, const struct error *error);
@@ -160,12 +145,8 @@ static void wait_end(struct sandbox_wait *wait, struct sandbox *sandbox, const s
 	sandbox_unwatch(&wait->watcher);
 	uv_timer_stop(&wait->timer);
 	uv_close((uv_handle_t *)&wait->timer, wait_closed);
-	if (!done)
-		return;
-	struct core *core = wait->core;
-	struct asker before = core_ask_as(core, &wait->asker);
-	done(wait->data, sandbox, error);
-	core_ask_as(core, &before);
+	if (done)
+		done(wait->data, sandbox, error);
 }
 
 void sandbox_wait_cancel(struct sandbox_wait *wait)
@@ -224,7 +205,6 @@ int sandbox_wait(struct sandbox *sandbox, enum wait_for what, uint32_t timeout_m
 	wait->watcher.changed = wait_changed;
 	wait->watcher.lost = wait_lost;
 	wait->core = sandbox->core;
-	wait->asker = core_asker(sandbox->core);
 	wait->id = sandbox->row.id;
 	wait->what = what;
 	wait->done = done;
@@ -253,8 +233,8 @@ static int drain_store(struct sandbox *sandbox, int64_t wall, uint32_t options, 
 	return -1;
 }
 
-int sandbox_drain(struct sandbox *sandbox, uint32_t timeout_seconds, bool then_delete, SANDBOX_DONE,
-		  struct error *error)
+int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
+		  uint32_t timeout_seconds, bool then_delete, SANDBOX_DONE, struct error *error)
 {
 	uint32_t options = sandbox->row.options & ~(uint32_t)OPTION_DRAIN_DELETE;
 	if (sandbox->row.state == SANDBOX_DELETING)
@@ -264,14 +244,10 @@ int sandbox_drain(struct sandbox *sandbox, uint32_t timeout_seconds, bool then_d
 		return -1;
 	if (drain_store(sandbox, clock_wall() + timeout_seconds * NSEC_PER_SEC,
 			options | (then_delete ? OPTION_DRAIN_DELETE : 0), error) < 0) {
-		struct waiter *waiter =
-		    list_entry(sandbox->life->drained.previous, struct waiter, link);
-		list_remove(&waiter->link);
-		sandbox->life->waiter_count--;
-		free(waiter);
+		waiter_take_back(sandbox, &sandbox->life->drained);
 		return -1;
 	}
-	sandbox->life->drained_by = core_asker(sandbox->core);
+	sandbox->life->drained_by = asker_of(principal);
 	log_info("sandbox %s is drained", sandbox->row.id.text);
 	timers_wake_at(sandbox->core, clock_boot());
 	return 0;
@@ -294,12 +270,13 @@ int sandbox_drain_cancel(struct sandbox *sandbox, struct error *error)
 /* Nothing runs in it any more, or its time is over. */
 static int64_t drain_finish(struct sandbox *sandbox, int64_t now)
 {
+	const struct principal *principal = asker_principal(&sandbox->life->drained_by);
 	struct error error;
-	if (sandbox->row.options & OPTION_DRAIN_DELETE) {
-		sandbox_delete_unasked(sandbox, END_REASON_USER, "it was drained");
-		return NEVER;
-	}
-	if (sandbox_stop(sandbox, NULL, NULL, &error) == 0)
+	int result = sandbox->row.options & OPTION_DRAIN_DELETE
+			 ? sandbox_delete(sandbox, principal, END_REASON_USER, "it was drained",
+					  NULL, NULL, &error)
+			 : sandbox_stop(sandbox, principal, NULL, NULL, &error);
+	if (result == 0)
 		return NEVER;
 	log_warning("sandbox %s was drained and cannot be stopped yet: %s", sandbox->row.id.text,
 		    error.message);
@@ -319,9 +296,12 @@ static int64_t drain_stopped(struct sandbox *sandbox, int64_t now)
 	return NEVER;
 }
 
-static int64_t drain_go_on(struct sandbox *sandbox, int64_t now)
+int64_t drain_check(struct sandbox *sandbox, int64_t now)
 {
+	const struct principal *principal = asker_principal(&sandbox->life->drained_by);
 	struct error error;
+	if (sandbox->row.drain_wall == 0)
+		return NEVER;
 	int64_t left = sandbox->row.drain_wall - clock_wall();
 	bool over = left <= 0 || !sandbox_busy(sandbox);
 	if (sandbox->row.state == SANDBOX_STOPPED)
@@ -335,16 +315,6 @@ static int64_t drain_go_on(struct sandbox *sandbox, int64_t now)
 	if (!paused)
 		return now + left;
 	/* What is frozen would never end. */
-	return sandbox_resume(sandbox, NULL, NULL, &error) < 0 ? now + DRAIN_RETRY : NEVER;
-}
-
-int64_t drain_check(struct sandbox *sandbox, int64_t now)
-{
-	struct core *core = sandbox->core;
-	if (sandbox->row.drain_wall == 0)
-		return NEVER;
-	struct asker before = core_ask_as(core, &sandbox->life->drained_by);
-	int64_t next = drain_go_on(sandbox, now);
-	core_ask_as(core, &before);
-	return next;
+	return sandbox_resume(sandbox, principal, NULL, NULL, &error) < 0 ? now + DRAIN_RETRY
+									  : NEVER;
 }

@@ -53,7 +53,7 @@ static int64_t pause_idle(struct sandbox *sandbox, int64_t now, int64_t allowed)
 {
 	struct error error;
 	sandbox->life->active = now;
-	if (sandbox_pause(sandbox, NULL, NULL, &error) == 0) {
+	if (sandbox_pause(sandbox, NULL, NULL, NULL, &error) == 0) {
 		log_info("sandbox %s is idle and is paused", sandbox->row.id.text);
 		return NEVER;
 	}

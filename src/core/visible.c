@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/activity.h"
 #include "core/core_private.h"
 
 bool row_visible(const struct principal *principal, const struct sandbox_row *row)
@@ -104,8 +103,6 @@ int authorize(const struct principal *principal, enum scope scope, struct error 
 /* --- ready --- */
 
 struct sandbox_readying {
-	struct core *core;
-	struct asker asker;
 	void (*done)(void *data, const struct error *error); /* NULL: cancelled */
 	void *data;
 };
@@ -113,11 +110,8 @@ struct sandbox_readying {
 static void ready(void *data, const struct error *error)
 {
 	struct sandbox_readying *readying = data;
-	if (readying->done) {
-		struct asker before = core_ask_as(readying->core, &readying->asker);
+	if (readying->done)
 		readying->done(readying->data, error);
-		core_ask_as(readying->core, &before);
-	}
 	free(readying);
 }
 
@@ -135,17 +129,9 @@ int sandbox_ready_for(struct sandbox *sandbox, const struct principal *principal
 	struct sandbox_readying *readying = malloc(sizeof(*readying));
 	if (!readying)
 		abort();
-	*readying = (struct sandbox_readying){
-	    .core = sandbox->core,
-	    .asker = {.set = true, .principal = *principal},
-	    .done = done,
-	    .data = data,
-	};
+	*readying = (struct sandbox_readying){.done = done, .data = data};
 	bool wake = principal_may(principal, SCOPE_WRITE);
-	struct asker before = core_ask_as(sandbox->core, &readying->asker);
-	int result = sandbox_ready(sandbox, wake, ready, readying, error);
-	core_ask_as(sandbox->core, &before);
-	if (result < 0) {
+	if (sandbox_ready(sandbox, principal, wake, ready, readying, error) < 0) {
 		free(readying);
 		return -1;
 	}

@@ -267,7 +267,7 @@ static void answered(struct mcp_request *request, void *data, const json_t *resp
 	take_response(asking, asked, response);
 	if (--asking->waiting == 0) {
 		stop_waiting(asking);
-		if (mcp_resume(request)) {
+		if (request->open) {
 			if (asking->refusal)
 				fail(request, asking->refusal);
 			else
@@ -281,7 +281,7 @@ static void answered(struct mcp_request *request, void *data, const json_t *resp
 static void waited_long_enough(void *data)
 {
 	struct asking *asking = data;
-	if (mcp_resume(asking->request))
+	if (asking->request->open)
 		fail(asking->request, "the client was asked, and has not answered in time");
 }
 

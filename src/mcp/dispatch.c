@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "core/activity.h"
 #include "mcp/lifecycle.h"
 #include "mcp/listen.h"
 #include "mcp/prompt.h"
@@ -126,7 +125,6 @@ static bool parameters_agree(struct mcp_request *request, const struct mcp_heade
 
 void mcp_dispatch(struct mcp_request *request, const struct mcp_headers *headers)
 {
-	struct core *core = request->core;
 	if (!acceptable(request))
 		return;
 	const struct method *method = method_find(request);
@@ -139,9 +137,7 @@ void mcp_dispatch(struct mcp_request *request, const struct mcp_headers *headers
 		return;
 	/* A handler that answers at once has something to clear up after that. */
 	mcp_hold(request);
-	core_asked_by(core, &request->principal);
 	method->handle(request);
-	core_asked_by(core, NULL);
 	mcp_release(request);
 }
 

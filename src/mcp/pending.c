@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "core/activity.h"
 #include "core/exec_wait.h"
 #include "core/file_tasks.h"
 #include "core/run.h"
@@ -23,7 +22,7 @@ void tool_wait(struct mcp_request *request, void (*on_cancel)(struct mcp_request
 bool tool_back(struct mcp_request *request)
 {
 	request->on_cancel = NULL;
-	if (mcp_resume(request))
+	if (request->open)
 		return true;
 	mcp_release(request);
 	return false;
@@ -31,7 +30,6 @@ bool tool_back(struct mcp_request *request)
 
 void tool_done(struct mcp_request *request)
 {
-	core_asked_by(request->core, NULL);
 	mcp_release(request);
 }
 
@@ -101,7 +99,7 @@ void pending_abandon(const struct mcp_request *request, struct run *run)
 	/* It has ended, and what it left running is just being asked for: that goes too. Where it
 	 * cannot be reached nobody can, and its sandbox's end is its own. */
 	if (kills && exec_ended(exec) && exec->row.left_running > 0 &&
-	    exec_signal(exec, SIGKILL, SIGNAL_TREE, &error) < 0)
+	    exec_signal(exec, &request->principal, SIGKILL, SIGNAL_TREE, &error) < 0)
 		log_info("exec %s: %s", exec->row.id.text, error.message);
 	run_abandon(run, kills);
 }
@@ -139,7 +137,7 @@ bool pending_over(struct mcp_request *request)
 	pending->wait = NULL;
 	pending->run = NULL;
 	request->on_cancel = NULL;
-	return mcp_resume(request);
+	return request->open;
 }
 
 bool pending_back(struct mcp_request *request)

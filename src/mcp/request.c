@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/statistics.h"
 #include "base/text.h"
-#include "core/activity.h"
 #include "mcp/ask.h"
 #include "mcp/content.h"
 #include "mcp/dispatch.h"
@@ -112,13 +111,6 @@ void mcp_release(struct mcp_request *request)
 	if (request->session)
 		session_release(request->session);
 	free(request);
-}
-
-bool mcp_resume(struct mcp_request *request)
-{
-	if (request->open)
-		core_asked_by(request->core, &request->principal);
-	return request->open;
 }
 
 void mcp_cancel(struct mcp_request *request)

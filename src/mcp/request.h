@@ -7,10 +7,7 @@
  * `open` is false from the moment nobody waits for the answer: a callback that finds it so releases
  * and returns. When a request is cancelled (notifications/cancelled, or a disconnect where the era
  * says that this cancels, or the end of its token), `open` becomes false and then `on_cancel` is
- * called once: it ends what is under way and drops the references it held for that.
- *
- * The domain is to know who asks: dispatch.c has called core_asked_by() before a handler runs;
- * a handler that goes on from a callback calls mcp_resume() first. */
+ * called once: it ends what is under way and drops the references it held for that. */
 #pragma once
 
 #include <jansson.h>
@@ -147,9 +144,6 @@ struct mcp_request {
 
 struct mcp_request *mcp_hold(struct mcp_request *request);
 void mcp_release(struct mcp_request *request);
-/* In a callback: may it go on? Else the caller's reference is to be released. Tells the domain who
- * asks. */
-bool mcp_resume(struct mcp_request *request);
 /* Nobody waits any more. Safe for one that was answered. */
 void mcp_cancel(struct mcp_request *request);
 

@@ -107,7 +107,7 @@ static void list_done(void *data, uint64_t total, bool cut, const struct error *
 	struct reading *reading = request->state;
 	struct json_writer *writer = &reading->writer;
 	reading->task = NULL;
-	if (!mcp_resume(request)) {
+	if (!request->open) {
 		mcp_release(request);
 		return;
 	}
@@ -131,7 +131,7 @@ static void list_instead(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = put_entry, .done = list_done};
 	struct reading *reading = request->state;
-	struct file_place place = {.path = reading->path};
+	struct file_place place = {.principal = &request->principal, .path = reading->path};
 	struct error error;
 	reading->entries = BUFFER(4 * MIB);
 	reading->writer = json_writer_on(&reading->entries);
@@ -174,7 +174,7 @@ static void read_done(void *data, const struct file_content *content, const stru
 	struct mcp_request *request = data;
 	struct reading *reading = request->state;
 	reading->task = NULL;
-	if (!mcp_resume(request)) {
+	if (!request->open) {
 		mcp_release(request);
 		return;
 	}
@@ -195,10 +195,10 @@ static void ready(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct reading *reading = request->state;
-	struct file_place place = {.path = reading->path};
+	struct file_place place = {.principal = &request->principal, .path = reading->path};
 	struct error why;
 	reading->readying = NULL;
-	if (!mcp_resume(request)) {
+	if (!request->open) {
 		mcp_release(request);
 		return;
 	}
@@ -280,7 +280,7 @@ static void complete_done(void *data, uint64_t total, bool cut, const struct err
 	(void)cut;
 	(void)error; /* where nothing can be listed there is nothing to offer */
 	path->task = NULL;
-	if (mcp_resume(request)) {
+	if (request->open) {
 		completion_begin(request, &completion);
 		for (size_t at = 0; at < path->names.size; at += strlen(path->names.data + at) + 1)
 			completion_put(&completion, path->names.data + at);
@@ -312,7 +312,7 @@ static void complete_path(struct mcp_request *request, const char *value)
 		return;
 	}
 	memcpy(path->prefix, value, prefix);
-	struct file_place place = {.path = directory};
+	struct file_place place = {.principal = &request->principal, .path = directory};
 	if (file_resource_path(path->prefix, directory, &error) < 0 ||
 	    file_list(sandbox, &place, 1, DIRECTORY_ENTRIES_MAX, &records, request, &path->task,
 		      &error) < 0)

@@ -80,7 +80,8 @@ static void begin(struct file_watch *file, struct sandbox *sandbox)
 	    .operation = FILE_WATCH,
 	    .path = {(const uint8_t *)file->directory, strlen(file->directory)},
 	};
-	if (file_start(sandbox, &request, &callbacks, file, &file->handle, &error) < 0)
+	if (file_start(sandbox, &file->watch->principal, &request, &callbacks, file, &file->handle,
+		       &error) < 0)
 		file->missed = true;
 	else
 		file_look_on(file->handle);

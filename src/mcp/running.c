@@ -174,7 +174,7 @@ static struct exec *detach(struct running *running, void (*hand_back)(void *runn
 		/* It has ended, and its end is about to be told. */
 		running->budget = alarm_after(request->core->loop, 1000, hand_back, running);
 	} else {
-		oneshot_cancel(TAKE_PTR(running->oneshot));
+		oneshot_cancel(TAKE_PTR(running->oneshot), &request->principal);
 		content_refuse(request,
 			       "no sandbox was ready within %u s (%s); nothing was run. Try again, "
 			       "or create_sandbox first",
@@ -199,7 +199,7 @@ static void shot_cancelled(struct mcp_request *request)
 {
 	struct running *running = request->state;
 	if (running->oneshot)
-		oneshot_cancel(TAKE_PTR(running->oneshot));
+		oneshot_cancel(TAKE_PTR(running->oneshot), &request->principal);
 	running_leave(running);
 }
 
@@ -244,7 +244,7 @@ void running_one_shot(struct running *running)
 void running_shot_done(void *data, const struct error *error)
 {
 	struct running *running = data;
-	if (mcp_resume(running->request)) {
+	if (running->request->open) {
 		if (error)
 			running_failed(running, error);
 		else

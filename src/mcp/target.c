@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "core/activity.h"
 #include "core/ephemeral.h"
 #include "core/visible.h"
 #include "mcp/tool.h"
@@ -316,13 +315,12 @@ static void ready(void *data, const struct error *error)
 	struct mcp_request *request = data;
 	request->readying = NULL;
 	request->on_cancel = NULL;
-	if (mcp_resume(request)) {
+	if (request->open) {
 		struct sandbox *sandbox = error ? NULL : target_again(request);
 		if (error)
 			refuse(request, error);
 		else if (sandbox)
 			request->act(request, sandbox);
-		core_asked_by(request->core, NULL);
 	}
 	mcp_release(request);
 }

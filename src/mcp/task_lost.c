@@ -168,12 +168,12 @@ static void lose(struct mcp_request *inner, const struct id *sandbox)
 static void follow(struct mcp_request *inner, struct exec *exec);
 
 /* Of an interpreter that keeps variables only what it runs is ended. */
-static void stop(struct following *following, struct exec *exec)
+static void stop(struct mcp_request *inner, struct exec *exec)
 {
 	struct code_context *context;
-	const struct code_cell *cell = cell_of(following, exec, &context);
+	const struct code_cell *cell = cell_of(inner->state, exec, &context);
 	if (!context || context->once)
-		exec_cancel(exec);
+		exec_cancel(exec, &inner->principal);
 	else if (cell && !cell_over(cell) && context->row.cells == cell->number)
 		code_context_interrupt(context);
 }
@@ -196,7 +196,7 @@ static void cancelled(struct mcp_request *inner)
 		exec_wait_cancel(TAKE_PTR(following->wait));
 	alarm_stop(&following->look);
 	if (exec)
-		stop(following, exec);
+		stop(inner, exec);
 	mcp_release(inner);
 }
 

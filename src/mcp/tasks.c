@@ -112,7 +112,7 @@ static void tick(void *data)
 	}
 	if (task->resume && task->inner) {
 		task->resume = false;
-		if (mcp_resume(task->inner))
+		if (task->inner->open)
 			task->again(task->inner);
 		return; /* which may have settled it: the alarm is set for that already */
 	}

@@ -54,7 +54,7 @@ static void done(void *data, struct code_context *context, const struct code_cel
 {
 	struct running *running = data;
 	running->cell = NULL;
-	if (mcp_resume(running->request)) {
+	if (running->request->open) {
 		if (error) {
 			running_failed(running, error);
 		} else {
@@ -76,7 +76,7 @@ static void end_surely(void *data)
 	if (sandbox && exec_find(sandbox, running->at_exec.text, &exec, &error) == 0) {
 		struct job job = job_of(exec);
 		if (job.cell && job.cell->number == running->cancelled_cell && !job_over(&job))
-			exec_cancel(exec);
+			exec_cancel(exec, &running->request->principal);
 	}
 	running_leave(running);
 }
@@ -190,8 +190,7 @@ static void try_again(void *data)
 {
 	struct running *running = data;
 	alarm_stop(&running->budget);
-	struct sandbox *sandbox =
-	    mcp_resume(running->request) ? target_again(running->request) : NULL;
+	struct sandbox *sandbox = running->request->open ? target_again(running->request) : NULL;
 	if (sandbox)
 		in_context(running, sandbox);
 	else
@@ -219,7 +218,7 @@ static void context_ready(void *data, struct code_context *context, const struct
 	wake_waiting(running);
 	/* It may have rung meanwhile; it is set anew for what is left. */
 	alarm_stop(&running->budget);
-	if (mcp_resume(running->request)) {
+	if (running->request->open) {
 		if (!error) {
 			start(running, context->sandbox, context);
 			return;

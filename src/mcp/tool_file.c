@@ -136,7 +136,7 @@ static void wrote(void *data, uint64_t written, bool created, const struct error
 static void act_write(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct write *write = request->state;
-	struct file_place place = {.path = write->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = write->tool.path};
 	struct error error;
 	if (file_write_whole(sandbox, &place, write->bytes ? write->bytes : write->content,
 			     write->size, 0, write->append, wrote, request,
@@ -314,7 +314,7 @@ static void look_at_file(struct mcp_request *request)
 {
 	static const struct file_records records = {.entry = list_entry_seen, .done = file_looked};
 	struct listing *list = request->state;
-	struct file_place place = {.path = list->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = list->tool.path};
 	struct error error;
 	struct sandbox *sandbox = target_again(request);
 	if (!sandbox)
@@ -346,7 +346,7 @@ static void act_list(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = list_entry_seen, .done = listed};
 	struct listing *list = request->state;
-	struct file_place place = {.path = list->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = list->tool.path};
 	struct error error;
 	if (file_list(sandbox, &place, (uint32_t)list->depth, LIST_COUNTED, &records, request,
 		      &list->tool.pending.task, &error) < 0)

@@ -201,7 +201,7 @@ static void explained(void *data, const struct file_content *content, const stru
 static void explain(struct mcp_request *request)
 {
 	struct edit *edit = request->state;
-	struct file_place place = {.path = edit->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = edit->tool.path};
 	struct error error;
 	struct sandbox *sandbox = target_again(request);
 	if (!sandbox)
@@ -243,7 +243,7 @@ static void replaced(void *data, uint64_t count, const struct error *error)
 static void replace(struct mcp_request *request)
 {
 	struct edit *edit = request->state;
-	struct file_place place = {.path = edit->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = edit->tool.path};
 	struct error error;
 	struct sandbox *sandbox = target_again(request);
 	if (!sandbox)
@@ -299,7 +299,7 @@ static void line_ends_read(void *data, const struct file_content *content,
 static void act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct edit *edit = request->state;
-	struct file_place place = {.path = edit->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = edit->tool.path};
 	struct error error;
 	bool says_itself = strchr(edit->old_text, '\r') || strchr(edit->new_text, '\r');
 	if (says_itself || !(strchr(edit->old_text, '\n') || strchr(edit->new_text, '\n')))

@@ -75,8 +75,8 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 		change->request.path2 = bytes_of_text(change->to);
 	if (change->recursive)
 		change->request.flags |= FILE_RECURSIVE;
-	if (file_change(sandbox, &change->request, changed, request, &change->tool.pending.task,
-			&error) < 0)
+	if (file_change(sandbox, &request->principal, &change->request, changed, request,
+			&change->tool.pending.task, &error) < 0)
 		file_tool_fail(request, change->tool.path, &error);
 	else
 		pending_begin(request);
@@ -295,7 +295,7 @@ static void act_stat(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = stat_entry, .done = stat_done};
 	struct change *change = request->state;
-	struct file_place place = {.path = change->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = change->tool.path};
 	struct error error;
 	if (file_stat(sandbox, &place, false, &records, request, &change->tool.pending.task,
 		      &error) < 0)

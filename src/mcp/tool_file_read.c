@@ -234,7 +234,7 @@ static void read_piece(struct mcp_request *request, uint64_t offset, uint64_t ma
 				    const struct error *error))
 {
 	struct reading *reading = request->state;
-	struct file_place place = {.path = reading->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = reading->tool.path};
 	struct error error;
 	struct sandbox *sandbox = target_again(request);
 	if (!sandbox)

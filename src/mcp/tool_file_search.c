@@ -132,7 +132,7 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.match = found, .done = searched};
 	struct search *search = request->state;
-	struct file_place place = {.path = search->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = search->tool.path};
 	struct grep_ask ask = {.pattern = search->pattern,
 			       .glob = search->glob,
 			       .ignore_case = search->ignore_case,

@@ -83,7 +83,7 @@ static void start_cancelled(struct mcp_request *request)
 	/* Nobody was told of it: it would run unseen. */
 	if (pending_kills(request) && sandbox &&
 	    exec_find(sandbox, running->at_exec.text, &exec, &error) == 0)
-		exec_cancel(exec);
+		exec_cancel(exec, &request->principal);
 	running_leave(running);
 }
 
@@ -95,7 +95,7 @@ static void started(void *data, struct exec *exec, const struct error *error)
 	    running->began / NSEC_PER_MSEC + START_WAIT_MS - clock_monotonic() / NSEC_PER_MSEC;
 	struct error failed;
 	running->starting = NULL;
-	if (!mcp_resume(request)) {
+	if (!request->open) {
 		running_leave(running);
 		return;
 	}
@@ -190,7 +190,7 @@ static void stop_woke(void *data, struct exec *exec, const struct error *error)
 {
 	struct stopping *stopping = data;
 	stopping->wait = NULL;
-	if (!mcp_resume(stopping->request)) {
+	if (!stopping->request->open) {
 		stop_leave(stopping);
 	} else if (error) {
 		mcp_fail(stopping->request, error);
@@ -221,7 +221,7 @@ static void stop_step(struct stopping *stopping, struct exec *exec)
 	if (!job_over(&job) && stopping->signal == 0 && !stopping->killed) {
 		stopping->killed = true;
 		stopping->deadline = clock_monotonic() + STOP_KILL_MS * NSEC_PER_MSEC;
-		exec_cancel(exec);
+		exec_cancel(exec, &stopping->request->principal);
 		stop_wait(stopping, exec, STOP_KILL_MS);
 		return;
 	}
@@ -234,7 +234,8 @@ static void stop_rest(struct stopping *stopping, struct exec *exec)
 {
 	struct error error;
 	int signal = stopping->signal ? stopping->signal : SIGKILL;
-	if (exec->row.left_running > 0 && exec_signal(exec, signal, SIGNAL_TREE, &error) == 0)
+	if (exec->row.left_running > 0 &&
+	    exec_signal(exec, &stopping->request->principal, signal, SIGNAL_TREE, &error) == 0)
 		content_reply(stopping->request,
 			      "[job %s had ended (%s, exit code %d); what it had left running was "
 			      "sent SIG%s]",
@@ -269,7 +270,8 @@ static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
 	/* Of an interpreter that keeps variables only what it runs is stopped. */
 	if (stopping->signal == 0 && job.context && code_context_interrupt(job.context)) {
 		wait = STOP_CELL_MS;
-	} else if (exec_signal(exec, stopping->signal ? stopping->signal : SIGTERM, SIGNAL_TREE,
+	} else if (exec_signal(exec, &request->principal,
+			       stopping->signal ? stopping->signal : SIGTERM, SIGNAL_TREE,
 			       &error) < 0) {
 		mcp_fail(request, &error);
 		return;

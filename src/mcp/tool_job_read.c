@@ -196,7 +196,7 @@ static void woke(void *data, struct exec *exec, const struct error *error)
 {
 	struct reading *reading = data;
 	reading->wait = NULL;
-	if (!mcp_resume(reading->request)) {
+	if (!reading->request->open) {
 		leave(reading);
 	} else if (error) {
 		mcp_fail(reading->request, error);
@@ -274,7 +274,7 @@ static void step_search(struct reading *reading, struct exec *exec)
 static void turn_come(void *data)
 {
 	struct reading *reading = data;
-	if (!mcp_resume(reading->request)) {
+	if (!reading->request->open) {
 		leave(reading);
 		return;
 	}

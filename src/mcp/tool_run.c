@@ -23,7 +23,7 @@ static void done(void *data, struct exec *exec, const struct left_process *left,
 {
 	struct running *running = data;
 	running->run = NULL;
-	if (mcp_resume(running->request)) {
+	if (running->request->open) {
 		DONE_BUFFER struct buffer note = BUFFER(256);
 		struct answer_view view = running_view(running, &note);
 		if (error) {

@@ -165,12 +165,6 @@ static void reply_created(struct mcp_request *request, const struct sandbox *san
 	content_reply(request, "%s", buffer_text(&text));
 }
 
-static void ignore(void *data, const struct error *error)
-{
-	(void)data;
-	(void)error;
-}
-
 /* An error that names a field is told with an example. */
 static void refuse(struct mcp_request *request, const struct error *error)
 {
@@ -190,13 +184,11 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 {
 	struct mcp_request *request = data;
 	struct error ignored;
-	if (!request->open && !error) {
-		/* Nobody was told of it: it would only take up room. */
-		int result = sandbox_delete(sandbox, END_REASON_USER,
-					    "the client that created it went away first", ignore,
-					    NULL, &ignored);
-		(void)result;
-	}
+	/* Nobody was told of it: it would only take up room. */
+	if (!request->open && !error)
+		(void)!sandbox_delete(sandbox, &request->principal, END_REASON_USER,
+				      "the client that created it went away first", NULL, NULL,
+				      &ignored);
 	if (!tool_back(request))
 		return;
 	if (error)
@@ -412,7 +404,7 @@ static void terminated(void *data, const struct error *error)
 static void act_pause(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct error error;
-	if (sandbox_pause(sandbox, changed, request, &error) < 0)
+	if (sandbox_pause(sandbox, &request->principal, changed, request, &error) < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);
@@ -422,8 +414,8 @@ static void act_resume(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct error error;
 	int result = sandbox->row.state == SANDBOX_STOPPED
-			 ? sandbox_start(sandbox, changed, request, &error)
-			 : sandbox_resume(sandbox, changed, request, &error);
+			 ? sandbox_start(sandbox, &request->principal, changed, request, &error)
+			 : sandbox_resume(sandbox, &request->principal, changed, request, &error);
 	if (result < 0)
 		mcp_fail(request, &error);
 	else
@@ -433,7 +425,8 @@ static void act_resume(struct mcp_request *request, struct sandbox *sandbox)
 static void act_terminate(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct error error;
-	if (sandbox_delete(sandbox, END_REASON_USER, NULL, terminated, request, &error) < 0)
+	if (sandbox_delete(sandbox, &request->principal, END_REASON_USER, NULL, terminated, request,
+			   &error) < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);

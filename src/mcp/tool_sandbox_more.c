@@ -50,7 +50,8 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 	/* Who gives it a longer life or a name keeps it: it is no longer a one-shot run's. */
 	changing->change.options_mask = sandbox->row.options & OPTION_DETACHED;
 	tool_wait(request, NULL);
-	if (sandbox_change(sandbox, &changing->change, changed, request, &error) < 0) {
+	if (sandbox_change(sandbox, &request->principal, &changing->change, changed, request,
+			   &error) < 0) {
 		refuse(request, &error);
 		tool_done(request);
 	}

@@ -588,13 +588,16 @@ int store_exec_get(struct store *store, const struct id *sandbox, const struct i
 	return step_one(store, statement, &execs, ret_row, error);
 }
 
-int store_exec_delete(struct store *store, const struct id *exec, struct error *error)
+int store_exec_delete(struct store *store, const struct id *sandbox, const struct id *exec,
+		      struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
-	if (store_statement(store, STATEMENT_EXEC_DELETE, "DELETE FROM execs WHERE id = ?1",
-			    &statement, error) < 0)
+	if (store_statement(store, STATEMENT_EXEC_DELETE,
+			    "DELETE FROM execs WHERE id = ?1 AND sandbox = ?2", &statement,
+			    error) < 0)
 		return -1;
 	sqlite3_bind_text(statement, 1, exec->text, -1, SQLITE_STATIC);
+	sqlite3_bind_text(statement, 2, sandbox->text, -1, SQLITE_STATIC);
 	return step_change(store, STATEMENT_EXEC_DELETE, statement, "removing an exec", error) < 0
 		   ? -1
 		   : 0;

@@ -175,7 +175,8 @@ NODISCARD int store_exec_update(struct store *store, const struct exec_row *row,
 				struct error *error);
 NODISCARD int store_exec_get(struct store *store, const struct id *sandbox, const struct id *exec,
 			     struct exec_row *ret_row, struct error *error);
-NODISCARD int store_exec_delete(struct store *store, const struct id *exec, struct error *error);
+NODISCARD int store_exec_delete(struct store *store, const struct id *sandbox,
+				const struct id *exec, struct error *error);
 /* Newest first. */
 NODISCARD int store_exec_each(struct store *store, const struct id *sandbox,
 			      bool (*each)(void *data, const struct exec_row *row), void *data,

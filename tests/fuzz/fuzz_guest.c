@@ -201,13 +201,13 @@ static void begin_work(struct world *world, uint8_t situation)
 		struct file_request request = {.operation = FILE_READ,
 					       .path = {(const uint8_t *)"/x", 2}};
 		struct file_operation_handle *handle;
-		if (file_start(sandbox, &request, &callbacks, NULL, &handle, &error) < 0)
+		if (file_start(sandbox, NULL, &request, &callbacks, NULL, &handle, &error) < 0)
 			return;
 		if (i == 2 && (situation & 8))
 			file_cancel(handle);
 	}
 	if (situation & 16)
-		(void)!sandbox_ready(sandbox, false, ready_done, NULL, &error);
+		(void)!sandbox_ready(sandbox, NULL, false, ready_done, NULL, &error);
 }
 
 static void drain(int fd)

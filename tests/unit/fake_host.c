@@ -354,3 +354,21 @@ struct sandbox *fake_create(struct fake_host *host, const char *name)
 		test_fail(__FILE__, __LINE__, "create: %s", outcome.error.message);
 	return outcome.sandbox;
 }
+
+static bool take_actor(void *data, const struct activity_row *row)
+{
+	snprintf(data, ACTIVITY_ACTOR_MAX, "%s", row->actor);
+	return false;
+}
+
+void fake_actor(struct sandbox *sandbox, enum activity_kind kind, char actor[ACTIVITY_ACTOR_MAX])
+{
+	char kinds[16];
+	struct error error;
+	snprintf(kinds, sizeof(kinds), ",%d,", kind);
+	const struct activity_query query = {
+	    .sandbox = &sandbox->row.id, .descending = true, .kinds = kinds, .limit = 1};
+	actor[0] = '\0';
+	if (activity_each(sandbox->core, &query, take_actor, actor, &error) < 0)
+		abort();
+}

@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "base/buffer.h"
+#include "core/activity.h"
 #include "core/core.h"
 #include "core/exec.h"
 #include "core/files.h"
@@ -127,5 +128,7 @@ struct outcome {
 void outcome_created(void *data, struct sandbox *sandbox, const struct error *error);
 void outcome_done(void *data, const struct error *error);
 extern const struct principal fake_principal;
+/* Who is named in the newest entry of that kind in the sandbox's activity; "": there is none. */
+void fake_actor(struct sandbox *sandbox, enum activity_kind kind, char actor[ACTIVITY_ACTOR_MAX]);
 /* Creates a sandbox and waits; NULL when it failed. */
 struct sandbox *fake_create(struct fake_host *host, const char *name);

@@ -477,3 +477,23 @@ TEST(signatures)
 	CHECK(!receipt_verify(key, "text", 4, signature));
 	close_store(store);
 }
+
+TEST(cursors)
+{
+	static const char *const bad[] = {"", "-1", "x", "1x", " 1", "9223372036854775808"};
+	char cursor[ACTIVITY_CURSOR_MAX];
+	struct error error;
+	uint64_t place;
+	for (uint64_t number = 1; number <= INT64_MAX / 10; number *= 10) {
+		activity_cursor_print(number, cursor);
+		CHECK_INT(activity_cursor_parse("it", cursor, 1, &place, &error), 0);
+		CHECK_INT(place, number);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		CHECK_INT(activity_cursor_parse("it", bad[i], 0, &place, &error), -1);
+		CHECK_INT(error.kind, ERROR_INVALID);
+		CHECK_TEXT(error.message, "it must be a number from 0 to 9223372036854775807");
+	}
+	CHECK_INT(activity_cursor_parse("it", "0", 0, &place, &error), 0);
+	CHECK_INT(activity_cursor_parse("it", "0", 1, &place, &error), -1);
+}

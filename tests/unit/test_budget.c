@@ -141,8 +141,9 @@ TEST(one_that_the_host_has_no_room_for_holds_up_no_other_workspace)
 	/* All wait for one of the two to go. */
 	create_of(host, "a", 60000, total / 10 * 6, &a);
 	create_in(host, "b", 60000, &b);
-	CHECK_INT(
-	    sandbox_delete(filler.sandbox, END_REASON_USER, NULL, outcome_done, &gone, &error), 0);
+	CHECK_INT(sandbox_delete(filler.sandbox, NULL, END_REASON_USER, NULL, outcome_done, &gone,
+				 &error),
+		  0);
 	CHECK(fake_until(host, &b.done));
 	CHECK_INT(b.error.kind, ERROR_NONE);
 	CHECK(!a.done);
@@ -150,7 +151,8 @@ TEST(one_that_the_host_has_no_room_for_holds_up_no_other_workspace)
 	/* What is said in the end is how things are then, not how they were when it came. */
 	gone = (struct outcome){0};
 	create_in(host, "a", 30000, &behind);
-	CHECK_INT(sandbox_delete(b.sandbox, END_REASON_USER, NULL, outcome_done, &gone, &error), 0);
+	CHECK_INT(
+	    sandbox_delete(b.sandbox, NULL, END_REASON_USER, NULL, outcome_done, &gone, &error), 0);
 	CHECK(fake_until(host, &gone.done));
 	create_queue_tend(&host->core, clock_boot() + 40 * NSEC_PER_SEC);
 	CHECK(behind.done && !a.done);
@@ -182,8 +184,9 @@ TEST(turns_between_workspaces)
 	for (size_t i = 0; i < ARRAY_SIZE(order); i++) {
 		struct outcome gone = {0};
 		struct error error;
-		CHECK_INT(
-		    sandbox_delete(sandbox, END_REASON_USER, NULL, outcome_done, &gone, &error), 0);
+		CHECK_INT(sandbox_delete(sandbox, NULL, END_REASON_USER, NULL, outcome_done, &gone,
+					 &error),
+			  0);
 		CHECK(fake_until(host, &order[i]->done));
 		CHECK_INT(order[i]->error.kind, ERROR_NONE);
 		for (size_t later = i + 1; later < ARRAY_SIZE(order); later++)
@@ -378,12 +381,12 @@ TEST(a_daemon_that_is_back_goes_on)
 	/* Paused time is no time alive, and needs no memory. */
 	struct outcome paused = {0};
 	struct error error;
-	CHECK_INT(sandbox_pause(sandbox, outcome_done, &paused, &error), 0);
+	CHECK_INT(sandbox_pause(sandbox, NULL, outcome_done, &paused, &error), 0);
 	CHECK(fake_until(host, &paused.done));
 	uint64_t alive = summed(host, ALL).alive_ns, memory = summed(host, ALL).memory_byte_seconds;
 	sandbox->life->meter.counted -= 3600 * SECOND;
 	paused = (struct outcome){0};
-	CHECK_INT(sandbox_resume(sandbox, outcome_done, &paused, &error), 0);
+	CHECK_INT(sandbox_resume(sandbox, NULL, outcome_done, &paused, &error), 0);
 	CHECK(fake_until(host, &paused.done));
 	row = summed(host, ALL);
 	CHECK(row.paused_ns >= 3600 * SECOND);

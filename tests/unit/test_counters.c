@@ -60,7 +60,7 @@ static int change(struct fake_host *host, struct sandbox *sandbox, const struct 
 {
 	struct outcome outcome = {0};
 	struct error error;
-	if (sandbox_set_limits(sandbox, limits, outcome_done, &outcome, &error) < 0)
+	if (sandbox_set_limits(sandbox, NULL, limits, outcome_done, &outcome, &error) < 0)
 		return (int)error.kind;
 	CHECK(!outcome.done);
 	CHECK(fake_until(host, &outcome.done));
@@ -103,8 +103,8 @@ TEST(limits_of_one_that_is_there)
 	host->fail_type = 0;
 	/* One at a time. */
 	host->hold_type = SPAWN_LIMITS;
-	CHECK_INT(sandbox_set_limits(sandbox, &(struct limits){.pids = 99}, outcome_done, &outcome,
-				     &error),
+	CHECK_INT(sandbox_set_limits(sandbox, NULL, &(struct limits){.pids = 99}, outcome_done,
+				     &outcome, &error),
 		  0);
 	CHECK_INT(change(host, sandbox, &(struct limits){.pids = 98}), ERROR_CONFLICT);
 	fake_turn(host, 5);
@@ -183,22 +183,22 @@ TEST(a_pause_is_one_though_nothing_is_given_back)
 	struct sandbox *sandbox = fake_create(host, NULL);
 	host->fail_type = SPAWN_RECLAIM;
 	host->fail_kind = ERROR_UNSUPPORTED;
-	CHECK_INT(sandbox_pause(sandbox, outcome_done, &pause, &error), 0);
+	CHECK_INT(sandbox_pause(sandbox, NULL, outcome_done, &pause, &error), 0);
 	CHECK(fake_until(host, &pause.done));
 	CHECK_INT(pause.error.kind, ERROR_NONE);
 	CHECK_INT(sandbox->row.state, SANDBOX_PAUSED);
 	CHECK(!sandbox->pause.known);
-	CHECK_INT(sandbox_resume(sandbox, outcome_done, &resume, &error), 0);
+	CHECK_INT(sandbox_resume(sandbox, NULL, outcome_done, &resume, &error), 0);
 	CHECK(fake_until(host, &resume.done));
 	/* Who resumes does not wait for it, and who paused is told so. */
 	pause = resume = (struct outcome){0};
 	host->fail_type = 0;
 	host->hold_type = SPAWN_RECLAIM;
-	CHECK_INT(sandbox_pause(sandbox, outcome_done, &pause, &error), 0);
+	CHECK_INT(sandbox_pause(sandbox, NULL, outcome_done, &pause, &error), 0);
 	for (int i = 0; i < 100 && sandbox->row.state != SANDBOX_PAUSED; i++)
 		fake_turn(host, 5);
 	CHECK(!pause.done);
-	CHECK_INT(sandbox_resume(sandbox, outcome_done, &resume, &error), 0);
+	CHECK_INT(sandbox_resume(sandbox, NULL, outcome_done, &resume, &error), 0);
 	CHECK(fake_until(host, &resume.done));
 	CHECK(pause.done);
 	CHECK_INT(pause.error.kind, ERROR_NONE);

@@ -81,7 +81,7 @@ TEST(echo)
 	CHECK_TEXT(exec->row.command, "echo hello");
 	expect_output(exec, EXEC_STDOUT, "hello");
 	expect_output(exec, EXEC_STDERR, "");
-	CHECK_INT(exec_signal(exec, SIGTERM, SIGNAL_LEADER, &error), -1);
+	CHECK_INT(exec_signal(exec, NULL, SIGTERM, SIGNAL_LEADER, &error), -1);
 	fake_turn(host, 5);
 	CHECK_INT(fake_init_of(host, &sandbox->row.id)->forgotten, 1);
 	exec_unwatch(&follower.watcher);
@@ -246,7 +246,7 @@ TEST(input_under_credit)
 	CHECK_INT(exec_stdin(exec, data, 1, &error), -1);
 	fake_turn(host, 10);
 	CHECK_INT(init->frames[FRAME_STDIN_CLOSE], 1);
-	CHECK_INT(exec_signal(exec, SIGKILL, SIGNAL_TREE, &error), 0);
+	CHECK_INT(exec_signal(exec, NULL, SIGKILL, SIGNAL_TREE, &error), 0);
 	CHECK(fake_until(host, &follower.ended));
 	CHECK_INT(exec->row.end, EXEC_END_CANCELLED);
 	fake_host_free(host);
@@ -276,9 +276,9 @@ TEST(link_breaks_and_comes_back)
 	fake_record(init, three->row.key)->key = 0;
 	fake_turn(host, 5);
 	CHECK(!sandbox->guest_ready);
-	CHECK_INT(exec_signal(one, SIGTERM, SIGNAL_LEADER, &error), -1);
+	CHECK_INT(exec_signal(one, NULL, SIGTERM, SIGNAL_LEADER, &error), -1);
 	CHECK_INT(error.kind, ERROR_GUEST_GONE);
-	CHECK_INT(sandbox_ready(sandbox, false, outcome_done, &ready, &error), 0);
+	CHECK_INT(sandbox_ready(sandbox, NULL, false, outcome_done, &ready, &error), 0);
 	init->deaf = false;
 	CHECK(fake_until(host, &ready.done));
 	CHECK_INT(ready.error.kind, ERROR_NONE);
@@ -426,8 +426,9 @@ TEST(memory_and_logs_are_bounded)
 	follow(large, &follower);
 	CHECK(fake_until(host, &follower.started));
 	fake_print(fake_init_of(host, &sandbox->row.id), large->row.key, 0, data, sizeof(data));
-	CHECK_INT(sandbox_delete(sandbox, END_REASON_USER, NULL, outcome_done, &deleted, &error),
-		  0);
+	CHECK_INT(
+	    sandbox_delete(sandbox, NULL, END_REASON_USER, NULL, outcome_done, &deleted, &error),
+	    0);
 	CHECK(fake_until(host, &deleted.done));
 	for (int i = 0; i < 200 && entries_in(host->state) > 0; i++)
 		fake_turn(host, 10);
@@ -455,7 +456,7 @@ static void expect_link_broken(const char *what, uint16_t type, uint64_t id, con
 	if (sandbox->guest_ready && init->frames[FRAME_HELLO] == hellos)
 		test_fail(__FILE__, __LINE__, "%s: the link goes on", what);
 	if (!sandbox->guest_ready &&
-	    sandbox_ready(sandbox, false, outcome_done, &ready, &error) < 0)
+	    sandbox_ready(sandbox, NULL, false, outcome_done, &ready, &error) < 0)
 		CHECK_INT(error.kind, ERROR_GUEST_PROTOCOL);
 	fake_pass(host, 60);
 	CHECK(sandbox->guest_ready);
@@ -529,7 +530,8 @@ static int begin_file(struct sandbox *sandbox, enum file_operation operation,
 	struct file_request request = {.operation = (uint8_t)operation,
 				       .path = {(const uint8_t *)"/tmp/x", 6}};
 	*transfer = (struct transfer){0};
-	return file_start(sandbox, &request, &file_callbacks, transfer, &transfer->handle, error);
+	return file_start(sandbox, NULL, &request, &file_callbacks, transfer, &transfer->handle,
+			  error);
 }
 
 TEST(files)

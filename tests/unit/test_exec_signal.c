@@ -34,7 +34,7 @@ static void begin(struct setting *setting)
 static void give(struct setting *setting, int signal, enum signal_scope scope)
 {
 	struct error error;
-	if (exec_signal(setting->exec, signal, scope, &error) < 0)
+	if (exec_signal(setting->exec, NULL, signal, scope, &error) < 0)
 		test_fail(__FILE__, __LINE__, "exec_signal: %s", error.message);
 	fake_turn(setting->host, 5);
 }
@@ -149,7 +149,7 @@ TEST(signals_for_what_never_runs_are_dropped)
 	fake_turn(setting.host, 20);
 	CHECK_INT(setting.exec->row.state, EXEC_FAILED);
 	CHECK_INT(setting.init->frames[FRAME_SIGNAL], 0);
-	CHECK_INT(exec_signal(setting.exec, SIGTERM, SIGNAL_LEADER, &error), -1);
+	CHECK_INT(exec_signal(setting.exec, NULL, SIGTERM, SIGNAL_LEADER, &error), -1);
 	CHECK_INT(error.kind, ERROR_SANDBOX_STATE);
 	fake_host_free(setting.host);
 }

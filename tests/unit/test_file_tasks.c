@@ -12,7 +12,7 @@
 
 TEST_MAIN
 
-static const struct file_place place = {.path = "/workspace/a"};
+static const struct file_place place = {.principal = &fake_principal, .path = "/workspace/a"};
 
 struct setting {
 	struct fake_host *host;
@@ -29,7 +29,6 @@ struct setting {
 	char names[1024];
 	unsigned records, enough; /* of which the last one is enough; 0: all are wanted */
 	bool cancel;              /* at the first record */
-	char actor[ACTIVITY_ACTOR_MAX];
 };
 
 static void begin(struct setting *setting)
@@ -38,7 +37,6 @@ static void begin(struct setting *setting)
 	fake_start(setting->host);
 	setting->sandbox = fake_create(setting->host, NULL);
 	setting->init = fake_init_of(setting->host, &setting->sandbox->row.id);
-	core_asked_by(&setting->host->core, &fake_principal);
 }
 
 static void end(struct setting *setting)
@@ -52,7 +50,6 @@ static void over(struct setting *setting, const struct error *error)
 	setting->done = true;
 	setting->task = NULL;
 	setting->error = error ? *error : (struct error){0};
-	activity_actor(&setting->host->core, NULL, setting->actor);
 }
 
 /* Until the init was asked to do that. */
@@ -148,7 +145,6 @@ TEST(read_whole)
 	CHECK_INT(file_read_whole(setting.sandbox, &place, 2, 5, on_content, &setting,
 				  &setting.task, &error),
 		  0);
-	core_asked_by(&setting.host->core, NULL);
 	until_asked(&setting, FILE_READ);
 	CHECK(!setting.done);
 	send_data(&setting, "hel", 3);
@@ -160,11 +156,6 @@ TEST(read_whole)
 	CHECK(memcmp(setting.data, "hello", 5) == 0);
 	CHECK(setting.flag);
 	CHECK_INT(setting.number, 100);
-	/* Whoever asked goes on in that name, and nobody after it. */
-	CHECK_TEXT(setting.actor, "local:0");
-	char actor[ACTIVITY_ACTOR_MAX];
-	activity_actor(&setting.host->core, NULL, actor);
-	CHECK_TEXT(actor, "system");
 	end(&setting);
 }
 
@@ -256,7 +247,7 @@ TEST(write_whole)
 	struct setting setting;
 	struct error error;
 	size_t size = 3 * FILE_WINDOW;
-	char *bytes = malloc(size);
+	char *bytes = malloc(size), actor[ACTIVITY_ACTOR_MAX];
 	begin(&setting);
 	CHECK(bytes != NULL);
 	memset(bytes, 'x', size);
@@ -271,6 +262,9 @@ TEST(write_whole)
 	CHECK(setting.flag);
 	CHECK_INT(setting.init->operation_kind, FILE_WRITE);
 	CHECK_INT(setting.init->written.size, size);
+	/* Its second operation is in the same name. */
+	fake_actor(setting.sandbox, ACTIVITY_FILE_WRITTEN, actor);
+	CHECK_TEXT(actor, "local:0");
 	setting.done = false;
 	CHECK_INT(file_write_whole(setting.sandbox, &place, NULL, 0, 0, true, on_written, &setting,
 				   &setting.task, &error),

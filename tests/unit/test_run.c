@@ -144,7 +144,7 @@ TEST(cancel_waits_for_a_lost_connection)
 	struct setting setting;
 	begin(&setting);
 	lose_link(&setting);
-	exec_cancel(setting.exec);
+	exec_cancel(setting.exec, NULL);
 	fake_turn(setting.host, 20);
 	CHECK(!setting.end.ended);
 	link_back(&setting);
@@ -160,7 +160,7 @@ TEST(whatever_waits_ends_with_the_daemon)
 	struct setting setting;
 	begin(&setting);
 	lose_link(&setting);
-	exec_cancel(setting.exec);
+	exec_cancel(setting.exec, NULL);
 	stdin_feed(setting.exec, letters(10), 10);
 	fake_host_free(setting.host);
 }
@@ -369,11 +369,11 @@ static void remove_in_done(void *data, struct exec *exec, const struct left_proc
 	removing->calls++;
 	if (!exec)
 		return;
-	bool digesting = exec->digesting;
-	removing->removed = exec_remove(exec, &own);
-	removing->kept = exec_ended(exec) && exec->digesting == digesting;
+	enum exec_stage stage = exec->stage;
+	removing->removed = exec_remove(exec, NULL, &own);
+	removing->kept = exec_ended(exec) && exec->stage == stage;
 	CHECK_INT(own.kind, ERROR_SANDBOX_STATE);
-	exec_purge(exec);
+	exec_purge(exec, NULL);
 }
 
 TEST(an_exec_is_removed_in_done)

@@ -30,32 +30,36 @@ static void expect_refused(struct fake_host *host, const struct sandbox_spec *sp
 }
 
 static enum error_kind run(struct fake_host *host,
-			   int (*function)(struct sandbox *sandbox, SANDBOX_DONE,
+			   int (*function)(struct sandbox *sandbox,
+					   const struct principal *principal, SANDBOX_DONE,
 					   struct error *error),
 			   struct sandbox *sandbox)
 {
 	struct outcome outcome = {0};
 	struct error error;
-	if (function(sandbox, outcome_done, &outcome, &error) < 0)
+	if (function(sandbox, &fake_principal, outcome_done, &outcome, &error) < 0)
 		return error.kind;
 	CHECK(!outcome.done);
 	CHECK(fake_until(host, &outcome.done));
 	return outcome.error.kind;
 }
 
-static int delete_it(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+static int delete_it(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
+		     struct error *error)
 {
-	return sandbox_delete(sandbox, END_REASON_USER, NULL, done, data, error);
+	return sandbox_delete(sandbox, principal, END_REASON_USER, NULL, done, data, error);
 }
 
-static int ready_without(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+static int ready_without(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
+			 struct error *error)
 {
-	return sandbox_ready(sandbox, false, done, data, error);
+	return sandbox_ready(sandbox, principal, false, done, data, error);
 }
 
-static int ready_with(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+static int ready_with(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
+		      struct error *error)
 {
-	return sandbox_ready(sandbox, true, done, data, error);
+	return sandbox_ready(sandbox, principal, true, done, data, error);
 }
 
 static bool in_environment(const struct fake_init *init, const char *variable)
@@ -260,8 +264,9 @@ TEST(deleted_while_created)
 		  0);
 	fake_turn(host, 5);
 	struct sandbox *sandbox = list_entry(host->core.sandboxes.next, struct sandbox, link);
-	CHECK_INT(sandbox_delete(sandbox, END_REASON_USER, NULL, outcome_done, &deleted, &error),
-		  0);
+	CHECK_INT(
+	    sandbox_delete(sandbox, NULL, END_REASON_USER, NULL, outcome_done, &deleted, &error),
+	    0);
 	fake_release(host);
 	CHECK(fake_until(host, &deleted.done));
 	CHECK(created.done);
@@ -370,12 +375,12 @@ TEST(two_wait_for_one_transition)
 	fake_start(host);
 	struct sandbox *sandbox = fake_create(host, NULL);
 	host->hold_type = SPAWN_FREEZE;
-	CHECK_INT(sandbox_pause(sandbox, outcome_done, &outcomes[0], &error), 0);
-	CHECK_INT(sandbox_pause(sandbox, outcome_done, &outcomes[1], &error), 0);
-	CHECK_INT(sandbox_ready(sandbox, true, outcome_done, &outcomes[2], &error), 0);
-	CHECK_INT(sandbox_ready(sandbox, false, outcome_done, NULL, &error), -1);
+	CHECK_INT(sandbox_pause(sandbox, NULL, outcome_done, &outcomes[0], &error), 0);
+	CHECK_INT(sandbox_pause(sandbox, NULL, outcome_done, &outcomes[1], &error), 0);
+	CHECK_INT(sandbox_ready(sandbox, NULL, true, outcome_done, &outcomes[2], &error), 0);
+	CHECK_INT(sandbox_ready(sandbox, NULL, false, outcome_done, NULL, &error), -1);
 	CHECK_INT(error.kind, ERROR_SANDBOX_PAUSED);
-	CHECK_INT(sandbox_stop(sandbox, outcome_done, NULL, &error), -1);
+	CHECK_INT(sandbox_stop(sandbox, NULL, outcome_done, NULL, &error), -1);
 	CHECK_INT(error.kind, ERROR_CONFLICT);
 	fake_turn(host, 5);
 	CHECK(!outcomes[0].done && !outcomes[1].done && !outcomes[2].done);
@@ -423,7 +428,7 @@ TEST(processes_end_by_themselves)
 	CHECK_INT(run(host, sandbox_start, sandbox), ERROR_NONE);
 	fake_init_disconnect(init);
 	fake_turn(host, 2);
-	CHECK_INT(sandbox_ready(sandbox, false, outcome_done, &waits, &error), 0);
+	CHECK_INT(sandbox_ready(sandbox, NULL, false, outcome_done, &waits, &error), 0);
 	CHECK(fake_until(host, &waits.done));
 	CHECK_INT(waits.error.kind, ERROR_NONE);
 	struct id id = sandbox->row.id;
@@ -527,7 +532,7 @@ TEST(no_time_passes_while_paused)
 	fake_init_dies(fake_init_of(host, &killed), END_DEADLINE);
 	/* Something ends inside between the thaw and the spawner's word of it. */
 	host->hold_type = SPAWN_THAW;
-	CHECK_INT(sandbox_resume(to_touch, outcome_done, &resumed, &error), 0);
+	CHECK_INT(sandbox_resume(to_touch, NULL, outcome_done, &resumed, &error), 0);
 	fake_turn(host, 5);
 	sandbox_touch(to_touch);
 	fake_release(host);
@@ -539,8 +544,8 @@ TEST(no_time_passes_while_paused)
 	/* Two in `resuming` when the daemon dies, before and after the thaw; one whose host
 	 * reboots. */
 	host->hold_type = SPAWN_THAW;
-	CHECK_INT(sandbox_resume(sandbox_by_id(&host->core, &frozen), NULL, NULL, &error), 0);
-	CHECK_INT(sandbox_resume(sandbox_by_id(&host->core, &thawed), NULL, NULL, &error), 0);
+	CHECK_INT(sandbox_resume(sandbox_by_id(&host->core, &frozen), NULL, NULL, NULL, &error), 0);
+	CHECK_INT(sandbox_resume(sandbox_by_id(&host->core, &thawed), NULL, NULL, NULL, &error), 0);
 	fake_turn(host, 5);
 	fake_stop(host);
 	host->hold_type = 0;
@@ -621,12 +626,12 @@ TEST(delete_is_never_refused)
 	struct sandbox *sandbox = fake_create(host, NULL);
 	host->hold_type = SPAWN_FREEZE;
 	for (int i = 0; i < WAITERS_MAX; i++)
-		CHECK_INT(sandbox_pause(sandbox, count_cancelled, &cancelled, &error), 0);
-	CHECK_INT(sandbox_pause(sandbox, count_cancelled, &cancelled, &error), -1);
+		CHECK_INT(sandbox_pause(sandbox, NULL, count_cancelled, &cancelled, &error), 0);
+	CHECK_INT(sandbox_pause(sandbox, NULL, count_cancelled, &cancelled, &error), -1);
 	CHECK_INT(error.kind, ERROR_BUSY);
 	for (int i = 0; i < 2; i++)
-		CHECK_INT(sandbox_delete(sandbox, END_REASON_USER, NULL, outcome_done, &deleted[i],
-					 &error),
+		CHECK_INT(sandbox_delete(sandbox, NULL, END_REASON_USER, NULL, outcome_done,
+					 &deleted[i], &error),
 			  0);
 	CHECK_INT(cancelled, WAITERS_MAX);
 	for (int i = 0; i < 2; i++) {
@@ -648,8 +653,9 @@ static void created_and_deleted(void *data, struct sandbox *sandbox, const struc
 	struct error own;
 	CHECK(error == NULL);
 	both->created = true;
-	CHECK_INT(
-	    sandbox_delete(sandbox, END_REASON_USER, NULL, outcome_done, &both->deleted, &own), 0);
+	CHECK_INT(sandbox_delete(sandbox, NULL, END_REASON_USER, NULL, outcome_done, &both->deleted,
+				 &own),
+		  0);
 }
 
 TEST(deleted_by_who_made_it)
@@ -790,8 +796,8 @@ TEST(stop_owes_nothing)
 	CHECK_INT(sandbox_create(&host->core, &fake_principal, &(struct sandbox_spec){0},
 				 outcome_created, &created, &error),
 		  0);
-	CHECK_INT(sandbox_ready(sandbox, false, outcome_done, &ready, &error), 0);
-	CHECK_INT(sandbox_pause(sandbox, outcome_done, &paused, &error), 0);
+	CHECK_INT(sandbox_ready(sandbox, NULL, false, outcome_done, &ready, &error), 0);
+	CHECK_INT(sandbox_pause(sandbox, NULL, outcome_done, &paused, &error), 0);
 	fake_stop(host);
 	CHECK(created.done && ready.done && paused.done);
 	fake_host_free(host);

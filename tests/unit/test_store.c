@@ -411,14 +411,15 @@ TEST(execs_and_their_keys)
 	exec.error_message = text_duplicate("why");
 	CHECK_INT(store_exec_update(store, &exec, &error), 0);
 	CHECK_INT(store_exec_get(store, &stranger.id, &exec.id, &back, &error), 0);
+	CHECK_INT(store_exec_delete(store, &stranger.id, &exec.id, &error), 0);
 	CHECK_INT(store_exec_get(store, &owner.id, &exec.id, &back, &error), 1);
 	CHECK_INT(back.key, 7);
 	CHECK_INT(back.code, 3);
 	CHECK(back.out_total == UINT64_MAX && back.oom_killed);
 	CHECK_TEXT(back.command, "echo 'x'; -- drop");
 	CHECK_TEXT(back.error_message, "why");
-	CHECK_INT(store_exec_delete(store, &exec.id, &error), 0);
-	CHECK_INT(store_exec_delete(store, &exec.id, &error), 0);
+	CHECK_INT(store_exec_delete(store, &exec.sandbox, &exec.id, &error), 0);
+	CHECK_INT(store_exec_delete(store, &exec.sandbox, &exec.id, &error), 0);
 	CHECK_INT(store_exec_update(store, &exec, &error), -1);
 	CHECK_INT(error.kind, ERROR_EXEC_NOT_FOUND);
 	store_close(store);

@@ -101,7 +101,8 @@ TEST(what_has_ended)
 	fake_turn(host, 20);
 	/* It is not asked of those that live. */
 	CHECK_INT(exec_find_ended(&host->core, &fake_principal, &exec, &found, &error), 0);
-	CHECK_INT(sandbox_delete(first, END_REASON_USER, NULL, outcome_done, &deleted, &error), 0);
+	CHECK_INT(
+	    sandbox_delete(first, NULL, END_REASON_USER, NULL, outcome_done, &deleted, &error), 0);
 	CHECK(fake_until(host, &deleted.done));
 	CHECK_INT(sandbox_ended_each(&host->core, &fake_principal, 5, take_ids, ids, &error), 0);
 	snprintf(expected, sizeof(expected), "%s ", first_id.text);
@@ -119,47 +120,40 @@ TEST(what_has_ended)
 	fake_host_free(host);
 }
 
-struct readied {
-	struct outcome outcome;
-	struct core *core;
-	char actor[ACTIVITY_ACTOR_MAX];
-};
-
-static void on_ready(void *data, const struct error *error)
-{
-	struct readied *readied = data;
-	outcome_done(&readied->outcome, error);
-	activity_actor(readied->core, NULL, readied->actor);
-}
-
 TEST(who_may_wake)
 {
 	struct fake_host *host = fake_host_new();
 	struct principal reader = fake_principal;
-	struct readied readied = {.core = &host->core};
-	struct outcome paused = {0};
+	struct outcome paused = {0}, readied = {0};
+	char actor[ACTIVITY_ACTOR_MAX];
 	struct sandbox_readying *readying;
 	struct error error;
 	reader.scopes = SCOPE_READ;
 	fake_start(host);
 	struct sandbox *sandbox = fake_create(host, NULL);
 	CHECK(sandbox_ready_now(sandbox));
-	CHECK_INT(sandbox_pause(sandbox, outcome_done, &paused, &error), 0);
+	CHECK_INT(sandbox_pause(sandbox, NULL, outcome_done, &paused, &error), 0);
 	CHECK(fake_until(host, &paused.done));
 	CHECK(!sandbox_ready_now(sandbox));
-	CHECK_INT(sandbox_ready_for(sandbox, &reader, on_ready, &readied, &readying, &error), -1);
+	CHECK_INT(sandbox_ready_for(sandbox, &reader, outcome_done, &readied, &readying, &error),
+		  -1);
 	CHECK_INT(error.kind, ERROR_SANDBOX_PAUSED);
 	CHECK(!strstr(error.message, "/v1/"));
 	/* One who leaves is not told; it is woken all the same. */
 	CHECK_INT(
-	    sandbox_ready_for(sandbox, &fake_principal, on_ready, &readied, &readying, &error), 0);
+	    sandbox_ready_for(sandbox, &fake_principal, outcome_done, &readied, &readying, &error),
+	    0);
 	sandbox_ready_cancel(readying);
 	CHECK_INT(
-	    sandbox_ready_for(sandbox, &fake_principal, on_ready, &readied, &readying, &error), 0);
-	CHECK(!readied.outcome.done);
-	CHECK(fake_until(host, &readied.outcome.done));
-	CHECK_INT(readied.outcome.error.kind, ERROR_NONE);
-	CHECK_TEXT(readied.actor, "local:0");
+	    sandbox_ready_for(sandbox, &fake_principal, outcome_done, &readied, &readying, &error),
+	    0);
+	CHECK(!readied.done);
+	CHECK(fake_until(host, &readied.done));
+	CHECK_INT(readied.error.kind, ERROR_NONE);
+	fake_actor(sandbox, ACTIVITY_SANDBOX_RESUMED, actor);
+	CHECK_TEXT(actor, "local:0");
+	fake_actor(sandbox, ACTIVITY_SANDBOX_PAUSED, actor);
+	CHECK_TEXT(actor, "system");
 	CHECK_INT(sandbox->row.state, SANDBOX_RUNNING);
 	fake_host_free(host);
 }
@@ -234,8 +228,9 @@ TEST(waiting_for_a_command)
 	waited.done = false;
 	struct outcome deleted = {0};
 	CHECK_INT(exec_wait_end(exec, 60000, on_waited, &waited, &wait, &error), 0);
-	CHECK_INT(sandbox_delete(sandbox, END_REASON_USER, NULL, outcome_done, &deleted, &error),
-		  0);
+	CHECK_INT(
+	    sandbox_delete(sandbox, NULL, END_REASON_USER, NULL, outcome_done, &deleted, &error),
+	    0);
 	CHECK(fake_until(host, &deleted.done));
 	CHECK(waited.done);
 	CHECK(waited.kind != ERROR_NONE || waited.ended);
@@ -445,7 +440,7 @@ TEST(one_that_is_not_detached_goes)
 		CHECK_INT(fake_existing(host), 0);
 		/* Given up in the middle. */
 		shoot(host, &shot, code);
-		oneshot_cancel(shot.oneshot);
+		oneshot_cancel(shot.oneshot, NULL);
 		CHECK(fake_until_count(host, 0));
 		CHECK(!shot.ran && !shot.done);
 		CHECK_INT(fake_existing(host), 0);

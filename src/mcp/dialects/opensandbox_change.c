@@ -144,8 +144,8 @@ static void go_on(struct mcp_request *request, struct sandbox *sandbox)
 		return;
 	}
 	pending_begin(request);
-	if (file_change(sandbox, &steps->steps[steps->at].request, step_done, request,
-			&steps->pending.task, &error) < 0)
+	if (file_change(sandbox, &request->principal, &steps->steps[steps->at].request, step_done,
+			request, &steps->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }
 

@@ -253,7 +253,7 @@ static void interrupt_ended(void *data, struct exec *exec, const struct error *e
 			dialect_reply_status(request, "interrupted");
 		} else if (!interrupt->forced) {
 			interrupt->forced = true;
-			exec_cancel(exec);
+			exec_cancel(exec, &request->principal);
 			wait_for_end(request, exec, INTERRUPT_WAIT_MS);
 		} else {
 			content_refuse(request,
@@ -274,7 +274,7 @@ static void interrupt_cancelled(struct mcp_request *request)
 	struct error error;
 	exec_wait_cancel(TAKE_PTR(interrupt->pending.wait));
 	if (sandbox && exec_find(sandbox, interrupt->execution, &exec, &error) == 0)
-		exec_cancel(exec);
+		exec_cancel(exec, &request->principal);
 	mcp_release(request);
 }
 
@@ -302,7 +302,7 @@ static void interrupt_exec(struct mcp_request *request, struct sandbox *sandbox)
 		mcp_fail(request, &error);
 		return;
 	}
-	if (exec_signal(exec, SIGTERM, SIGNAL_TREE, &error) < 0) {
+	if (exec_signal(exec, &request->principal, SIGTERM, SIGNAL_TREE, &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}

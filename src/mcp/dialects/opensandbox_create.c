@@ -153,7 +153,8 @@ static void remove_again(struct mcp_request *request, const char *why)
 	struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
 	struct error ignored;
 	if (sandbox)
-		(void)!sandbox_delete(sandbox, END_REASON_USER, why, discard, NULL, &ignored);
+		(void)!sandbox_delete(sandbox, &request->principal, END_REASON_USER, why, discard,
+				      NULL, &ignored);
 }
 
 static void reply(struct mcp_request *request)

@@ -89,7 +89,7 @@ static void content_came(void *data, const struct file_content *content, const s
 static void read_bytes_of(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct read *read = request->state;
-	const struct file_place place = {.path = read->path};
+	const struct file_place place = {.principal = &request->principal, .path = read->path};
 	struct error error;
 	uint64_t max = read->range.length > 0 ? read->range.length : READ_MAX;
 	pending_begin(request);
@@ -127,7 +127,7 @@ static void read_file(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = size_seen, .done = size_known};
 	struct read *read = request->state;
-	const struct file_place place = {.path = read->path};
+	const struct file_place place = {.principal = &request->principal, .path = read->path};
 	struct error error;
 	if (!read->range.last) {
 		read_bytes_of(request, sandbox);
@@ -204,7 +204,8 @@ static void give_owner(struct mcp_request *request)
 	    .path2 = {(const uint8_t *)write->owner, strlen(write->owner)},
 	};
 	pending_begin(request);
-	if (file_change(sandbox, &change, owner_given, request, &write->pending.task, &error) < 0)
+	if (file_change(sandbox, &request->principal, &change, owner_given, request,
+			&write->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -227,7 +228,7 @@ static void file_written(void *data, uint64_t written, bool created, const struc
 static void write_file(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct write *write = request->state;
-	const struct file_place place = {.path = write->path};
+	const struct file_place place = {.principal = &request->principal, .path = write->path};
 	struct error error;
 	pending_begin(request);
 	if (file_write_whole(sandbox, &place, write->bytes.data, write->bytes.size, write->mode,
@@ -352,7 +353,8 @@ static void look_at_next(struct mcp_request *request)
 		return;
 	}
 	struct sandbox *sandbox = target_again(request);
-	const struct file_place place = {.path = search->paths.data + search->at};
+	const struct file_place place = {.principal = &request->principal,
+					 .path = search->paths.data + search->at};
 	if (!sandbox)
 		return;
 	pending_begin(request);
@@ -390,7 +392,7 @@ static void search_files(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.match = path_found, .done = paths_found};
 	struct search *search = request->state;
-	const struct file_place place = {.path = search->path};
+	const struct file_place place = {.principal = &request->principal, .path = search->path};
 	char pattern[GUEST_PATH_MAX];
 	struct error error;
 	/* Without a slash it is of names, however deep they are. */
@@ -490,7 +492,7 @@ static void replace_next(struct mcp_request *request, struct sandbox *sandbox)
 		return;
 	}
 	const struct replacement *entry = &replace->entries[replace->at];
-	const struct file_place place = {.path = entry->path};
+	const struct file_place place = {.principal = &request->principal, .path = entry->path};
 	pending_begin(request);
 	if (file_replace(sandbox, &place, entry->old, entry->new, 0, replaced, request,
 			 &replace->pending.task, &error) < 0)

@@ -85,7 +85,8 @@ static void kill_sandbox(struct mcp_request *request, struct sandbox *sandbox)
 	struct error error;
 	pending_state(request, sizeof(struct pending), NULL);
 	pending_begin(request);
-	if (sandbox_delete(sandbox, END_REASON_USER, NULL, killed, request, &error) < 0)
+	if (sandbox_delete(sandbox, &request->principal, END_REASON_USER, NULL, killed, request,
+			   &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -239,7 +240,7 @@ static void looked(void *data, uint64_t total, bool cut, const struct error *err
 static void check_health(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = seen, .done = looked};
-	static const struct file_place root = {.path = "/"};
+	const struct file_place root = {.principal = &request->principal, .path = "/"};
 	struct error error;
 	if (sandbox->row.state != SANDBOX_RUNNING || !sandbox->guest || !sandbox->guest_ready) {
 		reply_health(request, false);

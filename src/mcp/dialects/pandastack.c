@@ -209,7 +209,7 @@ static void file_came(void *data, const struct file_content *content, const stru
 static void read_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct file *file = request->state;
-	const struct file_place place = {.path = file->path};
+	const struct file_place place = {.principal = &request->principal, .path = file->path};
 	struct error error;
 	pending_begin(request);
 	if (file_read_whole(sandbox, &place, 0, CONTENT_MAX, file_came, request,
@@ -251,7 +251,7 @@ static void written(void *data, uint64_t bytes, bool created, const struct error
 static void write_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct file *file = request->state;
-	const struct file_place place = {.path = file->path};
+	const struct file_place place = {.principal = &request->principal, .path = file->path};
 	struct error error;
 	pending_begin(request);
 	if (file_write_whole(sandbox, &place, file->content, strlen(file->content), 0, false,
@@ -328,7 +328,7 @@ static void list_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = entry_came, .done = listed};
 	struct file *file = request->state;
-	const struct file_place place = {.path = file->path};
+	const struct file_place place = {.principal = &request->principal, .path = file->path};
 	struct error error;
 	file->json = BUFFER(ANSWER_MAX);
 	file->writer = json_writer_on(&file->json);
