@@ -424,9 +424,11 @@ int daemon_main(int argc, char **argv)
 	static struct daemon daemon;
 	struct error error;
 	log_setup("daemon", LOG_INFO, false);
-	/* The terminal's signals are the spawner's to hear; a closed connection is no signal. */
+	/* Whoever wants the end, at a terminal or by killing every caisson, is heard by the spawner,
+	 * which tells us; a closed connection is no signal. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	if (prepare(&daemon, argc, argv, &error) < 0) {
 		log_error("%s", error.message);
