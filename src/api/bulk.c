@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/call.h"
-#include "api/pairs.h"
 #include "api/sandboxes.h"
 #include "core/labels.h"
+#include "edge/call.h"
+#include "edge/json_pairs.h"
 
 #define DRAIN_SECONDS_DEFAULT 300
 #define DRAIN_SECONDS_MAX (24 * 3600)

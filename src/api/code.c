@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/pairs.h"
 #include "api/routes.h"
 #include "api/sandbox_record.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "edge/json_pairs.h"
 
 #define TIMEOUT_MAX_MS (24.0 * 3600 * 1000)
 #define SESSION_TIMEOUT_MS 30000u

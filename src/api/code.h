@@ -4,8 +4,8 @@
  *   code_stream.c   the same as events */
 #pragma once
 
-#include "api/call.h"
 #include "core/code.h"
+#include "edge/call.h"
 
 #define CODE_OUTPUT_DEFAULT (1 * MIB) /* of each stream, in an answer */
 #define CODE_OUTPUT_MAX (4 * MIB)

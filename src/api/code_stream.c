@@ -6,8 +6,8 @@
 
 #include "api/code.h"
 #include "api/sandbox_record.h"
-#include "api/sse.h"
 #include "base/text.h"
+#include "edge/sse.h"
 
 #define PIECE (16 * KIB)
 

@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sse.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "edge/sse.h"
 
 #define RECENT_MAX 128  /* entries kept formatted while there are streams */
 #define PAGE 64         /* of the store, per turn and stream */

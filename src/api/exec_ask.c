@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 
 #include "base/base64.h"
-#include "api/pairs.h"
 #include "base/text.h"
+#include "edge/json_pairs.h"
 
 void exec_ask_done(struct exec_ask *ask)
 {

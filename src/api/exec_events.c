@@ -13,11 +13,11 @@
 #include <string.h>
 
 #include "api/exec_ask.h"
-#include "api/idempotency.h"
 #include "api/sandbox_record.h"
-#include "api/sse.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "edge/idempotency.h"
+#include "edge/sse.h"
 
 #define PIECE (16 * KIB)
 #define EVENT_MAX (8 * PIECE) /* a piece as JSON and as base64 */

@@ -1,8 +1,8 @@
 /* A command's output as events: see exec_events.c. */
 #pragma once
 
-#include "api/call.h"
 #include "core/exec.h"
+#include "edge/call.h"
 
 /* Does the client ask for events, or lines of JSON? */
 bool exec_events_wanted(struct call *call);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/idempotency.h"
 #include "api/sandbox_record.h"
+#include "edge/idempotency.h"
 
 /* The same request again, while the command runs. */
 struct again {

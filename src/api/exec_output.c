@@ -1,7 +1,7 @@
 /* .../execs/{exec}/output and .../stdin: bytes of a running or ended command, both ways, raw.
  * Output is read from the exec's log by offset, as fast as the client takes it; it neither wakes a
  * sandbox nor needs its init. Nothing blocks but reads from the page cache. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* A command that a request waits for or streams. */
 #pragma once
 
-#include "api/call.h"
 #include "api/exec_ask.h"
+#include "edge/call.h"
 #include "proto/exec_stream.h"
 
 struct exec_run {

@@ -6,7 +6,7 @@
  *
  * Output is pulled from each exec's log in turn, as fast as the client takes it; a client that is
  * slow holds up its own commands and no memory. Its going ends them all. Nothing blocks. */
-#include "api/web_socket.h"
+#include "edge/web_socket.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,9 +11,9 @@
 #include "api/exec_events.h"
 #include "api/exec_once.h"
 #include "api/execs.h"
-#include "api/idempotency.h"
 #include "api/sandbox_record.h"
 #include "base/text.h"
+#include "edge/idempotency.h"
 
 /* --- run and wait --- */
 

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "api/json.h"
 #include "core/files_between.h"
+#include "edge/json.h"
 
 struct between_call {
 	struct between_ask ask; /* its texts are the body's */

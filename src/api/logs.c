@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/call.h"
 #include "api/execs.h"
-#include "api/sse.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "edge/call.h"
+#include "edge/sse.h"
 
 #define LINES_DEFAULT 1000
 #define LINES_MAX 10000

@@ -6,7 +6,7 @@
  * Frames: binary is the terminal's bytes, both ways. Text is JSON, from the client
  *     {"resize":{"rows":R,"cols":C}}   {"stdin":"text"}   {"signal":"INT"}
  * and from here {"exit":N,...} before the end, {"error":"...",...}, {"gap":bytes}. */
-#include "api/web_socket.h"
+#include "edge/web_socket.h"
 
 #include <stdio.h>
 #include <stdlib.h>

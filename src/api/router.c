@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/match.h"
+#include "edge/route_index.h"
 #include "api/prometheus.h"
 #include "base/log.h"
 #include "base/text.h"

@@ -2,7 +2,7 @@
  * new resource is a file with its handlers and its table, one line below and one in router.c. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
 #define READ SCOPE_READ
 #define WRITE SCOPE_WRITE
@@ -14,7 +14,7 @@ extern const struct route start_page_routes[]; /* start_page.c */
 extern const struct route sandbox_routes[];
 extern const struct route run_routes[];      /* run.c */
 extern const struct route template_routes[]; /* templates.c */
-extern const struct route later_routes[];    /* later.c: what this version does not have */
+extern const struct route later_routes[];    /* unsupported.c: what this version does not have */
 bool later_is(const struct route *route);
 /* No route has that path, or not with that method: UNSUPPORTED in the place of `error` where it
  * belongs to such a feature. The principal is known; of a sandbox that is not its own it learns
@@ -23,7 +23,7 @@ void later_explain(struct call *call, const struct http_request *request, struct
 extern const struct route exec_routes[];
 extern const struct route code_routes[]; /* code.c */
 extern const struct route file_routes[];
-extern const struct route signed_routes[]; /* signed.c */
+extern const struct route signed_routes[]; /* signed_urls.c */
 extern const struct route fs_routes[];     /* file_fs.c */
 extern const struct route token_routes[];  /* tokens.c */
 extern const struct route mcp_routes[];    /* mcp/routes.c */

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "api/exec_ask.h"
-#include "api/idempotency.h"
 #include "api/routes.h"
 #include "api/sandbox_ask.h"
 #include "core/oneshot.h"
+#include "edge/idempotency.h"
 #include "proto/tiers.h"
 
 struct one_run {

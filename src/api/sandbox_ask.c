@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "api/mounts.h"
-#include "api/pairs.h"
 #include "core/create_queue.h"
 #include "core/labels.h"
 #include "core/sizes.h"
+#include "edge/json_pairs.h"
 #include "proto/tiers.h"
 
 void sandbox_ask_done(struct sandbox_ask *ask)

@@ -1,15 +1,15 @@
 /* POST /v1/sandboxes, and once more with the same Idempotency-Key. Runs on the loop; nothing blocks
  * but the store's short calls. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/idempotency.h"
 #include "api/sandbox_ask.h"
 #include "api/sandbox_record.h"
 #include "api/sandboxes.h"
 #include "core/create_queue.h"
+#include "edge/idempotency.h"
 
 struct create {
 	struct sandbox_ask ask;

@@ -1,7 +1,7 @@
 /* What takes its time with one sandbox: wait, drain; and pause and resume by another service's
  * names. A wait holds the request; a client that goes away ends it. Runs on the loop; nothing
  * blocks but the store's short calls. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdlib.h>
 

@@ -1,15 +1,15 @@
 /* GET /v1/sandboxes: a page of them, newest first, as the filters say. Runs on the loop and reads
  * the store: a request looks at a bounded number of rows, and its cursor goes on from there. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "api/query.h"
 #include "api/sandbox_record.h"
 #include "api/sandboxes.h"
 #include "base/text.h"
 #include "core/labels.h"
+#include "edge/query.h"
 
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000

@@ -1,14 +1,14 @@
 /* One sandbox: get, delete, the transitions. A status is read without waking a sandbox and without
  * counting as activity. Runs on the loop; nothing blocks. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sandboxes.h"
 #include "api/mounts.h"
 #include "api/sandbox_record.h"
+#include "api/sandboxes.h"
 #include "base/clock.h"
 #include "base/text.h"
 

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/api.h"
+#include "edge/edge.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/text.h"
@@ -313,7 +313,8 @@ static void ready(void *data)
 	settings.hosts = daemon->door->hosts;
 	settings.origins = daemon->door->origins;
 	settings.connections_max = connections_max();
-	/* Those who need no token (api/auth.c) are let in whoever else crowds the socket. */
+	/* Those who need no token (edge/authentication.c) are let in whoever else crowds the
+	 * socket. */
 	settings.trusted_uids = &daemon->api.owner;
 	settings.trusted_uid_count = 1;
 	daemon->server = http_server_new(&daemon->loop, &settings, &handlers);

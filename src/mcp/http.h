@@ -1,7 +1,7 @@
 /* Streamable HTTP: what its files share. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 #include "mcp/message.h"
 #include "mcp/server.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "api/json.h"
+#include "edge/json.h"
 
 struct mcp_parse {
 	struct work_task task;

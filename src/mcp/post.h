@@ -2,7 +2,7 @@
  * answers. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 #include "mcp/dispatch.h"
 #include "mcp/server.h"
 

@@ -49,7 +49,7 @@ void tools_names(const struct mcp_request *request, struct buffer *to);
 const struct mcp_tool *tool_find(const struct mcp_request *request, const char *name,
 				 bool *ret_scope_missing);
 
-/* The arguments by a table (api/json.h); on failure the request is answered (what was wrong, what
+/* The arguments by a table (edge/json.h); on failure the request is answered (what was wrong, what
  * is accepted, an example) and false comes back. */
 bool tool_arguments(struct mcp_request *request, const json_t *arguments,
 		    const struct field *fields, size_t count);

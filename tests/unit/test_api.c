@@ -1,5 +1,5 @@
 /* The API's parts that need no HTTP: the table of routes, the names of mount modes. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdlib.h>
 

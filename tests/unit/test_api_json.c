@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/base64.h"
-#include "api/call.h"
+#include "edge/call.h"
 #include "api/exec_ask.h"
 #include "api/openapi.h"
 #include "base/text.h"

@@ -1,5 +1,5 @@
 /* Objects of strings, bounded in number and bytes. Called by the handlers of create and exec. */
-#include "api/pairs.h"
+#include "edge/json_pairs.h"
 
 #include <stdlib.h>
 #include <string.h>

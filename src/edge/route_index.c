@@ -2,7 +2,7 @@
  * is found in time that depends on its length and not on the number of routes. Built once by
  * api_start(), asked by the router for every request; allocates at the start alone, never blocks.
  */
-#include "api/match.h"
+#include "edge/route_index.h"
 
 #include <stdio.h>
 #include <stdlib.h>

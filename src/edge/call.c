@@ -1,6 +1,6 @@
 /* The life of one request (call.h says the rules) and what every handler asks of it. Called by the
  * router and the handlers, on the loop; nothing blocks. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <errno.h>
 #include <stdio.h>

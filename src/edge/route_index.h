@@ -1,7 +1,7 @@
 /* Which route a path belongs to. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
 /* Once, of tables that routes_check() has passed. They outlive the index. */
 void match_build(const struct route *const *tables);

@@ -1,6 +1,6 @@
 /* WebSockets on calls. See web_socket.h. Called by the handlers of terminals and multiplexed execs;
  * nothing blocks. */
-#include "api/web_socket.h"
+#include "edge/web_socket.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/api.h"
-#include "api/json.h"
+#include "edge/edge.h"
+#include "edge/json.h"
 #include "base/buffer.h"
 #include "base/work.h"
 #include "core/sandbox.h"
@@ -107,7 +107,7 @@ NODISCARD int query_flag(struct call *call, const char *name, bool *value, struc
 #define SERVER_URL_MAX 320
 void call_server_url(const struct call *call, char url[SERVER_URL_MAX]);
 
-/* --- auth.c --- */
+/* --- authentication.c --- */
 /* Once it was done it stays so. */
 NODISCARD int authenticate(struct call *call, struct error *error);
 /* From then on the time of the call, and of its connection, is its token's, or its local user's. */

@@ -1,5 +1,5 @@
 /* The index of routes, and the writing of what every answer is made of. */
-#include "api/match.h"
+#include "edge/route_index.h"
 
 #include <time.h>
 

@@ -1,6 +1,6 @@
 /* See idempotency.h. Called by the handlers of create, exec and run, on the loop; a request without
  * a key costs a look at its headers, one with it what core/idempotency.c does. */
-#include "api/idempotency.h"
+#include "edge/idempotency.h"
 
 #include <stdio.h>
 #include <stdlib.h>

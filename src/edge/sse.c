@@ -1,5 +1,5 @@
 /* Server-sent events. See sse.h. Called by handlers whose answers go on; nothing blocks. */
-#include "api/sse.h"
+#include "edge/sse.h"
 
 #include <stdlib.h>
 #include <string.h>

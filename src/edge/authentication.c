@@ -1,6 +1,6 @@
 /* Who asks, and may they. Called by the router for every request, before anything else of it is
  * looked at. A token is checked against the store (a fraction of a millisecond). */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <errno.h>
 #include <stdio.h>

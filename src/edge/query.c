@@ -1,5 +1,5 @@
 /* See query.h. Called by the list of sandboxes; pure. */
-#include "api/query.h"
+#include "edge/query.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Query parameters that may be given more than once, each "key=value": `label=team=red`. */
 #pragma once
 
-#include "api/call.h"
 #include "core/sandbox.h"
+#include "edge/call.h"
 
 #define QUERY_PAIRS_MAX 16
 #define QUERY_PAIR_MAX 512 /* of one, decoded */
