@@ -53,7 +53,7 @@ static struct route_count *count_of(const struct route *route)
 	return &route_counts[0];
 }
 
-void api_answered(void *context UNUSED, struct http_exchange *exchange, int status)
+void prometheus_answered(void *context UNUSED, struct http_exchange *exchange, int status)
 {
 	const struct call *call = http_data(exchange);
 	if (!call)

@@ -15,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "edge/edge.h"
+#include "api/api.h"
+#include "api/prometheus.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/text.h"
@@ -23,6 +24,7 @@
 #include "daemon/fault.h"
 #include "daemon/narrow.h"
 #include "daemon/watchdog.h"
+#include "edge/edge.h"
 #include "mcp/mcp.h"
 
 #define SHUTDOWN_GRACE_MS 2800
@@ -308,7 +310,7 @@ static void ready(void *data)
 	struct daemon *daemon = data;
 	struct http_settings settings = http_default_settings;
 	struct http_handlers handlers = {
-	    .handle = api_handle, .answered = api_answered, .context = &daemon->api};
+	    .handle = edge_handle, .answered = prometheus_answered, .context = &daemon->api};
 	struct error error;
 	settings.hosts = daemon->door->hosts;
 	settings.origins = daemon->door->origins;
@@ -341,6 +343,9 @@ static void warm_libraries(void)
 	tzset();
 }
 
+/* What is served over HTTP. */
+static const struct surface *const surfaces[] = {&rest_surface, &mcp_surface, NULL};
+
 static int start(struct daemon *daemon, struct error *error)
 {
 	struct stat runtime;
@@ -351,7 +356,8 @@ static int start(struct daemon *daemon, struct error *error)
 	daemon->core.hooks = (struct core_hooks){
 	    .reload = reload, .quit = quit, .lost = lost, .failed = failed, .data = daemon};
 	warm_libraries();
-	api_start();
+	edge_start(&daemon->api, surfaces);
+	prometheus_start();
 	daemon->door = &daemon->doors[0];
 	if (door_configure(daemon->door, &daemon->config, error) < 0 ||
 	    (daemon->with_tcp && door_load_tls(&daemon->config, DAEMON_CERTIFICATE_FD,

@@ -15,37 +15,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "edge/edge.h"
-#include "edge/json.h"
 #include "base/buffer.h"
 #include "base/work.h"
 #include "core/sandbox.h"
 #include "core/token.h"
 #include "core/visible.h"
+#include "edge/edge.h"
+#include "edge/json.h"
+#include "edge/route.h"
 #include "http/http.h"
-
-struct call;
-
-enum route_flag {
-	ROUTE_OPEN = 1 << 0,    /* no token needed */
-	ROUTE_SANDBOX = 1 << 1, /* {sandbox} is looked up: call->sandbox is a live one */
-	ROUTE_JSON = 1 << 2,    /* the body is read and parsed first: call->body */
-	ROUTE_METRICS = 1 << 8, /* no token needed where `[server] metrics_open` says so */
-};
-
-struct route {
-	const char *method;
-	const char *pattern; /* segments; {sandbox}, {exec}, {token} take one each */
-	enum scope scope;
-	uint32_t flags;
-	void (*handle)(struct call *call);
-	const char *query; /* "a,b": what may be asked; NULL: nothing */
-	uint32_t body_max; /* of ROUTE_JSON; 0 = HTTP_JSON_BODY_MAX */
-};
-/* Every table there is, NULL at the end; each ends with a route without a method. */
-extern const struct route *const api_tables[];
-/* That every route of the tables can be matched within a call's bounds; -1 says which cannot. */
-NODISCARD int routes_check(const struct route *const *tables, struct error *error);
 
 #define CALL_PARAMETERS_MAX 2
 #define CALL_PARAMETER_MAX 128

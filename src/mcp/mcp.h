@@ -11,8 +11,10 @@
  * Stands on edge/, beside api/. Nothing blocks. */
 #pragma once
 
-#include "edge/call.h"
 #include "core/core.h"
+#include "edge/call.h"
+
+extern const struct surface mcp_surface;
 
 struct mcp_server;
 

@@ -2,7 +2,7 @@
  * request to one; hands it on to http_post.c and http_get.c. The routes are open to the router, as
  * everything is checked here: a refusal must carry the challenge that MCP clients look for. Nothing
  * blocks. */
-#include "api/routes.h"
+#include "mcp/mcp.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static void refuse(struct call *call, const struct error *error)
 }
 
 /* The lines of `caisson mcp` are no MCP yet when they are refused. */
-bool mcp_owns(const char *path)
+static bool mcp_owns(const char *path)
 {
 	static const char *const others[] = {"/mcp", "/v1/mcp", "/api/sandboxes/mcp"};
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
@@ -103,7 +103,7 @@ bool mcp_owns(const char *path)
 	return rest && strcmp(rest, "/mcp") == 0;
 }
 
-void mcp_refuse_call(struct call *call, const struct error *error)
+static void mcp_refuse_unrouted(struct call *call, const struct error *error)
 {
 	const struct error_info *info = error_info(error->kind);
 	struct mcp_problem problem;
@@ -252,7 +252,7 @@ static void on_delete(struct call *call)
 		"GET", METADATA_PATH path, READ, ROUTE_OPEN, metadata_get                          \
 	}
 
-const struct route mcp_routes[] = {
+static const struct route routes[] = {
     ENDPOINT("/mcp"),
     ENDPOINT("/v1/mcp"),
     ENDPOINT("/api/sandboxes/mcp"),
@@ -266,3 +266,7 @@ const struct route mcp_routes[] = {
     {"GET", METADATA_PATH, READ, ROUTE_OPEN, metadata_get},
     {0},
 };
+
+static const struct route *const tables[] = {routes, NULL};
+const struct surface mcp_surface = {
+    .tables = tables, .owns = mcp_owns, .refuse = mcp_refuse_unrouted};

@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
+#include "api/api.h"
 #include "fake_host.h"
+#include "mcp/mcp.h"
 #include "proto/folder_grant.h"
 #include "test.h"
 
@@ -26,7 +28,10 @@ static void expect_bad(const struct route *routes, const char *word)
 TEST(routes)
 {
 	struct error error;
-	CHECK_INT(routes_check(api_tables, &error), 0);
+	const struct surface *const surfaces[] = {&rest_surface, &mcp_surface, NULL};
+	const struct route *tables[ROUTE_TABLES_MAX + 1];
+	route_tables(surfaces, tables);
+	CHECK_INT(routes_check(tables, &error), 0);
 	const struct route three[] = {
 	    {"GET", "/fine/{a}/{b}", SCOPE_READ, 0, handler},
 	    {"GET", "/v1/{a}/{b}/{c}", SCOPE_READ, 0, handler},

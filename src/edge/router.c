@@ -1,25 +1,18 @@
-/* Which request goes where: checks the tables of routes, and does what is the same for all: match,
- * authenticate, authorise, look the sandbox up, read and parse the body. Called by the HTTP layer
- * for every request head, on the loop, as pieces of work of the caller's token (base/work.h); large
- * bodies are parsed in a thread. Nothing blocks. */
-#include "api/routes.h"
+/* Which request goes where: checks the tables of the mounted surfaces, and does what is the same
+ * for all: match, authenticate, authorise, look the sandbox up, read and parse the body. Called by
+ * the HTTP layer for every request head, on the loop, as pieces of work of the caller's token
+ * (base/work.h); large bodies are parsed in a thread. Nothing blocks. */
+#include "edge/route.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "edge/route_index.h"
-#include "api/prometheus.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "core/activity.h"
-
-const struct route *const api_tables[] = {
-    service_routes, start_page_routes, sandbox_routes,  exec_routes,     code_routes,
-    file_routes,    signed_routes,     fs_routes,       token_routes,    mcp_routes,
-    run_routes,     later_routes,      template_routes, metrics_routes,  prometheus_routes,
-    limits_routes,  usage_routes,      budget_routes,   activity_routes, NULL,
-};
+#include "edge/call.h"
+#include "edge/route_index.h"
 
 /* --- the table itself --- */
 
@@ -106,15 +99,31 @@ int routes_check(const struct route *const *tables, struct error *error)
 	return 0;
 }
 
-void api_start(void)
+void route_tables(const struct surface *const *surfaces,
+		  const struct route *tables[ROUTE_TABLES_MAX + 1])
 {
+	size_t count = 0;
+	for (; *surfaces; surfaces++) {
+		for (const struct route *const *table = (*surfaces)->tables; *table; table++) {
+			if (count == ROUTE_TABLES_MAX)
+				abort();
+			tables[count++] = *table;
+		}
+	}
+	tables[count] = NULL;
+}
+
+void edge_start(struct api *api, const struct surface *const *surfaces)
+{
+	const struct route *tables[ROUTE_TABLES_MAX + 1];
 	struct error error;
-	if (routes_check(api_tables, &error) < 0) {
+	route_tables(surfaces, tables);
+	if (routes_check(tables, &error) < 0) {
 		log_error("%s", error.message);
 		abort();
 	}
-	match_build(api_tables);
-	prometheus_start();
+	route_index_build(tables);
+	api->surfaces = surfaces;
 }
 
 /* --- which one it is --- */
@@ -124,7 +133,7 @@ static const struct route *match(struct call *call, const struct http_request *r
 				 struct error *error)
 {
 	const struct route *route =
-	    match_find(request->method, request->path, call->parameters, call->allow);
+	    route_index_find(request->method, request->path, call->parameters, call->allow);
 	if (route)
 		return route;
 	if (call->allow[0])
@@ -149,8 +158,7 @@ static bool is_secret(const char *name, size_t size)
 /* A misspelt parameter must not be silently ignored: `recursve=1` would remove something else. */
 static int check_query(const struct route *route, const char *query, struct error *error)
 {
-	/* Whatever is asked of it: it is not there. */
-	if (later_is(route))
+	if (route->flags & ROUTE_ANY_QUERY)
 		return 0;
 	while (*query) {
 		size_t size = strcspn(query, "&"), name = strcspn(query, "=&");
@@ -296,10 +304,14 @@ static int admit(struct call *call, const struct http_request *request, struct e
 /* Before it is any route's: in the form that clients of that path read. */
 static void refuse(struct call *call, const struct error *error)
 {
-	if (mcp_owns(http_request(call->exchange)->path))
-		mcp_refuse_call(call, error);
-	else
-		reply_error(call, error);
+	const char *path = http_request(call->exchange)->path;
+	for (const struct surface *const *surface = call->api->surfaces; *surface; surface++) {
+		if ((*surface)->owns && (*surface)->owns(path)) {
+			(*surface)->refuse(call, error);
+			return;
+		}
+	}
+	reply_error(call, error);
 }
 
 /* Its turn has come: whose it is (call_find_share), everything else is found now. */
@@ -320,7 +332,9 @@ static void begin(struct work *work)
 			refuse(call, &refused);
 			return;
 		}
-		later_explain(call, request, &error);
+		for (const struct surface *const *surface = api->surfaces; *surface; surface++)
+			if ((*surface)->explain)
+				(*surface)->explain(call, request, &error);
 		refuse(call, &error);
 		return;
 	}
@@ -339,7 +353,7 @@ static void begin(struct work *work)
 	http_body_read(call->exchange, maximum);
 }
 
-void api_handle(void *context, struct http_exchange *exchange)
+void edge_handle(void *context, struct http_exchange *exchange)
 {
 	struct call *call = call_new(context, exchange);
 	struct error error;

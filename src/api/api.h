@@ -1,0 +1,6 @@
+/* REST for the daemon. */
+#pragma once
+
+#include "edge/route.h"
+
+extern const struct surface rest_surface;
