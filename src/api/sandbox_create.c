@@ -128,11 +128,6 @@ void sandbox_post(struct call *call)
 		abort();
 	call->state = create;
 	call->state_free = create_free;
-	if (id_is_set(&call->principal.sandbox)) {
-		error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-		reply_error(call, &error);
-		return;
-	}
 	int found = sandbox_ask_parse(call, call->body, &create->ask, &error) < 0
 			? -1
 			: once(call, create, &error);

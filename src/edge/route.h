@@ -21,6 +21,7 @@ enum route_flag {
 	ROUTE_SANDBOX = 1 << 1,   /* {sandbox} is looked up: call->sandbox is a live one */
 	ROUTE_JSON = 1 << 2,      /* the body is read and parsed first: call->body */
 	ROUTE_ANY_QUERY = 1 << 3, /* query parameters are not checked */
+	ROUTE_UNBOUND = 1 << 4,   /* not for a token that is bound to one sandbox */
 	ROUTE_METRICS = 1 << 8,   /* no token needed where `[server] metrics_open` says so */
 };
 

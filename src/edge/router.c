@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/activity.h"
+#include "edge/authorization.h"
 #include "edge/call.h"
 #include "edge/route_index.h"
 
@@ -290,12 +291,10 @@ static int admit(struct call *call, const struct http_request *request, struct e
 	if (route->flags & ROUTE_OPEN ||
 	    (route->flags & ROUTE_METRICS && call->api->core->config.metrics_open))
 		return check_query(route, request->query, error);
-	if (authenticate(call, error) < 0 || authorize(&call->principal, route->scope, error) < 0 ||
+	if (authenticate(call, error) < 0 ||
+	    token_admit(&call->principal, route->scope, route->flags & ROUTE_UNBOUND, error) < 0 ||
 	    check_query(route, request->query, error) < 0)
 		return -1;
-	/* The host's administration is not for a token that is bound to one sandbox. */
-	if (route->scope == SCOPE_ADMIN && id_is_set(&call->principal.sandbox))
-		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
 	if (route->flags & ROUTE_SANDBOX && find_sandbox(call, error) < 0)
 		return -1;
 	return 0;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "core/ephemeral.h"
+#include "edge/authorization.h"
 #include "mcp/dispatch.h"
 #include "mcp/http.h"
 #include "mcp/memory.h"
@@ -343,10 +344,7 @@ static int read_view(struct call *call, struct mcp_server *server, struct mcp_vi
 		return -1;
 	if (view->ephemeral && id_parse(connection, &view->connection) < 0)
 		return error_set(error, ERROR_INVALID, "`ephemeral` needs the id of a connection");
-	/* As over HTTP: the host's administration is not for a token of one sandbox. */
-	if (view->face->scope == SCOPE_ADMIN && id_is_set(&call->principal.sandbox))
-		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-	return authorize(&call->principal, view->face->scope, error);
+	return token_admit(&call->principal, view->face->scope, false, error);
 }
 
 static bool upgrade_wanted(struct call *call)

@@ -10,6 +10,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "core/visible.h"
+#include "edge/authorization.h"
 #include "mcp/http.h"
 #include "mcp/lines.h"
 
@@ -190,14 +191,8 @@ static bool admit(struct call *call, struct mcp_server *server, struct mcp_view 
 		return false;
 	}
 	http_set_base(call, view);
-	if (authorize(&call->principal, view->face->scope, &error) < 0) {
+	if (token_admit(&call->principal, view->face->scope, false, &error) < 0) {
 		http_challenge(call, &error, view->face->scope);
-		return false;
-	}
-	/* The host's administration is not for a token that is bound to one sandbox. */
-	if (view->face->scope == SCOPE_ADMIN && id_is_set(&call->principal.sandbox)) {
-		error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-		http_challenge(call, &error, SCOPE_ADMIN);
 		return false;
 	}
 	if (find_sandbox(call, view, &error) < 0) {

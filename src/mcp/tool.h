@@ -15,6 +15,7 @@ enum tool_hint {
 	TOOL_TASK = 1 << 8,       /* becomes a task for clients that know tasks */
 	TOOL_TASK_ONLY = 1 << 9,  /* and is refused to others */
 	TOOL_NO_HINTS = 1 << 10,  /* a dialect's: it is listed without annotations */
+	TOOL_UNBOUND = 1 << 11,   /* not for a token that is bound to one sandbox */
 };
 
 /* Can any sandbox have a network? All requests for one are refused yet (tool_sandbox.c,

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "core/visible.h"
+#include "edge/authorization.h"
 #include "mcp/task.h"
 
 #define LIST_MAX (256 * KIB)
@@ -285,6 +286,7 @@ void tools_call(struct mcp_request *request)
 			  "`name` is missing: the name of a tool, a string");
 		return;
 	}
+	struct error error;
 	const struct mcp_tool *tool = tool_find(request, name, &scope_missing);
 	if (!tool) {
 		if (scope_missing)
@@ -298,6 +300,10 @@ void tools_call(struct mcp_request *request)
 	if (!arguments)
 		return;
 	request->tool = tool;
+	if (token_admit(&request->principal, tool->scope, tool->hints & TOOL_UNBOUND, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
 	if (refuse_incapable(request, tool))
 		return;
 	if ((tool->hints & (TOOL_TASK | TOOL_TASK_ONLY)) && (request->client & CLIENT_TASKS)) {

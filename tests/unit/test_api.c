@@ -1,9 +1,11 @@
-/* The API's parts that need no HTTP: the table of routes, the names of mount modes. */
+/* The API's parts that need no HTTP: the table of routes, what it asks of a token, the names of
+ * mount modes. */
 #include "edge/call.h"
 
 #include <stdlib.h>
 
 #include "api/api.h"
+#include "edge/authorization.h"
 #include "fake_host.h"
 #include "mcp/mcp.h"
 #include "proto/folder_grant.h"
@@ -63,6 +65,25 @@ TEST(routes)
 	    {0},
 	};
 	expect_bad(many, "Allow");
+}
+
+TEST(token_rules)
+{
+	struct principal reader = {.scopes = SCOPE_READ}, admin = {.scopes = SCOPE_ADMIN};
+	struct error error;
+	CHECK_INT(token_admit(&reader, SCOPE_READ, true, &error), 0);
+	CHECK_INT(token_admit(&reader, SCOPE_WRITE, false, &error), -1);
+	CHECK(strstr(error.message, "sandboxes:write") != NULL);
+	CHECK_INT(token_admit(&admin, SCOPE_ADMIN, false, &error), 0);
+	CHECK_INT(id_parse("abcdefghijklmnop", &reader.sandbox), 0);
+	admin.sandbox = reader.sandbox;
+	CHECK_INT(token_admit(&reader, SCOPE_READ, false, &error), 0);
+	CHECK_INT(token_admit(&reader, SCOPE_READ, true, &error), -1);
+	CHECK_INT(error.kind, ERROR_FORBIDDEN);
+	CHECK_TEXT(error.message, "this token is for one sandbox only");
+	/* What is of the whole host is not for it, whatever the table says. */
+	CHECK_INT(token_admit(&admin, SCOPE_ADMIN, false, &error), -1);
+	CHECK_TEXT(error.message, "this token is for one sandbox only");
 }
 
 TEST(mount_modes)

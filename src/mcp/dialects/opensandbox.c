@@ -269,20 +269,22 @@
 
 #define EXAMPLE_ID "\"sandbox_id\":\"k3v8q1z6m0t5w2y7\""
 
-#define TOOL(tool, text, takes, returns, shown, needs, function)                                   \
+#define TOOL_FLAGS(tool, text, takes, returns, shown, needs, function, flags)                      \
 	{                                                                                          \
 		.name = tool, .description = text, .input = takes, .output = returns,              \
-		.example = shown, .scope = needs, .hints = TOOL_NO_HINTS, .call = function         \
+		.example = shown, .scope = needs, .hints = TOOL_NO_HINTS | flags, .call = function \
 	}
+#define TOOL(...) TOOL_FLAGS(__VA_ARGS__, 0)
 
 static const struct mcp_tool sandbox_tools_table[] = {
-    TOOL("sandbox_create",
-	 "Create a sandbox and wait until it is ready. `image` is a template of this server (host, "
-	 "python-3.12, node-22, ubuntu-24.04, code-interpreter, ...) or an image that stands for "
-	 "one (python:3.12, node:22, ubuntu, opensandbox/code-interpreter). Returns its id and "
-	 "record.",
-	 TAKES_CREATE, RETURNS_SANDBOX, "{\"image\":\"python:3.12\",\"timeout_seconds\":600}",
-	 SCOPE_WRITE, opensandbox_create),
+    TOOL_FLAGS(
+	"sandbox_create",
+	"Create a sandbox and wait until it is ready. `image` is a template of this server (host, "
+	"python-3.12, node-22, ubuntu-24.04, code-interpreter, ...) or an image that stands for "
+	"one (python:3.12, node:22, ubuntu, opensandbox/code-interpreter). Returns its id and "
+	"record.",
+	TAKES_CREATE, RETURNS_SANDBOX, "{\"image\":\"python:3.12\",\"timeout_seconds\":600}",
+	SCOPE_WRITE, opensandbox_create, TOOL_UNBOUND),
     TOOL("sandbox_connect",
 	 "Make an existing sandbox ready for use, waking it where it is paused. Other tools need "
 	 "no connect before them.",
