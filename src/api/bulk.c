@@ -64,8 +64,8 @@ static int parse_selector(const json_t *selector, struct asked *asked, struct er
 		abort();
 	asked->spec.sandboxes = asked->sandboxes;
 	if (add_list(asked, "ids", ids, error) < 0 || add_list(asked, "names", names, error) < 0 ||
-	    parse_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1),
-			&asked->labels, &asked->spec.label_count, error) < 0)
+	    json_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1),
+		       &asked->labels, &asked->spec.label_count, error) < 0)
 		return -1;
 	asked->spec.labels = asked->labels;
 	if (status && sandbox_state_parse(status, &asked->spec.state, error) < 0)

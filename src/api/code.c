@@ -166,8 +166,8 @@ static int take_shape(struct code_call *code, const struct shape *shape, uint32_
 		    "a context has its own language, env, cwd and user: leave them out");
 	if (take_language(shape->language, &spec->language, error) < 0 ||
 	    take_timeout(shape, usual_timeout, spec, error) < 0 ||
-	    parse_environment("env", shape->environment, EXEC_REQUEST_BYTES_MAX / 2,
-			      &code->environment, &spec->environment_count, error) < 0)
+	    json_environment("env", shape->environment, EXEC_REQUEST_BYTES_MAX / 2,
+			     &code->environment, &spec->environment_count, error) < 0)
 		return -1;
 	spec->environment = code->environment;
 	spec->code = shape->code ? shape->code : "";

@@ -164,12 +164,12 @@ static int parse_objects(struct sandbox_ask *ask, const json_t *environment, con
 			 const json_t *labels, struct error *error)
 {
 	struct sandbox_spec *spec = &ask->spec;
-	if (parse_environment("env", environment, EXEC_REQUEST_BYTES_MAX, &ask->environment,
-			      &spec->environment_count, error) < 0 ||
-	    parse_pairs("metadata", metadata, SANDBOX_METADATA_MAX, SANDBOX_METADATA_BYTES_MAX,
-			&ask->metadata, &spec->metadata_count, error) < 0 ||
-	    parse_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1),
-			&ask->labels, &spec->label_count, error) < 0)
+	if (json_environment("env", environment, EXEC_REQUEST_BYTES_MAX, &ask->environment,
+			     &spec->environment_count, error) < 0 ||
+	    json_pairs("metadata", metadata, SANDBOX_METADATA_MAX, SANDBOX_METADATA_BYTES_MAX,
+		       &ask->metadata, &spec->metadata_count, error) < 0 ||
+	    json_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1), &ask->labels,
+		       &spec->label_count, error) < 0)
 		return -1;
 	spec->environment = ask->environment;
 	spec->metadata = ask->metadata;

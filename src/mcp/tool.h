@@ -55,12 +55,10 @@ const struct mcp_tool *tool_find(const struct mcp_request *request, const char *
 bool tool_arguments(struct mcp_request *request, const json_t *arguments,
 		    const struct field *fields, size_t count);
 
-/* An object of strings (env, metadata) as the domain's pairs. Numbers and truths become text; the
- * texts are borrowed from the JSON, the array is the caller's to free. json may be NULL. */
+/* As json_pairs() and json_environment(); numbers and truths become text first. */
 struct pair;
 NODISCARD int tool_pairs(const char *name, json_t *json, size_t count_max, size_t bytes_max,
 			 struct pair **ret_pairs, size_t *ret_count, struct error *error);
-/* The same with what the name of a variable may not be. */
 NODISCARD int tool_environment(const char *name, json_t *json, struct pair **ret_pairs,
 			       size_t *ret_count, struct error *error);
 
