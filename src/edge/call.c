@@ -2,13 +2,11 @@
  * router and the handlers, on the loop; nothing blocks. */
 #include "edge/call.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "core/activity.h"
 
 static void gone(struct http_exchange *exchange)
@@ -159,53 +157,6 @@ void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox
 		reply_error(call, &error);
 		call_release(call);
 	}
-}
-
-int query_text(struct call *call, const char *name, char *to, size_t room, bool required,
-	       struct error *error)
-{
-	ssize_t size = http_query(call->exchange, name, to, room);
-	if (size == -ENOENT) {
-		if (required)
-			return error_set(error, ERROR_INVALID, "query parameter `%s` is missing",
-					 name);
-		return 0;
-	}
-	if (size < 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `%s` is given twice, is longer than %zu bytes, "
-				 "or has a bad escape",
-				 name, room - 1);
-	if (required && size == 0)
-		return error_set(error, ERROR_INVALID, "query parameter `%s` is empty", name);
-	return 0;
-}
-
-int query_uint(struct call *call, const char *name, uint64_t min, uint64_t max, uint64_t *value,
-	       struct error *error)
-{
-	char text[24] = "";
-	if (query_text(call, name, text, sizeof(text), false, error) < 0)
-		return -1;
-	if (text[0] != '\0' && text_to_u64(text, min, max, value) < 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `%s` must be a number from %llu to %llu", name,
-				 (unsigned long long)min, (unsigned long long)max);
-	return 0;
-}
-
-int query_flag(struct call *call, const char *name, bool *value, struct error *error)
-{
-	char text[8] = "";
-	if (query_text(call, name, text, sizeof(text), false, error) < 0)
-		return -1;
-	if (strcmp(text, "1") == 0 || strcmp(text, "true") == 0)
-		*value = true;
-	else if (strcmp(text, "0") == 0 || strcmp(text, "false") == 0)
-		*value = false;
-	else if (text[0] != '\0')
-		return error_set(error, ERROR_INVALID, "query parameter `%s` must be 1 or 0", name);
-	return 0;
 }
 
 void call_server_url(const struct call *call, char url[SERVER_URL_MAX])

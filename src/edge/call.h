@@ -22,6 +22,7 @@
 #include "core/visible.h"
 #include "edge/edge.h"
 #include "edge/json.h"
+#include "edge/query.h"
 #include "edge/route.h"
 #include "http/http.h"
 
@@ -72,13 +73,6 @@ void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox
 /* Goes on with a long answer in another turn of the loop, so that other requests come in between;
  * not where the client, or the store, is gone by then. */
 void call_next_turn(struct call *call, void (*go)(struct call *call));
-
-/* Query parameters; -1 with INVALID that names it. A missing one leaves the value as it was. */
-NODISCARD int query_text(struct call *call, const char *name, char *to, size_t room, bool required,
-			 struct error *error);
-NODISCARD int query_uint(struct call *call, const char *name, uint64_t min, uint64_t max,
-			 uint64_t *value, struct error *error);
-NODISCARD int query_flag(struct call *call, const char *name, bool *value, struct error *error);
 
 /* "http://HOST:PORT" as the client wrote it; over the Unix socket that of the TCP port, or "" where
  * there is none. */

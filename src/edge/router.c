@@ -146,42 +146,6 @@ static const struct route *match(struct call *call, const struct http_request *r
 	return NULL;
 }
 
-static bool is_secret(const char *name, size_t size)
-{
-	static const char *const names[] = {"token", "access_token", "api_key", "apikey"};
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (strlen(names[i]) == size && memcmp(names[i], name, size) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* A misspelt parameter must not be silently ignored: `recursve=1` would remove something else. */
-static int check_query(const struct route *route, const char *query, struct error *error)
-{
-	if (route->flags & ROUTE_ANY_QUERY)
-		return 0;
-	while (*query) {
-		size_t size = strcspn(query, "&"), name = strcspn(query, "=&");
-		bool known = size == 0;
-		for (const char *at = route->query; at && *at && !known;) {
-			size_t length = strcspn(at, ",");
-			known = length == name && memcmp(at, query, name) == 0;
-			at += length + (at[length] == ',');
-		}
-		/* Addresses are logged and kept in histories. */
-		if (!known && is_secret(query, name))
-			return error_set(error, ERROR_INVALID,
-					 "a token is not taken from the URL: send it in the header "
-					 "`Authorization: Bearer TOKEN`");
-		if (!known)
-			return error_set(error, ERROR_INVALID, "unknown query parameter `%.*s`",
-					 (int)MIN(name, (size_t)100), query);
-		query += size + (query[size] == '&');
-	}
-	return 0;
-}
-
 /* Another workspace's sandbox, or another than a token is bound to, is not found: nobody learns
  * that it exists. */
 static int find_sandbox(struct call *call, struct error *error)
@@ -290,10 +254,10 @@ static int admit(struct call *call, const struct http_request *request, struct e
 	const struct route *route = call->route;
 	if (route->flags & ROUTE_OPEN ||
 	    (route->flags & ROUTE_METRICS && call->api->core->config.metrics_open))
-		return check_query(route, request->query, error);
+		return query_check(route, request->query, error);
 	if (authenticate(call, error) < 0 ||
 	    token_admit(&call->principal, route->scope, route->flags & ROUTE_UNBOUND, error) < 0 ||
-	    check_query(route, request->query, error) < 0)
+	    query_check(route, request->query, error) < 0)
 		return -1;
 	if (route->flags & ROUTE_SANDBOX && find_sandbox(call, error) < 0)
 		return -1;
