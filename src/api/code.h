@@ -5,7 +5,7 @@
 #pragma once
 
 #include "core/code.h"
-#include "edge/call.h"
+#include "edge/exec_follower.h"
 
 #define CODE_OUTPUT_DEFAULT (1 * MIB) /* of each stream, in an answer */
 #define CODE_OUTPUT_MAX (4 * MIB)
@@ -38,7 +38,8 @@ struct code_call {
 	bool blocked; /* the connection's queue is full */
 	bool ended;
 	struct id exec;
-	uint64_t sent[2], end[2];
+	struct exec_follower follower; /* .exec: only while it is looked at */
+	uint64_t end[2];
 	uint32_t results_sent;
 	struct code_event events[CODE_EVENTS_MAX]; /* for when all output is out */
 	size_t event_count, event_at;

@@ -136,7 +136,6 @@ static struct exec_run *run_new(struct call *call)
 	if (!run)
 		abort();
 	run->call = call;
-	list_init(&run->watcher.link);
 	call->state = run;
 	call->state_free = run_free;
 	return run;
