@@ -13,6 +13,7 @@
 #include "core/activity.h"
 #include "edge/authorization.h"
 #include "edge/call.h"
+#include "edge/json_thread.h"
 #include "edge/route_index.h"
 
 /* --- the table itself --- */
@@ -174,20 +175,10 @@ static void body_data(struct call *call, const char *data, size_t size)
 /* What would be more than a piece of work goes to a thread. */
 #define PARSE_INLINE_MAX (4 * KIB)
 
-struct parse {
-	struct work_task task;
-	struct call *call; /* held */
-	struct buffer raw;
-	json_t *body;
-	struct error error;
-	int result;
-};
-
-static void parse_body(const struct buffer *raw, json_t **body, int *result, struct error *error)
+static int parse_body(const char *data, size_t size, json_t **ret_body, void *error)
 {
 	/* No body asks for nothing in particular. */
-	bool empty = raw->size == 0;
-	*result = json_parse(empty ? "{}" : raw->data, empty ? 2 : raw->size, body, error);
+	return json_parse(size ? data : "{}", size ? size : 2, ret_body, error);
 }
 
 /* The call may be gone afterwards. */
@@ -199,54 +190,35 @@ static void handle(struct call *call)
 	core_asked_by(core, NULL);
 }
 
-static void body_parsed(struct call *call, int result, const struct error *error)
+/* Releases the call. */
+static void body_parsed(void *data, json_t *body, const void *error)
 {
-	if (!call->exchange)
-		return;
-	if (result < 0)
-		reply_error(call, error);
-	else
+	struct call *call = data;
+	call->body = body;
+	if (call->exchange && body)
 		handle(call);
-}
-
-static void parse_in_thread(struct work_task *task)
-{
-	struct parse *parse = container_of(task, struct parse, task);
-	parse_body(&parse->raw, &parse->body, &parse->result, &parse->error);
-	buffer_done(&parse->raw);
-}
-
-static void parse_done(struct work_task *task)
-{
-	struct parse *parse = container_of(task, struct parse, task);
-	struct call *call = parse->call;
-	call->body = parse->body;
-	body_parsed(call, parse->result, &parse->error);
+	else if (call->exchange)
+		reply_error(call, error);
 	call_release(call);
-	free(parse);
 }
 
 static void body_end(struct call *call)
 {
+	static const struct json_parser parser = {parse_body, sizeof(struct error)};
+	struct error error;
 	call->stream.on_data = NULL;
 	call->stream.on_end = NULL;
+	call_hold(call);
 	if (call->raw.size > PARSE_INLINE_MAX) {
-		struct parse *parse = calloc(1, sizeof(*parse));
-		if (!parse)
-			abort();
-		parse->task.in_thread = parse_in_thread;
-		parse->task.done = parse_done;
-		parse->call = call_hold(call);
-		parse->raw = call->raw;
-		call->raw = BUFFER(0);
-		work_in_thread(&parse->task, call->share);
+		json_parse_begin(work_share_hold(call->share), &call->raw, &parser, body_parsed,
+				 call);
 		return;
 	}
-	struct error error;
-	int result;
-	parse_body(&call->raw, &call->body, &result, &error);
+	json_t *body = NULL;
+	if (parse_body(call->raw.data, call->raw.size, &body, &error) < 0)
+		body = NULL;
 	buffer_done(&call->raw);
-	body_parsed(call, result, &error);
+	body_parsed(call, body, &error);
 }
 
 static int admit(struct call *call, const struct http_request *request, struct error *error)

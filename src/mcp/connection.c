@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "mcp/dispatch.h"
-#include "mcp/parse.h"
 #include "mcp/server.h"
 #include "mcp/session_private.h"
 
@@ -219,7 +218,7 @@ static void receive(struct mcp_connection *connection, json_t *json,
 	json_decref(json);
 }
 
-static void parsed(void *data, json_t *json, const struct mcp_problem *problem)
+static void parsed(void *data, json_t *json, const void *problem)
 {
 	struct mcp_connection *connection = data;
 	connection->parsing = NULL;
@@ -243,8 +242,8 @@ bool mcp_receive(struct mcp_connection *connection, const char *text, size_t siz
 		if (buffer_append(&copy, text, size) < 0)
 			abort(); /* its maximum was made for it */
 		connection->parsing =
-		    parse_begin(core_share(connection->server->core, &connection->principal), &copy,
-				parsed, connection);
+		    json_parse_begin(core_share(connection->server->core, &connection->principal),
+				     &copy, &message_parser, parsed, connection);
 		return false;
 	}
 	if (message_parse(text, size, &json, &problem) < 0)
@@ -270,7 +269,7 @@ void mcp_connection_done(struct mcp_connection *connection)
 	struct mcp_session *session = TAKE_PTR(connection->session);
 	if (!session)
 		return;
-	parse_forget(connection->parsing);
+	json_parse_forget(connection->parsing);
 	session->connection = NULL;
 	request_set_cancel(&connection->requests);
 	session_end(session);

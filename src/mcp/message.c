@@ -56,6 +56,13 @@ int message_parse(const char *data, size_t size, json_t **ret_json, struct mcp_p
 	return -1;
 }
 
+static int parse_any(const char *data, size_t size, json_t **ret_json, void *problem)
+{
+	return message_parse(data, size, ret_json, problem);
+}
+
+const struct json_parser message_parser = {parse_any, sizeof(struct mcp_problem)};
+
 static int invalid(struct mcp_problem *problem, const char *text)
 {
 	return problem_set(problem, MCP_INVALID_REQUEST, 400, "%s", text);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/message_id.h"
+#include "edge/json_thread.h"
 #include "mcp/request.h"
 #include "proto/mcp_lines.h"
 
@@ -43,6 +44,8 @@ struct message {
  * NUL, bounded depth. May be called in a thread. */
 NODISCARD int message_parse(const char *data, size_t size, json_t **ret_json,
 			    struct mcp_problem *problem);
+/* The same in a thread; the problem is a struct mcp_problem. */
+extern const struct json_parser message_parser;
 /* Sets *ret_message->id as far as it can be read even when it fails. */
 NODISCARD int message_read(json_t *json, struct message *ret_message, struct mcp_problem *problem);
 
