@@ -49,7 +49,7 @@ void put_budgets(struct json_writer *writer, struct core *core, struct workspace
 
 static void reply_budgets(struct call *call, const char *name)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct workspace *workspace = workspace_get(core, name);
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -161,7 +161,7 @@ static int parse_budgets(const json_t *list, struct budget_wish wishes[BUDGETS_M
 
 static void workspace_budgets_put(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct budget_wish wishes[BUDGETS_MAX];
 	json_t *list = NULL;
 	size_t count = 0;
@@ -179,7 +179,7 @@ static void workspace_budgets_put(struct call *call)
 
 static void workspace_budgets_delete(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	char what[32] = "", period[32] = "";
 	uint32_t what_number = 0, period_number = 0;
 	struct error error;

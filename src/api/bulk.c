@@ -149,7 +149,7 @@ void sandboxes_bulk_post(struct call *call)
 	struct error error;
 	call_hold(call);
 	if (parse(call->body, &asked, &error) < 0 ||
-	    bulk_start(call->api->core, &call->principal, &asked.spec, done, call, &error) < 0) {
+	    bulk_start(call->core, &call->principal, &asked.spec, done, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

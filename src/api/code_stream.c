@@ -53,7 +53,7 @@ static bool pull(struct code_call *code, enum exec_stream stream)
 static void pump(struct code_call *code)
 {
 	struct call *call = code->call;
-	struct sandbox *sandbox = sandbox_by_id(call->api->core, &call->sandbox);
+	struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
 	struct error error;
 	bool more = sandbox && id_is_set(&code->exec) &&
 		    exec_find(sandbox, code->exec.text, &code->follower.exec, &error) == 0;

@@ -406,7 +406,7 @@ static void join(struct events *events, struct list *first, bool last)
 	struct call *call = events->call;
 	struct error error;
 	if (!hub.listening) {
-		hub.core = call->api->core;
+		hub.core = call->core;
 		list_init(&hub.streams);
 		list_init(&hub.recent);
 		hub.recent_count = hub.stream_count = 0;
@@ -466,7 +466,7 @@ static int read_sandbox(struct call *call, struct events *events, struct error *
 		return -1;
 	if (!name[0])
 		return 0;
-	if (sandbox_find_row(call->api->core, &call->principal, name, &row, error) < 0)
+	if (sandbox_find_row(call->core, &call->principal, name, &row, error) < 0)
 		return -1;
 	events->sandbox = row.id;
 	sandbox_row_done(&row);
@@ -477,7 +477,7 @@ static int read_sandbox(struct call *call, struct events *events, struct error *
  * false. */
 static int read_position(struct call *call, struct events *events, bool *given, struct error *error)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	const char *last_id = http_header(call->exchange, "last-event-id");
 	uint64_t after = UINT64_MAX, pruned, last;
 	if (query_uint(call, "after", 0, INT64_MAX, &after, error) < 0)
@@ -532,7 +532,7 @@ static void page_turn(struct call *call)
 	    .ret_seen = &events->position,
 	    .ret_more = &more,
 	};
-	if (activity_each(call->api->core, &query, list_entry_json, page, &error) < 0) {
+	if (activity_each(call->core, &query, list_entry_json, page, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -567,7 +567,7 @@ void events_get(struct call *call)
 	bool follow = true, given = false;
 	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
 	struct error error;
-	activity_flush(call->api->core);
+	activity_flush(call->core);
 	if (query_flag(call, "follow", &follow, &error) < 0 ||
 	    query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, &error) < 0 ||
 	    query_kinds(call, events->kinds, &error) < 0 ||
@@ -582,7 +582,7 @@ void events_get(struct call *call)
 	}
 	/* A page without a word begins with the oldest. */
 	if (!given &&
-	    activity_pruned(call->api->core, events->workspace, &events->position, &error) < 0) {
+	    activity_pruned(call->core, events->workspace, &events->position, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -630,7 +630,7 @@ static void reply_tail(struct call *call, struct tail *tail)
 
 void sandbox_events_get(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct events *events = events_new(call);
 	struct sandbox_row row = {0};
 	struct tail tail = {0};

@@ -364,7 +364,7 @@ static void input_forgotten(struct exec_watcher *watcher)
 	struct input *input = container_of(watcher, struct input, watcher);
 	struct error error;
 	input->exec = NULL;
-	core_forgotten_error(input->call->api->core, &input->call->sandbox, &error);
+	core_forgotten_error(input->call->core, &input->call->sandbox, &error);
 	reply_error(input->call, &error);
 }
 

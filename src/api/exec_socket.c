@@ -145,8 +145,7 @@ static int take_id(json_t *json, char id[ID_MAX + 1], struct error *error)
 static int begin(struct multiplex *multiplex, const char *id, struct exec_ask *ask,
 		 struct error *error)
 {
-	struct sandbox *sandbox =
-	    sandbox_by_id(multiplex->call->api->core, &multiplex->call->sandbox);
+	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
 	struct exec *exec;
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "the sandbox has ended");
@@ -235,8 +234,7 @@ static int wake(struct multiplex *multiplex, struct sandbox *sandbox, const char
 
 static int take(struct multiplex *multiplex, json_t *json, char id[ID_MAX + 1], struct error *error)
 {
-	struct sandbox *sandbox =
-	    sandbox_by_id(multiplex->call->api->core, &multiplex->call->sandbox);
+	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
 	if (take_id(json, id, error) < 0)
 		return -1;
 	json_t *cancel = json_object_get(json, "cancel");

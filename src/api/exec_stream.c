@@ -218,7 +218,7 @@ static void stream_data(struct call *call, const char *data, size_t size)
 		return;
 	/* The call may be over after any frame. */
 	call_hold(call);
-	core_asked_by(call->api->core, &call->principal);
+	core_asked_by(call->core, &call->principal);
 	while (size > 0 && run->follower.exec) {
 		size_t room = run->input.maximum - run->input.size;
 		size_t piece = MIN(size, room);
@@ -247,7 +247,7 @@ static void stream_data(struct call *call, const char *data, size_t size)
 		}
 		buffer_consume(&run->input, at);
 	}
-	core_asked_by(call->api->core, NULL);
+	core_asked_by(call->core, NULL);
 	call_release(call);
 }
 

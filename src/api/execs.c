@@ -249,7 +249,7 @@ static int parse_cursor(struct call *call, uint64_t *ret_key, struct error *erro
 	if (found < 0)
 		return error_set(error, ERROR_INVALID,
 				 "query parameter `cursor` must be `next_cursor` of a page");
-	found = exec_key(call->api->core, &call->sandbox, &id, ret_key, error);
+	found = exec_key(call->core, &call->sandbox, &id, ret_key, error);
 	if (found == 0)
 		return error_set(error, ERROR_CURSOR_GONE, "the command it names was removed");
 	return found < 0 ? -1 : 0;

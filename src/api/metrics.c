@@ -169,7 +169,7 @@ static void all_counted(void *data, const struct error *error)
 		uint64_t count = 0;
 		put_object(&writer, NULL);
 		put_array(&writer, "items");
-		while ((sandbox = sandbox_next(call->api->core, &call->principal, sandbox))) {
+		while ((sandbox = sandbox_next(call->core, &call->principal, sandbox))) {
 			count++;
 			put_object(&writer, NULL);
 			put_metrics(&writer, sandbox);
@@ -187,7 +187,7 @@ static void metrics_get(struct call *call)
 {
 	struct error error;
 	call_hold(call);
-	if (counters_refresh_all(call->api->core, all_counted, call, &error) < 0) {
+	if (counters_refresh_all(call->core, all_counted, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -180,7 +180,7 @@ static int parse_objects(struct sandbox_ask *ask, const json_t *environment, con
 int sandbox_ask_parse(struct call *call, const json_t *body, struct sandbox_ask *ask,
 		      struct error *error)
 {
-	const struct config *config = &call->api->core->config;
+	const struct config *config = &call->core->config;
 	struct sandbox_spec *spec = &ask->spec;
 	struct sizes sizes = {0};
 	struct choices choices = {0};

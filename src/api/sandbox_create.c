@@ -68,7 +68,7 @@ static int replay(struct call *call, const struct request_row *request)
 {
 	struct sandbox_row row = {0};
 	struct error error;
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	if (sandbox_find_row(core, &call->principal, request->sandbox.text, &row, &error) < 0) {
 		if (error.kind == ERROR_SANDBOX_NOT_FOUND)
 			return 0;
@@ -116,7 +116,7 @@ static int record(struct create *create, struct error *error)
 /* A create that waits for room is nobody's when its client has gone. */
 static void leave_queue(struct call *call)
 {
-	if (create_queue_leave(call->api->core, call))
+	if (create_queue_leave(call->core, call))
 		call_release(call);
 }
 
@@ -139,8 +139,8 @@ void sandbox_post(struct call *call)
 	}
 	call_hold(call);
 	call->on_gone = leave_queue;
-	if (sandbox_create(call->api->core, &call->principal, &create->ask.spec, created, call,
-			   &error) < 0) {
+	if (sandbox_create(call->core, &call->principal, &create->ask.spec, created, call, &error) <
+	    0) {
 		end_request(create, false);
 		reply_error(call, &error);
 		call_release(call);

@@ -25,7 +25,7 @@ void reply_sandbox(struct call *call, int status, const struct sandbox_row *row,
 
 void sandbox_get(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct sandbox *sandbox;
 	struct sandbox_row row = {0};
 	struct error error;

@@ -69,7 +69,7 @@ static int parse(struct call *call, struct token_spec *spec, struct error *error
 	struct principal owner = {.scopes = SCOPE_READ};
 	struct sandbox *sandbox;
 	if (text_copy(owner.workspace, sizeof(owner.workspace), spec->workspace) < 0 ||
-	    sandbox_find(call->api->core, &owner, spec->sandbox, &sandbox, error) < 0)
+	    sandbox_find(call->core, &owner, spec->sandbox, &sandbox, error) < 0)
 		return -1;
 	spec->sandbox = sandbox->row.id.text;
 	return 0;
@@ -82,7 +82,7 @@ static void token_post(struct call *call)
 	char text[TOKEN_TEXT_SIZE];
 	struct error error;
 	if (parse(call, &spec, &error) < 0 ||
-	    token_create(call->api->core, &spec, text, &row, &error) < 0) {
+	    token_create(call->core, &spec, text, &row, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -109,7 +109,7 @@ static void tokens_get(struct call *call)
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
 	put_array(&writer, "tokens");
-	if (token_each(call->api->core, list_one, &writer, &error) < 0) {
+	if (token_each(call->core, list_one, &writer, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;
@@ -131,7 +131,7 @@ static void token_delete(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	if (token_revoke(call->api->core, &id, &error) < 0)
+	if (token_revoke(call->core, &id, &error) < 0)
 		reply_error(call, &error);
 	else
 		reply_empty(call, 204);

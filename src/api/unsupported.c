@@ -88,7 +88,7 @@ void unsupported_explain(struct call *call, const struct http_request *request, 
 		return;
 	memcpy(name, path, size);
 	name[size] = '\0';
-	if (sandbox_find(call->api->core, &call->principal, name, &sandbox, error) == 0)
+	if (sandbox_find(call->core, &call->principal, name, &sandbox, error) == 0)
 		error_set(error, ERROR_UNSUPPORTED, "%s", instead);
 }
 

@@ -169,8 +169,7 @@ static void walk_on(struct call *call)
 	struct ask *ask = call->state;
 	struct error error;
 	bool more;
-	if (meter_walk(call->api->core, &ask->walk, ROWS_PER_TURN, list_one, ask, &more, &error) <
-	    0) {
+	if (meter_walk(call->core, &ask->walk, ROWS_PER_TURN, list_one, ask, &more, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -213,7 +212,7 @@ static void counted(void *data, const struct error *error)
 {
 	struct call *call = data;
 	(void)error; /* what could be counted is */
-	if (call->exchange && call->api->core->store)
+	if (call->exchange && call->core->store)
 		act(call);
 	call_release(call);
 }
@@ -231,7 +230,7 @@ static void usage_get(struct call *call)
 		return;
 	}
 	call_hold(call);
-	if (meter_refresh(call->api->core, counted, call, &error) < 0) {
+	if (meter_refresh(call->core, counted, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -48,12 +48,13 @@ static const struct http_callbacks callbacks = {
     .on_gone = gone,
 };
 
-struct call *call_new(struct api *api, struct http_exchange *exchange)
+struct call *call_new(struct edge *edge, struct http_exchange *exchange)
 {
 	struct call *call = calloc(1, sizeof(*call));
 	if (!call)
 		abort();
-	call->api = api;
+	call->edge = edge;
+	call->core = edge->core;
 	call->exchange = exchange;
 	call->began = clock_monotonic();
 	call->references = 1;
@@ -91,7 +92,7 @@ void call_answered(struct call *call)
 
 struct sandbox *call_sandbox(struct call *call)
 {
-	struct sandbox *sandbox = sandbox_by_id(call->api->core, &call->sandbox);
+	struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
 	if (sandbox)
 		return sandbox;
 	struct error error;
@@ -113,7 +114,7 @@ static void on_turn(struct work *work)
 	struct call *call = turn->call;
 	void (*go)(struct call *) = turn->go;
 	free(turn);
-	if (call->exchange && call->api->core->store)
+	if (call->exchange && call->core->store)
 		go(call);
 	call_release(call);
 }
@@ -163,7 +164,7 @@ void call_server_url(const struct call *call, char url[SERVER_URL_MAX])
 {
 	const struct http_peer *peer = &http_request(call->exchange)->peer;
 	const char *host = http_header(call->exchange, "host");
-	snprintf(url, SERVER_URL_MAX, "%s", call->api->url);
+	snprintf(url, SERVER_URL_MAX, "%s", call->edge->url);
 	/* The parser has checked its form and its length. */
 	if (!peer->is_unix && host && host[0] != '\0')
 		snprintf(url, SERVER_URL_MAX, "%s://%s", peer->is_tls ? "https" : "http", host);

@@ -31,7 +31,8 @@
 #define CALL_ALLOW_MAX 64
 
 struct call {
-	struct api *api;
+	struct edge *edge;
+	struct core *core;
 	struct http_exchange *exchange; /* NULL: answered, or the client is gone */
 	const struct route *route;
 	int64_t began; /* clock_monotonic() */
@@ -59,7 +60,7 @@ struct call {
 };
 
 /* --- call.c --- */
-struct call *call_new(struct api *api, struct http_exchange *exchange);
+struct call *call_new(struct edge *edge, struct http_exchange *exchange);
 struct call *call_hold(struct call *call);
 void call_release(struct call *call);
 /* The answer is whole: the exchange is not ours any more. */

@@ -7,7 +7,7 @@
 #include "edge/route.h"
 #include "http/http.h"
 
-struct api {
+struct edge {
 	struct core *core;
 	struct http_server *server; /* NULL until there is one; for what is counted of it */
 	const struct surface *const *surfaces; /* NULL at the end */
@@ -18,6 +18,6 @@ struct api {
 
 /* Once, before the first request: mounts the surfaces. A table of routes that does not hold is the
  * end. */
-void edge_start(struct api *api, const struct surface *const *surfaces);
-/* For struct http_handlers: context is the api. */
+void edge_start(struct edge *edge, const struct surface *const *surfaces);
+/* For struct http_handlers: context is the edge. */
 void edge_handle(void *context, struct http_exchange *exchange);

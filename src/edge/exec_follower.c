@@ -97,7 +97,7 @@ static void follower_forgotten(struct exec_watcher *watcher)
 	struct exec_follower *follower = container_of(watcher, struct exec_follower, watcher);
 	struct call *call = call_hold(follower->call);
 	struct error error;
-	core_forgotten_error(call->api->core, &call->sandbox, &error);
+	core_forgotten_error(call->core, &call->sandbox, &error);
 	follower->exec = NULL;
 	follower->emitter->failed(follower, &error);
 	call_release(call);

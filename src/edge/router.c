@@ -115,7 +115,7 @@ void route_tables(const struct surface *const *surfaces,
 	tables[count] = NULL;
 }
 
-void edge_start(struct api *api, const struct surface *const *surfaces)
+void edge_start(struct edge *edge, const struct surface *const *surfaces)
 {
 	const struct route *tables[ROUTE_TABLES_MAX + 1];
 	struct error error;
@@ -125,7 +125,7 @@ void edge_start(struct api *api, const struct surface *const *surfaces)
 		abort();
 	}
 	route_index_build(tables);
-	api->surfaces = surfaces;
+	edge->surfaces = surfaces;
 }
 
 /* --- which one it is --- */
@@ -152,8 +152,7 @@ static const struct route *match(struct call *call, const struct http_request *r
 static int find_sandbox(struct call *call, struct error *error)
 {
 	struct sandbox *sandbox;
-	if (sandbox_find(call->api->core, &call->principal, call->parameters[0], &sandbox, error) <
-	    0)
+	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, error) < 0)
 		return -1;
 	call->sandbox = sandbox->row.id;
 	return 0;
@@ -184,7 +183,7 @@ static int parse_body(const char *data, size_t size, json_t **ret_body, void *er
 /* The call may be gone afterwards. */
 static void handle(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	core_asked_by(core, &call->principal);
 	call->route->handle(call);
 	core_asked_by(core, NULL);
@@ -225,7 +224,7 @@ static int admit(struct call *call, const struct http_request *request, struct e
 {
 	const struct route *route = call->route;
 	if (route->flags & ROUTE_OPEN ||
-	    (route->flags & ROUTE_METRICS && call->api->core->config.metrics_open))
+	    (route->flags & ROUTE_METRICS && call->core->config.metrics_open))
 		return query_check(route, request->query, error);
 	if (authenticate(call, error) < 0 ||
 	    token_admit(&call->principal, route->scope, route->flags & ROUTE_UNBOUND, error) < 0 ||
@@ -240,7 +239,7 @@ static int admit(struct call *call, const struct http_request *request, struct e
 static void refuse(struct call *call, const struct error *error)
 {
 	const char *path = http_request(call->exchange)->path;
-	for (const struct surface *const *surface = call->api->surfaces; *surface; surface++) {
+	for (const struct surface *const *surface = call->edge->surfaces; *surface; surface++) {
 		if ((*surface)->owns && (*surface)->owns(path)) {
 			(*surface)->refuse(call, error);
 			return;
@@ -253,13 +252,13 @@ static void refuse(struct call *call, const struct error *error)
 static void begin(struct work *work)
 {
 	struct call *call = container_of(work, struct call, work);
-	struct api *api = call->api;
+	struct edge *edge = call->edge;
 	const struct http_request *request = http_request(call->exchange);
 	struct error error;
 	call->route = match(call, request, &error);
-	api->last_route = call->route ? call->route->pattern : "no route";
+	edge->last_route = call->route ? call->route->pattern : "no route";
 	/* The pattern, not the path: what stands in for a parameter may be a secret. */
-	log_debug("request %s: %s %s", call->request_id, request->method, api->last_route);
+	log_debug("request %s: %s %s", call->request_id, request->method, edge->last_route);
 	/* A stranger is not told which paths there are. */
 	if (!call->route) {
 		struct error refused;
@@ -267,7 +266,7 @@ static void begin(struct work *work)
 			refuse(call, &refused);
 			return;
 		}
-		for (const struct surface *const *surface = api->surfaces; *surface; surface++)
+		for (const struct surface *const *surface = edge->surfaces; *surface; surface++)
 			if ((*surface)->explain)
 				(*surface)->explain(call, request, &error);
 		refuse(call, &error);

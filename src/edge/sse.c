@@ -38,7 +38,7 @@ struct sse *sse_begin(struct call *call)
 	sse->call = call;
 	statistics.streams++;
 	http_stream_begin(call->exchange, 200, "text/event-stream", -1, &header, 1);
-	uv_timer_init(call->api->core->loop, &sse->timer);
+	uv_timer_init(call->core->loop, &sse->timer);
 	uv_timer_start(&sse->timer, keep_alive, KEEP_ALIVE_MS, KEEP_ALIVE_MS);
 	return sse;
 }

@@ -153,7 +153,7 @@ static void socket_data(struct call *call, const char *data, size_t size)
 	socket->silent = 0;
 	/* Any message may end the call. */
 	call_hold(call);
-	core_asked_by(call->api->core, &call->principal);
+	core_asked_by(call->core, &call->principal);
 	while (size > 0 && !socket->over) {
 		int64_t used = websocket_next(&socket->parser, data, size, &event, &reason);
 		if (used < 0) {
@@ -164,7 +164,7 @@ static void socket_data(struct call *call, const char *data, size_t size)
 		size -= (size_t)used;
 		take_event(socket, &event);
 	}
-	core_asked_by(call->api->core, NULL);
+	core_asked_by(call->core, NULL);
 	call_release(call);
 }
 
@@ -231,7 +231,7 @@ void web_socket_begin(struct web_socket *socket, struct call *call,
 	call->stream.on_end = socket_gone;
 	call->stream.on_drain = socket_drain;
 	call->on_gone = socket_gone;
-	uv_timer_init(call->api->core->loop, &socket->timer);
+	uv_timer_init(call->core->loop, &socket->timer);
 	uv_timer_start(&socket->timer, on_timer, PING_MS, PING_MS);
 	http_upgrade(call->exchange, "websocket", all, count);
 }

@@ -163,7 +163,7 @@ void http_set_base(struct call *call, struct mcp_view *view)
 {
 	bool is_unix = http_request(call->exchange)->peer.is_unix;
 	if ((is_unix || !http_base_url(call, view->base, sizeof(view->base))) &&
-	    text_copy(view->base, sizeof(view->base), call->api->url) < 0)
+	    text_copy(view->base, sizeof(view->base), call->edge->url) < 0)
 		view->base[0] = '\0';
 }
 
@@ -172,8 +172,7 @@ static int find_sandbox(struct call *call, struct mcp_view *view, struct error *
 	struct sandbox *sandbox;
 	if (!(view->face->features & FACE_SANDBOX_EACH))
 		return 0;
-	if (sandbox_find(call->api->core, &call->principal, call->parameters[0], &sandbox, error) <
-	    0)
+	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, error) < 0)
 		return -1;
 	view->sandbox = sandbox->row.id;
 	return 0;
