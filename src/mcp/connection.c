@@ -48,20 +48,6 @@ static void batch_send(struct batch *batch)
 	free(batch);
 }
 
-static void batch_collect(struct batch *batch, const json_t *id, const struct buffer *message)
-{
-	struct buffer instead DONE_BUFFER = BUFFER(16 * KIB);
-	if (batch->answers.size + message->size > MCP_ANSWER_MAX) {
-		struct mcp_problem problem;
-		problem_set(&problem, MCP_INTERNAL_ERROR, 200, "the batch's answer is too large");
-		put_problem(&instead, id, &problem);
-		message = &instead;
-	}
-	if (buffer_append_text(&batch->answers, batch->answers.size ? "," : "[") < 0 ||
-	    buffer_append(&batch->answers, message->data, message->size) < 0)
-		buffer_clear(&batch->answers); /* each of them was bounded: it cannot be */
-}
-
 static void batch_done(struct batch *batch)
 {
 	if (--batch->pending == 0)
@@ -78,7 +64,7 @@ static void batch_answer(struct mcp_request *request, const struct buffer *messa
 {
 	struct batch *batch = request->carrier_data;
 	(void)status;
-	batch_collect(batch, request->id, message);
+	batch_collect(&batch->answers, request->id, message);
 	batch_done(batch);
 }
 
@@ -168,7 +154,7 @@ static void receive_element(struct mcp_connection *connection, struct batch *bat
 	if (result < 0) {
 		struct buffer text DONE_BUFFER = BUFFER(16 * KIB);
 		put_problem(&text, message.id, &problem);
-		batch_collect(batch, message.id, &text);
+		batch_collect(&batch->answers, message.id, &text);
 		return;
 	}
 	batch->pending += message.kind == MESSAGE_REQUEST;

@@ -139,3 +139,17 @@ void put_problem(struct buffer *to, const json_t *id, const struct mcp_problem *
 	put_object_end(&writer);
 	put_object_end(&writer);
 }
+
+void batch_collect(struct buffer *answers, const json_t *id, const struct buffer *message)
+{
+	struct buffer instead DONE_BUFFER = BUFFER(16 * KIB);
+	if (answers->size + message->size > MCP_ANSWER_MAX) {
+		struct mcp_problem problem;
+		problem_set(&problem, MCP_INTERNAL_ERROR, 200, "the batch's answer is too large");
+		put_problem(&instead, id, &problem);
+		message = &instead;
+	}
+	if (buffer_append_text(answers, answers->size ? "," : "[") < 0 ||
+	    buffer_append(answers, message->data, message->size) < 0)
+		buffer_clear(answers); /* each of them was bounded: it cannot be */
+}

@@ -58,3 +58,5 @@ bool message_id_equal(const json_t *a, const json_t *b);
 void put_message_id(struct json_writer *writer, const char *key, const json_t *id);
 /* A whole message that says what is wrong; id may be NULL: that of the problem, if it has one. */
 void put_problem(struct buffer *to, const json_t *id, const struct mcp_problem *problem);
+/* One more answer of a batch, whose end (']') is the caller's to write. */
+void batch_collect(struct buffer *answers, const json_t *id, const struct buffer *message);
