@@ -164,6 +164,14 @@ static void send_error(struct follow *follow, const struct error *error)
 	emit(follow, "error", &writer);
 }
 
+void put_timed_out(struct json_writer *writer, const struct exec_row *row)
+{
+	char text[64];
+	snprintf(text, sizeof(text), "command timeout after %gs", (double)row->timeout_ms / 1000);
+	put_text(writer, "error", text);
+	put_text(writer, "code", error_info(ERROR_TIMED_OUT)->code);
+}
+
 /* A time-out is an error with all that an exit has: clients of either kind see what it is. */
 static const char *put_last(struct follow *follow, struct json_writer *writer,
 			    const struct left_process *processes, size_t count)
@@ -172,11 +180,7 @@ static const char *put_last(struct follow *follow, struct json_writer *writer,
 	bool timed_out = exec->row.end == EXEC_END_TIMED_OUT;
 	put_object(writer, NULL);
 	if (timed_out) {
-		char text[64];
-		snprintf(text, sizeof(text), "command timeout after %gs",
-			 (double)exec->row.timeout_ms / 1000);
-		put_text(writer, "error", text);
-		put_text(writer, "code", error_info(ERROR_TIMED_OUT)->code);
+		put_timed_out(writer, &exec->row);
 		put_text(writer, "request_id", follow->call->request_id);
 		put_bool(writer, "retryable", false);
 	}

@@ -10,6 +10,8 @@
 const char *stream_name(enum exec_stream stream);
 /* As `key`, with U+FFFD for what is no UTF-8; then also as it is, as `data_base64`. */
 void put_chunk(struct json_writer *writer, const char *key, const char *data, size_t size);
+/* The members `error` and `code` of one that took too long. */
+void put_timed_out(struct json_writer *writer, const struct exec_row *row);
 /* The events of a piece and of a gap, whole. */
 void put_piece_event(struct json_writer *writer, const char *data, size_t size, uint64_t offset);
 void put_gap_event(struct json_writer *writer, enum exec_stream stream, uint64_t offset,

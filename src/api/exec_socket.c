@@ -100,13 +100,8 @@ static void item_ended(struct exec_follower *follower)
 	const struct exec_row *row = &follower->exec->row;
 	put_object(&writer, NULL);
 	put_text(&writer, "id", item->id);
-	if (row->end == EXEC_END_TIMED_OUT) {
-		char text[64];
-		snprintf(text, sizeof(text), "command timeout after %gs",
-			 (double)row->timeout_ms / 1000);
-		put_text(&writer, "error", text);
-		put_text(&writer, "code", error_info(ERROR_TIMED_OUT)->code);
-	}
+	if (row->end == EXEC_END_TIMED_OUT)
+		put_timed_out(&writer, row);
 	put_int(&writer, "exit", exec_exit_code(row));
 	put_exec_members(&writer, row);
 	put_object_end(&writer);
