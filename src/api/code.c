@@ -217,7 +217,7 @@ static void run_post(struct call *call, enum code_form form, const char *context
 		reply_error(call, &error);
 		return;
 	}
-	code->stream = form == CODE_FORM_OWN && code_stream_wanted(call);
+	code->stream = form == CODE_FORM_OWN && call_accepts(call, "text/event-stream");
 	call_ready(call, run_act);
 }
 

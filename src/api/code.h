@@ -66,7 +66,6 @@ void put_cell_error_text(struct json_writer *writer, const char *key,
 uint32_t cell_result_count(const struct code_cell *cell);
 
 /* code_stream.c */
-bool code_stream_wanted(struct call *call);
 void code_stream_changed(struct code_call *code, struct code_context *context,
 			 const struct code_cell *cell);
 void code_stream_done(struct code_call *code, struct code_context *context,

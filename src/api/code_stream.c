@@ -2,18 +2,11 @@
  * from the exec's log by offset, as fast as the client takes it; what comes after it waits until it
  * is out. Called by code.c; never blocks. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/code.h"
 #include "api/exec_events.h"
 #include "api/sandbox_record.h"
 #include "edge/sse.h"
-
-bool code_stream_wanted(struct call *call)
-{
-	const char *accept = http_header(call->exchange, "accept");
-	return accept && strstr(accept, "text/event-stream");
-}
 
 static void emit(struct code_call *code, const char *name, const struct buffer *json)
 {

@@ -322,16 +322,11 @@ static void act(struct call *call, struct sandbox *sandbox)
 	call->body = NULL;
 }
 
-static bool accepts(struct call *call, const char *type)
-{
-	const char *accept = http_header(call->exchange, "accept");
-	return accept && strstr(accept, type);
-}
-
 static int parse_form(struct call *call, struct follow *follow, struct error *error)
 {
 	char form[16] = "";
-	bool lines = accepts(call, "application/x-ndjson") && !accepts(call, "text/event-stream");
+	bool lines =
+	    call_accepts(call, "application/x-ndjson") && !call_accepts(call, "text/event-stream");
 	if (query_text(call, "format", form, sizeof(form), false, error) < 0)
 		return -1;
 	if (*form && strcmp(form, "events") != 0 && strcmp(form, "orkestr") != 0)
@@ -359,8 +354,9 @@ static struct follow *follow_new(struct call *call)
 bool exec_events_wanted(struct call *call)
 {
 	/* Who takes JSON as well gets what is simpler. */
-	return (accepts(call, "text/event-stream") || accepts(call, "application/x-ndjson")) &&
-	       !accepts(call, "application/json");
+	return (call_accepts(call, "text/event-stream") ||
+		call_accepts(call, "application/x-ndjson")) &&
+	       !call_accepts(call, "application/json");
 }
 
 void exec_stream_post(struct call *call)

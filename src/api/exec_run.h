@@ -22,7 +22,5 @@ struct exec_run {
 	struct buffer input;      /* an incomplete frame of the client's */
 };
 
-/* The client asked for `Upgrade: caisson-exec/1`. */
-bool exec_stream_wanted(struct call *call);
 /* As exec_post's act. */
 void exec_stream_begin(struct call *call, struct sandbox *sandbox);

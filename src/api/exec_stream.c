@@ -6,18 +6,10 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
 #include "api/sandbox_record.h"
 #include "core/activity.h"
 #include "proto/codec.h"
-
-bool exec_stream_wanted(struct call *call)
-{
-	const char *upgrade = http_header(call->exchange, "upgrade");
-	return upgrade && strcasecmp(upgrade, EXEC_STREAM_PROTOCOL) == 0;
-}
 
 /* --- to the client --- */
 

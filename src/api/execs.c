@@ -156,7 +156,7 @@ static void begin(struct call *call, struct exec_run *run,
 void exec_post(struct call *call)
 {
 	struct error error;
-	bool stream = exec_stream_wanted(call);
+	bool stream = call_upgrades(call, EXEC_STREAM_PROTOCOL);
 	if (!stream && exec_events_wanted(call)) {
 		exec_stream_post(call);
 		return;

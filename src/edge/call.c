@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "core/activity.h"
@@ -158,6 +159,18 @@ void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox
 		reply_error(call, &error);
 		call_release(call);
 	}
+}
+
+bool call_accepts(const struct call *call, const char *type)
+{
+	const char *accept = http_header(call->exchange, "accept");
+	return accept && strstr(accept, type);
+}
+
+bool call_upgrades(const struct call *call, const char *protocol)
+{
+	const char *upgrade = http_header(call->exchange, "upgrade");
+	return upgrade && strcasecmp(upgrade, protocol) == 0;
 }
 
 void call_server_url(const struct call *call, char url[SERVER_URL_MAX])

@@ -75,9 +75,12 @@ void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox
  * not where the client, or the store, is gone by then. */
 void call_next_turn(struct call *call, void (*go)(struct call *call));
 
+/* Does the Accept header name that type? Does it ask for an upgrade to that protocol alone? */
+bool call_accepts(const struct call *call, const char *type);
+bool call_upgrades(const struct call *call, const char *protocol);
+
 /* "http://HOST:PORT" as the client wrote it; over the Unix socket that of the TCP port, or "" where
  * there is none. */
-#define SERVER_URL_MAX 320
 void call_server_url(const struct call *call, char url[SERVER_URL_MAX]);
 
 /* --- authentication.c --- */

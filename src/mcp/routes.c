@@ -159,14 +159,6 @@ static int find_face(struct call *call, struct mcp_server *server, struct mcp_vi
 	return 0;
 }
 
-void http_set_base(struct call *call, struct mcp_view *view)
-{
-	bool is_unix = http_request(call->exchange)->peer.is_unix;
-	if ((is_unix || !http_base_url(call, view->base, sizeof(view->base))) &&
-	    text_copy(view->base, sizeof(view->base), call->edge->url) < 0)
-		view->base[0] = '\0';
-}
-
 static int find_sandbox(struct call *call, struct mcp_view *view, struct error *error)
 {
 	struct sandbox *sandbox;
@@ -189,7 +181,7 @@ static bool admit(struct call *call, struct mcp_server *server, struct mcp_view 
 		refuse(call, &error);
 		return false;
 	}
-	http_set_base(call, view);
+	call_server_url(call, view->base);
 	if (token_admit(&call->principal, view->face->scope, false, &error) < 0) {
 		http_challenge(call, &error, view->face->scope);
 		return false;
