@@ -155,7 +155,7 @@ static void reply_page(struct call *call, const struct id *sandbox,
 	put_object(&page.writer, NULL);
 	put_text(&page.writer, "sandbox_id", sandbox->text);
 	put_array(&page.writer, "items");
-	if (activity_each(call->api->core, query, activity_page_entry, &page, &error) < 0) {
+	if (activity_each(call->core, query, activity_page_entry, &page, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;
@@ -169,7 +169,7 @@ static void reply_page(struct call *call, const struct id *sandbox,
 
 void activity_get(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct activity_query query = {0};
 	struct sandbox_row row = {0};
 	struct error error;

@@ -1,8 +1,8 @@
 /* What the activity's handlers share: how an entry looks in JSON, how its pages are asked for. */
 #pragma once
 
-#include "api/call.h"
 #include "core/activity.h"
+#include "edge/call.h"
 #include "store/activity.h"
 
 #define ACTIVITY_PAGE_DEFAULT 100

@@ -1,8 +1,8 @@
 /* Budgets in JSON: shared by /v1/limits and /v1/budgets. */
 #pragma once
 
-#include "api/call.h"
 #include "core/budget.h"
+#include "edge/call.h"
 
 /* "budgets": [{"what", "period", "maximum", "used", "left", "resets_at", "source"}] */
 void put_budgets(struct json_writer *writer, struct core *core, struct workspace *workspace);

@@ -49,7 +49,7 @@ void put_budgets(struct json_writer *writer, struct core *core, struct workspace
 
 static void reply_budgets(struct call *call, const char *name)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct workspace *workspace = workspace_get(core, name);
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -68,18 +68,10 @@ static void budgets_get(struct call *call)
 
 /* --- of any workspace --- */
 
-/* The host's administration, not for a token that is bound to one sandbox. */
-static int check_call(struct call *call, struct error *error)
-{
-	if (id_is_set(&call->principal.sandbox))
-		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-	return workspace_check(call->parameters[0], error);
-}
-
 static void workspace_budgets_get(struct call *call)
 {
 	struct error error;
-	if (check_call(call, &error) < 0)
+	if (workspace_check(call->parameters[0], &error) < 0)
 		reply_error(call, &error);
 	else
 		reply_budgets(call, call->parameters[0]);
@@ -169,13 +161,13 @@ static int parse_budgets(const json_t *list, struct budget_wish wishes[BUDGETS_M
 
 static void workspace_budgets_put(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct budget_wish wishes[BUDGETS_MAX];
 	json_t *list = NULL;
 	size_t count = 0;
 	struct error error;
 	struct field fields[] = {{"budgets", FIELD_ARRAY, &list, true}};
-	if (check_call(call, &error) < 0 ||
+	if (workspace_check(call->parameters[0], &error) < 0 ||
 	    json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
 	    parse_budgets(list, wishes, &count, &error) < 0 ||
 	    budget_replace(core, workspace_get(core, call->parameters[0]), wishes, count, &error) <
@@ -187,11 +179,11 @@ static void workspace_budgets_put(struct call *call)
 
 static void workspace_budgets_delete(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	char what[32] = "", period[32] = "";
 	uint32_t what_number = 0, period_number = 0;
 	struct error error;
-	int result = check_call(call, &error);
+	int result = workspace_check(call->parameters[0], &error);
 	if (result == 0)
 		result = query_text(call, "what", what, sizeof(what), false, &error);
 	if (result == 0)

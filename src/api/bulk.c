@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/call.h"
-#include "api/pairs.h"
 #include "api/sandboxes.h"
 #include "core/labels.h"
+#include "edge/call.h"
+#include "edge/json_pairs.h"
 
 #define DRAIN_SECONDS_DEFAULT 300
 #define DRAIN_SECONDS_MAX (24 * 3600)
@@ -64,8 +64,8 @@ static int parse_selector(const json_t *selector, struct asked *asked, struct er
 		abort();
 	asked->spec.sandboxes = asked->sandboxes;
 	if (add_list(asked, "ids", ids, error) < 0 || add_list(asked, "names", names, error) < 0 ||
-	    parse_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1),
-			&asked->labels, &asked->spec.label_count, error) < 0)
+	    json_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1),
+		       &asked->labels, &asked->spec.label_count, error) < 0)
 		return -1;
 	asked->spec.labels = asked->labels;
 	if (status && sandbox_state_parse(status, &asked->spec.state, error) < 0)
@@ -149,7 +149,7 @@ void sandboxes_bulk_post(struct call *call)
 	struct error error;
 	call_hold(call);
 	if (parse(call->body, &asked, &error) < 0 ||
-	    bulk_start(call->api->core, &call->principal, &asked.spec, done, call, &error) < 0) {
+	    bulk_start(call->core, &call->principal, &asked.spec, done, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/pairs.h"
 #include "api/routes.h"
 #include "api/sandbox_record.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "edge/json_pairs.h"
 
 #define TIMEOUT_MAX_MS (24.0 * 3600 * 1000)
 #define SESSION_TIMEOUT_MS 30000u
@@ -166,8 +166,8 @@ static int take_shape(struct code_call *code, const struct shape *shape, uint32_
 		    "a context has its own language, env, cwd and user: leave them out");
 	if (take_language(shape->language, &spec->language, error) < 0 ||
 	    take_timeout(shape, usual_timeout, spec, error) < 0 ||
-	    parse_environment("env", shape->environment, EXEC_REQUEST_BYTES_MAX / 2,
-			      &code->environment, &spec->environment_count, error) < 0)
+	    json_environment("env", shape->environment, EXEC_REQUEST_BYTES_MAX / 2,
+			     &code->environment, &spec->environment_count, error) < 0)
 		return -1;
 	spec->environment = code->environment;
 	spec->code = shape->code ? shape->code : "";
@@ -217,7 +217,7 @@ static void run_post(struct call *call, enum code_form form, const char *context
 		reply_error(call, &error);
 		return;
 	}
-	code->stream = form == CODE_FORM_OWN && code_stream_wanted(call);
+	code->stream = form == CODE_FORM_OWN && call_accepts(call, "text/event-stream");
 	call_ready(call, run_act);
 }
 

@@ -4,8 +4,8 @@
  *   code_stream.c   the same as events */
 #pragma once
 
-#include "api/call.h"
 #include "core/code.h"
+#include "edge/exec_follower.h"
 
 #define CODE_OUTPUT_DEFAULT (1 * MIB) /* of each stream, in an answer */
 #define CODE_OUTPUT_MAX (4 * MIB)
@@ -38,7 +38,8 @@ struct code_call {
 	bool blocked; /* the connection's queue is full */
 	bool ended;
 	struct id exec;
-	uint64_t sent[2], end[2];
+	struct exec_follower follower; /* .exec: only while it is looked at */
+	uint64_t end[2];
 	uint32_t results_sent;
 	struct code_event events[CODE_EVENTS_MAX]; /* for when all output is out */
 	size_t event_count, event_at;
@@ -65,7 +66,6 @@ void put_cell_error_text(struct json_writer *writer, const char *key,
 uint32_t cell_result_count(const struct code_cell *cell);
 
 /* code_stream.c */
-bool code_stream_wanted(struct call *call);
 void code_stream_changed(struct code_call *code, struct code_context *context,
 			 const struct code_cell *cell);
 void code_stream_done(struct code_call *code, struct code_context *context,

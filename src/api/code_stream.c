@@ -2,20 +2,11 @@
  * from the exec's log by offset, as fast as the client takes it; what comes after it waits until it
  * is out. Called by code.c; never blocks. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/code.h"
+#include "api/exec_events.h"
 #include "api/sandbox_record.h"
-#include "api/sse.h"
-#include "base/text.h"
-
-#define PIECE (16 * KIB)
-
-bool code_stream_wanted(struct call *call)
-{
-	const char *accept = http_header(call->exchange, "accept");
-	return accept && strstr(accept, "text/event-stream");
-}
+#include "edge/sse.h"
 
 static void emit(struct code_call *code, const char *name, const struct buffer *json)
 {
@@ -23,72 +14,45 @@ static void emit(struct code_call *code, const char *name, const struct buffer *
 		code->blocked = !sse_event(code->sse, name, json);
 }
 
-static void send_piece(struct code_call *code, enum exec_stream stream, const char *data,
+static void send_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
 		       size_t size)
 {
-	DONE_BUFFER struct buffer buffer = BUFFER(8 * PIECE);
+	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_object(&writer, NULL);
-	put_text_size(&writer, "chunk", data, size);
-	if (!text_is_utf8(data, size))
-		put_base64(&writer, "data_base64", data, size);
-	put_uint(&writer, "offset", code->sent[stream - 1]);
-	put_object_end(&writer);
-	emit(code, stream == EXEC_STDOUT ? "stdout" : "stderr", &buffer);
+	put_piece_event(&writer, data, size, follower->sent[stream - 1]);
+	emit(container_of(follower, struct code_call, follower), stream_name(stream), &buffer);
 }
 
-static void send_gap(struct code_call *code, enum exec_stream stream, uint64_t gap)
+static void send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(KIB);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_object(&writer, NULL);
-	put_text(&writer, "stream", stream == EXEC_STDOUT ? "stdout" : "stderr");
-	put_uint(&writer, "offset", code->sent[stream - 1]);
-	put_uint(&writer, "bytes", gap);
-	put_object_end(&writer);
-	emit(code, "gap", &buffer);
+	put_gap_event(&writer, stream, follower->sent[stream - 1], gap);
+	emit(container_of(follower, struct code_call, follower), "gap", &buffer);
 }
 
-/* One piece of one stream: true when something was sent. */
-static bool pump_stream(struct code_call *code, struct exec *exec, enum exec_stream stream)
+/* When to look and how far is the cell's to say: `running`, `ended` and `failed` are not needed. */
+static const struct exec_emitter code_emitter = {
+    .piece_max = EVENT_PIECE_MAX, .characters = true, .piece = send_piece, .gap = send_gap};
+
+static bool pull(struct code_call *code, enum exec_stream stream)
 {
-	static char data[PIECE]; /* one loop, one pump at a time */
-	uint64_t *sent = &code->sent[stream - 1], gap = 0;
-	uint64_t end = code->ended ? code->end[stream - 1] : exec_total(exec, stream);
-	if (*sent >= end)
-		return false;
-	ssize_t size = exec_read(exec, stream, *sent, data, MIN(sizeof(data), end - *sent), &gap);
-	if (gap > 0) {
-		gap = MIN(gap, end - *sent);
-		send_gap(code, stream, gap);
-		*sent += gap;
-		size = MIN(size, (ssize_t)(end - *sent));
-	}
-	size_t whole = size > 0 ? text_utf8_prefix(data, (size_t)size) : 0;
-	/* The rest of the last character never came. */
-	if (whole == 0 && size > 0 && code->ended)
-		whole = (size_t)size;
-	if (size < 0 && code->ended)
-		*sent = end; /* nothing of it is kept */
-	if (whole > 0) {
-		send_piece(code, stream, data, whole);
-		*sent += whole;
-	}
-	return whole > 0 || gap > 0;
+	uint64_t end =
+	    code->ended ? code->end[stream - 1] : exec_total(code->follower.exec, stream);
+	return !code->blocked && code->call->exchange &&
+	       exec_follower_pull(&code->follower, stream, end, code->ended);
 }
 
 static void pump(struct code_call *code)
 {
 	struct call *call = code->call;
-	struct sandbox *sandbox = sandbox_by_id(call->api->core, &call->sandbox);
-	struct exec *exec = NULL;
+	struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
 	struct error error;
 	bool more = sandbox && id_is_set(&code->exec) &&
-		    exec_find(sandbox, code->exec.text, &exec, &error) == 0;
-	while (more && !code->blocked && call->exchange) {
-		more = pump_stream(code, exec, EXEC_STDOUT);
-		if (!code->blocked)
-			more |= pump_stream(code, exec, EXEC_STDERR);
+		    exec_find(sandbox, code->exec.text, &code->follower.exec, &error) == 0;
+	while (more) {
+		more = pull(code, EXEC_STDOUT);
+		more |= pull(code, EXEC_STDERR);
 	}
 	if (!code->ended)
 		return;
@@ -116,8 +80,9 @@ static void begin(struct code_call *code, const struct code_context *context,
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
 	code->exec = context->row.exec;
-	code->sent[0] = cell->out_begin;
-	code->sent[1] = cell->err_begin;
+	code->follower = (struct exec_follower){.call = code->call,
+						.emitter = &code_emitter,
+						.sent = {cell->out_begin, cell->err_begin}};
 	code->sse = sse_begin(code->call);
 	put_object(&writer, NULL);
 	put_text(&writer, "context_id", context->once ? NULL : context->row.id.text);
@@ -169,8 +134,8 @@ void code_stream_done(struct code_call *code, struct code_context *context,
 		if (!code->sse)
 			begin(code, context, cell);
 		code->ended = true;
-		code->end[0] = cell ? cell->out_end : code->sent[0];
-		code->end[1] = cell ? cell->err_end : code->sent[1];
+		code->end[0] = cell ? cell->out_end : code->follower.sent[0];
+		code->end[1] = cell ? cell->err_end : code->follower.sent[1];
 		if (cell)
 			send_results(code, context, cell, cell_result_count(cell));
 		if (cell && (cell->has_error || cell->context_ended)) {

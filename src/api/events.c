@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sse.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "edge/sse.h"
 
 #define RECENT_MAX 128  /* entries kept formatted while there are streams */
 #define PAGE 64         /* of the store, per turn and stream */
@@ -405,7 +405,7 @@ static void join(struct events *events, struct list *first, bool last)
 	struct call *call = events->call;
 	struct error error;
 	if (!hub.listening) {
-		hub.core = call->api->core;
+		hub.core = call->core;
 		list_init(&hub.streams);
 		list_init(&hub.recent);
 		hub.recent_count = hub.stream_count = 0;
@@ -465,7 +465,7 @@ static int read_sandbox(struct call *call, struct events *events, struct error *
 		return -1;
 	if (!name[0])
 		return 0;
-	if (sandbox_find_row(call->api->core, &call->principal, name, &row, error) < 0)
+	if (sandbox_find_row(call->core, &call->principal, name, &row, error) < 0)
 		return -1;
 	events->sandbox = row.id;
 	sandbox_row_done(&row);
@@ -484,8 +484,8 @@ static int read_position(struct call *call, struct events *events, bool follow, 
 	bool returns = !after[0] && last_id && *last_id;
 	if (returns || after[0])
 		cursor = returns ? last_id : after;
-	int result = activity_seek(call->api->core, events->workspace, "query parameter `after`",
-				   cursor, &events->position, error);
+	int result = activity_seek(call->core, events->workspace, "query parameter `after`", cursor,
+				   &events->position, error);
 	if (result < 0 && returns && error->kind == ERROR_INVALID)
 		error_set(error, ERROR_INVALID, "Last-Event-ID is not the id of an event");
 	return result;
@@ -508,7 +508,7 @@ static void page_turn(struct call *call)
 	    .ret_seen = &events->position,
 	    .ret_more = &more,
 	};
-	if (activity_each(call->api->core, &query, activity_page_entry, page, &error) < 0) {
+	if (activity_each(call->core, &query, activity_page_entry, page, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -545,7 +545,7 @@ void events_get(struct call *call)
 	bool follow = true;
 	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
 	struct error error;
-	activity_flush(call->api->core);
+	activity_flush(call->core);
 	if (query_flag(call, "follow", &follow, &error) < 0 ||
 	    query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, &error) < 0 ||
 	    query_kinds(call, events->kinds, &error) < 0 ||
@@ -587,7 +587,7 @@ static void reply_tail(struct call *call, struct list *found)
 
 void sandbox_events_get(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct events *events = events_new(call);
 	struct sandbox_row row = {0};
 	struct list found;

@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 
 #include "base/base64.h"
-#include "api/pairs.h"
 #include "base/text.h"
+#include "edge/json_pairs.h"
 
 void exec_ask_done(struct exec_ask *ask)
 {
@@ -258,8 +258,8 @@ int exec_ask_parse(const json_t *body, struct exec_ask *ask, struct error *error
 	    parse_shape(ask, &shape, error) < 0 || parse_stdin(ask, given, base64, error) < 0 ||
 	    parse_limits(ask, limits ? limits : rlimits, error) < 0 ||
 	    parse_output(ask, output, error) < 0 ||
-	    parse_environment("env", environment, EXEC_REQUEST_BYTES_MAX, &ask->environment,
-			      &ask->spec.environment_count, error) < 0)
+	    json_environment("env", environment, EXEC_REQUEST_BYTES_MAX, &ask->environment,
+			     &ask->spec.environment_count, error) < 0)
 		return -1;
 	ask->spec.environment = ask->environment;
 	return 0;

@@ -1,9 +1,9 @@
 /* What a client asks for when it runs a command, and what it is told of one. */
 #pragma once
 
-#include "api/json.h"
 #include "core/run.h"
 #include "core/visible.h"
+#include "edge/json.h"
 
 #define EXEC_ANSWER_DEFAULT (1 * MIB) /* of each stream, in a blocking answer */
 #define EXEC_ANSWER_MAX (4 * MIB)     /* six times as much at worst, as JSON, fits REPLY_MAX */

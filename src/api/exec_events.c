@@ -13,14 +13,11 @@
 #include <string.h>
 
 #include "api/exec_ask.h"
-#include "api/idempotency.h"
 #include "api/sandbox_record.h"
-#include "api/sse.h"
 #include "base/clock.h"
 #include "base/text.h"
-
-#define PIECE (16 * KIB)
-#define EVENT_MAX (8 * PIECE) /* a piece as JSON and as base64 */
+#include "edge/idempotency.h"
+#include "edge/sse.h"
 
 enum form {
 	FORM_EVENTS, /* event: stdout|stderr|exit|... */
@@ -29,17 +26,13 @@ enum form {
 };
 
 struct follow {
+	struct exec_follower follower;
 	struct call *call;
-	struct exec_watcher watcher;
-	struct exec *exec;    /* NULL before its start and after its end */
 	struct exec_ask *ask; /* until the start */
 	struct sse *sse;
-	uint64_t sent[2];
 	enum form form;
-	bool wanted[2];
 	bool begun;       /* the head is out */
 	bool blocked;     /* the connection's queue is full */
-	bool finishing;   /* its end was seen; what it left running is being asked for */
 	bool owner;       /* it was begun here: it ends with the client */
 	bool input_given; /* whole, with the request */
 };
@@ -51,13 +44,6 @@ static void follow_free(void *state)
 		exec_ask_done(follow->ask);
 	free(follow->ask);
 	free(follow);
-}
-
-static void leave(struct follow *follow)
-{
-	if (follow->exec)
-		exec_unwatch(&follow->watcher);
-	follow->exec = NULL;
 }
 
 static void begin_answer(struct follow *follow)
@@ -74,7 +60,7 @@ static void begin_answer(struct follow *follow)
 static void end_answer(struct follow *follow)
 {
 	struct call *call = follow->call;
-	leave(follow);
+	exec_follower_leave(&follow->follower);
 	if (!call->exchange)
 		return;
 	if (follow->sse)
@@ -100,47 +86,62 @@ static void emit(struct follow *follow, const char *name, const struct json_writ
 						     writer->buffer->size);
 }
 
-static const char *stream_name(enum exec_stream stream)
+const char *stream_name(enum exec_stream stream)
 {
 	return stream == EXEC_STDOUT ? "stdout" : "stderr";
 }
 
-static void put_chunk(struct json_writer *writer, const char *key, const char *data, size_t size)
+void put_chunk(struct json_writer *writer, const char *key, const char *data, size_t size)
 {
 	put_text_size(writer, key, data, size);
 	if (!text_is_utf8(data, size))
 		put_base64(writer, "data_base64", data, size);
 }
 
-static void send_piece(struct follow *follow, enum exec_stream stream, const char *data,
+void put_piece_event(struct json_writer *writer, const char *data, size_t size, uint64_t offset)
+{
+	put_object(writer, NULL);
+	put_chunk(writer, "chunk", data, size);
+	put_uint(writer, "offset", offset);
+	put_object_end(writer);
+}
+
+void put_gap_event(struct json_writer *writer, enum exec_stream stream, uint64_t offset,
+		   uint64_t bytes)
+{
+	put_object(writer, NULL);
+	put_text(writer, "stream", stream_name(stream));
+	put_uint(writer, "offset", offset);
+	put_uint(writer, "bytes", bytes);
+	put_object_end(writer);
+}
+
+static void send_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
 		       size_t size)
 {
+	struct follow *follow = container_of(follower, struct follow, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_object(&writer, NULL);
 	if (follow->form == FORM_EVENTS) {
-		put_chunk(&writer, "chunk", data, size);
-		put_uint(&writer, "offset", follow->sent[stream - 1]);
+		put_piece_event(&writer, data, size, follower->sent[stream - 1]);
 	} else {
+		put_object(&writer, NULL);
 		put_text(&writer, "stream", stream_name(stream));
 		put_chunk(&writer, "data", data, size);
 		put_bool(&writer, "is_final", false);
 		put_null(&writer, "exit_code");
 		put_null(&writer, "duration_ms");
+		put_object_end(&writer);
 	}
-	put_object_end(&writer);
 	emit(follow, stream_name(stream), &writer);
 }
 
-static void send_gap(struct follow *follow, enum exec_stream stream, uint64_t gap)
+static void send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
 {
+	struct follow *follow = container_of(follower, struct follow, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(KIB);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_object(&writer, NULL);
-	put_text(&writer, "stream", stream_name(stream));
-	put_uint(&writer, "offset", follow->sent[stream - 1]);
-	put_uint(&writer, "bytes", gap);
-	put_object_end(&writer);
+	put_gap_event(&writer, stream, follower->sent[stream - 1], gap);
 	if (follow->form == FORM_EVENTS)
 		emit(follow, "gap", &writer);
 }
@@ -151,7 +152,7 @@ static void send_start(struct follow *follow)
 	struct json_writer writer = json_writer_on(&buffer);
 	if (follow->form != FORM_EVENTS)
 		return;
-	put_exec(&writer, NULL, follow->exec);
+	put_exec(&writer, NULL, follow->follower.exec);
 	emit(follow, "start", &writer);
 }
 
@@ -163,19 +164,23 @@ static void send_error(struct follow *follow, const struct error *error)
 	emit(follow, "error", &writer);
 }
 
+void put_timed_out(struct json_writer *writer, const struct exec_row *row)
+{
+	char text[64];
+	snprintf(text, sizeof(text), "command timeout after %gs", (double)row->timeout_ms / 1000);
+	put_text(writer, "error", text);
+	put_text(writer, "code", error_info(ERROR_TIMED_OUT)->code);
+}
+
 /* A time-out is an error with all that an exit has: clients of either kind see what it is. */
 static const char *put_last(struct follow *follow, struct json_writer *writer,
 			    const struct left_process *processes, size_t count)
 {
-	const struct exec *exec = follow->exec;
+	const struct exec *exec = follow->follower.exec;
 	bool timed_out = exec->row.end == EXEC_END_TIMED_OUT;
 	put_object(writer, NULL);
 	if (timed_out) {
-		char text[64];
-		snprintf(text, sizeof(text), "command timeout after %gs",
-			 (double)exec->row.timeout_ms / 1000);
-		put_text(writer, "error", text);
-		put_text(writer, "code", error_info(ERROR_TIMED_OUT)->code);
+		put_timed_out(writer, &exec->row);
 		put_text(writer, "request_id", follow->call->request_id);
 		put_bool(writer, "retryable", false);
 	}
@@ -190,7 +195,7 @@ static const char *put_last(struct follow *follow, struct json_writer *writer,
 
 static void put_last_chunk(struct follow *follow, struct json_writer *writer)
 {
-	const struct exec_row *row = &follow->exec->row;
+	const struct exec_row *row = &follow->follower.exec->row;
 	put_object(writer, NULL);
 	put_text(writer, "stream", "stdout");
 	put_text(writer, "data", "");
@@ -206,7 +211,7 @@ static void finished(void *data, const struct left_process *processes, size_t co
 {
 	struct follow *follow = data;
 	struct call *call = follow->call;
-	if (call->exchange && follow->exec) {
+	if (call->exchange && follow->follower.exec) {
 		DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
 		struct json_writer writer = json_writer_on(&buffer);
 		const char *name = "exit";
@@ -220,87 +225,47 @@ static void finished(void *data, const struct left_process *processes, size_t co
 	call_release(call);
 }
 
-/* --- the pump --- */
+/* --- the exec --- */
 
-/* One piece of one stream: true when something was sent. */
-static bool pump_stream(struct follow *follow, enum exec_stream stream)
+static void events_ended(struct exec_follower *follower)
 {
-	static char data[PIECE]; /* one loop, one pump at a time */
-	struct exec *exec = follow->exec;
-	uint64_t *sent = &follow->sent[stream - 1], gap = 0;
-	if (!follow->wanted[stream - 1])
-		return false;
-	ssize_t size = exec_read(exec, stream, *sent, data, sizeof(data), &gap);
-	if (gap > 0) {
-		send_gap(follow, stream, gap);
-		*sent += gap;
-	}
-	size_t whole = size > 0 ? text_utf8_prefix(data, (size_t)size) : 0;
-	/* The rest of the last character never came. */
-	if (whole == 0 && size > 0 && exec_ended(exec))
-		whole = (size_t)size;
-	if (whole > 0) {
-		send_piece(follow, stream, data, whole);
-		*sent += whole;
-	}
-	exec_watcher_consumed(&follow->watcher, stream, *sent);
-	return whole > 0 || gap > 0;
+	call_hold(follower->call);
+	exec_finish(follower->exec, finished, container_of(follower, struct follow, follower));
 }
 
-static void pump(struct follow *follow)
+static void events_running(struct exec_follower *follower)
 {
-	bool more = true;
-	while (more && follow->exec && !follow->blocked) {
-		more = pump_stream(follow, EXEC_STDOUT);
-		if (!follow->blocked)
-			more |= pump_stream(follow, EXEC_STDERR);
-	}
-	if (follow->exec && !follow->blocked && exec_ended(follow->exec) && !follow->finishing) {
-		follow->finishing = true;
-		call_hold(follow->call);
-		exec_finish(follow->exec, finished, follow);
-	}
-}
-
-static void changed(struct exec_watcher *watcher, struct exec *exec)
-{
-	struct follow *follow = container_of(watcher, struct follow, watcher);
+	struct follow *follow = container_of(follower, struct follow, follower);
 	struct error error;
-	if (exec->row.state == EXEC_FAILED) {
-		exec_start_error(exec, &error);
-		leave(follow);
-		reply_error(follow->call, &error);
-		return;
-	}
-	if (exec->row.state == EXEC_STARTING)
-		return;
-	struct call *call = call_hold(follow->call);
 	if (!follow->begun) {
 		begin_answer(follow);
 		send_start(follow);
 	}
-	if (follow->owner && follow->input_given && stdin_lost(exec, &error)) {
+	if (follow->owner && follow->input_given && stdin_lost(follower->exec, &error)) {
 		/* The feed cancels it; here is who asked for it. */
 		send_error(follow, &error);
 		end_answer(follow);
 	}
-	pump(follow);
-	call_release(call);
 }
 
-static void forgotten(struct exec_watcher *watcher)
+static void events_failed(struct exec_follower *follower, const struct error *error)
 {
-	struct follow *follow = container_of(watcher, struct follow, watcher);
-	struct error error;
-	core_forgotten_error(follow->call->api->core, &follow->call->sandbox, &error);
-	follow->exec = NULL;
+	struct follow *follow = container_of(follower, struct follow, follower);
 	if (!follow->begun) {
-		reply_error(follow->call, &error);
+		reply_error(follow->call, error);
 		return;
 	}
-	send_error(follow, &error);
+	send_error(follow, error);
 	end_answer(follow);
 }
+
+static const struct exec_emitter events_emitter = {.piece_max = EVENT_PIECE_MAX,
+						   .characters = true,
+						   .running = events_running,
+						   .piece = send_piece,
+						   .gap = send_gap,
+						   .ended = events_ended,
+						   .failed = events_failed};
 
 static void drain(struct call *call)
 {
@@ -308,17 +273,15 @@ static void drain(struct call *call)
 	follow->blocked = false;
 	if (follow->sse)
 		sse_drained(follow->sse);
-	call_hold(call);
-	pump(follow);
-	call_release(call);
+	exec_follower_pump(&follow->follower);
 }
 
 static void gone(struct call *call)
 {
 	struct follow *follow = call->state;
-	struct exec *exec = follow->exec;
+	struct exec *exec = follow->follower.exec;
 	sse_drop(TAKE_PTR(follow->sse));
-	leave(follow);
+	exec_follower_leave(&follow->follower);
 	if (exec && follow->owner)
 		exec_cancel(exec, NULL);
 }
@@ -326,12 +289,9 @@ static void gone(struct call *call)
 static void watch(struct follow *follow, struct exec *exec)
 {
 	struct call *call = follow->call;
-	follow->exec = exec;
-	follow->watcher.changed = changed;
-	follow->watcher.forgotten = forgotten;
 	call->stream.on_drain = drain;
 	call->on_gone = gone;
-	exec_watch(exec, &follow->watcher);
+	exec_follower_begin(&follow->follower, exec);
 }
 
 /* --- running one --- */
@@ -350,7 +310,7 @@ static void act(struct call *call, struct sandbox *sandbox)
 		reply_error(call, &error);
 		return;
 	}
-	follow->watcher.consumes = follow->owner;
+	follow->follower.watcher.consumes = follow->owner;
 	watch(follow, exec);
 	if (ask->stdin_kind == STDIN_GIVEN)
 		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
@@ -362,16 +322,11 @@ static void act(struct call *call, struct sandbox *sandbox)
 	call->body = NULL;
 }
 
-static bool accepts(struct call *call, const char *type)
-{
-	const char *accept = http_header(call->exchange, "accept");
-	return accept && strstr(accept, type);
-}
-
 static int parse_form(struct call *call, struct follow *follow, struct error *error)
 {
 	char form[16] = "";
-	bool lines = accepts(call, "application/x-ndjson") && !accepts(call, "text/event-stream");
+	bool lines =
+	    call_accepts(call, "application/x-ndjson") && !call_accepts(call, "text/event-stream");
 	if (query_text(call, "format", form, sizeof(form), false, error) < 0)
 		return -1;
 	if (*form && strcmp(form, "events") != 0 && strcmp(form, "orkestr") != 0)
@@ -389,6 +344,8 @@ static struct follow *follow_new(struct call *call)
 	if (!follow)
 		abort();
 	follow->call = call;
+	follow->follower = (struct exec_follower){
+	    .call = call, .emitter = &events_emitter, .blocked = &follow->blocked};
 	call->state = follow;
 	call->state_free = follow_free;
 	return follow;
@@ -397,8 +354,9 @@ static struct follow *follow_new(struct call *call)
 bool exec_events_wanted(struct call *call)
 {
 	/* Who takes JSON as well gets what is simpler. */
-	return (accepts(call, "text/event-stream") || accepts(call, "application/x-ndjson")) &&
-	       !accepts(call, "application/json");
+	return (call_accepts(call, "text/event-stream") ||
+		call_accepts(call, "application/x-ndjson")) &&
+	       !call_accepts(call, "application/json");
 }
 
 void exec_stream_post(struct call *call)
@@ -409,7 +367,6 @@ void exec_stream_post(struct call *call)
 	follow->ask = calloc(1, sizeof(*follow->ask));
 	if (!follow->ask)
 		abort();
-	follow->wanted[0] = follow->wanted[1] = true;
 	int result = parse_form(call, follow, &error);
 	if (result == 0)
 		result = query_flag(call, "detach", &detach, &error);
@@ -440,17 +397,15 @@ void exec_events_follow(struct call *call, struct exec *exec, bool out, bool err
 		reply_error(call, &error);
 		return;
 	}
-	follow->wanted[0] = out;
-	follow->wanted[1] = err;
-	follow->sent[0] = from_out;
-	follow->sent[1] = from_err;
+	follow->follower.sent[0] = from_out;
+	follow->follower.sent[1] = from_err;
 	/* As of a raw follower: see exec_output.c. */
-	follow->watcher.consumes = !exec_has_consumer(exec);
-	follow->watcher.only = out && err ? 0 : out ? EXEC_STDOUT : EXEC_STDERR;
+	follow->follower.watcher.consumes = !exec_has_consumer(exec);
+	follow->follower.watcher.only = out && err ? 0 : out ? EXEC_STDOUT : EXEC_STDERR;
 	watch(follow, exec);
 	if (out)
-		exec_watcher_consumed(&follow->watcher, EXEC_STDOUT, from_out);
+		exec_watcher_consumed(&follow->follower.watcher, EXEC_STDOUT, from_out);
 	if (err)
-		exec_watcher_consumed(&follow->watcher, EXEC_STDERR, from_err);
-	changed(&follow->watcher, exec);
+		exec_watcher_consumed(&follow->follower.watcher, EXEC_STDERR, from_err);
+	exec_follower_changed(&follow->follower);
 }

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/idempotency.h"
 #include "api/sandbox_record.h"
+#include "edge/idempotency.h"
 
 /* The same request again, while the command runs. */
 struct again {
@@ -64,7 +64,7 @@ static void forgotten(struct exec_watcher *watcher)
 	struct again *again = container_of(watcher, struct again, watcher);
 	struct error error;
 	again->exec = NULL;
-	core_forgotten_error(again->call->api->core, &again->call->sandbox, &error);
+	core_forgotten_error(again->call->core, &again->call->sandbox, &error);
 	reply_error(again->call, &error);
 	if (!again->finishing)
 		again_free(again);
@@ -103,7 +103,7 @@ int exec_once(struct call *call, struct exec_run *run, struct error *error)
 		if (found <= 0)
 			return found;
 		free(row.answer);
-		struct sandbox *sandbox = sandbox_by_id(call->api->core, &call->sandbox);
+		struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
 		if (!sandbox)
 			return error_set(error, ERROR_SANDBOX_ENDED,
 					 "sandbox %s ended during the request", call->sandbox.text);

@@ -1,7 +1,7 @@
 /* .../execs/{exec}/output and .../stdin: bytes of a running or ended command, both ways, raw.
  * Output is read from the exec's log by offset, as fast as the client takes it; it neither wakes a
  * sandbox nor needs its init. Nothing blocks but reads from the page cache. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -364,7 +364,7 @@ static void input_forgotten(struct exec_watcher *watcher)
 	struct input *input = container_of(watcher, struct input, watcher);
 	struct error error;
 	input->exec = NULL;
-	core_forgotten_error(input->call->api->core, &input->call->sandbox, &error);
+	core_forgotten_error(input->call->core, &input->call->sandbox, &error);
 	reply_error(input->call, &error);
 }
 

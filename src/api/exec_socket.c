@@ -6,20 +6,19 @@
  *
  * Output is pulled from each exec's log in turn, as fast as the client takes it; a client that is
  * slow holds up its own commands and no memory. Its going ends them all. Nothing blocks. */
-#include "api/web_socket.h"
+#include "edge/web_socket.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/exec_ask.h"
+#include "api/exec_events.h"
 #include "api/execs.h"
 #include "base/text.h"
 
 #define RUNNING_MAX 32
 #define ID_MAX 64
-#define PIECE (16 * KIB)
-#define MESSAGE_MAX (8 * PIECE)
 
 struct multiplex {
 	struct web_socket socket; /* first: see web_socket.h */
@@ -33,16 +32,13 @@ struct multiplex {
 struct item {
 	struct list link;
 	struct multiplex *multiplex;
-	struct exec_watcher watcher;
-	struct exec *exec; /* NULL: forgotten */
-	uint64_t sent[2];
+	struct exec_follower follower;
 	char id[ID_MAX + 1];
 };
 
 static void item_free(struct item *item)
 {
-	if (item->exec)
-		exec_unwatch(&item->watcher);
+	exec_follower_leave(&item->follower);
 	list_remove(&item->link);
 	item->multiplex->count--;
 	free(item);
@@ -82,92 +78,49 @@ static void send_error(struct multiplex *multiplex, const char *id, const struct
 	send_json(multiplex, &writer);
 }
 
-/* One piece of one stream: true when something was sent. */
-static bool pump_stream(struct item *item, enum exec_stream stream)
+static void item_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
+		       size_t size)
 {
-	static char data[PIECE]; /* one loop, one pump at a time */
-	uint64_t *sent = &item->sent[stream - 1], gap = 0;
-	ssize_t size = exec_read(item->exec, stream, *sent, data, sizeof(data), &gap);
-	size_t whole = size > 0 ? text_utf8_prefix(data, (size_t)size) : 0;
-	if (whole == 0 && size > 0 && exec_ended(item->exec))
-		whole = (size_t)size; /* the rest of its last character never came */
-	*sent += gap;
-	if (whole > 0) {
-		DONE_BUFFER struct buffer buffer = BUFFER(MESSAGE_MAX);
-		struct json_writer writer = json_writer_on(&buffer);
-		put_object(&writer, NULL);
-		put_text(&writer, "id", item->id);
-		put_text(&writer, "stream", stream == EXEC_STDOUT ? "stdout" : "stderr");
-		put_text_size(&writer, "data", data, whole);
-		if (!text_is_utf8(data, whole))
-			put_base64(&writer, "data_base64", data, whole);
-		put_object_end(&writer);
-		send_json(item->multiplex, &writer);
-		*sent += whole;
-	}
-	exec_watcher_consumed(&item->watcher, stream, *sent);
-	return whole > 0 || gap > 0;
-}
-
-static void send_exit(struct item *item)
-{
-	DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
+	struct item *item = container_of(follower, struct item, follower);
+	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	const struct exec_row *row = &item->exec->row;
 	put_object(&writer, NULL);
 	put_text(&writer, "id", item->id);
-	if (row->end == EXEC_END_TIMED_OUT) {
-		char text[64];
-		snprintf(text, sizeof(text), "command timeout after %gs",
-			 (double)row->timeout_ms / 1000);
-		put_text(&writer, "error", text);
-		put_text(&writer, "code", error_info(ERROR_TIMED_OUT)->code);
-	}
-	put_int(&writer, "exit", exec_exit_code(row));
-	put_exec_members(&writer, row);
+	put_text(&writer, "stream", stream_name(stream));
+	put_chunk(&writer, "data", data, size);
 	put_object_end(&writer);
 	send_json(item->multiplex, &writer);
 }
 
-/* What there is of one command, as far as the client takes it. False: it was its end. */
-static bool pump_item(struct item *item)
+static void item_ended(struct exec_follower *follower)
 {
-	bool more = true;
-	while (more && !item->multiplex->socket.blocked) {
-		more = pump_stream(item, EXEC_STDOUT);
-		if (!item->multiplex->socket.blocked)
-			more |= pump_stream(item, EXEC_STDERR);
-	}
-	if (item->multiplex->socket.blocked || !exec_ended(item->exec))
-		return true;
-	send_exit(item);
-	item_free(item);
-	return false;
-}
-
-static void item_changed(struct exec_watcher *watcher, struct exec *exec)
-{
-	struct item *item = container_of(watcher, struct item, watcher);
-	struct error error;
-	if (exec->row.state == EXEC_FAILED) {
-		exec_start_error(exec, &error);
-		send_error(item->multiplex, item->id, &error);
-		item_free(item);
-	} else if (!item->multiplex->socket.blocked && exec->row.state != EXEC_STARTING) {
-		pump_item(item);
-	}
-}
-
-static void item_forgotten(struct exec_watcher *watcher)
-{
-	struct item *item = container_of(watcher, struct item, watcher);
-	struct multiplex *multiplex = item->multiplex;
-	struct error error;
-	core_forgotten_error(multiplex->call->api->core, &multiplex->call->sandbox, &error);
-	item->exec = NULL;
-	send_error(multiplex, item->id, &error);
+	struct item *item = container_of(follower, struct item, follower);
+	DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	const struct exec_row *row = &follower->exec->row;
+	put_object(&writer, NULL);
+	put_text(&writer, "id", item->id);
+	if (row->end == EXEC_END_TIMED_OUT)
+		put_timed_out(&writer, row);
+	put_int(&writer, "exit", exec_exit_code(row));
+	put_exec_members(&writer, row);
+	put_object_end(&writer);
+	send_json(item->multiplex, &writer);
 	item_free(item);
 }
+
+static void item_failed(struct exec_follower *follower, const struct error *error)
+{
+	struct item *item = container_of(follower, struct item, follower);
+	send_error(item->multiplex, item->id, error);
+	item_free(item);
+}
+
+static const struct exec_emitter item_emitter = {.piece_max = EVENT_PIECE_MAX,
+						 .characters = true,
+						 .piece = item_piece,
+						 .ended = item_ended,
+						 .failed = item_failed};
 
 /* --- from the client --- */
 
@@ -187,8 +140,7 @@ static int take_id(json_t *json, char id[ID_MAX + 1], struct error *error)
 static int begin(struct multiplex *multiplex, const char *id, struct exec_ask *ask,
 		 struct error *error)
 {
-	struct sandbox *sandbox =
-	    sandbox_by_id(multiplex->call->api->core, &multiplex->call->sandbox);
+	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
 	struct exec *exec;
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "the sandbox has ended");
@@ -208,14 +160,14 @@ static int begin(struct multiplex *multiplex, const char *id, struct exec_ask *a
 	if (!item)
 		abort();
 	item->multiplex = multiplex;
-	item->exec = exec;
-	item->watcher.changed = item_changed;
-	item->watcher.forgotten = item_forgotten;
-	item->watcher.consumes = true;
+	item->follower = (struct exec_follower){.call = multiplex->call,
+						.emitter = &item_emitter,
+						.blocked = &multiplex->socket.blocked,
+						.watcher.consumes = true};
 	snprintf(item->id, sizeof(item->id), "%s", id);
 	list_append(&multiplex->items, &item->link);
 	multiplex->count++;
-	exec_watch(exec, &item->watcher);
+	exec_follower_begin(&item->follower, exec);
 	if (ask->stdin_kind == STDIN_GIVEN)
 		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
 	return 0;
@@ -277,8 +229,7 @@ static int wake(struct multiplex *multiplex, struct sandbox *sandbox, const char
 
 static int take(struct multiplex *multiplex, json_t *json, char id[ID_MAX + 1], struct error *error)
 {
-	struct sandbox *sandbox =
-	    sandbox_by_id(multiplex->call->api->core, &multiplex->call->sandbox);
+	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
 	if (take_id(json, id, error) < 0)
 		return -1;
 	json_t *cancel = json_object_get(json, "cancel");
@@ -289,7 +240,7 @@ static int take(struct multiplex *multiplex, json_t *json, char id[ID_MAX + 1], 
 					 "a cancel is {\"id\":\"...\",\"cancel\":true}");
 		if (!item)
 			return error_set(error, ERROR_EXEC_NOT_FOUND, "nothing runs as `%s`", id);
-		exec_cancel(item->exec, &multiplex->call->principal);
+		exec_cancel(item->follower.exec, &multiplex->call->principal);
 		return 0;
 	}
 	if (sandbox && (sandbox->row.state != SANDBOX_RUNNING || !sandbox->guest_ready))
@@ -328,8 +279,7 @@ static void multiplex_drained(struct web_socket *socket)
 		struct item *item = list_entry(multiplex->items.next, struct item, link);
 		list_remove(&item->link);
 		list_append(&multiplex->items, &item->link);
-		if (item->exec->row.state != EXEC_STARTING)
-			pump_item(item);
+		exec_follower_pump(&item->follower);
 	}
 }
 
@@ -338,7 +288,7 @@ static void multiplex_closed(struct web_socket *socket, const struct principal *
 	struct multiplex *multiplex = (struct multiplex *)socket;
 	while (!list_empty(&multiplex->items)) {
 		struct item *item = list_entry(multiplex->items.next, struct item, link);
-		struct exec *exec = item->exec;
+		struct exec *exec = item->follower.exec;
 		item_free(item);
 		exec_cancel(exec, principal);
 	}

@@ -6,17 +6,9 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
 #include "api/sandbox_record.h"
 #include "proto/codec.h"
-
-bool exec_stream_wanted(struct call *call)
-{
-	const char *upgrade = http_header(call->exchange, "upgrade");
-	return upgrade && strcasecmp(upgrade, EXEC_STREAM_PROTOCOL) == 0;
-}
 
 /* --- to the client --- */
 
@@ -35,20 +27,13 @@ static void send_frame(struct exec_run *run, enum exec_stream_type type, const v
 	run->blocked = !room;
 }
 
-static void leave(struct exec_run *run)
-{
-	if (run->exec)
-		exec_unwatch(&run->watcher);
-	run->exec = NULL;
-}
-
 /* The connection is at its end, whatever the reason; with `cancel` the command too, unless it is
  * detached, in the name of `principal`. */
 static void break_off(struct exec_run *run, bool cancel, const struct principal *principal)
 {
 	struct call *call = run->call;
-	struct exec *exec = run->exec;
-	leave(run);
+	struct exec *exec = run->follower.exec;
+	exec_follower_leave(&run->follower);
 	if (exec && cancel && !run->detach)
 		exec_cancel(exec, principal);
 	if (call->exchange) {
@@ -69,16 +54,17 @@ static void finished(void *data, const struct left_process *processes, size_t co
 {
 	struct exec_run *run = data;
 	struct call *call = run->call;
-	if (call->exchange && run->exec) {
+	const struct exec *exec = run->follower.exec;
+	if (call->exchange && exec) {
 		DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
 		struct json_writer writer = json_writer_on(&buffer);
 		put_object(&writer, NULL);
-		put_exec_members(&writer, &run->exec->row);
-		put_uint(&writer, "stdout_bytes", run->sent[0]);
-		put_uint(&writer, "stderr_bytes", run->sent[1]);
+		put_exec_members(&writer, &exec->row);
+		put_uint(&writer, "stdout_bytes", run->follower.sent[0]);
+		put_uint(&writer, "stderr_bytes", run->follower.sent[1]);
 		/* As many as surely fit into a frame. */
 		put_left_running(&writer, processes, MIN(count, (size_t)64));
-		put_expiry_warning(&writer, &run->exec->sandbox->row);
+		put_expiry_warning(&writer, &exec->sandbox->row);
 		put_object_end(&writer);
 		send_frame(run, EXEC_STREAM_EXIT, buffer.data, buffer.size);
 		break_off(run, false, NULL);
@@ -86,44 +72,27 @@ static void finished(void *data, const struct left_process *processes, size_t co
 	call_release(call);
 }
 
-/* One piece of one stream: true when something was sent. */
-static bool pump_stream(struct exec_run *run, enum exec_stream stream)
+static void stream_ended(struct exec_follower *follower)
 {
-	static char data[EXEC_STREAM_MAX]; /* one loop, one pump at a time */
-	uint64_t *sent = &run->sent[stream - 1], gap = 0;
-	if (*sent >= exec_total(run->exec, stream))
-		return false;
-	ssize_t size = exec_read(run->exec, stream, *sent, data, sizeof(data), &gap);
-	if (gap > 0) {
-		uint8_t payload[9];
-		struct writer writer = writer_on(payload, sizeof(payload));
-		write_u8(&writer, (uint8_t)stream);
-		write_u64(&writer, gap);
-		send_frame(run, EXEC_STREAM_GAP, payload, sizeof(payload));
-		*sent += gap;
-	}
-	if (size > 0) {
-		send_frame(run, stream == EXEC_STDOUT ? EXEC_STREAM_STDOUT : EXEC_STREAM_STDERR,
-			   data, (size_t)size);
-		*sent += (uint64_t)size;
-	}
-	exec_watcher_consumed(&run->watcher, stream, *sent);
-	return size > 0 || gap > 0;
+	call_hold(follower->call);
+	exec_finish(follower->exec, finished, container_of(follower, struct exec_run, follower));
 }
 
-static void pump_output(struct exec_run *run)
+static void stream_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
+			 size_t size)
 {
-	bool more = true;
-	while (more && run->exec && !run->blocked) {
-		more = pump_stream(run, EXEC_STDOUT);
-		if (!run->blocked)
-			more |= pump_stream(run, EXEC_STDERR);
-	}
-	if (run->exec && !run->blocked && exec_ended(run->exec) && !run->finishing) {
-		run->finishing = true;
-		call_hold(run->call);
-		exec_finish(run->exec, finished, run);
-	}
+	send_frame(container_of(follower, struct exec_run, follower),
+		   stream == EXEC_STDOUT ? EXEC_STREAM_STDOUT : EXEC_STREAM_STDERR, data, size);
+}
+
+static void stream_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
+{
+	uint8_t payload[9];
+	struct writer writer = writer_on(payload, sizeof(payload));
+	write_u8(&writer, (uint8_t)stream);
+	write_u64(&writer, gap);
+	send_frame(container_of(follower, struct exec_run, follower), EXEC_STREAM_GAP, payload,
+		   sizeof(payload));
 }
 
 /* --- from the client --- */
@@ -139,7 +108,7 @@ static void grant_credit(struct exec_run *run, uint32_t bytes)
 
 static void pump_stdin(struct exec_run *run)
 {
-	struct exec *exec = run->exec;
+	struct exec *exec = run->follower.exec;
 	struct error error;
 	if (!exec || exec_ended(exec))
 		return;
@@ -195,7 +164,7 @@ static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
 		uint32_t number = read_u32(&reader), scope = read_u32(&reader);
 		if (reader_finish(&reader) < 0 || number < 1 || number > 64 || scope > SIGNAL_TREE)
 			return -1;
-		result = exec_signal(run->exec, &run->call->principal, (int)number,
+		result = exec_signal(run->follower.exec, &run->call->principal, (int)number,
 				     (enum signal_scope)scope, &error);
 		break;
 	}
@@ -203,13 +172,13 @@ static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
 		uint16_t rows = read_u16(&reader), columns = read_u16(&reader);
 		if (reader_finish(&reader) < 0)
 			return -1;
-		result = exec_resize(run->exec, rows, columns, &error);
+		result = exec_resize(run->follower.exec, rows, columns, &error);
 		break;
 	}
 	case EXEC_STREAM_LEAVE:
 		if (payload.size > 0)
 			return -1;
-		exec_reader_leaves(run->exec);
+		exec_reader_leaves(run->follower.exec);
 		break_off(run, false, NULL);
 		return 0;
 	case EXEC_STREAM_STARTED:
@@ -237,11 +206,11 @@ static void protocol_error(struct exec_run *run)
 static void stream_data(struct call *call, const char *data, size_t size)
 {
 	struct exec_run *run = call->state;
-	if (!run->exec)
+	if (!run->follower.exec)
 		return;
 	/* The call may be over after any frame. */
 	call_hold(call);
-	while (size > 0 && run->exec) {
+	while (size > 0 && run->follower.exec) {
 		size_t room = run->input.maximum - run->input.size;
 		size_t piece = MIN(size, room);
 		if (buffer_append(&run->input, data, piece) < 0)
@@ -249,7 +218,7 @@ static void stream_data(struct call *call, const char *data, size_t size)
 		data += piece;
 		size -= piece;
 		size_t at = 0;
-		while (run->exec && run->input.size - at >= EXEC_STREAM_HEADER) {
+		while (run->follower.exec && run->input.size - at >= EXEC_STREAM_HEADER) {
 			const uint8_t *frame = (const uint8_t *)run->input.data + at;
 			struct reader reader = reader_on(frame, EXEC_STREAM_HEADER);
 			uint8_t type = read_u8(&reader);
@@ -276,7 +245,7 @@ static void stream_drain(struct call *call)
 {
 	struct exec_run *run = call->state;
 	run->blocked = false;
-	pump_output(run);
+	exec_follower_pump(&run->follower);
 }
 
 /* The client closed its half: it will send no signal and read no answer. */
@@ -302,49 +271,42 @@ static void upgrade(struct exec_run *run)
 	call->stream.on_end = stream_end;
 	call->stream.on_drain = stream_drain;
 	http_upgrade(call->exchange, EXEC_STREAM_PROTOCOL, NULL, 0);
-	put_exec(&writer, NULL, run->exec);
+	put_exec(&writer, NULL, run->follower.exec);
 	send_frame(run, EXEC_STREAM_STARTED, buffer.data, buffer.size);
 }
 
-static void changed(struct exec_watcher *watcher, struct exec *exec)
+static void stream_running(struct exec_follower *follower)
 {
-	struct exec_run *run = container_of(watcher, struct exec_run, watcher);
-	struct error error;
-	if (exec->row.state == EXEC_FAILED) {
-		exec_start_error(exec, &error);
-		leave(run);
-		reply_error(run->call, &error);
-		return;
-	}
-	if (exec->row.state == EXEC_STARTING)
-		return;
+	struct exec_run *run = container_of(follower, struct exec_run, follower);
 	if (!run->upgraded)
 		upgrade(run);
 	/* Standard input that is lost ends the call. */
-	struct call *call = call_hold(run->call);
 	pump_stdin(run);
-	pump_output(run);
-	call_release(call);
 }
 
-static void forgotten(struct exec_watcher *watcher)
+static void stream_failed(struct exec_follower *follower, const struct error *error)
 {
-	struct exec_run *run = container_of(watcher, struct exec_run, watcher);
-	struct error error;
-	core_forgotten_error(run->call->api->core, &run->call->sandbox, &error);
-	run->exec = NULL;
+	struct exec_run *run = container_of(follower, struct exec_run, follower);
 	if (!run->upgraded) {
-		reply_error(run->call, &error);
+		reply_error(run->call, error);
 		return;
 	}
-	send_error(run, &error);
+	send_error(run, error);
 	break_off(run, false, NULL);
 }
+
+static const struct exec_emitter stream_emitter = {.piece_max = EXEC_STREAM_MAX,
+						   .running = stream_running,
+						   .piece = stream_piece,
+						   .gap = stream_gap,
+						   .ended = stream_ended,
+						   .failed = stream_failed};
 
 void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 {
 	struct exec_run *run = call->state;
 	struct exec_ask *ask = &run->ask;
+	struct exec *exec;
 	struct error error;
 	ask->spec.principal = &call->principal;
 	/* Standard input is there unless the client said no. A detached command has no reader that
@@ -356,14 +318,14 @@ void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 	run->stdin_granted = FILE_WINDOW;
 	run->stdin_left = BUFFER(FILE_WINDOW);
 	run->input = BUFFER(2 * (EXEC_STREAM_HEADER + EXEC_STREAM_MAX));
-	if (exec_start(sandbox, &ask->spec, &run->exec, &error) < 0) {
-		run->exec = NULL;
+	if (exec_start(sandbox, &ask->spec, &exec, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	run->watcher.changed = changed;
-	run->watcher.forgotten = forgotten;
-	run->watcher.consumes = true;
+	run->follower = (struct exec_follower){.call = call,
+					       .emitter = &stream_emitter,
+					       .blocked = &run->blocked,
+					       .watcher.consumes = true};
 	call->on_gone = stream_gone;
-	exec_watch(run->exec, &run->watcher);
+	exec_follower_begin(&run->follower, exec);
 }

@@ -11,9 +11,9 @@
 #include "api/exec_events.h"
 #include "api/exec_once.h"
 #include "api/execs.h"
-#include "api/idempotency.h"
 #include "api/sandbox_record.h"
 #include "base/text.h"
+#include "edge/idempotency.h"
 
 /* --- run and wait --- */
 
@@ -136,7 +136,6 @@ static struct exec_run *run_new(struct call *call)
 	if (!run)
 		abort();
 	run->call = call;
-	list_init(&run->watcher.link);
 	call->state = run;
 	call->state_free = run_free;
 	return run;
@@ -157,7 +156,7 @@ static void begin(struct call *call, struct exec_run *run,
 void exec_post(struct call *call)
 {
 	struct error error;
-	bool stream = exec_stream_wanted(call);
+	bool stream = call_upgrades(call, EXEC_STREAM_PROTOCOL);
 	if (!stream && exec_events_wanted(call)) {
 		exec_stream_post(call);
 		return;
@@ -250,7 +249,7 @@ static int parse_cursor(struct call *call, uint64_t *ret_key, struct error *erro
 	if (found < 0)
 		return error_set(error, ERROR_INVALID,
 				 "query parameter `cursor` must be `next_cursor` of a page");
-	found = exec_key(call->api->core, &call->sandbox, &id, ret_key, error);
+	found = exec_key(call->core, &call->sandbox, &id, ret_key, error);
 	if (found == 0)
 		return error_set(error, ERROR_CURSOR_GONE, "the command it names was removed");
 	return found < 0 ? -1 : 0;

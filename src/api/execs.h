@@ -1,7 +1,7 @@
 /* The handlers of execs: see exec_routes.c. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
 void exec_post(struct call *call);
 void execs_get(struct call *call);

@@ -93,7 +93,7 @@ void file_archive_get(struct call *call)
 		result = read_format(call, &compressed, &error);
 	file->type = compressed ? "application/zstd" : "application/x-tar";
 	if (result == 0 && compressed)
-		result = compression_new(call->api->core->loop, COMPRESS, &compress_callbacks, file,
+		result = compression_new(call->core->loop, COMPRESS, &compress_callbacks, file,
 					 &file->compression, &error);
 	file_begin(file, result, &error);
 }
@@ -253,8 +253,8 @@ void file_archive_put(struct call *call)
 	if (result == 0)
 		result = read_format(call, &compressed, &error);
 	if (result == 0 && compressed)
-		result = compression_new(call->api->core->loop, DECOMPRESS, &decompress_callbacks,
-					 file, &file->compression, &error);
+		result = compression_new(call->core->loop, DECOMPRESS, &decompress_callbacks, file,
+					 &file->compression, &error);
 	if (result < 0) {
 		reply_error(call, &error);
 		return;

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "api/json.h"
 #include "core/files_between.h"
+#include "edge/json.h"
 
 struct between_call {
 	struct between_ask ask; /* its texts are the body's */
@@ -71,7 +71,7 @@ static void other_ready(void *context, const struct error *error)
 		error_prepend(&told, "the other sandbox %s", state->other.text);
 		reply_error(call, &told);
 	} else if (call->exchange) {
-		struct sandbox *other = sandbox_by_id(call->api->core, &state->other);
+		struct sandbox *other = sandbox_by_id(call->core, &state->other);
 		struct sandbox *own = other ? call_sandbox(call) : NULL;
 		if (!other) {
 			error_set(&ended, ERROR_SANDBOX_ENDED, "sandbox %s ended meanwhile",
@@ -87,7 +87,7 @@ static void other_ready(void *context, const struct error *error)
 static void own_ready(struct call *call, struct sandbox *sandbox)
 {
 	struct between_call *state = call->state;
-	struct sandbox *other = sandbox_by_id(call->api->core, &state->other);
+	struct sandbox *other = sandbox_by_id(call->core, &state->other);
 	struct error error;
 	int result = 0;
 	(void)sandbox;
@@ -116,7 +116,7 @@ bool file_between(struct call *call, const struct between_ask *ask)
 				   "give `from_sandbox` or `to_sandbox`: the other is the one in "
 				   "the path");
 	else
-		result = sandbox_find(call->api->core, &call->principal, name, &other, &error);
+		result = sandbox_find(call->core, &call->principal, name, &other, &error);
 	if (result < 0) {
 		reply_error(call, &error);
 		return true;

@@ -1,7 +1,7 @@
 /* A copy whose other end is another sandbox. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
 /* What POST .../files/copy asks for. Borrowed from the call's body. */
 struct between_ask {

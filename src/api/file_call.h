@@ -2,10 +2,10 @@
  * that stream to the client no faster than it reads. */
 #pragma once
 
-#include "api/call.h"
 #include "core/compress.h"
 #include "core/file_records.h"
 #include "core/files.h"
+#include "edge/call.h"
 
 /* Answers up to this are sent whole, with their length and with an honest status; longer ones are
  * streamed once this much has come. */

@@ -49,7 +49,7 @@ static const struct file_callbacks measure_callbacks = {.on_done = measured};
 
 static void measure(struct file_call *file)
 {
-	struct sandbox *sandbox = sandbox_by_id(file->call->api->core, &file->call->sandbox);
+	struct sandbox *sandbox = sandbox_by_id(file->call->core, &file->call->sandbox);
 	struct file_request request = file->request;
 	struct error error;
 	file->measured = true;

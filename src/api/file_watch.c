@@ -4,8 +4,8 @@
 
 #include "api/file_call.h"
 #include "api/files.h"
-#include "api/sse.h"
 #include "core/file_records.h"
+#include "edge/sse.h"
 
 /* A name that the init writes to for the time being (file_temporary_name() there). */
 static bool is_temporary(const char *base, size_t size)

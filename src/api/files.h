@@ -1,7 +1,7 @@
 /* The handlers of files in a sandbox: see file_routes.c. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
 void file_archive_get(struct call *call);
 void file_archive_put(struct call *call);

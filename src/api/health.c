@@ -20,7 +20,7 @@
  * is said in words that tell a stranger nothing of the host. */
 static void health_get(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	bool store = core_store_works(core);
 	bool spawner = core->spawner && spawner_client_waiting(core->spawner) < SPAWNER_PATIENCE;
 	bool well = store && spawner;
@@ -69,14 +69,14 @@ static void put_tier(struct json_writer *writer, const struct spawn_probe *probe
 
 static void version_get(struct call *call)
 {
-	const struct core *core = call->api->core;
+	const struct core *core = call->core;
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
 	put_text(&writer, "version", CAISSON_VERSION);
 	put_text(&writer, "api", "v1");
 	put_uint(&writer, "init_protocol", INIT_PROTOCOL_VERSION);
-	put_text(&writer, "url", call->api->url[0] ? call->api->url : NULL);
+	put_text(&writer, "url", call->edge->url[0] ? call->edge->url : NULL);
 	put_array(&writer, "isolation");
 	for (int tier = TIER_NAMESPACE; tier < TIER_COUNT; tier++)
 		put_tier(&writer, &core->probes[tier], (enum tier)tier);

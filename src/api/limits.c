@@ -91,7 +91,7 @@ static void put_host(struct json_writer *writer, struct core *core)
 
 static void limits_get(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	const struct config *config = &core->config;
 	struct workspace *workspace = workspace_get(core, call->principal.workspace);
 	struct buffer buffer = BUFFER(REPLY_MAX);

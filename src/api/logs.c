@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/call.h"
 #include "api/execs.h"
-#include "api/sse.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "edge/call.h"
+#include "edge/sse.h"
 
 #define LINES_DEFAULT 1000
 #define LINES_MAX 10000
@@ -249,7 +249,7 @@ static void forgotten(struct exec_listener *listener)
 		return;
 	}
 	struct error error;
-	core_forgotten_error(call->api->core, &call->sandbox, &error);
+	core_forgotten_error(call->core, &call->sandbox, &error);
 	reply_error(call, &error);
 }
 
@@ -400,7 +400,7 @@ void logs_get(struct call *call)
 	logs->text = !logs->follow && accept && text_starts(accept, "text/plain");
 	logs->page = BUFFER(REPLY_MAX);
 	call_hold(call);
-	uv_timer_init(call->api->core->loop, &logs->timer);
+	uv_timer_init(call->core->loop, &logs->timer);
 	logs->work.run = on_turn;
 	logs->listener.changed = changed;
 	logs->listener.forgotten = forgotten;

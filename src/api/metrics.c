@@ -4,7 +4,6 @@
 #include "api/routes.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "core/counters.h"
@@ -164,18 +163,13 @@ static void all_counted(void *data, const struct error *error)
 	if (error) {
 		reply_error(call, error);
 	} else if (call->exchange) {
-		const struct principal *principal = &call->principal;
+		const struct sandbox *sandbox = NULL;
 		struct buffer buffer = BUFFER(REPLY_MAX);
 		struct json_writer writer = json_writer_on(&buffer);
 		uint64_t count = 0;
 		put_object(&writer, NULL);
 		put_array(&writer, "items");
-		list_each (&call->api->core->sandboxes, node) {
-			const struct sandbox *sandbox = list_entry(node, struct sandbox, link);
-			if (strcmp(sandbox->row.workspace, principal->workspace) != 0 ||
-			    (id_is_set(&principal->sandbox) &&
-			     !id_equal(&principal->sandbox, &sandbox->row.id)))
-				continue;
+		while ((sandbox = sandbox_next(call->core, &call->principal, sandbox))) {
 			count++;
 			put_object(&writer, NULL);
 			put_metrics(&writer, sandbox);
@@ -193,7 +187,7 @@ static void metrics_get(struct call *call)
 {
 	struct error error;
 	call_hold(call);
-	if (counters_refresh_all(call->api->core, all_counted, call, &error) < 0) {
+	if (counters_refresh_all(call->core, all_counted, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -1,7 +1,7 @@
 /* See mounts.h. Runs on the loop; nothing blocks. */
 #include "api/mounts.h"
 
-#include "api/json.h"
+#include "edge/json.h"
 #include "proto/folder_grant.h"
 
 static int parse_mount(const json_t *json, struct mount_spec *mount, struct error *error)

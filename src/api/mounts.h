@@ -1,7 +1,7 @@
 /* Folders of the host that come with a request: POST /v1/sandboxes and its start. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
 /* `json` (an array, or NULL) and the descriptors that were passed belong together, one by one. What
  * is filled lives as long as the request. */

@@ -53,7 +53,7 @@ static struct route_count *count_of(const struct route *route)
 	return &route_counts[0];
 }
 
-void api_answered(void *context UNUSED, struct http_exchange *exchange, int status)
+void prometheus_answered(void *context UNUSED, struct http_exchange *exchange, int status)
 {
 	const struct call *call = http_data(exchange);
 	if (!call)
@@ -171,7 +171,7 @@ static void put_execs(struct buffer *text)
 	put_count(text, "caisson_execs_total", "end", "not_started", statistics.execs_failed);
 }
 
-static void put_requests(struct buffer *text, const struct api *api)
+static void put_requests(struct buffer *text, const struct edge *edge)
 {
 	static const char *const classes[STATUS_CLASSES] = {"other", "1xx", "2xx",
 							    "3xx",   "4xx", "5xx"};
@@ -211,7 +211,7 @@ static void put_requests(struct buffer *text, const struct api *api)
 			 statistics.errors[ERROR_QUEUE_FULL] +
 			 statistics.errors[ERROR_HOST_CAPACITY]));
 	put_one(text, "caisson_http_connections", "gauge", "Connections that are open.",
-		api->server ? (double)http_server_connections(api->server) : 0);
+		edge->server ? (double)http_server_connections(edge->server) : 0);
 	put_one(text, "caisson_http_event_streams", "gauge",
 		"Streams of server-sent events that are open.", (double)statistics.streams);
 }
@@ -257,9 +257,9 @@ static void put_process(struct buffer *text)
 static void prometheus_get(struct call *call)
 {
 	DONE_BUFFER struct buffer text = BUFFER(TEXT_MAX);
-	put_sandboxes(&text, call->api->core);
+	put_sandboxes(&text, call->core);
 	put_execs(&text);
-	put_requests(&text, call->api);
+	put_requests(&text, call->edge);
 	put_process(&text);
 	http_respond(call->exchange, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0,
 		     text.data, text.size);

@@ -6,7 +6,7 @@
  * Frames: binary is the terminal's bytes, both ways. Text is JSON, from the client
  *     {"resize":{"rows":R,"cols":C}}   {"stdin":"text"}   {"signal":"INT"}
  * and from here {"exit":N,...} before the end, {"error":"...",...}, {"gap":bytes}. */
-#include "api/web_socket.h"
+#include "edge/web_socket.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 #include "api/execs.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "edge/exec_follower.h"
 
 #define REPLAY_DEFAULT (64 * KIB)
 #define REPLAY_MAX (8 * MIB)
@@ -29,16 +30,12 @@
 struct pty {
 	struct web_socket socket; /* first: see web_socket.h */
 	struct call *call;
-	struct exec_watcher watcher;
-	struct exec *exec;  /* NULL before its start and after its end */
-	uint64_t sent;      /* of the terminal's output */
+	struct exec_follower follower;
 	struct buffer left; /* typed and not yet taken by the exec */
 	bool detach;        /* it goes on when this client leaves */
 	bool read_only;
 	uint64_t rows, columns, replay;
 };
-
-static void pty_changed(struct exec_watcher *watcher, struct exec *exec);
 
 static void pty_free(void *state)
 {
@@ -47,25 +44,14 @@ static void pty_free(void *state)
 	free(pty);
 }
 
-static bool others_attached(const struct pty *pty)
-{
-	list_each (&pty->exec->watchers, node) {
-		const struct exec_watcher *watcher = list_entry(node, struct exec_watcher, link);
-		if (watcher != &pty->watcher && watcher->changed == pty_changed)
-			return true;
-	}
-	return false;
-}
-
 /* This client is through with it. The last one to leave hangs up, unless it said otherwise. */
 static void leave(struct pty *pty, const struct principal *principal)
 {
-	struct exec *exec = pty->exec;
+	struct exec *exec = pty->follower.exec;
 	if (!exec)
 		return;
-	bool hang_up = !pty->detach && !exec_ended(exec) && !others_attached(pty);
-	pty->exec = NULL;
-	exec_unwatch(&pty->watcher);
+	bool hang_up = !pty->detach && !exec_ended(exec) && !exec_follower_others(&pty->follower);
+	exec_follower_leave(&pty->follower);
 	if (hang_up)
 		exec_hang_up(exec, principal);
 }
@@ -89,47 +75,35 @@ static void send_error(struct pty *pty, const struct error *error)
 	send_json(pty, &writer);
 }
 
-static void send_exit(struct pty *pty)
+static void pty_ended(struct exec_follower *follower)
 {
+	struct pty *pty = container_of(follower, struct pty, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
-	put_int(&writer, "exit", exec_exit_code(&pty->exec->row));
-	put_exec_members(&writer, &pty->exec->row);
+	put_int(&writer, "exit", exec_exit_code(&follower->exec->row));
+	put_exec_members(&writer, &follower->exec->row);
 	put_object_end(&writer);
 	send_json(pty, &writer);
+	leave(pty, NULL);
+	web_socket_close(&pty->socket, WEBSOCKET_NORMAL, "the command has ended");
 }
 
-static void send_gap(struct pty *pty, uint64_t gap)
+static void pty_piece(struct exec_follower *follower, enum exec_stream stream UNUSED,
+		      const char *data, size_t size)
+{
+	web_socket_send(&container_of(follower, struct pty, follower)->socket, WEBSOCKET_BINARY,
+			data, size);
+}
+
+static void pty_gap(struct exec_follower *follower, enum exec_stream stream UNUSED, uint64_t gap)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(256);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
 	put_uint(&writer, "gap", gap);
 	put_object_end(&writer);
-	send_json(pty, &writer);
-	pty->sent += gap;
-}
-
-static void pump_output(struct pty *pty)
-{
-	static char data[PIECE]; /* one loop, one pump at a time */
-	while (pty->exec && !pty->socket.blocked) {
-		uint64_t gap = 0;
-		ssize_t size =
-		    exec_read(pty->exec, EXEC_STDOUT, pty->sent, data, sizeof(data), &gap);
-		if (gap > 0)
-			send_gap(pty, gap);
-		if (size <= 0)
-			break;
-		pty->sent += (uint64_t)size;
-		web_socket_send(&pty->socket, WEBSOCKET_BINARY, data, (size_t)size);
-	}
-	if (!pty->exec || pty->socket.blocked || !exec_ended(pty->exec))
-		return;
-	send_exit(pty);
-	leave(pty, NULL);
-	web_socket_close(&pty->socket, WEBSOCKET_NORMAL, "the command has ended");
+	send_json(container_of(follower, struct pty, follower), &writer);
 }
 
 /* --- from the client --- */
@@ -137,9 +111,9 @@ static void pump_output(struct pty *pty)
 static void pump_input(struct pty *pty)
 {
 	struct error error;
-	if (!pty->exec || pty->left.size == 0)
+	if (!pty->follower.exec || pty->left.size == 0)
 		return;
-	ssize_t taken = exec_stdin(pty->exec, pty->left.data, pty->left.size, &error);
+	ssize_t taken = exec_stdin(pty->follower.exec, pty->left.data, pty->left.size, &error);
 	/* A terminal whose line was lost takes no more; what is typed has nowhere to go. */
 	if (taken < 0) {
 		send_error(pty, &error);
@@ -171,7 +145,7 @@ static int take_resize(struct pty *pty, const json_t *json, struct error *error)
 	};
 	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0)
 		return -1;
-	return exec_resize(pty->exec, (uint16_t)rows, (uint16_t)columns, error);
+	return exec_resize(pty->follower.exec, (uint16_t)rows, (uint16_t)columns, error);
 }
 
 static int take_text(struct pty *pty, const char *data, size_t size, struct error *error)
@@ -194,8 +168,8 @@ static int take_text(struct pty *pty, const char *data, size_t size, struct erro
 	if (result == 0 && signal)
 		result = signal_parse(signal, &number, error);
 	if (result == 0 && signal)
-		result =
-		    exec_signal(pty->exec, &pty->call->principal, number, SIGNAL_LEADER, error);
+		result = exec_signal(pty->follower.exec, &pty->call->principal, number,
+				     SIGNAL_LEADER, error);
 	if (result == 0 && input)
 		take_input(pty, json_string_value(input), json_string_length(input));
 	json_decref(json);
@@ -217,14 +191,14 @@ static void pty_message(struct web_socket *socket, bool text, const char *data, 
 {
 	struct pty *pty = (struct pty *)socket;
 	struct error error;
-	if (!pty->exec)
+	if (!pty->follower.exec)
 		return;
 	if (pty->read_only) {
 		error_set(&error, ERROR_FORBIDDEN, "this client only looks on (`readonly=1`)");
 		send_error(pty, &error);
 		return;
 	}
-	touch(pty->exec->sandbox, &pty->call->principal);
+	touch(pty->follower.exec->sandbox, &pty->call->principal);
 	if (!text) {
 		take_input(pty, data, size);
 	} else if (take_text(pty, data, size, &error) < 0) {
@@ -234,7 +208,7 @@ static void pty_message(struct web_socket *socket, bool text, const char *data, 
 
 static void pty_drained(struct web_socket *socket)
 {
-	pump_output((struct pty *)socket);
+	exec_follower_pump(&((struct pty *)socket)->follower);
 }
 
 static void pty_closed(struct web_socket *socket, const struct principal *principal)
@@ -248,43 +222,35 @@ static const struct web_socket_handlers pty_handlers = {pty_message, pty_drained
 
 static void open_socket(struct pty *pty)
 {
-	const struct http_header header = {"X-Exec-Id", pty->exec->row.id.text};
+	const struct http_header header = {"X-Exec-Id", pty->follower.exec->row.id.text};
 	web_socket_begin(&pty->socket, pty->call, &pty_handlers, &header, 1);
 }
 
-static void pty_changed(struct exec_watcher *watcher, struct exec *exec)
+static void pty_running(struct exec_follower *follower)
 {
-	struct pty *pty = container_of(watcher, struct pty, watcher);
-	struct error error;
-	if (exec->row.state == EXEC_FAILED && !pty->socket.begun) {
-		exec_start_error(exec, &error);
-		leave(pty, NULL);
-		reply_error(pty->call, &error);
-		return;
-	}
-	if (exec->row.state == EXEC_STARTING)
-		return;
-	struct call *call = call_hold(pty->call);
+	struct pty *pty = container_of(follower, struct pty, follower);
 	if (!pty->socket.begun)
 		open_socket(pty);
 	pump_input(pty);
-	pump_output(pty);
-	call_release(call);
 }
 
-static void pty_forgotten(struct exec_watcher *watcher)
+static void pty_failed(struct exec_follower *follower, const struct error *error)
 {
-	struct pty *pty = container_of(watcher, struct pty, watcher);
-	struct error error;
-	core_forgotten_error(pty->call->api->core, &pty->call->sandbox, &error);
-	pty->exec = NULL;
+	struct pty *pty = container_of(follower, struct pty, follower);
 	if (!pty->socket.begun) {
-		reply_error(pty->call, &error);
+		reply_error(pty->call, error);
 		return;
 	}
-	send_error(pty, &error);
-	web_socket_close(&pty->socket, WEBSOCKET_GOING_AWAY, error.message);
+	send_error(pty, error);
+	web_socket_close(&pty->socket, WEBSOCKET_GOING_AWAY, error->message);
 }
+
+static const struct exec_emitter pty_emitter = {.piece_max = PIECE,
+						.running = pty_running,
+						.piece = pty_piece,
+						.gap = pty_gap,
+						.ended = pty_ended,
+						.failed = pty_failed};
 
 static void gone_early(struct call *call)
 {
@@ -293,11 +259,8 @@ static void gone_early(struct call *call)
 
 static void watch(struct pty *pty, struct exec *exec)
 {
-	pty->exec = exec;
-	pty->watcher.changed = pty_changed;
-	pty->watcher.forgotten = pty_forgotten;
 	pty->call->on_gone = gone_early;
-	exec_watch(exec, &pty->watcher);
+	exec_follower_begin(&pty->follower, exec);
 }
 
 static void act_begin(struct call *call, struct sandbox *sandbox)
@@ -367,14 +330,14 @@ static void attach(struct pty *pty, struct sandbox *sandbox, const char *id)
 		return;
 	}
 	watch(pty, exec);
-	pty->sent = replay_start(exec, pty->replay);
+	pty->follower.sent[0] = replay_start(exec, pty->replay);
 	if (pty->rows && pty->columns && !pty->read_only && !exec_ended(exec) &&
 	    exec_resize(exec, (uint16_t)pty->rows, (uint16_t)pty->columns, &error) < 0) {
 		leave(pty, &call->principal);
 		reply_error(call, &error);
 		return;
 	}
-	pty_changed(&pty->watcher, exec);
+	exec_follower_changed(&pty->follower);
 }
 
 static void act_attach(struct call *call, struct sandbox *sandbox)
@@ -409,6 +372,8 @@ static struct pty *pty_new(struct call *call)
 	if (!pty)
 		abort();
 	pty->call = call;
+	pty->follower = (struct exec_follower){
+	    .call = call, .emitter = &pty_emitter, .blocked = &pty->socket.blocked};
 	pty->left = BUFFER(INPUT_MAX);
 	pty->replay = REPLAY_DEFAULT;
 	call->state = pty;

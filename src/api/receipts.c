@@ -226,8 +226,8 @@ static void reply_signed(struct call *call, json_t *receipt)
 		reply_error(call, &error);
 		return;
 	}
-	if (receipt_public_key(call->api->core, key, &error) < 0 ||
-	    receipt_sign(call->api->core, body.data, body.size, signature, &error) < 0) {
+	if (receipt_public_key(call->core, key, &error) < 0 ||
+	    receipt_sign(call->core, body.data, body.size, signature, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -288,7 +288,7 @@ static int collect(struct core *core, const struct sandbox_row *row, const struc
 
 void receipt_get(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct sandbox_row row = {0};
 	struct receipt receipt = {.entries = json_array(), .files = json_array()};
 	struct sandbox *sandbox;
@@ -321,7 +321,7 @@ void receipt_key_get(struct call *call)
 	uint8_t key[RECEIPT_KEY_SIZE];
 	char text[2 * RECEIPT_KEY_SIZE + 1];
 	struct error error;
-	if (receipt_public_key(call->api->core, key, &error) < 0) {
+	if (receipt_public_key(call->core, key, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

@@ -1,35 +1,27 @@
-/* The tables of routes: each resource has its own, beside its handlers; router.c only walks them. A
- * new resource is a file with its handlers and its table, one line below and one in router.c. */
+/* The tables of routes: each resource has its own, beside its handlers. A new resource is a file
+ * with its handlers and its table, one line below and one in routes.c. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
-#define READ SCOPE_READ
-#define WRITE SCOPE_WRITE
-#define ADMIN SCOPE_ADMIN
 #define SB "/v1/sandboxes/{sandbox}"
 
 extern const struct route service_routes[];    /* health.c */
 extern const struct route start_page_routes[]; /* start_page.c */
 extern const struct route sandbox_routes[];
-extern const struct route run_routes[];      /* run.c */
-extern const struct route template_routes[]; /* templates.c */
-extern const struct route later_routes[];    /* later.c: what this version does not have */
-bool later_is(const struct route *route);
-/* No route has that path, or not with that method: UNSUPPORTED in the place of `error` where it
- * belongs to such a feature. The principal is known; of a sandbox that is not its own it learns
- * nothing. */
-void later_explain(struct call *call, const struct http_request *request, struct error *error);
+extern const struct route run_routes[];         /* run.c */
+extern const struct route template_routes[];    /* templates.c */
+extern const struct route unsupported_routes[]; /* unsupported.c: what this version does not have */
+/* There too: UNSUPPORTED in the place of `error` where the path belongs to such a feature. Of a
+ * sandbox that is not its own the principal learns nothing. */
+void unsupported_explain(struct call *call, const struct http_request *request,
+			 struct error *error);
 extern const struct route exec_routes[];
 extern const struct route code_routes[]; /* code.c */
 extern const struct route file_routes[];
-extern const struct route signed_routes[]; /* signed.c */
+extern const struct route signed_routes[]; /* signed_urls.c */
 extern const struct route fs_routes[];     /* file_fs.c */
 extern const struct route token_routes[];  /* tokens.c */
-extern const struct route mcp_routes[];    /* mcp/routes.c */
-/* There too: paths whose refusals are JSON-RPC's, also where the router refuses. */
-bool mcp_owns(const char *path);
-void mcp_refuse_call(struct call *call, const struct error *error);
 extern const struct route activity_routes[];
 extern const struct route metrics_routes[];
 extern const struct route prometheus_routes[];

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "api/exec_ask.h"
-#include "api/idempotency.h"
 #include "api/routes.h"
 #include "api/sandbox_ask.h"
 #include "core/oneshot.h"
+#include "edge/idempotency.h"
 #include "proto/tiers.h"
 
 struct one_run {
@@ -70,7 +70,7 @@ static int parse(struct call *call, struct one_run *run, struct error *error)
 		return error_set(error, ERROR_INVALID,
 				 "`stdin: true` needs a sandbox that stays: create one");
 	struct sandbox_spec *spec = &run->sandbox.spec;
-	spec->timeout_seconds = oneshot_life(call->api->core, &run->exec.spec.timeout_ms);
+	spec->timeout_seconds = oneshot_life(call->core, &run->exec.spec.timeout_ms);
 	spec->timeout_set = true;
 	return 0;
 }
@@ -155,12 +155,6 @@ static void run_post(struct call *call)
 	run->call = call;
 	call->state = run;
 	call->state_free = run_free;
-	/* Before its key is looked at: what another's run came to is not for this token. */
-	if (id_is_set(&call->principal.sandbox)) {
-		error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-		reply_error(call, &error);
-		return;
-	}
 	int found = parse(call, run, &error) < 0
 			? -1
 			: idempotent_begin(call, "run", "/v1/run", &run->request, &row, &error);
@@ -174,7 +168,7 @@ static void run_post(struct call *call)
 	}
 	call_hold(call);
 	call->on_gone = gone;
-	if (oneshot_start(call->api->core, &call->principal, &run->sandbox.spec, &run->exec.spec,
+	if (oneshot_start(call->core, &call->principal, &run->sandbox.spec, &run->exec.spec,
 			  TAKE_PTR(run->exec.stdin_data), run->exec.stdin_size, &callbacks, run,
 			  &run->oneshot, &error) < 0) {
 		reply_error(call, &error);
@@ -183,6 +177,6 @@ static void run_post(struct call *call)
 }
 
 const struct route run_routes[] = {
-    {"POST", "/v1/run", WRITE, ROUTE_JSON, run_post},
+    {"POST", "/v1/run", WRITE, ROUTE_UNBOUND | ROUTE_JSON, run_post},
     {0},
 };

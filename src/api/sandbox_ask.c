@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "api/mounts.h"
-#include "api/pairs.h"
 #include "core/create_queue.h"
 #include "core/labels.h"
 #include "core/sizes.h"
+#include "edge/json_pairs.h"
 #include "proto/tiers.h"
 
 void sandbox_ask_done(struct sandbox_ask *ask)
@@ -164,12 +164,12 @@ static int parse_objects(struct sandbox_ask *ask, const json_t *environment, con
 			 const json_t *labels, struct error *error)
 {
 	struct sandbox_spec *spec = &ask->spec;
-	if (parse_environment("env", environment, EXEC_REQUEST_BYTES_MAX, &ask->environment,
-			      &spec->environment_count, error) < 0 ||
-	    parse_pairs("metadata", metadata, SANDBOX_METADATA_MAX, SANDBOX_METADATA_BYTES_MAX,
-			&ask->metadata, &spec->metadata_count, error) < 0 ||
-	    parse_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1),
-			&ask->labels, &spec->label_count, error) < 0)
+	if (json_environment("env", environment, EXEC_REQUEST_BYTES_MAX, &ask->environment,
+			     &spec->environment_count, error) < 0 ||
+	    json_pairs("metadata", metadata, SANDBOX_METADATA_MAX, SANDBOX_METADATA_BYTES_MAX,
+		       &ask->metadata, &spec->metadata_count, error) < 0 ||
+	    json_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1), &ask->labels,
+		       &spec->label_count, error) < 0)
 		return -1;
 	spec->environment = ask->environment;
 	spec->metadata = ask->metadata;
@@ -180,7 +180,7 @@ static int parse_objects(struct sandbox_ask *ask, const json_t *environment, con
 int sandbox_ask_parse(struct call *call, const json_t *body, struct sandbox_ask *ask,
 		      struct error *error)
 {
-	const struct config *config = &call->api->core->config;
+	const struct config *config = &call->core->config;
 	struct sandbox_spec *spec = &ask->spec;
 	struct sizes sizes = {0};
 	struct choices choices = {0};

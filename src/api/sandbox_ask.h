@@ -2,7 +2,7 @@
  * POST /v1/run that is about the sandbox. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
 #define REGION_LOCAL "local" /* the only one a single host has */
 

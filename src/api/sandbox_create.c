@@ -1,15 +1,15 @@
 /* POST /v1/sandboxes, and once more with the same Idempotency-Key. Runs on the loop; nothing blocks
  * but the store's short calls. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/idempotency.h"
 #include "api/sandbox_ask.h"
 #include "api/sandbox_record.h"
 #include "api/sandboxes.h"
 #include "core/create_queue.h"
+#include "edge/idempotency.h"
 
 struct create {
 	struct sandbox_ask ask;
@@ -61,7 +61,7 @@ static int replay(struct call *call, const struct request_row *request)
 {
 	struct sandbox_row row = {0};
 	struct error error;
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	if (sandbox_find_row(core, &call->principal, request->sandbox.text, &row, &error) < 0) {
 		if (error.kind == ERROR_SANDBOX_NOT_FOUND)
 			return 0;
@@ -106,7 +106,7 @@ static int named(void *data, const struct id *id, struct error *error)
 /* A create that waits for room is nobody's when its client has gone. */
 static void leave_queue(struct call *call)
 {
-	if (create_queue_leave(call->api->core, call))
+	if (create_queue_leave(call->core, call))
 		call_release(call);
 }
 
@@ -118,11 +118,6 @@ void sandbox_post(struct call *call)
 		abort();
 	call->state = create;
 	call->state_free = create_free;
-	if (id_is_set(&call->principal.sandbox)) {
-		error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-		reply_error(call, &error);
-		return;
-	}
 	int found = sandbox_ask_parse(call, call->body, &create->ask, &error) < 0
 			? -1
 			: once(call, create, &error);
@@ -135,8 +130,8 @@ void sandbox_post(struct call *call)
 	create->ask.spec.named = create->request ? named : NULL;
 	call_hold(call);
 	call->on_gone = leave_queue;
-	if (sandbox_create(call->api->core, &call->principal, &create->ask.spec, created, call,
-			   &error) < 0) {
+	if (sandbox_create(call->core, &call->principal, &create->ask.spec, created, call, &error) <
+	    0) {
 		end_request(create, false);
 		reply_error(call, &error);
 		call_release(call);

@@ -1,7 +1,7 @@
 /* What takes its time with one sandbox: wait, drain; and pause and resume by another service's
  * names. A wait holds the request; a client that goes away ends it. Runs on the loop; nothing
  * blocks but the store's short calls. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdlib.h>
 
@@ -37,8 +37,8 @@ static void wait_ended(struct call *call, enum wait_for what, const struct error
 	struct sandbox_row row = {0};
 	struct error error = *found;
 	if (found->kind == ERROR_SANDBOX_ENDED && what == WAIT_ENDED &&
-	    sandbox_find_row(call->api->core, &call->principal, call->parameters[0], &row,
-			     &error) == 0) {
+	    sandbox_find_row(call->core, &call->principal, call->parameters[0], &row, &error) ==
+		0) {
 		reply_sandbox(call, 200, &row, NULL);
 		sandbox_row_done(&row);
 		return;
@@ -60,8 +60,7 @@ void sandbox_wait_call(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	if (sandbox_find(call->api->core, &call->principal, call->parameters[0], &sandbox, &error) <
-	    0) {
+	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, &error) < 0) {
 		wait_ended(call, what, &error);
 		return;
 	}
@@ -83,11 +82,11 @@ static void drained(void *data, const struct error *error)
 	if (error) {
 		reply_error(call, error);
 	} else if (call->exchange) {
-		struct sandbox *sandbox = sandbox_by_id(call->api->core, &call->sandbox);
+		struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
 		if (sandbox) {
 			reply_sandbox(call, 200, &sandbox->row, sandbox);
-		} else if (sandbox_find_row(call->api->core, &call->principal, call->sandbox.text,
-					    &row, &missing) == 0) {
+		} else if (sandbox_find_row(call->core, &call->principal, call->sandbox.text, &row,
+					    &missing) == 0) {
 			reply_sandbox(call, 200, &row, NULL);
 			sandbox_row_done(&row);
 		} else {

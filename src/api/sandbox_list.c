@@ -1,15 +1,15 @@
 /* GET /v1/sandboxes: a page of them, newest first, as the filters say. Runs on the loop and reads
  * the store: a request looks at a bounded number of rows, and its cursor goes on from there. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "api/query.h"
 #include "api/sandbox_record.h"
 #include "api/sandboxes.h"
 #include "base/text.h"
 #include "core/labels.h"
+#include "edge/query.h"
 
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
@@ -60,7 +60,7 @@ static bool list_one(void *data, const struct sandbox_row *row)
 	snprintf(listing->cursor, sizeof(listing->cursor), "%lld-%s", (long long)row->created_wall,
 		 row->id.text);
 	/* What runs is known better in memory. */
-	struct sandbox *live = sandbox_by_id(listing->call->api->core, &row->id);
+	struct sandbox *live = sandbox_by_id(listing->call->core, &row->id);
 	const struct sandbox_row *known = live ? &live->row : row;
 	if (!wanted(listing, known))
 		return true;
@@ -144,7 +144,7 @@ static void list_bound(struct listing *listing)
 	const struct principal *principal = &listing->call->principal;
 	struct sandbox_row row = {0};
 	struct error error;
-	if (sandbox_find_row(listing->call->api->core, principal, principal->sandbox.text, &row,
+	if (sandbox_find_row(listing->call->core, principal, principal->sandbox.text, &row,
 			     &error) < 0)
 		return;
 	bool right = (row.state != SANDBOX_ENDED || listing->all) &&
@@ -170,8 +170,7 @@ static int list_page(struct listing *listing, struct error *error)
 					  .name = listing->name[0] ? listing->name : NULL,
 					  .before_wall = listing->before_wall,
 					  .before = listing->before};
-	return sandbox_page(call->api->core, call->principal.workspace, &page, list_one, listing,
-			    error);
+	return sandbox_page(call->core, call->principal.workspace, &page, list_one, listing, error);
 }
 
 void sandboxes_get(struct call *call)

@@ -1,6 +1,6 @@
 /* PATCH /v1/sandboxes/{sandbox} and .../lifecycle: what can be changed of one that is there, all of
  * it or nothing. Runs on the loop; nothing blocks but the store's short calls. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The JSON record of a sandbox, as every route gives it. */
 #pragma once
 
-#include "api/json.h"
 #include "core/sandbox.h"
+#include "edge/json.h"
 
 /* sandbox: NULL for a tombstone. */
 void put_sandbox(struct json_writer *writer, const char *key, const struct sandbox_row *row,

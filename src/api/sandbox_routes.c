@@ -4,7 +4,7 @@
 #include "api/sandboxes.h"
 
 const struct route sandbox_routes[] = {
-    {"POST", "/v1/sandboxes", WRITE, ROUTE_JSON, sandbox_post},
+    {"POST", "/v1/sandboxes", WRITE, ROUTE_UNBOUND | ROUTE_JSON, sandbox_post},
     {"GET", "/v1/sandboxes", READ, 0, sandboxes_get,
      "state,status,name,name_prefix,label,metadata,all,limit,cursor"},
     {"GET", SB, READ, 0, sandbox_get},

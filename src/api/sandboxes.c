@@ -1,14 +1,14 @@
 /* One sandbox: get, delete, the transitions. A status is read without waking a sandbox and without
  * counting as activity. Runs on the loop; nothing blocks. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sandboxes.h"
 #include "api/mounts.h"
 #include "api/sandbox_record.h"
+#include "api/sandboxes.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -25,7 +25,7 @@ void reply_sandbox(struct call *call, int status, const struct sandbox_row *row,
 
 void sandbox_get(struct call *call)
 {
-	struct core *core = call->api->core;
+	struct core *core = call->core;
 	struct sandbox *sandbox;
 	struct sandbox_row row = {0};
 	struct error error;

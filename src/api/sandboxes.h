@@ -1,7 +1,7 @@
 /* The handlers of sandboxes: see sandbox_routes.c. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
 /* Answers with its record. sandbox: NULL for a tombstone. */
 void reply_sandbox(struct call *call, int status, const struct sandbox_row *row,

@@ -36,7 +36,7 @@ static void templates_get(struct call *call)
 	struct json_writer writer = json_writer_on(&buffer);
 	put_array(&writer, NULL);
 	for (const struct template *template = templates; template->name; template ++)
-		put_template(&writer, &call->api->core->config, template);
+		put_template(&writer, &call->core->config, template);
 	put_array_end(&writer);
 	reply_json(call, 200, &writer);
 }
@@ -53,7 +53,7 @@ static void template_get(struct call *call)
 	}
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_template(&writer, &call->api->core->config, template);
+	put_template(&writer, &call->core->config, template);
 	reply_json(call, 200, &writer);
 }
 

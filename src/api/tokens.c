@@ -28,18 +28,6 @@ static void put_token(struct json_writer *writer, const struct token_row *row, c
 	put_object_end(writer);
 }
 
-/* Making and revoking tokens is for the whole host, not for a token that is bound to one sandbox.
- */
-static bool refuse_bound(struct call *call)
-{
-	struct error error;
-	if (!id_is_set(&call->principal.sandbox))
-		return false;
-	error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-	reply_error(call, &error);
-	return true;
-}
-
 static int parse_scopes(const json_t *list, uint32_t *ret_scopes, struct error *error)
 {
 	size_t index;
@@ -81,7 +69,7 @@ static int parse(struct call *call, struct token_spec *spec, struct error *error
 	struct principal owner = {.scopes = SCOPE_READ};
 	struct sandbox *sandbox;
 	if (text_copy(owner.workspace, sizeof(owner.workspace), spec->workspace) < 0 ||
-	    sandbox_find(call->api->core, &owner, spec->sandbox, &sandbox, error) < 0)
+	    sandbox_find(call->core, &owner, spec->sandbox, &sandbox, error) < 0)
 		return -1;
 	spec->sandbox = sandbox->row.id.text;
 	return 0;
@@ -93,10 +81,8 @@ static void token_post(struct call *call)
 	struct token_row row = {0};
 	char text[TOKEN_TEXT_SIZE];
 	struct error error;
-	if (refuse_bound(call))
-		return;
 	if (parse(call, &spec, &error) < 0 ||
-	    token_create(call->api->core, &spec, text, &row, &error) < 0) {
+	    token_create(call->core, &spec, text, &row, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -119,13 +105,11 @@ static bool list_one(void *data, const struct token_row *row)
 static void tokens_get(struct call *call)
 {
 	struct error error;
-	if (refuse_bound(call))
-		return;
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
 	put_array(&writer, "tokens");
-	if (token_each(call->api->core, list_one, &writer, &error) < 0) {
+	if (token_each(call->core, list_one, &writer, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;
@@ -139,8 +123,6 @@ static void token_delete(struct call *call)
 {
 	struct id id;
 	struct error error;
-	if (refuse_bound(call))
-		return;
 	if (id_parse(call->parameters[0], &id) < 0) {
 		error_set(&error, ERROR_ID_MALFORMED,
 			  "\"%.64s\" is not the id of a token, which is 16 characters a-z, "
@@ -149,7 +131,7 @@ static void token_delete(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	if (token_revoke(call->api->core, &id, &error) < 0)
+	if (token_revoke(call->core, &id, &error) < 0)
 		reply_error(call, &error);
 	else
 		reply_empty(call, 204);

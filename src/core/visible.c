@@ -8,10 +8,16 @@
 
 #include "core/core_private.h"
 
+bool principal_sees(const struct principal *principal, const char *workspace,
+		    const struct id *sandbox)
+{
+	return strcmp(principal->workspace, workspace) == 0 &&
+	       (!id_is_set(&principal->sandbox) || id_equal(&principal->sandbox, sandbox));
+}
+
 bool row_visible(const struct principal *principal, const struct sandbox_row *row)
 {
-	return strcmp(principal->workspace, row->workspace) == 0 &&
-	       (!id_is_set(&principal->sandbox) || id_equal(&principal->sandbox, &row->id));
+	return principal_sees(principal, row->workspace, &row->id);
 }
 
 bool sandbox_visible(const struct principal *principal, const struct sandbox *sandbox)

@@ -5,6 +5,9 @@
 #include "core/sandbox.h"
 #include "core/token.h"
 
+/* A sandbox of that workspace, which may have ended. */
+bool principal_sees(const struct principal *principal, const char *workspace,
+		    const struct id *sandbox);
 bool sandbox_visible(const struct principal *principal, const struct sandbox *sandbox);
 bool row_visible(const struct principal *principal, const struct sandbox_row *row);
 /* The live ones, also those that are being made or deleted and those of one-shot runs, the newest

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/prometheus.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/text.h"
@@ -23,6 +24,7 @@
 #include "daemon/fault.h"
 #include "daemon/narrow.h"
 #include "daemon/watchdog.h"
+#include "edge/edge.h"
 #include "mcp/mcp.h"
 
 #define SHUTDOWN_GRACE_MS 2800
@@ -36,7 +38,7 @@ struct daemon {
 	char config_path[256]; /* "" = there is none */
 	bool with_tcp;
 	struct core core;
-	struct api api;
+	struct edge edge;
 	struct mcp_server *mcp;
 	struct http_server *server; /* NULL until the domain is ready */
 	struct door doors[2];       /* the one in use, and the one that a reload makes */
@@ -336,16 +338,17 @@ static void ready(void *data)
 	struct daemon *daemon = data;
 	struct http_settings settings = http_default_settings;
 	struct http_handlers handlers = {
-	    .handle = api_handle, .answered = api_answered, .context = &daemon->api};
+	    .handle = edge_handle, .answered = prometheus_answered, .context = &daemon->edge};
 	struct error error;
 	settings.hosts = daemon->door->hosts;
 	settings.origins = daemon->door->origins;
 	settings.connections_max = connections_max();
-	/* Those who need no token (api/auth.c) are let in whoever else crowds the socket. */
-	settings.trusted_uids = &daemon->api.owner;
+	/* Those who need no token (edge/authentication.c) are let in whoever else crowds the
+	 * socket. */
+	settings.trusted_uids = &daemon->edge.owner;
 	settings.trusted_uid_count = 1;
 	daemon->server = http_server_new(&daemon->loop, &settings, &handlers);
-	daemon->api.server = daemon->server;
+	daemon->edge.server = daemon->server;
 	daemon->mcp = mcp_server_new(&daemon->core);
 	mcp_serve(daemon->mcp);
 	if (http_server_listen(daemon->server, DAEMON_UNIX_FD, NULL, &error) < 0 ||
@@ -355,8 +358,8 @@ static void ready(void *data)
 		exit(EXIT_FAILURE);
 	}
 	if (daemon->with_tcp)
-		door_url(&daemon->config, daemon->tls != NULL, daemon->api.url,
-			 sizeof(daemon->api.url));
+		door_url(&daemon->config, daemon->tls != NULL, daemon->edge.url,
+			 sizeof(daemon->edge.url));
 	log_info("ready: %s/caisson.sock%s%s", daemon->config.runtime,
 		 daemon->with_tcp ? " and " : "", daemon->with_tcp ? daemon->config.listen : "");
 }
@@ -368,17 +371,21 @@ static void warm_libraries(void)
 	tzset();
 }
 
+/* What is served over HTTP. */
+static const struct surface *const surfaces[] = {&rest_surface, &mcp_surface, NULL};
+
 static int start(struct daemon *daemon, struct error *error)
 {
 	struct stat runtime;
 	if (stat(daemon->config.runtime, &runtime) < 0)
 		return error_set_errno(error, ERROR_CONFIG, errno, "%s", daemon->config.runtime);
-	daemon->api.core = &daemon->core;
-	daemon->api.owner = runtime.st_uid;
+	daemon->edge.core = &daemon->core;
+	daemon->edge.owner = runtime.st_uid;
 	daemon->core.hooks = (struct core_hooks){
 	    .reload = reload, .quit = quit, .lost = lost, .failed = failed, .data = daemon};
 	warm_libraries();
-	api_start();
+	edge_start(&daemon->edge, surfaces);
+	prometheus_start();
 	daemon->door = &daemon->doors[0];
 	if (door_configure(daemon->door, &daemon->config, error) < 0 ||
 	    (daemon->with_tcp && door_load_tls(&daemon->config, DAEMON_CERTIFICATE_FD,
@@ -387,7 +394,7 @@ static int start(struct daemon *daemon, struct error *error)
 		       daemon, error) < 0 ||
 	    narrow(&daemon->config, daemon->config_path, error) < 0)
 		return -1;
-	watchdog_start(&daemon->watchdog, &daemon->loop, &daemon->api.last_route);
+	watchdog_start(&daemon->watchdog, &daemon->loop, &daemon->edge.last_route);
 	uv_timer_init(&daemon->loop, &daemon->idle_timer);
 	daemon->idle_timer.data = daemon;
 	watch_idle(daemon);
@@ -424,8 +431,8 @@ int daemon_main(int argc, char **argv)
 	static struct daemon daemon;
 	struct error error;
 	log_setup("daemon", LOG_INFO, false);
-	/* Whoever wants the end, at a terminal or by killing every caisson, is heard by the spawner,
-	 * which tells us; a closed connection is no signal. */
+	/* Whoever wants the end, at a terminal or by killing every caisson, is heard by the
+	 * spawner, which tells us; a closed connection is no signal. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);

@@ -1,5 +1,5 @@
-/* WebSocket frames. See websocket.h. Called by api/web_socket.c with what a client sends; pure, but
- * for the one buffer of the message under way. */
+/* WebSocket frames. See websocket.h. Called by edge/web_socket.c with what a client sends; pure,
+ * but for the one buffer of the message under way. */
 #include "http/websocket.h"
 
 #include <errno.h>

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "mcp/dispatch.h"
-#include "mcp/parse.h"
 #include "mcp/server.h"
 #include "mcp/session_private.h"
 
@@ -49,20 +48,6 @@ static void batch_send(struct batch *batch)
 	free(batch);
 }
 
-static void batch_collect(struct batch *batch, const json_t *id, const struct buffer *message)
-{
-	struct buffer instead DONE_BUFFER = BUFFER(16 * KIB);
-	if (batch->answers.size + message->size > MCP_ANSWER_MAX) {
-		struct mcp_problem problem;
-		problem_set(&problem, MCP_INTERNAL_ERROR, 200, "the batch's answer is too large");
-		put_problem(&instead, id, &problem);
-		message = &instead;
-	}
-	if (buffer_append_text(&batch->answers, batch->answers.size ? "," : "[") < 0 ||
-	    buffer_append(&batch->answers, message->data, message->size) < 0)
-		buffer_clear(&batch->answers); /* each of them was bounded: it cannot be */
-}
-
 static void batch_done(struct batch *batch)
 {
 	if (--batch->pending == 0)
@@ -79,7 +64,7 @@ static void batch_answer(struct mcp_request *request, const struct buffer *messa
 {
 	struct batch *batch = request->carrier_data;
 	(void)status;
-	batch_collect(batch, request->id, message);
+	batch_collect(&batch->answers, request->id, message);
 	batch_done(batch);
 }
 
@@ -169,7 +154,7 @@ static void receive_element(struct mcp_connection *connection, struct batch *bat
 	if (result < 0) {
 		struct buffer text DONE_BUFFER = BUFFER(16 * KIB);
 		put_problem(&text, message.id, &problem);
-		batch_collect(batch, message.id, &text);
+		batch_collect(&batch->answers, message.id, &text);
 		return;
 	}
 	batch->pending += message.kind == MESSAGE_REQUEST;
@@ -219,7 +204,7 @@ static void receive(struct mcp_connection *connection, json_t *json,
 	json_decref(json);
 }
 
-static void parsed(void *data, json_t *json, const struct mcp_problem *problem)
+static void parsed(void *data, json_t *json, const void *problem)
 {
 	struct mcp_connection *connection = data;
 	connection->parsing = NULL;
@@ -243,8 +228,8 @@ bool mcp_receive(struct mcp_connection *connection, const char *text, size_t siz
 		if (buffer_append(&copy, text, size) < 0)
 			abort(); /* its maximum was made for it */
 		connection->parsing =
-		    parse_begin(core_share(connection->server->core, &connection->principal), &copy,
-				parsed, connection);
+		    json_parse_begin(core_share(connection->server->core, &connection->principal),
+				     &copy, &message_parser, parsed, connection);
 		return false;
 	}
 	if (message_parse(text, size, &json, &problem) < 0)
@@ -270,7 +255,7 @@ void mcp_connection_done(struct mcp_connection *connection)
 	struct mcp_session *session = TAKE_PTR(connection->session);
 	if (!session)
 		return;
-	parse_forget(connection->parsing);
+	json_parse_forget(connection->parsing);
 	session->connection = NULL;
 	request_set_cancel(&connection->requests);
 	session_end(session);

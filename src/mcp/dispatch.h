@@ -66,7 +66,7 @@ struct mcp_connection {
 	/* dispatch.c's */
 	struct mcp_session *session;
 	struct request_set requests;
-	struct mcp_parse *parsing;
+	struct json_parse *parsing;
 };
 /* The fields above `session` are filled. */
 void mcp_connection_init(struct mcp_connection *connection);

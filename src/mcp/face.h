@@ -9,6 +9,7 @@
 
 #include "base/id.h"
 #include "core/core.h"
+#include "edge/edge.h"
 
 struct mcp_request;
 struct mcp_tool;
@@ -55,17 +56,15 @@ struct mcp_face {
 	void (*instructions)(const struct mcp_view *view, struct buffer *to);
 };
 
-#define MCP_BASE_MAX 288
-
 struct mcp_view {
 	const struct mcp_face *face;
-	uint32_t toolsets;       /* enum toolset */
-	bool read_only;          /* only tools that change nothing */
-	bool ephemeral;          /* sandboxes made through it end with its connection */
-	struct id connection;    /* of an ephemeral one */
-	struct id sandbox;       /* of FACE_SANDBOX_EACH */
-	uint32_t block_seconds;  /* that a call takes at most, for the instructions */
-	char base[MCP_BASE_MAX]; /* that a link begins with; "": only the Unix socket serves it */
+	uint32_t toolsets;         /* enum toolset */
+	bool read_only;            /* only tools that change nothing */
+	bool ephemeral;            /* sandboxes made through it end with its connection */
+	struct id connection;      /* of an ephemeral one */
+	struct id sandbox;         /* of FACE_SANDBOX_EACH */
+	uint32_t block_seconds;    /* that a call takes at most, for the instructions */
+	char base[SERVER_URL_MAX]; /* that a link begins with; "": only the Unix socket serves it */
 };
 
 /* Of /mcp and of `caisson mcp`: the usual one. Another only in the program of the conformance

@@ -1,7 +1,7 @@
 /* Streamable HTTP: what its files share. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 #include "mcp/message.h"
 #include "mcp/server.h"
 
@@ -24,9 +24,6 @@ void http_challenge_text(struct call *call, bool forbidden, enum scope scope,
 void metadata_get(struct call *call);
 /* "scheme://host" as the client called us; false: its Host cannot be repeated. */
 bool http_base_url(const struct call *call, char *to, size_t room);
-/* What the links that a view shows begin with: as the client called us, or over the Unix socket the
- * address that is listened on. */
-void http_set_base(struct call *call, struct mcp_view *view);
 
 /* A header that was sent once; NULL: not at all, or twice. */
 const char *http_single_header(const void *exchange, const char *name);

@@ -12,7 +12,6 @@
 
 #include "mcp/dispatch.h"
 #include "mcp/memory.h"
-#include "mcp/parse.h"
 #include "mcp/post.h"
 #include "mcp/session_private.h"
 #include "mcp/stream.h"
@@ -270,7 +269,7 @@ static void receive(struct post *post, json_t *json)
 		receive_legacy(post, json, &message);
 }
 
-static void parsed(void *data, json_t *json, const struct mcp_problem *problem)
+static void parsed(void *data, json_t *json, const void *problem)
 {
 	struct post *post = data;
 	post->parse = NULL;
@@ -322,7 +321,8 @@ static void body_end(struct call *call)
 	call->stream.on_data = NULL;
 	call->stream.on_end = NULL;
 	if (call->raw.size > MESSAGE_INLINE_MAX) {
-		post->parse = parse_begin(work_share_hold(call->share), &call->raw, parsed, post);
+		post->parse = json_parse_begin(work_share_hold(call->share), &call->raw,
+					       &message_parser, parsed, post);
 		return;
 	}
 	if (message_parse(call->raw.size ? call->raw.data : "", call->raw.size, &json, &problem) <

@@ -5,10 +5,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/clock.h"
 #include "core/ephemeral.h"
+#include "edge/authorization.h"
 #include "mcp/dispatch.h"
 #include "mcp/http.h"
 #include "mcp/memory.h"
@@ -323,7 +323,7 @@ static int read_view(struct call *call, struct mcp_server *server, struct mcp_vi
 	view->face = mcp_home_face;
 	view->toolsets = TOOLSET_DEFAULT;
 	view->block_seconds = server->core->config.mcp_block_seconds;
-	http_set_base(call, view);
+	call_server_url(call, view->base);
 	if (query_text(call, "toolsets", toolsets, sizeof(toolsets), false, error) < 0 ||
 	    query_text(call, "dialect", dialect, sizeof(dialect), false, error) < 0 ||
 	    query_text(call, "connection", connection, sizeof(connection), false, error) < 0 ||
@@ -343,16 +343,7 @@ static int read_view(struct call *call, struct mcp_server *server, struct mcp_vi
 		return -1;
 	if (view->ephemeral && id_parse(connection, &view->connection) < 0)
 		return error_set(error, ERROR_INVALID, "`ephemeral` needs the id of a connection");
-	/* As over HTTP: the host's administration is not for a token of one sandbox. */
-	if (view->face->scope == SCOPE_ADMIN && id_is_set(&call->principal.sandbox))
-		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-	return authorize(&call->principal, view->face->scope, error);
-}
-
-static bool upgrade_wanted(struct call *call)
-{
-	const char *upgrade = http_header(call->exchange, "upgrade");
-	return upgrade && strcasecmp(upgrade, MCP_LINES_PROTOCOL) == 0;
+	return token_admit(&call->principal, view->face->scope, false, error);
 }
 
 void lines_post(struct call *call)
@@ -366,7 +357,7 @@ void lines_post(struct call *call)
 	else if (!http_origin_known(call->exchange)) /* as /mcp does, on every door */
 		result = error_set(&error, ERROR_ORIGIN_FORBIDDEN,
 				   "pages of that origin may not call this server");
-	else if (!upgrade_wanted(call) || http_request(call->exchange)->has_body)
+	else if (!call_upgrades(call, MCP_LINES_PROTOCOL) || http_request(call->exchange)->has_body)
 		result = error_set(&error, ERROR_INVALID,
 				   "this is for `caisson mcp`: it needs `Upgrade: %s` and no body; "
 				   "MCP over HTTP is at /mcp",

@@ -4,7 +4,7 @@
  * id. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 #include "proto/mcp_lines.h"
 
 #define LINES_QUERY "toolsets,readonly,dialect,ephemeral,connection"

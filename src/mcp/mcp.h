@@ -8,11 +8,13 @@
  * completion.c, listen.c, tasks.c, ...) -> for tools/call the tool's own file (tool_*.c,
  * dialects/) -> core.
  *
- * Stands on api/ for the edge of HTTP alone: call.h, json.h, routes.h. Nothing blocks. */
+ * Stands on edge/, beside api/. Nothing blocks. */
 #pragma once
 
-#include "api/call.h"
 #include "core/core.h"
+#include "edge/call.h"
+
+extern const struct surface mcp_surface;
 
 struct mcp_server;
 

@@ -56,6 +56,13 @@ int message_parse(const char *data, size_t size, json_t **ret_json, struct mcp_p
 	return -1;
 }
 
+static int parse_any(const char *data, size_t size, json_t **ret_json, void *problem)
+{
+	return message_parse(data, size, ret_json, problem);
+}
+
+const struct json_parser message_parser = {parse_any, sizeof(struct mcp_problem)};
+
 static int invalid(struct mcp_problem *problem, const char *text)
 {
 	return problem_set(problem, MCP_INVALID_REQUEST, 400, "%s", text);
@@ -131,4 +138,18 @@ void put_problem(struct buffer *to, const json_t *id, const struct mcp_problem *
 		put_json(&writer, "data", problem->data, strlen(problem->data));
 	put_object_end(&writer);
 	put_object_end(&writer);
+}
+
+void batch_collect(struct buffer *answers, const json_t *id, const struct buffer *message)
+{
+	struct buffer instead DONE_BUFFER = BUFFER(16 * KIB);
+	if (answers->size + message->size > MCP_ANSWER_MAX) {
+		struct mcp_problem problem;
+		problem_set(&problem, MCP_INTERNAL_ERROR, 200, "the batch's answer is too large");
+		put_problem(&instead, id, &problem);
+		message = &instead;
+	}
+	if (buffer_append_text(answers, answers->size ? "," : "[") < 0 ||
+	    buffer_append(answers, message->data, message->size) < 0)
+		buffer_clear(answers); /* each of them was bounded: it cannot be */
 }

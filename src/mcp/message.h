@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/message_id.h"
+#include "edge/json_thread.h"
 #include "mcp/request.h"
 #include "proto/mcp_lines.h"
 
@@ -43,6 +44,8 @@ struct message {
  * NUL, bounded depth. May be called in a thread. */
 NODISCARD int message_parse(const char *data, size_t size, json_t **ret_json,
 			    struct mcp_problem *problem);
+/* The same in a thread; the problem is a struct mcp_problem. */
+extern const struct json_parser message_parser;
 /* Sets *ret_message->id as far as it can be read even when it fails. */
 NODISCARD int message_read(json_t *json, struct message *ret_message, struct mcp_problem *problem);
 
@@ -55,3 +58,5 @@ bool message_id_equal(const json_t *a, const json_t *b);
 void put_message_id(struct json_writer *writer, const char *key, const json_t *id);
 /* A whole message that says what is wrong; id may be NULL: that of the problem, if it has one. */
 void put_problem(struct buffer *to, const json_t *id, const struct mcp_problem *problem);
+/* One more answer of a batch, whose end (']') is the caller's to write. */
+void batch_collect(struct buffer *answers, const json_t *id, const struct buffer *message);

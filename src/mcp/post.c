@@ -300,20 +300,10 @@ void post_batch_begin(struct post *post)
 
 static void collect(struct post *post, const json_t *id, const struct buffer *message)
 {
-	struct buffer instead DONE_BUFFER = BUFFER(16 * KIB);
-	if (post->stream) {
+	if (post->stream)
 		stream_send(post->stream, message);
-		return;
-	}
-	if (post->answers.size + message->size > MCP_ANSWER_MAX) {
-		struct mcp_problem problem;
-		problem_set(&problem, MCP_INTERNAL_ERROR, 200, "the batch's answer is too large");
-		put_problem(&instead, id, &problem);
-		message = &instead;
-	}
-	if (buffer_append_text(&post->answers, post->answers.size ? "," : "[") < 0 ||
-	    buffer_append(&post->answers, message->data, message->size) < 0)
-		buffer_clear(&post->answers); /* each of them was bounded: it cannot be */
+	else
+		batch_collect(&post->answers, id, message);
 }
 
 void post_collect_problem(struct post *post, const json_t *id, const struct mcp_problem *problem)

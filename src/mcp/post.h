@@ -2,7 +2,7 @@
  * answers. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 #include "mcp/dispatch.h"
 #include "mcp/server.h"
 
@@ -10,7 +10,7 @@
 #define POST_WAIT_MS 200
 
 struct memory;
-struct mcp_parse;
+struct json_parse;
 struct mcp_stream;
 
 struct post {
@@ -24,7 +24,7 @@ struct post {
 	struct mcp_stream *stream;   /* NULL: not streaming */
 	struct mcp_request *request; /* the only one, while it is under way; NULL: of a batch */
 	struct request_set requests; /* those that end with the channel: of no session */
-	struct mcp_parse *parse;
+	struct json_parse *parse;
 	struct memory *memory; /* of the body */
 	struct list waiting;   /* of the server's */
 	int64_t due;           /* CLOCK_MONOTONIC, ns */

@@ -12,10 +12,10 @@
 
 #include <jansson.h>
 
-#include "api/json.h"
 #include "base/buffer.h"
 #include "core/core.h"
 #include "core/token.h"
+#include "edge/json.h"
 #include "mcp/face.h"
 #include "mcp/revision.h"
 

@@ -135,11 +135,8 @@ struct life_watch {
 static void life_recorded(struct activity_listener *listener, const struct activity_row *row)
 {
 	struct life_watch *life = container_of(listener, struct life_watch, listener);
-	const struct principal *principal = &life->watch->principal;
 	if (row->kind > ACTIVITY_SANDBOX_FAILED ||
-	    strcmp(row->workspace, principal->workspace) != 0)
-		return;
-	if (id_is_set(&principal->sandbox) && !id_equal(&principal->sandbox, &row->sandbox))
+	    !principal_sees(&life->watch->principal, row->workspace, &row->sandbox))
 		return;
 	if (!id_is_set(&life->sandbox) || id_equal(&life->sandbox, &row->sandbox))
 		resource_changed(life->watch);

@@ -2,7 +2,7 @@
  * request to one; hands it on to http_post.c and http_get.c. The routes are open to the router, as
  * everything is checked here: a refusal must carry the challenge that MCP clients look for. Nothing
  * blocks. */
-#include "api/routes.h"
+#include "mcp/mcp.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "core/visible.h"
+#include "edge/authorization.h"
 #include "mcp/http.h"
 #include "mcp/lines.h"
 
@@ -88,7 +89,7 @@ static void refuse(struct call *call, const struct error *error)
 }
 
 /* The lines of `caisson mcp` are no MCP yet when they are refused. */
-bool mcp_owns(const char *path)
+static bool mcp_owns(const char *path)
 {
 	static const char *const others[] = {"/mcp", "/v1/mcp", "/api/sandboxes/mcp"};
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
@@ -103,7 +104,7 @@ bool mcp_owns(const char *path)
 	return rest && strcmp(rest, "/mcp") == 0;
 }
 
-void mcp_refuse_call(struct call *call, const struct error *error)
+static void mcp_refuse_unrouted(struct call *call, const struct error *error)
 {
 	const struct error_info *info = error_info(error->kind);
 	struct mcp_problem problem;
@@ -158,21 +159,12 @@ static int find_face(struct call *call, struct mcp_server *server, struct mcp_vi
 	return 0;
 }
 
-void http_set_base(struct call *call, struct mcp_view *view)
-{
-	bool is_unix = http_request(call->exchange)->peer.is_unix;
-	if ((is_unix || !http_base_url(call, view->base, sizeof(view->base))) &&
-	    text_copy(view->base, sizeof(view->base), call->api->url) < 0)
-		view->base[0] = '\0';
-}
-
 static int find_sandbox(struct call *call, struct mcp_view *view, struct error *error)
 {
 	struct sandbox *sandbox;
 	if (!(view->face->features & FACE_SANDBOX_EACH))
 		return 0;
-	if (sandbox_find(call->api->core, &call->principal, call->parameters[0], &sandbox, error) <
-	    0)
+	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, error) < 0)
 		return -1;
 	view->sandbox = sandbox->row.id;
 	return 0;
@@ -189,15 +181,9 @@ static bool admit(struct call *call, struct mcp_server *server, struct mcp_view 
 		refuse(call, &error);
 		return false;
 	}
-	http_set_base(call, view);
-	if (authorize(&call->principal, view->face->scope, &error) < 0) {
+	call_server_url(call, view->base);
+	if (token_admit(&call->principal, view->face->scope, false, &error) < 0) {
 		http_challenge(call, &error, view->face->scope);
-		return false;
-	}
-	/* The host's administration is not for a token that is bound to one sandbox. */
-	if (view->face->scope == SCOPE_ADMIN && id_is_set(&call->principal.sandbox)) {
-		error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-		http_challenge(call, &error, SCOPE_ADMIN);
 		return false;
 	}
 	if (find_sandbox(call, view, &error) < 0) {
@@ -252,7 +238,7 @@ static void on_delete(struct call *call)
 		"GET", METADATA_PATH path, READ, ROUTE_OPEN, metadata_get                          \
 	}
 
-const struct route mcp_routes[] = {
+static const struct route routes[] = {
     ENDPOINT("/mcp"),
     ENDPOINT("/v1/mcp"),
     ENDPOINT("/api/sandboxes/mcp"),
@@ -266,3 +252,7 @@ const struct route mcp_routes[] = {
     {"GET", METADATA_PATH, READ, ROUTE_OPEN, metadata_get},
     {0},
 };
+
+static const struct route *const tables[] = {routes, NULL};
+const struct surface mcp_surface = {
+    .tables = tables, .owns = mcp_owns, .refuse = mcp_refuse_unrouted};

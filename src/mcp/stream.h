@@ -6,7 +6,7 @@
  * followed on that very stream. The session owns it then. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 #include "mcp/server.h"
 #include "mcp/session.h"
 

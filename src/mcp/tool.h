@@ -15,6 +15,7 @@ enum tool_hint {
 	TOOL_TASK = 1 << 8,       /* becomes a task for clients that know tasks */
 	TOOL_TASK_ONLY = 1 << 9,  /* and is refused to others */
 	TOOL_NO_HINTS = 1 << 10,  /* a dialect's: it is listed without annotations */
+	TOOL_UNBOUND = 1 << 11,   /* not for a token that is bound to one sandbox */
 };
 
 /* Can any sandbox have a network? All requests for one are refused yet (tool_sandbox.c,
@@ -49,17 +50,15 @@ void tools_names(const struct mcp_request *request, struct buffer *to);
 const struct mcp_tool *tool_find(const struct mcp_request *request, const char *name,
 				 bool *ret_scope_missing);
 
-/* The arguments by a table (api/json.h); on failure the request is answered (what was wrong, what
+/* The arguments by a table (edge/json.h); on failure the request is answered (what was wrong, what
  * is accepted, an example) and false comes back. */
 bool tool_arguments(struct mcp_request *request, const json_t *arguments,
 		    const struct field *fields, size_t count);
 
-/* An object of strings (env, metadata) as the domain's pairs. Numbers and truths become text; the
- * texts are borrowed from the JSON, the array is the caller's to free. json may be NULL. */
+/* As json_pairs() and json_environment(); numbers and truths become text first. */
 struct pair;
 NODISCARD int tool_pairs(const char *name, json_t *json, size_t count_max, size_t bytes_max,
 			 struct pair **ret_pairs, size_t *ret_count, struct error *error);
-/* The same with what the name of a variable may not be. */
 NODISCARD int tool_environment(const char *name, json_t *json, struct pair **ret_pairs,
 			       size_t *ret_count, struct error *error);
 

@@ -15,16 +15,6 @@
 
 #define ANSWER_MAX (32 * KIB)
 
-bool admin_refused(struct mcp_request *request)
-{
-	struct error error;
-	if (!id_is_set(&request->principal.sandbox))
-		return false;
-	error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-	mcp_fail(request, &error);
-	return true;
-}
-
 bool admin_workspace(struct mcp_request *request, const char *name)
 {
 	struct error error;
@@ -108,8 +98,7 @@ static void create_token(struct mcp_request *request, const json_t *arguments)
 	    {"label", FIELD_TEXT, &spec.label},
 	    {"sandbox_id", FIELD_TEXT, &spec.sandbox, false, 1, NAME_MAX_LENGTH},
 	};
-	if (admin_refused(request) ||
-	    !tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
 	    !parse_scopes(request, scopes, &spec.scopes) ||
 	    !admin_workspace(request, spec.workspace))
 		return;
@@ -147,7 +136,7 @@ static void list_tokens(struct mcp_request *request, const json_t *arguments)
 {
 	struct token_list list = {.text = BUFFER(ANSWER_MAX)};
 	struct error error;
-	if (admin_refused(request) || !tool_arguments(request, arguments, NULL, 0))
+	if (!tool_arguments(request, arguments, NULL, 0))
 		return;
 	if (token_each(request->core, list_one, &list, &error) < 0) {
 		mcp_fail(request, &error);
@@ -166,8 +155,7 @@ static void revoke_token(struct mcp_request *request, const json_t *arguments)
 	struct id id;
 	struct error error;
 	struct field fields[] = {{"token_id", FIELD_TEXT, &text, true, 1, 128}};
-	if (admin_refused(request) ||
-	    !tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
 	/* Somebody may give the token itself: it is not repeated. */
 	if (id_parse(text, &id) < 0)
@@ -211,7 +199,7 @@ static void get_health(struct mcp_request *request, const json_t *arguments)
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	struct host_room room;
 	struct error error;
-	if (admin_refused(request) || !tool_arguments(request, arguments, NULL, 0))
+	if (!tool_arguments(request, arguments, NULL, 0))
 		return;
 	admission_room(core, &room);
 	(void)!buffer_printf(&text, "caisson %s\n", CAISSON_VERSION);

@@ -8,9 +8,6 @@
  * workspace of all. */
 void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage_by by);
 
-/* The administration is of the whole host: a token that is bound to one sandbox is refused, and
- * true comes back. */
-bool admin_refused(struct mcp_request *request);
 /* Of a workspace that has a valid name; else the request is answered and false comes back. */
 bool admin_workspace(struct mcp_request *request, const char *name);
 

@@ -42,8 +42,7 @@ static void get_budgets(struct mcp_request *request, const json_t *arguments)
 {
 	const char *name = request->principal.workspace;
 	struct field fields[] = {{"workspace", FIELD_TEXT, &name, false, 1, WORKSPACE_MAX}};
-	if (!admin_refused(request) &&
-	    tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) &&
+	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) &&
 	    admin_workspace(request, name))
 		reply(request, name);
 }
@@ -101,8 +100,7 @@ static void set_budget(struct mcp_request *request, const json_t *arguments)
 	    {"period", FIELD_TEXT, &period, true, 1, 32},
 	    {"maximum", FIELD_NUMBER, &maximum, .present = &limited},
 	};
-	if (admin_refused(request) ||
-	    !tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
 	    !admin_workspace(request, name) || !parse_kind(request, what, period, &wish))
 		return;
 	double unit = (double)budget_unit(wish.what);
@@ -130,8 +128,7 @@ static void remove_budget(struct mcp_request *request, const json_t *arguments)
 	    {"what", FIELD_TEXT, &what, false, 1, 32},
 	    {"period", FIELD_TEXT, &period, false, 1, 32},
 	};
-	if (admin_refused(request) ||
-	    !tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
 	    !admin_workspace(request, name))
 		return;
 	if (!what != !period) {

@@ -246,11 +246,6 @@ void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage
 	struct field fields[] = {{"days", FIELD_UINT, &usage->days, false, 1, USAGE_DAYS_MAX}};
 	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	if (id_is_set(&request->principal.sandbox)) {
-		error_set(&error, ERROR_FORBIDDEN, "this token is for one sandbox only");
-		mcp_fail(request, &error);
-		return;
-	}
 	int64_t hour = clock_wall() / NSEC_PER_SEC / 3600;
 	usage->walk = (struct usage_walk){
 	    .by = by,
@@ -391,7 +386,7 @@ const struct mcp_tool metrics_tools[] = {
 	.example = "{\"days\": 7}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_METRICS,
-	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.hints = TOOL_READS | TOOL_REPEATABLE | TOOL_UNBOUND,
 	.call = get_usage,
     },
     {

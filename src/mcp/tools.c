@@ -12,6 +12,8 @@
 
 #include "base/text.h"
 #include "core/visible.h"
+#include "edge/authorization.h"
+#include "edge/json_pairs.h"
 #include "mcp/task.h"
 
 #define LIST_MAX (256 * KIB)
@@ -285,6 +287,7 @@ void tools_call(struct mcp_request *request)
 			  "`name` is missing: the name of a tool, a string");
 		return;
 	}
+	struct error error;
 	const struct mcp_tool *tool = tool_find(request, name, &scope_missing);
 	if (!tool) {
 		if (scope_missing)
@@ -298,6 +301,10 @@ void tools_call(struct mcp_request *request)
 	if (!arguments)
 		return;
 	request->tool = tool;
+	if (token_admit(&request->principal, tool->scope, tool->hints & TOOL_UNBOUND, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
 	if (refuse_incapable(request, tool))
 		return;
 	if ((tool->hints & (TOOL_TASK | TOOL_TASK_ONLY)) && (request->client & CLIENT_TASKS)) {
@@ -394,73 +401,38 @@ bool tool_arguments(struct mcp_request *request, const json_t *arguments,
 	return false;
 }
 
-static int pair_value(const char *name, json_t *json, const char *key, json_t *value,
-		      struct error *error)
+/* Numbers and truths as a shell's variable would hold them. */
+static void pairs_to_text(json_t *json)
 {
-	char text[32];
-	if (json_is_string(value))
-		return 0;
-	/* As a shell's variable would hold it. */
-	if (json_is_integer(value))
-		(void)!text_format(text, sizeof(text), "%lld",
-				   (long long)json_integer_value(value));
-	else if (json_is_boolean(value))
-		(void)!text_copy(text, sizeof(text), json_is_true(value) ? "true" : "false");
-	else
-		return error_set(error, ERROR_INVALID,
-				 "field `%s`: the value of `%.100s` must be a string", name, key);
-	if (json_object_set_new_nocheck(json, key, json_string(text)) < 0)
-		abort();
-	return 0;
+	const char *key;
+	json_t *value;
+	void *next;
+	json_object_foreach_safe(json, next, key, value)
+	{
+		char text[32];
+		if (json_is_integer(value))
+			(void)!text_format(text, sizeof(text), "%lld",
+					   (long long)json_integer_value(value));
+		else if (json_is_boolean(value))
+			(void)!text_copy(text, sizeof(text),
+					 json_is_true(value) ? "true" : "false");
+		else
+			continue;
+		if (json_object_set_new_nocheck(json, key, json_string(text)) < 0)
+			abort();
+	}
 }
 
 int tool_pairs(const char *name, json_t *json, size_t count_max, size_t bytes_max,
 	       struct pair **ret_pairs, size_t *ret_count, struct error *error)
 {
-	size_t count = json ? json_object_size(json) : 0, at = 0, bytes = 0;
-	const char *key;
-	json_t *value;
-	void *next;
-	*ret_count = 0;
-	if (count == 0)
-		return 0;
-	if (count > count_max)
-		return error_set(error, ERROR_INVALID, "field `%s` has %zu entries; at most %zu",
-				 name, count, count_max);
-	json_object_foreach_safe(json, next, key, value)
-	{
-		if (pair_value(name, json, key, value, error) < 0)
-			return -1;
-		value = json_object_get(json, key);
-		bytes += strlen(key) + json_string_length(value) + 2;
-	}
-	if (bytes > bytes_max)
-		return error_set(error, ERROR_INVALID, "field `%s` is %zu bytes; at most %zu", name,
-				 bytes, bytes_max);
-	struct pair *pairs = calloc(count, sizeof(*pairs));
-	if (!pairs)
-		abort();
-	json_object_foreach(json, key, value)
-	{
-		pairs[at++] = (struct pair){key, json_string_value(value)};
-	}
-	*ret_pairs = pairs;
-	*ret_count = count;
-	return 0;
+	pairs_to_text(json);
+	return json_pairs(name, json, count_max, bytes_max, ret_pairs, ret_count, error);
 }
 
 int tool_environment(const char *name, json_t *json, struct pair **ret_pairs, size_t *ret_count,
 		     struct error *error)
 {
-	if (tool_pairs(name, json, EXEC_ENV_MAX, EXEC_REQUEST_BYTES_MAX, ret_pairs, ret_count,
-		       error) < 0)
-		return -1;
-	for (size_t i = 0; i < *ret_count; i++) {
-		const char *key = (*ret_pairs)[i].key;
-		if (key[0] == '\0' || strchr(key, '='))
-			return error_set(error, ERROR_INVALID,
-					 "field `%s`: `%.100s` cannot be a variable's name", name,
-					 key);
-	}
-	return 0;
+	pairs_to_text(json);
+	return json_environment(name, json, EXEC_REQUEST_BYTES_MAX, ret_pairs, ret_count, error);
 }

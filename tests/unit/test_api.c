@@ -1,9 +1,13 @@
-/* The API's parts that need no HTTP: the table of routes, the names of mount modes. */
-#include "api/call.h"
+/* The API's parts that need no HTTP: the table of routes, what it asks of a token, the names of
+ * mount modes. */
+#include "edge/call.h"
 
 #include <stdlib.h>
 
+#include "api/api.h"
+#include "edge/authorization.h"
 #include "fake_host.h"
+#include "mcp/mcp.h"
 #include "proto/folder_grant.h"
 #include "test.h"
 
@@ -26,7 +30,10 @@ static void expect_bad(const struct route *routes, const char *word)
 TEST(routes)
 {
 	struct error error;
-	CHECK_INT(routes_check(api_tables, &error), 0);
+	const struct surface *const surfaces[] = {&rest_surface, &mcp_surface, NULL};
+	const struct route *tables[ROUTE_TABLES_MAX + 1];
+	route_tables(surfaces, tables);
+	CHECK_INT(routes_check(tables, &error), 0);
 	const struct route three[] = {
 	    {"GET", "/fine/{a}/{b}", SCOPE_READ, 0, handler},
 	    {"GET", "/v1/{a}/{b}/{c}", SCOPE_READ, 0, handler},
@@ -58,6 +65,25 @@ TEST(routes)
 	    {0},
 	};
 	expect_bad(many, "Allow");
+}
+
+TEST(token_rules)
+{
+	struct principal reader = {.scopes = SCOPE_READ}, admin = {.scopes = SCOPE_ADMIN};
+	struct error error;
+	CHECK_INT(token_admit(&reader, SCOPE_READ, true, &error), 0);
+	CHECK_INT(token_admit(&reader, SCOPE_WRITE, false, &error), -1);
+	CHECK(strstr(error.message, "sandboxes:write") != NULL);
+	CHECK_INT(token_admit(&admin, SCOPE_ADMIN, false, &error), 0);
+	CHECK_INT(id_parse("abcdefghijklmnop", &reader.sandbox), 0);
+	admin.sandbox = reader.sandbox;
+	CHECK_INT(token_admit(&reader, SCOPE_READ, false, &error), 0);
+	CHECK_INT(token_admit(&reader, SCOPE_READ, true, &error), -1);
+	CHECK_INT(error.kind, ERROR_FORBIDDEN);
+	CHECK_TEXT(error.message, "this token is for one sandbox only");
+	/* What is of the whole host is not for it, whatever the table says. */
+	CHECK_INT(token_admit(&admin, SCOPE_ADMIN, false, &error), -1);
+	CHECK_TEXT(error.message, "this token is for one sandbox only");
 }
 
 TEST(mount_modes)

@@ -15,9 +15,9 @@
 
 /* A row. The build makes LISTED_name (description, schemas, example) of the dialect's JSON file: a
  * tool that the file lacks does not compile. */
-#define DIALECT_TOOL(tool, needs, function)                                                        \
+#define DIALECT_TOOL(tool, needs, flags, function)                                                 \
 	{                                                                                          \
-		LISTED_##tool, .scope = needs, .hints = TOOL_NO_HINTS, .call = function            \
+		LISTED_##tool, .scope = needs, .hints = TOOL_NO_HINTS | (flags), .call = function  \
 	}
 /* A tool of the file that the table lacks does not compile either. */
 #define DIALECT_TOOLS_COMPLETE(table)                                                              \

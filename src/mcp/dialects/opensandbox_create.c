@@ -112,8 +112,6 @@ static int take_all(struct mcp_request *request, struct create *create, const st
 		    struct error *error)
 {
 	struct sandbox_spec *spec = &create->spec;
-	if (id_is_set(&request->principal.sandbox))
-		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
 	if (asked->timeout <= 0 || asked->timeout > SANDBOX_TIMEOUT_MAX)
 		return error_set(error, ERROR_INVALID,
 				 "field `timeout_seconds` must be more than 0 and at most %u",

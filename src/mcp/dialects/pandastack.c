@@ -352,10 +352,10 @@ static void list_dir(struct mcp_request *request, const json_t *arguments)
 /* --- the face --- */
 
 static const struct mcp_tool tools[] = {
-    DIALECT_TOOL(shell, SCOPE_WRITE, shell),
-    DIALECT_TOOL(read_file, SCOPE_READ, read_file),
-    DIALECT_TOOL(write_file, SCOPE_WRITE, write_file),
-    DIALECT_TOOL(list_dir, SCOPE_READ, list_dir),
+    DIALECT_TOOL(shell, SCOPE_WRITE, 0, shell),
+    DIALECT_TOOL(read_file, SCOPE_READ, 0, read_file),
+    DIALECT_TOOL(write_file, SCOPE_WRITE, 0, write_file),
+    DIALECT_TOOL(list_dir, SCOPE_READ, 0, list_dir),
     {0},
 };
 DIALECT_TOOLS_COMPLETE(tools);

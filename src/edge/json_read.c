@@ -2,7 +2,7 @@
  * and every MCP message, on the loop or in a thread. jansson has a reader of its own. A fuzzer
  * shows that they agree (tests/fuzz/fuzz_json.c says where they may not), but that one takes a byte
  * at a time and bounds neither depth nor number while it reads. Works on memory; nothing blocks. */
-#include "api/json.h"
+#include "edge/json.h"
 
 #include <errno.h>
 #include <math.h>

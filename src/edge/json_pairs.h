@@ -7,8 +7,8 @@
 #include "core/sandbox.h"
 
 /* json may be NULL. The pairs are borrowed from the JSON; the caller frees the array. */
-NODISCARD int parse_pairs(const char *name, const json_t *json, size_t count_max, size_t bytes_max,
-			  struct pair **ret_pairs, size_t *ret_count, struct error *error);
+NODISCARD int json_pairs(const char *name, const json_t *json, size_t count_max, size_t bytes_max,
+			 struct pair **ret_pairs, size_t *ret_count, struct error *error);
 /* The same with what an environment's names may not be: empty, or with a '='. */
-NODISCARD int parse_environment(const char *name, const json_t *json, size_t bytes_max,
-				struct pair **ret_pairs, size_t *ret_count, struct error *error);
+NODISCARD int json_environment(const char *name, const json_t *json, size_t bytes_max,
+			       struct pair **ret_pairs, size_t *ret_count, struct error *error);

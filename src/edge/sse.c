@@ -1,5 +1,5 @@
 /* Server-sent events. See sse.h. Called by handlers whose answers go on; nothing blocks. */
-#include "api/sse.h"
+#include "edge/sse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ struct sse *sse_begin(struct call *call)
 	sse->call = call;
 	statistics.streams++;
 	http_stream_begin(call->exchange, 200, "text/event-stream", -1, &header, 1);
-	uv_timer_init(call->api->core->loop, &sse->timer);
+	uv_timer_init(call->core->loop, &sse->timer);
 	uv_timer_start(&sse->timer, keep_alive, KEEP_ALIVE_MS, KEEP_ALIVE_MS);
 	return sse;
 }

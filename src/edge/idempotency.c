@@ -1,6 +1,6 @@
 /* See idempotency.h. Called by the handlers of create, exec and run, on the loop; a request without
  * a key costs a look at its headers, one with it what core/idempotency.c does. */
-#include "api/idempotency.h"
+#include "edge/idempotency.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ void idempotent_forget(const struct call *call)
 {
 	char space[IDEMPOTENCY_SPACE_MAX + 1];
 	key_space(call, space);
-	idempotency_forget(call->api->core, space, idempotency_key(call));
+	idempotency_forget(call->core, space, idempotency_key(call));
 }
 
 int idempotent_begin(struct call *call, const char *operation, const char *path,
@@ -59,7 +59,7 @@ int idempotent_begin(struct call *call, const char *operation, const char *path,
 		return -1;
 	char space[IDEMPOTENCY_SPACE_MAX + 1];
 	key_space(call, space);
-	return idempotency_begin(call->api->core, space, key, operation, what.data, what.size,
+	return idempotency_begin(call->core, space, key, operation, what.data, what.size,
 				 ret_request, ret_row, error);
 }
 

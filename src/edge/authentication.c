@@ -1,6 +1,6 @@
 /* Who asks, and may they. Called by the router for every request, before anything else of it is
  * looked at. A token is checked against the store (a fraction of a millisecond). */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ void call_watch_token(struct call *call, int64_t until_wall)
 	call->watcher.token = call->principal.token;
 	call->watcher.expires_wall = expires;
 	call->watcher.ended = token_ended;
-	token_watch(call->api->core, &call->watcher);
+	token_watch(call->core, &call->watcher);
 }
 
 static int by_token(struct call *call, const char *header, struct error *error)
@@ -42,7 +42,7 @@ static int by_token(struct call *call, const char *header, struct error *error)
 	const char *token = header + 7;
 	while (*token == ' ')
 		token++;
-	if (token_check(call->api->core, token, &call->principal, error) < 0)
+	if (token_check(call->core, token, &call->principal, error) < 0)
 		return -1;
 	call_watch_token(call, 0);
 	return 0;
@@ -50,10 +50,10 @@ static int by_token(struct call *call, const char *header, struct error *error)
 
 /* On the Unix socket the kernel says who the peer is. Whoever could replace the daemon anyway
  * (root, its own user, the owner of the directory that its socket is in) needs no token. */
-static bool trusted_peer(const struct api *api, const struct http_peer *peer)
+static bool trusted_peer(const struct edge *edge, const struct http_peer *peer)
 {
 	return peer->is_unix &&
-	       (peer->uid == 0 || peer->uid == geteuid() || peer->uid == api->owner);
+	       (peer->uid == 0 || peer->uid == geteuid() || peer->uid == edge->owner);
 }
 
 #define BEARER_PROTOCOL "caisson.bearer."
@@ -86,7 +86,7 @@ int authenticate(struct call *call, struct error *error)
 	if (header) {
 		if (by_token(call, header, error) < 0)
 			return -1;
-	} else if (trusted_peer(call->api, peer)) {
+	} else if (trusted_peer(call->edge, peer)) {
 		call->principal =
 		    (struct principal){.scopes = SCOPE_READ | SCOPE_WRITE | SCOPE_ADMIN};
 		snprintf(call->principal.workspace, sizeof(call->principal.workspace), "%s",
@@ -114,6 +114,6 @@ void call_find_share(struct call *call)
 		call->share = work_share_hold(http_share(call->exchange));
 		return;
 	}
-	call->share = core_share(call->api->core, &call->principal);
+	call->share = core_share(call->core, &call->principal);
 	http_set_share(call->exchange, call->share);
 }

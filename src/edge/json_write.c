@@ -3,7 +3,7 @@
  *
  * A record is some sixty small pieces: each is written where it will stay, with one look at the
  * room that is left, and without printf. */
-#include "api/json.h"
+#include "edge/json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -75,8 +75,8 @@ static void sign_post(struct call *call)
 	url.token = call->principal.token;
 	url.expires = (uint64_t)(clock_wall() / NSEC_PER_SEC) + seconds;
 	if (result == 0)
-		result = signed_url_sign(call->api->core, sandbox->row.workspace, &url, signature,
-					 &error);
+		result =
+		    signed_url_sign(call->core, sandbox->row.workspace, &url, signature, &error);
 	if (result < 0) {
 		reply_error(call, &error);
 		return;
@@ -108,8 +108,7 @@ static int admit(struct call *call, bool write, char path[GUEST_PATH_MAX], struc
 	if (id_parse(call->parameters[0], &url->sandbox) < 0 ||
 	    (by[0] && id_parse(by, &url->token) < 0))
 		return error_set(error, ERROR_URL_INVALID, "this URL is not valid");
-	if (signed_url_check(call->api->core, url, signature, &call->principal, &sandbox, error) <
-	    0)
+	if (signed_url_check(call->core, url, signature, &call->principal, &sandbox, error) < 0)
 		return -1;
 	call->sandbox = sandbox->row.id;
 	/* What is still under way then ends with the URL, or with its maker's token. */

@@ -1,25 +1,20 @@
-/* Which request goes where: checks the tables of routes, and does what is the same for all: match,
- * authenticate, authorise, look the sandbox up, read and parse the body. Called by the HTTP layer
- * for every request head, on the loop, as pieces of work of the caller's token (base/work.h); large
- * bodies are parsed in a thread. Nothing blocks. */
-#include "api/routes.h"
+/* Which request goes where: checks the tables of the mounted surfaces, and does what is the same
+ * for all: match, authenticate, authorise, look the sandbox up, read and parse the body. Called by
+ * the HTTP layer for every request head, on the loop, as pieces of work of the caller's token
+ * (base/work.h); large bodies are parsed in a thread. Nothing blocks. */
+#include "edge/route.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/match.h"
-#include "api/prometheus.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "core/activity.h"
-
-const struct route *const api_tables[] = {
-    service_routes, start_page_routes, sandbox_routes,  exec_routes,     code_routes,
-    file_routes,    signed_routes,     fs_routes,       token_routes,    mcp_routes,
-    run_routes,     later_routes,      template_routes, metrics_routes,  prometheus_routes,
-    limits_routes,  usage_routes,      budget_routes,   activity_routes, NULL,
-};
+#include "edge/authorization.h"
+#include "edge/call.h"
+#include "edge/json_thread.h"
+#include "edge/route_index.h"
 
 /* --- the table itself --- */
 
@@ -106,15 +101,31 @@ int routes_check(const struct route *const *tables, struct error *error)
 	return 0;
 }
 
-void api_start(void)
+void route_tables(const struct surface *const *surfaces,
+		  const struct route *tables[ROUTE_TABLES_MAX + 1])
 {
+	size_t count = 0;
+	for (; *surfaces; surfaces++) {
+		for (const struct route *const *table = (*surfaces)->tables; *table; table++) {
+			if (count == ROUTE_TABLES_MAX)
+				abort();
+			tables[count++] = *table;
+		}
+	}
+	tables[count] = NULL;
+}
+
+void edge_start(struct edge *edge, const struct surface *const *surfaces)
+{
+	const struct route *tables[ROUTE_TABLES_MAX + 1];
 	struct error error;
-	if (routes_check(api_tables, &error) < 0) {
+	route_tables(surfaces, tables);
+	if (routes_check(tables, &error) < 0) {
 		log_error("%s", error.message);
 		abort();
 	}
-	match_build(api_tables);
-	prometheus_start();
+	route_index_build(tables);
+	edge->surfaces = surfaces;
 }
 
 /* --- which one it is --- */
@@ -124,7 +135,7 @@ static const struct route *match(struct call *call, const struct http_request *r
 				 struct error *error)
 {
 	const struct route *route =
-	    match_find(request->method, request->path, call->parameters, call->allow);
+	    route_index_find(request->method, request->path, call->parameters, call->allow);
 	if (route)
 		return route;
 	if (call->allow[0])
@@ -136,50 +147,12 @@ static const struct route *match(struct call *call, const struct http_request *r
 	return NULL;
 }
 
-static bool is_secret(const char *name, size_t size)
-{
-	static const char *const names[] = {"token", "access_token", "api_key", "apikey"};
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (strlen(names[i]) == size && memcmp(names[i], name, size) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* A misspelt parameter must not be silently ignored: `recursve=1` would remove something else. */
-static int check_query(const struct route *route, const char *query, struct error *error)
-{
-	/* Whatever is asked of it: it is not there. */
-	if (later_is(route))
-		return 0;
-	while (*query) {
-		size_t size = strcspn(query, "&"), name = strcspn(query, "=&");
-		bool known = size == 0;
-		for (const char *at = route->query; at && *at && !known;) {
-			size_t length = strcspn(at, ",");
-			known = length == name && memcmp(at, query, name) == 0;
-			at += length + (at[length] == ',');
-		}
-		/* Addresses are logged and kept in histories. */
-		if (!known && is_secret(query, name))
-			return error_set(error, ERROR_INVALID,
-					 "a token is not taken from the URL: send it in the header "
-					 "`Authorization: Bearer TOKEN`");
-		if (!known)
-			return error_set(error, ERROR_INVALID, "unknown query parameter `%.*s`",
-					 (int)MIN(name, (size_t)100), query);
-		query += size + (query[size] == '&');
-	}
-	return 0;
-}
-
 /* Another workspace's sandbox, or another than a token is bound to, is not found: nobody learns
  * that it exists. */
 static int find_sandbox(struct call *call, struct error *error)
 {
 	struct sandbox *sandbox;
-	if (sandbox_find(call->api->core, &call->principal, call->parameters[0], &sandbox, error) <
-	    0)
+	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, error) < 0)
 		return -1;
 	call->sandbox = sandbox->row.id;
 	return 0;
@@ -201,84 +174,53 @@ static void body_data(struct call *call, const char *data, size_t size)
 /* What would be more than a piece of work goes to a thread. */
 #define PARSE_INLINE_MAX (4 * KIB)
 
-struct parse {
-	struct work_task task;
-	struct call *call; /* held */
-	struct buffer raw;
-	json_t *body;
-	struct error error;
-	int result;
-};
-
-static void parse_body(const struct buffer *raw, json_t **body, int *result, struct error *error)
+static int parse_body(const char *data, size_t size, json_t **ret_body, void *error)
 {
 	/* No body asks for nothing in particular. */
-	bool empty = raw->size == 0;
-	*result = json_parse(empty ? "{}" : raw->data, empty ? 2 : raw->size, body, error);
+	return json_parse(size ? data : "{}", size ? size : 2, ret_body, error);
 }
 
-static void body_parsed(struct call *call, int result, const struct error *error)
+/* Releases the call. */
+static void body_parsed(void *data, json_t *body, const void *error)
 {
-	if (!call->exchange)
-		return;
-	if (result < 0)
-		reply_error(call, error);
-	else
+	struct call *call = data;
+	call->body = body;
+	if (call->exchange && body)
 		call->route->handle(call);
-}
-
-static void parse_in_thread(struct work_task *task)
-{
-	struct parse *parse = container_of(task, struct parse, task);
-	parse_body(&parse->raw, &parse->body, &parse->result, &parse->error);
-	buffer_done(&parse->raw);
-}
-
-static void parse_done(struct work_task *task)
-{
-	struct parse *parse = container_of(task, struct parse, task);
-	struct call *call = parse->call;
-	call->body = parse->body;
-	body_parsed(call, parse->result, &parse->error);
+	else if (call->exchange)
+		reply_error(call, error);
 	call_release(call);
-	free(parse);
 }
 
 static void body_end(struct call *call)
 {
+	static const struct json_parser parser = {parse_body, sizeof(struct error)};
+	struct error error;
 	call->stream.on_data = NULL;
 	call->stream.on_end = NULL;
+	call_hold(call);
 	if (call->raw.size > PARSE_INLINE_MAX) {
-		struct parse *parse = calloc(1, sizeof(*parse));
-		if (!parse)
-			abort();
-		parse->task.in_thread = parse_in_thread;
-		parse->task.done = parse_done;
-		parse->call = call_hold(call);
-		parse->raw = call->raw;
-		call->raw = BUFFER(0);
-		work_in_thread(&parse->task, call->share);
+		json_parse_begin(work_share_hold(call->share), &call->raw, &parser, body_parsed,
+				 call);
 		return;
 	}
-	struct error error;
-	int result;
-	parse_body(&call->raw, &call->body, &result, &error);
+	json_t *body = NULL;
+	if (parse_body(call->raw.data, call->raw.size, &body, &error) < 0)
+		body = NULL;
 	buffer_done(&call->raw);
-	body_parsed(call, result, &error);
+	body_parsed(call, body, &error);
 }
 
 static int admit(struct call *call, const struct http_request *request, struct error *error)
 {
 	const struct route *route = call->route;
 	if (route->flags & ROUTE_OPEN ||
-	    (route->flags & ROUTE_METRICS && call->api->core->config.metrics_open))
-		return check_query(route, request->query, error);
-	if (authenticate(call, error) < 0 || authorize(&call->principal, route->scope, error) < 0 ||
-	    check_query(route, request->query, error) < 0)
+	    (route->flags & ROUTE_METRICS && call->core->config.metrics_open))
+		return query_check(route, request->query, error);
+	if (authenticate(call, error) < 0 ||
+	    token_admit(&call->principal, route->scope, route->flags & ROUTE_UNBOUND, error) < 0 ||
+	    query_check(route, request->query, error) < 0)
 		return -1;
-	/* The host's administration is not for a token that is bound to one sandbox. */
-	if (route->scope == SCOPE_ADMIN && id_is_set(&call->principal.sandbox))
-		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
 	if (route->flags & ROUTE_SANDBOX && find_sandbox(call, error) < 0)
 		return -1;
 	return 0;
@@ -287,23 +229,27 @@ static int admit(struct call *call, const struct http_request *request, struct e
 /* Before it is any route's: in the form that clients of that path read. */
 static void refuse(struct call *call, const struct error *error)
 {
-	if (mcp_owns(http_request(call->exchange)->path))
-		mcp_refuse_call(call, error);
-	else
-		reply_error(call, error);
+	const char *path = http_request(call->exchange)->path;
+	for (const struct surface *const *surface = call->edge->surfaces; *surface; surface++) {
+		if ((*surface)->owns && (*surface)->owns(path)) {
+			(*surface)->refuse(call, error);
+			return;
+		}
+	}
+	reply_error(call, error);
 }
 
 /* Its turn has come: whose it is (call_find_share), everything else is found now. */
 static void begin(struct work *work)
 {
 	struct call *call = container_of(work, struct call, work);
-	struct api *api = call->api;
+	struct edge *edge = call->edge;
 	const struct http_request *request = http_request(call->exchange);
 	struct error error;
 	call->route = match(call, request, &error);
-	api->last_route = call->route ? call->route->pattern : "no route";
+	edge->last_route = call->route ? call->route->pattern : "no route";
 	/* The pattern, not the path: what stands in for a parameter may be a secret. */
-	log_debug("request %s: %s %s", call->request_id, request->method, api->last_route);
+	log_debug("request %s: %s %s", call->request_id, request->method, edge->last_route);
 	/* A stranger is not told which paths there are. */
 	if (!call->route) {
 		struct error refused;
@@ -311,7 +257,9 @@ static void begin(struct work *work)
 			refuse(call, &refused);
 			return;
 		}
-		later_explain(call, request, &error);
+		for (const struct surface *const *surface = edge->surfaces; *surface; surface++)
+			if ((*surface)->explain)
+				(*surface)->explain(call, request, &error);
 		refuse(call, &error);
 		return;
 	}
@@ -330,7 +278,7 @@ static void begin(struct work *work)
 	http_body_read(call->exchange, maximum);
 }
 
-void api_handle(void *context, struct http_exchange *exchange)
+void edge_handle(void *context, struct http_exchange *exchange)
 {
 	struct call *call = call_new(context, exchange);
 	struct error error;

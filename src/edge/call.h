@@ -15,44 +15,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/api.h"
-#include "api/json.h"
 #include "base/buffer.h"
 #include "base/work.h"
 #include "core/sandbox.h"
 #include "core/token.h"
 #include "core/visible.h"
+#include "edge/edge.h"
+#include "edge/json.h"
+#include "edge/query.h"
+#include "edge/route.h"
 #include "http/http.h"
-
-struct call;
-
-enum route_flag {
-	ROUTE_OPEN = 1 << 0,    /* no token needed */
-	ROUTE_SANDBOX = 1 << 1, /* {sandbox} is looked up: call->sandbox is a live one */
-	ROUTE_JSON = 1 << 2,    /* the body is read and parsed first: call->body */
-	ROUTE_METRICS = 1 << 8, /* no token needed where `[server] metrics_open` says so */
-};
-
-struct route {
-	const char *method;
-	const char *pattern; /* segments; {sandbox}, {exec}, {token} take one each */
-	enum scope scope;
-	uint32_t flags;
-	void (*handle)(struct call *call);
-	const char *query; /* "a,b": what may be asked; NULL: nothing */
-	uint32_t body_max; /* of ROUTE_JSON; 0 = HTTP_JSON_BODY_MAX */
-};
-/* Every table there is, NULL at the end; each ends with a route without a method. */
-extern const struct route *const api_tables[];
-/* That every route of the tables can be matched within a call's bounds; -1 says which cannot. */
-NODISCARD int routes_check(const struct route *const *tables, struct error *error);
 
 #define CALL_PARAMETERS_MAX 2
 #define CALL_PARAMETER_MAX 128
 #define CALL_ALLOW_MAX 64
 
 struct call {
-	struct api *api;
+	struct edge *edge;
+	struct core *core;
 	struct http_exchange *exchange; /* NULL: answered, or the client is gone */
 	const struct route *route;
 	int64_t began; /* clock_monotonic() */
@@ -80,7 +60,7 @@ struct call {
 };
 
 /* --- call.c --- */
-struct call *call_new(struct api *api, struct http_exchange *exchange);
+struct call *call_new(struct edge *edge, struct http_exchange *exchange);
 struct call *call_hold(struct call *call);
 void call_release(struct call *call);
 /* The answer is whole: the exchange is not ours any more. */
@@ -95,19 +75,15 @@ void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox
  * not where the client, or the store, is gone by then. */
 void call_next_turn(struct call *call, void (*go)(struct call *call));
 
-/* Query parameters; -1 with INVALID that names it. A missing one leaves the value as it was. */
-NODISCARD int query_text(struct call *call, const char *name, char *to, size_t room, bool required,
-			 struct error *error);
-NODISCARD int query_uint(struct call *call, const char *name, uint64_t min, uint64_t max,
-			 uint64_t *value, struct error *error);
-NODISCARD int query_flag(struct call *call, const char *name, bool *value, struct error *error);
+/* Does the Accept header name that type? Does it ask for an upgrade to that protocol alone? */
+bool call_accepts(const struct call *call, const char *type);
+bool call_upgrades(const struct call *call, const char *protocol);
 
 /* "http://HOST:PORT" as the client wrote it; over the Unix socket that of the TCP port, or "" where
  * there is none. */
-#define SERVER_URL_MAX 320
 void call_server_url(const struct call *call, char url[SERVER_URL_MAX]);
 
-/* --- auth.c --- */
+/* --- authentication.c --- */
 /* Once it was done it stays so. */
 NODISCARD int authenticate(struct call *call, struct error *error);
 /* From then on the time of the call, and of its connection, is its token's, or its local user's. */

@@ -1,6 +1,6 @@
 /* WebSockets on calls. See web_socket.h. Called by the handlers of terminals and multiplexed execs;
  * nothing blocks. */
-#include "api/web_socket.h"
+#include "edge/web_socket.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -231,7 +231,7 @@ void web_socket_begin(struct web_socket *socket, struct call *call,
 	call->stream.on_end = socket_gone;
 	call->stream.on_drain = socket_drain;
 	call->on_gone = socket_gone;
-	uv_timer_init(call->api->core->loop, &socket->timer);
+	uv_timer_init(call->core->loop, &socket->timer);
 	uv_timer_start(&socket->timer, on_timer, PING_MS, PING_MS);
 	http_upgrade(call->exchange, "websocket", all, count);
 }

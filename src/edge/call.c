@@ -1,11 +1,11 @@
 /* The life of one request (call.h says the rules) and what every handler asks of it. Called by the
  * router and the handlers, on the loop; nothing blocks. */
-#include "api/call.h"
+#include "edge/call.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -49,12 +49,13 @@ static const struct http_callbacks callbacks = {
     .on_gone = gone,
 };
 
-struct call *call_new(struct api *api, struct http_exchange *exchange)
+struct call *call_new(struct edge *edge, struct http_exchange *exchange)
 {
 	struct call *call = calloc(1, sizeof(*call));
 	if (!call)
 		abort();
-	call->api = api;
+	call->edge = edge;
+	call->core = edge->core;
 	call->exchange = exchange;
 	call->began = clock_monotonic();
 	call->references = 1;
@@ -92,7 +93,7 @@ void call_answered(struct call *call)
 
 struct sandbox *call_sandbox(struct call *call)
 {
-	struct sandbox *sandbox = sandbox_by_id(call->api->core, &call->sandbox);
+	struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
 	if (sandbox)
 		return sandbox;
 	struct error error;
@@ -114,7 +115,7 @@ static void on_turn(struct work *work)
 	struct call *call = turn->call;
 	void (*go)(struct call *) = turn->go;
 	free(turn);
-	if (call->exchange && call->api->core->store)
+	if (call->exchange && call->core->store)
 		go(call);
 	call_release(call);
 }
@@ -160,58 +161,23 @@ void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox
 	}
 }
 
-int query_text(struct call *call, const char *name, char *to, size_t room, bool required,
-	       struct error *error)
+bool call_accepts(const struct call *call, const char *type)
 {
-	ssize_t size = http_query(call->exchange, name, to, room);
-	if (size == -ENOENT) {
-		if (required)
-			return error_set(error, ERROR_INVALID, "query parameter `%s` is missing",
-					 name);
-		return 0;
-	}
-	if (size < 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `%s` is given twice, is longer than %zu bytes, "
-				 "or has a bad escape",
-				 name, room - 1);
-	if (required && size == 0)
-		return error_set(error, ERROR_INVALID, "query parameter `%s` is empty", name);
-	return 0;
+	const char *accept = http_header(call->exchange, "accept");
+	return accept && strstr(accept, type);
 }
 
-int query_uint(struct call *call, const char *name, uint64_t min, uint64_t max, uint64_t *value,
-	       struct error *error)
+bool call_upgrades(const struct call *call, const char *protocol)
 {
-	char text[24] = "";
-	if (query_text(call, name, text, sizeof(text), false, error) < 0)
-		return -1;
-	if (text[0] != '\0' && text_to_u64(text, min, max, value) < 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `%s` must be a number from %llu to %llu", name,
-				 (unsigned long long)min, (unsigned long long)max);
-	return 0;
-}
-
-int query_flag(struct call *call, const char *name, bool *value, struct error *error)
-{
-	char text[8] = "";
-	if (query_text(call, name, text, sizeof(text), false, error) < 0)
-		return -1;
-	if (strcmp(text, "1") == 0 || strcmp(text, "true") == 0)
-		*value = true;
-	else if (strcmp(text, "0") == 0 || strcmp(text, "false") == 0)
-		*value = false;
-	else if (text[0] != '\0')
-		return error_set(error, ERROR_INVALID, "query parameter `%s` must be 1 or 0", name);
-	return 0;
+	const char *upgrade = http_header(call->exchange, "upgrade");
+	return upgrade && strcasecmp(upgrade, protocol) == 0;
 }
 
 void call_server_url(const struct call *call, char url[SERVER_URL_MAX])
 {
 	const struct http_peer *peer = &http_request(call->exchange)->peer;
 	const char *host = http_header(call->exchange, "host");
-	snprintf(url, SERVER_URL_MAX, "%s", call->api->url);
+	snprintf(url, SERVER_URL_MAX, "%s", call->edge->url);
 	/* The parser has checked its form and its length. */
 	if (!peer->is_unix && host && host[0] != '\0')
 		snprintf(url, SERVER_URL_MAX, "%s://%s", peer->is_tls ? "https" : "http", host);

@@ -1,11 +1,12 @@
-/* Objects of strings, bounded in number and bytes. Called by the handlers of create and exec. */
-#include "api/pairs.h"
+/* Objects of strings, bounded in number and bytes. Called by the handlers of REST
+ * and the tools of MCP that create and run. */
+#include "edge/json_pairs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int parse_pairs(const char *name, const json_t *json, size_t count_max, size_t bytes_max,
-		struct pair **ret_pairs, size_t *ret_count, struct error *error)
+int json_pairs(const char *name, const json_t *json, size_t count_max, size_t bytes_max,
+	       struct pair **ret_pairs, size_t *ret_count, struct error *error)
 {
 	size_t count = json ? json_object_size(json) : 0, at = 0, bytes = 0;
 	*ret_count = 0;
@@ -36,10 +37,10 @@ int parse_pairs(const char *name, const json_t *json, size_t count_max, size_t b
 	return 0;
 }
 
-int parse_environment(const char *name, const json_t *json, size_t bytes_max,
-		      struct pair **ret_pairs, size_t *ret_count, struct error *error)
+int json_environment(const char *name, const json_t *json, size_t bytes_max,
+		     struct pair **ret_pairs, size_t *ret_count, struct error *error)
 {
-	if (parse_pairs(name, json, EXEC_ENV_MAX, bytes_max, ret_pairs, ret_count, error) < 0)
+	if (json_pairs(name, json, EXEC_ENV_MAX, bytes_max, ret_pairs, ret_count, error) < 0)
 		return -1;
 	for (size_t i = 0; i < *ret_count; i++) {
 		const char *key = (*ret_pairs)[i].key;

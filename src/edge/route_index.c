@@ -1,8 +1,8 @@
 /* The index of routes: a tree of path segments, whose edges are in one hash table, so that a path
  * is found in time that depends on its length and not on the number of routes. Built once by
- * api_start(), asked by the router for every request; allocates at the start alone, never blocks.
+ * edge_start(), asked by the router for every request; allocates at the start alone, never blocks.
  */
-#include "api/match.h"
+#include "edge/route_index.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static void add_route(const struct route *route)
 	node->routes[node->route_count++] = route;
 }
 
-void match_build(const struct route *const *tables)
+void route_index_build(const struct route *const *tables)
 {
 	size_t segments = 1, slots = 64;
 	for (const struct route *const *table = tables; *table; table++)
@@ -138,9 +138,9 @@ static const struct route *find(uint32_t at, const char *path, size_t parameter,
 	return find(node->any, path + size, parameter + 1, search);
 }
 
-const struct route *match_find(const char *method, const char *path,
-			       char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX],
-			       char allow[CALL_ALLOW_MAX])
+const struct route *route_index_find(const char *method, const char *path,
+				     char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX],
+				     char allow[CALL_ALLOW_MAX])
 {
 	struct search search = {.method = method,
 				.head = strcmp(method, "HEAD") == 0,

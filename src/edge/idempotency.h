@@ -1,8 +1,8 @@
 /* Idempotency-Key at the edge: which requests are the same, and what a repeated one is told. */
 #pragma once
 
-#include "api/call.h"
 #include "core/idempotency.h"
+#include "edge/call.h"
 
 /* Looks at the request's Idempotency-Key; `path` and the body say which request it is.
  *   0: there is none (*ret_request is NULL), or it is new: go on, record, end (core/idempotency.h)

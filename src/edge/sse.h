@@ -7,7 +7,7 @@
  * Each ends it exactly once; the pointer is not to be used after that. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 
 struct sse;
 

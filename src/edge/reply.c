@@ -1,6 +1,6 @@
 /* Answers: JSON, the one error shape, headers that belong to a status. Every error of the API goes
  * through reply_error(), and is mapped by the table alone. Nothing blocks. */
-#include "api/call.h"
+#include "edge/call.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Reading JSON requests strictly. Called by the router (parse) and by every handler with a body
  * (fields). Works on memory; nothing blocks. */
-#include "api/json.h"
+#include "edge/json.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The index of routes, and the writing of what every answer is made of. */
-#include "api/match.h"
+#include "edge/route_index.h"
 
 #include <time.h>
 
@@ -28,13 +28,13 @@ static const char *found(const char *method, const char *path)
 {
 	memset(parameters, 0, sizeof(parameters));
 	memset(allow, 0, sizeof(allow));
-	const struct route *route = match_find(method, path, parameters, allow);
+	const struct route *route = route_index_find(method, path, parameters, allow);
 	return route ? route->pattern : "";
 }
 
 TEST(paths)
 {
-	match_build(tables);
+	route_index_build(tables);
 	CHECK_TEXT(found("GET", "/v1/boxes"), "/v1/boxes");
 	CHECK_TEXT(found("HEAD", "/v1/boxes"), "/v1/boxes");
 	CHECK_TEXT(found("GET", "/v1/boxes/x"), "/v1/boxes/{box}");
@@ -54,7 +54,7 @@ TEST(paths)
 
 TEST(words_win)
 {
-	match_build(tables);
+	route_index_build(tables);
 	CHECK_TEXT(found("GET", "/v1/boxes/all"), "/v1/boxes/all");
 	/* ... where they have the method; a box may be called so. */
 	CHECK_TEXT(found("DELETE", "/v1/boxes/all"), "/v1/boxes/{box}");
@@ -64,7 +64,7 @@ TEST(words_win)
 
 TEST(methods)
 {
-	match_build(tables);
+	route_index_build(tables);
 	CHECK_TEXT(found("PATCH", "/v1/boxes"), "");
 	CHECK_TEXT(allow, "GET, POST");
 	CHECK_TEXT(found("PATCH", "/v1/boxes/all"), "");
@@ -74,7 +74,7 @@ TEST(methods)
 TEST(long_segments)
 {
 	char path[64 + CALL_PARAMETER_MAX] = "/v1/boxes/";
-	match_build(tables);
+	route_index_build(tables);
 	memset(path + strlen(path), 'x', CALL_PARAMETER_MAX - 1);
 	CHECK_TEXT(found("GET", path), "/v1/boxes/{box}");
 	path[strlen(path)] = 'x';

@@ -68,12 +68,7 @@ static void unsupported(struct call *call)
 	reply_error(call, &error);
 }
 
-bool later_is(const struct route *route)
-{
-	return route->handle == unsupported;
-}
-
-void later_explain(struct call *call, const struct http_request *request, struct error *error)
+void unsupported_explain(struct call *call, const struct http_request *request, struct error *error)
 {
 	static const char top[] = "/v1/", sandboxes[] = "/v1/sandboxes/";
 	const char *path = request->path;
@@ -93,54 +88,57 @@ void later_explain(struct call *call, const struct http_request *request, struct
 		return;
 	memcpy(name, path, size);
 	name[size] = '\0';
-	if (sandbox_find(call->api->core, &call->principal, name, &sandbox, error) == 0)
+	if (sandbox_find(call->core, &call->principal, name, &sandbox, error) == 0)
 		error_set(error, ERROR_UNSUPPORTED, "%s", instead);
 }
 
-const struct route later_routes[] = {
-    {"POST", SB "/fork", WRITE, ROUTE_SANDBOX, unsupported},
-    {"POST", SB "/fork-tree", WRITE, ROUTE_SANDBOX, unsupported},
-    {"POST", SB "/promote", WRITE, ROUTE_SANDBOX, unsupported},
-    {"GET", SB "/snapshots", READ, ROUTE_SANDBOX, unsupported},
-    {"POST", SB "/snapshots", WRITE, ROUTE_SANDBOX, unsupported},
-    {"GET", SB "/ports", READ, ROUTE_SANDBOX, unsupported},
-    {"POST", SB "/ports", WRITE, ROUTE_SANDBOX, unsupported},
-    {"DELETE", SB "/ports/{port}", WRITE, ROUTE_SANDBOX, unsupported},
-    {"GET", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
-    {"POST", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
-    {"PUT", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
-    {"PATCH", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
-    {"DELETE", SB "/proxy/{port}", WRITE, ROUTE_SANDBOX, unsupported},
-    {"POST", SB "/preview-token", WRITE, ROUTE_SANDBOX, unsupported},
-    {"GET", SB "/lsp/{language}", WRITE, ROUTE_SANDBOX, unsupported},
-    {"GET", "/v1/p/{token}", READ, 0, unsupported},
-    {"GET", "/v1/snapshots", READ, 0, unsupported},
-    {"GET", "/v1/snapshots/{snapshot}", READ, 0, unsupported},
-    {"DELETE", "/v1/snapshots/{snapshot}", WRITE, 0, unsupported},
-    {"GET", "/v1/volumes", READ, 0, unsupported},
-    {"POST", "/v1/volumes", WRITE, 0, unsupported},
-    {"GET", "/v1/volumes/{volume}", READ, 0, unsupported},
-    {"DELETE", "/v1/volumes/{volume}", WRITE, 0, unsupported},
-    {"GET", "/v1/images", READ, 0, unsupported},
-    {"POST", "/v1/images", WRITE, 0, unsupported},
-    {"GET", "/v1/images/{image}", READ, 0, unsupported},
-    {"DELETE", "/v1/images/{image}", WRITE, 0, unsupported},
-    {"POST", "/v1/templates/build", WRITE, 0, unsupported},
-    {"GET", "/v1/templates/builds", READ, 0, unsupported},
-    {"GET", "/v1/templates/builds/{build}", READ, 0, unsupported},
-    {"GET", "/v1/templates/builds/{build}/logs", READ, 0, unsupported},
-    {"DELETE", "/v1/templates/{template}", WRITE, 0, unsupported},
-    {"GET", "/v1/functions", READ, 0, unsupported},
-    {"POST", "/v1/functions", WRITE, 0, unsupported},
-    {"GET", "/v1/functions/{function}", READ, 0, unsupported},
-    {"PATCH", "/v1/functions/{function}", WRITE, 0, unsupported},
-    {"DELETE", "/v1/functions/{function}", WRITE, 0, unsupported},
-    {"POST", "/v1/functions/{function}/invoke", WRITE, 0, unsupported},
-    {"GET", "/v1/schedules", READ, 0, unsupported},
-    {"POST", "/v1/schedules", WRITE, 0, unsupported},
-    {"GET", "/v1/databases", READ, 0, unsupported},
-    {"POST", "/v1/databases", WRITE, 0, unsupported},
-    {"GET", "/v1/apps", READ, 0, unsupported},
-    {"POST", "/v1/apps", WRITE, 0, unsupported},
+/* Whatever is asked of it: it is not there. */
+#define SANDBOX (ROUTE_SANDBOX | ROUTE_ANY_QUERY)
+
+const struct route unsupported_routes[] = {
+    {"POST", SB "/fork", WRITE, SANDBOX, unsupported},
+    {"POST", SB "/fork-tree", WRITE, SANDBOX, unsupported},
+    {"POST", SB "/promote", WRITE, SANDBOX, unsupported},
+    {"GET", SB "/snapshots", READ, SANDBOX, unsupported},
+    {"POST", SB "/snapshots", WRITE, SANDBOX, unsupported},
+    {"GET", SB "/ports", READ, SANDBOX, unsupported},
+    {"POST", SB "/ports", WRITE, SANDBOX, unsupported},
+    {"DELETE", SB "/ports/{port}", WRITE, SANDBOX, unsupported},
+    {"GET", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
+    {"POST", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
+    {"PUT", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
+    {"PATCH", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
+    {"DELETE", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
+    {"POST", SB "/preview-token", WRITE, SANDBOX, unsupported},
+    {"GET", SB "/lsp/{language}", WRITE, SANDBOX, unsupported},
+    {"GET", "/v1/p/{token}", READ, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/snapshots", READ, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/snapshots/{snapshot}", READ, ROUTE_ANY_QUERY, unsupported},
+    {"DELETE", "/v1/snapshots/{snapshot}", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/volumes", READ, ROUTE_ANY_QUERY, unsupported},
+    {"POST", "/v1/volumes", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/volumes/{volume}", READ, ROUTE_ANY_QUERY, unsupported},
+    {"DELETE", "/v1/volumes/{volume}", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/images", READ, ROUTE_ANY_QUERY, unsupported},
+    {"POST", "/v1/images", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/images/{image}", READ, ROUTE_ANY_QUERY, unsupported},
+    {"DELETE", "/v1/images/{image}", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"POST", "/v1/templates/build", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/templates/builds", READ, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/templates/builds/{build}", READ, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/templates/builds/{build}/logs", READ, ROUTE_ANY_QUERY, unsupported},
+    {"DELETE", "/v1/templates/{template}", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/functions", READ, ROUTE_ANY_QUERY, unsupported},
+    {"POST", "/v1/functions", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/functions/{function}", READ, ROUTE_ANY_QUERY, unsupported},
+    {"PATCH", "/v1/functions/{function}", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"DELETE", "/v1/functions/{function}", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"POST", "/v1/functions/{function}/invoke", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/schedules", READ, ROUTE_ANY_QUERY, unsupported},
+    {"POST", "/v1/schedules", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/databases", READ, ROUTE_ANY_QUERY, unsupported},
+    {"POST", "/v1/databases", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"GET", "/v1/apps", READ, ROUTE_ANY_QUERY, unsupported},
+    {"POST", "/v1/apps", WRITE, ROUTE_ANY_QUERY, unsupported},
     {0},
 };

@@ -11,7 +11,7 @@
  * held until the socket's timer is gone. */
 #pragma once
 
-#include "api/call.h"
+#include "edge/call.h"
 #include "http/websocket.h"
 
 #define WEB_SOCKET_MESSAGE_MAX (256 * 1024)
