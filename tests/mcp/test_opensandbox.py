@@ -243,7 +243,8 @@ class OpenSandbox(DaemonTest):
         self.bad("sandbox_create", "gpu", "feature.unsupported", image="host", resource={"gpu": "1"})
         self.bad("sandbox_create", "entrypoint", "exec.program_not_found", image="host", entrypoint=["/nope"])
         wait_until(lambda: len(self.api.get("/v1/sandboxes")["items"]) == before, what="no sandbox is left")
-        self.bad("sandbox_create", "ready_timeout_seconds", "timeout", image="host", ready_timeout_seconds=0)
+        # One that the pool does not have: it takes some time.
+        self.bad("sandbox_create", "ready_timeout_seconds", "timeout", image="host", resource={"memory": "123Mi"}, ready_timeout_seconds=0)
         wait_until(lambda: len(self.api.get("/v1/sandboxes")["items"]) == before, what="no sandbox is left")
         box = self.create()["sandbox_id"]
 
