@@ -321,6 +321,8 @@ NODISCARD int worker_probe(struct spawner *spawner, enum tier tier, struct error
 void worker_probed(struct spawner *spawner, enum tier tier);
 /* Ends probes that take too long; when to call again (CLOCK_MONOTONIC), 0: not by time. */
 int64_t worker_check_probes(struct spawner *spawner);
+/* At the end of everything: waits for those under way, three seconds at most. */
+void worker_finish_probes(struct spawner *spawner);
 /* It has ended or is about to. */
 void worker_leaves(struct spawner *spawner, pid_t worker);
 void worker_reap(struct spawner *spawner);

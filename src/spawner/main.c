@@ -144,6 +144,7 @@ static void clean_up(struct spawner *spawner)
 	if (spawner->unix_listener >= 0 &&
 	    config_socket_path(&spawner->config, path, sizeof(path)) == 0)
 		unlink(path);
+	worker_finish_probes(spawner);
 	trash_finish(spawner);
 	if (spawner->adopted && !sandboxes_left(spawner)) {
 		adopt_sweep(spawner);

@@ -8,6 +8,7 @@
 #include "spawner/internal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 
 /* Less than a daemon waits for it at its start. */
 #define PROBE_PATIENCE (20 * NSEC_PER_SEC)
+#define PROBE_FINISH (3 * NSEC_PER_SEC)
 
 /* Everything that a closed end is waited for on: a copy here would keep it open. */
 static void close_inherited(struct spawner *spawner, int keep)
@@ -198,6 +200,24 @@ int64_t worker_check_probes(struct spawner *spawner)
 		}
 	}
 	return next;
+}
+
+/* A probe makes a sandbox and removes it. Killed in between it would leave a directory and cgroups
+ * that only the next start finds. */
+void worker_finish_probes(struct spawner *spawner)
+{
+	int64_t until = clock_monotonic() + PROBE_FINISH;
+	for (size_t i = 0; i < TIER_COUNT; i++) {
+		struct probe *probe = &spawner->probes[i];
+		if (probe->socket < 0)
+			continue;
+		struct pollfd poll_fd = {.fd = probe->socket, .events = POLLIN};
+		int64_t left = (until - clock_monotonic()) / NSEC_PER_MSEC;
+		if (poll(&poll_fd, 1, (int)MAX(left, 0)) <= 0)
+			kill(probe->worker, SIGKILL);
+		fd_close(&probe->socket);
+		waitpid(probe->worker, NULL, 0);
+	}
 }
 
 /* ---- Those that are done. */

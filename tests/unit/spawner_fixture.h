@@ -195,9 +195,16 @@ static int fake_sweep(const struct host *host, bool (*known)(void *data, const s
 	return 0;
 }
 
+static bool probe_slow;
+
 static void fake_probe(const struct host *host, struct spawn_probe *probe)
 {
-	(void)host;
+	char path[300];
+	if (probe_slow) {
+		usleep(300 * 1000);
+		snprintf(path, sizeof(path), "%s/probed", host->state);
+		CHECK_INT(fd_write_small(AT_FDCWD, path, "yes"), 0);
+	}
 	probe->available = 1;
 }
 
@@ -276,6 +283,7 @@ static void run_spawner(int socket)
 		_exit(99);
 	adopt_all(spawner);
 	spawner_loop_run(spawner);
+	worker_finish_probes(spawner);
 	trash_finish(spawner);
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
 		(void)!process_signal(&spawner->entries[i].guest.init, SIGKILL);
@@ -345,6 +353,7 @@ static void end(void)
 	allow[0] = '\0';
 	sandboxes_max = 8;
 	pool_max = 0;
+	probe_slow = false;
 	patience = 0;
 }
 

@@ -121,6 +121,27 @@ TEST(more_boots_than_workers)
 	end();
 }
 
+/* A probe that is cut off would leave what it has made. */
+TEST(the_end_waits_for_a_probe)
+{
+	struct spawn_message probe = {.type = SPAWN_PROBE, .request = 9, .tier = TIER_NAMESPACE};
+	char path[128], text[8];
+	int status = -1;
+	probe_slow = true;
+	begin();
+	snprintf(path, sizeof(path), "%s/state/probed", root);
+	CHECK_INT(close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)), 0);
+	post(&probe, NULL, 0);
+	/* It is heard of, and nobody waits for it. */
+	CHECK_INT(simple(SPAWN_LIST, NULL), ERROR_NONE);
+	fd_close(&link_fd);
+	waitpid(child, &status, 0);
+	CHECK_INT(status, 0);
+	CHECK(fd_read_small(AT_FDCWD, path, text, sizeof(text)) > 0);
+	restart_again();
+	end();
+}
+
 /* ---- Those of the daemon's pool. */
 
 static void check_slot(const struct id *id, bool pooled)
