@@ -75,8 +75,16 @@ static int create_file(const char *path, const struct stat *directory, const str
 	result = fd_write_full(fd, text->data, text->size);
 	if (result == 0 && geteuid() == 0 && fchown(fd, directory->st_uid, directory->st_gid) < 0)
 		result = -errno;
-	if (result == 0 && (fsync(fd) < 0 || link(temporary, path) < 0))
+	if (result == 0 && fsync(fd) < 0)
 		result = -errno;
+	if (result == 0 && link(temporary, path) < 0) {
+		/* A file system without hard links may know this. */
+		bool no_links = errno == EPERM || errno == EOPNOTSUPP;
+		result = -errno;
+		if (no_links &&
+		    renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
+			return 0;
+	}
 	unlink(temporary);
 	return result;
 }

@@ -347,6 +347,9 @@ static int handle_credit(struct exec *exec, const struct frame *frame, struct er
 
 static int handle_gone(struct exec *exec, const struct frame *frame, struct error *error)
 {
+	/* Until the list has come, one may be meant whose end was told to an earlier link. */
+	if (frame->size == 0 && exec->sandbox->life->resyncing && exec->stage <= EXEC_STAGE_RUNNING)
+		return 0;
 	if (frame->size != 0 || exec_stage_step(&exec->stage, EXEC_EVENT_GONE) == EXEC_ACTION_BREAK)
 		return broken(error, "GONE");
 	if (exec->stage == EXEC_STAGE_ASKING) {

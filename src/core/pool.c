@@ -95,6 +95,9 @@ static bool destroy_unwanted(struct core *core)
 static bool make_wanted(struct core *core)
 {
 	struct pool *pool = pool_of(core);
+	/* Those that go are the spawner's to count until they are gone. */
+	if (pool->count >= MAX(core->config.pool_max, core->config.pool_size))
+		return false;
 	for (size_t i = 0; i < POOL_SHAPES_MAX; i++) {
 		struct pool_demand *demand = &pool->demands[i];
 		if (demand->wanted == 0 || !core->probes[demand->shape.tier].available)
@@ -128,6 +131,10 @@ static int64_t tend_one(struct pooled *pooled, int64_t now)
 {
 	struct error error;
 	if (pooled->state == POOLED_READY) {
+		if (pooled->deadline <= now) {
+			pooled_destroy(pooled); /* its init has ended it, or is about to */
+			return INT64_MAX;
+		}
 		if (pooled->deadline - now < POOL_LIFE / 2)
 			pooled_renew(pooled);
 		return pooled->deadline - POOL_LIFE / 2;
@@ -203,7 +210,9 @@ struct pooled *pool_take(struct core *core, const struct sandbox_row *row)
 	if (!can_be_pooled(row))
 		return NULL;
 	pool_count_demand(core, row, now);
-	pool_refill_at(core, pool->quiet_until);
+	/* What cannot be made is not tried again for each who asks. */
+	if (pool->back_off == 0)
+		pool_refill_at(core, pool->quiet_until);
 	list_each (&pool->members, node) {
 		struct pooled *pooled = list_entry(node, struct pooled, link);
 		if (!fits(pooled, row, now))
@@ -226,7 +235,10 @@ struct pooled *pool_take(struct core *core, const struct sandbox_row *row)
 
 void pool_put_back(struct pooled *pooled)
 {
-	pooled_set_state(pooled, POOLED_READY);
+	if (pooled->lost)
+		pooled_free(pooled);
+	else
+		pooled_set_state(pooled, POOLED_READY);
 }
 
 void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row)
@@ -240,9 +252,13 @@ void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row)
 		row->limits.files = MIN(row->limits.files, cap);
 }
 
-int pool_forget_row(const struct pooled *pooled, struct error *error)
+int pool_forget_row(struct pooled *pooled, struct error *error)
 {
-	return store_pool_delete(pooled->core->store, &pooled->row.id, error);
+	int deleted = store_pool_delete(pooled->core->store, &pooled->row.id, error);
+	if (deleted != 0)
+		return MIN(deleted, 0);
+	pooled->lost = true;
+	return error_set(error, ERROR_BUSY, "another daemon is still ending: try again");
 }
 
 void pool_give(struct pooled *pooled, struct sandbox *sandbox)

@@ -24,14 +24,15 @@ struct pooled;
 /* A member that fits what the row asks for, or NULL; counts as demand. It is the caller's until one
  * of the next two. */
 struct pooled *pool_take(struct core *core, const struct sandbox_row *row);
-/* Nothing came of it. */
+/* Nothing came of it. It may be freed. */
 void pool_put_back(struct pooled *pooled);
 /* It has become that sandbox, whose row is written: hands over its connection, and is gone. */
 void pool_give(struct pooled *pooled, struct sandbox *sandbox);
 /* The row of the sandbox that it becomes: its id, what was enforced, its digest. */
 void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row);
-/* Deletes its row: part of the transaction that writes the sandbox's. */
-NODISCARD int pool_forget_row(const struct pooled *pooled, struct error *error);
+/* Deletes its row: part of the transaction that writes the sandbox's. BUSY where an earlier daemon,
+ * which had not ended yet, was faster. */
+NODISCARD int pool_forget_row(struct pooled *pooled, struct error *error);
 /* Must cpu or pids be set to what the row says? */
 bool pool_differs(const struct pooled *pooled, const struct sandbox_row *row);
 

@@ -42,22 +42,30 @@ static void turn_window(struct pool *pool, int64_t now)
 	pool->window_start = now;
 }
 
-/* The entry of that shape, made if there is none: in place of the one that was asked for longest
- * ago. */
+/* Whose entry is given up first: who was asked for least, and of those the one longest ago. */
+static bool matters_less(const struct pool_demand *a, const struct pool_demand *b)
+{
+	uint32_t first = MAX(a->count, a->before), second = MAX(b->count, b->before);
+	if (a->asked_at == 0 || b->asked_at == 0)
+		return a->asked_at < b->asked_at;
+	return first != second ? first < second : a->asked_at < b->asked_at;
+}
+
+/* The entry of that shape, made if there is none. */
 static struct pool_demand *demand_of(struct pool *pool, const struct pool_row *shape)
 {
-	struct pool_demand *oldest = &pool->demands[0];
+	struct pool_demand *least = &pool->demands[0];
 	for (size_t i = 0; i < POOL_SHAPES_MAX; i++) {
 		struct pool_demand *demand = &pool->demands[i];
 		if (demand->asked_at != 0 && pool_same_shape(&demand->shape, shape))
 			return demand;
-		if (demand->asked_at < oldest->asked_at)
-			oldest = demand;
+		if (matters_less(demand, least))
+			least = demand;
 	}
-	pool_row_done(&oldest->shape);
-	*oldest = (struct pool_demand){.shape = *shape};
-	oldest->shape.template = text_duplicate(shape->template);
-	return oldest;
+	pool_row_done(&least->shape);
+	*least = (struct pool_demand){.shape = *shape};
+	least->shape.template = text_duplicate(shape->template);
+	return least;
 }
 
 void pool_count_demand(struct core *core, const struct sandbox_row *row, int64_t now)
@@ -66,7 +74,11 @@ void pool_count_demand(struct core *core, const struct sandbox_row *row, int64_t
 	const struct pool_row shape = pool_shape_of(row);
 	turn_window(pool, now);
 	struct pool_demand *demand = demand_of(pool, &shape);
-	demand->shape.limits = row->limits; /* cpu and pids as they were asked for last */
+	/* Cpu and pids as they were asked for last, but no less cpu than usual: it would take its
+	 * time over its own set-up. */
+	demand->shape.limits = row->limits;
+	demand->shape.limits.cpu_millis =
+	    MAX(row->limits.cpu_millis, core->config.defaults.cpu_millis);
 	demand->asked_at = now;
 	demand->count++;
 }

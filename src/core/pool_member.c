@@ -166,6 +166,7 @@ static void destroy_later(struct pooled *pooled, const struct error *error)
 static void on_destroyed(struct pooled *pooled, const struct spawn_message *reply UNUSED,
 			 const struct error *error)
 {
+	struct core *core = pooled->core;
 	struct error own;
 	if (pooled->state != POOLED_GOING)
 		return;
@@ -176,7 +177,11 @@ static void on_destroyed(struct pooled *pooled, const struct spawn_message *repl
 	/* A row that stays is of nothing: the next daemon finds that out. */
 	if (store_pool_delete(pooled->core->store, &pooled->row.id, &own) < 0)
 		log_warning("%s", own.message);
+	/* Its place is free; asked before, since the last one's end may be the core's. */
+	bool refill = !pool_of(core)->ending && pool_of(core)->back_off == 0;
 	pooled_free(pooled);
+	if (refill)
+		pool_refill_at(core, clock_boot());
 }
 
 void pooled_send_destroy(struct pooled *pooled)
@@ -191,8 +196,16 @@ void pooled_send_destroy(struct pooled *pooled)
 
 void pooled_destroy(struct pooled *pooled)
 {
+	struct error ignored;
 	if (pooled->state == POOLED_GOING)
 		return;
+	/* Without a row it is somebody's: an earlier daemon, which had not ended yet, gave it away.
+	 * Whoever starts next finds it. */
+	if (store_pool_has(pooled->core->store, &pooled->row.id, &ignored) == 0) {
+		log_warning("sandbox %s is not of the pool any more", pooled->row.id.text);
+		pooled_free(pooled);
+		return;
+	}
 	guest_link_free(TAKE_PTR(pooled->guest));
 	pooled_set_state(pooled, POOLED_GOING);
 	pooled_send_destroy(pooled);

@@ -31,6 +31,7 @@ struct pooled {
 	int64_t deadline;       /* CLOCK_BOOTTIME: when its init ends it */
 	int64_t until;          /* CONFIGURING: it has that long; GOING: when it is tried again */
 	bool listed;            /* at start-up: the host has it */
+	bool lost;              /* another daemon has given it away */
 };
 
 struct pool *pool_of(struct core *core);

@@ -103,14 +103,13 @@ static void adopt(struct sandbox *sandbox, const struct spawn_listed *listed)
 		sandbox_force_state(sandbox, state);
 	log_info("sandbox %s goes on (%s)", sandbox->row.id.text, sandbox_state_name(state));
 	limits_reconcile(sandbox, listed);
-	if (listed->pooled)
-		boot_own(sandbox);
 	link_connect(sandbox);
 }
 
 /* A start that the old daemon had begun: the init listens, the rest is the same. */
 static void go_on_starting(struct sandbox *sandbox)
 {
+	sandbox->row.boot_origin = ORIGIN_COLD; /* its row is older than the boot */
 	sandbox->life->booting = true;
 	sandbox->life->began = clock_monotonic();
 	link_connect(sandbox);
@@ -181,6 +180,10 @@ static int settle_loaded(struct core *core, struct sandbox_row *row, struct erro
 	code_load(sandbox);
 	if (entry)
 		entry->has_row = true;
+	/* Whatever became of it: a stopped one may be started again, and its slot still says that
+	 * it is nobody's. */
+	if (entry && entry->listed.pooled)
+		boot_own(sandbox);
 	settle(sandbox, entry ? &entry->listed : NULL);
 	return 0;
 }

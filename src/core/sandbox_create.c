@@ -143,6 +143,8 @@ void boot_own(struct sandbox *sandbox)
 {
 	struct spawn_message message = {.type = SPAWN_OWN, .sandbox = sandbox->row.id};
 	struct error error;
+	if (!sandbox->core->spawner)
+		return; /* the next daemon reads its slot */
 	if (spawner_request(sandbox->core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_owned,
 			    NULL, &error) < 0)
 		on_owned(NULL, NULL, &error);
@@ -154,7 +156,7 @@ struct insertion {
 	struct core *core;
 	const struct sandbox_row *row;
 	const struct create_callbacks *callbacks;
-	const struct pooled *pooled; /* NULL: it is made from nothing */
+	struct pooled *pooled; /* NULL: it is made from nothing */
 };
 
 /* All of it or nothing. */
@@ -220,20 +222,17 @@ static void give_at_once(struct sandbox *sandbox)
 
 static void fail_given(struct sandbox *sandbox)
 {
-	struct error error;
-	error_set(&error, ERROR_SPAWNER_GONE, "the spawner cannot be asked");
 	if (sandbox->row.state == SANDBOX_CREATING)
-		boot_failed(sandbox, &error);
+		boot_failed(sandbox, &sandbox->life->link_error);
 }
 
 /* Cpu and pids are not what the member has: it is `creating` until they are. */
 static void give_after_limits(struct sandbox *sandbox)
 {
 	struct spawn_message message = {.type = SPAWN_LIMITS, .limits = sandbox->row.limits};
-	struct error error;
 	boot_own(sandbox);
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_limits, NULL, 0, &error) <
-	    0)
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_limits, NULL, 0,
+			&sandbox->life->link_error) < 0)
 		sandbox_later(sandbox, fail_given);
 }
 

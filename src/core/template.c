@@ -77,8 +77,9 @@ const struct template *template_find(const char *name)
 }
 
 /* A package manager touches one of these whatever it does. */
-static const char *const host_marks[] = {"/usr", "/usr/bin", "/usr/lib", "/etc/ld.so.cache",
-					 "/var/lib/dpkg/status"};
+static const char *const host_marks[] = {
+    "/usr",           "/usr/bin",         "/usr/sbin",           "/usr/lib",
+    "/usr/local/bin", "/etc/ld.so.cache", "/var/lib/dpkg/status"};
 
 uint64_t template_stamp(const struct template *template)
 {

@@ -101,6 +101,7 @@ static const char *write_name(unsigned number)
 	case STATEMENT_SPENT_EACH:
 	case STATEMENT_BUDGET_EACH:
 	case STATEMENT_TOKEN_BY_ID:
+	case STATEMENT_POOL_HAS:
 	case STATEMENT_POOL_EACH:
 	case STATEMENT_COUNT:
 		break;

@@ -59,7 +59,20 @@ int store_pool_delete(struct store *store, const struct id *id, struct error *er
 	int code = store_write(STATEMENT_POOL_DELETE, statement);
 	if (code != SQLITE_DONE)
 		return store_fail(store->database, code, "removing a row of the pool", error);
-	return 0;
+	return sqlite3_changes(store->database) > 0;
+}
+
+int store_pool_has(struct store *store, const struct id *id, struct error *error)
+{
+	END_STATEMENT sqlite3_stmt *statement = NULL;
+	if (store_statement(store, STATEMENT_POOL_HAS, "SELECT 1 FROM pool WHERE id = ?1",
+			    &statement, error) < 0)
+		return -1;
+	sqlite3_bind_text(statement, 1, id->text, -1, SQLITE_STATIC);
+	int code = sqlite3_step(statement);
+	if (code != SQLITE_ROW && code != SQLITE_DONE)
+		return store_fail(store->database, code, "reading the pool", error);
+	return code == SQLITE_ROW;
 }
 
 static void read_columns(sqlite3_stmt *statement, struct pool_row *row)

@@ -21,8 +21,10 @@ void pool_row_done(struct pool_row *row);
 
 /* A new row, or in place of the one with the same id. */
 NODISCARD int store_pool_put(struct store *store, const struct pool_row *row, struct error *error);
-/* None is fine. */
+/* 1, or 0 where there was none. */
 NODISCARD int store_pool_delete(struct store *store, const struct id *id, struct error *error);
+/* 1 or 0. */
+NODISCARD int store_pool_has(struct store *store, const struct id *id, struct error *error);
 /* A row that makes no sense is told of as one that is not ready. */
 NODISCARD int store_pool_each(struct store *store,
 			      void (*each)(void *data, const struct pool_row *row), void *data,

@@ -136,7 +136,9 @@ static const char migration_6[] =
     " tier INTEGER NOT NULL, network INTEGER NOT NULL, template TEXT NOT NULL,"
     " memory INTEGER NOT NULL, disk INTEGER NOT NULL, inodes INTEGER NOT NULL,"
     " cpu_millis INTEGER NOT NULL, pids INTEGER NOT NULL, files INTEGER NOT NULL,"
-    " limit_reasons BLOB NOT NULL, rootfs_digest TEXT NOT NULL, cpu_ns INTEGER NOT NULL);";
+    " limit_reasons BLOB NOT NULL, rootfs_digest TEXT NOT NULL, cpu_ns INTEGER NOT NULL);"
+    /* Those of the pool before this one have their environment in their init. */
+    "UPDATE sandboxes SET boot_origin = 0;";
 
 _Static_assert(SANDBOX_ENDED == 10 && SANDBOX_PAUSING == 3 && SANDBOX_PAUSED == 4 &&
 		   SANDBOX_RESUMING == 5,

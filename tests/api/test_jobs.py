@@ -26,7 +26,8 @@ class Jobs(DaemonTest):
     def test_begin_look_end(self):
         job = self.job("echo hello; read line; echo $line; exit 5", stdin=True)
         wait_until(lambda: self.output(job) == b"hello\n")
-        self.assertEqual(self.record(job)["state"], "running")
+        # What it prints is in its log before the init's word that it runs.
+        wait_until(lambda: self.record(job)["state"] == "running", what="its start")
         self.assertEqual(self.api.call("POST", self.path(f"/jobs/{job}/stdin"), b"word\n"), {"written": 5, "closed": False})
         record = self.ended(job)
         self.assertEqual((record["exit_code"], record["timed_out"], record["stdout_bytes"]), (5, False, 11))

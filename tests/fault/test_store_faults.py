@@ -135,9 +135,9 @@ class DiskFull(StoreTest):
         def status():
             return api.get(f"/v1/sandboxes/{subject}")["status"]
 
-        def refused(point, request, skip=0):
+        def refused(point, request, skip=0, answer=full):
             seen.add(point)
-            self.assertEqual(self.full_at(point + ":before", request, skip), full, point)
+            self.assertEqual(self.full_at(point + ":before", request, skip), answer, point)
             self.explained()
             self.check_survivor(box, counter, whole=False)  # its log has no room either, and says so
 
@@ -213,8 +213,8 @@ class DiskFull(StoreTest):
 
         def keyed(name):
             return api.post("/v1/sandboxes", {"name": name}, **{"Idempotency-Key": "key-" + name})
-        # Removing old keys comes to nothing, and nothing comes of it.
-        refused("store.request_prune", lambda: keyed("keyed"))
+        # Removing old keys comes to nothing, and nothing comes of it; that the disk is full is seen before a create begins.
+        refused("store.request_prune", lambda: keyed("keyed"), answer=(503, "host.capacity"))
         refused("store.request_put", lambda: keyed("keyed"))
         made = keyed("keyed")["id"]
         self.assertEqual(keyed("keyed")["id"], made)
@@ -245,11 +245,34 @@ class DiskFull(StoreTest):
         self.explained()
         self.check_survivor(box, counter, whole=False)
         writes = {point.rsplit(":", 1)[0] for point in list_points() if point.startswith("store.") and not not_passed(point)}
-        # Nobody waits for these: what was used and spent, prune and exec_delete are tried again later, a token that is
+        # The pool's have a test of their own. Nobody waits for these: what was used and spent, prune and exec_delete are tried again later, a token that is
         # bound to a sandbox finds nothing without it, and the others are a start's, below.
-        self.assertEqual(writes - seen, {"store.sandbox_prune", "store.sandbox_prune_execs", "store.exec_delete",
+        self.assertEqual(writes - seen, {"store.pool_put", "store.pool_delete", "store.sandbox_prune", "store.sandbox_prune_execs", "store.exec_delete",
                                          "store.activity_prune", "store.activity_mark_pruned", "store.usage_put", "store.usage_prune", "store.spent_put", "store.token_revoke_sandbox",
                                          "store.build", "store.install", "store.migration"})
+
+    def test_the_pool(self):
+        daemon = self.world(config="[usage]\ninterval = 1h\n[pool]\nsize = 1\nmax = 1\n").start()
+        api = daemon.client(timeout=50)
+
+        def filled():
+            wait_until(lambda: len(daemon.pool_ready()) == 1, 60, what="a pool")
+        filled()
+        before = daemon.pool_ready()
+        # Nobody gets it, and the next one does.
+        self.assertEqual(self.full_at("store.pool_delete:before", lambda: api.create(name="other")), (507, "host.no_space"))
+        self.assertEqual(daemon.pool_ready(), before)
+        record = api.create(name="other")
+        self.assertEqual((record["boot_mode"], {record["id"]}), ("pool", before))
+        filled()
+        # One that cannot be written down is not made, or destroyed again, and is tried later.
+        for skip in (0, 1):
+            box = self.full_at("store.pool_put:before", api.create, skip)["id"]
+            self.assertEqual(api.sh(box, "echo 1"), "1\n")
+            filled()
+            self.explained()
+            api.delete("/v1/sandboxes/" + box)
+            filled()
 
     def stored_state(self, box):
         return self.daemon.rows(f"select state from sandboxes where id = '{box}'")[0][0]
@@ -463,7 +486,7 @@ class Late(unittest.TestCase):
                 faults.go_on()
 
     def one(self, what):
-        daemon, faults = armable()
+        daemon, faults = armable(config=NO_POOL)  # one from the pool asks the spawner nothing
         with daemon:
             api = daemon.client(timeout=40)
             box = api.create(name="survivor")["id"]

@@ -31,10 +31,11 @@ struct fake_init {
 	struct fake_host *host;
 	struct id id;
 	bool used, running, frozen, configured;
-	bool silent; /* accepts, answers nothing */
-	bool deaf;   /* does not accept: who connects waits */
-	bool refuse; /* answers CONFIGURE with REFUSED */
-	bool quiet;  /* does not answer LEFT_RUNNING */
+	bool silent;           /* accepts, answers nothing */
+	bool deaf;             /* does not accept: who connects waits */
+	bool refuse;           /* answers CONFIGURE with REFUSED */
+	bool quiet;            /* does not answer LEFT_RUNNING */
+	bool gone_before_list; /* what execs have left ends when LIST is on its way */
 	int listener, connection;
 	uv_poll_t listener_poll, connection_poll;
 	bool listening, connected;

@@ -158,8 +158,23 @@ static void on_exec(struct fake_init *init, const struct frame *frame)
 	}
 }
 
+/* What ended execs had left ends now. */
+static void end_left(struct fake_init *init)
+{
+	for (size_t i = 0; i < FAKE_RECORDS_MAX; i++) {
+		struct exec_status *status = &init->records[i].status;
+		if (init->records[i].key == 0 || status->phase != EXEC_PHASE_ENDED ||
+		    status->result.left_running == 0)
+			continue;
+		fake_init_send(init, FRAME_GONE, init->records[i].key, NULL, 0);
+		status->result.left_running = 0;
+	}
+}
+
 static void on_list(struct fake_init *init)
 {
+	if (init->gone_before_list)
+		end_left(init);
 	for (size_t i = 0; i < FAKE_RECORDS_MAX; i++) {
 		uint8_t room[128];
 		struct writer writer = writer_on(room, sizeof(room));

@@ -220,6 +220,34 @@ TEST(left_running)
 	fake_host_free(host);
 }
 
+/* Its end was told to an earlier link, and the list that tells of it again is on its way. */
+TEST(gone_before_the_list)
+{
+	struct fake_host *host = fake_host_new();
+	struct follower ending;
+	struct outcome ready = {0};
+	struct error error;
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+	struct exec *two = start(sandbox, "sleep", NULL, 0);
+	follow(two, &ending);
+	CHECK(fake_until(host, &ending.started));
+	unsigned hellos = init->frames[FRAME_HELLO];
+	init->deaf = true;
+	fake_init_disconnect(init);
+	fake_exit(init, two->row.key, EXEC_END_EXITED, 3, 1);
+	fake_turn(host, 5);
+	CHECK(!sandbox->guest_ready);
+	CHECK_INT(sandbox_ready(sandbox, NULL, false, outcome_done, &ready, &error), 0);
+	init->gone_before_list = true;
+	init->deaf = false;
+	CHECK(fake_until(host, &ready.done));
+	CHECK_INT(ready.error.kind, ERROR_NONE);
+	CHECK_INT(init->frames[FRAME_HELLO], hellos + 1);
+	fake_host_free(host);
+}
+
 TEST(input_under_credit)
 {
 	struct fake_host *host = fake_host_new();

@@ -440,3 +440,109 @@ TEST(switched_off_by_a_reload)
 	CHECK(until_ready(host, SIZE));
 	finish(host);
 }
+
+/* ---- What goes wrong around it. */
+
+static int begin_create(struct fake_host *host, const struct sandbox_spec *spec,
+			struct outcome *outcome, struct error *error)
+{
+	return sandbox_create(&host->core, &fake_principal, spec, outcome_created, outcome, error);
+}
+
+TEST(the_daemon_ends_before_the_asker_is_told)
+{
+	struct fake_host *host = filled();
+	struct outcome outcome = {0};
+	struct error error;
+	CHECK_INT(begin_create(host, &(struct sandbox_spec){0}, &outcome, &error), 0);
+	finish(host);
+	CHECK(outcome.done);
+}
+
+TEST(a_create_does_not_cut_the_back_off_short)
+{
+	struct fake_host *host = fake_host_new();
+	struct outcome outcome = {0};
+	struct error error;
+	host->config.pool_size = SIZE;
+	host->fail_type = SPAWN_CREATE;
+	host->fail_kind = ERROR_NO_SPACE;
+	fake_start(host);
+	fake_turn(host, 100);
+	CHECK_INT(host->requests[SPAWN_CREATE], 1);
+	CHECK_INT(begin_create(host, &(struct sandbox_spec){0}, &outcome, &error), 0);
+	CHECK(fake_until(host, &outcome.done));
+	fake_turn(host, 100);
+	CHECK_INT(host->requests[SPAWN_CREATE], 2);
+	finish(host);
+}
+
+/* Its init may have ended it already: it is not told to live on. */
+TEST(one_whose_time_has_passed_is_destroyed)
+{
+	struct fake_host *host = filled();
+	*clock_advance += (uint64_t)POOL_LIFE;
+	timers_wake_at(&host->core, clock_boot());
+	host->core.private->pool.quiet_until = INT64_MAX;
+	fake_turn(host, 20);
+	CHECK_INT(statistics.pool_ready, 0);
+	finish(host);
+}
+
+/* The spawner counts those that it has not destroyed yet. */
+TEST(never_more_than_the_maximum_exist)
+{
+	struct fake_host *host = filled();
+	host->hold_type = SPAWN_DESTROY;
+	for (int i = 0; i < 10; i++) {
+		core_configure(&host->core, &host->config);
+		fake_turn(host, 50);
+	}
+	CHECK(fake_existing(host) <= host->config.pool_max);
+	fake_release(host);
+	CHECK(until_ready(host, SIZE));
+	CHECK(fake_existing(host) <= host->config.pool_max);
+	finish(host);
+}
+
+TEST(a_spawner_that_cannot_be_asked_for_limits)
+{
+	struct fake_host *host = filled();
+	struct outcome outcome = {0};
+	struct error error;
+	const struct sandbox_spec spec = {.limits = {.cpu_millis = 500}};
+	uv_poll_stop(&host->poll);
+	while (counters_refresh_all(&host->core, NULL, NULL, &error) == 0)
+		;
+	CHECK_INT(error.kind, ERROR_BUSY);
+	CHECK_INT(begin_create(host, &spec, &outcome, &error), 0);
+	CHECK(fake_until(host, &outcome.done));
+	CHECK_INT(outcome.error.kind, ERROR_BUSY);
+	finish(host);
+}
+
+/* An earlier daemon stood still while this one started, and then gave one away. */
+TEST(one_that_another_daemon_gave_away)
+{
+	struct fake_host *host = filled();
+	struct sandbox *first = create(host, &(struct sandbox_spec){0});
+	CHECK(until_ready(host, SIZE));
+	struct sandbox_row row;
+	struct outcome outcome = {0};
+	struct error error;
+	list_each (&host->core.private->pool.members, node) {
+		sandbox_row_copy(&first->row, &row);
+		row.id = list_entry(node, struct pooled, link)->row.id;
+		CHECK_INT(store_pool_delete(host->core.store, &row.id, &error), 1);
+		CHECK_INT(store_sandbox_insert(host->core.store, &row, &error), 0);
+		sandbox_row_done(&row);
+	}
+	unsigned destroyed = host->requests[SPAWN_DESTROY];
+	/* One who asks is told to try again; the other is only forgotten. */
+	CHECK_INT(begin_create(host, &(struct sandbox_spec){0}, &outcome, &error), -1);
+	CHECK_INT(error.kind, ERROR_BUSY);
+	pool_configure(&host->core);
+	CHECK_INT(host->requests[SPAWN_DESTROY], destroyed);
+	CHECK(create(host, &(struct sandbox_spec){0}) != NULL);
+	finish(host);
+}
