@@ -68,8 +68,9 @@ class MakeRun(unittest.TestCase):
         spawner = open(self.top + "/state/lock").read().split()[0]
         os.kill(int(spawner), signal.SIGKILL)
         self.assertEqual(process.wait(30), 137)
-        wait_until(lambda: not processes_of(self.top + "/state", self.top + "/run"), 30, what="the daemon's end")
-        # The cgroups of what was prepared are left: the next one finds them, and takes them away at its end.
+        wait_until(lambda: all("caisson-init" in command for _, command in processes_of(self.top + "/state", self.top + "/run")), 30,
+                   what="the daemon's end")
+        # The pool is left: the next one finds it, and takes it away at its end.
         process, out = self.start()
         self.stop(process)
 
