@@ -1,16 +1,18 @@
 """What becomes of the pool when nobody is there: ten minutes in the product, some seconds in this build."""
 import unittest
 
-from caisson import OwnDaemons, processes_of, wait_until
+from caisson import processes_of, wait_until
+from faults import FaultTest, use_fault_build
 from marks import long
 
+use_fault_build()
 RUNS_ON = "fault"
 
 
-class Life(OwnDaemons):
+class Life(FaultTest):
     @long
     def test_ends_by_itself_without_a_daemon(self):
-        daemon = self.start_daemon("[pool]\nsize = 2\n")
+        daemon = self.world(config="[usage]\ninterval = 1h\n[pool]\nsize = 2\n").start()
         wait_until(lambda: len(daemon.pool_ready()) == 2, 30, what="a pool")
         daemon.kill()
         self.assertGreaterEqual(len(processes_of(daemon.state, daemon.runtime)), 2)
