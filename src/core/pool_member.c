@@ -98,8 +98,6 @@ static uint64_t hash_text(const char *text)
 	return hash;
 }
 
-/* What must be the same today: the program and its init, the configuration of sandboxes, the
- * template's files. */
 uint64_t pool_stamp(const struct core *core, const char *template)
 {
 	const struct config *config = &core->config;
@@ -199,9 +197,10 @@ void pooled_destroy(struct pooled *pooled)
 	struct error ignored;
 	if (pooled->state == POOLED_GOING)
 		return;
-	/* Without a row it is somebody's: an earlier daemon, which had not ended yet, gave it away.
-	 * Whoever starts next finds it. */
-	if (store_pool_has(pooled->core->store, &pooled->row.id, &ignored) == 0) {
+	/* A ready one without a row is somebody's: an earlier daemon, which had not ended yet, gave
+	 * it away. The next daemon finds it. */
+	if (pooled->state >= POOLED_KEEPING &&
+	    store_pool_has(pooled->core->store, &pooled->row.id, &ignored) == 0) {
 		log_warning("sandbox %s is not of the pool any more", pooled->row.id.text);
 		pooled_free(pooled);
 		return;
@@ -328,8 +327,12 @@ static int on_frame(void *data, const struct frame *frame, struct error *error)
 
 static void on_closed(void *data, const struct error *error)
 {
+	struct pooled *pooled = data;
 	struct error copy = *error; /* it goes with the link */
-	pooled_failed(data, &copy);
+	if (pooled->state == POOLED_READY)
+		pool_ended(pooled->core, &pooled->row.id);
+	else
+		pooled_failed(pooled, &copy);
 }
 
 static const struct guest_link_callbacks callbacks = {
