@@ -9,19 +9,20 @@
 extern const struct route service_routes[];    /* health.c */
 extern const struct route start_page_routes[]; /* start_page.c */
 extern const struct route sandbox_routes[];
-extern const struct route run_routes[];         /* run.c */
-extern const struct route template_routes[];    /* templates.c */
-extern const struct route unsupported_routes[]; /* unsupported.c: what this version does not have */
+extern const struct route run_routes[];      /* api/exec/run.c */
+extern const struct route template_routes[]; /* api/sandbox/templates.c */
+extern const struct route
+    unsupported_routes[]; /* api/sandbox/unsupported.c: what this version does not have */
 /* There too: UNSUPPORTED in the place of `error` where the path belongs to such a feature. Of a
  * sandbox that is not its own the principal learns nothing. */
 void unsupported_explain(struct call *call, const struct http_request *request,
 			 struct error *error);
 extern const struct route exec_routes[];
-extern const struct route code_routes[]; /* code.c */
+extern const struct route code_routes[]; /* api/code/code.c */
 extern const struct route file_routes[];
-extern const struct route signed_routes[]; /* signed_urls.c */
-extern const struct route fs_routes[];     /* file_fs.c */
-extern const struct route token_routes[];  /* tokens.c */
+extern const struct route signed_routes[]; /* api/file/signed_urls.c */
+extern const struct route fs_routes[];     /* api/file/fs.c */
+extern const struct route token_routes[];  /* api/account/tokens.c */
 extern const struct route activity_routes[];
 extern const struct route metrics_routes[];
 extern const struct route prometheus_routes[];

@@ -1,5 +1,5 @@
 // The interpreter of a node code context: reads cells from standard input, runs them in one global
-// scope as a REPL does, and reports on the control channel (core/code_records.h). Runs inside the
+// scope as a REPL does, and reports on the control channel (core/code/records.h). Runs inside the
 // sandbox, for node 18 and later, without any package. Standard output and standard error belong to
 // the user's code alone.
 //

@@ -1,5 +1,5 @@
 # The interpreter of a python code context: reads cells from standard input, runs them in one
-# namespace, and reports on the control channel (core/code_records.h). Runs inside the sandbox, for
+# namespace, and reports on the control channel (core/code/records.h). Runs inside the sandbox, for
 # python 3.8 and later, with nothing but its standard library. Standard output and standard error
 # belong to the user's code alone.
 #

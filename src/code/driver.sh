@@ -1,6 +1,6 @@
 # The interpreter of a bash code context: an interactive bash without a terminal reads its commands
 # from the request channel, each of which is one call of __caisson_cell with the code as one word
-# (core/code_records.h). Interactive, because only such a bash goes back to its prompt when it is
+# (core/code/records.h). Interactive, because only such a bash goes back to its prompt when it is
 # interrupted, with every variable and function kept. Runs inside the sandbox, as its rc file.
 #
 # Descriptor 60 is the control channel, 58 and 59 are the streams that every cell begins with; 61 is standard error while bash says at its start that it has

@@ -8,7 +8,7 @@ import sys
 
 NAMES = {".py": "python", ".js": "node", ".sh": "bash"}
 with open(sys.argv[1], "w", encoding="ascii") as target:
-    target.write('#include "core/code_private.h"\n')
+    target.write('#include "core/code/code_private.h"\n')
     for path in sys.argv[2:]:
         with open(path, "rb") as source:
             data = source.read()

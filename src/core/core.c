@@ -16,10 +16,10 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "base/work.h"
-#include "core/budget.h"
-#include "core/code.h"
+#include "core/account/budget.h"
+#include "core/code/code.h"
 #include "core/core_private.h"
-#include "core/create_queue.h"
+#include "core/sandbox/create_queue.h"
 #include "proto/tiers.h"
 #include "store/secrets.h"
 

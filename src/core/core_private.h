@@ -3,60 +3,60 @@
  *   core.c                start-up, stop, what the spawner says unasked, callbacks for later
  *   reconcile.c           rows against what exists on the host, at start-up
  *   timers.c              the one timer: deadlines, idle ones, waiters, retries, pruning
- *   sandbox.c             the record, finding it, small changes to it
- *   sandbox_spec.c        is what a create asks for allowed?
- *   sandbox_create.c      creating -> running, or from the pool
- *   pool.c, pool_demand.c sandboxes that are ready before anybody asks
- *   sandbox_link.c        connection to the init: connect, configure, frames, reconnect
- *   sandbox_transition.c  stop, start, pause, resume, ready
- *   sandbox_delete.c      deleting -> ended, and ends that nobody asked for
- *   sandbox_wait.c        waiting for a state, draining
- *   sandbox_change.c      name, labels, metadata, times, limits of one that is there
- *   sandbox_limits.c      cpu, memory, processes of one that is there
- *   sandbox_folders.c     folders of users that it was given
+ *   core/sandbox/sandbox.c             the record, finding it, small changes to it
+ *   core/sandbox/spec.c        is what a create asks for allowed?
+ *   core/sandbox/create.c      creating -> running, or from the pool
+ *   core/pool/pool.c, core/pool/demand.c sandboxes that are ready before anybody asks
+ *   core/sandbox/link.c        connection to the init: connect, configure, frames, reconnect
+ *   core/sandbox/transition.c  stop, start, pause, resume, ready
+ *   core/sandbox/delete.c      deleting -> ended, and ends that nobody asked for
+ *   core/sandbox/wait.c        waiting for a state, draining
+ *   core/sandbox/change.c      name, labels, metadata, times, limits of one that is there
+ *   core/sandbox/limits.c      cpu, memory, processes of one that is there
+ *   core/sandbox/folders.c     folders of users that it was given
  *   counters.c            what they use, and have used
  *   spawner_client.c      the socket to the spawner
  *   guest_link.c          the socket to one init
- *   labels.c, sizes.c, template.c   what a create may name
- *   bulk.c, oneshot.c, idempotency.c   many at once; one for one command; once for one key
- *   ephemeral.c           those that end with a client's connection
- *   workspace.c, budget.c, admission.c, create_queue.c, meter.c: who may what, and what it cost
- *   token.c, signed_url.c   who asks
- *   activity.c            what happened: recorded, chained, written, pruned
- *   activity_exec.c, activity_file.c, activity_sandbox.c   which of what happens that is
- *   activity_kinds.c, activity_redact.c   its names; what must not be in it
- *   receipt.c             the key that signs what happened
- *   exec.c                a command: begun, followed, fed, signalled, found again
- *   exec_stage.c          its life as a table: stages, events, what follows
- *   exec_frames.c         what an init says of it
- *   exec_log.c, exec_spare.c   the files of its output; those that are made ahead
- *   exec_remove.c         forgetting it before its sandbox
- *   run.c                 who waits for its end, its output for an answer
- *   exec_wait.c           waiting for more of its output
- *   exec_words.c, visible.c   what every edge says and asks in the same words; who sees what
- *   logs.c, logs_tail.c   lines of all of them
- *   code.c                code contexts: made, found, restarted, ended
- *   code_start.c, code_run.c, code_records.c   their execs; their cells; what a driver says
- *   code_interrupt.c      cells that take too long
- *   files.c, files_between.c   file operations; copies between sandboxes
- *   file_records.c        what an init tells of files
- *   file_tasks.c, file_search.c   whole operations, for who wants no stream
- *   compress.c            zstd in the thread pool
+ *   core/sandbox/labels.c, core/sandbox/sizes.c, core/sandbox/template.c   what a create may name
+ *   core/sandbox/bulk.c, core/exec/oneshot.c, core/account/idempotency.c   many at once; one for
+ * one command; once for one key core/sandbox/ephemeral.c           those that end with a client's
+ * connection core/account/workspace.c, core/account/budget.c, core/account/admission.c,
+ * core/sandbox/create_queue.c, core/account/meter.c: who may what, and what it cost
+ *   core/account/token.c, core/account/signed_url.c   who asks
+ *   core/activity/activity.c            what happened: recorded, chained, written, pruned
+ *   core/activity/exec.c, core/activity/file.c, core/activity/sandbox.c   which of what happens
+ * that is core/activity/kinds.c, core/activity/redact.c   its names; what must not be in it
+ *   core/activity/receipt.c             the key that signs what happened
+ *   core/exec/exec.c                a command: begun, followed, fed, signalled, found again
+ *   core/exec/stage.c          its life as a table: stages, events, what follows
+ *   core/exec/frames.c         what an init says of it
+ *   core/exec/log.c, core/exec/spare.c   the files of its output; those that are made ahead
+ *   core/exec/remove.c         forgetting it before its sandbox
+ *   core/exec/run.c                 who waits for its end, its output for an answer
+ *   core/exec/wait.c           waiting for more of its output
+ *   core/exec/words.c, core/account/access.c   what every edge says and asks in the same words; who
+ * sees what core/exec/logs.c, core/exec/logs_tail.c   lines of all of them core/code/code.c code
+ * contexts: made, found, restarted, ended core/code/start.c, core/code/run.c, core/code/records.c
+ * their execs; their cells; what a driver says core/code/interrupt.c      cells that take too long
+ *   core/file/files.c, core/file/between.c   file operations; copies between sandboxes
+ *   core/file/records.c        what an init tells of files
+ *   core/file/tasks.c, core/file/search.c   whole operations, for who wants no stream
+ *   core/file/compress.c            zstd in the thread pool
  *
  * A reply of the spawner's finds its sandbox again by id, never by pointer: see sandbox_ask(). */
 #pragma once
 
 #include "base/buffer.h"
-#include "core/activity.h"
-#include "core/admission.h"
+#include "core/activity/activity.h"
+#include "core/account/admission.h"
 #include "core/core.h"
 #include "core/counters.h"
-#include "core/exec.h"
-#include "core/files.h"
+#include "core/exec/exec.h"
+#include "core/file/files.h"
 #include "core/guest_link.h"
-#include "core/meter.h"
-#include "core/pool.h"
-#include "core/sandbox.h"
+#include "core/account/meter.h"
+#include "core/pool/pool.h"
+#include "core/sandbox/sandbox.h"
 #include "core/spawner_client.h"
 
 #ifdef CAISSON_FAULT_POINTS /* a test waits for them */
@@ -96,8 +96,8 @@ struct waiter {
 	bool wake; /* of sandbox_ready(): a paused one is to be resumed, a stopped one started */
 };
 
-struct log_work;   /* exec_log.c */
-struct spare_work; /* exec_spare.c */
+struct log_work;   /* core/exec/log.c */
+struct spare_work; /* core/exec/spare.c */
 
 /* Log files made ahead, by number. */
 struct log_spares {
@@ -125,7 +125,8 @@ struct token_seen {
 	struct principal principal;
 };
 
-/* The newest entry of a sandbox's activity: what the next one is chained to (activity.c). */
+/* The newest entry of a sandbox's activity: what the next one is chained to
+ * (core/activity/activity.c). */
 struct activity_head {
 	bool loaded;
 	uint64_t first;  /* the oldest that is kept */
@@ -134,7 +135,7 @@ struct activity_head {
 	uint64_t dropped; /* entries that found no room and were not told of yet */
 };
 
-/* Which sandboxes are asked for, and so made in advance (pool_demand.c). */
+/* Which sandboxes are asked for, and so made in advance (core/pool/demand.c). */
 #define POOL_SHAPES_MAX 8
 #define POOL_DEMAND_WINDOW (10 * NSEC_PER_SEC)
 struct pool_demand {
@@ -144,7 +145,7 @@ struct pool_demand {
 	uint32_t wanted;
 };
 
-/* pool.c */
+/* core/pool/pool.c */
 struct pool {
 	struct list members; /* struct pooled */
 	uint32_t count;
@@ -158,7 +159,7 @@ struct pool {
 
 struct core_private {
 	struct pool pool;
-	struct activity_log *activity; /* activity.c */
+	struct activity_log *activity; /* core/activity/activity.c */
 	uv_timer_t timer;              /* timers.c */
 	int64_t wake_at;               /* CLOCK_BOOTTIME; 0: not running */
 	uv_idle_t soon;                /* core_later() */
@@ -170,15 +171,15 @@ struct core_private {
 	struct log_work *removing; /* the one under way */
 	int logs_fd;               /* <state>/logs */
 	struct log_spares spares;
-	struct token_seen tokens_seen[TOKENS_SEEN_MAX]; /* token.c */
-	struct list requests;                           /* idempotency.c: under way */
+	struct token_seen tokens_seen[TOKENS_SEEN_MAX]; /* core/account/token.c */
+	struct list requests;                           /* core/account/idempotency.c: under way */
 	int64_t requests_prune_at;
 	int64_t prune_at, sample_at;
 	struct list workspaces; /* struct workspace */
 	struct admission admission;
 	struct metering metering;
 	bool queue_turning;         /* create_queue_turn() was called */
-	struct list token_watchers; /* token.c */
+	struct list token_watchers; /* core/account/token.c */
 	struct list holds;          /* struct ephemeral_hold */
 	bool tokens_telling;
 	/* Start-up. */
@@ -263,11 +264,11 @@ void timers_start(struct core *core);
 /* Everything that has a time is looked at then (CLOCK_BOOTTIME) at the latest. */
 void timers_wake_at(struct core *core, int64_t at);
 
-/* ephemeral.c: when it is to be looked at again; a new one. */
+/* core/sandbox/ephemeral.c: when it is to be looked at again; a new one. */
 int64_t ephemeral_check(struct sandbox *sandbox, int64_t now);
 void ephemeral_begin(struct sandbox *sandbox);
 
-/* sandbox.c */
+/* core/sandbox/sandbox.c */
 struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row);
 void sandbox_free(struct sandbox *sandbox);
 void sandbox_unlist(struct sandbox *sandbox);
@@ -317,7 +318,7 @@ NODISCARD int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message
 			  void (*done)(const struct sandbox_answer *answer), void *data,
 			  uint64_t number, struct error *error);
 
-/* sandbox_spec.c */
+/* core/sandbox/spec.c */
 NODISCARD int spec_check(struct core *core, const struct principal *principal,
 			 const struct sandbox_spec *spec, struct sandbox_row *ret_row,
 			 struct error *error);
@@ -331,18 +332,18 @@ uint32_t timeout_longest(const struct config *config);
 /* What `auto` stands for on this host; TIER_AUTO where no tier works. */
 enum tier tier_automatic(const struct core *core);
 
-/* sandbox_limits.c */
+/* core/sandbox/limits.c */
 /* A reply to LIMITS after its time. */
 void limits_late(struct sandbox *sandbox, const struct spawn_message *reply);
 /* At start-up: the row against what holds. */
 void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed);
 
-/* sandbox_create.c */
+/* core/sandbox/create.c */
 void create_failed(struct sandbox *sandbox, const struct error *error);
 /* Who waits for its creation is told, if anybody does. */
 void create_told(struct sandbox *sandbox, const struct error *error);
 
-/* sandbox_link.c */
+/* core/sandbox/link.c */
 extern const struct guest_link_callbacks sandbox_link_callbacks; /* data: the sandbox */
 void link_connect(struct sandbox *sandbox);
 void link_drop(struct sandbox *sandbox, const struct error *why);
@@ -369,7 +370,7 @@ NODISCARD int folders_keep(struct sandbox *sandbox, const struct mount_spec *mou
 NODISCARD int folders_check(const struct sandbox *sandbox, struct error *error);
 void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply);
 
-/* sandbox_transition.c */
+/* core/sandbox/transition.c */
 /* The spawner has done after all what it did not answer in time: it is undone, or taken for true.
  */
 void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply);
@@ -378,7 +379,7 @@ void stop_kill(struct sandbox *sandbox);
 /* After any change of state or link: waiters of sandbox_ready() are told, or something is begun. */
 void ready_settle(struct sandbox *sandbox);
 
-/* sandbox_delete.c */
+/* core/sandbox/delete.c */
 void delete_send(struct sandbox *sandbox);
 /* The spawner's answer to DESTROY; the sandbox may be gone afterwards. */
 void delete_answered(struct sandbox *sandbox, const struct error *error);
@@ -386,7 +387,7 @@ void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, con
 /* Its processes are gone. */
 void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause);
 
-/* sandbox_wait.c */
+/* core/sandbox/wait.c */
 /* Something that is watched has changed: told in a later turn. */
 void sandbox_notify(struct sandbox *sandbox);
 /* It has ended, which is the last that is told; or the daemon does. */
@@ -395,7 +396,7 @@ void watchers_lost(struct sandbox *sandbox, const struct error *error);
 /* Goes on with a drain; when to look again, INT64_MAX for never. */
 int64_t drain_check(struct sandbox *sandbox, int64_t now);
 
-/* activity_sandbox.c */
+/* core/activity/sandbox.c */
 /* A transition begins: whoever asks for it is named when it has come true. */
 void activity_transition_by(struct sandbox *sandbox, const struct principal *principal);
 /* The same for a request that has to wake it, in a later turn. */
@@ -406,7 +407,7 @@ void activity_paused(struct sandbox *sandbox);
 void activity_created(struct sandbox *sandbox, const struct principal *principal);
 void activity_failed(struct sandbox *sandbox, const char *what, const struct error *error);
 
-/* activity_exec.c */
+/* core/activity/exec.c */
 void activity_exec_started(struct exec *exec, const struct principal *principal,
 			   const struct exec_spec *spec);
 /* After a restart: its start may not have been written. */
@@ -417,7 +418,7 @@ bool exec_digest_begin(struct exec *exec);
 /* Does not wait for that any longer. */
 void exec_digest_give_up(struct exec *exec);
 
-/* activity_file.c */
+/* core/activity/file.c */
 struct file_note;
 struct file_note *file_note_new(struct sandbox *sandbox, const struct principal *principal,
 				const struct file_request *request);
@@ -431,9 +432,9 @@ void reconcile_ended(struct core *core, const struct id *id);
 NODISCARD int reconcile(struct core *core, struct error *error);
 void reconcile_done(struct core *core);
 
-/* exec.c */
+/* core/exec/exec.c */
 struct exec *exec_by_key(struct sandbox *sandbox, uint64_t key);
-/* exec_frames.c: its end is written, with its entry in the activity. */
+/* core/exec/frames.c: its end is written, with its entry in the activity. */
 void exec_save_end(struct exec *exec);
 struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row);
 void exec_free(struct exec *exec);
@@ -455,7 +456,7 @@ void exec_drained(struct sandbox *sandbox);
 bool exec_save_again(struct sandbox *sandbox);
 void exec_row_copy(const struct exec_row *from, struct exec_row *ret_row);
 
-/* exec_frames.c */
+/* core/exec/frames.c */
 struct left_query {
 	struct list link;
 	struct exec *exec;
@@ -474,14 +475,14 @@ bool exec_any_given_up(const struct sandbox *sandbox);
 void left_queries_finish(struct exec *exec, const struct left_process *processes, size_t count,
 			 const struct error *error);
 
-/* files.c */
+/* core/file/files.c */
 void file_drained(struct sandbox *sandbox);
 /* Operations that the init does nothing about fail; when to look again, INT64_MAX for never. */
 int64_t file_check(struct sandbox *sandbox, int64_t now);
 /* It was paused: nothing was to be expected of it meanwhile. */
 void file_clock_goes_on(struct sandbox *sandbox);
 
-/* exec_log.c */
+/* core/exec/log.c */
 NODISCARD int logs_open_directory(struct core *core, struct error *error);
 NODISCARD int exec_logs_create(struct exec *exec, struct error *error);
 NODISCARD int exec_logs_open(struct exec *exec);
@@ -504,7 +505,7 @@ void logs_stop(struct core *core);
 /* Directories whose sandbox is not alive any more, and files whose exec has no output. */
 void logs_remove_strays(struct core *core);
 
-/* exec_spare.c. Makes some when there are few; returns at once. */
+/* core/exec/spare.c. Makes some when there are few; returns at once. */
 void spares_fill(struct core *core);
 /* An empty log file at that path, from those that were made ahead: its descriptor, or -errno. */
 NODISCARD int spare_take(struct core *core, const char *path);

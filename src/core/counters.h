@@ -4,7 +4,7 @@
  * that nothing that was used is missed: sandbox->counters is fresh before the state changes. */
 #pragma once
 
-#include "core/sandbox.h"
+#include "core/sandbox/sandbox.h"
 
 #define SAMPLES_MAX 120
 #define SAMPLE_INTERVAL_MS 10000

@@ -1,6 +1,6 @@
 /* The connection to one init, on a raw non-blocking Unix stream socket (descriptors travel with
- * EXEC). Called by sandbox_link.c; never blocks. What comes in is framed and its type checked here;
- * payloads are checked by whoever gets the frame. What goes out is queued up to a maximum.
+ * EXEC). Called by core/sandbox/link.c; never blocks. What comes in is framed and its type checked
+ * here; payloads are checked by whoever gets the frame. What goes out is queued up to a maximum.
  *
  * `closed` is never called from within a function of this file: a failure found while sending waits
  * for the next turn of the loop. */

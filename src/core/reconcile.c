@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/code.h"
+#include "core/code/code.h"
 #include "core/core_private.h"
 
 struct host_entry {

@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/code.h"
+#include "core/code/code.h"
 #include "core/core_private.h"
-#include "core/create_queue.h"
-#include "core/token.h"
+#include "core/sandbox/create_queue.h"
+#include "core/account/token.h"
 
 #define PRUNE_INTERVAL (3600 * NSEC_PER_SEC)
 #define PRUNE_AGAIN (100 * NSEC_PER_MSEC) /* while there is more: other work comes between */

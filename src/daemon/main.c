@@ -1,4 +1,4 @@
-/* The daemon's main: reads the configuration, starts the domain, opens the two doors, narrows
+/* The daemon's main: reads the configuration, starts the domain, opens its two listeners, narrows
  * itself and turns the loop until the spawner says quit, is gone, or nobody needs it any more.
  * Called by src/main.c for the role `_daemon`. */
 #include "daemon/daemon.h"
@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/text.h"
-#include "daemon/door.h"
+#include "daemon/tcp_access.h"
 #include "daemon/fault.h"
 #include "daemon/narrow.h"
 #include "daemon/watchdog.h"
@@ -40,9 +40,9 @@ struct daemon {
 	struct core core;
 	struct edge edge;
 	struct mcp_server *mcp;
-	struct http_server *server; /* NULL until the domain is ready */
-	struct door doors[2];       /* the one in use, and the one that a reload makes */
-	struct door *door;
+	struct http_server *server;    /* NULL until the domain is ready */
+	struct tcp_access accesses[2]; /* the one in use, and the one that a reload makes */
+	struct tcp_access *access;
 	SSL_CTX *tls;
 	struct watchdog watchdog;
 	uv_timer_t idle_timer;
@@ -164,18 +164,19 @@ static struct flags flags; /* the command line's, for reloads */
 
 static void watch_idle(struct daemon *daemon);
 
-/* What the door is called and its certificate, anew. */
-static int reload_door(struct daemon *daemon, const struct config *config, struct error *error)
+/* Reads the TCP listener's names and certificate again. */
+static int reload_tcp_access(struct daemon *daemon, const struct config *config,
+			     struct error *error)
 {
-	struct door *door = &daemon->doors[daemon->door == &daemon->doors[0]];
+	struct tcp_access *access = &daemon->accesses[daemon->access == &daemon->accesses[0]];
 	SSL_CTX *tls = NULL;
-	if (door_configure(door, config, error) < 0 ||
+	if (tcp_access_configure(access, config, error) < 0 ||
 	    (daemon->tls &&
-	     door_load_tls(config, DAEMON_CERTIFICATE_FD, DAEMON_KEY_FD, &tls, error) < 0))
+	     tcp_access_load_tls(config, DAEMON_CERTIFICATE_FD, DAEMON_KEY_FD, &tls, error) < 0))
 		return -1;
-	daemon->door = door;
+	daemon->access = access;
 	if (daemon->server)
-		http_server_set_names(daemon->server, door->hosts, door->origins);
+		http_server_set_names(daemon->server, access->hosts, access->origins);
 	/* To have TLS or not to have it takes a restart; connections keep the context they have. */
 	if (tls) {
 		if (daemon->server)
@@ -192,7 +193,7 @@ static void reload(void *data)
 	struct config config;
 	struct error error;
 	if (read_config(&flags, daemon->config_path, &config, &error) < 0 ||
-	    reload_door(daemon, &config, &error) < 0) {
+	    reload_tcp_access(daemon, &config, &error) < 0) {
 		log_error("reload: the configuration stays as it was: %s", error.message);
 		return;
 	}
@@ -340,8 +341,8 @@ static void ready(void *data)
 	struct http_handlers handlers = {
 	    .handle = edge_handle, .answered = prometheus_answered, .context = &daemon->edge};
 	struct error error;
-	settings.hosts = daemon->door->hosts;
-	settings.origins = daemon->door->origins;
+	settings.hosts = daemon->access->hosts;
+	settings.origins = daemon->access->origins;
 	settings.connections_max = connections_max();
 	/* Those who need no token (edge/authentication.c) are let in whoever else crowds the
 	 * socket. */
@@ -358,8 +359,8 @@ static void ready(void *data)
 		exit(EXIT_FAILURE);
 	}
 	if (daemon->with_tcp)
-		door_url(&daemon->config, daemon->tls != NULL, daemon->edge.url,
-			 sizeof(daemon->edge.url));
+		tcp_access_url(&daemon->config, daemon->tls != NULL, daemon->edge.url,
+			       sizeof(daemon->edge.url));
 	log_info("ready: %s/caisson.sock%s%s", daemon->config.runtime,
 		 daemon->with_tcp ? " and " : "", daemon->with_tcp ? daemon->config.listen : "");
 }
@@ -386,10 +387,10 @@ static int start(struct daemon *daemon, struct error *error)
 	warm_libraries();
 	edge_start(&daemon->edge, surfaces);
 	prometheus_start();
-	daemon->door = &daemon->doors[0];
-	if (door_configure(daemon->door, &daemon->config, error) < 0 ||
-	    (daemon->with_tcp && door_load_tls(&daemon->config, DAEMON_CERTIFICATE_FD,
-					       DAEMON_KEY_FD, &daemon->tls, error) < 0) ||
+	daemon->access = &daemon->accesses[0];
+	if (tcp_access_configure(daemon->access, &daemon->config, error) < 0 ||
+	    (daemon->with_tcp && tcp_access_load_tls(&daemon->config, DAEMON_CERTIFICATE_FD,
+						     DAEMON_KEY_FD, &daemon->tls, error) < 0) ||
 	    core_start(&daemon->core, &daemon->loop, &daemon->config, DAEMON_SPAWNER_FD, ready,
 		       daemon, error) < 0 ||
 	    narrow(&daemon->config, daemon->config_path, error) < 0)

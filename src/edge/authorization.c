@@ -1,7 +1,7 @@
 /* See authorization.h. Called by the router, and by MCP for its servers and tools; pure. */
 #include "edge/authorization.h"
 
-#include "core/visible.h"
+#include "core/account/access.h"
 
 int token_admit(const struct principal *principal, enum scope scope, bool unbound,
 		struct error *error)

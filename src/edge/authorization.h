@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "core/token.h"
+#include "core/account/token.h"
 
 /* The scope; `unbound`: not a token that is bound to one sandbox. The administration, which is of
  * the whole host, is never for such a token. FORBIDDEN says what is missing. */

@@ -17,9 +17,9 @@
 
 #include "base/buffer.h"
 #include "base/work.h"
-#include "core/sandbox.h"
-#include "core/token.h"
-#include "core/visible.h"
+#include "core/sandbox/sandbox.h"
+#include "core/account/token.h"
+#include "core/account/access.h"
 #include "edge/edge.h"
 #include "edge/json.h"
 #include "edge/query.h"

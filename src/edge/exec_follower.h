@@ -8,7 +8,7 @@
  * Part of the state of its call, which is held while the emitter is called. */
 #pragma once
 
-#include "core/run.h"
+#include "core/exec/run.h"
 #include "edge/call.h"
 
 struct exec_follower;

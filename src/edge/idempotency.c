@@ -1,5 +1,5 @@
 /* See idempotency.h. Called by the handlers of create, exec and run, on the loop; a request without
- * a key costs a look at its headers, one with it what core/idempotency.c does. */
+ * a key costs a look at its headers, one with it what core/account/idempotency.c does. */
 #include "edge/idempotency.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "core/sandbox.h"
+#include "core/sandbox/sandbox.h"
 
 /* json may be NULL. The pairs are borrowed from the JSON; the caller frees the array. */
 NODISCARD int json_pairs(const char *name, const json_t *json, size_t count_max, size_t bytes_max,

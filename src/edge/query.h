@@ -1,7 +1,7 @@
 /* Query parameters. */
 #pragma once
 
-#include "core/sandbox.h"
+#include "core/sandbox/sandbox.h"
 
 struct call;
 struct route;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/token.h"
+#include "core/account/token.h"
 #include "http/http.h"
 
 struct call;

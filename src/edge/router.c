@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "core/activity.h"
+#include "core/activity/activity.h"
 #include "edge/authorization.h"
 #include "edge/call.h"
 #include "edge/json_thread.h"

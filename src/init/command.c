@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/syscalls.h"
-#include "init/configuration.h"
+#include "init/setup/configuration.h"
 #include "init/environment.h"
 #include "init/signals.h"
 #include "init/user.h"

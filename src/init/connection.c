@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "init/configuration.h"
-#include "init/configure.h"
+#include "init/setup/configuration.h"
+#include "init/setup/configure.h"
 #include "init/exec.h"
 #include "init/launch.h"
 #include "init/loop.h"

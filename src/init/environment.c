@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/fd.h"
-#include "init/configuration.h"
+#include "init/setup/configuration.h"
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define IMPLIED_MAX 11

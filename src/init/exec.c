@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "init/configuration.h"
+#include "init/setup/configuration.h"
 #include "init/connection.h"
 #include "init/ending.h"
 #include "init/launch.h"

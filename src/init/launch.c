@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "init/configuration.h"
+#include "init/setup/configuration.h"
 #include "init/ending.h"
 #include "init/exec.h"
 #include "init/launcher.h"

@@ -17,7 +17,7 @@
 
 #include "base/fd.h"
 #include "base/syscalls.h"
-#include "init/configuration.h"
+#include "init/setup/configuration.h"
 #include "init/signals.h"
 
 #define LAUNCHER_SOCKET 3

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/macros.h"
-#include "init/setup.h"
+#include "init/setup/setup.h"
 
 /* PID 1 asks for a runner with one byte; the answer is this, with PID 1's end of the runner's
  * socket when there is one. */

@@ -12,14 +12,14 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "init/configuration.h"
+#include "init/setup/configuration.h"
 #include "init/connection.h"
 #include "init/ending.h"
 #include "init/exec.h"
 #include "init/launch.h"
 #include "init/process_limit.h"
 #include "init/relay.h"
-#include "init/setup.h"
+#include "init/setup/setup.h"
 
 #define EVENTS_PER_TURN 64
 #define MEMINFO_PERIOD (1 * NSEC_PER_SEC)

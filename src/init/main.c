@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "init/configuration.h"
+#include "init/setup/configuration.h"
 #include "init/connection.h"
 #include "init/launch.h"
 #include "init/loop.h"
 #include "init/process_limit.h"
 #include "init/scan.h"
-#include "init/setup.h"
+#include "init/setup/setup.h"
 #include "init/signals.h"
 #include "init/terminal.h"
 

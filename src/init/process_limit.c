@@ -18,7 +18,7 @@
 #include "init/launch.h"
 #include "init/loop.h"
 #include "init/scan.h"
-#include "init/setup.h"
+#include "init/setup/setup.h"
 
 /* So many refusals in each of so many windows, one right after the other, and so many for each
  * process, are a bomb. One of C makes 600 to 1300 in a window, one of Python 200 to 400, on a slow

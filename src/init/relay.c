@@ -18,7 +18,7 @@
 #include "init/exec.h"
 #include "init/launch.h"
 #include "init/loop.h"
-#include "init/operation.h"
+#include "init/file/operation.h"
 #include "init/window.h"
 
 /* How long an operation may take to clean up after CANCEL. */

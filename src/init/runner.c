@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "init/command.h"
 #include "init/launcher.h"
-#include "init/operation.h"
+#include "init/file/operation.h"
 #include "init/tunnel.h"
 #include "init/user.h"
 #include "proto/init_messages.h"

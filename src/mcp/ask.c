@@ -1,6 +1,6 @@
 /* Asks the client in the middle of a request (ask.h). Owns `request->asking`: the answers that are
- * there, and for a legacy client those that are waited for. A task's own are tasks.c's. Called by
- * the handlers of tools and prompts. Nothing blocks. */
+ * there, and for a legacy client those that are waited for. A task's own are mcp/tasks/tasks.c's.
+ * Called by the handlers of tools and prompts. Nothing blocks. */
 #include "mcp/ask.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "mcp/alarm.h"
 #include "mcp/ask_state.h"
 #include "mcp/content.h"
-#include "mcp/session.h"
-#include "mcp/task.h"
+#include "mcp/transport/session.h"
+#include "mcp/tasks/task.h"
 
 /* One request of ours that a legacy client owes an answer to. */
 struct asked {

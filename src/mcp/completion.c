@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "mcp/prompt.h"
-#include "mcp/resource.h"
-#include "mcp/resource_uri.h"
+#include "mcp/resources/resource.h"
+#include "mcp/resources/uri.h"
 
 void completion_begin(struct mcp_request *request, struct completion *completion)
 {

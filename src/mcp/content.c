@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mcp/tool.h"
+#include "mcp/tools/tool.h"
 
 /* Of a call that is shown with what it lacked. */
 #define EXAMPLE_MAX 1024

@@ -71,7 +71,7 @@ struct mcp_view {
  * suite. */
 extern const struct mcp_face *mcp_home_face; /* faces.c */
 extern const struct mcp_face usual_face;
-extern const struct mcp_face admin_face;       /* tool_admin.c */
+extern const struct mcp_face admin_face;       /* mcp/tools/admin.c */
 extern const struct mcp_face opensandbox_face; /* dialects/opensandbox.c */
 extern const struct mcp_face pandastack_face;  /* dialects/pandastack.c */
 /* By the name that `--dialect` and /mcp/NAME take; NULL: there is none. */

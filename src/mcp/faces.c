@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "mcp/prompt.h"
-#include "mcp/resource.h"
-#include "mcp/tool.h"
+#include "mcp/resources/resource.h"
+#include "mcp/tools/tool.h"
 
 /* What is called most comes first: models and people read a list from its top. */
 static const struct mcp_tool *const tables[] = {

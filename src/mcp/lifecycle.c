@@ -1,12 +1,12 @@
 /* The methods by which client and server get to know each other: initialize and ping of the legacy
- * era, server/discover of the modern one, the level of the log. Called by dispatch.c; nothing
- * blocks. */
+ * era, server/discover of the modern one, the level of the log. Called by mcp/transport/dispatch.c;
+ * nothing blocks. */
 #include "mcp/lifecycle.h"
 
 #include <string.h>
 
-#include "mcp/dispatch.h"
-#include "mcp/session_private.h"
+#include "mcp/transport/dispatch.h"
+#include "mcp/transport/session_private.h"
 
 #define INSTRUCTIONS_MAX (2 * KIB)
 #define DISCOVER_TTL_MS (3600u * 1000)

@@ -1,12 +1,13 @@
 /* MCP for the daemon: both eras of the protocol, over Streamable HTTP and, for `caisson mcp`, as
  * lines over an upgraded connection. One implementation of every method; what differs between
  * transports is behind struct mcp_carrier (request.h), what differs between revisions in
- * revision.h, what differs between URLs is a view on a face (face.h).
+ * mcp/transport/revision.h, what differs between URLs is a view on a face (face.h).
  *
- * A message's way: http_post.c or lines.c -> message.c (JSON-RPC) -> envelope.c (era, revision,
- * headers) -> dispatch.c (method table) -> the method's file (tools.c, resources.c, prompts.c,
- * completion.c, listen.c, tasks.c, ...) -> for tools/call the tool's own file (tool_*.c,
- * dialects/) -> core.
+ * A message's way: mcp/transport/http_post.c or mcp/transport/lines.c -> mcp/transport/message.c
+ * (JSON-RPC) -> mcp/transport/envelope.c (era, revision, headers) -> mcp/transport/dispatch.c
+ * (method table) -> the method's file (mcp/tools/tools.c, mcp/resources/resources.c, prompts.c,
+ * completion.c, mcp/resources/listen.c, mcp/tasks/tasks.c, ...) -> for tools/call the tool's own
+ * file (tool_*.c, dialects/) -> core.
  *
  * Stands on edge/, beside api/. Nothing blocks. */
 #pragma once

@@ -1,12 +1,12 @@
 /* Pages of lists, and the opaque cursors between them. A cursor says which table comes next, and
  * where in it: nothing that a client could not find out by asking, so it is checked for its form
- * and not signed. Called by resources.c and prompts.c; nothing blocks. */
+ * and not signed. Called by mcp/resources/resources.c and prompts.c; nothing blocks. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base64.h"
 #include "base/text.h"
-#include "mcp/resource.h"
+#include "mcp/resources/resource.h"
 
 #define PAGE_OBJECTS 100
 #define CURSOR_PREFIX "page:"

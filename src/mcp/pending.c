@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "core/exec_wait.h"
-#include "core/file_tasks.h"
-#include "core/run.h"
+#include "core/exec/wait.h"
+#include "core/file/tasks.h"
+#include "core/exec/run.h"
 #include "mcp/alarm.h"
 #include "mcp/server.h"
 

@@ -13,7 +13,8 @@ struct prompt {
 	const struct prompt_argument *arguments; /* NULL name at the end; NULL: none */
 	/* Answers with prompt_begin() ... prompt_end(); arguments is an object, never NULL. */
 	void (*get)(struct mcp_request *request, const json_t *arguments);
-	/* completion/complete; NULL: no values. Answers the request, see resource.h. */
+	/* completion/complete; NULL: no values. Answers the request, see mcp/resources/resource.h.
+	 */
 	void (*complete)(struct mcp_request *request, const char *argument, const char *value);
 };
 

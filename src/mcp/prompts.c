@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "mcp/resource.h"
+#include "mcp/resources/resource.h"
 
 static const struct prompt *const none[] = {NULL};
 

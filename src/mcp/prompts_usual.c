@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 #include "mcp/prompt.h"
-#include "mcp/resource_kinds.h"
+#include "mcp/resources/kinds.h"
 
 #define ARGUMENT_MAX (16 * KIB)
 

@@ -15,11 +15,11 @@
 #include "base/text.h"
 #include "mcp/ask.h"
 #include "mcp/content.h"
-#include "mcp/dispatch.h"
-#include "mcp/memory.h"
+#include "mcp/transport/dispatch.h"
+#include "mcp/transport/memory.h"
 #include "mcp/server.h"
-#include "mcp/session_private.h"
-#include "mcp/task.h"
+#include "mcp/transport/session_private.h"
+#include "mcp/tasks/task.h"
 
 /* Of a notification: its text, the token, and what is around them. */
 #define NOTIFICATION_MAX (256 * KIB)

@@ -14,10 +14,10 @@
 
 #include "base/buffer.h"
 #include "core/core.h"
-#include "core/token.h"
+#include "core/account/token.h"
 #include "edge/json.h"
 #include "mcp/face.h"
-#include "mcp/revision.h"
+#include "mcp/transport/revision.h"
 
 struct mcp_server;
 struct mcp_request;
@@ -109,7 +109,7 @@ struct mcp_request {
 	enum mcp_revision revision;
 	uint32_t client; /* enum mcp_client_capability */
 	enum mcp_log_level log_level;
-	struct mcp_session *session; /* legacy, counted by session.c; NULL: none */
+	struct mcp_session *session; /* legacy, counted by mcp/transport/session.c; NULL: none */
 	struct mcp_task *task;       /* its answer goes there; NULL: to the client */
 
 	/* The message. */

@@ -1,7 +1,7 @@
 /* The URLs of MCP: which of them shows what, and who may use it. Called by the router for every
- * request to one; hands it on to http_post.c and http_get.c. The routes are open to the router, as
- * everything is checked here: a refusal must carry the challenge that MCP clients look for. Nothing
- * blocks. */
+ * request to one; hands it on to mcp/transport/http_post.c and mcp/transport/http_get.c. The routes
+ * are open to the router, as everything is checked here: a refusal must carry the challenge that
+ * MCP clients look for. Nothing blocks. */
 #include "mcp/mcp.h"
 
 #include <stdio.h>
@@ -9,10 +9,10 @@
 
 #include "base/statistics.h"
 #include "base/text.h"
-#include "core/visible.h"
+#include "core/account/access.h"
 #include "edge/authorization.h"
-#include "mcp/http.h"
-#include "mcp/lines.h"
+#include "mcp/transport/http.h"
+#include "mcp/transport/lines.h"
 
 #define SANDBOX_MCP "/v1/sandboxes/{sandbox}/mcp"
 

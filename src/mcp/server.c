@@ -7,12 +7,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "mcp/lines.h"
-#include "mcp/listen.h"
-#include "mcp/post.h"
-#include "mcp/session_private.h"
-#include "mcp/stream.h"
-#include "mcp/task.h"
+#include "mcp/transport/lines.h"
+#include "mcp/resources/listen.h"
+#include "mcp/transport/post.h"
+#include "mcp/transport/session_private.h"
+#include "mcp/transport/stream.h"
+#include "mcp/tasks/task.h"
 
 static struct mcp_server *served;
 

@@ -12,10 +12,11 @@ struct mcp_server {
 	struct core *core;
 	bool ending; /* mcp_server_free() was called: nothing new begins */
 	int64_t began_wall;
-	/* post.c: answers that become streams when they take long. */
+	/* mcp/transport/post.c: answers that become streams when they take long. */
 	struct list waiting; /* the one that is due first is the first */
 	struct alarm *waiting_alarm;
-	/* stream.c: connections that are kept alive; session.c: sessions that end when idle. */
+	/* mcp/transport/stream.c: connections that are kept alive; mcp/transport/session.c:
+	 * sessions that end when idle. */
 	struct list streams;
 	struct list sessions[SESSION_BUCKETS];
 	struct list line_sessions; /* of processes: found by nobody */

@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "core/ephemeral.h"
-#include "core/visible.h"
-#include "mcp/tool.h"
+#include "core/sandbox/ephemeral.h"
+#include "core/account/access.h"
+#include "mcp/tools/tool.h"
 
 #define LISTED_IN_ERRORS 10
 #define NAME_SHOWN 128

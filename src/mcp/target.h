@@ -1,7 +1,7 @@
 /* Which sandbox a tool means, and making it ready. */
 #pragma once
 
-#include "core/sandbox.h"
+#include "core/sandbox/sandbox.h"
 #include "mcp/request.h"
 
 enum target_flag {

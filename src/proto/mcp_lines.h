@@ -4,7 +4,7 @@
  *
  * Sandboxes that carry the label MCP_CONNECTION_LABEL end with the connection of that id, which the
  * query of the request names (`ephemeral`, `connection`) and the same caller holds:
- * core/ephemeral.h. */
+ * core/sandbox/ephemeral.h. */
 #pragma once
 
 #include "base/limits.h"

@@ -1,7 +1,7 @@
 /* What the files of the spawner share. One struct, one thread, one loop:
  *
  *   main.c         the steps of a start and of an end, as a list
- *   place.c        directories, locks, the instance's name, the daemon's user
+ *   instance.c        directories, locks, the instance's name, the daemon's user
  *   uid_block.c    the block of uids that is this instance's
  *   init_file.c    root's own copy of caisson-init
  *   listen.c       the API's sockets
@@ -12,7 +12,7 @@
  *   guests.c       the table of sandboxes: end, pause, and who waits for it
  *   boots.c        sandboxes that are being made or started
  *   worker.c       the long steps of drivers, in processes of their own
- *   jobs.c         those on a sandbox that runs: new limits, memory that is taken back
+ *   guest_jobs.c         those on a sandbox that runs: new limits, memory that is taken back
  *   memory.c       sandboxes that hold more memory than they may
  *   adopt.c        finding again what an earlier spawner left
  *   trash.c        erasing files in processes of their own
@@ -41,7 +41,7 @@
  * stop that takes long, and the delete that follows it. */
 #define ENTRY_WAITING_MAX 4
 
-/* A step on one that runs, in a worker of its own (jobs.c). */
+/* A step on one that runs, in a worker of its own (guest_jobs.c). */
 struct job {
 	enum job_kind {
 		JOB_NONE = 0,
@@ -188,7 +188,7 @@ NODISCARD int tls_files_load(struct spawner *spawner, struct error *error);
 /* A descriptor to read the certificate (0) or the key (1) with; -ENOENT where there is no TLS. */
 NODISCARD int tls_file_open(const struct spawner *spawner, int which);
 
-/* place.c */
+/* instance.c */
 NODISCARD int place_find_user(struct spawner *spawner, struct error *error);
 NODISCARD int place_make_roots(struct spawner *spawner, struct error *error);
 NODISCARD int place_make_directories(struct spawner *spawner, struct error *error);
@@ -283,7 +283,7 @@ void boots_forget_order(struct entry *entry);
 /* Orders that have not begun are dropped; nobody waits for the others. */
 void boots_forget_requests(struct spawner *spawner);
 
-/* jobs.c. The first two: 1: `request` is answered when it is done. */
+/* guest_jobs.c. The first two: 1: `request` is answered when it is done. */
 NODISCARD int jobs_set_limits(struct spawner *spawner, struct entry *entry,
 			      const struct limits *limits, uint32_t request, struct error *error);
 NODISCARD int jobs_reclaim(struct spawner *spawner, struct entry *entry, uint32_t request,

@@ -16,7 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "tier/living.h"
+#include "tier/live_guests.h"
 
 #define LOCK_PAUSE (5 * 1000 * 1000)
 #define LOCK_TURNS 600 /* three seconds */
@@ -29,7 +29,8 @@
 /* What a lock file says of who has it, or had it last: the pid, whose sandboxes are in the
  * directory (a state directory), whether it is one that a client has started ("idle-exit", and the
  * start time that makes the pid certain), and the runtime directory, by which clients find who
- * serves a state directory (cli/instance.c) and the next start finds what still runs. A line each.
+ * serves a state directory (cli/client/instance.c) and the next start finds what still runs. A line
+ * each.
  */
 struct holder {
 	uint64_t pid; /* 0: unknown */
@@ -116,7 +117,7 @@ static bool counts(const void *data, const char *name)
 /* Whether a sandbox of the state runs from the runtime directory. */
 static bool runs_in(const char *runtime, const char *state, bool served)
 {
-	return living(runtime, counts, &(struct served_state){state, served});
+	return live_guest_any(runtime, counts, &(struct served_state){state, served});
 }
 
 /* Whether the records in a runtime directory are of our state's sandboxes. A directory of another

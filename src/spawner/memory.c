@@ -1,6 +1,6 @@
 /* Sandboxes that hold more memory than they may: a kernel that lets that happen (tier/jail/jail.h,
- * over_open) says when, and is then made to see to it, in a worker (jobs.c). Called by guests.c,
- * jobs.c and loop.c; microseconds. */
+ * over_open) says when, and is then made to see to it, in a worker (guest_jobs.c). Called by
+ * guests.c, guest_jobs.c and loop.c; microseconds. */
 #include "spawner/internal.h"
 
 #include <errno.h>

@@ -15,7 +15,7 @@
 
 #include "base/fd.h"
 #include "base/text.h"
-#include "tier/living.h"
+#include "tier/live_guests.h"
 
 #define DEPTH_MAX 32 /* user namespaces cannot be nested deeper */
 
@@ -71,7 +71,7 @@ int rejoin_find(const char *runtime)
 	for (struct dirent *entry; entries && found < 0 && (entry = readdir(entries));) {
 		struct process process = PROCESS_NONE;
 		if (entry->d_name[0] == '.' ||
-		    living_open(dirfd(entries), entry->d_name, &process) < 0)
+		    live_guest_open(dirfd(entries), entry->d_name, &process) < 0)
 			continue;
 		found = namespace_of(&process, &ours);
 		process_done(&process);

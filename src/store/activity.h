@@ -1,6 +1,7 @@
-/* The activity of sandboxes (core/activity.h says what it is): rows that are written once, read in
- * two orders (within a sandbox by number, within a workspace by sequence) and pruned from the
- * front. Written by core/activity.c alone; api/ reads pages. Blocks for local disk only. */
+/* The activity of sandboxes (core/activity/activity.h says what it is): rows that are written once,
+ * read in two orders (within a sandbox by number, within a workspace by sequence) and pruned from
+ * the front. Written by core/activity/activity.c alone; api/ reads pages. Blocks for local disk
+ * only. */
 #pragma once
 
 #include "store/store.h"

@@ -1,4 +1,4 @@
-/* The rows of `pool`. See pool.h. Called by core/pool.c; blocks for local disk only. */
+/* The rows of `pool`. See pool.h. Called by core/pool/pool.c; blocks for local disk only. */
 #include "store/pool.h"
 
 #include <stdlib.h>

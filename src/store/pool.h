@@ -1,7 +1,7 @@
-/* Sandboxes of the pool (core/pool.h): a row before anything of one is on the host, so that what a
- * crash leaves is known for what it is. A row of its own table, not of `sandboxes`: nobody owns
- * them, and no list, budget or backup is to see them. Written by core/pool.c alone, and deleted in
- * the transaction that makes one a sandbox. */
+/* Sandboxes of the pool (core/pool/pool.h): a row before anything of one is on the host, so that
+ * what a crash leaves is known for what it is. A row of its own table, not of `sandboxes`: nobody
+ * owns them, and no list, budget or backup is to see them. Written by core/pool/pool.c alone, and
+ * deleted in the transaction that makes one a sandbox. */
 #pragma once
 
 #include "store/store.h"
@@ -9,7 +9,7 @@
 struct pool_row {
 	struct id id;
 	bool ready;     /* false: it was still being made, and nothing below is set */
-	uint64_t stamp; /* of what it was made with: core/pool.c */
+	uint64_t stamp; /* of what it was made with: core/pool/pool.c */
 	uint32_t tier, network;
 	char *template;
 	struct limits limits;

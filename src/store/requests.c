@@ -1,5 +1,5 @@
-/* The rows of requests with an Idempotency-Key. Called by core/idempotency.c; each call is one
- * statement and blocks for local disk only. */
+/* The rows of requests with an Idempotency-Key. Called by core/account/idempotency.c; each call is
+ * one statement and blocks for local disk only. */
 #include "store/requests.h"
 
 #include <stdlib.h>

@@ -18,7 +18,7 @@
 
 struct store;
 
-/* What a sandbox is doing. Only core/ moves it, along the arrows in core/sandbox_state.h. The
+/* What a sandbox is doing. Only core/ moves it, along the arrows in core/sandbox/state.h. The
  * numbers are in the database. */
 enum sandbox_state {
 	SANDBOX_CREATING = 1,

@@ -1,6 +1,6 @@
 /* What sandboxes have used and what workspaces may: the tables usage, spent and budgets. Written by
- * core/meter.c and core/budget.c, read by them and, as sums, by api/. Numbers are absolute, so that
- * writing a row twice is writing it once. */
+ * core/account/meter.c and core/account/budget.c, read by them and, as sums, by api/. Numbers are
+ * absolute, so that writing a row twice is writing it once. */
 #pragma once
 
 #include "store/store.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/code_records.h"
+#include "core/code/records.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <uv.h>
 
-#include "mcp/dispatch.h"
+#include "mcp/transport/dispatch.h"
 #include "mcp/mcp.h"
 #include "mcp/server.h"
-#include "mcp/session.h"
-#include "mcp/tool.h"
+#include "mcp/transport/session.h"
+#include "mcp/tools/tool.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

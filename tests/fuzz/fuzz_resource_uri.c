@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "mcp/resource_uri.h"
+#include "mcp/resources/uri.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

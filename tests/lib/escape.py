@@ -1,5 +1,5 @@
 """tests/escape/manifest.json as the suites use it: what the probe says, held against what it should say.
-`caisson selftest --escape` does the same for a user (src/cli/selftest_inside.c); this is for sandboxes
+`caisson selftest --escape` does the same for a user (src/cli/selftest/inside.c); this is for sandboxes
 with folders, which it does not make."""
 import json
 import os

@@ -6,11 +6,11 @@
 #include <uv.h>
 
 #include "base/buffer.h"
-#include "core/activity.h"
+#include "core/activity/activity.h"
 #include "core/core.h"
-#include "core/exec.h"
-#include "core/files.h"
-#include "core/sandbox.h"
+#include "core/exec/exec.h"
+#include "core/file/files.h"
+#include "core/sandbox/sandbox.h"
 #include "proto/init_messages.h"
 
 #define FAKE_INITS_MAX 128

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "init/operation.h"
+#include "init/file/operation.h"
 #include "test.h"
 
 #define OUTPUT_MAX (48u * 1024 * 1024)

@@ -5,8 +5,8 @@
 
 #include "base/config.h"
 #include "base/text.h"
-#include "core/activity.h"
-#include "core/receipt.h"
+#include "core/activity/activity.h"
+#include "core/activity/receipt.h"
 #include "store/activity.h"
 #include "test.h"
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "api/api.h"
-#include "api/exec_ask.h"
+#include "api/exec/ask.h"
 #include "api/openapi.h"
 #include "base/base64.h"
 #include "base/text.h"

@@ -1,10 +1,10 @@
 /* Budgets and their periods, the queue, what the host is expected to need, and metering: what the
  * clock and the counters say becomes which sums, by the hour, across daemons. */
-#include "core/budget.h"
+#include "core/account/budget.h"
 
 #include "base/clock.h"
 #include "core/core_private.h"
-#include "core/create_queue.h"
+#include "core/sandbox/create_queue.h"
 #include "fake_host.h"
 #include "test.h"
 

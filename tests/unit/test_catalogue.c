@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "mcp/tool.h"
+#include "mcp/tools/tool.h"
 #include "test.h"
 
 TEST_MAIN

@@ -1,13 +1,13 @@
-/* Code contexts (core/code.h) at a fake host: the ends of several at once, what a store that fails
- * leaves of a cell, and the end of one that is deleted while it runs. */
-#include "core/code.h"
+/* Code contexts (core/code/code.h) at a fake host: the ends of several at once, what a store that
+ * fails leaves of a cell, and the end of one that is deleted while it runs. */
+#include "core/code/code.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "core/code_private.h"
+#include "core/code/code_private.h"
 #include "fake_host.h"
 #include "store/sqlite.h"
 #include "test.h"

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/code.h"
+#include "core/code/code.h"
 #include "store/contexts.h"
 #include "test.h"
 #include "tier/remove_tree.h"

@@ -1,6 +1,6 @@
 /* Sandboxes that end with a client's connection: by what is held, what was released how, and when.
  */
-#include "core/ephemeral.h"
+#include "core/sandbox/ephemeral.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Execs and file operations: output by offset, ends of every kind, input under credit, links that
  * break, daemons that are replaced, inits that lie. */
-#include "core/exec.h"
+#include "core/exec/exec.h"
 
 #include <dirent.h>
 #include <signal.h>

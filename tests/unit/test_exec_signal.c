@@ -1,5 +1,5 @@
 /* Signals for a command that has not started yet: they wait for it in the daemon, and none is lost
- * (core/exec.c). */
+ * (core/exec/exec.c). */
 #include <signal.h>
 
 #include "core/core_private.h"

@@ -1,5 +1,5 @@
 /* An exec's life as a table: each pair of stage and event. */
-#include "core/exec_stage.h"
+#include "core/exec/stage.h"
 
 #include "store/store.h"
 #include "test.h"

@@ -1,12 +1,12 @@
-/* Whole file operations (core/file_tasks.h) and the records of files (core/file_records.h), against
+/* Whole file operations (core/file/tasks.h) and the records of files (core/file/records.h), against
  * an init that answers what the test says. */
-#include "core/file_tasks.h"
+#include "core/file/tasks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/activity.h"
-#include "core/file_records.h"
+#include "core/activity/activity.h"
+#include "core/file/records.h"
 #include "fake_host.h"
 #include "test.h"
 

@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "mcp/alarm.h"
-#include "mcp/job_search.h"
+#include "mcp/tools/job_search.h"
 #include "mcp/request.h"
-#include "mcp/memory.h"
+#include "mcp/transport/memory.h"
 #include "test.h"
 
 TEST_MAIN

@@ -1,12 +1,12 @@
-/* What a model reads of a command's output (mcp/output.h): what is text, where it is cut, what is
- * said about the rest; and the search of a job's lines (mcp/job_search.h). */
-#include "mcp/output.h"
+/* What a model reads of a command's output (mcp/tools/output.h): what is text, where it is cut,
+ * what is said about the rest; and the search of a job's lines (mcp/tools/job_search.h). */
+#include "mcp/tools/output.h"
 
 #include <string.h>
 
 #include "base/limits.h"
 #include "fake_host.h"
-#include "mcp/job_search.h"
+#include "mcp/tools/job_search.h"
 #include "test.h"
 
 TEST_MAIN

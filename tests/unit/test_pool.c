@@ -7,7 +7,7 @@
 #include "base/clock_advance.h"
 #include "base/statistics.h"
 #include "core/core_private.h"
-#include "core/pool_private.h"
+#include "core/pool/pool_private.h"
 #include "fake_host.h"
 #include "test.h"
 

@@ -1,5 +1,5 @@
 /* The line that says how far a copy is. */
-#include "cli/progress.h"
+#include "cli/client/progress.h"
 
 #include "base/clock.h"
 #include "base/limits.h"

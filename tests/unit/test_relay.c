@@ -13,7 +13,7 @@
 #include "init/connection.h"
 #include "init/exec.h"
 #include "init/launch.h"
-#include "init/operation.h"
+#include "init/file/operation.h"
 #include "init/loop.h"
 #include "test.h"
 

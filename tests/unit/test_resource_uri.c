@@ -1,6 +1,6 @@
 /* URIs of resources against their templates: what a client sends is matched and decoded strictly.
  */
-#include "mcp/resource_uri.h"
+#include "mcp/resources/uri.h"
 
 #include "test.h"
 

@@ -1,6 +1,6 @@
-/* Commands that somebody waits for (core/run.h): run and wait, standard input and cancels across a
- * lost connection to a sandbox, the output of an answer. */
-#include "core/run.h"
+/* Commands that somebody waits for (core/exec/run.h): run and wait, standard input and cancels
+ * across a lost connection to a sandbox, the output of an answer. */
+#include "core/exec/run.h"
 
 #include <stdlib.h>
 #include <string.h>

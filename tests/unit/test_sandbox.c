@@ -1,6 +1,6 @@
 /* The life of sandboxes: made, refused, undone, paused, stopped, deleted, timed out, and found
  * again by the next daemon whatever the last one was doing. */
-#include "core/sandbox.h"
+#include "core/sandbox/sandbox.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "core/core_private.h"
-#include "core/template.h"
+#include "core/sandbox/template.h"
 #include "fake_host.h"
 #include "fake_init.h"
 #include "test.h"

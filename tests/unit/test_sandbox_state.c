@@ -1,5 +1,5 @@
 /* A sandbox's life as tables: each state's facts, and each pair of state and wish. */
-#include "core/sandbox_state.h"
+#include "core/sandbox/state.h"
 
 #include <string.h>
 

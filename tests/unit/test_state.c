@@ -1,6 +1,6 @@
 /* Backups: which names may be in one, digests of files with holes, copies of a database that is in
  * use. What they are for is tried with real sandboxes in tests/cli/test_state.py. */
-#include "cli/state.h"
+#include "cli/state/state.h"
 
 #include <dirent.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Tokens: made, checked, refused without a reason, scopes in words. */
-#include "core/token.h"
+#include "core/account/token.h"
 
 #include <dirent.h>
 #include <stdio.h>

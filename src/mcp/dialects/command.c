@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "core/visible.h"
+#include "core/account/access.h"
 
 /* When there are many, every second one is as good. */
 static void mark(struct output_marks *marks, uint64_t total)

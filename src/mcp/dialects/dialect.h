@@ -5,11 +5,11 @@
  *     dialect_arguments -> target_ready -> pending_begin, an operation -> pending_over -> reply */
 #pragma once
 
-#include "core/exec_wait.h"
-#include "core/file_tasks.h"
-#include "core/run.h"
-#include "mcp/follow.h"
-#include "mcp/tool.h"
+#include "core/exec/wait.h"
+#include "core/file/tasks.h"
+#include "core/exec/run.h"
+#include "mcp/tools/output_progress.h"
+#include "mcp/tools/tool.h"
 
 /* --- the table of tools --- */
 

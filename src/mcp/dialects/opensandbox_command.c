@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "core/visible.h"
+#include "core/account/access.h"
 
 /* Of one stream. A line costs some 170 bytes beside its text, in the two forms of the answer. */
 #define HEAD_MAX (48 * KIB)

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "core/create_queue.h"
-#include "core/ephemeral.h"
+#include "core/sandbox/create_queue.h"
+#include "core/sandbox/ephemeral.h"
 
 #define ENTRYPOINT_MAX 64
 #define OWN_METADATA 2 /* image and entrypoint */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "core/template.h"
+#include "core/sandbox/template.h"
 
 #define IMAGE_MAX 255
 

@@ -7,9 +7,9 @@
 #include <strings.h>
 
 #include "base/text.h"
-#include "core/labels.h"
-#include "core/template.h"
-#include "core/visible.h"
+#include "core/sandbox/labels.h"
+#include "core/sandbox/template.h"
+#include "core/account/access.h"
 #include "proto/init_messages.h"
 
 #define PAGE_SIZE_DEFAULT 20

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "core/visible.h"
+#include "core/account/access.h"
 #include "mcp/dialects/dialect.h"
 #include "mcp/dialects/pandastack_tools.h"
 #include "mcp/lifecycle.h"
-#include "mcp/output.h"
+#include "mcp/tools/output.h"
 
 #define REQUEST_MAX (1 * MIB)
 #define ANSWER_MAX (4 * MIB)

@@ -22,9 +22,9 @@
 #define PID_FILE ROOT_STATE "/pid"
 #define LOOK_EVERY (2 * NSEC_PER_MSEC)
 
-/* What the init keeps for good (src/init/harden.c), no more: with the host's network runsc gives
- * its own kernel process these too, in the sandbox's user namespace, and SYS_PTRACE. So there is no
- * SYS_ADMIN for the init to set its host name with: that is the sandbox's id. */
+/* What the init keeps for good (src/init/setup/harden.c), no more: with the host's network runsc
+ * gives its own kernel process these too, in the sandbox's user namespace, and SYS_PTRACE. So there
+ * is no SYS_ADMIN for the init to set its host name with: that is the sandbox's id. */
 #define CAPABILITIES                                                                               \
 	"[\"CAP_CHOWN\",\"CAP_DAC_OVERRIDE\",\"CAP_FOWNER\",\"CAP_FSETID\",\"CAP_KILL\","          \
 	"\"CAP_SETGID\",\"CAP_SETUID\",\"CAP_SETPCAP\",\"CAP_NET_BIND_SERVICE\","                  \

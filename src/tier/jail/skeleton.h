@@ -1,6 +1,7 @@
 /* The skeleton of template `host`: everything of its root that is not a bind of the host's. Called
- * by template.c alone. Both functions look at the host through `host_root`, a descriptor of its
- * root directory, so that a test can give them another; both read files, so they may block. */
+ * by core/sandbox/template.c alone. Both functions look at the host through `host_root`, a
+ * descriptor of its root directory, so that a test can give them another; both read files, so they
+ * may block. */
 #pragma once
 
 #include <stdint.h>

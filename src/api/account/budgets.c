@@ -1,0 +1,209 @@
+/* /v1/budgets: what the caller's workspace may and has used; /v1/workspaces/{workspace}/budgets,
+ * for admin: the same of any, and its own ones set and removed. The store's short calls excepted
+ * nothing blocks. */
+#include "api/account/budget_record.h"
+
+#include "api/routes.h"
+
+/* As many as there are kinds, and some that are given twice. */
+#define BUDGETS_MAX 64
+#define MAXIMUM_MAX 1e12
+
+void put_amount(struct json_writer *writer, const char *key, uint32_t what, uint64_t amount)
+{
+	uint64_t unit = budget_unit(what);
+	if (unit == 1)
+		put_uint(writer, key, amount);
+	else
+		put_number(writer, key, (double)amount / (double)unit);
+}
+
+static void put_budget(void *data, const struct budget_state *state)
+{
+	struct json_writer *writer = data;
+	bool limited = state->maximum != BUDGET_UNLIMITED;
+	uint64_t maximum = (uint64_t)state->maximum;
+	put_object(writer, NULL);
+	put_text(writer, "what", budget_what_name(state->what));
+	put_text(writer, "period", budget_period_name(state->period));
+	if (limited) {
+		put_amount(writer, "maximum", state->what, maximum);
+		put_amount(writer, "used", state->what, state->used);
+		put_amount(writer, "left", state->what, maximum - MIN(maximum, state->used));
+	} else {
+		put_null(writer, "maximum");
+		put_amount(writer, "used", state->what, state->used);
+		put_null(writer, "left");
+	}
+	put_time(writer, "resets_at", state->resets_wall);
+	put_text(writer, "source", state->own ? "workspace" : "default");
+	put_object_end(writer);
+}
+
+void put_budgets(struct json_writer *writer, struct core *core, struct workspace *workspace)
+{
+	put_array(writer, "budgets");
+	budget_each(core, workspace, put_budget, writer);
+	put_array_end(writer);
+}
+
+static void reply_budgets(struct call *call, const char *name)
+{
+	struct core *core = call->core;
+	struct workspace *workspace = workspace_get(core, name);
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_text(&writer, "workspace", name);
+	put_budgets(&writer, core, workspace);
+	put_uint(&writer, "queue_length", workspace->queue_length);
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
+}
+
+static void budgets_get(struct call *call)
+{
+	reply_budgets(call, call->principal.workspace);
+}
+
+/* --- of any workspace --- */
+
+static void workspace_budgets_get(struct call *call)
+{
+	struct error error;
+	if (workspace_check(call->parameters[0], &error) < 0)
+		reply_error(call, &error);
+	else
+		reply_budgets(call, call->parameters[0]);
+}
+
+static int parse_kind(const char *what, const char *period, uint32_t *ret_what,
+		      uint32_t *ret_period, struct error *error)
+{
+	*ret_what = budget_what_parse(what);
+	*ret_period = budget_period_parse(period);
+	if (*ret_what == 0)
+		return error_set(error, ERROR_INVALID,
+				 "there is no budget of \"%.64s\": there are sandboxes, vcpus, "
+				 "memory_mb, disk_mb, creates, execs, wall_seconds and cpu_seconds",
+				 what);
+	if (*ret_period == 0)
+		return error_set(error, ERROR_INVALID,
+				 "there is no period \"%.64s\": there are now, minute, day and "
+				 "month",
+				 period);
+	if (!budget_possible(*ret_what, *ret_period))
+		return error_set(
+		    error, ERROR_INVALID, "a budget of %s has the period %s, not %s", what,
+		    budget_possible(*ret_what, PERIOD_NOW) ? "now" : "minute, day or month",
+		    period);
+	return 0;
+}
+
+static int parse_maximum(const json_t *json, uint32_t what, int64_t *ret_maximum,
+			 struct error *error)
+{
+	double value = json_number_value(json);
+	uint64_t unit = budget_unit(what);
+	if (!json || json_is_null(json)) {
+		*ret_maximum = BUDGET_UNLIMITED;
+		return 0;
+	}
+	bool whole = unit == 1 || unit == MIB;
+	if (!json_is_number(json) || !(value >= 0) || value > MAXIMUM_MAX ||
+	    (whole && value != (double)(int64_t)value) || value * (double)unit >= 9e18)
+		return error_set(error, ERROR_INVALID,
+				 "field `maximum` of %s must be a %snumber that is not too large, "
+				 "or null for none",
+				 budget_what_name(what), whole ? "whole " : "");
+	*ret_maximum = (int64_t)(value * (double)unit + 0.5);
+	return 0;
+}
+
+static int parse_budget(const json_t *json, struct budget_wish *wish, struct error *error)
+{
+	const char *what = NULL, *period = NULL;
+	json_t *maximum = NULL;
+	struct field fields[] = {
+	    {"what", FIELD_TEXT, &what, true, 1, 32},
+	    {"period", FIELD_TEXT, &period, true, 1, 32},
+	    {"maximum", FIELD_ANY, &maximum},
+	};
+	if (!json_is_object(json))
+		return error_set(error, ERROR_INVALID, "field `budgets` must hold objects");
+	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0 ||
+	    parse_kind(what, period, &wish->what, &wish->period, error) < 0)
+		return -1;
+	return parse_maximum(maximum, wish->what, &wish->maximum, error);
+}
+
+static int parse_budgets(const json_t *list, struct budget_wish wishes[BUDGETS_MAX],
+			 size_t *ret_count, struct error *error)
+{
+	size_t count = json_array_size(list);
+	if (count > BUDGETS_MAX)
+		return error_set(error, ERROR_INVALID, "field `budgets` has more than %d entries",
+				 BUDGETS_MAX);
+	for (size_t i = 0; i < count; i++) {
+		if (parse_budget(json_array_get(list, i), &wishes[i], error) < 0)
+			return error_prepend(error, "budget %zu", i + 1);
+		for (size_t j = 0; j < i; j++)
+			if (wishes[i].what == wishes[j].what &&
+			    wishes[i].period == wishes[j].period)
+				return error_set(error, ERROR_INVALID,
+						 "the budget %s/%s is given twice",
+						 budget_what_name(wishes[i].what),
+						 budget_period_name(wishes[i].period));
+	}
+	*ret_count = count;
+	return 0;
+}
+
+static void workspace_budgets_put(struct call *call)
+{
+	struct core *core = call->core;
+	struct budget_wish wishes[BUDGETS_MAX];
+	json_t *list = NULL;
+	size_t count = 0;
+	struct error error;
+	struct field fields[] = {{"budgets", FIELD_ARRAY, &list, true}};
+	if (workspace_check(call->parameters[0], &error) < 0 ||
+	    json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
+	    parse_budgets(list, wishes, &count, &error) < 0 ||
+	    budget_replace(core, workspace_get(core, call->parameters[0]), wishes, count, &error) <
+		0)
+		reply_error(call, &error);
+	else
+		reply_budgets(call, call->parameters[0]);
+}
+
+static void workspace_budgets_delete(struct call *call)
+{
+	struct core *core = call->core;
+	char what[32] = "", period[32] = "";
+	uint32_t what_number = 0, period_number = 0;
+	struct error error;
+	int result = workspace_check(call->parameters[0], &error);
+	if (result == 0)
+		result = query_text(call, "what", what, sizeof(what), false, &error);
+	if (result == 0)
+		result = query_text(call, "period", period, sizeof(period), false, &error);
+	if (result == 0 && (what[0] || period[0]))
+		result = parse_kind(what, period, &what_number, &period_number, &error);
+	if (result == 0)
+		result = budget_remove(core, workspace_get(core, call->parameters[0]), what_number,
+				       period_number, &error);
+	if (result < 0)
+		reply_error(call, &error);
+	else
+		reply_empty(call, 204);
+}
+
+const struct route budget_routes[] = {
+    {"GET", "/v1/budgets", READ, 0, budgets_get},
+    {"GET", "/v1/workspaces/{workspace}/budgets", ADMIN, 0, workspace_budgets_get},
+    {"PUT", "/v1/workspaces/{workspace}/budgets", ADMIN, ROUTE_JSON, workspace_budgets_put},
+    {"DELETE", "/v1/workspaces/{workspace}/budgets", ADMIN, 0, workspace_budgets_delete,
+     "what,period"},
+    {0},
+};

@@ -1,0 +1,242 @@
+/* GET /v1/usage: what sandboxes and workspaces have used, summed over whole hours of UTC. What is
+ * under way is counted first, so that the answer is of now; then it is one query of the store. */
+#include "store/usage.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/routes.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "core/account/meter.h"
+
+#define USAGE_LIMIT_DEFAULT 100
+#define USAGE_LIMIT_MAX 1000
+#define SECONDS_MAX (253402300800LL) /* the year 10000 */
+
+#define ROWS_PER_TURN 100
+
+struct ask {
+	enum usage_by by;
+	char workspace[WORKSPACE_MAX + 1]; /* "": all */
+	int64_t from_hour, to_hour;
+	uint64_t limit;
+	char after[WORKSPACE_MAX + 1];
+	/* The answer that is being made. */
+	struct usage_walk walk;
+	struct buffer buffer;
+	struct json_writer writer;
+	uint64_t count;
+	char last[WORKSPACE_MAX + 1];
+	bool more;
+};
+
+/* "2026-11-15T08:00:00Z" (with a fraction, if it must be), "2026-11-15", seconds since 1970, or
+ * an age like 6h. */
+static int parse_time(const char *name, const char *text, int64_t *ret_seconds, struct error *error)
+{
+	struct tm time = {0};
+	uint64_t seconds;
+	if (text_to_u64(text, 0, SECONDS_MAX - 1, &seconds) == 0) {
+		*ret_seconds = (int64_t)seconds;
+		return 0;
+	}
+	if (text_to_seconds(text, &seconds) == 0 && seconds < SECONDS_MAX) {
+		*ret_seconds = MAX(clock_wall() / NSEC_PER_SEC - (int64_t)seconds, 0);
+		return 0;
+	}
+	const char *rest = strptime(text, "%Y-%m-%d", &time);
+	if (rest && *rest == 'T') {
+		rest = strptime(rest + 1, "%H:%M:%S", &time);
+		if (rest && *rest == '.')
+			rest += 1 + strspn(rest + 1, "0123456789");
+		rest = rest && strcmp(rest, "Z") == 0 ? rest + 1 : NULL;
+	}
+	int64_t value = rest && *rest == '\0' ? (int64_t)timegm(&time) : -1;
+	if (value < 0 || value >= SECONDS_MAX)
+		return error_set(
+		    error, ERROR_INVALID,
+		    "query parameter `%s` must be a time in UTC like "
+		    "2026-11-15T08:00:00Z or 2026-11-15, seconds since 1970, or an age "
+		    "like 6h",
+		    name);
+	*ret_seconds = value;
+	return 0;
+}
+
+static int parse_range(struct call *call, struct ask *ask, struct error *error)
+{
+	char from[40] = "", to[40] = "";
+	int64_t now = clock_wall() / NSEC_PER_SEC, seconds;
+	/* Without a word it is this month. */
+	time_t when = (time_t)now;
+	struct tm month;
+	gmtime_r(&when, &month);
+	month.tm_mday = 1;
+	month.tm_hour = month.tm_min = month.tm_sec = 0;
+	ask->from_hour = (int64_t)timegm(&month) / 3600;
+	ask->to_hour = now / 3600 + 1;
+	if (query_text(call, "from", from, sizeof(from), false, error) < 0 ||
+	    query_text(call, "to", to, sizeof(to), false, error) < 0)
+		return -1;
+	if (from[0]) {
+		if (parse_time("from", from, &seconds, error) < 0)
+			return -1;
+		ask->from_hour = seconds / 3600;
+	}
+	if (to[0]) {
+		if (parse_time("to", to, &seconds, error) < 0)
+			return -1;
+		ask->to_hour = (seconds + 3599) / 3600;
+	}
+	if (ask->from_hour > ask->to_hour)
+		return error_set(error, ERROR_INVALID, "query parameter `from` is after `to`");
+	return 0;
+}
+
+/* Whose it is: the caller's own workspace; admin may name another, or `*` for all. */
+static int parse_workspace(struct call *call, struct ask *ask, struct error *error)
+{
+	char name[CALL_PARAMETER_MAX] = "";
+	if (text_copy(ask->workspace, sizeof(ask->workspace), call->principal.workspace) < 0 ||
+	    query_text(call, "workspace", name, sizeof(name), false, error) < 0)
+		return -1;
+	if (!name[0] || strcmp(name, ask->workspace) == 0)
+		return 0;
+	if (authorize(&call->principal, SCOPE_ADMIN, error) < 0)
+		return error_prepend(error, "another workspace's usage");
+	if (strcmp(name, "*") == 0) {
+		ask->workspace[0] = '\0';
+		return 0;
+	}
+	if (workspace_check(name, error) < 0)
+		return error_prepend(error, "query parameter `workspace`");
+	return text_copy(ask->workspace, sizeof(ask->workspace), name);
+}
+
+static int parse(struct call *call, struct ask *ask, struct error *error)
+{
+	char by[16] = "sandbox";
+	ask->limit = USAGE_LIMIT_DEFAULT;
+	if (parse_range(call, ask, error) < 0 || parse_workspace(call, ask, error) < 0 ||
+	    query_text(call, "by", by, sizeof(by), false, error) < 0 ||
+	    query_text(call, "cursor", ask->after, sizeof(ask->after), false, error) < 0 ||
+	    query_uint(call, "limit", 1, USAGE_LIMIT_MAX, &ask->limit, error) < 0)
+		return -1;
+	if (strcmp(by, "sandbox") != 0 && strcmp(by, "workspace") != 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `by` must be sandbox or workspace");
+	ask->by = strcmp(by, "workspace") == 0 ? USAGE_BY_WORKSPACE : USAGE_BY_SANDBOX;
+	return 0;
+}
+
+static void put_sums(struct json_writer *writer, const struct usage_row *row)
+{
+	put_number(writer, "alive_seconds", (double)row->alive_ns / 1e9);
+	put_number(writer, "paused_seconds", (double)row->paused_ns / 1e9);
+	put_number(writer, "cpu_seconds", (double)row->cpu_ns / 1e9);
+	put_uint(writer, "memory_byte_seconds", row->memory_byte_seconds);
+	put_uint(writer, "disk_byte_seconds", row->disk_byte_seconds);
+	put_number(writer, "snapshot_byte_hours", (double)row->snapshot_byte_seconds / 3600);
+	put_uint(writer, "execs", row->execs);
+}
+
+static bool list_one(void *data, const struct usage_row *row)
+{
+	struct ask *ask = data;
+	if (ask->count == ask->limit) {
+		ask->more = true;
+		return false;
+	}
+	ask->count++;
+	bool sandbox = ask->by == USAGE_BY_SANDBOX;
+	(void)!text_copy(ask->last, sizeof(ask->last),
+			 sandbox ? row->sandbox.text : row->workspace);
+	put_object(&ask->writer, NULL);
+	if (sandbox) {
+		put_text(&ask->writer, "sandbox", row->sandbox.text);
+		put_text(&ask->writer, "name", row->name);
+	}
+	put_text(&ask->writer, "workspace", row->workspace);
+	put_sums(&ask->writer, row);
+	put_object_end(&ask->writer);
+	return true;
+}
+
+static void walk_on(struct call *call)
+{
+	struct ask *ask = call->state;
+	struct error error;
+	bool more;
+	if (meter_walk(call->core, &ask->walk, ROWS_PER_TURN, list_one, ask, &more, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (more) {
+		call_next_turn(call, walk_on);
+		return;
+	}
+	put_array_end(&ask->writer);
+	put_text(&ask->writer, "next_cursor", ask->more ? ask->last : NULL);
+	put_object_end(&ask->writer);
+	reply_json(call, 200, &ask->writer);
+}
+
+static void act(struct call *call)
+{
+	struct ask *ask = call->state;
+	ask->buffer = BUFFER(REPLY_MAX);
+	ask->writer = json_writer_on(&ask->buffer);
+	ask->walk = (struct usage_walk){.by = ask->by,
+					.workspace = ask->workspace[0] ? ask->workspace : NULL,
+					.from_hour = ask->from_hour,
+					.to_hour = ask->to_hour,
+					.at_hour = ask->after[0] ? INT64_MAX : INT64_MIN};
+	memcpy(ask->walk.at, ask->after, sizeof(ask->after));
+	put_object(&ask->writer, NULL);
+	put_time(&ask->writer, "from", ask->from_hour * NSEC_PER_HOUR);
+	put_time(&ask->writer, "to", ask->to_hour * NSEC_PER_HOUR);
+	put_array(&ask->writer, "items");
+	walk_on(call);
+}
+
+static void ask_free(void *state)
+{
+	struct ask *ask = state;
+	buffer_done(&ask->buffer);
+	free(ask);
+}
+
+static void counted(void *data, const struct error *error)
+{
+	struct call *call = data;
+	(void)error; /* what could be counted is */
+	if (call->exchange && call->core->store)
+		act(call);
+	call_release(call);
+}
+
+static void usage_get(struct call *call)
+{
+	struct error error;
+	struct ask *ask = calloc(1, sizeof(*ask));
+	if (!ask)
+		abort();
+	call->state = ask;
+	call->state_free = ask_free;
+	if (parse(call, ask, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	call_hold(call);
+	if (meter_refresh(call->core, counted, call, &error) < 0) {
+		reply_error(call, &error);
+		call_release(call);
+	}
+}
+
+const struct route usage_routes[] = {
+    {"GET", "/v1/usage", READ, ROUTE_UNBOUND, usage_get, "from,to,by,workspace,limit,cursor"},
+    {0},
+};

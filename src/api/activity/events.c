@@ -1,0 +1,627 @@
+/* GET /v1/events: everything that happens in a workspace, as server-sent events (sse.h), from where
+ * the client was; or as a page. And GET /v1/sandboxes/{sandbox}/events: the life of one sandbox, as
+ * PandaStack's clients know it.
+ *
+ * A stream has a position: the sequence of the last entry it has looked at. What comes after it is
+ * read from `recent`, where every entry stands formatted once for all streams, or, where that does
+ * not reach back so far, from the store, a page per turn. So a slow client costs no memory; when it
+ * is too far behind it is told so (`dropped`) and let go, and comes back with Last-Event-ID.
+ *
+ * With many streams what is new waits a moment, so that a write to each does not follow every
+ * command; then each gets all of it in one write, a few streams per turn of the loop, so that other
+ * requests come in between. Runs on the loop; reads pages of the store. */
+#include "api/activity/activity.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "edge/sse.h"
+
+#define RECENT_MAX 128  /* entries kept formatted while there are streams */
+#define PAGE 64         /* of the store, per turn and stream */
+#define SCAN 1000       /* entries that are looked at for it, or for a page, in one turn */
+#define BEHIND_MAX 256  /* entries that a blocked client may miss before it is let go */
+#define IMMEDIATE_MAX 8 /* so many streams are told at once; of more each adds to the delay */
+#define DELAY_MAX_MS 100
+#define SLICE 32              /* streams that are told in one turn */
+#define WRITE_SIZE (32 * KIB) /* what is sent at once, about */
+#define TAIL_DEFAULT 50
+
+/* One entry, formatted. */
+struct recent {
+	struct list link;
+	uint64_t sequence;
+	char cursor[ACTIVITY_CURSOR_MAX]; /* of it */
+	uint32_t kind;
+	struct id sandbox;
+	char *workspace;
+	struct buffer event;      /* for /v1/events, as it is sent */
+	struct buffer compatible; /* its JSON as PandaStack has it */
+};
+
+static struct {
+	struct core *core;
+	struct activity_listener listener;
+	bool listening;
+	uv_timer_t *timer; /* NULL: nothing waits */
+	struct list streams;
+	size_t stream_count;
+	struct list recent; /* oldest first */
+	size_t recent_count;
+	uint64_t reaches; /* every entry behind this one is in `recent` */
+	size_t left;      /* streams that are still to be told in this round */
+	bool again;       /* something came since: another round follows */
+} hub;
+
+struct events {
+	struct list link;
+	struct call *call;
+	struct sse *sse;
+	struct buffer buffer; /* of the page */
+	struct activity_page page;
+	uint64_t position;
+	char workspace[WORKSPACE_MAX + 1];
+	struct id sandbox; /* only this one's, or unset */
+	char kinds[ACTIVITY_KIND_LIST_MAX];
+	bool compatible; /* PandaStack's form */
+	bool blocked;
+	uint32_t behind; /* entries that came while it was blocked */
+};
+
+/* --- how an entry looks --- */
+
+/* PandaStack calls the end of a sandbox so. */
+static const char *compatible_type(uint32_t kind)
+{
+	return kind == ACTIVITY_SANDBOX_ENDED ? "sandbox.deleted" : activity_kind_name(kind);
+}
+
+static void put_compatible(struct json_writer *writer, const struct activity_row *row)
+{
+	put_object(writer, NULL);
+	put_time(writer, "time", row->wall);
+	put_text(writer, "sandbox_id", row->sandbox.text);
+	put_text(writer, "type", compatible_type(row->kind));
+	put_details(writer, "payload", row);
+	put_object_end(writer);
+}
+
+/* As it is, not as a string: clients know it as a number. */
+static void put_cursor(struct json_writer *writer, uint64_t place)
+{
+	char cursor[ACTIVITY_CURSOR_MAX];
+	activity_cursor_print(place, cursor);
+	put_json(writer, "after", cursor, strlen(cursor));
+}
+
+static void recent_free(struct recent *recent)
+{
+	list_remove(&recent->link);
+	buffer_done(&recent->event);
+	buffer_done(&recent->compatible);
+	free(recent->workspace);
+	free(recent);
+}
+
+static void recent_free_all(struct list *found)
+{
+	while (!list_empty(found))
+		recent_free(list_entry(found->next, struct recent, link));
+}
+
+static struct recent *recent_new(const struct activity_row *row)
+{
+	struct recent *recent = calloc(1, sizeof(*recent));
+	if (!recent)
+		abort();
+	list_init(&recent->link);
+	recent->sequence = row->sequence;
+	activity_cursor_print(row->sequence, recent->cursor);
+	recent->kind = row->kind;
+	recent->sandbox = row->sandbox;
+	recent->workspace = text_duplicate(row->workspace);
+	DONE_BUFFER struct buffer json = BUFFER(ACTIVITY_ENTRY_JSON_MAX);
+	struct json_writer writer = json_writer_on(&json);
+	put_activity(&writer, NULL, row);
+	recent->event = BUFFER(ACTIVITY_ENTRY_JSON_MAX + KIB);
+	sse_format(&recent->event, recent->cursor, activity_kind_name(row->kind), &json);
+	recent->compatible = BUFFER(ACTIVITY_ENTRY_JSON_MAX);
+	writer = json_writer_on(&recent->compatible);
+	put_compatible(&writer, row);
+	return recent;
+}
+
+static bool kind_wanted(const char *kinds, uint32_t kind)
+{
+	char number[16];
+	snprintf(number, sizeof(number), ",%u,", kind);
+	return !kinds[0] || strstr(kinds, number);
+}
+
+static bool wanted(const struct events *events, const struct recent *recent)
+{
+	return strcmp(events->workspace, recent->workspace) == 0 &&
+	       (!id_is_set(&events->sandbox) || id_equal(&events->sandbox, &recent->sandbox)) &&
+	       kind_wanted(events->kinds, recent->kind);
+}
+
+/* --- streams --- */
+
+static void schedule(unsigned delay_ms);
+
+/* The stream ends here; its state is the call's and goes with it. */
+static void leave(struct events *events)
+{
+	if (list_empty(&events->link))
+		return;
+	list_remove(&events->link);
+	hub.stream_count--;
+	if (hub.stream_count > 0)
+		return;
+	activity_unlisten(&hub.listener);
+	hub.listening = false;
+	recent_free_all(&hub.recent);
+	hub.recent_count = hub.left = 0;
+	hub.again = false;
+}
+
+static void end_stream(struct events *events)
+{
+	struct call *call = events->call;
+	leave(events);
+	sse_end(TAKE_PTR(events->sse));
+	call_answered(call);
+}
+
+/* The explicit end of one that cannot be served on. */
+static void let_go(struct events *events, const char *reason)
+{
+	DONE_BUFFER struct buffer json = BUFFER(8 * KIB);
+	struct json_writer writer = json_writer_on(&json);
+	log_info("request %s: its stream of events is ended: %s", events->call->request_id, reason);
+	put_object(&writer, NULL);
+	put_text(&writer, "reason", reason);
+	put_cursor(&writer, events->position);
+	put_object_end(&writer);
+	sse_event(events->sse, "dropped", &json);
+	end_stream(events);
+}
+
+/* What one stream is sent at once: begun empty, flushed at the end. */
+#define BATCH BUFFER(WRITE_SIZE + ACTIVITY_ENTRY_JSON_MAX + KIB)
+
+static void flush(struct events *events, struct buffer *batch)
+{
+	if (batch->size > 0)
+		events->blocked = !sse_send(events->sse, batch);
+	buffer_clear(batch);
+}
+
+/* False: the stream has ended with it. */
+static bool send_one(struct events *events, const struct recent *recent, struct buffer *batch)
+{
+	if (events->compatible)
+		sse_format(batch, recent->cursor, "event", &recent->compatible);
+	else if (buffer_append(batch, recent->event.data, recent->event.size) < 0)
+		abort(); /* its maximum was made for it */
+	bool last = events->compatible && recent->kind == ACTIVITY_SANDBOX_ENDED;
+	if (last || batch->size >= WRITE_SIZE)
+		flush(events, batch);
+	if (last)
+		end_stream(events);
+	return !last;
+}
+
+/* `data` is a list of struct recent. */
+static bool take_row(void *data, const struct activity_row *row)
+{
+	list_append(data, &recent_new(row)->link);
+	return true;
+}
+
+/* What is older than `recent` reaches, from the store: false when the stream is gone. */
+static bool pump_store(struct events *events, bool *ret_more)
+{
+	struct core *core = hub.core;
+	struct list found;
+	struct error error;
+	uint64_t pruned = 0, seen = events->position;
+	bool more = false;
+	struct activity_query query = {
+	    .workspace = events->workspace,
+	    .sandbox = id_is_set(&events->sandbox) ? &events->sandbox : NULL,
+	    .by_sequence = true,
+	    .after = events->position,
+	    .kinds = events->kinds[0] ? events->kinds : NULL,
+	    .limit = PAGE,
+	    .scan = SCAN,
+	    .ret_seen = &seen,
+	    .ret_more = &more,
+	};
+	*ret_more = false;
+	list_init(&found);
+	if (activity_pruned(core, events->workspace, &pruned, &error) < 0 ||
+	    activity_each_written(core, &query, take_row, &found, &error) < 0) {
+		recent_free_all(&found);
+		let_go(events, error.message);
+		return false;
+	}
+	bool alive = true;
+	DONE_BUFFER struct buffer batch = BATCH;
+	if (pruned > events->position) {
+		let_go(events, "what came next is no longer kept");
+		alive = false;
+	}
+	while (!list_empty(&found)) {
+		struct recent *recent = list_entry(found.next, struct recent, link);
+		if (alive && !events->blocked) {
+			events->position = recent->sequence;
+			alive = send_one(events, recent, &batch);
+		}
+		recent_free(recent);
+	}
+	if (alive)
+		flush(events, &batch);
+	*ret_more = alive && !events->blocked && more;
+	if (alive && !events->blocked)
+		events->position = more ? seen : MAX(seen, hub.reaches);
+	return alive;
+}
+
+/* True when it had to look into the store: that is enough for one turn. */
+static bool pump(struct events *events)
+{
+	DONE_BUFFER struct buffer batch = BATCH;
+	bool more, stored = false;
+	if (events->blocked)
+		return false;
+	if (events->position < hub.reaches) {
+		stored = true;
+		if (!pump_store(events, &more))
+			return true;
+		if (more) {
+			hub.again = true;
+			schedule(1);
+			return true;
+		}
+	}
+	list_each (&hub.recent, node) {
+		struct recent *recent = list_entry(node, struct recent, link);
+		if (events->blocked)
+			return stored;
+		if (recent->sequence <= events->position)
+			continue;
+		events->position = recent->sequence;
+		if (wanted(events, recent) && !send_one(events, recent, &batch))
+			return stored;
+	}
+	flush(events, &batch);
+	return stored;
+}
+
+static unsigned delay(void)
+{
+	return (unsigned)MAX(MIN(hub.stream_count / IMMEDIATE_MAX, (size_t)DELAY_MAX_MS), 1);
+}
+
+/* Each goes to the end of the list and is told; one that ends meanwhile takes itself out of it. */
+static void pump_some(void)
+{
+	for (size_t i = 0; i < SLICE && hub.left > 0 && !list_empty(&hub.streams); i++) {
+		struct events *events = list_entry(hub.streams.next, struct events, link);
+		list_remove(&events->link);
+		list_append(&hub.streams, &events->link);
+		hub.left--;
+		if (pump(events))
+			break;
+	}
+	if (hub.left > 0) {
+		schedule(1);
+	} else if (hub.again) {
+		hub.again = false;
+		schedule(delay());
+	}
+}
+
+static void timer_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	uv_close((uv_handle_t *)timer, timer_closed);
+	hub.timer = NULL;
+	if (hub.left == 0)
+		hub.left = hub.stream_count;
+	pump_some();
+}
+
+static void schedule(unsigned delay_ms)
+{
+	if (hub.timer)
+		return;
+	hub.timer = calloc(1, sizeof(*hub.timer));
+	if (!hub.timer)
+		abort();
+	uv_timer_init(hub.core->loop, hub.timer);
+	uv_timer_start(hub.timer, on_timer, delay_ms, 0);
+}
+
+static void recorded(struct activity_listener *listener UNUSED, const struct activity_row *row)
+{
+	struct recent *recent = recent_new(row);
+	list_append(&hub.recent, &recent->link);
+	if (hub.recent_count == RECENT_MAX) {
+		struct recent *oldest = list_entry(hub.recent.next, struct recent, link);
+		hub.reaches = oldest->sequence;
+		recent_free(oldest);
+	} else {
+		hub.recent_count++;
+	}
+	list_each (&hub.streams, node) {
+		struct events *events = list_entry(node, struct events, link);
+		if (events->blocked && wanted(events, recent) && ++events->behind > BEHIND_MAX)
+			let_go(events, "the client reads too slowly");
+	}
+	if (hub.stream_count == 0)
+		return;
+	if (hub.stream_count <= IMMEDIATE_MAX) {
+		hub.left = hub.stream_count;
+		pump_some();
+	} else if (hub.left > 0) {
+		hub.again = true;
+	} else {
+		schedule(delay());
+	}
+}
+
+static void drained(struct call *call)
+{
+	struct events *events = call->state;
+	if (!events->sse)
+		return;
+	sse_drained(events->sse);
+	events->blocked = false;
+	events->behind = 0;
+	pump(events);
+}
+
+static void gone(struct call *call)
+{
+	struct events *events = call->state;
+	leave(events);
+	sse_drop(TAKE_PTR(events->sse));
+}
+
+/* Sends `first` (may be NULL), and with `last` ends there: nothing more will come. */
+static void join(struct events *events, struct list *first, bool last)
+{
+	DONE_BUFFER struct buffer batch = BATCH;
+	struct call *call = events->call;
+	struct error error;
+	if (!hub.listening) {
+		hub.core = call->core;
+		list_init(&hub.streams);
+		list_init(&hub.recent);
+		hub.recent_count = hub.stream_count = 0;
+		hub.listener.recorded = recorded;
+		if (activity_last(hub.core, &hub.reaches, &error) < 0) {
+			reply_error(call, &error);
+			return;
+		}
+		activity_listen(hub.core, &hub.listener);
+		hub.listening = true;
+	}
+	call->on_gone = gone;
+	call->stream.on_drain = drained;
+	list_append(&hub.streams, &events->link);
+	hub.stream_count++;
+	events->sse = sse_begin(call);
+	for (struct list *node = first ? first->next : NULL; node && node != first;
+	     node = node->next)
+		if (!send_one(events, list_entry(node, struct recent, link), &batch))
+			return;
+	flush(events, &batch);
+	if (last)
+		end_stream(events);
+	else
+		pump(events);
+}
+
+/* --- the requests --- */
+
+static void events_free(void *state)
+{
+	struct events *events = state;
+	buffer_done(&events->buffer);
+	free(events);
+}
+
+static struct events *events_new(struct call *call)
+{
+	struct events *events = calloc(1, sizeof(*events));
+	if (!events)
+		abort();
+	events->call = call;
+	list_init(&events->link);
+	memcpy(events->workspace, call->principal.workspace, sizeof(events->workspace));
+	events->sandbox = call->principal.sandbox;
+	call->state = events;
+	call->state_free = events_free;
+	return events;
+}
+
+/* Whose activity: `sandbox` of the query, or the one that the token is bound to. */
+static int read_sandbox(struct call *call, struct events *events, struct error *error)
+{
+	char name[CALL_PARAMETER_MAX] = "";
+	struct sandbox_row row = {0};
+	if (query_text(call, "sandbox", name, sizeof(name), false, error) < 0)
+		return -1;
+	if (!name[0])
+		return 0;
+	if (sandbox_find_row(call->core, &call->principal, name, &row, error) < 0)
+		return -1;
+	events->sandbox = row.id;
+	sandbox_row_done(&row);
+	return 0;
+}
+
+/* From where: `after`, else the Last-Event-ID of a client that comes back. Without either a stream
+ * begins with what is new, and a page with the oldest. */
+static int read_position(struct call *call, struct events *events, bool follow, struct error *error)
+{
+	const char *last_id = http_header(call->exchange, "last-event-id");
+	char after[ACTIVITY_CURSOR_MAX] = "";
+	const char *cursor = follow ? after : NULL;
+	if (query_text(call, "after", after, sizeof(after), false, error) < 0)
+		return -1;
+	bool returns = !after[0] && last_id && *last_id;
+	if (returns || after[0])
+		cursor = returns ? last_id : after;
+	int result = activity_seek(call->core, events->workspace, "query parameter `after`", cursor,
+				   &events->position, error);
+	if (result < 0 && returns && error->kind == ERROR_INVALID)
+		error_set(error, ERROR_INVALID, "Last-Event-ID is not the id of an event");
+	return result;
+}
+
+static void page_turn(struct call *call)
+{
+	struct events *events = call->state;
+	struct activity_page *page = &events->page;
+	struct error error;
+	bool more = false;
+	struct activity_query query = {
+	    .workspace = events->workspace,
+	    .sandbox = id_is_set(&events->sandbox) ? &events->sandbox : NULL,
+	    .by_sequence = true,
+	    .after = events->position,
+	    .kinds = events->kinds[0] ? events->kinds : NULL,
+	    .limit = page->limit - page->count + 1,
+	    .scan = SCAN,
+	    .ret_seen = &events->position,
+	    .ret_more = &more,
+	};
+	if (activity_each(call->core, &query, activity_page_entry, page, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (more && page->count < page->limit) {
+		call_next_turn(call, page_turn);
+		return;
+	}
+	put_array_end(&page->writer);
+	put_cursor(&page->writer, page->more ? page->last : events->position);
+	put_bool(&page->writer, "more", more);
+	put_object_end(&page->writer);
+	reply_json(call, 200, &page->writer);
+}
+
+static void reply_page(struct call *call, struct events *events, uint64_t limit)
+{
+	struct activity_page *page = &events->page;
+	events->buffer = BUFFER(REPLY_MAX);
+	*page = (struct activity_page){.writer = json_writer_on(&events->buffer),
+				       .limit = (uint32_t)limit,
+				       .last = events->position,
+				       .by_sequence = true};
+	put_object(&page->writer, NULL);
+	put_array(&page->writer, "items");
+	/* The answer is in its state. */
+	call_hold(call);
+	page_turn(call);
+	call_release(call);
+}
+
+void events_get(struct call *call)
+{
+	struct events *events = events_new(call);
+	bool follow = true;
+	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
+	struct error error;
+	activity_flush(call->core);
+	if (query_flag(call, "follow", &follow, &error) < 0 ||
+	    query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, &error) < 0 ||
+	    query_kinds(call, events->kinds, &error) < 0 ||
+	    read_sandbox(call, events, &error) < 0 ||
+	    read_position(call, events, follow, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (follow)
+		join(events, NULL, false);
+	else
+		reply_page(call, events, limit);
+}
+
+/* --- as PandaStack has it --- */
+
+/* They come newest first, and stand oldest first. */
+static bool take_row_before(void *data, const struct activity_row *row)
+{
+	struct list *found = data;
+	list_append(found->next, &recent_new(row)->link);
+	return true;
+}
+
+static void reply_tail(struct call *call, struct list *found)
+{
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_array(&writer, "events");
+	list_each (found, node) {
+		struct recent *recent = list_entry(node, struct recent, link);
+		put_json(&writer, NULL, recent->compatible.data, recent->compatible.size);
+	}
+	put_array_end(&writer);
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
+}
+
+void sandbox_events_get(struct call *call)
+{
+	struct core *core = call->core;
+	struct events *events = events_new(call);
+	struct sandbox_row row = {0};
+	struct list found;
+	bool follow = false;
+	uint64_t count = TAIL_DEFAULT, last;
+	struct error error;
+	list_init(&found);
+	activity_flush(core);
+	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
+	    query_flag(call, "follow", &follow, &error) < 0 ||
+	    query_uint(call, "tail", 0, ACTIVITY_PAGE_MAX, &count, &error) < 0 ||
+	    activity_kinds_parse("sandbox", events->kinds, sizeof(events->kinds), &error) < 0 ||
+	    activity_last(core, &last, &error) < 0) {
+		sandbox_row_done(&row);
+		reply_error(call, &error);
+		return;
+	}
+	events->compatible = true;
+	events->sandbox = row.id;
+	bool ended = row.state == SANDBOX_ENDED;
+	sandbox_row_done(&row);
+	struct activity_query query = {
+	    .sandbox = &events->sandbox,
+	    .descending = true,
+	    .kinds = events->kinds,
+	    .limit = (uint32_t)count,
+	};
+	if (activity_each(core, &query, take_row_before, &found, &error) < 0)
+		reply_error(call, &error);
+	else if (!follow)
+		reply_tail(call, &found);
+	else {
+		events->position = last;
+		join(events, &found, ended);
+	}
+	recent_free_all(&found);
+}

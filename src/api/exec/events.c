@@ -1,0 +1,411 @@
+/* A command's output as it comes: server-sent events, or lines of JSON. `POST .../exec/stream` runs
+ * one (so does `POST .../exec` with `Accept: text/event-stream`), `GET .../output?follow=1` follows
+ * one that is there. Output is pulled from the exec's log by offset, as fast as the client takes
+ * it: one that is slow holds up its own command (which is lossless unless detached), and no memory.
+ * A client that goes away cancels the command that it runs unless it said `detach=1`.
+ *
+ * Every chunk is cut between characters. Bytes that are no UTF-8 come as they are in `data_base64`
+ * beside a `chunk` that has U+FFFD in their places. */
+#include "api/exec/events.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/exec/ask.h"
+#include "api/sandbox/record.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "edge/idempotency.h"
+#include "edge/sse.h"
+
+enum form {
+	FORM_EVENTS, /* event: stdout|stderr|exit|... */
+	FORM_CHUNKS, /* {stream,data,is_final,exit_code,duration_ms}, as events without a name */
+	FORM_LINES,  /* the same, one per line (NDJSON) */
+};
+
+struct follow {
+	struct exec_follower follower;
+	struct call *call;
+	struct exec_ask *ask; /* until the start */
+	struct sse *sse;
+	enum form form;
+	bool begun;       /* the head is out */
+	bool blocked;     /* the connection's queue is full */
+	bool owner;       /* it was begun here: it ends with the client */
+	bool input_given; /* whole, with the request */
+};
+
+static void follow_free(void *state)
+{
+	struct follow *follow = state;
+	if (follow->ask)
+		exec_ask_done(follow->ask);
+	free(follow->ask);
+	free(follow);
+}
+
+static void begin_answer(struct follow *follow)
+{
+	struct call *call = follow->call;
+	follow->begun = true;
+	if (follow->form == FORM_LINES)
+		http_stream_begin(call->exchange, 200, "application/x-ndjson", -1,
+				  &(struct http_header){"Cache-Control", "no-store"}, 1);
+	else
+		follow->sse = sse_begin(call);
+}
+
+static void end_answer(struct follow *follow)
+{
+	struct call *call = follow->call;
+	exec_follower_leave(&follow->follower);
+	if (!call->exchange)
+		return;
+	if (follow->sse)
+		sse_end(TAKE_PTR(follow->sse));
+	else
+		http_stream_end(call->exchange);
+	call_answered(call);
+}
+
+/* --- what is sent --- */
+
+static void emit(struct follow *follow, const char *name, const struct json_writer *writer)
+{
+	if (!follow->call->exchange || writer->full)
+		return;
+	if (follow->sse) {
+		follow->blocked = !sse_event(
+		    follow->sse, follow->form == FORM_CHUNKS ? "message" : name, writer->buffer);
+		return;
+	}
+	if (buffer_append_text(writer->buffer, "\n") == 0)
+		follow->blocked = !http_stream_write(follow->call->exchange, writer->buffer->data,
+						     writer->buffer->size);
+}
+
+const char *stream_name(enum exec_stream stream)
+{
+	return stream == EXEC_STDOUT ? "stdout" : "stderr";
+}
+
+void put_chunk(struct json_writer *writer, const char *key, const char *data, size_t size)
+{
+	put_text_size(writer, key, data, size);
+	if (!text_is_utf8(data, size))
+		put_base64(writer, "data_base64", data, size);
+}
+
+void put_piece_event(struct json_writer *writer, const char *data, size_t size, uint64_t offset)
+{
+	put_object(writer, NULL);
+	put_chunk(writer, "chunk", data, size);
+	put_uint(writer, "offset", offset);
+	put_object_end(writer);
+}
+
+void put_gap_event(struct json_writer *writer, enum exec_stream stream, uint64_t offset,
+		   uint64_t bytes)
+{
+	put_object(writer, NULL);
+	put_text(writer, "stream", stream_name(stream));
+	put_uint(writer, "offset", offset);
+	put_uint(writer, "bytes", bytes);
+	put_object_end(writer);
+}
+
+static void send_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
+		       size_t size)
+{
+	struct follow *follow = container_of(follower, struct follow, follower);
+	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	if (follow->form == FORM_EVENTS) {
+		put_piece_event(&writer, data, size, follower->sent[stream - 1]);
+	} else {
+		put_object(&writer, NULL);
+		put_text(&writer, "stream", stream_name(stream));
+		put_chunk(&writer, "data", data, size);
+		put_bool(&writer, "is_final", false);
+		put_null(&writer, "exit_code");
+		put_null(&writer, "duration_ms");
+		put_object_end(&writer);
+	}
+	emit(follow, stream_name(stream), &writer);
+}
+
+static void send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
+{
+	struct follow *follow = container_of(follower, struct follow, follower);
+	DONE_BUFFER struct buffer buffer = BUFFER(KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_gap_event(&writer, stream, follower->sent[stream - 1], gap);
+	if (follow->form == FORM_EVENTS)
+		emit(follow, "gap", &writer);
+}
+
+static void send_start(struct follow *follow)
+{
+	DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	if (follow->form != FORM_EVENTS)
+		return;
+	put_exec(&writer, NULL, follow->follower.exec);
+	emit(follow, "start", &writer);
+}
+
+static void send_error(struct follow *follow, const struct error *error)
+{
+	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_error(&writer, error, follow->call->request_id);
+	emit(follow, "error", &writer);
+}
+
+void put_timed_out(struct json_writer *writer, const struct exec_row *row)
+{
+	char text[64];
+	snprintf(text, sizeof(text), "command timeout after %gs", (double)row->timeout_ms / 1000);
+	put_text(writer, "error", text);
+	put_text(writer, "code", error_info(ERROR_TIMED_OUT)->code);
+}
+
+/* A time-out is an error with all that an exit has: clients of either kind see what it is. */
+static const char *put_last(struct follow *follow, struct json_writer *writer,
+			    const struct left_process *processes, size_t count)
+{
+	const struct exec *exec = follow->follower.exec;
+	bool timed_out = exec->row.end == EXEC_END_TIMED_OUT;
+	put_object(writer, NULL);
+	if (timed_out) {
+		put_timed_out(writer, &exec->row);
+		put_text(writer, "request_id", follow->call->request_id);
+		put_bool(writer, "retryable", false);
+	}
+	put_exec_members(writer, &exec->row);
+	put_uint(writer, "stdout_bytes", exec_total(exec, EXEC_STDOUT));
+	put_uint(writer, "stderr_bytes", exec_total(exec, EXEC_STDERR));
+	put_left_running(writer, processes, MIN(count, (size_t)64));
+	put_expiry_warning(writer, &exec->sandbox->row);
+	put_object_end(writer);
+	return timed_out ? "error" : "exit";
+}
+
+static void put_last_chunk(struct follow *follow, struct json_writer *writer)
+{
+	const struct exec_row *row = &follow->follower.exec->row;
+	put_object(writer, NULL);
+	put_text(writer, "stream", "stdout");
+	put_text(writer, "data", "");
+	put_bool(writer, "is_final", true);
+	put_int(writer, "exit_code", exec_exit_code(row));
+	put_number(writer, "duration_ms", (double)row->wall_ns / NSEC_PER_MSEC);
+	put_text(writer, "exec_id", row->id.text);
+	put_bool(writer, "timed_out", row->end == EXEC_END_TIMED_OUT);
+	put_object_end(writer);
+}
+
+static void finished(void *data, const struct left_process *processes, size_t count)
+{
+	struct follow *follow = data;
+	struct call *call = follow->call;
+	if (call->exchange && follow->follower.exec) {
+		DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
+		struct json_writer writer = json_writer_on(&buffer);
+		const char *name = "exit";
+		if (follow->form == FORM_EVENTS)
+			name = put_last(follow, &writer, processes, count);
+		else
+			put_last_chunk(follow, &writer);
+		emit(follow, name, &writer);
+		end_answer(follow);
+	}
+	call_release(call);
+}
+
+/* --- the exec --- */
+
+static void events_ended(struct exec_follower *follower)
+{
+	call_hold(follower->call);
+	exec_finish(follower->exec, finished, container_of(follower, struct follow, follower));
+}
+
+static void events_running(struct exec_follower *follower)
+{
+	struct follow *follow = container_of(follower, struct follow, follower);
+	struct error error;
+	if (!follow->begun) {
+		begin_answer(follow);
+		send_start(follow);
+	}
+	if (follow->owner && follow->input_given && stdin_lost(follower->exec, &error)) {
+		/* The feed cancels it; here is who asked for it. */
+		send_error(follow, &error);
+		end_answer(follow);
+	}
+}
+
+static void events_failed(struct exec_follower *follower, const struct error *error)
+{
+	struct follow *follow = container_of(follower, struct follow, follower);
+	if (!follow->begun) {
+		reply_error(follow->call, error);
+		return;
+	}
+	send_error(follow, error);
+	end_answer(follow);
+}
+
+static const struct exec_emitter events_emitter = {.piece_max = EVENT_PIECE_MAX,
+						   .characters = true,
+						   .running = events_running,
+						   .piece = send_piece,
+						   .gap = send_gap,
+						   .ended = events_ended,
+						   .failed = events_failed};
+
+static void drain(struct call *call)
+{
+	struct follow *follow = call->state;
+	follow->blocked = false;
+	if (follow->sse)
+		sse_drained(follow->sse);
+	exec_follower_pump(&follow->follower);
+}
+
+static void gone(struct call *call)
+{
+	struct follow *follow = call->state;
+	struct exec *exec = follow->follower.exec;
+	sse_drop(TAKE_PTR(follow->sse));
+	exec_follower_leave(&follow->follower);
+	if (exec && follow->owner)
+		exec_cancel(exec, NULL);
+}
+
+static void watch(struct follow *follow, struct exec *exec)
+{
+	struct call *call = follow->call;
+	call->stream.on_drain = drain;
+	call->on_gone = gone;
+	exec_follower_begin(&follow->follower, exec);
+}
+
+/* --- running one --- */
+
+static void act(struct call *call, struct sandbox *sandbox)
+{
+	struct follow *follow = call->state;
+	struct exec_ask *ask = follow->ask;
+	struct exec *exec;
+	struct error error;
+	ask->spec.principal = &call->principal;
+	/* A detached command has no reader that it could wait for. */
+	if (follow->owner)
+		ask->spec.flags |= EXEC_LOSSLESS;
+	if (exec_start(sandbox, &ask->spec, &exec, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	follow->follower.watcher.consumes = follow->owner;
+	watch(follow, exec);
+	if (ask->stdin_kind == STDIN_GIVEN)
+		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
+	follow->input_given = ask->stdin_kind == STDIN_GIVEN;
+	/* What is open for hours keeps no more than it needs. */
+	exec_ask_done(ask);
+	free(TAKE_PTR(follow->ask));
+	json_decref(call->body);
+	call->body = NULL;
+}
+
+static int parse_form(struct call *call, struct follow *follow, struct error *error)
+{
+	char form[16] = "";
+	bool lines =
+	    call_accepts(call, "application/x-ndjson") && !call_accepts(call, "text/event-stream");
+	if (query_text(call, "format", form, sizeof(form), false, error) < 0)
+		return -1;
+	if (*form && strcmp(form, "events") != 0 && strcmp(form, "orkestr") != 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `format` must be events or orkestr");
+	follow->form = lines                          ? FORM_LINES
+		       : strcmp(form, "orkestr") == 0 ? FORM_CHUNKS
+						      : FORM_EVENTS;
+	return 0;
+}
+
+static struct follow *follow_new(struct call *call)
+{
+	struct follow *follow = calloc(1, sizeof(*follow));
+	if (!follow)
+		abort();
+	follow->call = call;
+	follow->follower = (struct exec_follower){
+	    .call = call, .emitter = &events_emitter, .blocked = &follow->blocked};
+	call->state = follow;
+	call->state_free = follow_free;
+	return follow;
+}
+
+bool exec_events_wanted(struct call *call)
+{
+	/* Who takes JSON as well gets what is simpler. */
+	return (call_accepts(call, "text/event-stream") ||
+		call_accepts(call, "application/x-ndjson")) &&
+	       !call_accepts(call, "application/json");
+}
+
+void exec_stream_post(struct call *call)
+{
+	struct follow *follow = follow_new(call);
+	bool detach = false;
+	struct error error;
+	follow->ask = calloc(1, sizeof(*follow->ask));
+	if (!follow->ask)
+		abort();
+	int result = parse_form(call, follow, &error);
+	if (result == 0)
+		result = query_flag(call, "detach", &detach, &error);
+	if (result == 0)
+		result = exec_ask_parse(call->body, follow->ask, &error);
+	if (result == 0 && follow->ask->background)
+		result = error_set(&error, ERROR_INVALID,
+				   "of a stream, `background` is the query parameter `detach=1`");
+	if (result == 0 && idempotency_key(call))
+		result = error_set(&error, ERROR_INVALID,
+				   "an Idempotency-Key is not for streams: use `background`");
+	if (result < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	follow->owner = !detach;
+	call_ready(call, act);
+}
+
+/* --- following one that is there --- */
+
+void exec_events_follow(struct call *call, struct exec *exec, bool out, bool err, uint64_t from_out,
+			uint64_t from_err)
+{
+	struct follow *follow = follow_new(call);
+	struct error error;
+	if (parse_form(call, follow, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	follow->follower.sent[0] = from_out;
+	follow->follower.sent[1] = from_err;
+	/* As of a raw follower: see output.c. */
+	follow->follower.watcher.consumes = !exec_has_consumer(exec);
+	follow->follower.watcher.only = out && err ? 0 : out ? EXEC_STDOUT : EXEC_STDERR;
+	watch(follow, exec);
+	if (out)
+		exec_watcher_consumed(&follow->follower.watcher, EXEC_STDOUT, from_out);
+	if (err)
+		exec_watcher_consumed(&follow->follower.watcher, EXEC_STDERR, from_err);
+	exec_follower_changed(&follow->follower);
+}

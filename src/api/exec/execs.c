@@ -1,0 +1,420 @@
+/* /v1/sandboxes/{sandbox}/exec and .../execs: runs a command and waits, or not; lists, signals,
+ * cancels. Everything waits through watchers; reading output for an answer is bounded. */
+#include "api/exec/run.h"
+
+#include <ctype.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "api/exec/events.h"
+#include "api/exec/once.h"
+#include "api/exec/execs.h"
+#include "api/sandbox/record.h"
+#include "base/text.h"
+#include "edge/idempotency.h"
+
+/* --- run and wait --- */
+
+static void run_free(void *state)
+{
+	struct exec_run *run = state;
+	exec_ask_done(&run->ask);
+	idempotency_end(run->request, false);
+	buffer_done(&run->stdin_left);
+	buffer_done(&run->input);
+	free(run);
+}
+
+static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
+		 const struct error *error)
+{
+	struct exec_run *run = data;
+	struct call *call = run->call;
+	run->run = NULL;
+	if (error) {
+		reply_error(call, error);
+		return;
+	}
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_exec_members(&writer, &exec->row);
+	put_exec_output(&writer, exec, run->ask.answer_max);
+	put_left_running(&writer, left, count);
+	put_expiry_warning(&writer, &exec->sandbox->row);
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
+}
+
+static const struct run_callbacks run_callbacks = {.done = done};
+
+/* A command that nobody waits for any more is ended. */
+static void gone(struct call *call)
+{
+	struct exec_run *run = call->state;
+	if (run->run)
+		run_abandon(run->run, !run->kept);
+	run->run = NULL;
+}
+
+static void reply_exec(struct call *call, int status, const struct exec *exec)
+{
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_exec(&writer, NULL, exec);
+	reply_json(call, status, &writer);
+}
+
+static void act_background(struct call *call, struct sandbox *sandbox)
+{
+	struct exec_run *run = call->state;
+	struct exec *exec;
+	struct error error;
+	int result = exec_start(sandbox, &run->ask.spec, &exec, &error);
+	exec_once_end(run, result == 0);
+	if (result < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (run->ask.stdin_kind == STDIN_GIVEN)
+		stdin_feed(exec, TAKE_PTR(run->ask.stdin_data), run->ask.stdin_size);
+	reply_exec(call, 202, exec);
+}
+
+static void act(struct call *call, struct sandbox *sandbox)
+{
+	struct exec_run *run = call->state;
+	struct error error;
+	run->ask.spec.principal = &call->principal;
+	if (exec_once_record(run, sandbox, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (run->ask.background) {
+		act_background(call, sandbox);
+		return;
+	}
+	call->on_gone = gone;
+	int result = run_start(sandbox, &run->ask.spec, TAKE_PTR(run->ask.stdin_data),
+			       run->ask.stdin_size, &run_callbacks, run, &run->run, &error);
+	exec_once_end(run, result == 0);
+	if (result < 0)
+		reply_error(call, &error);
+}
+
+static int check(struct call *call, const struct exec_run *run, bool stream, struct error *error)
+{
+	const struct exec_ask *ask = &run->ask;
+	if (stream && (ask->background || ask->stdin_kind == STDIN_GIVEN))
+		return error_set(error, ERROR_INVALID,
+				 "over a stream standard input comes in frames, and `background` "
+				 "is `?detach=1`");
+	if (!stream && run->detach)
+		return error_set(error, ERROR_INVALID,
+				 "`detach` is for a stream (Upgrade: %s); use `background`",
+				 EXEC_STREAM_PROTOCOL);
+	if (!stream && !ask->background && ask->spec.flags & EXEC_LOSSLESS)
+		return error_set(error, ERROR_INVALID,
+				 "`lossless` needs a reader while the command runs: use "
+				 "`background` and read its output, or a stream");
+	if (!stream && !ask->background && ask->stdin_kind == STDIN_OPEN)
+		return error_set(error, ERROR_INVALID,
+				 "`stdin: true` needs `background`, or a stream");
+	if (stream && idempotency_key(call))
+		return error_set(error, ERROR_INVALID,
+				 "an Idempotency-Key is not for streams: use `background`");
+	if (http_request(call->exchange)->fd_count > 0)
+		return error_set(error, ERROR_INVALID, "descriptors are for `mounts` of a create");
+	return 0;
+}
+
+static struct exec_run *run_new(struct call *call)
+{
+	struct exec_run *run = calloc(1, sizeof(*run));
+	if (!run)
+		abort();
+	run->call = call;
+	call->state = run;
+	call->state_free = run_free;
+	return run;
+}
+
+/* Unless it was begun before, with the same Idempotency-Key. */
+static void begin(struct call *call, struct exec_run *run,
+		  void (*then)(struct call *call, struct sandbox *sandbox))
+{
+	struct error error;
+	int found = then == act ? exec_once(call, run, &error) : 0;
+	if (found < 0)
+		reply_error(call, &error);
+	else if (found == 0)
+		call_ready(call, then);
+}
+
+void exec_post(struct call *call)
+{
+	struct error error;
+	bool stream = call_upgrades(call, EXEC_STREAM_PROTOCOL);
+	if (!stream && exec_events_wanted(call)) {
+		exec_stream_post(call);
+		return;
+	}
+	struct exec_run *run = run_new(call);
+	if (exec_ask_parse(call->body, &run->ask, &error) < 0 ||
+	    query_flag(call, "detach", &run->detach, &error) < 0 ||
+	    check(call, run, stream, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	begin(call, run, stream ? exec_stream_begin : act);
+}
+
+/* A command in the background, whatever the body says about it. */
+void job_post(struct call *call)
+{
+	struct exec_run *run = run_new(call);
+	struct error error;
+	int result = exec_ask_parse(call->body, &run->ask, &error);
+	run->ask.background = true;
+	if (result < 0 || check(call, run, false, &error) < 0)
+		reply_error(call, &error);
+	else
+		begin(call, run, act);
+}
+
+/* --- look --- */
+
+#define EXEC_LIST_DEFAULT 100
+#define EXEC_LIST_MAX 1000
+
+struct listing {
+	struct json_writer writer;
+	uint32_t states; /* a bit for each that is wanted */
+	uint64_t limit, count;
+	struct id last; /* the last one that was listed */
+};
+
+static bool list_one(void *data, const struct exec_row *row, struct exec *exec)
+{
+	struct listing *listing = data;
+	if (!(listing->states & 1u << row->state))
+		return true;
+	if (listing->count++ == listing->limit)
+		return false;
+	listing->last = row->id;
+	if (exec) {
+		put_exec(&listing->writer, NULL, exec);
+		return true;
+	}
+	put_object(&listing->writer, NULL);
+	put_exec_members(&listing->writer, row);
+	put_uint(&listing->writer, "stdout_bytes", row->out_total);
+	put_uint(&listing->writer, "stderr_bytes", row->err_total);
+	put_object_end(&listing->writer);
+	return true;
+}
+
+static int parse_state(struct call *call, uint32_t *ret_states, struct error *error)
+{
+	char state[16] = "";
+	if (query_text(call, "state", state, sizeof(state), false, error) < 0)
+		return -1;
+	if (!*state)
+		*ret_states = UINT32_MAX;
+	else if (strcmp(state, "running") == 0)
+		*ret_states = 1u << EXEC_STARTING | 1u << EXEC_RUNNING;
+	else if (strcmp(state, "ended") == 0)
+		*ret_states = 1u << EXEC_ENDED;
+	else if (strcmp(state, "failed") == 0)
+		*ret_states = 1u << EXEC_FAILED;
+	else
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `state` must be running, ended or failed");
+	return 0;
+}
+
+/* The key behind which a page goes on. */
+static int parse_cursor(struct call *call, uint64_t *ret_key, struct error *error)
+{
+	char cursor[ID_LENGTH + 2] = "";
+	struct id id;
+	*ret_key = UINT64_MAX;
+	if (query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0)
+		return -1;
+	if (!*cursor)
+		return 0;
+	int found = id_parse(cursor, &id);
+	if (found < 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `cursor` must be `next_cursor` of a page");
+	found = exec_key(call->core, &call->sandbox, &id, ret_key, error);
+	if (found == 0)
+		return error_set(error, ERROR_CURSOR_GONE, "the command it names was removed");
+	return found < 0 ? -1 : 0;
+}
+
+static void list(struct call *call, const char *name)
+{
+	struct listing listing = {.limit = EXEC_LIST_DEFAULT};
+	struct error error;
+	uint64_t key;
+	bool all = false; /* also what code contexts need for themselves */
+	if (query_uint(call, "limit", 1, EXEC_LIST_MAX, &listing.limit, &error) < 0 ||
+	    query_flag(call, "all", &all, &error) < 0 ||
+	    parse_state(call, &listing.states, &error) < 0 ||
+	    parse_cursor(call, &key, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
+		return;
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	listing.writer = json_writer_on(&buffer);
+	put_object(&listing.writer, NULL);
+	put_array(&listing.writer, name);
+	if (exec_page(sandbox, key, all, list_one, &listing, &error) < 0) {
+		buffer_done(&buffer);
+		reply_error(call, &error);
+		return;
+	}
+	bool more = listing.count > listing.limit;
+	put_array_end(&listing.writer);
+	put_bool(&listing.writer, "truncated", more);
+	put_text(&listing.writer, "next_cursor", more ? listing.last.text : NULL);
+	put_object_end(&listing.writer);
+	reply_json(call, 200, &listing.writer);
+}
+
+void execs_get(struct call *call)
+{
+	list(call, "execs");
+}
+
+void jobs_get(struct call *call)
+{
+	list(call, "jobs");
+}
+
+/* The exec of this call, or NULL after an error reply. */
+static struct exec *find(struct call *call)
+{
+	struct exec *exec;
+	struct error error;
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
+		return NULL;
+	if (exec_find(sandbox, call->parameters[1], &exec, &error) == 0)
+		return exec;
+	reply_error(call, &error);
+	return NULL;
+}
+
+void exec_get(struct call *call)
+{
+	struct exec *exec = find(call);
+	if (exec)
+		reply_exec(call, 200, exec);
+}
+
+/* --- signal, cancel --- */
+
+static void act_signal(struct call *call, struct sandbox *sandbox)
+{
+	struct error error;
+	bool tree = false;
+	json_t *json = NULL;
+	int number = 0;
+	(void)sandbox;
+	struct field fields[] = {
+	    {"signal", FIELD_ANY, &json, true},
+	    {"tree", FIELD_BOOL, &tree},
+	};
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
+	    signal_parse(json, &number, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	struct exec *exec = find(call);
+	if (!exec)
+		return;
+	if (exec_signal(exec, &call->principal, number, tree ? SIGNAL_TREE : SIGNAL_LEADER,
+			&error) < 0)
+		reply_error(call, &error);
+	else
+		reply_exec(call, 200, exec);
+}
+
+void exec_signal_post(struct call *call)
+{
+	call_ready(call, act_signal);
+}
+
+static void act_resize(struct call *call, struct sandbox *sandbox)
+{
+	uint64_t rows = 0, columns = 0;
+	struct error error;
+	(void)sandbox;
+	struct field fields[] = {
+	    {"rows", FIELD_UINT, &rows, true, 1, 10000},
+	    {"cols", FIELD_UINT, &columns, true, 1, 10000},
+	};
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	struct exec *exec = find(call);
+	if (!exec)
+		return;
+	if (exec_resize(exec, (uint16_t)rows, (uint16_t)columns, &error) < 0)
+		reply_error(call, &error);
+	else
+		reply_exec(call, 200, exec);
+}
+
+void exec_resize_post(struct call *call)
+{
+	call_ready(call, act_resize);
+}
+
+static void act_kill(struct call *call, struct sandbox *sandbox)
+{
+	struct error error;
+	bool purge = false;
+	(void)sandbox;
+	struct exec *exec = find(call);
+	if (!exec)
+		return;
+	if (query_flag(call, "purge", &purge, &error) < 0) {
+		reply_error(call, &error);
+	} else if (purge) {
+		exec_purge(exec, &call->principal);
+		reply_empty(call, 204);
+	} else if ((!exec_ended(exec) || exec->row.left_running > 0) &&
+		   /* Also of one that has ended: what it left running goes. */
+		   exec_signal(exec, &call->principal, SIGKILL, SIGNAL_TREE, &error) < 0) {
+		reply_error(call, &error);
+	} else {
+		reply_empty(call, 204);
+	}
+}
+
+/* One that runs is killed; one that has ended is forgotten, which needs no sandbox that is awake.
+ */
+void exec_delete(struct call *call)
+{
+	struct error error;
+	struct exec *exec = find(call);
+	if (!exec)
+		return;
+	if (!exec_ended(exec) || exec->row.left_running > 0 || exec->stage == EXEC_STAGE_UNSAVED) {
+		call_ready(call, act_kill);
+		return;
+	}
+	if (exec_remove(exec, &call->principal, &error) < 0)
+		reply_error(call, &error);
+	else
+		reply_empty(call, 204);
+}

@@ -1,0 +1,19 @@
+/* The handlers of execs: see routes.c. */
+#pragma once
+
+#include "edge/call.h"
+
+void exec_post(struct call *call);
+void execs_get(struct call *call);
+void exec_get(struct call *call);
+void exec_output_get(struct call *call);
+void exec_signal_post(struct call *call);
+void exec_stdin_post(struct call *call);
+void exec_resize_post(struct call *call);
+void exec_delete(struct call *call);
+void job_post(struct call *call);
+void jobs_get(struct call *call);
+void exec_pty_get(struct call *call);    /* pty.c */
+void exec_tty_get(struct call *call);    /* pty.c */
+void exec_socket_get(struct call *call); /* socket.c */
+void logs_get(struct call *call);        /* logs.c */

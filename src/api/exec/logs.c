@@ -1,0 +1,419 @@
+/* GET .../logs: what the commands of a sandbox have printed, line by line (core/exec/logs.h): a
+ * page of JSON, plain text, or, with follow=1, server-sent events until the client goes or the
+ * sandbox ends. Reading neither wakes a sandbox nor counts as activity. Searching is done in pieces
+ * (base/work.h), and what one request may search is bounded. */
+#include "core/exec/logs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/exec/execs.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "edge/call.h"
+#include "edge/sse.h"
+
+#define LINES_DEFAULT 1000
+#define LINES_MAX 10000
+#define FOLLOW_TAIL_DEFAULT 100
+#define PAGE_BYTES (4 * MIB) /* a page ends behind the line that passes it */
+#define PIECE_WORK (64 * 1024)
+#define GATHER_MS 20
+#define SEARCH_MAX (256 * MIB) /* of one request; a follower's is what comes */
+
+struct logs {
+	struct call *call;
+	struct log_reader *reader;
+	struct exec_listener listener;
+	struct sse *sse;
+	struct work work; /* the next piece */
+	uv_timer_t timer; /* a follower's next look; the call is held for it */
+	struct buffer page;
+	struct json_writer writer;
+	uint64_t tail, limit, count, searched;
+	bool seeking; /* the tail's place is being looked for */
+	bool full; /* the page is: `cursor` is its end, and whether there is more is looked for */
+	struct buffer cursor;
+	bool text, follow, blocked, over;
+};
+
+static void logs_free(void *state)
+{
+	struct logs *logs = state;
+	log_reader_free(logs->reader);
+	buffer_done(&logs->page);
+	buffer_done(&logs->cursor);
+	free(logs);
+}
+
+static void timer_closed(uv_handle_t *handle)
+{
+	struct logs *logs = container_of((uv_timer_t *)handle, struct logs, timer);
+	call_release(logs->call);
+}
+
+static void finish(struct logs *logs)
+{
+	if (logs->over)
+		return;
+	logs->over = true;
+	exec_unlisten(&logs->listener);
+	work_cancel(&logs->work);
+	uv_close((uv_handle_t *)&logs->timer, timer_closed);
+}
+
+static void again(struct logs *logs)
+{
+	if (!logs->over)
+		work_wait(&logs->work, logs->call->share);
+}
+
+static void fail(struct logs *logs, const struct error *error)
+{
+	struct call *call = logs->call;
+	finish(logs);
+	if (!logs->sse) {
+		reply_error(call, error);
+		return;
+	}
+	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_error(&writer, error, call->request_id);
+	sse_event(logs->sse, "error", &buffer);
+	sse_end(TAKE_PTR(logs->sse));
+	call_answered(call);
+}
+
+/* --- lines --- */
+
+static const char *source_name(enum log_source source)
+{
+	return source == LOG_STDOUT ? "stdout" : source == LOG_STDERR ? "stderr" : "exec";
+}
+
+static void put_line(struct json_writer *writer, const struct log_line *line, bool line_end)
+{
+	put_object(writer, NULL);
+	if (line_end && !line->partial) {
+		DONE_BUFFER struct buffer text = BUFFER(2 * LOG_LINE_MAX);
+		if (buffer_append(&text, line->text, line->size) < 0 ||
+		    buffer_append_text(&text, "\n") < 0)
+			writer->full = true;
+		put_text_size(writer, "line", buffer_text(&text), text.size);
+	} else {
+		put_text_size(writer, "line", line->text, line->size);
+	}
+	if (!text_is_utf8(line->text, line->size))
+		put_base64(writer, "line_base64", line->text, line->size);
+	put_text(writer, "source", source_name(line->source));
+	put_text(writer, "exec_id", line->row->id.text);
+	if (line->source != LOG_EXEC)
+		put_uint(writer, "offset", line->offset);
+	if (line->gap > 0)
+		put_uint(writer, "gap", line->gap);
+	if (line->partial)
+		put_bool(writer, "partial", true);
+	put_time(writer, "not_before", line->row->started_wall);
+	put_time(writer, "not_after", line->row->ended_wall);
+	put_object_end(writer);
+}
+
+static void take_line(struct logs *logs, const struct log_line *line)
+{
+	logs->count++;
+	if (logs->text) {
+		if (buffer_append(&logs->page, line->text, line->size) < 0 ||
+		    (!line->partial && buffer_append_text(&logs->page, "\n") < 0))
+			logs->count = logs->limit;
+	} else if (!logs->follow) {
+		put_line(&logs->writer, line, false);
+	} else {
+		DONE_BUFFER struct buffer buffer = BUFFER(8 * LOG_LINE_MAX);
+		struct json_writer writer = json_writer_on(&buffer);
+		put_line(&writer, line, true);
+		if (!writer.full)
+			logs->blocked = !sse_event(logs->sse, "line", &buffer);
+	}
+}
+
+/* --- the answer --- */
+
+static void take_cursor(struct logs *logs)
+{
+	logs->cursor = BUFFER(2 * LOG_CURSOR_MAX);
+	if (log_reader_cursor(logs->reader, &logs->cursor) < 0)
+		buffer_clear(&logs->cursor);
+}
+
+static void reply_page(struct logs *logs, bool more)
+{
+	struct call *call = logs->call;
+	if (!logs->full)
+		take_cursor(logs);
+	bool fits = logs->cursor.size > 0;
+	finish(logs);
+	if (!call->exchange)
+		return;
+	if (logs->text) {
+		const struct http_header header = {"X-Next-Cursor", buffer_text(&logs->cursor)};
+		http_respond(call->exchange, 200, "text/plain; charset=utf-8", &header, fits,
+			     logs->page.data, logs->page.size);
+		call_answered(call);
+		return;
+	}
+	put_array_end(&logs->writer);
+	put_text(&logs->writer, "cursor", fits ? buffer_text(&logs->cursor) : NULL);
+	put_bool(&logs->writer, "more", more);
+	put_object_end(&logs->writer);
+	reply_json(call, 200, &logs->writer);
+}
+
+static bool page_full(const struct logs *logs)
+{
+	return !logs->follow && (logs->count >= logs->limit || logs->page.size >= PAGE_BYTES);
+}
+
+/* Reads on as far as one piece of work allows. */
+static void read_on(struct logs *logs)
+{
+	int64_t work = PIECE_WORK;
+	enum log_result result = LOG_LINE;
+	struct log_line line;
+	struct error error;
+	if (logs->seeking) {
+		result = log_reader_tail(logs->reader, &logs->tail, &work, &error);
+		logs->seeking = result == LOG_AGAIN;
+		if (result == LOG_NONE)
+			result = LOG_LINE;
+	}
+	while (result == LOG_LINE && !logs->blocked && !logs->full) {
+		result = log_reader_next(logs->reader, &line, &work, &error);
+		if (result == LOG_LINE)
+			take_line(logs, &line);
+		logs->full = page_full(logs);
+		if (logs->full)
+			take_cursor(logs);
+	}
+	/* One line further, which is the next page's. */
+	if (logs->full && result == LOG_LINE)
+		result = log_reader_next(logs->reader, &line, &work, &error);
+	logs->searched += (uint64_t)(PIECE_WORK - work);
+	if (result == LOG_FAILED)
+		fail(logs, &error);
+	else if (!logs->follow && (result == LOG_NONE || (logs->full && result == LOG_LINE) ||
+				   logs->searched > SEARCH_MAX))
+		reply_page(logs, result != LOG_NONE);
+	else if (result == LOG_AGAIN)
+		again(logs);
+	else if (result == LOG_NONE)
+		log_reader_rest(logs->reader);
+}
+
+static void on_turn(struct work *work)
+{
+	struct logs *logs = container_of(work, struct logs, work);
+	struct call *call = call_hold(logs->call);
+	if (!logs->over && !logs->blocked)
+		read_on(logs);
+	call_release(call);
+}
+
+/* --- following --- */
+
+static void gathered(uv_timer_t *timer)
+{
+	struct logs *logs = container_of(timer, struct logs, timer);
+	if (!logs->blocked)
+		again(logs);
+}
+
+static void changed(struct exec_listener *listener, struct exec *exec)
+{
+	struct logs *logs = container_of(listener, struct logs, listener);
+	(void)exec;
+	/* A command that begins, prints and ends is three changes and one look. */
+	if (!logs->over && !logs->blocked && !uv_is_active((uv_handle_t *)&logs->timer))
+		uv_timer_start(&logs->timer, gathered, GATHER_MS, 0);
+}
+
+static void forgotten(struct exec_listener *listener)
+{
+	struct logs *logs = container_of(listener, struct logs, listener);
+	struct call *call = logs->call;
+	finish(logs);
+	if (logs->sse) {
+		sse_end(TAKE_PTR(logs->sse));
+		call_answered(call);
+		return;
+	}
+	struct error error;
+	core_forgotten_error(call->core, &call->sandbox, &error);
+	reply_error(call, &error);
+}
+
+static void drain(struct call *call)
+{
+	struct logs *logs = call->state;
+	logs->blocked = false;
+	if (logs->sse)
+		sse_drained(logs->sse);
+	again(logs);
+}
+
+static void gone(struct call *call)
+{
+	struct logs *logs = call->state;
+	sse_drop(TAKE_PTR(logs->sse));
+	finish(logs);
+}
+
+/* --- what is asked for --- */
+
+/* RFC 3339, seconds since 1970, or an age like 10m. */
+static int parse_time(struct call *call, const char *name, int64_t *ret_wall, struct error *error)
+{
+	char text[40] = "";
+	struct tm parts = {0};
+	uint64_t seconds;
+	if (query_text(call, name, text, sizeof(text), false, error) < 0)
+		return -1;
+	if (!*text)
+		return 0;
+	if (text_to_u64(text, 0, INT64_MAX / NSEC_PER_SEC, &seconds) == 0) {
+		*ret_wall = (int64_t)seconds * NSEC_PER_SEC;
+		return 0;
+	}
+	if (text_to_seconds(text, &seconds) == 0 && seconds < INT64_MAX / NSEC_PER_SEC) {
+		*ret_wall = clock_wall() - (int64_t)seconds * NSEC_PER_SEC;
+		return 0;
+	}
+	const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &parts);
+	if (rest && *rest == '.')
+		rest += 1 + strspn(rest + 1, "0123456789");
+	if (rest && strcmp(rest, "Z") == 0) {
+		*ret_wall = (int64_t)timegm(&parts) * NSEC_PER_SEC;
+		return 0;
+	}
+	return error_set(error, ERROR_INVALID,
+			 "query parameter `%s` must be a time like 2026-01-31T12:00:00Z, seconds "
+			 "since 1970, or an age like 10m",
+			 name);
+}
+
+static int parse_source(struct call *call, uint32_t *ret_sources, struct error *error)
+{
+	static const struct {
+		const char *name;
+		uint32_t sources;
+	} names[] = {
+	    {"stdout", LOG_STDOUT},
+	    {"stderr", LOG_STDERR},
+	    {"both", LOG_STDOUT | LOG_STDERR},
+	    {"exec", LOG_EXEC},
+	    {"all", LOG_STDOUT | LOG_STDERR | LOG_EXEC},
+	};
+	char source[8] = "", stream[8] = "";
+	if (query_text(call, "source", source, sizeof(source), false, error) < 0 ||
+	    query_text(call, "stream", stream, sizeof(stream), false, error) < 0)
+		return -1;
+	const char *name = *source ? source : *stream ? stream : "both";
+	if (*source && *stream)
+		return error_set(error, ERROR_INVALID, "`source` and `stream` are the same");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (strcmp(names[i].name, name) == 0) {
+			*ret_sources = names[i].sources;
+			return 0;
+		}
+	}
+	return error_set(error, ERROR_INVALID,
+			 "query parameter `source` must be stdout, stderr, both, exec or all");
+}
+
+static int parse_filter(struct call *call, struct log_filter *filter, struct error *error)
+{
+	char exec[ID_LENGTH + 2] = "";
+	if (parse_source(call, &filter->sources, error) < 0 ||
+	    parse_time(call, "since", &filter->since, error) < 0 ||
+	    parse_time(call, "until", &filter->until, error) < 0 ||
+	    query_text(call, "grep", filter->grep, sizeof(filter->grep), false, error) < 0 ||
+	    query_text(call, "exec", exec, sizeof(exec), false, error) < 0)
+		return -1;
+	if (*exec && id_parse(exec, &filter->exec) < 0)
+		return error_set(error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
+	return 0;
+}
+
+static int parse(struct call *call, struct logs *logs, struct sandbox *sandbox, struct error *error)
+{
+	struct log_filter filter = {0};
+	struct exec *exec;
+	char *cursor = calloc(1, LOG_CURSOR_MAX + 1);
+	if (!cursor)
+		abort();
+	int result = query_flag(call, "follow", &logs->follow, error);
+	logs->limit = LINES_DEFAULT;
+	logs->tail = UINT64_MAX;
+	if (result == 0)
+		result = parse_filter(call, &filter, error);
+	if (result == 0)
+		result = query_uint(call, "tail", 0, LINES_MAX, &logs->tail, error);
+	if (result == 0 && logs->tail != UINT64_MAX)
+		logs->limit = MAX(logs->tail, 1u);
+	if (result == 0)
+		result = query_uint(call, "limit", 1, LINES_MAX, &logs->limit, error);
+	if (result == 0)
+		result = query_text(call, "cursor", cursor, LOG_CURSOR_MAX + 1, false, error);
+	/* One that is asked for by name must be there. */
+	if (result == 0 && id_is_set(&filter.exec))
+		result = exec_find(sandbox, filter.exec.text, &exec, error);
+	if (result == 0 && *cursor && logs->tail != UINT64_MAX)
+		result = error_set(error, ERROR_INVALID, "give `tail` or `cursor`, not both");
+	logs->reader = log_reader_new(sandbox, &filter, logs->follow);
+	if (result == 0 && *cursor)
+		result = log_reader_seek(logs->reader, cursor, error);
+	logs->seeking = !*cursor;
+	if (logs->tail == UINT64_MAX)
+		logs->tail = logs->follow ? FOLLOW_TAIL_DEFAULT : logs->limit;
+	free(cursor);
+	return result;
+}
+
+void logs_get(struct call *call)
+{
+	struct error error;
+	struct logs *logs = calloc(1, sizeof(*logs));
+	const char *accept = http_header(call->exchange, "accept");
+	if (!logs)
+		abort();
+	logs->call = call;
+	call->state = logs;
+	call->state_free = logs_free;
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
+		return;
+	if (parse(call, logs, sandbox, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	logs->text = !logs->follow && accept && text_starts(accept, "text/plain");
+	logs->page = BUFFER(REPLY_MAX);
+	call_hold(call);
+	uv_timer_init(call->core->loop, &logs->timer);
+	logs->work.run = on_turn;
+	logs->listener.changed = changed;
+	logs->listener.forgotten = forgotten;
+	list_init(&logs->listener.link);
+	call->stream.on_drain = drain;
+	call->on_gone = gone;
+	exec_listen(sandbox, &logs->listener);
+	if (logs->follow) {
+		logs->sse = sse_begin(call);
+	} else if (!logs->text) {
+		logs->writer = json_writer_on(&logs->page);
+		put_object(&logs->writer, NULL);
+		put_array(&logs->writer, "lines");
+	}
+	work_run(&logs->work, call->share);
+}

@@ -1,0 +1,421 @@
+/* .../execs/{exec}/output and .../stdin: bytes of a running or ended command, both ways, raw.
+ * Output is read from the exec's log by offset, as fast as the client takes it; it neither wakes a
+ * sandbox nor needs its init. Nothing blocks but reads from the page cache. */
+#include "edge/call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/exec/events.h"
+#include "api/exec/execs.h"
+#include "core/exec/wait.h"
+
+#define WAIT_MS_MAX 60000
+
+/* --- output --- */
+
+struct output {
+	struct call *call;
+	struct exec_watcher watcher;
+	struct exec *exec;
+	enum exec_stream stream;
+	bool both;            /* of events */
+	uint64_t offset, end; /* next to send, and where to stop */
+	uint64_t offset_stderr;
+	uint64_t limit, wait_ms;
+	struct exec_wait *wait; /* while it waits for something to come */
+	bool follow;
+	bool blocked; /* the connection's queue is full */
+};
+
+static void output_finish(struct output *output, bool whole)
+{
+	struct call *call = output->call;
+	if (output->exec)
+		exec_unwatch(&output->watcher);
+	output->exec = NULL;
+	if (!call->exchange)
+		return;
+	if (whole)
+		http_stream_end(call->exchange);
+	else
+		http_stream_abort(call->exchange);
+	call_answered(call);
+}
+
+/* Sends what there is. A hole in the middle ends the answer: the client asks on from there and is
+ * told of it in that answer's head. */
+static void output_pump(struct output *output)
+{
+	static char data[FILE_CHUNK_MAX]; /* one loop, one pump at a time */
+	struct exec *exec = output->exec;
+	while (exec && !output->blocked) {
+		bool over = !output->follow || exec_ended(exec);
+		uint64_t gap = 0, want = MIN(sizeof(data), output->end - output->offset);
+		ssize_t size = 0;
+		if (want > 0)
+			size = exec_read(exec, output->stream, output->offset, data, want, &gap);
+		if (size < 0 || gap > 0) {
+			output_finish(output, size >= 0 && output->follow);
+			return;
+		}
+		if (size == 0) {
+			if (want == 0 || output->follow) {
+				if (want == 0 || over)
+					output_finish(output, true);
+			} else {
+				output_finish(output, false);
+			}
+			return;
+		}
+		output->offset += (uint64_t)size;
+		output->blocked = !http_stream_write(output->call->exchange, data, (size_t)size);
+		exec_watcher_consumed(&output->watcher, output->stream, output->offset);
+	}
+}
+
+static void output_changed(struct exec_watcher *watcher, struct exec *exec)
+{
+	(void)exec;
+	output_pump(container_of(watcher, struct output, watcher));
+}
+
+static void output_forgotten(struct exec_watcher *watcher)
+{
+	struct output *output = container_of(watcher, struct output, watcher);
+	output->exec = NULL;
+	output_finish(output, output->follow);
+}
+
+static void output_drain(struct call *call)
+{
+	struct output *output = call->state;
+	output->blocked = false;
+	output_pump(output);
+}
+
+static void output_gone(struct call *call)
+{
+	struct output *output = call->state;
+	if (output->exec)
+		exec_unwatch(&output->watcher);
+	output->exec = NULL;
+}
+
+static int output_parse(struct call *call, struct output *output, bool events, struct error *error)
+{
+	char stream[8] = "", form[16] = "";
+	if (query_text(call, "stream", stream, sizeof(stream), false, error) < 0 ||
+	    query_text(call, "format", form, sizeof(form), false, error) < 0 ||
+	    query_uint(call, "from", 0, INT64_MAX, &output->offset, error) < 0 ||
+	    query_uint(call, "from_stderr", 0, INT64_MAX, &output->offset_stderr, error) < 0 ||
+	    query_uint(call, "limit", 1, INT64_MAX, &output->limit, error) < 0 ||
+	    query_uint(call, "wait_ms", 0, WAIT_MS_MAX, &output->wait_ms, error) < 0 ||
+	    query_flag(call, "follow", &output->follow, error) < 0)
+		return -1;
+	if (*form && strcmp(form, "events") != 0 && strcmp(form, "orkestr") != 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `format` must be events or orkestr");
+	output->both = events && (!*stream || strcmp(stream, "both") == 0);
+	if (!*stream || output->both || strcmp(stream, "stdout") == 0)
+		output->stream = EXEC_STDOUT;
+	else if (strcmp(stream, "stderr") == 0)
+		output->stream = EXEC_STDERR;
+	else
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `stream` must be stdout or stderr, or of events "
+				 "(Accept: text/event-stream with follow=1) both");
+	return 0;
+}
+
+/* Looks where the first kept byte is, and answers the head. */
+static void output_begin(struct output *output, uint64_t limit)
+{
+	struct call *call = output->call;
+	struct exec *exec = output->exec;
+	uint64_t total = exec_total(exec, output->stream), gap = 0;
+	uint64_t head = exec->row.head, tail = exec->row.tail;
+	char byte, texts[4][24];
+	struct error error;
+	if (output->offset < total &&
+	    exec_read(exec, output->stream, output->offset, &byte, 1, &gap) < 0) {
+		output->exec = NULL;
+		error_set(&error, ERROR_INTERNAL, "the output log cannot be read");
+		reply_error(call, &error);
+		return;
+	}
+	output->offset += gap;
+	output->end = limit < UINT64_MAX - output->offset ? output->offset + limit : UINT64_MAX;
+	if (!output->follow) {
+		uint64_t kept = total > head + tail && output->offset < head ? head : total;
+		output->end = MAX(MIN(output->end, kept), output->offset);
+	}
+	snprintf(texts[0], sizeof(texts[0]), "%llu", (unsigned long long)output->offset);
+	snprintf(texts[1], sizeof(texts[1]), "%llu", (unsigned long long)gap);
+	snprintf(texts[2], sizeof(texts[2]), "%llu", (unsigned long long)total);
+	snprintf(texts[3], sizeof(texts[3]), "%llu", (unsigned long long)output->end);
+	const struct http_header headers[] = {{"X-Offset", texts[0]},
+					      {"X-Gap", texts[1]},
+					      {"X-Total", texts[2]},
+					      {"X-Next-Offset", texts[3]}};
+	http_stream_begin(call->exchange, 200, "application/octet-stream",
+			  output->follow ? -1 : (int64_t)(output->end - output->offset), headers,
+			  output->follow ? 3 : 4);
+	output->watcher.changed = output_changed;
+	output->watcher.forgotten = output_forgotten;
+	/* A lossless command in the background waits for those who follow it; one with a stream of
+	 * its own waits for that, and nobody else can slow it down. */
+	output->watcher.consumes = output->follow && !exec_has_consumer(exec);
+	output->watcher.only = output->stream;
+	call->stream.on_drain = output_drain;
+	call->on_gone = output_gone;
+	exec_watch(exec, &output->watcher);
+	exec_watcher_consumed(&output->watcher, output->stream, output->offset);
+	output_pump(output);
+}
+
+/* --- waiting for some --- */
+
+/* Something came, or it has ended, or the time is over: the answer is what there is. */
+static void wait_over(void *data, struct exec *exec, const struct error *error)
+{
+	struct output *output = data;
+	output->wait = NULL;
+	output->exec = exec;
+	if (error)
+		reply_error(output->call, error);
+	else
+		output_begin(output, output->limit);
+}
+
+static void wait_gone(struct call *call)
+{
+	struct output *output = call->state;
+	if (output->wait)
+		exec_wait_cancel(TAKE_PTR(output->wait));
+	output->exec = NULL;
+}
+
+static void wait_begin(struct output *output)
+{
+	bool out = output->stream == EXEC_STDOUT;
+	struct error error;
+	output->call->on_gone = wait_gone;
+	if (exec_wait_output(output->exec, out ? output->offset : UINT64_MAX,
+			     out ? UINT64_MAX : output->offset, (uint32_t)output->wait_ms,
+			     wait_over, output, &output->wait, &error) < 0) {
+		output->wait = NULL;
+		output->exec = NULL;
+		reply_error(output->call, &error);
+	}
+}
+
+static void events_begin(struct call *call, struct output *output)
+{
+	struct exec *exec = output->exec;
+	bool err = output->both || output->stream == EXEC_STDERR;
+	bool out = output->both || output->stream == EXEC_STDOUT;
+	uint64_t from_out = output->offset;
+	uint64_t from_err = output->both ? output->offset_stderr : output->offset;
+	call->state = NULL;
+	free(output);
+	exec_events_follow(call, exec, out, err, from_out, from_err);
+}
+
+void exec_output_get(struct call *call)
+{
+	struct error error;
+	struct output *output = calloc(1, sizeof(*output));
+	bool events = exec_events_wanted(call);
+	if (!output)
+		abort();
+	output->call = call;
+	output->limit = UINT64_MAX;
+	call->state = output;
+	call->state_free = free;
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
+		return;
+	if (output_parse(call, output, events, &error) < 0 ||
+	    exec_find(sandbox, call->parameters[1], &output->exec, &error) < 0) {
+		output->exec = NULL;
+		reply_error(call, &error);
+		return;
+	}
+	struct exec *exec = output->exec;
+	if (events && output->follow)
+		events_begin(call, output);
+	else if (output->wait_ms > 0 && !output->follow && !exec_ended(exec) &&
+		 exec_total(exec, output->stream) <= output->offset)
+		wait_begin(output);
+	else
+		output_begin(output, output->limit);
+}
+
+/* --- standard input --- */
+
+#define STDIN_LEFT_MAX (1 * MIB) /* more than one piece of a body ever is */
+
+struct input {
+	struct call *call;
+	struct exec_watcher watcher;
+	struct exec *exec;
+	struct buffer left; /* came and not yet taken */
+	uint64_t taken;
+	bool whole; /* the body has ended */
+	bool close;
+};
+
+static void input_free(void *state)
+{
+	struct input *input = state;
+	buffer_done(&input->left);
+	free(input);
+}
+
+static void input_leave(struct input *input)
+{
+	if (input->exec)
+		exec_unwatch(&input->watcher);
+	input->exec = NULL;
+}
+
+static void input_fail(struct input *input, const struct error *error)
+{
+	input_leave(input);
+	reply_error(input->call, error);
+}
+
+static void input_done(struct input *input)
+{
+	struct error error;
+	if (input->close && exec_stdin_close(input->exec, &error) < 0) {
+		input_fail(input, &error);
+		return;
+	}
+	input_leave(input);
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_uint(&writer, "written", input->taken);
+	put_bool(&writer, "closed", input->close);
+	put_object_end(&writer);
+	reply_json(input->call, 200, &writer);
+}
+
+static void input_pump(struct input *input)
+{
+	struct error error;
+	if (input->left.size > 0) {
+		ssize_t taken = exec_stdin(input->exec, input->left.data, input->left.size, &error);
+		if (taken < 0) {
+			input_fail(input, &error);
+			return;
+		}
+		buffer_consume(&input->left, (size_t)taken);
+		input->taken += (uint64_t)taken;
+	}
+	if (input->left.size > 0)
+		http_body_pause(input->call->exchange);
+	else if (input->whole)
+		input_done(input);
+	else
+		http_body_resume(input->call->exchange);
+}
+
+static void input_data(struct call *call, const char *data, size_t size)
+{
+	struct input *input = call->state;
+	struct error error;
+	if (!input->exec)
+		return;
+	if (buffer_append(&input->left, data, size) < 0) {
+		error_set(&error, ERROR_INTERNAL, "a body came faster than it was asked for");
+		input_fail(input, &error);
+		return;
+	}
+	input_pump(input);
+}
+
+static void input_end(struct call *call)
+{
+	struct input *input = call->state;
+	input->whole = true;
+	if (input->exec)
+		input_pump(input);
+}
+
+static void input_changed(struct exec_watcher *watcher, struct exec *exec)
+{
+	struct input *input = container_of(watcher, struct input, watcher);
+	struct error error;
+	if (exec_ended(exec) || exec->row.state == EXEC_FAILED) {
+		error_set(&error, ERROR_CONFLICT, "the command ended after it took %llu bytes",
+			  (unsigned long long)input->taken);
+		input_fail(input, &error);
+	} else if (input->left.size > 0) {
+		input_pump(input);
+	}
+}
+
+static void input_forgotten(struct exec_watcher *watcher)
+{
+	struct input *input = container_of(watcher, struct input, watcher);
+	struct error error;
+	input->exec = NULL;
+	core_forgotten_error(input->call->core, &input->call->sandbox, &error);
+	reply_error(input->call, &error);
+}
+
+static void input_gone(struct call *call)
+{
+	input_leave(call->state);
+}
+
+static void act_stdin(struct call *call, struct sandbox *sandbox)
+{
+	struct input *input = call->state;
+	struct exec *exec;
+	struct error error;
+	if (exec_find(sandbox, call->parameters[1], &exec, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (exec_ended(exec) || exec->row.state == EXEC_FAILED) {
+		error_set(&error, ERROR_CONFLICT, "the command has ended");
+		reply_error(call, &error);
+		return;
+	}
+	if (!(exec->row.flags & EXEC_STDIN)) {
+		error_set(&error, ERROR_INVALID,
+			  "the command was not started with `\"stdin\": true`");
+		reply_error(call, &error);
+		return;
+	}
+	input->exec = exec;
+	input->watcher.changed = input_changed;
+	input->watcher.forgotten = input_forgotten;
+	call->on_gone = input_gone;
+	call->stream.on_data = input_data;
+	call->stream.on_end = input_end;
+	exec_watch(exec, &input->watcher);
+	http_body_read(call->exchange, UINT64_MAX);
+}
+
+void exec_stdin_post(struct call *call)
+{
+	struct error error;
+	struct input *input = calloc(1, sizeof(*input));
+	if (!input)
+		abort();
+	input->call = call;
+	input->left = BUFFER(STDIN_LEFT_MAX);
+	call->state = input;
+	call->state_free = input_free;
+	if (query_flag(call, "close", &input->close, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	call_ready(call, act_stdin);
+}

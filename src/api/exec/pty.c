@@ -1,0 +1,422 @@
+/* Terminals over WebSocket: .../exec/pty (and its alias .../ssh) begins one, .../execs/{exec}/tty
+ * attaches to one that runs. Any number of clients see one terminal: each reads its log by offset,
+ * at its own pace, after a replay of the recent output; all may type, but for read-only ones; the
+ * window is as the last of them said. Nothing blocks.
+ *
+ * Frames: binary is the terminal's bytes, both ways. Text is JSON, from the client
+ *     {"resize":{"rows":R,"cols":C}}   {"stdin":"text"}   {"signal":"INT"}
+ * and from here {"exit":N,...} before the end, {"error":"...",...}, {"gap":bytes}. */
+#include "edge/web_socket.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/exec/ask.h"
+#include "api/exec/execs.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "edge/exec_follower.h"
+
+#define REPLAY_DEFAULT (64 * KIB)
+#define REPLAY_MAX (8 * MIB)
+#define ROWS_DEFAULT 24
+#define COLUMNS_DEFAULT 80
+#define COMMAND_ROOM 8192
+#define PIECE (16 * KIB)
+/* More than one piece from the connection and one whole message. */
+#define INPUT_MAX (WEB_SOCKET_MESSAGE_MAX + 1 * MIB)
+
+struct pty {
+	struct web_socket socket; /* first: see web_socket.h */
+	struct call *call;
+	struct exec_follower follower;
+	struct buffer left; /* typed and not yet taken by the exec */
+	bool detach;        /* it goes on when this client leaves */
+	bool read_only;
+	uint64_t rows, columns, replay;
+};
+
+static void pty_free(void *state)
+{
+	struct pty *pty = state;
+	buffer_done(&pty->left);
+	free(pty);
+}
+
+/* This client is through with it. The last one to leave hangs up, unless it said otherwise. */
+static void leave(struct pty *pty, const struct principal *principal)
+{
+	struct exec *exec = pty->follower.exec;
+	if (!exec)
+		return;
+	bool hang_up = !pty->detach && !exec_ended(exec) && !exec_follower_others(&pty->follower);
+	exec_follower_leave(&pty->follower);
+	if (hang_up)
+		exec_hang_up(exec, principal);
+}
+
+/* --- to the client --- */
+
+static bool send_json(struct pty *pty, const struct json_writer *writer)
+{
+	return !writer->full && web_socket_send(&pty->socket, WEBSOCKET_TEXT, writer->buffer->data,
+						writer->buffer->size);
+}
+
+static void send_error(struct pty *pty, const struct error *error)
+{
+	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	/* One that does not read has made enough of them. */
+	if (pty->socket.blocked)
+		return;
+	put_error(&writer, error, pty->call->request_id);
+	send_json(pty, &writer);
+}
+
+static void pty_ended(struct exec_follower *follower)
+{
+	struct pty *pty = container_of(follower, struct pty, follower);
+	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_int(&writer, "exit", exec_exit_code(&follower->exec->row));
+	put_exec_members(&writer, &follower->exec->row);
+	put_object_end(&writer);
+	send_json(pty, &writer);
+	leave(pty, NULL);
+	web_socket_close(&pty->socket, WEBSOCKET_NORMAL, "the command has ended");
+}
+
+static void pty_piece(struct exec_follower *follower, enum exec_stream stream UNUSED,
+		      const char *data, size_t size)
+{
+	web_socket_send(&container_of(follower, struct pty, follower)->socket, WEBSOCKET_BINARY,
+			data, size);
+}
+
+static void pty_gap(struct exec_follower *follower, enum exec_stream stream UNUSED, uint64_t gap)
+{
+	DONE_BUFFER struct buffer buffer = BUFFER(256);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_uint(&writer, "gap", gap);
+	put_object_end(&writer);
+	send_json(container_of(follower, struct pty, follower), &writer);
+}
+
+/* --- from the client --- */
+
+static void pump_input(struct pty *pty)
+{
+	struct error error;
+	if (!pty->follower.exec || pty->left.size == 0)
+		return;
+	ssize_t taken = exec_stdin(pty->follower.exec, pty->left.data, pty->left.size, &error);
+	/* A terminal whose line was lost takes no more; what is typed has nowhere to go. */
+	if (taken < 0) {
+		send_error(pty, &error);
+		taken = (ssize_t)pty->left.size;
+	}
+	buffer_consume(&pty->left, (size_t)taken);
+	if (pty->left.size > 0)
+		web_socket_pause(&pty->socket);
+	else
+		web_socket_resume(&pty->socket);
+}
+
+static void take_input(struct pty *pty, const char *data, size_t size)
+{
+	if (buffer_append(&pty->left, data, size) == 0) {
+		pump_input(pty);
+		return;
+	}
+	leave(pty, &pty->call->principal);
+	web_socket_close(&pty->socket, WEBSOCKET_TOO_BIG, "more was typed than is taken");
+}
+
+static int take_resize(struct pty *pty, const json_t *json, struct error *error)
+{
+	uint64_t rows = 0, columns = 0;
+	struct field fields[] = {
+	    {"rows", FIELD_UINT, &rows, true, 1, 10000},
+	    {"cols", FIELD_UINT, &columns, true, 1, 10000},
+	};
+	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0)
+		return -1;
+	return exec_resize(pty->follower.exec, (uint16_t)rows, (uint16_t)columns, error);
+}
+
+static int take_text(struct pty *pty, const char *data, size_t size, struct error *error)
+{
+	json_t *json = NULL, *resize = NULL, *signal = NULL, *input = NULL;
+	struct field fields[] = {
+	    {"resize", FIELD_OBJECT, &resize},
+	    {"stdin", FIELD_ANY, &input},
+	    {"signal", FIELD_ANY, &signal},
+	};
+	int result = 0, number = 0;
+	if (json_parse_message(data, size, &json, error) < 0)
+		return -1;
+	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0)
+		result = -1;
+	else if (input && !json_is_string(input))
+		result = error_set(error, ERROR_INVALID, "field `stdin` must be a string");
+	if (result == 0 && resize)
+		result = take_resize(pty, resize, error);
+	if (result == 0 && signal)
+		result = signal_parse(signal, &number, error);
+	if (result == 0 && signal)
+		result = exec_signal(pty->follower.exec, &pty->call->principal, number,
+				     SIGNAL_LEADER, error);
+	if (result == 0 && input)
+		take_input(pty, json_string_value(input), json_string_length(input));
+	json_decref(json);
+	return result;
+}
+
+/* Somebody is there: a sandbox that sleeps goes on, and what was typed waits in the terminal. */
+static void touch(struct sandbox *sandbox, const struct principal *principal)
+{
+	struct error error;
+	if (sandbox->row.state == SANDBOX_RUNNING)
+		sandbox_touch(sandbox);
+	else if (sandbox_ready(sandbox, principal, true, NULL, NULL, &error) < 0)
+		log_debug("a terminal does not wake sandbox %s: %s", sandbox->row.id.text,
+			  error.message);
+}
+
+static void pty_message(struct web_socket *socket, bool text, const char *data, size_t size)
+{
+	struct pty *pty = (struct pty *)socket;
+	struct error error;
+	if (!pty->follower.exec)
+		return;
+	if (pty->read_only) {
+		error_set(&error, ERROR_FORBIDDEN, "this client only looks on (`readonly=1`)");
+		send_error(pty, &error);
+		return;
+	}
+	touch(pty->follower.exec->sandbox, &pty->call->principal);
+	if (!text) {
+		take_input(pty, data, size);
+	} else if (take_text(pty, data, size, &error) < 0) {
+		send_error(pty, &error);
+	}
+}
+
+static void pty_drained(struct web_socket *socket)
+{
+	exec_follower_pump(&((struct pty *)socket)->follower);
+}
+
+static void pty_closed(struct web_socket *socket, const struct principal *principal)
+{
+	leave((struct pty *)socket, principal);
+}
+
+static const struct web_socket_handlers pty_handlers = {pty_message, pty_drained, pty_closed};
+
+/* --- the exec --- */
+
+static void open_socket(struct pty *pty)
+{
+	const struct http_header header = {"X-Exec-Id", pty->follower.exec->row.id.text};
+	web_socket_begin(&pty->socket, pty->call, &pty_handlers, &header, 1);
+}
+
+static void pty_running(struct exec_follower *follower)
+{
+	struct pty *pty = container_of(follower, struct pty, follower);
+	if (!pty->socket.begun)
+		open_socket(pty);
+	pump_input(pty);
+}
+
+static void pty_failed(struct exec_follower *follower, const struct error *error)
+{
+	struct pty *pty = container_of(follower, struct pty, follower);
+	if (!pty->socket.begun) {
+		reply_error(pty->call, error);
+		return;
+	}
+	send_error(pty, error);
+	web_socket_close(&pty->socket, WEBSOCKET_GOING_AWAY, error->message);
+}
+
+static const struct exec_emitter pty_emitter = {.piece_max = PIECE,
+						.running = pty_running,
+						.piece = pty_piece,
+						.gap = pty_gap,
+						.ended = pty_ended,
+						.failed = pty_failed};
+
+static void gone_early(struct call *call)
+{
+	leave(call->state, NULL);
+}
+
+static void watch(struct pty *pty, struct exec *exec)
+{
+	pty->call->on_gone = gone_early;
+	exec_follower_begin(&pty->follower, exec);
+}
+
+static void act_begin(struct call *call, struct sandbox *sandbox)
+{
+	struct pty *pty = call->state;
+	char command[COMMAND_ROOM] = "", cwd[GUEST_PATH_MAX] = "", user[64] = "";
+	struct exec *exec;
+	struct error error;
+	if (query_text(call, "cmd", command, sizeof(command), false, &error) < 0 ||
+	    query_text(call, "cwd", cwd, sizeof(cwd), false, &error) < 0 ||
+	    query_text(call, "user", user, sizeof(user), false, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	const char *argv[] = {"/bin/sh", "-c", command};
+	if (!*command)
+		argv[2] = "[ -x /bin/bash ] && exec /bin/bash -l; exec /bin/sh -l";
+	struct exec_spec spec = {
+	    .argv = argv,
+	    .argc = ARRAY_SIZE(argv),
+	    .cwd = *cwd ? cwd : NULL,
+	    .user = *user ? user : NULL,
+	    .flags = EXEC_TTY | EXEC_STDIN,
+	    .rows = (uint16_t)pty->rows,
+	    .columns = (uint16_t)pty->columns,
+	    .principal = &call->principal,
+	};
+	if (exec_start(sandbox, &spec, &exec, &error) < 0)
+		reply_error(call, &error);
+	else
+		watch(pty, exec);
+}
+
+/* Where a replay begins: behind a line end, so that no escape sequence and no character is cut in
+ * two, else behind the rest of a character. */
+static uint64_t replay_start(struct exec *exec, uint64_t wanted)
+{
+	char data[4096];
+	uint64_t total = exec_total(exec, EXEC_STDOUT), gap = 0;
+	uint64_t start = total - MIN(total, wanted);
+	if (start == 0 || start == total)
+		return start;
+	ssize_t size = exec_read(exec, EXEC_STDOUT, start, data, sizeof(data), &gap);
+	if (size <= 0)
+		return start + gap;
+	const char *line = memchr(data, '\n', (size_t)size);
+	return start + gap + (line ? (uint64_t)(line - data) + 1 : utf8_rest(data, (size_t)size));
+}
+
+static void attach(struct pty *pty, struct sandbox *sandbox, const char *id)
+{
+	struct call *call = pty->call;
+	struct exec *exec;
+	struct error error;
+	if (exec_find(sandbox, id, &exec, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (!(exec->row.flags & EXEC_TTY)) {
+		error_set(&error, ERROR_INVALID, "exec `%s` has no terminal", exec->row.id.text);
+		reply_error(call, &error);
+		return;
+	}
+	if (exec->row.state == EXEC_FAILED) {
+		exec_start_error(exec, &error);
+		reply_error(call, &error);
+		return;
+	}
+	watch(pty, exec);
+	pty->follower.sent[0] = replay_start(exec, pty->replay);
+	if (pty->rows && pty->columns && !pty->read_only && !exec_ended(exec) &&
+	    exec_resize(exec, (uint16_t)pty->rows, (uint16_t)pty->columns, &error) < 0) {
+		leave(pty, &call->principal);
+		reply_error(call, &error);
+		return;
+	}
+	exec_follower_changed(&pty->follower);
+}
+
+static void act_attach(struct call *call, struct sandbox *sandbox)
+{
+	char job[CALL_PARAMETER_MAX];
+	struct error error;
+	snprintf(job, sizeof(job), "%s", call->parameters[1]);
+	if (!*job && query_text(call, "job", job, sizeof(job), true, &error) < 0)
+		reply_error(call, &error);
+	else
+		attach(call->state, sandbox, job);
+}
+
+static int parse(struct call *call, struct pty *pty, struct error *error)
+{
+	if (web_socket_check(call, error) < 0 ||
+	    query_uint(call, "rows", 1, 10000, &pty->rows, error) < 0 ||
+	    query_uint(call, "cols", 1, 10000, &pty->columns, error) < 0 ||
+	    query_uint(call, "replay", 0, REPLAY_MAX, &pty->replay, error) < 0 ||
+	    query_flag(call, "detach", &pty->detach, error) < 0 ||
+	    query_flag(call, "readonly", &pty->read_only, error) < 0)
+		return -1;
+	/* The route lets readers in: to look on. */
+	if (!pty->read_only && authorize(&call->principal, SCOPE_WRITE, error) < 0)
+		return -1;
+	return 0;
+}
+
+static struct pty *pty_new(struct call *call)
+{
+	struct pty *pty = calloc(1, sizeof(*pty));
+	if (!pty)
+		abort();
+	pty->call = call;
+	pty->follower = (struct exec_follower){
+	    .call = call, .emitter = &pty_emitter, .blocked = &pty->socket.blocked};
+	pty->left = BUFFER(INPUT_MAX);
+	pty->replay = REPLAY_DEFAULT;
+	call->state = pty;
+	call->state_free = pty_free;
+	return pty;
+}
+
+void exec_pty_get(struct call *call)
+{
+	struct pty *pty = pty_new(call);
+	struct error error;
+	char job[CALL_PARAMETER_MAX] = "";
+	/* Who attaches to a job leaves it running; who begins a terminal ends it. */
+	if (query_text(call, "job", job, sizeof(job), false, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	pty->detach = *job != '\0';
+	if (!*job) {
+		pty->rows = ROWS_DEFAULT;
+		pty->columns = COLUMNS_DEFAULT;
+	}
+	if (parse(call, pty, &error) < 0)
+		reply_error(call, &error);
+	else
+		call_ready(call, *job ? act_attach : act_begin);
+}
+
+void exec_tty_get(struct call *call)
+{
+	struct pty *pty = pty_new(call);
+	struct error error;
+	pty->detach = true;
+	if (parse(call, pty, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	/* Looking on wakes nothing. */
+	if (!pty->read_only) {
+		call_ready(call, act_attach);
+		return;
+	}
+	struct sandbox *sandbox = call_sandbox(call);
+	if (sandbox)
+		act_attach(call, sandbox);
+}

@@ -1,0 +1,182 @@
+/* POST /v1/run: a sandbox is created, one command runs in it, its result is answered and the
+ * sandbox is gone. A client that goes away ends it. Runs on the loop; everything waits through
+ * callbacks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/exec/ask.h"
+#include "api/routes.h"
+#include "api/sandbox/ask.h"
+#include "core/exec/oneshot.h"
+#include "edge/idempotency.h"
+#include "proto/tiers.h"
+
+struct one_run {
+	struct call *call; /* held by the oneshot's callback */
+	json_t *of_exec, *of_sandbox;
+	struct exec_ask exec;
+	struct sandbox_ask sandbox;
+	struct idempotent *request;
+	struct oneshot *oneshot;
+	struct buffer answer;
+	struct json_writer writer;
+	struct id sandbox_id, exec_id;
+};
+
+static void run_free(void *state)
+{
+	struct one_run *run = state;
+	exec_ask_done(&run->exec);
+	sandbox_ask_done(&run->sandbox);
+	json_decref(run->of_exec);
+	json_decref(run->of_sandbox);
+	idempotency_end(run->request, false);
+	buffer_done(&run->answer);
+	free(run);
+}
+
+/* Which of the body's fields are the command's; the others are the sandbox's. `timeout_seconds` is
+ * the command's: its sandbox lives a little longer. */
+static bool is_of_exec(const char *name)
+{
+	static const char *const names[] = {
+	    "cmd",          "command",         "argv",       "env",     "cwd",
+	    "user",         "stdin",           "limits",     "output",  "max_output_bytes",
+	    "stdin_base64", "timeout_seconds", "timeout_ms", "rlimits", "args",
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strcmp(names[i], name) == 0)
+			return true;
+	return false;
+}
+
+static void split(struct one_run *run, const json_t *body)
+{
+	const char *name;
+	json_t *value;
+	run->of_exec = json_object();
+	run->of_sandbox = json_object();
+	json_object_foreach((json_t *)body, name, value)
+	    json_object_set(is_of_exec(name) ? run->of_exec : run->of_sandbox, name, value);
+}
+
+static int parse(struct call *call, struct one_run *run, struct error *error)
+{
+	split(run, call->body);
+	if (exec_ask_parse(run->of_exec, &run->exec, error) < 0 ||
+	    sandbox_ask_parse(call, run->of_sandbox, &run->sandbox, error) < 0)
+		return -1;
+	if (run->exec.stdin_kind == STDIN_OPEN)
+		return error_set(error, ERROR_INVALID,
+				 "`stdin: true` needs a sandbox that stays: create one");
+	struct sandbox_spec *spec = &run->sandbox.spec;
+	spec->timeout_seconds = oneshot_life(call->core, &run->exec.spec.timeout_ms);
+	spec->timeout_set = true;
+	return 0;
+}
+
+/* The sandbox is there still: the answer is written now and sent when it is gone. */
+static void ran(void *data, const struct oneshot_result *result)
+{
+	struct one_run *run = data;
+	struct json_writer *writer = &run->writer;
+	run->sandbox_id = result->sandbox->row.id;
+	run->exec_id = result->exec->row.id;
+	run->answer = BUFFER(REPLY_MAX);
+	*writer = json_writer_on(&run->answer);
+	put_object(writer, NULL);
+	put_exec_members(writer, &result->exec->row);
+	put_exec_output(writer, result->exec, run->exec.answer_max);
+	put_left_running(writer, result->left, result->left_count);
+	put_text(writer, "isolation", tier_name((enum tier)result->sandbox->row.tier));
+	put_text(writer, "boot_mode", boot_mode_name(result->sandbox->row.boot_origin));
+	put_object(writer, "timings");
+	put_number(writer, "create_ms", (double)result->created_us / 1000.0);
+	put_number(writer, "run_ms", (double)result->ran_us / 1000.0);
+	put_object_end(writer);
+	put_object_end(writer);
+}
+
+static void done(void *data, const struct error *error)
+{
+	struct one_run *run = data;
+	struct call *call = run->call;
+	struct error failed;
+	run->oneshot = NULL;
+	if (!error && run->request &&
+	    idempotency_record(run->request, &run->sandbox_id, &run->exec_id, run->answer.data,
+			       run->writer.full ? 0 : run->answer.size, &failed) < 0)
+		error = &failed;
+	idempotency_end(TAKE_PTR(run->request), !error);
+	if (error)
+		reply_error(call, error);
+	else
+		reply_json(call, 200, &run->writer);
+	call_release(call);
+}
+
+static void gone(struct call *call)
+{
+	struct one_run *run = call->state;
+	if (!run->oneshot)
+		return;
+	oneshot_cancel(TAKE_PTR(run->oneshot), NULL);
+	call_release(call);
+}
+
+/* What the first one was told. Its sandbox is gone and its output with it, but for what was kept of
+ * the answer. */
+static void replay(struct call *call, struct request_row *row)
+{
+	struct error error;
+	if (!row->answer) {
+		error_set(&error, ERROR_SANDBOX_ENDED,
+			  "the run with this Idempotency-Key is over (exec %s in sandbox %s); its "
+			  "answer was larger than %d KiB and is not kept",
+			  row->exec.text, row->sandbox.text, REQUEST_ANSWER_MAX / 1024);
+		reply_error(call, &error);
+		return;
+	}
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	writer.full = buffer_append(&buffer, row->answer, row->answer_size) < 0;
+	free(row->answer);
+	reply_replayed(call, 200, &writer);
+}
+
+static void run_post(struct call *call)
+{
+	static const struct oneshot_callbacks callbacks = {.ran = ran, .done = done};
+	struct request_row row = {0};
+	struct error error;
+	struct one_run *run = calloc(1, sizeof(*run));
+	if (!run)
+		abort();
+	run->call = call;
+	call->state = run;
+	call->state_free = run_free;
+	int found = parse(call, run, &error) < 0
+			? -1
+			: idempotent_begin(call, "run", "/v1/run", &run->request, &row, &error);
+	if (found > 0) {
+		replay(call, &row);
+		return;
+	}
+	if (found < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	call_hold(call);
+	call->on_gone = gone;
+	if (oneshot_start(call->core, &call->principal, &run->sandbox.spec, &run->exec.spec,
+			  TAKE_PTR(run->exec.stdin_data), run->exec.stdin_size, &callbacks, run,
+			  &run->oneshot, &error) < 0) {
+		reply_error(call, &error);
+		call_release(call);
+	}
+}
+
+const struct route run_routes[] = {
+    {"POST", "/v1/run", WRITE, ROUTE_UNBOUND | ROUTE_JSON, run_post},
+    {0},
+};

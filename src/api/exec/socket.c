@@ -1,0 +1,321 @@
+/* GET .../exec/ws: many commands over one WebSocket, each under an id of the client's.
+ *
+ *     client  {"id":"a","cmd":"..."} (any field of POST .../exec)    {"id":"a","cancel":true}
+ *     server  {"id":"a","stream":"stdout","data":"..."}   {"id":"a","exit":N,...}
+ *             {"id":"a","error":"...",...}
+ *
+ * Output is pulled from each exec's log in turn, as fast as the client takes it; a client that is
+ * slow holds up its own commands and no memory. Its going ends them all. Nothing blocks. */
+#include "edge/web_socket.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/exec/ask.h"
+#include "api/exec/events.h"
+#include "api/exec/execs.h"
+#include "base/text.h"
+
+#define RUNNING_MAX 32
+#define ID_MAX 64
+
+struct multiplex {
+	struct web_socket socket; /* first: see web_socket.h */
+	struct call *call;
+	struct list items; /* struct item; who was served goes to the end */
+	unsigned count;
+	unsigned pending; /* requests that wait for the sandbox */
+};
+
+/* A command under way. */
+struct item {
+	struct list link;
+	struct multiplex *multiplex;
+	struct exec_follower follower;
+	char id[ID_MAX + 1];
+};
+
+static void item_free(struct item *item)
+{
+	exec_follower_leave(&item->follower);
+	list_remove(&item->link);
+	item->multiplex->count--;
+	free(item);
+}
+
+static struct item *item_find(struct multiplex *multiplex, const char *id)
+{
+	list_each (&multiplex->items, node) {
+		struct item *item = list_entry(node, struct item, link);
+		if (strcmp(item->id, id) == 0)
+			return item;
+	}
+	return NULL;
+}
+
+/* --- to the client --- */
+
+static void send_json(struct multiplex *multiplex, const struct json_writer *writer)
+{
+	if (!writer->full)
+		web_socket_send(&multiplex->socket, WEBSOCKET_TEXT, writer->buffer->data,
+				writer->buffer->size);
+}
+
+static void send_error(struct multiplex *multiplex, const char *id, const struct error *error)
+{
+	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	const struct error_info *info = error_info(error->kind);
+	put_object(&writer, NULL);
+	put_text(&writer, "id", id);
+	put_text(&writer, "error", error->message);
+	put_text(&writer, "code", info->code);
+	put_text(&writer, "request_id", multiplex->call->request_id);
+	put_bool(&writer, "retryable", info->retryable);
+	put_object_end(&writer);
+	send_json(multiplex, &writer);
+}
+
+static void item_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
+		       size_t size)
+{
+	struct item *item = container_of(follower, struct item, follower);
+	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_text(&writer, "id", item->id);
+	put_text(&writer, "stream", stream_name(stream));
+	put_chunk(&writer, "data", data, size);
+	put_object_end(&writer);
+	send_json(item->multiplex, &writer);
+}
+
+static void item_ended(struct exec_follower *follower)
+{
+	struct item *item = container_of(follower, struct item, follower);
+	DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	const struct exec_row *row = &follower->exec->row;
+	put_object(&writer, NULL);
+	put_text(&writer, "id", item->id);
+	if (row->end == EXEC_END_TIMED_OUT)
+		put_timed_out(&writer, row);
+	put_int(&writer, "exit", exec_exit_code(row));
+	put_exec_members(&writer, row);
+	put_object_end(&writer);
+	send_json(item->multiplex, &writer);
+	item_free(item);
+}
+
+static void item_failed(struct exec_follower *follower, const struct error *error)
+{
+	struct item *item = container_of(follower, struct item, follower);
+	send_error(item->multiplex, item->id, error);
+	item_free(item);
+}
+
+static const struct exec_emitter item_emitter = {.piece_max = EVENT_PIECE_MAX,
+						 .characters = true,
+						 .piece = item_piece,
+						 .ended = item_ended,
+						 .failed = item_failed};
+
+/* --- from the client --- */
+
+static int take_id(json_t *json, char id[ID_MAX + 1], struct error *error)
+{
+	json_t *value = json_object_get(json, "id");
+	const char *text = json_string_value(value);
+	if (json_is_integer(value))
+		snprintf(id, ID_MAX + 1, "%lld", (long long)json_integer_value(value));
+	else if (!text || !*text || text_copy(id, ID_MAX + 1, text) < 0)
+		return error_set(error, ERROR_INVALID,
+				 "field `id` must be a text of 1 to %d bytes, or a number", ID_MAX);
+	json_object_del(json, "id");
+	return 0;
+}
+
+static int begin(struct multiplex *multiplex, const char *id, struct exec_ask *ask,
+		 struct error *error)
+{
+	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
+	struct exec *exec;
+	if (!sandbox)
+		return error_set(error, ERROR_SANDBOX_ENDED, "the sandbox has ended");
+	if (item_find(multiplex, id))
+		return error_set(error, ERROR_INVALID, "`%s` is still running", id);
+	if (multiplex->count >= RUNNING_MAX)
+		return error_set(error, ERROR_BUSY, "%d commands run on this connection already",
+				 RUNNING_MAX);
+	if (ask->background || ask->stdin_kind == STDIN_OPEN)
+		return error_set(error, ERROR_INVALID,
+				 "`background` and `stdin: true` are for POST .../exec");
+	ask->spec.principal = &multiplex->call->principal;
+	ask->spec.flags |= EXEC_LOSSLESS;
+	if (exec_start(sandbox, &ask->spec, &exec, error) < 0)
+		return -1;
+	struct item *item = calloc(1, sizeof(*item));
+	if (!item)
+		abort();
+	item->multiplex = multiplex;
+	item->follower = (struct exec_follower){.call = multiplex->call,
+						.emitter = &item_emitter,
+						.blocked = &multiplex->socket.blocked,
+						.watcher.consumes = true};
+	snprintf(item->id, sizeof(item->id), "%s", id);
+	list_append(&multiplex->items, &item->link);
+	multiplex->count++;
+	exec_follower_begin(&item->follower, exec);
+	if (ask->stdin_kind == STDIN_GIVEN)
+		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
+	return 0;
+}
+
+static int run(struct multiplex *multiplex, const char *id, const json_t *json, struct error *error)
+{
+	struct exec_ask ask;
+	int result = exec_ask_parse(json, &ask, error);
+	if (result == 0)
+		result = begin(multiplex, id, &ask, error);
+	exec_ask_done(&ask);
+	return result;
+}
+
+/* A request that waits until its sandbox is awake. */
+struct pending {
+	struct multiplex *multiplex; /* its call is held */
+	json_t *json;
+	char id[ID_MAX + 1];
+};
+
+static void woken(void *data, const struct error *failed)
+{
+	struct pending *pending = data;
+	struct multiplex *multiplex = pending->multiplex;
+	struct error error;
+	multiplex->pending--;
+	if (!multiplex->socket.over && failed)
+		send_error(multiplex, pending->id, failed);
+	else if (!multiplex->socket.over && run(multiplex, pending->id, pending->json, &error) < 0)
+		send_error(multiplex, pending->id, &error);
+	json_decref(pending->json);
+	free(pending);
+	call_release(multiplex->call);
+}
+
+static int wake(struct multiplex *multiplex, struct sandbox *sandbox, const char *id, json_t *json,
+		struct error *error)
+{
+	if (multiplex->pending >= RUNNING_MAX)
+		return error_set(error, ERROR_BUSY, "%d commands wait on this connection already",
+				 RUNNING_MAX);
+	struct pending *pending = calloc(1, sizeof(*pending));
+	if (!pending)
+		abort();
+	pending->multiplex = multiplex;
+	pending->json = json_incref(json);
+	snprintf(pending->id, sizeof(pending->id), "%s", id);
+	if (sandbox_ready(sandbox, &multiplex->call->principal, true, woken, pending, error) < 0) {
+		json_decref(json);
+		free(pending);
+		return -1;
+	}
+	multiplex->pending++;
+	call_hold(multiplex->call);
+	return 0;
+}
+
+static int take(struct multiplex *multiplex, json_t *json, char id[ID_MAX + 1], struct error *error)
+{
+	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
+	if (take_id(json, id, error) < 0)
+		return -1;
+	json_t *cancel = json_object_get(json, "cancel");
+	if (cancel) {
+		struct item *item = item_find(multiplex, id);
+		if (!json_is_true(cancel) || json_object_size(json) > 1)
+			return error_set(error, ERROR_INVALID,
+					 "a cancel is {\"id\":\"...\",\"cancel\":true}");
+		if (!item)
+			return error_set(error, ERROR_EXEC_NOT_FOUND, "nothing runs as `%s`", id);
+		exec_cancel(item->follower.exec, &multiplex->call->principal);
+		return 0;
+	}
+	if (sandbox && (sandbox->row.state != SANDBOX_RUNNING || !sandbox->guest_ready))
+		return wake(multiplex, sandbox, id, json, error);
+	return run(multiplex, id, json, error);
+}
+
+static void multiplex_message(struct web_socket *socket, bool text, const char *data, size_t size)
+{
+	struct multiplex *multiplex = (struct multiplex *)socket;
+	char id[ID_MAX + 1] = "";
+	json_t *json = NULL;
+	struct error error;
+	int result = 0;
+	if (!text)
+		result = error_set(&error, ERROR_INVALID, "a request is text: one JSON object");
+	else
+		result = json_parse_message(data, size, &json, &error);
+	if (result == 0)
+		result = take(multiplex, json, id, &error);
+	json_decref(json);
+	if (result == 0)
+		return;
+	send_error(multiplex, id, &error);
+	/* What is wrong costs an answer each: who does not read them sends no more. */
+	if (multiplex->socket.blocked)
+		web_socket_pause(socket);
+}
+
+static void multiplex_drained(struct web_socket *socket)
+{
+	struct multiplex *multiplex = (struct multiplex *)socket;
+	web_socket_resume(socket);
+	/* Whose turn it was goes to the end: a loud command does not silence the others. */
+	for (unsigned left = multiplex->count; left > 0 && !socket->blocked; left--) {
+		struct item *item = list_entry(multiplex->items.next, struct item, link);
+		list_remove(&item->link);
+		list_append(&multiplex->items, &item->link);
+		exec_follower_pump(&item->follower);
+	}
+}
+
+static void multiplex_closed(struct web_socket *socket, const struct principal *principal)
+{
+	struct multiplex *multiplex = (struct multiplex *)socket;
+	while (!list_empty(&multiplex->items)) {
+		struct item *item = list_entry(multiplex->items.next, struct item, link);
+		struct exec *exec = item->follower.exec;
+		item_free(item);
+		exec_cancel(exec, principal);
+	}
+}
+
+static const struct web_socket_handlers multiplex_handlers = {multiplex_message, multiplex_drained,
+							      multiplex_closed};
+
+static void act(struct call *call, struct sandbox *sandbox)
+{
+	struct multiplex *multiplex = call->state;
+	(void)sandbox;
+	web_socket_begin(&multiplex->socket, call, &multiplex_handlers, NULL, 0);
+}
+
+void exec_socket_get(struct call *call)
+{
+	struct multiplex *multiplex = calloc(1, sizeof(*multiplex));
+	struct error error;
+	if (!multiplex)
+		abort();
+	multiplex->call = call;
+	list_init(&multiplex->items);
+	call->state = multiplex;
+	call->state_free = free;
+	if (web_socket_check(call, &error) < 0)
+		reply_error(call, &error);
+	else
+		call_ready(call, act);
+}

@@ -1,0 +1,113 @@
+/* What the file handlers share: one operation of the domain under way for one request, and results
+ * that stream to the client no faster than it reads. */
+#pragma once
+
+#include "core/file/compress.h"
+#include "core/file/records.h"
+#include "core/file/files.h"
+#include "edge/call.h"
+
+/* Answers up to this are sent whole, with their length and with an honest status; longer ones are
+ * streamed once this much has come. */
+#define FILE_HOLD_MAX (256 * KIB)
+#define FILE_HEADERS_MAX 8
+
+struct file_call {
+	struct call *call;
+	struct file_request request;
+	const struct file_callbacks *callbacks;
+	struct file_operation_handle *handle; /* NULL: none is under way */
+	char path[GUEST_PATH_MAX], pattern[GUEST_PATH_MAX], glob[GUEST_PATH_MAX];
+
+	/* The answer. */
+	const char *type;
+	struct buffer out;
+	struct json_writer writer; /* on `out` */
+	bool begun;                /* its head is sent */
+	bool blocked;              /* the connection's queue is full */
+	uint32_t owed;             /* credit that the init gets when it has drained */
+	uint64_t count;
+
+	/* read.c */
+	struct http_header headers[FILE_HEADERS_MAX];
+	char header_texts[FILE_HEADERS_MAX][64];
+	size_t header_count;
+	uint64_t first, last; /* the range asked for */
+	bool partial;         /* 206 */
+	int64_t length;       /* that the answer has; -1: not known */
+	uint64_t received;
+	bool measured;                           /* the size of a long one was asked for */
+	struct file_operation_handle *measuring; /* while it is */
+	struct error refusal; /* why it could not be read, while it is tried as a directory */
+	bool only_file;       /* a directory is not listed instead */
+	char disposition[900];
+	/* write.c */
+	struct buffer left; /* came and not yet taken, from left_at on */
+	size_t left_at;
+	bool whole; /* the body has ended */
+	uint64_t body_max;
+	/* archive.c */
+	struct compression *compression; /* between the client and the init, or NULL */
+	size_t uncompressed;             /* bytes of the body that it holds */
+	/* watch.c */
+	struct sse *events; /* NULL before the first */
+	bool replacing;     /* a temporary file of ours is being renamed onto its name */
+};
+
+/* Makes the call's state, for one operation; `callbacks` are of file_start(). */
+struct file_call *file_call_new(struct call *call, enum file_operation operation,
+				const struct file_callbacks *callbacks);
+/* `path` and `user` of the query. */
+NODISCARD int file_query(struct file_call *file, bool path_required, struct error *error);
+NODISCARD int file_user(struct file_call *file, const char *user, struct error *error);
+NODISCARD int file_mode(struct file_call *file, const char *octal, struct error *error);
+struct bytes bytes_of(const char *text);
+
+/* Replies with the error when there is one; else makes the sandbox ready and starts the operation.
+ */
+void file_begin(struct file_call *file, int result, const struct error *error);
+/* In an on_done: starts another operation for the same call. */
+void file_again(struct file_call *file, enum file_operation operation,
+		const struct file_callbacks *callbacks);
+/* In an on_data: sends what was written to `out` when it is time; `credit` bytes were consumed. */
+void file_emit(struct file_call *file, uint32_t credit);
+/* In an on_data: sends bytes as they are. */
+void file_emit_bytes(struct file_call *file, const void *data, size_t size);
+/* Sends bytes whose credit is somebody else's affair; false: not to send more until it drains. */
+bool file_emit_raw(struct file_call *file, const void *data, size_t size);
+/* In an on_done: the call, whose operation is over; NULL when it failed, and was told so. */
+struct file_call *file_ended(struct file_operation_handle *handle, const struct error *error);
+/* The same, with what its result says. */
+struct file_call *file_result(struct file_operation_handle *handle, const void *result, size_t size,
+			      const struct error *error, struct file_outcome *ret_outcome);
+/* In an on_done: the rest, and the end. */
+void file_finish(struct file_call *file);
+/* An error: as a reply, or when the answer has begun by breaking it off. */
+void file_fail(struct file_call *file, const struct error *error);
+/* An init's answer that does not parse. */
+void file_bad_answer(struct file_call *file);
+void file_give_credit(struct file_call *file);
+
+/* tree.c: GET of one entry; `follow` unless the query says otherwise. */
+void file_stat_begin(struct call *call, bool follow);
+/* read.c: GET of a file, in two steps: headers may be added between them. */
+struct file_call *file_get_new(struct call *call);
+void file_get_begin(struct file_call *file);
+
+/* write.c: PUT of a file of at most so many bytes (0: any), whose parents are made. */
+void file_put_within(struct call *call, uint64_t maximum);
+/* Begins to read the body for the operation that was started (as it is, unless the
+ * call has an on_data of its own), and what goes on sending `left` to it: on_credit, and whoever
+ * added to `left`. */
+void file_body_begin(struct file_call *file);
+void file_body_data(struct call *call, const char *data, size_t size);
+void file_body_end(struct call *call);
+void file_body_credit(struct file_operation_handle *handle);
+void file_body_pump(struct file_call *file);
+/* Ends the operation under way, and the call with the error. */
+void file_body_failed(struct file_call *file, const struct error *error);
+
+void put_entry(struct json_writer *writer, const char *key, const struct file_entry *entry);
+/* on_data of FILE_LIST and the end of its answer, also for GET .../files of a directory. */
+extern const struct file_callbacks file_list_callbacks;
+void file_list_open(struct file_call *file);

@@ -1,0 +1,32 @@
+/* The routes of files in a sandbox. */
+#include "api/routes.h"
+
+#include "api/file/files.h"
+
+/* Bytes in base64 within JSON: for clients that cannot stream. Larger files go by PUT. */
+#define FILE_JSON_BODY_MAX (12 * MIB)
+
+const struct route file_routes[] = {
+    {"GET", SB "/files", READ, ROUTE_SANDBOX, file_get, "path,offset,length,user"},
+    {"PUT", SB "/files", WRITE, ROUTE_SANDBOX, file_put,
+     "path,mode,mtime_ns,append,parents,no_replace,user"},
+    {"POST", SB "/files", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_post, NULL, FILE_JSON_BODY_MAX},
+    {"DELETE", SB "/files", WRITE, ROUTE_SANDBOX, file_delete, "path,recursive,user"},
+    {"GET", SB "/files/archive", READ, ROUTE_SANDBOX, file_archive_get, "path,format,user"},
+    {"PUT", SB "/files/archive", WRITE, ROUTE_SANDBOX, file_archive_put, "path,format,user"},
+    {"GET", SB "/files/stat", READ, ROUTE_SANDBOX, file_stat_get, "path,follow,user"},
+    {"GET", SB "/files/list", READ, ROUTE_SANDBOX, file_list_get, "path,limit,user"},
+    {"GET", SB "/files/readlink", READ, ROUTE_SANDBOX, file_readlink_get, "path,user"},
+    {"GET", SB "/files/glob", READ, ROUTE_SANDBOX, file_glob_get, "pattern,path,hidden,limit,user"},
+    {"GET", SB "/files/grep", READ, ROUTE_SANDBOX, file_grep_get,
+     "pattern,path,regex,ignore_case,glob,limit,user"},
+    {"GET", SB "/files/watch", READ, ROUTE_SANDBOX, file_watch_get, "path,recursive,user"},
+    {"POST", SB "/files/mkdir", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_mkdir_post},
+    {"POST", SB "/files/rename", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_rename_post},
+    {"POST", SB "/files/copy", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_copy_post},
+    {"POST", SB "/files/symlink", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_symlink_post},
+    {"POST", SB "/files/chmod", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_chmod_post},
+    {"POST", SB "/files/chown", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_chown_post},
+    {"POST", SB "/files/replace", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_replace_post},
+    {0},
+};

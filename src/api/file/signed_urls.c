@@ -1,0 +1,173 @@
+/* Signed URLs of files: POST .../files/sign makes one, GET and PUT /v1/signed/{sandbox} serve them
+ * without any other authority. What a browser is given here is a sandbox's content under this API's
+ * origin: it is always a download, never sniffed, and may run nothing. Nothing blocks. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/file/call.h"
+#include "api/file/files.h"
+#include "api/routes.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "core/activity/activity.h"
+#include "core/account/signed_url.h"
+
+/* --- making one --- */
+
+static void put_url(struct call *call, const struct signed_url *url, const char *signature,
+		    struct buffer *buffer)
+{
+	char server[SERVER_URL_MAX];
+	call_server_url(call, server);
+	int result = buffer_append_text(buffer, server);
+	if (result < 0)
+		abort();
+	signed_url_append(url, signature, buffer);
+}
+
+static void answer_signed(struct call *call, const struct signed_url *url, const char *signature)
+{
+	DONE_BUFFER struct buffer text = BUFFER(64 * KIB);
+	struct buffer buffer = BUFFER(128 * KIB);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_url(call, url, signature, &text);
+	put_object(&writer, NULL);
+	put_text(&writer, "url", buffer_text(&text));
+	put_text(&writer, "method", url->write ? "PUT" : "GET");
+	put_bytes(&writer, "path", url->path, strlen(url->path));
+	put_time(&writer, "expires_at", (int64_t)url->expires * NSEC_PER_SEC);
+	if (url->max_bytes)
+		put_uint(&writer, "max_bytes", url->max_bytes);
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
+}
+
+static void sign_post(struct call *call)
+{
+	const char *method = "GET";
+	struct signed_url url = {.user = ""};
+	uint64_t seconds = SIGNED_SECONDS_DEFAULT;
+	char signature[SIGNATURE_SIZE];
+	struct error error;
+	struct field fields[] = {
+	    {"path", FIELD_TEXT, &url.path, true, 1, GUEST_PATH_MAX - 1},
+	    {"method", FIELD_TEXT, &method},
+	    {"expires_seconds", FIELD_UINT, &seconds, false, 1, SIGNED_SECONDS_MAX},
+	    {"max_bytes", FIELD_UINT, &url.max_bytes, false, 1, INT64_MAX},
+	    {"user", FIELD_TEXT, &url.user, false, 0, 63},
+	};
+	int result = json_fields(call->body, fields, ARRAY_SIZE(fields), &error);
+	struct sandbox *sandbox = result < 0 ? NULL : call_sandbox(call);
+	if (result == 0 && !sandbox)
+		return;
+	url.write = strcmp(method, "PUT") == 0;
+	if (result == 0 && !url.write && strcmp(method, "GET") != 0)
+		result =
+		    error_set(&error, ERROR_INVALID, "field `method` must be \"GET\" or \"PUT\"");
+	if (result == 0 && url.max_bytes && !url.write)
+		result =
+		    error_set(&error, ERROR_INVALID, "field `max_bytes` is for a URL to write to");
+	if (result == 0)
+		result = authorize(&call->principal, url.write ? SCOPE_WRITE : SCOPE_READ, &error);
+	url.sandbox = call->sandbox;
+	url.token = call->principal.token;
+	url.expires = (uint64_t)(clock_wall() / NSEC_PER_SEC) + seconds;
+	if (result == 0)
+		result =
+		    signed_url_sign(call->core, sandbox->row.workspace, &url, signature, &error);
+	if (result < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	char until[CLOCK_TEXT_SIZE];
+	clock_text((int64_t)url.expires * NSEC_PER_SEC, until);
+	ACTIVITY(sandbox, ACTIVITY_FILE_URL_SIGNED, &call->principal, NULL, {"path", url.path},
+		 {"method", method}, {"expires_at", until});
+	answer_signed(call, &url, signature);
+}
+
+/* --- serving one --- */
+
+/* Everything of the URL, checked; -1 with an error. Then the call is its maker's. */
+static int admit(struct call *call, bool write, char path[GUEST_PATH_MAX], struct signed_url *url,
+		 struct error *error)
+{
+	/* Longer ones than there are: to be refused as every other that is not ours. */
+	char user[256] = "", by[256] = "", signature[512] = "";
+	struct sandbox *sandbox;
+	*url = (struct signed_url){.write = write, .path = path, .user = user};
+	if (query_text(call, "path", path, GUEST_PATH_MAX, true, error) < 0 ||
+	    query_text(call, "user", user, sizeof(user), false, error) < 0 ||
+	    query_text(call, "by", by, sizeof(by), false, error) < 0 ||
+	    query_text(call, "signature", signature, sizeof(signature), true, error) < 0 ||
+	    query_uint(call, "max_bytes", 1, INT64_MAX, &url->max_bytes, error) < 0 ||
+	    query_uint(call, "expires", 1, INT64_MAX, &url->expires, error) < 0)
+		return -1;
+	if (id_parse(call->parameters[0], &url->sandbox) < 0 ||
+	    (by[0] && id_parse(by, &url->token) < 0))
+		return error_set(error, ERROR_URL_INVALID, "this URL is not valid");
+	if (signed_url_check(call->core, url, signature, &call->principal, &sandbox, error) < 0)
+		return -1;
+	call->sandbox = sandbox->row.id;
+	/* What is still under way then ends with the URL, or with its maker's token. */
+	call_watch_token(call, (int64_t)MIN(url->expires, INT64_MAX / NSEC_PER_SEC) * NSEC_PER_SEC);
+	url->user = "";
+	return 0;
+}
+
+static void download_name(const char *path, char *text, size_t size)
+{
+	DONE_BUFFER struct buffer name = BUFFER(2 * KIB);
+	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+	if (strlen(base) <= 255)
+		signed_url_escape(&name, base);
+	if (name.size == 0 ||
+	    text_format(text, size, "attachment; filename*=UTF-8''%s", buffer_text(&name)) < 0)
+		snprintf(text, size, "attachment");
+}
+
+static void signed_get(struct call *call)
+{
+	char path[GUEST_PATH_MAX];
+	struct signed_url url;
+	struct error error;
+	if (admit(call, false, path, &url, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	struct file_call *file = file_get_new(call);
+	download_name(path, file->disposition, sizeof(file->disposition));
+	const struct http_header safe[] = {
+	    {"Content-Disposition", file->disposition},
+	    {"X-Content-Type-Options", "nosniff"},
+	    {"Content-Security-Policy", "sandbox; default-src 'none'"},
+	    {"Cache-Control", "private, no-store"},
+	    {"Referrer-Policy", "no-referrer"},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(safe); i++)
+		file->headers[file->header_count++] = safe[i];
+	file->only_file = true;
+	file_get_begin(file);
+}
+
+static void signed_put(struct call *call)
+{
+	char path[GUEST_PATH_MAX];
+	struct signed_url url;
+	struct error error;
+	if (admit(call, true, path, &url, &error) < 0)
+		reply_error(call, &error);
+	else
+		file_put_within(call, url.max_bytes);
+}
+
+const struct route signed_routes[] = {
+    {"POST", SB "/files/sign", READ, ROUTE_SANDBOX | ROUTE_JSON, sign_post},
+    {"GET", "/v1/signed/{sandbox}", READ, ROUTE_OPEN, signed_get,
+     "path,user,by,expires,max_bytes,signature"},
+    {"PUT", "/v1/signed/{sandbox}", WRITE, ROUTE_OPEN, signed_put,
+     "path,user,by,expires,max_bytes,signature"},
+    {0},
+};

@@ -1,0 +1,260 @@
+/* PUT and POST .../files: bytes into a file, atomically. A PUT's body is streamed with the init's
+ * credit: neither its size nor a slow disk costs the daemon memory. */
+#include "api/file/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/file/files.h"
+#include "base/base64.h"
+#include "base/text.h"
+
+#define LEFT_MAX (1 * MIB) /* more than one piece of a body ever is */
+
+static void write_done(struct file_operation_handle *handle, const void *result, size_t size,
+		       const struct error *error)
+{
+	struct file_outcome outcome;
+	struct file_call *file = file_result(handle, result, size, error, &outcome);
+	if (!file)
+		return;
+	put_object(&file->writer, NULL);
+	put_bytes(&file->writer, "path", file->request.path.data, file->request.path.size);
+	put_uint(&file->writer, "bytes", outcome.count);
+	put_object_end(&file->writer);
+	file_finish(file);
+}
+
+void file_body_failed(struct file_call *file, const struct error *error)
+{
+	if (file->handle)
+		file_cancel(TAKE_PTR(file->handle));
+	file_fail(file, error);
+}
+
+/* The body waits, or what is between it and us does. */
+static void hold_body(struct file_call *file, bool hold)
+{
+	if (file->compression)
+		compression_hold(file->compression, hold);
+	else if (hold)
+		http_body_pause(file->call->exchange);
+	else
+		http_body_resume(file->call->exchange);
+}
+
+void file_body_pump(struct file_call *file)
+{
+	struct error error;
+	if (!file->handle)
+		return;
+	if (file->left.size > file->left_at) {
+		ssize_t taken = file_write(file->handle, file->left.data + file->left_at,
+					   file->left.size - file->left_at, &error);
+		if (taken < 0) {
+			file_body_failed(file, &error);
+			return;
+		}
+		file->left_at += (size_t)taken;
+	}
+	/* Bytes are not moved to the front each time: there may be megabytes of them. */
+	if (file->left_at == file->left.size) {
+		buffer_clear(&file->left);
+		file->left_at = 0;
+	}
+	if (file->left.size > 0) {
+		if (!file->whole)
+			hold_body(file, true);
+	} else if (!file->whole) {
+		hold_body(file, false);
+	} else if (file_write_end(file->handle, &error) < 0) {
+		file_body_failed(file, &error);
+	}
+}
+
+void file_body_credit(struct file_operation_handle *handle)
+{
+	struct file_call *file = file_data(handle);
+	if (file->left.size > 0)
+		file_body_pump(file);
+}
+
+static const struct file_callbacks write_callbacks = {.on_credit = file_body_credit,
+						      .on_done = write_done};
+
+void file_body_data(struct call *call, const char *data, size_t size)
+{
+	struct file_call *file = call->state;
+	struct error error;
+	if (!file->handle)
+		return;
+	/* The common case without a copy. */
+	if (file->left.size == 0) {
+		ssize_t taken = file_write(file->handle, data, size, &error);
+		if (taken < 0) {
+			file_body_failed(file, &error);
+			return;
+		}
+		if ((size_t)taken == size)
+			return;
+		data += taken;
+		size -= (size_t)taken;
+	}
+	if (buffer_append(&file->left, data, size) < 0) {
+		error_set(&error, ERROR_INTERNAL, "a body came faster than it was asked for");
+		file_body_failed(file, &error);
+		return;
+	}
+	http_body_pause(call->exchange);
+}
+
+void file_body_end(struct call *call)
+{
+	struct file_call *file = call->state;
+	file->whole = true;
+	if (file->left.size == 0)
+		file_body_pump(file);
+}
+
+void file_body_begin(struct file_call *file)
+{
+	if (!file->call->stream.on_data) {
+		file->call->stream.on_data = file_body_data;
+		file->call->stream.on_end = file_body_end;
+	}
+	http_body_read(file->call->exchange, file->body_max ? file->body_max : UINT64_MAX);
+}
+
+static void put_start(struct call *call, struct sandbox *sandbox)
+{
+	struct file_call *file = call->state;
+	struct error error;
+	if (file_start(sandbox, &call->principal, &file->request, &write_callbacks, file,
+		       &file->handle, &error) < 0) {
+		file->handle = NULL;
+		file_fail(file, &error);
+		return;
+	}
+	file_body_begin(file);
+}
+
+static void set_flags(struct file_call *file, bool append, bool parents, bool no_replace)
+{
+	file->request.operation = append ? FILE_APPEND : FILE_WRITE;
+	file->request.flags = (parents ? FILE_PARENTS : 0) | (no_replace ? FILE_NO_REPLACE : 0);
+}
+
+static struct file_call *put_new(struct call *call)
+{
+	struct file_call *file = file_call_new(call, FILE_WRITE, &write_callbacks);
+	file->left = BUFFER(LEFT_MAX);
+	return file;
+}
+
+void file_put(struct call *call)
+{
+	struct file_call *file = put_new(call);
+	bool append = false, parents = false, no_replace = false;
+	char mode[8] = "";
+	struct error error;
+	if (file_query(file, true, &error) < 0 ||
+	    query_text(call, "mode", mode, sizeof(mode), false, &error) < 0 ||
+	    (mode[0] && file_mode(file, mode, &error) < 0) ||
+	    query_uint(call, "mtime_ns", 1, INT64_MAX, &file->request.offset, &error) < 0 ||
+	    query_flag(call, "append", &append, &error) < 0 ||
+	    query_flag(call, "parents", &parents, &error) < 0 ||
+	    query_flag(call, "no_replace", &no_replace, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (append && file->request.offset > 0) {
+		error_set(&error, ERROR_INVALID,
+			  "`mtime_ns` is for a whole file, not for `append`");
+		reply_error(call, &error);
+		return;
+	}
+	set_flags(file, append, parents, no_replace);
+	call_ready(call, put_start);
+}
+
+void file_put_within(struct call *call, uint64_t maximum)
+{
+	struct file_call *file = put_new(call);
+	struct error error;
+	if (file_query(file, true, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	set_flags(file, false, true, false);
+	file->body_max = maximum;
+	call_ready(call, put_start);
+}
+
+/* --- the same, as JSON --- */
+
+static int take_content(struct file_call *file, const json_t *text, const char *base64,
+			struct error *error)
+{
+	if (!text == !base64)
+		return error_set(error, ERROR_INVALID, "give `content` or `content_base64`%s",
+				 text ? ", not both" : "");
+	if (text && !json_is_string(text))
+		return error_set(error, ERROR_INVALID, "field `content` must be a string");
+	size_t size = text ? json_string_length(text) : strlen(base64);
+	file->left = BUFFER(size + 1);
+	if (buffer_reserve(&file->left, size) < 0)
+		abort(); /* the body's maximum bounds it */
+	if (text) {
+		memcpy(file->left.data, json_string_value(text), size);
+		buffer_grow(&file->left, size);
+		return 0;
+	}
+	ssize_t decoded = base64_decode(base64, size, file->left.data);
+	if (decoded < 0)
+		return error_set(error, ERROR_INVALID,
+				 "field `content_base64` is not base64 (RFC 4648)");
+	buffer_grow(&file->left, (size_t)decoded);
+	return 0;
+}
+
+static void post_start(struct call *call, struct sandbox *sandbox)
+{
+	struct file_call *file = call->state;
+	struct error error;
+	if (file_start(sandbox, &call->principal, &file->request, &write_callbacks, file,
+		       &file->handle, &error) < 0) {
+		file->handle = NULL;
+		file_fail(file, &error);
+		return;
+	}
+	file->whole = true;
+	file_body_pump(file);
+}
+
+void file_post(struct call *call)
+{
+	struct file_call *file = file_call_new(call, FILE_WRITE, &write_callbacks);
+	const char *path = NULL, *base64 = NULL, *mode = NULL, *user = "";
+	json_t *content = NULL;
+	bool append = false, parents = true, no_replace = false;
+	struct error error;
+	struct field fields[] = {
+	    {"path", FIELD_TEXT, &path, true, 1, GUEST_PATH_MAX - 1},
+	    {"content", FIELD_ANY, &content},
+	    {"content_base64", FIELD_TEXT, &base64},
+	    {"mode", FIELD_TEXT, &mode},
+	    {"append", FIELD_BOOL, &append},
+	    {"parents", FIELD_BOOL, &parents},
+	    {"no_replace", FIELD_BOOL, &no_replace},
+	    {"user", FIELD_TEXT, &user},
+	};
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
+	    file_user(file, user, &error) < 0 || (mode && file_mode(file, mode, &error) < 0) ||
+	    take_content(file, content, base64, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	file->request.path = bytes_of(path);
+	set_flags(file, append, parents, no_replace);
+	call_ready(call, post_start);
+}

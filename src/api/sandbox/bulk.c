@@ -1,0 +1,157 @@
+/* POST /v1/sandboxes/bulk: the same for many sandboxes, chosen by a selector. Goes on when the
+ * client goes away: what was asked for is done. Runs on the loop; nothing blocks but the store's
+ * short calls. */
+#include "core/sandbox/bulk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/sandbox/sandboxes.h"
+#include "core/sandbox/labels.h"
+#include "edge/call.h"
+#include "edge/json_pairs.h"
+
+#define DRAIN_SECONDS_DEFAULT 300
+#define DRAIN_SECONDS_MAX (24 * 3600)
+
+/* What is borrowed while the body is parsed. */
+struct asked {
+	struct bulk_spec spec;
+	const char **sandboxes;
+	struct pair *labels;
+};
+
+static void asked_done(struct asked *asked)
+{
+	free(asked->sandboxes);
+	free(asked->labels);
+}
+
+static int add_list(struct asked *asked, const char *name, const json_t *list, struct error *error)
+{
+	for (size_t i = 0; list && i < json_array_size(list); i++) {
+		const char *text = json_string_value(json_array_get(list, i));
+		if (!text || strlen(text) >= CALL_PARAMETER_MAX)
+			return error_set(error, ERROR_INVALID,
+					 "selector: `%s` must hold ids or names, as strings", name);
+		asked->sandboxes[asked->spec.sandbox_count++] = text;
+	}
+	return 0;
+}
+
+static int parse_selector(const json_t *selector, struct asked *asked, struct error *error)
+{
+	json_t *ids = NULL, *names = NULL, *labels = NULL;
+	const char *status = NULL;
+	struct field fields[] = {
+	    {"ids", FIELD_ARRAY, &ids},
+	    {"names", FIELD_ARRAY, &names},
+	    {"labels", FIELD_OBJECT, &labels},
+	    {"status", FIELD_TEXT, &status},
+	};
+	if (!selector)
+		return 0;
+	if (json_fields(selector, fields, ARRAY_SIZE(fields), error) < 0)
+		return error_prepend(error, "selector");
+	size_t count = (ids ? json_array_size(ids) : 0) + (names ? json_array_size(names) : 0);
+	if (count > BULK_MAX)
+		return error_set(error, ERROR_LIMIT_EXCEEDED, "at most %d sandboxes at once",
+				 BULK_MAX);
+	if ((ids || names) && count == 0)
+		return error_set(error, ERROR_INVALID, "selector: an empty list selects nothing");
+	asked->sandboxes = calloc(count + 1, sizeof(*asked->sandboxes));
+	if (!asked->sandboxes)
+		abort();
+	asked->spec.sandboxes = asked->sandboxes;
+	if (add_list(asked, "ids", ids, error) < 0 || add_list(asked, "names", names, error) < 0 ||
+	    json_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1),
+		       &asked->labels, &asked->spec.label_count, error) < 0)
+		return -1;
+	asked->spec.labels = asked->labels;
+	if (status && sandbox_state_parse(status, &asked->spec.state, error) < 0)
+		return error_prepend(error, "selector: status");
+	return 0;
+}
+
+int drain_then_parse(const char *then, bool *then_delete, struct error *error)
+{
+	*then_delete = strcmp(then, "delete") == 0;
+	if (!*then_delete && strcmp(then, "stop") != 0)
+		return error_set(error, ERROR_INVALID, "field `then` must be stop or delete");
+	return 0;
+}
+
+static int parse(const json_t *body, struct asked *asked, struct error *error)
+{
+	json_t *selector = NULL;
+	const char *action = NULL, *then = NULL;
+	uint64_t seconds = DRAIN_SECONDS_DEFAULT;
+	struct field fields[] = {
+	    {"action", FIELD_TEXT, &action, true},
+	    {"selector", FIELD_OBJECT, &selector},
+	    {"all", FIELD_BOOL, &asked->spec.all},
+	    {"dry_run", FIELD_BOOL, &asked->spec.dry_run},
+	    {"timeout_seconds", FIELD_UINT, &seconds, false, 0, DRAIN_SECONDS_MAX},
+	    {"then", FIELD_TEXT, &then},
+	};
+	if (json_fields(body, fields, ARRAY_SIZE(fields), error) < 0 ||
+	    bulk_action_parse(action, &asked->spec.action, error) < 0 ||
+	    parse_selector(selector, asked, error) < 0)
+		return -1;
+	asked->spec.drain_seconds = (uint32_t)seconds;
+	return then ? drain_then_parse(then, &asked->spec.drain_delete, error) : 0;
+}
+
+static void put_result(struct json_writer *writer, const struct bulk_result *result)
+{
+	bool ok = result->error.kind == ERROR_NONE;
+	put_object(writer, NULL);
+	put_text(writer, "id", id_is_set(&result->id) ? result->id.text : NULL);
+	put_text(writer, "name", result->name[0] ? result->name : NULL);
+	put_bool(writer, "ok", ok);
+	put_text(writer, "status",
+		 result->state ? sandbox_state_name((enum sandbox_state)result->state) : NULL);
+	if (!ok) {
+		const struct error_info *info = error_info(result->error.kind);
+		put_text(writer, "error", result->error.message);
+		put_text(writer, "code", info->code);
+		put_bool(writer, "retryable", info->retryable);
+	}
+	put_object_end(writer);
+}
+
+static void done(void *data, const struct bulk_result *results, size_t count)
+{
+	struct call *call = data;
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	size_t failed = 0, missing = 0;
+	put_object(&writer, NULL);
+	put_array(&writer, "results");
+	for (size_t i = 0; i < count; i++) {
+		put_result(&writer, &results[i]);
+		failed += results[i].error.kind != ERROR_NONE;
+		missing += !id_is_set(&results[i].id);
+	}
+	put_array_end(&writer);
+	put_uint(&writer, "matched", count - missing);
+	put_uint(&writer, "missing", missing);
+	put_uint(&writer, "succeeded", count - failed);
+	put_uint(&writer, "failed", failed);
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
+	call_release(call);
+}
+
+void sandboxes_bulk_post(struct call *call)
+{
+	struct asked asked = {0};
+	struct error error;
+	call_hold(call);
+	if (parse(call->body, &asked, &error) < 0 ||
+	    bulk_start(call->core, &call->principal, &asked.spec, done, call, &error) < 0) {
+		reply_error(call, &error);
+		call_release(call);
+	}
+	asked_done(&asked);
+}

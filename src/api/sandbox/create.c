@@ -1,0 +1,139 @@
+/* POST /v1/sandboxes, and once more with the same Idempotency-Key. Runs on the loop; nothing blocks
+ * but the store's short calls. */
+#include "edge/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/sandbox/ask.h"
+#include "api/sandbox/record.h"
+#include "api/sandbox/sandboxes.h"
+#include "core/sandbox/create_queue.h"
+#include "edge/idempotency.h"
+
+struct create {
+	struct sandbox_ask ask;
+	struct idempotent *request; /* NULL: it has no key */
+};
+
+static void create_free(void *state)
+{
+	struct create *create = state;
+	sandbox_ask_done(&create->ask);
+	/* Ended by now where anything came of it. */
+	idempotency_end(create->request, false);
+	free(create);
+}
+
+static void end_request(struct create *create, bool kept)
+{
+	idempotency_end(create->request, kept);
+	create->request = NULL;
+}
+
+static void created(void *data, struct sandbox *sandbox, const struct error *error)
+{
+	struct call *call = data;
+	struct create *create = call->state;
+	bool named = create->request != NULL;
+	end_request(create, !error);
+	if (error) {
+		reply_error(call, error);
+	} else if (call->exchange) {
+		struct buffer buffer = BUFFER(REPLY_MAX);
+		struct json_writer writer = json_writer_on(&buffer);
+		put_sandbox(&writer, NULL, &sandbox->row, sandbox);
+		reply_json(call, 201, &writer);
+	} else if (!named) {
+		/* Nobody was told of it, and a client that tries again would get a second one; with
+		 * an Idempotency-Key it gets this one. */
+		struct error ignored;
+		(void)!sandbox_delete(sandbox, &call->principal, END_REASON_USER,
+				      "the client that created it went away first", NULL, NULL,
+				      &ignored);
+	}
+	call_release(call);
+}
+
+/* The sandbox that the first request made, as it is now. 0: there never was one, since the daemon
+ * died in between. */
+static int replay(struct call *call, const struct request_row *request)
+{
+	struct sandbox_row row = {0};
+	struct error error;
+	struct core *core = call->core;
+	if (sandbox_find_row(core, &call->principal, request->sandbox.text, &row, &error) < 0) {
+		if (error.kind == ERROR_SANDBOX_NOT_FOUND)
+			return 0;
+		reply_error(call, &error);
+		return 1;
+	}
+	bool never = row.state == SANDBOX_ENDED && row.started_wall == 0;
+	if (!never) {
+		struct buffer buffer = BUFFER(REPLY_MAX);
+		struct json_writer writer = json_writer_on(&buffer);
+		put_sandbox(&writer, NULL, &row, sandbox_by_id(core, &row.id));
+		reply_replayed(call, 201, &writer);
+	}
+	sandbox_row_done(&row);
+	return never ? 0 : 1;
+}
+
+/* 0: go on; 1: answered. */
+static int once(struct call *call, struct create *create, struct error *error)
+{
+	struct request_row row = {0};
+	for (int tries = 0; tries < 2; tries++) {
+		int found = idempotent_begin(call, "create", "/v1/sandboxes", &create->request,
+					     &row, error);
+		if (found <= 0)
+			return found;
+		free(row.answer);
+		if (replay(call, &row))
+			return 1;
+		idempotent_forget(call);
+	}
+	return error_set(error, ERROR_INTERNAL, "an Idempotency-Key cannot be forgotten");
+}
+
+/* Written with the sandbox's own row: there is no sandbox that nobody knows of. */
+static int named(void *data, const struct id *id, struct error *error)
+{
+	struct create *create = ((struct call *)data)->state;
+	return idempotency_record(create->request, id, NULL, NULL, 0, error);
+}
+
+/* A create that waits for room is nobody's when its client has gone. */
+static void leave_queue(struct call *call)
+{
+	if (create_queue_leave(call->core, call))
+		call_release(call);
+}
+
+void sandbox_post(struct call *call)
+{
+	struct error error;
+	struct create *create = calloc(1, sizeof(*create));
+	if (!create)
+		abort();
+	call->state = create;
+	call->state_free = create_free;
+	int found = sandbox_ask_parse(call, call->body, &create->ask, &error) < 0
+			? -1
+			: once(call, create, &error);
+	if (found > 0)
+		return;
+	if (found < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	create->ask.spec.named = create->request ? named : NULL;
+	call_hold(call);
+	call->on_gone = leave_queue;
+	if (sandbox_create(call->core, &call->principal, &create->ask.spec, created, call, &error) <
+	    0) {
+		end_request(create, false);
+		reply_error(call, &error);
+		call_release(call);
+	}
+}

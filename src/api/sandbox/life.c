@@ -1,0 +1,206 @@
+/* What takes its time with one sandbox: wait, drain; and pause and resume by another service's
+ * names. A wait holds the request; a client that goes away ends it. Runs on the loop; nothing
+ * blocks but the store's short calls. */
+#include "edge/call.h"
+
+#include <stdlib.h>
+
+#include "api/sandbox/sandboxes.h"
+
+#define WAIT_SECONDS_DEFAULT 60
+#define WAIT_SECONDS_MAX 3600
+#define DRAIN_SECONDS_DEFAULT 300
+#define DRAIN_SECONDS_MAX (24 * 3600)
+
+/* --- wait --- */
+
+static void wait_gone(struct call *call)
+{
+	if (call->state)
+		sandbox_wait_cancel(call->state);
+	call->state = NULL;
+}
+
+static void waited(void *data, struct sandbox *sandbox, const struct error *error)
+{
+	struct call *call = data;
+	call->state = NULL;
+	if (error)
+		reply_error(call, error);
+	else
+		reply_sandbox(call, 200, &sandbox->row, sandbox);
+}
+
+/* One that has ended already is what a wait for its end asks for. */
+static void wait_ended(struct call *call, enum wait_for what, const struct error *found)
+{
+	struct sandbox_row row = {0};
+	struct error error = *found;
+	if (found->kind == ERROR_SANDBOX_ENDED && what == WAIT_ENDED &&
+	    sandbox_find_row(call->core, &call->principal, call->parameters[0], &row, &error) ==
+		0) {
+		reply_sandbox(call, 200, &row, NULL);
+		sandbox_row_done(&row);
+		return;
+	}
+	reply_error(call, &error);
+}
+
+void sandbox_wait_call(struct call *call)
+{
+	char text[16] = "running";
+	uint64_t seconds = WAIT_SECONDS_DEFAULT;
+	enum wait_for what = WAIT_RUNNING;
+	struct sandbox *sandbox;
+	struct sandbox_wait *wait;
+	struct error error;
+	if (query_text(call, "for", text, sizeof(text), false, &error) < 0 ||
+	    query_uint(call, "timeout_seconds", 0, WAIT_SECONDS_MAX, &seconds, &error) < 0 ||
+	    wait_for_parse(text, &what, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, &error) < 0) {
+		wait_ended(call, what, &error);
+		return;
+	}
+	call->on_gone = wait_gone;
+	if (sandbox_wait(sandbox, what, (uint32_t)seconds * 1000, waited, call, &wait, &error) < 0)
+		reply_error(call, &error);
+	else
+		call->state = wait;
+}
+
+/* --- drain --- */
+
+/* Stopped, or gone. */
+static void drained(void *data, const struct error *error)
+{
+	struct call *call = data;
+	struct sandbox_row row = {0};
+	struct error missing;
+	if (error) {
+		reply_error(call, error);
+	} else if (call->exchange) {
+		struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
+		if (sandbox) {
+			reply_sandbox(call, 200, &sandbox->row, sandbox);
+		} else if (sandbox_find_row(call->core, &call->principal, call->sandbox.text, &row,
+					    &missing) == 0) {
+			reply_sandbox(call, 200, &row, NULL);
+			sandbox_row_done(&row);
+		} else {
+			reply_error(call, &missing);
+		}
+	}
+	call_release(call);
+}
+
+static int drain_parse(const json_t *body, uint64_t *seconds, bool *then_delete, bool *cancel,
+		       struct error *error)
+{
+	const char *then = NULL;
+	struct field fields[] = {
+	    {"timeout_seconds", FIELD_UINT, seconds, false, 0, DRAIN_SECONDS_MAX},
+	    {"then", FIELD_TEXT, &then},
+	    {"cancel", FIELD_BOOL, cancel},
+	};
+	if (json_fields(body, fields, ARRAY_SIZE(fields), error) < 0)
+		return -1;
+	return then ? drain_then_parse(then, then_delete, error) : 0;
+}
+
+void sandbox_drain_post(struct call *call)
+{
+	uint64_t seconds = DRAIN_SECONDS_DEFAULT;
+	bool then_delete = false, cancel = false;
+	struct error error;
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
+		return;
+	if (drain_parse(call->body, &seconds, &then_delete, &cancel, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (cancel) {
+		if (sandbox_drain_cancel(sandbox, &error) < 0)
+			reply_error(call, &error);
+		else
+			reply_sandbox(call, 200, &sandbox->row, sandbox);
+		return;
+	}
+	call_hold(call);
+	if (sandbox_drain(sandbox, &call->principal, (uint32_t)seconds, then_delete, drained, call,
+			  &error) < 0) {
+		reply_error(call, &error);
+		call_release(call);
+	}
+}
+
+/* --- hibernate and wake: memory is kept, so they are pause and resume --- */
+
+static void reply_status(struct call *call, const char *status)
+{
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
+		return;
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_text(&writer, "id", sandbox->row.id.text);
+	put_text(&writer, "status", status);
+	put_text(&writer, "state", sandbox_state_name((enum sandbox_state)sandbox->row.state));
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
+}
+
+static void hibernated(void *data, const struct error *error)
+{
+	struct call *call = data;
+	if (error)
+		reply_error(call, error);
+	else if (call->exchange)
+		reply_status(call, "hibernated");
+	call_release(call);
+}
+
+/* One that is stopped has no memory to keep: it sleeps as deeply as it can. */
+void sandbox_hibernate_post(struct call *call)
+{
+	struct error error;
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
+		return;
+	if (sandbox->row.state == SANDBOX_STOPPED) {
+		reply_status(call, "hibernated");
+		return;
+	}
+	call_hold(call);
+	if (sandbox_pause(sandbox, &call->principal, hibernated, call, &error) < 0) {
+		reply_error(call, &error);
+		call_release(call);
+	}
+}
+
+static void woken(void *data, const struct error *error)
+{
+	struct call *call = data;
+	if (error)
+		reply_error(call, error);
+	else if (call->exchange)
+		reply_status(call, "running");
+	call_release(call);
+}
+
+void sandbox_wake_post(struct call *call)
+{
+	struct error error;
+	struct sandbox *sandbox = call_sandbox(call);
+	if (!sandbox)
+		return;
+	call_hold(call);
+	if (sandbox_ready(sandbox, &call->principal, true, woken, call, &error) < 0) {
+		reply_error(call, &error);
+		call_release(call);
+	}
+}

@@ -1,0 +1,199 @@
+/* GET /v1/sandboxes: a page of them, newest first, as the filters say. Runs on the loop and reads
+ * the store: a request looks at a bounded number of rows, and its cursor goes on from there. */
+#include "edge/call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/sandbox/record.h"
+#include "api/sandbox/sandboxes.h"
+#include "base/text.h"
+#include "core/sandbox/labels.h"
+#include "edge/query.h"
+
+#define LIST_DEFAULT 100
+#define LIST_MAX 1000
+#define SCAN_MAX 1000 /* rows that one request reads to find those it wants */
+#define CURSOR_MAX 48
+
+struct listing {
+	struct call *call;
+	struct json_writer writer;
+	uint32_t state; /* enum sandbox_state; 0 = any */
+	char name[NAME_MAX_LENGTH + 1], prefix[NAME_MAX_LENGTH + 1];
+	struct query_pairs labels, metadata;
+	bool all;
+	uint64_t limit;
+	int64_t before_wall; /* of the last one of the page before; 0 = from the newest */
+	struct id before;
+	uint64_t count, scanned;
+	char cursor[CURSOR_MAX]; /* of the last one that was looked at */
+	bool more;
+};
+
+/* What only the row itself can tell; the store has chosen by state and name. */
+static bool wanted(const struct listing *listing, const struct sandbox_row *row)
+{
+	if (listing->prefix[0] && (!row->name || !text_starts(row->name, listing->prefix)))
+		return false;
+	return packed_has(row->labels, row->labels_size, listing->labels.pairs,
+			  listing->labels.count) &&
+	       packed_has(row->metadata, row->metadata_size, listing->metadata.pairs,
+			  listing->metadata.count);
+}
+
+static bool filtered(const struct listing *listing)
+{
+	return listing->prefix[0] || listing->labels.count > 0 || listing->metadata.count > 0;
+}
+
+/* Newest first. The cursor is when the last one looked at was made, and its id: it stays true when
+ * sandboxes come and go between two pages. */
+static bool list_one(void *data, const struct sandbox_row *row)
+{
+	struct listing *listing = data;
+	if (listing->count == listing->limit || listing->scanned == SCAN_MAX) {
+		listing->more = true;
+		return false;
+	}
+	listing->scanned++;
+	snprintf(listing->cursor, sizeof(listing->cursor), "%lld-%s", (long long)row->created_wall,
+		 row->id.text);
+	/* What runs is known better in memory. */
+	struct sandbox *live = sandbox_by_id(listing->call->core, &row->id);
+	const struct sandbox_row *known = live ? &live->row : row;
+	if (!wanted(listing, known))
+		return true;
+	put_sandbox(&listing->writer, NULL, known, live);
+	listing->count++;
+	return true;
+}
+
+static int cursor_parse(struct listing *listing, char *text, struct error *error)
+{
+	uint64_t wall;
+	char *id = strchr(text, '-');
+	if (id)
+		*id++ = '\0';
+	if (!id || text_to_u64(text, 1, INT64_MAX, &wall) < 0 || id_parse(id, &listing->before) < 0)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `cursor` must be `next_cursor` of another page");
+	listing->before_wall = (int64_t)wall;
+	return 0;
+}
+
+int sandbox_state_parse(const char *text, enum sandbox_state *ret_state, struct error *error)
+{
+	for (uint32_t state = SANDBOX_CREATING; state <= SANDBOX_ENDED; state++) {
+		if (strcmp(sandbox_state_name((enum sandbox_state)state), text) != 0)
+			continue;
+		*ret_state = (enum sandbox_state)state;
+		return 0;
+	}
+	char names[160] = "";
+	size_t size = 0;
+	for (uint32_t state = SANDBOX_CREATING; state <= SANDBOX_ENDED && size < sizeof(names);
+	     state++)
+		size += (size_t)snprintf(names + size, sizeof(names) - size, "%s%s",
+					 state == SANDBOX_CREATING ? "" : ", ",
+					 sandbox_state_name((enum sandbox_state)state));
+	return error_set(error, ERROR_INVALID, "there is no state `%.32s`; it is one of %s", text,
+			 names);
+}
+
+static int pairs_parse(struct call *call, struct listing *listing, struct error *error)
+{
+	if (query_pairs(call, "label", &listing->labels, error) < 0 ||
+	    query_pairs(call, "metadata", &listing->metadata, error) < 0)
+		return -1;
+	/* Whoever could filter by a secret could guess it. */
+	for (size_t i = 0; i < listing->metadata.count; i++)
+		if (metadata_secret(listing->metadata.pairs[i].key))
+			return error_set(
+			    error, ERROR_INVALID,
+			    "query parameter `metadata`: `secret.` keys are write-only");
+	return 0;
+}
+
+static int list_parse(struct call *call, struct listing *listing, struct error *error)
+{
+	char state[16] = "", status[16] = "", cursor[CURSOR_MAX] = "";
+	enum sandbox_state number = 0;
+	if (query_text(call, "state", state, sizeof(state), false, error) < 0 ||
+	    query_text(call, "status", status, sizeof(status), false, error) < 0 ||
+	    query_text(call, "name", listing->name, sizeof(listing->name), false, error) < 0 ||
+	    query_text(call, "name_prefix", listing->prefix, sizeof(listing->prefix), false,
+		       error) < 0 ||
+	    query_flag(call, "all", &listing->all, error) < 0 ||
+	    query_uint(call, "limit", 1, LIST_MAX, &listing->limit, error) < 0 ||
+	    query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0 ||
+	    pairs_parse(call, listing, error) < 0)
+		return -1;
+	if (state[0] && status[0])
+		return error_set(error, ERROR_INVALID, "`state` and `status` are the same");
+	if ((state[0] || status[0]) &&
+	    sandbox_state_parse(state[0] ? state : status, &number, error) < 0)
+		return error_prepend(error, "query parameter `%s`", state[0] ? "state" : "status");
+	listing->state = (uint32_t)number;
+	return cursor[0] ? cursor_parse(listing, cursor, error) : 0;
+}
+
+/* A token for one sandbox sees that one alone. */
+static void list_bound(struct listing *listing)
+{
+	const struct principal *principal = &listing->call->principal;
+	struct sandbox_row row = {0};
+	struct error error;
+	if (sandbox_find_row(listing->call->core, principal, principal->sandbox.text, &row,
+			     &error) < 0)
+		return;
+	bool right = (row.state != SANDBOX_ENDED || listing->all) &&
+		     (!listing->state || row.state == listing->state) &&
+		     (!listing->name[0] || (row.name && strcmp(row.name, listing->name) == 0));
+	if (right && listing->before_wall == 0)
+		list_one(listing, &row);
+	sandbox_row_done(&row);
+}
+
+static int list_page(struct listing *listing, struct error *error)
+{
+	struct call *call = listing->call;
+	if (id_is_set(&call->principal.sandbox)) {
+		list_bound(listing);
+		return 0;
+	}
+	/* One more than is given, or looked at: whether there is another page. */
+	uint32_t limit = filtered(listing) ? SCAN_MAX : (uint32_t)listing->limit;
+	const struct sandbox_page page = {.live_only = !listing->all,
+					  .state = listing->state,
+					  .limit = limit + 1,
+					  .name = listing->name[0] ? listing->name : NULL,
+					  .before_wall = listing->before_wall,
+					  .before = listing->before};
+	return sandbox_page(call->core, call->principal.workspace, &page, list_one, listing, error);
+}
+
+void sandboxes_get(struct call *call)
+{
+	struct listing listing = {.call = call, .limit = LIST_DEFAULT};
+	struct error error;
+	if (list_parse(call, &listing, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	/* Who asks for the ended ones wants them. */
+	listing.all |= listing.state == SANDBOX_ENDED;
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	listing.writer = json_writer_on(&buffer);
+	put_object(&listing.writer, NULL);
+	put_array(&listing.writer, "items");
+	if (list_page(&listing, &error) < 0) {
+		buffer_done(&buffer);
+		reply_error(call, &error);
+		return;
+	}
+	put_array_end(&listing.writer);
+	put_text(&listing.writer, "next_cursor", listing.more ? listing.cursor : NULL);
+	put_object_end(&listing.writer);
+	reply_json(call, 200, &listing.writer);
+}

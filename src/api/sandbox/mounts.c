@@ -1,0 +1,52 @@
+/* See mounts.h. Runs on the loop; nothing blocks. */
+#include "api/sandbox/mounts.h"
+
+#include "edge/json.h"
+#include "proto/folder_grant.h"
+
+static int parse_mount(const json_t *json, struct mount_spec *mount, struct error *error)
+{
+	const char *mode = "ro";
+	struct field fields[] = {
+	    {"path", FIELD_TEXT, &mount->path, true, 1, GUEST_PATH_MAX - 1},
+	    {"mode", FIELD_TEXT, &mode},
+	    {"host_path", FIELD_TEXT, &mount->host_path, false, 0, GUEST_PATH_MAX - 1},
+	};
+	if (!json_is_object(json))
+		return error_set(error, ERROR_INVALID, "field `mounts` must hold objects");
+	mount->host_path = "";
+	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0)
+		return error_prepend(error, "mounts");
+	if (mount->path[0] != '/')
+		return error_set(error, ERROR_INVALID, "mounts: `path` must be absolute");
+	if (mount_mode_parse(mode, &mount->mode) < 0)
+		return error_set(error, ERROR_INVALID, "mounts: `mode` must be ro, rw or cow");
+	return 0;
+}
+
+/* A mount is a directory that the client opened, as itself, and passed along: no path of the host
+ * is ever resolved for somebody else. */
+int parse_mounts(struct call *call, const json_t *json,
+		 struct mount_spec mounts[SANDBOX_MOUNTS_MAX], size_t *ret_count,
+		 struct error *error)
+{
+	const struct http_request *request = http_request(call->exchange);
+	size_t count = json ? json_array_size(json) : 0;
+	if (count > 0 && !request->peer.is_unix)
+		return error_set(error, ERROR_INVALID,
+				 "mounts: possible over the Unix socket only, where the client "
+				 "passes the open directories");
+	if (count > SANDBOX_MOUNTS_MAX)
+		return error_set(error, ERROR_INVALID, "mounts: at most %d", SANDBOX_MOUNTS_MAX);
+	if (count != request->fd_count)
+		return error_set(error, ERROR_INVALID,
+				 "mounts: %zu of them, but %zu descriptors came with the request",
+				 count, request->fd_count);
+	for (size_t i = 0; i < count; i++) {
+		if (parse_mount(json_array_get(json, i), &mounts[i], error) < 0)
+			return -1;
+		mounts[i].fd = request->fds[i];
+	}
+	*ret_count = count;
+	return 0;
+}

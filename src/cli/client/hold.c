@@ -1,0 +1,40 @@
+/* The connection that the sandbox of `run` or `wrap` ends with. Nothing is said on it. Called by
+ * cli/verbs/run.c and cli/verbs/wrap.c; blocks until the daemon has answered. */
+#include "cli/client/hold.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/id.h"
+#include "cli/mcp/mcp.h"
+
+int hold_begin(struct client *client, struct exchange **ret_exchange, struct error *error)
+{
+	static char label[64];
+	char path[128];
+	struct id id = id_new();
+	struct text_list *labels = &create_options.labels;
+	if (labels->count == TEXT_LIST_MAX)
+		return error_set(error, ERROR_USAGE, "too many labels");
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	if (!exchange)
+		abort();
+	exchange->fd = -1;
+	snprintf(path, sizeof(path), MCP_LINES_PATH "?ephemeral=1&connection=%s", id.text);
+	if (mcp_lines_begin(client, path, exchange, error) < 0 ||
+	    mcp_lines_head(exchange, error) < 0) {
+		hold_end(exchange);
+		return -1;
+	}
+	snprintf(label, sizeof(label), MCP_CONNECTION_LABEL "=%s", id.text);
+	labels->items[labels->count++] = label;
+	*ret_exchange = exchange;
+	return 0;
+}
+
+void hold_end(struct exchange *exchange)
+{
+	if (exchange)
+		exchange_done(exchange);
+	free(exchange);
+}

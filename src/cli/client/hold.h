@@ -1,0 +1,11 @@
+/* A connection that is held open for sandboxes to end with (core/sandbox/ephemeral.h). */
+#pragma once
+
+#include "cli/cli.h"
+
+/* Opens it, and adds its label to create_options: what is created then ends with this process,
+ * whatever ends that. */
+NODISCARD int hold_begin(struct client *client, struct exchange **ret_exchange,
+			 struct error *error);
+/* NULL is nothing to end. */
+void hold_end(struct exchange *exchange);

@@ -1,0 +1,38 @@
+/* The user's own terminal, made raw and given back. Called by session.c and cli/verbs/attach.c;
+ * nothing blocks but the output that is still to be shown. */
+#include "cli/client/terminal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+static struct termios saved;
+static bool raw_now;
+
+void terminal_restore(void)
+{
+	if (raw_now)
+		tcsetattr(STDIN_FILENO, TCSADRAIN, &saved);
+	raw_now = false;
+}
+
+void terminal_raw(void)
+{
+	if (tcgetattr(STDIN_FILENO, &saved) < 0)
+		return;
+	struct termios raw = saved;
+	cfmakeraw(&raw);
+	raw_now = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
+	atexit(terminal_restore);
+}
+
+const char *terminal_leave_key(const char *typed, size_t size)
+{
+	return raw_now ? memchr(typed, TERMINAL_LEAVE_KEY, size) : NULL;
+}
+
+bool terminal_is_raw(void)
+{
+	return raw_now;
+}

@@ -1,0 +1,250 @@
+/* `caisson doctor`: what this host can do, what is missing and the command that fixes it; and the
+ * proof, a sandbox per tier that runs. The checks are in doctor_*.c; this file has their list, the
+ * output and the exit code. Changes nothing on the host; every check is bounded in time. */
+#include "cli/doctor/doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/client/instance.h"
+
+/* Of the --json output: raised when a member is taken away or changes its meaning. */
+#define REPORT_VERSION 1
+
+void finding_say(struct finding *finding, enum verdict verdict, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	vsnprintf(finding->text, sizeof(finding->text), format, args);
+	va_end(args);
+	finding->verdict = verdict;
+}
+
+void finding_remedy(struct finding *finding, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	vsnprintf(finding->remedy, sizeof(finding->remedy), format, args);
+	va_end(args);
+}
+
+/* The names are part of the --json output and stay. */
+static const struct check {
+	const char *name;
+	DOCTOR_CHECK((*look));
+} checks[] = {
+    {"kernel", check_kernel},
+    {"system calls", check_calls},
+    {"user", check_user},
+    {"subordinate ids", check_subordinate_ids},
+    {"namespaces", check_namespaces},
+    {"restrictions", check_restrictions},
+    {"proc", check_proc},
+    {"cgroups", check_cgroups},
+    {"delegation", check_delegation},
+    {"overlayfs", check_overlay},
+    {"idmapped mounts", check_idmapped},
+    {"disk limit", check_disk_limit},
+    {"seccomp", check_seccomp},
+    {"landlock", check_landlock},
+    {"nftables", check_nftables},
+    {"virtualization", check_kvm},
+    {"runsc", check_runsc},
+    {"state directory", check_state},
+    {"host limits", check_limits},
+    {"clock", check_clock},
+    {"daemon", check_instance},
+};
+
+static const char *const verdict_names[] = {"ok", "info", "warning", "failed"};
+static const char *const marks[] = {"ok  ", "info", "warn", "FAIL"};
+static const char *const colours[] = {"\033[32m", "\033[36m", "\033[33m", "\033[31m"};
+
+static bool coloured(void)
+{
+	const char *terminal = getenv("TERM");
+	return isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && terminal &&
+	       strcmp(terminal, "dumb") != 0;
+}
+
+static void print_line(enum verdict verdict, const char *name, const char *text, const char *remedy)
+{
+	bool colour = coloured();
+	printf("%s%s%s  %-16s ", colour ? colours[verdict] : "", marks[verdict],
+	       colour ? "\033[0m" : "", name);
+	print_safe(text);
+	putchar('\n');
+	if (*remedy) {
+		printf("      %-16s -> ", "");
+		print_safe(remedy);
+		putchar('\n');
+	}
+	fflush(stdout);
+}
+
+static json_t *look_at_host(const struct client *client)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
+		struct finding finding = {0};
+		int64_t began = clock_monotonic();
+		checks[i].look(client, &finding);
+		double took = (double)(clock_monotonic() - began) / 1e6;
+		json_t *entry =
+		    json_pack("{s:s, s:s, s:s, s:f}", "name", checks[i].name, "status",
+			      verdict_names[finding.verdict], "text", finding.text, "ms", took);
+		/* What a program says may be no UTF-8. */
+		if (!entry)
+			entry = json_pack("{s:s, s:s, s:s, s:f}", "name", checks[i].name, "status",
+					  verdict_names[finding.verdict], "text", "", "ms", took);
+		if (*finding.remedy)
+			json_object_set_new(entry, "remedy", json_string(finding.remedy));
+		json_array_append_new(list, entry);
+		if (!cli_json)
+			print_line(finding.verdict, checks[i].name, finding.text, finding.remedy);
+	}
+	return list;
+}
+
+/* Those that hold in one line; those that do not with why, one line for each reason. */
+static void print_limits(json_t *limits)
+{
+	char line[256] = "";
+	const char *name, *reason;
+	json_t *limit;
+	json_object_foreach(limits, name, limit)
+	{
+		size_t used = strlen(line);
+		if (json_is_true(json_object_get(limit, "enforced")))
+			snprintf(line + used, sizeof(line) - used, "%s%s", used ? ", " : "", name);
+	}
+	printf("      %-16s    enforced: %s\n", "", *line ? line : "nothing");
+	void *at = json_object_iter(limits);
+	while (unenforced_next(limits, &at, line, sizeof(line), &reason))
+		printf("      %-16s    NOT enforced: %s: %s\n", "", line, reason);
+}
+
+static bool all_enforced(const json_t *limits)
+{
+	const char *name;
+	json_t *limit;
+	bool all = true;
+	json_object_foreach((json_t *)limits, name, limit)
+	{
+		all = all && json_is_true(json_object_get(limit, "enforced"));
+	}
+	return all;
+}
+
+/* Do the checks that limits hang on have more to say? */
+static bool checks_help(const json_t *checks_done)
+{
+	static const char *const names[] = {"cgroups", "delegation", "disk limit"};
+	size_t at;
+	json_t *check;
+	json_array_foreach(checks_done, at, check)
+	{
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+			if (strcmp(member_text(check, "name"), names[i]) == 0 &&
+			    strcmp(member_text(check, "status"), "ok") != 0)
+				return true;
+	}
+	return false;
+}
+
+static void print_tier(const json_t *tier, bool more_above)
+{
+	char name[32], text[1024];
+	bool proven = json_is_true(json_object_get(tier, "proven"));
+	bool probed = json_is_true(json_object_get(tier, "probed"));
+	snprintf(name, sizeof(name), "tier %s", member_text(tier, "name"));
+	if (!proven && !probed) {
+		snprintf(text, sizeof(text), "not available: %s", member_text(tier, "missing"));
+		bool broken = json_is_true(json_object_get(tier, "available"));
+		print_line(broken ? VERDICT_WARNING : VERDICT_INFORMATION, name, text,
+			   member_text(tier, "remedy"));
+		return;
+	}
+	json_t *limits = json_object_get(tier, "limits");
+	if (probed)
+		snprintf(text, sizeof(text),
+			 "the daemon ran a sandbox when it started; this token may not make one");
+	else
+		snprintf(text, sizeof(text),
+			 "a sandbox ran: made in %.0f ms, command in %.0f ms, all %.0f ms",
+			 json_number_value(json_object_get(tier, "create_ms")),
+			 json_number_value(json_object_get(tier, "exec_ms")),
+			 json_number_value(json_object_get(tier, "total_ms")));
+	print_line(all_enforced(limits) ? VERDICT_OK : VERDICT_WARNING, name, text, "");
+	print_limits(limits);
+	if (*member_text(tier, "by_name_only"))
+		printf("      %-16s    %s\n", "", member_text(tier, "by_name_only"));
+	if (!all_enforced(limits) && more_above)
+		printf("      %-16s -> cgroups, delegation and disk limit above say what helps\n",
+		       "");
+}
+
+static void print_tiers(const json_t *tiers, const json_t *checks_done)
+{
+	const json_t *tier, *first = json_array_get(tiers, 0);
+	size_t at;
+	/* Without a daemon the same is true of all of them. */
+	if (json_is_true(json_object_get(first, "unknown"))) {
+		print_line(VERDICT_FAILED, "tiers", member_text(first, "missing"),
+			   member_text(first, "remedy"));
+		return;
+	}
+	json_array_foreach(tiers, at, tier)
+	{
+		print_tier(tier, checks_help(checks_done));
+	}
+}
+
+static int run_doctor(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (argc > 1)
+		return error_set(error, ERROR_USAGE, "doctor takes no argument (\"%s\")", argv[1]);
+	bool works = false;
+	struct error ignored;
+	/* What cannot be known or contradicts itself is a finding. */
+	(void)!instance_find_state(client, &ignored);
+	json_t *list = look_at_host(client), *tiers = doctor_tiers(client), *tier;
+	size_t at;
+	json_array_foreach(tiers, at, tier)
+	{
+		works = works || json_is_true(json_object_get(tier, "proven")) ||
+			json_is_true(json_object_get(tier, "probed"));
+	}
+	if (!cli_json)
+		print_tiers(tiers, list);
+	if (cli_json) {
+		json_t *report = json_pack("{s:i, s:s, s:o, s:o, s:b}", "report_version",
+					   REPORT_VERSION, "caisson", CAISSON_VERSION, "checks",
+					   list, "tiers", tiers, "works", works);
+		print_json(report);
+		json_decref(report);
+	} else {
+		printf("\n%s\n", works ? "This host runs sandboxes."
+				       : "No tier works on this host: no sandbox can be run.");
+		json_decref(list);
+		json_decref(tiers);
+	}
+	return works ? 0 : 1;
+}
+
+const struct verb verb_doctor = {
+    .name = "doctor",
+    .arguments = "[--json]",
+    .summary = "Check what this host can isolate, and prove it",
+    .help =
+	"Looks at the kernel, namespaces, cgroups, file systems and what the tiers need, says\n"
+	"what is missing and the command that mends it, and proves each tier by running a command\n"
+	"in a sandbox of it. Exits with 0 when at least one tier works, else with 1; warnings do\n"
+	"not count. Changes nothing; as root and as an ordinary user it says what that user gets.",
+    .configuration = CONFIGURATION_ALWAYS,
+    .run = run_doctor,
+};

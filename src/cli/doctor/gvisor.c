@@ -1,0 +1,126 @@
+/* runsc: is it there, how old is it, which of its platforms run a program here. Every run is in a
+ * pid namespace of its own and is killed when it hangs. Called by doctor.c. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/doctor/doctor.h"
+
+#define VERSION_TIMEOUT_MS 3000
+#define PLATFORM_TIMEOUT_MS 6000
+#define OLD_DAYS 366 /* as src/tier/gvisor/release.c: older ones are used by name only */
+
+/* Releases are named by their day: "release-20250210.0", Debian's "0.0~20221219.0". Days since
+ * then, or -1. */
+static int64_t release_age(const char *version)
+{
+	for (const char *at = version; *at; at++) {
+		size_t digits = strspn(at, "0123456789");
+		if (digits == 0)
+			continue;
+		int year, month, day;
+		if (digits == 8 && sscanf(at, "%4d%2d%2d", &year, &month, &day) == 3 &&
+		    year >= 2018 && month >= 1 && month <= 12 && day >= 1 && day <= 31) {
+			struct tm parts = {
+			    .tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
+			return (clock_wall() / NSEC_PER_SEC - (int64_t)timegm(&parts)) / 86400;
+		}
+		at += digits - 1;
+	}
+	return -1;
+}
+
+/* Where the tier looks, in its order. */
+static bool find_runsc(char path[128])
+{
+	static const char *const places[] = {"/usr/bin/runsc", "/usr/local/bin/runsc",
+					     "/usr/sbin/runsc"};
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+		if (access(places[i], X_OK) == 0)
+			return text_copy(path, 128, places[i]) == 0;
+	return false;
+}
+
+/* Does a platform run /bin/true? 0, or what doctor_program() said. */
+static int try_platform(const char *runsc, const char *platform)
+{
+	char directory[] = "/tmp/caisson-doctor-XXXXXX", root[64], option[64], text[512];
+	if (!mkdtemp(directory))
+		return -errno;
+	snprintf(root, sizeof(root), "--root=%s", directory);
+	snprintf(option, sizeof(option), "--platform=%s", platform);
+	const char *argv[12] = {runsc, root, option, "--network=none", "--ignore-cgroups"};
+	size_t count = 5;
+	if (geteuid() != 0)
+		argv[count++] = "--rootless";
+	argv[count++] = "do";
+	argv[count++] = "/bin/true";
+	int result = doctor_program(argv, PLATFORM_TIMEOUT_MS, text, sizeof(text));
+	/* What a killed one has left is its state file and lock. */
+	const char *const remove[] = {"/bin/rm", "-rf", "--one-file-system", directory, NULL};
+	int removed = doctor_program(remove, VERSION_TIMEOUT_MS, text, sizeof(text));
+	(void)removed;
+	return result;
+}
+
+static void say_version(struct finding *finding, const char *version, const char *platforms,
+			const char *hung)
+{
+	int64_t age = release_age(version);
+	char years[64] = "";
+	if (age >= 0)
+		snprintf(years, sizeof(years), ", %lld days old", (long long)age);
+	if (!*platforms) {
+		finding_say(finding, VERDICT_INFORMATION, "%s%s: no platform of it runs here%s%s",
+			    version, years, *hung ? "; ended because they hung:" : "", hung);
+		return;
+	}
+	bool old = age > OLD_DAYS;
+	finding_say(finding, old ? VERDICT_WARNING : VERDICT_OK, "%s%s; runs with%s%s%s", version,
+		    years, platforms, *hung ? "; hung:" : "", hung);
+	if (old)
+		finding_remedy(finding,
+			       "install a current release of gVisor's runsc (/usr/bin comes before "
+			       "/usr/local/bin: `apt-get remove runsc` first); this release has "
+			       "known escapes that later ones fix");
+}
+
+DOCTOR_CHECK(check_runsc)
+{
+	(void)client;
+	static const char *const platforms[] = {"systrap", "ptrace", "kvm"};
+	char path[128], text[512], working[64] = "", hung[64] = "";
+	if (!find_runsc(path)) {
+		finding_say(finding, VERDICT_INFORMATION, "not installed");
+		finding_remedy(finding, "install a current release of gVisor's runsc (Debian 12's "
+					"own has known escapes)");
+		return;
+	}
+	const char *const argv[] = {path, "--version", NULL};
+	int result = doctor_program(argv, VERSION_TIMEOUT_MS, text, sizeof(text));
+	text[strcspn(text, "\n")] = '\0';
+	if (result != 0) {
+		finding_say(finding, VERDICT_WARNING, "%s --version %s", path,
+			    result == -ETIMEDOUT ? "hung and was ended" : "fails");
+		finding_remedy(finding, "apt-get install --reinstall runsc");
+		return;
+	}
+	/* Its kvm platform hangs where virtualization is not real. */
+	struct finding virtualization = {0};
+	check_kvm(client, &virtualization);
+	for (size_t i = 0; i < ARRAY_SIZE(platforms); i++) {
+		if (strcmp(platforms[i], "kvm") == 0 && virtualization.verdict != VERDICT_OK)
+			continue;
+		int outcome = try_platform(path, platforms[i]);
+		char *list = outcome == 0 ? working : hung;
+		size_t used = strlen(list);
+		if (outcome == 0 || outcome == -ETIMEDOUT)
+			snprintf(list + used, sizeof(working) - used, " %s", platforms[i]);
+	}
+	say_version(finding, text_starts(text, "runsc version ") ? text + 14 : text, working, hung);
+}

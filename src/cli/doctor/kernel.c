@@ -1,0 +1,225 @@
+/* What the kernel is and can do: its version, the system calls that are needed, seccomp, Landlock,
+ * nftables. Called by doctor.c; each check is a few system calls, in a child where it is for good.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netlink.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/syscalls.h"
+#include "cli/doctor/doctor.h"
+
+#define TIMEOUT_MS 5000
+#define KERNEL_MAJOR 5
+#define KERNEL_MINOR 19
+
+DOCTOR_CHECK(check_kernel)
+{
+	(void)client;
+	struct utsname name;
+	int major = 0, minor = 0;
+	if (uname(&name) < 0 || sscanf(name.release, "%d.%d", &major, &minor) != 2) {
+		finding_say(finding, VERDICT_FAILED, "the kernel does not say its version");
+		return;
+	}
+	bool known = strcmp(name.machine, "x86_64") == 0 || strcmp(name.machine, "aarch64") == 0;
+	bool old = major < KERNEL_MAJOR || (major == KERNEL_MAJOR && minor < KERNEL_MINOR);
+	if (old) {
+		finding_say(finding, VERDICT_FAILED, "Linux %s on %s; %d.%d or newer is needed",
+			    name.release, name.machine, KERNEL_MAJOR, KERNEL_MINOR);
+		finding_remedy(finding, "install a newer kernel and boot it (Debian 12 has 6.1)");
+	} else if (!known) {
+		finding_say(finding, VERDICT_FAILED,
+			    "Linux %s on %s; the system call filters are for x86_64 and aarch64",
+			    name.release, name.machine);
+	} else {
+		finding_say(finding, VERDICT_OK, "Linux %s on %s", name.release, name.machine);
+	}
+}
+
+/* A call that the kernel has answers something else than ENOSYS to nonsense. */
+DOCTOR_CHECK(check_calls)
+{
+	(void)client;
+	const struct open_how how = {.flags = O_PATH | O_CLOEXEC};
+	CLOSE_FD int pidfd = sys_pidfd_open(getpid(), 0);
+	/* Without a root to stay in nothing stands in for it: this is the kernel's answer. */
+	CLOSE_FD int file = sys_openat2(AT_FDCWD, "/", &how);
+	const struct needed_call *other = sys_needed_missing();
+	const struct {
+		const char *name;
+		int result;
+		bool needed; /* the others have a fallback */
+	} calls[] = {
+	    {"pidfd_open", pidfd, true},
+	    {"clone3", (int)sys_result(syscall(__NR_clone3, NULL, 0)), false},
+	    {"openat2", file, false},
+	    {"open_tree", sys_open_tree(-1, NULL, ~0U), true},
+	    {"mount_setattr", (int)sys_result(syscall(__NR_mount_setattr, -1, "", ~0U, NULL, 0)),
+	     true},
+	    {"close_range", (int)sys_result(syscall(__NR_close_range, 1, 0, 0)), false},
+	    /* Nothing, unless one of the rest that are needed is not there. */
+	    {other ? other->name : "", other ? -ENOSYS : 0, true},
+	};
+	char missing[128] = "";
+	bool needed = false;
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		/* A container's filter answers EPERM to what it does not know. */
+		bool absent =
+		    calls[i].result == -ENOSYS ||
+		    (calls[i].result == -EPERM && strcmp(calls[i].name, "open_tree") != 0);
+		if (!absent || strstr(missing, calls[i].name))
+			continue;
+		size_t used = strlen(missing);
+		snprintf(missing + used, sizeof(missing) - used, " %s", calls[i].name);
+		needed = needed || calls[i].needed;
+	}
+	if (!*missing) {
+		finding_say(finding, VERDICT_OK,
+			    "pidfd_open, clone3, openat2, open_tree, mount_setattr, close_range");
+		return;
+	}
+	finding_say(finding, needed ? VERDICT_FAILED : VERDICT_WARNING, "not allowed or missing:%s",
+		    missing);
+	finding_remedy(finding, "inside a container: start it with `--security-opt "
+				"seccomp=unconfined`; else a newer kernel");
+}
+
+/* getppid() is made to fail, and then must. */
+static int try_seccomp(void *data, char *text, size_t room)
+{
+	(void)data;
+	(void)text;
+	(void)room;
+	struct sock_filter program[] = {
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_getppid, 0, 1),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EDOM),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = {.len = ARRAY_SIZE(program), .filter = program};
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) < 0)
+		return errno;
+	return syscall(__NR_getppid) == -1 && errno == EDOM ? 0 : EINVAL;
+}
+
+DOCTOR_CHECK(check_seccomp)
+{
+	(void)client;
+	char text[16];
+	int result = doctor_child(try_seccomp, NULL, TIMEOUT_MS, text, sizeof(text));
+	if (result == 0) {
+		finding_say(finding, VERDICT_OK, "filters hold");
+		return;
+	}
+	finding_say(finding, VERDICT_FAILED, "a system call filter cannot be set: %s",
+		    strerror(result < 0 ? -result : result));
+	finding_remedy(finding, "a kernel with CONFIG_SECCOMP_FILTER=y");
+}
+
+#ifndef __NR_landlock_create_ruleset
+#define __NR_landlock_create_ruleset 444
+#endif
+
+DOCTOR_CHECK(check_landlock)
+{
+	(void)client;
+	enum { WHICH_VERSION = 1 };
+	long version = syscall(__NR_landlock_create_ruleset, NULL, 0, WHICH_VERSION);
+	if (version > 0)
+		finding_say(finding, VERDICT_OK, "ABI %ld", version);
+	else
+		finding_say(finding, VERDICT_INFORMATION,
+			    "not there (%s); nothing here depends on it", strerror(errno));
+}
+
+struct table_request {
+	struct nlmsghdr head;
+	struct nfgenmsg family;
+	struct nlattr attribute;
+	char name[8];
+};
+
+/* A batch that makes one table, as nft would. The kernel answers its message with an errno. */
+static int add_table(int netlink)
+{
+	struct {
+		struct nlmsghdr begin;
+		struct nfgenmsg begin_family;
+		struct table_request table;
+		struct nlmsghdr end;
+		struct nfgenmsg end_family;
+	} batch = {
+	    .begin = {.nlmsg_len = sizeof(struct nlmsghdr) + sizeof(struct nfgenmsg),
+		      .nlmsg_type = NFNL_MSG_BATCH_BEGIN,
+		      .nlmsg_flags = NLM_F_REQUEST},
+	    .begin_family = {.res_id = __builtin_bswap16(NFNL_SUBSYS_NFTABLES)},
+	    .table = {.head = {.nlmsg_len = sizeof(struct table_request),
+			       .nlmsg_type = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWTABLE,
+			       .nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_ACK,
+			       .nlmsg_seq = 1},
+		      .family = {.nfgen_family = 1 /* NFPROTO_INET */},
+		      .attribute = {.nla_len = sizeof(struct nlattr) + sizeof("caisson"),
+				    .nla_type = NFTA_TABLE_NAME},
+		      .name = "caisson"},
+	    .end = {.nlmsg_len = sizeof(struct nlmsghdr) + sizeof(struct nfgenmsg),
+		    .nlmsg_type = NFNL_MSG_BATCH_END,
+		    .nlmsg_flags = NLM_F_REQUEST},
+	    .end_family = {.res_id = __builtin_bswap16(NFNL_SUBSYS_NFTABLES)},
+	};
+	char answer[1024];
+	if (send(netlink, &batch, sizeof(batch), 0) < 0)
+		return errno;
+	ssize_t got = recv(netlink, answer, sizeof(answer), 0);
+	if (got < 0)
+		return errno;
+	struct nlmsghdr head;
+	struct nlmsgerr result;
+	if ((size_t)got < sizeof(head) + sizeof(result))
+		return EPROTO;
+	memcpy(&head, answer, sizeof(head));
+	memcpy(&result, answer + sizeof(head), sizeof(result));
+	return head.nlmsg_type == NLMSG_ERROR ? -result.error : EPROTO;
+}
+
+static int try_nftables(void *data, char *text, size_t room)
+{
+	(void)data;
+	(void)text;
+	(void)room;
+	int failure = doctor_enter_namespaces(CLONE_NEWNET);
+	if (failure)
+		return failure;
+	CLOSE_FD int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
+	return netlink < 0 ? errno : add_table(netlink);
+}
+
+DOCTOR_CHECK(check_nftables)
+{
+	(void)client;
+	char text[16];
+	int result = doctor_child(try_nftables, NULL, TIMEOUT_MS, text, sizeof(text));
+	if (result == 0) {
+		finding_say(finding, VERDICT_OK, "a table was made in a network namespace");
+		return;
+	}
+	/* Sandboxes of this version have no network, so nothing depends on it. */
+	finding_say(finding, VERDICT_INFORMATION,
+		    "no table can be made in a network namespace: %s; sandboxes without a network "
+		    "do not need it",
+		    strerror(result < 0 ? -result : result));
+	finding_remedy(finding, "modprobe nf_tables");
+}

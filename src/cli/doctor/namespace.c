@@ -1,0 +1,234 @@
+/* Namespaces as the spawner and the init need them: each kind made for real, what restricts them,
+ * a fresh /proc, an overlay. Called by doctor.c; everything is done in children and gone with them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+#include "cli/doctor/doctor.h"
+
+#define TIMEOUT_MS 5000
+#define APPARMOR_SYSCTL "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+#define CLONE_SYSCTL "/proc/sys/kernel/unprivileged_userns_clone"
+#define COUNT_SYSCTL "/proc/sys/user/max_user_namespaces"
+
+static const struct kind {
+	const char *name;
+	int flag;
+} kinds[] = {
+    {"user", 0},
+    {"mount", CLONE_NEWNS},
+    {"pid", CLONE_NEWPID},
+    {"net", CLONE_NEWNET},
+    {"ipc", CLONE_NEWIPC},
+    {"uts", CLONE_NEWUTS},
+    {"cgroup", CLONE_NEWCGROUP},
+};
+
+static int try_kind(void *data, char *text, size_t room)
+{
+	const struct kind *kind = data;
+	(void)text;
+	(void)room;
+	int failure = doctor_enter_namespaces(kind->flag);
+	if (failure)
+		return failure;
+	/* AppArmor lets a namespace be made and takes its capabilities away. */
+	if (kind->flag == CLONE_NEWNS && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return errno;
+	if (kind->flag == CLONE_NEWUTS && sethostname("doctor", 6) < 0)
+		return errno;
+	return 0;
+}
+
+static void namespace_remedy(struct finding *finding, int failure)
+{
+	if (doctor_file_number(COUNT_SYSCTL) == 0)
+		finding_remedy(finding, "sysctl -w user.max_user_namespaces=15000");
+	else if (doctor_file_number(CLONE_SYSCTL) == 0 && geteuid() != 0)
+		finding_remedy(finding, "sysctl -w kernel.unprivileged_userns_clone=1");
+	else if (doctor_file_number(APPARMOR_SYSCTL) == 1)
+		finding_remedy(finding, "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, "
+					"or an AppArmor profile for caisson with `userns,`");
+	else if (failure == ENOSPC)
+		finding_remedy(finding, "sysctl -w user.max_user_namespaces=15000 (and "
+					"user.max_*_namespaces of the kinds named)");
+	else
+		finding_remedy(finding, "inside a container: start it with `--privileged`, or with "
+					"`--security-opt seccomp=unconfined --security-opt "
+					"apparmor=unconfined`");
+}
+
+DOCTOR_CHECK(check_namespaces)
+{
+	(void)client;
+	char text[16], good[128] = "", bad[256] = "";
+	int first = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		int result =
+		    doctor_child(try_kind, (void *)&kinds[i], TIMEOUT_MS, text, sizeof(text));
+		char *list = result == 0 ? good : bad;
+		size_t used = strlen(list), room = result == 0 ? sizeof(good) : sizeof(bad);
+		int failure = result < 0 ? -result : result;
+		if (result == 0)
+			snprintf(list + used, room - used, "%s%s", used ? ", " : "", kinds[i].name);
+		else
+			snprintf(list + used, room - used, "%s%s (%s)", used ? ", " : "",
+				 kinds[i].name, strerror(failure));
+		first = first ? first : failure;
+	}
+	if (!*bad) {
+		finding_say(finding, VERDICT_OK, "%s", good);
+		return;
+	}
+	finding_say(finding, VERDICT_FAILED, "refused: %s", bad);
+	namespace_remedy(finding, first);
+}
+
+/* What says no to user namespaces. It is asked whatever the namespaces above have shown: as root
+ * they work where an ordinary user's are refused. */
+DOCTOR_CHECK(check_restrictions)
+{
+	(void)client;
+	char profile[128] = "";
+	ssize_t length =
+	    fd_read_small(AT_FDCWD, "/proc/self/attr/current", profile, sizeof(profile));
+	profile[length > 0 ? strcspn(profile, "\n") : 0] = '\0';
+	int64_t count = doctor_file_number(COUNT_SYSCTL);
+	bool for_users = false;
+	char words[256] = "";
+	if (count == 0)
+		snprintf(words, sizeof(words), "user.max_user_namespaces is 0");
+	else if (doctor_file_number(CLONE_SYSCTL) == 0)
+		for_users =
+		    snprintf(words, sizeof(words), "kernel.unprivileged_userns_clone is 0") > 0;
+	else if (doctor_file_number(APPARMOR_SYSCTL) == 1)
+		for_users = snprintf(words, sizeof(words),
+				     "AppArmor restricts user namespaces of ordinary users") > 0;
+	if (!*words) {
+		bool confined = *profile && strcmp(profile, "unconfined") != 0;
+		finding_say(finding, VERDICT_OK, "none (at most %lld user namespaces%s%s)",
+			    (long long)count, confined ? ", AppArmor profile " : "",
+			    confined ? profile : "");
+		return;
+	}
+	bool concerns_us = !for_users || geteuid() != 0;
+	finding_say(finding, concerns_us ? VERDICT_FAILED : VERDICT_INFORMATION, "%s%s", words,
+		    concerns_us ? "" : "; a daemon of root's does not mind");
+	if (concerns_us)
+		namespace_remedy(finding, 0);
+}
+
+/* Runs a step as PID 1 of a new pid namespace; its exit code. */
+static int as_first(int (*step)(void))
+{
+	pid_t first = fork();
+	if (first == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(step());
+	}
+	int status;
+	while (first > 0 && waitpid(first, &status, 0) < 0)
+		if (errno != EINTR)
+			return errno;
+	return first < 0 ? EAGAIN : WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+}
+
+static int mount_proc(void)
+{
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return errno;
+	return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 ? errno
+											  : 0;
+}
+
+static int try_proc(void *data, char *text, size_t room)
+{
+	(void)data;
+	(void)text;
+	(void)room;
+	int failure = doctor_enter_namespaces(CLONE_NEWNS | CLONE_NEWPID);
+	return failure ? failure : as_first(mount_proc);
+}
+
+/* Something is mounted over a part of our /proc: the kernel then refuses a fresh one to those who
+ * are root of their own namespace only. */
+static bool proc_is_masked(void)
+{
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	char line[4096], point[1024];
+	bool masked = false;
+	while (mounts && !masked && fgets(line, sizeof(line), mounts))
+		masked = sscanf(line, "%*s %*s %*s %*s %1023s", point) == 1 &&
+			 text_starts(point, "/proc/") &&
+			 strcmp(point, "/proc/sys/fs/binfmt_misc") != 0;
+	if (mounts)
+		fclose(mounts);
+	return masked;
+}
+
+DOCTOR_CHECK(check_proc)
+{
+	(void)client;
+	char text[16];
+	int result = doctor_child(try_proc, NULL, TIMEOUT_MS, text, sizeof(text));
+	if (result == 0) {
+		finding_say(finding, VERDICT_OK, "a fresh one can be mounted in new namespaces");
+		return;
+	}
+	bool masked = proc_is_masked();
+	finding_say(finding, VERDICT_FAILED, "a fresh one cannot be mounted: %s%s",
+		    strerror(result < 0 ? -result : result),
+		    masked ? "; parts of ours are masked, as in a container" : "");
+	if (masked)
+		finding_remedy(finding, "start the container with `--security-opt "
+					"systempaths=unconfined` (or `--privileged`)");
+}
+
+/* On a tmpfs of its own, over a directory that every host has. */
+static int try_overlay(void *data, char *text, size_t room)
+{
+	static const char *const directories[] = {"/tmp/lower", "/tmp/upper", "/tmp/work",
+						  "/tmp/merged"};
+	(void)data;
+	(void)text;
+	(void)room;
+	int failure = doctor_enter_namespaces(CLONE_NEWNS);
+	if (failure)
+		return failure;
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("doctor", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700") < 0)
+		return errno;
+	for (size_t i = 0; i < ARRAY_SIZE(directories); i++)
+		if (mkdir(directories[i], 0700) < 0)
+			return errno;
+	if (mount("doctor", "/tmp/merged", "overlay", MS_NOSUID | MS_NODEV,
+		  "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr") < 0)
+		return errno;
+	return mkdir("/tmp/merged/new", 0700) < 0 || access("/tmp/upper/new", F_OK) < 0 ? errno : 0;
+}
+
+DOCTOR_CHECK(check_overlay)
+{
+	(void)client;
+	char text[16];
+	int result = doctor_child(try_overlay, NULL, TIMEOUT_MS, text, sizeof(text));
+	if (result == 0) {
+		finding_say(finding, VERDICT_OK, "mounted in a user namespace, with userxattr");
+		return;
+	}
+	finding_say(finding, VERDICT_FAILED, "cannot be mounted in a user namespace: %s",
+		    strerror(result < 0 ? -result : result));
+	if (!doctor_file_has_word("/proc/filesystems", "overlay"))
+		finding_remedy(finding, "modprobe overlay");
+}

@@ -1,0 +1,154 @@
+/* The clients' own files: a missing one is created, an existing one is never changed. Called by
+ * config.c; waits for the disk. */
+#include "cli/mcp/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/text.h"
+
+#define FILE_MAX (16 * MIB)
+
+int config_path_of(const struct mcp_client *client, char *path, size_t room, struct error *error)
+{
+	const char *directory = client->environment ? getenv(client->environment) : NULL;
+	const char *home = getenv("HOME");
+	int result;
+	if (directory && *directory)
+		result = text_format(path, room, "%s/%s", directory, client->base);
+	else if (home && *home)
+		result = text_format(path, room, "%s/%s", home, client->file);
+	else
+		return error_set(error, ERROR_USAGE, "HOME is not set: whose configuration is it?");
+	return result < 0 ? error_set(error, ERROR_USAGE, "the file's path is too long") : 0;
+}
+
+/* --- a new file --- */
+
+/* What root makes in a user's directory is that user's. */
+static int give_directory(const char *path, const struct stat *above)
+{
+	if (geteuid() != 0)
+		return 0;
+	CLOSE_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 || fchown(fd, above->st_uid, above->st_gid) < 0 ? -errno : 0;
+}
+
+static int make_directories(const char *path, struct stat *ret_directory)
+{
+	char part[PATH_MAX];
+	struct stat info = {.st_uid = geteuid(), .st_gid = getegid()};
+	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		int result = text_format(part, sizeof(part), "%.*s", (int)(slash - path), path);
+		if (result < 0)
+			return result;
+		if (mkdir(part, 0700) == 0) {
+			result = give_directory(part, &info);
+			if (result < 0)
+				return result;
+		} else if (errno != EEXIST || stat(part, &info) < 0) {
+			return -errno;
+		}
+	}
+	*ret_directory = info;
+	return 0;
+}
+
+/* It is complete before it gets its name, and link() replaces nothing: -EEXIST where the name is
+ * taken by then, by a symbolic link too. It may have a token: only its owner reads it. */
+static int create_file(const char *path, const struct stat *directory, const struct buffer *text)
+{
+	char temporary[PATH_MAX];
+	int result = text_format(temporary, sizeof(temporary), "%s.caisson-XXXXXX", path);
+	if (result < 0)
+		return result;
+	CLOSE_FD int fd = mkostemp(temporary, O_CLOEXEC); /* mode 0600 */
+	if (fd < 0)
+		return -errno;
+	result = fd_write_full(fd, text->data, text->size);
+	if (result == 0 && geteuid() == 0 && fchown(fd, directory->st_uid, directory->st_gid) < 0)
+		result = -errno;
+	if (result == 0 && fsync(fd) < 0)
+		result = -errno;
+	if (result == 0 && link(temporary, path) < 0) {
+		/* A file system without hard links may know this. */
+		bool no_links = errno == EPERM || errno == EOPNOTSUPP;
+		result = -errno;
+		if (no_links &&
+		    renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
+			return 0;
+	}
+	unlink(temporary);
+	return result;
+}
+
+/* --- an existing file --- */
+
+/* Is the file what we would write, or strict JSON with exactly this entry? Whatever else it is
+ * counts as no: TOML, comments, a key that is there twice. */
+static bool file_has_entry(const char *path, const struct mcp_client *client, const char *name,
+			   const json_t *entry, const struct buffer *snippet)
+{
+	struct stat info;
+	CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &info) < 0 || !S_ISREG(info.st_mode) ||
+	    info.st_size > (off_t)FILE_MAX)
+		return false;
+	size_t size = (size_t)info.st_size;
+	FREE_TEXT char *text = malloc(size + 1);
+	if (!text || fd_read_full(fd, text, size) < 0)
+		return false;
+	if (size == snippet->size && memcmp(text, snippet->data, size) == 0)
+		return true;
+	json_t *whole = client->key ? json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	const json_t *old = json_object_get(json_object_get(whole, client->key), name);
+	bool has = json_equal(old, entry);
+	json_decref(whole);
+	return has;
+}
+
+static int leave_file(const char *path, const struct mcp_client *client, const char *name,
+		      const json_t *entry, const struct buffer *snippet)
+{
+	if (file_has_entry(path, client, name, entry, snippet)) {
+		fprintf(stderr, "%s already has this entry.\n", path);
+		return 0;
+	}
+	printf("%s", snippet->data);
+	fflush(stdout);
+	fprintf(stderr, "%s exists and was not changed. ", path);
+	if (client->key)
+		fprintf(stderr, "Put the entry \"%s\" above into its \"%s\"", name, client->key);
+	else
+		fprintf(stderr, "Put the table [mcp_servers.%s] above at its end", name);
+	fprintf(stderr, ", in place of any of that name.\n");
+	return MCP_CONFIG_BY_HAND;
+}
+
+int config_write(const struct mcp_client *client, const char *name, const json_t *entry,
+		 const struct buffer *snippet, struct error *error)
+{
+	char path[512];
+	struct stat directory = {0};
+	if (config_path_of(client, path, sizeof(path), error) < 0)
+		return -1;
+	/* Asked first: the directory of an existing file need not be writable. */
+	int result = faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? -EEXIST : 0;
+	if (result == 0)
+		result = make_directories(path, &directory);
+	if (result == 0)
+		result = create_file(path, &directory, snippet);
+	if (result == -EEXIST)
+		return leave_file(path, client, name, entry, snippet);
+	if (result < 0)
+		return error_set_errno(error, ERROR_USAGE, result, "%s", path);
+	fprintf(stderr, "%s was created.\n", path);
+	return 0;
+}

@@ -1,0 +1,282 @@
+/* `caisson mcp`: the MCP server on standard input and output, as a client of the daemon; also what
+ * its tools are, `mcp config` (config.c), and OpenSandbox's server under its own name and
+ * flags. */
+#include "cli/mcp/mcp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/id.h"
+#include "base/text.h"
+
+struct mcp_options mcp_options;
+
+static int add_parameter(struct buffer *path, const char *name, const char *value)
+{
+	if (!value)
+		return 0;
+	char mark = strchr(path->data, '?') ? '&' : '?';
+	return buffer_printf(path, "%c%s=", mark, name) < 0 ? -1 : append_encoded(path, value);
+}
+
+int mcp_lines_path(struct buffer *path, const char *connection, struct error *error)
+{
+	if (buffer_append_text(path, MCP_LINES_PATH) < 0 ||
+	    add_parameter(path, "toolsets", mcp_options.toolsets) < 0 ||
+	    add_parameter(path, "dialect", mcp_options.dialect) < 0 ||
+	    add_parameter(path, "readonly", mcp_options.read_only ? "1" : NULL) < 0 ||
+	    add_parameter(path, "ephemeral", connection ? "1" : NULL) < 0 ||
+	    add_parameter(path, "connection", connection) < 0)
+		return error_set(error, ERROR_USAGE, "an option's value is too long");
+	return 0;
+}
+
+int mcp_lines_begin(struct client *client, const char *path, struct exchange *exchange,
+		    struct error *error)
+{
+	struct request request = {.method = "POST", .path = path, .upgrade = MCP_LINES_PROTOCOL};
+	return exchange_begin(client, &request, exchange, error);
+}
+
+int mcp_lines_head(struct exchange *exchange, struct error *error)
+{
+	if (exchange_read_head(exchange, error) < 0)
+		return -1;
+	if (exchange->status != 101)
+		return error_set(error, ERROR_GUEST_PROTOCOL,
+				 "the daemon is another version: it does not know %s",
+				 MCP_LINES_PROTOCOL);
+	return 0;
+}
+
+/* --- the list of tools --- */
+
+#define LIST_REQUEST                                                                               \
+	"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{"          \
+	"\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                              \
+	"\"io.modelcontextprotocol/clientCapabilities\":{}}}}\n"
+#define LIST_MAX (4 * MIB)
+
+static int read_line(struct exchange *exchange, struct buffer *line, struct error *error)
+{
+	for (;;) {
+		size_t have = exchange->end - exchange->start;
+		char *data = exchange->buffer + exchange->start, *end = memchr(data, '\n', have);
+		size_t piece = end ? (size_t)(end - data) : have;
+		if (buffer_append(line, data, piece) < 0)
+			return error_set(error, ERROR_INTERNAL, "the daemon sent too long a line");
+		exchange->start += piece;
+		if (end)
+			return 0;
+		exchange->start = exchange->end = 0;
+		ssize_t got =
+		    exchange_receive(exchange, exchange->buffer, sizeof(exchange->buffer));
+		if (got <= 0)
+			return error_set(error, ERROR_DAEMON_RESTARTING,
+					 "the daemon closed the connection without an answer");
+		exchange->end = (size_t)got;
+	}
+}
+
+static int ask_tools(struct client *client, const char *path, struct exchange *exchange,
+		     json_t **ret_answer, struct error *error)
+{
+	DONE_BUFFER struct buffer line = BUFFER(LIST_MAX);
+	if (mcp_lines_begin(client, path, exchange, error) < 0 ||
+	    mcp_lines_head(exchange, error) < 0 ||
+	    exchange_write(exchange, false, LIST_REQUEST, strlen(LIST_REQUEST), error) < 0 ||
+	    read_line(exchange, &line, error) < 0)
+		return -1;
+	*ret_answer = json_loadb(line.data, line.size, 0, NULL);
+	const json_t *problem = json_object_get(*ret_answer, "error");
+	if (*ret_answer && !problem)
+		return 0;
+	json_decref(*ret_answer);
+	*ret_answer = NULL;
+	return error_set(error, ERROR_INTERNAL, "the daemon does not list its tools");
+}
+
+/* Its first sentence. */
+static void print_summary(const char *text)
+{
+	const char *end = strstr(text, ". ");
+	size_t size = end ? (size_t)(end - text) + 1 : strcspn(text, "\n");
+	FREE_TEXT char *first = strndup(text, size);
+	print_safe(first ? first : "");
+}
+
+static void print_tools(const json_t *tools)
+{
+	json_t *tool;
+	size_t at;
+	json_array_foreach(tools, at, tool)
+	{
+		printf("%-24s ", member_text(tool, "name"));
+		print_summary(member_text(tool, "description"));
+		putchar('\n');
+	}
+}
+
+static int list_tools(struct client *client, const char *path, struct error *error)
+{
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	json_t *answer = NULL;
+	if (!exchange)
+		abort();
+	exchange->fd = -1;
+	int result = ask_tools(client, path, exchange, &answer, error);
+	const json_t *tools = json_object_get(json_object_get(answer, "result"), "tools");
+	if (result == 0 && cli_json)
+		print_json(tools);
+	else if (result == 0)
+		print_tools(tools);
+	json_decref(answer);
+	exchange_done(exchange);
+	free(exchange);
+	return result;
+}
+
+/* --- OpenSandbox's flags --- */
+
+/* A domain is another daemon over TCP, with the key as its token; none is the local one. */
+static int use_domain(struct client *client, struct error *error)
+{
+	const char *key = mcp_options.api_key, *domain = mcp_options.domain;
+	const char *protocol = mcp_options.protocol ? mcp_options.protocol : "http";
+	char url[512];
+	if (!key)
+		key = getenv("OPEN_SANDBOX_API_KEY");
+	if (!domain)
+		domain = getenv("OPEN_SANDBOX_DOMAIN");
+	if (strcmp(protocol, "http") != 0 && strcmp(protocol, "https") != 0)
+		return error_set(error, ERROR_USAGE, "--protocol is http or https, not \"%s\"",
+				 protocol);
+	if (key && *key &&
+	    (text_copy(client->token, sizeof(client->token), key) < 0 || strpbrk(key, "\r\n")))
+		return error_set(error, ERROR_USAGE, "--api-key is no token");
+	if (!domain || !*domain)
+		return 0;
+	bool whole = strstr(domain, "://") != NULL;
+	if (text_format(url, sizeof(url), "%s%s%s", whole ? "" : protocol, whole ? "" : "://",
+			domain) < 0)
+		return error_set(error, ERROR_USAGE, "--domain is too long");
+	return client_use_url(client, "--domain", url, error);
+}
+
+static int check_opensandbox(struct error *error)
+{
+	uint64_t seconds;
+	const char *transport = mcp_options.transport ? mcp_options.transport : "stdio";
+	const bool given = mcp_options.api_key || mcp_options.domain || mcp_options.protocol ||
+			   mcp_options.request_timeout || mcp_options.transport ||
+			   mcp_options.host || mcp_options.port || mcp_options.use_server_proxy;
+	bool dialect = mcp_options.dialect && strcmp(mcp_options.dialect, "opensandbox") == 0;
+	if (given && !dialect)
+		return error_set(error, ERROR_USAGE,
+				 "--api-key, --domain, --protocol, --request-timeout-seconds, "
+				 "--transport, --host and --port are OpenSandbox's: they need "
+				 "--dialect opensandbox");
+	if (strcmp(transport, "stdio") != 0 && strcmp(transport, "streamable-http") != 0)
+		return error_set(error, ERROR_USAGE,
+				 "--transport is stdio or streamable-http, not \"%s\"", transport);
+	if (mcp_options.request_timeout &&
+	    (strtod(mcp_options.request_timeout, NULL) <= 0 ||
+	     text_to_seconds(mcp_options.request_timeout, &seconds) < 0))
+		return error_set(error, ERROR_USAGE,
+				 "--request-timeout-seconds \"%s\" is no number of seconds",
+				 mcp_options.request_timeout);
+	return 0;
+}
+
+static int run_mcp(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (mcp_options.dialect && mcp_options.toolsets)
+		return error_set(error, ERROR_USAGE,
+				 "--toolsets is for the usual tools: a dialect (--dialect %s) has "
+				 "one set of tools",
+				 mcp_options.dialect);
+	if (argc > 1 && strcmp(argv[1], "config") == 0)
+		return mcp_config(client, argc - 1, argv + 1, error);
+	if (argc > 1)
+		return error_set(error, ERROR_USAGE, "mcp takes no argument but `config` (\"%s\")",
+				 argv[1]);
+	if (check_opensandbox(error) < 0)
+		return -1;
+	bool dialect = mcp_options.dialect && strcmp(mcp_options.dialect, "opensandbox") == 0;
+	if (dialect && use_domain(client, error) < 0)
+		return -1;
+	if (mcp_options.transport && strcmp(mcp_options.transport, "streamable-http") == 0)
+		return mcp_relay(client, error);
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	struct id connection = id_new();
+	if (mcp_lines_path(&path, mcp_options.ephemeral ? connection.text : NULL, error) < 0)
+		return -1;
+	if (mcp_options.list_tools)
+		return list_tools(client, path.data, error);
+	return mcp_bridge(client, path.data, error);
+}
+
+static const struct option_spec mcp_specs[] = {
+    {"toolsets", 0, OPTION_TEXT, &mcp_options.toolsets, "LIST",
+     "more tools: files, jobs, metrics, sandboxes, with commas between, or all (default: what an "
+     "agent needs)"},
+    {"read-only", 0, OPTION_FLAG, &mcp_options.read_only, NULL, "only tools that change nothing"},
+    {"ephemeral", 0, OPTION_FLAG, &mcp_options.ephemeral, NULL,
+     "the sandboxes that are made through it end with it"},
+    {"dialect", 0, OPTION_TEXT, &mcp_options.dialect, "NAME",
+     "other tools: opensandbox (that server's, as its clients know them) or admin (this host's)"},
+    {"list-tools", 0, OPTION_FLAG, &mcp_options.list_tools, NULL,
+     "print the tools it would show, and end"},
+    {"name", 0, OPTION_TEXT, &mcp_options.name, "NAME",
+     "config: what the client calls it (default: caisson)"},
+    {"http", 0, OPTION_FLAG, &mcp_options.http, NULL,
+     "config: the daemon's URL in the place of a command"},
+    {"token", 0, OPTION_TEXT, &mcp_options.token, "TOKEN",
+     "config --http: the token it sends (default: CAISSON_TOKEN)"},
+    {"write", 0, OPTION_FLAG, &mcp_options.write, NULL,
+     "config: create the client's own file; an existing one is not changed"},
+    {"list", 0, OPTION_FLAG, &mcp_options.list, NULL, "config: the clients that it knows"},
+    {"api-key", 0, OPTION_TEXT, &mcp_options.api_key, "KEY",
+     "opensandbox: the token (else OPEN_SANDBOX_API_KEY)"},
+    {"domain", 0, OPTION_TEXT, &mcp_options.domain, "HOST:PORT",
+     "opensandbox: the daemon (else OPEN_SANDBOX_DOMAIN, else this user's own)"},
+    {"protocol", 0, OPTION_TEXT, &mcp_options.protocol, "http|https",
+     "opensandbox: how the domain is asked (default: http)"},
+    {"request-timeout-seconds", 0, OPTION_TEXT, &mcp_options.request_timeout, "N",
+     "opensandbox: taken for its clients' sake; no request of ours waits for a server"},
+    {"transport", 0, OPTION_TEXT, &mcp_options.transport, "NAME",
+     "opensandbox: stdio or streamable-http (default: stdio)"},
+    {"host", 0, OPTION_TEXT, &mcp_options.host, "ADDRESS",
+     "opensandbox: where streamable-http listens (default: 127.0.0.1)"},
+    {"port", 0, OPTION_TEXT, &mcp_options.port, "N",
+     "opensandbox: the port it listens at, path /mcp (default: 8000)"},
+    {"use-server-proxy", 0, OPTION_FLAG, &mcp_options.use_server_proxy, NULL,
+     "opensandbox: taken for its clients' sake; everything goes through the daemon"},
+    {0},
+};
+
+const struct verb verb_mcp = {
+    .name = "mcp",
+    .json = "--list-tools and errors as JSON",
+    .words = "config",
+    .arguments = "[options] | config CLIENT [--write] [--http] [--name NAME] [--token TOKEN]",
+    .summary = "Be an MCP server on standard input and output",
+    .help =
+	"What an MCP client starts: one JSON-RPC message a line, of every revision of the "
+	"protocol\n"
+	"from 2024-11-05 to 2026-07-28. The daemon does the work and is started where none runs;\n"
+	"one that is restarted in the middle is found again. It ends when its input does.\n\n"
+	"`mcp config CLIENT` prints what to put into a client's configuration: claude-code,\n"
+	"claude-desktop, cursor, vscode, windsurf, zed, codex, gemini, generic. --write creates\n"
+	"the client's file. It does not change one that exists: then the exit code is 0 if the\n"
+	"file has the entry already, else 1, and what to add to it is printed.\n"
+	"Options of `mcp` given to it are passed on to the server.\n\n"
+	"  caisson mcp --toolsets files,jobs --ephemeral\n"
+	"  caisson mcp --list-tools\n"
+	"  caisson mcp config claude-code\n"
+	"  caisson mcp config cursor --write\n"
+	"  caisson mcp config vscode --http --token \"$CAISSON_TOKEN\"",
+    .options = mcp_specs,
+    .run = run_mcp,
+};

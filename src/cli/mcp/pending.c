@@ -1,0 +1,228 @@
+/* What the bridge has to know of the messages that pass it: which requests wait for an answer, so
+ * that each gets one when the daemon is gone, and what a new daemon has to be told first, so that
+ * the client need not know that there is a new one. Called by bridge.c; pure. The client's
+ * lines are bounded by it; what is not JSON, or what jansson does not take, is the daemon's to
+ * refuse, and waits for that by its id. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/mcp/mcp.h"
+
+#define REPLAY_ID "caisson-replay-"
+#define BATCH_MAX 256
+
+void mcp_messages_init(struct mcp_messages *messages)
+{
+	*messages = (struct mcp_messages){.pending = json_object(), .replay = json_object()};
+}
+
+void mcp_messages_done(struct mcp_messages *messages)
+{
+	json_decref(messages->pending);
+	json_decref(messages->replay);
+}
+
+/* 7 and "7" are two ids. NULL: it is none. */
+static char *key_of(const json_t *id)
+{
+	if (!json_is_string(id) && !json_is_integer(id))
+		return NULL;
+	return json_dumps(id, JSON_ENCODE_ANY | JSON_COMPACT);
+}
+
+json_t *mcp_id_value(const struct message_id *id)
+{
+	size_t size = message_id_size(id);
+	return size > 0 ? json_loadb(id->text, size, JSON_DECODE_ANY, NULL) : NULL;
+}
+
+static void forget(struct mcp_messages *messages, const json_t *id)
+{
+	FREE_TEXT char *key = key_of(id);
+	if (key)
+		json_object_del(messages->pending, key);
+}
+
+static void remember(struct mcp_messages *messages, const char *key, json_t *message)
+{
+	if (json_object_size(messages->replay) < MCP_REPLAY_MAX)
+		json_object_set(messages->replay, key, message);
+}
+
+/* What a session has settled: its beginning, the level of its log, its subscriptions. */
+static void note_replay(struct mcp_messages *messages, const char *method, json_t *message)
+{
+	const json_t *params = json_object_get(message, "params");
+	const char *uri = json_string_value(json_object_get(params, "uri"));
+	if (strcmp(method, "initialize") == 0) {
+		json_object_clear(messages->replay);
+		remember(messages, "initialize", message);
+	} else if (strcmp(method, "notifications/initialized") == 0) {
+		remember(messages, "initialized", message);
+	} else if (strcmp(method, "logging/setLevel") == 0) {
+		remember(messages, "level", message);
+	} else if (uri && strcmp(method, "resources/subscribe") == 0) {
+		remember(messages, uri, message);
+	} else if (uri && strcmp(method, "resources/unsubscribe") == 0) {
+		json_object_del(messages->replay, uri);
+	}
+}
+
+static void note_message(struct mcp_messages *messages, json_t *message, json_t *ids)
+{
+	const char *method = json_string_value(json_object_get(message, "method"));
+	json_t *id = json_object_get(message, "id");
+	if (!method)
+		return; /* an answer to a request of the daemon's */
+	FREE_TEXT char *key = key_of(id);
+	if (key && json_object_size(messages->pending) < MCP_PENDING_MAX)
+		json_object_set_new(messages->pending, key,
+				    json_pack("{s:O, s:s}", "id", id, "method", method));
+	if (key && ids)
+		json_array_append(ids, id);
+	if (!id && strcmp(method, "notifications/cancelled") == 0)
+		forget(messages, json_object_get(json_object_get(message, "params"), "requestId"));
+	note_replay(messages, method, message);
+}
+
+static json_t *unread_message(const char *line, size_t size)
+{
+	struct message_id found = {0};
+	message_id_feed(&found, line, size);
+	json_t *id = mcp_id_value(&found);
+	return id ? json_pack("{s:o, s:s}", "id", id, "method", "") : NULL;
+}
+
+void mcp_note_sent(struct mcp_messages *messages, const char *line, size_t size, json_t *ids)
+{
+	json_t *json = json_loadb(line, size, 0, NULL), *element;
+	size_t at;
+	if (!json)
+		json = unread_message(line, size);
+	if (json_is_object(json))
+		note_message(messages, json, ids);
+	json_array_foreach(json, at, element)
+	{
+		if (at < BATCH_MAX && json_is_object(element))
+			note_message(messages, element, ids);
+	}
+	json_decref(json);
+}
+
+/* false: it answers what we sent ourselves. */
+static bool note_answer(struct mcp_messages *messages, const json_t *message)
+{
+	const json_t *id = json_object_get(message, "id");
+	const char *text = json_string_value(id);
+	if (!id || json_object_get(message, "method"))
+		return true;
+	if (text && text_starts(text, REPLAY_ID))
+		return false;
+	forget(messages, id);
+	return true;
+}
+
+bool mcp_note_received(struct mcp_messages *messages, const char *line, size_t size)
+{
+	bool show = true;
+	if (json_object_size(messages->pending) == 0 && messages->replayed == 0)
+		return true;
+	json_t *json = json_loadb(line, size, 0, NULL), *element;
+	size_t at;
+	if (json_is_object(json))
+		show = note_answer(messages, json);
+	json_array_foreach(json, at, element)
+	{
+		note_answer(messages, element);
+	}
+	json_decref(json);
+	return show;
+}
+
+static int append_message(struct buffer *to, const json_t *message)
+{
+	FREE_TEXT char *text = json_dumps(message, JSON_COMPACT);
+	if (!text)
+		return -1;
+	return buffer_append_text(to, text) < 0 || buffer_append(to, "\n", 1) < 0 ? -1 : 0;
+}
+
+static bool initialize_waits(const struct mcp_messages *messages)
+{
+	const char *key;
+	json_t *entry;
+	json_object_foreach(messages->pending, key, entry)
+	{
+		if (strcmp(member_text(entry, "method"), "initialize") == 0)
+			return true;
+	}
+	return false;
+}
+
+bool mcp_initialize_again(struct mcp_messages *messages, struct buffer *to)
+{
+	const json_t *message = json_object_get(messages->replay, "initialize");
+	return message && initialize_waits(messages) && append_message(to, message) == 0;
+}
+
+int mcp_replay(struct mcp_messages *messages, struct buffer *to)
+{
+	const char *key;
+	json_t *message;
+	bool waits = initialize_waits(messages);
+	json_object_foreach(messages->replay, key, message)
+	{
+		if (waits && strcmp(key, "initialize") == 0)
+			continue;
+		json_t *copy = json_copy(message);
+		if (json_object_get(message, "id")) {
+			char id[64];
+			snprintf(id, sizeof(id), REPLAY_ID "%llu",
+				 (unsigned long long)++messages->replayed);
+			json_object_set_new(copy, "id", json_string(id));
+		}
+		int result = append_message(to, copy);
+		json_decref(copy);
+		if (result < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int append_error(const json_t *id, const char *text, struct buffer *to)
+{
+	json_t *message =
+	    json_pack("{s:s, s:O, s:{s:i, s:s, s:{s:s, s:b}}}", "jsonrpc", "2.0", "id", id, "error",
+		      "code", -32603, "message", text, "data", "code",
+		      error_info(ERROR_DAEMON_RESTARTING)->code, "retryable", 1);
+	int result = message ? append_message(to, message) : -1;
+	json_decref(message);
+	return result;
+}
+
+int mcp_fail_pending(struct mcp_messages *messages, const json_t *ids, const char *text,
+		     struct buffer *to)
+{
+	const char *key;
+	json_t *entry, *id;
+	void *next;
+	size_t at;
+	json_array_foreach(ids, at, id)
+	{
+		if (append_error(id, text, to) < 0)
+			return -1;
+		forget(messages, id);
+	}
+	if (ids)
+		return 0;
+	json_object_foreach_safe(messages->pending, next, key, entry)
+	{
+		if (strcmp(member_text(entry, "method"), "initialize") == 0)
+			continue;
+		if (append_error(json_object_get(entry, "id"), text, to) < 0)
+			return -1;
+		json_object_del(messages->pending, key);
+	}
+	return 0;
+}

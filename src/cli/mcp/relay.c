@@ -1,0 +1,451 @@
+/* `caisson mcp --dialect opensandbox --transport streamable-http`: OpenSandbox's server as its
+ * clients know it, at http://127.0.0.1:8000/mcp. Each connection is one request: its head is read
+ * strictly, checked and sent on to the daemon at /mcp/opensandbox; what follows is passed through
+ * both ways until one side closes. Who connects acts as this user, so only processes of this user
+ * on this host may: the address is a loopback one, pages of other origins are refused, and the
+ * kernel says whose the other end is.
+ *
+ * A process per connection, at most RELAY_MAX; each blocks. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/text.h"
+#include "cli/mcp/mcp.h"
+
+#define RELAY_MAX 128
+#define HEAD_NS (10 * NSEC_PER_SEC)
+#define TARGET "/mcp/opensandbox"
+
+/* --- a request's head --- */
+
+struct head {
+	char method[16];
+	int64_t length; /* of the body; -1: chunked */
+	bool authorized;
+	char extra[HTTP_HEAD_MAX]; /* the headers that are passed on */
+};
+
+static int refuse(int fd, int status, const char *reason, const char *text)
+{
+	char answer[1024];
+	int size = snprintf(answer, sizeof(answer),
+			    "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+			    "Content-Length: %zu\r\n\r\n%s\n",
+			    status, reason, strlen(text) + 1, text);
+	(void)!send(fd, answer, (size_t)size, MSG_NOSIGNAL);
+	return -1;
+}
+
+/* "localhost[:port]" and the like. */
+static bool is_loopback_host(const char *host)
+{
+	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		size_t size = strlen(names[i]);
+		if (strncasecmp(host, names[i], size) != 0)
+			continue;
+		const char *port = host + size;
+		if (*port == '\0' ||
+		    (*port == ':' && port[1] && port[1 + strspn(port + 1, "0123456789")] == '\0'))
+			return true;
+	}
+	return false;
+}
+
+static bool is_loopback_origin(const char *origin)
+{
+	if (text_starts(origin, "http://"))
+		return is_loopback_host(origin + strlen("http://"));
+	return text_starts(origin, "https://") && is_loopback_host(origin + strlen("https://"));
+}
+
+static bool is_hop_header(const char *name)
+{
+	static const char *const names[] = {"connection", "keep-alive", "upgrade", "te",
+					    "trailer",    "expect",     "host",    "origin"};
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strcasecmp(name, names[i]) == 0)
+			return true;
+	return strncasecmp(name, "proxy-", strlen("proxy-")) == 0;
+}
+
+struct seen {
+	bool host, length, chunked;
+	const char *problem; /* NULL, or why it is refused as 403 */
+};
+
+static bool is_token(const char *text)
+{
+	size_t size = strlen(text);
+	return size > 0 && strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					"0123456789!#$%&'*+-.^_`|~") == size;
+}
+
+/* 0, or -1: it is not HTTP as we take it. */
+static int take_header(struct head *head, struct seen *seen, char *line)
+{
+	char *colon = strchr(line, ':');
+	if (!colon)
+		return -1;
+	*colon = '\0';
+	char *value = colon + 1 + strspn(colon + 1, " \t");
+	size_t size = strlen(value);
+	while (size > 0 && strchr(" \t", value[size - 1]))
+		value[--size] = '\0';
+	if (!is_token(line))
+		return -1;
+	uint64_t length;
+	if (strcasecmp(line, "host") == 0) {
+		if (seen->host)
+			return -1;
+		seen->host = true;
+		if (!is_loopback_host(value))
+			seen->problem = "that Host is not this server's";
+	} else if (strcasecmp(line, "origin") == 0 && !is_loopback_origin(value)) {
+		seen->problem = "pages of that origin may not call this server";
+	} else if (strcasecmp(line, "content-length") == 0) {
+		if (seen->length || seen->chunked || text_to_u64(value, 0, INT64_MAX, &length) < 0)
+			return -1;
+		seen->length = true;
+		head->length = (int64_t)length;
+		return 0;
+	} else if (strcasecmp(line, "transfer-encoding") == 0) {
+		if (seen->length || seen->chunked || strcasecmp(value, "chunked") != 0)
+			return -1;
+		seen->chunked = true;
+		head->length = -1;
+		return 0;
+	}
+	if (is_hop_header(line))
+		return 0;
+	head->authorized |= strcasecmp(line, "authorization") == 0;
+	size_t used = strlen(head->extra);
+	return text_format(head->extra + used, sizeof(head->extra) - used, "%s: %s\r\n", line,
+			   value);
+}
+
+static int take_request_line(struct head *head, char *line)
+{
+	char *target = strchr(line, ' ');
+	char *version = target ? strchr(target + 1, ' ') : NULL;
+	if (!version || strcmp(version, " HTTP/1.1") != 0)
+		return 400;
+	*target++ = *version = '\0';
+	if (text_copy(head->method, sizeof(head->method), line) < 0 || !is_token(head->method))
+		return 400;
+	return strcmp(target, "/mcp") == 0 || strcmp(target, "/mcp/") == 0 ? 0 : 404;
+}
+
+/* The text of a head, its last line's end taken off. 0, or the status that refuses it. */
+static int parse_head(struct head *head, char *text, const char **ret_why)
+{
+	struct seen seen = {0};
+	bool first = true;
+	*ret_why = "the request is not HTTP/1.1 as this server takes it";
+	for (char *line = text, *next; *line; line = next) {
+		char *end = strstr(line, "\r\n");
+		if (!end)
+			return 400;
+		*end = '\0';
+		next = end + 2;
+		/* No bare line ends, no folded header. */
+		if (strpbrk(line, "\r\n") || (!first && strchr(" \t", line[0])))
+			return 400;
+		int status = first ? take_request_line(head, line)
+				   : (take_header(head, &seen, line) < 0 ? 400 : 0);
+		if (status == 404)
+			*ret_why = "the server is at /mcp";
+		if (status != 0)
+			return status;
+		first = false;
+	}
+	if (first || !seen.host)
+		return 400;
+	if (seen.problem)
+		*ret_why = seen.problem;
+	return seen.problem ? 403 : 0;
+}
+
+/* Reads until the empty line; *ret_size is all that was read, *ret_head how much of it the head is.
+ */
+static int read_head(int fd, char *data, size_t room, size_t *ret_size, size_t *ret_head)
+{
+	int64_t until = clock_monotonic() + HEAD_NS;
+	size_t size = 0;
+	for (;;) {
+		struct pollfd wait = {.fd = fd, .events = POLLIN};
+		int64_t left = until - clock_monotonic();
+		if (left <= 0 || size == room - 1 ||
+		    poll(&wait, 1, (int)(left / NSEC_PER_MSEC) + 1) <= 0)
+			return -1;
+		ssize_t got = recv(fd, data + size, room - 1 - size, 0);
+		if (got <= 0)
+			return -1;
+		size += (size_t)got;
+		data[size] = '\0';
+		char *end = memmem(data, size, "\r\n\r\n", 4);
+		if (memchr(data, '\0', end ? (size_t)(end - data) : size))
+			return -1;
+		if (end) {
+			*ret_size = size;
+			*ret_head = (size_t)(end - data) + 4;
+			return 0;
+		}
+	}
+}
+
+/* --- whose the other end is --- */
+
+#define LOOK_UP_ATTEMPTS 10
+
+/* Looks a connection up in the kernel's table: the line of the other end has its uid. Only that of
+ * a connected socket that a process has open says anything: one that was closed is the kernel's
+ * own, without an inode and of uid 0, whoever's it was. Two sockets of one name say nothing.
+ * Returns how many there are. The table is read in pieces: while others connect and close, a line
+ * can come twice, or not at all. */
+static size_t look_up(const char *table, const char *wanted, bool *ret_same)
+{
+	char line[512];
+	FILE *file = fopen(table, "re");
+	size_t found = 0;
+	unsigned long seen = 0;
+	*ret_same = false;
+	while (file && fgets(line, sizeof(line), file)) {
+		char local[80], remote[80];
+		unsigned state, uid;
+		unsigned long inode;
+		if (sscanf(line, " %*d: %70s %70s %x %*s %*s %*s %u %*d %lu", local, remote, &state,
+			   &uid, &inode) != 5)
+			continue;
+		char pair[164];
+		snprintf(pair, sizeof(pair), "%s %s", local, remote);
+		if (strcmp(pair, wanted) != 0 || (found > 0 && inode != 0 && inode == seen))
+			continue;
+		found++;
+		seen = inode;
+		*ret_same = state == TCP_ESTABLISHED && inode != 0 && uid == geteuid();
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static bool same_user_in(const char *table, const char *wanted)
+{
+	bool same = false;
+	for (int attempt = 0; attempt < LOOK_UP_ATTEMPTS; attempt++) {
+		size_t found = look_up(table, wanted, &same);
+		if (found > 0)
+			return found == 1 && same;
+	}
+	return false;
+}
+
+/* Nobody has closed or reset it: the other end's name has been that of the same socket. */
+static bool is_established(int fd)
+{
+	struct tcp_info info;
+	socklen_t size = sizeof(info);
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+	       info.tcpi_state == TCP_ESTABLISHED;
+}
+
+static void print_end(char *text, size_t room, const struct sockaddr_storage *address)
+{
+	if (address->ss_family == AF_INET) {
+		const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+		snprintf(text, room, "%08X:%04X", in->sin_addr.s_addr, ntohs(in->sin_port));
+		return;
+	}
+	const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)address;
+	uint32_t words[4];
+	memcpy(words, &in->sin6_addr, sizeof(words));
+	snprintf(text, room, "%08X%08X%08X%08X:%04X", words[0], words[1], words[2], words[3],
+		 ntohs(in->sin6_port));
+}
+
+static bool is_same_user(int fd)
+{
+	struct sockaddr_storage ours, theirs;
+	socklen_t our_size = sizeof(ours), their_size = sizeof(theirs);
+	char our_text[64], their_text[64], pair[164];
+	if (getsockname(fd, (struct sockaddr *)&ours, &our_size) < 0 ||
+	    getpeername(fd, (struct sockaddr *)&theirs, &their_size) < 0)
+		return false;
+	print_end(our_text, sizeof(our_text), &ours);
+	print_end(their_text, sizeof(their_text), &theirs);
+	snprintf(pair, sizeof(pair), "%s %s", their_text, our_text);
+	return same_user_in(ours.ss_family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6", pair) &&
+	       is_established(fd);
+}
+
+/* --- one connection --- */
+
+static int pass_through(int fd, struct exchange *exchange)
+{
+	static char data[65536];
+	struct error ignored;
+	for (;;) {
+		struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
+				       {.fd = exchange->fd, .events = POLLIN}};
+		bool pending = exchange_pending(exchange);
+		if (poll(fds, ARRAY_SIZE(fds), pending ? 0 : -1) < 0 && errno != EINTR)
+			return -1;
+		if (pending || fds[1].revents) {
+			ssize_t got = exchange_receive(exchange, data, sizeof(data));
+			if (got < 0 && errno == EINTR)
+				continue;
+			if (got <= 0 || fd_write_full(fd, data, (size_t)got) < 0)
+				return got < 0 ? -1 : 0;
+		}
+		/* A client that closes has gone, and its request with it. */
+		if (fds[0].revents) {
+			ssize_t got = recv(fd, data, sizeof(data), 0);
+			if (got <= 0 ||
+			    exchange_write(exchange, false, data, (size_t)got, &ignored) < 0)
+				return got < 0 ? -1 : 0;
+		}
+	}
+}
+
+static int refuse_stranger(int fd)
+{
+	return refuse(fd, 403, "Forbidden", "this server is another user's");
+}
+
+static int serve(struct client *client, int fd)
+{
+	static char text[HTTP_HEAD_MAX];
+	static struct head head;
+	static struct exchange exchange = {.fd = -1};
+	struct error error;
+	size_t size, head_size;
+	const char *why;
+	if (!is_same_user(fd))
+		return refuse_stranger(fd);
+	if (read_head(fd, text, sizeof(text), &size, &head_size) < 0)
+		return refuse(fd, 400, "Bad Request", "the request's head is not whole");
+	char saved = text[head_size - 2];
+	text[head_size - 2] = '\0';
+	int status = parse_head(&head, text, &why);
+	text[head_size - 2] = saved;
+	if (status != 0)
+		return refuse(fd, status,
+			      status == 403   ? "Forbidden"
+			      : status == 404 ? "Not Found"
+					      : "Bad Request",
+			      why);
+	/* Whoever sent it is still there, and still this user. */
+	if (!is_same_user(fd))
+		return refuse_stranger(fd);
+	if (head.authorized)
+		client->token[0] = '\0';
+	struct request request = {
+	    .method = head.method, .path = TARGET, .extra = head.extra, .length = head.length};
+	if (exchange_begin(client, &request, &exchange, &error) < 0 ||
+	    exchange_write(&exchange, false, text + head_size, size - head_size, &error) < 0)
+		return refuse(fd, 502, "Bad Gateway", error.message);
+	int result = pass_through(fd, &exchange);
+	exchange_done(&exchange);
+	return result;
+}
+
+/* --- the listener --- */
+
+static int listen_at(struct error *error)
+{
+	const char *host = mcp_options.host ? mcp_options.host : "127.0.0.1";
+	const char *port = mcp_options.port ? mcp_options.port : "8000";
+	uint64_t number;
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *address;
+	if (text_to_u64(port, 0, UINT16_MAX, &number) < 0)
+		return error_set(error, ERROR_USAGE, "--port \"%s\" is no port", port);
+	if (!is_loopback_host(strcmp(host, "::1") == 0 ? "[::1]" : host))
+		return error_set(error, ERROR_USAGE,
+				 "--host is 127.0.0.1, ::1 or localhost: whoever connects acts as "
+				 "this user. For others `caisson serve --listen` has "
+				 "/mcp/opensandbox, with tokens");
+	int result = getaddrinfo(host, port, &hints, &address);
+	if (result != 0)
+		return error_set(error, ERROR_USAGE, "--host %s: %s", host, gai_strerror(result));
+	CLOSE_FD int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int yes = 1;
+	bool bound = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
+		     bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, 64) == 0;
+	int saved = errno;
+	freeaddrinfo(address);
+	if (!bound)
+		return error_set_errno(error, ERROR_USAGE, saved, "listening at %s:%s", host, port);
+	return TAKE_FD(fd);
+}
+
+static void say_where(int listener)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+	char text[64] = "?", port[16] = "?";
+	if (getsockname(listener, (struct sockaddr *)&address, &size) == 0)
+		getnameinfo((struct sockaddr *)&address, size, text, sizeof(text), port,
+			    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+	fprintf(stderr,
+		strchr(text, ':') ? "caisson mcp: http://[%s]:%s/mcp\n"
+				  : "caisson mcp: http://%s:%s/mcp\n",
+		text, port);
+}
+
+static bool serve_in_child(struct client *client, int listener, int fd)
+{
+	pid_t parent = getpid(), child = fork();
+	if (child != 0)
+		return child > 0;
+	/* What ends us ends them. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	signal(SIGPIPE, SIG_IGN);
+	close(listener);
+	_exit(serve(client, fd) < 0);
+}
+
+int mcp_relay(struct client *client, struct error *error)
+{
+	/* The daemon is there before anybody is told where to connect. */
+	CLOSE_FD int probe = client_connect(client, error);
+	if (probe < 0)
+		return -1;
+	CLOSE_FD int listener = listen_at(error);
+	if (listener < 0)
+		return -1;
+	say_where(listener);
+	size_t children = 0;
+	for (;;) {
+		while (children > 0 && waitpid(-1, NULL, children >= RELAY_MAX ? 0 : WNOHANG) > 0)
+			children--;
+		/* Children that have ended are reaped at the next connection, or soon. */
+		struct pollfd wait = {.fd = listener, .events = POLLIN};
+		if (poll(&wait, 1, children > 0 ? 1000 : -1) <= 0)
+			continue;
+		CLOSE_FD int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (serve_in_child(client, listener, fd))
+			children++;
+		else
+			refuse(fd, 503, "Service Unavailable", "no process can be made");
+	}
+}

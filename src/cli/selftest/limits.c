@@ -1,0 +1,116 @@
+/* The items that use something up: each in a sandbox with small limits, which must stop it while
+ * the neighbour and the daemon go on. A limit that this host does not enforce is not tried. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/selftest/selftest.h"
+
+#define FLOOD_TIMEOUT 180 /* an emulated machine makes a thousand files a second */
+#define AFTER_TRIES 50
+
+/* Which limit of the record an item is about; "" when it is one of the kernel's own. */
+static bool is_enforced(const struct selftest *test, const json_t *item)
+{
+	const char *limit = member_text(item, "limit");
+	if (!*limit)
+		return true;
+	return json_is_true(json_object_get(json_object_get(test->limits, limit), "enforced"));
+}
+
+static bool neighbour_answers(struct selftest *test)
+{
+	static const char *const words[] = {"/bin/echo", "here", NULL};
+	const struct selftest_command command = {.user = "0", .words = words, .timeout = 20};
+	struct error error;
+	json_t *result = NULL;
+	bool there = selftest_exec(test, test->boxes.neighbour, &command, &result, &error) == 0 &&
+		     strcmp(member_text(result, "stdout"), "here\n") == 0;
+	json_decref(result);
+	return there;
+}
+
+/* The flood's last words are "NAME stopped WHY COUNT"; one that was killed has none. Where its
+ * whole sandbox has ended with it, it has no exit code. */
+static void judge(struct selftest *test, const char *id, const char *name, const json_t *result)
+{
+	const char *out = member_text(result, "stdout"), *outcome = "not stopped";
+	char wanted[64];
+	snprintf(wanted, sizeof(wanted), "\n%s stopped ", name);
+	if (strstr(out, wanted) || json_is_true(json_object_get(result, "oom_killed")) ||
+	    member_integer(result, "exit_code") == 128 + 9)
+		outcome = "stopped";
+	else if (member_integer(result, "exit_code") == -1)
+		outcome = "ended";
+	const json_t *expected = json_object_get(json_object_get(test->items, id), "expect");
+	size_t length = strlen(out);
+	selftest_note(test, id, selftest_matches(outcome, expected), "%s: ...%s", outcome,
+		      out + (length > 80 ? length - 80 : 0));
+}
+
+/* The sandbox itself goes on too, once the flood is over. Its last processes may not be gone yet.
+ */
+static int after_flood(struct selftest *test, struct error *error)
+{
+	for (int tries = 1;; tries++) {
+		json_t *after = NULL;
+		int result = selftest_shell(test, test->boxes.small, "echo over", &after, error);
+		/* One that is killed as soon as it starts is an answer of the API's, too. */
+		if (result == 0 && strcmp(member_text(after, "stdout"), "over\n") != 0)
+			result = error_set(error, ERROR_INTERNAL, "a command does not run in it");
+		json_decref(after);
+		if (result >= 0 || error->kind != ERROR_RESOURCE_LIMIT || tries == AFTER_TRIES)
+			return result;
+		usleep(100 * 1000);
+	}
+}
+
+static void flood_as(struct selftest *test, const char *id, const char *name, const char *user)
+{
+	const char *const words[] = {"/tmp/caisson-probe", "--flood", name, NULL};
+	char memory[24];
+	snprintf(memory, sizeof(memory), "%llu", SELFTEST_SMALL_MEMORY_MB * MIB);
+	json_t *result = NULL, *environment = json_pack("{s:s}", "PROBE_MEMORY", memory);
+	const struct selftest_command command = {
+	    .user = user, .words = words, .environment = environment, .timeout = FLOOD_TIMEOUT};
+	struct error error;
+	selftest_progress(test, "%s as uid %s", id, user);
+	if (selftest_exec(test, test->boxes.small, &command, &result, &error) < 0)
+		selftest_note(test, id, false, "%s", error.message);
+	else
+		judge(test, id, name, result);
+	json_decref(result);
+	json_decref(environment);
+	if (!neighbour_answers(test))
+		selftest_note(test, id, false, "the neighbour does not answer afterwards");
+	if (after_flood(test, &error) < 0)
+		selftest_note(test, id, false, "the sandbox does not answer afterwards: %s",
+			      error.message);
+}
+
+int selftest_run_limits(struct selftest *test, struct error *error)
+{
+	const char *id;
+	json_t *item;
+	bool one_id = strcmp(test->rights, "one-id") == 0;
+	(void)error;
+	json_object_foreach(test->items, id, item)
+	{
+		if (!selftest_is_side(item, "limit"))
+			continue;
+		if (!text_starts(id, "flood_")) {
+			selftest_note(test, id, false, "there is no attempt for it");
+			continue;
+		}
+		if (!is_enforced(test, item)) {
+			selftest_untried(test, id, "this host does not enforce that limit");
+			continue;
+		}
+		flood_as(test, id, id + strlen("flood_"), "0");
+		if (!one_id && !json_is_true(json_object_get(item, "slow")))
+			flood_as(test, id, id + strlen("flood_"), "1000");
+	}
+	return 0;
+}

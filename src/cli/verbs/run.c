@@ -1,0 +1,343 @@
+/* `caisson run`, `exec`, `shell`: a command in a sandbox with our standard descriptors. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/client/hold.h"
+#include "cli/client/terminal.h"
+#include "proto/mcp_lines.h"
+
+static struct {
+	const char *timeout, *cwd, *user;
+	struct text_list environment;
+	bool interactive, tty, no_tty, keep, remove, detach;
+} options;
+
+static int add_limits(json_t *body, struct error *error)
+{
+	uint64_t seconds;
+	if (!options.timeout)
+		return 0;
+	if (text_to_seconds(options.timeout, &seconds) < 0 || seconds == 0 ||
+	    seconds > SANDBOX_TIMEOUT_MAX)
+		return error_set(error, ERROR_USAGE,
+				 "--timeout: invalid time `%s`; use for example 90, 15m or 2h",
+				 options.timeout);
+	json_object_set_new(body, "timeout_seconds", json_integer((json_int_t)seconds));
+	return 0;
+}
+
+/* An option that cannot be sent must not be left out: it may say as whom. */
+static int add_text(json_t *body, const char *name, const char *text, struct error *error)
+{
+	if (text && json_object_set_new(body, name, json_string(text)) < 0)
+		return error_set(error, ERROR_USAGE, "--%s is not valid UTF-8", name);
+	return 0;
+}
+
+/* The request of an exec: the command's words, and what the options say. */
+static int exec_body(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
+{
+	json_t *words = json_array(), *body = json_object();
+	json_object_set_new(body, "argv", words);
+	for (int i = 0; i < argc; i++) {
+		if (json_array_append_new(words, json_string(argv[i])) < 0) {
+			json_decref(body);
+			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", argv[i]);
+		}
+	}
+	json_t *environment = NULL;
+	if (pairs_json(&options.environment, true, &environment, error) < 0 ||
+	    add_limits(body, error) < 0) {
+		json_decref(body);
+		return -1;
+	}
+	const char *terminal = getenv("TERM");
+	if (tty && terminal && !json_object_get(environment, "TERM"))
+		json_object_set_new(environment, "TERM", json_string(terminal));
+	json_object_set_new(body, "env", environment);
+	if (add_text(body, "cwd", options.cwd, error) < 0 ||
+	    add_text(body, "user", options.user, error) < 0) {
+		json_decref(body);
+		return -1;
+	}
+	/* A terminal that nobody has given a size (as expect makes them) has none to pass on. */
+	struct winsize size;
+	if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
+		json_object_set_new(body, "rows", json_integer(size.ws_row));
+		json_object_set_new(body, "cols", json_integer(size.ws_col));
+	}
+	json_object_set_new(body, "tty", json_boolean(tty));
+	*ret_body = body;
+	return 0;
+}
+
+static bool use_tty(void)
+{
+	return !options.no_tty && (options.tty || session_wants_tty());
+}
+
+/* *ret_left: it goes on, the user has left it. */
+static int run_session(struct client *client, const char *sandbox, bool fresh, int argc,
+		       char **argv, int *ret_exit_code, bool *ret_left, struct error *error)
+{
+	bool tty = use_tty();
+	json_t *body;
+	if (exec_body(argc, argv, tty, &body, error) < 0)
+		return -1;
+	struct session session = {.sandbox = sandbox,
+				  .body = body,
+				  .tty = tty,
+				  .stdin_open = true,
+				  .fresh = fresh ? verb_run.name : NULL};
+	int result = session_run(client, &session, ret_exit_code, error);
+	*ret_left = session.left[0] != '\0';
+	json_decref(body);
+	return result;
+}
+
+int delete_sandbox(struct client *client, const char *id, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	if (sandbox_path(&path, id, "", error) < 0)
+		return -1;
+	return client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+}
+
+/* A sandbox of `run` whose client was killed ends with the client's connection; should the daemon
+ * have been killed too, it is idle. */
+#define RUN_IDLE_TIMEOUT 60
+
+/* The sandbox of a command with a time-out outlives it by a little, so that its end is reported. */
+static char sandbox_timeout[32];
+
+static void outlive_command(void)
+{
+	uint64_t seconds;
+	if (!options.timeout || text_to_seconds(options.timeout, &seconds) < 0 ||
+	    seconds + 30 > SANDBOX_TIMEOUT_MAX)
+		return;
+	snprintf(sandbox_timeout, sizeof(sandbox_timeout), "%llu",
+		 (unsigned long long)MAX(seconds + 30, (uint64_t)SANDBOX_TIMEOUT_DEFAULT));
+	create_options.timeout = sandbox_timeout;
+}
+
+/* What is run where no command is given; bash where there is one. */
+static char *const shell_words[] = {
+    "", /* the verb */
+    "/bin/sh", "-c", "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi", NULL};
+#define SHELL_COUNT ((int)ARRAY_SIZE(shell_words) - 1)
+
+/* The sandbox of a command that was left does not end with this process any more, but when it is
+ * idle. */
+static int keep_left(struct client *client, const char *id, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	if (sandbox_path(&path, id, "", error) < 0)
+		return -1;
+	json_t *body = json_pack("{s:{s:n}}", "labels", MCP_CONNECTION_LABEL);
+	int result = client_json(client, "PATCH", path.data, body, NULL, 0, NULL, error);
+	json_decref(body);
+	if (result == 0)
+		complain("caisson: sandbox %s is removed when nothing has run in it for %d seconds",
+			 id, RUN_IDLE_TIMEOUT);
+	return result;
+}
+
+static int run_in_fresh(struct client *client, int argc, char **argv, int *ret_exit_code,
+			struct error *error)
+{
+	json_t *record = NULL;
+	if (create_sandbox(client, options.keep ? 0 : RUN_IDLE_TIMEOUT, &record, error) < 0)
+		return -1;
+	warn_of_limits(argv[0], record);
+	const char *id = member_text(record, "id");
+	bool left = false;
+	int result =
+	    run_session(client, id, !options.keep, argc - 1, argv + 1, ret_exit_code, &left, error);
+	if (options.keep) {
+		fprintf(stderr, "caisson: kept as %s\n", id);
+	} else if (left) {
+		result = keep_left(client, id, error);
+	} else {
+		struct error ignored;
+		if (delete_sandbox(client, id, result < 0 ? &ignored : error) < 0)
+			result = -1;
+	}
+	json_decref(record);
+	return result;
+}
+
+static int run_run(struct client *client, int argc, char **argv, struct error *error)
+{
+	outlive_command();
+	struct exchange *hold = NULL;
+	int exit_code = 0;
+	if (options.keep && options.remove)
+		return error_set(error, ERROR_USAGE, "--keep and --rm contradict each other");
+	if (!options.keep && hold_begin(client, &hold, error) < 0)
+		return -1;
+	char *words[ARRAY_SIZE(shell_words)];
+	memcpy(words, shell_words, sizeof(words));
+	words[0] = argv[0];
+	int result = argc > 1 ? run_in_fresh(client, argc, argv, &exit_code, error)
+			      : run_in_fresh(client, SHELL_COUNT, words, &exit_code, error);
+	hold_end(hold);
+	if (result < 0 && error->kind == ERROR_PROGRAM_NOT_FOUND && options.interactive)
+		return error_prepend(error, "there are no images yet, the first word is the "
+					    "command");
+	return result < 0 ? -1 : exit_code;
+}
+
+static const struct option_spec run_specs[] = {
+    CREATE_OPTION_ROWS,
+    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
+     "ends the command with all it started, like 90s or 15m (default: no end)"},
+    {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
+    {"user", 'u', OPTION_TEXT, &options.user, "USER",
+     "name or number, with :GROUP if wanted (default: root of the sandbox)"},
+    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+    {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
+     "standard input is passed on anyway: changes nothing"},
+    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
+    {"keep", 'k', OPTION_FLAG, &options.keep, NULL,
+     "leave the sandbox there afterwards; it then lives for 10m, or a little longer than -T"},
+    {"rm", 0, OPTION_FLAG, &options.remove, NULL, "it is removed anyway: changes nothing"},
+    {0},
+};
+
+const struct verb verb_run = {
+    .name = "run",
+    .json = "errors as JSON; what the command prints stays as it is",
+    .arguments = "[options] [--] [COMMAND ...]",
+    .summary = "Run one command in a fresh sandbox",
+    .help =
+	"Makes a sandbox, runs the command with your standard input, output and error,\n"
+	"removes the sandbox, and exits as the command did (124: timed out, 126: not\n"
+	"executable, 127: no such program, 125: caisson itself failed). With a terminal it is\n"
+	"interactive: Ctrl-C and the like go to the terminal inside. Without one a SIGINT or\n"
+	"SIGTERM is passed on to all that the command started, and the third one kills it. The\n"
+	"sandbox ends with this process, however that ends, unless --keep is given or the command\n"
+	"is left.\n" TERMINAL_LEAVE_HELP "\n\n"
+	"  caisson run -- python3 -c 'print(2 ** 100)'\n"
+	"  echo data | caisson run -- wc -c\n"
+	"  caisson run -v ~/project:/workspace:cow --timeout 5m -- make test",
+    .options = run_specs,
+    .command_follows = true,
+    .run = run_run,
+};
+
+/* "SANDBOX [--] COMMAND ...": returns where the command begins. */
+static int command_start(int argc, char **argv)
+{
+	int at = 2;
+	if (at < argc && strcmp(argv[at], "--") == 0)
+		at++;
+	return at;
+}
+
+static int print_background(struct client *client, const char *sandbox, int argc, char **argv,
+			    struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	json_t *body, *answer = NULL;
+	if (sandbox_path(&path, sandbox, "/exec", error) < 0 ||
+	    exec_body(argc, argv, options.tty, &body, error) < 0)
+		return -1;
+	json_object_set_new(body, "background", json_true());
+	/* A terminal is there to be attached to. */
+	if (options.tty)
+		json_object_set_new(body, "stdin", json_true());
+	int result = client_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	json_decref(body);
+	if (result < 0)
+		return -1;
+	if (cli_json)
+		print_json(answer);
+	else
+		printf("%s\n", member_text(answer, "exec_id"));
+	json_decref(answer);
+	return 0;
+}
+
+static int run_exec(struct client *client, int argc, char **argv, struct error *error)
+{
+	int at = command_start(argc, argv);
+	if (at >= argc)
+		return error_set(error, ERROR_USAGE,
+				 "exec needs a sandbox and a command: caisson exec ID -- ls -l");
+	if (options.detach)
+		return print_background(client, argv[1], argc - at, argv + at, error);
+	int exit_code = 0;
+	bool left;
+	if (run_session(client, argv[1], false, argc - at, argv + at, &exit_code, &left, error) < 0)
+		return -1;
+	return exit_code;
+}
+
+static const struct option_spec exec_specs[] = {
+    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
+     "ends the command with all it started, like 90s or 15m"},
+    {"env", 'e', OPTION_LIST, &options.environment, "K[=V]",
+     "environment; K alone passes yours on (repeatable)"},
+    {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
+    {"user", 'u', OPTION_TEXT, &options.user, "USER",
+     "name or number, with :GROUP if wanted (default: root of the sandbox)"},
+    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+    {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
+     "standard input is passed on anyway: changes nothing"},
+    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
+    {"detach", 'd', OPTION_FLAG, &options.detach, NULL,
+     "start it, print its id, do not wait (see `caisson logs`, with --tty `caisson attach`)"},
+    {0},
+};
+
+const struct verb verb_exec = {
+    .name = "exec",
+    .json = "errors, and with -d the record, as JSON; the command's output stays",
+    .sandboxes = true,
+    .arguments = "[options] SANDBOX [--] COMMAND ...",
+    .summary = "Run a command in an existing sandbox",
+    .help =
+	"Like run, in a sandbox of yours (id or name). One that is paused is resumed for it, one\n"
+	"that is stopped is started.\n" TERMINAL_LEAVE_HELP "\n\n"
+	"  caisson exec mybox -- ls -l\n"
+	"  tar c . | caisson exec mybox -- tar x\n"
+	"  caisson exec -d mybox -- python3 -m http.server",
+    .options = exec_specs,
+    .command_follows = true,
+    .run = run_exec,
+};
+
+static int run_shell(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (argc > 2)
+		return error_set(error, ERROR_USAGE,
+				 "shell takes a sandbox and no command: caisson exec %s -- %s ...",
+				 argv[1], argv[2]);
+	if (argc < 2)
+		return run_run(client, argc, argv, error);
+	int exit_code = 0;
+	bool left;
+	if (run_session(client, argv[1], false, SHELL_COUNT - 1, (char **)shell_words + 1,
+			&exit_code, &left, error) < 0)
+		return -1;
+	return exit_code;
+}
+
+const struct verb verb_shell = {
+    .name = "shell",
+    .json = "errors as JSON",
+    .sandboxes = true,
+    .arguments = "[options] [SANDBOX]",
+    .summary = "Open a terminal in a sandbox",
+    .help = "An interactive shell (bash where there is one) in a sandbox of yours, or in a fresh\n"
+	    "one that goes with it.\n" TERMINAL_LEAVE_HELP "\n\n"
+	    "  caisson shell mybox",
+    .options = exec_specs,
+    .run = run_shell,
+};

@@ -1,0 +1,104 @@
+/* `caisson wrap`: somebody else's stdio MCP server in a sandbox of its own, with our standard
+ * descriptors. Like `run`, but it lives as long as we do: it carries the label of a connection that
+ * we hold open (core/sandbox/ephemeral.h), so that whatever ends us ends it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/client/hold.h"
+
+static struct {
+	const char *cwd, *user;
+} options;
+
+static int exec_body(int argc, char **argv, json_t **ret_body, struct error *error)
+{
+	json_t *words = json_array(), *body = json_pack("{s:o, s:b}", "argv", words, "tty", 0);
+	for (int i = 0; i < argc; i++) {
+		if (json_array_append_new(words, json_string(argv[i])) < 0) {
+			json_decref(body);
+			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", argv[i]);
+		}
+	}
+	const char *const texts[][2] = {{"cwd", options.cwd}, {"user", options.user}};
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		if (texts[i][1] &&
+		    json_object_set_new(body, texts[i][0], json_string(texts[i][1])) < 0) {
+			json_decref(body);
+			return error_set(error, ERROR_USAGE, "--%s is not valid UTF-8",
+					 texts[i][0]);
+		}
+	}
+	*ret_body = body;
+	return 0;
+}
+
+/* Between the two the sandbox exists. */
+static int run_held(struct client *client, const char *verb, json_t *body, int *ret_exit_code,
+		    struct error *error)
+{
+	json_t *record = NULL;
+	create_options.timeout = "0";
+	if (create_sandbox(client, 0, &record, error) < 0)
+		return -1;
+	warn_of_limits(verb, record);
+	const char *id = member_text(record, "id");
+	struct session session = {.sandbox = id, .body = body, .stdin_open = true, .fresh = "wrap"};
+	int result = session_run(client, &session, ret_exit_code, error);
+	struct error ignored;
+	if (delete_sandbox(client, id, result < 0 ? &ignored : error) < 0)
+		result = -1;
+	json_decref(record);
+	return result;
+}
+
+static int run_wrap(struct client *client, int argc, char **argv, struct error *error)
+{
+	if (argc < 2)
+		return error_set(error, ERROR_USAGE,
+				 "wrap needs a command: caisson wrap -v .:/workspace -- node "
+				 "server.js");
+	json_t *body = NULL;
+	if (exec_body(argc - 1, argv + 1, &body, error) < 0)
+		return -1;
+	struct exchange *hold = NULL;
+	int exit_code = 0;
+	int result = hold_begin(client, &hold, error);
+	if (result == 0)
+		result = run_held(client, argv[0], body, &exit_code, error);
+	hold_end(hold);
+	json_decref(body);
+	return result < 0 ? -1 : exit_code;
+}
+
+static const struct option_spec wrap_specs[] = {
+    CREATE_OPTION_ROWS,
+    {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
+    {"user", 'u', OPTION_TEXT, &options.user, "USER",
+     "name or number, with :GROUP if wanted (default: root of the sandbox)"},
+    {0},
+};
+
+const struct verb verb_wrap = {
+    .name = "wrap",
+    .json = "errors as JSON; what the server prints stays as it is",
+    .arguments = "[options] [--] COMMAND ...",
+    .summary = "Run somebody else's stdio MCP server in a sandbox",
+    .help =
+	"Makes a sandbox and runs the server in it with your standard input, output and error,\n"
+	"byte for byte: in a client's configuration it stands before the server's own command. "
+	"The\n"
+	"sandbox has no end of its own time: it lives as long as this process, however that ends,\n"
+	"and the server's exit code becomes ours. SIGINT and SIGTERM are passed on.\n\n"
+	"The server sees no file of yours but this machine's /usr (read-only) and the folders "
+	"that\n"
+	"-v gives it, and it has no network: `npx -y` and `uvx` can fetch nothing there. Install "
+	"the\n"
+	"server first, give its folder with -v, and start it by its file:\n\n"
+	"  npm install --prefix ~/servers some-server\n"
+	"  caisson wrap -v ~/servers:/servers -- node /servers/node_modules/some-server/index.js\n"
+	"  caisson wrap -m 256M -v ~/notes:/notes:rw -e API_KEY -- /notes/server --root /notes",
+    .options = wrap_specs,
+    .command_follows = true,
+    .run = run_wrap,
+};

@@ -1,0 +1,413 @@
+/* Metering. See meter.h. Called at every change of state, with every answer about counters, by
+ * timers.c and by who asks for usage; blocks for the store's short calls only. */
+#include "core/account/meter.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/account/budget.h"
+#include "core/core_private.h"
+#include "core/counters.h"
+
+/* One that neither runs nor changes uses its disk alone: it is looked at less often. */
+#define ASLEEP_INTERVAL (300 * NSEC_PER_SEC)
+#define REFRESH_MIN (500 * NSEC_PER_MSEC)
+#define RETRY_INTERVAL (1 * NSEC_PER_SEC)
+/* Hours that one stretch is split over at most (a clock that jumps): the rest is in the last. */
+#define HOURS_MAX 10000
+
+struct waiting {
+	struct list link;
+	void (*done)(void *data, const struct error *error);
+	void *data;
+};
+
+static uint64_t byte_seconds(uint64_t bytes, uint64_t ns)
+{
+	return (uint64_t)((unsigned __int128)bytes * ns / NSEC_PER_SEC);
+}
+
+static int save(struct sandbox *sandbox, struct error *error)
+{
+	struct meter *meter = &sandbox->life->meter;
+	meter->row.sandbox = sandbox->row.id;
+	meter->row.workspace = sandbox->row.workspace;
+	meter->row.name = sandbox->row.name;
+	int result = store_usage_put(sandbox->core->store, &meter->row, error);
+	meter->row.workspace = meter->row.name = NULL;
+	return result;
+}
+
+/* Alive without a sample to the end: it had its peak at most. */
+static void settle_unsampled(struct sandbox *sandbox)
+{
+	struct meter *meter = &sandbox->life->meter;
+	if (meter->unsampled_ns == 0 || !sandbox->counters.known[KNOWN_PEAK])
+		return;
+	meter->row.memory_byte_seconds +=
+	    byte_seconds(sandbox->counters.memory_peak, meter->unsampled_ns);
+	meter->unsampled_ns = 0;
+	meter->unsaved = true;
+}
+
+/* Its row, and with it what its workspace has spent: the next daemon goes on from where the row
+ * ends, and would not count for the budgets what is before. */
+static void save_now(struct sandbox *sandbox)
+{
+	struct store *store = sandbox->core->store;
+	struct workspace *workspace = sandbox->life->workspace;
+	struct error error;
+	if (sandbox->life->meter.counted == 0)
+		return;
+	int result = store_begin(store, &error);
+	if (result == 0) {
+		result = save(sandbox, &error);
+		if (result >= 0)
+			result = budget_save(store, workspace, &error);
+		result = store_end(store, result, &error);
+	}
+	sandbox->life->meter.unsaved = result < 0;
+	if (result >= 0)
+		budget_saved(workspace);
+	else
+		log_warning("sandbox %s: what it used is written later: %s", sandbox->row.id.text,
+			    error.message);
+}
+
+/* The row of another hour. While the old one cannot be written it goes on counting. */
+static void turn_to_hour(struct sandbox *sandbox, int64_t hour)
+{
+	struct meter *meter = &sandbox->life->meter;
+	struct error error;
+	if (hour <= meter->row.hour)
+		return;
+	bool used = meter->row.alive_ns || meter->row.paused_ns || meter->row.cpu_ns ||
+		    meter->row.disk_byte_seconds || meter->row.execs;
+	if (used && save(sandbox, &error) < 0) {
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+		return;
+	}
+	meter->row = (struct usage_row){.hour = hour,
+					.counted_wall = meter->row.counted_wall,
+					.cpu_seen_ns = meter->row.cpu_seen_ns,
+					.disk_seen = meter->row.disk_seen};
+}
+
+static void add(struct sandbox *sandbox, enum counts_as as, uint64_t ns, uint64_t cpu_ns,
+		uint64_t memory)
+{
+	struct usage_row *row = &sandbox->life->meter.row;
+	if (as == COUNTS_ALIVE) {
+		row->alive_ns += ns;
+		row->memory_byte_seconds += byte_seconds(memory, ns);
+	} else if (as == COUNTS_PAUSED) {
+		row->paused_ns += ns;
+	}
+	if (as != COUNTS_NOT)
+		row->disk_byte_seconds += byte_seconds(row->disk_seen, ns);
+	row->cpu_ns += cpu_ns;
+}
+
+/* From the last look to `to`: time as what it was, cpu that was used meanwhile, memory (its mean).
+ * Each hour gets its share. */
+static void count(struct sandbox *sandbox, enum counts_as as, int64_t to, uint64_t cpu_ns,
+		  uint64_t memory)
+{
+	struct meter *meter = &sandbox->life->meter;
+	struct workspace *workspace = sandbox->life->workspace;
+	int64_t shift = clock_wall() - clock_boot();
+	if (meter->counted == 0)
+		meter->counted = to;
+	int64_t from = meter->counted, length = MAX(to - from, 0);
+	uint64_t cpu_left = cpu_ns;
+	for (int hours = 0; from < to && hours < HOURS_MAX; hours++) {
+		int64_t hour = (from + shift) / NSEC_PER_HOUR;
+		int64_t end = MIN(to, (hour + 1) * NSEC_PER_HOUR - shift);
+		if (hours == HOURS_MAX - 1)
+			end = to;
+		uint64_t part = (uint64_t)(end - from);
+		uint64_t share = end == to
+				     ? cpu_left
+				     : (uint64_t)((double)cpu_ns * ((double)part / (double)length));
+		turn_to_hour(sandbox, hour);
+		add(sandbox, as, part, MIN(share, cpu_left), memory);
+		cpu_left -= MIN(share, cpu_left);
+		from = end;
+	}
+	if (length == 0) {
+		turn_to_hour(sandbox, (to + shift) / NSEC_PER_HOUR);
+		add(sandbox, as, 0, cpu_ns, memory);
+	}
+	if (as == COUNTS_ALIVE) {
+		budget_spend(workspace, BUDGET_WALL, (uint64_t)length);
+		if (!meter->memory_known)
+			meter->unsampled_ns += (uint64_t)length;
+	}
+	budget_spend(workspace, BUDGET_CPU, cpu_ns);
+	meter->counted = to;
+	meter->row.counted_wall = to + shift;
+	meter->unsaved = true;
+}
+
+static enum counts_as counts_now(const struct sandbox *sandbox)
+{
+	return state_facts(sandbox->row.state)->counts_as;
+}
+
+int meter_load(struct sandbox *sandbox, struct error *error)
+{
+	struct meter *meter = &sandbox->life->meter;
+	const struct sandbox_row *row = &sandbox->row;
+	int64_t shift = clock_wall() - clock_boot();
+	int found = store_usage_last(sandbox->core->store, &row->id, &meter->row, error);
+	if (found < 0)
+		return -1;
+	int64_t wall = found ? meter->row.counted_wall : row->started_wall;
+	if (wall == 0)
+		return 0; /* it never ran */
+	meter->counted = MAX(MIN(wall - shift, clock_boot()), 1);
+	/* Paused, and killed before that was written here. */
+	if (row->paused_wall > wall)
+		count(sandbox, COUNTS_ALIVE, MIN(row->paused_wall - shift, clock_boot()), 0, 0);
+	return 0;
+}
+
+void meter_forget_gap(struct sandbox *sandbox)
+{
+	if (sandbox->life->meter.counted != 0)
+		sandbox->life->meter.counted = clock_boot();
+}
+
+void meter_booted(struct sandbox *sandbox)
+{
+	struct meter *meter = &sandbox->life->meter;
+	meter->row.cpu_seen_ns = sandbox->counters.cpu_ns;
+	meter->memory = 0;
+	meter->memory_known = false;
+	meter->unsampled_ns = 0;
+}
+
+void meter_changed(struct sandbox *sandbox, enum sandbox_state from)
+{
+	struct meter *meter = &sandbox->life->meter;
+	enum counts_as before = state_facts(from)->counts_as, now = counts_now(sandbox);
+	if (meter->counted == 0) {
+		/* A create: from here on it counts. The row comes with the first look. */
+		if (now == COUNTS_ALIVE) {
+			meter->counted = clock_boot();
+			meter->row.counted_wall = clock_wall();
+			meter->row.hour = meter->row.counted_wall / NSEC_PER_HOUR;
+		}
+		return;
+	}
+	if (before == now)
+		return;
+	count(sandbox, before, clock_boot(), 0, meter->memory);
+	if (from == SANDBOX_STARTING && now == COUNTS_ALIVE)
+		meter_booted(sandbox); /* written with the row: the next daemon knows it too */
+	/* What it has when it goes on is not what it had. */
+	if (before == COUNTS_ALIVE && now == COUNTS_PAUSED)
+		meter->memory_known = false;
+	if (now == COUNTS_ASLEEP)
+		settle_unsampled(sandbox);
+	save_now(sandbox);
+}
+
+void meter_counters(struct sandbox *sandbox)
+{
+	const struct spawn_counters *counters = &sandbox->counters;
+	struct meter *meter = &sandbox->life->meter;
+	uint64_t cpu_ns = 0, memory = meter->memory;
+	enum counts_as as = counts_now(sandbox);
+	if (meter->counted == 0)
+		return;
+	if (counters->known[KNOWN_CPU]) {
+		uint64_t seen = meter->row.cpu_seen_ns;
+		cpu_ns = counters->cpu_ns >= seen ? counters->cpu_ns - seen : counters->cpu_ns;
+	}
+	/* What the last look finds, when all of it has ended, is no memory it had. */
+	bool lives = sandbox->row.state == SANDBOX_RUNNING &&
+		     !(counters->known[KNOWN_PROCESSES] && counters->processes == 0);
+	if (counters->known[KNOWN_MEMORY] && lives) {
+		memory = meter->memory_known ? (meter->memory + counters->memory) / 2 : 0;
+		count(sandbox, as, clock_boot(), cpu_ns, memory);
+		meter->row.memory_byte_seconds +=
+		    byte_seconds(counters->memory, meter->unsampled_ns);
+		meter->unsampled_ns = 0;
+		meter->memory = counters->memory;
+		meter->memory_known = true;
+	} else {
+		count(sandbox, as, clock_boot(), cpu_ns, memory);
+	}
+	if (counters->known[KNOWN_CPU])
+		meter->row.cpu_seen_ns = counters->cpu_ns;
+	if (counters->known[KNOWN_DISK])
+		meter->row.disk_seen = counters->disk;
+}
+
+void meter_ended(struct sandbox *sandbox)
+{
+	struct meter *meter = &sandbox->life->meter;
+	if (meter->counted == 0)
+		return;
+	settle_unsampled(sandbox);
+	if (meter->unsaved)
+		save_now(sandbox);
+}
+
+/* --- all of them --- */
+
+static int save_all(struct core *core, struct error *error)
+{
+	list_each (&core->sandboxes, node) {
+		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
+		struct meter *meter = &sandbox->life->meter;
+		if (meter->unsaved && meter->counted != 0 && save(sandbox, error) < 0)
+			return -1;
+	}
+	return budgets_save(core, error);
+}
+
+static bool anything_unsaved(const struct core *core)
+{
+	list_each (&core->sandboxes, node)
+		if (list_entry(node, struct sandbox, link)->life->meter.unsaved)
+			return true;
+	return budgets_unsaved(core);
+}
+
+void meter_flush(struct core *core)
+{
+	struct error error;
+	if (!anything_unsaved(core))
+		return;
+	if (store_begin(core->store, &error) < 0 ||
+	    store_end(core->store, save_all(core, &error), &error) < 0) {
+		log_warning("what was used is written later: %s", error.message);
+		return;
+	}
+	list_each (&core->sandboxes, node)
+		list_entry(node, struct sandbox, link)->life->meter.unsaved = false;
+	budgets_saved(core);
+}
+
+/* Also of those that the spawner tells nothing of. */
+static void count_time(struct core *core)
+{
+	int64_t now = clock_boot();
+	list_each (&core->sandboxes, node) {
+		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
+		struct meter *meter = &sandbox->life->meter;
+		enum counts_as as = counts_now(sandbox);
+		bool due = as == COUNTS_ALIVE ||
+			   (as != COUNTS_NOT && now - meter->counted >= ASLEEP_INTERVAL);
+		if (due && meter->counted != 0)
+			count(sandbox, as, now, 0, meter->memory);
+	}
+}
+
+void meter_settle(struct core *core)
+{
+	count_time(core);
+	meter_flush(core);
+}
+
+static void looked(void *data, const struct error *error)
+{
+	struct core *core = data;
+	struct metering *metering = &core->private->metering;
+	struct list waiting;
+	metering->looking = false;
+	if (error && error->kind != ERROR_SPAWNER_GONE)
+		log_warning("metering: %s", error->message);
+	if (!core->private->let_go && !core->private->stopping)
+		meter_settle(core);
+	metering->looked_at = clock_boot();
+	list_init(&waiting);
+	while (!list_empty(&metering->waiting)) {
+		struct list *node = metering->waiting.next;
+		list_remove(node);
+		list_append(&waiting, node);
+	}
+	while (!list_empty(&waiting)) {
+		struct waiting *next = list_entry(waiting.next, struct waiting, link);
+		list_remove(&next->link);
+		next->done(next->data, NULL);
+		free(next);
+	}
+}
+
+static int look(struct core *core, struct error *error)
+{
+	if (core->private->metering.looking)
+		return 0;
+	if (counters_refresh_all(core, looked, core, error) < 0)
+		return -1;
+	core->private->metering.looking = true;
+	return 0;
+}
+
+int64_t meter_tend(struct core *core, int64_t now)
+{
+	struct metering *metering = &core->private->metering;
+	struct error error;
+	int64_t interval = MAX(core->config.usage_interval_seconds, 1u) * NSEC_PER_SEC;
+	/* A change of state wakes the timers: nothing is done while there is nothing. */
+	if (list_empty(&core->sandboxes) && !budgets_unsaved(core)) {
+		metering->due = 0;
+		return INT64_MAX;
+	}
+	if (metering->due == 0)
+		metering->due = now + interval;
+	if (metering->due > now)
+		return metering->due;
+	metering->due = now + interval;
+	if (list_empty(&core->sandboxes)) {
+		meter_flush(core);
+	} else if (look(core, &error) < 0) {
+		metering->due = now + RETRY_INTERVAL;
+		if (error.kind != ERROR_SPAWNER_GONE)
+			log_warning("metering: %s", error.message);
+	}
+	return metering->due;
+}
+
+int meter_refresh(struct core *core, void (*done)(void *data, const struct error *error),
+		  void *data, struct error *error)
+{
+	struct metering *metering = &core->private->metering;
+	if (!metering->looking && metering->looked_at != 0 &&
+	    clock_boot() - metering->looked_at < REFRESH_MIN) {
+		core_done_later(core, done, data);
+		return 0;
+	}
+	if (look(core, error) < 0)
+		return -1;
+	struct waiting *waiting = calloc(1, sizeof(*waiting));
+	if (!waiting)
+		abort();
+	*waiting = (struct waiting){.done = done, .data = data};
+	list_append(&metering->waiting, &waiting->link);
+	return 0;
+}
+
+int meter_walk(struct core *core, struct usage_walk *walk, uint32_t rows,
+	       bool (*each)(void *data, const struct usage_row *row), void *data, bool *ret_more,
+	       struct error *error)
+{
+	return store_usage_walk(core->store, walk, rows, each, data, ret_more, error);
+}
+
+bool meter_prune(struct core *core)
+{
+	struct error error;
+	int64_t days = core->config.usage_days;
+	if (days == 0)
+		return false;
+	int64_t before = clock_wall() / NSEC_PER_HOUR - days * 24;
+	int gone = store_usage_prune(core->store, before, &error);
+	if (gone < 0)
+		log_warning("old usage cannot be removed: %s", error.message);
+	return gone > 0;
+}

@@ -1,0 +1,290 @@
+/* The entries of an exec: given to the sandbox, ended, failed; with the SHA-256 of its output where
+ * that can be known. Called by core/exec/exec.c and core/exec/frames.c.
+ *
+ * The end is written with the exec's row in one transaction, after those who wait were answered. A
+ * short output is hashed there and then; a longer one in a thread, and row and entry wait for it:
+ * until then the init keeps the result, so that a daemon which dies meanwhile is told again. Output
+ * of which a part is not kept has no digest.
+ *
+ * The execs of a code context have no entries: what ran in them has its own (core/code/code.c,
+ * core/code/run.c).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <openssl/evp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/core_private.h"
+#include "store/activity.h"
+
+#define INLINE_MAX (64 * KIB)
+#define PIECE (256 * KIB)
+
+void activity_exec_started(struct exec *exec, const struct principal *principal,
+			   const struct exec_spec *spec)
+{
+	char timeout[24];
+	DONE_BUFFER struct buffer command = BUFFER(ACTIVITY_VALUE_MAX + 64);
+	if (id_is_set(&exec->row.context))
+		return;
+	activity_redact_command(exec->sandbox->core->config.activity_redact, spec->argv, spec->argc,
+				&command);
+	snprintf(timeout, sizeof(timeout), "%u", exec->row.timeout_ms);
+	ACTIVITY(exec->sandbox, ACTIVITY_EXEC_STARTED, principal, &exec->row.id,
+		 {"command", buffer_text(&command)}, {"cwd", spec->cwd}, {"user", spec->user},
+		 {"tty", exec->row.flags & EXEC_TTY ? "yes" : NULL},
+		 {"timeout_ms", exec->row.timeout_ms ? timeout : NULL});
+}
+
+void activity_exec_loaded(struct exec *exec)
+{
+	struct error error;
+	struct id sandbox;
+	uint64_t number;
+	if (exec_ended(exec) || id_is_set(&exec->row.context))
+		return;
+	int known = store_activity_started(exec->sandbox->core->store, &exec->row.id, &sandbox,
+					   &number, &error);
+	if (known < 0)
+		log_warning("exec %s: %s", exec->row.id.text, error.message);
+	if (known != 0)
+		return;
+	DONE_BUFFER struct buffer command = BUFFER(ACTIVITY_VALUE_MAX + 64);
+	activity_redact_joined(exec->sandbox->core->config.activity_redact, exec->row.command,
+			       &command);
+	char actor[ACTIVITY_ACTOR_MAX] = "system";
+	if (id_is_set(&exec->row.token))
+		snprintf(actor, sizeof(actor), "token:%s", exec->row.token.text);
+	const struct detail details[] = {
+	    {"command", buffer_text(&command)},
+	    {"recorded", "after a restart of the daemon"},
+	};
+	activity_record_by(exec->sandbox, ACTIVITY_EXEC_STARTED, actor, &exec->row.id, details,
+			   ARRAY_SIZE(details));
+}
+
+/* --- the end --- */
+
+static const char *outcome(const struct exec_row *row)
+{
+	switch ((enum exec_end)row->end) {
+	case EXEC_END_EXITED:
+		return "exited";
+	case EXEC_END_SIGNALED:
+		return "signaled";
+	case EXEC_END_TIMED_OUT:
+		return "timed_out";
+	case EXEC_END_CANCELLED:
+		return "cancelled";
+	case EXEC_END_TOO_MANY_PROCESSES:
+		return "too_many_processes";
+	case EXEC_END_LOST:
+		break;
+	}
+	return "lost";
+}
+
+static const char *digest_text(const struct exec *exec, int stream, char text[65])
+{
+	if (!exec->digest_known[stream])
+		return NULL;
+	text_hex(exec->digests[stream], 32, text);
+	return text;
+}
+
+static void record_failed(struct exec *exec)
+{
+	const struct detail details[] = {
+	    {"code", error_info((enum error_kind)exec->row.error_kind)->code},
+	    {"error", exec->row.error_message},
+	};
+	activity_record_by(exec->sandbox, ACTIVITY_EXEC_FAILED, "system", &exec->row.id, details,
+			   ARRAY_SIZE(details));
+}
+
+void activity_exec_ended(struct exec *exec)
+{
+	const struct exec_row *row = &exec->row;
+	char code[16], out[24], err[24], out_digest[65], err_digest[65], wall[24], cpu[24],
+	    left[16];
+	if (id_is_set(&row->context))
+		return;
+	if (row->state == EXEC_FAILED) {
+		record_failed(exec);
+		return;
+	}
+	bool lost = row->end == EXEC_END_LOST, exited = row->end == EXEC_END_EXITED;
+	snprintf(code, sizeof(code), "%u", row->code);
+	snprintf(out, sizeof(out), "%" PRIu64, row->out_total);
+	snprintf(err, sizeof(err), "%" PRIu64, row->err_total);
+	snprintf(wall, sizeof(wall), "%" PRIu64, row->wall_ns / 1000);
+	snprintf(cpu, sizeof(cpu), "%" PRIu64, row->cpu_ns / 1000);
+	snprintf(left, sizeof(left), "%u", row->left_running);
+	const struct detail details[] = {
+	    {"outcome", outcome(row)},
+	    {"exit_code", exited ? code : NULL},
+	    {"signal", !lost && !exited ? code : NULL},
+	    {"oom_killed", row->oom_killed ? "yes" : NULL},
+	    {"stdout_bytes", out},
+	    {"stdout_sha256", digest_text(exec, 0, out_digest)},
+	    {"stderr_bytes", err},
+	    {"stderr_sha256", digest_text(exec, 1, err_digest)},
+	    {"duration_us", wall},
+	    {"cpu_us", cpu},
+	    {"left_running", row->left_running ? left : NULL},
+	};
+	activity_record_by(exec->sandbox, ACTIVITY_EXEC_ENDED, "system", &row->id, details,
+			   ARRAY_SIZE(details));
+}
+
+/* --- digests --- */
+
+/* One stream of an ended exec: how long it is, and a log of one's own to read it from. */
+struct digest_stream {
+	struct output_log log; /* its descriptor is owned here; -1: not to be hashed */
+	uint64_t size;
+	bool known;
+	uint8_t digest[32];
+};
+
+struct digest_work {
+	uv_work_t work;
+	struct core *core;
+	struct id sandbox;
+	uint64_t key;
+	struct digest_stream streams[2];
+};
+
+/* May be called in a thread: touches nothing but the stream. */
+static void hash_stream(struct digest_stream *stream, char *piece, size_t room)
+{
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	uint64_t at = 0, gap = 0;
+	unsigned size = 0;
+	bool good = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1;
+	while (good && at < stream->size) {
+		ssize_t got = output_log_read(&stream->log, at, piece,
+					      (size_t)MIN(stream->size - at, room), &gap);
+		good = got > 0 && gap == 0 && EVP_DigestUpdate(context, piece, (size_t)got) == 1;
+		at += good ? (uint64_t)got : 0;
+	}
+	stream->known = good && EVP_DigestFinal_ex(context, stream->digest, &size) == 1;
+	EVP_MD_CTX_free(context);
+}
+
+/* Is all of it kept? What a command left running may go on writing: what counts is what there was
+ * at its end. */
+static bool hashable(struct exec *exec, int stream, uint64_t size)
+{
+	if (stream == 1 && exec->row.flags & EXEC_TTY)
+		return false;
+	if (size == 0)
+		return true;
+	return size <= exec->row.head + exec->row.tail && exec_logs_open(exec) == 0 &&
+	       exec->logs[stream].fd >= 0;
+}
+
+static void take(struct exec *exec, const struct digest_stream *streams)
+{
+	for (int i = 0; i < 2; i++) {
+		exec->digest_known[i] = streams[i].known;
+		memcpy(exec->digests[i], streams[i].digest, 32);
+	}
+}
+
+static void work_free(struct digest_work *work)
+{
+	fd_close(&work->streams[0].log.fd);
+	fd_close(&work->streams[1].log.fd);
+	free(work);
+}
+
+static void hash_work(uv_work_t *request)
+{
+	struct digest_work *work = container_of(request, struct digest_work, work);
+	char *piece = malloc(PIECE);
+	if (!piece)
+		abort();
+	for (int i = 0; i < 2; i++)
+		if (work->streams[i].log.fd >= 0)
+			hash_stream(&work->streams[i], piece, PIECE);
+	free(piece);
+}
+
+static void hash_after(uv_work_t *request, int status UNUSED)
+{
+	struct digest_work *work = container_of(request, struct digest_work, work);
+	struct sandbox *sandbox =
+	    work->core->private ? sandbox_by_id(work->core, &work->sandbox) : NULL;
+	struct exec *exec = sandbox ? exec_by_key(sandbox, work->key) : NULL;
+	if (exec && exec_stage_step(&exec->stage, EXEC_EVENT_HASHED) == EXEC_ACTION_SAVE) {
+		take(exec, work->streams);
+		exec_save_end(exec);
+		exec_trim(sandbox);
+	}
+	work_free(work);
+}
+
+/* True: it is hashed in a thread, which takes the streams. */
+static bool hash_later(struct exec *exec, struct digest_stream *streams)
+{
+	struct digest_work *work = calloc(1, sizeof(*work));
+	if (!work)
+		abort();
+	work->core = exec->sandbox->core;
+	work->sandbox = exec->sandbox->row.id;
+	work->key = exec->row.key;
+	memcpy(work->streams, streams, sizeof(work->streams));
+	for (int i = 0; i < 2; i++)
+		if (streams[i].log.fd >= 0)
+			work->streams[i].log.fd = fcntl(streams[i].log.fd, F_DUPFD_CLOEXEC, 3);
+	if (uv_queue_work(work->core->loop, &work->work, hash_work, hash_after) == 0)
+		return true;
+	work_free(work);
+	return false;
+}
+
+bool exec_digest_begin(struct exec *exec)
+{
+	struct digest_stream streams[2] = {0};
+	const uint64_t sizes[2] = {exec->row.out_total, exec->row.err_total};
+	char piece[4096];
+	bool large = false;
+	/* Of one that was lost nobody knows whether all it printed has come. */
+	if (exec->row.state != EXEC_ENDED || exec->row.end == EXEC_END_LOST ||
+	    id_is_set(&exec->row.context))
+		return false;
+	for (int i = 0; i < 2; i++) {
+		streams[i].size = sizes[i];
+		streams[i].log.fd = -1;
+		if (!hashable(exec, i, sizes[i]))
+			continue;
+		if (sizes[i] > 0)
+			streams[i].log = exec->logs[i];
+		if (sizes[i] <= INLINE_MAX)
+			hash_stream(&streams[i], piece, sizeof(piece));
+		else
+			large = true;
+		if (streams[i].known)
+			streams[i].log.fd = -1;
+	}
+	if (large && hash_later(exec, streams)) {
+		exec_stage_step(&exec->stage, EXEC_EVENT_HASHING);
+		return true;
+	}
+	take(exec, streams);
+	return false;
+}
+
+void exec_digest_give_up(struct exec *exec)
+{
+	if (exec_stage_step(&exec->stage, EXEC_EVENT_HASHED) == EXEC_ACTION_SAVE)
+		exec_save_end(exec);
+}

@@ -1,0 +1,625 @@
+/* Code contexts: made, found, restarted, ended, found again by the next daemon. Called by the
+ * edges; blocks for the store only. What runs in them is in run.c, their processes in
+ * start.c. */
+#include "core/code/code.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/activity/activity.h"
+#include "core/account/budget.h"
+#include "core/code/code_private.h"
+#include "core/exec/run.h"
+#include "core/account/access.h"
+
+#define ENVIRONMENT_MAX EXEC_REQUEST_BYTES_MAX
+
+struct code_context *code_context_new(struct sandbox *sandbox, struct context_row *row, bool once)
+{
+	struct code_context *context = calloc(1, sizeof(*context));
+	struct code_life *life = calloc(1, sizeof(*life));
+	if (!context || !life)
+		abort();
+	context->sandbox = sandbox;
+	context->row = *row;
+	*row = (struct context_row){0};
+	context->once = once;
+	context->life = life;
+	list_init(&context->queue);
+	life->context = context;
+	life->main = code_main_watcher;
+	life->control = code_control_watcher;
+	list_init(&life->main.link);
+	list_init(&life->control.link);
+	life->outgoing = BUFFER(3 * CODE_SOURCE_MAX + 256);
+	list_append(&sandbox->core->private->contexts, &context->link);
+	return context;
+}
+
+void code_context_free(struct code_context *context)
+{
+	list_remove(&context->link);
+	for (size_t i = 0; i < CODE_CELLS_KEPT; i++)
+		code_cell_clear(&context->cells[i]);
+	buffer_done(&context->life->outgoing);
+	free(context->life);
+	context_row_done(&context->row);
+	free(context);
+}
+
+struct code_context *code_context_by_id(struct core *core, const struct id *id)
+{
+	list_each (&core->private->contexts, node) {
+		struct code_context *context = list_entry(node, struct code_context, link);
+		if (id_equal(&context->row.id, id))
+			return context;
+	}
+	return NULL;
+}
+
+bool code_context_alive(const struct code_context *context)
+{
+	return context->row.ended_wall == 0;
+}
+
+struct exec *code_context_exec(const struct code_context *context)
+{
+	struct exec *exec = context->life->main.exec;
+	struct error error;
+	if (exec)
+		return exec;
+	if (exec_find(context->sandbox, context->row.exec.text, &exec, &error) < 0)
+		return NULL;
+	return exec;
+}
+
+const struct principal *code_principal(const struct code_context *context)
+{
+	return asker_principal(&context->life->asker);
+}
+
+void code_context_save(struct code_context *context)
+{
+	struct error error;
+	if (context->life->recorded &&
+	    store_context_update(context->sandbox->core->store, &context->row, &error) < 0)
+		log_error("code context %s cannot be stored: %s", context->row.id.text,
+			  error.message);
+}
+
+/* --- finding --- */
+
+struct code_context *code_context_next(struct sandbox *sandbox, const struct code_context *before)
+{
+	struct list *all = &sandbox->core->private->contexts;
+	struct list *node = before ? before->link.next : all->next;
+	for (; node != all; node = node->next) {
+		struct code_context *context = list_entry(node, struct code_context, link);
+		if (context->sandbox == sandbox && context->life->recorded)
+			return context;
+	}
+	return NULL;
+}
+
+int code_context_find(struct sandbox *sandbox, const char *id, struct code_context **ret_context,
+		      struct error *error)
+{
+	struct id parsed;
+	if (id_parse(id, &parsed) < 0)
+		return error_set(
+		    error, ERROR_ID_MALFORMED,
+		    "that is not the id of a context, which is 16 characters a-z, 0-9");
+	struct code_context *context = code_context_by_id(sandbox->core, &parsed);
+	if (!context || context->sandbox != sandbox || !context->life->recorded)
+		return error_set(error, ERROR_CONTEXT_NOT_FOUND,
+				 "sandbox `%s` has no code context `%s`", sandbox->row.id.text, id);
+	*ret_context = context;
+	return 0;
+}
+
+struct code_context *code_context_of_cell(struct core *core, const struct principal *principal,
+					  const struct id *cell)
+{
+	list_each (&core->private->contexts, node) {
+		struct code_context *context = list_entry(node, struct code_context, link);
+		if (context->life->recorded && id_equal(&context->row.cell, cell) &&
+		    sandbox_visible(principal, context->sandbox))
+			return context;
+	}
+	return NULL;
+}
+
+/* --- the end --- */
+
+/* The cell that ran ends with the interpreter. */
+static void finish_running(struct code_context *context)
+{
+	struct code_cell *cell = code_cell_of(context, context->running->number);
+	struct exec *exec = context->life->main.exec;
+	if (context->life->start_error.kind != ERROR_NONE && context->once) {
+		struct error error = context->life->start_error;
+		code_run_finish(context, &error);
+		return;
+	}
+	if (cell->state != CELL_ENDING && exec)
+		cell->exit_code = exec->row.state == EXEC_ENDED ? exec_exit_code(&exec->row) : -1;
+	cell->timed_out |= exec && exec->row.end == EXEC_END_TIMED_OUT;
+	cell->context_ended = !context->once;
+	code_run_finish(context, NULL);
+}
+
+/* Everybody who waits for anything of it; false when it is gone after that. */
+static bool tell_all(struct code_context *context, const struct error *error)
+{
+	struct core *core = context->sandbox->core;
+	struct id id = context->row.id;
+	struct code_life *life = context->life;
+	if (life->created) {
+		void (*created)(void *, struct code_context *, const struct error *) =
+		    life->created;
+		struct error why = life->start_error.kind ? life->start_error : *error;
+		life->created = NULL;
+		created(life->created_data, NULL, &why);
+	}
+	if (code_context_by_id(core, &id) != context)
+		return false;
+	if (context->running)
+		finish_running(context);
+	if (code_context_by_id(core, &id) != context)
+		return false;
+	code_refuse_queue(context, error);
+	return code_context_by_id(core, &id) == context;
+}
+
+static void forget(struct code_context *context)
+{
+	struct error error;
+	if (context->life->recorded &&
+	    store_context_delete(context->sandbox->core->store, &context->row.id, &error) < 0)
+		log_error("code context %s: %s", context->row.id.text, error.message);
+	code_interpreter_stop(context);
+	code_context_free(context);
+}
+
+/* The oldest ended ones above the number that is kept: first those that cannot be restarted. It may
+ * be any of the list: who ends a context holds no other one. */
+static void trim(struct sandbox *sandbox)
+{
+	size_t ended = 0;
+	struct code_context *oldest = NULL;
+	for (struct code_context *at = code_context_next(sandbox, NULL); at;
+	     at = code_context_next(sandbox, at)) {
+		if (code_context_alive(at))
+			continue;
+		ended++;
+		if (!oldest || (at->once && !oldest->once))
+			oldest = at;
+	}
+	if (ended > CODE_CONTEXTS_ENDED_MAX)
+		forget(oldest);
+}
+
+static void context_end(struct code_context *context, const struct principal *principal,
+			const char *reason)
+{
+	struct sandbox *sandbox = context->sandbox;
+	struct error error;
+	if (!code_context_alive(context))
+		return;
+	context->row.ended_wall = clock_wall();
+	free(context->row.reason);
+	context->row.reason = text_duplicate(reason);
+	context->life->finished = true;
+	error_set(&error, ERROR_CONTEXT_ENDED, "context `%s` has ended: %s", context->row.id.text,
+		  reason);
+	if (!tell_all(context, &error))
+		return;
+	code_interpreter_stop(context);
+	if (!context->life->recorded) {
+		code_context_free(context);
+		return;
+	}
+	code_context_save(context);
+	ACTIVITY(sandbox, ACTIVITY_CODE_CONTEXT_ENDED, principal, &context->row.exec,
+		 {"context", context->row.id.text}, {"reason", reason});
+	trim(sandbox);
+}
+
+void code_context_ended(struct code_context *context, const char *reason)
+{
+	context_end(context, NULL, reason);
+}
+
+void code_context_delete(struct code_context *context, const struct principal *principal)
+{
+	struct error error;
+	bool alive = code_context_alive(context);
+	error_set(&error, ERROR_CONTEXT_ENDED, "context `%s` was deleted", context->row.id.text);
+	if (alive)
+		ACTIVITY(context->sandbox, ACTIVITY_CODE_CONTEXT_ENDED, principal,
+			 &context->row.exec, {"context", context->row.id.text},
+			 {"reason", "it was deleted"});
+	context->row.ended_wall = clock_wall();
+	/* What runs in one for it alone has no end of its own to tell. */
+	if (context->once)
+		context->life->start_error = error;
+	if (tell_all(context, &error))
+		forget(context);
+}
+
+void code_let_go(struct core *core)
+{
+	list_each (&core->private->contexts, node) {
+		struct code_context *context = list_entry(node, struct code_context, link);
+		if (context->once && !(context->sandbox->row.options & OPTION_ONE_SHOT))
+			code_run_keep(context);
+	}
+}
+
+void code_forget_all(struct sandbox *sandbox)
+{
+	struct error error;
+	core_forgotten_error(sandbox->core, &sandbox->row.id, &error);
+	for (;;) {
+		struct code_context *context = NULL;
+		list_each (&sandbox->core->private->contexts, node) {
+			struct code_context *at = list_entry(node, struct code_context, link);
+			if (at->sandbox == sandbox)
+				context = at;
+		}
+		if (!context)
+			return;
+		/* The rows stay: they end with the sandbox's, or are the next daemon's. */
+		struct code_life *life = context->life;
+		if (life->main.exec)
+			exec_unwatch(&life->main);
+		if (life->control.exec)
+			exec_unwatch(&life->control);
+		if (context->running)
+			code_run_finish(context, &error);
+		if (tell_all(context, &error))
+			code_context_free(context);
+	}
+}
+
+/* --- made and made anew --- */
+
+static char *pack(const struct code_spec *spec, uint32_t *ret_size, struct error *error)
+{
+	DONE_BUFFER struct buffer packed = BUFFER(ENVIRONMENT_MAX);
+	for (size_t i = 0; i < spec->environment_count; i++)
+		if (buffer_printf(&packed, "%s=%s", spec->environment[i].key,
+				  spec->environment[i].value) < 0 ||
+		    buffer_append(&packed, "", 1) < 0) {
+			error_set(error, ERROR_TOO_LARGE, "env is longer than %d bytes",
+				  ENVIRONMENT_MAX);
+			return NULL;
+		}
+	*ret_size = (uint32_t)packed.size;
+	char *data = packed.data ? packed.data : text_duplicate("");
+	packed = BUFFER(0);
+	return data;
+}
+
+static void created_activity(struct code_context *context)
+{
+	ACTIVITY(context->sandbox, ACTIVITY_CODE_CONTEXT_CREATED, code_principal(context),
+		 &context->row.exec, {"context", context->row.id.text},
+		 {"language", code_language_name(context->row.language)});
+}
+
+static int check_count(struct sandbox *sandbox, struct error *error)
+{
+	unsigned alive = 0;
+	list_each (&sandbox->core->private->contexts, node) {
+		struct code_context *at = list_entry(node, struct code_context, link);
+		alive += at->sandbox == sandbox && !at->once && code_context_alive(at);
+	}
+	if (alive >= CODE_CONTEXTS_MAX)
+		return error_set(error, ERROR_QUOTA_EXCEEDED,
+				 "sandbox `%s` has %d code contexts already, the most it may: "
+				 "delete one",
+				 sandbox->row.id.text, CODE_CONTEXTS_MAX);
+	return 0;
+}
+
+static void await_ready(struct code_context *context, CODE_CREATED)
+{
+	struct code_life *life = context->life;
+	life->created = done;
+	life->created_data = data;
+	life->ready_until = clock_boot() + CODE_START_TIMEOUT;
+	timers_wake_at(context->sandbox->core, life->ready_until);
+}
+
+int code_context_create(struct sandbox *sandbox, const struct code_spec *spec, CODE_CREATED,
+			struct error *error)
+{
+	struct context_row row = {
+	    .id = id_is_set(&spec->id) ? spec->id : id_new(),
+	    .sandbox = sandbox->row.id,
+	    .language = spec->language,
+	    .created_wall = clock_wall(),
+	};
+	if (code_context_by_id(sandbox->core, &row.id))
+		return error_set(error, ERROR_CONTEXT_BUSY, "context `%s` is being started",
+				 row.id.text);
+	/* Its interpreter is a command like any other: BASH_ENV alone makes it run a script. */
+	if (check_count(sandbox, error) < 0 ||
+	    budget_check_exec(sandbox, spec->principal, error) < 0)
+		return -1;
+	row.environment = pack(spec, &row.environment_size, error);
+	if (!row.environment)
+		return -1;
+	row.cwd = spec->cwd ? text_duplicate(spec->cwd) : NULL;
+	row.user = spec->user ? text_duplicate(spec->user) : NULL;
+	struct code_context *context = code_context_new(sandbox, &row, false);
+	context->life->asker = asker_of(spec->principal);
+	if (code_interpreter_start(context, spec, error) < 0) {
+		code_context_free(context);
+		return -1;
+	}
+	budget_count_exec(sandbox);
+	await_ready(context, done, data);
+	return 0;
+}
+
+/* `key=value` of a packed environment as pairs; the keys are cut in place. */
+static struct pair *unpack(char *packed, size_t size, size_t *ret_count)
+{
+	size_t count = 0, at = 0;
+	struct pair *pairs = calloc(EXEC_ENV_MAX, sizeof(*pairs));
+	if (!pairs)
+		abort();
+	while (at < size && count < EXEC_ENV_MAX) {
+		size_t length = strlen(packed + at);
+		char *equals = strchr(packed + at, '=');
+		if (equals) {
+			*equals = '\0';
+			pairs[count++] = (struct pair){packed + at, equals + 1};
+		}
+		at += length + 1;
+	}
+	*ret_count = count;
+	return pairs;
+}
+
+int code_context_restart(struct code_context *context, const struct principal *principal,
+			 CODE_CREATED, struct error *error)
+{
+	struct context_row *row = &context->row;
+	struct code_life *life = context->life;
+	struct error restarted;
+	if (context->once)
+		return error_set(error, ERROR_INVALID,
+				 "context `%s` was made for one piece of code and cannot be "
+				 "restarted; make another",
+				 row->id.text);
+	if (life->created)
+		return error_set(error, ERROR_CONTEXT_BUSY, "context `%s` is being started",
+				 row->id.text);
+	if ((!code_context_alive(context) && check_count(context->sandbox, error) < 0) ||
+	    budget_check_exec(context->sandbox, principal, error) < 0)
+		return -1;
+	error_set(&restarted, ERROR_CONTEXT_ENDED, "context `%s` was restarted", row->id.text);
+	if (!tell_all(context, &restarted))
+		return error_set(error, ERROR_CONTEXT_NOT_FOUND, "the context is gone");
+	code_interpreter_stop(context);
+	row->ended_wall = 0;
+	free(row->reason);
+	row->reason = NULL;
+	life->start_error = (struct error){0};
+	life->asker = asker_of(principal);
+	char *packed = malloc(row->environment_size + 1);
+	if (!packed)
+		abort();
+	if (row->environment_size > 0)
+		memcpy(packed, row->environment, row->environment_size);
+	struct code_spec spec = {.language = (enum code_language)row->language};
+	struct pair *pairs = unpack(packed, row->environment_size, &spec.environment_count);
+	spec.environment = pairs;
+	int result = code_interpreter_start(context, &spec, error);
+	free(pairs);
+	free(packed);
+	if (result < 0) {
+		context_end(context, principal, error->message);
+		return -1;
+	}
+	budget_count_exec(context->sandbox);
+	/* The new interpreter has been sent no cell. */
+	row->control_begin = row->out_begin = row->err_begin = 0;
+	row->cell_wall = 0;
+	row->cell = (struct id){0};
+	code_context_save(context);
+	await_ready(context, done, data);
+	return 0;
+}
+
+void code_context_ready(struct code_context *context)
+{
+	struct code_life *life = context->life;
+	if (!life->created)
+		return;
+	if (!life->recorded && store_context_insert(context->sandbox->core->store, &context->row,
+						    &life->start_error) < 0) {
+		code_context_ended(context, life->start_error.message);
+		return;
+	}
+	void (*created)(void *, struct code_context *, const struct error *) = life->created;
+	life->created = NULL;
+	life->recorded = true;
+	created_activity(context);
+	created(life->created_data, context, NULL);
+}
+
+/* --- the next daemon --- */
+
+static bool load_one(void *data, const struct context_row *row)
+{
+	struct context_row copy = *row;
+	copy.reason = row->reason ? text_duplicate(row->reason) : NULL;
+	copy.cwd = row->cwd ? text_duplicate(row->cwd) : NULL;
+	copy.user = row->user ? text_duplicate(row->user) : NULL;
+	copy.environment = NULL;
+	if (row->environment_size > 0) {
+		copy.environment = malloc(row->environment_size);
+		if (!copy.environment)
+			abort();
+		memcpy(copy.environment, row->environment, row->environment_size);
+	}
+	struct code_context *context = code_context_new(data, &copy, row->once);
+	context->life->recorded = true;
+	context->life->plain = code_plain(context);
+	return true;
+}
+
+/* The cell that was sent last: it may run, or be over, or never have come. */
+static void resume_cell(struct code_context *context)
+{
+	const struct context_row *row = &context->row;
+	struct code_run *run = calloc(1, sizeof(*run));
+	if (!run)
+		abort();
+	list_init(&run->link);
+	run->context = context;
+	run->number = row->cells;
+	run->earlier = true;
+	run->timeout_ms = row->timeout_ms;
+	run->began = clock_monotonic() - MAX(clock_wall() - row->cell_wall, 0);
+	/* The time of one for this cell alone is its exec's. */
+	if (row->timeout_ms > 0 && !context->once) {
+		int64_t left = row->cell_wall + row->timeout_ms * (int64_t)NSEC_PER_MSEC;
+		run->deadline = clock_boot() + MAX(left - clock_wall(), 0);
+	}
+	*code_cell_of(context, run->number) = (struct code_cell){
+	    .number = run->number,
+	    .out_begin = row->out_begin,
+	    .err_begin = row->err_begin,
+	    .sent_wall = row->cell_wall,
+	};
+	context->running = run;
+	/* One that was sent before the driver was ready begins behind what it says first. */
+	context->life->control_at = MAX(context->life->control_at, row->control_begin);
+}
+
+/* A shell that was given its code runs it to its end. */
+static void resume_plain(struct code_context *context, struct exec *exec)
+{
+	exec_watch(exec, &context->life->main);
+	if (exec_logs_open(exec) == 0)
+		exec_logs_refresh(exec);
+	resume_cell(context);
+	context->running->begun = true;
+	code_cell_of(context, context->running->number)->state = CELL_RUNNING;
+}
+
+static void resume_driver(struct code_context *context, struct exec *exec, struct exec *control)
+{
+	struct code_life *life = context->life;
+	exec_watch(exec, &life->main);
+	exec_watch(control, &life->control);
+	/* How much was printed is in its logs: the init has not told it yet. */
+	if (exec_logs_open(exec) == 0)
+		exec_logs_refresh(exec);
+	/* Where the driver has not said that it is ready it is told its channel again: it takes the
+	 * first. */
+	code_ready_again(context, control);
+	life->opened = life->ready;
+	life->cut = true;
+	exec->idle = control->idle = true;
+	life->resumed = context->row.cell_wall != 0;
+	if (life->resumed)
+		resume_cell(context);
+	exec_watcher_consumed(&life->control, EXEC_STDOUT, life->control_at);
+}
+
+static void resume(struct code_context *context)
+{
+	struct exec *exec = NULL, *control = NULL;
+	struct error error;
+	char reason[256];
+	bool plain = context->life->plain;
+	if (exec_find(context->sandbox, context->row.exec.text, &exec, &error) < 0 ||
+	    (!plain &&
+	     exec_find(context->sandbox, context->row.control.text, &control, &error) < 0)) {
+		code_context_ended(context, "its interpreter is not on record any more");
+		return;
+	}
+	if (exec_ended(exec)) {
+		code_end_reason(exec, reason, sizeof(reason));
+		if (control && !exec_ended(control))
+			exec_watch(control, &context->life->control);
+		code_context_ended(context, reason);
+		return;
+	}
+	if (plain)
+		resume_plain(context, exec);
+	else
+		resume_driver(context, exec, control);
+}
+
+/* From the first one on each time: one that has ended by now may take others with it. */
+static struct code_context *not_resumed(struct sandbox *sandbox)
+{
+	struct code_context *context = NULL;
+	while ((context = code_context_next(sandbox, context)))
+		if (code_context_alive(context) && !context->life->main.exec)
+			return context;
+	return NULL;
+}
+
+static bool stray(const struct sandbox *sandbox, const struct exec *exec)
+{
+	if (!id_is_set(&exec->row.context) || exec_ended(exec))
+		return false;
+	const struct code_context *context = code_context_by_id(sandbox->core, &exec->row.context);
+	return !context || !code_context_alive(context) ||
+	       (!id_equal(&context->row.exec, &exec->row.id) &&
+		!id_equal(&context->row.control, &exec->row.id));
+}
+
+/* What an earlier daemon ran for somebody who waited, or had not finished to make or to end: nobody
+ * can have its results any more. */
+static void end_strays(struct sandbox *sandbox)
+{
+	list_each (&sandbox->execs, node) {
+		struct exec *exec = list_entry(node, struct exec, link);
+		if (stray(sandbox, exec))
+			exec_cancel(exec, NULL);
+	}
+}
+
+void code_load(struct sandbox *sandbox)
+{
+	struct error error;
+	if (store_context_each(sandbox->core->store, &sandbox->row.id, load_one, sandbox, &error) <
+	    0) {
+		log_error("sandbox %s: its code contexts: %s", sandbox->row.id.text, error.message);
+		return;
+	}
+	struct code_context *context;
+	while ((context = not_resumed(sandbox)))
+		resume(context);
+	end_strays(sandbox);
+}
+
+void code_link_lost(struct sandbox *sandbox)
+{
+	list_each (&sandbox->core->private->contexts, node) {
+		struct code_context *context = list_entry(node, struct code_context, link);
+		struct code_life *life = context->life;
+		struct exec *exec = life->main.exec;
+		if (context->sandbox != sandbox || !exec || life->plain)
+			continue;
+		/* The driver begins at the next line: everything is sent once more, and what had
+		 * come after all has a number it knows. The init tells the credit anew. */
+		exec->stdin_broken = false;
+		exec->stdin_credit = 0;
+		life->sent = 0;
+		life->cut = true;
+	}
+}

@@ -1,0 +1,123 @@
+/* Cells that take too long, or that somebody interrupts: the interpreter first, then its tree, then
+ * SIGKILL. Called by the edges, by run.c and by the timer; nothing blocks. */
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/code/code_private.h"
+#include "core/exec/run.h"
+
+static void send_interrupt(struct code_context *context, bool tree)
+{
+	struct error error;
+	struct exec *exec = context->life->main.exec;
+	if (exec && exec_signal(exec, NULL, SIGINT, tree ? SIGNAL_TREE : SIGNAL_LEADER, &error) < 0)
+		log_debug("code context %s: %s", context->row.id.text, error.message);
+}
+
+/* The interpreter alone first: processes that earlier cells left running are none of this. Bash
+ * waits for its command, which has to be told too; what runs in its background ignores it. */
+void code_interrupt(struct code_context *context)
+{
+	struct code_life *life = context->life;
+	struct code_run *run = context->running;
+	if (!run || life->interrupts > 0)
+		return;
+	code_cell_of(context, run->number)->interrupted = true;
+	life->interrupts = 1;
+	life->interrupt_at = clock_boot() + CODE_GRACE_LEADER;
+	timers_wake_at(context->sandbox->core, life->interrupt_at);
+	send_interrupt(context, context->row.language == CODE_BASH);
+}
+
+bool code_context_interrupt(struct code_context *context)
+{
+	if (!context->running || !code_context_alive(context))
+		return false;
+	code_interrupt(context);
+	return true;
+}
+
+static void interrupt_more(struct code_context *context, int64_t now)
+{
+	struct code_life *life = context->life;
+	if (life->interrupts < CODE_INTERRUPTS) {
+		life->interrupts++;
+		life->interrupt_at = now + CODE_GRACE_TREE;
+		send_interrupt(context, true);
+		return;
+	}
+	/* It does not listen: its end is seen by the watcher. */
+	life->interrupt_at = 0;
+	if (life->main.exec)
+		exec_cancel(life->main.exec, NULL);
+}
+
+static int64_t check_context(struct code_context *context, int64_t now)
+{
+	struct code_life *life = context->life;
+	struct code_run *run = context->running;
+	int64_t next = INT64_MAX;
+	if (life->created)
+		return life->ready_until;
+	if (!run || run->number == 0)
+		return next;
+	/* While it is paused no time passes for it. */
+	if (context->sandbox->row.state != SANDBOX_RUNNING) {
+		if (life->held_at == 0)
+			life->held_at = now;
+		return next;
+	}
+	if (life->held_at != 0) {
+		int64_t held = now - life->held_at;
+		run->deadline += run->deadline ? held : 0;
+		life->interrupt_at += life->interrupt_at ? held : 0;
+		life->held_at = 0;
+	}
+	if (run->deadline != 0 && run->deadline <= now) {
+		run->deadline = 0;
+		code_cell_of(context, run->number)->timed_out = true;
+		code_interrupt(context);
+	}
+	if (life->interrupt_at != 0 && life->interrupt_at <= now)
+		interrupt_more(context, now);
+	if (run->deadline != 0)
+		next = run->deadline;
+	if (life->interrupt_at != 0)
+		next = MIN(next, life->interrupt_at);
+	return next;
+}
+
+static struct code_context *overdue(const struct sandbox *sandbox, int64_t now)
+{
+	list_each (&sandbox->core->private->contexts, node) {
+		struct code_context *context = list_entry(node, struct code_context, link);
+		if (context->sandbox == sandbox && code_context_alive(context) &&
+		    context->life->created && context->life->ready_until <= now)
+			return context;
+	}
+	return NULL;
+}
+
+/* The end of one may be the end of others: nobody stands in the list then. */
+static void end_overdue(struct sandbox *sandbox, int64_t now)
+{
+	struct code_context *context;
+	while ((context = overdue(sandbox, now))) {
+		error_set(&context->life->start_error, ERROR_TIMED_OUT,
+			  "its interpreter was not ready in time");
+		code_context_ended(context, "its interpreter was not ready in time");
+	}
+}
+
+int64_t code_check(struct sandbox *sandbox, int64_t now)
+{
+	int64_t next = INT64_MAX;
+	end_overdue(sandbox, now);
+	list_each (&sandbox->core->private->contexts, node) {
+		struct code_context *context = list_entry(node, struct code_context, link);
+		if (context->sandbox == sandbox && code_context_alive(context))
+			next = MIN(next, check_context(context, now));
+	}
+	return next;
+}

@@ -1,0 +1,167 @@
+/* An exec: a command in a sandbox, its output by offset, its end. It belongs to its sandbox and
+ * outlives the request that began it; whoever wants to follow one adds a watcher.
+ *
+ * Output is read from its logs (proto/output_log.h), by everyone and at any time, by offset: after
+ * a restart of the daemon, after the client came back, after the exec ended. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/exec/stage.h"
+#include "core/sandbox/sandbox.h"
+#include "proto/init_messages.h"
+#include "proto/output_log.h"
+
+enum exec_stream { EXEC_STDOUT = 1, EXEC_STDERR = 2 };
+
+/* Borrowed; 0 and NULL mean the default. */
+struct exec_spec {
+	struct id id;            /* unset: a new one */
+	const char *const *argv; /* argc >= 1 */
+	size_t argc;
+	const struct pair *environment;
+	size_t environment_count;
+	const char *cwd;
+	const char *user;
+	uint32_t flags; /* EXEC_TTY, EXEC_STDIN, EXEC_LOSSLESS */
+	uint32_t timeout_ms;
+	uint16_t rows, columns;
+	const struct exec_limit *limits;
+	size_t limit_count;
+	uint64_t head, tail;               /* retention per stream */
+	const struct principal *principal; /* who runs it; NULL: the daemon itself */
+	const struct id *context;          /* the code context whose interpreter it is */
+	const char *title;                 /* what lists show in the place of argv */
+};
+
+/* Said of a text that cannot be one's id, wherever it was given. */
+#define EXEC_ID_MALFORMED                                                                          \
+	"that is not the id of an exec, which is 16 characters a-z, 0-9; `caisson jobs SANDBOX` "  \
+	"lists them"
+
+struct exec {
+	struct list link; /* in sandbox->execs */
+	struct sandbox *sandbox;
+	struct exec_row row;
+	uint32_t pid;              /* inside */
+	struct output_log logs[2]; /* stdout, stderr; the descriptors are owned here */
+	uint64_t stdin_credit;
+	bool stdin_closed;
+	uint64_t oom_kills_before; /* the sandbox's counter when it began */
+	struct list watchers;      /* struct exec_watcher */
+	/* Private to core/. What is no stage is a fact that holds beside any of them. */
+	enum exec_stage stage;
+	bool stdin_broken;    /* what was on the way when the link broke is lost */
+	bool stdin_wanted;    /* somebody was refused: tell when there is room */
+	bool listed;          /* seen in the init's list since the last resync */
+	bool logs_removed;    /* they were the oldest: reading gives a gap */
+	bool idle;            /* an interpreter that waits for code: no activity */
+	uint32_t telling;     /* callers above us that go on with it: it must not be removed */
+	bool digest_known[2]; /* of stdout and stderr, when it has ended */
+	uint8_t digests[2][32];
+	struct exec_result result; /* while EXEC_STAGE_ASKING */
+	int64_t overdue_at;        /* CLOCK_BOOTTIME: its end is not told by then; 0: no matter */
+	bool given_up;             /* it was overdue; the init has not told its end since */
+	struct output_totals consumed, consumed_sent; /* lossless */
+	uint64_t notified;                            /* how often watchers were told */
+	struct list left_queries;                     /* struct left_query */
+	bool left_asked;                              /* the init owes an answer to LEFT_RUNNING */
+	uint64_t held_signals[2];                     /* by signal_scope, until it has started */
+};
+
+/* Told whenever something about the exec has changed: started, output, stdin credit, ended,
+ * left-over processes gone. What changed is to be looked up in the exec.
+ *
+ * A lossless exec writes on when every consumer has what was written: what counts is the slowest of
+ * the watchers that consume a stream. Where there is none nothing counts as consumed, and the
+ * command blocks when its log is full, until one comes; the others only look on. A consumer that
+ * begins later than at 0 (it has what is before) says so with exec_watcher_consumed(). */
+struct exec_watcher {
+	struct list link;
+	void (*changed)(struct exec_watcher *watcher, struct exec *exec);
+	/* The exec is being forgotten (its sandbox ends): the last call. */
+	void (*forgotten)(struct exec_watcher *watcher);
+	bool consumes;
+	enum exec_stream only; /* 0: both streams; else the other one waits for somebody else */
+	/* Set by exec_watch(). */
+	struct exec *exec;
+	struct output_totals consumed;
+	uint64_t notified;
+};
+
+/* The sandbox is ready (sandbox_ready()). The exec is in EXEC_STARTING; a spawn error makes it
+ * EXEC_FAILED with row.error_kind, like any end seen by a watcher. */
+NODISCARD int exec_start(struct sandbox *sandbox, const struct exec_spec *spec,
+			 struct exec **ret_exec, struct error *error);
+/* Loads one that ended long ago from the store where it is not in memory. */
+NODISCARD int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec,
+			struct error *error);
+void exec_watch(struct exec *exec, struct exec_watcher *watcher);
+void exec_unwatch(struct exec_watcher *watcher);
+/* The reader of a lossless exec leaves it running: while nobody else consumes its output, that
+ * counts as read, so that the command does not wait. */
+void exec_reader_leaves(struct exec *exec);
+/* Of a row's flags, beside those of enum exec_flag; append only. */
+#define EXEC_READER_LEFT (1u << 16)
+/* Is there a watcher that consumes both streams? */
+bool exec_has_consumer(const struct exec *exec);
+
+/* Forgets an ended one: its record and its logs. Whoever watches it is told. SANDBOX_STATE while it
+ * runs, or while its end is still to be told or written: so in every callback about this exec (of a
+ * watcher, of a listener, `done` of a run), where exec_purge() is the way. The exec is gone when it
+ * returns 0, and as it was when it does not. */
+NODISCARD int exec_remove(struct exec *exec, const struct principal *principal,
+			  struct error *error);
+/* Kills it where it runs, and forgets it as soon as it has ended, in a turn of its own: from
+ * anywhere. */
+void exec_purge(struct exec *exec, const struct principal *principal);
+
+/* Told whenever something about any exec of a sandbox has changed: begun, output, ended. */
+struct exec_listener {
+	struct list link;
+	void (*changed)(struct exec_listener *listener, struct exec *exec);
+	/* The sandbox ends: the last call. */
+	void (*forgotten)(struct exec_listener *listener);
+};
+void exec_listen(struct sandbox *sandbox, struct exec_listener *listener);
+void exec_unlisten(struct exec_listener *listener);
+
+bool exec_ended(const struct exec *exec);
+/* What a code context needs beside its interpreter (core/code/start.c): nothing that anybody ran.
+ */
+bool exec_internal(const struct exec_row *row);
+uint64_t exec_total(const struct exec *exec, enum exec_stream stream);
+/* As output_log_read(). */
+NODISCARD ssize_t exec_read(struct exec *exec, enum exec_stream stream, uint64_t offset, void *data,
+			    size_t size, uint64_t *ret_gap);
+/* This consumer has everything before `offset`. Does nothing for one that does not consume. */
+void exec_watcher_consumed(struct exec_watcher *watcher, enum exec_stream stream, uint64_t offset);
+
+/* As many bytes as there is credit for: how many were taken; `changed` tells of new credit. */
+NODISCARD ssize_t exec_stdin(struct exec *exec, const void *data, size_t size, struct error *error);
+NODISCARD int exec_stdin_close(struct exec *exec, struct error *error);
+/* One that comes while it is being started waits until it runs. */
+NODISCARD int exec_signal(struct exec *exec, const struct principal *principal, int signal,
+			  enum signal_scope scope, struct error *error);
+NODISCARD int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error *error);
+
+struct left_process {
+	uint32_t pid;
+	char command[128];
+};
+/* Asks the init which descendants of it still run; none when it does not answer in time. */
+NODISCARD int exec_left_running(struct exec *exec,
+				void (*done)(void *data, const struct left_process *processes,
+					     size_t count, const struct error *error),
+				void *data, struct error *error);
+
+/* Called by core/sandbox/link.c. */
+NODISCARD int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame,
+				struct error *error);
+/* After a (re)connect: asks the init what it knows and settles every exec by the answer. */
+NODISCARD int exec_resync(struct sandbox *sandbox, struct error *error);
+/* The processes are gone: every exec that ran has ended as LOST, with its output kept. */
+void exec_all_lost(struct sandbox *sandbox);
+void exec_forget_all(struct sandbox *sandbox);

@@ -1,0 +1,50 @@
+/* What logs.c and logs_tail.c share. */
+#pragma once
+
+#include "core/core_private.h"
+#include "core/exec/logs.h"
+
+#define LOG_WINDOW (64 * 1024)
+#define LOG_EXEC_TEXT_MAX 1200
+#define LOG_EXEC_WORK (32 * 1024) /* opening one more exec costs about as much as so many bytes */
+#define LOG_ROWS_PER_LOOK 64
+
+/* A command that may still say something. */
+struct log_entry {
+	struct id id;
+	uint64_t at[2]; /* next to read */
+	bool said_start, said_end;
+};
+
+struct log_reader {
+	struct core *core;
+	struct id sandbox;
+	struct log_filter filter;
+	bool whole_only;
+	struct log_entry *entries; /* the oldest first */
+	size_t entry_count, entry_room;
+	uint64_t newest; /* the key up to which every exec is an entry, or is done with */
+	/* Where the search for a tail is. */
+	struct {
+		uint64_t key; /* execs before this one are left */
+		bool inside;  /* of `exec`, at `slot`, `end` */
+		struct id exec;
+		int slot;
+		uint64_t end;
+		bool running_added;
+	} tail;
+	/* Bytes of the stream that is being read. */
+	char *window;
+	size_t window_size;
+	uint64_t window_offset;
+	struct id window_exec;
+	enum exec_stream window_stream;
+	char text[LOG_EXEC_TEXT_MAX];
+};
+
+bool log_matches(const struct log_reader *reader, const char *text, size_t size);
+bool log_wants(const struct log_reader *reader, const struct exec_row *row);
+/* What is said of an exec's start or end. */
+size_t log_exec_text(const struct exec_row *row, bool end, char text[LOG_EXEC_TEXT_MAX]);
+/* NULL when there are too many. */
+struct log_entry *log_entry_add(struct log_reader *reader, const struct id *id);

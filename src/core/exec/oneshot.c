@@ -1,0 +1,322 @@
+/* See oneshot.h. Called by the edges, on the loop; everything waits through callbacks. A command
+ * and a piece of code differ only in what is started in the sandbox and in who tells its end. */
+#include "core/exec/oneshot.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/code/code_private.h"
+#include "core/sandbox/create_queue.h"
+
+#define LIFE_MARGIN_SECONDS 30
+
+struct oneshot {
+	struct core *core;
+	struct id id;
+	struct principal principal;
+	const struct exec_spec *exec; /* or: */
+	const struct code_spec *code;
+	char *stdin_data;
+	size_t stdin_size;
+	struct oneshot_callbacks callbacks;
+	struct oneshot_code_callbacks code_callbacks;
+	void (*done)(void *data, const struct error *error);
+	void *data;
+	struct run *run; /* what runs, or: */
+	struct code_run *code_run;
+	struct error error; /* why there is no result; NONE while all is well */
+	int64_t began, step;
+	uint64_t created_us;
+	bool cancelled;
+	bool stays; /* it goes on without the daemon */
+};
+
+uint32_t oneshot_life(const struct core *core, uint32_t *timeout_ms)
+{
+	uint32_t maximum = core->config.timeout_seconds_max;
+	maximum = maximum == 0 ? SANDBOX_TIMEOUT_MAX : maximum;
+	uint32_t most = maximum > LIFE_MARGIN_SECONDS ? maximum - LIFE_MARGIN_SECONDS : maximum;
+	if (*timeout_ms == 0)
+		*timeout_ms = MIN(SANDBOX_TIMEOUT_DEFAULT, most) * 1000;
+	uint32_t seconds = (*timeout_ms + 999) / 1000;
+	return MIN(seconds + LIFE_MARGIN_SECONDS, maximum);
+}
+
+static void finish(struct oneshot *oneshot)
+{
+	if (!oneshot->cancelled)
+		oneshot->done(oneshot->data,
+			      oneshot->error.kind == ERROR_NONE ? NULL : &oneshot->error);
+	free(oneshot->stdin_data);
+	free(oneshot);
+}
+
+static void removed(void *data, const struct error *error)
+{
+	struct oneshot *oneshot = data;
+	/* The core tries again by itself until it works. */
+	if (error)
+		log_warning("sandbox %s of a one-shot run is not gone yet: %s", oneshot->id.text,
+			    error->message);
+	finish(oneshot);
+}
+
+const struct sandbox *oneshot_kept(const struct oneshot *oneshot)
+{
+	const struct sandbox *sandbox = NULL;
+	if (oneshot->stays)
+		sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
+	return sandbox && !(sandbox->row.options & OPTION_DETACHED) ? sandbox : NULL;
+}
+
+/* Whatever comes next, its sandbox goes first, unless somebody has made it his. */
+static void wind_up(struct oneshot *oneshot, const struct principal *principal)
+{
+	struct core_private *private = oneshot->core->private;
+	struct sandbox *sandbox = NULL;
+	struct error error;
+	/* A daemon that ends touches nothing; the next one removes it. */
+	if (private && !private->let_go && !private->stopping)
+		sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
+	if (!sandbox || oneshot_kept(oneshot) ||
+	    sandbox_delete(sandbox, principal, END_REASON_USER, "its one-shot run is over", removed,
+			   oneshot, &error) < 0)
+		finish(oneshot);
+}
+
+/* It came to nothing. */
+static void failed(struct oneshot *oneshot, const struct error *error)
+{
+	oneshot->error = *error;
+	if (error->kind == ERROR_DAEMON_RESTARTING && !oneshot->stays)
+		error_set(&oneshot->error, ERROR_DAEMON_RESTARTING,
+			  "the daemon is being restarted; the run is given up and its "
+			  "sandbox %s removed",
+			  oneshot->id.text);
+}
+
+static void changed(struct run *run, struct exec *exec)
+{
+	struct oneshot *oneshot = run_data(run);
+	if (oneshot->callbacks.changed)
+		oneshot->callbacks.changed(oneshot->data, exec->sandbox, exec);
+}
+
+static void ran(void *data, struct exec *exec, const struct left_process *left, size_t count,
+		const struct error *error)
+{
+	struct oneshot *oneshot = data;
+	oneshot->run = NULL;
+	if (error) {
+		failed(oneshot, error);
+	} else {
+		struct oneshot_result result = {
+		    .sandbox = exec->sandbox,
+		    .exec = exec,
+		    .left = left,
+		    .left_count = count,
+		    .created_us = oneshot->created_us,
+		    .ran_us = (uint64_t)((clock_monotonic() - oneshot->step) / NSEC_PER_USEC),
+		};
+		oneshot->callbacks.ran(oneshot->data, &result);
+	}
+	wind_up(oneshot, &oneshot->principal);
+}
+
+static void code_changed(void *data, struct code_context *context, const struct code_cell *cell)
+{
+	struct oneshot *oneshot = data;
+	oneshot->code_callbacks.changed(oneshot->data, context, cell);
+}
+
+static void code_ran(void *data, struct code_context *context, const struct code_cell *cell,
+		     const struct error *error)
+{
+	struct oneshot *oneshot = data;
+	oneshot->code_run = NULL;
+	if (error)
+		failed(oneshot, error);
+	else
+		oneshot->code_callbacks.ran(oneshot->data, context, cell);
+	wind_up(oneshot, &oneshot->principal);
+}
+
+static int start_command(struct oneshot *oneshot, struct sandbox *sandbox)
+{
+	static const struct run_callbacks callbacks = {.changed = changed, .done = ran};
+	struct exec_spec spec = *oneshot->exec;
+	spec.principal = &oneshot->principal;
+	return run_start(sandbox, &spec, TAKE_PTR(oneshot->stdin_data), oneshot->stdin_size,
+			 &callbacks, oneshot, &oneshot->run, &oneshot->error);
+}
+
+static int start_code(struct oneshot *oneshot, struct sandbox *sandbox)
+{
+	const struct code_callbacks callbacks = {
+	    .changed = oneshot->code_callbacks.changed ? code_changed : NULL,
+	    .done = code_ran,
+	    .data = oneshot,
+	};
+	struct code_spec spec = *oneshot->code;
+	spec.principal = &oneshot->principal;
+	return code_run_start(sandbox, NULL, &spec, &callbacks, &oneshot->code_run,
+			      &oneshot->error);
+}
+
+static void created(void *data, struct sandbox *sandbox, const struct error *error)
+{
+	struct oneshot *oneshot = data;
+	if (error) {
+		oneshot->error = *error;
+		finish(oneshot);
+		return;
+	}
+	if (oneshot->cancelled) {
+		wind_up(oneshot, &oneshot->principal);
+		return;
+	}
+	oneshot->step = clock_monotonic();
+	oneshot->created_us = (uint64_t)((oneshot->step - oneshot->began) / NSEC_PER_USEC);
+	int result = oneshot->code ? start_code(oneshot, sandbox) : start_command(oneshot, sandbox);
+	if (result < 0)
+		wind_up(oneshot, &oneshot->principal);
+}
+
+static int named(void *data, const struct id *id, struct error *error UNUSED)
+{
+	struct oneshot *oneshot = data;
+	oneshot->id = *id;
+	return 0;
+}
+
+/* Takes the oneshot, also on failure. */
+static int begin(struct oneshot *oneshot, const struct sandbox_spec *sandbox,
+		 struct oneshot **ret_oneshot, struct error *error)
+{
+	struct sandbox_spec spec = *sandbox;
+	spec.named = named;
+	oneshot->stays = spec.options & OPTION_DETACHED;
+	if (!oneshot->stays)
+		spec.options |= OPTION_ONE_SHOT;
+	if (sandbox_create(oneshot->core, &oneshot->principal, &spec, created, oneshot, error) <
+	    0) {
+		free(oneshot->stdin_data);
+		free(oneshot);
+		return -1;
+	}
+	*ret_oneshot = oneshot;
+	return 0;
+}
+
+static struct oneshot *oneshot_new(struct core *core, const struct principal *principal, void *data)
+{
+	struct oneshot *oneshot = calloc(1, sizeof(*oneshot));
+	if (!oneshot)
+		abort();
+	oneshot->core = core;
+	oneshot->principal = *principal;
+	oneshot->data = data;
+	oneshot->began = clock_monotonic();
+	return oneshot;
+}
+
+int oneshot_start(struct core *core, const struct principal *principal,
+		  const struct sandbox_spec *sandbox, const struct exec_spec *exec,
+		  char *stdin_data, size_t stdin_size, const struct oneshot_callbacks *callbacks,
+		  void *data, struct oneshot **ret_oneshot, struct error *error)
+{
+	struct oneshot *oneshot = oneshot_new(core, principal, data);
+	oneshot->exec = exec;
+	oneshot->stdin_data = stdin_data;
+	oneshot->stdin_size = stdin_size;
+	oneshot->callbacks = *callbacks;
+	oneshot->done = callbacks->done;
+	return begin(oneshot, sandbox, ret_oneshot, error);
+}
+
+int oneshot_code_start(struct core *core, const struct principal *principal,
+		       const struct sandbox_spec *sandbox, const struct code_spec *code,
+		       const struct oneshot_code_callbacks *callbacks, void *data,
+		       struct oneshot **ret_oneshot, struct error *error)
+{
+	if (code->size > CODE_SOURCE_MAX)
+		return error_set(error, ERROR_TOO_LARGE, "the code is longer than %d bytes",
+				 CODE_SOURCE_MAX);
+	struct oneshot *oneshot = oneshot_new(core, principal, data);
+	oneshot->code = code;
+	oneshot->code_callbacks = *callbacks;
+	oneshot->done = callbacks->done;
+	return begin(oneshot, sandbox, ret_oneshot, error);
+}
+
+void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
+{
+	oneshot->cancelled = true;
+	/* While it is created `created` comes, and finds it cancelled; not while it waits for room.
+	 */
+	if (create_queue_leave(oneshot->core, oneshot)) {
+		finish(oneshot);
+	} else if (oneshot->run) {
+		run_abandon(TAKE_PTR(oneshot->run), true);
+		wind_up(oneshot, principal);
+	} else if (oneshot->code_run) {
+		code_run_abandon(TAKE_PTR(oneshot->code_run));
+		wind_up(oneshot, principal);
+	}
+}
+
+/* --- it stays --- */
+
+/* The mark goes first, and with it comes the row that what runs needs: from here on a daemon that
+ * is killed leaves a sandbox that stays to the next one, and before that one that is removed. Who
+ * reads its output has the idle time for it; nothing else ends it before its own time. */
+static int unmark(struct oneshot *oneshot, struct sandbox *sandbox, struct error *error)
+{
+	struct store *store = oneshot->core->store;
+	struct sandbox_row *row = &sandbox->row;
+	uint32_t options = row->options, idle = row->idle_timeout_seconds;
+	if (store_begin(store, error) < 0)
+		return -1;
+	row->options = (options & ~(uint32_t)OPTION_ONE_SHOT) | OPTION_DETACHED;
+	if (idle == 0 || idle > ONESHOT_DETACHED_IDLE_SECONDS)
+		row->idle_timeout_seconds = ONESHOT_DETACHED_IDLE_SECONDS;
+	int result = store_sandbox_update(store, &sandbox->row, error);
+	if (result == 0 && oneshot->code_run)
+		result = code_run_record(oneshot->code_run, error);
+	result = store_end(store, result, error);
+	if (result < 0) {
+		row->options = options;
+		row->idle_timeout_seconds = idle;
+		return result;
+	}
+	sandbox_touch(sandbox);
+	timers_wake_at(oneshot->core, clock_boot());
+	return 0;
+}
+
+int oneshot_detach(struct oneshot *oneshot, struct sandbox **ret_sandbox, struct exec **ret_exec,
+		   struct error *error)
+{
+	struct sandbox *sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
+	struct exec *exec = NULL;
+	if (oneshot->run)
+		exec = run_exec(oneshot->run);
+	else if (oneshot->code_run && code_run_sent(oneshot->code_run))
+		exec = code_context_exec(oneshot->code_run->context);
+	if (oneshot->cancelled || !sandbox || sandbox->row.state == SANDBOX_DELETING || !exec ||
+	    exec_ended(exec))
+		return error_set(error, ERROR_CONFLICT,
+				 "the one-shot run has not begun, or is over already");
+	if (unmark(oneshot, sandbox, error) < 0)
+		return -1;
+	if (oneshot->run)
+		run_abandon(oneshot->run, false);
+	else
+		code_run_recorded(oneshot->code_run);
+	*ret_sandbox = sandbox;
+	*ret_exec = exec;
+	free(oneshot->stdin_data);
+	free(oneshot);
+	return 0;
+}

@@ -1,0 +1,104 @@
+/* Execs that are to be forgotten before their sandbox is: the record and the logs. Called by the
+ * edges; blocks for the store only (the files are removed in a thread: log.c). */
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "core/core_private.h"
+#include "core/exec/run.h"
+
+int exec_remove(struct exec *exec, const struct principal *principal, struct error *error)
+{
+	struct sandbox *sandbox = exec->sandbox;
+	struct sandbox_life *life = sandbox->life;
+	if (!exec_ended(exec))
+		return error_set(error, ERROR_SANDBOX_STATE, "exec `%s` has not ended",
+				 exec->row.id.text);
+	if (exec->telling)
+		return error_set(error, ERROR_SANDBOX_STATE, "the end of exec `%s` is being told",
+				 exec->row.id.text);
+	if (exec->row.left_running > 0)
+		return error_set(error, ERROR_SANDBOX_STATE,
+				 "exec `%s` has ended, and %u processes that it started have not",
+				 exec->row.id.text, exec->row.left_running);
+	/* Writes its end without the digest, where that is still to come. */
+	exec_digest_give_up(exec);
+	if (exec->stage == EXEC_STAGE_UNSAVED)
+		return error_set(error, ERROR_SANDBOX_STATE,
+				 "the end of exec `%s` could not be written yet",
+				 exec->row.id.text);
+	if (store_exec_delete(sandbox->core->store, &sandbox->row.id, &exec->row.id, error) < 0)
+		return -1;
+	if (!id_is_set(&exec->row.context)) {
+		DONE_BUFFER struct buffer command = BUFFER(ACTIVITY_VALUE_MAX + 64);
+		activity_redact_joined(sandbox->core->config.activity_redact, exec->row.command,
+				       &command);
+		ACTIVITY(sandbox, ACTIVITY_EXEC_DELETED, principal, &exec->row.id,
+			 {"command", buffer_text(&command)});
+	}
+	uint64_t bytes = exec_logs_size(&exec->row);
+	life->log_bytes -= MIN(bytes, life->log_bytes);
+	life->exec_rows -= life->exec_rows > 0;
+	logs_remove(sandbox->core, &sandbox->row.id, &exec->row.id);
+	sandbox->core->private->exec_leaves = true;
+	exec_forget(exec);
+	sandbox->core->private->exec_leaves = false;
+	return 0;
+}
+
+/* Waits for the end of one that is being killed. */
+struct purge {
+	struct exec_watcher watcher;
+	struct core *core;
+	struct asker asker;
+	struct id sandbox, exec;
+};
+
+/* In a turn of its own: the exec is in the middle of telling its watchers. */
+static void purge_now(void *data)
+{
+	struct purge *purge = data;
+	struct sandbox *sandbox = sandbox_by_id(purge->core, &purge->sandbox);
+	struct exec *exec;
+	struct error error;
+	if (sandbox && exec_find(sandbox, purge->exec.text, &exec, &error) == 0 &&
+	    exec_remove(exec, asker_principal(&purge->asker), &error) < 0)
+		log_info("exec %s is kept: %s", purge->exec.text, error.message);
+	free(purge);
+}
+
+static void purge_changed(struct exec_watcher *watcher, struct exec *exec)
+{
+	struct purge *purge = container_of(watcher, struct purge, watcher);
+	if (!exec_ended(exec) || exec->stage == EXEC_STAGE_UNSAVED || exec->row.left_running > 0)
+		return;
+	exec_unwatch(watcher);
+	core_later(purge->core, purge_now, purge);
+}
+
+static void purge_forgotten(struct exec_watcher *watcher)
+{
+	free(container_of(watcher, struct purge, watcher));
+}
+
+void exec_purge(struct exec *exec, const struct principal *principal)
+{
+	struct purge *purge = calloc(1, sizeof(*purge));
+	if (!purge)
+		abort();
+	purge->core = exec->sandbox->core;
+	purge->asker = asker_of(principal);
+	purge->sandbox = exec->sandbox->row.id;
+	purge->exec = exec->row.id;
+	purge->watcher.changed = purge_changed;
+	purge->watcher.forgotten = purge_forgotten;
+	exec_watch(exec, &purge->watcher);
+	struct error error;
+	if (!exec_ended(exec))
+		exec_cancel(exec, principal);
+	else if (exec->row.left_running > 0 &&
+		 exec_signal(exec, principal, SIGKILL, SIGNAL_TREE, &error) < 0)
+		log_info("exec %s: what it left running cannot be ended: %s", exec->row.id.text,
+			 error.message);
+	purge_changed(&purge->watcher, exec);
+}

@@ -1,0 +1,376 @@
+/* The pool as a whole: what is given away, what is kept, how many there are. See pool.h. Called by
+ * core/sandbox/create.c, reconcile.c, core.c and timers.c; does not block but for the store. */
+#include "core/pool/pool.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/statistics.h"
+#include "base/text.h"
+#include "core/core_private.h"
+#include "core/pool/pool_private.h"
+#include "core/sandbox/template.h"
+
+/* After the last create: a burst is not to be slowed down by refilling. */
+#define QUIET (20 * NSEC_PER_MSEC)
+
+bool pool_ended(struct core *core, const struct id *id)
+{
+	struct pooled *pooled = pooled_find(core, id);
+	if (!pooled)
+		return false;
+	if (pooled->state != POOLED_GOING) {
+		log_info("sandbox %s of the pool has ended by itself", id->text);
+		/* Not at once: the next may do the same. */
+		pool_refill_at(core, clock_boot() + NSEC_PER_SEC);
+	}
+	pooled_destroy(pooled);
+	return true;
+}
+
+/* ---- As many as there should be. */
+
+/* A create is under way, or more are made: what comes next is told by its end. */
+static bool is_busy(struct core *core, int64_t now)
+{
+	if (now < pool_of(core)->quiet_until || statistics.pool_making > 0)
+		return true;
+	list_each (&core->sandboxes, node)
+		if (list_entry(node, struct sandbox, link)->life->booting)
+			return true;
+	return false;
+}
+
+/* What a security update, say, has left behind. */
+static bool destroy_stale(struct core *core)
+{
+	list_each (&pool_of(core)->members, node) {
+		struct pooled *pooled = list_entry(node, struct pooled, link);
+		if (pooled->state != POOLED_READY ||
+		    pooled->row.stamp == pool_stamp(core, pooled->row.template))
+			continue;
+		log_info("sandbox %s of the pool goes: what it was made with has changed",
+			 pooled->row.id.text);
+		pooled_destroy(pooled);
+		return true;
+	}
+	return false;
+}
+
+/* For who asks for another kind. */
+static void destroy_one(struct core *core)
+{
+	list_each (&pool_of(core)->members, node) {
+		struct pooled *pooled = list_entry(node, struct pooled, link);
+		if (pooled->state != POOLED_READY)
+			continue;
+		pooled_destroy(pooled);
+		return;
+	}
+}
+
+/* Members of a shape are counted off; one that nobody wants goes. */
+static bool destroy_unwanted(struct core *core)
+{
+	struct pool *pool = pool_of(core);
+	list_each (&pool->members, node) {
+		struct pooled *pooled = list_entry(node, struct pooled, link);
+		struct pool_demand *demand = NULL;
+		if (pooled->state == POOLED_GOING || pooled->state == POOLED_TAKEN)
+			continue;
+		for (size_t i = 0; i < POOL_SHAPES_MAX && !demand; i++)
+			if (pool->demands[i].wanted > 0 &&
+			    pool_same_shape(&pool->demands[i].shape, &pooled->row))
+				demand = &pool->demands[i];
+		if (!demand) {
+			pooled_destroy(pooled);
+			return true;
+		}
+		demand->wanted--;
+	}
+	return false;
+}
+
+static bool make_wanted(struct core *core)
+{
+	struct pool *pool = pool_of(core);
+	/* Those that go are the spawner's to count until they are gone. */
+	if (pool->count >= MAX(core->config.pool_max, core->config.pool_size))
+		return false;
+	for (size_t i = 0; i < POOL_SHAPES_MAX; i++) {
+		struct pool_demand *demand = &pool->demands[i];
+		if (demand->wanted == 0 || !core->probes[demand->shape.tier].available)
+			continue;
+		pooled_make(core, &demand->shape);
+		return true;
+	}
+	return false;
+}
+
+static void refill(struct core *core, int64_t now)
+{
+	struct pool *pool = pool_of(core);
+	if (is_busy(core, now)) {
+		pool->refill_at = MAX(pool->quiet_until, now + QUIET);
+		return;
+	}
+	if (destroy_stale(core)) {
+		pool->refill_at = now + QUIET;
+		return;
+	}
+	pool_find_wanted(core, now);
+	/* What was not counted off is missing. */
+	bool changed = destroy_unwanted(core) || make_wanted(core);
+	/* Demand fades by the window; until then there is nothing to look at. */
+	if (pool->back_off == 0 || pool->refill_at <= now)
+		pool->refill_at = now + (changed ? QUIET : POOL_DEMAND_WINDOW);
+}
+
+static int64_t tend_one(struct pooled *pooled, int64_t now)
+{
+	struct error error;
+	if (pooled->state == POOLED_READY) {
+		if (pooled->deadline <= now) {
+			pooled_destroy(pooled); /* its init has ended it, or is about to */
+			return INT64_MAX;
+		}
+		if (pooled->deadline - now < POOL_LIFE / 2)
+			pooled_renew(pooled);
+		return pooled->deadline - POOL_LIFE / 2;
+	}
+	if (pooled->until == 0 || pooled->until > now)
+		return pooled->until == 0 ? INT64_MAX : pooled->until;
+	if (pooled->state == POOLED_GOING) {
+		pooled_send_destroy(pooled);
+	} else {
+		error_set(&error, ERROR_TIMED_OUT, "its init did not finish its set-up in time");
+		pooled_failed(pooled, &error);
+	}
+	return INT64_MAX;
+}
+
+int64_t pool_tend(struct core *core, int64_t now)
+{
+	struct pool *pool = pool_of(core);
+	int64_t next_look = INT64_MAX;
+	struct list *next;
+	if (!pool->started || pool->ending)
+		return next_look;
+	for (struct list *node = pool->members.next; node != &pool->members; node = next) {
+		next = node->next;
+		next_look = MIN(next_look, tend_one(list_entry(node, struct pooled, link), now));
+	}
+	if (core->config.pool_size == 0 && pool->count == 0)
+		return next_look;
+	if (now >= pool->refill_at)
+		refill(core, now);
+	return MIN(next_look, pool->refill_at);
+}
+
+/* ---- Given to somebody. */
+
+/* Could a sandbox like that come from a pool at all? */
+static bool can_be_pooled(const struct sandbox_row *row)
+{
+	struct bytes environment = {(const uint8_t *)row->environment, row->environment_size};
+	return row->flags == 0 && row->mounts_size == 0 &&
+	       environment.size <= POOL_ENVIRONMENT_BYTES_MAX &&
+	       pool_count_packed(environment) <= POOL_ENVIRONMENT_MAX;
+}
+
+static bool limit_fits(const struct pooled *pooled, enum limit_kind kind, uint32_t has,
+		       uint32_t wants)
+{
+	return has == wants || pooled->row.limit_reasons[kind] == LIMIT_ENFORCED;
+}
+
+static bool fits(const struct pooled *pooled, const struct sandbox_row *row, int64_t now)
+{
+	const struct pool_row shape = pool_shape_of(row);
+	const struct limits *has = &pooled->row.limits, *wants = &row->limits;
+	return pooled->state == POOLED_READY && pool_same_shape(&pooled->row, &shape) &&
+	       limit_fits(pooled, LIMIT_CPU, has->cpu_millis, wants->cpu_millis) &&
+	       limit_fits(pooled, LIMIT_PIDS, has->pids, wants->pids) &&
+	       pooled->deadline - now > POOL_LIFE_TO_GIVE;
+}
+
+bool pool_differs(const struct pooled *pooled, const struct sandbox_row *row)
+{
+	return pooled->row.limits.cpu_millis != row->limits.cpu_millis ||
+	       pooled->row.limits.pids != row->limits.pids;
+}
+
+struct pooled *pool_take(struct core *core, const struct sandbox_row *row)
+{
+	struct pool *pool = pool_of(core);
+	struct pooled *found = NULL;
+	int64_t now = clock_boot();
+	pool->quiet_until = now + QUIET;
+	if (!can_be_pooled(row))
+		return NULL;
+	pool_count_demand(core, row, now);
+	/* What cannot be made is not tried again for each who asks. */
+	if (pool->back_off == 0)
+		pool_refill_at(core, pool->quiet_until);
+	list_each (&pool->members, node) {
+		struct pooled *pooled = list_entry(node, struct pooled, link);
+		if (!fits(pooled, row, now))
+			continue;
+		if (!found || (pool_differs(found, row) && !pool_differs(pooled, row)))
+			found = pooled;
+	}
+	if (!found) {
+		if (pool_crowds(core, pool->count + 1))
+			destroy_one(core);
+		return NULL;
+	}
+	if (found->row.stamp != pool_stamp(core, row->template)) {
+		destroy_stale(core);
+		return NULL;
+	}
+	pooled_set_state(found, POOLED_TAKEN);
+	return found;
+}
+
+void pool_put_back(struct pooled *pooled)
+{
+	if (pooled->lost)
+		pooled_free(pooled);
+	else
+		pooled_set_state(pooled, POOLED_READY);
+}
+
+void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row)
+{
+	uint32_t cap = pooled->core->config.files_cap;
+	row->id = pooled->row.id;
+	row->boot_origin = ORIGIN_POOL;
+	memcpy(row->limit_reasons, pooled->row.limit_reasons, sizeof(row->limit_reasons));
+	row->rootfs_digest = text_duplicate(pooled->row.rootfs_digest);
+	if (cap != 0)
+		row->limits.files = MIN(row->limits.files, cap);
+}
+
+int pool_forget_row(struct pooled *pooled, struct error *error)
+{
+	int deleted = store_pool_delete(pooled->core->store, &pooled->row.id, error);
+	if (deleted != 0)
+		return MIN(deleted, 0);
+	pooled->lost = true;
+	return error_set(error, ERROR_BUSY, "another daemon is still ending: try again");
+}
+
+void pool_give(struct pooled *pooled, struct sandbox *sandbox)
+{
+	sandbox->guest = TAKE_PTR(pooled->guest);
+	guest_link_set_callbacks(sandbox->guest, &sandbox_link_callbacks, sandbox);
+	guest_link_set_share(sandbox->guest,
+			     core_share_of_guests(sandbox->core, sandbox->row.workspace));
+	sandbox->counters = (struct spawn_counters){.cpu_ns = pooled->row.cpu_ns};
+	pooled_free(pooled);
+}
+
+/* ---- At start-up. */
+
+static void load(void *data, const struct pool_row *row)
+{
+	struct pooled *pooled = pooled_new(data, row);
+	pooled->state = POOLED_KEEPING;
+}
+
+int pool_load(struct core *core, struct error *error)
+{
+	return store_pool_each(core->store, load, core, error);
+}
+
+bool pool_adopt(struct core *core, const struct id *id, const struct spawn_listed *listed)
+{
+	struct pooled *pooled = pooled_find(core, id);
+	if (!pooled)
+		return false;
+	pooled->listed = true;
+	if (pooled->row.ready && listed->running && !listed->frozen && core->config.pool_size > 0 &&
+	    template_find(pooled->row.template) &&
+	    pooled->row.stamp == pool_stamp(core, pooled->row.template))
+		pooled_connect(pooled);
+	else
+		pooled_destroy(pooled);
+	return true;
+}
+
+void pool_start(struct core *core)
+{
+	struct error error;
+	struct list *next;
+	for (struct list *node = pool_of(core)->members.next; node != &pool_of(core)->members;
+	     node = next) {
+		struct pooled *pooled = list_entry(node, struct pooled, link);
+		next = node->next;
+		if (pooled->listed)
+			continue;
+		if (store_pool_delete(core->store, &pooled->row.id, &error) < 0)
+			log_warning("%s", error.message);
+		pooled_free(pooled);
+	}
+	pool_of(core)->started = true;
+	pool_refill_at(core, clock_boot());
+}
+
+/* ---- The end. */
+
+static void destroy_all(struct core *core)
+{
+	struct list *next;
+	for (struct list *node = pool_of(core)->members.next; node != &pool_of(core)->members;
+	     node = next) {
+		struct pooled *pooled = list_entry(node, struct pooled, link);
+		next = node->next;
+		if (pooled->state != POOLED_TAKEN)
+			pooled_destroy(pooled);
+	}
+}
+
+void pool_configure(struct core *core)
+{
+	pool_of(core)->back_off = 0;
+	pool_forget_demand(core);
+	destroy_all(core);
+	pool_refill_at(core, clock_boot());
+}
+
+void pool_end(struct core *core, void (*done)(void *data), void *data)
+{
+	struct pool *pool = pool_of(core);
+	pool->ending = true;
+	destroy_all(core);
+	if (list_empty(&pool->members)) {
+		done(data);
+		return;
+	}
+	pool->ended = done;
+	pool->ended_data = data;
+}
+
+void pool_let_go(struct core *core)
+{
+	struct pool *pool = pool_of(core);
+	struct list *next;
+	pool->ending = true;
+	for (struct list *node = pool->members.next; node != &pool->members; node = next) {
+		struct pooled *pooled = list_entry(node, struct pooled, link);
+		next = node->next;
+		if (pooled->state != POOLED_GOING)
+			pooled_free(pooled);
+	}
+}
+
+void pool_stop(struct core *core)
+{
+	struct pool *pool = pool_of(core);
+	pool->ending = true;
+	pool->ended = NULL;
+	while (!list_empty(&pool->members))
+		pooled_free(list_entry(pool->members.next, struct pooled, link));
+	pool_forget_demand(core);
+}

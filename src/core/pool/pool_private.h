@@ -1,0 +1,73 @@
+/* What pool.c, member.c and demand.c share. */
+#pragma once
+
+#include "core/guest_link.h"
+#include "core/pool/pool.h"
+
+/* How long a member lives without word from a daemon. One that is nearly over is not given away:
+ * its init may have ended it before it reads what its owner's deadline is. */
+#ifdef CAISSON_FAULT_POINTS /* a test waits for it */
+#define POOL_LIFE (15 * NSEC_PER_SEC)
+#else
+#define POOL_LIFE (600 * NSEC_PER_SEC)
+#endif
+#define POOL_LIFE_TO_GIVE (POOL_LIFE / 10)
+
+struct pooled {
+	struct list link; /* in core_private.pool.members, oldest first */
+	struct core *core;
+	struct pool_row row;
+	enum pooled_state {
+		POOLED_BOOTING,     /* the spawner makes it */
+		POOLED_CONFIGURING, /* its init is connected to and told what it is */
+		POOLED_COUNTING,    /* the spawner is asked what its boot has used */
+		POOLED_KEEPING, /* an earlier daemon's: its init is told that there is one again */
+		POOLED_READY,
+		POOLED_TAKEN, /* a create has it */
+		POOLED_GOING, /* it is being destroyed */
+	} state;
+	struct guest_link *guest;
+	struct guest_echo echo; /* KEEPING */
+	int64_t deadline;       /* CLOCK_BOOTTIME: when its init ends it */
+	int64_t until;          /* CONFIGURING: it has that long; GOING: when it is tried again */
+	bool listed;            /* at start-up: the host has it */
+	bool lost;              /* another daemon has given it away */
+};
+
+struct pool *pool_of(struct core *core);
+
+/* member.c */
+struct pooled *pooled_new(struct core *core, const struct pool_row *row);
+void pooled_free(struct pooled *pooled);
+struct pooled *pooled_find(struct core *core, const struct id *id);
+void pooled_set_state(struct pooled *pooled, enum pooled_state state);
+/* Begins to make one like that. */
+void pooled_make(struct core *core, const struct pool_row *shape);
+/* Connects to one that is there. */
+void pooled_connect(struct pooled *pooled);
+/* Its init is told that there is a daemon. */
+void pooled_renew(struct pooled *pooled);
+/* It came to nothing: it goes, and the next is tried later. It may be freed. */
+void pooled_failed(struct pooled *pooled, const struct error *error);
+/* It goes; it may be freed. */
+void pooled_destroy(struct pooled *pooled);
+/* The same once more, when it did not work. */
+void pooled_send_destroy(struct pooled *pooled);
+void pool_refill_at(struct core *core, int64_t at);
+/* Names what a member is made with today: the program and its init, the configuration of sandboxes,
+ * the template's files. */
+uint64_t pool_stamp(const struct core *core, const char *template);
+uint32_t pool_count_packed(struct bytes packed);
+
+/* demand.c */
+/* Cpu and pids may differ: see pool_differs(). */
+bool pool_same_shape(const struct pool_row *a, const struct pool_row *b);
+/* What a member for that sandbox is like; its template is the row's. */
+struct pool_row pool_shape_of(const struct sandbox_row *row);
+/* Somebody has asked for one. */
+void pool_count_demand(struct core *core, const struct sandbox_row *row, int64_t now);
+void pool_forget_demand(struct core *core);
+/* Finds how many there are to be of each shape: demands[].wanted. */
+void pool_find_wanted(struct core *core, int64_t now);
+/* Are the uid ranges nearly used up? */
+bool pool_crowds(const struct core *core, uint32_t members);

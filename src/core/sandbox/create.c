@@ -1,0 +1,358 @@
+/* creating -> running: one of the pool that fits; else the row, then SPAWN_CREATE, then the
+ * connection (link.c) and CONFIGURE. Called by the edges; does not block but for the store.
+ * Whatever fails is undone: the spawner destroys, the row becomes a tombstone that says why. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/statistics.h"
+#include "base/text.h"
+#include "core/account/budget.h"
+#include "core/core_private.h"
+#include "core/sandbox/create_queue.h"
+#include "core/sandbox/template.h"
+#include "proto/folder_grant.h"
+
+/* How a boot (create or start) is put to the spawner. */
+void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message)
+{
+	const struct sandbox_row *row = &sandbox->row;
+	const struct template *template = template_find(row->template);
+	*message = (struct spawn_message){
+	    .type = type,
+	    .create =
+		{
+		    .tier = row->tier,
+		    .rootfs = template ? template->rootfs : 0,
+		    .flags = row->flags,
+		    .limits = row->limits,
+		    .mount_count = sandbox->life->mount_count,
+		},
+	};
+	uint32_t cap = sandbox->core->config.files_cap;
+	if (cap != 0)
+		message->create.limits.files = MIN(row->limits.files, cap);
+	struct bytes packed = {(const uint8_t *)row->mounts, row->mounts_size};
+	size_t at = 0;
+	for (uint32_t i = 0; i < sandbox->life->mount_count; i++) {
+		const char *mode = packed_next(packed, &at);
+		packed_next(packed, &at);
+		packed_next(packed, &at);
+		enum mount_mode parsed = MOUNT_READ_ONLY;
+		(void)!mount_mode_parse(mode ? mode : "", &parsed);
+		message->create.mounts[i] =
+		    (struct spawn_mount){.source = MOUNT_FOLDER, .mode = (uint32_t)parsed};
+	}
+}
+
+/* What the spawner tells of a boot. */
+void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
+{
+	memcpy(sandbox->row.limit_reasons, reply->created.limit_reasons,
+	       sizeof(sandbox->row.limit_reasons));
+	uint32_t cap = sandbox->core->config.files_cap;
+	if (cap != 0)
+		sandbox->row.limits.files = MIN(sandbox->row.limits.files, cap);
+	sandbox->row.boot_origin = ORIGIN_COLD;
+	free(sandbox->row.rootfs_digest);
+	sandbox->row.rootfs_digest = text_duplicate(reply->created.rootfs_digest);
+	uint32_t count = MIN(reply->created.phase_count, SPAWN_PHASES_MAX);
+	for (uint32_t i = 0; i < count && sandbox->phase_count < SANDBOX_PHASES_MAX - 2; i++) {
+		struct phase *phase = &sandbox->phases[sandbox->phase_count++];
+		memcpy(phase->name, reply->created.phases[i].name, sizeof(phase->name));
+		phase->name[sizeof(phase->name) - 1] = '\0';
+		phase->microseconds = reply->created.phases[i].microseconds;
+	}
+}
+
+void create_told(struct sandbox *sandbox, const struct error *error)
+{
+	struct sandbox_life *life = sandbox->life;
+	void (*created)(void *, struct sandbox *, const struct error *) = life->created;
+	life->created = NULL;
+	if (created)
+		created(life->created_data, error ? NULL : sandbox, error);
+}
+
+static void on_undone(const struct sandbox_answer *answer);
+
+void create_failed(struct sandbox *sandbox, const struct error *error)
+{
+	link_drop(sandbox, error);
+	if (error->kind == ERROR_SPAWNER_GONE) {
+		/* The next daemon finds the row in `creating` and undoes it. */
+		create_told(sandbox, error);
+		return;
+	}
+	log_warning("sandbox %s could not be made: %s", sandbox->row.id.text, error->message);
+	statistics.creates_failed++;
+	sandbox_set_end(sandbox, END_REASON_ERROR, error->message);
+	activity_failed(sandbox, "create", error);
+	sandbox_force_state(sandbox, SANDBOX_DELETING);
+	struct error *kept = malloc(sizeof(*kept));
+	if (!kept)
+		abort();
+	*kept = *error;
+	struct spawn_message message = {.type = SPAWN_DESTROY};
+	struct error ask_error;
+	sandbox->life->destroy_sent = true;
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_undone, kept, 0,
+			&ask_error) < 0) {
+		sandbox->life->destroy_sent = false;
+		sandbox->life->destroy_at = clock_boot() + NSEC_PER_SEC;
+		timers_wake_at(sandbox->core, sandbox->life->destroy_at);
+		create_told(sandbox, kept);
+		free(kept);
+	}
+}
+
+static void on_undone(const struct sandbox_answer *answer)
+{
+	struct error *why = answer->data;
+	struct sandbox *sandbox = answer->sandbox;
+	if (sandbox) {
+		create_told(sandbox, why);
+		delete_answered(sandbox, answer->error);
+	}
+	free(why);
+}
+
+static void on_created(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	/* Deleted meanwhile: DESTROY follows CREATE in the spawner's queue. */
+	if (!sandbox || !answer->current || sandbox->row.state != SANDBOX_CREATING)
+		return;
+	if (answer->error) {
+		create_failed(sandbox, answer->error);
+		return;
+	}
+	boot_take_reply(sandbox, answer->reply);
+	link_connect(sandbox);
+}
+
+static void on_owned(void *data UNUSED, const struct spawn_message *reply UNUSED,
+		     const struct error *error)
+{
+	if (error && error->kind != ERROR_SANDBOX_NOT_FOUND && error->kind != ERROR_SPAWNER_GONE)
+		log_warning("a sandbox from the pool: %s", error->message);
+}
+
+void boot_own(struct sandbox *sandbox)
+{
+	struct spawn_message message = {.type = SPAWN_OWN, .sandbox = sandbox->row.id};
+	struct error error;
+	if (!sandbox->core->spawner)
+		return; /* the next daemon reads its slot */
+	if (spawner_request(sandbox->core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_owned,
+			    NULL, &error) < 0)
+		on_owned(NULL, NULL, &error);
+}
+
+/* ---- Its first row. */
+
+struct insertion {
+	struct core *core;
+	const struct sandbox_row *row;
+	const struct create_callbacks *callbacks;
+	struct pooled *pooled; /* NULL: it is made from nothing */
+};
+
+/* All of it or nothing. */
+static int insert(void *data, struct error *error)
+{
+	const struct insertion *insertion = data;
+	struct store *store = insertion->core->store;
+	const struct create_callbacks *callbacks = insertion->callbacks;
+	const struct sandbox_row *row = insertion->row;
+	if (!callbacks->named && !insertion->pooled)
+		return store_sandbox_insert(store, row, error);
+	if (store_begin(store, error) < 0)
+		return -1;
+	int result = callbacks->named ? callbacks->named(callbacks->data, &row->id, error) : 0;
+	if (result == 0 && insertion->pooled)
+		result = pool_forget_row(insertion->pooled, error);
+	if (result == 0)
+		result = store_sandbox_insert(store, row, error);
+	return store_end(store, result, error);
+}
+
+static void expect_told(struct sandbox *sandbox, const struct create_callbacks *callbacks)
+{
+	sandbox->life->created = callbacks->done;
+	sandbox->life->created_data = callbacks->data;
+	sandbox_clock_deadline(sandbox);
+	budget_spend(sandbox->life->workspace, BUDGET_CREATES, 1);
+}
+
+/* ---- From the pool. */
+
+static void on_limits(const struct sandbox_answer *answer)
+{
+	struct sandbox *sandbox = answer->sandbox;
+	if (!sandbox || !answer->current || sandbox->row.state != SANDBOX_CREATING)
+		return;
+	if (answer->error) {
+		boot_failed(sandbox, answer->error);
+		return;
+	}
+	sandbox_add_phase(sandbox, "limits", sandbox->life->step);
+	boot_done(sandbox);
+	link_send_deadline(sandbox);
+}
+
+static void tell_given(struct sandbox *sandbox)
+{
+	/* One that was deleted meanwhile tells at its end. */
+	if (sandbox->row.state == SANDBOX_DELETING)
+		return;
+	create_told(sandbox, NULL);
+	boot_own(sandbox);
+}
+
+/* Runs, and whoever asked is told so in a later turn of the loop. */
+static void give_at_once(struct sandbox *sandbox)
+{
+	sandbox_state_entered(sandbox, SANDBOX_CREATING);
+	boot_entered(sandbox);
+	link_send_deadline(sandbox);
+	sandbox_later(sandbox, tell_given);
+}
+
+static void fail_given(struct sandbox *sandbox)
+{
+	if (sandbox->row.state == SANDBOX_CREATING)
+		boot_failed(sandbox, &sandbox->life->link_error);
+}
+
+/* Cpu and pids are not what the member has: it is `creating` until they are. */
+static void give_after_limits(struct sandbox *sandbox)
+{
+	struct spawn_message message = {.type = SPAWN_LIMITS, .limits = sandbox->row.limits};
+	boot_own(sandbox);
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_limits, NULL, 0,
+			&sandbox->life->link_error) < 0)
+		sandbox_later(sandbox, fail_given);
+}
+
+/* Takes the row, also on failure. */
+static int create_from_pool(struct core *core, const struct principal *principal,
+			    struct sandbox_row *row, struct pooled *pooled,
+			    const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
+			    struct error *error)
+{
+	int64_t began = clock_monotonic();
+	bool differs = pool_differs(pooled, row);
+	pool_fill_row(pooled, row);
+	if (!differs) {
+		row->state = SANDBOX_RUNNING;
+		row->started_wall = clock_wall();
+		row->boot_us = (uint64_t)MAX((clock_monotonic() - began) / NSEC_PER_USEC, 1);
+	}
+	struct sandbox *sandbox = sandbox_new(core, row);
+	const struct insertion insertion = {core, &sandbox->row, callbacks, pooled};
+	activity_created(sandbox, principal);
+	bool recorded = activity_state(sandbox, SANDBOX_CREATING);
+	if (activity_save(core, insert, (void *)&insertion, error) < 0) {
+		if (recorded)
+			activity_take_back(sandbox);
+		activity_take_back(sandbox);
+		sandbox_free(sandbox);
+		pool_put_back(pooled);
+		return -1;
+	}
+	pool_give(pooled, sandbox);
+	sandbox->life->began = sandbox->life->step = began;
+	sandbox->life->booting = true;
+	sandbox_add_phase(sandbox, "store", began);
+	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - began) / NSEC_PER_USEC);
+	expect_told(sandbox, callbacks);
+	if (differs)
+		give_after_limits(sandbox);
+	else
+		give_at_once(sandbox);
+	*ret_sandbox = sandbox;
+	return 0;
+}
+
+/* ---- From nothing. */
+
+static int create_cold(struct core *core, const struct principal *principal,
+		       struct sandbox_row *row, const struct mount_spec *mounts, size_t count,
+		       const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
+		       struct error *error)
+{
+	int64_t began = clock_monotonic();
+	struct insertion insertion = {core, row, callbacks, NULL};
+	if (insert(&insertion, error) < 0) {
+		sandbox_row_done(row);
+		return -1;
+	}
+	struct sandbox *sandbox = sandbox_new(core, row);
+	activity_created(sandbox, principal);
+	sandbox->life->began = began;
+	sandbox->life->booting = true;
+	sandbox_add_phase(sandbox, "store", began);
+	struct spawn_message message;
+	if (folders_keep(sandbox, mounts, count, error) == 0) {
+		boot_message(sandbox, SPAWN_CREATE, &message);
+		if (sandbox_ask(sandbox, &message, sandbox->life->mount_fds,
+				sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS, on_created, NULL,
+				0, error) == 0) {
+			expect_told(sandbox, callbacks);
+			*ret_sandbox = sandbox;
+			return 0;
+		}
+	}
+	/* Nothing has been asked of the spawner: there is nothing but the row. */
+	sandbox_set_end(sandbox, END_REASON_ERROR, error->message);
+	sandbox->row.ended_wall = clock_wall();
+	sandbox_force_state(sandbox, SANDBOX_ENDED);
+	sandbox_free(sandbox);
+	return -1;
+}
+
+int create_begin(struct core *core, const struct principal *principal, struct sandbox_row *row,
+		 const struct mount_spec *mounts, size_t count,
+		 const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
+		 struct error *error)
+{
+	struct pooled *pooled = pool_take(core, row);
+	if (pooled)
+		return create_from_pool(core, principal, row, pooled, callbacks, ret_sandbox,
+					error);
+	return create_cold(core, principal, row, mounts, count, callbacks, ret_sandbox, error);
+}
+
+int sandbox_create(struct core *core, const struct principal *principal,
+		   const struct sandbox_spec *spec,
+		   void (*done)(void *data, struct sandbox *sandbox, const struct error *error),
+		   void *data, struct error *error)
+{
+	struct sandbox_row row;
+	struct error why;
+	bool never = false;
+	if (id_is_set(&principal->sandbox))
+		return error_set(error, ERROR_FORBIDDEN,
+				 "this token is bound to one sandbox and may not make others");
+	if (spec_check(core, principal, spec, &row, error) < 0)
+		return -1;
+	struct workspace *workspace = workspace_get(core, row.workspace);
+	int result = create_admit(core, workspace, &row.limits, &never, &why);
+	/* Who came earlier goes first. */
+	if (result == 0 && workspace->queue_length > 0)
+		result = create_queue_behind(workspace, &why);
+	const struct create_callbacks callbacks = {spec->named, done, data};
+	struct sandbox *sandbox;
+	if (result == 0)
+		return create_begin(core, principal, &row, spec->mounts, spec->mount_count,
+				    &callbacks, &sandbox, error);
+	if (spec->wait_ms == 0 || never)
+		*error = why;
+	else if (create_queue_add(core, principal, &row, spec->mounts, spec->mount_count,
+				  spec->wait_ms, &callbacks, &why, error) == 0)
+		return 0;
+	sandbox_row_done(&row);
+	return -1;
+}

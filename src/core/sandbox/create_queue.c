@@ -1,0 +1,283 @@
+/* Creates that wait for room. See create_queue.h. Called by sandbox_create(), by whatever makes
+ * room and by timers.c; does not block but for the store. */
+#include "core/sandbox/create_queue.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "core/account/admission.h"
+#include "core/account/budget.h"
+#include "core/core_private.h"
+
+/* The host's memory tells nobody that it is free again. */
+#define LOOK_AGAIN (100 * NSEC_PER_MSEC)
+
+struct queued_create {
+	struct list link; /* in workspace->queue */
+	struct workspace *workspace;
+	struct principal principal;
+	struct sandbox_row row;
+	struct mount_spec mounts[SANDBOX_MOUNTS_MAX]; /* descriptors of our own, nothing else */
+	size_t mount_count;
+	struct create_callbacks callbacks;
+	int64_t since, until; /* CLOCK_BOOTTIME */
+	struct error why;     /* the last refusal */
+};
+
+static void queued_free(struct queued_create *queued)
+{
+	if (!list_empty(&queued->link)) {
+		list_remove(&queued->link);
+		queued->workspace->queue_length--;
+	}
+	for (size_t i = 0; i < queued->mount_count; i++)
+		fd_close(&queued->mounts[i].fd);
+	sandbox_row_done(&queued->row);
+	free(queued);
+}
+
+static uint32_t length_of_all(const struct core *core)
+{
+	uint32_t length = 0;
+	list_each (&core->private->workspaces, node)
+		length += list_entry(node, struct workspace, link)->queue_length;
+	return length;
+}
+
+static int check_count(const struct core *core, struct error *error)
+{
+	uint32_t maximum = core->config.sandboxes_max;
+	maximum = maximum == 0 ? SANDBOX_COUNT_MAX : MIN(maximum, SANDBOX_COUNT_MAX);
+	if (core->sandbox_count < maximum)
+		return 0;
+	error_set(error, ERROR_BUSY,
+		  "there are %u sandboxes, the most that this host is configured for; remove some, "
+		  "or try again later",
+		  core->sandbox_count);
+	error->retry_after_ms = 1000;
+	return -1;
+}
+
+int create_admit(struct core *core, struct workspace *workspace, const struct limits *limits,
+		 bool *ret_never, struct error *error)
+{
+	*ret_never = false;
+	if (budget_check_create(core, workspace, limits, ret_never, error) < 0 ||
+	    check_count(core, error) < 0)
+		return -1;
+	return admission_check(core, limits, error);
+}
+
+static int keep_mounts(struct queued_create *queued, const struct mount_spec *mounts, size_t count,
+		       struct error *error)
+{
+	for (size_t i = 0; i < count; i++) {
+		queued->mounts[i].fd = fcntl(mounts[i].fd, F_DUPFD_CLOEXEC, 0);
+		if (queued->mounts[i].fd < 0)
+			return error_set_errno(error, error_kind_of_errno(errno), errno,
+					       "mounts: entry %zu", i);
+		queued->mount_count++;
+	}
+	return 0;
+}
+
+int create_queue_add(struct core *core, const struct principal *principal, struct sandbox_row *row,
+		     const struct mount_spec *mounts, size_t count, uint32_t wait_ms,
+		     const struct create_callbacks *callbacks, const struct error *why,
+		     struct error *error)
+{
+	struct workspace *workspace = workspace_get(core, row->workspace);
+	if (workspace->queue_length >= core->config.queue_max ||
+	    length_of_all(core) >= QUEUE_ALL_MAX) {
+		error_set(error, ERROR_QUEUE_FULL,
+			  "%u creates of workspace `%s` wait already, the most that may; %s",
+			  workspace->queue_length, workspace->name, why->message);
+		error->retry_after_ms = why->retry_after_ms;
+		return -1;
+	}
+	struct queued_create *queued = calloc(1, sizeof(*queued));
+	if (!queued)
+		abort();
+	list_init(&queued->link);
+	queued->workspace = workspace;
+	if (keep_mounts(queued, mounts, count, error) < 0) {
+		queued_free(queued);
+		return -1;
+	}
+	queued->principal = *principal;
+	queued->row = *row;
+	*row = (struct sandbox_row){0};
+	queued->callbacks = *callbacks;
+	queued->since = clock_boot();
+	queued->until = queued->since + wait_ms * NSEC_PER_MSEC;
+	queued->why = *why;
+	list_append(&workspace->queue, &queued->link);
+	workspace->queue_length++;
+	timers_wake_at(core, MIN(queued->until, queued->since + LOOK_AGAIN));
+	return 0;
+}
+
+int create_queue_behind(const struct workspace *workspace, struct error *error)
+{
+	*error = list_entry(workspace->queue.next, struct queued_create, link)->why;
+	return error_prepend(error, "%u creates wait before this one", workspace->queue_length);
+}
+
+static struct queued_create *find(const struct workspace *workspace, const void *data)
+{
+	list_each (&workspace->queue, node) {
+		struct queued_create *queued = list_entry(node, struct queued_create, link);
+		if (queued->callbacks.data == data)
+			return queued;
+	}
+	return NULL;
+}
+
+bool create_queue_leave(struct core *core, const void *data)
+{
+	list_each (&core->private->workspaces, node) {
+		struct queued_create *queued = find(list_entry(node, struct workspace, link), data);
+		if (!queued)
+			continue;
+		queued_free(queued);
+		return true;
+	}
+	return false;
+}
+
+static void fail(struct queued_create *queued, const struct error *error)
+{
+	struct create_callbacks callbacks = queued->callbacks;
+	queued_free(queued);
+	callbacks.done(callbacks.data, NULL, error);
+}
+
+/* Its time begins now, not when it was asked for. */
+static void begin(struct core *core, struct queued_create *queued)
+{
+	struct sandbox_row row = queued->row;
+	struct principal principal = queued->principal;
+	int64_t waited = clock_boot() - queued->since;
+	struct sandbox *sandbox;
+	struct error error;
+	queued->row = (struct sandbox_row){0};
+	row.created_wall += waited;
+	row.active_wall += waited;
+	row.deadline_wall += row.deadline_wall != 0 ? waited : 0;
+	if (create_begin(core, &principal, &row, queued->mounts, queued->mount_count,
+			 &queued->callbacks, &sandbox, &error) < 0) {
+		fail(queued, &error);
+		return;
+	}
+	sandbox->queued_ms = (uint32_t)MAX(waited / NSEC_PER_MSEC, 1);
+	queued_free(queued);
+}
+
+/* The first of each workspace that may; who was served goes behind the others. One that the host
+ * has no room for keeps its place, and holds up its own workspace alone. */
+static bool serve_one(struct core *core)
+{
+	list_each (&core->private->workspaces, node) {
+		struct workspace *workspace = list_entry(node, struct workspace, link);
+		bool never;
+		if (list_empty(&workspace->queue))
+			continue;
+		struct queued_create *queued =
+		    list_entry(workspace->queue.next, struct queued_create, link);
+		if (create_admit(core, workspace, &queued->row.limits, &never, &queued->why) == 0) {
+			list_remove(&workspace->link);
+			list_append(&core->private->workspaces, &workspace->link);
+			begin(core, queued);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void serve(void *data)
+{
+	struct core *core = data;
+	core->private->queue_turning = false;
+	if (core->private->stopping || core->private->let_go)
+		return;
+	while (serve_one(core))
+		;
+}
+
+void create_queue_turn(struct core *core)
+{
+	if (core->private->queue_turning || length_of_all(core) == 0)
+		return;
+	core->private->queue_turning = true;
+	core_later(core, serve, core);
+}
+
+/* Why it waits as things are now. False: it is the first and there is room. */
+static bool still_waits(struct core *core, const struct workspace *workspace,
+			struct queued_create *queued, uint32_t position)
+{
+	const struct queued_create *first =
+	    list_entry(workspace->queue.next, struct queued_create, link);
+	bool never;
+	if (create_admit(core, queued->workspace, &queued->row.limits, &never, &queued->why) < 0)
+		return true;
+	if (first == queued)
+		return false;
+	queued->why = first->why;
+	error_prepend(&queued->why, "%u creates wait before this one", position - 1);
+	return true;
+}
+
+static int64_t time_out(struct core *core, struct workspace *workspace, int64_t now)
+{
+	uint32_t position = 0;
+	int64_t next = INT64_MAX;
+	list_each (&workspace->queue, node) {
+		struct queued_create *queued = list_entry(node, struct queued_create, link);
+		position++;
+		if (queued->until > now) {
+			next = MIN(next, queued->until);
+			continue;
+		}
+		if (!still_waits(core, workspace, queued, position)) {
+			position--;
+			begin(core, queued);
+			continue;
+		}
+		struct error error = queued->why;
+		error_prepend(&error, "waited %lld ms, at place %u of the queue",
+			      (long long)((now - queued->since) / NSEC_PER_MSEC), position);
+		error.queue_position = position--;
+		fail(queued, &error);
+	}
+	return next;
+}
+
+int64_t create_queue_tend(struct core *core, int64_t now)
+{
+	int64_t next = INT64_MAX;
+	if (length_of_all(core) == 0)
+		return next;
+	while (serve_one(core))
+		;
+	list_each (&core->private->workspaces, node)
+		next = MIN(next, time_out(core, list_entry(node, struct workspace, link), now));
+	return next == INT64_MAX ? next : MIN(next, now + LOOK_AGAIN);
+}
+
+void create_queue_fail_all(struct core *core, const struct error *error)
+{
+	list_each (&core->private->workspaces, node) {
+		struct workspace *workspace = list_entry(node, struct workspace, link);
+		while (!list_empty(&workspace->queue))
+			fail(list_entry(workspace->queue.next, struct queued_create, link), error);
+	}
+}
+
+bool create_queue_empty(const struct core *core)
+{
+	return length_of_all(core) == 0;
+}

@@ -1,0 +1,193 @@
+/* deleting -> ended, from every state, and ends that nobody asked for. Called by the edges, by
+ * timers.c and when the spawner says that a sandbox's processes are gone. Does not block but for
+ * the store. A destroy that fails is tried again until it works: a row in `deleting` is a promise.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/statistics.h"
+#include "core/core_private.h"
+#include "core/sandbox/create_queue.h"
+#include "core/account/token.h"
+
+#define DESTROY_RETRY_MS 1000
+#define DESTROY_RETRY_MAX_MS 60000
+/* The init ends a sandbox at its deadline by itself; its clock and ours differ by no more. */
+#define DEADLINE_SLACK (2 * NSEC_PER_SEC)
+
+static int write_end(void *data, struct error *error)
+{
+	struct sandbox *sandbox = data;
+	return store_sandbox_update(sandbox->core->store, &sandbox->row, error);
+}
+
+/* The last act: the tombstone, everybody is told, the record goes. */
+static void ended(struct sandbox *sandbox)
+{
+	struct core *core = sandbox->core;
+	struct error gone;
+	link_drop(sandbox, NULL);
+	exec_all_lost(sandbox);
+	meter_ended(sandbox);
+	sandbox->row.ended_wall = clock_wall();
+	sandbox->row.state = SANDBOX_ENDED;
+	struct error error;
+	bool recorded = activity_state(sandbox, SANDBOX_DELETING);
+	if (activity_save(core, write_end, sandbox, &error) < 0) {
+		if (recorded)
+			activity_take_back(sandbox);
+		log_error("sandbox %s: its end cannot be stored, trying again: %s",
+			  sandbox->row.id.text, error.message);
+		sandbox->row.state = SANDBOX_DELETING;
+		sandbox->life->destroy_at = clock_boot() + DESTROY_RETRY_MS * NSEC_PER_MSEC;
+		timers_wake_at(core, sandbox->life->destroy_at);
+		/* What was asked for is done: nothing of it is left but this row. */
+		waiters_finish(sandbox, &sandbox->life->waiters, NULL);
+		return;
+	}
+	if (sandbox->row.end_reason < STATISTICS_REASONS)
+		statistics.ends[sandbox->row.end_reason]++;
+	log_info("sandbox %s has ended: %s%s%s", sandbox->row.id.text,
+		 end_reason_name((enum end_reason)sandbox->row.end_reason),
+		 sandbox->row.end_message ? ", " : "",
+		 sandbox->row.end_message ? sandbox->row.end_message : "");
+	sandbox_unlist(sandbox);
+	exec_forget_all(sandbox);
+	error_set(&gone, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended (%s)", sandbox->row.id.text,
+		  end_reason_name((enum end_reason)sandbox->row.end_reason));
+	create_told(sandbox, &gone);
+	waiters_finish(sandbox, &sandbox->life->ready, &gone);
+	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
+	watchers_ended(sandbox);
+	logs_remove(core, &sandbox->row.id, NULL);
+	admission_observe(core, sandbox->row.limits.memory, sandbox->counters.memory_peak,
+			  sandbox->counters.disk);
+	tokens_end_with(core, &sandbox->row.id);
+	sandbox_free(sandbox);
+	create_queue_turn(core);
+}
+
+void delete_answered(struct sandbox *sandbox, const struct error *error)
+{
+	struct sandbox_life *life = sandbox->life;
+	life->destroy_sent = false;
+	if (!error || error->kind == ERROR_SANDBOX_NOT_FOUND) {
+		ended(sandbox);
+		return;
+	}
+	if (error->kind != ERROR_SPAWNER_GONE) {
+		log_error("sandbox %s cannot be destroyed, trying again: %s", sandbox->row.id.text,
+			  error->message);
+		uint32_t delay = DESTROY_RETRY_MS << MIN(life->destroy_tries, 6u);
+		life->destroy_tries++;
+		life->destroy_at = clock_boot() + MIN(delay, DESTROY_RETRY_MAX_MS) * NSEC_PER_MSEC;
+		timers_wake_at(sandbox->core, life->destroy_at);
+	}
+	waiters_finish(sandbox, &life->waiters, error);
+}
+
+static void on_destroyed(const struct sandbox_answer *answer)
+{
+	/* Before its state changes: what it used to the last is counted. */
+	if (answer->sandbox && answer->reply && !answer->error)
+		counters_take(answer->sandbox, &answer->reply->counters);
+	if (answer->sandbox && answer->sandbox->row.state == SANDBOX_DELETING)
+		delete_answered(answer->sandbox, answer->error);
+}
+
+void delete_send(struct sandbox *sandbox)
+{
+	struct spawn_message message = {.type = SPAWN_DESTROY};
+	struct error error;
+	if (sandbox->life->destroy_sent)
+		return;
+	sandbox->life->destroy_at = 0;
+	sandbox->life->destroy_sent = true;
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_destroyed, NULL, 0,
+			&error) < 0) {
+		sandbox->life->destroy_sent = false;
+		sandbox->life->destroy_at = clock_boot() + DESTROY_RETRY_MS * NSEC_PER_MSEC;
+		timers_wake_at(sandbox->core, sandbox->life->destroy_at);
+	}
+}
+
+int sandbox_delete(struct sandbox *sandbox, const struct principal *principal,
+		   enum end_reason reason, const char *why, SANDBOX_DONE,
+		   struct error *error UNUSED)
+{
+	struct error cancelled;
+	struct list *waiters = &sandbox->life->waiters;
+	if (sandbox->row.state == SANDBOX_DELETING) {
+		waiter_append(sandbox, waiters, done, data, 0, false);
+		delete_send(sandbox);
+		return 0;
+	}
+	error_set(&cancelled, ERROR_CANCELLED, "sandbox `%s` is being deleted",
+		  sandbox->row.id.text);
+	sandbox_set_end(sandbox, reason, why);
+	activity_transition_by(sandbox, principal);
+	/* Deleting must work on a full disk too. If this row does not get there and we crash, the
+	 * next start finds a sandbox without files and ends it. */
+	sandbox_force_state(sandbox, SANDBOX_DELETING);
+	sandbox->life->booting = sandbox->life->reclaiming = false;
+	sandbox->life->boot_until = sandbox->life->kill_at = sandbox->life->reconnect_at = 0;
+	/* Whoever waits for another transition is told that it will not happen. */
+	waiters_finish(sandbox, waiters, &cancelled);
+	waiter_append(sandbox, waiters, done, data, 0, false);
+	delete_send(sandbox);
+	return 0;
+}
+
+void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, const char *why)
+{
+	struct error error;
+	if (sandbox->row.state != SANDBOX_DELETING &&
+	    sandbox_delete(sandbox, NULL, reason, why, NULL, NULL, &error) < 0)
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+}
+
+/* Was it its time-out that ended it? Not while its clock stood still: an init that could not be
+ * told of the pause ends it, and its files stay. */
+static bool past_deadline(const struct sandbox *sandbox, enum end_cause cause)
+{
+	const struct sandbox_row *row = &sandbox->row;
+	if (row->paused_wall != 0)
+		return cause == END_DEADLINE && row->state == SANDBOX_PAUSING &&
+		       row->paused_wall >= row->deadline_wall - DEADLINE_SLACK;
+	return cause == END_DEADLINE || (sandbox->life->deadline != 0 &&
+					 clock_boot() >= sandbox->life->deadline - DEADLINE_SLACK);
+}
+
+void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
+{
+	struct error error;
+	error_set(&error, ERROR_GUEST_GONE, "the processes of sandbox `%s` have ended",
+		  sandbox->row.id.text);
+	uint32_t state = sandbox->row.state;
+	if (state_facts(state)->booting) {
+		error_prepend(&error, "while it was being booted");
+		boot_failed(sandbox, &error);
+		return;
+	}
+	if (state == SANDBOX_STOPPING)
+		stop_kill(sandbox);
+	if (!state_facts(state)->lives)
+		return;
+	link_drop(sandbox, &error);
+	exec_all_lost(sandbox);
+	sandbox->life->reclaiming = false;
+	/* Whoever waited for one of them may have begun something else: a one-shot run is deleted.
+	 */
+	if (sandbox->row.state != state)
+		return;
+	if (past_deadline(sandbox, cause)) {
+		sandbox_delete_unasked(sandbox, END_REASON_TIMEOUT, "its time-out has passed");
+		return;
+	}
+	log_info("the processes of sandbox %s have ended (%s); its files are kept",
+		 sandbox->row.id.text, cause == END_KILLED ? "killed" : "exited");
+	sandbox_force_state(sandbox, SANDBOX_STOPPED);
+	waiters_finish(sandbox, &sandbox->life->waiters, &error);
+	ready_settle(sandbox);
+}

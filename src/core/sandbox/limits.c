@@ -1,0 +1,161 @@
+/* The limits of a sandbox that is there: cpu, memory, processes. Called by the edges and, for what
+ * a crash cut short, by reconcile.c; does not block but for the store.
+ *
+ * The row first, then the effect. When the spawner refuses, the row gets the old ones back; when
+ * the daemon dies in between, the next one finds that the host has others than the row says and
+ * asks once more: they become true, or the row says what is. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/account/budget.h"
+#include "core/core_private.h"
+
+struct limits_call {
+	struct limits before;
+	void (*done)(void *data, const struct error *error);
+	void *data;
+};
+
+static bool same(const struct limits *a, const struct limits *b)
+{
+	return a->cpu_millis == b->cpu_millis && a->memory == b->memory && a->pids == b->pids;
+}
+
+/* A row that cannot be written is tried again; what holds is in memory. */
+static void put_back(struct sandbox *sandbox, const struct limits *before)
+{
+	struct error error;
+	sandbox->row.limits = *before;
+	if (store_sandbox_update(sandbox->core->store, &sandbox->row, &error) == 0)
+		return;
+	log_error("sandbox %s: its limits cannot be stored, trying again: %s", sandbox->row.id.text,
+		  error.message);
+	sandbox->life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
+	timers_wake_at(sandbox->core, sandbox->life->save_at);
+}
+
+/* It stopped meanwhile, or is about to: the row is what its next start takes. */
+static bool no_matter(const struct error *error)
+{
+	return !error || error->kind == ERROR_SANDBOX_STATE ||
+	       error->kind == ERROR_SANDBOX_NOT_FOUND || error->kind == ERROR_CONFLICT;
+}
+
+static void on_limited(const struct sandbox_answer *answer)
+{
+	struct limits_call *call = answer->data;
+	const struct error *error = no_matter(answer->error) ? NULL : answer->error;
+	struct sandbox *sandbox = answer->sandbox;
+	if (sandbox) {
+		sandbox->life->limits_asked = false;
+		/* Without the spawner nobody knows: the next daemon looks. */
+		if (error && error->kind != ERROR_SPAWNER_GONE)
+			put_back(sandbox, &call->before);
+	}
+	if (call->done)
+		call->done(call->data, error);
+	free(call);
+}
+
+static int ask(struct sandbox *sandbox, const struct limits *before, SANDBOX_DONE,
+	       struct error *error)
+{
+	struct spawn_message message = {.type = SPAWN_LIMITS, .limits = sandbox->row.limits};
+	struct limits_call *call = malloc(sizeof(*call));
+	if (!call)
+		abort();
+	*call = (struct limits_call){.before = *before, .done = done, .data = data};
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_limited, call, 0, error) <
+	    0) {
+		free(call);
+		return -1;
+	}
+	sandbox->life->limits_asked = true;
+	return 0;
+}
+
+static int check_state(const struct sandbox *sandbox, struct error *error)
+{
+	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
+	if (state == SANDBOX_DELETING || state == SANDBOX_ENDED)
+		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
+				 sandbox->row.id.text);
+	if (state != SANDBOX_RUNNING && state != SANDBOX_PAUSED && state != SANDBOX_STOPPED)
+		return error_set(error, ERROR_CONFLICT,
+				 "sandbox `%s` is %s; its limits cannot be changed yet",
+				 sandbox->row.id.text, sandbox_state_name(state));
+	if (sandbox->life->limits_asked)
+		return error_set(error, ERROR_CONFLICT,
+				 "the limits of sandbox `%s` are being changed",
+				 sandbox->row.id.text);
+	return 0;
+}
+
+int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principal,
+		       const struct limits *asked, SANDBOX_DONE, struct error *error)
+{
+	const struct limits before = sandbox->row.limits;
+	struct limits limits = before;
+	if ((asked->disk && asked->disk != before.disk) ||
+	    (asked->inodes && asked->inodes != before.inodes) ||
+	    (asked->files && asked->files != before.files))
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "disk, inodes and open files of a sandbox cannot be changed after "
+				 "its creation; cpu, memory and pids can");
+	if (limits_check_change(&sandbox->core->config, asked, error) < 0 ||
+	    check_state(sandbox, error) < 0)
+		return -1;
+	limits.cpu_millis = asked->cpu_millis ? asked->cpu_millis : before.cpu_millis;
+	limits.memory = asked->memory ? asked->memory : before.memory;
+	limits.pids = asked->pids ? asked->pids : before.pids;
+	if (same(&limits, &before)) {
+		core_done_later(sandbox->core, done, data);
+		return 0;
+	}
+	if (budget_check_change(sandbox, principal, &limits, error) < 0)
+		return -1;
+	sandbox->row.limits = limits;
+	if (store_sandbox_update(sandbox->core->store, &sandbox->row, error) < 0) {
+		sandbox->row.limits = before;
+		return -1;
+	}
+	if (sandbox->row.state == SANDBOX_STOPPED) {
+		core_done_later(sandbox->core, done, data);
+		return 0;
+	}
+	if (ask(sandbox, &before, done, data, error) == 0)
+		return 0;
+	if (error->kind != ERROR_SPAWNER_GONE)
+		put_back(sandbox, &before);
+	return -1;
+}
+
+void limits_late(struct sandbox *sandbox, const struct spawn_message *reply)
+{
+	/* The row has the old ones back since: they are asked for once more. */
+	struct error error;
+	if (reply->result == ERROR_NONE && !sandbox->life->limits_asked &&
+	    ask(sandbox, &sandbox->row.limits, NULL, NULL, &error) < 0)
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+}
+
+void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed)
+{
+	struct limits holds = sandbox->row.limits;
+	struct error error;
+	if (listed->limits.memory == 0)
+		return; /* a spawner that does not know */
+	holds.cpu_millis = listed->limits.cpu_millis;
+	holds.memory = listed->limits.memory;
+	/* Another tier counts other things than was asked for. */
+	if (listed->tier == TIER_NAMESPACE)
+		holds.pids = listed->limits.pids;
+	if (same(&holds, &sandbox->row.limits))
+		return;
+	log_info("sandbox %s: its limits are being made what they were asked to be",
+		 sandbox->row.id.text);
+	if (ask(sandbox, &holds, NULL, NULL, &error) < 0)
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+}

@@ -1,0 +1,401 @@
+/* A sandbox and its init: connecting, configuring, where each frame goes, connecting again. Called
+ * by the transitions and by timers.c; never blocks. While the processes live a lost connection is
+ * made again with back-off; requests wait for it in sandbox_ready(), for a while. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/statistics.h"
+#include "base/text.h"
+#include "core/core_private.h"
+#include "core/sandbox/template.h"
+#include "proto/tiers.h"
+
+/* A link that lived this long was a good one: the next attempt comes at once. */
+#define LINK_GOOD (10 * NSEC_PER_SEC)
+
+static bool same_key(const char *a, const char *b)
+{
+	size_t length = strcspn(a, "=");
+	return strncmp(a, b, length) == 0 && b[length] == '=';
+}
+
+static bool has_key(struct bytes packed, const char *variable)
+{
+	size_t at = 0;
+	const char *other;
+	while ((other = packed_next(packed, &at)))
+		if (same_key(variable, other))
+			return true;
+	return false;
+}
+
+/* The template's default environment, then the user's; a key stands once. */
+static int pack_environment(const struct sandbox_row *row, struct buffer *packed,
+			    uint32_t *ret_count)
+{
+	const struct template *template = template_find(row->template);
+	struct bytes base = template ? template->environment : (struct bytes){NULL, 0};
+	struct bytes own = {(const uint8_t *)row->environment, row->environment_size};
+	const char *variable;
+	*ret_count = 0;
+	for (size_t at = 0; (variable = packed_next(base, &at));) {
+		if (has_key(own, variable))
+			continue;
+		if (buffer_append(packed, variable, strlen(variable) + 1) < 0)
+			return -1;
+		++*ret_count;
+	}
+	for (size_t at = 0; (variable = packed_next(own, &at)); ++*ret_count)
+		if (buffer_append(packed, variable, strlen(variable) + 1) < 0)
+			return -1;
+	return 0;
+}
+
+int link_configure(struct guest_link *link, const struct configure *configure, struct error *error)
+{
+	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
+	if (buffer_reserve(&payload, FRAME_PAYLOAD_MAX) < 0)
+		abort();
+	struct writer writer = writer_on(payload.data, FRAME_PAYLOAD_MAX);
+	configure_write(&writer, configure);
+	int64_t size = writer_finish(&writer);
+	if (size < 0)
+		return error_set(error, ERROR_TOO_LARGE,
+				 "environment and mounts do not fit one message to the init");
+	return guest_link_send(link, FRAME_CONFIGURE, 0, payload.data, (size_t)size, NULL, 0,
+			       error);
+}
+
+static int send_configure(struct sandbox *sandbox, struct error *error)
+{
+	const struct sandbox_row *row = &sandbox->row;
+	DONE_BUFFER struct buffer environment = BUFFER(EXEC_REQUEST_BYTES_MAX);
+	struct configure configure = {.deadline = sandbox->life->deadline};
+	/* A new one has its id for a host name, as one from the pool has. */
+	const char *name = row->name && row->state == SANDBOX_STARTING ? row->name : row->id.text;
+	if (text_copy(configure.hostname, sizeof(configure.hostname), name) < 0 ||
+	    pack_environment(row, &environment, &configure.environment_count) < 0)
+		return error_set(error, ERROR_INTERNAL, "the sandbox's environment is too long");
+	configure.environment = (struct bytes){(const uint8_t *)environment.data, environment.size};
+	struct bytes mounts = {(const uint8_t *)row->mounts, row->mounts_size};
+	for (size_t at = 0; configure.mount_count < SANDBOX_MOUNTS_MAX;) {
+		if (!packed_next(mounts, &at))
+			break;
+		const char *path = packed_next(mounts, &at);
+		packed_next(mounts, &at);
+		if (!path)
+			break;
+		configure.mounts[configure.mount_count].index = configure.mount_count;
+		configure.mounts[configure.mount_count].path =
+		    (struct bytes){(const uint8_t *)path, strlen(path)};
+		configure.mount_count++;
+	}
+	return link_configure(sandbox->guest, &configure, error);
+}
+
+int sandbox_send(struct sandbox *sandbox, enum frame_type type, uint64_t id, const void *payload,
+		 size_t size, const int *fds, size_t fd_count, struct error *error)
+{
+	if (sandbox->guest)
+		return guest_link_send(sandbox->guest, type, id, payload, size, fds, fd_count,
+				       error);
+	if (sandbox->life->link_error.kind == ERROR_NONE)
+		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
+				 sandbox->row.id.text);
+	*error = sandbox->life->link_error;
+	return -1;
+}
+
+void link_tell_deadline(struct guest_link *link, const struct id *id, int64_t deadline)
+{
+	uint8_t room[8];
+	struct writer writer = writer_on(room, sizeof(room));
+	struct error error;
+	write_i64(&writer, deadline);
+	if (guest_link_send(link, FRAME_DEADLINE, 0, room, sizeof(room), NULL, 0, &error) < 0)
+		log_debug("sandbox %s: %s", id->text, error.message);
+}
+
+void link_send_deadline(struct sandbox *sandbox)
+{
+	/* A paused sandbox is never ended by its timer, not by the init's either. */
+	if (sandbox->guest && sandbox->guest_ready)
+		link_tell_deadline(sandbox->guest, &sandbox->row.id,
+				   sandbox->row.paused_wall != 0 ? 0 : sandbox->life->deadline);
+}
+
+void boot_done(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	if (!life->booting)
+		return;
+	life->boot_until = 0;
+	if (sandbox->row.boot_origin == ORIGIN_COLD) {
+		/* Its cgroups are new: they count from zero. */
+		sandbox->counters = (struct spawn_counters){0};
+		sandbox_add_phase(sandbox, "configure", life->step);
+	}
+	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - life->began) / NSEC_PER_USEC);
+	sandbox->row.started_wall = clock_wall();
+	if (sandbox_set_state(sandbox, SANDBOX_RUNNING, &error) < 0) {
+		boot_failed(sandbox, &error);
+		return;
+	}
+	uint32_t generation = life->generation;
+	boot_entered(sandbox);
+	create_told(sandbox, NULL);
+	/* It may have begun another transition: those who wait now wait for that. */
+	if (life->generation != generation)
+		return;
+	waiters_finish(sandbox, &life->waiters, NULL);
+	ready_settle(sandbox);
+}
+
+void boot_entered(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	life->booting = false;
+	sandbox->guest_ready = true;
+	counters_begin(sandbox);
+	life->counters_known = true;
+	sandbox_touch(sandbox);
+	if (sandbox->row.idle_timeout_seconds)
+		timers_wake_at(sandbox->core,
+			       clock_boot() + sandbox->row.idle_timeout_seconds * NSEC_PER_SEC);
+	bool created = life->created;
+	if (created && sandbox->row.boot_origin < STATISTICS_ORIGINS)
+		histogram_add(&statistics.creates[sandbox->row.boot_origin],
+			      (int64_t)sandbox->row.boot_us * NSEC_PER_USEC);
+	log_info("sandbox %s is %s (%s, %s, %llu ms)", sandbox->row.id.text,
+		 created ? "created" : "started", tier_name((enum tier)sandbox->row.tier),
+		 boot_mode_name(sandbox->row.boot_origin),
+		 (unsigned long long)(sandbox->row.boot_us / 1000));
+}
+
+void boot_failed(struct sandbox *sandbox, const struct error *error)
+{
+	struct error copy = *error; /* it may be the link's own, which goes */
+	sandbox->life->booting = false;
+	sandbox->life->boot_until = 0;
+	if (sandbox->row.state == SANDBOX_CREATING)
+		create_failed(sandbox, &copy);
+	else if (sandbox->row.state == SANDBOX_STARTING)
+		start_failed(sandbox, &copy);
+}
+
+void link_drop(struct sandbox *sandbox, const struct error *why)
+{
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	if (why)
+		error = *why;
+	else
+		error_set(&error, ERROR_GUEST_GONE, "sandbox `%s` has ended", sandbox->row.id.text);
+	sandbox->guest_ready = false;
+	life->resyncing = false;
+	life->boot_until = 0;
+	life->reconnect_at = 0;
+	life->link_error = error;
+	if (sandbox->guest) {
+		guest_link_free(sandbox->guest);
+		sandbox->guest = NULL;
+		exec_link_lost(sandbox);
+	}
+	file_fail_all(sandbox, &error);
+}
+
+static void reconnect_later(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	if (life->connected_at != 0 && clock_boot() - life->connected_at > LINK_GOOD)
+		life->reconnect_ms = 0;
+	life->reconnect_ms = MIN(MAX(life->reconnect_ms * 2, RECONNECT_MIN_MS), RECONNECT_MAX_MS);
+	life->reconnect_at = clock_boot() + life->reconnect_ms * NSEC_PER_MSEC;
+	timers_wake_at(sandbox->core, life->reconnect_at);
+}
+
+/* An init that does not answer, and a command that it should have ended: nobody but us can end the
+ * command any more, and only with all else. In gvisor root inside can stop PID 1. */
+static void end_unanswering(struct sandbox *sandbox)
+{
+	log_warning("sandbox %s: its init does not answer, and a command's time-out has passed; it "
+		    "is stopped",
+		    sandbox->row.id.text);
+	sandbox_force_state(sandbox, SANDBOX_STOPPING);
+	sandbox->life->kill_sent = false;
+	stop_kill(sandbox);
+}
+
+static void on_closed(void *data, const struct error *error)
+{
+	struct sandbox *sandbox = data;
+	struct error why = *error;
+	log_debug("sandbox %s: %s", sandbox->row.id.text, why.message);
+	if (sandbox->life->booting) {
+		boot_failed(sandbox, &why);
+		return;
+	}
+	link_drop(sandbox, &why);
+	if (sandbox->row.state == SANDBOX_RUNNING && why.kind == ERROR_GUEST_GONE &&
+	    exec_any_given_up(sandbox)) {
+		end_unanswering(sandbox);
+		return;
+	}
+	if (state_facts(sandbox->row.state)->lives) {
+		reconnect_later(sandbox);
+		ready_settle(sandbox);
+	}
+}
+
+/* A connection while it boots: CONFIGURE is next, unless an earlier daemon came that far. */
+static void connected_booting(struct sandbox *sandbox, const struct hello_reply *reply)
+{
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	sandbox_add_phase(sandbox, "connect", life->step);
+	life->step = clock_monotonic();
+	if (reply->configured) {
+		boot_done(sandbox);
+		return;
+	}
+	if (send_configure(sandbox, &error) < 0) {
+		boot_failed(sandbox, &error);
+		return;
+	}
+	life->boot_until = clock_boot() + CONFIGURE_TIMEOUT_MS * NSEC_PER_MSEC;
+	timers_wake_at(sandbox->core, life->boot_until);
+}
+
+static void on_connected(void *data, const struct hello_reply *reply)
+{
+	struct sandbox *sandbox = data;
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	life->connected_at = clock_boot();
+	life->refused = 0;
+	life->link_error.kind = ERROR_NONE;
+	if (life->booting) {
+		connected_booting(sandbox, reply);
+		return;
+	}
+	/* It was deleted or stopped while it booted: that is under way, and nothing else is. */
+	if (!reply->configured &&
+	    (sandbox->row.state == SANDBOX_DELETING || sandbox->row.state == SANDBOX_STOPPING)) {
+		link_drop(sandbox, NULL);
+		return;
+	}
+	if (!reply->configured) {
+		/* A row in `running` was written after CONFIGURED: this is not that init. */
+		log_error("sandbox %s: its init has lost its configuration; it is stopped",
+			  sandbox->row.id.text);
+		error_set(&error, ERROR_GUEST_PROTOCOL, "sandbox `%s` has lost its configuration",
+			  sandbox->row.id.text);
+		link_drop(sandbox, &error);
+		sandbox_force_state(sandbox, SANDBOX_STOPPING);
+		stop_kill(sandbox);
+		return;
+	}
+	if (exec_resync(sandbox, &error) < 0)
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+}
+
+static int on_refused(struct sandbox *sandbox, const struct frame *frame, struct error *error)
+{
+	struct failure failure;
+	if (failure_read(frame, &failure) < 0)
+		return error_set(error, ERROR_GUEST_PROTOCOL, "REFUSED does not parse");
+	error_from_failure(error, &failure);
+	error_prepend(error, "the sandbox's init");
+	if (!sandbox->life->booting)
+		return -1;
+	struct error copy = *error;
+	boot_failed(sandbox, &copy);
+	return 0;
+}
+
+static int on_frame(void *data, const struct frame *frame, struct error *error)
+{
+	struct sandbox *sandbox = data;
+	if (frame->type == FRAME_CONFIGURED) {
+		if (!sandbox->life->booting || sandbox->life->boot_until == 0 || frame->size != 0)
+			return error_set(error, ERROR_GUEST_PROTOCOL,
+					 "CONFIGURED that was not asked for");
+		boot_done(sandbox);
+		return 0;
+	}
+	if (frame->type == FRAME_REFUSED)
+		return on_refused(sandbox, frame, error);
+	if (sandbox->life->booting)
+		return error_set(error, ERROR_GUEST_PROTOCOL,
+				 "a frame before the sandbox was configured");
+	if (frame->id & OPERATION_ID_BIT)
+		return file_handle_frame(sandbox, frame, error);
+	return exec_handle_frame(sandbox, frame, error);
+}
+
+static void on_drained(void *data)
+{
+	struct sandbox *sandbox = data;
+	exec_drained(sandbox);
+	file_drained(sandbox);
+}
+
+const struct guest_link_callbacks sandbox_link_callbacks = {
+    .connected = on_connected,
+    .frame = on_frame,
+    .closed = on_closed,
+    .drained = on_drained,
+};
+
+/* Killed from outside while it was paused: an init that exits closes its sockets first and then
+ * waits for every process of its pid namespace, and frozen ones of cgroup v1 do not end. So nobody
+ * listens any more, for good, and yet SPAWN_ENDED does not come until the rest is killed and let
+ * go. */
+static bool dying_frozen(const struct sandbox *sandbox)
+{
+	return sandbox->row.state == SANDBOX_PAUSED && sandbox->life->refused >= REFUSED_MAX;
+}
+
+static void end_frozen(struct sandbox *sandbox)
+{
+	log_warning("sandbox %s: its init has ended while it was paused; the rest is ended too",
+		    sandbox->row.id.text);
+	sandbox_force_state(sandbox, SANDBOX_STOPPING);
+	sandbox->life->kill_sent = false;
+	stop_kill(sandbox);
+}
+
+void link_connect(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	char path[GUEST_SOCKET_PATH_MAX];
+	struct error error;
+	life->reconnect_at = 0;
+	life->step = clock_monotonic();
+	if (sandbox->guest || sandbox->core->private->let_go)
+		return;
+	int result = guest_socket_path(sandbox->core->config.runtime, &sandbox->row.id, path);
+	if (result < 0)
+		error_set_errno(&error, ERROR_INTERNAL, result, "the path of the init's socket");
+	else
+		result = guest_link_open(sandbox->core->loop, path, CONNECT_TIMEOUT_MS,
+					 &sandbox_link_callbacks, sandbox, &sandbox->guest, &error);
+	if (result == 0) {
+		guest_link_set_share(sandbox->guest,
+				     core_share_of_guests(sandbox->core, sandbox->row.workspace));
+		return;
+	}
+	sandbox->guest = NULL;
+	life->link_error = error;
+	life->refused = error.errnum == ECONNREFUSED ? life->refused + 1 : 0;
+	if (life->booting)
+		boot_failed(sandbox, &error);
+	else if (dying_frozen(sandbox))
+		end_frozen(sandbox);
+	else
+		reconnect_later(sandbox);
+}

@@ -1,0 +1,612 @@
+/* The record of a sandbox: made, found by id or name, changed in small ways, freed. Called by the
+ * rest of core/ and by the edges; blocks for the store's short calls only. What moves it from one
+ * state to another is in create.c, transition.c and delete.c. */
+#include "core/sandbox/sandbox.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/core_private.h"
+#include "core/sandbox/create_queue.h"
+#include "core/account/access.h"
+
+/* An idle time-out must survive a restart, but not cost a write per request. */
+#define ACTIVE_STORE_INTERVAL (5 * NSEC_PER_SEC)
+
+static const char *const reason_names[] = {
+    [END_REASON_NONE] = "",     [END_REASON_USER] = "user", [END_REASON_TIMEOUT] = "timeout",
+    [END_REASON_IDLE] = "idle", [END_REASON_HOST] = "host", [END_REASON_ERROR] = "error",
+};
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+	return state_facts(state)->name;
+}
+
+const char *end_reason_name(enum end_reason reason)
+{
+	bool known = (unsigned)reason < ARRAY_SIZE(reason_names) && reason_names[reason];
+	return known ? reason_names[reason] : "unknown";
+}
+
+const char *boot_mode_name(uint32_t origin)
+{
+	return origin == ORIGIN_POOL ? "pool" : "cold";
+}
+
+static uint32_t bucket_of(const char *text)
+{
+	uint32_t hash = 2166136261u;
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * 16777619u;
+	return hash % BUCKETS;
+}
+
+static char *copy_text(const char *text)
+{
+	return text ? text_duplicate(text) : NULL;
+}
+
+static char *copy_bytes(const char *data, size_t size)
+{
+	if (!data || size == 0)
+		return NULL;
+	char *copy = malloc(size);
+	if (!copy)
+		abort();
+	memcpy(copy, data, size);
+	return copy;
+}
+
+void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row)
+{
+	*ret_row = *from;
+	ret_row->workspace = copy_text(from->workspace);
+	ret_row->name = copy_text(from->name);
+	ret_row->template = copy_text(from->template);
+	ret_row->end_message = copy_text(from->end_message);
+	ret_row->environment = copy_bytes(from->environment, from->environment_size);
+	ret_row->metadata = copy_bytes(from->metadata, from->metadata_size);
+	ret_row->mounts = copy_bytes(from->mounts, from->mounts_size);
+	ret_row->labels = copy_bytes(from->labels, from->labels_size);
+	ret_row->template_asked = copy_text(from->template_asked);
+	ret_row->rootfs_digest = copy_text(from->rootfs_digest);
+}
+
+/* Takes the row. */
+struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row)
+{
+	struct sandbox *sandbox = calloc(1, sizeof(*sandbox));
+	struct sandbox_life *life = calloc(1, sizeof(*life));
+	if (!sandbox || !life)
+		abort();
+	sandbox->core = core;
+	sandbox->life = life;
+	life->sandbox = sandbox;
+	life->workspace = workspace_get(core, row->workspace);
+	sandbox->row = *row;
+	*row = (struct sandbox_row){0};
+	sandbox->next_operation = 1;
+	list_init(&sandbox->execs);
+	list_init(&sandbox->operations);
+	list_init(&life->waiters);
+	list_init(&life->exec_listeners);
+	list_init(&life->ready);
+	list_init(&life->watchers);
+	list_init(&life->drained);
+	list_init(&life->by_name);
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+		life->mount_fds[i] = -1;
+	life->active = clock_boot();
+	life->active_stored = sandbox->row.active_wall;
+	list_append(&core->sandboxes, &sandbox->link);
+	list_append(&core->private->by_id[bucket_of(sandbox->row.id.text)], &life->by_id);
+	if (sandbox->row.name)
+		list_append(&core->private->by_name[bucket_of(sandbox->row.name)], &life->by_name);
+	core->sandbox_count++;
+	ephemeral_begin(sandbox);
+	return sandbox;
+}
+
+void sandbox_relist(struct sandbox *sandbox)
+{
+	struct list *by_name = sandbox->core->private->by_name;
+	list_remove(&sandbox->life->by_name);
+	if (sandbox->row.name)
+		list_append(&by_name[bucket_of(sandbox->row.name)], &sandbox->life->by_name);
+}
+
+/* Nobody finds it any more. */
+void sandbox_unlist(struct sandbox *sandbox)
+{
+	if (list_empty(&sandbox->life->by_id))
+		return;
+	list_remove(&sandbox->link);
+	list_remove(&sandbox->life->by_id);
+	list_remove(&sandbox->life->by_name);
+	sandbox->core->sandbox_count--;
+}
+
+void sandbox_free(struct sandbox *sandbox)
+{
+	sandbox_unlist(sandbox);
+	guest_link_free(sandbox->guest);
+	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
+		fd_close(&sandbox->life->mount_fds[i]);
+	sandbox_row_done(&sandbox->row);
+	counters_free(sandbox);
+	free(sandbox->life);
+	free(sandbox);
+}
+
+struct sandbox *sandbox_by_id(struct core *core, const struct id *id)
+{
+	list_each (&core->private->by_id[bucket_of(id->text)], node) {
+		struct sandbox_life *life = list_entry(node, struct sandbox_life, by_id);
+		struct sandbox *sandbox = life->sandbox;
+		if (id_equal(&sandbox->row.id, id))
+			return sandbox;
+	}
+	return NULL;
+}
+
+static struct sandbox *sandbox_by_name(struct core *core, const char *workspace, const char *name)
+{
+	list_each (&core->private->by_name[bucket_of(name)], node) {
+		struct sandbox_life *life = list_entry(node, struct sandbox_life, by_name);
+		struct sandbox *sandbox = life->sandbox;
+		if (strcmp(sandbox->row.name, name) == 0 &&
+		    strcmp(sandbox->row.workspace, workspace) == 0)
+			return sandbox;
+	}
+	return NULL;
+}
+
+static int not_found(const char *id_or_name, struct error *error)
+{
+	return error_set(error, ERROR_SANDBOX_NOT_FOUND, "there is no sandbox `%s`", id_or_name);
+}
+
+static int find_live(struct core *core, const struct principal *principal, const char *id_or_name,
+		     struct sandbox **ret_sandbox, struct error *error)
+{
+	struct id id;
+	struct sandbox *sandbox;
+	if (id_parse(id_or_name, &id) == 0)
+		sandbox = sandbox_by_id(core, &id);
+	else if (name_valid(id_or_name))
+		sandbox = sandbox_by_name(core, principal->workspace, id_or_name);
+	else
+		return error_set(error, ERROR_ID_MALFORMED,
+				 "\"%.64s\" is neither the id nor the name of a sandbox: an id is "
+				 "16 characters a-z, 0-9; a name is 1 to 63 of a-z, 0-9 and '-'",
+				 id_or_name);
+	if (!sandbox || !row_visible(principal, &sandbox->row))
+		return not_found(id_or_name, error);
+	*ret_sandbox = sandbox;
+	return 0;
+}
+
+static bool take_row(void *data, const struct sandbox_row *row)
+{
+	sandbox_row_copy(row, data);
+	return false;
+}
+
+/* The newest that had this name. 1 found, 0 not, -1. */
+static int tombstone_by_name(struct core *core, const char *workspace, const char *name,
+			     struct sandbox_row *ret_row, struct error *error)
+{
+	if (store_sandbox_page(core->store, workspace, false, SANDBOX_ENDED, name, 0, NULL, 1,
+			       take_row, ret_row, error) < 0)
+		return -1;
+	return id_is_set(&ret_row->id) ? 1 : 0;
+}
+
+int sandbox_find_row(struct core *core, const struct principal *principal, const char *id_or_name,
+		     struct sandbox_row *ret_row, struct error *error)
+{
+	struct sandbox *sandbox;
+	struct id id;
+	if (find_live(core, principal, id_or_name, &sandbox, error) == 0) {
+		sandbox_row_copy(&sandbox->row, ret_row);
+		return 0;
+	}
+	if (error->kind != ERROR_SANDBOX_NOT_FOUND)
+		return -1;
+	struct sandbox_row row = {0};
+	bool is_id = id_parse(id_or_name, &id) == 0;
+	int found = is_id ? store_sandbox_get(core->store, &id, &row, error)
+			  : tombstone_by_name(core, principal->workspace, id_or_name, &row, error);
+	if (found < 0)
+		return -1;
+	if (found == 0 || !row_visible(principal, &row)) {
+		sandbox_row_done(&row);
+		return not_found(id_or_name, error);
+	}
+	*ret_row = row;
+	return 0;
+}
+
+int sandbox_find(struct core *core, const struct principal *principal, const char *id_or_name,
+		 struct sandbox **ret_sandbox, struct error *error)
+{
+	if (find_live(core, principal, id_or_name, ret_sandbox, error) == 0)
+		return 0;
+	if (error->kind != ERROR_SANDBOX_NOT_FOUND)
+		return -1;
+	struct sandbox_row row = {0};
+	if (sandbox_find_row(core, principal, id_or_name, &row, error) < 0)
+		return -1;
+	char when[CLOCK_TEXT_SIZE];
+	clock_text(row.ended_wall, when);
+	error_set(error, ERROR_SANDBOX_ENDED, "sandbox `%s` ended at %s (%s%s%s)", id_or_name, when,
+		  end_reason_name((enum end_reason)row.end_reason), row.end_message ? ": " : "",
+		  row.end_message ? row.end_message : "");
+	sandbox_row_done(&row);
+	return -1;
+}
+
+/* The one place where the clock of a paused sandbox stops and goes on: while it is in one of the
+ * three states no time passes for its deadline, and leaving them, whereto and however it comes
+ * about, moves the deadline by as long as that was. */
+static void row_set_state(struct sandbox_row *row, enum sandbox_state state)
+{
+	int64_t now = clock_wall();
+	row->state = state;
+	if (state_facts(state)->clock_stands) {
+		if (row->paused_wall == 0)
+			row->paused_wall = now;
+		return;
+	}
+	if (row->paused_wall == 0)
+		return;
+	if (row->deadline_wall != 0)
+		row->deadline_wall += MAX(now - row->paused_wall, 0);
+	row->paused_wall = 0;
+	/* Being paused is not being idle either. */
+	row->active_wall = now;
+}
+
+/* What depends on the row's times and is not in the row. */
+static void clock_goes_on(struct sandbox *sandbox)
+{
+	sandbox_clock_deadline(sandbox);
+	sandbox->life->active = clock_boot();
+	file_clock_goes_on(sandbox);
+	timers_wake_at(sandbox->core, clock_boot());
+}
+
+static void metered_change(struct sandbox *sandbox, enum sandbox_state from)
+{
+	meter_changed(sandbox, from);
+	if (state_facts(sandbox->row.state)->leaves_room)
+		create_queue_turn(sandbox->core);
+}
+
+static int write_row(void *data, struct error *error)
+{
+	struct sandbox *sandbox = data;
+	return store_sandbox_update(sandbox->core->store, &sandbox->row, error);
+}
+
+void sandbox_state_entered(struct sandbox *sandbox, enum sandbox_state from)
+{
+	sandbox->life->generation++;
+	metered_change(sandbox, from);
+	/* Entering a state rechecks the timers: an earlier check skipped the ones that apply only
+	 * to this state. */
+	timers_wake_at(sandbox->core, clock_boot());
+	sandbox_notify(sandbox);
+	log_debug("sandbox %s is %s", sandbox->row.id.text,
+		  sandbox_state_name((enum sandbox_state)sandbox->row.state));
+}
+
+int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state, struct error *error)
+{
+	struct sandbox_row before = sandbox->row;
+	row_set_state(&sandbox->row, state);
+	bool recorded = activity_state(sandbox, (enum sandbox_state)before.state);
+	if (activity_save(sandbox->core, write_row, sandbox, error) < 0) {
+		if (recorded)
+			activity_take_back(sandbox);
+		sandbox->row = before; /* no string has changed */
+		return error_prepend(error, "sandbox %s", sandbox->row.id.text);
+	}
+	sandbox->life->active_stored = sandbox->row.active_wall;
+	/* The row is written; an exec's may still wait for it. */
+	if (!sandbox->life->execs_unsaved)
+		sandbox->life->save_at = 0;
+	if (before.paused_wall != 0 && sandbox->row.paused_wall == 0)
+		clock_goes_on(sandbox);
+	sandbox_state_entered(sandbox, (enum sandbox_state)before.state);
+	return 0;
+}
+
+void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state)
+{
+	struct error error;
+	bool stood = sandbox->row.paused_wall != 0;
+	enum sandbox_state before = (enum sandbox_state)sandbox->row.state;
+	if (sandbox_set_state(sandbox, state, &error) == 0)
+		return;
+	log_error("%s; it is tried again", error.message);
+	row_set_state(&sandbox->row, state);
+	activity_state(sandbox, before);
+	sandbox->life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
+	sandbox->life->generation++;
+	metered_change(sandbox, before);
+	if (stood && sandbox->row.paused_wall == 0)
+		clock_goes_on(sandbox);
+	timers_wake_at(sandbox->core, clock_boot());
+	sandbox_notify(sandbox);
+}
+
+void sandbox_save_again(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	struct error error;
+	life->save_at = 0;
+	int result = store_sandbox_update(sandbox->core->store, &sandbox->row, &error);
+	if (result == 0 && (!life->execs_unsaved || exec_save_again(sandbox))) {
+		life->execs_unsaved = false;
+		log_info("sandbox %s is written down again", sandbox->row.id.text);
+		return;
+	}
+	life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
+}
+
+void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why)
+{
+	/* The first reason is the true one: a delete that follows only cleans up. */
+	if (sandbox->row.end_reason != END_REASON_NONE)
+		return;
+	sandbox->row.end_reason = reason;
+	sandbox->row.end_message = copy_text(why);
+}
+
+void sandbox_clock_deadline(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	life->deadline = 0;
+	if (sandbox->row.deadline_wall == 0)
+		return;
+	life->deadline = clock_boot() + (sandbox->row.deadline_wall - clock_wall());
+	life->deadline = MAX(life->deadline, 1);
+	timers_wake_at(sandbox->core, life->deadline);
+}
+
+/* The time by which its deadline is counted. */
+static int64_t row_now(const struct sandbox_row *row)
+{
+	return row->paused_wall != 0 ? row->paused_wall : clock_wall();
+}
+
+int64_t sandbox_expires_in(const struct sandbox_row *row)
+{
+	if (row->deadline_wall == 0 || row->state == SANDBOX_ENDED)
+		return -1;
+	int64_t left = row->deadline_wall - row_now(row);
+	return left > 0 ? (left + NSEC_PER_SEC - 1) / NSEC_PER_SEC : 0;
+}
+
+int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error *error)
+{
+	struct core *core = sandbox->core;
+	uint32_t maximum = core->config.timeout_seconds_max;
+	bool unlimited = maximum == 0 || maximum >= SANDBOX_TIMEOUT_MAX;
+	if (seconds > (unlimited ? SANDBOX_TIMEOUT_MAX : maximum) || (seconds == 0 && !unlimited))
+		return error_set(error, ERROR_LIMIT_EXCEEDED,
+				 "timeout_seconds is %u; it must be 1 to %u%s", seconds,
+				 unlimited ? SANDBOX_TIMEOUT_MAX : maximum,
+				 unlimited ? ", or 0 for none" : "");
+	if (sandbox->row.state == SANDBOX_DELETING)
+		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
+				 sandbox->row.id.text);
+	uint32_t seconds_before = sandbox->row.timeout_seconds;
+	uint32_t options_before = sandbox->row.options;
+	int64_t deadline_before = sandbox->row.deadline_wall;
+	sandbox->row.options &= ~(uint32_t)OPTION_TIMEOUT_UNASKED;
+	sandbox->row.timeout_seconds = seconds;
+	sandbox->row.deadline_wall =
+	    seconds == 0 ? 0 : row_now(&sandbox->row) + seconds * NSEC_PER_SEC;
+	if (store_sandbox_update(core->store, &sandbox->row, error) < 0) {
+		sandbox->row.options = options_before;
+		sandbox->row.timeout_seconds = seconds_before;
+		sandbox->row.deadline_wall = deadline_before;
+		return -1;
+	}
+	sandbox_clock_deadline(sandbox);
+	link_send_deadline(sandbox);
+	return 0;
+}
+
+void sandbox_touch(struct sandbox *sandbox)
+{
+	struct sandbox_life *life = sandbox->life;
+	if (sandbox->row.paused_wall != 0)
+		return; /* it begins anew when its clock goes on */
+	life->active = clock_boot();
+	sandbox->row.active_wall = clock_wall();
+	if ((sandbox->row.idle_timeout_seconds == 0 && sandbox->row.auto_pause_seconds == 0) ||
+	    sandbox->row.active_wall - life->active_stored < ACTIVE_STORE_INTERVAL)
+		return;
+	struct error error;
+	if (store_sandbox_update(sandbox->core->store, &sandbox->row, &error) < 0)
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+	life->active_stored = sandbox->row.active_wall;
+}
+
+void waiter_append(struct sandbox *sandbox, struct list *list,
+		   void (*done)(void *data, const struct error *error), void *data, int64_t until,
+		   bool wake)
+{
+	struct waiter *waiter = calloc(1, sizeof(*waiter));
+	if (!waiter)
+		abort();
+	*waiter = (struct waiter){
+	    .done = done,
+	    .data = data,
+	    .until = until,
+	    .wake = wake,
+	};
+	list_append(list, &waiter->link);
+	sandbox->life->waiter_count++;
+	if (until != 0)
+		timers_wake_at(sandbox->core, until);
+}
+
+int waiter_add(struct sandbox *sandbox, struct list *list,
+	       void (*done)(void *data, const struct error *error), void *data, int64_t until,
+	       bool wake, struct error *error)
+{
+	if (sandbox->life->waiter_count >= WAITERS_MAX)
+		return error_set(error, ERROR_BUSY, "too many requests wait for sandbox `%s`",
+				 sandbox->row.id.text);
+	waiter_append(sandbox, list, done, data, until, wake);
+	return 0;
+}
+
+void waiter_take_back(struct sandbox *sandbox, struct list *list)
+{
+	struct waiter *waiter = list_entry(list->previous, struct waiter, link);
+	list_remove(&waiter->link);
+	sandbox->life->waiter_count--;
+	free(waiter);
+}
+
+void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error)
+{
+	/* Taken off first: a callback may add new ones, and those wait for what comes next. */
+	struct list due;
+	list_init(&due);
+	while (!list_empty(list)) {
+		struct list *node = list->next;
+		list_remove(node);
+		list_append(&due, node);
+		sandbox->life->waiter_count--;
+	}
+	while (!list_empty(&due)) {
+		struct waiter *waiter = list_entry(due.next, struct waiter, link);
+		list_remove(&waiter->link);
+		if (waiter->done)
+			waiter->done(waiter->data, error);
+		free(waiter);
+	}
+}
+
+void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_monotonic)
+{
+	if (sandbox->phase_count >= SANDBOX_PHASES_MAX)
+		return;
+	struct phase *phase = &sandbox->phases[sandbox->phase_count++];
+	int64_t microseconds = (clock_monotonic() - since_monotonic) / NSEC_PER_USEC;
+	if (text_copy(phase->name, sizeof(phase->name), name) < 0)
+		phase->name[0] = '\0';
+	phase->microseconds = (uint32_t)MIN(MAX(microseconds, 0), (int64_t)UINT32_MAX);
+}
+
+struct later {
+	struct core *core;
+	struct id id;
+	void (*call)(struct sandbox *sandbox);
+};
+
+static void call_later(void *data)
+{
+	struct later *later = data;
+	struct sandbox *sandbox = sandbox_by_id(later->core, &later->id);
+	if (sandbox)
+		later->call(sandbox);
+	free(later);
+}
+
+void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox))
+{
+	struct later *later = malloc(sizeof(*later));
+	if (!later)
+		abort();
+	*later = (struct later){sandbox->core, sandbox->row.id, call};
+	core_later(sandbox->core, call_later, later);
+}
+
+struct ask {
+	struct core *core;
+	struct id id;
+	uint32_t generation;
+	void (*done)(const struct sandbox_answer *answer);
+	void *data;
+	uint64_t number;
+};
+
+static void on_answer(void *data, const struct spawn_message *reply, const struct error *error)
+{
+	struct ask *ask = data;
+	struct sandbox *sandbox = sandbox_by_id(ask->core, &ask->id);
+	struct sandbox_answer answer = {
+	    .core = ask->core,
+	    .sandbox = sandbox,
+	    .current = sandbox && sandbox->life->generation == ask->generation,
+	    .reply = reply,
+	    .error = error,
+	    .data = ask->data,
+	    .number = ask->number,
+	};
+	ask->done(&answer);
+	free(ask);
+}
+
+int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const int *fds,
+		size_t fd_count, uint32_t timeout_ms,
+		void (*done)(const struct sandbox_answer *answer), void *data, uint64_t number,
+		struct error *error)
+{
+	if (!sandbox->core->spawner)
+		return error_set(error, ERROR_SPAWNER_GONE, "the daemon is stopping");
+	struct ask *ask = calloc(1, sizeof(*ask));
+	if (!ask)
+		abort();
+	*ask = (struct ask){
+	    .core = sandbox->core,
+	    .id = sandbox->row.id,
+	    .generation = sandbox->life->generation,
+	    .done = done,
+	    .data = data,
+	    .number = number,
+	};
+	message->sandbox = sandbox->row.id;
+	if (spawner_request(sandbox->core->spawner, message, fds, fd_count, timeout_ms, on_answer,
+			    ask, error) < 0) {
+		free(ask);
+		return -1;
+	}
+	return 0;
+}
+
+static void on_counters(const struct sandbox_answer *answer)
+{
+	struct waiter *waiter = answer->data;
+	if (answer->sandbox && !answer->error)
+		counters_take(answer->sandbox, &answer->reply->counters);
+	waiter->done(waiter->data, answer->error);
+	free(waiter);
+}
+
+int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error *error)
+{
+	struct waiter *waiter = calloc(1, sizeof(*waiter));
+	if (!waiter)
+		abort();
+	*waiter = (struct waiter){.done = done, .data = data};
+	struct spawn_message message = {.type = SPAWN_COUNTERS};
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_counters, waiter, 0,
+			error) < 0) {
+		free(waiter);
+		return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,264 @@
+/* Searching one file for lines. Called by grep; blocks on the disk.
+ *
+ * The file goes through a window of WINDOW bytes. Whole lines in it are searched together (one call
+ * finds the first match among thousands of lines); a line longer than the window is searched in
+ * overlapping pieces and reported once. Holes of a sparse file are passed over. */
+#include "init/file/search.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+#define WINDOW (256 * 1024)
+#define BINARY_LOOK (8 * 1024)
+#define REGEX_OVERLAP (4 * 1024)
+
+static char fold(char byte)
+{
+	return byte >= 'A' && byte <= 'Z' ? (char)(byte + ('a' - 'A')) : byte;
+}
+
+static int compile_regex(struct search *search, struct bytes pattern, struct failure *failure)
+{
+	const char *reason = "";
+	int result = regex_compile((const char *)pattern.data, pattern.size, search->ignore_case,
+				   &search->regex, &reason);
+	if (result == -EINVAL)
+		return file_refused(failure, ERROR_PATTERN_INVALID,
+				    "the regular expression cannot be used", reason);
+	return result < 0 ? file_failed(failure, result, "") : 0;
+}
+
+int search_open(struct search *search, struct operation *operation, struct failure *failure)
+{
+	struct bytes pattern = operation->request.pattern;
+	search->operation = operation;
+	bool is_regex = operation->request.flags & FILE_REGEX;
+	search->ignore_case = operation->request.flags & FILE_IGNORE_CASE;
+	if (pattern.size == 0 || pattern.size > SEARCH_PATTERN_MAX)
+		return file_refused(failure, ERROR_PATTERN_INVALID, "",
+				    "the pattern is empty or longer than 64 KiB");
+	if (memchr(pattern.data, '\n', pattern.size))
+		return file_refused(
+		    failure, ERROR_PATTERN_INVALID, "",
+		    "the pattern holds a newline, but lines are searched one by one");
+	search->pattern = malloc(pattern.size);
+	search->buffer = malloc(WINDOW);
+	bool folds = search->ignore_case && !is_regex;
+	search->folded = folds ? malloc(WINDOW) : NULL;
+	if (!search->pattern || !search->buffer || (folds && !search->folded))
+		return file_failed(failure, ENOMEM, "");
+	search->pattern_size = pattern.size;
+	search->holes_cannot_match = !memchr(pattern.data, '\0', pattern.size);
+	if (is_regex)
+		return compile_regex(search, pattern, failure);
+	for (size_t i = 0; i < pattern.size; i++)
+		search->pattern[i] = folds ? fold((char)pattern.data[i]) : (char)pattern.data[i];
+	return 0;
+}
+
+void search_done(struct search *search)
+{
+	regex_free(&search->regex);
+	free(search->pattern);
+	free(search->buffer);
+	free(search->folded);
+	search->pattern = search->buffer = search->folded = NULL;
+}
+
+static bool is_cancelled(void *operation)
+{
+	return operation_cancelled(operation);
+}
+
+/* Where the first match in [start, end) begins: 1, 0 or -ECANCELED. line_ends: a line ends at
+ * `end`.
+ */
+static int find(struct search *search, size_t start, size_t end, bool line_ends, size_t *ret_at)
+{
+	if (search->regex) {
+		const struct regex_text text = {
+		    .text = search->buffer,
+		    .start = start,
+		    .end = end,
+		    .begins = !search->continued,
+		    .ends = line_ends,
+		    .cancelled = is_cancelled,
+		    .context = search->operation,
+		};
+		return regex_find(search->regex, &text, ret_at);
+	}
+	const char *text = search->folded ? search->folded : search->buffer;
+	const char *found =
+	    memmem(text + start, end - start, search->pattern, search->pattern_size);
+	if (found)
+		*ret_at = (size_t)(found - text);
+	return found != NULL;
+}
+
+static size_t count_newlines(const char *text, size_t size)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < size; i++)
+		count += text[i] == '\n';
+	return count;
+}
+
+/* The line, or what is shown of a long one: from somewhat before the match, no character cut. */
+static int report(struct search *search, uint64_t line, size_t start, size_t end, size_t at)
+{
+	const char *buffer = search->buffer;
+	if (end - start > GREP_LINE_MAX) {
+		if (at - start > GREP_LINE_MAX / 2)
+			start = at - GREP_LINE_MAX / 4;
+		for (int i = 0; i < 3 && start < at && (buffer[start] & 0xc0) == 0x80; i++)
+			start++;
+		size_t size = MIN(end - start, (size_t)GREP_LINE_MAX);
+		end = start + text_utf8_prefix(buffer + start, size);
+	}
+	const struct search_match match = {
+	    .line = line,
+	    .offset = search->base + at,
+	    .text = buffer + start,
+	    .size = end - start,
+	};
+	return search->on_match(search->context, &match);
+}
+
+/* The lines in [0, end); the newline that ends the last one is at `end`, or the file ends there. */
+static int search_lines(struct search *search, size_t end)
+{
+	const char *buffer = search->buffer;
+	size_t at = 0;
+	while (at <= end) {
+		size_t hit = 0;
+		int result = find(search, at, end, true, &hit);
+		if (result < 0)
+			return result;
+		if (result == 0)
+			break;
+		const char *newline = memrchr(buffer + at, '\n', hit - at);
+		size_t start = newline ? (size_t)(newline - buffer) + 1 : at;
+		newline = memchr(buffer + hit, '\n', end - hit);
+		size_t line_end = newline ? (size_t)(newline - buffer) : end;
+		search->line += count_newlines(buffer + at, start - at);
+		if (!(start == 0 && search->continued && search->reported)) {
+			result = report(search, search->line, start, line_end, hit);
+			if (result != 0)
+				return result;
+		}
+		at = line_end + 1;
+		search->line++;
+	}
+	if (at <= end)
+		search->line += count_newlines(buffer + at, end - at) + 1;
+	return 0;
+}
+
+/* Forgets the first `count` bytes. */
+static void drop(struct search *search, size_t count)
+{
+	search->size -= count;
+	search->base += count;
+	memmove(search->buffer, search->buffer + count, search->size);
+	if (search->folded)
+		memmove(search->folded, search->folded + count, search->size);
+}
+
+/* All whole lines in the window. */
+static int search_whole_lines(struct search *search)
+{
+	const char *newline = memrchr(search->buffer, '\n', search->size);
+	if (!newline)
+		return 0;
+	size_t end = (size_t)(newline - search->buffer);
+	int result = search_lines(search, end);
+	drop(search, end + 1);
+	search->continued = search->reported = false;
+	return result;
+}
+
+/* A piece of a line that goes on: kept of it is what a match could begin in. */
+static int search_piece(struct search *search, size_t overlap)
+{
+	size_t hit = 0;
+	int result = 0;
+	if (!search->reported && search->size > 0)
+		result = find(search, 0, search->size, false, &hit);
+	if (result > 0) {
+		search->reported = true;
+		result = report(search, search->line, 0, search->size, hit);
+	}
+	drop(search, search->size - MIN(overlap, search->size));
+	search->continued = true;
+	return result;
+}
+
+/* Passes over a hole: its NULs hold no newline and, for a pattern without them, no match. */
+static int skip_hole(struct search *search, int fd, const struct stat *stat, bool *ret_end)
+{
+	off_t at = (off_t)(search->base + search->size);
+	off_t data = lseek(fd, at, SEEK_DATA);
+	bool end = data < 0 && errno == ENXIO && at < stat->st_size;
+	if (data <= at && !end)
+		return lseek(fd, at, SEEK_SET) < 0 ? -errno : 0;
+	int result = search_piece(search, 0);
+	search->base = (uint64_t)(end ? stat->st_size : data);
+	*ret_end = end;
+	return result;
+}
+
+/* Reads until the window is full or the file ends. */
+static int fill(struct search *search, int fd, bool *ret_end)
+{
+	while (search->size < WINDOW && !*ret_end) {
+		ssize_t got = read(fd, search->buffer + search->size, WINDOW - search->size);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		*ret_end = got == 0;
+		for (ssize_t i = 0; search->folded && i < got; i++)
+			search->folded[search->size + (size_t)i] =
+			    fold(search->buffer[search->size + (size_t)i]);
+		search->size += (size_t)got;
+	}
+	return 0;
+}
+
+int search_file(struct search *search, int fd, const struct stat *stat)
+{
+	search->size = 0;
+	search->base = 0;
+	search->line = 1;
+	search->continued = search->reported = false;
+	bool sparse = search->holes_cannot_match && stat->st_blocks < stat->st_size / 512;
+	size_t overlap = search->regex ? REGEX_OVERLAP : search->pattern_size - 1;
+	bool first = true, end = false;
+	while (!end) {
+		if (operation_cancelled(search->operation))
+			return -ECANCELED;
+		int result = sparse && !first ? skip_hole(search, fd, stat, &end) : 0;
+		if (result == 0)
+			result = fill(search, fd, &end);
+		if (result != 0)
+			return result;
+		if (first && search->skip_binary &&
+		    memchr(search->buffer, '\0', MIN(search->size, (size_t)BINARY_LOOK)))
+			return 0;
+		first = false;
+		result = search_whole_lines(search);
+		if (result == 0 && !end && search->size == WINDOW)
+			result = search_piece(search, overlap);
+		if (result != 0)
+			return result;
+	}
+	/* The last line, when no newline ends it. */
+	if (search->size == 0 || (search->continued && search->reported))
+		return 0;
+	return search_lines(search, search->size);
+}

@@ -1,0 +1,454 @@
+/* Watch: what happens to a file or below a directory, until it is cancelled. Called by
+ * operation_run(); waits for events and for credit.
+ *
+ * The kernel's own queue is the buffer: while the client takes nothing, nothing is read from it, it
+ * merges events that repeat, and when it is full (fs.inotify.max_queued_events) it says so, which
+ * becomes WATCH_OVERFLOW. So memory is bounded, and a loss is always told.
+ *
+ * A directory that appears is watched from the moment we hear of it; what was put there before that
+ * is found by looking, and reported as created. What was found that way and is also in the queue is
+ * reported once: names found are remembered (as many as fit) until the queue has been read empty.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "init/file/internal.h"
+
+#define EVENTS_SIZE (64 * 1024)
+#define WATCHES_MAX 65536
+#define FOUND_SIZE (128 * 1024)
+#define CANCEL_LOOK 256
+#define WATCH_MASK                                                                                 \
+	(IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB |             \
+	 IN_DELETE_SELF | IN_MOVE_SELF)
+
+struct watched {
+	int descriptor; /* the kernel counts them upwards: the array is sorted by it */
+	char *path;     /* below the root, with a slash at its end, or ""; NULL when dropped */
+};
+
+struct watch {
+	struct operation *operation;
+	int inotify;
+	bool recursive;
+	int root; /* its watch descriptor */
+	struct file_prefix prefix;
+	char named[GUEST_PATH_MAX]; /* the root as the client wrote it */
+	struct file_path path;      /* and as it is opened */
+	struct watched *watches;
+	size_t count, alive, room;
+	/* Full paths that were found by looking, one after the other with their NULs. */
+	char *found;
+	size_t found_size, found_room;
+	uint32_t moved_cookie; /* of the directory that was moved away last */
+	bool root_gone;
+};
+
+static void watch_done(struct watch *watch)
+{
+	for (size_t i = 0; i < watch->count; i++)
+		free(watch->watches[i].path);
+	free(watch->watches);
+	free(watch->found);
+	fd_close(&watch->inotify);
+}
+
+static int send_event(struct watch *watch, enum watch_kind kind, const char *path)
+{
+	uint8_t record[3 * GUEST_PATH_MAX + 8];
+	struct writer writer = writer_on(record, sizeof(record));
+	write_u8(&writer, (uint8_t)kind);
+	write_text(&writer, path);
+	int64_t size = writer_finish(&writer);
+	/* A path that no request can name: something happened, and that is all one can say. */
+	if (size < 0) {
+		writer = writer_on(record, sizeof(record));
+		write_u8(&writer, WATCH_OVERFLOW);
+		write_text(&writer, watch->named);
+		size = (int64_t)writer.size;
+	}
+	return operation_send(watch->operation, record, (size_t)size);
+}
+
+static int join(const struct watch *watch, const char *directory, const char *name,
+		char path[3 * GUEST_PATH_MAX])
+{
+	size_t directory_size = strlen(directory), name_size = strlen(name);
+	size_t size = watch->prefix.size;
+	if (size + directory_size + name_size >= 3 * GUEST_PATH_MAX)
+		return -ENAMETOOLONG;
+	memcpy(path, watch->prefix.text, size);
+	memcpy(path + size, directory, directory_size);
+	memcpy(path + size + directory_size, name, name_size + 1);
+	return 0;
+}
+
+static struct watched *find_watch(struct watch *watch, int descriptor)
+{
+	size_t low = 0, high = watch->count;
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		if (watch->watches[middle].descriptor < descriptor)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == watch->count || watch->watches[low].descriptor != descriptor)
+		return NULL;
+	return watch->watches[low].path ? &watch->watches[low] : NULL;
+}
+
+static void drop_watch(struct watch *watch, struct watched *watched, bool tell_kernel)
+{
+	if (tell_kernel)
+		(void)!inotify_rm_watch(watch->inotify, watched->descriptor);
+	free(watched->path);
+	watched->path = NULL;
+	watch->alive--;
+	if (watch->alive * 2 > watch->count || watch->count < 64)
+		return;
+	size_t kept = 0;
+	for (size_t i = 0; i < watch->count; i++) {
+		if (watch->watches[i].path)
+			watch->watches[kept++] = watch->watches[i];
+	}
+	watch->count = kept;
+}
+
+/* A directory left its place: it and all below it are no longer where their paths say. */
+static void drop_below(struct watch *watch, const char *directory, const char *name)
+{
+	size_t directory_size = strlen(directory), name_size = strlen(name);
+	for (size_t i = watch->count; i-- > 0;) {
+		if (i >= watch->count)
+			continue;
+		const char *path = watch->watches[i].path;
+		if (path && strncmp(path, directory, directory_size) == 0 &&
+		    strncmp(path + directory_size, name, name_size) == 0 &&
+		    path[directory_size + name_size] == '/')
+			drop_watch(watch, &watch->watches[i], true);
+	}
+}
+
+static int store_watch(struct watch *watch, int descriptor, const char *path, size_t size)
+{
+	struct watched *known = find_watch(watch, descriptor);
+	char *copy = malloc(size + 1);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, path, size);
+	copy[size] = '\0';
+	/* The same directory again, by another way: its newer path counts. */
+	if (known) {
+		free(known->path);
+		known->path = copy;
+		return 0;
+	}
+	if (watch->count == watch->room) {
+		size_t room = MAX(64, 2 * watch->room);
+		void *watches = realloc(watch->watches, room * sizeof(*watch->watches));
+		if (!watches) {
+			free(copy);
+			return -ENOMEM;
+		}
+		watch->watches = watches;
+		watch->room = room;
+	}
+	watch->watches[watch->count++] = (struct watched){descriptor, copy};
+	watch->alive++;
+	return 0;
+}
+
+/* By descriptor: what is watched is what was opened, whatever its name leads to by now. -ENOSPC is
+ * the kernel's word for its limit of watches. */
+static int add_watch(struct watch *watch, int fd, const char *path, size_t size)
+{
+	if (watch->alive >= WATCHES_MAX)
+		return -ENOSPC;
+	char place[32];
+	file_descriptor_path(fd, place);
+	int descriptor = inotify_add_watch(watch->inotify, place, WATCH_MASK | IN_EXCL_UNLINK);
+	if (descriptor < 0)
+		return -errno;
+	int result = store_watch(watch, descriptor, path, size);
+	return result < 0 ? result : descriptor;
+}
+
+static void remember(struct watch *watch, const char *path)
+{
+	size_t size = strlen(path) + 1;
+	if (!watch->found) {
+		watch->found_room = FOUND_SIZE;
+		watch->found = malloc(watch->found_room);
+	}
+	if (!watch->found || size > watch->found_room - watch->found_size)
+		return;
+	memcpy(watch->found + watch->found_size, path, size);
+	watch->found_size += size;
+}
+
+static bool was_found(const struct watch *watch, const char *path)
+{
+	for (size_t at = 0; at < watch->found_size; at += strlen(watch->found + at) + 1) {
+		if (strcmp(watch->found + at, path) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int look_at(struct watch *watch, struct file_walk *walk, const char *directory, bool tell)
+{
+	char path[3 * GUEST_PATH_MAX], below[3 * GUEST_PATH_MAX];
+	size_t directory_size = strlen(directory);
+	int result = 0;
+	if (directory_size + walk->path_size + strlen(walk->name) + 2 >= sizeof(below))
+		return 0;
+	memcpy(below, directory, directory_size);
+	memcpy(below + directory_size, walk->path, walk->path_size + 1);
+	if (tell && join(watch, below, walk->name, path) == 0) {
+		remember(watch, path);
+		result = send_event(watch, WATCH_CREATED, path);
+	}
+	if (result < 0 || walk->type != DT_DIR)
+		return result;
+	int fd CLOSE_FD = file_walk_open_entry(walk);
+	if (fd < 0)
+		return 0;
+	struct stat stat;
+	if (fstat(fd, &stat) < 0 ||
+	    (stat.st_dev != walk->levels[walk->depth - 1].device && file_is_kernel_tree(fd)))
+		return 0;
+	result = file_walk_enter(walk, &fd);
+	if (result == 0) {
+		size_t size = directory_size + walk->path_size;
+		memcpy(below + directory_size, walk->path, walk->path_size + 1);
+		result = add_watch(watch, walk->levels[walk->depth - 1].fd, below, size);
+	}
+	/* Gone again already, or not ours to look at. */
+	if (result == -ENOENT || result == -EACCES)
+		result = 0;
+	return MIN(result, 0);
+}
+
+/* Watches every directory below `directory` (with a slash at its end, or ""), and tells of all that
+ * is there when asked to. Takes the descriptor, which is watched already. */
+static int look_below(struct watch *watch, int *fd, const char *directory, bool tell)
+{
+	struct file_walk walk DONE_WALK = {.directory = -1};
+	int result = file_walk_open(&walk, fd);
+	for (uint64_t seen = 1; result == 0; seen++) {
+		int event = file_walk_next(&walk);
+		if (event == WALK_END || event == -ESTALE)
+			break;
+		if (event == WALK_ENTRY)
+			result = look_at(watch, &walk, directory, tell);
+		if (seen % CANCEL_LOOK == 0 && operation_cancelled(watch->operation))
+			result = -ECANCELED;
+	}
+	return result;
+}
+
+/* A directory has appeared in a watched one. */
+static int take_in(struct watch *watch, const char *directory, const char *name, bool tell)
+{
+	char below[3 * GUEST_PATH_MAX], path[3 * GUEST_PATH_MAX];
+	size_t directory_size = strlen(directory), name_size = strlen(name);
+	if (directory_size + name_size + 2 > sizeof(below) ||
+	    join(watch, directory, name, path) < 0)
+		return 0;
+	memcpy(below, directory, directory_size);
+	memcpy(below + directory_size, name, name_size);
+	memcpy(below + directory_size + name_size, "/", 2);
+	/* The root by the path that the kernel resolves; the client's may be relative. */
+	struct file_path root;
+	struct failure ignored;
+	struct bytes named = {(const uint8_t *)path, strlen(path)};
+	if (file_path_of(named, &root, &ignored) < 0)
+		return 0;
+	int fd CLOSE_FD = open(root.text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	int result = add_watch(watch, fd, below, strlen(below));
+	return result < 0 ? result : look_below(watch, &fd, below, tell);
+}
+
+static int kind_of(uint32_t mask)
+{
+	return mask & IN_CREATE       ? WATCH_CREATED
+	       : mask & IN_MODIFY     ? WATCH_MODIFIED
+	       : mask & IN_DELETE     ? WATCH_REMOVED
+	       : mask & IN_MOVED_FROM ? WATCH_RENAMED_FROM
+	       : mask & IN_MOVED_TO   ? WATCH_RENAMED_TO
+	       : mask & IN_ATTRIB     ? WATCH_ATTRIBUTES
+				      : -1;
+}
+
+/* An event of the root itself: it has no name. Those of directories below come by their parents. */
+static int handle_root(struct watch *watch, uint32_t mask)
+{
+	if (mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) {
+		watch->root_gone = true;
+		return send_event(watch, WATCH_REMOVED, watch->named);
+	}
+	int kind = kind_of(mask);
+	return kind < 0 ? 0 : send_event(watch, (enum watch_kind)kind, watch->named);
+}
+
+static int handle_directory(struct watch *watch, const struct inotify_event *event,
+			    const char *directory)
+{
+	/* The watch's path may be freed by what follows. */
+	char here[3 * GUEST_PATH_MAX];
+	size_t size = strlen(directory);
+	if (size >= sizeof(here))
+		return 0;
+	memcpy(here, directory, size + 1);
+	if (event->mask & IN_MOVED_FROM) {
+		watch->moved_cookie = event->cookie;
+		drop_below(watch, here, event->name);
+		return 0;
+	}
+	if (event->mask & (IN_CREATE | IN_MOVED_TO)) {
+		/* Moved within the tree: what is in it is nothing new. */
+		bool known = (event->mask & IN_MOVED_TO) && event->cookie == watch->moved_cookie;
+		return take_in(watch, here, event->name, !known);
+	}
+	return 0;
+}
+
+/* Directories may be among what was lost: all are looked for again, so that from here on nothing is
+ * missed. To watch one a second time changes nothing. */
+static int handle_overflow(struct watch *watch)
+{
+	int result = send_event(watch, WATCH_OVERFLOW, watch->named);
+	if (result < 0 || !watch->recursive)
+		return result;
+	int directory CLOSE_FD =
+	    open(watch->path.text, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+	return directory < 0 ? 0 : look_below(watch, &directory, "", false);
+}
+
+static int handle(struct watch *watch, const struct inotify_event *event)
+{
+	if (event->mask & IN_Q_OVERFLOW)
+		return handle_overflow(watch);
+	struct watched *watched = find_watch(watch, event->wd);
+	if (!watched)
+		return 0;
+	if (event->len == 0 && event->wd == watch->root)
+		return handle_root(watch, event->mask);
+	if (event->mask & IN_IGNORED) {
+		drop_watch(watch, watched, false);
+		return 0;
+	}
+	int kind = kind_of(event->mask);
+	if (event->len == 0 || kind < 0)
+		return 0;
+	char path[3 * GUEST_PATH_MAX];
+	if (join(watch, watched->path, event->name, path) < 0)
+		return send_event(watch, WATCH_OVERFLOW, watch->named);
+	/* Found by looking: it was told, and if a directory it was taken in. */
+	if (kind == WATCH_CREATED && was_found(watch, path))
+		return 0;
+	int result = send_event(watch, (enum watch_kind)kind, path);
+	if (result == 0 && watch->recursive && (event->mask & IN_ISDIR))
+		result = handle_directory(watch, event, watched->path);
+	return result;
+}
+
+static int read_events(struct watch *watch)
+{
+	static uint8_t events[EVENTS_SIZE] __attribute__((aligned(8)));
+	ssize_t got = read(watch->inotify, events, sizeof(events));
+	if (got < 0 && errno == EAGAIN) {
+		watch->found_size = 0;
+		return 0;
+	}
+	if (got < 0)
+		return errno == EINTR ? 0 : -errno;
+	int result = 0;
+	for (size_t at = 0; result == 0 && !watch->root_gone && at < (size_t)got;) {
+		const struct inotify_event *event = (const struct inotify_event *)(events + at);
+		result = handle(watch, event);
+		at += sizeof(*event) + event->len;
+	}
+	return result;
+}
+
+static int serve(struct watch *watch)
+{
+	int result = send_event(watch, WATCH_READY, watch->named);
+	while (result == 0 && !watch->root_gone) {
+		if (operation_cancelled(watch->operation))
+			return -ECANCELED;
+		result = read_events(watch);
+		/* Names that were found stay remembered until the queue is empty: look once more.
+		 */
+		struct pollfd fds[2] = {
+		    {.fd = watch->inotify, .events = POLLIN},
+		    {.fd = watch->operation->socket, .events = POLLIN},
+		};
+		if (result == 0 && !watch->root_gone && watch->found_size == 0 &&
+		    poll(fds, 2, -1) < 0 && errno != EINTR)
+			result = -errno;
+	}
+	return result;
+}
+
+static int start(struct watch *watch)
+{
+	bool no_follow = watch->operation->request.flags & FILE_NO_FOLLOW;
+	int look CLOSE_FD =
+	    open(watch->path.text, O_PATH | O_CLOEXEC | (no_follow ? O_NOFOLLOW : 0));
+	struct stat stat;
+	if (look < 0 || fstat(look, &stat) < 0)
+		return -errno;
+	watch->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (watch->inotify < 0)
+		return -errno;
+	watch->root = add_watch(watch, look, "", 0);
+	if (watch->root < 0)
+		return watch->root;
+	if (!watch->recursive || !S_ISDIR(stat.st_mode))
+		return 0;
+	int directory CLOSE_FD =
+	    open(watch->path.text, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+	return directory < 0 ? -errno : look_below(watch, &directory, "", false);
+}
+
+int file_watch(struct operation *operation, struct failure *failure)
+{
+	const struct file_request *request = &operation->request;
+	struct watch watch CLEANUP(watch_done) = {
+	    .operation = operation,
+	    .inotify = -1,
+	    .recursive = request->flags & FILE_RECURSIVE,
+	};
+	struct bytes named = request->path;
+	if (named.size == 0)
+		named = (struct bytes){(const uint8_t *)".", 1};
+	if (file_path_of(named, &watch.path, failure) < 0)
+		return -1;
+	const char *path = watch.path.text;
+	memcpy(watch.named, named.data, named.size);
+	file_prefix_of(request->path, &watch.prefix);
+	int result = start(&watch);
+	if (result == 0)
+		result = serve(&watch);
+	if (result == -ENOSPC)
+		return file_refused(failure, ERROR_RESOURCE_LIMIT, path,
+				    "too many directories to watch (fs.inotify.max_user_watches)");
+	if (result == -EMFILE)
+		return file_refused(failure, ERROR_RESOURCE_LIMIT, path,
+				    "too many watches at once (fs.inotify.max_user_instances)");
+	if (result < 0)
+		return file_failed(failure, result, path);
+	return file_refused(failure, ERROR_FILE_NOT_FOUND, path,
+			    "was removed or moved away while it was watched");
+}

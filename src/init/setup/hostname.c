@@ -1,0 +1,92 @@
+/* The sandbox's name as it shows inside: the kernel's, /etc/hostname, and a line of /etc/hosts so
+ * that the name resolves (sudo, Java, MPI and many daemons ask for it). Called for CONFIGURE,
+ * before users' folders are placed: nothing here can write into one. May block on the disk.
+ *
+ * A sandbox that starts again brings the /etc that its users left: no link is followed, and only
+ * plain files are written. */
+#include "init/setup/setup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/syscalls.h"
+
+/* A longer /etc/hosts is somebody's own work and stays as it is. */
+#define HOSTS_MAX (64 * 1024)
+
+static int open_plain_file(const char *path)
+{
+	struct open_how how = {
+	    .flags = O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+	    .mode = 0644,
+	    .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
+	};
+	struct stat status;
+	CLOSE_FD int fd = sys_openat2(AT_FDCWD, path, &how);
+	return fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? TAKE_FD(fd) : -1;
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\0';
+}
+
+/* `text` has a blank before it and behind it. */
+static bool mentions(const char *text, size_t size, const char *name)
+{
+	size_t length = strlen(name);
+	const char *end = text + size;
+	for (const char *at = text; (at = memmem(at, (size_t)(end - at), name, length)); at++)
+		if (is_blank(at[-1]) && is_blank(at[length]))
+			return true;
+	return false;
+}
+
+static void add_to_hosts(const char *hostname)
+{
+	/* Zero, and this runs once in a process: its ends stay blanks. */
+	static char room[1 + HOSTS_MAX + 1];
+	char *text = room + 1;
+	CLOSE_FD int fd = open_plain_file("etc/hosts");
+	ssize_t size = fd < 0 ? -1 : pread(fd, text, HOSTS_MAX, 0);
+	if (size < 0 || size == HOSTS_MAX || mentions(text, (size_t)size, hostname))
+		return;
+	bool open_line = size > 0 && text[size - 1] != '\n';
+	char line[NAME_MAX_LENGTH + 32];
+	int length =
+	    snprintf(line, sizeof(line), "%s127.0.1.1\t%s\n", open_line ? "\n" : "", hostname);
+	ssize_t put = pwrite(fd, line, (size_t)length, size);
+	(void)put;
+}
+
+static void write_hostname(const char *hostname)
+{
+	char line[NAME_MAX_LENGTH + 2];
+	CLOSE_FD int fd = open_plain_file("etc/hostname");
+	int length = snprintf(line, sizeof(line), "%s\n", hostname);
+	if (fd >= 0 && pwrite(fd, line, (size_t)length, 0) == length) {
+		int result = ftruncate(fd, length);
+		(void)result;
+	}
+}
+
+int setup_hostname(const char *hostname, struct failure *ret_failure)
+{
+	/* EPERM: a container's process may not have the right to; it has the name it was given. */
+	if (sethostname(hostname, strlen(hostname)) < 0 && errno != EPERM) {
+		*ret_failure = (struct failure){.kind = ERROR_INTERNAL, .errnum = (uint32_t)errno};
+		snprintf(ret_failure->message, sizeof(ret_failure->message),
+			 "setting the host name: %s", strerror(errno));
+		return -1;
+	}
+	/* Without these a sandbox is less comfortable, and no less itself: a full disk or an /etc
+	 * that is gone must not keep it from starting. */
+	write_hostname(hostname);
+	add_to_hosts(hostname);
+	return 0;
+}

@@ -1,0 +1,307 @@
+/* The administration's face, at its own URL and for the scope admin alone: tokens, budgets
+ * (budget.c), what workspaces have used, how the host is. In no other list of tools. Called by
+ * tools.c; a few short calls of the store. A token is in one answer, once, and nowhere else. */
+#include "mcp/tools/admin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/statistics.h"
+#include "base/text.h"
+#include "core/account/admission.h"
+#include "core/account/access.h"
+#include "proto/tiers.h"
+
+#define ANSWER_MAX (32 * KIB)
+
+bool admin_workspace(struct mcp_request *request, const char *name)
+{
+	struct error error;
+	if (workspace_check(name, &error) == 0)
+		return true;
+	content_refuse(request, "field `workspace`: %s.", error.message);
+	return false;
+}
+
+/* --- tokens --- */
+
+static void say_token(const struct token_row *row, struct buffer *to)
+{
+	char scopes[64], when[CLOCK_TEXT_SIZE];
+	scopes_text(row->scopes, scopes, sizeof(scopes));
+	(void)!buffer_printf(to, "%s: workspace %s, scopes %s", row->id.text, row->workspace,
+			     scopes);
+	if (row->label)
+		(void)!buffer_printf(to, ", label %s", row->label);
+	if (id_is_set(&row->sandbox))
+		(void)!buffer_printf(to, ", for sandbox %s alone", row->sandbox.text);
+	if (row->expires_wall) {
+		clock_text(row->expires_wall, when);
+		(void)!buffer_printf(to, ", expires %s", when);
+	}
+	clock_text(row->created_wall, when);
+	(void)!buffer_printf(to, ", made %s\n", when);
+}
+
+static bool parse_scopes(struct mcp_request *request, const json_t *list, uint32_t *ret_scopes)
+{
+	size_t index;
+	json_t *item;
+	struct error error;
+	*ret_scopes = 0;
+	json_array_foreach((json_t *)list, index, item)
+	{
+		uint32_t scope = 0;
+		if (!json_is_string(item))
+			error_set(&error, ERROR_INVALID, "field `scopes` must hold strings");
+		else if (scopes_parse(json_string_value(item), &scope, &error) == 0) {
+			*ret_scopes |= scope;
+			continue;
+		}
+		content_refuse(request, "%s. Scopes are sandboxes:read, sandboxes:write, admin.",
+			       error.message);
+		return false;
+	}
+	if (*ret_scopes == 0)
+		content_refuse(request, "field `scopes` must not be empty.");
+	return *ret_scopes != 0;
+}
+
+/* By name or id, in the workspace that the token will be of. */
+static int bind_sandbox(struct mcp_request *request, struct token_spec *spec, struct error *error)
+{
+	struct principal owner = {.scopes = SCOPE_READ};
+	struct sandbox *sandbox;
+	if (!spec->sandbox)
+		return 0;
+	if (text_copy(owner.workspace, sizeof(owner.workspace), spec->workspace) < 0)
+		return error_set(error, ERROR_INVALID, "field `workspace` is too long");
+	if (sandbox_find(request->core, &owner, spec->sandbox, &sandbox, error) < 0)
+		return -1;
+	spec->sandbox = sandbox->row.id.text;
+	return 0;
+}
+
+static void create_token(struct mcp_request *request, const json_t *arguments)
+{
+	struct token_spec spec = {.workspace = request->principal.workspace};
+	struct token_row row = {0};
+	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
+	char token[TOKEN_TEXT_SIZE];
+	json_t *scopes = NULL;
+	struct error error;
+	struct field fields[] = {
+	    {"scopes", FIELD_ARRAY, &scopes, true},
+	    {"workspace", FIELD_TEXT, &spec.workspace, false, 1, WORKSPACE_MAX},
+	    {"expires_seconds", FIELD_UINT, &spec.expires_seconds},
+	    {"label", FIELD_TEXT, &spec.label},
+	    {"sandbox_id", FIELD_TEXT, &spec.sandbox, false, 1, NAME_MAX_LENGTH},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
+	    !parse_scopes(request, scopes, &spec.scopes) ||
+	    !admin_workspace(request, spec.workspace))
+		return;
+	if (bind_sandbox(request, &spec, &error) < 0 ||
+	    token_create(request->core, &spec, token, &row, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	say_token(&row, &text);
+	token_row_done(&row);
+	content_reply(request, "token: %s\nIt is shown this once.\n%s", token, buffer_text(&text));
+	explicit_bzero(token, sizeof(token));
+}
+
+struct token_list {
+	struct buffer text;
+	size_t left_out;
+};
+
+static bool list_one(void *data, const struct token_row *row)
+{
+	struct token_list *list = data;
+	struct buffer line DONE_BUFFER = BUFFER(KIB);
+	/* A revoked one is good for nothing any more. */
+	if (row->revoked_wall != 0)
+		return true;
+	say_token(row, &line);
+	if (list->text.size + line.size > ANSWER_MAX - KIB ||
+	    buffer_append(&list->text, line.data, line.size) < 0)
+		list->left_out++;
+	return true;
+}
+
+static void list_tokens(struct mcp_request *request, const json_t *arguments)
+{
+	struct token_list list = {.text = BUFFER(ANSWER_MAX)};
+	struct error error;
+	if (!tool_arguments(request, arguments, NULL, 0))
+		return;
+	if (token_each(request->core, list_one, &list, &error) < 0) {
+		mcp_fail(request, &error);
+	} else {
+		if (list.left_out > 0)
+			(void)!buffer_printf(&list.text, "... and %zu more\n", list.left_out);
+		content_reply(request, "%s",
+			      list.text.size > 0 ? buffer_text(&list.text) : "There are none.");
+	}
+	buffer_done(&list.text);
+}
+
+static void revoke_token(struct mcp_request *request, const json_t *arguments)
+{
+	const char *text = NULL;
+	struct id id;
+	struct error error;
+	struct field fields[] = {{"token_id", FIELD_TEXT, &text, true, 1, 128}};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	/* Somebody may give the token itself: it is not repeated. */
+	if (id_parse(text, &id) < 0)
+		content_refuse(request, "field `token_id` must be the id of a token, 16 characters "
+					"a-z and 0-9, as list_tokens has it.");
+	else if (token_revoke(request->core, &id, &error) < 0)
+		mcp_fail(request, &error);
+	else
+		content_reply(request, "token %s is revoked", id.text);
+}
+
+/* --- the host --- */
+
+static void get_workspace_usage(struct mcp_request *request, const json_t *arguments)
+{
+	usage_tool(request, arguments, USAGE_BY_WORKSPACE);
+}
+
+static void say_tiers(const struct core *core, struct buffer *to)
+{
+	for (int tier = TIER_NAMESPACE; tier < TIER_COUNT; tier++) {
+		const struct spawn_probe *probe = &core->probes[tier];
+		(void)!buffer_printf(to, "isolation %s: %s%s%s\n", tier_name((enum tier)tier),
+				     !probe->available ? "not available"
+				     : probe->by_name  ? "by name only"
+						       : "available",
+				     probe->missing[0] ? ": " : "", probe->missing);
+		for (int kind = 0; kind < LIMIT_COUNT && probe->available; kind++)
+			if (probe->limit_reasons[kind] != LIMIT_ENFORCED)
+				(void)!buffer_printf(
+				    to, "  limit %s is not enforced: %s\n",
+				    limit_name((enum limit_kind)kind),
+				    limit_reason_text(
+					(enum limit_reason)probe->limit_reasons[kind]));
+	}
+}
+
+static void get_health(struct mcp_request *request, const json_t *arguments)
+{
+	struct core *core = request->core;
+	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
+	struct host_room room;
+	struct error error;
+	if (!tool_arguments(request, arguments, NULL, 0))
+		return;
+	admission_room(core, &room);
+	(void)!buffer_printf(&text, "caisson %s\n", CAISSON_VERSION);
+	(void)!buffer_printf(&text, "store: %s\n",
+			     statistics.store_failing == 0 ? "ok" : "cannot be written");
+	(void)!buffer_printf(&text, "sandboxes: %u of %u\n", core->sandbox_count,
+			     core->config.sandboxes_max);
+	(void)!buffer_printf(&text, "memory: %llu of %llu MiB available, %llu kept for the host\n",
+			     (unsigned long long)(room.memory_available / MIB),
+			     (unsigned long long)(room.memory_total / MIB),
+			     (unsigned long long)(room.memory_reserve / MIB));
+	(void)!buffer_printf(&text, "disk: %llu MiB free, %llu kept for the host\n",
+			     (unsigned long long)(room.disk_free / MIB),
+			     (unsigned long long)(room.disk_reserve / MIB));
+	if (admission_check(core, &core->config.defaults, &error) < 0)
+		(void)!buffer_printf(&text, "no room for another sandbox: %s\n", error.message);
+	say_tiers(core, &text);
+	(void)!buffer_append_text(&text, "`caisson doctor` on the host says more.\n");
+	content_reply(request, "%s", buffer_text(&text));
+}
+
+/* --- the face --- */
+
+static const struct mcp_tool admin_tools[] = {
+    {
+	.name = "create_token",
+	.title = "Create a token",
+	.description = "Make an access token; the answer shows it once. With sandbox_id it is for "
+		       "that sandbox alone. sandboxes:write includes read, admin both.",
+	.input = "{\"type\":\"object\",\"properties\":{\"scopes\":{\"type\":\"array\",\"items\":{"
+		 "\"type\":\"string\",\"enum\":[\"sandboxes:read\",\"sandboxes:write\",\"admin\"]}}"
+		 ",\"workspace\":{\"type\":\"string\"},\"expires_seconds\":{\"type\":\"integer\"},"
+		 "\"label\":{\"type\":\"string\"},\"sandbox_id\":{\"type\":\"string\"}},"
+		 "\"required\":[\"scopes\"]}",
+	.example = "{\"scopes\": [\"sandboxes:write\"], \"workspace\": \"team-a\", "
+		   "\"expires_seconds\": 86400, \"label\": \"build agent\"}",
+	.scope = SCOPE_ADMIN,
+	.call = create_token,
+    },
+    {
+	.name = "list_tokens",
+	.title = "List tokens",
+	.description =
+	    "Tokens that are not revoked: id, workspace, scopes, label, times. Never the "
+	    "token itself.",
+	.input = "{\"type\":\"object\",\"properties\":{}}",
+	.example = "{}",
+	.scope = SCOPE_ADMIN,
+	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.call = list_tokens,
+    },
+    {
+	.name = "revoke_token",
+	.title = "Revoke a token",
+	.description = "End a token by its id, at once, also for what is open with it.",
+	.input = "{\"type\":\"object\",\"properties\":{\"token_id\":{\"type\":\"string\"}},"
+		 "\"required\":[\"token_id\"]}",
+	.example = "{\"token_id\": \"k3v9x2m7q4w8z1ab\"}",
+	.scope = SCOPE_ADMIN,
+	.hints = TOOL_DESTROYS | TOOL_REPEATABLE,
+	.call = revoke_token,
+    },
+    {
+	.name = "get_workspace_usage",
+	.title = "Get usage of workspaces",
+	.description = "What each workspace has used in the last days (default 30).",
+	.input = "{\"type\":\"object\",\"properties\":{\"days\":{\"type\":\"integer\"}}}",
+	.example = "{\"days\": 7}",
+	.scope = SCOPE_ADMIN,
+	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.call = get_workspace_usage,
+    },
+    {
+	.name = "get_health",
+	.title = "Get the host's health",
+	.description =
+	    "How this host is: store, sandboxes, memory, disk, isolation tiers and which "
+	    "limits they enforce.",
+	.input = "{\"type\":\"object\",\"properties\":{}}",
+	.example = "{}",
+	.scope = SCOPE_ADMIN,
+	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.call = get_health,
+    },
+    {0},
+};
+static const struct mcp_tool *const tables[] = {admin_tools, budget_tools, NULL};
+
+static void instructions(const struct mcp_view *view, struct buffer *to)
+{
+	(void)view;
+	(void)!buffer_append_text(
+	    to, "Administration of a Caisson host: access tokens, budgets of workspaces, what they "
+		"have used, the host's health. Sandboxes themselves are used through the server's "
+		"usual address, with a token that this one makes. Give tokens the fewest scopes "
+		"and an end (expires_seconds).\n");
+}
+
+const struct mcp_face admin_face = {
+    .name = "caisson-admin",
+    .title = "Caisson administration",
+    .scope = SCOPE_ADMIN,
+    .tools = tables,
+    .instructions = instructions,
+};

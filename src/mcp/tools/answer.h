@@ -1,0 +1,58 @@
+/* The answer of a tool that ran something, put together before it is sent: of a one-shot run it is
+ * made while the sandbox is there, and sent when it is gone.
+ *
+ * The text is the output first, as it is, then what is to be said about it, a line in brackets
+ * each; the last line is how it ended, or how to go on. docs/mcp.md says what a model reads. */
+#pragma once
+
+#include "core/code/code.h"
+#include "core/exec/run.h"
+#include "mcp/tools/output.h"
+
+/* Figures in one answer. */
+#define ANSWER_IMAGES_MAX 4
+#define ANSWER_IMAGE_BYTES_MAX (2 * MIB)
+#define ANSWER_IMAGES_BYTES_MAX (6 * MIB)
+
+struct answer {
+	struct buffer text;
+	struct answer_image {
+		char type[32];
+		char *data;
+		size_t size;
+	} images[ANSWER_IMAGES_MAX];
+	size_t image_count, image_bytes;
+	bool linked[2]; /* the streams whose whole output is worth a link */
+	struct id sandbox, exec;
+};
+
+void answer_begin(struct answer *answer, uint64_t output_max);
+void answer_done(struct answer *answer);
+void answer_send(struct mcp_request *request, struct answer *answer);
+
+/* What of an exec is shown, and how. */
+struct answer_view {
+	struct output_view output;
+	const char *note;   /* said in the last line: which sandbox it was; "" or NULL: nothing */
+	bool gone;          /* a one-shot's: its sandbox is gone when this is read */
+	bool paged;         /* the output is a page that stands in the text already */
+	int64_t since_wall; /* when what runs began; 0: with its exec */
+	enum exec_stream only; /* 0: both */
+};
+/* All of its output. */
+void answer_view_all(struct exec *exec, struct answer_view *view);
+
+/* It has ended. */
+void answer_exec(struct answer *answer, struct exec *exec, const struct answer_view *view,
+		 const struct left_process *left, size_t left_count);
+/* It goes on: how it is read and stopped. */
+void answer_running(struct answer *answer, struct exec *exec, const struct answer_view *view);
+/* A cell that has ended, with its results. */
+void answer_cell(struct answer *answer, struct code_context *context, const struct code_cell *cell,
+		 const struct answer_view *view);
+/* The output of a cell that runs. */
+void answer_cell_view(struct exec *exec, const struct code_cell *cell, struct answer_view *view);
+
+/* read_job {...}: the call that reads on behind what is shown; wait: seconds, 0: none is said. */
+void answer_next_call(struct buffer *to, const struct exec *exec, const struct answer_view *view,
+		      unsigned wait);

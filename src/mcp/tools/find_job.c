@@ -1,0 +1,188 @@
+/* See find_job.h. Called by the tools on jobs; blocks for the store where a job is not in memory.
+ */
+#include "mcp/tools/find_job.h"
+
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/text.h"
+#include "core/account/access.h"
+#include "mcp/tools/tool.h"
+
+#define JOBS_LISTED 10
+#define COMMAND_SHOWN 60
+#define ID_SHOWN 64
+
+/* --- one that is not found --- */
+
+struct listing {
+	struct buffer *to;
+	size_t count;
+	struct id first;
+};
+
+static bool list_one(void *data, const struct exec_row *row)
+{
+	struct listing *listing = data;
+	const char *command = row->command ? row->command : "", shell[] = "/bin/sh -c ";
+	if (text_starts(command, shell))
+		command += sizeof(shell) - 1;
+	size_t size = strcspn(command, "\n");
+	bool cut = command[size] != '\0' || size > COMMAND_SHOWN;
+	size = text_utf8_prefix(command, MIN(size, (size_t)COMMAND_SHOWN));
+	if (listing->count == 0)
+		listing->first = row->id;
+	if (buffer_printf(listing->to, "\n%s in sandbox %s: %s: %.*s%s", row->id.text,
+			  row->sandbox.text, exec_state_text(row), (int)size, command,
+			  cut ? "..." : "") < 0)
+		return false;
+	return ++listing->count < JOBS_LISTED;
+}
+
+/* The newest of each sandbox, the newest sandbox first. The id of the first. */
+static struct id list_jobs(struct mcp_request *request, struct buffer *to)
+{
+	struct sandbox *sandboxes[SANDBOX_COUNT_PER_STATE_MAX], *sandbox = NULL;
+	struct listing listing = {.to = to};
+	struct error error;
+	size_t count = 0;
+	while (count < SANDBOX_COUNT_PER_STATE_MAX &&
+	       (sandbox = sandbox_next(request->core, &request->principal, sandbox)))
+		sandboxes[count++] = sandbox;
+	while (count > 0 && listing.count < JOBS_LISTED)
+		if (exec_list(sandboxes[--count], JOBS_LISTED, list_one, &listing, &error) < 0)
+			break;
+	if (listing.count == 0)
+		(void)!buffer_append_text(to, " There are no jobs.");
+	return listing.first;
+}
+
+/* Was it a job of a sandbox that has ended lately? Fills what the domain says of such a one. */
+static bool is_of_ended(struct mcp_request *request, const struct id *job, struct error *error)
+{
+	struct sandbox *sandbox;
+	struct id id;
+	return exec_find_ended(request->core, &request->principal, job, &id, error) == 1 &&
+	       sandbox_find(request->core, &request->principal, id.text, &sandbox, error) < 0;
+}
+
+static void refuse(struct mcp_request *request, const char *job_id)
+{
+	DONE_BUFFER struct buffer text = BUFFER(8 * KIB);
+	struct error error;
+	struct id id;
+	if (id_parse(job_id, &id) == 0 && is_of_ended(request, &id, &error)) {
+		content_refuse(request,
+			       "job `%s` is gone with its sandbox: %s. Its output is not kept",
+			       id.text, error.message);
+		return;
+	}
+	DONE_BUFFER struct buffer told = BUFFER(16 * KIB);
+	struct id first = list_jobs(request, &text);
+	(void)!buffer_printf(&told, "there is no job `%.*s`.%s%s",
+			     (int)text_utf8_prefix(job_id, MIN(strlen(job_id), (size_t)ID_SHOWN)),
+			     job_id, id_is_set(&first) ? " The newest jobs:" : "",
+			     buffer_text(&text));
+	if (id_is_set(&first))
+		content_refuse_with(request, "job_id", first.text, buffer_text(&told));
+	else
+		content_refuse(request, "%s", buffer_text(&told));
+}
+
+/* --- finding --- */
+
+/* In memory first: the store is asked only for one that ended long ago. */
+static struct exec *look(struct mcp_request *request, const struct id *id, bool in_store)
+{
+	struct sandbox *sandbox = NULL;
+	struct exec *exec;
+	struct error error;
+	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox))) {
+		if (id_is_set(&request->view.sandbox) &&
+		    !id_equal(&request->view.sandbox, &sandbox->row.id))
+			continue;
+		if (in_store) {
+			if (exec_find(sandbox, id->text, &exec, &error) == 0)
+				return exec;
+			continue;
+		}
+		list_each (&sandbox->execs, node) {
+			exec = list_entry(node, struct exec, link);
+			if (id_equal(&exec->row.id, id))
+				return exec;
+		}
+	}
+	return NULL;
+}
+
+/* The named sandbox alone. target_ready() finds it at once and answers where there is none. */
+static void found_sandbox(struct mcp_request *request, struct sandbox *sandbox)
+{
+	request->sandbox = sandbox->row.id;
+	request->sandbox_chosen = false;
+}
+
+void job_find(struct mcp_request *request, const char *sandbox_id, const char *job_id,
+	      void (*act)(struct mcp_request *request, struct exec *exec))
+{
+	struct exec *exec = NULL;
+	struct error error;
+	struct id id;
+	if (sandbox_id && sandbox_id[0]) {
+		target_ready(request, sandbox_id, TARGET_ASLEEP, found_sandbox);
+		if (!request->open)
+			return;
+		struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
+		if (sandbox && exec_find(sandbox, job_id, &exec, &error) < 0)
+			exec = NULL;
+	} else if (id_parse(job_id, &id) == 0) {
+		exec = look(request, &id, false);
+		if (!exec)
+			exec = look(request, &id, true);
+	}
+	/* Those of the daemon's own are nobody's job. */
+	if (!exec || exec_internal(&exec->row)) {
+		refuse(request, job_id);
+		return;
+	}
+	request->sandbox = exec->sandbox->row.id;
+	act(request, exec);
+}
+
+struct exec *job_again(struct mcp_request *request, const char *job_id)
+{
+	struct exec *exec;
+	struct error error;
+	struct sandbox *sandbox = target_again(request);
+	if (!sandbox)
+		return NULL;
+	if (exec_find(sandbox, job_id, &exec, &error) == 0)
+		return exec;
+	mcp_fail(request, &error);
+	return NULL;
+}
+
+struct job job_of(struct exec *exec)
+{
+	struct job job = {.exec = exec};
+	struct error error;
+	if (id_is_set(&exec->row.context) &&
+	    code_context_find(exec->sandbox, exec->row.context.text, &job.context, &error) < 0)
+		job.context = NULL;
+	if (job.context &&
+	    code_cell_find(job.context, job.context->row.cells, &job.cell, &error) < 0)
+		job.cell = NULL;
+	/* A context that was started anew has another interpreter: what this one ran is over. */
+	if (job.context && !id_equal(&job.context->row.exec, &exec->row.id)) {
+		job.context = NULL;
+		job.cell = NULL;
+	}
+	return job;
+}
+
+bool job_over(const struct job *job)
+{
+	if (exec_ended(job->exec))
+		return true;
+	return job->cell && (job->cell->state == CELL_ENDED || job->cell->state == CELL_LOST);
+}

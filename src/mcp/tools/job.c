@@ -1,0 +1,379 @@
+/* start_job and stop_job, and the table with read_job (read_job.c): commands that outlast one
+ * call. Called by tools.c; waits through callbacks. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "core/account/access.h"
+#include "mcp/tools/find_job.h"
+#include "mcp/tools/job.h"
+#include "mcp/tools/running.h"
+
+/* A server that dies at once is seen: so long is waited for its end or its first words, and then
+ * for what follows them. */
+#define START_WAIT_MS 1000
+#define START_QUIET_MS 150
+/* From asking a job to end to ending it, and to giving up; and after a signal that was named. */
+#define STOP_GRACE_MS 3000
+#define STOP_KILL_MS 5000
+#define STOP_NAMED_MS 1000
+/* The end of a cell is not told to who watches its interpreter; an interpreter that does not
+ * listen is killed after some seconds (core/code/code.h). */
+#define STOP_LOOK_MS 100
+#define STOP_CELL_MS 15000
+#define STATE_OUTPUT (4 * KIB)
+/* stop_job: who stops a job has read the rest, or does not want it. Of each stream. */
+#define STOP_OUTPUT (1 * KIB)
+#define COMMAND_MAX (100 * KIB)
+
+/* The last lines alone, and how all of it is read. */
+static void view_last(struct exec *exec, struct answer_view *view, struct buffer *to)
+{
+	struct output_view *output = &view->output;
+	output->out_begin = MAX(output->out_begin, output_tail(exec, EXEC_STDOUT, STOP_OUTPUT));
+	output->err_begin = MAX(output->err_begin, output_tail(exec, EXEC_STDERR, STOP_OUTPUT));
+	if (output->out_begin + output->err_begin > 0 &&
+	    buffer_printf(to, "[the last lines; all of it: read_job {\"job_id\":\"%s\"}]\n",
+			  exec->row.id.text) < 0)
+		return;
+}
+
+static void answer_state(struct mcp_request *request, struct exec *exec, bool stopped)
+{
+	uint64_t max = STATE_OUTPUT;
+	struct job job = job_of(exec);
+	struct answer answer;
+	DONE_BUFFER struct buffer note = BUFFER(256);
+	struct answer_view view = {.output = {.max = max, .read_more = "read_job"}};
+	/* Its id stands in what is said of one that runs. */
+	if (job_over(&job) && buffer_printf(&note, "job_id %s%s", exec->row.id.text,
+					    request->sandbox_chosen ? ", " : "") < 0)
+		return;
+	target_note(request, &note);
+	view.note = buffer_text(&note);
+	answer_begin(&answer, max);
+	if (job.cell)
+		answer_cell_view(exec, job.cell, &view);
+	else
+		answer_view_all(exec, &view);
+	if (stopped && !job.cell)
+		view_last(exec, &view, &answer.text);
+	if (!job_over(&job))
+		answer_running(&answer, exec, &view);
+	else if (job.cell)
+		answer_cell(&answer, job.context, job.cell, &view);
+	else
+		answer_exec(&answer, exec, &view, NULL, 0);
+	answer_send(request, &answer);
+	answer_done(&answer);
+}
+
+/* --- start_job --- */
+
+static void start_cancelled(struct mcp_request *request)
+{
+	struct running *running = request->state;
+	struct sandbox *sandbox = sandbox_by_id(request->core, &running->at_sandbox);
+	struct exec *exec;
+	struct error error;
+	if (running->starting)
+		exec_wait_cancel(TAKE_PTR(running->starting));
+	/* Nobody was told of it: it would run unseen. */
+	if (pending_kills(request) && sandbox &&
+	    exec_find(sandbox, running->at_exec.text, &exec, &error) == 0)
+		exec_cancel(exec, &request->principal);
+	running_leave(running);
+}
+
+static void started(void *data, struct exec *exec, const struct error *error)
+{
+	struct running *running = data;
+	struct mcp_request *request = running->request;
+	int64_t left =
+	    running->began / NSEC_PER_MSEC + START_WAIT_MS - clock_monotonic() / NSEC_PER_MSEC;
+	struct error failed;
+	running->starting = NULL;
+	if (!request->open) {
+		running_leave(running);
+		return;
+	}
+	/* The first words: a little longer, for what comes with them. */
+	if (!error && !exec_ended(exec) && !running->heard && left > 0) {
+		running->heard = true;
+		if (exec_wait_end(exec, (uint32_t)MIN(left, START_QUIET_MS), started, running,
+				  &running->starting, &failed) == 0)
+			return;
+	}
+	if (error) {
+		running_failed(running, error);
+	} else if (exec->row.state == EXEC_FAILED) {
+		exec_start_error(exec, &failed);
+		mcp_fail(request, &failed);
+	} else {
+		answer_state(request, exec, false);
+	}
+	running_leave(running);
+}
+
+static void start_act(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct running *running = request->state;
+	struct exec *exec;
+	struct error error;
+	running->began = clock_monotonic();
+	running_enter(running, start_cancelled, NULL);
+	if (exec_start(sandbox, &running->exec, &exec, &error) < 0) {
+		mcp_fail(request, &error);
+		running_leave(running);
+		return;
+	}
+	running->at_sandbox = sandbox->row.id;
+	running->at_exec = exec->row.id;
+	if (exec_wait_output(exec, 0, 0, START_WAIT_MS, started, running, &running->starting,
+			     &error) < 0) {
+		mcp_fail(request, &error);
+		running_leave(running);
+	}
+}
+
+static void start_job(struct mcp_request *request, const json_t *arguments)
+{
+	struct running *running = running_new(request);
+	const char *command = NULL;
+	json_t *environment = NULL;
+	struct field fields[] = {
+	    {"command", FIELD_TEXT, &command, true, 1, COMMAND_MAX},
+	    {"sandbox_id", FIELD_TEXT, &running->sandbox_id},
+	    {"timeout_seconds", FIELD_NUMBER, &running->timeout_seconds},
+	    {"cwd", FIELD_TEXT, &running->exec.cwd, false, 1, GUEST_PATH_MAX - 1},
+	    {"env", FIELD_OBJECT, &environment},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
+	    !running_check(running, environment))
+		return;
+	shell_argv(command, running->argv);
+	running->exec.argv = running->argv;
+	running->exec.argc = 3;
+	target_ready(request, running->sandbox_id, 0, start_act);
+}
+
+/* --- stop_job --- */
+
+struct stopping {
+	struct mcp_request *request;
+	const char *job_id, *sandbox_id, *signal_name;
+	int signal; /* 0: none was named: it is asked to end, and then made to */
+	bool killed;
+	int64_t deadline; /* clock_monotonic() */
+	struct exec_wait *wait;
+};
+
+static void stop_leave(struct stopping *stopping)
+{
+	tool_leave(stopping->request);
+}
+
+/* What was sent was sent. */
+static void stop_cancelled(struct mcp_request *request)
+{
+	struct stopping *stopping = request->state;
+	if (stopping->wait)
+		exec_wait_cancel(TAKE_PTR(stopping->wait));
+	stop_leave(stopping);
+}
+
+static void stop_step(struct stopping *stopping, struct exec *exec);
+
+static void stop_woke(void *data, struct exec *exec, const struct error *error)
+{
+	struct stopping *stopping = data;
+	stopping->wait = NULL;
+	if (!stopping->request->open) {
+		stop_leave(stopping);
+	} else if (error) {
+		mcp_fail(stopping->request, error);
+		stop_leave(stopping);
+	} else {
+		stop_step(stopping, exec);
+	}
+}
+
+static void stop_wait(struct stopping *stopping, struct exec *exec, int64_t milliseconds)
+{
+	struct error error;
+	if (exec_wait_end(exec, (uint32_t)MAX(milliseconds, 1), stop_woke, stopping,
+			  &stopping->wait, &error) < 0) {
+		mcp_fail(stopping->request, &error);
+		stop_leave(stopping);
+	}
+}
+
+static void stop_step(struct stopping *stopping, struct exec *exec)
+{
+	struct job job = job_of(exec);
+	int64_t left = (stopping->deadline - clock_monotonic()) / NSEC_PER_MSEC;
+	if (!job_over(&job) && left > 0) {
+		stop_wait(stopping, exec, MIN(left, job.cell ? STOP_LOOK_MS : left));
+		return;
+	}
+	if (!job_over(&job) && stopping->signal == 0 && !stopping->killed) {
+		stopping->killed = true;
+		stopping->deadline = clock_monotonic() + STOP_KILL_MS * NSEC_PER_MSEC;
+		exec_cancel(exec, &stopping->request->principal);
+		stop_wait(stopping, exec, STOP_KILL_MS);
+		return;
+	}
+	answer_state(stopping->request, exec, true);
+	stop_leave(stopping);
+}
+
+/* It has ended already, and what it left running has not. */
+static void stop_rest(struct stopping *stopping, struct exec *exec)
+{
+	struct error error;
+	int signal = stopping->signal ? stopping->signal : SIGKILL;
+	if (exec->row.left_running > 0 &&
+	    exec_signal(exec, &stopping->request->principal, signal, SIGNAL_TREE, &error) == 0)
+		content_reply(stopping->request,
+			      "[job %s had ended (%s, exit code %d); what it had left running was "
+			      "sent SIG%s]",
+			      exec->row.id.text, exec_state_text(&exec->row),
+			      exec_exit_code(&exec->row),
+			      sigabbrev_np(signal) ? sigabbrev_np(signal) : "?");
+	else
+		content_reply(stopping->request, "[job %s had ended already: %s, exit code %d]",
+			      exec->row.id.text, exec_state_text(&exec->row),
+			      exec_exit_code(&exec->row));
+}
+
+static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct stopping *stopping = request->state;
+	struct exec *exec;
+	struct error error;
+	int64_t wait = stopping->signal ? STOP_NAMED_MS : STOP_GRACE_MS;
+	if (exec_find(sandbox, stopping->job_id, &exec, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	struct job job = job_of(exec);
+	if (exec_ended(exec)) {
+		stop_rest(stopping, exec);
+		return;
+	}
+	if (job_over(&job)) {
+		answer_state(request, exec, true);
+		return;
+	}
+	/* Of an interpreter that keeps variables only what it runs is stopped. */
+	if (stopping->signal == 0 && job.context && code_context_interrupt(job.context)) {
+		wait = STOP_CELL_MS;
+	} else if (exec_signal(exec, &request->principal,
+			       stopping->signal ? stopping->signal : SIGTERM, SIGNAL_TREE,
+			       &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	stopping->deadline = clock_monotonic() + wait * NSEC_PER_MSEC;
+	/* Until stop_leave(): an answer would free it, and what is here with it. */
+	tool_wait(request, stop_cancelled);
+	stop_step(stopping, exec);
+}
+
+static void stop_found(struct mcp_request *request, struct exec *exec)
+{
+	struct stopping *stopping = request->state;
+	if (exec_ended(exec) && exec->row.left_running == 0)
+		stop_rest(stopping, exec);
+	else
+		target_ready(request, exec->sandbox->row.id.text, 0, stop_act);
+}
+
+static void stop_job(struct mcp_request *request, const json_t *arguments)
+{
+	struct stopping *stopping = calloc(1, sizeof(*stopping));
+	if (!stopping)
+		abort();
+	stopping->request = request;
+	request->state = stopping;
+	request->state_free = free;
+	struct field fields[] = {
+	    {"job_id", FIELD_TEXT, &stopping->job_id, true, 1},
+	    {"sandbox_id", FIELD_TEXT, &stopping->sandbox_id},
+	    {"signal", FIELD_TEXT, &stopping->signal_name},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	if (stopping->signal_name && stopping->signal_name[0]) {
+		stopping->signal = signal_by_name(stopping->signal_name);
+		if (stopping->signal < 1) {
+			content_refuse(request,
+				       "field `signal` is `%.16s`; accepted: a name like `TERM`, "
+				       "`INT`, `HUP`, `KILL`, `USR1`, or left out: TERM, then KILL",
+				       stopping->signal_name);
+			return;
+		}
+	}
+	job_find(request, stopping->sandbox_id, stopping->job_id, stop_found);
+}
+
+const struct mcp_tool job_tools[] = {
+    {.name = "start_job",
+     .title = "Start a background job",
+     .description =
+	 "Start a shell command that keeps running (a server, a build, a watcher) and get its "
+	 "job_id within a second, with its first output or its early failure. It lives until it "
+	 "ends, stop_job, or its sandbox's end.",
+     .input = "{\"type\":\"object\",\"properties\":{"
+	      "\"command\":{\"type\":\"string\"},"
+	      "\"sandbox_id\":{\"type\":\"string\"},"
+	      "\"timeout_seconds\":{\"type\":\"number\"},"
+	      "\"cwd\":{\"type\":\"string\"},"
+	      "\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}},"
+	      "\"required\":[\"command\"]}",
+     .example = "{\"command\":\"python3 -m http.server 8000\"}",
+     .scope = SCOPE_WRITE,
+     .toolsets = TOOLSET_DEFAULT | TOOLSET_JOBS,
+     .hints = TOOL_DESTROYS | TOOL_OPEN_WORLD,
+     .call = start_job},
+    {.name = "read_job",
+     .title = "Read a job's output",
+     .description =
+	 "Get a job's state, exit code and output: all of it shortened, or a page from a byte "
+	 "offset on, or only the lines that match a regex. With wait_seconds it waits for some new "
+	 "output, a match or the end; until end: for the end alone.",
+     .input =
+	 "{\"type\":\"object\",\"properties\":{"
+	 "\"job_id\":{\"type\":\"string\"},"
+	 "\"sandbox_id\":{\"type\":\"string\"},"
+	 "\"wait_seconds\":{\"type\":\"number\",\"description\":\"At most 50.\"},"
+	 "\"until\":{\"type\":\"string\",\"enum\":[\"output\",\"end\"]},"
+	 "\"offset\":{\"type\":\"integer\",\"description\":\"Negative: from the end.\"},"
+	 "\"stderr_offset\":{\"type\":\"integer\"},"
+	 "\"pattern\":{\"type\":\"string\",\"description\":\"Extended regex, like error|warn.\"},"
+	 "\"stream\":{\"type\":\"string\",\"enum\":[\"stdout\",\"stderr\"]},"
+	 "\"max_bytes\":{\"type\":\"integer\",\"description\":\"Default 16384.\"}},"
+	 "\"required\":[\"job_id\"]}",
+     .example = "{\"job_id\":\"abc\",\"offset\":0,\"wait_seconds\":30}",
+     .scope = SCOPE_READ,
+     .toolsets = TOOLSET_DEFAULT | TOOLSET_JOBS,
+     .hints = TOOL_READS | TOOL_REPEATABLE,
+     .call = read_job},
+    {.name = "stop_job",
+     .title = "Stop a job",
+     .description = "Stop a job and every process it started: TERM, then KILL after 3 s; or send "
+		    "one signal. Returns its last output and how it ended.",
+     .input = "{\"type\":\"object\",\"properties\":{"
+	      "\"job_id\":{\"type\":\"string\"},"
+	      "\"sandbox_id\":{\"type\":\"string\"},"
+	      "\"signal\":{\"type\":\"string\",\"description\":\"Such as INT, HUP or KILL.\"}},"
+	      "\"required\":[\"job_id\"]}",
+     .example = "{\"job_id\":\"abc\"}",
+     .scope = SCOPE_WRITE,
+     .toolsets = TOOLSET_DEFAULT | TOOLSET_JOBS,
+     .hints = TOOL_DESTROYS | TOOL_REPEATABLE,
+     .call = stop_job},
+    {0},
+};

@@ -1,0 +1,44 @@
+/* The lines of a job's output that match a regular expression, found in slices, each of which
+ * is a piece of work (base/work.h) of the token that asked. A pattern that costs too much is given
+ * up. */
+#pragma once
+
+#include "base/work.h"
+#include "core/exec/exec.h"
+#include "mcp/tools/output.h"
+
+struct mcp_request;
+struct regex;
+
+struct job_search {
+	struct regex *regex;
+	uint64_t at[2]; /* of each stream: what is before is searched */
+	bool wanted[2];
+	uint64_t max; /* bytes of lines */
+	struct buffer lines;
+	uint64_t matches;
+	enum exec_stream shown; /* whose lines came last; 0: none, which reads as stdout */
+	int64_t spent;          /* ns */
+};
+
+#define SEARCH_PATTERN_MAX 512
+
+/* FULL: it has as many bytes, or took as long, as one answer may. */
+enum search_state { SEARCH_MORE, SEARCH_CAUGHT_UP, SEARCH_FULL, SEARCH_TOO_COSTLY };
+
+/* -1: the pattern is wrong; *ret_reason says why. */
+int search_begin(struct job_search *search, const char *pattern, uint64_t max,
+		 const char **ret_reason);
+void search_done(struct job_search *search);
+/* One slice. CAUGHT_UP: every whole line that was printed is searched. */
+enum search_state search_step(struct job_search *search, struct exec *exec);
+
+/* A turn to call search_step(). `come` is called once for each search_queue(), later. */
+struct search_turn {
+	struct work work;
+	void (*come)(void *data);
+	void *data;
+};
+void search_queue(struct mcp_request *request, struct search_turn *turn);
+/* Safe for one that does not wait, and for one that is all zero. */
+void search_unqueue(struct search_turn *turn);

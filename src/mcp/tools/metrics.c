@@ -1,0 +1,407 @@
+/* The toolset `metrics`: what sandboxes use now, what they have used, what happened in them. Called
+ * by tools.c. None of it wakes a sandbox or counts as activity. Numbers come from the spawner,
+ * sums and entries from the store, a bounded batch of rows in each turn of the loop. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "core/activity/activity.h"
+#include "core/counters.h"
+#include "core/account/meter.h"
+#include "core/account/access.h"
+#include "mcp/alarm.h"
+#include "mcp/tools/output.h"
+#include "mcp/tools/admin.h"
+
+#define ANSWER_MAX (16 * KIB)
+/* Room for what is said at the end. */
+#define ANSWER_NOTE 256
+
+/* --- get_metrics --- */
+
+static void say_counters(const struct sandbox *sandbox, struct buffer *to)
+{
+	const struct spawn_counters *counters = &sandbox->counters;
+	const struct limits *limits = &sandbox->row.limits;
+	const uint8_t *known = counters->known;
+	double percent = sandbox->row.state == SANDBOX_RUNNING ? counters_cpu_percent(sandbox) : -1;
+	const char *name = sandbox->row.name;
+	(void)!buffer_printf(to, "%s%s%s%s: %s", sandbox->row.id.text, name ? " (" : "",
+			     name ? name : "", name ? ")" : "",
+			     sandbox_state_name((enum sandbox_state)sandbox->row.state));
+	if (percent >= 0)
+		(void)!buffer_printf(to, ", cpu %.0f%% of %g", percent,
+				     limits->cpu_millis / 1000.0);
+	if (known[KNOWN_CPU])
+		(void)!buffer_printf(to, ", cpu time %.1f s",
+				     (double)counters->cpu_ns / NSEC_PER_SEC);
+	if (known[KNOWN_MEMORY])
+		(void)!buffer_printf(to, ", memory %llu of %llu MiB",
+				     (unsigned long long)(counters->memory / MIB),
+				     (unsigned long long)(limits->memory / MIB));
+	if (known[KNOWN_PEAK])
+		(void)!buffer_printf(to, " (peak %llu)",
+				     (unsigned long long)(counters->memory_peak / MIB));
+	if (known[KNOWN_DISK])
+		(void)!buffer_printf(to, ", disk %llu of %llu MiB",
+				     (unsigned long long)(counters->disk / MIB),
+				     (unsigned long long)(limits->disk / MIB));
+	if (known[KNOWN_PROCESSES])
+		(void)!buffer_printf(to, ", %llu of %u processes",
+				     (unsigned long long)counters->processes, limits->pids);
+	if (known[KNOWN_OOM] && counters->oom_kills > 0)
+		(void)!buffer_printf(to, ", out of memory %llu times",
+				     (unsigned long long)counters->oom_kills);
+	(void)!buffer_append_text(to, "\n");
+}
+
+static void reply_metrics(struct mcp_request *request)
+{
+	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX), line DONE_BUFFER = BUFFER(KIB);
+	struct sandbox *sandbox = NULL;
+	size_t left_out = 0;
+	if (id_is_set(&request->sandbox)) {
+		sandbox = target_again(request);
+		if (!sandbox)
+			return;
+		say_counters(sandbox, &text);
+		content_reply(request, "%s", buffer_text(&text));
+		return;
+	}
+	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox))) {
+		buffer_clear(&line);
+		say_counters(sandbox, &line);
+		if (text.size + line.size > ANSWER_MAX - ANSWER_NOTE ||
+		    buffer_append(&text, line.data, line.size) < 0)
+			left_out++;
+	}
+	if (text.size == 0)
+		(void)!buffer_append_text(&text, "No sandbox is live.");
+	if (left_out > 0)
+		(void)!buffer_printf(&text, "... and %zu more; ask by sandbox_id", left_out);
+	content_reply(request, "%s", buffer_text(&text));
+}
+
+/* What is not known of one that has stopped meanwhile is left out. */
+static void counted(void *data, const struct error *error)
+{
+	struct mcp_request *request = data;
+	(void)error;
+	if (!tool_back(request))
+		return;
+	reply_metrics(request);
+	tool_done(request);
+}
+
+static void refresh(struct mcp_request *request)
+{
+	struct error error;
+	if (counters_refresh_all(request->core, counted, request, &error) < 0)
+		mcp_fail(request, &error);
+	else
+		tool_wait(request, NULL);
+}
+
+static void act_metrics(struct mcp_request *request, struct sandbox *sandbox)
+{
+	(void)sandbox;
+	refresh(request);
+}
+
+static void get_metrics(struct mcp_request *request, const json_t *arguments)
+{
+	const char *name = NULL;
+	struct field fields[] = {{"sandbox_id", FIELD_TEXT, &name}};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	if (name && name[0])
+		target_ready(request, name, TARGET_ASLEEP, act_metrics);
+	else
+		refresh(request);
+}
+
+/* --- get_usage --- */
+
+#define USAGE_DAYS_DEFAULT 30
+#define USAGE_DAYS_MAX 3660
+#define USAGE_ROWS_PER_TURN 500
+#define USAGE_SHOWN 100
+
+struct usage {
+	uint64_t days;
+	struct usage_walk walk;
+	struct buffer text;
+	struct usage_row sum;
+	size_t count;
+	struct alarm *alarm;
+};
+
+static void usage_free(void *state)
+{
+	struct usage *usage = state;
+	alarm_stop(&usage->alarm);
+	buffer_done(&usage->text);
+	free(usage);
+}
+
+static void say_usage(const struct usage_row *row, struct buffer *to)
+{
+	(void)!buffer_printf(
+	    to,
+	    "alive %.0f s, paused %.0f s, cpu %.1f s, memory %.1f GiB s, disk "
+	    "%.1f GiB s, %llu commands",
+	    (double)row->alive_ns / 1e9, (double)row->paused_ns / 1e9, (double)row->cpu_ns / 1e9,
+	    (double)row->memory_byte_seconds / (double)GIB,
+	    (double)row->disk_byte_seconds / (double)GIB, (unsigned long long)row->execs);
+}
+
+static bool usage_of_one(void *data, const struct usage_row *row)
+{
+	struct usage *usage = data;
+	struct usage_row *sum = &usage->sum;
+	sum->alive_ns += row->alive_ns;
+	sum->paused_ns += row->paused_ns;
+	sum->cpu_ns += row->cpu_ns;
+	sum->memory_byte_seconds += row->memory_byte_seconds;
+	sum->disk_byte_seconds += row->disk_byte_seconds;
+	sum->execs += row->execs;
+	if (usage->count++ >= USAGE_SHOWN || usage->text.size > ANSWER_MAX - 4 * ANSWER_NOTE)
+		return true;
+	if (usage->walk.by == USAGE_BY_WORKSPACE)
+		(void)!buffer_printf(&usage->text, "workspace %s: ", row->workspace);
+	else
+		(void)!buffer_printf(&usage->text, "%s%s%s%s: ", row->sandbox.text,
+				     row->name ? " (" : "", row->name ? row->name : "",
+				     row->name ? ")" : "");
+	say_usage(row, &usage->text);
+	(void)!buffer_append_text(&usage->text, "\n");
+	return true;
+}
+
+static void usage_walk_on(void *data);
+
+static void usage_cancelled(struct mcp_request *request)
+{
+	struct usage *usage = request->state;
+	alarm_stop(&usage->alarm);
+	mcp_release(request);
+}
+
+static void usage_step(struct mcp_request *request)
+{
+	struct usage *usage = request->state;
+	struct error error;
+	bool more;
+	if (meter_walk(request->core, &usage->walk, USAGE_ROWS_PER_TURN, usage_of_one, usage, &more,
+		       &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	if (more) {
+		/* Others have their turn in between. */
+		usage->alarm = alarm_after(request->core->loop, 1, usage_walk_on, request);
+		tool_wait(request, usage_cancelled);
+		return;
+	}
+	(void)!buffer_printf(&usage->text, "%zu %s in %llu days: ", usage->count,
+			     usage->walk.by == USAGE_BY_WORKSPACE ? "workspaces" : "sandboxes",
+			     (unsigned long long)usage->days);
+	say_usage(&usage->sum, &usage->text);
+	content_reply(request, "%s", buffer_text(&usage->text));
+}
+
+static void usage_walk_on(void *data)
+{
+	struct mcp_request *request = data;
+	struct usage *usage = request->state;
+	alarm_stop(&usage->alarm);
+	if (!tool_back(request))
+		return;
+	usage_step(request);
+	tool_done(request);
+}
+
+static void metered(void *data, const struct error *error)
+{
+	struct mcp_request *request = data;
+	(void)error; /* what could be counted is */
+	if (!tool_back(request))
+		return;
+	usage_step(request);
+	tool_done(request);
+}
+
+void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage_by by)
+{
+	struct error error;
+	struct usage *usage = calloc(1, sizeof(*usage));
+	if (!usage)
+		abort();
+	request->state = usage;
+	request->state_free = usage_free;
+	usage->days = USAGE_DAYS_DEFAULT;
+	usage->text = BUFFER(ANSWER_MAX);
+	struct field fields[] = {{"days", FIELD_UINT, &usage->days, false, 1, USAGE_DAYS_MAX}};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	int64_t hour = clock_wall() / NSEC_PER_SEC / 3600;
+	usage->walk = (struct usage_walk){
+	    .by = by,
+	    .workspace = by == USAGE_BY_SANDBOX ? request->principal.workspace : NULL,
+	    .from_hour = hour - (int64_t)usage->days * 24,
+	    .to_hour = hour + 1,
+	    .at_hour = INT64_MIN};
+	if (meter_refresh(request->core, metered, request, &error) < 0)
+		mcp_fail(request, &error);
+	else
+		tool_wait(request, NULL);
+}
+
+static void get_usage(struct mcp_request *request, const json_t *arguments)
+{
+	usage_tool(request, arguments, USAGE_BY_SANDBOX);
+}
+
+/* --- get_activity --- */
+
+#define ACTIVITY_DEFAULT 50
+#define ACTIVITY_MAX 200
+
+struct activity {
+	const char *sandbox, *kinds;
+	uint64_t limit;
+	char kind_list[ACTIVITY_KIND_LIST_MAX];
+};
+
+static bool say_entry(void *data, const struct activity_row *row)
+{
+	struct buffer *to = data;
+	char when[CLOCK_TEXT_SIZE];
+	const char *name = activity_kind_name(row->kind);
+	clock_text(row->wall, when);
+	(void)!buffer_printf(to, "%s %s by %s", when, name ? name : "?", row->actor);
+	if (id_is_set(&row->exec))
+		(void)!buffer_printf(to, ", job %s", row->exec.text);
+	for (uint32_t at = 0; at < row->details_size;) {
+		const char *key = row->details + at;
+		at += (uint32_t)strlen(key) + 1;
+		if (at >= row->details_size)
+			break;
+		const char *value = row->details + at;
+		size_t size = strlen(value), shown = MIN(size, (size_t)200);
+		at += (uint32_t)size + 1;
+		/* Digests are for who verifies receipts. */
+		if (strstr(key, "sha256"))
+			continue;
+		(void)!buffer_printf(to, ", %s ", key);
+		output_name(to, value, text_utf8_prefix(value, shown));
+		(void)!buffer_append_text(to, shown < size ? "..." : "");
+	}
+	(void)!buffer_append_text(to, "\n");
+	return to->size < ANSWER_MAX - 4 * ANSWER_NOTE;
+}
+
+static void reply_activity(struct mcp_request *request, const struct id *sandbox)
+{
+	const struct activity *activity = request->state;
+	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
+	struct error error;
+	struct activity_query query = {.sandbox = sandbox,
+				       .descending = true,
+				       .kinds = activity->kinds ? activity->kind_list : NULL,
+				       .limit = (uint32_t)activity->limit};
+	if (activity_each(request->core, &query, say_entry, &text, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	content_reply(request, "sandbox %s, the newest first:\n%s", sandbox->text,
+		      text.size > 0 ? buffer_text(&text) : "nothing");
+}
+
+static void act_activity(struct mcp_request *request, struct sandbox *sandbox)
+{
+	reply_activity(request, &sandbox->row.id);
+}
+
+static void get_activity(struct mcp_request *request, const json_t *arguments)
+{
+	struct error error;
+	struct sandbox_row row = {0};
+	struct activity *activity = calloc(1, sizeof(*activity));
+	if (!activity)
+		abort();
+	request->state = activity;
+	request->state_free = free;
+	activity->limit = ACTIVITY_DEFAULT;
+	struct field fields[] = {
+	    {"sandbox_id", FIELD_TEXT, &activity->sandbox},
+	    {"kinds", FIELD_TEXT, &activity->kinds, false, 1, 256},
+	    {"limit", FIELD_UINT, &activity->limit, false, 1, ACTIVITY_MAX},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	if (activity->kinds && activity_kinds_parse(activity->kinds, activity->kind_list,
+						    sizeof(activity->kind_list), &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	/* Of one that has ended too: that is when it matters what happened. */
+	if (activity->sandbox && strlen(activity->sandbox) <= NAME_MAX_LENGTH &&
+	    sandbox_find_row(request->core, &request->principal, activity->sandbox, &row, &error) ==
+		0) {
+		struct id id = row.id;
+		sandbox_row_done(&row);
+		reply_activity(request, &id);
+		return;
+	}
+	target_ready(request, activity->sandbox, TARGET_ASLEEP, act_activity);
+}
+
+/* --- the table --- */
+
+#define SANDBOX_ID "\"sandbox_id\":{\"type\":\"string\"}"
+
+const struct mcp_tool metrics_tools[] = {
+    {
+	.name = "get_metrics",
+	.title = "Get metrics",
+	.description =
+	    "What a sandbox uses now: cpu, memory, disk, processes, of how much. Without "
+	    "sandbox_id of all of them. Wakes none.",
+	.input = "{\"type\":\"object\",\"properties\":{" SANDBOX_ID "}}",
+	.example = "{\"sandbox_id\": \"build\"}",
+	.scope = SCOPE_READ,
+	.toolsets = TOOLSET_METRICS,
+	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.call = get_metrics,
+    },
+    {
+	.name = "get_usage",
+	.title = "Get usage",
+	.description = "What your sandboxes have used in the last days (default 30), each and "
+		       "together: time, cpu, memory, disk, commands.",
+	.input = "{\"type\":\"object\",\"properties\":{\"days\":{\"type\":\"integer\"}}}",
+	.example = "{\"days\": 7}",
+	.scope = SCOPE_READ,
+	.toolsets = TOOLSET_METRICS,
+	.hints = TOOL_READS | TOOL_REPEATABLE | TOOL_UNBOUND,
+	.call = get_usage,
+    },
+    {
+	.name = "get_activity",
+	.title = "Get activity",
+	.description = "What happened in a sandbox, the newest first: commands, file changes, "
+		       "pauses, its end. Also of one that has ended.",
+	.input = "{\"type\":\"object\",\"properties\":{" SANDBOX_ID
+		 ",\"kinds\":{\"type\":\"string\",\"description\":\"like exec,file.written\"},"
+		 "\"limit\":{\"type\":\"integer\"}}}",
+	.example = "{\"sandbox_id\": \"build\", \"kinds\": \"exec\"}",
+	.scope = SCOPE_READ,
+	.toolsets = TOOLSET_METRICS,
+	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.call = get_activity,
+    },
+    {0},
+};

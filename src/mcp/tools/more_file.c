@@ -1,0 +1,406 @@
+/* The toolset `files`: what changes or inspects files without their contents. Called by tools.c.
+ * Each tool is one operation inside the sandbox, but for a copy into another sandbox, which goes
+ * through the daemon as fast as the slower side takes it. Nothing blocks. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/file/between.h"
+#include "mcp/tools/output.h"
+#include "mcp/tools/file.h"
+
+struct change {
+	struct file_tool tool; /* path: what is changed */
+	const char *to, *mode, *to_sandbox;
+	bool recursive, replace;
+	const char *what; /* "made", "removed": the answer's verb */
+	struct file_request request;
+	struct id from_sandbox;
+	struct between *between;
+	struct file_entry *entry;
+};
+
+static void change_free(void *state)
+{
+	struct change *change = state;
+	free(change->entry);
+	free(change);
+}
+
+static struct change *change_new(struct mcp_request *request, enum file_operation operation,
+				 const char *what)
+{
+	struct change *change = pending_state(request, sizeof(*change), change_free);
+	change->request.operation = (uint8_t)operation;
+	change->what = what;
+	return change;
+}
+
+static void reply(struct mcp_request *request, const char *extra)
+{
+	const struct change *change = request->state;
+	struct buffer text DONE_BUFFER = BUFFER(4 * GUEST_PATH_MAX);
+	(void)!buffer_printf(&text, "%s ", change->what);
+	file_tool_path(&text, change->tool.path);
+	if (change->to) {
+		(void)!buffer_append_text(&text, " to ");
+		file_tool_path(&text, change->to);
+	}
+	file_tool_reply(request, "%s%s", buffer_text(&text), extra);
+}
+
+static void changed(void *data, const struct error *error)
+{
+	struct mcp_request *request = data;
+	const struct change *change = request->state;
+	if (!pending_back(request))
+		return;
+	if (error)
+		file_tool_fail(request, change->tool.path, error);
+	else
+		reply(request, "");
+	tool_done(request);
+}
+
+static struct bytes bytes_of_text(const char *text)
+{
+	return (struct bytes){(const uint8_t *)text, strlen(text)};
+}
+
+static void act(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct change *change = request->state;
+	struct error error;
+	change->request.path = bytes_of_text(change->tool.path);
+	if (change->to)
+		change->request.path2 = bytes_of_text(change->to);
+	if (change->recursive)
+		change->request.flags |= FILE_RECURSIVE;
+	if (file_change(sandbox, &request->principal, &change->request, changed, request,
+			&change->tool.pending.task, &error) < 0)
+		file_tool_fail(request, change->tool.path, &error);
+	else
+		pending_begin(request);
+}
+
+/* --- make_directory, remove_file, move_file --- */
+
+static void make_directory(struct mcp_request *request, const json_t *arguments)
+{
+	struct change *change = change_new(request, FILE_MKDIR, "made");
+	struct field fields[] = {
+	    FILE_TOOL_PATH(&change->tool.path),
+	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
+	};
+	change->request.flags = FILE_PARENTS;
+	change->request.mode = 0755;
+	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, change->tool.sandbox, 0, act);
+}
+
+static void remove_file(struct mcp_request *request, const json_t *arguments)
+{
+	struct change *change = change_new(request, FILE_REMOVE, "removed");
+	struct field fields[] = {
+	    FILE_TOOL_PATH(&change->tool.path),
+	    {"recursive", FIELD_BOOL, &change->recursive},
+	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
+	};
+	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, change->tool.sandbox, 0, act);
+}
+
+static void move_file(struct mcp_request *request, const json_t *arguments)
+{
+	struct change *change = change_new(request, FILE_RENAME, "moved");
+	struct field fields[] = {
+	    {"from", FIELD_TEXT, &change->tool.path, true, 1, GUEST_PATH_MAX - 1},
+	    {"to", FIELD_TEXT, &change->to, true, 1, GUEST_PATH_MAX - 1},
+	    {"replace", FIELD_BOOL, &change->replace},
+	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
+	target_ready(request, change->tool.sandbox, 0, act);
+}
+
+/* --- set_file_mode --- */
+
+static bool parse_mode(const char *text, uint32_t *ret_mode)
+{
+	uint32_t mode = 0;
+	size_t size = strspn(text, "01234567");
+	if (size == 0 || size > 5 || text[size] != '\0')
+		return false;
+	for (size_t i = 0; i < size; i++)
+		mode = mode << 3 | (uint32_t)(text[i] - '0');
+	*ret_mode = mode;
+	return mode <= 07777;
+}
+
+static void set_file_mode(struct mcp_request *request, const json_t *arguments)
+{
+	struct change *change = change_new(request, FILE_CHMOD, "changed the mode of");
+	struct field fields[] = {
+	    FILE_TOOL_PATH(&change->tool.path),
+	    {"mode", FIELD_TEXT, &change->mode, true, 1, 5},
+	    {"recursive", FIELD_BOOL, &change->recursive},
+	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	if (!parse_mode(change->mode, &change->request.mode)) {
+		content_refuse(request,
+			       "field `mode` must be octal digits like \"0644\", at most 7777.");
+		return;
+	}
+	target_ready(request, change->tool.sandbox, 0, act);
+}
+
+/* --- copy_file --- */
+
+static void copied(void *data, uint64_t bytes, const struct error *error)
+{
+	struct mcp_request *request = data;
+	struct change *change = request->state;
+	char extra[64];
+	change->between = NULL;
+	if (!tool_back(request))
+		return;
+	snprintf(extra, sizeof(extra), " in sandbox %s, %llu bytes", request->sandbox.text,
+		 (unsigned long long)bytes);
+	if (error)
+		file_tool_fail(request, change->tool.path, error);
+	else
+		reply(request, extra);
+	tool_done(request);
+}
+
+static void copy_cancelled(struct mcp_request *request)
+{
+	struct change *change = request->state;
+	between_cancel(TAKE_PTR(change->between));
+	mcp_release(request);
+}
+
+static void act_between(struct mcp_request *request, struct sandbox *to)
+{
+	struct change *change = request->state;
+	struct error error;
+	struct sandbox *from = sandbox_by_id(request->core, &change->from_sandbox);
+	if (!from || !from->guest || !from->guest_ready) {
+		error_set(&error, ERROR_SANDBOX_STATE,
+			  "sandbox %s does not run any more: nothing was copied",
+			  change->from_sandbox.text);
+		mcp_fail(request, &error);
+		return;
+	}
+	struct between_spec spec = {.principal = &request->principal,
+				    .from = from,
+				    .to = to,
+				    .from_path = change->tool.path,
+				    .to_path = change->to,
+				    .user = "",
+				    .recursive = change->recursive,
+				    .no_replace = !change->replace,
+				    .parents = true};
+	if (between_start(&spec, copied, request, &change->between, &error) < 0)
+		file_tool_fail(request, change->tool.path, &error);
+	else
+		tool_wait(request, copy_cancelled);
+}
+
+static void act_copy(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct change *change = request->state;
+	if (!change->to_sandbox) {
+		act(request, sandbox);
+		return;
+	}
+	change->from_sandbox = sandbox->row.id;
+	target_ready(request, change->to_sandbox, 0, act_between);
+}
+
+static void copy_file(struct mcp_request *request, const json_t *arguments)
+{
+	struct change *change = change_new(request, FILE_COPY, "copied");
+	struct field fields[] = {
+	    {"from", FIELD_TEXT, &change->tool.path, true, 1, GUEST_PATH_MAX - 1},
+	    {"to", FIELD_TEXT, &change->to, true, 1, GUEST_PATH_MAX - 1},
+	    {"recursive", FIELD_BOOL, &change->recursive},
+	    {"replace", FIELD_BOOL, &change->replace},
+	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
+	    {"to_sandbox_id", FIELD_TEXT, &change->to_sandbox},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
+	target_ready(request, change->tool.sandbox, 0, act_copy);
+}
+
+/* --- stat_file --- */
+
+static bool stat_entry(void *data, const struct file_entry *entry)
+{
+	struct mcp_request *request = data;
+	struct change *change = request->state;
+	if (!change->entry)
+		change->entry = malloc(sizeof(*entry));
+	if (!change->entry)
+		abort();
+	*change->entry = *entry;
+	return true;
+}
+
+static const char *type_name(char type)
+{
+	static const char types[] = "fdlpscb";
+	static const char *const names[] = {"file",   "directory",        "symlink",     "fifo",
+					    "socket", "character device", "block device"};
+	const char *found = type ? strchr(types, type) : NULL;
+	return found ? names[found - types] : "unknown";
+}
+
+static void stat_done(void *data, uint64_t total, bool cut, const struct error *error)
+{
+	struct mcp_request *request = data;
+	const struct change *change = request->state;
+	const struct file_entry *entry = change->entry;
+	struct buffer text DONE_BUFFER = BUFFER(8 * GUEST_PATH_MAX + KIB);
+	char when[CLOCK_TEXT_SIZE];
+	(void)total;
+	(void)cut;
+	if (!pending_back(request))
+		return;
+	if (error || !entry) {
+		struct error none;
+		error_set(&none, ERROR_FILE_NOT_FOUND, "%s is not there", change->tool.path);
+		file_tool_fail(request, change->tool.path, error ? error : &none);
+	} else {
+		clock_text(entry->mtime_ns, when);
+		file_tool_path(&text, change->tool.path);
+		(void)!buffer_printf(&text, ": %s, %llu bytes, mode %04o, owner %u:%u, changed %s",
+				     type_name(entry->type), (unsigned long long)entry->size,
+				     entry->mode & 07777, entry->uid, entry->gid, when);
+		if (entry->type == 'l') {
+			(void)!buffer_append_text(&text, ", to ");
+			output_name(&text, entry->target, strlen(entry->target));
+		}
+		file_tool_reply(request, "%s", buffer_text(&text));
+	}
+	tool_done(request);
+}
+
+static void act_stat(struct mcp_request *request, struct sandbox *sandbox)
+{
+	static const struct file_records records = {.entry = stat_entry, .done = stat_done};
+	struct change *change = request->state;
+	struct file_place place = {.principal = &request->principal, .path = change->tool.path};
+	struct error error;
+	if (file_stat(sandbox, &place, false, &records, request, &change->tool.pending.task,
+		      &error) < 0)
+		file_tool_fail(request, change->tool.path, &error);
+	else
+		pending_begin(request);
+}
+
+static void stat_file(struct mcp_request *request, const json_t *arguments)
+{
+	struct change *change = change_new(request, FILE_STAT, "");
+	struct field fields[] = {
+	    FILE_TOOL_PATH(&change->tool.path),
+	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
+	};
+	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, change->tool.sandbox, 0, act_stat);
+}
+
+/* --- the table --- */
+
+#define STRING "{\"type\":\"string\"}"
+#define BOOLEAN "{\"type\":\"boolean\"}"
+#define SANDBOX_ID "\"sandbox_id\":" STRING
+#define OF_PATH                                                                                    \
+	"{\"type\":\"object\",\"properties\":{\"path\":" STRING "," SANDBOX_ID                     \
+	"},\"required\":[\"path\"]}"
+
+const struct mcp_tool more_file_tools[] = {
+    {
+	.name = "make_directory",
+	.title = "Make a directory",
+	.description = "Make a directory and those above it. One that is there is no error.",
+	.input = OF_PATH,
+	.example = "{\"path\": \"/workspace/out\"}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_FILES,
+	.hints = TOOL_REPEATABLE,
+	.call = make_directory,
+    },
+    {
+	.name = "move_file",
+	.title = "Move a file",
+	.description = "Move or rename a file or directory. Refused where `to` is there, unless "
+		       "replace is set.",
+	.input = "{\"type\":\"object\",\"properties\":{\"from\":" STRING ",\"to\":" STRING
+		 ",\"replace\":" BOOLEAN "," SANDBOX_ID "},\"required\":[\"from\",\"to\"]}",
+	.example = "{\"from\": \"draft.txt\", \"to\": \"docs/final.txt\"}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_FILES,
+	.hints = TOOL_DESTROYS,
+	.call = move_file,
+    },
+    {
+	.name = "copy_file",
+	.title = "Copy a file",
+	.description =
+	    "Copy a file, or with recursive a directory; with to_sandbox_id into another "
+	    "sandbox. Refused where `to` is there, unless replace is set.",
+	.input = "{\"type\":\"object\",\"properties\":{\"from\":" STRING ",\"to\":" STRING
+		 ",\"recursive\":" BOOLEAN ",\"replace\":" BOOLEAN "," SANDBOX_ID
+		 ",\"to_sandbox_id\":" STRING "},\"required\":[\"from\",\"to\"]}",
+	.example = "{\"from\": \"src\", \"to\": \"backup\", \"recursive\": true}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_FILES,
+	.hints = TOOL_DESTROYS | TOOL_REPEATABLE,
+	.call = copy_file,
+    },
+    {
+	.name = "remove_file",
+	.title = "Remove a file",
+	.description = "Remove a file, or with recursive a directory and all in it.",
+	.input = "{\"type\":\"object\",\"properties\":{\"path\":" STRING ",\"recursive\":" BOOLEAN
+		 "," SANDBOX_ID "},\"required\":[\"path\"]}",
+	.example = "{\"path\": \"build\", \"recursive\": true}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_FILES,
+	.hints = TOOL_DESTROYS,
+	.call = remove_file,
+    },
+    {
+	.name = "set_file_mode",
+	.title = "Set permissions",
+	.description = "Change the permissions of a file, as chmod with octal digits.",
+	.input =
+	    "{\"type\":\"object\",\"properties\":{\"path\":" STRING
+	    ",\"mode\":{\"type\":\"string\",\"description\":\"like 0755\"},\"recursive\":" BOOLEAN
+	    "," SANDBOX_ID "},\"required\":[\"path\",\"mode\"]}",
+	.example = "{\"path\": \"run.sh\", \"mode\": \"0755\"}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_FILES,
+	.hints = TOOL_REPEATABLE,
+	.call = set_file_mode,
+    },
+    {
+	.name = "stat_file",
+	.title = "Inspect a file",
+	.description = "Type, size, permissions, owner and time of one file, without following a "
+		       "link.",
+	.input = OF_PATH,
+	.example = "{\"path\": \"run.sh\"}",
+	.scope = SCOPE_READ,
+	.toolsets = TOOLSET_FILES,
+	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.call = stat_file,
+    },
+    {0},
+};

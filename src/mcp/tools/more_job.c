@@ -1,0 +1,291 @@
+/* The toolset `jobs`: which jobs there are, and programs that are talked to. Called by tools.c;
+ * blocks for the store where jobs are listed. What a program reads is given to it as far as it
+ * takes it at once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "core/exec/exec.h"
+#include "core/account/access.h"
+#include "mcp/tools/find_job.h"
+#include "mcp/tools/output.h"
+#include "mcp/tools/tool.h"
+
+/* --- list_jobs --- */
+
+#define LIST_TEXT_MAX (16 * KIB)
+#define LIST_DEFAULT 50
+#define LIST_MAX 200
+#define LIST_SCANNED 2000 /* for those that run */
+#define COMMAND_SHOWN 160
+
+struct job_list {
+	struct buffer text;
+	uint64_t limit, count;
+	bool running, cut;
+};
+
+static bool list_one(void *data, const struct exec_row *row)
+{
+	struct job_list *list = data;
+	bool ended = row->state == EXEC_ENDED || row->state == EXEC_FAILED;
+	struct buffer line DONE_BUFFER = BUFFER(KIB);
+	const char *command = row->command ? row->command : "";
+	size_t shown = text_utf8_prefix(command, MIN(strlen(command), (size_t)COMMAND_SHOWN));
+	if (list->running && ended)
+		return true;
+	if (list->count == list->limit) {
+		list->cut = true;
+		return false;
+	}
+	(void)!buffer_printf(&line, "%s: %s", row->id.text, exec_state_text(row));
+	if (row->state == EXEC_ENDED)
+		(void)!buffer_printf(&line, ", exit code %d", exec_exit_code(row));
+	(void)!buffer_append_text(&line, ended ? ", took " : ", for ");
+	target_age((ended ? row->ended_wall : clock_wall()) - row->started_wall, &line);
+	(void)!buffer_printf(
+	    &line, ", %llu bytes: ", (unsigned long long)(row->out_total + row->err_total));
+	/* A line each: a command may have several. */
+	output_name(&line, command, shown);
+	(void)!buffer_append_text(&line, shown < strlen(command) ? "...\n" : "\n");
+	if (buffer_append(&list->text, line.data, line.size) < 0) {
+		list->cut = true;
+		return false;
+	}
+	list->count++;
+	return true;
+}
+
+static void act_list(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct job_list *list = request->state;
+	struct buffer note DONE_BUFFER = BUFFER(KIB);
+	struct error error;
+	if (exec_list(sandbox, LIST_SCANNED, list_one, list, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	target_note(request, &note);
+	content_reply(request, "%s%s%s%s%s",
+		      list->count > 0 ? buffer_text(&list->text) : "No jobs.",
+		      list->cut ? "There are older ones." : "", note.size > 0 ? " [" : "",
+		      buffer_text(&note), note.size > 0 ? "]" : "");
+}
+
+static void job_list_free(void *state)
+{
+	struct job_list *list = state;
+	buffer_done(&list->text);
+	free(list);
+}
+
+static void list_jobs(struct mcp_request *request, const json_t *arguments)
+{
+	const char *sandbox = NULL;
+	struct job_list *list = calloc(1, sizeof(*list));
+	if (!list)
+		abort();
+	request->state = list;
+	request->state_free = job_list_free;
+	list->text = BUFFER(LIST_TEXT_MAX);
+	list->limit = LIST_DEFAULT;
+	struct field fields[] = {
+	    {"sandbox_id", FIELD_TEXT, &sandbox},
+	    {"running", FIELD_BOOL, &list->running},
+	    {"limit", FIELD_UINT, &list->limit, false, 1, LIST_MAX},
+	};
+	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, sandbox, TARGET_ASLEEP, act_list);
+}
+
+/* --- start_program --- */
+
+struct program {
+	const char *command, *sandbox, *cwd;
+	bool terminal;
+	struct pair *environment;
+	size_t environment_count;
+};
+
+static void program_free(void *state)
+{
+	struct program *program = state;
+	free(program->environment);
+	free(program);
+}
+
+static void act_program(struct mcp_request *request, struct sandbox *sandbox)
+{
+	const struct program *program = request->state;
+	const char *argv[4];
+	struct exec *exec;
+	struct error error;
+	struct buffer note DONE_BUFFER = BUFFER(KIB);
+	shell_argv(program->command, argv);
+	struct exec_spec spec = {.argv = argv,
+				 .argc = 3,
+				 .environment = program->environment,
+				 .environment_count = program->environment_count,
+				 .cwd = program->cwd,
+				 .flags = EXEC_STDIN | (program->terminal ? EXEC_TTY : 0),
+				 .rows = 24,
+				 .columns = 120,
+				 .principal = &request->principal};
+	if (exec_start(sandbox, &spec, &exec, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	target_note(request, &note);
+	content_reply(request,
+		      "job_id: %s\nWrite to it with write_job {\"job_id\": \"%s\", \"text\": "
+		      "\"...\\n\"}, read its output with read_job.%s%s%s",
+		      exec->row.id.text, exec->row.id.text, note.size > 0 ? " [" : "",
+		      buffer_text(&note), note.size > 0 ? "]" : "");
+}
+
+static void start_program(struct mcp_request *request, const json_t *arguments)
+{
+	struct error error;
+	json_t *environment = NULL;
+	struct program *program = calloc(1, sizeof(*program));
+	if (!program)
+		abort();
+	request->state = program;
+	request->state_free = program_free;
+	struct field fields[] = {
+	    {"command", FIELD_TEXT, &program->command, true, 1, 100 * KIB},
+	    {"sandbox_id", FIELD_TEXT, &program->sandbox},
+	    {"cwd", FIELD_TEXT, &program->cwd, false, 1, GUEST_PATH_MAX - 1},
+	    {"env", FIELD_OBJECT, &environment},
+	    {"terminal", FIELD_BOOL, &program->terminal},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	if (tool_environment("env", environment, &program->environment, &program->environment_count,
+			     &error) < 0)
+		content_refuse(request, "%s.", error.message);
+	else
+		target_ready(request, program->sandbox, 0, act_program);
+}
+
+/* --- write_job --- */
+
+#define WRITE_MAX (256 * KIB)
+
+struct input {
+	const char *job, *sandbox, *text;
+	bool close;
+};
+
+static void act_write(struct mcp_request *request, struct exec *exec)
+{
+	const struct input *input = request->state;
+	struct error error;
+	size_t size = input->text ? strlen(input->text) : 0;
+	ssize_t taken = 0;
+	if (exec_ended(exec)) {
+		error_set(&error, ERROR_SANDBOX_STATE, "job %s has ended: nobody reads",
+			  exec->row.id.text);
+		mcp_fail(request, &error);
+		return;
+	}
+	if (size > 0)
+		taken = exec_stdin(exec, input->text, size, &error);
+	if (taken < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	if ((size_t)taken < size) {
+		content_begin(request);
+		content_format(request,
+			       "%zd of %zu bytes were taken: the program does not read. Send the "
+			       "rest when read_job shows that it goes on.",
+			       taken, size);
+		content_end(request, true);
+		return;
+	}
+	if (input->close && exec_stdin_close(exec, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	content_reply(request,
+		      "%zu bytes written%s. What it answers: read_job {\"job_id\": \"%s\", "
+		      "\"offset\": %llu, \"stderr_offset\": %llu, \"wait_seconds\": 5}",
+		      size, input->close ? ", standard input is closed" : "", exec->row.id.text,
+		      (unsigned long long)exec_total(exec, EXEC_STDOUT),
+		      (unsigned long long)exec_total(exec, EXEC_STDERR));
+}
+
+static void write_job(struct mcp_request *request, const json_t *arguments)
+{
+	struct input *input = calloc(1, sizeof(*input));
+	if (!input)
+		abort();
+	request->state = input;
+	request->state_free = free;
+	struct field fields[] = {
+	    {"job_id", FIELD_TEXT, &input->job, true, 1, 64},
+	    {"text", FIELD_TEXT, &input->text, false, 0, WRITE_MAX},
+	    {"close", FIELD_BOOL, &input->close},
+	    {"sandbox_id", FIELD_TEXT, &input->sandbox},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	if (!input->text && !input->close)
+		content_refuse(request, "Give `text`, or `close`, or both.");
+	else
+		job_find(request, input->sandbox, input->job, act_write);
+}
+
+/* --- the table --- */
+
+#define STRING "{\"type\":\"string\"}"
+#define BOOLEAN "{\"type\":\"boolean\"}"
+
+const struct mcp_tool more_job_tools[] = {
+    {
+	.name = "list_jobs",
+	.title = "List jobs",
+	.description = "Commands of a sandbox, the newest first: job_id, state, exit code, time, "
+		       "size of output. Wakes nothing.",
+	.input = "{\"type\":\"object\",\"properties\":{\"sandbox_id\":" STRING
+		 ",\"running\":{\"type\":\"boolean\",\"description\":\"only those that run\"},"
+		 "\"limit\":{\"type\":\"integer\"}}}",
+	.example = "{\"running\": true}",
+	.scope = SCOPE_READ,
+	.toolsets = TOOLSET_JOBS,
+	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.call = list_jobs,
+    },
+    {
+	.name = "start_program",
+	.title = "Start an interactive program",
+	.description = "Start a program whose standard input stays open (a shell, a debugger, a "
+		       "database client), for write_job and read_job; with terminal it has one of "
+		       "its own.",
+	.input =
+	    "{\"type\":\"object\",\"properties\":{\"command\":" STRING ",\"sandbox_id\":" STRING
+	    ",\"cwd\":" STRING ",\"env\":{\"type\":\"object\",\"additionalProperties\":" STRING
+	    "},\"terminal\":" BOOLEAN "},\"required\":[\"command\"]}",
+	.example = "{\"command\": \"sqlite3 data.db\"}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_JOBS,
+	.hints = TOOL_DESTROYS | TOOL_OPEN_WORLD,
+	.call = start_program,
+    },
+    {
+	.name = "write_job",
+	.title = "Write to a job",
+	.description = "Write text to the standard input of a job of start_program; close ends the "
+		       "input. A line needs its \\n.",
+	.input = "{\"type\":\"object\",\"properties\":{\"job_id\":" STRING ",\"text\":" STRING
+		 ",\"close\":" BOOLEAN ",\"sandbox_id\":" STRING "},\"required\":[\"job_id\"]}",
+	.example = "{\"job_id\": \"abc\", \"text\": \"select 1;\\n\"}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_JOBS,
+	.hints = TOOL_DESTROYS | TOOL_OPEN_WORLD,
+	.call = write_job,
+    },
+    {0},
+};

@@ -1,0 +1,364 @@
+/* read_file: a piece of a text by lines or by bytes, an image whole, anything else by name. Called
+ * by tools.c. A line is found by reading up to it, a piece at a time; nothing blocks. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "core/activity/activity.h"
+#include "core/exec/run.h"
+#include "core/account/signed_url.h"
+#include "mcp/tools/output.h"
+#include "mcp/tools/file.h"
+
+#define LIMIT_MAX (1 * MIB)
+#define IMAGE_MAX (2 * MIB)
+#define SCAN_PIECE (256 * KIB)
+/* A line further in than this is looked for with a tool inside. */
+#define SCAN_MAX (256 * MIB)
+#define SCAN_MAX_TEXT "256 MiB"
+
+struct reading {
+	struct file_tool tool;
+	uint64_t offset, limit, line, lines;
+	bool offset_set, line_set, lines_set, limit_set;
+	uint64_t scanned;    /* bytes before the piece that is read */
+	uint64_t lines_seen; /* line ends in them */
+};
+
+static uint64_t count_lines(const char *data, size_t size)
+{
+	uint64_t count = 0;
+	for (const char *at = data; (at = memchr(at, '\n', size - (size_t)(at - data))); at++)
+		count++;
+	return count;
+}
+
+/* --- answers --- */
+
+/* A URL that people can fetch the file with; where nothing listens on TCP, the command for it. */
+static bool sign(struct mcp_request *request, struct buffer *to)
+{
+	const struct reading *reading = request->state;
+	struct signed_url url = {.sandbox = request->sandbox,
+				 .path = reading->tool.path,
+				 .user = "",
+				 .token = request->principal.token,
+				 .expires = (uint64_t)(clock_wall() / NSEC_PER_SEC) +
+					    SIGNED_SECONDS_DEFAULT};
+	char signature[SIGNATURE_SIZE], until[CLOCK_TEXT_SIZE], socket[512];
+	struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
+	struct error error;
+	if (!sandbox ||
+	    signed_url_sign(request->core, sandbox->row.workspace, &url, signature, &error) < 0)
+		return false;
+	const char *base = request->view.base;
+	if (!base[0] && config_socket_path(&request->core->config, socket, sizeof(socket)) < 0)
+		return false;
+	if ((base[0]
+		 ? buffer_append_text(to, base)
+		 : buffer_printf(to, "curl --unix-socket '%s' -OJ 'http://localhost", socket)) < 0)
+		return false;
+	signed_url_append(&url, signature, to);
+	if (!base[0] && buffer_append_text(to, "'") < 0)
+		return false;
+	clock_text((int64_t)url.expires * NSEC_PER_SEC, until);
+	ACTIVITY(sandbox, ACTIVITY_FILE_URL_SIGNED, &request->principal, NULL, {"path", url.path},
+		 {"method", "GET"}, {"expires_at", until});
+	return true;
+}
+
+static void reply_binary(struct mcp_request *request, const struct file_content *content,
+			 const char *type)
+{
+	const struct reading *reading = request->state;
+	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
+	struct buffer link DONE_BUFFER = BUFFER(2 * SIGNED_TEXT_MAX);
+	bool linked = sign(request, &link);
+	file_tool_path(&path, reading->tool.path);
+	content_begin(request);
+	content_format(request,
+		       "%s is not text: %llu bytes of %s. It is not shown; look at it with a "
+		       "program inside (file, xxd, python).%s%s",
+		       buffer_text(&path), (unsigned long long)content->file_size,
+		       type ? type : "an unknown type, or text that is not UTF-8",
+		       linked ? " For people, good for an hour: " : "",
+		       linked ? buffer_text(&link) : "");
+	if (linked && request->view.base[0])
+		content_link(request, buffer_text(&link), buffer_text(&path), type, NULL);
+	file_tool_note(request, "");
+	content_end(request, false);
+}
+
+/* Where the text that is shown ends: at a line's end, at the latest at a character's. */
+static size_t cut(const struct reading *reading, const struct file_content *content)
+{
+	size_t size = content->size, lines = 0;
+	if (reading->lines_set) {
+		for (size_t at = 0; at < size; at++)
+			if (content->data[at] == '\n' && ++lines == reading->lines)
+				return at + 1;
+	}
+	if (!content->more)
+		return size;
+	const char *end = memrchr(content->data, '\n', size);
+	if (end && (size_t)(end - content->data) >= size / 2)
+		return (size_t)(end - content->data) + 1;
+	return text_utf8_prefix(content->data, size);
+}
+
+static void say_rest(struct mcp_request *request, const struct file_content *content, size_t begin,
+		     size_t end, struct buffer *note)
+{
+	const struct reading *reading = request->state;
+	char extra[96], lines[48] = "", limit[48] = "";
+	struct buffer where DONE_BUFFER = BUFFER(KIB);
+	uint64_t first = reading->lines_seen + 1;
+	uint64_t count = count_lines(content->data + begin, end - begin);
+	uint64_t next = reading->offset + end;
+	bool by_line = reading->line_set && content->data[end - 1] == '\n';
+	if (!content->more && end == content->size) {
+		if (reading->offset + begin > 0)
+			(void)!buffer_printf(note, "to the end, byte %llu",
+					     (unsigned long long)next);
+		return;
+	}
+	if (by_line) {
+		(void)!buffer_printf(note, "lines %llu to %llu", (unsigned long long)first,
+				     (unsigned long long)(first + count - 1));
+		if (reading->lines_set)
+			(void)!text_format(lines, sizeof(lines), ", \"lines\": %llu",
+					   (unsigned long long)reading->lines);
+		(void)!text_format(extra, sizeof(extra), ", \"line\": %llu",
+				   (unsigned long long)(first + count));
+	} else {
+		(void)!buffer_printf(note, "bytes %llu to %llu",
+				     (unsigned long long)(reading->offset + begin),
+				     (unsigned long long)next);
+		(void)!text_format(extra, sizeof(extra), ", \"offset\": %llu",
+				   (unsigned long long)next);
+	}
+	(void)!buffer_printf(note, " of %llu bytes; go on with ",
+			     (unsigned long long)content->file_size);
+	if (reading->limit_set)
+		(void)!text_format(limit, sizeof(limit), ", \"limit\": %llu",
+				   (unsigned long long)reading->limit);
+	(void)!buffer_printf(&where, "%s%s%s", extra, lines, limit);
+	file_tool_call(request, note, "read_file", reading->tool.path, buffer_text(&where));
+}
+
+/* Text in an encoding of its own, or with a few bytes that are none: as output is shown. What the
+ * file has is said by the note, since edit_file wants it as it is. */
+static void show_strange(struct mcp_request *request, const char *data, size_t size,
+			 struct buffer *note)
+{
+	struct buffer shown DONE_BUFFER = BUFFER(4 * size + 1);
+	uint64_t binary = 0;
+	output_visible(&shown, data, size, &binary);
+	content_text(request, shown.data, shown.size);
+	(void)!buffer_printf(note, "%s%llu byte%s not UTF-8: shown as \\xNN",
+			     note->size > 0 ? "; " : "", (unsigned long long)binary,
+			     binary == 1 ? " is" : "s are");
+}
+
+static void reply_text(struct mcp_request *request, const struct file_content *content)
+{
+	const struct reading *reading = request->state;
+	struct buffer note DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
+	bool image;
+	/* A piece may begin inside a character. */
+	size_t begin = reading->offset > 0 ? utf8_rest(content->data, content->size) : 0;
+	size_t end = MAX(cut(reading, content), begin);
+	const char *text = content->data + begin;
+	if (memchr(content->data, '\0', content->size) ||
+	    (!text_is_utf8(text, end - begin) && output_is_binary(text, end - begin))) {
+		const char *type = reading->offset == 0
+				       ? content_type_of(content->data, content->size, &image)
+				       : NULL;
+		reply_binary(request, content, type);
+		return;
+	}
+	if (end > begin)
+		say_rest(request, content, begin, end, &note);
+	else if (content->file_size == 0)
+		(void)!buffer_append_text(&note, "the file is empty");
+	else
+		(void)!buffer_printf(&note, "nothing there: the file has %llu bytes",
+				     (unsigned long long)content->file_size);
+	content_begin(request);
+	if (text_is_utf8(text, end - begin))
+		content_text(request, text, end - begin);
+	else
+		show_strange(request, text, end - begin, &note);
+	file_tool_note(request, buffer_text(&note));
+	content_end(request, false);
+}
+
+static void reply_image(struct mcp_request *request, const struct file_content *content,
+			const char *type)
+{
+	const struct reading *reading = request->state;
+	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
+	file_tool_path(&path, reading->tool.path);
+	content_begin(request);
+	content_format(request, "%s: %s, %llu bytes", buffer_text(&path), type,
+		       (unsigned long long)content->size);
+	content_image(request, type, content->data, content->size);
+	file_tool_note(request, "");
+	content_end(request, false);
+}
+
+/* --- reading --- */
+
+static void fail(struct mcp_request *request, const struct error *error)
+{
+	const struct reading *reading = request->state;
+	struct buffer call DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
+	if (error->kind != ERROR_FILE_WRONG_TYPE) {
+		file_tool_fail(request, reading->tool.path, error);
+		return;
+	}
+	/* A FIFO, a socket or a device cannot be read here at all. */
+	if (!strstr(error->message, "is a directory")) {
+		file_tool_refuse(request, "%s: use it with a program inside (run_shell).",
+				 error->message);
+		return;
+	}
+	file_tool_call(request, &call, "list_files", reading->tool.path, "");
+	file_tool_refuse(request, "%s. To list a directory: %s", error->message,
+			 buffer_text(&call));
+}
+
+/* The next piece of it. */
+static void read_piece(struct mcp_request *request, uint64_t offset, uint64_t max,
+		       void (*done)(void *data, const struct file_content *content,
+				    const struct error *error))
+{
+	struct reading *reading = request->state;
+	struct file_place place = {.principal = &request->principal, .path = reading->tool.path};
+	struct error error;
+	struct sandbox *sandbox = target_again(request);
+	if (!sandbox)
+		return;
+	if (file_read_whole(sandbox, &place, offset, max, done, request,
+			    &reading->tool.pending.task, &error) < 0)
+		fail(request, &error);
+	else
+		pending_begin(request);
+}
+
+static void image_read(void *data, const struct file_content *content, const struct error *error)
+{
+	struct mcp_request *request = data;
+	bool image = false;
+	if (!pending_back(request))
+		return;
+	const char *type = error ? NULL : content_type_of(content->data, content->size, &image);
+	if (error)
+		fail(request, error);
+	else if (image && !content->more)
+		reply_image(request, content, type);
+	else /* it has changed meanwhile */
+		reply_binary(request, content, type);
+	tool_done(request);
+}
+
+static void text_read(void *data, const struct file_content *content, const struct error *error)
+{
+	struct mcp_request *request = data;
+	const struct reading *reading = request->state;
+	bool image = false;
+	if (!pending_back(request))
+		return;
+	const char *type = error || reading->offset > 0
+			       ? NULL
+			       : content_type_of(content->data, content->size, &image);
+	if (error)
+		fail(request, error);
+	else if (image && !content->more)
+		reply_image(request, content, type);
+	else if (image && content->file_size <= IMAGE_MAX)
+		read_piece(request, 0, IMAGE_MAX, image_read);
+	else
+		reply_text(request, content);
+	tool_done(request);
+}
+
+/* Where the wanted line begins in this piece, or false: further on. */
+static bool find_line(struct reading *reading, const struct file_content *content)
+{
+	const char *at = content->data, *end = content->data + content->size;
+	while (reading->lines_seen + 1 < reading->line) {
+		const char *newline = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+		if (!newline)
+			return false;
+		at = newline + 1;
+		reading->lines_seen++;
+	}
+	reading->offset = reading->scanned + (uint64_t)(at - content->data);
+	return true;
+}
+
+static void scanned(void *data, const struct file_content *content, const struct error *error)
+{
+	struct mcp_request *request = data;
+	struct reading *reading = request->state;
+	if (!pending_back(request))
+		return;
+	if (error) {
+		fail(request, error);
+	} else if (find_line(reading, content)) {
+		read_piece(request, reading->offset, reading->limit, text_read);
+	} else if (!content->more) {
+		content_refuse(request, "There is no line %llu: the file has %llu line ends.",
+			       (unsigned long long)reading->line,
+			       (unsigned long long)reading->lines_seen);
+	} else if (reading->scanned >= SCAN_MAX) {
+		content_refuse(request,
+			       "Line %llu is further than " SCAN_MAX_TEXT
+			       " into the file: read it by `offset`, or find it with a program "
+			       "inside (sed -n 'Np').",
+			       (unsigned long long)reading->line);
+	} else {
+		reading->scanned += content->size;
+		read_piece(request, reading->scanned, SCAN_PIECE, scanned);
+	}
+	tool_done(request);
+}
+
+static void act(struct mcp_request *request, struct sandbox *sandbox)
+{
+	const struct reading *reading = request->state;
+	(void)sandbox;
+	if (reading->line_set && reading->line > 1)
+		read_piece(request, 0, SCAN_PIECE, scanned);
+	else
+		read_piece(request, reading->offset, reading->limit, text_read);
+}
+
+void read_file_tool(struct mcp_request *request, const json_t *arguments)
+{
+	struct reading *reading = pending_state(request, sizeof(*reading), NULL);
+	reading->limit = FILE_TOOL_TEXT_MAX;
+	struct field fields[] = {
+	    FILE_TOOL_PATH(&reading->tool.path),
+	    {"line", FIELD_UINT, &reading->line, false, 1, INT64_MAX,
+	     .present = &reading->line_set},
+	    {"lines", FIELD_UINT, &reading->lines, false, 1, INT64_MAX,
+	     .present = &reading->lines_set},
+	    {"offset", FIELD_UINT, &reading->offset, false, 0, INT64_MAX,
+	     .present = &reading->offset_set},
+	    {"limit", FIELD_UINT, &reading->limit, false, 1, LIMIT_MAX,
+	     .present = &reading->limit_set},
+	    FILE_TOOL_SANDBOX(&reading->tool.sandbox),
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	if (reading->line_set && reading->offset_set) {
+		content_refuse(request, "Give `line` or `offset`, not both.");
+		return;
+	}
+	/* From the first line on. */
+	reading->line_set = reading->line_set || (reading->lines_set && !reading->offset_set);
+	reading->line = MAX(reading->line, 1u);
+	target_ready(request, reading->tool.sandbox, 0, act);
+}

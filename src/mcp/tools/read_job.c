@@ -1,0 +1,419 @@
+/* read_job: what a job has printed, from an offset on or as a whole; its end; only the lines that
+ * match. It may wait: until there is a batch worth a turn of the model (something new, and then
+ * silence for a tenth of the time that may be waited, or a full page), or a line matches, or the
+ * job is over, or the time is. Called by tools.c; waits through callbacks.
+ *
+ * From act() on the request is held: an answer would free it, and what is here with it. Each turn
+ * (step()) either waits by `wait` or for its `turn`, or answers and leaves; a cancel leaves. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "core/exec/wait.h"
+#include "mcp/tools/answer.h"
+#include "mcp/tools/find_job.h"
+#include "mcp/tools/job_search.h"
+#include "mcp/tools/job.h"
+#include "mcp/tools/tool.h"
+
+#define QUIET_LEAST_MS 300
+#define QUIET_SHARE 10 /* of wait_seconds */
+/* The end of a cell is not told to who watches its interpreter. */
+#define CELL_LOOK_MS 200
+
+struct reading {
+	struct mcp_request *request;
+	const char *job_id, *sandbox_id, *stream, *pattern, *until;
+	int64_t offsets[2]; /* a negative one counts from the end */
+	bool offset_given[2];
+	double wait_seconds;
+	bool wait_given;
+	uint64_t max;
+	enum exec_stream only; /* 0: both */
+	bool paged;            /* from offsets on, a page; else head and tail of it all */
+	bool until_end;        /* output alone ends no waiting */
+	int64_t quiet_ms;
+	uint64_t from[2], known[2], seen[2]; /* shown from here; new behind this; seen last */
+	int64_t past[2];                     /* 0, or the offset that was behind the end */
+	int64_t deadline, grown;             /* clock_monotonic() */
+	struct job_search search;
+	struct exec_wait *wait;
+	struct search_turn turn;
+};
+
+static void reading_free(void *state)
+{
+	struct reading *reading = state;
+	search_unqueue(&reading->turn);
+	search_done(&reading->search);
+	free(reading);
+}
+
+static void leave(struct reading *reading)
+{
+	struct mcp_request *request = reading->request;
+	search_unqueue(&reading->turn);
+	tool_leave(request);
+}
+
+static void cancelled(struct mcp_request *request)
+{
+	struct reading *reading = request->state;
+	if (reading->wait)
+		exec_wait_cancel(TAKE_PTR(reading->wait));
+	leave(reading);
+}
+
+/* --- the answer --- */
+
+static bool wants(const struct reading *reading, enum exec_stream stream)
+{
+	return reading->only == 0 || reading->only == stream;
+}
+
+/* The pages that were asked for; `view` says where they end. */
+static void add_pages(struct reading *reading, struct answer *answer, struct exec *exec,
+		      struct answer_view *view)
+{
+	uint64_t out =
+	    exec_total(exec, EXEC_STDOUT) - MIN(reading->from[0], exec_total(exec, EXEC_STDOUT));
+	uint64_t err =
+	    exec_total(exec, EXEC_STDERR) - MIN(reading->from[1], exec_total(exec, EXEC_STDERR));
+	if (!wants(reading, EXEC_STDOUT))
+		out = 0;
+	if (!wants(reading, EXEC_STDERR))
+		err = 0;
+	uint64_t err_max = MIN(err, MAX(reading->max / 2, reading->max - MIN(reading->max, out)));
+	uint64_t *ends[] = {&view->output.out_end, &view->output.err_end};
+	const uint64_t maxima[] = {MAX(reading->max - err_max, 1u), MAX(err_max, 1u)};
+	const uint64_t news[] = {out, err};
+	for (int i = 0; i < 2; i++) {
+		*ends[i] = reading->from[i];
+		if (news[i] == 0)
+			continue;
+		if (i == 1 && buffer_append_text(&answer->text, "[stderr]\n") < 0)
+			return;
+		*ends[i] =
+		    output_page(&answer->text, exec, EXEC_STDOUT + i, reading->from[i], maxima[i]);
+	}
+	uint64_t more = (out ? exec_total(exec, EXEC_STDOUT) - view->output.out_end : 0) +
+			(err ? exec_total(exec, EXEC_STDERR) - view->output.err_end : 0);
+	/* Of one that runs the last line says how to go on. */
+	if (more == 0 || !exec_ended(exec))
+		return;
+	if (buffer_printf(&answer->text, "[... %llu bytes more; next: ", (unsigned long long)more) <
+	    0)
+		return;
+	answer_next_call(&answer->text, exec, view, 0);
+	if (buffer_append_text(&answer->text, "]\n") < 0)
+		return;
+}
+
+/* Its author has lost count; what was read instead is told by the offsets of the next call. */
+static void add_past(const struct reading *reading, struct answer *answer, struct exec *exec)
+{
+	for (int i = 0; i < 2; i++) {
+		if (reading->past[i] > 0 && wants(reading, EXEC_STDOUT + i) &&
+		    buffer_printf(&answer->text,
+				  "[offset %lld is past the end: %s has %llu bytes%s]\n",
+				  (long long)reading->past[i], i == 0 ? "stdout" : "stderr",
+				  (unsigned long long)exec_total(exec, EXEC_STDOUT + i),
+				  exec_ended(exec) ? "" : " so far") < 0)
+			return;
+	}
+}
+
+static void add_matches(struct reading *reading, struct answer *answer, struct answer_view *view,
+			bool full)
+{
+	struct job_search *search = &reading->search;
+	view->output.out_end = search->at[0];
+	view->output.err_end = search->at[1];
+	if (buffer_append(&answer->text, buffer_text(&search->lines), search->lines.size) < 0 ||
+	    buffer_printf(
+		&answer->text, "[matching lines: %llu%s%s]\n", (unsigned long long)search->matches,
+		search->matches ? ", each behind its byte offset" : "",
+		full ? "; there may be more: read on from the offset that follows" : "") < 0)
+		return;
+}
+
+/* Where what is shown begins and ends, where no offset was given. */
+static void view_all(const struct reading *reading, const struct job *job, struct answer_view *view)
+{
+	if (job->cell)
+		answer_cell_view(job->exec, job->cell, view);
+	else
+		answer_view_all(job->exec, view);
+	if (!wants(reading, EXEC_STDOUT))
+		view->output.out_begin = view->output.out_end;
+	if (!wants(reading, EXEC_STDERR))
+		view->output.err_begin = view->output.err_end;
+}
+
+static void reply(struct reading *reading, struct exec *exec, bool full)
+{
+	struct job job = job_of(exec);
+	struct answer answer;
+	struct answer_view view = {
+	    .output = {.max = reading->max, .read_more = "read_job"},
+	    .only = reading->only,
+	    .paged = reading->paged || reading->pattern,
+	    .since_wall = job.cell ? job.cell->sent_wall : 0,
+	};
+	answer_begin(&answer, reading->max);
+	if (reading->pattern)
+		add_matches(reading, &answer, &view, full);
+	else if (reading->paged)
+		add_pages(reading, &answer, exec, &view);
+	else
+		view_all(reading, &job, &view);
+	add_past(reading, &answer, exec);
+	if (full && job_over(&job)) {
+		answer_next_call(&answer.text, exec, &view, 0);
+	} else if (!job_over(&job)) {
+		answer_running(&answer, exec, &view);
+	} else if (job.cell) {
+		answer_cell(&answer, job.context, job.cell, &view);
+	} else if (exec->row.state == EXEC_FAILED) {
+		struct error error;
+		exec_start_error(exec, &error);
+		answer_done(&answer);
+		mcp_fail(reading->request, &error);
+		return;
+	} else {
+		answer_exec(&answer, exec, &view, NULL, 0);
+	}
+	answer_send(reading->request, &answer);
+	answer_done(&answer);
+}
+
+/* --- waiting --- */
+
+static void step(struct reading *reading, struct exec *exec);
+
+static void woke(void *data, struct exec *exec, const struct error *error)
+{
+	struct reading *reading = data;
+	reading->wait = NULL;
+	if (!reading->request->open) {
+		leave(reading);
+	} else if (error) {
+		mcp_fail(reading->request, error);
+		leave(reading);
+	} else {
+		step(reading, exec);
+	}
+}
+
+/* Until something is printed, it ends, or so long. */
+static void wait_more(struct reading *reading, struct exec *exec, int64_t milliseconds)
+{
+	struct error error;
+	uint32_t most = (uint32_t)MAX(milliseconds, 1);
+	int result = reading->until_end
+			 ? exec_wait_end(exec, most, woke, reading, &reading->wait, &error)
+			 : exec_wait_output(exec, reading->seen[0], reading->seen[1], most, woke,
+					    reading, &reading->wait, &error);
+	if (result < 0) {
+		mcp_fail(reading->request, &error);
+		leave(reading);
+	}
+}
+
+static void finish(struct reading *reading, struct exec *exec, bool full)
+{
+	reply(reading, exec, full);
+	leave(reading);
+}
+
+/* How much of what is wanted has come since. */
+static uint64_t news(struct reading *reading, struct exec *exec)
+{
+	uint64_t sum = 0;
+	for (int i = 0; i < 2; i++) {
+		uint64_t total = exec_total(exec, EXEC_STDOUT + i);
+		if (total != reading->seen[i])
+			reading->grown = clock_monotonic();
+		reading->seen[i] = total;
+		if (wants(reading, EXEC_STDOUT + i) && total > reading->known[i])
+			sum += total - reading->known[i];
+	}
+	return sum;
+}
+
+static void step_search(struct reading *reading, struct exec *exec)
+{
+	struct mcp_request *request = reading->request;
+	struct job job = job_of(exec);
+	bool over = job_over(&job);
+	/* What is printed from now on is waited for below. */
+	(void)news(reading, exec);
+	switch (search_step(&reading->search, exec)) {
+	case SEARCH_TOO_COSTLY:
+		content_refuse(request, "field `pattern` takes too long to match: make it simpler, "
+					"with fewer or smaller repetitions");
+		leave(reading);
+		return;
+	case SEARCH_FULL:
+		finish(reading, exec, true);
+		return;
+	case SEARCH_MORE:
+		search_queue(request, &reading->turn);
+		return;
+	case SEARCH_CAUGHT_UP:
+		break;
+	}
+	int64_t left = (reading->deadline - clock_monotonic()) / NSEC_PER_MSEC;
+	if (over || left <= 0 || (reading->search.matches > 0 && !reading->until_end))
+		finish(reading, exec, false);
+	else
+		wait_more(reading, exec, MIN(left, job.context ? CELL_LOOK_MS : left));
+}
+
+static void turn_come(void *data)
+{
+	struct reading *reading = data;
+	if (!reading->request->open) {
+		leave(reading);
+		return;
+	}
+	struct exec *exec = job_again(reading->request, reading->job_id);
+	if (exec)
+		step_search(reading, exec);
+	else
+		leave(reading);
+}
+
+static void step(struct reading *reading, struct exec *exec)
+{
+	if (reading->pattern) {
+		search_queue(reading->request, &reading->turn);
+		return;
+	}
+	struct job job = job_of(exec);
+	bool over = job_over(&job);
+	uint64_t come = news(reading, exec);
+	if (reading->until_end)
+		come = 0;
+	int64_t now = clock_monotonic(), left = (reading->deadline - now) / NSEC_PER_MSEC;
+	int64_t quiet = (now - reading->grown) / NSEC_PER_MSEC;
+	if (over || left <= 0 || come >= reading->max || (come > 0 && quiet >= reading->quiet_ms)) {
+		finish(reading, exec, false);
+		return;
+	}
+	int64_t most = come > 0 ? reading->quiet_ms - quiet : job.context ? CELL_LOOK_MS : left;
+	wait_more(reading, exec, MIN(left, most));
+}
+
+/* --- the beginning --- */
+
+/* From the beginning, or from the end where it is negative. */
+static uint64_t offset_of(int64_t offset, uint64_t total)
+{
+	if (offset >= 0)
+		return (uint64_t)offset;
+	uint64_t back = (uint64_t) - (offset + 1) + 1;
+	return total - MIN(total, back);
+}
+
+static void act(struct mcp_request *request, struct exec *exec)
+{
+	struct reading *reading = request->state;
+	struct job job = job_of(exec);
+	const uint64_t begins[] = {job.cell ? job.cell->out_begin : 0,
+				   job.cell ? job.cell->err_begin : 0};
+	for (int i = 0; i < 2; i++) {
+		uint64_t total = exec_total(exec, EXEC_STDOUT + i);
+		/* `offset` is of the stream that is read alone. */
+		int which = reading->only == EXEC_STDERR ? 0 : i;
+		bool given = reading->offset_given[which];
+		reading->from[i] = given ? offset_of(reading->offsets[which], total) : begins[i];
+		if (reading->from[i] > total) {
+			reading->past[i] = reading->offsets[which];
+			reading->from[i] = total;
+		}
+		/* Where no offset says what is known already, what is new is what comes now. */
+		reading->known[i] = given ? reading->from[i] : total;
+		reading->seen[i] = total;
+		reading->search.at[i] = reading->from[i];
+		reading->search.wanted[i] = wants(reading, EXEC_STDOUT + i);
+	}
+	int64_t now = clock_monotonic();
+	tool_wait(request, cancelled);
+	reading->grown = now;
+	reading->deadline = now + (int64_t)(reading->wait_seconds * (double)NSEC_PER_SEC);
+	step(reading, exec);
+}
+
+static bool check(struct reading *reading)
+{
+	struct mcp_request *request = reading->request;
+	const char *reason = NULL;
+	if (reading->stream && strcmp(reading->stream, "stdout") == 0)
+		reading->only = EXEC_STDOUT;
+	else if (reading->stream && strcmp(reading->stream, "stderr") == 0)
+		reading->only = EXEC_STDERR;
+	else if (reading->stream && reading->stream[0] && strcmp(reading->stream, "both") != 0) {
+		content_refuse(request,
+			       "field `stream` is `%.16s`; accepted: `stdout`, `stderr`; "
+			       "leave it out for both",
+			       reading->stream);
+		return false;
+	}
+	reading->until_end = reading->until && strcmp(reading->until, "end") == 0;
+	if (reading->until && reading->until[0] && !reading->until_end &&
+	    strcmp(reading->until, "output") != 0) {
+		content_refuse(request,
+			       "field `until` is `%.16s`; accepted: `end`, `output` (which also "
+			       "ends with the job)",
+			       reading->until);
+		return false;
+	}
+	reading->paged = reading->offset_given[0] || reading->offset_given[1];
+	/* Clients give up on a call after a minute. */
+	double most = request->core->config.mcp_block_seconds;
+	if (reading->until && !reading->wait_given)
+		reading->wait_seconds = most;
+	reading->wait_seconds = MIN(reading->wait_seconds, most);
+	reading->quiet_ms =
+	    MAX((int64_t)(reading->wait_seconds * 1000 / QUIET_SHARE), QUIET_LEAST_MS);
+	if (reading->pattern && reading->pattern[0] == '\0')
+		reading->pattern = NULL;
+	if (reading->pattern &&
+	    search_begin(&reading->search, reading->pattern, reading->max, &reason) < 0) {
+		content_refuse(request,
+			       "field `pattern` is not a regular expression: %s; it is "
+			       "extended syntax, like `error|warn(ing)?`",
+			       reason);
+		return false;
+	}
+	return true;
+}
+
+void read_job(struct mcp_request *request, const json_t *arguments)
+{
+	struct reading *reading = calloc(1, sizeof(*reading));
+	if (!reading)
+		abort();
+	reading->request = request;
+	reading->turn = (struct search_turn){.come = turn_come, .data = reading};
+	reading->max = OUTPUT_DEFAULT;
+	request->state = reading;
+	request->state_free = reading_free;
+	struct field fields[] = {
+	    {"job_id", FIELD_TEXT, &reading->job_id, true, 1},
+	    {"sandbox_id", FIELD_TEXT, &reading->sandbox_id},
+	    {"wait_seconds", FIELD_NUMBER, &reading->wait_seconds, .present = &reading->wait_given},
+	    {"until", FIELD_TEXT, &reading->until},
+	    {"offset", FIELD_INT, &reading->offsets[0], .present = &reading->offset_given[0]},
+	    {"stderr_offset", FIELD_INT, &reading->offsets[1],
+	     .present = &reading->offset_given[1]},
+	    {"pattern", FIELD_TEXT, &reading->pattern, false, 0, SEARCH_PATTERN_MAX},
+	    {"max_bytes", FIELD_UINT, &reading->max, false, 1, OUTPUT_MOST},
+	    {"stream", FIELD_TEXT, &reading->stream},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) || !check(reading))
+		return;
+	job_find(request, reading->sandbox_id, reading->job_id, act);
+}

@@ -1,0 +1,197 @@
+/* run_shell, and the table with run_code (run_code.c): a command in a sandbox, or in a fresh one
+ * that is gone afterwards. Called by tools.c; waits through callbacks (running.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/text.h"
+#include "core/account/access.h"
+#include "mcp/tools/running.h"
+#include "mcp/tasks/task.h"
+
+#define COMMAND_MAX (100 * KIB)
+
+/* --- in a sandbox --- */
+
+static void changed(struct run *run, struct exec *exec)
+{
+	running_changed(run_data(run), exec);
+}
+
+static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
+		 const struct error *error)
+{
+	struct running *running = data;
+	running->run = NULL;
+	if (running->request->open) {
+		DONE_BUFFER struct buffer note = BUFFER(256);
+		struct answer_view view = running_view(running, &note);
+		if (error) {
+			running_failed(running, error);
+		} else {
+			answer_view_all(exec, &view);
+			answer_exec(&running->answer, exec, &view, left, count);
+			running_answer(running);
+		}
+	}
+	running_leave(running);
+}
+
+static void cancelled(struct mcp_request *request)
+{
+	struct running *running = request->state;
+	if (running->run)
+		pending_abandon(request, TAKE_PTR(running->run));
+	running_leave(running);
+}
+
+static void hand_back(void *data)
+{
+	struct running *running = data;
+	struct exec *exec = run_exec(running->run);
+	DONE_BUFFER struct buffer note = BUFFER(256);
+	struct answer_view view = running_view(running, &note);
+	answer_view_all(exec, &view);
+	/* It may have ended, and only what it left running is still being asked for. */
+	if (exec_ended(exec))
+		answer_exec(&running->answer, exec, &view, NULL, 0);
+	else
+		answer_running(&running->answer, exec, &view);
+	run_abandon(TAKE_PTR(running->run), false);
+	running_answer(running);
+	running_leave(running);
+}
+
+static void act(struct mcp_request *request, struct sandbox *sandbox)
+{
+	static const struct run_callbacks callbacks = {.changed = changed, .done = done};
+	struct running *running = request->state;
+	struct error error;
+	running_enter(running, cancelled, hand_back);
+	if (run_start(sandbox, &running->exec, TAKE_PTR(running->stdin_data), running->stdin_size,
+		      &callbacks, running, &running->run, &error) < 0) {
+		mcp_fail(request, &error);
+		running_leave(running);
+		return;
+	}
+	running->at_sandbox = sandbox->row.id;
+	running->at_exec = run_exec(running->run)->row.id;
+}
+
+/* --- one-shot --- */
+
+static void shot_changed(void *data, struct sandbox *sandbox, struct exec *exec)
+{
+	(void)sandbox;
+	running_changed(data, exec);
+}
+
+/* The sandbox is there still: the answer is written now and sent when it is gone. */
+static void shot_ran(void *data, const struct oneshot_result *result)
+{
+	struct running *running = data;
+	DONE_BUFFER struct buffer note = BUFFER(256);
+	struct answer_view view = running_view(running, &note);
+	answer_view_all(result->exec, &view);
+	answer_exec(&running->answer, result->exec, &view, result->left, result->left_count);
+	running->ran = true;
+}
+
+static void one_shot(struct mcp_request *request)
+{
+	static const struct oneshot_callbacks callbacks = {
+	    .changed = shot_changed, .ran = shot_ran, .done = running_shot_done};
+	struct running *running = request->state;
+	struct error error;
+	running_one_shot(running);
+	if (oneshot_start(request->core, &request->principal, &running->one_shot, &running->exec,
+			  TAKE_PTR(running->stdin_data), running->stdin_size, &callbacks, running,
+			  &running->oneshot, &error) < 0) {
+		mcp_fail(request, &error);
+		running_leave(running);
+	}
+}
+
+static void run_shell(struct mcp_request *request, const json_t *arguments)
+{
+	struct running *running = running_new(request);
+	const char *command = NULL, *input = NULL;
+	json_t *environment = NULL;
+	struct field fields[] = {
+	    {"command", FIELD_TEXT, &command, true, 1, COMMAND_MAX},
+	    {"sandbox_id", FIELD_TEXT, &running->sandbox_id},
+	    {"timeout_seconds", FIELD_NUMBER, &running->timeout_seconds},
+	    {"cwd", FIELD_TEXT, &running->exec.cwd, false, 1, GUEST_PATH_MAX - 1},
+	    {"env", FIELD_OBJECT, &environment},
+	    {"stdin", FIELD_TEXT, &input},
+	    {"max_output_bytes", FIELD_UINT, &running->answer_max, false, 1, OUTPUT_MOST},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
+	    !running_check(running, environment))
+		return;
+	/* By it the task is found again after a restart of the daemon. */
+	if (request->task)
+		running->exec.id = *task_exec(request->task);
+	answer_begin(&running->answer, running->answer_max);
+	shell_argv(command, running->argv);
+	running->exec.argv = running->argv;
+	running->exec.argc = 3;
+	if (input) {
+		running->exec.flags |= EXEC_STDIN;
+		running->stdin_size = strlen(input);
+		running->stdin_data = text_duplicate(input);
+	}
+	if (target_fresh(request, running->sandbox_id))
+		one_shot(request);
+	else
+		target_ready(request, running->sandbox_id, 0, act);
+}
+
+const struct mcp_tool run_tools[] = {
+    {.name = "run_shell",
+     .title = "Run a shell command",
+     .description =
+	 "Run a shell command (sh -c) in a sandbox and get its stdout, stderr and exit code. "
+	 "With no sandbox at all, or sandbox_id new, it runs once in a fresh one that is then "
+	 "gone. A command that runs longer than one call waits goes on as a job: the answer gives "
+	 "its job_id for read_job. Long output is cut in the middle; the answer says how to "
+	 "read the rest.",
+     .input = "{\"type\":\"object\",\"properties\":{"
+	      "\"command\":{\"type\":\"string\"},"
+	      "\"sandbox_id\":{\"type\":\"string\",\"description\":\"Id or name. May be left out "
+	      "when there is only one.\"},"
+	      "\"timeout_seconds\":{\"type\":\"number\",\"description\":\"Kill it after this long. "
+	      "Default: never.\"},"
+	      "\"cwd\":{\"type\":\"string\"},"
+	      "\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}},"
+	      "\"stdin\":{\"type\":\"string\"},"
+	      "\"max_output_bytes\":{\"type\":\"integer\",\"description\":\"Default 16384.\"}},"
+	      "\"required\":[\"command\"]}",
+     .meta = "{\"anthropic/alwaysLoad\":true}",
+     .example = "{\"command\":\"ls -la /workspace\"}",
+     .scope = SCOPE_WRITE,
+     .toolsets = TOOLSET_DEFAULT,
+     .hints = TOOL_DESTROYS | TOOL_OPEN_WORLD | TOOL_TASK,
+     .call = run_shell},
+    {.name = "run_code",
+     .title = "Run code",
+     .description =
+	 "Run a piece of python, node or bash and get what it prints, the value of its last "
+	 "expression, figures as images, and its traceback if it fails. Each call is a fresh "
+	 "interpreter unless context_id is given. Waits, sandbox and output as for run_shell.",
+     .input = "{\"type\":\"object\",\"properties\":{"
+	      "\"language\":{\"type\":\"string\",\"enum\":[\"python\",\"node\",\"bash\"]},"
+	      "\"code\":{\"type\":\"string\"},"
+	      "\"sandbox_id\":{\"type\":\"string\"},"
+	      "\"timeout_seconds\":{\"type\":\"number\"},"
+	      "\"context_id\":{\"type\":\"string\",\"description\":\"Any name of yours, e.g. main: "
+	      "calls with the same one share variables and imports.\"},"
+	      "\"max_output_bytes\":{\"type\":\"integer\"}},"
+	      "\"required\":[\"language\",\"code\"]}",
+     .example = "{\"language\":\"python\",\"code\":\"print(6 * 7)\"}",
+     .scope = SCOPE_WRITE,
+     .toolsets = TOOLSET_DEFAULT,
+     .hints = TOOL_DESTROYS | TOOL_OPEN_WORLD | TOOL_TASK,
+     .call = run_code},
+    {0},
+};

@@ -1,0 +1,254 @@
+/* See running.h. Called by run_shell.c and run_code.c, on the loop; everything waits through
+ * callbacks and alarms. */
+#include "mcp/tools/running.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "core/account/access.h"
+#include "mcp/tools/tool.h"
+
+static void running_free(void *state)
+{
+	struct running *running = state;
+	alarm_stop(&running->budget);
+	follow_stop(&running->follow);
+	answer_done(&running->answer);
+	free(running->environment);
+	free(running->stdin_data);
+	free(running);
+}
+
+struct running *running_new(struct mcp_request *request)
+{
+	struct running *running = calloc(1, sizeof(*running));
+	if (!running)
+		abort();
+	running->request = request;
+	list_init(&running->waiting);
+	running->began = clock_monotonic();
+	running->answer_max = OUTPUT_DEFAULT;
+	request->state = running;
+	request->state_free = running_free;
+	return running;
+}
+
+bool running_check(struct running *running, json_t *environment)
+{
+	struct error error;
+	size_t count;
+	/* An empty one is what models write for none. */
+	if (running->sandbox_id && running->sandbox_id[0] == '\0')
+		running->sandbox_id = NULL;
+	if (running->timeout_seconds > RUN_TIMEOUT_SECONDS_MAX) {
+		content_refuse(running->request,
+			       "field `timeout_seconds` must be at most %d; leave it out for none",
+			       RUN_TIMEOUT_SECONDS_MAX);
+		return false;
+	}
+	/* Rounded up: a time-out that was asked for is never none. */
+	double ms = running->timeout_seconds * 1000;
+	running->exec.timeout_ms = running->code.timeout_ms = (uint32_t)(ms + (ms > 0 ? 0.999 : 0));
+	running->exec.principal = running->code.principal = &running->request->principal;
+	if (tool_environment("env", environment, &running->environment, &count, &error) < 0) {
+		content_refuse(running->request, "%s", error.message);
+		return false;
+	}
+	running->exec.environment = running->code.environment = running->environment;
+	running->exec.environment_count = running->code.environment_count = count;
+	return true;
+}
+
+/* --- the time it may take --- */
+
+void running_enter(struct running *running, void (*cancelled)(struct mcp_request *request),
+		   void (*hand_back)(void *running))
+{
+	struct mcp_request *request = running->request;
+	int64_t budget = request->core->config.mcp_block_seconds * 1000LL;
+	if (!running->entered)
+		mcp_hold(request);
+	running->entered = true;
+	request->on_cancel = cancelled;
+	/* Of a task nobody waits for the answer. What it took to wake the sandbox, or to start an
+	 * interpreter, counts; a second is left in any case. */
+	if (request->task || running->budget || !hand_back)
+		return;
+	budget -= (clock_monotonic() - running->began) / NSEC_PER_MSEC;
+	running->budget =
+	    alarm_after(request->core->loop, (uint64_t)MAX(budget, 1000), hand_back, running);
+}
+
+void running_leave(struct running *running)
+{
+	struct mcp_request *request = running->request;
+	running->run = NULL;
+	running->cell = NULL;
+	running->oneshot = NULL;
+	running->starting = NULL;
+	running->creating = false;
+	running->entered = false;
+	list_remove(&running->waiting);
+	alarm_stop(&running->budget);
+	follow_stop(&running->follow);
+	tool_leave(request);
+}
+
+/* --- what is seen meanwhile --- */
+
+void running_changed(struct running *running, struct exec *exec)
+{
+	running->at_sandbox = exec->sandbox->row.id;
+	running->at_exec = exec->row.id;
+	follow_changed(&running->follow, running->request, exec);
+}
+
+/* --- answers --- */
+
+struct answer_view running_view(struct running *running, struct buffer *note)
+{
+	struct answer_view view = {
+	    .output = {.max = running->answer_max, .read_more = "read_job"},
+	};
+	const struct sandbox *kept = running->oneshot ? oneshot_kept(running->oneshot) : NULL;
+	if ((running->oneshot || running->ran) && !kept) {
+		view.gone = true;
+		view.output.read_more = NULL;
+	}
+	target_note(running->request, note);
+	if (kept)
+		(void)!buffer_printf(note, "in sandbox %s, which was made for this and is kept",
+				     kept->row.id.text);
+	view.note = buffer_text(note);
+	return view;
+}
+
+void running_answer(struct running *running)
+{
+	answer_send(running->request, &running->answer);
+}
+
+void running_failed(struct running *running, const struct error *error)
+{
+	struct mcp_request *request = running->request;
+	if (error->kind == ERROR_DAEMON_RESTARTING && !running->oneshot &&
+	    id_is_set(&running->at_exec)) {
+		content_reply(request,
+			      "[status: running, job_id %s; the server is being restarted and the "
+			      "command goes on; next, in a few seconds: read_job "
+			      "{\"job_id\":\"%s\"}]",
+			      running->at_exec.text, running->at_exec.text);
+		return;
+	}
+	/* As a task that is a failed one: it is no answer of what was run that its interpreter was
+	 * taken away. */
+	if (error->kind == ERROR_CONTEXT_ENDED && request->task && !running->context_id)
+		request->tool = NULL;
+	mcp_fail(request, error);
+}
+
+/* --- one-shot --- */
+
+/* What runs goes on in its sandbox. NULL: it was answered, or hand_back will be called once more.
+ */
+static struct exec *detach(struct running *running, void (*hand_back)(void *running))
+{
+	struct mcp_request *request = running->request;
+	struct sandbox *sandbox;
+	struct exec *exec;
+	struct error error;
+	if (running->ran) {
+		/* It has ended and is being cleared away: `done` comes, and finds it answered. */
+		running_answer(running);
+		return NULL;
+	}
+	if (oneshot_detach(running->oneshot, &sandbox, &exec, &error) == 0) {
+		running->oneshot = NULL;
+		running->at_sandbox = sandbox->row.id;
+		return exec;
+	}
+	alarm_stop(&running->budget);
+	if (id_is_set(&running->at_exec)) {
+		/* It has ended, and its end is about to be told. */
+		running->budget = alarm_after(request->core->loop, 1000, hand_back, running);
+	} else {
+		oneshot_cancel(TAKE_PTR(running->oneshot), &request->principal);
+		content_refuse(request,
+			       "no sandbox was ready within %u s (%s); nothing was run. Try again, "
+			       "or create_sandbox first",
+			       request->core->config.mcp_block_seconds, error.message);
+		running_leave(running);
+	}
+	return NULL;
+}
+
+void running_note_kept(const struct sandbox *sandbox, struct buffer *note)
+{
+	if (sandbox->row.options & OPTION_DETACHED)
+		(void)!buffer_printf(
+		    note,
+		    "in sandbox %s, which was made for this and ends after %d min in which nothing "
+		    "ran or was asked, in %lld s at the latest",
+		    sandbox->row.id.text, ONESHOT_DETACHED_IDLE_SECONDS / 60,
+		    (long long)sandbox_expires_in(&sandbox->row));
+}
+
+static void shot_cancelled(struct mcp_request *request)
+{
+	struct running *running = request->state;
+	if (running->oneshot)
+		oneshot_cancel(TAKE_PTR(running->oneshot), &request->principal);
+	running_leave(running);
+}
+
+static void shot_hand_back(void *data)
+{
+	struct running *running = data;
+	struct exec *exec = detach(running, shot_hand_back);
+	if (!exec)
+		return;
+	DONE_BUFFER struct buffer note = BUFFER(256);
+	struct answer_view view = running_view(running, &note);
+	buffer_clear(&note);
+	running_note_kept(exec->sandbox, &note);
+	view.note = buffer_text(&note);
+	answer_view_all(exec, &view);
+	answer_running(&running->answer, exec, &view);
+	running_answer(running);
+	running_leave(running);
+}
+
+void running_one_shot(struct running *running)
+{
+	struct mcp_request *request = running->request;
+	uint32_t *timeout = &running->exec.timeout_ms;
+	running->one_shot.timeout_seconds = oneshot_life(request->core, timeout);
+	running->one_shot.timeout_set = true;
+	running->code.timeout_ms = *timeout;
+	/* A task is answered also when the daemon was restarted: what runs has to be there then. */
+	if (request->task) {
+		uint32_t idle = request->core->config.idle_timeout_seconds;
+		running->one_shot.options |= OPTION_DETACHED;
+		running->one_shot.idle_timeout_seconds =
+		    idle == 0 ? ONESHOT_DETACHED_IDLE_SECONDS
+			      : MIN(idle, ONESHOT_DETACHED_IDLE_SECONDS);
+	}
+	/* It may become one that stays, when it is handed back. */
+	if (request->view.ephemeral)
+		ephemeral_mark(&running->one_shot, &request->view.connection, &running->labels);
+	running_enter(running, shot_cancelled, shot_hand_back);
+}
+
+void running_shot_done(void *data, const struct error *error)
+{
+	struct running *running = data;
+	if (running->request->open) {
+		if (error)
+			running_failed(running, error);
+		else
+			running_answer(running);
+	}
+	running_leave(running);
+}

@@ -1,0 +1,84 @@
+/* What run_shell, run_code and start_job have in common: a call that waits for what it began, shows
+ * progress meanwhile, hands back a job when it has waited long enough, and ends what it began when
+ * it is cancelled.
+ *
+ * The struct is the request's state. While something is under way (exactly one of run, cell,
+ * oneshot, starting, creating, waiting) the request is held, by running_enter(); running_leave() is
+ * the one place that lets go: it is called once, by whichever of these comes first: the end, the
+ * hand-over to a job, the cancel. Each of them first takes away or forgets what is under way, so
+ * that no other can come after it. */
+#pragma once
+
+#include "core/code/code.h"
+#include "core/sandbox/ephemeral.h"
+#include "core/exec/wait.h"
+#include "core/exec/oneshot.h"
+#include "mcp/alarm.h"
+#include "mcp/tools/answer.h"
+#include "mcp/tools/output_progress.h"
+#include "mcp/tools/tool.h"
+
+#define RUN_TIMEOUT_SECONDS_MAX (7 * 24 * 3600)
+
+struct running {
+	struct mcp_request *request;
+	/* What was asked; texts are the request's. */
+	const char *sandbox_id;
+	double timeout_seconds;
+	uint64_t answer_max;
+	struct pair *environment;
+	const char *argv[4];
+	struct exec_spec exec;
+	struct code_spec code;
+	const char *context_id;
+	char *stdin_data;
+	size_t stdin_size;
+	struct sandbox_spec one_shot;
+	struct ephemeral_labels labels;
+	/* Under way. */
+	struct run *run;
+	struct code_run *cell;
+	struct oneshot *oneshot;
+	struct exec_wait *starting; /* start_job's */
+	bool creating;              /* a code context, which cannot be called off */
+	struct list waiting;        /* for a code context that another call is creating */
+	bool made_context;          /* it is this call's */
+	bool restarted;             /* its context had ended: the variables are gone */
+	bool heard;                 /* of start_job: its first words came */
+	bool entered;
+	bool ran; /* of a one-shot: the answer is written, its sandbox is being removed */
+	uint64_t cancelled_cell; /* its number, until its end is sure */
+	int64_t began;
+	struct id at_sandbox, at_exec; /* where it runs */
+	struct follow follow;
+	struct alarm *budget;
+	struct answer answer;
+};
+
+struct running *running_new(struct mcp_request *request);
+/* timeout_seconds and env as the core wants them; false: the request was answered. */
+bool running_check(struct running *running, json_t *environment);
+/* Holds the request and begins to count the time. hand_back is called when it is over, with the
+ * request open: it must answer and leave. NULL: what is begun bounds itself. */
+void running_enter(struct running *running, void (*cancelled)(struct mcp_request *request),
+		   void (*hand_back)(void *running));
+void running_leave(struct running *running);
+/* Something was printed. */
+void running_changed(struct running *running, struct exec *exec);
+/* The output as it is to be shown, and the note which sandbox it was; `note` is the room for it. */
+struct answer_view running_view(struct running *running, struct buffer *note);
+/* Sends the answer that was put together. */
+void running_answer(struct running *running);
+/* It could not be run, or its end is not known. A daemon that is restarted leaves the command
+ * running: that is a job then. */
+void running_failed(struct running *running, const struct error *error);
+/* Enters for a one-shot run: its sandbox is described, its cancel and its hand-over to a job are
+ * seen to. What is left is to start it, and to write the answer when it ran. */
+void running_one_shot(struct running *running);
+/* Where the sandbox was made for one run alone and stays: says so, and until when. */
+void running_note_kept(const struct sandbox *sandbox, struct buffer *note);
+/* `done` of one. */
+void running_shot_done(void *running, const struct error *error);
+
+/* run_code.c */
+void run_code(struct mcp_request *request, const json_t *arguments);

@@ -1,0 +1,559 @@
+/* Tools on sandboxes: create, list, pause, resume, terminate, and what may be asked for. Called by
+ * tools.c; answers are texts that a model reads. Nothing blocks but the store's short calls. */
+#include "mcp/tools/tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/account/admission.h"
+#include "core/account/budget.h"
+#include "core/sandbox/create_queue.h"
+#include "core/sandbox/ephemeral.h"
+#include "core/sandbox/sizes.h"
+#include "core/sandbox/template.h"
+#include "core/account/access.h"
+#include "proto/tiers.h"
+
+#define ANSWER_MAX (32 * KIB)
+#define LISTED_MAX 100
+#define ENDED_LISTED_MAX 20
+/* Shorter ones are over before a model has read their id. */
+#define TIMEOUT_MIN 10
+
+/* --- create_sandbox --- */
+
+struct create {
+	struct sandbox_spec spec;
+	struct pair *environment, *metadata;
+	struct ephemeral_labels labels;
+	const char *size, *network, *region;
+	double cpu;
+	uint64_t memory_mb, disk_mb, timeout_seconds;
+	bool cpu_set;
+	json_t *environment_json, *metadata_json;
+};
+
+static void create_free(void *state)
+{
+	struct create *create = state;
+	free(create->environment);
+	free(create->metadata);
+	free(create);
+}
+
+static int create_limits(struct create *create, const struct config *config, struct error *error)
+{
+	struct limits *limits = &create->spec.limits;
+	if (create->size) {
+		const struct sandbox_size *size = sandbox_size_find(create->size);
+		if (!size)
+			return error_set(error, ERROR_INVALID,
+					 "field `size` must be small, medium or large");
+		if (!sandbox_size_fits(size, &config->maximum) && !create->cpu_set &&
+		    !create->memory_mb)
+			return error_set(error, ERROR_LIMIT_EXCEEDED,
+					 "size `%s` does not fit on this host; "
+					 "get_sandbox_limits says which do",
+					 size->name);
+		limits->cpu_millis = size->cpu_millis;
+		limits->memory = size->memory;
+	}
+	if (create->cpu_set) {
+		double millis = create->cpu * 1000 + 0.5;
+		if (millis < SANDBOX_CPU_MILLIS_MIN || millis > SANDBOX_CPU_MILLIS_MAX)
+			return error_set(
+			    error, ERROR_INVALID, "field `cpu` must be %.2f to %d (vCPUs)",
+			    SANDBOX_CPU_MILLIS_MIN / 1000.0, (int)(SANDBOX_CPU_MILLIS_MAX / 1000));
+		limits->cpu_millis = (uint32_t)millis;
+	}
+	if (create->memory_mb)
+		limits->memory = create->memory_mb * MIB;
+	if (create->disk_mb)
+		limits->disk = create->disk_mb * MIB;
+	return 0;
+}
+
+static int create_network(struct create *create, struct error *error)
+{
+	const char *network = create->network;
+	int known = network ? network_parse(network, &create->spec.network) : 0;
+	if (known == -EOPNOTSUPP)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "network `%s` is not available here: sandboxes have no network. "
+				 "Leave it out or say `off`, and write what is needed into the "
+				 "sandbox with write_file",
+				 network);
+	return known < 0 ? error_set(error, ERROR_INVALID, "field `network` must be `off`") : 0;
+}
+
+/* The fields are read; now what they say. */
+static int create_check(struct mcp_request *request, struct create *create, struct error *error)
+{
+	struct sandbox_spec *spec = &create->spec;
+	if (create_limits(create, &request->core->config, error) < 0 ||
+	    create_network(create, error) < 0 ||
+	    tool_environment("env", create->environment_json, &create->environment,
+			     &spec->environment_count, error) < 0 ||
+	    tool_pairs("metadata", create->metadata_json, SANDBOX_METADATA_MAX,
+		       SANDBOX_METADATA_BYTES_MAX, &create->metadata, &spec->metadata_count,
+		       error) < 0)
+		return -1;
+	if (spec->name && !name_valid(spec->name))
+		return error_set(error, ERROR_INVALID,
+				 "field `name`: 1 to 63 of a-z, 0-9 and '-', no '-' at either end, "
+				 "and not of an id's form");
+	if (spec->name && strcmp(spec->name, TARGET_NEW) == 0)
+		return error_set(error, ERROR_INVALID,
+				 "field `name`: `" TARGET_NEW "` as sandbox_id stands for a fresh "
+				 "sandbox; choose another name");
+	spec->environment = create->environment;
+	spec->metadata = create->metadata;
+	spec->timeout_seconds = (uint32_t)create->timeout_seconds;
+	/* A template by the name of a kind of machine is meant as such. */
+	spec->allow_substitute = true;
+	if (request->view.ephemeral)
+		ephemeral_mark(spec, &request->view.connection, &create->labels);
+	return 0;
+}
+
+static void describe(const struct sandbox_row *row, struct buffer *to)
+{
+	const struct limits *limits = &row->limits;
+	(void)!buffer_printf(
+	    to,
+	    "template %s, %g cpu, %llu MiB memory, %llu MiB disk, network off, "
+	    "isolation %s",
+	    row->template, limits->cpu_millis / 1000.0, (unsigned long long)(limits->memory / MIB),
+	    (unsigned long long)(limits->disk / MIB), tier_name((enum tier)row->tier));
+}
+
+static void describe_end(const struct mcp_request *request, const struct sandbox_row *row,
+			 struct buffer *to)
+{
+	int64_t left = sandbox_expires_in(row);
+	if (left >= 0)
+		(void)!buffer_printf(to, "It ends with all its files in %lld s", (long long)left);
+	else
+		(void)!buffer_append_text(to, "It stays until it is terminated");
+	if (request->view.ephemeral)
+		(void)!buffer_append_text(to, left >= 0 ? ", or with this connection"
+							: " or this connection ends");
+	(void)!buffer_append_text(to, ".\n");
+}
+
+static void reply_created(struct mcp_request *request, const struct sandbox *sandbox)
+{
+	const struct create *create = request->state;
+	const struct sandbox_row *row = &sandbox->row;
+	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
+	(void)!buffer_printf(&text, "sandbox_id: %s\n", row->id.text);
+	if (row->name)
+		(void)!buffer_printf(&text, "name: %s\n", row->name);
+	(void)!buffer_printf(&text, "%s: ", sandbox_state_name((enum sandbox_state)row->state));
+	describe(row, &text);
+	(void)!buffer_append_text(&text, "\n");
+	describe_end(request, row, &text);
+	if (row->template_asked)
+		(void)!buffer_printf(&text, "Warning: " TEMPLATE_WARNING ".\n",
+				     row->template_asked);
+	if (create->region && strcmp(create->region, "local") != 0)
+		(void)!buffer_printf(&text,
+				     "Note: region `%.64s` was not used: it runs on this host, "
+				     "`local`, the only one.\n",
+				     create->region);
+	content_reply(request, "%s", buffer_text(&text));
+}
+
+/* An error that names a field is told with an example. */
+static void refuse(struct mcp_request *request, const struct error *error)
+{
+	if (error->kind == ERROR_INVALID || error->kind == ERROR_LIMIT_EXCEEDED ||
+	    error->kind == ERROR_UNSUPPORTED)
+		content_refuse(request, "%s.", error->message);
+	else if (error->kind == ERROR_NAME_TAKEN)
+		content_refuse(request,
+			       "%s: it is a live sandbox of yours. Work in it by that name as "
+			       "sandbox_id, or choose another one.",
+			       error->message);
+	else
+		mcp_fail(request, error);
+}
+
+static void created(void *data, struct sandbox *sandbox, const struct error *error)
+{
+	struct mcp_request *request = data;
+	struct error ignored;
+	/* Nobody was told of it: it would only take up room. */
+	if (!request->open && !error)
+		(void)!sandbox_delete(sandbox, &request->principal, END_REASON_USER,
+				      "the client that created it went away first", NULL, NULL,
+				      &ignored);
+	if (!tool_back(request))
+		return;
+	if (error)
+		refuse(request, error);
+	else
+		reply_created(request, sandbox);
+	tool_done(request);
+}
+
+/* One that waits for room leaves the queue; else it is deleted when it is there. */
+static void create_cancelled(struct mcp_request *request)
+{
+	if (create_queue_leave(request->core, request))
+		mcp_release(request);
+}
+
+static void create_sandbox(struct mcp_request *request, const json_t *arguments)
+{
+	struct error error;
+	const struct config *config = &request->core->config;
+	struct create *create = calloc(1, sizeof(*create));
+	if (!create)
+		abort();
+	request->state = create;
+	request->state_free = create_free;
+	struct field fields[] = {
+	    {"template", FIELD_TEXT, &create->spec.template, false, 1, 128},
+	    {"size", FIELD_TEXT, &create->size},
+	    {"cpu", FIELD_NUMBER, &create->cpu, .present = &create->cpu_set},
+	    {"memory_mb", FIELD_UINT, &create->memory_mb, false, SANDBOX_MEMORY_MIN / MIB,
+	     SANDBOX_MEMORY_MAX / MIB, .max_here = config->maximum.memory / MIB},
+	    {"disk_mb", FIELD_UINT, &create->disk_mb, false, SANDBOX_DISK_MIN / MIB,
+	     SANDBOX_DISK_MAX / MIB, .max_here = config->maximum.disk / MIB},
+	    {"network", FIELD_TEXT, &create->network},
+	    {"timeout_seconds", FIELD_UINT, &create->timeout_seconds, false, TIMEOUT_MIN,
+	     SANDBOX_TIMEOUT_MAX, .present = &create->spec.timeout_set,
+	     .max_here = config->timeout_seconds_max},
+	    {"env", FIELD_OBJECT, &create->environment_json},
+	    {"metadata", FIELD_OBJECT, &create->metadata_json},
+	    {"region", FIELD_TEXT, &create->region},
+	    {"name", FIELD_TEXT, &create->spec.name, false, 1, NAME_MAX_LENGTH},
+	};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	if (id_is_set(&request->principal.sandbox)) {
+		content_refuse(request,
+			       "This token is for sandbox %s alone and cannot make another: leave "
+			       "sandbox_id out and work in that one.",
+			       request->principal.sandbox.text);
+		return;
+	}
+	if (create_check(request, create, &error) < 0 ||
+	    sandbox_create(request->core, &request->principal, &create->spec, created, request,
+			   &error) < 0) {
+		refuse(request, &error);
+		return;
+	}
+	tool_wait(request, create_cancelled);
+}
+
+/* --- list_sandboxes --- */
+
+static bool list_ended(void *data, const struct sandbox_row *row)
+{
+	struct buffer *text = data;
+	char when[CLOCK_TEXT_SIZE];
+	clock_text(row->ended_wall, when);
+	(void)!buffer_printf(
+	    text, "%s%s%s%s: ended %s (%s%s%s)\n", row->id.text, row->name ? " (" : "",
+	    row->name ? row->name : "", row->name ? ")" : "", when,
+	    end_reason_name((enum end_reason)row->end_reason), row->end_message ? ": " : "",
+	    row->end_message ? row->end_message : "");
+	return true;
+}
+
+static void list_sandboxes(struct mcp_request *request, const json_t *arguments)
+{
+	bool ended = false;
+	struct error error;
+	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
+	struct field fields[] = {{"ended", FIELD_BOOL, &ended}};
+	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		return;
+	target_list(request, LISTED_MAX, &text);
+	if (text.size == 0)
+		(void)!buffer_append_text(&text, "No sandbox is live.\n");
+	/* A bound token's sandbox is not among them while the token is good. */
+	if (ended && !id_is_set(&request->principal.sandbox)) {
+		(void)!buffer_append_text(&text, "Ended, the newest first:\n");
+		if (sandbox_ended_each(request->core, &request->principal, ENDED_LISTED_MAX,
+				       list_ended, &text, &error) < 0) {
+			mcp_fail(request, &error);
+			return;
+		}
+	}
+	content_reply(request, "%s", buffer_text(&text));
+}
+
+/* --- get_sandbox_limits --- */
+
+static void say_sizes(const struct config *config, struct buffer *to)
+{
+	const char *comma = "";
+	(void)!buffer_append_text(to, "sizes: ");
+	for (const struct sandbox_size *size = sandbox_sizes; size->name; size++, comma = ", ")
+		(void)!buffer_printf(to, "%s%s (%g cpu, %llu MiB%s)", comma, size->name,
+				     size->cpu_millis / 1000.0,
+				     (unsigned long long)(size->memory / MIB),
+				     sandbox_size_fits(size, &config->maximum) ? "" : "; not here");
+	(void)!buffer_append_text(to, "\n");
+}
+
+static void say_limits(const char *name, const struct limits *limits, uint32_t timeout,
+		       struct buffer *to)
+{
+	(void)!buffer_printf(to, "%s: ", name);
+	if (limits->cpu_millis)
+		(void)!buffer_printf(to, "%g cpu, ", limits->cpu_millis / 1000.0);
+	if (limits->memory)
+		(void)!buffer_printf(to, "%llu MiB memory, ",
+				     (unsigned long long)(limits->memory / MIB));
+	if (limits->disk)
+		(void)!buffer_printf(to, "%llu MiB disk, ",
+				     (unsigned long long)(limits->disk / MIB));
+	if (limits->pids)
+		(void)!buffer_printf(to, "%u processes, ", limits->pids);
+	if (timeout)
+		(void)!buffer_printf(to, "timeout_seconds %u\n", timeout);
+	else
+		(void)!buffer_append_text(to, "no time limit\n");
+}
+
+static void say_templates(struct buffer *to)
+{
+	const char *comma = "";
+	(void)!buffer_append_text(to, "templates: " TEMPLATE_HOST
+				      " (this machine's own programs); it also stands for ");
+	for (const struct template *template = templates; template->name; template ++)
+		if (!template->installed) {
+			(void)!buffer_printf(to, "%s%s", comma, template->name);
+			comma = ", ";
+		}
+	(void)!buffer_append_text(to, "\n");
+}
+
+static void say_budget(void *data, const struct budget_state *state)
+{
+	struct buffer *to = data;
+	double unit = (double)budget_unit(state->what);
+	char when[CLOCK_TEXT_SIZE];
+	if (state->maximum < 0)
+		return;
+	(void)!buffer_printf(to, "budget %s/%s: %g of %g used", budget_what_name(state->what),
+			     budget_period_name(state->period), (double)state->used / unit,
+			     (double)state->maximum / unit);
+	if (state->resets_wall) {
+		clock_text(state->resets_wall, when);
+		(void)!buffer_printf(to, ", resets %s", when);
+	}
+	(void)!buffer_append_text(to, "\n");
+}
+
+static void get_sandbox_limits(struct mcp_request *request, const json_t *arguments)
+{
+	struct core *core = request->core;
+	const struct config *config = &core->config;
+	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
+	struct error error;
+	struct workspace_now now;
+	if (!tool_arguments(request, arguments, NULL, 0))
+		return;
+	struct workspace *workspace = workspace_get(core, request->principal.workspace);
+	workspace_now(core, workspace, &now);
+	say_sizes(config, &text);
+	say_limits("default", &config->defaults, config->timeout_seconds, &text);
+	say_limits("maximum", &config->maximum, config->timeout_seconds_max, &text);
+	say_templates(&text);
+	(void)!buffer_printf(&text, "network: off\nregions: local\nlive sandboxes: %u of yours\n",
+			     now.sandboxes);
+	if (admission_check(core, &config->defaults, &error) < 0)
+		(void)!buffer_printf(&text, "room: none now: %s\n", error.message);
+	budget_each(core, workspace, say_budget, &text);
+	content_reply(request, "%s", buffer_text(&text));
+}
+
+/* --- pause, resume, terminate --- */
+
+static void changed(void *data, const struct error *error)
+{
+	struct mcp_request *request = data;
+	if (!tool_back(request))
+		return;
+	if (error)
+		mcp_fail(request, error);
+	else
+		target_reply(request);
+	tool_done(request);
+}
+
+static void terminated(void *data, const struct error *error)
+{
+	struct mcp_request *request = data;
+	if (!tool_back(request))
+		return;
+	if (error)
+		mcp_fail(request, error);
+	else
+		content_reply(request, "sandbox %s is terminated: its processes and files are gone",
+			      request->sandbox.text);
+	tool_done(request);
+}
+
+static void act_pause(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct error error;
+	if (sandbox_pause(sandbox, &request->principal, changed, request, &error) < 0)
+		mcp_fail(request, &error);
+	else
+		tool_wait(request, NULL);
+}
+
+static void act_resume(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct error error;
+	int result = sandbox->row.state == SANDBOX_STOPPED
+			 ? sandbox_start(sandbox, &request->principal, changed, request, &error)
+			 : sandbox_resume(sandbox, &request->principal, changed, request, &error);
+	if (result < 0)
+		mcp_fail(request, &error);
+	else
+		tool_wait(request, NULL);
+}
+
+static void act_terminate(struct mcp_request *request, struct sandbox *sandbox)
+{
+	struct error error;
+	if (sandbox_delete(sandbox, &request->principal, END_REASON_USER, NULL, terminated, request,
+			   &error) < 0)
+		mcp_fail(request, &error);
+	else
+		tool_wait(request, NULL);
+}
+
+static void on_named(struct mcp_request *request, const json_t *arguments,
+		     void (*act)(struct mcp_request *request, struct sandbox *sandbox))
+{
+	const char *name = NULL;
+	struct field fields[] = {{"sandbox_id", FIELD_TEXT, &name}};
+	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+		target_ready(request, name, TARGET_NAMED | TARGET_ASLEEP, act);
+}
+
+static void pause_sandbox(struct mcp_request *request, const json_t *arguments)
+{
+	on_named(request, arguments, act_pause);
+}
+
+static void resume_sandbox(struct mcp_request *request, const json_t *arguments)
+{
+	on_named(request, arguments, act_resume);
+}
+
+/* One that has ended is what was asked for. */
+static void terminate_sandbox(struct mcp_request *request, const json_t *arguments)
+{
+	struct sandbox *sandbox;
+	struct error error;
+	const char *name = json_string_value(json_object_get(arguments, "sandbox_id"));
+	if (name && json_object_size(arguments) == 1 &&
+	    sandbox_find(request->core, &request->principal, name, &sandbox, &error) < 0 &&
+	    error.kind == ERROR_SANDBOX_ENDED)
+		content_reply(request, "%s: nothing was left to terminate", error.message);
+	else
+		on_named(request, arguments, act_terminate);
+}
+
+/* --- the table --- */
+
+#define STRINGS "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}"
+#define NAMED                                                                                      \
+	"{\"type\":\"object\",\"properties\":{\"sandbox_id\":{\"type\":\"string\"}},"              \
+	"\"required\":[\"sandbox_id\"]}"
+
+const struct mcp_tool sandbox_tools[] = {
+    {
+	.name = "create_sandbox",
+	.title = "Create a sandbox",
+	.description = "Make a sandbox, a Linux machine without network, for work in several "
+		       "steps; ready in milliseconds. Returns its sandbox_id. One run_shell or "
+		       "run_code needs none. It ends with its files after timeout_seconds (default "
+		       "600).",
+	.input = "{\"type\":\"object\",\"properties\":{"
+		 "\"template\":{\"type\":\"string\",\"description\":\"default host; "
+		 "python-3.12, node-22 and the like are taken as host\"},"
+		 "\"size\":{\"type\":\"string\",\"enum\":[\"small\",\"medium\",\"large\"]},"
+		 "\"cpu\":{\"type\":\"number\"},"
+		 "\"memory_mb\":{\"type\":\"integer\"},"
+		 "\"disk_mb\":{\"type\":\"integer\"},"
+		 "\"network\":{\"type\":\"string\",\"enum\":[\"off\"]},"
+		 "\"timeout_seconds\":{\"type\":\"integer\",\"minimum\":10},"
+		 "\"env\":" STRINGS ",\"metadata\":" STRINGS ","
+		 "\"region\":{\"type\":\"string\"},"
+		 "\"name\":{\"type\":\"string\",\"description\":\"your own, usable as "
+		 "sandbox_id\"}}}",
+	.example = "{\"size\": \"medium\", \"timeout_seconds\": 3600, \"name\": \"build\"}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_DEFAULT,
+	.call = create_sandbox,
+    },
+    {
+	.name = "list_sandboxes",
+	.title = "List sandboxes",
+	.description = "Your sandboxes: id, name, state, age, time left. Finds a lost sandbox_id.",
+	.input = "{\"type\":\"object\",\"properties\":{\"ended\":{\"type\":\"boolean\","
+		 "\"description\":\"also those that ended, with when and why\"}}}",
+	.example = "{}",
+	.scope = SCOPE_READ,
+	.toolsets = TOOLSET_DEFAULT,
+	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.call = list_sandboxes,
+    },
+    {
+	.name = "get_sandbox_limits",
+	.title = "Get limits",
+	.description = "Sizes, templates, maxima and budgets that create_sandbox has here.",
+	.input = "{\"type\":\"object\",\"properties\":{}}",
+	.example = "{}",
+	.scope = SCOPE_READ,
+	.toolsets = TOOLSET_DEFAULT,
+	.hints = TOOL_READS | TOOL_REPEATABLE,
+	.call = get_sandbox_limits,
+    },
+    {
+	.name = "pause_sandbox",
+	.title = "Pause a sandbox",
+	.description = "Freeze it for later: processes, memory and files stay and its time stands "
+		       "still. Any call wakes it.",
+	.input = NAMED,
+	.example = "{\"sandbox_id\": \"build\"}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_DEFAULT,
+	.hints = TOOL_REPEATABLE,
+	.call = pause_sandbox,
+    },
+    {
+	.name = "resume_sandbox",
+	.title = "Resume a sandbox",
+	.description = "Wake a paused or stopped sandbox.",
+	.input = NAMED,
+	.example = "{\"sandbox_id\": \"build\"}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_DEFAULT,
+	.hints = TOOL_REPEATABLE,
+	.call = resume_sandbox,
+    },
+    {
+	.name = "terminate_sandbox",
+	.title = "Terminate a sandbox",
+	.description = "End a sandbox for good, with its processes and files. Use it when done.",
+	.input = NAMED,
+	.example = "{\"sandbox_id\": \"build\"}",
+	.scope = SCOPE_WRITE,
+	.toolsets = TOOLSET_DEFAULT,
+	.hints = TOOL_DESTROYS | TOOL_REPEATABLE,
+	.call = terminate_sandbox,
+    },
+    {0},
+};

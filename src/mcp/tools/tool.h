@@ -1,0 +1,73 @@
+/* A tool: a row of a table, and a function. tools.c lists and calls them; the files tool_*.c and
+ * dialects/ have the tables. */
+#pragma once
+
+#include "mcp/content.h"
+#include "mcp/pending.h"
+#include "mcp/request.h"
+#include "mcp/target.h"
+
+enum tool_hint {
+	TOOL_READS = 1 << 0,      /* readOnlyHint */
+	TOOL_DESTROYS = 1 << 1,   /* destructiveHint */
+	TOOL_REPEATABLE = 1 << 2, /* idempotentHint */
+	TOOL_OPEN_WORLD = 1 << 3, /* openWorldHint, where sandboxes have a network */
+	TOOL_TASK = 1 << 8,       /* becomes a task for clients that know tasks */
+	TOOL_TASK_ONLY = 1 << 9,  /* and is refused to others */
+	TOOL_NO_HINTS = 1 << 10,  /* a dialect's: it is listed without annotations */
+	TOOL_UNBOUND = 1 << 11,   /* not for a token that is bound to one sandbox */
+};
+
+/* Can any sandbox have a network? All requests for one are refused yet (sandbox.c,
+ * api/sandbox/ask.c), so that no tool reaches the open world. */
+#define TOOL_NETWORK false
+
+struct mcp_tool {
+	const char *name, *title, *description; /* title NULL: not listed */
+	const char *input;                      /* JSON schema, as it is listed */
+	const char *output;                     /* JSON schema of structuredContent, or NULL */
+	const char *meta;                       /* JSON of _meta, or NULL */
+	const char *example; /* arguments of a good call, for errors; NULL: none is shown */
+	enum scope scope;
+	uint32_t toolsets;
+	uint32_t hints;
+	/* Capabilities without which the client is refused (-32021). */
+	uint32_t needs;
+	/* arguments: an object, never NULL (the request's own, or an empty one). */
+	void (*call)(struct mcp_request *request, const json_t *arguments);
+};
+
+/* tools/list and tools/call. */
+void tools_list(struct mcp_request *request);
+void tools_call(struct mcp_request *request);
+/* The member `tools` of a list, for a face that has it elsewhere too. */
+void tools_put(struct mcp_request *request, struct json_writer *writer);
+/* Their names, with commas between them. */
+#define TOOLS_NAMES_MAX (4 * KIB)
+void tools_names(const struct mcp_request *request, struct buffer *to);
+/* The tool of that name as this request's view and principal have it; NULL: not known here.
+ * ret_scope_missing: it is there, and the token may not use it. */
+const struct mcp_tool *tool_find(const struct mcp_request *request, const char *name,
+				 bool *ret_scope_missing);
+
+/* The arguments by a table (edge/json.h); on failure the request is answered (what was wrong, what
+ * is accepted, an example) and false comes back. */
+bool tool_arguments(struct mcp_request *request, const json_t *arguments,
+		    const struct field *fields, size_t count);
+
+/* As json_pairs() and json_environment(); numbers and truths become text first. */
+struct pair;
+NODISCARD int tool_pairs(const char *name, json_t *json, size_t count_max, size_t bytes_max,
+			 struct pair **ret_pairs, size_t *ret_count, struct error *error);
+NODISCARD int tool_environment(const char *name, json_t *json, struct pair **ret_pairs,
+			       size_t *ret_count, struct error *error);
+
+/* The usual face's tables. */
+extern const struct mcp_tool run_tools[];          /* run_shell.c: run_shell, run_code */
+extern const struct mcp_tool sandbox_tools[];      /* sandbox.c */
+extern const struct mcp_tool file_tools[];         /* file.c */
+extern const struct mcp_tool job_tools[];          /* job.c */
+extern const struct mcp_tool more_job_tools[];     /* more_job.c: of the toolset `jobs` */
+extern const struct mcp_tool metrics_tools[];      /* metrics.c */
+extern const struct mcp_tool more_sandbox_tools[]; /* extend_sandbox.c: of `sandboxes` */
+extern const struct mcp_tool more_file_tools[];    /* more_file.c: of the toolset `files` */

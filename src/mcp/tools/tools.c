@@ -1,0 +1,438 @@
+/* tools/list and tools/call, for every face: which tools a client sees, what a row of a table looks
+ * like on the wire, and what is checked before a tool is called. Called by
+ * mcp/transport/dispatch.c; the tools themselves are in tool_*.c and dialects/. Nothing blocks.
+ *
+ * A list depends on nothing but the view, the scopes and the revision: it is rendered once for each
+ * of them and kept, since it is what clients ask for most. */
+#include "mcp/tools/tool.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "core/account/access.h"
+#include "edge/authorization.h"
+#include "edge/json_pairs.h"
+#include "mcp/tasks/task.h"
+
+#define LIST_MAX (256 * KIB)
+#define LISTS_KEPT 32
+/* It changes with the server's version alone. */
+#define LIST_TTL_MS (300u * 1000)
+#define TASKS_EXTENSION "{\"io.modelcontextprotocol/tasks\":{}}"
+
+/* --- which tools there are --- */
+
+/* By what it needs a token for: a dialect's tools have no hints. What the administration reads
+ * takes its own scope. */
+static bool reads(const struct mcp_tool *tool)
+{
+	return tool->scope == SCOPE_READ || (tool->hints & TOOL_READS);
+}
+
+static bool shown(const struct mcp_view *view, const struct mcp_tool *tool)
+{
+	if (view->read_only && !reads(tool))
+		return false;
+	/* A face without toolsets has tools of none. */
+	return tool->toolsets == 0 || (tool->toolsets & view->toolsets);
+}
+
+static bool allowed(const struct principal *principal, const struct mcp_tool *tool)
+{
+	return principal_may(principal, tool->scope);
+}
+
+/* The next tool of a face after `tool` (NULL: the first); *table is the caller's place. */
+static const struct mcp_tool *next_tool(const struct mcp_tool *const **table,
+					const struct mcp_tool *tool)
+{
+	if (tool)
+		tool++;
+	else
+		tool = **table;
+	while (tool && !tool->name)
+		tool = *++*table;
+	return tool;
+}
+
+const struct mcp_tool *tool_find(const struct mcp_request *request, const char *name,
+				 bool *ret_scope_missing)
+{
+	const struct mcp_tool *const *table = request->view.face->tools;
+	*ret_scope_missing = false;
+	for (const struct mcp_tool *tool = next_tool(&table, NULL); tool;
+	     tool = next_tool(&table, tool)) {
+		if (strcmp(tool->name, name) != 0 || !shown(&request->view, tool))
+			continue;
+		*ret_scope_missing = !allowed(&request->principal, tool);
+		return *ret_scope_missing ? NULL : tool;
+	}
+	return NULL;
+}
+
+/* --- tools/list --- */
+
+struct kept_list {
+	const struct mcp_face *face; /* NULL: this place is free */
+	uint32_t toolsets, scopes;
+	bool read_only;
+	enum mcp_revision revision;
+	struct buffer text;
+	struct buffer answer; /* to tools/list, behind the id; empty: nobody has asked yet */
+};
+static struct kept_list kept[LISTS_KEPT];
+static size_t next_kept;
+
+static void put_annotations(struct json_writer *writer, const struct mcp_tool *tool,
+			    enum mcp_revision revision)
+{
+	put_object(writer, "annotations");
+	/* Where a tool has no title of its own yet. */
+	if (tool->title && revision < MCP_2025_06_18)
+		put_text(writer, "title", tool->title);
+	put_bool(writer, "readOnlyHint", tool->hints & TOOL_READS);
+	put_bool(writer, "destructiveHint", tool->hints & TOOL_DESTROYS);
+	put_bool(writer, "idempotentHint", tool->hints & TOOL_REPEATABLE);
+	put_bool(writer, "openWorldHint", TOOL_NETWORK && (tool->hints & TOOL_OPEN_WORLD));
+	put_object_end(writer);
+}
+
+static void put_tool(struct json_writer *writer, const struct mcp_tool *tool,
+		     enum mcp_revision revision)
+{
+	put_object(writer, NULL);
+	put_text(writer, "name", tool->name);
+	if (tool->title && revision >= MCP_2025_06_18)
+		put_text(writer, "title", tool->title);
+	put_text(writer, "description", tool->description);
+	put_json(writer, "inputSchema", tool->input, strlen(tool->input));
+	if (tool->output && revision >= MCP_2025_06_18)
+		put_json(writer, "outputSchema", tool->output, strlen(tool->output));
+	if (!(tool->hints & TOOL_NO_HINTS) && revision >= MCP_2025_03_26)
+		put_annotations(writer, tool, revision);
+	if (tool->meta && revision >= MCP_2025_06_18)
+		put_json(writer, "_meta", tool->meta, strlen(tool->meta));
+	put_object_end(writer);
+}
+
+static void render(struct kept_list *list, const struct mcp_request *request)
+{
+	const struct mcp_view *view = &request->view;
+	struct json_writer writer = json_writer_on(&list->text);
+	const struct mcp_tool *const *table = view->face->tools;
+	put_array(&writer, NULL);
+	for (const struct mcp_tool *tool = next_tool(&table, NULL); tool;
+	     tool = next_tool(&table, tool))
+		if (shown(view, tool) && allowed(&request->principal, tool))
+			put_tool(&writer, tool, list->revision);
+	put_array_end(&writer);
+	if (writer.full) /* the tables are ours */
+		abort();
+}
+
+static struct kept_list *list_of(const struct mcp_request *request)
+{
+	static const enum scope scopes[] = {SCOPE_READ, SCOPE_WRITE, SCOPE_ADMIN};
+	struct kept_list wanted = {.face = request->view.face,
+				   .toolsets = request->view.toolsets,
+				   .read_only = request->view.read_only,
+				   .revision = request->revision};
+	for (size_t i = 0; i < ARRAY_SIZE(scopes); i++)
+		if (principal_may(&request->principal, scopes[i]))
+			wanted.scopes |= scopes[i];
+	for (size_t i = 0; i < LISTS_KEPT; i++)
+		if (kept[i].face == wanted.face && kept[i].toolsets == wanted.toolsets &&
+		    kept[i].scopes == wanted.scopes && kept[i].read_only == wanted.read_only &&
+		    kept[i].revision == wanted.revision)
+			return &kept[i];
+	struct kept_list *list = &kept[next_kept++ % LISTS_KEPT];
+	buffer_done(&list->text);
+	buffer_done(&list->answer);
+	*list = wanted;
+	list->text = BUFFER(LIST_MAX);
+	list->answer = BUFFER(LIST_MAX + KIB);
+	render(list, request);
+	return list;
+}
+
+void tools_put(struct mcp_request *request, struct json_writer *writer)
+{
+	const struct buffer *text = &list_of(request)->text;
+	put_json(writer, "tools", text->data, text->size);
+}
+
+void tools_list(struct mcp_request *request)
+{
+	const json_t *cursor = json_object_get(request->params, "cursor");
+	/* There is one page: some clients look at no other. An empty cursor is one that asks for
+	 * the beginning. */
+	if (cursor && !json_is_null(cursor) &&
+	    (!json_is_string(cursor) || json_string_length(cursor) > 0)) {
+		mcp_error(request, MCP_INVALID_PARAMS, NULL,
+			  "there is no such cursor: the list of tools is one page");
+		return;
+	}
+	struct buffer *answer = &list_of(request)->answer;
+	if (answer->size == 0) {
+		tools_put(request, mcp_result_begin(request));
+		mcp_put_cache(request, LIST_TTL_MS, false);
+		if (!mcp_result_keep(request, answer)) /* the tables are ours */
+			abort();
+	}
+	mcp_result_kept(request, answer);
+}
+
+/* --- tools/call --- */
+
+#define NAME_SHOWN 64
+
+void tools_names(const struct mcp_request *request, struct buffer *to)
+{
+	const struct mcp_tool *const *table = request->view.face->tools;
+	const char *comma = "";
+	for (const struct mcp_tool *tool = next_tool(&table, NULL); tool;
+	     tool = next_tool(&table, tool))
+		if (shown(&request->view, tool) && allowed(&request->principal, tool)) {
+			(void)!buffer_printf(to, "%s%s", comma, tool->name);
+			comma = ", ";
+		}
+}
+
+static void refuse_unknown(struct mcp_request *request, const char *name)
+{
+	struct buffer names DONE_BUFFER = BUFFER(TOOLS_NAMES_MAX);
+	tools_names(request, &names);
+	mcp_error(request, MCP_INVALID_PARAMS, NULL, "unknown tool `%.*s`; there %s%s",
+		  (int)text_utf8_prefix(name, MIN(strlen(name), (size_t)NAME_SHOWN)), name,
+		  names.size ? "are: " : "is none here", buffer_text(&names));
+}
+
+/* What the client must be able to do and is not; "" when nothing is missing. */
+static void missing_capabilities(const struct mcp_request *request, const struct mcp_tool *tool,
+				 struct buffer *to)
+{
+	static const struct {
+		uint32_t capability;
+		const char *name;
+	} capabilities[] = {
+	    {CLIENT_SAMPLING, "sampling"},
+	    {CLIENT_ELICITATION, "elicitation"},
+	    {CLIENT_ROOTS, "roots"},
+	};
+	uint32_t missing = tool->needs & ~request->client;
+	if ((tool->hints & TOOL_TASK_ONLY) && !(request->client & CLIENT_TASKS))
+		missing |= CLIENT_TASKS;
+	if (!missing)
+		return;
+	struct json_writer writer = json_writer_on(to);
+	put_object(&writer, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(capabilities); i++)
+		if (missing & capabilities[i].capability)
+			put_json(&writer, capabilities[i].name, "{}", 2);
+	if (missing & CLIENT_TASKS)
+		put_json(&writer, "extensions", TASKS_EXTENSION, strlen(TASKS_EXTENSION));
+	put_object_end(&writer);
+}
+
+static bool refuse_incapable(struct mcp_request *request, const struct mcp_tool *tool)
+{
+	struct buffer missing DONE_BUFFER = BUFFER(KIB), data DONE_BUFFER = BUFFER(2 * KIB);
+	missing_capabilities(request, tool, &missing);
+	if (missing.size == 0)
+		return false;
+	if (!revision_modern(request->revision)) {
+		content_refuse(request, "%s needs a client with the capabilities %s", tool->name,
+			       buffer_text(&missing));
+		return true;
+	}
+	(void)!buffer_printf(&data, "{\"requiredCapabilities\":%s}", buffer_text(&missing));
+	mcp_error(request, MCP_MISSING_CAPABILITY, buffer_text(&data),
+		  "%s needs a client with the capabilities %s", tool->name, buffer_text(&missing));
+	return true;
+}
+
+static json_t *call_arguments(struct mcp_request *request)
+{
+	json_t *arguments = json_object_get(request->params, "arguments");
+	if (json_is_object(arguments))
+		return arguments;
+	if (arguments && !json_is_null(arguments)) {
+		mcp_error(request, MCP_INVALID_PARAMS, NULL, "`arguments` must be an object");
+		return NULL;
+	}
+	/* Belongs to the message, as the client's own would. */
+	arguments = json_object();
+	if (!arguments || json_object_set_new(request->params, "arguments", arguments) < 0)
+		abort();
+	return arguments;
+}
+
+static void refuse_scope(struct mcp_request *request, const char *name)
+{
+	struct error error;
+	error_set(&error, ERROR_FORBIDDEN,
+		  "%.*s changes something, and this token may only read: it needs the scope `%s`",
+		  NAME_SHOWN, name, scope_name(SCOPE_WRITE));
+	mcp_fail(request, &error);
+}
+
+void tools_call(struct mcp_request *request)
+{
+	const char *name = json_string_value(json_object_get(request->params, "name"));
+	bool scope_missing;
+	if (!name) {
+		mcp_error(request, MCP_INVALID_PARAMS, NULL,
+			  "`name` is missing: the name of a tool, a string");
+		return;
+	}
+	struct error error;
+	const struct mcp_tool *tool = tool_find(request, name, &scope_missing);
+	if (!tool) {
+		if (scope_missing)
+			refuse_scope(request, name);
+		else if (!request->view.face->unknown_tool ||
+			 !request->view.face->unknown_tool(request, name))
+			refuse_unknown(request, name);
+		return;
+	}
+	json_t *arguments = call_arguments(request);
+	if (!arguments)
+		return;
+	request->tool = tool;
+	if (token_admit(&request->principal, tool->scope, tool->hints & TOOL_UNBOUND, &error) < 0) {
+		mcp_fail(request, &error);
+		return;
+	}
+	if (refuse_incapable(request, tool))
+		return;
+	if ((tool->hints & (TOOL_TASK | TOOL_TASK_ONLY)) && (request->client & CLIENT_TASKS)) {
+		request = task_begin(request);
+		if (!request)
+			return;
+		request->tool = tool;
+	}
+	/* A tool may look at its request after it has answered. */
+	mcp_hold(request);
+	tool->call(request, arguments);
+	mcp_release(request);
+}
+
+/* --- arguments --- */
+
+/* A number, a truth or a list that was written as text: what models do. NULL: it is not one. */
+static json_t *meant(const struct field *field, const char *text, size_t size)
+{
+	struct error ignored;
+	json_t *value = NULL, *inner;
+	uint64_t number;
+	bool negative;
+	struct buffer wrapped DONE_BUFFER = BUFFER(HTTP_JSON_BODY_MAX + 16);
+	switch (field->type) {
+	case FIELD_UINT:
+		if (text_to_u64(text, 0, INT64_MAX, &number) == 0)
+			value = json_integer((json_int_t)number);
+		break;
+	case FIELD_INT:
+		negative = text[0] == '-';
+		if (text_to_u64(text + negative, 0, INT64_MAX, &number) == 0)
+			value = json_integer(negative ? -(json_int_t)number : (json_int_t)number);
+		break;
+	case FIELD_BOOL:
+		if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+			value = json_boolean(text[0] == 't');
+		break;
+	case FIELD_NUMBER:
+	case FIELD_OBJECT:
+	case FIELD_ARRAY:
+		/* The strict reader reads objects: it is made a member of one. */
+		if (buffer_printf(&wrapped, "{\"v\":%.*s}", (int)size, text) == 0 &&
+		    json_parse(wrapped.data, wrapped.size, &inner, &ignored) == 0) {
+			value = json_incref(json_object_get(inner, "v"));
+			if (json_object_size(inner) != 1) {
+				json_decref(value);
+				value = NULL;
+			}
+			json_decref(inner);
+		}
+		break;
+	case FIELD_TEXT:
+	case FIELD_ANY:
+		break;
+	}
+	return value;
+}
+
+static void take_as_meant(json_t *arguments, const struct field *fields, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		json_t *given = json_object_get(arguments, fields[i].name);
+		/* 30.0 is 30. */
+		double real = json_real_value(given);
+		json_t *value = NULL;
+		if (json_is_string(given))
+			value =
+			    meant(&fields[i], json_string_value(given), json_string_length(given));
+		else if (json_is_real(given) && fabs(real) < 9e15 && floor(real) == real &&
+			 (fields[i].type == FIELD_INT ||
+			  (fields[i].type == FIELD_UINT && real >= 0)))
+			value = json_integer((json_int_t)real);
+		if (value && json_object_set_new(arguments, fields[i].name, value) < 0)
+			abort();
+	}
+}
+
+bool tool_arguments(struct mcp_request *request, const json_t *arguments,
+		    const struct field *fields, size_t count)
+{
+	struct error error;
+	/* They are part of the request's own message. */
+	take_as_meant((json_t *)arguments, fields, count);
+	if (json_fields(arguments, fields, count, &error) == 0)
+		return true;
+	struct buffer names DONE_BUFFER = BUFFER(2 * KIB);
+	for (size_t i = 0; i < count; i++)
+		(void)!buffer_printf(&names, "%s%s%s", i > 0 ? ", " : "", fields[i].name,
+				     fields[i].required ? " (required)" : "");
+	bool asks = error.message[0] && error.message[strlen(error.message) - 1] == '?';
+	content_refuse(request, "%s%s Accepted arguments: %s.", error.message, asks ? "" : ".",
+		       count > 0 ? buffer_text(&names) : "none");
+	return false;
+}
+
+/* Numbers and truths as a shell's variable would hold them. */
+static void pairs_to_text(json_t *json)
+{
+	const char *key;
+	json_t *value;
+	void *next;
+	json_object_foreach_safe(json, next, key, value)
+	{
+		char text[32];
+		if (json_is_integer(value))
+			(void)!text_format(text, sizeof(text), "%lld",
+					   (long long)json_integer_value(value));
+		else if (json_is_boolean(value))
+			(void)!text_copy(text, sizeof(text),
+					 json_is_true(value) ? "true" : "false");
+		else
+			continue;
+		if (json_object_set_new_nocheck(json, key, json_string(text)) < 0)
+			abort();
+	}
+}
+
+int tool_pairs(const char *name, json_t *json, size_t count_max, size_t bytes_max,
+	       struct pair **ret_pairs, size_t *ret_count, struct error *error)
+{
+	pairs_to_text(json);
+	return json_pairs(name, json, count_max, bytes_max, ret_pairs, ret_count, error);
+}
+
+int tool_environment(const char *name, json_t *json, struct pair **ret_pairs, size_t *ret_count,
+		     struct error *error)
+{
+	pairs_to_text(json);
+	return json_environment(name, json, EXEC_REQUEST_BYTES_MAX, ret_pairs, ret_count, error);
+}

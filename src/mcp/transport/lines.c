@@ -1,0 +1,393 @@
+/* Lines over an upgraded connection: the transport of `caisson mcp`. dispatch.c does the rest. On
+ * the loop; nothing blocks. The client is a stranger: a line is bounded, what waits for a client
+ * that does not read is bounded, and while anything waits nothing more is taken from it. */
+#include "mcp/transport/lines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/sandbox/ephemeral.h"
+#include "edge/authorization.h"
+#include "mcp/transport/dispatch.h"
+#include "mcp/transport/http.h"
+#include "mcp/transport/memory.h"
+#include "mcp/server.h"
+
+/* What may wait for a client; beyond it the connection is cut. */
+#define WAITING_MAX (32 * MIB)
+/* What was read of the socket and not taken yet: no more than one read of it. */
+#define REST_MAX MESSAGE_MAX
+/* Where the method of a message of ours stands. */
+#define METHOD_WITHIN 64
+
+struct lines {
+	struct list link; /* in `all` */
+	struct call *call;
+	struct mcp_connection connection;
+	struct ephemeral_hold hold;
+	struct buffer input;  /* less than a line */
+	struct buffer rest;   /* of what came, while nothing is taken */
+	size_t waiting;       /* bytes since the queue was full; 0: it is not */
+	struct message_id id; /* of a long line: as far as `scanned` bytes of it */
+	size_t scanned;
+	bool skipping;              /* the rest of a line that is refused */
+	struct mcp_problem refused; /* why */
+	bool refusal_sent;
+	/* Nothing is taken: a message is read, the queue is full, it is others' turn. */
+	bool reading, blocked, yielding;
+	bool ended; /* the client has closed its end */
+	bool local; /* a process of this host's */
+	bool over;
+};
+
+static struct list all = {&all, &all};
+
+/* --- to the client --- */
+
+/* News that a client that does not read can do without. */
+static bool can_be_dropped(const struct buffer *message)
+{
+	size_t size = MIN(message->size, (size_t)METHOD_WITHIN);
+	static const char progress[] = "\"notifications/progress\"";
+	static const char log[] = "\"notifications/message\"";
+	return memmem(message->data, size, progress, strlen(progress)) ||
+	       memmem(message->data, size, log, strlen(log));
+}
+
+static void cut(struct call *call)
+{
+	http_drop(call->exchange);
+}
+
+static void hold_input(struct lines *lines)
+{
+	if (!lines->call->exchange)
+		return;
+	if (lines->reading || lines->blocked || lines->yielding)
+		http_body_pause(lines->call->exchange);
+	else
+		http_body_resume(lines->call->exchange);
+}
+
+static void send_line(struct mcp_connection *connection, const struct buffer *message)
+{
+	struct lines *lines = connection->data;
+	struct http_exchange *exchange = lines->call->exchange;
+	if (!exchange || lines->waiting > WAITING_MAX ||
+	    (lines->blocked && can_be_dropped(message)))
+		return;
+	if (lines->blocked && (lines->waiting += message->size) > WAITING_MAX) {
+		call_next_turn(lines->call, cut);
+		return;
+	}
+	http_stream_write(exchange, message->data, message->size);
+	lines->blocked = !http_stream_write(exchange, "\n", 1);
+	hold_input(lines);
+}
+
+static void send_problem(struct lines *lines, const struct mcp_problem *problem)
+{
+	DONE_BUFFER struct buffer message = BUFFER(4 * KIB);
+	put_problem(&message, NULL, problem);
+	send_line(&lines->connection, &message);
+}
+
+/* --- from the client --- */
+
+/* Piece by piece as they come: megabytes at once would keep everybody else waiting. */
+static void scan_for_id(struct lines *lines)
+{
+	if (lines->scanned < lines->input.size)
+		message_id_feed(&lines->id, lines->input.data + lines->scanned,
+				lines->input.size - lines->scanned);
+	lines->scanned = lines->input.size;
+}
+
+/* As soon as its id is known, at the latest when the line ends. */
+static void send_refusal(struct lines *lines, bool line_ended)
+{
+	if (lines->refusal_sent || (!line_ended && message_id_size(&lines->id) == 0))
+		return;
+	lines->refusal_sent = true;
+	problem_set_id(&lines->refused, &lines->id);
+	send_problem(lines, &lines->refused);
+}
+
+/* The rest of the line is only looked through for its id. */
+static void skip(struct lines *lines, const char *data, size_t size)
+{
+	lines->skipping = true;
+	scan_for_id(lines);
+	message_id_feed(&lines->id, data, size);
+	buffer_done(&lines->input);
+	memory_release(&lines->connection.memory);
+	send_refusal(lines, false);
+}
+
+/* A piece of a line. Where there is no room it is not waited for: others that are half read may
+ * wait for the same room. */
+static void add_piece(struct lines *lines, const char *data, size_t size)
+{
+	struct memory **memory = &lines->connection.memory;
+	if (!*memory)
+		*memory = memory_new(lines->connection.principal.workspace);
+	if (!memory_grow(*memory, size)) {
+		memory_problem(&lines->refused);
+		skip(lines, data, size);
+	} else if (buffer_append(&lines->input, data, size) < 0) {
+		problem_set(&lines->refused, MCP_INVALID_REQUEST, 200, MCP_TOO_LONG,
+			    (unsigned long long)MESSAGE_MAX);
+		skip(lines, data, size);
+	} else if (lines->input.size > MESSAGE_INLINE_MAX) {
+		scan_for_id(lines);
+	}
+}
+
+static bool is_blank(const struct buffer *line)
+{
+	return strspn(buffer_text(line), " \t\r") == line->size;
+}
+
+/* Takes from `data` up to the end of a line, and it with it where it is whole. */
+static size_t take_piece(struct lines *lines, const char *data, size_t size)
+{
+	const char *end = memchr(data, '\n', size);
+	size_t piece = end ? (size_t)(end - data) : size;
+	if (lines->skipping) {
+		message_id_feed(&lines->id, data, piece);
+		send_refusal(lines, false);
+	} else {
+		add_piece(lines, data, piece);
+	}
+	if (!end)
+		return piece;
+	if (lines->skipping) {
+		send_refusal(lines, true);
+	} else if (!is_blank(&lines->input)) {
+		lines->reading =
+		    !mcp_receive(&lines->connection, lines->input.data, lines->input.size);
+	}
+	lines->skipping = lines->refusal_sent = false;
+	lines->id = (struct message_id){0};
+	lines->scanned = 0;
+	buffer_done(&lines->input);
+	if (!lines->reading)
+		memory_release(&lines->connection.memory);
+	return piece + 1;
+}
+
+static void go_on(struct call *call);
+
+/* Many small messages may come at once: others have their turn between them. */
+static void take(struct lines *lines, const char *data, size_t size)
+{
+	int64_t until = clock_monotonic() + WORK_PIECE_NS;
+	while (size > 0 && !lines->reading && !lines->blocked && !lines->yielding && !lines->over) {
+		size_t taken = take_piece(lines, data, size);
+		data += taken;
+		size -= taken;
+		if (size > 0 && clock_monotonic() >= until) {
+			lines->yielding = true;
+			call_next_turn(lines->call, go_on);
+		}
+	}
+	if (size > 0 && !lines->over && buffer_append(&lines->rest, data, size) < 0)
+		call_next_turn(lines->call, cut);
+	hold_input(lines);
+}
+
+static void on_data(struct call *call, const char *data, size_t size)
+{
+	call_hold(call);
+	take(call->state, data, size);
+	call_release(call);
+}
+
+static void on_end(struct call *call);
+
+/* What waited is next. */
+static void take_rest(struct lines *lines)
+{
+	struct call *call = call_hold(lines->call);
+	struct buffer rest = lines->rest;
+	lines->rest = BUFFER(REST_MAX);
+	take(lines, rest.data, rest.size);
+	buffer_done(&rest);
+	if (lines->ended && lines->rest.size == 0 && !lines->reading)
+		on_end(call);
+	call_release(call);
+}
+
+static void go_on(struct call *call)
+{
+	struct lines *lines = call->state;
+	lines->yielding = false;
+	if (!lines->reading && !lines->blocked)
+		take_rest(lines);
+}
+
+static void on_ready(struct mcp_connection *connection)
+{
+	struct lines *lines = connection->data;
+	lines->reading = false;
+	memory_release(&connection->memory);
+	if (!lines->blocked && !lines->yielding)
+		take_rest(lines);
+}
+
+static void on_drain(struct call *call)
+{
+	struct lines *lines = call->state;
+	lines->blocked = false;
+	lines->waiting = 0;
+	if (!lines->reading && !lines->yielding)
+		take_rest(lines);
+}
+
+/* --- its end --- */
+
+static void finish(struct lines *lines, bool gone)
+{
+	if (lines->over)
+		return;
+	lines->over = true;
+	list_remove(&lines->link);
+	mcp_connection_done(&lines->connection);
+	ephemeral_release(&lines->hold, gone);
+}
+
+/* The client has closed its end: nobody waits for what is under way. What it had said before is
+ * taken, and what was answered is sent. */
+static void on_end(struct call *call)
+{
+	struct lines *lines = call->state;
+	lines->ended = true;
+	if (lines->over || lines->rest.size > 0 || lines->reading)
+		return;
+	call_hold(call);
+	finish(lines, true);
+	if (call->exchange) {
+		http_stream_end(call->exchange);
+		call_answered(call);
+	}
+	call_release(call);
+}
+
+/* Of a process on this host that is its end; what a network did nobody knows. */
+static void on_gone(struct call *call)
+{
+	struct lines *lines = call->state;
+	finish(lines, lines->local && lines->waiting <= WAITING_MAX);
+}
+
+void lines_end(bool every)
+{
+	list_each (&all, node) {
+		struct lines *lines = list_entry(node, struct lines, link);
+		struct call *call = lines->call;
+		if (!every && mcp_connection_busy(&lines->connection))
+			continue;
+		finish(lines, false);
+		if (call->exchange) {
+			http_stream_end(call->exchange);
+			call_answered(call);
+		}
+	}
+}
+
+/* --- its beginning --- */
+
+static void lines_free(void *state)
+{
+	struct lines *lines = state;
+	buffer_done(&lines->input);
+	buffer_done(&lines->rest);
+	memory_release(&lines->connection.memory);
+	free(lines);
+}
+
+static int dialect_unknown(const char *name, struct error *error)
+{
+	struct buffer names DONE_BUFFER = BUFFER(KIB);
+	for (size_t i = 0; face_name(i); i++)
+		(void)!buffer_printf(&names, "%s%s", i > 0 ? ", " : "", face_name(i));
+	return error_set(error, ERROR_INVALID, "there is no dialect `%s`; there are %s", name,
+			 buffer_text(&names));
+}
+
+static int read_view(struct call *call, struct mcp_server *server, struct mcp_view *view,
+		     struct error *error)
+{
+	char toolsets[256] = "", dialect[32] = "", connection[ID_LENGTH + 1] = "";
+	view->face = mcp_home_face;
+	view->toolsets = TOOLSET_DEFAULT;
+	view->block_seconds = server->core->config.mcp_block_seconds;
+	call_server_url(call, view->base);
+	if (query_text(call, "toolsets", toolsets, sizeof(toolsets), false, error) < 0 ||
+	    query_text(call, "dialect", dialect, sizeof(dialect), false, error) < 0 ||
+	    query_text(call, "connection", connection, sizeof(connection), false, error) < 0 ||
+	    query_flag(call, "readonly", &view->read_only, error) < 0 ||
+	    query_flag(call, "ephemeral", &view->ephemeral, error) < 0 ||
+	    (toolsets[0] && toolsets_parse(toolsets, &view->toolsets, error) < 0))
+		return -1;
+	if (dialect[0] && toolsets[0])
+		return error_set(error, ERROR_INVALID,
+				 "`toolsets` are of the usual tools: a dialect has one set");
+	if (dialect[0])
+		view->face = face_by_name(dialect);
+	if (!view->face)
+		return dialect_unknown(dialect, error);
+	/* It deletes what was made through it. */
+	if (view->ephemeral && authorize(&call->principal, SCOPE_WRITE, error) < 0)
+		return -1;
+	if (view->ephemeral && id_parse(connection, &view->connection) < 0)
+		return error_set(error, ERROR_INVALID, "`ephemeral` needs the id of a connection");
+	return token_admit(&call->principal, view->face->scope, false, error);
+}
+
+void lines_post(struct call *call)
+{
+	struct mcp_server *server = mcp_served();
+	struct mcp_view view = {0};
+	struct error error;
+	int result = 0;
+	if (!server || server->ending)
+		result = error_set(&error, ERROR_DAEMON_RESTARTING, "the daemon is ending");
+	else if (!http_origin_known(call->exchange)) /* as /mcp does, on every door */
+		result = error_set(&error, ERROR_ORIGIN_FORBIDDEN,
+				   "pages of that origin may not call this server");
+	else if (!call_upgrades(call, MCP_LINES_PROTOCOL) || http_request(call->exchange)->has_body)
+		result = error_set(&error, ERROR_INVALID,
+				   "this is for `caisson mcp`: it needs `Upgrade: %s` and no body; "
+				   "MCP over HTTP is at /mcp",
+				   MCP_LINES_PROTOCOL);
+	if (result < 0 || read_view(call, server, &view, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	struct lines *lines = calloc(1, sizeof(*lines));
+	if (!lines)
+		abort();
+	lines->call = call;
+	lines->local = http_request(call->exchange)->peer.is_unix;
+	lines->input = BUFFER(MESSAGE_MAX);
+	lines->rest = BUFFER(REST_MAX);
+	lines->connection = (struct mcp_connection){.server = server,
+						    .principal = call->principal,
+						    .view = view,
+						    .send = send_line,
+						    .ready = on_ready,
+						    .data = lines};
+	list_append(&all, &lines->link);
+	call->state = lines;
+	call->state_free = lines_free;
+	call->on_gone = on_gone;
+	call->stream.on_data = on_data;
+	call->stream.on_end = on_end;
+	call->stream.on_drain = on_drain;
+	mcp_connection_init(&lines->connection);
+	if (view.ephemeral)
+		ephemeral_hold(server->core, &call->principal, &view.connection, &lines->hold);
+	http_upgrade(call->exchange, MCP_LINES_PROTOCOL, NULL, 0);
+}
