@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-static int64_t now(clockid_t id)
+static int64_t clock_read(clockid_t id)
 {
 	struct timespec time;
 	clock_gettime(id, &time);
@@ -12,22 +12,22 @@ static int64_t now(clockid_t id)
 
 int64_t clock_boot(void)
 {
-	return now(CLOCK_BOOTTIME);
+	return clock_read(CLOCK_BOOTTIME);
 }
 
 int64_t clock_monotonic(void)
 {
-	return now(CLOCK_MONOTONIC);
+	return clock_read(CLOCK_MONOTONIC);
 }
 
 int64_t clock_wall(void)
 {
-	return now(CLOCK_REALTIME);
+	return clock_read(CLOCK_REALTIME);
 }
 
 /* Days since 1970 to a date of the Gregorian calendar. Years are counted from March, so that the
  * day that is not always there is the last one of its year. */
-static void civil(int64_t days, unsigned *ret_year, unsigned *ret_month, unsigned *ret_day)
+static void days_to_date(int64_t days, unsigned *ret_year, unsigned *ret_month, unsigned *ret_day)
 {
 	uint32_t since = (uint32_t)(days + 719468);          /* 0000-03-01 */
 	uint32_t era = since / 146097, day = since % 146097; /* of 400 years */
@@ -39,7 +39,7 @@ static void civil(int64_t days, unsigned *ret_year, unsigned *ret_month, unsigne
 	*ret_year = era * 400 + year + (month >= 10);
 }
 
-static char *put_digits(char *to, unsigned value, size_t count)
+static char *text_put_digits(char *to, unsigned value, size_t count)
 {
 	for (size_t i = count; i-- > 0; value /= 10)
 		to[i] = (char)('0' + value % 10);
@@ -51,20 +51,20 @@ void clock_text(int64_t wall, char text[CLOCK_TEXT_SIZE])
 {
 	int64_t seconds = wall / NSEC_PER_SEC, day = seconds / 86400;
 	unsigned second = (unsigned)(seconds % 86400), year, month, month_day;
-	civil(day, &year, &month, &month_day);
-	char *end = put_digits(text, year, 4);
+	days_to_date(day, &year, &month, &month_day);
+	char *end = text_put_digits(text, year, 4);
 	*end++ = '-';
-	end = put_digits(end, month, 2);
+	end = text_put_digits(end, month, 2);
 	*end++ = '-';
-	end = put_digits(end, month_day, 2);
+	end = text_put_digits(end, month_day, 2);
 	*end++ = 'T';
-	end = put_digits(end, second / 3600, 2);
+	end = text_put_digits(end, second / 3600, 2);
 	*end++ = ':';
-	end = put_digits(end, second / 60 % 60, 2);
+	end = text_put_digits(end, second / 60 % 60, 2);
 	*end++ = ':';
-	end = put_digits(end, second % 60, 2);
+	end = text_put_digits(end, second % 60, 2);
 	*end++ = '.';
-	end = put_digits(end, (unsigned)(wall % NSEC_PER_SEC / NSEC_PER_MSEC), 3);
+	end = text_put_digits(end, (unsigned)(wall % NSEC_PER_SEC / NSEC_PER_MSEC), 3);
 	*end++ = 'Z';
 	*end = '\0';
 }

@@ -139,7 +139,7 @@ struct reading {
 
 /* The host's uid of the user we are, and whether that is root. A spawner without root is uid 0 of a
  * user namespace of its own, and so may the daemon be. */
-static bool is_root(unsigned *ret_uid)
+static bool user_is_root(unsigned *ret_uid)
 {
 	char text[256];
 	unsigned inside, outside, count;
@@ -158,7 +158,7 @@ static void state_default(struct config *config)
 	char *to = config->state;
 	size_t room = sizeof(config->state);
 	unsigned uid;
-	if (is_root(&uid))
+	if (user_is_root(&uid))
 		(void)!text_copy(to, room, "/var/lib/caisson");
 	else if (base && base[0] == '/')
 		(void)!text_format(to, room, "%s/caisson", base);
@@ -177,7 +177,7 @@ static void runtime_default(struct config *config)
 	size_t room = sizeof(config->runtime);
 	struct stat info;
 	unsigned uid;
-	if (is_root(&uid)) {
+	if (user_is_root(&uid)) {
 		(void)!text_copy(to, room, "/run/caisson");
 		return;
 	}
@@ -249,7 +249,7 @@ int config_path(const char *explicit_path, char *path, size_t room)
 	unsigned uid;
 	if (named && *named)
 		return text_copy(path, room, named);
-	if (is_root(&uid))
+	if (user_is_root(&uid))
 		return text_copy(path, room, "/etc/caisson/caisson.conf");
 	if (base && base[0] == '/')
 		return text_format(path, room, "%s/caisson/caisson.conf", base);
@@ -257,7 +257,7 @@ int config_path(const char *explicit_path, char *path, size_t room)
 			   home && home[0] == '/' ? home : "");
 }
 
-static int parse_bool(const char *value, bool *ret)
+static int bool_parse(const char *value, bool *ret)
 {
 	static const struct {
 		const char *word;
@@ -275,20 +275,20 @@ static int parse_bool(const char *value, bool *ret)
 
 /* "2", "0.5", "1.25" cpus to thousandths; that is what text_to_bytes() makes with a unit of 1000,
  * but for the suffixes it knows. */
-static int parse_cpus(const char *value, uint64_t *ret)
+static int cpus_parse(const char *value, uint64_t *ret)
 {
 	if (value[strspn(value, "0123456789.")])
 		return -EINVAL;
 	return text_to_bytes(value, 1000, ret);
 }
 
-static int append_paths(char *place, size_t size, const char *value)
+static int paths_append(char *place, size_t size, const char *value)
 {
 	size_t used = strlen(place);
 	return text_format(place + used, size - used, "%s%s", used ? ":" : "", value);
 }
 
-static const char *type_help(enum value_type type)
+static const char *value_type_help(enum value_type type)
 {
 	switch (type) {
 	case VALUE_TEXT:
@@ -313,7 +313,7 @@ static const char *type_help(enum value_type type)
 
 /* 0; -EINVAL when it is not of that type, -ERANGE when it is not between min and max,
  * -ENAMETOOLONG when there is no room. */
-static int set_value(struct config *config, const struct key *key, const char *value)
+static int config_set_value(struct config *config, const struct key *key, const char *value)
 {
 	char *place = (char *)config + key->offset;
 	uint64_t number = 0;
@@ -322,11 +322,11 @@ static int set_value(struct config *config, const struct key *key, const char *v
 	case VALUE_TEXT:
 		return text_copy(place, key->size, value);
 	case VALUE_PATHS:
-		return append_paths(place, key->size, value);
+		return paths_append(place, key->size, value);
 	case VALUE_LEVEL:
 		return log_level_parse(value, (enum log_level *)(void *)place);
 	case VALUE_BOOL:
-		return parse_bool(value, (bool *)place);
+		return bool_parse(value, (bool *)place);
 	case VALUE_SECONDS:
 		result = text_to_seconds(value, &number);
 		break;
@@ -334,7 +334,7 @@ static int set_value(struct config *config, const struct key *key, const char *v
 		result = text_to_bytes(value, 1, &number);
 		break;
 	case VALUE_CPUS:
-		result = parse_cpus(value, &number);
+		result = cpus_parse(value, &number);
 		break;
 	case VALUE_COUNT32:
 	case VALUE_COUNT64:
@@ -353,7 +353,7 @@ static int set_value(struct config *config, const struct key *key, const char *v
 	return 0;
 }
 
-static void range_text(const struct key *key, uint64_t value, char *text, size_t room)
+static void range_bound_text(const struct key *key, uint64_t value, char *text, size_t room)
 {
 	if (key->type == VALUE_CPUS)
 		(void)!text_format(text, room, "%llu.%03llu", (unsigned long long)value / 1000,
@@ -367,18 +367,18 @@ static void range_text(const struct key *key, uint64_t value, char *text, size_t
 				   key->type == VALUE_SECONDS ? "s" : "");
 }
 
-static void value_complaint(const struct key *key, const char *value, int result, char *message)
+static void value_error_text(const struct key *key, const char *value, int result, char *message)
 {
 	char low[32], high[32];
 	if (result == -ERANGE) {
-		range_text(key, key->min, low, sizeof(low));
-		range_text(key, key->max, high, sizeof(high));
+		range_bound_text(key, key->min, low, sizeof(low));
+		range_bound_text(key, key->max, high, sizeof(high));
 		snprintf(message, ERROR_MESSAGE_MAX, "%s = %.60s is out of range: from %s to %s",
 			 key->name, value, low, high);
 		return;
 	}
 	snprintf(message, ERROR_MESSAGE_MAX, "%s = %.60s is not understood: it takes %s", key->name,
-		 value, type_help(key->type));
+		 value, value_type_help(key->type));
 }
 
 static int reading_fail(struct reading *reading, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -395,7 +395,8 @@ static int reading_fail(struct reading *reading, const char *format, ...)
 }
 
 /* libinih calls this per value; 0 means "refused". */
-static int handle_value(void *user, const char *section, const char *name, const char *value)
+static int reading_handle_value(void *user, const char *section, const char *name,
+				const char *value)
 {
 	struct reading *reading = user;
 	char message[ERROR_MESSAGE_MAX];
@@ -409,9 +410,9 @@ static int handle_value(void *user, const char *section, const char *name, const
 					    "above it)",
 					    name);
 		reading->seen[i] = true;
-		int result = set_value(reading->config, key, value);
+		int result = config_set_value(reading->config, key, value);
 		if (result < 0) {
-			value_complaint(key, value, result, message);
+			value_error_text(key, value, result, message);
 			return reading_fail(reading, "%s", message);
 		}
 		return 1;
@@ -422,7 +423,7 @@ static int handle_value(void *user, const char *section, const char *name, const
 }
 
 /* Checks a "[section]" line, which libinih takes whatever is in it or behind it. */
-static bool section_known(const char *line)
+static bool section_line_valid(const char *line)
 {
 	const char *end = strchr(line, ']');
 	if (!end)
@@ -440,7 +441,7 @@ static bool section_known(const char *line)
 
 /* libinih's fgets: counts lines, and refuses what it would cut or ignore without a word. Returning
  * NULL ends the parse. */
-static char *read_line(char *line, int room, void *stream)
+static char *reading_read_line(char *line, int room, void *stream)
 {
 	struct reading *reading = stream;
 	if (reading->failed || !fgets(line, room, reading->file))
@@ -452,7 +453,7 @@ static char *read_line(char *line, int room, void *stream)
 		return NULL;
 	}
 	const char *start = line + strspn(line, " \t");
-	if (*start == '[' && start == line && !section_known(start)) {
+	if (*start == '[' && start == line && !section_line_valid(start)) {
 		reading_fail(reading, "unknown section %.60s", start);
 		reading->message[strcspn(reading->message, "\r\n")] = '\0';
 		return NULL;
@@ -462,7 +463,7 @@ static char *read_line(char *line, int room, void *stream)
 
 /* What root obeys must be root's alone: the file names the directories that may be given to
  * sandboxes. */
-static int check_ownership(int fd, const char *path, struct error *error)
+static int file_check_owner(int fd, const char *path, struct error *error)
 {
 	struct stat info;
 	unsigned uid;
@@ -470,7 +471,7 @@ static int check_ownership(int fd, const char *path, struct error *error)
 		return error_set_errno(error, ERROR_CONFIG, errno, "%s", path);
 	if (!S_ISREG(info.st_mode))
 		return error_set(error, ERROR_CONFIG, "%s is not a regular file", path);
-	if (is_root(&uid) && (info.st_uid != 0 || (info.st_mode & (S_IWGRP | S_IWOTH))))
+	if (user_is_root(&uid) && (info.st_uid != 0 || (info.st_mode & (S_IWGRP | S_IWOTH))))
 		return error_set(error, ERROR_CONFIG,
 				 "%s must belong to root and be writable by root alone; "
 				 "`chown root %s && chmod go-w %s`",
@@ -485,7 +486,7 @@ int config_read_file(struct config *config, const char *path, bool must_exist, s
 		return 0;
 	if (fd < 0)
 		return error_set_errno(error, ERROR_CONFIG, errno, "configuration file %s", path);
-	if (check_ownership(fd, path, error) < 0)
+	if (file_check_owner(fd, path, error) < 0)
 		return -1;
 	struct config changed = *config;
 	struct reading reading = {.config = &changed, .file = fdopen(fd, "r")};
@@ -494,7 +495,7 @@ int config_read_file(struct config *config, const char *path, bool must_exist, s
 	fd = -1;
 	/* What the file says replaces a list, it does not add to the default. */
 	changed.mounts_allow[0] = '\0';
-	int result = ini_parse_stream(read_line, &reading, handle_value, &reading);
+	int result = ini_parse_stream(reading_read_line, &reading, reading_handle_value, &reading);
 	bool broken = ferror(reading.file) != 0;
 	fclose(reading.file);
 	if (broken)
@@ -513,7 +514,7 @@ int config_read_file(struct config *config, const char *path, bool must_exist, s
 }
 
 /* CAISSON_LOG is a level, "json", or both with a comma between. */
-static int read_log_variable(struct config *config, const char *value, struct error *error)
+static int environment_read_log(struct config *config, const char *value, struct error *error)
 {
 	char text[64];
 	if (text_copy(text, sizeof(text), value) < 0)
@@ -556,7 +557,7 @@ int config_read_environment(struct config *config, struct error *error)
 					 variables[i].name, variables[i].room - 1);
 	}
 	const char *log = getenv("CAISSON_LOG");
-	return log && *log ? read_log_variable(config, log, error) : 0;
+	return log && *log ? environment_read_log(config, log, error) : 0;
 }
 
 int config_split_listen(const char *listen, char host[CONFIG_HOST_MAX], uint16_t *ret_port)
@@ -583,7 +584,7 @@ int config_split_listen(const char *listen, char host[CONFIG_HOST_MAX], uint16_t
 
 /* A directory we may build names below: absolute, in its plain form, so that two spellings of one
  * directory are not taken for two. */
-static int check_directory(const char *what, const char *path, size_t length_max,
+static int directory_check(const char *what, const char *path, size_t length_max,
 			   struct error *error)
 {
 	size_t length = strlen(path);
@@ -607,7 +608,7 @@ static int check_directory(const char *what, const char *path, size_t length_max
 	return 0;
 }
 
-static int check_limits(const struct config *config, struct error *error)
+static int limits_check(const struct config *config, struct error *error)
 {
 	const struct limits *defaults = &config->defaults, *maximum = &config->maximum;
 	const struct {
@@ -633,7 +634,7 @@ static int check_limits(const struct config *config, struct error *error)
 	return 0;
 }
 
-static int check_mounts(const struct config *config, struct error *error)
+static int mounts_check(const struct config *config, struct error *error)
 {
 	for (const char *path = config->mounts_allow; *path;) {
 		size_t length = strcspn(path, ":");
@@ -651,8 +652,8 @@ int config_check(const struct config *config, struct error *error)
 {
 	char host[CONFIG_HOST_MAX];
 	uint16_t port;
-	if (check_directory("state", config->state, sizeof(config->state) - 80, error) < 0 ||
-	    check_directory("runtime", config->runtime, RUNTIME_LENGTH_MAX, error) < 0)
+	if (directory_check("state", config->state, sizeof(config->state) - 80, error) < 0 ||
+	    directory_check("runtime", config->runtime, RUNTIME_LENGTH_MAX, error) < 0)
 		return -1;
 	if (config_split_listen(config->listen, host, &port) == -EINVAL)
 		return error_set(error, ERROR_CONFIG,
@@ -665,9 +666,9 @@ int config_check(const struct config *config, struct error *error)
 	if (!config->tls_certificate[0] != !config->tls_key[0])
 		return error_set(error, ERROR_CONFIG,
 				 "`tls_certificate` and `tls_key` must be given together");
-	if (check_limits(config, error) < 0)
+	if (limits_check(config, error) < 0)
 		return -1;
-	return check_mounts(config, error);
+	return mounts_check(config, error);
 }
 
 int config_socket_path(const struct config *config, char *path, size_t room)

@@ -14,8 +14,8 @@ static const struct error_info infos[ERROR_KIND_COUNT] = {
 };
 
 PRINTF_LIKE(4, 0)
-static void set_text(struct error *error, enum error_kind kind, int errnum, const char *format,
-		     va_list args)
+static void error_set_text(struct error *error, enum error_kind kind, int errnum,
+			   const char *format, va_list args)
 {
 	error->kind = kind;
 	error->errnum = errnum;
@@ -32,7 +32,7 @@ int error_set(struct error *error, enum error_kind kind, const char *format, ...
 {
 	va_list args;
 	va_start(args, format);
-	set_text(error, kind, 0, format, args);
+	error_set_text(error, kind, 0, format, args);
 	va_end(args);
 	return -1;
 }
@@ -41,7 +41,7 @@ int error_set_errno(struct error *error, enum error_kind kind, int errnum, const
 {
 	va_list args;
 	va_start(args, format);
-	set_text(error, kind, errnum < 0 ? -errnum : errnum, format, args);
+	error_set_text(error, kind, errnum < 0 ? -errnum : errnum, format, args);
 	va_end(args);
 	return -1;
 }

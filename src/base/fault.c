@@ -58,7 +58,7 @@ __attribute__((constructor)) static void map_page(void)
 }
 
 /* Sets follow each other in the order of the linker, and each number has two places. */
-static unsigned number_of(const struct fault_set *set, unsigned number, enum fault_moment moment)
+static unsigned point_number(const struct fault_set *set, unsigned number, enum fault_moment moment)
 {
 	unsigned first = 0;
 	for (const struct fault_set *const *other = __start_fault_sets; *other != set; other++)
@@ -74,7 +74,8 @@ int fault_list(void)
 		for (unsigned number = 0; number < (*set)->count; number++)
 			for (unsigned moment = FAULT_BEFORE; moment <= FAULT_AFTER; moment++) {
 				const char *name = (*set)->name(number);
-				unsigned place = number_of(*set, number, (enum fault_moment)moment);
+				unsigned place =
+				    point_number(*set, number, (enum fault_moment)moment);
 				if (place >= FAULT_POINTS_MAX)
 					abort();
 				if (name)
@@ -84,7 +85,7 @@ int fault_list(void)
 	return 0;
 }
 
-static void pause_briefly(long nanoseconds)
+static void sleep_briefly(long nanoseconds)
 {
 	nanosleep(&(struct timespec){.tv_sec = nanoseconds / NSEC_PER_SEC,
 				     .tv_nsec = nanoseconds % NSEC_PER_SEC},
@@ -92,7 +93,7 @@ static void pause_briefly(long nanoseconds)
 }
 
 /* Whoever is held is not let go by time that the test moves. */
-static int64_t real_time(void)
+static int64_t clock_unmoved(void)
 {
 	return clock_monotonic() - (int64_t)__atomic_load_n(&page->advance, __ATOMIC_SEQ_CST);
 }
@@ -106,16 +107,16 @@ void fault_turn(enum fault_role role)
 	seen = __atomic_load_n(&page->advance, __ATOMIC_SEQ_CST);
 }
 
-static void act(void)
+static void point_hold(void)
 {
-	int64_t until = real_time() + FAULT_HELD_MAX;
+	int64_t until = clock_unmoved() + FAULT_HELD_MAX;
 	uint32_t action = page->action;
 	__atomic_store_n(&page->held, (uint32_t)getpid(), __ATOMIC_SEQ_CST);
 	if (action == ACTION_DELAY)
-		pause_briefly((long)page->milliseconds * NSEC_PER_MSEC);
+		sleep_briefly((long)page->milliseconds * NSEC_PER_MSEC);
 	else
-		while (!__atomic_load_n(&page->go_on, __ATOMIC_SEQ_CST) && real_time() < until)
-			pause_briefly(NSEC_PER_MSEC / 4);
+		while (!__atomic_load_n(&page->go_on, __ATOMIC_SEQ_CST) && clock_unmoved() < until)
+			sleep_briefly(NSEC_PER_MSEC / 4);
 	__atomic_store_n(&page->held, 0, __ATOMIC_SEQ_CST);
 }
 
@@ -123,7 +124,7 @@ void fault_point(const struct fault_set *set, unsigned number, enum fault_moment
 {
 	if (!page || number >= set->count || !set->name(number))
 		return;
-	unsigned place = number_of(set, number, moment);
+	unsigned place = point_number(set, number, moment);
 	if (place >= FAULT_POINTS_MAX)
 		abort();
 	uint32_t mine = place + 1;
@@ -136,5 +137,5 @@ void fault_point(const struct fault_set *set, unsigned number, enum fault_moment
 	}
 	if (__atomic_compare_exchange_n(&page->armed, &mine, 0, false, __ATOMIC_SEQ_CST,
 					__ATOMIC_SEQ_CST))
-		act();
+		point_hold();
 }

@@ -132,7 +132,7 @@ ssize_t fd_send(int socket, const void *data, size_t size, const int *fds, size_
 }
 
 /* Takes the descriptors out of a received message. Those beyond the room are closed. */
-static bool take_fds(struct msghdr *message, int *fds, size_t room, size_t *ret_count)
+static bool message_take_fds(struct msghdr *message, int *fds, size_t room, size_t *ret_count)
 {
 	bool fits = true;
 	*ret_count = 0;
@@ -178,7 +178,7 @@ ssize_t fd_receive(int socket, void *data, size_t size, int *fds, size_t *fd_cou
 	if (got < 0)
 		return -errno;
 	size_t count = 0;
-	bool fits = take_fds(&message, fds, room, &count);
+	bool fits = message_take_fds(&message, fds, room, &count);
 	if (!fits || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
 		for (size_t i = 0; i < count; i++)
 			close(fds[i]);

@@ -23,27 +23,27 @@ struct arguments {
 	va_list list;
 };
 
-static void put(struct output *output, char c)
+static void output_put(struct output *output, char c)
 {
 	if (output->length < output->room)
 		output->to[output->length] = c;
 	output->length++;
 }
 
-static void put_padded(struct output *output, const struct conversion *conversion, const char *text,
-		       size_t size)
+static void output_put_padded(struct output *output, const struct conversion *conversion,
+			      const char *text, size_t size)
 {
 	size_t padding = conversion->width > size ? conversion->width - size : 0;
 	for (size_t i = padding; i > 0 && !conversion->left; i--)
-		put(output, conversion->zeros ? '0' : ' ');
+		output_put(output, conversion->zeros ? '0' : ' ');
 	for (size_t i = 0; i < size; i++)
-		put(output, text[i]);
+		output_put(output, text[i]);
 	for (size_t i = padding; i > 0 && conversion->left; i--)
-		put(output, ' ');
+		output_put(output, ' ');
 }
 
-static void put_number(struct output *output, struct conversion *conversion, uint64_t value,
-		       unsigned base, bool negative)
+static void output_put_number(struct output *output, struct conversion *conversion, uint64_t value,
+			      unsigned base, bool negative)
 {
 	char digits[24];
 	size_t at = sizeof(digits);
@@ -52,15 +52,15 @@ static void put_number(struct output *output, struct conversion *conversion, uin
 	while ((value /= base) > 0);
 	if (negative && conversion->zeros) {
 		/* The sign stands before the zeros. */
-		put(output, '-');
+		output_put(output, '-');
 		conversion->width -= conversion->width > 0;
 	} else if (negative) {
 		digits[--at] = '-';
 	}
-	put_padded(output, conversion, digits + at, sizeof(digits) - at);
+	output_put_padded(output, conversion, digits + at, sizeof(digits) - at);
 }
 
-static size_t read_number(const char **format)
+static size_t format_read_number(const char **format)
 {
 	size_t value = 0;
 	for (; **format >= '0' && **format <= '9' && value < 100000; (*format)++)
@@ -69,14 +69,14 @@ static size_t read_number(const char **format)
 }
 
 /* What stands between the percent sign and the letter. */
-static const char *read_conversion(const char *format, struct arguments *arguments,
-				   struct conversion *ret_conversion)
+static const char *format_read_conversion(const char *format, struct arguments *arguments,
+					  struct conversion *ret_conversion)
 {
 	struct conversion conversion = {.precision = SIZE_MAX};
 	for (; *format == '0' || *format == '-'; format++)
 		*(*format == '0' ? &conversion.zeros : &conversion.left) = true;
 	conversion.zeros &= !conversion.left;
-	conversion.width = read_number(&format);
+	conversion.width = format_read_number(&format);
 	if (*format == '.') {
 		format++;
 		if (*format == '*') {
@@ -84,7 +84,7 @@ static const char *read_conversion(const char *format, struct arguments *argumen
 			conversion.precision = precision < 0 ? SIZE_MAX : (size_t)precision;
 			format++;
 		} else {
-			conversion.precision = read_number(&format);
+			conversion.precision = format_read_number(&format);
 		}
 	}
 	/* What is shorter than an int is passed as one; all the longer ones have one size. */
@@ -97,23 +97,23 @@ static const char *read_conversion(const char *format, struct arguments *argumen
 	return format;
 }
 
-static void put_integer(struct output *output, struct conversion *conversion, char letter,
-			struct arguments *arguments)
+static void output_put_integer(struct output *output, struct conversion *conversion, char letter,
+			       struct arguments *arguments)
 {
 	int64_t value =
 	    conversion->wide ? va_arg(arguments->list, long long) : va_arg(arguments->list, int);
 	bool negative = (letter == 'd' || letter == 'i') && value < 0;
 	uint64_t bits = conversion->wide || negative ? (uint64_t)value : (uint32_t)value;
-	put_number(output, conversion, negative ? -bits : bits,
-		   letter == 'x'   ? 16
-		   : letter == 'o' ? 8
-				   : 10,
-		   negative);
+	output_put_number(output, conversion, negative ? -bits : bits,
+			  letter == 'x'   ? 16
+			  : letter == 'o' ? 8
+					  : 10,
+			  negative);
 }
 
 /* False when the letter is none that is known here. */
-static bool put_conversion(struct output *output, struct conversion *conversion, char letter,
-			   struct arguments *arguments)
+static bool output_put_conversion(struct output *output, struct conversion *conversion, char letter,
+				  struct arguments *arguments)
 {
 	const char *text;
 	char c = '%';
@@ -123,18 +123,18 @@ static bool put_conversion(struct output *output, struct conversion *conversion,
 	case 'u':
 	case 'x':
 	case 'o':
-		put_integer(output, conversion, letter, arguments);
+		output_put_integer(output, conversion, letter, arguments);
 		return true;
 	case 's':
 		text = va_arg(arguments->list, const char *);
-		put_padded(output, conversion, text, strnlen(text, conversion->precision));
+		output_put_padded(output, conversion, text, strnlen(text, conversion->precision));
 		return true;
 	case 'c':
 		c = (char)va_arg(arguments->list, int);
-		put_padded(output, conversion, &c, 1);
+		output_put_padded(output, conversion, &c, 1);
 		return true;
 	case '%':
-		put(output, c);
+		output_put(output, c);
 		return true;
 	default:
 		return false;
@@ -149,12 +149,12 @@ int format_text(char *to, size_t room, const char *format, va_list args)
 	va_copy(arguments.list, args);
 	for (; known && *format; format++) {
 		if (*format != '%') {
-			put(&output, *format);
+			output_put(&output, *format);
 			continue;
 		}
 		struct conversion conversion;
-		format = read_conversion(format + 1, &arguments, &conversion);
-		known = put_conversion(&output, &conversion, *format, &arguments);
+		format = format_read_conversion(format + 1, &arguments, &conversion);
+		known = output_put_conversion(&output, &conversion, *format, &arguments);
 		if (!known)
 			output.length = 0;
 	}

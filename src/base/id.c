@@ -6,12 +6,12 @@
 
 #include "base/random.h"
 
-static bool lower(char c)
+static bool is_lower(char c)
 {
 	return c >= 'a' && c <= 'z';
 }
 
-static bool digit(char c)
+static bool is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
@@ -31,10 +31,10 @@ struct id id_new(void)
 
 bool id_valid(const char *text)
 {
-	if (strnlen(text, ID_LENGTH + 1) != ID_LENGTH || !lower(text[0]))
+	if (strnlen(text, ID_LENGTH + 1) != ID_LENGTH || !is_lower(text[0]))
 		return false;
 	for (int i = 0; i < ID_LENGTH; i++)
-		if (!lower(text[i]) && !digit(text[i]))
+		if (!is_lower(text[i]) && !is_digit(text[i]))
 			return false;
 	return true;
 }
@@ -45,7 +45,7 @@ bool name_valid(const char *text)
 	if (length == 0 || length > NAME_MAX_LENGTH || id_valid(text))
 		return false;
 	for (size_t i = 0; i < length; i++)
-		if (!lower(text[i]) && !digit(text[i]) && text[i] != '-')
+		if (!is_lower(text[i]) && !is_digit(text[i]) && text[i] != '-')
 			return false;
 	return text[0] != '-' && text[length - 1] != '-';
 }

@@ -44,7 +44,7 @@ int log_level_parse(const char *text, enum log_level *ret_level)
 
 /* Appends text with control characters and quotes escaped as JSON does; both forms of the log use
  * it, since a line of the log must stay a line whatever a sandbox put into it. */
-static size_t append_escaped(char *line, size_t used, const char *text)
+static size_t line_append_escaped(char *line, size_t used, const char *text)
 {
 	for (; *text && used + 8 < LINE_MAX_BYTES; text++) {
 		unsigned char c = (unsigned char)*text;
@@ -76,7 +76,7 @@ void log_write(enum log_level level, const char *format, ...)
 	    settings.json ? "{\"time\":\"%s\",\"level\":\"%s\",\"role\":\"%s\",\"message\":\""
 			  : "%s %-7s %s: ",
 	    time, level_names[level], settings.role);
-	used = append_escaped(line, used, text);
+	used = line_append_escaped(line, used, text);
 	used += (size_t)snprintf(line + used, sizeof(line) - used, settings.json ? "\"}\n" : "\n");
 	ssize_t ignored UNUSED = write(STDERR_FILENO, line, used);
 }

@@ -7,12 +7,12 @@
 #include "base/macros.h"
 #include "base/word.h"
 
-static bool is_one_of(char byte, const char *bytes)
+static bool byte_is_one_of(char byte, const char *bytes)
 {
 	return byte && strchr(bytes, byte);
 }
 
-static void keep(struct message_id *id, char byte)
+static void token_keep(struct message_id *id, char byte)
 {
 	if (id->token == TOKEN_NAME && id->name_size < sizeof(id->name))
 		id->name[id->name_size++] = byte;
@@ -24,7 +24,7 @@ static void keep(struct message_id *id, char byte)
 		id->over = true; /* too long for an id: an error without one */
 }
 
-static void begin(struct message_id *id, char byte)
+static void token_begin(struct message_id *id, char byte)
 {
 	id->token = TOKEN_OTHER;
 	if (id->depth != 1)
@@ -35,45 +35,45 @@ static void begin(struct message_id *id, char byte)
 	} else if (id->names_id) {
 		id->token = TOKEN_ID;
 		id->size = 0;
-		keep(id, byte);
+		token_keep(id, byte);
 	}
 }
 
-static bool name_is(const struct message_id *id, const char *name)
+static bool token_name_is(const struct message_id *id, const char *name)
 {
 	return id->name_size == strlen(name) && memcmp(id->name, name, id->name_size) == 0;
 }
 
-static void string_ended(struct message_id *id)
+static void string_end(struct message_id *id)
 {
 	id->in_string = false;
 	if (id->token == TOKEN_NAME) {
-		id->names_id = !id->found && name_is(id, "id");
-		id->has_method |= name_is(id, "method");
+		id->names_id = !id->found && token_name_is(id, "id");
+		id->has_method |= token_name_is(id, "method");
 	} else if (id->token == TOKEN_ID) {
-		keep(id, '"');
+		token_keep(id, '"');
 		id->found = !id->over;
 		id->names_id = false;
 	}
 	id->token = TOKEN_OTHER;
 }
 
-static void string_byte(struct message_id *id, char byte)
+static void string_feed(struct message_id *id, char byte)
 {
 	if (!id->escape && byte == '"') {
-		string_ended(id);
+		string_end(id);
 		return;
 	}
 	id->escape = !id->escape && byte == '\\';
-	keep(id, byte);
+	token_keep(id, byte);
 }
 
-static void structure_byte(struct message_id *id, char byte)
+static void structure_feed(struct message_id *id, char byte)
 {
 	switch (byte) {
 	case '"':
 		id->in_string = true;
-		begin(id, byte);
+		token_begin(id, byte);
 		break;
 	case '{':
 	case '[':
@@ -93,28 +93,28 @@ static void structure_byte(struct message_id *id, char byte)
 		id->in_value &= id->depth != 1;
 		break;
 	default:
-		if (is_one_of(byte, "-0123456789"))
-			begin(id, byte);
+		if (byte_is_one_of(byte, "-0123456789"))
+			token_begin(id, byte);
 		break;
 	}
 }
 
-static void plain_byte(struct message_id *id, char byte)
+static void plain_feed(struct message_id *id, char byte)
 {
 	if (id->token == TOKEN_ID) {
-		if (is_one_of(byte, "-0123456789")) {
-			keep(id, byte);
+		if (byte_is_one_of(byte, "-0123456789")) {
+			token_keep(id, byte);
 			return;
 		}
-		id->found = is_one_of(byte, ",} \t\r\n");
+		id->found = byte_is_one_of(byte, ",} \t\r\n");
 		id->names_id = false;
 		id->token = TOKEN_OTHER;
 	}
-	structure_byte(id, byte);
+	structure_feed(id, byte);
 }
 
 /* Most of a long message is one long string that says nothing here. */
-static size_t dull_size(const char *data, size_t size)
+static size_t string_skippable_size(const char *data, size_t size)
 {
 	size_t at = 0;
 	while (size - at >= 8) {
@@ -130,13 +130,13 @@ void message_id_feed(struct message_id *id, const char *data, size_t size)
 {
 	for (size_t at = 0; at < size && !id->over;) {
 		if (id->in_string && id->token == TOKEN_OTHER && !id->escape)
-			at += dull_size(data + at, size - at);
+			at += string_skippable_size(data + at, size - at);
 		if (at == size)
 			break;
 		if (id->in_string)
-			string_byte(id, data[at++]);
+			string_feed(id, data[at++]);
 		else
-			plain_byte(id, data[at++]);
+			plain_feed(id, data[at++]);
 		id->over |= id->found && id->has_method;
 	}
 }

@@ -74,7 +74,8 @@ uint32_t pattern_character(const char *text, size_t size, size_t *ret_size)
 	return value;
 }
 
-static size_t emit(struct compiler *compiler, enum step_kind kind, uint32_t value, uint32_t extra)
+static size_t step_emit(struct compiler *compiler, enum step_kind kind, uint32_t value,
+			uint32_t extra)
 {
 	struct pattern *pattern = compiler->pattern;
 	if (pattern->count == STEPS_PER_CHARACTER * compiler->size + 8) {
@@ -87,7 +88,7 @@ static size_t emit(struct compiler *compiler, enum step_kind kind, uint32_t valu
 }
 
 /* The size of a set that starts at the '[' here, or 0 when it has no end (then '[' is itself). */
-static size_t set_size(const char *text, size_t size)
+static size_t set_text_size(const char *text, size_t size)
 {
 	size_t at = 1;
 	if (at < size && (text[at] == '!' || text[at] == '^'))
@@ -108,7 +109,7 @@ static size_t set_size(const char *text, size_t size)
 
 /* Where the group that starts at the '{' here ends (its '}'), when it is one: balanced, with a
  * comma of its own; else 0. */
-static size_t group_end(const char *text, size_t size)
+static size_t group_text_end(const char *text, size_t size)
 {
 	int depth = 0;
 	bool comma = false;
@@ -116,7 +117,7 @@ static size_t group_end(const char *text, size_t size)
 		if (text[at] == '\\') {
 			at++;
 		} else if (text[at] == '[') {
-			size_t set = set_size(text + at, size - at);
+			size_t set = set_text_size(text + at, size - at);
 			at += set > 0 ? set - 1 : 0;
 		} else if (text[at] == '{') {
 			depth++;
@@ -129,7 +130,7 @@ static size_t group_end(const char *text, size_t size)
 	return 0;
 }
 
-static bool is_component_start(const struct compiler *compiler, bool in_group)
+static bool compiler_at_component_start(const struct compiler *compiler, bool in_group)
 {
 	if (compiler->at == 0)
 		return true;
@@ -139,27 +140,27 @@ static bool is_component_start(const struct compiler *compiler, bool in_group)
 
 /* "**": with a slash behind it, any number of components and their slashes; without, at least one
  * component and all below it. */
-static void compile_recursion(struct compiler *compiler, bool slash)
+static void recursion_compile(struct compiler *compiler, bool slash)
 {
 	size_t start = compiler->pattern->count;
 	if (slash) {
-		emit(compiler, STEP_SPLIT, (uint32_t)start + 1, (uint32_t)start + 5);
-		emit(compiler, STEP_ANY, 0, 0);
-		emit(compiler, STEP_STAR, 0, 0);
-		emit(compiler, STEP_CHARACTER, '/', 0);
-		emit(compiler, STEP_RECURSE, (uint32_t)start, 0);
+		step_emit(compiler, STEP_SPLIT, (uint32_t)start + 1, (uint32_t)start + 5);
+		step_emit(compiler, STEP_ANY, 0, 0);
+		step_emit(compiler, STEP_STAR, 0, 0);
+		step_emit(compiler, STEP_CHARACTER, '/', 0);
+		step_emit(compiler, STEP_RECURSE, (uint32_t)start, 0);
 		return;
 	}
-	emit(compiler, STEP_ANY, 0, 0);
-	emit(compiler, STEP_STAR, 0, 0);
-	emit(compiler, STEP_SPLIT, (uint32_t)start + 3, (uint32_t)start + 5);
-	emit(compiler, STEP_CHARACTER, '/', 0);
-	emit(compiler, STEP_RECURSE, (uint32_t)start, 0);
+	step_emit(compiler, STEP_ANY, 0, 0);
+	step_emit(compiler, STEP_STAR, 0, 0);
+	step_emit(compiler, STEP_SPLIT, (uint32_t)start + 3, (uint32_t)start + 5);
+	step_emit(compiler, STEP_CHARACTER, '/', 0);
+	step_emit(compiler, STEP_RECURSE, (uint32_t)start, 0);
 }
 
-static void compile_stars(struct compiler *compiler, bool in_group)
+static void stars_compile(struct compiler *compiler, bool in_group)
 {
-	bool start = is_component_start(compiler, in_group);
+	bool start = compiler_at_component_start(compiler, in_group);
 	size_t stars = 0;
 	while (compiler->at < compiler->size && compiler->text[compiler->at] == '*') {
 		compiler->at++;
@@ -169,26 +170,26 @@ static void compile_stars(struct compiler *compiler, bool in_group)
 	bool end = compiler->at == compiler->size || after == '/' ||
 		   (in_group && (after == ',' || after == '}'));
 	if (stars != 2 || !start || !end) {
-		emit(compiler, STEP_STAR, 0, 0);
+		step_emit(compiler, STEP_STAR, 0, 0);
 		return;
 	}
-	compile_recursion(compiler, after == '/');
+	recursion_compile(compiler, after == '/');
 	if (after == '/')
 		compiler->at++;
 }
 
-static void compile_sequence(struct compiler *compiler, size_t end, bool in_group);
+static void sequence_compile(struct compiler *compiler, size_t end, bool in_group);
 
 /* {a,b,c}: each branch but the last starts with a split, and ends with a jump behind the group. */
-static void compile_group(struct compiler *compiler, size_t end)
+static void group_compile(struct compiler *compiler, size_t end)
 {
 	struct pattern *pattern = compiler->pattern;
 	uint32_t jumps = UINT32_MAX; /* a chain through the jumps' values, fixed at the end */
 	compiler->at++;
 	compiler->depth++;
 	for (;;) {
-		size_t split = emit(compiler, STEP_SPLIT, 0, 0);
-		compile_sequence(compiler, end, true);
+		size_t split = step_emit(compiler, STEP_SPLIT, 0, 0);
+		sequence_compile(compiler, end, true);
 		bool last = compiler->at >= end;
 		compiler->at++;
 		if (compiler->full)
@@ -198,7 +199,7 @@ static void compile_group(struct compiler *compiler, size_t end)
 			pattern->steps[split].extra = (uint32_t)split + 1;
 			break;
 		}
-		jumps = (uint32_t)emit(compiler, STEP_JUMP, jumps, 0);
+		jumps = (uint32_t)step_emit(compiler, STEP_JUMP, jumps, 0);
 		pattern->steps[split].extra = (uint32_t)pattern->count;
 	}
 	while (jumps != UINT32_MAX && !compiler->full) {
@@ -209,41 +210,41 @@ static void compile_group(struct compiler *compiler, size_t end)
 	compiler->depth--;
 }
 
-static void compile_literal(struct compiler *compiler)
+static void literal_compile(struct compiler *compiler)
 {
 	size_t length;
 	uint32_t value = pattern_character(compiler->text + compiler->at,
 					   compiler->size - compiler->at, &length);
-	emit(compiler, STEP_CHARACTER, value, 0);
+	step_emit(compiler, STEP_CHARACTER, value, 0);
 	compiler->at += length;
 }
 
 /* Up to `end`, or in a group up to a comma of its own. */
-static void compile_sequence(struct compiler *compiler, size_t end, bool in_group)
+static void sequence_compile(struct compiler *compiler, size_t end, bool in_group)
 {
 	while (compiler->at < end && !compiler->full) {
 		const char *here = compiler->text + compiler->at;
 		size_t left = compiler->size - compiler->at, size;
 		switch (*here) {
 		case '*':
-			compile_stars(compiler, in_group);
+			stars_compile(compiler, in_group);
 			continue;
 		case '?':
-			emit(compiler, STEP_ANY, 0, 0);
+			step_emit(compiler, STEP_ANY, 0, 0);
 			compiler->at++;
 			continue;
 		case '[':
-			size = set_size(here, left);
+			size = set_text_size(here, left);
 			if (size == 0)
 				break;
-			emit(compiler, STEP_SET, (uint32_t)compiler->at, (uint32_t)size);
+			step_emit(compiler, STEP_SET, (uint32_t)compiler->at, (uint32_t)size);
 			compiler->at += size;
 			continue;
 		case '{':
-			size = compiler->depth < DEPTH_MAX ? group_end(here, left) : 0;
+			size = compiler->depth < DEPTH_MAX ? group_text_end(here, left) : 0;
 			if (size == 0)
 				break;
-			compile_group(compiler, compiler->at + size);
+			group_compile(compiler, compiler->at + size);
 			continue;
 		case ',':
 			if (in_group)
@@ -255,7 +256,7 @@ static void compile_sequence(struct compiler *compiler, size_t end, bool in_grou
 		default:
 			break;
 		}
-		compile_literal(compiler);
+		literal_compile(compiler);
 	}
 }
 
@@ -288,8 +289,8 @@ int pattern_compile(const char *text, size_t size, bool hidden, struct pattern *
 	memcpy(pattern->text, text, size);
 	pattern->size = size;
 	struct compiler compiler = {.pattern = pattern, .text = pattern->text, .size = size};
-	compile_sequence(&compiler, size, false);
-	emit(&compiler, STEP_MATCH, 0, 0);
+	sequence_compile(&compiler, size, false);
+	step_emit(&compiler, STEP_MATCH, 0, 0);
 	if (compiler.full)
 		return -E2BIG;
 	*ret_pattern = TAKE_PTR(pattern);
@@ -330,7 +331,7 @@ size_t pattern_fixed_prefix(const char *text, size_t size)
 	return fixed;
 }
 
-static bool class_holds(const char *name, size_t size, uint32_t value)
+static bool class_contains(const char *name, size_t size, uint32_t value)
 {
 	bool lower = value >= 'a' && value <= 'z', upper = value >= 'A' && value <= 'Z';
 	bool digit = value >= '0' && value <= '9';
@@ -360,7 +361,7 @@ static bool class_holds(const char *name, size_t size, uint32_t value)
 }
 
 /* One character of a set's text, with its escape. */
-static uint32_t set_character(const char *text, size_t size, size_t *at)
+static uint32_t set_read_character(const char *text, size_t size, size_t *at)
 {
 	size_t length;
 	if (text[*at] == '\\' && *at + 1 < size)
@@ -371,7 +372,7 @@ static uint32_t set_character(const char *text, size_t size, size_t *at)
 }
 
 /* `text` is the set with its brackets. */
-static bool set_holds(const char *text, size_t size, uint32_t value)
+static bool set_contains(const char *text, size_t size, uint32_t value)
 {
 	size_t at = 1;
 	bool holds = false, negated = text[1] == '!' || text[1] == '^';
@@ -381,16 +382,16 @@ static bool set_holds(const char *text, size_t size, uint32_t value)
 		if (text[at] == '[' && at + 1 < size && text[at + 1] == ':') {
 			const char *end = memmem(text + at + 2, size - at - 2, ":]", 2);
 			if (end) {
-				holds |= class_holds(text + at + 2, (size_t)(end - text) - at - 2,
-						     value);
+				holds |= class_contains(text + at + 2,
+							(size_t)(end - text) - at - 2, value);
 				at = (size_t)(end - text) + 2;
 				continue;
 			}
 		}
-		uint32_t low = set_character(text, size, &at), high = low;
+		uint32_t low = set_read_character(text, size, &at), high = low;
 		if (at + 1 < size && text[at] == '-') {
 			at++;
-			high = set_character(text, size, &at);
+			high = set_read_character(text, size, &at);
 		}
 		holds |= value >= low && value <= high;
 	}
@@ -399,8 +400,8 @@ static bool set_holds(const char *text, size_t size, uint32_t value)
 
 /* Adds a step and all that is reached from it without a character. With `leading_dot`, the next
  * character is a component's first and a dot: a star may not even be passed by. */
-static size_t add(struct pattern *pattern, uint16_t *list, size_t count, uint16_t first,
-		  bool leading_dot)
+static size_t branches_add(struct pattern *pattern, uint16_t *list, size_t count, uint16_t first,
+			   bool leading_dot)
 {
 	size_t depth = 0;
 	pattern->stack[depth++] = first;
@@ -435,7 +436,7 @@ static size_t add(struct pattern *pattern, uint16_t *list, size_t count, uint16_
 	return count;
 }
 
-static void new_round(struct pattern *pattern)
+static void round_begin(struct pattern *pattern)
 {
 	if (++pattern->round == 0) {
 		memset(pattern->marks, 0, pattern->count * sizeof(*pattern->marks));
@@ -444,8 +445,8 @@ static void new_round(struct pattern *pattern)
 }
 
 /* Whether a step takes the character; a star that does stays where it is. */
-static bool takes(const struct pattern *pattern, const struct step *step, uint32_t value,
-		  bool leading_dot)
+static bool step_takes(const struct pattern *pattern, const struct step *step, uint32_t value,
+		       bool leading_dot)
 {
 	switch ((enum step_kind)step->kind) {
 	case STEP_CHARACTER:
@@ -455,7 +456,7 @@ static bool takes(const struct pattern *pattern, const struct step *step, uint32
 		return value != '/' && !leading_dot;
 	case STEP_SET:
 		return value != '/' && !leading_dot &&
-		       set_holds(pattern->text + step->value, step->extra, value);
+		       set_contains(pattern->text + step->value, step->extra, value);
 	case STEP_SPLIT:
 	case STEP_JUMP:
 	case STEP_RECURSE:
@@ -466,19 +467,19 @@ static bool takes(const struct pattern *pattern, const struct step *step, uint32
 }
 
 /* One character: from the unclosed list in `now` to the unclosed one in `next`. */
-static size_t run_character(struct pattern *pattern, size_t count, uint32_t value, bool start)
+static size_t branches_advance(struct pattern *pattern, size_t count, uint32_t value, bool start)
 {
 	bool leading_dot = start && value == '.' && !pattern->hidden;
-	new_round(pattern);
+	round_begin(pattern);
 	size_t closed = 0;
 	for (size_t i = 0; i < count; i++)
-		closed = add(pattern, pattern->next, closed, pattern->now[i], leading_dot);
-	new_round(pattern);
+		closed = branches_add(pattern, pattern->next, closed, pattern->now[i], leading_dot);
+	round_begin(pattern);
 	size_t after = 0;
 	for (size_t i = 0; i < closed; i++) {
 		uint16_t at = pattern->next[i];
 		const struct step *step = &pattern->steps[at];
-		if (!takes(pattern, step, value, leading_dot))
+		if (!step_takes(pattern, step, value, leading_dot))
 			continue;
 		uint16_t to = step->kind == STEP_STAR ? at : (uint16_t)(at + 1);
 		if (pattern->marks[to] != pattern->round) {
@@ -515,7 +516,7 @@ int pattern_advance(struct pattern *pattern, const struct pattern_state *from, c
 	while (at < size && count > 0) {
 		size_t length;
 		uint32_t value = pattern_character(text + at, size - at, &length);
-		count = run_character(pattern, count, value, start);
+		count = branches_advance(pattern, count, value, start);
 		start = value == '/';
 		at += length;
 	}
@@ -531,10 +532,10 @@ int pattern_advance(struct pattern *pattern, const struct pattern_state *from, c
 
 bool pattern_accepts(struct pattern *pattern, const struct pattern_state *state)
 {
-	new_round(pattern);
+	round_begin(pattern);
 	size_t closed = 0;
 	for (size_t i = 0; i < state->count; i++)
-		closed = add(pattern, pattern->next, closed, state->alive[i], false);
+		closed = branches_add(pattern, pattern->next, closed, state->alive[i], false);
 	for (size_t i = 0; i < closed; i++) {
 		if (pattern->steps[pattern->next[i]].kind == STEP_MATCH)
 			return true;

@@ -32,12 +32,12 @@ struct regex {
 	uint32_t round;
 };
 
-static uint32_t fold(uint32_t value)
+static uint32_t character_fold(uint32_t value)
 {
 	return value >= 'A' && value <= 'Z' ? value + ('a' - 'A') : value;
 }
 
-static bool in_ranges(const struct regex *regex, const struct step *step, uint32_t value)
+static bool set_contains(const struct regex *regex, const struct step *step, uint32_t value)
 {
 	for (int32_t i = 0; i < step->extra; i++) {
 		const struct range *range = &regex->program.ranges[step->value + i];
@@ -47,19 +47,20 @@ static bool in_ranges(const struct regex *regex, const struct step *step, uint32
 	return false;
 }
 
-static bool takes(const struct regex *regex, const struct step *step, uint32_t value)
+static bool step_takes(const struct regex *regex, const struct step *step, uint32_t value)
 {
 	if (step->kind == STEP_CHARACTER)
-		return regex->ignore_case ? fold((uint32_t)step->value) == fold(value)
-					  : (uint32_t)step->value == value;
+		return regex->ignore_case
+			   ? character_fold((uint32_t)step->value) == character_fold(value)
+			   : (uint32_t)step->value == value;
 	if (step->kind != STEP_SET)
 		return false;
-	bool holds = in_ranges(regex, step, value);
+	bool holds = set_contains(regex, step, value);
 	if (!holds && regex->ignore_case) {
-		uint32_t lower = fold(value);
+		uint32_t lower = character_fold(value);
 		bool letter = lower >= 'a' && lower <= 'z';
-		holds = letter && (in_ranges(regex, step, lower) ||
-				   in_ranges(regex, step, lower - ('a' - 'A')));
+		holds = letter && (set_contains(regex, step, lower) ||
+				   set_contains(regex, step, lower - ('a' - 'A')));
 	}
 	return holds != step->negated;
 }
@@ -69,7 +70,7 @@ struct place {
 	bool line_start, line_end, word_before, word_after;
 };
 
-static bool holds_at(const struct step *step, const struct place *place)
+static bool edge_holds(const struct step *step, const struct place *place)
 {
 	if (step->kind == STEP_LINE_START)
 		return place->line_start;
@@ -90,8 +91,8 @@ static bool holds_at(const struct step *step, const struct place *place)
 
 /* Adds a step and all that is reached from it here without a character. With no place every
  * condition holds. Each step is in a list once: the one that began first is there first. */
-static void add(struct regex *regex, struct list *list, uint32_t first, size_t start,
-		const struct place *place)
+static void branches_add(struct regex *regex, struct list *list, uint32_t first, size_t start,
+			 const struct place *place)
 {
 	size_t depth = 0;
 	regex->stack[depth++] = first;
@@ -112,7 +113,7 @@ static void add(struct regex *regex, struct list *list, uint32_t first, size_t s
 		case STEP_LINE_START:
 		case STEP_LINE_END:
 		case STEP_WORD_EDGE:
-			if (!place || holds_at(step, place))
+			if (!place || edge_holds(step, place))
 				regex->stack[depth++] = at + 1;
 			break;
 		case STEP_CHARACTER:
@@ -124,7 +125,7 @@ static void add(struct regex *regex, struct list *list, uint32_t first, size_t s
 	}
 }
 
-static void new_round(struct regex *regex)
+static void round_begin(struct regex *regex)
 {
 	if (++regex->round == 0) {
 		memset(regex->marks, 0, regex->program.count * sizeof(*regex->marks));
@@ -133,18 +134,18 @@ static void new_round(struct regex *regex)
 }
 
 /* Which bytes a match can begin with. */
-static void find_first_bytes(struct regex *regex)
+static void first_bytes_find(struct regex *regex)
 {
-	new_round(regex);
+	round_begin(regex);
 	regex->now.count = 0;
 	regex->filtered = true;
-	add(regex, &regex->now, 0, 0, NULL);
+	branches_add(regex, &regex->now, 0, 0, NULL);
 	for (size_t i = 0; i < regex->now.count; i++) {
 		const struct step *step = &regex->program.steps[regex->now.threads[i].step];
 		regex->filtered &= step->kind != STEP_MATCH;
 		bool ascii = step->kind == STEP_CHARACTER && (uint32_t)step->value < 0x80;
 		for (uint32_t byte = 0; byte < 256; byte++)
-			regex->first[byte] |= byte < 0x80 ? takes(regex, step, byte) : !ascii;
+			regex->first[byte] |= byte < 0x80 ? step_takes(regex, step, byte) : !ascii;
 	}
 	regex->now.count = 0;
 }
@@ -166,7 +167,7 @@ int regex_compile(const char *text, size_t size, bool ignore_case, struct regex 
 	regex->marks = calloc(regex->program.count, sizeof(*regex->marks));
 	if (!regex->now.threads || !regex->next.threads || !regex->stack || !regex->marks)
 		return -ENOMEM;
-	find_first_bytes(regex);
+	first_bytes_find(regex);
 	*ret_regex = TAKE_PTR(regex);
 	return 0;
 }
@@ -185,39 +186,39 @@ void regex_free(struct regex **regex)
 	free(gone);
 }
 
-static bool is_word(char byte)
+static bool byte_is_word(char byte)
 {
 	return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
 	       (byte >= '0' && byte <= '9') || byte == '_';
 }
 
-static struct place place_at(const struct regex_text *text, size_t at)
+static struct place text_place_at(const struct regex_text *text, size_t at)
 {
 	bool first = at == 0, last = at == text->end;
 	char before = first ? '\n' : text->text[at - 1], after = last ? '\n' : text->text[at];
 	return (struct place){
 	    .line_start = first ? text->begins : before == '\n',
 	    .line_end = last ? text->ends : after == '\n',
-	    .word_before = is_word(before),
-	    .word_after = is_word(after),
+	    .word_before = byte_is_word(before),
+	    .word_after = byte_is_word(after),
 	};
 }
 
 /* One character for all branches. A branch that has matched ends those that began later. */
-static bool run_character(struct regex *regex, uint32_t value, bool takable,
-			  const struct place *after, size_t *best)
+static bool branches_advance(struct regex *regex, uint32_t value, bool takable,
+			     const struct place *after, size_t *best)
 {
 	bool found = false;
 	regex->next.count = 0;
-	new_round(regex);
+	round_begin(regex);
 	for (size_t i = 0; i < regex->now.count && !found; i++) {
 		const struct thread *thread = &regex->now.threads[i];
 		const struct step *step = &regex->program.steps[thread->step];
 		if (step->kind == STEP_MATCH) {
 			*best = thread->start;
 			found = true;
-		} else if (takable && takes(regex, step, value)) {
-			add(regex, &regex->next, thread->step + 1, thread->start, after);
+		} else if (takable && step_takes(regex, step, value)) {
+			branches_add(regex, &regex->next, thread->step + 1, thread->start, after);
 		}
 	}
 	struct list swap = regex->now;
@@ -230,9 +231,9 @@ int regex_find(struct regex *regex, const struct regex_text *text, size_t *ret_a
 {
 	size_t at = text->start, best = 0, steps = 0;
 	bool found = false;
-	struct place place = place_at(text, at);
+	struct place place = text_place_at(text, at);
 	regex->now.count = 0;
-	new_round(regex);
+	round_begin(regex);
 	for (;;) {
 		if (regex->now.count == 0 && found)
 			break;
@@ -244,12 +245,12 @@ int regex_find(struct regex *regex, const struct regex_text *text, size_t *ret_a
 				return 0;
 			/* Another place: what was not reachable before may be now. */
 			if (at > from) {
-				place = place_at(text, at);
-				new_round(regex);
+				place = text_place_at(text, at);
+				round_begin(regex);
 			}
 		}
 		if (!found)
-			add(regex, &regex->now, 0, at, &place);
+			branches_add(regex, &regex->now, 0, at, &place);
 		steps += regex->now.count + 1;
 		if (steps > STEPS_PER_LOOK && text->cancelled) {
 			steps = 0;
@@ -262,8 +263,8 @@ int regex_find(struct regex *regex, const struct regex_text *text, size_t *ret_a
 				     : '\n';
 		bool last = at == text->end, newline = value == '\n';
 		at += last ? 0 : length;
-		place = place_at(text, at);
-		found |= run_character(regex, value, !newline && value != '\0', &place, &best);
+		place = text_place_at(text, at);
+		found |= branches_advance(regex, value, !newline && value != '\0', &place, &best);
 		if (last || (found && newline))
 			break;
 	}

@@ -25,7 +25,7 @@ struct parser {
 	const char *reason;
 };
 
-static void refuse(struct parser *parser, const char *reason)
+static void parser_fail(struct parser *parser, const char *reason)
 {
 	if (parser->error == 0) {
 		parser->error = -EINVAL;
@@ -34,11 +34,11 @@ static void refuse(struct parser *parser, const char *reason)
 }
 
 /* Room for `more` steps. */
-static bool reserve(struct parser *parser, size_t more)
+static bool program_reserve(struct parser *parser, size_t more)
 {
 	struct regex_program *program = parser->program;
 	if (parser->error == 0 && more > PROGRAM_MAX - program->count)
-		refuse(parser, "it is too large, with its repetitions written out");
+		parser_fail(parser, "it is too large, with its repetitions written out");
 	if (parser->error)
 		return false;
 	if (program->count + more > program->room) {
@@ -55,18 +55,18 @@ static bool reserve(struct parser *parser, size_t more)
 	return true;
 }
 
-static void emit(struct parser *parser, enum step_kind kind, int32_t value, int32_t extra)
+static void step_emit(struct parser *parser, enum step_kind kind, int32_t value, int32_t extra)
 {
-	if (reserve(parser, 1))
+	if (program_reserve(parser, 1))
 		parser->program->steps[parser->program->count++] =
 		    (struct step){.kind = (uint8_t)kind, .value = value, .extra = extra};
 }
 
 /* A split before what was emitted since `at`: into it, or `extra` steps on. */
-static void insert_split(struct parser *parser, size_t at, int32_t extra)
+static void split_insert(struct parser *parser, size_t at, int32_t extra)
 {
 	struct regex_program *program = parser->program;
-	if (!reserve(parser, 1))
+	if (!program_reserve(parser, 1))
 		return;
 	memmove(program->steps + at + 1, program->steps + at,
 		(program->count - at) * sizeof(*program->steps));
@@ -74,14 +74,14 @@ static void insert_split(struct parser *parser, size_t at, int32_t extra)
 	program->count++;
 }
 
-static void add_range(struct parser *parser, uint32_t low, uint32_t high)
+static void range_add(struct parser *parser, uint32_t low, uint32_t high)
 {
 	struct regex_program *program = parser->program;
 	if (parser->error)
 		return;
 	if (low > high || program->range_count == RANGES_MAX) {
-		refuse(parser, low > high ? "a range in brackets runs backwards"
-					  : "it has too many ranges in brackets");
+		parser_fail(parser, low > high ? "a range in brackets runs backwards"
+					       : "it has too many ranges in brackets");
 		return;
 	}
 	if (program->range_count == program->range_room) {
@@ -118,14 +118,14 @@ static const struct {
     {"cntrl", 0, "\001\037\177\177"},
 };
 
-static void add_pairs(struct parser *parser, const char *pairs)
+static void class_add(struct parser *parser, const char *pairs)
 {
 	for (; *pairs; pairs += 2)
-		add_range(parser, (unsigned char)pairs[0], (unsigned char)pairs[1]);
+		range_add(parser, (unsigned char)pairs[0], (unsigned char)pairs[1]);
 }
 
 /* All that a class does not hold: within brackets it cannot be a negated set of its own. */
-static void add_complement(struct parser *parser, const char *pairs)
+static void class_add_complement(struct parser *parser, const char *pairs)
 {
 	uint32_t from = 1;
 	for (uint32_t value = 1; value <= 0x80; value++) {
@@ -135,31 +135,31 @@ static void add_complement(struct parser *parser, const char *pairs)
 		if (!holds)
 			continue;
 		if (from < value)
-			add_range(parser, from, value - 1);
+			range_add(parser, from, value - 1);
 		from = value + 1;
 	}
-	add_range(parser, 0x80, CHARACTER_LAST);
+	range_add(parser, 0x80, CHARACTER_LAST);
 }
 
 /* \d and the like: adds its ranges and returns true. */
-static bool add_letter_class(struct parser *parser, char letter)
+static bool letter_class_add(struct parser *parser, char letter)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
 		if (classes[i].letter == 0)
 			continue;
 		if (letter == classes[i].letter) {
-			add_pairs(parser, classes[i].pairs);
+			class_add(parser, classes[i].pairs);
 			return true;
 		}
 		if (letter == classes[i].letter - ('a' - 'A')) {
-			add_complement(parser, classes[i].pairs);
+			class_add_complement(parser, classes[i].pairs);
 			return true;
 		}
 	}
 	return false;
 }
 
-static uint32_t next_character(struct parser *parser)
+static uint32_t parser_next_character(struct parser *parser)
 {
 	size_t length;
 	uint32_t value =
@@ -168,7 +168,7 @@ static uint32_t next_character(struct parser *parser)
 	return value;
 }
 
-static int hex_digit(char digit)
+static int hex_digit_value(char digit)
 {
 	return digit >= '0' && digit <= '9'   ? digit - '0'
 	       : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10
@@ -177,11 +177,11 @@ static int hex_digit(char digit)
 }
 
 /* The character that an escape stands for; the parser is behind the backslash. */
-static uint32_t escaped_character(struct parser *parser)
+static uint32_t escape_read_character(struct parser *parser)
 {
 	static const char letters[] = "ntrfve", values[] = "\n\t\r\f\v\033";
 	if (parser->at == parser->size) {
-		refuse(parser, "it ends with a backslash");
+		parser_fail(parser, "it ends with a backslash");
 		return 0;
 	}
 	char letter = parser->text[parser->at];
@@ -191,23 +191,23 @@ static uint32_t escaped_character(struct parser *parser)
 		return (unsigned char)values[known - letters];
 	}
 	if (letter == 'x' && parser->size - parser->at > 2) {
-		int high = hex_digit(parser->text[parser->at + 1]);
-		int low = hex_digit(parser->text[parser->at + 2]);
+		int high = hex_digit_value(parser->text[parser->at + 1]);
+		int low = hex_digit_value(parser->text[parser->at + 2]);
 		if (high >= 0 && low >= 0) {
 			parser->at += 3;
 			return (uint32_t)(16 * high + low);
 		}
 	}
 	if (letter >= '1' && letter <= '9')
-		refuse(parser, "back-references are not supported");
-	else if (hex_digit(letter) >= 0 || (letter >= 'a' && letter <= 'z') ||
+		parser_fail(parser, "back-references are not supported");
+	else if (hex_digit_value(letter) >= 0 || (letter >= 'a' && letter <= 'z') ||
 		 (letter >= 'A' && letter <= 'Z'))
-		refuse(parser, "it has an escape that means nothing here");
-	return next_character(parser);
+		parser_fail(parser, "it has an escape that means nothing here");
+	return parser_next_character(parser);
 }
 
 /* [:name:] inside brackets. */
-static bool parse_named_class(struct parser *parser)
+static bool named_class_parse(struct parser *parser)
 {
 	const char *here = parser->text + parser->at;
 	size_t left = parser->size - parser->at;
@@ -220,72 +220,72 @@ static bool parse_named_class(struct parser *parser)
 	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
 		if (strlen(classes[i].name) == size &&
 		    memcmp(classes[i].name, here + 2, size) == 0) {
-			add_pairs(parser, classes[i].pairs);
+			class_add(parser, classes[i].pairs);
 			parser->at += size + 4;
 			return true;
 		}
 	}
-	refuse(parser, "it names a class of characters that there is not");
+	parser_fail(parser, "it names a class of characters that there is not");
 	return true;
 }
 
-static uint32_t set_character(struct parser *parser)
+static uint32_t set_read_character(struct parser *parser)
 {
 	if (parser->text[parser->at] != '\\')
-		return next_character(parser);
+		return parser_next_character(parser);
 	parser->at++;
-	return escaped_character(parser);
+	return escape_read_character(parser);
 }
 
-static void parse_set_item(struct parser *parser)
+static void set_item_parse(struct parser *parser)
 {
-	if (parse_named_class(parser))
+	if (named_class_parse(parser))
 		return;
 	const char *here = parser->text + parser->at;
 	size_t left = parser->size - parser->at;
-	if (here[0] == '\\' && left > 1 && add_letter_class(parser, here[1])) {
+	if (here[0] == '\\' && left > 1 && letter_class_add(parser, here[1])) {
 		parser->at += 2;
 		return;
 	}
-	uint32_t low = set_character(parser), high = low;
+	uint32_t low = set_read_character(parser), high = low;
 	left = parser->size - parser->at;
 	here = parser->text + parser->at;
 	if (parser->error == 0 && left > 1 && here[0] == '-' && here[1] != ']') {
 		parser->at++;
-		high = set_character(parser);
+		high = set_read_character(parser);
 	}
-	add_range(parser, low, high);
+	range_add(parser, low, high);
 }
 
-static void emit_set(struct parser *parser, size_t first, bool negated)
+static void set_emit(struct parser *parser, size_t first, bool negated)
 {
 	struct regex_program *program = parser->program;
-	emit(parser, STEP_SET, (int32_t)first, (int32_t)(program->range_count - first));
+	step_emit(parser, STEP_SET, (int32_t)first, (int32_t)(program->range_count - first));
 	if (parser->error == 0)
 		program->steps[program->count - 1].negated = negated;
 }
 
 /* The parser is behind the '['. */
-static void parse_set(struct parser *parser)
+static void set_parse(struct parser *parser)
 {
 	size_t first_range = parser->program->range_count;
 	bool negated = parser->at < parser->size && parser->text[parser->at] == '^';
 	parser->at += negated;
 	for (bool first = true; parser->error == 0; first = false) {
 		if (parser->at == parser->size) {
-			refuse(parser, "a '[' has no ']'");
+			parser_fail(parser, "a '[' has no ']'");
 			return;
 		}
 		if (parser->text[parser->at] == ']' && !first)
 			break;
-		parse_set_item(parser);
+		set_item_parse(parser);
 	}
 	parser->at++;
-	emit_set(parser, first_range, negated);
+	set_emit(parser, first_range, negated);
 }
 
 /* The parser is behind the backslash. */
-static void parse_escape(struct parser *parser)
+static void escape_parse(struct parser *parser)
 {
 	static const char edges[] = "bB<>";
 	size_t first_range = parser->program->range_count;
@@ -293,17 +293,17 @@ static void parse_escape(struct parser *parser)
 	const char *edge = letter ? strchr(edges, letter) : NULL;
 	if (edge) {
 		parser->at++;
-		emit(parser, STEP_WORD_EDGE, 0, (int32_t)(edge - edges));
-	} else if (letter && add_letter_class(parser, letter)) {
+		step_emit(parser, STEP_WORD_EDGE, 0, (int32_t)(edge - edges));
+	} else if (letter && letter_class_add(parser, letter)) {
 		parser->at++;
-		emit_set(parser, first_range, false);
+		set_emit(parser, first_range, false);
 	} else {
-		emit(parser, STEP_CHARACTER, (int32_t)escaped_character(parser), 0);
+		step_emit(parser, STEP_CHARACTER, (int32_t)escape_read_character(parser), 0);
 	}
 }
 
 /* {n}, {n,}, {n,m}: true when there is one here; then the parser is behind it. */
-static bool parse_bounds(struct parser *parser, uint32_t *ret_least, uint32_t *ret_most)
+static bool bounds_parse(struct parser *parser, uint32_t *ret_least, uint32_t *ret_most)
 {
 	uint32_t numbers[2] = {0, 0};
 	bool given[2] = {false, false};
@@ -317,7 +317,7 @@ static bool parse_bounds(struct parser *parser, uint32_t *ret_least, uint32_t *r
 			numbers[which] = numbers[which] * 10 + (uint32_t)(digit - '0');
 			given[which] = true;
 			if (numbers[which] > REPEAT_MAX) {
-				refuse(parser, "it repeats something more than 1000 times");
+				parser_fail(parser, "it repeats something more than 1000 times");
 				return false;
 			}
 		} else {
@@ -329,21 +329,21 @@ static bool parse_bounds(struct parser *parser, uint32_t *ret_least, uint32_t *r
 	*ret_least = numbers[0];
 	*ret_most = which == 0 ? numbers[0] : given[1] ? numbers[1] : REPEAT_OPEN;
 	if (*ret_most < *ret_least)
-		refuse(parser, "a repetition's bounds run backwards");
+		parser_fail(parser, "a repetition's bounds run backwards");
 	parser->at = at + 1;
 	return true;
 }
 
-static void append_copy(struct parser *parser, const struct step *piece, size_t size)
+static void program_append(struct parser *parser, const struct step *piece, size_t size)
 {
-	if (!reserve(parser, size))
+	if (!program_reserve(parser, size))
 		return;
 	memcpy(parser->program->steps + parser->program->count, piece, size * sizeof(*piece));
 	parser->program->count += size;
 }
 
 /* The piece since `at`, least to most times. */
-static void repeat(struct parser *parser, size_t at, uint32_t least, uint32_t most)
+static void program_repeat(struct parser *parser, size_t at, uint32_t least, uint32_t most)
 {
 	struct regex_program *program = parser->program;
 	size_t size = program->count - at;
@@ -351,8 +351,8 @@ static void repeat(struct parser *parser, size_t at, uint32_t least, uint32_t mo
 	if (size == 0)
 		return;
 	if (most == REPEAT_OPEN && least == 0) {
-		insert_split(parser, at, (int32_t)size + 2);
-		emit(parser, STEP_JUMP, -(int32_t)size - 1, 0);
+		split_insert(parser, at, (int32_t)size + 2);
+		step_emit(parser, STEP_JUMP, -(int32_t)size - 1, 0);
 		return;
 	}
 	struct step *piece = malloc(size * sizeof(*piece));
@@ -363,20 +363,20 @@ static void repeat(struct parser *parser, size_t at, uint32_t least, uint32_t mo
 	memcpy(piece, program->steps + at, size * sizeof(*piece));
 	program->count = at;
 	for (uint32_t i = 0; i < least && parser->error == 0; i++)
-		append_copy(parser, piece, size);
+		program_append(parser, piece, size);
 	if (most == REPEAT_OPEN) {
-		emit(parser, STEP_SPLIT, -(int32_t)size, 1);
+		step_emit(parser, STEP_SPLIT, -(int32_t)size, 1);
 	} else {
 		/* Each further one may be the last: it leaves to behind them all. */
 		for (uint32_t left = most - least; left > 0 && parser->error == 0; left--) {
-			emit(parser, STEP_SPLIT, 1, (int32_t)(left * (size + 1)));
-			append_copy(parser, piece, size);
+			step_emit(parser, STEP_SPLIT, 1, (int32_t)(left * (size + 1)));
+			program_append(parser, piece, size);
 		}
 	}
 	free(piece);
 }
 
-static void parse_repetitions(struct parser *parser, size_t at)
+static void repetitions_parse(struct parser *parser, size_t at)
 {
 	while (parser->at < parser->size && parser->error == 0) {
 		uint32_t least = 0, most = REPEAT_OPEN;
@@ -385,77 +385,77 @@ static void parse_repetitions(struct parser *parser, size_t at)
 			least = sign == '+';
 			most = sign == '?' ? 1 : REPEAT_OPEN;
 			parser->at++;
-		} else if (sign != '{' || !parse_bounds(parser, &least, &most)) {
+		} else if (sign != '{' || !bounds_parse(parser, &least, &most)) {
 			return;
 		}
 		if (parser->at < parser->size && parser->text[parser->at] == '?')
 			parser->at++;
 		if (parser->error == 0)
-			repeat(parser, at, least, most);
+			program_repeat(parser, at, least, most);
 	}
 }
 
-static void parse_alternatives(struct parser *parser);
+static void alternatives_parse(struct parser *parser);
 
 /* The parser is behind the '('. */
-static void parse_group(struct parser *parser)
+static void group_parse(struct parser *parser)
 {
 	size_t left = parser->size - parser->at;
 	const char *here = parser->text + parser->at;
 	if (left > 1 && here[0] == '?' && here[1] == ':')
 		parser->at += 2;
 	else if (left > 0 && here[0] == '?')
-		refuse(parser, "look-around and flags in a group are not supported");
+		parser_fail(parser, "look-around and flags in a group are not supported");
 	if (++parser->depth > DEPTH_MAX)
-		refuse(parser, "its groups are nested too deeply");
+		parser_fail(parser, "its groups are nested too deeply");
 	if (parser->error)
 		return;
-	parse_alternatives(parser);
+	alternatives_parse(parser);
 	parser->depth--;
 	if (parser->at == parser->size)
-		refuse(parser, "a '(' has no ')'");
+		parser_fail(parser, "a '(' has no ')'");
 	parser->at++;
 }
 
-static void parse_atom(struct parser *parser)
+static void atom_parse(struct parser *parser)
 {
 	char sign = parser->text[parser->at];
 	size_t first_range = parser->program->range_count;
 	switch (sign) {
 	case '(':
 		parser->at++;
-		parse_group(parser);
+		group_parse(parser);
 		return;
 	case '[':
 		parser->at++;
-		parse_set(parser);
+		set_parse(parser);
 		return;
 	case '\\':
 		parser->at++;
-		parse_escape(parser);
+		escape_parse(parser);
 		return;
 	case '.':
 		parser->at++;
-		emit_set(parser, first_range, true);
+		set_emit(parser, first_range, true);
 		return;
 	case '^':
 	case '$':
 		parser->at++;
-		emit(parser, sign == '^' ? STEP_LINE_START : STEP_LINE_END, 0, 0);
+		step_emit(parser, sign == '^' ? STEP_LINE_START : STEP_LINE_END, 0, 0);
 		return;
 	case '*':
 	case '+':
 	case '?':
-		refuse(parser, "a repetition has nothing before it");
+		parser_fail(parser, "a repetition has nothing before it");
 		return;
 	default:
-		emit(parser, STEP_CHARACTER, (int32_t)next_character(parser), 0);
+		step_emit(parser, STEP_CHARACTER, (int32_t)parser_next_character(parser), 0);
 	}
 }
 
 /* One alternative after the other; each but the last is entered by a split and left by a jump
  * behind them all. */
-static void parse_alternatives(struct parser *parser)
+static void alternatives_parse(struct parser *parser)
 {
 	struct regex_program *program = parser->program;
 	int32_t jumps = -1; /* a chain through the jumps' values */
@@ -467,15 +467,15 @@ static void parse_alternatives(struct parser *parser)
 			break;
 		if (sign == '|') {
 			parser->at++;
-			insert_split(parser, start, (int32_t)(program->count - start) + 2);
-			emit(parser, STEP_JUMP, jumps, 0);
+			split_insert(parser, start, (int32_t)(program->count - start) + 2);
+			step_emit(parser, STEP_JUMP, jumps, 0);
 			jumps = (int32_t)program->count - 1;
 			start = program->count;
 			continue;
 		}
 		size_t at = program->count;
-		parse_atom(parser);
-		parse_repetitions(parser, at);
+		atom_parse(parser);
+		repetitions_parse(parser, at);
 	}
 	while (jumps >= 0 && parser->error == 0) {
 		int32_t before = program->steps[jumps].value;
@@ -488,8 +488,8 @@ int regex_parse(const char *text, size_t size, struct regex_program *program,
 		const char **ret_reason)
 {
 	struct parser parser = {.program = program, .text = text, .size = size};
-	parse_alternatives(&parser);
-	emit(&parser, STEP_MATCH, 0, 0);
+	alternatives_parse(&parser);
+	step_emit(&parser, STEP_MATCH, 0, 0);
 	if (parser.error)
 		*ret_reason = parser.reason;
 	return parser.error;

@@ -22,7 +22,7 @@
 /* More descriptors than any process of ours may have. */
 #define DESCRIPTORS_MAX (1u << 20)
 
-static void close_or_mark(unsigned fd, unsigned flags)
+static void descriptor_close_or_mark(unsigned fd, unsigned flags)
 {
 	if (flags & CLOSE_RANGE_CLOEXEC)
 		fcntl((int)fd, F_SETFD, FD_CLOEXEC);
@@ -40,7 +40,7 @@ struct kernel_entry {
 
 /* By the list of those that are open. The kernel lists them in the order of their numbers and goes
  * on behind the last one told, so that closing on the way is safe. False when there is no /proc. */
-static bool close_listed(unsigned first, unsigned last, unsigned flags)
+static bool descriptors_close_listed(unsigned first, unsigned last, unsigned flags)
 {
 	_Alignas(struct kernel_entry) char entries[1024];
 	struct statfs filesystem;
@@ -56,7 +56,7 @@ static bool close_listed(unsigned first, unsigned last, unsigned flags)
 			uint64_t fd;
 			at += entry->length;
 			if (text_to_u64(entry->name, first, last, &fd) == 0 && (int)fd != list)
-				close_or_mark((unsigned)fd, flags);
+				descriptor_close_or_mark((unsigned)fd, flags);
 		}
 	}
 }
@@ -70,7 +70,7 @@ int sys_close_range(unsigned first, unsigned last, unsigned flags)
 		return result;
 	if (first > last || (flags & ~CLOSE_RANGE_CLOEXEC))
 		return -EINVAL;
-	if (close_listed(first, last, flags))
+	if (descriptors_close_listed(first, last, flags))
 		return 0;
 	/* A limit that was lowered leaves descriptors above it open: the hard one is the better
 	 * guess, and its absence is bounded. */
@@ -79,12 +79,12 @@ int sys_close_range(unsigned first, unsigned last, unsigned flags)
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < end)
 		end = (unsigned)limit.rlim_max;
 	for (unsigned fd = first; fd <= last && fd < end; fd++)
-		close_or_mark(fd, flags);
+		descriptor_close_or_mark(fd, flags);
 	return 0;
 }
 
 /* clone3() can do more; what is asked for here fits clone(), but for the cgroup. */
-static int clone_old(const struct clone_args *args)
+static int clone_without_clone3(const struct clone_args *args)
 {
 	uint64_t flags = args->flags & ~(uint64_t)CLONE_INTO_CGROUP;
 	if (flags >> 32 || (flags & CSIGNAL) || args->exit_signal > CSIGNAL || args->stack ||
@@ -101,7 +101,7 @@ int sys_clone3(struct clone_args *args)
 	int pid = (int)sys_result(syscall(__NR_clone3, args, sizeof(*args)));
 	if (pid != -ENOSYS)
 		return pid;
-	pid = clone_old(args);
+	pid = clone_without_clone3(args);
 	if (pid <= 0 || !(args->flags & CLONE_INTO_CGROUP))
 		return pid;
 	/* Moved by its parent: a child in a user namespace of its own may not do it. */
@@ -160,34 +160,34 @@ struct descent {
 	char done[GUEST_PATH_MAX], left[GUEST_PATH_MAX];
 };
 
-static void descent_to(struct descent *descent, int fd)
+static void descent_move(struct descent *descent, int fd)
 {
 	if (descent->at != descent->root)
 		close(descent->at);
 	descent->at = fd;
 }
 
-static int step_down(struct descent *descent, const char *name)
+static int descent_step_down(struct descent *descent, const char *name)
 {
 	int fd = openat(descent->at, name, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	descent_to(descent, fd);
+	descent_move(descent, fd);
 	return 0;
 }
 
 /* To the root, and down again all but the last component. */
-static int step_up(struct descent *descent)
+static int descent_step_up(struct descent *descent)
 {
 	char *last = strrchr(descent->done, '/');
 	if (last)
 		*last = '\0';
-	descent_to(descent, descent->root);
+	descent_move(descent, descent->root);
 	for (char *at = descent->done; *at;) {
 		char *slash = at + 1 + strcspn(at + 1, "/");
 		char kept = *slash;
 		*slash = '\0';
-		int result = step_down(descent, at + 1);
+		int result = descent_step_down(descent, at + 1);
 		*slash = kept;
 		if (result < 0)
 			return result;
@@ -197,7 +197,7 @@ static int step_up(struct descent *descent)
 }
 
 /* What a link says is put before what is left, which is empty or starts with a slash. */
-static int follow(struct descent *descent, int link)
+static int descent_follow_link(struct descent *descent, int link)
 {
 	struct statfs filesystem;
 	char text[GUEST_PATH_MAX];
@@ -215,7 +215,7 @@ static int follow(struct descent *descent, int link)
 	if ((size_t)size + left >= sizeof(text))
 		return -ENAMETOOLONG;
 	if (text[0] == '/') {
-		descent_to(descent, descent->root);
+		descent_move(descent, descent->root);
 		descent->done[0] = '\0';
 	}
 	memcpy(text + size, descent->left, left + 1);
@@ -224,7 +224,7 @@ static int follow(struct descent *descent, int link)
 }
 
 /* Takes the next component off `left`. `last` is told when nothing follows it, not even a slash. */
-static int next_name(struct descent *descent, char name[256], bool *ret_last)
+static int descent_next_name(struct descent *descent, char name[256], bool *ret_last)
 {
 	char *from = descent->left + strspn(descent->left, "/");
 	size_t size = strcspn(from, "/");
@@ -237,7 +237,7 @@ static int next_name(struct descent *descent, char name[256], bool *ret_last)
 	return 0;
 }
 
-static int check_mount(const struct descent *descent, int fd)
+static int descent_check_mount(const struct descent *descent, int fd)
 {
 	uint64_t mount;
 	if (!(descent->how->resolve & RESOLVE_NO_XDEV))
@@ -248,23 +248,23 @@ static int check_mount(const struct descent *descent, int fd)
 
 /* The last component, under the caller's own flags. If it became a link since it was looked at,
  * O_NOFOLLOW says so. */
-static int open_last(const struct descent *descent, const char *name)
+static int descent_open_last(const struct descent *descent, const char *name)
 {
 	int flags = (int)descent->how->flags | O_NOFOLLOW;
 	CLOSE_FD int fd =
 	    openat(descent->at, *name ? name : ".", flags, (mode_t)descent->how->mode);
 	if (fd < 0)
 		return -errno;
-	int result = check_mount(descent, fd);
+	int result = descent_check_mount(descent, fd);
 	return result < 0 ? result : TAKE_FD(fd);
 }
 
 /* One component. 0: further; 1: it was the last, and open_last's to do. */
-static int descend(struct descent *descent, char name[256])
+static int descent_step(struct descent *descent, char name[256])
 {
 	bool last;
 	struct stat status;
-	int result = next_name(descent, name, &last);
+	int result = descent_next_name(descent, name, &last);
 	if (result < 0)
 		return result;
 	if (name[0] == '\0' || strcmp(name, ".") == 0) {
@@ -273,7 +273,7 @@ static int descend(struct descent *descent, char name[256])
 	}
 	if (strcmp(name, "..") == 0) {
 		name[0] = '\0';
-		result = step_up(descent);
+		result = descent_step_up(descent);
 		return result < 0 ? result : last;
 	}
 	CLOSE_FD int look = openat(descent->at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -282,10 +282,12 @@ static int descend(struct descent *descent, char name[256])
 	if (fstat(look, &status) < 0)
 		return -errno;
 	if (S_ISLNK(status.st_mode))
-		return last && (descent->how->flags & O_NOFOLLOW) ? 1 : follow(descent, look);
+		return last && (descent->how->flags & O_NOFOLLOW)
+			   ? 1
+			   : descent_follow_link(descent, look);
 	if (last)
 		return 1;
-	result = check_mount(descent, look);
+	result = descent_check_mount(descent, look);
 	if (result < 0)
 		return result;
 	if (!S_ISDIR(status.st_mode))
@@ -295,11 +297,11 @@ static int descend(struct descent *descent, char name[256])
 	size_t used = strlen(descent->done);
 	descent->done[used] = '/';
 	memcpy(descent->done + used + 1, name, strlen(name) + 1);
-	descent_to(descent, TAKE_FD(look));
+	descent_move(descent, TAKE_FD(look));
 	return 0;
 }
 
-static int open_by_steps(int root, const char *path, const struct open_how *how)
+static int path_open_by_steps(int root, const char *path, const struct open_how *how)
 {
 	struct descent descent = {.root = root, .at = root, .how = how};
 	char name[256];
@@ -307,10 +309,10 @@ static int open_by_steps(int root, const char *path, const struct open_how *how)
 	if (result >= 0 && (how->resolve & RESOLVE_NO_XDEV))
 		result = sys_mount_id(root, &descent.mount);
 	while (result == 0)
-		result = descend(&descent, name);
+		result = descent_step(&descent, name);
 	if (result > 0)
-		result = open_last(&descent, name);
-	descent_to(&descent, root);
+		result = descent_open_last(&descent, name);
+	descent_move(&descent, root);
 	return result;
 }
 
@@ -329,7 +331,7 @@ int sys_openat2(int dirfd, const char *path, const struct open_how *how)
 	if (!*path)
 		return -ENOENT;
 	CLOSE_FD int root = openat(dirfd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return root < 0 ? -errno : open_by_steps(root, path, how);
+	return root < 0 ? -errno : path_open_by_steps(root, path, how);
 }
 
 const struct needed_call *sys_needed_missing(void)

@@ -70,7 +70,7 @@ int text_to_u64(const char *text, uint64_t min, uint64_t max, uint64_t *ret_valu
 }
 
 /* Splits "1.5G" into 1500 thousandths and "G". */
-static int split_quantity(const char *text, uint64_t *ret_thousandths, const char **ret_unit)
+static int quantity_split(const char *text, uint64_t *ret_thousandths, const char **ret_unit)
 {
 	uint64_t value = 0, scale = 1000;
 	bool digits = false, point = false;
@@ -100,12 +100,12 @@ struct unit {
 	uint64_t factor;
 };
 
-static int to_quantity(const char *text, const struct unit *units, size_t count,
-		       uint64_t *ret_value)
+static int quantity_parse(const char *text, const struct unit *units, size_t count,
+			  uint64_t *ret_value)
 {
 	uint64_t thousandths, product;
 	const char *name;
-	int result = split_quantity(text, &thousandths, &name);
+	int result = quantity_split(text, &thousandths, &name);
 	if (result < 0)
 		return result;
 	for (size_t i = 0; i < count; i++) {
@@ -130,7 +130,7 @@ int text_to_bytes(const char *text, uint64_t unit, uint64_t *ret_bytes)
 	    {"gib", 1ULL << 30}, {"t", 1ULL << 40},
 	    {"tb", 1ULL << 40},  {"tib", 1ULL << 40},
 	};
-	return to_quantity(text, units, ARRAY_SIZE(units), ret_bytes);
+	return quantity_parse(text, units, ARRAY_SIZE(units), ret_bytes);
 }
 
 int text_to_seconds(const char *text, uint64_t *ret_seconds)
@@ -138,7 +138,7 @@ int text_to_seconds(const char *text, uint64_t *ret_seconds)
 	static const struct unit units[] = {
 	    {"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}, {"w", 7 * 86400},
 	};
-	return to_quantity(text, units, ARRAY_SIZE(units), ret_seconds);
+	return quantity_parse(text, units, ARRAY_SIZE(units), ret_seconds);
 }
 
 void text_hex(const void *data, size_t size, char *to)

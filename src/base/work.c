@@ -187,7 +187,7 @@ void work_share_release(struct work_share *share)
 /* --- pieces --- */
 
 /* From now on the time is that share's, or nobody's. */
-static struct work_share *serve(struct work_queue *queue, struct work_share *share)
+static struct work_share *queue_charge(struct work_queue *queue, struct work_share *share)
 {
 	struct work_share *before = queue->serving;
 	int64_t now = queue->clock();
@@ -201,22 +201,22 @@ static struct work_share *serve(struct work_queue *queue, struct work_share *sha
 	return before;
 }
 
-static void raise_to_level(struct work_share *share)
+static void share_raise_to_level(struct work_share *share)
 {
 	share->time = MAX(share->time, share->queue->level);
 }
 
-static void run_piece(struct work *work, struct work_share *share)
+static void piece_run(struct work *work, struct work_share *share)
 {
 	struct work_queue *queue = share->queue;
 	work_share_hold(share);
-	raise_to_level(share);
+	share_raise_to_level(share);
 	queue->level = share->time;
 	queue->pieces++;
 	/* It may be a piece of another share that this one was found in. */
-	struct work_share *outer = serve(queue, share);
+	struct work_share *outer = queue_charge(queue, share);
 	work->run(work);
-	serve(queue, outer);
+	queue_charge(queue, outer);
 	work_share_release(share);
 }
 
@@ -232,7 +232,7 @@ void work_wait(struct work *work, struct work_share *share)
 		return;
 	work->share = work_share_hold(share);
 	if (list_empty(&share->pieces)) {
-		raise_to_level(share);
+		share_raise_to_level(share);
 		list_append(&queue->waiting, &share->waiting);
 	}
 	list_append(&share->pieces, &work->link);
@@ -246,13 +246,13 @@ void work_run(struct work *work, struct work_share *share)
 	if (work_waits(work))
 		return;
 	if (free_turn || queue->serving == share)
-		run_piece(work, share);
+		piece_run(work, share);
 	else
 		work_wait(work, share);
 }
 
 /* Out of its share, whose reference is the caller's then. */
-static struct work_share *take_out(struct work *work)
+static struct work_share *piece_take_out(struct work *work)
 {
 	struct work_share *share = work->share;
 	work->share = NULL;
@@ -265,10 +265,10 @@ static struct work_share *take_out(struct work *work)
 void work_cancel(struct work *work)
 {
 	if (work_waits(work))
-		work_share_release(take_out(work));
+		work_share_release(piece_take_out(work));
 }
 
-static void run_next(struct work_queue *queue)
+static void queue_run_next(struct work_queue *queue)
 {
 	struct work_share *next = NULL;
 	list_each (&queue->waiting, node) {
@@ -277,8 +277,8 @@ static void run_next(struct work_queue *queue)
 			next = share;
 	}
 	struct work *work = list_entry(next->pieces.next, struct work, link);
-	(void)take_out(work);
-	run_piece(work, next);
+	(void)piece_take_out(work);
+	piece_run(work, next);
 	work_share_release(next);
 }
 
@@ -288,7 +288,7 @@ static void on_check(uv_check_t *check)
 	queue->references++;
 	if (!list_empty(&queue->waiting))
 		do
-			run_next(queue);
+			queue_run_next(queue);
 		while (!list_empty(&queue->waiting) && queue->spent < WORK_TURN_NS);
 	queue->spent = 0;
 	if (list_empty(&queue->waiting))
@@ -298,7 +298,7 @@ static void on_check(uv_check_t *check)
 
 /* --- tasks --- */
 
-static void start_tasks(struct work_queue *queue);
+static void tasks_start(struct work_queue *queue);
 
 static void on_thread(uv_work_t *thread)
 {
@@ -306,7 +306,7 @@ static void on_thread(uv_work_t *thread)
 	task->in_thread(task);
 }
 
-static void on_done(struct work *work)
+static void on_task_done(struct work *work)
 {
 	struct work_task *task = container_of(work, struct work_task, work);
 	task->done(task);
@@ -320,12 +320,12 @@ static void on_thread_end(uv_work_t *thread, int status UNUSED)
 	share->queue->tasks--;
 	if (!list_empty(&share->tasks))
 		list_append(&share->queue->tasking, &share->idle);
-	start_tasks(share->queue);
+	tasks_start(share->queue);
 	work_run(&task->work, share);
 	work_share_release(share);
 }
 
-static void start_tasks(struct work_queue *queue)
+static void tasks_start(struct work_queue *queue)
 {
 	while (queue->tasks < WORK_TASKS_MAX && !list_empty(&queue->tasking)) {
 		struct work_share *share = list_entry(queue->tasking.next, struct work_share, idle);
@@ -342,9 +342,9 @@ static void start_tasks(struct work_queue *queue)
 void work_in_thread(struct work_task *task, struct work_share *share)
 {
 	task->share = work_share_hold(share);
-	task->work.run = on_done;
+	task->work.run = on_task_done;
 	if (list_empty(&share->tasks) && !share->task_runs)
 		list_append(&share->queue->tasking, &share->idle);
 	list_append(&share->tasks, &task->link);
-	start_tasks(share->queue);
+	tasks_start(share->queue);
 }

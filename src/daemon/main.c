@@ -59,7 +59,7 @@ struct flags {
 	bool log_json, tcp;
 };
 
-static int parse_flags(int argc, char **argv, struct flags *flags)
+static int flags_parse(int argc, char **argv, struct flags *flags)
 {
 	static const struct option options[] = {
 	    {"config", required_argument, NULL, 'c'},
@@ -120,7 +120,7 @@ static int parse_flags(int argc, char **argv, struct flags *flags)
 }
 
 /* Also on reload, where the flags go on winning. */
-static int read_config(const struct flags *flags, const char *path, struct config *config,
+static int config_read(const struct flags *flags, const char *path, struct config *config,
 		       struct error *error)
 {
 	uint64_t seconds, files;
@@ -162,10 +162,10 @@ static int read_config(const struct flags *flags, const char *path, struct confi
 
 static struct flags flags; /* the command line's, for reloads */
 
-static void watch_idle(struct daemon *daemon);
+static void idle_timer_update(struct daemon *daemon);
 
 /* Reads the TCP listener's names and certificate again. */
-static int reload_tcp_access(struct daemon *daemon, const struct config *config,
+static int tcp_access_reload(struct daemon *daemon, const struct config *config,
 			     struct error *error)
 {
 	struct tcp_access *access = &daemon->accesses[daemon->access == &daemon->accesses[0]];
@@ -187,26 +187,26 @@ static int reload_tcp_access(struct daemon *daemon, const struct config *config,
 	return 0;
 }
 
-static void reload(void *data)
+static void on_reload(void *data)
 {
 	struct daemon *daemon = data;
 	struct config config;
 	struct error error;
-	if (read_config(&flags, daemon->config_path, &config, &error) < 0 ||
-	    reload_tcp_access(daemon, &config, &error) < 0) {
+	if (config_read(&flags, daemon->config_path, &config, &error) < 0 ||
+	    tcp_access_reload(daemon, &config, &error) < 0) {
 		log_error("reload: the configuration stays as it was: %s", error.message);
 		return;
 	}
 	daemon->config = config;
 	log_set_level(config.log_level);
 	core_configure(&daemon->core, &config);
-	watch_idle(daemon);
+	idle_timer_update(daemon);
 	log_info("the configuration was read again");
 }
 
 /* --- ending --- */
 
-static void finish(struct daemon *daemon)
+static void daemon_finish(struct daemon *daemon)
 {
 	if (daemon->finished)
 		return;
@@ -220,78 +220,78 @@ static void finish(struct daemon *daemon)
 static void on_pool_late(uv_timer_t *timer)
 {
 	log_warning("the pool has not ended in %d seconds", POOL_GRACE_MS / 1000);
-	finish(timer->data);
+	daemon_finish(timer->data);
 }
 
-static void closed(void *data)
+static void on_server_closed(void *data)
 {
 	struct daemon *daemon = data;
 	daemon->closed = true;
 	if (daemon->pool_ended)
-		finish(daemon);
+		daemon_finish(daemon);
 	else
 		uv_timer_start(&daemon->idle_timer, on_pool_late, POOL_GRACE_MS, 0);
 }
 
-static void pool_ended(void *data)
+static void on_pool_ended(void *data)
 {
 	struct daemon *daemon = data;
 	daemon->pool_ended = true;
 	if (daemon->closed)
-		finish(daemon);
+		daemon_finish(daemon);
 }
 
 /* Before the connections are cut: a client that is gone cancels its command. */
-static void let_go(void *data)
+static void on_last_answers(void *data)
 {
 	struct daemon *daemon = data;
 	core_let_go(&daemon->core);
 }
 
-static void stop(struct daemon *daemon, int exit_code, uint32_t grace_ms)
+static void daemon_stop(struct daemon *daemon, int exit_code, uint32_t grace_ms)
 {
 	if (daemon->stopping)
 		return;
 	daemon->stopping = true;
 	daemon->exit_code = exit_code;
-	core_end_pool(&daemon->core, pool_ended, daemon);
+	core_end_pool(&daemon->core, on_pool_ended, daemon);
 	if (!daemon->server) {
-		closed(daemon);
+		on_server_closed(daemon);
 		return;
 	}
 	mcp_server_ending(daemon->mcp);
 	uv_timer_stop(&daemon->idle_timer);
-	http_server_shutdown(daemon->server, grace_ms, let_go, closed, daemon);
+	http_server_shutdown(daemon->server, grace_ms, on_last_answers, on_server_closed, daemon);
 }
 
-static void quit(void *data)
+static void on_quit(void *data)
 {
 	log_info("asked to end");
-	stop(data, EXIT_SUCCESS, SHUTDOWN_GRACE_MS);
+	daemon_stop(data, EXIT_SUCCESS, SHUTDOWN_GRACE_MS);
 }
 
 /* Sandboxes run on; whoever starts the spawner again starts a daemon that finds them. */
-static void lost(void *data)
+static void on_spawner_lost(void *data)
 {
-	stop(data, EXIT_FAILURE, LOST_GRACE_MS);
+	daemon_stop(data, EXIT_FAILURE, LOST_GRACE_MS);
 }
 
 /* Is there no sense in trying again? A disk that is full, a database that somebody holds locked and
  * a spawner that has too much to do may be otherwise in a moment. */
-static bool hopeless(const struct error *error)
+static bool error_is_permanent(const struct error *error)
 {
 	return error->kind == ERROR_CONFIG || error->kind == ERROR_STORE_CORRUPT ||
 	       error->kind == ERROR_STORE_NEWER || error->kind == ERROR_UNSUPPORTED;
 }
 
-static void failed(void *data, const struct error *error)
+static void on_start_failed(void *data, const struct error *error)
 {
 	(void)data;
 	log_error("cannot start: %s", error->message);
-	exit(hopeless(error) ? DAEMON_EXIT_CONFIG : EXIT_FAILURE);
+	exit(error_is_permanent(error) ? DAEMON_EXIT_CONFIG : EXIT_FAILURE);
 }
 
-static void check_idle(uv_timer_t *timer)
+static void on_idle_timer(uv_timer_t *timer)
 {
 	struct daemon *daemon = timer->data;
 	uint32_t seconds = daemon->config.idle_exit_seconds;
@@ -306,18 +306,18 @@ static void check_idle(uv_timer_t *timer)
 		daemon->idle_since = now;
 	if (now - daemon->idle_since >= seconds * NSEC_PER_SEC) {
 		log_info("idle for %u seconds: ending", seconds);
-		stop(daemon, DAEMON_EXIT_IDLE, SHUTDOWN_GRACE_MS);
+		daemon_stop(daemon, DAEMON_EXIT_IDLE, SHUTDOWN_GRACE_MS);
 	}
 }
 
 /* A daemon that stays anyway is not woken to look. */
-static void watch_idle(struct daemon *daemon)
+static void idle_timer_update(struct daemon *daemon)
 {
 	daemon->idle_since = 0;
 	if (daemon->stopping)
 		return;
 	if (daemon->config.idle_exit_seconds > 0)
-		uv_timer_start(&daemon->idle_timer, check_idle, IDLE_CHECK_MS, IDLE_CHECK_MS);
+		uv_timer_start(&daemon->idle_timer, on_idle_timer, IDLE_CHECK_MS, IDLE_CHECK_MS);
 	else
 		uv_timer_stop(&daemon->idle_timer);
 }
@@ -334,7 +334,7 @@ static uint32_t connections_max(void)
 	return MAX((uint32_t)files.rlim_cur / 2, 16);
 }
 
-static void ready(void *data)
+static void on_ready(void *data)
 {
 	struct daemon *daemon = data;
 	struct http_settings settings = http_default_settings;
@@ -366,7 +366,7 @@ static void ready(void *data)
 }
 
 /* What libraries would read from files at their first use, while that is still possible. */
-static void warm_libraries(void)
+static void libraries_warm(void)
 {
 	json_object_seed(0);
 	tzset();
@@ -375,41 +375,44 @@ static void warm_libraries(void)
 /* What is served over HTTP. */
 static const struct surface *const surfaces[] = {&rest_surface, &mcp_surface, NULL};
 
-static int start(struct daemon *daemon, struct error *error)
+static int daemon_start(struct daemon *daemon, struct error *error)
 {
 	struct stat runtime;
 	if (stat(daemon->config.runtime, &runtime) < 0)
 		return error_set_errno(error, ERROR_CONFIG, errno, "%s", daemon->config.runtime);
 	daemon->edge.core = &daemon->core;
 	daemon->edge.owner = runtime.st_uid;
-	daemon->core.hooks = (struct core_hooks){
-	    .reload = reload, .quit = quit, .lost = lost, .failed = failed, .data = daemon};
-	warm_libraries();
+	daemon->core.hooks = (struct core_hooks){.reload = on_reload,
+						 .quit = on_quit,
+						 .lost = on_spawner_lost,
+						 .failed = on_start_failed,
+						 .data = daemon};
+	libraries_warm();
 	edge_start(&daemon->edge, surfaces);
 	prometheus_start();
 	daemon->access = &daemon->accesses[0];
 	if (tcp_access_configure(daemon->access, &daemon->config, error) < 0 ||
 	    (daemon->with_tcp && tcp_access_load_tls(&daemon->config, DAEMON_CERTIFICATE_FD,
 						     DAEMON_KEY_FD, &daemon->tls, error) < 0) ||
-	    core_start(&daemon->core, &daemon->loop, &daemon->config, DAEMON_SPAWNER_FD, ready,
+	    core_start(&daemon->core, &daemon->loop, &daemon->config, DAEMON_SPAWNER_FD, on_ready,
 		       daemon, error) < 0 ||
 	    narrow(&daemon->config, daemon->config_path, error) < 0)
 		return -1;
 	watchdog_start(&daemon->watchdog, &daemon->loop, &daemon->edge.last_route);
 	uv_timer_init(&daemon->loop, &daemon->idle_timer);
 	daemon->idle_timer.data = daemon;
-	watch_idle(daemon);
+	idle_timer_update(daemon);
 	return 0;
 }
 
-static int prepare(struct daemon *daemon, int argc, char **argv, struct error *error)
+static int daemon_prepare(struct daemon *daemon, int argc, char **argv, struct error *error)
 {
-	if (parse_flags(argc, argv, &flags) < 0)
+	if (flags_parse(argc, argv, &flags) < 0)
 		return error_set(error, ERROR_USAGE, "_daemon: started by the spawner only");
 	if (flags.config &&
 	    text_copy(daemon->config_path, sizeof(daemon->config_path), flags.config) < 0)
 		return error_set(error, ERROR_CONFIG, "--config: the path is too long");
-	if (read_config(&flags, daemon->config_path, &daemon->config, error) < 0)
+	if (config_read(&flags, daemon->config_path, &daemon->config, error) < 0)
 		return -1;
 	daemon->with_tcp = flags.tcp;
 	log_setup("daemon", daemon->config.log_level, daemon->config.log_json);
@@ -438,16 +441,16 @@ int daemon_main(int argc, char **argv)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	if (prepare(&daemon, argc, argv, &error) < 0) {
+	if (daemon_prepare(&daemon, argc, argv, &error) < 0) {
 		log_error("%s", error.message);
 		return DAEMON_EXIT_CONFIG;
 	}
 	uv_loop_init(&daemon.loop);
 	uv_loop_configure(&daemon.loop, UV_METRICS_IDLE_TIME);
 	FAULT_WATCH_CLOCK(&daemon.loop);
-	if (start(&daemon, &error) < 0) {
+	if (daemon_start(&daemon, &error) < 0) {
 		log_error("cannot start: %s", error.message);
-		return hopeless(&error) ? DAEMON_EXIT_CONFIG : EXIT_FAILURE;
+		return error_is_permanent(&error) ? DAEMON_EXIT_CONFIG : EXIT_FAILURE;
 	}
 	uv_run(&daemon.loop, UV_RUN_DEFAULT);
 	/* Handles close in the turns after they were asked to. */

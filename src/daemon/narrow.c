@@ -67,7 +67,7 @@ struct ruleset {
 	 LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |                            \
 	 LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REFER | ACCESS_TRUNCATE)
 
-static uint64_t handled_files(int abi)
+static uint64_t landlock_handled_files(int abi)
 {
 	uint64_t rights = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1; /* all of ABI 1 */
 	if (abi >= 2)
@@ -80,8 +80,8 @@ static uint64_t handled_files(int abi)
 }
 
 /* A path that is not there needs no rule. */
-static int allow(int ruleset, const char *path, uint64_t rights, uint64_t handled,
-		 struct error *error)
+static int landlock_allow(int ruleset, const char *path, uint64_t rights, uint64_t handled,
+			  struct error *error)
 {
 	CLOSE_FD int fd = open(path, O_PATH | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
@@ -95,7 +95,7 @@ static int allow(int ruleset, const char *path, uint64_t rights, uint64_t handle
 	return 0;
 }
 
-static int restrict_files(const struct config *config, const char *config_path, struct error *error)
+static int files_restrict(const struct config *config, const char *config_path, struct error *error)
 {
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	if (abi < 1) {
@@ -104,7 +104,7 @@ static int restrict_files(const struct config *config, const char *config_path, 
 			    strerror(errno));
 		return 0;
 	}
-	struct ruleset rules = {.files = handled_files((int)abi),
+	struct ruleset rules = {.files = landlock_handled_files((int)abi),
 				.net = abi >= 4 ? NET_ALL : 0,
 				.scoped = abi >= 6 ? SCOPE_ALL : 0};
 	size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
@@ -118,15 +118,17 @@ static int restrict_files(const struct config *config, const char *config_path, 
 				 (int)(slash - config_path) + 1, config_path) < 0)
 		directory[0] = '\0';
 	snprintf(path, sizeof(path), "%s/db", config->state);
-	if (allow(ruleset, path, RIGHTS_OWN, rules.files, error) < 0)
+	if (landlock_allow(ruleset, path, RIGHTS_OWN, rules.files, error) < 0)
 		return -1;
 	snprintf(path, sizeof(path), "%s/logs", config->state);
-	if (allow(ruleset, path, RIGHTS_OWN, rules.files, error) < 0 ||
-	    (directory[0] && allow(ruleset, directory, RIGHTS_READ, rules.files, error) < 0) ||
-	    allow(ruleset, "/dev/urandom", LANDLOCK_ACCESS_FS_READ_FILE, rules.files, error) < 0)
+	if (landlock_allow(ruleset, path, RIGHTS_OWN, rules.files, error) < 0 ||
+	    (directory[0] &&
+	     landlock_allow(ruleset, directory, RIGHTS_READ, rules.files, error) < 0) ||
+	    landlock_allow(ruleset, "/dev/urandom", LANDLOCK_ACCESS_FS_READ_FILE, rules.files,
+			   error) < 0)
 		return -1;
 #ifdef SANITIZED
-	if (allow(ruleset, "/proc", RIGHTS_READ, rules.files, error) < 0)
+	if (landlock_allow(ruleset, "/proc", RIGHTS_READ, rules.files, error) < 0)
 		return -1;
 #endif
 	if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
@@ -211,7 +213,8 @@ static const char *const deadly_calls[] = {
     "setgroups",
     "capset"};
 
-static int add_list(scmp_filter_ctx filter, uint32_t action, const char *const *names, size_t count)
+static int filter_add_list(scmp_filter_ctx filter, uint32_t action, const char *const *names,
+			   size_t count)
 {
 	int result = 0;
 	for (size_t i = 0; i < count && result == 0; i++) {
@@ -224,7 +227,7 @@ static int add_list(scmp_filter_ctx filter, uint32_t action, const char *const *
 }
 
 /* The calls that are fine with some arguments only. */
-static int add_conditional(scmp_filter_ctx filter)
+static int filter_add_conditional(scmp_filter_ctx filter)
 {
 	pid_t self = getpid();
 	int result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
@@ -262,17 +265,18 @@ static int add_conditional(scmp_filter_ctx filter)
 	return result;
 }
 
-static int restrict_calls(struct error *error)
+static int calls_restrict(struct error *error)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!filter)
 		return error_set(error, ERROR_INTERNAL, "seccomp: no memory");
-	int result = add_list(filter, SCMP_ACT_ALLOW, allowed_calls, ARRAY_SIZE(allowed_calls));
+	int result =
+	    filter_add_list(filter, SCMP_ACT_ALLOW, allowed_calls, ARRAY_SIZE(allowed_calls));
 	if (result == 0)
-		result =
-		    add_list(filter, SCMP_ACT_KILL_PROCESS, deadly_calls, ARRAY_SIZE(deadly_calls));
+		result = filter_add_list(filter, SCMP_ACT_KILL_PROCESS, deadly_calls,
+					 ARRAY_SIZE(deadly_calls));
 	if (result == 0)
-		result = add_conditional(filter);
+		result = filter_add_conditional(filter);
 	/* A tree instead of a list: some 150 comparisons per call would be felt. */
 	if (result == 0)
 		result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
@@ -286,7 +290,7 @@ static int restrict_calls(struct error *error)
 
 /* --- limits --- */
 
-static int restrict_resources(struct error *error)
+static int resources_restrict(struct error *error)
 {
 	struct rlimit core = {0, 0}, files;
 	if (setrlimit(RLIMIT_CORE, &core) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
@@ -307,13 +311,13 @@ static int restrict_resources(struct error *error)
 
 int narrow(const struct config *config, const char *config_path, struct error *error)
 {
-	if (restrict_resources(error) < 0 || restrict_files(config, config_path, error) < 0)
+	if (resources_restrict(error) < 0 || files_restrict(config, config_path, error) < 0)
 		return -1;
 #ifdef SANITIZED
-	(void)restrict_calls;
+	(void)calls_restrict;
 	log_warning("a sanitizer is built in: no system call filter");
 	return 0;
 #else
-	return restrict_calls(error);
+	return calls_restrict(error);
 #endif
 }

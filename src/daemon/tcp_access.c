@@ -12,7 +12,7 @@
 #include "base/text.h"
 
 /* "a b, c" in words, NULL at the end: their number, or -1. */
-static int cut_words(char *text, const char **words, const char *key, struct error *error)
+static int words_cut(char *text, const char **words, const char *key, struct error *error)
 {
 	size_t count = 0;
 	for (char *at = text + strspn(text, " \t,"); *at; at += strspn(at, " \t,")) {
@@ -30,7 +30,7 @@ static int cut_words(char *text, const char **words, const char *key, struct err
 }
 
 /* A host name or address, an IPv6 one in brackets, without a port. */
-static bool name_valid(const char *name)
+static bool host_name_valid(const char *name)
 {
 	size_t length = strlen(name);
 	if (name[0] == '[')
@@ -55,14 +55,14 @@ static bool origin_valid(const char *origin)
 		return false;
 	memcpy(name, host, length);
 	name[length] = '\0';
-	return name_valid(name) &&
+	return host_name_valid(name) &&
 	       (host[length] == '\0' ||
 		(host[length] == ':' && text_to_u64(host + length + 1, 1, UINT16_MAX, &port) == 0));
 }
 
 /* An operator who listens on every address and lists no names has some that we cannot know: then
  * any is right, and tokens alone guard it. */
-static void add_own_names(struct tcp_access *access, const struct config *config, int listed)
+static void access_add_own_names(struct tcp_access *access, const struct config *config, int listed)
 {
 	char host[CONFIG_HOST_MAX];
 	uint16_t port;
@@ -85,11 +85,11 @@ int tcp_access_configure(struct tcp_access *access, const struct config *config,
 {
 	memcpy(access->text[0], config->hosts, sizeof(access->text[0]));
 	memcpy(access->text[1], config->origins, sizeof(access->text[1]));
-	int names = cut_words(access->text[0], access->names, "hosts", error);
-	if (names < 0 || cut_words(access->text[1], access->page_origins, "origins", error) < 0)
+	int names = words_cut(access->text[0], access->names, "hosts", error);
+	if (names < 0 || words_cut(access->text[1], access->page_origins, "origins", error) < 0)
 		return -1;
 	for (int i = 0; i < names; i++)
-		if (!name_valid(access->names[i]))
+		if (!host_name_valid(access->names[i]))
 			return error_set(error, ERROR_CONFIG,
 					 "[server] hosts: %.100s is not a host name without a port",
 					 access->names[i]);
@@ -99,7 +99,7 @@ int tcp_access_configure(struct tcp_access *access, const struct config *config,
 					 "[server] origins: %.100s is not of the form "
 					 "https://HOST[:PORT]",
 					 *origin);
-	add_own_names(access, config, names);
+	access_add_own_names(access, config, names);
 	access->origins = access->page_origins;
 	return 0;
 }
@@ -120,7 +120,7 @@ void tcp_access_url(const struct config *config, bool tls, char *url, size_t roo
 		url[0] = '\0';
 }
 
-static int tls_problem(const char *kind, const char *path, struct error *error)
+static int tls_set_error(const char *kind, const char *path, struct error *error)
 {
 	unsigned long code = ERR_get_error();
 	const char *reason = code ? ERR_reason_error_string(code) : NULL;
@@ -130,7 +130,7 @@ static int tls_problem(const char *kind, const char *path, struct error *error)
 }
 
 /* From the beginning: a reload reads it again. */
-static BIO *open_text(int fd)
+static BIO *pem_open(int fd)
 {
 	BIO *text = lseek(fd, 0, SEEK_SET) < 0 ? NULL : BIO_new_fd(fd, BIO_NOCLOSE);
 	/* Reads of a few bytes would each be a system call. */
@@ -139,9 +139,9 @@ static BIO *open_text(int fd)
 }
 
 /* The server's own, then those between it and its authority's. */
-static bool load_chain(SSL_CTX *tls, int fd)
+static bool tls_load_chain(SSL_CTX *tls, int fd)
 {
-	BIO *text = open_text(fd);
+	BIO *text = pem_open(fd);
 	X509 *certificate = text ? PEM_read_bio_X509_AUX(text, NULL, NULL, NULL) : NULL;
 	bool good = certificate && SSL_CTX_use_certificate(tls, certificate) == 1;
 	X509_free(certificate);
@@ -158,7 +158,7 @@ static bool load_chain(SSL_CTX *tls, int fd)
 	return good;
 }
 
-static int no_passphrase(char *to, int room, int writing, void *data)
+static int passphrase_refuse(char *to, int room, int writing, void *data)
 {
 	(void)to;
 	(void)room;
@@ -167,10 +167,10 @@ static int no_passphrase(char *to, int room, int writing, void *data)
 	return -1;
 }
 
-static bool load_key(SSL_CTX *tls, int fd)
+static bool tls_load_key(SSL_CTX *tls, int fd)
 {
-	BIO *text = open_text(fd);
-	EVP_PKEY *key = text ? PEM_read_bio_PrivateKey(text, NULL, no_passphrase, NULL) : NULL;
+	BIO *text = pem_open(fd);
+	EVP_PKEY *key = text ? PEM_read_bio_PrivateKey(text, NULL, passphrase_refuse, NULL) : NULL;
 	bool good = key && SSL_CTX_use_PrivateKey(tls, key) == 1;
 	EVP_PKEY_free(key);
 	BIO_free_all(text);
@@ -188,10 +188,10 @@ int tcp_access_load_tls(const struct config *config, int certificate, int key, S
 	int result = 0;
 	if (!tls || SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION) != 1)
 		abort(); /* no memory */
-	if (!load_chain(tls, certificate))
-		result = tls_problem("certificate", config->tls_certificate, error);
-	else if (!load_key(tls, key) || SSL_CTX_check_private_key(tls) != 1)
-		result = tls_problem("key", config->tls_key, error);
+	if (!tls_load_chain(tls, certificate))
+		result = tls_set_error("certificate", config->tls_certificate, error);
+	else if (!tls_load_key(tls, key) || SSL_CTX_check_private_key(tls) != 1)
+		result = tls_set_error("key", config->tls_key, error);
 	if (result < 0)
 		SSL_CTX_free(tls);
 	else

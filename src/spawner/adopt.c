@@ -21,8 +21,8 @@
 #define STRAY_TIMEOUT (5 * NSEC_PER_SEC)
 
 /* "SLOT TIER", and "pooled" where it is nobody's: see boots.c. */
-static int read_slot(const struct spawner *spawner, const struct id *id, uint32_t *ret_slot,
-		     enum tier *ret_tier, bool *ret_pooled)
+static int slot_file_read(const struct spawner *spawner, const struct id *id, uint32_t *ret_slot,
+			  enum tier *ret_tier, bool *ret_pooled)
 {
 	char path[SPAWNER_PATH_MAX], text[64];
 	uint64_t slot;
@@ -51,7 +51,7 @@ static int read_slot(const struct spawner *spawner, const struct id *id, uint32_
 	return 0;
 }
 
-static void adopt_entry(struct spawner *spawner, struct entry *entry)
+static void entry_adopt(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	const char *id = entry->guest.id.text;
@@ -73,7 +73,7 @@ static void adopt_entry(struct spawner *spawner, struct entry *entry)
 	guests_die(spawner, entry);
 }
 
-static void adopt_one(struct spawner *spawner, const char *name)
+static void guest_adopt(struct spawner *spawner, const char *name)
 {
 	struct id id;
 	uint32_t slot;
@@ -86,7 +86,7 @@ static void adopt_one(struct spawner *spawner, const char *name)
 	}
 	if (guests_find(spawner, &id))
 		return;
-	int found = read_slot(spawner, &id, &slot, &tier, &pooled);
+	int found = slot_file_read(spawner, &id, &slot, &tier, &pooled);
 	if (found < 0) {
 		log_warning("sandbox %s was only half made and is removed", name);
 		trash_files(spawner, name);
@@ -105,12 +105,12 @@ static void adopt_one(struct spawner *spawner, const char *name)
 	entry->guest.tier = tier;
 	entry->guest.slot = slot;
 	entry->pooled = pooled;
-	adopt_entry(spawner, entry);
+	entry_adopt(spawner, entry);
 }
 
 /* Waits, since nobody else does anything yet: for as long as a killed process may reasonably take.
  */
-static int release_stray(struct spawner *spawner, struct guest *guest, struct error *error)
+static int stray_release(struct spawner *spawner, struct guest *guest, struct error *error)
 {
 	int64_t until = clock_monotonic() + STRAY_TIMEOUT;
 	int result = 1;
@@ -127,7 +127,7 @@ static int release_stray(struct spawner *spawner, struct guest *guest, struct er
 
 /* A guest in the runtime directory without files in the state: of a state that was removed, or of a
  * destroy that a crash cut short. */
-static void end_stray(struct spawner *spawner, const char *name)
+static void stray_end(struct spawner *spawner, const char *name)
 {
 	struct id id;
 	if (id_parse(name, &id) < 0 || guests_known(spawner, &id))
@@ -142,7 +142,7 @@ static void end_stray(struct spawner *spawner, const char *name)
 		if (driver->adopt(&spawner->host, &guest, &error) != 0 &&
 		    driver->kill(&spawner->host, &guest, &error) < 0)
 			log_error("guest %s: %s", name, error.message);
-		else if (release_stray(spawner, &guest, &error) < 0)
+		else if (stray_release(spawner, &guest, &error) < 0)
 			log_warning("guest %s: %s", name, error.message);
 		process_done(&guest.init);
 	}
@@ -150,8 +150,8 @@ static void end_stray(struct spawner *spawner, const char *name)
 
 /* Each name below a directory. They are collected first: what is done about one changes the
  * directory. */
-static void each_name(struct spawner *spawner, const char *root, const char *below,
-		      void (*act)(struct spawner *spawner, const char *name))
+static void directory_each_name(struct spawner *spawner, const char *root, const char *below,
+				void (*act)(struct spawner *spawner, const char *name))
 {
 	enum { NAMES_MAX = 2 * SANDBOX_COUNT_MAX };
 	char path[SPAWNER_PATH_MAX];
@@ -174,7 +174,7 @@ static void each_name(struct spawner *spawner, const char *root, const char *bel
 	free(names);
 }
 
-static bool known(void *data, const struct id *id)
+static bool id_is_in_use(void *data, const struct id *id)
 {
 	return guests_named(data, id);
 }
@@ -182,27 +182,27 @@ static bool known(void *data, const struct id *id)
 void adopt_sweep(struct spawner *spawner)
 {
 	struct error error;
-	if (spawner->jail->sweep(&spawner->host, known, spawner, &error) < 0)
+	if (spawner->jail->sweep(&spawner->host, id_is_in_use, spawner, &error) < 0)
 		log_warning("%s", error.message);
 }
 
 /* What runs comes first: whatever else claims the same range of uids must not keep it from being
  * found. */
-static void adopt_running(struct spawner *spawner, const char *name)
+static void guest_adopt_running(struct spawner *spawner, const char *name)
 {
 	char path[SPAWNER_PATH_MAX];
 	if (text_format(path, sizeof(path), "%s/guests/%s/boot", spawner->host.runtime, name) ==
 		0 &&
 	    access(path, F_OK) == 0)
-		adopt_one(spawner, name);
+		guest_adopt(spawner, name);
 }
 
 void adopt_all(struct spawner *spawner)
 {
-	each_name(spawner, spawner->host.state, "sandboxes", adopt_running);
-	each_name(spawner, spawner->host.state, "sandboxes", adopt_one);
+	directory_each_name(spawner, spawner->host.state, "sandboxes", guest_adopt_running);
+	directory_each_name(spawner, spawner->host.state, "sandboxes", guest_adopt);
 	spawner->adopted = true;
-	each_name(spawner, spawner->host.runtime, "guests", end_stray);
+	directory_each_name(spawner, spawner->host.runtime, "guests", stray_end);
 	adopt_sweep(spawner);
 	trash_empty(spawner);
 }

@@ -57,8 +57,8 @@ bool boots_under_way(const struct entry *entry)
 
 /* ---- Answers. */
 
-static void reply_error(struct spawner *spawner, uint32_t request, const struct id *id,
-			const struct error *error)
+static void boot_reply_error(struct spawner *spawner, uint32_t request, const struct id *id,
+			     const struct error *error)
 {
 	struct spawn_message reply = {.type = SPAWN_REPLY,
 				      .request = request,
@@ -69,7 +69,7 @@ static void reply_error(struct spawner *spawner, uint32_t request, const struct 
 		spawner_loop_send(spawner, &reply);
 }
 
-static void reply_created(struct spawner *spawner, struct entry *entry)
+static void boot_reply_created(struct spawner *spawner, struct entry *entry)
 {
 	const struct guest *guest = &entry->guest;
 	struct spawn_message reply = {
@@ -86,7 +86,7 @@ static void reply_created(struct spawner *spawner, struct entry *entry)
 }
 
 /* A list waits until nothing is being made, so that it is true. */
-static void settled(struct spawner *spawner)
+static void list_answer_when_settled(struct spawner *spawner)
 {
 	if (spawner->list_request == 0 || boots_count(spawner) > 0)
 		return;
@@ -97,53 +97,53 @@ static void settled(struct spawner *spawner)
 
 /* What was made of it goes; of a new one, its files too. Whoever asked hears of it then, so that as
  * a rule nothing is left when he does. */
-static void undo(struct spawner *spawner, struct entry *entry, bool erase,
-		 const struct error *error)
+static void boot_undo(struct spawner *spawner, struct entry *entry, bool erase,
+		      const struct error *error)
 {
 	uint32_t request = entry->boot_request;
 	struct id id = entry->guest.id;
 	entry->boot_request = 0;
 	boots_forget_order(entry);
 	guests_undo(spawner, entry, erase);
-	reply_error(spawner, request, &id, error);
+	boot_reply_error(spawner, request, &id, error);
 }
 
-static void failed(struct spawner *spawner, struct entry *entry, const struct error *error)
+static void boot_failed(struct spawner *spawner, struct entry *entry, const struct error *error)
 {
 	log_debug("sandbox %s: %s", entry->guest.id.text, error->message);
-	undo(spawner, entry, !entry->order || entry->order->origin == BOOT_NEW, error);
+	boot_undo(spawner, entry, !entry->order || entry->order->origin == BOOT_NEW, error);
 }
 
-static void succeeded(struct spawner *spawner, struct entry *entry)
+static void boot_succeeded(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	entry->state = ENTRY_RUNNING;
 	entry->look_at = 0;
 	if (!entry->end_asked) {
 		boots_forget_order(entry);
-		reply_created(spawner, entry);
+		boot_reply_created(spawner, entry);
 		return;
 	}
 	/* Who wanted its end came before its beginning. */
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
-	undo(spawner, entry, entry->destroy || (entry->order && entry->order->origin == BOOT_NEW),
-	     &error);
+	boot_undo(spawner, entry,
+		  entry->destroy || (entry->order && entry->order->origin == BOOT_NEW), &error);
 }
 
 /* ---- Workers. */
 
-static uint32_t boots_max(void)
+static uint32_t workers_max(void)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	return (uint32_t)MIN(MAX(2 * cpus, BOOTS_MIN), BOOTS_MAX);
 }
 
-static bool waits_for_turn(const struct entry *entry)
+static bool boot_waits_for_worker(const struct entry *entry)
 {
 	return entry->state == ENTRY_BOOTING && entry->worker == 0;
 }
 
-static bool works(const struct entry *entry)
+static bool boot_has_worker(const struct entry *entry)
 {
 	return entry->state == ENTRY_BOOTING && entry->worker > 0;
 }
@@ -157,34 +157,34 @@ uint32_t boots_count(const struct spawner *spawner)
 }
 
 /* The one that has waited longest. */
-static struct entry *next_turn(struct spawner *spawner)
+static struct entry *boot_next_waiting(struct spawner *spawner)
 {
 	struct entry *next = NULL;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
-		if (waits_for_turn(entry) && (!next || entry->turn < next->turn))
+		if (boot_waits_for_worker(entry) && (!next || entry->turn < next->turn))
 			next = entry;
 	}
 	return next;
 }
 
-static void start_waiting(struct spawner *spawner)
+static void boots_start_waiting(struct spawner *spawner)
 {
 	uint32_t working = 0;
 	struct error error;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		working += works(&spawner->entries[i]);
-	for (struct entry *entry; working < boots_max() && (entry = next_turn(spawner));
+		working += boot_has_worker(&spawner->entries[i]);
+	for (struct entry *entry; working < workers_max() && (entry = boot_next_waiting(spawner));
 	     working++) {
 		if (worker_boot(spawner, entry, &error) < 0)
-			failed(spawner, entry, &error);
+			boot_failed(spawner, entry, &error);
 		else
 			guests_look_at(spawner, entry, clock_monotonic() + BOOT_PATIENCE);
 	}
 }
 
-static void enqueue(struct spawner *spawner, struct entry *entry, struct boot_order *order,
-		    uint32_t request)
+static void boot_enqueue(struct spawner *spawner, struct entry *entry, struct boot_order *order,
+			 uint32_t request)
 {
 	entry->order = order;
 	entry->state = ENTRY_BOOTING;
@@ -195,7 +195,7 @@ static void enqueue(struct spawner *spawner, struct entry *entry, struct boot_or
 	entry->guest.frozen = false;
 	entry->guest.phase_count = 0;
 	entry->guest.init = PROCESS_NONE;
-	start_waiting(spawner);
+	boots_start_waiting(spawner);
 }
 
 void boots_worker_done(struct spawner *spawner, uint32_t slot)
@@ -215,19 +215,19 @@ void boots_worker_done(struct spawner *spawner, uint32_t slot)
 		struct error ignored;
 		if (entry->driver->adopt(&spawner->host, &entry->guest, &ignored) < 0)
 			log_warning("sandbox %s: %s", entry->guest.id.text, ignored.message);
-		failed(spawner, entry, &error);
+		boot_failed(spawner, entry, &error);
 	} else {
 		entry->guest = result.guest;
 		entry->guest.phase_count = MIN(entry->guest.phase_count, SPAWN_PHASES_MAX);
 		if (result.result == 0)
 			result.result = guests_watch(spawner, entry, &result.error);
 		if (result.result < 0)
-			failed(spawner, entry, &result.error);
+			boot_failed(spawner, entry, &result.error);
 		else
-			succeeded(spawner, entry);
+			boot_succeeded(spawner, entry);
 	}
-	start_waiting(spawner);
-	settled(spawner);
+	boots_start_waiting(spawner);
+	list_answer_when_settled(spawner);
 }
 
 void boots_look(struct spawner *spawner UNUSED, struct entry *entry)
@@ -247,7 +247,7 @@ void boots_look(struct spawner *spawner UNUSED, struct entry *entry)
 
 /* "SLOT TIER", in its directory: before anything else of it exists, so that whatever a crash leaves
  * of it is found by its directory. A third word says that it is one of the daemon's pool. */
-static int write_slot(int directory, const struct entry *entry)
+static int slot_file_write(int directory, const struct entry *entry)
 {
 	char text[64];
 	CLOSE_FD int fd =
@@ -272,14 +272,14 @@ int boots_own(struct spawner *spawner, struct entry *entry, struct error *error)
 		result = -errno;
 	entry->pooled = false;
 	if (result == 0)
-		result = write_slot(directory, entry);
+		result = slot_file_write(directory, entry);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "writing the sandbox's slot");
 	return 0;
 }
 
-static int make_files(struct spawner *spawner, struct entry *entry, struct error *error)
+static int sandbox_directory_make(struct spawner *spawner, struct entry *entry, struct error *error)
 {
 	char path[SPAWNER_PATH_MAX];
 	if (guests_path(spawner, "sandboxes", &entry->guest.id, path) < 0)
@@ -288,7 +288,7 @@ static int make_files(struct spawner *spawner, struct entry *entry, struct error
 		return error_set_errno(error, error_kind_of_errno(errno), errno,
 				       "making the sandbox's directory");
 	CLOSE_FD int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int result = directory < 0 ? -errno : write_slot(directory, entry);
+	int result = directory < 0 ? -errno : slot_file_write(directory, entry);
 	if (result == 0)
 		return 0;
 	if (directory >= 0)
@@ -298,7 +298,7 @@ static int make_files(struct spawner *spawner, struct entry *entry, struct error
 			       "writing the sandbox's slot");
 }
 
-static struct entry *free_entry(struct spawner *spawner)
+static struct entry *entry_find_free(struct spawner *spawner)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
 		if (spawner->entries[i].state == ENTRY_FREE)
@@ -306,9 +306,9 @@ static struct entry *free_entry(struct spawner *spawner)
 	return NULL;
 }
 
-static struct entry *new_entry(struct spawner *spawner, const struct id *id, enum tier tier)
+static struct entry *entry_claim(struct spawner *spawner, const struct id *id, enum tier tier)
 {
-	struct entry *entry = free_entry(spawner);
+	struct entry *entry = entry_find_free(spawner);
 	if (!entry)
 		return NULL;
 	*entry = (struct entry)ENTRY_NONE;
@@ -330,15 +330,15 @@ int boots_create(struct spawner *spawner, const struct id *id, const struct spaw
 				 "there are as many sandboxes as the configuration allows "
 				 "([sandbox] count_max %u and [pool] max %u)",
 				 spawner->config.sandboxes_max, spawner->config.pool_max);
-	struct entry *entry = new_entry(spawner, id, (enum tier)create->tier);
+	struct entry *entry = entry_claim(spawner, id, (enum tier)create->tier);
 	if (!entry)
 		return error_set(error, ERROR_BUSY,
 				 "all %d uid ranges of this instance are in use: remove a sandbox",
 				 (int)UID_BLOCK_SLOTS);
 	entry->pooled = create->flags & CREATE_POOLED;
-	if (make_files(spawner, entry, error) < 0)
+	if (sandbox_directory_make(spawner, entry, error) < 0)
 		return -1;
-	enqueue(spawner, entry, order_new(create, mounts, BOOT_NEW), request);
+	boot_enqueue(spawner, entry, order_new(create, mounts, BOOT_NEW), request);
 	return 1;
 }
 
@@ -354,7 +354,7 @@ int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s runs already", id);
 	if (create->tier != (uint32_t)entry->guest.tier)
 		return error_set(error, ERROR_INVALID, "sandbox %s is of another tier", id);
-	enqueue(spawner, entry, order_new(create, mounts, BOOT_STORED), request);
+	boot_enqueue(spawner, entry, order_new(create, mounts, BOOT_STORED), request);
 	return 1;
 }
 
@@ -370,8 +370,8 @@ void boots_end(struct spawner *spawner, struct entry *entry, bool destroy)
 		return;
 	}
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
-	failed(spawner, entry, &error);
-	settled(spawner);
+	boot_failed(spawner, entry, &error);
+	list_answer_when_settled(spawner);
 }
 
 void boots_forget_requests(struct spawner *spawner)
@@ -381,9 +381,9 @@ void boots_forget_requests(struct spawner *spawner)
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
 		entry->boot_request = 0;
-		if (!waits_for_turn(entry))
+		if (!boot_waits_for_worker(entry))
 			continue;
 		error_set(&error, ERROR_CONFLICT, "the daemon that asked for it is gone");
-		failed(spawner, entry, &error);
+		boot_failed(spawner, entry, &error);
 	}
 }

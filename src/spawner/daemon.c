@@ -49,7 +49,8 @@ struct command {
 	char idle_exit[16], files_max[16];
 };
 
-static void add_option(struct command *command, size_t *count, const char *name, const char *value)
+static void command_add_option(struct command *command, size_t *count, const char *name,
+			       const char *value)
 {
 	command->arguments[(*count)++] = name;
 	if (value)
@@ -57,26 +58,27 @@ static void add_option(struct command *command, size_t *count, const char *name,
 }
 
 /* Everything is decided here: what flags and environment said to us is not asked again. */
-static void make_command(const struct spawner *spawner, struct command *command)
+static void command_make(const struct spawner *spawner, struct command *command)
 {
 	const struct config *config = &spawner->config;
 	size_t count = 0, variables = 0;
 	memset(command, 0, sizeof(*command));
-	add_option(command, &count, "caisson", NULL);
-	add_option(command, &count, "_daemon", NULL);
+	command_add_option(command, &count, "caisson", NULL);
+	command_add_option(command, &count, "_daemon", NULL);
 	if (spawner->config_path)
-		add_option(command, &count, "--config", spawner->config_path);
-	add_option(command, &count, "--state", spawner->host.state);
-	add_option(command, &count, "--runtime", spawner->host.runtime);
-	add_option(command, &count, "--listen", spawner->listen[0] ? spawner->listen : "none");
+		command_add_option(command, &count, "--config", spawner->config_path);
+	command_add_option(command, &count, "--state", spawner->host.state);
+	command_add_option(command, &count, "--runtime", spawner->host.runtime);
+	command_add_option(command, &count, "--listen",
+			   spawner->listen[0] ? spawner->listen : "none");
 	if (spawner->tcp_listener >= 0)
-		add_option(command, &count, "--tcp", NULL);
+		command_add_option(command, &count, "--tcp", NULL);
 	if (config->tls_certificate[0]) {
-		add_option(command, &count, "--tls-certificate", config->tls_certificate);
-		add_option(command, &count, "--tls-key", config->tls_key);
+		command_add_option(command, &count, "--tls-certificate", config->tls_certificate);
+		command_add_option(command, &count, "--tls-key", config->tls_key);
 	}
 	snprintf(command->idle_exit, sizeof(command->idle_exit), "%u", config->idle_exit_seconds);
-	add_option(command, &count, "--idle-exit", command->idle_exit);
+	command_add_option(command, &count, "--idle-exit", command->idle_exit);
 	/* Descriptors that are in flight in sockets are counted per user, against the limit of the
 	 * process that sends one more: what sandboxes alone can fill leaves room for all else that
 	 * is this user's. */
@@ -85,13 +87,13 @@ static void make_command(const struct spawner *spawner, struct command *command)
 	    files.rlim_max / 4 < SANDBOX_FILES_MAX) {
 		snprintf(command->files_max, sizeof(command->files_max), "%u",
 			 (unsigned)MAX(files.rlim_max / 4, SANDBOX_FILES_MIN));
-		add_option(command, &count, "--files-max", command->files_max);
+		command_add_option(command, &count, "--files-max", command->files_max);
 	}
 	/* Where it is the file's, the daemon reads it there, again on a reload. */
 	if (config->log_level_fixed)
-		add_option(command, &count, "--log-level", level_names[config->log_level]);
+		command_add_option(command, &count, "--log-level", level_names[config->log_level]);
 	if (config->log_json)
-		add_option(command, &count, "--log-json", NULL);
+		command_add_option(command, &count, "--log-json", NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(kept_variables); i++) {
 		char text[1024];
 		const char *value = getenv(kept_variables[i]);
@@ -109,7 +111,7 @@ static void command_done(struct command *command)
 
 /* It writes its log to our standard error. Whoever takes it over is not to read what is typed
  * there. A terminal of somebody else's (after su) cannot be opened anew and stays as it is. */
-static void make_write_only(int fd)
+static void fd_make_write_only(int fd)
 {
 	char name[32];
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
@@ -122,7 +124,7 @@ static void make_write_only(int fd)
 
 /* Descriptors 0 to 7 at most and no other. They are moved out of the way first: one that is needed
  * may be where another has to go. */
-static int place_descriptors(const struct spawner *spawner, int socket)
+static int daemon_place_descriptors(const struct spawner *spawner, int socket)
 {
 	int from[] = {open("/dev/null", O_RDWR | O_CLOEXEC),
 		      socket,
@@ -149,7 +151,7 @@ static int place_descriptors(const struct spawner *spawner, int socket)
 }
 
 /* What no program that the daemon might run could ever have again. */
-static int drop_bounding_set(void)
+static int capabilities_drop_bounding_set(void)
 {
 	for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0;
 	     capability++)
@@ -158,12 +160,12 @@ static int drop_bounding_set(void)
 	return 0;
 }
 
-static int become_daemon_user(const struct host *host)
+static int child_become_daemon_user(const struct host *host)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[2];
 	memset(none, 0, sizeof(none));
-	int result = drop_bounding_set();
+	int result = capabilities_drop_bounding_set();
 	if (result < 0)
 		return result;
 	result = place_become_daemon(host);
@@ -178,7 +180,8 @@ static int become_daemon_user(const struct host *host)
 	return 0;
 }
 
-static void run_daemon(const struct spawner *spawner, const struct command *command, int socket)
+static void child_run_daemon(const struct spawner *spawner, const struct command *command,
+			     int socket)
 {
 	const struct rlimit no_core = {0, 0};
 	/* A session of its own: the terminal's Ctrl-C is for the spawner, which tells the daemon.
@@ -188,13 +191,13 @@ static void run_daemon(const struct spawner *spawner, const struct command *comm
 	umask(077);
 	int result = rootless_open_way(spawner);
 	if (result == 0)
-		result = place_descriptors(spawner, socket);
-	make_write_only(STDOUT_FILENO);
-	make_write_only(STDERR_FILENO);
+		result = daemon_place_descriptors(spawner, socket);
+	fd_make_write_only(STDOUT_FILENO);
+	fd_make_write_only(STDERR_FILENO);
 	if (result == 0 && (setrlimit(RLIMIT_CORE, &no_core) < 0 || chdir("/") < 0))
 		result = -errno;
 	if (result == 0)
-		result = become_daemon_user(&spawner->host);
+		result = child_become_daemon_user(&spawner->host);
 	if (result == 0) {
 		execve("/proc/self/exe", (char *const *)command->arguments, command->environment);
 		result = -errno;
@@ -213,10 +216,10 @@ int daemon_child_start(struct spawner *spawner, struct error *error)
 	/* A list of all sandboxes fits without waiting; where it does not, the outbox waits. */
 	setsockopt(ours, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	struct command command;
-	make_command(spawner, &command);
+	command_make(spawner, &command);
 	pid_t child = fork();
 	if (child == 0)
-		run_daemon(spawner, &command, theirs);
+		child_run_daemon(spawner, &command, theirs);
 	int saved = errno;
 	command_done(&command);
 	if (child < 0)
@@ -231,7 +234,7 @@ int daemon_child_start(struct spawner *spawner, struct error *error)
 	return spawner_loop_watch(spawner, error);
 }
 
-static void close_socket(struct spawner *spawner)
+static void daemon_close_socket(struct spawner *spawner)
 {
 	fd_close(&spawner->socket);
 	spawner->outbox_count = 0;
@@ -241,7 +244,7 @@ static void close_socket(struct spawner *spawner)
 
 void daemon_child_lost(struct spawner *spawner)
 {
-	close_socket(spawner);
+	daemon_close_socket(spawner);
 	spawner->daemon_kill_at = clock_monotonic() + EXIT_GRACE;
 }
 
@@ -249,13 +252,13 @@ void daemon_child_drop(struct spawner *spawner, const char *why)
 {
 	if (spawner->socket >= 0)
 		log_error("the daemon is dropped: %s", why);
-	close_socket(spawner);
+	daemon_close_socket(spawner);
 	/* It is our child and not reaped yet, so that its pid is its own. */
 	if (spawner->daemon > 0)
 		kill(spawner->daemon, SIGKILL);
 }
 
-static void plan_restart(struct spawner *spawner, int status)
+static void daemon_plan_restart(struct spawner *spawner, int status)
 {
 	int64_t now = clock_monotonic();
 	if (spawner->back_off_ms == 0 || now - spawner->daemon_started >= STABLE_AFTER)
@@ -284,6 +287,6 @@ void daemon_child_ended(struct spawner *spawner, int status)
 		spawner->done = true;
 		spawner->exit_code = error_info(ERROR_CONFIG)->exit_code;
 	} else {
-		plan_restart(spawner, status);
+		daemon_plan_restart(spawner, status);
 	}
 }

@@ -36,8 +36,8 @@ struct job_result {
 typedef int job_run(struct spawner *spawner, struct guest *guest, const struct job *job,
 		    struct job_result *result);
 
-static int run_limits(struct spawner *spawner, struct guest *guest, const struct job *job,
-		      struct job_result *result)
+static int limits_change_run(struct spawner *spawner, struct guest *guest, const struct job *job,
+			     struct job_result *result)
 {
 	const struct driver *driver = spawner->driver_of(guest->tier);
 	int done = driver->set_limits(&spawner->host, guest, &job->limits, &result->error);
@@ -45,15 +45,15 @@ static int run_limits(struct spawner *spawner, struct guest *guest, const struct
 	return done;
 }
 
-static int run_reclaim(struct spawner *spawner, struct guest *guest, const struct job *job,
+static int reclaim_run(struct spawner *spawner, struct guest *guest, const struct job *job,
 		       struct job_result *result)
 {
 	(void)job;
 	return spawner->jail->reclaim(&spawner->host, guest, &result->reclaimed, &result->error);
 }
 
-static int run_end_over(struct spawner *spawner, struct guest *guest, const struct job *job,
-			struct job_result *result)
+static int memory_enforce_run(struct spawner *spawner, struct guest *guest, const struct job *job,
+			      struct job_result *result)
 {
 	(void)job;
 	return spawner->jail->over_end(&spawner->host, guest, &result->error);
@@ -64,10 +64,10 @@ static const struct {
 	int64_t patience;
 	const char *what;
 } kinds[] = {
-    [JOB_LIMITS] = {run_limits, LIMITS_PATIENCE, "its limits are being changed"},
-    [JOB_RESTORE] = {run_limits, LIMITS_PATIENCE, "its limits are being put back"},
-    [JOB_RECLAIM] = {run_reclaim, RECLAIM_PATIENCE, "its memory is being taken back"},
-    [JOB_END_OVER] = {run_end_over, END_OVER_PATIENCE, "it holds more memory than it may"},
+    [JOB_LIMITS] = {limits_change_run, LIMITS_PATIENCE, "its limits are being changed"},
+    [JOB_RESTORE] = {limits_change_run, LIMITS_PATIENCE, "its limits are being put back"},
+    [JOB_RECLAIM] = {reclaim_run, RECLAIM_PATIENCE, "its memory is being taken back"},
+    [JOB_END_OVER] = {memory_enforce_run, END_OVER_PATIENCE, "it holds more memory than it may"},
 };
 
 bool jobs_under_way(const struct entry *entry)
@@ -75,7 +75,7 @@ bool jobs_under_way(const struct entry *entry)
 	return entry->job.kind != JOB_NONE;
 }
 
-static int start(struct spawner *spawner, struct entry *entry, struct error *error)
+static int worker_start(struct spawner *spawner, struct entry *entry, struct error *error)
 {
 	struct job *job = &entry->job;
 	int socket;
@@ -108,8 +108,8 @@ static int start(struct spawner *spawner, struct entry *entry, struct error *err
 	return 0;
 }
 
-static int begin(struct spawner *spawner, struct entry *entry, const struct job *wish,
-		 struct error *error)
+static int change_begin(struct spawner *spawner, struct entry *entry, const struct job *wish,
+			struct error *error)
 {
 	/* Nobody asked for that; it is gone on with afterwards. */
 	if (entry->job.kind == JOB_END_OVER && entry->next_job.kind == JOB_NONE) {
@@ -122,7 +122,7 @@ static int begin(struct spawner *spawner, struct entry *entry, const struct job 
 				 kinds[entry->job.kind].what);
 	entry->job = *wish;
 	entry->job.socket = -1;
-	if (start(spawner, entry, error) < 0) {
+	if (worker_start(spawner, entry, error) < 0) {
 		entry->job = JOB_IDLE;
 		return -1;
 	}
@@ -133,10 +133,10 @@ int jobs_set_limits(struct spawner *spawner, struct entry *entry, const struct l
 		    uint32_t request, struct error *error)
 {
 	struct job job = {.kind = JOB_LIMITS, .limits = *limits, .request = request};
-	return begin(spawner, entry, &job, error);
+	return change_begin(spawner, entry, &job, error);
 }
 
-static bool is_paused(const struct entry *entry)
+static bool guest_is_paused(const struct entry *entry)
 {
 	return entry->guest.frozen && entry->state == ENTRY_RUNNING;
 }
@@ -146,23 +146,23 @@ int jobs_reclaim(struct spawner *spawner, struct entry *entry, uint32_t request,
 {
 	struct job job = {.kind = JOB_RECLAIM, .request = request};
 	struct spawn_counters counters;
-	if (!is_paused(entry))
+	if (!guest_is_paused(entry))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is not paused",
 				 entry->guest.id.text);
 	if (entry->driver->counters(&spawner->host, &entry->guest, &counters, error) < 0)
 		return -1;
 	job.memory = counters.memory;
-	return begin(spawner, entry, &job, error);
+	return change_begin(spawner, entry, &job, error);
 }
 
 int jobs_end_over(struct spawner *spawner, struct entry *entry, struct error *error)
 {
 	struct job job = {.kind = JOB_END_OVER};
-	return begin(spawner, entry, &job, error);
+	return change_begin(spawner, entry, &job, error);
 }
 
-static void answer(struct spawner *spawner, const struct entry *entry, struct job *job,
-		   const struct job_result *result)
+static void change_answer(struct spawner *spawner, const struct entry *entry, struct job *job,
+			  const struct job_result *result)
 {
 	struct spawn_message reply = {
 	    .type = SPAWN_REPLY, .request = job->request, .sandbox = entry->guest.id};
@@ -183,7 +183,7 @@ static void answer(struct spawner *spawner, const struct entry *entry, struct jo
 
 /* Whoever waited for its worker to be gone has his turn. An event that came meanwhile had to wait
  * as well. */
-static void go_on(struct spawner *spawner, struct entry *entry)
+static void change_begin_next(struct spawner *spawner, struct entry *entry)
 {
 	struct job wish = entry->next_job;
 	struct job_result result = {.result = -1};
@@ -195,16 +195,16 @@ static void go_on(struct spawner *spawner, struct entry *entry)
 	if (!guests_runs(entry))
 		error_set(&result.error, ERROR_CONFLICT, "sandbox %s is ending",
 			  entry->guest.id.text);
-	else if (wish.kind == JOB_RECLAIM && !is_paused(entry))
+	else if (wish.kind == JOB_RECLAIM && !guest_is_paused(entry))
 		error_set(&result.error, ERROR_CONFLICT, "sandbox %s is not paused",
 			  entry->guest.id.text);
-	else if (begin(spawner, entry, &wish, &result.error) >= 0)
+	else if (change_begin(spawner, entry, &wish, &result.error) >= 0)
 		return;
-	answer(spawner, entry, &wish, &result);
+	change_answer(spawner, entry, &wish, &result);
 }
 
 /* It said nothing: it was killed, or broke. Limits may be half changed then. */
-static void broken(struct spawner *spawner, struct entry *entry)
+static void change_worker_lost(struct spawner *spawner, struct entry *entry)
 {
 	struct job_result result = {.result = -1};
 	enum job_kind kind = entry->job.kind;
@@ -223,16 +223,16 @@ static void broken(struct spawner *spawner, struct entry *entry)
 		error_set(&result.error, ERROR_TIMED_OUT, "it took too long");
 	else
 		error_set(&result.error, ERROR_INTERNAL, "its worker ended without a word");
-	answer(spawner, entry, &entry->job, &result);
+	change_answer(spawner, entry, &entry->job, &result);
 	entry->job = JOB_IDLE;
 	if (kind == JOB_END_OVER && !ending && entry->next_job.kind == JOB_NONE)
 		memory_failed(entry, result.error.message);
 	if (kind != JOB_LIMITS || ending) {
-		go_on(spawner, entry);
+		change_begin_next(spawner, entry);
 		return;
 	}
 	struct job back = {.kind = JOB_RESTORE, .limits = entry->guest.limits};
-	if (begin(spawner, entry, &back, &result.error) < 0)
+	if (change_begin(spawner, entry, &back, &result.error) < 0)
 		log_warning("sandbox %s: its limits may be half changed: %s", entry->guest.id.text,
 			    result.error.message);
 }
@@ -254,7 +254,7 @@ void jobs_done(struct spawner *spawner, uint32_t slot)
 	else if (entry->look_at != 0)
 		guests_look_at(spawner, entry, clock_monotonic());
 	if (got != (ssize_t)sizeof(result)) {
-		broken(spawner, entry);
+		change_worker_lost(spawner, entry);
 		return;
 	}
 	enum job_kind kind = job->kind;
@@ -262,9 +262,9 @@ void jobs_done(struct spawner *spawner, uint32_t slot)
 		entry->guest.limits = result.limits;
 	if (result.result < 0 && kind == JOB_END_OVER)
 		memory_failed(entry, result.error.message);
-	answer(spawner, entry, job, &result);
+	change_answer(spawner, entry, job, &result);
 	*job = JOB_IDLE;
-	go_on(spawner, entry);
+	change_begin_next(spawner, entry);
 }
 
 void jobs_stop(struct entry *entry)

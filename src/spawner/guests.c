@@ -36,7 +36,7 @@ int guests_path(const struct spawner *spawner, const char *below, const struct i
 }
 
 /* Is it one that the daemon may know of? */
-static bool is_somebodys(const struct entry *entry)
+static bool entry_is_visible(const struct entry *entry)
 {
 	return entry->state != ENTRY_FREE && entry->state != ENTRY_ERASING &&
 	       !(entry->quiet && entry->destroy);
@@ -46,7 +46,7 @@ struct entry *guests_find(struct spawner *spawner, const struct id *id)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
-		if (is_somebodys(entry) && id_equal(&entry->guest.id, id))
+		if (entry_is_visible(entry) && id_equal(&entry->guest.id, id))
 			return entry;
 	}
 	return NULL;
@@ -66,7 +66,7 @@ uint32_t guests_count(const struct spawner *spawner)
 {
 	uint32_t count = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		count += is_somebodys(&spawner->entries[i]);
+		count += entry_is_visible(&spawner->entries[i]);
 	return count;
 }
 
@@ -102,23 +102,24 @@ void guests_look_at(struct spawner *spawner, struct entry *entry, int64_t at)
 		spawner->look_at = at;
 }
 
-static int64_t patience(const struct spawner *spawner, enum entry_state state)
+static int64_t state_timeout(const struct spawner *spawner, enum entry_state state)
 {
 	if (state == ENTRY_DYING)
 		return spawner->end_timeout ? spawner->end_timeout : END_TIMEOUT;
 	return spawner->freeze_timeout ? spawner->freeze_timeout : FREEZE_TIMEOUT;
 }
 
-static void under_way(struct spawner *spawner, struct entry *entry, enum entry_state state)
+static void entry_begin_transition(struct spawner *spawner, struct entry *entry,
+				   enum entry_state state)
 {
 	int64_t now = clock_monotonic();
 	entry->state = state;
-	entry->wait_until = now + patience(spawner, state);
+	entry->wait_until = now + state_timeout(spawner, state);
 	entry->look_pause = LOOK_FIRST;
 	guests_look_at(spawner, entry, now + LOOK_FIRST);
 }
 
-static int await(struct entry *entry, uint32_t request, struct error *error)
+static int request_wait(struct entry *entry, uint32_t request, struct error *error)
 {
 	if (entry->waiting_count == ENTRY_WAITING_MAX)
 		return error_set(error, ERROR_BUSY, "%d requests wait for sandbox %s already",
@@ -128,7 +129,7 @@ static int await(struct entry *entry, uint32_t request, struct error *error)
 }
 
 /* All who wait get the same answer; error NULL: what they asked for is done. */
-static void answer(struct spawner *spawner, struct entry *entry, const struct error *error)
+static void requests_answer(struct spawner *spawner, struct entry *entry, const struct error *error)
 {
 	struct spawn_message reply = {.type = SPAWN_REPLY, .sandbox = entry->guest.id};
 	if (error) {
@@ -147,7 +148,7 @@ static void answer(struct spawner *spawner, struct entry *entry, const struct er
 /* ---- Ends. */
 
 /* Takes the exit status, where it is our child (an adopted one is not). */
-static enum end_cause reap(const struct guest *guest)
+static enum end_cause process_reap(const struct guest *guest)
 {
 	siginfo_t info;
 	memset(&info, 0, sizeof(info));
@@ -162,7 +163,7 @@ static enum end_cause reap(const struct guest *guest)
 void guests_forget_process(struct spawner *spawner, struct entry *entry)
 {
 	if (entry->guest.init.pidfd >= 0) {
-		entry->cause = reap(&entry->guest);
+		entry->cause = process_reap(&entry->guest);
 		epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->guest.init.pidfd, NULL);
 	}
 	process_done(&entry->guest.init);
@@ -171,7 +172,7 @@ void guests_forget_process(struct spawner *spawner, struct entry *entry)
 }
 
 /* Nothing of it is left but its files. */
-static void ended(struct spawner *spawner, struct entry *entry)
+static void guest_ended(struct spawner *spawner, struct entry *entry)
 {
 	struct spawn_message message = {
 	    .type = SPAWN_ENDED,
@@ -189,7 +190,7 @@ static void ended(struct spawner *spawner, struct entry *entry)
 	 * tell: a daemon asks for the whole of it first. */
 	if (!entry->quiet && (entry->unasked || (entry->waiting_count == 0 && spawner->adopted)))
 		spawner_loop_send(spawner, &message);
-	answer(spawner, entry, NULL);
+	requests_answer(spawner, entry, NULL);
 	entry->quiet = false;
 	if (entry->destroy)
 		trash_entry(spawner, entry);
@@ -197,7 +198,7 @@ static void ended(struct spawner *spawner, struct entry *entry)
 
 /* What its cgroups have counted to the last; they go next. What is known only while it lives (its
  * disk) was counted before it was killed. */
-static void count_last(struct spawner *spawner, struct entry *entry)
+static void guest_count_last(struct spawner *spawner, struct entry *entry)
 {
 	struct spawn_counters last, *kept = &entry->counters;
 	struct error ignored;
@@ -212,7 +213,7 @@ static void count_last(struct spawner *spawner, struct entry *entry)
 	*kept = last;
 }
 
-static void go_on_dying(struct spawner *spawner, struct entry *entry)
+static void guest_continue_dying(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	/* The end of its init is the end of all of its processes (driver.h). */
@@ -223,31 +224,31 @@ static void go_on_dying(struct spawner *spawner, struct entry *entry)
 		jobs_stop(entry);
 		return;
 	}
-	count_last(spawner, entry);
+	guest_count_last(spawner, entry);
 	guests_forget_process(spawner, entry);
 	int result = spawner->jail->release(&spawner->host, &entry->guest, &error);
 	if (result < 0)
 		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
 	if (result <= 0)
-		ended(spawner, entry);
+		guest_ended(spawner, entry);
 }
 
 /* Whoever waits for it to be paused or resumed waits in vain. */
-static void begin_dying(struct spawner *spawner, struct entry *entry)
+static void guest_begin_dying(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
-	answer(spawner, entry, &error);
+	requests_answer(spawner, entry, &error);
 	entry->destroy = entry->unasked = false;
 	entry->cause = END_KILLED;
 	jobs_stop(entry);
-	under_way(spawner, entry, ENTRY_DYING);
+	entry_begin_transition(spawner, entry, ENTRY_DYING);
 }
 
 void guests_die(struct spawner *spawner, struct entry *entry)
 {
-	begin_dying(spawner, entry);
-	go_on_dying(spawner, entry);
+	guest_begin_dying(spawner, entry);
+	guest_continue_dying(spawner, entry);
 }
 
 void guests_undo(struct spawner *spawner, struct entry *entry, bool erase)
@@ -261,8 +262,8 @@ void guests_undo(struct spawner *spawner, struct entry *entry, bool erase)
 	entry->unasked = false;
 	entry->cause = END_KILLED;
 	memset(&entry->counters, 0, sizeof(entry->counters));
-	under_way(spawner, entry, ENTRY_DYING);
-	go_on_dying(spawner, entry);
+	entry_begin_transition(spawner, entry, ENTRY_DYING);
+	guest_continue_dying(spawner, entry);
 }
 
 int guests_end(struct spawner *spawner, struct entry *entry, bool destroy, uint32_t request,
@@ -271,7 +272,7 @@ int guests_end(struct spawner *spawner, struct entry *entry, bool destroy, uint3
 	if (entry->state == ENTRY_STOPPED)
 		return 0;
 	if (boots_under_way(entry)) {
-		if (await(entry, request, error) < 0)
+		if (request_wait(entry, request, error) < 0)
 			return -1;
 		boots_end(spawner, entry, destroy);
 		return 1;
@@ -283,12 +284,12 @@ int guests_end(struct spawner *spawner, struct entry *entry, bool destroy, uint3
 				 entry->guest.id.text);
 	if (entry->state != ENTRY_DYING) {
 		memset(&entry->counters, 0, sizeof(entry->counters));
-		count_last(spawner, entry);
+		guest_count_last(spawner, entry);
 		if (entry->driver->kill(&spawner->host, &entry->guest, error) < 0)
 			return -1;
-		begin_dying(spawner, entry);
+		guest_begin_dying(spawner, entry);
 	}
-	if (await(entry, request, error) < 0)
+	if (request_wait(entry, request, error) < 0)
 		return -1;
 	entry->destroy |= destroy;
 	return 1;
@@ -307,67 +308,68 @@ void guests_check_end(struct spawner *spawner, uint32_t slot)
 		 * cgroup. */
 		if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
 			log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
-		begin_dying(spawner, entry);
+		guest_begin_dying(spawner, entry);
 		entry->unasked = true;
 	}
 	if (entry->state == ENTRY_DYING)
-		go_on_dying(spawner, entry);
+		guest_continue_dying(spawner, entry);
 }
 
 /* ---- Pauses. */
 
-static void settle_running(struct spawner *spawner, struct entry *entry, const struct error *error)
+static void guest_return_to_running(struct spawner *spawner, struct entry *entry,
+				    const struct error *error)
 {
 	entry->state = ENTRY_RUNNING;
 	entry->look_at = 0;
 	if (jobs_under_way(entry))
 		jobs_look(spawner, entry);
-	answer(spawner, entry, error);
+	requests_answer(spawner, entry, error);
 }
 
 /* A pause that does not come about is taken back, so that what runs is what the daemon knows. */
-static void undo_freezing(struct spawner *spawner, struct entry *entry)
+static void freeze_undo(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	int result = entry->driver->freeze(&spawner->host, &entry->guest, false, &error);
 	if (result < 0)
 		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
 	if (result <= 0)
-		settle_running(spawner, entry, NULL);
+		guest_return_to_running(spawner, entry, NULL);
 	else
-		under_way(spawner, entry, ENTRY_THAWING);
+		entry_begin_transition(spawner, entry, ENTRY_THAWING);
 }
 
-static void freezing_failed(struct spawner *spawner, struct entry *entry, const struct error *error)
+static void freeze_failed(struct spawner *spawner, struct entry *entry, const struct error *error)
 {
-	answer(spawner, entry, error);
+	requests_answer(spawner, entry, error);
 	if (entry->state == ENTRY_FREEZING)
-		undo_freezing(spawner, entry);
+		freeze_undo(spawner, entry);
 	else
-		settle_running(spawner, entry, NULL);
+		guest_return_to_running(spawner, entry, NULL);
 }
 
-static void go_on_freezing(struct spawner *spawner, struct entry *entry)
+static void freeze_continue(struct spawner *spawner, struct entry *entry)
 {
 	bool frozen = entry->state == ENTRY_FREEZING;
 	struct error error;
 	int result = entry->driver->freeze(&spawner->host, &entry->guest, frozen, &error);
 	if (result < 0) {
-		freezing_failed(spawner, entry, &error);
+		freeze_failed(spawner, entry, &error);
 	} else if (result == 0) {
 		entry->guest.frozen = frozen;
-		settle_running(spawner, entry, NULL);
+		guest_return_to_running(spawner, entry, NULL);
 	}
 }
 
 /* Somebody needs it before it stands still: it goes on. */
-static void stop_freezing(struct spawner *spawner, struct entry *entry)
+static void freeze_cancel(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	error_set(&error, ERROR_CONFLICT, "sandbox %s was asked for while it was being paused",
 		  entry->guest.id.text);
-	answer(spawner, entry, &error);
-	undo_freezing(spawner, entry);
+	requests_answer(spawner, entry, &error);
+	freeze_undo(spawner, entry);
 }
 
 int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uint32_t request,
@@ -375,15 +377,15 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 {
 	enum entry_state wish = frozen ? ENTRY_FREEZING : ENTRY_THAWING;
 	if (entry->state == wish)
-		return await(entry, request, error);
+		return request_wait(entry, request, error);
 	if (!frozen) {
 		/* Whoever needs it now is not kept waiting by what can be done another time. */
 		if (entry->job.kind == JOB_RECLAIM)
 			jobs_stop(entry);
 		if (entry->state == ENTRY_FREEZING)
-			stop_freezing(spawner, entry);
+			freeze_cancel(spawner, entry);
 		if (entry->state == wish)
-			return await(entry, request, error);
+			return request_wait(entry, request, error);
 	}
 	if (entry->state != ENTRY_RUNNING)
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is being %s",
@@ -395,31 +397,31 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 		entry->guest.frozen = frozen;
 		return 0;
 	}
-	under_way(spawner, entry, wish);
-	return await(entry, request, error);
+	entry_begin_transition(spawner, entry, wish);
+	return request_wait(entry, request, error);
 }
 
 /* ---- The loop's look at what is under way. */
 
-static void waited_enough(struct spawner *spawner, struct entry *entry)
+static void transition_timed_out(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	entry->wait_until = 0;
 	if (entry->state != ENTRY_DYING) {
 		error_set(&error, ERROR_TIMED_OUT, "its processes do not %s",
 			  entry->state == ENTRY_FREEZING ? "stop; they go on" : "go on");
-		freezing_failed(spawner, entry, &error);
+		freeze_failed(spawner, entry, &error);
 		return;
 	}
 	error_set(&error, ERROR_TIMED_OUT,
 		  "its processes have not ended %d seconds after they were killed; it ends when "
 		  "they do",
-		  (int)(patience(spawner, ENTRY_DYING) / NSEC_PER_SEC));
+		  (int)(state_timeout(spawner, ENTRY_DYING) / NSEC_PER_SEC));
 	log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
-	answer(spawner, entry, &error);
+	requests_answer(spawner, entry, &error);
 }
 
-static void look(struct spawner *spawner, struct entry *entry)
+static void entry_check(struct spawner *spawner, struct entry *entry)
 {
 	int64_t before = clock_monotonic();
 	if (boots_under_way(entry)) {
@@ -433,11 +435,11 @@ static void look(struct spawner *spawner, struct entry *entry)
 		return;
 	}
 	if (entry->state == ENTRY_DYING)
-		go_on_dying(spawner, entry);
+		guest_continue_dying(spawner, entry);
 	else
-		go_on_freezing(spawner, entry);
+		freeze_continue(spawner, entry);
 	if (entry->look_at != 0 && entry->wait_until != 0 && before >= entry->wait_until)
-		waited_enough(spawner, entry);
+		transition_timed_out(spawner, entry);
 	if (entry->look_at == 0)
 		return;
 	int64_t now = clock_monotonic();
@@ -456,7 +458,7 @@ void guests_look(struct spawner *spawner)
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
 		if (entry->look_at != 0 && entry->look_at <= now)
-			look(spawner, entry);
+			entry_check(spawner, entry);
 		if (entry->look_at != 0)
 			guests_look_at(spawner, entry, entry->look_at);
 	}
@@ -472,6 +474,6 @@ void guests_forget_requests(struct spawner *spawner)
 		entry->waiting_count = 0;
 		entry->job.request = entry->next_job.request = 0;
 		if (entry->state == ENTRY_FREEZING)
-			undo_freezing(spawner, entry);
+			freeze_undo(spawner, entry);
 	}
 }

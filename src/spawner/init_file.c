@@ -18,13 +18,13 @@
 #define NAME_PREFIX "caisson-init-"
 
 /* Beside the running program in a build tree, or where `make install` puts it. */
-static const char *const places[] = {
+static const char *const source_paths[] = {
     "caisson-init",
     "src/init/caisson-init",
     "../libexec/caisson/caisson-init",
 };
 
-static int find_source(char path[SPAWNER_PATH_MAX], struct error *error)
+static int source_open(char path[SPAWNER_PATH_MAX], struct error *error)
 {
 	char program[SPAWNER_PATH_MAX - 64];
 	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
@@ -35,9 +35,9 @@ static int find_source(char path[SPAWNER_PATH_MAX], struct error *error)
 	if (!slash)
 		return error_set(error, ERROR_INTERNAL, "%s is not an absolute path", program);
 	*slash = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(source_paths); i++) {
 		CLOSE_FD int fd = -1;
-		if (text_format(path, SPAWNER_PATH_MAX, "%s/%s", program, places[i]) == 0)
+		if (text_format(path, SPAWNER_PATH_MAX, "%s/%s", program, source_paths[i]) == 0)
 			fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 		if (fd >= 0)
 			return TAKE_FD(fd);
@@ -48,7 +48,7 @@ static int find_source(char path[SPAWNER_PATH_MAX], struct error *error)
 			 program, program);
 }
 
-static int hash_file(int fd, uint64_t *ret_hash)
+static int file_hash(int fd, uint64_t *ret_hash)
 {
 	char block[16384];
 	uint64_t hash = PLACE_HASH_START;
@@ -70,7 +70,7 @@ static int hash_file(int fd, uint64_t *ret_hash)
 	return 0;
 }
 
-static int copy_file(int from, int to)
+static int file_copy(int from, int to)
 {
 	char block[16384];
 	off_t offset = 0;
@@ -97,7 +97,7 @@ struct guard {
 	mode_t mode;
 };
 
-static struct guard guard_of(const struct host *host)
+static struct guard guard_for_host(const struct host *host)
 {
 	if (host->rights == RIGHTS_ROOT)
 		return (struct guard){.group = getegid(), .mode = 0711};
@@ -105,25 +105,25 @@ static struct guard guard_of(const struct host *host)
 }
 
 /* Is the copy that is there already good? A crash may have left half of one. */
-static bool copy_is_good(int directory, const char *name, uint64_t wanted,
-			 const struct guard *guard)
+static bool copy_is_valid(int directory, const char *name, uint64_t wanted,
+			  const struct guard *guard)
 {
 	struct stat info;
 	uint64_t hash;
 	CLOSE_FD int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	return fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == 0 &&
 	       info.st_gid == guard->group && (info.st_mode & 07777) == guard->mode &&
-	       hash_file(fd, &hash) == 0 && hash == wanted;
+	       file_hash(fd, &hash) == 0 && hash == wanted;
 }
 
-static int install_copy(int directory, const char *name, int source, const struct guard *guard)
+static int copy_install(int directory, const char *name, int source, const struct guard *guard)
 {
 	unlinkat(directory, "new", 0);
 	CLOSE_FD int fd =
 	    openat(directory, "new", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0700);
 	if (fd < 0)
 		return -errno;
-	int result = copy_file(source, fd);
+	int result = file_copy(source, fd);
 	if (result == 0 && (fchown(fd, (uid_t)-1, guard->group) < 0 ||
 			    fchmod(fd, guard->mode) < 0 || fsync(fd) < 0))
 		result = -errno;
@@ -135,7 +135,7 @@ static int install_copy(int directory, const char *name, int source, const struc
 }
 
 /* Sandboxes that run an older one have it open: its name is not needed. */
-static void remove_others(int directory, const char *name)
+static void copies_remove_other(int directory, const char *name)
 {
 	int copy = fcntl(directory, F_DUPFD_CLOEXEC, 3);
 	DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
@@ -151,13 +151,13 @@ static void remove_others(int directory, const char *name)
 
 int init_file_install(struct spawner *spawner, struct error *error)
 {
-	const struct guard guard = guard_of(&spawner->host);
+	const struct guard guard = guard_for_host(&spawner->host);
 	char source_path[SPAWNER_PATH_MAX], directory_path[SPAWNER_PATH_MAX], name[64];
 	uint64_t hash;
-	CLOSE_FD int source = find_source(source_path, error);
+	CLOSE_FD int source = source_open(source_path, error);
 	if (source < 0)
 		return -1;
-	int result = hash_file(source, &hash);
+	int result = file_hash(source, &hash);
 	if (result < 0)
 		return error_set_errno(error, ERROR_INTERNAL, result, "%s", source_path);
 	if (text_format(directory_path, sizeof(directory_path), "%s/init", spawner->host.state) < 0)
@@ -166,13 +166,13 @@ int init_file_install(struct spawner *spawner, struct error *error)
 	if (directory < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "%s", directory_path);
 	snprintf(name, sizeof(name), NAME_PREFIX "%016llx", (unsigned long long)hash);
-	result = copy_is_good(directory, name, hash, &guard)
+	result = copy_is_valid(directory, name, hash, &guard)
 		     ? 0
-		     : install_copy(directory, name, source, &guard);
+		     : copy_install(directory, name, source, &guard);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "copying %s to %s", source_path, directory_path);
-	remove_others(directory, name);
+	copies_remove_other(directory, name);
 	spawner->init_hash = hash;
 	spawner->host.init_fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (spawner->host.init_fd < 0)

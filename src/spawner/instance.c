@@ -73,7 +73,7 @@ int place_find_user(struct spawner *spawner, struct error *error)
 }
 
 /* Makes the directory and those above it. 1: it is new. */
-static int make_path(const char *path, mode_t mode, mode_t mode_above)
+static int directories_make(const char *path, mode_t mode, mode_t mode_above)
 {
 	char part[SPAWNER_PATH_MAX];
 	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -89,8 +89,8 @@ static int make_path(const char *path, mode_t mode, mode_t mode_above)
 }
 
 /* The two directories that everything is below: root's, whatever they were before. */
-static int make_root(const struct host *host, const char *what, const char *path, mode_t mode,
-		     bool *ret_new, struct error *error)
+static int root_directory_make(const struct host *host, const char *what, const char *path,
+			       mode_t mode, bool *ret_new, struct error *error)
 {
 	struct stat info;
 	bool root = host->rights == RIGHTS_ROOT;
@@ -98,7 +98,7 @@ static int make_root(const struct host *host, const char *what, const char *path
 	 * one id the daemon is the user, and the group would be the user's: others may be in it. */
 	if (!root)
 		mode = host->rights == RIGHTS_ONE_ID ? 0700 : 0710;
-	int result = make_path(path, mode, root ? 0755 : 0700);
+	int result = directories_make(path, mode, root ? 0755 : 0700);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "%s directory %s", what, path);
@@ -128,10 +128,10 @@ static int make_root(const struct host *host, const char *what, const char *path
 int place_make_roots(struct spawner *spawner, struct error *error)
 {
 	struct host *host = &spawner->host;
-	if (make_root(host, "state", spawner->config.state, 0711, &spawner->state_is_new, error) <
-		0 ||
-	    make_root(host, "runtime", spawner->config.runtime, 0755, &spawner->runtime_is_new,
-		      error) < 0)
+	if (root_directory_make(host, "state", spawner->config.state, 0711, &spawner->state_is_new,
+				error) < 0 ||
+	    root_directory_make(host, "runtime", spawner->config.runtime, 0755,
+				&spawner->runtime_is_new, error) < 0)
 		return -1;
 	/* The real path, so that two names of one directory are one instance. */
 	char *state = realpath(spawner->config.state, NULL);
@@ -151,7 +151,7 @@ int place_make_roots(struct spawner *spawner, struct error *error)
 
 /* The daemon runs as another user than it did: what it wrote becomes the new one's. Its old user
  * may have put anything there, so no link is followed and nothing with a second name is touched. */
-static int give_tree(int fd, uid_t uid, gid_t gid, int depth)
+static int tree_change_owner(int fd, uid_t uid, gid_t gid, int depth)
 {
 	struct stat info;
 	DIR *entries = fdopendir(fd);
@@ -175,7 +175,7 @@ static int give_tree(int fd, uid_t uid, gid_t gid, int depth)
 					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 				: -1;
 		if (below >= 0 && result == 0)
-			result = give_tree(below, uid, gid, depth - 1);
+			result = tree_change_owner(below, uid, gid, depth - 1);
 		else
 			fd_close(&below);
 	}
@@ -184,7 +184,7 @@ static int give_tree(int fd, uid_t uid, gid_t gid, int depth)
 }
 
 /* A directory of ours below one of the roots, with this owner and mode. */
-static int make_directory(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid)
+static int directory_make(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid)
 {
 	struct stat info;
 	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
@@ -195,7 +195,7 @@ static int make_directory(int parent, const char *name, mode_t mode, uid_t uid, 
 	if (info.st_uid != uid || info.st_gid != gid) {
 		if (fchown(fd, uid, gid) < 0)
 			return -errno;
-		int result = uid != 0 ? give_tree(dup(fd), uid, gid, 2) : 0;
+		int result = uid != 0 ? tree_change_owner(dup(fd), uid, gid, 2) : 0;
 		if (result < 0)
 			return result;
 	}
@@ -203,7 +203,7 @@ static int make_directory(int parent, const char *name, mode_t mode, uid_t uid, 
 }
 
 /* A restore that was killed while it put things in place: half of what is here is the backup's. */
-static int check_restored(const struct host *host, struct error *error)
+static int restore_check_finished(const struct host *host, struct error *error)
 {
 	char path[SPAWNER_PATH_MAX];
 	if (text_format(path, sizeof(path), "%s/restore/ready", host->state) < 0 ||
@@ -217,7 +217,7 @@ static int check_restored(const struct host *host, struct error *error)
 int place_make_directories(struct spawner *spawner, struct error *error)
 {
 	const struct host *host = &spawner->host;
-	if (check_restored(host, error) < 0)
+	if (restore_check_finished(host, error) < 0)
 		return -1;
 	const struct {
 		const char *root, *name;
@@ -234,7 +234,7 @@ int place_make_directories(struct spawner *spawner, struct error *error)
 		bool daemon = directories[i].of_daemon;
 		int result = root < 0
 				 ? -errno
-				 : make_directory(root, directories[i].name, directories[i].mode,
+				 : directory_make(root, directories[i].name, directories[i].mode,
 						  daemon ? host->daemon_uid : geteuid(),
 						  daemon ? host->daemon_gid : getegid());
 		if (result == -EPERM && host->rights != RIGHTS_ROOT)
@@ -251,7 +251,7 @@ int place_make_directories(struct spawner *spawner, struct error *error)
 }
 
 /* The length of the shortest part of a path that this process cannot use so; 0: it can. */
-static int unreachable_part(const char *path, int mode)
+static int path_unreachable_length(const char *path, int mode)
 {
 	char part[SPAWNER_PATH_MAX];
 	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/'))
@@ -273,13 +273,13 @@ int place_become_daemon(const struct host *host)
 }
 
 /* Asks as the daemon's user, in a child; its exit status is the length. */
-static int unreachable_by_daemon(const struct spawner *spawner, const char *path, int mode)
+static int path_unreachable_by_daemon(const struct spawner *spawner, const char *path, int mode)
 {
 	pid_t child = fork();
 	if (child == 0) {
 		if (rootless_open_way(spawner) < 0 || place_become_daemon(&spawner->host) < 0)
 			_exit(255);
-		_exit(MIN(unreachable_part(path, mode), 254));
+		_exit(MIN(path_unreachable_length(path, mode), 254));
 	}
 	int status;
 	if (child < 0 || waitpid(child, &status, 0) < 0 || !WIFEXITED(status))
@@ -304,7 +304,7 @@ int place_check_reach(struct spawner *spawner, struct error *error)
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		if (!places[i].path)
 			continue;
-		int length = unreachable_by_daemon(spawner, places[i].path, places[i].mode);
+		int length = path_unreachable_by_daemon(spawner, places[i].path, places[i].mode);
 		if (length == 0)
 			continue;
 		bool whole = (size_t)length >= strlen(places[i].path);

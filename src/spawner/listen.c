@@ -24,7 +24,7 @@
 #define IN_USE_PAUSE (10 * NSEC_PER_MSEC)
 #define IN_USE_PAUSES_MAX 300
 
-static int open_unix(struct spawner *spawner, struct error *error)
+static int unix_listener_open(struct spawner *spawner, struct error *error)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	if (config_socket_path(&spawner->config, address.sun_path, sizeof(address.sun_path)) < 0)
@@ -50,7 +50,7 @@ union address {
 
 /* Whoever has the address may be one of us: asked for its health it says so. Bounded, and what it
  * says is believed for a word in a message only. */
-static bool is_caisson(const union address *address, socklen_t size)
+static bool address_answers_as_caisson(const union address *address, socklen_t size)
 {
 	static const char question[] =
 	    "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -73,8 +73,8 @@ static bool is_caisson(const union address *address, socklen_t size)
 	return strcasestr(answer, "\r\nX-Request-Id: ") && strstr(answer, "{\"status\":\"");
 }
 
-static int address_error(const char *listen_on, const union address *address, socklen_t size,
-			 int errnum, struct error *error)
+static int address_set_error(const char *listen_on, const union address *address, socklen_t size,
+			     int errnum, struct error *error)
 {
 	if (errnum == EADDRINUSE)
 		return error_set(
@@ -82,7 +82,7 @@ static int address_error(const char *listen_on, const union address *address, so
 		    "the address %s is in use by another %s: choose another with "
 		    "--listen HOST:PORT, or --listen none for the Unix socket alone",
 		    listen_on,
-		    is_caisson(address, size)
+		    address_answers_as_caisson(address, size)
 			? "Caisson daemon (an ordinary user's takes it when it is free)"
 			: "program");
 	if (errnum == EADDRNOTAVAIL)
@@ -93,7 +93,7 @@ static int address_error(const char *listen_on, const union address *address, so
 	return error_set_errno(error, ERROR_CONFIG, errnum, "listening on %s", listen_on);
 }
 
-static socklen_t make_address(const char *host, uint16_t port, union address *address)
+static socklen_t address_parse(const char *host, uint16_t port, union address *address)
 {
 	memset(address, 0, sizeof(*address));
 	if (inet_pton(AF_INET, host, &address->v4.sin_addr) == 1) {
@@ -108,7 +108,7 @@ static socklen_t make_address(const char *host, uint16_t port, union address *ad
 	return sizeof(address->v6);
 }
 
-static bool is_loopback(const union address *address)
+static bool address_is_loopback(const union address *address)
 {
 	if (address->any.sa_family == AF_INET)
 		return ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
@@ -117,7 +117,7 @@ static bool is_loopback(const union address *address)
 
 /* A spawner that was killed has left its socket's file and a daemon, which ends as soon as it
  * notices; until then the address is its. */
-static int bind_address(const struct spawner *spawner, int fd, const union address *address,
+static int address_bind(const struct spawner *spawner, int fd, const union address *address,
 			socklen_t size)
 {
 	char path[SPAWNER_PATH_MAX];
@@ -131,7 +131,7 @@ static int bind_address(const struct spawner *spawner, int fd, const union addre
 	return 0;
 }
 
-static int open_tcp(struct spawner *spawner, struct error *error)
+static int tcp_listener_open(struct spawner *spawner, struct error *error)
 {
 	char host[CONFIG_HOST_MAX];
 	uint16_t port;
@@ -141,18 +141,18 @@ static int open_tcp(struct spawner *spawner, struct error *error)
 	int result = config_split_listen(listen_on, host, &port);
 	if (result == -ENOENT)
 		return 0;
-	socklen_t size = result < 0 ? 0 : make_address(host, port, &address);
+	socklen_t size = result < 0 ? 0 : address_parse(host, port, &address);
 	if (size == 0)
 		return error_set(error, ERROR_CONFIG, "listen = %s is not understood", listen_on);
 	CLOSE_FD int fd =
 	    socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-	    bind_address(spawner, fd, &address, size) < 0 || listen(fd, BACKLOG) < 0 ||
+	    address_bind(spawner, fd, &address, size) < 0 || listen(fd, BACKLOG) < 0 ||
 	    getsockname(fd, &address.any, &size) < 0) {
 		/* Each user of a host has a daemon; the usual port is the first one's. */
 		if (errno != EADDRINUSE || spawner->host.rights == RIGHTS_ROOT ||
 		    strcmp(listen_on, CONFIG_LISTEN_DEFAULT) != 0)
-			return address_error(listen_on, &address, size, errno, error);
+			return address_set_error(listen_on, &address, size, errno, error);
 		log_warning("the address %s is in use: the API is on the Unix socket alone "
 			    "(--listen HOST:PORT chooses another)",
 			    listen_on);
@@ -163,7 +163,7 @@ static int open_tcp(struct spawner *spawner, struct error *error)
 	port = ntohs(v6 ? address.v6.sin6_port : address.v4.sin_port);
 	(void)!text_format(spawner->listen, sizeof(spawner->listen), v6 ? "[%s]:%u" : "%s:%u", host,
 			   (unsigned)port);
-	if (!is_loopback(&address) && !spawner->config.tls_certificate[0])
+	if (!address_is_loopback(&address) && !spawner->config.tls_certificate[0])
 		log_warning("%s can be reached from other hosts, and tokens travel unencrypted: "
 			    "set tls_certificate and tls_key",
 			    spawner->listen);
@@ -173,5 +173,5 @@ static int open_tcp(struct spawner *spawner, struct error *error)
 
 int listen_open(struct spawner *spawner, struct error *error)
 {
-	return open_tcp(spawner, error) < 0 ? -1 : open_unix(spawner, error);
+	return tcp_listener_open(spawner, error) < 0 ? -1 : unix_listener_open(spawner, error);
 }

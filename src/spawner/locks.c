@@ -83,7 +83,7 @@ static int holder_write(const struct spawner *spawner, int lock, const char *dir
 	return 0;
 }
 
-static bool same_directory(const char *a, const char *b)
+static bool directory_same(const char *a, const char *b)
 {
 	struct stat first, second;
 	return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
@@ -91,7 +91,7 @@ static bool same_directory(const char *a, const char *b)
 }
 
 /* Is it one of the daemon's pool, with nothing of a user's? Its slot has a third word. */
-static bool is_pooled(const char *state, const char *name)
+static bool guest_is_pooled(const char *state, const char *name)
 {
 	char path[SPAWNER_PATH_MAX], text[64];
 	if (text_format(path, sizeof(path), "%s/sandboxes/%s/slot", state, name) < 0 ||
@@ -108,21 +108,22 @@ struct served_state {
 };
 
 /* A daemon that is asked to end destroys its pool: while one serves, they do not count. */
-static bool counts(const void *data, const char *name)
+static bool guest_counts_as_running(const void *data, const char *name)
 {
 	const struct served_state *of = data;
-	return !of->served || !is_pooled(of->state, name);
+	return !of->served || !guest_is_pooled(of->state, name);
 }
 
 /* Whether a sandbox of the state runs from the runtime directory. */
-static bool runs_in(const char *runtime, const char *state, bool served)
+static bool runtime_has_running_guests(const char *runtime, const char *state, bool served)
 {
-	return live_guest_any(runtime, counts, &(struct served_state){state, served});
+	return live_guest_any(runtime, guest_counts_as_running,
+			      &(struct served_state){state, served});
 }
 
 /* Whether the records in a runtime directory are of our state's sandboxes. A directory of another
  * user has none of ours. Of a state that was removed or moved nobody else can take care. */
-static bool has_our_records(const char *runtime, const char *state)
+static bool runtime_holds_our_records(const char *runtime, const char *state)
 {
 	struct stat info;
 	struct holder holder = {.pid = 0};
@@ -133,19 +134,19 @@ static bool has_our_records(const char *runtime, const char *state)
 	if (lock >= 0)
 		holder_read(lock, &holder);
 	return holder.state[0] == '\0' || access(holder.state, F_OK) < 0 ||
-	       same_directory(holder.state, state);
+	       directory_same(holder.state, state);
 }
 
 /* What runs is known by its record in the runtime directory alone. From another one it would look
  * ended, and a second copy of it would be started over the same files. `last`: what the state
  * directory's lock says. */
-static int check_last_runtime(const struct spawner *spawner, const struct holder *last, bool served,
+static int last_runtime_check(const struct spawner *spawner, const struct holder *last, bool served,
 			      struct error *error)
 {
 	const struct host *host = &spawner->host;
-	if (last->runtime[0] == '\0' || same_directory(last->runtime, host->runtime) ||
-	    !has_our_records(last->runtime, host->state) ||
-	    !runs_in(last->runtime, host->state, served))
+	if (last->runtime[0] == '\0' || directory_same(last->runtime, host->runtime) ||
+	    !runtime_holds_our_records(last->runtime, host->state) ||
+	    !runtime_has_running_guests(last->runtime, host->state, served))
 		return 0;
 	return error_set(error, ERROR_DAEMON_CONFLICT,
 			 "sandboxes of the state directory %s are running from the runtime "
@@ -157,13 +158,14 @@ static int check_last_runtime(const struct spawner *spawner, const struct holder
 /* Sandboxes that live are known by the runtime directory, their files by the state directory: with
  * another's state they would all look like strays, and be ended. `last`: what the runtime
  * directory's lock says. */
-static int check_last_state(const struct spawner *spawner, const struct holder *last, bool served,
+static int last_state_check(const struct spawner *spawner, const struct holder *last, bool served,
 			    struct error *error)
 {
 	const struct host *host = &spawner->host;
 	/* Of a state that was removed nobody else can take care. */
 	if (last->state[0] == '\0' || strcmp(last->state, host->state) == 0 ||
-	    access(last->state, F_OK) < 0 || !runs_in(host->runtime, last->state, served))
+	    access(last->state, F_OK) < 0 ||
+	    !runtime_has_running_guests(host->runtime, last->state, served))
 		return 0;
 	return error_set(error, ERROR_DAEMON_CONFLICT,
 			 "in the runtime directory %s sandboxes of the state directory %s are "
@@ -172,11 +174,11 @@ static int check_last_state(const struct spawner *spawner, const struct holder *
 			 host->runtime, last->state, host->state, last->state);
 }
 
-static int lock_conflict(const struct spawner *spawner, const struct holder *holder,
-			 const char *what, const char *directory, struct error *error)
+static int lock_set_conflict(const struct spawner *spawner, const struct holder *holder,
+			     const char *what, const char *directory, struct error *error)
 {
 	char pid[24] = "PID", use[SPAWNER_PATH_MAX + 32] = "";
-	if (holder->runtime[0] && !same_directory(holder->runtime, spawner->host.runtime))
+	if (holder->runtime[0] && !directory_same(holder->runtime, spawner->host.runtime))
 		snprintf(use, sizeof(use), " (CAISSON_RUNTIME=%s)", holder->runtime);
 	if (holder->pid)
 		snprintf(pid, sizeof(pid), "%llu", (unsigned long long)holder->pid);
@@ -190,17 +192,17 @@ static int lock_conflict(const struct spawner *spawner, const struct holder *hol
 
 /* One that a client has started serves until somebody does for good: it is asked to end, once, and
  * its sandboxes run on. */
-static bool would_leave(const struct spawner *spawner, const struct holder *holder)
+static bool holder_can_be_asked(const struct spawner *spawner, const struct holder *holder)
 {
 	return spawner->config.idle_exit_seconds == 0 && holder->start_time != 0;
 }
 
 /* Whether it will. */
-static bool ask_to_leave(const struct spawner *spawner, const struct holder *holder,
-			 uint64_t *asked)
+static bool holder_ask_to_end(const struct spawner *spawner, const struct holder *holder,
+			      uint64_t *asked)
 {
 	struct process process = PROCESS_NONE;
-	if (!would_leave(spawner, holder))
+	if (!holder_can_be_asked(spawner, holder))
 		return false;
 	if (holder->pid == *asked)
 		return true;
@@ -242,27 +244,26 @@ static bool holder_has_ended(const struct holder *holder)
 }
 
 /* The lock is another's: 0 when it will be free soon. */
-static int wait_for_holder(const struct spawner *spawner, int lock,
-			   const struct lock_target *target, struct lock_wait *wait,
-			   struct error *error)
+static int holder_wait(const struct spawner *spawner, int lock, const struct lock_target *target,
+		       struct lock_wait *wait, struct error *error)
 {
 	struct holder holder;
 	holder_read(lock, &holder);
 	/* A worker of one that was killed holds it until the kernel has ended it too. */
 	bool gone = holder_has_ended(&holder);
 	/* One is not asked to leave for a start that is refused afterwards. */
-	if (!gone && would_leave(spawner, &holder) && holder.pid != wait->asked &&
+	if (!gone && holder_can_be_asked(spawner, &holder) && holder.pid != wait->asked &&
 	    target->check(spawner, &holder, true, error) < 0)
 		return -1;
-	bool leaves = !gone && ask_to_leave(spawner, &holder, &wait->asked);
+	bool leaves = !gone && holder_ask_to_end(spawner, &holder, &wait->asked);
 	if ((!gone && !leaves) || ++wait->turns > (wait->asked ? LEAVE_TURNS : LOCK_TURNS))
-		return lock_conflict(spawner, &holder, target->what, target->path, error);
+		return lock_set_conflict(spawner, &holder, target->what, target->path, error);
 	nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE}, NULL);
 	return 0;
 }
 
 /* Takes <path>/lock and checks its last holder; returns the descriptor that holds it. */
-static int lock_directory(const struct spawner *spawner, const struct lock_target *target,
+static int directory_lock(const struct spawner *spawner, const struct lock_target *target,
 			  struct error *error)
 {
 	char path[SPAWNER_PATH_MAX];
@@ -279,7 +280,7 @@ static int lock_directory(const struct spawner *spawner, const struct lock_targe
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			if (errno != EWOULDBLOCK)
 				return error_set_errno(error, ERROR_INTERNAL, errno, "%s", path);
-			if (wait_for_holder(spawner, fd, target, &wait, error) < 0)
+			if (holder_wait(spawner, fd, target, &wait, error) < 0)
 				return -1;
 			continue;
 		}
@@ -298,12 +299,12 @@ static int lock_directory(const struct spawner *spawner, const struct lock_targe
 int locks_take(struct spawner *spawner, struct error *error)
 {
 	const struct host *host = &spawner->host;
-	const struct lock_target state = {"state", host->state, check_last_runtime};
-	const struct lock_target runtime = {"runtime", host->runtime, check_last_state};
-	spawner->state_lock = lock_directory(spawner, &state, error);
+	const struct lock_target state = {"state", host->state, last_runtime_check};
+	const struct lock_target runtime = {"runtime", host->runtime, last_state_check};
+	spawner->state_lock = directory_lock(spawner, &state, error);
 	if (spawner->state_lock < 0)
 		return -1;
-	spawner->runtime_lock = lock_directory(spawner, &runtime, error);
+	spawner->runtime_lock = directory_lock(spawner, &runtime, error);
 	/* Only now: a start that is refused or killed before this leaves the state directory with
 	 * the runtime directory that its sandboxes run from. */
 	if (spawner->runtime_lock < 0 ||

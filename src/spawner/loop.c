@@ -24,7 +24,7 @@
 
 static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
 
-static void ignore_signal(int number)
+static void signal_ignore(int number)
 {
 	(void)number;
 }
@@ -42,7 +42,7 @@ int spawner_loop_open(struct spawner *spawner, struct error *error)
 {
 	sigset_t signals;
 	/* A handler and not SIG_IGN, which children would inherit through exec. */
-	struct sigaction pipe = {.sa_handler = ignore_signal};
+	struct sigaction pipe = {.sa_handler = signal_ignore};
 	sigemptyset(&signals);
 	for (size_t i = 0; i < ARRAY_SIZE(handled_signals); i++)
 		sigaddset(&signals, handled_signals[i]);
@@ -70,7 +70,7 @@ int spawner_loop_watch(struct spawner *spawner, struct error *error)
 }
 
 /* Requests are read while nothing waits to be sent, and the other way round. */
-static void update_interest(struct spawner *spawner)
+static void daemon_socket_update_interest(struct spawner *spawner)
 {
 	struct epoll_event event = {.events = spawner->outbox_count > 0 ? EPOLLOUT : EPOLLIN,
 				    .data.u64 = LOOP_DAEMON};
@@ -78,7 +78,7 @@ static void update_interest(struct spawner *spawner)
 		epoll_ctl(spawner->epoll, EPOLL_CTL_MOD, spawner->socket, &event);
 }
 
-static void flush_outbox(struct spawner *spawner)
+static void outbox_flush(struct spawner *spawner)
 {
 	while (spawner->outbox_count > 0 && spawner->socket >= 0) {
 		const struct spawn_message *message = &spawner->outbox[spawner->outbox_first];
@@ -92,7 +92,7 @@ static void flush_outbox(struct spawner *spawner)
 		spawner->outbox_first = (spawner->outbox_first + 1) % OUTBOX_MAX;
 		spawner->outbox_count--;
 	}
-	update_interest(spawner);
+	daemon_socket_update_interest(spawner);
 }
 
 void spawner_loop_send(struct spawner *spawner, const struct spawn_message *message)
@@ -109,11 +109,11 @@ void spawner_loop_send(struct spawner *spawner, const struct spawn_message *mess
 	spawner->outbox_count++;
 	/* Earlier ones that wait go first; the loop sends them when there is room. */
 	if (spawner->outbox_count == 1)
-		flush_outbox(spawner);
+		outbox_flush(spawner);
 	FAULT_SEND(message, AFTER);
 }
 
-static void receive_requests(struct spawner *spawner)
+static void request_receive(struct spawner *spawner)
 {
 	/* One at a time and back to the loop: an end or a signal is never far behind. */
 	struct spawn_message message;
@@ -137,7 +137,7 @@ static void receive_requests(struct spawner *spawner)
 		fd_close(&fds[i]);
 }
 
-static void begin_quit(struct spawner *spawner)
+static void quit_begin(struct spawner *spawner)
 {
 	const struct spawn_message quit = {.type = SPAWN_QUIT};
 	if (spawner->quitting) {
@@ -154,7 +154,7 @@ static void begin_quit(struct spawner *spawner)
 
 /* What the file says of maxima and mounts is the spawner's to enforce; all else that can change
  * while it runs is the daemon's. */
-static void reload(struct spawner *spawner)
+static void config_reload(struct spawner *spawner)
 {
 	const struct spawn_message message = {.type = SPAWN_RELOAD};
 	struct config changed;
@@ -183,7 +183,7 @@ static void reload(struct spawner *spawner)
 	spawner_loop_send(spawner, &message);
 }
 
-static bool is_known(const struct spawner *spawner, pid_t pid)
+static bool child_is_known(const struct spawner *spawner, pid_t pid)
 {
 	bool known = pid == spawner->daemon || pid == spawner->trash_worker;
 	for (uint32_t i = 0; i < spawner->leaving_count; i++)
@@ -199,7 +199,7 @@ static bool is_known(const struct spawner *spawner, pid_t pid)
 
 /* An init whose worker was killed before it could say which it is. While one works, it may be an
  * init that it is about to speak of. */
-static void reap_strays(const struct spawner *spawner)
+static void children_reap_unknown(const struct spawner *spawner)
 {
 	enum { STRAYS_MAX = 16 };
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
@@ -208,13 +208,13 @@ static void reap_strays(const struct spawner *spawner)
 	for (int i = 0; i < STRAYS_MAX; i++) {
 		siginfo_t info = {0};
 		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0 ||
-		    is_known(spawner, info.si_pid))
+		    child_is_known(spawner, info.si_pid))
 			return;
 		waitpid(info.si_pid, NULL, WNOHANG);
 	}
 }
 
-static void reap_children(struct spawner *spawner)
+static void children_reap(struct spawner *spawner)
 {
 	int status;
 	/* By pid, never waitpid(-1): the end of a sandbox's init is read through its pidfd. */
@@ -222,23 +222,23 @@ static void reap_children(struct spawner *spawner)
 		daemon_child_ended(spawner, status);
 	trash_reap(spawner);
 	worker_reap(spawner);
-	reap_strays(spawner);
+	children_reap_unknown(spawner);
 }
 
-static void handle_signals(struct spawner *spawner)
+static void signals_handle(struct spawner *spawner)
 {
 	struct signalfd_siginfo info;
 	while (read(spawner->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 		switch (info.ssi_signo) {
 		case SIGTERM:
 		case SIGINT:
-			begin_quit(spawner);
+			quit_begin(spawner);
 			break;
 		case SIGHUP:
-			reload(spawner);
+			config_reload(spawner);
 			break;
 		case SIGCHLD:
-			reap_children(spawner);
+			children_reap(spawner);
 			break;
 		default:
 			break;
@@ -246,11 +246,11 @@ static void handle_signals(struct spawner *spawner)
 	}
 }
 
-static void handle_event(struct spawner *spawner, const struct epoll_event *event)
+static void event_handle(struct spawner *spawner, const struct epoll_event *event)
 {
 	uint64_t kind = event->data.u64 >> 32 << 32;
 	if (kind == LOOP_SIGNALS) {
-		handle_signals(spawner);
+		signals_handle(spawner);
 	} else if (kind == LOOP_GUEST) {
 		guests_check_end(spawner, (uint32_t)event->data.u64);
 	} else if (kind == LOOP_WORKER) {
@@ -263,13 +263,13 @@ static void handle_event(struct spawner *spawner, const struct epoll_event *even
 		memory_changed(spawner, (uint32_t)event->data.u64);
 	} else if (kind == LOOP_DAEMON && spawner->socket >= 0) {
 		if (event->events & EPOLLOUT)
-			flush_outbox(spawner);
+			outbox_flush(spawner);
 		else
-			receive_requests(spawner);
+			request_receive(spawner);
 	}
 }
 
-static void handle_timers(struct spawner *spawner)
+static void timers_handle(struct spawner *spawner)
 {
 	int64_t now = clock_monotonic();
 	struct error error;
@@ -291,7 +291,7 @@ static void handle_timers(struct spawner *spawner)
 	}
 }
 
-static int next_timeout(struct spawner *spawner)
+static int timers_next_timeout(struct spawner *spawner)
 {
 	const int64_t timers[] = {spawner->daemon_restart_at, spawner->daemon_kill_at,
 				  spawner->quitting ? spawner->quit_until : 0, spawner->look_at,
@@ -314,15 +314,15 @@ void spawner_loop_run(struct spawner *spawner)
 		if (spawner->socket < 0)
 			guests_forget_requests(spawner);
 		int count = epoll_wait(spawner->epoll, events, EVENTS_MAX,
-				       FAULT_TIMEOUT(next_timeout(spawner)));
+				       FAULT_TIMEOUT(timers_next_timeout(spawner)));
 		if (count < 0 && errno != EINTR) {
 			log_error("epoll: %s", strerror(errno));
 			spawner->exit_code = 1;
 			return;
 		}
 		for (int i = 0; i < count && !spawner->done; i++)
-			handle_event(spawner, &events[i]);
+			event_handle(spawner, &events[i]);
 		guests_look(spawner);
-		handle_timers(spawner);
+		timers_handle(spawner);
 	}
 }

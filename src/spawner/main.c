@@ -36,7 +36,7 @@ struct spawner *spawner_new(const struct config *config)
 	return spawner;
 }
 
-static void entry_close(struct spawner *spawner, struct entry *entry)
+static void entry_done(struct spawner *spawner, struct entry *entry)
 {
 	boots_forget_order(entry);
 	process_done(&entry->guest.init);
@@ -49,7 +49,7 @@ void spawner_free(struct spawner *spawner)
 	if (!spawner)
 		return;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		entry_close(spawner, &spawner->entries[i]);
+		entry_done(spawner, &spawner->entries[i]);
 	for (size_t i = 0; i < TIER_COUNT; i++)
 		fd_close(&spawner->probes[i].socket);
 	fd_close(&spawner->socket);
@@ -66,7 +66,7 @@ void spawner_free(struct spawner *spawner)
 	free(spawner);
 }
 
-static int claim_uids(struct spawner *spawner, struct error *error)
+static int uid_range_claim(struct spawner *spawner, struct error *error)
 {
 	/* Without root there is one range, which all sandboxes share. */
 	if (spawner->host.rights != RIGHTS_ROOT)
@@ -81,21 +81,21 @@ static int claim_uids(struct spawner *spawner, struct error *error)
 }
 
 /* A template that cannot be made cannot be used, and says so when it is asked for. */
-static int prepare_template(struct spawner *spawner, struct error *error)
+static int template_prepare(struct spawner *spawner, struct error *error)
 {
 	if (host_rootfs_prepare(&spawner->host, error) < 0)
 		log_error("template host: %s", error->message);
 	return 0;
 }
 
-static int adopt(struct spawner *spawner, struct error *error)
+static int guests_adopt(struct spawner *spawner, struct error *error)
 {
 	(void)error;
 	adopt_all(spawner);
 	return 0;
 }
 
-static int start_first_daemon(struct spawner *spawner, struct error *error)
+static int daemon_start_first(struct spawner *spawner, struct error *error)
 {
 	return spawner->start_daemon(spawner, error);
 }
@@ -110,18 +110,18 @@ static int (*const steps[])(struct spawner *spawner, struct error *error) = {
     locks_take, /* from here on everything below the two directories is ours */
     place_make_directories,
     place_check_reach,
-    claim_uids,
+    uid_range_claim,
     init_file_install,
     listen_open,
     spawner_loop_open,
     privileges_narrow_second,
-    prepare_template,
-    adopt,
-    start_first_daemon,
+    template_prepare,
+    guests_adopt,
+    daemon_start_first,
 };
 
 /* By what is there: a directory that could not be made sense of is a sandbox too. */
-static bool sandboxes_left(struct spawner *spawner)
+static bool instance_has_sandboxes(struct spawner *spawner)
 {
 	char path[SPAWNER_PATH_MAX];
 	if (guests_count(spawner) > 0 ||
@@ -135,7 +135,7 @@ static const char *const runtime_files[] = {"cgroups", "lock"};
 
 /* What a living or stopped sandbox needs stays; when there is none, the host looks as it did
  * before, but for the state directory. */
-static void clean_up(struct spawner *spawner)
+static void instance_clean_up(struct spawner *spawner)
 {
 	char path[SPAWNER_PATH_MAX];
 	const char *runtime = spawner->host.runtime;
@@ -146,7 +146,7 @@ static void clean_up(struct spawner *spawner)
 		unlink(path);
 	worker_finish_probes(spawner);
 	trash_finish(spawner);
-	if (spawner->adopted && !sandboxes_left(spawner)) {
+	if (spawner->adopted && !instance_has_sandboxes(spawner)) {
 		adopt_sweep(spawner);
 		if (spawner->host.rights == RIGHTS_ROOT)
 			uid_block_release(UID_BLOCK_DIRECTORY, spawner->uid_block);
@@ -163,7 +163,7 @@ static void clean_up(struct spawner *spawner)
 
 /* A start that is refused leaves no directory that it made. The state directory is ours to remove
  * while we have its lock and nothing was served from it. */
-static void forget_new(struct spawner *spawner)
+static void instance_remove_new(struct spawner *spawner)
 {
 	if (spawner->runtime_is_new)
 		rmdir(spawner->config.runtime);
@@ -202,9 +202,9 @@ int spawner_main(const struct config *config, const char *config_path)
 			 spawner->listen);
 		spawner_loop_run(spawner);
 	}
-	clean_up(spawner);
+	instance_clean_up(spawner);
 	if (error.kind != ERROR_NONE)
-		forget_new(spawner);
+		instance_remove_new(spawner);
 	int exit_code = spawner->exit_code;
 	spawner_free(spawner);
 	if (error.kind != ERROR_NONE) {

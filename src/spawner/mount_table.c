@@ -14,7 +14,7 @@
 #define LINE_MAX_SIZE (8 * PATH_MAX + 1024)
 
 /* Its line. -ENOENT: the mount is not in this namespace. */
-static int find_line(int fd, char *line, size_t room)
+static int mount_line_find(int fd, char *line, size_t room)
 {
 	char name[64];
 	int wanted = -1, id;
@@ -40,7 +40,7 @@ static int find_line(int fd, char *line, size_t room)
 int mount_table_type(int fd, char *type, size_t room)
 {
 	char line[LINE_MAX_SIZE];
-	int result = find_line(fd, line, sizeof(line));
+	int result = mount_line_find(fd, line, sizeof(line));
 	const char *dash = result < 0 ? NULL : strstr(line, " - ");
 	if (!dash)
 		return -ENOENT;
@@ -48,7 +48,7 @@ int mount_table_type(int fd, char *type, size_t room)
 }
 
 /* The field of that number, with \ooo made what it stands for. */
-static int read_field(const char *line, int number, char path[PATH_MAX])
+static int mount_line_read_path(const char *line, int number, char path[PATH_MAX])
 {
 	size_t size = 0;
 	for (; number > 0 && line; number--)
@@ -71,9 +71,9 @@ int mount_table_place(int fd, char place[MOUNT_PLACE_SIZE])
 	char line[LINE_MAX_SIZE], root[PATH_MAX], mounted_at[PATH_MAX], name[64], path[PATH_MAX];
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	ssize_t length = readlink(name, path, sizeof(path) - 1);
-	int result = find_line(fd, line, sizeof(line));
-	if (length <= 0 || result < 0 || read_field(line, 3, root) < 0 ||
-	    read_field(line, 4, mounted_at) < 0)
+	int result = mount_line_find(fd, line, sizeof(line));
+	if (length <= 0 || result < 0 || mount_line_read_path(line, 3, root) < 0 ||
+	    mount_line_read_path(line, 4, mounted_at) < 0)
 		return -ENOENT;
 	path[length] = '\0';
 	/* "/" is a prefix of everything and stands for no name. */

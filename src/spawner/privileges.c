@@ -68,7 +68,7 @@ static const char *const denied_calls[] = {
     "vhangup",       "fanotify_init",
 };
 
-static bool is_kept(int capability, bool second)
+static bool capability_is_kept(int capability, bool second)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		if (kept[i].capability == capability)
@@ -77,7 +77,7 @@ static bool is_kept(int capability, bool second)
 }
 
 /* Permitted and effective become what is kept of what there is; inheritable becomes empty. */
-static int reduce_capabilities(bool second)
+static int capabilities_reduce(bool second)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[2];
@@ -86,7 +86,7 @@ static int reduce_capabilities(bool second)
 	for (int word = 0; word < 2; word++) {
 		uint32_t mask = 0;
 		for (int bit = 0; bit < 32; bit++)
-			if (is_kept(word * 32 + bit, second))
+			if (capability_is_kept(word * 32 + bit, second))
 				mask |= 1u << bit;
 		data[word].permitted &= mask;
 		data[word].effective = data[word].permitted;
@@ -95,15 +95,15 @@ static int reduce_capabilities(bool second)
 	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
-static int reduce_bounding_set(void)
+static int bounding_set_reduce(void)
 {
 	for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++)
-		if (!is_kept(capability, true) && prctl(PR_CAPBSET_DROP, capability) < 0)
+		if (!capability_is_kept(capability, true) && prctl(PR_CAPBSET_DROP, capability) < 0)
 			return -errno;
 	return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-static int load_filter(void)
+static int filter_load(void)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	if (!filter)
@@ -124,7 +124,7 @@ static int load_filter(void)
 int privileges_narrow_first(struct spawner *spawner, struct error *error)
 {
 	(void)spawner;
-	int result = reduce_capabilities(false);
+	int result = capabilities_reduce(false);
 	if (result < 0)
 		return error_set_errno(error, ERROR_NO_PERMISSION, result,
 				       "giving up capabilities");
@@ -154,15 +154,15 @@ int privileges_raise_files(struct spawner *spawner, struct error *error)
 int privileges_narrow_second(struct spawner *spawner, struct error *error)
 {
 	(void)spawner;
-	int result = reduce_bounding_set();
+	int result = bounding_set_reduce();
 	if (result == 0)
-		result = reduce_capabilities(true);
+		result = capabilities_reduce(true);
 	if (result < 0)
 		return error_set_errno(error, ERROR_NO_PERMISSION, result,
 				       "giving up capabilities");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return error_set_errno(error, ERROR_NO_PERMISSION, errno, "no_new_privs");
-	result = load_filter();
+	result = filter_load();
 	if (result < 0)
 		return error_set_errno(error, ERROR_NO_PERMISSION, result,
 				       "loading the filter of system calls");

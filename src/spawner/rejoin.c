@@ -19,7 +19,7 @@
 
 #define DEPTH_MAX 32 /* user namespaces cannot be nested deeper */
 
-static bool same_namespace(int fd, const struct stat *other)
+static bool namespace_same(int fd, const struct stat *other)
 {
 	struct stat info;
 	return fstat(fd, &info) == 0 && info.st_dev == other->st_dev &&
@@ -27,7 +27,7 @@ static bool same_namespace(int fd, const struct stat *other)
 }
 
 /* The namespace above it that is right below ours, and of this user's making. */
-static int climb(int lowest, const struct stat *ours)
+static int namespace_find_below_ours(int lowest, const struct stat *ours)
 {
 	CLOSE_FD int at = fcntl(lowest, F_DUPFD_CLOEXEC, 3);
 	for (int depth = 0; at >= 0 && depth < DEPTH_MAX; depth++) {
@@ -35,7 +35,7 @@ static int climb(int lowest, const struct stat *ours)
 		CLOSE_FD int above = ioctl(at, NS_GET_PARENT);
 		if (above < 0)
 			return -errno;
-		if (same_namespace(above, ours)) {
+		if (namespace_same(above, ours)) {
 			if (ioctl(at, NS_GET_OWNER_UID, &owner) < 0)
 				return -errno;
 			return owner == geteuid() ? TAKE_FD(at) : -EPERM;
@@ -46,7 +46,7 @@ static int climb(int lowest, const struct stat *ours)
 	return -ELOOP;
 }
 
-static int namespace_of(const struct process *process, const struct stat *ours)
+static int namespace_of_process(const struct process *process, const struct stat *ours)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)process->pid);
@@ -54,9 +54,9 @@ static int namespace_of(const struct process *process, const struct stat *ours)
 	if (fd < 0)
 		return -errno;
 	/* What was opened is its own, if it lives. */
-	if (!process_alive(process) || same_namespace(fd, ours))
+	if (!process_alive(process) || namespace_same(fd, ours))
 		return -ESRCH;
-	return climb(fd, ours);
+	return namespace_find_below_ours(fd, ours);
 }
 
 int rejoin_find(const char *runtime)
@@ -73,7 +73,7 @@ int rejoin_find(const char *runtime)
 		if (entry->d_name[0] == '.' ||
 		    live_guest_open(dirfd(entries), entry->d_name, &process) < 0)
 			continue;
-		found = namespace_of(&process, &ours);
+		found = namespace_of_process(&process, &ours);
 		process_done(&process);
 	}
 	if (entries)

@@ -17,7 +17,7 @@ struct request {
 	struct spawn_message *reply;
 };
 
-static int hello(struct request *request, struct error *error)
+static int request_hello(struct request *request, struct error *error)
 {
 	request->reply->hello.version = SPAWNER_PROTOCOL_VERSION;
 	request->reply->hello.init = request->spawner->init_hash;
@@ -32,15 +32,15 @@ struct mounts {
 	struct mount list[SANDBOX_MOUNTS_MAX];
 };
 
-static void list_done(struct mounts *mounts)
+static void mounts_close(struct mounts *mounts)
 {
 	mounts_done(mounts->list);
 }
 
-static int create(struct request *request, struct error *error)
+static int request_create(struct request *request, struct error *error)
 {
 	struct spawn_create *order = &request->message->create;
-	CLEANUP(list_done) struct mounts mounts;
+	CLEANUP(mounts_close) struct mounts mounts;
 	mounts_init(mounts.list);
 	if (validate_create(request->spawner, order, request->fds, request->fd_count, mounts.list,
 			    error) < 0 ||
@@ -51,10 +51,10 @@ static int create(struct request *request, struct error *error)
 	return 0;
 }
 
-static int start(struct request *request, struct error *error)
+static int request_start(struct request *request, struct error *error)
 {
 	struct spawn_create *order = &request->message->create;
-	CLEANUP(list_done) struct mounts mounts;
+	CLEANUP(mounts_close) struct mounts mounts;
 	mounts_init(mounts.list);
 	if (validate_create(request->spawner, order, request->fds, request->fd_count, mounts.list,
 			    error) < 0 ||
@@ -65,7 +65,7 @@ static int start(struct request *request, struct error *error)
 	return 0;
 }
 
-static int kill_guest(struct request *request, struct error *error)
+static int request_kill(struct request *request, struct error *error)
 {
 	int result =
 	    guests_end(request->spawner, request->entry, false, request->message->request, error);
@@ -74,7 +74,7 @@ static int kill_guest(struct request *request, struct error *error)
 	return result;
 }
 
-static int destroy(struct request *request, struct error *error)
+static int request_destroy(struct request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
 	struct entry *entry = request->entry;
@@ -90,7 +90,7 @@ static int destroy(struct request *request, struct error *error)
 	return 0;
 }
 
-static int must_run(const struct entry *entry, struct error *error)
+static int entry_check_running(const struct entry *entry, struct error *error)
 {
 	if (guests_runs(entry))
 		return 0;
@@ -104,9 +104,9 @@ static int must_run(const struct entry *entry, struct error *error)
 			 entry->guest.id.text);
 }
 
-static int set_frozen(struct request *request, bool frozen, struct error *error)
+static int request_set_frozen(struct request *request, bool frozen, struct error *error)
 {
-	if (must_run(request->entry, error) < 0)
+	if (entry_check_running(request->entry, error) < 0)
 		return -1;
 	int result = guests_freeze(request->spawner, request->entry, frozen,
 				   request->message->request, error);
@@ -115,43 +115,44 @@ static int set_frozen(struct request *request, bool frozen, struct error *error)
 	return result;
 }
 
-static int freeze(struct request *request, struct error *error)
+static int request_freeze(struct request *request, struct error *error)
 {
-	return set_frozen(request, true, error);
+	return request_set_frozen(request, true, error);
 }
 
-static int thaw(struct request *request, struct error *error)
+static int request_thaw(struct request *request, struct error *error)
 {
-	return set_frozen(request, false, error);
+	return request_set_frozen(request, false, error);
 }
 
-static int set_limits(struct request *request, struct error *error)
+static int request_set_limits(struct request *request, struct error *error)
 {
 	struct entry *entry = request->entry;
 	const struct limits *limits = &request->message->limits;
-	if (validate_limits(request->spawner, limits, error) < 0 || must_run(entry, error) < 0 ||
+	if (validate_limits(request->spawner, limits, error) < 0 ||
+	    entry_check_running(entry, error) < 0 ||
 	    jobs_set_limits(request->spawner, entry, limits, request->message->request, error) < 0)
 		return -1;
 	request->reply = NULL;
 	return 0;
 }
 
-static int reclaim(struct request *request, struct error *error)
+static int request_reclaim(struct request *request, struct error *error)
 {
-	if (must_run(request->entry, error) < 0 ||
+	if (entry_check_running(request->entry, error) < 0 ||
 	    jobs_reclaim(request->spawner, request->entry, request->message->request, error) < 0)
 		return -1;
 	request->reply = NULL;
 	return 0;
 }
 
-static int own(struct request *request, struct error *error)
+static int request_own(struct request *request, struct error *error)
 {
 	return boots_own(request->spawner, request->entry, error);
 }
 
 /* Of all that run: whatever goes wrong with one is that one's. */
-static void counters_of_all(struct request *request)
+static void request_counters_of_all(struct request *request)
 {
 	struct spawner *spawner = request->spawner;
 	struct spawn_message counted = {.type = SPAWN_COUNTED,
@@ -169,14 +170,14 @@ static void counters_of_all(struct request *request)
 	}
 }
 
-static int counters(struct request *request, struct error *error)
+static int request_counters(struct request *request, struct error *error)
 {
 	struct entry *entry = request->entry;
 	if (!entry) {
-		counters_of_all(request);
+		request_counters_of_all(request);
 		return 0;
 	}
-	if (must_run(entry, error) < 0)
+	if (entry_check_running(entry, error) < 0)
 		return -1;
 	return entry->driver->counters(&request->spawner->host, &entry->guest,
 				       &request->reply->counters, error);
@@ -207,7 +208,7 @@ void requests_list(struct spawner *spawner, uint32_t request)
 	spawner_loop_send(spawner, &reply);
 }
 
-static int list(struct request *request, struct error *error)
+static int request_list(struct request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
 	if (spawner->list_request != 0)
@@ -220,7 +221,7 @@ static int list(struct request *request, struct error *error)
 	return 0;
 }
 
-static int probe(struct request *request, struct error *error)
+static int request_probe(struct request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
 	uint32_t tier = request->message->tier;
@@ -255,22 +256,22 @@ static const struct handler {
 	enum subject subject; /* nothing, a well-formed id, a sandbox that exists, or no id */
 	bool descriptors;     /* it may carry some */
 } handlers[] = {
-    [SPAWN_HELLO] = {hello, SUBJECT_NONE, false},
-    [SPAWN_CREATE] = {create, SUBJECT_ID, true},
-    [SPAWN_START] = {start, SUBJECT_SANDBOX, true},
-    [SPAWN_KILL] = {kill_guest, SUBJECT_SANDBOX, false},
-    [SPAWN_DESTROY] = {destroy, SUBJECT_SANDBOX, false},
-    [SPAWN_FREEZE] = {freeze, SUBJECT_SANDBOX, false},
-    [SPAWN_THAW] = {thaw, SUBJECT_SANDBOX, false},
-    [SPAWN_LIMITS] = {set_limits, SUBJECT_SANDBOX, false},
-    [SPAWN_COUNTERS] = {counters, SUBJECT_SANDBOX_OR_ALL, false},
-    [SPAWN_LIST] = {list, SUBJECT_NONE, false},
-    [SPAWN_PROBE] = {probe, SUBJECT_NONE, false},
-    [SPAWN_RECLAIM] = {reclaim, SUBJECT_SANDBOX, false},
-    [SPAWN_OWN] = {own, SUBJECT_SANDBOX, false},
+    [SPAWN_HELLO] = {request_hello, SUBJECT_NONE, false},
+    [SPAWN_CREATE] = {request_create, SUBJECT_ID, true},
+    [SPAWN_START] = {request_start, SUBJECT_SANDBOX, true},
+    [SPAWN_KILL] = {request_kill, SUBJECT_SANDBOX, false},
+    [SPAWN_DESTROY] = {request_destroy, SUBJECT_SANDBOX, false},
+    [SPAWN_FREEZE] = {request_freeze, SUBJECT_SANDBOX, false},
+    [SPAWN_THAW] = {request_thaw, SUBJECT_SANDBOX, false},
+    [SPAWN_LIMITS] = {request_set_limits, SUBJECT_SANDBOX, false},
+    [SPAWN_COUNTERS] = {request_counters, SUBJECT_SANDBOX_OR_ALL, false},
+    [SPAWN_LIST] = {request_list, SUBJECT_NONE, false},
+    [SPAWN_PROBE] = {request_probe, SUBJECT_NONE, false},
+    [SPAWN_RECLAIM] = {request_reclaim, SUBJECT_SANDBOX, false},
+    [SPAWN_OWN] = {request_own, SUBJECT_SANDBOX, false},
 };
 
-static int serve(struct request *request, struct error *error)
+static int request_serve(struct request *request, struct error *error)
 {
 	struct spawn_message *message = request->message;
 	const struct handler *handler =
@@ -312,7 +313,7 @@ void requests_serve(struct spawner *spawner, struct spawn_message *message, cons
 	};
 	struct error error = {.kind = ERROR_NONE};
 	FAULT_SERVE(message, BEFORE);
-	if (serve(&request, &error) < 0) {
+	if (request_serve(&request, &error) < 0) {
 		reply.result = error.kind == ERROR_NONE ? ERROR_INTERNAL : (uint32_t)error.kind;
 		memcpy(reply.message, error.message, sizeof(reply.message));
 		log_debug("request %u of type %u: %s", message->request, message->type,

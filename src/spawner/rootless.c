@@ -35,7 +35,7 @@ struct grant {
 	char uid_tool[64], gid_tool[64];
 };
 
-static bool find_tool(const char *name, char path[64])
+static bool tool_find(const char *name, char path[64])
 {
 	static const char *const directories[] = {"/usr/bin", "/bin", "/usr/local/bin",
 						  "/run/wrappers/bin"};
@@ -47,7 +47,7 @@ static bool find_tool(const char *name, char path[64])
 }
 
 /* The first range of that size: "NAME-OR-UID:FIRST:COUNT" per line. */
-static bool find_range(const char *path, const struct grant *grant, uint32_t *ret_first)
+static bool subid_range_find(const char *path, const struct grant *grant, uint32_t *ret_first)
 {
 	char line[512], number[ID_TEXT];
 	bool found = false;
@@ -75,19 +75,19 @@ static bool find_range(const char *path, const struct grant *grant, uint32_t *re
 }
 
 /* Is there a range? If not, why is what a user wants to know who expected one. */
-static bool find_grant(struct grant *grant)
+static bool grant_find(struct grant *grant)
 {
 	*grant = (struct grant){.uid = geteuid(), .gid = getegid()};
 	const struct passwd *user = getpwuid(grant->uid);
 	if (user && text_copy(grant->name, sizeof(grant->name), user->pw_name) < 0)
 		grant->name[0] = '\0';
 	const char *missing = NULL;
-	if (!find_range("/etc/subuid", grant, &grant->first_uid))
+	if (!subid_range_find("/etc/subuid", grant, &grant->first_uid))
 		missing = "/etc/subuid grants this user no 65536 ids";
-	else if (!find_range("/etc/subgid", grant, &grant->first_gid))
+	else if (!subid_range_find("/etc/subgid", grant, &grant->first_gid))
 		missing = "/etc/subgid grants this user no 65536 ids";
-	else if (!find_tool("newuidmap", grant->uid_tool) ||
-		 !find_tool("newgidmap", grant->gid_tool))
+	else if (!tool_find("newuidmap", grant->uid_tool) ||
+		 !tool_find("newgidmap", grant->gid_tool))
 		missing = "newuidmap and newgidmap are not installed (package uidmap)";
 	if (!missing)
 		return true;
@@ -96,7 +96,7 @@ static bool find_grant(struct grant *grant)
 }
 
 /* newuidmap PID 0 OURS 1 1 FIRST COUNT. Its exit status, or -errno. */
-static int run_tool(const char *tool, pid_t pid, uint32_t ours, uint32_t first)
+static int map_tool_run(const char *tool, pid_t pid, uint32_t ours, uint32_t first)
 {
 	static char *const environment[] = {NULL};
 	char texts[4][ID_TEXT];
@@ -122,22 +122,22 @@ enum { MAPPED_NOTHING, MAPPED_UIDS, MAPPED_ALL };
 
 /* The two programs must be started from outside the new namespace: inside there is no root that
  * they could become. */
-static _Noreturn void helper(int socket, pid_t pid, const struct grant *grant)
+static _Noreturn void map_helper_run(int socket, pid_t pid, const struct grant *grant)
 {
 	char done = MAPPED_NOTHING, go;
 	/* A tool that hangs ends us, and whoever waits reads that. */
 	alarm(HELPER_SECONDS);
 	if (recv(socket, &go, 1, 0) != 1)
 		_exit(1);
-	if (run_tool(grant->uid_tool, pid, grant->uid, grant->first_uid) == 0) {
+	if (map_tool_run(grant->uid_tool, pid, grant->uid, grant->first_uid) == 0) {
 		done = MAPPED_UIDS;
-		if (run_tool(grant->gid_tool, pid, grant->gid, grant->first_gid) == 0)
+		if (map_tool_run(grant->gid_tool, pid, grant->gid, grant->first_gid) == 0)
 			done = MAPPED_ALL;
 	}
 	_exit(send(socket, &done, 1, MSG_NOSIGNAL) != 1);
 }
 
-static bool sysctl_is(const char *path, char value)
+static bool sysctl_has_value(const char *path, char value)
 {
 	char text[32];
 	return fd_read_small(AT_FDCWD, path, text, sizeof(text)) > 0 && text[0] == value &&
@@ -149,14 +149,14 @@ static bool sysctl_is(const char *path, char value)
 #define SYSCTL_COUNT "/proc/sys/user/max_user_namespaces"
 
 /* Which lock is on the door, and what opens it. */
-static int forbidden(int result, struct error *error)
+static int namespace_set_error(int result, struct error *error)
 {
 	const char *command = NULL;
-	if (sysctl_is(SYSCTL_CLONE, '0'))
+	if (sysctl_has_value(SYSCTL_CLONE, '0'))
 		command = "sysctl -w kernel.unprivileged_userns_clone=1";
-	else if (sysctl_is(SYSCTL_COUNT, '0'))
+	else if (sysctl_has_value(SYSCTL_COUNT, '0'))
 		command = "sysctl -w user.max_user_namespaces=15000";
-	else if (sysctl_is(SYSCTL_APPARMOR, '1'))
+	else if (sysctl_has_value(SYSCTL_APPARMOR, '1'))
 		command = "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
 	if (command)
 		return error_set(error, ERROR_NO_PERMISSION,
@@ -174,7 +174,7 @@ static int forbidden(int result, struct error *error)
 }
 
 /* Only the user's own id: what anyone may write about himself. */
-static int map_one_id(const struct grant *grant)
+static int own_id_map(const struct grant *grant)
 {
 	char text[64];
 	int result = fd_write_small(AT_FDCWD, "/proc/self/setgroups", "deny");
@@ -188,7 +188,7 @@ static int map_one_id(const struct grant *grant)
 }
 
 /* Says "go" and hears what was done; the helper is gone afterwards. */
-static int ask_helper(int socket, pid_t pid)
+static int map_helper_ask(int socket, pid_t pid)
 {
 	char done = MAPPED_NOTHING;
 	if (send(socket, "g", 1, MSG_NOSIGNAL) != 1 || recv(socket, &done, 1, 0) != 1)
@@ -198,7 +198,7 @@ static int ask_helper(int socket, pid_t pid)
 	return done;
 }
 
-static pid_t start_helper(const struct grant *grant, int *ret_socket)
+static pid_t map_helper_start(const struct grant *grant, int *ret_socket)
 {
 	int pair[2];
 	pid_t parent = getpid();
@@ -208,7 +208,7 @@ static pid_t start_helper(const struct grant *grant, int *ret_socket)
 	pid_t pid = fork();
 	if (pid == 0) {
 		close(ours);
-		helper(theirs, parent, grant);
+		map_helper_run(theirs, parent, grant);
 	}
 	if (pid < 0)
 		return -errno;
@@ -217,7 +217,7 @@ static pid_t start_helper(const struct grant *grant, int *ret_socket)
 }
 
 /* What the namespace we are in gives us. */
-static void count_ids(struct host *host, uint32_t beside)
+static void host_set_ids(struct host *host, uint32_t beside)
 {
 	host->uid_base = 1;
 	host->uid_slots = UID_BLOCK_SLOTS;
@@ -228,23 +228,23 @@ static void count_ids(struct host *host, uint32_t beside)
 
 /* The namespace is there and mapped. That mounts can be made in it is worth a try: AppArmor lets a
  * user have a namespace, and nothing in it. */
-static int try_mounts(struct error *error)
+static int mounts_try(struct error *error)
 {
 	struct mount_attr slave = {.propagation = 1 << 19 /* MS_SLAVE */};
 	int result = sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &slave);
-	return result < 0 ? forbidden(result, error) : 0;
+	return result < 0 ? namespace_set_error(result, error) : 0;
 }
 
-static int make_namespace(struct spawner *spawner, struct error *error)
+static int namespace_make(struct spawner *spawner, struct error *error)
 {
 	struct grant grant;
 	CLOSE_FD int socket = -1;
-	pid_t pid = find_grant(&grant) ? start_helper(&grant, &socket) : 0;
+	pid_t pid = grant_find(&grant) ? map_helper_start(&grant, &socket) : 0;
 	if (pid < 0)
 		return error_set_errno(error, error_kind_of_errno(pid), pid, "a process");
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
-		return forbidden(-errno, error);
-	int done = pid > 0 ? ask_helper(socket, pid) : MAPPED_NOTHING;
+		return namespace_set_error(-errno, error);
+	int done = pid > 0 ? map_helper_ask(socket, pid) : MAPPED_NOTHING;
 	if (done == MAPPED_UIDS)
 		return error_set(error, ERROR_NO_PERMISSION,
 				 "newuidmap works and newgidmap does not: look at /etc/subgid, and "
@@ -253,15 +253,15 @@ static int make_namespace(struct spawner *spawner, struct error *error)
 	if (pid > 0 && done == MAPPED_NOTHING)
 		log_warning("newuidmap failed (is %s setuid?): sandboxes have one id, the user's",
 			    grant.uid_tool);
-	int result = done == MAPPED_ALL ? 0 : map_one_id(&grant);
+	int result = done == MAPPED_ALL ? 0 : own_id_map(&grant);
 	if (result < 0)
-		return forbidden(result, error);
-	count_ids(&spawner->host, done == MAPPED_ALL ? RANGE_SIZE : 0);
+		return namespace_set_error(result, error);
+	host_set_ids(&spawner->host, done == MAPPED_ALL ? RANGE_SIZE : 0);
 	return 0;
 }
 
 /* Root of a namespace that was made before: how many ids follow on 0? */
-static uint32_t ids_beside(const char *path)
+static uint32_t map_count_further_ids(const char *path)
 {
 	char text[4096];
 	unsigned inside, outside, count;
@@ -277,16 +277,17 @@ static uint32_t ids_beside(const char *path)
 	return next > 0 ? next - 1 : 0;
 }
 
-static uint32_t count_beside(void)
+static uint32_t own_maps_count_further_ids(void)
 {
-	return MIN(ids_beside("/proc/self/uid_map"), ids_beside("/proc/self/gid_map"));
+	return MIN(map_count_further_ids("/proc/self/uid_map"),
+		   map_count_further_ids("/proc/self/gid_map"));
 }
 
 /* What the kernel counts per user (inotify instances and watches) is counted for the user who made
  * the namespace too, and with that for everything else that this user runs. So that no sandbox
  * takes all of it, each user in here may have a part. Not to be had where /proc/sys is read-only.
  */
-static void share_counts(uint64_t before, const char *path, uint32_t part)
+static void kernel_count_share(uint64_t before, const char *path, uint32_t part)
 {
 	char text[32];
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)MAX(before / part, 16));
@@ -294,7 +295,7 @@ static void share_counts(uint64_t before, const char *path, uint32_t part)
 	(void)result;
 }
 
-static uint64_t read_count(const char *path)
+static uint64_t kernel_count_read(const char *path)
 {
 	char text[32];
 	uint64_t value;
@@ -305,7 +306,7 @@ static uint64_t read_count(const char *path)
 }
 
 /* Into the namespace of an earlier one: 1; 0: there is none. */
-static int join_earlier(struct spawner *spawner, struct error *error)
+static int namespace_join_earlier(struct spawner *spawner, struct error *error)
 {
 	CLOSE_FD int earlier = rejoin_find(spawner->config.runtime);
 	if (earlier < 0)
@@ -314,48 +315,48 @@ static int join_earlier(struct spawner *spawner, struct error *error)
 		return error_set_errno(error, ERROR_NO_PERMISSION, errno,
 				       "sandboxes of an earlier daemon run, and their namespace "
 				       "cannot be entered");
-	uint32_t beside = count_beside();
-	count_ids(&spawner->host, beside >= RANGE_SIZE ? RANGE_SIZE : 0);
+	uint32_t beside = own_maps_count_further_ids();
+	host_set_ids(&spawner->host, beside >= RANGE_SIZE ? RANGE_SIZE : 0);
 	return 1;
 }
 
-static int enter(struct spawner *spawner, struct error *error)
+static int namespace_enter(struct spawner *spawner, struct error *error)
 {
 	static const char *const counts[] = {"/proc/sys/user/max_inotify_instances",
 					     "/proc/sys/user/max_inotify_watches"};
-	const uint64_t before[] = {read_count(counts[0]), read_count(counts[1])};
-	int joined = join_earlier(spawner, error);
-	if (joined == 0 && make_namespace(spawner, error) < 0)
+	const uint64_t before[] = {kernel_count_read(counts[0]), kernel_count_read(counts[1])};
+	int joined = namespace_join_earlier(spawner, error);
+	if (joined == 0 && namespace_make(spawner, error) < 0)
 		return -1;
-	if (joined < 0 || try_mounts(error) < 0)
+	if (joined < 0 || mounts_try(error) < 0)
 		return -1;
 	uint32_t part = spawner->host.rights == RIGHTS_SUBUIDS ? 4 : 2;
 	for (size_t i = 0; joined == 0 && i < ARRAY_SIZE(counts); i++)
-		share_counts(before[i], counts[i], part);
+		kernel_count_share(before[i], counts[i], part);
 	return 0;
 }
 
 int rootless_enter(struct spawner *spawner, struct error *error)
 {
 	if (geteuid() != 0)
-		return enter(spawner, error);
-	uint32_t beside = count_beside();
+		return namespace_enter(spawner, error);
+	uint32_t beside = own_maps_count_further_ids();
 	/* All of them: the host's root, or as good as that. */
 	if (beside >= UID_RANGE_BASE)
 		return 0;
 	/* A container's root has 65536 ids as a rule, with its own. */
-	count_ids(&spawner->host, beside >= RANGE_SIZE - 1 ? MIN(beside, RANGE_SIZE) : 0);
+	host_set_ids(&spawner->host, beside >= RANGE_SIZE - 1 ? MIN(beside, RANGE_SIZE) : 0);
 	/* Its mounts may still be the host's, which are not ours to copy from. */
 	if (unshare(CLONE_NEWNS) < 0)
-		return forbidden(-errno, error);
-	return try_mounts(error);
+		return namespace_set_error(-errno, error);
+	return mounts_try(error);
 }
 
 /* ---- The daemon's way to its directories. */
 
 /* The length of the shortest part of a path that is a directory which the daemon's user may not
  * search; 0: there is none. The user's own directories, and mode bits, are all there is to ask. */
-static size_t closed_part(const struct host *host, const char *path)
+static size_t path_closed_length(const struct host *host, const char *path)
 {
 	char part[PATH_MAX];
 	struct stat info;
@@ -374,7 +375,7 @@ static size_t closed_part(const struct host *host, const char *path)
 }
 
 /* An empty directory over a closed one. */
-static int cover(const char *path)
+static int directory_cover(const char *path)
 {
 	CLOSE_FD int fs = sys_fsopen("tmpfs", FSOPEN_CLOEXEC);
 	if (fs < 0)
@@ -392,7 +393,7 @@ static int cover(const char *path)
 }
 
 /* mkdir -p, below what has been covered. */
-static int make_way(const char *path)
+static int directories_make(const char *path)
 {
 	char part[PATH_MAX];
 	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -405,7 +406,7 @@ static int make_way(const char *path)
 	return mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-static int open_mount(const char *path)
+static int directory_open_mount(const char *path)
 {
 	unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
 	int mount = sys_open_tree(AT_FDCWD, path, flags);
@@ -432,22 +433,22 @@ int rootless_open_way(const struct spawner *spawner)
 		result = sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private);
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		mounts[i] = -1;
-		if (result >= 0 && *paths[i] && closed_part(host, paths[i]) > 0)
-			result = mounts[i] = open_mount(paths[i]);
+		if (result >= 0 && *paths[i] && path_closed_length(host, paths[i]) > 0)
+			result = mounts[i] = directory_open_mount(paths[i]);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		char part[PATH_MAX];
 		size_t closed = 0;
 		while (result >= 0 && mounts[i] >= 0 &&
-		       (closed = closed_part(host, paths[i])) > 0) {
+		       (closed = path_closed_length(host, paths[i])) > 0) {
 			result = text_format(part, sizeof(part), "%.*s", (int)closed, paths[i]);
 			if (result >= 0)
-				result = cover(part);
+				result = directory_cover(part);
 			if (result >= 0)
-				result = make_way(paths[i]);
+				result = directories_make(paths[i]);
 		}
 		if (result >= 0 && mounts[i] >= 0)
-			result = make_way(paths[i]);
+			result = directories_make(paths[i]);
 		if (result >= 0 && mounts[i] >= 0)
 			result = sys_move_mount(mounts[i], "", AT_FDCWD, paths[i],
 						MOVE_MOUNT_F_EMPTY_PATH);

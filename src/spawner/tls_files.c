@@ -35,7 +35,8 @@ static const char *reader_name(void)
 	return name;
 }
 
-static int read_text(const char *kind, const char *path, struct tls_text *text, struct error *error)
+static int tls_file_read(const char *kind, const char *path, struct tls_text *text,
+			 struct error *error)
 {
 	const char *reader = reader_name();
 	struct stat info;
@@ -53,7 +54,7 @@ static int read_text(const char *kind, const char *path, struct tls_text *text, 
 	return 0;
 }
 
-static int keep_text(int *fd, const struct tls_text *text, struct error *error)
+static int tls_file_keep(int *fd, const struct tls_text *text, struct error *error)
 {
 	if (*fd < 0)
 		*fd = memfd_create("tls", MFD_CLOEXEC);
@@ -73,11 +74,11 @@ int tls_files_load(struct spawner *spawner, struct error *error)
 	struct tls_text *texts = calloc(2, sizeof(*texts));
 	if (!texts)
 		abort();
-	int result = read_text("certificate", config->tls_certificate, &texts[0], error);
+	int result = tls_file_read("certificate", config->tls_certificate, &texts[0], error);
 	if (result == 0)
-		result = read_text("key", config->tls_key, &texts[1], error);
+		result = tls_file_read("key", config->tls_key, &texts[1], error);
 	for (int i = 0; i < 2 && result == 0; i++)
-		result = keep_text(&spawner->tls_files[i], &texts[i], error);
+		result = tls_file_keep(&spawner->tls_files[i], &texts[i], error);
 	explicit_bzero(texts, 2 * sizeof(*texts));
 	free(texts);
 	return result;

@@ -24,7 +24,7 @@
 #define FINISH_TIMEOUT (2 * NSEC_PER_SEC)
 #define NAMES_TRIED 64
 
-static int open_trash(const struct host *host)
+static int trash_open(const struct host *host)
 {
 	char path[SPAWNER_PATH_MAX];
 	if (text_format(path, sizeof(path), "%s/trash", host->state) < 0)
@@ -34,7 +34,7 @@ static int open_trash(const struct host *host)
 }
 
 /* In a worker. */
-static int erase(int trash, const char *name)
+static int trash_erase(int trash, const char *name)
 {
 	int result = remove_tree(trash, name);
 	if (result < 0)
@@ -44,7 +44,7 @@ static int erase(int trash, const char *name)
 }
 
 /* A child that holds nothing of ours but the standard descriptors. */
-static pid_t fork_worker(void)
+static pid_t eraser_fork(void)
 {
 	pid_t child = fork();
 	if (child != 0)
@@ -58,12 +58,12 @@ static pid_t fork_worker(void)
 	return 0;
 }
 
-static void start_worker(struct spawner *spawner, struct entry *entry)
+static void eraser_start(struct spawner *spawner, struct entry *entry)
 {
-	pid_t child = fork_worker();
+	pid_t child = eraser_fork();
 	if (child == 0) {
-		int trash = open_trash(&spawner->host);
-		_exit(trash < 0 || erase(trash, entry->guest.id.text) < 0);
+		int trash = trash_open(&spawner->host);
+		_exit(trash < 0 || trash_erase(trash, entry->guest.id.text) < 0);
 	}
 	if (child < 0) {
 		/* The next start empties the trash. */
@@ -75,12 +75,12 @@ static void start_worker(struct spawner *spawner, struct entry *entry)
 	spawner->worker_count++;
 }
 
-static void start_workers(struct spawner *spawner)
+static void erasers_start(struct spawner *spawner)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS && spawner->worker_count < WORKERS_MAX; i++) {
 		struct entry *entry = &spawner->entries[i];
 		if (entry->state == ENTRY_ERASING && entry->worker == 0)
-			start_worker(spawner, entry);
+			eraser_start(spawner, entry);
 	}
 }
 
@@ -109,23 +109,23 @@ void trash_entry(struct spawner *spawner, struct entry *entry)
 	process_done(&entry->guest.init);
 	entry->worker = 0;
 	entry->state = ENTRY_ERASING;
-	start_workers(spawner);
+	erasers_start(spawner);
 }
 
 void trash_empty(struct spawner *spawner)
 {
-	pid_t child = fork_worker();
+	pid_t child = eraser_fork();
 	if (child > 0)
 		spawner->trash_worker = child;
 	if (child != 0)
 		return;
-	int trash = open_trash(&spawner->host);
+	int trash = trash_open(&spawner->host);
 	DIR *entries = trash < 0 ? NULL : fdopendir(dup(trash));
 	if (!entries)
 		_exit(1);
 	for (struct dirent *entry; (entry = readdir(entries));)
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			erase(trash, entry->d_name);
+			trash_erase(trash, entry->d_name);
 	_exit(0);
 }
 
@@ -155,6 +155,6 @@ bool trash_reap(struct spawner *spawner)
 		any = true;
 	}
 	if (any)
-		start_workers(spawner);
+		erasers_start(spawner);
 	return any;
 }

@@ -41,7 +41,7 @@ static bool owner_exists(const char *recorded)
 	return strcmp(now, recorded) == 0;
 }
 
-static void read_owner(int directory, int block, char text[OWNER_MAX])
+static void owner_read(int directory, int block, char text[OWNER_MAX])
 {
 	char name[16];
 	snprintf(name, sizeof(name), "%d", block);
@@ -51,7 +51,7 @@ static void read_owner(int directory, int block, char text[OWNER_MAX])
 }
 
 /* Whole or not at all, under its name. */
-static int write_file(int directory, const char *name, const char *text)
+static int file_replace(int directory, const char *name, const char *text)
 {
 	CLOSE_FD int fd = openat(directory, "new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -65,7 +65,7 @@ static int write_file(int directory, const char *name, const char *text)
 }
 
 /* The block that the sandboxes' files were made for; -1: there is none yet. */
-static int remembered_block(int state_fd)
+static int block_read_remembered(int state_fd)
 {
 	char text[32];
 	uint64_t block;
@@ -74,7 +74,7 @@ static int remembered_block(int state_fd)
 	return text_to_u64(text, 0, UID_BLOCKS - 1, &block) < 0 ? -1 : (int)block;
 }
 
-static int preferred_block(int remembered, const char *state)
+static int block_prefer(int remembered, const char *state)
 {
 	if (remembered >= 0)
 		return remembered;
@@ -82,7 +82,7 @@ static int preferred_block(int remembered, const char *state)
 	return (int)(place_hash(PLACE_HASH_START, state, strlen(state)) % UID_BLOCKS);
 }
 
-static int note_owner(int directory, int block)
+static int sandbox_note_owner(int directory, int block)
 {
 	char text[64];
 	uint64_t slot;
@@ -96,12 +96,12 @@ static int note_owner(int directory, int block)
 	snprintf(text, sizeof(text), "%u",
 		 UID_RANGE_BASE +
 		     ((uint32_t)block * UID_BLOCK_SLOTS + (uint32_t)slot) * UID_RANGE_SIZE);
-	return write_file(directory, "owner", text);
+	return file_replace(directory, "owner", text);
 }
 
 /* After a reboot another instance may have been faster: from now on the sandboxes have other ids,
  * and each disk must say whose are in it (tier/jail/disk_owner.h). */
-static int note_owners(int state_fd, int block)
+static int sandboxes_note_owners(int state_fd, int block)
 {
 	int fd = openat(state_fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
@@ -118,31 +118,31 @@ static int note_owners(int state_fd, int block)
 			: openat(dirfd(entries), entry->d_name,
 				 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (sandbox >= 0)
-			result = note_owner(sandbox, block);
+			result = sandbox_note_owner(sandbox, block);
 	}
 	closedir(entries);
 	return result;
 }
 
 /* Ours already, else the first free one from the preferred on; -1: none. */
-static int choose(int directory, int preferred, const char *owner)
+static int block_choose(int directory, int preferred, const char *owner)
 {
 	char recorded[OWNER_MAX];
 	for (int block = 0; block < UID_BLOCKS; block++) {
-		read_owner(directory, block, recorded);
+		owner_read(directory, block, recorded);
 		if (strcmp(recorded, owner) == 0)
 			return block;
 	}
 	for (int i = 0; i < UID_BLOCKS; i++) {
 		int block = (preferred + i) % UID_BLOCKS;
-		read_owner(directory, block, recorded);
+		owner_read(directory, block, recorded);
 		if (!owner_exists(recorded))
 			return block;
 	}
 	return -1;
 }
 
-static int open_meeting_place(const char *directory)
+static int block_directory_lock(const char *directory)
 {
 	struct stat info;
 	/* Not for others even to read: a lock on it is a lock on every start. */
@@ -162,16 +162,16 @@ static int open_meeting_place(const char *directory)
 int uid_block_claim(const char *directory, const char *state, struct error *error)
 {
 	char owner[OWNER_MAX], number[16];
-	CLOSE_FD int place = open_meeting_place(directory);
+	CLOSE_FD int place = block_directory_lock(directory);
 	if (place < 0)
 		return error_set_errno(error, error_kind_of_errno(place), place, "%s", directory);
 	CLOSE_FD int state_fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	owner_text(state, owner);
 	if (state_fd < 0 || !*owner)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "state directory %s", state);
-	int remembered = remembered_block(state_fd);
-	int preferred = preferred_block(remembered, state);
-	int block = choose(place, preferred, owner);
+	int remembered = block_read_remembered(state_fd);
+	int preferred = block_prefer(remembered, state);
+	int block = block_choose(place, preferred, owner);
 	if (block < 0)
 		return error_set(error, ERROR_BUSY,
 				 "all %d blocks of uids are taken by other instances on this host "
@@ -179,12 +179,12 @@ int uid_block_claim(const char *directory, const char *state, struct error *erro
 				 "needed",
 				 UID_BLOCKS, directory);
 	snprintf(number, sizeof(number), "%d", block);
-	int result = write_file(place, number, owner);
+	int result = file_replace(place, number, owner);
 	/* Before the old block is forgotten. */
 	if (result == 0 && remembered >= 0 && remembered != block)
-		result = note_owners(state_fd, remembered);
+		result = sandboxes_note_owners(state_fd, remembered);
 	if (result == 0)
-		result = write_file(state_fd, "uid-block", number);
+		result = file_replace(state_fd, "uid-block", number);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "claiming block %d of uids", block);
@@ -196,7 +196,7 @@ int uid_block_claim(const char *directory, const char *state, struct error *erro
 void uid_block_release(const char *directory, int block)
 {
 	char name[16];
-	CLOSE_FD int place = open_meeting_place(directory);
+	CLOSE_FD int place = block_directory_lock(directory);
 	if (place < 0 || block < 0)
 		return;
 	snprintf(name, sizeof(name), "%d", block);

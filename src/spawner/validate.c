@@ -67,7 +67,7 @@ static bool path_allowed(const char *path, const char *allow)
 /* The name that /proc gives to a descriptor is only as good as the mount namespace it was opened
  * in: an unprivileged process can make one of its own and show anything anywhere. So what is at
  * that path here must be the very same directory of the very same mount. */
-static bool path_is_true(int fd, const char *path)
+static bool path_leads_to(int fd, const char *path)
 {
 	struct stat given, here;
 	uint64_t given_mount, here_mount;
@@ -81,7 +81,7 @@ static bool path_is_true(int fd, const char *path)
 /* File systems that can be given: those whose mounts can be idmapped, and that answer by
  * themselves. A look at a directory of FUSE or of a dead network share may never come back, and
  * this process has to serve everybody. */
-static bool filesystem_can_be_given(const char *type)
+static bool filesystem_is_supported(const char *type)
 {
 	static const char *const types[] = {
 	    "ext4",  "ext3",  "ext2",    "xfs", "btrfs", "f2fs",     "tmpfs",    "vfat",
@@ -92,13 +92,13 @@ static bool filesystem_can_be_given(const char *type)
 	return false;
 }
 
-static int validate_filesystem(int fd, struct error *error)
+static int folder_check_filesystem(int fd, struct error *error)
 {
 	char type[64];
 	if (mount_table_type(fd, type, sizeof(type)) < 0)
 		return error_set(error, ERROR_INVALID,
 				 "the folder is on a mount that the daemon does not see");
-	if (!filesystem_can_be_given(type))
+	if (!filesystem_is_supported(type))
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "a folder on a file system of type %s cannot be given to a "
 				 "sandbox; copy it with `caisson cp`",
@@ -106,26 +106,26 @@ static int validate_filesystem(int fd, struct error *error)
 	return 0;
 }
 
-static bool is_same(const struct stat *one, const struct stat *other)
+static bool stat_same(const struct stat *one, const struct stat *other)
 {
 	return one->st_ino == other->st_ino && one->st_dev == other->st_dev;
 }
 
 /* Whether a directory is this one or in it: by what they are, since one directory can have many
  * names (links, a bind mount of it). What cannot be known counts as being in it. */
-static bool is_within(int directory, const struct stat *outer)
+static bool directory_is_within(int directory, const struct stat *outer)
 {
 	struct stat here, above;
 	uint64_t here_mount, above_mount;
 	CLOSE_FD int at = openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	for (int depth = 0; at >= 0 && depth < PATH_MAX; depth++) {
 		if (fstat(at, &here) < 0 || sys_mount_id(at, &here_mount) < 0 ||
-		    is_same(&here, outer))
+		    stat_same(&here, outer))
 			return true;
 		int parent = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
 		fd_close(&at);
 		at = parent;
-		if (at >= 0 && fstat(at, &above) == 0 && is_same(&above, &here) &&
+		if (at >= 0 && fstat(at, &above) == 0 && stat_same(&above, &here) &&
 		    sys_mount_id(at, &above_mount) == 0 && above_mount == here_mount)
 			return false; /* the root, which is its own parent */
 	}
@@ -133,7 +133,7 @@ static bool is_within(int directory, const struct stat *outer)
 }
 
 /* The same by where both are in their file system: parts of it may be mounted at several places. */
-static bool shares_place(int one, int other)
+static bool directories_share_files(int one, int other)
 {
 	char places[2][MOUNT_PLACE_SIZE];
 	if (mount_table_place(one, places[0]) < 0 || mount_table_place(other, places[1]) < 0)
@@ -143,16 +143,17 @@ static bool shares_place(int one, int other)
 
 /* Neither a directory of ours, nor what is in it, nor what it is in. `path`: of the given one. Only
  * the user whose daemon it is is told where ours is. */
-static int refuse_overlap(int given, const char *path, const char *ours, const char *what,
-			  bool named, struct error *error)
+static int folder_check_overlap(int given, const char *path, const char *ours, const char *what,
+				bool named, struct error *error)
 {
 	struct stat given_info, our_info;
 	CLOSE_FD int fd = open(ours, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	bool known = fd >= 0 && fstat(fd, &our_info) == 0 && fstat(given, &given_info) == 0;
-	bool inside = known && is_within(given, &our_info);
-	bool around = known && !inside && is_within(fd, &given_info);
+	bool inside = known && directory_is_within(given, &our_info);
+	bool around = known && !inside && directory_is_within(fd, &given_info);
 	/* By another mount one can be in the other too. */
-	bool shared = known && given_info.st_dev == our_info.st_dev && shares_place(given, fd);
+	bool shared =
+	    known && given_info.st_dev == our_info.st_dev && directories_share_files(given, fd);
 	if (known && !inside && !around && !shared)
 		return 0;
 	return error_set(
@@ -166,11 +167,12 @@ static int refuse_overlap(int given, const char *path, const char *ours, const c
 		     : "shares files with it through another mount");
 }
 
-static int validate_mount(const struct spawner *spawner, int fd, bool own, struct error *error)
+static int folder_check_allowed(const struct spawner *spawner, int fd, bool own,
+				struct error *error)
 {
 	char name[64], path[PATH_MAX];
 	struct stat info;
-	if (validate_filesystem(fd, error) < 0)
+	if (folder_check_filesystem(fd, error) < 0)
 		return -1;
 	if (fstat(fd, &info) < 0 || !S_ISDIR(info.st_mode))
 		return error_set(error, ERROR_INVALID, "only a directory can be mounted");
@@ -179,11 +181,11 @@ static int validate_mount(const struct spawner *spawner, int fd, bool own, struc
 	if (length <= 0 || (size_t)length >= sizeof(path) - 1 || info.st_nlink == 0)
 		return error_set(error, ERROR_INVALID, "the directory has no path any more");
 	path[length] = '\0';
-	if (refuse_overlap(fd, path, spawner->host.state, "state", own, error) < 0 ||
-	    refuse_overlap(fd, path, spawner->host.runtime, "runtime", own, error) < 0)
+	if (folder_check_overlap(fd, path, spawner->host.state, "state", own, error) < 0 ||
+	    folder_check_overlap(fd, path, spawner->host.runtime, "runtime", own, error) < 0)
 		return -1;
 	const char *allow = spawner->config.mounts_allow;
-	if (*allow && (!path_allowed(path, allow) || !path_is_true(fd, path)))
+	if (*allow && (!path_allowed(path, allow) || !path_leads_to(fd, path)))
 		return error_set(
 		    error, ERROR_FORBIDDEN,
 		    "the configuration ([mounts] allow) does not let this directory be "
@@ -193,7 +195,7 @@ static int validate_mount(const struct spawner *spawner, int fd, bool own, struc
 
 /* Without root we have a mount namespace of our own, in which the giver's descriptor is of no use;
  * and no id but the user's own, so that nobody else can give anything. */
-static int reopen_folder(const struct spawner *spawner, struct folder_grant *grant,
+static int folder_reopen(const struct spawner *spawner, struct folder_grant *grant,
 			 struct error *error)
 {
 	if (spawner->host.rights == RIGHTS_ROOT)
@@ -214,7 +216,7 @@ static int reopen_folder(const struct spawner *spawner, struct folder_grant *gra
 	return 0;
 }
 
-static int validate_folder(const struct spawner *spawner, int fd, uint32_t mode,
+static int folder_validate(const struct spawner *spawner, int fd, uint32_t mode,
 			   struct folder_grant *ret_grant, struct error *error)
 {
 	if (folder_grant_open(fd, ret_grant, error) < 0)
@@ -225,9 +227,9 @@ static int validate_folder(const struct spawner *spawner, int fd, uint32_t mode,
 	/* What the daemon can open by itself is none of a user's. */
 	if (ret_grant->uid == spawner->host.daemon_uid && ret_grant->uid != geteuid())
 		return error_set(error, ERROR_FORBIDDEN, "the daemon has no folders to give");
-	if (reopen_folder(spawner, ret_grant, error) < 0)
+	if (folder_reopen(spawner, ret_grant, error) < 0)
 		return -1;
-	return validate_mount(spawner, ret_grant->directory, ret_grant->uid == 0, error);
+	return folder_check_allowed(spawner, ret_grant->directory, ret_grant->uid == 0, error);
 }
 
 void mounts_init(struct mount mounts[SANDBOX_MOUNTS_MAX])
@@ -272,7 +274,7 @@ int validate_create(const struct spawner *spawner, struct spawn_create *create, 
 					 asked->source, asked->mode);
 		mounts[i].source = (enum mount_source)asked->source;
 		mounts[i].mode = (enum mount_mode)asked->mode;
-		if (validate_folder(spawner, fds[i], asked->mode, &mounts[i].folder, error) < 0)
+		if (folder_validate(spawner, fds[i], asked->mode, &mounts[i].folder, error) < 0)
 			return -1;
 	}
 	return 0;

@@ -27,7 +27,7 @@
 #define PROBE_FINISH (3 * NSEC_PER_SEC)
 
 /* Everything that a closed end is waited for on: a copy here would keep it open. */
-static void close_inherited(struct spawner *spawner, int keep)
+static void worker_close_inherited(struct spawner *spawner, int keep)
 {
 	fd_close(&spawner->socket);
 	fd_close(&spawner->unix_listener);
@@ -69,17 +69,17 @@ pid_t worker_fork(struct spawner *spawner, int *socket)
 	spawner_loop_reset_signals();
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
 		_exit(1);
-	close_inherited(spawner, pair[1]);
+	worker_close_inherited(spawner, pair[1]);
 	return 0;
 }
 
-static int watch(struct spawner *spawner, int socket, uint64_t what)
+static int worker_socket_watch(struct spawner *spawner, int socket, uint64_t what)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = what};
 	return epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, socket, &event) < 0 ? -errno : 0;
 }
 
-static _Noreturn void work(struct spawner *spawner, struct entry *entry, int socket)
+static _Noreturn void worker_run_boot(struct spawner *spawner, struct entry *entry, int socket)
 {
 	const struct boot_order *order = entry->order;
 	struct work_result result = {.guest = entry->guest};
@@ -97,13 +97,13 @@ int worker_boot(struct spawner *spawner, struct entry *entry, struct error *erro
 	int socket;
 	pid_t worker = worker_fork(spawner, &socket);
 	if (worker == 0)
-		work(spawner, entry, socket);
+		worker_run_boot(spawner, entry, socket);
 	if (worker < 0)
 		return error_set_errno(error, error_kind_of_errno(worker), worker,
 				       "a process to make the sandbox");
 	entry->worker = worker;
 	entry->worker_socket = socket;
-	int result = watch(spawner, socket, LOOP_WORKER | entry->guest.slot);
+	int result = worker_socket_watch(spawner, socket, LOOP_WORKER | entry->guest.slot);
 	if (result == 0)
 		return 0;
 	kill(worker, SIGKILL);
@@ -152,7 +152,7 @@ int worker_probe(struct spawner *spawner, enum tier tier, struct error *error)
 	probe->worker = worker;
 	probe->socket = socket;
 	probe->until = clock_monotonic() + PROBE_PATIENCE;
-	int result = watch(spawner, socket, LOOP_PROBE | tier);
+	int result = worker_socket_watch(spawner, socket, LOOP_PROBE | tier);
 	if (result == 0)
 		return 0;
 	kill(worker, SIGKILL);

@@ -61,7 +61,7 @@ int store_activity_insert(struct store *store, const struct activity_row *row,
 
 /* --- reading --- */
 
-static bool read_hash(sqlite3_stmt *statement, int at, uint8_t hash[32])
+static bool column_read_hash(sqlite3_stmt *statement, int at, uint8_t hash[32])
 {
 	const void *bytes = sqlite3_column_blob(statement, at);
 	if (!bytes || sqlite3_column_bytes(statement, at) != 32)
@@ -70,7 +70,7 @@ static bool read_hash(sqlite3_stmt *statement, int at, uint8_t hash[32])
 	return true;
 }
 
-static bool read_details(sqlite3_stmt *statement, int at, struct activity_row *row)
+static bool column_read_details(sqlite3_stmt *statement, int at, struct activity_row *row)
 {
 	const char *bytes = sqlite3_column_blob(statement, at);
 	size_t size = (size_t)sqlite3_column_bytes(statement, at), texts = 0;
@@ -88,7 +88,7 @@ static bool read_details(sqlite3_stmt *statement, int at, struct activity_row *r
 	return true;
 }
 
-static bool read_columns(sqlite3_stmt *statement, struct activity_row *row)
+static bool row_read(sqlite3_stmt *statement, struct activity_row *row)
 {
 	const char *workspace = (const char *)sqlite3_column_text(statement, 1);
 	const char *sandbox = (const char *)sqlite3_column_text(statement, 2);
@@ -103,12 +103,14 @@ static bool read_columns(sqlite3_stmt *statement, struct activity_row *row)
 	    .actor = text_duplicate(actor ? actor : ""),
 	};
 	return workspace && actor && sandbox && id_parse(sandbox, &row->sandbox) == 0 &&
-	       (!exec || id_parse(exec, &row->exec) == 0) && read_details(statement, 8, row) &&
-	       read_hash(statement, 9, row->previous) && read_hash(statement, 10, row->hash);
+	       (!exec || id_parse(exec, &row->exec) == 0) &&
+	       column_read_details(statement, 8, row) &&
+	       column_read_hash(statement, 9, row->previous) &&
+	       column_read_hash(statement, 10, row->hash);
 }
 
 /* What the filters of a query say of a row whose text of columns was not read yet. */
-static bool wanted(sqlite3_stmt *statement, const struct activity_query *query)
+static bool row_matches(sqlite3_stmt *statement, const struct activity_query *query)
 {
 	int64_t wall = sqlite3_column_int64(statement, 4);
 	const char *sandbox = (const char *)sqlite3_column_text(statement, 2);
@@ -121,7 +123,7 @@ static bool wanted(sqlite3_stmt *statement, const struct activity_query *query)
 }
 
 /* Rows by sequence, filtered here: what is looked at is counted, not what is found. */
-static int scan_rows(struct store *store, sqlite3_stmt *statement,
+static int rows_scan(struct store *store, sqlite3_stmt *statement,
 		     const struct activity_query *query,
 		     bool (*each)(void *data, const struct activity_row *row), void *data,
 		     struct error *error)
@@ -133,9 +135,9 @@ static int scan_rows(struct store *store, sqlite3_stmt *statement,
 	while (more && found < query->limit && (query->scan == 0 || looked_at < query->scan) &&
 	       (code = sqlite3_step(statement)) == SQLITE_ROW) {
 		looked_at++;
-		if (wanted(statement, query)) {
+		if (row_matches(statement, query)) {
 			struct activity_row row;
-			bool good = read_columns(statement, &row);
+			bool good = row_read(statement, &row);
 			more = good && each(data, &row);
 			found++;
 			activity_row_done(&row);
@@ -155,7 +157,7 @@ static int scan_rows(struct store *store, sqlite3_stmt *statement,
 	return result;
 }
 
-static int step_rows(struct store *store, sqlite3_stmt *statement,
+static int rows_step(struct store *store, sqlite3_stmt *statement,
 		     bool (*each)(void *data, const struct activity_row *row), void *data,
 		     struct error *error)
 {
@@ -166,7 +168,7 @@ static int step_rows(struct store *store, sqlite3_stmt *statement,
 		if (code != SQLITE_ROW)
 			return store_fail(store->database, code, "reading the activity", error);
 		struct activity_row row;
-		bool good = read_columns(statement, &row);
+		bool good = row_read(statement, &row);
 		bool more = good && each(data, &row);
 		activity_row_done(&row);
 		if (!good)
@@ -212,12 +214,12 @@ int store_activity_each(struct store *store, const struct activity_query *query,
 	sqlite3_bind_int64(statement, 2, after);
 	sqlite3_bind_int64(statement, 3, (int64_t)query->until);
 	if (by_sequence)
-		return scan_rows(store, statement, query, each, data, error);
+		return rows_scan(store, statement, query, each, data, error);
 	sqlite3_bind_text(statement, 4, query->kinds, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(statement, 5, query->since_wall);
 	sqlite3_bind_int64(statement, 6, query->to_wall);
 	sqlite3_bind_int64(statement, 7, query->limit);
-	return step_rows(store, statement, each, data, error);
+	return rows_step(store, statement, each, data, error);
 }
 
 int store_activity_ends(struct store *store, const struct id *sandbox, uint64_t *ret_first,
@@ -238,7 +240,7 @@ int store_activity_ends(struct store *store, const struct id *sandbox, uint64_t 
 		return store_fail(store->database, code, "reading the activity", error);
 	*ret_first = (uint64_t)sqlite3_column_int64(statement, 0);
 	*ret_last = (uint64_t)sqlite3_column_int64(statement, 1);
-	if (!read_hash(statement, 2, ret_hash))
+	if (!column_read_hash(statement, 2, ret_hash))
 		return error_set(error, ERROR_STORE_CORRUPT,
 				 "database: activity.hash has no valid value");
 	return 1;
@@ -269,8 +271,8 @@ int store_activity_started(struct store *store, const struct id *exec, struct id
 }
 
 /* The one number of a bound statement; 0 where there is no row. */
-static int read_number(struct store *store, sqlite3_stmt *statement, uint64_t *ret_number,
-		       struct error *error)
+static int statement_read_number(struct store *store, sqlite3_stmt *statement, uint64_t *ret_number,
+				 struct error *error)
 {
 	int code = sqlite3_step(statement);
 	if (code != SQLITE_ROW && code != SQLITE_DONE)
@@ -286,7 +288,7 @@ int store_activity_last(struct store *store, uint64_t *ret_sequence, struct erro
 			    "SELECT seq FROM sqlite_sequence WHERE name = 'activity'", &statement,
 			    error) < 0)
 		return -1;
-	return read_number(store, statement, ret_sequence, error);
+	return statement_read_number(store, statement, ret_sequence, error);
 }
 
 int store_activity_pruned(struct store *store, const char *workspace, uint64_t *ret_sequence,
@@ -298,13 +300,13 @@ int store_activity_pruned(struct store *store, const char *workspace, uint64_t *
 			    error) < 0)
 		return -1;
 	sqlite3_bind_text(statement, 1, workspace, -1, SQLITE_STATIC);
-	return read_number(store, statement, ret_sequence, error);
+	return statement_read_number(store, statement, ret_sequence, error);
 }
 
 /* --- pruning --- */
 
-static int mark_pruned(struct store *store, const char *workspace, uint64_t sequence,
-		       struct error *error)
+static int workspace_mark_pruned(struct store *store, const char *workspace, uint64_t sequence,
+				 struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	if (store_statement(store, STATEMENT_ACTIVITY_MARK_PRUNED,
@@ -321,7 +323,7 @@ static int mark_pruned(struct store *store, const char *workspace, uint64_t sequ
 		   : store_fail(store->database, code, "pruning the activity", error);
 }
 
-static int delete_one(struct store *store, uint64_t sequence, struct error *error)
+static int entry_delete(struct store *store, uint64_t sequence, struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	if (store_statement(store, STATEMENT_ACTIVITY_DELETE,
@@ -341,8 +343,8 @@ struct doomed {
 };
 
 /* The next of the oldest: how many are in `rows`; *ret_young: the one after them is not old. */
-static int oldest(struct store *store, int64_t wall, uint64_t after, struct doomed *rows,
-		  bool *ret_young, struct error *error)
+static int entries_read_oldest(struct store *store, int64_t wall, uint64_t after,
+			       struct doomed *rows, bool *ret_young, struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	int count = 0, code;
@@ -385,7 +387,7 @@ int store_activity_prune_age(struct store *store, int64_t wall, uint64_t *cursor
 	if (!rows)
 		abort();
 	*ret_more = false;
-	int count = oldest(store, wall, *cursor, rows, &young, error);
+	int count = entries_read_oldest(store, wall, *cursor, rows, &young, error);
 	if (count <= 0) {
 		free(rows);
 		return count;
@@ -398,11 +400,12 @@ int store_activity_prune_age(struct store *store, int64_t wall, uint64_t *cursor
 	for (int i = 0; i < count && result == 0; i++) {
 		if (rows[i].number == 0)
 			continue;
-		result = delete_one(store, rows[i].sequence, error);
+		result = entry_delete(store, rows[i].sequence, error);
 		bool last = i + 1 == count || strcmp(rows[i].workspace, rows[i + 1].workspace) != 0;
 		/* One of several in a row says it for all; `last` of those that go. */
 		if (result == 0 && (last || rows[i + 1].number == 0))
-			result = mark_pruned(store, rows[i].workspace, rows[i].sequence, error);
+			result = workspace_mark_pruned(store, rows[i].workspace, rows[i].sequence,
+						       error);
 		gone++;
 	}
 	result = store_end(store, result, error);
@@ -439,9 +442,10 @@ int store_activity_prune_sandbox(struct store *store, const char *workspace,
 	store_statement_end(&statement);
 	if (result == 0 && count > 0 && (result = store_begin(store, error)) == 0) {
 		for (int i = 0; i < count && result == 0; i++)
-			result = delete_one(store, rows[i].sequence, error);
+			result = entry_delete(store, rows[i].sequence, error);
 		if (result == 0)
-			result = mark_pruned(store, workspace, rows[count - 1].sequence, error);
+			result = workspace_mark_pruned(store, workspace, rows[count - 1].sequence,
+						       error);
 		result = store_end(store, result, error);
 	}
 	free(rows);

@@ -22,7 +22,7 @@ void context_row_done(struct context_row *row)
 	*row = (struct context_row){0};
 }
 
-static void bind(sqlite3_stmt *statement, const struct context_row *row)
+static void row_bind(sqlite3_stmt *statement, const struct context_row *row)
 {
 	sqlite3_bind_text(statement, 1, row->id.text, -1, SQLITE_STATIC);
 	sqlite3_bind_text(statement, 2, row->sandbox.text, -1, SQLITE_STATIC);
@@ -48,13 +48,13 @@ static void bind(sqlite3_stmt *statement, const struct context_row *row)
 		sqlite3_bind_text(statement, 19, row->cell.text, -1, SQLITE_STATIC);
 }
 
-static int write_row(struct store *store, enum statement which, const char *sql,
+static int row_write(struct store *store, enum statement which, const char *sql,
 		     const struct context_row *row, struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	if (store_statement(store, which, sql, &statement, error) < 0)
 		return -1;
-	bind(statement, row);
+	row_bind(statement, row);
 	int code = store_write(which, statement);
 	if (code != SQLITE_DONE)
 		return store_fail(store->database, code, "writing a code context", error);
@@ -63,7 +63,7 @@ static int write_row(struct store *store, enum statement which, const char *sql,
 
 int store_context_insert(struct store *store, const struct context_row *row, struct error *error)
 {
-	return write_row(store, STATEMENT_CONTEXT_INSERT,
+	return row_write(store, STATEMENT_CONTEXT_INSERT,
 			 "INSERT INTO contexts (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
 			 " ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
 			 row, error);
@@ -71,7 +71,7 @@ int store_context_insert(struct store *store, const struct context_row *row, str
 
 int store_context_update(struct store *store, const struct context_row *row, struct error *error)
 {
-	return write_row(store, STATEMENT_CONTEXT_UPDATE,
+	return row_write(store, STATEMENT_CONTEXT_UPDATE,
 			 "UPDATE contexts SET exec = ?3, control = ?4, cells = ?7, cell_wall = ?8,"
 			 " timeout_ms = ?9, control_begin = ?10, out_begin = ?11, err_begin = ?12,"
 			 " ended_wall = ?13, reason = ?14, cell = ?19 WHERE id = ?1",
@@ -91,19 +91,19 @@ int store_context_delete(struct store *store, const struct id *id, struct error 
 	return 0;
 }
 
-static char *text_of(sqlite3_stmt *statement, int at)
+static char *column_text(sqlite3_stmt *statement, int at)
 {
 	const char *text = (const char *)sqlite3_column_text(statement, at);
 	return text ? text_duplicate(text) : NULL;
 }
 
-static bool id_of(sqlite3_stmt *statement, int at, struct id *id)
+static bool column_read_id(sqlite3_stmt *statement, int at, struct id *id)
 {
 	const char *text = (const char *)sqlite3_column_text(statement, at);
 	return text && id_parse(text, id) == 0;
 }
 
-static bool read_environment(sqlite3_stmt *statement, int at, struct context_row *row)
+static bool column_read_environment(sqlite3_stmt *statement, int at, struct context_row *row)
 {
 	const char *bytes = sqlite3_column_blob(statement, at);
 	size_t size = (size_t)sqlite3_column_bytes(statement, at);
@@ -119,7 +119,7 @@ static bool read_environment(sqlite3_stmt *statement, int at, struct context_row
 	return true;
 }
 
-static bool read_columns(sqlite3_stmt *statement, struct context_row *row)
+static bool row_read(sqlite3_stmt *statement, struct context_row *row)
 {
 	*row = (struct context_row){
 	    .language = (uint32_t)sqlite3_column_int64(statement, 4),
@@ -131,18 +131,19 @@ static bool read_columns(sqlite3_stmt *statement, struct context_row *row)
 	    .out_begin = (uint64_t)sqlite3_column_int64(statement, 10),
 	    .err_begin = (uint64_t)sqlite3_column_int64(statement, 11),
 	    .ended_wall = sqlite3_column_int64(statement, 12),
-	    .reason = text_of(statement, 13),
-	    .cwd = text_of(statement, 14),
-	    .user = text_of(statement, 15),
+	    .reason = column_text(statement, 13),
+	    .cwd = column_text(statement, 14),
+	    .user = column_text(statement, 15),
 	    .once = sqlite3_column_int64(statement, 17),
 	};
 	const char *control = (const char *)sqlite3_column_text(statement, 3);
 	bool searched = sqlite3_column_type(statement, 18) != SQLITE_NULL;
-	return id_of(statement, 0, &row->id) && id_of(statement, 1, &row->sandbox) &&
-	       id_of(statement, 2, &row->exec) &&
-	       ((control && !*control) || id_of(statement, 3, &row->control)) &&
-	       (!searched || id_of(statement, 18, &row->cell)) &&
-	       read_environment(statement, 16, row);
+	return column_read_id(statement, 0, &row->id) &&
+	       column_read_id(statement, 1, &row->sandbox) &&
+	       column_read_id(statement, 2, &row->exec) &&
+	       ((control && !*control) || column_read_id(statement, 3, &row->control)) &&
+	       (!searched || column_read_id(statement, 18, &row->cell)) &&
+	       column_read_environment(statement, 16, row);
 }
 
 int store_context_each(struct store *store, const struct id *sandbox,
@@ -163,7 +164,7 @@ int store_context_each(struct store *store, const struct id *sandbox,
 		if (code != SQLITE_ROW)
 			return store_fail(store->database, code, "reading code contexts", error);
 		struct context_row row;
-		bool good = read_columns(statement, &row);
+		bool good = row_read(statement, &row);
 		bool more = good && each(data, &row);
 		context_row_done(&row);
 		if (!good)

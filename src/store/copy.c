@@ -14,14 +14,14 @@
 
 _Static_assert(SANDBOX_STOPPED == 7 && SANDBOX_ENDED == 10, "the queries know the numbers");
 
-static void close_database(sqlite3 **database)
+static void database_close(sqlite3 **database)
 {
 	sqlite3_close(*database);
 	*database = NULL;
 }
-#define CLOSE_DATABASE CLEANUP(close_database)
+#define CLOSE_DATABASE CLEANUP(database_close)
 
-static int open_suspicious(const char *path, int flags, sqlite3 **ret_database, struct error *error)
+static int database_open(const char *path, int flags, sqlite3 **ret_database, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	int code = sqlite3_open_v2(
@@ -41,8 +41,8 @@ static int open_suspicious(const char *path, int flags, sqlite3 **ret_database, 
 	return 0;
 }
 
-static int prepare(sqlite3 *database, const char *sql, sqlite3_stmt **ret_statement,
-		   struct error *error)
+static int statement_prepare(sqlite3 *database, const char *sql, sqlite3_stmt **ret_statement,
+			     struct error *error)
 {
 	int code = sqlite3_prepare_v2(database, sql, -1, ret_statement, NULL);
 	return code == SQLITE_OK ? 0 : store_fail(database, code, "reading it", error);
@@ -57,8 +57,8 @@ int store_copy(const char *directory, const char *to, struct error *error)
 		return error_set(error, ERROR_STORE, "%s: the path is too long", directory);
 	if (access(to, F_OK) == 0)
 		return error_set_errno(error, ERROR_STORE, EEXIST, "%s", to);
-	if (open_suspicious(from, SQLITE_OPEN_READONLY, &database, error) < 0 ||
-	    prepare(database, "VACUUM INTO ?", &statement, error) < 0)
+	if (database_open(from, SQLITE_OPEN_READONLY, &database, error) < 0 ||
+	    statement_prepare(database, "VACUUM INTO ?", &statement, error) < 0)
 		return -1;
 	int code = sqlite3_bind_text(statement, 1, to, -1, SQLITE_STATIC);
 	if (code == SQLITE_OK)
@@ -70,11 +70,11 @@ int store_copy(const char *directory, const char *to, struct error *error)
 	return result;
 }
 
-static int read_text(sqlite3 *database, const char *sql, char *text, size_t room,
-		     struct error *error)
+static int database_read_text(sqlite3 *database, const char *sql, char *text, size_t room,
+			      struct error *error)
 {
 	sqlite3_stmt *statement = NULL;
-	if (prepare(database, sql, &statement, error) < 0)
+	if (statement_prepare(database, sql, &statement, error) < 0)
 		return -1;
 	int code = sqlite3_step(statement), result = 0;
 	if (code == SQLITE_ROW)
@@ -85,11 +85,11 @@ static int read_text(sqlite3 *database, const char *sql, char *text, size_t room
 	return result;
 }
 
-static int read_number(sqlite3 *database, const char *sql, uint64_t maximum, uint64_t *ret_number,
-		       struct error *error)
+static int database_read_number(sqlite3 *database, const char *sql, uint64_t maximum,
+				uint64_t *ret_number, struct error *error)
 {
 	char text[32];
-	if (read_text(database, sql, text, sizeof(text), error) < 0)
+	if (database_read_text(database, sql, text, sizeof(text), error) < 0)
 		return -1;
 	if (text_to_u64(text, 0, maximum, ret_number) < 0)
 		return error_set(error, ERROR_STORE_CORRUPT, "database: %s is \"%s\"", sql, text);
@@ -101,9 +101,10 @@ int store_examine(const char *path, int *ret_version, struct error *error)
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	uint64_t application, version;
 	char check[256];
-	if (open_suspicious(path, SQLITE_OPEN_READONLY, &database, error) < 0 ||
-	    read_number(database, "PRAGMA application_id", UINT32_MAX, &application, error) < 0 ||
-	    read_number(database, "PRAGMA user_version", INT32_MAX, &version, error) < 0)
+	if (database_open(path, SQLITE_OPEN_READONLY, &database, error) < 0 ||
+	    database_read_number(database, "PRAGMA application_id", UINT32_MAX, &application,
+				 error) < 0 ||
+	    database_read_number(database, "PRAGMA user_version", INT32_MAX, &version, error) < 0)
 		return -1;
 	if (application != STORE_APPLICATION_ID || version < 1)
 		return error_set(error, ERROR_STORE_CORRUPT, "it is not a database of caisson's");
@@ -111,7 +112,8 @@ int store_examine(const char *path, int *ret_version, struct error *error)
 		return error_set(error, ERROR_STORE_NEWER,
 				 "its schema has version %llu, this caisson knows up to %d",
 				 (unsigned long long)version, store_version);
-	if (read_text(database, "PRAGMA integrity_check(1)", check, sizeof(check), error) < 0)
+	if (database_read_text(database, "PRAGMA integrity_check(1)", check, sizeof(check), error) <
+	    0)
 		return -1;
 	if (strcmp(check, "ok") != 0)
 		return error_set(error, ERROR_STORE_CORRUPT, "database: %s", check);
@@ -123,11 +125,11 @@ int store_copy_defer(const char *path, int64_t nanoseconds, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	sqlite3_stmt *statement = NULL;
-	if (open_suspicious(path, SQLITE_OPEN_READWRITE, &database, error) < 0 ||
-	    prepare(database,
-		    "UPDATE sandboxes SET deadline_wall = deadline_wall + ?1"
-		    " WHERE state != 10 AND deadline_wall != 0",
-		    &statement, error) < 0)
+	if (database_open(path, SQLITE_OPEN_READWRITE, &database, error) < 0 ||
+	    statement_prepare(database,
+			      "UPDATE sandboxes SET deadline_wall = deadline_wall + ?1"
+			      " WHERE state != 10 AND deadline_wall != 0",
+			      &statement, error) < 0)
 		return -1;
 	int code = sqlite3_bind_int64(statement, 1, nanoseconds);
 	if (code == SQLITE_OK)
@@ -142,9 +144,10 @@ int store_copy_each(const char *path, bool (*each)(void *data, const struct id *
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	sqlite3_stmt *statement = NULL;
-	if (open_suspicious(path, SQLITE_OPEN_READONLY, &database, error) < 0 ||
-	    prepare(database, "SELECT id, state = 7 FROM sandboxes WHERE state != 10 ORDER BY id",
-		    &statement, error) < 0)
+	if (database_open(path, SQLITE_OPEN_READONLY, &database, error) < 0 ||
+	    statement_prepare(database,
+			      "SELECT id, state = 7 FROM sandboxes WHERE state != 10 ORDER BY id",
+			      &statement, error) < 0)
 		return -1;
 	int code;
 	bool more = true;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* NULL for what only reads. */
-static const char *write_name(unsigned number)
+static const char *fault_write_name(unsigned number)
 {
 	if (number >= STATEMENT_COUNT)
 		return number == WRITE_BUILD     ? "build"
@@ -108,13 +108,13 @@ static const char *write_name(unsigned number)
 	}
 	return NULL;
 }
-FAULT_SET(store_writes, "store", write_name, WRITE_COUNT);
+FAULT_SET(store_writes, "store", fault_write_name, WRITE_COUNT);
 
 static bool at_a_point;
 
 void store_fault_write(unsigned number, enum fault_moment moment)
 {
-	at_a_point = moment == FAULT_BEFORE && write_name(number);
+	at_a_point = moment == FAULT_BEFORE && fault_write_name(number);
 	fault_point(&store_writes, number, moment);
 }
 

@@ -75,7 +75,7 @@ int store_pool_has(struct store *store, const struct id *id, struct error *error
 	return code == SQLITE_ROW;
 }
 
-static void read_columns(sqlite3_stmt *statement, struct pool_row *row)
+static void row_read(sqlite3_stmt *statement, struct pool_row *row)
 {
 	const char *template = (const char *)sqlite3_column_text(statement, 5);
 	const char *digest = (const char *)sqlite3_column_text(statement, 13);
@@ -117,7 +117,7 @@ int store_pool_each(struct store *store, void (*each)(void *data, const struct p
 		const char *id = (const char *)sqlite3_column_text(statement, 0);
 		if (!id || id_parse(id, &row.id) < 0)
 			continue;
-		read_columns(statement, &row);
+		row_read(statement, &row);
 		each(data, &row);
 		pool_row_done(&row);
 	}

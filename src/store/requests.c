@@ -13,13 +13,13 @@ static void bind_key(sqlite3_stmt *statement, const char *workspace, const char 
 	sqlite3_bind_text(statement, 2, key, -1, SQLITE_STATIC);
 }
 
-static bool read_id(sqlite3_stmt *statement, int at, struct id *id)
+static bool column_read_id(sqlite3_stmt *statement, int at, struct id *id)
 {
 	const char *text = (const char *)sqlite3_column_text(statement, at);
 	return !text || id_parse(text, id) == 0;
 }
 
-static bool read_answer(sqlite3_stmt *statement, int at, struct request_row *row)
+static bool column_read_answer(sqlite3_stmt *statement, int at, struct request_row *row)
 {
 	const void *data = sqlite3_column_blob(statement, at);
 	int size = sqlite3_column_bytes(statement, at);
@@ -53,8 +53,8 @@ int store_request_get(struct store *store, const char *workspace, const char *ke
 		return store_fail(store->database, code, "reading a request", error);
 	const void *digest = sqlite3_column_blob(statement, 0);
 	if (!digest || sqlite3_column_bytes(statement, 0) != REQUEST_DIGEST_SIZE ||
-	    !read_id(statement, 1, &row.sandbox) || !read_id(statement, 2, &row.exec) ||
-	    !read_answer(statement, 3, &row))
+	    !column_read_id(statement, 1, &row.sandbox) ||
+	    !column_read_id(statement, 2, &row.exec) || !column_read_answer(statement, 3, &row))
 		return error_set(error, ERROR_STORE_CORRUPT,
 				 "database: a request has no valid value");
 	memcpy(row.digest, digest, REQUEST_DIGEST_SIZE);
@@ -63,8 +63,8 @@ int store_request_get(struct store *store, const char *workspace, const char *ke
 	return 1;
 }
 
-static int put(struct store *store, enum statement which, sqlite3_stmt *statement, const char *what,
-	       struct error *error)
+static int statement_write(struct store *store, enum statement which, sqlite3_stmt *statement,
+			   const char *what, struct error *error)
 {
 	int code = store_write(which, statement);
 	return code == SQLITE_DONE ? 0 : store_fail(store->database, code, what, error);
@@ -89,7 +89,7 @@ int store_request_put(struct store *store, const struct request_row *row, struct
 	if (row->answer)
 		sqlite3_bind_blob(statement, 7, row->answer, (int)row->answer_size, SQLITE_STATIC);
 	sqlite3_bind_int64(statement, 8, row->created_wall);
-	return put(store, STATEMENT_REQUEST_PUT, statement, "writing a request", error);
+	return statement_write(store, STATEMENT_REQUEST_PUT, statement, "writing a request", error);
 }
 
 int store_request_delete(struct store *store, const char *workspace, const char *key,
@@ -101,7 +101,8 @@ int store_request_delete(struct store *store, const char *workspace, const char 
 			    error) < 0)
 		return -1;
 	bind_key(statement, workspace, key);
-	return put(store, STATEMENT_REQUEST_DELETE, statement, "removing a request", error);
+	return statement_write(store, STATEMENT_REQUEST_DELETE, statement, "removing a request",
+			       error);
 }
 
 int store_request_prune(struct store *store, int64_t before_wall, struct error *error)
@@ -113,5 +114,6 @@ int store_request_prune(struct store *store, int64_t before_wall, struct error *
 			    &statement, error) < 0)
 		return -1;
 	sqlite3_bind_int64(statement, 1, before_wall);
-	return put(store, STATEMENT_REQUEST_PRUNE, statement, "removing old requests", error);
+	return statement_write(store, STATEMENT_REQUEST_PRUNE, statement, "removing old requests",
+			       error);
 }

@@ -8,8 +8,8 @@
 #include "store/sqlite.h"
 
 /* 1 found, 0 not. */
-static int find(struct store *store, const char *name, size_t size, uint8_t *ret_value,
-		struct error *error)
+static int secret_read(struct store *store, const char *name, size_t size, uint8_t *ret_value,
+		       struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	if (store_statement(store, STATEMENT_SECRET_GET,
@@ -29,8 +29,8 @@ static int find(struct store *store, const char *name, size_t size, uint8_t *ret
 	return 1;
 }
 
-static int insert(struct store *store, const char *name, size_t size, const uint8_t *value,
-		  struct error *error)
+static int secret_insert(struct store *store, const char *name, size_t size, const uint8_t *value,
+			 struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	if (store_statement(store, STATEMENT_SECRET_INSERT,
@@ -52,9 +52,9 @@ int store_secret_made(struct store *store, const char *name, size_t size,
 	uint8_t value[SECRET_SIZE_MAX];
 	if (size == 0 || size > sizeof(value))
 		return error_set(error, ERROR_INTERNAL, "a secret of %zu bytes", size);
-	int found = find(store, name, size, value, error);
-	if (found == 0 &&
-	    (make(data, value, size, error) < 0 || insert(store, name, size, value, error) < 0))
+	int found = secret_read(store, name, size, value, error);
+	if (found == 0 && (make(data, value, size, error) < 0 ||
+			   secret_insert(store, name, size, value, error) < 0))
 		found = -1;
 	if (found >= 0)
 		memcpy(ret_value, value, size);
@@ -62,7 +62,7 @@ int store_secret_made(struct store *store, const char *name, size_t size,
 	return found < 0 ? -1 : 0;
 }
 
-static int make_random(void *data, uint8_t *value, size_t size, struct error *error)
+static int secret_make_random(void *data, uint8_t *value, size_t size, struct error *error)
 {
 	(void)data;
 	(void)error;
@@ -73,5 +73,5 @@ static int make_random(void *data, uint8_t *value, size_t size, struct error *er
 int store_secret(struct store *store, const char *name, size_t size, uint8_t *ret_value,
 		 struct error *error)
 {
-	return store_secret_made(store, name, size, make_random, NULL, ret_value, error);
+	return store_secret_made(store, name, size, secret_make_random, NULL, ret_value, error);
 }

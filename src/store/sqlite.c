@@ -26,12 +26,12 @@
 #define BUSY_MS 100
 #define STORE_PATH_MAX 512
 
-static void close_database(sqlite3 **database)
+static void database_close(sqlite3 **database)
 {
 	sqlite3_close(*database);
 	*database = NULL;
 }
-#define CLOSE_DATABASE CLEANUP(close_database)
+#define CLOSE_DATABASE CLEANUP(database_close)
 
 int store_fail(sqlite3 *database, int code, const char *what, struct error *error)
 {
@@ -63,7 +63,7 @@ int store_statement(struct store *store, enum statement which, const char *sql,
 }
 
 /* A row that is refused for its contents (a name that is taken) is not the store's fault. */
-static void note_write(int code, int64_t began)
+static void write_note(int code, int64_t began)
 {
 	bool well = code == SQLITE_DONE || code == SQLITE_ROW || code == SQLITE_OK ||
 		    (code & 0xff) == SQLITE_CONSTRAINT;
@@ -76,8 +76,8 @@ static void note_write(int code, int64_t began)
 		statistics.store_failing = now;
 }
 
-static int read_number(sqlite3 *database, const char *sql, int64_t *ret_number,
-		       struct error *error);
+static int database_read_number(sqlite3 *database, const char *sql, int64_t *ret_number,
+				struct error *error);
 
 int store_write(enum statement which UNUSED, sqlite3_stmt *statement)
 {
@@ -85,7 +85,7 @@ int store_write(enum statement which UNUSED, sqlite3_stmt *statement)
 	int64_t began = clock_monotonic();
 	int code = sqlite3_step(statement);
 	FAULT_WRITE(which, AFTER);
-	note_write(code, began);
+	write_note(code, began);
 	return code;
 }
 
@@ -95,17 +95,17 @@ int store_try_write(struct store *store, struct error *error)
 	char sql[64];
 	if (store->depth > 0)
 		return 0;
-	if (read_number(store->database, "PRAGMA user_version", &version, error) < 0)
+	if (database_read_number(store->database, "PRAGMA user_version", &version, error) < 0)
 		return -1;
 	/* The same number: a page is written, nothing is changed. */
 	snprintf(sql, sizeof(sql), "PRAGMA user_version = %lld", (long long)version);
 	int code = sqlite3_exec(store->database, sql, NULL, NULL, NULL);
-	note_write(code, began);
+	write_note(code, began);
 	return code == SQLITE_OK ? 0 : store_fail(store->database, code, "writing", error);
 }
 
-static int run_plain(struct store *store, enum statement which, const char *sql,
-		     struct error *error)
+static int statement_run(struct store *store, enum statement which, const char *sql,
+			 struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	if (store_statement(store, which, sql, &statement, error) < 0)
@@ -117,7 +117,7 @@ static int run_plain(struct store *store, enum statement which, const char *sql,
 int store_begin(struct store *store, struct error *error)
 {
 	if (store->depth == 0) {
-		if (run_plain(store, STATEMENT_BEGIN, "BEGIN IMMEDIATE", error) < 0)
+		if (statement_run(store, STATEMENT_BEGIN, "BEGIN IMMEDIATE", error) < 0)
 			return -1;
 		store->broken = false;
 	}
@@ -133,12 +133,13 @@ int store_end(struct store *store, int result, struct error *error)
 		return result;
 	/* A full disk makes SQLite undo everything by itself. */
 	bool undone = sqlite3_get_autocommit(store->database) != 0;
-	if (!store->broken && !undone && run_plain(store, STATEMENT_COMMIT, "COMMIT", error) == 0)
+	if (!store->broken && !undone &&
+	    statement_run(store, STATEMENT_COMMIT, "COMMIT", error) == 0)
 		return result;
 	if (result >= 0 && (store->broken || undone))
 		error_set(error, ERROR_STORE, "database: what belongs together was undone");
 	if (sqlite3_get_autocommit(store->database) == 0 &&
-	    run_plain(store, STATEMENT_ROLLBACK, "ROLLBACK", &ignored) < 0)
+	    statement_run(store, STATEMENT_ROLLBACK, "ROLLBACK", &ignored) < 0)
 		log_error("%s", ignored.message);
 	return -1;
 }
@@ -152,13 +153,15 @@ void store_statement_end(sqlite3_stmt **statement)
 	*statement = NULL;
 }
 
-static int execute(sqlite3 *database, const char *sql, const char *what, struct error *error)
+static int database_execute(sqlite3 *database, const char *sql, const char *what,
+			    struct error *error)
 {
 	int code = sqlite3_exec(database, sql, NULL, NULL, NULL);
 	return code == SQLITE_OK ? 0 : store_fail(database, code, what, error);
 }
 
-static int read_number(sqlite3 *database, const char *sql, int64_t *ret_number, struct error *error)
+static int database_read_number(sqlite3 *database, const char *sql, int64_t *ret_number,
+				struct error *error)
 {
 	sqlite3_stmt *statement = NULL;
 	int code = sqlite3_prepare_v2(database, sql, -1, &statement, NULL);
@@ -171,7 +174,7 @@ static int read_number(sqlite3 *database, const char *sql, int64_t *ret_number, 
 	return result;
 }
 
-static int open_database(const char *path, int flags, sqlite3 **ret_database, struct error *error)
+static int database_open(const char *path, int flags, sqlite3 **ret_database, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	int code = sqlite3_open_v2(path, &database,
@@ -187,27 +190,28 @@ static int open_database(const char *path, int flags, sqlite3 **ret_database, st
 	sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
 	/* The daemon may write to its own directories only: there is no /tmp to spill to. */
-	if (execute(database, "PRAGMA temp_store = MEMORY", "setting it up", error) < 0)
+	if (database_execute(database, "PRAGMA temp_store = MEMORY", "setting it up", error) < 0)
 		return error_prepend(error, "%s", path);
 	*ret_database = TAKE_PTR(database);
 	return 0;
 }
 
 /* Brings a database to store_version. A migration and its number become true together. */
-static int migrate(sqlite3 *database, struct error *error)
+static int database_migrate(sqlite3 *database, struct error *error)
 {
 	int64_t version;
-	if (read_number(database, "PRAGMA user_version", &version, error) < 0)
+	if (database_read_number(database, "PRAGMA user_version", &version, error) < 0)
 		return -1;
 	for (; version < store_version; version++) {
 		char number[64];
 		snprintf(number, sizeof(number), "PRAGMA user_version = %d; COMMIT",
 			 (int)version + 1);
 		FAULT_WRITE(WRITE_MIGRATION, BEFORE);
-		if (execute(database, "BEGIN IMMEDIATE", "migrating it", error) < 0)
+		if (database_execute(database, "BEGIN IMMEDIATE", "migrating it", error) < 0)
 			return -1;
-		if (execute(database, store_migrations[version], "migrating it", error) < 0 ||
-		    execute(database, number, "migrating it", error) < 0) {
+		if (database_execute(database, store_migrations[version], "migrating it", error) <
+			0 ||
+		    database_execute(database, number, "migrating it", error) < 0) {
 			sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
 			return error_prepend(error, "migration %d", (int)version + 1);
 		}
@@ -216,7 +220,7 @@ static int migrate(sqlite3 *database, struct error *error)
 	return 0;
 }
 
-static int check_integrity(sqlite3 *database, struct error *error)
+static int database_check_integrity(sqlite3 *database, struct error *error)
 {
 	sqlite3_stmt *statement = NULL;
 	int code = sqlite3_prepare_v2(database, "PRAGMA quick_check(1)", -1, &statement, NULL);
@@ -235,15 +239,15 @@ static int check_integrity(sqlite3 *database, struct error *error)
 }
 
 /* Is this our database, whole, and not newer than this program? Changes nothing. */
-static int judge(const char *path, struct error *error)
+static int database_check(const char *path, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	int64_t application, version;
-	if (open_database(path, SQLITE_OPEN_READONLY, &database, error) < 0)
+	if (database_open(path, SQLITE_OPEN_READONLY, &database, error) < 0)
 		return -1;
 	/* In this order: both numbers stand in the header, whatever a newer schema looks like. */
-	if (read_number(database, "PRAGMA application_id", &application, error) < 0 ||
-	    read_number(database, "PRAGMA user_version", &version, error) < 0)
+	if (database_read_number(database, "PRAGMA application_id", &application, error) < 0 ||
+	    database_read_number(database, "PRAGMA user_version", &version, error) < 0)
 		return error_prepend(error, "%s", path);
 	if (application != STORE_APPLICATION_ID)
 		return error_set(error, ERROR_STORE_CORRUPT,
@@ -255,12 +259,12 @@ static int judge(const char *path, struct error *error)
 				 (long long)version, store_version);
 	if (version < 1)
 		return error_set(error, ERROR_STORE_CORRUPT, "%s has no schema", path);
-	if (check_integrity(database, error) < 0)
+	if (database_check_integrity(database, error) < 0)
 		return error_prepend(error, "%s", path);
 	return 0;
 }
 
-static void remove_with_logs(const char *path)
+static void database_remove(const char *path)
 {
 	static const char *const suffixes[] = {"", "-journal", "-wal", "-shm"};
 	char name[STORE_PATH_MAX + 16];
@@ -269,7 +273,7 @@ static void remove_with_logs(const char *path)
 			unlink(name);
 }
 
-static int build(const char *path, struct error *error)
+static int database_build(const char *path, struct error *error)
 {
 	/* Made here so that its mode is ours; SQLite gives its log files the same. */
 	CLOSE_FD int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -278,14 +282,15 @@ static int build(const char *path, struct error *error)
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	char number[64];
 	snprintf(number, sizeof(number), "PRAGMA application_id = %d", STORE_APPLICATION_ID);
-	if (open_database(path, SQLITE_OPEN_READWRITE, &database, error) < 0 ||
-	    execute(database, number, "making it", error) < 0 || migrate(database, error) < 0 ||
-	    execute(database, "PRAGMA journal_mode = WAL", "making it", error) < 0)
+	if (database_open(path, SQLITE_OPEN_READWRITE, &database, error) < 0 ||
+	    database_execute(database, number, "making it", error) < 0 ||
+	    database_migrate(database, error) < 0 ||
+	    database_execute(database, "PRAGMA journal_mode = WAL", "making it", error) < 0)
 		return -1;
 	return 0;
 }
 
-static int create(const char *directory, const char *path, struct error *error)
+static int database_create(const char *directory, const char *path, struct error *error)
 {
 	char made[STORE_PATH_MAX], log[STORE_PATH_MAX];
 	if (text_format(made, sizeof(made), "%s.new", path) < 0 ||
@@ -296,10 +301,10 @@ static int create(const char *directory, const char *path, struct error *error)
 		return error_set(error, ERROR_STORE_CORRUPT,
 				 "%s is gone but %s is there: the database was removed by halves",
 				 path, log);
-	remove_with_logs(made);
+	database_remove(made);
 	FAULT_WRITE(WRITE_BUILD, BEFORE);
-	if (build(made, error) < 0) {
-		remove_with_logs(made);
+	if (database_build(made, error) < 0) {
+		database_remove(made);
 		return -1;
 	}
 	FAULT_WRITE(WRITE_BUILD, AFTER);
@@ -307,7 +312,7 @@ static int create(const char *directory, const char *path, struct error *error)
 	FAULT_WRITE(WRITE_INSTALL, BEFORE);
 	if (parent < 0 || rename(made, path) < 0 || fsync(parent) < 0) {
 		int saved = errno;
-		remove_with_logs(made);
+		database_remove(made);
 		return error_set_errno(error, error_kind_of_errno(saved), saved, "making %s", path);
 	}
 	FAULT_WRITE(WRITE_INSTALL, AFTER);
@@ -316,7 +321,7 @@ static int create(const char *directory, const char *path, struct error *error)
 
 /* A connection that only reads leaves SQLite's working files beside a database that has none. Who
  * is refused should find everything as it was. */
-static void remove_new_logs(const char *path, bool had_log)
+static void database_remove_new_logs(const char *path, bool had_log)
 {
 	char log[STORE_PATH_MAX], index[STORE_PATH_MAX];
 	struct stat info;
@@ -329,7 +334,7 @@ static void remove_new_logs(const char *path, bool had_log)
 }
 
 /* The directory and the file are for the daemon's user alone: the tokens' hashes are in there. */
-static int prepare_directory(const char *directory, struct error *error)
+static int directory_prepare(const char *directory, struct error *error)
 {
 	struct stat info;
 	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
@@ -346,39 +351,39 @@ static int prepare_directory(const char *directory, struct error *error)
 	return 0;
 }
 
-static int open_checked(const char *directory, struct store *store, struct error *error)
+static int store_open_database(const char *directory, struct store *store, struct error *error)
 {
 	char path[STORE_PATH_MAX], log[STORE_PATH_MAX];
 	struct stat info;
 	if (text_format(path, sizeof(path), "%s/" STORE_FILE, directory) < 0)
 		return error_set(error, ERROR_STORE, "%s: the path is too long", directory);
-	if (prepare_directory(directory, error) < 0)
+	if (directory_prepare(directory, error) < 0)
 		return -1;
 	if (lstat(path, &info) < 0) {
 		if (errno != ENOENT)
 			return error_set_errno(error, ERROR_STORE, errno, "%s", path);
-		if (create(directory, path, error) < 0 || lstat(path, &info) < 0)
+		if (database_create(directory, path, error) < 0 || lstat(path, &info) < 0)
 			return -1;
 	}
 	if (!S_ISREG(info.st_mode) || info.st_size == 0)
 		return error_set(error, ERROR_STORE_CORRUPT, "%s is %s", path,
 				 S_ISREG(info.st_mode) ? "empty" : "not a regular file");
 	bool had_log = text_format(log, sizeof(log), "%s-wal", path) < 0 || access(log, F_OK) == 0;
-	if (judge(path, error) < 0) {
-		remove_new_logs(path, had_log);
+	if (database_check(path, error) < 0) {
+		database_remove_new_logs(path, had_log);
 		return -1;
 	}
-	if (open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, &store->database,
+	if (database_open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, &store->database,
 			  error) < 0)
 		return -1;
 	/* NORMAL in WAL mode: what was committed survives the daemon's death; a power cut may take
 	 * the last transactions, never the database. */
-	if (execute(store->database,
-		    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-		    "PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;"
-		    "PRAGMA journal_size_limit = 8388608",
-		    "setting it up", error) < 0 ||
-	    migrate(store->database, error) < 0)
+	if (database_execute(store->database,
+			     "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+			     "PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;"
+			     "PRAGMA journal_size_limit = 8388608",
+			     "setting it up", error) < 0 ||
+	    database_migrate(store->database, error) < 0)
 		return -1;
 	FAULT_WATCH_ROWS(store->database);
 	return 0;
@@ -389,7 +394,7 @@ int store_open(const char *directory, struct store **ret_store, struct error *er
 	struct store *store = calloc(1, sizeof(*store));
 	if (!store)
 		return error_set(error, ERROR_NO_MEMORY, "no memory for the store");
-	if (open_checked(directory, store, error) < 0) {
+	if (store_open_database(directory, store, error) < 0) {
 		store_close(store);
 		return -1;
 	}

@@ -9,8 +9,8 @@
 
 #define PRUNE_BATCH_TEXT "500"
 
-static int finish(struct store *store, enum statement which, sqlite3_stmt *statement,
-		  const char *what, struct error *error)
+static int statement_write(struct store *store, enum statement which, sqlite3_stmt *statement,
+			   const char *what, struct error *error)
 {
 	int code = store_write(which, statement);
 	if (code != SQLITE_DONE)
@@ -54,11 +54,13 @@ int store_usage_put(struct store *store, const struct usage_row *row, struct err
 	sqlite3_bind_int64(statement, 12, row->counted_wall);
 	bind_u64(statement, 13, row->cpu_seen_ns);
 	bind_u64(statement, 14, row->disk_seen);
-	return finish(store, STATEMENT_USAGE_PUT, statement, "writing usage", error) < 0 ? -1 : 0;
+	return statement_write(store, STATEMENT_USAGE_PUT, statement, "writing usage", error) < 0
+		   ? -1
+		   : 0;
 }
 
 /* From column `at` on: the sums in the order of the table. */
-static void read_sums(sqlite3_stmt *statement, int at, struct usage_row *row)
+static void sums_read(sqlite3_stmt *statement, int at, struct usage_row *row)
 {
 	row->alive_ns = column_u64(statement, at);
 	row->paused_ns = column_u64(statement, at + 1);
@@ -88,7 +90,7 @@ int store_usage_last(struct store *store, const struct id *sandbox, struct usage
 		return store_fail(store->database, code, "reading usage", error);
 	*ret_row = (struct usage_row){.sandbox = *sandbox};
 	ret_row->hour = sqlite3_column_int64(statement, 0);
-	read_sums(statement, 1, ret_row);
+	sums_read(statement, 1, ret_row);
 	ret_row->counted_wall = sqlite3_column_int64(statement, 8);
 	ret_row->cpu_seen_ns = column_u64(statement, 9);
 	ret_row->disk_seen = column_u64(statement, 10);
@@ -118,23 +120,24 @@ static const struct {
 				  " ORDER BY workspace, hour, sandbox LIMIT ?5"}},
 };
 
-static uint64_t sum_of(uint64_t one, uint64_t two)
+static uint64_t number_add(uint64_t one, uint64_t two)
 {
 	return one > (uint64_t)INT64_MAX - MIN(two, (uint64_t)INT64_MAX) ? INT64_MAX : one + two;
 }
 
-static void add(struct usage_row *sum, const struct usage_row *row)
+static void sums_add(struct usage_row *sum, const struct usage_row *row)
 {
-	sum->alive_ns = sum_of(sum->alive_ns, row->alive_ns);
-	sum->paused_ns = sum_of(sum->paused_ns, row->paused_ns);
-	sum->cpu_ns = sum_of(sum->cpu_ns, row->cpu_ns);
-	sum->memory_byte_seconds = sum_of(sum->memory_byte_seconds, row->memory_byte_seconds);
-	sum->disk_byte_seconds = sum_of(sum->disk_byte_seconds, row->disk_byte_seconds);
-	sum->snapshot_byte_seconds = sum_of(sum->snapshot_byte_seconds, row->snapshot_byte_seconds);
-	sum->execs = sum_of(sum->execs, row->execs);
+	sum->alive_ns = number_add(sum->alive_ns, row->alive_ns);
+	sum->paused_ns = number_add(sum->paused_ns, row->paused_ns);
+	sum->cpu_ns = number_add(sum->cpu_ns, row->cpu_ns);
+	sum->memory_byte_seconds = number_add(sum->memory_byte_seconds, row->memory_byte_seconds);
+	sum->disk_byte_seconds = number_add(sum->disk_byte_seconds, row->disk_byte_seconds);
+	sum->snapshot_byte_seconds =
+	    number_add(sum->snapshot_byte_seconds, row->snapshot_byte_seconds);
+	sum->execs = number_add(sum->execs, row->execs);
 }
 
-static int read_row(sqlite3_stmt *statement, struct usage_row *row, struct error *error)
+static int row_read(sqlite3_stmt *statement, struct usage_row *row, struct error *error)
 {
 	const char *id = (const char *)sqlite3_column_text(statement, 0);
 	*row = (struct usage_row){
@@ -142,7 +145,7 @@ static int read_row(sqlite3_stmt *statement, struct usage_row *row, struct error
 	    .workspace = (const char *)sqlite3_column_text(statement, 2),
 	    .name = (const char *)sqlite3_column_text(statement, 3),
 	};
-	read_sums(statement, 4, row);
+	sums_read(statement, 4, row);
 	if (!id || id_parse(id, &row->sandbox) < 0 || !row->workspace ||
 	    strlen(row->workspace) > USAGE_TEXT_MAX ||
 	    (row->name && strlen(row->name) > USAGE_TEXT_MAX))
@@ -151,8 +154,8 @@ static int read_row(sqlite3_stmt *statement, struct usage_row *row, struct error
 }
 
 /* The sum is whole: false when the callback wants no more. */
-static bool tell(struct usage_walk *walk, bool (*each)(void *data, const struct usage_row *row),
-		 void *data)
+static bool walk_emit_sum(struct usage_walk *walk,
+			  bool (*each)(void *data, const struct usage_row *row), void *data)
 {
 	if (!walk->sum.workspace)
 		return true;
@@ -161,7 +164,7 @@ static bool tell(struct usage_walk *walk, bool (*each)(void *data, const struct 
 	return go_on;
 }
 
-static bool belongs(const struct usage_walk *walk, const struct usage_row *row)
+static bool walk_sum_includes(const struct usage_walk *walk, const struct usage_row *row)
 {
 	if (walk->by == USAGE_BY_SANDBOX)
 		return id_equal(&walk->sum.sandbox, &row->sandbox);
@@ -169,8 +172,8 @@ static bool belongs(const struct usage_walk *walk, const struct usage_row *row)
 }
 
 /* 1: go on, 0: the callback wants no more. */
-static int take_row(struct usage_walk *walk, const struct usage_row *row,
-		    bool (*each)(void *data, const struct usage_row *row), void *data)
+static int walk_add_row(struct usage_walk *walk, const struct usage_row *row,
+			bool (*each)(void *data, const struct usage_row *row), void *data)
 {
 	bool sandboxes = walk->by == USAGE_BY_SANDBOX;
 	memcpy(walk->at_sandbox, row->sandbox.text, sizeof(walk->at_sandbox));
@@ -179,7 +182,8 @@ static int take_row(struct usage_walk *walk, const struct usage_row *row,
 	walk->at_hour = row->hour;
 	if (row->hour < walk->from_hour || row->hour >= walk->to_hour)
 		return 1;
-	if (walk->sum.workspace && !belongs(walk, row) && !tell(walk, each, data))
+	if (walk->sum.workspace && !walk_sum_includes(walk, row) &&
+	    !walk_emit_sum(walk, each, data))
 		return 0;
 	if (!walk->sum.workspace) {
 		memcpy(walk->sum_workspace, row->workspace, strlen(row->workspace) + 1);
@@ -191,7 +195,7 @@ static int take_row(struct usage_walk *walk, const struct usage_row *row,
 		memcpy(walk->sum_name, row->name, strlen(row->name) + 1);
 		walk->sum.name = walk->sum_name;
 	}
-	add(&walk->sum, row);
+	sums_add(&walk->sum, row);
 	return 1;
 }
 
@@ -222,16 +226,16 @@ int store_usage_walk(struct store *store, struct usage_walk *walk, uint32_t rows
 	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
 		struct usage_row row;
 		count++;
-		if (read_row(statement, &row, error) < 0)
+		if (row_read(statement, &row, error) < 0)
 			return -1;
-		if (!take_row(walk, &row, each, data))
+		if (!walk_add_row(walk, &row, each, data))
 			return 0;
 	}
 	if (code != SQLITE_DONE)
 		return store_fail(store->database, code, "reading usage", error);
 	*ret_more = count == rows;
 	if (!*ret_more)
-		tell(walk, each, data);
+		walk_emit_sum(walk, each, data);
 	return 0;
 }
 
@@ -244,7 +248,8 @@ int store_usage_prune(struct store *store, int64_t before_hour, struct error *er
 			    &statement, error) < 0)
 		return -1;
 	sqlite3_bind_int64(statement, 1, before_hour);
-	return finish(store, STATEMENT_USAGE_PRUNE, statement, "removing old usage", error);
+	return statement_write(store, STATEMENT_USAGE_PRUNE, statement, "removing old usage",
+			       error);
 }
 
 int store_spent_put(struct store *store, const struct spent_row *row, struct error *error)
@@ -260,7 +265,8 @@ int store_spent_put(struct store *store, const struct spent_row *row, struct err
 	sqlite3_bind_int64(statement, 3, row->period);
 	sqlite3_bind_int64(statement, 4, row->period_wall);
 	bind_u64(statement, 5, row->amount);
-	return finish(store, STATEMENT_SPENT_PUT, statement, "writing what was spent", error) < 0
+	return statement_write(store, STATEMENT_SPENT_PUT, statement, "writing what was spent",
+			       error) < 0
 		   ? -1
 		   : 0;
 }
@@ -302,8 +308,10 @@ int store_budget_put(struct store *store, const struct budget_row *row, struct e
 	sqlite3_bind_int64(statement, 2, row->what);
 	sqlite3_bind_int64(statement, 3, row->period);
 	sqlite3_bind_int64(statement, 4, row->maximum);
-	return finish(store, STATEMENT_BUDGET_PUT, statement, "writing a budget", error) < 0 ? -1
-											     : 0;
+	return statement_write(store, STATEMENT_BUDGET_PUT, statement, "writing a budget", error) <
+		       0
+		   ? -1
+		   : 0;
 }
 
 int store_budget_delete(struct store *store, const char *workspace, uint32_t what, uint32_t period,
@@ -318,7 +326,8 @@ int store_budget_delete(struct store *store, const char *workspace, uint32_t wha
 	sqlite3_bind_text(statement, 1, workspace, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(statement, 2, what);
 	sqlite3_bind_int64(statement, 3, period);
-	return finish(store, STATEMENT_BUDGET_DELETE, statement, "removing a budget", error);
+	return statement_write(store, STATEMENT_BUDGET_DELETE, statement, "removing a budget",
+			       error);
 }
 
 int store_budget_each(struct store *store, bool (*each)(void *data, const struct budget_row *row),

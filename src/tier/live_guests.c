@@ -14,7 +14,7 @@
 #define PATH_ROOM 512
 
 /* The number after "\nKEY "; 0 when there is none. */
-static uint64_t field(const char *text, const char *key)
+static uint64_t record_read_number(const char *text, const char *key)
 {
 	const char *place = strstr(text, key);
 	return place ? strtoull(place + strlen(key), NULL, 10) : 0;
@@ -29,7 +29,8 @@ int live_guest_open(int guests, const char *name, struct process *ret_process)
 	ssize_t length = fd_read_small(guests, path, text, sizeof(text));
 	if (length < 0)
 		return (int)length;
-	uint64_t pid = field(text, "\npid "), start_time = field(text, "\nstart_time ");
+	uint64_t pid = record_read_number(text, "\npid "),
+		 start_time = record_read_number(text, "\nstart_time ");
 	if (pid == 0 || pid > INT32_MAX || start_time == 0)
 		return -ESRCH;
 	return process_open((pid_t)pid, start_time, ret_process);

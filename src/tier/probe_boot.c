@@ -15,7 +15,7 @@
 #define END_TIMEOUT_MS 5000
 #define LOOK_EVERY (300 * NSEC_PER_USEC)
 
-static int wait_for_end(struct process *process)
+static int process_wait_and_reap(struct process *process)
 {
 	siginfo_t info;
 	int result = process->pidfd < 0 ? 0 : process_wait_end(process, END_TIMEOUT_MS);
@@ -25,13 +25,13 @@ static int wait_for_end(struct process *process)
 	return result;
 }
 
-static int take_down(const struct driver *driver, const struct host *host, struct guest *guest,
-		     struct error *error)
+static int guest_take_down(const struct driver *driver, const struct host *host,
+			   struct guest *guest, struct error *error)
 {
 	int64_t deadline = clock_boot() + END_TIMEOUT_MS * NSEC_PER_MSEC;
 	if (driver->kill(host, guest, error) < 0)
 		return -1;
-	int result = wait_for_end(&guest->init);
+	int result = process_wait_and_reap(&guest->init);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "waiting for its end");
@@ -66,7 +66,7 @@ int probe_boot(const struct driver *driver, const struct host *host, uint64_t me
 		return error_set_errno(error, error_kind_of_errno(result), result, "%s/sandboxes",
 				       host->state);
 	int booted = driver->boot(host, guest, &boot, error);
-	int ended = take_down(driver, host, guest, booted < 0 ? &second : error);
+	int ended = guest_take_down(driver, host, guest, booted < 0 ? &second : error);
 	result = remove_tree(AT_FDCWD, directory);
 	if (booted < 0 || ended < 0)
 		return -1;

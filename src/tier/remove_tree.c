@@ -26,15 +26,15 @@ struct removal {
 	int failure;  /* the first -errno */
 };
 
-static void empty_directory(struct removal *removal, int directory, int depth);
+static void directory_empty(struct removal *removal, int directory, int depth);
 
-static void note_failure(struct removal *removal, int result)
+static void removal_note_failure(struct removal *removal, int result)
 {
 	if (result < 0 && removal->failure == 0)
 		removal->failure = result;
 }
 
-static int open_directory(int parent, const char *name)
+static int directory_open(int parent, const char *name)
 {
 	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	int fd = openat(parent, name, flags | O_NOATIME);
@@ -44,7 +44,7 @@ static int open_directory(int parent, const char *name)
 }
 
 /* A directory that is too deep goes to the top under a name that nothing there has. */
-static int move_up(struct removal *removal, int parent, const char *name)
+static int directory_move_to_top(struct removal *removal, int parent, const char *name)
 {
 	char free_name[32];
 	for (;;) {
@@ -58,7 +58,7 @@ static int move_up(struct removal *removal, int parent, const char *name)
 	}
 }
 
-static int remove_entry(struct removal *removal, int parent, const char *name, int depth)
+static int entry_remove(struct removal *removal, int parent, const char *name, int depth)
 {
 	struct stat status;
 	if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
@@ -68,24 +68,24 @@ static int remove_entry(struct removal *removal, int parent, const char *name, i
 	if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
 		return 0;
 	if (depth >= DEPTH_MAX)
-		return move_up(removal, parent, name);
-	CLOSE_FD int directory = open_directory(parent, name);
+		return directory_move_to_top(removal, parent, name);
+	CLOSE_FD int directory = directory_open(parent, name);
 	if (directory < 0)
 		return directory;
 	if (fstat(directory, &status) < 0)
 		return -errno;
 	if (status.st_dev != removal->device)
 		return -EXDEV;
-	empty_directory(removal, TAKE_FD(directory), depth + 1);
+	directory_empty(removal, TAKE_FD(directory), depth + 1);
 	return unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 /* Takes the descriptor. */
-static void empty_directory(struct removal *removal, int directory, int depth)
+static void directory_empty(struct removal *removal, int directory, int depth)
 {
 	DIR *entries = fdopendir(directory);
 	if (!entries) {
-		note_failure(removal, -errno);
+		removal_note_failure(removal, -errno);
 		close(directory);
 		return;
 	}
@@ -93,11 +93,11 @@ static void empty_directory(struct removal *removal, int directory, int depth)
 	for (struct dirent *entry; (entry = readdir(entries)); errno = 0) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
-		int result = remove_entry(removal, dirfd(entries), entry->d_name, depth);
+		int result = entry_remove(removal, dirfd(entries), entry->d_name, depth);
 		removal->removed |= result == 0;
-		note_failure(removal, result);
+		removal_note_failure(removal, result);
 	}
-	note_failure(removal, -errno);
+	removal_note_failure(removal, -errno);
 	closedir(entries);
 }
 
@@ -106,7 +106,7 @@ int remove_tree(int parent, const char *name)
 	struct stat status;
 	if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
 		return 0;
-	CLOSE_FD int top = open_directory(parent, name);
+	CLOSE_FD int top = directory_open(parent, name);
 	if (top == -ENOENT)
 		return 0;
 	if (top < 0)
@@ -116,14 +116,14 @@ int remove_tree(int parent, const char *name)
 	struct removal removal = {.top = top, .device = status.st_dev};
 	/* A pass may find what was moved to the top during the one before it. */
 	for (int pass = 0; pass < PASSES_MAX; pass++) {
-		int directory = open_directory(top, ".");
+		int directory = directory_open(top, ".");
 		if (directory < 0)
 			return directory;
 		removal.removed = false;
-		empty_directory(&removal, directory, 0);
+		directory_empty(&removal, directory, 0);
 		if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
 			return 0;
-		note_failure(&removal, errno == ENOTEMPTY && removal.removed ? 0 : -errno);
+		removal_note_failure(&removal, errno == ENOTEMPTY && removal.removed ? 0 : -errno);
 		if (removal.failure < 0)
 			return removal.failure;
 	}

@@ -39,7 +39,7 @@ struct record {
 static struct record records[RECORDS_MAX];
 static uint32_t used_up_to;
 
-static struct record *find(uint64_t key)
+static struct record *record_find(uint64_t key)
 {
 	for (uint32_t i = 0; key != 0 && i < used_up_to; i++)
 		if (records[i].key == key)
@@ -47,7 +47,7 @@ static struct record *find(uint64_t key)
 	return NULL;
 }
 
-static struct record *find_free(void)
+static struct record *record_find_free(void)
 {
 	for (uint32_t i = 0; i < RECORDS_MAX; i++) {
 		if (records[i].key != 0)
@@ -58,7 +58,7 @@ static struct record *find_free(void)
 	return NULL;
 }
 
-static void release(struct record *record)
+static void record_release(struct record *record)
 {
 	for (int i = 0; i < record->streams; i++)
 		fd_close(&record->logs[i].fd);
@@ -67,7 +67,7 @@ static void release(struct record *record)
 		used_up_to--;
 }
 
-static int refuse(struct failure *failure, enum error_kind kind, const char *message)
+static int failure_set(struct failure *failure, enum error_kind kind, const char *message)
 {
 	*failure = (struct failure){.kind = kind};
 	snprintf(failure->message, sizeof(failure->message), "%s", message);
@@ -75,51 +75,51 @@ static int refuse(struct failure *failure, enum error_kind kind, const char *mes
 }
 
 /* Opens the logs in a record that owns their descriptors already. */
-static int open_logs(struct record *record, struct failure *ret_failure)
+static int record_open_logs(struct record *record, struct failure *ret_failure)
 {
 	for (int i = 0; i < record->streams; i++) {
 		struct output_log log;
 		int result = output_log_open(record->logs[i].fd, &log);
 		if (result < 0)
-			return refuse(ret_failure, ERROR_INTERNAL,
-				      "the output log cannot be opened");
+			return failure_set(ret_failure, ERROR_INTERNAL,
+					   "the output log cannot be opened");
 		record->logs[i] = log;
 		/* The first window is the guest's before we could have looked at the room. */
 		if ((record->flags & EXEC_LOSSLESS) && log.head + log.tail < FILE_WINDOW)
-			return refuse(ret_failure, ERROR_UNSUPPORTED,
-				      "a lossless exec of the gvisor tier needs head_bytes + "
-				      "tail_bytes of 262144 or more");
+			return failure_set(ret_failure, ERROR_UNSUPPORTED,
+					   "a lossless exec of the gvisor tier needs head_bytes + "
+					   "tail_bytes of 262144 or more");
 	}
 	return 0;
 }
 
 int execs_begin(uint64_t key, uint32_t flags, const int logs[2], struct failure *ret_failure)
 {
-	struct record *record = find_free();
+	struct record *record = record_find_free();
 	int streams = flags & EXEC_TTY ? 1 : 2;
 	if (!record) {
 		for (int i = 0; i < streams; i++)
 			close(logs[i]);
-		return refuse(ret_failure, ERROR_RESOURCE_LIMIT,
-			      "too many execs whose results were not fetched yet");
+		return failure_set(ret_failure, ERROR_RESOURCE_LIMIT,
+				   "too many execs whose results were not fetched yet");
 	}
 	*record =
 	    (struct record){.key = key, .flags = flags, .streams = streams, .granted = FILE_WINDOW};
 	for (int i = 0; i < streams; i++)
 		record->logs[i].fd = logs[i];
-	if (open_logs(record, ret_failure) == 0)
+	if (record_open_logs(record, ret_failure) == 0)
 		return 0;
-	release(record);
+	record_release(record);
 	return -1;
 }
 
 bool execs_known(uint64_t key)
 {
-	return find(key) != NULL;
+	return record_find(key) != NULL;
 }
 
 /* The disk is full: what cannot be kept is counted, and the log says so when it can again. */
-static void append(struct record *record, int stream, const void *data, size_t size)
+static void record_append(struct record *record, int stream, const void *data, size_t size)
 {
 	struct output_log *log = &record->logs[stream];
 	uint64_t *dropped = &record->dropped[stream];
@@ -139,7 +139,7 @@ static void append(struct record *record, int stream, const void *data, size_t s
 
 int execs_output(const struct frame *frame)
 {
-	struct record *record = find(frame->id);
+	struct record *record = record_find(frame->id);
 	if (!record || frame->size < 2 || frame->size > record->granted)
 		return -EBADMSG;
 	int stream = frame->payload[0] - 1;
@@ -147,39 +147,39 @@ int execs_output(const struct frame *frame)
 		return -EBADMSG;
 	record->granted -= frame->size;
 	record->owed += frame->size;
-	append(record, stream, frame->payload + 1, frame->size - 1);
+	record_append(record, stream, frame->payload + 1, frame->size - 1);
 	return 0;
 }
 
 bool execs_totals(uint64_t key, struct output_totals *ret_totals)
 {
-	const struct record *record = find(key);
+	const struct record *record = record_find(key);
 	if (!record)
 		return false;
 	*ret_totals = (struct output_totals){record->logs[0].total, record->logs[1].total};
 	return true;
 }
 
-static void release_if_done(struct record *record)
+static void record_release_if_done(struct record *record)
 {
 	if (record->gone && record->forgotten)
-		release(record);
+		record_release(record);
 }
 
 void execs_failed(uint64_t key)
 {
-	struct record *record = find(key);
+	struct record *record = record_find(key);
 	if (record)
-		release(record);
+		record_release(record);
 }
 
 void execs_ended(uint64_t key, uint32_t left_running)
 {
-	struct record *record = find(key);
+	struct record *record = record_find(key);
 	if (!record || left_running > 0)
 		return;
 	record->gone = true;
-	release_if_done(record);
+	record_release_if_done(record);
 }
 
 void execs_gone(uint64_t key)
@@ -189,16 +189,16 @@ void execs_gone(uint64_t key)
 
 void execs_forget(uint64_t key)
 {
-	struct record *record = find(key);
+	struct record *record = record_find(key);
 	if (!record)
 		return;
 	record->forgotten = true;
-	release_if_done(record);
+	record_release_if_done(record);
 }
 
 void execs_consumed(uint64_t key, const struct output_totals *consumed)
 {
-	struct record *record = find(key);
+	struct record *record = record_find(key);
 	if (!record)
 		return;
 	/* More than there is would open the log to be overwritten unread. */
@@ -214,7 +214,7 @@ void execs_list(void)
 
 void execs_listed(uint64_t key)
 {
-	struct record *record = find(key);
+	struct record *record = record_find(key);
 	if (record)
 		record->listing = false;
 }
@@ -223,11 +223,11 @@ void execs_list_end(void)
 {
 	for (uint32_t i = used_up_to; i > 0; i--)
 		if (records[i - 1].key != 0 && records[i - 1].listing)
-			release(&records[i - 1]);
+			record_release(&records[i - 1]);
 }
 
 /* How much may be returned now. */
-static uint64_t returnable(struct record *record)
+static uint64_t record_returnable_credit(struct record *record)
 {
 	uint64_t most = record->owed;
 	if (!(record->flags & EXEC_LOSSLESS) || most == 0)
@@ -256,7 +256,7 @@ bool execs_next_credit(uint64_t *ret_key, uint32_t *ret_credit)
 		if (record->key == 0 || record->owed == 0 ||
 		    (record->owed < CREDIT_STEP && record->granted > CREDIT_STEP))
 			continue;
-		uint64_t credit = returnable(record);
+		uint64_t credit = record_returnable_credit(record);
 		if (credit == 0 || (credit < CREDIT_STEP && record->granted > CREDIT_STEP))
 			continue;
 		record->granted += credit;

@@ -124,7 +124,7 @@ static int queue_send(struct queue *queue, int fd)
 	return 0;
 }
 
-static bool takes_frames(const struct queue *queue)
+static bool queue_takes_frame(const struct queue *queue)
 {
 	return queue_free(queue) >= FRAME_MAX + RESERVE;
 }
@@ -133,19 +133,19 @@ static bool takes_frames(const struct queue *queue)
 
 /* The code with which the spawner learns why: an init that failed, or was killed, is not one that
  * was asked to go. The deadline is ours alone to claim. */
-static _Noreturn void end_with(int status)
+static _Noreturn void relay_exit_with(int status)
 {
 	_exit(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? END_EXITED : END_KILLED);
 }
 
-static _Noreturn void end_broken(void)
+static _Noreturn void relay_exit_broken(void)
 {
 	_exit(END_KILLED);
 }
 
 /* The daemon's connection. */
 
-static void begin_anew(void)
+static void channel_send_begin(void)
 {
 	uint8_t room[4];
 	struct writer writer = writer_on(room, sizeof(room));
@@ -168,11 +168,11 @@ static void daemon_close(void)
 	relay.greeted = false;
 	relay.stalled_since = 0;
 	if (relay.spoken)
-		begin_anew();
+		channel_send_begin();
 }
 
 /* A peer of the sandbox's own processes has a pid in this namespace; one outside is shown as 0. */
-static bool from_outside(int fd)
+static bool peer_is_outside(int fd)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
@@ -184,7 +184,7 @@ static void daemon_accept(void)
 	int fd = accept4(relay.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
-	if (!from_outside(fd)) {
+	if (!peer_is_outside(fd)) {
 		close(fd);
 		return;
 	}
@@ -211,7 +211,7 @@ static void daemon_receive(void)
 
 /* Frames of the daemon's. */
 
-static void answer_start_failed(uint64_t id, const struct failure *failure)
+static void daemon_send_start_failed(uint64_t id, const struct failure *failure)
 {
 	uint8_t room[sizeof(*failure) + 16];
 	struct writer writer = writer_on(room, sizeof(room));
@@ -219,7 +219,7 @@ static void answer_start_failed(uint64_t id, const struct failure *failure)
 	queue_frame(&daemon_out, FRAME_START_FAILED, id, room, writer.size);
 }
 
-static int pass_exec(const struct frame *frame)
+static int daemon_pass_exec(const struct frame *frame)
 {
 	static struct exec_request request;
 	static uint8_t room[FRAME_PAYLOAD_MAX];
@@ -234,7 +234,7 @@ static int pass_exec(const struct frame *frame)
 	relay.fd_count -= wanted;
 	memmove(relay.fds, relay.fds + wanted, relay.fd_count * sizeof(int));
 	if (execs_begin(frame->id, request.flags, logs, &failure) < 0) {
-		answer_start_failed(frame->id, &failure);
+		daemon_send_start_failed(frame->id, &failure);
 		return 0;
 	}
 	request.flags &= ~(uint32_t)(EXEC_LOG | EXEC_LOSSLESS);
@@ -247,7 +247,7 @@ static int pass_exec(const struct frame *frame)
 	return 0;
 }
 
-static int pass_configure(const struct frame *frame)
+static int daemon_pass_configure(const struct frame *frame)
 {
 	static struct configure configure;
 	static uint8_t room[FRAME_PAYLOAD_MAX];
@@ -264,7 +264,7 @@ static int pass_configure(const struct frame *frame)
 	return 0;
 }
 
-static int take_deadline(const struct frame *frame)
+static int daemon_take_deadline(const struct frame *frame)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	int64_t deadline = read_i64(&reader);
@@ -275,16 +275,16 @@ static int take_deadline(const struct frame *frame)
 }
 
 /* 1: it is to be passed on; 0: it was for us; -EBADMSG. */
-static int serve_daemon(const struct frame *frame)
+static int daemon_serve_frame(const struct frame *frame)
 {
 	struct output_totals consumed;
 	switch (frame->type) {
 	case FRAME_EXEC:
-		return pass_exec(frame);
+		return daemon_pass_exec(frame);
 	case FRAME_CONFIGURE:
-		return pass_configure(frame);
+		return daemon_pass_configure(frame);
 	case FRAME_DEADLINE:
-		return take_deadline(frame);
+		return daemon_take_deadline(frame);
 	case FRAME_CONSUMED:
 		if (output_totals_read(frame, &consumed) < 0)
 			return -EBADMSG;
@@ -307,24 +307,24 @@ static int serve_daemon(const struct frame *frame)
 }
 
 /* The frame at the front that can be served now: its length, 0 when there is none, -EBADMSG. */
-static int64_t daemon_front(struct frame *ret_frame)
+static int64_t daemon_next_frame(struct frame *ret_frame)
 {
-	if (relay.daemon < 0 || relay.beginning || !takes_frames(&guest_out) ||
-	    !takes_frames(&daemon_out))
+	if (relay.daemon < 0 || relay.beginning || !queue_takes_frame(&guest_out) ||
+	    !queue_takes_frame(&daemon_out))
 		return 0;
 	return frame_parse(daemon_in.data + daemon_in.start, daemon_in.end - daemon_in.start,
 			   ret_frame);
 }
 
 /* Serves it. False when there is none. */
-static bool daemon_frame(void)
+static bool daemon_handle_frame(void)
 {
 	struct frame frame;
-	int64_t length = daemon_front(&frame);
+	int64_t length = daemon_next_frame(&frame);
 	if (length == 0)
 		return false;
 	relay.spoken = true;
-	int result = length < 0 ? -EBADMSG : serve_daemon(&frame);
+	int result = length < 0 ? -EBADMSG : daemon_serve_frame(&frame);
 	if (result < 0) {
 		daemon_close();
 		return false;
@@ -338,7 +338,7 @@ static bool daemon_frame(void)
 
 /* Frames of the guest's. */
 
-static void pass_to_daemon(const struct frame *frame)
+static void guest_pass_frame(const struct frame *frame)
 {
 	if (relay.daemon < 0 || relay.beginning)
 		return;
@@ -351,7 +351,7 @@ static void pass_to_daemon(const struct frame *frame)
 }
 
 /* With totals that are true. */
-static int pass_exited(const struct frame *frame)
+static int guest_pass_exited(const struct frame *frame)
 {
 	struct exec_result result;
 	uint8_t room[128];
@@ -363,12 +363,12 @@ static int pass_exited(const struct frame *frame)
 	struct frame changed = *frame;
 	changed.payload = room;
 	changed.size = (uint32_t)writer.size;
-	pass_to_daemon(&changed);
+	guest_pass_frame(&changed);
 	execs_ended(frame->id, result.left_running);
 	return 0;
 }
 
-static int pass_listed(const struct frame *frame)
+static int guest_pass_listed(const struct frame *frame)
 {
 	struct exec_status status;
 	uint8_t room[128];
@@ -381,13 +381,13 @@ static int pass_listed(const struct frame *frame)
 	struct frame changed = *frame;
 	changed.payload = room;
 	changed.size = (uint32_t)writer.size;
-	pass_to_daemon(&changed);
+	guest_pass_frame(&changed);
 	if (status.phase == EXEC_PHASE_ENDED)
 		execs_ended(frame->id, status.result.left_running);
 	return 0;
 }
 
-static int end_beginning(const struct frame *frame)
+static int guest_take_begin(const struct frame *frame)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t number = read_u32(&reader);
@@ -397,19 +397,19 @@ static int end_beginning(const struct frame *frame)
 	return 0;
 }
 
-static int serve_guest(const struct frame *frame)
+static int guest_serve_frame(const struct frame *frame)
 {
 	switch (frame->type) {
 	case FRAME_OUTPUT:
 		return execs_output(frame);
 	case FRAME_BEGIN:
-		return end_beginning(frame);
+		return guest_take_begin(frame);
 	case FRAME_PROGRESS:
 		return 0; /* of logs that it does not have */
 	case FRAME_EXITED:
-		return pass_exited(frame);
+		return guest_pass_exited(frame);
 	case FRAME_LISTED:
-		return pass_listed(frame);
+		return guest_pass_listed(frame);
 	case FRAME_LIST_END:
 		execs_list_end();
 		break;
@@ -422,26 +422,26 @@ static int serve_guest(const struct frame *frame)
 	default:
 		break;
 	}
-	pass_to_daemon(frame);
+	guest_pass_frame(frame);
 	return 0;
 }
 
-static int64_t guest_front(struct frame *ret_frame)
+static int64_t guest_next_frame(struct frame *ret_frame)
 {
-	if (!takes_frames(&daemon_out))
+	if (!queue_takes_frame(&daemon_out))
 		return 0;
 	return frame_parse(guest_in.data + guest_in.start, guest_in.end - guest_in.start,
 			   ret_frame);
 }
 
-static bool guest_frame(void)
+static bool guest_handle_frame(void)
 {
 	struct frame frame;
-	int64_t length = guest_front(&frame);
+	int64_t length = guest_next_frame(&frame);
 	if (length == 0)
 		return false;
-	if (length < 0 || serve_guest(&frame) < 0)
-		end_broken();
+	if (length < 0 || guest_serve_frame(&frame) < 0)
+		relay_exit_broken();
 	guest_in.start += (size_t)length;
 	return true;
 }
@@ -465,19 +465,19 @@ static int guest_receive(void)
 
 /* The container has ended, or is about to: what it wrote last goes into the logs, and the daemon
  * has what fits into its socket. */
-static _Noreturn void finish(void)
+static _Noreturn void relay_finish(void)
 {
 	int64_t until = clock_boot() + LAST_WORDS;
 	int status = 0, got;
 	pid_t ended;
 	do {
 		got = guest_receive();
-		while (guest_frame())
+		while (guest_handle_frame())
 			;
 		if (relay.daemon >= 0 && queue_send(&daemon_out, relay.daemon) < 0)
 			daemon_close();
 		/* One that does not read must not keep output from its log. */
-		if (!takes_frames(&daemon_out)) {
+		if (!queue_takes_frame(&daemon_out)) {
 			daemon_close();
 			got = 1;
 		}
@@ -486,23 +486,24 @@ static _Noreturn void finish(void)
 		ended = waitpid(relay.sentry, &status, WNOHANG);
 	while (ended == 0 && clock_boot() < until && poll(NULL, 0, 5) == 0);
 	if (ended != relay.sentry)
-		end_broken();
-	end_with(status);
+		relay_exit_broken();
+	relay_exit_with(status);
 }
 
-static void reap(void)
+static void children_reap(void)
 {
 	struct signalfd_siginfo info;
 	siginfo_t ended;
 	while (read(relay.signals, &info, sizeof(info)) == sizeof(info))
 		;
-	/* The sentry is left for finish(); all else that is ours is runsc's and of no interest. */
+	/* The sentry is left for relay_finish(); all else that is ours is runsc's and of no
+	 * interest. */
 	for (;;) {
 		ended.si_pid = 0;
 		if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid == 0)
 			return;
 		if (ended.si_pid == relay.sentry)
-			finish();
+			relay_finish();
 		waitpid(ended.si_pid, NULL, WNOHANG);
 	}
 }
@@ -510,7 +511,7 @@ static void reap(void)
 /* The loop. */
 
 /* What execs are owed: credit to the guest, PROGRESS to the daemon. */
-static void tell(void)
+static void execs_send_due(void)
 {
 	uint64_t key;
 	uint32_t credit;
@@ -529,15 +530,15 @@ static void tell(void)
 	}
 }
 
-static void flush(void)
+static void queues_flush(void)
 {
 	if (queue_send(&guest_out, relay.guest) < 0)
-		finish();
+		relay_finish();
 	size_t before = daemon_out.start;
 	if (relay.daemon >= 0 && queue_send(&daemon_out, relay.daemon) < 0)
 		daemon_close();
 	int64_t now = clock_boot();
-	if (takes_frames(&daemon_out) || daemon_out.start != before)
+	if (queue_takes_frame(&daemon_out) || daemon_out.start != before)
 		relay.stalled_since = 0;
 	else if (relay.stalled_since == 0)
 		relay.stalled_since = now;
@@ -545,7 +546,7 @@ static void flush(void)
 		daemon_close();
 }
 
-static int64_t next_time(void)
+static int64_t relay_next_timer(void)
 {
 	int64_t next = relay.deadline > 0 ? relay.deadline : INT64_MAX;
 	next = MIN(next, execs_retry_at());
@@ -554,7 +555,7 @@ static int64_t next_time(void)
 	return next;
 }
 
-static void wait_for_events(bool more)
+static void relay_wait_for_events(bool more)
 {
 	enum { SIGNALS, LISTENER, GUEST, DAEMON, COUNT };
 	bool fds_fit = FDS_MAX - relay.fd_count >= FDS_PER_MESSAGE;
@@ -572,14 +573,14 @@ static void wait_for_events(bool more)
 		polled[DAEMON].events |= POLLIN;
 	if (daemon_out.start < daemon_out.end)
 		polled[DAEMON].events |= POLLOUT;
-	int64_t left = (next_time() - clock_boot()) / NSEC_PER_MSEC + 1;
+	int64_t left = (relay_next_timer() - clock_boot()) / NSEC_PER_MSEC + 1;
 	int timeout = more ? 0 : (int)MAX(MIN(left, 60 * 1000), 0);
 	if (poll(polled, COUNT, timeout) <= 0)
 		return;
 	if (polled[SIGNALS].revents)
-		reap();
+		children_reap();
 	if ((polled[GUEST].revents & (POLLIN | POLLHUP | POLLERR)) && guest_receive() < 0)
-		finish();
+		relay_finish();
 	if (polled[DAEMON].revents & POLLIN)
 		daemon_receive();
 	/* Nobody is left to be answered; it must not wait until there is room to read. */
@@ -590,7 +591,7 @@ static void wait_for_events(bool more)
 }
 
 /* Descriptors that belong to no frame would pile up. */
-static void check_descriptors(void)
+static void daemon_check_descriptors(void)
 {
 	struct frame frame;
 	if (relay.daemon >= 0 && FDS_MAX - relay.fd_count < FDS_PER_MESSAGE &&
@@ -608,28 +609,29 @@ _Noreturn void relay_run(int listener, pid_t sentry)
 	relay.sentry = sentry;
 	relay.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (relay.signals < 0)
-		end_broken();
+		relay_exit_broken();
 	/* It may have ended before anybody listened. */
-	reap();
+	children_reap();
 	for (;;) {
 		struct frame frame;
-		for (int i = 0; i < FRAMES_PER_TURN && guest_frame(); i++)
+		for (int i = 0; i < FRAMES_PER_TURN && guest_handle_frame(); i++)
 			;
-		for (int i = 0; i < FRAMES_PER_TURN && daemon_frame(); i++)
+		for (int i = 0; i < FRAMES_PER_TURN && daemon_handle_frame(); i++)
 			;
-		tell();
-		flush();
-		check_descriptors();
+		execs_send_due();
+		queues_flush();
+		daemon_check_descriptors();
 		if (relay.deadline > 0 && relay.deadline <= clock_boot())
 			_exit(END_DEADLINE);
-		wait_for_events(guest_front(&frame) != 0 || daemon_front(&frame) != 0);
+		relay_wait_for_events(guest_next_frame(&frame) != 0 ||
+				      daemon_next_frame(&frame) != 0);
 	}
 }
 
 int relay_begin(int channel, int64_t deadline)
 {
 	relay.guest = channel;
-	begin_anew();
+	channel_send_begin();
 	while (relay.beginning) {
 		int64_t left = (deadline - clock_boot()) / NSEC_PER_MSEC;
 		struct pollfd polled = {.fd = channel, .events = POLLIN};
@@ -640,7 +642,7 @@ int relay_begin(int channel, int64_t deadline)
 			return -ETIMEDOUT;
 		if (poll(&polled, 1, (int)left) > 0 && guest_receive() < 0)
 			return -ECONNRESET;
-		while (relay.beginning && guest_frame())
+		while (relay.beginning && guest_handle_frame())
 			;
 	}
 	return 0;

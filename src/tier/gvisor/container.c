@@ -67,7 +67,7 @@ int container_describe(const struct id *id, const struct limits *limits)
 }
 
 /* In the child: into the cgroup that carries the limits first, so that all of runsc is in it. */
-static _Noreturn void become_runsc(const struct container_order *order)
+static _Noreturn void child_become_runsc(const struct container_order *order)
 {
 	char platform[64];
 	char *const arguments[] = {"runsc",
@@ -102,7 +102,7 @@ static _Noreturn void become_runsc(const struct container_order *order)
 }
 
 /* PID 1 here: what runsc leaves behind becomes our child too. */
-static int wait_for(pid_t pid, int64_t deadline)
+static int runsc_wait(pid_t pid, int64_t deadline)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_EVERY};
 	for (;;) {
@@ -126,10 +126,10 @@ int container_start(const struct container_order *order, pid_t *ret_sentry)
 	uint64_t sentry;
 	pid_t pid = fork();
 	if (pid == 0)
-		become_runsc(order);
+		child_become_runsc(order);
 	if (pid < 0)
 		return -errno;
-	int result = wait_for(pid, order->deadline);
+	int result = runsc_wait(pid, order->deadline);
 	if (result < 0)
 		return result;
 	ssize_t length = fd_read_small(AT_FDCWD, PID_FILE, text, sizeof(text));

@@ -23,8 +23,8 @@
 /* runsc itself is in the cgroup of the sandbox. Measured: 42 MiB at the first command. */
 #define MEMORY_MIN (128 * MIB)
 
-static int check_request(const struct host *host, const struct guest *guest,
-			 const struct boot *boot, struct error *error)
+static int gvisor_check_boot(const struct host *host, const struct guest *guest,
+			     const struct boot *boot, struct error *error)
 {
 	const struct spawn_create *create = boot->create;
 	if (create->mount_count > 0)
@@ -48,31 +48,31 @@ static int check_request(const struct host *host, const struct guest *guest,
  * reaches it, runsc ends. */
 #define HOST_PIDS_FIRST 512u
 #define HOST_PIDS_EACH 24u
-static struct limits limits_on_host(const struct limits *asked)
+static struct limits gvisor_limits_on_host(const struct limits *asked)
 {
 	struct limits limits = *asked;
 	limits.pids = MIN(asked->pids, SANDBOX_PIDS_MAX) * HOST_PIDS_EACH + HOST_PIDS_FIRST;
 	return limits;
 }
 
-static void correct_reasons(uint32_t reasons[LIMIT_COUNT])
+static void gvisor_correct_reasons(uint32_t reasons[LIMIT_COUNT])
 {
 	if (reasons[LIMIT_PIDS] == LIMIT_ENFORCED)
 		reasons[LIMIT_PIDS] = LIMIT_OTHER_KERNEL;
 }
 
-static int boot_release(const struct host *host, struct guest *guest, const struct boot *boot,
-			struct release *release, struct error *error)
+static int gvisor_boot_with(const struct host *host, struct guest *guest, const struct boot *boot,
+			    struct release *release, struct error *error)
 {
 	char *const arguments[] = {"caisson", "_shim", release->platform, guest->id.text, NULL};
 	CLOSE_FD int self = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 	if (self < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "/proc/self/exe");
 	const struct boot_program program = {.fd = self, .arguments = arguments};
-	guest->limits = limits_on_host(&boot->create->limits);
+	guest->limits = gvisor_limits_on_host(&boot->create->limits);
 	if (boot_guest(host, guest, boot, &program, error) < 0)
 		return -1;
-	correct_reasons(guest->limit_reasons);
+	gvisor_correct_reasons(guest->limit_reasons);
 	return 0;
 }
 
@@ -80,15 +80,16 @@ static int gvisor_boot(const struct host *host, struct guest *guest, const struc
 		       struct error *error)
 {
 	struct release release;
-	if (check_request(host, guest, boot, error) < 0 || release_find(host, &release, error) < 0)
+	if (gvisor_check_boot(host, guest, boot, error) < 0 ||
+	    release_find(host, &release, error) < 0)
 		return -1;
-	return boot_release(host, guest, boot, &release, error);
+	return gvisor_boot_with(host, guest, boot, &release, error);
 }
 
 static int gvisor_adopt(const struct host *host, struct guest *guest, struct error *error)
 {
 	int result = jail_adopt(host, guest, error);
-	correct_reasons(guest->limit_reasons);
+	gvisor_correct_reasons(guest->limit_reasons);
 	return result;
 }
 
@@ -99,7 +100,7 @@ static int gvisor_set_limits(const struct host *host, struct guest *guest,
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
 				 "the gvisor tier needs at least %llu MiB of memory",
 				 MEMORY_MIN / MIB);
-	const struct limits on_host = limits_on_host(limits);
+	const struct limits on_host = gvisor_limits_on_host(limits);
 	return jail_set_limits(host, guest, &on_host, error);
 }
 
@@ -140,7 +141,7 @@ static void gvisor_probe(const struct host *host, struct spawn_probe *ret_probe)
 	}
 	ret_probe->available = 1;
 	memcpy(ret_probe->limit_reasons, guest.limit_reasons, sizeof(ret_probe->limit_reasons));
-	correct_reasons(ret_probe->limit_reasons);
+	gvisor_correct_reasons(ret_probe->limit_reasons);
 }
 
 const struct driver gvisor_driver = {

@@ -16,7 +16,7 @@
 /* An id of the sandbox's range that nothing else has: runsc's own processes are root and nobody. */
 #define SHIM_ID 65533
 
-static int drop_identity(void)
+static int shim_drop_identity(void)
 {
 	int result = sys_setgroups(0, NULL);
 	if (result == 0)
@@ -27,7 +27,7 @@ static int drop_identity(void)
 	return result == -EINVAL || result == -EPERM ? 0 : result;
 }
 
-static int drop_capabilities(void)
+static int shim_drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[2] = {{0}};
@@ -36,17 +36,17 @@ static int drop_capabilities(void)
 			return -errno;
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
 		return -errno;
-	return drop_identity() == 0 && syscall(SYS_capset, &header, none) == 0 ? 0 : -EPERM;
+	return shim_drop_identity() == 0 && syscall(SYS_capset, &header, none) == 0 ? 0 : -EPERM;
 }
 
 /* A sanitizer needs more than can be listed. */
 #ifdef __SANITIZE_ADDRESS__
-static int filter_calls(void)
+static int shim_filter_calls(void)
 {
 	return 0;
 }
 #else
-static int filter_calls(void)
+static int shim_filter_calls(void)
 {
 	static const int allowed[] = {
 	    SCMP_SYS(read),       SCMP_SYS(write),           SCMP_SYS(close),
@@ -76,10 +76,10 @@ static int filter_calls(void)
 int narrow_shim(void)
 {
 	const struct rlimit no_core = {0, 0};
-	int result = drop_capabilities();
+	int result = shim_drop_capabilities();
 	if (result == 0 &&
 	    (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
 	     setrlimit(RLIMIT_CORE, &no_core) < 0))
 		result = -errno;
-	return result == 0 ? filter_calls() : result;
+	return result == 0 ? shim_filter_calls() : result;
 }

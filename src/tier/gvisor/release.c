@@ -34,7 +34,7 @@ int release_path(char path[RELEASE_PATH_MAX])
 	return -ENOENT;
 }
 
-static _Noreturn void become(const char *path, char *const *arguments, int out)
+static _Noreturn void child_become_runsc(const char *path, char *const *arguments, int out)
 {
 	char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
 	sigset_t none;
@@ -49,7 +49,7 @@ static _Noreturn void become(const char *path, char *const *arguments, int out)
 }
 
 /* What it prints, NUL-terminated, until it is silent for good or too slow. */
-static int ask(const char *path, char *const *arguments, char text[ANSWER_MAX])
+static int runsc_ask(const char *path, char *const *arguments, char text[ANSWER_MAX])
 {
 	int pair[2], status;
 	size_t size = 0;
@@ -59,7 +59,7 @@ static int ask(const char *path, char *const *arguments, char text[ANSWER_MAX])
 	CLOSE_FD int from = pair[0];
 	pid_t pid = fork();
 	if (pid == 0)
-		become(path, arguments, pair[1]);
+		child_become_runsc(path, arguments, pair[1]);
 	close(pair[1]);
 	if (pid < 0)
 		return -errno;
@@ -83,7 +83,7 @@ static int ask(const char *path, char *const *arguments, char text[ANSWER_MAX])
 }
 
 /* "runsc version X\n..." */
-static int parse_version(const char *answer, struct release *release)
+static int runsc_parse_version(const char *answer, struct release *release)
 {
 	static const char start[] = "runsc version ";
 	const char *found = strstr(answer, start);
@@ -111,7 +111,7 @@ static int parse_version(const char *answer, struct release *release)
 }
 
 /* One name a line. */
-static bool lists(const char *answer, const char *platform)
+static bool answer_lists_platform(const char *answer, const char *platform)
 {
 	size_t length = strlen(platform);
 	for (const char *line = answer; line && *line; line = strchr(line, '\n')) {
@@ -123,7 +123,7 @@ static bool lists(const char *answer, const char *platform)
 }
 
 /* Which file it is: another one, or a changed one, has other numbers. */
-static int identify(const char *path, char *text, size_t room)
+static int file_identify(const char *path, char *text, size_t room)
 {
 	struct stat status;
 	if (stat(path, &status) < 0)
@@ -134,33 +134,35 @@ static int identify(const char *path, char *text, size_t room)
 			   (unsigned long long)status.st_size);
 }
 
-static int kept_path(const struct host *host, char path[KEPT_PATH_MAX])
+static int answer_cache_path(const struct host *host, char path[KEPT_PATH_MAX])
 {
 	return text_format(path, KEPT_PATH_MAX, "%s/runsc", host->state);
 }
 
 /* "identity\nrunsc version X\nplatform\n". */
-static bool read_kept(const struct host *host, struct release *release)
+static bool answer_cache_read(const struct host *host, struct release *release)
 {
 	char path[KEPT_PATH_MAX], text[KEPT_MAX], identity[KEPT_MAX];
-	if (kept_path(host, path) < 0 || identify(release->path, identity, sizeof(identity)) < 0 ||
+	if (answer_cache_path(host, path) < 0 ||
+	    file_identify(release->path, identity, sizeof(identity)) < 0 ||
 	    fd_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return false;
 	size_t length = strlen(identity);
 	if (strncmp(text, identity, length) != 0 || text[length] != '\n' ||
-	    parse_version(text + length, release) < 0)
+	    runsc_parse_version(text + length, release) < 0)
 		return false;
 	return text_copy(release->platform, sizeof(release->platform),
-			 lists(text + length, "systrap") ? "systrap" : "ptrace") >= 0;
+			 answer_lists_platform(text + length, "systrap") ? "systrap" : "ptrace") >=
+	       0;
 }
 
 /* Not kept is no harm: it is asked again. */
-static void keep(const struct host *host, const struct release *release)
+static void answer_cache_write(const struct host *host, const struct release *release)
 {
 	char path[KEPT_PATH_MAX], new_path[KEPT_PATH_MAX], text[KEPT_MAX], identity[KEPT_MAX];
-	if (kept_path(host, path) < 0 ||
+	if (answer_cache_path(host, path) < 0 ||
 	    text_format(new_path, sizeof(new_path), "%s.%d", path, (int)getpid()) < 0 ||
-	    identify(release->path, identity, sizeof(identity)) < 0 ||
+	    file_identify(release->path, identity, sizeof(identity)) < 0 ||
 	    text_format(text, sizeof(text), "%s\nrunsc version %s\n%s\n", identity,
 			release->version, release->platform) < 0)
 		return;
@@ -183,27 +185,28 @@ int release_find(const struct host *host, struct release *ret_release, struct er
 		return error_set(error, ERROR_TIER_UNAVAILABLE,
 				 "there is no runsc on this host: install gVisor (Debian: `apt-get "
 				 "install runsc`; a newer one: https://gvisor.dev)");
-	if (read_kept(host, ret_release))
+	if (answer_cache_read(host, ret_release))
 		return 0;
-	result = ask(ret_release->path, version, answer);
+	result = runsc_ask(ret_release->path, version, answer);
 	if (result >= 0)
-		result = parse_version(answer, ret_release);
+		result = runsc_parse_version(answer, ret_release);
 	if (result < 0)
 		return error_set(error, ERROR_TIER_UNAVAILABLE,
 				 "%s does not say which version it is: %s", ret_release->path,
 				 strerror(-result));
 	/* One that does not list any has ptrace, which all have had. kvm is never chosen: a host's
 	 * /dev/kvm says nothing of whether it works, and one that does not hangs. */
-	bool fast = ask(ret_release->path, platforms, answer) == 0 && lists(answer, "systrap");
+	bool fast = runsc_ask(ret_release->path, platforms, answer) == 0 &&
+		    answer_lists_platform(answer, "systrap");
 	if (text_copy(ret_release->platform, sizeof(ret_release->platform),
 		      fast ? "systrap" : "ptrace") < 0)
 		return error_set(error, ERROR_INTERNAL, "the platform's name is too long");
-	keep(host, ret_release);
+	answer_cache_write(host, ret_release);
 	return 0;
 }
 
 /* Days since 1970, or -1. */
-static int64_t day_of(uint32_t date)
+static int64_t date_to_days(uint32_t date)
 {
 	struct tm when = {.tm_year = (int)(date / 10000) - 1900,
 			  .tm_mon = (int)(date / 100 % 100) - 1,
@@ -214,7 +217,7 @@ static int64_t day_of(uint32_t date)
 
 void release_objection(const struct release *release, int64_t now, char *text, size_t room)
 {
-	int64_t today = now / NSEC_PER_SEC / (24 * 3600), made = day_of(release->date);
+	int64_t today = now / NSEC_PER_SEC / (24 * 3600), made = date_to_days(release->date);
 	bool old = made < 0 || today - made > DAYS_FRESH;
 	bool slow = strcmp(release->platform, "systrap") != 0;
 	text[0] = '\0';

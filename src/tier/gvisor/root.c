@@ -16,14 +16,14 @@
 #define INIT_MAX (16 * MIB) /* a sanitized init of the tests' is large */
 
 /* A file of the host's at a new, empty one. */
-static int bind_file(const char *from, const char *to, unsigned attributes)
+static int file_bind(const char *from, const char *to, unsigned attributes)
 {
 	CLOSE_FD int place = open(to, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
 	return place < 0 ? -errno : fs_bind(from, to, attributes);
 }
 
 /* Root's file on the host, which nobody here may read: a copy of its contents. */
-static int copy_init(int from)
+static int init_copy(int from)
 {
 	CLOSE_FD int to =
 	    open(&ROOT_INIT_FILE[1], O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0711);
@@ -63,15 +63,15 @@ int gvisor_leave_host(const char *runsc, int init, const char **ret_step)
 	if (result < 0)
 		return result;
 	*ret_step = "/dev/null";
-	result = bind_file("/dev/null", "dev/null", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	result = file_bind("/dev/null", "dev/null", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 	if (result < 0)
 		return result;
 	*ret_step = "the program runsc";
-	result = bind_file(runsc, &ROOT_RUNSC[1], plain | MOUNT_ATTR_RDONLY);
+	result = file_bind(runsc, &ROOT_RUNSC[1], plain | MOUNT_ATTR_RDONLY);
 	if (result < 0)
 		return result;
 	*ret_step = "a copy of caisson-init";
-	result = copy_init(init);
+	result = init_copy(init);
 	if (result < 0)
 		return result;
 	*ret_step = "leaving the host's root";

@@ -34,7 +34,7 @@ static struct boot_handles handles;
 static int channel = -1; /* to the init in the container */
 
 /* What runsc said about it comes along. */
-static _Noreturn void give_up(struct failure *failure)
+static _Noreturn void shim_fail_with(struct failure *failure)
 {
 	char said[160];
 	size_t used = strnlen(failure->message, sizeof(failure->message));
@@ -45,26 +45,26 @@ static _Noreturn void give_up(struct failure *failure)
 	_exit(END_KILLED);
 }
 
-static _Noreturn void fail(int result, const char *what)
+static _Noreturn void shim_fail(int result, const char *what)
 {
 	struct failure failure = {0};
 	boot_fail(&failure, result, what);
-	give_up(&failure);
+	shim_fail_with(&failure);
 }
 
-static void report_done(void)
+static void shim_report_done(void)
 {
 	if (boot_report_send(NULL) < 0)
 		_exit(END_KILLED); /* nobody knows of this sandbox */
 }
 
-static void prepare(void)
+static void shim_prepare(void)
 {
 	char runsc[RELEASE_PATH_MAX];
 	const char *step = "finding runsc";
 	struct failure failure = {0};
 	if (boot_receive_prepare(&handles, &failure) < 0)
-		give_up(&failure);
+		shim_fail_with(&failure);
 	/* The guest's kernel makes up its own meminfo and has its own processes. */
 	fd_close(&handles.memory_usage);
 	fd_close(&handles.memory_limit);
@@ -74,16 +74,16 @@ static void prepare(void)
 	if (result >= 0)
 		result = gvisor_leave_host(runsc, BOOT_INIT_FD, &step);
 	if (result < 0)
-		fail(result, step);
+		shim_fail(result, step);
 	close(BOOT_INIT_FD);
 	boot_report_phase("mounts");
 	result = boot_loopback_up();
 	if (result < 0)
-		fail(result, "bringing the loopback up");
-	report_done();
+		shim_fail(result, "bringing the loopback up");
+	shim_report_done();
 }
 
-static void make_root(struct limits *ret_limits)
+static void shim_make_root(struct limits *ret_limits)
 {
 	struct boot_assign request;
 	struct failure failure = {0};
@@ -91,22 +91,23 @@ static void make_root(struct limits *ret_limits)
 	size_t count;
 	const char *step;
 	if (boot_receive_assign(0, &request, fds, &count, &failure) < 0)
-		give_up(&failure);
+		shim_fail_with(&failure);
 	int result = gvisor_make_root(&request, fds, &step);
 	if (result < 0)
-		fail(result, step);
+		shim_fail(result, step);
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
 	*ret_limits = request.limits;
 	boot_report_phase("overlay");
 }
 
-static pid_t start_container(const char *platform, const struct id *id, const struct limits *limits)
+static pid_t shim_start_container(const char *platform, const struct id *id,
+				  const struct limits *limits)
 {
 	int pair[2];
 	pid_t sentry;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		fail(-errno, "the container's channel");
+		shim_fail(-errno, "the container's channel");
 	struct container_order order = {.platform = platform,
 					.channel = pair[1],
 					.work_cgroups = handles.work_cgroups,
@@ -115,15 +116,15 @@ static pid_t start_container(const char *platform, const struct id *id, const st
 	channel = pair[0];
 	int result = container_describe(id, limits);
 	if (result < 0)
-		fail(result, "describing the container");
+		shim_fail(result, "describing the container");
 	result = container_start(&order, &sentry);
 	if (result < 0)
-		fail(result, "runsc run");
+		shim_fail(result, "runsc run");
 	close(pair[1]);
 	boot_report_phase("runsc");
 	result = relay_begin(channel, order.deadline);
 	if (result < 0)
-		fail(result, "the init in the container");
+		shim_fail(result, "the init in the container");
 	boot_report_phase("guest");
 	return sentry;
 }
@@ -141,9 +142,9 @@ int shim_main(int argc, char **argv)
 	prctl(PR_SET_NAME, "caisson-shim");
 	prctl(PR_SET_DUMPABLE, 0);
 	umask(022);
-	prepare();
-	make_root(&limits);
-	pid_t sentry = start_container(argv[1], &id, &limits);
+	shim_prepare();
+	shim_make_root(&limits);
+	pid_t sentry = shim_start_container(argv[1], &id, &limits);
 	for (uint32_t i = 0; i < handles.work_cgroup_count; i++)
 		close(handles.work_cgroups[i]);
 	/* After runsc: the sentry's limit is its own. */
@@ -153,10 +154,10 @@ int shim_main(int argc, char **argv)
 	setrlimit(RLIMIT_NOFILE, &files);
 	int result = listen(handles.listener, 4) < 0 ? -errno : narrow_shim();
 	if (result < 0)
-		fail(result, "narrowing the shim");
-	report_done();
+		shim_fail(result, "narrowing the shim");
+	shim_report_done();
 	boot_report_begin(0);
-	report_done();
+	shim_report_done();
 	close(BOOT_FD);
 	relay_run(handles.listener, sentry);
 }

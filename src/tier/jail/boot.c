@@ -71,7 +71,7 @@ static void phase_add(struct guest *guest, const char *name, uint32_t microsecon
 	phase->microseconds = microseconds;
 }
 
-static void phase_done(struct attempt *attempt, const char *name)
+static void attempt_phase_done(struct attempt *attempt, const char *name)
 {
 	int64_t now = clock_monotonic();
 	phase_add(attempt->guest, name, (uint32_t)((now - attempt->phase_start) / NSEC_PER_USEC));
@@ -91,7 +91,7 @@ static _Noreturn void child_fail(int socket, int errnum, const char *what)
 }
 
 /* Standard descriptors are /dev/null, BOOT_FD is the socket, all else goes with exec. */
-static void child_descriptors(int *socket, int *init, int init_file)
+static void child_place_descriptors(int *socket, int *init, int init_file)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int high_socket = fcntl(*socket, F_DUPFD_CLOEXEC, HIGH_FD);
@@ -117,7 +117,7 @@ static void child_descriptors(int *socket, int *init, int init_file)
 }
 
 /* What a program may expect of its signals. */
-static void child_signals(void)
+static void child_reset_signals(void)
 {
 	sigset_t none;
 	struct sigaction standard = {.sa_handler = SIG_DFL};
@@ -158,8 +158,8 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
 	umask(022);
 	if (chdir("/") < 0)
 		child_fail(socket, errno, "the root directory");
-	child_signals();
-	child_descriptors(&socket, &init, attempt->init_file);
+	child_reset_signals();
+	child_place_descriptors(&socket, &init, attempt->init_file);
 	int result = sys_execveat(init, "", arguments, environment, AT_EMPTY_PATH);
 	child_fail(socket, -result,
 		   program ? "executing the tier's own program" : "executing caisson-init");
@@ -169,7 +169,7 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
  * whoever makes the user namespace, for all that happens in it. Were that root, one sandbox could
  * use up root's and every other sandbox's: so the effective uid is the sandbox's own for this one
  * call. NO_SETUID_FIXUP keeps the capabilities over it. */
-static int clone_charged_to(const struct host *host, uint32_t owner, struct clone_args *args)
+static int child_clone_charged_to(const struct host *host, uint32_t owner, struct clone_args *args)
 {
 	struct ids_guise guise;
 	int result = ids_put_on(host, owner, &guise);
@@ -181,7 +181,7 @@ static int clone_charged_to(const struct host *host, uint32_t owner, struct clon
 	return pid;
 }
 
-static int start_child(struct attempt *attempt, struct error *error)
+static int child_start(struct attempt *attempt, struct error *error)
 {
 	int pair[2], pidfd = -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -203,7 +203,7 @@ static int start_child(struct attempt *attempt, struct error *error)
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)attempt->cgroups.init_directory;
 	}
-	int pid = clone_charged_to(attempt->host, attempt->ids.charged, &args);
+	int pid = child_clone_charged_to(attempt->host, attempt->ids.charged, &args);
 	if (pid == 0)
 		child_main(attempt, pair[0], child_end);
 	if (pid < 0)
@@ -216,7 +216,7 @@ static int start_child(struct attempt *attempt, struct error *error)
 }
 
 /* All that only root outside can do to it, while it waits. */
-static int equip_child(struct attempt *attempt, struct error *error)
+static int child_equip(struct attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;
 	char path[64];
@@ -254,7 +254,7 @@ static int equip_child(struct attempt *attempt, struct error *error)
 
 /* One message of the child's. A peer that ended with something unread makes the first call fail,
  * whether or not it had sent its last words; these come with the next. */
-static ssize_t receive(struct attempt *attempt, struct boot_report *ret_report)
+static ssize_t report_receive_message(struct attempt *attempt, struct boot_report *ret_report)
 {
 	int channel = attempt->channel;
 	ssize_t got = 0;
@@ -278,11 +278,11 @@ static ssize_t receive(struct attempt *attempt, struct boot_report *ret_report)
 }
 
 /* The next report of the init's, or of the child that should have become it. */
-static int receive_report(struct attempt *attempt, struct error *error)
+static int report_receive(struct attempt *attempt, struct error *error)
 {
 	struct boot_report report;
 	uint32_t request = reports[attempt->step];
-	ssize_t got = receive(attempt, &report);
+	ssize_t got = report_receive_message(attempt, &report);
 	if (got == -ETIMEDOUT)
 		return error_set(error, ERROR_TIMED_OUT,
 				 "the init did not answer within %d seconds (step %u)",
@@ -313,24 +313,24 @@ static int receive_report(struct attempt *attempt, struct error *error)
 	return 0;
 }
 
-static int receive_reports(struct attempt *attempt, struct error *error)
+static int reports_receive(struct attempt *attempt, struct error *error)
 {
 	while (attempt->step < ARRAY_SIZE(reports))
-		if (receive_report(attempt, error) < 0)
+		if (report_receive(attempt, error) < 0)
 			return -1;
 	return 0;
 }
 
 /* A failed send means that the other end is gone; why, it may have said before. */
-static int send_failed(struct attempt *attempt, ssize_t result, const char *what,
-		       struct error *error)
+static int attempt_send_failed(struct attempt *attempt, ssize_t result, const char *what,
+			       struct error *error)
 {
-	if (receive_reports(attempt, error) < 0)
+	if (reports_receive(attempt, error) < 0)
 		return -1;
 	return error_set_errno(error, ERROR_INTERNAL, (int)result, "%s", what);
 }
 
-static int send_prepare(struct attempt *attempt, struct error *error)
+static int attempt_send_prepare(struct attempt *attempt, struct error *error)
 {
 	const struct cgroup_boot *cgroups = &attempt->cgroups;
 	struct boot_prepare message = {.type = BOOT_PREPARE,
@@ -353,12 +353,12 @@ static int send_prepare(struct attempt *attempt, struct error *error)
 	if (sent >= 0)
 		sent = fd_send(attempt->channel, &message, sizeof(message), fds, count);
 	if (sent < 0)
-		return send_failed(attempt, sent, "sending PREPARE", error);
+		return attempt_send_failed(attempt, sent, "sending PREPARE", error);
 	return 0;
 }
 
 /* The mode of a copy-on-write folder's upper directory is what its root shows. */
-static int open_disk(struct attempt *attempt, struct error *error)
+static int attempt_open_disk(struct attempt *attempt, struct error *error)
 {
 	const struct spawn_create *create = attempt->boot->create;
 	struct disk_request request = {.limits = &attempt->guest->limits,
@@ -378,7 +378,8 @@ static int open_disk(struct attempt *attempt, struct error *error)
 	return result < 0 ? -1 : 0;
 }
 
-static int add_mount(struct attempt *attempt, int mount, const char *what, struct error *error)
+static int attempt_add_mount(struct attempt *attempt, int mount, const char *what,
+			     struct error *error)
 {
 	if (mount < 0)
 		return error_set_errno(error, error_kind_of_errno(mount), mount, "%s", what);
@@ -386,7 +387,8 @@ static int add_mount(struct attempt *attempt, int mount, const char *what, struc
 	return 0;
 }
 
-static int open_layers(struct attempt *attempt, struct boot_assign *assign, struct error *error)
+static int attempt_open_layers(struct attempt *attempt, struct boot_assign *assign,
+			       struct error *error)
 {
 	CLEANUP(rootfs_done) struct rootfs rootfs = {.lower_count = 0};
 	if (rootfs_open(attempt->host, (enum rootfs_kind)attempt->boot->create->rootfs,
@@ -405,19 +407,20 @@ static int open_layers(struct attempt *attempt, struct boot_assign *assign, stru
 					 "files as another user's (idmapped mounts; ext2 cannot): "
 					 "use one on ext4, XFS or btrfs (--state DIR)",
 					 attempt->host->state);
-		if (add_mount(attempt, layer, "a layer of its root", error) < 0)
+		if (attempt_add_mount(attempt, layer, "a layer of its root", error) < 0)
 			return -1;
 	}
 	for (uint32_t i = 0; i < rootfs.bind_count; i++) {
 		assign->bind_places[i] = rootfs.bind_places[i];
-		if (add_mount(attempt, idmap_host_bind(rootfs.binds[i]), "a directory of the host",
-			      error) < 0)
+		if (attempt_add_mount(attempt, idmap_host_bind(rootfs.binds[i]),
+				      "a directory of the host", error) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-static int open_folders(struct attempt *attempt, struct boot_assign *assign, struct error *error)
+static int attempt_open_folders(struct attempt *attempt, struct boot_assign *assign,
+				struct error *error)
 {
 	const struct spawn_create *create = attempt->boot->create;
 	assign->tree_count = create->mount_count;
@@ -438,18 +441,18 @@ static int open_folders(struct attempt *attempt, struct boot_assign *assign, str
 	return 0;
 }
 
-static int send_assign(struct attempt *attempt, const struct boot_assign *assign,
-		       struct error *error)
+static int attempt_send_assign(struct attempt *attempt, const struct boot_assign *assign,
+			       struct error *error)
 {
 	ssize_t sent =
 	    fd_send(attempt->channel, assign, sizeof(*assign), attempt->fds, attempt->fd_count);
 	if (sent < 0)
-		return send_failed(attempt, sent, "sending ASSIGN", error);
+		return attempt_send_failed(attempt, sent, "sending ASSIGN", error);
 	return 0;
 }
 
 /* What does not depend on the user: all but the files. */
-static int make_ready(struct attempt *attempt, struct error *error)
+static int attempt_prepare(struct attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;
 	if (record_make(attempt->host, &guest->id, &attempt->listener, error) < 0 ||
@@ -457,29 +460,30 @@ static int make_ready(struct attempt *attempt, struct error *error)
 			&attempt->cgroups, error) < 0 ||
 	    cgroup_give(attempt->host, attempt->ids.owner, &attempt->cgroups, error) < 0)
 		return -1;
-	phase_done(attempt, "cgroup");
-	if (start_child(attempt, error) < 0)
+	attempt_phase_done(attempt, "cgroup");
+	if (child_start(attempt, error) < 0)
 		return -1;
-	phase_done(attempt, "namespaces");
-	if (equip_child(attempt, error) < 0 || send_prepare(attempt, error) < 0)
+	attempt_phase_done(attempt, "namespaces");
+	if (child_equip(attempt, error) < 0 || attempt_send_prepare(attempt, error) < 0)
 		return -1;
-	phase_done(attempt, "maps");
-	if (open_disk(attempt, error) < 0)
+	attempt_phase_done(attempt, "maps");
+	if (attempt_open_disk(attempt, error) < 0)
 		return -1;
-	phase_done(attempt, "disk");
+	attempt_phase_done(attempt, "disk");
 	return 0;
 }
 
-static int give_files(struct attempt *attempt, struct error *error)
+static int attempt_assign_files(struct attempt *attempt, struct error *error)
 {
 	struct boot_assign assign = {.type = BOOT_ASSIGN,
 				     .limits = attempt->guest->limits,
 				     .flags = attempt->boot->create->flags};
 	attempt->fds[attempt->fd_count++] = TAKE_FD(attempt->disk);
-	if (open_layers(attempt, &assign, error) < 0 || open_folders(attempt, &assign, error) < 0 ||
-	    send_assign(attempt, &assign, error) < 0)
+	if (attempt_open_layers(attempt, &assign, error) < 0 ||
+	    attempt_open_folders(attempt, &assign, error) < 0 ||
+	    attempt_send_assign(attempt, &assign, error) < 0)
 		return -1;
-	phase_done(attempt, "layers");
+	attempt_phase_done(attempt, "layers");
 	return 0;
 }
 
@@ -521,7 +525,7 @@ static struct attempt attempt_new(const struct host *host, struct guest *guest,
 }
 
 /* A descriptor of the init that can be read. */
-static int open_init_file(struct attempt *attempt, struct error *error)
+static int attempt_open_init_file(struct attempt *attempt, struct error *error)
 {
 	char path[64];
 	int result = text_format(path, sizeof(path), "/proc/self/fd/%d", attempt->host->init_fd);
@@ -539,11 +543,11 @@ int boot_guest(const struct host *host, struct guest *guest, const struct boot *
 {
 	CLEANUP(attempt_done)
 	struct attempt attempt = attempt_new(host, guest, boot, program);
-	if (program && open_init_file(&attempt, error) < 0)
+	if (program && attempt_open_init_file(&attempt, error) < 0)
 		return -1;
-	if (make_ready(&attempt, error) < 0 || give_files(&attempt, error) < 0 ||
-	    receive_reports(&attempt, error) < 0)
+	if (attempt_prepare(&attempt, error) < 0 || attempt_assign_files(&attempt, error) < 0 ||
+	    reports_receive(&attempt, error) < 0)
 		return -1;
-	phase_done(&attempt, "init");
+	attempt_phase_done(&attempt, "init");
 	return 0;
 }

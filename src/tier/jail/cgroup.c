@@ -22,25 +22,25 @@
 #define SOCKET_SHARE 4 /* of the memory, for socket buffers beside it: version 1 only */
 #define PATH_ROOM 128
 
-static int path_of(const struct host *host, const struct id *id, const char *leaf,
-		   char path[PATH_ROOM])
+static int group_path(const struct host *host, const struct id *id, const char *leaf,
+		      char path[PATH_ROOM])
 {
 	return text_format(path, PATH_ROOM, "%s/%s%s%s", host->instance, id->text, *leaf ? "/" : "",
 			   leaf);
 }
 
-static int open_group(const struct hierarchy *hierarchy, const struct host *host,
+static int group_open(const struct hierarchy *hierarchy, const struct host *host,
 		      const struct id *id, const char *leaf)
 {
 	char path[PATH_ROOM];
-	int result = path_of(host, id, leaf, path);
+	int result = group_path(host, id, leaf, path);
 	if (result < 0)
 		return result;
 	int fd = openat(hierarchy->root, path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	return fd < 0 ? -errno : fd;
 }
 
-static void nap(void)
+static void removal_pause(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = 300 * NSEC_PER_USEC}, NULL);
 }
@@ -59,7 +59,7 @@ void cgroup_boot_done(struct cgroup_boot *boot)
 	fd_close(&boot->process_events);
 }
 
-static int write_number(int directory, const char *name, uint64_t value)
+static int file_write_number(int directory, const char *name, uint64_t value)
 {
 	char text[32];
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
@@ -89,40 +89,40 @@ int64_t cgroup_read_number(int directory, const char *name, const char *key)
 
 /* Memory and swap together are limited to what memory is: no swap. The sum may never be below the
  * limit, so raising goes the other way round. */
-static int set_memory_v1(int work, uint64_t memory)
+static int memory_limit_set_v1(int work, uint64_t memory)
 {
-	int result = write_number(work, "memory.limit_in_bytes", memory);
+	int result = file_write_number(work, "memory.limit_in_bytes", memory);
 	if (result == -EINVAL) {
-		result = write_number(work, "memory.memsw.limit_in_bytes", memory);
+		result = file_write_number(work, "memory.memsw.limit_in_bytes", memory);
 		if (result >= 0)
-			result = write_number(work, "memory.limit_in_bytes", memory);
+			result = file_write_number(work, "memory.limit_in_bytes", memory);
 	}
 	if (result < 0)
 		return result;
-	result = write_number(work, "memory.memsw.limit_in_bytes", memory);
+	result = file_write_number(work, "memory.memsw.limit_in_bytes", memory);
 	/* Without an account of swap, not using it is what is left. */
 	if (result == -ENOENT)
-		result = write_number(work, "memory.swappiness", 0);
+		result = file_write_number(work, "memory.swappiness", 0);
 	if (result < 0)
 		return result;
 	/* What waits in sockets (TCP and UDP, whatever the file is called) is no part of the limit
 	 * above: without one of its own a sandbox takes as much as the host has for all sockets. */
-	result = write_number(work, "memory.kmem.tcp.limit_in_bytes", memory / SOCKET_SHARE);
+	result = file_write_number(work, "memory.kmem.tcp.limit_in_bytes", memory / SOCKET_SHARE);
 	return result == -ENOENT ? 0 : result;
 }
 
 /* memory.max kills when more is in use; memory.high, first, only pushes out what can go, and holds
  * whoever wants more until the limit stands. */
-static int set_memory_v2(int work, uint64_t memory)
+static int memory_limit_set_v2(int work, uint64_t memory)
 {
 	bool above = cgroup_read_number(work, "memory.current", NULL) > (int64_t)memory;
-	int result = above ? write_number(work, "memory.high", memory) : 0;
+	int result = above ? file_write_number(work, "memory.high", memory) : 0;
 	if (result < 0)
 		return result;
 	if (above && cgroup_read_number(work, "memory.current", NULL) > (int64_t)memory)
 		result = -EBUSY;
 	if (result >= 0)
-		result = write_number(work, "memory.max", memory);
+		result = file_write_number(work, "memory.max", memory);
 	if (above) {
 		int back = fd_write_small(work, "memory.high", "max");
 		result = MIN(result, MIN(back, 0));
@@ -133,7 +133,7 @@ static int set_memory_v2(int work, uint64_t memory)
 	return result == -ENOENT ? 0 : result;
 }
 
-static int set_cpu(int work, bool unified, uint32_t millis)
+static int cpu_limit_set(int work, bool unified, uint32_t millis)
 {
 	char text[64];
 	uint64_t quota = (uint64_t)millis * CPU_PERIOD_US / 1000;
@@ -141,12 +141,12 @@ static int set_cpu(int work, bool unified, uint32_t millis)
 		snprintf(text, sizeof(text), "%llu %u", (unsigned long long)quota, CPU_PERIOD_US);
 		return fd_write_small(work, "cpu.max", text);
 	}
-	int result = write_number(work, "cpu.cfs_period_us", CPU_PERIOD_US);
-	return result < 0 ? result : write_number(work, "cpu.cfs_quota_us", quota);
+	int result = file_write_number(work, "cpu.cfs_period_us", CPU_PERIOD_US);
+	return result < 0 ? result : file_write_number(work, "cpu.cfs_quota_us", quota);
 }
 
 /* Which files stand for a controller's limit: one that is not there is not enforced. */
-static bool has_limit(const struct hierarchy *hierarchy, int work, uint32_t controller)
+static bool group_has_limit(const struct hierarchy *hierarchy, int work, uint32_t controller)
 {
 	const char *name = NULL;
 	if (!(hierarchy->controllers & controller))
@@ -160,22 +160,22 @@ static bool has_limit(const struct hierarchy *hierarchy, int work, uint32_t cont
 	return name && faccessat(work, name, F_OK, 0) == 0;
 }
 
-static int set_limits(const struct hierarchy *hierarchy, int work, const struct limits *limits,
-		      const char **ret_what)
+static int group_set_limits(const struct hierarchy *hierarchy, int work,
+			    const struct limits *limits, const char **ret_what)
 {
 	int result = 0;
-	if (has_limit(hierarchy, work, CONTROLLER_CPU)) {
+	if (group_has_limit(hierarchy, work, CONTROLLER_CPU)) {
 		*ret_what = "cpu limit";
-		result = set_cpu(work, hierarchy->unified, limits->cpu_millis);
+		result = cpu_limit_set(work, hierarchy->unified, limits->cpu_millis);
 	}
-	if (result >= 0 && has_limit(hierarchy, work, CONTROLLER_MEMORY)) {
+	if (result >= 0 && group_has_limit(hierarchy, work, CONTROLLER_MEMORY)) {
 		*ret_what = "memory limit";
-		result = hierarchy->unified ? set_memory_v2(work, limits->memory)
-					    : set_memory_v1(work, limits->memory);
+		result = hierarchy->unified ? memory_limit_set_v2(work, limits->memory)
+					    : memory_limit_set_v1(work, limits->memory);
 	}
-	if (result >= 0 && has_limit(hierarchy, work, CONTROLLER_PIDS)) {
+	if (result >= 0 && group_has_limit(hierarchy, work, CONTROLLER_PIDS)) {
 		*ret_what = "pids limit";
-		result = write_number(work, "pids.max", limits->pids + CGROUP_PIDS_RESERVE);
+		result = file_write_number(work, "pids.max", limits->pids + CGROUP_PIDS_RESERVE);
 	}
 	return result;
 }
@@ -186,10 +186,10 @@ int cgroup_set_limits(const struct host *host, const struct id *id, const struct
 	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
 		const char *what = "cgroup";
-		CLOSE_FD int work = open_group(&all->list[i], host, id, "work");
+		CLOSE_FD int work = group_open(&all->list[i], host, id, "work");
 		if (work == -ENOENT)
 			continue;
-		int result = work < 0 ? work : set_limits(&all->list[i], work, limits, &what);
+		int result = work < 0 ? work : group_set_limits(&all->list[i], work, limits, &what);
 		if (result == -EBUSY)
 			return error_set(error, ERROR_LIMIT_EXCEEDED,
 					 "%s: the sandbox uses more than that now", what);
@@ -202,7 +202,7 @@ int cgroup_set_limits(const struct host *host, const struct id *id, const struct
 
 /* Character devices that may be opened; version 1 only. (On version 2 that there are no others in
  * /dev, that no mount inside takes device files, and that mknod is refused has to do.) */
-static int limit_devices(int directory)
+static int devices_limit(int directory)
 {
 	static const char *const allowed[] = {"c 1:3 rw", "c 1:5 rw", "c 1:7 rw", "c 1:8 rw",
 					      "c 1:9 rw", "c 5:0 rw", "c 5:2 rw", "c 136:* rw"};
@@ -212,7 +212,7 @@ static int limit_devices(int directory)
 	return result;
 }
 
-static int make_directory(int root, const char *path)
+static int directory_make(int root, const char *path)
 {
 	if (mkdirat(root, path, 0755) < 0 && errno != EEXIST)
 		return -errno;
@@ -220,13 +220,13 @@ static int make_directory(int root, const char *path)
 }
 
 /* <instance>/<id>/{init,work}, with the controllers passed down. */
-static int make_groups(const struct hierarchy *hierarchy, const struct host *host,
+static int groups_make(const struct hierarchy *hierarchy, const struct host *host,
 		       const struct id *id)
 {
 	char path[PATH_ROOM];
-	int result = make_directory(hierarchy->root, host->instance);
+	int result = directory_make(hierarchy->root, host->instance);
 	if (result >= 0)
-		result = path_of(host, id, "", path);
+		result = group_path(host, id, "", path);
 	if (result >= 0 && hierarchy->unified) {
 		CLOSE_FD int instance =
 		    openat(hierarchy->root, host->instance, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -234,59 +234,60 @@ static int make_groups(const struct hierarchy *hierarchy, const struct host *hos
 		hierarchy_enable(hierarchy, instance);
 	}
 	if (result >= 0)
-		result = make_directory(hierarchy->root, path);
+		result = directory_make(hierarchy->root, path);
 	if (result < 0)
 		return result;
-	CLOSE_FD int directory = open_group(hierarchy, host, id, "");
+	CLOSE_FD int directory = group_open(hierarchy, host, id, "");
 	if (directory < 0)
 		return directory;
 	if (hierarchy->unified)
 		hierarchy_enable(hierarchy, directory);
 	/* Before it has children: they start with what it allows. */
 	if (hierarchy->controllers & CONTROLLER_DEVICES && host->rights == RIGHTS_ROOT)
-		result = limit_devices(directory);
+		result = devices_limit(directory);
 	if (result >= 0)
-		result = make_directory(directory, "init");
+		result = directory_make(directory, "init");
 	if (result >= 0)
-		result = make_directory(directory, "work");
+		result = directory_make(directory, "work");
 	return result;
 }
 
-static int open_file(int directory, const char *name, int flags)
+static int file_open(int directory, const char *name, int flags)
 {
 	int fd = openat(directory, name, flags | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
-static int open_memory(const struct hierarchy *hierarchy, int work, struct cgroup_boot *boot)
+static int boot_open_memory_files(const struct hierarchy *hierarchy, int work,
+				  struct cgroup_boot *boot)
 {
 	bool unified = hierarchy->unified;
 	boot->memory_usage =
-	    open_file(work, unified ? "memory.current" : "memory.usage_in_bytes", O_RDONLY);
+	    file_open(work, unified ? "memory.current" : "memory.usage_in_bytes", O_RDONLY);
 	boot->memory_limit =
-	    open_file(work, unified ? "memory.max" : "memory.limit_in_bytes", O_RDONLY);
-	boot->memory_stat = open_file(work, "memory.stat", O_RDONLY);
+	    file_open(work, unified ? "memory.max" : "memory.limit_in_bytes", O_RDONLY);
+	boot->memory_stat = file_open(work, "memory.stat", O_RDONLY);
 	return MIN(MIN(boot->memory_usage, boot->memory_limit), MIN(boot->memory_stat, 0));
 }
 
-static int open_boot(const struct hierarchy *hierarchy, const struct host *host,
-		     const struct id *id, int work, struct cgroup_boot *boot)
+static int boot_open_files(const struct hierarchy *hierarchy, const struct host *host,
+			   const struct id *id, int work, struct cgroup_boot *boot)
 {
-	CLOSE_FD int init = open_group(hierarchy, host, id, "init");
+	CLOSE_FD int init = group_open(hierarchy, host, id, "init");
 	if (init < 0)
 		return init;
 	uint32_t at = boot->count++;
 	boot->init_procs[at] = -1;
-	boot->work_procs[at] = open_file(work, "cgroup.procs", O_WRONLY);
+	boot->work_procs[at] = file_open(work, "cgroup.procs", O_WRONLY);
 	if (boot->work_procs[at] < 0)
 		return boot->work_procs[at];
-	if (has_limit(hierarchy, work, CONTROLLER_MEMORY)) {
-		int result = open_memory(hierarchy, work, boot);
+	if (group_has_limit(hierarchy, work, CONTROLLER_MEMORY)) {
+		int result = boot_open_memory_files(hierarchy, work, boot);
 		if (result < 0)
 			return result;
 	}
-	if (has_limit(hierarchy, work, CONTROLLER_PIDS)) {
-		boot->process_events = open_file(work, "pids.events", O_RDONLY);
+	if (group_has_limit(hierarchy, work, CONTROLLER_PIDS)) {
+		boot->process_events = file_open(work, "pids.events", O_RDONLY);
 		if (boot->process_events < 0)
 			return boot->process_events;
 	}
@@ -294,7 +295,7 @@ static int open_boot(const struct hierarchy *hierarchy, const struct host *host,
 		boot->init_directory = TAKE_FD(init);
 		return 0;
 	}
-	boot->init_procs[at] = open_file(init, "cgroup.procs", O_WRONLY);
+	boot->init_procs[at] = file_open(init, "cgroup.procs", O_WRONLY);
 	return MIN(boot->init_procs[at], 0);
 }
 
@@ -305,18 +306,18 @@ int cgroup_make(const struct host *host, const struct id *id, const struct limit
 	struct cgroup_boot boot = CGROUP_BOOT_NONE;
 	for (uint32_t i = 0; i < all->count; i++) {
 		const char *what = "making cgroups";
-		int result = make_groups(&all->list[i], host, id);
+		int result = groups_make(&all->list[i], host, id);
 		/* Not ours to write: its limits are then reported as not enforced. */
 		if (result == -EACCES || result == -EPERM || result == -EROFS)
 			continue;
 		CLOSE_FD int work =
-		    result < 0 ? result : open_group(&all->list[i], host, id, "work");
+		    result < 0 ? result : group_open(&all->list[i], host, id, "work");
 		result = MIN(work, 0);
 		if (result >= 0)
-			result = set_limits(&all->list[i], work, limits, &what);
+			result = group_set_limits(&all->list[i], work, limits, &what);
 		if (result >= 0) {
 			what = "opening cgroups";
-			result = open_boot(&all->list[i], host, id, work, &boot);
+			result = boot_open_files(&all->list[i], host, id, work, &boot);
 		}
 		if (result < 0) {
 			cgroup_boot_done(&boot);
@@ -331,7 +332,7 @@ int cgroup_make(const struct host *host, const struct id *id, const struct limit
 
 /* Version 1 lets a process into a cgroup when it is of the user who opened the file (or that user
  * is the host's root). */
-static int reopen_as(const struct host *host, uid_t owner, int *procs)
+static int procs_reopen_as(const struct host *host, uid_t owner, int *procs)
 {
 	struct ids_guise guise;
 	char path[64];
@@ -341,7 +342,7 @@ static int reopen_as(const struct host *host, uid_t owner, int *procs)
 	int result = ids_put_on(host, owner, &guise);
 	if (result < 0)
 		return result;
-	int fd = open_file(AT_FDCWD, path, O_WRONLY);
+	int fd = file_open(AT_FDCWD, path, O_WRONLY);
 	ids_take_off(&guise);
 	if (fd < 0)
 		return fd;
@@ -356,7 +357,7 @@ int cgroup_give(const struct host *host, uid_t owner, struct cgroup_boot *boot, 
 		/* Version 2 asks whether the opener may write to both cgroups: we may. */
 		if (boot->init_procs[i] < 0)
 			continue;
-		int result = reopen_as(host, owner, &boot->work_procs[i]);
+		int result = procs_reopen_as(host, owner, &boot->work_procs[i]);
 		if (result < 0)
 			return error_set_errno(error, error_kind_of_errno(result), result,
 					       "giving it its cgroups");
@@ -378,12 +379,12 @@ void cgroup_reasons(const struct host *host, const struct id *id, uint32_t reaso
 					       ? LIMIT_NO_CGROUP_DELEGATION
 					       : LIMIT_NO_CGROUP_CONTROLLER;
 	for (uint32_t h = 0; h < all->count; h++) {
-		CLOSE_FD int work = open_group(&all->list[h], host, id, "work");
+		CLOSE_FD int work = group_open(&all->list[h], host, id, "work");
 		for (size_t i = 0; i < ARRAY_SIZE(limited); i++) {
 			if (!(all->list[h].controllers & limited[i].controller))
 				continue;
-			bool holds =
-			    work >= 0 && has_limit(&all->list[h], work, limited[i].controller);
+			bool holds = work >= 0 &&
+				     group_has_limit(&all->list[h], work, limited[i].controller);
 			reasons[limited[i].kind] = holds ? LIMIT_ENFORCED
 						   : all->list[h].shared
 						       ? LIMIT_CGROUP_SHARED
@@ -400,12 +401,12 @@ int cgroup_open_work(const struct host *host, const struct id *id, uint32_t cont
 		if (!(all->list[i].controllers & controller))
 			continue;
 		*ret_unified = all->list[i].unified;
-		return open_group(&all->list[i], host, id, "work");
+		return group_open(&all->list[i], host, id, "work");
 	}
 	return -ENOENT;
 }
 
-static bool is_frozen(int work, bool unified)
+static bool group_is_frozen(int work, bool unified)
 {
 	char state[64];
 	if (unified)
@@ -414,7 +415,7 @@ static bool is_frozen(int work, bool unified)
 	       strcmp(state, "FROZEN\n") == 0;
 }
 
-static int set_frozen(int work, bool unified, bool frozen)
+static int group_set_frozen(int work, bool unified, bool frozen)
 {
 	if (unified)
 		return fd_write_small(work, "cgroup.freeze", frozen ? "1" : "0");
@@ -434,17 +435,17 @@ int cgroup_freeze(const struct host *host, const struct id *id, bool frozen, str
 				 "this host has no cgroup freezer: a sandbox cannot be paused");
 	/* Each time: a version 1 freezer that met a process in the middle of a fork wants asking
 	 * again. */
-	int result = work < 0 ? work : set_frozen(work, unified, frozen);
+	int result = work < 0 ? work : group_set_frozen(work, unified, frozen);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result, "freezer");
-	return is_frozen(work, unified) == frozen ? 0 : 1;
+	return group_is_frozen(work, unified) == frozen ? 0 : 1;
 }
 
 bool cgroup_frozen(const struct host *host, const struct id *id)
 {
 	bool unified;
 	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
-	return work >= 0 && is_frozen(work, unified);
+	return work >= 0 && group_is_frozen(work, unified);
 }
 
 bool cgroup_thawed(const struct host *host, const struct id *id)
@@ -458,11 +459,11 @@ bool cgroup_thawed(const struct host *host, const struct id *id)
 }
 
 /* Calls back for each number in a file of them. */
-static void each_number(int directory, const char *name, void (*each)(pid_t, const void *),
-			const void *data)
+static void file_each_number(int directory, const char *name, void (*each)(pid_t, const void *),
+			     const void *data)
 {
 	char line[64];
-	int fd = open_file(directory, name, O_RDONLY);
+	int fd = file_open(directory, name, O_RDONLY);
 	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
 	if (!file) {
 		fd_close(&fd);
@@ -478,16 +479,16 @@ static void each_number(int directory, const char *name, void (*each)(pid_t, con
 
 static const char *const leaves[] = {"work", "init"};
 
-static void kill_one(pid_t pid, const void *data)
+static void process_kill(pid_t pid, const void *data)
 {
 	(void)data;
 	kill(pid, SIGKILL);
 }
 
 /* A process that a version 1 freezer holds dies when it is let go, and not before. */
-static void let_go(int work, bool unified)
+static void group_thaw_to_die(int work, bool unified)
 {
-	int result = set_frozen(work, unified, false);
+	int result = group_set_frozen(work, unified, false);
 	(void)result;
 }
 
@@ -497,19 +498,19 @@ void cgroup_kill(const struct host *host, const struct id *id)
 	bool unified;
 	for (uint32_t i = 0; i < all->count; i++) {
 		if (all->list[i].unified) {
-			CLOSE_FD int directory = open_group(&all->list[i], host, id, "");
+			CLOSE_FD int directory = group_open(&all->list[i], host, id, "");
 			if (directory >= 0 && fd_write_small(directory, "cgroup.kill", "1") >= 0)
 				continue;
 		}
 		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
-			CLOSE_FD int directory = open_group(&all->list[i], host, id, leaves[leaf]);
+			CLOSE_FD int directory = group_open(&all->list[i], host, id, leaves[leaf]);
 			if (directory >= 0)
-				each_number(directory, "cgroup.procs", kill_one, NULL);
+				file_each_number(directory, "cgroup.procs", process_kill, NULL);
 		}
 	}
 	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
 	if (work >= 0)
-		let_go(work, unified);
+		group_thaw_to_die(work, unified);
 }
 
 void cgroup_kill_frozen(const struct host *host, const struct id *id)
@@ -519,8 +520,8 @@ void cgroup_kill_frozen(const struct host *host, const struct id *id)
 	if (work < 0)
 		return;
 	if (!unified || fd_write_small(work, "cgroup.kill", "1") < 0)
-		each_number(work, "cgroup.procs", kill_one, NULL);
-	let_go(work, unified);
+		file_each_number(work, "cgroup.procs", process_kill, NULL);
+	group_thaw_to_die(work, unified);
 }
 
 bool cgroup_empty(const struct host *host, const struct id *id)
@@ -529,9 +530,9 @@ bool cgroup_empty(const struct host *host, const struct id *id)
 	for (uint32_t i = 0; i < all->count; i++) {
 		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
 			char byte;
-			CLOSE_FD int directory = open_group(&all->list[i], host, id, leaves[leaf]);
+			CLOSE_FD int directory = group_open(&all->list[i], host, id, leaves[leaf]);
 			CLOSE_FD int procs =
-			    directory < 0 ? -1 : open_file(directory, "cgroup.procs", O_RDONLY);
+			    directory < 0 ? -1 : file_open(directory, "cgroup.procs", O_RDONLY);
 			if (procs >= 0 && read(procs, &byte, 1) > 0)
 				return false;
 		}
@@ -546,12 +547,13 @@ void cgroup_each_thread(const struct host *host, const struct id *id,
 	for (uint32_t i = 0; i < all->count; i++) {
 		bool there = false;
 		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
-			CLOSE_FD int directory = open_group(&all->list[i], host, id, leaves[leaf]);
+			CLOSE_FD int directory = group_open(&all->list[i], host, id, leaves[leaf]);
 			if (directory < 0)
 				continue;
 			there = true;
-			each_number(directory, all->list[i].unified ? "cgroup.threads" : "tasks",
-				    each, data);
+			file_each_number(directory,
+					 all->list[i].unified ? "cgroup.threads" : "tasks", each,
+					 data);
 		}
 		/* They are the same in every hierarchy. */
 		if (there)
@@ -565,7 +567,7 @@ bool cgroup_holds(const struct host *host, const struct id *id, pid_t pid)
 	uint32_t expected = 0, found = 0;
 	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
-		CLOSE_FD int directory = open_group(&all->list[i], host, id, "init");
+		CLOSE_FD int directory = group_open(&all->list[i], host, id, "init");
 		expected += directory >= 0;
 	}
 	if (text_format(path, sizeof(path), "/proc/%d/cgroup", (int)pid) < 0 ||
@@ -583,7 +585,7 @@ bool cgroup_holds(const struct host *host, const struct id *id, pid_t pid)
 	return found >= expected;
 }
 
-static int remove_group(int root, const char *path, int64_t deadline)
+static int group_remove(int root, const char *path, int64_t deadline)
 {
 	for (;;) {
 		/* Looked at before: on a host that stalls it is tried all the same. */
@@ -592,7 +594,7 @@ static int remove_group(int root, const char *path, int64_t deadline)
 			return 0;
 		if (errno != EBUSY || last)
 			return -errno;
-		nap();
+		removal_pause();
 	}
 }
 
@@ -606,9 +608,9 @@ int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms)
 	for (uint32_t i = 0; i < all->count; i++) {
 		for (size_t name = 0; name < ARRAY_SIZE(names); name++) {
 			char path[PATH_ROOM];
-			int result = path_of(host, id, names[name], path);
+			int result = group_path(host, id, names[name], path);
 			if (result >= 0)
-				result = remove_group(all->list[i].root, path, deadline);
+				result = group_remove(all->list[i].root, path, deadline);
 			if (result < 0 && first == 0)
 				first = result;
 		}
@@ -617,9 +619,9 @@ int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms)
 }
 
 /* An id below <instance> in one hierarchy that is not known; 0 when there is none. */
-static int find_unknown(const struct hierarchy *hierarchy, const struct host *host,
-			bool (*known)(void *data, const struct id *id), void *data,
-			struct id *ret_id)
+static int group_find_unknown(const struct hierarchy *hierarchy, const struct host *host,
+			      bool (*known)(void *data, const struct id *id), void *data,
+			      struct id *ret_id)
 {
 	int fd = openat(hierarchy->root, host->instance, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
@@ -639,7 +641,7 @@ int cgroup_sweep(const struct host *host, bool (*known)(void *data, const struct
 	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
 		struct id id;
-		while (find_unknown(&all->list[i], host, known, data, &id)) {
+		while (group_find_unknown(&all->list[i], host, known, data, &id)) {
 			cgroup_kill(host, &id);
 			/* Waits for the killed to leave. */
 			int result = cgroup_remove(host, &id, timeout_ms);

@@ -51,7 +51,7 @@ static struct kept {
 } kept[SANDBOX_COUNT_PER_STATE_MAX];
 
 /* Descriptors from this number on are not kept: pidfds and the daemon's sockets need theirs. */
-static int kept_below(void)
+static int cache_fd_limit(void)
 {
 	static int below;
 	struct rlimit files;
@@ -62,7 +62,7 @@ static int kept_below(void)
 	return below;
 }
 
-static void forget(struct kept *entry)
+static void cache_entry_close(struct kept *entry)
 {
 	if (!id_is_set(&entry->id))
 		return;
@@ -75,10 +75,11 @@ void cgroup_counters_forget(const struct id *id)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		if (id_equal(&kept[i].id, id))
-			forget(&kept[i]);
+			cache_entry_close(&kept[i]);
 }
 
-static const struct hierarchy *hierarchy_of(const struct host *host, uint32_t controller)
+static const struct hierarchy *hierarchy_with_controller(const struct host *host,
+							 uint32_t controller)
 {
 	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++)
@@ -87,7 +88,7 @@ static const struct hierarchy *hierarchy_of(const struct host *host, uint32_t co
 	return NULL;
 }
 
-static int open_counter(const struct hierarchy *hierarchy, const struct host *host,
+static int counter_open(const struct hierarchy *hierarchy, const struct host *host,
 			const struct id *id, const char *file)
 {
 	char path[192];
@@ -100,7 +101,7 @@ static int open_counter(const struct hierarchy *hierarchy, const struct host *ho
 }
 
 /* The number, or -1 where there is none; -2: the cgroup of this descriptor has gone. */
-static int64_t read_counter(int fd, const char *key)
+static int64_t counter_read(int fd, const char *key)
 {
 	char text[4096];
 	ssize_t got = pread(fd, text, sizeof(text) - 1, 0);
@@ -119,24 +120,24 @@ static int64_t read_counter(int fd, const char *key)
 	return *place < '0' || *place > '9' ? -1 : (int64_t)strtoull(place, NULL, 10);
 }
 
-static int64_t count_one(const struct host *host, const struct id *id, const struct counted *what,
-			 int *file)
+static int64_t counter_read_cached(const struct host *host, const struct id *id,
+				   const struct counted *what, int *file)
 {
-	const struct hierarchy *hierarchy = hierarchy_of(host, what->controller);
+	const struct hierarchy *hierarchy = hierarchy_with_controller(host, what->controller);
 	if (!hierarchy)
 		return -1;
 	int64_t number = -2;
 	const char *key = what->version[hierarchy->unified].key;
 	for (int tries = 0; tries < 2 && number == -2; tries++) {
 		if (*file < 0)
-			*file = open_counter(hierarchy, host, id,
+			*file = counter_open(hierarchy, host, id,
 					     what->version[hierarchy->unified].file);
 		if (*file < 0) {
 			*file = -1;
 			return -1;
 		}
-		number = read_counter(*file, key);
-		if (number < 0 || *file >= kept_below())
+		number = counter_read(*file, key);
+		if (number < 0 || *file >= cache_fd_limit())
 			fd_close(file);
 	}
 	return number < 0 ? -1 : number * (int64_t)what->version[hierarchy->unified].unit;
@@ -157,17 +158,18 @@ void cgroup_counters(const struct host *host, const struct guest *guest,
 	if (guest->slot < ARRAY_SIZE(kept))
 		entry = &kept[guest->slot];
 	if (entry == &here || !id_equal(&entry->id, &guest->id)) {
-		forget(entry);
+		cache_entry_close(entry);
 		entry->id = guest->id;
 		for (size_t i = 0; i < COUNTED_COUNT; i++)
 			entry->files[i] = -1;
 	}
 	for (size_t i = 0; i < COUNTED_COUNT; i++) {
-		int64_t number = count_one(host, &guest->id, &counted[i], &entry->files[i]);
+		int64_t number =
+		    counter_read_cached(host, &guest->id, &counted[i], &entry->files[i]);
 		counters->known[counted[i].known] = number >= 0;
 		*values[i] = number >= 0 ? (uint64_t)number : 0;
 	}
 	counters->processes = (uint32_t)processes;
 	if (entry == &here)
-		forget(entry);
+		cache_entry_close(entry);
 }

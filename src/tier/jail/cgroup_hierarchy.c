@@ -27,7 +27,7 @@ static const struct {
 };
 
 /* The controllers in a list of words with `separator` between them. */
-static uint32_t parse_controllers(const char *text, char separator)
+static uint32_t controllers_parse(const char *text, char separator)
 {
 	uint32_t found = 0;
 	while (*text) {
@@ -44,7 +44,7 @@ static uint32_t parse_controllers(const char *text, char separator)
 }
 
 /* The n-th word of a line, cut out in place; NULL when there are fewer. */
-static char *take_word(char **line)
+static char *line_take_word(char **line)
 {
 	char *word = *line;
 	if (!word || *word == '\0')
@@ -57,7 +57,7 @@ static char *take_word(char **line)
 }
 
 /* mountinfo writes space, tab, newline and backslash as \040 and so on. */
-static void unescape(char *text)
+static void path_unescape(char *text)
 {
 	char *to = text;
 	for (char *from = text; *from; to++) {
@@ -78,7 +78,7 @@ struct mounted {
 	uint32_t controllers;
 };
 
-static void add(struct hierarchies *found, int root, bool unified, uint32_t controllers)
+static void hierarchies_add(struct hierarchies *found, int root, bool unified, uint32_t controllers)
 {
 	if (found->count == CGROUP_HIERARCHIES_MAX) {
 		close(root);
@@ -89,7 +89,7 @@ static void add(struct hierarchies *found, int root, bool unified, uint32_t cont
 }
 
 /* The cgroup that this process is in; `wanted` 0: of version 2. -ENOENT when there is none. */
-static int own_cgroup(uint32_t wanted, char path[MOUNT_PATH_MAX])
+static int own_cgroup_path(uint32_t wanted, char path[MOUNT_PATH_MAX])
 {
 	char line[MOUNTINFO_LINE_MAX];
 	int result = -ENOENT;
@@ -104,7 +104,7 @@ static int own_cgroup(uint32_t wanted, char path[MOUNT_PATH_MAX])
 			continue;
 		*place = '\0';
 		bool unified = names[1] == '\0' && line[0] == '0';
-		if (wanted == 0 ? unified : (parse_controllers(names + 1, ',') & wanted) != 0)
+		if (wanted == 0 ? unified : (controllers_parse(names + 1, ',') & wanted) != 0)
 			result = text_copy(path, MOUNT_PATH_MAX, place + 1);
 	}
 	fclose(file);
@@ -112,7 +112,7 @@ static int own_cgroup(uint32_t wanted, char path[MOUNT_PATH_MAX])
 }
 
 /* Where that cgroup is below the mount point. */
-static int path_below(const struct mounted *mounted, const char *cgroup, char path[PATH_ROOM])
+static int mounted_path_of(const struct mounted *mounted, const char *cgroup, char path[PATH_ROOM])
 {
 	size_t length = strlen(mounted->root);
 	if (strcmp(mounted->root, "/") == 0)
@@ -123,17 +123,17 @@ static int path_below(const struct mounted *mounted, const char *cgroup, char pa
 	return text_format(path, PATH_ROOM, "%s%s", mounted->path, cgroup + length);
 }
 
-static int notes_path(const struct host *host, char path[PATH_ROOM])
+static int base_notes_path(const struct host *host, char path[PATH_ROOM])
 {
 	return text_format(path, PATH_ROOM, "%s/cgroups", host->runtime);
 }
 
 /* What an earlier spawner used of the same hierarchy, if something of ours is still there. */
-static int noted_base(const struct host *host, const char *mount_path, char base[PATH_ROOM])
+static int base_notes_find(const struct host *host, const char *mount_path, char base[PATH_ROOM])
 {
 	char path[PATH_ROOM], instance[PATH_ROOM + 64], line[2 * PATH_ROOM];
 	size_t length = strlen(mount_path);
-	int result = notes_path(host, path);
+	int result = base_notes_path(host, path);
 	FILE *file = result < 0 ? NULL : fopen(path, "re");
 	if (!file)
 		return -ENOENT;
@@ -150,14 +150,14 @@ static int noted_base(const struct host *host, const char *mount_path, char base
 	return result;
 }
 
-static void note_base(FILE *notes, const struct mounted *mounted, const char *base)
+static void base_notes_add(FILE *notes, const struct mounted *mounted, const char *base)
 {
 	if (notes)
 		fprintf(notes, "%s\t%s\n", mounted->path, base);
 }
 
 /* A process may go from one version 2 cgroup to another when what is above both is ours. */
-static bool can_reach(const struct mounted *mounted, const char *from, const char *to)
+static bool process_can_move(const struct mounted *mounted, const char *from, const char *to)
 {
 	char path[PATH_ROOM + 16];
 	size_t same = 0;
@@ -172,17 +172,17 @@ static bool can_reach(const struct mounted *mounted, const char *from, const cha
 }
 
 /* The cgroup that ours go below, without root; -EACCES when it is not ours to write. */
-static int find_base(const struct host *host, const struct mounted *mounted, bool unified,
-		     FILE *notes)
+static int hierarchy_find_base(const struct host *host, const struct mounted *mounted, bool unified,
+			       FILE *notes)
 {
 	char own[MOUNT_PATH_MAX], here[PATH_ROOM], base[PATH_ROOM];
-	int result = own_cgroup(unified ? 0 : mounted->controllers, own);
+	int result = own_cgroup_path(unified ? 0 : mounted->controllers, own);
 	if (result >= 0)
-		result = path_below(mounted, own, here);
+		result = mounted_path_of(mounted, own, here);
 	if (result < 0)
 		return result;
-	if (noted_base(host, mounted->path, base) < 0 ||
-	    (unified && !can_reach(mounted, here, base))) {
+	if (base_notes_find(host, mounted->path, base) < 0 ||
+	    (unified && !process_can_move(mounted, here, base))) {
 		if (text_copy(base, sizeof(base), here) < 0)
 			return -ENAMETOOLONG;
 		/* Ours is the leaf that an earlier spawner of this place has gone into. */
@@ -190,18 +190,18 @@ static int find_base(const struct host *host, const struct mounted *mounted, boo
 		if (unified && slash && strcmp(slash + 1, SERVE_LEAF) == 0)
 			*slash = '\0';
 	}
-	if (access(base, W_OK | X_OK) < 0 || (unified && !can_reach(mounted, here, base)))
+	if (access(base, W_OK | X_OK) < 0 || (unified && !process_can_move(mounted, here, base)))
 		return -EACCES;
 	int fd = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	note_base(notes, mounted, base);
+	base_notes_add(notes, mounted, base);
 	return fd;
 }
 
 /* Version 2 passes controllers on only from a cgroup that has no process itself: we go into one
  * below it, if nobody else is there. */
-static bool make_room(int base)
+static bool base_move_us_to_leaf(int base)
 {
 	char text[4096], ours[32];
 	ssize_t length = fd_read_small(base, "cgroup.procs", text, sizeof(text));
@@ -215,52 +215,52 @@ static bool make_room(int base)
 	return fd_write_small(base, SERVE_LEAF "/cgroup.procs", "0") >= 0;
 }
 
-static void take(struct hierarchies *found, const struct host *host, const struct mounted *mounted,
-		 bool unified, FILE *notes)
+static void hierarchies_take(struct hierarchies *found, const struct host *host,
+			     const struct mounted *mounted, bool unified, FILE *notes)
 {
 	int root = host->rights == RIGHTS_ROOT
 		       ? open(mounted->path, O_PATH | O_DIRECTORY | O_CLOEXEC)
-		       : find_base(host, mounted, unified, notes);
+		       : hierarchy_find_base(host, mounted, unified, notes);
 	if (root < 0) {
 		found->withheld |= mounted->controllers;
 		return;
 	}
-	add(found, root, unified, mounted->controllers);
+	hierarchies_add(found, root, unified, mounted->controllers);
 	if (unified && host->rights != RIGHTS_ROOT)
-		found->list[found->count - 1].shared = !make_room(root);
+		found->list[found->count - 1].shared = !base_move_us_to_leaf(root);
 }
 
 /* One line: id parent dev ROOT MOUNTPOINT options [tags...] - TYPE source OPTIONS. 1: version 1, 2:
  * version 2, 0: none of them. */
-static int parse_line(char *line, struct mounted *ret_mounted)
+static int mount_line_parse(char *line, struct mounted *ret_mounted)
 {
 	char *rest = line, *word = NULL, *root = NULL, *path = NULL;
 	for (int i = 0; i < 5; i++) {
 		root = path;
-		path = take_word(&rest);
+		path = line_take_word(&rest);
 	}
 	do
-		word = take_word(&rest);
+		word = line_take_word(&rest);
 	while (word && strcmp(word, "-") != 0);
-	char *type = take_word(&rest);
-	take_word(&rest);
-	char *options = take_word(&rest);
+	char *type = line_take_word(&rest);
+	line_take_word(&rest);
+	char *options = line_take_word(&rest);
 	if (!path || !root || !type || !options ||
 	    (strcmp(type, "cgroup") != 0 && strcmp(type, "cgroup2") != 0))
 		return 0;
-	unescape(root);
-	unescape(path);
+	path_unescape(root);
+	path_unescape(path);
 	if (text_copy(ret_mounted->path, sizeof(ret_mounted->path), path) < 0 ||
 	    text_copy(ret_mounted->root, sizeof(ret_mounted->root), root) < 0)
 		return 0;
 	bool unified = strcmp(type, "cgroup2") == 0;
-	ret_mounted->controllers = unified ? 0 : parse_controllers(options, ',');
+	ret_mounted->controllers = unified ? 0 : controllers_parse(options, ',');
 	return unified ? 2 : 1;
 }
 
 /* Freezing and the count of cpu time are part of version 2 itself. */
-static void take_unified(struct hierarchies *found, const struct host *host,
-			 struct mounted *mounted, uint32_t mounted_on_1, FILE *notes)
+static void hierarchies_take_unified(struct hierarchies *found, const struct host *host,
+				     struct mounted *mounted, uint32_t mounted_on_1, FILE *notes)
 {
 	char path[PATH_ROOM], text[512];
 	uint32_t taken = 0;
@@ -270,25 +270,25 @@ static void take_unified(struct hierarchies *found, const struct host *host,
 		return;
 	if (fd_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return;
-	mounted->controllers = parse_controllers(text, ' ');
+	mounted->controllers = controllers_parse(text, ' ');
 	mounted->controllers &= CONTROLLER_CPU | CONTROLLER_MEMORY | CONTROLLER_PIDS;
 	mounted->controllers &= ~mounted_on_1;
 	mounted->controllers |= (CONTROLLER_FREEZER | CONTROLLER_CPUACCT) & ~taken;
 	if (mounted->controllers)
-		take(found, host, mounted, true, notes);
+		hierarchies_take(found, host, mounted, true, notes);
 }
 
-static FILE *open_notes(const struct host *host, char path[PATH_ROOM])
+static FILE *base_notes_open(const struct host *host, char path[PATH_ROOM])
 {
 	char draft[PATH_ROOM + 8];
-	if (host->rights == RIGHTS_ROOT || notes_path(host, path) < 0)
+	if (host->rights == RIGHTS_ROOT || base_notes_path(host, path) < 0)
 		return NULL;
 	snprintf(draft, sizeof(draft), "%s.new", path);
 	return fopen(draft, "we");
 }
 
 /* Without them the sandboxes' processes are found all the same, and their limits hold. */
-static void close_notes(FILE *notes, const char *path)
+static void base_notes_close(FILE *notes, const char *path)
 {
 	char draft[PATH_ROOM + 8];
 	if (!notes)
@@ -298,7 +298,7 @@ static void close_notes(FILE *notes, const char *path)
 		unlink(draft);
 }
 
-static void look(struct hierarchies *found, const struct host *host)
+static void hierarchies_find(struct hierarchies *found, const struct host *host)
 {
 	char line[MOUNTINFO_LINE_MAX], notes_at[PATH_ROOM];
 	struct mounted mounted, unified = {.path = ""};
@@ -306,25 +306,25 @@ static void look(struct hierarchies *found, const struct host *host)
 	FILE *file = fopen("/proc/self/mountinfo", "re");
 	if (!file)
 		return;
-	FILE *notes = open_notes(host, notes_at);
+	FILE *notes = base_notes_open(host, notes_at);
 	while (fgets(line, sizeof(line), file)) {
 		line[strcspn(line, "\n")] = '\0';
-		int version = parse_line(line, &mounted);
+		int version = mount_line_parse(line, &mounted);
 		if (version == 2 && unified.path[0] == '\0')
 			unified = mounted;
 		mounted.controllers &= ~seen;
 		if (version != 1 || mounted.controllers == 0)
 			continue;
 		seen |= mounted.controllers;
-		take(found, host, &mounted, false, notes);
+		hierarchies_take(found, host, &mounted, false, notes);
 	}
 	fclose(file);
 	if (unified.path[0])
-		take_unified(found, host, &unified, seen, notes);
+		hierarchies_take_unified(found, host, &unified, seen, notes);
 	/* What one withholds another may have given. */
 	for (uint32_t i = 0; i < found->count; i++)
 		found->withheld &= ~found->list[i].controllers;
-	close_notes(notes, notes_at);
+	base_notes_close(notes, notes_at);
 }
 
 const struct hierarchies *cgroup_hierarchies(const struct host *host)
@@ -332,7 +332,7 @@ const struct hierarchies *cgroup_hierarchies(const struct host *host)
 	static struct hierarchies found;
 	static bool looked;
 	if (!looked)
-		look(&found, host);
+		hierarchies_find(&found, host);
 	looked = true;
 	return &found;
 }

@@ -29,7 +29,7 @@
 #define BURST_US 5000
 #define LOOK_PAUSE (20 * NSEC_PER_MSEC)
 
-static bool is_over(int work)
+static bool group_is_over_limit(int work)
 {
 	int64_t limit = cgroup_read_number(work, "memory.max", NULL);
 	return limit >= 0 && cgroup_read_number(work, "memory.current", NULL) > limit + SLACK;
@@ -56,19 +56,19 @@ int cgroup_over_read(const struct host *host, const struct guest *guest, int eve
 		return -errno;
 	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
 	/* Without a descriptor to spare it is looked at another time. */
-	return work >= 0 && is_over(work);
+	return work >= 0 && group_is_over_limit(work);
 }
 
-static void interrupt(int number)
+static void alarm_interrupt(int number)
 {
 	(void)number;
 }
 
-static int write_again(int work)
+static int memory_limit_write_again(int work)
 {
 	/* Again and again: one that came before the write would have been for nothing. */
 	const struct itimerval burst = {{.tv_usec = BURST_US}, {.tv_usec = BURST_US}}, none = {0};
-	const struct sigaction action = {.sa_handler = interrupt};
+	const struct sigaction action = {.sa_handler = alarm_interrupt};
 	char limit[32];
 	ssize_t got = fd_read_small(work, "memory.max", limit, sizeof(limit));
 	if (got < 0)
@@ -81,7 +81,7 @@ static int write_again(int work)
 }
 
 /* Until it is within the limit, or holds no less than at the look before. */
-static void wait_while_it_falls(int work)
+static void memory_wait_while_falling(int work)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_PAUSE};
 	int64_t last, now = cgroup_read_number(work, "memory.current", NULL);
@@ -89,7 +89,7 @@ static void wait_while_it_falls(int work)
 		last = now;
 		nanosleep(&pause, NULL);
 		now = cgroup_read_number(work, "memory.current", NULL);
-	} while (now < last && is_over(work));
+	} while (now < last && group_is_over_limit(work));
 }
 
 int cgroup_over_end(const struct host *host, struct guest *guest, struct error *error)
@@ -97,12 +97,12 @@ int cgroup_over_end(const struct host *host, struct guest *guest, struct error *
 	bool unified;
 	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
 	int result = work < 0 ? work : 0;
-	while (result >= 0 && is_over(work)) {
+	while (result >= 0 && group_is_over_limit(work)) {
 		/* With nobody left to kill the kernel would only fill its log. */
 		if (cgroup_read_number(work, "cgroup.events", "populated") == 1)
-			result = write_again(work);
-		if (result >= 0 && is_over(work))
-			wait_while_it_falls(work);
+			result = memory_limit_write_again(work);
+		if (result >= 0 && group_is_over_limit(work))
+			memory_wait_while_falling(work);
 	}
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,

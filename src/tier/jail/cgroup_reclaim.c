@@ -25,7 +25,8 @@
 /* A sandbox's disk is a file with holes: what it has not written yet may find no room on the host,
  * and its file system is read-only from then on. That may come by itself, but is not brought about:
  * space may be made before the kernel writes. */
-static int check_space(const struct host *host, int work, bool unified, struct error *error)
+static int host_check_disk_space(const struct host *host, int work, bool unified,
+				 struct error *error)
 {
 	struct statvfs space;
 	int64_t dirty =
@@ -43,7 +44,7 @@ static int check_space(const struct host *host, int work, bool unified, struct e
 	return 0;
 }
 
-static int reclaim_v2(int work)
+static int group_reclaim_v2(int work)
 {
 	int result = -ENOENT;
 	for (int round = 0; round < ROUNDS_MAX; round++) {
@@ -73,9 +74,10 @@ int cgroup_reclaim(const struct host *host, struct guest *guest,
 	if (before < 0)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "no memory cgroup is ours: what a paused sandbox holds stays");
-	if (check_space(host, work, unified, error) < 0)
+	if (host_check_disk_space(host, work, unified, error) < 0)
 		return -1;
-	int result = unified ? reclaim_v2(work) : fd_write_small(work, "memory.force_empty", "0");
+	int result =
+	    unified ? group_reclaim_v2(work) : fd_write_small(work, "memory.force_empty", "0");
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "taking memory back");

@@ -9,7 +9,7 @@
 #include "tier/jail/cgroup.h"
 
 /* The n-th of the cpus that we may use ourselves, and those after it, round about. */
-static int choose(uint32_t slot, uint32_t cpu_millis, cpu_set_t *ret_set)
+static int cpus_choose(uint32_t slot, uint32_t cpu_millis, cpu_set_t *ret_set)
 {
 	cpu_set_t ours;
 	int list[CPU_SETSIZE];
@@ -32,13 +32,13 @@ static int choose(uint32_t slot, uint32_t cpu_millis, cpu_set_t *ret_set)
 int cpus_set(pid_t pid, uint32_t slot, uint32_t cpu_millis)
 {
 	cpu_set_t set;
-	int result = choose(slot, cpu_millis, &set);
+	int result = cpus_choose(slot, cpu_millis, &set);
 	if (result < 0)
 		return result;
 	return sched_setaffinity(pid, sizeof(set), &set) < 0 ? -errno : 0;
 }
 
-static void set_thread(pid_t thread, const void *set)
+static void thread_set_cpus(pid_t thread, const void *set)
 {
 	/* It may have ended. */
 	sched_setaffinity(thread, sizeof(cpu_set_t), set);
@@ -47,9 +47,9 @@ static void set_thread(pid_t thread, const void *set)
 void cpus_change(const struct host *host, const struct guest *guest, uint32_t cpu_millis)
 {
 	cpu_set_t set;
-	if (choose(guest->slot, cpu_millis, &set) < 0)
+	if (cpus_choose(guest->slot, cpu_millis, &set) < 0)
 		return;
 	/* Twice: a thread that was forked during the first round has its parent's old set. */
 	for (int round = 0; round < 2; round++)
-		cgroup_each_thread(host, &guest->id, set_thread, &set);
+		cgroup_each_thread(host, &guest->id, thread_set_cpus, &set);
 }

@@ -32,7 +32,7 @@
 #define EXT4_STATE_CLEAN 1
 
 /* Half of a small disk would be inodes if all were given that were asked for. */
-static uint64_t inode_count(const struct limits *limits)
+static uint64_t image_inode_count(const struct limits *limits)
 {
 	uint64_t most = limits->disk / (4 * INODE_SIZE);
 	uint64_t usual = limits->disk / (16 * KIB);
@@ -40,15 +40,15 @@ static uint64_t inode_count(const struct limits *limits)
 	return MAX(MIN(asked, most), 64);
 }
 
-static uint64_t disk_size(const struct limits *limits)
+static uint64_t image_size(const struct limits *limits)
 {
 	return limits->disk / BLOCK * BLOCK;
 }
 
-static int make_filesystem(const char *path, const struct limits *limits)
+static int filesystem_make(const char *path, const struct limits *limits)
 {
 	char inodes[32];
-	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)inode_count(limits));
+	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)image_inode_count(limits));
 	/* Every feature by name, so that the host's mke2fs.conf does not matter. No journal:
 	 * nothing that a crash of the host could leave half done is worth one, and it would count
 	 * as the user's. One copy of the superblock, and tables that are written when first used,
@@ -75,7 +75,7 @@ static int make_filesystem(const char *path, const struct limits *limits)
 	CLOSE_FD int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	int result = ftruncate(fd, (off_t)disk_size(limits)) < 0 ? -errno : 0;
+	int result = ftruncate(fd, (off_t)image_size(limits)) < 0 ? -errno : 0;
 	if (result >= 0)
 		result = tool_run("mke2fs", arguments);
 	if (result != 0)
@@ -84,7 +84,7 @@ static int make_filesystem(const char *path, const struct limits *limits)
 }
 
 /* Only what is data is copied; the file system may be able to share it instead. */
-static int copy_sparse(int from, int to, off_t size)
+static int file_copy_sparse(int from, int to, off_t size)
 {
 	if (ioctl(to, FICLONE, from) == 0)
 		return 0;
@@ -110,7 +110,7 @@ static int copy_sparse(int from, int to, off_t size)
 	return 0;
 }
 
-static unsigned count_entries(const char *path)
+static unsigned directory_count_entries(const char *path)
 {
 	unsigned count = 0;
 	DIR *directory = opendir(path);
@@ -124,7 +124,7 @@ static unsigned count_entries(const char *path)
 
 /* The empty disk of that size, made if it is the first one. -EOVERFLOW when there are so many sizes
  * that no more are kept. */
-static int open_template(const struct host *host, const struct limits *limits)
+static int template_open(const struct host *host, const struct limits *limits)
 {
 	char directory[PATH_ROOM], path[PATH_ROOM + 64], draft[PATH_ROOM + 64];
 	int result = text_format(directory, sizeof(directory), "%s/disk-templates", host->state);
@@ -133,7 +133,8 @@ static int open_template(const struct host *host, const struct limits *limits)
 	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	snprintf(path, sizeof(path), "%s/%llu-%llu.img", directory,
-		 (unsigned long long)disk_size(limits), (unsigned long long)inode_count(limits));
+		 (unsigned long long)image_size(limits),
+		 (unsigned long long)image_inode_count(limits));
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd >= 0 || errno != ENOENT)
 		return fd < 0 ? -errno : fd;
@@ -144,12 +145,12 @@ static int open_template(const struct host *host, const struct limits *limits)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd >= 0 || errno != ENOENT)
 		return fd < 0 ? -errno : fd;
-	if (count_entries(directory) > TEMPLATES_MAX + 2)
+	if (directory_count_entries(directory) > TEMPLATES_MAX + 2)
 		return -EOVERFLOW;
 	snprintf(draft, sizeof(draft), "%s/draft", directory);
 	if (unlink(draft) < 0 && errno != ENOENT)
 		return -errno;
-	result = make_filesystem(draft, limits);
+	result = filesystem_make(draft, limits);
 	if (result < 0)
 		return result;
 	if (rename(draft, path) < 0)
@@ -158,26 +159,26 @@ static int open_template(const struct host *host, const struct limits *limits)
 	return fd < 0 ? -errno : fd;
 }
 
-static int make_image(const struct host *host, const char *path, const struct limits *limits)
+static int image_make(const struct host *host, const char *path, const struct limits *limits)
 {
 	if (unlink(path) < 0 && errno != ENOENT)
 		return -errno;
-	CLOSE_FD int template = open_template(host, limits);
+	CLOSE_FD int template = template_open(host, limits);
 	if (template == -EOVERFLOW)
-		return make_filesystem(path, limits);
+		return filesystem_make(path, limits);
 	if (template <0)
 		return template;
 	CLOSE_FD int image = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (image < 0)
 		return -errno;
-	int result = copy_sparse(template, image, (off_t)disk_size(limits));
+	int result = file_copy_sparse(template, image, (off_t)image_size(limits));
 	if (result < 0)
 		unlink(path);
 	return result;
 }
 
 /* Waits until the loop device of an earlier boot has let go of the image. */
-static int lock_image(int image)
+static int disk_lock(int image)
 {
 	int64_t deadline = clock_boot() + RELEASE_TIMEOUT;
 	while (flock(image, LOCK_EX | LOCK_NB) < 0) {
@@ -191,7 +192,7 @@ static int lock_image(int image)
 }
 
 /* A host that went down has left it half written: put right before it is mounted. */
-static int check_image(int image, const char *path)
+static int image_check(int image, const char *path)
 {
 	uint8_t state[2];
 	if (pread(image, state, sizeof(state), EXT4_STATE_AT) != (ssize_t)sizeof(state))
@@ -204,19 +205,19 @@ static int check_image(int image, const char *path)
 	return result > 1 ? -EUCLEAN : MIN(result, 0);
 }
 
-static int mount_image(const char *path, bool fresh)
+static int image_mount(const char *path, bool fresh)
 {
 	CLOSE_FD int image = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (image < 0)
 		return -errno;
-	int result = lock_image(image);
+	int result = disk_lock(image);
 	if (result >= 0 && !fresh)
-		result = check_image(image, path);
+		result = image_check(image, path);
 	return result < 0 ? result : loop_mount(image, BLOCK);
 }
 
 /* A detached mount of a plain directory. */
-static int mount_directory(const char *path, bool fresh)
+static int directory_mount(const char *path, bool fresh)
 {
 	/* The init, of another uid, has to find upper/ in it; what keeps others out is the mode of
 	 * the directory around it. */
@@ -226,7 +227,7 @@ static int mount_directory(const char *path, bool fresh)
 	CLOSE_FD int held = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (held < 0)
 		return -errno;
-	int locked = lock_image(held);
+	int locked = disk_lock(held);
 	if (locked < 0)
 		return locked;
 	CLOSE_FD int tree = sys_open_tree(
@@ -239,7 +240,7 @@ static int mount_directory(const char *path, bool fresh)
 	return result < 0 ? result : TAKE_FD(tree);
 }
 
-static int owned_directory(int parent, const char *name, uid_t owner, int mode)
+static int directory_make_owned(int parent, const char *name, uid_t owner, int mode)
 {
 	if (mkdirat(parent, name, 0700) < 0)
 		return errno == EEXIST ? 0 : -errno;
@@ -251,53 +252,54 @@ static int owned_directory(int parent, const char *name, uid_t owner, int mode)
 
 /* upper/ stays from boot to boot. work/ is made anew: an overlay that was mounted `volatile` leaves
  * a mark there that forbids the next mount. */
-static int make_layer(int parent, uid_t owner, bool fresh, int mode)
+static int layer_make(int parent, uid_t owner, bool fresh, int mode)
 {
-	int result = owned_directory(parent, "upper", owner, mode);
+	int result = directory_make_owned(parent, "upper", owner, mode);
 	if (result >= 0 && !fresh)
 		result = remove_tree(parent, "work");
-	return result < 0 ? result : owned_directory(parent, "work", owner, 0700);
+	return result < 0 ? result : directory_make_owned(parent, "work", owner, 0700);
 }
 
-static int make_cow_layer(int mount, const struct disk_request *request, uint32_t index)
+static int layer_make_copy_on_write(int mount, const struct disk_request *request, uint32_t index)
 {
 	char path[32];
 	snprintf(path, sizeof(path), "cow/%u", index);
-	int result = owned_directory(mount, "cow", 0, 0755);
+	int result = directory_make_owned(mount, "cow", 0, 0755);
 	if (result >= 0)
-		result = owned_directory(mount, path, 0, 0755);
+		result = directory_make_owned(mount, path, 0, 0755);
 	if (result < 0)
 		return result;
 	CLOSE_FD int directory = openat(mount, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
 		return -errno;
-	return make_layer(directory, request->owner, request->fresh, request->cow_modes[index]);
+	return layer_make(directory, request->owner, request->fresh, request->cow_modes[index]);
 }
 
-static int make_layers(int mount, const struct disk_request *request)
+static int layers_make(int mount, const struct disk_request *request)
 {
-	int result = make_layer(mount, request->owner, request->fresh, 0755);
+	int result = layer_make(mount, request->owner, request->fresh, 0755);
 	for (uint32_t i = 0; result >= 0 && i < request->tree_count; i++) {
 		if (request->cow_modes[i] >= 0)
-			result = make_cow_layer(mount, request, i);
+			result = layer_make_copy_on_write(mount, request, i);
 	}
 	return result;
 }
 
 /* Errors that say that the host cannot do it at all, as against: not now. */
-static bool means_unavailable(int result)
+static bool errno_means_unavailable(int result)
 {
 	return result == -ENOENT || result == -ENODEV || result == -ENXIO || result == -EPERM ||
 	       result == -EACCES || result == -ENOSYS || result == -EOPNOTSUPP;
 }
 
-static int directory_of(const struct host *host, const struct id *id, char path[PATH_ROOM])
+static int sandbox_directory_path(const struct host *host, const struct id *id,
+				  char path[PATH_ROOM])
 {
 	return text_format(path, PATH_ROOM, "%s/sandboxes/%s", host->state, id->text);
 }
 
 /* Else its files are in a plain directory. */
-static bool has_image(const char *directory)
+static bool directory_has_image(const char *directory)
 {
 	char path[PATH_ROOM + 16];
 	snprintf(path, sizeof(path), "%s/disk.img", directory);
@@ -305,33 +307,34 @@ static bool has_image(const char *directory)
 }
 
 /* Why a plain directory has no limit. */
-static uint32_t unlimited_reason(const struct host *host)
+static uint32_t directory_unlimited_reason(const struct host *host)
 {
 	return host->rights == RIGHTS_ROOT ? LIMIT_NO_DISK_MECHANISM : LIMIT_NEEDS_ROOT;
 }
 
-static int open_mount(const struct host *host, const char *directory,
+static int disk_mount(const struct host *host, const char *directory,
 		      const struct disk_request *request, uint32_t *ret_reason)
 {
 	char image[PATH_ROOM + 16], files[PATH_ROOM + 16];
 	snprintf(image, sizeof(image), "%s/disk.img", directory);
 	snprintf(files, sizeof(files), "%s/files", directory);
 	*ret_reason = LIMIT_ENFORCED;
-	if (!request->fresh && has_image(directory))
-		return mount_image(image, false);
+	if (!request->fresh && directory_has_image(directory))
+		return image_mount(image, false);
 	if (request->fresh && request->limits->disk > 0 && host->rights == RIGHTS_ROOT) {
-		int result = make_image(host, image, request->limits);
+		int result = image_make(host, image, request->limits);
 		if (result >= 0)
-			result = mount_image(image, true);
-		if (result >= 0 || !means_unavailable(result))
+			result = image_mount(image, true);
+		if (result >= 0 || !errno_means_unavailable(result))
 			return result;
 		unlink(image);
 	}
-	*ret_reason = request->limits->disk > 0 ? unlimited_reason(host) : LIMIT_NOT_ASKED;
-	return mount_directory(files, request->fresh);
+	*ret_reason =
+	    request->limits->disk > 0 ? directory_unlimited_reason(host) : LIMIT_NOT_ASKED;
+	return directory_mount(files, request->fresh);
 }
 
-static int remove_disk(const char *directory)
+static int disk_remove(const char *directory)
 {
 	CLOSE_FD int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
@@ -345,21 +348,21 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 {
 	char directory[PATH_ROOM];
 	uint32_t reason = LIMIT_ENFORCED;
-	int result = directory_of(host, id, directory);
+	int result = sandbox_directory_path(host, id, directory);
 	CLOSE_FD int mount = -1;
 	if (result >= 0)
-		result = mount = open_mount(host, directory, request, &reason);
+		result = mount = disk_mount(host, directory, request, &reason);
 	if (result >= 0 && !request->fresh && host->rights == RIGHTS_ROOT)
 		result = disk_owner_apply(directory, mount, request->owner);
 	if (result >= 0)
-		result = make_layers(mount, request);
+		result = layers_make(mount, request);
 	if (result >= 0) {
 		reasons[LIMIT_DISK] = reasons[LIMIT_INODES] = reason;
 		*ret_mount = TAKE_FD(mount);
 		return 0;
 	}
 	fd_close(&mount);
-	if (request->fresh && remove_disk(directory) < 0)
+	if (request->fresh && disk_remove(directory) < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "making its disk (what was made is left in %s)", directory);
 	if (result == -EBUSY)
@@ -387,9 +390,10 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 void disk_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT])
 {
 	char directory[PATH_ROOM];
-	bool image = directory_of(host, id, directory) >= 0 && has_image(directory);
+	bool image =
+	    sandbox_directory_path(host, id, directory) >= 0 && directory_has_image(directory);
 	reasons[LIMIT_DISK] = reasons[LIMIT_INODES] =
-	    image ? LIMIT_ENFORCED : unlimited_reason(host);
+	    image ? LIMIT_ENFORCED : directory_unlimited_reason(host);
 }
 
 void disk_count(const struct guest *guest, int root, struct spawn_counters *counters)

@@ -16,7 +16,7 @@
 #include "base/text.h"
 
 /* The range on the disk; 1 when there is one and it is another than the sandbox's. */
-static int read_owner(const char *directory, uint32_t owner, uint32_t *ret_kept)
+static int owner_read(const char *directory, uint32_t owner, uint32_t *ret_kept)
 {
 	char path[600], text[32];
 	uint64_t kept;
@@ -38,7 +38,7 @@ static int read_owner(const char *directory, uint32_t owner, uint32_t *ret_kept)
 }
 
 /* A user namespace whose map is what the mount is to show: root's own directories as they are. */
-static int make_map(uint32_t from, uint32_t to)
+static int owner_map_make(uint32_t from, uint32_t to)
 {
 	char path[64], map[96];
 	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
@@ -71,10 +71,10 @@ static int make_map(uint32_t from, uint32_t to)
 int disk_owner_apply(const char *directory, int mount, uint32_t owner)
 {
 	uint32_t kept = 0;
-	int differs = read_owner(directory, owner, &kept);
+	int differs = owner_read(directory, owner, &kept);
 	if (differs <= 0)
 		return differs;
-	CLOSE_FD int map = make_map(kept, owner);
+	CLOSE_FD int map = owner_map_make(kept, owner);
 	if (map < 0)
 		return map;
 	struct mount_attr attributes = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (__u64)map};

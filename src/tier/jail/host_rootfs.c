@@ -27,14 +27,14 @@ _Static_assert(ROOTFS_DIGEST_TEXT == SKELETON_DIGEST_TEXT, "one digest");
 
 #define CURRENT "current"
 
-static bool is_digest(const char *name)
+static bool name_is_digest(const char *name)
 {
 	return strlen(name) == ROOTFS_DIGEST_TEXT - 1 &&
 	       strspn(name, "0123456789abcdef") == ROOTFS_DIGEST_TEXT - 1;
 }
 
 /* Makes it when it is not there; one that is there is left as it is. */
-static int open_directory(int parent, const char *name, mode_t mode)
+static int directory_open_or_make(int parent, const char *name, mode_t mode)
 {
 	bool made = mkdirat(parent, name, mode) == 0;
 	if (!made && errno != EEXIST)
@@ -46,21 +46,22 @@ static int open_directory(int parent, const char *name, mode_t mode)
 }
 
 /* <state>/templates/host, made if missing. */
-static int open_templates(const struct host *host, const struct sandbox_ids *ids,
+static int templates_open(const struct host *host, const struct sandbox_ids *ids,
 			  struct error *error)
 {
 	bool of_user = host->rights == RIGHTS_SUBUIDS && ids->owner == 0;
 	const char *name = of_user ? "host-user" : "host";
 	CLOSE_FD int state = open(host->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	CLOSE_FD int templates = state < 0 ? -errno : open_directory(state, "templates", 0711);
-	int fd = templates < 0 ? templates : open_directory(templates, name, 0700);
+	CLOSE_FD int templates =
+	    state < 0 ? -errno : directory_open_or_make(state, "templates", 0711);
+	int fd = templates < 0 ? templates : directory_open_or_make(templates, name, 0700);
 	if (fd < 0)
 		return error_set_errno(error, error_kind_of_errno(-fd), fd, "%s/templates/%s",
 				       host->state, name);
 	return fd;
 }
 
-static int open_host_root(struct error *error)
+static int host_root_open(struct error *error)
 {
 	int fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -68,17 +69,17 @@ static int open_host_root(struct error *error)
 	return fd;
 }
 
-static int read_current(int templates, char digest[ROOTFS_DIGEST_TEXT])
+static int current_read(int templates, char digest[ROOTFS_DIGEST_TEXT])
 {
 	char link[ROOTFS_DIGEST_TEXT + 1];
 	ssize_t length = readlinkat(templates, CURRENT, link, sizeof(link) - 1);
 	if (length < 0)
 		return -errno;
 	link[length] = '\0';
-	return is_digest(link) ? text_copy(digest, ROOTFS_DIGEST_TEXT, link) : -EBADMSG;
+	return name_is_digest(link) ? text_copy(digest, ROOTFS_DIGEST_TEXT, link) : -EBADMSG;
 }
 
-static bool is_complete(int templates, const char *digest)
+static bool skeleton_is_complete(int templates, const char *digest)
 {
 	struct stat status;
 	return fstatat(templates, digest, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -104,7 +105,7 @@ static bool guests_may_run(const struct host *host)
 
 /* Half-made skeletons always go, old ones when nothing stands on them. What cannot be removed is
  * tried again by the next spawner. */
-static void remove_unused(const struct host *host, int templates, const char *digest)
+static void skeletons_remove_unused(const struct host *host, int templates, const char *digest)
 {
 	bool keep_old = guests_may_run(host);
 	int fd = openat(templates, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -114,7 +115,7 @@ static void remove_unused(const struct host *host, int templates, const char *di
 		return;
 	}
 	for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
-		bool old = is_digest(entry->d_name) && strcmp(entry->d_name, digest) != 0;
+		bool old = name_is_digest(entry->d_name) && strcmp(entry->d_name, digest) != 0;
 		if (text_starts(entry->d_name, "new-") || text_starts(entry->d_name, "link-") ||
 		    (old && !keep_old))
 			(void)!remove_tree(templates, entry->d_name);
@@ -126,7 +127,7 @@ struct building {
 	int host_root, directory;
 };
 
-static int build_inside(void *data, struct error *error)
+static int skeleton_build_as_root(void *data, struct error *error)
 {
 	const struct building *building = data;
 	umask(022);
@@ -134,26 +135,26 @@ static int build_inside(void *data, struct error *error)
 }
 
 /* Where owners can be mapped they are as inside; else it is made by the root it is for. */
-static int build_owned(const struct host *host, const struct sandbox_ids *ids,
-		       struct building *building, struct error *error)
+static int skeleton_build_owned(const struct host *host, const struct sandbox_ids *ids,
+				struct building *building, struct error *error)
 {
 	if (host->rights != RIGHTS_SUBUIDS)
 		return skeleton_build(building->host_root, building->directory, error);
 	if (fchown(building->directory, ids->owner, ids->owner) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
-	return ids_call(host, ids, build_inside, building, error);
+	return ids_call(host, ids, skeleton_build_as_root, building, error);
 }
 
-static int build(const struct host *host, const struct sandbox_ids *ids, int host_root,
-		 int templates, const char *digest, struct error *error)
+static int skeleton_make(const struct host *host, const struct sandbox_ids *ids, int host_root,
+			 int templates, const char *digest, struct error *error)
 {
 	char name[32];
 	snprintf(name, sizeof(name), "new-%016llx", (unsigned long long)random_u64());
-	CLOSE_FD int fd = open_directory(templates, name, 0755);
+	CLOSE_FD int fd = directory_open_or_make(templates, name, 0755);
 	if (fd < 0)
 		return error_set_errno(error, error_kind_of_errno(-fd), fd, "skeleton");
 	struct building building = {.host_root = host_root, .directory = fd};
-	int failed = build_owned(host, ids, &building, error);
+	int failed = skeleton_build_owned(host, ids, &building, error);
 	/* Once it has its name it is taken for whole: also after a power cut. */
 	if (failed == 0 && (syncfs(fd) < 0 || renameat(templates, name, templates, digest) < 0))
 		failed = error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
@@ -162,7 +163,7 @@ static int build(const struct host *host, const struct sandbox_ids *ids, int hos
 	return failed;
 }
 
-static int make_current(int templates, const char *digest, struct error *error)
+static int current_set(int templates, const char *digest, struct error *error)
 {
 	char name[32];
 	snprintf(name, sizeof(name), "link-%016llx", (unsigned long long)random_u64());
@@ -176,34 +177,34 @@ static int make_current(int templates, const char *digest, struct error *error)
 	return 0;
 }
 
-static int prepare(const struct host *host, bool has_folders, struct error *error)
+static int skeleton_prepare(const struct host *host, bool has_folders, struct error *error)
 {
 	struct sandbox_ids ids;
 	char digest[ROOTFS_DIGEST_TEXT], current[ROOTFS_DIGEST_TEXT];
 	ids_of(host, 0, has_folders, &ids);
-	CLOSE_FD int templates = open_templates(host, &ids, error);
-	CLOSE_FD int host_root = templates < 0 ? -1 : open_host_root(error);
+	CLOSE_FD int templates = templates_open(host, &ids, error);
+	CLOSE_FD int host_root = templates < 0 ? -1 : host_root_open(error);
 	if (host_root < 0 || skeleton_digest(host_root, digest, error) < 0)
 		return -1;
-	bool there = is_complete(templates, digest);
-	if (!there && build(host, &ids, host_root, templates, digest, error) < 0)
+	bool there = skeleton_is_complete(templates, digest);
+	if (!there && skeleton_make(host, &ids, host_root, templates, digest, error) < 0)
 		return -1;
-	if (read_current(templates, current) < 0 || strcmp(current, digest) != 0) {
-		if (make_current(templates, digest, error) < 0)
+	if (current_read(templates, current) < 0 || strcmp(current, digest) != 0) {
+		if (current_set(templates, digest, error) < 0)
 			return -1;
 	}
-	remove_unused(host, templates, digest);
+	skeletons_remove_unused(host, templates, digest);
 	return 0;
 }
 
 int host_rootfs_prepare(const struct host *host, struct error *error)
 {
-	if (prepare(host, false, error) < 0)
+	if (skeleton_prepare(host, false, error) < 0)
 		return -1;
-	return host->rights == RIGHTS_SUBUIDS ? prepare(host, true, error) : 0;
+	return host->rights == RIGHTS_SUBUIDS ? skeleton_prepare(host, true, error) : 0;
 }
 
-static int open_binds(int host_root, struct rootfs *rootfs, struct error *error)
+static int rootfs_open_binds(int host_root, struct rootfs *rootfs, struct error *error)
 {
 	for (size_t i = 0; i < SKELETON_PLACES; i++) {
 		const struct skeleton_place *place = &skeleton_places[i];
@@ -228,11 +229,11 @@ int host_rootfs_open(const struct host *host, const struct sandbox_ids *ids,
 	CLEANUP(rootfs_done) struct rootfs rootfs = {.lower_count = 0};
 	struct sandbox_ids usual;
 	ids_of(host, 0, false, &usual);
-	CLOSE_FD int templates = open_templates(host, ids ? ids : &usual, error);
-	CLOSE_FD int host_root = templates < 0 ? -1 : open_host_root(error);
+	CLOSE_FD int templates = templates_open(host, ids ? ids : &usual, error);
+	CLOSE_FD int host_root = templates < 0 ? -1 : host_root_open(error);
 	if (host_root < 0)
 		return -1;
-	int failed = read_current(templates, rootfs.digest);
+	int failed = current_read(templates, rootfs.digest);
 	int skeleton = failed < 0 ? failed
 				  : openat(templates, rootfs.digest,
 					   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -240,7 +241,7 @@ int host_rootfs_open(const struct host *host, const struct sandbox_ids *ids,
 		return error_set_errno(error, ERROR_TEMPLATE_UNAVAILABLE,
 				       failed < 0 ? failed : errno, "no skeleton");
 	rootfs.lowers[rootfs.lower_count++] = skeleton;
-	if (open_binds(host_root, &rootfs, error) < 0)
+	if (rootfs_open_binds(host_root, &rootfs, error) < 0)
 		return -1;
 	*ret_rootfs = rootfs;
 	rootfs.lower_count = rootfs.bind_count = 0;

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "tier/jail/locked_mount.h"
 
-static int write_map(pid_t pid, const char *file, uint32_t inside, uint32_t base)
+static int userns_write_map(pid_t pid, const char *file, uint32_t inside, uint32_t base)
 {
 	char path[64], text[64];
 	int result = text_format(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
@@ -27,7 +27,7 @@ static int write_map(pid_t pid, const char *file, uint32_t inside, uint32_t base
 
 /* A private copy of the one mount that the directory is in, from that directory on. Private, so
  * that nothing mounted below it inside would appear on the host. */
-static int clone_mount(int directory, uint64_t attributes, int userns, bool recursive)
+static int directory_clone_mount(int directory, uint64_t attributes, int userns, bool recursive)
 {
 	unsigned flags = AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, below = 0;
 	CLOSE_FD int tree = sys_open_tree(directory, "", flags);
@@ -51,22 +51,22 @@ static int clone_mount(int directory, uint64_t attributes, int userns, bool recu
 
 int idmap_layer(int directory, int userns)
 {
-	return clone_mount(directory, MOUNT_ATTR_RDONLY, userns, false);
+	return directory_clone_mount(directory, MOUNT_ATTR_RDONLY, userns, false);
 }
 
 int idmap_host_bind(int directory)
 {
-	return clone_mount(directory, MOUNT_ATTR_RDONLY, -1, true);
+	return directory_clone_mount(directory, MOUNT_ATTR_RDONLY, -1, true);
 }
 
-static void reap(pid_t pid)
+static void child_reap(pid_t pid)
 {
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 }
 
 /* A user namespace with a map of one id: made by a process that does nothing else. */
-static int make_userns(const struct folder *folder)
+static int userns_make(const struct folder *folder)
 {
 	char path[64];
 	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
@@ -78,9 +78,9 @@ static int make_userns(const struct folder *folder)
 		for (;;)
 			pause();
 	}
-	int result = write_map(pid, "uid_map", folder->uid, folder->owner);
+	int result = userns_write_map(pid, "uid_map", folder->uid, folder->owner);
 	if (result >= 0)
-		result = write_map(pid, "gid_map", folder->gid, folder->owner);
+		result = userns_write_map(pid, "gid_map", folder->gid, folder->owner);
 	if (result >= 0)
 		result = text_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
 	if (result >= 0) {
@@ -89,12 +89,12 @@ static int make_userns(const struct folder *folder)
 			result = -errno;
 	}
 	kill(pid, SIGKILL);
-	reap(pid);
+	child_reap(pid);
 	return result;
 }
 
 /* Asked as the user: what root may do is of no interest. */
-static int check_writable(const struct folder *folder)
+static int folder_check_writable(const struct folder *folder)
 {
 	int status;
 	/* Without root we are that user. */
@@ -122,7 +122,7 @@ static int check_writable(const struct folder *folder)
 
 /* That it could be opened for reading is the proof that the user may read it; a descriptor that was
  * opened with O_PATH proves nothing. */
-static int check_folder(const struct folder *folder, struct error *error)
+static int folder_check(const struct folder *folder, struct error *error)
 {
 	struct stat status;
 	int flags = fcntl(folder->directory, F_GETFL);
@@ -135,7 +135,7 @@ static int check_folder(const struct folder *folder, struct error *error)
 		return error_set(error, ERROR_INVALID, "only a directory can be mounted");
 	if (folder->mode != MOUNT_READ_WRITE)
 		return 0;
-	int result = check_writable(folder);
+	int result = folder_check_writable(folder);
 	if (result < 0)
 		return error_set_errno(error, ERROR_FORBIDDEN, result,
 				       "user %u may not write to it", (unsigned)folder->uid);
@@ -153,15 +153,15 @@ int idmap_folder(const struct folder *given, struct error *error)
 		as_owner.uid = status.st_uid;
 		as_owner.gid = status.st_gid;
 	}
-	if (check_folder(folder, error) < 0)
+	if (folder_check(folder, error) < 0)
 		return -1;
-	CLOSE_FD int userns = folder->plain ? -1 : make_userns(folder);
+	CLOSE_FD int userns = folder->plain ? -1 : userns_make(folder);
 	if (userns < 0 && !folder->plain)
 		return error_set_errno(error, error_kind_of_errno(userns), userns,
 				       "a user namespace for it");
 	bool read_only = folder->mode != MOUNT_READ_WRITE;
-	CLOSE_FD int mount =
-	    clone_mount(folder->directory, read_only ? MOUNT_ATTR_RDONLY : 0, userns, false);
+	CLOSE_FD int mount = directory_clone_mount(
+	    folder->directory, read_only ? MOUNT_ATTR_RDONLY : 0, userns, false);
 	if (mount == -EINVAL && folder->plain)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "something else is mounted below it, which cannot be left out "

@@ -56,7 +56,7 @@ void ids_of_files(const struct host *host, const struct id *id, uint32_t slot, b
 	ids_of(host, slot, has_folders, ret_ids);
 }
 
-static int write_map(pid_t pid, const char *file, const struct sandbox_ids *ids)
+static int map_write(pid_t pid, const char *file, const struct sandbox_ids *ids)
 {
 	char path[64], text[96];
 	int result = text_format(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
@@ -73,8 +73,8 @@ static int write_map(pid_t pid, const char *file, const struct sandbox_ids *ids)
 int ids_write(const struct host *host, const struct sandbox_ids *ids, pid_t pid)
 {
 	(void)host;
-	int result = write_map(pid, "uid_map", ids);
-	return result < 0 ? result : write_map(pid, "gid_map", ids);
+	int result = map_write(pid, "uid_map", ids);
+	return result < 0 ? result : map_write(pid, "gid_map", ids);
 }
 
 /* A change of the effective uid makes the kernel guard this process's memory, and that of what it
@@ -112,7 +112,7 @@ struct outcome {
 	struct error error;
 };
 
-static _Noreturn void call_child(int socket, int (*function)(void *data, struct error *error),
+static _Noreturn void child_call(int socket, int (*function)(void *data, struct error *error),
 				 void *data)
 {
 	static struct outcome outcome;
@@ -143,7 +143,7 @@ int ids_call(const struct host *host, const struct sandbox_ids *ids,
 	pid_t pid = sys_clone3(&args);
 	if (pid == 0) {
 		close(ours);
-		call_child(theirs, function, data);
+		child_call(theirs, function, data);
 	}
 	if (pid < 0)
 		return error_set_errno(error, error_kind_of_errno(pid), pid, "a user namespace");

@@ -39,7 +39,7 @@ int jail_kill(const struct host *host, struct guest *guest, struct error *error)
 	return 0;
 }
 
-static int release(const struct host *host, struct guest *guest, struct error *error)
+static int jail_release(const struct host *host, struct guest *guest, struct error *error)
 {
 	int result = cgroup_remove(host, &guest->id, 0);
 	process_done(&guest->init);
@@ -57,7 +57,7 @@ static int release(const struct host *host, struct guest *guest, struct error *e
 
 /* The record names a process; it is ours if it is the very one that was started then, and in the
  * cgroup that only root can put it in. */
-static int find_process(const struct host *host, struct guest *guest, struct error *error)
+static int guest_find_process(const struct host *host, struct guest *guest, struct error *error)
 {
 	struct process process = PROCESS_NONE;
 	int found = record_read(host, guest, error);
@@ -83,7 +83,7 @@ int jail_adopt(const struct host *host, struct guest *guest, struct error *error
 	guest->frozen = false;
 	guest->phase_count = 0;
 	memset(guest->limit_reasons, 0, sizeof(guest->limit_reasons));
-	int found = find_process(host, guest, error);
+	int found = guest_find_process(host, guest, error);
 	if (found < 0)
 		return -1;
 	if (found == 0) {
@@ -150,8 +150,8 @@ void jail_counters(const struct host *host, const struct guest *guest, const cha
 	disk_count(guest, inner, ret_counters);
 }
 
-static int sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
-		 void *data, struct error *error)
+static int jail_sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
+		      void *data, struct error *error)
 {
 	int result = cgroup_sweep(host, known, data, REMOVE_TIMEOUT_MS);
 	if (result < 0)
@@ -165,6 +165,6 @@ const struct jail host_jail = {
     .over_open = cgroup_over_open,
     .over_read = cgroup_over_read,
     .over_end = cgroup_over_end,
-    .release = release,
-    .sweep = sweep,
+    .release = jail_release,
+    .sweep = jail_sweep,
 };

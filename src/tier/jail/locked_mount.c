@@ -12,7 +12,7 @@
 
 /* An empty directory to attach the mount to, as working directory: the one path that unshare()
  * translates to the copied namespace. */
-static int enter_staging(void)
+static int staging_enter(void)
 {
 	struct mount_attr private = {.propagation = 1 << 18 /* MS_PRIVATE */};
 	int result = sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private);
@@ -37,9 +37,9 @@ static int enter_staging(void)
 	return result;
 }
 
-static int make_locked(int mount)
+static int mount_make_locked(int mount)
 {
-	int result = enter_staging();
+	int result = staging_enter();
 	if (result >= 0)
 		result = sys_move_mount(mount, "", AT_FDCWD, "t", MOVE_MOUNT_F_EMPTY_PATH);
 	if (result >= 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
@@ -49,15 +49,15 @@ static int make_locked(int mount)
 	return sys_open_tree(AT_FDCWD, "t", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 }
 
-static _Noreturn void helper(int socket, int mount)
+static _Noreturn void helper_run(int socket, int mount)
 {
-	int result = make_locked(mount);
+	int result = mount_make_locked(mount);
 	int status = MIN(result, 0);
 	ssize_t sent = fd_send(socket, &status, sizeof(status), &result, result >= 0);
 	_exit(sent < 0);
 }
 
-static int receive(int socket)
+static int helper_receive(int socket)
 {
 	int status = -EIO, fd = -1;
 	size_t count = 1;
@@ -82,10 +82,10 @@ int locked_mount(int mount)
 	if (pid < 0)
 		return pid;
 	if (pid == 0)
-		helper(theirs, mount);
+		helper_run(theirs, mount);
 	/* Else we would not read its end when it dies. */
 	fd_close(&theirs);
-	int result = receive(ours);
+	int result = helper_receive(ours);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return result;

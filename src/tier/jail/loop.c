@@ -14,7 +14,7 @@
 #define DEVICE_ROOM 32
 
 /* A free device, bound to the image. Others may take the same free one at the same time. */
-static int bind_device(int image, uint32_t block_size, char device[DEVICE_ROOM])
+static int loop_device_bind(int image, uint32_t block_size, char device[DEVICE_ROOM])
 {
 	CLOSE_FD int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
 	if (control < 0)
@@ -48,7 +48,7 @@ int loop_mount(int image, uint32_t block_size)
 {
 	char device[DEVICE_ROOM];
 	/* Closed only after the mount: with autoclear the last close frees the device. */
-	CLOSE_FD int loop = bind_device(image, block_size, device);
+	CLOSE_FD int loop = loop_device_bind(image, block_size, device);
 	if (loop < 0)
 		return loop;
 	CLOSE_FD int fs = sys_fsopen("ext4", FSOPEN_CLOEXEC);

@@ -22,29 +22,29 @@
 _Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == GUEST_SOCKET_PATH_MAX,
 	       "a guest's socket path is one that a socket can have");
 
-static int directory_of(const struct host *host, const struct id *id, char path[PATH_ROOM])
+static int record_directory_path(const struct host *host, const struct id *id, char path[PATH_ROOM])
 {
 	return text_format(path, PATH_ROOM, "%s/guests/%s", host->runtime, id->text);
 }
 
-static int open_directory(const struct host *host, const struct id *id)
+static int record_directory_open(const struct host *host, const struct id *id)
 {
 	char path[PATH_ROOM];
-	int result = directory_of(host, id, path);
+	int result = record_directory_path(host, id, path);
 	if (result < 0)
 		return result;
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
-static int make_directory(const struct host *host, const struct id *id)
+static int record_directory_make(const struct host *host, const struct id *id)
 {
 	char path[PATH_ROOM];
 	int result = text_format(path, sizeof(path), "%s/guests", host->runtime);
 	if (result >= 0 && mkdir(path, 0711) < 0 && errno != EEXIST)
 		result = -errno;
 	if (result >= 0)
-		result = directory_of(host, id, path);
+		result = record_directory_path(host, id, path);
 	if (result < 0)
 		return result;
 	if (mkdir(path, 0700) < 0)
@@ -56,7 +56,7 @@ static int make_directory(const struct host *host, const struct id *id)
 	return 0;
 }
 
-static int bind_socket(const struct host *host, const struct id *id)
+static int record_bind_socket(const struct host *host, const struct id *id)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int result = guest_socket_path(host->runtime, id, address.sun_path);
@@ -76,13 +76,13 @@ int record_make(const struct host *host, const struct id *id, int *ret_listener,
 		struct error *error)
 {
 	struct error ignored;
-	int result = make_directory(host, id);
+	int result = record_directory_make(host, id);
 	/* Of a boot that a crash cut off: there is no process of it any more (the driver has
 	 * looked). */
 	if (result == -EEXIST && record_remove(host, id, &ignored) >= 0)
-		result = make_directory(host, id);
+		result = record_directory_make(host, id);
 	if (result >= 0)
-		result = bind_socket(host, id);
+		result = record_bind_socket(host, id);
 	if (result >= 0) {
 		*ret_listener = result;
 		return 0;
@@ -96,7 +96,7 @@ int record_make(const struct host *host, const struct id *id, int *ret_listener,
 }
 
 /* Which start of the host this is: a runtime directory may outlive one. */
-static const char *host_boot(void)
+static const char *host_boot_id(void)
 {
 	static char text[HOST_BOOT_TEXT];
 	char whole[64];
@@ -117,8 +117,8 @@ int record_write(const struct host *host, const struct guest *guest, struct erro
 	    (int)guest->init.pid, (unsigned long long)guest->init.start_time, guest->slot,
 	    tier_name(guest->tier), (unsigned long long)limits->memory,
 	    (unsigned long long)limits->disk, (unsigned long long)limits->inodes,
-	    limits->cpu_millis, limits->pids, limits->files, host_boot());
-	CLOSE_FD int directory = open_directory(host, &guest->id);
+	    limits->cpu_millis, limits->pids, limits->files, host_boot_id());
+	CLOSE_FD int directory = record_directory_open(host, &guest->id);
 	int result = MIN(directory, 0);
 	CLOSE_FD int file = -1;
 	if (result >= 0) {
@@ -136,7 +136,7 @@ int record_write(const struct host *host, const struct guest *guest, struct erro
 
 /* The value of a line "key value"; -1 when there is none. */
 #define VALUE_ROOM 32
-static int read_text(const char *text, const char *key, char value[VALUE_ROOM])
+static int record_find_value(const char *text, const char *key, char value[VALUE_ROOM])
 {
 	char line[64];
 	size_t length = strlen(key);
@@ -151,10 +151,10 @@ static int read_text(const char *text, const char *key, char value[VALUE_ROOM])
 	return -1;
 }
 
-static int read_field(const char *text, const char *key, uint64_t max, uint64_t *ret_value)
+static int record_read_number(const char *text, const char *key, uint64_t max, uint64_t *ret_value)
 {
 	char value[VALUE_ROOM];
-	if (read_text(text, key, value) < 0)
+	if (record_find_value(text, key, value) < 0)
 		return -1;
 	return text_to_u64(value, 0, max, ret_value) < 0 ? -1 : 0;
 }
@@ -163,7 +163,7 @@ int record_read(const struct host *host, struct guest *guest, struct error *erro
 {
 	char text[TEXT_ROOM], boot[VALUE_ROOM];
 	uint64_t pid, start_time, slot, memory, disk, inodes, cpu, pids, files;
-	CLOSE_FD int directory = open_directory(host, &guest->id);
+	CLOSE_FD int directory = record_directory_open(host, &guest->id);
 	ssize_t length = MIN(directory, 0);
 	if (directory >= 0)
 		length = fd_read_small(directory, "boot", text, sizeof(text));
@@ -173,20 +173,20 @@ int record_read(const struct host *host, struct guest *guest, struct error *erro
 		return error_set_errno(error, error_kind_of_errno((int)length), (int)length,
 				       "%s/guests/%s/boot", host->runtime, guest->id.text);
 	if (!text_starts(text, RECORD_VERSION "\n") ||
-	    read_field(text, "pid", INT32_MAX, &pid) < 0 ||
-	    read_field(text, "start_time", UINT64_MAX, &start_time) < 0 ||
-	    read_field(text, "slot", UINT32_MAX, &slot) < 0 ||
-	    read_field(text, "memory", UINT64_MAX, &memory) < 0 ||
-	    read_field(text, "disk", UINT64_MAX, &disk) < 0 ||
-	    read_field(text, "inodes", UINT64_MAX, &inodes) < 0 ||
-	    read_field(text, "cpu_millis", UINT32_MAX, &cpu) < 0 ||
-	    read_field(text, "pids", UINT32_MAX, &pids) < 0 ||
-	    read_field(text, "files", UINT32_MAX, &files) < 0)
+	    record_read_number(text, "pid", INT32_MAX, &pid) < 0 ||
+	    record_read_number(text, "start_time", UINT64_MAX, &start_time) < 0 ||
+	    record_read_number(text, "slot", UINT32_MAX, &slot) < 0 ||
+	    record_read_number(text, "memory", UINT64_MAX, &memory) < 0 ||
+	    record_read_number(text, "disk", UINT64_MAX, &disk) < 0 ||
+	    record_read_number(text, "inodes", UINT64_MAX, &inodes) < 0 ||
+	    record_read_number(text, "cpu_millis", UINT32_MAX, &cpu) < 0 ||
+	    record_read_number(text, "pids", UINT32_MAX, &pids) < 0 ||
+	    record_read_number(text, "files", UINT32_MAX, &files) < 0)
 		return 0;
 	if (pid == 0 || start_time == 0 || slot != guest->slot)
 		return 0;
 	/* Start times count from the host's own: after another one they name another process. */
-	if (read_text(text, "host", boot) == 0 && strcmp(boot, host_boot()) != 0)
+	if (record_find_value(text, "host", boot) == 0 && strcmp(boot, host_boot_id()) != 0)
 		return 0;
 	guest->init.pid = (pid_t)pid;
 	guest->init.start_time = start_time;
@@ -204,7 +204,7 @@ int record_remove(const struct host *host, const struct id *id, struct error *er
 	static const char *const files[] = {"init.sock", "boot", "boot.new"};
 	char path[PATH_ROOM];
 	int result = 0;
-	CLOSE_FD int directory = open_directory(host, id);
+	CLOSE_FD int directory = record_directory_open(host, id);
 	if (directory == -ENOENT)
 		return 0;
 	if (directory < 0)
@@ -214,7 +214,7 @@ int record_remove(const struct host *host, const struct id *id, struct error *er
 			result = -errno;
 	}
 	if (result >= 0)
-		result = directory_of(host, id, path);
+		result = record_directory_path(host, id, path);
 	if (result >= 0 && rmdir(path) < 0 && errno != ENOENT)
 		result = -errno;
 	if (result < 0)

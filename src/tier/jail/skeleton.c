@@ -130,14 +130,14 @@ struct found {
 struct walk {
 	int host_root;
 	int (*visit)(struct walk *walk, const struct found *found, struct error *error);
-	EVP_MD_CTX *digest; /* for visit_digest() */
+	EVP_MD_CTX *digest; /* for digest_visit() */
 	bool digest_failed;
-	int directory; /* for visit_copy() */
+	int directory; /* for copy_visit() */
 	uint32_t entries;
 	uint64_t bytes;
 };
 
-static bool is_left_out(const char *name)
+static bool name_is_left_out(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(left_out); i++) {
 		if (fnmatch(left_out[i], name, 0) == 0)
@@ -149,7 +149,7 @@ static bool is_left_out(const char *name)
 /* A link is taken when it stays in its directory or leads to the host's programs or to /etc: never
  * upwards by more than it takes to get to the root, so that its text tells nothing about the rest
  * of the host. */
-static bool link_is_fine(const char *link)
+static bool link_is_copied(const char *link)
 {
 	static const char *const places[] = {"/usr/", "/etc/", "/bin/", "/sbin/", "/lib", NULL};
 	const char *rest = link;
@@ -172,7 +172,7 @@ static bool link_is_fine(const char *link)
 
 /* Opens a directory of the host's for looking into. Every step must be a directory that everyone
  * may search; a link on the way, or nothing there, is -ENOENT. */
-static int open_public_directory(int host_root, const char *path)
+static int public_directory_open(int host_root, const char *path)
 {
 	CLOSE_FD int fd = fcntl(host_root, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
@@ -199,7 +199,7 @@ static int open_public_directory(int host_root, const char *path)
 	return TAKE_FD(fd);
 }
 
-static int visit_one(struct walk *walk, struct found *found, struct error *error)
+static int walk_visit(struct walk *walk, struct found *found, struct error *error)
 {
 	if (S_ISLNK(found->status.st_mode)) {
 		ssize_t length =
@@ -207,7 +207,7 @@ static int visit_one(struct walk *walk, struct found *found, struct error *error
 		if (length <= 0 || (size_t)length >= sizeof(found->link) - 1)
 			return 0;
 		found->link[length] = '\0';
-		if (!link_is_fine(found->link))
+		if (!link_is_copied(found->link))
 			return 0;
 	} else if (!S_ISREG(found->status.st_mode) || !(found->status.st_mode & S_IROTH) ||
 		   (uint64_t)found->status.st_size > FILE_BYTES_MAX) {
@@ -221,14 +221,14 @@ static int visit_one(struct walk *walk, struct found *found, struct error *error
 	return walk->visit(walk, found, error);
 }
 
-static int compare_names(const void *a, const void *b)
+static int names_compare(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* The names in a directory, in an order that does not depend on the file system: the digest is made
  * in it. The caller frees. */
-static int read_names(int directory, char ***ret_names, size_t *ret_count)
+static int names_read(int directory, char ***ret_names, size_t *ret_count)
 {
 	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -243,7 +243,7 @@ static int read_names(int directory, char ***ret_names, size_t *ret_count)
 	char **names = NULL;
 	int failed = 0;
 	for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
-		if (is_left_out(entry->d_name))
+		if (name_is_left_out(entry->d_name))
 			continue;
 		if (count == room) {
 			room = room ? room * 2 : 64;
@@ -260,13 +260,13 @@ static int read_names(int directory, char ***ret_names, size_t *ret_count)
 	}
 	closedir(stream);
 	if (count > 0)
-		qsort(names, count, sizeof(char *), compare_names);
+		qsort(names, count, sizeof(char *), names_compare);
 	*ret_names = names;
 	*ret_count = count;
 	return failed;
 }
 
-static void free_names(char **names, size_t count)
+static void names_free(char **names, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		free(names[i]);
@@ -302,7 +302,7 @@ static int walk_name(struct walk *walk, int directory, const char *path, const c
 	bool link = S_ISLNK(found.status.st_mode);
 	if (S_ISDIR(found.status.st_mode))
 		return kind == SOURCE_TREE ? walk_into(walk, &found, depth, error) : 0;
-	return kind == SOURCE_LINKS && !link ? 0 : visit_one(walk, &found, error);
+	return kind == SOURCE_LINKS && !link ? 0 : walk_visit(walk, &found, error);
 }
 
 static int walk_directory(struct walk *walk, int directory, const char *path, enum source_kind kind,
@@ -313,14 +313,14 @@ static int walk_directory(struct walk *walk, int directory, const char *path, en
 		return walk_name(walk, directory, path, pattern, kind, depth, error);
 	char **names = NULL;
 	size_t count = 0;
-	int failed = read_names(directory, &names, &count);
+	int failed = names_read(directory, &names, &count);
 	if (failed < 0)
 		error_set_errno(error, error_kind_of_errno(-failed), failed, "reading /%s", path);
 	for (size_t i = 0; i < count && failed == 0; i++) {
 		if (fnmatch(pattern, names[i], 0) == 0)
 			failed = walk_name(walk, directory, path, names[i], kind, depth, error);
 	}
-	free_names(names, count);
+	names_free(names, count);
 	return failed < 0 ? -1 : 0;
 }
 
@@ -328,7 +328,7 @@ static int walk_sources(struct walk *walk, struct error *error)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
 		const struct source *source = &sources[i];
-		CLOSE_FD int fd = open_public_directory(walk->host_root, source->directory);
+		CLOSE_FD int fd = public_directory_open(walk->host_root, source->directory);
 		if (fd == -ENOENT)
 			continue;
 		if (fd < 0)
@@ -350,7 +350,7 @@ int skeleton_place_is_bound(int host_root, const struct skeleton_place *place)
 }
 
 /* The link that the host has in the place of a top directory, "" when it is none into /usr. */
-static void place_link(int host_root, const struct skeleton_place *place, char link[64])
+static void place_read_link(int host_root, const struct skeleton_place *place, char link[64])
 {
 	ssize_t length = readlinkat(host_root, place->name, link, 63);
 	link[length > 0 ? length : 0] = '\0';
@@ -359,52 +359,52 @@ static void place_link(int host_root, const struct skeleton_place *place, char l
 }
 
 /* A failure stays in the walk and is looked at once, at the end. */
-static void add_text(void *data, const char *text)
+static void digest_add_text(void *data, const char *text)
 {
 	struct walk *walk = data;
 	if (EVP_DigestUpdate(walk->digest, text, strlen(text)) != 1)
 		walk->digest_failed = true;
 }
 
-static int visit_digest(struct walk *walk, const struct found *found, UNUSED struct error *error)
+static int digest_visit(struct walk *walk, const struct found *found, UNUSED struct error *error)
 {
 	char line[128];
 	const struct stat *status = &found->status;
 	snprintf(line, sizeof(line), " %o %lld %lld.%09ld ", status->st_mode,
 		 (long long)status->st_size, (long long)status->st_mtim.tv_sec,
 		 status->st_mtim.tv_nsec);
-	add_text(walk, found->path);
-	add_text(walk, line);
-	add_text(walk, found->link);
-	add_text(walk, "\n");
+	digest_add_text(walk, found->path);
+	digest_add_text(walk, line);
+	digest_add_text(walk, found->link);
+	digest_add_text(walk, "\n");
 	return 0;
 }
 
-static void free_digest(EVP_MD_CTX **context)
+static void digest_free(EVP_MD_CTX **context)
 {
 	EVP_MD_CTX_free(*context);
 }
 
 int skeleton_digest(int host_root, char digest[SKELETON_DIGEST_TEXT], struct error *error)
 {
-	CLEANUP(free_digest) EVP_MD_CTX *context = EVP_MD_CTX_new();
+	CLEANUP(digest_free) EVP_MD_CTX *context = EVP_MD_CTX_new();
 	if (!context || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1)
 		return error_set(error, ERROR_INTERNAL, "SHA-256 is not available");
-	struct walk walk = {.host_root = host_root, .visit = visit_digest, .digest = context};
+	struct walk walk = {.host_root = host_root, .visit = digest_visit, .digest = context};
 
 	char line[256], python[SKELETON_PYTHON_TEXT];
 	skeleton_find_python(host_root, python);
 	snprintf(line, sizeof(line), "caisson %s layout %d uid %u python %s wheels %d\n",
 		 CAISSON_VERSION, SKELETON_LAYOUT, geteuid(), python,
 		 skeleton_has_wheels(host_root));
-	add_text(&walk, line);
-	skeleton_describe_files(add_text, &walk);
+	digest_add_text(&walk, line);
+	skeleton_describe_files(digest_add_text, &walk);
 	for (size_t i = 0; i < SKELETON_PLACES; i++) {
 		char link[64];
-		place_link(host_root, &skeleton_places[i], link);
+		place_read_link(host_root, &skeleton_places[i], link);
 		snprintf(line, sizeof(line), "%s %d %s\n", skeleton_places[i].name,
 			 skeleton_place_is_bound(host_root, &skeleton_places[i]), link);
-		add_text(&walk, line);
+		digest_add_text(&walk, line);
 	}
 	if (walk_sources(&walk, error) < 0)
 		return -1;
@@ -417,7 +417,7 @@ int skeleton_digest(int host_root, char digest[SKELETON_DIGEST_TEXT], struct err
 
 /* What is opened is looked at again: it may not be what fstatat() saw. O_NONBLOCK: it may have
  * become a FIFO. */
-static int copy_file(int from_directory, const char *name, int to_directory, const char *path)
+static int file_copy(int from_directory, const char *name, int to_directory, const char *path)
 {
 	CLOSE_FD int from =
 	    openat(from_directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -451,7 +451,7 @@ static int copy_file(int from_directory, const char *name, int to_directory, con
 	return fchmod(to, status.st_mode & 0111 ? 0755 : 0644) < 0 ? -errno : 0;
 }
 
-static int visit_copy(struct walk *walk, const struct found *found, struct error *error)
+static int copy_visit(struct walk *walk, const struct found *found, struct error *error)
 {
 	int failed = skeleton_make_parents(walk->directory, found->path);
 	if (failed < 0)
@@ -460,7 +460,7 @@ static int visit_copy(struct walk *walk, const struct found *found, struct error
 	if (found->link[0])
 		failed = symlinkat(found->link, walk->directory, found->path) < 0 ? -errno : 0;
 	else
-		failed = copy_file(found->directory, found->name, walk->directory, found->path);
+		failed = file_copy(found->directory, found->name, walk->directory, found->path);
 	/* Two sources may name one file; one that has just gone is not there. */
 	if (failed < 0 && failed != -EEXIST && failed != -ENOENT && failed != -ELOOP)
 		return error_set_errno(error, error_kind_of_errno(-failed), failed, "copying /%s",
@@ -468,12 +468,12 @@ static int visit_copy(struct walk *walk, const struct found *found, struct error
 	return 0;
 }
 
-static int make_places(int host_root, int directory, struct error *error)
+static int places_make(int host_root, int directory, struct error *error)
 {
 	for (size_t i = 0; i < SKELETON_PLACES; i++) {
 		const struct skeleton_place *place = &skeleton_places[i];
 		char link[64];
-		place_link(host_root, place, link);
+		place_read_link(host_root, place, link);
 		int bound = skeleton_place_is_bound(host_root, place);
 		int failed = bound < 0 ? bound : 0;
 		if (link[0])
@@ -492,9 +492,9 @@ static int make_places(int host_root, int directory, struct error *error)
 
 int skeleton_build(int host_root, int directory, struct error *error)
 {
-	struct walk walk = {.host_root = host_root, .visit = visit_copy, .directory = directory};
+	struct walk walk = {.host_root = host_root, .visit = copy_visit, .directory = directory};
 	/* What we make up comes first: a file of the host's of that name is then left alone. */
-	if (make_places(host_root, directory, error) < 0 ||
+	if (places_make(host_root, directory, error) < 0 ||
 	    skeleton_make_files(host_root, directory, error) < 0)
 		return -1;
 	return walk_sources(&walk, error);

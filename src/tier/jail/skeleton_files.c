@@ -132,14 +132,14 @@ int skeleton_make_parents(int directory, const char *path)
 }
 
 /* Without root there is one id only, and everything is its. */
-static int give_to(int fd, uid_t owner)
+static int file_give_to(int fd, uid_t owner)
 {
 	if (owner == 0 || fchown(fd, owner, owner) == 0 || geteuid() != 0 || errno == EINVAL)
 		return 0;
 	return -errno;
 }
 
-static int make_directory(int directory, const char *path, mode_t mode, uid_t owner)
+static int directory_make(int directory, const char *path, mode_t mode, uid_t owner)
 {
 	int failed = skeleton_make_parents(directory, path);
 	if (failed < 0)
@@ -149,10 +149,10 @@ static int make_directory(int directory, const char *path, mode_t mode, uid_t ow
 	CLOSE_FD int fd = openat(directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fchmod(fd, mode) < 0)
 		return -errno;
-	return give_to(fd, owner);
+	return file_give_to(fd, owner);
 }
 
-static int make_file(int directory, const char *path, mode_t mode, uid_t owner, const char *text)
+static int file_make(int directory, const char *path, mode_t mode, uid_t owner, const char *text)
 {
 	int failed = skeleton_make_parents(directory, path);
 	if (failed < 0)
@@ -166,7 +166,7 @@ static int make_file(int directory, const char *path, mode_t mode, uid_t owner, 
 		return failed;
 	if (fchmod(fd, mode) < 0)
 		return -errno;
-	return give_to(fd, owner);
+	return file_give_to(fd, owner);
 }
 
 void skeleton_find_python(int host_root, char python[SKELETON_PYTHON_TEXT])
@@ -224,7 +224,7 @@ void skeleton_describe_files(void (*add)(void *data, const char *text), void *da
 	add(data, pip_script);
 }
 
-static int link_in_venv(int directory, const char *name, const char *to)
+static int venv_link(int directory, const char *name, const char *to)
 {
 	char path[PATH_MAX];
 	int failed = text_format(path, sizeof(path), "opt/venv/%s", name);
@@ -233,7 +233,7 @@ static int link_in_venv(int directory, const char *name, const char *to)
 	return symlinkat(to, directory, path) < 0 ? -errno : 0;
 }
 
-static int make_settings(int directory, const char *python, bool wheels)
+static int venv_make_settings(int directory, const char *python, bool wheels)
 {
 	char text[512], home[SKELETON_PYTHON_TEXT];
 	const char *name = strrchr(python, '/') + 1;
@@ -246,23 +246,23 @@ static int make_settings(int directory, const char *python, bool wheels)
 			     home, name + strlen("python"), python);
 	if (failed < 0)
 		return failed;
-	failed = make_file(directory, "opt/venv/pyvenv.cfg", 0644, USER_ID, text);
+	failed = file_make(directory, "opt/venv/pyvenv.cfg", 0644, USER_ID, text);
 	if (failed < 0)
 		return failed;
 	failed = text_format(text, sizeof(text),
 			     "[global]\ndisable-pip-version-check = true\n"
 			     "root-user-action = ignore\nretries = 2\n%s",
 			     wheels ? "find-links = /" WHEELS "\n" : "");
-	return failed < 0 ? failed : make_file(directory, "opt/venv/pip.conf", 0644, USER_ID, text);
+	return failed < 0 ? failed : file_make(directory, "opt/venv/pip.conf", 0644, USER_ID, text);
 }
 
 /* A virtual environment as `python3 -m venv --system-site-packages` makes it, without running
  * anything of the host's: /usr is read-only, so this is where packages are installed to. */
-static int make_venv(int host_root, int directory)
+static int venv_make(int host_root, int directory)
 {
 	char python[SKELETON_PYTHON_TEXT], packages[PATH_MAX], versioned[SKELETON_PYTHON_TEXT + 8];
 	skeleton_find_python(host_root, python);
-	int failed = make_directory(directory, "opt/venv", 0755, USER_ID);
+	int failed = directory_make(directory, "opt/venv", 0755, USER_ID);
 	if (failed < 0 || !python[0])
 		return failed;
 	const char *name = strrchr(python, '/') + 1;
@@ -278,24 +278,24 @@ static int make_venv(int host_root, int directory)
 	const char *const made[] = {"opt/venv/bin", "opt/venv/include", "opt/venv/lib", library,
 				    packages};
 	for (size_t i = 0; i < ARRAY_SIZE(made) && failed == 0; i++)
-		failed = make_directory(directory, made[i], 0755, USER_ID);
+		failed = directory_make(directory, made[i], 0755, USER_ID);
 	if (failed == 0)
-		failed = link_in_venv(directory, "lib64", "lib");
+		failed = venv_link(directory, "lib64", "lib");
 	if (failed == 0)
-		failed = link_in_venv(directory, "bin/python3", python);
+		failed = venv_link(directory, "bin/python3", python);
 	if (failed == 0)
-		failed = link_in_venv(directory, "bin/python", "python3");
+		failed = venv_link(directory, "bin/python", "python3");
 	if (failed == 0)
-		failed = link_in_venv(directory, versioned, "python3");
+		failed = venv_link(directory, versioned, "python3");
 	if (failed == 0)
-		failed = make_file(directory, "opt/venv/bin/pip", 0755, USER_ID, pip_script);
+		failed = file_make(directory, "opt/venv/bin/pip", 0755, USER_ID, pip_script);
 	if (failed == 0)
-		failed = link_in_venv(directory, "bin/pip3", "pip");
+		failed = venv_link(directory, "bin/pip3", "pip");
 	return failed < 0 ? failed
-			  : make_settings(directory, python, skeleton_has_wheels(host_root));
+			  : venv_make_settings(directory, python, skeleton_has_wheels(host_root));
 }
 
-static int made(int failed, const char *path, struct error *error)
+static int made_check(int failed, const char *path, struct error *error)
 {
 	if (failed == 0)
 		return 0;
@@ -306,19 +306,19 @@ int skeleton_make_files(int host_root, int directory, struct error *error)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
 		const struct made_directory *entry = &directories[i];
-		int failed = make_directory(directory, entry->path, entry->mode, entry->owner);
-		if (made(failed, entry->path, error) < 0)
+		int failed = directory_make(directory, entry->path, entry->mode, entry->owner);
+		if (made_check(failed, entry->path, error) < 0)
 			return -1;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		int failed = make_file(directory, files[i].path, 0644, 0, files[i].text);
-		if (made(failed, files[i].path, error) < 0)
+		int failed = file_make(directory, files[i].path, 0644, 0, files[i].text);
+		if (made_check(failed, files[i].path, error) < 0)
 			return -1;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
 		int failed = symlinkat(links[i].text, directory, links[i].path) < 0 ? -errno : 0;
-		if (made(failed, links[i].path, error) < 0)
+		if (made_check(failed, links[i].path, error) < 0)
 			return -1;
 	}
-	return made(make_venv(host_root, directory), "opt/venv", error);
+	return made_check(venv_make(host_root, directory), "opt/venv", error);
 }

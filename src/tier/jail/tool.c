@@ -13,7 +13,7 @@
 #define TIMEOUT_MS 10000
 
 /* Signals as a program expects them: none blocked, none ignored. */
-static int spawn(const char *path, const char *const *arguments, pid_t *ret_pid)
+static int tool_spawn(const char *path, const char *const *arguments, pid_t *ret_pid)
 {
 	static char *const environment[] = {NULL};
 	posix_spawn_file_actions_t actions;
@@ -47,7 +47,7 @@ static int spawn(const char *path, const char *const *arguments, pid_t *ret_pid)
 	return -result;
 }
 
-static int wait_for(pid_t pid)
+static int tool_wait(pid_t pid)
 {
 	struct process process = PROCESS_NONE;
 	int status, result = process_open(pid, 0, &process);
@@ -73,9 +73,9 @@ int tool_run(const char *name, const char *const *arguments)
 		pid_t pid;
 		int result = text_format(path, sizeof(path), "%s/%s", directories[i], name);
 		if (result >= 0)
-			result = spawn(path, arguments, &pid);
+			result = tool_spawn(path, arguments, &pid);
 		if (result >= 0)
-			return wait_for(pid);
+			return tool_wait(pid);
 		if (result != -ENOENT)
 			return result;
 	}
