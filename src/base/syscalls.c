@@ -334,7 +334,7 @@ int sys_openat2(int dirfd, const char *path, const struct open_how *how)
 	return root < 0 ? -errno : path_open_by_steps(root, path, how);
 }
 
-const struct needed_call *sys_needed_missing(void)
+const struct needed_call *sys_find_missing_call(void)
 {
 	static const char mounts[] = "mounts without a name";
 	static const struct {

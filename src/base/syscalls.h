@@ -83,7 +83,7 @@ int sys_openat2(int dirfd, const char *path, const struct open_how *how);
 struct needed_call {
 	const char *name, *for_what, *since;
 };
-const struct needed_call *sys_needed_missing(void);
+const struct needed_call *sys_find_missing_call(void);
 /* The id of the mount that a descriptor is on, unique among those of this mount namespace. */
 int sys_mount_id(int fd, uint64_t *ret_id);
 

@@ -489,7 +489,7 @@ int core_secret(struct core *core, const char *name, size_t size, uint8_t *ret_v
 {
 	if (!core->store)
 		return error_set(error, ERROR_CANCELLED, "the daemon has let its store go");
-	return store_secret(core->store, name, size, ret_value, error);
+	return store_secret_get(core->store, name, size, ret_value, error);
 }
 
 bool core_idle(const struct core *core)
@@ -509,5 +509,5 @@ bool core_store_works(struct core *core)
 	if (now - tried_at < STORE_TRY_INTERVAL)
 		return false;
 	tried_at = now;
-	return store_try_write(core->store, &ignored) == 0;
+	return store_test_write(core->store, &ignored) == 0;
 }

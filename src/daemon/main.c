@@ -22,7 +22,7 @@
 #include "base/text.h"
 #include "daemon/tcp_access.h"
 #include "daemon/fault.h"
-#include "daemon/narrow.h"
+#include "daemon/privileges.h"
 #include "daemon/watchdog.h"
 #include "edge/edge.h"
 #include "mcp/mcp.h"
@@ -396,7 +396,7 @@ static int daemon_start(struct daemon *daemon, struct error *error)
 						     DAEMON_KEY_FD, &daemon->tls, error) < 0) ||
 	    core_start(&daemon->core, &daemon->loop, &daemon->config, DAEMON_SPAWNER_FD, on_ready,
 		       daemon, error) < 0 ||
-	    narrow(&daemon->config, daemon->config_path, error) < 0)
+	    privileges_drop(&daemon->config, daemon->config_path, error) < 0)
 		return -1;
 	watchdog_start(&daemon->watchdog, &daemon->loop, &daemon->edge.last_route);
 	uv_timer_init(&daemon->loop, &daemon->idle_timer);

@@ -70,7 +70,7 @@ static void entry_adopt(struct spawner *spawner, struct entry *entry)
 		if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
 			log_error("sandbox %s: %s", id, error.message);
 	}
-	guests_die(spawner, entry);
+	guests_finish_dying(spawner, entry);
 }
 
 static void guest_adopt(struct spawner *spawner, const char *name)
@@ -89,7 +89,7 @@ static void guest_adopt(struct spawner *spawner, const char *name)
 	int found = slot_file_read(spawner, &id, &slot, &tier, &pooled);
 	if (found < 0) {
 		log_warning("sandbox %s was only half made and is removed", name);
-		trash_files(spawner, name);
+		trash_move_files(spawner, name);
 		return;
 	}
 	struct entry *entry = &spawner->entries[slot];
@@ -130,7 +130,7 @@ static int stray_release(struct spawner *spawner, struct guest *guest, struct er
 static void stray_end(struct spawner *spawner, const char *name)
 {
 	struct id id;
-	if (id_parse(name, &id) < 0 || guests_known(spawner, &id))
+	if (id_parse(name, &id) < 0 || guests_id_known(spawner, &id))
 		return;
 	log_info("guest %s has no files any more: what there is of it goes", name);
 	for (unsigned tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
@@ -176,10 +176,10 @@ static void directory_each_name(struct spawner *spawner, const char *root, const
 
 static bool id_is_in_use(void *data, const struct id *id)
 {
-	return guests_named(data, id);
+	return guests_id_in_use(data, id);
 }
 
-void adopt_sweep(struct spawner *spawner)
+void adopt_sweep_cgroups(struct spawner *spawner)
 {
 	struct error error;
 	if (spawner->jail->sweep(&spawner->host, id_is_in_use, spawner, &error) < 0)
@@ -197,12 +197,12 @@ static void guest_adopt_running(struct spawner *spawner, const char *name)
 		guest_adopt(spawner, name);
 }
 
-void adopt_all(struct spawner *spawner)
+void adopt_guests(struct spawner *spawner)
 {
 	directory_each_name(spawner, spawner->host.state, "sandboxes", guest_adopt_running);
 	directory_each_name(spawner, spawner->host.state, "sandboxes", guest_adopt);
 	spawner->adopted = true;
 	directory_each_name(spawner, spawner->host.runtime, "guests", stray_end);
-	adopt_sweep(spawner);
+	adopt_sweep_cgroups(spawner);
 	trash_empty(spawner);
 }

@@ -50,7 +50,7 @@ static struct boot_order *order_new(const struct spawn_create *create, struct mo
 	return order;
 }
 
-bool boots_under_way(const struct entry *entry)
+bool boots_is_booting(const struct entry *entry)
 {
 	return entry->state == ENTRY_BOOTING;
 }
@@ -104,7 +104,7 @@ static void boot_undo(struct spawner *spawner, struct entry *entry, bool erase,
 	struct id id = entry->guest.id;
 	entry->boot_request = 0;
 	boots_forget_order(entry);
-	guests_undo(spawner, entry, erase);
+	guests_discard_boot(spawner, entry, erase);
 	boot_reply_error(spawner, request, &id, error);
 }
 
@@ -118,8 +118,8 @@ static void boot_succeeded(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	entry->state = ENTRY_RUNNING;
-	entry->look_at = 0;
-	if (!entry->end_asked) {
+	entry->check_at = 0;
+	if (!entry->end_requested) {
 		boots_forget_order(entry);
 		boot_reply_created(spawner, entry);
 		return;
@@ -127,7 +127,7 @@ static void boot_succeeded(struct spawner *spawner, struct entry *entry)
 	/* Who wanted its end came before its beginning. */
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
 	boot_undo(spawner, entry,
-		  entry->destroy || (entry->order && entry->order->origin == BOOT_NEW), &error);
+		  entry->erase_files || (entry->order && entry->order->origin == BOOT_NEW), &error);
 }
 
 /* ---- Workers. */
@@ -152,7 +152,7 @@ uint32_t boots_count(const struct spawner *spawner)
 {
 	uint32_t count = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		count += boots_under_way(&spawner->entries[i]);
+		count += boots_is_booting(&spawner->entries[i]);
 	return count;
 }
 
@@ -162,7 +162,7 @@ static struct entry *boot_next_waiting(struct spawner *spawner)
 	struct entry *next = NULL;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
-		if (boot_waits_for_worker(entry) && (!next || entry->turn < next->turn))
+		if (boot_waits_for_worker(entry) && (!next || entry->boot_turn < next->boot_turn))
 			next = entry;
 	}
 	return next;
@@ -179,7 +179,7 @@ static void boots_start_waiting(struct spawner *spawner)
 		if (worker_boot(spawner, entry, &error) < 0)
 			boot_failed(spawner, entry, &error);
 		else
-			guests_look_at(spawner, entry, clock_monotonic() + BOOT_PATIENCE);
+			guests_check_later(spawner, entry, clock_monotonic() + BOOT_PATIENCE);
 	}
 }
 
@@ -189,8 +189,9 @@ static void boot_enqueue(struct spawner *spawner, struct entry *entry, struct bo
 	entry->order = order;
 	entry->state = ENTRY_BOOTING;
 	entry->boot_request = request;
-	entry->turn = ++spawner->boot_turns;
-	entry->end_asked = entry->destroy = entry->unasked = entry->quiet = false;
+	entry->boot_turn = ++spawner->boot_turns;
+	entry->end_requested = entry->erase_files = entry->ended_unasked = entry->unreported =
+	    false;
 	entry->guest.limits = order->create.limits;
 	entry->guest.frozen = false;
 	entry->guest.phase_count = 0;
@@ -198,19 +199,19 @@ static void boot_enqueue(struct spawner *spawner, struct entry *entry, struct bo
 	boots_start_waiting(spawner);
 }
 
-void boots_worker_done(struct spawner *spawner, uint32_t slot)
+void boots_take_result(struct spawner *spawner, uint32_t slot)
 {
 	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
 	struct work_result result;
 	struct error error;
 	if (!entry || entry->worker_socket < 0)
 		return;
-	if (worker_receive(spawner, entry, &result) < 0) {
+	if (worker_receive_boot(spawner, entry, &result) < 0) {
 		/* Killed, by us or by the kernel. What it had started ends by itself when nobody
 		 * holds its channel, or is found by its record. */
-		error_set(&error, entry->end_asked ? ERROR_CONFLICT : ERROR_INTERNAL,
-			  entry->end_asked ? "sandbox %s is ending"
-					   : "the process that made sandbox %s did not finish",
+		error_set(&error, entry->end_requested ? ERROR_CONFLICT : ERROR_INTERNAL,
+			  entry->end_requested ? "sandbox %s is ending"
+					       : "the process that made sandbox %s did not finish",
 			  entry->guest.id.text);
 		struct error ignored;
 		if (entry->driver->adopt(&spawner->host, &entry->guest, &ignored) < 0)
@@ -230,11 +231,11 @@ void boots_worker_done(struct spawner *spawner, uint32_t slot)
 	list_answer_when_settled(spawner);
 }
 
-void boots_look(struct spawner *spawner UNUSED, struct entry *entry)
+void boots_check_timeout(struct spawner *spawner UNUSED, struct entry *entry)
 {
-	if (clock_monotonic() < entry->look_at)
+	if (clock_monotonic() < entry->check_at)
 		return;
-	entry->look_at = 0;
+	entry->check_at = 0;
 	if (entry->worker <= 0)
 		return;
 	/* Its end is what the loop hears of next. */
@@ -262,7 +263,7 @@ static int slot_file_write(int directory, const struct entry *entry)
 	return result;
 }
 
-int boots_own(struct spawner *spawner, struct entry *entry, struct error *error)
+int boots_mark_owned(struct spawner *spawner, struct entry *entry, struct error *error)
 {
 	char path[SPAWNER_PATH_MAX];
 	int result = guests_path(spawner, "sandboxes", &entry->guest.id, path);
@@ -322,7 +323,7 @@ static struct entry *entry_claim(struct spawner *spawner, const struct id *id, e
 int boots_create(struct spawner *spawner, const struct id *id, const struct spawn_create *create,
 		 struct mount *mounts, uint32_t request, struct error *error)
 {
-	if (guests_named(spawner, id))
+	if (guests_id_in_use(spawner, id))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is there already", id->text);
 	/* The daemon keeps to the number of each; which is which it alone knows. */
 	if (guests_count(spawner) >= spawner->config.sandboxes_max + spawner->config.pool_max)
@@ -348,9 +349,9 @@ int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn
 	const char *id = entry->guest.id.text;
 	if (entry->state == ENTRY_DYING)
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is ending", id);
-	if (boots_under_way(entry))
+	if (boots_is_booting(entry))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is being started", id);
-	if (guests_runs(entry))
+	if (guests_is_running(entry))
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s runs already", id);
 	if (create->tier != (uint32_t)entry->guest.tier)
 		return error_set(error, ERROR_INVALID, "sandbox %s is of another tier", id);
@@ -360,11 +361,11 @@ int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn
 
 /* ---- Ends that come too early. */
 
-void boots_end(struct spawner *spawner, struct entry *entry, bool destroy)
+void boots_abort(struct spawner *spawner, struct entry *entry, bool destroy)
 {
 	struct error error;
-	entry->end_asked = true;
-	entry->destroy |= destroy;
+	entry->end_requested = true;
+	entry->erase_files |= destroy;
 	if (entry->worker > 0) {
 		kill(entry->worker, SIGKILL);
 		return;

@@ -22,11 +22,11 @@
 
 #define END_TIMEOUT (10 * NSEC_PER_SEC)
 #define FREEZE_TIMEOUT (5 * NSEC_PER_SEC)
-#define LOOK_FIRST NSEC_PER_MSEC
-#define LOOK_SLOWEST (32 * NSEC_PER_MSEC)
-#define LOOK_HOPELESS NSEC_PER_SEC /* when nobody waits for it any more */
+#define CHECK_FIRST NSEC_PER_MSEC
+#define CHECK_SLOWEST (32 * NSEC_PER_MSEC)
+#define CHECK_HOPELESS NSEC_PER_SEC /* when nobody waits for it any more */
 /* A look at thousands of processes costs: it may take this part of the time. */
-#define LOOK_SHARE 20
+#define CHECK_SHARE 20
 
 int guests_path(const struct spawner *spawner, const char *below, const struct id *id,
 		char path[SPAWNER_PATH_MAX])
@@ -39,7 +39,7 @@ int guests_path(const struct spawner *spawner, const char *below, const struct i
 static bool entry_is_visible(const struct entry *entry)
 {
 	return entry->state != ENTRY_FREE && entry->state != ENTRY_ERASING &&
-	       !(entry->quiet && entry->destroy);
+	       !(entry->unreported && entry->erase_files);
 }
 
 struct entry *guests_find(struct spawner *spawner, const struct id *id)
@@ -52,14 +52,14 @@ struct entry *guests_find(struct spawner *spawner, const struct id *id)
 	return NULL;
 }
 
-bool guests_named(struct spawner *spawner, const struct id *id)
+bool guests_id_in_use(struct spawner *spawner, const struct id *id)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		const struct entry *entry = &spawner->entries[i];
 		if (entry->state != ENTRY_FREE && id_equal(&entry->guest.id, id))
 			return true;
 	}
-	return guests_known(spawner, id);
+	return guests_id_known(spawner, id);
 }
 
 uint32_t guests_count(const struct spawner *spawner)
@@ -70,13 +70,13 @@ uint32_t guests_count(const struct spawner *spawner)
 	return count;
 }
 
-bool guests_runs(const struct entry *entry)
+bool guests_is_running(const struct entry *entry)
 {
 	return entry->state == ENTRY_RUNNING || entry->state == ENTRY_FREEZING ||
 	       entry->state == ENTRY_THAWING;
 }
 
-bool guests_known(struct spawner *spawner, const struct id *id)
+bool guests_id_known(struct spawner *spawner, const struct id *id)
 {
 	char path[SPAWNER_PATH_MAX];
 	return guests_find(spawner, id) || guests_path(spawner, "sandboxes", id, path) < 0 ||
@@ -89,17 +89,17 @@ int guests_watch(struct spawner *spawner, struct entry *entry, struct error *err
 	if (epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, entry->guest.init.pidfd, &event) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno,
 				       "watching sandbox %s", entry->guest.id.text);
-	memory_watch(spawner, entry);
+	memory_limit_watch(spawner, entry);
 	return 0;
 }
 
 /* ---- What is under way, and who waits for it. */
 
-void guests_look_at(struct spawner *spawner, struct entry *entry, int64_t at)
+void guests_check_later(struct spawner *spawner, struct entry *entry, int64_t at)
 {
-	entry->look_at = at;
-	if (spawner->look_at == 0 || at < spawner->look_at)
-		spawner->look_at = at;
+	entry->check_at = at;
+	if (spawner->check_at == 0 || at < spawner->check_at)
+		spawner->check_at = at;
 }
 
 static int64_t state_timeout(const struct spawner *spawner, enum entry_state state)
@@ -114,9 +114,9 @@ static void entry_begin_transition(struct spawner *spawner, struct entry *entry,
 {
 	int64_t now = clock_monotonic();
 	entry->state = state;
-	entry->wait_until = now + state_timeout(spawner, state);
-	entry->look_pause = LOOK_FIRST;
-	guests_look_at(spawner, entry, now + LOOK_FIRST);
+	entry->answer_by = now + state_timeout(spawner, state);
+	entry->check_pause = CHECK_FIRST;
+	guests_check_later(spawner, entry, now + CHECK_FIRST);
 }
 
 static int request_wait(struct entry *entry, uint32_t request, struct error *error)
@@ -167,7 +167,7 @@ void guests_forget_process(struct spawner *spawner, struct entry *entry)
 		epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->guest.init.pidfd, NULL);
 	}
 	process_done(&entry->guest.init);
-	memory_forget(spawner, entry);
+	memory_limit_unwatch(spawner, entry);
 	entry->guest.frozen = false;
 }
 
@@ -179,21 +179,22 @@ static void guest_ended(struct spawner *spawner, struct entry *entry)
 	    .sandbox = entry->guest.id,
 	    .ended = {.cause = (uint32_t)entry->cause, .counters = entry->counters}};
 	entry->state = ENTRY_STOPPED;
-	entry->look_at = 0;
+	entry->check_at = 0;
 	/* The daemon says what it means: it may have told the init to end. */
-	if (entry->unasked)
+	if (entry->ended_unasked)
 		log_debug("the processes of sandbox %s have ended (%s)", entry->guest.id.text,
 			  entry->cause == END_DEADLINE ? "its time was up"
 			  : entry->cause == END_KILLED ? "killed"
 						       : "exited");
 	/* Who asked may wait no longer, or be gone. Before the table is complete there is nobody to
 	 * tell: a daemon asks for the whole of it first. */
-	if (!entry->quiet && (entry->unasked || (entry->waiting_count == 0 && spawner->adopted)))
+	if (!entry->unreported &&
+	    (entry->ended_unasked || (entry->waiting_count == 0 && spawner->adopted)))
 		spawner_loop_send(spawner, &message);
 	requests_answer(spawner, entry, NULL);
-	entry->quiet = false;
-	if (entry->destroy)
-		trash_entry(spawner, entry);
+	entry->unreported = false;
+	if (entry->erase_files)
+		trash_move_entry(spawner, entry);
 }
 
 /* What its cgroups have counted to the last; they go next. What is known only while it lives (its
@@ -220,8 +221,8 @@ static void guest_continue_dying(struct spawner *spawner, struct entry *entry)
 	if (process_alive(&entry->guest.init))
 		return;
 	/* A cgroup that a worker writes to cannot be removed without waiting for it. */
-	if (jobs_under_way(entry)) {
-		jobs_stop(entry);
+	if (changes_is_running(entry)) {
+		changes_stop(entry);
 		return;
 	}
 	guest_count_last(spawner, entry);
@@ -239,45 +240,45 @@ static void guest_begin_dying(struct spawner *spawner, struct entry *entry)
 	struct error error;
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
 	requests_answer(spawner, entry, &error);
-	entry->destroy = entry->unasked = false;
+	entry->erase_files = entry->ended_unasked = false;
 	entry->cause = END_KILLED;
-	jobs_stop(entry);
+	changes_stop(entry);
 	entry_begin_transition(spawner, entry, ENTRY_DYING);
 }
 
-void guests_die(struct spawner *spawner, struct entry *entry)
+void guests_finish_dying(struct spawner *spawner, struct entry *entry)
 {
 	guest_begin_dying(spawner, entry);
 	guest_continue_dying(spawner, entry);
 }
 
-void guests_undo(struct spawner *spawner, struct entry *entry, bool erase)
+void guests_discard_boot(struct spawner *spawner, struct entry *entry, bool erase)
 {
 	struct error error;
 	if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
 		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
 	/* Who has asked for its end meanwhile is answered with it; nobody else has to know. */
-	entry->quiet = entry->waiting_count == 0;
-	entry->destroy |= erase;
-	entry->unasked = false;
+	entry->unreported = entry->waiting_count == 0;
+	entry->erase_files |= erase;
+	entry->ended_unasked = false;
 	entry->cause = END_KILLED;
 	memset(&entry->counters, 0, sizeof(entry->counters));
 	entry_begin_transition(spawner, entry, ENTRY_DYING);
 	guest_continue_dying(spawner, entry);
 }
 
-int guests_end(struct spawner *spawner, struct entry *entry, bool destroy, uint32_t request,
-	       struct error *error)
+int guests_stop(struct spawner *spawner, struct entry *entry, bool destroy, uint32_t request,
+		struct error *error)
 {
 	if (entry->state == ENTRY_STOPPED)
 		return 0;
-	if (boots_under_way(entry)) {
+	if (boots_is_booting(entry)) {
 		if (request_wait(entry, request, error) < 0)
 			return -1;
-		boots_end(spawner, entry, destroy);
+		boots_abort(spawner, entry, destroy);
 		return 1;
 	}
-	if (entry->state == ENTRY_DYING && entry->wait_until == 0)
+	if (entry->state == ENTRY_DYING && entry->answer_by == 0)
 		return error_set(error, ERROR_CONFLICT,
 				 "sandbox %s is ending: its processes were killed and are not "
 				 "gone yet",
@@ -291,25 +292,25 @@ int guests_end(struct spawner *spawner, struct entry *entry, bool destroy, uint3
 	}
 	if (request_wait(entry, request, error) < 0)
 		return -1;
-	entry->destroy |= destroy;
+	entry->erase_files |= destroy;
 	return 1;
 }
 
-void guests_check_end(struct spawner *spawner, uint32_t slot)
+void guests_check_process(struct spawner *spawner, uint32_t slot)
 {
 	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
 	struct error error;
 	/* The event may be older than what this turn has done about it. */
 	if (!entry || entry->guest.init.pidfd < 0 || process_alive(&entry->guest.init))
 		return;
-	if (guests_runs(entry)) {
+	if (guests_is_running(entry)) {
 		memset(&entry->counters, 0, sizeof(entry->counters));
 		/* PID 1 took its namespace with it, but not what was still being born into a
 		 * cgroup. */
 		if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
 			log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
 		guest_begin_dying(spawner, entry);
-		entry->unasked = true;
+		entry->ended_unasked = true;
 	}
 	if (entry->state == ENTRY_DYING)
 		guest_continue_dying(spawner, entry);
@@ -321,9 +322,9 @@ static void guest_return_to_running(struct spawner *spawner, struct entry *entry
 				    const struct error *error)
 {
 	entry->state = ENTRY_RUNNING;
-	entry->look_at = 0;
-	if (jobs_under_way(entry))
-		jobs_look(spawner, entry);
+	entry->check_at = 0;
+	if (changes_is_running(entry))
+		changes_check_timeout(spawner, entry);
 	requests_answer(spawner, entry, error);
 }
 
@@ -380,8 +381,8 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 		return request_wait(entry, request, error);
 	if (!frozen) {
 		/* Whoever needs it now is not kept waiting by what can be done another time. */
-		if (entry->job.kind == JOB_RECLAIM)
-			jobs_stop(entry);
+		if (entry->change.kind == CHANGE_RECLAIM)
+			changes_stop(entry);
 		if (entry->state == ENTRY_FREEZING)
 			freeze_cancel(spawner, entry);
 		if (entry->state == wish)
@@ -406,7 +407,7 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 static void transition_timed_out(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
-	entry->wait_until = 0;
+	entry->answer_by = 0;
 	if (entry->state != ENTRY_DYING) {
 		error_set(&error, ERROR_TIMED_OUT, "its processes do not %s",
 			  entry->state == ENTRY_FREEZING ? "stop; they go on" : "go on");
@@ -424,43 +425,43 @@ static void transition_timed_out(struct spawner *spawner, struct entry *entry)
 static void entry_check(struct spawner *spawner, struct entry *entry)
 {
 	int64_t before = clock_monotonic();
-	if (boots_under_way(entry)) {
-		boots_look(spawner, entry);
+	if (boots_is_booting(entry)) {
+		boots_check_timeout(spawner, entry);
 		return;
 	}
 	if (entry->state == ENTRY_RUNNING) {
-		entry->look_at = 0;
-		if (jobs_under_way(entry))
-			jobs_look(spawner, entry);
+		entry->check_at = 0;
+		if (changes_is_running(entry))
+			changes_check_timeout(spawner, entry);
 		return;
 	}
 	if (entry->state == ENTRY_DYING)
 		guest_continue_dying(spawner, entry);
 	else
 		freeze_continue(spawner, entry);
-	if (entry->look_at != 0 && entry->wait_until != 0 && before >= entry->wait_until)
+	if (entry->check_at != 0 && entry->answer_by != 0 && before >= entry->answer_by)
 		transition_timed_out(spawner, entry);
-	if (entry->look_at == 0)
+	if (entry->check_at == 0)
 		return;
 	int64_t now = clock_monotonic();
-	entry->look_pause = entry->wait_until == 0
-				? LOOK_HOPELESS
-				: MIN(MAX(entry->look_pause, LOOK_FIRST) * 2, LOOK_SLOWEST);
-	entry->look_at = now + MAX(entry->look_pause, LOOK_SHARE * (now - before));
+	entry->check_pause = entry->answer_by == 0
+				 ? CHECK_HOPELESS
+				 : MIN(MAX(entry->check_pause, CHECK_FIRST) * 2, CHECK_SLOWEST);
+	entry->check_at = now + MAX(entry->check_pause, CHECK_SHARE * (now - before));
 }
 
-void guests_look(struct spawner *spawner)
+void guests_check_due(struct spawner *spawner)
 {
 	int64_t now = clock_monotonic();
-	if (spawner->look_at == 0 || now < spawner->look_at)
+	if (spawner->check_at == 0 || now < spawner->check_at)
 		return;
-	spawner->look_at = 0;
+	spawner->check_at = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
-		if (entry->look_at != 0 && entry->look_at <= now)
+		if (entry->check_at != 0 && entry->check_at <= now)
 			entry_check(spawner, entry);
-		if (entry->look_at != 0)
-			guests_look_at(spawner, entry, entry->look_at);
+		if (entry->check_at != 0)
+			guests_check_later(spawner, entry, entry->check_at);
 	}
 }
 
@@ -472,7 +473,7 @@ void guests_forget_requests(struct spawner *spawner)
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
 		entry->waiting_count = 0;
-		entry->job.request = entry->next_job.request = 0;
+		entry->change.request = entry->next_change.request = 0;
 		if (entry->state == ENTRY_FREEZING)
 			freeze_undo(spawner, entry);
 	}

@@ -51,7 +51,7 @@ static int source_open(char path[SPAWNER_PATH_MAX], struct error *error)
 static int file_hash(int fd, uint64_t *ret_hash)
 {
 	char block[16384];
-	uint64_t hash = PLACE_HASH_START;
+	uint64_t hash = INSTANCE_HASH_START;
 	off_t offset = 0;
 	for (;;) {
 		ssize_t got = pread(fd, block, sizeof(block), offset);
@@ -61,7 +61,7 @@ static int file_hash(int fd, uint64_t *ret_hash)
 			return -errno;
 		if (got == 0)
 			break;
-		hash = place_hash(hash, block, (size_t)got);
+		hash = instance_hash(hash, block, (size_t)got);
 		offset += got;
 		if (offset > INIT_BYTES_MAX)
 			return -EFBIG;

@@ -24,7 +24,7 @@
  * (above its static range, below dynamic users of systemd's). */
 #define FALLBACK_ID 64743
 
-uint64_t place_hash(uint64_t hash, const void *data, size_t size)
+uint64_t instance_hash(uint64_t hash, const void *data, size_t size)
 {
 	const unsigned char *bytes = data;
 	for (size_t i = 0; i < size; i++)
@@ -32,7 +32,7 @@ uint64_t place_hash(uint64_t hash, const void *data, size_t size)
 	return hash;
 }
 
-int place_find_user(struct spawner *spawner, struct error *error)
+int instance_find_user(struct spawner *spawner, struct error *error)
 {
 	const char *name = spawner->config.user;
 	bool named = *name != '\0';
@@ -125,7 +125,7 @@ static int root_directory_make(const struct host *host, const char *what, const 
 	return 0;
 }
 
-int place_make_roots(struct spawner *spawner, struct error *error)
+int instance_make_roots(struct spawner *spawner, struct error *error)
 {
 	struct host *host = &spawner->host;
 	if (root_directory_make(host, "state", spawner->config.state, 0711, &spawner->state_is_new,
@@ -143,7 +143,7 @@ int place_make_roots(struct spawner *spawner, struct error *error)
 	if (result < 0 ||
 	    text_copy(host->runtime, sizeof(host->runtime), spawner->config.runtime) < 0)
 		return error_set(error, ERROR_CONFIG, "the state directory's path is too long");
-	uint64_t hash = place_hash(PLACE_HASH_START, host->state, strlen(host->state));
+	uint64_t hash = instance_hash(INSTANCE_HASH_START, host->state, strlen(host->state));
 	(void)!text_format(host->instance, sizeof(host->instance), "caisson-%08x",
 			   (unsigned)(hash ^ hash >> 32));
 	return 0;
@@ -214,7 +214,7 @@ static int restore_check_finished(const struct host *host, struct error *error)
 			 host->state);
 }
 
-int place_make_directories(struct spawner *spawner, struct error *error)
+int instance_make_directories(struct spawner *spawner, struct error *error)
 {
 	const struct host *host = &spawner->host;
 	if (restore_check_finished(host, error) < 0)
@@ -261,7 +261,7 @@ static int path_unreachable_length(const char *path, int mode)
 	return access(path, mode) < 0 ? (int)strlen(path) : 0;
 }
 
-int place_become_daemon(const struct host *host)
+int instance_become_daemon_user(const struct host *host)
 {
 	/* With one id nothing changes, and groups cannot be given up: the kernel would let a user
 	 * leave a group that keeps him out of something. */
@@ -277,7 +277,8 @@ static int path_unreachable_by_daemon(const struct spawner *spawner, const char 
 {
 	pid_t child = fork();
 	if (child == 0) {
-		if (rootless_open_way(spawner) < 0 || place_become_daemon(&spawner->host) < 0)
+		if (rootless_open_paths(spawner) < 0 ||
+		    instance_become_daemon_user(&spawner->host) < 0)
 			_exit(255);
 		_exit(MIN(path_unreachable_length(path, mode), 254));
 	}
@@ -287,7 +288,7 @@ static int path_unreachable_by_daemon(const struct spawner *spawner, const char 
 	return WEXITSTATUS(status);
 }
 
-int place_check_reach(struct spawner *spawner, struct error *error)
+int instance_check_reach(struct spawner *spawner, struct error *error)
 {
 	char database[SPAWNER_PATH_MAX];
 	if (text_format(database, sizeof(database), "%s/db", spawner->host.state) < 0)

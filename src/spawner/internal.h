@@ -4,16 +4,16 @@
  *   instance.c        directories, locks, the instance's name, the daemon's user
  *   uid_block.c    the block of uids that is this instance's
  *   init_file.c    root's own copy of caisson-init
- *   listen.c       the API's sockets
+ *   listeners.c       the API's sockets
  *   rootless.c     a spawner without root: its namespaces, and the daemon's way to its files
- *   rejoin.c       the namespace of an earlier one, where sandboxes of it live
+ *   earlier_namespace.c       the namespace of an earlier one, where sandboxes of it live
  *   privileges.c   what is given up, and when
- *   daemon.c       starting the daemon, and starting it again
+ *   daemon_child.c       starting the daemon, and starting it again
  *   guests.c       the table of sandboxes: end, pause, and who waits for it
  *   boots.c        sandboxes that are being made or started
  *   worker.c       the long steps of drivers, in processes of their own
- *   guest_jobs.c         those on a sandbox that runs: new limits, memory that is taken back
- *   memory.c       sandboxes that hold more memory than they may
+ *   guest_changes.c         those on a sandbox that runs: new limits, memory that is taken back
+ *   memory_limit.c       sandboxes that hold more memory than they may
  *   adopt.c        finding again what an earlier spawner left
  *   trash.c        erasing files in processes of their own
  *   requests.c     one function per message of the daemon's
@@ -41,14 +41,14 @@
  * stop that takes long, and the delete that follows it. */
 #define ENTRY_WAITING_MAX 4
 
-/* A step on one that runs, in a worker of its own (guest_jobs.c). */
-struct job {
-	enum job_kind {
-		JOB_NONE = 0,
-		JOB_LIMITS,
-		JOB_RESTORE, /* the limits that it had: after LIMITS that did not end well */
-		JOB_RECLAIM,
-		JOB_END_OVER, /* what it holds above its limit */
+/* A step on one that runs, in a worker of its own (guest_changes.c). */
+struct guest_change {
+	enum change_kind {
+		CHANGE_NONE = 0,
+		CHANGE_LIMITS,
+		CHANGE_LIMITS_BACK, /* the limits that it had: after LIMITS that did not end well */
+		CHANGE_RECLAIM,
+		CHANGE_ENFORCE_MEMORY, /* what it holds above its limit */
 	} kind;
 	pid_t worker;
 	int socket;           /* its result comes from there; -1 when there is none */
@@ -58,7 +58,7 @@ struct job {
 	struct limits limits;
 	uint64_t memory; /* RECLAIM: before it */
 };
-#define JOB_IDLE ((struct job){.kind = JOB_NONE, .socket = -1})
+#define CHANGE_IDLE ((struct guest_change){.kind = CHANGE_NONE, .socket = -1})
 
 /* One sandbox, at the index that is its slot. */
 struct entry {
@@ -79,31 +79,32 @@ struct entry {
 	int worker_socket; /* its result comes from there; -1 when there is none */
 	struct boot_order *order;
 	uint32_t boot_request; /* whom the boot is answered; 0: nobody */
-	uint64_t turn;
-	bool pooled;             /* nobody's: the daemon has it ready for somebody */
-	bool end_asked;          /* BOOTING: it is to end before it has begun */
-	struct job job;          /* while it runs, and until its worker is gone */
-	struct job next_job;     /* it waits for END_OVER's worker to be gone; kind NONE: none */
-	int memory_events;       /* while it runs; -1: its tier needs none (memory.c) */
+	uint64_t boot_turn;
+	bool pooled;                /* nobody's: the daemon has it ready for somebody */
+	bool end_requested;         /* BOOTING: it is to end before it has begun */
+	struct guest_change change; /* while it runs, and until its worker is gone */
+	struct guest_change
+	    next_change;         /* it waits for END_OVER's worker to be gone; kind NONE: none */
+	int memory_events;       /* while it runs; -1: its tier needs none (memory_limit.c) */
 	int64_t memory_retry_at; /* CLOCK_MONOTONIC: it could not be helped, and is left alone */
 	/* DYING: what was counted last. What is not known here was known before it died. */
 	struct spawn_counters counters;
 
 	/* How long the kernel takes over FREEZING, THAWING and DYING is up to the sandbox, so
 	 * that nobody waits for it: the loop looks again, and answers whoever asked. */
-	int64_t look_at;                     /* CLOCK_MONOTONIC; 0: nothing is under way */
-	int64_t look_pause;                  /* until the look after that */
-	int64_t wait_until;                  /* who still waits then is told so; 0: that has been */
+	int64_t check_at;                    /* CLOCK_MONOTONIC; 0: nothing is under way */
+	int64_t check_pause;                 /* until the look after that */
+	int64_t answer_by;                   /* who still waits then is told so; 0: that has been */
 	uint32_t waiting[ENTRY_WAITING_MAX]; /* their request numbers, in order */
 	uint32_t waiting_count;
-	bool destroy; /* DYING: its files go next */
-	bool unasked; /* DYING: by itself, which the daemon has to be told */
-	bool quiet;   /* DYING: the daemon need not be told, and never knew one that is erased */
+	bool erase_files;   /* DYING: its files go next */
+	bool ended_unasked; /* DYING: by itself, which the daemon has to be told */
+	bool unreported; /* DYING: the daemon need not be told, and never knew one that is erased */
 	enum end_cause cause;
 };
 #define ENTRY_NONE                                                                                 \
 	{                                                                                          \
-		.guest.init = PROCESS_NONE, .worker_socket = -1, .job = {.socket = -1},            \
+		.guest.init = PROCESS_NONE, .worker_socket = -1, .change = {.socket = -1},         \
 		.memory_events = -1                                                                \
 	}
 
@@ -146,12 +147,12 @@ struct spawner {
 	struct entry entries[UID_BLOCK_SLOTS];
 	struct probe probes[TIER_COUNT];
 	uint64_t boot_turns;
-	uint32_t list_request; /* waits until nothing is being made; 0: none */
-	pid_t leaving[64];     /* workers that have said their say */
-	uint32_t leaving_count;
+	uint32_t list_request;   /* waits until nothing is being made; 0: none */
+	pid_t ended_workers[64]; /* workers that have said their say */
+	uint32_t ended_worker_count;
 	uint32_t worker_count; /* erasing */
 	pid_t trash_worker;
-	int64_t look_at;                     /* the earliest of the entries', or earlier; 0: none */
+	int64_t check_at;                    /* the earliest of the entries', or earlier; 0: none */
 	int64_t end_timeout, freeze_timeout; /* 0: as guests.c has it */
 
 	bool state_is_new, runtime_is_new; /* made at this start */
@@ -189,15 +190,15 @@ NODISCARD int tls_files_load(struct spawner *spawner, struct error *error);
 NODISCARD int tls_file_open(const struct spawner *spawner, int which);
 
 /* instance.c */
-NODISCARD int place_find_user(struct spawner *spawner, struct error *error);
-NODISCARD int place_make_roots(struct spawner *spawner, struct error *error);
-NODISCARD int place_make_directories(struct spawner *spawner, struct error *error);
-NODISCARD int place_check_reach(struct spawner *spawner, struct error *error);
+NODISCARD int instance_find_user(struct spawner *spawner, struct error *error);
+NODISCARD int instance_make_roots(struct spawner *spawner, struct error *error);
+NODISCARD int instance_make_directories(struct spawner *spawner, struct error *error);
+NODISCARD int instance_check_reach(struct spawner *spawner, struct error *error);
 /* In a child: its ids become the daemon's. 0 or -errno. */
-NODISCARD int place_become_daemon(const struct host *host);
+NODISCARD int instance_become_daemon_user(const struct host *host);
 /* FNV-1a: names things, protects nothing. */
-uint64_t place_hash(uint64_t hash, const void *data, size_t size);
-#define PLACE_HASH_START 0xcbf29ce484222325ULL
+uint64_t instance_hash(uint64_t hash, const void *data, size_t size);
+#define INSTANCE_HASH_START 0xcbf29ce484222325ULL
 /* locks.c */
 NODISCARD int locks_take(struct spawner *spawner, struct error *error);
 
@@ -209,15 +210,15 @@ void uid_block_release(const char *directory, int block);
 /* init_file.c */
 NODISCARD int init_file_install(struct spawner *spawner, struct error *error);
 
-/* listen.c */
-NODISCARD int listen_open(struct spawner *spawner, struct error *error);
+/* listeners.c */
+NODISCARD int listeners_open(struct spawner *spawner, struct error *error);
 
 /* privileges.c */
-NODISCARD int privileges_raise_files(struct spawner *spawner, struct error *error);
+NODISCARD int privileges_raise_file_limit(struct spawner *spawner, struct error *error);
 NODISCARD int privileges_narrow_first(struct spawner *spawner, struct error *error);
 NODISCARD int privileges_narrow_second(struct spawner *spawner, struct error *error);
 
-/* daemon.c */
+/* daemon_child.c */
 NODISCARD int daemon_child_start(struct spawner *spawner, struct error *error);
 /* It has closed its end: it is about to exit, and is killed when it does not. */
 void daemon_child_lost(struct spawner *spawner);
@@ -231,30 +232,30 @@ struct entry *guests_find(struct spawner *spawner, const struct id *id);
 /* All but those that are being erased. */
 uint32_t guests_count(const struct spawner *spawner);
 /* Is it up? One that is dying is not. */
-bool guests_runs(const struct entry *entry);
+bool guests_is_running(const struct entry *entry);
 /* Is it in the table, or are there files of it that nobody could make sense of? */
-bool guests_known(struct spawner *spawner, const struct id *id);
+bool guests_id_known(struct spawner *spawner, const struct id *id);
 /* Is it the name of anything of ours: a sandbox, its cgroups, one that is being erased? */
-bool guests_named(struct spawner *spawner, const struct id *id);
+bool guests_id_in_use(struct spawner *spawner, const struct id *id);
 /* Ends its processes, and with `destroy` erases its files then. 0: there were none, and nothing is
  * erased; 1: `request` is answered when it has ended. */
-NODISCARD int guests_end(struct spawner *spawner, struct entry *entry, bool destroy,
-			 uint32_t request, struct error *error);
+NODISCARD int guests_stop(struct spawner *spawner, struct entry *entry, bool destroy,
+			  uint32_t request, struct error *error);
 /* 0: done; 1: `request` is answered when it is. */
 NODISCARD int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen,
 			    uint32_t request, struct error *error);
 /* Its processes are gone or have been killed: it is STOPPED once the host has nothing of them. */
-void guests_die(struct spawner *spawner, struct entry *entry);
+void guests_finish_dying(struct spawner *spawner, struct entry *entry);
 /* A boot that came to nothing: what there is of it is killed, and with `erase` its files go. */
-void guests_undo(struct spawner *spawner, struct entry *entry, bool erase);
+void guests_discard_boot(struct spawner *spawner, struct entry *entry, bool erase);
 /* The loop looks at it again then. */
-void guests_look_at(struct spawner *spawner, struct entry *entry, int64_t at);
+void guests_check_later(struct spawner *spawner, struct entry *entry, int64_t at);
 /* Reaps it if it is ours, and stops watching it. */
 void guests_forget_process(struct spawner *spawner, struct entry *entry);
 /* A process whose end is the end of a sandbox has become readable. */
-void guests_check_end(struct spawner *spawner, uint32_t slot);
+void guests_check_process(struct spawner *spawner, uint32_t slot);
 /* Sees to what is under way and due. */
-void guests_look(struct spawner *spawner);
+void guests_check_due(struct spawner *spawner);
 /* The daemon is gone: nobody waits any more, and no pause that it would not know of is begun. */
 void guests_forget_requests(struct spawner *spawner);
 NODISCARD int guests_watch(struct spawner *spawner, struct entry *entry, struct error *error);
@@ -270,44 +271,46 @@ NODISCARD int boots_start(struct spawner *spawner, struct entry *entry,
 			  const struct spawn_create *create, struct mount *mounts, uint32_t request,
 			  struct error *error);
 /* It is somebody's, and its `slot` says so. */
-NODISCARD int boots_own(struct spawner *spawner, struct entry *entry, struct error *error);
-bool boots_under_way(const struct entry *entry);
+NODISCARD int boots_mark_owned(struct spawner *spawner, struct entry *entry, struct error *error);
+bool boots_is_booting(const struct entry *entry);
 uint32_t boots_count(const struct spawner *spawner);
 /* A worker's socket has become readable. */
-void boots_worker_done(struct spawner *spawner, uint32_t slot);
+void boots_take_result(struct spawner *spawner, uint32_t slot);
 /* It takes too long. */
-void boots_look(struct spawner *spawner, struct entry *entry);
+void boots_check_timeout(struct spawner *spawner, struct entry *entry);
 /* One that is under way is to end: it dies as soon as it can. */
-void boots_end(struct spawner *spawner, struct entry *entry, bool destroy);
+void boots_abort(struct spawner *spawner, struct entry *entry, bool destroy);
 void boots_forget_order(struct entry *entry);
 /* Orders that have not begun are dropped; nobody waits for the others. */
 void boots_forget_requests(struct spawner *spawner);
 
-/* guest_jobs.c. The first two: 1: `request` is answered when it is done. */
-NODISCARD int jobs_set_limits(struct spawner *spawner, struct entry *entry,
-			      const struct limits *limits, uint32_t request, struct error *error);
-NODISCARD int jobs_reclaim(struct spawner *spawner, struct entry *entry, uint32_t request,
-			   struct error *error);
+/* guest_changes.c. The first two: 1: `request` is answered when it is done. */
+NODISCARD int changes_set_limits(struct spawner *spawner, struct entry *entry,
+				 const struct limits *limits, uint32_t request,
+				 struct error *error);
+NODISCARD int changes_reclaim(struct spawner *spawner, struct entry *entry, uint32_t request,
+			      struct error *error);
 /* Nobody waits for it, and it gives way to the others. */
-NODISCARD int jobs_end_over(struct spawner *spawner, struct entry *entry, struct error *error);
-bool jobs_under_way(const struct entry *entry);
+NODISCARD int changes_enforce_memory(struct spawner *spawner, struct entry *entry,
+				     struct error *error);
+bool changes_is_running(const struct entry *entry);
 /* Its worker is killed; the loop hears of its end. */
-void jobs_stop(struct entry *entry);
+void changes_stop(struct entry *entry);
 /* It takes too long. */
-void jobs_look(struct spawner *spawner, struct entry *entry);
+void changes_check_timeout(struct spawner *spawner, struct entry *entry);
 /* A worker's socket has become readable. */
-void jobs_done(struct spawner *spawner, uint32_t slot);
+void changes_take_result(struct spawner *spawner, uint32_t slot);
 
-/* memory.c */
-void memory_watch(struct spawner *spawner, struct entry *entry);
-void memory_forget(struct spawner *spawner, struct entry *entry);
+/* memory_limit.c */
+void memory_limit_watch(struct spawner *spawner, struct entry *entry);
+void memory_limit_unwatch(struct spawner *spawner, struct entry *entry);
 /* Does it hold more than it may? Then that is ended. Also called with the counters of all, every
  * few seconds: for a kernel that does not tell. */
-void memory_look(struct spawner *spawner, struct entry *entry);
+void memory_limit_check(struct spawner *spawner, struct entry *entry);
 /* What was done about it came to nothing: it is tried again, but not at once. */
-void memory_failed(struct entry *entry, const char *why);
-/* The descriptor of memory_watch() has an event. */
-void memory_changed(struct spawner *spawner, uint32_t slot);
+void memory_limit_note_failure(struct entry *entry, const char *why);
+/* The descriptor of memory_limit_watch() has an event. */
+void memory_limit_take_event(struct spawner *spawner, uint32_t slot);
 
 /* worker.c */
 /* Forks. In the child 0, with *socket for its result; in the parent its pid, with *socket to read
@@ -315,31 +318,31 @@ void memory_changed(struct spawner *spawner, uint32_t slot);
 pid_t worker_fork(struct spawner *spawner, int *socket);
 NODISCARD int worker_boot(struct spawner *spawner, struct entry *entry, struct error *error);
 /* Its result, with its descriptors; -EPIPE: it ended without one. It is forgotten either way. */
-NODISCARD int worker_receive(struct spawner *spawner, struct entry *entry,
-			     struct work_result *ret_result);
+NODISCARD int worker_receive_boot(struct spawner *spawner, struct entry *entry,
+				  struct work_result *ret_result);
 NODISCARD int worker_probe(struct spawner *spawner, enum tier tier, struct error *error);
-void worker_probed(struct spawner *spawner, enum tier tier);
+void worker_take_probe(struct spawner *spawner, enum tier tier);
 /* Ends probes that take too long; when to call again (CLOCK_MONOTONIC), 0: not by time. */
-int64_t worker_check_probes(struct spawner *spawner);
+int64_t workers_check_probes(struct spawner *spawner);
 /* At the end of everything: waits for those under way, three seconds at most. */
-void worker_finish_probes(struct spawner *spawner);
+void workers_finish_probes(struct spawner *spawner);
 /* It has ended or is about to. */
-void worker_leaves(struct spawner *spawner, pid_t worker);
-void worker_reap(struct spawner *spawner);
+void worker_reap_later(struct spawner *spawner, pid_t worker);
+void workers_reap(struct spawner *spawner);
 
 /* adopt.c */
-void adopt_all(struct spawner *spawner);
-void adopt_sweep(struct spawner *spawner);
+void adopt_guests(struct spawner *spawner);
+void adopt_sweep_cgroups(struct spawner *spawner);
 
 /* trash.c */
 /* A stopped and released sandbox: its files move to the trash and are erased. */
-void trash_entry(struct spawner *spawner, struct entry *entry);
+void trash_move_entry(struct spawner *spawner, struct entry *entry);
 /* Files that belong to no sandbox. */
-void trash_files(struct spawner *spawner, const char *name);
+void trash_move_files(struct spawner *spawner, const char *name);
 /* Erases what is in the trash, in a process of its own. */
 void trash_empty(struct spawner *spawner);
 /* At the end of everything: waits for what is being erased, two seconds at most. */
-void trash_finish(struct spawner *spawner);
+void trash_wait(struct spawner *spawner);
 /* A child has ended: was it one of ours? */
 bool trash_reap(struct spawner *spawner);
 
@@ -373,7 +376,7 @@ void requests_list(struct spawner *spawner, uint32_t request);
 #define LOOP_GUEST (3ULL << 32)  /* | slot */
 #define LOOP_WORKER (4ULL << 32) /* | slot */
 #define LOOP_PROBE (6ULL << 32)  /* | tier */
-#define LOOP_JOB (7ULL << 32)    /* | slot */
+#define LOOP_CHANGE (7ULL << 32) /* | slot */
 #define LOOP_MEMORY (8ULL << 32) /* | slot */
 NODISCARD int spawner_loop_open(struct spawner *spawner, struct error *error);
 NODISCARD int spawner_loop_watch(struct spawner *spawner, struct error *error);

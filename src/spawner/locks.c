@@ -117,8 +117,8 @@ static bool guest_counts_as_running(const void *data, const char *name)
 /* Whether a sandbox of the state runs from the runtime directory. */
 static bool runtime_has_running_guests(const char *runtime, const char *state, bool served)
 {
-	return live_guest_any(runtime, guest_counts_as_running,
-			      &(struct served_state){state, served});
+	return live_guests_any(runtime, guest_counts_as_running,
+			       &(struct served_state){state, served});
 }
 
 /* Whether the records in a runtime directory are of our state's sandboxes. A directory of another

@@ -186,13 +186,13 @@ static void config_reload(struct spawner *spawner)
 static bool child_is_known(const struct spawner *spawner, pid_t pid)
 {
 	bool known = pid == spawner->daemon || pid == spawner->trash_worker;
-	for (uint32_t i = 0; i < spawner->leaving_count; i++)
-		known |= spawner->leaving[i] == pid;
+	for (uint32_t i = 0; i < spawner->ended_worker_count; i++)
+		known |= spawner->ended_workers[i] == pid;
 	for (size_t i = 0; i < TIER_COUNT; i++)
 		known |= spawner->probes[i].worker == pid && spawner->probes[i].socket >= 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
 		known |= spawner->entries[i].worker == pid ||
-			 spawner->entries[i].job.worker == pid ||
+			 spawner->entries[i].change.worker == pid ||
 			 spawner->entries[i].guest.init.pid == pid;
 	return known;
 }
@@ -221,7 +221,7 @@ static void children_reap(struct spawner *spawner)
 	if (spawner->daemon > 0 && waitpid(spawner->daemon, &status, WNOHANG) > 0)
 		daemon_child_ended(spawner, status);
 	trash_reap(spawner);
-	worker_reap(spawner);
+	workers_reap(spawner);
 	children_reap_unknown(spawner);
 }
 
@@ -252,15 +252,15 @@ static void event_handle(struct spawner *spawner, const struct epoll_event *even
 	if (kind == LOOP_SIGNALS) {
 		signals_handle(spawner);
 	} else if (kind == LOOP_GUEST) {
-		guests_check_end(spawner, (uint32_t)event->data.u64);
+		guests_check_process(spawner, (uint32_t)event->data.u64);
 	} else if (kind == LOOP_WORKER) {
-		boots_worker_done(spawner, (uint32_t)event->data.u64);
+		boots_take_result(spawner, (uint32_t)event->data.u64);
 	} else if (kind == LOOP_PROBE) {
-		worker_probed(spawner, (enum tier)(uint32_t)event->data.u64);
-	} else if (kind == LOOP_JOB) {
-		jobs_done(spawner, (uint32_t)event->data.u64);
+		worker_take_probe(spawner, (enum tier)(uint32_t)event->data.u64);
+	} else if (kind == LOOP_CHANGE) {
+		changes_take_result(spawner, (uint32_t)event->data.u64);
 	} else if (kind == LOOP_MEMORY) {
-		memory_changed(spawner, (uint32_t)event->data.u64);
+		memory_limit_take_event(spawner, (uint32_t)event->data.u64);
 	} else if (kind == LOOP_DAEMON && spawner->socket >= 0) {
 		if (event->events & EPOLLOUT)
 			outbox_flush(spawner);
@@ -294,8 +294,8 @@ static void timers_handle(struct spawner *spawner)
 static int timers_next_timeout(struct spawner *spawner)
 {
 	const int64_t timers[] = {spawner->daemon_restart_at, spawner->daemon_kill_at,
-				  spawner->quitting ? spawner->quit_until : 0, spawner->look_at,
-				  worker_check_probes(spawner)};
+				  spawner->quitting ? spawner->quit_until : 0, spawner->check_at,
+				  workers_check_probes(spawner)};
 	int64_t until = INT64_MAX;
 	for (size_t i = 0; i < ARRAY_SIZE(timers); i++)
 		if (timers[i] != 0)
@@ -322,7 +322,7 @@ void spawner_loop_run(struct spawner *spawner)
 		}
 		for (int i = 0; i < count && !spawner->done; i++)
 			event_handle(spawner, &events[i]);
-		guests_look(spawner);
+		guests_check_due(spawner);
 		timers_handle(spawner);
 	}
 }

@@ -41,7 +41,7 @@ static void entry_done(struct spawner *spawner, struct entry *entry)
 	boots_forget_order(entry);
 	process_done(&entry->guest.init);
 	fd_close(&entry->worker_socket);
-	memory_forget(spawner, entry);
+	memory_limit_unwatch(spawner, entry);
 }
 
 void spawner_free(struct spawner *spawner)
@@ -91,7 +91,7 @@ static int template_prepare(struct spawner *spawner, struct error *error)
 static int guests_adopt(struct spawner *spawner, struct error *error)
 {
 	(void)error;
-	adopt_all(spawner);
+	adopt_guests(spawner);
 	return 0;
 }
 
@@ -101,18 +101,18 @@ static int daemon_start_first(struct spawner *spawner, struct error *error)
 }
 
 static int (*const steps[])(struct spawner *spawner, struct error *error) = {
-    privileges_raise_files,
+    privileges_raise_file_limit,
     tls_files_load, /* as the caller, whose files they are */
     rootless_enter,
     privileges_narrow_first,
-    place_find_user,
-    place_make_roots,
+    instance_find_user,
+    instance_make_roots,
     locks_take, /* from here on everything below the two directories is ours */
-    place_make_directories,
-    place_check_reach,
+    instance_make_directories,
+    instance_check_reach,
     uid_range_claim,
     init_file_install,
-    listen_open,
+    listeners_open,
     spawner_loop_open,
     privileges_narrow_second,
     template_prepare,
@@ -144,10 +144,10 @@ static void instance_clean_up(struct spawner *spawner)
 	if (spawner->unix_listener >= 0 &&
 	    config_socket_path(&spawner->config, path, sizeof(path)) == 0)
 		unlink(path);
-	worker_finish_probes(spawner);
-	trash_finish(spawner);
+	workers_finish_probes(spawner);
+	trash_wait(spawner);
 	if (spawner->adopted && !instance_has_sandboxes(spawner)) {
-		adopt_sweep(spawner);
+		adopt_sweep_cgroups(spawner);
 		if (spawner->host.rights == RIGHTS_ROOT)
 			uid_block_release(UID_BLOCK_DIRECTORY, spawner->uid_block);
 	}

@@ -131,7 +131,7 @@ int privileges_narrow_first(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-int privileges_raise_files(struct spawner *spawner, struct error *error)
+int privileges_raise_file_limit(struct spawner *spawner, struct error *error)
 {
 	(void)spawner;
 	struct rlimit files;

@@ -68,7 +68,7 @@ static int request_start(struct request *request, struct error *error)
 static int request_kill(struct request *request, struct error *error)
 {
 	int result =
-	    guests_end(request->spawner, request->entry, false, request->message->request, error);
+	    guests_stop(request->spawner, request->entry, false, request->message->request, error);
 	if (result > 0)
 		request->reply = NULL;
 	return result;
@@ -78,13 +78,13 @@ static int request_destroy(struct request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
 	struct entry *entry = request->entry;
-	int result = guests_end(spawner, entry, true, request->message->request, error);
+	int result = guests_stop(spawner, entry, true, request->message->request, error);
 	if (result < 0)
 		return -1;
 	if (result == 0) {
 		/* Answered now: nothing of it runs. The rest is ours alone. */
 		spawner_loop_send(spawner, request->reply);
-		trash_entry(spawner, entry);
+		trash_move_entry(spawner, entry);
 	}
 	request->reply = NULL;
 	return 0;
@@ -92,12 +92,12 @@ static int request_destroy(struct request *request, struct error *error)
 
 static int entry_check_running(const struct entry *entry, struct error *error)
 {
-	if (guests_runs(entry))
+	if (guests_is_running(entry))
 		return 0;
 	if (entry->state == ENTRY_DYING)
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is ending",
 				 entry->guest.id.text);
-	if (boots_under_way(entry))
+	if (boots_is_booting(entry))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is being made",
 				 entry->guest.id.text);
 	return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s does not run",
@@ -131,7 +131,8 @@ static int request_set_limits(struct request *request, struct error *error)
 	const struct limits *limits = &request->message->limits;
 	if (validate_limits(request->spawner, limits, error) < 0 ||
 	    entry_check_running(entry, error) < 0 ||
-	    jobs_set_limits(request->spawner, entry, limits, request->message->request, error) < 0)
+	    changes_set_limits(request->spawner, entry, limits, request->message->request, error) <
+		0)
 		return -1;
 	request->reply = NULL;
 	return 0;
@@ -140,7 +141,7 @@ static int request_set_limits(struct request *request, struct error *error)
 static int request_reclaim(struct request *request, struct error *error)
 {
 	if (entry_check_running(request->entry, error) < 0 ||
-	    jobs_reclaim(request->spawner, request->entry, request->message->request, error) < 0)
+	    changes_reclaim(request->spawner, request->entry, request->message->request, error) < 0)
 		return -1;
 	request->reply = NULL;
 	return 0;
@@ -148,7 +149,7 @@ static int request_reclaim(struct request *request, struct error *error)
 
 static int request_own(struct request *request, struct error *error)
 {
-	return boots_own(request->spawner, request->entry, error);
+	return boots_mark_owned(request->spawner, request->entry, error);
 }
 
 /* Of all that run: whatever goes wrong with one is that one's. */
@@ -160,13 +161,14 @@ static void request_counters_of_all(struct request *request)
 	struct error ignored;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
-		if (!guests_runs(entry) || entry->driver->counters(&spawner->host, &entry->guest,
-								   &counted.counters, &ignored) < 0)
+		if (!guests_is_running(entry) ||
+		    entry->driver->counters(&spawner->host, &entry->guest, &counted.counters,
+					    &ignored) < 0)
 			continue;
 		counted.sandbox = entry->guest.id;
 		spawner_loop_send(spawner, &counted);
 		if (counted.counters.memory > entry->guest.limits.memory)
-			memory_look(spawner, entry);
+			memory_limit_check(spawner, entry);
 	}
 }
 
@@ -190,7 +192,7 @@ void requests_list(struct spawner *spawner, uint32_t request)
 		if (guests_find(spawner, &entry->guest.id) != entry)
 			continue;
 		/* Whoever reads that it runs is to hear of its end. */
-		entry->quiet = false;
+		entry->unreported = false;
 		struct spawn_message listed = {
 		    .type = SPAWN_LISTED,
 		    .request = request,

@@ -308,7 +308,7 @@ static uint64_t kernel_count_read(const char *path)
 /* Into the namespace of an earlier one: 1; 0: there is none. */
 static int namespace_join_earlier(struct spawner *spawner, struct error *error)
 {
-	CLOSE_FD int earlier = rejoin_find(spawner->config.runtime);
+	CLOSE_FD int earlier = earlier_namespace_find(spawner->config.runtime);
 	if (earlier < 0)
 		return 0;
 	if (setns(earlier, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWNS) < 0)
@@ -415,7 +415,7 @@ static int directory_open_mount(const char *path)
 }
 
 /* All are opened before the first is covered: one may be below what covers another. */
-int rootless_open_way(const struct spawner *spawner)
+int rootless_open_paths(const struct spawner *spawner)
 {
 	const struct host *host = &spawner->host;
 	char configuration[PATH_MAX] = "";
@@ -459,7 +459,7 @@ int rootless_open_way(const struct spawner *spawner)
 	return MIN(result, 0);
 }
 
-int rootless_reopen(int directory)
+int rootless_reopen_folder(int directory)
 {
 	char name[64], path[PATH_MAX];
 	struct stat given, here;

@@ -8,7 +8,7 @@
  *   1..N-1   the sandboxes'       N is 65536, with a range
  *   N        the daemon's
  *
- * Called by main.c and daemon.c; runs two small programs at the start, and does not block
+ * Called by main.c and daemon_child.c; runs two small programs at the start, and does not block
  * otherwise. */
 #pragma once
 
@@ -21,16 +21,16 @@
  * changes nothing. */
 NODISCARD int rootless_enter(struct spawner *spawner, struct error *error);
 
-/* rejoin.c: the user namespace of an earlier spawner of ours whose sandboxes live, as a descriptor;
- * -ENOENT when there is none. */
-NODISCARD int rejoin_find(const char *runtime);
+/* earlier_namespace.c: the user namespace of an earlier spawner of ours whose sandboxes live, as a
+ * descriptor; -ENOENT when there is none. */
+NODISCARD int earlier_namespace_find(const char *runtime);
 
 /* For the daemon's process, before it gives up its privileges: the directories that it needs get a
  * way that its user can go. A home directory is closed to everyone else as a rule; in a mount
  * namespace of the daemon's own an empty one takes its place, with these directories in it and
  * nothing else. 0 or -errno. */
-NODISCARD int rootless_open_way(const struct spawner *spawner);
+NODISCARD int rootless_open_paths(const struct spawner *spawner);
 
 /* The same open directory in our own mount namespace, where only mounts of it can be made: a
  * client's descriptor comes from another. A descriptor; -ESTALE when it is not there. */
-NODISCARD int rootless_reopen(int directory);
+NODISCARD int rootless_reopen_folder(int directory);

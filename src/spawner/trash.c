@@ -86,7 +86,7 @@ static void erasers_start(struct spawner *spawner)
 
 /* Something of that name may still be there: then it gets another. What stays where it was would be
  * taken for a sandbox by the next start. */
-void trash_files(struct spawner *spawner, const char *name)
+void trash_move_files(struct spawner *spawner, const char *name)
 {
 	char from[SPAWNER_PATH_MAX], to[SPAWNER_PATH_MAX];
 	int result = text_format(from, sizeof(from), "%s/sandboxes/%s", spawner->host.state, name);
@@ -103,9 +103,9 @@ void trash_files(struct spawner *spawner, const char *name)
 	log_error("moving %s to the trash: %s", from, strerror(errno));
 }
 
-void trash_entry(struct spawner *spawner, struct entry *entry)
+void trash_move_entry(struct spawner *spawner, struct entry *entry)
 {
-	trash_files(spawner, entry->guest.id.text);
+	trash_move_files(spawner, entry->guest.id.text);
 	process_done(&entry->guest.init);
 	entry->worker = 0;
 	entry->state = ENTRY_ERASING;
@@ -130,7 +130,7 @@ void trash_empty(struct spawner *spawner)
 }
 
 /* Some of the host's file systems take long over one file: then the next start goes on. */
-void trash_finish(struct spawner *spawner)
+void trash_wait(struct spawner *spawner)
 {
 	int64_t until = clock_monotonic() + FINISH_TIMEOUT;
 	while ((spawner->worker_count > 0 || spawner->trash_worker > 0) &&

@@ -79,7 +79,7 @@ static int block_prefer(int remembered, const char *state)
 	if (remembered >= 0)
 		return remembered;
 	/* Spread out, so that two instances seldom want the same after a reboot. */
-	return (int)(place_hash(PLACE_HASH_START, state, strlen(state)) % UID_BLOCKS);
+	return (int)(instance_hash(INSTANCE_HASH_START, state, strlen(state)) % UID_BLOCKS);
 }
 
 static int sandbox_note_owner(int directory, int block)

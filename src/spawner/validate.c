@@ -207,7 +207,7 @@ static int folder_reopen(const struct spawner *spawner, struct folder_grant *gra
 	if (fcntl(grant->directory, F_GETFL) & O_PATH)
 		return error_set(error, ERROR_INVALID,
 				 "its descriptor must be open for reading, not O_PATH");
-	int fd = rootless_reopen(grant->directory);
+	int fd = rootless_reopen_folder(grant->directory);
 	if (fd < 0)
 		return error_set(error, ERROR_INVALID,
 				 "the folder is on a mount that the daemon does not see");

@@ -38,8 +38,8 @@ static void worker_close_inherited(struct spawner *spawner, int keep)
 		struct entry *entry = &spawner->entries[i];
 		if (entry->worker_socket != keep)
 			fd_close(&entry->worker_socket);
-		if (entry->job.socket != keep)
-			fd_close(&entry->job.socket);
+		if (entry->change.socket != keep)
+			fd_close(&entry->change.socket);
 		fd_close(&entry->memory_events);
 	}
 	for (size_t i = 0; i < TIER_COUNT; i++)
@@ -107,13 +107,14 @@ int worker_boot(struct spawner *spawner, struct entry *entry, struct error *erro
 	if (result == 0)
 		return 0;
 	kill(worker, SIGKILL);
-	worker_leaves(spawner, worker);
+	worker_reap_later(spawner, worker);
 	entry->worker = 0;
 	fd_close(&entry->worker_socket);
 	return error_set_errno(error, error_kind_of_errno(result), result, "watching a worker");
 }
 
-int worker_receive(struct spawner *spawner, struct entry *entry, struct work_result *ret_result)
+int worker_receive_boot(struct spawner *spawner, struct entry *entry,
+			struct work_result *ret_result)
 {
 	int pidfd = -1;
 	size_t count = 1;
@@ -121,7 +122,7 @@ int worker_receive(struct spawner *spawner, struct entry *entry, struct work_res
 	    fd_receive(entry->worker_socket, ret_result, sizeof(*ret_result), &pidfd, &count);
 	epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->worker_socket, NULL);
 	fd_close(&entry->worker_socket);
-	worker_leaves(spawner, entry->worker);
+	worker_reap_later(spawner, entry->worker);
 	entry->worker = 0;
 	if (got <= 0 || count == 0)
 		pidfd = -1;
@@ -156,12 +157,12 @@ int worker_probe(struct spawner *spawner, enum tier tier, struct error *error)
 	if (result == 0)
 		return 0;
 	kill(worker, SIGKILL);
-	worker_leaves(spawner, worker);
+	worker_reap_later(spawner, worker);
 	fd_close(&probe->socket);
 	return error_set_errno(error, error_kind_of_errno(result), result, "watching a probe");
 }
 
-void worker_probed(struct spawner *spawner, enum tier tier)
+void worker_take_probe(struct spawner *spawner, enum tier tier)
 {
 	struct probe *probe = &spawner->probes[tier];
 	struct spawn_message reply = {.type = SPAWN_REPLY};
@@ -170,7 +171,7 @@ void worker_probed(struct spawner *spawner, enum tier tier)
 	ssize_t got = fd_receive(probe->socket, &probe->result, sizeof(probe->result), NULL, NULL);
 	epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, probe->socket, NULL);
 	fd_close(&probe->socket);
-	worker_leaves(spawner, probe->worker);
+	worker_reap_later(spawner, probe->worker);
 	if (got != (ssize_t)sizeof(probe->result)) {
 		probe->result = (struct spawn_probe){.tier = tier};
 		(void)!snprintf(probe->result.missing, sizeof(probe->result.missing),
@@ -184,7 +185,7 @@ void worker_probed(struct spawner *spawner, enum tier tier)
 	probe->waiting_count = 0;
 }
 
-int64_t worker_check_probes(struct spawner *spawner)
+int64_t workers_check_probes(struct spawner *spawner)
 {
 	int64_t now = clock_monotonic(), next = 0;
 	for (size_t i = 0; i < TIER_COUNT; i++) {
@@ -204,7 +205,7 @@ int64_t worker_check_probes(struct spawner *spawner)
 
 /* A probe makes a sandbox and removes it. Killed in between it would leave a directory and cgroups
  * that only the next start finds. */
-void worker_finish_probes(struct spawner *spawner)
+void workers_finish_probes(struct spawner *spawner)
 {
 	int64_t until = clock_monotonic() + PROBE_FINISH;
 	for (size_t i = 0; i < TIER_COUNT; i++) {
@@ -222,21 +223,21 @@ void worker_finish_probes(struct spawner *spawner)
 
 /* ---- Those that are done. */
 
-void worker_leaves(struct spawner *spawner, pid_t worker)
+void worker_reap_later(struct spawner *spawner, pid_t worker)
 {
 	if (worker <= 0 || waitpid(worker, NULL, WNOHANG) != 0)
 		return;
-	if (spawner->leaving_count < ARRAY_SIZE(spawner->leaving))
-		spawner->leaving[spawner->leaving_count++] = worker;
+	if (spawner->ended_worker_count < ARRAY_SIZE(spawner->ended_workers))
+		spawner->ended_workers[spawner->ended_worker_count++] = worker;
 	else
 		waitpid(worker, NULL, 0);
 }
 
-void worker_reap(struct spawner *spawner)
+void workers_reap(struct spawner *spawner)
 {
 	uint32_t left = 0;
-	for (uint32_t i = 0; i < spawner->leaving_count; i++)
-		if (waitpid(spawner->leaving[i], NULL, WNOHANG) == 0)
-			spawner->leaving[left++] = spawner->leaving[i];
-	spawner->leaving_count = left;
+	for (uint32_t i = 0; i < spawner->ended_worker_count; i++)
+		if (waitpid(spawner->ended_workers[i], NULL, WNOHANG) == 0)
+			spawner->ended_workers[left++] = spawner->ended_workers[i];
+	spawner->ended_worker_count = left;
 }

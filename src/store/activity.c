@@ -396,7 +396,7 @@ int store_activity_prune_age(struct store *store, int64_t wall, uint64_t *cursor
 	for (int i = 0; i < count; i++)
 		if (keep(data, &rows[i].sandbox, rows[i].number))
 			rows[i].number = 0;
-	result = store_begin(store, error);
+	result = store_transaction_begin(store, error);
 	for (int i = 0; i < count && result == 0; i++) {
 		if (rows[i].number == 0)
 			continue;
@@ -408,7 +408,7 @@ int store_activity_prune_age(struct store *store, int64_t wall, uint64_t *cursor
 						       error);
 		gone++;
 	}
-	result = store_end(store, result, error);
+	result = store_transaction_end(store, result, error);
 	if (result == 0) {
 		*cursor = rows[count - 1].sequence;
 		*ret_more = !young && count == PRUNE_BATCH;
@@ -440,13 +440,13 @@ int store_activity_prune_sandbox(struct store *store, const char *workspace,
 	if (code != SQLITE_ROW && code != SQLITE_DONE)
 		result = store_fail(store->database, code, "reading the activity", error);
 	store_statement_end(&statement);
-	if (result == 0 && count > 0 && (result = store_begin(store, error)) == 0) {
+	if (result == 0 && count > 0 && (result = store_transaction_begin(store, error)) == 0) {
 		for (int i = 0; i < count && result == 0; i++)
 			result = entry_delete(store, rows[i].sequence, error);
 		if (result == 0)
 			result = workspace_mark_pruned(store, workspace, rows[count - 1].sequence,
 						       error);
-		result = store_end(store, result, error);
+		result = store_transaction_end(store, result, error);
 	}
 	free(rows);
 	return result < 0 ? -1 : count;

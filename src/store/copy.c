@@ -96,7 +96,7 @@ static int database_read_number(sqlite3 *database, const char *sql, uint64_t max
 	return 0;
 }
 
-int store_examine(const char *path, int *ret_version, struct error *error)
+int store_copy_examine(const char *path, int *ret_version, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	uint64_t application, version;
@@ -121,7 +121,7 @@ int store_examine(const char *path, int *ret_version, struct error *error)
 	return 0;
 }
 
-int store_copy_defer(const char *path, int64_t nanoseconds, struct error *error)
+int store_copy_defer_deadlines(const char *path, int64_t nanoseconds, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	sqlite3_stmt *statement = NULL;

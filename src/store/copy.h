@@ -15,9 +15,10 @@ extern const int store_version;
 /* A consistent copy of the database in `directory` as a new file. */
 NODISCARD int store_copy(const char *directory, const char *to, struct error *error);
 /* Is it a whole database of ours, and not newer than this program? */
-NODISCARD int store_examine(const char *path, int *ret_version, struct error *error);
+NODISCARD int store_copy_examine(const char *path, int *ret_version, struct error *error);
 /* Moves the time-outs of its sandboxes: what lies between a backup and its restore is no time. */
-NODISCARD int store_copy_defer(const char *path, int64_t nanoseconds, struct error *error);
+NODISCARD int store_copy_defer_deadlines(const char *path, int64_t nanoseconds,
+					 struct error *error);
 /* Its sandboxes that have not ended. The callback returns false to stop. */
 NODISCARD int store_copy_each(const char *path,
 			      bool (*each)(void *data, const struct id *id, bool stopped),

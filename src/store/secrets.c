@@ -45,9 +45,10 @@ static int secret_insert(struct store *store, const char *name, size_t size, con
 	return 0;
 }
 
-int store_secret_made(struct store *store, const char *name, size_t size,
-		      int (*make)(void *data, uint8_t *value, size_t size, struct error *error),
-		      void *data, uint8_t *ret_value, struct error *error)
+int store_secret_get_or_make(struct store *store, const char *name, size_t size,
+			     int (*make)(void *data, uint8_t *value, size_t size,
+					 struct error *error),
+			     void *data, uint8_t *ret_value, struct error *error)
 {
 	uint8_t value[SECRET_SIZE_MAX];
 	if (size == 0 || size > sizeof(value))
@@ -70,8 +71,9 @@ static int secret_make_random(void *data, uint8_t *value, size_t size, struct er
 	return 0;
 }
 
-int store_secret(struct store *store, const char *name, size_t size, uint8_t *ret_value,
-		 struct error *error)
+int store_secret_get(struct store *store, const char *name, size_t size, uint8_t *ret_value,
+		     struct error *error)
 {
-	return store_secret_made(store, name, size, secret_make_random, NULL, ret_value, error);
+	return store_secret_get_or_make(store, name, size, secret_make_random, NULL, ret_value,
+					error);
 }

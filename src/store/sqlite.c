@@ -89,7 +89,7 @@ int store_write(enum statement which UNUSED, sqlite3_stmt *statement)
 	return code;
 }
 
-int store_try_write(struct store *store, struct error *error)
+int store_test_write(struct store *store, struct error *error)
 {
 	int64_t version, began = clock_monotonic();
 	char sql[64];
@@ -114,7 +114,7 @@ static int statement_run(struct store *store, enum statement which, const char *
 	return code == SQLITE_DONE ? 0 : store_fail(store->database, code, sql, error);
 }
 
-int store_begin(struct store *store, struct error *error)
+int store_transaction_begin(struct store *store, struct error *error)
 {
 	if (store->depth == 0) {
 		if (statement_run(store, STATEMENT_BEGIN, "BEGIN IMMEDIATE", error) < 0)
@@ -125,7 +125,7 @@ int store_begin(struct store *store, struct error *error)
 	return 0;
 }
 
-int store_end(struct store *store, int result, struct error *error)
+int store_transaction_end(struct store *store, int result, struct error *error)
 {
 	struct error ignored;
 	store->broken |= result < 0;

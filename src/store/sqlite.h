@@ -80,7 +80,7 @@ struct store {
 	sqlite3 *database;
 	sqlite3_stmt *statements[STATEMENT_COUNT];
 	uint64_t token_changes;
-	unsigned depth; /* of store_begin() */
+	unsigned depth; /* of store_transaction_begin() */
 	bool broken;    /* what was begun is to be undone at its end */
 };
 

@@ -133,13 +133,13 @@ void token_row_done(struct token_row *row);
 NODISCARD int store_open(const char *directory, struct store **ret_store, struct error *error);
 void store_close(struct store *store);
 /* Can it be written? Changes nothing. */
-NODISCARD int store_try_write(struct store *store, struct error *error);
+NODISCARD int store_test_write(struct store *store, struct error *error);
 
-/* Several writes as one: all of them are there after store_end(), or none. They nest; the outermost
- * counts. `result` is how it went: below 0 everything since the outermost begin is undone, and so
- * is what that returns. */
-NODISCARD int store_begin(struct store *store, struct error *error);
-NODISCARD int store_end(struct store *store, int result, struct error *error);
+/* Several writes as one: all of them are there after store_transaction_end(), or none. They nest;
+ * the outermost counts. `result` is how it went: below 0 everything since the outermost begin is
+ * undone, and so is what that returns. */
+NODISCARD int store_transaction_begin(struct store *store, struct error *error);
+NODISCARD int store_transaction_end(struct store *store, int result, struct error *error);
 
 /* NAME_TAKEN when a live sandbox of the workspace has that name. */
 NODISCARD int store_sandbox_insert(struct store *store, const struct sandbox_row *row,

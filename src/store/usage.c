@@ -1,6 +1,7 @@
 /* The tables usage, spent and budgets. See usage.h. Called by core/account/meter.c,
  * core/account/budget.c and the handlers that sum; blocks for local disk only. Who writes many rows
- * puts store_begin() and store_end() around them, so that they cost one commit. */
+ * puts store_transaction_begin() and store_transaction_end() around them, so that they cost one
+ * commit. */
 #include "store/usage.h"
 
 #include <string.h>

@@ -36,8 +36,8 @@ int live_guest_open(int guests, const char *name, struct process *ret_process)
 	return process_open((pid_t)pid, start_time, ret_process);
 }
 
-bool live_guest_any(const char *runtime, bool (*counts)(const void *data, const char *id),
-		    const void *data)
+bool live_guests_any(const char *runtime, bool (*counts)(const void *data, const char *id),
+		     const void *data)
 {
 	char path[PATH_ROOM];
 	bool found = false;

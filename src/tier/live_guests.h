@@ -10,5 +10,5 @@
  * that one. 0 or -errno. */
 NODISCARD int live_guest_open(int guests, const char *name, struct process *ret_process);
 /* Whether any sandbox lives that `counts` says yes to. */
-bool live_guest_any(const char *runtime, bool (*counts)(const void *data, const char *id),
-		    const void *data);
+bool live_guests_any(const char *runtime, bool (*counts)(const void *data, const char *id),
+		     const void *data);

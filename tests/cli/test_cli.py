@@ -611,7 +611,7 @@ class RefusedServe(DaemonTest):
                 code, out, err = self.daemon.cli("serve", "--state", state, "--runtime", runtime, "--listen", listen)
                 self.assertEqual(code, 125)
                 self.assertEqual(os.listdir(top), [])
-                # Whoever has the address is asked who it is, and has a second to say so (src/spawner/listen.c).
+                # Whoever has the address is asked who it is, and has a second to say so (src/spawner/listeners.c).
                 if "in use by another program" not in err:
                     break
             self.assertIn(word, err)

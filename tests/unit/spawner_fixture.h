@@ -222,9 +222,9 @@ static const struct driver fake_driver = {
 
 static const struct jail fake_jail = {
     .reclaim = fake_reclaim,
-    .over_open = fake_over_open,
-    .over_read = fake_over_read,
-    .over_end = fake_over_end,
+    .memory_events_open = fake_over_open,
+    .memory_events_read = fake_over_read,
+    .memory_limit_enforce = fake_over_end,
     .release = fake_release,
     .sweep = fake_sweep,
 };
@@ -281,10 +281,10 @@ static void run_spawner(int socket)
 	spawner->end_timeout = spawner->freeze_timeout = patience;
 	if (spawner_loop_open(spawner, &error) < 0 || spawner_loop_watch(spawner, &error) < 0)
 		_exit(99);
-	adopt_all(spawner);
+	adopt_guests(spawner);
 	spawner_loop_run(spawner);
-	worker_finish_probes(spawner);
-	trash_finish(spawner);
+	workers_finish_probes(spawner);
+	trash_wait(spawner);
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
 		(void)!process_signal(&spawner->entries[i].guest.init, SIGKILL);
 	spawner_free(spawner);

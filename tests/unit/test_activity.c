@@ -365,12 +365,12 @@ TEST(old_entries_go_and_the_newest_of_a_living_one_stays)
 	uint64_t last = 300, cursor = 0, pruned, first, number;
 	uint8_t hash[32];
 	bool more = true;
-	CHECK_INT(store_begin(store, &error), 0);
+	CHECK_INT(store_transaction_begin(store, &error), 0);
 	for (uint64_t i = 1; i <= 300; i++)
 		CHECK_INT(insert(store, BOX_A, i, 1000), 0);
 	for (uint64_t i = 1; i <= 10; i++)
 		CHECK_INT(insert(store, BOX_B, i, i <= 5 ? 1000 : 3000), 0);
-	CHECK_INT(store_end(store, 0, &error), 0);
+	CHECK_INT(store_transaction_end(store, 0, &error), 0);
 	while (more)
 		CHECK(store_activity_prune_age(store, 2000, &cursor, keep_last, &last, &more,
 					       &error) >= 0);
@@ -412,13 +412,13 @@ TEST(a_rare_entry_is_looked_for_some_at_a_time)
 	struct error error;
 	struct id box;
 	int calls;
-	CHECK_INT(store_begin(store, &error), 0);
+	CHECK_INT(store_transaction_begin(store, &error), 0);
 	for (uint64_t i = 1; i <= 50; i++)
 		CHECK_INT(insert(store, BOX_A, i, 1000), 0);
 	CHECK_INT(insert(store, BOX_B, 1, 1000), 0);
 	for (uint64_t i = 51; i <= 65; i++)
 		CHECK_INT(insert(store, BOX_A, i, 2000), 0);
-	CHECK_INT(store_end(store, 0, &error), 0);
+	CHECK_INT(store_transaction_end(store, 0, &error), 0);
 	CHECK_INT(id_parse(BOX_B, &box), 0);
 	struct activity_query query = {.workspace = "w", .by_sequence = true, .limit = 100};
 	CHECK_INT(walk(store, query, &calls), 66);
@@ -447,16 +447,16 @@ TEST(a_number_is_given_once_and_a_transaction_is_all_or_nothing)
 	CHECK_INT(insert(store, BOX_A, 1, 1), 0);
 	CHECK_INT(insert(store, BOX_A, 1, 1), 1);
 	/* Nested; the inner failure undoes the outer one. */
-	CHECK_INT(store_begin(store, &error), 0);
+	CHECK_INT(store_transaction_begin(store, &error), 0);
 	CHECK_INT(insert(store, BOX_A, 2, 1), 0);
-	CHECK_INT(store_begin(store, &error), 0);
+	CHECK_INT(store_transaction_begin(store, &error), 0);
 	CHECK_INT(insert(store, BOX_A, 3, 1), 0);
-	CHECK_INT(store_end(store, -1, &error), -1);
-	CHECK_INT(store_end(store, 0, &error), -1);
+	CHECK_INT(store_transaction_end(store, -1, &error), -1);
+	CHECK_INT(store_transaction_end(store, 0, &error), -1);
 	CHECK_INT(rows_of(store, BOX_A), 1);
-	CHECK_INT(store_begin(store, &error), 0);
+	CHECK_INT(store_transaction_begin(store, &error), 0);
 	CHECK_INT(insert(store, BOX_A, 2, 1), 0);
-	CHECK_INT(store_end(store, 0, &error), 0);
+	CHECK_INT(store_transaction_end(store, 0, &error), 0);
 	CHECK_INT(rows_of(store, BOX_A), 2);
 	close_store(store);
 }

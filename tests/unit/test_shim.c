@@ -19,7 +19,7 @@
 #include "proto/output_log.h"
 #include "proto/spawner_messages.h"
 #include "tier/bridge/relay.h"
-#include "tier/gvisor/release.h"
+#include "tier/gvisor/runsc.h"
 
 TEST_MAIN
 
@@ -48,9 +48,9 @@ static _Noreturn void run_relay(int listener, int channel)
 		for (;;)
 			pause();
 	}
-	if (sentry < 0 || relay_begin(channel, clock_boot() + 5 * NSEC_PER_SEC) < 0)
+	if (sentry < 0 || relay_wait_for_init(channel, clock_boot() + 5 * NSEC_PER_SEC) < 0)
 		_exit(99);
-	relay_run(listener, sentry);
+	relay_serve(listener, sentry);
 }
 
 static int read_full(int fd, void *data, size_t size)
@@ -438,18 +438,18 @@ TEST(auto_takes_a_fresh_and_fast_release)
 {
 	char text[256];
 	const int64_t now = 1800000000LL * NSEC_PER_SEC; /* January 2027 */
-	struct release release = {.version = "release-20261102.0", .date = 20261102};
-	snprintf(release.platform, sizeof(release.platform), "systrap");
-	release_objection(&release, now, text, sizeof(text));
+	struct runsc runsc = {.version = "release-20261102.0", .date = 20261102};
+	snprintf(runsc.platform, sizeof(runsc.platform), "systrap");
+	runsc_auto_objection(&runsc, now, text, sizeof(text));
 	CHECK_TEXT(text, "");
-	release.date = 20251102;
-	release_objection(&release, now, text, sizeof(text));
+	runsc.date = 20251102;
+	runsc_auto_objection(&runsc, now, text, sizeof(text));
 	CHECK(strstr(text, "over a year old") && !strstr(text, "slow"));
-	release.date = 20261102;
-	snprintf(release.platform, sizeof(release.platform), "ptrace");
-	release_objection(&release, now, text, sizeof(text));
+	runsc.date = 20261102;
+	snprintf(runsc.platform, sizeof(runsc.platform), "ptrace");
+	runsc_auto_objection(&runsc, now, text, sizeof(text));
 	CHECK(strstr(text, "slow ptrace") && !strstr(text, "year"));
-	release.date = 0;
-	release_objection(&release, now, text, sizeof(text));
+	runsc.date = 0;
+	runsc_auto_objection(&runsc, now, text, sizeof(text));
 	CHECK(strstr(text, "no date"));
 }

@@ -144,14 +144,14 @@ TEST(a_copy_of_a_database_in_use)
 	CHECK(store_sandbox_insert(store, &row, &error) == 0);
 	CHECK(store_copy(directory, copy, &error) == 0);
 	CHECK(store_copy(directory, copy, &error) < 0); /* there is one, and it stays */
-	CHECK(store_examine(copy, &version, &error) == 0);
+	CHECK(store_copy_examine(copy, &version, &error) == 0);
 	CHECK_INT(version, store_version);
 	CHECK(store_copy_each(copy, count_row, counts, &error) == 0);
 	CHECK_INT(counts[true], 1);
 	CHECK_INT(counts[false], 0);
 	store_close(store);
 	/* As another instance's database, later. */
-	CHECK(store_copy_defer(copy, 500, &error) == 0);
+	CHECK(store_copy_defer_deadlines(copy, 500, &error) == 0);
 	snprintf(name, sizeof(name), "%s/caisson.db", directory);
 	CHECK(rename(copy, name) == 0);
 	CHECK(store_open(directory, &store, &error) == 0);

@@ -696,23 +696,25 @@ TEST(a_secret_is_made_once)
 	struct error error = {0};
 	uint8_t first[32], again[32], other[32], made[16], none[16] = {0};
 	int calls = 0;
-	CHECK_INT(store_secret(store, "url", 32, first, &error), 0);
-	CHECK_INT(store_secret(store, "other", 32, other, &error), 0);
-	CHECK_INT(store_secret_made(store, "made", 16, make_sevens, &calls, made, &error), 0);
-	CHECK_INT(store_secret_made(store, "none", 16, make_nothing, NULL, none, &error), -1);
+	CHECK_INT(store_secret_get(store, "url", 32, first, &error), 0);
+	CHECK_INT(store_secret_get(store, "other", 32, other, &error), 0);
+	CHECK_INT(store_secret_get_or_make(store, "made", 16, make_sevens, &calls, made, &error),
+		  0);
+	CHECK_INT(store_secret_get_or_make(store, "none", 16, make_nothing, NULL, none, &error),
+		  -1);
 	CHECK_TEXT(error.message, "no key today");
 	store_close(store);
 	store = open_store();
-	CHECK_INT(store_secret(store, "url", 32, again, &error), 0);
+	CHECK_INT(store_secret_get(store, "url", 32, again, &error), 0);
 	CHECK(memcmp(first, again, 32) == 0);
 	CHECK(memcmp(first, other, 32) != 0);
-	CHECK_INT(store_secret_made(store, "made", 16, make_nothing, NULL, made, &error), 0);
+	CHECK_INT(store_secret_get_or_make(store, "made", 16, make_nothing, NULL, made, &error), 0);
 	CHECK_INT(made[15], 7);
 	CHECK_INT(calls, 1);
 	/* Another size than it was made with is not served by halves. */
-	CHECK_INT(store_secret(store, "url", 16, none, &error), -1);
+	CHECK_INT(store_secret_get(store, "url", 16, none, &error), -1);
 	CHECK_INT(error.kind, ERROR_STORE_CORRUPT);
-	CHECK_INT(store_secret(store, "large", SECRET_SIZE_MAX + 1, again, &error), -1);
+	CHECK_INT(store_secret_get(store, "large", SECRET_SIZE_MAX + 1, again, &error), -1);
 	store_close(store);
 	remove_directory();
 }

@@ -326,7 +326,7 @@ TEST(execveat)
 
 static void nothing_missing(void)
 {
-	const struct needed_call *missing = sys_needed_missing();
+	const struct needed_call *missing = sys_find_missing_call();
 	CHECK(missing == NULL);
 }
 
@@ -334,7 +334,7 @@ static const char *expected_missing;
 
 static void one_missing(void)
 {
-	const struct needed_call *missing = sys_needed_missing();
+	const struct needed_call *missing = sys_find_missing_call();
 	CHECK_TEXT(missing ? missing->name : NULL, expected_missing);
 }
 

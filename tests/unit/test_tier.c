@@ -32,20 +32,20 @@ TEST(ids_of_sandboxes)
 {
 	struct sandbox_ids ids;
 	struct host host = {.rights = RIGHTS_ROOT, .uid_base = 0x70000000};
-	ids_of(&host, 3, false, &ids);
+	ids_for_slot(&host, 3, false, &ids);
 	CHECK_INT(ids.owner, 0x70030000);
 	CHECK_INT(ids.count, 65536);
 	CHECK_INT(ids.charged, ids.owner);
 	/* The last of 65536 is the daemon's, and nobody's inside. */
 	host = (struct host){.rights = RIGHTS_SUBUIDS, .uid_base = 1, .shared_ids = 65536};
-	ids_of(&host, 3, false, &ids);
+	ids_for_slot(&host, 3, false, &ids);
 	CHECK(ids.owner == 1 && ids.others == 2 && ids.count == 65535 && ids.groups);
 	CHECK(ids.others + ids.count - 2 == 65535);
 	CHECK(ids.charged > 0 && ids.charged < 65536);
-	ids_of(&host, 3, true, &ids);
+	ids_for_slot(&host, 3, true, &ids);
 	CHECK(ids.owner == 0 && ids.others == 2 && ids.count == 65535);
 	host = (struct host){.rights = RIGHTS_ONE_ID};
-	ids_of(&host, 3, false, &ids);
+	ids_for_slot(&host, 3, false, &ids);
 	CHECK(ids.owner == 0 && ids.count == 1 && ids.charged == 0 && !ids.groups);
 }
 

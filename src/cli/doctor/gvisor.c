@@ -13,7 +13,7 @@
 
 #define VERSION_TIMEOUT_MS 3000
 #define PLATFORM_TIMEOUT_MS 6000
-#define OLD_DAYS 366 /* as src/tier/gvisor/release.c: older ones are used by name only */
+#define OLD_DAYS 366 /* as src/tier/gvisor/runsc.c: older ones are used by name only */
 
 /* Releases are named by their day: "release-20250210.0", Debian's "0.0~20221219.0". Days since
  * then, or -1. */

@@ -57,7 +57,7 @@ DOCTOR_CHECK(check_calls)
 	CLOSE_FD int pidfd = sys_pidfd_open(getpid(), 0);
 	/* Without a root to stay in nothing stands in for it: this is the kernel's answer. */
 	CLOSE_FD int file = sys_openat2(AT_FDCWD, "/", &how);
-	const struct needed_call *other = sys_needed_missing();
+	const struct needed_call *other = sys_find_missing_call();
 	const struct {
 		const char *name;
 		int result;

@@ -221,10 +221,10 @@ static int extract_all(struct extraction *extraction, int fd, struct error *erro
 	if (result == 0 && fchdir(extraction->directory) < 0)
 		result = error_set_errno(error, ERROR_INTERNAL, errno, "the staging directory");
 	if (result == 0)
-		result = store_examine(STATE_DATABASE, &version, error);
+		result = store_copy_examine(STATE_DATABASE, &version, error);
 	int64_t age = clock_wall() - extraction->manifest->created;
 	if (result == 0 && age > 0)
-		result = store_copy_defer(STATE_DATABASE, age, error);
+		result = store_copy_defer_deadlines(STATE_DATABASE, age, error);
 	return result;
 }
 

@@ -73,7 +73,7 @@ static bool is_that_one(const void *wanted, const char *id)
 static bool still_runs(int sandboxes, const char *runtime, const char *id)
 {
 	char path[64];
-	if (live_guest_any(runtime, is_that_one, id))
+	if (live_guests_any(runtime, is_that_one, id))
 		return true;
 	if (text_format(path, sizeof(path), "%s/disk.img", id) < 0)
 		return false;

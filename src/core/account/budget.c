@@ -363,7 +363,7 @@ int budget_take_exec(struct sandbox *sandbox, const struct principal *principal,
 int budget_replace(struct core *core, struct workspace *workspace, const struct budget_wish *wishes,
 		   size_t count, struct error *error)
 {
-	if (store_begin(core->store, error) < 0)
+	if (store_transaction_begin(core->store, error) < 0)
 		return -1;
 	int result = store_budget_delete(core->store, workspace->name, 0, 0, error);
 	for (size_t i = 0; i < count && result >= 0; i++) {
@@ -373,7 +373,7 @@ int budget_replace(struct core *core, struct workspace *workspace, const struct 
 					       .maximum = wishes[i].maximum};
 		result = store_budget_put(core->store, &row, error);
 	}
-	if (store_end(core->store, result, error) < 0)
+	if (store_transaction_end(core->store, result, error) < 0)
 		return -1;
 	for (size_t what = 0; what < BUDGET_WHATS; what++)
 		for (size_t period = 0; period < PERIODS; period++)

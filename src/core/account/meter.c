@@ -60,12 +60,12 @@ static void save_now(struct sandbox *sandbox)
 	struct error error;
 	if (sandbox->life->meter.counted == 0)
 		return;
-	int result = store_begin(store, &error);
+	int result = store_transaction_begin(store, &error);
 	if (result == 0) {
 		result = save(sandbox, &error);
 		if (result >= 0)
 			result = budget_save(store, workspace, &error);
-		result = store_end(store, result, &error);
+		result = store_transaction_end(store, result, &error);
 	}
 	sandbox->life->meter.unsaved = result < 0;
 	if (result >= 0)
@@ -282,8 +282,8 @@ void meter_flush(struct core *core)
 	struct error error;
 	if (!anything_unsaved(core))
 		return;
-	if (store_begin(core->store, &error) < 0 ||
-	    store_end(core->store, save_all(core, &error), &error) < 0) {
+	if (store_transaction_begin(core->store, &error) < 0 ||
+	    store_transaction_end(core->store, save_all(core, &error), &error) < 0) {
 		log_warning("what was used is written later: %s", error.message);
 		return;
 	}

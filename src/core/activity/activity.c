@@ -225,7 +225,7 @@ int activity_save(struct core *core, int (*write)(void *data, struct error *erro
 	int written = 0, inserted = 0;
 	if (!log || list_empty(&log->pending))
 		return write ? write(data, error) : 0;
-	if (store_begin(core->store, &own) < 0) {
+	if (store_transaction_begin(core->store, &own) < 0) {
 		cannot_write(log, &own);
 		return write ? write(data, error) : 0;
 	}
@@ -235,7 +235,8 @@ int activity_save(struct core *core, int (*write)(void *data, struct error *erro
 		inserted = insert_all(log, &id, &own);
 	bool good = written >= 0 && inserted == 0;
 	/* An end that fails has undone both. */
-	if (store_end(core->store, good ? 0 : -1, good ? &own : &(struct error){0}) == 0) {
+	if (store_transaction_end(core->store, good ? 0 : -1, good ? &own : &(struct error){0}) ==
+	    0) {
 		all_written(log);
 		return written;
 	}

@@ -11,7 +11,7 @@
 static EVP_PKEY *load(struct core *core, struct error *error)
 {
 	uint8_t seed[RECEIPT_KEY_SIZE];
-	if (store_secret(core->store, "receipt", sizeof(seed), seed, error) < 0)
+	if (store_secret_get(core->store, "receipt", sizeof(seed), seed, error) < 0)
 		return NULL;
 	EVP_PKEY *key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, seed, sizeof(seed));
 	OPENSSL_cleanse(seed, sizeof(seed));

@@ -276,7 +276,7 @@ static int unmark(struct oneshot *oneshot, struct sandbox *sandbox, struct error
 	struct store *store = oneshot->core->store;
 	struct sandbox_row *row = &sandbox->row;
 	uint32_t options = row->options, idle = row->idle_timeout_seconds;
-	if (store_begin(store, error) < 0)
+	if (store_transaction_begin(store, error) < 0)
 		return -1;
 	row->options = (options & ~(uint32_t)OPTION_ONE_SHOT) | OPTION_DETACHED;
 	if (idle == 0 || idle > ONESHOT_DETACHED_IDLE_SECONDS)
@@ -284,7 +284,7 @@ static int unmark(struct oneshot *oneshot, struct sandbox *sandbox, struct error
 	int result = store_sandbox_update(store, &sandbox->row, error);
 	if (result == 0 && oneshot->code_run)
 		result = code_run_record(oneshot->code_run, error);
-	result = store_end(store, result, error);
+	result = store_transaction_end(store, result, error);
 	if (result < 0) {
 		row->options = options;
 		row->idle_timeout_seconds = idle;

@@ -168,14 +168,14 @@ static int insert(void *data, struct error *error)
 	const struct sandbox_row *row = insertion->row;
 	if (!callbacks->named && !insertion->pooled)
 		return store_sandbox_insert(store, row, error);
-	if (store_begin(store, error) < 0)
+	if (store_transaction_begin(store, error) < 0)
 		return -1;
 	int result = callbacks->named ? callbacks->named(callbacks->data, &row->id, error) : 0;
 	if (result == 0 && insertion->pooled)
 		result = pool_forget_row(insertion->pooled, error);
 	if (result == 0)
 		result = store_sandbox_insert(store, row, error);
-	return store_end(store, result, error);
+	return store_transaction_end(store, result, error);
 }
 
 static void expect_told(struct sandbox *sandbox, const struct create_callbacks *callbacks)

@@ -1,8 +1,8 @@
 /* The way between the daemon and the init. One loop, nothing in it waits but poll().
  *
  * To the daemon the shim is the init: most frames pass as they are. Its own are
- *   - EXEC: the logs' descriptors stay here and the flag goes (execs.c); OUTPUT becomes PROGRESS,
- *     and the totals in EXITED and LISTED are those of the logs
+ *   - EXEC: the logs' descriptors stay here and the flag goes (exec_output.c); OUTPUT becomes
+ * PROGRESS, and the totals in EXITED and LISTED are those of the logs
  *   - the sandbox's deadline (CONFIGURE, DEADLINE): the clock inside is another, and this one
  *     cannot be talked out of it
  *   - FRAME_BEGIN: a daemon's end. Until the init has repeated it nothing of the next daemon's is
@@ -29,18 +29,18 @@
 #include "base/fd.h"
 #include "proto/init_messages.h"
 #include "proto/spawner_messages.h"
-#include "tier/bridge/execs.h"
+#include "tier/bridge/exec_output.h"
 
 #define FRAME_MAX (FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX)
 /* A queue takes a frame that is passed on while one of the largest fits beside this, which is for
  * small ones of our own. */
 #define RESERVE 4096
-#define SMALL 64
+#define SMALL_FRAME 64
 #define FRAMES_PER_TURN 64
 #define FDS_MAX 32
 #define FDS_PER_MESSAGE 4
 #define STALL_MAX (10 * NSEC_PER_SEC)
-#define LAST_WORDS (2 * NSEC_PER_SEC)
+#define FINISH_TIMEOUT (2 * NSEC_PER_SEC)
 
 struct queue {
 	uint8_t *data;
@@ -60,10 +60,10 @@ static struct {
 	int listener, guest, signals;
 	int daemon; /* -1: nobody is connected */
 	pid_t sentry;
-	bool spoken;     /* something of this daemon's was passed on */
-	bool greeted;    /* HELLO_REPLY was passed on: PROGRESS may come */
-	bool beginning;  /* BEGIN was sent, and has not come back */
-	uint32_t begins; /* its number */
+	bool frames_passed;    /* something of this daemon's was passed on */
+	bool hello_answered;   /* HELLO_REPLY was passed on: PROGRESS may come */
+	bool begin_pending;    /* BEGIN was sent, and has not come back */
+	uint32_t begin_number; /* its number */
 	int fds[FDS_MAX];
 	size_t fd_count;
 	int64_t deadline;      /* of the sandbox, CLOCK_BOOTTIME; 0: none */
@@ -149,10 +149,10 @@ static void channel_send_begin(void)
 {
 	uint8_t room[4];
 	struct writer writer = writer_on(room, sizeof(room));
-	write_u32(&writer, ++relay.begins);
+	write_u32(&writer, ++relay.begin_number);
 	queue_frame(&guest_out, FRAME_BEGIN, 0, room, writer.size);
-	relay.beginning = true;
-	relay.spoken = false;
+	relay.begin_pending = true;
+	relay.frames_passed = false;
 }
 
 static void daemon_close(void)
@@ -165,9 +165,9 @@ static void daemon_close(void)
 	relay.fd_count = 0;
 	queue_clear(&daemon_in);
 	queue_clear(&daemon_out);
-	relay.greeted = false;
+	relay.hello_answered = false;
 	relay.stalled_since = 0;
-	if (relay.spoken)
+	if (relay.frames_passed)
 		channel_send_begin();
 }
 
@@ -224,7 +224,7 @@ static int daemon_pass_exec(const struct frame *frame)
 	static struct exec_request request;
 	static uint8_t room[FRAME_PAYLOAD_MAX];
 	struct failure failure;
-	if (exec_request_read(frame, &request) < 0 || execs_known(frame->id))
+	if (exec_request_read(frame, &request) < 0 || exec_output_is_known(frame->id))
 		return -EBADMSG;
 	int logs[2] = {-1, -1};
 	size_t wanted = request.flags & EXEC_TTY ? 1 : 2;
@@ -233,7 +233,7 @@ static int daemon_pass_exec(const struct frame *frame)
 	memcpy(logs, relay.fds, wanted * sizeof(int));
 	relay.fd_count -= wanted;
 	memmove(relay.fds, relay.fds + wanted, relay.fd_count * sizeof(int));
-	if (execs_begin(frame->id, request.flags, logs, &failure) < 0) {
+	if (exec_output_begin(frame->id, request.flags, logs, &failure) < 0) {
 		daemon_send_start_failed(frame->id, &failure);
 		return 0;
 	}
@@ -288,16 +288,16 @@ static int daemon_serve_frame(const struct frame *frame)
 	case FRAME_CONSUMED:
 		if (output_totals_read(frame, &consumed) < 0)
 			return -EBADMSG;
-		execs_consumed(frame->id, &consumed);
+		exec_output_consumed(frame->id, &consumed);
 		return 0;
 	case FRAME_CREDIT:
 		/* Of output there is none to be given: it is in the log. */
-		return execs_known(frame->id) ? 0 : 1;
+		return exec_output_is_known(frame->id) ? 0 : 1;
 	case FRAME_FORGET:
-		execs_forget(frame->id);
+		exec_output_forget(frame->id);
 		return 1;
 	case FRAME_LIST:
-		execs_list();
+		exec_output_list_begin();
 		return 1;
 	case FRAME_BEGIN:
 		return -EBADMSG;
@@ -309,7 +309,7 @@ static int daemon_serve_frame(const struct frame *frame)
 /* The frame at the front that can be served now: its length, 0 when there is none, -EBADMSG. */
 static int64_t daemon_next_frame(struct frame *ret_frame)
 {
-	if (relay.daemon < 0 || relay.beginning || !queue_takes_frame(&guest_out) ||
+	if (relay.daemon < 0 || relay.begin_pending || !queue_takes_frame(&guest_out) ||
 	    !queue_takes_frame(&daemon_out))
 		return 0;
 	return frame_parse(daemon_in.data + daemon_in.start, daemon_in.end - daemon_in.start,
@@ -323,7 +323,7 @@ static bool daemon_handle_frame(void)
 	int64_t length = daemon_next_frame(&frame);
 	if (length == 0)
 		return false;
-	relay.spoken = true;
+	relay.frames_passed = true;
 	int result = length < 0 ? -EBADMSG : daemon_serve_frame(&frame);
 	if (result < 0) {
 		daemon_close();
@@ -340,13 +340,13 @@ static bool daemon_handle_frame(void)
 
 static void guest_pass_frame(const struct frame *frame)
 {
-	if (relay.daemon < 0 || relay.beginning)
+	if (relay.daemon < 0 || relay.begin_pending)
 		return;
 	queue_frame(&daemon_out, (enum frame_type)frame->type, frame->id, frame->payload,
 		    frame->size);
-	if (frame->type == FRAME_HELLO_REPLY && !relay.greeted) {
-		relay.greeted = true;
-		execs_tell_again();
+	if (frame->type == FRAME_HELLO_REPLY && !relay.hello_answered) {
+		relay.hello_answered = true;
+		exec_output_repeat_progress();
 	}
 }
 
@@ -357,14 +357,14 @@ static int guest_pass_exited(const struct frame *frame)
 	uint8_t room[128];
 	if (exec_result_read(frame, &result) < 0)
 		return -EBADMSG;
-	execs_totals(frame->id, &result.totals);
+	exec_output_read_totals(frame->id, &result.totals);
 	struct writer writer = writer_on(room, sizeof(room));
 	exec_result_write(&writer, &result);
 	struct frame changed = *frame;
 	changed.payload = room;
 	changed.size = (uint32_t)writer.size;
 	guest_pass_frame(&changed);
-	execs_ended(frame->id, result.left_running);
+	exec_output_ended(frame->id, result.left_running);
 	return 0;
 }
 
@@ -374,8 +374,8 @@ static int guest_pass_listed(const struct frame *frame)
 	uint8_t room[128];
 	if (exec_status_read(frame, &status) < 0)
 		return -EBADMSG;
-	execs_totals(frame->id, &status.result.totals);
-	execs_listed(frame->id);
+	exec_output_read_totals(frame->id, &status.result.totals);
+	exec_output_listed(frame->id);
 	struct writer writer = writer_on(room, sizeof(room));
 	exec_status_write(&writer, &status);
 	struct frame changed = *frame;
@@ -383,7 +383,7 @@ static int guest_pass_listed(const struct frame *frame)
 	changed.size = (uint32_t)writer.size;
 	guest_pass_frame(&changed);
 	if (status.phase == EXEC_PHASE_ENDED)
-		execs_ended(frame->id, status.result.left_running);
+		exec_output_ended(frame->id, status.result.left_running);
 	return 0;
 }
 
@@ -391,9 +391,9 @@ static int guest_take_begin(const struct frame *frame)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t number = read_u32(&reader);
-	if (reader_finish(&reader) < 0 || !relay.beginning || number != relay.begins)
+	if (reader_finish(&reader) < 0 || !relay.begin_pending || number != relay.begin_number)
 		return -EBADMSG;
-	relay.beginning = false;
+	relay.begin_pending = false;
 	return 0;
 }
 
@@ -401,7 +401,7 @@ static int guest_serve_frame(const struct frame *frame)
 {
 	switch (frame->type) {
 	case FRAME_OUTPUT:
-		return execs_output(frame);
+		return exec_output_append(frame);
 	case FRAME_BEGIN:
 		return guest_take_begin(frame);
 	case FRAME_PROGRESS:
@@ -411,13 +411,13 @@ static int guest_serve_frame(const struct frame *frame)
 	case FRAME_LISTED:
 		return guest_pass_listed(frame);
 	case FRAME_LIST_END:
-		execs_list_end();
+		exec_output_list_end();
 		break;
 	case FRAME_START_FAILED:
-		execs_failed(frame->id);
+		exec_output_start_failed(frame->id);
 		break;
 	case FRAME_GONE:
-		execs_gone(frame->id);
+		exec_output_gone(frame->id);
 		break;
 	default:
 		break;
@@ -467,7 +467,7 @@ static int guest_receive(void)
  * has what fits into its socket. */
 static _Noreturn void relay_finish(void)
 {
-	int64_t until = clock_boot() + LAST_WORDS;
+	int64_t until = clock_boot() + FINISH_TIMEOUT;
 	int status = 0, got;
 	pid_t ended;
 	do {
@@ -517,13 +517,13 @@ static void execs_send_due(void)
 	uint32_t credit;
 	struct output_totals totals;
 	uint8_t room[32];
-	while (queue_free(&guest_out) > RESERVE / 2 && execs_next_credit(&key, &credit)) {
+	while (queue_free(&guest_out) > RESERVE / 2 && exec_output_next_credit(&key, &credit)) {
 		struct writer writer = writer_on(room, sizeof(room));
 		write_u32(&writer, credit);
 		queue_frame(&guest_out, FRAME_CREDIT, key, room, writer.size);
 	}
-	while (relay.greeted && !relay.beginning && queue_free(&daemon_out) > SMALL &&
-	       execs_next_progress(&key, &totals)) {
+	while (relay.hello_answered && !relay.begin_pending &&
+	       queue_free(&daemon_out) > SMALL_FRAME && exec_output_next_progress(&key, &totals)) {
 		struct writer writer = writer_on(room, sizeof(room));
 		output_totals_write(&writer, &totals);
 		queue_frame(&daemon_out, FRAME_PROGRESS, key, room, writer.size);
@@ -549,7 +549,7 @@ static void queues_flush(void)
 static int64_t relay_next_timer(void)
 {
 	int64_t next = relay.deadline > 0 ? relay.deadline : INT64_MAX;
-	next = MIN(next, execs_retry_at());
+	next = MIN(next, exec_output_retry_at());
 	if (relay.stalled_since != 0)
 		next = MIN(next, relay.stalled_since + STALL_MAX);
 	return next;
@@ -569,7 +569,7 @@ static void relay_wait_for_events(bool more)
 		polled[GUEST].events |= POLLIN;
 	if (guest_out.start < guest_out.end)
 		polled[GUEST].events |= POLLOUT;
-	if (!relay.beginning && fds_fit && queue_free(&daemon_in) > 0)
+	if (!relay.begin_pending && fds_fit && queue_free(&daemon_in) > 0)
 		polled[DAEMON].events |= POLLIN;
 	if (daemon_out.start < daemon_out.end)
 		polled[DAEMON].events |= POLLOUT;
@@ -600,7 +600,7 @@ static void daemon_check_descriptors(void)
 		daemon_close();
 }
 
-_Noreturn void relay_run(int listener, pid_t sentry)
+_Noreturn void relay_serve(int listener, pid_t sentry)
 {
 	sigset_t mask;
 	sigemptyset(&mask);
@@ -628,11 +628,11 @@ _Noreturn void relay_run(int listener, pid_t sentry)
 	}
 }
 
-int relay_begin(int channel, int64_t deadline)
+int relay_wait_for_init(int channel, int64_t deadline)
 {
 	relay.guest = channel;
 	channel_send_begin();
-	while (relay.beginning) {
+	while (relay.begin_pending) {
 		int64_t left = (deadline - clock_boot()) / NSEC_PER_MSEC;
 		struct pollfd polled = {.fd = channel, .events = POLLIN};
 		int result = queue_send(&guest_out, channel);
@@ -642,7 +642,7 @@ int relay_begin(int channel, int64_t deadline)
 			return -ETIMEDOUT;
 		if (poll(&polled, 1, (int)left) > 0 && guest_receive() < 0)
 			return -ECONNRESET;
-		while (relay.beginning && guest_handle_frame())
+		while (relay.begin_pending && guest_handle_frame())
 			;
 	}
 	return 0;

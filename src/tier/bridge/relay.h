@@ -8,6 +8,6 @@
 #include "base/macros.h"
 
 /* Asks the init whether it is there, and waits for its answer: 0 or -errno. */
-NODISCARD int relay_begin(int channel, int64_t deadline);
+NODISCARD int relay_wait_for_init(int channel, int64_t deadline);
 /* Serves daemons until the container ends, whose process is `sentry`. SIGCHLD is blocked. */
-_Noreturn void relay_run(int listener, pid_t sentry);
+_Noreturn void relay_serve(int listener, pid_t sentry);

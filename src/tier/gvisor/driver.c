@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "tier/driver.h"
-#include "tier/gvisor/release.h"
+#include "tier/gvisor/runsc.h"
 #include "tier/gvisor/root.h"
 #include "tier/jail/boot.h"
 #include "tier/jail/jail.h"
@@ -39,7 +39,7 @@ static int gvisor_check_boot(const struct host *host, const struct guest *guest,
 				 "memory of %llu MiB is too little: the gvisor tier needs %llu MiB "
 				 "or more, its kernel counts too",
 				 (unsigned long long)create->limits.memory / MIB, MEMORY_MIN / MIB);
-	return jail_check(host, guest, error);
+	return jail_check_slot(host, guest, error);
 }
 
 /* What the host counts are threads: those of runsc, and for each address space inside as many as
@@ -62,9 +62,9 @@ static void gvisor_correct_reasons(uint32_t reasons[LIMIT_COUNT])
 }
 
 static int gvisor_boot_with(const struct host *host, struct guest *guest, const struct boot *boot,
-			    struct release *release, struct error *error)
+			    struct runsc *runsc, struct error *error)
 {
-	char *const arguments[] = {"caisson", "_shim", release->platform, guest->id.text, NULL};
+	char *const arguments[] = {"caisson", "_shim", runsc->platform, guest->id.text, NULL};
 	CLOSE_FD int self = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 	if (self < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "/proc/self/exe");
@@ -79,11 +79,10 @@ static int gvisor_boot_with(const struct host *host, struct guest *guest, const 
 static int gvisor_boot(const struct host *host, struct guest *guest, const struct boot *boot,
 		       struct error *error)
 {
-	struct release release;
-	if (gvisor_check_boot(host, guest, boot, error) < 0 ||
-	    release_find(host, &release, error) < 0)
+	struct runsc runsc;
+	if (gvisor_check_boot(host, guest, boot, error) < 0 || runsc_find(host, &runsc, error) < 0)
 		return -1;
-	return gvisor_boot_with(host, guest, boot, &release, error);
+	return gvisor_boot_with(host, guest, boot, &runsc, error);
 }
 
 static int gvisor_adopt(const struct host *host, struct guest *guest, struct error *error)
@@ -121,20 +120,19 @@ static int gvisor_counters(const struct host *host, struct guest *guest,
 static void gvisor_probe(const struct host *host, struct spawn_probe *ret_probe)
 {
 	struct guest guest = {.init = PROCESS_NONE};
-	struct release release;
+	struct runsc runsc;
 	struct error error;
 	memset(ret_probe, 0, sizeof(*ret_probe));
 	ret_probe->tier = TIER_GVISOR;
-	int result = release_find(host, &release, &error);
+	int result = runsc_find(host, &runsc, &error);
 	if (result == 0)
-		release_objection(&release, clock_wall(), ret_probe->missing,
-				  sizeof(ret_probe->missing));
+		runsc_auto_objection(&runsc, clock_wall(), ret_probe->missing,
+				     sizeof(ret_probe->missing));
 	ret_probe->by_name = ret_probe->missing[0] != '\0';
 	if (result == 0 && !ret_probe->by_name)
-		result =
-		    probe_boot(&gvisor_driver, host, MEMORY_MIN, &guest, &error) < 0
-			? error_prepend(&error, "runsc %s (%s)", release.version, release.platform)
-			: 0;
+		result = probe_boot(&gvisor_driver, host, MEMORY_MIN, &guest, &error) < 0
+			     ? error_prepend(&error, "runsc %s (%s)", runsc.version, runsc.platform)
+			     : 0;
 	if (result < 0) {
 		snprintf(ret_probe->missing, sizeof(ret_probe->missing), "%.255s", error.message);
 		return;

@@ -20,8 +20,8 @@
 #include "boot/channel.h"
 #include "tier/bridge/relay.h"
 #include "tier/gvisor/container.h"
-#include "tier/gvisor/narrow.h"
-#include "tier/gvisor/release.h"
+#include "tier/gvisor/shim_privileges.h"
+#include "tier/gvisor/runsc.h"
 #include "tier/gvisor/root.h"
 #include "tier/jail/boot.h"
 
@@ -60,7 +60,7 @@ static void shim_report_done(void)
 
 static void shim_prepare(void)
 {
-	char runsc[RELEASE_PATH_MAX];
+	char runsc[RUNSC_PATH_MAX];
 	const char *step = "finding runsc";
 	struct failure failure = {0};
 	if (boot_receive_prepare(&handles, &failure) < 0)
@@ -70,7 +70,7 @@ static void shim_prepare(void)
 	fd_close(&handles.memory_limit);
 	fd_close(&handles.memory_stat);
 	fd_close(&handles.process_events);
-	int result = release_path(runsc);
+	int result = runsc_find_path(runsc);
 	if (result >= 0)
 		result = gvisor_leave_host(runsc, BOOT_INIT_FD, &step);
 	if (result < 0)
@@ -122,7 +122,7 @@ static pid_t shim_start_container(const char *platform, const struct id *id,
 		shim_fail(result, "runsc run");
 	close(pair[1]);
 	boot_report_phase("runsc");
-	result = relay_begin(channel, order.deadline);
+	result = relay_wait_for_init(channel, order.deadline);
 	if (result < 0)
 		shim_fail(result, "the init in the container");
 	boot_report_phase("guest");
@@ -152,12 +152,12 @@ int shim_main(int argc, char **argv)
 	sigaddset(&mask, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	setrlimit(RLIMIT_NOFILE, &files);
-	int result = listen(handles.listener, 4) < 0 ? -errno : narrow_shim();
+	int result = listen(handles.listener, 4) < 0 ? -errno : shim_drop_privileges();
 	if (result < 0)
 		shim_fail(result, "narrowing the shim");
 	shim_report_done();
 	boot_report_begin(0);
 	shim_report_done();
 	close(BOOT_FD);
-	relay_run(handles.listener, sentry);
+	relay_serve(handles.listener, sentry);
 }

@@ -14,8 +14,8 @@
  *   root.c         mounts: a small root for runsc, the sandbox's root below it
  *   container.c    the container's description, runsc
  *   tier/bridge    frames between the two, and execs' output into their logs
- *   narrow.c       what is given up before the first frame is read
- *   release.c      which runsc this host has (in the spawner)
+ *   shim_privileges.c       what is given up before the first frame is read
+ *   runsc.c        which runsc this host has (in the spawner)
  *   driver.c       the driver (in the spawner)
  */
 #pragma once

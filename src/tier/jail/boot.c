@@ -171,13 +171,13 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
  * call. NO_SETUID_FIXUP keeps the capabilities over it. */
 static int child_clone_charged_to(const struct host *host, uint32_t owner, struct clone_args *args)
 {
-	struct ids_guise guise;
-	int result = ids_put_on(host, owner, &guise);
+	struct ids_disguise guise;
+	int result = ids_disguise_enter(host, owner, &guise);
 	if (result < 0)
 		return result;
 	int pid = sys_clone3(args);
 	if (pid != 0)
-		ids_take_off(&guise);
+		ids_disguise_leave(&guise);
 	return pid;
 }
 
@@ -222,7 +222,7 @@ static int child_equip(struct attempt *attempt, struct error *error)
 	char path[64];
 	pid_t pid = guest->init.pid;
 	const char *what = "uid maps";
-	int result = ids_write(attempt->host, &attempt->ids, pid);
+	int result = ids_write_maps(attempt->host, &attempt->ids, pid);
 	if (result >= 0) {
 		what = "its user namespace";
 		result = text_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
@@ -400,7 +400,7 @@ static int attempt_open_layers(struct attempt *attempt, struct boot_assign *assi
 	for (uint32_t i = 0; i < rootfs.lower_count; i++) {
 		/* Without root there are no idmapped mounts: the layer has the right owners. */
 		int userns = attempt->host->rights == RIGHTS_ROOT ? attempt->userns : -1;
-		int layer = idmap_layer(rootfs.lowers[i], userns);
+		int layer = idmap_mount_layer(rootfs.lowers[i], userns);
 		if (layer == -EINVAL && userns >= 0)
 			return error_set(error, ERROR_UNSUPPORTED,
 					 "the file system of the state directory %s cannot show "
@@ -412,7 +412,7 @@ static int attempt_open_layers(struct attempt *attempt, struct boot_assign *assi
 	}
 	for (uint32_t i = 0; i < rootfs.bind_count; i++) {
 		assign->bind_places[i] = rootfs.bind_places[i];
-		if (attempt_add_mount(attempt, idmap_host_bind(rootfs.binds[i]),
+		if (attempt_add_mount(attempt, idmap_mount_host_directory(rootfs.binds[i]),
 				      "a directory of the host", error) < 0)
 			return -1;
 	}
@@ -433,7 +433,7 @@ static int attempt_open_folders(struct attempt *attempt, struct boot_assign *ass
 					.owner = attempt->ids.owner,
 					.plain = attempt->host->rights != RIGHTS_ROOT};
 		assign->tree_modes[i] = mount->mode;
-		int tree = idmap_folder(&folder, error);
+		int tree = idmap_mount_folder(&folder, error);
 		if (tree < 0)
 			return error_prepend(error, "mount %u", i + 1);
 		attempt->fds[attempt->fd_count++] = tree;
@@ -458,7 +458,7 @@ static int attempt_prepare(struct attempt *attempt, struct error *error)
 	if (record_make(attempt->host, &guest->id, &attempt->listener, error) < 0 ||
 	    cgroup_make(attempt->host, &guest->id, &guest->limits, guest->limit_reasons,
 			&attempt->cgroups, error) < 0 ||
-	    cgroup_give(attempt->host, attempt->ids.owner, &attempt->cgroups, error) < 0)
+	    cgroup_let_root_join(attempt->host, attempt->ids.owner, &attempt->cgroups, error) < 0)
 		return -1;
 	attempt_phase_done(attempt, "cgroup");
 	if (child_start(attempt, error) < 0)
@@ -520,7 +520,7 @@ static struct attempt attempt_new(const struct host *host, struct guest *guest,
 	guest->phase_count = 0;
 	guest->frozen = false;
 	memset(guest->limit_reasons, 0, sizeof(guest->limit_reasons));
-	ids_of_files(host, &guest->id, guest->slot, boot->create->mount_count > 0, &attempt.ids);
+	ids_for_sandbox(host, &guest->id, guest->slot, boot->create->mount_count > 0, &attempt.ids);
 	return attempt;
 }
 

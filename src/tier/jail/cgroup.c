@@ -334,16 +334,16 @@ int cgroup_make(const struct host *host, const struct id *id, const struct limit
  * is the host's root). */
 static int procs_reopen_as(const struct host *host, uid_t owner, int *procs)
 {
-	struct ids_guise guise;
+	struct ids_disguise guise;
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", *procs);
 	if (fchown(*procs, owner, (gid_t)-1) < 0)
 		return -errno;
-	int result = ids_put_on(host, owner, &guise);
+	int result = ids_disguise_enter(host, owner, &guise);
 	if (result < 0)
 		return result;
 	int fd = file_open(AT_FDCWD, path, O_WRONLY);
-	ids_take_off(&guise);
+	ids_disguise_leave(&guise);
 	if (fd < 0)
 		return fd;
 	fd_close(procs);
@@ -351,7 +351,8 @@ static int procs_reopen_as(const struct host *host, uid_t owner, int *procs)
 	return 0;
 }
 
-int cgroup_give(const struct host *host, uid_t owner, struct cgroup_boot *boot, struct error *error)
+int cgroup_let_root_join(const struct host *host, uid_t owner, struct cgroup_boot *boot,
+			 struct error *error)
 {
 	for (uint32_t i = 0; host->rights == RIGHTS_SUBUIDS && owner != 0 && i < boot->count; i++) {
 		/* Version 2 asks whether the opener may write to both cgroups: we may. */
@@ -441,14 +442,14 @@ int cgroup_freeze(const struct host *host, const struct id *id, bool frozen, str
 	return group_is_frozen(work, unified) == frozen ? 0 : 1;
 }
 
-bool cgroup_frozen(const struct host *host, const struct id *id)
+bool cgroup_is_frozen(const struct host *host, const struct id *id)
 {
 	bool unified;
 	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
 	return work >= 0 && group_is_frozen(work, unified);
 }
 
-bool cgroup_thawed(const struct host *host, const struct id *id)
+bool cgroup_is_thawed(const struct host *host, const struct id *id)
 {
 	bool unified;
 	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
@@ -524,7 +525,7 @@ void cgroup_kill_frozen(const struct host *host, const struct id *id)
 	group_thaw_to_die(work, unified);
 }
 
-bool cgroup_empty(const struct host *host, const struct id *id)
+bool cgroup_is_empty(const struct host *host, const struct id *id)
 {
 	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
@@ -561,7 +562,7 @@ void cgroup_each_thread(const struct host *host, const struct id *id,
 	}
 }
 
-bool cgroup_holds(const struct host *host, const struct id *id, pid_t pid)
+bool cgroup_holds_process(const struct host *host, const struct id *id, pid_t pid)
 {
 	char path[64], suffix[PATH_ROOM], line[4096];
 	uint32_t expected = 0, found = 0;

@@ -47,8 +47,8 @@ NODISCARD int cgroup_make(const struct host *host, const struct id *id, const st
 			  uint32_t reasons[LIMIT_COUNT], struct cgroup_boot *ret_boot,
 			  struct error *error);
 /* Lets the sandbox's own root, `owner`, into work: without root the kernel would not. */
-NODISCARD int cgroup_give(const struct host *host, uid_t owner, struct cgroup_boot *boot,
-			  struct error *error);
+NODISCARD int cgroup_let_root_join(const struct host *host, uid_t owner, struct cgroup_boot *boot,
+				   struct error *error);
 NODISCARD int cgroup_set_limits(const struct host *host, const struct id *id,
 				const struct limits *limits, struct error *error);
 /* Which limits hold: asks the cgroups that are there. */
@@ -56,9 +56,9 @@ void cgroup_reasons(const struct host *host, const struct id *id, uint32_t reaso
 /* All of work stops, or goes on. 1: it has been told, and does not yet. */
 NODISCARD int cgroup_freeze(const struct host *host, const struct id *id, bool frozen,
 			    struct error *error);
-bool cgroup_frozen(const struct host *host, const struct id *id);
+bool cgroup_is_frozen(const struct host *host, const struct id *id);
 /* Neither frozen nor told to freeze. */
-bool cgroup_thawed(const struct host *host, const struct id *id);
+bool cgroup_is_thawed(const struct host *host, const struct id *id);
 /* What they count, and have counted after the end of all that was in them. Keeps a few descriptors
  * until the cgroups are removed. */
 void cgroup_counters(const struct host *host, const struct guest *guest,
@@ -67,12 +67,14 @@ void cgroup_counters_forget(const struct id *id);
 /* Memory goes back to the host as far as nothing is lost. Blocks: for a worker. */
 NODISCARD int cgroup_reclaim(const struct host *host, struct guest *guest,
 			     struct spawn_reclaimed *ret_reclaimed, struct error *error);
-/* What work holds above its limit (cgroup_over.c), as jail.h has it: over_open, over_read,
- * over_end.
+/* What work holds above its limit (cgroup_memory_limit.c), as jail.h has it: memory_events_open,
+ * memory_events_read, memory_limit_enforce.
  */
-NODISCARD int cgroup_over_open(const struct host *host, const struct guest *guest);
-NODISCARD int cgroup_over_read(const struct host *host, const struct guest *guest, int events);
-NODISCARD int cgroup_over_end(const struct host *host, struct guest *guest, struct error *error);
+NODISCARD int cgroup_memory_events_open(const struct host *host, const struct guest *guest);
+NODISCARD int cgroup_memory_events_read(const struct host *host, const struct guest *guest,
+					int events);
+NODISCARD int cgroup_memory_limit_enforce(const struct host *host, struct guest *guest,
+					  struct error *error);
 /* The work cgroup in the hierarchy that has a controller (enum controller); *ret_unified its
  * version. Owned by the caller; -errno. */
 NODISCARD int cgroup_open_work(const struct host *host, const struct id *id, uint32_t controller,
@@ -84,12 +86,12 @@ void cgroup_kill(const struct host *host, const struct id *id);
 /* The same of what a freezer holds, in one hierarchy: for one whose PID 1 is killed too, which is
  * the end of all others. */
 void cgroup_kill_frozen(const struct host *host, const struct id *id);
-bool cgroup_empty(const struct host *host, const struct id *id);
+bool cgroup_is_empty(const struct host *host, const struct id *id);
 /* Calls back for every thread in init and work. */
 void cgroup_each_thread(const struct host *host, const struct id *id,
 			void (*each)(pid_t thread, const void *data), const void *data);
 /* Is the process in our cgroup of that id, in every hierarchy we use? */
-bool cgroup_holds(const struct host *host, const struct id *id, pid_t pid);
+bool cgroup_holds_process(const struct host *host, const struct id *id, pid_t pid);
 /* rmdir; -EBUSY when processes are still leaving after `timeout_ms`. Missing ones are fine. */
 NODISCARD int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms);
 /* Ends and removes the cgroups of this instance whose id is not known, and its own directories when

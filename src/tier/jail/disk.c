@@ -19,8 +19,8 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "tier/jail/disk_owner.h"
-#include "tier/jail/loop.h"
-#include "tier/jail/tool.h"
+#include "tier/jail/loop_device.h"
+#include "tier/jail/e2fsprogs.h"
 #include "tier/remove_tree.h"
 
 #define TEMPLATES_MAX 32
@@ -77,7 +77,7 @@ static int filesystem_make(const char *path, const struct limits *limits)
 		return -errno;
 	int result = ftruncate(fd, (off_t)image_size(limits)) < 0 ? -errno : 0;
 	if (result >= 0)
-		result = tool_run("mke2fs", arguments);
+		result = e2fsprogs_run("mke2fs", arguments);
 	if (result != 0)
 		unlink(path);
 	return result > 0 ? -EIO : result;
@@ -200,7 +200,7 @@ static int image_check(int image, const char *path)
 	if ((state[0] | state[1] << 8) == EXT4_STATE_CLEAN)
 		return 0;
 	const char *const arguments[] = {"e2fsck", "-p", path, NULL};
-	int result = tool_run("e2fsck", arguments);
+	int result = e2fsprogs_run("e2fsck", arguments);
 	/* 1: errors corrected. */
 	return result > 1 ? -EUCLEAN : MIN(result, 0);
 }
@@ -213,7 +213,7 @@ static int image_mount(const char *path, bool fresh)
 	int result = disk_lock(image);
 	if (result >= 0 && !fresh)
 		result = image_check(image, path);
-	return result < 0 ? result : loop_mount(image, BLOCK);
+	return result < 0 ? result : loop_device_mount(image, BLOCK);
 }
 
 /* A detached mount of a plain directory. */
@@ -396,7 +396,7 @@ void disk_reasons(const struct host *host, const struct id *id, uint32_t reasons
 	    image ? LIMIT_ENFORCED : directory_unlimited_reason(host);
 }
 
-void disk_count(const struct guest *guest, int root, struct spawn_counters *counters)
+void disk_read_usage(const struct guest *guest, int root, struct spawn_counters *counters)
 {
 	struct statfs usage;
 	if (guest->limit_reasons[LIMIT_DISK] != LIMIT_ENFORCED || root < 0 ||

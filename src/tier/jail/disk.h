@@ -35,4 +35,4 @@ NODISCARD int disk_open(const struct host *host, const struct id *id,
 /* Which it is, of a sandbox that exists. */
 void disk_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT]);
 /* What is used of it, where it has a limit; root: the sandbox's root directory, or -1. */
-void disk_count(const struct guest *guest, int root, struct spawn_counters *counters);
+void disk_read_usage(const struct guest *guest, int root, struct spawn_counters *counters);

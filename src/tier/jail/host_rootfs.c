@@ -142,7 +142,7 @@ static int skeleton_build_owned(const struct host *host, const struct sandbox_id
 		return skeleton_build(building->host_root, building->directory, error);
 	if (fchown(building->directory, ids->owner, ids->owner) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
-	return ids_call(host, ids, skeleton_build_as_root, building, error);
+	return ids_call_as_root(host, ids, skeleton_build_as_root, building, error);
 }
 
 static int skeleton_make(const struct host *host, const struct sandbox_ids *ids, int host_root,
@@ -181,7 +181,7 @@ static int skeleton_prepare(const struct host *host, bool has_folders, struct er
 {
 	struct sandbox_ids ids;
 	char digest[ROOTFS_DIGEST_TEXT], current[ROOTFS_DIGEST_TEXT];
-	ids_of(host, 0, has_folders, &ids);
+	ids_for_slot(host, 0, has_folders, &ids);
 	CLOSE_FD int templates = templates_open(host, &ids, error);
 	CLOSE_FD int host_root = templates < 0 ? -1 : host_root_open(error);
 	if (host_root < 0 || skeleton_digest(host_root, digest, error) < 0)
@@ -228,7 +228,7 @@ int host_rootfs_open(const struct host *host, const struct sandbox_ids *ids,
 {
 	CLEANUP(rootfs_done) struct rootfs rootfs = {.lower_count = 0};
 	struct sandbox_ids usual;
-	ids_of(host, 0, false, &usual);
+	ids_for_slot(host, 0, false, &usual);
 	CLOSE_FD int templates = templates_open(host, ids ? ids : &usual, error);
 	CLOSE_FD int host_root = templates < 0 ? -1 : host_root_open(error);
 	if (host_root < 0)

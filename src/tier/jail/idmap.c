@@ -49,12 +49,12 @@ static int directory_clone_mount(int directory, uint64_t attributes, int userns,
 	return result < 0 ? result : TAKE_FD(tree);
 }
 
-int idmap_layer(int directory, int userns)
+int idmap_mount_layer(int directory, int userns)
 {
 	return directory_clone_mount(directory, MOUNT_ATTR_RDONLY, userns, false);
 }
 
-int idmap_host_bind(int directory)
+int idmap_mount_host_directory(int directory)
 {
 	return directory_clone_mount(directory, MOUNT_ATTR_RDONLY, -1, true);
 }
@@ -142,7 +142,7 @@ static int folder_check(const struct folder *folder, struct error *error)
 	return 0;
 }
 
-int idmap_folder(const struct folder *given, struct error *error)
+int idmap_mount_folder(const struct folder *given, struct error *error)
 {
 	/* Root may give anybody's folder, and means that its owner's files can be used in it;
 	 * root's own rights are never lent to a sandbox that can do with less. */
@@ -174,7 +174,7 @@ int idmap_folder(const struct folder *given, struct error *error)
 	 * whoever may mount inside. (Below a copy-on-write folder it is out of reach.) */
 	int result = mount;
 	if (mount >= 0 && folder->mode == MOUNT_READ_ONLY)
-		result = locked_mount(mount);
+		result = mount_lock_flags(mount);
 	else
 		mount = -1;
 	if (result < 0)

@@ -18,9 +18,9 @@
 
 /* A layer of ours, read-only; `userns`: the sandbox's user namespace, -1: its owners as they are. A
  * descriptor or -errno. */
-NODISCARD int idmap_layer(int directory, int userns);
+NODISCARD int idmap_mount_layer(int directory, int userns);
 /* A directory of the host's: read-only, nosuid, nodev, owners as they are. */
-NODISCARD int idmap_host_bind(int directory);
+NODISCARD int idmap_mount_host_directory(int directory);
 
 struct folder {
 	int directory; /* opened by the user for reading; not owned */
@@ -31,4 +31,4 @@ struct folder {
 	bool plain;     /* without root: not idmapped, its owner is the sandbox's root anyway */
 };
 /* A user's folder, after a look whether that user may use it so. A descriptor, or -1. */
-NODISCARD int idmap_folder(const struct folder *folder, struct error *error);
+NODISCARD int idmap_mount_folder(const struct folder *folder, struct error *error);

@@ -20,7 +20,8 @@
 
 #define PATH_ROOM 512
 
-void ids_of(const struct host *host, uint32_t slot, bool has_folders, struct sandbox_ids *ret_ids)
+void ids_for_slot(const struct host *host, uint32_t slot, bool has_folders,
+		  struct sandbox_ids *ret_ids)
 {
 	if (host->rights == RIGHTS_ONE_ID) {
 		*ret_ids = (struct sandbox_ids){.count = 1};
@@ -43,8 +44,8 @@ void ids_of(const struct host *host, uint32_t slot, bool has_folders, struct san
 					.groups = true};
 }
 
-void ids_of_files(const struct host *host, const struct id *id, uint32_t slot, bool has_folders,
-		  struct sandbox_ids *ret_ids)
+void ids_for_sandbox(const struct host *host, const struct id *id, uint32_t slot, bool has_folders,
+		     struct sandbox_ids *ret_ids)
 {
 	char path[PATH_ROOM];
 	struct stat status;
@@ -53,7 +54,7 @@ void ids_of_files(const struct host *host, const struct id *id, uint32_t slot, b
 		0 &&
 	    lstat(path, &status) == 0)
 		has_folders = status.st_uid == 0;
-	ids_of(host, slot, has_folders, ret_ids);
+	ids_for_slot(host, slot, has_folders, ret_ids);
 }
 
 static int map_write(pid_t pid, const char *file, const struct sandbox_ids *ids)
@@ -70,7 +71,7 @@ static int map_write(pid_t pid, const char *file, const struct sandbox_ids *ids)
 	return result < 0 ? result : fd_write_small(AT_FDCWD, path, text);
 }
 
-int ids_write(const struct host *host, const struct sandbox_ids *ids, pid_t pid)
+int ids_write_maps(const struct host *host, const struct sandbox_ids *ids, pid_t pid)
 {
 	(void)host;
 	int result = map_write(pid, "uid_map", ids);
@@ -79,25 +80,25 @@ int ids_write(const struct host *host, const struct sandbox_ids *ids, pid_t pid)
 
 /* A change of the effective uid makes the kernel guard this process's memory, and that of what it
  * forks, as the host's root's: without root we could not write the maps of our own children. */
-int ids_put_on(const struct host *host, uid_t uid, struct ids_guise *ret_guise)
+int ids_disguise_enter(const struct host *host, uid_t uid, struct ids_disguise *ret_guise)
 {
 	int bits = prctl(PR_GET_SECUREBITS);
 	if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) < 0)
 		return -errno;
-	*ret_guise = (struct ids_guise){.securebits = bits,
-					.dumpable = host->rights != RIGHTS_ROOT &&
-						    prctl(PR_GET_DUMPABLE) == 1};
+	*ret_guise = (struct ids_disguise){.securebits = bits,
+					   .dumpable = host->rights != RIGHTS_ROOT &&
+						       prctl(PR_GET_DUMPABLE) == 1};
 	if (prctl(PR_GET_PDEATHSIG, &ret_guise->death_signal) < 0)
 		return -errno;
 	int result = sys_setresuid((uid_t)-1, uid, (uid_t)-1);
 	if (result == 0 && ret_guise->dumpable && prctl(PR_SET_DUMPABLE, 1) < 0)
 		result = -errno;
 	if (result < 0)
-		ids_take_off(ret_guise);
+		ids_disguise_leave(ret_guise);
 	return result;
 }
 
-void ids_take_off(const struct ids_guise *guise)
+void ids_disguise_leave(const struct ids_disguise *guise)
 {
 	if (sys_setresuid((uid_t)-1, 0, (uid_t)-1) < 0 ||
 	    prctl(PR_SET_SECUREBITS, guise->securebits) < 0 ||
@@ -131,8 +132,9 @@ static _Noreturn void child_call(int socket, int (*function)(void *data, struct 
 	_exit(sent < 0);
 }
 
-int ids_call(const struct host *host, const struct sandbox_ids *ids,
-	     int (*function)(void *data, struct error *error), void *data, struct error *error)
+int ids_call_as_root(const struct host *host, const struct sandbox_ids *ids,
+		     int (*function)(void *data, struct error *error), void *data,
+		     struct error *error)
 {
 	int pair[2];
 	struct outcome outcome;
@@ -149,7 +151,7 @@ int ids_call(const struct host *host, const struct sandbox_ids *ids,
 		return error_set_errno(error, error_kind_of_errno(pid), pid, "a user namespace");
 	/* Else we would not read its end when it dies. */
 	fd_close(&theirs);
-	ssize_t result = ids_write(host, ids, pid);
+	ssize_t result = ids_write_maps(host, ids, pid);
 	if (result >= 0)
 		result = fd_send(ours, "g", 1, NULL, 0);
 	if (result >= 0)

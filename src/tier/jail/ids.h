@@ -10,7 +10,7 @@
  *   with one id                     inside 0 -> 0, and there is nobody else
  *
  * Called in the spawner and its workers; does not block, but for
- * ids_call(). */
+ * ids_call_as_root(). */
 #pragma once
 
 #include <stdbool.h>
@@ -29,26 +29,28 @@ struct sandbox_ids {
 	bool groups;      /* setgroups() works inside */
 };
 
-void ids_of(const struct host *host, uint32_t slot, bool has_folders, struct sandbox_ids *ret_ids);
+void ids_for_slot(const struct host *host, uint32_t slot, bool has_folders,
+		  struct sandbox_ids *ret_ids);
 /* The same of one that has files already: whoever they belong to goes on to be its root, whether or
  * not its folders are given again. */
-void ids_of_files(const struct host *host, const struct id *id, uint32_t slot, bool has_folders,
-		  struct sandbox_ids *ret_ids);
+void ids_for_sandbox(const struct host *host, const struct id *id, uint32_t slot, bool has_folders,
+		     struct sandbox_ids *ret_ids);
 /* Writes the maps of a process in a new user namespace of these ids. 0 or -errno. */
-NODISCARD int ids_write(const struct host *host, const struct sandbox_ids *ids, pid_t pid);
+NODISCARD int ids_write_maps(const struct host *host, const struct sandbox_ids *ids, pid_t pid);
 
 /* Takes on an effective uid for a moment, without a loss of capabilities, and gives it up again.
  * Between them nothing else is done but the one call that is to be made as that user. */
-struct ids_guise {
+struct ids_disguise {
 	int securebits;
 	bool dumpable;    /* without root: our children's maps must stay ours to write */
 	int death_signal; /* the kernel forgets it with the uid */
 };
-NODISCARD int ids_put_on(const struct host *host, uid_t uid, struct ids_guise *ret_guise);
-void ids_take_off(const struct ids_guise *guise);
+NODISCARD int ids_disguise_enter(const struct host *host, uid_t uid,
+				 struct ids_disguise *ret_guise);
+void ids_disguise_leave(const struct ids_disguise *guise);
 
 /* Calls a function in a process of its own that is root over these ids, as the sandbox's is, and
  * waits for it. */
-NODISCARD int ids_call(const struct host *host, const struct sandbox_ids *ids,
-		       int (*function)(void *data, struct error *error), void *data,
-		       struct error *error);
+NODISCARD int ids_call_as_root(const struct host *host, const struct sandbox_ids *ids,
+			       int (*function)(void *data, struct error *error), void *data,
+			       struct error *error);

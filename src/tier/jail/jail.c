@@ -15,7 +15,7 @@
 
 #define REMOVE_TIMEOUT_MS 2000
 
-int jail_check(const struct host *host, const struct guest *guest, struct error *error)
+int jail_check_slot(const struct host *host, const struct guest *guest, struct error *error)
 {
 	if (guest->slot >= host->uid_slots)
 		return error_set(error, ERROR_BUSY, "all %u uid ranges of this host are in use",
@@ -33,7 +33,7 @@ int jail_kill(const struct host *host, struct guest *guest, struct error *error)
 				       "killing process %d", (int)guest->init.pid);
 	if (guest->init.pidfd < 0)
 		cgroup_kill(host, &guest->id);
-	else if (!cgroup_thawed(host, &guest->id))
+	else if (!cgroup_is_thawed(host, &guest->id))
 		cgroup_kill_frozen(host, &guest->id);
 	guest->frozen = false;
 	return 0;
@@ -45,7 +45,7 @@ static int jail_release(const struct host *host, struct guest *guest, struct err
 	process_done(&guest->init);
 	if (result == -EBUSY) {
 		/* On their way out, or never PID 1's: born into a cgroup as it died. */
-		if (!cgroup_empty(host, &guest->id))
+		if (!cgroup_is_empty(host, &guest->id))
 			cgroup_kill(host, &guest->id);
 		return 1;
 	}
@@ -69,7 +69,7 @@ static int guest_find_process(const struct host *host, struct guest *guest, stru
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result, "process %d",
 				       (int)guest->init.pid);
-	if (!process_alive(&process) || !cgroup_holds(host, &guest->id, process.pid)) {
+	if (!process_alive(&process) || !cgroup_holds_process(host, &guest->id, process.pid)) {
 		process_done(&process);
 		return 0;
 	}
@@ -91,9 +91,9 @@ int jail_adopt(const struct host *host, struct guest *guest, struct error *error
 		guest->init = PROCESS_NONE;
 		return jail_kill(host, guest, error);
 	}
-	guest->frozen = cgroup_frozen(host, &guest->id);
+	guest->frozen = cgroup_is_frozen(host, &guest->id);
 	/* A pause that a crash cut short, and that nobody was told of. */
-	if (!guest->frozen && !cgroup_thawed(host, &guest->id) &&
+	if (!guest->frozen && !cgroup_is_thawed(host, &guest->id) &&
 	    cgroup_freeze(host, &guest->id, false, error) < 0)
 		return -1;
 	cgroup_reasons(host, &guest->id, guest->limit_reasons);
@@ -147,7 +147,7 @@ void jail_counters(const struct host *host, const struct guest *guest, const cha
 	CLOSE_FD int outer = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CLOSE_FD int inner =
 	    outer < 0 ? -1 : openat(outer, root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	disk_count(guest, inner, ret_counters);
+	disk_read_usage(guest, inner, ret_counters);
 }
 
 static int jail_sweep(const struct host *host, bool (*known)(void *data, const struct id *id),
@@ -162,9 +162,9 @@ static int jail_sweep(const struct host *host, bool (*known)(void *data, const s
 
 const struct jail host_jail = {
     .reclaim = cgroup_reclaim,
-    .over_open = cgroup_over_open,
-    .over_read = cgroup_over_read,
-    .over_end = cgroup_over_end,
+    .memory_events_open = cgroup_memory_events_open,
+    .memory_events_read = cgroup_memory_events_read,
+    .memory_limit_enforce = cgroup_memory_limit_enforce,
     .release = jail_release,
     .sweep = jail_sweep,
 };

@@ -11,7 +11,8 @@
 #include "tier/guest.h"
 
 /* Of a driver's boot: whether there are ids for one more. */
-NODISCARD int jail_check(const struct host *host, const struct guest *guest, struct error *error);
+NODISCARD int jail_check_slot(const struct host *host, const struct guest *guest,
+			      struct error *error);
 NODISCARD int jail_adopt(const struct host *host, struct guest *guest, struct error *error);
 NODISCARD int jail_set_limits(const struct host *host, struct guest *guest,
 			      const struct limits *limits, struct error *error);
@@ -30,13 +31,14 @@ struct jail {
 		       struct spawn_reclaimed *ret_reclaimed, struct error *error);
 	/* Where the kernel may let a sandbox hold more memory than its limit says, and tells. Opens
 	 * what has EPOLLPRI then, owned by the caller; -EOPNOTSUPP: it never lets it. */
-	int (*over_open)(const struct host *host, const struct guest *guest);
+	int (*memory_events_open)(const struct host *host, const struct guest *guest);
 	/* After an event: 1: it holds more than it may; 0: it does not; -errno: there will be no
 	 * more events. */
-	int (*over_read)(const struct host *host, const struct guest *guest, int events);
+	int (*memory_events_read)(const struct host *host, const struct guest *guest, int events);
 	/* Until it does not any more: memory is taken back, then processes are killed. Called in a
 	 * worker that may be killed. */
-	int (*over_end)(const struct host *host, struct guest *guest, struct error *error);
+	int (*memory_limit_enforce)(const struct host *host, struct guest *guest,
+				    struct error *error);
 	/* After kill and the end of guest->init: what the host still has of it goes, but for files
 	 * that START needs. 0: it has; 1: something is still leaving, and it is to be called again.
 	 */

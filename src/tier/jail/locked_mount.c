@@ -71,7 +71,7 @@ static int helper_receive(int socket)
 	return status < 0 ? status : -EIO;
 }
 
-int locked_mount(int mount)
+int mount_lock_flags(int mount)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)

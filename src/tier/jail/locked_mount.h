@@ -9,4 +9,4 @@
 #include "base/macros.h"
 
 /* Takes a detached mount, attached nowhere yet. A descriptor of a detached mount, or -errno. */
-NODISCARD int locked_mount(int mount);
+NODISCARD int mount_lock_flags(int mount);

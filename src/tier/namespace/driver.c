@@ -12,7 +12,7 @@ static int namespace_boot(const struct host *host, struct guest *guest, const st
 			  struct error *error)
 {
 	guest->limits = boot->create->limits;
-	if (jail_check(host, guest, error) < 0)
+	if (jail_check_slot(host, guest, error) < 0)
 		return -1;
 	return boot_guest(host, guest, boot, NULL, error);
 }
@@ -31,7 +31,7 @@ static void namespace_probe(const struct host *host, struct spawn_probe *ret_pro
 	struct error error;
 	memset(ret_probe, 0, sizeof(*ret_probe));
 	ret_probe->tier = TIER_NAMESPACE;
-	const struct needed_call *missing = sys_needed_missing();
+	const struct needed_call *missing = sys_find_missing_call();
 	if (missing) {
 		snprintf(ret_probe->missing, sizeof(ret_probe->missing),
 			 "the system call %s (%s; Linux %s has it): an old kernel, or a "

@@ -4,4 +4,4 @@
 #include "base/macros.h"
 
 /* Every capability, root's id, and all system calls that the relay does not need. 0 or -errno. */
-NODISCARD int narrow_shim(void);
+NODISCARD int shim_drop_privileges(void);

@@ -1,10 +1,10 @@
-/* Execs' output in the shim. See execs.h.
+/* Execs' output in the shim. See exec_output.h.
  *
  * Credit: an exec's streams share FILE_WINDOW bytes, counted as the init counts them (a frame's
  * payload, the byte that names the stream included). What was written is returned at once; for a
  * lossless exec only as much as fits into both logs before something unread would be overwritten,
  * and for which the disk has set space aside, so that the process waits rather than lose output. */
-#include "tier/bridge/execs.h"
+#include "tier/bridge/exec_output.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -93,7 +93,7 @@ static int record_open_logs(struct record *record, struct failure *ret_failure)
 	return 0;
 }
 
-int execs_begin(uint64_t key, uint32_t flags, const int logs[2], struct failure *ret_failure)
+int exec_output_begin(uint64_t key, uint32_t flags, const int logs[2], struct failure *ret_failure)
 {
 	struct record *record = record_find_free();
 	int streams = flags & EXEC_TTY ? 1 : 2;
@@ -113,7 +113,7 @@ int execs_begin(uint64_t key, uint32_t flags, const int logs[2], struct failure 
 	return -1;
 }
 
-bool execs_known(uint64_t key)
+bool exec_output_is_known(uint64_t key)
 {
 	return record_find(key) != NULL;
 }
@@ -137,7 +137,7 @@ static void record_append(struct record *record, int stream, const void *data, s
 	record->progress = true;
 }
 
-int execs_output(const struct frame *frame)
+int exec_output_append(const struct frame *frame)
 {
 	struct record *record = record_find(frame->id);
 	if (!record || frame->size < 2 || frame->size > record->granted)
@@ -151,7 +151,7 @@ int execs_output(const struct frame *frame)
 	return 0;
 }
 
-bool execs_totals(uint64_t key, struct output_totals *ret_totals)
+bool exec_output_read_totals(uint64_t key, struct output_totals *ret_totals)
 {
 	const struct record *record = record_find(key);
 	if (!record)
@@ -166,14 +166,14 @@ static void record_release_if_done(struct record *record)
 		record_release(record);
 }
 
-void execs_failed(uint64_t key)
+void exec_output_start_failed(uint64_t key)
 {
 	struct record *record = record_find(key);
 	if (record)
 		record_release(record);
 }
 
-void execs_ended(uint64_t key, uint32_t left_running)
+void exec_output_ended(uint64_t key, uint32_t left_running)
 {
 	struct record *record = record_find(key);
 	if (!record || left_running > 0)
@@ -182,12 +182,12 @@ void execs_ended(uint64_t key, uint32_t left_running)
 	record_release_if_done(record);
 }
 
-void execs_gone(uint64_t key)
+void exec_output_gone(uint64_t key)
 {
-	execs_ended(key, 0);
+	exec_output_ended(key, 0);
 }
 
-void execs_forget(uint64_t key)
+void exec_output_forget(uint64_t key)
 {
 	struct record *record = record_find(key);
 	if (!record)
@@ -196,7 +196,7 @@ void execs_forget(uint64_t key)
 	record_release_if_done(record);
 }
 
-void execs_consumed(uint64_t key, const struct output_totals *consumed)
+void exec_output_consumed(uint64_t key, const struct output_totals *consumed)
 {
 	struct record *record = record_find(key);
 	if (!record)
@@ -206,20 +206,20 @@ void execs_consumed(uint64_t key, const struct output_totals *consumed)
 	record->consumed[1] = MIN(consumed->err, record->logs[1].total);
 }
 
-void execs_list(void)
+void exec_output_list_begin(void)
 {
 	for (uint32_t i = 0; i < used_up_to; i++)
 		records[i].listing = true;
 }
 
-void execs_listed(uint64_t key)
+void exec_output_listed(uint64_t key)
 {
 	struct record *record = record_find(key);
 	if (record)
 		record->listing = false;
 }
 
-void execs_list_end(void)
+void exec_output_list_end(void)
 {
 	for (uint32_t i = used_up_to; i > 0; i--)
 		if (records[i - 1].key != 0 && records[i - 1].listing)
@@ -249,7 +249,7 @@ static uint64_t record_returnable_credit(struct record *record)
 	return most;
 }
 
-bool execs_next_credit(uint64_t *ret_key, uint32_t *ret_credit)
+bool exec_output_next_credit(uint64_t *ret_key, uint32_t *ret_credit)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct record *record = &records[i];
@@ -268,25 +268,25 @@ bool execs_next_credit(uint64_t *ret_key, uint32_t *ret_credit)
 	return false;
 }
 
-bool execs_next_progress(uint64_t *ret_key, struct output_totals *ret_totals)
+bool exec_output_next_progress(uint64_t *ret_key, struct output_totals *ret_totals)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		if (records[i].key == 0 || !records[i].progress)
 			continue;
 		records[i].progress = false;
 		*ret_key = records[i].key;
-		return execs_totals(*ret_key, ret_totals);
+		return exec_output_read_totals(*ret_key, ret_totals);
 	}
 	return false;
 }
 
-void execs_tell_again(void)
+void exec_output_repeat_progress(void)
 {
 	for (uint32_t i = 0; i < used_up_to; i++)
 		records[i].progress = records[i].key != 0;
 }
 
-int64_t execs_retry_at(void)
+int64_t exec_output_retry_at(void)
 {
 	int64_t next = INT64_MAX;
 	for (uint32_t i = 0; i < used_up_to; i++)

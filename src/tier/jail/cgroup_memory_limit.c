@@ -35,7 +35,7 @@ static bool group_is_over_limit(int work)
 	return limit >= 0 && cgroup_read_number(work, "memory.current", NULL) > limit + SLACK;
 }
 
-int cgroup_over_open(const struct host *host, const struct guest *guest)
+int cgroup_memory_events_open(const struct host *host, const struct guest *guest)
 {
 	bool unified;
 	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
@@ -47,7 +47,7 @@ int cgroup_over_open(const struct host *host, const struct guest *guest)
 	return events < 0 ? -errno : events;
 }
 
-int cgroup_over_read(const struct host *host, const struct guest *guest, int events)
+int cgroup_memory_events_read(const struct host *host, const struct guest *guest, int events)
 {
 	char text[512];
 	bool unified;
@@ -92,7 +92,7 @@ static void memory_wait_while_falling(int work)
 	} while (now < last && group_is_over_limit(work));
 }
 
-int cgroup_over_end(const struct host *host, struct guest *guest, struct error *error)
+int cgroup_memory_limit_enforce(const struct host *host, struct guest *guest, struct error *error)
 {
 	bool unified;
 	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);

@@ -1,6 +1,6 @@
-/* Which runsc this host has. See release.h. What it prints is parsed as a stranger's text: bounded,
+/* Which runsc this host has. See runsc.h. What it prints is parsed as a stranger's text: bounded,
  * and only what looks right is taken. */
-#include "tier/gvisor/release.h"
+#include "tier/gvisor/runsc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,11 +26,11 @@
 
 static const char *const paths[] = {"/usr/bin/runsc", "/usr/local/bin/runsc", "/usr/sbin/runsc"};
 
-int release_path(char path[RELEASE_PATH_MAX])
+int runsc_find_path(char path[RUNSC_PATH_MAX])
 {
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
 		if (access(paths[i], X_OK) == 0)
-			return text_copy(path, RELEASE_PATH_MAX, paths[i]);
+			return text_copy(path, RUNSC_PATH_MAX, paths[i]);
 	return -ENOENT;
 }
 
@@ -83,7 +83,7 @@ static int runsc_ask(const char *path, char *const *arguments, char text[ANSWER_
 }
 
 /* "runsc version X\n..." */
-static int runsc_parse_version(const char *answer, struct release *release)
+static int runsc_parse_version(const char *answer, struct runsc *runsc)
 {
 	static const char start[] = "runsc version ";
 	const char *found = strstr(answer, start);
@@ -95,16 +95,16 @@ static int runsc_parse_version(const char *answer, struct release *release)
 						   "ABCDEFGHIJKLMNOPQRSTUVWXYZ.-+~_"))
 		return -EBADMSG;
 	int result =
-	    text_format(release->version, sizeof(release->version), "%.*s", (int)length, found);
+	    text_format(runsc->version, sizeof(runsc->version), "%.*s", (int)length, found);
 	if (result < 0)
 		return result;
-	for (const char *at = release->version; *at;) {
+	for (const char *at = runsc->version; *at;) {
 		size_t digits = strspn(at, "0123456789");
 		uint64_t date;
 		char word[16];
 		if (digits == 8 && text_format(word, sizeof(word), "%.8s", at) >= 0 &&
 		    text_to_u64(word, 20180101, 29991231, &date) == 0)
-			release->date = (uint32_t)date;
+			runsc->date = (uint32_t)date;
 		at += digits > 0 ? digits : 1;
 	}
 	return 0;
@@ -140,31 +140,31 @@ static int answer_cache_path(const struct host *host, char path[KEPT_PATH_MAX])
 }
 
 /* "identity\nrunsc version X\nplatform\n". */
-static bool answer_cache_read(const struct host *host, struct release *release)
+static bool answer_cache_read(const struct host *host, struct runsc *runsc)
 {
 	char path[KEPT_PATH_MAX], text[KEPT_MAX], identity[KEPT_MAX];
 	if (answer_cache_path(host, path) < 0 ||
-	    file_identify(release->path, identity, sizeof(identity)) < 0 ||
+	    file_identify(runsc->path, identity, sizeof(identity)) < 0 ||
 	    fd_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return false;
 	size_t length = strlen(identity);
 	if (strncmp(text, identity, length) != 0 || text[length] != '\n' ||
-	    runsc_parse_version(text + length, release) < 0)
+	    runsc_parse_version(text + length, runsc) < 0)
 		return false;
-	return text_copy(release->platform, sizeof(release->platform),
+	return text_copy(runsc->platform, sizeof(runsc->platform),
 			 answer_lists_platform(text + length, "systrap") ? "systrap" : "ptrace") >=
 	       0;
 }
 
 /* Not kept is no harm: it is asked again. */
-static void answer_cache_write(const struct host *host, const struct release *release)
+static void answer_cache_write(const struct host *host, const struct runsc *runsc)
 {
 	char path[KEPT_PATH_MAX], new_path[KEPT_PATH_MAX], text[KEPT_MAX], identity[KEPT_MAX];
 	if (answer_cache_path(host, path) < 0 ||
 	    text_format(new_path, sizeof(new_path), "%s.%d", path, (int)getpid()) < 0 ||
-	    file_identify(release->path, identity, sizeof(identity)) < 0 ||
-	    text_format(text, sizeof(text), "%s\nrunsc version %s\n%s\n", identity,
-			release->version, release->platform) < 0)
+	    file_identify(runsc->path, identity, sizeof(identity)) < 0 ||
+	    text_format(text, sizeof(text), "%s\nrunsc version %s\n%s\n", identity, runsc->version,
+			runsc->platform) < 0)
 		return;
 	CLOSE_FD int fd =
 	    open(new_path, O_CREAT | O_TRUNC | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -174,34 +174,34 @@ static void answer_cache_write(const struct host *host, const struct release *re
 		unlink(new_path);
 }
 
-int release_find(const struct host *host, struct release *ret_release, struct error *error)
+int runsc_find(const struct host *host, struct runsc *ret_runsc, struct error *error)
 {
 	char *const version[] = {"runsc", "--version", NULL};
 	char *const platforms[] = {"runsc", "help", "platforms", NULL};
 	char answer[ANSWER_MAX];
-	*ret_release = (struct release){.date = 0};
-	int result = release_path(ret_release->path);
+	*ret_runsc = (struct runsc){.date = 0};
+	int result = runsc_find_path(ret_runsc->path);
 	if (result < 0)
 		return error_set(error, ERROR_TIER_UNAVAILABLE,
 				 "there is no runsc on this host: install gVisor (Debian: `apt-get "
 				 "install runsc`; a newer one: https://gvisor.dev)");
-	if (answer_cache_read(host, ret_release))
+	if (answer_cache_read(host, ret_runsc))
 		return 0;
-	result = runsc_ask(ret_release->path, version, answer);
+	result = runsc_ask(ret_runsc->path, version, answer);
 	if (result >= 0)
-		result = runsc_parse_version(answer, ret_release);
+		result = runsc_parse_version(answer, ret_runsc);
 	if (result < 0)
 		return error_set(error, ERROR_TIER_UNAVAILABLE,
-				 "%s does not say which version it is: %s", ret_release->path,
+				 "%s does not say which version it is: %s", ret_runsc->path,
 				 strerror(-result));
 	/* One that does not list any has ptrace, which all have had. kvm is never chosen: a host's
 	 * /dev/kvm says nothing of whether it works, and one that does not hangs. */
-	bool fast = runsc_ask(ret_release->path, platforms, answer) == 0 &&
+	bool fast = runsc_ask(ret_runsc->path, platforms, answer) == 0 &&
 		    answer_lists_platform(answer, "systrap");
-	if (text_copy(ret_release->platform, sizeof(ret_release->platform),
+	if (text_copy(ret_runsc->platform, sizeof(ret_runsc->platform),
 		      fast ? "systrap" : "ptrace") < 0)
 		return error_set(error, ERROR_INTERNAL, "the platform's name is too long");
-	answer_cache_write(host, ret_release);
+	answer_cache_write(host, ret_runsc);
 	return 0;
 }
 
@@ -215,19 +215,19 @@ static int64_t date_to_days(uint32_t date)
 	return seconds < 0 ? -1 : seconds / (24 * 3600);
 }
 
-void release_objection(const struct release *release, int64_t now, char *text, size_t room)
+void runsc_auto_objection(const struct runsc *runsc, int64_t now, char *text, size_t room)
 {
-	int64_t today = now / NSEC_PER_SEC / (24 * 3600), made = date_to_days(release->date);
+	int64_t today = now / NSEC_PER_SEC / (24 * 3600), made = date_to_days(runsc->date);
 	bool old = made < 0 || today - made > DAYS_FRESH;
-	bool slow = strcmp(release->platform, "systrap") != 0;
+	bool slow = strcmp(runsc->platform, "systrap") != 0;
 	text[0] = '\0';
 	if (!old && !slow)
 		return;
 	snprintf(text, room,
 		 "used when asked for by name, not by `auto`: runsc %s %s%s%s%s; a current release "
 		 "is at https://gvisor.dev",
-		 release->version,
+		 runsc->version,
 		 made < 0 ? "has no date in its version" : (old ? "is over a year old" : ""),
 		 old && slow ? " and " : "", slow ? "has no platform but the slow " : "",
-		 slow ? release->platform : "");
+		 slow ? runsc->platform : "");
 }

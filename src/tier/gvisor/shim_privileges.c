@@ -1,7 +1,7 @@
 /* Narrows the shim: what it keeps is its descriptors (two sockets, the logs that come with EXEC)
  * and the calls that move bytes between them. Whoever takes it over through a frame can write to
  * those logs and talk to that daemon, and no more. Called by shim.c, once; does not block. */
-#include "tier/gvisor/narrow.h"
+#include "tier/gvisor/shim_privileges.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -73,7 +73,7 @@ static int shim_filter_calls(void)
 }
 #endif
 
-int narrow_shim(void)
+int shim_drop_privileges(void)
 {
 	const struct rlimit no_core = {0, 0};
 	int result = shim_drop_capabilities();

@@ -171,7 +171,7 @@ static int tcp_listener_open(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-int listen_open(struct spawner *spawner, struct error *error)
+int listeners_open(struct spawner *spawner, struct error *error)
 {
 	return tcp_listener_open(spawner, error) < 0 ? -1 : unix_listener_open(spawner, error);
 }

@@ -1,5 +1,5 @@
-/* Runs mke2fs and e2fsck. See tool.h. */
-#include "tier/jail/tool.h"
+/* Runs mke2fs and e2fsck. See e2fsprogs.h. */
+#include "tier/jail/e2fsprogs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +65,7 @@ static int tool_wait(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -EIO;
 }
 
-int tool_run(const char *name, const char *const *arguments)
+int e2fsprogs_run(const char *name, const char *const *arguments)
 {
 	static const char *const directories[] = {"/sbin", "/usr/sbin"};
 	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {

@@ -19,7 +19,7 @@
  *
  * A sanitizer's run-time library inspects its own process, so such a build may read
  * /proc, stays dumpable and has no system call filter. */
-#include "daemon/narrow.h"
+#include "daemon/privileges.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -309,7 +309,7 @@ static int resources_restrict(struct error *error)
 	return 0;
 }
 
-int narrow(const struct config *config, const char *config_path, struct error *error)
+int privileges_drop(const struct config *config, const char *config_path, struct error *error)
 {
 	if (resources_restrict(error) < 0 || files_restrict(config, config_path, error) < 0)
 		return -1;

@@ -8,4 +8,4 @@
 
 /* A detached mount (nosuid, nodev) of the ext4 file system in an open image, or -errno. The device
  * keeps the image's open file for as long as the mount lives. */
-NODISCARD int loop_mount(int image, uint32_t block_size);
+NODISCARD int loop_device_mount(int image, uint32_t block_size);

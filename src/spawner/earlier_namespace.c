@@ -59,7 +59,7 @@ static int namespace_of_process(const struct process *process, const struct stat
 	return namespace_find_below_ours(fd, ours);
 }
 
-int rejoin_find(const char *runtime)
+int earlier_namespace_find(const char *runtime)
 {
 	char path[SPAWNER_PATH_MAX];
 	struct stat ours;

@@ -168,7 +168,7 @@ static int child_become_daemon_user(const struct host *host)
 	int result = capabilities_drop_bounding_set();
 	if (result < 0)
 		return result;
-	result = place_become_daemon(host);
+	result = instance_become_daemon_user(host);
 	if (result < 0)
 		return result;
 	if (syscall(SYS_capset, &header, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
@@ -189,7 +189,7 @@ static void child_run_daemon(const struct spawner *spawner, const struct command
 	setsid();
 	spawner_loop_reset_signals();
 	umask(077);
-	int result = rootless_open_way(spawner);
+	int result = rootless_open_paths(spawner);
 	if (result == 0)
 		result = daemon_place_descriptors(spawner, socket);
 	fd_make_write_only(STDOUT_FILENO);

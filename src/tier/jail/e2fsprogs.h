@@ -6,4 +6,4 @@
 
 /* Its exit status, or -errno: -ENOENT when it is not installed, -ETIMEDOUT, -EIO when a signal
  * ended it. `arguments` end in NULL. */
-NODISCARD int tool_run(const char *name, const char *const *arguments);
+NODISCARD int e2fsprogs_run(const char *name, const char *const *arguments);

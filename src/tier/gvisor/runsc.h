@@ -11,21 +11,20 @@
 #include "base/macros.h"
 #include "tier/driver.h"
 
-#define RELEASE_PATH_MAX 64
-#define RELEASE_NAME_MAX 64
+#define RUNSC_PATH_MAX 64
+#define RUNSC_NAME_MAX 64
 
-struct release {
-	char path[RELEASE_PATH_MAX];
-	char version[RELEASE_NAME_MAX]; /* as runsc says it: "0.0~20221219.0", "release-20240212.0"
-					 */
-	uint32_t date;                  /* yyyymmdd out of it; 0: there is none */
-	char platform[16];              /* the best that works without KVM: systrap, or ptrace */
+struct runsc {
+	char path[RUNSC_PATH_MAX];
+	char version[RUNSC_NAME_MAX]; /* as runsc says it: "0.0~20221219.0", "release-20240212.0"
+				       */
+	uint32_t date;                /* yyyymmdd out of it; 0: there is none */
+	char platform[16];            /* the best that works without KVM: systrap, or ptrace */
 };
 
 /* The first of the places where one may be: 0 or -ENOENT. */
-NODISCARD int release_path(char path[RELEASE_PATH_MAX]);
+NODISCARD int runsc_find_path(char path[RUNSC_PATH_MAX]);
 /* Asks it, unless its answer was kept. -1 with *error: TIER_UNAVAILABLE, and what is missing. */
-NODISCARD int release_find(const struct host *host, struct release *ret_release,
-			   struct error *error);
+NODISCARD int runsc_find(const struct host *host, struct runsc *ret_runsc, struct error *error);
 /* Why `auto` does not choose it, for people; "" when it does. `now` is wall-clock time. */
-void release_objection(const struct release *release, int64_t now, char *text, size_t room);
+void runsc_auto_objection(const struct runsc *runsc, int64_t now, char *text, size_t room);

@@ -1,5 +1,5 @@
-/* Loop devices and the mounts on them. See loop.h. */
-#include "tier/jail/loop.h"
+/* Loop devices and the mounts on them. See loop_device.h. */
+#include "tier/jail/loop_device.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static int loop_device_bind(int image, uint32_t block_size, char device[DEVICE_R
 	return -EBUSY;
 }
 
-int loop_mount(int image, uint32_t block_size)
+int loop_device_mount(int image, uint32_t block_size)
 {
 	char device[DEVICE_ROOM];
 	/* Closed only after the mount: with autoclear the last close frees the device. */

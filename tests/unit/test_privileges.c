@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/narrow.h"
+#include "daemon/privileges.h"
 
 TEST_MAIN
 
@@ -37,7 +37,7 @@ static int narrowed(int (*check)(void))
 		config_defaults(&config);
 		log_setup("test", LOG_ERROR, false);
 		snprintf(config.state, sizeof(config.state), "%s", state);
-		if (narrow(&config, "", &error) < 0) {
+		if (privileges_drop(&config, "", &error) < 0) {
 			fprintf(stderr, "# %s\n", error.message);
 			_exit(99);
 		}
