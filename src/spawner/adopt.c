@@ -1,6 +1,6 @@
-/* Finding again what an earlier spawner left: sandboxes by their directories in the state, what
- * runs of them by their drivers. And removing what belongs to none: guests whose state is gone,
- * cgroups, half-made directories. Called once, before the daemon is started. */
+/* Finds again what an earlier spawner left. Sandboxes are found by their directories in the
+ * state, running ones by their drivers. What belongs to no sandbox is removed: guests without
+ * state, cgroups, half-made directories. Called once, before the daemon is started. */
 #include "spawner/internal.h"
 
 #include <dirent.h>
@@ -20,7 +20,7 @@
 
 #define STRAY_TIMEOUT (5 * NSEC_PER_SEC)
 
-/* "SLOT TIER", and "pooled" where it is nobody's: see boots.c. */
+/* "SLOT TIER", and "pooled" for a member of the pool: see boots.c. */
 static int slot_file_read(const struct spawner *spawner, const struct id *id, uint32_t *ret_slot,
 			  enum tier *ret_tier, bool *ret_pooled)
 {
@@ -65,7 +65,8 @@ static void entry_adopt(struct spawner *spawner, struct entry *entry)
 		running = -1;
 	}
 	if (running < 0) {
-		/* Something of it runs that cannot be controlled: better stopped than lost. */
+		/* Some of its processes run but cannot be controlled: stop them rather than lose
+		 * track of them. */
 		log_error("sandbox %s cannot be adopted and is stopped: %s", id, error.message);
 		if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
 			log_error("sandbox %s: %s", id, error.message);
@@ -108,8 +109,8 @@ static void guest_adopt(struct spawner *spawner, const char *name)
 	entry_adopt(spawner, entry);
 }
 
-/* Waits, since nobody else does anything yet: for as long as a killed process may reasonably take.
- */
+/* May wait, because nothing else is served yet. The bound is what a killed process may
+ * reasonably take to end. */
 static int stray_release(struct spawner *spawner, struct guest *guest, struct error *error)
 {
 	int64_t until = clock_monotonic() + STRAY_TIMEOUT;
@@ -125,8 +126,8 @@ static int stray_release(struct spawner *spawner, struct guest *guest, struct er
 	return result;
 }
 
-/* A guest in the runtime directory without files in the state: of a state that was removed, or of a
- * destroy that a crash cut short. */
+/* A guest in the runtime directory that has no files in the state: its state was removed, or a
+ * crash interrupted its destroy. */
 static void stray_end(struct spawner *spawner, const char *name)
 {
 	struct id id;
@@ -148,8 +149,8 @@ static void stray_end(struct spawner *spawner, const char *name)
 	}
 }
 
-/* Each name below a directory. They are collected first: what is done about one changes the
- * directory. */
+/* Calls `act` for each name in a directory. The names are collected first, because `act` changes
+ * the directory. */
 static void directory_each_name(struct spawner *spawner, const char *root, const char *below,
 				void (*act)(struct spawner *spawner, const char *name))
 {
@@ -186,8 +187,8 @@ void adopt_sweep_cgroups(struct spawner *spawner)
 		log_warning("%s", error.message);
 }
 
-/* What runs comes first: whatever else claims the same range of uids must not keep it from being
- * found. */
+/* Running guests are adopted first, so that nothing else that claims the same uid range can hide
+ * them. */
 static void guest_adopt_running(struct spawner *spawner, const char *name)
 {
 	char path[SPAWNER_PATH_MAX];

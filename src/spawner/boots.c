@@ -1,5 +1,5 @@
-/* Sandboxes that are being made or started: orders wait for their turn, workers (worker.c) carry
- * them out a few at a time, and whoever asked is answered when the init listens.
+/* Creates and starts of sandboxes. Orders are queued, workers (worker.c) carry out a few at a time,
+ * and the request is answered when the init listens.
  *
  * Called by requests.c and loop.c; never waits. */
 #include "spawner/internal.h"
@@ -19,7 +19,8 @@
 #include "base/log.h"
 #include "base/text.h"
 
-/* A driver gives up by itself after ten seconds; tools for its disk may take as long before. */
+/* A driver gives up by itself after ten seconds. The tools for its disk may take as long before
+ * that. */
 #define BOOT_PATIENCE (45 * NSEC_PER_SEC)
 #define BOOTS_MIN 4
 #define BOOTS_MAX 16
@@ -33,7 +34,7 @@ void boots_forget_order(struct entry *entry)
 	entry->order = NULL;
 }
 
-/* The mounts become the order's. */
+/* Takes over the mounts. */
 static struct boot_order *order_new(const struct spawn_create *create, struct mount *mounts,
 				    enum boot_origin origin)
 {
@@ -55,7 +56,7 @@ bool boots_is_booting(const struct entry *entry)
 	return entry->state == ENTRY_BOOTING;
 }
 
-/* ---- Answers. */
+/* ---- Replies. */
 
 static void boot_reply_error(struct spawner *spawner, uint32_t request, const struct id *id,
 			     const struct error *error)
@@ -85,7 +86,7 @@ static void boot_reply_created(struct spawner *spawner, struct entry *entry)
 	spawner_loop_send(spawner, &reply);
 }
 
-/* A list waits until nothing is being made, so that it is true. */
+/* A list waits until no boot is under way, so that it is correct. */
 static void list_answer_when_settled(struct spawner *spawner)
 {
 	if (spawner->list_request == 0 || boots_count(spawner) > 0)
@@ -95,8 +96,8 @@ static void list_answer_when_settled(struct spawner *spawner)
 	requests_list(spawner, request);
 }
 
-/* What was made of it goes; of a new one, its files too. Whoever asked hears of it then, so that as
- * a rule nothing is left when he does. */
+/* Removes what the boot made, and with `erase` the sandbox's files. The request is answered
+ * afterwards, so that normally nothing is left when its sender hears of the failure. */
 static void boot_undo(struct spawner *spawner, struct entry *entry, bool erase,
 		      const struct error *error)
 {
@@ -124,7 +125,7 @@ static void boot_succeeded(struct spawner *spawner, struct entry *entry)
 		boot_reply_created(spawner, entry);
 		return;
 	}
-	/* Who wanted its end came before its beginning. */
+	/* A request to end it arrived before the boot was done. */
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
 	boot_undo(spawner, entry,
 		  entry->erase_files || (entry->order && entry->order->origin == BOOT_NEW), &error);
@@ -156,7 +157,7 @@ uint32_t boots_count(const struct spawner *spawner)
 	return count;
 }
 
-/* The one that has waited longest. */
+/* The order that has waited longest. */
 static struct entry *boot_next_waiting(struct spawner *spawner)
 {
 	struct entry *next = NULL;
@@ -207,8 +208,8 @@ void boots_take_result(struct spawner *spawner, uint32_t slot)
 	if (!entry || entry->worker_socket < 0)
 		return;
 	if (worker_receive_boot(spawner, entry, &result) < 0) {
-		/* Killed, by us or by the kernel. What it had started ends by itself when nobody
-		 * holds its channel, or is found by its record. */
+		/* The worker was killed, by us or by the kernel. A child that it started ends by
+		 * itself when its channel closes, or is found by its record. */
 		error_set(&error, entry->end_requested ? ERROR_CONFLICT : ERROR_INTERNAL,
 			  entry->end_requested ? "sandbox %s is ending"
 					       : "the process that made sandbox %s did not finish",
@@ -238,7 +239,7 @@ void boots_check_timeout(struct spawner *spawner UNUSED, struct entry *entry)
 	entry->check_at = 0;
 	if (entry->worker <= 0)
 		return;
-	/* Its end is what the loop hears of next. */
+	/* The loop is told of its end next. */
 	log_warning("sandbox %s is not made after %d seconds", entry->guest.id.text,
 		    (int)(BOOT_PATIENCE / NSEC_PER_SEC));
 	kill(entry->worker, SIGKILL);
@@ -246,8 +247,9 @@ void boots_check_timeout(struct spawner *spawner UNUSED, struct entry *entry)
 
 /* ---- Orders. */
 
-/* "SLOT TIER", in its directory: before anything else of it exists, so that whatever a crash leaves
- * of it is found by its directory. A third word says that it is one of the daemon's pool. */
+/* Writes "SLOT TIER" in the sandbox's directory before anything else of it exists, so that
+ * leftovers of a crash are found by that directory. A third word, "pooled", marks a member of
+ * the daemon's pool. */
 static int slot_file_write(int directory, const struct entry *entry)
 {
 	char text[64];
@@ -256,8 +258,8 @@ static int slot_file_write(int directory, const struct entry *entry)
 	int length = snprintf(text, sizeof(text), "%u %s%s\n", entry->guest.slot,
 			      entry->driver->name, entry->pooled ? " pooled" : "");
 	int result = fd < 0 ? -errno : fd_write_full(fd, text, (size_t)length);
-	/* One write over what was there: a kill leaves the old line or the new one, at worst with
-	 * the end of the old one behind it, which nobody reads. */
+	/* The old text is overwritten by one write. A kill leaves the old line or the new one;
+	 * the end of the old one may follow, which is never read. */
 	if (result == 0 && ftruncate(fd, length) < 0)
 		result = -errno;
 	return result;
@@ -325,7 +327,8 @@ int boots_create(struct spawner *spawner, const struct id *id, const struct spaw
 {
 	if (guests_id_in_use(spawner, id))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is there already", id->text);
-	/* The daemon keeps to the number of each; which is which it alone knows. */
+	/* The daemon keeps to each of the two numbers. Only the daemon knows which sandboxes
+	 * belong to the pool. */
 	if (guests_count(spawner) >= spawner->config.sandboxes_max + spawner->config.pool_max)
 		return error_set(error, ERROR_BUSY,
 				 "there are as many sandboxes as the configuration allows "
@@ -359,7 +362,7 @@ int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn
 	return 1;
 }
 
-/* ---- Ends that come too early. */
+/* ---- Boots that are aborted. */
 
 void boots_abort(struct spawner *spawner, struct entry *entry, bool destroy)
 {

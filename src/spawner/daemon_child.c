@@ -1,7 +1,6 @@
-/* The daemon as a child: how it is started, and started again. It gets its sockets and copies of
- * the TLS files, an unprivileged user, an empty set of capabilities and an environment of a few
- * harmless variables. No death signal: it notices by itself when the spawner's end of its socket
- * closes. */
+/* Starts the daemon and restarts it. It gets its sockets and copies of the TLS files, an
+ * unprivileged user, no capabilities, and a few harmless environment variables. It has no death
+ * signal: it notices that the spawner's end of its socket closes. */
 #include "spawner/internal.h"
 #include "spawner/rootless.h"
 
@@ -57,7 +56,7 @@ static void command_add_option(struct command *command, size_t *count, const cha
 		command->arguments[(*count)++] = value;
 }
 
-/* Everything is decided here: what flags and environment said to us is not asked again. */
+/* All settings are passed as options: the daemon does not read our flags and environment again. */
 static void command_make(const struct spawner *spawner, struct command *command)
 {
 	const struct config *config = &spawner->config;
@@ -79,9 +78,9 @@ static void command_make(const struct spawner *spawner, struct command *command)
 	}
 	snprintf(command->idle_exit, sizeof(command->idle_exit), "%u", config->idle_exit_seconds);
 	command_add_option(command, &count, "--idle-exit", command->idle_exit);
-	/* Descriptors that are in flight in sockets are counted per user, against the limit of the
-	 * process that sends one more: what sandboxes alone can fill leaves room for all else that
-	 * is this user's. */
+	/* The kernel counts descriptors in flight in sockets per user, and compares the count
+	 * with the limit of the sending process. A quarter leaves room for everything else of
+	 * this user. */
 	struct rlimit files;
 	if (spawner->host.rights != RIGHTS_ROOT && getrlimit(RLIMIT_NOFILE, &files) == 0 &&
 	    files.rlim_max / 4 < SANDBOX_FILES_MAX) {
@@ -89,7 +88,8 @@ static void command_make(const struct spawner *spawner, struct command *command)
 			 (unsigned)MAX(files.rlim_max / 4, SANDBOX_FILES_MIN));
 		command_add_option(command, &count, "--files-max", command->files_max);
 	}
-	/* Where it is the file's, the daemon reads it there, again on a reload. */
+	/* A level that comes from the configuration file is read there by the daemon, and again
+	 * on reload. */
 	if (config->log_level_fixed)
 		command_add_option(command, &count, "--log-level", level_names[config->log_level]);
 	if (config->log_json)
@@ -109,21 +109,21 @@ static void command_done(struct command *command)
 		text_free(&command->environment[i]);
 }
 
-/* It writes its log to our standard error. Whoever takes it over is not to read what is typed
- * there. A terminal of somebody else's (after su) cannot be opened anew and stays as it is. */
+/* The daemon logs to our standard error. An intruder in the daemon must not be able to read what
+ * is typed there. A terminal of another user (after su) cannot be reopened and stays as it is. */
 static void fd_make_write_only(int fd)
 {
 	char name[32];
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-	/* A serial line without a carrier would make it wait. */
+	/* Without O_NONBLOCK the open would wait on a serial line without a carrier. */
 	CLOSE_FD int again =
 	    isatty(fd) ? open(name, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC) : -1;
 	if (again >= 0 && fcntl(again, F_SETFL, 0) == 0)
 		(void)dup2(again, fd);
 }
 
-/* Descriptors 0 to 7 at most and no other. They are moved out of the way first: one that is needed
- * may be where another has to go. */
+/* Places descriptors 0 to 7 and closes all others. They are duplicated to high numbers first,
+ * because one may occupy the number that another needs. */
 static int daemon_place_descriptors(const struct spawner *spawner, int socket)
 {
 	int from[] = {open("/dev/null", O_RDWR | O_CLOEXEC),
@@ -150,7 +150,7 @@ static int daemon_place_descriptors(const struct spawner *spawner, int socket)
 	return sys_close_range(DAEMON_KEY_FD + 1, ~0u, 0);
 }
 
-/* What no program that the daemon might run could ever have again. */
+/* Capabilities that are not in the bounding set cannot be regained by executing a program. */
 static int capabilities_drop_bounding_set(void)
 {
 	for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0;
@@ -173,8 +173,8 @@ static int child_become_daemon_user(const struct host *host)
 		return result;
 	if (syscall(SYS_capset, &header, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
-	/* There must be no way back. (Where a user has one id, the daemon has it too; what parts
-	 * it from us is its empty set of capabilities, and what it takes from itself.) */
+	/* Verify that root cannot be regained. (With a single id the daemon has the same id as
+	 * we; only its empty capability set and its own restrictions separate it from us.) */
 	if (host->rights != RIGHTS_ONE_ID && (setuid(0) == 0 || getuid() == 0))
 		return -EPERM;
 	return 0;
@@ -184,8 +184,8 @@ static void child_run_daemon(const struct spawner *spawner, const struct command
 			     int socket)
 {
 	const struct rlimit no_core = {0, 0};
-	/* A session of its own: the terminal's Ctrl-C is for the spawner, which tells the daemon.
-	 */
+	/* A session of its own: Ctrl-C in the terminal signals the spawner, which tells the
+	 * daemon. */
 	setsid();
 	spawner_loop_reset_signals();
 	umask(077);
@@ -213,7 +213,7 @@ int daemon_child_start(struct spawner *spawner, struct error *error)
 		return error_set_errno(error, error_kind_of_errno(errno), errno,
 				       "a socket for the daemon");
 	CLOSE_FD int ours = pair[0], theirs = pair[1];
-	/* A list of all sandboxes fits without waiting; where it does not, the outbox waits. */
+	/* A list of all sandboxes fits into this buffer. What does not fit stays in the outbox. */
 	setsockopt(ours, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	struct command command;
 	command_make(spawner, &command);
@@ -253,7 +253,7 @@ void daemon_child_drop(struct spawner *spawner, const char *why)
 	if (spawner->socket >= 0)
 		log_error("the daemon is dropped: %s", why);
 	daemon_close_socket(spawner);
-	/* It is our child and not reaped yet, so that its pid is its own. */
+	/* The child is not reaped yet, so its pid cannot have been reused. */
 	if (spawner->daemon > 0)
 		kill(spawner->daemon, SIGKILL);
 }

@@ -1,7 +1,8 @@
-/* The user namespace that an earlier spawner of the same user made, while a sandbox of it lives: a
- * new one would have no power over that sandbox, which belongs to the old. It is found from the
- * sandbox's process, upwards: the one below ours. The user who made a namespace may always enter
- * it. Called by rootless.c before anything else; reads small files, does not block. */
+/* Finds the user namespace that an earlier spawner of the same user made, while a sandbox of it
+ * runs. That sandbox belongs to the old namespace, and a new one would have no power over it.
+ * The search begins at the sandbox's process and goes up to the namespace right below ours. The
+ * user who made a namespace may always enter it. Called by rootless.c before anything else;
+ * reads small files, does not block. */
 #include "spawner/rootless.h"
 
 #include <dirent.h>
@@ -17,7 +18,7 @@
 #include "base/text.h"
 #include "tier/live_guests.h"
 
-#define DEPTH_MAX 32 /* user namespaces cannot be nested deeper */
+#define DEPTH_MAX 32 /* the kernel nests user namespaces no deeper */
 
 static bool namespace_same(int fd, const struct stat *other)
 {
@@ -26,7 +27,7 @@ static bool namespace_same(int fd, const struct stat *other)
 	       info.st_ino == other->st_ino;
 }
 
-/* The namespace above it that is right below ours, and of this user's making. */
+/* The ancestor that is right below our namespace, if this user made it. */
 static int namespace_find_below_ours(int lowest, const struct stat *ours)
 {
 	CLOSE_FD int at = fcntl(lowest, F_DUPFD_CLOEXEC, 3);
@@ -53,7 +54,7 @@ static int namespace_of_process(const struct process *process, const struct stat
 	CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* What was opened is its own, if it lives. */
+	/* Checked after the open: while the process lives, its pid was not reused. */
 	if (!process_alive(process) || namespace_same(fd, ours))
 		return -ESRCH;
 	return namespace_find_below_ours(fd, ours);

@@ -1,17 +1,17 @@
-/* The spawner's fault points: called by requests.c around a request, by loop.c around a message. A
- * reply has the number of its request and not its type, so that the types are remembered here.
+/* The spawner's fault points. requests.c calls them around a request, loop.c around a message. A
+ * reply carries the number of its request but not its type, so the types are remembered here.
  * Built only with -Dfault_points=true. */
 #include "spawner/fault.h"
 
 #include "base/macros.h"
 
-#define LOOK_MS 5 /* so soon is it seen that a test has moved the time */
+#define LOOK_MS 5 /* how soon the spawner sees that a test has moved the time */
 
 FAULT_SET(spawner_request, "spawner.request", spawn_request_name, SPAWN_REPLY);
 FAULT_SET(spawner_reply, "spawner.reply", spawn_request_name, SPAWN_REPLY);
 FAULT_SET(spawner_notice, "spawner.notice", spawn_notice_name, SPAWN_TYPE_COUNT);
 
-static uint32_t types[4096]; /* by request number; far more than can wait at once */
+static uint32_t types[4096]; /* indexed by request number; far more than can be open at once */
 
 void spawner_fault_serve(const struct spawn_message *request, enum fault_moment moment)
 {

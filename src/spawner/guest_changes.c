@@ -1,7 +1,8 @@
-/* Steps on a sandbox that runs and that may take long: new limits (what is used beyond them is
- * taken back first) and taking memory back. Each is a forked worker, one at a time per sandbox; the
- * loop hears of its end. What must not wait for it (a sandbox that is to go on, or to end) ends it:
- * the kernel gives up both when the worker is killed, and cgroups can be removed only then.
+/* Changes of a running sandbox that may take long: new limits (memory above them is reclaimed
+ * first), reclaiming memory, and enforcing the memory limit. Each runs in a forked worker, one at a
+ * time per sandbox, and the loop is told when it ends. A request that must not wait (resume, end)
+ * kills the worker: the kernel then abandons the operation, and only then can the cgroups be
+ * removed.
  *
  * Called by requests.c, guests.c and loop.c; starting one costs a fork. */
 #include "spawner/internal.h"
@@ -16,7 +17,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-/* Less than a daemon waits for an answer. */
+/* Shorter than the daemon waits for an answer. */
 #ifdef CAISSON_FAULT_POINTS
 #define LIMITS_PATIENCE (2 * NSEC_PER_SEC)
 #else
@@ -28,11 +29,11 @@
 struct change_result {
 	int result; /* 0, or -1 with error */
 	struct error error;
-	struct limits limits; /* LIMITS: what they are now */
+	struct limits limits; /* LIMITS: the limits in force afterwards */
 	struct spawn_reclaimed reclaimed;
 };
 
-/* In the worker. */
+/* Runs in the worker. */
 typedef int change_run(struct spawner *spawner, struct guest *guest,
 		       const struct guest_change *change, struct change_result *result);
 
@@ -103,7 +104,7 @@ static int worker_start(struct spawner *spawner, struct entry *entry, struct err
 	change->socket = socket;
 	change->began = clock_monotonic();
 	change->until = change->began + kinds[change->kind].patience;
-	/* One that is being paused or resumed is looked at sooner, and at its change then. */
+	/* While it is being paused or resumed it is checked more often, and its change with it. */
 	if (entry->state == ENTRY_RUNNING)
 		guests_check_later(spawner, entry, change->until);
 	return 0;
@@ -112,7 +113,8 @@ static int worker_start(struct spawner *spawner, struct entry *entry, struct err
 static int change_begin(struct spawner *spawner, struct entry *entry,
 			const struct guest_change *wish, struct error *error)
 {
-	/* Nobody asked for that; it is gone on with afterwards. */
+	/* Enforcing the memory limit has no request. It is stopped, and done again after the
+	 * wish. */
 	if (entry->change.kind == CHANGE_ENFORCE_MEMORY && entry->next_change.kind == CHANGE_NONE) {
 		entry->next_change = *wish;
 		changes_stop(entry);
@@ -182,8 +184,8 @@ static void change_answer(struct spawner *spawner, const struct entry *entry,
 	change->request = 0;
 }
 
-/* Whoever waited for its worker to be gone has his turn. An event that came meanwhile had to wait
- * as well. */
+/* Begins the change that waited for the worker to end. Memory events that arrived meanwhile are
+ * checked now. */
 static void change_begin_next(struct spawner *spawner, struct entry *entry)
 {
 	struct guest_change wish = entry->next_change;
@@ -204,7 +206,7 @@ static void change_begin_next(struct spawner *spawner, struct entry *entry)
 	change_answer(spawner, entry, &wish, &result);
 }
 
-/* It said nothing: it was killed, or broke. Limits may be half changed then. */
+/* The worker sent no result: it was killed or crashed. Limits may be half changed. */
 static void change_worker_lost(struct spawner *spawner, struct entry *entry)
 {
 	struct change_result result = {.result = -1};
@@ -213,7 +215,7 @@ static void change_worker_lost(struct spawner *spawner, struct entry *entry)
 	struct spawn_counters counters;
 	if (kind == CHANGE_RECLAIM && !ending &&
 	    entry->driver->counters(&spawner->host, &entry->guest, &counters, &result.error) == 0) {
-		/* Cut short: what it got by then, it got. */
+		/* Interrupted: report what was reclaimed until then. */
 		result.result = 0;
 		result.reclaimed.before = entry->change.memory;
 		result.reclaimed.after = counters.memory;
@@ -285,7 +287,7 @@ void changes_check_timeout(struct spawner *spawner, struct entry *entry)
 						   : change->until);
 		return;
 	}
-	/* Its end is what the loop hears of next. */
+	/* The loop is told of the worker's end next. */
 	changes_stop(entry);
 	guests_check_later(spawner, entry, clock_monotonic() + NSEC_PER_SEC);
 }

@@ -1,9 +1,9 @@
-/* The table of sandboxes: which there are, which run, and how they end and pause (how they begin:
- * boots.c). What is true is on the host; this table is rebuilt from it at every start (adopt.c).
+/* The table of sandboxes: which exist, which run, how they end and pause (boots.c starts them). The
+ * host holds the truth; the table is rebuilt from it at every start (adopt.c).
  *
- * Called by requests.c and loop.c. What a sandbox can draw out, the end of its processes and their
- * stopping, is begun here and looked at again by the loop; the requests that asked for it are
- * answered when it has happened, or told after a while that it has not. */
+ * Called by requests.c and loop.c. A sandbox can delay the end of its processes and their freezing.
+ * So these are begun here and checked again by the loop. The requests are answered when it has
+ * happened, or after a time-out. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@
 #define FREEZE_TIMEOUT (5 * NSEC_PER_SEC)
 #define CHECK_FIRST NSEC_PER_MSEC
 #define CHECK_SLOWEST (32 * NSEC_PER_MSEC)
-#define CHECK_HOPELESS NSEC_PER_SEC /* when nobody waits for it any more */
-/* A look at thousands of processes costs: it may take this part of the time. */
+#define CHECK_HOPELESS NSEC_PER_SEC /* after the time-out */
+/* Checking thousands of processes takes time: at most one part in this many. */
 #define CHECK_SHARE 20
 
 int guests_path(const struct spawner *spawner, const char *below, const struct id *id,
@@ -35,7 +35,7 @@ int guests_path(const struct spawner *spawner, const char *below, const struct i
 			   id->text);
 }
 
-/* Is it one that the daemon may know of? */
+/* Whether the daemon may know of it. */
 static bool entry_is_visible(const struct entry *entry)
 {
 	return entry->state != ENTRY_FREE && entry->state != ENTRY_ERASING &&
@@ -93,7 +93,7 @@ int guests_watch(struct spawner *spawner, struct entry *entry, struct error *err
 	return 0;
 }
 
-/* ---- What is under way, and who waits for it. */
+/* ---- Transitions under way, and the requests that wait for them. */
 
 void guests_check_later(struct spawner *spawner, struct entry *entry, int64_t at)
 {
@@ -128,7 +128,7 @@ static int request_wait(struct entry *entry, uint32_t request, struct error *err
 	return 1;
 }
 
-/* All who wait get the same answer; error NULL: what they asked for is done. */
+/* Gives all waiting requests the same answer; error NULL: success. */
 static void requests_answer(struct spawner *spawner, struct entry *entry, const struct error *error)
 {
 	struct spawn_message reply = {.type = SPAWN_REPLY, .sandbox = entry->guest.id};
@@ -145,9 +145,9 @@ static void requests_answer(struct spawner *spawner, struct entry *entry, const 
 	entry->waiting_count = 0;
 }
 
-/* ---- Ends. */
+/* ---- Ending. */
 
-/* Takes the exit status, where it is our child (an adopted one is not). */
+/* Reads the exit status of our child. An adopted process is not our child and has none. */
 static enum end_cause process_reap(const struct guest *guest)
 {
 	siginfo_t info;
@@ -171,7 +171,7 @@ void guests_forget_process(struct spawner *spawner, struct entry *entry)
 	entry->guest.frozen = false;
 }
 
-/* Nothing of it is left but its files. */
+/* Only its files are left. */
 static void guest_ended(struct spawner *spawner, struct entry *entry)
 {
 	struct spawn_message message = {
@@ -180,14 +180,14 @@ static void guest_ended(struct spawner *spawner, struct entry *entry)
 	    .ended = {.cause = (uint32_t)entry->cause, .counters = entry->counters}};
 	entry->state = ENTRY_STOPPED;
 	entry->check_at = 0;
-	/* The daemon says what it means: it may have told the init to end. */
+	/* Logged at debug level: only the daemon knows whether it told the init to end. */
 	if (entry->ended_unasked)
 		log_debug("the processes of sandbox %s have ended (%s)", entry->guest.id.text,
 			  entry->cause == END_DEADLINE ? "its time was up"
 			  : entry->cause == END_KILLED ? "killed"
 						       : "exited");
-	/* Who asked may wait no longer, or be gone. Before the table is complete there is nobody to
-	 * tell: a daemon asks for the whole of it first. */
+	/* The request may have timed out, or its daemon may be gone. Before the table is
+	 * complete the daemon is not told, because it begins with a list. */
 	if (!entry->unreported &&
 	    (entry->ended_unasked || (entry->waiting_count == 0 && spawner->adopted)))
 		spawner_loop_send(spawner, &message);
@@ -197,8 +197,8 @@ static void guest_ended(struct spawner *spawner, struct entry *entry)
 		trash_move_entry(spawner, entry);
 }
 
-/* What its cgroups have counted to the last; they go next. What is known only while it lives (its
- * disk) was counted before it was killed. */
+/* Reads the final counters of its cgroups, which are removed next. Disk usage is only known
+ * while it lives and was read before the kill. */
 static void guest_count_last(struct spawner *spawner, struct entry *entry)
 {
 	struct spawn_counters last, *kept = &entry->counters;
@@ -217,10 +217,10 @@ static void guest_count_last(struct spawner *spawner, struct entry *entry)
 static void guest_continue_dying(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
-	/* The end of its init is the end of all of its processes (driver.h). */
+	/* When the init ends, all its processes have ended (driver.h). */
 	if (process_alive(&entry->guest.init))
 		return;
-	/* A cgroup that a worker writes to cannot be removed without waiting for it. */
+	/* A cgroup that a worker writes to cannot be removed without blocking. */
 	if (changes_is_running(entry)) {
 		changes_stop(entry);
 		return;
@@ -234,7 +234,7 @@ static void guest_continue_dying(struct spawner *spawner, struct entry *entry)
 		guest_ended(spawner, entry);
 }
 
-/* Whoever waits for it to be paused or resumed waits in vain. */
+/* Requests that wait for a pause or resume fail. */
 static void guest_begin_dying(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
@@ -257,7 +257,8 @@ void guests_discard_boot(struct spawner *spawner, struct entry *entry, bool eras
 	struct error error;
 	if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
 		log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
-	/* Who has asked for its end meanwhile is answered with it; nobody else has to know. */
+	/* A request to end it that arrived meanwhile is answered when it has ended. Otherwise
+	 * the daemon is not told. */
 	entry->unreported = entry->waiting_count == 0;
 	entry->erase_files |= erase;
 	entry->ended_unasked = false;
@@ -300,13 +301,13 @@ void guests_check_process(struct spawner *spawner, uint32_t slot)
 {
 	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
 	struct error error;
-	/* The event may be older than what this turn has done about it. */
+	/* The event may be stale: this iteration may have handled the end already. */
 	if (!entry || entry->guest.init.pidfd < 0 || process_alive(&entry->guest.init))
 		return;
 	if (guests_is_running(entry)) {
 		memset(&entry->counters, 0, sizeof(entry->counters));
-		/* PID 1 took its namespace with it, but not what was still being born into a
-		 * cgroup. */
+		/* The end of PID 1 ended its pid namespace. A process that was just being born
+		 * into a cgroup may remain. */
 		if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
 			log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
 		guest_begin_dying(spawner, entry);
@@ -316,7 +317,7 @@ void guests_check_process(struct spawner *spawner, uint32_t slot)
 		guest_continue_dying(spawner, entry);
 }
 
-/* ---- Pauses. */
+/* ---- Pausing. */
 
 static void guest_return_to_running(struct spawner *spawner, struct entry *entry,
 				    const struct error *error)
@@ -328,7 +329,7 @@ static void guest_return_to_running(struct spawner *spawner, struct entry *entry
 	requests_answer(spawner, entry, error);
 }
 
-/* A pause that does not come about is taken back, so that what runs is what the daemon knows. */
+/* A pause that fails is undone, so that the state matches what the daemon knows. */
 static void freeze_undo(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
@@ -363,7 +364,7 @@ static void freeze_continue(struct spawner *spawner, struct entry *entry)
 	}
 }
 
-/* Somebody needs it before it stands still: it goes on. */
+/* The sandbox is needed before it is frozen: thaw it. */
 static void freeze_cancel(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
@@ -380,7 +381,7 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 	if (entry->state == wish)
 		return request_wait(entry, request, error);
 	if (!frozen) {
-		/* Whoever needs it now is not kept waiting by what can be done another time. */
+		/* Reclaiming memory can be done another time; a resume must not wait for it. */
 		if (entry->change.kind == CHANGE_RECLAIM)
 			changes_stop(entry);
 		if (entry->state == ENTRY_FREEZING)
@@ -402,7 +403,7 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 	return request_wait(entry, request, error);
 }
 
-/* ---- The loop's look at what is under way. */
+/* ---- Periodic checks of transitions under way. */
 
 static void transition_timed_out(struct spawner *spawner, struct entry *entry)
 {

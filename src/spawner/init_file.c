@@ -1,6 +1,6 @@
-/* Root's own copy of caisson-init: mode 0711, so that nobody inside can read it, which makes the
- * kernel keep ptrace and /proc of PID 1 away from every capability inside. Named by its content, so
- * that an upgrade brings a new file and running sandboxes keep theirs. */
+/* Root's own copy of caisson-init. Its mode 0711 makes it unreadable inside, and the kernel
+ * therefore protects PID 1 from ptrace and /proc access, whatever capabilities a process inside
+ * has. It is named by its content: an upgrade adds a file, and running sandboxes keep theirs. */
 #include "spawner/internal.h"
 
 #include <dirent.h>
@@ -87,11 +87,11 @@ static int file_copy(int from, int to)
 	}
 }
 
-/* What keeps it from being read inside. Root's own file has an owner that no sandbox has. Without
- * root the owner is the user, who may be the root of a sandbox: so its mode lets not even him read
- * it, and its group is one that no sandbox has, which takes CAP_DAC_OVERRIDE over it from every
- * sandbox. With one id there is no such group: then PID 1 is guarded by PR_SET_DUMPABLE and by
- * nobody inside having CAP_SYS_PTRACE. */
+/* What makes it unreadable inside. As root: its owner is an id that no sandbox has. Without root
+ * the owner is the user, who may be root in a sandbox. So its mode denies reading even to the
+ * owner, and its group is one that no sandbox has, which makes CAP_DAC_OVERRIDE of a sandbox
+ * ineffective for it. With a single id there is no such group: PR_SET_DUMPABLE protects PID 1
+ * then, and CAP_SYS_PTRACE is not available inside. */
 struct guard {
 	gid_t group;
 	mode_t mode;
@@ -104,7 +104,7 @@ static struct guard guard_for_host(const struct host *host)
 	return (struct guard){.group = host->daemon_gid, .mode = 0111};
 }
 
-/* Is the copy that is there already good? A crash may have left half of one. */
+/* Whether the existing copy is valid. A crash may have left an incomplete one. */
 static bool copy_is_valid(int directory, const char *name, uint64_t wanted,
 			  const struct guard *guard)
 {
@@ -127,14 +127,14 @@ static int copy_install(int directory, const char *name, int source, const struc
 	if (result == 0 && (fchown(fd, (uid_t)-1, guard->group) < 0 ||
 			    fchmod(fd, guard->mode) < 0 || fsync(fd) < 0))
 		result = -errno;
-	/* Closed before it is executed: a file that is open for writing cannot be (ETXTBSY). */
+	/* Close before it is executed: a file that is open for writing cannot be (ETXTBSY). */
 	fd_close(&fd);
 	if (result == 0 && renameat(directory, "new", directory, name) < 0)
 		result = -errno;
 	return result;
 }
 
-/* Sandboxes that run an older one have it open: its name is not needed. */
+/* Sandboxes that run an older copy have it open and do not need its name. */
 static void copies_remove_other(int directory, const char *name)
 {
 	int copy = fcntl(directory, F_DUPFD_CLOEXEC, 3);

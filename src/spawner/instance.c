@@ -1,6 +1,6 @@
-/* Where an instance lives: its directories and who owns them, its name on the host, the user the
- * daemon runs as. Called by main.c at the start, in the order of internal.h; blocks for
- * local file system calls only. */
+/* The place of an instance on the host: its directories and their owners, its name, the user of
+ * the daemon. Called by main.c at the start, in the order of internal.h; blocks only for local
+ * file system calls. */
 #include "spawner/internal.h"
 
 #include <dirent.h>
@@ -20,8 +20,8 @@
 #include "base/text.h"
 #include "spawner/rootless.h"
 
-/* Who the daemon is where the host has no user for it: an id that Debian's policy leaves to nobody
- * (above its static range, below dynamic users of systemd's). */
+/* The daemon's uid where the host has no user for it. Debian's policy assigns this id to nobody:
+ * it is above the static range and below systemd's dynamic users. */
 #define FALLBACK_ID 64743
 
 uint64_t instance_hash(uint64_t hash, const void *data, size_t size)
@@ -37,7 +37,7 @@ int instance_find_user(struct spawner *spawner, struct error *error)
 	const char *name = spawner->config.user;
 	bool named = *name != '\0';
 	if (spawner->host.rights != RIGHTS_ROOT) {
-		/* rootless_enter() has said who it is. */
+		/* rootless_enter() has set the ids. */
 		if (!named)
 			return 0;
 		return error_set(error, ERROR_CONFIG,
@@ -72,7 +72,7 @@ int instance_find_user(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-/* Makes the directory and those above it. 1: it is new. */
+/* Makes the directory and its parents. 1: the directory is new. */
 static int directories_make(const char *path, mode_t mode, mode_t mode_above)
 {
 	char part[SPAWNER_PATH_MAX];
@@ -88,14 +88,15 @@ static int directories_make(const char *path, mode_t mode, mode_t mode_above)
 	return errno == EEXIST ? 0 : -errno;
 }
 
-/* The two directories that everything is below: root's, whatever they were before. */
+/* Makes the state or the runtime directory. It must belong to us. */
 static int root_directory_make(const struct host *host, const char *what, const char *path,
 			       mode_t mode, bool *ret_new, struct error *error)
 {
 	struct stat info;
 	bool root = host->rights == RIGHTS_ROOT;
-	/* Root's are everybody's to pass through; a user's are the daemon's and nobody else's. With
-	 * one id the daemon is the user, and the group would be the user's: others may be in it. */
+	/* Root's directories may be traversed by everybody, a user's only by the daemon. With a
+	 * single id the daemon is the user, and the group is the user's own: it may have other
+	 * members. */
 	if (!root)
 		mode = host->rights == RIGHTS_ONE_ID ? 0700 : 0710;
 	int result = directories_make(path, mode, root ? 0755 : 0700);
@@ -103,8 +104,8 @@ static int root_directory_make(const struct host *host, const char *what, const 
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "%s directory %s", what, path);
 	*ret_new = result > 0;
-	/* An administrator may have put a link there; in a directory that a user shares with
-	 * others, somebody else may have. */
+	/* An administrator may have made it a link. Without root it may be in a shared
+	 * directory, where another user could plant a link. */
 	CLOSE_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (root ? 0 : O_NOFOLLOW));
 	if (fd < 0 || fstat(fd, &info) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s directory %s",
@@ -133,7 +134,7 @@ int instance_make_roots(struct spawner *spawner, struct error *error)
 	    root_directory_make(host, "runtime", spawner->config.runtime, 0755,
 				&spawner->runtime_is_new, error) < 0)
 		return -1;
-	/* The real path, so that two names of one directory are one instance. */
+	/* Resolved, so that two names of one directory are one instance. */
 	char *state = realpath(spawner->config.state, NULL);
 	if (!state)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "state directory %s",
@@ -149,8 +150,8 @@ int instance_make_roots(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-/* The daemon runs as another user than it did: what it wrote becomes the new one's. Its old user
- * may have put anything there, so no link is followed and nothing with a second name is touched. */
+/* Gives the files of the daemon's previous user to the new one. The previous user may have
+ * planted anything, so links are not followed and hard-linked files are skipped. */
 static int tree_change_owner(int fd, uid_t uid, gid_t gid, int depth)
 {
 	struct stat info;
@@ -183,7 +184,7 @@ static int tree_change_owner(int fd, uid_t uid, gid_t gid, int depth)
 	return result;
 }
 
-/* A directory of ours below one of the roots, with this owner and mode. */
+/* Makes a directory below the state or runtime directory, with this owner and mode. */
 static int directory_make(int parent, const char *name, mode_t mode, uid_t uid, gid_t gid)
 {
 	struct stat info;
@@ -202,7 +203,7 @@ static int directory_make(int parent, const char *name, mode_t mode, uid_t uid, 
 	return fchmod(fd, mode) < 0 ? -errno : 0;
 }
 
-/* A restore that was killed while it put things in place: half of what is here is the backup's. */
+/* Refuses an interrupted restore: half of the files are the backup's. */
 static int restore_check_finished(const struct host *host, struct error *error)
 {
 	char path[SPAWNER_PATH_MAX];
@@ -250,7 +251,8 @@ int instance_make_directories(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-/* The length of the shortest part of a path that this process cannot use so; 0: it can. */
+/* Length of the shortest prefix of the path that this process cannot access; 0: it can use the
+ * path. */
 static int path_unreachable_length(const char *path, int mode)
 {
 	char part[SPAWNER_PATH_MAX];
@@ -263,8 +265,8 @@ static int path_unreachable_length(const char *path, int mode)
 
 int instance_become_daemon_user(const struct host *host)
 {
-	/* With one id nothing changes, and groups cannot be given up: the kernel would let a user
-	 * leave a group that keeps him out of something. */
+	/* With a single id nothing changes. Groups cannot be dropped then: the kernel forbids
+	 * it, because membership in a group may deny access. */
 	if ((host->rights != RIGHTS_ONE_ID && setgroups(0, NULL) < 0) ||
 	    setresgid(host->daemon_gid, host->daemon_gid, host->daemon_gid) < 0 ||
 	    setresuid(host->daemon_uid, host->daemon_uid, host->daemon_uid) < 0)
@@ -272,7 +274,7 @@ int instance_become_daemon_user(const struct host *host)
 	return 0;
 }
 
-/* Asks as the daemon's user, in a child; its exit status is the length. */
+/* Checks as the daemon's user, in a child whose exit status is the length. */
 static int path_unreachable_by_daemon(const struct spawner *spawner, const char *path, int mode)
 {
 	pid_t child = fork();

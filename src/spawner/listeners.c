@@ -1,6 +1,6 @@
-/* The API's sockets. The spawner binds them once and gives them to each daemon it starts, so that a
- * client's connection waits while a daemon restarts. Called under the runtime directory's lock:
- * a socket file that is there is nobody's. */
+/* The API's sockets. The spawner binds them once and passes them to each daemon, so that
+ * connections wait while a daemon restarts. Called with the runtime directory locked: an
+ * existing socket file is stale. */
 #include "spawner/internal.h"
 
 #include <arpa/inet.h>
@@ -33,7 +33,7 @@ static int unix_listener_open(struct spawner *spawner, struct error *error)
 	if (fd < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "Unix socket");
 	unlink(address.sun_path);
-	/* Everyone may connect: who they are is known by their credentials or their token. */
+	/* Everyone may connect: clients are authenticated by their credentials or their token. */
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 	    chmod(address.sun_path, 0666) < 0 || listen(fd, BACKLOG) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "Unix socket %s",
@@ -48,8 +48,8 @@ union address {
 	struct sockaddr_in6 v6;
 };
 
-/* Whoever has the address may be one of us: asked for its health it says so. Bounded, and what it
- * says is believed for a word in a message only. */
+/* Whether the program that has the address answers as Caisson does on /healthz. The exchange is
+ * bounded, and its result only chooses a word of an error message. */
 static bool address_answers_as_caisson(const union address *address, socklen_t size)
 {
 	static const char question[] =
@@ -115,8 +115,8 @@ static bool address_is_loopback(const union address *address)
 	return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
 }
 
-/* A spawner that was killed has left its socket's file and a daemon, which ends as soon as it
- * notices; until then the address is its. */
+/* A killed spawner leaves its socket file and a daemon that ends as soon as it notices. Until
+ * then the daemon keeps the address. */
 static int address_bind(const struct spawner *spawner, int fd, const union address *address,
 			socklen_t size)
 {
@@ -149,7 +149,8 @@ static int tcp_listener_open(struct spawner *spawner, struct error *error)
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
 	    address_bind(spawner, fd, &address, size) < 0 || listen(fd, BACKLOG) < 0 ||
 	    getsockname(fd, &address.any, &size) < 0) {
-		/* Each user of a host has a daemon; the usual port is the first one's. */
+		/* Each user of a host may have a daemon; the default port belongs to the first
+		 * one. */
 		if (errno != EADDRINUSE || spawner->host.rights == RIGHTS_ROOT ||
 		    strcmp(listen_on, CONFIG_LISTEN_DEFAULT) != 0)
 			return address_set_error(listen_on, &address, size, errno, error);
@@ -158,7 +159,7 @@ static int tcp_listener_open(struct spawner *spawner, struct error *error)
 			    listen_on);
 		return 0;
 	}
-	/* Port 0 means any: say which it has become. */
+	/* Port 0 means any port: read which one was assigned. */
 	bool v6 = address.any.sa_family == AF_INET6;
 	port = ntohs(v6 ? address.v6.sin6_port : address.v4.sin_port);
 	(void)!text_format(spawner->listen, sizeof(spawner->listen), v6 ? "[%s]:%u" : "%s:%u", host,

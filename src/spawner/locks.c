@@ -1,6 +1,6 @@
-/* The locks of the two directories of an instance, and what their files say: who serves the state
- * directory, from which runtime directory. Called by main.c at the start; waits a few seconds for
- * another that is about to end. */
+/* The locks of an instance's two directories. Each lock file says who serves the state
+ * directory, and from which runtime directory. Called by main.c at the start; waits a few
+ * seconds for another spawner that is about to end. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -20,25 +20,24 @@
 
 #define LOCK_PAUSE (5 * 1000 * 1000)
 #define LOCK_TURNS 600 /* three seconds */
-/* One that was asked to leave waits for its daemon, which sends its last answers and ends its pool.
- */
+/* A spawner that was asked to end waits for its daemon, which sends its last answers and ends
+ * its pool. */
 #define LEAVE_TURNS 2000
 #define IDLE_WORD "idle-exit "
 #define RUNTIME_WORD "runtime "
 
-/* What a lock file says of who has it, or had it last: the pid, whose sandboxes are in the
- * directory (a state directory), whether it is one that a client has started ("idle-exit", and the
- * start time that makes the pid certain), and the runtime directory, by which clients find who
- * serves a state directory (cli/client/instance.c) and the next start finds what still runs. A line
- * each.
- */
+/* The text of a lock file, one line each: the pid of the holder or last holder; the state
+ * directory (in the runtime directory's lock, whose sandboxes run there); "idle-exit" and a
+ * start time if a client started it, which makes the pid unambiguous; and the runtime directory.
+ * Clients find the server of a state directory by it (cli/client/instance.c), and the next start
+ * finds running sandboxes. */
 struct holder {
 	uint64_t pid; /* 0: unknown */
 	char state[SPAWNER_PATH_MAX], runtime[SPAWNER_PATH_MAX];
-	uint64_t start_time; /* 0: nobody's but its own to end */
+	uint64_t start_time; /* 0: it may not be asked to end */
 };
 
-/* The file of another user says nothing. The first runtime directory counts: the rest of a longer
+/* The file of another user is ignored. The first runtime directory counts: leftovers of a longer
  * text may follow, see holder_write(). */
 static void holder_read(int lock, struct holder *holder)
 {
@@ -65,9 +64,8 @@ static void holder_read(int lock, struct holder *holder)
 		holder->runtime[0] = '\0';
 }
 
-/* Our own name in it. One write, so that a kill leaves the old text or the new one, at worst with
- * the end of the old one behind it. Not synced: after a power failure nothing runs that it could
- * tell of. */
+/* Writes our own text. One write: a kill leaves the old text or the new one, possibly followed
+ * by the end of the old one. Not synced: after a power failure no sandbox runs. */
 static int holder_write(const struct spawner *spawner, int lock, const char *directory,
 			struct error *error)
 {
@@ -90,7 +88,8 @@ static bool directory_same(const char *a, const char *b)
 	       first.st_ino == second.st_ino;
 }
 
-/* Is it one of the daemon's pool, with nothing of a user's? Its slot has a third word. */
+/* Whether it is a member of the daemon's pool, without data of a user. Its slot has a third
+ * word. */
 static bool guest_is_pooled(const char *state, const char *name)
 {
 	char path[SPAWNER_PATH_MAX], text[64];
@@ -107,7 +106,8 @@ struct served_state {
 	bool served;
 };
 
-/* A daemon that is asked to end destroys its pool: while one serves, they do not count. */
+/* A daemon that is asked to end destroys its pool. So pool members do not count while a daemon
+ * serves. */
 static bool guest_counts_as_running(const void *data, const char *name)
 {
 	const struct served_state *of = data;
@@ -121,8 +121,9 @@ static bool runtime_has_running_guests(const char *runtime, const char *state, b
 			       &(struct served_state){state, served});
 }
 
-/* Whether the records in a runtime directory are of our state's sandboxes. A directory of another
- * user has none of ours. Of a state that was removed or moved nobody else can take care. */
+/* Whether the records in a runtime directory belong to our state. A directory of another user
+ * has none of ours. Records of a state that was removed or moved are ours, because nobody else
+ * can handle them. */
 static bool runtime_holds_our_records(const char *runtime, const char *state)
 {
 	struct stat info;
@@ -137,9 +138,9 @@ static bool runtime_holds_our_records(const char *runtime, const char *state)
 	       directory_same(holder.state, state);
 }
 
-/* What runs is known by its record in the runtime directory alone. From another one it would look
- * ended, and a second copy of it would be started over the same files. `last`: what the state
- * directory's lock says. */
+/* Running sandboxes are only known by their records in the runtime directory. From another
+ * runtime directory they would look ended, and would be started a second time on the same files.
+ * `last`: the text of the state directory's lock. */
 static int last_runtime_check(const struct spawner *spawner, const struct holder *last, bool served,
 			      struct error *error)
 {
@@ -155,14 +156,14 @@ static int last_runtime_check(const struct spawner *spawner, const struct holder
 			 host->state, last->runtime, host->runtime, last->runtime);
 }
 
-/* Sandboxes that live are known by the runtime directory, their files by the state directory: with
- * another's state they would all look like strays, and be ended. `last`: what the runtime
- * directory's lock says. */
+/* Running sandboxes are known by the runtime directory, their files by the state directory. With
+ * another state they would all look like strays and be killed. `last`: the text of the runtime
+ * directory's lock. */
 static int last_state_check(const struct spawner *spawner, const struct holder *last, bool served,
 			    struct error *error)
 {
 	const struct host *host = &spawner->host;
-	/* Of a state that was removed nobody else can take care. */
+	/* Only we can handle sandboxes of a state that was removed. */
 	if (last->state[0] == '\0' || strcmp(last->state, host->state) == 0 ||
 	    access(last->state, F_OK) < 0 ||
 	    !runtime_has_running_guests(host->runtime, last->state, served))
@@ -190,14 +191,14 @@ static int lock_set_conflict(const struct spawner *spawner, const struct holder 
 	    holder->pid ? pid : "unknown", what, directory, use, pid);
 }
 
-/* One that a client has started serves until somebody does for good: it is asked to end, once, and
- * its sandboxes run on. */
+/* A spawner that a client started serves until a permanent one is started. It is asked to end
+ * once, and its sandboxes run on. */
 static bool holder_can_be_asked(const struct spawner *spawner, const struct holder *holder)
 {
 	return spawner->config.idle_exit_seconds == 0 && holder->start_time != 0;
 }
 
-/* Whether it will. */
+/* Asks the holder to end. Returns whether it will. */
 static bool holder_ask_to_end(const struct spawner *spawner, const struct holder *holder,
 			      uint64_t *asked)
 {
@@ -218,10 +219,11 @@ static bool holder_ask_to_end(const struct spawner *spawner, const struct holder
 	return true;
 }
 
-/* A directory whose lock is wanted. */
+/* A directory that is to be locked. */
 struct lock_target {
 	const char *what, *path;
-	/* Whether its last holder's sandboxes allow it. `served`: that holder still serves. */
+	/* Whether the sandboxes of its last holder allow us to take it. `served`: that holder
+	 * still serves. */
 	int (*check)(const struct spawner *spawner, const struct holder *last, bool served,
 		     struct error *error);
 };
@@ -231,7 +233,7 @@ struct lock_wait {
 	uint64_t asked; /* a pid; 0: none */
 };
 
-/* A process that was killed and not reaped yet still answers kill(pid, 0). */
+/* A process that was killed and is not reaped yet still answers kill(pid, 0). */
 static bool holder_has_ended(const struct holder *holder)
 {
 	struct process process = PROCESS_NONE;
@@ -243,15 +245,15 @@ static bool holder_has_ended(const struct holder *holder)
 	return ended;
 }
 
-/* The lock is another's: 0 when it will be free soon. */
+/* The lock is held by another process: 0 if it will be free soon. */
 static int holder_wait(const struct spawner *spawner, int lock, const struct lock_target *target,
 		       struct lock_wait *wait, struct error *error)
 {
 	struct holder holder;
 	holder_read(lock, &holder);
-	/* A worker of one that was killed holds it until the kernel has ended it too. */
+	/* Workers of a killed spawner hold the lock until the kernel has ended them too. */
 	bool gone = holder_has_ended(&holder);
-	/* One is not asked to leave for a start that is refused afterwards. */
+	/* The holder is not asked to end if our start would be refused afterwards. */
 	if (!gone && holder_can_be_asked(spawner, &holder) && holder.pid != wait->asked &&
 	    target->check(spawner, &holder, true, error) < 0)
 		return -1;
@@ -262,7 +264,7 @@ static int holder_wait(const struct spawner *spawner, int lock, const struct loc
 	return 0;
 }
 
-/* Takes <path>/lock and checks its last holder; returns the descriptor that holds it. */
+/* Takes <path>/lock and checks its last holder; returns the descriptor that holds the lock. */
 static int directory_lock(const struct spawner *spawner, const struct lock_target *target,
 			  struct error *error)
 {
@@ -284,11 +286,11 @@ static int directory_lock(const struct spawner *spawner, const struct lock_targe
 				return -1;
 			continue;
 		}
-		/* Another that was just ending may have removed the file we opened. */
+		/* Another spawner that was just ending may have removed the file that we opened. */
 		if (fstat(fd, &held) < 0 || stat(path, &named) < 0 || held.st_ino != named.st_ino ||
 		    held.st_dev != named.st_dev)
 			continue;
-		/* Now nobody else can start anything there. */
+		/* From here on no other process can start anything there. */
 		holder_read(fd, &last);
 		if (target->check(spawner, &last, false, error) < 0)
 			return -1;
@@ -305,8 +307,8 @@ int locks_take(struct spawner *spawner, struct error *error)
 	if (spawner->state_lock < 0)
 		return -1;
 	spawner->runtime_lock = directory_lock(spawner, &runtime, error);
-	/* Only now: a start that is refused or killed before this leaves the state directory with
-	 * the runtime directory that its sandboxes run from. */
+	/* Written last: a start that is refused or killed before must leave the name of the
+	 * runtime directory that the sandboxes run from. */
 	if (spawner->runtime_lock < 0 ||
 	    holder_write(spawner, spawner->state_lock, host->state, error) < 0)
 		return -1;

@@ -1,7 +1,7 @@
-/* The spawner's one loop: the daemon's socket, signals, the ends of sandboxes, and timers (start
- * the daemon again; wait no longer for it to quit; look at sandboxes that are being made, paused
- * or ended). Nothing here waits for the daemon: what it does not read waits in the
- * outbox, and then nothing more is read from it. And nothing waits for a sandbox (guests.c). */
+/* The spawner's event loop: the daemon's socket, signals, the ends of sandboxes, and timers
+ * (restart the daemon, stop waiting for it to quit, check transitions of sandboxes). Nothing
+ * here waits for the daemon: unsent messages stay in the outbox, and no request is read
+ * meanwhile. Nothing waits for a sandbox either (guests.c). */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "spawner/fault.h"
 
-#define QUIT_SECONDS 10 /* clients are given three of them */
+#define QUIT_SECONDS 10 /* clients get three of them */
 #define EVENTS_MAX 64
 
 static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
@@ -41,7 +41,7 @@ void spawner_loop_reset_signals(void)
 int spawner_loop_open(struct spawner *spawner, struct error *error)
 {
 	sigset_t signals;
-	/* A handler and not SIG_IGN, which children would inherit through exec. */
+	/* A handler instead of SIG_IGN, which children would inherit through exec. */
 	struct sigaction pipe = {.sa_handler = signal_ignore};
 	sigemptyset(&signals);
 	for (size_t i = 0; i < ARRAY_SIZE(handled_signals); i++)
@@ -69,7 +69,7 @@ int spawner_loop_watch(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-/* Requests are read while nothing waits to be sent, and the other way round. */
+/* Requests are only read while the outbox is empty. */
 static void daemon_socket_update_interest(struct spawner *spawner)
 {
 	struct epoll_event event = {.events = spawner->outbox_count > 0 ? EPOLLOUT : EPOLLIN,
@@ -107,7 +107,7 @@ void spawner_loop_send(struct spawner *spawner, const struct spawn_message *mess
 	size_t at = (spawner->outbox_first + spawner->outbox_count) % OUTBOX_MAX;
 	spawner->outbox[at] = *message;
 	spawner->outbox_count++;
-	/* Earlier ones that wait go first; the loop sends them when there is room. */
+	/* Queued messages go first; the loop sends them when the socket has room. */
 	if (spawner->outbox_count == 1)
 		outbox_flush(spawner);
 	FAULT_SEND(message, AFTER);
@@ -115,7 +115,7 @@ void spawner_loop_send(struct spawner *spawner, const struct spawn_message *mess
 
 static void request_receive(struct spawner *spawner)
 {
-	/* One at a time and back to the loop: an end or a signal is never far behind. */
+	/* One request per iteration, so that ends and signals are handled soon. */
 	struct spawn_message message;
 	int fds[SANDBOX_MOUNTS_MAX];
 	size_t fd_count = ARRAY_SIZE(fds);
@@ -152,8 +152,8 @@ static void quit_begin(struct spawner *spawner)
 		spawner->done = true;
 }
 
-/* What the file says of maxima and mounts is the spawner's to enforce; all else that can change
- * while it runs is the daemon's. */
+/* The spawner enforces the maxima and the allowed mounts of the file. Everything else that can
+ * change is the daemon's. */
 static void config_reload(struct spawner *spawner)
 {
 	const struct spawn_message message = {.type = SPAWN_RELOAD};
@@ -166,7 +166,7 @@ static void config_reload(struct spawner *spawner)
 		log_error("the configuration stays as it was: %s", error.message);
 		return;
 	}
-	/* The paths are those of the start. */
+	/* The paths stay those of the start. */
 	if (tls_files_load(spawner, &error) < 0) {
 		log_error("the configuration stays as it was: %s", error.message);
 		return;
@@ -197,8 +197,8 @@ static bool child_is_known(const struct spawner *spawner, pid_t pid)
 	return known;
 }
 
-/* An init whose worker was killed before it could say which it is. While one works, it may be an
- * init that it is about to speak of. */
+/* Reaps inits whose worker was killed before it could report them. While a worker runs, an
+ * unknown child may be the init that it will report. */
 static void children_reap_unknown(const struct spawner *spawner)
 {
 	enum { STRAYS_MAX = 16 };
@@ -310,7 +310,8 @@ void spawner_loop_run(struct spawner *spawner)
 {
 	struct epoll_event events[EVENTS_MAX];
 	while (!spawner->done) {
-		/* A turn at least passes between the end of one daemon and the start of another. */
+		/* At least one iteration passes between the end of a daemon and the start of the
+		 * next. */
 		if (spawner->socket < 0)
 			guests_forget_requests(spawner);
 		int count = epoll_wait(spawner->epoll, events, EVENTS_MAX,

@@ -1,5 +1,5 @@
-/* `caisson serve`: the steps of a start, as a list; the loop; the end. Each step may block for
- * local disk; all of them together take a few milliseconds once a state directory has been made. */
+/* `caisson serve`: the list of start-up steps, the loop, the clean-up. Each step may block for
+ * local disk; together they take a few milliseconds once the state directory exists. */
 #include "spawner/spawner.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ void spawner_free(struct spawner *spawner)
 
 static int uid_range_claim(struct spawner *spawner, struct error *error)
 {
-	/* Without root there is one range, which all sandboxes share. */
+	/* Without root all sandboxes share one range. */
 	if (spawner->host.rights != RIGHTS_ROOT)
 		return 0;
 	spawner->uid_block = uid_block_claim(UID_BLOCK_DIRECTORY, spawner->host.state, error);
@@ -80,7 +80,7 @@ static int uid_range_claim(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-/* A template that cannot be made cannot be used, and says so when it is asked for. */
+/* A template that cannot be prepared is reported when it is used. */
 static int template_prepare(struct spawner *spawner, struct error *error)
 {
 	if (host_rootfs_prepare(&spawner->host, error) < 0)
@@ -102,12 +102,12 @@ static int daemon_start_first(struct spawner *spawner, struct error *error)
 
 static int (*const steps[])(struct spawner *spawner, struct error *error) = {
     privileges_raise_file_limit,
-    tls_files_load, /* as the caller, whose files they are */
+    tls_files_load, /* still as the caller, who may read the files */
     rootless_enter,
     privileges_narrow_first,
     instance_find_user,
     instance_make_roots,
-    locks_take, /* from here on everything below the two directories is ours */
+    locks_take, /* from here on everything in the two directories is ours */
     instance_make_directories,
     instance_check_reach,
     uid_range_claim,
@@ -120,7 +120,7 @@ static int (*const steps[])(struct spawner *spawner, struct error *error) = {
     daemon_start_first,
 };
 
-/* By what is there: a directory that could not be made sense of is a sandbox too. */
+/* Looks at the directory: one that could not be read is a sandbox too. */
 static bool instance_has_sandboxes(struct spawner *spawner)
 {
 	char path[SPAWNER_PATH_MAX];
@@ -130,11 +130,11 @@ static bool instance_has_sandboxes(struct spawner *spawner)
 	return rmdir(path) < 0 && errno != ENOENT;
 }
 
-/* The lock goes last: whoever takes it finds an empty directory. */
+/* The lock is removed last: the next holder finds an empty directory. */
 static const char *const runtime_files[] = {"cgroups", "lock"};
 
-/* What a living or stopped sandbox needs stays; when there is none, the host looks as it did
- * before, but for the state directory. */
+/* Keeps what running and stopped sandboxes need. Without any, the host is as it was before,
+ * except for the state directory. */
 static void instance_clean_up(struct spawner *spawner)
 {
 	char path[SPAWNER_PATH_MAX];
@@ -151,7 +151,7 @@ static void instance_clean_up(struct spawner *spawner)
 		if (spawner->host.rights == RIGHTS_ROOT)
 			uid_block_release(UID_BLOCK_DIRECTORY, spawner->uid_block);
 	}
-	/* Goes when it is empty: then none runs. */
+	/* Fails unless it is empty, that is, unless no sandbox runs. */
 	if (text_format(path, sizeof(path), "%s/guests", runtime) < 0 ||
 	    (rmdir(path) < 0 && errno != ENOENT))
 		return;
@@ -161,8 +161,8 @@ static void instance_clean_up(struct spawner *spawner)
 	rmdir(runtime);
 }
 
-/* A start that is refused leaves no directory that it made. The state directory is ours to remove
- * while we have its lock and nothing was served from it. */
+/* Removes the directories that a refused start has made. The state directory may be removed
+ * while we hold its lock and nothing was served from it. */
 static void instance_remove_new(struct spawner *spawner)
 {
 	if (spawner->runtime_is_new)
@@ -182,7 +182,7 @@ int spawner_main(const struct config *config, const char *config_path)
 	struct error error = {.kind = ERROR_NONE};
 	log_setup("spawner", config->log_level, config->log_json);
 	umask(022);
-	/* Absolute: the daemon starts in /. A default that is not there is none. */
+	/* Absolute, because the daemon starts in /. A missing default file is no file. */
 	FREE_TEXT char *file = config_path ? realpath(config_path, NULL) : NULL;
 	spawner->config_path = file;
 	spawner->driver_of = driver_of;

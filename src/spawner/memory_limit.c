@@ -1,6 +1,6 @@
-/* Sandboxes that hold more memory than they may: a kernel that lets that happen (tier/jail/jail.h,
- * memory_events_open) says when, and is then made to see to it, in a worker (guest_changes.c).
- * Called by guests.c, guest_changes.c and loop.c; microseconds. */
+/* Sandboxes above their memory limit. A kernel that lets that happen reports it
+ * (memory_events_open in tier/jail/jail.h) and is then made to enforce the limit in a worker
+ * (guest_changes.c). Called by guests.c, guest_changes.c and loop.c; takes microseconds. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-/* The metering looks again after that at the latest, where no event does. */
+/* Without events the metering checks again after this time. */
 #define RETRY_PAUSE (2 * NSEC_PER_SEC)
 
 void memory_limit_watch(struct spawner *spawner, struct entry *entry)
@@ -26,7 +26,8 @@ void memory_limit_watch(struct spawner *spawner, struct entry *entry)
 		events = saved;
 	}
 	entry->memory_events = MAX(events, -1);
-	/* The kernel needs no help, or nothing limits its memory, which its record says. */
+	/* The kernel enforces the limit by itself, or memory is not limited, which its record
+	 * says. */
 	if (events < 0 && events != -EOPNOTSUPP && events != -ENOENT)
 		log_warning("sandbox %s: nobody sees to it that its memory limit stands: %s",
 			    entry->guest.id.text, strerror(-events));
@@ -34,7 +35,8 @@ void memory_limit_watch(struct spawner *spawner, struct entry *entry)
 
 void memory_limit_unwatch(struct spawner *spawner, struct entry *entry)
 {
-	/* Workers may have a copy: closing is not enough to leave the epoll. */
+	/* A worker may have a copy of the descriptor, so closing it does not remove it from the
+	 * epoll. */
 	if (entry->memory_events >= 0)
 		epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->memory_events, NULL);
 	fd_close(&entry->memory_events);
@@ -53,10 +55,10 @@ void memory_limit_check(struct spawner *spawner, struct entry *entry)
 		return;
 	int over =
 	    spawner->jail->memory_events_read(&spawner->host, &entry->guest, entry->memory_events);
-	/* Its cgroup has gone, and would be an event for ever. */
+	/* The cgroup is gone, and its descriptor would report an event for ever. */
 	if (over < 0)
 		memory_limit_unwatch(spawner, entry);
-	/* What is under way ends with a look of its own; one that does not run will be gone. */
+	/* The end of a change under way checks again; a sandbox that is ending needs no check. */
 	if (over <= 0 || changes_is_running(entry) || !guests_is_running(entry) ||
 	    clock_monotonic() < entry->memory_retry_at)
 		return;

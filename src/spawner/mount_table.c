@@ -1,5 +1,5 @@
-/* The table of mounts, /proc/self/mountinfo: what it says of the mount that a directory is on.
- * Nothing is asked of the file system itself, which may never answer. Called by validate.c. */
+/* What /proc/self/mountinfo says of the mount that a directory is on. The file system itself is
+ * not asked, because it may never answer. Called by validate.c. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -10,10 +10,10 @@
 
 #include "base/text.h"
 
-/* Two paths of at most PATH_MAX, each byte of which may be written as \ooo, and the rest. */
+/* Two paths of at most PATH_MAX, whose bytes may each be written as \\ooo, and the other fields. */
 #define LINE_MAX_SIZE (8 * PATH_MAX + 1024)
 
-/* Its line. -ENOENT: the mount is not in this namespace. */
+/* The line of the descriptor's mount. -ENOENT: the mount is not in this namespace. */
 static int mount_line_find(int fd, char *line, size_t room)
 {
 	char name[64];
@@ -47,7 +47,7 @@ int mount_table_type(int fd, char *type, size_t room)
 	return text_format(type, room, "%.*s", (int)strcspn(dash + 3, " "), dash + 3);
 }
 
-/* The field of that number, with \ooo made what it stands for. */
+/* The path in field `number`, with \\ooo unescaped. */
 static int mount_line_read_path(const char *line, int number, char path[PATH_MAX])
 {
 	size_t size = 0;
@@ -76,7 +76,7 @@ int mount_table_place(int fd, char place[MOUNT_PLACE_SIZE])
 	    mount_line_read_path(line, 4, mounted_at) < 0)
 		return -ENOENT;
 	path[length] = '\0';
-	/* "/" is a prefix of everything and stands for no name. */
+	/* "/" is a prefix of every path and adds no name. */
 	size_t size = strcmp(mounted_at, "/") == 0 ? 0 : strlen(mounted_at);
 	if (strncmp(path, mounted_at, size) != 0 || (path[size] && path[size] != '/'))
 		return -ENOENT;

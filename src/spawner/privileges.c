@@ -1,9 +1,9 @@
-/* What the spawner gives up, twice: once before it does anything, once when all that only a start
- * needs has been done and before the first byte from the daemon is read.
+/* The spawner drops privileges twice: before it does anything, and when the start is done, before
+ * it reads the first byte from the daemon.
  *
- * The system call filter and no_new_privs are inherited by the daemon and by every sandbox. So the
- * filter holds only what none of them needs: ptrace and process_vm_* stay, since debuggers work in
- * sandboxes; keyctl stays, since the init gives each sandbox a keyring of its own. */
+ * The daemon and every sandbox inherit the system call filter and no_new_privs. So the filter
+ * denies only what none of them needs. ptrace and process_vm_* stay allowed, because debuggers work
+ * in sandboxes; keyctl stays allowed, because the init gives each sandbox a keyring of its own. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -17,13 +17,14 @@
 
 #include "base/log.h"
 
-/* Descriptors: connections of the daemon's, and a few for each sandbox. A shell gives 1024. */
+/* Descriptors for the daemon's connections and a few for each sandbox. A shell's default is
+ * 1024. */
 #define FILES_WANTED 65536u
 #define FILES_LEAST 256u
 
 struct kept {
 	int capability;
-	bool start_only; /* given up in the second narrowing */
+	bool start_only; /* dropped the second time */
 };
 
 static const struct kept kept[] = {
@@ -53,7 +54,7 @@ static const struct kept kept[] = {
     {CAP_SYS_RESOURCE, false},
     /* device nodes of a sandbox's /dev; absent in containers too */
     {CAP_MKNOD, false},
-    /* the bounding set: the second narrowing reduces it, each daemon's is emptied */
+    /* the bounding set: the second drop reduces it, each daemon empties its own */
     {CAP_SETPCAP, false},
     /* --listen on a port below 1024 */
     {CAP_NET_BIND_SERVICE, true},
@@ -76,7 +77,8 @@ static bool capability_is_kept(int capability, bool second)
 	return false;
 }
 
-/* Permitted and effective become what is kept of what there is; inheritable becomes empty. */
+/* Reduces permitted and effective to the kept capabilities that we have, and empties
+ * inheritable. */
 static int capabilities_reduce(bool second)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -108,7 +110,8 @@ static int filter_load(void)
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	if (!filter)
 		return -ENOMEM;
-	/* Other ABIs of the machine get no way round it; a sandbox's own filter is stricter. */
+	/* Other ABIs of the machine must not bypass the filter. A sandbox's own filter is
+	 * stricter. */
 	int result = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
 	for (size_t i = 0; i < ARRAY_SIZE(denied_calls) && result == 0; i++) {
 		int number = seccomp_syscall_resolve_name(denied_calls[i]);
@@ -139,7 +142,7 @@ int privileges_raise_file_limit(struct spawner *spawner, struct error *error)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "the limit of open files");
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
-	/* Root may have more than it was given. */
+	/* Root may raise its own hard limit. */
 	const struct rlimit more = {FILES_WANTED, FILES_WANTED};
 	if (files.rlim_max < FILES_WANTED && setrlimit(RLIMIT_NOFILE, &more) < 0 &&
 	    files.rlim_max < FILES_LEAST)

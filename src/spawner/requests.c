@@ -1,6 +1,7 @@
-/* The daemon's requests: one function each, found by a table that also says what a message of that
- * type may carry. Each gets exactly one reply, some of them later (guests.c); a failure is a kind
- * of error_kinds.def and a text. Called by loop.c; blocks as long as the driver it calls. */
+/* The daemon's requests: one function each, in a table that also says what a message of that
+ * type may carry. Each request gets exactly one reply, some of them later (guests.c). A failure
+ * is a kind of error_kinds.def and a text. Called by loop.c; blocks as long as the driver that
+ * it calls. */
 #include "spawner/internal.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ struct request {
 	struct spawn_message *message;
 	const int *fds;
 	size_t fd_count;
-	struct entry *entry; /* of message->sandbox, where the table says that there must be one */
+	struct entry *entry; /* of message->sandbox, where the table requires an existing one */
 	struct spawn_message *reply;
 };
 
@@ -82,7 +83,7 @@ static int request_destroy(struct request *request, struct error *error)
 	if (result < 0)
 		return -1;
 	if (result == 0) {
-		/* Answered now: nothing of it runs. The rest is ours alone. */
+		/* Answered now, because nothing of it runs. Erasing concerns only us. */
 		spawner_loop_send(spawner, request->reply);
 		trash_move_entry(spawner, entry);
 	}
@@ -152,7 +153,7 @@ static int request_own(struct request *request, struct error *error)
 	return boots_mark_owned(request->spawner, request->entry, error);
 }
 
-/* Of all that run: whatever goes wrong with one is that one's. */
+/* Counts all running sandboxes; a failure concerns only that sandbox. */
 static void request_counters_of_all(struct request *request)
 {
 	struct spawner *spawner = request->spawner;
@@ -191,7 +192,7 @@ void requests_list(struct spawner *spawner, uint32_t request)
 		struct entry *entry = &spawner->entries[i];
 		if (guests_find(spawner, &entry->guest.id) != entry)
 			continue;
-		/* Whoever reads that it runs is to hear of its end. */
+		/* The daemon now knows that it runs, so it must be told of its end. */
 		entry->unreported = false;
 		struct spawn_message listed = {
 		    .type = SPAWN_LISTED,
@@ -256,7 +257,7 @@ enum subject { SUBJECT_NONE, SUBJECT_ID, SUBJECT_SANDBOX, SUBJECT_SANDBOX_OR_ALL
 static const struct handler {
 	int (*serve)(struct request *request, struct error *error);
 	enum subject subject; /* nothing, a well-formed id, a sandbox that exists, or no id */
-	bool descriptors;     /* it may carry some */
+	bool descriptors;     /* it may carry descriptors */
 } handlers[] = {
     [SPAWN_HELLO] = {request_hello, SUBJECT_NONE, false},
     [SPAWN_CREATE] = {request_create, SUBJECT_ID, true},
@@ -286,7 +287,7 @@ static int request_serve(struct request *request, struct error *error)
 				 message->type);
 	if (handler->subject == SUBJECT_NONE)
 		return handler->serve(request, error);
-	/* The copy that is used from here on is a string, whatever came. */
+	/* Terminate the text, whatever was received. */
 	message->sandbox.text[ID_LENGTH] = '\0';
 	if (handler->subject == SUBJECT_SANDBOX_OR_ALL && message->sandbox.text[0] == '\0')
 		return handler->serve(request, error);

@@ -26,9 +26,9 @@
 #define HELPER_SECONDS 10
 #define ID_TEXT 16
 
-/* What the host grants, and the tools that write it into a map. */
+/* What the host grants to the user, and the tools that write it into a map. */
 struct grant {
-	char name[64]; /* the user's, as /etc/subuid may have it */
+	char name[64]; /* the user's name, as in /etc/subuid */
 	uid_t uid;
 	gid_t gid;
 	uint32_t first_uid, first_gid;
@@ -46,7 +46,7 @@ static bool tool_find(const char *name, char path[64])
 	return false;
 }
 
-/* The first range of that size: "NAME-OR-UID:FIRST:COUNT" per line. */
+/* The first range of at least RANGE_SIZE: "NAME-OR-UID:FIRST:COUNT" per line. */
 static bool subid_range_find(const char *path, const struct grant *grant, uint32_t *ret_first)
 {
 	char line[512], number[ID_TEXT];
@@ -74,7 +74,7 @@ static bool subid_range_find(const char *path, const struct grant *grant, uint32
 	return found;
 }
 
-/* Is there a range? If not, why is what a user wants to know who expected one. */
+/* Whether the user has a range. If not, logs the reason for users who expect one. */
 static bool grant_find(struct grant *grant)
 {
 	*grant = (struct grant){.uid = geteuid(), .gid = getegid()};
@@ -120,12 +120,12 @@ static int map_tool_run(const char *tool, pid_t pid, uint32_t ours, uint32_t fir
 /* What the helper has done, in this order. */
 enum { MAPPED_NOTHING, MAPPED_UIDS, MAPPED_ALL };
 
-/* The two programs must be started from outside the new namespace: inside there is no root that
- * they could become. */
+/* The two programs must be started from outside the new namespace: inside, setuid programs
+ * cannot become the host's root. */
 static _Noreturn void map_helper_run(int socket, pid_t pid, const struct grant *grant)
 {
 	char done = MAPPED_NOTHING, go;
-	/* A tool that hangs ends us, and whoever waits reads that. */
+	/* A tool that hangs ends this process, and the parent reads the end of the socket. */
 	alarm(HELPER_SECONDS);
 	if (recv(socket, &go, 1, 0) != 1)
 		_exit(1);
@@ -148,7 +148,7 @@ static bool sysctl_has_value(const char *path, char value)
 #define SYSCTL_APPARMOR "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 #define SYSCTL_COUNT "/proc/sys/user/max_user_namespaces"
 
-/* Which lock is on the door, and what opens it. */
+/* Finds the setting that forbids namespaces, and the command that changes it. */
 static int namespace_set_error(int result, struct error *error)
 {
 	const char *command = NULL;
@@ -173,7 +173,7 @@ static int namespace_set_error(int result, struct error *error)
 			       "serve` as root");
 }
 
-/* Only the user's own id: what anyone may write about himself. */
+/* Maps only the user's own id, which needs no privilege. */
 static int own_id_map(const struct grant *grant)
 {
 	char text[64];
@@ -187,7 +187,7 @@ static int own_id_map(const struct grant *grant)
 	return result < 0 ? result : fd_write_small(AT_FDCWD, "/proc/self/gid_map", text);
 }
 
-/* Says "go" and hears what was done; the helper is gone afterwards. */
+/* Sends "go" and receives the result; the helper has ended afterwards. */
 static int map_helper_ask(int socket, pid_t pid)
 {
 	char done = MAPPED_NOTHING;
@@ -216,7 +216,7 @@ static pid_t map_helper_start(const struct grant *grant, int *ret_socket)
 	return pid;
 }
 
-/* What the namespace we are in gives us. */
+/* Sets the ids that our namespace gives us. */
 static void host_set_ids(struct host *host, uint32_t beside)
 {
 	host->uid_base = 1;
@@ -226,8 +226,8 @@ static void host_set_ids(struct host *host, uint32_t beside)
 	host->daemon_uid = host->daemon_gid = beside;
 }
 
-/* The namespace is there and mapped. That mounts can be made in it is worth a try: AppArmor lets a
- * user have a namespace, and nothing in it. */
+/* The namespace exists and is mapped. Check that mounts work in it: AppArmor may allow a
+ * namespace and forbid everything inside. */
 static int mounts_try(struct error *error)
 {
 	struct mount_attr slave = {.propagation = 1 << 19 /* MS_SLAVE */};
@@ -260,7 +260,7 @@ static int namespace_make(struct spawner *spawner, struct error *error)
 	return 0;
 }
 
-/* Root of a namespace that was made before: how many ids follow on 0? */
+/* As root of an existing namespace: how many ids follow 0? */
 static uint32_t map_count_further_ids(const char *path)
 {
 	char text[4096];
@@ -283,10 +283,9 @@ static uint32_t own_maps_count_further_ids(void)
 		   map_count_further_ids("/proc/self/gid_map"));
 }
 
-/* What the kernel counts per user (inotify instances and watches) is counted for the user who made
- * the namespace too, and with that for everything else that this user runs. So that no sandbox
- * takes all of it, each user in here may have a part. Not to be had where /proc/sys is read-only.
- */
+/* The kernel counts some resources per user (inotify instances and watches), also for the user
+ * who made the namespace and everything else that this user runs. So that no sandbox uses up all
+ * of them, each user in our namespace gets a part. Impossible where /proc/sys is read-only. */
 static void kernel_count_share(uint64_t before, const char *path, uint32_t part)
 {
 	char text[32];
@@ -305,7 +304,7 @@ static uint64_t kernel_count_read(const char *path)
 	return text_to_u64(text, 1, INT32_MAX, &value) < 0 ? 0 : value;
 }
 
-/* Into the namespace of an earlier one: 1; 0: there is none. */
+/* Joins the namespace of an earlier spawner: 1; 0: there is none. */
 static int namespace_join_earlier(struct spawner *spawner, struct error *error)
 {
 	CLOSE_FD int earlier = earlier_namespace_find(spawner->config.runtime);
@@ -341,21 +340,21 @@ int rootless_enter(struct spawner *spawner, struct error *error)
 	if (geteuid() != 0)
 		return namespace_enter(spawner, error);
 	uint32_t beside = own_maps_count_further_ids();
-	/* All of them: the host's root, or as good as that. */
+	/* All ids are mapped: we are the host's root, or equivalent. */
 	if (beside >= UID_RANGE_BASE)
 		return 0;
-	/* A container's root has 65536 ids as a rule, with its own. */
+	/* A container's root usually has 65536 ids including its own. */
 	host_set_ids(&spawner->host, beside >= RANGE_SIZE - 1 ? MIN(beside, RANGE_SIZE) : 0);
-	/* Its mounts may still be the host's, which are not ours to copy from. */
+	/* Our mounts may still be shared with the host; copies need a namespace of our own. */
 	if (unshare(CLONE_NEWNS) < 0)
 		return namespace_set_error(-errno, error);
 	return mounts_try(error);
 }
 
-/* ---- The daemon's way to its directories. */
+/* ---- The daemon's access to its directories. */
 
-/* The length of the shortest part of a path that is a directory which the daemon's user may not
- * search; 0: there is none. The user's own directories, and mode bits, are all there is to ask. */
+/* Length of the shortest prefix of the path that is a directory which the daemon's user may not
+ * search; 0: none. Only the user's own directories and mode bits are considered. */
 static size_t path_closed_length(const struct host *host, const char *path)
 {
 	char part[PATH_MAX];
@@ -374,7 +373,7 @@ static size_t path_closed_length(const struct host *host, const char *path)
 	return 0;
 }
 
-/* An empty directory over a closed one. */
+/* Mounts an empty directory over one that the daemon may not search. */
 static int directory_cover(const char *path)
 {
 	CLOSE_FD int fs = sys_fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -392,7 +391,7 @@ static int directory_cover(const char *path)
 			 : sys_move_mount(mount, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
 }
 
-/* mkdir -p, below what has been covered. */
+/* mkdir -p, below a covered directory. */
 static int directories_make(const char *path)
 {
 	char part[PATH_MAX];
@@ -410,11 +409,12 @@ static int directory_open_mount(const char *path)
 {
 	unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
 	int mount = sys_open_tree(AT_FDCWD, path, flags);
-	/* With something mounted below it, it comes as a whole or not at all. */
+	/* A directory with mounts below it can only be cloned recursively. */
 	return mount == -EINVAL ? sys_open_tree(AT_FDCWD, path, flags | AT_RECURSIVE) : mount;
 }
 
-/* All are opened before the first is covered: one may be below what covers another. */
+/* Opens all directories before it covers the first one: one may be below a directory that has to
+ * be covered. */
 int rootless_open_paths(const struct spawner *spawner)
 {
 	const struct host *host = &spawner->host;

@@ -1,8 +1,7 @@
-/* The spawner of an ordinary user. It enters a user and a mount namespace of its own once, at its
- * start and without a change of its pid, and is root in there over the ids that the host grants to
- * the user: a range of 65536 from /etc/subuid and /etc/subgid, through newuidmap and newgidmap, or
- * else the user's id alone. From then on the same code runs as for root; host.rights says what it
- * cannot do.
+/* The spawner of an ordinary user. At its start it enters a user and a mount namespace of its own,
+ * without changing its pid. There it is root over the ids that the host grants to the user: a range
+ * of 65536 from /etc/subuid and /etc/subgid through newuidmap and newgidmap, or else the user's id
+ * alone. After that the same code runs as for root; host.rights says what is not possible.
  *
  *   0        the user who started it
  *   1..N-1   the sandboxes'       N is 65536, with a range
@@ -17,20 +16,20 @@
 #include "base/error.h"
 #include "spawner/internal.h"
 
-/* The first step of a start: sets host.rights and the ids that go with it. As the host's root it
- * changes nothing. */
+/* The first step of a start: sets host.rights and the ids. Changes nothing as the host's root. */
 NODISCARD int rootless_enter(struct spawner *spawner, struct error *error);
 
-/* earlier_namespace.c: the user namespace of an earlier spawner of ours whose sandboxes live, as a
- * descriptor; -ENOENT when there is none. */
+/* earlier_namespace.c: a descriptor of the user namespace of an earlier spawner whose sandboxes
+ * run; -ENOENT: there is none. */
 NODISCARD int earlier_namespace_find(const char *runtime);
 
-/* For the daemon's process, before it gives up its privileges: the directories that it needs get a
- * way that its user can go. A home directory is closed to everyone else as a rule; in a mount
- * namespace of the daemon's own an empty one takes its place, with these directories in it and
- * nothing else. 0 or -errno. */
+/* For the daemon's process, before it drops its privileges: makes the directories that it needs
+ * reachable for its user. A home directory is usually closed to other users. In a mount
+ * namespace of the daemon's own it is covered by an empty one that holds only these directories.
+ * 0 or -errno. */
 NODISCARD int rootless_open_paths(const struct spawner *spawner);
 
-/* The same open directory in our own mount namespace, where only mounts of it can be made: a
- * client's descriptor comes from another. A descriptor; -ESTALE when it is not there. */
+/* Opens the same directory in our own mount namespace, because only its mounts can be cloned; a
+ * client's descriptor comes from another namespace. A descriptor, or -ESTALE when it is not
+ * there. */
 NODISCARD int rootless_reopen_folder(int directory);

@@ -3,7 +3,7 @@
 
 #include "base/config.h"
 
-/* Serves until SIGTERM or SIGINT, or until the daemon ends for good; sandboxes run on. config_path:
- * the file that the configuration came from, read again on SIGHUP; NULL when there is none. Returns
- * the exit code of the program; what went wrong is in the log. */
+/* Serves until SIGTERM or SIGINT, or until the daemon ends for good; sandboxes run on.
+ * config_path: the file that the configuration was read from, read again on SIGHUP; NULL: none.
+ * Returns the program's exit code; errors are in the log. */
 int spawner_main(const struct config *config, const char *config_path);

@@ -1,6 +1,6 @@
-/* The files of TLS, which the spawner reads: its caller may read them, the daemon's user need not.
- * The daemon gets copies in memory that it can read and not change. Read at the start, and on a
- * reload into the same copies; blocks for local disk. */
+/* The TLS files. The spawner reads them, because its caller may read them and the daemon's user
+ * need not. The daemon gets read-only copies in memory. Read at the start, and on a reload into
+ * the same copies; blocks for local disk. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -23,7 +23,8 @@ struct tls_text {
 	size_t size;
 };
 
-/* Who reads, for errors. Asked at the start: an ordinary user's spawner has another id later. */
+/* The user who reads, for errors. Asked at the start: without root the spawner changes its id
+ * later. */
 static const char *reader_name(void)
 {
 	static char name[64];
@@ -58,7 +59,7 @@ static int tls_file_keep(int *fd, const struct tls_text *text, struct error *err
 {
 	if (*fd < 0)
 		*fd = memfd_create("tls", MFD_CLOEXEC);
-	/* For its owner alone: what was opened to read is not opened anew to write. */
+	/* Mode 0400: a descriptor opened for reading cannot be reopened for writing. */
 	if (*fd < 0 || fchmod(*fd, 0400) < 0 || ftruncate(*fd, 0) < 0 ||
 	    pwrite(*fd, text->data, text->size, 0) != (ssize_t)text->size)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "TLS");
@@ -70,7 +71,7 @@ int tls_files_load(struct spawner *spawner, struct error *error)
 	const struct config *config = &spawner->config;
 	if (!config->tls_certificate[0])
 		return 0;
-	/* Both are read before one is kept. Whether they fit each other the daemon finds out. */
+	/* Both are read before either is stored. The daemon checks whether they belong together. */
 	struct tls_text *texts = calloc(2, sizeof(*texts));
 	if (!texts)
 		abort();

@@ -1,6 +1,6 @@
-/* Erasing. A sandbox's directory is renamed into <state>/trash first, so that a crash leaves either
- * a whole sandbox or rubbish; then a forked process erases it, so that nobody waits. At most a few
- * work at once; the slot is free again when the files are gone. */
+/* Erasing. A sandbox's directory is first renamed into <state>/trash, so that a crash leaves
+ * either a complete sandbox or trash. Then a forked process erases it in the background. At most
+ * a few run at once. The slot is free when the files are gone. */
 #include "spawner/internal.h"
 
 #include <dirent.h>
@@ -33,7 +33,7 @@ static int trash_open(const struct host *host)
 	return fd < 0 ? -errno : fd;
 }
 
-/* In a worker. */
+/* Runs in the child. */
 static int trash_erase(int trash, const char *name)
 {
 	int result = remove_tree(trash, name);
@@ -43,7 +43,7 @@ static int trash_erase(int trash, const char *name)
 	return result;
 }
 
-/* A child that holds nothing of ours but the standard descriptors. */
+/* A child that keeps only the standard descriptors. */
 static pid_t eraser_fork(void)
 {
 	pid_t child = fork();
@@ -52,7 +52,7 @@ static pid_t eraser_fork(void)
 	spawner_loop_reset_signals();
 	if (sys_close_range(3, ~0u, 0) < 0)
 		_exit(1);
-	/* Erasing may take its time; those who work should not notice. */
+	/* Low priority: erasing must not slow down sandboxes. */
 	if (nice(10) < 0)
 		errno = 0;
 	return 0;
@@ -84,8 +84,8 @@ static void erasers_start(struct spawner *spawner)
 	}
 }
 
-/* Something of that name may still be there: then it gets another. What stays where it was would be
- * taken for a sandbox by the next start. */
+/* If the name exists in the trash, another is used. A directory that stays in sandboxes/ would
+ * be adopted by the next start. */
 void trash_move_files(struct spawner *spawner, const char *name)
 {
 	char from[SPAWNER_PATH_MAX], to[SPAWNER_PATH_MAX];
@@ -129,7 +129,7 @@ void trash_empty(struct spawner *spawner)
 	_exit(0);
 }
 
-/* Some of the host's file systems take long over one file: then the next start goes on. */
+/* Some file systems need long for one file; the next start continues then. */
 void trash_wait(struct spawner *spawner)
 {
 	int64_t until = clock_monotonic() + FINISH_TIMEOUT;

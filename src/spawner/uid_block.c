@@ -1,7 +1,7 @@
-/* Which uids are ours. All instances of a host agree on it through one small file per block, below
- * a directory in /run whose lock is held while one decides. A file names the state directory that
- * owns the block; when that directory is no longer there, the block is free. The state directory
- * remembers its block, so that it gets the same again after a reboot has emptied /run. */
+/* Claims a block of uids. All instances of a host agree through one small file per block, in a
+ * directory in /run that is locked while one chooses. A file names the state directory that owns
+ * the block. If that directory no longer exists, the block is free. The state directory
+ * remembers its block, so that it gets the same one after a reboot has emptied /run. */
 #include "spawner/internal.h"
 
 #include <dirent.h>
@@ -20,7 +20,7 @@
 
 #define OWNER_MAX 400
 
-/* "DEVICE:INODE PATH" of a state directory as it is now; "" when there is none. */
+/* "DEVICE:INODE PATH" of an existing state directory, else "". */
 static void owner_text(const char *state, char text[OWNER_MAX])
 {
 	struct stat info;
@@ -30,7 +30,7 @@ static void owner_text(const char *state, char text[OWNER_MAX])
 				   (unsigned long long)info.st_ino, state);
 }
 
-/* Does the state directory that this file names still exist? */
+/* Whether the recorded state directory still exists. */
 static bool owner_exists(const char *recorded)
 {
 	char now[OWNER_MAX];
@@ -50,7 +50,7 @@ static void owner_read(int directory, int block, char text[OWNER_MAX])
 	text[strcspn(text, "\n")] = '\0';
 }
 
-/* Whole or not at all, under its name. */
+/* Writes the file completely or not at all. */
 static int file_replace(int directory, const char *name, const char *text)
 {
 	CLOSE_FD int fd = openat(directory, "new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -64,7 +64,7 @@ static int file_replace(int directory, const char *name, const char *text)
 	return result;
 }
 
-/* The block that the sandboxes' files were made for; -1: there is none yet. */
+/* The block that the sandboxes' files were made for; -1: none yet. */
 static int block_read_remembered(int state_fd)
 {
 	char text[32];
@@ -78,7 +78,7 @@ static int block_prefer(int remembered, const char *state)
 {
 	if (remembered >= 0)
 		return remembered;
-	/* Spread out, so that two instances seldom want the same after a reboot. */
+	/* Spread by a hash, so that two instances seldom want the same block after a reboot. */
 	return (int)(instance_hash(INSTANCE_HASH_START, state, strlen(state)) % UID_BLOCKS);
 }
 
@@ -90,7 +90,7 @@ static int sandbox_note_owner(int directory, int block)
 		return 0;
 	ssize_t length = fd_read_small(directory, "slot", text, sizeof(text));
 	text[length > 0 ? strcspn(text, " \n") : 0] = '\0';
-	/* One that is half made is removed later. */
+	/* A half-made sandbox is removed later. */
 	if (text_to_u64(text, 0, UID_BLOCK_SLOTS - 1, &slot) < 0)
 		return 0;
 	snprintf(text, sizeof(text), "%u",
@@ -99,8 +99,8 @@ static int sandbox_note_owner(int directory, int block)
 	return file_replace(directory, "owner", text);
 }
 
-/* After a reboot another instance may have been faster: from now on the sandboxes have other ids,
- * and each disk must say whose are in it (tier/jail/disk_owner.h). */
+/* After a reboot another instance may have claimed our block first. The sandboxes then get other
+ * ids, and each disk must record whose ids its files have (tier/jail/disk_owner.h). */
 static int sandboxes_note_owners(int state_fd, int block)
 {
 	int fd = openat(state_fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -124,7 +124,7 @@ static int sandboxes_note_owners(int state_fd, int block)
 	return result;
 }
 
-/* Ours already, else the first free one from the preferred on; -1: none. */
+/* The block that we own already, else the first free one from the preferred on; -1: none. */
 static int block_choose(int directory, int preferred, const char *owner)
 {
 	char recorded[OWNER_MAX];
@@ -145,13 +145,13 @@ static int block_choose(int directory, int preferred, const char *owner)
 static int block_directory_lock(const char *directory)
 {
 	struct stat info;
-	/* Not for others even to read: a lock on it is a lock on every start. */
+	/* Not readable for others: a lock on the directory delays every start. */
 	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	CLOSE_FD int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &info) < 0)
 		return -errno;
-	/* Whoever could write here could make two instances share uids. */
+	/* A user who could write here could make two instances share uids. */
 	if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)))
 		return -EPERM;
 	if (((info.st_mode & 077) && fchmod(fd, 0700) < 0) || flock(fd, LOCK_EX) < 0)
@@ -180,7 +180,7 @@ int uid_block_claim(const char *directory, const char *state, struct error *erro
 				 UID_BLOCKS, directory);
 	snprintf(number, sizeof(number), "%d", block);
 	int result = file_replace(place, number, owner);
-	/* Before the old block is forgotten. */
+	/* Recorded before the old block is forgotten. */
 	if (result == 0 && remembered >= 0 && remembered != block)
 		result = sandboxes_note_owners(state_fd, remembered);
 	if (result == 0)

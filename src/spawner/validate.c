@@ -1,5 +1,5 @@
-/* What the daemon asks for is checked as if a stranger had sent it: strangers talk to the daemon,
- * and one of them may have taken it over. Called by requests.c before anything is done. */
+/* Validates the daemon's requests as if a stranger had sent them: the daemon talks to strangers
+ * and may be compromised. Called by requests.c before anything is done. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ int validate_limits(const struct spawner *spawner, const struct limits *limits, 
 	return 0;
 }
 
-/* Is path `directory` or below it? "/srv" holds "/srv/a" and not "/srvx". */
+/* Whether the path is `directory` or below it. "/srv" contains "/srv/a" but not "/srvx". */
 static bool path_below(const char *path, const char *directory, size_t length)
 {
 	while (length > 0 && directory[length - 1] == '/')
@@ -64,9 +64,9 @@ static bool path_allowed(const char *path, const char *allow)
 	return false;
 }
 
-/* The name that /proc gives to a descriptor is only as good as the mount namespace it was opened
- * in: an unprivileged process can make one of its own and show anything anywhere. So what is at
- * that path here must be the very same directory of the very same mount. */
+/* The path that /proc shows for a descriptor holds only in the mount namespace where it was
+ * opened. An unprivileged process can make a namespace and mount anything anywhere. So the path
+ * must lead to the same directory on the same mount here. */
 static bool path_leads_to(int fd, const char *path)
 {
 	struct stat given, here;
@@ -78,9 +78,8 @@ static bool path_leads_to(int fd, const char *path)
 	       given_mount == here_mount;
 }
 
-/* File systems that can be given: those whose mounts can be idmapped, and that answer by
- * themselves. A look at a directory of FUSE or of a dead network share may never come back, and
- * this process has to serve everybody. */
+/* File systems whose mounts can be idmapped and that answer by themselves. Access to FUSE or a
+ * dead network share may never return, and this process must serve everybody. */
 static bool filesystem_is_supported(const char *type)
 {
 	static const char *const types[] = {
@@ -111,8 +110,8 @@ static bool stat_same(const struct stat *one, const struct stat *other)
 	return one->st_ino == other->st_ino && one->st_dev == other->st_dev;
 }
 
-/* Whether a directory is this one or in it: by what they are, since one directory can have many
- * names (links, a bind mount of it). What cannot be known counts as being in it. */
+/* Whether a directory is this one or below it. Compares inodes, because a directory can have
+ * many names (links, bind mounts). An unknown result counts as yes. */
 static bool directory_is_within(int directory, const struct stat *outer)
 {
 	struct stat here, above;
@@ -132,7 +131,8 @@ static bool directory_is_within(int directory, const struct stat *outer)
 	return true;
 }
 
-/* The same by where both are in their file system: parts of it may be mounted at several places. */
+/* Compares the paths within their file system, because parts of it may be mounted at several
+ * places. */
 static bool directories_share_files(int one, int other)
 {
 	char places[2][MOUNT_PLACE_SIZE];
@@ -141,8 +141,8 @@ static bool directories_share_files(int one, int other)
 	return strncmp(places[0], places[1], MIN(strlen(places[0]), strlen(places[1]))) == 0;
 }
 
-/* Neither a directory of ours, nor what is in it, nor what it is in. `path`: of the given one. Only
- * the user whose daemon it is is told where ours is. */
+/* Refuses our own directory, one below it, and one that contains it. `path`: of the given
+ * directory. `named`: tell where ours is, which only the user who runs the daemon may know. */
 static int folder_check_overlap(int given, const char *path, const char *ours, const char *what,
 				bool named, struct error *error)
 {
@@ -151,7 +151,7 @@ static int folder_check_overlap(int given, const char *path, const char *ours, c
 	bool known = fd >= 0 && fstat(fd, &our_info) == 0 && fstat(given, &given_info) == 0;
 	bool inside = known && directory_is_within(given, &our_info);
 	bool around = known && !inside && directory_is_within(fd, &given_info);
-	/* By another mount one can be in the other too. */
+	/* Through another mount one may still contain the other. */
 	bool shared =
 	    known && given_info.st_dev == our_info.st_dev && directories_share_files(given, fd);
 	if (known && !inside && !around && !shared)
@@ -193,8 +193,8 @@ static int folder_check_allowed(const struct spawner *spawner, int fd, bool own,
 	return 0;
 }
 
-/* Without root we have a mount namespace of our own, in which the giver's descriptor is of no use;
- * and no id but the user's own, so that nobody else can give anything. */
+/* Without root we have our own mount namespace, where a descriptor of the giver's cannot be
+ * cloned. We also have only the user's own id, so only that user can give a folder. */
 static int folder_reopen(const struct spawner *spawner, struct folder_grant *grant,
 			 struct error *error)
 {
@@ -224,7 +224,7 @@ static int folder_validate(const struct spawner *spawner, int fd, uint32_t mode,
 	if (ret_grant->mode != mode)
 		return error_set(error, ERROR_FORBIDDEN,
 				 "the folder was given in another mode than it is asked for");
-	/* What the daemon can open by itself is none of a user's. */
+	/* The daemon's own folders are not a user's to give. */
 	if (ret_grant->uid == spawner->host.daemon_uid && ret_grant->uid != geteuid())
 		return error_set(error, ERROR_FORBIDDEN, "the daemon has no folders to give");
 	if (folder_reopen(spawner, ret_grant, error) < 0)
@@ -257,7 +257,7 @@ int validate_create(const struct spawner *spawner, struct spawn_create *create, 
 				 "there is no root file system %u", create->rootfs);
 	if (create->flags & ~(uint32_t)(CREATE_NESTED_USERNS | CREATE_POOLED))
 		return error_set(error, ERROR_INVALID, "flags %#x are not known", create->flags);
-	/* One inode per 16 KiB where nobody said. */
+	/* Default: one inode per 16 KiB. */
 	if (create->limits.inodes == 0)
 		create->limits.inodes =
 		    MIN(MAX(create->limits.disk / (16 * KIB), SANDBOX_INODES_MIN),

@@ -1,8 +1,8 @@
-/* The long steps of drivers, each in a forked process that ends with it: the spawner never waits
- * for a boot, and several go on at once. A worker says how it went in one message; the descriptors
- * of what it made come along, and the guest's process is the spawner's child from its birth
- * (CLONE_PARENT). A worker dies with the spawner, and holds its locks until then: so whoever starts
- * next finds nothing half made that is still being made.
+/* Runs the slow operations of drivers in forked processes, so that the spawner never waits for a
+ * boot and several run at once. A worker sends its result in one message, with the descriptors that
+ * it made. The guest's process is a child of the spawner from the start (CLONE_PARENT). A worker
+ * dies with the spawner and holds its locks until then, so that the next spawner finds nothing that
+ * is still being made.
  *
  * Called by boots.c and requests.c; starting one costs a fork. */
 #include "spawner/internal.h"
@@ -22,11 +22,11 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-/* Less than a daemon waits for it at its start. */
+/* Shorter than the daemon waits at its start. */
 #define PROBE_PATIENCE (20 * NSEC_PER_SEC)
 #define PROBE_FINISH (3 * NSEC_PER_SEC)
 
-/* Everything that a closed end is waited for on: a copy here would keep it open. */
+/* Closes descriptors whose closing somebody waits for: a copy here would keep them open. */
 static void worker_close_inherited(struct spawner *spawner, int keep)
 {
 	fd_close(&spawner->socket);
@@ -193,7 +193,7 @@ int64_t workers_check_probes(struct spawner *spawner)
 		if (probe->socket < 0 || probe->until == 0)
 			continue;
 		if (now >= probe->until) {
-			/* Its end is what the loop hears of next. */
+			/* The loop is told of its end next. */
 			probe->until = 0;
 			kill(probe->worker, SIGKILL);
 		} else if (next == 0 || probe->until < next) {
@@ -203,8 +203,8 @@ int64_t workers_check_probes(struct spawner *spawner)
 	return next;
 }
 
-/* A probe makes a sandbox and removes it. Killed in between it would leave a directory and cgroups
- * that only the next start finds. */
+/* A probe makes a sandbox and removes it. Killed in between, it would leave a directory and
+ * cgroups until the next start. */
 void workers_finish_probes(struct spawner *spawner)
 {
 	int64_t until = clock_monotonic() + PROBE_FINISH;
@@ -221,7 +221,7 @@ void workers_finish_probes(struct spawner *spawner)
 	}
 }
 
-/* ---- Those that are done. */
+/* ---- Workers that have sent their result. */
 
 void worker_reap_later(struct spawner *spawner, pid_t worker)
 {
