@@ -1,22 +1,21 @@
-/* The seam: what differs between the ways of isolating. A driver boots our init somewhere isolated
- * and leaves a Unix socket on which that init answers (proto/init_messages.h); all else that a user
- * can do to a sandbox goes through that socket and is the same for every tier. Every tier stands in
- * a jail (tier/jail/jail.h): where a tier has nothing of its own to do, its function is the jail's.
+/* The seam: what differs between the tiers. A driver boots our init in isolation and leaves a Unix
+ * socket on which that init answers (proto/init_messages.h). Everything else that a user does to a
+ * sandbox goes through that socket and is the same for every tier. Every tier stands in a jail
+ * (tier/jail/jail.h): where a tier needs nothing of its own, its function is the jail's.
  *
- * Drivers run in the spawner: privileged, one thread, which everybody waits for. So what can take
- * long (probe, boot) is called in a forked worker, and what takes as long as a sandbox likes (its
- * processes' end, their stopping) is begun by one call and asked for by later ones; all else is a
- * matter of microseconds. They are given numbers and descriptors, never a path or text of a user's.
- * Each function fills *error on failure and, but for boot, leaves nothing
- * behind: what it had made by then is undone.
+ * Drivers run in the spawner, which is privileged, has one thread and serves everybody. So slow
+ * functions (probe, boot, set_limits) are called in a forked worker. What a sandbox can delay (the
+ * end of its processes, their freezing) is begun by one call and checked by later ones. All others
+ * take microseconds. Drivers are given numbers and descriptors, never a path or text of a user's.
+ * Each function fills *error on failure and undoes what it made, except boot.
  *
- * What is true of a sandbox is on the host, not in memory: `adopt` finds it again after the spawner
- * died, from its cgroup, its socket, its process's pid and start time. So a driver keeps no state
- * but what a `struct guest` holds, and writes nothing that `adopt` could not do without.
+ * The host holds the truth about a sandbox, not our memory: after the spawner died, `adopt` finds a
+ * sandbox by its cgroup, its socket, and its process's pid and start time. So a driver keeps no
+ * state besides `struct guest`, and writes nothing that `adopt` needs.
  *
- * Snapshot and restore are for tiers with memory on disk; a driver without them leaves the pointers
- * NULL. No driver has them yet and nobody calls them. docs/tiers.md says how the gvisor and vm
- * tiers fill in each function. */
+ * Snapshot and restore are for tiers with memory on disk; other drivers leave the pointers NULL. No
+ * driver has them yet and nothing calls them. docs/tiers.md says how the gvisor and vm tiers fill
+ * in each function. */
 #pragma once
 
 #include "tier/guest.h"
@@ -25,33 +24,33 @@ struct driver {
 	enum tier tier;
 	const char *name;
 
-	/* Can this host run it, and what is enforced? Proves it by doing where `auto` would choose
-	 * it. Called in a worker: seconds are fine. */
+	/* Whether this host can run the tier, and which limits are enforced. A tier that `auto`
+	 * may choose is tested with a real sandbox. Called in a worker: may take seconds. */
 	void (*probe)(const struct host *host, struct spawn_probe *ret_probe);
-	/* To an init that listens on guest_socket_path(). Fills guest->init, limit_reasons, phases.
-	 * Called in a worker: it may block for ten seconds. On failure guest->init may be set; what
-	 * was made by then is ended by kill and the jail's release. */
+	/* Boots until the init listens on guest_socket_path(). Fills guest->init, limit_reasons,
+	 * phases. Called in a worker: may block for ten seconds. On failure guest->init may be
+	 * set; kill and the jail's release remove what was made. */
 	int (*boot)(const struct host *host, struct guest *guest, const struct boot *boot,
 		    struct error *error);
 
-	/* Finds a guest that was booted by an earlier spawner; guest->id and ->slot are given. 1:
-	 * it runs (guest is filled), 0: only its files are there, and what a crash has left of it,
-	 * which has been killed and is to be released. */
+	/* Finds a guest that an earlier spawner booted; guest->id and ->slot are given. 1: it
+	 * runs, and guest is filled; 0: it has only files, and leftovers of a crash, which were
+	 * killed and are to be released. */
 	int (*adopt)(const struct host *host, struct guest *guest, struct error *error);
-	/* All of them or none. What it uses beyond new limits is taken back first, which may take
-	 * long: called in a worker; guest->limits are the caller's to remember. */
+	/* Sets all limits or none. Memory above the new limit is reclaimed first, which may take
+	 * long: called in a worker. The caller stores guest->limits. */
 	int (*set_limits)(const struct host *host, struct guest *guest, const struct limits *limits,
 			  struct error *error);
-	/* All of its processes but guest->init stop, or go on. 0: they do; 1: they have been told,
-	 * and it is to be called again until they do. Another wish, or kill, may come between. */
+	/* Freezes or thaws all of its processes except guest->init. 0: done; 1: begun, call
+	 * again until it is done. The opposite call, or kill, may come before that. */
 	int (*freeze)(const struct host *host, struct guest *guest, bool frozen,
 		      struct error *error);
-	/* All that it does not know is not `known`. After the end of guest->init, and before
-	 * release: the last there is to count. */
+	/* Values that the tier cannot count are not marked `known`. Also called between the end
+	 * of guest->init and release, for the final values. */
 	int (*counters)(const struct host *host, struct guest *guest,
 			struct spawn_counters *ret_counters, struct error *error);
-	/* Every process is killed, frozen or stopping ones too. Does not wait for their end, which
-	 * is that of guest->init. */
+	/* Kills every process, frozen ones too. Does not wait: the end of guest->init is the end
+	 * of all of them. */
 	int (*kill)(const struct host *host, struct guest *guest, struct error *error);
 	int (*snapshot)(const struct host *host, struct guest *guest, int directory_fd,
 			struct error *error);

@@ -1,4 +1,4 @@
-/* Records of guests, read from outside. See live_guests.h. */
+/* Reads the records of running guests. See live_guests.h. */
 #include "tier/live_guests.h"
 
 #include <dirent.h>
@@ -13,7 +13,8 @@
 #define RECORD_ROOM 1024
 #define PATH_ROOM 512
 
-/* The number after "\nKEY "; 0 when there is none. */
+/* The number after "\
+ * KEY "; 0 when the key is missing. */
 static uint64_t record_read_number(const char *text, const char *key)
 {
 	const char *place = strstr(text, key);

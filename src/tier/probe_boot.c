@@ -1,4 +1,4 @@
-/* A sandbox for a probe. See probe_boot.h. */
+/* Boots a sandbox for a probe. See probe_boot.h. */
 #include "tier/probe_boot.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static int process_wait_and_reap(struct process *process)
 {
 	siginfo_t info;
 	int result = process->pidfd < 0 ? 0 : process_wait_end(process, END_TIMEOUT_MS);
-	/* Our child, as a rule. */
+	/* It is usually our child. */
 	if (result >= 0 && process->pidfd >= 0)
 		waitid(P_PIDFD, (id_t)process->pidfd, &info, WEXITED | WNOHANG);
 	return result;

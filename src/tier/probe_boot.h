@@ -1,12 +1,12 @@
-/* A whole sandbox, from nothing to an init that listens, and back: how a driver's probe proves that
- * a tier works here. Its uid range may be another's at the same time: nothing but our own init runs
- * in it. Called by drivers, in a worker; waits for all of it. */
+/* Boots a whole sandbox and removes it: how a driver's probe proves that a tier works here.
+ * Another sandbox may use the same uid range at the same time, because only our own init runs in
+ * this one. Called by drivers, in a worker; waits until it is done. */
 #pragma once
 
 #include "base/error.h"
 #include "tier/driver.h"
 
-/* With the smallest limits but for `memory`. guest->limit_reasons say what held. Whether it worked
- * or not, nothing is left of it. */
+/* All limits except `memory` are the smallest. guest->limit_reasons say which limits were
+ * enforced. Leaves nothing behind, also on failure. */
 NODISCARD int probe_boot(const struct driver *driver, const struct host *host, uint64_t memory,
 			 struct guest *guest, struct error *error);

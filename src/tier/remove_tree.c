@@ -1,5 +1,5 @@
-/* Deletes trees of any depth with few descriptors: what lies deeper than DEPTH_MAX is first moved
- * up to the top, and then deleted from there. Called by drivers and by the spawner's workers. */
+/* Deletes trees of any depth with few descriptors. Directories below DEPTH_MAX are first moved
+ * up to the top and deleted from there. Called by drivers and by the spawner's workers. */
 #include "tier/remove_tree.h"
 
 #include <dirent.h>
@@ -15,14 +15,14 @@
 #include "base/fd.h"
 
 #define DEPTH_MAX 32
-/* Each pass over the top takes at least one entry; this is for a disk that lies. */
+/* Each pass over the top removes at least one entry; the bound is for a faulty disk. */
 #define PASSES_MAX 100000
 
 struct removal {
 	int top;
 	dev_t device;
 	uint64_t moved;
-	bool removed; /* something, in this pass */
+	bool removed; /* an entry was removed in this pass */
 	int failure;  /* the first -errno */
 };
 
@@ -43,14 +43,14 @@ static int directory_open(int parent, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-/* A directory that is too deep goes to the top under a name that nothing there has. */
+/* Moves a directory that is too deep to the top, under an unused name. */
 static int directory_move_to_top(struct removal *removal, int parent, const char *name)
 {
 	char free_name[32];
 	for (;;) {
 		snprintf(free_name, sizeof(free_name), "moved-%llu",
 			 (unsigned long long)removal->moved++);
-		/* Onto an empty directory a rename would succeed too; no harm in that. */
+		/* A rename also replaces an empty directory, which is harmless. */
 		if (renameat(parent, name, removal->top, free_name) == 0)
 			return 0;
 		if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR)
@@ -80,7 +80,7 @@ static int entry_remove(struct removal *removal, int parent, const char *name, i
 	return unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Takes the descriptor. */
+/* Takes over the descriptor. */
 static void directory_empty(struct removal *removal, int directory, int depth)
 {
 	DIR *entries = fdopendir(directory);
@@ -114,7 +114,7 @@ int remove_tree(int parent, const char *name)
 	if (fstat(top, &status) < 0)
 		return -errno;
 	struct removal removal = {.top = top, .device = status.st_dev};
-	/* A pass may find what was moved to the top during the one before it. */
+	/* A pass may find directories that the previous pass moved to the top. */
 	for (int pass = 0; pass < PASSES_MAX; pass++) {
 		int directory = directory_open(top, ".");
 		if (directory < 0)

@@ -1,9 +1,8 @@
 /* Deletes a directory tree that a sandbox wrote: any depth, any names, no symlink followed, no
- * other file system entered. Blocks for as long as it takes. */
+ * other file system entered. May block for long. */
 #pragma once
 
 #include "base/macros.h"
 
-/* 0 (also when it is not there) or the first -errno; what can be deleted is deleted all the same.
- */
+/* 0 (also when it does not exist) or the first -errno; the rest is deleted anyway. */
 NODISCARD int remove_tree(int parent, const char *name);

@@ -1,9 +1,9 @@
-/* Execs' output in the shim. See exec_output.h.
+/* Output of execs in the shim. See exec_output.h.
  *
- * Credit: an exec's streams share FILE_WINDOW bytes, counted as the init counts them (a frame's
- * payload, the byte that names the stream included). What was written is returned at once; for a
- * lossless exec only as much as fits into both logs before something unread would be overwritten,
- * and for which the disk has set space aside, so that the process waits rather than lose output. */
+ * Credit: an exec's streams share FILE_WINDOW bytes, counted as the init counts them (the payload
+ * of a frame, including the byte that names the stream). Credit for written output is returned at
+ * once. For a lossless exec it is returned only as far as both logs have room that overwrites
+ * nothing unread, and space on disk is reserved. So the process waits instead of losing output. */
 #include "tier/bridge/exec_output.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "proto/output_log.h"
 
-/* More than an init knows at once: one that ended while no daemon was there waits for LIST. */
+/* More than an init knows at once: an exec that ended without a daemon is kept until LIST. */
 #define RECORDS_MAX (2 * EXEC_PER_SANDBOX_MAX)
 #define CREDIT_STEP (FILE_WINDOW / 4)
 #define DISK_RETRY (100 * NSEC_PER_MSEC)
@@ -26,14 +26,14 @@ struct record {
 	int streams;
 	struct output_log logs[2]; /* their descriptors are owned */
 	uint64_t consumed[2];
-	uint64_t dropped[2]; /* bytes lost since the log last took some */
-	uint64_t granted;    /* what the guest may still send */
-	uint64_t owed;       /* what it has sent and was not returned */
-	int64_t retry_at;    /* lossless, the disk is full; 0: it is not */
+	uint64_t dropped[2]; /* bytes lost since the log last accepted some */
+	uint64_t granted;    /* credit that the guest has left */
+	uint64_t owed;       /* bytes received whose credit was not returned */
+	int64_t retry_at;    /* lossless and the disk is full: next try; 0: not full */
 	bool progress;
-	bool gone; /* no process of it is left */
+	bool gone; /* none of its processes is left */
 	bool forgotten;
-	bool listing; /* LIST was asked for, and has not named it yet */
+	bool listing; /* LIST was requested and has not named it yet */
 };
 
 static struct record records[RECORDS_MAX];
@@ -74,7 +74,7 @@ static int failure_set(struct failure *failure, enum error_kind kind, const char
 	return -1;
 }
 
-/* Opens the logs in a record that owns their descriptors already. */
+/* Opens the logs of a record that owns their descriptors. */
 static int record_open_logs(struct record *record, struct failure *ret_failure)
 {
 	for (int i = 0; i < record->streams; i++) {
@@ -84,7 +84,7 @@ static int record_open_logs(struct record *record, struct failure *ret_failure)
 			return failure_set(ret_failure, ERROR_INTERNAL,
 					   "the output log cannot be opened");
 		record->logs[i] = log;
-		/* The first window is the guest's before we could have looked at the room. */
+		/* The guest has the first window before we can check the room. */
 		if ((record->flags & EXEC_LOSSLESS) && log.head + log.tail < FILE_WINDOW)
 			return failure_set(ret_failure, ERROR_UNSUPPORTED,
 					   "a lossless exec of the gvisor tier needs head_bytes + "
@@ -118,7 +118,8 @@ bool exec_output_is_known(uint64_t key)
 	return record_find(key) != NULL;
 }
 
-/* The disk is full: what cannot be kept is counted, and the log says so when it can again. */
+/* When the disk is full, lost bytes are counted, and noted in the log when it accepts output
+ * again. */
 static void record_append(struct record *record, int stream, const void *data, size_t size)
 {
 	struct output_log *log = &record->logs[stream];
@@ -201,7 +202,7 @@ void exec_output_consumed(uint64_t key, const struct output_totals *consumed)
 	struct record *record = record_find(key);
 	if (!record)
 		return;
-	/* More than there is would open the log to be overwritten unread. */
+	/* A larger value would allow unread output to be overwritten. */
 	record->consumed[0] = MIN(consumed->out, record->logs[0].total);
 	record->consumed[1] = MIN(consumed->err, record->logs[1].total);
 }
@@ -226,7 +227,7 @@ void exec_output_list_end(void)
 			record_release(&records[i - 1]);
 }
 
-/* How much may be returned now. */
+/* How much credit may be returned now. */
 static uint64_t record_returnable_credit(struct record *record)
 {
 	uint64_t most = record->owed;

@@ -1,16 +1,16 @@
-/* The way between the daemon and the init. One loop, nothing in it waits but poll().
+/* Passes frames between the daemon and the init. One loop; only poll() waits.
  *
- * To the daemon the shim is the init: most frames pass as they are. Its own are
- *   - EXEC: the logs' descriptors stay here and the flag goes (exec_output.c); OUTPUT becomes
- * PROGRESS, and the totals in EXITED and LISTED are those of the logs
- *   - the sandbox's deadline (CONFIGURE, DEADLINE): the clock inside is another, and this one
- *     cannot be talked out of it
- *   - FRAME_BEGIN: a daemon's end. Until the init has repeated it nothing of the next daemon's is
- *     read, so that there is never more than one under way, however long a paused guest sleeps.
+ * To the daemon the shim is the init. Most frames pass unchanged, except:
+ *   - EXEC: the shim keeps the logs' descriptors and clears the flag (exec_output.c). OUTPUT
+ *     becomes PROGRESS, and the totals in EXITED and LISTED are those of the logs.
+ *   - CONFIGURE, DEADLINE: the shim keeps the sandbox's deadline, because the guest has another
+ *     clock and must not be able to change it.
+ *   - FRAME_BEGIN marks the end of a daemon. Nothing is read from the next daemon until the init
+ *     has repeated it, so that at most one is pending, however long a paused guest sleeps.
  *
- * The guest is hostile: what is framed wrongly or breaks the credit of OUTPUT ends the sandbox; all
- * else is for the daemon to judge. A daemon that breaks the rules loses its connection. One that
- * does not read holds up the guest, its output too, for STALL_MAX, then it is cut off. */
+ * The guest is hostile: malformed frames and OUTPUT beyond its credit end the sandbox. The daemon
+ * checks the rest. A daemon that violates the protocol is disconnected. One that does not read
+ * delays the guest and its output for STALL_MAX, then it is disconnected. */
 #include "tier/bridge/relay.h"
 
 #include <errno.h>
@@ -32,8 +32,8 @@
 #include "tier/bridge/exec_output.h"
 
 #define FRAME_MAX (FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX)
-/* A queue takes a frame that is passed on while one of the largest fits beside this, which is for
- * small ones of our own. */
+/* A queue takes a frame to pass on while the largest one fits besides this reserve, which is for
+ * small frames of our own. */
 #define RESERVE 4096
 #define SMALL_FRAME 64
 #define FRAMES_PER_TURN 64
@@ -58,19 +58,19 @@ QUEUE(daemon_out, 1024 * 1024);
 
 static struct {
 	int listener, guest, signals;
-	int daemon; /* -1: nobody is connected */
+	int daemon; /* -1: not connected */
 	pid_t sentry;
-	bool frames_passed;    /* something of this daemon's was passed on */
-	bool hello_answered;   /* HELLO_REPLY was passed on: PROGRESS may come */
-	bool begin_pending;    /* BEGIN was sent, and has not come back */
-	uint32_t begin_number; /* its number */
+	bool frames_passed;    /* a frame of this daemon's was passed on */
+	bool hello_answered;   /* HELLO_REPLY was passed on: PROGRESS may be sent */
+	bool begin_pending;    /* BEGIN was sent and has not been repeated yet */
+	uint32_t begin_number; /* number of the last BEGIN */
 	int fds[FDS_MAX];
 	size_t fd_count;
 	int64_t deadline;      /* of the sandbox, CLOCK_BOOTTIME; 0: none */
-	int64_t stalled_since; /* the daemon does not read; 0: it does */
+	int64_t stalled_since; /* since when the daemon does not read; 0: it reads */
 } relay = {.listener = -1, .guest = -1, .signals = -1, .daemon = -1};
 
-/* Queues. */
+/* ---- Queues. */
 
 static size_t queue_free(const struct queue *queue)
 {
@@ -89,7 +89,7 @@ static void queue_compact(struct queue *queue)
 	queue->start = 0;
 }
 
-/* Room for `size` bytes in one piece; there is as much. */
+/* Returns `size` contiguous bytes; the caller has checked that the queue has as many free. */
 static uint8_t *queue_place(struct queue *queue, size_t size)
 {
 	if (queue->room - queue->end < size)
@@ -97,7 +97,7 @@ static uint8_t *queue_place(struct queue *queue, size_t size)
 	return queue->data + queue->end;
 }
 
-/* The caller has looked that it fits. */
+/* The caller has checked that it fits. */
 static void queue_frame(struct queue *queue, enum frame_type type, uint64_t id, const void *payload,
 			size_t size)
 {
@@ -108,7 +108,7 @@ static void queue_frame(struct queue *queue, enum frame_type type, uint64_t id, 
 	queue->end += FRAME_HEADER_SIZE + size;
 }
 
-/* 0: it is all gone, or waits for room; -errno. */
+/* 0: all was sent, or the socket is full; -errno. */
 static int queue_send(struct queue *queue, int fd)
 {
 	while (queue->start < queue->end) {
@@ -129,10 +129,10 @@ static bool queue_takes_frame(const struct queue *queue)
 	return queue_free(queue) >= FRAME_MAX + RESERVE;
 }
 
-/* Its end. */
+/* ---- Exit. */
 
-/* The code with which the spawner learns why: an init that failed, or was killed, is not one that
- * was asked to go. The deadline is ours alone to claim. */
+/* The exit code tells the spawner why: an init that failed or was killed is not one that was
+ * asked to end. Only the shim itself reports the deadline. */
 static _Noreturn void relay_exit_with(int status)
 {
 	_exit(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? END_EXITED : END_KILLED);
@@ -143,7 +143,7 @@ static _Noreturn void relay_exit_broken(void)
 	_exit(END_KILLED);
 }
 
-/* The daemon's connection. */
+/* ---- The daemon's connection. */
 
 static void channel_send_begin(void)
 {
@@ -171,7 +171,7 @@ static void daemon_close(void)
 		channel_send_begin();
 }
 
-/* A peer of the sandbox's own processes has a pid in this namespace; one outside is shown as 0. */
+/* A peer of the sandbox has a pid in this namespace; a peer outside has pid 0. */
 static bool peer_is_outside(int fd)
 {
 	struct ucred peer;
@@ -209,7 +209,7 @@ static void daemon_receive(void)
 	daemon_in.end += (size_t)got;
 }
 
-/* Frames of the daemon's. */
+/* ---- Frames from the daemon. */
 
 static void daemon_send_start_failed(uint64_t id, const struct failure *failure)
 {
@@ -274,7 +274,7 @@ static int daemon_take_deadline(const struct frame *frame)
 	return 0;
 }
 
-/* 1: it is to be passed on; 0: it was for us; -EBADMSG. */
+/* 1: pass it on; 0: it was for us; -EBADMSG. */
 static int daemon_serve_frame(const struct frame *frame)
 {
 	struct output_totals consumed;
@@ -291,7 +291,7 @@ static int daemon_serve_frame(const struct frame *frame)
 		exec_output_consumed(frame->id, &consumed);
 		return 0;
 	case FRAME_CREDIT:
-		/* Of output there is none to be given: it is in the log. */
+		/* The guest needs no credit for output: it goes to the log. */
 		return exec_output_is_known(frame->id) ? 0 : 1;
 	case FRAME_FORGET:
 		exec_output_forget(frame->id);
@@ -306,7 +306,7 @@ static int daemon_serve_frame(const struct frame *frame)
 	}
 }
 
-/* The frame at the front that can be served now: its length, 0 when there is none, -EBADMSG. */
+/* The first frame if it can be served now: its length, 0: none, -EBADMSG. */
 static int64_t daemon_next_frame(struct frame *ret_frame)
 {
 	if (relay.daemon < 0 || relay.begin_pending || !queue_takes_frame(&guest_out) ||
@@ -316,7 +316,7 @@ static int64_t daemon_next_frame(struct frame *ret_frame)
 			   ret_frame);
 }
 
-/* Serves it. False when there is none. */
+/* Serves the first frame; false: there is none. */
 static bool daemon_handle_frame(void)
 {
 	struct frame frame;
@@ -336,7 +336,7 @@ static bool daemon_handle_frame(void)
 	return true;
 }
 
-/* Frames of the guest's. */
+/* ---- Frames from the guest. */
 
 static void guest_pass_frame(const struct frame *frame)
 {
@@ -350,7 +350,7 @@ static void guest_pass_frame(const struct frame *frame)
 	}
 }
 
-/* With totals that are true. */
+/* Replaces the totals with those of the logs. */
 static int guest_pass_exited(const struct frame *frame)
 {
 	struct exec_result result;
@@ -405,7 +405,7 @@ static int guest_serve_frame(const struct frame *frame)
 	case FRAME_BEGIN:
 		return guest_take_begin(frame);
 	case FRAME_PROGRESS:
-		return 0; /* of logs that it does not have */
+		return 0; /* concerns logs that the guest does not have */
 	case FRAME_EXITED:
 		return guest_pass_exited(frame);
 	case FRAME_LISTED:
@@ -446,7 +446,7 @@ static bool guest_handle_frame(void)
 	return true;
 }
 
-/* 1: something came; 0: nothing now; -1: never again. */
+/* 1: received; 0: nothing now; -1: closed. */
 static int guest_receive(void)
 {
 	if (guest_in.room == guest_in.end)
@@ -463,8 +463,8 @@ static int guest_receive(void)
 	return 1;
 }
 
-/* The container has ended, or is about to: what it wrote last goes into the logs, and the daemon
- * has what fits into its socket. */
+/* The container has ended or is about to: its last output goes to the logs, and the daemon gets
+ * what fits into its socket. */
 static _Noreturn void relay_finish(void)
 {
 	int64_t until = clock_boot() + FINISH_TIMEOUT;
@@ -476,7 +476,7 @@ static _Noreturn void relay_finish(void)
 			;
 		if (relay.daemon >= 0 && queue_send(&daemon_out, relay.daemon) < 0)
 			daemon_close();
-		/* One that does not read must not keep output from its log. */
+		/* A daemon that does not read must not delay output on its way to the log. */
 		if (!queue_takes_frame(&daemon_out)) {
 			daemon_close();
 			got = 1;
@@ -496,8 +496,8 @@ static void children_reap(void)
 	siginfo_t ended;
 	while (read(relay.signals, &info, sizeof(info)) == sizeof(info))
 		;
-	/* The sentry is left for relay_finish(); all else that is ours is runsc's and of no
-	 * interest. */
+	/* relay_finish() reaps the sentry; our other children are runsc's, and their ends do not
+	 * matter. */
 	for (;;) {
 		ended.si_pid = 0;
 		if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid == 0)
@@ -508,9 +508,9 @@ static void children_reap(void)
 	}
 }
 
-/* The loop. */
+/* ---- The loop. */
 
-/* What execs are owed: credit to the guest, PROGRESS to the daemon. */
+/* Sends pending credit to the guest and PROGRESS to the daemon. */
 static void execs_send_due(void)
 {
 	uint64_t key;
@@ -583,14 +583,14 @@ static void relay_wait_for_events(bool more)
 		relay_finish();
 	if (polled[DAEMON].revents & POLLIN)
 		daemon_receive();
-	/* Nobody is left to be answered; it must not wait until there is room to read. */
+	/* The daemon is gone; do not wait until there is room to read. */
 	else if (polled[DAEMON].revents & (POLLHUP | POLLERR | POLLNVAL))
 		daemon_close();
 	if (polled[LISTENER].revents & POLLIN)
 		daemon_accept();
 }
 
-/* Descriptors that belong to no frame would pile up. */
+/* Disconnect a daemon whose descriptors belong to no frame: they would pile up. */
 static void daemon_check_descriptors(void)
 {
 	struct frame frame;
@@ -610,7 +610,7 @@ _Noreturn void relay_serve(int listener, pid_t sentry)
 	relay.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (relay.signals < 0)
 		relay_exit_broken();
-	/* It may have ended before anybody listened. */
+	/* The sentry may have ended before the signalfd existed. */
 	children_reap();
 	for (;;) {
 		struct frame frame;

@@ -1,5 +1,5 @@
-/* The container and runsc. See container.h. runsc is driven by its OCI command line: a bundle
- * directory with config.json, `run --detach`, and the pid that it writes down. */
+/* The container and runsc. See container.h. runsc is controlled by its OCI command line: a
+ * bundle directory with config.json, `run --detach`, and a pid file. */
 #include "tier/gvisor/container.h"
 
 #include <errno.h>
@@ -22,19 +22,20 @@
 #define PID_FILE ROOT_STATE "/pid"
 #define LOOK_EVERY (2 * NSEC_PER_MSEC)
 
-/* What the init keeps for good (src/init/setup/harden.c), no more: with the host's network runsc
- * gives its own kernel process these too, in the sandbox's user namespace, and SYS_PTRACE. So there
- * is no SYS_ADMIN for the init to set its host name with: that is the sandbox's id. */
+/* The capabilities that the init keeps for good (src/init/setup/harden.c). With the host's
+ * network runsc gives these to its own kernel process too, in the sandbox's user namespace, and
+ * SYS_PTRACE. So SYS_ADMIN is not included, and the init cannot set its host name: it is the
+ * sandbox's id. */
 #define CAPABILITIES                                                                               \
 	"[\"CAP_CHOWN\",\"CAP_DAC_OVERRIDE\",\"CAP_FOWNER\",\"CAP_FSETID\",\"CAP_KILL\","          \
 	"\"CAP_SETGID\",\"CAP_SETUID\",\"CAP_SETPCAP\",\"CAP_NET_BIND_SERVICE\","                  \
 	"\"CAP_SYS_CHROOT\",\"CAP_SETFCAP\"]"
 
-/* No network namespace is named: it is the one that we are in.
+/* No network namespace is named, so the container uses ours.
  *
  * /tmp is a directory of the root, on the sandbox's own disk, where bytes and inodes are counted.
- * runsc would mount a tmpfs of its kernel's there unless the list has a mount for /tmp; of a type
- * that it does not know it makes nothing (so since 2018; a test looks). */
+ * runsc would mount a tmpfs of its kernel's there unless the list has a mount for /tmp. For a type
+ * that it does not know it mounts nothing (since 2018; a test checks it). */
 static const char description[] =
     "{\"ociVersion\":\"1.0.0\",\"hostname\":\"%s\","
     "\"process\":{\"user\":{\"uid\":0,\"gid\":0},\"cwd\":\"/\",\"env\":[],"
@@ -66,7 +67,7 @@ int container_describe(const struct id *id, const struct limits *limits)
 	return fd < 0 ? -errno : fd_write_full(fd, text, (size_t)length);
 }
 
-/* In the child: into the cgroup that carries the limits first, so that all of runsc is in it. */
+/* Runs in the child. Joins the cgroup with the limits first, so that all of runsc is in it. */
 static _Noreturn void child_become_runsc(const struct container_order *order)
 {
 	char platform[64];
@@ -83,7 +84,7 @@ static _Noreturn void child_become_runsc(const struct container_order *order)
 				   "caisson",
 				   NULL};
 	char *const environment[] = {"PATH=/", "HOME=/", NULL};
-	/* Of 1 and not 0: only that keeps the host's core_pattern helper from being started. */
+	/* 1 instead of 0: only that prevents the host's core_pattern helper. */
 	const struct rlimit no_core = {1, 1};
 	snprintf(platform, sizeof(platform), "--platform=%s", order->platform);
 	if (setrlimit(RLIMIT_CORE, &no_core) < 0)
@@ -101,7 +102,7 @@ static _Noreturn void child_become_runsc(const struct container_order *order)
 	_exit(127);
 }
 
-/* PID 1 here: what runsc leaves behind becomes our child too. */
+/* We are PID 1 here: orphans of runsc become our children too. */
 static int runsc_wait(pid_t pid, int64_t deadline)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_EVERY};

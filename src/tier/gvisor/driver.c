@@ -1,6 +1,6 @@
-/* The gvisor tier: a kernel of its own in user space (runsc) in a jail, with a shim (shim.h) as its
- * process. The shim is in the cgroup `init`; runsc and all that it starts are in `work`. Called by
- * the spawner; see tier/driver.h for what may block. */
+/* The gvisor tier: a kernel in user space (runsc) in a jail, with a shim (shim.h) as its
+ * process. The shim is in the cgroup `init`; runsc and all that it starts are in `work`. Called
+ * by the spawner; see tier/driver.h for what may block. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #include "tier/jail/jail.h"
 #include "tier/probe_boot.h"
 
-/* runsc itself is in the cgroup of the sandbox. Measured: 42 MiB at the first command. */
+/* runsc itself is in the sandbox's cgroup. Measured: 42 MiB at the first command. */
 #define MEMORY_MIN (128 * MIB)
 
 static int gvisor_check_boot(const struct host *host, const struct guest *guest,
@@ -42,10 +42,9 @@ static int gvisor_check_boot(const struct host *host, const struct guest *guest,
 	return jail_check_slot(host, guest, error);
 }
 
-/* What the host counts are threads: those of runsc, and for each address space inside as many as
- * have served it. Measured with ptrace: 73 after the first command, 16 more for each process. So
- * what the host is given is a bound for itself, not the number that was asked for; where the guest
- * reaches it, runsc ends. */
+/* The host counts threads: those of runsc, and several for each address space inside. Measured
+ * with ptrace: 73 after the first command, 16 more for each process. So the limit on the host
+ * protects only the host and is not the requested number. A guest that reaches it ends runsc. */
 #define HOST_PIDS_FIRST 512u
 #define HOST_PIDS_EACH 24u
 static struct limits gvisor_limits_on_host(const struct limits *asked)
@@ -108,15 +107,14 @@ static int gvisor_counters(const struct host *host, struct guest *guest,
 {
 	(void)error;
 	jail_counters(host, guest, &ROOT_GUEST[1], ret_counters);
-	/* Those of the host's are runsc's. */
+	/* The host's count is of runsc's threads. */
 	ret_counters->processes = 0;
 	ret_counters->known[KNOWN_PROCESSES] = 0;
 	return 0;
 }
 
-/* Every start of a daemon waits for this. A release that `auto` would choose is proven by a
- * sandbox; one that has to be asked for by name shows then whether it runs, or to `caisson doctor`.
- */
+/* Every start of a daemon waits for this. A release that `auto` would choose is tested with a
+ * sandbox. One that must be asked for by name is tested when it is used, or by `caisson doctor`. */
 static void gvisor_probe(const struct host *host, struct spawn_probe *ret_probe)
 {
 	struct guest guest = {.init = PROCESS_NONE};
@@ -149,7 +147,7 @@ const struct driver gvisor_driver = {
     .boot = gvisor_boot,
     .adopt = gvisor_adopt,
     .set_limits = gvisor_set_limits,
-    /* The guest's init stops with the rest: it is one of the sentry's tasks. The shim does not. */
+    /* The guest's init is frozen too, because it is one of the sentry's tasks. The shim is not. */
     .freeze = jail_freeze,
     .counters = gvisor_counters,
     .kill = jail_kill,

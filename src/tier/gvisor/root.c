@@ -13,16 +13,16 @@
 #include "boot/filesystem.h"
 #include "boot/root.h"
 
-#define INIT_MAX (16 * MIB) /* a sanitized init of the tests' is large */
+#define INIT_MAX (16 * MIB) /* a sanitized test init is large */
 
-/* A file of the host's at a new, empty one. */
+/* Bind-mounts a file of the host's on a new, empty one. */
 static int file_bind(const char *from, const char *to, unsigned attributes)
 {
 	CLOSE_FD int place = open(to, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
 	return place < 0 ? -errno : fs_bind(from, to, attributes);
 }
 
-/* Root's file on the host, which nobody here may read: a copy of its contents. */
+/* Copies root's file, which nobody in here may read. */
 static int init_copy(int from)
 {
 	CLOSE_FD int to =

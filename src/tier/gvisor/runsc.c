@@ -1,5 +1,5 @@
-/* Which runsc this host has. See runsc.h. What it prints is parsed as a stranger's text: bounded,
- * and only what looks right is taken. */
+/* Which runsc this host has. See runsc.h. Its output is parsed as untrusted text: bounded, and
+ * only valid parts are used. */
 #include "tier/gvisor/runsc.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static _Noreturn void child_become_runsc(const char *path, char *const *argument
 	_exit(127);
 }
 
-/* What it prints, NUL-terminated, until it is silent for good or too slow. */
+/* Reads its output, NUL-terminated, until the end or a time-out. */
 static int runsc_ask(const char *path, char *const *arguments, char text[ANSWER_MAX])
 {
 	int pair[2], status;
@@ -74,7 +74,7 @@ static int runsc_ask(const char *path, char *const *arguments, char text[ANSWER_
 		size += (size_t)got;
 	}
 	text[size] = '\0';
-	/* Whatever it still does is of no interest. */
+	/* It may still run; its output is complete. */
 	kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
@@ -110,7 +110,7 @@ static int runsc_parse_version(const char *answer, struct runsc *runsc)
 	return 0;
 }
 
-/* One name a line. */
+/* One platform per line. */
 static bool answer_lists_platform(const char *answer, const char *platform)
 {
 	size_t length = strlen(platform);
@@ -122,7 +122,7 @@ static bool answer_lists_platform(const char *answer, const char *platform)
 	return false;
 }
 
-/* Which file it is: another one, or a changed one, has other numbers. */
+/* Identifies the file: a replaced or changed one has other numbers. */
 static int file_identify(const char *path, char *text, size_t room)
 {
 	struct stat status;
@@ -156,7 +156,7 @@ static bool answer_cache_read(const struct host *host, struct runsc *runsc)
 	       0;
 }
 
-/* Not kept is no harm: it is asked again. */
+/* A failure is harmless: runsc is asked again. */
 static void answer_cache_write(const struct host *host, const struct runsc *runsc)
 {
 	char path[KEPT_PATH_MAX], new_path[KEPT_PATH_MAX], text[KEPT_MAX], identity[KEPT_MAX];
@@ -194,8 +194,8 @@ int runsc_find(const struct host *host, struct runsc *ret_runsc, struct error *e
 		return error_set(error, ERROR_TIER_UNAVAILABLE,
 				 "%s does not say which version it is: %s", ret_runsc->path,
 				 strerror(-result));
-	/* One that does not list any has ptrace, which all have had. kvm is never chosen: a host's
-	 * /dev/kvm says nothing of whether it works, and one that does not hangs. */
+	/* Every release has ptrace. kvm is never chosen: a /dev/kvm that exists may not work,
+	 * and then hangs. */
 	bool fast = runsc_ask(ret_runsc->path, platforms, answer) == 0 &&
 		    answer_lists_platform(answer, "systrap");
 	if (text_copy(ret_runsc->platform, sizeof(ret_runsc->platform),

@@ -1,5 +1,6 @@
-/* The shim's steps, as the boot messages ask for them. See shim.h. May block until the container
- * runs; a failure is reported over BOOT_FD and ends the shim, and with it all that it started. */
+/* The shim's steps, in the order of the boot messages. See shim.h. May block until the container
+ * runs. A failure is reported over BOOT_FD and ends the shim, and with it everything that it
+ * started. */
 #include "tier/gvisor/shim.h"
 
 #include <errno.h>
@@ -25,15 +26,15 @@
 #include "tier/gvisor/root.h"
 #include "tier/jail/boot.h"
 
-/* Less than the spawner waits, so that it hears why. */
+/* Shorter than the spawner waits, so that it gets the reason. */
 #define START_TIMEOUT (8 * NSEC_PER_SEC)
-/* Two descriptors for each exec that its guest can know. */
+/* Two descriptors for each exec that the guest can have. */
 #define FILES_MAX 4096
 
 static struct boot_handles handles;
-static int channel = -1; /* to the init in the container */
+static int channel = -1; /* socket to the init in the container */
 
-/* What runsc said about it comes along. */
+/* Adds runsc's error output. */
 static _Noreturn void shim_fail_with(struct failure *failure)
 {
 	char said[160];
@@ -55,7 +56,7 @@ static _Noreturn void shim_fail(int result, const char *what)
 static void shim_report_done(void)
 {
 	if (boot_report_send(NULL) < 0)
-		_exit(END_KILLED); /* nobody knows of this sandbox */
+		_exit(END_KILLED); /* the spawner is gone and will not know this sandbox */
 }
 
 static void shim_prepare(void)
@@ -65,7 +66,7 @@ static void shim_prepare(void)
 	struct failure failure = {0};
 	if (boot_receive_prepare(&handles, &failure) < 0)
 		shim_fail_with(&failure);
-	/* The guest's kernel makes up its own meminfo and has its own processes. */
+	/* The guest's kernel has its own meminfo and processes. */
 	fd_close(&handles.memory_usage);
 	fd_close(&handles.memory_limit);
 	fd_close(&handles.memory_stat);
@@ -147,7 +148,7 @@ int shim_main(int argc, char **argv)
 	pid_t sentry = shim_start_container(argv[1], &id, &limits);
 	for (uint32_t i = 0; i < handles.work_cgroup_count; i++)
 		close(handles.work_cgroups[i]);
-	/* After runsc: the sentry's limit is its own. */
+	/* Set after runsc was started, so that the sentry keeps its own limit. */
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &mask, NULL);

@@ -1,6 +1,7 @@
-/* Narrows the shim: what it keeps is its descriptors (two sockets, the logs that come with EXEC)
- * and the calls that move bytes between them. Whoever takes it over through a frame can write to
- * those logs and talk to that daemon, and no more. Called by shim.c, once; does not block. */
+/* Drops the shim's privileges. It keeps its descriptors (two sockets, the logs that come with
+ * EXEC) and the system calls that move bytes between them. So an intruder who takes it over
+ * through a frame can only write to those logs and talk to that daemon. Called by shim.c, once;
+ * does not block. */
 #include "tier/gvisor/shim_privileges.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 #include "base/syscalls.h"
 
-/* An id of the sandbox's range that nothing else has: runsc's own processes are root and nobody. */
+/* An unused id of the sandbox's range: runsc's own processes are root and nobody. */
 #define SHIM_ID 65533
 
 static int shim_drop_identity(void)
@@ -23,7 +24,7 @@ static int shim_drop_identity(void)
 		result = sys_setresgid(SHIM_ID, SHIM_ID, SHIM_ID);
 	if (result == 0)
 		result = sys_setresuid(SHIM_ID, SHIM_ID, SHIM_ID);
-	/* A sandbox of a single id has no other. */
+	/* A sandbox with a single id has no other. */
 	return result == -EINVAL || result == -EPERM ? 0 : result;
 }
 
@@ -39,7 +40,7 @@ static int shim_drop_capabilities(void)
 	return shim_drop_identity() == 0 && syscall(SYS_capset, &header, none) == 0 ? 0 : -EPERM;
 }
 
-/* A sanitizer needs more than can be listed. */
+/* A sanitizer needs more calls than can be listed. */
 #ifdef __SANITIZE_ADDRESS__
 static int shim_filter_calls(void)
 {
@@ -62,7 +63,7 @@ static int shim_filter_calls(void)
 	int result = filter ? 0 : -ENOMEM;
 	for (size_t i = 0; result == 0 && i < sizeof(allowed) / sizeof(allowed[0]); i++) {
 		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
-		/* Not every architecture has both of a pair. */
+		/* Not every architecture has both calls of a pair. */
 		if (result == -EDOM)
 			result = 0;
 	}

@@ -1,5 +1,5 @@
-/* Boots a guest. The order is chosen so that the init's own work (leaving the host's root, /proc,
- * /dev) runs beside the making of the disk and of the layers:
+/* Boots a guest. The order lets the init's own work (leaving the host's root, /proc, /dev) run
+ * while the disk and the layers are made:
  *
  *   spawner                                      child, then init
  *   socket, cgroups, clone3 ──────────────────>  waits
@@ -7,7 +7,7 @@
  *   disk, layers, users' folders; ASSIGN ─────>  overlay, its root
  *   waits for the reports <───────────────────   listens
  *
- * A child whose spawner dies reads the end of its socket and exits; until then nothing of the
+ * A child whose spawner dies reads the end of its socket and exits; until then no code of the
  * user's runs in it. See boot.h. */
 #include "tier/jail/boot.h"
 
@@ -38,9 +38,9 @@
 #include "tier/jail/rootfs.h"
 
 #define BOOT_TIMEOUT (10 * NSEC_PER_SEC)
-#define HIGH_FD 64 /* above every number that a child still needs */
+#define HIGH_FD 64 /* above every descriptor that the child needs */
 
-/* The reports that an init sends, in order; attempt.step counts those that came. */
+/* The reports that an init sends, in order; attempt.step counts the received ones. */
 static const uint32_t reports[] = {BOOT_PREPARE, BOOT_ASSIGN, 0};
 
 /* Everything that a boot holds until it is done. */
@@ -57,7 +57,7 @@ struct attempt {
 	const struct boot_program *program; /* NULL: the init */
 	int init_file;                      /* for a program, else -1 */
 	int listener;
-	/* As ASSIGN sends them: disk, lowers, binds, trees. */
+	/* In the order of ASSIGN: disk, lowers, binds, trees. */
 	int fds[BOOT_FDS_MAX];
 	uint32_t fd_count;
 };
@@ -78,7 +78,7 @@ static void attempt_phase_done(struct attempt *attempt, const char *name)
 	attempt->phase_start = now;
 }
 
-/* Tells the spawner why, and ends the child. */
+/* Reports the failure to the spawner and ends the child. */
 static _Noreturn void child_fail(int socket, int errnum, const char *what)
 {
 	struct boot_report report = {.type = BOOT_REPORT};
@@ -90,7 +90,7 @@ static _Noreturn void child_fail(int socket, int errnum, const char *what)
 	_exit(sent < 0 ? 2 : 1);
 }
 
-/* Standard descriptors are /dev/null, BOOT_FD is the socket, all else goes with exec. */
+/* Standard descriptors become /dev/null, BOOT_FD the socket; all others are closed by exec. */
 static void child_place_descriptors(int *socket, int *init, int init_file)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -116,7 +116,7 @@ static void child_place_descriptors(int *socket, int *init, int init_file)
 		child_fail(*socket, -result, "closing descriptors");
 }
 
-/* What a program may expect of its signals. */
+/* Signals as a program expects them: defaults, none blocked. */
 static void child_reset_signals(void)
 {
 	sigset_t none;
@@ -127,8 +127,8 @@ static void child_reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* The child is a copy of the spawner with all its memory: it does what cannot be done from outside,
- * allocates nothing, and becomes the init. */
+/* The child is a copy of the spawner with all its memory. It does what cannot be done from
+ * outside, allocates nothing, and executes the init. */
 static _Noreturn void child_main(const struct attempt *attempt, int spawner_end, int socket)
 {
 	static char *const init_arguments[] = {"caisson-init", NULL}, *const environment[] = {NULL};
@@ -136,7 +136,7 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
 	char *const *arguments = program ? program->arguments : init_arguments;
 	char go;
 	int init = program ? program->fd : attempt->host->init_fd;
-	/* A copy of the spawner's end here would keep us waiting for a spawner that has died. */
+	/* With a copy of the spawner's end we would not read the end of a spawner that dies. */
 	close(spawner_end);
 	if (recv(socket, &go, 1, 0) != 1)
 		_exit(1);
@@ -145,11 +145,11 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
 		if (procs >= 0 && write(procs, "0", 1) != 1)
 			child_fail(socket, errno, "joining its cgroup");
 	}
-	/* After it has joined: the namespace's root is where it is now. */
+	/* After joining: the current cgroup becomes the root of the namespace. */
 	if (unshare(CLONE_NEWCGROUP) < 0)
 		child_fail(socket, errno, "a cgroup namespace");
-	/* Before exec: a process without an id in its namespace would lose all capabilities. The
-	 * library's wrappers would look for other threads. */
+	/* Before exec: a process whose id is not mapped would lose all capabilities. The C
+	 * library's wrappers would synchronize with other threads. */
 	if ((attempt->ids.groups && syscall(SYS_setgroups, 0, NULL) < 0) ||
 	    syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
 		child_fail(socket, errno, "becoming its root");
@@ -165,10 +165,10 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
 		   program ? "executing the tier's own program" : "executing caisson-init");
 }
 
-/* Per-user limits of the kernel (inotify instances, queued signals, message queues) are charged to
- * whoever makes the user namespace, for all that happens in it. Were that root, one sandbox could
- * use up root's and every other sandbox's: so the effective uid is the sandbox's own for this one
- * call. NO_SETUID_FIXUP keeps the capabilities over it. */
+/* The kernel charges per-user limits (inotify instances, queued signals, message queues) to the
+ * creator of the user namespace, for everything in it. If root were charged, one sandbox could
+ * use up the limits of root and of every other sandbox. So the effective uid is the sandbox's
+ * own during this call. NO_SETUID_FIXUP keeps the capabilities. */
 static int child_clone_charged_to(const struct host *host, uint32_t owner, struct clone_args *args)
 {
 	struct ids_disguise guise;
@@ -194,7 +194,7 @@ static int child_start(struct attempt *attempt, struct error *error)
 	    .pidfd = (uint64_t)(uintptr_t)&pidfd,
 	    .exit_signal = SIGCHLD,
 	};
-	/* The spawner's child, not the worker's: it learns of its end. */
+	/* A child of the spawner, not of the worker, so that the spawner is told of its end. */
 	if (attempt->boot->for_parent) {
 		args.flags |= CLONE_PARENT;
 		args.exit_signal = 0;
@@ -215,7 +215,7 @@ static int child_start(struct attempt *attempt, struct error *error)
 	return 0;
 }
 
-/* All that only root outside can do to it, while it waits. */
+/* Everything that only root outside can do to the waiting child. */
 static int child_equip(struct attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;
@@ -232,8 +232,8 @@ static int child_equip(struct attempt *attempt, struct error *error)
 		result = userns < 0 ? -errno : 0;
 		attempt->userns = userns;
 	}
-	/* The spawner may be protected from the host running out of memory; a sandbox is what the
-	 * kernel is to take first. Everything in it inherits this. */
+	/* The spawner may be protected from the OOM killer; sandboxes must be killed first. All
+	 * processes inside inherit this. */
 	if (result >= 0) {
 		what = "oom_score_adj";
 		result = text_format(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
@@ -252,8 +252,8 @@ static int child_equip(struct attempt *attempt, struct error *error)
 	return record_write(attempt->host, guest, error);
 }
 
-/* One message of the child's. A peer that ended with something unread makes the first call fail,
- * whether or not it had sent its last words; these come with the next. */
+/* Receives one message of the child's. If the peer ended with unread data, the first call fails,
+ * and a last message comes with the next. */
 static ssize_t report_receive_message(struct attempt *attempt, struct boot_report *ret_report)
 {
 	int channel = attempt->channel;
@@ -277,7 +277,7 @@ static ssize_t report_receive_message(struct attempt *attempt, struct boot_repor
 	return 0;
 }
 
-/* The next report of the init's, or of the child that should have become it. */
+/* Receives the next report of the init, or of the child before it executed the init. */
 static int report_receive(struct attempt *attempt, struct error *error)
 {
 	struct boot_report report;
@@ -321,7 +321,7 @@ static int reports_receive(struct attempt *attempt, struct error *error)
 	return 0;
 }
 
-/* A failed send means that the other end is gone; why, it may have said before. */
+/* A failed send means that the peer is gone. It may have reported why. */
 static int attempt_send_failed(struct attempt *attempt, ssize_t result, const char *what,
 			       struct error *error)
 {
@@ -357,7 +357,7 @@ static int attempt_send_prepare(struct attempt *attempt, struct error *error)
 	return 0;
 }
 
-/* The mode of a copy-on-write folder's upper directory is what its root shows. */
+/* The root of a copy-on-write folder shows the mode of its upper directory. */
 static int attempt_open_disk(struct attempt *attempt, struct error *error)
 {
 	const struct spawn_create *create = attempt->boot->create;
@@ -451,7 +451,7 @@ static int attempt_send_assign(struct attempt *attempt, const struct boot_assign
 	return 0;
 }
 
-/* What does not depend on the user: all but the files. */
+/* Everything but the layers and folders. */
 static int attempt_prepare(struct attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;
@@ -524,7 +524,7 @@ static struct attempt attempt_new(const struct host *host, struct guest *guest,
 	return attempt;
 }
 
-/* A descriptor of the init that can be read. */
+/* Opens a readable descriptor of the init. */
 static int attempt_open_init_file(struct attempt *attempt, struct error *error)
 {
 	char path[64];

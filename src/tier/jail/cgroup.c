@@ -1,4 +1,4 @@
-/* Making, limiting, freezing, counting and removing the cgroups of a sandbox. See cgroup.h. */
+/* Makes, limits, freezes and removes the cgroups of a sandbox. See cgroup.h. */
 #include "tier/jail/cgroup.h"
 
 #include <dirent.h>
@@ -19,7 +19,9 @@
 #include "tier/jail/ids.h"
 
 #define CPU_PERIOD_US 100000u
-#define SOCKET_SHARE 4 /* of the memory, for socket buffers beside it: version 1 only */
+#define SOCKET_SHARE                                                                               \
+	4 /* share of the memory limit for socket buffers, on top of it; version 1                 \
+	   * only */
 #define PATH_ROOM 128
 
 static int group_path(const struct host *host, const struct id *id, const char *leaf,
@@ -87,8 +89,8 @@ int64_t cgroup_read_number(int directory, const char *name, const char *key)
 	return (int64_t)strtoull(place, NULL, 10);
 }
 
-/* Memory and swap together are limited to what memory is: no swap. The sum may never be below the
- * limit, so raising goes the other way round. */
+/* Memory plus swap gets the same limit as memory: no swap. The sum must never be below the
+ * memory limit, so raising sets it first. */
 static int memory_limit_set_v1(int work, uint64_t memory)
 {
 	int result = file_write_number(work, "memory.limit_in_bytes", memory);
@@ -100,19 +102,19 @@ static int memory_limit_set_v1(int work, uint64_t memory)
 	if (result < 0)
 		return result;
 	result = file_write_number(work, "memory.memsw.limit_in_bytes", memory);
-	/* Without an account of swap, not using it is what is left. */
+	/* Without swap accounting, setting swappiness to 0 must do. */
 	if (result == -ENOENT)
 		result = file_write_number(work, "memory.swappiness", 0);
 	if (result < 0)
 		return result;
-	/* What waits in sockets (TCP and UDP, whatever the file is called) is no part of the limit
-	 * above: without one of its own a sandbox takes as much as the host has for all sockets. */
+	/* Socket buffers (TCP and UDP, despite the file's name) are not part of the limit above.
+	 * Without a limit of their own a sandbox could use all socket memory of the host. */
 	result = file_write_number(work, "memory.kmem.tcp.limit_in_bytes", memory / SOCKET_SHARE);
 	return result == -ENOENT ? 0 : result;
 }
 
-/* memory.max kills when more is in use; memory.high, first, only pushes out what can go, and holds
- * whoever wants more until the limit stands. */
+/* Lowering memory.max kills when more is in use. memory.high is set first: it only reclaims, and
+ * slows down allocations until the limit is set. */
 static int memory_limit_set_v2(int work, uint64_t memory)
 {
 	bool above = cgroup_read_number(work, "memory.current", NULL) > (int64_t)memory;
@@ -145,7 +147,7 @@ static int cpu_limit_set(int work, bool unified, uint32_t millis)
 	return result < 0 ? result : file_write_number(work, "cpu.cfs_quota_us", quota);
 }
 
-/* Which files stand for a controller's limit: one that is not there is not enforced. */
+/* Whether the limit's file exists. Without it the limit is not enforced. */
 static bool group_has_limit(const struct hierarchy *hierarchy, int work, uint32_t controller)
 {
 	const char *name = NULL;
@@ -200,8 +202,8 @@ int cgroup_set_limits(const struct host *host, const struct id *id, const struct
 	return 0;
 }
 
-/* Character devices that may be opened; version 1 only. (On version 2 that there are no others in
- * /dev, that no mount inside takes device files, and that mknod is refused has to do.) */
+/* Character devices that may be opened; version 1 only. (Version 2 has to rely on this: /dev has
+ * no others, no mount inside accepts device files, and mknod is refused.) */
 static int devices_limit(int directory)
 {
 	static const char *const allowed[] = {"c 1:3 rw", "c 1:5 rw", "c 1:7 rw", "c 1:8 rw",
@@ -219,7 +221,7 @@ static int directory_make(int root, const char *path)
 	return 0;
 }
 
-/* <instance>/<id>/{init,work}, with the controllers passed down. */
+/* Makes <instance>/<id>/{init,work} and passes the controllers down. */
 static int groups_make(const struct hierarchy *hierarchy, const struct host *host,
 		       const struct id *id)
 {
@@ -242,7 +244,7 @@ static int groups_make(const struct hierarchy *hierarchy, const struct host *hos
 		return directory;
 	if (hierarchy->unified)
 		hierarchy_enable(hierarchy, directory);
-	/* Before it has children: they start with what it allows. */
+	/* Before the children are made, because they inherit it. */
 	if (hierarchy->controllers & CONTROLLER_DEVICES && host->rights == RIGHTS_ROOT)
 		result = devices_limit(directory);
 	if (result >= 0)
@@ -307,7 +309,7 @@ int cgroup_make(const struct host *host, const struct id *id, const struct limit
 	for (uint32_t i = 0; i < all->count; i++) {
 		const char *what = "making cgroups";
 		int result = groups_make(&all->list[i], host, id);
-		/* Not ours to write: its limits are then reported as not enforced. */
+		/* Not writable for us: its limits are reported as not enforced. */
 		if (result == -EACCES || result == -EPERM || result == -EROFS)
 			continue;
 		CLOSE_FD int work =
@@ -330,8 +332,8 @@ int cgroup_make(const struct host *host, const struct id *id, const struct limit
 	return 0;
 }
 
-/* Version 1 lets a process into a cgroup when it is of the user who opened the file (or that user
- * is the host's root). */
+/* Version 1 lets a process join a cgroup if it belongs to the user who opened the file (or if
+ * that user is the host's root). */
 static int procs_reopen_as(const struct host *host, uid_t owner, int *procs)
 {
 	struct ids_disguise guise;
@@ -355,7 +357,7 @@ int cgroup_let_root_join(const struct host *host, uid_t owner, struct cgroup_boo
 			 struct error *error)
 {
 	for (uint32_t i = 0; host->rights == RIGHTS_SUBUIDS && owner != 0 && i < boot->count; i++) {
-		/* Version 2 asks whether the opener may write to both cgroups: we may. */
+		/* Version 2 checks whether the opener may write to both cgroups, which we may. */
 		if (boot->init_procs[i] < 0)
 			continue;
 		int result = procs_reopen_as(host, owner, &boot->work_procs[i]);
@@ -434,8 +436,8 @@ int cgroup_freeze(const struct host *host, const struct id *id, bool frozen, str
 	if (work == -ENOENT)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "this host has no cgroup freezer: a sandbox cannot be paused");
-	/* Each time: a version 1 freezer that met a process in the middle of a fork wants asking
-	 * again. */
+	/* Written each time: a version 1 freezer may miss a process that is forking and must be
+	 * told again. */
 	int result = work < 0 ? work : group_set_frozen(work, unified, frozen);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result, "freezer");
@@ -459,7 +461,7 @@ bool cgroup_is_thawed(const struct host *host, const struct id *id)
 				  NULL) == 0;
 }
 
-/* Calls back for each number in a file of them. */
+/* Calls `each` for each number in a file, one per line. */
 static void file_each_number(int directory, const char *name, void (*each)(pid_t, const void *),
 			     const void *data)
 {
@@ -486,7 +488,7 @@ static void process_kill(pid_t pid, const void *data)
 	kill(pid, SIGKILL);
 }
 
-/* A process that a version 1 freezer holds dies when it is let go, and not before. */
+/* A process in a version 1 freezer dies only when it is thawed. */
 static void group_thaw_to_die(int work, bool unified)
 {
 	int result = group_set_frozen(work, unified, false);
@@ -556,7 +558,7 @@ void cgroup_each_thread(const struct host *host, const struct id *id,
 					 all->list[i].unified ? "cgroup.threads" : "tasks", each,
 					 data);
 		}
-		/* They are the same in every hierarchy. */
+		/* The threads are the same in every hierarchy. */
 		if (there)
 			return;
 	}
@@ -582,14 +584,15 @@ bool cgroup_holds_process(const struct host *host, const struct id *id, pid_t pi
 		found += length >= tail && strcmp(line + length - tail, suffix) == 0;
 	}
 	fclose(file);
-	/* Without cgroups there is only the process's start time to go by. */
+	/* Without cgroups only the process's start time identifies it. */
 	return found >= expected;
 }
 
 static int group_remove(int root, const char *path, int64_t deadline)
 {
 	for (;;) {
-		/* Looked at before: on a host that stalls it is tried all the same. */
+		/* Checked before the removal: on a stalled host it is tried once more after the
+		 * deadline. */
 		bool last = clock_boot() > deadline;
 		if (unlinkat(root, path, AT_REMOVEDIR) == 0 || errno == ENOENT)
 			return 0;
@@ -619,7 +622,7 @@ int cgroup_remove(const struct host *host, const struct id *id, int timeout_ms)
 	return first;
 }
 
-/* An id below <instance> in one hierarchy that is not known; 0 when there is none. */
+/* Finds an id below <instance> in one hierarchy that is not known; 0: none. */
 static int group_find_unknown(const struct hierarchy *hierarchy, const struct host *host,
 			      bool (*known)(void *data, const struct id *id), void *data,
 			      struct id *ret_id)
@@ -644,12 +647,12 @@ int cgroup_sweep(const struct host *host, bool (*known)(void *data, const struct
 		struct id id;
 		while (group_find_unknown(&all->list[i], host, known, data, &id)) {
 			cgroup_kill(host, &id);
-			/* Waits for the killed to leave. */
+			/* Waits for the killed processes to end. */
 			int result = cgroup_remove(host, &id, timeout_ms);
 			if (result < 0)
 				return result;
 		}
-		/* Goes when it is empty. */
+		/* Fails unless it is empty. */
 		unlinkat(all->list[i].root, host->instance, AT_REMOVEDIR);
 	}
 	return 0;

@@ -1,8 +1,7 @@
-/* What the cgroups of a sandbox count. Called for one, and every few seconds for all of them, by
- * the spawner, for whose time everybody waits: so the files are opened once and read again from
- * their beginning, which takes a microsecond each where opening takes several. The descriptors
- * that are kept are a cache and nothing else: one that leads to a cgroup that has gone answers
- * ENODEV and is opened again by name. Does not block. */
+/* The counters of a sandbox's cgroups. The spawner reads them on request, and every few seconds
+ * for all sandboxes. Everybody waits meanwhile, so the files are kept open: reading one again
+ * takes a microsecond, opening it several. The open descriptors are only a cache: one whose
+ * cgroup is gone returns ENODEV and is opened again by name. Does not block. */
 #include "tier/jail/cgroup.h"
 
 #include <errno.h>
@@ -18,8 +17,8 @@
 
 enum { COUNTED_CPU, COUNTED_MEMORY, COUNTED_PEAK, COUNTED_OOM, COUNTED_PIDS, COUNTED_COUNT };
 
-/* By version: the file, the word before the number where there are several, and how many of ours
- * its unit is. */
+/* For each cgroup version: the file, the key of the number if it has several, and the factor to
+ * our unit. */
 static const struct counted {
 	uint32_t controller;
 	enum counter_known known;
@@ -46,11 +45,11 @@ static const struct counted {
 };
 
 static struct kept {
-	struct id id; /* unset: none are kept */
+	struct id id; /* unset: unused */
 	int files[COUNTED_COUNT];
 } kept[SANDBOX_COUNT_PER_STATE_MAX];
 
-/* Descriptors from this number on are not kept: pidfds and the daemon's sockets need theirs. */
+/* Descriptors from this number on are not cached: pidfds and the daemon's sockets need them. */
 static int cache_fd_limit(void)
 {
 	static int below;
@@ -100,7 +99,7 @@ static int counter_open(const struct hierarchy *hierarchy, const struct host *ho
 	return fd < 0 ? -errno : fd;
 }
 
-/* The number, or -1 where there is none; -2: the cgroup of this descriptor has gone. */
+/* The number, or -1: none; -2: the cgroup is gone. */
 static int64_t counter_read(int fd, const char *key)
 {
 	char text[4096];

@@ -15,7 +15,7 @@
 #define MOUNTINFO_LINE_MAX 8192
 #define MOUNT_PATH_MAX 512
 #define PATH_ROOM (2 * MOUNT_PATH_MAX)
-/* Where the spawner itself goes in a version 2 cgroup that it passes on. */
+/* The leaf that the spawner moves to in a delegated version 2 cgroup. */
 #define SERVE_LEAF "caisson-serve"
 
 static const struct {
@@ -26,7 +26,7 @@ static const struct {
     {"pids", CONTROLLER_PIDS}, {"freezer", CONTROLLER_FREEZER}, {"devices", CONTROLLER_DEVICES},
 };
 
-/* The controllers in a list of words with `separator` between them. */
+/* The controllers in a list with `separator` between the names. */
 static uint32_t controllers_parse(const char *text, char separator)
 {
 	uint32_t found = 0;
@@ -43,7 +43,7 @@ static uint32_t controllers_parse(const char *text, char separator)
 	return found;
 }
 
-/* The n-th word of a line, cut out in place; NULL when there are fewer. */
+/* Cuts the next word off a line in place; NULL: none left. */
 static char *line_take_word(char **line)
 {
 	char *word = *line;
@@ -56,7 +56,7 @@ static char *line_take_word(char **line)
 	return word;
 }
 
-/* mountinfo writes space, tab, newline and backslash as \040 and so on. */
+/* mountinfo writes space, tab, newline and backslash as \\040 and so on. */
 static void path_unescape(char *text)
 {
 	char *to = text;
@@ -71,10 +71,10 @@ static void path_unescape(char *text)
 	*to = '\0';
 }
 
-/* A hierarchy as it is mounted. */
+/* A mounted hierarchy. */
 struct mounted {
-	char path[MOUNT_PATH_MAX]; /* where */
-	char root[MOUNT_PATH_MAX]; /* which cgroup is there: "/" but in containers */
+	char path[MOUNT_PATH_MAX]; /* mount point */
+	char root[MOUNT_PATH_MAX]; /* the cgroup at the mount point: "/" except in containers */
 	uint32_t controllers;
 };
 
@@ -88,7 +88,7 @@ static void hierarchies_add(struct hierarchies *found, int root, bool unified, u
 	    (struct hierarchy){.root = root, .unified = unified, .controllers = controllers};
 }
 
-/* The cgroup that this process is in; `wanted` 0: of version 2. -ENOENT when there is none. */
+/* The cgroup of this process; `wanted` 0: in version 2. -ENOENT: none. */
 static int own_cgroup_path(uint32_t wanted, char path[MOUNT_PATH_MAX])
 {
 	char line[MOUNTINFO_LINE_MAX];
@@ -111,7 +111,7 @@ static int own_cgroup_path(uint32_t wanted, char path[MOUNT_PATH_MAX])
 	return result;
 }
 
-/* Where that cgroup is below the mount point. */
+/* The path of that cgroup through the mount point. */
 static int mounted_path_of(const struct mounted *mounted, const char *cgroup, char path[PATH_ROOM])
 {
 	size_t length = strlen(mounted->root);
@@ -128,7 +128,7 @@ static int base_notes_path(const struct host *host, char path[PATH_ROOM])
 	return text_format(path, PATH_ROOM, "%s/cgroups", host->runtime);
 }
 
-/* What an earlier spawner used of the same hierarchy, if something of ours is still there. */
+/* The base that an earlier spawner used in the same hierarchy, if it still has cgroups of ours. */
 static int base_notes_find(const struct host *host, const char *mount_path, char base[PATH_ROOM])
 {
 	char path[PATH_ROOM], instance[PATH_ROOM + 64], line[2 * PATH_ROOM];
@@ -156,7 +156,7 @@ static void base_notes_add(FILE *notes, const struct mounted *mounted, const cha
 		fprintf(notes, "%s\t%s\n", mounted->path, base);
 }
 
-/* A process may go from one version 2 cgroup to another when what is above both is ours. */
+/* A process may move between two version 2 cgroups if we may write to their common ancestor. */
 static bool process_can_move(const struct mounted *mounted, const char *from, const char *to)
 {
 	char path[PATH_ROOM + 16];
@@ -171,7 +171,7 @@ static bool process_can_move(const struct mounted *mounted, const char *from, co
 	return access(path, W_OK) == 0;
 }
 
-/* The cgroup that ours go below, without root; -EACCES when it is not ours to write. */
+/* Without root: the cgroup below which ours are made; -EACCES: not writable. */
 static int hierarchy_find_base(const struct host *host, const struct mounted *mounted, bool unified,
 			       FILE *notes)
 {
@@ -185,7 +185,7 @@ static int hierarchy_find_base(const struct host *host, const struct mounted *mo
 	    (unified && !process_can_move(mounted, here, base))) {
 		if (text_copy(base, sizeof(base), here) < 0)
 			return -ENAMETOOLONG;
-		/* Ours is the leaf that an earlier spawner of this place has gone into. */
+		/* We are in the leaf that an earlier spawner made here; the base is its parent. */
 		char *slash = strrchr(base, '/');
 		if (unified && slash && strcmp(slash + 1, SERVE_LEAF) == 0)
 			*slash = '\0';
@@ -199,8 +199,8 @@ static int hierarchy_find_base(const struct host *host, const struct mounted *mo
 	return fd;
 }
 
-/* Version 2 passes controllers on only from a cgroup that has no process itself: we go into one
- * below it, if nobody else is there. */
+/* Version 2 passes controllers on only from a cgroup without processes. So we move to a leaf
+ * below it, if no other process is there. */
 static bool base_move_us_to_leaf(int base)
 {
 	char text[4096], ours[32];
@@ -230,8 +230,8 @@ static void hierarchies_take(struct hierarchies *found, const struct host *host,
 		found->list[found->count - 1].shared = !base_move_us_to_leaf(root);
 }
 
-/* One line: id parent dev ROOT MOUNTPOINT options [tags...] - TYPE source OPTIONS. 1: version 1, 2:
- * version 2, 0: none of them. */
+/* Parses a line: id parent dev ROOT MOUNTPOINT options [tags...] - TYPE source OPTIONS. 1:
+ * version 1, 2: version 2, 0: no cgroup mount. */
 static int mount_line_parse(char *line, struct mounted *ret_mounted)
 {
 	char *rest = line, *word = NULL, *root = NULL, *path = NULL;
@@ -258,7 +258,7 @@ static int mount_line_parse(char *line, struct mounted *ret_mounted)
 	return unified ? 2 : 1;
 }
 
-/* Freezing and the count of cpu time are part of version 2 itself. */
+/* Freezing and counting cpu time are part of version 2 itself and need no controller. */
 static void hierarchies_take_unified(struct hierarchies *found, const struct host *host,
 				     struct mounted *mounted, uint32_t mounted_on_1, FILE *notes)
 {
@@ -287,7 +287,7 @@ static FILE *base_notes_open(const struct host *host, char path[PATH_ROOM])
 	return fopen(draft, "we");
 }
 
-/* Without them the sandboxes' processes are found all the same, and their limits hold. */
+/* Without the notes processes are still found, and their limits hold. */
 static void base_notes_close(FILE *notes, const char *path)
 {
 	char draft[PATH_ROOM + 8];
@@ -321,7 +321,7 @@ static void hierarchies_find(struct hierarchies *found, const struct host *host)
 	fclose(file);
 	if (unified.path[0])
 		hierarchies_take_unified(found, host, &unified, seen, notes);
-	/* What one withholds another may have given. */
+	/* A controller withheld by one hierarchy may be granted by another. */
 	for (uint32_t i = 0; i < found->count; i++)
 		found->withheld &= ~found->list[i].controllers;
 	base_notes_close(notes, notes_at);
@@ -345,7 +345,7 @@ void hierarchy_enable(const struct hierarchy *hierarchy, int directory)
 		char text[32];
 		if (!(asked & controller_names[i].controller))
 			continue;
-		/* One by one: a list is taken or refused as a whole. */
+		/* One by one: the kernel accepts or refuses a list as a whole. */
 		int result = text_format(text, sizeof(text), "+%s", controller_names[i].name);
 		if (result >= 0)
 			result = fd_write_small(directory, "cgroup.subtree_control", text);

@@ -1,11 +1,11 @@
-/* Which cgroup hierarchies this host has, which controllers are in each, and where in them we may
- * make our own: looked up once in /proc/self/mountinfo. Version 1 comes first: where a controller
- * is mounted there, version 2 does not offer it.
+/* The cgroup hierarchies of this host: which controllers each has, and where in them we may make
+ * our own cgroups. Read once from /proc/self/mountinfo. Version 1 takes precedence: version 2 does
+ * not offer a controller that is mounted there.
  *
- * As root our cgroups are at the root of each hierarchy. Without root they are below the cgroup
- * that we are in, where that was given to us (systemd's Delegate=yes, or a chown); which one that
- * was is noted down in <runtime>/cgroups, so that the next spawner finds the sandboxes of this one
- * from wherever it is started. Called by cgroup.c alone. */
+ * As root our cgroups are at the root of each hierarchy. Without root they are below our own
+ * cgroup, if it was delegated to us (systemd's Delegate=yes, or a chown). That cgroup is recorded
+ * in <runtime>/cgroups, so that the next spawner finds the sandboxes wherever it is started. Called
+ * by the cgroup files alone. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,20 +23,21 @@ enum controller {
 };
 
 struct hierarchy {
-	int root; /* what our cgroups are below: an O_PATH directory, kept open */
+	int root; /* parent of our cgroups: an O_PATH directory, kept open */
 	bool unified;
-	bool shared;          /* unified: others are in it, so that it cannot pass controllers on */
-	uint32_t controllers; /* those of enum controller that we use here */
+	bool shared;          /* unified: other processes are in it, so that it cannot pass
+			       * controllers on */
+	uint32_t controllers; /* the controllers (enum controller) that we use here */
 };
 
 struct hierarchies {
 	struct hierarchy list[CGROUP_HIERARCHIES_MAX];
 	uint32_t count;
-	uint32_t withheld; /* controllers that the host has, and that are not given to us */
+	uint32_t withheld; /* controllers of the host that are not delegated to us */
 };
 
-/* Never NULL; empty where there is none. The first call, at the spawner's start, decides. */
+/* Never NULL; empty without cgroups. The result of the first call is kept. */
 const struct hierarchies *cgroup_hierarchies(const struct host *host);
-/* "+memory" and the like, for each controller that a version 2 cgroup is to give to its children.
- * What it refuses shows by the attribute files that are then missing. */
+/* Enables our controllers for the children of a version 2 cgroup. Where the kernel refuses one,
+ * its files are missing in the children. */
 void hierarchy_enable(const struct hierarchy *hierarchy, int directory);

@@ -1,14 +1,15 @@
-/* Memory above the limit. Version 2's memory.max is refused to whoever allocates, but not to what
- * arrives in a socket: that is charged in an interrupt, where the kernel can neither wait nor fail,
- * and nobody is killed until the sandbox itself wants a page. A sandbox that opens its sockets
- * first and then only sends held 371 MiB where 96 were allowed (Linux 6.1), up to net.ipv4.udp_mem
- * of all.
+/* Enforces memory.max of version 2. The kernel fails allocations above it, but not packets that
+ * arrive in a socket. Those are charged in an interrupt, where it can neither wait nor fail, and
+ * nothing is killed until the sandbox itself allocates a page. A sandbox that opens sockets first
+ * and then only sends held 371 MiB with a limit of 96 MiB (Linux 6.1), up to net.ipv4.udp_mem in
+ * total.
  *
- * The kernel says so, though: each such charge counts in memory.events, which can be polled. And
- * writing memory.max, the value that it has, makes the kernel see to it: what can be dropped is
- * dropped, then it kills as if the sandbox had asked for more.
+ * The kernel reports this: each such charge counts in memory.events, which can be polled. Writing
+ * memory.max again, with the same value, makes the kernel enforce it: it reclaims what it can, then
+ * kills as if the sandbox had allocated.
  *
- * Version 1 counts sockets apart and refuses (cgroup.c, memory.kmem.tcp.limit_in_bytes). */
+ * Version 1 counts sockets separately and refuses (cgroup_limits.c,
+ * memory.kmem.tcp.limit_in_bytes). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,11 +22,11 @@
 #include "tier/jail/cgroup.h"
 #include "tier/jail/cgroup_hierarchy.h"
 
-/* The kernel gives out memory in batches per processor, and forces a few pages of its own through.
- */
+/* The kernel charges memory in batches per processor, and always allows a few pages of its own. */
 #define SLACK ((int64_t)MIB)
-/* The kernel kills without a pause until enough is free, while who was killed first still closes
- * its sockets; so it is interrupted, and nobody else is killed while memory is being given back. */
+/* The kernel kills until enough memory is free, while the first victim is still closing its
+ * sockets. So its write is interrupted, and no second process is killed while memory is being
+ * freed. */
 #define BURST_US 5000
 #define LOOK_PAUSE (20 * NSEC_PER_MSEC)
 
@@ -51,11 +52,11 @@ int cgroup_memory_events_read(const struct host *host, const struct guest *guest
 {
 	char text[512];
 	bool unified;
-	/* Reading is what makes the next change an event. */
+	/* Reading the file arms the next event. */
 	if (pread(events, text, sizeof(text), 0) < 0 && errno == ENODEV)
 		return -errno;
 	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
-	/* Without a descriptor to spare it is looked at another time. */
+	/* Without a free descriptor it is checked another time. */
 	return work >= 0 && group_is_over_limit(work);
 }
 
@@ -66,7 +67,7 @@ static void alarm_interrupt(int number)
 
 static int memory_limit_write_again(int work)
 {
-	/* Again and again: one that came before the write would have been for nothing. */
+	/* A periodic timer: a single signal could arrive before the write and have no effect. */
 	const struct itimerval burst = {{.tv_usec = BURST_US}, {.tv_usec = BURST_US}}, none = {0};
 	const struct sigaction action = {.sa_handler = alarm_interrupt};
 	char limit[32];
@@ -80,7 +81,7 @@ static int memory_limit_write_again(int work)
 	return result == -EINTR ? 0 : result;
 }
 
-/* Until it is within the limit, or holds no less than at the look before. */
+/* Waits until usage is within the limit or stops falling. */
 static void memory_wait_while_falling(int work)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_PAUSE};
@@ -98,7 +99,7 @@ int cgroup_memory_limit_enforce(const struct host *host, struct guest *guest, st
 	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
 	int result = work < 0 ? work : 0;
 	while (result >= 0 && group_is_over_limit(work)) {
-		/* With nobody left to kill the kernel would only fill its log. */
+		/* Without a process left to kill, the kernel would only fill its log. */
 		if (cgroup_read_number(work, "cgroup.events", "populated") == 1)
 			result = memory_limit_write_again(work);
 		if (result >= 0 && group_is_over_limit(work))

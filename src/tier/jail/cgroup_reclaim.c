@@ -1,13 +1,13 @@
-/* Taking memory back from a sandbox whose processes stand still. Nothing is lost by it: the kernel
- * drops pages that are on a disk, and writes those that are not yet there first; what a program has
- * made up itself stays, since a sandbox has no swap.
+/* Reclaims memory from a sandbox whose processes are frozen. No data is lost: the kernel drops
+ * pages that are on disk, and writes dirty ones first. Memory that programs allocated stays,
+ * because a sandbox has no swap.
  *
- * Version 1: memory.force_empty, which despite its name and its documentation takes a cgroup that
- * has processes, and reclaims until sixteen attempts in a row got nothing. Version 2:
- * memory.reclaim (Linux 5.19), else a memory.high that is put back.
+ * Version 1: memory.force_empty. Despite its name and documentation it works with processes in the
+ * cgroup, and stops after sixteen attempts without success. Version 2: memory.reclaim (Linux 5.19),
+ * else memory.high for a moment.
  *
- * Called in a worker of the spawner's: it takes as long as the disk does (measured: 60 MB of
- * unwritten files in 0.15 s), and ends early when the worker is killed. */
+ * Called in a worker of the spawner's. It takes as long as the disk (measured: 60 MB of dirty files
+ * in 0.15 s) and ends early when the worker is killed. */
 #include "tier/jail/cgroup.h"
 
 #include <errno.h>
@@ -19,19 +19,19 @@
 #include "tier/jail/cgroup_hierarchy.h"
 
 #define ROUNDS_MAX 16
-/* What the host's file system needs for itself, and others write meanwhile. */
+/* Reserve for the host's file system itself, and for other writers. */
 #define SPACE_RESERVE (16 * MIB)
 
-/* A sandbox's disk is a file with holes: what it has not written yet may find no room on the host,
- * and its file system is read-only from then on. That may come by itself, but is not brought about:
- * space may be made before the kernel writes. */
+/* A sandbox's disk is a sparse file. If the host is full when dirty pages are written, the file
+ * system inside becomes read-only. That may happen anyway, but reclaiming must not cause it: the
+ * administrator may free space before the kernel writes. */
 static int host_check_disk_space(const struct host *host, int work, bool unified,
 				 struct error *error)
 {
 	struct statvfs space;
 	int64_t dirty =
 	    cgroup_read_number(work, "memory.stat", unified ? "file_dirty" : "total_dirty");
-	/* A kernel that does not count them. */
+	/* This kernel does not count dirty pages. */
 	if (dirty < 0)
 		dirty = cgroup_read_number(
 		    work, unified ? "memory.current" : "memory.usage_in_bytes", NULL);
@@ -52,7 +52,7 @@ static int group_reclaim_v2(int work)
 		int64_t used = cgroup_read_number(work, "memory.current", NULL);
 		snprintf(text, sizeof(text), "%lld", (long long)used);
 		result = used <= 0 ? 0 : fd_write_small(work, "memory.reclaim", text);
-		/* EAGAIN: some of it, not all. */
+		/* EAGAIN: it reclaimed some, not all. */
 		if (result != -EAGAIN ||
 		    used - cgroup_read_number(work, "memory.current", NULL) < (int64_t)MIB)
 			break;

@@ -1,4 +1,4 @@
-/* Cpu affinity of sandboxes. See cpus.h. Called by boot.c and driver.c; does not block. */
+/* Cpu affinity of sandboxes. See cpus.h. Called by boot.c and jail.c; does not block. */
 #include "tier/jail/cpus.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "tier/jail/cgroup.h"
 
-/* The n-th of the cpus that we may use ourselves, and those after it, round about. */
+/* As many of our own cpus as needed, beginning at number `slot` and wrapping around. */
 static int cpus_choose(uint32_t slot, uint32_t cpu_millis, cpu_set_t *ret_set)
 {
 	cpu_set_t ours;
@@ -40,7 +40,7 @@ int cpus_set(pid_t pid, uint32_t slot, uint32_t cpu_millis)
 
 static void thread_set_cpus(pid_t thread, const void *set)
 {
-	/* It may have ended. */
+	/* The thread may have ended. */
 	sched_setaffinity(thread, sizeof(cpu_set_t), set);
 }
 
@@ -49,7 +49,7 @@ void cpus_change(const struct host *host, const struct guest *guest, uint32_t cp
 	cpu_set_t set;
 	if (cpus_choose(guest->slot, cpu_millis, &set) < 0)
 		return;
-	/* Twice: a thread that was forked during the first round has its parent's old set. */
+	/* Twice: a thread that was forked during the first round inherited the old set. */
 	for (int round = 0; round < 2; round++)
 		cgroup_each_thread(host, &guest->id, thread_set_cpus, &set);
 }

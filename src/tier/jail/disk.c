@@ -31,7 +31,7 @@
 #define EXT4_STATE_AT (1024 + 58)
 #define EXT4_STATE_CLEAN 1
 
-/* Half of a small disk would be inodes if all were given that were asked for. */
+/* At most a quarter of the disk becomes inodes, whatever was requested. */
 static uint64_t image_inode_count(const struct limits *limits)
 {
 	uint64_t most = limits->disk / (4 * INODE_SIZE);
@@ -49,10 +49,10 @@ static int filesystem_make(const char *path, const struct limits *limits)
 {
 	char inodes[32];
 	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)image_inode_count(limits));
-	/* Every feature by name, so that the host's mke2fs.conf does not matter. No journal:
-	 * nothing that a crash of the host could leave half done is worth one, and it would count
-	 * as the user's. One copy of the superblock, and tables that are written when first used,
-	 * keep an empty disk at a few blocks. */
+	/* All features are named, so that the host's mke2fs.conf does not matter. No journal:
+	 * nothing that a crash of the host could leave incomplete is worth one, and it would use
+	 * the user's space. One superblock, and tables that are written when first used, keep an
+	 * empty disk at a few blocks. */
 	const char *const arguments[] = {
 	    "mke2fs",
 	    "-q",
@@ -83,7 +83,7 @@ static int filesystem_make(const char *path, const struct limits *limits)
 	return result > 0 ? -EIO : result;
 }
 
-/* Only what is data is copied; the file system may be able to share it instead. */
+/* Copies data only, or shares it if the file system can. */
 static int file_copy_sparse(int from, int to, off_t size)
 {
 	if (ioctl(to, FICLONE, from) == 0)
@@ -122,8 +122,8 @@ static unsigned directory_count_entries(const char *path)
 	return count;
 }
 
-/* The empty disk of that size, made if it is the first one. -EOVERFLOW when there are so many sizes
- * that no more are kept. */
+/* Opens the empty disk of that size, and makes the first one. -EOVERFLOW: too many sizes are
+ * kept already. */
 static int template_open(const struct host *host, const struct limits *limits)
 {
 	char directory[PATH_ROOM], path[PATH_ROOM + 64], draft[PATH_ROOM + 64];
@@ -138,7 +138,7 @@ static int template_open(const struct host *host, const struct limits *limits)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd >= 0 || errno != ENOENT)
 		return fd < 0 ? -errno : fd;
-	/* Boots run side by side: one makes it, the others wait and find it. */
+	/* Boots run in parallel: one makes it, the others wait and find it. */
 	CLOSE_FD int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (lock < 0 || flock(lock, LOCK_EX) < 0)
 		return -errno;
@@ -177,7 +177,7 @@ static int image_make(const struct host *host, const char *path, const struct li
 	return result;
 }
 
-/* Waits until the loop device of an earlier boot has let go of the image. */
+/* Waits until the loop device of an earlier boot has released the image. */
 static int disk_lock(int image)
 {
 	int64_t deadline = clock_boot() + RELEASE_TIMEOUT;
@@ -191,7 +191,7 @@ static int disk_lock(int image)
 	return 0;
 }
 
-/* A host that went down has left it half written: put right before it is mounted. */
+/* A crash of the host may have left it inconsistent: repair it before it is mounted. */
 static int image_check(int image, const char *path)
 {
 	uint8_t state[2];
@@ -216,11 +216,11 @@ static int image_mount(const char *path, bool fresh)
 	return result < 0 ? result : loop_device_mount(image, BLOCK);
 }
 
-/* A detached mount of a plain directory. */
+/* Clones a detached mount of a plain directory. */
 static int directory_mount(const char *path, bool fresh)
 {
-	/* The init, of another uid, has to find upper/ in it; what keeps others out is the mode of
-	 * the directory around it. */
+	/* The init has another uid and must reach upper/ in it; the mode of the parent directory
+	 * keeps others out. */
 	if (fresh && ((mkdir(path, 0711) < 0 && errno != EEXIST) || chmod(path, 0711) < 0))
 		return -errno;
 	/* A backup that copies it holds the lock. */
@@ -250,8 +250,8 @@ static int directory_make_owned(int parent, const char *name, uid_t owner, int m
 	return 0;
 }
 
-/* upper/ stays from boot to boot. work/ is made anew: an overlay that was mounted `volatile` leaves
- * a mark there that forbids the next mount. */
+/* upper/ is kept across boots. work/ is made again: a `volatile` overlay leaves a mark there
+ * that forbids the next mount. */
 static int layer_make(int parent, uid_t owner, bool fresh, int mode)
 {
 	int result = directory_make_owned(parent, "upper", owner, mode);
@@ -285,7 +285,7 @@ static int layers_make(int mount, const struct disk_request *request)
 	return result;
 }
 
-/* Errors that say that the host cannot do it at all, as against: not now. */
+/* Errors that mean that the host cannot do it at all, not just now. */
 static bool errno_means_unavailable(int result)
 {
 	return result == -ENOENT || result == -ENODEV || result == -ENXIO || result == -EPERM ||
@@ -298,7 +298,7 @@ static int sandbox_directory_path(const struct host *host, const struct id *id,
 	return text_format(path, PATH_ROOM, "%s/sandboxes/%s", host->state, id->text);
 }
 
-/* Else its files are in a plain directory. */
+/* Otherwise its files are in a plain directory. */
 static bool directory_has_image(const char *directory)
 {
 	char path[PATH_ROOM + 16];
@@ -373,7 +373,7 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 				 "its disk is damaged and e2fsck -p cannot repair it; while it is "
 				 "stopped, root may: `e2fsck -y %s/disk.img`",
 				 directory);
-	/* What ext4 says to a superblock, a size or a checksum that cannot be. */
+	/* ext4's errors for an invalid superblock, size or checksum. */
 	if (!request->fresh && (result == -EIO || result == -EINVAL || result == -EBADMSG))
 		return error_set_errno(error, ERROR_DISK_DAMAGED, result,
 				       "its disk is damaged; while it is stopped, root may mend "

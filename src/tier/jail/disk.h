@@ -1,13 +1,14 @@
-/* The disk of a sandbox: a sparse ext4 image of exactly its size and count of inodes, on a loop
- * device that frees itself, as a mount that is attached nowhere on the host. Where the host cannot
- * do that, a plain directory without a limit, and the record says so.
+/* The disk of a sandbox: a sparse ext4 image with exactly its size and number of inodes, on a loop
+ * device that frees itself. The mount is attached nowhere on the host. Where the host cannot do
+ * that, it is a plain directory without a limit, and limit_reasons say so.
  *
  *   <state>/disk-templates/<bytes>-<inodes>.img   an empty one, copied for each sandbox
- *   <state>/sandboxes/<id>/disk.img               or  <state>/sandboxes/<id>/files/
- * Inside either: upper/ and work/ (the root's overlay), cow/<n>/{upper,work} for each copy-on-write
- * folder. They belong to the sandbox's uid range.
+ *   <state>/sandboxes/<id>/disk.img        or  <state>/sandboxes/<id>/files/
  *
- * The image's descriptor is locked, and the loop device holds the same open file: so whoever gets
+ * Either contains upper/ and work/ (the root's overlay), and cow/<n>/{upper,work} for each
+ * copy-on-write folder. They belong to the sandbox's uid range.
+ *
+ * The image's descriptor is locked, and the loop device holds the same open file. So the holder of
  * the lock knows that no earlier mount of it is left. Called in the spawner; the first disk of a
  * size runs mke2fs, an unclean one e2fsck (10 s at most). */
 #pragma once
@@ -18,21 +19,22 @@
 #include "base/error.h"
 #include "tier/guest.h"
 
-/* What is to be in it beside the root: for each tree the mode of its cow upper, or -1. */
+/* What it contains besides the root: for each tree the mode of its copy-on-write upper
+ * directory, or -1. */
 struct disk_request {
 	const struct limits *limits;
 	uid_t owner;
-	bool fresh; /* make it; else it is there */
+	bool fresh; /* make it; false: it exists */
 	uint32_t tree_count;
 	int cow_modes[SANDBOX_MOUNTS_MAX];
 };
 
-/* A detached mount in *ret_mount; reasons[] for disk and inodes. On failure a fresh disk is gone
- * again. */
+/* Returns a detached mount in *ret_mount, and reasons[] for disk and inodes. On failure a new
+ * disk is removed again. */
 NODISCARD int disk_open(const struct host *host, const struct id *id,
 			const struct disk_request *request, uint32_t reasons[LIMIT_COUNT],
 			int *ret_mount, struct error *error);
-/* Which it is, of a sandbox that exists. */
+/* The same reasons, of an existing sandbox. */
 void disk_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT]);
-/* What is used of it, where it has a limit; root: the sandbox's root directory, or -1. */
+/* Its usage, if it has a limit; root: the sandbox's root directory, or -1. */
 void disk_read_usage(const struct guest *guest, int root, struct spawn_counters *counters);

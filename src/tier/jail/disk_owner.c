@@ -1,4 +1,4 @@
-/* Disks of other instances. See disk_owner.h. */
+/* Disks that belong to another uid range. See disk_owner.h. */
 #include "tier/jail/disk_owner.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 
-/* The range on the disk; 1 when there is one and it is another than the sandbox's. */
+/* Reads the range of the files on the disk; 1: it differs from the sandbox's. */
 static int owner_read(const char *directory, uint32_t owner, uint32_t *ret_kept)
 {
 	char path[600], text[32];
@@ -29,7 +29,7 @@ static int owner_read(const char *directory, uint32_t owner, uint32_t *ret_kept)
 	if (length < 0)
 		return (int)length;
 	text[strcspn(text, "\n")] = '\0';
-	/* A range of root's own ids, or one that wraps, is nobody's. */
+	/* A range with ids of root's own, or one that wraps, is invalid. */
 	result = text_to_u64(text, UID_RANGE_SIZE, UINT32_MAX - UID_RANGE_SIZE, &kept);
 	if (result < 0)
 		return result;
@@ -37,7 +37,7 @@ static int owner_read(const char *directory, uint32_t owner, uint32_t *ret_kept)
 	return kept != owner;
 }
 
-/* A user namespace whose map is what the mount is to show: root's own directories as they are. */
+/* Makes a user namespace with the map of the mount: root's own directories stay unchanged. */
 static int owner_map_make(uint32_t from, uint32_t to)
 {
 	char path[64], map[96];

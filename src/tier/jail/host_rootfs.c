@@ -1,11 +1,12 @@
 /* Template `host` on disk, below <state>/templates/host (root's, 0700):
- *   <64 hex>/   a skeleton, named by the digest of what it was made of; never changed once it has
- *               that name
+ *   <64 hex>/   a skeleton, named by the digest of what it was made of; never changed once it
+ *               has that name
  *   current     a link to the one that boots use
- *   new-<hex>/  one that is being made, or was when the spawner died
- * Without root, and with a range of ids, there is a second such directory, host-user: owners cannot
- * be mapped, and the root of sandboxes with folders is another id than that of those without.
- * See host_rootfs.h. The only writer is the spawner, which holds the state directory's lock. */
+ *   new-<hex>/  one that is being made, or a leftover of a spawner that died
+ *
+ * Without root, and with a range of ids, there is a second such directory, host-user. Owners cannot
+ * be mapped then, and sandboxes with folders have another id as root than those without. See
+ * host_rootfs.h. The only writer is the spawner, which holds the state directory's lock. */
 #include "tier/jail/host_rootfs.h"
 
 #include <dirent.h>
@@ -33,19 +34,19 @@ static bool name_is_digest(const char *name)
 	       strspn(name, "0123456789abcdef") == ROOTFS_DIGEST_TEXT - 1;
 }
 
-/* Makes it when it is not there; one that is there is left as it is. */
+/* Makes the directory when it does not exist; an existing one is not changed. */
 static int directory_open_or_make(int parent, const char *name, mode_t mode)
 {
 	bool made = mkdirat(parent, name, mode) == 0;
 	if (!made && errno != EEXIST)
 		return -errno;
 	CLOSE_FD int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || (made && fchmod(fd, mode) < 0)) /* whatever the umask */
+	if (fd < 0 || (made && fchmod(fd, mode) < 0)) /* independent of the umask */
 		return -errno;
 	return TAKE_FD(fd);
 }
 
-/* <state>/templates/host, made if missing. */
+/* Opens <state>/templates/host, and makes it if needed. */
 static int templates_open(const struct host *host, const struct sandbox_ids *ids,
 			  struct error *error)
 {
@@ -86,8 +87,8 @@ static bool skeleton_is_complete(int templates, const char *digest)
 	       S_ISDIR(status.st_mode);
 }
 
-/* A running sandbox has a directory below <runtime>/guests; without any, no overlay can stand on a
- * skeleton. In doubt: yes. */
+/* A running sandbox has a directory below <runtime>/guests. Without any, no overlay uses a
+ * skeleton. Errors count as yes. */
 static bool guests_may_run(const struct host *host)
 {
 	char path[sizeof(host->runtime) + 16];
@@ -103,8 +104,8 @@ static bool guests_may_run(const struct host *host)
 	return found;
 }
 
-/* Half-made skeletons always go, old ones when nothing stands on them. What cannot be removed is
- * tried again by the next spawner. */
+/* Always removes half-made skeletons, and old ones when none is in use. What cannot be removed
+ * is tried again by the next spawner. */
 static void skeletons_remove_unused(const struct host *host, int templates, const char *digest)
 {
 	bool keep_old = guests_may_run(host);
@@ -134,7 +135,8 @@ static int skeleton_build_as_root(void *data, struct error *error)
 	return skeleton_build(building->host_root, building->directory, error);
 }
 
-/* Where owners can be mapped they are as inside; else it is made by the root it is for. */
+/* Where owners can be mapped the files have their owners inside; else the skeleton is made as
+ * the root it is for. */
 static int skeleton_build_owned(const struct host *host, const struct sandbox_ids *ids,
 				struct building *building, struct error *error)
 {
@@ -155,7 +157,8 @@ static int skeleton_make(const struct host *host, const struct sandbox_ids *ids,
 		return error_set_errno(error, error_kind_of_errno(-fd), fd, "skeleton");
 	struct building building = {.host_root = host_root, .directory = fd};
 	int failed = skeleton_build_owned(host, ids, &building, error);
-	/* Once it has its name it is taken for whole: also after a power cut. */
+	/* Synced first: a skeleton that has its name is taken as complete, also after a power
+	 * cut. */
 	if (failed == 0 && (syncfs(fd) < 0 || renameat(templates, name, templates, digest) < 0))
 		failed = error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
 	if (failed < 0)

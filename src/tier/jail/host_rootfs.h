@@ -1,14 +1,14 @@
-/* Template `host`: a root made of this host's own programs, and of nothing of this host's data.
+/* Template `host`: a root made of this host's own programs and none of its data.
  *
- * It is an allow-list. What the host shows is /usr (and /bin, /lib... where they are not links into
- * it) as plain read-only binds, never idmapped: a file that only the host's root may read stays
- * unreadable inside. All else is the skeleton, a directory under <state>/templates/host that we
- * make: copies of a listed few world-readable files of /etc, a made-up passwd and group, empty
- * directories. Nothing of /etc, /var, /opt, /root or /home is ever bound.
+ * It is an allow-list. The host provides /usr (and /bin, /lib... where they are not links into it)
+ * as plain read-only binds. They are never idmapped, so that files which only the host's root may
+ * read stay unreadable inside. Everything else is the skeleton, a directory under
+ * <state>/templates/host that we make: copies of a few listed, world-readable files of /etc, our
+ * own passwd and group, empty directories. Nothing of /etc, /var, /opt, /root or /home is ever
+ * bound.
  *
- * Called in the spawner:
- * prepare at its start, open at each boot. prepare may block for a second when the skeleton is to
- * be made; open does not. */
+ * Called in the spawner: prepare at its start, open at each boot. prepare may block for a second
+ * when it makes the skeleton; open does not block. */
 #pragma once
 
 #include <stddef.h>
@@ -16,11 +16,11 @@
 
 #include "tier/jail/rootfs.h"
 
-/* Makes the skeleton if there is none, or if caisson or the host's files that it was made of have
- * changed: built beside the current one and renamed into place, so that a sandbox that is being
- * booted sees one or the other. Skeletons that sandboxes still stand on are kept. */
+/* Makes the skeleton if none exists, or if caisson or the host's files that it was made of have
+ * changed. It is built beside the current one and renamed into place, so that a boot sees one or
+ * the other. Skeletons in use are kept. */
 NODISCARD int host_rootfs_prepare(const struct host *host, struct error *error);
-/* The current skeleton and the host's trees. `ids`: whose the skeleton is, where owners cannot be
- * mapped (without root); NULL: a sandbox without folders of the user's. */
+/* Opens the current skeleton and the host's directories. `ids`: the owner of the skeleton, where
+ * owners cannot be mapped (without root); NULL: a sandbox without folders. */
 NODISCARD int host_rootfs_open(const struct host *host, const struct sandbox_ids *ids,
 			       struct rootfs *ret_rootfs, struct error *error);

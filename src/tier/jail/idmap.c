@@ -25,14 +25,14 @@ static int userns_write_map(pid_t pid, const char *file, uint32_t inside, uint32
 	return result < 0 ? result : fd_write_small(AT_FDCWD, path, text);
 }
 
-/* A private copy of the one mount that the directory is in, from that directory on. Private, so
- * that nothing mounted below it inside would appear on the host. */
+/* Clones the mount of the directory, from that directory on. Private, so that nothing mounted
+ * below it inside appears on the host. */
 static int directory_clone_mount(int directory, uint64_t attributes, int userns, bool recursive)
 {
 	unsigned flags = AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, below = 0;
 	CLOSE_FD int tree = sys_open_tree(directory, "", flags);
-	/* In a mount namespace that belongs to no root of the host's, what is mounted below comes
-	 * along or nothing does: what it hides stays hidden. */
+	/* In a mount namespace that the host's root does not own, mounts below can only be
+	 * cloned along with it, because they hide what is under them. */
 	if (tree == -EINVAL && recursive) {
 		below = AT_RECURSIVE;
 		tree = sys_open_tree(directory, "", flags | below);
@@ -65,7 +65,7 @@ static void child_reap(pid_t pid)
 		;
 }
 
-/* A user namespace with a map of one id: made by a process that does nothing else. */
+/* Makes a user namespace that maps one id, by a process that does nothing else. */
 static int userns_make(const struct folder *folder)
 {
 	char path[64];
@@ -93,7 +93,7 @@ static int userns_make(const struct folder *folder)
 	return result;
 }
 
-/* Asked as the user: what root may do is of no interest. */
+/* Checked as the user, because root may write anywhere. */
 static int folder_check_writable(const struct folder *folder)
 {
 	int status;
@@ -120,8 +120,8 @@ static int folder_check_writable(const struct folder *folder)
 	return -WEXITSTATUS(status);
 }
 
-/* That it could be opened for reading is the proof that the user may read it; a descriptor that was
- * opened with O_PATH proves nothing. */
+/* A descriptor that is open for reading proves that the user may read the directory; one opened
+ * with O_PATH proves nothing. */
 static int folder_check(const struct folder *folder, struct error *error)
 {
 	struct stat status;
@@ -144,8 +144,8 @@ static int folder_check(const struct folder *folder, struct error *error)
 
 int idmap_mount_folder(const struct folder *given, struct error *error)
 {
-	/* Root may give anybody's folder, and means that its owner's files can be used in it;
-	 * root's own rights are never lent to a sandbox that can do with less. */
+	/* Root may give any folder, as its owner would: root's own rights are never passed to a
+	 * sandbox. */
 	struct folder as_owner = *given;
 	const struct folder *folder = &as_owner;
 	struct stat status;
@@ -170,8 +170,8 @@ int idmap_mount_folder(const struct folder *given, struct error *error)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "the file system it is on cannot be given to a sandbox (no "
 				 "idmapped mounts)");
-	/* The sandbox attaches it itself, so that flags which were only set could be cleared by
-	 * whoever may mount inside. (Below a copy-on-write folder it is out of reach.) */
+	/* The sandbox attaches the mount itself, so a process that may mount inside could clear
+	 * flags that are not locked. (Below a copy-on-write folder it cannot reach them.) */
 	int result = mount;
 	if (mount >= 0 && folder->mode == MOUNT_READ_ONLY)
 		result = mount_lock_flags(mount);

@@ -28,7 +28,7 @@ void ids_for_slot(const struct host *host, uint32_t slot, bool has_folders,
 		return;
 	}
 	if (host->rights == RIGHTS_SUBUIDS) {
-		/* The last one is the daemon's. */
+		/* The last id is the daemon's. */
 		*ret_ids = (struct sandbox_ids){.owner = has_folders ? 0 : 1,
 						.others = 2,
 						.count = host->shared_ids - 1,
@@ -78,8 +78,8 @@ int ids_write_maps(const struct host *host, const struct sandbox_ids *ids, pid_t
 	return result < 0 ? result : map_write(pid, "gid_map", ids);
 }
 
-/* A change of the effective uid makes the kernel guard this process's memory, and that of what it
- * forks, as the host's root's: without root we could not write the maps of our own children. */
+/* After a change of the effective uid the kernel protects the memory of this process and its
+ * children as the host's root's: without root we could not write our children's maps. */
 int ids_disguise_enter(const struct host *host, uid_t uid, struct ids_disguise *ret_guise)
 {
 	int bits = prctl(PR_GET_SECUREBITS);
@@ -107,7 +107,7 @@ void ids_disguise_leave(const struct ids_disguise *guise)
 		abort(); /* a spawner that is not root any more must not go on */
 }
 
-/* What the other process says at its end. */
+/* The result that the child sends. */
 struct outcome {
 	uint32_t failed;
 	struct error error;
@@ -149,7 +149,7 @@ int ids_call_as_root(const struct host *host, const struct sandbox_ids *ids,
 	}
 	if (pid < 0)
 		return error_set_errno(error, error_kind_of_errno(pid), pid, "a user namespace");
-	/* Else we would not read its end when it dies. */
+	/* With a copy of its end we would not read the end of a child that dies. */
 	fd_close(&theirs);
 	ssize_t result = ids_write_maps(host, ids, pid);
 	if (result >= 0)

@@ -1,4 +1,4 @@
-/* A guest's life in its jail, but for its boot (boot.c). See jail.h. */
+/* The life of a guest in its jail, except its boot (boot.c). See jail.h. */
 #include "tier/jail/jail.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ int jail_check_slot(const struct host *host, const struct guest *guest, struct e
 	return 0;
 }
 
-/* The end of PID 1 is the end of its pid namespace: the kernel kills the rest and waits for it.
- * Only then may a frozen one be let go, so that it dies without having run on. */
+/* The end of PID 1 ends its pid namespace: the kernel kills the other processes and waits for
+ * them. Frozen ones are thawed only after that, so that they die without running on. */
 int jail_kill(const struct host *host, struct guest *guest, struct error *error)
 {
 	int result = process_signal(&guest->init, SIGKILL);
@@ -44,7 +44,8 @@ static int jail_release(const struct host *host, struct guest *guest, struct err
 	int result = cgroup_remove(host, &guest->id, 0);
 	process_done(&guest->init);
 	if (result == -EBUSY) {
-		/* On their way out, or never PID 1's: born into a cgroup as it died. */
+		/* Processes that are ending, or were never PID 1's: born into a cgroup as the
+		 * namespace ended. */
 		if (!cgroup_is_empty(host, &guest->id))
 			cgroup_kill(host, &guest->id);
 		return 1;
@@ -55,8 +56,8 @@ static int jail_release(const struct host *host, struct guest *guest, struct err
 	return record_remove(host, &guest->id, error);
 }
 
-/* The record names a process; it is ours if it is the very one that was started then, and in the
- * cgroup that only root can put it in. */
+/* The record names a process. It is ours if its start time matches and it is in the cgroup that
+ * only root can put it in. */
 static int guest_find_process(const struct host *host, struct guest *guest, struct error *error)
 {
 	struct process process = PROCESS_NONE;
@@ -87,12 +88,12 @@ int jail_adopt(const struct host *host, struct guest *guest, struct error *error
 	if (found < 0)
 		return -1;
 	if (found == 0) {
-		/* Whatever a crash has left of it goes; its files stay. */
+		/* Kills what a crash left; its files stay. */
 		guest->init = PROCESS_NONE;
 		return jail_kill(host, guest, error);
 	}
 	guest->frozen = cgroup_is_frozen(host, &guest->id);
-	/* A pause that a crash cut short, and that nobody was told of. */
+	/* Thaw a pause that a crash interrupted and nobody was told of. */
 	if (!guest->frozen && !cgroup_is_thawed(host, &guest->id) &&
 	    cgroup_freeze(host, &guest->id, false, error) < 0)
 		return -1;
@@ -135,7 +136,7 @@ int jail_freeze(const struct host *host, struct guest *guest, bool frozen, struc
 	return result;
 }
 
-/* By way of its process: no name of the sandbox's is looked up. */
+/* Found through its process, so that no path inside the sandbox is followed. */
 void jail_counters(const struct host *host, const struct guest *guest, const char *root,
 		   struct spawn_counters *ret_counters)
 {

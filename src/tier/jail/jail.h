@@ -1,16 +1,16 @@
-/* The jail: what every tier stands in. Namespaces and a range of ids of its own (boot.h, ids.h),
- * cgroups that carry its limits (cgroup.h), a disk of a fixed size (disk.h), and a record by which
- * a later spawner finds it (record.h). In it runs one process, whose end is the end of all: the
- * init in the namespace tier, a shim or a VMM in the others.
+/* The jail: what every tier stands in. It is made of namespaces and a range of ids (boot.h, ids.h),
+ * cgroups with its limits (cgroup.h), a disk of a fixed size (disk.h), and a record by which a
+ * later spawner finds it (record.h). One process in it stands for the whole guest and ends with it:
+ * the init in the namespace tier, a shim or a VMM in the others.
  *
- * The first part are functions of a driver (tier/driver.h says what they do), for tiers that have
- * nothing to add. The second part is the same for all tiers: the spawner calls it directly. Called
- * in the spawner; nothing blocks but what says so. */
+ * The first part are functions of a driver (tier/driver.h describes them), for tiers that have
+ * nothing to add. The second part is the same for all tiers, and the spawner calls it directly.
+ * Called in the spawner; only functions that say so block. */
 #pragma once
 
 #include "tier/guest.h"
 
-/* Of a driver's boot: whether there are ids for one more. */
+/* For a driver's boot: whether the slot has a uid range. */
 NODISCARD int jail_check_slot(const struct host *host, const struct guest *guest,
 			      struct error *error);
 NODISCARD int jail_adopt(const struct host *host, struct guest *guest, struct error *error);
@@ -19,33 +19,33 @@ NODISCARD int jail_set_limits(const struct host *host, struct guest *guest,
 NODISCARD int jail_freeze(const struct host *host, struct guest *guest, bool frozen,
 			  struct error *error);
 NODISCARD int jail_kill(const struct host *host, struct guest *guest, struct error *error);
-/* Of a driver's counters. `root`: where in the guest's mount namespace its root is. */
+/* For a driver's counters. `root`: the guest's root in its mount namespace. */
 void jail_counters(const struct host *host, const struct guest *guest, const char *root,
 		   struct spawn_counters *ret_counters);
 
-/* A table, so that the spawner's tests can put another in its place. */
+/* A table, so that the spawner's tests can replace it. */
 struct jail {
-	/* The memory of a frozen guest goes back to the host as far as that loses nothing: what is
-	 * on its disk as well. Called in a worker that may be killed. */
+	/* Reclaims the memory of a frozen guest without losing data. Called in a worker that may
+	 * be killed. */
 	int (*reclaim)(const struct host *host, struct guest *guest,
 		       struct spawn_reclaimed *ret_reclaimed, struct error *error);
-	/* Where the kernel may let a sandbox hold more memory than its limit says, and tells. Opens
-	 * what has EPOLLPRI then, owned by the caller; -EOPNOTSUPP: it never lets it. */
+	/* For kernels that may let a sandbox exceed its memory limit and report it. Opens a
+	 * descriptor that gets EPOLLPRI then, owned by the caller; -EOPNOTSUPP: the kernel never
+	 * lets it. */
 	int (*memory_events_open)(const struct host *host, const struct guest *guest);
-	/* After an event: 1: it holds more than it may; 0: it does not; -errno: there will be no
-	 * more events. */
+	/* After an event. 1: it is above its limit; 0: it is not; -errno: there will be no more
+	 * events. */
 	int (*memory_events_read)(const struct host *host, const struct guest *guest, int events);
-	/* Until it does not any more: memory is taken back, then processes are killed. Called in a
+	/* Reclaims memory, then kills processes, until it is within its limit. Called in a
 	 * worker that may be killed. */
 	int (*memory_limit_enforce)(const struct host *host, struct guest *guest,
 				    struct error *error);
-	/* After kill and the end of guest->init: what the host still has of it goes, but for files
-	 * that START needs. 0: it has; 1: something is still leaving, and it is to be called again.
-	 */
+	/* After kill and the end of guest->init: removes everything of it from the host except
+	 * the files that START needs. 0: done; 1: something is still ending, call again. */
 	int (*release)(const struct host *host, struct guest *guest, struct error *error);
-	/* At the spawner's start and at its end: removes what the host has (cgroups of this
-	 * instance, their processes) of sandboxes that are not known; when none is known, the
-	 * instance's own directories too. */
+	/* At the spawner's start and end: removes cgroups of this instance, with their
+	 * processes, whose sandboxes are not known; when none is known, the instance's own
+	 * directories too. */
 	int (*sweep)(const struct host *host, bool (*known)(void *data, const struct id *id),
 		     void *data, struct error *error);
 };

@@ -10,8 +10,8 @@
 #include "base/fd.h"
 #include "base/syscalls.h"
 
-/* An empty directory to attach the mount to, as working directory: the one path that unshare()
- * translates to the copied namespace. */
+/* Makes an empty directory to attach the mount to, as working directory: the only path that
+ * unshare() translates to the copied namespace. */
 static int staging_enter(void)
 {
 	struct mount_attr private = {.propagation = 1 << 18 /* MS_PRIVATE */};
@@ -30,8 +30,8 @@ static int staging_enter(void)
 	if (root < 0)
 		return root;
 	result = sys_move_mount(root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH);
-	/* On top of the root it is the root: a process whose own root is another counts as confined
-	 * by chroot(), and gets no user namespace. */
+	/* Mounted over the root and made the root: a process with another root counts as
+	 * confined by chroot(), and may not make a user namespace. */
 	if (result >= 0 && (fchdir(root) < 0 || chroot(".") < 0 || mkdir("t", 0755) < 0))
 		result = -errno;
 	return result;
@@ -83,7 +83,7 @@ int mount_lock_flags(int mount)
 		return pid;
 	if (pid == 0)
 		helper_run(theirs, mount);
-	/* Else we would not read its end when it dies. */
+	/* With a copy of its end we would not read the end of a child that dies. */
 	fd_close(&theirs);
 	int result = helper_receive(ours);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)

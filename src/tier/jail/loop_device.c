@@ -13,7 +13,7 @@
 #define ATTEMPTS 64
 #define DEVICE_ROOM 32
 
-/* A free device, bound to the image. Others may take the same free one at the same time. */
+/* Binds a free device to the image. Another process may take the same free one at the same time. */
 static int loop_device_bind(int image, uint32_t block_size, char device[DEVICE_ROOM])
 {
 	CLOSE_FD int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
@@ -29,8 +29,8 @@ static int loop_device_bind(int image, uint32_t block_size, char device[DEVICE_R
 			continue;
 		if (loop < 0)
 			return -errno;
-		/* Direct, where the file system below can: else every page would be cached twice.
-		 */
+		/* Direct I/O, if the file system below can: otherwise every page would be cached
+		 * twice. */
 		struct loop_config config = {
 		    .fd = (uint32_t)image,
 		    .block_size = block_size,
@@ -47,7 +47,7 @@ static int loop_device_bind(int image, uint32_t block_size, char device[DEVICE_R
 int loop_device_mount(int image, uint32_t block_size)
 {
 	char device[DEVICE_ROOM];
-	/* Closed only after the mount: with autoclear the last close frees the device. */
+	/* Closed only after the mount, because with autoclear the last close frees the device. */
 	CLOSE_FD int loop = loop_device_bind(image, block_size, device);
 	if (loop < 0)
 		return loop;
@@ -55,7 +55,7 @@ int loop_device_mount(int image, uint32_t block_size)
 	if (fs < 0)
 		return fs;
 	int result = sys_fsconfig(fs, FSCONFIG_SET_STRING, "source", device, 0);
-	/* The image is sparse and zero: writing its tables out would only fill the host's disk. */
+	/* The image is sparse and zero: writing its tables would only fill the host's disk. */
 	if (result >= 0)
 		result = sys_fsconfig(fs, FSCONFIG_SET_FLAG, "noinit_itable", NULL, 0);
 	if (result >= 0)

@@ -17,7 +17,9 @@
 #define PATH_ROOM 320
 #define TEXT_ROOM 1024
 #define RECORD_VERSION "caisson-boot 1"
-#define HOST_BOOT_TEXT 24 /* the first two parts of it and more: enough to tell them apart */
+#define HOST_BOOT_TEXT                                                                             \
+	24 /* a bit more than the first two parts of a boot id: enough to tell                     \
+	    * boots apart */
 
 _Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == GUEST_SOCKET_PATH_MAX,
 	       "a guest's socket path is one that a socket can have");
@@ -49,7 +51,7 @@ static int record_directory_make(const struct host *host, const struct id *id)
 		return result;
 	if (mkdir(path, 0700) < 0)
 		return -errno;
-	/* With one id the group is the user's own, and others may be in it. */
+	/* With a single id the group is the user's own and may have other members. */
 	mode_t mode = host->rights == RIGHTS_ONE_ID ? 0700 : 0750;
 	if (chown(path, 0, host->daemon_gid) < 0 || chmod(path, mode) < 0)
 		return -errno;
@@ -77,8 +79,7 @@ int record_make(const struct host *host, const struct id *id, int *ret_listener,
 {
 	struct error ignored;
 	int result = record_directory_make(host, id);
-	/* Of a boot that a crash cut off: there is no process of it any more (the driver has
-	 * looked). */
+	/* A leftover of an interrupted boot; the driver has checked that its process is gone. */
 	if (result == -EEXIST && record_remove(host, id, &ignored) >= 0)
 		result = record_directory_make(host, id);
 	if (result >= 0)
@@ -95,7 +96,7 @@ int record_make(const struct host *host, const struct id *id, int *ret_listener,
 			       host->runtime, id->text);
 }
 
-/* Which start of the host this is: a runtime directory may outlive one. */
+/* Identifies the boot of the host: a runtime directory may outlive it. */
 static const char *host_boot_id(void)
 {
 	static char text[HOST_BOOT_TEXT];
@@ -134,7 +135,7 @@ int record_write(const struct host *host, const struct guest *guest, struct erro
 	return 0;
 }
 
-/* The value of a line "key value"; -1 when there is none. */
+/* The value of a line "key value"; -1: missing. */
 #define VALUE_ROOM 32
 static int record_find_value(const char *text, const char *key, char value[VALUE_ROOM])
 {
@@ -185,7 +186,8 @@ int record_read(const struct host *host, struct guest *guest, struct error *erro
 		return 0;
 	if (pid == 0 || start_time == 0 || slot != guest->slot)
 		return 0;
-	/* Start times count from the host's own: after another one they name another process. */
+	/* Start times count from the boot of the host: after a reboot they could match another
+	 * process. */
 	if (record_find_value(text, "host", boot) == 0 && strcmp(boot, host_boot_id()) != 0)
 		return 0;
 	guest->init.pid = (pid_t)pid;

@@ -1,4 +1,4 @@
-/* What a sandbox's root is made of, as descriptors. Called by boot.c in the spawner; does not
+/* The parts of a sandbox's root, as descriptors. Called by boot.c in the spawner; does not
  * block. */
 #pragma once
 
@@ -16,9 +16,9 @@ struct rootfs {
 	char digest[ROOTFS_DIGEST_TEXT]; /* of the layers */
 };
 
-/* `ids`: whose the layers are, where owners cannot be mapped (without root). */
+/* `ids`: the owner of the layers, where owners cannot be mapped (without root). */
 NODISCARD int rootfs_open(const struct host *host, enum rootfs_kind kind,
 			  const struct sandbox_ids *ids, struct rootfs *ret_rootfs,
 			  struct error *error);
-/* Closes; takes half-filled ones. */
+/* Closes the descriptors, also of a half-filled one. */
 void rootfs_done(struct rootfs *rootfs);

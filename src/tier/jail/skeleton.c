@@ -1,11 +1,11 @@
-/* Makes the skeleton of template `host`: copies of a listed few files of the host's /etc, files and
- * directories that we make up, a Python environment and a place for npm. See skeleton.h.
+/* Makes the skeleton of template `host`: copies of a few listed files of the host's /etc, files and
+ * directories of our own, a Python environment and a place for npm. See skeleton.h.
  *
- * Only what everyone on the host may read is ever copied: a regular file with o+r below directories
- * with o+x. A link is copied as a link, and only when it leads to where the host's programs are;
- * what it leads to is found inside the sandbox, or not. Listed is what packages ship and programs
- * need; not listed, though world-readable, is what people write credentials into (npmrc, pip.conf,
- * gitconfig, wgetrc, environment, profile, maven's settings, apt's sources). */
+ * Only what everyone on the host may read is copied: regular files with o+r below directories with
+ * o+x. A link is copied as a link, and only when it leads to the host's programs; its target may or
+ * may not exist inside. The list has what packages ship and programs need. It leaves out
+ * world-readable files that people write credentials into (npmrc, pip.conf, gitconfig, wgetrc,
+ * environment, profile, maven's settings, apt's sources). */
 #include "tier/jail/skeleton.h"
 
 #include <dirent.h>
@@ -46,7 +46,7 @@ enum source_kind {
 struct source {
 	enum source_kind kind;
 	const char *directory; /* below the host's root */
-	const char *name;      /* in it: a pattern as of fnmatch(3) */
+	const char *name;      /* a pattern for fnmatch(3) */
 };
 
 static const struct source sources[] = {
@@ -55,7 +55,7 @@ static const struct source sources[] = {
     {SOURCE_FILE, "etc", "ld.so.conf"},
     {SOURCE_TREE, "etc", "ld.so.conf.d"},
     {SOURCE_FILE, "etc", "ld-musl-*.path"},
-    /* which program is meant */
+    /* alternatives */
     {SOURCE_LINKS, "etc/alternatives", "*"},
     /* certificates of authorities; never a key, never this host's own certificates */
     {SOURCE_FILE, "etc", "ca-certificates.conf"},
@@ -95,12 +95,12 @@ static const struct source sources[] = {
     {SOURCE_FILE, "etc", "mke2fs.conf"},
     {SOURCE_TREE, "etc", "terminfo"},
     {SOURCE_TREE, "etc", "fonts"},
-    /* which system it is */
+    /* the operating system's name */
     {SOURCE_FILE, "etc", "os-release"},
     {SOURCE_FILE, "etc", "lsb-release"},
     {SOURCE_FILE, "etc", "debian_version"},
     {SOURCE_FILE, "etc", "*-release"},
-    /* interpreters and tools whose own files are kept in /etc */
+    /* interpreters and tools that keep their own files in /etc */
     {SOURCE_TREE, "etc", "python[23]*"},
     {SOURCE_TREE, "etc", "perl"},
     {SOURCE_TREE, "etc", "java-*-openjdk"},
@@ -112,19 +112,19 @@ static const struct source sources[] = {
     {SOURCE_TREE, "etc/maven", "logging"},
 };
 
-/* Left out wherever they are: leftovers of editors and packages, manual pages (links to them are
- * most of a large /etc/alternatives), and what is called a key. */
+/* Left out everywhere: backup files of editors and packages, manual pages (links to them are
+ * most of a large /etc/alternatives), and names that suggest a key. */
 static const char *const left_out[] = {".*",       "*~",         "*.bak", "*.old",
 				       "*.dpkg-*", "*.rpm*",     "*.key", "*private*",
 				       "*secret*", "*password*", "*.gz",  "*shadow*"};
 
 /* One file or link that is to be copied. */
 struct found {
-	int directory; /* where it is, O_PATH */
+	int directory; /* its directory, O_PATH */
 	const char *name;
-	const char *path; /* below the root, of the host and of the skeleton */
+	const char *path; /* relative to the root, of the host and of the skeleton */
 	struct stat status;
-	char link[PATH_MAX]; /* where it leads, if it is a link */
+	char link[PATH_MAX]; /* the target, if it is a link */
 };
 
 struct walk {
@@ -146,9 +146,9 @@ static bool name_is_left_out(const char *name)
 	return false;
 }
 
-/* A link is taken when it stays in its directory or leads to the host's programs or to /etc: never
- * upwards by more than it takes to get to the root, so that its text tells nothing about the rest
- * of the host. */
+/* A link is copied when it stays in its directory or leads to the host's programs or to /etc. It
+ * must not go up by more than is needed to reach the root, so that its text reveals nothing
+ * about the rest of the host. */
 static bool link_is_copied(const char *link)
 {
 	static const char *const places[] = {"/usr/", "/etc/", "/bin/", "/sbin/", "/lib", NULL};
@@ -166,12 +166,12 @@ static bool link_is_copied(const char *link)
 		if (text_starts(absolute, places[i]))
 			return true;
 	}
-	/* "../foo/x" in a subdirectory of /etc: to a neighbour. */
+	/* "../foo/x" in a subdirectory of /etc: a sibling directory. */
 	return *link != '/' && rest == link + 3;
 }
 
-/* Opens a directory of the host's for looking into. Every step must be a directory that everyone
- * may search; a link on the way, or nothing there, is -ENOENT. */
+/* Opens a directory of the host's for reading. Every component must be a directory that everyone
+ * may search; links and missing components are -ENOENT. */
 static int public_directory_open(int host_root, const char *path)
 {
 	CLOSE_FD int fd = fcntl(host_root, F_DUPFD_CLOEXEC, 0);
@@ -226,8 +226,8 @@ static int names_compare(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The names in a directory, in an order that does not depend on the file system: the digest is made
- * in it. The caller frees. */
+/* Reads the names in a directory, sorted: the digest must not depend on the order of the file
+ * system. The caller frees. */
 static int names_read(int directory, char ***ret_names, size_t *ret_count)
 {
 	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -276,7 +276,7 @@ static void names_free(char **names, size_t count)
 static int walk_directory(struct walk *walk, int directory, const char *path, enum source_kind kind,
 			  const char *pattern, unsigned depth, struct error *error);
 
-/* A directory below a tree: gone into when everyone may list it. */
+/* Descends into a directory of a tree if everyone may list it. */
 static int walk_into(struct walk *walk, const struct found *found, unsigned depth,
 		     struct error *error)
 {
@@ -286,7 +286,7 @@ static int walk_into(struct walk *walk, const struct found *found, unsigned dept
 	CLOSE_FD int fd =
 	    openat(found->directory, found->name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return 0; /* gone meanwhile */
+		return 0; /* it has disappeared */
 	return walk_directory(walk, fd, found->path, SOURCE_TREE, "*", depth + 1, error);
 }
 
@@ -308,7 +308,7 @@ static int walk_name(struct walk *walk, int directory, const char *path, const c
 static int walk_directory(struct walk *walk, int directory, const char *path, enum source_kind kind,
 			  const char *pattern, unsigned depth, struct error *error)
 {
-	/* A plain name needs no look at all the others. */
+	/* A plain name needs no search. */
 	if (!strpbrk(pattern, "*?["))
 		return walk_name(walk, directory, path, pattern, kind, depth, error);
 	char **names = NULL;
@@ -349,7 +349,7 @@ int skeleton_place_is_bound(int host_root, const struct skeleton_place *place)
 	return place->place != 0 && S_ISDIR(status.st_mode);
 }
 
-/* The link that the host has in the place of a top directory, "" when it is none into /usr. */
+/* The link that the host has in place of a top directory; "" when it has none into /usr. */
 static void place_read_link(int host_root, const struct skeleton_place *place, char link[64])
 {
 	ssize_t length = readlinkat(host_root, place->name, link, 63);
@@ -358,7 +358,7 @@ static void place_read_link(int host_root, const struct skeleton_place *place, c
 		link[0] = '\0';
 }
 
-/* A failure stays in the walk and is looked at once, at the end. */
+/* A failure is kept in the walk and checked once at the end. */
 static void digest_add_text(void *data, const char *text)
 {
 	struct walk *walk = data;
@@ -415,8 +415,8 @@ int skeleton_digest(int host_root, char digest[SKELETON_DIGEST_TEXT], struct err
 	return 0;
 }
 
-/* What is opened is looked at again: it may not be what fstatat() saw. O_NONBLOCK: it may have
- * become a FIFO. */
+/* Checked again after the open: the file may have changed since fstatat(). O_NONBLOCK: it may
+ * have become a FIFO. */
 static int file_copy(int from_directory, const char *name, int to_directory, const char *path)
 {
 	CLOSE_FD int from =
@@ -461,7 +461,7 @@ static int copy_visit(struct walk *walk, const struct found *found, struct error
 		failed = symlinkat(found->link, walk->directory, found->path) < 0 ? -errno : 0;
 	else
 		failed = file_copy(found->directory, found->name, walk->directory, found->path);
-	/* Two sources may name one file; one that has just gone is not there. */
+	/* Two sources may name one file, and a file may have disappeared. */
 	if (failed < 0 && failed != -EEXIST && failed != -ENOENT && failed != -ELOOP)
 		return error_set_errno(error, error_kind_of_errno(-failed), failed, "copying /%s",
 				       found->path);
@@ -493,7 +493,7 @@ static int places_make(int host_root, int directory, struct error *error)
 int skeleton_build(int host_root, int directory, struct error *error)
 {
 	struct walk walk = {.host_root = host_root, .visit = copy_visit, .directory = directory};
-	/* What we make up comes first: a file of the host's of that name is then left alone. */
+	/* Our own files come first: the host's files of the same names are then not copied. */
 	if (places_make(host_root, directory, error) < 0 ||
 	    skeleton_make_files(host_root, directory, error) < 0)
 		return -1;

@@ -1,5 +1,5 @@
 /* Directories, accounts and settings of template `host`, and its Python environment: see
- * skeleton_files.h. Everything here is made up: the host is only asked which Python it has. */
+ * skeleton_files.h. All of it is our own; only the host's Python version is read. */
 #include "tier/jail/skeleton_files.h"
 
 #include <errno.h>
@@ -22,8 +22,8 @@ struct made_directory {
 	uid_t owner;
 };
 
-/* /workspace is for everyone, without the sticky bit: with it the kernel refuses root a file that
- * another user made there (fs.protected_regular). */
+/* /workspace is writable for everyone, without the sticky bit: with it the kernel would refuse
+ * root access to a file that another user made there (fs.protected_regular). */
 static const struct made_directory directories[] = {
     {"dev", 0755, 0},
     {"proc", 0555, 0},
@@ -93,7 +93,8 @@ static const struct made_file files[] = {
     {"etc/hostname", "sandbox\n"},
     {"etc/resolv.conf", ""},
     {"etc/fstab", ""},
-    /* The host's own are not copied: people put credentials into them, and Debian's resets PATH. */
+    /* The host's own files are not copied: they may contain credentials, and Debian's profile
+     * resets PATH. */
     {"etc/profile",
      "# Login shells keep the environment that the sandbox was given.\n"
      "if [ -n \"${BASH-}\" ] && [ -n \"${PS1-}\" ] && [ -r /etc/bash.bashrc ]; then\n"
@@ -102,8 +103,8 @@ static const struct made_file files[] = {
     {"etc/bash.bashrc", "[ -z \"${PS1-}\" ] && return\n"
 			"shopt -s checkwinsize\n"
 			"PS1='\\u@\\h:\\w\\$ '\n"},
-    /* In a sandbox there is nobody to be protected from by a directory's owner, and a folder of the
-     * user's shows as nobody's. */
+    /* In a sandbox git's check of a directory's owner protects nobody, and a folder of the
+     * user's is owned by nobody. */
     {"etc/gitconfig", "[safe]\n\tdirectory = *\n"},
 };
 
@@ -124,14 +125,15 @@ int skeleton_make_parents(int directory, const char *path)
 		if (mkdirat(directory, parent, 0755) < 0) {
 			if (errno != EEXIST)
 				return -errno;
-		} else if (fchmodat(directory, parent, 0755, 0) < 0) { /* whatever the umask */
+		} else if (fchmodat(directory, parent, 0755, 0) <
+			   0) { /* independent of the umask */
 			return -errno;
 		}
 	}
 	return 0;
 }
 
-/* Without root there is one id only, and everything is its. */
+/* Without root there is a single id, which owns everything. */
 static int file_give_to(int fd, uid_t owner)
 {
 	if (owner == 0 || fchown(fd, owner, owner) == 0 || geteuid() != 0 || errno == EINVAL)
@@ -194,9 +196,9 @@ bool skeleton_has_wheels(int host_root)
 	return faccessat(host_root, WHEELS, R_OK | X_OK, 0) == 0;
 }
 
-/* A sandbox that has no route is off the network: a build then takes the tools that the host has
- * instead of trying to fetch its own, and nothing is tried again and again. (pip reads this
- * variable the wrong way round: 0 switches isolation off.) */
+/* A sandbox without a route is offline: builds then use the host's tools instead of downloading
+ * their own, and pip does not retry. (pip reads this variable inverted: 0 switches isolation
+ * off.) */
 static const char pip_script[] =
     "#!/bin/sh\n"
     "if ! grep -q '^[^[:space:]]*[[:space:]]00000000' /proc/net/route 2>/dev/null; then\n"
@@ -256,8 +258,8 @@ static int venv_make_settings(int directory, const char *python, bool wheels)
 	return failed < 0 ? failed : file_make(directory, "opt/venv/pip.conf", 0644, USER_ID, text);
 }
 
-/* A virtual environment as `python3 -m venv --system-site-packages` makes it, without running
- * anything of the host's: /usr is read-only, so this is where packages are installed to. */
+/* A virtual environment as `python3 -m venv --system-site-packages` makes it, without running a
+ * program of the host's. /usr is read-only, so packages are installed here. */
 static int venv_make(int host_root, int directory)
 {
 	char python[SKELETON_PYTHON_TEXT], packages[PATH_MAX], versioned[SKELETON_PYTHON_TEXT + 8];

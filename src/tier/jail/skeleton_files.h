@@ -1,4 +1,4 @@
-/* The part of template `host` that is made up rather than copied: directories, accounts, settings,
+/* The part of template `host` that is our own and not copied: directories, accounts, settings,
  * the Python environment. Called by skeleton.c alone; reads little, so it hardly blocks. */
 #pragma once
 
@@ -7,13 +7,13 @@
 #include "base/error.h"
 #include "base/macros.h"
 
-/* Raised when code here makes something else, so that skeletons made before are made anew; what the
- * tables of files and directories hold counts by itself. */
+/* Increased when code here makes something else, so that existing skeletons are made again.
+ * Changes of the tables count by themselves. */
 #define SKELETON_LAYOUT 1
-/* Every text of those tables, one after the other. */
+/* Passes every text of those tables to `add`. */
 void skeleton_describe_files(void (*add)(void *data, const char *text), void *data);
 
-/* The host's Python as "/usr/bin/python3.11", or "" when it has none. */
+/* The host's Python as "/usr/bin/python3.11", or "" without one. */
 #define SKELETON_PYTHON_TEXT 64
 void skeleton_find_python(int host_root, char python[SKELETON_PYTHON_TEXT]);
 /* Whether the host has wheels of Python's packaging tools, for building without a network. */

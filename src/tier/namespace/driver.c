@@ -1,4 +1,4 @@
-/* The namespace tier: the jail alone, on the host's own kernel, with the init as its process. */
+/* The namespace tier: only the jail, on the host's own kernel, with the init as its process. */
 #include <stdio.h>
 #include <string.h>
 
