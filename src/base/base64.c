@@ -1,5 +1,5 @@
-/* Base64 both ways. Called by the JSON helpers and by the handlers that take bytes in JSON. Pure
- * functions over memory; nothing blocks. */
+/* Encodes and decodes base64. Called by the JSON helpers and by handlers that take bytes in
+ * JSON. Pure functions; nothing blocks. */
 #include "base/base64.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ void base64_encode(const void *data, size_t size, char *to)
 
 void base64url_encode_32(const uint8_t data[32], char to[BASE64URL_32_SIZE])
 {
-	char text[BASE64_SIZE(32)]; /* with one character of padding, whose place the NUL takes */
+	char text[BASE64_SIZE(32)]; /* with one padding character, which the NUL replaces */
 	base64_encode(data, 32, text);
 	for (size_t i = 0; i < BASE64URL_32_SIZE - 1; i++)
 		to[i] = text[i] == '+' ? '-' : text[i] == '/' ? '_' : text[i];
@@ -62,7 +62,8 @@ ssize_t base64_decode(const char *text, size_t size, void *to)
 				return -EINVAL;
 			group = group << 6 | (value - 1);
 		}
-		/* Bits that padding throws away must be zero: one text per sequence of bytes. */
+		/* Bits that padding discards must be zero, so that each byte sequence has one
+		 * text. */
 		if ((padding == 1 && (group & 0xff)) || (padding == 2 && (group & 0xffff)))
 			return -EINVAL;
 		*out++ = (uint8_t)(group >> 16);

@@ -1,6 +1,5 @@
-/* A growing byte buffer with a maximum that is fixed when it is made. An append that would pass the
- * maximum changes nothing and returns -EMSGSIZE; running out of memory below it ends the program.
- */
+/* A growing byte buffer with a fixed maximum. An append beyond the maximum changes nothing and
+ * returns -EMSGSIZE; running out of memory below it ends the program. */
 #pragma once
 
 #include <stdarg.h>
@@ -25,10 +24,10 @@ void buffer_clear(struct buffer *buffer);
 NODISCARD int buffer_append(struct buffer *buffer, const void *data, size_t size);
 NODISCARD int buffer_append_text(struct buffer *buffer, const char *text);
 NODISCARD int buffer_printf(struct buffer *buffer, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Room for `size` more bytes at data + size; the caller adds what it wrote with buffer_grow(). */
+/* Reserves `size` more bytes at data + size; buffer_grow() adds what the caller wrote there. */
 NODISCARD int buffer_reserve(struct buffer *buffer, size_t size);
 void buffer_grow(struct buffer *buffer, size_t size);
-/* Forgets the first `size` bytes. */
+/* Drops the first `size` bytes. */
 void buffer_consume(struct buffer *buffer, size_t size);
 /* The text, never NULL. */
 const char *buffer_text(const struct buffer *buffer);

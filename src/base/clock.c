@@ -1,4 +1,4 @@
-/* Time: the three clocks, and their text. */
+/* The three clocks, and the text form of wall-clock time. */
 #include "base/clock.h"
 
 #include <time.h>
@@ -25,8 +25,8 @@ int64_t clock_wall(void)
 	return clock_read(CLOCK_REALTIME);
 }
 
-/* Days since 1970 to a date of the Gregorian calendar. Years are counted from March, so that the
- * day that is not always there is the last one of its year. */
+/* Converts days since 1970 to a Gregorian date. Years begin in March, so that the leap day is
+ * the last day of a year. */
 static void days_to_date(int64_t days, unsigned *ret_year, unsigned *ret_month, unsigned *ret_day)
 {
 	uint32_t since = (uint32_t)(days + 719468);          /* 0000-03-01 */
@@ -46,7 +46,7 @@ static char *text_put_digits(char *to, unsigned value, size_t count)
 	return to + count;
 }
 
-/* By hand: a record has four of them, and strftime() takes a microsecond each. */
+/* Formatted by hand: a record has four of them, and strftime() takes a microsecond each. */
 void clock_text(int64_t wall, char text[CLOCK_TEXT_SIZE])
 {
 	int64_t seconds = wall / NSEC_PER_SEC, day = seconds / 86400;

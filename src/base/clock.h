@@ -1,5 +1,5 @@
-/* Time. Deadlines are on the boot-time clock (it goes on while the host sleeps, and nobody can step
- * it); what a user reads is wall-clock time. Nanoseconds throughout. */
+/* Time in nanoseconds. Deadlines use the boot-time clock, which goes on while the host sleeps
+ * and cannot be stepped; users see wall-clock time. */
 #pragma once
 
 #include <stdint.h>

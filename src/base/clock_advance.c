@@ -1,5 +1,5 @@
-/* libc's clock_gettime() with the time added that a test has moved it by. time() and what the
- * kernel times by itself (sleeps, poll() with a time-out, another process) stay real. */
+/* clock_gettime() plus the time that a test has added. time() and what the kernel times by
+ * itself (sleeps, poll() with a time-out, other processes) are not affected. */
 #include "base/clock_advance.h"
 
 #include <sys/syscall.h>

@@ -1,9 +1,9 @@
-/* Configuration: what each key is called, what it may be, where it goes. One table serves the file;
- * the environment sets the few keys a client and a daemon must agree on.
+/* Configuration: names, types, bounds and destinations of its keys. One table describes the file;
+ * the environment sets the few keys that a client and a daemon must agree on.
  *
- * Called once at the start of each role (and on SIGHUP by the daemon). Reads one small file;
- * libinih does the syntax, we add what it is silent about: unknown and repeated keys, lines that
- * are too long, text behind a section's bracket. */
+ * Called once at the start of each role (and on SIGHUP by the daemon). Reads one small file.
+ * libinih parses the syntax; we also refuse what it accepts silently: unknown and repeated keys,
+ * lines that are too long, text behind a section's bracket. */
 #include "base/config.h"
 
 #include <arpa/inet.h>
@@ -25,13 +25,13 @@
 /* Longest runtime directory for which <runtime>/guests/<id>/init.sock fits sun_path. */
 #define RUNTIME_LENGTH_MAX (108 - 1 - 8 - ID_LENGTH - 10)
 
-/* Of a default budget; far above anything, and a second of it still fits nanoseconds. */
+/* For default budgets: larger than any real one, and as seconds it still fits nanoseconds. */
 #define BUDGET_MAX 1000000000ULL
 #define QUEUE_MAX 1024
 
 enum value_type {
 	VALUE_TEXT,
-	VALUE_PATHS, /* ':' between; repeated lines are appended */
+	VALUE_PATHS, /* separated by ':'; repeated lines are appended */
 	VALUE_SECONDS,
 	VALUE_BYTES,
 	VALUE_CPUS, /* "0.5" is 500 */
@@ -127,7 +127,7 @@ static const struct key keys[] = {
     {"mounts", "allow", VALUE_PATHS, PLACE(mounts_allow)},
 };
 
-/* What has been read of a file so far. */
+/* The state of reading a file. */
 struct reading {
 	struct config *config;
 	FILE *file;
@@ -137,8 +137,8 @@ struct reading {
 	char message[ERROR_MESSAGE_MAX];
 };
 
-/* The host's uid of the user we are, and whether that is root. A spawner without root is uid 0 of a
- * user namespace of its own, and so may the daemon be. */
+/* Returns whether the user is the host's root, and its uid on the host. A spawner without root
+ * is uid 0 of a user namespace of its own, and the daemon may be too. */
 static bool user_is_root(unsigned *ret_uid)
 {
 	char text[256];
@@ -168,8 +168,8 @@ static void state_default(struct config *config)
 		(void)!text_format(to, room, "/var/tmp/caisson-%u", uid);
 }
 
-/* After state_default(). What is in /tmp somebody else may have made first, which is refused, and
- * keeps one from starting: so that is the last resort. */
+/* Must follow state_default(). /tmp is the last resort: another user may have made the directory
+ * there, which is refused, and could so prevent a start. */
 static void runtime_default(struct config *config)
 {
 	const char *base = getenv("XDG_RUNTIME_DIR");
@@ -273,8 +273,8 @@ static int bool_parse(const char *value, bool *ret)
 	return -EINVAL;
 }
 
-/* "2", "0.5", "1.25" cpus to thousandths; that is what text_to_bytes() makes with a unit of 1000,
- * but for the suffixes it knows. */
+/* "2", "0.5", "1.25" cpus in thousandths, by text_to_bytes() with a unit of 1000 and without its
+ * suffixes. */
 static int cpus_parse(const char *value, uint64_t *ret)
 {
 	if (value[strspn(value, "0123456789.")])
@@ -311,8 +311,7 @@ static const char *value_type_help(enum value_type type)
 	return "";
 }
 
-/* 0; -EINVAL when it is not of that type, -ERANGE when it is not between min and max,
- * -ENAMETOOLONG when there is no room. */
+/* 0; -EINVAL: wrong type; -ERANGE: not between min and max; -ENAMETOOLONG: no room. */
 static int config_set_value(struct config *config, const struct key *key, const char *value)
 {
 	char *place = (char *)config + key->offset;
@@ -394,7 +393,7 @@ static int reading_fail(struct reading *reading, const char *format, ...)
 	return 0;
 }
 
-/* libinih calls this per value; 0 means "refused". */
+/* Called by libinih for each value; 0 means "refused". */
 static int reading_handle_value(void *user, const char *section, const char *name,
 				const char *value)
 {
@@ -422,7 +421,7 @@ static int reading_handle_value(void *user, const char *section, const char *nam
 	return reading_fail(reading, "unknown key %.50s in section [%.50s]", name, section);
 }
 
-/* Checks a "[section]" line, which libinih takes whatever is in it or behind it. */
+/* Checks a "[section]" line. libinih accepts any name and any text behind it. */
 static bool section_line_valid(const char *line)
 {
 	const char *end = strchr(line, ']');
@@ -439,7 +438,7 @@ static bool section_line_valid(const char *line)
 	return false;
 }
 
-/* libinih's fgets: counts lines, and refuses what it would cut or ignore without a word. Returning
+/* The fgets for libinih: counts lines, and refuses what libinih would silently cut or ignore.
  * NULL ends the parse. */
 static char *reading_read_line(char *line, int room, void *stream)
 {
@@ -461,7 +460,7 @@ static char *reading_read_line(char *line, int room, void *stream)
 	return line;
 }
 
-/* What root obeys must be root's alone: the file names the directories that may be given to
+/* Root's configuration must belong to root: it names the directories that may be given to
  * sandboxes. */
 static int file_check_owner(int fd, const char *path, struct error *error)
 {
@@ -493,7 +492,7 @@ int config_read_file(struct config *config, const char *path, bool must_exist, s
 	if (!reading.file)
 		return error_set_errno(error, ERROR_CONFIG, errno, "configuration file %s", path);
 	fd = -1;
-	/* What the file says replaces a list, it does not add to the default. */
+	/* A list in the file replaces the default, instead of adding to it. */
 	changed.mounts_allow[0] = '\0';
 	int result = ini_parse_stream(reading_read_line, &reading, reading_handle_value, &reading);
 	bool broken = ferror(reading.file) != 0;
@@ -513,7 +512,7 @@ int config_read_file(struct config *config, const char *path, bool must_exist, s
 	return 0;
 }
 
-/* CAISSON_LOG is a level, "json", or both with a comma between. */
+/* CAISSON_LOG is a level, "json", or both, separated by a comma. */
 static int environment_read_log(struct config *config, const char *value, struct error *error)
 {
 	char text[64];
@@ -582,8 +581,8 @@ int config_split_listen(const char *listen, char host[CONFIG_HOST_MAX], uint16_t
 	return 0;
 }
 
-/* A directory we may build names below: absolute, in its plain form, so that two spellings of one
- * directory are not taken for two. */
+/* A directory in which we make files: absolute and normalised, so that one directory has one
+ * spelling. */
 static int directory_check(const char *what, const char *path, size_t length_max,
 			   struct error *error)
 {

@@ -1,4 +1,4 @@
-/* The error value and its one table. Called by everything; never blocks. */
+/* The error value and the table of its kinds. Called by everything; never blocks. */
 #include "base/error.h"
 
 #include <errno.h>

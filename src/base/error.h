@@ -25,8 +25,8 @@ struct error {
 	enum error_kind kind;
 	int errnum; /* the errno behind it, or 0 */
 	char message[ERROR_MESSAGE_MAX];
-	/* Of a refusal for want of room: when it is worth to ask again (0: nobody knows), which
-	 * limit it was ("creates/minute", or ""), the place it had in a queue (0: none). */
+	/* For a refusal because of a limit: when a retry makes sense (0: unknown), which limit
+	 * ("creates/minute", or ""), the position in a queue (0: none). */
 	uint32_t retry_after_ms;
 	uint32_t queue_position;
 	char limit[28];
@@ -43,16 +43,16 @@ struct error_info {
 
 /* All three return -1, so that a failing function can end in `return error_set(...)`. */
 int error_set(struct error *error, enum error_kind kind, const char *format, ...) PRINTF_LIKE(3, 4);
-/* Appends ": strerror(errnum)" and keeps errnum (positive or negative is taken). */
+/* Appends ": strerror(errnum)" and stores errnum (either sign). */
 int error_set_errno(struct error *error, enum error_kind kind, int errnum, const char *format, ...)
     PRINTF_LIKE(4, 5);
 int error_prepend(struct error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* The row of the table; an out-of-range kind (it may come from a peer) gives INTERNAL's. */
+/* The row of the table; INTERNAL's for an invalid kind, which a peer may send. */
 const struct error_info *error_info(enum error_kind kind);
-/* The kind that has this code; INTERNAL when there is none (a peer may be newer). */
+/* The kind with this code; INTERNAL if unknown (a peer may be newer). */
 enum error_kind error_kind_of_code(const char *code);
-/* The kind that stands for an errno of the host, where no more is known. */
+/* The kind for an errno of the host, when nothing else is known. */
 enum error_kind error_kind_of_errno(int errnum);
-/* The kind of an errno that a file operation inside a sandbox ended with. */
+/* The kind for an errno of a file operation inside a sandbox. */
 enum error_kind error_kind_of_file_errno(int errnum);

@@ -1,8 +1,7 @@
-/* What happens at a fault point (fault.h). A test makes a file, names it in CAISSON_FAULTS, and
- * shares it with the spawner and the daemon as memory: it arms a point there, sees who stands at
- * it, and lets it go on; and it moves their clocks there. Memory and nothing else, since at a
- * point the daemon may open no file and send no signal; that is also why the file is mapped before
- * main().
+/* Fault points (fault.h). A test makes a file, names it in CAISSON_FAULTS, and shares it as memory
+ * with the spawner and the daemon. Through it the test arms a point, sees which process is held
+ * there, lets it continue, and moves the clocks. It is mapped before main(), because at a point the
+ * daemon may open no file and send no signal.
  *
  * Built only with -Dfault_points=true. Called wherever a point is; blocks when the test says so. */
 #include "base/fault.h"
@@ -20,20 +19,21 @@
 #include "base/macros.h"
 
 #define FAULT_POINTS_MAX 2000
-/* A test that died lets nobody wait for ever. */
+/* A test that died must not hold a process for ever. */
 #define FAULT_HELD_MAX (120 * NSEC_PER_SEC)
 
 enum fault_action { ACTION_HOLD = 1, ACTION_DELAY = 2 };
 
-/* tests/lib/faults.py has the same. */
+/* tests/lib/faults.py has the same layout. */
 struct fault_page {
-	uint32_t armed; /* 1 + the point's number; 0: none. Taken back by whoever comes to it */
-	uint32_t skip;  /* so many pass first */
+	uint32_t armed; /* 1 + the point's number; 0: none. Cleared by the process that reaches
+			 * it */
+	uint32_t skip;  /* how many hits pass first */
 	uint32_t action;
 	uint32_t milliseconds; /* ACTION_DELAY */
-	uint32_t held;         /* the pid of who stands there */
-	uint32_t go_on;        /* ACTION_HOLD: until the test sets this */
-	uint64_t advance;      /* clock_advance.h; only ever grows */
+	uint32_t held;         /* pid of the process that is held */
+	uint32_t go_on;        /* ACTION_HOLD: held until the test sets this */
+	uint64_t advance;      /* clock_advance.h; never decreases */
 	uint64_t acknowledged[FAULT_ROLES];
 	uint32_t reserved[12];
 	uint32_t hits[FAULT_POINTS_MAX];
@@ -57,7 +57,7 @@ __attribute__((constructor)) static void map_page(void)
 		clock_advance = &page->advance;
 }
 
-/* Sets follow each other in the order of the linker, and each number has two places. */
+/* Sets follow each other in the linker's order; each number has two points. */
 static unsigned point_number(const struct fault_set *set, unsigned number, enum fault_moment moment)
 {
 	unsigned first = 0;
@@ -92,7 +92,7 @@ static void sleep_briefly(long nanoseconds)
 		  NULL);
 }
 
-/* Whoever is held is not let go by time that the test moves. */
+/* Time that the test has moved does not release a held process. */
 static int64_t clock_unmoved(void)
 {
 	return clock_monotonic() - (int64_t)__atomic_load_n(&page->advance, __ATOMIC_SEQ_CST);

@@ -1,4 +1,4 @@
-/* File descriptors and SCM_RIGHTS. Called by everything, the init included (so: no malloc). */
+/* File descriptors and SCM_RIGHTS. Called by everything, including the init (so: no malloc). */
 #include "base/fd.h"
 
 #include <errno.h>
@@ -131,7 +131,7 @@ ssize_t fd_send(int socket, const void *data, size_t size, const int *fds, size_
 	return fd_send_parts(socket, &part, 1, fds, fd_count);
 }
 
-/* Takes the descriptors out of a received message. Those beyond the room are closed. */
+/* Takes the descriptors out of a received message, and closes those that do not fit. */
 static bool message_take_fds(struct msghdr *message, int *fds, size_t room, size_t *ret_count)
 {
 	bool fits = true;

@@ -1,4 +1,4 @@
-/* Formatting of text without a C library's streams. The init calls it through its own snprintf
+/* Formats text without a C library's streams. The init calls it through its own snprintf
  * (src/init/print.c); never blocks, never allocates. */
 #include "base/format.h"
 
@@ -13,12 +13,12 @@ struct output {
 
 struct conversion {
 	bool zeros, left;
-	bool wide; /* its argument is longer than an int */
+	bool wide; /* the argument is longer than an int */
 	size_t width, precision;
 };
 
-/* In a struct, so that a function can take from it for its caller: a va_list is an array on some
- * machines and not on others. */
+/* A struct, so that a function can advance it for its caller: a va_list is an array on some
+ * machines only. */
 struct arguments {
 	va_list list;
 };
@@ -51,7 +51,7 @@ static void output_put_number(struct output *output, struct conversion *conversi
 		digits[--at] = "0123456789abcdef"[value % base];
 	while ((value /= base) > 0);
 	if (negative && conversion->zeros) {
-		/* The sign stands before the zeros. */
+		/* The sign precedes the zeros. */
 		output_put(output, '-');
 		conversion->width -= conversion->width > 0;
 	} else if (negative) {
@@ -68,7 +68,7 @@ static size_t format_read_number(const char **format)
 	return value;
 }
 
-/* What stands between the percent sign and the letter. */
+/* Parses flags, width, precision and length. */
 static const char *format_read_conversion(const char *format, struct arguments *arguments,
 					  struct conversion *ret_conversion)
 {
@@ -87,7 +87,7 @@ static const char *format_read_conversion(const char *format, struct arguments *
 			conversion.precision = format_read_number(&format);
 		}
 	}
-	/* What is shorter than an int is passed as one; all the longer ones have one size. */
+	/* Arguments shorter than an int are passed as int; all longer ones have the same size. */
 	_Static_assert(sizeof(long) == sizeof(long long) && sizeof(size_t) == sizeof(long long) &&
 			   sizeof(ptrdiff_t) == sizeof(long long),
 		       "one size for all long arguments");
@@ -111,7 +111,7 @@ static void output_put_integer(struct output *output, struct conversion *convers
 			  negative);
 }
 
-/* False when the letter is none that is known here. */
+/* False for an unknown letter. */
 static bool output_put_conversion(struct output *output, struct conversion *conversion, char letter,
 				  struct arguments *arguments)
 {

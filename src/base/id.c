@@ -1,4 +1,4 @@
-/* Ids and names: made, checked, compared. */
+/* Makes, checks and compares ids and names. */
 #include "base/id.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Ids and names. An id is ours: 16 of [a-z0-9], the first a letter, 79 random bits: a DNS label, a
- * file name and a cgroup name without quoting. A name is the user's: a DNS label of up to 63 of
- * [a-z0-9-], no '-' at either end, never of an id's form; so whatever a user types is one or the
+/* Ids and names. We make ids: 16 of [a-z0-9], the first a letter, 79 random bits. An id is a DNS
+ * label, a file name and a cgroup name without quoting. Users choose names: DNS labels of up to
+ * 63 of [a-z0-9-], no '-' at either end, never in the form of an id. So any text is one or the
  * other, and every API takes either. */
 #pragma once
 

@@ -1,5 +1,5 @@
-/* Every maximum that more than one module must agree on. Nothing that is sized by input is without
- * one; a limit that concerns a single file stands in that file. */
+/* Maxima that several modules must agree on. Everything that is sized by input has one; a limit
+ * of a single file is in that file. */
 #pragma once
 
 #define KIB 1024ULL
@@ -10,7 +10,7 @@
 #define ID_LENGTH 16
 #define NAME_MAX_LENGTH 63
 
-/* Sandboxes. Defaults are what a create without a word about it gets. */
+/* Sandboxes. Defaults apply to what a create does not set. */
 #define SANDBOX_CPU_MILLIS_DEFAULT 1000u
 #define SANDBOX_CPU_MILLIS_MIN 10u
 #define SANDBOX_CPU_MILLIS_MAX 256000u
@@ -26,22 +26,22 @@
 #define SANDBOX_PIDS_DEFAULT 512u
 #define SANDBOX_PIDS_MIN 16u
 #define SANDBOX_PIDS_MAX 65536u
-#define SANDBOX_FILES_DEFAULT 4096u /* RLIMIT_NOFILE of what runs inside */
+#define SANDBOX_FILES_DEFAULT 4096u /* RLIMIT_NOFILE inside */
 #define SANDBOX_FILES_MIN 64u
 #define SANDBOX_FILES_MAX 1048576u
 #define SANDBOX_TIMEOUT_DEFAULT 600u
 #define SANDBOX_TIMEOUT_MAX (366u * 24 * 3600)
-#define SANDBOX_EXPIRY_WARNING 120 /* results carry expires_in_s below this */
+#define SANDBOX_EXPIRY_WARNING 120 /* seconds: below, results carry expires_in_s */
 #define SANDBOX_MOUNTS_MAX 16
 #define SANDBOX_METADATA_MAX 64
 #define SANDBOX_METADATA_BYTES_MAX (16 * 1024)
-/* Of one host, all instances together: each sandbox has a uid range of its own. An instance (a
- * state directory) owns a block of them (UID_BLOCKS in spawner/internal.h), which is also the most
- * sandboxes that one daemon can have. */
+/* On one host, all instances together: each sandbox has its own uid range. An instance (a state
+ * directory) owns a block of them (UID_BLOCKS in spawner/internal.h), which is also the maximum
+ * of one daemon. */
 #define SANDBOX_COUNT_MAX 4096
 #define SANDBOX_COUNT_PER_STATE_MAX 256
 
-/* Sandboxes that are ready before anybody asks. */
+/* Sandboxes made ahead of demand. */
 #define POOL_SIZE_DEFAULT 2
 #define POOL_MAX_DEFAULT 16
 #define POOL_SIZE_MAX 128
@@ -54,19 +54,19 @@
 #define EXEC_ARGV_MAX 1024
 #define EXEC_ENV_MAX 1024
 #define EXEC_REQUEST_BYTES_MAX (120 * 1024) /* argv + env + cwd + user, encoded */
-/* The environment of a sandbox from the pool, which comes on top of it with each exec. */
+/* The environment of a pooled sandbox is sent with each exec, besides the exec's own. */
 #define POOL_ENVIRONMENT_MAX 64
 #define POOL_ENVIRONMENT_BYTES_MAX (4 * 1024)
-#define EXEC_PER_SANDBOX_MAX 256 /* known to an init at once, ended ones included */
+#define EXEC_PER_SANDBOX_MAX 256 /* known to an init at once, including ended ones */
 #define EXEC_RUNLIMITS_MAX 16
 
-/* Output kept per stream: its first bytes and its last ones. */
+/* Output kept per stream: its beginning and its end. */
 #define OUTPUT_HEAD_DEFAULT (8 * MIB)
 #define OUTPUT_TAIL_DEFAULT (24 * MIB)
 #define OUTPUT_KEEP_MAX (1 * GIB)
-/* Of both together, what a client may ask for where the configuration says nothing. */
+/* Of both together, what a client may choose without a configured maximum. */
 #define OUTPUT_MAX_DEFAULT (128 * MIB)
-/* What a stream has in any case, however much the others of its sandbox have. */
+/* What each stream can keep, however much other streams of its sandbox have. */
 #define OUTPUT_LEAST (64 * KIB)
 
 /* Paths and file operations. */
@@ -85,6 +85,6 @@
 #define HTTP_HEADERS_MAX 64
 #define HTTP_JSON_BODY_MAX (1 * 1024 * 1024)
 #define HTTP_JSON_DEPTH_MAX 32
-/* A tree takes eighty times the memory of a text of nothing but `{},`. */
+/* A parsed tree may take eighty times the memory of its text (`{},` repeated). */
 #define HTTP_JSON_VALUES_MAX 50000
 #define HTTP_PASSED_FDS_MAX SANDBOX_MOUNTS_MAX

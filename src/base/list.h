@@ -36,7 +36,7 @@ static inline void list_remove(struct list *node)
 }
 
 #define list_entry(node, type, member) container_of(node, type, member)
-/* The body may remove (and free) the entry it is at, no other. */
+/* The body may remove (and free) the current entry, but no other. */
 #define list_each(head, node)                                                                      \
 	for (struct list *node = (head)->next, *_after = node->next; node != (head);               \
 	     node = _after, _after = node->next)

@@ -42,8 +42,8 @@ int log_level_parse(const char *text, enum log_level *ret_level)
 	return -EINVAL;
 }
 
-/* Appends text with control characters and quotes escaped as JSON does; both forms of the log use
- * it, since a line of the log must stay a line whatever a sandbox put into it. */
+/* Appends text with control characters and quotes escaped as in JSON. Both forms of the log use
+ * it, so that a line stays a line whatever a sandbox put into it. */
 static size_t line_append_escaped(char *line, size_t used, const char *text)
 {
 	for (; *text && used + 8 < LINE_MAX_BYTES; text++) {

@@ -13,7 +13,7 @@
 
 #define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
-/* Hands a pointer over: the variable forgets it, so that its cleanup does nothing. */
+/* Transfers ownership of a pointer: the variable becomes NULL, so that its cleanup does nothing. */
 #define TAKE_PTR(pointer)                                                                          \
 	({                                                                                         \
 		typeof(pointer) *_place = &(pointer);                                              \

@@ -1,5 +1,5 @@
-/* See message_id.h. Called by the daemon and by `caisson mcp` for messages that they refuse. Pure.
- */
+/* See message_id.h. Called by the daemon and by `caisson mcp` for messages that they refuse.
+ * Pure. */
 #include "base/message_id.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static void token_keep(struct message_id *id, char byte)
 	if (id->size < sizeof(id->text))
 		id->text[id->size++] = byte;
 	else
-		id->over = true; /* too long for an id: an error without one */
+		id->over = true; /* too long for an id: reply without one */
 }
 
 static void token_begin(struct message_id *id, char byte)
@@ -113,7 +113,7 @@ static void plain_feed(struct message_id *id, char byte)
 	structure_feed(id, byte);
 }
 
-/* Most of a long message is one long string that says nothing here. */
+/* Most of a long message is one long string, which can be skipped. */
 static size_t string_skippable_size(const char *data, size_t size)
 {
 	size_t at = 0;

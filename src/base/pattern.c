@@ -1,5 +1,5 @@
-/* The glob matcher. Called by glob and grep; allocates, never blocks. Input is hostile: the program
- * is bounded by the pattern's length, and matching is a simulation of all branches at once (no
+/* The glob matcher. Called by glob and grep; allocates, never blocks. Input is hostile: the
+ * program is bounded by the pattern's length, and matching simulates all branches at once (no
  * backtracking). */
 #include "base/pattern.h"
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At most this many steps come of one character of a pattern ("**" makes five of two, a group's
- * comma two, a group itself one more). */
+/* The maximum of steps for one character of a pattern ("**" makes five of two, a group's comma
+ * two, a group itself one more). */
 #define STEPS_PER_CHARACTER 4
 #define STEPS_MAX (STEPS_PER_CHARACTER * PATTERN_MAX + 8)
 #define DEPTH_MAX 64
@@ -18,9 +18,9 @@ enum step_kind {
 	STEP_CHARACTER, /* value */
 	STEP_ANY,
 	STEP_SET,     /* value: index of its text in the pattern, extra: its size */
-	STEP_STAR,    /* stays, or goes on without a character */
-	STEP_SPLIT,   /* goes on at value and at extra */
-	STEP_JUMP,    /* goes on at value */
+	STEP_STAR,    /* stays, or continues without a character */
+	STEP_SPLIT,   /* continues at value and at extra */
+	STEP_JUMP,    /* continues at value */
 	STEP_RECURSE, /* a jump back to the start of "**" */
 	STEP_MATCH,
 };
@@ -36,8 +36,8 @@ struct pattern {
 	bool hidden, wants_directory, has_slash;
 	struct step *steps;
 	size_t count;
-	/* Scratch of a run: the alive branches before and after a character, and a mark per step
-	 * (the number of the round that saw it), so that each is there once. */
+	/* Scratch memory of a match: the branches before and after a character, and the round in
+	 * which a step was last added, so that each is added once. */
 	uint16_t *now, *next, *stack;
 	uint32_t *marks;
 	uint32_t round;
@@ -87,7 +87,7 @@ static size_t step_emit(struct compiler *compiler, enum step_kind kind, uint32_t
 	return pattern->count++;
 }
 
-/* The size of a set that starts at the '[' here, or 0 when it has no end (then '[' is itself). */
+/* The size of the set that starts at this '[', or 0 without an end (then '[' is a literal). */
 static size_t set_text_size(const char *text, size_t size)
 {
 	size_t at = 1;
@@ -107,8 +107,8 @@ static size_t set_text_size(const char *text, size_t size)
 	return 0;
 }
 
-/* Where the group that starts at the '{' here ends (its '}'), when it is one: balanced, with a
- * comma of its own; else 0. */
+/* The index of the '}' that ends the group at this '{', if it is one: balanced, with a comma of
+ * its own; else 0. */
 static size_t group_text_end(const char *text, size_t size)
 {
 	int depth = 0;
@@ -138,8 +138,8 @@ static bool compiler_at_component_start(const struct compiler *compiler, bool in
 	return before == '/' || (in_group && (before == '{' || before == ','));
 }
 
-/* "**": with a slash behind it, any number of components and their slashes; without, at least one
- * component and all below it. */
+/* "**" before a slash matches any number of components with their slashes; otherwise at least
+ * one component and everything below it. */
 static void recursion_compile(struct compiler *compiler, bool slash)
 {
 	size_t start = compiler->pattern->count;
@@ -180,11 +180,12 @@ static void stars_compile(struct compiler *compiler, bool in_group)
 
 static void sequence_compile(struct compiler *compiler, size_t end, bool in_group);
 
-/* {a,b,c}: each branch but the last starts with a split, and ends with a jump behind the group. */
+/* {a,b,c}: each branch but the last begins with a split, and ends with a jump behind the group. */
 static void group_compile(struct compiler *compiler, size_t end)
 {
 	struct pattern *pattern = compiler->pattern;
-	uint32_t jumps = UINT32_MAX; /* a chain through the jumps' values, fixed at the end */
+	uint32_t jumps = UINT32_MAX; /* a list of jumps, linked by their values, which are set at
+				      * the end */
 	compiler->at++;
 	compiler->depth++;
 	for (;;) {
@@ -219,7 +220,7 @@ static void literal_compile(struct compiler *compiler)
 	compiler->at += length;
 }
 
-/* Up to `end`, or in a group up to a comma of its own. */
+/* Compiles up to `end`, or in a group up to a comma of its own. */
 static void sequence_compile(struct compiler *compiler, size_t end, bool in_group)
 {
 	while (compiler->at < end && !compiler->full) {
@@ -280,7 +281,7 @@ int pattern_compile(const char *text, size_t size, bool hidden, struct pattern *
 	pattern->steps = calloc(room, sizeof(*pattern->steps));
 	pattern->now = calloc(room, sizeof(*pattern->now));
 	pattern->next = calloc(room, sizeof(*pattern->next));
-	/* A split puts two on the stack: each step is taken from it once per round at most. */
+	/* A split pushes two entries; each step is popped once per round at most. */
 	pattern->stack = calloc(2 * room, sizeof(*pattern->stack));
 	pattern->marks = calloc(room, sizeof(*pattern->marks));
 	if (!pattern->text || !pattern->steps || !pattern->now || !pattern->next ||
@@ -360,7 +361,7 @@ static bool class_contains(const char *name, size_t size, uint32_t value)
 	return false;
 }
 
-/* One character of a set's text, with its escape. */
+/* Reads one character of a set, which may be escaped. */
 static uint32_t set_read_character(const char *text, size_t size, size_t *at)
 {
 	size_t length;
@@ -371,7 +372,7 @@ static uint32_t set_read_character(const char *text, size_t size, size_t *at)
 	return value;
 }
 
-/* `text` is the set with its brackets. */
+/* `text` is the set including its brackets. */
 static bool set_contains(const char *text, size_t size, uint32_t value)
 {
 	size_t at = 1;
@@ -398,8 +399,8 @@ static bool set_contains(const char *text, size_t size, uint32_t value)
 	return holds != negated;
 }
 
-/* Adds a step and all that is reached from it without a character. With `leading_dot`, the next
- * character is a component's first and a dot: a star may not even be passed by. */
+/* Adds a step and all that it reaches without a character. `leading_dot`: the next character is
+ * a dot at the start of a component, which a star must not skip. */
 static size_t branches_add(struct pattern *pattern, uint16_t *list, size_t count, uint16_t first,
 			   bool leading_dot)
 {
@@ -444,7 +445,7 @@ static void round_begin(struct pattern *pattern)
 	}
 }
 
-/* Whether a step takes the character; a star that does stays where it is. */
+/* Whether a step accepts the character; a star then stays where it is. */
 static bool step_takes(const struct pattern *pattern, const struct step *step, uint32_t value,
 		       bool leading_dot)
 {
@@ -466,7 +467,7 @@ static bool step_takes(const struct pattern *pattern, const struct step *step, u
 	return false;
 }
 
-/* One character: from the unclosed list in `now` to the unclosed one in `next`. */
+/* Consumes one character: reads the branches in `now`, writes the new ones back to it. */
 static size_t branches_advance(struct pattern *pattern, size_t count, uint32_t value, bool start)
 {
 	bool leading_dot = start && value == '.' && !pattern->hidden;

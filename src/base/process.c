@@ -28,7 +28,8 @@ int process_start_time(pid_t pid, uint64_t *ret_start_time)
 	ssize_t length = fd_read_small(AT_FDCWD, path, stat, sizeof(stat));
 	if (length < 0)
 		return length == -ENOENT ? -ESRCH : (int)length;
-	/* The command's name may hold anything, ')' and spaces too: count from its last ')'. */
+	/* The command's name may contain anything, including ')' and spaces: count from its last
+	 * ')'. */
 	char *place = strrchr(stat, ')');
 	for (int field = 2; place && field < 22; field++) {
 		place = strchr(place + 1, ' ');

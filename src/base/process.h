@@ -1,4 +1,5 @@
-/* A process, named so that a recycled pid is never mistaken for it: pid, pidfd and start time. */
+/* A process, identified by pid, pidfd and start time, so that a reused pid is never mistaken for
+ * it. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +17,7 @@ struct process {
 #define PROCESS_NONE ((struct process){.pid = 0, .pidfd = -1, .start_time = 0})
 void process_done(struct process *process);
 
-/* Opens a running process; with start_time != 0 only that very one (else -ESRCH). */
+/* Opens a running process; with start_time != 0 only that one (else -ESRCH). */
 NODISCARD int process_open(pid_t pid, uint64_t start_time, struct process *ret_process);
 NODISCARD int process_start_time(pid_t pid, uint64_t *ret_start_time);
 /* -ESRCH when it has ended. */

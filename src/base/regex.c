@@ -1,5 +1,6 @@
-/* Running the regular expressions of grep. Called by file_search.c; allocates when compiling, never
- * blocks. Patterns and texts are hostile: a search counts its steps and looks for a cancel. */
+/* Matches the regular expressions of grep. Called by file_search.c; allocates when compiling,
+ * never blocks. Patterns and texts are hostile: a search counts its steps and checks for a
+ * cancel. */
 #include "base/regex.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 
 #define STEPS_PER_LOOK (1u << 16)
 
-/* A branch that is alive: the step it is at, and where in the text it began. */
+/* A live branch: its step, and where in the text it began. */
 struct thread {
 	uint32_t step;
 	size_t start;
@@ -25,7 +26,7 @@ struct list {
 struct regex {
 	struct regex_program program;
 	bool ignore_case;
-	bool filtered; /* a match begins with one of the `first` bytes, and is never empty */
+	bool filtered; /* a match begins with one of the `first` bytes and is not empty */
 	bool first[256];
 	struct list now, next;
 	uint32_t *stack, *marks;
@@ -65,7 +66,7 @@ static bool step_takes(const struct regex *regex, const struct step *step, uint3
 	return holds != step->negated;
 }
 
-/* What is true between two characters. */
+/* The conditions between two characters. */
 struct place {
 	bool line_start, line_end, word_before, word_after;
 };
@@ -89,8 +90,8 @@ static bool edge_holds(const struct step *step, const struct place *place)
 	return false;
 }
 
-/* Adds a step and all that is reached from it here without a character. With no place every
- * condition holds. Each step is in a list once: the one that began first is there first. */
+/* Adds a step and all that it reaches here without a character. Without a place every condition
+ * holds. Each step is in a list once, for the branch that began first. */
 static void branches_add(struct regex *regex, struct list *list, uint32_t first, size_t start,
 			 const struct place *place)
 {
@@ -133,7 +134,7 @@ static void round_begin(struct regex *regex)
 	}
 }
 
-/* Which bytes a match can begin with. */
+/* Finds the bytes that a match can begin with. */
 static void first_bytes_find(struct regex *regex)
 {
 	round_begin(regex);
@@ -162,7 +163,7 @@ int regex_compile(const char *text, size_t size, bool ignore_case, struct regex 
 		return result;
 	regex->now.threads = calloc(regex->program.count, sizeof(struct thread));
 	regex->next.threads = calloc(regex->program.count, sizeof(struct thread));
-	/* Each step that is taken from the stack puts two there at most, and is taken once. */
+	/* Each popped step pushes at most two, and is popped once. */
 	regex->stack = calloc(2 * regex->program.count + 2, sizeof(*regex->stack));
 	regex->marks = calloc(regex->program.count, sizeof(*regex->marks));
 	if (!regex->now.threads || !regex->next.threads || !regex->stack || !regex->marks)
@@ -204,7 +205,7 @@ static struct place text_place_at(const struct regex_text *text, size_t at)
 	};
 }
 
-/* One character for all branches. A branch that has matched ends those that began later. */
+/* Advances all branches by one character. A branch that has matched ends those that began later. */
 static bool branches_advance(struct regex *regex, uint32_t value, bool takable,
 			     const struct place *after, size_t *best)
 {
@@ -243,7 +244,7 @@ int regex_find(struct regex *regex, const struct regex_text *text, size_t *ret_a
 				at++;
 			if (at == text->end)
 				return 0;
-			/* Another place: what was not reachable before may be now. */
+			/* At a new place other steps may be reachable. */
 			if (at > from) {
 				place = text_place_at(text, at);
 				round_begin(regex);

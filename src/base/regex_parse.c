@@ -1,6 +1,6 @@
-/* From a regular expression's text to its program. Called by regex_compile(); allocates, never
- * blocks. The text is hostile: program, ranges, repetitions and the groups' depth have a maximum.
- */
+/* Compiles the text of a regular expression to a program. Called by regex_compile(); allocates,
+ * never blocks. The text is hostile: program, ranges, repetitions and the depth of groups are
+ * bounded. */
 #include "base/regex_program.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static void parser_fail(struct parser *parser, const char *reason)
 	}
 }
 
-/* Room for `more` steps. */
+/* Reserves room for `more` steps. */
 static bool program_reserve(struct parser *parser, size_t more)
 {
 	struct regex_program *program = parser->program;
@@ -62,7 +62,7 @@ static void step_emit(struct parser *parser, enum step_kind kind, int32_t value,
 		    (struct step){.kind = (uint8_t)kind, .value = value, .extra = extra};
 }
 
-/* A split before what was emitted since `at`: into it, or `extra` steps on. */
+/* Inserts a split before the steps since `at`: into them, or `extra` steps on. */
 static void split_insert(struct parser *parser, size_t at, int32_t extra)
 {
 	struct regex_program *program = parser->program;
@@ -97,7 +97,7 @@ static void range_add(struct parser *parser, uint32_t low, uint32_t high)
 	program->ranges[program->range_count++] = (struct range){low, high};
 }
 
-/* The characters of a class of ASCII, as pairs of first and last; letter is \d, \w, \s. */
+/* ASCII classes as pairs of first and last character; letter is \d, \w, \s. */
 static const struct {
 	const char *name;
 	char letter;
@@ -124,7 +124,7 @@ static void class_add(struct parser *parser, const char *pairs)
 		range_add(parser, (unsigned char)pairs[0], (unsigned char)pairs[1]);
 }
 
-/* All that a class does not hold: within brackets it cannot be a negated set of its own. */
+/* Adds everything outside a class: within brackets it cannot be a negated set of its own. */
 static void class_add_complement(struct parser *parser, const char *pairs)
 {
 	uint32_t from = 1;
@@ -141,7 +141,7 @@ static void class_add_complement(struct parser *parser, const char *pairs)
 	range_add(parser, 0x80, CHARACTER_LAST);
 }
 
-/* \d and the like: adds its ranges and returns true. */
+/* Adds the ranges of \d and the like; false: not such a letter. */
 static bool letter_class_add(struct parser *parser, char letter)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
@@ -176,7 +176,7 @@ static int hex_digit_value(char digit)
 					      : -1;
 }
 
-/* The character that an escape stands for; the parser is behind the backslash. */
+/* The character that an escape stands for. The backslash is already consumed. */
 static uint32_t escape_read_character(struct parser *parser)
 {
 	static const char letters[] = "ntrfve", values[] = "\n\t\r\f\v\033";
@@ -265,7 +265,7 @@ static void set_emit(struct parser *parser, size_t first, bool negated)
 		program->steps[program->count - 1].negated = negated;
 }
 
-/* The parser is behind the '['. */
+/* The '[' is already consumed. */
 static void set_parse(struct parser *parser)
 {
 	size_t first_range = parser->program->range_count;
@@ -284,7 +284,7 @@ static void set_parse(struct parser *parser)
 	set_emit(parser, first_range, negated);
 }
 
-/* The parser is behind the backslash. */
+/* The backslash is already consumed. */
 static void escape_parse(struct parser *parser)
 {
 	static const char edges[] = "bB<>";
@@ -302,7 +302,7 @@ static void escape_parse(struct parser *parser)
 	}
 }
 
-/* {n}, {n,}, {n,m}: true when there is one here; then the parser is behind it. */
+/* {n}, {n,}, {n,m}: true, and consumed, if there is one here. */
 static bool bounds_parse(struct parser *parser, uint32_t *ret_least, uint32_t *ret_most)
 {
 	uint32_t numbers[2] = {0, 0};
@@ -342,12 +342,12 @@ static void program_append(struct parser *parser, const struct step *piece, size
 	parser->program->count += size;
 }
 
-/* The piece since `at`, least to most times. */
+/* Repeats the steps since `at`, least to most times. */
 static void program_repeat(struct parser *parser, size_t at, uint32_t least, uint32_t most)
 {
 	struct regex_program *program = parser->program;
 	size_t size = program->count - at;
-	/* Nothing, however often, is nothing. */
+	/* Repeating nothing is nothing. */
 	if (size == 0)
 		return;
 	if (most == REPEAT_OPEN && least == 0) {
@@ -367,7 +367,7 @@ static void program_repeat(struct parser *parser, size_t at, uint32_t least, uin
 	if (most == REPEAT_OPEN) {
 		step_emit(parser, STEP_SPLIT, -(int32_t)size, 1);
 	} else {
-		/* Each further one may be the last: it leaves to behind them all. */
+		/* Each optional copy may be the last: its split leads behind them all. */
 		for (uint32_t left = most - least; left > 0 && parser->error == 0; left--) {
 			step_emit(parser, STEP_SPLIT, 1, (int32_t)(left * (size + 1)));
 			program_append(parser, piece, size);
@@ -397,7 +397,7 @@ static void repetitions_parse(struct parser *parser, size_t at)
 
 static void alternatives_parse(struct parser *parser);
 
-/* The parser is behind the '('. */
+/* The '(' is already consumed. */
 static void group_parse(struct parser *parser)
 {
 	size_t left = parser->size - parser->at;
@@ -453,12 +453,12 @@ static void atom_parse(struct parser *parser)
 	}
 }
 
-/* One alternative after the other; each but the last is entered by a split and left by a jump
- * behind them all. */
+/* Parses alternatives. Each but the last is entered by a split and left by a jump behind them
+ * all. */
 static void alternatives_parse(struct parser *parser)
 {
 	struct regex_program *program = parser->program;
-	int32_t jumps = -1; /* a chain through the jumps' values */
+	int32_t jumps = -1; /* a list of jumps, linked by their values */
 	size_t start = program->count;
 	while (parser->error == 0) {
 		char sign = parser->at < parser->size ? parser->text[parser->at] : '\0';

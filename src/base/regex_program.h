@@ -1,5 +1,4 @@
-/* The program that a regular expression becomes; between regex_parse.c, which makes it, and
- * regex.c, which runs it. */
+/* The program of a regular expression: regex_parse.c makes it, regex.c runs it. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +7,7 @@
 
 #include "base/macros.h"
 
-/* Jumps are relative, so that a piece of program can be copied and moved. */
+/* Jumps are relative, so that parts of a program can be copied and moved. */
 enum step_kind {
 	STEP_CHARACTER, /* value */
 	STEP_SET,       /* value: first range, extra: how many; negated */
@@ -39,6 +38,7 @@ struct regex_program {
 	size_t range_count, range_room;
 };
 
-/* 0, -EINVAL with the reason in words, -ENOMEM; what was made is freed with the program's owner. */
+/* 0, -EINVAL with the reason as text, -ENOMEM; the owner of the program frees it, also on
+ * failure. */
 NODISCARD int regex_parse(const char *text, size_t size, struct regex_program *program,
 			  const char **ret_reason);

@@ -1,6 +1,6 @@
-/* What the daemon counts of itself, for /metrics and /healthz: plain numbers in one place, added to
- * where things happen and read by api/prometheus.c. One thread writes them; nothing is allocated,
- * nothing can fail. They begin at zero with each daemon. */
+/* The daemon's own statistics, for /metrics and /healthz. Numbers are added where things happen
+ * and read by api/prometheus.c. One thread writes them; nothing is allocated, nothing can fail.
+ * They start at zero with each daemon. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-/* Upper bounds in microseconds, the same for every duration; above the last is one more. */
+/* Upper bounds in microseconds, the same for every duration; one more bucket is above the last. */
 #define HISTOGRAM_BOUNDS 16
 extern const uint32_t histogram_bounds[HISTOGRAM_BOUNDS];
 
@@ -34,11 +34,11 @@ struct statistics {
 	uint64_t errors[ERROR_KIND_COUNT]; /* answers of the API, by kind */
 	struct histogram store_writes;
 	uint64_t store_failures;
-	/* The last write did not work, since when (CLOCK_MONOTONIC); 0: it did. */
+	/* Since when writes fail (CLOCK_MONOTONIC); 0: the last one succeeded. */
 	int64_t store_failing;
-	struct histogram loop_turns; /* time that one turn of the loop was busy */
+	struct histogram loop_turns; /* busy time of one iteration of the loop */
 	int64_t loop_longest;        /* nanoseconds */
-	uint64_t streams;            /* server-sent events: open now */
+	uint64_t streams;            /* open streams of server-sent events */
 	uint32_t pool_ready, pool_making;
 };
 extern struct statistics statistics;

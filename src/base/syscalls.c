@@ -1,6 +1,6 @@
-/* What is done where a system call is not there: an older kernel, or a container runtime whose
- * filter answers ENOSYS to what it does not know. Called through base/syscalls.h by the spawner and
- * the init, in children of clone() too: no memory is allocated here. Nothing blocks. */
+/* Replacements for missing system calls: an older kernel, or a container runtime whose filter
+ * answers ENOSYS to calls it does not know. Called through base/syscalls.h by the spawner and
+ * the init, also in children of clone(): no memory is allocated here. Nothing blocks. */
 #include "base/syscalls.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@
 #define PROC_MAGIC 0x9fa0
 /* As many links as the kernel follows. */
 #define LINKS_MAX 40
-/* More descriptors than any process of ours may have. */
+/* More descriptors than any of our processes may have. */
 #define DESCRIPTORS_MAX (1u << 20)
 
 static void descriptor_close_or_mark(unsigned fd, unsigned flags)
@@ -38,8 +38,8 @@ struct kernel_entry {
 	char name[];
 };
 
-/* By the list of those that are open. The kernel lists them in the order of their numbers and goes
- * on behind the last one told, so that closing on the way is safe. False when there is no /proc. */
+/* Uses the kernel's list of open descriptors. It is ordered by number and continues behind the
+ * last one read, so that closing while reading is safe. False without /proc. */
 static bool descriptors_close_listed(unsigned first, unsigned last, unsigned flags)
 {
 	_Alignas(struct kernel_entry) char entries[1024];
@@ -64,16 +64,16 @@ static bool descriptors_close_listed(unsigned first, unsigned last, unsigned fla
 int sys_close_range(unsigned first, unsigned last, unsigned flags)
 {
 	int result = (int)sys_result(syscall(__NR_close_range, first, last, flags));
-	/* EINVAL: one that has it without the flag (Linux before 5.11), or takes the last number to
-	 * be below zero (gVisor). */
+	/* EINVAL: the flag is missing (Linux before 5.11), or the last number is taken as
+	 * negative (gVisor). */
 	if (result != -ENOSYS && result != -EINVAL)
 		return result;
 	if (first > last || (flags & ~CLOSE_RANGE_CLOEXEC))
 		return -EINVAL;
 	if (descriptors_close_listed(first, last, flags))
 		return 0;
-	/* A limit that was lowered leaves descriptors above it open: the hard one is the better
-	 * guess, and its absence is bounded. */
+	/* After the soft limit was lowered, descriptors above it may be open. So use the hard
+	 * one, with a bound. */
 	struct rlimit limit;
 	unsigned end = DESCRIPTORS_MAX;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < end)
@@ -83,15 +83,15 @@ int sys_close_range(unsigned first, unsigned last, unsigned flags)
 	return 0;
 }
 
-/* clone3() can do more; what is asked for here fits clone(), but for the cgroup. */
+/* Does what is asked of clone3() with clone(), except the cgroup. */
 static int clone_without_clone3(const struct clone_args *args)
 {
 	uint64_t flags = args->flags & ~(uint64_t)CLONE_INTO_CGROUP;
 	if (flags >> 32 || (flags & CSIGNAL) || args->exit_signal > CSIGNAL || args->stack ||
 	    args->set_tid || args->tls || args->parent_tid || args->child_tid)
 		return -ENOSYS;
-	/* Its order of arguments differs between machines behind the third, where all are 0. The
-	 * third is where a pidfd goes. */
+	/* The order of arguments after the third differs between machines, but all of them are
+	 * 0. The third is the place of the pidfd. */
 	return (int)sys_result(
 	    syscall(__NR_clone, flags | args->exit_signal, 0, args->pidfd, 0, 0));
 }
@@ -104,7 +104,7 @@ int sys_clone3(struct clone_args *args)
 	pid = clone_without_clone3(args);
 	if (pid <= 0 || !(args->flags & CLONE_INTO_CGROUP))
 		return pid;
-	/* Moved by its parent: a child in a user namespace of its own may not do it. */
+	/* Moved by its parent: a child in a user namespace of its own may not move itself. */
 	char number[16];
 	int result = text_format(number, sizeof(number), "%d", pid);
 	if (result >= 0)
@@ -112,7 +112,7 @@ int sys_clone3(struct clone_args *args)
 	if (result >= 0)
 		return pid;
 	kill(pid, SIGKILL);
-	/* Another process's child (CLONE_PARENT) is that one's to reap. */
+	/* With CLONE_PARENT another process reaps it. */
 	if (!(args->flags & CLONE_PARENT))
 		waitpid(pid, NULL, __WALL);
 	if (args->flags & CLONE_PIDFD)
@@ -139,7 +139,7 @@ int sys_mount_id(int fd, uint64_t *ret_id)
 	ssize_t size = fd_read_small(AT_FDCWD, path, text, sizeof(text));
 	if (size < 0)
 		return (int)size;
-	/* Not strstr(): the init has memmem() already, and the two of them would be a kilobyte. */
+	/* Not strstr(): the init already has memmem(), and strstr() would add a kilobyte. */
 	char *at = memmem(text, (size_t)size, "\nmnt_id:\t", sizeof("\nmnt_id:\t") - 1);
 	if (!at)
 		return -ENOTSUP;
@@ -148,12 +148,12 @@ int sys_mount_id(int fd, uint64_t *ret_id)
 	return text_to_u64(at, 0, UINT64_MAX, ret_id);
 }
 
-/* A path on its way down from a directory. `done` are components that were no links when they were
- * passed, without "." and ".."; `left` is what is still to be looked at. Every step is one openat()
- * of one name with O_NOFOLLOW. The kernel is never given a "..": whoever moves directories about
- * meanwhile leads nobody out. */
+/* A path that is walked down from a directory. `done` are the components passed, which were no
+ * links, without "." and ".."; `left` is still to be walked. Every step is one openat() of one
+ * name with O_NOFOLLOW. The kernel is never given a "..", so that renaming directories meanwhile
+ * leads nowhere outside. */
 struct descent {
-	int root, at; /* root is not owned; at is, unless it is root */
+	int root, at; /* root is not owned; at is, unless it equals root */
 	int links;
 	const struct open_how *how;
 	uint64_t mount;
@@ -176,7 +176,7 @@ static int descent_step_down(struct descent *descent, const char *name)
 	return 0;
 }
 
-/* To the root, and down again all but the last component. */
+/* Goes back to the root, and down again except the last component. */
 static int descent_step_up(struct descent *descent)
 {
 	char *last = strrchr(descent->done, '/');
@@ -196,14 +196,14 @@ static int descent_step_up(struct descent *descent)
 	return 0;
 }
 
-/* What a link says is put before what is left, which is empty or starts with a slash. */
+/* Puts the link's target before what is left, which is empty or starts with a slash. */
 static int descent_follow_link(struct descent *descent, int link)
 {
 	struct statfs filesystem;
 	char text[GUEST_PATH_MAX];
 	if (descent->how->resolve & RESOLVE_NO_SYMLINKS || ++descent->links > LINKS_MAX)
 		return -ELOOP;
-	/* A magic link, or a plain one of /proc, which nothing here has to follow. */
+	/* A magic link, or another link of /proc: refused. */
 	if (fstatfs(link, &filesystem) < 0)
 		return -errno;
 	if (filesystem.f_type == PROC_MAGIC)
@@ -223,7 +223,7 @@ static int descent_follow_link(struct descent *descent, int link)
 	return 0;
 }
 
-/* Takes the next component off `left`. `last` is told when nothing follows it, not even a slash. */
+/* Takes the next component off `left`. *ret_last: nothing follows it, not even a slash. */
 static int descent_next_name(struct descent *descent, char name[256], bool *ret_last)
 {
 	char *from = descent->left + strspn(descent->left, "/");
@@ -246,8 +246,8 @@ static int descent_check_mount(const struct descent *descent, int fd)
 	return result < 0 ? result : mount == descent->mount ? 0 : -EXDEV;
 }
 
-/* The last component, under the caller's own flags. If it became a link since it was looked at,
- * O_NOFOLLOW says so. */
+/* Opens the last component with the caller's flags. If it has become a link meanwhile,
+ * O_NOFOLLOW refuses it. */
 static int descent_open_last(const struct descent *descent, const char *name)
 {
 	int flags = (int)descent->how->flags | O_NOFOLLOW;
@@ -259,7 +259,7 @@ static int descent_open_last(const struct descent *descent, const char *name)
 	return result < 0 ? result : TAKE_FD(fd);
 }
 
-/* One component. 0: further; 1: it was the last, and open_last's to do. */
+/* Walks one component. 0: continue; 1: it was the last, for descent_open_last(). */
 static int descent_step(struct descent *descent, char name[256])
 {
 	bool last;
@@ -321,8 +321,7 @@ int sys_openat2(int dirfd, const char *path, const struct open_how *how)
 	const uint64_t known =
 	    RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV;
 	int result, tries = 100;
-	/* A rename or a mount anywhere on the host, while a path goes up by `..`: to be asked
-	 * again. */
+	/* A rename or mount somewhere on the host while a path contained `..`: retry. */
 	do {
 		result = (int)sys_result(syscall(__NR_openat2, dirfd, path, how, sizeof(*how)));
 	} while (result == -EAGAIN && --tries > 0);
@@ -351,7 +350,8 @@ const struct needed_call *sys_find_missing_call(void)
 	    {{"pidfd_open", "watching processes of an earlier start", "5.3"}, __NR_pidfd_open},
 	    {{"mount_setattr", "mounts with mapped owners", "5.12"}, __NR_mount_setattr},
 	};
-	/* No call takes these arguments, and one that is there says so with another errno. */
+	/* The arguments are invalid for every call, so that an existing one fails with another
+	 * errno. */
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (syscall(needed[i].number, -1L, -1L, -1L, -1L, -1L, -1L) < 0 && errno == ENOSYS)
 			return &needed[i].call;

@@ -69,22 +69,22 @@ static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags,
 	    syscall(__NR_mount_setattr, dirfd, path, flags, attributes, sizeof(*attributes)));
 }
 
-/* Those below are in syscalls.c: they do without the call where it answers ENOSYS. */
+/* The following are in syscalls.c: they have a replacement where the call answers ENOSYS. */
 
-/* Without it a child that goes INTO_CGROUP is moved there by its parent, before this returns: it
- * must wait for its parent's word before it does anything that counts. */
+/* The replacement moves a child with CLONE_INTO_CGROUP by its parent, before this returns. So
+ * the child must wait for its parent before it does anything important. */
 int sys_clone3(struct clone_args *args);
 int sys_close_range(unsigned first, unsigned last, unsigned flags);
 int sys_execveat(int fd, const char *path, char *const argv[], char *const env[], int flags);
-/* Without it paths are walked name by name; for that RESOLVE_IN_ROOT must be given. */
+/* The replacement walks paths name by name, and needs RESOLVE_IN_ROOT. */
 int sys_openat2(int dirfd, const char *path, const struct open_how *how);
-/* Nothing stands in for these. The first of them that answers ENOSYS, with what it is for and which
- * Linux brought it; NULL when all are there. */
+/* Calls without a replacement. Returns the first one that answers ENOSYS, with its purpose and
+ * the Linux version that introduced it; NULL: all exist. */
 struct needed_call {
 	const char *name, *for_what, *since;
 };
 const struct needed_call *sys_find_missing_call(void);
-/* The id of the mount that a descriptor is on, unique among those of this mount namespace. */
+/* The id of the mount that a descriptor is on, unique in this mount namespace. */
 int sys_mount_id(int fd, uint64_t *ret_id);
 
 static inline int sys_pivot_root(const char *new_root, const char *put_old)
@@ -98,7 +98,8 @@ static inline int sys_umount(const char *path, int flags)
 	return (int)sys_result(syscall(__NR_umount2, path, flags));
 }
 
-/* Of this thread alone: the C libraries' functions change all threads, at some KB of code. */
+/* For this thread only: the C libraries' functions change all threads, which costs some KB of
+ * code. */
 static inline int sys_setgroups(size_t count, const gid_t *groups)
 {
 	return (int)sys_result(syscall(__NR_setgroups, count, groups));

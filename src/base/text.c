@@ -152,7 +152,7 @@ void text_hex(const void *data, size_t size, char *to)
 	to[2 * size] = '\0';
 }
 
-/* Length of the UTF-8 character at text: 0 when it is not one, -1 when it is cut off by size. */
+/* Length of the UTF-8 character at text: 0: invalid, -1: cut off by size. */
 static int utf8_length(const unsigned char *text, size_t size)
 {
 	unsigned char c = text[0];
@@ -174,7 +174,7 @@ static int utf8_length(const unsigned char *text, size_t size)
 bool text_is_utf8(const char *text, size_t size)
 {
 	for (size_t at = 0; at < size;) {
-		/* Mostly it is ASCII: eight at once. */
+		/* Most text is ASCII: check eight bytes at once. */
 		uint64_t word;
 		if (size - at >= sizeof(word)) {
 			memcpy(&word, text + at, sizeof(word));

@@ -10,13 +10,13 @@
 /* Copies with its NUL, or leaves `to` empty and returns -ENAMETOOLONG. */
 NODISCARD int text_copy(char *to, size_t room, const char *from);
 NODISCARD int text_format(char *to, size_t room, const char *format, ...) PRINTF_LIKE(3, 4);
-/* Duplicates; ends the program when there is no memory, so callers bound the length first. */
+/* Duplicates; without memory it ends the program, so callers bound the length first. */
 char *text_duplicate(const char *text);
 void text_free(char **text);
 #define FREE_TEXT CLEANUP(text_free)
 bool text_starts(const char *text, const char *prefix);
 
-/* Decimal digits only, the whole string, within [min, max]: else -EINVAL / -ERANGE. */
+/* Decimal digits only, the whole string, within [min, max]; else -EINVAL / -ERANGE. */
 NODISCARD int text_to_u64(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value);
 /* "512", "512k", "512M", "1G", "1.5GiB" in bytes; a bare number counts `unit` bytes. */
 NODISCARD int text_to_bytes(const char *text, uint64_t unit, uint64_t *ret_bytes);

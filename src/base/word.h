@@ -1,5 +1,5 @@
-/* Eight bytes of a text at once: whether one of them is what a scanner looks for. No answer is
- * wrong, but which byte it is must be found one by one. */
+/* Checks eight bytes of a text at once for a byte that a scanner looks for. It never gives a
+ * wrong answer, but does not say which byte it is. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,8 +1,9 @@
-/* Turns and shares (work.h). Called by whoever has work for the loop: http, api, mcp, core.
+/* Scheduling of work in an event loop (work.h). Called by everything with work for the loop: http,
+ * api, mcp, core.
  *
- * Fairness is that of start-time fair queueing: each share has a clock that runs while it is served
- * (`time`), the queue has a level (the clock of the share served last), and nobody who begins to
- * wait is below the level. */
+ * This is start-time fair queueing: each share has a clock that runs while it is served (`time`).
+ * The queue has a level (the clock of the share served last). A share that begins to wait is raised
+ * to the level. */
 #include "base/work.h"
 
 #include <stdio.h>
@@ -12,12 +13,12 @@
 #include "base/clock.h"
 
 #define BUCKETS 64
-/* No piece is charged more: the process may have been stopped in the middle of it. */
+/* The maximum charged for one piece: the process may have been stopped in the middle of it. */
 #define CHARGE_MAX (10 * 1000 * 1000)
 
 struct work_share {
-	struct list link;    /* of its bucket */
-	struct list waiting; /* in the queue's, while it has pieces */
+	struct list link;    /* in its bucket */
+	struct list waiting; /* in the queue's list, while it has pieces */
 	struct list idle;    /* in the queue's `tasking`, while it has tasks and none runs */
 	struct list pieces;  /* struct work */
 	struct list tasks;   /* struct work_task */
@@ -29,15 +30,16 @@ struct work_share {
 };
 
 struct work_queue {
-	struct list link; /* of all queues: a process has one, a test one after the other */
+	struct list link; /* in the list of all queues: a process has one, tests have one after
+			   * another */
 	uv_loop_t *loop;
-	uv_check_t check; /* after the sockets: pieces that wait */
-	uv_idle_t awake;  /* while some do: libuv must not sleep */
+	uv_check_t check; /* runs waiting pieces, after the sockets */
+	uv_idle_t awake;  /* active while pieces wait, so that libuv does not sleep */
 	unsigned open_handles;
 	uint32_t references;
 	struct list buckets[BUCKETS];
 	struct list waiting, tasking; /* struct work_share */
-	struct work_share *serving;   /* its time runs, since then */
+	struct work_share *serving;   /* share that is being charged, since `since` */
 	int64_t since, spent, level;
 	unsigned tasks;
 	uint64_t pieces;
@@ -70,7 +72,7 @@ static struct work_queue *queue_new(uv_loop_t *loop)
 	queue->check.data = queue->awake.data = queue;
 	queue->open_handles = 2;
 	uv_check_start(&queue->check, on_check);
-	/* It is there for others: a loop that has nothing else ends. */
+	/* Unreferenced: a loop without other handles ends. */
 	uv_unref((uv_handle_t *)&queue->check);
 	list_append(&queues, &queue->link);
 	return queue;
@@ -107,7 +109,7 @@ void work_queue_release(struct work_queue *queue)
 {
 	if (--queue->references > 0)
 		return;
-	/* Nobody has any of these, or they would have a reference. */
+	/* Shares in use would hold a reference to the queue. */
 	for (size_t i = 0; i < BUCKETS; i++)
 		while (!list_empty(&queue->buckets[i]))
 			share_free(list_entry(queue->buckets[i].next, struct work_share, link));
@@ -136,7 +138,7 @@ static struct list *bucket_of(struct work_queue *queue, const char *name)
 	return &queue->buckets[hash % BUCKETS];
 }
 
-/* Nobody has it, and it owes nothing: a new one of its name would be the same. */
+/* An unused share without debt equals a new one of its name. */
 static bool share_forgettable(const struct work_share *share)
 {
 	return share->references == 0 && share->time <= share->queue->level;
@@ -186,7 +188,7 @@ void work_share_release(struct work_share *share)
 
 /* --- pieces --- */
 
-/* From now on the time is that share's, or nobody's. */
+/* From now on time is charged to `share`; NULL: to none. Returns the previous one. */
 static struct work_share *queue_charge(struct work_queue *queue, struct work_share *share)
 {
 	struct work_share *before = queue->serving;
@@ -213,7 +215,7 @@ static void piece_run(struct work *work, struct work_share *share)
 	share_raise_to_level(share);
 	queue->level = share->time;
 	queue->pieces++;
-	/* It may be a piece of another share that this one was found in. */
+	/* This may run within a piece of another share. */
 	struct work_share *outer = queue_charge(queue, share);
 	work->run(work);
 	queue_charge(queue, outer);
@@ -251,7 +253,7 @@ void work_run(struct work *work, struct work_share *share)
 		work_wait(work, share);
 }
 
-/* Out of its share, whose reference is the caller's then. */
+/* Removes a piece from its share; the caller takes over the share's reference. */
 static struct work_share *piece_take_out(struct work *work)
 {
 	struct work_share *share = work->share;
@@ -334,7 +336,7 @@ static void tasks_start(struct work_queue *queue)
 		list_remove(&task->link);
 		share->task_runs = true;
 		queue->tasks++;
-		/* Fails only without a function to call. */
+		/* Fails only without a callback. */
 		(void)uv_queue_work(queue->loop, &task->thread, on_thread, on_thread_end);
 	}
 }

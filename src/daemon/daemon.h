@@ -1,6 +1,6 @@
-/* The daemon's main: the unprivileged process that strangers talk to. The spawner starts it as
+/* The daemon's main: the unprivileged process that talks to clients. The spawner starts it as
  *   caisson _daemon --config FILE --state DIR --runtime DIR [--listen HOST:PORT] [--tcp]
- *                   [--idle-exit SECONDS] [--log-level LEVEL] [--log-json]
+ *     [--idle-exit SECONDS] [--log-level LEVEL] [--log-json]
  * with the descriptors below, already as the daemon's user and without capabilities. */
 #pragma once
 
@@ -10,10 +10,9 @@
 #define DAEMON_CERTIFICATE_FD 6 /* with --tls-certificate: its text, in memory */
 #define DAEMON_KEY_FD 7
 
-/* How it ends, for the spawner: 0 after SPAWN_QUIT, and these. Anything else is a crash, after
- * which it is started again with back-off.
- * IDLE: idle for idle_exit_seconds; the spawner ends too.
- * CONFIG: configuration or store refused; starting it again will not help. */
+/* Exit codes for the spawner: 0 after SPAWN_QUIT, and these. Any other end is a crash, and the
+ * daemon is restarted with back-off. IDLE: idle for idle_exit_seconds; the spawner ends too.
+ * CONFIG: invalid configuration or store; a restart would not help. */
 #define DAEMON_EXIT_IDLE 64
 #define DAEMON_EXIT_CONFIG 65
 

@@ -1,6 +1,6 @@
-/* Lets a test move the daemon's time: the loop turns every few milliseconds, so that it sees soon
- * that the clocks have moved, runs the timers that are due and acknowledges it (base/fault.h).
- * Built only with -Dfault_points=true. */
+/* Lets a test move the daemon's time. The loop wakes every few milliseconds, sees that the
+ * clocks have moved, runs the timers that are due and acknowledges it (base/fault.h). Built only
+ * with -Dfault_points=true. */
 #include "daemon/fault.h"
 
 #include "base/fault.h"
@@ -9,10 +9,10 @@
 
 static void on_wake(uv_timer_t *timer)
 {
-	(void)timer; /* it only wakes the loop */
+	(void)timer; /* only wakes the loop */
 }
 
-/* Between this and the last turn every timer has run that was due then. */
+/* Since the last call every timer has run that was due then. */
 static void on_turn(uv_prepare_t *prepare)
 {
 	(void)prepare;

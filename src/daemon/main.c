@@ -1,6 +1,6 @@
-/* The daemon's main: reads the configuration, starts the domain, opens its two listeners, narrows
- * itself and turns the loop until the spawner says quit, is gone, or nobody needs it any more.
- * Called by src/main.c for the role `_daemon`. */
+/* The daemon's main. It reads the configuration, starts the domain, opens its two listeners and
+ * drops privileges. Then it runs the loop until the spawner says quit or is gone, or the daemon
+ * is idle. Called by src/main.c for the role `_daemon`. */
 #include "daemon/daemon.h"
 
 #include <errno.h>
@@ -28,26 +28,26 @@
 #include "mcp/mcp.h"
 
 #define SHUTDOWN_GRACE_MS 2800
-#define LOST_GRACE_MS 0    /* the next daemon is on its way */
+#define LOST_GRACE_MS 0    /* the next daemon is being started */
 #define POOL_GRACE_MS 2000 /* after the last answer */
 #define IDLE_CHECK_MS 250
 
 struct daemon {
 	uv_loop_t loop;
 	struct config config;
-	char config_path[256]; /* "" = there is none */
+	char config_path[256]; /* "" = none */
 	bool with_tcp;
 	struct core core;
 	struct edge edge;
 	struct mcp_server *mcp;
 	struct http_server *server;    /* NULL until the domain is ready */
-	struct tcp_access accesses[2]; /* the one in use, and the one that a reload makes */
+	struct tcp_access accesses[2]; /* one is in use, a reload fills the other */
 	struct tcp_access *access;
 	SSL_CTX *tls;
 	struct watchdog watchdog;
 	uv_timer_t idle_timer;
 	int64_t idle_since;                          /* 0 = not idle */
-	bool stopping, closed, pool_ended, finished; /* the steps of the end */
+	bool stopping, closed, pool_ended, finished; /* the steps of ending */
 	int exit_code;
 };
 
@@ -119,7 +119,7 @@ static int flags_parse(int argc, char **argv, struct flags *flags)
 	return optind == argc ? 0 : -1;
 }
 
-/* Also on reload, where the flags go on winning. */
+/* Also used on reload, where flags still take precedence. */
 static int config_read(const struct flags *flags, const char *path, struct config *config,
 		       struct error *error)
 {
@@ -177,7 +177,7 @@ static int tcp_access_reload(struct daemon *daemon, const struct config *config,
 	daemon->access = access;
 	if (daemon->server)
 		http_server_set_names(daemon->server, access->hosts, access->origins);
-	/* To have TLS or not to have it takes a restart; connections keep the context they have. */
+	/* Switching TLS on or off needs a restart; connections keep their context. */
 	if (tls) {
 		if (daemon->server)
 			http_server_set_tls(daemon->server, tls);
@@ -211,7 +211,7 @@ static void daemon_finish(struct daemon *daemon)
 	if (daemon->finished)
 		return;
 	daemon->finished = true;
-	/* No request is left that could be answered; the domain tells the last callbacks so. */
+	/* No request is open any more; the domain fails the remaining callbacks. */
 	mcp_server_free(daemon->mcp);
 	core_stop(&daemon->core);
 	uv_stop(&daemon->loop);
@@ -241,7 +241,7 @@ static void on_pool_ended(void *data)
 		daemon_finish(daemon);
 }
 
-/* Before the connections are cut: a client that is gone cancels its command. */
+/* Before connections are closed: a closed connection would cancel its command. */
 static void on_last_answers(void *data)
 {
 	struct daemon *daemon = data;
@@ -270,14 +270,13 @@ static void on_quit(void *data)
 	daemon_stop(data, EXIT_SUCCESS, SHUTDOWN_GRACE_MS);
 }
 
-/* Sandboxes run on; whoever starts the spawner again starts a daemon that finds them. */
+/* Sandboxes run on; the next spawner starts a daemon that finds them. */
 static void on_spawner_lost(void *data)
 {
 	daemon_stop(data, EXIT_FAILURE, LOST_GRACE_MS);
 }
 
-/* Is there no sense in trying again? A disk that is full, a database that somebody holds locked and
- * a spawner that has too much to do may be otherwise in a moment. */
+/* Whether a retry is pointless. A full disk, a locked database and a busy spawner may recover. */
 static bool error_is_permanent(const struct error *error)
 {
 	return error->kind == ERROR_CONFIG || error->kind == ERROR_STORE_CORRUPT ||
@@ -310,7 +309,7 @@ static void on_idle_timer(uv_timer_t *timer)
 	}
 }
 
-/* A daemon that stays anyway is not woken to look. */
+/* The timer only runs if the daemon may exit when idle. */
 static void idle_timer_update(struct daemon *daemon)
 {
 	daemon->idle_since = 0;
@@ -324,7 +323,7 @@ static void idle_timer_update(struct daemon *daemon)
 
 /* --- starting --- */
 
-/* Half of the descriptors: the others are for guests, logs and what a request needs. */
+/* Half of the descriptors; the others are for guests, logs and requests. */
 static uint32_t connections_max(void)
 {
 	struct rlimit files;
@@ -344,7 +343,7 @@ static void on_ready(void *data)
 	settings.hosts = daemon->access->hosts;
 	settings.origins = daemon->access->origins;
 	settings.connections_max = connections_max();
-	/* Those who need no token (edge/authentication.c) are let in whoever else crowds the
+	/* Users without a token (edge/authentication.c) are accepted however many others use the
 	 * socket. */
 	settings.trusted_uids = &daemon->edge.owner;
 	settings.trusted_uid_count = 1;
@@ -365,7 +364,7 @@ static void on_ready(void *data)
 		 daemon->with_tcp ? " and " : "", daemon->with_tcp ? daemon->config.listen : "");
 }
 
-/* What libraries would read from files at their first use, while that is still possible. */
+/* Makes libraries read their files while that is still allowed. */
 static void libraries_warm(void)
 {
 	json_object_seed(0);
@@ -435,8 +434,8 @@ int daemon_main(int argc, char **argv)
 	static struct daemon daemon;
 	struct error error;
 	log_setup("daemon", LOG_INFO, false);
-	/* Whoever wants the end, at a terminal or by killing every caisson, is heard by the
-	 * spawner, which tells us; a closed connection is no signal. */
+	/* The spawner handles these signals and tells us. A closed connection must not be a
+	 * signal. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
@@ -453,7 +452,7 @@ int daemon_main(int argc, char **argv)
 		return error_is_permanent(&error) ? DAEMON_EXIT_CONFIG : EXIT_FAILURE;
 	}
 	uv_run(&daemon.loop, UV_RUN_DEFAULT);
-	/* Handles close in the turns after they were asked to. */
+	/* Handles close in the iterations after uv_close(). */
 	watchdog_stop(&daemon.watchdog);
 	uv_close((uv_handle_t *)&daemon.idle_timer, NULL);
 	http_server_free(daemon.server);

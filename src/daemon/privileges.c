@@ -1,24 +1,24 @@
-/* The daemon's privileges are narrowed twice. Called once by the daemon's main; everything here is
- * a few system calls, and none can be undone.
+/* The daemon drops its privileges in two steps. Called once by the daemon's main. Everything here
+ * is a few system calls, and none can be undone.
  *
  * (1) By the spawner, before the exec: the daemon's own user and group, no supplementary groups, no
  *     capability in any set, only descriptors 0-2 and those it is given.
  *
- * (2) Here, when database, listeners and spawner socket are open. Kept, and why:
+ * (2) Here, when database, listeners and spawner socket are open. What is kept, and why:
  *     files      db/ and logs/ of the state directory (SQLite's journal files and the logs of new
- *                execs are made as we go); the configuration's directory, read only (reload, and an
- *                editor replaces the file, so the file alone would not do); /dev/urandom (SQLite).
- *                The TLS certificate and key are copies in memory, open to read.
- *                The guests' sockets need no right: Landlock does not govern connect() to a path.
- *     network    accept() on what is open; new sockets of AF_UNIX only. No TCP of its own.
- *     processes  threads (libuv's pool, SQLite); no fork, no exec, no signal but to itself, no
+ *                execs are made later); the configuration's directory, read only (for reload; not
+ *                only the file, because editors replace it); /dev/urandom (SQLite).
+ *                The TLS certificate and key are copies in memory, open for reading.
+ *                The guests' sockets need no right: Landlock does not restrict connect() to a path.
+ *     network    accept() on open listeners; new sockets of AF_UNIX only. No TCP of its own.
+ *     processes  threads (libuv's pool, SQLite); no fork, no exec, no signal except to itself, no
  *                ptrace, no other process's memory.
- *     memory     none is made executable after start.
- *     The rest (mounts, namespaces, keys, bpf, modules, clocks, io_uring, ...) is not on the list
- *     below and fails with EPERM; what only an intruder would call ends the process.
+ *     memory     none becomes executable after the start.
+ *     Everything else (mounts, namespaces, keys, bpf, modules, clocks, io_uring, ...) is not on the
+ *     list below and fails with EPERM. Calls that only an intruder would make end the process.
  *
- * A sanitizer's run-time library inspects its own process, so such a build may read
- * /proc, stays dumpable and has no system call filter. */
+ * A sanitizer's run-time library inspects its own process. So such a build may read /proc, stays
+ * dumpable and has no system call filter. */
 #include "daemon/privileges.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@
 
 /* --- Landlock --- */
 
-/* Headers may be older than the kernel. */
+/* Kernel headers may be older than the kernel. */
 #define ACCESS_TRUNCATE (1ULL << 14)  /* ABI 3 */
 #define ACCESS_IOCTL_DEV (1ULL << 15) /* ABI 5 */
 #define NET_ALL 3ULL                  /* ABI 4: bind and connect of TCP */
@@ -79,7 +79,7 @@ static uint64_t landlock_handled_files(int abi)
 	return rights;
 }
 
-/* A path that is not there needs no rule. */
+/* A path that does not exist needs no rule. */
 static int landlock_allow(int ruleset, const char *path, uint64_t rights, uint64_t handled,
 			  struct error *error)
 {
@@ -140,19 +140,19 @@ static int files_restrict(const struct config *config, const char *config_path, 
 /* --- system calls --- */
 
 static const char *const allowed_calls[] = {
-    /* what is open */
+    /* open descriptors */
     "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "close",
     "close_range", "lseek", "dup", "dup2", "dup3", "fcntl", "ioctl", "poll", "ppoll", "select",
     "pselect6", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2",
     "eventfd2", "timerfd_create", "timerfd_settime", "timerfd_gettime", "signalfd4", "pipe2",
-    /* files, where Landlock lets it */
+    /* files, as far as Landlock allows */
     "open", "openat", "openat2", "stat", "fstat", "lstat", "newfstatat", "statx", "statfs",
     "fstatfs", "access", "faccessat", "faccessat2", "getdents64", "readlink", "readlinkat",
     "getcwd", "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "rename", "renameat", "renameat2",
     "fsync", "fdatasync", "sync_file_range", "ftruncate", "truncate", "fallocate", "fadvise64",
     "flock", "chmod", "fchmod", "fchmodat", "chown", "fchown", "lchown", "fchownat", "utimensat",
     "umask", "copy_file_range", "sendfile", "splice",
-    /* sockets: socket() itself is below */
+    /* sockets; the rules for socket() are below */
     "connect", "accept", "accept4", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg",
     "recvmmsg", "shutdown", "getsockname", "getpeername", "setsockopt", "getsockopt",
     /* memory */
@@ -166,12 +166,12 @@ static const char *const allowed_calls[] = {
     /* signals, to itself */
     "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "rt_sigtimedwait",
     "rt_sigsuspend", "sigaltstack", "arch_prctl",
-    /* who and how much */
+    /* ids and resources */
     "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getresuid", "getresgid",
     "getgroups", "getpgrp", "getpgid", "getsid", "uname", "sysinfo", "times", "getrusage",
     "getrlimit", "capget", "getrandom"};
 
-/* Nothing that the daemon links calls these: whoever does has broken in. */
+/* Nothing that the daemon links calls these: only an intruder does. */
 static const char *const deadly_calls[] = {
     /* other programs and processes */
     "execve",
@@ -226,7 +226,7 @@ static int filter_add_list(scmp_filter_ctx filter, uint32_t action, const char *
 	return result;
 }
 
-/* The calls that are fine with some arguments only. */
+/* Calls that are allowed with some arguments only. */
 static int filter_add_conditional(scmp_filter_ctx filter)
 {
 	pid_t self = getpid();
@@ -254,7 +254,7 @@ static int filter_add_conditional(scmp_filter_ctx filter)
 	if (result == 0)
 		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(kill), 1,
 					  SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)self));
-	/* Its own limits, to read. */
+	/* Reading its own limits. */
 	if (result == 0)
 		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
 					  SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
@@ -277,7 +277,7 @@ static int calls_restrict(struct error *error)
 					 ARRAY_SIZE(deadly_calls));
 	if (result == 0)
 		result = filter_add_conditional(filter);
-	/* A tree instead of a list: some 150 comparisons per call would be felt. */
+	/* A tree instead of a list: some 150 comparisons per call would be noticeable. */
 	if (result == 0)
 		result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (result == 0)
@@ -295,12 +295,12 @@ static int resources_restrict(struct error *error)
 	struct rlimit core = {0, 0}, files;
 	if (setrlimit(RLIMIT_CORE, &core) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "resource limits");
-	/* A connection, a guest or an open log is one each. */
+	/* Each connection, guest and open log is a descriptor. */
 	files.rlim_cur = files.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "open files");
 #ifndef SANITIZED
-	/* Others of the same user must not read its memory, where tokens pass. */
+	/* Other processes of the same user must not read its memory, which holds tokens. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "prctl");
 #endif

@@ -1,5 +1,5 @@
-/* Reads what the configuration says of the TCP listener. Called by the daemon's main at its start
- * and on a reload; reads the copies of the two files of TLS, else pure. */
+/* Reads the configuration of the TCP listener. Called by the daemon's main at its start and on a
+ * reload. Reads the copies of the two TLS files; everything else is pure. */
 #include "daemon/tcp_access.h"
 
 #include <openssl/err.h>
@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 
-/* "a b, c" in words, NULL at the end: their number, or -1. */
+/* Splits "a b, c" into words, with NULL at the end; returns their number, or -1. */
 static int words_cut(char *text, const char **words, const char *key, struct error *error)
 {
 	size_t count = 0;
@@ -29,7 +29,7 @@ static int words_cut(char *text, const char **words, const char *key, struct err
 	return (int)count;
 }
 
-/* A host name or address, an IPv6 one in brackets, without a port. */
+/* A host name or address without a port; IPv6 in brackets. */
 static bool host_name_valid(const char *name)
 {
 	size_t length = strlen(name);
@@ -40,7 +40,7 @@ static bool host_name_valid(const char *name)
 	       length;
 }
 
-/* "http://host[:port]" as a browser sends it: no path, not even '/'. */
+/* "http://host[:port]" as browsers send it: no path, not even '/'. */
 static bool origin_valid(const char *origin)
 {
 	const char *host = text_starts(origin, "https://")  ? origin + 8
@@ -60,8 +60,8 @@ static bool origin_valid(const char *origin)
 		(host[length] == ':' && text_to_u64(host + length + 1, 1, UINT16_MAX, &port) == 0));
 }
 
-/* An operator who listens on every address and lists no names has some that we cannot know: then
- * any is right, and tokens alone guard it. */
+/* With a wildcard address and no list of names, the host's names are unknown. Then any name is
+ * accepted, and only tokens protect the listener. */
 static void access_add_own_names(struct tcp_access *access, const struct config *config, int listed)
 {
 	char host[CONFIG_HOST_MAX];
@@ -111,7 +111,7 @@ void tcp_access_url(const struct config *config, bool tls, char *url, size_t roo
 	url[0] = '\0';
 	if (config_split_listen(config->listen, host, &port) < 0)
 		return;
-	/* Every address is none that one can call. */
+	/* A wildcard address cannot be dialled; use loopback instead. */
 	const char *named = strcmp(host, "0.0.0.0") == 0 ? "127.0.0.1"
 			    : strcmp(host, "::") == 0    ? "::1"
 							 : host;
@@ -129,16 +129,16 @@ static int tls_set_error(const char *kind, const char *path, struct error *error
 			 reason ? reason : "it cannot be used");
 }
 
-/* From the beginning: a reload reads it again. */
+/* From the start, because a reload reads it again. */
 static BIO *pem_open(int fd)
 {
 	BIO *text = lseek(fd, 0, SEEK_SET) < 0 ? NULL : BIO_new_fd(fd, BIO_NOCLOSE);
-	/* Reads of a few bytes would each be a system call. */
+	/* Without a buffer each small read would be a system call. */
 	BIO *buffered = text ? BIO_new(BIO_f_buffer()) : NULL;
 	return buffered ? BIO_push(buffered, text) : text;
 }
 
-/* The server's own, then those between it and its authority's. */
+/* The server's certificate, then the intermediate ones. */
 static bool tls_load_chain(SSL_CTX *tls, int fd)
 {
 	BIO *text = pem_open(fd);
@@ -150,7 +150,7 @@ static bool tls_load_chain(SSL_CTX *tls, int fd)
 		if (!good)
 			X509_free(certificate);
 	}
-	/* Its end is found by reading on. */
+	/* The end is reported as an error. */
 	if (good && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE)
 		ERR_clear_error();
 	good = good && ERR_peek_last_error() == 0;

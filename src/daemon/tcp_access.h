@@ -1,4 +1,4 @@
-/* What the TCP listener is called and whom it lets in: names for the Host check, origins of web
+/* The names and clients that the TCP listener accepts: names for the Host check, origins of web
  * pages, the TLS certificate. */
 #pragma once
 
@@ -9,7 +9,7 @@
 #define TCP_ACCESS_NAMES_MAX 32
 
 struct tcp_access {
-	char text[2][1024]; /* the lists of the configuration, cut in words */
+	char text[2][1024]; /* the lists of the configuration, split into words */
 	char own[CONFIG_HOST_MAX + 2];
 	const char *names[TCP_ACCESS_NAMES_MAX + 1];
 	const char *page_origins[TCP_ACCESS_NAMES_MAX + 1];
@@ -19,10 +19,8 @@ struct tcp_access {
 
 NODISCARD int tcp_access_configure(struct tcp_access *access, const struct config *config,
 				   struct error *error);
-/* The URL of who is on this host; config->listen is the address that it has become. "": too long.
- */
+/* The URL for clients on this host; config->listen is the bound address. "": too long. */
 void tcp_access_url(const struct config *config, bool tls, char *url, size_t room);
-/* NULL in *ret_tls where none is configured. The two descriptors have what is in the files that the
- * configuration names. */
+/* *ret_tls is NULL without TLS. The two descriptors hold the contents of the configured files. */
 NODISCARD int tcp_access_load_tls(const struct config *config, int certificate, int key,
 				  SSL_CTX **ret_tls, struct error *error);

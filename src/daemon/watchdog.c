@@ -1,12 +1,12 @@
-/* Measures each turn of the loop: the time from one uv_prepare to the next, less what libuv spent
- * waiting in the kernel in between. Called by the daemon's main; costs two clock reads per turn. */
+/* Measures each iteration of the loop: the time from one uv_prepare to the next, minus what
+ * libuv waited in the kernel. Called by the daemon's main; costs two clock reads per iteration. */
 #include "daemon/watchdog.h"
 
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/statistics.h"
 
-/* One line a second at most: a slow disk would otherwise fill the log. */
+/* At most one line per second: a slow disk would otherwise fill the log. */
 #define QUIET_NS (1000ULL * 1000 * 1000)
 
 static void on_turn(uv_prepare_t *prepare)

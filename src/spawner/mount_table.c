@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 
-/* Two paths of at most PATH_MAX, whose bytes may each be written as \\ooo, and the other fields. */
+/* Two paths of at most PATH_MAX, whose bytes may each be written as \ooo, and the other fields. */
 #define LINE_MAX_SIZE (8 * PATH_MAX + 1024)
 
 /* The line of the descriptor's mount. -ENOENT: the mount is not in this namespace. */
@@ -47,7 +47,7 @@ int mount_table_type(int fd, char *type, size_t room)
 	return text_format(type, room, "%.*s", (int)strcspn(dash + 3, " "), dash + 3);
 }
 
-/* The path in field `number`, with \\ooo unescaped. */
+/* The path in field `number`, with \ooo unescaped. */
 static int mount_line_read_path(const char *line, int number, char path[PATH_MAX])
 {
 	size_t size = 0;

@@ -1,7 +1,8 @@
-/* The rows of `activity`. See activity.h. What is read back is checked: a damaged row is an error.
+/* The rows of `activity`. See activity.h. Rows are validated when they are read: a damaged row is
+ * an error.
  *
- * Pruning moves `pruned` of the workspace along in the same transaction, so that who comes back
- * with an old sequence learns that something is gone instead of missing it. */
+ * Pruning updates the workspace's `pruned` in the same transaction. So a client that continues from
+ * an old sequence is told that entries are gone. */
 #include "store/activity.h"
 
 #include <stdio.h>
@@ -109,7 +110,7 @@ static bool row_read(sqlite3_stmt *statement, struct activity_row *row)
 	       column_read_hash(statement, 10, row->hash);
 }
 
-/* What the filters of a query say of a row whose text of columns was not read yet. */
+/* Checks a row against the filters of a query before its other columns are read. */
 static bool row_matches(sqlite3_stmt *statement, const struct activity_query *query)
 {
 	int64_t wall = sqlite3_column_int64(statement, 4);
@@ -122,7 +123,8 @@ static bool row_matches(sqlite3_stmt *statement, const struct activity_query *qu
 	       (!query->sandbox || (sandbox && strcmp(sandbox, query->sandbox->text) == 0));
 }
 
-/* Rows by sequence, filtered here: what is looked at is counted, not what is found. */
+/* Reads rows by sequence and filters them here; `scan` bounds the rows that are read, not those
+ * that match. */
 static int rows_scan(struct store *store, sqlite3_stmt *statement,
 		     const struct activity_query *query,
 		     bool (*each)(void *data, const struct activity_row *row), void *data,
@@ -179,7 +181,7 @@ static int rows_step(struct store *store, sqlite3_stmt *statement,
 	}
 }
 
-/* One order each, with an index in that order: nothing is ever sorted. */
+/* One statement per order, with an index in that order: nothing is sorted. */
 #define FILTERS                                                                                    \
 	" AND (?4 IS NULL OR instr(?4, ',' || kind || ',') > 0)"                                   \
 	" AND (?5 = 0 OR wall >= ?5) AND (?6 = 0 OR wall < ?6)"
@@ -250,7 +252,7 @@ int store_activity_started(struct store *store, const struct id *exec, struct id
 			   uint64_t *ret_number, struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
-	/* 20 is ACTIVITY_EXEC_STARTED; the index is of these alone. */
+	/* 20 is ACTIVITY_EXEC_STARTED; the index contains only these. */
 	if (store_statement(store, STATEMENT_ACTIVITY_STARTED,
 			    "SELECT sandbox, number FROM activity WHERE exec = ?1 AND kind = 20"
 			    " ORDER BY sequence LIMIT 1",
@@ -270,7 +272,7 @@ int store_activity_started(struct store *store, const struct id *exec, struct id
 	return 1;
 }
 
-/* The one number of a bound statement; 0 where there is no row. */
+/* The number that a bound statement returns; 0 without a row. */
 static int statement_read_number(struct store *store, sqlite3_stmt *statement, uint64_t *ret_number,
 				 struct error *error)
 {
@@ -342,7 +344,8 @@ struct doomed {
 	char workspace[64];
 };
 
-/* The next of the oldest: how many are in `rows`; *ret_young: the one after them is not old. */
+/* Reads the next oldest entries and returns their number; *ret_young: the one after them is too
+ * young. */
 static int entries_read_oldest(struct store *store, int64_t wall, uint64_t after,
 			       struct doomed *rows, bool *ret_young, struct error *error)
 {
@@ -392,7 +395,7 @@ int store_activity_prune_age(struct store *store, int64_t wall, uint64_t *cursor
 		free(rows);
 		return count;
 	}
-	/* Asked before anything is written: who answers may have to look into the store. */
+	/* Asked before anything is written, because the answer may need the store. */
 	for (int i = 0; i < count; i++)
 		if (keep(data, &rows[i].sandbox, rows[i].number))
 			rows[i].number = 0;
@@ -402,7 +405,7 @@ int store_activity_prune_age(struct store *store, int64_t wall, uint64_t *cursor
 			continue;
 		result = entry_delete(store, rows[i].sequence, error);
 		bool last = i + 1 == count || strcmp(rows[i].workspace, rows[i + 1].workspace) != 0;
-		/* One of several in a row says it for all; `last` of those that go. */
+		/* One mark for several deleted entries in a row: the last of them. */
 		if (result == 0 && (last || rows[i + 1].number == 0))
 			result = workspace_mark_pruned(store, rows[i].workspace, rows[i].sequence,
 						       error);

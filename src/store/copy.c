@@ -1,4 +1,4 @@
-/* Copies of the database, and a look at one that came from elsewhere. See copy.h. */
+/* Copies the database, and examines one from elsewhere. See copy.h. */
 #include "store/copy.h"
 
 #include <errno.h>

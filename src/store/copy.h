@@ -1,6 +1,5 @@
-/* Copies of the database, for backups. Called by the command line, in a process that may be killed
- * at any time; blocks for local disk. The daemon may be running: it is neither disturbed nor asked.
- */
+/* Copies of the database, for backups. Called by the command line, in a process that may be
+ * killed at any time; blocks for local disk. The daemon may run and is not affected. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,17 +8,18 @@
 #include "base/error.h"
 #include "base/id.h"
 
-/* The schema that this program writes. */
+/* The schema version that this program writes. */
 extern const int store_version;
 
-/* A consistent copy of the database in `directory` as a new file. */
+/* Makes a consistent copy of the database in `directory` as a new file. */
 NODISCARD int store_copy(const char *directory, const char *to, struct error *error);
-/* Is it a whole database of ours, and not newer than this program? */
+/* Checks that it is a complete database of ours, and not newer than this program. */
 NODISCARD int store_copy_examine(const char *path, int *ret_version, struct error *error);
-/* Moves the time-outs of its sandboxes: what lies between a backup and its restore is no time. */
+/* Moves the deadlines of its sandboxes: the time between a backup and its restore does not
+ * count. */
 NODISCARD int store_copy_defer_deadlines(const char *path, int64_t nanoseconds,
 					 struct error *error);
-/* Its sandboxes that have not ended. The callback returns false to stop. */
+/* Calls `each` for the sandboxes that have not ended, until it returns false. */
 NODISCARD int store_copy_each(const char *path,
 			      bool (*each)(void *data, const struct id *id, bool stopped),
 			      void *data, struct error *error);

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* NULL for what only reads. */
+/* NULL for statements that only read. */
 static const char *fault_write_name(unsigned number)
 {
 	if (number >= STATEMENT_COUNT)
@@ -118,7 +118,7 @@ void store_fault_write(unsigned number, enum fault_moment moment)
 	fault_point(&store_writes, number, moment);
 }
 
-/* A row that was written past store_write(), or by a statement that has no name above. */
+/* A row was written without store_write(), or by a statement without a name above. */
 static void on_row(void *data UNUSED, int what UNUSED, const char *schema UNUSED,
 		   const char *table UNUSED, sqlite3_int64 row UNUSED)
 {

@@ -6,11 +6,11 @@
 
 #ifdef CAISSON_FAULT_POINTS
 
-/* What is written besides rows. */
+/* Writes other than rows. */
 enum { WRITE_BUILD = STATEMENT_COUNT, WRITE_INSTALL, WRITE_MIGRATION, WRITE_COUNT };
 
 void store_fault_write(unsigned number, enum fault_moment moment);
-/* From here on every row is written at a point, or the process aborts. */
+/* From here on the process aborts when a row is written outside a fault point. */
 void store_fault_watch_rows(sqlite3 *database);
 #define FAULT_WRITE(number, moment) store_fault_write(number, FAULT_##moment)
 #define FAULT_WATCH_ROWS(database) store_fault_watch_rows(database)

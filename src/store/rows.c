@@ -1,7 +1,7 @@
-/* The rows: one table of columns per kind of row says how a struct and its line in the database
- * correspond; inserts, updates and reads are made from it. Called by core, lists by api too; blocks
- * for local disk only. Each write is one transaction of one statement, but for pruning. What is
- * read back is checked: a damaged row is an error, not a surprise later. */
+/* Rows of sandboxes, execs and tokens. A table of columns per kind of row maps a struct to its
+ * row in the database; inserts, updates and reads are made from it. Called by core; blocks for
+ * local disk only. Each write is one transaction of one statement, except pruning. Rows are
+ * validated when they are read: a damaged row is an error. */
 #include "store/sqlite.h"
 
 #include <stdlib.h>
@@ -11,26 +11,26 @@
 #include "base/text.h"
 
 #define SQL_MAX 4096
-#define PACKED_MAX (1024 * 1024) /* environment, metadata, mounts: capped far lower by the API */
+#define PACKED_MAX (1024 * 1024) /* environment, metadata, mounts: the API's caps are far lower */
 
 enum column_type {
 	COLUMN_ID, /* struct id */
 	COLUMN_ID_OR_NULL,
-	COLUMN_TEXT,   /* char *, may be NULL where the schema lets it */
+	COLUMN_TEXT,   /* char *, may be NULL where the schema allows it */
 	COLUMN_PACKED, /* char * and its uint32_t size */
 	COLUMN_U32,
 	COLUMN_U64,
 	COLUMN_I64,
 	COLUMN_BOOL,
 	COLUMN_HASH,    /* uint8_t[32] */
-	COLUMN_REASONS, /* uint32_t[LIMIT_COUNT], a byte each */
+	COLUMN_REASONS, /* uint32_t[LIMIT_COUNT], one byte each */
 };
 
 struct column {
 	const char *name;
 	enum column_type type;
 	size_t offset, size_offset;
-	bool fixed; /* never updated; these come first */
+	bool fixed; /* never updated; these columns come first */
 };
 
 struct table {
@@ -154,7 +154,7 @@ void token_row_done(struct token_row *row)
 	row_done(&tokens, row);
 }
 
-/* Packed strings end with a NUL, or walking them would run past their end. */
+/* Packed strings must end with a NUL, because readers walk them to their end. */
 static bool packed_valid(const void *data, uint32_t size)
 {
 	return data && size <= PACKED_MAX && ((const char *)data)[size - 1] == '\0';
@@ -230,7 +230,7 @@ static bool read_packed(sqlite3_stmt *statement, int at, char *place, char *size
 	return true;
 }
 
-/* False when what is there cannot have been written by us. */
+/* False for a value that we cannot have written. */
 static bool read_column(sqlite3_stmt *statement, int at, const struct column *column, void *row)
 {
 	char *place = (char *)row + column->offset;
@@ -289,8 +289,8 @@ static int read_row(sqlite3_stmt *statement, const struct table *table, void *ro
 	return 0;
 }
 
-/* Statement texts made from the table. They have one size whatever the data, so that they fit is
- * proven the first time any test runs; hence the abort. */
+/* Statement texts made from the table. Their length does not depend on data, so any test shows
+ * that they fit; hence the abort. */
 static void append(struct buffer *sql, const char *text)
 {
 	if (buffer_append_text(sql, text) < 0)
@@ -341,7 +341,7 @@ static void sql_select(const struct table *table, const char *where, struct buff
 
 enum row_write { ROW_INSERT, ROW_UPDATE };
 
-/* Returns how many rows it wrote. */
+/* Returns the number of rows written. */
 static int write_row(struct store *store, enum statement which, const struct table *table,
 		     enum row_write write, const void *row, struct error *error)
 {
@@ -363,7 +363,7 @@ static int write_row(struct store *store, enum statement which, const struct tab
 			  write == ROW_INSERT ? "writing a row" : "changing a row", error);
 }
 
-/* A statement with a text made from table and `where`, ready to be bound. */
+/* Prepares a statement made from the table and `where`. */
 static int select_statement(struct store *store, enum statement which, const struct table *table,
 			    const char *where, sqlite3_stmt **ret_statement, struct error *error)
 {
@@ -373,7 +373,7 @@ static int select_statement(struct store *store, enum statement which, const str
 	return store_statement(store, which, buffer_text(&sql), ret_statement, error);
 }
 
-/* The one row of a bound statement: 1 found, 0 not. */
+/* Reads the single row of a bound statement: 1 found, 0 not. */
 static int step_one(struct store *store, sqlite3_stmt *statement, const struct table *table,
 		    void *row, struct error *error)
 {
@@ -385,7 +385,7 @@ static int step_one(struct store *store, sqlite3_stmt *statement, const struct t
 	return read_row(statement, table, row, error) < 0 ? -1 : 1;
 }
 
-/* Every row of a bound statement; `each` returns false to stop. */
+/* Reads every row of a bound statement, until `each` returns false. */
 static int step_each(struct store *store, sqlite3_stmt *statement, const struct table *table,
 		     void *row, bool (*each)(void *data, const void *row), void *data,
 		     struct error *error)
@@ -401,7 +401,7 @@ static int step_each(struct store *store, sqlite3_stmt *statement, const struct 
 	}
 }
 
-/* Runs a bound statement that returns no rows; how many rows it changed. */
+/* Runs a bound statement that returns no rows; returns the number of rows changed. */
 static int step_change(struct store *store, enum statement which, sqlite3_stmt *statement,
 		       const char *what, struct error *error)
 {
@@ -439,7 +439,7 @@ int store_sandbox_get(struct store *store, const struct id *id, struct sandbox_r
 	return step_one(store, statement, &sandboxes, ret_row, error);
 }
 
-/* A typed callback behind the untyped one of step_each(). */
+/* A typed callback for the untyped one of rows_step_each(). */
 struct each_call {
 	bool (*sandbox)(void *data, const struct sandbox_row *row);
 	bool (*exec)(void *data, const struct exec_row *row);
@@ -465,8 +465,8 @@ static bool each_token(void *data, const void *row)
 	return call->token(call->data, row);
 }
 
-/* How sandboxes are listed. Each has an index in the order of the list; INDEXED BY makes sure that
- * it is used, since a sort of all rows would not fit into a turn of the loop. */
+/* The ways to list sandboxes. Each has an index in the order of the list. INDEXED BY makes
+ * SQLite use it, because sorting all rows would block the loop. */
 enum listing { LISTING_ALL, LISTING_LIVE, LISTING_OF_WORKSPACE, LISTING_LIVE_OF_WORKSPACE };
 
 #define AFTER_CURSOR                                                                               \
@@ -484,7 +484,7 @@ static const char *const listings[] = {
 _Static_assert(STATEMENT_SANDBOX_PAGE + LISTING_LIVE_OF_WORKSPACE == STATEMENT_SANDBOX_PAGE_LAST,
 	       "a statement for each listing");
 
-/* A limit below 0 is none. */
+/* A limit below 0 means no limit. */
 static int list_sandboxes(struct store *store, const char *workspace, bool live_only,
 			  enum sandbox_state state, const char *name, int64_t before_created_wall,
 			  const struct id *before_id, int64_t limit, struct each_call *call,
@@ -492,7 +492,7 @@ static int list_sandboxes(struct store *store, const char *workspace, bool live_
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	struct sandbox_row row;
-	/* A state other than `ended` is a live one's: the shorter index does. */
+	/* Only live sandboxes have a state other than `ended`, so the shorter index suffices. */
 	bool live = live_only || (state != 0 && state != SANDBOX_ENDED);
 	enum listing listing = workspace ? (live ? LISTING_LIVE_OF_WORKSPACE : LISTING_OF_WORKSPACE)
 					 : (live ? LISTING_LIVE : LISTING_ALL);
@@ -530,7 +530,8 @@ int store_sandbox_page(struct store *store, const char *workspace, bool live_onl
 			      before_id, limit, &call, error);
 }
 
-/* A turn of the loop may take some milliseconds, and a deleted row costs about ten microseconds. */
+/* An iteration of the loop may take a few milliseconds; a deleted row costs about ten
+ * microseconds. */
 #define PRUNE_BATCH 500
 #define PRUNE_BATCH_TEXT "500"
 _Static_assert(PRUNE_BATCH == 500, "both say the same");
@@ -550,7 +551,7 @@ static int prune_step(struct store *store, enum statement which, const char *sql
 
 int store_sandbox_prune(struct store *store, int64_t ended_before_wall, struct error *error)
 {
-	/* The execs of each may be thousands: they go first, counted too. */
+	/* A sandbox may have thousands of execs: they are deleted first, and counted too. */
 	int execs_gone = prune_step(store, STATEMENT_SANDBOX_PRUNE_EXECS,
 				    "DELETE FROM execs WHERE key IN (SELECT key FROM execs WHERE"
 				    " sandbox IN " OLDEST_TOMBSTONES " LIMIT " PRUNE_BATCH_TEXT ")",
@@ -675,7 +676,7 @@ int store_token_revoke(struct store *store, const struct id *id, int64_t wall, s
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	store->token_changes++;
-	/* The first revocation's time stays. */
+	/* The time of the first revocation is kept. */
 	if (store_statement(store, STATEMENT_TOKEN_REVOKE,
 			    "UPDATE tokens SET revoked_wall = iif(revoked_wall, revoked_wall, ?2)"
 			    " WHERE id = ?1",

@@ -1,9 +1,9 @@
-/* The schema, as numbered migrations. One that was released is never changed: add another.
- * Each runs in a transaction of its own together with the change of user_version. */
+/* The schema, as numbered migrations. A released one is never changed: add another. Each runs in
+ * a transaction of its own, together with the change of user_version. */
 #include "store/sqlite.h"
 
 static const char migration_0[] =
-    /* A row with state 10 (SANDBOX_ENDED) is a tombstone: its name is free again. */
+    /* A row with state 10 (SANDBOX_ENDED) is a tombstone, and its name is free again. */
     "CREATE TABLE sandboxes ("
     " id TEXT PRIMARY KEY NOT NULL, workspace TEXT NOT NULL, created_wall INTEGER NOT NULL,"
     " name TEXT, template TEXT NOT NULL, tier INTEGER NOT NULL, state INTEGER NOT NULL,"
@@ -19,7 +19,7 @@ static const char migration_0[] =
     " WHERE name IS NOT NULL AND state != 10;"
     "CREATE INDEX sandboxes_created ON sandboxes (workspace, created_wall);"
     "CREATE INDEX sandboxes_ended ON sandboxes (ended_wall) WHERE state = 10;"
-    /* AUTOINCREMENT: SQLite remembers the highest key ever used, deleted ones included. */
+    /* AUTOINCREMENT: SQLite remembers the highest key ever used, including deleted ones. */
     "CREATE TABLE execs ("
     " key INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, id TEXT NOT NULL UNIQUE,"
     " sandbox TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,"
@@ -39,11 +39,11 @@ static const char migration_0[] =
     "CREATE INDEX tokens_label ON tokens (label) WHERE revoked_wall = 0;";
 
 static const char migration_1[] =
-    /* Since when a paused one's clock stands still; active_wall used to say it. */
+    /* Since when the clock of a paused sandbox stands still; active_wall used to record it. */
     "ALTER TABLE sandboxes ADD COLUMN paused_wall INTEGER NOT NULL DEFAULT 0;"
     "UPDATE sandboxes SET paused_wall = active_wall WHERE state IN (3, 4, 5);"
-    /* One for each way to list, in the order of the list, so that nothing is ever sorted. State and
-     * name are in those with tombstones: what a filter leaves out costs no look at the row. */
+    /* One index for each way to list, in the order of the list, so that nothing is sorted. Those
+     * with tombstones include state and name: rows that a filter leaves out are not read. */
     "DROP INDEX sandboxes_created;"
     "CREATE INDEX sandboxes_by_workspace ON sandboxes (workspace, created_wall, id, state, name);"
     "CREATE INDEX sandboxes_by_time ON sandboxes (created_wall, id, state, name);"
@@ -62,9 +62,10 @@ static const char migration_2[] =
     "ALTER TABLE execs ADD COLUMN timeout_ms INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE execs ADD COLUMN context TEXT;"
     "ALTER TABLE execs ADD COLUMN token TEXT;"
-    /* The activity of every sandbox. `sequence` orders all of it and is never used twice: it is the
-     * id of the event; `number` counts within a sandbox, where each entry carries the hash of the
-     * one before. An entry outlives its sandbox's tombstone as long as its retention says. */
+    /* The activity of every sandbox. `sequence` orders all entries and is never reused: it is
+     * the id of the event. `number` counts within a sandbox, where each entry carries the hash
+     * of the one before. An entry outlives its sandbox's tombstone as long as its retention
+     * says. */
     "CREATE TABLE activity ("
     " sequence INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, workspace TEXT NOT NULL,"
     " sandbox TEXT NOT NULL, number INTEGER NOT NULL, wall INTEGER NOT NULL,"
@@ -73,9 +74,9 @@ static const char migration_2[] =
     "CREATE UNIQUE INDEX activity_sandbox ON activity (sandbox, number);"
     "CREATE INDEX activity_workspace ON activity (workspace, sequence);"
     "CREATE INDEX activity_exec ON activity (exec) WHERE kind = 20;"
-    /* Up to which sequence something of a workspace's was pruned. */
+    /* Sequence up to which entries of a workspace were pruned. */
     "CREATE TABLE activity_pruned (workspace TEXT PRIMARY KEY NOT NULL, sequence INTEGER NOT NULL);"
-    /* What a request with an Idempotency-Key came to; `answer` is what a one-shot run said. */
+    /* Results of requests with an Idempotency-Key; `answer` is that of a one-shot run. */
     "CREATE TABLE requests ("
     " workspace TEXT NOT NULL, key TEXT NOT NULL, operation TEXT NOT NULL, digest BLOB NOT NULL,"
     " sandbox TEXT, exec TEXT, answer BLOB, created_wall INTEGER NOT NULL,"
@@ -91,8 +92,8 @@ static const char migration_2[] =
     " err_begin INTEGER NOT NULL, ended_wall INTEGER NOT NULL, reason TEXT, cwd TEXT, user TEXT,"
     " environment BLOB);"
     "CREATE INDEX contexts_sandbox ON contexts (sandbox);"
-    /* What each sandbox has used, hour by hour (since 1970, UTC); the rows outlive the tombstones.
-     * The newest of a sandbox says up to when it is counted. */
+    /* What each sandbox has used, hour by hour (since 1970, UTC). The rows outlive the
+     * tombstones. The newest row of a sandbox says up to when it is counted. */
     "CREATE TABLE usage ("
     " sandbox TEXT NOT NULL, hour INTEGER NOT NULL, workspace TEXT NOT NULL, name TEXT,"
     " alive_ns INTEGER NOT NULL, paused_ns INTEGER NOT NULL, cpu_ns INTEGER NOT NULL,"
@@ -100,11 +101,11 @@ static const char migration_2[] =
     " snapshot_byte_seconds INTEGER NOT NULL, execs INTEGER NOT NULL,"
     " counted_wall INTEGER NOT NULL, cpu_seen_ns INTEGER NOT NULL, disk_seen INTEGER NOT NULL,"
     " PRIMARY KEY (sandbox, hour)) WITHOUT ROWID;"
-    /* Each in the order of a list, so that a page costs its own rows alone. */
+    /* Each in the order of a list, so that a page reads only its own rows. */
     "CREATE INDEX usage_sandboxes ON usage (workspace, sandbox, hour);"
     "CREATE INDEX usage_workspaces ON usage (workspace, hour);"
     "CREATE INDEX usage_hour ON usage (hour);"
-    /* What a workspace has spent in a period, and what it may. */
+    /* What a workspace has spent in a period, and what it may spend. */
     "CREATE TABLE spent ("
     " workspace TEXT NOT NULL, what INTEGER NOT NULL, period INTEGER NOT NULL,"
     " period_wall INTEGER NOT NULL, amount INTEGER NOT NULL,"
@@ -113,31 +114,31 @@ static const char migration_2[] =
     " workspace TEXT NOT NULL, what INTEGER NOT NULL, period INTEGER NOT NULL,"
     " maximum INTEGER NOT NULL, PRIMARY KEY (workspace, what, period));"
     "CREATE INDEX tokens_sandbox ON tokens (sandbox) WHERE sandbox IS NOT NULL;"
-    /* Keys of this installation: what signs URLs and receipts. */
+    /* Keys of this installation, which sign URLs and receipts. */
     "CREATE TABLE secrets (name TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL);";
 
 static const char migration_3[] =
-    /* One that ends with its cell. */
+    /* The context ends with its cell. */
     "ALTER TABLE contexts ADD COLUMN once INTEGER NOT NULL DEFAULT 0;";
 
 static const char migration_4[] =
-    /* By what who sent the last cell finds it again. */
+    /* The id by which the sender of the last cell finds it again. */
     "ALTER TABLE contexts ADD COLUMN cell TEXT;";
 
 static const char migration_5[] =
-    /* What it saw of its template at its last start, and what it may reach. */
+    /* The digest of the template at the last start, and the network. */
     "ALTER TABLE sandboxes ADD COLUMN rootfs_digest TEXT;"
     "ALTER TABLE sandboxes ADD COLUMN network INTEGER NOT NULL DEFAULT 0;";
 
 static const char migration_6[] =
-    /* Sandboxes that are ready and nobody's. */
+    /* Sandboxes that are ready and have no owner. */
     "CREATE TABLE pool ("
     " id TEXT PRIMARY KEY NOT NULL, ready INTEGER NOT NULL, stamp INTEGER NOT NULL,"
     " tier INTEGER NOT NULL, network INTEGER NOT NULL, template TEXT NOT NULL,"
     " memory INTEGER NOT NULL, disk INTEGER NOT NULL, inodes INTEGER NOT NULL,"
     " cpu_millis INTEGER NOT NULL, pids INTEGER NOT NULL, files INTEGER NOT NULL,"
     " limit_reasons BLOB NOT NULL, rootfs_digest TEXT NOT NULL, cpu_ns INTEGER NOT NULL);"
-    /* Those of the pool before this one have their environment in their init. */
+    /* Sandboxes of the earlier pool have their environment in their init. */
     "UPDATE sandboxes SET boot_origin = 0;";
 
 _Static_assert(SANDBOX_ENDED == 10 && SANDBOX_PAUSING == 3 && SANDBOX_PAUSED == 4 &&

@@ -1,5 +1,5 @@
-/* Keys of this installation. Each is written once and never replaced: what it signed stays true.
- * Called by core/ and api/ at the first use of a key; a read, or a write of one row. */
+/* Keys of this installation. Each is written once and never replaced, because its signatures
+ * must stay valid. Called by core at the first use of a key; reads or writes one row. */
 #include "store/secrets.h"
 
 #include <string.h>

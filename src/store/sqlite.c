@@ -1,11 +1,11 @@
-/* The SQLite connection: opening with suspicion, migrating, caching statements, naming errors.
+/* The SQLite connection: opening an untrusted file, migrating, caching statements, errors.
  *
- * Called by core at its start and by rows.c. Blocks for local disk only; two connections meet only
- * when someone inspects the file by hand, hence the short busy time.
+ * Called by core at its start and by the files with rows. Blocks for local disk only. A second
+ * connection exists only when a person inspects the file, hence the short busy time.
  *
- * A database is judged through a read-only connection before anything is written to it: what is
- * damaged, not ours or newer than us stays as it is. A new one is built under another name and
- * renamed when it is complete, so that caisson.db is whole from its first moment. */
+ * A database is checked through a read-only connection before anything is written: one that is
+ * damaged, foreign or newer stays unchanged. A new one is built under another name and renamed when
+ * it is complete, so that caisson.db is never incomplete. */
 #include "store/sqlite.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ int store_statement(struct store *store, enum statement which, const char *sql,
 	return 0;
 }
 
-/* A row that is refused for its contents (a name that is taken) is not the store's fault. */
+/* A row that is refused for its contents (a taken name) is not a failure of the store. */
 static void write_note(int code, int64_t began)
 {
 	bool well = code == SQLITE_DONE || code == SQLITE_ROW || code == SQLITE_OK ||
@@ -97,7 +97,7 @@ int store_test_write(struct store *store, struct error *error)
 		return 0;
 	if (database_read_number(store->database, "PRAGMA user_version", &version, error) < 0)
 		return -1;
-	/* The same number: a page is written, nothing is changed. */
+	/* Writing the same number writes a page and changes nothing. */
 	snprintf(sql, sizeof(sql), "PRAGMA user_version = %lld", (long long)version);
 	int code = sqlite3_exec(store->database, sql, NULL, NULL, NULL);
 	write_note(code, began);
@@ -131,7 +131,7 @@ int store_transaction_end(struct store *store, int result, struct error *error)
 	store->broken |= result < 0;
 	if (store->depth == 0 || --store->depth > 0)
 		return result;
-	/* A full disk makes SQLite undo everything by itself. */
+	/* A full disk makes SQLite roll back by itself. */
 	bool undone = sqlite3_get_autocommit(store->database) != 0;
 	if (!store->broken && !undone &&
 	    statement_run(store, STATEMENT_COMMIT, "COMMIT", error) == 0)
@@ -185,18 +185,19 @@ static int database_open(const char *path, int flags, sqlite3 **ret_database, st
 	}
 	sqlite3_extended_result_codes(database, 1);
 	sqlite3_busy_timeout(database, BUSY_MS);
-	/* The file is damaged or made by someone else until it was checked: its schema may call no
-	 * function with side effects, and no page is believed without a look. */
+	/* The file is untrusted until it is checked: its schema may call no function with side
+	 * effects. */
 	sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-	/* The daemon may write to its own directories only: there is no /tmp to spill to. */
+	/* The daemon may only write to its own directories: there is no /tmp for temporary
+	 * files. */
 	if (database_execute(database, "PRAGMA temp_store = MEMORY", "setting it up", error) < 0)
 		return error_prepend(error, "%s", path);
 	*ret_database = TAKE_PTR(database);
 	return 0;
 }
 
-/* Brings a database to store_version. A migration and its number become true together. */
+/* Migrates a database to store_version. Each migration is committed together with its number. */
 static int database_migrate(sqlite3 *database, struct error *error)
 {
 	int64_t version;
@@ -238,14 +239,15 @@ static int database_check_integrity(sqlite3 *database, struct error *error)
 	return result;
 }
 
-/* Is this our database, whole, and not newer than this program? Changes nothing. */
+/* Checks that it is a complete database of ours and not newer than this program. Changes
+ * nothing. */
 static int database_check(const char *path, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	int64_t application, version;
 	if (database_open(path, SQLITE_OPEN_READONLY, &database, error) < 0)
 		return -1;
-	/* In this order: both numbers stand in the header, whatever a newer schema looks like. */
+	/* First, because both numbers are in the header, whatever a newer schema looks like. */
 	if (database_read_number(database, "PRAGMA application_id", &application, error) < 0 ||
 	    database_read_number(database, "PRAGMA user_version", &version, error) < 0)
 		return error_prepend(error, "%s", path);
@@ -275,7 +277,7 @@ static void database_remove(const char *path)
 
 static int database_build(const char *path, struct error *error)
 {
-	/* Made here so that its mode is ours; SQLite gives its log files the same. */
+	/* Created here to set its mode; SQLite gives its log files the same. */
 	CLOSE_FD int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "making %s", path);
@@ -319,8 +321,8 @@ static int database_create(const char *directory, const char *path, struct error
 	return 0;
 }
 
-/* A connection that only reads leaves SQLite's working files beside a database that has none. Who
- * is refused should find everything as it was. */
+/* A read-only connection may leave SQLite's log files beside a database that had none. A refused
+ * database must stay as it was. */
 static void database_remove_new_logs(const char *path, bool had_log)
 {
 	char log[STORE_PATH_MAX], index[STORE_PATH_MAX];
@@ -333,7 +335,7 @@ static void database_remove_new_logs(const char *path, bool had_log)
 	}
 }
 
-/* The directory and the file are for the daemon's user alone: the tokens' hashes are in there. */
+/* Only the daemon's user may read them, because they contain the hashes of tokens. */
 static int directory_prepare(const char *directory, struct error *error)
 {
 	struct stat info;
@@ -376,8 +378,8 @@ static int store_open_database(const char *directory, struct store *store, struc
 	if (database_open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, &store->database,
 			  error) < 0)
 		return -1;
-	/* NORMAL in WAL mode: what was committed survives the daemon's death; a power cut may take
-	 * the last transactions, never the database. */
+	/* NORMAL in WAL mode: committed data survives the daemon's death. A power failure may
+	 * lose the last transactions, but never damages the database. */
 	if (database_execute(store->database,
 			     "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
 			     "PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;"

@@ -9,12 +9,12 @@
 #define STORE_FILE "caisson.db"
 #define STORE_APPLICATION_ID 0x43535342 /* "CSSB", in the file's header */
 
-/* One prepared statement each, made at its first use and kept. */
+/* One prepared statement each, made at its first use and cached. */
 enum statement {
 	STATEMENT_SANDBOX_INSERT,
 	STATEMENT_SANDBOX_UPDATE,
 	STATEMENT_SANDBOX_GET,
-	STATEMENT_SANDBOX_PAGE, /* four of them: enum listing in rows.c */
+	STATEMENT_SANDBOX_PAGE, /* four of them: enum listing in sandbox_rows.c */
 	STATEMENT_SANDBOX_PAGE_LAST = STATEMENT_SANDBOX_PAGE + 3,
 	STATEMENT_SANDBOX_PRUNE_EXECS,
 	STATEMENT_SANDBOX_PRUNE,
@@ -80,21 +80,21 @@ struct store {
 	sqlite3 *database;
 	sqlite3_stmt *statements[STATEMENT_COUNT];
 	uint64_t token_changes;
-	unsigned depth; /* of store_transaction_begin() */
-	bool broken;    /* what was begun is to be undone at its end */
+	unsigned depth; /* nesting of store_transaction_begin() */
+	bool broken;    /* the transaction is to be rolled back */
 };
 
-/* The numbered migrations: migration N brings a database of version N to N + 1. */
+/* Numbered migrations: migration N takes a database from version N to N + 1. */
 extern const char *const store_migrations[];
 extern const int store_version;
 
-/* Fills the error from what SQLite says last: NO_SPACE, STORE_CORRUPT or STORE. */
+/* Fills the error from SQLite's last error: NO_SPACE, STORE_CORRUPT or STORE. */
 int store_fail(sqlite3 *database, int code, const char *what, struct error *error);
-/* The cached statement, reset and without bindings; `sql` is used the first time. */
+/* Returns the cached statement, reset and without bindings; `sql` is used the first time. */
 NODISCARD int store_statement(struct store *store, enum statement which, const char *sql,
 			      sqlite3_stmt **ret_statement, struct error *error);
-/* Steps a statement that writes: the one place where a write to the database happens. */
+/* Steps a statement that writes: the only place where rows are written. */
 int store_write(enum statement which, sqlite3_stmt *statement);
-/* Ends the use of a statement: what it holds locked is free again. Takes NULL. */
+/* Ends the use of a statement and releases its locks. Takes NULL. */
 void store_statement_end(sqlite3_stmt **statement);
 #define END_STATEMENT CLEANUP(store_statement_end)

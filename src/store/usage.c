@@ -1,7 +1,5 @@
-/* The tables usage, spent and budgets. See usage.h. Called by core/account/meter.c,
- * core/account/budget.c and the handlers that sum; blocks for local disk only. Who writes many rows
- * puts store_transaction_begin() and store_transaction_end() around them, so that they cost one
- * commit. */
+/* The tables usage, spent and budgets. See usage.h. Called by core/account; blocks for local
+ * disk only. A caller that writes many rows does so in one transaction, which costs one commit. */
 #include "store/usage.h"
 
 #include <string.h>
@@ -60,7 +58,7 @@ int store_usage_put(struct store *store, const struct usage_row *row, struct err
 		   : 0;
 }
 
-/* From column `at` on: the sums in the order of the table. */
+/* Reads the sums from column `at` on, in the order of the table. */
 static void sums_read(sqlite3_stmt *statement, int at, struct usage_row *row)
 {
 	row->alive_ns = column_u64(statement, at);
@@ -102,8 +100,8 @@ int store_usage_last(struct store *store, const struct id *sandbox, struct usage
 	"SELECT sandbox, hour, workspace, name, alive_ns, paused_ns, cpu_ns,"                      \
 	" memory_byte_seconds, disk_byte_seconds, snapshot_byte_seconds, execs FROM usage WHERE "
 
-/* One for each way to ask, so that each walks an index in the order of its answer. What is told of
- * the hours besides is looked at row by row. */
+/* One statement for each kind of query, so that each walks an index in the order of its answer.
+ * Hours are filtered row by row. */
 static const struct {
 	enum statement number;
 	const char *sql;
@@ -154,7 +152,7 @@ static int row_read(sqlite3_stmt *statement, struct usage_row *row, struct error
 	return 0;
 }
 
-/* The sum is whole: false when the callback wants no more. */
+/* The sum is complete; false when the callback wants no more. */
 static bool walk_emit_sum(struct usage_walk *walk,
 			  bool (*each)(void *data, const struct usage_row *row), void *data)
 {
@@ -172,7 +170,7 @@ static bool walk_sum_includes(const struct usage_walk *walk, const struct usage_
 	return strcmp(walk->sum.workspace, row->workspace) == 0;
 }
 
-/* 1: go on, 0: the callback wants no more. */
+/* 1: continue, 0: the callback wants no more. */
 static int walk_add_row(struct usage_walk *walk, const struct usage_row *row,
 			bool (*each)(void *data, const struct usage_row *row), void *data)
 {
@@ -211,7 +209,7 @@ int store_usage_walk(struct store *store, struct usage_walk *walk, uint32_t rows
 	if (store_statement(store, walks[walk->by][all].number, walks[walk->by][all].sql,
 			    &statement, error) < 0)
 		return -1;
-	/* One workspace's hours are in order: it begins with the first that is asked for. */
+	/* The hours of one workspace are in order: begin at the first requested one. */
 	int64_t hour = walk->at_hour;
 	if (walk->by == USAGE_BY_WORKSPACE && !all) {
 		hour = walk->at[0] ? hour : walk->from_hour;

@@ -13,8 +13,7 @@
 #define RECORD_ROOM 1024
 #define PATH_ROOM 512
 
-/* The number after "\
- * KEY "; 0 when the key is missing. */
+/* The number after "\nKEY "; 0 when the key is missing. */
 static uint64_t record_read_number(const char *text, const char *key)
 {
 	const char *place = strstr(text, key);

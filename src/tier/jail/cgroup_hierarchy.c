@@ -56,7 +56,7 @@ static char *line_take_word(char **line)
 	return word;
 }
 
-/* mountinfo writes space, tab, newline and backslash as \\040 and so on. */
+/* mountinfo writes space, tab, newline and backslash as \040 and so on. */
 static void path_unescape(char *text)
 {
 	char *to = text;
