@@ -319,10 +319,10 @@ static int workspace_mark_pruned(struct store *store, const char *workspace, uin
 		return -1;
 	sqlite3_bind_text(statement, 1, workspace, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(statement, 2, (int64_t)sequence);
-	int code = store_write(STATEMENT_ACTIVITY_MARK_PRUNED, statement);
-	return code == SQLITE_DONE
-		   ? 0
-		   : store_fail(store->database, code, "pruning the activity", error);
+	return store_change(store, STATEMENT_ACTIVITY_MARK_PRUNED, statement,
+			    "pruning the activity", error) < 0
+		   ? -1
+		   : 0;
 }
 
 static int entry_delete(struct store *store, uint64_t sequence, struct error *error)
@@ -332,10 +332,10 @@ static int entry_delete(struct store *store, uint64_t sequence, struct error *er
 			    "DELETE FROM activity WHERE sequence = ?1", &statement, error) < 0)
 		return -1;
 	sqlite3_bind_int64(statement, 1, (int64_t)sequence);
-	int code = store_write(STATEMENT_ACTIVITY_DELETE, statement);
-	return code == SQLITE_DONE
-		   ? 0
-		   : store_fail(store->database, code, "pruning the activity", error);
+	return store_change(store, STATEMENT_ACTIVITY_DELETE, statement, "pruning the activity",
+			    error) < 0
+		   ? -1
+		   : 0;
 }
 
 struct doomed {

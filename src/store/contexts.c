@@ -55,10 +55,7 @@ static int row_write(struct store *store, enum statement which, const char *sql,
 	if (store_statement(store, which, sql, &statement, error) < 0)
 		return -1;
 	row_bind(statement, row);
-	int code = store_write(which, statement);
-	if (code != SQLITE_DONE)
-		return store_fail(store->database, code, "writing a code context", error);
-	return 0;
+	return store_change(store, which, statement, "writing a code context", error) < 0 ? -1 : 0;
 }
 
 int store_context_insert(struct store *store, const struct context_row *row, struct error *error)
@@ -85,10 +82,10 @@ int store_context_delete(struct store *store, const struct id *id, struct error 
 			    &statement, error) < 0)
 		return -1;
 	sqlite3_bind_text(statement, 1, id->text, -1, SQLITE_STATIC);
-	int code = store_write(STATEMENT_CONTEXT_DELETE, statement);
-	if (code != SQLITE_DONE)
-		return store_fail(store->database, code, "removing a code context", error);
-	return 0;
+	return store_change(store, STATEMENT_CONTEXT_DELETE, statement, "removing a code context",
+			    error) < 0
+		   ? -1
+		   : 0;
 }
 
 static char *column_text(sqlite3_stmt *statement, int at)

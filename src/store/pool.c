@@ -43,10 +43,10 @@ int store_pool_put(struct store *store, const struct pool_row *row, struct error
 			  SQLITE_STATIC);
 	sqlite3_bind_text(statement, 14, row->rootfs_digest, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(statement, 15, (int64_t)row->cpu_ns);
-	int code = store_write(STATEMENT_POOL_PUT, statement);
-	if (code != SQLITE_DONE)
-		return store_fail(store->database, code, "writing a row of the pool", error);
-	return 0;
+	return store_change(store, STATEMENT_POOL_PUT, statement, "writing a row of the pool",
+			    error) < 0
+		   ? -1
+		   : 0;
 }
 
 int store_pool_delete(struct store *store, const struct id *id, struct error *error)
@@ -56,10 +56,8 @@ int store_pool_delete(struct store *store, const struct id *id, struct error *er
 			    &statement, error) < 0)
 		return -1;
 	sqlite3_bind_text(statement, 1, id->text, -1, SQLITE_STATIC);
-	int code = store_write(STATEMENT_POOL_DELETE, statement);
-	if (code != SQLITE_DONE)
-		return store_fail(store->database, code, "removing a row of the pool", error);
-	return sqlite3_changes(store->database) > 0;
+	return store_change(store, STATEMENT_POOL_DELETE, statement, "removing a row of the pool",
+			    error);
 }
 
 int store_pool_has(struct store *store, const struct id *id, struct error *error)

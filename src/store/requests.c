@@ -63,13 +63,6 @@ int store_request_get(struct store *store, const char *workspace, const char *ke
 	return 1;
 }
 
-static int statement_write(struct store *store, enum statement which, sqlite3_stmt *statement,
-			   const char *what, struct error *error)
-{
-	int code = store_write(which, statement);
-	return code == SQLITE_DONE ? 0 : store_fail(store->database, code, what, error);
-}
-
 int store_request_put(struct store *store, const struct request_row *row, struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
@@ -89,7 +82,9 @@ int store_request_put(struct store *store, const struct request_row *row, struct
 	if (row->answer)
 		sqlite3_bind_blob(statement, 7, row->answer, (int)row->answer_size, SQLITE_STATIC);
 	sqlite3_bind_int64(statement, 8, row->created_wall);
-	return statement_write(store, STATEMENT_REQUEST_PUT, statement, "writing a request", error);
+	return store_change(store, STATEMENT_REQUEST_PUT, statement, "writing a request", error) < 0
+		   ? -1
+		   : 0;
 }
 
 int store_request_delete(struct store *store, const char *workspace, const char *key,
@@ -101,8 +96,10 @@ int store_request_delete(struct store *store, const char *workspace, const char 
 			    error) < 0)
 		return -1;
 	bind_key(statement, workspace, key);
-	return statement_write(store, STATEMENT_REQUEST_DELETE, statement, "removing a request",
-			       error);
+	return store_change(store, STATEMENT_REQUEST_DELETE, statement, "removing a request",
+			    error) < 0
+		   ? -1
+		   : 0;
 }
 
 int store_request_prune(struct store *store, int64_t before_wall, struct error *error)
@@ -114,6 +111,8 @@ int store_request_prune(struct store *store, int64_t before_wall, struct error *
 			    &statement, error) < 0)
 		return -1;
 	sqlite3_bind_int64(statement, 1, before_wall);
-	return statement_write(store, STATEMENT_REQUEST_PRUNE, statement, "removing old requests",
-			       error);
+	return store_change(store, STATEMENT_REQUEST_PRUNE, statement, "removing old requests",
+			    error) < 0
+		   ? -1
+		   : 0;
 }

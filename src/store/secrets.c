@@ -39,10 +39,10 @@ static int secret_insert(struct store *store, const char *name, size_t size, con
 		return -1;
 	sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
 	sqlite3_bind_blob(statement, 2, value, (int)size, SQLITE_STATIC);
-	int code = store_write(STATEMENT_SECRET_INSERT, statement);
-	if (code != SQLITE_DONE)
-		return store_fail(store->database, code, "writing a secret", error);
-	return 0;
+	return store_change(store, STATEMENT_SECRET_INSERT, statement, "writing a secret", error) <
+		       0
+		   ? -1
+		   : 0;
 }
 
 int store_secret_get_or_make(struct store *store, const char *name, size_t size,

@@ -89,6 +89,15 @@ int store_write(enum statement which UNUSED, sqlite3_stmt *statement)
 	return code;
 }
 
+int store_change(struct store *store, enum statement which, sqlite3_stmt *statement,
+		 const char *what, struct error *error)
+{
+	int code = store_write(which, statement);
+	if (code != SQLITE_DONE)
+		return store_fail(store->database, code, what, error);
+	return sqlite3_changes(store->database);
+}
+
 int store_test_write(struct store *store, struct error *error)
 {
 	int64_t version, began = clock_monotonic();
@@ -110,8 +119,7 @@ static int statement_run(struct store *store, enum statement which, const char *
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	if (store_statement(store, which, sql, &statement, error) < 0)
 		return -1;
-	int code = store_write(which, statement);
-	return code == SQLITE_DONE ? 0 : store_fail(store->database, code, sql, error);
+	return store_change(store, which, statement, sql, error) < 0 ? -1 : 0;
 }
 
 int store_transaction_begin(struct store *store, struct error *error)

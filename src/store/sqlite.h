@@ -95,6 +95,9 @@ NODISCARD int store_statement(struct store *store, enum statement which, const c
 			      sqlite3_stmt **ret_statement, struct error *error);
 /* Steps a statement that writes: the only place where rows are written. */
 int store_write(enum statement which, sqlite3_stmt *statement);
+/* The same for a bound statement that returns no rows; the number of rows changed, or -1. */
+NODISCARD int store_change(struct store *store, enum statement which, sqlite3_stmt *statement,
+			   const char *what, struct error *error);
 /* Ends the use of a statement and releases its locks. Takes NULL. */
 void store_statement_end(sqlite3_stmt **statement);
 #define END_STATEMENT CLEANUP(store_statement_end)

@@ -8,15 +8,6 @@
 
 #define PRUNE_BATCH_TEXT "500"
 
-static int statement_write(struct store *store, enum statement which, sqlite3_stmt *statement,
-			   const char *what, struct error *error)
-{
-	int code = store_write(which, statement);
-	if (code != SQLITE_DONE)
-		return store_fail(store->database, code, what, error);
-	return sqlite3_changes(store->database);
-}
-
 static void bind_u64(sqlite3_stmt *statement, int at, uint64_t value)
 {
 	sqlite3_bind_int64(statement, at, (sqlite3_int64)MIN(value, (uint64_t)INT64_MAX));
@@ -53,9 +44,8 @@ int store_usage_put(struct store *store, const struct usage_row *row, struct err
 	sqlite3_bind_int64(statement, 12, row->counted_wall);
 	bind_u64(statement, 13, row->cpu_seen_ns);
 	bind_u64(statement, 14, row->disk_seen);
-	return statement_write(store, STATEMENT_USAGE_PUT, statement, "writing usage", error) < 0
-		   ? -1
-		   : 0;
+	return store_change(store, STATEMENT_USAGE_PUT, statement, "writing usage", error) < 0 ? -1
+											       : 0;
 }
 
 /* Reads the sums from column `at` on, in the order of the table. */
@@ -247,8 +237,7 @@ int store_usage_prune(struct store *store, int64_t before_hour, struct error *er
 			    &statement, error) < 0)
 		return -1;
 	sqlite3_bind_int64(statement, 1, before_hour);
-	return statement_write(store, STATEMENT_USAGE_PRUNE, statement, "removing old usage",
-			       error);
+	return store_change(store, STATEMENT_USAGE_PRUNE, statement, "removing old usage", error);
 }
 
 int store_spent_put(struct store *store, const struct spent_row *row, struct error *error)
@@ -264,8 +253,8 @@ int store_spent_put(struct store *store, const struct spent_row *row, struct err
 	sqlite3_bind_int64(statement, 3, row->period);
 	sqlite3_bind_int64(statement, 4, row->period_wall);
 	bind_u64(statement, 5, row->amount);
-	return statement_write(store, STATEMENT_SPENT_PUT, statement, "writing what was spent",
-			       error) < 0
+	return store_change(store, STATEMENT_SPENT_PUT, statement, "writing what was spent",
+			    error) < 0
 		   ? -1
 		   : 0;
 }
@@ -307,8 +296,7 @@ int store_budget_put(struct store *store, const struct budget_row *row, struct e
 	sqlite3_bind_int64(statement, 2, row->what);
 	sqlite3_bind_int64(statement, 3, row->period);
 	sqlite3_bind_int64(statement, 4, row->maximum);
-	return statement_write(store, STATEMENT_BUDGET_PUT, statement, "writing a budget", error) <
-		       0
+	return store_change(store, STATEMENT_BUDGET_PUT, statement, "writing a budget", error) < 0
 		   ? -1
 		   : 0;
 }
@@ -325,8 +313,7 @@ int store_budget_delete(struct store *store, const char *workspace, uint32_t wha
 	sqlite3_bind_text(statement, 1, workspace, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(statement, 2, what);
 	sqlite3_bind_int64(statement, 3, period);
-	return statement_write(store, STATEMENT_BUDGET_DELETE, statement, "removing a budget",
-			       error);
+	return store_change(store, STATEMENT_BUDGET_DELETE, statement, "removing a budget", error);
 }
 
 int store_budget_each(struct store *store, bool (*each)(void *data, const struct budget_row *row),
