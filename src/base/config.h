@@ -105,5 +105,8 @@ NODISCARD int config_check(const struct config *config, struct error *error);
 #define CONFIG_HOST_MAX 64
 NODISCARD int config_split_listen(const char *listen, char host[CONFIG_HOST_MAX],
 				  uint16_t *ret_port);
+/* Returns whether the user is the host's root, and its uid on the host. A spawner without root
+ * is uid 0 of a user namespace of its own, and the daemon may be too. */
+bool config_user_is_root(unsigned *ret_uid);
 /* <runtime>/caisson.sock */
 NODISCARD int config_socket_path(const struct config *config, char *path, size_t room);

@@ -30,8 +30,8 @@
 #include "proto/init_messages.h"
 #include "proto/spawner_messages.h"
 #include "tier/bridge/exec_output.h"
+#include "tier/bridge/frame_queue.h"
 
-#define FRAME_MAX (FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX)
 /* A queue takes a frame to pass on while the largest one fits besides this reserve, which is for
  * small frames of our own. */
 #define RESERVE 4096
@@ -42,14 +42,9 @@
 #define STALL_MAX (10 * NSEC_PER_SEC)
 #define FINISH_TIMEOUT (2 * NSEC_PER_SEC)
 
-struct queue {
-	uint8_t *data;
-	size_t room, start, end;
-};
-
 #define QUEUE(name, size)                                                                          \
 	static uint8_t name##_room[size];                                                          \
-	static struct queue name = {.data = name##_room, .room = (size)}
+	static struct frame_queue name = {.data = name##_room, .room = (size)}
 
 QUEUE(guest_in, FRAME_MAX + 64 * 1024);
 QUEUE(guest_out, 2 * FRAME_MAX + RESERVE);
@@ -70,63 +65,9 @@ static struct {
 	int64_t stalled_since; /* since when the daemon does not read; 0: it reads */
 } relay = {.listener = -1, .guest = -1, .signals = -1, .daemon = -1};
 
-/* ---- Queues. */
-
-static size_t queue_free(const struct queue *queue)
+static bool queue_takes_frame(const struct frame_queue *queue)
 {
-	return queue->room - (queue->end - queue->start);
-}
-
-static void queue_clear(struct queue *queue)
-{
-	queue->start = queue->end = 0;
-}
-
-static void queue_compact(struct queue *queue)
-{
-	memmove(queue->data, queue->data + queue->start, queue->end - queue->start);
-	queue->end -= queue->start;
-	queue->start = 0;
-}
-
-/* Returns `size` contiguous bytes; the caller has checked that the queue has as many free. */
-static uint8_t *queue_place(struct queue *queue, size_t size)
-{
-	if (queue->room - queue->end < size)
-		queue_compact(queue);
-	return queue->data + queue->end;
-}
-
-/* The caller has checked that it fits. */
-static void queue_frame(struct queue *queue, enum frame_type type, uint64_t id, const void *payload,
-			size_t size)
-{
-	uint8_t *place = queue_place(queue, FRAME_HEADER_SIZE + size);
-	frame_header_write(place, (uint16_t)type, id, (uint32_t)size);
-	if (size > 0)
-		memcpy(place + FRAME_HEADER_SIZE, payload, size);
-	queue->end += FRAME_HEADER_SIZE + size;
-}
-
-/* 0: all was sent, or the socket is full; -errno. */
-static int queue_send(struct queue *queue, int fd)
-{
-	while (queue->start < queue->end) {
-		ssize_t sent = send(fd, queue->data + queue->start, queue->end - queue->start,
-				    MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (sent < 0 && errno == EINTR)
-			continue;
-		if (sent < 0)
-			return errno == EAGAIN ? 0 : -errno;
-		queue->start += (size_t)sent;
-	}
-	queue_clear(queue);
-	return 0;
-}
-
-static bool queue_takes_frame(const struct queue *queue)
-{
-	return queue_free(queue) >= FRAME_MAX + RESERVE;
+	return frame_queue_free_bytes(queue) >= FRAME_MAX + RESERVE;
 }
 
 /* ---- Exit. */
@@ -150,7 +91,7 @@ static void channel_send_begin(void)
 	uint8_t room[4];
 	struct writer writer = writer_on(room, sizeof(room));
 	write_u32(&writer, ++relay.begin_number);
-	queue_frame(&guest_out, FRAME_BEGIN, 0, room, writer.size);
+	frame_queue_add(&guest_out, FRAME_BEGIN, 0, room, writer.size);
 	relay.begin_pending = true;
 	relay.frames_passed = false;
 }
@@ -163,8 +104,8 @@ static void daemon_close(void)
 	for (size_t i = 0; i < relay.fd_count; i++)
 		close(relay.fds[i]);
 	relay.fd_count = 0;
-	queue_clear(&daemon_in);
-	queue_clear(&daemon_out);
+	frame_queue_clear(&daemon_in);
+	frame_queue_clear(&daemon_out);
 	relay.hello_answered = false;
 	relay.stalled_since = 0;
 	if (relay.frames_passed)
@@ -196,7 +137,7 @@ static void daemon_receive(void)
 {
 	size_t fds = MIN(FDS_MAX - relay.fd_count, (size_t)FDS_PER_MESSAGE);
 	if (daemon_in.room == daemon_in.end)
-		queue_compact(&daemon_in);
+		frame_queue_compact(&daemon_in);
 	ssize_t got = fd_receive(relay.daemon, daemon_in.data + daemon_in.end,
 				 daemon_in.room - daemon_in.end, relay.fds + relay.fd_count, &fds);
 	if (got == -EAGAIN)
@@ -216,7 +157,7 @@ static void daemon_send_start_failed(uint64_t id, const struct failure *failure)
 	uint8_t room[sizeof(*failure) + 16];
 	struct writer writer = writer_on(room, sizeof(room));
 	failure_write(&writer, failure);
-	queue_frame(&daemon_out, FRAME_START_FAILED, id, room, writer.size);
+	frame_queue_add(&daemon_out, FRAME_START_FAILED, id, room, writer.size);
 }
 
 static int daemon_pass_exec(const struct frame *frame)
@@ -243,7 +184,7 @@ static int daemon_pass_exec(const struct frame *frame)
 	int64_t size = writer_finish(&writer);
 	if (size < 0)
 		return -EBADMSG;
-	queue_frame(&guest_out, FRAME_EXEC, frame->id, room, (size_t)size);
+	frame_queue_add(&guest_out, FRAME_EXEC, frame->id, room, (size_t)size);
 	return 0;
 }
 
@@ -260,7 +201,7 @@ static int daemon_pass_configure(const struct frame *frame)
 	int64_t size = writer_finish(&writer);
 	if (size < 0)
 		return -EBADMSG;
-	queue_frame(&guest_out, FRAME_CONFIGURE, frame->id, room, (size_t)size);
+	frame_queue_add(&guest_out, FRAME_CONFIGURE, frame->id, room, (size_t)size);
 	return 0;
 }
 
@@ -330,8 +271,8 @@ static bool daemon_handle_frame(void)
 		return false;
 	}
 	if (result > 0)
-		queue_frame(&guest_out, (enum frame_type)frame.type, frame.id, frame.payload,
-			    frame.size);
+		frame_queue_add(&guest_out, (enum frame_type)frame.type, frame.id, frame.payload,
+				frame.size);
 	daemon_in.start += (size_t)length;
 	return true;
 }
@@ -342,8 +283,8 @@ static void guest_pass_frame(const struct frame *frame)
 {
 	if (relay.daemon < 0 || relay.begin_pending)
 		return;
-	queue_frame(&daemon_out, (enum frame_type)frame->type, frame->id, frame->payload,
-		    frame->size);
+	frame_queue_add(&daemon_out, (enum frame_type)frame->type, frame->id, frame->payload,
+			frame->size);
 	if (frame->type == FRAME_HELLO_REPLY && !relay.hello_answered) {
 		relay.hello_answered = true;
 		exec_output_repeat_progress();
@@ -450,7 +391,7 @@ static bool guest_handle_frame(void)
 static int guest_receive(void)
 {
 	if (guest_in.room == guest_in.end)
-		queue_compact(&guest_in);
+		frame_queue_compact(&guest_in);
 	if (guest_in.room == guest_in.end)
 		return 0;
 	ssize_t got = recv(relay.guest, guest_in.data + guest_in.end, guest_in.room - guest_in.end,
@@ -474,7 +415,7 @@ static _Noreturn void relay_finish(void)
 		got = guest_receive();
 		while (guest_handle_frame())
 			;
-		if (relay.daemon >= 0 && queue_send(&daemon_out, relay.daemon) < 0)
+		if (relay.daemon >= 0 && frame_queue_send(&daemon_out, relay.daemon) < 0)
 			daemon_close();
 		/* A daemon that does not read must not delay output on its way to the log. */
 		if (!queue_takes_frame(&daemon_out)) {
@@ -517,25 +458,27 @@ static void execs_send_due(void)
 	uint32_t credit;
 	struct output_totals totals;
 	uint8_t room[32];
-	while (queue_free(&guest_out) > RESERVE / 2 && exec_output_next_credit(&key, &credit)) {
+	while (frame_queue_free_bytes(&guest_out) > RESERVE / 2 &&
+	       exec_output_next_credit(&key, &credit)) {
 		struct writer writer = writer_on(room, sizeof(room));
 		write_u32(&writer, credit);
-		queue_frame(&guest_out, FRAME_CREDIT, key, room, writer.size);
+		frame_queue_add(&guest_out, FRAME_CREDIT, key, room, writer.size);
 	}
 	while (relay.hello_answered && !relay.begin_pending &&
-	       queue_free(&daemon_out) > SMALL_FRAME && exec_output_next_progress(&key, &totals)) {
+	       frame_queue_free_bytes(&daemon_out) > SMALL_FRAME &&
+	       exec_output_next_progress(&key, &totals)) {
 		struct writer writer = writer_on(room, sizeof(room));
 		output_totals_write(&writer, &totals);
-		queue_frame(&daemon_out, FRAME_PROGRESS, key, room, writer.size);
+		frame_queue_add(&daemon_out, FRAME_PROGRESS, key, room, writer.size);
 	}
 }
 
 static void queues_flush(void)
 {
-	if (queue_send(&guest_out, relay.guest) < 0)
+	if (frame_queue_send(&guest_out, relay.guest) < 0)
 		relay_finish();
 	size_t before = daemon_out.start;
-	if (relay.daemon >= 0 && queue_send(&daemon_out, relay.daemon) < 0)
+	if (relay.daemon >= 0 && frame_queue_send(&daemon_out, relay.daemon) < 0)
 		daemon_close();
 	int64_t now = clock_boot();
 	if (queue_takes_frame(&daemon_out) || daemon_out.start != before)
@@ -565,11 +508,11 @@ static void relay_wait_for_events(bool more)
 	    [GUEST] = {.fd = relay.guest},
 	    [DAEMON] = {.fd = relay.daemon},
 	};
-	if (queue_free(&guest_in) > 0)
+	if (frame_queue_free_bytes(&guest_in) > 0)
 		polled[GUEST].events |= POLLIN;
 	if (guest_out.start < guest_out.end)
 		polled[GUEST].events |= POLLOUT;
-	if (!relay.begin_pending && fds_fit && queue_free(&daemon_in) > 0)
+	if (!relay.begin_pending && fds_fit && frame_queue_free_bytes(&daemon_in) > 0)
 		polled[DAEMON].events |= POLLIN;
 	if (daemon_out.start < daemon_out.end)
 		polled[DAEMON].events |= POLLOUT;
@@ -635,7 +578,7 @@ int relay_wait_for_init(int channel, int64_t deadline)
 	while (relay.begin_pending) {
 		int64_t left = (deadline - clock_boot()) / NSEC_PER_MSEC;
 		struct pollfd polled = {.fd = channel, .events = POLLIN};
-		int result = queue_send(&guest_out, channel);
+		int result = frame_queue_send(&guest_out, channel);
 		if (result < 0)
 			return result;
 		if (left <= 0)

@@ -1,4 +1,4 @@
-/* Makes, limits, freezes and removes the cgroups of a sandbox. See cgroup.h. */
+/* Makes, freezes, kills and removes the cgroups of a sandbox. See cgroup.h. */
 #include "tier/jail/cgroup.h"
 
 #include <dirent.h>
@@ -18,10 +18,6 @@
 #include "tier/jail/cgroup_hierarchy.h"
 #include "tier/jail/ids.h"
 
-#define CPU_PERIOD_US 100000u
-#define SOCKET_SHARE                                                                               \
-	4 /* share of the memory limit for socket buffers, on top of it; version 1                 \
-	   * only */
 #define PATH_ROOM 128
 
 static int group_path(const struct host *host, const struct id *id, const char *leaf,
@@ -31,7 +27,7 @@ static int group_path(const struct host *host, const struct id *id, const char *
 			   leaf);
 }
 
-static int group_open(const struct hierarchy *hierarchy, const struct host *host,
+int cgroup_group_open(const struct hierarchy *hierarchy, const struct host *host,
 		      const struct id *id, const char *leaf)
 {
 	char path[PATH_ROOM];
@@ -61,13 +57,6 @@ void cgroup_boot_done(struct cgroup_boot *boot)
 	fd_close(&boot->process_events);
 }
 
-static int file_write_number(int directory, const char *name, uint64_t value)
-{
-	char text[32];
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-	return fd_write_small(directory, name, text);
-}
-
 int64_t cgroup_read_number(int directory, const char *name, const char *key)
 {
 	char text[8192];
@@ -87,119 +76,6 @@ int64_t cgroup_read_number(int directory, const char *name, const char *key)
 	if (*place < '0' || *place > '9')
 		return -1;
 	return (int64_t)strtoull(place, NULL, 10);
-}
-
-/* Memory plus swap gets the same limit as memory: no swap. The sum must never be below the
- * memory limit, so raising sets it first. */
-static int memory_limit_set_v1(int work, uint64_t memory)
-{
-	int result = file_write_number(work, "memory.limit_in_bytes", memory);
-	if (result == -EINVAL) {
-		result = file_write_number(work, "memory.memsw.limit_in_bytes", memory);
-		if (result >= 0)
-			result = file_write_number(work, "memory.limit_in_bytes", memory);
-	}
-	if (result < 0)
-		return result;
-	result = file_write_number(work, "memory.memsw.limit_in_bytes", memory);
-	/* Without swap accounting, setting swappiness to 0 must do. */
-	if (result == -ENOENT)
-		result = file_write_number(work, "memory.swappiness", 0);
-	if (result < 0)
-		return result;
-	/* Socket buffers (TCP and UDP, despite the file's name) are not part of the limit above.
-	 * Without a limit of their own a sandbox could use all socket memory of the host. */
-	result = file_write_number(work, "memory.kmem.tcp.limit_in_bytes", memory / SOCKET_SHARE);
-	return result == -ENOENT ? 0 : result;
-}
-
-/* Lowering memory.max kills when more is in use. memory.high is set first: it only reclaims, and
- * slows down allocations until the limit is set. */
-static int memory_limit_set_v2(int work, uint64_t memory)
-{
-	bool above = cgroup_read_number(work, "memory.current", NULL) > (int64_t)memory;
-	int result = above ? file_write_number(work, "memory.high", memory) : 0;
-	if (result < 0)
-		return result;
-	if (above && cgroup_read_number(work, "memory.current", NULL) > (int64_t)memory)
-		result = -EBUSY;
-	if (result >= 0)
-		result = file_write_number(work, "memory.max", memory);
-	if (above) {
-		int back = fd_write_small(work, "memory.high", "max");
-		result = MIN(result, MIN(back, 0));
-	}
-	if (result < 0)
-		return result;
-	result = fd_write_small(work, "memory.swap.max", "0");
-	return result == -ENOENT ? 0 : result;
-}
-
-static int cpu_limit_set(int work, bool unified, uint32_t millis)
-{
-	char text[64];
-	uint64_t quota = (uint64_t)millis * CPU_PERIOD_US / 1000;
-	if (unified) {
-		snprintf(text, sizeof(text), "%llu %u", (unsigned long long)quota, CPU_PERIOD_US);
-		return fd_write_small(work, "cpu.max", text);
-	}
-	int result = file_write_number(work, "cpu.cfs_period_us", CPU_PERIOD_US);
-	return result < 0 ? result : file_write_number(work, "cpu.cfs_quota_us", quota);
-}
-
-/* Whether the limit's file exists. Without it the limit is not enforced. */
-static bool group_has_limit(const struct hierarchy *hierarchy, int work, uint32_t controller)
-{
-	const char *name = NULL;
-	if (!(hierarchy->controllers & controller))
-		return false;
-	if (controller == CONTROLLER_CPU)
-		name = hierarchy->unified ? "cpu.max" : "cpu.cfs_quota_us";
-	else if (controller == CONTROLLER_MEMORY)
-		name = hierarchy->unified ? "memory.max" : "memory.limit_in_bytes";
-	else if (controller == CONTROLLER_PIDS)
-		name = "pids.max";
-	return name && faccessat(work, name, F_OK, 0) == 0;
-}
-
-static int group_set_limits(const struct hierarchy *hierarchy, int work,
-			    const struct limits *limits, const char **ret_what)
-{
-	int result = 0;
-	if (group_has_limit(hierarchy, work, CONTROLLER_CPU)) {
-		*ret_what = "cpu limit";
-		result = cpu_limit_set(work, hierarchy->unified, limits->cpu_millis);
-	}
-	if (result >= 0 && group_has_limit(hierarchy, work, CONTROLLER_MEMORY)) {
-		*ret_what = "memory limit";
-		result = hierarchy->unified ? memory_limit_set_v2(work, limits->memory)
-					    : memory_limit_set_v1(work, limits->memory);
-	}
-	if (result >= 0 && group_has_limit(hierarchy, work, CONTROLLER_PIDS)) {
-		*ret_what = "pids limit";
-		result = file_write_number(work, "pids.max", limits->pids + CGROUP_PIDS_RESERVE);
-	}
-	return result;
-}
-
-int cgroup_set_limits(const struct host *host, const struct id *id, const struct limits *limits,
-		      struct error *error)
-{
-	const struct hierarchies *all = cgroup_hierarchies(host);
-	for (uint32_t i = 0; i < all->count; i++) {
-		const char *what = "cgroup";
-		CLOSE_FD int work = group_open(&all->list[i], host, id, "work");
-		if (work == -ENOENT)
-			continue;
-		int result = work < 0 ? work : group_set_limits(&all->list[i], work, limits, &what);
-		if (result == -EBUSY)
-			return error_set(error, ERROR_LIMIT_EXCEEDED,
-					 "%s: the sandbox uses more than that now", what);
-		if (result < 0)
-			return error_set_errno(error, error_kind_of_errno(result), result, "%s",
-					       what);
-	}
-	return 0;
 }
 
 /* Character devices that may be opened; version 1 only. (Version 2 has to rely on this: /dev has
@@ -239,7 +115,7 @@ static int groups_make(const struct hierarchy *hierarchy, const struct host *hos
 		result = directory_make(hierarchy->root, path);
 	if (result < 0)
 		return result;
-	CLOSE_FD int directory = group_open(hierarchy, host, id, "");
+	CLOSE_FD int directory = cgroup_group_open(hierarchy, host, id, "");
 	if (directory < 0)
 		return directory;
 	if (hierarchy->unified)
@@ -275,7 +151,7 @@ static int boot_open_memory_files(const struct hierarchy *hierarchy, int work,
 static int boot_open_files(const struct hierarchy *hierarchy, const struct host *host,
 			   const struct id *id, int work, struct cgroup_boot *boot)
 {
-	CLOSE_FD int init = group_open(hierarchy, host, id, "init");
+	CLOSE_FD int init = cgroup_group_open(hierarchy, host, id, "init");
 	if (init < 0)
 		return init;
 	uint32_t at = boot->count++;
@@ -283,12 +159,12 @@ static int boot_open_files(const struct hierarchy *hierarchy, const struct host 
 	boot->work_procs[at] = file_open(work, "cgroup.procs", O_WRONLY);
 	if (boot->work_procs[at] < 0)
 		return boot->work_procs[at];
-	if (group_has_limit(hierarchy, work, CONTROLLER_MEMORY)) {
+	if (cgroup_group_has_limit(hierarchy, work, CONTROLLER_MEMORY)) {
 		int result = boot_open_memory_files(hierarchy, work, boot);
 		if (result < 0)
 			return result;
 	}
-	if (group_has_limit(hierarchy, work, CONTROLLER_PIDS)) {
+	if (cgroup_group_has_limit(hierarchy, work, CONTROLLER_PIDS)) {
 		boot->process_events = file_open(work, "pids.events", O_RDONLY);
 		if (boot->process_events < 0)
 			return boot->process_events;
@@ -313,10 +189,10 @@ int cgroup_make(const struct host *host, const struct id *id, const struct limit
 		if (result == -EACCES || result == -EPERM || result == -EROFS)
 			continue;
 		CLOSE_FD int work =
-		    result < 0 ? result : group_open(&all->list[i], host, id, "work");
+		    result < 0 ? result : cgroup_group_open(&all->list[i], host, id, "work");
 		result = MIN(work, 0);
 		if (result >= 0)
-			result = group_set_limits(&all->list[i], work, limits, &what);
+			result = cgroup_group_set_limits(&all->list[i], work, limits, &what);
 		if (result >= 0) {
 			what = "opening cgroups";
 			result = boot_open_files(&all->list[i], host, id, work, &boot);
@@ -368,34 +244,6 @@ int cgroup_let_root_join(const struct host *host, uid_t owner, struct cgroup_boo
 	return 0;
 }
 
-void cgroup_reasons(const struct host *host, const struct id *id, uint32_t reasons[LIMIT_COUNT])
-{
-	static const struct {
-		enum limit_kind kind;
-		uint32_t controller;
-	} limited[] = {{LIMIT_CPU, CONTROLLER_CPU},
-		       {LIMIT_MEMORY, CONTROLLER_MEMORY},
-		       {LIMIT_PIDS, CONTROLLER_PIDS}};
-	const struct hierarchies *all = cgroup_hierarchies(host);
-	for (size_t i = 0; i < ARRAY_SIZE(limited); i++)
-		reasons[limited[i].kind] = all->withheld & limited[i].controller
-					       ? LIMIT_NO_CGROUP_DELEGATION
-					       : LIMIT_NO_CGROUP_CONTROLLER;
-	for (uint32_t h = 0; h < all->count; h++) {
-		CLOSE_FD int work = group_open(&all->list[h], host, id, "work");
-		for (size_t i = 0; i < ARRAY_SIZE(limited); i++) {
-			if (!(all->list[h].controllers & limited[i].controller))
-				continue;
-			bool holds = work >= 0 &&
-				     group_has_limit(&all->list[h], work, limited[i].controller);
-			reasons[limited[i].kind] = holds ? LIMIT_ENFORCED
-						   : all->list[h].shared
-						       ? LIMIT_CGROUP_SHARED
-						       : LIMIT_NO_CGROUP_DELEGATION;
-		}
-	}
-}
-
 int cgroup_open_work(const struct host *host, const struct id *id, uint32_t controller,
 		     bool *ret_unified)
 {
@@ -404,7 +252,7 @@ int cgroup_open_work(const struct host *host, const struct id *id, uint32_t cont
 		if (!(all->list[i].controllers & controller))
 			continue;
 		*ret_unified = all->list[i].unified;
-		return group_open(&all->list[i], host, id, "work");
+		return cgroup_group_open(&all->list[i], host, id, "work");
 	}
 	return -ENOENT;
 }
@@ -501,12 +349,13 @@ void cgroup_kill(const struct host *host, const struct id *id)
 	bool unified;
 	for (uint32_t i = 0; i < all->count; i++) {
 		if (all->list[i].unified) {
-			CLOSE_FD int directory = group_open(&all->list[i], host, id, "");
+			CLOSE_FD int directory = cgroup_group_open(&all->list[i], host, id, "");
 			if (directory >= 0 && fd_write_small(directory, "cgroup.kill", "1") >= 0)
 				continue;
 		}
 		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
-			CLOSE_FD int directory = group_open(&all->list[i], host, id, leaves[leaf]);
+			CLOSE_FD int directory =
+			    cgroup_group_open(&all->list[i], host, id, leaves[leaf]);
 			if (directory >= 0)
 				file_each_number(directory, "cgroup.procs", process_kill, NULL);
 		}
@@ -533,7 +382,8 @@ bool cgroup_is_empty(const struct host *host, const struct id *id)
 	for (uint32_t i = 0; i < all->count; i++) {
 		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
 			char byte;
-			CLOSE_FD int directory = group_open(&all->list[i], host, id, leaves[leaf]);
+			CLOSE_FD int directory =
+			    cgroup_group_open(&all->list[i], host, id, leaves[leaf]);
 			CLOSE_FD int procs =
 			    directory < 0 ? -1 : file_open(directory, "cgroup.procs", O_RDONLY);
 			if (procs >= 0 && read(procs, &byte, 1) > 0)
@@ -550,7 +400,8 @@ void cgroup_each_thread(const struct host *host, const struct id *id,
 	for (uint32_t i = 0; i < all->count; i++) {
 		bool there = false;
 		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
-			CLOSE_FD int directory = group_open(&all->list[i], host, id, leaves[leaf]);
+			CLOSE_FD int directory =
+			    cgroup_group_open(&all->list[i], host, id, leaves[leaf]);
 			if (directory < 0)
 				continue;
 			there = true;
@@ -570,7 +421,7 @@ bool cgroup_holds_process(const struct host *host, const struct id *id, pid_t pi
 	uint32_t expected = 0, found = 0;
 	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
-		CLOSE_FD int directory = group_open(&all->list[i], host, id, "init");
+		CLOSE_FD int directory = cgroup_group_open(&all->list[i], host, id, "init");
 		expected += directory >= 0;
 	}
 	if (text_format(path, sizeof(path), "/proc/%d/cgroup", (int)pid) < 0 ||

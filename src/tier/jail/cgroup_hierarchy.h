@@ -41,3 +41,12 @@ const struct hierarchies *cgroup_hierarchies(const struct host *host);
 /* Enables our controllers for the children of a version 2 cgroup. Where the kernel refuses one,
  * its files are missing in the children. */
 void hierarchy_enable(const struct hierarchy *hierarchy, int directory);
+
+/* The cgroup `leaf` of a sandbox in one hierarchy ("": the parent of both leaves): an O_PATH
+ * descriptor or -errno. */
+NODISCARD int cgroup_group_open(const struct hierarchy *hierarchy, const struct host *host,
+				const struct id *id, const char *leaf);
+/* cgroup_limits.c: the limits of a work cgroup in one hierarchy. *ret_what: what failed. */
+NODISCARD int cgroup_group_set_limits(const struct hierarchy *hierarchy, int work,
+				      const struct limits *limits, const char **ret_what);
+bool cgroup_group_has_limit(const struct hierarchy *hierarchy, int work, uint32_t controller);

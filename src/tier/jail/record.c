@@ -17,9 +17,8 @@
 #define PATH_ROOM 320
 #define TEXT_ROOM 1024
 #define RECORD_VERSION "caisson-boot 1"
-#define HOST_BOOT_TEXT                                                                             \
-	24 /* a bit more than the first two parts of a boot id: enough to tell                     \
-	    * boots apart */
+/* A bit more than the first two parts of a boot id: enough to tell boots apart. */
+#define HOST_BOOT_TEXT 24
 
 _Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == GUEST_SOCKET_PATH_MAX,
 	       "a guest's socket path is one that a socket can have");
