@@ -61,62 +61,37 @@ struct flags {
 
 static int flags_parse(int argc, char **argv, struct flags *flags)
 {
-	static const struct option options[] = {
-	    {"config", required_argument, NULL, 'c'},
-	    {"state", required_argument, NULL, 's'},
-	    {"runtime", required_argument, NULL, 'r'},
-	    {"listen", required_argument, NULL, 'l'},
-	    {"idle-exit", required_argument, NULL, 'i'},
-	    {"files-max", required_argument, NULL, 'f'},
-	    {"tls-certificate", required_argument, NULL, 'C'},
-	    {"tls-key", required_argument, NULL, 'K'},
-	    {"log-level", required_argument, NULL, 'v'},
-	    {"log-json", no_argument, NULL, 'j'},
-	    {"tcp", no_argument, NULL, 't'},
-	    {0},
+	const struct {
+		const char *name, **text; /* takes a text, */
+		bool *set;                /* or none */
+	} known[] = {
+	    {"config", &flags->config, NULL},
+	    {"state", &flags->state, NULL},
+	    {"runtime", &flags->runtime, NULL},
+	    {"listen", &flags->listen, NULL},
+	    {"idle-exit", &flags->idle_exit, NULL},
+	    {"files-max", &flags->files_max, NULL},
+	    {"tls-certificate", &flags->tls_certificate, NULL},
+	    {"tls-key", &flags->tls_key, NULL},
+	    {"log-level", &flags->log_level, NULL},
+	    {"log-json", NULL, &flags->log_json},
+	    {"tcp", NULL, &flags->tcp},
 	};
-	int option;
+	struct option options[ARRAY_SIZE(known) + 1] = {0};
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		options[i] = (struct option){
+		    .name = known[i].name,
+		    .has_arg = known[i].text ? required_argument : no_argument,
+		};
+	int result, index;
 	optind = 1;
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'c':
-			flags->config = optarg;
-			break;
-		case 's':
-			flags->state = optarg;
-			break;
-		case 'r':
-			flags->runtime = optarg;
-			break;
-		case 'l':
-			flags->listen = optarg;
-			break;
-		case 'i':
-			flags->idle_exit = optarg;
-			break;
-		case 'f':
-			flags->files_max = optarg;
-			break;
-		case 'C':
-			flags->tls_certificate = optarg;
-			break;
-		case 'K':
-			flags->tls_key = optarg;
-			break;
-		case 'v':
-			flags->log_level = optarg;
-			break;
-		case 'j':
-			flags->log_json = true;
-			break;
-		case 't':
-			flags->tcp = true;
-			break;
-		default:
-			return -1;
-		}
+	while ((result = getopt_long(argc, argv, "", options, &index)) == 0) {
+		if (known[index].text)
+			*known[index].text = optarg;
+		else
+			*known[index].set = true;
 	}
-	return optind == argc ? 0 : -1;
+	return result == -1 && optind == argc ? 0 : -1;
 }
 
 /* Also used on reload, where flags still take precedence. */

@@ -133,20 +133,9 @@ static void boot_succeeded(struct spawner *spawner, struct entry *entry)
 
 /* ---- Workers. */
 
-static uint32_t workers_max(void)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	return (uint32_t)MIN(MAX(2 * cpus, BOOTS_MIN), BOOTS_MAX);
-}
-
 static bool boot_waits_for_worker(const struct entry *entry)
 {
 	return entry->state == ENTRY_BOOTING && entry->worker == 0;
-}
-
-static bool boot_has_worker(const struct entry *entry)
-{
-	return entry->state == ENTRY_BOOTING && entry->worker > 0;
 }
 
 uint32_t boots_count(const struct spawner *spawner)
@@ -171,11 +160,11 @@ static struct entry *boot_next_waiting(struct spawner *spawner)
 
 static void boots_start_waiting(struct spawner *spawner)
 {
-	uint32_t working = 0;
+	long most = MIN(MAX(2 * sysconf(_SC_NPROCESSORS_ONLN), BOOTS_MIN), BOOTS_MAX), working = 0;
 	struct error error;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		working += boot_has_worker(&spawner->entries[i]);
-	for (struct entry *entry; working < workers_max() && (entry = boot_next_waiting(spawner));
+		working += boots_is_booting(&spawner->entries[i]) && spawner->entries[i].worker > 0;
+	for (struct entry *entry; working < most && (entry = boot_next_waiting(spawner));
 	     working++) {
 		if (worker_boot(spawner, entry, &error) < 0)
 			boot_failed(spawner, entry, &error);
@@ -301,24 +290,19 @@ static int sandbox_directory_make(struct spawner *spawner, struct entry *entry, 
 			       "writing the sandbox's slot");
 }
 
-static struct entry *entry_find_free(struct spawner *spawner)
-{
-	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		if (spawner->entries[i].state == ENTRY_FREE)
-			return &spawner->entries[i];
-	return NULL;
-}
-
 static struct entry *entry_claim(struct spawner *spawner, const struct id *id, enum tier tier)
 {
-	struct entry *entry = entry_find_free(spawner);
-	if (!entry)
+	size_t slot = 0;
+	while (slot < UID_BLOCK_SLOTS && spawner->entries[slot].state != ENTRY_FREE)
+		slot++;
+	if (slot == UID_BLOCK_SLOTS)
 		return NULL;
+	struct entry *entry = &spawner->entries[slot];
 	*entry = (struct entry)ENTRY_NONE;
 	entry->driver = spawner->driver_of(tier);
 	entry->guest.id = *id;
 	entry->guest.tier = tier;
-	entry->guest.slot = (uint32_t)(entry - spawner->entries);
+	entry->guest.slot = (uint32_t)slot;
 	return entry;
 }
 

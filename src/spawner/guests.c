@@ -147,24 +147,18 @@ static void requests_answer(struct spawner *spawner, struct entry *entry, const 
 
 /* ---- Ending. */
 
-/* Reads the exit status of our child. An adopted process is not our child and has none. */
-static enum end_cause process_reap(const struct guest *guest)
-{
-	siginfo_t info;
-	memset(&info, 0, sizeof(info));
-	if (waitid(P_PIDFD, (id_t)guest->init.pidfd, &info, WEXITED | WNOHANG) < 0 ||
-	    info.si_pid == 0)
-		return END_EXITED;
-	if (info.si_code != CLD_EXITED)
-		return END_KILLED;
-	return info.si_status == END_DEADLINE ? END_DEADLINE : END_EXITED;
-}
-
 void guests_forget_process(struct spawner *spawner, struct entry *entry)
 {
-	if (entry->guest.init.pidfd >= 0) {
-		entry->cause = process_reap(&entry->guest);
-		epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, entry->guest.init.pidfd, NULL);
+	int pidfd = entry->guest.init.pidfd;
+	if (pidfd >= 0) {
+		/* An adopted process is not our child and has no exit status. */
+		siginfo_t info = {.si_pid = 0};
+		bool reaped =
+		    waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0;
+		entry->cause = reaped && info.si_code != CLD_EXITED       ? END_KILLED
+			       : reaped && info.si_status == END_DEADLINE ? END_DEADLINE
+									  : END_EXITED;
+		epoll_ctl(spawner->epoll, EPOLL_CTL_DEL, pidfd, NULL);
 	}
 	process_done(&entry->guest.init);
 	memory_limit_unwatch(spawner, entry);
@@ -364,16 +358,6 @@ static void freeze_continue(struct spawner *spawner, struct entry *entry)
 	}
 }
 
-/* The sandbox is needed before it is frozen: thaw it. */
-static void freeze_cancel(struct spawner *spawner, struct entry *entry)
-{
-	struct error error;
-	error_set(&error, ERROR_CONFLICT, "sandbox %s was asked for while it was being paused",
-		  entry->guest.id.text);
-	requests_answer(spawner, entry, &error);
-	freeze_undo(spawner, entry);
-}
-
 int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uint32_t request,
 		  struct error *error)
 {
@@ -384,8 +368,14 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 		/* Reclaiming memory can be done another time; a resume must not wait for it. */
 		if (entry->change.kind == CHANGE_RECLAIM)
 			changes_stop(entry);
-		if (entry->state == ENTRY_FREEZING)
-			freeze_cancel(spawner, entry);
+		if (entry->state == ENTRY_FREEZING) {
+			struct error cancelled;
+			error_set(&cancelled, ERROR_CONFLICT,
+				  "sandbox %s was asked for while it was being paused",
+				  entry->guest.id.text);
+			requests_answer(spawner, entry, &cancelled);
+			freeze_undo(spawner, entry);
+		}
 		if (entry->state == wish)
 			return request_wait(entry, request, error);
 	}

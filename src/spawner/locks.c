@@ -88,19 +88,6 @@ static bool directory_same(const char *a, const char *b)
 	       first.st_ino == second.st_ino;
 }
 
-/* Whether it is a member of the daemon's pool, without data of a user. Its slot has a third
- * word. */
-static bool guest_is_pooled(const char *state, const char *name)
-{
-	char path[SPAWNER_PATH_MAX], text[64];
-	if (text_format(path, sizeof(path), "%s/sandboxes/%s/slot", state, name) < 0 ||
-	    fd_read_small(AT_FDCWD, path, text, sizeof(text)) <= 0)
-		return false;
-	text[strcspn(text, "\n")] = '\0';
-	const char *space = strchr(text, ' ');
-	return space && strchr(space + 1, ' ');
-}
-
 struct served_state {
 	const char *state;
 	bool served;
@@ -111,7 +98,15 @@ struct served_state {
 static bool guest_counts_as_running(const void *data, const char *name)
 {
 	const struct served_state *of = data;
-	return !of->served || !guest_is_pooled(of->state, name);
+	char path[SPAWNER_PATH_MAX], text[64];
+	if (!of->served ||
+	    text_format(path, sizeof(path), "%s/sandboxes/%s/slot", of->state, name) < 0 ||
+	    fd_read_small(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return true;
+	/* The slot of a pool member has a third word. */
+	text[strcspn(text, "\n")] = '\0';
+	const char *space = strchr(text, ' ');
+	return !space || !strchr(space + 1, ' ');
 }
 
 /* Whether a sandbox of the state runs from the runtime directory. */

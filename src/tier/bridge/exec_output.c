@@ -183,11 +183,6 @@ void exec_output_ended(uint64_t key, uint32_t left_running)
 	record_release_if_done(record);
 }
 
-void exec_output_gone(uint64_t key)
-{
-	exec_output_ended(key, 0);
-}
-
 void exec_output_forget(uint64_t key)
 {
 	struct record *record = record_find(key);

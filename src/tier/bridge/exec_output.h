@@ -23,7 +23,6 @@ bool exec_output_read_totals(uint64_t key, struct output_totals *ret_totals);
  * processes is left. */
 void exec_output_start_failed(uint64_t key);
 void exec_output_ended(uint64_t key, uint32_t left_running);
-void exec_output_gone(uint64_t key);
 void exec_output_forget(uint64_t key);
 void exec_output_consumed(uint64_t key, const struct output_totals *consumed);
 /* LIST was requested, one answer, the last answer: execs that the init did not name are gone. */

@@ -112,20 +112,15 @@ static void daemon_close(void)
 		channel_send_begin();
 }
 
-/* A peer of the sandbox has a pid in this namespace; a peer outside has pid 0. */
-static bool peer_is_outside(int fd)
+static void daemon_accept(void)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == 0;
-}
-
-static void daemon_accept(void)
-{
 	int fd = accept4(relay.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
-	if (!peer_is_outside(fd)) {
+	/* A peer of the sandbox has a pid in this namespace; a peer outside has pid 0. */
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid != 0) {
 		close(fd);
 		return;
 	}
@@ -358,7 +353,7 @@ static int guest_serve_frame(const struct frame *frame)
 		exec_output_start_failed(frame->id);
 		break;
 	case FRAME_GONE:
-		exec_output_gone(frame->id);
+		exec_output_ended(frame->id, 0);
 		break;
 	default:
 		break;
@@ -489,15 +484,6 @@ static void queues_flush(void)
 		daemon_close();
 }
 
-static int64_t relay_next_timer(void)
-{
-	int64_t next = relay.deadline > 0 ? relay.deadline : INT64_MAX;
-	next = MIN(next, exec_output_retry_at());
-	if (relay.stalled_since != 0)
-		next = MIN(next, relay.stalled_since + STALL_MAX);
-	return next;
-}
-
 static void relay_wait_for_events(bool more)
 {
 	enum { SIGNALS, LISTENER, GUEST, DAEMON, COUNT };
@@ -516,7 +502,10 @@ static void relay_wait_for_events(bool more)
 		polled[DAEMON].events |= POLLIN;
 	if (daemon_out.start < daemon_out.end)
 		polled[DAEMON].events |= POLLOUT;
-	int64_t left = (relay_next_timer() - clock_boot()) / NSEC_PER_MSEC + 1;
+	int64_t next = MIN(relay.deadline > 0 ? relay.deadline : INT64_MAX, exec_output_retry_at());
+	if (relay.stalled_since != 0)
+		next = MIN(next, relay.stalled_since + STALL_MAX);
+	int64_t left = (next - clock_boot()) / NSEC_PER_MSEC + 1;
 	int timeout = more ? 0 : (int)MAX(MIN(left, 60 * 1000), 0);
 	if (poll(polled, COUNT, timeout) <= 0)
 		return;

@@ -363,7 +363,7 @@ static int attempt_open_disk(struct attempt *attempt, struct error *error)
 	const struct spawn_create *create = attempt->boot->create;
 	struct disk_request request = {.limits = &attempt->guest->limits,
 				       .owner = attempt->ids.owner,
-				       .fresh = attempt->boot->origin == BOOT_NEW,
+				       .origin = attempt->boot->origin,
 				       .tree_count = create->mount_count};
 	for (uint32_t i = 0; i < create->mount_count; i++) {
 		struct stat status;
@@ -441,16 +441,6 @@ static int attempt_open_folders(struct attempt *attempt, struct boot_assign *ass
 	return 0;
 }
 
-static int attempt_send_assign(struct attempt *attempt, const struct boot_assign *assign,
-			       struct error *error)
-{
-	ssize_t sent =
-	    fd_send(attempt->channel, assign, sizeof(*assign), attempt->fds, attempt->fd_count);
-	if (sent < 0)
-		return attempt_send_failed(attempt, sent, "sending ASSIGN", error);
-	return 0;
-}
-
 /* Everything but the layers and folders. */
 static int attempt_prepare(struct attempt *attempt, struct error *error)
 {
@@ -480,9 +470,12 @@ static int attempt_assign_files(struct attempt *attempt, struct error *error)
 				     .flags = attempt->boot->create->flags};
 	attempt->fds[attempt->fd_count++] = TAKE_FD(attempt->disk);
 	if (attempt_open_layers(attempt, &assign, error) < 0 ||
-	    attempt_open_folders(attempt, &assign, error) < 0 ||
-	    attempt_send_assign(attempt, &assign, error) < 0)
+	    attempt_open_folders(attempt, &assign, error) < 0)
 		return -1;
+	ssize_t sent =
+	    fd_send(attempt->channel, &assign, sizeof(assign), attempt->fds, attempt->fd_count);
+	if (sent < 0)
+		return attempt_send_failed(attempt, sent, "sending ASSIGN", error);
 	attempt_phase_done(attempt, "layers");
 	return 0;
 }
@@ -524,27 +517,20 @@ static struct attempt attempt_new(const struct host *host, struct guest *guest,
 	return attempt;
 }
 
-/* Opens a readable descriptor of the init. */
-static int attempt_open_init_file(struct attempt *attempt, struct error *error)
-{
-	char path[64];
-	int result = text_format(path, sizeof(path), "/proc/self/fd/%d", attempt->host->init_fd);
-	if (result >= 0) {
-		attempt->init_file = open(path, O_RDONLY | O_CLOEXEC);
-		result = attempt->init_file < 0 ? -errno : 0;
-	}
-	if (result < 0)
-		return error_set_errno(error, ERROR_INTERNAL, result, "reading the init's file");
-	return 0;
-}
-
 int boot_guest(const struct host *host, struct guest *guest, const struct boot *boot,
 	       const struct boot_program *program, struct error *error)
 {
 	CLEANUP(attempt_done)
 	struct attempt attempt = attempt_new(host, guest, boot, program);
-	if (program && attempt_open_init_file(&attempt, error) < 0)
-		return -1;
+	if (program) {
+		/* The tier's own program reads the init's file. */
+		char path[64];
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", host->init_fd);
+		attempt.init_file = open(path, O_RDONLY | O_CLOEXEC);
+		if (attempt.init_file < 0)
+			return error_set_errno(error, ERROR_INTERNAL, errno,
+					       "reading the init's file");
+	}
 	if (attempt_prepare(&attempt, error) < 0 || attempt_assign_files(&attempt, error) < 0 ||
 	    reports_receive(&attempt, error) < 0)
 		return -1;

@@ -205,23 +205,24 @@ static int image_check(int image, const char *path)
 	return result > 1 ? -EUCLEAN : MIN(result, 0);
 }
 
-static int image_mount(const char *path, bool fresh)
+static int image_mount(const char *path, enum boot_origin origin)
 {
 	CLOSE_FD int image = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (image < 0)
 		return -errno;
 	int result = disk_lock(image);
-	if (result >= 0 && !fresh)
+	if (result >= 0 && origin != BOOT_NEW)
 		result = image_check(image, path);
 	return result < 0 ? result : loop_device_mount(image, BLOCK);
 }
 
 /* Clones a detached mount of a plain directory. */
-static int directory_mount(const char *path, bool fresh)
+static int directory_mount(const char *path, enum boot_origin origin)
 {
 	/* The init has another uid and must reach upper/ in it; the mode of the parent directory
 	 * keeps others out. */
-	if (fresh && ((mkdir(path, 0711) < 0 && errno != EEXIST) || chmod(path, 0711) < 0))
+	if (origin == BOOT_NEW &&
+	    ((mkdir(path, 0711) < 0 && errno != EEXIST) || chmod(path, 0711) < 0))
 		return -errno;
 	/* A backup that copies it holds the lock. */
 	CLOSE_FD int held = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -252,12 +253,12 @@ static int directory_make_owned(int parent, const char *name, uid_t owner, int m
 
 /* upper/ is kept across boots. work/ is made again: a `volatile` overlay leaves a mark there
  * that forbids the next mount. */
-static int layer_make(int parent, uid_t owner, bool fresh, int mode)
+static int layer_make(int parent, const struct disk_request *request, int mode)
 {
-	int result = directory_make_owned(parent, "upper", owner, mode);
-	if (result >= 0 && !fresh)
+	int result = directory_make_owned(parent, "upper", request->owner, mode);
+	if (result >= 0 && request->origin != BOOT_NEW)
 		result = remove_tree(parent, "work");
-	return result < 0 ? result : directory_make_owned(parent, "work", owner, 0700);
+	return result < 0 ? result : directory_make_owned(parent, "work", request->owner, 0700);
 }
 
 static int layer_make_copy_on_write(int mount, const struct disk_request *request, uint32_t index)
@@ -272,12 +273,12 @@ static int layer_make_copy_on_write(int mount, const struct disk_request *reques
 	CLOSE_FD int directory = openat(mount, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
 		return -errno;
-	return layer_make(directory, request->owner, request->fresh, request->cow_modes[index]);
+	return layer_make(directory, request, request->cow_modes[index]);
 }
 
 static int layers_make(int mount, const struct disk_request *request)
 {
-	int result = layer_make(mount, request->owner, request->fresh, 0755);
+	int result = layer_make(mount, request, 0755);
 	for (uint32_t i = 0; result >= 0 && i < request->tree_count; i++) {
 		if (request->cow_modes[i] >= 0)
 			result = layer_make_copy_on_write(mount, request, i);
@@ -319,19 +320,20 @@ static int disk_mount(const struct host *host, const char *directory,
 	snprintf(image, sizeof(image), "%s/disk.img", directory);
 	snprintf(files, sizeof(files), "%s/files", directory);
 	*ret_reason = LIMIT_ENFORCED;
-	if (!request->fresh && directory_has_image(directory))
-		return image_mount(image, false);
-	if (request->fresh && request->limits->disk > 0 && host->rights == RIGHTS_ROOT) {
+	if (request->origin != BOOT_NEW && directory_has_image(directory))
+		return image_mount(image, request->origin);
+	if (request->origin == BOOT_NEW && request->limits->disk > 0 &&
+	    host->rights == RIGHTS_ROOT) {
 		int result = image_make(host, image, request->limits);
 		if (result >= 0)
-			result = image_mount(image, true);
+			result = image_mount(image, request->origin);
 		if (result >= 0 || !errno_means_unavailable(result))
 			return result;
 		unlink(image);
 	}
 	*ret_reason =
 	    request->limits->disk > 0 ? directory_unlimited_reason(host) : LIMIT_NOT_ASKED;
-	return directory_mount(files, request->fresh);
+	return directory_mount(files, request->origin);
 }
 
 static int disk_remove(const char *directory)
@@ -352,7 +354,7 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 	CLOSE_FD int mount = -1;
 	if (result >= 0)
 		result = mount = disk_mount(host, directory, request, &reason);
-	if (result >= 0 && !request->fresh && host->rights == RIGHTS_ROOT)
+	if (result >= 0 && request->origin != BOOT_NEW && host->rights == RIGHTS_ROOT)
 		result = disk_owner_apply(directory, mount, request->owner);
 	if (result >= 0)
 		result = layers_make(mount, request);
@@ -362,7 +364,7 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 		return 0;
 	}
 	fd_close(&mount);
-	if (request->fresh && disk_remove(directory) < 0)
+	if (request->origin == BOOT_NEW && disk_remove(directory) < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "making its disk (what was made is left in %s)", directory);
 	if (result == -EBUSY)
@@ -374,12 +376,13 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 				 "stopped, root may: `e2fsck -y %s/disk.img`",
 				 directory);
 	/* ext4's errors for an invalid superblock, size or checksum. */
-	if (!request->fresh && (result == -EIO || result == -EINVAL || result == -EBADMSG))
+	if (request->origin != BOOT_NEW &&
+	    (result == -EIO || result == -EINVAL || result == -EBADMSG))
 		return error_set_errno(error, ERROR_DISK_DAMAGED, result,
 				       "its disk is damaged; while it is stopped, root may mend "
 				       "it: `e2fsck -y %s/disk.img`",
 				       directory);
-	if (result == -ENOENT && !request->fresh)
+	if (result == -ENOENT && request->origin != BOOT_NEW)
 		return error_set(error, ERROR_DISK_DAMAGED,
 				 "its files are not there any more: %s has neither disk.img nor "
 				 "files; only a backup of the state directory has them",

@@ -24,7 +24,7 @@
 struct disk_request {
 	const struct limits *limits;
 	uid_t owner;
-	bool fresh; /* make it; false: it exists */
+	enum boot_origin origin;
 	uint32_t tree_count;
 	int cow_modes[SANDBOX_MOUNTS_MAX];
 };

@@ -3,17 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "tier/jail/ids.h"
 
 /* Reads the range of the files on the disk; 1: it differs from the sandbox's. */
 static int owner_read(const char *directory, uint32_t owner, uint32_t *ret_kept)
@@ -37,44 +34,16 @@ static int owner_read(const char *directory, uint32_t owner, uint32_t *ret_kept)
 	return kept != owner;
 }
 
-/* Makes a user namespace with the map of the mount: root's own directories stay unchanged. */
-static int owner_map_make(uint32_t from, uint32_t to)
-{
-	char path[64], map[96];
-	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
-	snprintf(map, sizeof(map), "0 0 1\n%u %u %u\n", from, to, UID_RANGE_SIZE);
-	pid_t pid = sys_clone3(&args);
-	if (pid < 0)
-		return pid;
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
-	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
-	int result = fd_write_small(AT_FDCWD, path, map);
-	snprintf(path, sizeof(path), "/proc/%d/gid_map", (int)pid);
-	if (result >= 0)
-		result = fd_write_small(AT_FDCWD, path, map);
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-	if (result >= 0) {
-		result = open(path, O_RDONLY | O_CLOEXEC);
-		if (result < 0)
-			result = -errno;
-	}
-	kill(pid, SIGKILL);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	return result;
-}
-
 int disk_owner_apply(const char *directory, int mount, uint32_t owner)
 {
 	uint32_t kept = 0;
 	int differs = owner_read(directory, owner, &kept);
 	if (differs <= 0)
 		return differs;
-	CLOSE_FD int map = owner_map_make(kept, owner);
+	/* Root's own directories stay root's. */
+	char ids[96];
+	snprintf(ids, sizeof(ids), "0 0 1\n%u %u %u\n", kept, owner, UID_RANGE_SIZE);
+	CLOSE_FD int map = ids_make_userns(ids, ids);
 	if (map < 0)
 		return map;
 	struct mount_attr attributes = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (__u64)map};

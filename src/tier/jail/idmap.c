@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,15 +13,7 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "tier/jail/locked_mount.h"
-
-static int userns_write_map(pid_t pid, const char *file, uint32_t inside, uint32_t base)
-{
-	char path[64], text[64];
-	int result = text_format(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-	if (result >= 0)
-		result = text_format(text, sizeof(text), "%u %u 1", inside, base);
-	return result < 0 ? result : fd_write_small(AT_FDCWD, path, text);
-}
+#include "tier/jail/ids.h"
 
 /* Clones the mount of the directory, from that directory on. Private, so that nothing mounted
  * below it inside appears on the host. */
@@ -57,40 +47,6 @@ int idmap_mount_layer(int directory, int userns)
 int idmap_mount_host_directory(int directory)
 {
 	return directory_clone_mount(directory, MOUNT_ATTR_RDONLY, -1, true);
-}
-
-static void child_reap(pid_t pid)
-{
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-}
-
-/* Makes a user namespace that maps one id, by a process that does nothing else. */
-static int userns_make(const struct folder *folder)
-{
-	char path[64];
-	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
-	pid_t pid = sys_clone3(&args);
-	if (pid < 0)
-		return pid;
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
-	int result = userns_write_map(pid, "uid_map", folder->uid, folder->owner);
-	if (result >= 0)
-		result = userns_write_map(pid, "gid_map", folder->gid, folder->owner);
-	if (result >= 0)
-		result = text_format(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-	if (result >= 0) {
-		result = open(path, O_RDONLY | O_CLOEXEC);
-		if (result < 0)
-			result = -errno;
-	}
-	kill(pid, SIGKILL);
-	child_reap(pid);
-	return result;
 }
 
 /* Checked as the user, because root may write anywhere. */
@@ -155,7 +111,10 @@ int idmap_mount_folder(const struct folder *given, struct error *error)
 	}
 	if (folder_check(folder, error) < 0)
 		return -1;
-	CLOSE_FD int userns = folder->plain ? -1 : userns_make(folder);
+	char uid_map[64], gid_map[64];
+	snprintf(uid_map, sizeof(uid_map), "%u %u 1", (unsigned)folder->uid, folder->owner);
+	snprintf(gid_map, sizeof(gid_map), "%u %u 1", (unsigned)folder->gid, folder->owner);
+	CLOSE_FD int userns = folder->plain ? -1 : ids_make_userns(uid_map, gid_map);
 	if (userns < 0 && !folder->plain)
 		return error_set_errno(error, error_kind_of_errno(userns), userns,
 				       "a user namespace for it");

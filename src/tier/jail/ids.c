@@ -166,3 +166,33 @@ int ids_call_as_root(const struct host *host, const struct sandbox_ids *ids,
 				       "a process with the sandbox's ids");
 	return outcome.failed ? -1 : 0;
 }
+
+int ids_make_userns(const char *uid_map, const char *gid_map)
+{
+	const char *const files[] = {"uid_map", "gid_map"}, *const maps[] = {uid_map, gid_map};
+	char path[64];
+	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+	pid_t pid = sys_clone3(&args);
+	if (pid < 0)
+		return pid;
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	int result = 0;
+	for (size_t i = 0; result >= 0 && i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, files[i]);
+		result = fd_write_small(AT_FDCWD, path, maps[i]);
+	}
+	if (result >= 0) {
+		snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+		result = open(path, O_RDONLY | O_CLOEXEC);
+		if (result < 0)
+			result = -errno;
+	}
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return result;
+}

@@ -53,3 +53,5 @@ void ids_disguise_leave(const struct ids_disguise *guise);
 NODISCARD int ids_call_as_root(const struct host *host, const struct sandbox_ids *ids,
 			       int (*function)(void *data, struct error *error), void *data,
 			       struct error *error);
+/* Makes a user namespace with these maps, by a short-lived process. A descriptor or -errno. */
+NODISCARD int ids_make_userns(const char *uid_map, const char *gid_map);
