@@ -64,6 +64,22 @@ int fd_write_full(int fd, const void *data, size_t size)
 	return 0;
 }
 
+int fd_copy(int from, int to, uint64_t maximum)
+{
+	char block[16 * 1024];
+	for (uint64_t at = 0;;) {
+		ssize_t got = pread(from, block, sizeof(block), (off_t)at);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got < 0 ? -errno : 0;
+		at += (uint64_t)got;
+		int result = at > maximum ? -EFBIG : fd_write_full(to, block, (size_t)got);
+		if (result < 0)
+			return result;
+	}
+}
+
 ssize_t fd_read_small(int dirfd, const char *path, char *text, size_t size)
 {
 	CLOSE_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);

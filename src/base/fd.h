@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -21,6 +22,8 @@ NODISCARD int fd_set_cloexec(int fd, bool cloexec);
  */
 NODISCARD int fd_read_full(int fd, void *data, size_t size);
 NODISCARD int fd_write_full(int fd, const void *data, size_t size);
+/* Copies a regular file from its start. -EFBIG: it is larger than `maximum`. */
+NODISCARD int fd_copy(int from, int to, uint64_t maximum);
 /* Up to size-1 bytes of a small file, NUL-terminated. Returns the length, -EFBIG if there is more.
  */
 NODISCARD ssize_t fd_read_small(int dirfd, const char *path, char *text, size_t size);

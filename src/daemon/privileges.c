@@ -173,45 +173,17 @@ static const char *const allowed_calls[] = {
 
 /* Nothing that the daemon links calls these: only an intruder does. */
 static const char *const deadly_calls[] = {
-    /* other programs and processes */
-    "execve",
-    "execveat",
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "mount",
-    "umount2",
-    "pivot_root",
-    "move_mount",
-    "open_tree",
-    "fsopen",
-    "fsmount",
-    "unshare",
-    "setns",
-    "chroot",
-    "bpf",
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "kexec_load",
-    "reboot",
-    "perf_event_open",
-    "userfaultfd",
-    "io_uring_setup",
-    "keyctl",
-    "add_key",
-    "request_key",
-    "pidfd_getfd",
-    "kcmp",
-    "personality",
-    "setuid",
-    "setgid",
-    "setreuid",
-    "setregid",
-    "setresuid",
-    "setresgid",
-    "setgroups",
-    "capset"};
+    /* programs and processes */
+    "execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev",
+    /* mounts and namespaces */
+    "mount", "umount2", "pivot_root", "move_mount", "open_tree", "fsopen", "fsmount", "unshare",
+    "setns", "chroot",
+    /* the kernel */
+    "bpf", "init_module", "finit_module", "delete_module", "kexec_load", "reboot",
+    "perf_event_open", "userfaultfd", "io_uring_setup", "keyctl", "add_key", "request_key",
+    "pidfd_getfd", "kcmp", "personality",
+    /* ids and capabilities */
+    "setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups", "capset"};
 
 static int filter_add_list(scmp_filter_ctx filter, uint32_t action, const char *const *names,
 			   size_t count)
@@ -229,39 +201,34 @@ static int filter_add_list(scmp_filter_ctx filter, uint32_t action, const char *
 /* Calls that are allowed with some arguments only. */
 static int filter_add_conditional(scmp_filter_ctx filter)
 {
-	pid_t self = getpid();
-	int result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-				      SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
-	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socketpair), 1,
-					  SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
-	/* A thread, not a process. clone3() hides its flags: ENOSYS sends libc to clone(). */
-	if (result == 0)
-		result = seccomp_rule_add(
-		    filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-		    SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_VM, CLONE_THREAD | CLONE_VM));
-	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
-					  SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
-					  SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-					  SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)self));
-	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(kill), 1,
-					  SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)self));
-	/* Reading its own limits. */
-	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
-					  SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
-	/* Thread names. */
-	if (result == 0)
-		result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1,
-					  SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME));
+	const scmp_datum_t self = (scmp_datum_t)getpid(), thread = CLONE_THREAD | CLONE_VM;
+	const struct {
+		int call;
+		uint32_t action;
+		unsigned count;
+		struct scmp_arg_cmp arguments[2];
+	} rules[] = {
+	    {SCMP_SYS(socket), SCMP_ACT_ALLOW, 1, {SCMP_A0(SCMP_CMP_EQ, AF_UNIX)}},
+	    {SCMP_SYS(socketpair), SCMP_ACT_ALLOW, 1, {SCMP_A0(SCMP_CMP_EQ, AF_UNIX)}},
+	    /* A thread, not a process. clone3() hides its flags: ENOSYS sends libc to clone(). */
+	    {SCMP_SYS(clone), SCMP_ACT_ALLOW, 1, {SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread)}},
+	    {SCMP_SYS(clone3), SCMP_ACT_ERRNO(ENOSYS), 0, {{0}}},
+	    {SCMP_SYS(mmap), SCMP_ACT_ALLOW, 1, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)}},
+	    {SCMP_SYS(mprotect), SCMP_ACT_ALLOW, 1, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)}},
+	    {SCMP_SYS(tgkill), SCMP_ACT_ALLOW, 1, {SCMP_A0(SCMP_CMP_EQ, self)}},
+	    {SCMP_SYS(kill), SCMP_ACT_ALLOW, 1, {SCMP_A0(SCMP_CMP_EQ, self)}},
+	    /* Reading its own limits. */
+	    {SCMP_SYS(prlimit64),
+	     SCMP_ACT_ALLOW,
+	     2,
+	     {SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0)}},
+	    /* Thread names. */
+	    {SCMP_SYS(prctl), SCMP_ACT_ALLOW, 1, {SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME)}},
+	};
+	int result = 0;
+	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(rules); i++)
+		result = seccomp_rule_add_array(filter, rules[i].action, rules[i].call,
+						rules[i].count, rules[i].arguments);
 	return result;
 }
 

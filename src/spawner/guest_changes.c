@@ -91,15 +91,8 @@ static int worker_start(struct spawner *spawner, struct entry *entry, struct err
 	if (worker < 0)
 		return error_set_errno(error, error_kind_of_errno(worker), worker,
 				       "a process for it");
-	struct epoll_event event = {.events = EPOLLIN, .data.u64 = LOOP_CHANGE | entry->guest.slot};
-	if (epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, socket, &event) < 0) {
-		int saved = errno;
-		kill(worker, SIGKILL);
-		worker_reap_later(spawner, worker);
-		fd_close(&socket);
-		return error_set_errno(error, error_kind_of_errno(saved), saved,
-				       "watching a worker");
-	}
+	if (worker_watch(spawner, worker, &socket, LOOP_CHANGE | entry->guest.slot, error) < 0)
+		return -1;
 	change->worker = worker;
 	change->socket = socket;
 	change->began = clock_monotonic();

@@ -70,23 +70,6 @@ static int file_hash(int fd, uint64_t *ret_hash)
 	return 0;
 }
 
-static int file_copy(int from, int to)
-{
-	char block[16384];
-	off_t offset = 0;
-	for (;;) {
-		ssize_t got = pread(from, block, sizeof(block), offset);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return got < 0 ? -errno : 0;
-		int result = fd_write_full(to, block, (size_t)got);
-		if (result < 0)
-			return result;
-		offset += got;
-	}
-}
-
 /* What makes it unreadable inside. As root: its owner is an id that no sandbox has. Without root
  * the owner is the user, who may be root in a sandbox. So its mode denies reading even to the
  * owner, and its group is one that no sandbox has, which makes CAP_DAC_OVERRIDE of a sandbox
@@ -123,7 +106,7 @@ static int copy_install(int directory, const char *name, int source, const struc
 	    openat(directory, "new", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0700);
 	if (fd < 0)
 		return -errno;
-	int result = file_copy(source, fd);
+	int result = fd_copy(source, fd, INIT_BYTES_MAX);
 	if (result == 0 && (fchown(fd, (uid_t)-1, guard->group) < 0 ||
 			    fchmod(fd, guard->mode) < 0 || fsync(fd) < 0))
 		result = -errno;

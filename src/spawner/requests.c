@@ -38,29 +38,21 @@ static void mounts_close(struct mounts *mounts)
 	mounts_done(mounts->list);
 }
 
-static int request_create(struct request *request, struct error *error)
+/* A create, or the start of an existing sandbox. */
+static int request_boot(struct request *request, struct error *error)
 {
-	struct spawn_create *order = &request->message->create;
+	struct spawner *spawner = request->spawner;
+	struct spawn_message *message = request->message;
 	CLEANUP(mounts_close) struct mounts mounts;
 	mounts_init(mounts.list);
-	if (validate_create(request->spawner, order, request->fds, request->fd_count, mounts.list,
-			    error) < 0 ||
-	    boots_create(request->spawner, &request->message->sandbox, order, mounts.list,
-			 request->message->request, error) < 0)
+	if (validate_create(spawner, &message->create, request->fds, request->fd_count, mounts.list,
+			    error) < 0)
 		return -1;
-	request->reply = NULL;
-	return 0;
-}
-
-static int request_start(struct request *request, struct error *error)
-{
-	struct spawn_create *order = &request->message->create;
-	CLEANUP(mounts_close) struct mounts mounts;
-	mounts_init(mounts.list);
-	if (validate_create(request->spawner, order, request->fds, request->fd_count, mounts.list,
-			    error) < 0 ||
-	    boots_start(request->spawner, request->entry, order, mounts.list,
-			request->message->request, error) < 0)
+	int result = request->entry ? boots_start(spawner, request->entry, &message->create,
+						  mounts.list, message->request, error)
+				    : boots_create(spawner, &message->sandbox, &message->create,
+						   mounts.list, message->request, error);
+	if (result < 0)
 		return -1;
 	request->reply = NULL;
 	return 0;
@@ -260,8 +252,8 @@ static const struct handler {
 	bool descriptors;     /* it may carry descriptors */
 } handlers[] = {
     [SPAWN_HELLO] = {request_hello, SUBJECT_NONE, false},
-    [SPAWN_CREATE] = {request_create, SUBJECT_ID, true},
-    [SPAWN_START] = {request_start, SUBJECT_SANDBOX, true},
+    [SPAWN_CREATE] = {request_boot, SUBJECT_ID, true},
+    [SPAWN_START] = {request_boot, SUBJECT_SANDBOX, true},
     [SPAWN_KILL] = {request_kill, SUBJECT_SANDBOX, false},
     [SPAWN_DESTROY] = {request_destroy, SUBJECT_SANDBOX, false},
     [SPAWN_FREEZE] = {request_freeze, SUBJECT_SANDBOX, false},

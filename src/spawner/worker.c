@@ -73,10 +73,17 @@ pid_t worker_fork(struct spawner *spawner, int *socket)
 	return 0;
 }
 
-static int worker_socket_watch(struct spawner *spawner, int socket, uint64_t what)
+int worker_watch(struct spawner *spawner, pid_t worker, int *socket, uint64_t what,
+		 struct error *error)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = what};
-	return epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, socket, &event) < 0 ? -errno : 0;
+	if (epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, *socket, &event) == 0)
+		return 0;
+	int saved = errno;
+	kill(worker, SIGKILL);
+	worker_reap_later(spawner, worker);
+	fd_close(socket);
+	return error_set_errno(error, error_kind_of_errno(saved), saved, "watching a worker");
 }
 
 static _Noreturn void worker_run_boot(struct spawner *spawner, struct entry *entry, int socket)
@@ -103,14 +110,11 @@ int worker_boot(struct spawner *spawner, struct entry *entry, struct error *erro
 				       "a process to make the sandbox");
 	entry->worker = worker;
 	entry->worker_socket = socket;
-	int result = worker_socket_watch(spawner, socket, LOOP_WORKER | entry->guest.slot);
-	if (result == 0)
+	if (worker_watch(spawner, worker, &entry->worker_socket, LOOP_WORKER | entry->guest.slot,
+			 error) == 0)
 		return 0;
-	kill(worker, SIGKILL);
-	worker_reap_later(spawner, worker);
 	entry->worker = 0;
-	fd_close(&entry->worker_socket);
-	return error_set_errno(error, error_kind_of_errno(result), result, "watching a worker");
+	return -1;
 }
 
 int worker_receive_boot(struct spawner *spawner, struct entry *entry,
@@ -153,13 +157,7 @@ int worker_probe(struct spawner *spawner, enum tier tier, struct error *error)
 	probe->worker = worker;
 	probe->socket = socket;
 	probe->until = clock_monotonic() + PROBE_PATIENCE;
-	int result = worker_socket_watch(spawner, socket, LOOP_PROBE | tier);
-	if (result == 0)
-		return 0;
-	kill(worker, SIGKILL);
-	worker_reap_later(spawner, worker);
-	fd_close(&probe->socket);
-	return error_set_errno(error, error_kind_of_errno(result), result, "watching a probe");
+	return worker_watch(spawner, worker, &probe->socket, LOOP_PROBE | tier, error);
 }
 
 void worker_take_probe(struct spawner *spawner, enum tier tier)

@@ -27,22 +27,7 @@ static int init_copy(int from)
 {
 	CLOSE_FD int to =
 	    open(&ROOT_INIT_FILE[1], O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0711);
-	if (to < 0)
-		return -errno;
-	char room[16 * KIB];
-	for (off_t at = 0;;) {
-		ssize_t got = pread(from, room, sizeof(room), at);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (got == 0)
-			return 0;
-		at += got;
-		int result = at > (off_t)INIT_MAX ? -EFBIG : fd_write_full(to, room, (size_t)got);
-		if (result < 0)
-			return result;
-	}
+	return to < 0 ? -errno : fd_copy(from, to, INIT_MAX);
 }
 
 int gvisor_leave_host(const char *runsc, int init, const char **ret_step)

@@ -432,22 +432,9 @@ static int file_copy(int from_directory, const char *name, int to_directory, con
 	    openat(to_directory, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (to < 0)
 		return -errno;
-	char data[64 * 1024];
-	for (uint64_t total = 0;;) {
-		ssize_t got = read(from, data, sizeof(data));
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (got == 0)
-			break;
-		total += (uint64_t)got;
-		if (total > FILE_BYTES_MAX)
-			return -EFBIG;
-		int failed = fd_write_full(to, data, (size_t)got);
-		if (failed < 0)
-			return failed;
-	}
+	int result = fd_copy(from, to, FILE_BYTES_MAX);
+	if (result < 0)
+		return result;
 	return fchmod(to, status.st_mode & 0111 ? 0755 : 0644) < 0 ? -errno : 0;
 }
 
