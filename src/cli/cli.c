@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "cli/suggest.h"
+#include "cli/suggestions.h"
 
 const struct verb *const verbs[] = {
     &verb_run,    &verb_create,    &verb_exec,   &verb_shell,      &verb_code,   &verb_cp,

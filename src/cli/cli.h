@@ -173,7 +173,7 @@ NODISCARD int select_and(struct client *client, const char *verb, const char *ac
 NODISCARD int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json,
 			 struct error *error);
 
-/* An exec with our standard descriptors passed through; see cli/client/session.c. */
+/* An exec with our standard descriptors passed through; see cli/client/exec_session.c. */
 struct session {
 	const char *sandbox;
 	json_t *body; /* the exec request; borrowed */

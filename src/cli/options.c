@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/suggest.h"
+#include "cli/suggestions.h"
 
 bool cli_json, cli_help;
 

@@ -17,7 +17,7 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "cli/client/tls.h"
-#include "cli/client/start.h"
+#include "cli/client/daemon_start.h"
 
 #define ANSWER_MAX (64 * MIB)
 #define SYSTEM_RUNTIME "/run/caisson"

@@ -20,7 +20,7 @@
 #include "base/fd.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "cli/client/hold.h"
+#include "cli/client/held_connection.h"
 
 #define PROBE_BYTES_MAX (4 * MIB)
 #define SELFTEST_LIFE 1800

@@ -23,7 +23,7 @@
 #include "cli/cli.h"
 #include "cli/doctor/doctor.h"
 #include "cli/state/state.h"
-#include "cli/state/library.h"
+#include "cli/state/libarchive.h"
 #include "store/copy.h"
 
 #define CHUNK (256 * 1024)

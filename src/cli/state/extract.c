@@ -28,7 +28,7 @@
 #include "cli/cli.h"
 #include "cli/doctor/doctor.h"
 #include "cli/state/state.h"
-#include "cli/state/library.h"
+#include "cli/state/libarchive.h"
 #include "store/copy.h"
 
 #define NOBODY 65534

@@ -18,7 +18,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/state/state.h"
-#include "cli/state/library.h"
+#include "cli/state/libarchive.h"
 #include "tier/live_guests.h"
 #include "tier/remove_tree.h"
 

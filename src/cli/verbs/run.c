@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/client/hold.h"
+#include "cli/client/held_connection.h"
 #include "cli/client/terminal.h"
 #include "proto/mcp_lines.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/client/hold.h"
+#include "cli/client/held_connection.h"
 
 static struct {
 	const char *cwd, *user;

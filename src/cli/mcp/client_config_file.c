@@ -1,6 +1,6 @@
 /* The clients' own files: a missing one is created, an existing one is never changed. Called by
  * config.c; waits for the disk. */
-#include "cli/mcp/config.h"
+#include "cli/mcp/client_config.h"
 
 #include <errno.h>
 #include <fcntl.h>

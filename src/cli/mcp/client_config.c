@@ -1,7 +1,7 @@
 /* `caisson mcp config`: what to put into which client's configuration. A client is a row of a
  * table (proto/mcp_clients.c); its file is created by config_file.c. The snippet alone goes to
  * standard output, so that it can be piped on; where it belongs is said on standard error. */
-#include "cli/mcp/config.h"
+#include "cli/mcp/client_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

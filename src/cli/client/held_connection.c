@@ -1,6 +1,6 @@
 /* The connection that the sandbox of `run` or `wrap` ends with. Nothing is said on it. Called by
  * cli/verbs/run.c and cli/verbs/wrap.c; blocks until the daemon has answered. */
-#include "cli/client/hold.h"
+#include "cli/client/held_connection.h"
 
 #include <stdio.h>
 #include <stdlib.h>

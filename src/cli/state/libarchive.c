@@ -1,5 +1,5 @@
 /* Loading libarchive. See library.h. */
-#include "cli/state/library.h"
+#include "cli/state/libarchive.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

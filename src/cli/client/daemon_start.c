@@ -1,7 +1,7 @@
 /* Starts a daemon for a client that found none: `caisson serve --idle-exit` in a session of its
  * own, with nothing of the client's. Several clients at once are normal: a lock lets one of them
  * start it, the others wait until it answers. */
-#include "cli/client/start.h"
+#include "cli/client/daemon_start.h"
 
 #include <errno.h>
 #include <fcntl.h>

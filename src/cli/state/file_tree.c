@@ -20,7 +20,7 @@
 #include "base/text.h"
 #include "cli/doctor/doctor.h"
 #include "cli/state/state.h"
-#include "cli/state/library.h"
+#include "cli/state/libarchive.h"
 
 #define CHUNK (64 * 1024)
 #define TREE_TIMEOUT_MS (24 * 3600 * 1000)

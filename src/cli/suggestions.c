@@ -1,5 +1,5 @@
 /* See suggest.h. Called when a verb or an option is not known, to make the error's text. Pure. */
-#include "cli/suggest.h"
+#include "cli/suggestions.h"
 
 #include <stdio.h>
 #include <string.h>
