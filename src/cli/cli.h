@@ -55,24 +55,24 @@ extern const char cli_pitch[], cli_overview[];
 /* Every verb has --json; true when it was given. */
 extern bool cli_json;
 
-void print_json(const json_t *json);
+void json_print(const json_t *json);
 /* Prints text that came from a sandbox or a user: control characters are made visible. */
-void print_safe(const char *text);
+void safe_text_print(const char *text);
 /* A line on standard error, as safe as that. */
-void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void error_line_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The name of the flag that fills a field, without "--". */
-const char *flag_of(const char *field);
+const char *field_flag(const char *field);
 /* An error of the API names fields: puts the flags of these options in their place. */
 void error_name_flags(const struct option_spec *options, struct error *error);
 /* And names `caisson create` with options that another verb has too: puts this verb there. */
 void error_name_verb(const struct verb *verb, struct error *error);
 /* "/v1/sandboxes/ID" and the rest, encoded. */
-NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
-			   struct error *error);
+NODISCARD int sandbox_path_append(struct buffer *path, const char *sandbox, const char *rest,
+				  struct error *error);
 /* "512 MiB" */
-void bytes_text(uint64_t bytes, char text[32]);
+void bytes_to_text(uint64_t bytes, char text[32]);
 /* "45s", "3m20s", "1h58m", "3d4h": two units at most. Negative: "-". */
-void age_text(int64_t seconds, char text[32]);
+void age_to_text(int64_t seconds, char text[32]);
 /* Seconds since the epoch of a time of the API's; -1: there is none. */
 int64_t member_time(const json_t *object, const char *name);
 const char *member_text(const json_t *object, const char *name);
@@ -144,22 +144,25 @@ extern struct create_options create_options;
 	}
 
 /* POST /v1/sandboxes with create_options; *ret_json is the new sandbox's record. */
-NODISCARD int create_sandbox(struct client *client, uint32_t default_idle_timeout,
-			     json_t **ret_json, struct error *error);
-NODISCARD int delete_sandbox(struct client *client, const char *id, struct error *error);
+NODISCARD int client_sandbox_create(struct client *client, uint32_t default_idle_timeout,
+				    json_t **ret_json, struct error *error);
+NODISCARD int client_sandbox_delete(struct client *client, const char *id, struct error *error);
 /* Opens the folders of create_options: "mounts" of the request, and *ret_count grants that the
  * caller closes, also after a failure. */
-NODISCARD int open_mounts(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_count,
-			  struct error *error);
+NODISCARD int create_mounts_open(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_count,
+				 struct error *error);
 /* Says on standard error which limits that were asked for are not enforced on this host. */
-void warn_of_limits(const char *verb, const json_t *record);
+void unenforced_limits_warn(const char *verb, const json_t *record);
 /* The limits of a record that are not enforced, those with one reason at a time: "disk, inodes".
  * *at begins as json_object_iter(limits). False: there are no more. */
-bool unenforced_next(json_t *limits, void **at, char *names, size_t room, const char **ret_reason);
+bool unenforced_limits_next(json_t *limits, void **at, char *names, size_t room,
+			    const char **ret_reason);
 /* Members of a request, where the option was given: seconds, MiB, a number of cpus. */
-NODISCARD int set_seconds(json_t *body, const char *field, const char *text, struct error *error);
-NODISCARD int set_megabytes(json_t *body, const char *field, const char *text, struct error *error);
-NODISCARD int set_cpus(json_t *body, const char *text, struct error *error);
+NODISCARD int body_set_seconds(json_t *body, const char *field, const char *text,
+			       struct error *error);
+NODISCARD int body_set_megabytes(json_t *body, const char *field, const char *text,
+				 struct error *error);
+NODISCARD int body_set_cpus(json_t *body, const char *text, struct error *error);
 /* Which sandboxes a verb is for, where they are not named: --label, --state, --all. */
 struct selection {
 	struct text_list labels;
@@ -167,14 +170,14 @@ struct selection {
 	bool all;
 };
 /* Does the action for those that are selected; prints one line for each. */
-NODISCARD int select_and(struct client *client, const char *verb, const char *action,
-			 const struct selection *selection, struct error *error);
+NODISCARD int selection_apply(struct client *client, const char *verb, const char *action,
+			      const struct selection *selection, struct error *error);
 /* "K=V" and "K" (from our own environment) into a JSON object. */
-NODISCARD int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json,
-			 struct error *error);
+NODISCARD int pairs_to_json(const struct text_list *list, bool inherit, json_t **ret_json,
+			    struct error *error);
 
 /* An exec with our standard descriptors passed through; see cli/client/exec_session.c. */
-struct session {
+struct exec_session {
 	const char *sandbox;
 	json_t *body; /* the exec request; borrowed */
 	bool tty;
@@ -183,6 +186,6 @@ struct session {
 	char left[64];     /* filled: the exec that the user left running, or "" */
 };
 /* The exit code of the command, as a shell would say it (128 + n for a signal). */
-NODISCARD int session_run(struct client *client, struct session *session, int *ret_exit_code,
-			  struct error *error);
-bool session_wants_tty(void);
+NODISCARD int exec_session_run(struct client *client, struct exec_session *session,
+			       int *ret_exit_code, struct error *error);
+bool exec_session_wants_tty(void);

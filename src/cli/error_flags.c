@@ -22,7 +22,7 @@ static const struct {
     {"scopes", "scope", NULL},
 };
 
-const char *flag_of(const char *field)
+const char *field_flag(const char *field)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(renamed); i++)
 		if (strcmp(renamed[i].field, field) == 0)
@@ -31,11 +31,11 @@ const char *flag_of(const char *field)
 }
 
 /* What the user wrote for this field, or false: none of these options fills it. */
-static bool flag_text(const struct option_spec *options, const char *field, char text[80])
+static bool field_flag_text(const struct option_spec *options, const char *field, char text[80])
 {
 	char name[64];
 	const char *unit = NULL;
-	if (text_copy(name, sizeof(name), flag_of(field)) < 0)
+	if (text_copy(name, sizeof(name), field_flag(field)) < 0)
 		return false;
 	for (char *at = name; *at; at++)
 		*at = *at == '_' ? '-' : *at;
@@ -51,7 +51,7 @@ static bool flag_text(const struct option_spec *options, const char *field, char
 
 /* What follows a field that begins a message: "memory_mb is 1", "name: 1 to 63". Any other word can
  * begin a sentence: "state directory /x belongs to uid 5". */
-static bool is_said_of(const char *rest)
+static bool text_describes_field(const char *rest)
 {
 	static const char *const beginnings[] = {":", " is ", " must ", " has ", " = ", " `"};
 	for (size_t i = 0; i < ARRAY_SIZE(beginnings); i++)
@@ -63,7 +63,7 @@ static bool is_said_of(const char *rest)
 /* The field that is named at this place and how much of the text names it, or 0. Without quotes it
  * begins the message ("memory_mb is 1"); a quoted word alone may be anything, a sandbox's name for
  * one, unless it looks like a field. */
-static size_t field_at(const char *message, const char *at, char field[64])
+static size_t message_field_at(const char *message, const char *at, char field[64])
 {
 	static const char *const openings[] = {"field `", "query parameter `", "`", ""};
 	for (size_t i = 0; i < ARRAY_SIZE(openings); i++) {
@@ -73,7 +73,7 @@ static size_t field_at(const char *message, const char *at, char field[64])
 		size_t size = strspn(begin, "abcdefghijklmnopqrstuvwxyz_");
 		bool quoted = *openings[i], alone = strcmp(openings[i], "`") == 0;
 		if (size == 0 || size >= 64 || (quoted && begin[size] != '`') ||
-		    (!quoted && (at != message || !is_said_of(begin + size))))
+		    (!quoted && (at != message || !text_describes_field(begin + size))))
 			continue;
 		snprintf(field, 64, "%.*s", (int)size, begin);
 		if (!alone || strchr(field, '_'))
@@ -90,8 +90,8 @@ void error_name_flags(const struct option_spec *options, struct error *error)
 	if (error->kind == ERROR_USAGE)
 		return;
 	for (const char *at = error->message; *at && used < sizeof(text) - 1;) {
-		size_t size = field_at(error->message, at, field);
-		if (size > 0 && flag_text(options, field, flag)) {
+		size_t size = message_field_at(error->message, at, field);
+		if (size > 0 && field_flag_text(options, field, flag)) {
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", flag);
 			at += size;
 		} else {

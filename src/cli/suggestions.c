@@ -94,7 +94,7 @@ static const struct {
 };
 
 /* How many letters are to be changed, put in, left out or swapped; the words are short. */
-static unsigned distance(const char *one, size_t one_size, const char *other)
+static unsigned words_distance(const char *one, size_t one_size, const char *other)
 {
 	unsigned rows[3][WORD_MAX + 1];
 	size_t other_size = strlen(other);
@@ -118,19 +118,19 @@ static unsigned distance(const char *one, size_t one_size, const char *other)
 }
 
 /* A short word with two letters changed is another word. */
-static bool is_near(unsigned letters, size_t size)
+static bool distance_is_near(unsigned letters, size_t size)
 {
 	return letters <= (size < 2 ? 0u : size < 6 ? 1u : 2u);
 }
 
 /* All verbs that are as near as the nearest: "; did you mean `caisson run` or `caisson rm`?" */
-static void suggest_near_verbs(const char *word, char *text, size_t room)
+static void near_verbs_suggest(const char *word, char *text, size_t room)
 {
 	unsigned best = WORD_MAX;
 	size_t used = 0;
 	for (const struct verb *const *verb = verbs; *verb; verb++) {
-		unsigned letters = distance(word, strlen(word), (*verb)->name);
-		if ((*verb)->hidden || letters > best || !is_near(letters, strlen(word)))
+		unsigned letters = words_distance(word, strlen(word), (*verb)->name);
+		if ((*verb)->hidden || letters > best || !distance_is_near(letters, strlen(word)))
 			continue;
 		if (letters < best)
 			used = 0;
@@ -144,7 +144,7 @@ static void suggest_near_verbs(const char *word, char *text, size_t room)
 		snprintf(text + used, room - used, "?");
 }
 
-void suggest_verb(const char *word, char *text, size_t room)
+void verb_suggest(const char *word, char *text, size_t room)
 {
 	text[0] = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(verb_hints); i++)
@@ -154,12 +154,12 @@ void suggest_verb(const char *word, char *text, size_t room)
 		if (strcmp(word, verb_habits[i].word) == 0)
 			snprintf(text, room, "; here it is `caisson %s`", verb_habits[i].meant);
 	if (!text[0])
-		suggest_near_verbs(word, text, room);
+		near_verbs_suggest(word, text, room);
 	if (!text[0])
 		snprintf(text, room, "; `caisson help` lists them");
 }
 
-void suggest_option(const struct option_spec *options, const char *word, char *text, size_t room)
+void option_suggest(const struct option_spec *options, const char *word, char *text, size_t room)
 {
 	const char *name = word + strspn(word, "-");
 	size_t size = strcspn(name, "=");
@@ -177,8 +177,8 @@ void suggest_option(const struct option_spec *options, const char *word, char *t
 		}
 	}
 	for (; is_long && options && options->kind != OPTION_END; options++) {
-		unsigned letters = distance(name, size, options->name);
-		if (letters >= best || !is_near(letters, size))
+		unsigned letters = words_distance(name, size, options->name);
+		if (letters >= best || !distance_is_near(letters, size))
 			continue;
 		best = letters;
 		snprintf(text, room, "; did you mean --%s?", options->name);

@@ -8,6 +8,6 @@
 
 /* For a verb that there is not: what to say behind "there is no verb", from "; " on. */
 #define SUGGESTION_MAX 256
-void suggest_verb(const char *word, char *text, size_t room);
+void verb_suggest(const char *word, char *text, size_t room);
 /* The same for an option of a verb, given as it was written ("--rm", "-p", "--memroy=1G"). */
-void suggest_option(const struct option_spec *options, const char *word, char *text, size_t room);
+void option_suggest(const struct option_spec *options, const char *word, char *text, size_t room);

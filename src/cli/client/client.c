@@ -52,7 +52,7 @@ int client_use_url(struct client *client, const char *name, const char *url, str
 	return 0;
 }
 
-static int connect_unix(const char *path)
+static int socket_connect_unix(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int result = text_copy(address.sun_path, sizeof(address.sun_path), path);
@@ -69,7 +69,7 @@ static int connect_unix(const char *path)
 /* Whoever listens gets the request, the token and folders of this user's: it must be this user or
  * root. Below /tmp somebody else may have made the directory first. One that was named is taken to
  * be its owner's, whoever that is; the kernel says who called listen(). */
-static int check_listener(const struct client *client, int fd, struct error *error)
+static int client_check_listener(const struct client *client, int fd, struct error *error)
 {
 	struct stat info;
 	struct ucred peer;
@@ -106,17 +106,17 @@ static int check_listener(const struct client *client, int fd, struct error *err
 
 /* An ordinary user has a daemon of one's own, which needs no token and is started when it is not
  * there. Who has a token means the one that gave it: root's, if that runs. */
-static void use_system_daemon(struct client *client)
+static void client_use_system_daemon(struct client *client)
 {
 	if (geteuid() == 0 || getenv("CAISSON_RUNTIME") || !client->token[0])
 		return;
-	CLOSE_FD int fd = connect_unix(SYSTEM_RUNTIME "/caisson.sock");
+	CLOSE_FD int fd = socket_connect_unix(SYSTEM_RUNTIME "/caisson.sock");
 	if (fd >= 0)
 		snprintf(client->config.runtime, sizeof(client->config.runtime), "%s",
 			 SYSTEM_RUNTIME);
 }
 
-static int read_configuration(struct client *client, struct error *error)
+static int client_read_configuration(struct client *client, struct error *error)
 {
 	config_defaults(&client->config);
 	/* A daemon that we start listens on TCP where somebody has said so; the usual port is for
@@ -145,7 +145,7 @@ int client_setup(struct client *client, bool needed, struct error *error)
 	memset(client, 0, sizeof(*client));
 	const char *url = getenv("CAISSON_URL");
 	bool remote = url && *url;
-	if (read_configuration(client, error) < 0 && (needed || !remote))
+	if (client_read_configuration(client, error) < 0 && (needed || !remote))
 		return -1;
 	const char *token = getenv("CAISSON_TOKEN");
 	if (token && text_copy(client->token, sizeof(client->token), token) < 0)
@@ -154,7 +154,7 @@ int client_setup(struct client *client, bool needed, struct error *error)
 		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN holds a line end");
 	if (remote)
 		return client_use_url(client, "CAISSON_URL", url, error);
-	use_system_daemon(client);
+	client_use_system_daemon(client);
 	if (config_socket_path(&client->config, client->socket, sizeof(client->socket)) < 0)
 		return error_set(error, ERROR_CONFIG,
 				 "the runtime directory's path is too long for a Unix socket: %s",
@@ -162,7 +162,7 @@ int client_setup(struct client *client, bool needed, struct error *error)
 	return 0;
 }
 
-static int connect_tcp(const struct client *client, struct error *error)
+static int client_connect_tcp(const struct client *client, struct error *error)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *addresses;
 	int result = getaddrinfo(client->host, client->port, &hints, &addresses);
@@ -186,15 +186,15 @@ static int connect_tcp(const struct client *client, struct error *error)
 	return TAKE_FD(fd);
 }
 
-void client_explain_lost(const struct client *client, struct error *error)
+void client_explain_lost_connection(const struct client *client, struct error *error)
 {
 	const struct timeval patience = {.tv_sec = 5};
 	struct error ignored;
 	if (!client->remote || client->tls || error->kind != ERROR_DAEMON_RESTARTING)
 		return;
-	CLOSE_FD int fd = connect_tcp(client, &ignored);
+	CLOSE_FD int fd = client_connect_tcp(client, &ignored);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
-	    !client_tls_spoken(fd))
+	    !client_tls_is_spoken(fd))
 		return;
 	bool brackets = strchr(client->host, ':');
 	error_set(error, ERROR_DAEMON_TLS,
@@ -204,7 +204,7 @@ void client_explain_lost(const struct client *client, struct error *error)
 		  brackets ? "]" : "", client->port);
 }
 
-static int unreachable(const struct client *client, int result, struct error *error)
+static int daemon_unreachable(const struct client *client, int result, struct error *error)
 {
 	if (result == -EACCES || result == -EPERM)
 		return error_set(error, ERROR_NO_PERMISSION,
@@ -215,15 +215,15 @@ static int unreachable(const struct client *client, int result, struct error *er
 
 int client_ping(struct client *client, struct error *error)
 {
-	CLOSE_FD int fd =
-	    client->remote ? connect_tcp(client, error) : connect_unix(client->socket);
+	CLOSE_FD int fd = client->remote ? client_connect_tcp(client, error)
+					 : socket_connect_unix(client->socket);
 	if (fd < 0)
-		return client->remote ? -1 : unreachable(client, fd, error);
-	return client->remote ? 0 : check_listener(client, fd, error);
+		return client->remote ? -1 : daemon_unreachable(client, fd, error);
+	return client->remote ? 0 : client_check_listener(client, fd, error);
 }
 
 /* A completion, or who waits for a daemon, must not start one. */
-static bool may_start(const struct client *client)
+static bool client_may_start(const struct client *client)
 {
 	const char *word = getenv("CAISSON_START");
 	return !client->no_start && (!word || strcmp(word, "no") != 0);
@@ -232,16 +232,16 @@ static bool may_start(const struct client *client)
 int client_connect(struct client *client, struct error *error)
 {
 	if (client->remote)
-		return connect_tcp(client, error);
-	CLOSE_FD int fd = connect_unix(client->socket);
-	if ((fd == -ENOENT || fd == -ECONNREFUSED) && may_start(client)) {
+		return client_connect_tcp(client, error);
+	CLOSE_FD int fd = socket_connect_unix(client->socket);
+	if ((fd == -ENOENT || fd == -ECONNREFUSED) && client_may_start(client)) {
 		if (daemon_start(client, error) < 0)
 			return -1;
-		fd = connect_unix(client->socket);
+		fd = socket_connect_unix(client->socket);
 	}
 	if (fd < 0)
-		return unreachable(client, fd, error);
-	if (check_listener(client, fd, error) < 0)
+		return daemon_unreachable(client, fd, error);
+	if (client_check_listener(client, fd, error) < 0)
 		return -1;
 	return TAKE_FD(fd);
 }
@@ -252,7 +252,8 @@ ssize_t exchange_send(struct exchange *exchange, const void *data, size_t size, 
 			     : send(exchange->fd, data, size, MSG_NOSIGNAL | flags);
 }
 
-static int write_all(struct exchange *exchange, const void *data, size_t size, struct error *error)
+static int exchange_send_all(struct exchange *exchange, const void *data, size_t size,
+			     struct error *error)
 {
 	const char *place = data;
 	while (size > 0) {
@@ -270,7 +271,8 @@ static int write_all(struct exchange *exchange, const void *data, size_t size, s
 	return 0;
 }
 
-static int append_head(struct client *client, const struct request *request, struct buffer *head)
+static int request_append_head(struct client *client, const struct request *request,
+			       struct buffer *head)
 {
 	int result = 0;
 	result |= buffer_printf(head, "%s %s HTTP/1.1\r\nHost: ", request->method, request->path);
@@ -303,7 +305,7 @@ int exchange_begin(struct client *client, const struct request *request,
 		   struct exchange *ret_exchange, struct error *error)
 {
 	DONE_BUFFER struct buffer head = BUFFER(HTTP_HEAD_MAX);
-	if (append_head(client, request, &head) < 0)
+	if (request_append_head(client, request, &head) < 0)
 		return error_set(error, ERROR_TOO_LARGE, "the request's path is too long");
 	if (client_interrupted)
 		return exchange_cancelled(error);
@@ -327,7 +329,7 @@ int exchange_begin(struct client *client, const struct request *request,
 	    client_tls_begin(client, fd, &ret_exchange->tls, error) < 0)
 		return -1;
 	ret_exchange->fd = TAKE_FD(fd);
-	if (write_all(ret_exchange, head.data + sent, head.size - sent, error) < 0)
+	if (exchange_send_all(ret_exchange, head.data + sent, head.size - sent, error) < 0)
 		return -1;
 	ret_exchange->start = ret_exchange->end = 0;
 	ret_exchange->status = 0;
@@ -345,17 +347,17 @@ int exchange_write(struct exchange *exchange, bool chunked, const void *data, si
 	char line[24];
 	if (chunked) {
 		int length = snprintf(line, sizeof(line), "%zx\r\n", size);
-		if (write_all(exchange, line, (size_t)length, error) < 0)
+		if (exchange_send_all(exchange, line, (size_t)length, error) < 0)
 			return -1;
 	}
-	if (write_all(exchange, data, size, error) < 0)
+	if (exchange_send_all(exchange, data, size, error) < 0)
 		return -1;
-	return chunked ? write_all(exchange, "\r\n", 2, error) : 0;
+	return chunked ? exchange_send_all(exchange, "\r\n", 2, error) : 0;
 }
 
 int exchange_write_end(struct exchange *exchange, bool chunked, struct error *error)
 {
-	return chunked ? write_all(exchange, "0\r\n\r\n", 5, error) : 0;
+	return chunked ? exchange_send_all(exchange, "0\r\n\r\n", 5, error) : 0;
 }
 
 ssize_t exchange_receive(struct exchange *exchange, void *data, size_t size)
@@ -372,13 +374,13 @@ void exchange_half_close(struct exchange *exchange)
 		shutdown(exchange->fd, SHUT_WR);
 }
 
-bool exchange_pending(const struct exchange *exchange)
+bool exchange_has_input(const struct exchange *exchange)
 {
-	return exchange->tls && client_tls_pending(exchange->tls);
+	return exchange->tls && client_tls_has_input(exchange->tls);
 }
 
 /* More input behind what is there; 0 at the end of the connection. */
-static ssize_t fill(struct exchange *exchange, struct error *error)
+static ssize_t exchange_fill(struct exchange *exchange, struct error *error)
 {
 	if (exchange->start == exchange->end)
 		exchange->start = exchange->end = 0;
@@ -403,7 +405,8 @@ static ssize_t fill(struct exchange *exchange, struct error *error)
 }
 
 /* One line without its end into `line`. */
-static int read_line(struct exchange *exchange, char *line, size_t room, struct error *error)
+static int exchange_read_line(struct exchange *exchange, char *line, size_t room,
+			      struct error *error)
 {
 	for (;;) {
 		char *begin = exchange->buffer + exchange->start;
@@ -422,7 +425,7 @@ static int read_line(struct exchange *exchange, char *line, size_t room, struct 
 		}
 		if (size >= HTTP_HEAD_MAX)
 			break;
-		ssize_t got = fill(exchange, error);
+		ssize_t got = exchange_fill(exchange, error);
 		if (got < 0)
 			return -1;
 		if (got == 0)
@@ -432,7 +435,7 @@ static int read_line(struct exchange *exchange, char *line, size_t room, struct 
 	return error_set(error, ERROR_INTERNAL, "the daemon's answer is not HTTP as we know it");
 }
 
-static void take_header(struct exchange *exchange, char *line)
+static void exchange_take_header(struct exchange *exchange, char *line)
 {
 	char *colon = strchr(line, ':');
 	if (!colon)
@@ -460,7 +463,7 @@ static void take_header(struct exchange *exchange, char *line)
 		snprintf(exchange->request_id, sizeof(exchange->request_id), "%s", value);
 }
 
-static int read_error_body(struct exchange *exchange, struct error *error)
+static int exchange_read_error(struct exchange *exchange, struct error *error)
 {
 	DONE_BUFFER struct buffer body = BUFFER(1 * MIB);
 	char piece[4096];
@@ -480,7 +483,7 @@ int exchange_read_head(struct exchange *exchange, struct error *error)
 {
 	char line[HTTP_HEAD_MAX];
 	do {
-		if (read_line(exchange, line, sizeof(line), error) < 0)
+		if (exchange_read_line(exchange, line, sizeof(line), error) < 0)
 			return -1;
 		if (strncmp(line, "HTTP/1.1 ", 9) != 0 || strlen(line) < 12)
 			return error_set(error, ERROR_INTERNAL,
@@ -489,26 +492,26 @@ int exchange_read_head(struct exchange *exchange, struct error *error)
 		exchange->content_length = -1;
 		exchange->chunked = false;
 		for (;;) {
-			if (read_line(exchange, line, sizeof(line), error) < 0)
+			if (exchange_read_line(exchange, line, sizeof(line), error) < 0)
 				return -1;
 			if (!line[0])
 				break;
-			take_header(exchange, line);
+			exchange_take_header(exchange, line);
 		}
 	} while (exchange->status == 100);
 	exchange->left = exchange->content_length > 0 ? (uint64_t)exchange->content_length : 0;
 	exchange->body_done = exchange->head_only || exchange->status == 204 ||
 			      (!exchange->chunked && exchange->content_length == 0);
 	if (exchange->status >= 400)
-		return read_error_body(exchange, error);
+		return exchange_read_error(exchange, error);
 	return 0;
 }
 
 /* At the start of a chunk: its size. At the last one the trailers are read. */
-static int next_chunk(struct exchange *exchange, struct error *error)
+static int exchange_next_chunk(struct exchange *exchange, struct error *error)
 {
 	char line[256];
-	if (read_line(exchange, line, sizeof(line), error) < 0)
+	if (exchange_read_line(exchange, line, sizeof(line), error) < 0)
 		return -1;
 	char *end;
 	exchange->left = strtoull(line, &end, 16);
@@ -517,7 +520,7 @@ static int next_chunk(struct exchange *exchange, struct error *error)
 	if (exchange->left > 0)
 		return 0;
 	do {
-		if (read_line(exchange, line, sizeof(line), error) < 0)
+		if (exchange_read_line(exchange, line, sizeof(line), error) < 0)
 			return -1;
 	} while (line[0]);
 	exchange->body_done = true;
@@ -529,13 +532,13 @@ ssize_t exchange_read(struct exchange *exchange, void *data, size_t size, struct
 	if (exchange->body_done)
 		return 0;
 	if (exchange->chunked && exchange->left == 0) {
-		if (next_chunk(exchange, error) < 0)
+		if (exchange_next_chunk(exchange, error) < 0)
 			return -1;
 		if (exchange->body_done)
 			return 0;
 	}
 	if (exchange->start == exchange->end) {
-		ssize_t got = fill(exchange, error);
+		ssize_t got = exchange_fill(exchange, error);
 		if (got < 0)
 			return -1;
 		if (got == 0 && !exchange->chunked && exchange->content_length < 0) {
@@ -559,7 +562,7 @@ ssize_t exchange_read(struct exchange *exchange, void *data, size_t size, struct
 		exchange->body_done = true;
 	if (exchange->left == 0 && exchange->chunked) {
 		char line[8];
-		if (read_line(exchange, line, sizeof(line), error) < 0)
+		if (exchange_read_line(exchange, line, sizeof(line), error) < 0)
 			return -1;
 	}
 	return (ssize_t)take;
@@ -582,7 +585,7 @@ void error_from_json(const json_t *json, int status, struct error *error)
 		error_prepend(error, "HTTP status %d", status);
 }
 
-static int read_json(struct exchange *exchange, json_t **ret_json, struct error *error)
+static int exchange_read_json(struct exchange *exchange, json_t **ret_json, struct error *error)
 {
 	DONE_BUFFER struct buffer body = BUFFER(ANSWER_MAX);
 	char piece[16384];
@@ -604,8 +607,8 @@ static int read_json(struct exchange *exchange, json_t **ret_json, struct error 
 	return 0;
 }
 
-int client_json(struct client *client, const char *method, const char *path, json_t *body,
-		const int *fds, size_t fd_count, json_t **ret_json, struct error *error)
+int client_request_json(struct client *client, const char *method, const char *path, json_t *body,
+			const int *fds, size_t fd_count, json_t **ret_json, struct error *error)
 {
 	FREE_TEXT char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	if (body && !text)
@@ -629,7 +632,7 @@ int client_json(struct client *client, const char *method, const char *path, jso
 	if (result == 0)
 		result = exchange_read_head(exchange, error);
 	if (result == 0)
-		result = read_json(exchange, &json, error);
+		result = exchange_read_json(exchange, &json, error);
 	exchange_done(exchange);
 	free(exchange);
 	if (result == 0 && ret_json)
@@ -639,7 +642,7 @@ int client_json(struct client *client, const char *method, const char *path, jso
 	return result;
 }
 
-int client_url(struct client *client, char *url, size_t room, struct error *error)
+int client_daemon_url(struct client *client, char *url, size_t room, struct error *error)
 {
 	const char *scheme = client->tls ? "https" : "http";
 	url[0] = '\0';
@@ -649,7 +652,7 @@ int client_url(struct client *client, char *url, size_t room, struct error *erro
 		return 0;
 	}
 	json_t *version = NULL;
-	if (client_json(client, "GET", "/v1/version", NULL, NULL, 0, &version, error) < 0)
+	if (client_request_json(client, "GET", "/v1/version", NULL, NULL, 0, &version, error) < 0)
 		return -1;
 	const char *said = json_string_value(json_object_get(version, "url"));
 	if (said)
@@ -664,7 +667,7 @@ int client_url(struct client *client, char *url, size_t room, struct error *erro
 	    CONFIG_LISTEN_DEFAULT);
 }
 
-int append_encoded(struct buffer *buffer, const char *text)
+int buffer_append_encoded(struct buffer *buffer, const char *text)
 {
 	static const char plain[] =
 	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";

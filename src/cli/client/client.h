@@ -40,7 +40,7 @@ NODISCARD int client_connect(struct client *client, struct error *error);
 NODISCARD int client_ping(struct client *client, struct error *error);
 
 /* A connection over http:// was lost: where the port speaks TLS, *error says so instead. */
-void client_explain_lost(const struct client *client, struct error *error);
+void client_explain_lost_connection(const struct client *client, struct error *error);
 
 /* Set by the signal handler of a verb that cleans up after itself: requests then fail with
  * ERROR_CANCELLED, also one that waits for its answer. */
@@ -91,17 +91,18 @@ ssize_t exchange_send(struct exchange *exchange, const void *data, size_t size, 
 /* Says that nothing more is sent; what is received goes on. */
 void exchange_half_close(struct exchange *exchange);
 /* There is input that poll() on the socket does not tell of. */
-bool exchange_pending(const struct exchange *exchange);
+bool exchange_has_input(const struct exchange *exchange);
 void exchange_done(struct exchange *exchange);
 
 /* The common case: JSON there (or NULL), JSON back (or NULL for an empty answer). */
-NODISCARD int client_json(struct client *client, const char *method, const char *path, json_t *body,
-			  const int *fds, size_t fd_count, json_t **ret_json, struct error *error);
+NODISCARD int client_request_json(struct client *client, const char *method, const char *path,
+				  json_t *body, const int *fds, size_t fd_count, json_t **ret_json,
+				  struct error *error);
 
 /* "http://HOST:PORT" of the daemon's TCP door, as the daemon itself says: what the configuration
  * names may be somebody else's port by now. "" where it has none, with *error saying so. */
-NODISCARD int client_url(struct client *client, char *url, size_t room, struct error *error);
+NODISCARD int client_daemon_url(struct client *client, char *url, size_t room, struct error *error);
 /* Appends text percent-encoded, as a path segment or query value. */
-NODISCARD int append_encoded(struct buffer *buffer, const char *text);
+NODISCARD int buffer_append_encoded(struct buffer *buffer, const char *text);
 /* The error object of an answer as *error. */
 void error_from_json(const json_t *json, int status, struct error *error);

@@ -26,7 +26,7 @@
 
 /* A v1 host has one cgroup per hierarchy; the daemon must not stay in the client's, which a service
  * manager or a terminal may kill as a whole. Best effort: an ordinary user may not. */
-static void leave_cgroups(void)
+static void cgroups_leave(void)
 {
 	char text[4096];
 	if (fd_read_small(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0)
@@ -49,7 +49,7 @@ static void leave_cgroups(void)
 	}
 }
 
-static void exec_daemon(const struct client *client, int log_fd)
+static void daemon_exec(const struct client *client, int log_fd)
 {
 	static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 	/* Where its configuration and directories are: what a reload asks for again. */
@@ -80,13 +80,13 @@ static void exec_daemon(const struct client *client, int log_fd)
 	dup2(log_fd, STDOUT_FILENO);
 	dup2(log_fd, STDERR_FILENO);
 	sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
-	leave_cgroups();
+	cgroups_leave();
 	umask(022);
 	execve("/proc/self/exe", (char *const *)argv, environment);
 	_exit(127);
 }
 
-static void reset_signals(void)
+static void signals_reset(void)
 {
 	sigset_t none;
 	sigemptyset(&none);
@@ -96,7 +96,7 @@ static void reset_signals(void)
 }
 
 /* Forks twice, so that the daemon is nobody's child; returns the daemon's pid through a pipe. */
-static pid_t spawn_daemon(const struct client *client, int log_fd)
+static pid_t daemon_spawn(const struct client *client, int log_fd)
 {
 	int channel[2];
 	if (pipe2(channel, O_CLOEXEC) < 0)
@@ -107,10 +107,10 @@ static pid_t spawn_daemon(const struct client *client, int log_fd)
 		return -errno;
 	if (child == 0) {
 		setsid();
-		reset_signals();
+		signals_reset();
 		pid_t daemon = fork();
 		if (daemon == 0)
-			exec_daemon(client, log_fd);
+			daemon_exec(client, log_fd);
 		_exit(fd_write_full(writer, &daemon, sizeof(daemon)) < 0 || daemon < 0);
 	}
 	fd_close(&writer);
@@ -122,7 +122,7 @@ static pid_t spawn_daemon(const struct client *client, int log_fd)
 
 /* What earlier daemons said is kept, that of a crashed one above all; up to a size, and then once
  * more. *ret_begin: where this one's part begins. */
-static int open_log(const char *path, off_t *ret_begin)
+static int daemon_log_open(const char *path, off_t *ret_begin)
 {
 	char old[320];
 	struct stat info;
@@ -137,7 +137,7 @@ static int open_log(const char *path, off_t *ret_begin)
 }
 
 /* The end of the daemon's log, for the error message: it says why it did not start. */
-static int start_failed(const char *log_path, off_t begin, struct error *error)
+static int daemon_start_failed(const char *log_path, off_t begin, struct error *error)
 {
 	char text[16384] = "";
 	CLOSE_FD int log = open(log_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -156,8 +156,8 @@ static int start_failed(const char *log_path, off_t begin, struct error *error)
 				 : log_path);
 }
 
-static int wait_for_daemon(struct client *client, pid_t daemon, const char *log_path,
-			   off_t log_begin, struct error *error)
+static int daemon_await(struct client *client, pid_t daemon, const char *log_path, off_t log_begin,
+			struct error *error)
 {
 	struct process process = PROCESS_NONE;
 	if (daemon > 0 && process_open(daemon, 0, &process) < 0)
@@ -171,7 +171,7 @@ static int wait_for_daemon(struct client *client, pid_t daemon, const char *log_
 			break;
 		}
 		if (daemon > 0 && !process_alive(&process)) {
-			start_failed(log_path, log_begin, error);
+			daemon_start_failed(log_path, log_begin, error);
 			break;
 		}
 		if (clock_monotonic() > end) {
@@ -188,7 +188,7 @@ static int wait_for_daemon(struct client *client, pid_t daemon, const char *log_
 }
 
 /* The directory, and for an ordinary user those above it that are missing (~/.local/state). */
-static int make_runtime(const char *path)
+static int runtime_directory_make(const char *path)
 {
 	char part[256];
 	bool root = geteuid() == 0;
@@ -206,7 +206,7 @@ static int make_runtime(const char *path)
 int daemon_start(struct client *client, struct error *error)
 {
 	char lock_path[300], log_path[300];
-	int made = make_runtime(client->config.runtime);
+	int made = runtime_directory_make(client->config.runtime);
 	if (made < 0)
 		return error_set_errno(
 		    error, ERROR_DAEMON_UNREACHABLE, made,
@@ -238,12 +238,12 @@ int daemon_start(struct client *client, struct error *error)
 	if (client_ping(client, &ignored) == 0)
 		return 0;
 	off_t log_begin = 0;
-	CLOSE_FD int log_fd = open_log(log_path, &log_begin);
+	CLOSE_FD int log_fd = daemon_log_open(log_path, &log_begin);
 	if (log_fd < 0)
 		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, log_fd, "%s", log_path);
-	pid_t daemon = spawn_daemon(client, log_fd);
+	pid_t daemon = daemon_spawn(client, log_fd);
 	if (daemon < 0)
 		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, daemon,
 				       "starting the daemon");
-	return wait_for_daemon(client, daemon, log_path, log_begin, error);
+	return daemon_await(client, daemon, log_path, log_begin, error);
 }

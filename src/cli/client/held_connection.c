@@ -8,7 +8,7 @@
 #include "base/id.h"
 #include "cli/mcp/mcp.h"
 
-int hold_begin(struct client *client, struct exchange **ret_exchange, struct error *error)
+int held_connection_open(struct client *client, struct exchange **ret_exchange, struct error *error)
 {
 	static char label[64];
 	char path[128];
@@ -21,9 +21,9 @@ int hold_begin(struct client *client, struct exchange **ret_exchange, struct err
 		abort();
 	exchange->fd = -1;
 	snprintf(path, sizeof(path), MCP_LINES_PATH "?ephemeral=1&connection=%s", id.text);
-	if (mcp_lines_begin(client, path, exchange, error) < 0 ||
-	    mcp_lines_head(exchange, error) < 0) {
-		hold_end(exchange);
+	if (mcp_lines_open(client, path, exchange, error) < 0 ||
+	    mcp_lines_read_head(exchange, error) < 0) {
+		held_connection_close(exchange);
 		return -1;
 	}
 	snprintf(label, sizeof(label), MCP_CONNECTION_LABEL "=%s", id.text);
@@ -32,7 +32,7 @@ int hold_begin(struct client *client, struct exchange **ret_exchange, struct err
 	return 0;
 }
 
-void hold_end(struct exchange *exchange)
+void held_connection_close(struct exchange *exchange)
 {
 	if (exchange)
 		exchange_done(exchange);

@@ -5,7 +5,7 @@
 
 /* Opens it, and adds its label to create_options: what is created then ends with this process,
  * whatever ends that. */
-NODISCARD int hold_begin(struct client *client, struct exchange **ret_exchange,
-			 struct error *error);
+NODISCARD int held_connection_open(struct client *client, struct exchange **ret_exchange,
+				   struct error *error);
 /* NULL is nothing to end. */
-void hold_end(struct exchange *exchange);
+void held_connection_close(struct exchange *exchange);

@@ -16,7 +16,7 @@
 
 /* Who holds the lock of a directory, 0 when nobody does. Asking /proc/locks rather than the lock
  * itself leaves a daemon alone that starts at this moment. */
-static int lock_holder(const char *path)
+static int lock_holder_pid(const char *path)
 {
 	char line[256];
 	struct stat info;
@@ -45,7 +45,7 @@ void instance_read(const char *directory, struct instance *ret_instance)
 	*ret_instance = (struct instance){0};
 	if (text_format(path, sizeof(path), "%s/lock", directory) < 0)
 		return;
-	ret_instance->pid = lock_holder(path);
+	ret_instance->pid = lock_holder_pid(path);
 	if (fd_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return;
 	/* The pid, the state directory, then lines that begin with a word. */

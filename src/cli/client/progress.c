@@ -26,9 +26,9 @@ int progress_line(const struct progress *progress, int64_t took, int columns, ch
 {
 	char done[32], total[32], rate[32], bar[BAR + 1] = "";
 	double seconds = (double)MAX(took, NSEC_PER_MSEC) / (double)NSEC_PER_SEC;
-	bytes_text(progress->done, done);
-	bytes_text(progress->total, total);
-	bytes_text((uint64_t)((double)progress->done / seconds), rate);
+	bytes_to_text(progress->done, done);
+	bytes_to_text(progress->total, total);
+	bytes_to_text((uint64_t)((double)progress->done / seconds), rate);
 	int length;
 	if (progress->total == 0) {
 		length = snprintf(text, 128, "%s %s, %s/s", progress->verb, done, rate);

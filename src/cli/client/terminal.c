@@ -17,7 +17,7 @@ void terminal_restore(void)
 	raw_now = false;
 }
 
-void terminal_raw(void)
+void terminal_set_raw(void)
 {
 	if (tcgetattr(STDIN_FILENO, &saved) < 0)
 		return;
@@ -27,7 +27,7 @@ void terminal_raw(void)
 	atexit(terminal_restore);
 }
 
-const char *terminal_leave_key(const char *typed, size_t size)
+const char *terminal_find_leave_key(const char *typed, size_t size)
 {
 	return raw_now ? memchr(typed, TERMINAL_LEAVE_KEY, size) : NULL;
 }

@@ -11,9 +11,9 @@
 	"On a terminal Ctrl-] leaves the command running; `caisson attach` comes back to it."
 
 /* Each key goes to the sandbox. Undone by terminal_restore(), and at exit. */
-void terminal_raw(void);
+void terminal_set_raw(void);
 bool terminal_is_raw(void);
 /* Where in what was typed the key to leave is, or NULL. */
-const char *terminal_leave_key(const char *typed, size_t size);
+const char *terminal_find_leave_key(const char *typed, size_t size);
 /* As it was; does nothing where it was not changed. */
 void terminal_restore(void);

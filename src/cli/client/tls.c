@@ -32,7 +32,7 @@ static const char *certificate_hint(long verified)
 	}
 }
 
-static int tls_failed(const struct client *client, SSL *ssl, struct error *error)
+static int tls_error_set(const struct client *client, SSL *ssl, struct error *error)
 {
 	long verified = ssl ? SSL_get_verify_result(ssl) : X509_V_OK;
 	if (verified != X509_V_OK)
@@ -49,7 +49,7 @@ static int tls_failed(const struct client *client, SSL *ssl, struct error *error
 			 client->host, client->port, reason ? reason : "the connection was closed");
 }
 
-static SSL_CTX *context_new(const struct client *client, struct error *error)
+static SSL_CTX *tls_context_new(const struct client *client, struct error *error)
 {
 	const char *authority = getenv("CAISSON_CA_FILE");
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -72,12 +72,12 @@ static SSL_CTX *context_new(const struct client *client, struct error *error)
 		error_set(error, ERROR_USAGE, "CAISSON_CA_FILE: there are no certificates in %s",
 			  authority);
 	else
-		tls_failed(client, NULL, error);
+		tls_error_set(client, NULL, error);
 	return NULL;
 }
 
 /* Whose certificate it must be: an address's, or a name's, which is also asked for. */
-static bool expect_host(SSL *ssl, const char *host)
+static bool tls_expect_host(SSL *ssl, const char *host)
 {
 	unsigned char address[16];
 	if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
@@ -89,15 +89,16 @@ int client_tls_begin(const struct client *client, int fd, void **ret_tls, struct
 {
 	/* OpenSSL writes with write(): a connection that is gone is an error, not our end. */
 	signal(SIGPIPE, SIG_IGN);
-	SSL_CTX *context = context_new(client, error);
+	SSL_CTX *context = tls_context_new(client, error);
 	if (!context)
 		return -1;
 	SSL *ssl = SSL_new(context);
 	SSL_CTX_free(context);
 	if (!ssl)
 		abort();
-	if (!expect_host(ssl, client->host) || SSL_set_fd(ssl, fd) != 1 || SSL_connect(ssl) != 1) {
-		int result = tls_failed(client, ssl, error);
+	if (!tls_expect_host(ssl, client->host) || SSL_set_fd(ssl, fd) != 1 ||
+	    SSL_connect(ssl) != 1) {
+		int result = tls_error_set(client, ssl, error);
 		SSL_free(ssl);
 		return result;
 	}
@@ -105,7 +106,7 @@ int client_tls_begin(const struct client *client, int fd, void **ret_tls, struct
 	return 0;
 }
 
-bool client_tls_spoken(int fd)
+bool client_tls_is_spoken(int fd)
 {
 	signal(SIGPIPE, SIG_IGN);
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -120,7 +121,7 @@ bool client_tls_spoken(int fd)
 }
 
 /* As send() and recv() say it. */
-static ssize_t outcome(SSL *ssl, int result)
+static ssize_t tls_result(SSL *ssl, int result)
 {
 	if (result > 0)
 		return result;
@@ -145,17 +146,17 @@ ssize_t client_tls_send(void *tls, const void *data, size_t size)
 {
 	ERR_clear_error();
 	errno = 0;
-	return outcome(tls, SSL_write(tls, data, (int)MIN(size, (size_t)INT_MAX)));
+	return tls_result(tls, SSL_write(tls, data, (int)MIN(size, (size_t)INT_MAX)));
 }
 
 ssize_t client_tls_receive(void *tls, void *data, size_t size)
 {
 	ERR_clear_error();
 	errno = 0;
-	return outcome(tls, SSL_read(tls, data, (int)MIN(size, (size_t)INT_MAX)));
+	return tls_result(tls, SSL_read(tls, data, (int)MIN(size, (size_t)INT_MAX)));
 }
 
-bool client_tls_pending(void *tls)
+bool client_tls_has_input(void *tls)
 {
 	return SSL_pending(tls) > 0;
 }

@@ -11,10 +11,10 @@ NODISCARD int client_tls_begin(const struct client *client, int fd, void **ret_t
 ssize_t client_tls_send(void *tls, const void *data, size_t size);
 ssize_t client_tls_receive(void *tls, void *data, size_t size);
 /* There is input that poll() on the socket does not tell of. */
-bool client_tls_pending(void *tls);
+bool client_tls_has_input(void *tls);
 /* Nothing more is sent; what is received goes on. */
 void client_tls_close(void *tls);
 /* NULL is nothing to end. */
 void client_tls_end(void *tls);
 /* Whether TLS is spoken at the other end of a new connection. */
-bool client_tls_spoken(int fd);
+bool client_tls_is_spoken(int fd);

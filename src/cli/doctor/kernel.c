@@ -25,32 +25,33 @@
 #define KERNEL_MAJOR 5
 #define KERNEL_MINOR 19
 
-DOCTOR_CHECK(check_kernel)
+DOCTOR_CHECK(doctor_check_kernel)
 {
 	(void)client;
 	struct utsname name;
 	int major = 0, minor = 0;
 	if (uname(&name) < 0 || sscanf(name.release, "%d.%d", &major, &minor) != 2) {
-		finding_say(finding, VERDICT_FAILED, "the kernel does not say its version");
+		finding_set(finding, VERDICT_FAILED, "the kernel does not say its version");
 		return;
 	}
 	bool known = strcmp(name.machine, "x86_64") == 0 || strcmp(name.machine, "aarch64") == 0;
 	bool old = major < KERNEL_MAJOR || (major == KERNEL_MAJOR && minor < KERNEL_MINOR);
 	if (old) {
-		finding_say(finding, VERDICT_FAILED, "Linux %s on %s; %d.%d or newer is needed",
+		finding_set(finding, VERDICT_FAILED, "Linux %s on %s; %d.%d or newer is needed",
 			    name.release, name.machine, KERNEL_MAJOR, KERNEL_MINOR);
-		finding_remedy(finding, "install a newer kernel and boot it (Debian 12 has 6.1)");
+		finding_set_remedy(finding,
+				   "install a newer kernel and boot it (Debian 12 has 6.1)");
 	} else if (!known) {
-		finding_say(finding, VERDICT_FAILED,
+		finding_set(finding, VERDICT_FAILED,
 			    "Linux %s on %s; the system call filters are for x86_64 and aarch64",
 			    name.release, name.machine);
 	} else {
-		finding_say(finding, VERDICT_OK, "Linux %s on %s", name.release, name.machine);
+		finding_set(finding, VERDICT_OK, "Linux %s on %s", name.release, name.machine);
 	}
 }
 
 /* A call that the kernel has answers something else than ENOSYS to nonsense. */
-DOCTOR_CHECK(check_calls)
+DOCTOR_CHECK(doctor_check_calls)
 {
 	(void)client;
 	const struct open_how how = {.flags = O_PATH | O_CLOEXEC};
@@ -87,18 +88,18 @@ DOCTOR_CHECK(check_calls)
 		needed = needed || calls[i].needed;
 	}
 	if (!*missing) {
-		finding_say(finding, VERDICT_OK,
+		finding_set(finding, VERDICT_OK,
 			    "pidfd_open, clone3, openat2, open_tree, mount_setattr, close_range");
 		return;
 	}
-	finding_say(finding, needed ? VERDICT_FAILED : VERDICT_WARNING, "not allowed or missing:%s",
+	finding_set(finding, needed ? VERDICT_FAILED : VERDICT_WARNING, "not allowed or missing:%s",
 		    missing);
-	finding_remedy(finding, "inside a container: start it with `--security-opt "
-				"seccomp=unconfined`; else a newer kernel");
+	finding_set_remedy(finding, "inside a container: start it with `--security-opt "
+				    "seccomp=unconfined`; else a newer kernel");
 }
 
 /* getppid() is made to fail, and then must. */
-static int try_seccomp(void *data, char *text, size_t room)
+static int seccomp_try(void *data, char *text, size_t room)
 {
 	(void)data;
 	(void)text;
@@ -116,33 +117,33 @@ static int try_seccomp(void *data, char *text, size_t room)
 	return syscall(__NR_getppid) == -1 && errno == EDOM ? 0 : EINVAL;
 }
 
-DOCTOR_CHECK(check_seccomp)
+DOCTOR_CHECK(doctor_check_seccomp)
 {
 	(void)client;
 	char text[16];
-	int result = doctor_child(try_seccomp, NULL, TIMEOUT_MS, text, sizeof(text));
+	int result = doctor_run_child(seccomp_try, NULL, TIMEOUT_MS, text, sizeof(text));
 	if (result == 0) {
-		finding_say(finding, VERDICT_OK, "filters hold");
+		finding_set(finding, VERDICT_OK, "filters hold");
 		return;
 	}
-	finding_say(finding, VERDICT_FAILED, "a system call filter cannot be set: %s",
+	finding_set(finding, VERDICT_FAILED, "a system call filter cannot be set: %s",
 		    strerror(result < 0 ? -result : result));
-	finding_remedy(finding, "a kernel with CONFIG_SECCOMP_FILTER=y");
+	finding_set_remedy(finding, "a kernel with CONFIG_SECCOMP_FILTER=y");
 }
 
 #ifndef __NR_landlock_create_ruleset
 #define __NR_landlock_create_ruleset 444
 #endif
 
-DOCTOR_CHECK(check_landlock)
+DOCTOR_CHECK(doctor_check_landlock)
 {
 	(void)client;
 	enum { WHICH_VERSION = 1 };
 	long version = syscall(__NR_landlock_create_ruleset, NULL, 0, WHICH_VERSION);
 	if (version > 0)
-		finding_say(finding, VERDICT_OK, "ABI %ld", version);
+		finding_set(finding, VERDICT_OK, "ABI %ld", version);
 	else
-		finding_say(finding, VERDICT_INFORMATION,
+		finding_set(finding, VERDICT_INFORMATION,
 			    "not there (%s); nothing here depends on it", strerror(errno));
 }
 
@@ -154,7 +155,7 @@ struct table_request {
 };
 
 /* A batch that makes one table, as nft would. The kernel answers its message with an errno. */
-static int add_table(int netlink)
+static int nftables_table_add(int netlink)
 {
 	struct {
 		struct nlmsghdr begin;
@@ -195,7 +196,7 @@ static int add_table(int netlink)
 	return head.nlmsg_type == NLMSG_ERROR ? -result.error : EPROTO;
 }
 
-static int try_nftables(void *data, char *text, size_t room)
+static int nftables_try(void *data, char *text, size_t room)
 {
 	(void)data;
 	(void)text;
@@ -204,22 +205,22 @@ static int try_nftables(void *data, char *text, size_t room)
 	if (failure)
 		return failure;
 	CLOSE_FD int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
-	return netlink < 0 ? errno : add_table(netlink);
+	return netlink < 0 ? errno : nftables_table_add(netlink);
 }
 
-DOCTOR_CHECK(check_nftables)
+DOCTOR_CHECK(doctor_check_nftables)
 {
 	(void)client;
 	char text[16];
-	int result = doctor_child(try_nftables, NULL, TIMEOUT_MS, text, sizeof(text));
+	int result = doctor_run_child(nftables_try, NULL, TIMEOUT_MS, text, sizeof(text));
 	if (result == 0) {
-		finding_say(finding, VERDICT_OK, "a table was made in a network namespace");
+		finding_set(finding, VERDICT_OK, "a table was made in a network namespace");
 		return;
 	}
 	/* Sandboxes of this version have no network, so nothing depends on it. */
-	finding_say(finding, VERDICT_INFORMATION,
+	finding_set(finding, VERDICT_INFORMATION,
 		    "no table can be made in a network namespace: %s; sandboxes without a network "
 		    "do not need it",
 		    strerror(result < 0 ? -result : result));
-	finding_remedy(finding, "modprobe nf_tables");
+	finding_set_remedy(finding, "modprobe nf_tables");
 }

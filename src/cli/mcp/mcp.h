@@ -23,14 +23,14 @@ extern struct mcp_options mcp_options;
 /* "/mcp/lines?..." for these options; connection: the id of an ephemeral one, else NULL. */
 NODISCARD int mcp_lines_path(struct buffer *path, const char *connection, struct error *error);
 /* Opens the connection: sent, not answered yet. */
-NODISCARD int mcp_lines_begin(struct client *client, const char *path, struct exchange *exchange,
-			      struct error *error);
+NODISCARD int mcp_lines_open(struct client *client, const char *path, struct exchange *exchange,
+			     struct error *error);
 /* Reads the answer's head: the lines follow. */
-NODISCARD int mcp_lines_head(struct exchange *exchange, struct error *error);
+NODISCARD int mcp_lines_read_head(struct exchange *exchange, struct error *error);
 /* Until the client closes its end: its exit code. */
-NODISCARD int mcp_bridge(struct client *client, const char *path, struct error *error);
-NODISCARD int mcp_relay(struct client *client, struct error *error);
-NODISCARD int mcp_config(struct client *client, int argc, char **argv, struct error *error);
+NODISCARD int mcp_bridge_run(struct client *client, const char *path, struct error *error);
+NODISCARD int mcp_relay_run(struct client *client, struct error *error);
+NODISCARD int mcp_config_run(struct client *client, int argc, char **argv, struct error *error);
 
 /* --- pending.c --- */
 
@@ -44,19 +44,19 @@ struct mcp_messages {
 };
 
 /* The id that was found in a line that is no JSON, or is not read as such; NULL: it has none. */
-json_t *mcp_id_value(const struct message_id *id);
+json_t *mcp_id_json(const struct message_id *id);
 void mcp_messages_init(struct mcp_messages *messages);
 void mcp_messages_done(struct mcp_messages *messages);
 /* A line of the client's: requests are under way from here on. `ids` (may be NULL) gets those of
  * this line appended. */
-void mcp_note_sent(struct mcp_messages *messages, const char *line, size_t size, json_t *ids);
+void mcp_message_sent(struct mcp_messages *messages, const char *line, size_t size, json_t *ids);
 /* A line of the daemon's. false: the client must not see it. */
-bool mcp_note_received(struct mcp_messages *messages, const char *line, size_t size);
+bool mcp_message_received(struct mcp_messages *messages, const char *line, size_t size);
 /* The lines that bring a new daemon to where the old one was; without an `initialize` that is still
  * to be answered. */
-NODISCARD int mcp_replay(struct mcp_messages *messages, struct buffer *to);
+NODISCARD int mcp_replay_append(struct mcp_messages *messages, struct buffer *to);
 /* The line of an initialize that was sent and not answered; false: there is none. */
-bool mcp_initialize_again(struct mcp_messages *messages, struct buffer *to);
+bool mcp_initialize_append(struct mcp_messages *messages, struct buffer *to);
 /* Answers with an error what is under way (`ids` NULL: all but an initialize), or these. */
-NODISCARD int mcp_fail_pending(struct mcp_messages *messages, const json_t *ids, const char *text,
+NODISCARD int mcp_pending_fail(struct mcp_messages *messages, const json_t *ids, const char *text,
 			       struct buffer *to);

@@ -37,7 +37,7 @@ static volatile sig_atomic_t interrupt_signal; /* the first that came; 0: none *
 static volatile sig_atomic_t cleaning_up;      /* its requests are not interrupted */
 
 /* The alarm repeats it: a signal that arrives just before a call that waits does not wake it. */
-static void handle_interrupt(int number)
+static void interrupt_handle(int number)
 {
 	bool first = interrupt_signal == 0;
 	if (number != SIGALRM && first)
@@ -51,9 +51,9 @@ static void handle_interrupt(int number)
 	}
 }
 
-static void catch_interrupts(void)
+static void interrupts_catch(void)
 {
-	const struct sigaction action = {.sa_handler = handle_interrupt};
+	const struct sigaction action = {.sa_handler = interrupt_handle};
 	struct sigaction before;
 	cleaning_up = 0;
 	sigaction(SIGALRM, &action, NULL);
@@ -63,7 +63,7 @@ static void catch_interrupts(void)
 			sigaction(interrupts[i], &action, NULL);
 }
 
-static void end_interrupts(void)
+static void interrupts_end(void)
 {
 	cleaning_up = 1;
 	client_interrupted = 0;
@@ -72,7 +72,7 @@ static void end_interrupts(void)
 
 /* --- What came of it --- */
 
-static json_t *result_of(struct selftest *test, const char *id)
+static json_t *item_result(struct selftest *test, const char *id)
 {
 	json_t *result = json_object_get(test->results, id);
 	if (!result) {
@@ -82,9 +82,9 @@ static json_t *result_of(struct selftest *test, const char *id)
 	return result;
 }
 
-void selftest_note(struct selftest *test, const char *id, bool held, const char *format, ...)
+void selftest_note_result(struct selftest *test, const char *id, bool held, const char *format, ...)
 {
-	json_t *result = result_of(test, id);
+	json_t *result = item_result(test, id);
 	json_object_set_new(result, "tried", json_integer(member_integer(result, "tried") + 1));
 	if (!json_object_get(test->items, id))
 		json_object_set_new(result, "unlisted", json_true());
@@ -103,33 +103,33 @@ void selftest_note(struct selftest *test, const char *id, bool held, const char 
 		json_array_append_new(failures, json_string(text));
 }
 
-void selftest_untried(struct selftest *test, const char *id, const char *why)
+void selftest_note_untried(struct selftest *test, const char *id, const char *why)
 {
-	json_object_set_new(result_of(test, id), "untried", json_string(why));
+	json_object_set_new(item_result(test, id), "untried", json_string(why));
 }
 
-void selftest_untried_side(struct selftest *test, const char *side, const char *why)
+void selftest_note_untried_side(struct selftest *test, const char *side, const char *why)
 {
 	const char *id;
 	json_t *item;
 	json_object_foreach(test->items, id, item)
 	{
-		if (selftest_is_side(item, side) && !json_object_get(test->results, id))
-			selftest_untried(test, id, why);
+		if (selftest_item_is_side(item, side) && !json_object_get(test->results, id))
+			selftest_note_untried(test, id, why);
 	}
 }
 
-bool selftest_has(const struct selftest *test, const char *id)
+bool selftest_has_item(const struct selftest *test, const char *id)
 {
 	return json_object_get(test->items, id) != NULL;
 }
 
-bool selftest_is_side(const json_t *item, const char *side)
+bool selftest_item_is_side(const json_t *item, const char *side)
 {
 	return strcmp(member_text(item, "side"), side) == 0;
 }
 
-void selftest_progress(const struct selftest *test, const char *format, ...)
+void selftest_show_progress(const struct selftest *test, const char *format, ...)
 {
 	if (cli_json || !isatty(STDERR_FILENO))
 		return;
@@ -141,7 +141,7 @@ void selftest_progress(const struct selftest *test, const char *format, ...)
 	fflush(stderr);
 }
 
-static void clear_progress(void)
+static void progress_line_clear(void)
 {
 	if (!cli_json && isatty(STDERR_FILENO))
 		fprintf(stderr, "\r\033[K");
@@ -149,16 +149,16 @@ static void clear_progress(void)
 
 /* --- Requests --- */
 
-int selftest_path(struct buffer *path, const char *box, const char *rest, const char *const *query,
-		  struct error *error)
+int selftest_request_path(struct buffer *path, const char *box, const char *rest,
+			  const char *const *query, struct error *error)
 {
-	if (sandbox_path(path, box, rest, error) < 0)
+	if (sandbox_path_append(path, box, rest, error) < 0)
 		return -1;
 	int result = 0;
 	char separator = '?';
 	for (; query && query[0]; query += 2) {
 		result |= buffer_printf(path, "%c%s=", separator, query[0]);
-		result |= append_encoded(path, query[1]);
+		result |= buffer_append_encoded(path, query[1]);
 		separator = '&';
 	}
 	return result < 0 ? error_set(error, ERROR_TOO_LARGE, "a request is too long") : 0;
@@ -168,7 +168,7 @@ int selftest_exec(struct selftest *test, const char *box, const struct selftest_
 		  json_t **ret_result, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (selftest_path(&path, box, "/exec", NULL, error) < 0)
+	if (selftest_request_path(&path, box, "/exec", NULL, error) < 0)
 		return -1;
 	json_t *words = json_array();
 	for (const char *const *word = command->words; *word; word++)
@@ -178,7 +178,8 @@ int selftest_exec(struct selftest *test, const char *box, const struct selftest_
 		      "timeout_seconds", command->timeout, "tty", command->terminal ? 1 : 0);
 	if (command->environment)
 		json_object_set(body, "env", command->environment);
-	int result = client_json(test->client, "POST", path.data, body, NULL, 0, ret_result, error);
+	int result =
+	    client_request_json(test->client, "POST", path.data, body, NULL, 0, ret_result, error);
 	json_decref(body);
 	return result;
 }
@@ -194,7 +195,7 @@ int selftest_shell(struct selftest *test, const char *box, const char *command, 
 /* --- The probe --- */
 
 /* Beside the running program in a build tree, or where `make install` puts it. */
-static int open_probe(struct error *error)
+static int probe_open(struct error *error)
 {
 	static const char *const places[] = {"caisson-probe", "../libexec/caisson/caisson-probe"};
 	char program[1024], path[1200];
@@ -218,9 +219,9 @@ static int open_probe(struct error *error)
 			 program, program);
 }
 
-static int read_probe(struct buffer *probe, struct error *error)
+static int probe_read(struct buffer *probe, struct error *error)
 {
-	CLOSE_FD int fd = open_probe(error);
+	CLOSE_FD int fd = probe_open(error);
 	char block[16384];
 	if (fd < 0)
 		return -1;
@@ -233,12 +234,12 @@ static int read_probe(struct buffer *probe, struct error *error)
 	return 0;
 }
 
-static int put_probe(struct selftest *test, const char *box, const struct buffer *probe,
+static int probe_put(struct selftest *test, const char *box, const struct buffer *probe,
 		     struct error *error)
 {
 	static const char *const query[] = {"path", "/tmp/caisson-probe", "mode", "0755", NULL};
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (selftest_path(&path, box, "/files", query, error) < 0)
+	if (selftest_request_path(&path, box, "/files", query, error) < 0)
 		return -1;
 	struct request request = {
 	    .method = "PUT", .path = path.data, .length = (int64_t)probe->size};
@@ -260,7 +261,7 @@ static int put_probe(struct selftest *test, const char *box, const struct buffer
 
 /* Programs that other users could gain by. Without CAP_SETFCAP inside (a single id) there is no
  * other user either. */
-static int prepare_box(struct selftest *test, const char *box, struct error *error)
+static int box_prepare(struct selftest *test, const char *box, struct error *error)
 {
 	json_t *result = NULL;
 	int outcome = selftest_shell(test, box, "/tmp/caisson-probe --prepare", &result, error);
@@ -268,11 +269,11 @@ static int prepare_box(struct selftest *test, const char *box, struct error *err
 	return outcome;
 }
 
-static int make_box(struct selftest *test, char box[64], bool nested, bool small,
+static int box_make(struct selftest *test, char box[64], bool nested, bool small,
 		    const struct buffer *probe, struct error *error)
 {
 	json_t *record = NULL, *labels = NULL;
-	if (pairs_json(&create_options.labels, false, &labels, error) < 0)
+	if (pairs_to_json(&create_options.labels, false, &labels, error) < 0)
 		return -1;
 	json_t *body =
 	    json_pack("{s:s, s:i, s:i, s:i, s:i, s:b, s:o}", "isolation", test->tier,
@@ -283,8 +284,8 @@ static int make_box(struct selftest *test, char box[64], bool nested, bool small
 	sigset_t all, before;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
-	int result =
-	    client_json(test->client, "POST", "/v1/sandboxes", body, NULL, 0, &record, error);
+	int result = client_request_json(test->client, "POST", "/v1/sandboxes", body, NULL, 0,
+					 &record, error);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	json_decref(body);
 	if (result < 0)
@@ -295,23 +296,23 @@ static int make_box(struct selftest *test, char box[64], bool nested, bool small
 	json_decref(record);
 	if (result < 0)
 		return error_set(error, ERROR_INTERNAL, "the sandbox's id is too long");
-	return put_probe(test, box, probe, error) < 0 ? -1 : prepare_box(test, box, error);
+	return probe_put(test, box, probe, error) < 0 ? -1 : box_prepare(test, box, error);
 }
 
-static void remove_box(struct selftest *test, char box[64])
+static void box_remove(struct selftest *test, char box[64])
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	struct error error;
 	if (!box[0])
 		return;
-	if (sandbox_path(&path, box, "", &error) < 0 ||
-	    client_json(test->client, "DELETE", path.data, NULL, NULL, 0, NULL, &error) < 0)
+	if (sandbox_path_append(&path, box, "", &error) < 0 ||
+	    client_request_json(test->client, "DELETE", path.data, NULL, NULL, 0, NULL, &error) < 0)
 		fprintf(stderr, "caisson selftest: %s was not removed: %s\n", box, error.message);
 	box[0] = '\0';
 }
 
 /* Something on this host that a sandbox could reach if it reached the host. */
-static int make_listeners(struct selftest *test, struct error *error)
+static int listeners_make(struct selftest *test, struct error *error)
 {
 	struct sockaddr_un abstract = {.sun_family = AF_UNIX};
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -335,7 +336,7 @@ static int make_listeners(struct selftest *test, struct error *error)
 /* A sandbox that reached the host could read and change the marker's folder, whichever ids it has.
  * Other users of this host cannot: they may not list the folder that it is in, and do not know its
  * name. */
-static int make_marker(struct selftest *test, struct error *error)
+static int marker_make(struct selftest *test, struct error *error)
 {
 	unsigned char bytes[12];
 	char name[2 * sizeof(bytes) + 1];
@@ -361,7 +362,7 @@ static int make_marker(struct selftest *test, struct error *error)
 
 /* A kernel of its own has ids of its own: what its map says is not the host's. Whether there is
  * more than one id shows when another user is asked for. */
-static int find_rights_by_trial(struct selftest *test, struct error *error)
+static int box_rights_find_by_trial(struct selftest *test, struct error *error)
 {
 	static const char *const words[] = {"/bin/uname", "-m", NULL};
 	const struct selftest_command command = {.user = "1000", .words = words, .timeout = 30};
@@ -381,7 +382,7 @@ static int find_rights_by_trial(struct selftest *test, struct error *error)
 }
 
 /* Which ids a sandbox has: from its own map, and whether the daemon's spawner is root's. */
-static int find_rights(struct selftest *test, struct error *error)
+static int box_rights_find(struct selftest *test, struct error *error)
 {
 	json_t *result = NULL;
 	if (selftest_shell(test, test->boxes.main, "cat /proc/self/uid_map; uname -m", &result,
@@ -401,7 +402,7 @@ static int find_rights(struct selftest *test, struct error *error)
 	return fields == 3 ? 0 : error_set(error, ERROR_INTERNAL, "the sandbox has no uid map");
 }
 
-static int prepare(struct selftest *test, struct error *error)
+static int selftest_prepare(struct selftest *test, struct error *error)
 {
 	DONE_BUFFER struct buffer probe = BUFFER(PROBE_BYTES_MAX);
 	unsigned char bytes[16];
@@ -409,28 +410,28 @@ static int prepare(struct selftest *test, struct error *error)
 	text_hex(bytes, sizeof(bytes), test->word);
 	random_bytes(bytes, sizeof(bytes));
 	text_hex(bytes, sizeof(bytes), test->secret);
-	selftest_progress(test, "making sandboxes");
-	if (read_probe(&probe, error) < 0)
+	selftest_show_progress(test, "making sandboxes");
+	if (probe_read(&probe, error) < 0)
 		return -1;
 	if (!test->client->remote &&
-	    (make_listeners(test, error) < 0 || make_marker(test, error) < 0))
+	    (listeners_make(test, error) < 0 || marker_make(test, error) < 0))
 		return -1;
-	if (make_box(test, test->boxes.main, false, false, &probe, error) < 0 ||
-	    make_box(test, test->boxes.neighbour, false, false, &probe, error) < 0 ||
-	    make_box(test, test->boxes.small, false, true, &probe, error) < 0)
+	if (box_make(test, test->boxes.main, false, false, &probe, error) < 0 ||
+	    box_make(test, test->boxes.neighbour, false, false, &probe, error) < 0 ||
+	    box_make(test, test->boxes.small, false, true, &probe, error) < 0)
 		return -1;
 	/* A tier that has no such thing says so. */
 	struct error refused = {0};
-	if (make_box(test, test->boxes.nested, true, false, &probe, &refused) < 0 &&
+	if (box_make(test, test->boxes.nested, true, false, &probe, &refused) < 0 &&
 	    refused.kind != ERROR_UNSUPPORTED && refused.kind != ERROR_INVALID) {
 		*error = refused;
 		return -1;
 	}
-	return strcmp(test->tier, "namespace") == 0 ? find_rights(test, error)
-						    : find_rights_by_trial(test, error);
+	return strcmp(test->tier, "namespace") == 0 ? box_rights_find(test, error)
+						    : box_rights_find_by_trial(test, error);
 }
 
-static void remove_marker(struct selftest *test)
+static void marker_remove(struct selftest *test)
 {
 	if (test->marker[0])
 		unlink(test->marker);
@@ -440,20 +441,20 @@ static void remove_marker(struct selftest *test)
 			strerror(errno));
 }
 
-static void finish(struct selftest *test)
+static void selftest_finish(struct selftest *test)
 {
-	selftest_progress(test, "removing the sandboxes");
-	remove_marker(test);
-	end_interrupts();
-	remove_box(test, test->boxes.main);
-	remove_box(test, test->boxes.neighbour);
-	remove_box(test, test->boxes.small);
-	remove_box(test, test->boxes.nested);
+	selftest_show_progress(test, "removing the sandboxes");
+	marker_remove(test);
+	interrupts_end();
+	box_remove(test, test->boxes.main);
+	box_remove(test, test->boxes.neighbour);
+	box_remove(test, test->boxes.small);
+	box_remove(test, test->boxes.nested);
 	fd_close(&test->abstract);
 	fd_close(&test->network);
 	json_decref(test->limits);
 	test->limits = NULL;
-	clear_progress();
+	progress_line_clear();
 }
 
 /* --- The report --- */
@@ -462,7 +463,7 @@ struct tally {
 	size_t held, failed, untried;
 };
 
-static void print_failures(const struct selftest *test, const char *id, const json_t *failures)
+static void failures_print(const struct selftest *test, const char *id, const json_t *failures)
 {
 	size_t at;
 	json_t *text;
@@ -470,14 +471,14 @@ static void print_failures(const struct selftest *test, const char *id, const js
 	json_array_foreach(failures, at, text)
 	{
 		printf("%s: %s: ", test->tier, id);
-		print_safe(json_string_value(text));
+		safe_text_print(json_string_value(text));
 		printf("\n");
 	}
 	if (*member_text(item, "attempt"))
 		printf("  %s\n", member_text(item, "attempt"));
 }
 
-static struct tally report(struct selftest *test)
+static struct tally tier_report(struct selftest *test)
 {
 	struct tally tally = {0};
 	const char *id;
@@ -486,7 +487,7 @@ static struct tally report(struct selftest *test)
 	{
 		(void)item;
 		if (!json_object_get(test->results, id))
-			selftest_note(test, id, false, "nothing tries it");
+			selftest_note_result(test, id, false, "nothing tries it");
 	}
 	json_object_foreach(test->results, id, result)
 	{
@@ -500,7 +501,7 @@ static struct tally report(struct selftest *test)
 		if (cli_json)
 			continue;
 		if (failed)
-			print_failures(test, id, failures);
+			failures_print(test, id, failures);
 		else if (!tried)
 			printf("%s: %s: not tried: %s\n", test->tier, id,
 			       member_text(result, "untried"));
@@ -514,11 +515,11 @@ static struct tally report(struct selftest *test)
 	return tally;
 }
 
-static int run_tier(struct client *client, json_t *manifest, const char *tier, json_t *answer,
+static int tier_run(struct client *client, json_t *manifest, const char *tier, json_t *answer,
 		    struct error *error)
 {
 	static int (*const steps[])(struct selftest *, struct error *) = {
-	    prepare, selftest_run_inside, selftest_run_files, selftest_run_limits,
+	    selftest_prepare, selftest_run_inside, selftest_run_files, selftest_run_limits,
 	    selftest_run_client};
 	struct selftest test = {.client = client,
 				.tier = tier,
@@ -528,16 +529,16 @@ static int run_tier(struct client *client, json_t *manifest, const char *tier, j
 				.abstract = -1,
 				.network = -1};
 	int result = 0;
-	catch_interrupts();
+	interrupts_catch();
 	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(steps); i++)
 		result = steps[i](&test, error);
-	finish(&test);
+	selftest_finish(&test);
 	/* A step may have taken the failed request for an answer. */
 	if (interrupt_signal)
 		result = error_set(error, ERROR_CANCELLED, "interrupted");
 	struct tally tally = {0};
 	if (result == 0) {
-		tally = report(&test);
+		tally = tier_report(&test);
 		json_object_set_new(answer, tier,
 				    json_pack("{s:i, s:i, s:i, s:s, s:s, s:O}", "held",
 					      (int)tally.held, "failed", (int)tally.failed,
@@ -550,7 +551,7 @@ static int run_tier(struct client *client, json_t *manifest, const char *tier, j
 }
 
 /* The tiers of the manifest that this host has. */
-static bool is_available(const json_t *version, const char *tier, const char **ret_missing)
+static bool tier_is_available(const json_t *version, const char *tier, const char **ret_missing)
 {
 	size_t at;
 	json_t *one;
@@ -565,13 +566,13 @@ static bool is_available(const json_t *version, const char *tier, const char **r
 	return false;
 }
 
-static int run_tiers(struct client *client, json_t *manifest, json_t *answer, struct error *error)
+static int tiers_run(struct client *client, json_t *manifest, json_t *answer, struct error *error)
 {
 	static const char *const tiers[] = {"namespace", "gvisor", "vm"};
 	json_t *version = NULL;
 	int worst = 0;
 	bool any = false;
-	if (client_json(client, "GET", "/v1/version", NULL, NULL, 0, &version, error) < 0)
+	if (client_request_json(client, "GET", "/v1/version", NULL, NULL, 0, &version, error) < 0)
 		return -1;
 	for (size_t i = 0; worst >= 0 && i < ARRAY_SIZE(tiers); i++) {
 		const char *missing = NULL;
@@ -580,7 +581,7 @@ static int run_tiers(struct client *client, json_t *manifest, json_t *answer, st
 		json_t *items = selftest_items(manifest, tiers[i]);
 		bool covered = json_object_size(items) > 0;
 		json_decref(items);
-		bool available = is_available(version, tiers[i], &missing);
+		bool available = tier_is_available(version, tiers[i], &missing);
 		if (available && !covered)
 			missing = "the manifest has no items for it";
 		if (!available || !covered) {
@@ -592,7 +593,7 @@ static int run_tiers(struct client *client, json_t *manifest, json_t *answer, st
 			continue;
 		}
 		any = true;
-		int result = run_tier(client, manifest, tiers[i], answer, error);
+		int result = tier_run(client, manifest, tiers[i], answer, error);
 		worst = result < 0 ? result : MAX(worst, result);
 	}
 	json_decref(version);
@@ -601,7 +602,7 @@ static int run_tiers(struct client *client, json_t *manifest, json_t *answer, st
 	return worst;
 }
 
-static int run_selftest(struct client *client, int argc, char **argv, struct error *error)
+static int selftest_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "selftest takes no argument (\"%s\")",
@@ -615,15 +616,15 @@ static int run_selftest(struct client *client, int argc, char **argv, struct err
 	int result = selftest_load_manifest(options.manifest, &manifest, error);
 	struct exchange *hold = NULL;
 	if (result == 0)
-		result = hold_begin(client, &hold, error);
+		result = held_connection_open(client, &hold, error);
 	if (result == 0)
-		result = run_tiers(client, manifest, answer, error);
-	hold_end(hold);
+		result = tiers_run(client, manifest, answer, error);
+	held_connection_close(hold);
 	if (interrupt_signal) {
-		complain("caisson selftest: interrupted; what it made is removed");
+		error_line_print("caisson selftest: interrupted; what it made is removed");
 		result = 128 + interrupt_signal;
 	} else if (result >= 0 && cli_json) {
-		print_json(answer);
+		json_print(answer);
 	}
 	json_decref(answer);
 	json_decref(manifest);
@@ -656,5 +657,5 @@ const struct verb verb_selftest = {
 	"  caisson selftest --escape\n"
 	"  caisson selftest --escape --isolation namespace --json",
     .options = selftest_specs,
-    .run = run_selftest,
+    .run = selftest_run,
 };

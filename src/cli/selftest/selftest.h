@@ -38,28 +38,28 @@ struct selftest {
 };
 
 /* Notes that an item was tried. With held = false the text says what came of it. */
-void selftest_note(struct selftest *test, const char *id, bool held, const char *format, ...)
+void selftest_note_result(struct selftest *test, const char *id, bool held, const char *format, ...)
     PRINTF_LIKE(4, 5);
-void selftest_untried(struct selftest *test, const char *id, const char *why);
+void selftest_note_untried(struct selftest *test, const char *id, const char *why);
 /* Of all items of a side that nothing has tried yet. */
-void selftest_untried_side(struct selftest *test, const char *side, const char *why);
-bool selftest_has(const struct selftest *test, const char *id);
-bool selftest_is_side(const json_t *item, const char *side);
+void selftest_note_untried_side(struct selftest *test, const char *side, const char *why);
+bool selftest_has_item(const struct selftest *test, const char *id);
+bool selftest_item_is_side(const json_t *item, const char *side);
 /* Whether the manifest expects that. */
-bool selftest_matches(const char *result, const json_t *expected);
+bool selftest_result_matches(const char *result, const json_t *expected);
 /* The manifest has it for other tiers only: it is not tried in this one. */
-bool selftest_is_elsewhere(const struct selftest *test, const char *id);
+bool selftest_item_is_elsewhere(const struct selftest *test, const char *id);
 /* The manifest that is built in, or a file. */
 NODISCARD int selftest_load_manifest(const char *file, json_t **ret_manifest, struct error *error);
 /* The items of a tier by id, as they are there. */
 json_t *selftest_items(const json_t *manifest, const char *tier);
 /* What is going on, for a terminal. */
-void selftest_progress(const struct selftest *test, const char *format, ...) PRINTF_LIKE(2, 3);
+void selftest_show_progress(const struct selftest *test, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* Requests. The path of a sandbox's resource: "/exec", "/files/stat" with a query of pairs of name
  * and value, NULL at the end. */
-NODISCARD int selftest_path(struct buffer *path, const char *box, const char *rest,
-			    const char *const *query, struct error *error);
+NODISCARD int selftest_request_path(struct buffer *path, const char *box, const char *rest,
+				    const char *const *query, struct error *error);
 /* A command in a sandbox; *ret_result as the API says it. */
 struct selftest_command {
 	const char *user;

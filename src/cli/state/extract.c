@@ -42,7 +42,7 @@ struct extraction {
 	struct progress progress;
 };
 
-static int damaged(struct extraction *extraction, struct error *error)
+static int extraction_damaged(struct extraction *extraction, struct error *error)
 {
 	const char *text = library.archive_error_string(extraction->archive);
 	return error_set(error, ERROR_BACKUP_INVALID, "the backup is damaged or cut short: %s",
@@ -50,13 +50,13 @@ static int damaged(struct extraction *extraction, struct error *error)
 }
 
 /* The next entry, which must be a plain file of that name. */
-static int next_entry(struct extraction *extraction, const char *name, uint64_t *ret_size,
-		      struct error *error)
+static int extraction_next_entry(struct extraction *extraction, const char *name,
+				 uint64_t *ret_size, struct error *error)
 {
 	struct archive_entry *entry;
 	int code = library.archive_read_next_header(extraction->archive, &entry);
 	if (code == ARCHIVE_EOF || (code != ARCHIVE_OK && code != ARCHIVE_WARN))
-		return damaged(extraction, error);
+		return extraction_damaged(extraction, error);
 	const char *path = library.archive_entry_pathname(entry);
 	if (!path || strcmp(path, name) != 0)
 		return error_set(error, ERROR_BACKUP_INVALID,
@@ -69,11 +69,11 @@ static int next_entry(struct extraction *extraction, const char *name, uint64_t 
 	return 0;
 }
 
-static int read_text_entry(struct extraction *extraction, const char *name, char **ret_text,
-			   size_t *ret_size, struct error *error)
+static int extraction_read_text(struct extraction *extraction, const char *name, char **ret_text,
+				size_t *ret_size, struct error *error)
 {
 	uint64_t size;
-	if (next_entry(extraction, name, &size, error) < 0)
+	if (extraction_next_entry(extraction, name, &size, error) < 0)
 		return -1;
 	if (size > STATE_JSON_MAX)
 		return error_set(error, ERROR_BACKUP_INVALID, "%s is too large", name);
@@ -83,18 +83,18 @@ static int read_text_entry(struct extraction *extraction, const char *name, char
 	la_ssize_t got = library.archive_read_data(extraction->archive, text, (size_t)size);
 	if (got < 0 || (uint64_t)got != size) {
 		free(text);
-		return damaged(extraction, error);
+		return extraction_damaged(extraction, error);
 	}
 	*ret_text = text;
 	*ret_size = (size_t)size;
 	return 0;
 }
 
-static int read_manifest(struct extraction *extraction, struct error *error)
+static int extraction_read_manifest(struct extraction *extraction, struct error *error)
 {
 	char *text;
 	size_t size;
-	if (read_text_entry(extraction, STATE_MANIFEST, &text, &size, error) < 0)
+	if (extraction_read_text(extraction, STATE_MANIFEST, &text, &size, error) < 0)
 		return -1;
 	int result = state_manifest_parse(extraction->manifest, text, size, error);
 	free(text);
@@ -102,7 +102,7 @@ static int read_manifest(struct extraction *extraction, struct error *error)
 	if (result == 0 && fstatvfs(extraction->directory, &space) == 0 &&
 	    (uint64_t)space.f_bavail * space.f_frsize < extraction->manifest->data + SPACE_KEPT) {
 		char wanted[32];
-		bytes_text(extraction->manifest->data, wanted);
+		bytes_to_text(extraction->manifest->data, wanted);
 		result = error_set(error, ERROR_NO_SPACE,
 				   "the backup holds %s, more than is free here", wanted);
 	}
@@ -110,7 +110,7 @@ static int read_manifest(struct extraction *extraction, struct error *error)
 }
 
 /* The directories of a path; its grammar has at most two. */
-static int make_parents(int directory, const char *path)
+static int path_make_parents(int directory, const char *path)
 {
 	char part[64];
 	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -121,15 +121,15 @@ static int make_parents(int directory, const char *path)
 	return 0;
 }
 
-static int write_block(void *data, uint64_t offset, const uint8_t block[STATE_BLOCK])
+static int block_write(void *data, uint64_t offset, const uint8_t block[STATE_BLOCK])
 {
 	const int *file = data;
 	ssize_t wrote = pwrite(*file, block, STATE_BLOCK, (off_t)offset);
 	return wrote == STATE_BLOCK ? 0 : wrote < 0 ? -errno : -ENOSPC;
 }
 
-static int copy_blocks(struct extraction *extraction, struct state_file *file,
-		       struct block_digest *digest, struct error *error)
+static int extraction_copy_blocks(struct extraction *extraction, struct state_file *file,
+				  struct block_digest *digest, struct error *error)
 {
 	uint64_t used = 0;
 	for (;;) {
@@ -141,7 +141,7 @@ static int copy_blocks(struct extraction *extraction, struct state_file *file,
 		if (code == ARCHIVE_EOF)
 			return 0;
 		if (code != ARCHIVE_OK)
-			return damaged(extraction, error);
+			return extraction_damaged(extraction, error);
 		used += size;
 		if (offset < 0 || (uint64_t)offset > file->size ||
 		    size > file->size - (uint64_t)offset || used > file->data)
@@ -155,24 +155,26 @@ static int copy_blocks(struct extraction *extraction, struct state_file *file,
 	}
 }
 
-static int extract_file(struct extraction *extraction, struct state_file *file, struct error *error)
+static int extraction_write_file(struct extraction *extraction, struct state_file *file,
+				 struct error *error)
 {
 	uint64_t size;
-	if (next_entry(extraction, file->path, &size, error) < 0)
+	if (extraction_next_entry(extraction, file->path, &size, error) < 0)
 		return -1;
 	if (size != file->size)
 		return error_set(error, ERROR_BACKUP_INVALID,
 				 "%s has not the size that its manifest says", file->path);
-	int result = make_parents(extraction->directory, file->path);
+	int result = path_make_parents(extraction->directory, file->path);
 	CLOSE_FD int fd = result < 0
 			      ? -1
 			      : openat(extraction->directory, file->path,
 				       O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (result < 0 || fd < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s", file->path);
-	struct block_digest digest = {.each = write_block, .data = &fd};
-	result = block_digest_begin(&digest) < 0 ? error_set(error, ERROR_NO_MEMORY, "SHA-256")
-						 : copy_blocks(extraction, file, &digest, error);
+	struct block_digest digest = {.each = block_write, .data = &fd};
+	result = block_digest_begin(&digest) < 0
+		     ? error_set(error, ERROR_NO_MEMORY, "SHA-256")
+		     : extraction_copy_blocks(extraction, file, &digest, error);
 	/* The last block may be written longer than the file is. */
 	if (result == 0 && (block_digest_end(&digest, file->size, file->digest) < 0 ||
 			    ftruncate(fd, (off_t)file->size) < 0))
@@ -182,11 +184,11 @@ static int extract_file(struct extraction *extraction, struct state_file *file, 
 	return result;
 }
 
-static int check_end(struct extraction *extraction, struct error *error)
+static int extraction_check_end(struct extraction *extraction, struct error *error)
 {
 	char *text;
 	size_t size;
-	if (read_text_entry(extraction, STATE_DIGESTS, &text, &size, error) < 0)
+	if (extraction_read_text(extraction, STATE_DIGESTS, &text, &size, error) < 0)
 		return -1;
 	int result = state_digests_check(extraction->manifest, text, size, error);
 	free(text);
@@ -197,7 +199,7 @@ static int check_end(struct extraction *extraction, struct error *error)
 	return result;
 }
 
-static int extract_all(struct extraction *extraction, int fd, struct error *error)
+static int extraction_run(struct extraction *extraction, int fd, struct error *error)
 {
 	struct archive *archive = extraction->archive = library.archive_read_new();
 	if (!archive)
@@ -209,14 +211,14 @@ static int extract_all(struct extraction *extraction, int fd, struct error *erro
 		result = error_set(error, ERROR_BACKUP_INVALID, "it is no backup of caisson's: %s",
 				   library.archive_error_string(archive));
 	if (result == 0)
-		result = read_manifest(extraction, error);
+		result = extraction_read_manifest(extraction, error);
 	if (result == 0)
 		progress_begin(&extraction->progress, "restore", extraction->manifest->data);
 	for (size_t i = 0; result == 0 && i < extraction->manifest->file_count; i++)
-		result = extract_file(extraction, &extraction->manifest->files[i], error);
+		result = extraction_write_file(extraction, &extraction->manifest->files[i], error);
 	progress_clear(&extraction->progress);
 	if (result == 0)
-		result = check_end(extraction, error);
+		result = extraction_check_end(extraction, error);
 	library.archive_read_free(archive);
 	if (result == 0 && fchdir(extraction->directory) < 0)
 		result = error_set_errno(error, ERROR_INTERNAL, errno, "the staging directory");
@@ -230,7 +232,7 @@ static int extract_all(struct extraction *extraction, int fd, struct error *erro
 
 /* Nobody, in a root directory that has nothing but what is unpacked. `channel` goes to who waits.
  */
-static int give_up_rights(int directory, int channel, struct error *error)
+static int worker_give_up_rights(int directory, int channel, struct error *error)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "giving up rights");
@@ -263,7 +265,7 @@ struct outcome {
 	enum rights rights;
 };
 
-static void be_worker(int archive, int directory, int channel)
+static void worker_run(int archive, int directory, int channel)
 {
 	struct state_manifest manifest = {0};
 	struct extraction extraction = {.manifest = &manifest, .directory = directory};
@@ -271,9 +273,9 @@ static void be_worker(int archive, int directory, int channel)
 	if (!outcome)
 		_exit(1);
 	umask(077);
-	doctor_keep_open((const int[]){archive, directory, channel}, 3);
-	if (give_up_rights(directory, channel, &outcome->error) == 0 &&
-	    extract_all(&extraction, archive, &outcome->error) == 0)
+	doctor_close_all_but((const int[]){archive, directory, channel}, 3);
+	if (worker_give_up_rights(directory, channel, &outcome->error) == 0 &&
+	    extraction_run(&extraction, archive, &outcome->error) == 0)
 		outcome->error.kind = ERROR_NONE;
 	else if (outcome->error.kind == ERROR_NONE)
 		error_set(&outcome->error, ERROR_INTERNAL, "unpacking");
@@ -304,7 +306,7 @@ static bool outcome_is_sane(const struct outcome *outcome)
 /* As root: in a pid and a network namespace of its own. When it has ended, so has all that it may
  * have started, and nothing of it could hand a descriptor to another process (an abstract socket is
  * the network's): nobody has a file open that goes live. */
-static pid_t start_worker(void)
+static pid_t worker_start(void)
 {
 	struct clone_args args = {.exit_signal = SIGCHLD};
 	if (geteuid() == 0)
@@ -330,9 +332,9 @@ int state_extract(int archive, const char *directory, struct state_manifest *man
 	if (!outcome)
 		return error_set(error, ERROR_NO_MEMORY, "no memory");
 	fflush(NULL);
-	pid_t child = start_worker();
+	pid_t child = worker_start();
 	if (child == 0)
-		be_worker(archive, place, writer);
+		worker_run(archive, place, writer);
 	fd_close(&writer);
 	int result = child < 0 ? (int)child : fd_read_full(reader, outcome, sizeof(*outcome));
 	if (child > 0)

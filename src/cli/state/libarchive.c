@@ -9,7 +9,7 @@
 
 struct state_library library;
 
-int state_library_load(struct error *error)
+int libarchive_load(struct error *error)
 {
 	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)

@@ -69,6 +69,6 @@ struct state_library {
 #undef MEMBER
 };
 
-/* Its functions, once state_library_load() has found them. */
+/* Its functions, once libarchive_load() has found them. */
 extern struct state_library library;
-NODISCARD int state_library_load(struct error *error);
+NODISCARD int libarchive_load(struct error *error);

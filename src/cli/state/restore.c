@@ -31,7 +31,7 @@
 /* What a backup brings; each replaces what is there as a whole. */
 static const char *const parts[] = {"db", "logs", "sandboxes"};
 
-static int lock_state(int state, const char *name, bool root, struct error *error)
+static int state_lock_take(int state, const char *name, bool root, struct error *error)
 {
 	CLOSE_FD int lock = openat(state, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0)
@@ -47,7 +47,7 @@ static int lock_state(int state, const char *name, bool root, struct error *erro
 	return TAKE_FD(lock);
 }
 
-static bool is_empty(int state, const char *name)
+static bool directory_is_empty(int state, const char *name)
 {
 	CLOSE_FD int fd = openat(state, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
@@ -63,17 +63,17 @@ static bool is_empty(int state, const char *name)
 	return empty;
 }
 
-static bool is_that_one(const void *wanted, const char *id)
+static bool id_is_wanted(const void *wanted, const char *id)
 {
 	return strcmp(id, wanted) == 0;
 }
 
 /* The daemon is down, but sandboxes outlive it: by the record of its boot, or by the lock that its
  * image has while it is mounted. */
-static bool still_runs(int sandboxes, const char *runtime, const char *id)
+static bool sandbox_still_runs(int sandboxes, const char *runtime, const char *id)
 {
 	char path[64];
-	if (live_guest_any(runtime, is_that_one, id))
+	if (live_guest_any(runtime, id_is_wanted, id))
 		return true;
 	if (text_format(path, sizeof(path), "%s/disk.img", id) < 0)
 		return false;
@@ -82,7 +82,8 @@ static bool still_runs(int sandboxes, const char *runtime, const char *id)
 }
 
 /* What runs would go on writing to files that are not there any more. */
-static int check_stopped(int state, const char *name, const char *runtime, struct error *error)
+static int sandboxes_check_stopped(int state, const char *name, const char *runtime,
+				   struct error *error)
 {
 	DONE_BUFFER struct buffer running = BUFFER(8192);
 	int fd = openat(state, "sandboxes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -93,7 +94,7 @@ static int check_stopped(int state, const char *name, const char *runtime, struc
 	}
 	struct id id;
 	for (struct dirent *entry; (entry = readdir(entries));)
-		if (id_parse(entry->d_name, &id) == 0 && still_runs(fd, runtime, id.text) &&
+		if (id_parse(entry->d_name, &id) == 0 && sandbox_still_runs(fd, runtime, id.text) &&
 		    buffer_printf(&running, "%s%s", running.size ? ", " : "", id.text) < 0)
 			break;
 	closedir(entries);
@@ -105,14 +106,14 @@ static int check_stopped(int state, const char *name, const char *runtime, struc
 			 name, running.data);
 }
 
-static int sync_directory(int state)
+static int state_directory_sync(int state)
 {
 	return syncfs(state) < 0 ? -errno : 0;
 }
 
 /* Each part changes places with what is there in one step; one that is done is not there any more.
  * Can be repeated. */
-static int put_in_place(int state)
+static int parts_put_in_place(int state)
 {
 	char from[32], old[32];
 	int result = 0;
@@ -127,19 +128,19 @@ static int put_in_place(int state)
 			result = -errno;
 	}
 	if (result == 0)
-		result = sync_directory(state);
+		result = state_directory_sync(state);
 	if (result == 0 && unlinkat(state, READY, 0) < 0)
 		result = -errno;
 	return result;
 }
 
 /* What an earlier restore left: finished if it was ready, else removed. 1: it was finished. */
-static int settle_earlier(int state, struct error *error)
+static int earlier_restore_settle(int state, struct error *error)
 {
 	int result = 0;
 	bool ready = faccessat(state, READY, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 	if (ready)
-		result = put_in_place(state);
+		result = parts_put_in_place(state);
 	if (result == 0)
 		result = remove_tree(state, STAGING);
 	if (result < 0)
@@ -148,7 +149,7 @@ static int settle_earlier(int state, struct error *error)
 	return ready ? 1 : 0;
 }
 
-static int write_text(int directory, const char *path, const char *text)
+static int text_file_write(int directory, const char *path, const char *text)
 {
 	CLOSE_FD int fd =
 	    openat(directory, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -156,7 +157,7 @@ static int write_text(int directory, const char *path, const char *text)
 }
 
 /* Everything that was unpacked by nobody becomes ours; the spawner gives the daemon its part. */
-static int own_tree(int parent, const char *name, int depth)
+static int tree_take_ownership(int parent, const char *name, int depth)
 {
 	struct stat info;
 	CLOSE_FD int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -172,13 +173,13 @@ static int own_tree(int parent, const char *name, int depth)
 	int result = 0;
 	for (struct dirent *entry; result == 0 && (entry = readdir(entries));)
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			result = own_tree(fd, entry->d_name, depth - 1);
+			result = tree_take_ownership(fd, entry->d_name, depth - 1);
 	closedir(entries);
 	return result;
 }
 
 /* The slot that the spawner finds a sandbox by, and the owner that its image was made for. */
-static int write_sandboxes(int staging, const struct state_manifest *manifest)
+static int sandbox_records_write(int staging, const struct state_manifest *manifest)
 {
 	int result = 0;
 	for (size_t i = 0; result == 0 && i < manifest->sandbox_count; i++) {
@@ -186,17 +187,17 @@ static int write_sandboxes(int staging, const struct state_manifest *manifest)
 		char path[64], text[64];
 		snprintf(path, sizeof(path), "sandboxes/%s/slot", sandbox->id.text);
 		snprintf(text, sizeof(text), "%u %s\n", sandbox->slot, sandbox->tier);
-		result = write_text(staging, path, text);
+		result = text_file_write(staging, path, text);
 		snprintf(path, sizeof(path), "sandboxes/%s/owner", sandbox->id.text);
 		snprintf(text, sizeof(text), "%u\n", sandbox->owner);
 		if (result == 0)
-			result = write_text(staging, path, text);
+			result = text_file_write(staging, path, text);
 	}
 	return result;
 }
 
-static int unpack_tree(int directory, const struct state_sandbox *sandbox, enum rights rights,
-		       struct error *error)
+static int sandbox_tree_unpack(int directory, const struct state_sandbox *sandbox,
+			       enum rights rights, struct error *error)
 {
 	const char *id = sandbox->id.text;
 	CLOSE_FD int archive = openat(directory, "files.tar", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -215,8 +216,8 @@ static int unpack_tree(int directory, const struct state_sandbox *sandbox, enum 
 	return 0;
 }
 
-static int unpack_trees(int staging, const struct state_manifest *manifest, enum rights rights,
-			struct error *error)
+static int sandbox_trees_unpack(int staging, const struct state_manifest *manifest,
+				enum rights rights, struct error *error)
 {
 	for (size_t i = 0; i < manifest->sandbox_count; i++) {
 		char path[64];
@@ -225,15 +226,15 @@ static int unpack_trees(int staging, const struct state_manifest *manifest, enum
 		    openat(staging, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (directory < 0)
 			return error_set_errno(error, ERROR_BACKUP_INVALID, errno, "%s", path);
-		if (unpack_tree(directory, &manifest->sandboxes[i], rights, error) < 0)
+		if (sandbox_tree_unpack(directory, &manifest->sandboxes[i], rights, error) < 0)
 			return -1;
 	}
 	return 0;
 }
 
 /* Images need root, and files belong to ids that this user must have. */
-static int check_rights(const struct state_manifest *manifest, enum rights rights,
-			struct error *error)
+static int restore_check_rights(const struct state_manifest *manifest, enum rights rights,
+				struct error *error)
 {
 	enum rights made = manifest->rights;
 	if (manifest->sandbox_count == 0 || made == rights ||
@@ -248,14 +249,14 @@ static int check_rights(const struct state_manifest *manifest, enum rights right
 }
 
 /* What was unpacked becomes a state: owners, the spawner's own files, every part present. */
-static int complete(int state, const struct state_manifest *manifest, enum rights rights,
-		    struct error *error)
+static int restore_complete_state(int state, const struct state_manifest *manifest,
+				  enum rights rights, struct error *error)
 {
 	CLOSE_FD int staging =
 	    openat(state, STAGING, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int result = staging < 0 ? -errno : 0;
 	if (result == 0)
-		result = own_tree(staging, UNPACKED, 3);
+		result = tree_take_ownership(staging, UNPACKED, 3);
 	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(parts); i++) {
 		char from[32];
 		snprintf(from, sizeof(from), UNPACKED "/%s", parts[i]);
@@ -263,38 +264,38 @@ static int complete(int state, const struct state_manifest *manifest, enum right
 		    (mkdirat(staging, parts[i], 0700) < 0 && errno != EEXIST))
 			result = -errno;
 	}
-	if (result == 0 && unpack_trees(staging, manifest, rights, error) < 0)
+	if (result == 0 && sandbox_trees_unpack(staging, manifest, rights, error) < 0)
 		return -1;
 	if (result == 0)
-		result = write_sandboxes(staging, manifest);
+		result = sandbox_records_write(staging, manifest);
 	/* On the disk before anything that it replaces is touched. */
 	if (result == 0)
-		result = sync_directory(state);
+		result = state_directory_sync(state);
 	if (result == 0)
-		result = write_text(state, READY, "");
+		result = text_file_write(state, READY, "");
 	if (result == 0)
-		result = sync_directory(state);
+		result = state_directory_sync(state);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "preparing what was unpacked");
 	return 0;
 }
 
-static int restore_locked(int state, int archive, const struct state_options *options,
-			  struct state_manifest *manifest, struct error *error)
+static int restore_run_locked(int state, int archive, const struct state_options *options,
+			      struct state_manifest *manifest, struct error *error)
 {
 	const char *name = options->state;
 	bool force = options->force;
 	enum rights rights = options->rights;
 	char staging[300], unpacked[320];
-	int earlier = settle_earlier(state, error);
+	int earlier = earlier_restore_settle(state, error);
 	if (earlier < 0)
 		return -1;
 	if (earlier > 0)
 		fprintf(stderr,
 			"caisson state restore: an earlier restore that had been cut short is "
 			"complete now\n");
-	bool empty = is_empty(state, "db") && is_empty(state, "sandboxes");
+	bool empty = directory_is_empty(state, "db") && directory_is_empty(state, "sandboxes");
 	if (!empty && !force)
 		return error_set(error, ERROR_CONFLICT,
 				 "%s is not empty%s: --force replaces what is there, sandboxes and "
@@ -307,15 +308,15 @@ static int restore_locked(int state, int archive, const struct state_options *op
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s", staging);
 	int result = state_extract(archive, unpacked, manifest, error);
 	if (result == 0)
-		result = check_rights(manifest, rights, error);
+		result = restore_check_rights(manifest, rights, error);
 	if (result == 0)
-		result = complete(state, manifest, rights, error);
+		result = restore_complete_state(state, manifest, rights, error);
 	if (result < 0) {
 		int removed = remove_tree(state, STAGING);
 		(void)removed;
 		return -1;
 	}
-	result = put_in_place(state);
+	result = parts_put_in_place(state);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "putting the backup in place; repeat it");
@@ -327,7 +328,7 @@ static int restore_locked(int state, int archive, const struct state_options *op
 }
 
 /* The directory and those above it, as the spawner makes them. 1: it is new. */
-static int make_path(const char *name)
+static int directories_make(const char *name)
 {
 	char part[256];
 	for (const char *slash = strchr(name + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -342,9 +343,9 @@ static int make_path(const char *name)
 	return errno == EEXIST ? 0 : -errno;
 }
 
-static int open_state(const char *name, bool *ret_made, struct error *error)
+static int state_directory_open(const char *name, bool *ret_made, struct error *error)
 {
-	int made = make_path(name);
+	int made = directories_make(name);
 	if (made < 0)
 		return error_set_errno(error, state_error_kind(made), made, "state directory %s",
 				       name);
@@ -374,19 +375,20 @@ int state_restore(struct client *client, const struct state_options *options, co
 	if (archive < 0)
 		return error_set_errno(error, state_error_kind(errno), errno, "%s", file);
 	bool made;
-	CLOSE_FD int state = open_state(options->state, &made, error);
+	CLOSE_FD int state = state_directory_open(options->state, &made, error);
 	if (state < 0)
 		return -1;
 	CLOSE_FD int lock =
-	    lock_state(state, options->state, options->rights == RIGHTS_ROOT, error);
-	if (lock < 0 || check_stopped(state, options->state, client->config.runtime, error) < 0)
+	    state_lock_take(state, options->state, options->rights == RIGHTS_ROOT, error);
+	if (lock < 0 ||
+	    sandboxes_check_stopped(state, options->state, client->config.runtime, error) < 0)
 		return -1;
-	if (state_library_load(error) < 0)
+	if (libarchive_load(error) < 0)
 		return -1;
 	struct state_manifest *manifest = calloc(1, sizeof(*manifest));
 	if (!manifest)
 		return error_set(error, ERROR_NO_MEMORY, "no memory");
-	int result = restore_locked(state, archive, options, manifest, error);
+	int result = restore_run_locked(state, archive, options, manifest, error);
 	/* What is refused leaves nothing behind. */
 	if (result < 0 && made && unlinkat(state, "lock", 0) == 0)
 		rmdir(options->state);
@@ -410,10 +412,10 @@ int state_remove(struct client *client, const struct state_options *options, str
 	    faccessat(state, "db", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return error_set(error, ERROR_USAGE, "%s is not a state directory of caisson's",
 				 name);
-	CLOSE_FD int lock = lock_state(state, name, options->rights == RIGHTS_ROOT, error);
-	if (lock < 0 || check_stopped(state, name, client->config.runtime, error) < 0)
+	CLOSE_FD int lock = state_lock_take(state, name, options->rights == RIGHTS_ROOT, error);
+	if (lock < 0 || sandboxes_check_stopped(state, name, client->config.runtime, error) < 0)
 		return -1;
-	if (!options->force && !is_empty(state, "sandboxes"))
+	if (!options->force && !directory_is_empty(state, "sandboxes"))
 		return error_set(error, ERROR_CONFLICT,
 				 "there are sandboxes in %s: --force removes them and their files "
 				 "too",

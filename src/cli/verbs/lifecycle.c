@@ -17,7 +17,7 @@ static struct {
 } options;
 
 /* "/v1/sandboxes?" with what --all, --label and --state say. */
-static int list_path(struct buffer *path, bool all, const char *cursor, struct error *error)
+static int list_path_append(struct buffer *path, bool all, const char *cursor, struct error *error)
 {
 	const struct text_list *labels = &options.selection.labels;
 	int result = buffer_printf(path, "/v1/sandboxes?limit=200%s%s%s", all ? "&all=1" : "",
@@ -25,23 +25,24 @@ static int list_path(struct buffer *path, bool all, const char *cursor, struct e
 	if (result == 0 && options.selection.state)
 		result = buffer_append_text(path, "&state=") < 0
 			     ? -1
-			     : append_encoded(path, options.selection.state);
+			     : buffer_append_encoded(path, options.selection.state);
 	for (size_t i = 0; result == 0 && i < labels->count; i++)
 		result = buffer_append_text(path, "&label=") < 0
 			     ? -1
-			     : append_encoded(path, labels->items[i]);
+			     : buffer_append_encoded(path, labels->items[i]);
 	return result < 0 ? error_set(error, ERROR_USAGE, "too many labels") : 0;
 }
 
-static int fetch_list(struct client *client, bool all, json_t **ret_list, struct error *error)
+static int list_fetch(struct client *client, bool all, json_t **ret_list, struct error *error)
 {
 	json_t *list = json_array();
 	char cursor[256] = "";
 	for (;;) {
 		DONE_BUFFER struct buffer path = BUFFER(12 * KIB);
 		json_t *page = NULL;
-		if (list_path(&path, all, cursor, error) < 0 ||
-		    client_json(client, "GET", path.data, NULL, NULL, 0, &page, error) < 0) {
+		if (list_path_append(&path, all, cursor, error) < 0 ||
+		    client_request_json(client, "GET", path.data, NULL, NULL, 0, &page, error) <
+			0) {
 			json_decref(list);
 			return -1;
 		}
@@ -55,14 +56,14 @@ static int fetch_list(struct client *client, bool all, json_t **ret_list, struct
 	return 0;
 }
 
-static void print_limit(const json_t *record, const char *name, char text[32])
+static void record_limit_text(const json_t *record, const char *name, char text[32])
 {
 	const json_t *limit = json_object_get(json_object_get(record, "limits"), name);
-	bytes_text((uint64_t)member_integer(limit, "value"), text);
+	bytes_to_text((uint64_t)member_integer(limit, "value"), text);
 }
 
 /* Seconds until its time is over; -1 when it has no end. */
-static int64_t expires_in(const json_t *record)
+static int64_t record_expires_in(const json_t *record)
 {
 	int64_t end = member_time(record, "expires_at");
 	return end < 0 ? -1 : MAX(end - clock_wall() / NSEC_PER_SEC, 0);
@@ -73,28 +74,28 @@ struct widths {
 	int name, status, isolation, template;
 };
 
-static void widen(int *width, const char *text)
+static void width_widen(int *width, const char *text)
 {
 	*width = MAX(*width, MIN((int)strlen(text), 32));
 }
 
-static struct widths widths_of(const json_t *list)
+static struct widths list_widths(const json_t *list)
 {
 	struct widths widths = {4, 7, 9, 8};
 	size_t at;
 	json_t *record;
 	json_array_foreach((json_t *)list, at, record)
 	{
-		widen(&widths.name, member_text(record, "name"));
-		widen(&widths.status, member_text(record, "status"));
-		widen(&widths.isolation, member_text(record, "isolation"));
-		widen(&widths.template, member_text(record, "template"));
+		width_widen(&widths.name, member_text(record, "name"));
+		width_widen(&widths.status, member_text(record, "status"));
+		width_widen(&widths.isolation, member_text(record, "isolation"));
+		width_widen(&widths.template, member_text(record, "template"));
 	}
 	return widths;
 }
 
 /* Its limits that are not enforced into `unenforced`; true when there is one. */
-static bool note_unenforced(const json_t *record, json_t *unenforced)
+static bool record_note_unenforced(const json_t *record, json_t *unenforced)
 {
 	bool found = false;
 	const char *name;
@@ -110,25 +111,25 @@ static bool note_unenforced(const json_t *record, json_t *unenforced)
 }
 
 /* On the screen a row with a star has limits that are not enforced, and this says which. */
-static void print_unenforced(json_t *unenforced)
+static void unenforced_limits_print(json_t *unenforced)
 {
 	char names[128];
 	const char *reason;
 	void *at = json_object_iter(unenforced);
-	while (unenforced_next(unenforced, &at, names, sizeof(names), &reason))
+	while (unenforced_limits_next(unenforced, &at, names, sizeof(names), &reason))
 		printf("* not enforced: %s: %s\n", names, reason);
 }
 
-static void print_row(const struct widths *widths, const json_t *record, const char *mark)
+static void list_row_print(const struct widths *widths, const json_t *record, const char *mark)
 {
 	char memory[32], left[32], age[32];
-	print_limit(record, "memory", memory);
-	age_text(MAX(clock_wall() / NSEC_PER_SEC - member_time(record, "created_at"), 0), age);
+	record_limit_text(record, "memory", memory);
+	age_to_text(MAX(clock_wall() / NSEC_PER_SEC - member_time(record, "created_at"), 0), age);
 	const char *reason = member_text(json_object_get(record, "end"), "reason");
 	if (*reason)
 		snprintf(left, sizeof(left), "(%s)", reason);
 	else
-		age_text(expires_in(record), left);
+		age_to_text(record_expires_in(record), left);
 	printf("%-16s  %-*.32s  %-*s  %-*s  %-*s  %8s  %6s  %s%s\n", member_text(record, "id"),
 	       widths->name, *member_text(record, "name") ? member_text(record, "name") : "-",
 	       widths->status, member_text(record, "status"), widths->isolation,
@@ -136,9 +137,9 @@ static void print_row(const struct widths *widths, const json_t *record, const c
 	       memory, age, left, mark);
 }
 
-static void print_list(json_t *list)
+static void list_print(json_t *list)
 {
-	struct widths widths = widths_of(list);
+	struct widths widths = list_widths(list);
 	json_t *record, *unenforced = json_object();
 	bool screen = isatty(STDOUT_FILENO);
 	size_t at;
@@ -147,24 +148,24 @@ static void print_list(json_t *list)
 	       "MEMORY", "AGE", "EXPIRES");
 	json_array_foreach(list, at, record)
 	{
-		bool marked = screen && note_unenforced(record, unenforced);
-		print_row(&widths, record, marked ? " *" : "");
+		bool marked = screen && record_note_unenforced(record, unenforced);
+		list_row_print(&widths, record, marked ? " *" : "");
 	}
-	print_unenforced(unenforced);
+	unenforced_limits_print(unenforced);
 	json_decref(unenforced);
 }
 
-static int run_ls(struct client *client, int argc, char **argv, struct error *error)
+static int ls_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "ls takes no argument (\"%s\")", argv[1]);
 	json_t *list;
-	if (fetch_list(client, options.all, &list, error) < 0)
+	if (list_fetch(client, options.all, &list, error) < 0)
 		return -1;
 	if (cli_json) {
-		print_json(list);
+		json_print(list);
 	} else if (!options.quiet && !options.names) {
-		print_list(list);
+		list_print(list);
 	} else {
 		size_t at;
 		json_t *record;
@@ -199,20 +200,21 @@ const struct verb verb_ls = {
 	    "  caisson ls\n  caisson ls --label team=red --state running\n"
 	    "  caisson ls -q | xargs caisson rm",
     .options = ls_specs,
-    .run = run_ls,
+    .run = ls_run,
 };
 
-static int run_inspect(struct client *client, int argc, char **argv, struct error *error)
+static int inspect_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc < 2)
 		return error_set(error, ERROR_USAGE, "inspect needs a sandbox");
 	for (int i = 1; i < argc; i++) {
 		DONE_BUFFER struct buffer path = BUFFER(4096);
 		json_t *record = NULL;
-		if (sandbox_path(&path, argv[i], "", error) < 0 ||
-		    client_json(client, "GET", path.data, NULL, NULL, 0, &record, error) < 0)
+		if (sandbox_path_append(&path, argv[i], "", error) < 0 ||
+		    client_request_json(client, "GET", path.data, NULL, NULL, 0, &record, error) <
+			0)
 			return -1;
-		print_json(record);
+		json_print(record);
 		json_decref(record);
 	}
 	return 0;
@@ -225,26 +227,26 @@ const struct verb verb_inspect = {
     .summary = "Print all that is known of a sandbox, as JSON",
     .help = "Its state, limits and for each whether it is enforced, timings, and for an ended one\n"
 	    "when and why it ended.",
-    .run = run_inspect,
+    .run = inspect_run,
 };
 
 /* Its name, and of a pause what the host got back: on the screen, not in a pipe. */
-static void print_done(const char *sandbox, const json_t *answer)
+static void sandbox_done_print(const char *sandbox, const json_t *answer)
 {
 	const json_t *pause = json_object_get(answer, "pause");
 	char got[32], before[32];
 	printf("%s", sandbox);
 	if (json_object_get(pause, "reclaimed_bytes") && isatty(STDOUT_FILENO)) {
-		bytes_text((uint64_t)member_integer(pause, "reclaimed_bytes"), got);
-		bytes_text((uint64_t)member_integer(pause, "memory_before_bytes"), before);
+		bytes_to_text((uint64_t)member_integer(pause, "reclaimed_bytes"), got);
+		bytes_to_text((uint64_t)member_integer(pause, "memory_before_bytes"), before);
 		printf("  (%s of %s went back to the host)", got, before);
 	}
 	printf("\n");
 }
 
 /* One request per sandbox; goes on after a failure, and fails in the end if any did. */
-static int for_each(struct client *client, int argc, char **argv, const char *method,
-		    const char *rest, struct error *error)
+static int sandboxes_act(struct client *client, int argc, char **argv, const char *method,
+			 const char *rest, struct error *error)
 {
 	const struct selection *selection = &options.selection;
 	if (selection->all || selection->labels.count > 0 || selection->state) {
@@ -252,7 +254,8 @@ static int for_each(struct client *client, int argc, char **argv, const char *me
 			return error_set(error, ERROR_USAGE,
 					 "name sandboxes, or select them with --label, --state or "
 					 "--all; not both");
-		return select_and(client, argv[0], *rest ? rest + 1 : "delete", selection, error);
+		return selection_apply(client, argv[0], *rest ? rest + 1 : "delete", selection,
+				       error);
 	}
 	if (argc < 2)
 		return error_set(error, ERROR_USAGE, "%s needs a sandbox, or --label K=V, or --all",
@@ -264,22 +267,23 @@ static int for_each(struct client *client, int argc, char **argv, const char *me
 		DONE_BUFFER struct buffer path = BUFFER(4096);
 		struct error one;
 		json_t *answer = NULL;
-		if (sandbox_path(&path, argv[i], rest, &one) < 0 ||
-		    client_json(client, method, path.data, NULL, NULL, 0, &answer, &one) < 0) {
+		if (sandbox_path_append(&path, argv[i], rest, &one) < 0 ||
+		    client_request_json(client, method, path.data, NULL, NULL, 0, &answer, &one) <
+			0) {
 			if (options.force && (one.kind == ERROR_SANDBOX_NOT_FOUND ||
 					      one.kind == ERROR_SANDBOX_ENDED))
 				continue;
 			if (failed++ > 0)
-				complain("caisson %s: %s", argv[0], last.message);
+				error_line_print("caisson %s: %s", argv[0], last.message);
 			last = one;
 		} else {
 			json_array_append_new(answers, answer ? answer : json_string(argv[i]));
 			if (!cli_json)
-				print_done(argv[i], answer);
+				sandbox_done_print(argv[i], answer);
 		}
 	}
 	if (cli_json)
-		print_json(answers);
+		json_print(answers);
 	json_decref(answers);
 	if (failed == 0)
 		return 0;
@@ -287,18 +291,19 @@ static int for_each(struct client *client, int argc, char **argv, const char *me
 	return -1;
 }
 
-static int run_rm(struct client *client, int argc, char **argv, struct error *error)
+static int rm_run(struct client *client, int argc, char **argv, struct error *error)
 {
-	return for_each(client, argc, argv, "DELETE", "", error);
+	return sandboxes_act(client, argc, argv, "DELETE", "", error);
 }
 
-static int run_stop(struct client *client, int argc, char **argv, struct error *error)
+static int stop_run(struct client *client, int argc, char **argv, struct error *error)
 {
-	return for_each(client, argc, argv, "POST", "/stop", error);
+	return sandboxes_act(client, argc, argv, "POST", "/stop", error);
 }
 
 /* Folders are one sandbox's: those that it was created with. */
-static int start_with_folders(struct client *client, int argc, char **argv, struct error *error)
+static int sandbox_start_with_folders(struct client *client, int argc, char **argv,
+				      struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	int fds[CREATE_MOUNTS_MAX];
@@ -307,11 +312,12 @@ static int start_with_folders(struct client *client, int argc, char **argv, stru
 	if (argc != 2)
 		return error_set(error, ERROR_USAGE, "start with -v takes one sandbox");
 	json_t *body = json_object();
-	int result = open_mounts(body, fds, &count, error);
+	int result = create_mounts_open(body, fds, &count, error);
 	if (result == 0)
-		result = sandbox_path(&path, argv[1], "/start", error);
+		result = sandbox_path_append(&path, argv[1], "/start", error);
 	if (result == 0)
-		result = client_json(client, "POST", path.data, body, fds, count, &record, error);
+		result = client_request_json(client, "POST", path.data, body, fds, count, &record,
+					     error);
 	for (size_t i = 0; i < count; i++)
 		fd_close(&fds[i]);
 	json_decref(body);
@@ -319,28 +325,28 @@ static int start_with_folders(struct client *client, int argc, char **argv, stru
 		return -1;
 	json_t *records = json_pack("[o]", record);
 	if (cli_json)
-		print_json(records);
+		json_print(records);
 	else
 		printf("%s\n", argv[1]);
 	json_decref(records);
 	return 0;
 }
 
-static int run_start(struct client *client, int argc, char **argv, struct error *error)
+static int start_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (create_options.mounts.count > 0)
-		return start_with_folders(client, argc, argv, error);
-	return for_each(client, argc, argv, "POST", "/start", error);
+		return sandbox_start_with_folders(client, argc, argv, error);
+	return sandboxes_act(client, argc, argv, "POST", "/start", error);
 }
 
-static int run_pause(struct client *client, int argc, char **argv, struct error *error)
+static int pause_run(struct client *client, int argc, char **argv, struct error *error)
 {
-	return for_each(client, argc, argv, "POST", "/pause", error);
+	return sandboxes_act(client, argc, argv, "POST", "/pause", error);
 }
 
-static int run_resume(struct client *client, int argc, char **argv, struct error *error)
+static int resume_run(struct client *client, int argc, char **argv, struct error *error)
 {
-	return for_each(client, argc, argv, "POST", "/resume", error);
+	return sandboxes_act(client, argc, argv, "POST", "/resume", error);
 }
 
 #define SELECTION_ROWS                                                                             \
@@ -375,7 +381,7 @@ const struct verb verb_rm = {
 	    "  caisson rm mybox\n"
 	    "  caisson rm --label team=red --state stopped",
     .options = rm_specs,
-    .run = run_rm,
+    .run = rm_run,
 };
 
 const struct verb verb_stop = {
@@ -387,7 +393,7 @@ const struct verb verb_stop = {
 	    "Its time goes on too: when that is over it is removed, stopped or not. `caisson ls`\n"
 	    "shows how long it has left, `caisson extend` gives it more.",
     .options = select_specs,
-    .run = run_stop,
+    .run = stop_run,
 };
 
 static const struct option_spec start_specs[] = {
@@ -405,7 +411,7 @@ const struct verb verb_start = {
 	"to be given again when the daemon was restarted since, the same ones:\n"
 	"  caisson start -v .:/workspace:rw SANDBOX",
     .options = start_specs,
-    .run = run_start,
+    .run = start_run,
 };
 
 const struct verb verb_pause = {
@@ -416,7 +422,7 @@ const struct verb verb_pause = {
     .help = "They use no cpu and timers hold; what of their memory is on disk goes back to the\n"
 	    "host. The next exec wakes it.",
     .options = select_specs,
-    .run = run_pause,
+    .run = pause_run,
 };
 
 const struct verb verb_resume = {
@@ -426,16 +432,17 @@ const struct verb verb_resume = {
     .summary = "Let a paused sandbox go on",
     .help = "The other half of pause.",
     .options = select_specs,
-    .run = run_resume,
+    .run = resume_run,
 };
 
 /* What each uses into its record, as "usage"; null where it ended in this moment. */
-static void add_usage(struct client *client, json_t *list)
+static void list_add_usage(struct client *client, json_t *list)
 {
 	size_t at, seen;
 	json_t *record, *one, *metrics = NULL;
 	struct error ignored;
-	if (client_json(client, "GET", "/v1/metrics", NULL, NULL, 0, &metrics, &ignored) < 0)
+	if (client_request_json(client, "GET", "/v1/metrics", NULL, NULL, 0, &metrics, &ignored) <
+	    0)
 		metrics = NULL;
 	json_array_foreach(list, at, record)
 	{
@@ -456,14 +463,14 @@ static void usage_text(const json_t *usage, const char *name, bool bytes, char t
 	if (!json_is_number(value))
 		snprintf(text, 32, "-");
 	else if (bytes)
-		bytes_text((uint64_t)json_integer_value(value), text);
+		bytes_to_text((uint64_t)json_integer_value(value), text);
 	else if (json_is_integer(value))
 		snprintf(text, 32, "%lld", (long long)json_integer_value(value));
 	else
 		snprintf(text, 32, "%.2f", json_real_value(value));
 }
 
-static void print_top_row(const json_t *record)
+static void usage_row_print(const json_t *record)
 {
 	char share[32], cpu[32], memory[32], limit[32], processes[32], disk[32];
 	const json_t *usage = json_object_get(record, "usage");
@@ -474,24 +481,24 @@ static void print_top_row(const json_t *record)
 	usage_text(usage, "memory_bytes", true, memory);
 	usage_text(usage, "processes", false, processes);
 	usage_text(usage, "disk_bytes", true, disk);
-	print_limit(record, "memory", limit);
+	record_limit_text(record, "memory", limit);
 	printf("%-17s %-16.16s %-9s %7s %9s %9s/%-9s %6s %9s\n", member_text(record, "id"),
 	       *member_text(record, "name") ? member_text(record, "name") : "-",
 	       member_text(record, "status"), share, cpu, memory, limit, processes, disk);
 }
 
-static int run_top(struct client *client, int argc, char **argv, struct error *error)
+static int top_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "top takes no argument (\"%s\")", argv[1]);
 	bool live = isatty(STDOUT_FILENO) && !options.once && !cli_json;
 	do {
 		json_t *list;
-		if (fetch_list(client, false, &list, error) < 0)
+		if (list_fetch(client, false, &list, error) < 0)
 			return -1;
-		add_usage(client, list);
+		list_add_usage(client, list);
 		if (cli_json) {
-			print_json(list);
+			json_print(list);
 			json_decref(list);
 			return 0;
 		}
@@ -501,7 +508,7 @@ static int run_top(struct client *client, int argc, char **argv, struct error *e
 		       "CPU %", "CPU s", "MEMORY", "LIMIT", "PROCS", "DISK");
 		size_t at;
 		json_t *record;
-		json_array_foreach(list, at, record) print_top_row(record);
+		json_array_foreach(list, at, record) usage_row_print(record);
 		json_decref(list);
 		fflush(stdout);
 		if (live)
@@ -524,5 +531,5 @@ const struct verb verb_top = {
 	"seconds on a terminal; - where the host does not count it. With --json the records of\n"
 	"`ls`, each with `usage`.",
     .options = top_specs,
-    .run = run_top,
+    .run = top_run,
 };
