@@ -1,4 +1,4 @@
-/* The table of verbs, help, and what several verbs share. */
+/* The table of verbs, their help, and functions that several verbs share. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -110,7 +110,8 @@ const struct verb verb_help = {
     .run = help_run,
 };
 
-/* A standard descriptor that is closed would be given to the next file we open. */
+/* Opens /dev/null for closed standard descriptors: the next file that we open would get their
+ * numbers. */
 static void standard_descriptors_fill(void)
 {
 	int fd;
@@ -121,7 +122,7 @@ static void standard_descriptors_fill(void)
 		close(fd);
 }
 
-/* What was printed must have arrived: a full disk is not a success. */
+/* Makes sure that the output was written: a full disk is not a success. */
 static int output_flush(int result)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
@@ -132,7 +133,7 @@ static int output_flush(int result)
 	return result == 0 ? error_info(ERROR_INTERNAL)->exit_code : result;
 }
 
-/* By which name we were started: OpenSandbox's clients know its server by that alone. */
+/* OpenSandbox's clients start their server by this name, so it selects the verb. */
 #define MCP_ALIAS "opensandbox-mcp"
 
 static bool name_is_mcp_alias(const char *name)
@@ -210,8 +211,9 @@ static bool byte_is_between(unsigned char c, unsigned char low, unsigned char hi
 	return c >= low && c <= high;
 }
 
-/* Those of ASCII, those that Unicode has twice (U+0080 to U+009F), and those that turn the order of
- * what follows, or end a line: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
+/* The length of the control character at the start of the text, 0 if it is none. Control characters
+ * are those of ASCII, U+0080 to U+009F, and those that change the text's direction or end a line:
+ * U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
 static size_t control_character_length(const unsigned char *text)
 {
 	if (text[0] < 0x20 || text[0] == 0x7f)

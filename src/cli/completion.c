@@ -4,11 +4,11 @@
 
 #include "cli/cli.h"
 
-/* A key press must start no daemon. */
+/* Pressing a key must not start a daemon. */
 #define SANDBOXES "CAISSON_START=no caisson ls --names 2>/dev/null"
 #define SANDBOX_IDS "CAISSON_START=no caisson ls -q 2>/dev/null"
 #define JOBS "CAISSON_START=no caisson jobs -q $box 2>/dev/null"
-/* The execs of the sandbox that stands on the line, else of all. */
+/* The execs of the sandbox on the command line; if there is none, of all sandboxes. */
 #define EXECS "$(_caisson_execs)"
 
 static void verb_names_print(const char *separator)
@@ -18,7 +18,7 @@ static void verb_names_print(const char *separator)
 			printf("%s%s", verb == verbs ? "" : separator, (*verb)->name);
 }
 
-/* What the value of an option can be: the option's own name, or the verb's and its name. */
+/* Possible values of an option, for one verb or (NULL) for every verb that has it. */
 static const struct {
 	const char *verb, *option, *words;
 } values[] = {
@@ -41,7 +41,7 @@ static const struct {
     {"mcp", "protocol", "http https"},
 };
 
-/* What follows a verb's first word. */
+/* Possible words after a verb's first argument. */
 static const struct {
 	const char *verb, *word, *words;
 } followers[] = {
@@ -57,7 +57,7 @@ static const char *option_values(const struct verb *verb, const struct option_sp
 	return NULL;
 }
 
-/* "--state|-s" for a case of the word before. */
+/* Prints one shell case per option whose values are known: "--state|-s". */
 static void option_values_print(const struct verb *verb)
 {
 	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
@@ -131,8 +131,8 @@ static void bash_completion_print(void)
 	       "  esac\n}\ncomplete -o filenames -F _caisson_words caisson\n");
 }
 
-/* zsh runs bash's function. As a file of a $fpath directory this is called as `_caisson` itself and
- * has to answer at once; sourced it only registers. */
+/* zsh runs bash's function. In a file of a $fpath directory this code is called as `_caisson` and
+ * must complete at once; when it is sourced it only registers. */
 static void zsh_completion_print(void)
 {
 	printf("#compdef caisson\nautoload -U +X bashcompinit && bashcompinit\n");
@@ -141,7 +141,7 @@ static void zsh_completion_print(void)
 	       "true\n");
 }
 
-/* Between single quotes. */
+/* Escapes text for single quotes. */
 static void quoted_text_print(const char *text)
 {
 	for (; *text; text++)

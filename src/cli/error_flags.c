@@ -1,12 +1,12 @@
-/* The API's errors name fields of a request. Whoever typed a command knows its flags: this says
- * what became of which. Called where a verb's error is reported; works on memory alone. */
+/* The API's errors name fields of a request, but the user typed flags. Replaces field names by
+ * flags. Called where a verb's error is reported; works on memory only. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "cli/cli.h"
 
-/* Fields whose flag has another name, or another unit. All others are their flag's name. */
+/* Fields whose flag has another name or unit. For all others the flag has the field's name. */
 static const struct {
 	const char *field, *flag, *unit;
 } renamed[] = {
@@ -30,7 +30,7 @@ const char *field_flag(const char *field)
 	return field;
 }
 
-/* What the user wrote for this field, or false: none of these options fills it. */
+/* The flag that sets this field; false if none of these options does. */
 static bool field_flag_text(const struct option_spec *options, const char *field, char text[80])
 {
 	char name[64];
@@ -49,8 +49,8 @@ static bool field_flag_text(const struct option_spec *options, const char *field
 	return false;
 }
 
-/* What follows a field that begins a message: "memory_mb is 1", "name: 1 to 63". Any other word can
- * begin a sentence: "state directory /x belongs to uid 5". */
+/* True if this text can follow a field name at the start of a message: "memory_mb is 1", "name: 1
+ * to 63". Other words can start a sentence too: "state directory /x belongs to uid 5". */
 static bool text_describes_field(const char *rest)
 {
 	static const char *const beginnings[] = {":", " is ", " must ", " has ", " = ", " `"};
@@ -60,9 +60,9 @@ static bool text_describes_field(const char *rest)
 	return false;
 }
 
-/* The field that is named at this place and how much of the text names it, or 0. Without quotes it
- * begins the message ("memory_mb is 1"); a quoted word alone may be anything, a sandbox's name for
- * one, unless it looks like a field. */
+/* Finds a field name at this place. Returns the length of the text that names it, or 0. An unquoted
+ * name must start the message ("memory_mb is 1"). A quoted word alone may be anything, for example
+ * a sandbox's name, unless it looks like a field. */
 static size_t message_field_at(const char *message, const char *at, char field[64])
 {
 	static const char *const openings[] = {"field `", "query parameter `", "`", ""};
@@ -86,7 +86,7 @@ void error_name_flags(const struct option_spec *options, struct error *error)
 {
 	char text[ERROR_MESSAGE_MAX], field[64], flag[80];
 	size_t used = 0;
-	/* Those are the command line's own. */
+	/* Usage errors are the command line's own and name flags already. */
 	if (error->kind == ERROR_USAGE)
 		return;
 	for (const char *at = error->message; *at && used < sizeof(text) - 1;) {

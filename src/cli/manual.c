@@ -1,5 +1,5 @@
-/* `caisson _man DIRECTORY`: the manual's pages, made from the same tables as --help. Called by
- * `make install`. */
+/* `caisson _man DIRECTORY`: the manual pages, made from the same tables as --help. Called by `make
+ * install`. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-/* Text as it is: a backslash, a hyphen, and a line that would be a request mean themselves. */
+/* Escapes text for troff: backslashes, hyphens, and lines that would be requests. */
 static void page_put_text(FILE *page, const char *text)
 {
 	for (bool begins = true; *text; text++) {
@@ -24,7 +24,7 @@ static void page_put_text(FILE *page, const char *text)
 	}
 }
 
-/* Lines and columns stay, as --help has them. */
+/* Keeps lines and columns as --help has them. */
 static void page_put_lines(FILE *page, const char *text)
 {
 	fputs(".nf\n", page);
@@ -99,7 +99,7 @@ static void page_put_verb(FILE *page, const struct verb *verb)
 	fputs(".SH SEE ALSO\n\\fBcaisson\\fR(1)\n", page);
 }
 
-/* verb: NULL for the page of the whole program. */
+/* verb: NULL for the whole program's page. */
 static int page_write(const char *directory, const struct verb *verb, struct error *error)
 {
 	char path[512];

@@ -50,7 +50,7 @@ static int option_store(const struct option_spec *option, const char *value, str
 	return error_set(error, ERROR_INTERNAL, "option table");
 }
 
-/* One word that starts with '-'. *ret_used = words taken, 1 or 2. */
+/* Parses one word that starts with '-'. *ret_used: words taken, 1 or 2. */
 static int option_parse_word(const struct option_spec *options, char **words, int count,
 			     int *ret_used, struct error *error)
 {

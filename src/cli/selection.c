@@ -1,4 +1,4 @@
-/* Sandboxes that are not named but selected: one request for all of them, one line for each. */
+/* Acts on sandboxes that are selected rather than named: one request for all, one line for each. */
 #include <stdio.h>
 
 #include "cli/cli.h"

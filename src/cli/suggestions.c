@@ -1,4 +1,5 @@
-/* See suggest.h. Called when a verb or an option is not known, to make the error's text. Pure. */
+/* See suggestions.h. Called when a verb or an option is unknown, to make the error's text. No I/O.
+ */
 #include "cli/suggestions.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 
 #define WORD_MAX 32
 
-/* What other programs call it. */
+/* Names that other programs use for a verb. */
 static const struct {
 	const char *word, *meant;
 } verb_habits[] = {
@@ -50,7 +51,7 @@ static const struct {
     {"exe", "run"},
 };
 
-/* The same, where one verb's name does not say it. */
+/* Names whose counterpart here needs more than a verb. */
 static const struct {
 	const char *word, *hint;
 } verb_hints[] = {
@@ -93,7 +94,7 @@ static const struct {
     {"ttl", "--timeout"},
 };
 
-/* How many letters are to be changed, put in, left out or swapped; the words are short. */
+/* The number of letters to change, insert, delete or swap; the words are short. */
 static unsigned words_distance(const char *one, size_t one_size, const char *other)
 {
 	unsigned rows[3][WORD_MAX + 1];
@@ -117,13 +118,13 @@ static unsigned words_distance(const char *one, size_t one_size, const char *oth
 	return rows[one_size % 3][other_size];
 }
 
-/* A short word with two letters changed is another word. */
+/* Two changed letters make a short word a different word. */
 static bool distance_is_near(unsigned letters, size_t size)
 {
 	return letters <= (size < 2 ? 0u : size < 6 ? 1u : 2u);
 }
 
-/* All verbs that are as near as the nearest: "; did you mean `caisson run` or `caisson rm`?" */
+/* Suggests all verbs with the smallest distance: "; did you mean `caisson run` or `caisson rm`?" */
 static void near_verbs_suggest(const char *word, char *text, size_t room)
 {
 	unsigned best = WORD_MAX;
@@ -166,7 +167,7 @@ void option_suggest(const struct option_spec *options, const char *word, char *t
 	bool is_long = word[0] == '-' && word[1] == '-';
 	unsigned best = WORD_MAX;
 	text[0] = '\0';
-	/* Of `-it`, the first letter that is not known. */
+	/* In `-it`, the first unknown letter. */
 	if (!is_long)
 		size = MIN(size, (size_t)1);
 	for (size_t i = 0; i < ARRAY_SIZE(option_habits); i++) {

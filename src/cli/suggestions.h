@@ -1,4 +1,4 @@
-/* What somebody may have meant: habits from other programs, and slips of the keyboard. */
+/* Suggests what the user may have meant: habits from other programs, and typing errors. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,8 +6,8 @@
 
 #include "cli/options.h"
 
-/* For a verb that there is not: what to say behind "there is no verb", from "; " on. */
+/* For an unknown verb: the text to append to "there is no verb", starting with "; ". */
 #define SUGGESTION_MAX 256
 void verb_suggest(const char *word, char *text, size_t room);
-/* The same for an option of a verb, given as it was written ("--rm", "-p", "--memroy=1G"). */
+/* The same for an unknown option of a verb, as it was typed ("--rm", "-p", "--memroy=1G"). */
 void option_suggest(const struct option_spec *options, const char *word, char *text, size_t room);

@@ -1,4 +1,4 @@
-/* The command line's HTTP client: one request per connection, blocking. See client.h. */
+/* The command line's HTTP client: one blocking request per connection. See client.h. */
 #include "cli/client/client.h"
 
 #include <errno.h>
@@ -66,9 +66,10 @@ static int socket_connect_unix(const char *path)
 	return TAKE_FD(fd);
 }
 
-/* Whoever listens gets the request, the token and folders of this user's: it must be this user or
- * root. Below /tmp somebody else may have made the directory first. One that was named is taken to
- * be its owner's, whoever that is; the kernel says who called listen(). */
+/* The process that listens at the socket receives the request, the token and the user's folders, so
+ * it must belong to this user or root. In a directory below /tmp another user may have created the
+ * runtime directory first. If the user named the runtime directory, we trust its owner. The kernel
+ * reports the uid that called listen(). */
 static int client_check_listener(const struct client *client, int fd, struct error *error)
 {
 	struct stat info;
@@ -77,7 +78,7 @@ static int client_check_listener(const struct client *client, int fd, struct err
 	const char *runtime = client->config.runtime;
 	if (lstat(runtime, &info) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno, "%s", runtime);
-	/* A link counts as its target where a link of that owner's may decide. */
+	/* Follow a symbolic link only if its owner is trusted. */
 	uid_t owner = client->runtime_named ? info.st_uid : geteuid();
 	bool owned = info.st_uid == owner || info.st_uid == 0;
 	if (owned && S_ISLNK(info.st_mode)) {
@@ -104,8 +105,8 @@ static int client_check_listener(const struct client *client, int fd, struct err
 	return 0;
 }
 
-/* An ordinary user has a daemon of one's own, which needs no token and is started when it is not
- * there. Who has a token means the one that gave it: root's, if that runs. */
+/* An ordinary user has a daemon of their own, which needs no token and is started on demand. A user
+ * with a token means the daemon that issued it: root's, if that runs. */
 static void client_use_system_daemon(struct client *client)
 {
 	if (geteuid() == 0 || getenv("CAISSON_RUNTIME") || !client->token[0])
@@ -119,8 +120,8 @@ static void client_use_system_daemon(struct client *client)
 static int client_read_configuration(struct client *client, struct error *error)
 {
 	config_defaults(&client->config);
-	/* A daemon that we start listens on TCP where somebody has said so; the usual port is for
-	 * one that is served on purpose. */
+	/* A daemon that we start listens on TCP only if the configuration names a port. The default
+	 * port is for a daemon that somebody started on purpose. */
 	client->config.listen[0] = '\0';
 	char runtime[sizeof(client->config.runtime)];
 	memcpy(runtime, client->config.runtime, sizeof(runtime));
@@ -222,7 +223,7 @@ int client_ping(struct client *client, struct error *error)
 	return client->remote ? 0 : client_check_listener(client, fd, error);
 }
 
-/* A completion, or who waits for a daemon, must not start one. */
+/* Shell completion must not start a daemon, nor may a process that waits for one. */
 static bool client_may_start(const struct client *client)
 {
 	const char *word = getenv("CAISSON_START");
@@ -379,7 +380,7 @@ bool exchange_has_input(const struct exchange *exchange)
 	return exchange->tls && client_tls_has_input(exchange->tls);
 }
 
-/* More input behind what is there; 0 at the end of the connection. */
+/* Reads more input into the buffer. Returns 0 at the end of the connection. */
 static ssize_t exchange_fill(struct exchange *exchange, struct error *error)
 {
 	if (exchange->start == exchange->end)
@@ -404,7 +405,7 @@ static ssize_t exchange_fill(struct exchange *exchange, struct error *error)
 	return got;
 }
 
-/* One line without its end into `line`. */
+/* Copies the next line, without its line end, to `line`. */
 static int exchange_read_line(struct exchange *exchange, char *line, size_t room,
 			      struct error *error)
 {
@@ -507,7 +508,7 @@ int exchange_read_head(struct exchange *exchange, struct error *error)
 	return 0;
 }
 
-/* At the start of a chunk: its size. At the last one the trailers are read. */
+/* Reads a chunk's size. After the last chunk the trailers are read too. */
 static int exchange_next_chunk(struct exchange *exchange, struct error *error)
 {
 	char line[256];

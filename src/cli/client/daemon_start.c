@@ -1,6 +1,6 @@
 /* Starts a daemon for a client that found none: `caisson serve --idle-exit` in a session of its
- * own, with nothing of the client's. Several clients at once are normal: a lock lets one of them
- * start it, the others wait until it answers. */
+ * own, inheriting nothing from the client. Several clients may do this at once: a lock lets one of
+ * them start it, the others wait until it answers. */
 #include "cli/client/daemon_start.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@
 #define IDLE_EXIT "60"
 #define LOG_MAX (1024 * 1024)
 
-/* A v1 host has one cgroup per hierarchy; the daemon must not stay in the client's, which a service
- * manager or a terminal may kill as a whole. Best effort: an ordinary user may not. */
+/* Leaves the client's cgroups (with cgroup v1, one per hierarchy): a service manager or a terminal
+ * may kill all processes in them. Best effort: an ordinary user may lack permission. */
 static void cgroups_leave(void)
 {
 	char text[4096];
@@ -52,7 +52,7 @@ static void cgroups_leave(void)
 static void daemon_exec(const struct client *client, int log_fd)
 {
 	static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-	/* Where its configuration and directories are: what a reload asks for again. */
+	/* The location of its configuration and directories; a reload reads it again. */
 	static const char *const names[] = {"HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
 					    "XDG_CONFIG_HOME"};
 	static char rooms[ARRAY_SIZE(names)][512];
@@ -95,7 +95,8 @@ static void signals_reset(void)
 		signal(number, SIG_DFL);
 }
 
-/* Forks twice, so that the daemon is nobody's child; returns the daemon's pid through a pipe. */
+/* Forks twice, so that init adopts the daemon. Returns the daemon's pid, received through a pipe.
+ */
 static pid_t daemon_spawn(const struct client *client, int log_fd)
 {
 	int channel[2];
@@ -120,8 +121,9 @@ static pid_t daemon_spawn(const struct client *client, int log_fd)
 	return result < 0 ? result : daemon;
 }
 
-/* What earlier daemons said is kept, that of a crashed one above all; up to a size, and then once
- * more. *ret_begin: where this one's part begins. */
+/* Opens the daemon's log for appending, because it may hold the reason why an earlier daemon
+ * crashed. A large log is renamed; one older file is kept. *ret_begin: the offset where the new
+ * daemon's output begins. */
 static int daemon_log_open(const char *path, off_t *ret_begin)
 {
 	char old[320];
@@ -136,7 +138,7 @@ static int daemon_log_open(const char *path, off_t *ret_begin)
 	return fd;
 }
 
-/* The end of the daemon's log, for the error message: it says why it did not start. */
+/* Puts the end of the daemon's log into the error: it says why the daemon did not start. */
 static int daemon_start_failed(const char *log_path, off_t begin, struct error *error)
 {
 	char text[16384] = "";
@@ -187,7 +189,7 @@ static int daemon_await(struct client *client, pid_t daemon, const char *log_pat
 	return result;
 }
 
-/* The directory, and for an ordinary user those above it that are missing (~/.local/state). */
+/* Makes the directory. For an ordinary user also missing parents (~/.local/state). */
 static int runtime_directory_make(const char *path)
 {
 	char part[256];
@@ -212,7 +214,7 @@ int daemon_start(struct client *client, struct error *error)
 		    error, ERROR_DAEMON_UNREACHABLE, made,
 		    "no daemon runs, and its runtime directory %s cannot be made",
 		    client->config.runtime);
-	/* Below /tmp somebody else may have been there first. */
+	/* Below /tmp another user may have created it first. */
 	struct stat status;
 	if (lstat(client->config.runtime, &status) < 0 || !S_ISDIR(status.st_mode) ||
 	    status.st_uid != geteuid() || (status.st_mode & 022))
@@ -233,7 +235,7 @@ int daemon_start(struct client *client, struct error *error)
 		if (errno != EINTR)
 			return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno, "%s",
 					       lock_path);
-	/* Whoever held the lock before us has started it. */
+	/* The previous holder of the lock has started one. */
 	struct error ignored;
 	if (client_ping(client, &ignored) == 0)
 		return 0;

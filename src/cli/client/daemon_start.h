@@ -3,6 +3,7 @@
 
 #include "cli/client/client.h"
 
-/* Returns when one answers (whoever started it). New session, standard descriptors reopened, the
- * client's environment scrubbed, its cgroup left; two clients at once get one daemon. */
+/* Returns when a daemon answers, whichever client started it. The daemon runs in a new session and
+ * outside the client's cgroup, with reopened standard descriptors and a cleaned environment. Two
+ * clients at once get one daemon. */
 NODISCARD int daemon_start(struct client *client, struct error *error);

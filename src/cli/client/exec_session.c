@@ -1,7 +1,7 @@
-/* An exec with our standard descriptors passed through: `run`, `exec` and `shell`. Speaks
- * proto/exec_stream.h after an upgrade. One poll() loop: standard input goes out as far as there is
- * credit, output comes in, signals are passed on. A closed standard output (`| head`) ends it as a
- * broken pipe would end the command. */
+/* Connects our standard descriptors to an exec: for `run`, `exec` and `shell`. Speaks
+ * proto/exec_stream.h after an upgrade. One poll() loop sends standard input as far as there is
+ * credit, writes output and forwards signals. If our standard output is closed (`| head`), we end
+ * the command the way a broken pipe would. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -28,10 +28,10 @@ struct stream {
 	bool stdin_open;
 	uint64_t stdin_credit;
 	bool ended;
-	bool leaving; /* the daemon was told so, and closes */
+	bool leaving; /* we told the daemon that we leave; it closes the connection */
 	char exec[64];
 	int interrupts;
-	json_t *record; /* of the exec, when it has ended */
+	json_t *record; /* the exec's record, once it has ended */
 	uint8_t frame[EXEC_STREAM_HEADER + EXEC_STREAM_MAX];
 	size_t frame_size;
 };
@@ -80,7 +80,8 @@ static int output_write(int fd, const uint8_t *data, size_t size, struct error *
 	while (size > 0) {
 		ssize_t put = write(fd, data, size);
 		if (put < 0 && errno == EAGAIN) {
-			/* Somebody made our standard output non-blocking: wait for it. */
+			/* Another process has made our standard output non-blocking: wait until it
+			 * is writable. */
 			struct pollfd wait = {.fd = fd, .events = POLLOUT};
 			poll(&wait, 1, -1);
 			continue;
@@ -96,7 +97,7 @@ static int output_write(int fd, const uint8_t *data, size_t size, struct error *
 	return 0;
 }
 
-/* Not while the terminal is raw. The command may have left the cursor anywhere. */
+/* Not to be called while the terminal is raw. The command may have left the cursor anywhere. */
 static void status_line_print(const struct exec_session *session, const char *text)
 {
 	if (session->tty)
@@ -104,7 +105,8 @@ static void status_line_print(const struct exec_session *session, const char *te
 	error_line_print("caisson: %s", text);
 }
 
-/* The sandbox has ended under the command, or its helpers were killed from inside: says which. */
+/* Explains why the exec was lost: the sandbox has ended, or its helper processes were killed from
+ * inside. */
 static int lost_exec_exit_code(struct client *client, const struct exec_session *session)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
@@ -142,7 +144,7 @@ static void limit_notice_print(const struct exec_session *session, const char *w
 	status_line_print(session, text);
 }
 
-/* The exit code as a shell says it, from the exec's record. */
+/* The exit code, as a shell reports it, from the exec's record. */
 static int exec_exit_code(struct client *client, const struct exec_session *session,
 			  const json_t *record)
 {
@@ -201,7 +203,7 @@ static int stream_handle_frame(struct stream *stream, uint8_t type, const uint8_
 	}
 }
 
-/* Whole frames out of what has come; keeps the rest. */
+/* Handles complete frames and keeps the rest of the input. */
 static int stream_handle_input(struct stream *stream, struct error *error)
 {
 	struct exchange *exchange = stream->exchange;
@@ -266,7 +268,8 @@ static int stream_forward_stdin(struct stream *stream, struct error *error)
 		stream->stdin_open = false;
 		return stream_send_frame(stream, EXEC_STREAM_STDIN_CLOSE, NULL, 0, error);
 	}
-	/* Before it has started there is nothing to come back to: the key is input. */
+	/* Before the command has started there is nothing to detach from: the key is ordinary
+	 * input. */
 	const char *key = stream->exec[0] ? terminal_find_leave_key(data, (size_t)got) : NULL;
 	size_t size = key ? (size_t)(key - data) : (size_t)got;
 	stream->stdin_credit -= size;
@@ -279,7 +282,7 @@ static int stream_forward_stdin(struct stream *stream, struct error *error)
 	return stream_send_frame(stream, EXEC_STREAM_LEAVE, NULL, 0, error);
 }
 
-/* The first interrupt is passed on; whoever insists gets the whole tree killed. */
+/* The first interrupt is forwarded; further ones kill the whole process tree. */
 static int stream_forward_signal(struct stream *stream, struct error *error)
 {
 	struct signalfd_siginfo info;
@@ -362,7 +365,7 @@ static int stream_open(struct client *client, const struct exec_session *session
 	return 0;
 }
 
-/* The user left it. It may have ended in that moment, which its record says. */
+/* True if the user has left the exec. It may have ended at that moment; its record tells. */
 static bool exec_was_left(const struct stream *stream, struct exec_session *session)
 {
 	if (!stream->leaving || stream->record)
@@ -397,7 +400,7 @@ int exec_session_run(struct client *client, struct exec_session *session, int *r
 	if (result == 0 && !exec_was_left(stream, session))
 		exit_code = exec_exit_code(client, session, stream->record);
 	json_decref(stream->record);
-	/* Whoever reads our output has enough: as quiet as a command that SIGPIPE ends. */
+	/* Our output's reader has closed it: end silently, like a command that SIGPIPE kills. */
 	if (result < 0 && error->errnum == EPIPE && error->kind == ERROR_CANCELLED) {
 		result = 0;
 		exit_code = 128 + SIGPIPE;

@@ -1,5 +1,6 @@
-/* The connection that the sandbox of `run` or `wrap` ends with. Nothing is said on it. Called by
- * cli/verbs/run.c and cli/verbs/wrap.c; blocks until the daemon has answered. */
+/* The connection with which a sandbox of `run`, `wrap` or `selftest` ends. No data is sent on it.
+ * Called by cli/verbs/run.c, cli/verbs/wrap.c and cli/selftest/selftest.c; blocks until the daemon
+ * has answered. */
 #include "cli/client/held_connection.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* See progress.h. Called by cp, and by backup and restore of the state; nothing blocks but the
- * terminal. */
+/* See progress.h. Called by `cp` and by backup and restore of the state. Only writing to the
+ * terminal may block. */
 #include "cli/client/progress.h"
 
 #include <stdio.h>
@@ -33,13 +33,13 @@ int progress_line(const struct progress *progress, int64_t took, int columns, ch
 	if (progress->total == 0) {
 		length = snprintf(text, 128, "%s %s, %s/s", progress->verb, done, rate);
 	} else {
-		/* A file may have grown since its size was asked for. */
+		/* A file may have grown since its size was read. */
 		double part = MIN((double)progress->done / (double)progress->total, 1.0);
 		memset(bar, '#', (size_t)(part * BAR));
 		length = snprintf(text, 128, "%s [%-*s] %3d%% %s of %s, %s/s", progress->verb, BAR,
 				  bar, (int)(part * 100), done, total, rate);
 	}
-	/* A line that wraps could not be taken back. */
+	/* A line that wraps could not be erased. */
 	length = MIN(length, MIN(127, columns - 1));
 	text[length] = '\0';
 	return length;

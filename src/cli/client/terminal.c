@@ -1,5 +1,5 @@
-/* The user's own terminal, made raw and given back. Called by session.c and cli/verbs/attach.c;
- * nothing blocks but the output that is still to be shown. */
+/* Sets the user's terminal to raw mode and back. Called by exec_session.c and cli/verbs/attach.c.
+ * Blocks only until pending output is written. */
 #include "cli/client/terminal.h"
 
 #include <stdlib.h>

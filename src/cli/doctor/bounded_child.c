@@ -1,5 +1,5 @@
-/* Work and programs that may hang, in children that are killed when they do. Called by the checks
- * of `caisson doctor`; each call blocks for its time-out at most. */
+/* Runs work and programs that may hang in children, and kills them when they do. Called by the
+ * checks of `caisson doctor` and by `caisson state`. Each call blocks for its time-out at most. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,8 +20,8 @@
 
 #define CHILD_FAILED 255
 
-/* Reads until the other end is closed or the time is over. Returns 0 or -ETIMEDOUT; more than there
- * is room for is read and forgotten. */
+/* Reads until the other end is closed or the time is over. Returns 0 or -ETIMEDOUT. Data that does
+ * not fit is discarded. */
 static int channel_read_until(int fd, int64_t deadline, char *text, size_t room)
 {
 	size_t used = 0;
@@ -49,8 +49,8 @@ static int channel_read_until(int fd, int64_t deadline, char *text, size_t room)
 	}
 }
 
-/* Waits for a child's end until then, and no longer: one that is stuck in the kernel is left to
- * whoever reaps us. */
+/* Waits for the child until the deadline. A child that is stuck in the kernel is left to the
+ * process that adopts it. */
 static int child_wait_until(pid_t child, int64_t deadline, int *ret_status)
 {
 	for (;;) {
@@ -83,13 +83,13 @@ static int child_finish(pid_t child, int reader, int timeout_ms, char *text, siz
 	return WEXITSTATUS(status) == CHILD_FAILED ? -EIO : WEXITSTATUS(status);
 }
 
-static int child_channel = -1; /* in a child: what its text goes through */
+static int child_channel = -1; /* in a child: the pipe for its text */
 
 void doctor_close_all_but(const int *fds, size_t count)
 {
 	unsigned first = STDERR_FILENO + 1;
 	for (;;) {
-		/* The lowest that stays, from there on. */
+		/* The lowest descriptor from `first` on that stays open. */
 		unsigned next = child_channel >= (int)first ? (unsigned)child_channel : ~0u;
 		for (size_t i = 0; i < count; i++)
 			if (fds[i] >= (int)first)
@@ -134,18 +134,20 @@ struct program {
 	int output;
 };
 
-/* PID 1 of the program's namespace: when it ends, the kernel kills whatever else is in there. */
+/* Runs as PID 1 of the program's pid namespace. When it ends, the kernel kills every other process
+ * in it. */
 static void program_run_as_pid1(const struct program *program)
 {
 	static char *const environment[] = {
 	    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", NULL};
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* Its own /proc; where that is refused the program may still run. */
+	/* Mounts a /proc of its own. If that is refused, the program may still run. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
 		mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 	pid_t child = fork();
 	if (child == 0) {
-		/* Not /dev/null: runsc, as root, gives its standard descriptors to nobody. */
+		/* Not /dev/null: runsc, as root, changes the owner of its standard descriptors to
+		 * nobody. */
 		int empty[2];
 		if (pipe2(empty, O_CLOEXEC) < 0 || dup2(empty[0], 0) < 0 ||
 		    dup2(program->output, 1) < 0 || dup2(program->output, 2) < 0)
@@ -162,7 +164,7 @@ static void program_run_as_pid1(const struct program *program)
 	_exit(child < 0 || !WIFEXITED(status) ? CHILD_FAILED : WEXITSTATUS(status));
 }
 
-/* As the host's root the program is root as well: only the pid namespace is new. */
+/* If we are root, the program is too, and only the pid and mount namespaces are new. */
 static int program_run_apart(const struct program *program)
 {
 	int failure = geteuid() == 0 ? (unshare(CLONE_NEWPID | CLONE_NEWNS) < 0 ? errno : 0)
@@ -230,7 +232,7 @@ int doctor_enter_namespaces(int flags)
 
 bool doctor_file_has_word(const char *path, const char *word)
 {
-	/* /proc/cpuinfo of a large machine is long: what matters is in its beginning. */
+	/* /proc/cpuinfo can be long on a large machine; its beginning is enough. */
 	char text[65536];
 	CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t used = 0;

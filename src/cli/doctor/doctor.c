@@ -1,6 +1,7 @@
-/* `caisson doctor`: what this host can do, what is missing and the command that fixes it; and the
- * proof, a sandbox per tier that runs. The checks are in doctor_*.c; this file has their list, the
- * output and the exit code. Changes nothing on the host; every check is bounded in time. */
+/* `caisson doctor`: what this host can do, what is missing and the command that fixes it. It proves
+ * each tier by running a sandbox. The checks are in the other files of this folder; this file has
+ * their list, the output and the exit code. Changes nothing on the host; every check is bounded in
+ * time. */
 #include "cli/doctor/doctor.h"
 
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 #include "base/clock.h"
 #include "cli/client/instance.h"
 
-/* Of the --json output: raised when a member is taken away or changes its meaning. */
+/* Version of the --json output: raised when a member is removed or changes its meaning. */
 #define REPORT_VERSION 1
 
 void finding_set(struct finding *finding, enum verdict verdict, const char *format, ...)
@@ -32,7 +33,7 @@ void finding_set_remedy(struct finding *finding, const char *format, ...)
 	va_end(args);
 }
 
-/* The names are part of the --json output and stay. */
+/* The names are part of the --json output and must not change. */
 static const struct check {
 	const char *name;
 	DOCTOR_CHECK((*look));
@@ -98,7 +99,7 @@ static json_t *host_examine(const struct client *client)
 		json_t *entry =
 		    json_pack("{s:s, s:s, s:s, s:f}", "name", checks[i].name, "status",
 			      verdict_names[finding.verdict], "text", finding.text, "ms", took);
-		/* What a program says may be no UTF-8. */
+		/* A program's output may not be valid UTF-8. */
 		if (!entry)
 			entry = json_pack("{s:s, s:s, s:s, s:f}", "name", checks[i].name, "status",
 					  verdict_names[finding.verdict], "text", "", "ms", took);
@@ -112,7 +113,7 @@ static json_t *host_examine(const struct client *client)
 	return list;
 }
 
-/* Those that hold in one line; those that do not with why, one line for each reason. */
+/* Prints the enforced limits in one line, and the others grouped by reason. */
 static void limits_print(json_t *limits)
 {
 	char line[256] = "";
@@ -142,7 +143,7 @@ static bool limits_are_enforced(const json_t *limits)
 	return all;
 }
 
-/* Do the checks that limits hang on have more to say? */
+/* True if the checks on which limits depend have remedies. */
 static bool checks_have_more(const json_t *checks_done)
 {
 	static const char *const names[] = {"cgroups", "delegation", "disk limit"};
@@ -195,7 +196,7 @@ static void tiers_print(const json_t *tiers, const json_t *checks_done)
 {
 	const json_t *tier, *first = json_array_get(tiers, 0);
 	size_t at;
-	/* Without a daemon the same is true of all of them. */
+	/* Without a daemon all tiers have the same problem. */
 	if (json_is_true(json_object_get(first, "unknown"))) {
 		finding_line_print(VERDICT_FAILED, "tiers", member_text(first, "missing"),
 				   member_text(first, "remedy"));
@@ -213,7 +214,7 @@ static int doctor_run(struct client *client, int argc, char **argv, struct error
 		return error_set(error, ERROR_USAGE, "doctor takes no argument (\"%s\")", argv[1]);
 	bool works = false;
 	struct error ignored;
-	/* What cannot be known or contradicts itself is a finding. */
+	/* An unknown or contradictory state directory is a finding, not an error. */
 	(void)!instance_find_state(client, &ignored);
 	json_t *list = host_examine(client), *tiers = doctor_tiers_json(client), *tier;
 	size_t at;

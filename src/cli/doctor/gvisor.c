@@ -1,5 +1,5 @@
-/* runsc: is it there, how old is it, which of its platforms run a program here. Every run is in a
- * pid namespace of its own and is killed when it hangs. Called by doctor.c. */
+/* Checks runsc: is it installed, how old is it, and which of its platforms can run a program here.
+ * Each run has a pid namespace of its own and is killed if it hangs. Called by doctor.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 
 #define VERSION_TIMEOUT_MS 3000
 #define PLATFORM_TIMEOUT_MS 6000
-#define OLD_DAYS 366 /* as src/tier/gvisor/release.c: older ones are used by name only */
+#define OLD_DAYS 366 /* as in src/tier/gvisor/release.c: `auto` does not choose older ones */
 
-/* Releases are named by their day: "release-20250210.0", Debian's "0.0~20221219.0". Days since
- * then, or -1. */
+/* The age of a release in days, or -1. Its name has the date: "release-20250210.0", Debian's
+ * "0.0~20221219.0". */
 static int64_t runsc_release_age(const char *version)
 {
 	for (const char *at = version; *at; at++) {
@@ -35,7 +35,7 @@ static int64_t runsc_release_age(const char *version)
 	return -1;
 }
 
-/* Where the tier looks, in its order. */
+/* The places where the tier looks, in its order. */
 static bool runsc_find(char path[128])
 {
 	static const char *const places[] = {"/usr/bin/runsc", "/usr/local/bin/runsc",
@@ -46,7 +46,7 @@ static bool runsc_find(char path[128])
 	return false;
 }
 
-/* Does a platform run /bin/true? 0, or what doctor_run_program() said. */
+/* Runs /bin/true on a platform. Returns 0, or the result of doctor_run_program(). */
 static int runsc_platform_try(const char *runsc, const char *platform)
 {
 	char directory[] = "/tmp/caisson-doctor-XXXXXX", root[64], option[64], text[512];
@@ -61,7 +61,7 @@ static int runsc_platform_try(const char *runsc, const char *platform)
 	argv[count++] = "do";
 	argv[count++] = "/bin/true";
 	int result = doctor_run_program(argv, PLATFORM_TIMEOUT_MS, text, sizeof(text));
-	/* What a killed one has left is its state file and lock. */
+	/* A killed runsc leaves its state file and lock. */
 	const char *const remove[] = {"/bin/rm", "-rf", "--one-file-system", directory, NULL};
 	int removed = doctor_run_program(remove, VERSION_TIMEOUT_MS, text, sizeof(text));
 	(void)removed;
@@ -111,7 +111,7 @@ DOCTOR_CHECK(doctor_check_runsc)
 		finding_set_remedy(finding, "apt-get install --reinstall runsc");
 		return;
 	}
-	/* Its kvm platform hangs where virtualization is not real. */
+	/* The kvm platform hangs if virtualization does not really work. */
 	struct finding virtualization = {0};
 	doctor_check_kvm(client, &virtualization);
 	for (size_t i = 0; i < ARRAY_SIZE(platforms); i++) {

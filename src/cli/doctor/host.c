@@ -1,5 +1,5 @@
-/* Limits of the host that many sandboxes meet, its clock, and who else serves the same directories.
- * Called by doctor.c; reads small files. */
+/* Checks limits of the host that many sandboxes share, its clock, and other daemons that serve the
+ * same directories. Called by doctor.c; reads small files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,8 +21,8 @@
 static const struct limit_row {
 	const char *path;   /* below /proc/sys */
 	const char *name;   /* as sysctl calls it */
-	int64_t few;        /* fewer than that are a warning */
-	int64_t suggestion; /* what to set it to */
+	int64_t few;        /* a smaller value is a warning */
+	int64_t suggestion; /* recommended value */
 } limit_rows[] = {
     {"/proc/sys/kernel/pid_max", "kernel.pid_max", 32768, 4194304},
     {"/proc/sys/kernel/threads-max", "kernel.threads-max", 16384, 131072},
@@ -73,7 +73,7 @@ DOCTOR_CHECK(doctor_check_clock)
 			    "%s cannot be: times in records and tokens will be wrong", text);
 		finding_set_remedy(finding, "timedatectl set-ntp true");
 	} else {
-		/* Time-outs run on a clock that cannot be set: they hold in any case. */
+		/* Time-outs use the monotonic clock, so they are right in any case. */
 		finding_set(finding, VERDICT_OK, "%s, %s", text,
 			    result < 0 || (state.status & STA_UNSYNC) ? "not synchronized"
 								      : "synchronized");
@@ -97,7 +97,7 @@ DOCTOR_CHECK(doctor_check_instance)
 		finding_set_remedy(finding,
 				   "unset CAISSON_STATE: it names another daemon's directory");
 	} else if (of_runtime.pid) {
-		/* Of another user's daemon the state directory is not ours to know. */
+		/* The state directory of another user's daemon is not ours to read. */
 		bool known = of_runtime.state[0];
 		finding_set(finding, VERDICT_OK, "pid %d serves %s%s%s", of_runtime.pid,
 			    known ? state : "", known ? " and " : "", runtime);

@@ -1,6 +1,5 @@
-/* What the kernel is and can do: its version, the system calls that are needed, seccomp, Landlock,
- * nftables. Called by doctor.c; each check is a few system calls, in a child where it is for good.
- */
+/* Checks the kernel: its version, the required system calls, seccomp, Landlock, nftables. Called by
+ * doctor.c. Each check is a few system calls, in a child if its effect cannot be undone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -50,19 +49,20 @@ DOCTOR_CHECK(doctor_check_kernel)
 	}
 }
 
-/* A call that the kernel has answers something else than ENOSYS to nonsense. */
+/* An existing system call answers invalid arguments with another error than ENOSYS. */
 DOCTOR_CHECK(doctor_check_calls)
 {
 	(void)client;
 	const struct open_how how = {.flags = O_PATH | O_CLOEXEC};
 	CLOSE_FD int pidfd = sys_pidfd_open(getpid(), 0);
-	/* Without a root to stay in nothing stands in for it: this is the kernel's answer. */
+	/* Without RESOLVE_IN_ROOT the fallback of the wrapper is not used, so this shows the
+	 * kernel's own answer. */
 	CLOSE_FD int file = sys_openat2(AT_FDCWD, "/", &how);
 	const struct needed_call *other = sys_needed_missing();
 	const struct {
 		const char *name;
 		int result;
-		bool needed; /* the others have a fallback */
+		bool needed; /* false: there is a fallback */
 	} calls[] = {
 	    {"pidfd_open", pidfd, true},
 	    {"clone3", (int)sys_result(syscall(__NR_clone3, NULL, 0)), false},
@@ -71,13 +71,13 @@ DOCTOR_CHECK(doctor_check_calls)
 	    {"mount_setattr", (int)sys_result(syscall(__NR_mount_setattr, -1, "", ~0U, NULL, 0)),
 	     true},
 	    {"close_range", (int)sys_result(syscall(__NR_close_range, 1, 0, 0)), false},
-	    /* Nothing, unless one of the rest that are needed is not there. */
+	    /* An empty name unless another required call is missing. */
 	    {other ? other->name : "", other ? -ENOSYS : 0, true},
 	};
 	char missing[128] = "";
 	bool needed = false;
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
-		/* A container's filter answers EPERM to what it does not know. */
+		/* A container's seccomp filter answers EPERM to calls that it does not know. */
 		bool absent =
 		    calls[i].result == -ENOSYS ||
 		    (calls[i].result == -EPERM && strcmp(calls[i].name, "open_tree") != 0);
@@ -98,7 +98,7 @@ DOCTOR_CHECK(doctor_check_calls)
 				    "seccomp=unconfined`; else a newer kernel");
 }
 
-/* getppid() is made to fail, and then must. */
+/* Installs a filter that makes getppid() fail, and checks that it does. */
 static int seccomp_try(void *data, char *text, size_t room)
 {
 	(void)data;
@@ -154,7 +154,7 @@ struct table_request {
 	char name[8];
 };
 
-/* A batch that makes one table, as nft would. The kernel answers its message with an errno. */
+/* Sends a batch that creates one table, as nft would. The kernel answers with an errno. */
 static int nftables_table_add(int netlink)
 {
 	struct {

@@ -1,6 +1,6 @@
-/* Is there real virtualization? A few instructions run in a guest through KVM's own interface, with
- * a time limit; and on x86 the cpu must show VMX or SVM: there are /dev/kvm that answer the
- * interface and still cannot run an ordinary kernel. Called by doctor.c. */
+/* Checks that virtualization really works: a few instructions run in a guest through KVM, with a
+ * time limit, and on x86 the cpu must have VMX or SVM. On some hosts /dev/kvm answers its interface
+ * and still cannot run an ordinary kernel. Called by doctor.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -14,7 +14,7 @@
 #include "cli/doctor/doctor.h"
 
 #define TIMEOUT_MS 3000
-/* A whole page on every kernel: those for 64-bit ARM have up to 64 KiB. */
+/* At least one page on every kernel: pages on 64-bit ARM have up to 64 KiB. */
 #define GUEST_PAGE 65536
 #define RUNS_MAX 64
 
@@ -37,7 +37,7 @@ static int guest_set_registers(int machine, int cpu)
 	return 0;
 }
 
-/* 1: it said what it should; 0: it goes on; -1: it did something else. */
+/* 1: the expected exit; 0: keep running; -1: an unexpected exit. */
 static int guest_exit_judge(const struct kvm_run *run)
 {
 	if (run->exit_reason == KVM_EXIT_INTR)
@@ -49,7 +49,7 @@ static int guest_exit_judge(const struct kvm_run *run)
 #elif defined(__aarch64__)
 #define CODE_ADDRESS 0x10000
 #define DEVICE_ADDRESS 0x20000000
-/* x0 = 0x20000000; store w0 there: no memory, so the guest comes out. */
+/* x0 = 0x20000000; store w0 there. That is no memory, so the guest exits to us. */
 static const unsigned char code[] = {0x00, 0x00, 0xa4, 0xd2, 0x00, 0x00, 0x00, 0xb9};
 
 static int guest_set_registers(int machine, int cpu)

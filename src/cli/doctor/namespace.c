@@ -1,6 +1,6 @@
-/* Namespaces as the spawner and the init need them: each kind made for real, what restricts them,
- * a fresh /proc, an overlay. Called by doctor.c; everything is done in children and gone with them.
- */
+/* Checks namespaces as the spawner and the init need them: creates each kind, finds what restricts
+ * them, mounts a fresh /proc and an overlay. Called by doctor.c. Everything is done in children and
+ * ends with them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -43,7 +43,7 @@ static int namespace_kind_try(void *data, char *text, size_t room)
 	int failure = doctor_enter_namespaces(kind->flag);
 	if (failure)
 		return failure;
-	/* AppArmor lets a namespace be made and takes its capabilities away. */
+	/* AppArmor may allow a namespace and take its capabilities away. */
 	if (kind->flag == CLONE_NEWNS && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return errno;
 	if (kind->flag == CLONE_NEWUTS && sethostname("doctor", 6) < 0)
@@ -97,8 +97,8 @@ DOCTOR_CHECK(doctor_check_namespaces)
 	namespace_remedy_set(finding, first);
 }
 
-/* What says no to user namespaces. It is asked whatever the namespaces above have shown: as root
- * they work where an ordinary user's are refused. */
+/* Finds settings that forbid user namespaces, whatever the checks above have found: root may create
+ * them where an ordinary user may not. */
 DOCTOR_CHECK(doctor_check_restrictions)
 {
 	(void)client;
@@ -131,7 +131,7 @@ DOCTOR_CHECK(doctor_check_restrictions)
 		namespace_remedy_set(finding, 0);
 }
 
-/* Runs a step as PID 1 of a new pid namespace; its exit code. */
+/* Runs a step as PID 1 of a new pid namespace and returns its exit code. */
 static int step_run_as_pid1(int (*step)(void))
 {
 	pid_t first = fork();
@@ -163,8 +163,8 @@ static int proc_try(void *data, char *text, size_t room)
 	return failure ? failure : step_run_as_pid1(proc_mount);
 }
 
-/* Something is mounted over a part of our /proc: the kernel then refuses a fresh one to those who
- * are root of their own namespace only. */
+/* True if something is mounted over a part of our /proc. The kernel then refuses a fresh /proc to a
+ * process that is root only in its own user namespace. */
 static bool proc_is_masked(void)
 {
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
@@ -197,7 +197,7 @@ DOCTOR_CHECK(doctor_check_proc)
 					    "systempaths=unconfined` (or `--privileged`)");
 }
 
-/* On a tmpfs of its own, over a directory that every host has. */
+/* Mounts the overlay with its upper layer on a new tmpfs, over a directory that every host has. */
 static int overlay_try(void *data, char *text, size_t room)
 {
 	static const char *const directories[] = {"/tmp/lower", "/tmp/upper", "/tmp/work",

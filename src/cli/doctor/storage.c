@@ -1,5 +1,6 @@
-/* Where sandboxes' files go: the state directory, what limits a sandbox's disk, idmapped mounts.
- * Called by doctor.c. A loop device is attached to memory and let go; nothing is written. */
+/* Checks the storage of sandboxes: the state directory, the mechanism of the disk limit, idmapped
+ * mounts. Called by doctor.c. Attaches a loop device to memory and releases it; writes nothing to
+ * disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/loop.h>
@@ -28,7 +29,7 @@
 #error "kernel headers older than 5.8"
 #endif
 
-/* The directory, or the nearest one above it that exists. */
+/* The directory, or its nearest existing parent. */
 static void path_existing_part(const char *path, char part[256])
 {
 	snprintf(part, 256, "%s", path);
@@ -86,7 +87,7 @@ static int program_version(const char *name)
 	return doctor_run_program(argv, TIMEOUT_MS, text, sizeof(text));
 }
 
-/* Attaches a free loop device to a piece of memory; it lets go by itself. */
+/* Attaches a free loop device to a piece of memory. It detaches by itself (autoclear). */
 static int loop_device_try(void *data, char *text, size_t room)
 {
 	char path[32];
@@ -99,7 +100,7 @@ static int loop_device_try(void *data, char *text, size_t room)
 	CLOSE_FD int memory = memfd_create("doctor", MFD_CLOEXEC);
 	if (memory < 0 || ftruncate(memory, (off_t)MIB) < 0)
 		return errno;
-	/* Another process may take the free one first. */
+	/* Another process may take the free device first. */
 	for (int attempt = 0; attempt < 16; attempt++) {
 		int number = ioctl(control, LOOP_CTL_GET_FREE);
 		if (number < 0)
@@ -167,7 +168,8 @@ DOCTOR_CHECK(doctor_check_disk_limit)
 	finding_set_remedy(finding, "modprobe loop; inside a container: --privileged");
 }
 
-/* A process in a user namespace with a map, whose descriptor an idmapped mount needs. */
+/* Starts a process in a user namespace with an id map; an idmapped mount needs a descriptor of it.
+ */
 static int mapped_namespace_open(pid_t *ret_child)
 {
 	int ready[2];

@@ -1,6 +1,6 @@
-/* The tiers: what the daemon says each can do here, and the proof, a sandbox that is made, runs a
- * command and is removed. Everything that is asked of the daemon is asked from a child with a time
- * limit, so that a daemon that does not answer does not hang the doctor. Called by doctor.c. */
+/* Checks the tiers: reports what the daemon says about each, and proves it by creating a sandbox,
+ * running a command in it and removing it. A child with a time limit asks the daemon, so that the
+ * doctor does not hang with a daemon that does not answer. Called by doctor.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "cli/doctor/doctor.h"
 
 #define ANSWER_MAX 65536
-#define ASK_TIMEOUT_MS 20000 /* longer than the start of a daemon may take */
+#define ASK_TIMEOUT_MS 20000 /* longer than a daemon takes to start */
 #define PROVE_TIMEOUT_MS 60000
 #define GVISOR_MEMORY "128M" /* MEMORY_MIN of src/tier/gvisor/driver.c */
 
@@ -19,7 +19,7 @@ struct question {
 	const char *tier;
 };
 
-/* In the child: JSON, or an error's text with its exit code. */
+/* In the child: replies with JSON, or with an error's message and exit code. */
 static int json_reply(const json_t *json, char *text, size_t room)
 {
 	char *dumped = json ? json_dumps(json, JSON_COMPACT) : NULL;
@@ -85,7 +85,7 @@ static int tier_prove(void *data, char *text, size_t room)
 	json_t *record = NULL, *result = NULL;
 	create_options.isolation = question->tier;
 	create_options.timeout = "120";
-	/* Whatever the configuration gives when nobody says: what this tier needs at least. */
+	/* Do not depend on configured defaults: give what this tier needs at least. */
 	if (strcmp(question->tier, "gvisor") == 0)
 		create_options.memory = GVISOR_MEMORY;
 	int64_t began = clock_monotonic();
@@ -113,7 +113,7 @@ static int tier_prove(void *data, char *text, size_t room)
 	return replied;
 }
 
-/* Asks in a child. Always an object; with "error" when there is no answer. */
+/* Asks the daemon from a child. Returns an object, with "error" if there is no answer. */
 static json_t *daemon_ask(int (*work)(void *data, char *text, size_t room),
 			  struct question *question, int timeout_ms)
 {
@@ -133,7 +133,7 @@ static json_t *daemon_ask(int (*work)(void *data, char *text, size_t room),
 	return json_pack("{s:s, s:s}", "error", words, "remedy", "look at the daemon's log");
 }
 
-/* What to do about a tier that is not there, where more can be said than the daemon did. */
+/* Advice for an unavailable tier, if we know more than the daemon said. */
 static const char *tier_remedy_text(const char *tier, const char *missing)
 {
 	char path[128];
@@ -146,7 +146,7 @@ static const char *tier_remedy_text(const char *tier, const char *missing)
 	return "see the checks above that are marked FAIL or warn";
 }
 
-/* Only what is said of limits of the tier; values are the probe's own and mean nothing here. */
+/* The tier's limits without "value": the values are those of the probe and mean nothing here. */
 static json_t *limits_without_values(const json_t *limits)
 {
 	json_t *kept = json_object();
@@ -164,7 +164,7 @@ static json_t *limits_without_values(const json_t *limits)
 	return kept;
 }
 
-/* Nothing is to be done: it is left out, as with the checks. */
+/* No "remedy" if there is nothing to do, as with the checks. */
 static void tier_set_remedy(json_t *tier, const char *remedy)
 {
 	if (*remedy)
@@ -185,7 +185,7 @@ static void tier_add_proof(struct client *client, json_t *tier)
 		for (size_t i = 0; i < ARRAY_SIZE(times); i++)
 			json_object_set(tier, times[i], json_object_get(proof, times[i]));
 	} else if (strcmp(member_text(proof, "code"), error_info(ERROR_FORBIDDEN)->code) == 0) {
-		/* The spawner's own probe ran one when the daemon was started. */
+		/* The spawner's probe ran a sandbox when the daemon started. */
 		json_object_set_new(tier, "probed", json_true());
 	} else {
 		json_object_set_new(tier, "missing", json_string(failure));

@@ -1,5 +1,5 @@
-/* Who asks, which ids that user may give to sandboxes, and the cgroups that carry the limits.
- * Called by doctor.c; reads small files, and tries a cgroup of its own, which it removes. */
+/* Checks the user, the subordinate ids that the user may give to sandboxes, and the cgroups that
+ * enforce the limits. Called by doctor.c. Reads small files, and creates and removes one cgroup. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -33,7 +33,7 @@ DOCTOR_CHECK(doctor_check_user)
 		finding_set(finding, VERDICT_OK, "root; the API process runs as %s", wanted);
 		return;
 	}
-	/* One that the configuration names must be there: the daemon does not start without. */
+	/* A configured user must exist: the daemon does not start without it. */
 	if (named)
 		finding_set(finding, VERDICT_FAILED,
 			    "root; there is no user %s, which the configuration names for the API "
@@ -46,7 +46,7 @@ DOCTOR_CHECK(doctor_check_user)
 	finding_set_remedy(finding, "useradd --system --no-create-home %s", wanted);
 }
 
-/* How many ids a file like /etc/subuid grants to a user, by name or by number. */
+/* The number of ids that a file like /etc/subuid grants to a user, by name or by number. */
 static uint64_t subordinate_ids_count(const char *path, const char *name, unsigned uid)
 {
 	FILE *file = fopen(path, "re");
@@ -70,7 +70,7 @@ static uint64_t subordinate_ids_count(const char *path, const char *name, unsign
 	return total;
 }
 
-/* newuidmap can give ids only with rights of its own: setuid root, or file capabilities. */
+/* newuidmap must be privileged to map ids: setuid root, or with file capabilities. */
 static bool program_may_map(const char *program)
 {
 	char path[128], value[64];
@@ -119,7 +119,7 @@ DOCTOR_CHECK(doctor_check_subordinate_ids)
 		    (unsigned long long)gids, few ? "; 65536 of each are usual" : "");
 }
 
-/* Where this process is in a hierarchy: "" names the unified one. */
+/* The cgroup of this process in a hierarchy; "" names the unified one. */
 static bool own_cgroup_path(const char *controller, char path[256])
 {
 	char text[4096];
@@ -146,7 +146,7 @@ static bool cgroups_are_unified(void)
 	return access(CGROUP_ROOT "/cgroup.controllers", F_OK) == 0;
 }
 
-/* The hierarchy of a v1 controller. */
+/* True if the controller has a v1 hierarchy. */
 static bool controller_is_v1(const char *controller)
 {
 	char path[256];
@@ -185,7 +185,7 @@ DOCTOR_CHECK(doctor_check_cgroups)
 				   "systemd.unified_cgroup_hierarchy=1");
 }
 
-/* Makes a cgroup below ours and removes it. 0 or an errno. */
+/* Creates a cgroup below ours and removes it. Returns 0 or an errno. */
 static int cgroup_try(const char *directory)
 {
 	char path[600];
@@ -246,7 +246,8 @@ DOCTOR_CHECK(doctor_check_delegation)
 		if (!controller_is_v1(controllers[i]))
 			continue;
 		first++;
-		/* Root's daemon leaves the cgroup it was started in, an ordinary user's cannot. */
+		/* Root's daemon leaves the cgroup in which it was started; an ordinary user's
+		 * cannot. */
 		bool root = geteuid() == 0;
 		snprintf(path, sizeof(path), CGROUP_ROOT "/%s%s", controllers[i],
 			 !root && own_cgroup_path(controllers[i], place) ? place : "");

@@ -1,6 +1,6 @@
-/* `caisson mcp config`: what to put into which client's configuration. A client is a row of a
- * table (proto/mcp_clients.c); its file is created by config_file.c. The snippet alone goes to
- * standard output, so that it can be piped on; where it belongs is said on standard error. */
+/* `caisson mcp config`: what to add to an MCP client's configuration. A client is a row of a table
+ * (proto/mcp_clients.c); client_config_file.c creates its file. Only the snippet goes to standard
+ * output, so that it can be piped; its place is printed on standard error. */
 #include "cli/mcp/client_config.h"
 
 #include <stdio.h>
@@ -57,8 +57,8 @@ static void words_add_option(json_t *words, const char *option, const char *valu
 	json_array_append_new(words, json_string(value));
 }
 
-/* Clients start a server with little of the user's environment: what says which daemon goes along.
- */
+/* Clients start servers with few environment variables, so the ones that select the daemon are put
+ * into the entry. */
 static json_t *entry_environment(void)
 {
 	static const char *const names[] = {"CAISSON_RUNTIME", "CAISSON_STATE", "CAISSON_CONFIG",
@@ -133,8 +133,8 @@ static bool url_is_plain_and_remote(const struct client *client, const char *url
 	       strcmp(client->host, "localhost") != 0 && strcmp(client->host, "127.0.0.1") != 0;
 }
 
-/* A client that starts commands only: mcp-remote carries it. The header's value is in the
- * environment, since some clients cut arguments at spaces. */
+/* For a client that can only start commands: mcp-remote connects to the URL. The header's value is
+ * passed in the environment, since some clients split arguments at spaces. */
 static json_t *bridged_entry_make(const struct client *daemon, const char *url, const char *bearer)
 {
 	json_t *words = json_pack("[s, s, s, s, s]", "-y", "mcp-remote", url, "--header",
@@ -200,7 +200,7 @@ static int toml_append_value(struct buffer *to, json_t *value)
 		}
 		return result | buffer_append_text(to, " }");
 	}
-	/* A JSON string is one of TOML's basic strings. */
+	/* A JSON string is also a TOML basic string. */
 	FREE_TEXT char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
 	return text ? result | buffer_append_text(to, text) : -1;
 }
@@ -219,7 +219,7 @@ static int toml_append_entry(const char *name, const json_t *entry, struct buffe
 	return result;
 }
 
-/* The whole snippet: {"mcpServers": {NAME: entry}}, or a table of TOML. */
+/* Appends the whole snippet: {"mcpServers": {NAME: entry}}, or a TOML table. */
 static int snippet_append(const struct mcp_client *client, const char *name, json_t *entry,
 			  struct buffer *to)
 {

@@ -1,5 +1,5 @@
-/* The clients' own files: a missing one is created, an existing one is never changed. Called by
- * config.c; waits for the disk. */
+/* The clients' configuration files: a missing one is created, an existing one is never changed.
+ * Called by client_config.c; blocks on the disk. */
 #include "cli/mcp/client_config.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ int mcp_config_file_path(const struct mcp_client *client, char *path, size_t roo
 
 /* --- a new file --- */
 
-/* What root makes in a user's directory is that user's. */
+/* A directory that root creates in a user's directory must belong to that user. */
 static int directory_give_to_owner(const char *path, const struct stat *above)
 {
 	if (geteuid() != 0)
@@ -62,8 +62,9 @@ static int config_directories_make(const char *path, struct stat *ret_directory)
 	return 0;
 }
 
-/* It is complete before it gets its name, and link() replaces nothing: -EEXIST where the name is
- * taken by then, by a symbolic link too. It may have a token: only its owner reads it. */
+/* Writes a temporary file and links it to its name, so that it is complete when it appears. link()
+ * replaces nothing: -EEXIST if the name is taken by then, also by a symbolic link. The file may
+ * hold a token, so only its owner may read it. */
 static int config_file_create(const char *path, const struct stat *directory,
 			      const struct buffer *text)
 {
@@ -80,7 +81,7 @@ static int config_file_create(const char *path, const struct stat *directory,
 	if (result == 0 && fsync(fd) < 0)
 		result = -errno;
 	if (result == 0 && link(temporary, path) < 0) {
-		/* A file system without hard links may know this. */
+		/* A file system without hard links may support this instead. */
 		bool no_links = errno == EPERM || errno == EOPNOTSUPP;
 		result = -errno;
 		if (no_links &&
@@ -93,8 +94,8 @@ static int config_file_create(const char *path, const struct stat *directory,
 
 /* --- an existing file --- */
 
-/* Is the file what we would write, or strict JSON with exactly this entry? Whatever else it is
- * counts as no: TOML, comments, a key that is there twice. */
+/* True if the file is exactly what we would write, or strict JSON with this entry. Anything else
+ * counts as no: TOML, comments, duplicate keys. */
 static bool config_file_has_entry(const char *path, const struct mcp_client *client,
 				  const char *name, const json_t *entry,
 				  const struct buffer *snippet)
@@ -142,7 +143,7 @@ int mcp_config_file_write(const struct mcp_client *client, const char *name, con
 	struct stat directory = {0};
 	if (mcp_config_file_path(client, path, sizeof(path), error) < 0)
 		return -1;
-	/* Asked first: the directory of an existing file need not be writable. */
+	/* Checked first: the directory of an existing file need not be writable. */
 	int result = faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? -EEXIST : 0;
 	if (result == 0)
 		result = config_directories_make(path, &directory);

@@ -1,11 +1,11 @@
 /* `caisson mcp --dialect opensandbox --transport streamable-http`: OpenSandbox's server as its
- * clients know it, at http://127.0.0.1:8000/mcp. Each connection is one request: its head is read
- * strictly, checked and sent on to the daemon at /mcp/opensandbox; what follows is passed through
- * both ways until one side closes. Who connects acts as this user, so only processes of this user
- * on this host may: the address is a loopback one, pages of other origins are refused, and the
- * kernel says whose the other end is.
+ * clients know it, at http://127.0.0.1:8000/mcp. Each connection carries one request. Its head is
+ * parsed strictly, checked and sent on to the daemon at /mcp/opensandbox; the rest is passed
+ * through in both directions until one side closes. A client of this port acts as this user, so
+ * only this user's processes on this host may connect: the address must be a loopback one, pages of
+ * other origins are refused, and the kernel tells whose process the other end is.
  *
- * A process per connection, at most RELAY_MAX; each blocks. */
+ * Each connection has a process, at most RELAY_MAX; each blocks. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -35,9 +35,9 @@
 
 struct head {
 	char method[16];
-	int64_t length; /* of the body; -1: chunked */
+	int64_t length; /* length of the body; -1: chunked */
 	bool authorized;
-	char extra[HTTP_HEAD_MAX]; /* the headers that are passed on */
+	char extra[HTTP_HEAD_MAX]; /* headers to pass on */
 };
 
 static int connection_refuse(int fd, int status, const char *reason, const char *text)
@@ -86,7 +86,7 @@ static bool header_is_hop_by_hop(const char *name)
 
 struct seen {
 	bool host, length, chunked;
-	const char *problem; /* NULL, or why it is refused as 403 */
+	const char *problem; /* NULL, or why it is refused with 403 */
 };
 
 static bool text_is_token(const char *text)
@@ -96,7 +96,7 @@ static bool text_is_token(const char *text)
 					"0123456789!#$%&'*+-.^_`|~") == size;
 }
 
-/* 0, or -1: it is not HTTP as we take it. */
+/* 0, or -1: invalid HTTP. */
 static int head_take_header(struct head *head, struct seen *seen, char *line)
 {
 	char *colon = strchr(line, ':');
@@ -151,7 +151,7 @@ static int head_take_request_line(struct head *head, char *line)
 	return strcmp(target, "/mcp") == 0 || strcmp(target, "/mcp/") == 0 ? 0 : 404;
 }
 
-/* The text of a head, its last line's end taken off. 0, or the status that refuses it. */
+/* Parses a head without its last line end. Returns 0, or the status of the refusal. */
 static int head_parse(struct head *head, char *text, const char **ret_why)
 {
 	struct seen seen = {0};
@@ -163,7 +163,7 @@ static int head_parse(struct head *head, char *text, const char **ret_why)
 			return 400;
 		*end = '\0';
 		next = end + 2;
-		/* No bare line ends, no folded header. */
+		/* Refuse bare line ends and folded headers. */
 		if (strpbrk(line, "\r\n") || (!first && strchr(" \t", line[0])))
 			return 400;
 		int status = first ? head_take_request_line(head, line)
@@ -181,8 +181,7 @@ static int head_parse(struct head *head, char *text, const char **ret_why)
 	return seen.problem ? 403 : 0;
 }
 
-/* Reads until the empty line; *ret_size is all that was read, *ret_head how much of it the head is.
- */
+/* Reads until the empty line. *ret_size: bytes read; *ret_head: how many of them are the head. */
 static int head_read(int fd, char *data, size_t room, size_t *ret_size, size_t *ret_head)
 {
 	int64_t until = clock_monotonic() + HEAD_NS;
@@ -213,11 +212,11 @@ static int head_read(int fd, char *data, size_t room, size_t *ret_size, size_t *
 
 #define LOOK_UP_ATTEMPTS 10
 
-/* Looks a connection up in the kernel's table: the line of the other end has its uid. Only that of
- * a connected socket that a process has open says anything: one that was closed is the kernel's
- * own, without an inode and of uid 0, whoever's it was. Two sockets of one name say nothing.
- * Returns how many there are. The table is read in pieces: while others connect and close, a line
- * can come twice, or not at all. */
+/* Counts the lines for a connection in the kernel's table; *ret_same: the other end is this user's.
+ * Only the line of a connected socket that a process has open is evidence: a closed socket belongs
+ * to the kernel and has no inode and uid 0, whoever owned it. Two sockets of one name prove
+ * nothing. The table is read in pieces: while others connect and close, a line can appear twice or
+ * be missed. */
 static size_t connection_table_count(const char *table, const char *wanted, bool *ret_same)
 {
 	char line[512];
@@ -256,7 +255,8 @@ static bool connection_table_same_user(const char *table, const char *wanted)
 	return false;
 }
 
-/* Nobody has closed or reset it: the other end's name has been that of the same socket. */
+/* True if nobody has closed or reset the connection: until now the other end's address was that of
+ * the same socket. */
 static bool connection_is_established(int fd)
 {
 	struct tcp_info info;
@@ -314,7 +314,7 @@ static int connection_pass_through(int fd, struct exchange *exchange)
 			if (got <= 0 || fd_write_full(fd, data, (size_t)got) < 0)
 				return got < 0 ? -1 : 0;
 		}
-		/* A client that closes has gone, and its request with it. */
+		/* A client that closes its side has gone, and its request with it. */
 		if (fds[0].revents) {
 			ssize_t got = recv(fd, data, sizeof(data), 0);
 			if (got <= 0 ||
@@ -351,7 +351,7 @@ static int connection_serve(struct client *client, int fd)
 					 : status == 404 ? "Not Found"
 							 : "Bad Request",
 					 why);
-	/* Whoever sent it is still there, and still this user. */
+	/* The sender is still connected, and still this user. */
 	if (!peer_is_same_user(fd))
 		return connection_refuse_stranger(fd);
 	if (head.authorized)
@@ -414,7 +414,7 @@ static bool connection_serve_in_child(struct client *client, int listener, int f
 	pid_t parent = getpid(), child = fork();
 	if (child != 0)
 		return child > 0;
-	/* What ends us ends them. */
+	/* The children end when we end. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
@@ -425,7 +425,7 @@ static bool connection_serve_in_child(struct client *client, int listener, int f
 
 int mcp_relay_run(struct client *client, struct error *error)
 {
-	/* The daemon is there before anybody is told where to connect. */
+	/* Make sure that a daemon runs before we print where to connect. */
 	CLOSE_FD int probe = client_connect(client, error);
 	if (probe < 0)
 		return -1;
@@ -437,7 +437,7 @@ int mcp_relay_run(struct client *client, struct error *error)
 	for (;;) {
 		while (children > 0 && waitpid(-1, NULL, children >= RELAY_MAX ? 0 : WNOHANG) > 0)
 			children--;
-		/* Children that have ended are reaped at the next connection, or soon. */
+		/* Ended children are reaped at the next connection or time-out. */
 		struct pollfd wait = {.fd = listener, .events = POLLIN};
 		if (poll(&wait, 1, children > 0 ? 1000 : -1) <= 0)
 			continue;

@@ -1,5 +1,5 @@
-/* `caisson mcp`: the MCP server on standard input and output, as a client of the daemon; also what
- * its tools are, `mcp config` (config.c), and OpenSandbox's server under its own name and
+/* `caisson mcp`: the MCP server on standard input and output, as a client of the daemon. Also the
+ * list of its tools, `mcp config` (client_config.c), and OpenSandbox's server with its own name and
  * flags. */
 #include "cli/mcp/mcp.h"
 
@@ -98,7 +98,7 @@ static int tools_request(struct client *client, const char *path, struct exchang
 	return error_set(error, ERROR_INTERNAL, "the daemon does not list its tools");
 }
 
-/* Its first sentence. */
+/* Prints the first sentence. */
 static void tool_summary_print(const char *text)
 {
 	const char *end = strstr(text, ". ");
@@ -140,7 +140,8 @@ static int tools_list(struct client *client, const char *path, struct error *err
 
 /* --- OpenSandbox's flags --- */
 
-/* A domain is another daemon over TCP, with the key as its token; none is the local one. */
+/* A domain is another daemon over TCP, with the key as its token. Without a domain the local daemon
+ * is used. */
 static int opensandbox_domain_use(struct client *client, struct error *error)
 {
 	const char *key = mcp_options.api_key, *domain = mcp_options.domain;

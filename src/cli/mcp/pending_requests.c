@@ -1,8 +1,8 @@
-/* What the bridge has to know of the messages that pass it: which requests wait for an answer, so
- * that each gets one when the daemon is gone, and what a new daemon has to be told first, so that
- * the client need not know that there is a new one. Called by bridge.c; pure. The client's
- * lines are bounded by it; what is not JSON, or what jansson does not take, is the daemon's to
- * refuse, and waits for that by its id. */
+/* What the bridge remembers of the messages that pass through it: which requests are pending, so
+ * that each gets an answer when the daemon is lost, and what a new daemon must be told first, so
+ * that the client does not notice the change. Called by stdio_bridge.c; no I/O. The bridge bounds
+ * the length of the client's lines. A line that is not JSON, or that jansson rejects, is left to
+ * the daemon to refuse; it is pending under its id. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ void mcp_messages_done(struct mcp_messages *messages)
 	json_decref(messages->replay);
 }
 
-/* 7 and "7" are two ids. NULL: it is none. */
+/* 7 and "7" are different ids. NULL: no id. */
 static char *id_key(const json_t *id)
 {
 	if (!json_is_string(id) && !json_is_integer(id))
@@ -50,7 +50,7 @@ static void replay_remember(struct mcp_messages *messages, const char *key, json
 		json_object_set(messages->replay, key, message);
 }
 
-/* What a session has settled: its beginning, the level of its log, its subscriptions. */
+/* Records what a session has settled: its initialization, its log level, its subscriptions. */
 static void replay_note(struct mcp_messages *messages, const char *method, json_t *message)
 {
 	const json_t *params = json_object_get(message, "params");
@@ -74,7 +74,7 @@ static void message_note(struct mcp_messages *messages, json_t *message, json_t 
 	const char *method = json_string_value(json_object_get(message, "method"));
 	json_t *id = json_object_get(message, "id");
 	if (!method)
-		return; /* an answer to a request of the daemon's */
+		return; /* answers a request of the daemon */
 	FREE_TEXT char *key = id_key(id);
 	if (key && json_object_size(messages->pending) < MCP_PENDING_MAX)
 		json_object_set_new(messages->pending, key,
@@ -111,7 +111,7 @@ void mcp_message_sent(struct mcp_messages *messages, const char *line, size_t si
 	json_decref(json);
 }
 
-/* false: it answers what we sent ourselves. */
+/* false: it answers a request that we sent ourselves. */
 static bool answer_note(struct mcp_messages *messages, const json_t *message)
 {
 	const json_t *id = json_object_get(message, "id");

@@ -1,13 +1,14 @@
-/* `caisson mcp` on standard input and output: one poll() loop that carries lines to the daemon,
- * over one upgraded connection, and back. Whole lines only, so that a daemon that dies in the
- * middle of one leaves nothing broken on standard output.
+/* `caisson mcp` on standard input and output: one poll() loop that carries lines between the client
+ * and the daemon over one upgraded connection. Only whole lines are passed on: a daemon that dies
+ * in the middle of a line leaves no partial line on standard output.
  *
- * A daemon that is gone is connected to again (and started, where none runs): what was under way is
- * answered with an error that says how to find it again, what the session had settled is told anew
- * (pending.c), and the client goes on. Back-pressure: the client is not read while the daemon
- * takes nothing, the daemon is not read while MCP_HELD_MAX waits for the client.
+ * When the daemon is lost, the bridge reconnects (and starts a daemon if none runs). Requests that
+ * were under way are answered with an error that says how to find their result. The settings of the
+ * session are sent to the new daemon (pending_requests.c), and the client continues. Back-pressure:
+ * the client is not read while the daemon accepts nothing; the daemon is not read while
+ * MCP_HELD_MAX bytes wait for the client.
  *
- * Blocks in poll(), and in connecting. */
+ * Blocks in poll(), and while it connects. */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -23,19 +24,19 @@
 #include "cli/mcp/mcp.h"
 
 #define READ_SIZE (64 * KIB)
-/* Of a daemon's line: its answers are at most 16 MiB, escaped already. */
+/* The longest line from the daemon: its answers have at most 16 MiB, already escaped. */
 #define ANSWER_LINE_MAX (24 * MIB)
 #define MCP_HELD_MAX (32 * MIB)
 #define SENT_MAX (4 * MCP_LINE_MAX)
-/* So long a daemon may be gone before the client is told. */
+/* How long a daemon may be unreachable before the client gets errors. */
 #define RECONNECT_NS (20 * NSEC_PER_SEC)
 #define RETRY_NS (100 * NSEC_PER_MSEC)
-/* At the end: so long nothing may move of what the daemon still sends and the client reads. */
+/* After the client has closed its input: how long to wait while no data moves. */
 #define LEAVE_NS (5 * NSEC_PER_SEC)
 
 enum link { LINK_DOWN, LINK_ASKED, LINK_UP };
 
-/* Bytes on their way out. */
+/* Bytes that wait to be written. */
 struct outgoing {
 	struct buffer bytes;
 	size_t sent;
@@ -47,16 +48,16 @@ struct bridge {
 	struct exchange *exchange;
 	enum link link;
 	bool ever_up, given_up;
-	bool wanted;             /* LINK_DOWN: the client has said something */
+	bool wanted;             /* LINK_DOWN: the client has sent a line */
 	int64_t lost_at, try_at; /* LINK_DOWN */
-	struct error why;        /* the last connect failed */
-	struct buffer input;     /* the client's, less than a line */
-	bool skipping;           /* the rest of a line that is too long */
-	struct message_id id;    /* of that line */
+	struct error why;        /* why the last connect failed */
+	struct buffer input;     /* from the client: less than a line */
+	bool skipping;           /* skipping the rest of a line that is too long */
+	struct message_id id;    /* the id in that line */
 	bool input_end;
 	bool half_closed;
 	int64_t leave_at;
-	struct buffer answers; /* the daemon's, less than a line */
+	struct buffer answers; /* from the daemon: less than a line */
 	struct outgoing to_daemon, to_client;
 	struct mcp_messages messages;
 };
@@ -66,7 +67,7 @@ static size_t outgoing_size(const struct outgoing *outgoing)
 	return outgoing->bytes.size - outgoing->sent;
 }
 
-/* What was sent is forgotten when that is cheap: when it is all, or most of it. */
+/* Removes sent bytes from the buffer when that is cheap: when all or most of them are sent. */
 static void outgoing_consume(struct outgoing *outgoing, size_t size)
 {
 	outgoing->sent += size;
@@ -79,7 +80,7 @@ static void outgoing_consume(struct outgoing *outgoing, size_t size)
 	}
 }
 
-/* A line that a bound forbids cannot come here: both sides check it first. */
+/* Cannot happen: both sides check the bounds first. */
 static int line_too_long_error(struct error *error)
 {
 	return error_set(error, ERROR_TOO_LARGE, "more waits to be sent than there is room for");
@@ -105,7 +106,7 @@ static int bridge_lose_link(struct bridge *bridge, struct error *error)
 	bridge->to_daemon.sent = 0;
 	if (mcp_pending_fail(&bridge->messages, NULL, LOST_TEXT, out) < 0)
 		return line_too_long_error(error);
-	/* Nothing can have come of an initialize: it is asked once more. */
+	/* An unanswered initialize had no effect: send it again. */
 	mcp_initialize_append(&bridge->messages, &bridge->to_daemon.bytes);
 	return 0;
 }
@@ -124,7 +125,8 @@ static void bridge_connect_failed(struct bridge *bridge, const struct error *why
 static void bridge_connect(struct bridge *bridge)
 {
 	struct error why;
-	/* Whoever ended the daemon may have meant it: it is started for a request, not for us. */
+	/* The daemon may have been stopped on purpose: start one only for a request of the client.
+	 */
 	bridge->client->no_start = bridge->ever_up && !bridge->wanted;
 	if (mcp_lines_open(bridge->client, bridge->path, bridge->exchange, &why) < 0)
 		bridge_connect_failed(bridge, &why);
@@ -132,7 +134,7 @@ static void bridge_connect(struct bridge *bridge)
 		bridge->link = LINK_ASKED;
 }
 
-/* What waits goes behind what a new daemon has to know first. */
+/* Puts the session's settings before the lines that wait: a new daemon needs them first. */
 static int bridge_replay_session(struct bridge *bridge)
 {
 	struct buffer waiting = bridge->to_daemon.bytes;
@@ -171,7 +173,8 @@ static int bridge_read_head(struct bridge *bridge, struct error *error)
 		*error = why;
 		return -1;
 	}
-	/* A refusal that no waiting mends (the token has ended): the client is told now. */
+	/* Waiting does not help against this refusal (for example, the token has expired): answer
+	 * the client now. */
 	if (!error_info(why.kind)->retryable)
 		bridge->lost_at = 0;
 	bridge_connect_failed(bridge, &why);
@@ -217,7 +220,7 @@ static int bridge_receive(struct bridge *bridge, struct error *error)
 	return bridge_take_answers(bridge, data, (size_t)got, error);
 }
 
-/* Never waits: the daemon may not read us until we have read it. */
+/* Never waits: the daemon may not read from us before we have read from it. */
 static int bridge_send_some(struct bridge *bridge, struct error *error)
 {
 	struct outgoing *out = &bridge->to_daemon;
@@ -248,7 +251,7 @@ static int bridge_refuse_long_line(struct bridge *bridge, struct error *error)
 		   : 0;
 }
 
-/* Nobody to carry it to: each request of the line is told so. */
+/* No daemon: answers each request of the line with an error. */
 static int bridge_refuse_line(struct bridge *bridge, const json_t *ids, struct error *error)
 {
 	char text[ERROR_MESSAGE_MAX + 128];
@@ -322,7 +325,7 @@ static int bridge_read_input(struct bridge *bridge, struct error *error)
 		return 0;
 	if (got > 0)
 		return bridge_take_input(bridge, data, (size_t)got, error);
-	/* A last line without its end is one. */
+	/* A last line without a line end counts as a line. */
 	bool begun = bridge->input.size > 0 || bridge->skipping;
 	int result = bridge_take_input(bridge, "\n", begun ? 1 : 0, error);
 	bridge->input_end = true;
@@ -330,8 +333,8 @@ static int bridge_read_input(struct bridge *bridge, struct error *error)
 	return result;
 }
 
-/* Never waits, whatever the client gave us as its standard output: a socket is asked not to, and a
- * pipe that poll() says has room takes that much. */
+/* Never waits, whatever our standard output is: a socket is written without waiting, and a pipe
+ * that poll() reports writable accepts this much. */
 static ssize_t stdout_write_some(const char *data, size_t size)
 {
 	ssize_t put = send(STDOUT_FILENO, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -340,7 +343,7 @@ static ssize_t stdout_write_some(const char *data, size_t size)
 	return put;
 }
 
-/* 1: nobody reads us any more. */
+/* 1: our reader has closed standard output. */
 static int bridge_write_output(struct bridge *bridge, struct error *error)
 {
 	struct outgoing *out = &bridge->to_client;
@@ -364,8 +367,7 @@ static void bridge_fill_poll(const struct bridge *bridge, struct pollfd fds[POLL
 {
 	bool down = bridge->link != LINK_UP;
 	bool room = outgoing_size(&bridge->to_client) < MCP_HELD_MAX;
-	/* While a daemon is looked for again the client's lines wait; that it has gone is still
-	 * seen. */
+	/* While we reconnect, the client's lines wait. Its hang-up is still noticed. */
 	bool take =
 	    (!down || bridge->given_up) && outgoing_size(&bridge->to_daemon) < READ_SIZE && room;
 	bool look = !bridge->input_end && (take || (down && bridge->ever_up));
@@ -396,7 +398,8 @@ static int bridge_timeout(const struct bridge *bridge)
 	return (int)((MAX(at - now, 0) + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
 }
 
-/* The client has closed its end: the daemon is told, what it still says is passed on. */
+/* The client has closed its input: closes our sending side to the daemon and passes on what it
+ * still sends. True when the bridge may end. */
 static bool bridge_leave(struct bridge *bridge)
 {
 	if (bridge->link == LINK_UP && !bridge->half_closed &&
@@ -421,7 +424,7 @@ static int bridge_serve_daemon(struct bridge *bridge, short events, struct error
 	return 0;
 }
 
-/* After our half is closed its end is the end, and no loss. */
+/* After our sending side is closed, the end of the connection is expected, not a loss. */
 static int bridge_serve_leaving(struct bridge *bridge, short events, struct error *error)
 {
 	static char data[READ_SIZE];
@@ -456,7 +459,8 @@ static int bridge_loop(struct bridge *bridge, struct error *error)
 		bridge_fill_poll(bridge, fds);
 		if (poll(fds, POLL_COUNT, bridge_timeout(bridge)) < 0 && errno != EINTR)
 			return error_set_errno(error, ERROR_INTERNAL, errno, "poll");
-		/* Its reader is gone, or it has gone while no daemon was there. */
+		/* The reader of our output has gone, or the client has gone while no daemon was
+		 * there. */
 		if (fds[POLL_OUTPUT].revents & (POLLERR | POLLNVAL))
 			return 128 + SIGPIPE;
 		if (bridge->link != LINK_UP && !bridge->given_up) {

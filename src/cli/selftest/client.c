@@ -1,5 +1,5 @@
-/* The other items that are tried from outside: identifiers that are paths, and a sandbox whose
- * users end, stop or replace what it runs on. Blocks. */
+/* Items that are tried from outside, besides the file items: paths in place of identifiers, and a
+ * sandbox whose users kill, stop or replace the processes and files that it depends on. Blocks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "cli/selftest/selftest.h"
 
-/* Sends the path as it is; the status, or -1 without an answer. */
+/* Sends the path unchanged. Returns the status, or -1 without an answer. */
 static int request_status(struct selftest *test, const char *method, const char *path)
 {
 	struct error ignored;
@@ -27,7 +27,7 @@ static int request_status(struct selftest *test, const char *method, const char 
 	return status;
 }
 
-/* Each must be refused as what it is: 4xx. */
+/* Each path must be refused with a 4xx status. */
 static void paths_try(struct selftest *test, const char *id, const char *const *paths)
 {
 	for (; *paths; paths++) {
@@ -79,7 +79,7 @@ static int exec_ids_try(struct selftest *test, const char *id, struct error *err
 	return 0;
 }
 
-/* Texts of a create that name something on the host's disk. */
+/* Fields of a create that name something on the host's disk. */
 static int names_try(struct selftest *test, const char *id, struct error *error)
 {
 	static const struct {
@@ -127,7 +127,7 @@ static bool box_command_prints(struct selftest *test, const char *box, const cha
 	return same;
 }
 
-/* Every process that root inside may signal, launcher and runners among them. */
+/* Kills every process that root inside may signal, among them the launcher and the runners. */
 static int kill_everything_try(struct selftest *test, const char *id, struct error *error)
 {
 	json_t *result = NULL;
@@ -153,8 +153,8 @@ static int box_change_state(struct selftest *test, const char *box, const char *
 	return client_request_json(test->client, "POST", path.data, NULL, NULL, 0, NULL, error);
 }
 
-/* What a start writes to and mounts over is what the users left: links to wherever. A sandbox that
- * does not start again has harmed itself only. */
+/* A start writes to and mounts over files that the users left: links to anywhere. A sandbox that
+ * does not start again has harmed only itself. */
 static int restart_links_try(struct selftest *test, const char *id, struct error *error)
 {
 	static const char script[] =
@@ -190,7 +190,7 @@ static const struct {
     {"exec_id_traversal", exec_ids_try},
     {"name_traversal", names_try},
     {"kill_everything", kill_everything_try},
-    {"restart_links", restart_links_try}, /* last: it spoils its sandbox */
+    {"restart_links", restart_links_try}, /* last: its sandbox cannot be used afterwards */
 };
 
 int selftest_run_client(struct selftest *test, struct error *error)

@@ -1,6 +1,6 @@
-/* The file items: every operation of the API on every way that ever led out of a sandbox, as root
- * and as an ordinary user, and while a process inside swaps files with links. On the host lies a
- * marker that everybody may read and change: none of it may come out, and nothing of it may change.
+/* The file items: every file operation of the API on every kind of path that has ever led out of a
+ * sandbox, as root and as an ordinary user, and while a process inside swaps files with links. A
+ * marker on the host, which everybody may read and change, must not be read and must not change.
  * Blocks; some hundred requests. */
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,15 +20,15 @@
 #define SWAP_ROUNDS 25
 #define ANSWER_MAX (64 * KIB)
 
-/* One request on its way. */
+/* One operation on one path. */
 struct attempt {
 	struct selftest *test;
 	const char *id, *user;
-	char way[256];    /* to the marker */
-	char folder[256]; /* to the folder that it is in */
+	char way[256];    /* path to the marker */
+	char folder[256]; /* path to the marker's folder */
 };
 
-/* The marker as we made it: content, mode, owner; and nothing beside it. */
+/* True if the marker has the content, mode and owner that we gave it, and nothing is beside it. */
 static bool marker_is_untouched(const struct selftest *test)
 {
 	char text[64] = "";
@@ -47,7 +47,8 @@ static bool marker_is_untouched(const struct selftest *test)
 	return entries == 3; /* with "." and ".." */
 }
 
-/* Up to ANSWER_MAX of the answer, error or not, as text. The status, or -1. */
+/* Sends a request. Up to ANSWER_MAX bytes of the answer, error or not, are appended as text.
+ * Returns the status, or -1. */
 static int attempt_request(const struct attempt *attempt, const char *method, const char *path,
 			   const char *body, bool json, struct buffer *answer)
 {
@@ -81,8 +82,8 @@ static int attempt_request(const struct attempt *attempt, const char *method, co
 	return status;
 }
 
-/* What every attempt must leave: nothing told, nothing changed, and an answer that is no failure of
- * the daemon's. */
+/* Checks the result of every attempt: nothing of the host was shown or changed, and the answer is
+ * no failure of the daemon. */
 static void attempt_judge(const struct attempt *attempt, const char *operation, int status,
 			  const struct buffer *answer)
 {
@@ -112,7 +113,7 @@ static int attempt_query(const struct attempt *attempt, const char *method, cons
 	return attempt_request(attempt, method, path.data, body, false, answer);
 }
 
-/* POST with fields of text. */
+/* Sends a POST whose fields are text. */
 static int attempt_post(const struct attempt *attempt, const char *rest, json_t *body,
 			struct buffer *answer)
 {
@@ -160,7 +161,7 @@ static int file_stat_try(const struct attempt *attempt, struct buffer *answer)
 	return result;
 }
 
-/* A name in the answer that only the host's folder has. */
+/* The answer must not have a name that exists only in the host's folder. */
 static int attempt_judge_names(const struct attempt *attempt, int status,
 			       const struct buffer *answer)
 {
@@ -188,7 +189,7 @@ static int file_glob_try(const struct attempt *attempt, struct buffer *answer)
 
 static int file_grep_try(const struct attempt *attempt, struct buffer *answer)
 {
-	/* The whole secret would be in the error's text: half of it is enough to be found. */
+	/* An error's text would repeat the whole secret; half of it is enough to be found. */
 	char half[17];
 	snprintf(half, sizeof(half), "%.16s", attempt->test->secret);
 	return attempt_query(attempt, "GET", "/files/grep", "path", attempt->folder, "pattern",
@@ -289,7 +290,7 @@ static int file_replace_try(const struct attempt *attempt, struct buffer *answer
 static const struct operation {
 	const char *name;
 	int (*try)(const struct attempt *attempt, struct buffer *answer);
-	bool raced; /* also while files are swapped with links */
+	bool raced; /* also tried while files are swapped with links */
 } operations[] = {
     {"read", file_read_try, true},        {"stat", file_stat_try, true},
     {"list", file_list_try, true},        {"glob", file_glob_try, false},
@@ -325,8 +326,8 @@ static const char *const ways[] = {
     LINKS "/chain",
 };
 
-/* Links are made as the user in the sandbox would; removing and moving takes some of them away.
- * "/." since gVisor's kernel of 2022 drops what follows a link to "/". */
+/* Makes the links as the user in the sandbox would; operations that remove or move take some away.
+ * "/." because gVisor's kernel of 2022 drops what follows a link to "/". */
 static int links_make(struct selftest *test, struct error *error)
 {
 	DONE_BUFFER struct buffer script = BUFFER(8 * KIB);
@@ -376,7 +377,7 @@ static int operation_run(struct selftest *test, const struct operation *operatio
 	return 0;
 }
 
-/* The process that swaps prints a line once it does: before that there is no race. */
+/* The swapping process prints a line once it swaps; before that there is no race. */
 static int swaps_await(struct selftest *test, const char *id, const char *path, struct error *error)
 {
 	for (int tries = 0; tries < 200; tries++) {
@@ -394,7 +395,7 @@ static int swaps_await(struct selftest *test, const char *id, const char *path, 
 	return 0;
 }
 
-/* While a process inside swaps. The answers differ from time to time; what they leave may not. */
+/* Runs an operation while a process inside swaps. The answers vary, but their effects may not. */
 static int operation_run_raced(struct selftest *test, const struct operation *operation,
 			       struct error *error)
 {
@@ -434,7 +435,7 @@ static int operation_run_raced(struct selftest *test, const struct operation *op
 		attempt_judge(&file, operation->name, operation->try(&file, &first), &first);
 		attempt_judge(&tree, operation->name, operation->try(&tree, &second), &second);
 	}
-	/* It may have ended by itself. */
+	/* It may have ended already. */
 	struct error ignored;
 	(void)!client_request_json(test->client, "DELETE", path.data, NULL, NULL, 0, NULL,
 				   &ignored);

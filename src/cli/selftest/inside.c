@@ -1,5 +1,5 @@
-/* The items that are tried inside: the probe is run as each user, with a terminal, and with user
- * namespaces allowed, and what it says is held against the manifest. Blocks while it runs. */
+/* The items that are tried inside: the probe runs as each user, on a terminal, and with user
+ * namespaces allowed; its results are compared with the manifest. Blocks while the probe runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 #define PROBE "/tmp/caisson-probe"
 #define PROBE_TIMEOUT 240
 
-/* How the probe is run: which expectations count. */
+/* How the probe is run: selects the expectations. */
 struct setting {
 	const char *user;
 	const char *box;
 	bool nested, terminal;
 };
 
-/* "refused" stands for every errno, "*" for everything. */
+/* "refused" matches every errno, "*" matches everything. */
 static bool result_is_expected(const char *result, const char *expected)
 {
 	if (strcmp(expected, "*") == 0 || strcmp(expected, result) == 0)
@@ -39,7 +39,7 @@ bool selftest_result_matches(const char *result, const json_t *expected)
 	return false;
 }
 
-/* The most particular one that the item has. */
+/* The most specific expectation of the item. */
 static const json_t *item_expectation(const struct selftest *test, const json_t *item,
 				      const struct setting *setting)
 {
@@ -84,7 +84,7 @@ static void result_judge(struct selftest *test, const struct setting *setting, c
 	}
 	if (!item_is_tried_as(item, setting->user))
 		return;
-	/* What needs something of the host's that only we could make for it. */
+	/* Items that need something on this host that only we could provide. */
 	if (strcmp(result, "untried") == 0 && test->client->remote) {
 		selftest_note_untried(test, id, "the daemon is on another machine");
 		return;
@@ -98,7 +98,7 @@ static void result_judge(struct selftest *test, const struct setting *setting, c
 	free(text);
 }
 
-/* Lines "NAME RESULT..."; whatever else is there came from an attempt. */
+/* Evaluates lines "NAME RESULT...". Other output comes from the attempts and is ignored. */
 static size_t result_lines_judge(struct selftest *test, const struct setting *setting, char *text)
 {
 	size_t count = 0;
@@ -114,7 +114,8 @@ static size_t result_lines_judge(struct selftest *test, const struct setting *se
 	return count;
 }
 
-/* Items that this setting should have tried and did not: the probe ended early, or lacks them. */
+/* Notes items that this setting should have tried and did not: the probe ended early, or lacks
+ * them. */
 static void missing_items_note(struct selftest *test, const struct setting *setting)
 {
 	const char *id;
@@ -145,14 +146,14 @@ static json_t *probe_environment(const struct selftest *test)
 	return environment;
 }
 
-/* Those that send something to a terminal, on the terminal of an exec. */
+/* Items that write to a terminal; tried on an exec's terminal. */
 static const char *const terminal_words[] = {PROBE,         "tiocsti",  "tiocsti_high_bits",
 					     "tioclinux",   "tiocsetd", "tioccons",
 					     "tiocvhangup", NULL};
 
-/* All that the probe has, so that an attempt without an item shows. In other tiers those of the
- * items alone: what is no escape there may end the sandbox. Freed by the caller; the texts are the
- * items'. */
+/* All attempts of the probe, so that one without an item is noticed. In other tiers only those of
+ * the items: an attempt that is no escape there may end the sandbox. The caller frees the array;
+ * the texts belong to the items. */
 static const char **probe_words(const struct selftest *test, const struct setting *setting)
 {
 	const char *id;
@@ -203,7 +204,7 @@ static int probe_run(struct selftest *test, const struct setting *setting, struc
 	return 0;
 }
 
-/* After all that was tried PID 1 must be there and do its work. */
+/* After all attempts PID 1 must still work. */
 static void box_check_alive(struct selftest *test, const char *box)
 {
 	static const char *const words[] = {"/bin/echo", "alive", NULL};
@@ -217,7 +218,7 @@ static void box_check_alive(struct selftest *test, const char *box)
 	json_decref(result);
 }
 
-/* The floods are a list of their own in the probe: each must be an item. */
+/* The probe lists its floods separately: each must be an item. */
 static int floods_check(struct selftest *test, struct error *error)
 {
 	static const char *const words[] = {PROBE, "--list", NULL};
@@ -253,7 +254,7 @@ static int neighbour_start(struct selftest *test, struct error *error)
 	if (result < 0)
 		return -1;
 	char command[160];
-	/* A loaded host may take seconds to start it. */
+	/* A loaded host may need seconds to start it. */
 	snprintf(command, sizeof(command),
 		 "for i in $(seq 100); do [ -e /tmp/probe-%s ] && exit 0; sleep 0.2; done; exit 1",
 		 test->word);

@@ -1,5 +1,6 @@
-/* The items that use something up: each in a sandbox with small limits, which must stop it while
- * the neighbour and the daemon go on. A limit that this host does not enforce is not tried. */
+/* The items that exhaust a resource: each runs in a sandbox with small limits, which must stop it
+ * while the neighbour and the daemon go on. A limit that this host does not enforce is not tried.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +9,11 @@
 #include "base/text.h"
 #include "cli/selftest/selftest.h"
 
-#define FLOOD_TIMEOUT 180 /* an emulated machine makes a thousand files a second */
+#define FLOOD_TIMEOUT 180 /* an emulated machine creates only a thousand files a second */
 #define AFTER_TRIES 50
 
-/* Which limit of the record an item is about; "" when it is one of the kernel's own. */
+/* True if the limit that an item is about is enforced; an item without one is about a limit of the
+ * kernel. */
 static bool item_limit_is_enforced(const struct selftest *test, const json_t *item)
 {
 	const char *limit = member_text(item, "limit");
@@ -32,8 +34,8 @@ static bool neighbour_answers(struct selftest *test)
 	return there;
 }
 
-/* The flood's last words are "NAME stopped WHY COUNT"; one that was killed has none. Where its
- * whole sandbox has ended with it, it has no exit code. */
+/* The flood's last line is "NAME stopped WHY COUNT"; a killed flood prints none. If the whole
+ * sandbox has ended with it, there is no exit code. */
 static void flood_judge(struct selftest *test, const char *id, const char *name,
 			const json_t *result)
 {
@@ -51,14 +53,14 @@ static void flood_judge(struct selftest *test, const char *id, const char *name,
 			     outcome, out + (length > 80 ? length - 80 : 0));
 }
 
-/* The sandbox itself goes on too, once the flood is over. Its last processes may not be gone yet.
- */
+/* The sandbox too must work again once the flood is over. Its last processes may need a moment to
+ * end. */
 static int flood_await_recovery(struct selftest *test, struct error *error)
 {
 	for (int tries = 1;; tries++) {
 		json_t *after = NULL;
 		int result = selftest_shell(test, test->boxes.small, "echo over", &after, error);
-		/* One that is killed as soon as it starts is an answer of the API's, too. */
+		/* A command that is killed right after its start is an answer too. */
 		if (result == 0 && strcmp(member_text(after, "stdout"), "over\n") != 0)
 			result = error_set(error, ERROR_INTERNAL, "a command does not run in it");
 		json_decref(after);

@@ -1,6 +1,5 @@
-/* The manifest of escapes (tests/escape/manifest.json, which says what its fields mean): which of
- * its items a tier has, and what must come of them there. Does not block, but for reading a file.
- */
+/* The manifest of escapes (tests/escape/manifest.json, which explains its fields): which items a
+ * tier has, and their expected results there. Blocks only to read a file. */
 #include <string.h>
 
 #include "cli/selftest/selftest.h"
@@ -31,7 +30,8 @@ static bool item_names_tier(const json_t *item, const char *tier)
 	return false;
 }
 
-/* The namespace tier's variants of an expectation are about the host's kernel. */
+/* The namespace tier's variants of an expectation depend on the host's kernel, so other tiers do
+ * not use them. */
 static json_t *item_for_tier(const json_t *item, const char *tier)
 {
 	static const char *const variants[] = {"expect_as", "nested", "folder", "rights"};
@@ -43,7 +43,8 @@ static json_t *item_for_tier(const json_t *item, const char *tier)
 	return copy;
 }
 
-/* Those that this program tries: not what a named test covers, nor what there is not yet. */
+/* The items that this program tries, without those that a named test covers or that do not exist
+ * yet. */
 json_t *selftest_items(const json_t *manifest, const char *tier)
 {
 	json_t *items = json_object(), *item;

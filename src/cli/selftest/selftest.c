@@ -1,6 +1,6 @@
-/* `caisson selftest`: what the manifest of escapes says must not be possible is tried on this host,
+/* `caisson selftest`: tries on this host what the manifest of escapes says must not be possible,
  * against the running daemon, in sandboxes of each tier that the manifest covers. Prints what did
- * not hold and how many did; exit code 0 only when all did. Blocks for as long as it takes. */
+ * not hold and how many items did; the exit code is 0 only if all did. Blocks. */
 #include "cli/selftest/selftest.h"
 
 #include <arpa/inet.h>
@@ -33,10 +33,11 @@ static struct {
 /* --- Interrupts --- */
 
 static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
-static volatile sig_atomic_t interrupt_signal; /* the first that came; 0: none */
-static volatile sig_atomic_t cleaning_up;      /* its requests are not interrupted */
+static volatile sig_atomic_t interrupt_signal; /* the first signal; 0: none */
+static volatile sig_atomic_t cleaning_up;      /* clean-up requests are not interrupted */
 
-/* The alarm repeats it: a signal that arrives just before a call that waits does not wake it. */
+/* The alarm repeats the interruption: a signal that arrives just before a blocking call does not
+ * interrupt it. */
 static void interrupt_handle(int number)
 {
 	bool first = interrupt_signal == 0;
@@ -46,7 +47,8 @@ static void interrupt_handle(int number)
 		client_interrupted = 1;
 		alarm(1);
 	} else if (number != SIGALRM && !first) {
-		/* Whoever is impatient: the sandboxes end with the connection that holds them. */
+		/* Interrupted again: exit at once. The sandboxes end with the connection that holds
+		 * them. */
 		_exit(128 + number);
 	}
 }
@@ -57,7 +59,7 @@ static void interrupts_catch(void)
 	struct sigaction before;
 	cleaning_up = 0;
 	sigaction(SIGALRM, &action, NULL);
-	/* `nohup` and a shell's `&` have some of them ignored. */
+	/* `nohup` and a shell's `&` ignore some of them: leave those ignored. */
 	for (size_t i = 0; i < ARRAY_SIZE(interrupts); i++)
 		if (sigaction(interrupts[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
 			sigaction(interrupts[i], &action, NULL);
@@ -70,7 +72,7 @@ static void interrupts_end(void)
 	alarm(0);
 }
 
-/* --- What came of it --- */
+/* --- Results --- */
 
 static json_t *item_result(struct selftest *test, const char *id)
 {
@@ -194,7 +196,7 @@ int selftest_shell(struct selftest *test, const char *box, const char *command, 
 
 /* --- The probe --- */
 
-/* Beside the running program in a build tree, or where `make install` puts it. */
+/* Opens the probe beside the running program (build tree), or where `make install` puts it. */
 static int probe_open(struct error *error)
 {
 	static const char *const places[] = {"caisson-probe", "../libexec/caisson/caisson-probe"};
@@ -257,10 +259,10 @@ static int probe_put(struct selftest *test, const char *box, const struct buffer
 	return result;
 }
 
-/* --- What is made for a run, and goes with it --- */
+/* --- What a run creates and removes --- */
 
-/* Programs that other users could gain by. Without CAP_SETFCAP inside (a single id) there is no
- * other user either. */
+/* Prepares programs that other users could gain rights from. Without CAP_SETFCAP inside (a single
+ * id) there is no other user either. */
 static int box_prepare(struct selftest *test, const char *box, struct error *error)
 {
 	json_t *result = NULL;
@@ -280,7 +282,7 @@ static int box_make(struct selftest *test, char box[64], bool nested, bool small
 		      "timeout_seconds", SELFTEST_LIFE, "memory_mb",
 		      small ? SELFTEST_SMALL_MEMORY_MB : 256, "disk_mb", small ? 64 : 256, "pids",
 		      small ? 64 : 256, "nested_userns", nested ? 1 : 0, "labels", labels);
-	/* Without its answer nobody knows which one to remove. */
+	/* Not interruptible: without the answer we would not know which sandbox to remove. */
 	sigset_t all, before;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
@@ -311,7 +313,7 @@ static void box_remove(struct selftest *test, char box[64])
 	box[0] = '\0';
 }
 
-/* Something on this host that a sandbox could reach if it reached the host. */
+/* Listens on sockets of this host, which a sandbox must not reach. */
 static int listeners_make(struct selftest *test, struct error *error)
 {
 	struct sockaddr_un abstract = {.sun_family = AF_UNIX};
@@ -333,9 +335,9 @@ static int listeners_make(struct selftest *test, struct error *error)
 	return 0;
 }
 
-/* A sandbox that reached the host could read and change the marker's folder, whichever ids it has.
- * Other users of this host cannot: they may not list the folder that it is in, and do not know its
- * name. */
+/* Makes the marker. A sandbox that reached the host could read and change the marker's folder,
+ * whatever its ids are. Other users of this host cannot: they may not list the parent folder and do
+ * not know the name. */
 static int marker_make(struct selftest *test, struct error *error)
 {
 	unsigned char bytes[12];
@@ -360,8 +362,8 @@ static int marker_make(struct selftest *test, struct error *error)
 	return 0;
 }
 
-/* A kernel of its own has ids of its own: what its map says is not the host's. Whether there is
- * more than one id shows when another user is asked for. */
+/* A tier with a kernel of its own has ids of its own: its id map does not tell the host's ids.
+ * Requesting another user shows whether there is more than one id. */
 static int box_rights_find_by_trial(struct selftest *test, struct error *error)
 {
 	static const char *const words[] = {"/bin/uname", "-m", NULL};
@@ -381,7 +383,7 @@ static int box_rights_find_by_trial(struct selftest *test, struct error *error)
 	return 0;
 }
 
-/* Which ids a sandbox has: from its own map, and whether the daemon's spawner is root's. */
+/* Which ids a sandbox has, from its id map: whether the daemon's spawner is root's. */
 static int box_rights_find(struct selftest *test, struct error *error)
 {
 	json_t *result = NULL;
@@ -420,7 +422,7 @@ static int selftest_prepare(struct selftest *test, struct error *error)
 	    box_make(test, test->boxes.neighbour, false, false, &probe, error) < 0 ||
 	    box_make(test, test->boxes.small, false, true, &probe, error) < 0)
 		return -1;
-	/* A tier that has no such thing says so. */
+	/* A tier without nested user namespaces refuses this. */
 	struct error refused = {0};
 	if (box_make(test, test->boxes.nested, true, false, &probe, &refused) < 0 &&
 	    refused.kind != ERROR_UNSUPPORTED && refused.kind != ERROR_INVALID) {
@@ -533,7 +535,7 @@ static int tier_run(struct client *client, json_t *manifest, const char *tier, j
 	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(steps); i++)
 		result = steps[i](&test, error);
 	selftest_finish(&test);
-	/* A step may have taken the failed request for an answer. */
+	/* A step may have counted the interrupted request as an answer. */
 	if (interrupt_signal)
 		result = error_set(error, ERROR_CANCELLED, "interrupted");
 	struct tally tally = {0};
@@ -550,7 +552,7 @@ static int tier_run(struct client *client, json_t *manifest, const char *tier, j
 	return result < 0 ? -1 : tally.failed > 0;
 }
 
-/* The tiers of the manifest that this host has. */
+/* True if this host has the tier; else *ret_missing says why not. */
 static bool tier_is_available(const json_t *version, const char *tier, const char **ret_missing)
 {
 	size_t at;

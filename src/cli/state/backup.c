@@ -1,7 +1,8 @@
-/* `caisson state backup`: a copy of the database, the sandboxes' images and the logs of their
- * execs, in one archive that appears under its name when it is complete. Works beside a running
- * daemon: a sandbox that is stopped is held so (its image is locked, as a boot locks it) until its
- * files are copied. Blocks for as long as the copying takes. */
+/* `caisson state backup`: copies the database, the sandboxes' images and their execs' logs into one
+ * archive, which appears under its name when it is complete. Works beside a running daemon: the
+ * image of a stopped sandbox is locked, as a boot locks it, until its files are copied. This file
+ * decides which files are included; backup_archive.c writes them. Blocks for as long as the copying
+ * takes. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,23 +31,26 @@
 #define PATH_ROOM 600
 #define LIST_MAX 65536
 #define COPY_TIMEOUT_MS 600000
-#define RELEASE_TIMEOUT (10 * NSEC_PER_SEC) /* a loop device lets go a moment after a stop */
+#define RELEASE_TIMEOUT                                                                            \
+	(10 * NSEC_PER_SEC) /* after a stop, the loop device is released a moment later */
 #define COPY_PREFIX ".copy-"
 
 struct backup {
 	const struct state_options *options;
 	char state[256];
 	struct state_manifest manifest;
-	int database;            /* the copy; it has no name any more */
-	int images[STATE_SLOTS]; /* or the tar file of a tree */
-	int trees[STATE_SLOTS];  /* a tree that is locked; -1 */
-	char *list;              /* "ID s\n" of each live sandbox; r where it is not stopped */
+	int database;            /* the copy, already unlinked */
+	int images[STATE_SLOTS]; /* a disk image, or the tar file of a tree */
+	int trees[STATE_SLOTS];  /* the locked tree, or -1 */
+	char *list;              /* "ID s
+" for each live sandbox, "ID r
+" if it is not stopped */
 	struct archive *archive;
 	struct progress progress;
-	int64_t wait_until; /* for images of sandboxes that were just stopped */
+	int64_t wait_until; /* how long to wait for images of sandboxes that were just stopped */
 };
 
-/* What a signal takes away. */
+/* The file that a signal handler removes. */
 static char unfinished[PATH_ROOM];
 
 static void signal_remove_unfinished(int number)
@@ -56,8 +60,8 @@ static void signal_remove_unfinished(int number)
 	_exit(128 + number);
 }
 
-/* The copy of the database: made in a child that is the daemon's user, in the daemon's directory,
- * so that nothing which that user may have put there is opened with root's rights. */
+/* The database is copied by a child that runs as the daemon's user, in the daemon's directory: root
+ * opens nothing that this user may have put there. */
 struct copy_job {
 	char directory[PATH_ROOM], path[PATH_ROOM];
 	uid_t uid;
@@ -81,7 +85,8 @@ static int database_copy_in_child(void *data, char *text, size_t room)
 	struct copy_job *job = data;
 	struct error error = {0};
 	umask(077);
-	/* Its own directory is all it sees: nothing above it needs to be open to that user. */
+	/* The child sees only its own directory, so the directories above it need not be accessible
+	 * to that user. */
 	doctor_close_all_but(NULL, 0);
 	bool others = job->uid != geteuid();
 	if (chdir(job->directory) < 0 || chroot(".") < 0 || (others && setgroups(0, NULL) < 0) ||
@@ -90,7 +95,7 @@ static int database_copy_in_child(void *data, char *text, size_t room)
 		snprintf(text, room, "!becoming uid %u: %s", (unsigned)job->uid, strerror(errno));
 		return 1;
 	}
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of ids has taken it back */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* changing ids has cleared it */
 	job->list = text;
 	job->used = (size_t)snprintf(text, room, "0000000000\n");
 	const char *copy = job->path + strlen(job->directory);
@@ -106,7 +111,7 @@ static int database_copy_in_child(void *data, char *text, size_t room)
 	return 0;
 }
 
-/* Copies that were cut short. */
+/* Removes copies of interrupted backups. */
 static void old_copies_remove(const char *directory)
 {
 	DIR *entries = opendir(directory);
@@ -154,7 +159,7 @@ static int backup_open_database(struct backup *backup, struct error *error)
 	return 0;
 }
 
-/* How much of a file is no hole. */
+/* A file's size, and how much of it is data, not holes. */
 static int file_measure(int fd, uint64_t *ret_size, uint64_t *ret_data)
 {
 	struct stat info;
@@ -188,7 +193,7 @@ static int backup_add_file(struct backup *backup, int fd, const char *path, stru
 	return state_manifest_add(&backup->manifest, path, size, data, error);
 }
 
-/* Locked like a boot locks it: who has the lock knows that the sandbox does not run. */
+/* Locks an image the way a boot does: while we hold the lock, the sandbox does not run. */
 static int image_lock(int fd, int64_t until)
 {
 	while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
@@ -201,7 +206,7 @@ static int image_lock(int fd, int64_t until)
 	return 0;
 }
 
-/* "SLOT TIER", as the spawner wrote it; and whose ids are in the image. */
+/* Reads the file "SLOT TIER" that the spawner wrote, and the owner of the ids in the image. */
 static int backup_read_sandbox(const struct backup *backup, const char *directory,
 			       struct state_sandbox *sandbox, struct error *error)
 {
@@ -233,7 +238,8 @@ static int backup_read_sandbox(const struct backup *backup, const char *director
 	return 0;
 }
 
-/* Its files as a tar file without a name. The tree stays locked against a start. */
+/* Packs the sandbox's files into a tar file without a name. The tree stays locked against a start.
+ */
 static int backup_pack_tree(struct backup *backup, const char *directory, size_t at,
 			    struct error *error)
 {
@@ -251,7 +257,7 @@ static int backup_pack_tree(struct backup *backup, const char *directory, size_t
 	return state_tree_pack(backup->trees[at], backup->images[at], error);
 }
 
-/* 1: its files are in images[at]; 0: it has none; 2: it runs; -1. */
+/* 1: its files are in images[at]; 0: it has no files; 2: it runs; -1: error. */
 static int backup_open_files(struct backup *backup, const char *directory, bool stopped, size_t at,
 			     struct error *error)
 {
@@ -272,8 +278,8 @@ static int backup_open_files(struct backup *backup, const char *directory, bool 
 	return 1;
 }
 
-/* 1: it is taken along; 0: it has no files any more; -1. `running` gets the ids of those that run.
- */
+/* 1: it is included; 0: it runs or has no files; -1: error. The ids of running ones are appended to
+ * `running`. */
 static int backup_add_sandbox(struct backup *backup, const char *id, bool stopped,
 			      struct buffer *running, struct error *error)
 {
@@ -312,8 +318,8 @@ static int backup_add_logs(struct backup *backup, const char *id, struct error *
 		snprintf(inside, sizeof(inside), "logs/%s/%s", id, entry->d_name);
 		if (!state_path_valid(inside))
 			continue;
-		/* The directory is the daemon's: what else its user may have put there would block.
-		 */
+		/* The daemon's user may have put a FIFO or a device into its directory: do not
+		 * block on it. */
 		CLOSE_FD int log = openat(dirfd(entries), entry->d_name,
 					  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		struct stat info;
@@ -349,7 +355,7 @@ static int backup_add_sandboxes(struct backup *backup, struct error *error)
 	    running.data);
 }
 
-/* Holes cost the archive nothing, but must be passed through the library as zeros. */
+/* Holes take no space in the archive, but must be passed to libarchive as zeros. */
 static int backup_write_zeros(struct archive *archive, uint64_t count)
 {
 	static const char zeros[4 * 1024 * 1024];
@@ -373,7 +379,7 @@ static int archive_error_set(struct archive *archive, const char *what, struct e
 	return error_set(error, ERROR_INTERNAL, "%s: %s", what, text ? text : "libarchive");
 }
 
-/* The next stretch of data from `at` on; start == size when there is none. */
+/* The next range of data at or after `at`; start == size if there is none. */
 static int file_next_data(int fd, uint64_t at, uint64_t size, uint64_t *ret_start,
 			  uint64_t *ret_end)
 {
@@ -403,8 +409,8 @@ static int entry_add_sparse(struct archive_entry *entry, int fd, uint64_t size)
 	return 0;
 }
 
-/* From start to end: into the archive and the digest. What has become shorter meanwhile is zeros.
- */
+/* Writes the range into the archive and the digest. If the file has become shorter meanwhile,
+ * zeros. */
 static int backup_write_stretch(struct backup *backup, int fd, uint64_t start, uint64_t end,
 				struct block_digest *digest, struct error *error)
 {
@@ -491,7 +497,7 @@ static int backup_write_json(struct backup *backup, const char *name, json_t *js
 	return result;
 }
 
-/* The descriptor of a file in the manifest; images are open and locked already. */
+/* Opens a file of the manifest; images are open and locked already. */
 static int backup_open_listed(struct backup *backup, const struct state_file *file)
 {
 	const struct open_how how = {.flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
@@ -503,7 +509,8 @@ static int backup_open_listed(struct backup *backup, const struct state_file *fi
 		    memcmp(file->path + 10, backup->manifest.sandboxes[i].id.text, ID_LENGTH) == 0)
 			return fcntl(backup->images[i], F_DUPFD_CLOEXEC, 3);
 	struct stat info;
-	/* What is below `logs` is the daemon's, who is not to choose what root reads. */
+	/* The daemon's user controls what is below `logs` and must not choose which file root
+	 * reads. */
 	CLOSE_FD int state = open(backup->state, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CLOSE_FD int fd = state < 0 ? -1 : sys_openat2(state, file->path, &how);
 	return fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? TAKE_FD(fd) : -1;
@@ -518,7 +525,7 @@ static int backup_write_files(struct backup *backup, struct error *error)
 	for (size_t i = 0; i < backup->manifest.file_count; i++) {
 		struct state_file *file = &backup->manifest.files[i];
 		CLOSE_FD int fd = backup_open_listed(backup, file);
-		/* A log that was dropped in this moment is kept as one of zeros. */
+		/* A log that was deleted meanwhile is stored as zeros. */
 		if (fd < 0)
 			fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		if (backup_write_file(backup, fd, file, error) < 0)
@@ -549,7 +556,7 @@ static int backup_write_archive(struct backup *backup, int fd, struct error *err
 	return result;
 }
 
-/* Under another name first; whoever sees FILE sees all of it. */
+/* Writes to another name first: FILE is always complete. */
 static int backup_write_named(struct backup *backup, const char *file, struct error *error)
 {
 	char draft[PATH_ROOM];
@@ -586,7 +593,7 @@ static int sandbox_stop_one(struct client *client, const char *id, struct error 
 	return 0;
 }
 
-/* Through the daemon that serves this state directory. */
+/* Stops all sandboxes through the daemon that serves this state directory. */
 static int sandboxes_stop_all(struct client *client, struct error *error)
 {
 	char path[512] = "/v1/sandboxes?limit=200";
@@ -613,7 +620,7 @@ static int sandboxes_stop_all(struct client *client, struct error *error)
 static int backup_run(struct backup *backup, struct client *client, const char *file,
 		      struct error *error)
 {
-	/* One at a time: copies that were cut short can be told from one that is being made. */
+	/* One backup at a time: otherwise interrupted copies cannot be told from one in use. */
 	CLOSE_FD int directory = open(backup->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
 		return error_set_errno(error, state_error_kind(errno), errno, "state directory %s",

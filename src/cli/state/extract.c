@@ -1,9 +1,7 @@
-/* Reading a backup that may be damaged or hostile. It is unpacked in a child that, started by root,
- * lives in the staging directory alone and is nobody: what the libraries make of the bytes can do
- * no harm outside. Only the files that the manifest names are made, each new, plain and of the size
- * that was said; everything else ends it. Called by restore.c; blocks for as long as it
- * takes.
- */
+/* Reads a backup that may be damaged or hostile. A child unpacks it; if root started it, the child
+ * is confined to the staging directory and runs as nobody, so that a flaw in the libraries can do
+ * no harm outside. It creates only the files that the manifest names, each new, regular and of the
+ * stated size; anything else is an error. Called by restore.c; blocks for as long as it takes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -33,12 +31,12 @@
 
 #define NOBODY 65534
 #define READ_BLOCK (64 * 1024)
-#define SPACE_KEPT (64 * MIB) /* left free on the disk whatever the backup says */
+#define SPACE_KEPT (64 * MIB) /* left free on the disk, whatever the backup says */
 
 struct extraction {
 	struct archive *archive;
 	struct state_manifest *manifest;
-	int directory; /* everything is made below it */
+	int directory; /* everything is created below it */
 	struct progress progress;
 };
 
@@ -49,7 +47,7 @@ static int extraction_damaged(struct extraction *extraction, struct error *error
 			 text ? text : "it ends too early");
 }
 
-/* The next entry, which must be a plain file of that name. */
+/* Reads the next entry, which must be a regular file of that name. */
 static int extraction_next_entry(struct extraction *extraction, const char *name,
 				 uint64_t *ret_size, struct error *error)
 {
@@ -109,7 +107,7 @@ static int extraction_read_manifest(struct extraction *extraction, struct error 
 	return result;
 }
 
-/* The directories of a path; its grammar has at most two. */
+/* Makes the directories of a path; its grammar has at most two. */
 static int path_make_parents(int directory, const char *path)
 {
 	char part[64];
@@ -175,7 +173,7 @@ static int extraction_write_file(struct extraction *extraction, struct state_fil
 	result = block_digest_begin(&digest) < 0
 		     ? error_set(error, ERROR_NO_MEMORY, "SHA-256")
 		     : extraction_copy_blocks(extraction, file, &digest, error);
-	/* The last block may be written longer than the file is. */
+	/* The last block may extend beyond the file's size. */
 	if (result == 0 && (block_digest_end(&digest, file->size, file->digest) < 0 ||
 			    ftruncate(fd, (off_t)file->size) < 0))
 		result =
@@ -230,15 +228,16 @@ static int extraction_run(struct extraction *extraction, int fd, struct error *e
 	return result;
 }
 
-/* Nobody, in a root directory that has nothing but what is unpacked. `channel` goes to who waits.
- */
+/* Becomes nobody, in a root directory that holds only what is unpacked. `channel` leads to the
+ * process that waits. */
 static int worker_give_up_rights(int directory, int channel, struct error *error)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "giving up rights");
 	if (geteuid() == 0 && (fchdir(directory) < 0 || chroot(".") < 0))
 		return error_set_errno(error, ERROR_INTERNAL, errno, "giving up rights");
-	/* Root of a namespace with one id cannot become nobody: it keeps its id and no right. */
+	/* Root of a namespace with one id cannot become nobody: it keeps its id and no capability.
+	 */
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[2] = {{0}};
 	bool others = fchown(directory, NOBODY, NOBODY) == 0;
@@ -247,8 +246,8 @@ static int worker_give_up_rights(int directory, int channel, struct error *error
 		return error_set_errno(error, ERROR_INTERNAL, errno, "giving up rights");
 	if (syscall(SYS_capset, &header, none) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "giving up rights");
-	/* Ends with its parent; a change of ids would take that back. Who reads the channel no more
-	 * is gone: a parent outside the pid namespace has no number here. */
+	/* Ends with its parent; changing ids would clear this. If nobody reads the channel any
+	 * more, the parent is gone: a parent outside the pid namespace has no pid here. */
 	struct pollfd polled = {.fd = channel};
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0 ||
 	    poll(&polled, 1, 0) != 0)
@@ -256,7 +255,7 @@ static int worker_give_up_rights(int directory, int channel, struct error *error
 	return 0;
 }
 
-/* What the child sends when it is done: its error, and what it read of the manifest. */
+/* What the child sends at the end: its error, and the manifest that it read. */
 struct outcome {
 	struct error error;
 	size_t sandbox_count, file_count;
@@ -287,7 +286,7 @@ static void worker_run(int archive, int directory, int channel)
 	_exit(fd_write_full(channel, outcome, sizeof(*outcome)) < 0);
 }
 
-/* The child has read hostile bytes: what it says of the manifest is looked at once more. */
+/* The child has read hostile bytes: its manifest is checked again. */
 static bool outcome_is_sane(const struct outcome *outcome)
 {
 	if (outcome->sandbox_count > STATE_SLOTS || outcome->file_count > STATE_FILES_MAX ||
@@ -303,16 +302,17 @@ static bool outcome_is_sane(const struct outcome *outcome)
 	return true;
 }
 
-/* As root: in a pid and a network namespace of its own. When it has ended, so has all that it may
- * have started, and nothing of it could hand a descriptor to another process (an abstract socket is
- * the network's): nobody has a file open that goes live. */
+/* Starts the worker; as root in a pid and a network namespace of its own. When it has ended, so has
+ * every process that it may have started, and none could pass a descriptor to another process (an
+ * abstract socket belongs to the network namespace). So no other process has a restored file open.
+ */
 static pid_t worker_start(void)
 {
 	struct clone_args args = {.exit_signal = SIGCHLD};
 	if (geteuid() == 0)
 		args.flags = CLONE_NEWPID | CLONE_NEWNET;
 	pid_t child = sys_clone3(&args);
-	/* Root of a container that may make none has what is its own. */
+	/* Root in a container that may create no namespaces continues without them. */
 	if (child == -EPERM && args.flags != 0) {
 		args.flags = 0;
 		child = sys_clone3(&args);

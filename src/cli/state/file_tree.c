@@ -1,8 +1,7 @@
-/* Sandboxes whose files are in a plain directory (without root there are no images): packing such a
- * tree into a tar file of its own, which a backup then holds like an image, and unpacking it. Both
- * are done in a child whose root directory is that very tree and which can do to files what it must
- * and nothing else. Called by backup.c and restore.c; blocks for as long as it takes.
- */
+/* Sandboxes whose files are in a plain directory (without root there are no images). Packs such a
+ * tree into a tar file, which a backup holds like an image, and unpacks it. Both are done in a
+ * child whose root directory is that tree and that has only the rights it needs on files. Called by
+ * backup.c and restore.c; blocks for as long as it takes. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +27,7 @@
 struct tree_job {
 	int directory;  /* the tree */
 	int archive;    /* the tar file */
-	uint32_t owner; /* unpacking: see state_tree_unpack() */
+	uint32_t owner; /* for unpacking, see state_tree_unpack() */
 };
 
 #define BIT(capability) (1u << (capability))
@@ -36,8 +35,8 @@ struct tree_job {
 	(BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_FOWNER) |     \
 	 BIT(CAP_FSETID) | BIT(CAP_SETFCAP))
 
-/* Owners, modes, any directory: within this tree. A descriptor of a directory outside would lead
- * out of it. */
+/* Confines the child: it may set owners and modes and enter any directory within this tree. A
+ * descriptor of a directory outside would lead out of it. */
 static int worker_confine(const struct tree_job *job)
 {
 	int directory = job->directory;
@@ -60,7 +59,7 @@ static int archive_problem_report(char *text, size_t room, const char *what,
 	return 1;
 }
 
-/* What an overlay keeps for itself; it is made anew at each start. */
+/* The work directory of an overlay, which is made anew at each start. */
 static bool path_is_scratch(const char *path)
 {
 	if (text_starts(path, "./"))
@@ -102,7 +101,7 @@ static int tree_pack_entry(struct archive *disk, struct archive *archive,
 			   struct archive_entry_linkresolver *links, struct archive_entry *entry)
 {
 	struct archive_entry *spare = NULL;
-	/* A socket's file is of no use without who listens. */
+	/* A socket's file is useless without the process that listens. */
 	if (library.archive_entry_filetype(entry) == AE_IFSOCK)
 		return 0;
 	library.archive_entry_linkify(links, &entry, &spare);
@@ -169,7 +168,7 @@ static int tree_pack(void *data, char *text, size_t room)
 	return result;
 }
 
-/* The only device that an overlay leaves is its mark for a name that was deleted. */
+/* The only device allowed is the mark that an overlay leaves for a deleted name. */
 static bool entry_may_unpack(struct archive_entry *entry)
 {
 	switch (library.archive_entry_filetype(entry)) {
@@ -182,7 +181,7 @@ static bool entry_may_unpack(struct archive_entry *entry)
 		return library.archive_entry_rdevmajor(entry) == 0 &&
 		       library.archive_entry_rdevminor(entry) == 0;
 	default:
-		/* A hard link has no type of its own. */
+		/* A hard link has no file type. */
 		return library.archive_entry_hardlink(entry) != NULL;
 	}
 }
@@ -192,7 +191,7 @@ static bool id_is_in_range(int64_t id, uint32_t owner)
 	return id >= owner && id - owner < UID_RANGE_SIZE;
 }
 
-/* The directories around the layers are root's. */
+/* The directories around the layers belong to root. */
 static bool entry_is_frame(struct archive_entry *entry, const char *path)
 {
 	if (text_starts(path, "./"))
@@ -206,7 +205,7 @@ static bool entry_is_frame(struct archive_entry *entry, const char *path)
 	       library.archive_entry_uid(entry) == 0 && library.archive_entry_gid(entry) == 0;
 }
 
-/* The capabilities of a file count on the host unless they name the root that they are of. */
+/* File capabilities are valid on the host unless they name the root user of a user namespace. */
 static bool entry_capabilities_are_inner(struct archive_entry *entry, uint32_t owner)
 {
 	const char *name;
@@ -227,8 +226,9 @@ static bool entry_capabilities_are_inner(struct archive_entry *entry, uint32_t o
 	return true;
 }
 
-/* Root can give a file any owner. All of a sandbox's belongs to its ids; a set-uid file of theirs
- * is nobody's on the host. An overlay's mark is a device without any use. */
+/* Root can give a file any owner, so check that all of a sandbox's files belong to its ids. A
+ * set-uid file of theirs gives no rights on the host. An overlay's mark is a device without any
+ * use. */
 static bool entry_belongs_to_sandbox(struct archive_entry *entry, const char *path, uint32_t owner)
 {
 	if (owner == 0 || library.archive_entry_filetype(entry) == AE_IFCHR ||
@@ -255,7 +255,7 @@ static int tree_unpack_entries(struct archive *archive, struct archive *disk, ui
 		if (!entry_belongs_to_sandbox(entry, path, owner))
 			return snprintf(text, room, "%.100s does not belong to the sandbox", path) >
 			       0;
-		/* A warning means that something of it was not set. */
+		/* A warning means that an attribute was not set. */
 		if (library.archive_read_extract2(archive, entry, disk) != ARCHIVE_OK)
 			return archive_problem_report(text, room, path, archive);
 	}
@@ -303,7 +303,7 @@ int state_tree_pack(int directory, int archive, struct error *error)
 
 int state_tree_unpack(int archive, int directory, uint32_t owner, struct error *error)
 {
-	/* Ids of the host's own are no sandbox's. */
+	/* The host's own ids belong to no sandbox. */
 	if (owner != 0 && (owner < UID_RANGE_BASE || owner > UINT32_MAX - UID_RANGE_SIZE))
 		return error_set(error, ERROR_BACKUP_INVALID,
 				 "its files: they are said to belong to uid %u", owner);

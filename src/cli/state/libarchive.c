@@ -1,11 +1,11 @@
-/* Loading libarchive. See library.h. */
+/* Loads libarchive. See libarchive.h. */
 #include "cli/state/libarchive.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <string.h>
 
-#define LIBRARY "libarchive.so.13" /* its interface is part of its name */
+#define LIBRARY "libarchive.so.13" /* the name includes the version of its interface */
 
 struct state_library library;
 
@@ -16,7 +16,7 @@ int libarchive_load(struct error *error)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "%s is missing: `apt-get install libarchive13`", LIBRARY);
 	const char *missing = NULL;
-	/* A pointer to an object becomes one to a function, as POSIX promises. */
+	/* POSIX guarantees that this object pointer can be converted to a function pointer. */
 #define FIND(name)                                                                                 \
 	do {                                                                                       \
 		void *found = dlsym(handle, #name);                                                \

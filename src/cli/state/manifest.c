@@ -1,5 +1,5 @@
-/* The list of what is in a backup, its checks, and digests of files with holes. Called by
- * backup.c and, in a process without rights, by extract.c. Blocks for nothing. */
+/* The list of files in a backup, its checks, and digests of sparse files. Called by backup.c and,
+ * in a process without rights, by extract.c. Does not block. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ int state_manifest_add(struct state_manifest *manifest, const char *path, uint64
 	return 0;
 }
 
-/* enum rights, as the manifest has them. */
+/* Names of enum rights in the manifest. */
 static const char *const rights_names[] = {"root", "subuids", "one-id"};
 
 static int manifest_parse_rights(struct state_manifest *manifest, const json_t *root)
@@ -163,7 +163,7 @@ static int manifest_parse_sandbox(struct state_manifest *manifest, const json_t 
 	return 0;
 }
 
-/* An image must be that of a sandbox in the list. */
+/* An image must belong to a sandbox in the list. */
 static bool manifest_explains_file(const struct state_manifest *manifest, const char *path)
 {
 	if (!text_starts(path, "sandboxes/"))

@@ -1,8 +1,8 @@
-/* `caisson state restore`: unpacks a backup beside what is there, checks all of it, and only then
- * puts it in place. <state>/restore holds what is unpacked; `restore/ready` says that it is whole
- * and is being put in place, which a later restore finishes when this one is killed. The daemon
- * does not start while that mark is there. Holds the spawner's lock; blocks for as long as it
- * takes. */
+/* `caisson state restore`: unpacks a backup beside the existing state, checks all of it, and only
+ * then puts it in place. It is unpacked into <state>/restore. The mark `restore/ready` says that it
+ * is complete and is being put in place; if this restore is killed then, a later one finishes it,
+ * and the daemon does not start while the mark exists. Holds the spawner's lock; blocks for as long
+ * as it takes. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,11 +24,11 @@
 
 #define STAGING "restore"
 #define READY STAGING "/ready"
-/* In it. As root that is nobody's while it is unpacked, and no other process of nobody's gets
- * there: what is above it is ours alone. */
+/* In `restore`. As root it belongs to nobody while it is unpacked; other processes of nobody cannot
+ * reach it, since only we may enter the directory above. */
 #define UNPACKED "unpacked"
 
-/* What a backup brings; each replaces what is there as a whole. */
+/* The parts of a backup; each replaces the existing one as a whole. */
 static const char *const parts[] = {"db", "logs", "sandboxes"};
 
 static int state_lock_take(int state, const char *name, bool root, struct error *error)
@@ -68,8 +68,8 @@ static bool id_is_wanted(const void *wanted, const char *id)
 	return strcmp(id, wanted) == 0;
 }
 
-/* The daemon is down, but sandboxes outlive it: by the record of its boot, or by the lock that its
- * image has while it is mounted. */
+/* The daemon is down, but sandboxes outlive it. A sandbox runs if the record of its boot says so,
+ * or if its image is locked, as it is while mounted. */
 static bool sandbox_still_runs(int sandboxes, const char *runtime, const char *id)
 {
 	char path[64];
@@ -81,7 +81,7 @@ static bool sandbox_still_runs(int sandboxes, const char *runtime, const char *i
 	return image >= 0 && flock(image, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
-/* What runs would go on writing to files that are not there any more. */
+/* Running sandboxes would go on writing to files that have been replaced. */
 static int sandboxes_check_stopped(int state, const char *name, const char *runtime,
 				   struct error *error)
 {
@@ -111,8 +111,8 @@ static int state_directory_sync(int state)
 	return syncfs(state) < 0 ? -errno : 0;
 }
 
-/* Each part changes places with what is there in one step; one that is done is not there any more.
- * Can be repeated. */
+/* Exchanges each part with the existing one in one step. A part that is done is no longer in
+ * `restore`, so this can be repeated. */
 static int parts_put_in_place(int state)
 {
 	char from[32], old[32];
@@ -134,7 +134,8 @@ static int parts_put_in_place(int state)
 	return result;
 }
 
-/* What an earlier restore left: finished if it was ready, else removed. 1: it was finished. */
+/* Handles what an earlier restore left: finishes it if it was ready, else removes it. 1: it was
+ * finished. */
 static int earlier_restore_settle(int state, struct error *error)
 {
 	int result = 0;
@@ -156,7 +157,7 @@ static int text_file_write(int directory, const char *path, const char *text)
 	return fd < 0 ? -errno : fd_write_full(fd, text, strlen(text));
 }
 
-/* Everything that was unpacked by nobody becomes ours; the spawner gives the daemon its part. */
+/* Everything that nobody unpacked becomes ours; the spawner later gives the daemon its part. */
 static int tree_take_ownership(int parent, const char *name, int depth)
 {
 	struct stat info;
@@ -178,7 +179,7 @@ static int tree_take_ownership(int parent, const char *name, int depth)
 	return result;
 }
 
-/* The slot that the spawner finds a sandbox by, and the owner that its image was made for. */
+/* Writes the slot by which the spawner finds a sandbox, and the owner of the ids in its image. */
 static int sandbox_records_write(int staging, const struct state_manifest *manifest)
 {
 	int result = 0;
@@ -232,7 +233,7 @@ static int sandbox_trees_unpack(int staging, const struct state_manifest *manife
 	return 0;
 }
 
-/* Images need root, and files belong to ids that this user must have. */
+/* Images need root; files belong to ids that this user must have. */
 static int restore_check_rights(const struct state_manifest *manifest, enum rights rights,
 				struct error *error)
 {
@@ -248,7 +249,8 @@ static int restore_check_rights(const struct state_manifest *manifest, enum righ
 						  : "a daemon of a user without a range of ids");
 }
 
-/* What was unpacked becomes a state: owners, the spawner's own files, every part present. */
+/* Turns what was unpacked into a state: sets owners, adds the spawner's own files and missing
+ * parts. */
 static int restore_complete_state(int state, const struct state_manifest *manifest,
 				  enum rights rights, struct error *error)
 {
@@ -268,7 +270,7 @@ static int restore_complete_state(int state, const struct state_manifest *manife
 		return -1;
 	if (result == 0)
 		result = sandbox_records_write(staging, manifest);
-	/* On the disk before anything that it replaces is touched. */
+	/* Written to disk before anything that it replaces is touched. */
 	if (result == 0)
 		result = state_directory_sync(state);
 	if (result == 0)
@@ -327,7 +329,7 @@ static int restore_run_locked(int state, int archive, const struct state_options
 	return 0;
 }
 
-/* The directory and those above it, as the spawner makes them. 1: it is new. */
+/* Makes the directory and its parents, as the spawner does. 1: it is new. */
 static int directories_make(const char *name)
 {
 	char part[256];
@@ -389,7 +391,7 @@ int state_restore(struct client *client, const struct state_options *options, co
 	if (!manifest)
 		return error_set(error, ERROR_NO_MEMORY, "no memory");
 	int result = restore_run_locked(state, archive, options, manifest, error);
-	/* What is refused leaves nothing behind. */
+	/* A refused restore leaves nothing behind. */
 	if (result < 0 && made && unlinkat(state, "lock", 0) == 0)
 		rmdir(options->state);
 	if (result == 0)

@@ -1,5 +1,5 @@
-/* `caisson state`: backup, restore and removal of what a daemon keeps. Works on the state
- * directory itself, as its owner; the daemon is asked only to stop sandboxes. */
+/* `caisson state`: backup, restore and removal of what a daemon keeps. Works on the state directory
+ * itself, as its owner; the daemon is asked only to stop sandboxes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,8 @@ enum error_kind state_error_kind(int errnum)
 	return error_kind_of_file_errno(errnum);
 }
 
-/* An ordinary user's daemon keeps files that belong to ids of its own namespace: we enter one like
- * it, and are root in there. */
+/* The files of an ordinary user's daemon belong to ids of its own user namespace: we enter a
+ * namespace like it, where we are root. */
 static int state_take_rights(const struct client *client, enum rights *ret_rights,
 			     struct error *error)
 {

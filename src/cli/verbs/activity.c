@@ -1,5 +1,5 @@
-/* `caisson activity` and `caisson events`: what happened in a sandbox, and what happens in the
- * workspace, a line each. */
+/* `caisson activity` and `caisson events`: what happened in a sandbox, and what is happening in the
+ * workspace, one line each. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static int activity_run(struct client *client, int argc, char **argv, struct err
 		json_t *items = json_object_get(answer, "items");
 		size_t count = json_array_size(items);
 		for (size_t i = 0; i < count; i++) {
-			/* The newest come newest first, and are read from top to bottom. */
+			/* The page has the newest entry first; it is printed oldest first. */
 			json_t *entry = json_array_get(items, options.count ? count - 1 - i : i);
 			if (cli_json)
 				json_array_append(all, entry);
@@ -143,9 +143,9 @@ static int event_print(const char *text, size_t size, struct error *error)
 #define CURSOR_MAX 64
 
 struct events_reading {
-	bool dropped; /* the event that is being read is `dropped` */
+	bool dropped; /* the current event is `dropped` */
 	bool again;
-	char last[CURSOR_MAX]; /* the id of the event that was read last */
+	char last[CURSOR_MAX]; /* the id of the last event */
 };
 
 static int events_take_line(struct events_reading *reading, const char *line, size_t size,
@@ -163,7 +163,7 @@ static int events_take_line(struct events_reading *reading, const char *line, si
 	return 0;
 }
 
-/* Lines of the answer until it ends. */
+/* Reads lines of the answer until it ends. */
 static int events_read(struct exchange *exchange, struct events_reading *reading,
 		       struct error *error)
 {
@@ -249,7 +249,7 @@ static int events_run(struct client *client, int argc, char **argv UNUSED, struc
 			free(line);
 		}
 		more = json_is_true(json_object_get(answer, "more"));
-		/* As it came: what it is made of is the daemon's. */
+		/* Sent back unchanged: only the daemon knows its format. */
 		char *cursor = json_dumps(json_object_get(answer, "after"), JSON_ENCODE_ANY);
 		snprintf(after, sizeof(after), "%s", cursor ? cursor : "");
 		free(cursor);

@@ -1,6 +1,6 @@
-/* `caisson attach`: our terminal on a terminal that runs in a sandbox, over a WebSocket
- * (.../execs/{exec}/tty). Several may be attached to one; it goes on when we leave. One poll()
- * loop; the daemon's frames are checked for form. */
+/* `caisson attach`: connects our terminal to a terminal that runs in a sandbox, over a WebSocket
+ * (.../execs/{exec}/tty). Several clients may attach to one; it continues when we leave. One poll()
+ * loop; the form of the daemon's frames is checked. */
 #include <errno.h>
 #include <openssl/evp.h>
 #include <poll.h>
@@ -29,13 +29,13 @@ static struct {
 
 struct attached {
 	struct exchange *exchange;
-	struct buffer input; /* of the daemon's: frames that are not whole */
+	struct buffer input; /* incomplete frames from the daemon */
 	int signals;
 	bool stdin_open, over;
 	int exit_code;
 };
 
-/* A frame of ours: masked, as a client's are. */
+/* Sends a frame, masked as a client must. */
 static int attached_send_frame(struct attached *attached, enum opcode opcode, const char *data,
 			       size_t size, struct error *error)
 {
@@ -54,7 +54,7 @@ static int attached_send_frame(struct attached *attached, enum opcode opcode, co
 	memcpy(header + header_size, mask, sizeof(mask));
 	if (buffer_append(&frame, header, header_size + sizeof(mask)) < 0 ||
 	    buffer_append(&frame, data, size) < 0)
-		abort(); /* its maximum is larger than any frame of ours */
+		abort(); /* impossible: the buffer's maximum is larger than any of our frames */
 	for (size_t i = 0; i < size; i++)
 		frame.data[header_size + 4 + i] ^= (char)mask[i & 3];
 	return exchange_write(attached->exchange, false, frame.data, frame.size, error);
@@ -112,7 +112,7 @@ static int attached_take_frame(struct attached *attached, uint8_t opcode, const 
 	return 0;
 }
 
-/* Whole frames out of what has come; keeps the rest. */
+/* Handles complete frames and keeps the rest of the input. */
 static int attached_take_frames(struct attached *attached, struct error *error)
 {
 	struct buffer *input = &attached->input;
@@ -152,7 +152,7 @@ static int attached_receive(struct attached *attached, struct error *error)
 	return attached_take_frames(attached, error);
 }
 
-/* 1: the key to leave was pressed. */
+/* 1: the leave key was pressed. */
 static int attached_forward_stdin(struct attached *attached, struct error *error)
 {
 	char data[16384];
@@ -204,7 +204,7 @@ static int attached_loop(struct attached *attached, struct error *error)
 	return 0;
 }
 
-/* The newest terminal that runs. */
+/* Finds the newest running terminal. */
 static int newest_terminal_find(struct client *client, const char *sandbox, char *id, size_t room,
 				struct error *error)
 {
@@ -282,7 +282,7 @@ static int attach_run(struct client *client, int argc, char **argv, struct error
 		terminal_set_raw();
 	if (result == 0 && buffer_append(&attached.input, exchange->buffer + exchange->start,
 					 exchange->end - exchange->start) < 0)
-		abort(); /* the exchange's buffer is smaller */
+		abort(); /* impossible: the exchange's buffer is smaller */
 	if (result == 0 && isatty(STDOUT_FILENO))
 		result = attached_send_size(&attached, error);
 	if (result == 0)

@@ -1,5 +1,5 @@
-/* `caisson code`: runs a file, or what comes on standard input, as python, node or bash in a
- * sandbox; in a fresh interpreter, or in a context whose variables stay. */
+/* `caisson code`: runs a file or standard input as python, node or bash in a sandbox, in a fresh
+ * interpreter or in a context that keeps its variables. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static int context_make(struct client *client, const char *sandbox, const char *
 	return result;
 }
 
-/* Text, or bytes that are none in base64. */
+/* Prints text, or bytes that are not UTF-8 and come as base64. */
 static void code_stream_print(const json_t *answer, const char *text_name, const char *base64_name,
 			      FILE *to)
 {
@@ -93,7 +93,7 @@ static void code_stream_print(const json_t *answer, const char *text_name, const
 	free(bytes);
 }
 
-/* What a person wants of it: output, then the value, then the error. */
+/* The order for people: output, then the value, then the error. */
 static void code_result_print(const json_t *answer)
 {
 	size_t index;

@@ -1,9 +1,10 @@
-/* `caisson cp`: files and directories between this machine and a sandbox, done by this process as
- * the calling user and streamed through the API; the daemon touches no path of ours.
+/* `caisson cp`: copies files and directories between this machine and a sandbox. This process does
+ * it as the calling user, streaming through the API; the daemon opens no path of ours.
  *
- * Down: what a sandbox says about names and types is hostile. Every name is one path component,
- * every directory is entered by descriptor without following links, every file is made anew beside
- * its name and renamed into place, so nothing outside the target directory can be written. */
+ * Downloads: names and types that a sandbox reports are hostile. Every name is one path component,
+ * every directory is entered by descriptor without following links, every file is created under a
+ * temporary name beside its target and renamed into place. So nothing outside the target directory
+ * can be written. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 #include "cli/verbs/cp.h"
 
 #define COPY_DEPTH_MAX 128
-/* What `SANDBOX:` alone means, as commands begin there too. */
+/* The path that `SANDBOX:` alone means; commands start there too. */
 #define GUEST_HOME "/workspace"
 
 static struct {
@@ -53,7 +54,7 @@ static int path_join(char *to, size_t room, const char *directory, const char *n
 	return 0;
 }
 
-/* ---- up ---- */
+/* ---- Upload ---- */
 
 static int copy_send_body(struct copy *copy, int fd, struct exchange *exchange, const char *name,
 			  struct error *error)
@@ -67,7 +68,7 @@ static int copy_send_body(struct copy *copy, int fd, struct exchange *exchange, 
 		if (got == 0)
 			return exchange_write_end(exchange, true, error);
 		if (exchange_write(exchange, true, data, (size_t)got, error) < 0) {
-			/* It may have said why before it closed. */
+			/* The daemon may have sent the reason before it closed the connection. */
 			struct error answer;
 			if (exchange_read_head(exchange, &answer) < 0 &&
 			    answer.kind != ERROR_DAEMON_RESTARTING)
@@ -78,7 +79,7 @@ static int copy_send_body(struct copy *copy, int fd, struct exchange *exchange, 
 	}
 }
 
-/* info: of the file, whose mode and time are kept; NULL: standard input, which has none. */
+/* info: the file's mode and time, which are kept; NULL for standard input, which has none. */
 static int copy_put_file(struct copy *copy, int fd, const struct stat *info, const char *guest_path,
 			 struct error *error)
 {
@@ -109,7 +110,8 @@ static int copy_put_file(struct copy *copy, int fd, const struct stat *info, con
 	return result;
 }
 
-/* Named by the user: a link is followed, as cp does; what is below a directory goes with it. */
+/* A path that the user named: a link is followed, as cp does. A directory is copied with everything
+ * below it. */
 static int copy_put_named(struct copy *copy, const char *host, const char *guest_path,
 			  struct error *error)
 {
@@ -130,7 +132,7 @@ static int copy_put_named(struct copy *copy, const char *host, const char *guest
 	return result;
 }
 
-/* ---- down ---- */
+/* ---- Download ---- */
 
 static int copy_stat_guest(struct copy *copy, const char *guest_path, json_t **ret_entry,
 			   struct error *error)
@@ -141,7 +143,7 @@ static int copy_stat_guest(struct copy *copy, const char *guest_path, json_t **r
 	return client_request_json(copy->client, "GET", url.data, NULL, NULL, 0, ret_entry, error);
 }
 
-/* When it was last changed; the API tells it to the millisecond ("...T08:00:00.123Z"). */
+/* Time of the last change, which the API gives in milliseconds ("...T08:00:00.123Z"). */
 static struct timespec entry_time(const json_t *entry)
 {
 	const char *point = strrchr(member_text(entry, "modified_at"), '.');
@@ -187,9 +189,8 @@ static int copy_get_file_body(struct copy *copy, const char *guest_path, int fd,
 	return result;
 }
 
-/* Mode and time of an entry, for what was made of it here. The sandbox's set-user-id bits stay
- * there: they would mean something else here. A time that this file system cannot show is left
- * out. */
+/* Sets mode and time of an entry on the copy. The set-user-id bits are dropped: they would mean
+ * something else here. A time that this file system cannot store is ignored. */
 static int entry_apply_attributes(const json_t *entry, int fd)
 {
 	mode_t mode = (mode_t)strtoul(member_text(entry, "mode"), NULL, 8);
@@ -297,13 +298,14 @@ static int copy_get_tree(struct copy *copy, const json_t *entry, const char *gue
 	if (fd < 0)
 		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
 	int result = copy_get_entries(copy, guest_path, fd, depth, error);
-	/* Last: each entry changes its time, and its mode may refuse them. */
+	/* Last: each new entry changes the directory's time, and the mode may forbid new entries.
+	 */
 	if (made && entry_apply_attributes(entry, fd) < 0 && result == 0)
 		result = error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
 	return result;
 }
 
-/* ---- the verb ---- */
+/* ---- The verb ---- */
 
 static const char *path_last_component(const char *path)
 {
@@ -311,7 +313,8 @@ static const char *path_last_component(const char *path)
 	return slash && slash[1] ? slash + 1 : slash ? "" : path;
 }
 
-/* To standard output. What a GET of a directory answers is its list: that is refused first. */
+/* Copies to standard output. A directory is refused first: a GET of it would answer with its list.
+ */
 static int copy_to_output(struct copy *copy, const char *guest_path, struct error *error)
 {
 	json_t *entry = NULL;
@@ -370,8 +373,8 @@ static int copy_down(struct copy *copy, const char *guest_path, const char *host
 	return result;
 }
 
-/* Where something named `name` (NULL: it has none) goes: into `guest_path` where that is a
- * directory (or ends in a slash), else there. */
+/* The target of something named `name` (NULL: no name): inside `guest_path` if that is a directory
+ * or ends in a slash, else `guest_path` itself. */
 static int copy_find_target(struct copy *copy, const char *guest_path, const char *name,
 			    char target[GUEST_PATH_MAX], struct error *error)
 {
@@ -414,7 +417,7 @@ static int copy_up(struct copy *copy, const char *host, const char *guest_path, 
 	return copy_put_named(copy, host, target, error);
 }
 
-/* From one sandbox into another: copy->sandbox is the target. The daemon does it. */
+/* Copies from one sandbox into another; the daemon does it. copy->sandbox is the target. */
 static int copy_between(struct copy *copy, const char *from_sandbox, const char *from,
 			const char *to, struct error *error)
 {
@@ -437,7 +440,7 @@ static int copy_between(struct copy *copy, const char *from_sandbox, const char 
 	return result;
 }
 
-/* "SANDBOX:PATH" splits; a path of this machine has a '/' or '.' before any ':'. */
+/* Splits "SANDBOX:PATH". In a path of this machine, a '/' or '.' comes before any ':'. */
 static char *word_split_guest(char *word)
 {
 	char *colon = strchr(word, ':');
@@ -447,7 +450,7 @@ static char *word_split_guest(char *word)
 	return colon + 1;
 }
 
-/* `to`: the path behind the target's sandbox, or NULL. */
+/* `to`: the path after the target's sandbox, or NULL. */
 static int copy_one(struct copy *copy, char *source, const char *target, const char *to,
 		    struct error *error)
 {
@@ -464,7 +467,7 @@ static int copy_one(struct copy *copy, char *source, const char *target, const c
 	return from ? copy_down(copy, from, target, error) : copy_up(copy, source, to, error);
 }
 
-/* Of all of them together; 0 where one is no regular file: nobody knows then. */
+/* The total size; 0 (unknown) if one is not a regular file. */
 static uint64_t files_total_size(int count, char **paths)
 {
 	uint64_t size = 0;
@@ -487,7 +490,7 @@ static int cp_run(struct client *client, int argc, char **argv, struct error *er
 	if (to_output && copy.several)
 		return error_set(error, ERROR_USAGE, "standard output takes one file");
 	progress_begin(&copy.progress, "cp", to ? files_total_size(argc - 2, argv + 1) : 0);
-	/* Whoever reads that may write to the same terminal. */
+	/* The reader of standard output may write to the same terminal. */
 	copy.progress.terminal = copy.progress.terminal && !to_output;
 	int result = 0;
 	for (int i = 1; i < argc - 1 && result == 0; i++)

@@ -1,6 +1,6 @@
-/* `caisson cp` of a directory into a sandbox: one request with a tar archive that is made as it is
- * sent, whatever is in the directory. Done by this process as the calling user. Called by cp.c;
- * blocks. */
+/* `caisson cp` of a directory into a sandbox: one request, whatever the directory contains, with a
+ * tar archive that is made while it is sent. This process does it as the calling user. Called by
+ * cp.c; blocks. */
 #include "cli/verbs/cp.h"
 
 #include <dirent.h>
@@ -28,14 +28,14 @@ static int upload_send_bytes(struct upload *up, const void *data, size_t size, s
 {
 	if (exchange_write(up->exchange, true, data, size, error) == 0)
 		return 0;
-	/* It may have said why before it closed. */
+	/* The daemon may have sent the reason before it closed the connection. */
 	struct error answer;
 	if (exchange_read_head(up->exchange, &answer) < 0 && answer.kind != ERROR_DAEMON_RESTARTING)
 		*error = answer;
 	return -1;
 }
 
-/* Owners mean nothing on the other side: what is copied belongs to root there. */
+/* Owners are not kept: copied files belong to root in the sandbox. */
 static int upload_send_header(struct upload *up, enum tar_type type, const struct stat *info,
 			      struct error *error)
 {
@@ -91,7 +91,7 @@ static int upload_send_link(struct upload *up, int directory, const char *name,
 
 static int upload_send_directory(struct upload *up, int directory, int depth, struct error *error);
 
-/* entry.path is its path in the archive. */
+/* upload->entry.path is the path in the archive. */
 static int upload_send_entry(struct upload *up, int directory, const char *name, int depth,
 			     struct error *error)
 {
@@ -114,7 +114,7 @@ static int upload_send_entry(struct upload *up, int directory, const char *name,
 	return result;
 }
 
-/* Takes the descriptor over. */
+/* Takes ownership of the descriptor. */
 static int upload_send_directory(struct upload *up, int directory, int depth, struct error *error)
 {
 	struct stat info;

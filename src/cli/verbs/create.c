@@ -1,5 +1,5 @@
-/* `caisson create`, and the request that `run` makes too. Folders are opened here, by the calling
- * user, and their descriptors go along: the daemon resolves no path of ours. */
+/* `caisson create`, and the request that `run` makes too. The calling user opens the folders here
+ * and their descriptors are sent along: the daemon opens no path of ours. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -29,7 +29,7 @@ int pairs_to_json(const struct text_list *list, bool inherit, json_t **ret_json,
 			json_decref(object);
 			return error_set(error, ERROR_USAGE, "\"%s\" is not of the form K=V", item);
 		}
-		/* A variable that we do not have either is not passed on, as with other tools. */
+		/* A variable that is not set here is not passed on, as with other tools. */
 		if (value && json_object_set_new(object, key, json_string(value)) < 0) {
 			json_decref(object);
 			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", item);
@@ -109,7 +109,7 @@ static int create_body_set_numbers(json_t *body, struct error *error)
 	return 0;
 }
 
-/* "HOST:GUEST[:mode]"; the folder is opened, *ret_fd is the grant of it. */
+/* Parses "HOST:GUEST[:mode]" and opens the folder; *ret_fd is its grant. */
 static int create_mount_open(const char *text, json_t *mounts, int *ret_fd, struct error *error)
 {
 	FREE_TEXT char *host = text_duplicate(text);

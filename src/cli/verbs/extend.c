@@ -1,4 +1,4 @@
-/* `caisson extend`: how long sandboxes live, counted from now. */
+/* `caisson extend`: sets how long sandboxes live, counted from now. */
 #include <stdio.h>
 
 #include "base/text.h"

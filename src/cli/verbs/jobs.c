@@ -1,4 +1,4 @@
-/* `caisson jobs`: the commands of a sandbox, and the end of one. */
+/* `caisson jobs`: lists the commands of a sandbox, kills one, or removes its record. */
 #include <stdio.h>
 #include <time.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static void job_print(const json_t *record)
 		snprintf(how, sizeof(how), "%s", member_text(record, "signal_name"));
 	else if (json_is_integer(code))
 		snprintf(how, sizeof(how), "exit %d", (int)json_integer_value(code));
-	/* The day too where it is not today's. */
+	/* With the date if it is not today's. */
 	char started[24] = "-", took[32] = "-";
 	time_t start = (time_t)member_time(record, "started_at"), now = time(NULL);
 	int64_t end = member_time(record, "ended_at");

@@ -16,7 +16,7 @@ static struct {
 	struct selection selection;
 } options;
 
-/* "/v1/sandboxes?" with what --all, --label and --state say. */
+/* Appends "/v1/sandboxes?" with the parameters for --all, --label and --state. */
 static int list_path_append(struct buffer *path, bool all, const char *cursor, struct error *error)
 {
 	const struct text_list *labels = &options.selection.labels;
@@ -62,14 +62,14 @@ static void record_limit_text(const json_t *record, const char *name, char text[
 	bytes_to_text((uint64_t)member_integer(limit, "value"), text);
 }
 
-/* Seconds until its time is over; -1 when it has no end. */
+/* Seconds until it expires; -1 if it never does. */
 static int64_t record_expires_in(const json_t *record)
 {
 	int64_t end = member_time(record, "expires_at");
 	return end < 0 ? -1 : MAX(end - clock_wall() / NSEC_PER_SEC, 0);
 }
 
-/* How wide the columns are that differ. */
+/* Widths of the columns that vary. */
 struct widths {
 	int name, status, isolation, template;
 };
@@ -94,7 +94,7 @@ static struct widths list_widths(const json_t *list)
 	return widths;
 }
 
-/* Its limits that are not enforced into `unenforced`; true when there is one. */
+/* Adds its unenforced limits to `unenforced`; true if there is one. */
 static bool record_note_unenforced(const json_t *record, json_t *unenforced)
 {
 	bool found = false;
@@ -110,7 +110,7 @@ static bool record_note_unenforced(const json_t *record, json_t *unenforced)
 	return found;
 }
 
-/* On the screen a row with a star has limits that are not enforced, and this says which. */
+/* On a terminal a star marks rows with unenforced limits; this says which limits. */
 static void unenforced_limits_print(json_t *unenforced)
 {
 	char names[128];
@@ -230,7 +230,7 @@ const struct verb verb_inspect = {
     .run = inspect_run,
 };
 
-/* Its name, and of a pause what the host got back: on the screen, not in a pipe. */
+/* Prints its name and, on a terminal only, the memory that a pause gave back to the host. */
 static void sandbox_done_print(const char *sandbox, const json_t *answer)
 {
 	const json_t *pause = json_object_get(answer, "pause");
@@ -244,7 +244,7 @@ static void sandbox_done_print(const char *sandbox, const json_t *answer)
 	printf("\n");
 }
 
-/* One request per sandbox; goes on after a failure, and fails in the end if any did. */
+/* Sends one request per sandbox. Continues after a failure, and fails at the end if any failed. */
 static int sandboxes_act(struct client *client, int argc, char **argv, const char *method,
 			 const char *rest, struct error *error)
 {
@@ -301,7 +301,7 @@ static int stop_run(struct client *client, int argc, char **argv, struct error *
 	return sandboxes_act(client, argc, argv, "POST", "/stop", error);
 }
 
-/* Folders are one sandbox's: those that it was created with. */
+/* Folders belong to one sandbox: the ones that it was created with. */
 static int sandbox_start_with_folders(struct client *client, int argc, char **argv,
 				      struct error *error)
 {
@@ -435,7 +435,7 @@ const struct verb verb_resume = {
     .run = resume_run,
 };
 
-/* What each uses into its record, as "usage"; null where it ended in this moment. */
+/* Adds each sandbox's usage to its record, as "usage"; null if it has just ended. */
 static void list_add_usage(struct client *client, json_t *list)
 {
 	size_t at, seen;
@@ -456,7 +456,7 @@ static void list_add_usage(struct client *client, json_t *list)
 	json_decref(metrics);
 }
 
-/* "-": nobody counts it, as memory without a cgroup. */
+/* "-" if the host does not count it, as memory without a cgroup. */
 static void usage_text(const json_t *usage, const char *name, bool bytes, char text[32])
 {
 	const json_t *value = json_object_get(usage, name);

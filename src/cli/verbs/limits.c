@@ -1,5 +1,5 @@
-/* `caisson limits` and `caisson budget`: what may be asked for and what is left of it; and, for the
- * administrator, what each workspace may. */
+/* `caisson limits` and `caisson budget`: what may be requested and what is left; for the
+ * administrator, the budgets of each workspace. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ const struct verb verb_limits = {
 
 /* --- budget --- */
 
-/* "what/period" in two. */
+/* Splits "what/period". */
 static int budget_kind_split(const char *text, char kind[64], const char **ret_period,
 			     struct error *error)
 {
@@ -122,7 +122,7 @@ static int budget_kind_split(const char *text, char kind[64], const char **ret_p
 	return 0;
 }
 
-/* "sandboxes/now=5"; "none" lifts the default. */
+/* Parses "sandboxes/now=5"; "none" removes the default. */
 static int budget_parse(const char *text, json_t **ret_budget, struct error *error)
 {
 	char name[128], kind[64];
@@ -164,7 +164,7 @@ static int budgets_path_append(struct buffer *path, struct error *error)
 	return 0;
 }
 
-/* One's own workspace's may be read with any token. */
+/* Any token may read the budgets of its own workspace. */
 static int budget_list(struct client *client, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(1024);
@@ -181,7 +181,7 @@ static int budget_list(struct client *client, struct error *error)
 	return 0;
 }
 
-/* What the workspace has of its own stays, but for those that are named. */
+/* Keeps the workspace's own budgets that are not named. */
 static int budgets_merge_own(struct client *client, const char *path, json_t *wishes,
 			     struct error *error)
 {

@@ -1,5 +1,5 @@
-/* `caisson logs`: the output of an exec, by offset, followed if asked; or the lines of all execs of
- * a sandbox, filtered. */
+/* `caisson logs`: the output of an exec from an offset, followed if requested; or the lines of all
+ * execs of a sandbox, filtered. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static bool lines_are_wanted(void)
 	       options.grep;
 }
 
-/* The newest exec of the sandbox. */
+/* Finds the newest exec of the sandbox. */
 static int newest_exec_find(struct client *client, const char *sandbox, char *id, size_t room,
 			    struct error *error)
 {
@@ -76,7 +76,7 @@ static int lines_path_append(struct buffer *path, const char *sandbox, struct er
 	return 0;
 }
 
-/* A line as its command has written it: like `cat`, for a terminal of the user's choice. */
+/* Prints a line unchanged, like `cat`: the user chose the terminal. */
 static void log_line_print(const json_t *line)
 {
 	const char *text = member_text(line, "line");
@@ -90,7 +90,7 @@ static void log_line_print(const json_t *line)
 	fflush(stdout);
 }
 
-/* Whole lines of the event stream out of what has come; the rest stays. */
+/* Handles complete lines of the event stream and keeps the rest. */
 static int events_take(struct buffer *input, struct error *error)
 {
 	char *end;

@@ -1,4 +1,5 @@
-/* `caisson run`, `exec`, `shell`: a command in a sandbox with our standard descriptors. */
+/* `caisson run`, `exec` and `shell`: run a command in a sandbox, connected to our standard
+ * descriptors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static int body_add_limits(json_t *body, struct error *error)
 	return 0;
 }
 
-/* An option that cannot be sent must not be left out: it may say as whom. */
+/* An option that cannot be sent is an error: without it the command might run as another user. */
 static int body_add_text(json_t *body, const char *name, const char *text, struct error *error)
 {
 	if (text && json_object_set_new(body, name, json_string(text)) < 0)
@@ -39,7 +40,7 @@ static int body_add_text(json_t *body, const char *name, const char *text, struc
 	return 0;
 }
 
-/* The request of an exec: the command's words, and what the options say. */
+/* Builds the request of an exec from the command's words and the options. */
 static int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
 {
 	json_t *words = json_array(), *body = json_object();
@@ -65,7 +66,7 @@ static int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body, st
 		json_decref(body);
 		return -1;
 	}
-	/* A terminal that nobody has given a size (as expect makes them) has none to pass on. */
+	/* A terminal without a size (expect creates such ones) has none to pass on. */
 	struct winsize size;
 	if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
 		json_object_set_new(body, "rows", json_integer(size.ws_row));
@@ -81,7 +82,7 @@ static bool tty_is_wanted(void)
 	return !options.no_tty && (options.tty || exec_session_wants_tty());
 }
 
-/* *ret_left: it goes on, the user has left it. */
+/* *ret_left: the user has left it and it goes on. */
 static int sandbox_run_session(struct client *client, const char *sandbox, bool fresh, int argc,
 			       char **argv, int *ret_exit_code, bool *ret_left, struct error *error)
 {
@@ -108,11 +109,12 @@ int client_sandbox_delete(struct client *client, const char *id, struct error *e
 	return client_request_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
 }
 
-/* A sandbox of `run` whose client was killed ends with the client's connection; should the daemon
- * have been killed too, it is idle. */
+/* If the client of `run` is killed, its sandbox ends with the connection. If the daemon is killed
+ * too, the sandbox ends by this idle time-out. */
 #define RUN_IDLE_TIMEOUT 60
 
-/* The sandbox of a command with a time-out outlives it by a little, so that its end is reported. */
+/* The sandbox lives a little longer than its command's time-out, so that the end of the command is
+ * reported. */
 static char sandbox_timeout[32];
 
 static void timeout_outlive_command(void)
@@ -126,14 +128,14 @@ static void timeout_outlive_command(void)
 	create_options.timeout = sandbox_timeout;
 }
 
-/* What is run where no command is given; bash where there is one. */
+/* The default command: bash if it exists. */
 static char *const shell_words[] = {
-    "", /* the verb */
+    "", /* in the verb's place */
     "/bin/sh", "-c", "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi", NULL};
 #define SHELL_COUNT ((int)ARRAY_SIZE(shell_words) - 1)
 
-/* The sandbox of a command that was left does not end with this process any more, but when it is
- * idle. */
+/* The user has left the command: its sandbox no longer ends with this process, but when it is idle.
+ */
 static int left_sandbox_keep(struct client *client, const char *id, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
@@ -232,7 +234,7 @@ const struct verb verb_run = {
     .run = run_run,
 };
 
-/* "SANDBOX [--] COMMAND ...": returns where the command begins. */
+/* Parses "SANDBOX [--] COMMAND ...": returns the index of the command. */
 static int command_find_start(int argc, char **argv)
 {
 	int at = 2;
@@ -250,7 +252,7 @@ static int background_exec_start(struct client *client, const char *sandbox, int
 	    exec_body_make(argc, argv, options.tty, &body, error) < 0)
 		return -1;
 	json_object_set_new(body, "background", json_true());
-	/* A terminal is there to be attached to. */
+	/* A terminal can be attached to later. */
 	if (options.tty)
 		json_object_set_new(body, "stdin", json_true());
 	int result = client_request_json(client, "POST", path.data, body, NULL, 0, &answer, error);

@@ -22,7 +22,7 @@ static int config_set_text(char *to, size_t room, const char *value, const char 
 	return 0;
 }
 
-/* The spawner reads it, also on a reload, wherever it stands then. */
+/* The spawner reads the file, also on a reload, and its working directory differs. */
 static int path_make_absolute(char *path, size_t room, const char *name, struct error *error)
 {
 	char whole[PATH_MAX + 256];
@@ -35,7 +35,7 @@ static int path_make_absolute(char *path, size_t room, const char *name, struct 
 	return 0;
 }
 
-/* Defaults < file < environment < flags. */
+/* Precedence: defaults < file < environment < flags. */
 static int serve_config_read(struct config *config, char *path, size_t room, struct error *error)
 {
 	config_defaults(config);

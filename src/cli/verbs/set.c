@@ -1,5 +1,4 @@
-/* `caisson set`, `wait`, `drain`: what is changed of a sandbox that is there, and what is waited
- * for. */
+/* `caisson set`, `wait` and `drain`: one request about one existing sandbox. */
 #include <stdio.h>
 #include <string.h>
 
@@ -75,7 +74,7 @@ static int set_body_fill(json_t *body, struct error *error)
 	return 0;
 }
 
-/* One request about one sandbox; its record is what is printed. */
+/* Sends one request about one sandbox and prints its record. */
 static int sandbox_request_print(struct client *client, const char *method, const char *sandbox,
 				 const char *rest, json_t *body, struct error *error)
 {

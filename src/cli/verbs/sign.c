@@ -1,4 +1,5 @@
-/* `caisson sign`: a URL that reads or writes one file of a sandbox, for whoever has it. */
+/* `caisson sign`: a URL that reads or writes one file of a sandbox; whoever has it needs no token.
+ */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -35,7 +36,7 @@ static int sign_body_fill(const char *file, json_t *body, struct error *error)
 	return 0;
 }
 
-/* One word for a shell. */
+/* Prints one word, quoted for a shell. */
 static void shell_word_print(const char *text)
 {
 	putchar('\'');
@@ -48,7 +49,8 @@ static void shell_word_print(const char *text)
 	putchar('\'');
 }
 
-/* Where the daemon has no TCP port its answer is a path: what fetches it is told instead. */
+/* Without a TCP port the daemon answers with a path: print how to fetch it over the socket instead.
+ */
 static void signed_url_print(const struct client *client, const char *url)
 {
 	if (url[0] != '/') {

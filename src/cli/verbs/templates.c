@@ -1,4 +1,4 @@
-/* `caisson templates`: what a sandbox can begin with. */
+/* `caisson templates`: what a sandbox can start with. */
 #include <stdio.h>
 
 #include "cli/cli.h"

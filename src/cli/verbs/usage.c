@@ -21,7 +21,7 @@ static int path_append_query(struct buffer *path, bool *first, const char *name,
 	return 0;
 }
 
-/* All pages as one list. */
+/* Reads all pages into one list. */
 static int usage_read_all(struct client *client, json_t *items, struct error *error)
 {
 	FREE_TEXT char *cursor = NULL;

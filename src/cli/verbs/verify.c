@@ -1,7 +1,6 @@
-/* `caisson receipt` fetches the receipt of a command, `caisson verify` checks one: offline, with
- * nothing but the file and a public key. Every hash of its entries is made anew, the links between
- * them followed, what it says compared with the entries it says it of, and the signature checked.
- */
+/* `caisson receipt` fetches the receipt of a command. `caisson verify` checks one offline, with
+ * only the file and a public key: it recomputes every hash of its entries, follows the links
+ * between them, compares the statements with the entries, and checks the signature. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -52,7 +51,7 @@ static bool hex_to_bytes(const char *text, uint8_t *bytes, size_t size)
 	return true;
 }
 
-/* --- the chain --- */
+/* --- The chain --- */
 
 static bool details_pack(const json_t *details, struct buffer *packed)
 {
@@ -136,7 +135,7 @@ static void check_chain(struct check *check, const json_t *receipt)
 	}
 }
 
-/* --- what it says, against the entries --- */
+/* --- The statements, against the entries --- */
 
 static const char *entry_detail(const json_t *entry, const char *key)
 {
@@ -150,7 +149,7 @@ static const char *entry_detail(const json_t *entry, const char *key)
 	return NULL;
 }
 
-/* A member (a text, a number or null) must say what the detail of an entry says. */
+/* A member (text, number or null) must match the entry's detail. */
 static void check_member(struct check *check, const char *what, const json_t *object,
 			 const char *member, const char *said)
 {
@@ -229,13 +228,13 @@ static void check_fields(struct check *check, const json_t *receipt)
 		check_member(check, "exec", exec, numbers[i], entry_detail(end, numbers[i]));
 	check_output(check, receipt, end, "stdout");
 	check_output(check, receipt, end, "stderr");
-	/* The first did not say whose changes they are. */
+	/* The first version did not say whose changes they are. */
 	check_files(check, receipt, first ? "file_changes" : "api_file_changes", entries);
 }
 
-/* --- the signature --- */
+/* --- The signature --- */
 
-/* --key: 64 digits, or a file that holds them, alone or as GET /v1/receipts/key answers. */
+/* Reads --key: 64 digits, or a file with them, alone or as GET /v1/receipts/key answers. */
 static int trusted_key_read(uint8_t key[RECEIPT_KEY_SIZE], struct error *error)
 {
 	char text[1024] = "";
@@ -278,7 +277,7 @@ static int check_signature(struct check *check, const json_t *document, struct e
 	return 0;
 }
 
-/* --- the output --- */
+/* --- The output --- */
 
 static int file_digest(const char *path, char hex[65], uint64_t *ret_size, struct error *error)
 {
@@ -326,7 +325,7 @@ static int check_output_file(struct check *check, const json_t *receipt, struct 
 	return 0;
 }
 
-/* --- the verb --- */
+/* --- The verb --- */
 
 static int receipt_read(const char *path, json_t **ret_document, struct error *error)
 {
@@ -447,7 +446,7 @@ const struct verb verb_verify = {
     .run = verify_run,
 };
 
-/* --- receipt --- */
+/* --- Receipt --- */
 
 static int receipt_run(struct client *client, int argc, char **argv, struct error *error)
 {

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 
-/* Revokes the tokens that earlier runs left, then makes this run's. */
+/* Revokes the tokens of earlier runs, then creates one for this run. */
 static int welcome_token_make(struct client *client, char *token, size_t room, struct error *error)
 {
 	json_t *answer = NULL, *old;
@@ -49,7 +49,7 @@ static void unenforced_limits_print(json_t *limits)
 		printf("NOT enforced:    %s: %s\n", names, reason);
 }
 
-/* *ret_shown is what a caller of --json is told of it. */
+/* *ret_shown is the result for --json. */
 static int first_command_show(struct client *client, json_t **ret_shown, struct error *error)
 {
 	int64_t began = clock_monotonic();
@@ -141,7 +141,7 @@ static int welcome_run(struct client *client, int argc, char **argv, struct erro
 	char token[128] = "", url[512];
 	json_t *shown = NULL;
 	struct error no_url;
-	/* Without an address a token is good for nothing: the Unix socket needs none. */
+	/* Without an address a token has no use: the Unix socket needs none. */
 	bool door = client_daemon_url(client, url, sizeof(url), &no_url) == 0;
 	if (first_command_show(client, &shown, error) < 0 ||
 	    (door && welcome_token_make(client, token, sizeof(token), error) < 0)) {

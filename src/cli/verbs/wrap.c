@@ -1,6 +1,6 @@
-/* `caisson wrap`: somebody else's stdio MCP server in a sandbox of its own, with our standard
- * descriptors. Like `run`, but it lives as long as we do: it carries the label of a connection that
- * we hold open (core/sandbox/ephemeral.h), so that whatever ends us ends it. */
+/* `caisson wrap`: runs a third party's stdio MCP server in a sandbox of its own, connected to our
+ * standard descriptors. Like `run`, but the sandbox lives as long as we do: it carries the label of
+ * a connection that we hold open (core/sandbox/ephemeral.h) and ends with it, however we end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static int server_exec_body_make(int argc, char **argv, json_t **ret_body, struc
 	return 0;
 }
 
-/* Between the two the sandbox exists. */
+/* Creates the sandbox, runs the server in it and deletes the sandbox. */
 static int held_sandbox_run(struct client *client, const char *verb, json_t *body,
 			    int *ret_exit_code, struct error *error)
 {
