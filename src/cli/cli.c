@@ -75,7 +75,7 @@ static int error_report(const char *verb, const struct error *error)
 		free(text);
 		json_decref(json);
 	} else {
-		error_line_print("caisson %s: %s", verb, error->message);
+		error_print("caisson %s: %s", verb, error->message);
 		if (*info->advice)
 			fprintf(stderr, "  %s\n", info->advice);
 		if (error->kind == ERROR_USAGE)
@@ -174,7 +174,7 @@ int cli_main(int argc, char **argv)
 	if (!verb) {
 		char hint[SUGGESTION_MAX];
 		verb_suggest(name, hint, sizeof(hint));
-		error_line_print("caisson: there is no verb \"%s\"%s", name, hint);
+		error_print("caisson: there is no verb \"%s\"%s", name, hint);
 		return error_info(ERROR_USAGE)->exit_code;
 	}
 	int count = argc > 1 ? argc - 1 : 1;
@@ -245,7 +245,7 @@ void safe_text_print(const char *text)
 	safe_text_write(stdout, text);
 }
 
-void error_line_print(const char *format, ...)
+void error_print(const char *format, ...)
 {
 	FREE_TEXT char *text = NULL;
 	va_list arguments;
@@ -257,8 +257,7 @@ void error_line_print(const char *format, ...)
 	putc('\n', stderr);
 }
 
-int sandbox_path_append(struct buffer *path, const char *sandbox, const char *rest,
-			struct error *error)
+int sandbox_path(struct buffer *path, const char *sandbox, const char *rest, struct error *error)
 {
 	if (!*sandbox || strchr(sandbox, '/'))
 		return error_set(error, ERROR_ID_MALFORMED,

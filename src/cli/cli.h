@@ -59,7 +59,7 @@ void json_print(const json_t *json);
 /* Prints text that came from a sandbox or a user; control characters are escaped. */
 void safe_text_print(const char *text);
 /* Prints a line on standard error; control characters are escaped. */
-void error_line_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void error_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The name, without "--", of the flag that sets this field of a request. */
 const char *field_flag(const char *field);
 /* The API's errors name fields of a request. Replaces them by the flags of these options. */
@@ -68,8 +68,8 @@ void error_name_flags(const struct option_spec *options, struct error *error);
  * option. */
 void error_name_verb(const struct verb *verb, struct error *error);
 /* Appends "/v1/sandboxes/ID" and `rest`, percent-encoded. */
-NODISCARD int sandbox_path_append(struct buffer *path, const char *sandbox, const char *rest,
-				  struct error *error);
+NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
+			   struct error *error);
 /* "512 MiB" */
 void bytes_to_text(uint64_t bytes, char text[32]);
 /* "45s", "3m20s", "1h58m", "3d4h": two units at most. Negative: "-". */

@@ -10,7 +10,7 @@ static void selection_result_print(const char *verb, const json_t *result)
 	if (json_is_true(json_object_get(result, "ok")))
 		printf("%s\n", name);
 	else
-		error_line_print("caisson %s: %s: %s", verb, name, member_text(result, "error"));
+		error_print("caisson %s: %s: %s", verb, name, member_text(result, "error"));
 }
 
 int selection_apply(struct client *client, const char *verb, const char *action,
@@ -22,8 +22,8 @@ int selection_apply(struct client *client, const char *verb, const char *action,
 	json_t *body =
 	    json_pack("{s:s, s:{s:o, s:s*}, s:b}", "action", action, "selector", "labels", labels,
 		      "status", selection->state, "all", selection->all);
-	int result = client_request_json(client, "POST", "/v1/sandboxes/bulk", body, NULL, 0,
-					 &answer, error);
+	int result =
+	    client_call(client, "POST", "/v1/sandboxes/bulk", body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;

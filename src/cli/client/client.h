@@ -1,7 +1,7 @@
-/* The command line's side of the API. It finds the daemon, starts one if none runs, and speaks
- * HTTP/1.1 with it. Blocking; one request per connection. The form of the daemon's answers is
- * checked, since it may be another version. Text that comes from a sandbox is never trusted on a
- * terminal. */
+/* The command line's side of the API. client.c finds the daemon, starts one if none runs, and
+ * connects; exchange.c speaks HTTP/1.1: one blocking request per connection. The form of the
+ * daemon's answers is checked, since it may be another version. Text that comes from a sandbox is
+ * never trusted on a terminal. */
 #pragma once
 
 #include <jansson.h>
@@ -73,6 +73,9 @@ struct request {
 	size_t fd_count;
 };
 
+struct exchange *exchange_new(void);
+/* Closes the connection; NULL is allowed. */
+void exchange_free(struct exchange *exchange);
 /* Connects and sends the head. exchange_write() and exchange_write_end() send the body. */
 NODISCARD int exchange_begin(struct client *client, const struct request *request,
 			     struct exchange *ret_exchange, struct error *error);
@@ -97,9 +100,8 @@ void exchange_done(struct exchange *exchange);
 
 /* The common case: sends JSON (or nothing, if NULL) and receives JSON (or NULL for an empty
  * answer). */
-NODISCARD int client_request_json(struct client *client, const char *method, const char *path,
-				  json_t *body, const int *fds, size_t fd_count, json_t **ret_json,
-				  struct error *error);
+NODISCARD int client_call(struct client *client, const char *method, const char *path, json_t *body,
+			  const int *fds, size_t fd_count, json_t **ret_json, struct error *error);
 
 /* "http://HOST:PORT" of the daemon's TCP listener, as the daemon reports it: the port in the
  * configuration may belong to another program by now. If there is none, "" and *error says so. */

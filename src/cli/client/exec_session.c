@@ -102,7 +102,7 @@ static void status_line_print(const struct exec_session *session, const char *te
 {
 	if (session->tty)
 		fputc('\n', stderr);
-	error_line_print("caisson: %s", text);
+	error_print("caisson: %s", text);
 }
 
 /* Explains why the exec was lost: the sandbox has ended, or its helper processes were killed from
@@ -113,8 +113,8 @@ static int lost_exec_exit_code(struct client *client, const struct exec_session 
 	struct error error;
 	json_t *record = NULL;
 	const char *reason = "";
-	if (sandbox_path_append(&path, session->sandbox, "", &error) == 0 &&
-	    client_request_json(client, "GET", path.data, NULL, NULL, 0, &record, &error) == 0)
+	if (sandbox_path(&path, session->sandbox, "", &error) == 0 &&
+	    client_call(client, "GET", path.data, NULL, NULL, 0, &record, &error) == 0)
 		reason = member_text(json_object_get(record, "end"), "reason");
 	bool timed_out = strcmp(reason, "timeout") == 0;
 	char text[256];
@@ -343,7 +343,7 @@ static int stream_open(struct client *client, const struct exec_session *session
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	FREE_TEXT char *body = json_dumps(session->body, JSON_COMPACT);
-	if (sandbox_path_append(&path, session->sandbox, "/exec", error) < 0)
+	if (sandbox_path(&path, session->sandbox, "/exec", error) < 0)
 		return -1;
 	if (!body)
 		return error_set(error, ERROR_USAGE, "the command is not valid UTF-8");
@@ -407,8 +407,7 @@ int exec_session_run(struct client *client, struct exec_session *session, int *r
 	}
 	*ret_exit_code = exit_code;
 	fd_close(&stream->signals);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	free(stream);
 	return result;
 }

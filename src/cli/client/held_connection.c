@@ -17,10 +17,7 @@ int held_connection_open(struct client *client, struct exchange **ret_exchange, 
 	struct text_list *labels = &create_options.labels;
 	if (labels->count == TEXT_LIST_MAX)
 		return error_set(error, ERROR_USAGE, "too many labels");
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	snprintf(path, sizeof(path), MCP_LINES_PATH "?ephemeral=1&connection=%s", id.text);
 	if (mcp_lines_open(client, path, exchange, error) < 0 ||
 	    mcp_lines_read_head(exchange, error) < 0) {
@@ -35,7 +32,5 @@ int held_connection_open(struct client *client, struct exchange **ret_exchange, 
 
 void held_connection_close(struct exchange *exchange)
 {
-	if (exchange)
-		exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 }

@@ -45,8 +45,7 @@ static int version_ask(void *data, char *text, size_t room)
 	struct question *question = data;
 	struct error error;
 	json_t *answer = NULL;
-	if (client_request_json(question->client, "GET", "/v1/version", NULL, NULL, 0, &answer,
-				&error) < 0)
+	if (client_call(question->client, "GET", "/v1/version", NULL, NULL, 0, &answer, &error) < 0)
 		return error_reply(&error, text, room);
 	return json_reply(answer, text, room);
 }
@@ -54,21 +53,20 @@ static int version_ask(void *data, char *text, size_t room)
 static int sandbox_remove(struct client *client, const char *id, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path_append(&path, id, "", error) < 0)
+	if (sandbox_path(&path, id, "", error) < 0)
 		return -1;
-	return client_request_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+	return client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
 }
 
 static int sandbox_run_command(struct client *client, const char *id, json_t **ret_result,
 			       struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path_append(&path, id, "/exec", error) < 0)
+	if (sandbox_path(&path, id, "/exec", error) < 0)
 		return -1;
 	json_t *body =
 	    json_pack("{s:s, s:i}", "cmd", "test $$ -gt 1 && echo alive", "timeout_seconds", 20);
-	int outcome =
-	    client_request_json(client, "POST", path.data, body, NULL, 0, ret_result, error);
+	int outcome = client_call(client, "POST", path.data, body, NULL, 0, ret_result, error);
 	json_decref(body);
 	return outcome;
 }

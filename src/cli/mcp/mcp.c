@@ -121,11 +121,8 @@ static void tools_print(const json_t *tools)
 
 static int tools_list(struct client *client, const char *path, struct error *error)
 {
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	struct exchange *exchange = exchange_new();
 	json_t *answer = NULL;
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
 	int result = tools_request(client, path, exchange, &answer, error);
 	const json_t *tools = json_object_get(json_object_get(answer, "result"), "tools");
 	if (result == 0 && cli_json)
@@ -133,8 +130,7 @@ static int tools_list(struct client *client, const char *path, struct error *err
 	else if (result == 0)
 		tools_print(tools);
 	json_decref(answer);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return result;
 }
 

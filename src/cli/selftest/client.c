@@ -12,18 +12,14 @@ static int request_status(struct selftest *test, const char *method, const char 
 {
 	struct error ignored;
 	struct request request = {.method = method, .path = path};
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	int status = -1;
 	if (exchange_begin(test->client, &request, exchange, &ignored) == 0) {
 		int head = exchange_read_head(exchange, &ignored);
 		(void)head;
 		status = exchange->status > 0 ? exchange->status : -1;
 	}
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return status;
 }
 
@@ -70,7 +66,7 @@ static int exec_ids_try(struct selftest *test, const char *id, struct error *err
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
 		DONE_BUFFER struct buffer path = BUFFER(4096);
-		if (sandbox_path_append(&path, test->boxes.main, "", error) < 0 ||
+		if (sandbox_path(&path, test->boxes.main, "", error) < 0 ||
 		    buffer_append_text(&path, rests[i]) < 0)
 			return -1;
 		const char *const list[] = {path.data, NULL};
@@ -98,8 +94,8 @@ static int names_try(struct selftest *test, const char *id, struct error *error)
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		struct error refused = {0};
 		json_t *record = NULL, *body = json_pack("{s:s}", texts[i].field, texts[i].value);
-		int result = client_request_json(test->client, "POST", "/v1/sandboxes", body, NULL,
-						 0, &record, &refused);
+		int result = client_call(test->client, "POST", "/v1/sandboxes", body, NULL, 0,
+					 &record, &refused);
 		json_decref(body);
 		int status = result < 0 ? error_info(refused.kind)->http_status : 201;
 		selftest_note_result(test, id, status >= 400 && status < 500,
@@ -108,9 +104,9 @@ static int names_try(struct selftest *test, const char *id, struct error *error)
 		DONE_BUFFER struct buffer path = BUFFER(4096);
 		struct error ignored;
 		if (result == 0 &&
-		    sandbox_path_append(&path, member_text(record, "id"), "", &ignored) == 0)
-			(void)!client_request_json(test->client, "DELETE", path.data, NULL, NULL, 0,
-						   NULL, &ignored);
+		    sandbox_path(&path, member_text(record, "id"), "", &ignored) == 0)
+			(void)!client_call(test->client, "DELETE", path.data, NULL, NULL, 0, NULL,
+					   &ignored);
 		json_decref(record);
 	}
 	return 0;
@@ -148,9 +144,9 @@ static int box_change_state(struct selftest *test, const char *box, const char *
 			    struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path_append(&path, box, rest, error) < 0)
+	if (sandbox_path(&path, box, rest, error) < 0)
 		return -1;
-	return client_request_json(test->client, "POST", path.data, NULL, NULL, 0, NULL, error);
+	return client_call(test->client, "POST", path.data, NULL, NULL, 0, NULL, error);
 }
 
 /* A start writes to and mounts over files that the users left: links to anywhere. A sandbox that

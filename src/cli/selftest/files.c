@@ -57,10 +57,7 @@ static int attempt_request(const struct attempt *attempt, const char *method, co
 				  .path = path,
 				  .type = json ? "application/json" : NULL,
 				  .length = body ? (int64_t)strlen(body) : 0};
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	int status = -1;
 	if (exchange_begin(attempt->test->client, &request, exchange, &ignored) == 0 &&
 	    (!body || exchange_write(exchange, false, body, strlen(body), &ignored) == 0)) {
@@ -77,8 +74,7 @@ static int attempt_request(const struct attempt *attempt, const char *method, co
 		}
 		status = exchange->status;
 	}
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return status;
 }
 
@@ -382,8 +378,7 @@ static int swaps_await(struct selftest *test, const char *id, const char *path, 
 {
 	for (int tries = 0; tries < 200; tries++) {
 		json_t *record = NULL;
-		if (client_request_json(test->client, "GET", path, NULL, NULL, 0, &record, error) <
-		    0)
+		if (client_call(test->client, "GET", path, NULL, NULL, 0, &record, error) < 0)
 			return -1;
 		bool begun = member_integer(record, "stdout_bytes") > 0;
 		json_decref(record);
@@ -412,8 +407,7 @@ static int operation_run_raced(struct selftest *test, const struct operation *op
 	       *body = json_pack("{s:[s,s,s,s,s], s:b, s:i}", "argv", "/tmp/caisson-probe",
 				 "--swap", SWAPS, test->marker, SWAP_SECONDS, "background", 1,
 				 "timeout_seconds", 20);
-	int result =
-	    client_request_json(test->client, "POST", path.data, body, NULL, 0, &answer, error);
+	int result = client_call(test->client, "POST", path.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
@@ -437,8 +431,7 @@ static int operation_run_raced(struct selftest *test, const struct operation *op
 	}
 	/* It may have ended already. */
 	struct error ignored;
-	(void)!client_request_json(test->client, "DELETE", path.data, NULL, NULL, 0, NULL,
-				   &ignored);
+	(void)!client_call(test->client, "DELETE", path.data, NULL, NULL, 0, NULL, &ignored);
 	return 0;
 }
 

@@ -248,8 +248,7 @@ static int neighbour_start(struct selftest *test, struct error *error)
 		return -1;
 	json_t *body =
 	    json_pack("{s:[s,s,s], s:b}", "argv", PROBE, "--serve", test->word, "background", 1);
-	int result =
-	    client_request_json(test->client, "POST", path.data, body, NULL, 0, NULL, error);
+	int result = client_call(test->client, "POST", path.data, body, NULL, 0, NULL, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;

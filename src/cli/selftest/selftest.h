@@ -74,7 +74,11 @@ NODISCARD int selftest_shell(struct selftest *test, const char *box, const char 
 			     json_t **ret_result, struct error *error);
 
 /* The steps of a run. -1 with *error only if the run cannot go on. */
+NODISCARD int selftest_make_sandboxes(struct selftest *test, struct error *error);
 NODISCARD int selftest_run_inside(struct selftest *test, struct error *error);
 NODISCARD int selftest_run_files(struct selftest *test, struct error *error);
 NODISCARD int selftest_run_client(struct selftest *test, struct error *error);
 NODISCARD int selftest_run_limits(struct selftest *test, struct error *error);
+/* Removing what the first step made, also after it has failed in the middle. */
+void selftest_remove_marker(struct selftest *test);
+void selftest_remove_sandboxes(struct selftest *test);

@@ -28,8 +28,8 @@
 #include "tier/guest.h"
 
 #define STATE_FORMAT 1
-#define STATE_SLOTS                                                                                \
-	256 /* uid ranges of one instance, and so the maximum of sandboxes in a state directory */
+/* The uid ranges of one instance, and so the maximum of sandboxes in a state directory. */
+#define STATE_SLOTS 256
 #define STATE_FILES_MAX 1000000
 #define STATE_JSON_MAX (256 * MIB)
 #define STATE_MANIFEST "manifest.json"

@@ -53,7 +53,7 @@ static int activity_fetch_page(struct client *client, const char *sandbox, const
 			       json_t **ret_answer, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(8192);
-	if (sandbox_path_append(&path, sandbox, "/activity", error) < 0 ||
+	if (sandbox_path(&path, sandbox, "/activity", error) < 0 ||
 	    path_add_parameter(&path, "limit", options.count ? options.count : "1000", error) < 0 ||
 	    path_add_parameter(&path, "order", options.count ? "desc" : "asc", error) < 0 ||
 	    path_add_parameter(&path, "kind", options.kind, error) < 0 ||
@@ -61,7 +61,7 @@ static int activity_fetch_page(struct client *client, const char *sandbox, const
 	    path_add_parameter(&path, "until", options.until, error) < 0 ||
 	    path_add_parameter(&path, "cursor", cursor, error) < 0)
 		return -1;
-	return client_request_json(client, "GET", path.data, NULL, NULL, 0, ret_answer, error);
+	return client_call(client, "GET", path.data, NULL, NULL, 0, ret_answer, error);
 }
 
 static int activity_run(struct client *client, int argc, char **argv, struct error *error)
@@ -202,10 +202,7 @@ static int events_follow(struct client *client, struct error *error)
 	int result = 0;
 	while (result == 0 && reading.again) {
 		DONE_BUFFER struct buffer path = BUFFER(8192);
-		struct exchange *exchange = calloc(1, sizeof(*exchange));
-		if (!exchange)
-			abort();
-		exchange->fd = -1;
+		struct exchange *exchange = exchange_new();
 		reading.again = false;
 		result =
 		    events_path_append(&path, *reading.last ? reading.last : options.after, error);
@@ -216,8 +213,7 @@ static int events_follow(struct client *client, struct error *error)
 			result = exchange_read_head(exchange, error);
 		if (result == 0)
 			result = events_read(exchange, &reading, error);
-		exchange_done(exchange);
-		free(exchange);
+		exchange_free(exchange);
 	}
 	return result;
 }
@@ -236,8 +232,7 @@ static int events_run(struct client *client, int argc, char **argv UNUSED, struc
 		json_t *answer = NULL, *entry;
 		size_t i;
 		if (events_path_append(&path, *after ? after : NULL, error) < 0 ||
-		    client_request_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) <
-			0)
+		    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 		json_array_foreach(json_object_get(answer, "items"), i, entry)
 		{

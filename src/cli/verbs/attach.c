@@ -211,8 +211,8 @@ static int newest_terminal_find(struct client *client, const char *sandbox, char
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL, *record;
 	size_t at;
-	if (sandbox_path_append(&path, sandbox, "/jobs?state=running&limit=1000", error) < 0 ||
-	    client_request_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+	if (sandbox_path(&path, sandbox, "/jobs?state=running&limit=1000", error) < 0 ||
+	    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	*id = '\0';
 	json_array_foreach(json_object_get(answer, "jobs"), at, record)
@@ -239,7 +239,7 @@ static int attached_open(struct client *client, const char *sandbox, const char 
 	EVP_EncodeBlock((unsigned char *)key, bytes, sizeof(bytes));
 	snprintf(extra, sizeof(extra), "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n",
 		 key);
-	if (sandbox_path_append(&path, sandbox, "/jobs/", error) < 0)
+	if (sandbox_path(&path, sandbox, "/jobs/", error) < 0)
 		return -1;
 	if (buffer_append_encoded(&path, id) < 0 ||
 	    buffer_append_text(&path, options.read_only ? "/tty?readonly=1" : "/tty") < 0)
@@ -265,10 +265,7 @@ static int attach_run(struct client *client, int argc, char **argv, struct error
 		snprintf(id, sizeof(id), "%s", argv[2]);
 	else if (newest_terminal_find(client, argv[1], id, sizeof(id), error) < 0)
 		return -1;
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	struct attached attached = {
 	    .exchange = exchange, .input = BUFFER(2 * FRAME_MAX), .stdin_open = true};
 	sigset_t set;
@@ -290,8 +287,7 @@ static int attach_run(struct client *client, int argc, char **argv, struct error
 	terminal_restore();
 	fd_close(&attached.signals);
 	buffer_done(&attached.input);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return result < 0 ? -1 : attached.exit_code & 0xff;
 }
 

@@ -64,10 +64,9 @@ static int context_make(struct client *client, const char *sandbox, const char *
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *record = NULL, *body = json_pack("{s:s}", "language", file_language(file));
-	int result = sandbox_path_append(&path, sandbox, "/contexts", error);
+	int result = sandbox_path(&path, sandbox, "/contexts", error);
 	if (result == 0)
-		result =
-		    client_request_json(client, "POST", path.data, body, NULL, 0, &record, error);
+		result = client_call(client, "POST", path.data, body, NULL, 0, &record, error);
 	if (result == 0 && text_copy(id, ID_LENGTH + 1, member_text(record, "id")) < 0)
 		result = error_set(error, ERROR_INTERNAL, "the daemon's answer has no context");
 	if (result == 0)
@@ -112,7 +111,7 @@ static void code_result_print(const json_t *answer)
 	if (*trace)
 		fprintf(stderr, "%s%s", trace, trace[strlen(trace) - 1] == '\n' ? "" : "\n");
 	else if (json_is_object(error))
-		error_line_print("%s: %s", member_text(error, "name"), member_text(error, "value"));
+		error_print("%s: %s", member_text(error, "name"), member_text(error, "value"));
 	if (json_is_true(json_object_get(answer, "timed_out")))
 		fprintf(stderr, "caisson code: its time-out has passed\n");
 }
@@ -135,7 +134,7 @@ static int code_run(struct client *client, int argc, char **argv, struct error *
 				 "--timeout: invalid time `%s`; use for example 30s or 5m",
 				 timeout_text);
 	if (source_read(file, &source, error) < 0 ||
-	    sandbox_path_append(&path, argv[1], "/code", error) < 0)
+	    sandbox_path(&path, argv[1], "/code", error) < 0)
 		return -1;
 	if (new_context && context_make(client, argv[1], file, made, error) < 0)
 		return -1;
@@ -152,7 +151,7 @@ static int code_run(struct client *client, int argc, char **argv, struct error *
 			    json_string(in ? in : file_language(file)));
 	if (timeout_text)
 		json_object_set_new(body, "timeout_seconds", json_integer((json_int_t)seconds));
-	int result = client_request_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", path.data, body, NULL, 0, &answer, error);
 	if (result == 0 && cli_json)
 		json_print(answer);
 	else if (result == 0)

@@ -30,14 +30,14 @@ static struct {
 void copy_skip(struct copy *copy, const char *path)
 {
 	progress_clear(&copy->progress);
-	error_line_print("caisson cp: %s is a device, socket or pipe: skipped", path);
+	error_print("caisson cp: %s is a device, socket or pipe: skipped", path);
 	copy->skipped++;
 }
 
 int copy_url(struct copy *copy, struct buffer *url, const char *rest, const char *guest_path,
 	     struct error *error)
 {
-	if (sandbox_path_append(url, copy->sandbox, rest, error) < 0)
+	if (sandbox_path(url, copy->sandbox, rest, error) < 0)
 		return -1;
 	if (buffer_append_encoded(url, guest_path) < 0)
 		return error_set(error, ERROR_FILE_INVALID, "%s: the path is too long", guest_path);
@@ -95,17 +95,13 @@ static int copy_put_file(struct copy *copy, int fd, const struct stat *info, con
 		return -1;
 	struct request request = {
 	    .method = "PUT", .path = url.data, .type = "application/octet-stream", .length = -1};
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	int result = exchange_begin(copy->client, &request, exchange, error);
 	if (result == 0)
 		result = copy_send_body(copy, fd, exchange, guest_path, error);
 	if (result == 0)
 		result = exchange_read_head(exchange, error);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	copy->files += result == 0;
 	return result;
 }
@@ -140,7 +136,7 @@ static int copy_stat_guest(struct copy *copy, const char *guest_path, json_t **r
 	DONE_BUFFER struct buffer url = BUFFER(16384);
 	if (copy_url(copy, &url, "/files/stat?path=", guest_path, error) < 0)
 		return -1;
-	return client_request_json(copy->client, "GET", url.data, NULL, NULL, 0, ret_entry, error);
+	return client_call(copy->client, "GET", url.data, NULL, NULL, 0, ret_entry, error);
 }
 
 /* Time of the last change, which the API gives in milliseconds ("...T08:00:00.123Z"). */
@@ -175,17 +171,13 @@ static int copy_get_file_body(struct copy *copy, const char *guest_path, int fd,
 	if (copy_url(copy, &url, "/files?path=", guest_path, error) < 0)
 		return -1;
 	struct request request = {.method = "GET", .path = url.data};
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	int result = exchange_begin(copy->client, &request, exchange, error);
 	if (result == 0)
 		result = exchange_read_head(exchange, error);
 	if (result == 0)
 		result = copy_receive_body(copy, exchange, fd, error);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return result;
 }
 
@@ -247,7 +239,7 @@ static int copy_get_entries(struct copy *copy, const char *guest_path, int fd, i
 	DONE_BUFFER struct buffer url = BUFFER(16384);
 	json_t *answer = NULL;
 	if (copy_url(copy, &url, "/files/list?limit=100000&path=", guest_path, error) < 0 ||
-	    client_request_json(copy->client, "GET", url.data, NULL, NULL, 0, &answer, error) < 0)
+	    client_call(copy->client, "GET", url.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	int result = 0;
 	size_t at;
@@ -257,7 +249,7 @@ static int copy_get_entries(struct copy *copy, const char *guest_path, int fd, i
 		const char *name = member_text(entry, "name");
 		char path[GUEST_PATH_MAX];
 		if (!name_is_plain(name)) {
-			error_line_print(
+			error_print(
 			    "caisson cp: a name in %s is not UTF-8 and cannot be copied (its "
 			    "base64: %s): skipped",
 			    guest_path, member_text(entry, "name_base64"));
@@ -425,12 +417,11 @@ static int copy_between(struct copy *copy, const char *from_sandbox, const char 
 	char target[GUEST_PATH_MAX];
 	json_t *answer = NULL;
 	if (copy_find_target(copy, to, path_last_component(from), target, error) < 0 ||
-	    sandbox_path_append(&url, copy->sandbox, "/files/copy", error) < 0)
+	    sandbox_path(&url, copy->sandbox, "/files/copy", error) < 0)
 		return -1;
 	json_t *body = json_pack("{s:s, s:s, s:s, s:b, s:b}", "from", from, "to", target,
 				 "from_sandbox", from_sandbox, "recursive", 1, "parents", 1);
-	int result =
-	    client_request_json(copy->client, "POST", url.data, body, NULL, 0, &answer, error);
+	int result = client_call(copy->client, "POST", url.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result == 0) {
 		copy->progress.done += (uint64_t)member_integer(answer, "bytes");

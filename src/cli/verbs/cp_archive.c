@@ -176,8 +176,7 @@ int copy_up_archive(struct copy *copy, int directory, const char *guest_path, st
 		result = exchange_write_end(exchange, true, error);
 	if (result == 0)
 		result = exchange_read_head(exchange, error);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	free(up);
 	return result;
 }

@@ -224,8 +224,8 @@ int client_sandbox_create(struct client *client, uint32_t default_idle_timeout, 
 	if (result == 0)
 		result = create_mounts_open(body, fds, &fd_count, error);
 	if (result == 0)
-		result = client_request_json(client, "POST", "/v1/sandboxes", body, fds, fd_count,
-					     ret_json, error);
+		result = client_call(client, "POST", "/v1/sandboxes", body, fds, fd_count, ret_json,
+				     error);
 	for (size_t i = 0; i < fd_count; i++)
 		fd_close(&fds[i]);
 	json_decref(body);
@@ -244,9 +244,8 @@ void unenforced_limits_warn(const char *verb, const json_t *record)
 		const json_t *limit =
 		    json_object_get(json_object_get(record, "limits"), limits[i].name);
 		if (limits[i].asked && json_is_false(json_object_get(limit, "enforced")))
-			error_line_print("caisson %s: --%s %s is not enforced: %s", verb,
-					 limits[i].name, limits[i].asked,
-					 member_text(limit, "reason"));
+			error_print("caisson %s: --%s %s is not enforced: %s", verb, limits[i].name,
+				    limits[i].asked, member_text(limit, "reason"));
 	}
 }
 
@@ -279,8 +278,8 @@ static int create_run(struct client *client, int argc, char **argv, struct error
 	unenforced_limits_warn(argv[0], record);
 	const json_t *warnings = json_object_get(record, "warnings");
 	for (size_t i = 0; i < json_array_size(warnings) && !cli_json; i++)
-		error_line_print("caisson %s: %s", argv[0],
-				 json_string_value(json_array_get(warnings, i)));
+		error_print("caisson %s: %s", argv[0],
+			    json_string_value(json_array_get(warnings, i)));
 	if (cli_json)
 		json_print(record);
 	else

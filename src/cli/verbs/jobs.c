@@ -14,16 +14,16 @@ static int job_change(struct client *client, const char *sandbox, const char *id
 		      struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path_append(&path, sandbox, "/jobs/", error) < 0)
+	if (sandbox_path(&path, sandbox, "/jobs/", error) < 0)
 		return -1;
 	if (buffer_append_encoded(&path, id) < 0 ||
 	    buffer_append_text(&path, purge ? "?purge=1" : "/signal") < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
 	if (purge)
-		return client_request_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+		return client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
 	json_t *answer = NULL;
 	json_t *body = json_pack("{s:s, s:b}", "signal", "KILL", "tree", 1);
-	int result = client_request_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", path.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	json_decref(answer);
 	return result;
@@ -76,14 +76,14 @@ static int jobs_run(struct client *client, int argc, char **argv, struct error *
 		return job_change(client, argv[1], options.kill, false, error);
 	if (options.remove)
 		return job_change(client, argv[1], options.remove, true, error);
-	if (sandbox_path_append(&path, argv[1], "/jobs?limit=", error) < 0)
+	if (sandbox_path(&path, argv[1], "/jobs?limit=", error) < 0)
 		return -1;
 	if (buffer_append_encoded(&path, options.limit ? options.limit : "100") < 0 ||
 	    (options.all && buffer_append_text(&path, "&all=1") < 0) ||
 	    (options.state && (buffer_append_text(&path, "&state=") < 0 ||
 			       buffer_append_encoded(&path, options.state) < 0)))
 		return error_set(error, ERROR_USAGE, "an argument is too long");
-	if (client_request_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	if (cli_json) {
 		json_print(json_object_get(answer, "jobs"));

@@ -84,7 +84,7 @@ static int limits_run(struct client *client, int argc, char **argv, struct error
 	json_t *answer = NULL;
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "limits takes no argument: \"%s\"", argv[1]);
-	if (client_request_json(client, "GET", "/v1/limits", NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", "/v1/limits", NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	if (cli_json)
 		json_print(answer);
@@ -170,8 +170,8 @@ static int budget_list(struct client *client, struct error *error)
 	DONE_BUFFER struct buffer path = BUFFER(1024);
 	json_t *answer = NULL;
 	if ((options.workspace && budgets_path_append(&path, error) < 0) ||
-	    client_request_json(client, "GET", options.workspace ? path.data : "/v1/budgets", NULL,
-				NULL, 0, &answer, error) < 0)
+	    client_call(client, "GET", options.workspace ? path.data : "/v1/budgets", NULL, NULL, 0,
+			&answer, error) < 0)
 		return -1;
 	if (cli_json)
 		json_print(answer);
@@ -187,7 +187,7 @@ static int budgets_merge_own(struct client *client, const char *path, json_t *wi
 {
 	json_t *answer = NULL, *budget, *wish;
 	size_t at, index;
-	if (client_request_json(client, "GET", path, NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", path, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	json_array_foreach(json_object_get(answer, "budgets"), at, budget)
 	{
@@ -223,8 +223,7 @@ static int budget_set(struct client *client, int argc, char **argv, struct error
 		result = budgets_merge_own(client, path.data, wishes, error);
 	json_t *body = json_pack("{s:o}", "budgets", wishes);
 	if (result == 0)
-		result =
-		    client_request_json(client, "PUT", path.data, body, NULL, 0, &answer, error);
+		result = client_call(client, "PUT", path.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
@@ -248,7 +247,7 @@ static int budget_remove(struct client *client, const char *text, struct error *
 	     buffer_append_text(&path, "?what=") < 0 || buffer_append_encoded(&path, kind) < 0 ||
 	     buffer_append_text(&path, "&period=") < 0 || buffer_append_encoded(&path, period) < 0))
 		return -1;
-	return client_request_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+	return client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
 }
 
 static int budget_rm(struct client *client, int argc, char **argv, struct error *error)

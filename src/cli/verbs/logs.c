@@ -28,8 +28,8 @@ static int newest_exec_find(struct client *client, const char *sandbox, char *id
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL;
-	if (sandbox_path_append(&path, sandbox, "/execs?limit=1", error) < 0 ||
-	    client_request_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+	if (sandbox_path(&path, sandbox, "/execs?limit=1", error) < 0 ||
+	    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	json_t *first = json_array_get(json_object_get(answer, "execs"), 0);
 	snprintf(id, room, "%s", member_text(first, "exec_id"));
@@ -66,8 +66,8 @@ static int lines_path_append(struct buffer *path, const char *sandbox, struct er
 	    {"tail", options.tail}, {"since", options.since},   {"until", options.until},
 	    {"grep", options.grep}, {"source", options.source}, {"exec", options.exec},
 	};
-	if (sandbox_path_append(path, sandbox, options.follow ? "/logs?follow=1" : "/logs?follow=0",
-				error) < 0)
+	if (sandbox_path(path, sandbox, options.follow ? "/logs?follow=1" : "/logs?follow=0",
+			 error) < 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
 		if (parts[i].value && (buffer_printf(path, "&%s=", parts[i].name) < 0 ||
@@ -116,10 +116,7 @@ static int lines_follow(struct client *client, const char *path, struct error *e
 {
 	char data[16384];
 	DONE_BUFFER struct buffer input = BUFFER(1024 * 1024);
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	struct request request = {
 	    .method = "GET", .path = path, .extra = "Accept: text/event-stream\r\n"};
 	int result = exchange_begin(client, &request, exchange, error);
@@ -136,8 +133,7 @@ static int lines_follow(struct client *client, const char *path, struct error *e
 		else
 			result = events_take(&input, error);
 	}
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return result;
 }
 
@@ -154,7 +150,7 @@ static int lines_show(struct client *client, const char *sandbox, struct error *
 		return -1;
 	if (options.follow)
 		return lines_follow(client, path.data, error);
-	if (client_request_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	json_array_foreach(json_object_get(answer, "lines"), at, line) log_line_print(line);
 	json_decref(answer);
@@ -179,7 +175,7 @@ static int logs_run(struct client *client, int argc, char **argv, struct error *
 	else if (newest_exec_find(client, argv[1], id, sizeof(id), error) < 0)
 		return -1;
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path_append(&path, argv[1], "/execs/", error) < 0)
+	if (sandbox_path(&path, argv[1], "/execs/", error) < 0)
 		return -1;
 	if (buffer_append_encoded(&path, id) < 0 ||
 	    buffer_printf(&path, "/output?stream=%s&from=",
@@ -187,18 +183,14 @@ static int logs_run(struct client *client, int argc, char **argv, struct error *
 	    buffer_append_encoded(&path, options.from ? options.from : "0") < 0 ||
 	    buffer_append_text(&path, options.follow ? "&follow=1" : "") < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	struct request request = {.method = "GET", .path = path.data};
 	int result = exchange_begin(client, &request, exchange, error);
 	if (result == 0)
 		result = exchange_read_head(exchange, error);
 	if (result == 0)
 		result = output_copy(exchange, error);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return result;
 }
 

@@ -104,9 +104,9 @@ static int sandbox_run_session(struct client *client, const char *sandbox, bool 
 int client_sandbox_delete(struct client *client, const char *id, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path_append(&path, id, "", error) < 0)
+	if (sandbox_path(&path, id, "", error) < 0)
 		return -1;
-	return client_request_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+	return client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
 }
 
 /* If the client of `run` is killed, its sandbox ends with the connection. If the daemon is killed
@@ -139,13 +139,13 @@ static char *const shell_words[] = {
 static int left_sandbox_keep(struct client *client, const char *id, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path_append(&path, id, "", error) < 0)
+	if (sandbox_path(&path, id, "", error) < 0)
 		return -1;
 	json_t *body = json_pack("{s:{s:n}}", "labels", MCP_CONNECTION_LABEL);
-	int result = client_request_json(client, "PATCH", path.data, body, NULL, 0, NULL, error);
+	int result = client_call(client, "PATCH", path.data, body, NULL, 0, NULL, error);
 	json_decref(body);
 	if (result == 0)
-		error_line_print(
+		error_print(
 		    "caisson: sandbox %s is removed when nothing has run in it for %d seconds", id,
 		    RUN_IDLE_TIMEOUT);
 	return result;
@@ -248,14 +248,14 @@ static int background_exec_start(struct client *client, const char *sandbox, int
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *body, *answer = NULL;
-	if (sandbox_path_append(&path, sandbox, "/exec", error) < 0 ||
+	if (sandbox_path(&path, sandbox, "/exec", error) < 0 ||
 	    exec_body_make(argc, argv, options.tty, &body, error) < 0)
 		return -1;
 	json_object_set_new(body, "background", json_true());
 	/* A terminal can be attached to later. */
 	if (options.tty)
 		json_object_set_new(body, "stdin", json_true());
-	int result = client_request_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", path.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;

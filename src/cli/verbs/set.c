@@ -80,8 +80,8 @@ static int sandbox_request_print(struct client *client, const char *method, cons
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *record = NULL;
-	if (sandbox_path_append(&path, sandbox, rest, error) < 0 ||
-	    client_request_json(client, method, path.data, body, NULL, 0, &record, error) < 0)
+	if (sandbox_path(&path, sandbox, rest, error) < 0 ||
+	    client_call(client, method, path.data, body, NULL, 0, &record, error) < 0)
 		return -1;
 	if (cli_json)
 		json_print(record);

@@ -10,7 +10,7 @@ static int templates_run(struct client *client, int argc, char **argv, struct er
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "templates takes no argument (\"%s\")",
 				 argv[1]);
-	if (client_request_json(client, "GET", "/v1/templates", NULL, NULL, 0, &list, error) < 0)
+	if (client_call(client, "GET", "/v1/templates", NULL, NULL, 0, &list, error) < 0)
 		return -1;
 	if (cli_json) {
 		json_print(list);

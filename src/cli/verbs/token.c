@@ -34,8 +34,7 @@ static int token_new(struct client *client, struct error *error)
 		json_object_set_new(body, "label", json_string(options.label));
 	if (options.sandbox)
 		json_object_set_new(body, "sandbox", json_string(options.sandbox));
-	int result =
-	    client_request_json(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
@@ -50,7 +49,7 @@ static int token_new(struct client *client, struct error *error)
 static int token_list(struct client *client, struct error *error)
 {
 	json_t *answer = NULL;
-	if (client_request_json(client, "GET", "/v1/tokens", NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", "/v1/tokens", NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	json_t *tokens = json_object_get(answer, "tokens"), *token;
 	if (cli_json) {
@@ -92,8 +91,7 @@ static int token_revoke(struct client *client, int argc, char **argv, struct err
 		if (buffer_append_text(&path, "/v1/tokens/") < 0 ||
 		    buffer_append_encoded(&path, argv[i]) < 0)
 			return error_set(error, ERROR_USAGE, "that id is too long");
-		if (client_request_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error) <
-		    0)
+		if (client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error) < 0)
 			return -1;
 		printf("%s\n", argv[i]);
 	}

@@ -36,8 +36,7 @@ static int usage_read_all(struct client *client, json_t *items, struct error *er
 		    path_append_query(&path, &first, "workspace", options.workspace, error) < 0 ||
 		    path_append_query(&path, &first, "limit", "1000", error) < 0 ||
 		    path_append_query(&path, &first, "cursor", cursor, error) < 0 ||
-		    client_request_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) <
-			0)
+		    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 		json_array_extend(items, json_object_get(answer, "items"));
 		const char *next = member_text(answer, "next_cursor");

@@ -387,8 +387,7 @@ static void check_report(const struct check *check, const char *path, const json
 	} else {
 		fprintf(stderr, "caisson verify: %s does not hold:\n", path);
 		for (size_t i = 0; i < count; i++)
-			error_line_print("  %s",
-					 json_string_value(json_array_get(check->problems, i)));
+			error_print("  %s", json_string_value(json_array_get(check->problems, i)));
 	}
 }
 
@@ -453,21 +452,20 @@ static int receipt_run(struct client *client, int argc, char **argv, struct erro
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL;
 	if (argc == 2 && strcmp(argv[1], "key") == 0) {
-		if (client_request_json(client, "GET", "/v1/receipts/key", NULL, NULL, 0, &answer,
-					error) < 0)
+		if (client_call(client, "GET", "/v1/receipts/key", NULL, NULL, 0, &answer, error) <
+		    0)
 			return -1;
 	} else {
 		if (argc != 3)
 			return error_set(error, ERROR_USAGE,
 					 "receipt needs a sandbox and an exec; `caisson activity` "
 					 "shows which there are");
-		if (sandbox_path_append(&path, argv[1], "/execs/", error) < 0)
+		if (sandbox_path(&path, argv[1], "/execs/", error) < 0)
 			return -1;
 		if (buffer_append_encoded(&path, argv[2]) < 0 ||
 		    buffer_append_text(&path, "/receipt") < 0)
 			return error_set(error, ERROR_USAGE, "an argument is too long");
-		if (client_request_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) <
-		    0)
+		if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 	}
 	json_print(answer);

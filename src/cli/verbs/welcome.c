@@ -12,7 +12,7 @@
 static int welcome_token_make(struct client *client, char *token, size_t room, struct error *error)
 {
 	json_t *answer = NULL, *old;
-	if (client_request_json(client, "GET", "/v1/tokens", NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", "/v1/tokens", NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	size_t at;
 	json_array_foreach(json_object_get(answer, "tokens"), at, old)
@@ -22,16 +22,14 @@ static int welcome_token_make(struct client *client, char *token, size_t room, s
 		if (strcmp(member_text(old, "label"), "make run") != 0)
 			continue;
 		snprintf(path, sizeof(path), "/v1/tokens/%s", member_text(old, "id"));
-		if (client_request_json(client, "DELETE", path, NULL, NULL, 0, NULL, &ignored) < 0)
-			error_line_print("caisson: an old token was not revoked: %s",
-					 ignored.message);
+		if (client_call(client, "DELETE", path, NULL, NULL, 0, NULL, &ignored) < 0)
+			error_print("caisson: an old token was not revoked: %s", ignored.message);
 	}
 	json_decref(answer);
 	json_t *body = json_pack("{s:s, s:[s,s], s:i, s:s}", "workspace", "default", "scopes",
 				 "sandboxes:read", "sandboxes:write", "expires_seconds", 86400,
 				 "label", "make run");
-	int result =
-	    client_request_json(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
@@ -61,16 +59,15 @@ static int first_command_show(struct client *client, json_t **ret_shown, struct 
 	json_t *body = json_pack("{s:s}", "cmd",
 				 "echo \"Hello from $(hostname), $(nproc) cpu, uid $(id -u), "
 				 "$(uname -sr)\"");
-	int outcome = sandbox_path_append(&path, member_text(record, "id"), "", error);
+	int outcome = sandbox_path(&path, member_text(record, "id"), "", error);
 	if (outcome == 0)
-		outcome = sandbox_path_append(&exec, member_text(record, "id"), "/exec", error);
+		outcome = sandbox_path(&exec, member_text(record, "id"), "/exec", error);
 	if (outcome == 0)
-		outcome =
-		    client_request_json(client, "POST", exec.data, body, NULL, 0, &result, error);
+		outcome = client_call(client, "POST", exec.data, body, NULL, 0, &result, error);
 	double milliseconds = (double)(clock_monotonic() - began) / 1e6;
 	struct error ignored;
 	if (path.data &&
-	    client_request_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, &ignored) < 0)
+	    client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, &ignored) < 0)
 		fprintf(stderr, "caisson: %s\n", ignored.message);
 	char said[256];
 	snprintf(said, sizeof(said), "%s", member_text(result, "stdout"));
