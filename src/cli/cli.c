@@ -270,6 +270,15 @@ int sandbox_path(struct buffer *path, const char *sandbox, const char *rest, str
 	return 0;
 }
 
+int client_sandbox_call(struct client *client, const char *method, const char *sandbox,
+			const char *rest, json_t *body, json_t **ret_json, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	if (sandbox_path(&path, sandbox, rest, error) < 0)
+		return -1;
+	return client_call(client, method, path.data, body, NULL, 0, ret_json, error);
+}
+
 void bytes_to_text(uint64_t bytes, char text[32])
 {
 	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};

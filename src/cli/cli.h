@@ -70,6 +70,10 @@ void error_name_verb(const struct verb *verb, struct error *error);
 /* Appends "/v1/sandboxes/ID" and `rest`, percent-encoded. */
 NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
 			   struct error *error);
+/* client_call() for that path of a sandbox. */
+NODISCARD int client_sandbox_call(struct client *client, const char *method, const char *sandbox,
+				  const char *rest, json_t *body, json_t **ret_json,
+				  struct error *error);
 /* "512 MiB" */
 void bytes_to_text(uint64_t bytes, char text[32]);
 /* "45s", "3m20s", "1h58m", "3d4h": two units at most. Negative: "-". */
@@ -154,10 +158,9 @@ NODISCARD int create_mounts_open(json_t *body, int fds[CREATE_MOUNTS_MAX], size_
 				 struct error *error);
 /* Warns on standard error about limits that were requested and that this host does not enforce. */
 void unenforced_limits_warn(const char *verb, const json_t *record);
-/* Iterates over the limits of a record that are not enforced, grouped by reason: names is "disk,
- * inodes". *at starts as json_object_iter(limits). Returns false at the end. */
-bool unenforced_limits_next(json_t *limits, void **at, char *names, size_t room,
-			    const char **ret_reason);
+/* Prints the limits of a record that are not enforced, one line for each reason: the prefix, then
+ * "disk, inodes: REASON". */
+void unenforced_limits_print(json_t *limits, const char *prefix);
 /* Set a member of a request if the option was given: seconds, MiB, or a number of cpus. */
 NODISCARD int body_set_seconds(json_t *body, const char *field, const char *text,
 			       struct error *error);

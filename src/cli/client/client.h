@@ -108,5 +108,7 @@ NODISCARD int client_call(struct client *client, const char *method, const char 
 NODISCARD int client_daemon_url(struct client *client, char *url, size_t room, struct error *error);
 /* Appends text percent-encoded, as a path segment or query value. */
 NODISCARD int buffer_append_encoded(struct buffer *buffer, const char *text);
+/* Appends "?name=value" to a path, or "&name=value" if it has a query; nothing if value is NULL. */
+NODISCARD int buffer_append_parameter(struct buffer *path, const char *name, const char *value);
 /* Turns the error object of an answer into *error. */
 void error_from_json(const json_t *json, int status, struct error *error);

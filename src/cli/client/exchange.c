@@ -442,3 +442,12 @@ int buffer_append_encoded(struct buffer *buffer, const char *text)
 	}
 	return result;
 }
+
+int buffer_append_parameter(struct buffer *path, const char *name, const char *value)
+{
+	if (!value)
+		return 0;
+	char mark = strchr(path->data, '?') ? '&' : '?';
+	int result = buffer_printf(path, "%c%s=", mark, name);
+	return result < 0 ? result : buffer_append_encoded(path, value);
+}

@@ -109,12 +109,10 @@ static void status_line_print(const struct exec_session *session, const char *te
  * inside. */
 static int lost_exec_exit_code(struct client *client, const struct exec_session *session)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	struct error error;
 	json_t *record = NULL;
 	const char *reason = "";
-	if (sandbox_path(&path, session->sandbox, "", &error) == 0 &&
-	    client_call(client, "GET", path.data, NULL, NULL, 0, &record, &error) == 0)
+	if (client_sandbox_call(client, "GET", session->sandbox, "", NULL, &record, &error) == 0)
 		reason = member_text(json_object_get(record, "end"), "reason");
 	bool timed_out = strcmp(reason, "timeout") == 0;
 	char text[256];

@@ -117,7 +117,7 @@ static json_t *host_examine(const struct client *client)
 static void limits_print(json_t *limits)
 {
 	char line[256] = "";
-	const char *name, *reason;
+	const char *name;
 	json_t *limit;
 	json_object_foreach(limits, name, limit)
 	{
@@ -126,9 +126,7 @@ static void limits_print(json_t *limits)
 			snprintf(line + used, sizeof(line) - used, "%s%s", used ? ", " : "", name);
 	}
 	printf("      %-16s    enforced: %s\n", "", *line ? line : "nothing");
-	void *at = json_object_iter(limits);
-	while (unenforced_limits_next(limits, &at, line, sizeof(line), &reason))
-		printf("      %-16s    NOT enforced: %s: %s\n", "", line, reason);
+	unenforced_limits_print(limits, "                          NOT enforced: ");
 }
 
 static bool limits_are_enforced(const json_t *limits)

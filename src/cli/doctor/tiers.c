@@ -50,14 +50,6 @@ static int version_ask(void *data, char *text, size_t room)
 	return json_reply(answer, text, room);
 }
 
-static int sandbox_remove(struct client *client, const char *id, struct error *error)
-{
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path(&path, id, "", error) < 0)
-		return -1;
-	return client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
-}
-
 static int sandbox_run_command(struct client *client, const char *id, json_t **ret_result,
 			       struct error *error)
 {
@@ -94,7 +86,8 @@ static int tier_prove(void *data, char *text, size_t room)
 	int outcome = sandbox_run_command(question->client, id, &result, &error);
 	double ran = milliseconds_since(began);
 	struct error other;
-	if (sandbox_remove(question->client, id, outcome < 0 ? &other : &error) < 0 && outcome == 0)
+	if (client_sandbox_delete(question->client, id, outcome < 0 ? &other : &error) < 0 &&
+	    outcome == 0)
 		outcome = -1;
 	if (outcome == 0 && (member_integer(result, "exit_code") != 0 ||
 			     strcmp(member_text(result, "stdout"), "alive\n") != 0))

@@ -12,23 +12,14 @@
 
 struct mcp_options mcp_options;
 
-static int path_add_parameter(struct buffer *path, const char *name, const char *value)
-{
-	if (!value)
-		return 0;
-	char mark = strchr(path->data, '?') ? '&' : '?';
-	return buffer_printf(path, "%c%s=", mark, name) < 0 ? -1
-							    : buffer_append_encoded(path, value);
-}
-
 int mcp_lines_path(struct buffer *path, const char *connection, struct error *error)
 {
 	if (buffer_append_text(path, MCP_LINES_PATH) < 0 ||
-	    path_add_parameter(path, "toolsets", mcp_options.toolsets) < 0 ||
-	    path_add_parameter(path, "dialect", mcp_options.dialect) < 0 ||
-	    path_add_parameter(path, "readonly", mcp_options.read_only ? "1" : NULL) < 0 ||
-	    path_add_parameter(path, "ephemeral", connection ? "1" : NULL) < 0 ||
-	    path_add_parameter(path, "connection", connection) < 0)
+	    buffer_append_parameter(path, "toolsets", mcp_options.toolsets) < 0 ||
+	    buffer_append_parameter(path, "dialect", mcp_options.dialect) < 0 ||
+	    buffer_append_parameter(path, "readonly", mcp_options.read_only ? "1" : NULL) < 0 ||
+	    buffer_append_parameter(path, "ephemeral", connection ? "1" : NULL) < 0 ||
+	    buffer_append_parameter(path, "connection", connection) < 0)
 		return error_set(error, ERROR_USAGE, "an option's value is too long");
 	return 0;
 }

@@ -143,10 +143,7 @@ static int kill_everything_try(struct selftest *test, const char *id, struct err
 static int box_change_state(struct selftest *test, const char *box, const char *rest,
 			    struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path(&path, box, rest, error) < 0)
-		return -1;
-	return client_call(test->client, "POST", path.data, NULL, NULL, 0, NULL, error);
+	return client_sandbox_call(test->client, "POST", box, rest, NULL, NULL, error);
 }
 
 /* A start writes to and mounts over files that the users left: links to anywhere. A sandbox that

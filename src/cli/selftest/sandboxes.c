@@ -123,12 +123,10 @@ static int box_make(struct selftest *test, char box[64], bool nested, bool small
 
 static void box_remove(struct selftest *test, char box[64])
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	struct error error;
 	if (!box[0])
 		return;
-	if (sandbox_path(&path, box, "", &error) < 0 ||
-	    client_call(test->client, "DELETE", path.data, NULL, NULL, 0, NULL, &error) < 0)
+	if (client_sandbox_call(test->client, "DELETE", box, "", NULL, NULL, &error) < 0)
 		fprintf(stderr, "caisson selftest: %s was not removed: %s\n", box, error.message);
 	box[0] = '\0';
 }

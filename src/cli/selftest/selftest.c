@@ -145,12 +145,8 @@ int selftest_request_path(struct buffer *path, const char *box, const char *rest
 	if (sandbox_path(path, box, rest, error) < 0)
 		return -1;
 	int result = 0;
-	char separator = '?';
-	for (; query && query[0]; query += 2) {
-		result |= buffer_printf(path, "%c%s=", separator, query[0]);
-		result |= buffer_append_encoded(path, query[1]);
-		separator = '&';
-	}
+	for (; query && query[0]; query += 2)
+		result |= buffer_append_parameter(path, query[0], query[1]);
 	return result < 0 ? error_set(error, ERROR_TOO_LARGE, "a request is too long") : 0;
 }
 

@@ -359,10 +359,7 @@ static int backup_write_named(struct backup *backup, const char *file, struct er
 
 static int sandbox_stop_one(struct client *client, const char *id, struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path(&path, id, "/stop", error) < 0)
-		return -1;
-	if (client_call(client, "POST", path.data, NULL, NULL, 0, NULL, error) < 0)
+	if (client_sandbox_call(client, "POST", id, "/stop", NULL, NULL, error) < 0)
 		return error->kind == ERROR_SANDBOX_ENDED || error->kind == ERROR_SANDBOX_NOT_FOUND
 			   ? 0
 			   : -1;

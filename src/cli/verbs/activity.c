@@ -36,31 +36,21 @@ static void activity_entry_print(const json_t *entry, bool with_sandbox)
 	printf("\n");
 }
 
-static int path_add_parameter(struct buffer *path, const char *name, const char *value,
-			      struct error *error)
-{
-	if (!value)
-		return 0;
-	const char *sign = strchr(path->data, '?') ? "&" : "?";
-	if (buffer_printf(path, "%s%s=", sign, name) < 0 || buffer_append_encoded(path, value) < 0)
-		return error_set(error, ERROR_USAGE, "an argument is too long");
-	return 0;
-}
-
 /* --- activity --- */
 
 static int activity_fetch_page(struct client *client, const char *sandbox, const char *cursor,
 			       json_t **ret_answer, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(8192);
-	if (sandbox_path(&path, sandbox, "/activity", error) < 0 ||
-	    path_add_parameter(&path, "limit", options.count ? options.count : "1000", error) < 0 ||
-	    path_add_parameter(&path, "order", options.count ? "desc" : "asc", error) < 0 ||
-	    path_add_parameter(&path, "kind", options.kind, error) < 0 ||
-	    path_add_parameter(&path, "since", options.since, error) < 0 ||
-	    path_add_parameter(&path, "until", options.until, error) < 0 ||
-	    path_add_parameter(&path, "cursor", cursor, error) < 0)
+	if (sandbox_path(&path, sandbox, "/activity", error) < 0)
 		return -1;
+	if (buffer_append_parameter(&path, "limit", options.count ? options.count : "1000") < 0 ||
+	    buffer_append_parameter(&path, "order", options.count ? "desc" : "asc") < 0 ||
+	    buffer_append_parameter(&path, "kind", options.kind) < 0 ||
+	    buffer_append_parameter(&path, "since", options.since) < 0 ||
+	    buffer_append_parameter(&path, "until", options.until) < 0 ||
+	    buffer_append_parameter(&path, "cursor", cursor) < 0)
+		return error_set(error, ERROR_USAGE, "an argument is too long");
 	return client_call(client, "GET", path.data, NULL, NULL, 0, ret_answer, error);
 }
 
@@ -187,13 +177,12 @@ static int events_read(struct exchange *exchange, struct events_reading *reading
 
 static int events_path_append(struct buffer *path, const char *after, struct error *error)
 {
-	if (buffer_append_text(path, options.follow ? "/v1/events" : "/v1/events?follow=0") < 0)
+	if (buffer_append_text(path, options.follow ? "/v1/events" : "/v1/events?follow=0") < 0 ||
+	    buffer_append_parameter(path, "after", after) < 0 ||
+	    buffer_append_parameter(path, "kind", options.kind) < 0 ||
+	    buffer_append_parameter(path, "sandbox", options.sandbox) < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
-	return path_add_parameter(path, "after", after, error) < 0 ||
-		       path_add_parameter(path, "kind", options.kind, error) < 0 ||
-		       path_add_parameter(path, "sandbox", options.sandbox, error) < 0
-		   ? -1
-		   : 0;
+	return 0;
 }
 
 static int events_follow(struct client *client, struct error *error)

@@ -208,11 +208,10 @@ static int attached_loop(struct attached *attached, struct error *error)
 static int newest_terminal_find(struct client *client, const char *sandbox, char *id, size_t room,
 				struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL, *record;
 	size_t at;
-	if (sandbox_path(&path, sandbox, "/jobs?state=running&limit=1000", error) < 0 ||
-	    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+	if (client_sandbox_call(client, "GET", sandbox, "/jobs?state=running&limit=1000", NULL,
+				&answer, error) < 0)
 		return -1;
 	*id = '\0';
 	json_array_foreach(json_object_get(answer, "jobs"), at, record)

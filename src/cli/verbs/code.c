@@ -62,11 +62,9 @@ static const char *file_language(const char *file)
 static int context_make(struct client *client, const char *sandbox, const char *file,
 			char id[ID_LENGTH + 1], struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *record = NULL, *body = json_pack("{s:s}", "language", file_language(file));
-	int result = sandbox_path(&path, sandbox, "/contexts", error);
-	if (result == 0)
-		result = client_call(client, "POST", path.data, body, NULL, 0, &record, error);
+	int result =
+	    client_sandbox_call(client, "POST", sandbox, "/contexts", body, &record, error);
 	if (result == 0 && text_copy(id, ID_LENGTH + 1, member_text(record, "id")) < 0)
 		result = error_set(error, ERROR_INTERNAL, "the daemon's answer has no context");
 	if (result == 0)

@@ -249,23 +249,26 @@ void unenforced_limits_warn(const char *verb, const json_t *record)
 	}
 }
 
-bool unenforced_limits_next(json_t *limits, void **at, char *names, size_t room,
-			    const char **ret_reason)
+void unenforced_limits_print(json_t *limits, const char *prefix)
 {
-	names[0] = '\0';
-	for (; *at; *at = json_object_iter_next(limits, *at)) {
-		const json_t *limit = json_object_iter_value(*at);
-		const char *reason = member_text(limit, "reason");
-		size_t used = strlen(names);
+	char names[256] = "";
+	const char *name, *reason = "";
+	json_t *limit;
+	json_object_foreach(limits, name, limit)
+	{
+		const char *next = member_text(limit, "reason");
 		if (json_is_true(json_object_get(limit, "enforced")))
 			continue;
-		if (used > 0 && strcmp(reason, *ret_reason) != 0)
-			break;
-		snprintf(names + used, room - used, "%s%s", used ? ", " : "",
-			 json_object_iter_key(*at));
-		*ret_reason = reason;
+		if (*names && strcmp(next, reason) != 0) {
+			printf("%s%s: %s\n", prefix, names, reason);
+			names[0] = '\0';
+		}
+		size_t used = strlen(names);
+		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", name);
+		reason = next;
 	}
-	return names[0];
+	if (*names)
+		printf("%s%s: %s\n", prefix, names, reason);
 }
 
 static int create_run(struct client *client, int argc, char **argv, struct error *error)

@@ -7,10 +7,8 @@
 static int sandbox_extend(struct client *client, const char *sandbox, json_t *body, json_t *answers,
 			  struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *record = NULL;
-	if (sandbox_path(&path, sandbox, "", error) < 0 ||
-	    client_call(client, "PATCH", path.data, body, NULL, 0, &record, error) < 0)
+	if (client_sandbox_call(client, "PATCH", sandbox, "", body, &record, error) < 0)
 		return -1;
 	const char *end = member_text(record, "expires_at");
 	if (!cli_json)

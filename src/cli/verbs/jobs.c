@@ -76,12 +76,11 @@ static int jobs_run(struct client *client, int argc, char **argv, struct error *
 		return job_change(client, argv[1], options.kill, false, error);
 	if (options.remove)
 		return job_change(client, argv[1], options.remove, true, error);
-	if (sandbox_path(&path, argv[1], "/jobs?limit=", error) < 0)
+	if (sandbox_path(&path, argv[1], "/jobs", error) < 0)
 		return -1;
-	if (buffer_append_encoded(&path, options.limit ? options.limit : "100") < 0 ||
-	    (options.all && buffer_append_text(&path, "&all=1") < 0) ||
-	    (options.state && (buffer_append_text(&path, "&state=") < 0 ||
-			       buffer_append_encoded(&path, options.state) < 0)))
+	if (buffer_append_parameter(&path, "limit", options.limit ? options.limit : "100") < 0 ||
+	    buffer_append_parameter(&path, "all", options.all ? "1" : NULL) < 0 ||
+	    buffer_append_parameter(&path, "state", options.state) < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
 	if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;

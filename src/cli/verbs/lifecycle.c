@@ -45,11 +45,9 @@ static int sandboxes_act(struct client *client, int argc, char **argv, const cha
 	struct error last = {0};
 	json_t *answers = json_array();
 	for (int i = 1; i < argc; i++) {
-		DONE_BUFFER struct buffer path = BUFFER(4096);
 		struct error one;
 		json_t *answer = NULL;
-		if (sandbox_path(&path, argv[i], rest, &one) < 0 ||
-		    client_call(client, method, path.data, NULL, NULL, 0, &answer, &one) < 0) {
+		if (client_sandbox_call(client, method, argv[i], rest, NULL, &answer, &one) < 0) {
 			if (options.force && (one.kind == ERROR_SANDBOX_NOT_FOUND ||
 					      one.kind == ERROR_SANDBOX_ENDED))
 				continue;

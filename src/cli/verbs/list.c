@@ -20,14 +20,10 @@ static int list_path_append(struct buffer *path, bool all, const char *cursor, s
 	const struct text_list *labels = &options.labels;
 	int result = buffer_printf(path, "/v1/sandboxes?limit=200%s%s%s", all ? "&all=1" : "",
 				   *cursor ? "&cursor=" : "", cursor);
-	if (result == 0 && options.state)
-		result = buffer_append_text(path, "&state=") < 0
-			     ? -1
-			     : buffer_append_encoded(path, options.state);
+	if (result == 0)
+		result = buffer_append_parameter(path, "state", options.state);
 	for (size_t i = 0; result == 0 && i < labels->count; i++)
-		result = buffer_append_text(path, "&label=") < 0
-			     ? -1
-			     : buffer_append_encoded(path, labels->items[i]);
+		result = buffer_append_parameter(path, "label", labels->items[i]);
 	return result < 0 ? error_set(error, ERROR_USAGE, "too many labels") : 0;
 }
 
@@ -107,16 +103,6 @@ static bool record_note_unenforced(const json_t *record, json_t *unenforced)
 	return found;
 }
 
-/* On a terminal a star marks rows with unenforced limits; this says which limits. */
-static void unenforced_limits_print(json_t *unenforced)
-{
-	char names[128];
-	const char *reason;
-	void *at = json_object_iter(unenforced);
-	while (unenforced_limits_next(unenforced, &at, names, sizeof(names), &reason))
-		printf("* not enforced: %s: %s\n", names, reason);
-}
-
 static void list_row_print(const struct widths *widths, const json_t *record, const char *mark)
 {
 	char memory[32], left[32], age[32];
@@ -148,7 +134,8 @@ static void list_print(json_t *list)
 		bool marked = screen && record_note_unenforced(record, unenforced);
 		list_row_print(&widths, record, marked ? " *" : "");
 	}
-	unenforced_limits_print(unenforced);
+	/* On a terminal a star marks rows with unenforced limits; these lines say which limits. */
+	unenforced_limits_print(unenforced, "* not enforced: ");
 	json_decref(unenforced);
 }
 
@@ -205,10 +192,8 @@ static int inspect_run(struct client *client, int argc, char **argv, struct erro
 	if (argc < 2)
 		return error_set(error, ERROR_USAGE, "inspect needs a sandbox");
 	for (int i = 1; i < argc; i++) {
-		DONE_BUFFER struct buffer path = BUFFER(4096);
 		json_t *record = NULL;
-		if (sandbox_path(&path, argv[i], "", error) < 0 ||
-		    client_call(client, "GET", path.data, NULL, NULL, 0, &record, error) < 0)
+		if (client_sandbox_call(client, "GET", argv[i], "", NULL, &record, error) < 0)
 			return -1;
 		json_print(record);
 		json_decref(record);

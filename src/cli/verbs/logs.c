@@ -26,10 +26,8 @@ static bool lines_are_wanted(void)
 static int newest_exec_find(struct client *client, const char *sandbox, char *id, size_t room,
 			    struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL;
-	if (sandbox_path(&path, sandbox, "/execs?limit=1", error) < 0 ||
-	    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+	if (client_sandbox_call(client, "GET", sandbox, "/execs?limit=1", NULL, &answer, error) < 0)
 		return -1;
 	json_t *first = json_array_get(json_object_get(answer, "execs"), 0);
 	snprintf(id, room, "%s", member_text(first, "exec_id"));
@@ -70,8 +68,7 @@ static int lines_path_append(struct buffer *path, const char *sandbox, struct er
 			 error) < 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		if (parts[i].value && (buffer_printf(path, "&%s=", parts[i].name) < 0 ||
-				       buffer_append_encoded(path, parts[i].value) < 0))
+		if (buffer_append_parameter(path, parts[i].name, parts[i].value) < 0)
 			return error_set(error, ERROR_USAGE, "an argument is too long");
 	return 0;
 }

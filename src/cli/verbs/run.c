@@ -103,10 +103,7 @@ static int sandbox_run_session(struct client *client, const char *sandbox, bool 
 
 int client_sandbox_delete(struct client *client, const char *id, struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path(&path, id, "", error) < 0)
-		return -1;
-	return client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+	return client_sandbox_call(client, "DELETE", id, "", NULL, NULL, error);
 }
 
 /* If the client of `run` is killed, its sandbox ends with the connection. If the daemon is killed

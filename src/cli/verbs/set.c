@@ -78,10 +78,8 @@ static int set_body_fill(json_t *body, struct error *error)
 static int sandbox_request_print(struct client *client, const char *method, const char *sandbox,
 				 const char *rest, json_t *body, struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *record = NULL;
-	if (sandbox_path(&path, sandbox, rest, error) < 0 ||
-	    client_call(client, method, path.data, body, NULL, 0, &record, error) < 0)
+	if (client_sandbox_call(client, method, sandbox, rest, body, &record, error) < 0)
 		return -1;
 	if (cli_json)
 		json_print(record);

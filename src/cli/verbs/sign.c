@@ -71,9 +71,8 @@ static int sign_run(struct client *client, int argc, char **argv, struct error *
 	json_t *body = json_object(), *answer = NULL;
 	int result = sign_body_fill(argv[2], body, error);
 	if (result == 0)
-		result = sandbox_path(&path, argv[1], "/files/sign", error);
-	if (result == 0)
-		result = client_call(client, "POST", path.data, body, NULL, 0, &answer, error);
+		result = client_sandbox_call(client, "POST", argv[1], "/files/sign", body, &answer,
+					     error);
 	if (result == 0 && cli_json)
 		json_print(answer);
 	else if (result == 0)

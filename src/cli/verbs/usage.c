@@ -9,18 +9,6 @@ static struct {
 	const char *from, *to, *by, *workspace;
 } options;
 
-static int path_append_query(struct buffer *path, bool *first, const char *name, const char *value,
-			     struct error *error)
-{
-	if (!value)
-		return 0;
-	if (buffer_printf(path, "%c%s=", *first ? '?' : '&', name) < 0 ||
-	    buffer_append_encoded(path, value) < 0)
-		return error_set(error, ERROR_USAGE, "--%s is too long", name);
-	*first = false;
-	return 0;
-}
-
 /* Reads all pages into one list. */
 static int usage_read_all(struct client *client, json_t *items, struct error *error)
 {
@@ -28,15 +16,19 @@ static int usage_read_all(struct client *client, json_t *items, struct error *er
 	do {
 		DONE_BUFFER struct buffer path = BUFFER(4096);
 		json_t *answer = NULL;
-		bool first = true;
-		if (buffer_append_text(&path, "/v1/usage") < 0 ||
-		    path_append_query(&path, &first, "from", options.from, error) < 0 ||
-		    path_append_query(&path, &first, "to", options.to, error) < 0 ||
-		    path_append_query(&path, &first, "by", options.by, error) < 0 ||
-		    path_append_query(&path, &first, "workspace", options.workspace, error) < 0 ||
-		    path_append_query(&path, &first, "limit", "1000", error) < 0 ||
-		    path_append_query(&path, &first, "cursor", cursor, error) < 0 ||
-		    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+		const struct {
+			const char *name, *value;
+		} parameters[] = {
+		    {"from", options.from},           {"to", options.to}, {"by", options.by},
+		    {"workspace", options.workspace}, {"limit", "1000"},  {"cursor", cursor},
+		};
+		int result = buffer_append_text(&path, "/v1/usage");
+		for (size_t i = 0; i < ARRAY_SIZE(parameters); i++)
+			if (result < 0 || buffer_append_parameter(&path, parameters[i].name,
+								  parameters[i].value) < 0)
+				return error_set(error, ERROR_USAGE, "--%s is too long",
+						 parameters[i].name);
+		if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 		json_array_extend(items, json_object_get(answer, "items"));
 		const char *next = member_text(answer, "next_cursor");

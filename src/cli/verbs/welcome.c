@@ -38,15 +38,6 @@ static int welcome_token_make(struct client *client, char *token, size_t room, s
 	return 0;
 }
 
-static void unenforced_limits_print(json_t *limits)
-{
-	char names[128];
-	const char *reason;
-	void *at = json_object_iter(limits);
-	while (unenforced_limits_next(limits, &at, names, sizeof(names), &reason))
-		printf("NOT enforced:    %s: %s\n", names, reason);
-}
-
 /* *ret_shown is the result for --json. */
 static int first_command_show(struct client *client, json_t **ret_shown, struct error *error)
 {
@@ -85,7 +76,7 @@ static int first_command_show(struct client *client, json_t **ret_shown, struct 
 		    "It took:         %.1f ms from nothing to its output (%.1f ms to be ready)\n",
 		    member_text(record, "isolation"), milliseconds,
 		    json_number_value(json_object_get(record, "boot_ms")));
-		unenforced_limits_print(json_object_get(record, "limits"));
+		unenforced_limits_print(json_object_get(record, "limits"), "NOT enforced:    ");
 	}
 	json_decref(body);
 	json_decref(record);
