@@ -1,4 +1,4 @@
-/* The table of verbs, help, and what several verbs share. */
+/* The table of verbs, their help, and functions that several verbs share. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "cli/suggest.h"
+#include "cli/suggestions.h"
 
 const struct verb *const verbs[] = {
     &verb_run,    &verb_create,    &verb_exec,   &verb_shell,      &verb_code,   &verb_cp,
@@ -37,7 +37,7 @@ const char cli_overview[] =
     "this user's own, which is started when none runs (not with CAISSON_START=no); with\n"
     "CAISSON_TOKEN, root's if it runs.\n";
 
-static void print_overview(void)
+static void overview_print(void)
 {
 	printf("caisson: %s\n\nUsage: caisson VERB [options] ...\n\n", cli_pitch);
 	for (const struct verb *const *verb = verbs; *verb; verb++)
@@ -46,7 +46,7 @@ static void print_overview(void)
 	printf("\n%s", cli_overview);
 }
 
-static void print_verb_help(const struct verb *verb)
+static void verb_help_print(const struct verb *verb)
 {
 	printf("%s\n\nUsage: caisson %s %s\n\n%s\n\nOptions:\n", verb->summary, verb->name,
 	       verb->arguments, verb->help);
@@ -56,7 +56,7 @@ static void print_verb_help(const struct verb *verb)
 	       verb->json ? verb->json : CLI_JSON_USUAL);
 }
 
-static const struct verb *find_verb(const char *name)
+static const struct verb *verb_find(const char *name)
 {
 	for (const struct verb *const *verb = verbs; *verb; verb++)
 		if (strcmp((*verb)->name, name) == 0)
@@ -64,7 +64,7 @@ static const struct verb *find_verb(const char *name)
 	return NULL;
 }
 
-static int report(const char *verb, const struct error *error)
+static int error_report(const char *verb, const struct error *error)
 {
 	const struct error_info *info = error_info(error->kind);
 	if (cli_json) {
@@ -75,7 +75,7 @@ static int report(const char *verb, const struct error *error)
 		free(text);
 		json_decref(json);
 	} else {
-		complain("caisson %s: %s", verb, error->message);
+		error_print("caisson %s: %s", verb, error->message);
 		if (*info->advice)
 			fprintf(stderr, "  %s\n", info->advice);
 		if (error->kind == ERROR_USAGE)
@@ -84,19 +84,19 @@ static int report(const char *verb, const struct error *error)
 	return info->exit_code;
 }
 
-static int run_help(struct client *client, int argc, char **argv, struct error *error)
+static int help_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	(void)client;
-	const struct verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
+	const struct verb *verb = argc > 1 ? verb_find(argv[1]) : NULL;
 	if (argc > 1 && !verb) {
 		char hint[SUGGESTION_MAX];
-		suggest_verb(argv[1], hint, sizeof(hint));
+		verb_suggest(argv[1], hint, sizeof(hint));
 		return error_set(error, ERROR_USAGE, "there is no verb \"%.64s\"%s", argv[1], hint);
 	}
 	if (verb)
-		print_verb_help(verb);
+		verb_help_print(verb);
 	else
-		print_overview();
+		overview_print();
 	return 0;
 }
 
@@ -107,11 +107,12 @@ const struct verb verb_help = {
     .summary = "Explain caisson, or one of its verbs",
     .help = "Lists the verbs, or explains one.",
     .configuration = CONFIGURATION_NEVER,
-    .run = run_help,
+    .run = help_run,
 };
 
-/* A standard descriptor that is closed would be given to the next file we open. */
-static void fill_standard_descriptors(void)
+/* Opens /dev/null for closed standard descriptors: the next file that we open would get their
+ * numbers. */
+static void standard_descriptors_fill(void)
 {
 	int fd;
 	do
@@ -121,8 +122,8 @@ static void fill_standard_descriptors(void)
 		close(fd);
 }
 
-/* What was printed must have arrived: a full disk is not a success. */
-static int flush_output(int result)
+/* Makes sure that the output was written: a full disk is not a success. */
+static int output_flush(int result)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return result;
@@ -132,16 +133,16 @@ static int flush_output(int result)
 	return result == 0 ? error_info(ERROR_INTERNAL)->exit_code : result;
 }
 
-/* By which name we were started: OpenSandbox's clients know its server by that alone. */
+/* OpenSandbox's clients start their server by this name, so it selects the verb. */
 #define MCP_ALIAS "opensandbox-mcp"
 
-static bool started_as_alias(const char *name)
+static bool name_is_mcp_alias(const char *name)
 {
 	const char *slash = name ? strrchr(name, '/') : NULL;
 	return name && strcmp(slash ? slash + 1 : name, MCP_ALIAS) == 0;
 }
 
-static int alias_main(int argc, char **argv)
+static int mcp_alias_run(int argc, char **argv)
 {
 	char **words = calloc((size_t)argc + 4, sizeof(*words));
 	if (!words)
@@ -159,9 +160,9 @@ static int alias_main(int argc, char **argv)
 
 int cli_main(int argc, char **argv)
 {
-	if (started_as_alias(argv[0]))
-		return alias_main(argc, argv);
-	fill_standard_descriptors();
+	if (name_is_mcp_alias(argv[0]))
+		return mcp_alias_run(argc, argv);
+	standard_descriptors_fill();
 	struct error error = {0};
 	struct client client;
 	const char *name = argc > 1 ? argv[1] : "help";
@@ -169,67 +170,69 @@ int cli_main(int argc, char **argv)
 		name = "help";
 	if (strcmp(name, "--version") == 0)
 		name = "version";
-	const struct verb *verb = find_verb(name);
+	const struct verb *verb = verb_find(name);
 	if (!verb) {
 		char hint[SUGGESTION_MAX];
-		suggest_verb(name, hint, sizeof(hint));
-		complain("caisson: there is no verb \"%s\"%s", name, hint);
+		verb_suggest(name, hint, sizeof(hint));
+		error_print("caisson: there is no verb \"%s\"%s", name, hint);
 		return error_info(ERROR_USAGE)->exit_code;
 	}
 	int count = argc > 1 ? argc - 1 : 1;
 	char **words = argc > 1 ? argv + 1 : argv;
 	count = options_parse(verb->options, count, words, verb->command_follows, &error);
 	if (cli_help) {
-		print_verb_help(verb);
+		verb_help_print(verb);
 		return 0;
 	}
 	if (count < 0)
-		return report(verb->name, &error);
+		return error_report(verb->name, &error);
 	client = (struct client){0};
 	if (verb->configuration != CONFIGURATION_NEVER &&
 	    client_setup(&client, verb->configuration == CONFIGURATION_ALWAYS, &error) < 0)
-		return report(verb->name, &error);
+		return error_report(verb->name, &error);
 	int result = verb->run(&client, count, words, &error);
 	if (result < 0) {
-		client_explain_lost(&client, &error);
+		client_explain_lost_connection(&client, &error);
 		error_name_flags(verb->options, &error);
 		error_name_verb(verb, &error);
 	}
-	return flush_output(result < 0 ? report(verb->name, &error) : result);
+	return output_flush(result < 0 ? error_report(verb->name, &error) : result);
 }
 
-void print_json(const json_t *json)
+void json_print(const json_t *json)
 {
 	char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	printf("%s\n", text ? text : "null");
 	free(text);
 }
 
-static bool is_between(unsigned char c, unsigned char low, unsigned char high)
+static bool byte_is_between(unsigned char c, unsigned char low, unsigned char high)
 {
 	return c >= low && c <= high;
 }
 
-/* Those of ASCII, those that Unicode has twice (U+0080 to U+009F), and those that turn the order of
- * what follows, or end a line: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
-static size_t control_length(const unsigned char *text)
+/* The length of the control character at the start of the text, 0 if it is none. Control characters
+ * are those of ASCII, U+0080 to U+009F, and those that change the text's direction or end a line:
+ * U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
+static size_t control_character_length(const unsigned char *text)
 {
 	if (text[0] < 0x20 || text[0] == 0x7f)
 		return 1;
-	if ((text[0] == 0xc2 && is_between(text[1], 0x80, 0x9f)) ||
+	if ((text[0] == 0xc2 && byte_is_between(text[1], 0x80, 0x9f)) ||
 	    (text[0] == 0xd8 && text[1] == 0x9c))
 		return 2;
-	bool turns = text[0] == 0xe2 && ((text[1] == 0x80 && (is_between(text[2], 0x8e, 0x8f) ||
-							      is_between(text[2], 0xa8, 0xae))) ||
-					 (text[1] == 0x81 && is_between(text[2], 0xa6, 0xa9)));
+	bool turns =
+	    text[0] == 0xe2 && ((text[1] == 0x80 && (byte_is_between(text[2], 0x8e, 0x8f) ||
+						     byte_is_between(text[2], 0xa8, 0xae))) ||
+				(text[1] == 0x81 && byte_is_between(text[2], 0xa6, 0xa9)));
 	return turns ? 3 : 0;
 }
 
-static void write_safe(FILE *file, const char *text)
+static void safe_text_write(FILE *file, const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
 	while (*at) {
-		size_t length = control_length(at);
+		size_t length = control_character_length(at);
 		if (length == 0)
 			putc(*at++, file);
 		for (; length > 0; length--)
@@ -237,12 +240,12 @@ static void write_safe(FILE *file, const char *text)
 	}
 }
 
-void print_safe(const char *text)
+void safe_text_print(const char *text)
 {
-	write_safe(stdout, text);
+	safe_text_write(stdout, text);
 }
 
-void complain(const char *format, ...)
+void error_print(const char *format, ...)
 {
 	FREE_TEXT char *text = NULL;
 	va_list arguments;
@@ -250,7 +253,7 @@ void complain(const char *format, ...)
 	if (vasprintf(&text, format, arguments) < 0)
 		text = NULL;
 	va_end(arguments);
-	write_safe(stderr, text ? text : format);
+	safe_text_write(stderr, text ? text : format);
 	putc('\n', stderr);
 }
 
@@ -261,13 +264,22 @@ int sandbox_path(struct buffer *path, const char *sandbox, const char *rest, str
 				 "\"%.64s\" is neither the id nor the name of a sandbox; "
 				 "`caisson ls` lists them",
 				 sandbox);
-	if (buffer_append_text(path, "/v1/sandboxes/") < 0 || append_encoded(path, sandbox) < 0 ||
-	    buffer_append_text(path, rest) < 0)
+	if (buffer_append_text(path, "/v1/sandboxes/") < 0 ||
+	    buffer_append_encoded(path, sandbox) < 0 || buffer_append_text(path, rest) < 0)
 		return error_set(error, ERROR_ID_MALFORMED, "that id or name is too long");
 	return 0;
 }
 
-void bytes_text(uint64_t bytes, char text[32])
+int client_sandbox_call(struct client *client, const char *method, const char *sandbox,
+			const char *rest, json_t *body, json_t **ret_json, struct error *error)
+{
+	DONE_BUFFER struct buffer path = BUFFER(4096);
+	if (sandbox_path(&path, sandbox, rest, error) < 0)
+		return -1;
+	return client_call(client, method, path.data, body, NULL, 0, ret_json, error);
+}
+
+void bytes_to_text(uint64_t bytes, char text[32])
 {
 	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 	double value = (double)bytes;
@@ -279,7 +291,7 @@ void bytes_text(uint64_t bytes, char text[32])
 	snprintf(text, 32, value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
-void age_text(int64_t seconds, char text[32])
+void age_to_text(int64_t seconds, char text[32])
 {
 	static const struct {
 		int64_t seconds;

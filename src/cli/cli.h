@@ -10,14 +10,14 @@
 #include "cli/client/client.h"
 #include "cli/options.h"
 
-/* Started as `opensandbox-mcp` it is `caisson mcp --dialect opensandbox`. */
+/* When started as `opensandbox-mcp`, the program is `caisson mcp --dialect opensandbox`. */
 int cli_main(int argc, char **argv);
 
 /* Whether a verb reads the configuration. */
 enum configuration {
-	CONFIGURATION_LOCAL = 0, /* to find the daemon of this machine: not with CAISSON_URL */
+	CONFIGURATION_LOCAL = 0, /* to find this machine's daemon; not with CAISSON_URL */
 	CONFIGURATION_ALWAYS,
-	CONFIGURATION_NEVER, /* nor does it use the client */
+	CONFIGURATION_NEVER, /* and does not use the client */
 };
 
 struct verb {
@@ -25,15 +25,15 @@ struct verb {
 	const char *arguments; /* "[options] SANDBOX -- COMMAND ..." */
 	const char *summary;   /* one line */
 	const char *help;      /* what it does and examples; options are listed from the table */
-	const char *json;      /* what --json does to it; NULL: what it prints is JSON */
-	const char *words; /* what its first argument can be, for completion: "backup restore" */
+	const char *json;      /* what --json does; NULL: it prints the result as JSON */
+	const char *words;     /* values of its first argument, for completion: "backup restore" */
 	enum configuration configuration;
 	bool sandboxes; /* its arguments are sandboxes */
-	bool execs;     /* what follows the sandbox is an exec of it */
+	bool execs;     /* after the sandbox come execs of it */
 	const struct option_spec *options;
 	bool command_follows; /* the first argument ends the options */
-	/* argv[0] is the verb, the options are taken out. Returns the exit code; -1 with *error:
-	 * its text is printed and its kind's exit code is used. */
+	/* argv[0] is the verb; the options are already removed. Returns the exit code, or -1 with
+	 * *error: its message is printed and its kind gives the exit code. */
 	int (*run)(struct client *client, int argc, char **argv, struct error *error);
 	bool hidden;
 };
@@ -45,40 +45,45 @@ extern const struct verb verb_run, verb_create, verb_exec, verb_shell, verb_cp, 
     verb_help, verb_welcome, verb_activity, verb_events, verb_receipt, verb_verify, verb_limits,
     verb_budget, verb_usage, verb_code, verb_sign, verb_set, verb_wait, verb_drain, verb_templates,
     verb_mcp, verb_wrap, verb_man;
-/* All of them, NULL at the end. */
+/* All verbs, ended by NULL. */
 extern const struct verb *const verbs[];
 
-/* Of the whole program, for --help and the manual. */
+/* Text about the whole program, for --help and the manual. */
 extern const char cli_pitch[], cli_overview[];
-/* What --json does to a verb that says nothing of it. */
+/* What --json does for a verb whose `json` is NULL. */
 #define CLI_JSON_USUAL "what it prints, and errors, as JSON"
-/* Every verb has --json; true when it was given. */
+/* True when --json was given; every verb has it. */
 extern bool cli_json;
 
-void print_json(const json_t *json);
-/* Prints text that came from a sandbox or a user: control characters are made visible. */
-void print_safe(const char *text);
-/* A line on standard error, as safe as that. */
-void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The name of the flag that fills a field, without "--". */
-const char *flag_of(const char *field);
-/* An error of the API names fields: puts the flags of these options in their place. */
+void json_print(const json_t *json);
+/* Prints text that came from a sandbox or a user; control characters are escaped. */
+void safe_text_print(const char *text);
+/* Prints a line on standard error; control characters are escaped. */
+void error_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The name, without "--", of the flag that sets this field of a request. */
+const char *field_flag(const char *field);
+/* The API's errors name fields of a request. Replaces them by the flags of these options. */
 void error_name_flags(const struct option_spec *options, struct error *error);
-/* And names `caisson create` with options that another verb has too: puts this verb there. */
+/* The API's errors name options of `caisson create`. Puts this verb's name there if it has the same
+ * option. */
 void error_name_verb(const struct verb *verb, struct error *error);
-/* "/v1/sandboxes/ID" and the rest, encoded. */
+/* Appends "/v1/sandboxes/ID" and `rest`, percent-encoded. */
 NODISCARD int sandbox_path(struct buffer *path, const char *sandbox, const char *rest,
 			   struct error *error);
+/* client_call() for that path of a sandbox. */
+NODISCARD int client_sandbox_call(struct client *client, const char *method, const char *sandbox,
+				  const char *rest, json_t *body, json_t **ret_json,
+				  struct error *error);
 /* "512 MiB" */
-void bytes_text(uint64_t bytes, char text[32]);
+void bytes_to_text(uint64_t bytes, char text[32]);
 /* "45s", "3m20s", "1h58m", "3d4h": two units at most. Negative: "-". */
-void age_text(int64_t seconds, char text[32]);
-/* Seconds since the epoch of a time of the API's; -1: there is none. */
+void age_to_text(int64_t seconds, char text[32]);
+/* A time from the API as seconds since the epoch; -1 if it is missing. */
 int64_t member_time(const json_t *object, const char *name);
 const char *member_text(const json_t *object, const char *name);
 int64_t member_integer(const json_t *object, const char *name);
 
-/* The options that `run` and `create` share, and the request they make. */
+/* The options that `run` and `create` share, and the request that they make. */
 #define CREATE_MOUNTS_MAX SANDBOX_MOUNTS_MAX
 #define CREATE_PAIRS_MAX 128
 struct create_options {
@@ -144,45 +149,47 @@ extern struct create_options create_options;
 	}
 
 /* POST /v1/sandboxes with create_options; *ret_json is the new sandbox's record. */
-NODISCARD int create_sandbox(struct client *client, uint32_t default_idle_timeout,
-			     json_t **ret_json, struct error *error);
-NODISCARD int delete_sandbox(struct client *client, const char *id, struct error *error);
-/* Opens the folders of create_options: "mounts" of the request, and *ret_count grants that the
- * caller closes, also after a failure. */
-NODISCARD int open_mounts(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_count,
-			  struct error *error);
-/* Says on standard error which limits that were asked for are not enforced on this host. */
-void warn_of_limits(const char *verb, const json_t *record);
-/* The limits of a record that are not enforced, those with one reason at a time: "disk, inodes".
- * *at begins as json_object_iter(limits). False: there are no more. */
-bool unenforced_next(json_t *limits, void **at, char *names, size_t room, const char **ret_reason);
-/* Members of a request, where the option was given: seconds, MiB, a number of cpus. */
-NODISCARD int set_seconds(json_t *body, const char *field, const char *text, struct error *error);
-NODISCARD int set_megabytes(json_t *body, const char *field, const char *text, struct error *error);
-NODISCARD int set_cpus(json_t *body, const char *text, struct error *error);
-/* Which sandboxes a verb is for, where they are not named: --label, --state, --all. */
+NODISCARD int client_sandbox_create(struct client *client, uint32_t default_idle_timeout,
+				    json_t **ret_json, struct error *error);
+NODISCARD int client_sandbox_delete(struct client *client, const char *id, struct error *error);
+/* Opens the folders of create_options. Adds them to `body` as "mounts"; *ret_count grants in `fds`
+ * must be closed by the caller, also after a failure. */
+NODISCARD int create_mounts_open(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_count,
+				 struct error *error);
+/* Warns on standard error about limits that were requested and that this host does not enforce. */
+void unenforced_limits_warn(const char *verb, const json_t *record);
+/* Prints the limits of a record that are not enforced, one line for each reason: the prefix, then
+ * "disk, inodes: REASON". */
+void unenforced_limits_print(json_t *limits, const char *prefix);
+/* Set a member of a request if the option was given: seconds, MiB, or a number of cpus. */
+NODISCARD int body_set_seconds(json_t *body, const char *field, const char *text,
+			       struct error *error);
+NODISCARD int body_set_megabytes(json_t *body, const char *field, const char *text,
+				 struct error *error);
+NODISCARD int body_set_cpus(json_t *body, const char *text, struct error *error);
+/* Which sandboxes a verb acts on when none is named: --label, --state, --all. */
 struct selection {
 	struct text_list labels;
 	const char *state;
 	bool all;
 };
-/* Does the action for those that are selected; prints one line for each. */
-NODISCARD int select_and(struct client *client, const char *verb, const char *action,
-			 const struct selection *selection, struct error *error);
-/* "K=V" and "K" (from our own environment) into a JSON object. */
-NODISCARD int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json,
-			 struct error *error);
+/* Performs the action on the selected sandboxes and prints one line for each. */
+NODISCARD int selection_apply(struct client *client, const char *verb, const char *action,
+			      const struct selection *selection, struct error *error);
+/* Turns "K=V" and "K" (value from our own environment) into a JSON object. */
+NODISCARD int pairs_to_json(const struct text_list *list, bool inherit, json_t **ret_json,
+			    struct error *error);
 
-/* An exec with our standard descriptors passed through; see cli/client/session.c. */
-struct session {
+/* An exec whose standard descriptors are connected to ours; see cli/client/exec_session.c. */
+struct exec_session {
 	const char *sandbox;
 	json_t *body; /* the exec request; borrowed */
 	bool tty;
 	bool stdin_open;
-	const char *fresh; /* the verb whose sandbox goes with the command; NULL: it stays */
-	char left[64];     /* filled: the exec that the user left running, or "" */
+	const char *fresh; /* the verb that removes the sandbox after the command; NULL: it stays */
+	char left[64]; /* set by exec_session_run(): the exec that the user left running, or "" */
 };
-/* The exit code of the command, as a shell would say it (128 + n for a signal). */
-NODISCARD int session_run(struct client *client, struct session *session, int *ret_exit_code,
-			  struct error *error);
-bool session_wants_tty(void);
+/* Runs the command. *ret_exit_code is what a shell would report (128 + n for a signal). */
+NODISCARD int exec_session_run(struct client *client, struct exec_session *session,
+			       int *ret_exit_code, struct error *error);
+bool exec_session_wants_tty(void);

@@ -4,21 +4,21 @@
 
 #include "cli/cli.h"
 
-/* A key press must start no daemon. */
+/* Pressing a key must not start a daemon. */
 #define SANDBOXES "CAISSON_START=no caisson ls --names 2>/dev/null"
 #define SANDBOX_IDS "CAISSON_START=no caisson ls -q 2>/dev/null"
 #define JOBS "CAISSON_START=no caisson jobs -q $box 2>/dev/null"
-/* The execs of the sandbox that stands on the line, else of all. */
+/* The execs of the sandbox on the command line; if there is none, of all sandboxes. */
 #define EXECS "$(_caisson_execs)"
 
-static void print_words(const char *separator)
+static void verb_names_print(const char *separator)
 {
 	for (const struct verb *const *verb = verbs; *verb; verb++)
 		if (!(*verb)->hidden)
 			printf("%s%s", verb == verbs ? "" : separator, (*verb)->name);
 }
 
-/* What the value of an option can be: the option's own name, or the verb's and its name. */
+/* Possible values of an option, for one verb or (NULL) for every verb that has it. */
 static const struct {
 	const char *verb, *option, *words;
 } values[] = {
@@ -41,14 +41,14 @@ static const struct {
     {"mcp", "protocol", "http https"},
 };
 
-/* What follows a verb's first word. */
+/* Possible words after a verb's first argument. */
 static const struct {
 	const char *verb, *word, *words;
 } followers[] = {
     {"mcp", "config", "claude-code claude-desktop cursor vscode windsurf zed codex gemini generic"},
 };
 
-static const char *values_of(const struct verb *verb, const struct option_spec *option)
+static const char *option_values(const struct verb *verb, const struct option_spec *option)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
 		if (strcmp(values[i].option, option->name) == 0 &&
@@ -57,12 +57,12 @@ static const char *values_of(const struct verb *verb, const struct option_spec *
 	return NULL;
 }
 
-/* "--state|-s" for a case of the word before. */
-static void print_values(const struct verb *verb)
+/* Prints one shell case per option whose values are known: "--state|-s". */
+static void option_values_print(const struct verb *verb)
 {
 	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
 	     option++) {
-		const char *words = values_of(verb, option);
+		const char *words = option_values(verb, option);
 		if (!words)
 			continue;
 		printf("    %s:--%s", verb->name, option->name);
@@ -72,7 +72,7 @@ static void print_values(const struct verb *verb)
 	}
 }
 
-static void print_options(const struct verb *verb)
+static void option_names_print(const struct verb *verb)
 {
 	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
 	     option++)
@@ -94,18 +94,18 @@ static const char bash_helpers[] =
     "_caisson_sandbox_then_execs() {\n"
     "  if _caisson_sandbox >/dev/null; then _caisson_execs; else " SANDBOXES "; fi\n}\n";
 
-static void print_bash(void)
+static void bash_completion_print(void)
 {
 	printf("%s", bash_helpers);
 	printf("_caisson_words() {\n"
 	       "  local cur=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]} options= words=\n"
 	       "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
 	       "    COMPREPLY=($(compgen -W \"");
-	print_words(" ");
+	verb_names_print(" ");
 	printf("\" -- \"$cur\")); return\n  fi\n  case $verb:${COMP_WORDS[COMP_CWORD-1]} in\n");
 	for (const struct verb *const *verb = verbs; *verb; verb++)
 		if (!(*verb)->hidden)
-			print_values(*verb);
+			option_values_print(*verb);
 	for (size_t i = 0; i < ARRAY_SIZE(followers); i++)
 		printf("    %s:%s) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\")); return ;;\n",
 		       followers[i].verb, followers[i].word, followers[i].words);
@@ -114,7 +114,7 @@ static void print_bash(void)
 		if ((*verb)->hidden)
 			continue;
 		printf("    %s) options=\"", (*verb)->name);
-		print_options(*verb);
+		option_names_print(*verb);
 		printf("\"");
 		if ((*verb)->words)
 			printf("; [ \"$COMP_CWORD\" = 2 ] && words=\"%s\"", (*verb)->words);
@@ -131,24 +131,24 @@ static void print_bash(void)
 	       "  esac\n}\ncomplete -o filenames -F _caisson_words caisson\n");
 }
 
-/* zsh runs bash's function. As a file of a $fpath directory this is called as `_caisson` itself and
- * has to answer at once; sourced it only registers. */
-static void print_zsh(void)
+/* zsh runs bash's function. In a file of a $fpath directory this code is called as `_caisson` and
+ * must complete at once; when it is sourced it only registers. */
+static void zsh_completion_print(void)
 {
 	printf("#compdef caisson\nautoload -U +X bashcompinit && bashcompinit\n");
-	print_bash();
+	bash_completion_print();
 	printf("[ \"$funcstack[1]\" = _caisson ] && _bash_complete -o filenames -F _caisson_words\n"
 	       "true\n");
 }
 
-/* Between single quotes. */
-static void print_quoted(const char *text)
+/* Escapes text for single quotes. */
+static void quoted_text_print(const char *text)
 {
 	for (; *text; text++)
 		printf(*text == '\'' ? "\\'" : "%c", *text);
 }
 
-static void print_fish_arguments(const struct verb *verb)
+static void fish_arguments_print(const struct verb *verb)
 {
 	if (verb->words)
 		printf("complete -c caisson -f -n '__fish_seen_subcommand_from %s; and not "
@@ -177,23 +177,23 @@ static const char fish_helpers[] =
     "function __caisson_sandbox_then_execs\n"
     "  if __caisson_sandbox >/dev/null; __caisson_execs; else; env " SANDBOXES "; end\nend\n";
 
-static void print_fish(void)
+static void fish_completion_print(void)
 {
 	printf("%s", fish_helpers);
 	for (const struct verb *const *verb = verbs; *verb; verb++) {
 		if ((*verb)->hidden)
 			continue;
 		printf("complete -c caisson -n __fish_use_subcommand -a %s -d '", (*verb)->name);
-		print_quoted((*verb)->summary);
+		quoted_text_print((*verb)->summary);
 		printf("'\n");
-		print_fish_arguments(*verb);
+		fish_arguments_print(*verb);
 		for (const struct option_spec *option = (*verb)->options;
 		     option && option->kind != OPTION_END; option++) {
 			printf("complete -c caisson -n '__fish_seen_subcommand_from %s' -l %s",
 			       (*verb)->name, option->name);
 			if (option->letter)
 				printf(" -s %c", option->letter);
-			const char *words = values_of(*verb, option);
+			const char *words = option_values(*verb, option);
 			printf("%s", option->kind == OPTION_FLAG ? "" : " -r");
 			if (words && strcmp(words, EXECS) == 0)
 				printf(" -f -a '(__caisson_execs)'");
@@ -204,16 +204,16 @@ static void print_fish(void)
 	}
 }
 
-static int run_completion(struct client *client, int argc, char **argv, struct error *error)
+static int completion_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	(void)client;
 	const char *shell = argc == 2 ? argv[1] : "";
 	if (strcmp(shell, "bash") == 0)
-		print_bash();
+		bash_completion_print();
 	else if (strcmp(shell, "zsh") == 0)
-		print_zsh();
+		zsh_completion_print();
 	else if (strcmp(shell, "fish") == 0)
-		print_fish();
+		fish_completion_print();
 	else
 		return error_set(error, ERROR_USAGE, "completion needs a shell: bash, zsh or fish");
 	return 0;
@@ -227,5 +227,5 @@ const struct verb verb_completion = {
     .summary = "Print the shell's completion script",
     .help = "  source <(caisson completion bash)",
     .configuration = CONFIGURATION_NEVER,
-    .run = run_completion,
+    .run = completion_run,
 };

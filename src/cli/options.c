@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/suggest.h"
+#include "cli/suggestions.h"
 
 bool cli_json, cli_help;
 
-static const struct option_spec *find_long(const struct option_spec *options, const char *name,
-					   size_t length)
+static const struct option_spec *option_find_long(const struct option_spec *options,
+						  const char *name, size_t length)
 {
 	for (; options && options->kind != OPTION_END; options++)
 		if (strlen(options->name) == length && memcmp(options->name, name, length) == 0)
@@ -17,7 +17,7 @@ static const struct option_spec *find_long(const struct option_spec *options, co
 	return NULL;
 }
 
-static const struct option_spec *find_letter(const struct option_spec *options, char letter)
+static const struct option_spec *option_find_letter(const struct option_spec *options, char letter)
 {
 	for (; options && options->kind != OPTION_END; options++)
 		if (options->letter && options->letter == letter)
@@ -25,7 +25,7 @@ static const struct option_spec *find_letter(const struct option_spec *options, 
 	return NULL;
 }
 
-static int store(const struct option_spec *option, const char *value, struct error *error)
+static int option_store(const struct option_spec *option, const char *value, struct error *error)
 {
 	switch (option->kind) {
 	case OPTION_FLAG:
@@ -50,9 +50,9 @@ static int store(const struct option_spec *option, const char *value, struct err
 	return error_set(error, ERROR_INTERNAL, "option table");
 }
 
-/* One word that starts with '-'. *ret_used = words taken, 1 or 2. */
-static int parse_word(const struct option_spec *options, char **words, int count, int *ret_used,
-		      struct error *error)
+/* Parses one word that starts with '-'. *ret_used: words taken, 1 or 2. */
+static int option_parse_word(const struct option_spec *options, char **words, int count,
+			     int *ret_used, struct error *error)
 {
 	static const struct option_spec common[] = {
 	    {"json", 0, OPTION_FLAG, &cli_json, NULL, NULL},
@@ -64,19 +64,19 @@ static int parse_word(const struct option_spec *options, char **words, int count
 	*ret_used = 1;
 	if (word[1] == '-') {
 		size_t length = strcspn(word + 2, "=");
-		option = find_long(options, word + 2, length);
+		option = option_find_long(options, word + 2, length);
 		if (!option)
-			option = find_long(common, word + 2, length);
+			option = option_find_long(common, word + 2, length);
 		if (word[2 + length] == '=')
 			value = word + 2 + length + 1;
 	} else {
-		option = find_letter(options, word[1]);
+		option = option_find_letter(options, word[1]);
 		if (!option)
-			option = find_letter(common, word[1]);
+			option = option_find_letter(common, word[1]);
 		if (option && word[2]) {
 			if (option->kind == OPTION_FLAG) {
 				/* "-it" is "-i -t". */
-				if (store(option, NULL, error) < 0)
+				if (option_store(option, NULL, error) < 0)
 					return -1;
 				words[0]++;
 				words[0][0] = '-';
@@ -88,7 +88,7 @@ static int parse_word(const struct option_spec *options, char **words, int count
 	}
 	if (!option) {
 		char hint[SUGGESTION_MAX];
-		suggest_option(options, word, hint, sizeof(hint));
+		option_suggest(options, word, hint, sizeof(hint));
 		return error_set(error, ERROR_USAGE, "there is no option %.*s%s",
 				 (int)strcspn(word, "="), word, hint);
 	}
@@ -99,7 +99,7 @@ static int parse_word(const struct option_spec *options, char **words, int count
 		value = words[1];
 		*ret_used = 2;
 	}
-	return store(option, value, error);
+	return option_store(option, value, error);
 }
 
 int options_parse(const struct option_spec *options, int argc, char **argv, bool stop_at_argument,
@@ -113,7 +113,7 @@ int options_parse(const struct option_spec *options, int argc, char **argv, bool
 		}
 		if (argv[at][0] == '-' && argv[at][1]) {
 			int used = 1;
-			if (parse_word(options, argv + at, argc - at, &used, error) < 0)
+			if (option_parse_word(options, argv + at, argc - at, &used, error) < 0)
 				return -1;
 			at += used;
 			continue;

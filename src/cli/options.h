@@ -1,5 +1,5 @@
-/* Options from a table: long and short, in any order before "--" or the first argument that is a
- * command; the same table makes --help and the shell's completion. */
+/* Parses options from a table: long and short, in any order, before "--" or before the first
+ * argument of a command. The same table makes --help and the shell completion. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,15 +20,15 @@ struct option_spec {
 	char letter; /* 0 = none */
 	enum option_kind kind;
 	void *target;      /* bool, const char *, struct text_list */
-	const char *value; /* what stands for it in --help */
+	const char *value; /* the value's name in --help */
 	const char *help;
 };
 
-/* Takes the options out of argv (in place; argv[0] stays) and returns the new argc. With
- * stop_at_argument the first argument ends them (its rest is a command with options of its own);
- * "--" always does, and is taken out. */
+/* Removes the options from argv (in place; argv[0] stays) and returns the new argc. With
+ * stop_at_argument the first argument ends the options, because the rest is a command with options
+ * of its own. "--" always ends them and is removed. */
 NODISCARD int options_parse(const struct option_spec *options, int argc, char **argv,
 			    bool stop_at_argument, struct error *error);
-/* --json and --help are known everywhere; they set these. */
+/* Every verb has --json and --help; they set these. */
 extern bool cli_json, cli_help;
 void options_print(const struct option_spec *options);

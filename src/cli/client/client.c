@@ -1,4 +1,4 @@
-/* The command line's HTTP client: one request per connection, blocking. See client.h. */
+/* The command line's HTTP client: one blocking request per connection. See client.h. */
 #include "cli/client/client.h"
 
 #include <errno.h>
@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -14,20 +13,11 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/limits.h"
 #include "base/text.h"
 #include "cli/client/tls.h"
-#include "cli/client/start.h"
+#include "cli/client/daemon_start.h"
 
-#define ANSWER_MAX (64 * MIB)
 #define SYSTEM_RUNTIME "/run/caisson"
-
-volatile sig_atomic_t client_interrupted;
-
-static int exchange_cancelled(struct error *error)
-{
-	return error_set(error, ERROR_CANCELLED, "interrupted");
-}
 
 int client_use_url(struct client *client, const char *name, const char *url, struct error *error)
 {
@@ -52,7 +42,7 @@ int client_use_url(struct client *client, const char *name, const char *url, str
 	return 0;
 }
 
-static int connect_unix(const char *path)
+static int socket_connect_unix(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int result = text_copy(address.sun_path, sizeof(address.sun_path), path);
@@ -66,10 +56,11 @@ static int connect_unix(const char *path)
 	return TAKE_FD(fd);
 }
 
-/* Whoever listens gets the request, the token and folders of this user's: it must be this user or
- * root. Below /tmp somebody else may have made the directory first. One that was named is taken to
- * be its owner's, whoever that is; the kernel says who called listen(). */
-static int check_listener(const struct client *client, int fd, struct error *error)
+/* The process that listens at the socket receives the request, the token and the user's folders, so
+ * it must belong to this user or root. In a directory below /tmp another user may have created the
+ * runtime directory first. If the user named the runtime directory, we trust its owner. The kernel
+ * reports the uid that called listen(). */
+static int client_check_listener(const struct client *client, int fd, struct error *error)
 {
 	struct stat info;
 	struct ucred peer;
@@ -77,7 +68,7 @@ static int check_listener(const struct client *client, int fd, struct error *err
 	const char *runtime = client->config.runtime;
 	if (lstat(runtime, &info) < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno, "%s", runtime);
-	/* A link counts as its target where a link of that owner's may decide. */
+	/* Follow a symbolic link only if its owner is trusted. */
 	uid_t owner = client->runtime_named ? info.st_uid : geteuid();
 	bool owned = info.st_uid == owner || info.st_uid == 0;
 	if (owned && S_ISLNK(info.st_mode)) {
@@ -104,23 +95,23 @@ static int check_listener(const struct client *client, int fd, struct error *err
 	return 0;
 }
 
-/* An ordinary user has a daemon of one's own, which needs no token and is started when it is not
- * there. Who has a token means the one that gave it: root's, if that runs. */
-static void use_system_daemon(struct client *client)
+/* An ordinary user has a daemon of their own, which needs no token and is started on demand. A user
+ * with a token means the daemon that issued it: root's, if that runs. */
+static void client_use_system_daemon(struct client *client)
 {
 	if (geteuid() == 0 || getenv("CAISSON_RUNTIME") || !client->token[0])
 		return;
-	CLOSE_FD int fd = connect_unix(SYSTEM_RUNTIME "/caisson.sock");
+	CLOSE_FD int fd = socket_connect_unix(SYSTEM_RUNTIME "/caisson.sock");
 	if (fd >= 0)
 		snprintf(client->config.runtime, sizeof(client->config.runtime), "%s",
 			 SYSTEM_RUNTIME);
 }
 
-static int read_configuration(struct client *client, struct error *error)
+static int client_read_configuration(struct client *client, struct error *error)
 {
 	config_defaults(&client->config);
-	/* A daemon that we start listens on TCP where somebody has said so; the usual port is for
-	 * one that is served on purpose. */
+	/* A daemon that we start listens on TCP only if the configuration names a port. The default
+	 * port is for a daemon that somebody started on purpose. */
 	client->config.listen[0] = '\0';
 	char runtime[sizeof(client->config.runtime)];
 	memcpy(runtime, client->config.runtime, sizeof(runtime));
@@ -145,7 +136,7 @@ int client_setup(struct client *client, bool needed, struct error *error)
 	memset(client, 0, sizeof(*client));
 	const char *url = getenv("CAISSON_URL");
 	bool remote = url && *url;
-	if (read_configuration(client, error) < 0 && (needed || !remote))
+	if (client_read_configuration(client, error) < 0 && (needed || !remote))
 		return -1;
 	const char *token = getenv("CAISSON_TOKEN");
 	if (token && text_copy(client->token, sizeof(client->token), token) < 0)
@@ -154,7 +145,7 @@ int client_setup(struct client *client, bool needed, struct error *error)
 		return error_set(error, ERROR_USAGE, "CAISSON_TOKEN holds a line end");
 	if (remote)
 		return client_use_url(client, "CAISSON_URL", url, error);
-	use_system_daemon(client);
+	client_use_system_daemon(client);
 	if (config_socket_path(&client->config, client->socket, sizeof(client->socket)) < 0)
 		return error_set(error, ERROR_CONFIG,
 				 "the runtime directory's path is too long for a Unix socket: %s",
@@ -162,7 +153,7 @@ int client_setup(struct client *client, bool needed, struct error *error)
 	return 0;
 }
 
-static int connect_tcp(const struct client *client, struct error *error)
+static int client_connect_tcp(const struct client *client, struct error *error)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *addresses;
 	int result = getaddrinfo(client->host, client->port, &hints, &addresses);
@@ -186,15 +177,15 @@ static int connect_tcp(const struct client *client, struct error *error)
 	return TAKE_FD(fd);
 }
 
-void client_explain_lost(const struct client *client, struct error *error)
+void client_explain_lost_connection(const struct client *client, struct error *error)
 {
 	const struct timeval patience = {.tv_sec = 5};
 	struct error ignored;
 	if (!client->remote || client->tls || error->kind != ERROR_DAEMON_RESTARTING)
 		return;
-	CLOSE_FD int fd = connect_tcp(client, &ignored);
+	CLOSE_FD int fd = client_connect_tcp(client, &ignored);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
-	    !client_tls_spoken(fd))
+	    !client_tls_is_spoken(fd))
 		return;
 	bool brackets = strchr(client->host, ':');
 	error_set(error, ERROR_DAEMON_TLS,
@@ -204,7 +195,7 @@ void client_explain_lost(const struct client *client, struct error *error)
 		  brackets ? "]" : "", client->port);
 }
 
-static int unreachable(const struct client *client, int result, struct error *error)
+static int daemon_unreachable(const struct client *client, int result, struct error *error)
 {
 	if (result == -EACCES || result == -EPERM)
 		return error_set(error, ERROR_NO_PERMISSION,
@@ -215,15 +206,15 @@ static int unreachable(const struct client *client, int result, struct error *er
 
 int client_ping(struct client *client, struct error *error)
 {
-	CLOSE_FD int fd =
-	    client->remote ? connect_tcp(client, error) : connect_unix(client->socket);
+	CLOSE_FD int fd = client->remote ? client_connect_tcp(client, error)
+					 : socket_connect_unix(client->socket);
 	if (fd < 0)
-		return client->remote ? -1 : unreachable(client, fd, error);
-	return client->remote ? 0 : check_listener(client, fd, error);
+		return client->remote ? -1 : daemon_unreachable(client, fd, error);
+	return client->remote ? 0 : client_check_listener(client, fd, error);
 }
 
-/* A completion, or who waits for a daemon, must not start one. */
-static bool may_start(const struct client *client)
+/* Shell completion must not start a daemon, nor may a process that waits for one. */
+static bool client_may_start(const struct client *client)
 {
 	const char *word = getenv("CAISSON_START");
 	return !client->no_start && (!word || strcmp(word, "no") != 0);
@@ -232,414 +223,21 @@ static bool may_start(const struct client *client)
 int client_connect(struct client *client, struct error *error)
 {
 	if (client->remote)
-		return connect_tcp(client, error);
-	CLOSE_FD int fd = connect_unix(client->socket);
-	if ((fd == -ENOENT || fd == -ECONNREFUSED) && may_start(client)) {
+		return client_connect_tcp(client, error);
+	CLOSE_FD int fd = socket_connect_unix(client->socket);
+	if ((fd == -ENOENT || fd == -ECONNREFUSED) && client_may_start(client)) {
 		if (daemon_start(client, error) < 0)
 			return -1;
-		fd = connect_unix(client->socket);
+		fd = socket_connect_unix(client->socket);
 	}
 	if (fd < 0)
-		return unreachable(client, fd, error);
-	if (check_listener(client, fd, error) < 0)
+		return daemon_unreachable(client, fd, error);
+	if (client_check_listener(client, fd, error) < 0)
 		return -1;
 	return TAKE_FD(fd);
 }
 
-ssize_t exchange_send(struct exchange *exchange, const void *data, size_t size, int flags)
-{
-	return exchange->tls ? client_tls_send(exchange->tls, data, size)
-			     : send(exchange->fd, data, size, MSG_NOSIGNAL | flags);
-}
-
-static int write_all(struct exchange *exchange, const void *data, size_t size, struct error *error)
-{
-	const char *place = data;
-	while (size > 0) {
-		ssize_t put = exchange_send(exchange, place, size, 0);
-		if (put < 0 && errno == EINTR && !client_interrupted)
-			continue;
-		if (put < 0 && client_interrupted)
-			return exchange_cancelled(error);
-		if (put <= 0)
-			return error_set_errno(error, ERROR_DAEMON_RESTARTING, errno,
-					       "sending to the daemon");
-		place += put;
-		size -= (size_t)put;
-	}
-	return 0;
-}
-
-static int append_head(struct client *client, const struct request *request, struct buffer *head)
-{
-	int result = 0;
-	result |= buffer_printf(head, "%s %s HTTP/1.1\r\nHost: ", request->method, request->path);
-	if (client->remote)
-		result |=
-		    buffer_printf(head, strchr(client->host, ':') ? "[%s]:%s\r\n" : "%s:%s\r\n",
-				  client->host, client->port);
-	else
-		result |= buffer_append_text(head, "localhost\r\n");
-	if (client->token[0])
-		result |= buffer_printf(head, "Authorization: Bearer %s\r\n", client->token);
-	if (request->type)
-		result |= buffer_printf(head, "Content-Type: %s\r\n", request->type);
-	if (request->upgrade)
-		result |=
-		    buffer_printf(head, "Connection: Upgrade\r\nUpgrade: %s\r\n", request->upgrade);
-	else
-		result |= buffer_append_text(head, "Connection: close\r\n");
-	if (request->extra)
-		result |= buffer_append_text(head, request->extra);
-	if (request->length < 0)
-		result |= buffer_append_text(head, "Transfer-Encoding: chunked\r\n");
-	else if (request->length > 0 || strcmp(request->method, "GET") != 0)
-		result |=
-		    buffer_printf(head, "Content-Length: %lld\r\n", (long long)request->length);
-	return result | buffer_append_text(head, "\r\n");
-}
-
-int exchange_begin(struct client *client, const struct request *request,
-		   struct exchange *ret_exchange, struct error *error)
-{
-	DONE_BUFFER struct buffer head = BUFFER(HTTP_HEAD_MAX);
-	if (append_head(client, request, &head) < 0)
-		return error_set(error, ERROR_TOO_LARGE, "the request's path is too long");
-	if (client_interrupted)
-		return exchange_cancelled(error);
-	CLOSE_FD int fd = client_connect(client, error);
-	if (fd < 0)
-		return -1;
-	size_t sent = 0;
-	if (request->fd_count > 0) {
-		if (client->remote)
-			return error_set(error, ERROR_UNSUPPORTED,
-					 "a folder can be given over the Unix socket only, not "
-					 "to a remote daemon");
-		ssize_t put = fd_send(fd, head.data, head.size, request->fds, request->fd_count);
-		if (put < 0)
-			return error_set_errno(error, ERROR_DAEMON_RESTARTING, (int)put,
-					       "sending to the daemon");
-		sent = (size_t)put;
-	}
-	ret_exchange->tls = NULL;
-	if (client->remote && client->tls &&
-	    client_tls_begin(client, fd, &ret_exchange->tls, error) < 0)
-		return -1;
-	ret_exchange->fd = TAKE_FD(fd);
-	if (write_all(ret_exchange, head.data + sent, head.size - sent, error) < 0)
-		return -1;
-	ret_exchange->start = ret_exchange->end = 0;
-	ret_exchange->status = 0;
-	ret_exchange->head_only = strcmp(request->method, "HEAD") == 0;
-	ret_exchange->request_id[0] = '\0';
-	ret_exchange->offset = ret_exchange->gap = ret_exchange->total = -1;
-	return 0;
-}
-
-int exchange_write(struct exchange *exchange, bool chunked, const void *data, size_t size,
-		   struct error *error)
-{
-	if (size == 0)
-		return 0;
-	char line[24];
-	if (chunked) {
-		int length = snprintf(line, sizeof(line), "%zx\r\n", size);
-		if (write_all(exchange, line, (size_t)length, error) < 0)
-			return -1;
-	}
-	if (write_all(exchange, data, size, error) < 0)
-		return -1;
-	return chunked ? write_all(exchange, "\r\n", 2, error) : 0;
-}
-
-int exchange_write_end(struct exchange *exchange, bool chunked, struct error *error)
-{
-	return chunked ? write_all(exchange, "0\r\n\r\n", 5, error) : 0;
-}
-
-ssize_t exchange_receive(struct exchange *exchange, void *data, size_t size)
-{
-	return exchange->tls ? client_tls_receive(exchange->tls, data, size)
-			     : recv(exchange->fd, data, size, 0);
-}
-
-void exchange_half_close(struct exchange *exchange)
-{
-	if (exchange->tls)
-		client_tls_close(exchange->tls);
-	else
-		shutdown(exchange->fd, SHUT_WR);
-}
-
-bool exchange_pending(const struct exchange *exchange)
-{
-	return exchange->tls && client_tls_pending(exchange->tls);
-}
-
-/* More input behind what is there; 0 at the end of the connection. */
-static ssize_t fill(struct exchange *exchange, struct error *error)
-{
-	if (exchange->start == exchange->end)
-		exchange->start = exchange->end = 0;
-	if (exchange->end == sizeof(exchange->buffer)) {
-		memmove(exchange->buffer, exchange->buffer + exchange->start,
-			exchange->end - exchange->start);
-		exchange->end -= exchange->start;
-		exchange->start = 0;
-	}
-	ssize_t got;
-	do
-		got = exchange_receive(exchange, exchange->buffer + exchange->end,
-				       sizeof(exchange->buffer) - exchange->end);
-	while (got < 0 && errno == EINTR && !client_interrupted);
-	if (got < 0 && client_interrupted)
-		return exchange_cancelled(error);
-	if (got < 0)
-		return error_set_errno(error, ERROR_DAEMON_RESTARTING, errno,
-				       "reading the daemon's answer");
-	exchange->end += (size_t)got;
-	return got;
-}
-
-/* One line without its end into `line`. */
-static int read_line(struct exchange *exchange, char *line, size_t room, struct error *error)
-{
-	for (;;) {
-		char *begin = exchange->buffer + exchange->start;
-		size_t size = exchange->end - exchange->start;
-		char *end = memchr(begin, '\n', size);
-		if (end) {
-			size_t length = (size_t)(end - begin);
-			exchange->start += length + 1;
-			if (length > 0 && begin[length - 1] == '\r')
-				length--;
-			if (length >= room)
-				break;
-			memcpy(line, begin, length);
-			line[length] = '\0';
-			return 0;
-		}
-		if (size >= HTTP_HEAD_MAX)
-			break;
-		ssize_t got = fill(exchange, error);
-		if (got < 0)
-			return -1;
-		if (got == 0)
-			return error_set(error, ERROR_DAEMON_RESTARTING,
-					 "the daemon closed the connection without an answer");
-	}
-	return error_set(error, ERROR_INTERNAL, "the daemon's answer is not HTTP as we know it");
-}
-
-static void take_header(struct exchange *exchange, char *line)
-{
-	char *colon = strchr(line, ':');
-	if (!colon)
-		return;
-	*colon = '\0';
-	const char *value = colon + 1 + strspn(colon + 1, " \t");
-	const struct {
-		const char *name;
-		int64_t *place;
-	} numbers[] = {
-	    {"content-length", &exchange->content_length},
-	    {"x-offset", &exchange->offset},
-	    {"x-gap", &exchange->gap},
-	    {"x-total", &exchange->total},
-	};
-	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		uint64_t number;
-		if (strcasecmp(line, numbers[i].name) == 0 &&
-		    text_to_u64(value, 0, INT64_MAX, &number) == 0)
-			*numbers[i].place = (int64_t)number;
-	}
-	if (strcasecmp(line, "transfer-encoding") == 0)
-		exchange->chunked = strcasecmp(value, "chunked") == 0;
-	if (strcasecmp(line, "x-request-id") == 0)
-		snprintf(exchange->request_id, sizeof(exchange->request_id), "%s", value);
-}
-
-static int read_error_body(struct exchange *exchange, struct error *error)
-{
-	DONE_BUFFER struct buffer body = BUFFER(1 * MIB);
-	char piece[4096];
-	struct error ignored;
-	for (;;) {
-		ssize_t got = exchange_read(exchange, piece, sizeof(piece), &ignored);
-		if (got <= 0 || buffer_append(&body, piece, (size_t)got) < 0)
-			break;
-	}
-	json_t *json = json_loadb(buffer_text(&body), body.size, 0, NULL);
-	error_from_json(json, exchange->status, error);
-	json_decref(json);
-	return -1;
-}
-
-int exchange_read_head(struct exchange *exchange, struct error *error)
-{
-	char line[HTTP_HEAD_MAX];
-	do {
-		if (read_line(exchange, line, sizeof(line), error) < 0)
-			return -1;
-		if (strncmp(line, "HTTP/1.1 ", 9) != 0 || strlen(line) < 12)
-			return error_set(error, ERROR_INTERNAL,
-					 "what answers there is not a Caisson daemon");
-		exchange->status = (line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0');
-		exchange->content_length = -1;
-		exchange->chunked = false;
-		for (;;) {
-			if (read_line(exchange, line, sizeof(line), error) < 0)
-				return -1;
-			if (!line[0])
-				break;
-			take_header(exchange, line);
-		}
-	} while (exchange->status == 100);
-	exchange->left = exchange->content_length > 0 ? (uint64_t)exchange->content_length : 0;
-	exchange->body_done = exchange->head_only || exchange->status == 204 ||
-			      (!exchange->chunked && exchange->content_length == 0);
-	if (exchange->status >= 400)
-		return read_error_body(exchange, error);
-	return 0;
-}
-
-/* At the start of a chunk: its size. At the last one the trailers are read. */
-static int next_chunk(struct exchange *exchange, struct error *error)
-{
-	char line[256];
-	if (read_line(exchange, line, sizeof(line), error) < 0)
-		return -1;
-	char *end;
-	exchange->left = strtoull(line, &end, 16);
-	if (end == line)
-		return error_set(error, ERROR_INTERNAL, "the daemon's answer is broken");
-	if (exchange->left > 0)
-		return 0;
-	do {
-		if (read_line(exchange, line, sizeof(line), error) < 0)
-			return -1;
-	} while (line[0]);
-	exchange->body_done = true;
-	return 0;
-}
-
-ssize_t exchange_read(struct exchange *exchange, void *data, size_t size, struct error *error)
-{
-	if (exchange->body_done)
-		return 0;
-	if (exchange->chunked && exchange->left == 0) {
-		if (next_chunk(exchange, error) < 0)
-			return -1;
-		if (exchange->body_done)
-			return 0;
-	}
-	if (exchange->start == exchange->end) {
-		ssize_t got = fill(exchange, error);
-		if (got < 0)
-			return -1;
-		if (got == 0 && !exchange->chunked && exchange->content_length < 0) {
-			exchange->body_done = true;
-			return 0;
-		}
-		if (got == 0)
-			return error_set(error, ERROR_DAEMON_RESTARTING,
-					 "the daemon's answer broke off");
-	}
-	bool counted = exchange->chunked || exchange->content_length >= 0;
-	size_t take = MIN(size, exchange->end - exchange->start);
-	if (counted)
-		take = MIN(take, exchange->left);
-	memcpy(data, exchange->buffer + exchange->start, take);
-	exchange->start += take;
-	if (!counted)
-		return (ssize_t)take;
-	exchange->left -= take;
-	if (exchange->left == 0 && !exchange->chunked)
-		exchange->body_done = true;
-	if (exchange->left == 0 && exchange->chunked) {
-		char line[8];
-		if (read_line(exchange, line, sizeof(line), error) < 0)
-			return -1;
-	}
-	return (ssize_t)take;
-}
-
-void exchange_done(struct exchange *exchange)
-{
-	client_tls_end(exchange->tls);
-	exchange->tls = NULL;
-	fd_close(&exchange->fd);
-}
-
-void error_from_json(const json_t *json, int status, struct error *error)
-{
-	const char *code = json_string_value(json_object_get(json, "code"));
-	const char *text = json_string_value(json_object_get(json, "error"));
-	error_set(error, code ? error_kind_of_code(code) : ERROR_INTERNAL, "%s",
-		  text ? text : "the daemon refused without saying why");
-	if (!text)
-		error_prepend(error, "HTTP status %d", status);
-}
-
-static int read_json(struct exchange *exchange, json_t **ret_json, struct error *error)
-{
-	DONE_BUFFER struct buffer body = BUFFER(ANSWER_MAX);
-	char piece[16384];
-	for (;;) {
-		ssize_t got = exchange_read(exchange, piece, sizeof(piece), error);
-		if (got < 0)
-			return -1;
-		if (got == 0)
-			break;
-		if (buffer_append(&body, piece, (size_t)got) < 0)
-			return error_set(error, ERROR_TOO_LARGE, "the daemon's answer is too long");
-	}
-	*ret_json = NULL;
-	if (body.size == 0)
-		return 0;
-	*ret_json = json_loadb(body.data, body.size, JSON_DECODE_ANY, NULL);
-	if (!*ret_json)
-		return error_set(error, ERROR_INTERNAL, "the daemon's answer is not JSON");
-	return 0;
-}
-
-int client_json(struct client *client, const char *method, const char *path, json_t *body,
-		const int *fds, size_t fd_count, json_t **ret_json, struct error *error)
-{
-	FREE_TEXT char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-	if (body && !text)
-		return error_set(error, ERROR_INVALID, "an argument is not valid UTF-8");
-	struct request request = {
-	    .method = method,
-	    .path = path,
-	    .type = body ? "application/json" : NULL,
-	    .length = text ? (int64_t)strlen(text) : 0,
-	    .fds = fds,
-	    .fd_count = fd_count,
-	};
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
-	json_t *json = NULL;
-	int result = exchange_begin(client, &request, exchange, error);
-	if (result == 0 && text)
-		result = exchange_write(exchange, false, text, strlen(text), error);
-	if (result == 0)
-		result = exchange_read_head(exchange, error);
-	if (result == 0)
-		result = read_json(exchange, &json, error);
-	exchange_done(exchange);
-	free(exchange);
-	if (result == 0 && ret_json)
-		*ret_json = json;
-	else
-		json_decref(json);
-	return result;
-}
-
-int client_url(struct client *client, char *url, size_t room, struct error *error)
+int client_daemon_url(struct client *client, char *url, size_t room, struct error *error)
 {
 	const char *scheme = client->tls ? "https" : "http";
 	url[0] = '\0';
@@ -649,7 +247,7 @@ int client_url(struct client *client, char *url, size_t room, struct error *erro
 		return 0;
 	}
 	json_t *version = NULL;
-	if (client_json(client, "GET", "/v1/version", NULL, NULL, 0, &version, error) < 0)
+	if (client_call(client, "GET", "/v1/version", NULL, NULL, 0, &version, error) < 0)
 		return -1;
 	const char *said = json_string_value(json_object_get(version, "url"));
 	if (said)
@@ -662,18 +260,4 @@ int client_url(struct client *client, char *url, size_t room, struct error *erro
 	    "the daemon has no TCP address, only its Unix socket: `caisson serve` takes its "
 	    "place with one (%s unless --listen says otherwise), or set `[server] listen`",
 	    CONFIG_LISTEN_DEFAULT);
-}
-
-int append_encoded(struct buffer *buffer, const char *text)
-{
-	static const char plain[] =
-	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
-	int result = 0;
-	for (; *text; text++) {
-		if (strchr(plain, *text))
-			result |= buffer_append(buffer, text, 1);
-		else
-			result |= buffer_printf(buffer, "%%%02X", (unsigned char)*text);
-	}
-	return result;
 }

@@ -1,4 +1,4 @@
-/* See instance.h. Called by the verbs that touch the state directory; reads the lock files that the
+/* See instance.h. Called by verbs that use the state directory. Reads the lock files that the
  * spawner writes (spawner/locks.c) and does not block. */
 #include "cli/client/instance.h"
 
@@ -14,9 +14,9 @@
 
 #define RUNTIME_WORD "runtime "
 
-/* Who holds the lock of a directory, 0 when nobody does. Asking /proc/locks rather than the lock
- * itself leaves a daemon alone that starts at this moment. */
-static int lock_holder(const char *path)
+/* The pid that holds a directory's lock, 0 if none. We read /proc/locks rather than try the lock:
+ * trying it could disturb a daemon that is just starting. */
+static int lock_holder_pid(const char *path)
 {
 	char line[256];
 	struct stat info;
@@ -45,10 +45,10 @@ void instance_read(const char *directory, struct instance *ret_instance)
 	*ret_instance = (struct instance){0};
 	if (text_format(path, sizeof(path), "%s/lock", directory) < 0)
 		return;
-	ret_instance->pid = lock_holder(path);
+	ret_instance->pid = lock_holder_pid(path);
 	if (fd_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return;
-	/* The pid, the state directory, then lines that begin with a word. */
+	/* The file holds the pid, the state directory, then lines that begin with a word. */
 	strsep(&rest, "\n");
 	const char *state = strsep(&rest, "\n");
 	if (state && text_copy(ret_instance->state, sizeof(ret_instance->state), state) < 0)
@@ -56,7 +56,7 @@ void instance_read(const char *directory, struct instance *ret_instance)
 	const char *line = strsep(&rest, "\n");
 	while (line && !text_starts(line, RUNTIME_WORD))
 		line = strsep(&rest, "\n");
-	/* The first one counts: the end of an older text may follow. */
+	/* Only the first one counts: remains of a longer, older text may follow. */
 	if (line && text_copy(ret_instance->runtime, sizeof(ret_instance->runtime),
 			      line + strlen(RUNTIME_WORD)) < 0)
 		ret_instance->runtime[0] = '\0';
@@ -103,14 +103,14 @@ int instance_use_state(struct client *client, const char *state, struct error *e
 	struct instance instance, mine;
 	instance_read(state, &instance);
 	if (instance.runtime[0]) {
-		/* A token is of the daemon that gave it; who owns the state directory needs none.
-		 */
+		/* A token belongs to the daemon that issued it; the owner of the state directory
+		 * needs none. */
 		if (client->remote ||
 		    !instance_same_directory(client->config.runtime, instance.runtime))
 			client->token[0] = '\0';
 		memcpy(client->config.runtime, instance.runtime, sizeof(instance.runtime));
 	} else if (instance.pid != 0) {
-		/* An older one's lock does not say it. */
+		/* The lock file of an older version does not name the runtime directory. */
 		instance_read(client->config.runtime, &mine);
 		if (client->remote || mine.pid != instance.pid)
 			return error_set(error, ERROR_DAEMON_CONFLICT,

@@ -1,5 +1,5 @@
-/* See progress.h. Called by cp, and by backup and restore of the state; nothing blocks but the
- * terminal. */
+/* See progress.h. Called by `cp` and by backup and restore of the state. Only writing to the
+ * terminal may block. */
 #include "cli/client/progress.h"
 
 #include <stdio.h>
@@ -26,20 +26,20 @@ int progress_line(const struct progress *progress, int64_t took, int columns, ch
 {
 	char done[32], total[32], rate[32], bar[BAR + 1] = "";
 	double seconds = (double)MAX(took, NSEC_PER_MSEC) / (double)NSEC_PER_SEC;
-	bytes_text(progress->done, done);
-	bytes_text(progress->total, total);
-	bytes_text((uint64_t)((double)progress->done / seconds), rate);
+	bytes_to_text(progress->done, done);
+	bytes_to_text(progress->total, total);
+	bytes_to_text((uint64_t)((double)progress->done / seconds), rate);
 	int length;
 	if (progress->total == 0) {
 		length = snprintf(text, 128, "%s %s, %s/s", progress->verb, done, rate);
 	} else {
-		/* A file may have grown since its size was asked for. */
+		/* A file may have grown since its size was read. */
 		double part = MIN((double)progress->done / (double)progress->total, 1.0);
 		memset(bar, '#', (size_t)(part * BAR));
 		length = snprintf(text, 128, "%s [%-*s] %3d%% %s of %s, %s/s", progress->verb, BAR,
 				  bar, (int)(part * 100), done, total, rate);
 	}
-	/* A line that wraps could not be taken back. */
+	/* A line that wraps could not be erased. */
 	length = MIN(length, MIN(127, columns - 1));
 	text[length] = '\0';
 	return length;

@@ -1,5 +1,5 @@
-/* How far a copy, a backup or a restore is: one line on standard error, on a terminal alone, from
- * half a second on. It is gone when the work is done. */
+/* Progress of a copy, a backup or a restore: one line on standard error, only on a terminal, shown
+ * after half a second and erased at the end. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,16 +7,16 @@
 
 struct progress {
 	const char *verb;
-	uint64_t total, done; /* bytes; total 0: nobody knows */
+	uint64_t total, done; /* bytes; total 0: unknown */
 	int64_t began, shown_at;
-	int width; /* of what the terminal shows now */
+	int width; /* characters on the terminal now */
 	bool terminal;
 };
 
 void progress_begin(struct progress *progress, const char *verb, uint64_t total);
 void progress_add(struct progress *progress, uint64_t bytes);
-/* Takes the line away, for another line or for good; the next bytes bring it back. */
+/* Erases the line, at the end or before other output. The next progress_add() shows it again. */
 void progress_clear(struct progress *progress);
-/* The line after so many nanoseconds: "cp [#####     ]  50% 5 MiB of 10 MiB, 1 MiB/s", without the
- * bar where the total is not known. At most columns - 1 characters. Returns its length. */
+/* The text of the line after `took` nanoseconds: "cp [#####     ]  50% 5 MiB of 10 MiB, 1 MiB/s",
+ * without the bar if the total is unknown. At most columns - 1 characters. Returns its length. */
 int progress_line(const struct progress *progress, int64_t took, int columns, char text[128]);

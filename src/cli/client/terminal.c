@@ -1,5 +1,5 @@
-/* The user's own terminal, made raw and given back. Called by session.c and cli/verbs/attach.c;
- * nothing blocks but the output that is still to be shown. */
+/* Sets the user's terminal to raw mode and back. Called by exec_session.c and cli/verbs/attach.c.
+ * Blocks only until pending output is written. */
 #include "cli/client/terminal.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ void terminal_restore(void)
 	raw_now = false;
 }
 
-void terminal_raw(void)
+void terminal_set_raw(void)
 {
 	if (tcgetattr(STDIN_FILENO, &saved) < 0)
 		return;
@@ -27,7 +27,7 @@ void terminal_raw(void)
 	atexit(terminal_restore);
 }
 
-const char *terminal_leave_key(const char *typed, size_t size)
+const char *terminal_find_leave_key(const char *typed, size_t size)
 {
 	return raw_now ? memchr(typed, TERMINAL_LEAVE_KEY, size) : NULL;
 }

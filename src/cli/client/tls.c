@@ -1,6 +1,6 @@
-/* TLS below the command line's HTTP client, for CAISSON_URL=https://...: the certificate must be
- * one that this host trusts, or the authority's that CAISSON_CA_FILE names, and the host's that the
- * URL names. Called by client.c alone; blocks as the socket does. */
+/* TLS below the command line's HTTP client, for CAISSON_URL=https://... The certificate must be
+ * signed by an authority that this host trusts or that CAISSON_CA_FILE names, and be valid for the
+ * URL's host. Called by client.c and exchange.c; blocks like the socket. */
 #include "cli/client/tls.h"
 
 #include <arpa/inet.h>
@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-/* What helps depends on what is wrong with it. */
+/* Advice for the reason why the certificate was rejected. */
 static const char *certificate_hint(long verified)
 {
 	const char *authority = getenv("CAISSON_CA_FILE");
@@ -32,7 +32,7 @@ static const char *certificate_hint(long verified)
 	}
 }
 
-static int tls_failed(const struct client *client, SSL *ssl, struct error *error)
+static int tls_error_set(const struct client *client, SSL *ssl, struct error *error)
 {
 	long verified = ssl ? SSL_get_verify_result(ssl) : X509_V_OK;
 	if (verified != X509_V_OK)
@@ -49,16 +49,17 @@ static int tls_failed(const struct client *client, SSL *ssl, struct error *error
 			 client->host, client->port, reason ? reason : "the connection was closed");
 }
 
-static SSL_CTX *context_new(const struct client *client, struct error *error)
+static SSL_CTX *tls_context_new(const struct client *client, struct error *error)
 {
 	const char *authority = getenv("CAISSON_CA_FILE");
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
 	if (!context)
 		abort();
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-	/* What is no data must not keep a read waiting for data. */
+	/* Without automatic retries, a record without data does not make a read wait for data. */
 	SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
-	/* Of the bridge of `mcp`, which does not wait: the rest is sent from where it is then. */
+	/* The bridge of `mcp` writes without waiting; it sends the rest later, from another buffer.
+	 */
 	SSL_CTX_set_mode(context,
 			 SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	bool named = authority && *authority;
@@ -72,12 +73,12 @@ static SSL_CTX *context_new(const struct client *client, struct error *error)
 		error_set(error, ERROR_USAGE, "CAISSON_CA_FILE: there are no certificates in %s",
 			  authority);
 	else
-		tls_failed(client, NULL, error);
+		tls_error_set(client, NULL, error);
 	return NULL;
 }
 
-/* Whose certificate it must be: an address's, or a name's, which is also asked for. */
-static bool expect_host(SSL *ssl, const char *host)
+/* The certificate must be valid for this address or name. A name is also sent as SNI. */
+static bool tls_expect_host(SSL *ssl, const char *host)
 {
 	unsigned char address[16];
 	if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
@@ -87,17 +88,18 @@ static bool expect_host(SSL *ssl, const char *host)
 
 int client_tls_begin(const struct client *client, int fd, void **ret_tls, struct error *error)
 {
-	/* OpenSSL writes with write(): a connection that is gone is an error, not our end. */
+	/* OpenSSL uses write(): without this, a closed connection would kill us with SIGPIPE. */
 	signal(SIGPIPE, SIG_IGN);
-	SSL_CTX *context = context_new(client, error);
+	SSL_CTX *context = tls_context_new(client, error);
 	if (!context)
 		return -1;
 	SSL *ssl = SSL_new(context);
 	SSL_CTX_free(context);
 	if (!ssl)
 		abort();
-	if (!expect_host(ssl, client->host) || SSL_set_fd(ssl, fd) != 1 || SSL_connect(ssl) != 1) {
-		int result = tls_failed(client, ssl, error);
+	if (!tls_expect_host(ssl, client->host) || SSL_set_fd(ssl, fd) != 1 ||
+	    SSL_connect(ssl) != 1) {
+		int result = tls_error_set(client, ssl, error);
 		SSL_free(ssl);
 		return result;
 	}
@@ -105,7 +107,7 @@ int client_tls_begin(const struct client *client, int fd, void **ret_tls, struct
 	return 0;
 }
 
-bool client_tls_spoken(int fd)
+bool client_tls_is_spoken(int fd)
 {
 	signal(SIGPIPE, SIG_IGN);
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -113,14 +115,14 @@ bool client_tls_spoken(int fd)
 	if (!ssl)
 		abort();
 	SSL_CTX_free(context);
-	/* Nothing is sent: whose certificate it is does not matter. */
+	/* Nothing is sent, so the certificate does not matter. */
 	bool spoken = SSL_set_fd(ssl, fd) == 1 && SSL_connect(ssl) == 1;
 	SSL_free(ssl);
 	return spoken;
 }
 
-/* As send() and recv() say it. */
-static ssize_t outcome(SSL *ssl, int result)
+/* Turns OpenSSL's result into that of send() and recv(). */
+static ssize_t tls_result(SSL *ssl, int result)
 {
 	if (result > 0)
 		return result;
@@ -145,17 +147,17 @@ ssize_t client_tls_send(void *tls, const void *data, size_t size)
 {
 	ERR_clear_error();
 	errno = 0;
-	return outcome(tls, SSL_write(tls, data, (int)MIN(size, (size_t)INT_MAX)));
+	return tls_result(tls, SSL_write(tls, data, (int)MIN(size, (size_t)INT_MAX)));
 }
 
 ssize_t client_tls_receive(void *tls, void *data, size_t size)
 {
 	ERR_clear_error();
 	errno = 0;
-	return outcome(tls, SSL_read(tls, data, (int)MIN(size, (size_t)INT_MAX)));
+	return tls_result(tls, SSL_read(tls, data, (int)MIN(size, (size_t)INT_MAX)));
 }
 
-bool client_tls_pending(void *tls)
+bool client_tls_has_input(void *tls)
 {
 	return SSL_pending(tls) > 0;
 }
@@ -165,7 +167,8 @@ void client_tls_close(void *tls)
 	SSL_shutdown(tls);
 }
 
-/* Says that nothing was cut off; nobody waits for the answer. */
+/* Sends the closing alert, so that the other side knows that nothing was truncated. We do not wait
+ * for its answer. */
 void client_tls_end(void *tls)
 {
 	if (tls && SSL_is_init_finished(tls))

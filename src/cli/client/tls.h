@@ -3,18 +3,18 @@
 
 #include "cli/client/client.h"
 
-/* The handshake on a connected socket; *ret_tls is ended by client_tls_end(), the socket stays the
- * caller's. */
+/* Performs the handshake on a connected socket. *ret_tls is freed by client_tls_end(); the caller
+ * keeps the socket. */
 NODISCARD int client_tls_begin(const struct client *client, int fd, void **ret_tls,
 			       struct error *error);
-/* Like send() and recv(), with errno; EINTR: nothing came, try again. */
+/* Like send() and recv(), with errno. EINTR: no data yet, try again. */
 ssize_t client_tls_send(void *tls, const void *data, size_t size);
 ssize_t client_tls_receive(void *tls, void *data, size_t size);
-/* There is input that poll() on the socket does not tell of. */
-bool client_tls_pending(void *tls);
-/* Nothing more is sent; what is received goes on. */
+/* True if there is input that poll() on the socket does not report. */
+bool client_tls_has_input(void *tls);
+/* Closes our sending side; receiving continues. */
 void client_tls_close(void *tls);
-/* NULL is nothing to end. */
+/* NULL is allowed. */
 void client_tls_end(void *tls);
-/* Whether TLS is spoken at the other end of a new connection. */
-bool client_tls_spoken(int fd);
+/* True if the other end of this new connection speaks TLS. */
+bool client_tls_is_spoken(int fd);

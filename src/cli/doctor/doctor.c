@@ -1,6 +1,7 @@
-/* `caisson doctor`: what this host can do, what is missing and the command that fixes it; and the
- * proof, a sandbox per tier that runs. The checks are in doctor_*.c; this file has their list, the
- * output and the exit code. Changes nothing on the host; every check is bounded in time. */
+/* `caisson doctor`: what this host can do, what is missing and the command that fixes it. It proves
+ * each tier by running a sandbox. The checks are in the other files of this folder; this file has
+ * their list, the output and the exit code. Changes nothing on the host; every check is bounded in
+ * time. */
 #include "cli/doctor/doctor.h"
 
 #include <stdarg.h>
@@ -12,10 +13,10 @@
 #include "base/clock.h"
 #include "cli/client/instance.h"
 
-/* Of the --json output: raised when a member is taken away or changes its meaning. */
+/* Version of the --json output: raised when a member is removed or changes its meaning. */
 #define REPORT_VERSION 1
 
-void finding_say(struct finding *finding, enum verdict verdict, const char *format, ...)
+void finding_set(struct finding *finding, enum verdict verdict, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
@@ -24,7 +25,7 @@ void finding_say(struct finding *finding, enum verdict verdict, const char *form
 	finding->verdict = verdict;
 }
 
-void finding_remedy(struct finding *finding, const char *format, ...)
+void finding_set_remedy(struct finding *finding, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
@@ -32,61 +33,62 @@ void finding_remedy(struct finding *finding, const char *format, ...)
 	va_end(args);
 }
 
-/* The names are part of the --json output and stay. */
+/* The names are part of the --json output and must not change. */
 static const struct check {
 	const char *name;
 	DOCTOR_CHECK((*look));
 } checks[] = {
-    {"kernel", check_kernel},
-    {"system calls", check_calls},
-    {"user", check_user},
-    {"subordinate ids", check_subordinate_ids},
-    {"namespaces", check_namespaces},
-    {"restrictions", check_restrictions},
-    {"proc", check_proc},
-    {"cgroups", check_cgroups},
-    {"delegation", check_delegation},
-    {"overlayfs", check_overlay},
-    {"idmapped mounts", check_idmapped},
-    {"disk limit", check_disk_limit},
-    {"seccomp", check_seccomp},
-    {"landlock", check_landlock},
-    {"nftables", check_nftables},
-    {"virtualization", check_kvm},
-    {"runsc", check_runsc},
-    {"state directory", check_state},
-    {"host limits", check_limits},
-    {"clock", check_clock},
-    {"daemon", check_instance},
+    {"kernel", doctor_check_kernel},
+    {"system calls", doctor_check_calls},
+    {"user", doctor_check_user},
+    {"subordinate ids", doctor_check_subordinate_ids},
+    {"namespaces", doctor_check_namespaces},
+    {"restrictions", doctor_check_restrictions},
+    {"proc", doctor_check_proc},
+    {"cgroups", doctor_check_cgroups},
+    {"delegation", doctor_check_delegation},
+    {"overlayfs", doctor_check_overlay},
+    {"idmapped mounts", doctor_check_idmapped},
+    {"disk limit", doctor_check_disk_limit},
+    {"seccomp", doctor_check_seccomp},
+    {"landlock", doctor_check_landlock},
+    {"nftables", doctor_check_nftables},
+    {"virtualization", doctor_check_kvm},
+    {"runsc", doctor_check_runsc},
+    {"state directory", doctor_check_state},
+    {"host limits", doctor_check_limits},
+    {"clock", doctor_check_clock},
+    {"daemon", doctor_check_instance},
 };
 
 static const char *const verdict_names[] = {"ok", "info", "warning", "failed"};
 static const char *const marks[] = {"ok  ", "info", "warn", "FAIL"};
 static const char *const colours[] = {"\033[32m", "\033[36m", "\033[33m", "\033[31m"};
 
-static bool coloured(void)
+static bool output_is_coloured(void)
 {
 	const char *terminal = getenv("TERM");
 	return isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && terminal &&
 	       strcmp(terminal, "dumb") != 0;
 }
 
-static void print_line(enum verdict verdict, const char *name, const char *text, const char *remedy)
+static void finding_line_print(enum verdict verdict, const char *name, const char *text,
+			       const char *remedy)
 {
-	bool colour = coloured();
+	bool colour = output_is_coloured();
 	printf("%s%s%s  %-16s ", colour ? colours[verdict] : "", marks[verdict],
 	       colour ? "\033[0m" : "", name);
-	print_safe(text);
+	safe_text_print(text);
 	putchar('\n');
 	if (*remedy) {
 		printf("      %-16s -> ", "");
-		print_safe(remedy);
+		safe_text_print(remedy);
 		putchar('\n');
 	}
 	fflush(stdout);
 }
 
-static json_t *look_at_host(const struct client *client)
+static json_t *host_examine(const struct client *client)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
@@ -97,7 +99,7 @@ static json_t *look_at_host(const struct client *client)
 		json_t *entry =
 		    json_pack("{s:s, s:s, s:s, s:f}", "name", checks[i].name, "status",
 			      verdict_names[finding.verdict], "text", finding.text, "ms", took);
-		/* What a program says may be no UTF-8. */
+		/* A program's output may not be valid UTF-8. */
 		if (!entry)
 			entry = json_pack("{s:s, s:s, s:s, s:f}", "name", checks[i].name, "status",
 					  verdict_names[finding.verdict], "text", "", "ms", took);
@@ -105,16 +107,17 @@ static json_t *look_at_host(const struct client *client)
 			json_object_set_new(entry, "remedy", json_string(finding.remedy));
 		json_array_append_new(list, entry);
 		if (!cli_json)
-			print_line(finding.verdict, checks[i].name, finding.text, finding.remedy);
+			finding_line_print(finding.verdict, checks[i].name, finding.text,
+					   finding.remedy);
 	}
 	return list;
 }
 
-/* Those that hold in one line; those that do not with why, one line for each reason. */
-static void print_limits(json_t *limits)
+/* Prints the enforced limits in one line, and the others grouped by reason. */
+static void limits_print(json_t *limits)
 {
 	char line[256] = "";
-	const char *name, *reason;
+	const char *name;
 	json_t *limit;
 	json_object_foreach(limits, name, limit)
 	{
@@ -123,12 +126,10 @@ static void print_limits(json_t *limits)
 			snprintf(line + used, sizeof(line) - used, "%s%s", used ? ", " : "", name);
 	}
 	printf("      %-16s    enforced: %s\n", "", *line ? line : "nothing");
-	void *at = json_object_iter(limits);
-	while (unenforced_next(limits, &at, line, sizeof(line), &reason))
-		printf("      %-16s    NOT enforced: %s: %s\n", "", line, reason);
+	unenforced_limits_print(limits, "                          NOT enforced: ");
 }
 
-static bool all_enforced(const json_t *limits)
+static bool limits_are_enforced(const json_t *limits)
 {
 	const char *name;
 	json_t *limit;
@@ -140,8 +141,8 @@ static bool all_enforced(const json_t *limits)
 	return all;
 }
 
-/* Do the checks that limits hang on have more to say? */
-static bool checks_help(const json_t *checks_done)
+/* True if the checks on which limits depend have remedies. */
+static bool checks_have_more(const json_t *checks_done)
 {
 	static const char *const names[] = {"cgroups", "delegation", "disk limit"};
 	size_t at;
@@ -156,7 +157,7 @@ static bool checks_help(const json_t *checks_done)
 	return false;
 }
 
-static void print_tier(const json_t *tier, bool more_above)
+static void tier_print(const json_t *tier, bool more_above)
 {
 	char name[32], text[1024];
 	bool proven = json_is_true(json_object_get(tier, "proven"));
@@ -165,8 +166,8 @@ static void print_tier(const json_t *tier, bool more_above)
 	if (!proven && !probed) {
 		snprintf(text, sizeof(text), "not available: %s", member_text(tier, "missing"));
 		bool broken = json_is_true(json_object_get(tier, "available"));
-		print_line(broken ? VERDICT_WARNING : VERDICT_INFORMATION, name, text,
-			   member_text(tier, "remedy"));
+		finding_line_print(broken ? VERDICT_WARNING : VERDICT_INFORMATION, name, text,
+				   member_text(tier, "remedy"));
 		return;
 	}
 	json_t *limits = json_object_get(tier, "limits");
@@ -179,40 +180,41 @@ static void print_tier(const json_t *tier, bool more_above)
 			 json_number_value(json_object_get(tier, "create_ms")),
 			 json_number_value(json_object_get(tier, "exec_ms")),
 			 json_number_value(json_object_get(tier, "total_ms")));
-	print_line(all_enforced(limits) ? VERDICT_OK : VERDICT_WARNING, name, text, "");
-	print_limits(limits);
+	finding_line_print(limits_are_enforced(limits) ? VERDICT_OK : VERDICT_WARNING, name, text,
+			   "");
+	limits_print(limits);
 	if (*member_text(tier, "by_name_only"))
 		printf("      %-16s    %s\n", "", member_text(tier, "by_name_only"));
-	if (!all_enforced(limits) && more_above)
+	if (!limits_are_enforced(limits) && more_above)
 		printf("      %-16s -> cgroups, delegation and disk limit above say what helps\n",
 		       "");
 }
 
-static void print_tiers(const json_t *tiers, const json_t *checks_done)
+static void tiers_print(const json_t *tiers, const json_t *checks_done)
 {
 	const json_t *tier, *first = json_array_get(tiers, 0);
 	size_t at;
-	/* Without a daemon the same is true of all of them. */
+	/* Without a daemon all tiers have the same problem. */
 	if (json_is_true(json_object_get(first, "unknown"))) {
-		print_line(VERDICT_FAILED, "tiers", member_text(first, "missing"),
-			   member_text(first, "remedy"));
+		finding_line_print(VERDICT_FAILED, "tiers", member_text(first, "missing"),
+				   member_text(first, "remedy"));
 		return;
 	}
 	json_array_foreach(tiers, at, tier)
 	{
-		print_tier(tier, checks_help(checks_done));
+		tier_print(tier, checks_have_more(checks_done));
 	}
 }
 
-static int run_doctor(struct client *client, int argc, char **argv, struct error *error)
+static int doctor_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "doctor takes no argument (\"%s\")", argv[1]);
 	bool works = false;
 	struct error ignored;
-	/* What cannot be known or contradicts itself is a finding. */
+	/* An unknown or contradictory state directory is a finding, not an error. */
 	(void)!instance_find_state(client, &ignored);
-	json_t *list = look_at_host(client), *tiers = doctor_tiers(client), *tier;
+	json_t *list = host_examine(client), *tiers = doctor_tiers_json(client), *tier;
 	size_t at;
 	json_array_foreach(tiers, at, tier)
 	{
@@ -220,12 +222,12 @@ static int run_doctor(struct client *client, int argc, char **argv, struct error
 			json_is_true(json_object_get(tier, "probed"));
 	}
 	if (!cli_json)
-		print_tiers(tiers, list);
+		tiers_print(tiers, list);
 	if (cli_json) {
 		json_t *report = json_pack("{s:i, s:s, s:o, s:o, s:b}", "report_version",
 					   REPORT_VERSION, "caisson", CAISSON_VERSION, "checks",
 					   list, "tiers", tiers, "works", works);
-		print_json(report);
+		json_print(report);
 		json_decref(report);
 	} else {
 		printf("\n%s\n", works ? "This host runs sandboxes."
@@ -246,5 +248,5 @@ const struct verb verb_doctor = {
 	"in a sandbox of it. Exits with 0 when at least one tier works, else with 1; warnings do\n"
 	"not count. Changes nothing; as root and as an ordinary user it says what that user gets.",
     .configuration = CONFIGURATION_ALWAYS,
-    .run = run_doctor,
+    .run = doctor_run,
 };

@@ -1,5 +1,5 @@
-/* runsc: is it there, how old is it, which of its platforms run a program here. Every run is in a
- * pid namespace of its own and is killed when it hangs. Called by doctor.c. */
+/* Checks runsc: is it installed, how old is it, and which of its platforms can run a program here.
+ * Each run has a pid namespace of its own and is killed if it hangs. Called by doctor.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +13,11 @@
 
 #define VERSION_TIMEOUT_MS 3000
 #define PLATFORM_TIMEOUT_MS 6000
-#define OLD_DAYS 366 /* as src/tier/gvisor/runsc.c: older ones are used by name only */
+#define OLD_DAYS 366 /* as in src/tier/gvisor/runsc.c: `auto` does not choose older ones */
 
-/* Releases are named by their day: "release-20250210.0", Debian's "0.0~20221219.0". Days since
- * then, or -1. */
-static int64_t release_age(const char *version)
+/* The age of a release in days, or -1. Its name has the date: "release-20250210.0", Debian's
+ * "0.0~20221219.0". */
+static int64_t runsc_release_age(const char *version)
 {
 	for (const char *at = version; *at; at++) {
 		size_t digits = strspn(at, "0123456789");
@@ -35,8 +35,8 @@ static int64_t release_age(const char *version)
 	return -1;
 }
 
-/* Where the tier looks, in its order. */
-static bool find_runsc(char path[128])
+/* The places where the tier looks, in its order. */
+static bool runsc_find(char path[128])
 {
 	static const char *const places[] = {"/usr/bin/runsc", "/usr/local/bin/runsc",
 					     "/usr/sbin/runsc"};
@@ -46,8 +46,8 @@ static bool find_runsc(char path[128])
 	return false;
 }
 
-/* Does a platform run /bin/true? 0, or what doctor_program() said. */
-static int try_platform(const char *runsc, const char *platform)
+/* Runs /bin/true on a platform. Returns 0, or the result of doctor_run_program(). */
+static int runsc_platform_try(const char *runsc, const char *platform)
 {
 	char directory[] = "/tmp/caisson-doctor-XXXXXX", root[64], option[64], text[512];
 	if (!mkdtemp(directory))
@@ -60,67 +60,69 @@ static int try_platform(const char *runsc, const char *platform)
 		argv[count++] = "--rootless";
 	argv[count++] = "do";
 	argv[count++] = "/bin/true";
-	int result = doctor_program(argv, PLATFORM_TIMEOUT_MS, text, sizeof(text));
-	/* What a killed one has left is its state file and lock. */
+	int result = doctor_run_program(argv, PLATFORM_TIMEOUT_MS, text, sizeof(text));
+	/* A killed runsc leaves its state file and lock. */
 	const char *const remove[] = {"/bin/rm", "-rf", "--one-file-system", directory, NULL};
-	int removed = doctor_program(remove, VERSION_TIMEOUT_MS, text, sizeof(text));
+	int removed = doctor_run_program(remove, VERSION_TIMEOUT_MS, text, sizeof(text));
 	(void)removed;
 	return result;
 }
 
-static void say_version(struct finding *finding, const char *version, const char *platforms,
-			const char *hung)
+static void runsc_version_report(struct finding *finding, const char *version,
+				 const char *platforms, const char *hung)
 {
-	int64_t age = release_age(version);
+	int64_t age = runsc_release_age(version);
 	char years[64] = "";
 	if (age >= 0)
 		snprintf(years, sizeof(years), ", %lld days old", (long long)age);
 	if (!*platforms) {
-		finding_say(finding, VERDICT_INFORMATION, "%s%s: no platform of it runs here%s%s",
+		finding_set(finding, VERDICT_INFORMATION, "%s%s: no platform of it runs here%s%s",
 			    version, years, *hung ? "; ended because they hung:" : "", hung);
 		return;
 	}
 	bool old = age > OLD_DAYS;
-	finding_say(finding, old ? VERDICT_WARNING : VERDICT_OK, "%s%s; runs with%s%s%s", version,
+	finding_set(finding, old ? VERDICT_WARNING : VERDICT_OK, "%s%s; runs with%s%s%s", version,
 		    years, platforms, *hung ? "; hung:" : "", hung);
 	if (old)
-		finding_remedy(finding,
-			       "install a current release of gVisor's runsc (/usr/bin comes before "
-			       "/usr/local/bin: `apt-get remove runsc` first); this release has "
-			       "known escapes that later ones fix");
+		finding_set_remedy(
+		    finding, "install a current release of gVisor's runsc (/usr/bin comes before "
+			     "/usr/local/bin: `apt-get remove runsc` first); this release has "
+			     "known escapes that later ones fix");
 }
 
-DOCTOR_CHECK(check_runsc)
+DOCTOR_CHECK(doctor_check_runsc)
 {
 	(void)client;
 	static const char *const platforms[] = {"systrap", "ptrace", "kvm"};
 	char path[128], text[512], working[64] = "", hung[64] = "";
-	if (!find_runsc(path)) {
-		finding_say(finding, VERDICT_INFORMATION, "not installed");
-		finding_remedy(finding, "install a current release of gVisor's runsc (Debian 12's "
-					"own has known escapes)");
+	if (!runsc_find(path)) {
+		finding_set(finding, VERDICT_INFORMATION, "not installed");
+		finding_set_remedy(finding,
+				   "install a current release of gVisor's runsc (Debian 12's "
+				   "own has known escapes)");
 		return;
 	}
 	const char *const argv[] = {path, "--version", NULL};
-	int result = doctor_program(argv, VERSION_TIMEOUT_MS, text, sizeof(text));
+	int result = doctor_run_program(argv, VERSION_TIMEOUT_MS, text, sizeof(text));
 	text[strcspn(text, "\n")] = '\0';
 	if (result != 0) {
-		finding_say(finding, VERDICT_WARNING, "%s --version %s", path,
+		finding_set(finding, VERDICT_WARNING, "%s --version %s", path,
 			    result == -ETIMEDOUT ? "hung and was ended" : "fails");
-		finding_remedy(finding, "apt-get install --reinstall runsc");
+		finding_set_remedy(finding, "apt-get install --reinstall runsc");
 		return;
 	}
-	/* Its kvm platform hangs where virtualization is not real. */
+	/* The kvm platform hangs if virtualization does not really work. */
 	struct finding virtualization = {0};
-	check_kvm(client, &virtualization);
+	doctor_check_kvm(client, &virtualization);
 	for (size_t i = 0; i < ARRAY_SIZE(platforms); i++) {
 		if (strcmp(platforms[i], "kvm") == 0 && virtualization.verdict != VERDICT_OK)
 			continue;
-		int outcome = try_platform(path, platforms[i]);
+		int outcome = runsc_platform_try(path, platforms[i]);
 		char *list = outcome == 0 ? working : hung;
 		size_t used = strlen(list);
 		if (outcome == 0 || outcome == -ETIMEDOUT)
 			snprintf(list + used, sizeof(working) - used, " %s", platforms[i]);
 	}
-	say_version(finding, text_starts(text, "runsc version ") ? text + 14 : text, working, hung);
+	runsc_version_report(finding, text_starts(text, "runsc version ") ? text + 14 : text,
+			     working, hung);
 }

@@ -1,6 +1,5 @@
-/* What the kernel is and can do: its version, the system calls that are needed, seccomp, Landlock,
- * nftables. Called by doctor.c; each check is a few system calls, in a child where it is for good.
- */
+/* Checks the kernel: its version, the required system calls, seccomp, Landlock, nftables. Called by
+ * doctor.c. Each check is a few system calls, in a child if its effect cannot be undone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -25,43 +24,45 @@
 #define KERNEL_MAJOR 5
 #define KERNEL_MINOR 19
 
-DOCTOR_CHECK(check_kernel)
+DOCTOR_CHECK(doctor_check_kernel)
 {
 	(void)client;
 	struct utsname name;
 	int major = 0, minor = 0;
 	if (uname(&name) < 0 || sscanf(name.release, "%d.%d", &major, &minor) != 2) {
-		finding_say(finding, VERDICT_FAILED, "the kernel does not say its version");
+		finding_set(finding, VERDICT_FAILED, "the kernel does not say its version");
 		return;
 	}
 	bool known = strcmp(name.machine, "x86_64") == 0 || strcmp(name.machine, "aarch64") == 0;
 	bool old = major < KERNEL_MAJOR || (major == KERNEL_MAJOR && minor < KERNEL_MINOR);
 	if (old) {
-		finding_say(finding, VERDICT_FAILED, "Linux %s on %s; %d.%d or newer is needed",
+		finding_set(finding, VERDICT_FAILED, "Linux %s on %s; %d.%d or newer is needed",
 			    name.release, name.machine, KERNEL_MAJOR, KERNEL_MINOR);
-		finding_remedy(finding, "install a newer kernel and boot it (Debian 12 has 6.1)");
+		finding_set_remedy(finding,
+				   "install a newer kernel and boot it (Debian 12 has 6.1)");
 	} else if (!known) {
-		finding_say(finding, VERDICT_FAILED,
+		finding_set(finding, VERDICT_FAILED,
 			    "Linux %s on %s; the system call filters are for x86_64 and aarch64",
 			    name.release, name.machine);
 	} else {
-		finding_say(finding, VERDICT_OK, "Linux %s on %s", name.release, name.machine);
+		finding_set(finding, VERDICT_OK, "Linux %s on %s", name.release, name.machine);
 	}
 }
 
-/* A call that the kernel has answers something else than ENOSYS to nonsense. */
-DOCTOR_CHECK(check_calls)
+/* An existing system call answers invalid arguments with another error than ENOSYS. */
+DOCTOR_CHECK(doctor_check_calls)
 {
 	(void)client;
 	const struct open_how how = {.flags = O_PATH | O_CLOEXEC};
 	CLOSE_FD int pidfd = sys_pidfd_open(getpid(), 0);
-	/* Without a root to stay in nothing stands in for it: this is the kernel's answer. */
+	/* Without RESOLVE_IN_ROOT the fallback of the wrapper is not used, so this shows the
+	 * kernel's own answer. */
 	CLOSE_FD int file = sys_openat2(AT_FDCWD, "/", &how);
 	const struct needed_call *other = sys_find_missing_call();
 	const struct {
 		const char *name;
 		int result;
-		bool needed; /* the others have a fallback */
+		bool needed; /* false: there is a fallback */
 	} calls[] = {
 	    {"pidfd_open", pidfd, true},
 	    {"clone3", (int)sys_result(syscall(__NR_clone3, NULL, 0)), false},
@@ -70,13 +71,13 @@ DOCTOR_CHECK(check_calls)
 	    {"mount_setattr", (int)sys_result(syscall(__NR_mount_setattr, -1, "", ~0U, NULL, 0)),
 	     true},
 	    {"close_range", (int)sys_result(syscall(__NR_close_range, 1, 0, 0)), false},
-	    /* Nothing, unless one of the rest that are needed is not there. */
+	    /* An empty name unless another required call is missing. */
 	    {other ? other->name : "", other ? -ENOSYS : 0, true},
 	};
 	char missing[128] = "";
 	bool needed = false;
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
-		/* A container's filter answers EPERM to what it does not know. */
+		/* A container's seccomp filter answers EPERM to calls that it does not know. */
 		bool absent =
 		    calls[i].result == -ENOSYS ||
 		    (calls[i].result == -EPERM && strcmp(calls[i].name, "open_tree") != 0);
@@ -87,18 +88,18 @@ DOCTOR_CHECK(check_calls)
 		needed = needed || calls[i].needed;
 	}
 	if (!*missing) {
-		finding_say(finding, VERDICT_OK,
+		finding_set(finding, VERDICT_OK,
 			    "pidfd_open, clone3, openat2, open_tree, mount_setattr, close_range");
 		return;
 	}
-	finding_say(finding, needed ? VERDICT_FAILED : VERDICT_WARNING, "not allowed or missing:%s",
+	finding_set(finding, needed ? VERDICT_FAILED : VERDICT_WARNING, "not allowed or missing:%s",
 		    missing);
-	finding_remedy(finding, "inside a container: start it with `--security-opt "
-				"seccomp=unconfined`; else a newer kernel");
+	finding_set_remedy(finding, "inside a container: start it with `--security-opt "
+				    "seccomp=unconfined`; else a newer kernel");
 }
 
-/* getppid() is made to fail, and then must. */
-static int try_seccomp(void *data, char *text, size_t room)
+/* Installs a filter that makes getppid() fail, and checks that it does. */
+static int seccomp_try(void *data, char *text, size_t room)
 {
 	(void)data;
 	(void)text;
@@ -116,33 +117,33 @@ static int try_seccomp(void *data, char *text, size_t room)
 	return syscall(__NR_getppid) == -1 && errno == EDOM ? 0 : EINVAL;
 }
 
-DOCTOR_CHECK(check_seccomp)
+DOCTOR_CHECK(doctor_check_seccomp)
 {
 	(void)client;
 	char text[16];
-	int result = doctor_child(try_seccomp, NULL, TIMEOUT_MS, text, sizeof(text));
+	int result = doctor_run_child(seccomp_try, NULL, TIMEOUT_MS, text, sizeof(text));
 	if (result == 0) {
-		finding_say(finding, VERDICT_OK, "filters hold");
+		finding_set(finding, VERDICT_OK, "filters hold");
 		return;
 	}
-	finding_say(finding, VERDICT_FAILED, "a system call filter cannot be set: %s",
+	finding_set(finding, VERDICT_FAILED, "a system call filter cannot be set: %s",
 		    strerror(result < 0 ? -result : result));
-	finding_remedy(finding, "a kernel with CONFIG_SECCOMP_FILTER=y");
+	finding_set_remedy(finding, "a kernel with CONFIG_SECCOMP_FILTER=y");
 }
 
 #ifndef __NR_landlock_create_ruleset
 #define __NR_landlock_create_ruleset 444
 #endif
 
-DOCTOR_CHECK(check_landlock)
+DOCTOR_CHECK(doctor_check_landlock)
 {
 	(void)client;
 	enum { WHICH_VERSION = 1 };
 	long version = syscall(__NR_landlock_create_ruleset, NULL, 0, WHICH_VERSION);
 	if (version > 0)
-		finding_say(finding, VERDICT_OK, "ABI %ld", version);
+		finding_set(finding, VERDICT_OK, "ABI %ld", version);
 	else
-		finding_say(finding, VERDICT_INFORMATION,
+		finding_set(finding, VERDICT_INFORMATION,
 			    "not there (%s); nothing here depends on it", strerror(errno));
 }
 
@@ -153,8 +154,8 @@ struct table_request {
 	char name[8];
 };
 
-/* A batch that makes one table, as nft would. The kernel answers its message with an errno. */
-static int add_table(int netlink)
+/* Sends a batch that creates one table, as nft would. The kernel answers with an errno. */
+static int nftables_table_add(int netlink)
 {
 	struct {
 		struct nlmsghdr begin;
@@ -195,7 +196,7 @@ static int add_table(int netlink)
 	return head.nlmsg_type == NLMSG_ERROR ? -result.error : EPROTO;
 }
 
-static int try_nftables(void *data, char *text, size_t room)
+static int nftables_try(void *data, char *text, size_t room)
 {
 	(void)data;
 	(void)text;
@@ -204,22 +205,22 @@ static int try_nftables(void *data, char *text, size_t room)
 	if (failure)
 		return failure;
 	CLOSE_FD int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
-	return netlink < 0 ? errno : add_table(netlink);
+	return netlink < 0 ? errno : nftables_table_add(netlink);
 }
 
-DOCTOR_CHECK(check_nftables)
+DOCTOR_CHECK(doctor_check_nftables)
 {
 	(void)client;
 	char text[16];
-	int result = doctor_child(try_nftables, NULL, TIMEOUT_MS, text, sizeof(text));
+	int result = doctor_run_child(nftables_try, NULL, TIMEOUT_MS, text, sizeof(text));
 	if (result == 0) {
-		finding_say(finding, VERDICT_OK, "a table was made in a network namespace");
+		finding_set(finding, VERDICT_OK, "a table was made in a network namespace");
 		return;
 	}
 	/* Sandboxes of this version have no network, so nothing depends on it. */
-	finding_say(finding, VERDICT_INFORMATION,
+	finding_set(finding, VERDICT_INFORMATION,
 		    "no table can be made in a network namespace: %s; sandboxes without a network "
 		    "do not need it",
 		    strerror(result < 0 ? -result : result));
-	finding_remedy(finding, "modprobe nf_tables");
+	finding_set_remedy(finding, "modprobe nf_tables");
 }

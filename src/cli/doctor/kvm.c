@@ -1,6 +1,6 @@
-/* Is there real virtualization? A few instructions run in a guest through KVM's own interface, with
- * a time limit; and on x86 the cpu must show VMX or SVM: there are /dev/kvm that answer the
- * interface and still cannot run an ordinary kernel. Called by doctor.c. */
+/* Checks that virtualization really works: a few instructions run in a guest through KVM, with a
+ * time limit, and on x86 the cpu must have VMX or SVM. On some hosts /dev/kvm answers its interface
+ * and still cannot run an ordinary kernel. Called by doctor.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -14,7 +14,7 @@
 #include "cli/doctor/doctor.h"
 
 #define TIMEOUT_MS 3000
-/* A whole page on every kernel: those for 64-bit ARM have up to 64 KiB. */
+/* At least one page on every kernel: pages on 64-bit ARM have up to 64 KiB. */
 #define GUEST_PAGE 65536
 #define RUNS_MAX 64
 
@@ -23,7 +23,7 @@
 /* In real mode: al = 42; out 0x10, al; hlt. */
 static const unsigned char code[] = {0xb0, 42, 0xe6, 0x10, 0xf4};
 
-static int set_registers(int machine, int cpu)
+static int guest_set_registers(int machine, int cpu)
 {
 	(void)machine;
 	struct kvm_sregs special;
@@ -37,8 +37,8 @@ static int set_registers(int machine, int cpu)
 	return 0;
 }
 
-/* 1: it said what it should; 0: it goes on; -1: it did something else. */
-static int look_at_exit(const struct kvm_run *run)
+/* 1: the expected exit; 0: keep running; -1: an unexpected exit. */
+static int guest_exit_judge(const struct kvm_run *run)
 {
 	if (run->exit_reason == KVM_EXIT_INTR)
 		return 0;
@@ -49,10 +49,10 @@ static int look_at_exit(const struct kvm_run *run)
 #elif defined(__aarch64__)
 #define CODE_ADDRESS 0x10000
 #define DEVICE_ADDRESS 0x20000000
-/* x0 = 0x20000000; store w0 there: no memory, so the guest comes out. */
+/* x0 = 0x20000000; store w0 there. That is no memory, so the guest exits to us. */
 static const unsigned char code[] = {0x00, 0x00, 0xa4, 0xd2, 0x00, 0x00, 0x00, 0xb9};
 
-static int set_registers(int machine, int cpu)
+static int guest_set_registers(int machine, int cpu)
 {
 	struct kvm_vcpu_init init;
 	uint64_t start = CODE_ADDRESS;
@@ -65,7 +65,7 @@ static int set_registers(int machine, int cpu)
 	return 0;
 }
 
-static int look_at_exit(const struct kvm_run *run)
+static int guest_exit_judge(const struct kvm_run *run)
 {
 	if (run->exit_reason == KVM_EXIT_INTR)
 		return 0;
@@ -74,19 +74,19 @@ static int look_at_exit(const struct kvm_run *run)
 #endif
 
 #if defined(__x86_64__) || defined(__aarch64__)
-static int run_guest(int cpu, struct kvm_run *run)
+static int guest_run(int cpu, struct kvm_run *run)
 {
 	for (int i = 0; i < RUNS_MAX; i++) {
 		if (ioctl(cpu, KVM_RUN, 0) < 0 && errno != EINTR)
 			return errno;
-		int outcome = look_at_exit(run);
+		int outcome = guest_exit_judge(run);
 		if (outcome != 0)
 			return outcome > 0 ? 0 : ENOEXEC;
 	}
 	return ENOEXEC;
 }
 
-static int try_guest(void *data, char *text, size_t room)
+static int guest_try(void *data, char *text, size_t room)
 {
 	(void)data;
 	(void)text;
@@ -116,11 +116,11 @@ static int try_guest(void *data, char *text, size_t room)
 	struct kvm_run *run = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, cpu, 0);
 	if (run == MAP_FAILED)
 		return errno;
-	int failure = set_registers(machine, cpu);
-	return failure ? failure : run_guest(cpu, run);
+	int failure = guest_set_registers(machine, cpu);
+	return failure ? failure : guest_run(cpu, run);
 }
 #else
-static int try_guest(void *data, char *text, size_t room)
+static int guest_try(void *data, char *text, size_t room)
 {
 	(void)data;
 	(void)text;
@@ -129,7 +129,7 @@ static int try_guest(void *data, char *text, size_t room)
 }
 #endif
 
-static bool cpu_shows_it(void)
+static bool cpu_shows_virtualization(void)
 {
 #if defined(__x86_64__)
 	return doctor_file_has_word("/proc/cpuinfo", "vmx") ||
@@ -139,35 +139,37 @@ static bool cpu_shows_it(void)
 #endif
 }
 
-DOCTOR_CHECK(check_kvm)
+DOCTOR_CHECK(doctor_check_kvm)
 {
 	(void)client;
 	char text[16];
-	bool flags = cpu_shows_it();
+	bool flags = cpu_shows_virtualization();
 	if (access("/dev/kvm", F_OK) < 0) {
-		finding_say(finding, VERDICT_INFORMATION, "no /dev/kvm%s",
+		finding_set(finding, VERDICT_INFORMATION, "no /dev/kvm%s",
 			    flags ? "" : ", and the cpu shows neither VMX nor SVM");
-		finding_remedy(finding, flags ? "modprobe kvm_intel || modprobe kvm_amd; inside a "
-						"container: --device /dev/kvm"
-					      : "turn on virtualization in the firmware, or nested "
-						"virtualization on the machine below");
+		finding_set_remedy(finding,
+				   flags ? "modprobe kvm_intel || modprobe kvm_amd; inside a "
+					   "container: --device /dev/kvm"
+					 : "turn on virtualization in the firmware, or nested "
+					   "virtualization on the machine below");
 		return;
 	}
-	int result = doctor_child(try_guest, NULL, TIMEOUT_MS, text, sizeof(text));
+	int result = doctor_run_child(guest_try, NULL, TIMEOUT_MS, text, sizeof(text));
 	if (result == 0 && flags) {
-		finding_say(finding, VERDICT_OK, "a guest ran its first instructions");
+		finding_set(finding, VERDICT_OK, "a guest ran its first instructions");
 	} else if (flags && (result == EACCES || result == EPERM)) {
-		finding_say(finding, VERDICT_INFORMATION,
+		finding_set(finding, VERDICT_INFORMATION,
 			    "/dev/kvm may not be opened by this user");
-		finding_remedy(finding, "usermod -aG kvm $(id -un), as root, then log in again");
+		finding_set_remedy(finding,
+				   "usermod -aG kvm $(id -un), as root, then log in again");
 	} else if (!flags) {
-		finding_say(finding, VERDICT_INFORMATION,
+		finding_set(finding, VERDICT_INFORMATION,
 			    "not real: /dev/kvm is there%s, but the cpu shows neither VMX nor SVM; "
 			    "an ordinary kernel does not run on it",
 			    result == 0 ? " and a guest runs a few instructions" : "");
-		finding_remedy(finding, "nested virtualization on the machine below this one");
+		finding_set_remedy(finding, "nested virtualization on the machine below this one");
 	} else {
-		finding_say(finding, VERDICT_INFORMATION, "not usable: a guest did not run: %s",
+		finding_set(finding, VERDICT_INFORMATION, "not usable: a guest did not run: %s",
 			    result == -ETIMEDOUT ? "it hung and was ended"
 						 : strerror(result < 0 ? -result : result));
 	}

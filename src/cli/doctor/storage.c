@@ -1,5 +1,6 @@
-/* Where sandboxes' files go: the state directory, what limits a sandbox's disk, idmapped mounts.
- * Called by doctor.c. A loop device is attached to memory and let go; nothing is written. */
+/* Checks the storage of sandboxes: the state directory, the mechanism of the disk limit, idmapped
+ * mounts. Called by doctor.c. Attaches a loop device to memory and releases it; writes nothing to
+ * disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/loop.h>
@@ -28,8 +29,8 @@
 #error "kernel headers older than 5.8"
 #endif
 
-/* The directory, or the nearest one above it that exists. */
-static void existing_part(const char *path, char part[256])
+/* The directory, or its nearest existing parent. */
+static void path_existing_part(const char *path, char part[256])
 {
 	snprintf(part, 256, "%s", path);
 	while (access(part, F_OK) < 0) {
@@ -42,36 +43,37 @@ static void existing_part(const char *path, char part[256])
 	}
 }
 
-DOCTOR_CHECK(check_state)
+DOCTOR_CHECK(doctor_check_state)
 {
 	char part[256], amount[32];
 	struct statvfs space;
-	existing_part(client->config.state, part);
+	path_existing_part(client->config.state, part);
 	if (statvfs(part, &space) < 0) {
-		finding_say(finding, VERDICT_FAILED, "%s: %s", part, strerror(errno));
+		finding_set(finding, VERDICT_FAILED, "%s: %s", part, strerror(errno));
 		return;
 	}
 	uint64_t left = (uint64_t)space.f_bavail * space.f_frsize;
-	bytes_text(left, amount);
+	bytes_to_text(left, amount);
 	bool there = strcmp(part, client->config.state) == 0;
 	if (space.f_flag & ST_RDONLY) {
-		finding_say(finding, VERDICT_FAILED, "%s is on a read-only file system",
+		finding_set(finding, VERDICT_FAILED, "%s is on a read-only file system",
 			    client->config.state);
-		finding_remedy(finding, "choose another place: `caisson serve --state DIR`, or "
-					"CAISSON_STATE");
+		finding_set_remedy(finding, "choose another place: `caisson serve --state DIR`, or "
+					    "CAISSON_STATE");
 	} else if (!there && access(part, W_OK | X_OK) < 0) {
-		finding_say(finding, VERDICT_FAILED, "%s cannot be made: %s: %s",
+		finding_set(finding, VERDICT_FAILED, "%s cannot be made: %s: %s",
 			    client->config.state, part, strerror(errno));
-		finding_remedy(finding, "choose another place: CAISSON_STATE, or `state =` in the "
-					"configuration");
+		finding_set_remedy(finding,
+				   "choose another place: CAISSON_STATE, or `state =` in the "
+				   "configuration");
 	} else if (left < FREE_LITTLE || (space.f_files && space.f_favail < 10000)) {
-		finding_say(finding, VERDICT_WARNING, "%s: only %s and %llu files left",
+		finding_set(finding, VERDICT_WARNING, "%s: only %s and %llu files left",
 			    client->config.state, amount, (unsigned long long)space.f_favail);
-		finding_remedy(finding,
-			       "free some space, remove sandboxes (`caisson ls`), or choose "
-			       "another place with --state");
+		finding_set_remedy(finding,
+				   "free some space, remove sandboxes (`caisson ls`), or choose "
+				   "another place with --state");
 	} else {
-		finding_say(finding, VERDICT_OK, "%s%s: %s free", client->config.state,
+		finding_set(finding, VERDICT_OK, "%s%s: %s free", client->config.state,
 			    there ? "" : " (not made yet)", amount);
 	}
 }
@@ -82,11 +84,11 @@ static int program_version(const char *name)
 	if (!doctor_find_program(name, path))
 		return -ENOENT;
 	const char *const argv[] = {path, "-V", NULL};
-	return doctor_program(argv, TIMEOUT_MS, text, sizeof(text));
+	return doctor_run_program(argv, TIMEOUT_MS, text, sizeof(text));
 }
 
-/* Attaches a free loop device to a piece of memory; it lets go by itself. */
-static int try_loop(void *data, char *text, size_t room)
+/* Attaches a free loop device to a piece of memory. It detaches by itself (autoclear). */
+static int loop_device_try(void *data, char *text, size_t room)
 {
 	char path[32];
 	(void)data;
@@ -98,7 +100,7 @@ static int try_loop(void *data, char *text, size_t room)
 	CLOSE_FD int memory = memfd_create("doctor", MFD_CLOEXEC);
 	if (memory < 0 || ftruncate(memory, (off_t)MIB) < 0)
 		return errno;
-	/* Another process may take the free one first. */
+	/* Another process may take the free device first. */
 	for (int attempt = 0; attempt < 16; attempt++) {
 		int number = ioctl(control, LOOP_CTL_GET_FREE);
 		if (number < 0)
@@ -119,11 +121,11 @@ static int try_loop(void *data, char *text, size_t room)
 	return EBUSY;
 }
 
-static const char *file_system_of(const char *path)
+static const char *path_file_system(const char *path)
 {
 	char part[256];
 	struct statfs info;
-	existing_part(path, part);
+	path_existing_part(path, part);
 	if (statfs(part, &info) < 0)
 		return "";
 	if (info.f_type == BTRFS_SUPER_MAGIC)
@@ -133,41 +135,42 @@ static const char *file_system_of(const char *path)
 	return "";
 }
 
-DOCTOR_CHECK(check_disk_limit)
+DOCTOR_CHECK(doctor_check_disk_limit)
 {
 	char text[16];
 	int making = program_version("mke2fs"), checking = program_version("e2fsck");
 	if (making < 0 || checking < 0) {
-		finding_say(finding, VERDICT_WARNING,
+		finding_set(finding, VERDICT_WARNING,
 			    "%s does not run (%s): disk and inode limits will not be enforced",
 			    making < 0 ? "mke2fs" : "e2fsck",
 			    strerror(making < 0 ? -making : -checking));
-		finding_remedy(finding, "apt-get install e2fsprogs");
+		finding_set_remedy(finding, "apt-get install e2fsprogs");
 		return;
 	}
 	if (geteuid() != 0) {
-		finding_say(finding, VERDICT_INFORMATION,
+		finding_set(finding, VERDICT_INFORMATION,
 			    "loop devices are root's; without them disk and inode limits are not "
 			    "enforced");
-		finding_remedy(finding, "run the daemon as root where disk limits matter");
+		finding_set_remedy(finding, "run the daemon as root where disk limits matter");
 		return;
 	}
-	int result = doctor_child(try_loop, NULL, TIMEOUT_MS, text, sizeof(text));
+	int result = doctor_run_child(loop_device_try, NULL, TIMEOUT_MS, text, sizeof(text));
 	if (result == 0) {
-		finding_say(finding, VERDICT_OK,
+		finding_set(finding, VERDICT_OK,
 			    "an ext4 image per sandbox on a loop device (mke2fs, e2fsck)%s",
-			    file_system_of(client->config.state));
+			    path_file_system(client->config.state));
 		return;
 	}
-	finding_say(finding, VERDICT_WARNING,
+	finding_set(finding, VERDICT_WARNING,
 		    "no loop device can be attached (%s): disk and inode limits will not be "
 		    "enforced",
 		    strerror(result < 0 ? -result : result));
-	finding_remedy(finding, "modprobe loop; inside a container: --privileged");
+	finding_set_remedy(finding, "modprobe loop; inside a container: --privileged");
 }
 
-/* A process in a user namespace with a map, whose descriptor an idmapped mount needs. */
-static int open_mapped_namespace(pid_t *ret_child)
+/* Starts a process in a user namespace with an id map; an idmapped mount needs a descriptor of it.
+ */
+static int mapped_namespace_open(pid_t *ret_child)
 {
 	int ready[2];
 	if (pipe2(ready, O_CLOEXEC) < 0)
@@ -200,12 +203,12 @@ static int open_mapped_namespace(pid_t *ret_child)
 	return fd < 0 ? -errno : fd;
 }
 
-static int try_idmapped(void *data, char *text, size_t room)
+static int idmapped_mount_try(void *data, char *text, size_t room)
 {
 	(void)text;
 	(void)room;
 	pid_t child = 0;
-	CLOSE_FD int users = open_mapped_namespace(&child);
+	CLOSE_FD int users = mapped_namespace_open(&child);
 	int result = users < 0 ? users : 0;
 	if (result == 0) {
 		CLOSE_FD int tree =
@@ -221,21 +224,21 @@ static int try_idmapped(void *data, char *text, size_t room)
 	return -result;
 }
 
-DOCTOR_CHECK(check_idmapped)
+DOCTOR_CHECK(doctor_check_idmapped)
 {
 	char part[256], text[16];
-	existing_part(client->config.state, part);
+	path_existing_part(client->config.state, part);
 	if (geteuid() != 0) {
-		finding_say(finding, VERDICT_INFORMATION,
+		finding_set(finding, VERDICT_INFORMATION,
 			    "are root's; without root layers are shared as they are");
 		return;
 	}
-	int result = doctor_child(try_idmapped, part, TIMEOUT_MS, text, sizeof(text));
+	int result = doctor_run_child(idmapped_mount_try, part, TIMEOUT_MS, text, sizeof(text));
 	if (result == 0) {
-		finding_say(finding, VERDICT_OK, "on the file system of %s", part);
+		finding_set(finding, VERDICT_OK, "on the file system of %s", part);
 		return;
 	}
-	finding_say(finding, VERDICT_FAILED, "not on the file system of %s: %s", part,
+	finding_set(finding, VERDICT_FAILED, "not on the file system of %s: %s", part,
 		    strerror(result < 0 ? -result : result));
-	finding_remedy(finding, "put the state directory on ext4, XFS or btrfs: --state DIR");
+	finding_set_remedy(finding, "put the state directory on ext4, XFS or btrfs: --state DIR");
 }

@@ -1,6 +1,6 @@
-/* The tiers: what the daemon says each can do here, and the proof, a sandbox that is made, runs a
- * command and is removed. Everything that is asked of the daemon is asked from a child with a time
- * limit, so that a daemon that does not answer does not hang the doctor. Called by doctor.c. */
+/* Checks the tiers: reports what the daemon says about each, and proves it by creating a sandbox,
+ * running a command in it and removing it. A child with a time limit asks the daemon, so that the
+ * doctor does not hang with a daemon that does not answer. Called by doctor.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "cli/doctor/doctor.h"
 
 #define ANSWER_MAX 65536
-#define ASK_TIMEOUT_MS 20000 /* longer than the start of a daemon may take */
+#define ASK_TIMEOUT_MS 20000 /* longer than a daemon takes to start */
 #define PROVE_TIMEOUT_MS 60000
 #define GVISOR_MEMORY "128M" /* MEMORY_MIN of src/tier/gvisor/driver.c */
 
@@ -19,8 +19,8 @@ struct question {
 	const char *tier;
 };
 
-/* In the child: JSON, or an error's text with its exit code. */
-static int reply_json(const json_t *json, char *text, size_t room)
+/* In the child: replies with JSON, or with an error's message and exit code. */
+static int json_reply(const json_t *json, char *text, size_t room)
 {
 	char *dumped = json ? json_dumps(json, JSON_COMPACT) : NULL;
 	int result = dumped && strlen(dumped) < room ? 0 : EMSGSIZE;
@@ -30,43 +30,35 @@ static int reply_json(const json_t *json, char *text, size_t room)
 	return result;
 }
 
-static int reply_error(const struct error *error, char *text, size_t room)
+static int error_reply(const struct error *error, char *text, size_t room)
 {
 	const char *advice = error_info(error->kind)->advice;
 	json_t *json = json_pack("{s:s, s:s, s:s}", "error", error->message, "remedy", advice,
 				 "code", error_info(error->kind)->code);
-	int result = reply_json(json, text, room);
+	int result = json_reply(json, text, room);
 	json_decref(json);
 	return result;
 }
 
-static int ask_version(void *data, char *text, size_t room)
+static int version_ask(void *data, char *text, size_t room)
 {
 	struct question *question = data;
 	struct error error;
 	json_t *answer = NULL;
-	if (client_json(question->client, "GET", "/v1/version", NULL, NULL, 0, &answer, &error) < 0)
-		return reply_error(&error, text, room);
-	return reply_json(answer, text, room);
+	if (client_call(question->client, "GET", "/v1/version", NULL, NULL, 0, &answer, &error) < 0)
+		return error_reply(&error, text, room);
+	return json_reply(answer, text, room);
 }
 
-static int remove_sandbox(struct client *client, const char *id, struct error *error)
-{
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path(&path, id, "", error) < 0)
-		return -1;
-	return client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
-}
-
-static int run_in_sandbox(struct client *client, const char *id, json_t **ret_result,
-			  struct error *error)
+static int sandbox_run_command(struct client *client, const char *id, json_t **ret_result,
+			       struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	if (sandbox_path(&path, id, "/exec", error) < 0)
 		return -1;
 	json_t *body =
 	    json_pack("{s:s, s:i}", "cmd", "test $$ -gt 1 && echo alive", "timeout_seconds", 20);
-	int outcome = client_json(client, "POST", path.data, body, NULL, 0, ret_result, error);
+	int outcome = client_call(client, "POST", path.data, body, NULL, 0, ret_result, error);
 	json_decref(body);
 	return outcome;
 }
@@ -76,25 +68,26 @@ static double milliseconds_since(int64_t began)
 	return (double)(clock_monotonic() - began) / 1e6;
 }
 
-static int prove(void *data, char *text, size_t room)
+static int tier_prove(void *data, char *text, size_t room)
 {
 	struct question *question = data;
 	struct error error;
 	json_t *record = NULL, *result = NULL;
 	create_options.isolation = question->tier;
 	create_options.timeout = "120";
-	/* Whatever the configuration gives when nobody says: what this tier needs at least. */
+	/* Do not depend on configured defaults: give what this tier needs at least. */
 	if (strcmp(question->tier, "gvisor") == 0)
 		create_options.memory = GVISOR_MEMORY;
 	int64_t began = clock_monotonic();
-	if (create_sandbox(question->client, 0, &record, &error) < 0)
-		return reply_error(&error, text, room);
+	if (client_sandbox_create(question->client, 0, &record, &error) < 0)
+		return error_reply(&error, text, room);
 	const char *id = member_text(record, "id");
 	double created = milliseconds_since(began);
-	int outcome = run_in_sandbox(question->client, id, &result, &error);
+	int outcome = sandbox_run_command(question->client, id, &result, &error);
 	double ran = milliseconds_since(began);
 	struct error other;
-	if (remove_sandbox(question->client, id, outcome < 0 ? &other : &error) < 0 && outcome == 0)
+	if (client_sandbox_delete(question->client, id, outcome < 0 ? &other : &error) < 0 &&
+	    outcome == 0)
 		outcome = -1;
 	if (outcome == 0 && (member_integer(result, "exit_code") != 0 ||
 			     strcmp(member_text(result, "stdout"), "alive\n") != 0))
@@ -104,21 +97,21 @@ static int prove(void *data, char *text, size_t room)
 				   ran - created, "total_ms", milliseconds_since(began), "limits",
 				   json_object_get(record, "limits"));
 	int replied =
-	    outcome < 0 ? reply_error(&error, text, room) : reply_json(answer, text, room);
+	    outcome < 0 ? error_reply(&error, text, room) : json_reply(answer, text, room);
 	json_decref(answer);
 	json_decref(result);
 	json_decref(record);
 	return replied;
 }
 
-/* Asks in a child. Always an object; with "error" when there is no answer. */
-static json_t *ask(int (*work)(void *data, char *text, size_t room), struct question *question,
-		   int timeout_ms)
+/* Asks the daemon from a child. Returns an object, with "error" if there is no answer. */
+static json_t *daemon_ask(int (*work)(void *data, char *text, size_t room),
+			  struct question *question, int timeout_ms)
 {
 	char *text = malloc(ANSWER_MAX);
 	if (!text)
 		abort();
-	int result = doctor_child(work, question, timeout_ms, text, ANSWER_MAX);
+	int result = doctor_run_child(work, question, timeout_ms, text, ANSWER_MAX);
 	json_t *answer = result == 0 ? json_loads(text, 0, NULL) : NULL;
 	free(text);
 	if (json_is_object(answer))
@@ -131,8 +124,8 @@ static json_t *ask(int (*work)(void *data, char *text, size_t room), struct ques
 	return json_pack("{s:s, s:s}", "error", words, "remedy", "look at the daemon's log");
 }
 
-/* What to do about a tier that is not there, where more can be said than the daemon did. */
-static const char *tier_remedy(const char *tier, const char *missing)
+/* Advice for an unavailable tier, if we know more than the daemon said. */
+static const char *tier_remedy_text(const char *tier, const char *missing)
 {
 	char path[128];
 	if (strstr(missing, "no such tier") || strstr(missing, "not built in") ||
@@ -144,8 +137,8 @@ static const char *tier_remedy(const char *tier, const char *missing)
 	return "see the checks above that are marked FAIL or warn";
 }
 
-/* Only what is said of limits of the tier; values are the probe's own and mean nothing here. */
-static json_t *limits_only(const json_t *limits)
+/* The tier's limits without "value": the values are those of the probe and mean nothing here. */
+static json_t *limits_without_values(const json_t *limits)
 {
 	json_t *kept = json_object();
 	const char *name;
@@ -162,58 +155,59 @@ static json_t *limits_only(const json_t *limits)
 	return kept;
 }
 
-/* Nothing is to be done: it is left out, as with the checks. */
-static void set_remedy(json_t *tier, const char *remedy)
+/* No "remedy" if there is nothing to do, as with the checks. */
+static void tier_set_remedy(json_t *tier, const char *remedy)
 {
 	if (*remedy)
 		json_object_set_new(tier, "remedy", json_string(remedy));
 }
 
-static void add_proof(struct client *client, json_t *tier)
+static void tier_add_proof(struct client *client, json_t *tier)
 {
 	struct question question = {.client = client, .tier = member_text(tier, "name")};
-	json_t *proof = ask(prove, &question, PROVE_TIMEOUT_MS);
+	json_t *proof = daemon_ask(tier_prove, &question, PROVE_TIMEOUT_MS);
 	const char *failure = member_text(proof, "error");
 	bool proven = !*failure;
 	json_object_set_new(tier, "proven", json_boolean(proven));
 	if (proven) {
 		json_t *limits = json_object_get(proof, "limits");
-		json_object_set_new(tier, "limits", limits_only(limits));
+		json_object_set_new(tier, "limits", limits_without_values(limits));
 		static const char *const times[] = {"create_ms", "exec_ms", "total_ms"};
 		for (size_t i = 0; i < ARRAY_SIZE(times); i++)
 			json_object_set(tier, times[i], json_object_get(proof, times[i]));
 	} else if (strcmp(member_text(proof, "code"), error_info(ERROR_FORBIDDEN)->code) == 0) {
-		/* The spawner's own probe ran one when the daemon was started. */
+		/* The spawner's probe ran a sandbox when the daemon started. */
 		json_object_set_new(tier, "probed", json_true());
 	} else {
 		json_object_set_new(tier, "missing", json_string(failure));
-		set_remedy(tier, member_text(proof, "remedy"));
+		tier_set_remedy(tier, member_text(proof, "remedy"));
 	}
 	json_decref(proof);
 }
 
-static json_t *describe_tier(struct client *client, const json_t *said)
+static json_t *tier_describe(struct client *client, const json_t *said)
 {
 	const char *name = member_text(said, "name"), *missing = member_text(said, "missing");
 	bool available = json_is_true(json_object_get(said, "available"));
 	json_t *tier =
 	    json_pack("{s:s, s:b, s:b}", "name", name, "available", available, "proven", 0);
-	json_object_set_new(tier, "limits", limits_only(json_object_get(said, "limits")));
+	json_object_set_new(tier, "limits", limits_without_values(json_object_get(said, "limits")));
 	if (available && json_is_true(json_object_get(said, "by_name_only")))
 		json_object_set_new(tier, "by_name_only", json_string(missing));
 	if (available) {
-		add_proof(client, tier);
+		tier_add_proof(client, tier);
 	} else {
 		json_object_set_new(tier, "missing", json_string(missing));
-		set_remedy(tier, tier_remedy(name, missing));
+		tier_set_remedy(tier, tier_remedy_text(name, missing));
 	}
 	return tier;
 }
 
-json_t *doctor_tiers(struct client *client)
+json_t *doctor_tiers_json(struct client *client)
 {
 	struct question question = {.client = client};
-	json_t *tiers = json_array(), *version = ask(ask_version, &question, ASK_TIMEOUT_MS), *said;
+	json_t *tiers = json_array(), *version = daemon_ask(version_ask, &question, ASK_TIMEOUT_MS),
+	       *said;
 	const char *failure = member_text(version, "error");
 	static const char *const names[] = {"namespace", "gvisor", "vm"};
 	for (size_t i = 0; *failure && i < ARRAY_SIZE(names); i++)
@@ -224,7 +218,7 @@ json_t *doctor_tiers(struct client *client)
 	size_t at;
 	json_array_foreach(json_object_get(version, "isolation"), at, said)
 	{
-		json_array_append_new(tiers, describe_tier(client, said));
+		json_array_append_new(tiers, tier_describe(client, said));
 	}
 	json_decref(version);
 	return tiers;

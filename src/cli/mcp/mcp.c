@@ -1,5 +1,5 @@
-/* `caisson mcp`: the MCP server on standard input and output, as a client of the daemon; also what
- * its tools are, `mcp config` (config.c), and OpenSandbox's server under its own name and
+/* `caisson mcp`: the MCP server on standard input and output, as a client of the daemon. Also the
+ * list of its tools, `mcp config` (client_config.c), and OpenSandbox's server with its own name and
  * flags. */
 #include "cli/mcp/mcp.h"
 
@@ -12,34 +12,26 @@
 
 struct mcp_options mcp_options;
 
-static int add_parameter(struct buffer *path, const char *name, const char *value)
-{
-	if (!value)
-		return 0;
-	char mark = strchr(path->data, '?') ? '&' : '?';
-	return buffer_printf(path, "%c%s=", mark, name) < 0 ? -1 : append_encoded(path, value);
-}
-
 int mcp_lines_path(struct buffer *path, const char *connection, struct error *error)
 {
 	if (buffer_append_text(path, MCP_LINES_PATH) < 0 ||
-	    add_parameter(path, "toolsets", mcp_options.toolsets) < 0 ||
-	    add_parameter(path, "dialect", mcp_options.dialect) < 0 ||
-	    add_parameter(path, "readonly", mcp_options.read_only ? "1" : NULL) < 0 ||
-	    add_parameter(path, "ephemeral", connection ? "1" : NULL) < 0 ||
-	    add_parameter(path, "connection", connection) < 0)
+	    buffer_append_parameter(path, "toolsets", mcp_options.toolsets) < 0 ||
+	    buffer_append_parameter(path, "dialect", mcp_options.dialect) < 0 ||
+	    buffer_append_parameter(path, "readonly", mcp_options.read_only ? "1" : NULL) < 0 ||
+	    buffer_append_parameter(path, "ephemeral", connection ? "1" : NULL) < 0 ||
+	    buffer_append_parameter(path, "connection", connection) < 0)
 		return error_set(error, ERROR_USAGE, "an option's value is too long");
 	return 0;
 }
 
-int mcp_lines_begin(struct client *client, const char *path, struct exchange *exchange,
-		    struct error *error)
+int mcp_lines_open(struct client *client, const char *path, struct exchange *exchange,
+		   struct error *error)
 {
 	struct request request = {.method = "POST", .path = path, .upgrade = MCP_LINES_PROTOCOL};
 	return exchange_begin(client, &request, exchange, error);
 }
 
-int mcp_lines_head(struct exchange *exchange, struct error *error)
+int mcp_lines_read_head(struct exchange *exchange, struct error *error)
 {
 	if (exchange_read_head(exchange, error) < 0)
 		return -1;
@@ -58,7 +50,7 @@ int mcp_lines_head(struct exchange *exchange, struct error *error)
 	"\"io.modelcontextprotocol/clientCapabilities\":{}}}}\n"
 #define LIST_MAX (4 * MIB)
 
-static int read_line(struct exchange *exchange, struct buffer *line, struct error *error)
+static int answer_read_line(struct exchange *exchange, struct buffer *line, struct error *error)
 {
 	for (;;) {
 		size_t have = exchange->end - exchange->start;
@@ -79,14 +71,14 @@ static int read_line(struct exchange *exchange, struct buffer *line, struct erro
 	}
 }
 
-static int ask_tools(struct client *client, const char *path, struct exchange *exchange,
-		     json_t **ret_answer, struct error *error)
+static int tools_request(struct client *client, const char *path, struct exchange *exchange,
+			 json_t **ret_answer, struct error *error)
 {
 	DONE_BUFFER struct buffer line = BUFFER(LIST_MAX);
-	if (mcp_lines_begin(client, path, exchange, error) < 0 ||
-	    mcp_lines_head(exchange, error) < 0 ||
+	if (mcp_lines_open(client, path, exchange, error) < 0 ||
+	    mcp_lines_read_head(exchange, error) < 0 ||
 	    exchange_write(exchange, false, LIST_REQUEST, strlen(LIST_REQUEST), error) < 0 ||
-	    read_line(exchange, &line, error) < 0)
+	    answer_read_line(exchange, &line, error) < 0)
 		return -1;
 	*ret_answer = json_loadb(line.data, line.size, 0, NULL);
 	const json_t *problem = json_object_get(*ret_answer, "error");
@@ -97,50 +89,47 @@ static int ask_tools(struct client *client, const char *path, struct exchange *e
 	return error_set(error, ERROR_INTERNAL, "the daemon does not list its tools");
 }
 
-/* Its first sentence. */
-static void print_summary(const char *text)
+/* Prints the first sentence. */
+static void tool_summary_print(const char *text)
 {
 	const char *end = strstr(text, ". ");
 	size_t size = end ? (size_t)(end - text) + 1 : strcspn(text, "\n");
 	FREE_TEXT char *first = strndup(text, size);
-	print_safe(first ? first : "");
+	safe_text_print(first ? first : "");
 }
 
-static void print_tools(const json_t *tools)
+static void tools_print(const json_t *tools)
 {
 	json_t *tool;
 	size_t at;
 	json_array_foreach(tools, at, tool)
 	{
 		printf("%-24s ", member_text(tool, "name"));
-		print_summary(member_text(tool, "description"));
+		tool_summary_print(member_text(tool, "description"));
 		putchar('\n');
 	}
 }
 
-static int list_tools(struct client *client, const char *path, struct error *error)
+static int tools_list(struct client *client, const char *path, struct error *error)
 {
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
+	struct exchange *exchange = exchange_new();
 	json_t *answer = NULL;
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
-	int result = ask_tools(client, path, exchange, &answer, error);
+	int result = tools_request(client, path, exchange, &answer, error);
 	const json_t *tools = json_object_get(json_object_get(answer, "result"), "tools");
 	if (result == 0 && cli_json)
-		print_json(tools);
+		json_print(tools);
 	else if (result == 0)
-		print_tools(tools);
+		tools_print(tools);
 	json_decref(answer);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return result;
 }
 
 /* --- OpenSandbox's flags --- */
 
-/* A domain is another daemon over TCP, with the key as its token; none is the local one. */
-static int use_domain(struct client *client, struct error *error)
+/* A domain is another daemon over TCP, with the key as its token. Without a domain the local daemon
+ * is used. */
+static int opensandbox_domain_use(struct client *client, struct error *error)
 {
 	const char *key = mcp_options.api_key, *domain = mcp_options.domain;
 	const char *protocol = mcp_options.protocol ? mcp_options.protocol : "http";
@@ -164,7 +153,7 @@ static int use_domain(struct client *client, struct error *error)
 	return client_use_url(client, "--domain", url, error);
 }
 
-static int check_opensandbox(struct error *error)
+static int opensandbox_options_check(struct error *error)
 {
 	uint64_t seconds;
 	const char *transport = mcp_options.transport ? mcp_options.transport : "stdio";
@@ -189,7 +178,7 @@ static int check_opensandbox(struct error *error)
 	return 0;
 }
 
-static int run_mcp(struct client *client, int argc, char **argv, struct error *error)
+static int mcp_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (mcp_options.dialect && mcp_options.toolsets)
 		return error_set(error, ERROR_USAGE,
@@ -197,24 +186,24 @@ static int run_mcp(struct client *client, int argc, char **argv, struct error *e
 				 "one set of tools",
 				 mcp_options.dialect);
 	if (argc > 1 && strcmp(argv[1], "config") == 0)
-		return mcp_config(client, argc - 1, argv + 1, error);
+		return mcp_config_run(client, argc - 1, argv + 1, error);
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "mcp takes no argument but `config` (\"%s\")",
 				 argv[1]);
-	if (check_opensandbox(error) < 0)
+	if (opensandbox_options_check(error) < 0)
 		return -1;
 	bool dialect = mcp_options.dialect && strcmp(mcp_options.dialect, "opensandbox") == 0;
-	if (dialect && use_domain(client, error) < 0)
+	if (dialect && opensandbox_domain_use(client, error) < 0)
 		return -1;
 	if (mcp_options.transport && strcmp(mcp_options.transport, "streamable-http") == 0)
-		return mcp_relay(client, error);
+		return mcp_relay_run(client, error);
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	struct id connection = id_new();
 	if (mcp_lines_path(&path, mcp_options.ephemeral ? connection.text : NULL, error) < 0)
 		return -1;
 	if (mcp_options.list_tools)
-		return list_tools(client, path.data, error);
-	return mcp_bridge(client, path.data, error);
+		return tools_list(client, path.data, error);
+	return mcp_bridge_run(client, path.data, error);
 }
 
 static const struct option_spec mcp_specs[] = {
@@ -278,5 +267,5 @@ const struct verb verb_mcp = {
 	"  caisson mcp config cursor --write\n"
 	"  caisson mcp config vscode --http --token \"$CAISSON_TOKEN\"",
     .options = mcp_specs,
-    .run = run_mcp,
+    .run = mcp_run,
 };

@@ -1,7 +1,7 @@
-/* What the files of `caisson mcp` share: mcp.c (the verb), bridge.c (standard input and output
- * to the daemon and back), pending.c (what the bridge has to know of the messages),
- * relay.c (OpenSandbox's streamable-http transport), config.c and config_file.c (`mcp
- * config`). */
+/* Shared by the files of `caisson mcp`: mcp.c (the verb), stdio_bridge.c (carries standard input
+ * and output to the daemon and back), pending_requests.c (what the bridge remembers of the
+ * messages), http_relay.c (OpenSandbox's streamable-http transport), client_config.c and
+ * client_config_file.c (`mcp config`). */
 #pragma once
 
 #include "base/message_id.h"
@@ -11,52 +11,53 @@
 struct mcp_options {
 	const char *toolsets, *dialect;
 	bool read_only, ephemeral, list_tools;
-	/* of OpenSandbox's server */
+	/* options of OpenSandbox's server */
 	const char *api_key, *domain, *protocol, *request_timeout, *transport, *host, *port;
 	bool use_server_proxy;
-	/* of `mcp config` */
+	/* options of `mcp config` */
 	const char *name, *token;
 	bool write, http, list;
 };
 extern struct mcp_options mcp_options;
 
-/* "/mcp/lines?..." for these options; connection: the id of an ephemeral one, else NULL. */
+/* Appends "/mcp/lines?..." for these options. connection: the id of an ephemeral connection, or
+ * NULL. */
 NODISCARD int mcp_lines_path(struct buffer *path, const char *connection, struct error *error);
-/* Opens the connection: sent, not answered yet. */
-NODISCARD int mcp_lines_begin(struct client *client, const char *path, struct exchange *exchange,
-			      struct error *error);
-/* Reads the answer's head: the lines follow. */
-NODISCARD int mcp_lines_head(struct exchange *exchange, struct error *error);
-/* Until the client closes its end: its exit code. */
-NODISCARD int mcp_bridge(struct client *client, const char *path, struct error *error);
-NODISCARD int mcp_relay(struct client *client, struct error *error);
-NODISCARD int mcp_config(struct client *client, int argc, char **argv, struct error *error);
+/* Opens the connection and sends the request; does not wait for the answer. */
+NODISCARD int mcp_lines_open(struct client *client, const char *path, struct exchange *exchange,
+			     struct error *error);
+/* Reads the answer's head; the lines follow it. */
+NODISCARD int mcp_lines_read_head(struct exchange *exchange, struct error *error);
+/* Runs until the client closes its input. Returns the exit code. */
+NODISCARD int mcp_bridge_run(struct client *client, const char *path, struct error *error);
+NODISCARD int mcp_relay_run(struct client *client, struct error *error);
+NODISCARD int mcp_config_run(struct client *client, int argc, char **argv, struct error *error);
 
-/* --- pending.c --- */
+/* --- pending_requests.c --- */
 
 #define MCP_PENDING_MAX 1024
 #define MCP_REPLAY_MAX 160
 
 struct mcp_messages {
-	json_t *pending; /* by the text of their ids: {"id":, "method":} */
-	json_t *replay;  /* what a new daemon has to be told first, in this order, by what it is */
+	json_t *pending; /* requests by the text of their ids: {"id":, "method":} */
+	json_t *replay;  /* messages that a new daemon needs first, in this order, by their kind */
 	uint64_t replayed;
 };
 
-/* The id that was found in a line that is no JSON, or is not read as such; NULL: it has none. */
-json_t *mcp_id_value(const struct message_id *id);
+/* The id found in a line that is not JSON, or is not parsed; NULL if it has none. */
+json_t *mcp_id_json(const struct message_id *id);
 void mcp_messages_init(struct mcp_messages *messages);
 void mcp_messages_done(struct mcp_messages *messages);
-/* A line of the client's: requests are under way from here on. `ids` (may be NULL) gets those of
- * this line appended. */
-void mcp_note_sent(struct mcp_messages *messages, const char *line, size_t size, json_t *ids);
-/* A line of the daemon's. false: the client must not see it. */
-bool mcp_note_received(struct mcp_messages *messages, const char *line, size_t size);
-/* The lines that bring a new daemon to where the old one was; without an `initialize` that is still
- * to be answered. */
-NODISCARD int mcp_replay(struct mcp_messages *messages, struct buffer *to);
-/* The line of an initialize that was sent and not answered; false: there is none. */
-bool mcp_initialize_again(struct mcp_messages *messages, struct buffer *to);
-/* Answers with an error what is under way (`ids` NULL: all but an initialize), or these. */
-NODISCARD int mcp_fail_pending(struct mcp_messages *messages, const json_t *ids, const char *text,
+/* Records a line from the client: its requests are pending from now on. Their ids are appended to
+ * `ids` (may be NULL). */
+void mcp_message_sent(struct mcp_messages *messages, const char *line, size_t size, json_t *ids);
+/* Records a line from the daemon. false: it must not reach the client. */
+bool mcp_message_received(struct mcp_messages *messages, const char *line, size_t size);
+/* Appends the lines that give a new daemon the session's state, except an `initialize` that is
+ * still pending. */
+NODISCARD int mcp_replay_append(struct mcp_messages *messages, struct buffer *to);
+/* Appends the line of an initialize that was sent and not answered; false: there is none. */
+bool mcp_initialize_append(struct mcp_messages *messages, struct buffer *to);
+/* Answers pending requests with an error: these `ids`, or (NULL) all but an initialize. */
+NODISCARD int mcp_pending_fail(struct mcp_messages *messages, const json_t *ids, const char *text,
 			       struct buffer *to);

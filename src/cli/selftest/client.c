@@ -1,5 +1,5 @@
-/* The other items that are tried from outside: identifiers that are paths, and a sandbox whose
- * users end, stop or replace what it runs on. Blocks. */
+/* Items that are tried from outside, besides the file items: paths in place of identifiers, and a
+ * sandbox whose users kill, stop or replace the processes and files that it depends on. Blocks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,37 +7,33 @@
 #include "base/text.h"
 #include "cli/selftest/selftest.h"
 
-/* Sends the path as it is; the status, or -1 without an answer. */
-static int status_of(struct selftest *test, const char *method, const char *path)
+/* Sends the path unchanged. Returns the status, or -1 without an answer. */
+static int request_status(struct selftest *test, const char *method, const char *path)
 {
 	struct error ignored;
 	struct request request = {.method = method, .path = path};
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	int status = -1;
 	if (exchange_begin(test->client, &request, exchange, &ignored) == 0) {
 		int head = exchange_read_head(exchange, &ignored);
 		(void)head;
 		status = exchange->status > 0 ? exchange->status : -1;
 	}
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return status;
 }
 
-/* Each must be refused as what it is: 4xx. */
-static void try_paths(struct selftest *test, const char *id, const char *const *paths)
+/* Each path must be refused with a 4xx status. */
+static void paths_try(struct selftest *test, const char *id, const char *const *paths)
 {
 	for (; *paths; paths++) {
-		int status = status_of(test, "GET", *paths);
-		selftest_note(test, id, status >= 400 && status < 500, "GET %s: status %d", *paths,
-			      status);
+		int status = request_status(test, "GET", *paths);
+		selftest_note_result(test, id, status >= 400 && status < 500, "GET %s: status %d",
+				     *paths, status);
 	}
 }
 
-static int try_sandbox_ids(struct selftest *test, const char *id, struct error *error)
+static int sandbox_ids_try(struct selftest *test, const char *id, struct error *error)
 {
 	static const char *const paths[] = {
 	    "/v1/sandboxes/..%2f..%2f..%2fetc%2fpasswd",
@@ -55,11 +51,11 @@ static int try_sandbox_ids(struct selftest *test, const char *id, struct error *
 	    NULL,
 	};
 	(void)error;
-	try_paths(test, id, paths);
+	paths_try(test, id, paths);
 	return 0;
 }
 
-static int try_exec_ids(struct selftest *test, const char *id, struct error *error)
+static int exec_ids_try(struct selftest *test, const char *id, struct error *error)
 {
 	static const char *const rests[] = {
 	    "/execs/..%2f..%2fother%2fx",
@@ -74,13 +70,13 @@ static int try_exec_ids(struct selftest *test, const char *id, struct error *err
 		    buffer_append_text(&path, rests[i]) < 0)
 			return -1;
 		const char *const list[] = {path.data, NULL};
-		try_paths(test, id, list);
+		paths_try(test, id, list);
 	}
 	return 0;
 }
 
-/* Texts of a create that name something on the host's disk. */
-static int try_names(struct selftest *test, const char *id, struct error *error)
+/* Fields of a create that name something on the host's disk. */
+static int names_try(struct selftest *test, const char *id, struct error *error)
 {
 	static const struct {
 		const char *field, *value;
@@ -98,25 +94,26 @@ static int try_names(struct selftest *test, const char *id, struct error *error)
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		struct error refused = {0};
 		json_t *record = NULL, *body = json_pack("{s:s}", texts[i].field, texts[i].value);
-		int result = client_json(test->client, "POST", "/v1/sandboxes", body, NULL, 0,
+		int result = client_call(test->client, "POST", "/v1/sandboxes", body, NULL, 0,
 					 &record, &refused);
 		json_decref(body);
 		int status = result < 0 ? error_info(refused.kind)->http_status : 201;
-		selftest_note(test, id, status >= 400 && status < 500,
-			      "a sandbox with %s \"%s\": status %d", texts[i].field, texts[i].value,
-			      status);
+		selftest_note_result(test, id, status >= 400 && status < 500,
+				     "a sandbox with %s \"%s\": status %d", texts[i].field,
+				     texts[i].value, status);
 		DONE_BUFFER struct buffer path = BUFFER(4096);
 		struct error ignored;
 		if (result == 0 &&
 		    sandbox_path(&path, member_text(record, "id"), "", &ignored) == 0)
-			(void)!client_json(test->client, "DELETE", path.data, NULL, NULL, 0, NULL,
+			(void)!client_call(test->client, "DELETE", path.data, NULL, NULL, 0, NULL,
 					   &ignored);
 		json_decref(record);
 	}
 	return 0;
 }
 
-static bool says(struct selftest *test, const char *box, const char *command, const char *wanted)
+static bool box_command_prints(struct selftest *test, const char *box, const char *command,
+			       const char *wanted)
 {
 	json_t *result = NULL;
 	struct error ignored;
@@ -126,33 +123,32 @@ static bool says(struct selftest *test, const char *box, const char *command, co
 	return same;
 }
 
-/* Every process that root inside may signal, launcher and runners among them. */
-static int try_kill_everything(struct selftest *test, const char *id, struct error *error)
+/* Kills every process that root inside may signal, among them the launcher and the runners. */
+static int kill_everything_try(struct selftest *test, const char *id, struct error *error)
 {
 	json_t *result = NULL;
 	struct error ended;
 	(void)error;
 	if (selftest_shell(test, test->boxes.small, "kill -9 -1", &result, &ended) == 0)
 		json_decref(result);
-	selftest_note(test, id, says(test, test->boxes.small, "echo here", "here\n"),
-		      "the sandbox does not answer after kill -9 -1");
-	selftest_note(test, id, says(test, test->boxes.neighbour, "echo here", "here\n"),
-		      "the neighbour does not answer");
+	selftest_note_result(test, id,
+			     box_command_prints(test, test->boxes.small, "echo here", "here\n"),
+			     "the sandbox does not answer after kill -9 -1");
+	selftest_note_result(test, id,
+			     box_command_prints(test, test->boxes.neighbour, "echo here", "here\n"),
+			     "the neighbour does not answer");
 	return 0;
 }
 
-static int change_state(struct selftest *test, const char *box, const char *rest,
-			struct error *error)
+static int box_change_state(struct selftest *test, const char *box, const char *rest,
+			    struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path(&path, box, rest, error) < 0)
-		return -1;
-	return client_json(test->client, "POST", path.data, NULL, NULL, 0, NULL, error);
+	return client_sandbox_call(test->client, "POST", box, rest, NULL, NULL, error);
 }
 
-/* What a start writes to and mounts over is what the users left: links to wherever. A sandbox that
- * does not start again has harmed itself only. */
-static int try_restart_links(struct selftest *test, const char *id, struct error *error)
+/* A start writes to and mounts over files that the users left: links to anywhere. A sandbox that
+ * does not start again has harmed only itself. */
+static int restart_links_try(struct selftest *test, const char *id, struct error *error)
 {
 	static const char script[] =
 	    "cd / && rm -rf workspace tmp srv mnt media home && "
@@ -164,17 +160,18 @@ static int try_restart_links(struct selftest *test, const char *id, struct error
 	if (selftest_shell(test, test->boxes.small, script, &result, error) < 0)
 		return -1;
 	json_decref(result);
-	if (change_state(test, test->boxes.small, "/stop", error) < 0)
+	if (box_change_state(test, test->boxes.small, "/stop", error) < 0)
 		return -1;
-	bool started = change_state(test, test->boxes.small, "/start", &refused) == 0;
+	bool started = box_change_state(test, test->boxes.small, "/start", &refused) == 0;
 	json_t *answer = NULL;
 	if (started && selftest_shell(test, test->boxes.small, "cd /; cat sys/etc/shadow", &answer,
 				      &refused) == 0)
-		selftest_note(test, id, member_integer(answer, "exit_code") != 0,
-			      "a file of the host's can be read through what a start left");
+		selftest_note_result(test, id, member_integer(answer, "exit_code") != 0,
+				     "a file of the host's can be read through what a start left");
 	json_decref(answer);
-	selftest_note(test, id, says(test, test->boxes.neighbour, "echo here", "here\n"),
-		      "the neighbour does not answer");
+	selftest_note_result(test, id,
+			     box_command_prints(test, test->boxes.neighbour, "echo here", "here\n"),
+			     "the neighbour does not answer");
 	return 0;
 }
 
@@ -182,19 +179,19 @@ static const struct {
 	const char *id;
 	int (*try)(struct selftest *test, const char *id, struct error *error);
 } attempts[] = {
-    {"sandbox_id_traversal", try_sandbox_ids},
-    {"exec_id_traversal", try_exec_ids},
-    {"name_traversal", try_names},
-    {"kill_everything", try_kill_everything},
-    {"restart_links", try_restart_links}, /* last: it spoils its sandbox */
+    {"sandbox_id_traversal", sandbox_ids_try},
+    {"exec_id_traversal", exec_ids_try},
+    {"name_traversal", names_try},
+    {"kill_everything", kill_everything_try},
+    {"restart_links", restart_links_try}, /* last: its sandbox cannot be used afterwards */
 };
 
 int selftest_run_client(struct selftest *test, struct error *error)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(attempts); i++) {
-		if (selftest_is_elsewhere(test, attempts[i].id))
+		if (selftest_item_is_elsewhere(test, attempts[i].id))
 			continue;
-		selftest_progress(test, "%s", attempts[i].id);
+		selftest_show_progress(test, "%s", attempts[i].id);
 		if (attempts[i].try(test, attempts[i].id, error) < 0)
 			return -1;
 	}

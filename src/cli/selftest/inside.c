@@ -1,5 +1,5 @@
-/* The items that are tried inside: the probe is run as each user, with a terminal, and with user
- * namespaces allowed, and what it says is held against the manifest. Blocks while it runs. */
+/* The items that are tried inside: the probe runs as each user, on a terminal, and with user
+ * namespaces allowed; its results are compared with the manifest. Blocks while the probe runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,38 +10,38 @@
 #define PROBE "/tmp/caisson-probe"
 #define PROBE_TIMEOUT 240
 
-/* How the probe is run: which expectations count. */
+/* How the probe is run: selects the expectations. */
 struct setting {
 	const char *user;
 	const char *box;
 	bool nested, terminal;
 };
 
-/* "refused" stands for every errno, "*" for everything. */
-static bool is_expected(const char *result, const char *expected)
+/* "refused" matches every errno, "*" matches everything. */
+static bool result_is_expected(const char *result, const char *expected)
 {
 	if (strcmp(expected, "*") == 0 || strcmp(expected, result) == 0)
 		return true;
 	return strcmp(expected, "refused") == 0 && text_starts(result, "refused ");
 }
 
-bool selftest_matches(const char *result, const json_t *expected)
+bool selftest_result_matches(const char *result, const json_t *expected)
 {
 	size_t at;
 	json_t *one;
 	if (json_is_string(expected))
-		return is_expected(result, json_string_value(expected));
+		return result_is_expected(result, json_string_value(expected));
 	json_array_foreach(expected, at, one)
 	{
-		if (json_is_string(one) && is_expected(result, json_string_value(one)))
+		if (json_is_string(one) && result_is_expected(result, json_string_value(one)))
 			return true;
 	}
 	return false;
 }
 
-/* The most particular one that the item has. */
-static const json_t *expectation(const struct selftest *test, const json_t *item,
-				 const struct setting *setting)
+/* The most specific expectation of the item. */
+static const json_t *item_expectation(const struct selftest *test, const json_t *item,
+				      const struct setting *setting)
 {
 	char both[32];
 	const json_t *rights = json_object_get(item, "rights"), *found = NULL;
@@ -57,7 +57,7 @@ static const json_t *expectation(const struct selftest *test, const json_t *item
 	return found ? found : json_object_get(item, "expect");
 }
 
-static bool tried_as(const json_t *item, const char *user)
+static bool item_is_tried_as(const json_t *item, const char *user)
 {
 	size_t at;
 	json_t *one;
@@ -71,34 +71,35 @@ static bool tried_as(const json_t *item, const char *user)
 	return false;
 }
 
-static void judge(struct selftest *test, const struct setting *setting, const char *id,
-		  const char *result)
+static void result_judge(struct selftest *test, const struct setting *setting, const char *id,
+			 const char *result)
 {
 	const json_t *item = json_object_get(test->items, id);
-	if (!item && selftest_is_elsewhere(test, id))
+	if (!item && selftest_item_is_elsewhere(test, id))
 		return;
 	if (!item) {
-		selftest_note(test, id, false,
-			      "the probe tries it, but the manifest has no such item");
+		selftest_note_result(test, id, false,
+				     "the probe tries it, but the manifest has no such item");
 		return;
 	}
-	if (!tried_as(item, setting->user))
+	if (!item_is_tried_as(item, setting->user))
 		return;
-	/* What needs something of the host's that only we could make for it. */
+	/* Items that need something on this host that only we could provide. */
 	if (strcmp(result, "untried") == 0 && test->client->remote) {
-		selftest_untried(test, id, "the daemon is on another machine");
+		selftest_note_untried(test, id, "the daemon is on another machine");
 		return;
 	}
-	const json_t *expected = expectation(test, item, setting);
+	const json_t *expected = item_expectation(test, item, setting);
 	char *text = json_dumps(expected, JSON_ENCODE_ANY);
-	selftest_note(test, id, selftest_matches(result, expected), "%s as uid %s%s%s, expected %s",
-		      result, setting->user, setting->nested ? " with nested namespaces" : "",
-		      setting->terminal ? " with a terminal" : "", text ? text : "nothing");
+	selftest_note_result(test, id, selftest_result_matches(result, expected),
+			     "%s as uid %s%s%s, expected %s", result, setting->user,
+			     setting->nested ? " with nested namespaces" : "",
+			     setting->terminal ? " with a terminal" : "", text ? text : "nothing");
 	free(text);
 }
 
-/* Lines "NAME RESULT..."; whatever else is there came from an attempt. */
-static size_t judge_lines(struct selftest *test, const struct setting *setting, char *text)
+/* Evaluates lines "NAME RESULT...". Other output comes from the attempts and is ignored. */
+static size_t result_lines_judge(struct selftest *test, const struct setting *setting, char *text)
 {
 	size_t count = 0;
 	for (char *line; (line = strsep(&text, "\n"));) {
@@ -107,27 +108,28 @@ static size_t judge_lines(struct selftest *test, const struct setting *setting, 
 		if (!space)
 			continue;
 		*space = '\0';
-		judge(test, setting, line, space + 1);
+		result_judge(test, setting, line, space + 1);
 		count++;
 	}
 	return count;
 }
 
-/* Items that this setting should have tried and did not: the probe ended early, or lacks them. */
-static void note_missing(struct selftest *test, const struct setting *setting)
+/* Notes items that this setting should have tried and did not: the probe ended early, or lacks
+ * them. */
+static void missing_items_note(struct selftest *test, const struct setting *setting)
 {
 	const char *id;
 	json_t *item;
 	json_object_foreach(test->items, id, item)
 	{
 		const char *machine = member_text(item, "machine");
-		if (!selftest_is_side(item, "inside") || !tried_as(item, setting->user) ||
-		    json_object_get(test->results, id))
+		if (!selftest_item_is_side(item, "inside") ||
+		    !item_is_tried_as(item, setting->user) || json_object_get(test->results, id))
 			continue;
 		if (*machine && strcmp(machine, test->machine) != 0)
-			selftest_untried(test, id, "another kind of processor");
+			selftest_note_untried(test, id, "another kind of processor");
 		else
-			selftest_note(test, id, false, "the probe does not try it");
+			selftest_note_result(test, id, false, "the probe does not try it");
 	}
 }
 
@@ -144,14 +146,14 @@ static json_t *probe_environment(const struct selftest *test)
 	return environment;
 }
 
-/* Those that send something to a terminal, on the terminal of an exec. */
+/* Items that write to a terminal; tried on an exec's terminal. */
 static const char *const terminal_words[] = {PROBE,         "tiocsti",  "tiocsti_high_bits",
 					     "tioclinux",   "tiocsetd", "tioccons",
 					     "tiocvhangup", NULL};
 
-/* All that the probe has, so that an attempt without an item shows. In other tiers those of the
- * items alone: what is no escape there may end the sandbox. Freed by the caller; the texts are the
- * items'. */
+/* All attempts of the probe, so that one without an item is noticed. In other tiers only those of
+ * the items: an attempt that is no escape there may end the sandbox. The caller frees the array;
+ * the texts belong to the items. */
 static const char **probe_words(const struct selftest *test, const struct setting *setting)
 {
 	const char *id;
@@ -163,19 +165,19 @@ static const char **probe_words(const struct selftest *test, const struct settin
 		abort();
 	words[count++] = PROBE;
 	for (size_t i = 1; setting->terminal && terminal_words[i]; i++)
-		if (!selftest_is_elsewhere(test, terminal_words[i]))
+		if (!selftest_item_is_elsewhere(test, terminal_words[i]))
 			words[count++] = terminal_words[i];
 	if (setting->terminal || strcmp(test->tier, "namespace") == 0)
 		return words;
 	json_object_foreach(test->items, id, item)
 	{
-		if (selftest_is_side(item, "inside") && tried_as(item, setting->user))
+		if (selftest_item_is_side(item, "inside") && item_is_tried_as(item, setting->user))
 			words[count++] = id;
 	}
 	return words;
 }
 
-static int run_probe(struct selftest *test, const struct setting *setting, struct error *error)
+static int probe_run(struct selftest *test, const struct setting *setting, struct error *error)
 {
 	json_t *result = NULL;
 	const char **words = probe_words(test, setting);
@@ -192,7 +194,7 @@ static int run_probe(struct selftest *test, const struct setting *setting, struc
 	if (outcome < 0)
 		return -1;
 	FREE_TEXT char *text = text_duplicate(member_text(result, "stdout"));
-	size_t count = judge_lines(test, setting, text);
+	size_t count = result_lines_judge(test, setting, text);
 	long long code = (long long)member_integer(result, "exit_code");
 	json_decref(result);
 	if (code != 0)
@@ -202,8 +204,8 @@ static int run_probe(struct selftest *test, const struct setting *setting, struc
 	return 0;
 }
 
-/* After all that was tried PID 1 must be there and do its work. */
-static void check_alive(struct selftest *test, const char *box)
+/* After all attempts PID 1 must still work. */
+static void box_check_alive(struct selftest *test, const char *box)
 {
 	static const char *const words[] = {"/bin/echo", "alive", NULL};
 	json_t *result = NULL;
@@ -211,13 +213,13 @@ static void check_alive(struct selftest *test, const char *box)
 	const struct selftest_command command = {.user = "0", .words = words, .timeout = 20};
 	bool alive = selftest_exec(test, box, &command, &result, &error) == 0 &&
 		     strcmp(member_text(result, "stdout"), "alive\n") == 0;
-	if (!selftest_is_elsewhere(test, "init_survives"))
-		selftest_note(test, "init_survives", alive, "the sandbox no longer answers");
+	if (!selftest_item_is_elsewhere(test, "init_survives"))
+		selftest_note_result(test, "init_survives", alive, "the sandbox no longer answers");
 	json_decref(result);
 }
 
-/* The floods are a list of their own in the probe: each must be an item. */
-static int check_floods(struct selftest *test, struct error *error)
+/* The probe lists its floods separately: each must be an item. */
+static int floods_check(struct selftest *test, struct error *error)
 {
 	static const char *const words[] = {PROBE, "--list", NULL};
 	const struct selftest_command command = {.user = "0", .words = words, .timeout = 20};
@@ -232,26 +234,26 @@ static int check_floods(struct selftest *test, struct error *error)
 		if (!text_starts(line, "flood "))
 			continue;
 		snprintf(id, sizeof(id), "flood_%s", line + strlen("flood "));
-		if (!selftest_has(test, id) && !selftest_is_elsewhere(test, id))
-			selftest_note(test, id, false,
-				      "the probe has it, but the manifest has no such item");
+		if (!selftest_has_item(test, id) && !selftest_item_is_elsewhere(test, id))
+			selftest_note_result(test, id, false,
+					     "the probe has it, but the manifest has no such item");
 	}
 	return 0;
 }
 
-static int start_neighbour(struct selftest *test, struct error *error)
+static int neighbour_start(struct selftest *test, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (selftest_path(&path, test->boxes.neighbour, "/exec", NULL, error) < 0)
+	if (selftest_request_path(&path, test->boxes.neighbour, "/exec", NULL, error) < 0)
 		return -1;
 	json_t *body =
 	    json_pack("{s:[s,s,s], s:b}", "argv", PROBE, "--serve", test->word, "background", 1);
-	int result = client_json(test->client, "POST", path.data, body, NULL, 0, NULL, error);
+	int result = client_call(test->client, "POST", path.data, body, NULL, 0, NULL, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
 	char command[160];
-	/* A loaded host may take seconds to start it. */
+	/* A loaded host may need seconds to start it. */
 	snprintf(command, sizeof(command),
 		 "for i in $(seq 100); do [ -e /tmp/probe-%s ] && exit 0; sleep 0.2; done; exit 1",
 		 test->word);
@@ -274,20 +276,20 @@ int selftest_run_inside(struct selftest *test, struct error *error)
 	    {.user = "1000", .box = test->boxes.nested, .nested = true},
 	};
 	bool one_id = strcmp(test->rights, "one-id") == 0;
-	if (check_floods(test, error) < 0 || start_neighbour(test, error) < 0)
+	if (floods_check(test, error) < 0 || neighbour_start(test, error) < 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
 		if (!settings[i].box[0] || (one_id && strcmp(settings[i].user, "0") != 0))
 			continue;
-		selftest_progress(test, "inside, as uid %s%s", settings[i].user,
-				  settings[i].nested ? ", nested" : "");
-		if (run_probe(test, &settings[i], error) < 0)
+		selftest_show_progress(test, "inside, as uid %s%s", settings[i].user,
+				       settings[i].nested ? ", nested" : "");
+		if (probe_run(test, &settings[i], error) < 0)
 			return -1;
 		if (!settings[i].nested && !settings[i].terminal)
-			note_missing(test, &settings[i]);
+			missing_items_note(test, &settings[i]);
 	}
 	if (one_id)
-		selftest_untried_side(test, "inside", "a sandbox has one id only here");
-	check_alive(test, test->boxes.main);
+		selftest_note_untried_side(test, "inside", "a sandbox has one id only here");
+	box_check_alive(test, test->boxes.main);
 	return 0;
 }

@@ -1,5 +1,6 @@
-/* The items that use something up: each in a sandbox with small limits, which must stop it while
- * the neighbour and the daemon go on. A limit that this host does not enforce is not tried. */
+/* The items that exhaust a resource: each runs in a sandbox with small limits, which must stop it
+ * while the neighbour and the daemon go on. A limit that this host does not enforce is not tried.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +9,12 @@
 #include "base/text.h"
 #include "cli/selftest/selftest.h"
 
-#define FLOOD_TIMEOUT 180 /* an emulated machine makes a thousand files a second */
+#define FLOOD_TIMEOUT 180 /* an emulated machine creates only a thousand files a second */
 #define AFTER_TRIES 50
 
-/* Which limit of the record an item is about; "" when it is one of the kernel's own. */
-static bool is_enforced(const struct selftest *test, const json_t *item)
+/* True if the limit that an item is about is enforced; an item without one is about a limit of the
+ * kernel. */
+static bool item_limit_is_enforced(const struct selftest *test, const json_t *item)
 {
 	const char *limit = member_text(item, "limit");
 	if (!*limit)
@@ -32,9 +34,10 @@ static bool neighbour_answers(struct selftest *test)
 	return there;
 }
 
-/* The flood's last words are "NAME stopped WHY COUNT"; one that was killed has none. Where its
- * whole sandbox has ended with it, it has no exit code. */
-static void judge(struct selftest *test, const char *id, const char *name, const json_t *result)
+/* The flood's last line is "NAME stopped WHY COUNT"; a killed flood prints none. If the whole
+ * sandbox has ended with it, there is no exit code. */
+static void flood_judge(struct selftest *test, const char *id, const char *name,
+			const json_t *result)
 {
 	const char *out = member_text(result, "stdout"), *outcome = "not stopped";
 	char wanted[64];
@@ -46,18 +49,18 @@ static void judge(struct selftest *test, const char *id, const char *name, const
 		outcome = "ended";
 	const json_t *expected = json_object_get(json_object_get(test->items, id), "expect");
 	size_t length = strlen(out);
-	selftest_note(test, id, selftest_matches(outcome, expected), "%s: ...%s", outcome,
-		      out + (length > 80 ? length - 80 : 0));
+	selftest_note_result(test, id, selftest_result_matches(outcome, expected), "%s: ...%s",
+			     outcome, out + (length > 80 ? length - 80 : 0));
 }
 
-/* The sandbox itself goes on too, once the flood is over. Its last processes may not be gone yet.
- */
-static int after_flood(struct selftest *test, struct error *error)
+/* The sandbox too must work again once the flood is over. Its last processes may need a moment to
+ * end. */
+static int flood_await_recovery(struct selftest *test, struct error *error)
 {
 	for (int tries = 1;; tries++) {
 		json_t *after = NULL;
 		int result = selftest_shell(test, test->boxes.small, "echo over", &after, error);
-		/* One that is killed as soon as it starts is an answer of the API's, too. */
+		/* A command that is killed right after its start is an answer too. */
 		if (result == 0 && strcmp(member_text(after, "stdout"), "over\n") != 0)
 			result = error_set(error, ERROR_INTERNAL, "a command does not run in it");
 		json_decref(after);
@@ -67,7 +70,7 @@ static int after_flood(struct selftest *test, struct error *error)
 	}
 }
 
-static void flood_as(struct selftest *test, const char *id, const char *name, const char *user)
+static void flood_run_as(struct selftest *test, const char *id, const char *name, const char *user)
 {
 	const char *const words[] = {"/tmp/caisson-probe", "--flood", name, NULL};
 	char memory[24];
@@ -76,18 +79,18 @@ static void flood_as(struct selftest *test, const char *id, const char *name, co
 	const struct selftest_command command = {
 	    .user = user, .words = words, .environment = environment, .timeout = FLOOD_TIMEOUT};
 	struct error error;
-	selftest_progress(test, "%s as uid %s", id, user);
+	selftest_show_progress(test, "%s as uid %s", id, user);
 	if (selftest_exec(test, test->boxes.small, &command, &result, &error) < 0)
-		selftest_note(test, id, false, "%s", error.message);
+		selftest_note_result(test, id, false, "%s", error.message);
 	else
-		judge(test, id, name, result);
+		flood_judge(test, id, name, result);
 	json_decref(result);
 	json_decref(environment);
 	if (!neighbour_answers(test))
-		selftest_note(test, id, false, "the neighbour does not answer afterwards");
-	if (after_flood(test, &error) < 0)
-		selftest_note(test, id, false, "the sandbox does not answer afterwards: %s",
-			      error.message);
+		selftest_note_result(test, id, false, "the neighbour does not answer afterwards");
+	if (flood_await_recovery(test, &error) < 0)
+		selftest_note_result(test, id, false, "the sandbox does not answer afterwards: %s",
+				     error.message);
 }
 
 int selftest_run_limits(struct selftest *test, struct error *error)
@@ -98,19 +101,19 @@ int selftest_run_limits(struct selftest *test, struct error *error)
 	(void)error;
 	json_object_foreach(test->items, id, item)
 	{
-		if (!selftest_is_side(item, "limit"))
+		if (!selftest_item_is_side(item, "limit"))
 			continue;
 		if (!text_starts(id, "flood_")) {
-			selftest_note(test, id, false, "there is no attempt for it");
+			selftest_note_result(test, id, false, "there is no attempt for it");
 			continue;
 		}
-		if (!is_enforced(test, item)) {
-			selftest_untried(test, id, "this host does not enforce that limit");
+		if (!item_limit_is_enforced(test, item)) {
+			selftest_note_untried(test, id, "this host does not enforce that limit");
 			continue;
 		}
-		flood_as(test, id, id + strlen("flood_"), "0");
+		flood_run_as(test, id, id + strlen("flood_"), "0");
 		if (!one_id && !json_is_true(json_object_get(item, "slow")))
-			flood_as(test, id, id + strlen("flood_"), "1000");
+			flood_run_as(test, id, id + strlen("flood_"), "1000");
 	}
 	return 0;
 }

@@ -1,6 +1,5 @@
-/* The manifest of escapes (tests/escape/manifest.json, which says what its fields mean): which of
- * its items a tier has, and what must come of them there. Does not block, but for reading a file.
- */
+/* The manifest of escapes (tests/escape/manifest.json, which explains its fields): which items a
+ * tier has, and their expected results there. Blocks only to read a file. */
 #include <string.h>
 
 #include "cli/selftest/selftest.h"
@@ -18,7 +17,7 @@ int selftest_load_manifest(const char *file, json_t **ret_manifest, struct error
 	return 0;
 }
 
-static bool names_tier(const json_t *item, const char *tier)
+static bool item_names_tier(const json_t *item, const char *tier)
 {
 	size_t at;
 	json_t *one;
@@ -31,8 +30,9 @@ static bool names_tier(const json_t *item, const char *tier)
 	return false;
 }
 
-/* The namespace tier's variants of an expectation are about the host's kernel. */
-static json_t *item_in_tier(const json_t *item, const char *tier)
+/* The namespace tier's variants of an expectation depend on the host's kernel, so other tiers do
+ * not use them. */
+static json_t *item_for_tier(const json_t *item, const char *tier)
 {
 	static const char *const variants[] = {"expect_as", "nested", "folder", "rights"};
 	json_t *copy = json_copy((json_t *)item), *differs = json_object_get(item, tier);
@@ -43,26 +43,27 @@ static json_t *item_in_tier(const json_t *item, const char *tier)
 	return copy;
 }
 
-/* Those that this program tries: not what a named test covers, nor what there is not yet. */
+/* The items that this program tries, without those that a named test covers or that do not exist
+ * yet. */
 json_t *selftest_items(const json_t *manifest, const char *tier)
 {
 	json_t *items = json_object(), *item;
 	size_t at;
 	json_array_foreach(json_object_get(manifest, "items"), at, item)
 	{
-		if (names_tier(item, tier) && !json_object_get(item, "not_yet") &&
-		    !selftest_is_side(item, "suite"))
+		if (item_names_tier(item, tier) && !json_object_get(item, "not_yet") &&
+		    !selftest_item_is_side(item, "suite"))
 			json_object_set_new(items, member_text(item, "id"),
-					    item_in_tier(item, tier));
+					    item_for_tier(item, tier));
 	}
 	return items;
 }
 
-bool selftest_is_elsewhere(const struct selftest *test, const char *id)
+bool selftest_item_is_elsewhere(const struct selftest *test, const char *id)
 {
 	size_t at;
 	json_t *item;
-	if (selftest_has(test, id))
+	if (selftest_has_item(test, id))
 		return false;
 	json_array_foreach(json_object_get(test->manifest, "items"), at, item)
 	{

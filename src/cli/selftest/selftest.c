@@ -1,29 +1,17 @@
-/* `caisson selftest`: what the manifest of escapes says must not be possible is tried on this host,
+/* `caisson selftest`: tries on this host what the manifest of escapes says must not be possible,
  * against the running daemon, in sandboxes of each tier that the manifest covers. Prints what did
- * not hold and how many did; exit code 0 only when all did. Blocks for as long as it takes. */
+ * not hold and how many items did; the exit code is 0 only if all did. Blocks. */
 #include "cli/selftest/selftest.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/random.h"
 #include "base/text.h"
-#include "cli/client/hold.h"
-
-#define PROBE_BYTES_MAX (4 * MIB)
-#define SELFTEST_LIFE 1800
+#include "cli/client/held_connection.h"
 
 static struct {
 	bool escape;
@@ -33,11 +21,12 @@ static struct {
 /* --- Interrupts --- */
 
 static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
-static volatile sig_atomic_t interrupt_signal; /* the first that came; 0: none */
-static volatile sig_atomic_t cleaning_up;      /* its requests are not interrupted */
+static volatile sig_atomic_t interrupt_signal; /* the first signal; 0: none */
+static volatile sig_atomic_t cleaning_up;      /* clean-up requests are not interrupted */
 
-/* The alarm repeats it: a signal that arrives just before a call that waits does not wake it. */
-static void handle_interrupt(int number)
+/* The alarm repeats the interruption: a signal that arrives just before a blocking call does not
+ * interrupt it. */
+static void interrupt_handle(int number)
 {
 	bool first = interrupt_signal == 0;
 	if (number != SIGALRM && first)
@@ -46,33 +35,34 @@ static void handle_interrupt(int number)
 		client_interrupted = 1;
 		alarm(1);
 	} else if (number != SIGALRM && !first) {
-		/* Whoever is impatient: the sandboxes end with the connection that holds them. */
+		/* Interrupted again: exit at once. The sandboxes end with the connection that holds
+		 * them. */
 		_exit(128 + number);
 	}
 }
 
-static void catch_interrupts(void)
+static void interrupts_catch(void)
 {
-	const struct sigaction action = {.sa_handler = handle_interrupt};
+	const struct sigaction action = {.sa_handler = interrupt_handle};
 	struct sigaction before;
 	cleaning_up = 0;
 	sigaction(SIGALRM, &action, NULL);
-	/* `nohup` and a shell's `&` have some of them ignored. */
+	/* `nohup` and a shell's `&` ignore some of them: leave those ignored. */
 	for (size_t i = 0; i < ARRAY_SIZE(interrupts); i++)
 		if (sigaction(interrupts[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
 			sigaction(interrupts[i], &action, NULL);
 }
 
-static void end_interrupts(void)
+static void interrupts_end(void)
 {
 	cleaning_up = 1;
 	client_interrupted = 0;
 	alarm(0);
 }
 
-/* --- What came of it --- */
+/* --- Results --- */
 
-static json_t *result_of(struct selftest *test, const char *id)
+static json_t *item_result(struct selftest *test, const char *id)
 {
 	json_t *result = json_object_get(test->results, id);
 	if (!result) {
@@ -82,9 +72,9 @@ static json_t *result_of(struct selftest *test, const char *id)
 	return result;
 }
 
-void selftest_note(struct selftest *test, const char *id, bool held, const char *format, ...)
+void selftest_note_result(struct selftest *test, const char *id, bool held, const char *format, ...)
 {
-	json_t *result = result_of(test, id);
+	json_t *result = item_result(test, id);
 	json_object_set_new(result, "tried", json_integer(member_integer(result, "tried") + 1));
 	if (!json_object_get(test->items, id))
 		json_object_set_new(result, "unlisted", json_true());
@@ -103,33 +93,33 @@ void selftest_note(struct selftest *test, const char *id, bool held, const char 
 		json_array_append_new(failures, json_string(text));
 }
 
-void selftest_untried(struct selftest *test, const char *id, const char *why)
+void selftest_note_untried(struct selftest *test, const char *id, const char *why)
 {
-	json_object_set_new(result_of(test, id), "untried", json_string(why));
+	json_object_set_new(item_result(test, id), "untried", json_string(why));
 }
 
-void selftest_untried_side(struct selftest *test, const char *side, const char *why)
+void selftest_note_untried_side(struct selftest *test, const char *side, const char *why)
 {
 	const char *id;
 	json_t *item;
 	json_object_foreach(test->items, id, item)
 	{
-		if (selftest_is_side(item, side) && !json_object_get(test->results, id))
-			selftest_untried(test, id, why);
+		if (selftest_item_is_side(item, side) && !json_object_get(test->results, id))
+			selftest_note_untried(test, id, why);
 	}
 }
 
-bool selftest_has(const struct selftest *test, const char *id)
+bool selftest_has_item(const struct selftest *test, const char *id)
 {
 	return json_object_get(test->items, id) != NULL;
 }
 
-bool selftest_is_side(const json_t *item, const char *side)
+bool selftest_item_is_side(const json_t *item, const char *side)
 {
 	return strcmp(member_text(item, "side"), side) == 0;
 }
 
-void selftest_progress(const struct selftest *test, const char *format, ...)
+void selftest_show_progress(const struct selftest *test, const char *format, ...)
 {
 	if (cli_json || !isatty(STDERR_FILENO))
 		return;
@@ -141,7 +131,7 @@ void selftest_progress(const struct selftest *test, const char *format, ...)
 	fflush(stderr);
 }
 
-static void clear_progress(void)
+static void progress_line_clear(void)
 {
 	if (!cli_json && isatty(STDERR_FILENO))
 		fprintf(stderr, "\r\033[K");
@@ -149,18 +139,14 @@ static void clear_progress(void)
 
 /* --- Requests --- */
 
-int selftest_path(struct buffer *path, const char *box, const char *rest, const char *const *query,
-		  struct error *error)
+int selftest_request_path(struct buffer *path, const char *box, const char *rest,
+			  const char *const *query, struct error *error)
 {
 	if (sandbox_path(path, box, rest, error) < 0)
 		return -1;
 	int result = 0;
-	char separator = '?';
-	for (; query && query[0]; query += 2) {
-		result |= buffer_printf(path, "%c%s=", separator, query[0]);
-		result |= append_encoded(path, query[1]);
-		separator = '&';
-	}
+	for (; query && query[0]; query += 2)
+		result |= buffer_append_parameter(path, query[0], query[1]);
 	return result < 0 ? error_set(error, ERROR_TOO_LARGE, "a request is too long") : 0;
 }
 
@@ -168,7 +154,7 @@ int selftest_exec(struct selftest *test, const char *box, const struct selftest_
 		  json_t **ret_result, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (selftest_path(&path, box, "/exec", NULL, error) < 0)
+	if (selftest_request_path(&path, box, "/exec", NULL, error) < 0)
 		return -1;
 	json_t *words = json_array();
 	for (const char *const *word = command->words; *word; word++)
@@ -178,7 +164,7 @@ int selftest_exec(struct selftest *test, const char *box, const struct selftest_
 		      "timeout_seconds", command->timeout, "tty", command->terminal ? 1 : 0);
 	if (command->environment)
 		json_object_set(body, "env", command->environment);
-	int result = client_json(test->client, "POST", path.data, body, NULL, 0, ret_result, error);
+	int result = client_call(test->client, "POST", path.data, body, NULL, 0, ret_result, error);
 	json_decref(body);
 	return result;
 }
@@ -191,269 +177,13 @@ int selftest_shell(struct selftest *test, const char *box, const char *command, 
 	return selftest_exec(test, box, &shell, ret_result, error);
 }
 
-/* --- The probe --- */
-
-/* Beside the running program in a build tree, or where `make install` puts it. */
-static int open_probe(struct error *error)
+static void selftest_finish(struct selftest *test)
 {
-	static const char *const places[] = {"caisson-probe", "../libexec/caisson/caisson-probe"};
-	char program[1024], path[1200];
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-	if (length <= 0)
-		return error_set_errno(error, ERROR_INTERNAL, errno, "/proc/self/exe");
-	program[length] = '\0';
-	char *slash = strrchr(program, '/');
-	if (slash)
-		*slash = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		int fd = -1;
-		if (text_format(path, sizeof(path), "%s/%s", program, places[i]) == 0)
-			fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd >= 0)
-			return fd;
-	}
-	return error_set(error, ERROR_INTERNAL,
-			 "caisson-probe is neither beside %s/caisson nor in %s/../libexec/caisson: "
-			 "install it with `make install`",
-			 program, program);
-}
-
-static int read_probe(struct buffer *probe, struct error *error)
-{
-	CLOSE_FD int fd = open_probe(error);
-	char block[16384];
-	if (fd < 0)
-		return -1;
-	for (ssize_t got; (got = read(fd, block, sizeof(block))) != 0;) {
-		if (got < 0)
-			return error_set_errno(error, ERROR_INTERNAL, errno, "caisson-probe");
-		if (buffer_append(probe, block, (size_t)got) < 0)
-			return error_set(error, ERROR_INTERNAL, "caisson-probe is too long");
-	}
-	return 0;
-}
-
-static int put_probe(struct selftest *test, const char *box, const struct buffer *probe,
-		     struct error *error)
-{
-	static const char *const query[] = {"path", "/tmp/caisson-probe", "mode", "0755", NULL};
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (selftest_path(&path, box, "/files", query, error) < 0)
-		return -1;
-	struct request request = {
-	    .method = "PUT", .path = path.data, .length = (int64_t)probe->size};
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
-	int result = exchange_begin(test->client, &request, exchange, error);
-	if (result == 0)
-		result = exchange_write(exchange, false, probe->data, probe->size, error);
-	if (result == 0)
-		result = exchange_read_head(exchange, error);
-	exchange_done(exchange);
-	free(exchange);
-	return result;
-}
-
-/* --- What is made for a run, and goes with it --- */
-
-/* Programs that other users could gain by. Without CAP_SETFCAP inside (a single id) there is no
- * other user either. */
-static int prepare_box(struct selftest *test, const char *box, struct error *error)
-{
-	json_t *result = NULL;
-	int outcome = selftest_shell(test, box, "/tmp/caisson-probe --prepare", &result, error);
-	json_decref(result);
-	return outcome;
-}
-
-static int make_box(struct selftest *test, char box[64], bool nested, bool small,
-		    const struct buffer *probe, struct error *error)
-{
-	json_t *record = NULL, *labels = NULL;
-	if (pairs_json(&create_options.labels, false, &labels, error) < 0)
-		return -1;
-	json_t *body =
-	    json_pack("{s:s, s:i, s:i, s:i, s:i, s:b, s:o}", "isolation", test->tier,
-		      "timeout_seconds", SELFTEST_LIFE, "memory_mb",
-		      small ? SELFTEST_SMALL_MEMORY_MB : 256, "disk_mb", small ? 64 : 256, "pids",
-		      small ? 64 : 256, "nested_userns", nested ? 1 : 0, "labels", labels);
-	/* Without its answer nobody knows which one to remove. */
-	sigset_t all, before;
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &before);
-	int result =
-	    client_json(test->client, "POST", "/v1/sandboxes", body, NULL, 0, &record, error);
-	sigprocmask(SIG_SETMASK, &before, NULL);
-	json_decref(body);
-	if (result < 0)
-		return -1;
-	result = text_copy(box, 64, member_text(record, "id"));
-	if (!small && !nested && !test->limits)
-		test->limits = json_incref(json_object_get(record, "limits"));
-	json_decref(record);
-	if (result < 0)
-		return error_set(error, ERROR_INTERNAL, "the sandbox's id is too long");
-	return put_probe(test, box, probe, error) < 0 ? -1 : prepare_box(test, box, error);
-}
-
-static void remove_box(struct selftest *test, char box[64])
-{
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	struct error error;
-	if (!box[0])
-		return;
-	if (sandbox_path(&path, box, "", &error) < 0 ||
-	    client_json(test->client, "DELETE", path.data, NULL, NULL, 0, NULL, &error) < 0)
-		fprintf(stderr, "caisson selftest: %s was not removed: %s\n", box, error.message);
-	box[0] = '\0';
-}
-
-/* Something on this host that a sandbox could reach if it reached the host. */
-static int make_listeners(struct selftest *test, struct error *error)
-{
-	struct sockaddr_un abstract = {.sun_family = AF_UNIX};
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-	socklen_t size = sizeof(address);
-	memcpy(abstract.sun_path + 1, test->word, strlen(test->word));
-	socklen_t abstract_size =
-	    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(test->word));
-	test->abstract = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	test->network = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (test->abstract < 0 || test->network < 0 ||
-	    bind(test->abstract, (struct sockaddr *)&abstract, abstract_size) < 0 ||
-	    listen(test->abstract, 4) < 0 ||
-	    bind(test->network, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-	    listen(test->network, 4) < 0 ||
-	    getsockname(test->network, (struct sockaddr *)&address, &size) < 0)
-		return error_set_errno(error, ERROR_INTERNAL, errno, "listening on this host");
-	test->port = ntohs(address.sin_port);
-	return 0;
-}
-
-/* A sandbox that reached the host could read and change the marker's folder, whichever ids it has.
- * Other users of this host cannot: they may not list the folder that it is in, and do not know its
- * name. */
-static int make_marker(struct selftest *test, struct error *error)
-{
-	unsigned char bytes[12];
-	char name[2 * sizeof(bytes) + 1];
-	random_bytes(bytes, sizeof(bytes));
-	text_hex(bytes, sizeof(bytes), name);
-	snprintf(test->outer, sizeof(test->outer), "/tmp/caisson-selftest-XXXXXX");
-	if (!mkdtemp(test->outer)) {
-		test->outer[0] = '\0';
-		return error_set_errno(error, ERROR_INTERNAL, errno, "a folder in /tmp");
-	}
-	snprintf(test->folder, sizeof(test->folder), "%s/%s", test->outer, name);
-	if (mkdir(test->folder, 0700) < 0) {
-		test->folder[0] = '\0';
-		return error_set_errno(error, ERROR_INTERNAL, errno, "a folder in %s", test->outer);
-	}
-	snprintf(test->marker, sizeof(test->marker), "%s/marker", test->folder);
-	CLOSE_FD int fd = open(test->marker, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-	if (fd < 0 || fd_write_full(fd, test->secret, strlen(test->secret)) < 0 ||
-	    fchmod(fd, 0666) < 0 || chmod(test->folder, 0777) < 0 || chmod(test->outer, 0711) < 0)
-		return error_set_errno(error, ERROR_INTERNAL, errno, "%s", test->marker);
-	return 0;
-}
-
-/* A kernel of its own has ids of its own: what its map says is not the host's. Whether there is
- * more than one id shows when another user is asked for. */
-static int find_rights_by_trial(struct selftest *test, struct error *error)
-{
-	static const char *const words[] = {"/bin/uname", "-m", NULL};
-	const struct selftest_command command = {.user = "1000", .words = words, .timeout = 30};
-	json_t *result = NULL;
-	int outcome = selftest_exec(test, test->boxes.main, &command, &result, error);
-	bool one_id = outcome < 0 && error->kind == ERROR_BAD_USER;
-	if (one_id)
-		outcome = selftest_shell(test, test->boxes.main, "uname -m", &result, error);
-	if (outcome < 0)
-		return -1;
-	snprintf(test->rights, sizeof(test->rights), "%s", one_id ? "one-id" : "root");
-	const char *machine = member_text(result, "stdout");
-	snprintf(test->machine, sizeof(test->machine), "%.*s", (int)strcspn(machine, "\n"),
-		 machine);
-	json_decref(result);
-	return 0;
-}
-
-/* Which ids a sandbox has: from its own map, and whether the daemon's spawner is root's. */
-static int find_rights(struct selftest *test, struct error *error)
-{
-	json_t *result = NULL;
-	if (selftest_shell(test, test->boxes.main, "cat /proc/self/uid_map; uname -m", &result,
-			   error) < 0)
-		return -1;
-	unsigned long long inside = 0, outside = 0, count = 0;
-	const char *out = member_text(result, "stdout"), *second = strchr(out, '\n');
-	int fields = sscanf(out, "%llu %llu %llu", &inside, &outside, &count);
-	snprintf(test->rights, sizeof(test->rights), "%s",
-		 count <= 1                 ? "one-id"
-		 : outside >= 0x70000000ULL ? "root"
-					    : "subuid");
-	const char *machine = strrchr(out, '\n') > second ? second + 1 : "";
-	snprintf(test->machine, sizeof(test->machine), "%.*s", (int)strcspn(machine, "\n"),
-		 machine);
-	json_decref(result);
-	return fields == 3 ? 0 : error_set(error, ERROR_INTERNAL, "the sandbox has no uid map");
-}
-
-static int prepare(struct selftest *test, struct error *error)
-{
-	DONE_BUFFER struct buffer probe = BUFFER(PROBE_BYTES_MAX);
-	unsigned char bytes[16];
-	random_bytes(bytes, sizeof(bytes));
-	text_hex(bytes, sizeof(bytes), test->word);
-	random_bytes(bytes, sizeof(bytes));
-	text_hex(bytes, sizeof(bytes), test->secret);
-	selftest_progress(test, "making sandboxes");
-	if (read_probe(&probe, error) < 0)
-		return -1;
-	if (!test->client->remote &&
-	    (make_listeners(test, error) < 0 || make_marker(test, error) < 0))
-		return -1;
-	if (make_box(test, test->boxes.main, false, false, &probe, error) < 0 ||
-	    make_box(test, test->boxes.neighbour, false, false, &probe, error) < 0 ||
-	    make_box(test, test->boxes.small, false, true, &probe, error) < 0)
-		return -1;
-	/* A tier that has no such thing says so. */
-	struct error refused = {0};
-	if (make_box(test, test->boxes.nested, true, false, &probe, &refused) < 0 &&
-	    refused.kind != ERROR_UNSUPPORTED && refused.kind != ERROR_INVALID) {
-		*error = refused;
-		return -1;
-	}
-	return strcmp(test->tier, "namespace") == 0 ? find_rights(test, error)
-						    : find_rights_by_trial(test, error);
-}
-
-static void remove_marker(struct selftest *test)
-{
-	if (test->marker[0])
-		unlink(test->marker);
-	if ((test->folder[0] && rmdir(test->folder) < 0) ||
-	    (test->outer[0] && rmdir(test->outer) < 0))
-		fprintf(stderr, "caisson selftest: %s was not removed: %s\n", test->outer,
-			strerror(errno));
-}
-
-static void finish(struct selftest *test)
-{
-	selftest_progress(test, "removing the sandboxes");
-	remove_marker(test);
-	end_interrupts();
-	remove_box(test, test->boxes.main);
-	remove_box(test, test->boxes.neighbour);
-	remove_box(test, test->boxes.small);
-	remove_box(test, test->boxes.nested);
-	fd_close(&test->abstract);
-	fd_close(&test->network);
-	json_decref(test->limits);
-	test->limits = NULL;
-	clear_progress();
+	selftest_show_progress(test, "removing the sandboxes");
+	selftest_remove_marker(test);
+	interrupts_end();
+	selftest_remove_sandboxes(test);
+	progress_line_clear();
 }
 
 /* --- The report --- */
@@ -462,7 +192,7 @@ struct tally {
 	size_t held, failed, untried;
 };
 
-static void print_failures(const struct selftest *test, const char *id, const json_t *failures)
+static void failures_print(const struct selftest *test, const char *id, const json_t *failures)
 {
 	size_t at;
 	json_t *text;
@@ -470,14 +200,14 @@ static void print_failures(const struct selftest *test, const char *id, const js
 	json_array_foreach(failures, at, text)
 	{
 		printf("%s: %s: ", test->tier, id);
-		print_safe(json_string_value(text));
+		safe_text_print(json_string_value(text));
 		printf("\n");
 	}
 	if (*member_text(item, "attempt"))
 		printf("  %s\n", member_text(item, "attempt"));
 }
 
-static struct tally report(struct selftest *test)
+static struct tally tier_report(struct selftest *test)
 {
 	struct tally tally = {0};
 	const char *id;
@@ -486,7 +216,7 @@ static struct tally report(struct selftest *test)
 	{
 		(void)item;
 		if (!json_object_get(test->results, id))
-			selftest_note(test, id, false, "nothing tries it");
+			selftest_note_result(test, id, false, "nothing tries it");
 	}
 	json_object_foreach(test->results, id, result)
 	{
@@ -500,7 +230,7 @@ static struct tally report(struct selftest *test)
 		if (cli_json)
 			continue;
 		if (failed)
-			print_failures(test, id, failures);
+			failures_print(test, id, failures);
 		else if (!tried)
 			printf("%s: %s: not tried: %s\n", test->tier, id,
 			       member_text(result, "untried"));
@@ -514,11 +244,11 @@ static struct tally report(struct selftest *test)
 	return tally;
 }
 
-static int run_tier(struct client *client, json_t *manifest, const char *tier, json_t *answer,
+static int tier_run(struct client *client, json_t *manifest, const char *tier, json_t *answer,
 		    struct error *error)
 {
 	static int (*const steps[])(struct selftest *, struct error *) = {
-	    prepare, selftest_run_inside, selftest_run_files, selftest_run_limits,
+	    selftest_make_sandboxes, selftest_run_inside, selftest_run_files, selftest_run_limits,
 	    selftest_run_client};
 	struct selftest test = {.client = client,
 				.tier = tier,
@@ -528,16 +258,16 @@ static int run_tier(struct client *client, json_t *manifest, const char *tier, j
 				.abstract = -1,
 				.network = -1};
 	int result = 0;
-	catch_interrupts();
+	interrupts_catch();
 	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(steps); i++)
 		result = steps[i](&test, error);
-	finish(&test);
-	/* A step may have taken the failed request for an answer. */
+	selftest_finish(&test);
+	/* A step may have counted the interrupted request as an answer. */
 	if (interrupt_signal)
 		result = error_set(error, ERROR_CANCELLED, "interrupted");
 	struct tally tally = {0};
 	if (result == 0) {
-		tally = report(&test);
+		tally = tier_report(&test);
 		json_object_set_new(answer, tier,
 				    json_pack("{s:i, s:i, s:i, s:s, s:s, s:O}", "held",
 					      (int)tally.held, "failed", (int)tally.failed,
@@ -549,8 +279,8 @@ static int run_tier(struct client *client, json_t *manifest, const char *tier, j
 	return result < 0 ? -1 : tally.failed > 0;
 }
 
-/* The tiers of the manifest that this host has. */
-static bool is_available(const json_t *version, const char *tier, const char **ret_missing)
+/* True if this host has the tier; else *ret_missing says why not. */
+static bool tier_is_available(const json_t *version, const char *tier, const char **ret_missing)
 {
 	size_t at;
 	json_t *one;
@@ -565,13 +295,13 @@ static bool is_available(const json_t *version, const char *tier, const char **r
 	return false;
 }
 
-static int run_tiers(struct client *client, json_t *manifest, json_t *answer, struct error *error)
+static int tiers_run(struct client *client, json_t *manifest, json_t *answer, struct error *error)
 {
 	static const char *const tiers[] = {"namespace", "gvisor", "vm"};
 	json_t *version = NULL;
 	int worst = 0;
 	bool any = false;
-	if (client_json(client, "GET", "/v1/version", NULL, NULL, 0, &version, error) < 0)
+	if (client_call(client, "GET", "/v1/version", NULL, NULL, 0, &version, error) < 0)
 		return -1;
 	for (size_t i = 0; worst >= 0 && i < ARRAY_SIZE(tiers); i++) {
 		const char *missing = NULL;
@@ -580,7 +310,7 @@ static int run_tiers(struct client *client, json_t *manifest, json_t *answer, st
 		json_t *items = selftest_items(manifest, tiers[i]);
 		bool covered = json_object_size(items) > 0;
 		json_decref(items);
-		bool available = is_available(version, tiers[i], &missing);
+		bool available = tier_is_available(version, tiers[i], &missing);
 		if (available && !covered)
 			missing = "the manifest has no items for it";
 		if (!available || !covered) {
@@ -592,7 +322,7 @@ static int run_tiers(struct client *client, json_t *manifest, json_t *answer, st
 			continue;
 		}
 		any = true;
-		int result = run_tier(client, manifest, tiers[i], answer, error);
+		int result = tier_run(client, manifest, tiers[i], answer, error);
 		worst = result < 0 ? result : MAX(worst, result);
 	}
 	json_decref(version);
@@ -601,7 +331,7 @@ static int run_tiers(struct client *client, json_t *manifest, json_t *answer, st
 	return worst;
 }
 
-static int run_selftest(struct client *client, int argc, char **argv, struct error *error)
+static int selftest_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "selftest takes no argument (\"%s\")",
@@ -615,15 +345,15 @@ static int run_selftest(struct client *client, int argc, char **argv, struct err
 	int result = selftest_load_manifest(options.manifest, &manifest, error);
 	struct exchange *hold = NULL;
 	if (result == 0)
-		result = hold_begin(client, &hold, error);
+		result = held_connection_open(client, &hold, error);
 	if (result == 0)
-		result = run_tiers(client, manifest, answer, error);
-	hold_end(hold);
+		result = tiers_run(client, manifest, answer, error);
+	held_connection_close(hold);
 	if (interrupt_signal) {
-		complain("caisson selftest: interrupted; what it made is removed");
+		error_print("caisson selftest: interrupted; what it made is removed");
 		result = 128 + interrupt_signal;
 	} else if (result >= 0 && cli_json) {
-		print_json(answer);
+		json_print(answer);
 	}
 	json_decref(answer);
 	json_decref(manifest);
@@ -656,5 +386,5 @@ const struct verb verb_selftest = {
 	"  caisson selftest --escape\n"
 	"  caisson selftest --escape --isolation namespace --json",
     .options = selftest_specs,
-    .run = run_selftest,
+    .run = selftest_run,
 };

@@ -1,7 +1,8 @@
-/* `caisson state backup`: a copy of the database, the sandboxes' images and the logs of their
- * execs, in one archive that appears under its name when it is complete. Works beside a running
- * daemon: a sandbox that is stopped is held so (its image is locked, as a boot locks it) until its
- * files are copied. Blocks for as long as the copying takes. */
+/* `caisson state backup`: copies the database, the sandboxes' images and their execs' logs into one
+ * archive, which appears under its name when it is complete. Works beside a running daemon: the
+ * image of a stopped sandbox is locked, as a boot locks it, until its files are copied. This file
+ * decides which files are included; backup_archive.c writes them. Blocks for as long as the copying
+ * takes. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,46 +19,32 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/syscalls.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/doctor/doctor.h"
-#include "cli/state/state.h"
-#include "cli/state/library.h"
+#include "cli/state/backup.h"
+#include "cli/state/libarchive.h"
 #include "store/copy.h"
 
-#define CHUNK (256 * 1024)
 #define PATH_ROOM 600
 #define LIST_MAX 65536
 #define COPY_TIMEOUT_MS 600000
-#define RELEASE_TIMEOUT (10 * NSEC_PER_SEC) /* a loop device lets go a moment after a stop */
+/* After a stop, the loop device is released a moment later. */
+#define RELEASE_TIMEOUT (10 * NSEC_PER_SEC)
 #define COPY_PREFIX ".copy-"
 
-struct backup {
-	const struct state_options *options;
-	char state[256];
-	struct state_manifest manifest;
-	int database;            /* the copy; it has no name any more */
-	int images[STATE_SLOTS]; /* or the tar file of a tree */
-	int trees[STATE_SLOTS];  /* a tree that is locked; -1 */
-	char *list;              /* "ID s\n" of each live sandbox; r where it is not stopped */
-	struct archive *archive;
-	struct progress progress;
-	int64_t wait_until; /* for images of sandboxes that were just stopped */
-};
-
-/* What a signal takes away. */
+/* The file that a signal handler removes. */
 static char unfinished[PATH_ROOM];
 
-static void on_signal(int number)
+static void signal_remove_unfinished(int number)
 {
 	if (unfinished[0])
 		unlink(unfinished);
 	_exit(128 + number);
 }
 
-/* The copy of the database: made in a child that is the daemon's user, in the daemon's directory,
- * so that nothing which that user may have put there is opened with root's rights. */
+/* The database is copied by a child that runs as the daemon's user, in the daemon's directory: root
+ * opens nothing that this user may have put there. */
 struct copy_job {
 	char directory[PATH_ROOM], path[PATH_ROOM];
 	uid_t uid;
@@ -67,7 +54,7 @@ struct copy_job {
 	int version;
 };
 
-static bool list_row(void *data, const struct id *id, bool stopped)
+static bool copy_list_sandbox(void *data, const struct id *id, bool stopped)
 {
 	struct copy_job *job = data;
 	int length = snprintf(job->list + job->used, LIST_MAX - job->used, "%s %c\n", id->text,
@@ -76,13 +63,14 @@ static bool list_row(void *data, const struct id *id, bool stopped)
 	return job->used + ID_LENGTH + 4 < LIST_MAX;
 }
 
-static int copy_database(void *data, char *text, size_t room)
+static int database_copy_in_child(void *data, char *text, size_t room)
 {
 	struct copy_job *job = data;
 	struct error error = {0};
 	umask(077);
-	/* Its own directory is all it sees: nothing above it needs to be open to that user. */
-	doctor_keep_open(NULL, 0);
+	/* The child sees only its own directory, so the directories above it need not be accessible
+	 * to that user. */
+	doctor_close_all_but(NULL, 0);
 	bool others = job->uid != geteuid();
 	if (chdir(job->directory) < 0 || chroot(".") < 0 || (others && setgroups(0, NULL) < 0) ||
 	    setresgid(job->gid, job->gid, job->gid) < 0 ||
@@ -90,13 +78,12 @@ static int copy_database(void *data, char *text, size_t room)
 		snprintf(text, room, "!becoming uid %u: %s", (unsigned)job->uid, strerror(errno));
 		return 1;
 	}
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of ids has taken it back */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* changing ids has cleared it */
 	job->list = text;
 	job->used = (size_t)snprintf(text, room, "0000000000\n");
 	const char *copy = job->path + strlen(job->directory);
-	if (store_copy("", copy, &error) < 0 ||
-	    store_copy_examine(copy, &job->version, &error) < 0 ||
-	    store_copy_each(copy, list_row, job, &error) < 0) {
+	if (store_copy("", copy, &error) < 0 || store_copy_examine(copy, &job->version, &error) < 0 ||
+	    store_copy_each(copy, copy_list_sandbox, job, &error) < 0) {
 		unlink(copy);
 		snprintf(text, room, "!%s", error.message);
 		return 1;
@@ -107,8 +94,8 @@ static int copy_database(void *data, char *text, size_t room)
 	return 0;
 }
 
-/* Copies that were cut short. */
-static void remove_old_copies(const char *directory)
+/* Removes copies of interrupted backups. */
+static void old_copies_remove(const char *directory)
 {
 	DIR *entries = opendir(directory);
 	for (struct dirent *entry; entries && (entry = readdir(entries));)
@@ -118,7 +105,7 @@ static void remove_old_copies(const char *directory)
 		closedir(entries);
 }
 
-static int open_database(struct backup *backup, struct error *error)
+static int backup_open_database(struct backup *backup, struct error *error)
 {
 	struct copy_job job = {0};
 	struct stat info;
@@ -131,12 +118,13 @@ static int open_database(struct backup *backup, struct error *error)
 				       "there is nothing to back up: %s", job.directory);
 	job.uid = info.st_uid;
 	job.gid = info.st_gid;
-	remove_old_copies(job.directory);
+	old_copies_remove(job.directory);
 	backup->list = malloc(LIST_MAX);
 	if (!backup->list)
 		return error_set(error, ERROR_NO_MEMORY, "no memory");
 	(void)!text_copy(unfinished, sizeof(unfinished), job.path);
-	int result = doctor_child(copy_database, &job, COPY_TIMEOUT_MS, backup->list, LIST_MAX);
+	int result =
+	    doctor_run_child(database_copy_in_child, &job, COPY_TIMEOUT_MS, backup->list, LIST_MAX);
 	unfinished[0] = '\0';
 	if (result != 0) {
 		unlink(job.path);
@@ -154,42 +142,37 @@ static int open_database(struct backup *backup, struct error *error)
 	return 0;
 }
 
-/* How much of a file is no hole. */
-static int measure(int fd, uint64_t *ret_size, uint64_t *ret_data)
+/* A file's size, and how much of it is data, not holes. */
+static int file_measure(int fd, uint64_t *ret_size, uint64_t *ret_data)
 {
 	struct stat info;
 	if (fstat(fd, &info) < 0)
 		return -errno;
 	if (!S_ISREG(info.st_mode))
 		return -EINVAL;
-	uint64_t data = 0;
-	for (off_t at = 0; at < info.st_size;) {
-		off_t start = lseek(fd, at, SEEK_DATA);
-		if (start < 0 && errno == ENXIO)
-			break;
-		off_t end = start < 0 ? -1 : lseek(fd, start, SEEK_HOLE);
-		if (end < 0)
-			return -errno;
-		end = MIN(end, info.st_size);
-		data += (uint64_t)(MAX(end, start) - start);
-		at = MAX(end, start + 1);
+	uint64_t start, end, data = 0, size = (uint64_t)info.st_size;
+	for (uint64_t at = 0; at < size; at = end) {
+		int result = file_next_data(fd, at, size, &start, &end);
+		if (result < 0)
+			return result;
+		data += end - start;
 	}
-	*ret_size = (uint64_t)info.st_size;
+	*ret_size = size;
 	*ret_data = data;
 	return 0;
 }
 
-static int add_file(struct backup *backup, int fd, const char *path, struct error *error)
+static int backup_add_file(struct backup *backup, int fd, const char *path, struct error *error)
 {
 	uint64_t size = 0, data = 0;
-	int result = measure(fd, &size, &data);
+	int result = file_measure(fd, &size, &data);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result, "%s", path);
 	return state_manifest_add(&backup->manifest, path, size, data, error);
 }
 
-/* Locked like a boot locks it: who has the lock knows that the sandbox does not run. */
-static int lock_image(int fd, int64_t until)
+/* Locks an image the way a boot does: while we hold the lock, the sandbox does not run. */
+static int image_lock(int fd, int64_t until)
 {
 	while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK)
@@ -201,9 +184,9 @@ static int lock_image(int fd, int64_t until)
 	return 0;
 }
 
-/* "SLOT TIER", as the spawner wrote it; and whose ids are in the image. */
-static int read_sandbox(const struct backup *backup, const char *directory,
-			struct state_sandbox *sandbox, struct error *error)
+/* Reads the file "SLOT TIER" that the spawner wrote, and the owner of the ids in the image. */
+static int backup_read_sandbox(const struct backup *backup, const char *directory,
+			       struct state_sandbox *sandbox, struct error *error)
 {
 	char path[PATH_ROOM + 16], text[64];
 	uint64_t slot, owner, block;
@@ -220,21 +203,23 @@ static int read_sandbox(const struct backup *backup, const char *directory,
 		return error_set(error, ERROR_INTERNAL, "%s: it is damaged", path);
 	sandbox->slot = (uint32_t)slot;
 	snprintf(path, sizeof(path), "%s/owner", directory);
-	int64_t kept = doctor_file_number(path);
+	int64_t kept = doctor_read_number(path);
 	if (kept >= 0) {
 		sandbox->owner = (uint32_t)kept;
 		return 0;
 	}
 	snprintf(path, sizeof(path), "%s/uid-block", backup->state);
-	int64_t number = doctor_file_number(path);
+	int64_t number = doctor_read_number(path);
 	block = number < 0 ? 0 : (uint64_t)number;
 	owner = UID_RANGE_BASE + (block * STATE_SLOTS + slot) * UID_RANGE_SIZE;
 	sandbox->owner = (uint32_t)MIN(owner, UINT32_MAX - UID_RANGE_SIZE);
 	return 0;
 }
 
-/* Its files as a tar file without a name. The tree stays locked against a start. */
-static int pack_tree(struct backup *backup, const char *directory, size_t at, struct error *error)
+/* Packs the sandbox's files into a tar file without a name. The tree stays locked against a start.
+ */
+static int backup_pack_tree(struct backup *backup, const char *directory, size_t at,
+			    struct error *error)
 {
 	char path[PATH_ROOM + 16];
 	snprintf(path, sizeof(path), "%s/files", directory);
@@ -250,19 +235,19 @@ static int pack_tree(struct backup *backup, const char *directory, size_t at, st
 	return state_tree_pack(backup->trees[at], backup->images[at], error);
 }
 
-/* 1: its files are in images[at]; 0: it has none; 2: it runs; -1. */
-static int open_files(struct backup *backup, const char *directory, bool stopped, size_t at,
-		      struct error *error)
+/* 1: its files are in images[at]; 0: it has no files; 2: it runs; -1: error. */
+static int backup_open_files(struct backup *backup, const char *directory, bool stopped, size_t at,
+			     struct error *error)
 {
 	char path[PATH_ROOM + 16];
 	snprintf(path, sizeof(path), "%s/files", directory);
 	if (access(path, F_OK) == 0)
-		return !stopped ? 2 : pack_tree(backup, directory, at, error) < 0 ? -1 : 1;
+		return !stopped ? 2 : backup_pack_tree(backup, directory, at, error) < 0 ? -1 : 1;
 	snprintf(path, sizeof(path), "%s/disk.img", directory);
 	CLOSE_FD int image = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (image < 0 && errno == ENOENT)
 		return 0;
-	int result = image < 0 ? -errno : lock_image(image, stopped ? backup->wait_until : 0);
+	int result = image < 0 ? -errno : image_lock(image, stopped ? backup->wait_until : 0);
 	if (result == -EBUSY)
 		return 2;
 	if (result < 0)
@@ -271,31 +256,31 @@ static int open_files(struct backup *backup, const char *directory, bool stopped
 	return 1;
 }
 
-/* 1: it is taken along; 0: it has no files any more; -1. `running` gets the ids of those that run.
- */
-static int add_sandbox(struct backup *backup, const char *id, bool stopped, struct buffer *running,
-		       struct error *error)
+/* 1: it is included; 0: it runs or has no files; -1: error. The ids of running ones are appended to
+ * `running`. */
+static int backup_add_sandbox(struct backup *backup, const char *id, bool stopped,
+			      struct buffer *running, struct error *error)
 {
 	char directory[PATH_ROOM], inside[64];
 	size_t at = backup->manifest.sandbox_count;
 	if (at == STATE_SLOTS || id_parse(id, &backup->manifest.sandboxes[at].id) < 0 ||
 	    text_format(directory, sizeof(directory), "%s/sandboxes/%s", backup->state, id) < 0)
 		return error_set(error, ERROR_INTERNAL, "sandbox %s", id);
-	int found = open_files(backup, directory, stopped, at, error);
+	int found = backup_open_files(backup, directory, stopped, at, error);
 	if (found == 2)
 		return buffer_printf(running, "%s%s", running->size ? ", " : "", id) < 0 ? -1 : 0;
 	if (found <= 0)
 		return found;
 	snprintf(inside, sizeof(inside), "sandboxes/%s/%s", id,
 		 backup->trees[at] >= 0 ? "files.tar" : "disk.img");
-	if (read_sandbox(backup, directory, &backup->manifest.sandboxes[at], error) < 0 ||
-	    add_file(backup, backup->images[at], inside, error) < 0)
+	if (backup_read_sandbox(backup, directory, &backup->manifest.sandboxes[at], error) < 0 ||
+	    backup_add_file(backup, backup->images[at], inside, error) < 0)
 		return -1;
 	backup->manifest.sandbox_count++;
 	return 1;
 }
 
-static int add_logs(struct backup *backup, const char *id, struct error *error)
+static int backup_add_logs(struct backup *backup, const char *id, struct error *error)
 {
 	char directory[PATH_ROOM], inside[PATH_ROOM];
 	if (text_format(directory, sizeof(directory), "%s/logs/%s", backup->state, id) < 0)
@@ -311,19 +296,19 @@ static int add_logs(struct backup *backup, const char *id, struct error *error)
 		snprintf(inside, sizeof(inside), "logs/%s/%s", id, entry->d_name);
 		if (!state_path_valid(inside))
 			continue;
-		/* The directory is the daemon's: what else its user may have put there would block.
-		 */
+		/* The daemon's user may have put a FIFO or a device into its directory: do not
+		 * block on it. */
 		CLOSE_FD int log = openat(dirfd(entries), entry->d_name,
 					  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		struct stat info;
 		if (log >= 0 && fstat(log, &info) == 0 && S_ISREG(info.st_mode))
-			result = add_file(backup, log, inside, error);
+			result = backup_add_file(backup, log, inside, error);
 	}
 	closedir(entries);
 	return result;
 }
 
-static int collect_sandboxes(struct backup *backup, struct error *error)
+static int backup_add_sandboxes(struct backup *backup, struct error *error)
 {
 	DONE_BUFFER struct buffer running = BUFFER(8192);
 	backup->wait_until = clock_monotonic() + RELEASE_TIMEOUT;
@@ -333,10 +318,10 @@ static int collect_sandboxes(struct backup *backup, struct error *error)
 		if (!state)
 			continue;
 		*state++ = '\0';
-		int taken = add_sandbox(backup, line, *state == 's', &running, error);
+		int taken = backup_add_sandbox(backup, line, *state == 's', &running, error);
 		if (taken < 0)
 			return -1;
-		if (taken > 0 && add_logs(backup, line, error) < 0)
+		if (taken > 0 && backup_add_logs(backup, line, error) < 0)
 			return -1;
 	}
 	if (running.size == 0)
@@ -348,203 +333,8 @@ static int collect_sandboxes(struct backup *backup, struct error *error)
 	    running.data);
 }
 
-/* Holes cost the archive nothing, but must be passed through the library as zeros. */
-static int write_zeros(struct archive *archive, uint64_t count)
-{
-	static const char zeros[4 * 1024 * 1024];
-	while (count > 0) {
-		la_ssize_t wrote =
-		    library.archive_write_data(archive, zeros, (size_t)MIN(count, sizeof(zeros)));
-		if (wrote <= 0)
-			return -1;
-		count -= (uint64_t)wrote;
-	}
-	return 0;
-}
-
-static int archive_failed(struct archive *archive, const char *what, struct error *error)
-{
-	int errnum = library.archive_errno(archive);
-	const char *text = library.archive_error_string(archive);
-	if (errnum > 0)
-		return error_set_errno(error, error_kind_of_errno(errnum), errnum, "%s: %s", what,
-				       text ? text : "libarchive");
-	return error_set(error, ERROR_INTERNAL, "%s: %s", what, text ? text : "libarchive");
-}
-
-/* The next stretch of data from `at` on; start == size when there is none. */
-static int next_data(int fd, uint64_t at, uint64_t size, uint64_t *ret_start, uint64_t *ret_end)
-{
-	off_t start = lseek(fd, (off_t)at, SEEK_DATA);
-	*ret_start = *ret_end = size;
-	if (start < 0)
-		return errno == ENXIO ? 0 : -errno;
-	off_t end = lseek(fd, start, SEEK_HOLE);
-	if (end < 0)
-		return -errno;
-	*ret_start = MIN((uint64_t)start, size);
-	*ret_end = MIN((uint64_t)end, size);
-	return 0;
-}
-
-static int add_sparse(struct archive_entry *entry, int fd, uint64_t size)
-{
-	uint64_t start, end;
-	for (uint64_t at = 0; at < size; at = end) {
-		int result = next_data(fd, at, size, &start, &end);
-		if (result < 0)
-			return result;
-		if (start < end)
-			library.archive_entry_sparse_add_entry(entry, (la_int64_t)start,
-							       (la_int64_t)(end - start));
-	}
-	return 0;
-}
-
-/* From start to end: into the archive and the digest. What has become shorter meanwhile is zeros.
- */
-static int write_stretch(struct backup *backup, int fd, uint64_t start, uint64_t end,
-			 struct block_digest *digest, struct error *error)
-{
-	static char chunk[CHUNK];
-	while (start < end) {
-		size_t wanted = (size_t)MIN(end - start, sizeof(chunk));
-		ssize_t got = pread(fd, chunk, wanted, (off_t)start);
-		if (got < 0)
-			return error_set_errno(error, error_kind_of_errno(errno), errno, "reading");
-		memset(chunk + got, 0, wanted - (size_t)got);
-		if (library.archive_write_data(backup->archive, chunk, wanted) !=
-		    (la_ssize_t)wanted)
-			return archive_failed(backup->archive, "writing the backup", error);
-		if (block_digest_add(digest, start, chunk, wanted) < 0)
-			return error_set(error, ERROR_INTERNAL, "SHA-256");
-		start += wanted;
-		progress_add(&backup->progress, wanted);
-	}
-	return 0;
-}
-
-static int write_contents(struct backup *backup, int fd, struct state_file *file,
-			  struct error *error)
-{
-	struct block_digest digest = {0};
-	int result = block_digest_begin(&digest);
-	if (result < 0)
-		error_set_errno(error, ERROR_INTERNAL, result, "SHA-256");
-	uint64_t start, end;
-	for (uint64_t at = 0; result == 0 && at < file->size; at = end) {
-		result = next_data(fd, at, file->size, &start, &end);
-		if (result < 0)
-			error_set_errno(error, ERROR_INTERNAL, result, "reading");
-		else if (write_zeros(backup->archive, start - at) < 0)
-			result = archive_failed(backup->archive, "writing the backup", error);
-		else
-			result = write_stretch(backup, fd, start, end, &digest, error);
-	}
-	if (result == 0 && block_digest_end(&digest, file->size, file->digest) < 0)
-		result = error_set(error, ERROR_INTERNAL, "SHA-256");
-	block_digest_done(&digest);
-	return result;
-}
-
-static int write_file(struct backup *backup, int fd, struct state_file *file, struct error *error)
-{
-	struct archive_entry *entry = library.archive_entry_new();
-	library.archive_entry_set_pathname(entry, file->path);
-	library.archive_entry_set_filetype(entry, AE_IFREG);
-	library.archive_entry_set_perm(entry, 0600);
-	library.archive_entry_set_size(entry, (la_int64_t)file->size);
-	library.archive_entry_set_mtime(entry, clock_wall() / NSEC_PER_SEC, 0);
-	int result = add_sparse(entry, fd, file->size);
-	if (result < 0)
-		error_set_errno(error, ERROR_INTERNAL, result, "%s", file->path);
-	else if (library.archive_write_header(backup->archive, entry) != ARCHIVE_OK)
-		result = archive_failed(backup->archive, "writing the backup", error);
-	library.archive_entry_free(entry);
-	if (result == 0)
-		result = write_contents(backup, fd, file, error);
-	return result < 0 ? error_prepend(error, "%s", file->path) : 0;
-}
-
-static int write_json(struct backup *backup, const char *name, json_t *json, struct error *error)
-{
-	char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
-	json_decref(json);
-	if (!text)
-		return error_set(error, ERROR_NO_MEMORY, "no memory for %s", name);
-	size_t size = strlen(text);
-	struct archive_entry *entry = library.archive_entry_new();
-	library.archive_entry_set_pathname(entry, name);
-	library.archive_entry_set_filetype(entry, AE_IFREG);
-	library.archive_entry_set_perm(entry, 0600);
-	library.archive_entry_set_size(entry, (la_int64_t)size);
-	int result = 0;
-	if (library.archive_write_header(backup->archive, entry) != ARCHIVE_OK ||
-	    library.archive_write_data(backup->archive, text, size) != (la_ssize_t)size)
-		result = archive_failed(backup->archive, "writing the backup", error);
-	library.archive_entry_free(entry);
-	free(text);
-	return result;
-}
-
-/* The descriptor of a file in the manifest; images are open and locked already. */
-static int open_listed(struct backup *backup, const struct state_file *file)
-{
-	const struct open_how how = {.flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
-				     .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS};
-	if (strcmp(file->path, STATE_DATABASE) == 0)
-		return fcntl(backup->database, F_DUPFD_CLOEXEC, 3);
-	for (size_t i = 0; i < backup->manifest.sandbox_count; i++)
-		if (text_starts(file->path, "sandboxes/") &&
-		    memcmp(file->path + 10, backup->manifest.sandboxes[i].id.text, ID_LENGTH) == 0)
-			return fcntl(backup->images[i], F_DUPFD_CLOEXEC, 3);
-	struct stat info;
-	/* What is below `logs` is the daemon's, who is not to choose what root reads. */
-	CLOSE_FD int state = open(backup->state, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	CLOSE_FD int fd = state < 0 ? -1 : sys_openat2(state, file->path, &how);
-	return fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? TAKE_FD(fd) : -1;
-}
-
-static int write_files(struct backup *backup, struct error *error)
-{
-	if (write_json(backup, STATE_MANIFEST, state_manifest_json(&backup->manifest), error) < 0)
-		return -1;
-	progress_begin(&backup->progress, "backup", backup->manifest.data);
-	for (size_t i = 0; i < backup->manifest.file_count; i++) {
-		struct state_file *file = &backup->manifest.files[i];
-		CLOSE_FD int fd = open_listed(backup, file);
-		/* A log that was dropped in this moment is kept as one of zeros. */
-		if (fd < 0)
-			fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		if (write_file(backup, fd, file, error) < 0)
-			return -1;
-	}
-	progress_clear(&backup->progress);
-	return write_json(backup, STATE_DIGESTS, state_digests_json(&backup->manifest), error);
-}
-
-static int write_archive(struct backup *backup, int fd, struct error *error)
-{
-	backup->archive = library.archive_write_new();
-	if (!backup->archive)
-		return error_set(error, ERROR_NO_MEMORY, "no memory for the archive");
-	int result = 0;
-	if (library.archive_write_set_format_pax(backup->archive) != ARCHIVE_OK ||
-	    library.archive_write_add_filter_zstd(backup->archive) != ARCHIVE_OK ||
-	    library.archive_write_set_bytes_in_last_block(backup->archive, 1) != ARCHIVE_OK ||
-	    library.archive_write_open_fd(backup->archive, fd) != ARCHIVE_OK)
-		result = archive_failed(backup->archive, "beginning the backup", error);
-	if (result == 0)
-		result = write_files(backup, error);
-	if (result == 0 && library.archive_write_close(backup->archive) != ARCHIVE_OK)
-		result = archive_failed(backup->archive, "finishing the backup", error);
-	library.archive_write_free(backup->archive);
-	backup->archive = NULL;
-	return result;
-}
-
-/* Under another name first; whoever sees FILE sees all of it. */
-static int write_named(struct backup *backup, const char *file, struct error *error)
+/* Writes to another name first: FILE is always complete. */
+static int backup_write_named(struct backup *backup, const char *file, struct error *error)
 {
 	char draft[PATH_ROOM];
 	struct stat info;
@@ -558,7 +348,7 @@ static int write_named(struct backup *backup, const char *file, struct error *er
 	if (fd < 0)
 		return error_set_errno(error, state_error_kind(errno), errno, "%s", draft);
 	(void)!text_copy(unfinished, sizeof(unfinished), draft);
-	int result = write_archive(backup, fd, error);
+	int result = backup_write_archive(backup, fd, error);
 	if (result == 0 && (fsync(fd) < 0 || rename(draft, file) < 0))
 		result = error_set_errno(error, error_kind_of_errno(errno), errno, "%s", file);
 	if (result < 0)
@@ -567,12 +357,9 @@ static int write_named(struct backup *backup, const char *file, struct error *er
 	return result;
 }
 
-static int stop_one(struct client *client, const char *id, struct error *error)
+static int sandbox_stop_one(struct client *client, const char *id, struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path(&path, id, "/stop", error) < 0)
-		return -1;
-	if (client_json(client, "POST", path.data, NULL, NULL, 0, NULL, error) < 0)
+	if (client_sandbox_call(client, "POST", id, "/stop", NULL, NULL, error) < 0)
 		return error->kind == ERROR_SANDBOX_ENDED || error->kind == ERROR_SANDBOX_NOT_FOUND
 			   ? 0
 			   : -1;
@@ -580,20 +367,20 @@ static int stop_one(struct client *client, const char *id, struct error *error)
 	return 0;
 }
 
-/* Through the daemon that serves this state directory. */
-static int stop_all(struct client *client, struct error *error)
+/* Stops all sandboxes through the daemon that serves this state directory. */
+static int sandboxes_stop_all(struct client *client, struct error *error)
 {
 	char path[512] = "/v1/sandboxes?limit=200";
 	for (;;) {
 		json_t *page = NULL, *record;
-		if (client_json(client, "GET", path, NULL, NULL, 0, &page, error) < 0)
+		if (client_call(client, "GET", path, NULL, NULL, 0, &page, error) < 0)
 			return -1;
 		size_t at;
 		int result = 0;
 		json_array_foreach(json_object_get(page, "items"), at, record)
 		{
 			if (result == 0 && strcmp(member_text(record, "status"), "stopped") != 0)
-				result = stop_one(client, member_text(record, "id"), error);
+				result = sandbox_stop_one(client, member_text(record, "id"), error);
 		}
 		snprintf(path, sizeof(path), "/v1/sandboxes?limit=200&cursor=%s",
 			 member_text(page, "next_cursor"));
@@ -604,10 +391,10 @@ static int stop_all(struct client *client, struct error *error)
 	}
 }
 
-static int run_backup(struct backup *backup, struct client *client, const char *file,
+static int backup_run(struct backup *backup, struct client *client, const char *file,
 		      struct error *error)
 {
-	/* One at a time: copies that were cut short can be told from one that is being made. */
+	/* One backup at a time: otherwise interrupted copies cannot be told from one in use. */
 	CLOSE_FD int directory = open(backup->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
 		return error_set_errno(error, state_error_kind(errno), errno, "state directory %s",
@@ -615,23 +402,23 @@ static int run_backup(struct backup *backup, struct client *client, const char *
 	if (flock(directory, LOCK_EX | LOCK_NB) < 0)
 		return error_set(error, ERROR_BUSY, "another backup of %s is being made",
 				 backup->state);
-	if (state_library_load(error) < 0)
+	if (libarchive_load(error) < 0)
 		return -1;
 	bool whole = !backup->options->database_only;
 	if (whole && backup->options->stop && backup->options->served &&
-	    stop_all(client, error) < 0)
+	    sandboxes_stop_all(client, error) < 0)
 		return -1;
-	if (open_database(backup, error) < 0 ||
-	    add_file(backup, backup->database, STATE_DATABASE, error) < 0 ||
-	    (whole && collect_sandboxes(backup, error) < 0))
+	if (backup_open_database(backup, error) < 0 ||
+	    backup_add_file(backup, backup->database, STATE_DATABASE, error) < 0 ||
+	    (whole && backup_add_sandboxes(backup, error) < 0))
 		return -1;
 	if (strcmp(file, "-") == 0) {
 		if (isatty(STDOUT_FILENO))
 			return error_set(error, ERROR_USAGE,
 					 "a backup is not written to a terminal");
-		return write_archive(backup, STDOUT_FILENO, error);
+		return backup_write_archive(backup, STDOUT_FILENO, error);
 	}
-	return write_named(backup, file, error);
+	return backup_write_named(backup, file, error);
 }
 
 int state_backup(struct client *client, const struct state_options *options, const char *file,
@@ -647,16 +434,16 @@ int state_backup(struct client *client, const struct state_options *options, con
 	backup->manifest.rights = options->rights;
 	for (size_t i = 0; i < STATE_SLOTS; i++)
 		backup->images[i] = backup->trees[i] = -1;
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
-	signal(SIGHUP, on_signal);
+	signal(SIGINT, signal_remove_unfinished);
+	signal(SIGTERM, signal_remove_unfinished);
+	signal(SIGHUP, signal_remove_unfinished);
 	signal(SIGPIPE, SIG_IGN);
 	int result = text_copy(backup->state, sizeof(backup->state), options->state);
 	if (result == 0)
-		result = run_backup(backup, client, file, error);
+		result = backup_run(backup, client, file, error);
 	if (result == 0) {
 		char size[32];
-		bytes_text(backup->manifest.data, size);
+		bytes_to_text(backup->manifest.data, size);
 		size_t sandboxes = backup->manifest.sandbox_count;
 		size_t files = backup->manifest.file_count;
 		if (options->database_only)

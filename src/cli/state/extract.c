@@ -1,9 +1,7 @@
-/* Reading a backup that may be damaged or hostile. It is unpacked in a child that, started by root,
- * lives in the staging directory alone and is nobody: what the libraries make of the bytes can do
- * no harm outside. Only the files that the manifest names are made, each new, plain and of the size
- * that was said; everything else ends it. Called by restore.c; blocks for as long as it
- * takes.
- */
+/* Reads a backup that may be damaged or hostile. A child unpacks it; if root started it, the child
+ * is confined to the staging directory and runs as nobody, so that a flaw in the libraries can do
+ * no harm outside. It creates only the files that the manifest names, each new, regular and of the
+ * stated size; anything else is an error. Called by restore.c; blocks for as long as it takes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -28,35 +26,35 @@
 #include "cli/cli.h"
 #include "cli/doctor/doctor.h"
 #include "cli/state/state.h"
-#include "cli/state/library.h"
+#include "cli/state/libarchive.h"
 #include "store/copy.h"
 
 #define NOBODY 65534
 #define READ_BLOCK (64 * 1024)
-#define SPACE_KEPT (64 * MIB) /* left free on the disk whatever the backup says */
+#define SPACE_KEPT (64 * MIB) /* left free on the disk, whatever the backup says */
 
 struct extraction {
 	struct archive *archive;
 	struct state_manifest *manifest;
-	int directory; /* everything is made below it */
+	int directory; /* everything is created below it */
 	struct progress progress;
 };
 
-static int damaged(struct extraction *extraction, struct error *error)
+static int extraction_damaged(struct extraction *extraction, struct error *error)
 {
 	const char *text = library.archive_error_string(extraction->archive);
 	return error_set(error, ERROR_BACKUP_INVALID, "the backup is damaged or cut short: %s",
 			 text ? text : "it ends too early");
 }
 
-/* The next entry, which must be a plain file of that name. */
-static int next_entry(struct extraction *extraction, const char *name, uint64_t *ret_size,
-		      struct error *error)
+/* Reads the next entry, which must be a regular file of that name. */
+static int extraction_next_entry(struct extraction *extraction, const char *name,
+				 uint64_t *ret_size, struct error *error)
 {
 	struct archive_entry *entry;
 	int code = library.archive_read_next_header(extraction->archive, &entry);
 	if (code == ARCHIVE_EOF || (code != ARCHIVE_OK && code != ARCHIVE_WARN))
-		return damaged(extraction, error);
+		return extraction_damaged(extraction, error);
 	const char *path = library.archive_entry_pathname(entry);
 	if (!path || strcmp(path, name) != 0)
 		return error_set(error, ERROR_BACKUP_INVALID,
@@ -69,11 +67,11 @@ static int next_entry(struct extraction *extraction, const char *name, uint64_t 
 	return 0;
 }
 
-static int read_text_entry(struct extraction *extraction, const char *name, char **ret_text,
-			   size_t *ret_size, struct error *error)
+static int extraction_read_text(struct extraction *extraction, const char *name, char **ret_text,
+				size_t *ret_size, struct error *error)
 {
 	uint64_t size;
-	if (next_entry(extraction, name, &size, error) < 0)
+	if (extraction_next_entry(extraction, name, &size, error) < 0)
 		return -1;
 	if (size > STATE_JSON_MAX)
 		return error_set(error, ERROR_BACKUP_INVALID, "%s is too large", name);
@@ -83,18 +81,18 @@ static int read_text_entry(struct extraction *extraction, const char *name, char
 	la_ssize_t got = library.archive_read_data(extraction->archive, text, (size_t)size);
 	if (got < 0 || (uint64_t)got != size) {
 		free(text);
-		return damaged(extraction, error);
+		return extraction_damaged(extraction, error);
 	}
 	*ret_text = text;
 	*ret_size = (size_t)size;
 	return 0;
 }
 
-static int read_manifest(struct extraction *extraction, struct error *error)
+static int extraction_read_manifest(struct extraction *extraction, struct error *error)
 {
 	char *text;
 	size_t size;
-	if (read_text_entry(extraction, STATE_MANIFEST, &text, &size, error) < 0)
+	if (extraction_read_text(extraction, STATE_MANIFEST, &text, &size, error) < 0)
 		return -1;
 	int result = state_manifest_parse(extraction->manifest, text, size, error);
 	free(text);
@@ -102,15 +100,15 @@ static int read_manifest(struct extraction *extraction, struct error *error)
 	if (result == 0 && fstatvfs(extraction->directory, &space) == 0 &&
 	    (uint64_t)space.f_bavail * space.f_frsize < extraction->manifest->data + SPACE_KEPT) {
 		char wanted[32];
-		bytes_text(extraction->manifest->data, wanted);
+		bytes_to_text(extraction->manifest->data, wanted);
 		result = error_set(error, ERROR_NO_SPACE,
 				   "the backup holds %s, more than is free here", wanted);
 	}
 	return result;
 }
 
-/* The directories of a path; its grammar has at most two. */
-static int make_parents(int directory, const char *path)
+/* Makes the directories of a path; its grammar has at most two. */
+static int path_make_parents(int directory, const char *path)
 {
 	char part[64];
 	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -121,15 +119,15 @@ static int make_parents(int directory, const char *path)
 	return 0;
 }
 
-static int write_block(void *data, uint64_t offset, const uint8_t block[STATE_BLOCK])
+static int block_write(void *data, uint64_t offset, const uint8_t block[STATE_BLOCK])
 {
 	const int *file = data;
 	ssize_t wrote = pwrite(*file, block, STATE_BLOCK, (off_t)offset);
 	return wrote == STATE_BLOCK ? 0 : wrote < 0 ? -errno : -ENOSPC;
 }
 
-static int copy_blocks(struct extraction *extraction, struct state_file *file,
-		       struct block_digest *digest, struct error *error)
+static int extraction_copy_blocks(struct extraction *extraction, struct state_file *file,
+				  struct block_digest *digest, struct error *error)
 {
 	uint64_t used = 0;
 	for (;;) {
@@ -141,7 +139,7 @@ static int copy_blocks(struct extraction *extraction, struct state_file *file,
 		if (code == ARCHIVE_EOF)
 			return 0;
 		if (code != ARCHIVE_OK)
-			return damaged(extraction, error);
+			return extraction_damaged(extraction, error);
 		used += size;
 		if (offset < 0 || (uint64_t)offset > file->size ||
 		    size > file->size - (uint64_t)offset || used > file->data)
@@ -155,25 +153,27 @@ static int copy_blocks(struct extraction *extraction, struct state_file *file,
 	}
 }
 
-static int extract_file(struct extraction *extraction, struct state_file *file, struct error *error)
+static int extraction_write_file(struct extraction *extraction, struct state_file *file,
+				 struct error *error)
 {
 	uint64_t size;
-	if (next_entry(extraction, file->path, &size, error) < 0)
+	if (extraction_next_entry(extraction, file->path, &size, error) < 0)
 		return -1;
 	if (size != file->size)
 		return error_set(error, ERROR_BACKUP_INVALID,
 				 "%s has not the size that its manifest says", file->path);
-	int result = make_parents(extraction->directory, file->path);
+	int result = path_make_parents(extraction->directory, file->path);
 	CLOSE_FD int fd = result < 0
 			      ? -1
 			      : openat(extraction->directory, file->path,
 				       O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (result < 0 || fd < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s", file->path);
-	struct block_digest digest = {.each = write_block, .data = &fd};
-	result = block_digest_begin(&digest) < 0 ? error_set(error, ERROR_NO_MEMORY, "SHA-256")
-						 : copy_blocks(extraction, file, &digest, error);
-	/* The last block may be written longer than the file is. */
+	struct block_digest digest = {.each = block_write, .data = &fd};
+	result = block_digest_begin(&digest) < 0
+		     ? error_set(error, ERROR_NO_MEMORY, "SHA-256")
+		     : extraction_copy_blocks(extraction, file, &digest, error);
+	/* The last block may extend beyond the file's size. */
 	if (result == 0 && (block_digest_end(&digest, file->size, file->digest) < 0 ||
 			    ftruncate(fd, (off_t)file->size) < 0))
 		result =
@@ -182,11 +182,11 @@ static int extract_file(struct extraction *extraction, struct state_file *file, 
 	return result;
 }
 
-static int check_end(struct extraction *extraction, struct error *error)
+static int extraction_check_end(struct extraction *extraction, struct error *error)
 {
 	char *text;
 	size_t size;
-	if (read_text_entry(extraction, STATE_DIGESTS, &text, &size, error) < 0)
+	if (extraction_read_text(extraction, STATE_DIGESTS, &text, &size, error) < 0)
 		return -1;
 	int result = state_digests_check(extraction->manifest, text, size, error);
 	free(text);
@@ -197,7 +197,7 @@ static int check_end(struct extraction *extraction, struct error *error)
 	return result;
 }
 
-static int extract_all(struct extraction *extraction, int fd, struct error *error)
+static int extraction_run(struct extraction *extraction, int fd, struct error *error)
 {
 	struct archive *archive = extraction->archive = library.archive_read_new();
 	if (!archive)
@@ -209,14 +209,14 @@ static int extract_all(struct extraction *extraction, int fd, struct error *erro
 		result = error_set(error, ERROR_BACKUP_INVALID, "it is no backup of caisson's: %s",
 				   library.archive_error_string(archive));
 	if (result == 0)
-		result = read_manifest(extraction, error);
+		result = extraction_read_manifest(extraction, error);
 	if (result == 0)
 		progress_begin(&extraction->progress, "restore", extraction->manifest->data);
 	for (size_t i = 0; result == 0 && i < extraction->manifest->file_count; i++)
-		result = extract_file(extraction, &extraction->manifest->files[i], error);
+		result = extraction_write_file(extraction, &extraction->manifest->files[i], error);
 	progress_clear(&extraction->progress);
 	if (result == 0)
-		result = check_end(extraction, error);
+		result = extraction_check_end(extraction, error);
 	library.archive_read_free(archive);
 	if (result == 0 && fchdir(extraction->directory) < 0)
 		result = error_set_errno(error, ERROR_INTERNAL, errno, "the staging directory");
@@ -228,15 +228,16 @@ static int extract_all(struct extraction *extraction, int fd, struct error *erro
 	return result;
 }
 
-/* Nobody, in a root directory that has nothing but what is unpacked. `channel` goes to who waits.
- */
-static int give_up_rights(int directory, int channel, struct error *error)
+/* Becomes nobody, in a root directory that holds only what is unpacked. `channel` leads to the
+ * process that waits. */
+static int worker_give_up_rights(int directory, int channel, struct error *error)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "giving up rights");
 	if (geteuid() == 0 && (fchdir(directory) < 0 || chroot(".") < 0))
 		return error_set_errno(error, ERROR_INTERNAL, errno, "giving up rights");
-	/* Root of a namespace with one id cannot become nobody: it keeps its id and no right. */
+	/* Root of a namespace with one id cannot become nobody: it keeps its id and no capability.
+	 */
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[2] = {{0}};
 	bool others = fchown(directory, NOBODY, NOBODY) == 0;
@@ -245,8 +246,8 @@ static int give_up_rights(int directory, int channel, struct error *error)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "giving up rights");
 	if (syscall(SYS_capset, &header, none) < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "giving up rights");
-	/* Ends with its parent; a change of ids would take that back. Who reads the channel no more
-	 * is gone: a parent outside the pid namespace has no number here. */
+	/* Ends with its parent; changing ids would clear this. If nobody reads the channel any
+	 * more, the parent is gone: a parent outside the pid namespace has no pid here. */
 	struct pollfd polled = {.fd = channel};
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0 ||
 	    poll(&polled, 1, 0) != 0)
@@ -254,7 +255,7 @@ static int give_up_rights(int directory, int channel, struct error *error)
 	return 0;
 }
 
-/* What the child sends when it is done: its error, and what it read of the manifest. */
+/* What the child sends at the end: its error, and the manifest that it read. */
 struct outcome {
 	struct error error;
 	size_t sandbox_count, file_count;
@@ -263,7 +264,7 @@ struct outcome {
 	enum rights rights;
 };
 
-static void be_worker(int archive, int directory, int channel)
+static void worker_run(int archive, int directory, int channel)
 {
 	struct state_manifest manifest = {0};
 	struct extraction extraction = {.manifest = &manifest, .directory = directory};
@@ -271,9 +272,9 @@ static void be_worker(int archive, int directory, int channel)
 	if (!outcome)
 		_exit(1);
 	umask(077);
-	doctor_keep_open((const int[]){archive, directory, channel}, 3);
-	if (give_up_rights(directory, channel, &outcome->error) == 0 &&
-	    extract_all(&extraction, archive, &outcome->error) == 0)
+	doctor_close_all_but((const int[]){archive, directory, channel}, 3);
+	if (worker_give_up_rights(directory, channel, &outcome->error) == 0 &&
+	    extraction_run(&extraction, archive, &outcome->error) == 0)
 		outcome->error.kind = ERROR_NONE;
 	else if (outcome->error.kind == ERROR_NONE)
 		error_set(&outcome->error, ERROR_INTERNAL, "unpacking");
@@ -285,7 +286,7 @@ static void be_worker(int archive, int directory, int channel)
 	_exit(fd_write_full(channel, outcome, sizeof(*outcome)) < 0);
 }
 
-/* The child has read hostile bytes: what it says of the manifest is looked at once more. */
+/* The child has read hostile bytes: its manifest is checked again. */
 static bool outcome_is_sane(const struct outcome *outcome)
 {
 	if (outcome->sandbox_count > STATE_SLOTS || outcome->file_count > STATE_FILES_MAX ||
@@ -301,16 +302,17 @@ static bool outcome_is_sane(const struct outcome *outcome)
 	return true;
 }
 
-/* As root: in a pid and a network namespace of its own. When it has ended, so has all that it may
- * have started, and nothing of it could hand a descriptor to another process (an abstract socket is
- * the network's): nobody has a file open that goes live. */
-static pid_t start_worker(void)
+/* Starts the worker; as root in a pid and a network namespace of its own. When it has ended, so has
+ * every process that it may have started, and none could pass a descriptor to another process (an
+ * abstract socket belongs to the network namespace). So no other process has a restored file open.
+ */
+static pid_t worker_start(void)
 {
 	struct clone_args args = {.exit_signal = SIGCHLD};
 	if (geteuid() == 0)
 		args.flags = CLONE_NEWPID | CLONE_NEWNET;
 	pid_t child = sys_clone3(&args);
-	/* Root of a container that may make none has what is its own. */
+	/* Root in a container that may create no namespaces continues without them. */
 	if (child == -EPERM && args.flags != 0) {
 		args.flags = 0;
 		child = sys_clone3(&args);
@@ -330,9 +332,9 @@ int state_extract(int archive, const char *directory, struct state_manifest *man
 	if (!outcome)
 		return error_set(error, ERROR_NO_MEMORY, "no memory");
 	fflush(NULL);
-	pid_t child = start_worker();
+	pid_t child = worker_start();
 	if (child == 0)
-		be_worker(archive, place, writer);
+		worker_run(archive, place, writer);
 	fd_close(&writer);
 	int result = child < 0 ? (int)child : fd_read_full(reader, outcome, sizeof(*outcome));
 	if (child > 0)

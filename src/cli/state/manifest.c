@@ -1,5 +1,5 @@
-/* The list of what is in a backup, its checks, and digests of files with holes. Called by
- * backup.c and, in a process without rights, by extract.c. Blocks for nothing. */
+/* The list of files in a backup, its checks, and digests of sparse files. Called by backup.c and,
+ * in a process without rights, by extract.c. Does not block. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ void state_manifest_done(struct state_manifest *manifest)
 	*manifest = (struct state_manifest){0};
 }
 
-static bool take_text(const char **at, const char *text)
+static bool path_skip_text(const char **at, const char *text)
 {
 	if (!text_starts(*at, text))
 		return false;
@@ -27,7 +27,7 @@ static bool take_text(const char **at, const char *text)
 	return true;
 }
 
-static bool take_id(const char **at)
+static bool path_skip_id(const char **at)
 {
 	char text[ID_LENGTH + 1];
 	if (strnlen(*at, ID_LENGTH) < ID_LENGTH)
@@ -42,11 +42,12 @@ bool state_path_valid(const char *path)
 {
 	if (strcmp(path, STATE_DATABASE) == 0)
 		return true;
-	if (take_text(&path, "sandboxes/"))
-		return take_id(&path) &&
+	if (path_skip_text(&path, "sandboxes/"))
+		return path_skip_id(&path) &&
 		       (strcmp(path, "/disk.img") == 0 || strcmp(path, "/files.tar") == 0);
-	return take_text(&path, "logs/") && take_id(&path) && take_text(&path, "/") &&
-	       take_id(&path) && (strcmp(path, ".out") == 0 || strcmp(path, ".err") == 0);
+	return path_skip_text(&path, "logs/") && path_skip_id(&path) &&
+	       path_skip_text(&path, "/") && path_skip_id(&path) &&
+	       (strcmp(path, ".out") == 0 || strcmp(path, ".err") == 0);
 }
 
 int state_manifest_add(struct state_manifest *manifest, const char *path, uint64_t size,
@@ -74,10 +75,10 @@ int state_manifest_add(struct state_manifest *manifest, const char *path, uint64
 	return 0;
 }
 
-/* enum rights, as the manifest has them. */
+/* Names of enum rights in the manifest. */
 static const char *const rights_names[] = {"root", "subuids", "one-id"};
 
-static int parse_rights(struct state_manifest *manifest, const json_t *root)
+static int manifest_parse_rights(struct state_manifest *manifest, const json_t *root)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rights_names); i++)
 		if (strcmp(member_text(root, "rights"), rights_names[i]) == 0) {
@@ -123,12 +124,13 @@ json_t *state_digests_json(const struct state_manifest *manifest)
 	return digests;
 }
 
-static int invalid(struct error *error, const char *what)
+static int manifest_invalid(struct error *error, const char *what)
 {
 	return error_set(error, ERROR_BACKUP_INVALID, "its manifest is damaged: %s", what);
 }
 
-static bool number_within(const json_t *object, const char *name, uint64_t maximum, uint64_t *ret)
+static bool member_number_within(const json_t *object, const char *name, uint64_t maximum,
+				 uint64_t *ret)
 {
 	const json_t *value = json_object_get(object, name);
 	json_int_t number = json_integer_value(value);
@@ -136,32 +138,33 @@ static bool number_within(const json_t *object, const char *name, uint64_t maxim
 	return json_is_integer(value) && number >= 0 && (uint64_t)number <= maximum;
 }
 
-static int parse_sandbox(struct state_manifest *manifest, const json_t *json, struct error *error)
+static int manifest_parse_sandbox(struct state_manifest *manifest, const json_t *json,
+				  struct error *error)
 {
 	struct state_sandbox *sandbox = &manifest->sandboxes[manifest->sandbox_count];
 	uint64_t slot, owner;
 	const char *tier = member_text(json, "tier");
 	if (manifest->sandbox_count == STATE_SLOTS)
-		return invalid(error, "too many sandboxes");
+		return manifest_invalid(error, "too many sandboxes");
 	if (id_parse(member_text(json, "id"), &sandbox->id) < 0 ||
-	    !number_within(json, "slot", STATE_SLOTS - 1, &slot) ||
-	    !number_within(json, "owner", UINT32_MAX - UID_RANGE_SIZE, &owner) ||
+	    !member_number_within(json, "slot", STATE_SLOTS - 1, &slot) ||
+	    !member_number_within(json, "owner", UINT32_MAX - UID_RANGE_SIZE, &owner) ||
 	    (strcmp(tier, "namespace") != 0 && strcmp(tier, "gvisor") != 0 &&
 	     strcmp(tier, "vm") != 0) ||
 	    text_copy(sandbox->tier, sizeof(sandbox->tier), tier) < 0)
-		return invalid(error, "a sandbox");
+		return manifest_invalid(error, "a sandbox");
 	for (size_t i = 0; i < manifest->sandbox_count; i++)
 		if (id_equal(&manifest->sandboxes[i].id, &sandbox->id) ||
 		    manifest->sandboxes[i].slot == slot)
-			return invalid(error, "a sandbox is named twice");
+			return manifest_invalid(error, "a sandbox is named twice");
 	sandbox->slot = (uint32_t)slot;
 	sandbox->owner = (uint32_t)owner;
 	manifest->sandbox_count++;
 	return 0;
 }
 
-/* An image must be that of a sandbox in the list. */
-static bool file_is_explained(const struct state_manifest *manifest, const char *path)
+/* An image must belong to a sandbox in the list. */
+static bool manifest_explains_file(const struct state_manifest *manifest, const char *path)
 {
 	if (!text_starts(path, "sandboxes/"))
 		return true;
@@ -172,16 +175,17 @@ static bool file_is_explained(const struct state_manifest *manifest, const char 
 	return false;
 }
 
-static int parse_lists(struct state_manifest *manifest, const json_t *root, struct error *error)
+static int manifest_parse_lists(struct state_manifest *manifest, const json_t *root,
+				struct error *error)
 {
 	const json_t *sandboxes = json_object_get(root, "sandboxes");
 	const json_t *files = json_object_get(root, "files"), *entry;
 	size_t at;
 	if (!json_is_array(sandboxes) || !json_is_array(files))
-		return invalid(error, "no lists");
+		return manifest_invalid(error, "no lists");
 	json_array_foreach(sandboxes, at, entry)
 	{
-		if (parse_sandbox(manifest, entry, error) < 0)
+		if (manifest_parse_sandbox(manifest, entry, error) < 0)
 			return -1;
 	}
 	json_t *seen = json_object();
@@ -190,14 +194,14 @@ static int parse_lists(struct state_manifest *manifest, const json_t *root, stru
 	{
 		uint64_t size, data;
 		const char *path = member_text(entry, "path");
-		if (!number_within(entry, "size", SANDBOX_DISK_MAX, &size) ||
-		    !number_within(entry, "data", SANDBOX_DISK_MAX, &data) ||
+		if (!member_number_within(entry, "size", SANDBOX_DISK_MAX, &size) ||
+		    !member_number_within(entry, "data", SANDBOX_DISK_MAX, &data) ||
 		    json_object_get(seen, path))
-			result = invalid(error, "a file");
+			result = manifest_invalid(error, "a file");
 		else
 			result = state_manifest_add(manifest, path, size, data, error);
-		if (result == 0 && !file_is_explained(manifest, path))
-			result = invalid(error, "an image of no sandbox");
+		if (result == 0 && !manifest_explains_file(manifest, path))
+			result = manifest_invalid(error, "an image of no sandbox");
 		if (result < 0)
 			break;
 		json_object_set_new(seen, path, json_true());
@@ -205,7 +209,7 @@ static int parse_lists(struct state_manifest *manifest, const json_t *root, stru
 	json_decref(seen);
 	if (result == 0 &&
 	    (manifest->file_count == 0 || strcmp(manifest->files[0].path, STATE_DATABASE) != 0))
-		result = invalid(error, "it does not begin with a database");
+		result = manifest_invalid(error, "it does not begin with a database");
 	return result;
 }
 
@@ -215,11 +219,11 @@ int state_manifest_parse(struct state_manifest *manifest, const char *text, size
 	json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 	uint64_t format = 0, schema = 0, created = 0;
 	int result;
-	if (!json_is_object(root) || !number_within(root, "format", INT32_MAX, &format) ||
-	    !number_within(root, "schema", INT32_MAX, &schema) ||
-	    !number_within(root, "created_wall", INT64_MAX, &created) ||
-	    parse_rights(manifest, root) < 0)
-		result = invalid(error, "it is no manifest");
+	if (!json_is_object(root) || !member_number_within(root, "format", INT32_MAX, &format) ||
+	    !member_number_within(root, "schema", INT32_MAX, &schema) ||
+	    !member_number_within(root, "created_wall", INT64_MAX, &created) ||
+	    manifest_parse_rights(manifest, root) < 0)
+		result = manifest_invalid(error, "it is no manifest");
 	else if (format > STATE_FORMAT)
 		result = error_set(error, ERROR_STORE_NEWER,
 				   "the backup has format %d, this caisson knows up to %d",
@@ -230,7 +234,7 @@ int state_manifest_parse(struct state_manifest *manifest, const char *text, size
 			      "the backup's schema has version %d, this caisson knows up to %d",
 			      (int)schema, store_version);
 	else
-		result = parse_lists(manifest, root, error);
+		result = manifest_parse_lists(manifest, root, error);
 	if (result == 0) {
 		manifest->schema = (int)schema;
 		manifest->created = (int64_t)created;
@@ -269,7 +273,7 @@ int block_digest_begin(struct block_digest *digest)
 	return 0;
 }
 
-static int hash_number(struct block_digest *digest, uint64_t number)
+static int block_digest_hash_number(struct block_digest *digest, uint64_t number)
 {
 	uint8_t bytes[8];
 	for (int i = 0; i < 8; i++)
@@ -277,14 +281,14 @@ static int hash_number(struct block_digest *digest, uint64_t number)
 	return EVP_DigestUpdate(digest->context, bytes, sizeof(bytes)) == 1 ? 0 : -EIO;
 }
 
-static int flush_block(struct block_digest *digest)
+static int block_digest_flush(struct block_digest *digest)
 {
 	static const uint8_t zeros[STATE_BLOCK];
 	bool empty = !digest->used || memcmp(digest->block, zeros, STATE_BLOCK) == 0;
 	digest->used = false;
 	if (empty)
 		return 0;
-	if (hash_number(digest, digest->at) < 0 ||
+	if (block_digest_hash_number(digest, digest->at) < 0 ||
 	    EVP_DigestUpdate(digest->context, digest->block, STATE_BLOCK) != 1)
 		return -EIO;
 	return digest->each ? digest->each(digest->data, digest->at, digest->block) : 0;
@@ -297,7 +301,7 @@ int block_digest_add(struct block_digest *digest, uint64_t offset, const void *d
 		uint64_t start = offset / STATE_BLOCK * STATE_BLOCK;
 		size_t within = (size_t)(offset - start), part = MIN(size, STATE_BLOCK - within);
 		if (digest->used && start != digest->at) {
-			int result = flush_block(digest);
+			int result = block_digest_flush(digest);
 			if (result < 0)
 				return result;
 		}
@@ -318,10 +322,10 @@ int block_digest_add(struct block_digest *digest, uint64_t offset, const void *d
 
 int block_digest_end(struct block_digest *digest, uint64_t size, uint8_t ret_digest[DIGEST_SIZE])
 {
-	int result = flush_block(digest);
+	int result = block_digest_flush(digest);
 	if (result < 0)
 		return result;
-	if (hash_number(digest, size) < 0 ||
+	if (block_digest_hash_number(digest, size) < 0 ||
 	    EVP_DigestFinal_ex(digest->context, ret_digest, NULL) != 1)
 		return -EIO;
 	return 0;

@@ -1,8 +1,8 @@
-/* `caisson state restore`: unpacks a backup beside what is there, checks all of it, and only then
- * puts it in place. <state>/restore holds what is unpacked; `restore/ready` says that it is whole
- * and is being put in place, which a later restore finishes when this one is killed. The daemon
- * does not start while that mark is there. Holds the spawner's lock; blocks for as long as it
- * takes. */
+/* `caisson state restore`: unpacks a backup beside the existing state, checks all of it, and only
+ * then puts it in place. It is unpacked into <state>/restore. The mark `restore/ready` says that it
+ * is complete and is being put in place; if this restore is killed then, a later one finishes it,
+ * and the daemon does not start while the mark exists. Holds the spawner's lock; blocks for as long
+ * as it takes. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,20 +18,20 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/state/state.h"
-#include "cli/state/library.h"
+#include "cli/state/libarchive.h"
 #include "tier/live_guests.h"
 #include "tier/remove_tree.h"
 
 #define STAGING "restore"
 #define READY STAGING "/ready"
-/* In it. As root that is nobody's while it is unpacked, and no other process of nobody's gets
- * there: what is above it is ours alone. */
+/* In `restore`. As root it belongs to nobody while it is unpacked; other processes of nobody cannot
+ * reach it, since only we may enter the directory above. */
 #define UNPACKED "unpacked"
 
-/* What a backup brings; each replaces what is there as a whole. */
+/* The parts of a backup; each replaces the existing one as a whole. */
 static const char *const parts[] = {"db", "logs", "sandboxes"};
 
-static int lock_state(int state, const char *name, bool root, struct error *error)
+static int state_lock_take(int state, const char *name, bool root, struct error *error)
 {
 	CLOSE_FD int lock = openat(state, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0)
@@ -47,7 +47,7 @@ static int lock_state(int state, const char *name, bool root, struct error *erro
 	return TAKE_FD(lock);
 }
 
-static bool is_empty(int state, const char *name)
+static bool directory_is_empty(int state, const char *name)
 {
 	CLOSE_FD int fd = openat(state, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
@@ -63,17 +63,17 @@ static bool is_empty(int state, const char *name)
 	return empty;
 }
 
-static bool is_that_one(const void *wanted, const char *id)
+static bool id_is_wanted(const void *wanted, const char *id)
 {
 	return strcmp(id, wanted) == 0;
 }
 
-/* The daemon is down, but sandboxes outlive it: by the record of its boot, or by the lock that its
- * image has while it is mounted. */
-static bool still_runs(int sandboxes, const char *runtime, const char *id)
+/* The daemon is down, but sandboxes outlive it. A sandbox runs if the record of its boot says so,
+ * or if its image is locked, as it is while mounted. */
+static bool sandbox_still_runs(int sandboxes, const char *runtime, const char *id)
 {
 	char path[64];
-	if (live_guests_any(runtime, is_that_one, id))
+	if (live_guests_any(runtime, id_is_wanted, id))
 		return true;
 	if (text_format(path, sizeof(path), "%s/disk.img", id) < 0)
 		return false;
@@ -81,8 +81,9 @@ static bool still_runs(int sandboxes, const char *runtime, const char *id)
 	return image >= 0 && flock(image, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
-/* What runs would go on writing to files that are not there any more. */
-static int check_stopped(int state, const char *name, const char *runtime, struct error *error)
+/* Running sandboxes would go on writing to files that have been replaced. */
+static int sandboxes_check_stopped(int state, const char *name, const char *runtime,
+				   struct error *error)
 {
 	DONE_BUFFER struct buffer running = BUFFER(8192);
 	int fd = openat(state, "sandboxes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -93,7 +94,7 @@ static int check_stopped(int state, const char *name, const char *runtime, struc
 	}
 	struct id id;
 	for (struct dirent *entry; (entry = readdir(entries));)
-		if (id_parse(entry->d_name, &id) == 0 && still_runs(fd, runtime, id.text) &&
+		if (id_parse(entry->d_name, &id) == 0 && sandbox_still_runs(fd, runtime, id.text) &&
 		    buffer_printf(&running, "%s%s", running.size ? ", " : "", id.text) < 0)
 			break;
 	closedir(entries);
@@ -105,14 +106,14 @@ static int check_stopped(int state, const char *name, const char *runtime, struc
 			 name, running.data);
 }
 
-static int sync_directory(int state)
+static int state_directory_sync(int state)
 {
 	return syncfs(state) < 0 ? -errno : 0;
 }
 
-/* Each part changes places with what is there in one step; one that is done is not there any more.
- * Can be repeated. */
-static int put_in_place(int state)
+/* Exchanges each part with the existing one in one step. A part that is done is no longer in
+ * `restore`, so this can be repeated. */
+static int parts_put_in_place(int state)
 {
 	char from[32], old[32];
 	int result = 0;
@@ -127,19 +128,20 @@ static int put_in_place(int state)
 			result = -errno;
 	}
 	if (result == 0)
-		result = sync_directory(state);
+		result = state_directory_sync(state);
 	if (result == 0 && unlinkat(state, READY, 0) < 0)
 		result = -errno;
 	return result;
 }
 
-/* What an earlier restore left: finished if it was ready, else removed. 1: it was finished. */
-static int settle_earlier(int state, struct error *error)
+/* Handles what an earlier restore left: finishes it if it was ready, else removes it. 1: it was
+ * finished. */
+static int earlier_restore_settle(int state, struct error *error)
 {
 	int result = 0;
 	bool ready = faccessat(state, READY, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 	if (ready)
-		result = put_in_place(state);
+		result = parts_put_in_place(state);
 	if (result == 0)
 		result = remove_tree(state, STAGING);
 	if (result < 0)
@@ -148,15 +150,15 @@ static int settle_earlier(int state, struct error *error)
 	return ready ? 1 : 0;
 }
 
-static int write_text(int directory, const char *path, const char *text)
+static int text_file_write(int directory, const char *path, const char *text)
 {
 	CLOSE_FD int fd =
 	    openat(directory, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	return fd < 0 ? -errno : fd_write_full(fd, text, strlen(text));
 }
 
-/* Everything that was unpacked by nobody becomes ours; the spawner gives the daemon its part. */
-static int own_tree(int parent, const char *name, int depth)
+/* Everything that nobody unpacked becomes ours; the spawner later gives the daemon its part. */
+static int tree_take_ownership(int parent, const char *name, int depth)
 {
 	struct stat info;
 	CLOSE_FD int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -172,13 +174,13 @@ static int own_tree(int parent, const char *name, int depth)
 	int result = 0;
 	for (struct dirent *entry; result == 0 && (entry = readdir(entries));)
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			result = own_tree(fd, entry->d_name, depth - 1);
+			result = tree_take_ownership(fd, entry->d_name, depth - 1);
 	closedir(entries);
 	return result;
 }
 
-/* The slot that the spawner finds a sandbox by, and the owner that its image was made for. */
-static int write_sandboxes(int staging, const struct state_manifest *manifest)
+/* Writes the slot by which the spawner finds a sandbox, and the owner of the ids in its image. */
+static int sandbox_records_write(int staging, const struct state_manifest *manifest)
 {
 	int result = 0;
 	for (size_t i = 0; result == 0 && i < manifest->sandbox_count; i++) {
@@ -186,17 +188,17 @@ static int write_sandboxes(int staging, const struct state_manifest *manifest)
 		char path[64], text[64];
 		snprintf(path, sizeof(path), "sandboxes/%s/slot", sandbox->id.text);
 		snprintf(text, sizeof(text), "%u %s\n", sandbox->slot, sandbox->tier);
-		result = write_text(staging, path, text);
+		result = text_file_write(staging, path, text);
 		snprintf(path, sizeof(path), "sandboxes/%s/owner", sandbox->id.text);
 		snprintf(text, sizeof(text), "%u\n", sandbox->owner);
 		if (result == 0)
-			result = write_text(staging, path, text);
+			result = text_file_write(staging, path, text);
 	}
 	return result;
 }
 
-static int unpack_tree(int directory, const struct state_sandbox *sandbox, enum rights rights,
-		       struct error *error)
+static int sandbox_tree_unpack(int directory, const struct state_sandbox *sandbox,
+			       enum rights rights, struct error *error)
 {
 	const char *id = sandbox->id.text;
 	CLOSE_FD int archive = openat(directory, "files.tar", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -215,8 +217,8 @@ static int unpack_tree(int directory, const struct state_sandbox *sandbox, enum 
 	return 0;
 }
 
-static int unpack_trees(int staging, const struct state_manifest *manifest, enum rights rights,
-			struct error *error)
+static int sandbox_trees_unpack(int staging, const struct state_manifest *manifest,
+				enum rights rights, struct error *error)
 {
 	for (size_t i = 0; i < manifest->sandbox_count; i++) {
 		char path[64];
@@ -225,15 +227,15 @@ static int unpack_trees(int staging, const struct state_manifest *manifest, enum
 		    openat(staging, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (directory < 0)
 			return error_set_errno(error, ERROR_BACKUP_INVALID, errno, "%s", path);
-		if (unpack_tree(directory, &manifest->sandboxes[i], rights, error) < 0)
+		if (sandbox_tree_unpack(directory, &manifest->sandboxes[i], rights, error) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-/* Images need root, and files belong to ids that this user must have. */
-static int check_rights(const struct state_manifest *manifest, enum rights rights,
-			struct error *error)
+/* Images need root; files belong to ids that this user must have. */
+static int restore_check_rights(const struct state_manifest *manifest, enum rights rights,
+				struct error *error)
 {
 	enum rights made = manifest->rights;
 	if (manifest->sandbox_count == 0 || made == rights ||
@@ -247,15 +249,16 @@ static int check_rights(const struct state_manifest *manifest, enum rights right
 						  : "a daemon of a user without a range of ids");
 }
 
-/* What was unpacked becomes a state: owners, the spawner's own files, every part present. */
-static int complete(int state, const struct state_manifest *manifest, enum rights rights,
-		    struct error *error)
+/* Turns what was unpacked into a state: sets owners, adds the spawner's own files and missing
+ * parts. */
+static int restore_complete_state(int state, const struct state_manifest *manifest,
+				  enum rights rights, struct error *error)
 {
 	CLOSE_FD int staging =
 	    openat(state, STAGING, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int result = staging < 0 ? -errno : 0;
 	if (result == 0)
-		result = own_tree(staging, UNPACKED, 3);
+		result = tree_take_ownership(staging, UNPACKED, 3);
 	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(parts); i++) {
 		char from[32];
 		snprintf(from, sizeof(from), UNPACKED "/%s", parts[i]);
@@ -263,38 +266,38 @@ static int complete(int state, const struct state_manifest *manifest, enum right
 		    (mkdirat(staging, parts[i], 0700) < 0 && errno != EEXIST))
 			result = -errno;
 	}
-	if (result == 0 && unpack_trees(staging, manifest, rights, error) < 0)
+	if (result == 0 && sandbox_trees_unpack(staging, manifest, rights, error) < 0)
 		return -1;
 	if (result == 0)
-		result = write_sandboxes(staging, manifest);
-	/* On the disk before anything that it replaces is touched. */
+		result = sandbox_records_write(staging, manifest);
+	/* Written to disk before anything that it replaces is touched. */
 	if (result == 0)
-		result = sync_directory(state);
+		result = state_directory_sync(state);
 	if (result == 0)
-		result = write_text(state, READY, "");
+		result = text_file_write(state, READY, "");
 	if (result == 0)
-		result = sync_directory(state);
+		result = state_directory_sync(state);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "preparing what was unpacked");
 	return 0;
 }
 
-static int restore_locked(int state, int archive, const struct state_options *options,
-			  struct state_manifest *manifest, struct error *error)
+static int restore_run_locked(int state, int archive, const struct state_options *options,
+			      struct state_manifest *manifest, struct error *error)
 {
 	const char *name = options->state;
 	bool force = options->force;
 	enum rights rights = options->rights;
 	char staging[300], unpacked[320];
-	int earlier = settle_earlier(state, error);
+	int earlier = earlier_restore_settle(state, error);
 	if (earlier < 0)
 		return -1;
 	if (earlier > 0)
 		fprintf(stderr,
 			"caisson state restore: an earlier restore that had been cut short is "
 			"complete now\n");
-	bool empty = is_empty(state, "db") && is_empty(state, "sandboxes");
+	bool empty = directory_is_empty(state, "db") && directory_is_empty(state, "sandboxes");
 	if (!empty && !force)
 		return error_set(error, ERROR_CONFLICT,
 				 "%s is not empty%s: --force replaces what is there, sandboxes and "
@@ -307,15 +310,15 @@ static int restore_locked(int state, int archive, const struct state_options *op
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s", staging);
 	int result = state_extract(archive, unpacked, manifest, error);
 	if (result == 0)
-		result = check_rights(manifest, rights, error);
+		result = restore_check_rights(manifest, rights, error);
 	if (result == 0)
-		result = complete(state, manifest, rights, error);
+		result = restore_complete_state(state, manifest, rights, error);
 	if (result < 0) {
 		int removed = remove_tree(state, STAGING);
 		(void)removed;
 		return -1;
 	}
-	result = put_in_place(state);
+	result = parts_put_in_place(state);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "putting the backup in place; repeat it");
@@ -326,8 +329,8 @@ static int restore_locked(int state, int archive, const struct state_options *op
 	return 0;
 }
 
-/* The directory and those above it, as the spawner makes them. 1: it is new. */
-static int make_path(const char *name)
+/* Makes the directory and its parents, as the spawner does. 1: it is new. */
+static int directories_make(const char *name)
 {
 	char part[256];
 	for (const char *slash = strchr(name + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -342,9 +345,9 @@ static int make_path(const char *name)
 	return errno == EEXIST ? 0 : -errno;
 }
 
-static int open_state(const char *name, bool *ret_made, struct error *error)
+static int state_directory_open(const char *name, bool *ret_made, struct error *error)
 {
-	int made = make_path(name);
+	int made = directories_make(name);
 	if (made < 0)
 		return error_set_errno(error, state_error_kind(made), made, "state directory %s",
 				       name);
@@ -374,20 +377,21 @@ int state_restore(struct client *client, const struct state_options *options, co
 	if (archive < 0)
 		return error_set_errno(error, state_error_kind(errno), errno, "%s", file);
 	bool made;
-	CLOSE_FD int state = open_state(options->state, &made, error);
+	CLOSE_FD int state = state_directory_open(options->state, &made, error);
 	if (state < 0)
 		return -1;
 	CLOSE_FD int lock =
-	    lock_state(state, options->state, options->rights == RIGHTS_ROOT, error);
-	if (lock < 0 || check_stopped(state, options->state, client->config.runtime, error) < 0)
+	    state_lock_take(state, options->state, options->rights == RIGHTS_ROOT, error);
+	if (lock < 0 ||
+	    sandboxes_check_stopped(state, options->state, client->config.runtime, error) < 0)
 		return -1;
-	if (state_library_load(error) < 0)
+	if (libarchive_load(error) < 0)
 		return -1;
 	struct state_manifest *manifest = calloc(1, sizeof(*manifest));
 	if (!manifest)
 		return error_set(error, ERROR_NO_MEMORY, "no memory");
-	int result = restore_locked(state, archive, options, manifest, error);
-	/* What is refused leaves nothing behind. */
+	int result = restore_run_locked(state, archive, options, manifest, error);
+	/* A refused restore leaves nothing behind. */
 	if (result < 0 && made && unlinkat(state, "lock", 0) == 0)
 		rmdir(options->state);
 	if (result == 0)
@@ -410,10 +414,10 @@ int state_remove(struct client *client, const struct state_options *options, str
 	    faccessat(state, "db", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return error_set(error, ERROR_USAGE, "%s is not a state directory of caisson's",
 				 name);
-	CLOSE_FD int lock = lock_state(state, name, options->rights == RIGHTS_ROOT, error);
-	if (lock < 0 || check_stopped(state, name, client->config.runtime, error) < 0)
+	CLOSE_FD int lock = state_lock_take(state, name, options->rights == RIGHTS_ROOT, error);
+	if (lock < 0 || sandboxes_check_stopped(state, name, client->config.runtime, error) < 0)
 		return -1;
-	if (!options->force && !is_empty(state, "sandboxes"))
+	if (!options->force && !directory_is_empty(state, "sandboxes"))
 		return error_set(error, ERROR_CONFLICT,
 				 "there are sandboxes in %s: --force removes them and their files "
 				 "too",

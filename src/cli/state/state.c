@@ -1,5 +1,5 @@
-/* `caisson state`: backup, restore and removal of what a daemon keeps. Works on the state
- * directory itself, as its owner; the daemon is asked only to stop sandboxes. */
+/* `caisson state`: backup, restore and removal of what a daemon keeps. Works on the state directory
+ * itself, as its owner; the daemon is asked only to stop sandboxes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +23,10 @@ enum error_kind state_error_kind(int errnum)
 	return error_kind_of_file_errno(errnum);
 }
 
-/* An ordinary user's daemon keeps files that belong to ids of its own namespace: we enter one like
- * it, and are root in there. */
-static int take_rights(const struct client *client, enum rights *ret_rights, struct error *error)
+/* The files of an ordinary user's daemon belong to ids of its own user namespace: we enter a
+ * namespace like it, where we are root. */
+static int state_take_rights(const struct client *client, enum rights *ret_rights,
+			     struct error *error)
 {
 	log_setup("state", LOG_ERROR, false);
 	struct spawner *spawner = spawner_new(&client->config);
@@ -35,7 +36,7 @@ static int take_rights(const struct client *client, enum rights *ret_rights, str
 	return result;
 }
 
-static int check_owner(const char *state, struct error *error)
+static int state_check_owner(const char *state, struct error *error)
 {
 	struct stat info;
 	if (stat(state, &info) == 0 && info.st_uid != geteuid())
@@ -45,7 +46,7 @@ static int check_owner(const char *state, struct error *error)
 	return 0;
 }
 
-static int run_state(struct client *client, int argc, char **argv, struct error *error)
+static int state_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	const char *what = argc > 1 ? argv[1] : "";
 	bool backup = strcmp(what, "backup") == 0, restore = strcmp(what, "restore") == 0;
@@ -81,8 +82,8 @@ static int run_state(struct client *client, int argc, char **argv, struct error 
 	if (served < 0)
 		return -1;
 	options.served = served > 0;
-	if (take_rights(client, &options.rights, error) < 0 ||
-	    check_owner(options.state, error) < 0)
+	if (state_take_rights(client, &options.rights, error) < 0 ||
+	    state_check_owner(options.state, error) < 0)
 		return -1;
 	int result = backup    ? state_backup(client, &options, argv[2], error)
 		     : restore ? state_restore(client, &options, argv[2], error)
@@ -118,5 +119,5 @@ const struct verb verb_state = {
 	"`caisson start`. A restore checks everything before it changes anything.",
     .options = specs,
     .configuration = CONFIGURATION_ALWAYS,
-    .run = run_state,
+    .run = state_run,
 };

@@ -1,5 +1,5 @@
-/* `caisson activity` and `caisson events`: what happened in a sandbox, and what happens in the
- * workspace, a line each. */
+/* `caisson activity` and `caisson events`: what happened in a sandbox, and what is happening in the
+ * workspace, one line each. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static struct {
 	const char *after, *sandbox;
 } options;
 
-static void print_entry(const json_t *entry, bool with_sandbox)
+static void activity_entry_print(const json_t *entry, bool with_sandbox)
 {
 	const char *key;
 	json_t *value;
@@ -31,40 +31,30 @@ static void print_entry(const json_t *entry, bool with_sandbox)
 	json_object_foreach(json_object_get(entry, "details"), key, value)
 	{
 		printf(" %s=", key);
-		print_safe(json_string_value(value) ? json_string_value(value) : "");
+		safe_text_print(json_string_value(value) ? json_string_value(value) : "");
 	}
 	printf("\n");
 }
 
-static int add_parameter(struct buffer *path, const char *name, const char *value,
-			 struct error *error)
-{
-	if (!value)
-		return 0;
-	const char *sign = strchr(path->data, '?') ? "&" : "?";
-	if (buffer_printf(path, "%s%s=", sign, name) < 0 || append_encoded(path, value) < 0)
-		return error_set(error, ERROR_USAGE, "an argument is too long");
-	return 0;
-}
-
 /* --- activity --- */
 
-static int activity_page(struct client *client, const char *sandbox, const char *cursor,
-			 json_t **ret_answer, struct error *error)
+static int activity_fetch_page(struct client *client, const char *sandbox, const char *cursor,
+			       json_t **ret_answer, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(8192);
-	if (sandbox_path(&path, sandbox, "/activity", error) < 0 ||
-	    add_parameter(&path, "limit", options.count ? options.count : "1000", error) < 0 ||
-	    add_parameter(&path, "order", options.count ? "desc" : "asc", error) < 0 ||
-	    add_parameter(&path, "kind", options.kind, error) < 0 ||
-	    add_parameter(&path, "since", options.since, error) < 0 ||
-	    add_parameter(&path, "until", options.until, error) < 0 ||
-	    add_parameter(&path, "cursor", cursor, error) < 0)
+	if (sandbox_path(&path, sandbox, "/activity", error) < 0)
 		return -1;
-	return client_json(client, "GET", path.data, NULL, NULL, 0, ret_answer, error);
+	if (buffer_append_parameter(&path, "limit", options.count ? options.count : "1000") < 0 ||
+	    buffer_append_parameter(&path, "order", options.count ? "desc" : "asc") < 0 ||
+	    buffer_append_parameter(&path, "kind", options.kind) < 0 ||
+	    buffer_append_parameter(&path, "since", options.since) < 0 ||
+	    buffer_append_parameter(&path, "until", options.until) < 0 ||
+	    buffer_append_parameter(&path, "cursor", cursor) < 0)
+		return error_set(error, ERROR_USAGE, "an argument is too long");
+	return client_call(client, "GET", path.data, NULL, NULL, 0, ret_answer, error);
 }
 
-static int run_activity(struct client *client, int argc, char **argv, struct error *error)
+static int activity_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	char cursor[32] = "";
 	json_t *all = json_array();
@@ -72,19 +62,20 @@ static int run_activity(struct client *client, int argc, char **argv, struct err
 		return error_set(error, ERROR_USAGE, "activity needs a sandbox");
 	for (;;) {
 		json_t *answer = NULL;
-		if (activity_page(client, argv[1], *cursor ? cursor : NULL, &answer, error) < 0) {
+		if (activity_fetch_page(client, argv[1], *cursor ? cursor : NULL, &answer, error) <
+		    0) {
 			json_decref(all);
 			return -1;
 		}
 		json_t *items = json_object_get(answer, "items");
 		size_t count = json_array_size(items);
 		for (size_t i = 0; i < count; i++) {
-			/* The newest come newest first, and are read from top to bottom. */
+			/* The page has the newest entry first; it is printed oldest first. */
 			json_t *entry = json_array_get(items, options.count ? count - 1 - i : i);
 			if (cli_json)
 				json_array_append(all, entry);
 			else
-				print_entry(entry, false);
+				activity_entry_print(entry, false);
 		}
 		snprintf(cursor, sizeof(cursor), "%s", member_text(answer, "next_cursor"));
 		json_decref(answer);
@@ -92,7 +83,7 @@ static int run_activity(struct client *client, int argc, char **argv, struct err
 			break;
 	}
 	if (cli_json)
-		print_json(all);
+		json_print(all);
 	json_decref(all);
 	return 0;
 }
@@ -117,12 +108,12 @@ const struct verb verb_activity = {
 	"  caisson activity mybox\n"
 	"  caisson activity --kind exec -n 20 mybox",
     .options = activity_specs,
-    .run = run_activity,
+    .run = activity_run,
 };
 
 /* --- events --- */
 
-static int print_event(const char *text, size_t size, struct error *error)
+static int event_print(const char *text, size_t size, struct error *error)
 {
 	json_t *entry = json_loadb(text, size, 0, NULL);
 	if (!entry)
@@ -132,7 +123,7 @@ static int print_event(const char *text, size_t size, struct error *error)
 		printf("%s\n", line ? line : "{}");
 		free(line);
 	} else {
-		print_entry(entry, true);
+		activity_entry_print(entry, true);
 	}
 	fflush(stdout);
 	json_decref(entry);
@@ -142,13 +133,13 @@ static int print_event(const char *text, size_t size, struct error *error)
 #define CURSOR_MAX 64
 
 struct events_reading {
-	bool dropped; /* the event that is being read is `dropped` */
+	bool dropped; /* the current event is `dropped` */
 	bool again;
-	char last[CURSOR_MAX]; /* the id of the event that was read last */
+	char last[CURSOR_MAX]; /* the id of the last event */
 };
 
-static int take_line(struct events_reading *reading, const char *line, size_t size,
-		     struct error *error)
+static int events_take_line(struct events_reading *reading, const char *line, size_t size,
+			    struct error *error)
 {
 	if (size >= 7 && memcmp(line, "event: ", 7) == 0)
 		reading->dropped = size == 14 && memcmp(line + 7, "dropped", 7) == 0;
@@ -157,13 +148,13 @@ static int take_line(struct events_reading *reading, const char *line, size_t si
 	if (size < 6 || memcmp(line, "data: ", 6) != 0)
 		return 0;
 	if (!reading->dropped)
-		return print_event(line + 6, size - 6, error);
+		return event_print(line + 6, size - 6, error);
 	reading->again = true;
 	return 0;
 }
 
-/* Lines of the answer until it ends. */
-static int read_events(struct exchange *exchange, struct events_reading *reading,
+/* Reads lines of the answer until it ends. */
+static int events_read(struct exchange *exchange, struct events_reading *reading,
 		       struct error *error)
 {
 	DONE_BUFFER struct buffer text = BUFFER(LINE_MAX_BYTES);
@@ -177,64 +168,60 @@ static int read_events(struct exchange *exchange, struct events_reading *reading
 		char *end;
 		while ((end = memchr(text.data, '\n', text.size))) {
 			size_t size = (size_t)(end - text.data);
-			if (take_line(reading, text.data, size, error) < 0)
+			if (events_take_line(reading, text.data, size, error) < 0)
 				return -1;
 			buffer_consume(&text, size + 1);
 		}
 	}
 }
 
-static int events_path(struct buffer *path, const char *after, struct error *error)
+static int events_path_append(struct buffer *path, const char *after, struct error *error)
 {
-	if (buffer_append_text(path, options.follow ? "/v1/events" : "/v1/events?follow=0") < 0)
+	if (buffer_append_text(path, options.follow ? "/v1/events" : "/v1/events?follow=0") < 0 ||
+	    buffer_append_parameter(path, "after", after) < 0 ||
+	    buffer_append_parameter(path, "kind", options.kind) < 0 ||
+	    buffer_append_parameter(path, "sandbox", options.sandbox) < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
-	return add_parameter(path, "after", after, error) < 0 ||
-		       add_parameter(path, "kind", options.kind, error) < 0 ||
-		       add_parameter(path, "sandbox", options.sandbox, error) < 0
-		   ? -1
-		   : 0;
+	return 0;
 }
 
-static int follow(struct client *client, struct error *error)
+static int events_follow(struct client *client, struct error *error)
 {
 	struct events_reading reading = {.again = true};
 	int result = 0;
 	while (result == 0 && reading.again) {
 		DONE_BUFFER struct buffer path = BUFFER(8192);
-		struct exchange *exchange = calloc(1, sizeof(*exchange));
-		if (!exchange)
-			abort();
-		exchange->fd = -1;
+		struct exchange *exchange = exchange_new();
 		reading.again = false;
-		result = events_path(&path, *reading.last ? reading.last : options.after, error);
+		result =
+		    events_path_append(&path, *reading.last ? reading.last : options.after, error);
 		struct request request = {.method = "GET", .path = path.data};
 		if (result == 0)
 			result = exchange_begin(client, &request, exchange, error);
 		if (result == 0)
 			result = exchange_read_head(exchange, error);
 		if (result == 0)
-			result = read_events(exchange, &reading, error);
-		exchange_done(exchange);
-		free(exchange);
+			result = events_read(exchange, &reading, error);
+		exchange_free(exchange);
 	}
 	return result;
 }
 
-static int run_events(struct client *client, int argc, char **argv UNUSED, struct error *error)
+static int events_run(struct client *client, int argc, char **argv UNUSED, struct error *error)
 {
 	char after[CURSOR_MAX];
 	bool more = true;
 	if (argc != 1)
 		return error_set(error, ERROR_USAGE, "events takes no arguments");
 	if (options.follow)
-		return follow(client, error);
+		return events_follow(client, error);
 	snprintf(after, sizeof(after), "%s", options.after ? options.after : "");
 	while (more) {
 		DONE_BUFFER struct buffer path = BUFFER(8192);
 		json_t *answer = NULL, *entry;
 		size_t i;
-		if (events_path(&path, *after ? after : NULL, error) < 0 ||
-		    client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+		if (events_path_append(&path, *after ? after : NULL, error) < 0 ||
+		    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 		json_array_foreach(json_object_get(answer, "items"), i, entry)
 		{
@@ -242,11 +229,11 @@ static int run_events(struct client *client, int argc, char **argv UNUSED, struc
 			if (line)
 				printf("%s\n", line);
 			else
-				print_entry(entry, true);
+				activity_entry_print(entry, true);
 			free(line);
 		}
 		more = json_is_true(json_object_get(answer, "more"));
-		/* As it came: what it is made of is the daemon's. */
+		/* Sent back unchanged: only the daemon knows its format. */
 		char *cursor = json_dumps(json_object_get(answer, "after"), JSON_ENCODE_ANY);
 		snprintf(after, sizeof(after), "%s", cursor ? cursor : "");
 		free(cursor);
@@ -275,5 +262,5 @@ const struct verb verb_events = {
 	"--after too those since then.\n\n"
 	"  caisson events -f --kind sandbox",
     .options = events_specs,
-    .run = run_events,
+    .run = events_run,
 };

@@ -1,6 +1,6 @@
-/* `caisson attach`: our terminal on a terminal that runs in a sandbox, over a WebSocket
- * (.../execs/{exec}/tty). Several may be attached to one; it goes on when we leave. One poll()
- * loop; the daemon's frames are checked for form. */
+/* `caisson attach`: connects our terminal to a terminal that runs in a sandbox, over a WebSocket
+ * (.../execs/{exec}/tty). Several clients may attach to one; it continues when we leave. One poll()
+ * loop; the form of the daemon's frames is checked. */
 #include <errno.h>
 #include <openssl/evp.h>
 #include <poll.h>
@@ -29,15 +29,15 @@ static struct {
 
 struct attached {
 	struct exchange *exchange;
-	struct buffer input; /* of the daemon's: frames that are not whole */
+	struct buffer input; /* incomplete frames from the daemon */
 	int signals;
 	bool stdin_open, over;
 	int exit_code;
 };
 
-/* A frame of ours: masked, as a client's are. */
-static int send_frame(struct attached *attached, enum opcode opcode, const char *data, size_t size,
-		      struct error *error)
+/* Sends a frame, masked as a client must. */
+static int attached_send_frame(struct attached *attached, enum opcode opcode, const char *data,
+			       size_t size, struct error *error)
 {
 	uint8_t header[8] = {(uint8_t)(0x80 | opcode)}, mask[4];
 	size_t header_size = 2;
@@ -54,13 +54,13 @@ static int send_frame(struct attached *attached, enum opcode opcode, const char 
 	memcpy(header + header_size, mask, sizeof(mask));
 	if (buffer_append(&frame, header, header_size + sizeof(mask)) < 0 ||
 	    buffer_append(&frame, data, size) < 0)
-		abort(); /* its maximum is larger than any frame of ours */
+		abort(); /* impossible: the buffer's maximum is larger than any of our frames */
 	for (size_t i = 0; i < size; i++)
 		frame.data[header_size + 4 + i] ^= (char)mask[i & 3];
 	return exchange_write(attached->exchange, false, frame.data, frame.size, error);
 }
 
-static int send_size(struct attached *attached, struct error *error)
+static int attached_send_size(struct attached *attached, struct error *error)
 {
 	struct winsize size;
 	char text[96];
@@ -69,10 +69,11 @@ static int send_size(struct attached *attached, struct error *error)
 		return 0;
 	int length = snprintf(text, sizeof(text), "{\"resize\":{\"rows\":%u,\"cols\":%u}}",
 			      size.ws_row, size.ws_col);
-	return send_frame(attached, OPCODE_TEXT, text, (size_t)length, error);
+	return attached_send_frame(attached, OPCODE_TEXT, text, (size_t)length, error);
 }
 
-static int take_text(struct attached *attached, const char *data, size_t size, struct error *error)
+static int attached_take_text(struct attached *attached, const char *data, size_t size,
+			      struct error *error)
 {
 	json_t *json = json_loadb(data, size, 0, NULL);
 	json_t *code = json_object_get(json, "exit");
@@ -90,13 +91,13 @@ static int take_text(struct attached *attached, const char *data, size_t size, s
 	return result;
 }
 
-static int take_frame(struct attached *attached, uint8_t opcode, const char *data, size_t size,
-		      struct error *error)
+static int attached_take_frame(struct attached *attached, uint8_t opcode, const char *data,
+			       size_t size, struct error *error)
 {
 	if (opcode == OPCODE_TEXT)
-		return take_text(attached, data, size, error);
+		return attached_take_text(attached, data, size, error);
 	if (opcode == OPCODE_PING)
-		return send_frame(attached, OPCODE_PONG, data, size, error);
+		return attached_send_frame(attached, OPCODE_PONG, data, size, error);
 	if (opcode == OPCODE_CLOSE) {
 		if (!attached->over)
 			return error_set(error, ERROR_SANDBOX_ENDED,
@@ -111,8 +112,8 @@ static int take_frame(struct attached *attached, uint8_t opcode, const char *dat
 	return 0;
 }
 
-/* Whole frames out of what has come; keeps the rest. */
-static int take_frames(struct attached *attached, struct error *error)
+/* Handles complete frames and keeps the rest of the input. */
+static int attached_take_frames(struct attached *attached, struct error *error)
 {
 	struct buffer *input = &attached->input;
 	while (!attached->over && input->size >= 2) {
@@ -129,15 +130,15 @@ static int take_frames(struct attached *attached, struct error *error)
 			return error_set(error, ERROR_INTERNAL, "the daemon sent no good frame");
 		if (input->size < 2 + extra + size)
 			return 0;
-		if (take_frame(attached, data[0] & 0xf, input->data + 2 + extra, (size_t)size,
-			       error) < 0)
+		if (attached_take_frame(attached, data[0] & 0xf, input->data + 2 + extra,
+					(size_t)size, error) < 0)
 			return -1;
 		buffer_consume(input, 2 + extra + (size_t)size);
 	}
 	return 0;
 }
 
-static int receive(struct attached *attached, struct error *error)
+static int attached_receive(struct attached *attached, struct error *error)
 {
 	char data[65536];
 	ssize_t got = exchange_receive(attached->exchange, data, sizeof(data));
@@ -148,11 +149,11 @@ static int receive(struct attached *attached, struct error *error)
 				 "the connection to the daemon was lost; the command goes on");
 	if (buffer_append(&attached->input, data, (size_t)got) < 0)
 		return error_set(error, ERROR_INTERNAL, "the daemon sent no good frame");
-	return take_frames(attached, error);
+	return attached_take_frames(attached, error);
 }
 
-/* 1: the key to leave was pressed. */
-static int forward_stdin(struct attached *attached, struct error *error)
+/* 1: the leave key was pressed. */
+static int attached_forward_stdin(struct attached *attached, struct error *error)
 {
 	char data[16384];
 	ssize_t got = read(STDIN_FILENO, data, sizeof(data));
@@ -162,17 +163,17 @@ static int forward_stdin(struct attached *attached, struct error *error)
 		attached->stdin_open = false;
 		return 0;
 	}
-	const char *key = terminal_leave_key(data, (size_t)got);
+	const char *key = terminal_find_leave_key(data, (size_t)got);
 	size_t size = key ? (size_t)(key - data) : (size_t)got;
 	if (size > 0 && !options.read_only &&
-	    send_frame(attached, OPCODE_BINARY, data, size, error) < 0)
+	    attached_send_frame(attached, OPCODE_BINARY, data, size, error) < 0)
 		return -1;
 	return key ? 1 : 0;
 }
 
-static int loop(struct attached *attached, struct error *error)
+static int attached_loop(struct attached *attached, struct error *error)
 {
-	if (take_frames(attached, error) < 0)
+	if (attached_take_frames(attached, error) < 0)
 		return -1;
 	while (!attached->over) {
 		struct pollfd fds[] = {
@@ -181,17 +182,17 @@ static int loop(struct attached *attached, struct error *error)
 		    {.fd = attached->stdin_open ? STDIN_FILENO : -1, .events = POLLIN},
 		};
 		struct signalfd_siginfo info;
-		bool pending = exchange_pending(attached->exchange);
+		bool pending = exchange_has_input(attached->exchange);
 		if (poll(fds, ARRAY_SIZE(fds), pending ? 0 : -1) < 0 && errno != EINTR)
 			return error_set_errno(error, ERROR_INTERNAL, errno, "poll");
 		if (fds[1].revents && read(attached->signals, &info, sizeof(info)) > 0 &&
-		    send_size(attached, error) < 0)
+		    attached_send_size(attached, error) < 0)
 			return -1;
-		if ((pending || fds[0].revents) && receive(attached, error) < 0)
+		if ((pending || fds[0].revents) && attached_receive(attached, error) < 0)
 			return -1;
 		if (attached->over || !fds[2].revents)
 			continue;
-		int result = forward_stdin(attached, error);
+		int result = attached_forward_stdin(attached, error);
 		if (result < 0)
 			return -1;
 		if (result > 0) {
@@ -203,15 +204,14 @@ static int loop(struct attached *attached, struct error *error)
 	return 0;
 }
 
-/* The newest terminal that runs. */
-static int newest_terminal(struct client *client, const char *sandbox, char *id, size_t room,
-			   struct error *error)
+/* Finds the newest running terminal. */
+static int newest_terminal_find(struct client *client, const char *sandbox, char *id, size_t room,
+				struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL, *record;
 	size_t at;
-	if (sandbox_path(&path, sandbox, "/jobs?state=running&limit=1000", error) < 0 ||
-	    client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+	if (client_sandbox_call(client, "GET", sandbox, "/jobs?state=running&limit=1000", NULL,
+				&answer, error) < 0)
 		return -1;
 	*id = '\0';
 	json_array_foreach(json_object_get(answer, "jobs"), at, record)
@@ -228,7 +228,7 @@ static int newest_terminal(struct client *client, const char *sandbox, char *id,
 	return 0;
 }
 
-static int open_terminal(struct client *client, const char *sandbox, const char *id,
+static int attached_open(struct client *client, const char *sandbox, const char *id,
 			 struct exchange *exchange, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
@@ -240,7 +240,7 @@ static int open_terminal(struct client *client, const char *sandbox, const char 
 		 key);
 	if (sandbox_path(&path, sandbox, "/jobs/", error) < 0)
 		return -1;
-	if (append_encoded(&path, id) < 0 ||
+	if (buffer_append_encoded(&path, id) < 0 ||
 	    buffer_append_text(&path, options.read_only ? "/tty?readonly=1" : "/tty") < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
 	struct request request = {
@@ -254,7 +254,7 @@ static int open_terminal(struct client *client, const char *sandbox, const char 
 	return 0;
 }
 
-static int run_attach(struct client *client, int argc, char **argv, struct error *error)
+static int attach_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	char id[64];
 	if (argc != 2 && argc != 3)
@@ -262,12 +262,9 @@ static int run_attach(struct client *client, int argc, char **argv, struct error
 				 "attach needs a sandbox: caisson attach mybox");
 	if (argc == 3)
 		snprintf(id, sizeof(id), "%s", argv[2]);
-	else if (newest_terminal(client, argv[1], id, sizeof(id), error) < 0)
+	else if (newest_terminal_find(client, argv[1], id, sizeof(id), error) < 0)
 		return -1;
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	struct attached attached = {
 	    .exchange = exchange, .input = BUFFER(2 * FRAME_MAX), .stdin_open = true};
 	sigset_t set;
@@ -276,21 +273,20 @@ static int run_attach(struct client *client, int argc, char **argv, struct error
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	attached.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	int result = open_terminal(client, argv[1], id, exchange, error);
+	int result = attached_open(client, argv[1], id, exchange, error);
 	if (result == 0 && isatty(STDIN_FILENO))
-		terminal_raw();
+		terminal_set_raw();
 	if (result == 0 && buffer_append(&attached.input, exchange->buffer + exchange->start,
 					 exchange->end - exchange->start) < 0)
-		abort(); /* the exchange's buffer is smaller */
+		abort(); /* impossible: the exchange's buffer is smaller */
 	if (result == 0 && isatty(STDOUT_FILENO))
-		result = send_size(&attached, error);
+		result = attached_send_size(&attached, error);
 	if (result == 0)
-		result = loop(&attached, error);
+		result = attached_loop(&attached, error);
 	terminal_restore();
 	fd_close(&attached.signals);
 	buffer_done(&attached.input);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return result < 0 ? -1 : attached.exit_code & 0xff;
 }
 
@@ -312,5 +308,5 @@ const struct verb verb_attach = {
 	    "  caisson exec -d --tty mybox -- bash\n"
 	    "  caisson attach mybox",
     .options = attach_specs,
-    .run = run_attach,
+    .run = attach_run,
 };

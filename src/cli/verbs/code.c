@@ -1,5 +1,5 @@
-/* `caisson code`: runs a file, or what comes on standard input, as python, node or bash in a
- * sandbox; in a fresh interpreter, or in a context whose variables stay. */
+/* `caisson code`: runs a file or standard input as python, node or bash in a sandbox, in a fresh
+ * interpreter or in a context that keeps its variables. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static const struct option_spec options[] = {
     {0},
 };
 
-static int read_source(const char *file, struct buffer *source, struct error *error)
+static int source_read(const char *file, struct buffer *source, struct error *error)
 {
 	CLOSE_FD int opened = -1;
 	int fd = STDIN_FILENO;
@@ -49,7 +49,7 @@ static int read_source(const char *file, struct buffer *source, struct error *er
 	}
 }
 
-static const char *language_of(const char *file)
+static const char *file_language(const char *file)
 {
 	const char *dot = strrchr(file, '.');
 	if (language)
@@ -59,14 +59,12 @@ static const char *language_of(const char *file)
 	return dot && strcmp(dot, ".sh") == 0 ? "bash" : "python";
 }
 
-static int make_context(struct client *client, const char *sandbox, const char *file,
+static int context_make(struct client *client, const char *sandbox, const char *file,
 			char id[ID_LENGTH + 1], struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	json_t *record = NULL, *body = json_pack("{s:s}", "language", language_of(file));
-	int result = sandbox_path(&path, sandbox, "/contexts", error);
-	if (result == 0)
-		result = client_json(client, "POST", path.data, body, NULL, 0, &record, error);
+	json_t *record = NULL, *body = json_pack("{s:s}", "language", file_language(file));
+	int result =
+	    client_sandbox_call(client, "POST", sandbox, "/contexts", body, &record, error);
 	if (result == 0 && text_copy(id, ID_LENGTH + 1, member_text(record, "id")) < 0)
 		result = error_set(error, ERROR_INTERNAL, "the daemon's answer has no context");
 	if (result == 0)
@@ -76,9 +74,9 @@ static int make_context(struct client *client, const char *sandbox, const char *
 	return result;
 }
 
-/* Text, or bytes that are none in base64. */
-static void print_stream(const json_t *answer, const char *text_name, const char *base64_name,
-			 FILE *to)
+/* Prints text, or bytes that are not UTF-8 and come as base64. */
+static void code_stream_print(const json_t *answer, const char *text_name, const char *base64_name,
+			      FILE *to)
 {
 	const char *base64 = member_text(answer, base64_name);
 	size_t size = strlen(base64);
@@ -92,14 +90,14 @@ static void print_stream(const json_t *answer, const char *text_name, const char
 	free(bytes);
 }
 
-/* What a person wants of it: output, then the value, then the error. */
-static void print_result(const json_t *answer)
+/* The order for people: output, then the value, then the error. */
+static void code_result_print(const json_t *answer)
 {
 	size_t index;
 	json_t *result;
-	print_stream(answer, "stdout", "stdout_base64", stdout);
+	code_stream_print(answer, "stdout", "stdout_base64", stdout);
 	fflush(stdout);
-	print_stream(answer, "stderr", "stderr_base64", stderr);
+	code_stream_print(answer, "stderr", "stderr_base64", stderr);
 	json_array_foreach(json_object_get(answer, "results"), index, result)
 	{
 		const char *plain = member_text(result, "text/plain");
@@ -111,12 +109,12 @@ static void print_result(const json_t *answer)
 	if (*trace)
 		fprintf(stderr, "%s%s", trace, trace[strlen(trace) - 1] == '\n' ? "" : "\n");
 	else if (json_is_object(error))
-		complain("%s: %s", member_text(error, "name"), member_text(error, "value"));
+		error_print("%s: %s", member_text(error, "name"), member_text(error, "value"));
 	if (json_is_true(json_object_get(answer, "timed_out")))
 		fprintf(stderr, "caisson code: its time-out has passed\n");
 }
 
-static int run_code(struct client *client, int argc, char **argv, struct error *error)
+static int code_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	DONE_BUFFER struct buffer source = BUFFER(SOURCE_MAX + 65536);
 	DONE_BUFFER struct buffer path = BUFFER(4096);
@@ -133,10 +131,10 @@ static int run_code(struct client *client, int argc, char **argv, struct error *
 		return error_set(error, ERROR_USAGE,
 				 "--timeout: invalid time `%s`; use for example 30s or 5m",
 				 timeout_text);
-	if (read_source(file, &source, error) < 0 ||
+	if (source_read(file, &source, error) < 0 ||
 	    sandbox_path(&path, argv[1], "/code", error) < 0)
 		return -1;
-	if (new_context && make_context(client, argv[1], file, made, error) < 0)
+	if (new_context && context_make(client, argv[1], file, made, error) < 0)
 		return -1;
 	const char *in = new_context ? made : context;
 	json_t *body = json_object(), *answer = NULL;
@@ -148,14 +146,14 @@ static int run_code(struct client *client, int argc, char **argv, struct error *
 	}
 	json_object_set_new(body, "code", text);
 	json_object_set_new(body, in ? "context" : "language",
-			    json_string(in ? in : language_of(file)));
+			    json_string(in ? in : file_language(file)));
 	if (timeout_text)
 		json_object_set_new(body, "timeout_seconds", json_integer((json_int_t)seconds));
-	int result = client_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", path.data, body, NULL, 0, &answer, error);
 	if (result == 0 && cli_json)
-		print_json(answer);
+		json_print(answer);
 	else if (result == 0)
-		print_result(answer);
+		code_result_print(answer);
 	if (result == 0)
 		result = (int)(member_integer(answer, "exit_code") & 255);
 	json_decref(body);
@@ -178,5 +176,5 @@ const struct verb verb_code = {
 	    "  echo 'x = 1' | caisson code --new-context mybox",
     .json = "the whole answer, with results in every form",
     .options = options,
-    .run = run_code,
+    .run = code_run,
 };

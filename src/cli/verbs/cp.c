@@ -1,9 +1,10 @@
-/* `caisson cp`: files and directories between this machine and a sandbox, done by this process as
- * the calling user and streamed through the API; the daemon touches no path of ours.
+/* `caisson cp`: copies files and directories between this machine and a sandbox. This process does
+ * it as the calling user, streaming through the API; the daemon opens no path of ours.
  *
- * Down: what a sandbox says about names and types is hostile. Every name is one path component,
- * every directory is entered by descriptor without following links, every file is made anew beside
- * its name and renamed into place, so nothing outside the target directory can be written. */
+ * Downloads: names and types that a sandbox reports are hostile. Every name is one path component,
+ * every directory is entered by descriptor without following links, every file is created under a
+ * temporary name beside its target and renamed into place. So nothing outside the target directory
+ * can be written. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 #include "cli/verbs/cp.h"
 
 #define COPY_DEPTH_MAX 128
-/* What `SANDBOX:` alone means, as commands begin there too. */
+/* The path that `SANDBOX:` alone means; commands start there too. */
 #define GUEST_HOME "/workspace"
 
 static struct {
@@ -29,7 +30,7 @@ static struct {
 void copy_skip(struct copy *copy, const char *path)
 {
 	progress_clear(&copy->progress);
-	complain("caisson cp: %s is a device, socket or pipe: skipped", path);
+	error_print("caisson cp: %s is a device, socket or pipe: skipped", path);
 	copy->skipped++;
 }
 
@@ -38,12 +39,13 @@ int copy_url(struct copy *copy, struct buffer *url, const char *rest, const char
 {
 	if (sandbox_path(url, copy->sandbox, rest, error) < 0)
 		return -1;
-	if (append_encoded(url, guest_path) < 0)
+	if (buffer_append_encoded(url, guest_path) < 0)
 		return error_set(error, ERROR_FILE_INVALID, "%s: the path is too long", guest_path);
 	return 0;
 }
 
-static int join(char *to, size_t room, const char *directory, const char *name, struct error *error)
+static int path_join(char *to, size_t room, const char *directory, const char *name,
+		     struct error *error)
 {
 	bool slash = *directory && directory[strlen(directory) - 1] == '/';
 	if (text_format(to, room, "%s%s%s", directory, slash ? "" : "/", name) < 0)
@@ -52,10 +54,10 @@ static int join(char *to, size_t room, const char *directory, const char *name, 
 	return 0;
 }
 
-/* ---- up ---- */
+/* ---- Upload ---- */
 
-static int send_body(struct copy *copy, int fd, struct exchange *exchange, const char *name,
-		     struct error *error)
+static int copy_send_body(struct copy *copy, int fd, struct exchange *exchange, const char *name,
+			  struct error *error)
 {
 	char data[65536];
 	for (;;) {
@@ -66,7 +68,7 @@ static int send_body(struct copy *copy, int fd, struct exchange *exchange, const
 		if (got == 0)
 			return exchange_write_end(exchange, true, error);
 		if (exchange_write(exchange, true, data, (size_t)got, error) < 0) {
-			/* It may have said why before it closed. */
+			/* The daemon may have sent the reason before it closed the connection. */
 			struct error answer;
 			if (exchange_read_head(exchange, &answer) < 0 &&
 			    answer.kind != ERROR_DAEMON_RESTARTING)
@@ -77,9 +79,9 @@ static int send_body(struct copy *copy, int fd, struct exchange *exchange, const
 	}
 }
 
-/* info: of the file, whose mode and time are kept; NULL: standard input, which has none. */
-static int put_file(struct copy *copy, int fd, const struct stat *info, const char *guest_path,
-		    struct error *error)
+/* info: the file's mode and time, which are kept; NULL for standard input, which has none. */
+static int copy_put_file(struct copy *copy, int fd, const struct stat *info, const char *guest_path,
+			 struct error *error)
 {
 	DONE_BUFFER struct buffer url = BUFFER(16384);
 	char rest[128], mode[16] = "", time[48] = "";
@@ -93,24 +95,21 @@ static int put_file(struct copy *copy, int fd, const struct stat *info, const ch
 		return -1;
 	struct request request = {
 	    .method = "PUT", .path = url.data, .type = "application/octet-stream", .length = -1};
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	int result = exchange_begin(copy->client, &request, exchange, error);
 	if (result == 0)
-		result = send_body(copy, fd, exchange, guest_path, error);
+		result = copy_send_body(copy, fd, exchange, guest_path, error);
 	if (result == 0)
 		result = exchange_read_head(exchange, error);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	copy->files += result == 0;
 	return result;
 }
 
-/* Named by the user: a link is followed, as cp does; what is below a directory goes with it. */
-static int put_named(struct copy *copy, const char *host, const char *guest_path,
-		     struct error *error)
+/* A path that the user named: a link is followed, as cp does. A directory is copied with everything
+ * below it. */
+static int copy_put_named(struct copy *copy, const char *host, const char *guest_path,
+			  struct error *error)
 {
 	struct stat info;
 	if (stat(host, &info) < 0)
@@ -124,23 +123,23 @@ static int put_named(struct copy *copy, const char *host, const char *guest_path
 		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", host);
 	if (S_ISDIR(info.st_mode))
 		return copy_up_archive(copy, fd, guest_path, error); /* takes fd */
-	int result = put_file(copy, fd, &info, guest_path, error);
+	int result = copy_put_file(copy, fd, &info, guest_path, error);
 	close(fd);
 	return result;
 }
 
-/* ---- down ---- */
+/* ---- Download ---- */
 
-static int stat_guest(struct copy *copy, const char *guest_path, json_t **ret_entry,
-		      struct error *error)
+static int copy_stat_guest(struct copy *copy, const char *guest_path, json_t **ret_entry,
+			   struct error *error)
 {
 	DONE_BUFFER struct buffer url = BUFFER(16384);
 	if (copy_url(copy, &url, "/files/stat?path=", guest_path, error) < 0)
 		return -1;
-	return client_json(copy->client, "GET", url.data, NULL, NULL, 0, ret_entry, error);
+	return client_call(copy->client, "GET", url.data, NULL, NULL, 0, ret_entry, error);
 }
 
-/* When it was last changed; the API tells it to the millisecond ("...T08:00:00.123Z"). */
+/* Time of the last change, which the API gives in milliseconds ("...T08:00:00.123Z"). */
 static struct timespec entry_time(const json_t *entry)
 {
 	const char *point = strrchr(member_text(entry, "modified_at"), '.');
@@ -150,7 +149,8 @@ static struct timespec entry_time(const json_t *entry)
 	    .tv_nsec = milliseconds >= 0 && milliseconds < 1000 ? milliseconds * 1000000 : 0};
 }
 
-static int receive_body(struct copy *copy, struct exchange *exchange, int fd, struct error *error)
+static int copy_receive_body(struct copy *copy, struct exchange *exchange, int fd,
+			     struct error *error)
 {
 	char data[65536];
 	for (;;) {
@@ -164,30 +164,26 @@ static int receive_body(struct copy *copy, struct exchange *exchange, int fd, st
 	}
 }
 
-static int get_file_body(struct copy *copy, const char *guest_path, int fd, struct error *error)
+static int copy_get_file_body(struct copy *copy, const char *guest_path, int fd,
+			      struct error *error)
 {
 	DONE_BUFFER struct buffer url = BUFFER(16384);
 	if (copy_url(copy, &url, "/files?path=", guest_path, error) < 0)
 		return -1;
 	struct request request = {.method = "GET", .path = url.data};
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	int result = exchange_begin(copy->client, &request, exchange, error);
 	if (result == 0)
 		result = exchange_read_head(exchange, error);
 	if (result == 0)
-		result = receive_body(copy, exchange, fd, error);
-	exchange_done(exchange);
-	free(exchange);
+		result = copy_receive_body(copy, exchange, fd, error);
+	exchange_free(exchange);
 	return result;
 }
 
-/* Mode and time of an entry, for what was made of it here. The sandbox's set-user-id bits stay
- * there: they would mean something else here. A time that this file system cannot show is left
- * out. */
-static int dress(const json_t *entry, int fd)
+/* Sets mode and time of an entry on the copy. The set-user-id bits are dropped: they would mean
+ * something else here. A time that this file system cannot store is ignored. */
+static int entry_apply_attributes(const json_t *entry, int fd)
 {
 	mode_t mode = (mode_t)strtoul(member_text(entry, "mode"), NULL, 8);
 	mode_t mask = umask(0);
@@ -197,8 +193,8 @@ static int dress(const json_t *entry, int fd)
 	return fchmod(fd, mode & 0777 & ~mask);
 }
 
-static int get_file(struct copy *copy, const json_t *entry, const char *guest_path, int directory,
-		    const char *name, struct error *error)
+static int copy_get_file(struct copy *copy, const json_t *entry, const char *guest_path,
+			 int directory, const char *name, struct error *error)
 {
 	char temporary[64];
 	snprintf(temporary, sizeof(temporary), ".caisson-%016llx",
@@ -207,9 +203,9 @@ static int get_file(struct copy *copy, const json_t *entry, const char *guest_pa
 				 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
-	int result = get_file_body(copy, guest_path, fd, error);
-	if (result == 0 &&
-	    (dress(entry, fd) < 0 || renameat(directory, temporary, directory, name) < 0))
+	int result = copy_get_file_body(copy, guest_path, fd, error);
+	if (result == 0 && (entry_apply_attributes(entry, fd) < 0 ||
+			    renameat(directory, temporary, directory, name) < 0))
 		result = error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
 	if (result < 0)
 		unlinkat(directory, temporary, 0);
@@ -217,8 +213,8 @@ static int get_file(struct copy *copy, const json_t *entry, const char *guest_pa
 	return result;
 }
 
-static int get_link(struct copy *copy, const json_t *entry, int directory, const char *name,
-		    struct error *error)
+static int copy_get_link(struct copy *copy, const json_t *entry, int directory, const char *name,
+			 struct error *error)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, entry_time(entry)};
 	if ((unlinkat(directory, name, 0) < 0 && errno != ENOENT) ||
@@ -229,21 +225,21 @@ static int get_link(struct copy *copy, const json_t *entry, int directory, const
 	return 0;
 }
 
-static bool plain_name(const char *name)
+static bool name_is_plain(const char *name)
 {
 	return *name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !strchr(name, '/');
 }
 
-static int get_tree(struct copy *copy, const json_t *entry, const char *guest_path, int directory,
-		    const char *name, int depth, struct error *error);
+static int copy_get_tree(struct copy *copy, const json_t *entry, const char *guest_path,
+			 int directory, const char *name, int depth, struct error *error);
 
-static int get_entries(struct copy *copy, const char *guest_path, int fd, int depth,
-		       struct error *error)
+static int copy_get_entries(struct copy *copy, const char *guest_path, int fd, int depth,
+			    struct error *error)
 {
 	DONE_BUFFER struct buffer url = BUFFER(16384);
 	json_t *answer = NULL;
 	if (copy_url(copy, &url, "/files/list?limit=100000&path=", guest_path, error) < 0 ||
-	    client_json(copy->client, "GET", url.data, NULL, NULL, 0, &answer, error) < 0)
+	    client_call(copy->client, "GET", url.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	int result = 0;
 	size_t at;
@@ -252,16 +248,17 @@ static int get_entries(struct copy *copy, const char *guest_path, int fd, int de
 	{
 		const char *name = member_text(entry, "name");
 		char path[GUEST_PATH_MAX];
-		if (!plain_name(name)) {
-			complain("caisson cp: a name in %s is not UTF-8 and cannot be copied (its "
-				 "base64: %s): skipped",
-				 guest_path, member_text(entry, "name_base64"));
+		if (!name_is_plain(name)) {
+			error_print(
+			    "caisson cp: a name in %s is not UTF-8 and cannot be copied (its "
+			    "base64: %s): skipped",
+			    guest_path, member_text(entry, "name_base64"));
 			copy->skipped++;
 			continue;
 		}
-		result = join(path, sizeof(path), guest_path, name, error);
+		result = path_join(path, sizeof(path), guest_path, name, error);
 		if (result == 0)
-			result = get_tree(copy, entry, path, fd, name, depth + 1, error);
+			result = copy_get_tree(copy, entry, path, fd, name, depth + 1, error);
 		if (result < 0)
 			break;
 	}
@@ -272,16 +269,16 @@ static int get_entries(struct copy *copy, const char *guest_path, int fd, int de
 	return result;
 }
 
-static int get_tree(struct copy *copy, const json_t *entry, const char *guest_path, int directory,
-		    const char *name, int depth, struct error *error)
+static int copy_get_tree(struct copy *copy, const json_t *entry, const char *guest_path,
+			 int directory, const char *name, int depth, struct error *error)
 {
 	const char *type = member_text(entry, "type");
 	if (depth > COPY_DEPTH_MAX)
 		return error_set(error, ERROR_FILE_INVALID, "%s: nested too deeply", guest_path);
 	if (strcmp(type, "file") == 0)
-		return get_file(copy, entry, guest_path, directory, name, error);
+		return copy_get_file(copy, entry, guest_path, directory, name, error);
 	if (strcmp(type, "symlink") == 0)
-		return get_link(copy, entry, directory, name, error);
+		return copy_get_link(copy, entry, directory, name, error);
 	if (strcmp(type, "directory") != 0) {
 		copy_skip(copy, guest_path);
 		return 0;
@@ -292,26 +289,28 @@ static int get_tree(struct copy *copy, const json_t *entry, const char *guest_pa
 	CLOSE_FD int fd = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
-	int result = get_entries(copy, guest_path, fd, depth, error);
-	/* Last: each entry changes its time, and its mode may refuse them. */
-	if (made && dress(entry, fd) < 0 && result == 0)
+	int result = copy_get_entries(copy, guest_path, fd, depth, error);
+	/* Last: each new entry changes the directory's time, and the mode may forbid new entries.
+	 */
+	if (made && entry_apply_attributes(entry, fd) < 0 && result == 0)
 		result = error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", name);
 	return result;
 }
 
-/* ---- the verb ---- */
+/* ---- The verb ---- */
 
-static const char *last_component(const char *path)
+static const char *path_last_component(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	return slash && slash[1] ? slash + 1 : slash ? "" : path;
 }
 
-/* To standard output. What a GET of a directory answers is its list: that is refused first. */
+/* Copies to standard output. A directory is refused first: a GET of it would answer with its list.
+ */
 static int copy_to_output(struct copy *copy, const char *guest_path, struct error *error)
 {
 	json_t *entry = NULL;
-	if (stat_guest(copy, guest_path, &entry, error) < 0)
+	if (copy_stat_guest(copy, guest_path, &entry, error) < 0)
 		return -1;
 	bool is_file = strcmp(member_text(entry, "type"), "file") == 0;
 	json_decref(entry);
@@ -320,7 +319,7 @@ static int copy_to_output(struct copy *copy, const char *guest_path, struct erro
 				 "%s is not a regular file: standard output takes one file",
 				 guest_path);
 	copy->files++;
-	return get_file_body(copy, guest_path, STDOUT_FILENO, error);
+	return copy_get_file_body(copy, guest_path, STDOUT_FILENO, error);
 }
 
 static int copy_down(struct copy *copy, const char *guest_path, const char *host,
@@ -329,11 +328,11 @@ static int copy_down(struct copy *copy, const char *guest_path, const char *host
 	json_t *entry = NULL;
 	if (strcmp(host, "-") == 0)
 		return copy_to_output(copy, guest_path, error);
-	if (stat_guest(copy, guest_path, &entry, error) < 0)
+	if (copy_stat_guest(copy, guest_path, &entry, error) < 0)
 		return -1;
 	char parent[GUEST_PATH_MAX], name[256];
 	struct stat info;
-	const char *leaf = last_component(guest_path);
+	const char *leaf = path_last_component(guest_path);
 	bool into = stat(host, &info) == 0 && S_ISDIR(info.st_mode);
 	const char *slash = strrchr(host, '/');
 	int result = 0;
@@ -345,7 +344,7 @@ static int copy_down(struct copy *copy, const char *guest_path, const char *host
 	}
 	if (into)
 		result = text_copy(parent, sizeof(parent), host) |
-			 text_copy(name, sizeof(name), plain_name(leaf) ? leaf : "root");
+			 text_copy(name, sizeof(name), name_is_plain(leaf) ? leaf : "root");
 	else if (slash)
 		result =
 		    text_format(parent, sizeof(parent), "%.*s", (int)MAX(slash - host, 1L), host) |
@@ -360,21 +359,21 @@ static int copy_down(struct copy *copy, const char *guest_path, const char *host
 	else {
 		if (!copy->several && strcmp(member_text(entry, "type"), "file") == 0)
 			copy->progress.total = (uint64_t)member_integer(entry, "size");
-		result = get_tree(copy, entry, guest_path, directory, name, 0, error);
+		result = copy_get_tree(copy, entry, guest_path, directory, name, 0, error);
 	}
 	json_decref(entry);
 	return result;
 }
 
-/* Where something named `name` (NULL: it has none) goes: into `guest_path` where that is a
- * directory (or ends in a slash), else there. */
-static int find_target(struct copy *copy, const char *guest_path, const char *name,
-		       char target[GUEST_PATH_MAX], struct error *error)
+/* The target of something named `name` (NULL: no name): inside `guest_path` if that is a directory
+ * or ends in a slash, else `guest_path` itself. */
+static int copy_find_target(struct copy *copy, const char *guest_path, const char *name,
+			    char target[GUEST_PATH_MAX], struct error *error)
 {
 	json_t *entry = NULL;
 	struct error ignored;
 	bool directory = guest_path[strlen(guest_path) - 1] == '/';
-	if (stat_guest(copy, guest_path, &entry, &ignored) == 0)
+	if (copy_stat_guest(copy, guest_path, &entry, &ignored) == 0)
 		directory = directory || strcmp(member_text(entry, "type"), "directory") == 0;
 	else if (ignored.kind != ERROR_FILE_NOT_FOUND)
 		return error_set(error, ignored.kind, "%s", ignored.message);
@@ -389,7 +388,7 @@ static int find_target(struct copy *copy, const char *guest_path, const char *na
 				 "there; give the file's path",
 				 guest_path);
 	if (directory)
-		return join(target, GUEST_PATH_MAX, guest_path, name, error);
+		return path_join(target, GUEST_PATH_MAX, guest_path, name, error);
 	if (text_copy(target, GUEST_PATH_MAX, guest_path) < 0)
 		return error_set(error, ERROR_FILE_INVALID, "%s: too long", guest_path);
 	return 0;
@@ -399,30 +398,30 @@ static int copy_up(struct copy *copy, const char *host, const char *guest_path, 
 {
 	char target[GUEST_PATH_MAX];
 	if (strcmp(host, "-") == 0)
-		return find_target(copy, guest_path, NULL, target, error) < 0
+		return copy_find_target(copy, guest_path, NULL, target, error) < 0
 			   ? -1
-			   : put_file(copy, STDIN_FILENO, NULL, target, error);
+			   : copy_put_file(copy, STDIN_FILENO, NULL, target, error);
 	FREE_TEXT char *real = realpath(host, NULL);
 	if (!real)
 		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", host);
-	if (find_target(copy, guest_path, last_component(real), target, error) < 0)
+	if (copy_find_target(copy, guest_path, path_last_component(real), target, error) < 0)
 		return -1;
-	return put_named(copy, host, target, error);
+	return copy_put_named(copy, host, target, error);
 }
 
-/* From one sandbox into another: copy->sandbox is the target. The daemon does it. */
+/* Copies from one sandbox into another; the daemon does it. copy->sandbox is the target. */
 static int copy_between(struct copy *copy, const char *from_sandbox, const char *from,
 			const char *to, struct error *error)
 {
 	DONE_BUFFER struct buffer url = BUFFER(4096);
 	char target[GUEST_PATH_MAX];
 	json_t *answer = NULL;
-	if (find_target(copy, to, last_component(from), target, error) < 0 ||
+	if (copy_find_target(copy, to, path_last_component(from), target, error) < 0 ||
 	    sandbox_path(&url, copy->sandbox, "/files/copy", error) < 0)
 		return -1;
 	json_t *body = json_pack("{s:s, s:s, s:s, s:b, s:b}", "from", from, "to", target,
 				 "from_sandbox", from_sandbox, "recursive", 1, "parents", 1);
-	int result = client_json(copy->client, "POST", url.data, body, NULL, 0, &answer, error);
+	int result = client_call(copy->client, "POST", url.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result == 0) {
 		copy->progress.done += (uint64_t)member_integer(answer, "bytes");
@@ -432,8 +431,8 @@ static int copy_between(struct copy *copy, const char *from_sandbox, const char 
 	return result;
 }
 
-/* "SANDBOX:PATH" splits; a path of this machine has a '/' or '.' before any ':'. */
-static char *split_guest(char *word)
+/* Splits "SANDBOX:PATH". In a path of this machine, a '/' or '.' comes before any ':'. */
+static char *word_split_guest(char *word)
 {
 	char *colon = strchr(word, ':');
 	if (!colon || colon == word || memchr(word, '/', (size_t)(colon - word)) || word[0] == '.')
@@ -442,11 +441,11 @@ static char *split_guest(char *word)
 	return colon + 1;
 }
 
-/* `to`: the path behind the target's sandbox, or NULL. */
+/* `to`: the path after the target's sandbox, or NULL. */
 static int copy_one(struct copy *copy, char *source, const char *target, const char *to,
 		    struct error *error)
 {
-	const char *from = split_guest(source);
+	const char *from = word_split_guest(source);
 	if (!from && !to)
 		return error_set(error, ERROR_USAGE, "one of the two, or both, is SANDBOX:PATH");
 	if (from && !*from)
@@ -459,8 +458,8 @@ static int copy_one(struct copy *copy, char *source, const char *target, const c
 	return from ? copy_down(copy, from, target, error) : copy_up(copy, source, to, error);
 }
 
-/* Of all of them together; 0 where one is no regular file: nobody knows then. */
-static uint64_t size_of_files(int count, char **paths)
+/* The total size; 0 (unknown) if one is not a regular file. */
+static uint64_t files_total_size(int count, char **paths)
 {
 	uint64_t size = 0;
 	for (int i = 0; i < count; i++) {
@@ -472,17 +471,17 @@ static uint64_t size_of_files(int count, char **paths)
 	return size;
 }
 
-static int run_cp(struct client *client, int argc, char **argv, struct error *error)
+static int cp_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc < 3)
 		return error_set(error, ERROR_USAGE, "cp needs a source and a target");
-	char *target = argv[argc - 1], *to = split_guest(target);
+	char *target = argv[argc - 1], *to = word_split_guest(target);
 	bool to_output = !to && strcmp(target, "-") == 0;
 	struct copy copy = {.client = client, .several = argc > 3};
 	if (to_output && copy.several)
 		return error_set(error, ERROR_USAGE, "standard output takes one file");
-	progress_begin(&copy.progress, "cp", to ? size_of_files(argc - 2, argv + 1) : 0);
-	/* Whoever reads that may write to the same terminal. */
+	progress_begin(&copy.progress, "cp", to ? files_total_size(argc - 2, argv + 1) : 0);
+	/* The reader of standard output may write to the same terminal. */
 	copy.progress.terminal = copy.progress.terminal && !to_output;
 	int result = 0;
 	for (int i = 1; i < argc - 1 && result == 0; i++)
@@ -520,5 +519,5 @@ const struct verb verb_cp = {
 	"  caisson cp mybox:/workspace/data other:/workspace\n"
 	"  tar c src | caisson cp - mybox:/tmp/src.tar",
     .options = cp_specs,
-    .run = run_cp,
+    .run = cp_run,
 };

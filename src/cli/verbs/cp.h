@@ -1,4 +1,4 @@
-/* What the files of `caisson cp` share. */
+/* Shared by the files of `caisson cp`. */
 #pragma once
 
 #include "cli/cli.h"
@@ -9,16 +9,16 @@ struct copy {
 	const char *sandbox;
 	uint64_t files, skipped;
 	struct progress progress; /* counts the bytes, shown or not */
-	bool several;             /* sources: the target is a directory */
+	bool several;             /* several sources: the target is a directory */
 };
 
-/* Says that something of another kind than files, directories and links is left out. */
+/* Reports that something other than a file, a directory or a link is skipped. */
 void copy_skip(struct copy *copy, const char *path);
-/* "/v1/sandboxes/ID" + rest + the path, encoded. */
+/* Appends "/v1/sandboxes/ID" + rest + the encoded path. */
 NODISCARD int copy_url(struct copy *copy, struct buffer *url, const char *rest,
 		       const char *guest_path, struct error *error);
 
-/* cp_archive.c: a directory of this machine, as one archive, into a directory of the sandbox that
- * is made where it is missing. Takes the descriptor over. */
+/* In cp_archive.c: copies a directory of this machine, as one archive, into a directory of the
+ * sandbox, which is created if missing. Takes ownership of the descriptor. */
 NODISCARD int copy_up_archive(struct copy *copy, int directory, const char *guest_path,
 			      struct error *error);

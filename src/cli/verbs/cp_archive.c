@@ -1,6 +1,6 @@
-/* `caisson cp` of a directory into a sandbox: one request with a tar archive that is made as it is
- * sent, whatever is in the directory. Done by this process as the calling user. Called by cp.c;
- * blocks. */
+/* `caisson cp` of a directory into a sandbox: one request, whatever the directory contains, with a
+ * tar archive that is made while it is sent. This process does it as the calling user. Called by
+ * cp.c; blocks. */
 #include "cli/verbs/cp.h"
 
 #include <dirent.h>
@@ -18,26 +18,26 @@
 
 #define DEPTH_MAX 128
 
-struct up {
+struct upload {
 	struct copy *copy;
 	struct exchange *exchange;
 	struct tar_entry entry;
 };
 
-static int send_bytes(struct up *up, const void *data, size_t size, struct error *error)
+static int upload_send_bytes(struct upload *up, const void *data, size_t size, struct error *error)
 {
 	if (exchange_write(up->exchange, true, data, size, error) == 0)
 		return 0;
-	/* It may have said why before it closed. */
+	/* The daemon may have sent the reason before it closed the connection. */
 	struct error answer;
 	if (exchange_read_head(up->exchange, &answer) < 0 && answer.kind != ERROR_DAEMON_RESTARTING)
 		*error = answer;
 	return -1;
 }
 
-/* Owners mean nothing on the other side: what is copied belongs to root there. */
-static int send_header(struct up *up, enum tar_type type, const struct stat *info,
-		       struct error *error)
+/* Owners are not kept: copied files belong to root in the sandbox. */
+static int upload_send_header(struct upload *up, enum tar_type type, const struct stat *info,
+			      struct error *error)
 {
 	uint8_t header[TAR_HEADER_MAX];
 	up->entry.type = type;
@@ -45,17 +45,17 @@ static int send_header(struct up *up, enum tar_type type, const struct stat *inf
 	up->entry.size = type == TAR_FILE ? (uint64_t)info->st_size : 0;
 	up->entry.mtime = info->st_mtim.tv_sec;
 	up->entry.mtime_ns = (uint32_t)info->st_mtim.tv_nsec;
-	return send_bytes(up, header, tar_write(&up->entry, header), error);
+	return upload_send_bytes(up, header, tar_write(&up->entry, header), error);
 }
 
-static int send_file(struct up *up, int fd, struct error *error)
+static int upload_send_file(struct upload *up, int fd, struct error *error)
 {
 	static const char zeros[TAR_BLOCK];
 	char data[65536];
 	struct stat info;
 	if (fstat(fd, &info) < 0)
 		return error_set_errno(error, ERROR_FILE_INVALID, errno, "%s", up->entry.path);
-	if (send_header(up, TAR_FILE, &info, error) < 0)
+	if (upload_send_header(up, TAR_FILE, &info, error) < 0)
 		return -1;
 	uint64_t left = up->entry.size;
 	while (left > 0) {
@@ -66,40 +66,40 @@ static int send_file(struct up *up, int fd, struct error *error)
 		if (got == 0)
 			return error_set(error, ERROR_CONFLICT,
 					 "%s became shorter while it was read", up->entry.path);
-		if (send_bytes(up, data, (size_t)got, error) < 0)
+		if (upload_send_bytes(up, data, (size_t)got, error) < 0)
 			return -1;
 		left -= (uint64_t)got;
 		progress_add(&up->copy->progress, (uint64_t)got);
 	}
 	up->copy->files++;
 	size_t rest = up->entry.size % TAR_BLOCK;
-	return rest ? send_bytes(up, zeros, TAR_BLOCK - rest, error) : 0;
+	return rest ? upload_send_bytes(up, zeros, TAR_BLOCK - rest, error) : 0;
 }
 
-static int send_link(struct up *up, int directory, const char *name, const struct stat *info,
-		     struct error *error)
+static int upload_send_link(struct upload *up, int directory, const char *name,
+			    const struct stat *info, struct error *error)
 {
 	ssize_t length = readlinkat(directory, name, up->entry.link, sizeof(up->entry.link) - 1);
 	if (length < 0)
 		return error_set_errno(error, ERROR_FILE_INVALID, errno, "%s", up->entry.path);
 	up->entry.link[length] = '\0';
-	int result = send_header(up, TAR_SYMLINK, info, error);
+	int result = upload_send_header(up, TAR_SYMLINK, info, error);
 	up->entry.link[0] = '\0';
 	up->copy->files++;
 	return result;
 }
 
-static int send_directory(struct up *up, int directory, int depth, struct error *error);
+static int upload_send_directory(struct upload *up, int directory, int depth, struct error *error);
 
-/* entry.path is its path in the archive. */
-static int send_entry(struct up *up, int directory, const char *name, int depth,
-		      struct error *error)
+/* upload->entry.path is the path in the archive. */
+static int upload_send_entry(struct upload *up, int directory, const char *name, int depth,
+			     struct error *error)
 {
 	struct stat info;
 	if (fstatat(directory, name, &info, AT_SYMLINK_NOFOLLOW) < 0)
 		return error_set_errno(error, ERROR_FILE_NOT_FOUND, errno, "%s", up->entry.path);
 	if (S_ISLNK(info.st_mode))
-		return send_link(up, directory, name, &info, error);
+		return upload_send_link(up, directory, name, &info, error);
 	if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
 		copy_skip(up->copy, up->entry.path);
 		return 0;
@@ -108,14 +108,14 @@ static int send_entry(struct up *up, int directory, const char *name, int depth,
 	if (fd < 0)
 		return error_set_errno(error, ERROR_FILE_DENIED, errno, "%s", up->entry.path);
 	if (S_ISDIR(info.st_mode))
-		return send_directory(up, fd, depth, error); /* takes fd */
-	int result = send_file(up, fd, error);
+		return upload_send_directory(up, fd, depth, error); /* takes fd */
+	int result = upload_send_file(up, fd, error);
 	close(fd);
 	return result;
 }
 
-/* Takes the descriptor over. */
-static int send_directory(struct up *up, int directory, int depth, struct error *error)
+/* Takes ownership of the descriptor. */
+static int upload_send_directory(struct upload *up, int directory, int depth, struct error *error)
 {
 	struct stat info;
 	size_t size = strlen(up->entry.path);
@@ -128,7 +128,7 @@ static int send_directory(struct up *up, int directory, int depth, struct error 
 		    error_set(error, ERROR_FILE_INVALID, "%s: nested too deeply", up->entry.path);
 	if (result == 0) {
 		memcpy(up->entry.path + size, "/", 2);
-		result = send_header(up, TAR_DIRECTORY, &info, error);
+		result = upload_send_header(up, TAR_DIRECTORY, &info, error);
 	}
 	struct dirent *entry;
 	while (result == 0 && (entry = readdir(stream))) {
@@ -139,7 +139,7 @@ static int send_directory(struct up *up, int directory, int depth, struct error 
 			result = error_set(error, ERROR_FILE_INVALID, "%s: the path is too long",
 					   entry->d_name);
 		else
-			result = send_entry(up, directory, entry->d_name, depth + 1, error);
+			result = upload_send_entry(up, directory, entry->d_name, depth + 1, error);
 	}
 	up->entry.path[size] = '\0';
 	if (stream)
@@ -159,25 +159,24 @@ int copy_up_archive(struct copy *copy, int directory, const char *guest_path, st
 	}
 	struct request request = {
 	    .method = "PUT", .path = url.data, .type = "application/x-tar", .length = -1};
-	struct up *up = calloc(1, sizeof(*up));
+	struct upload *up = calloc(1, sizeof(*up));
 	struct exchange *exchange = calloc(1, sizeof(*exchange));
 	if (!up || !exchange)
 		abort();
 	exchange->fd = -1;
-	*up = (struct up){.copy = copy, .exchange = exchange, .entry = {.path = "."}};
+	*up = (struct upload){.copy = copy, .exchange = exchange, .entry = {.path = "."}};
 	int result = exchange_begin(copy->client, &request, exchange, error);
 	if (result < 0)
 		close(directory);
 	else
-		result = send_directory(up, directory, 0, error);
+		result = upload_send_directory(up, directory, 0, error);
 	if (result == 0)
-		result = send_bytes(up, end, sizeof(end), error);
+		result = upload_send_bytes(up, end, sizeof(end), error);
 	if (result == 0)
 		result = exchange_write_end(exchange, true, error);
 	if (result == 0)
 		result = exchange_read_head(exchange, error);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	free(up);
 	return result;
 }

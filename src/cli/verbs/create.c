@@ -1,5 +1,5 @@
-/* `caisson create`, and the request that `run` makes too. Folders are opened here, by the calling
- * user, and their descriptors go along: the daemon resolves no path of ours. */
+/* `caisson create`, and the request that `run` makes too. The calling user opens the folders here
+ * and their descriptors are sent along: the daemon opens no path of ours. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -15,7 +15,8 @@
 
 struct create_options create_options;
 
-int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json, struct error *error)
+int pairs_to_json(const struct text_list *list, bool inherit, json_t **ret_json,
+		  struct error *error)
 {
 	json_t *object = json_object();
 	for (size_t i = 0; i < list->count; i++) {
@@ -28,7 +29,7 @@ int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json, st
 			json_decref(object);
 			return error_set(error, ERROR_USAGE, "\"%s\" is not of the form K=V", item);
 		}
-		/* A variable that we do not have either is not passed on, as with other tools. */
+		/* A variable that is not set here is not passed on, as with other tools. */
 		if (value && json_object_set_new(object, key, json_string(value)) < 0) {
 			json_decref(object);
 			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", item);
@@ -38,7 +39,7 @@ int pairs_json(const struct text_list *list, bool inherit, json_t **ret_json, st
 	return 0;
 }
 
-int set_megabytes(json_t *body, const char *field, const char *text, struct error *error)
+int body_set_megabytes(json_t *body, const char *field, const char *text, struct error *error)
 {
 	uint64_t bytes;
 	if (!text)
@@ -48,12 +49,12 @@ int set_megabytes(json_t *body, const char *field, const char *text, struct erro
 		return error_set(error, ERROR_USAGE,
 				 "--%s: invalid size `%s`; use for example 512M or 2G, at least "
 				 "%lluM",
-				 flag_of(field), text, (unsigned long long)(least / MIB));
+				 field_flag(field), text, (unsigned long long)(least / MIB));
 	json_object_set_new(body, field, json_integer((json_int_t)(bytes / MIB)));
 	return 0;
 }
 
-int set_seconds(json_t *body, const char *field, const char *text, struct error *error)
+int body_set_seconds(json_t *body, const char *field, const char *text, struct error *error)
 {
 	uint64_t seconds;
 	if (!text)
@@ -61,12 +62,12 @@ int set_seconds(json_t *body, const char *field, const char *text, struct error 
 	if (text_to_seconds(text, &seconds) < 0 || seconds > SANDBOX_TIMEOUT_MAX)
 		return error_set(error, ERROR_USAGE,
 				 "--%s: invalid time `%s`; use for example 90, 15m, 2h or 7d",
-				 flag_of(field), text);
+				 field_flag(field), text);
 	json_object_set_new(body, field, json_integer((json_int_t)seconds));
 	return 0;
 }
 
-int set_cpus(json_t *body, const char *text, struct error *error)
+int body_set_cpus(json_t *body, const char *text, struct error *error)
 {
 	char *end;
 	if (!text)
@@ -79,9 +80,9 @@ int set_cpus(json_t *body, const char *text, struct error *error)
 	return 0;
 }
 
-static int set_numbers(json_t *body, struct error *error)
+static int create_body_set_numbers(json_t *body, struct error *error)
 {
-	if (set_cpus(body, create_options.cpu, error) < 0)
+	if (body_set_cpus(body, create_options.cpu, error) < 0)
 		return -1;
 	uint64_t pids;
 	if (create_options.pids) {
@@ -91,11 +92,12 @@ static int set_numbers(json_t *body, struct error *error)
 					 create_options.pids, SANDBOX_PIDS_MAX);
 		json_object_set_new(body, "pids", json_integer((json_int_t)pids));
 	}
-	if (set_megabytes(body, "memory_mb", create_options.memory, error) < 0 ||
-	    set_megabytes(body, "disk_mb", create_options.disk, error) < 0 ||
-	    set_seconds(body, "timeout_seconds", create_options.timeout, error) < 0 ||
-	    set_seconds(body, "idle_timeout_seconds", create_options.idle_timeout, error) < 0 ||
-	    set_seconds(body, "auto_pause_seconds", create_options.auto_pause, error) < 0)
+	if (body_set_megabytes(body, "memory_mb", create_options.memory, error) < 0 ||
+	    body_set_megabytes(body, "disk_mb", create_options.disk, error) < 0 ||
+	    body_set_seconds(body, "timeout_seconds", create_options.timeout, error) < 0 ||
+	    body_set_seconds(body, "idle_timeout_seconds", create_options.idle_timeout, error) <
+		0 ||
+	    body_set_seconds(body, "auto_pause_seconds", create_options.auto_pause, error) < 0)
 		return -1;
 	uint64_t wait = 0;
 	if (create_options.wait && (text_to_seconds(create_options.wait, &wait) < 0 || wait > 600))
@@ -107,8 +109,8 @@ static int set_numbers(json_t *body, struct error *error)
 	return 0;
 }
 
-/* "HOST:GUEST[:mode]"; the folder is opened, *ret_fd is the grant of it. */
-static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct error *error)
+/* Parses "HOST:GUEST[:mode]" and opens the folder; *ret_fd is its grant. */
+static int create_mount_open(const char *text, json_t *mounts, int *ret_fd, struct error *error)
 {
 	FREE_TEXT char *host = text_duplicate(text);
 	char *guest = strchr(host, ':');
@@ -149,7 +151,8 @@ static int open_mount(const char *text, json_t *mounts, int *ret_fd, struct erro
 	return 0;
 }
 
-int open_mounts(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_count, struct error *error)
+int create_mounts_open(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_count,
+		       struct error *error)
 {
 	const struct text_list *list = &create_options.mounts;
 	*ret_count = 0;
@@ -163,14 +166,14 @@ int open_mounts(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_count, str
 	json_t *mounts = json_array();
 	json_object_set_new(body, "mounts", mounts);
 	for (size_t i = 0; i < list->count; i++) {
-		if (open_mount(list->items[i], mounts, &fds[i], error) < 0)
+		if (create_mount_open(list->items[i], mounts, &fds[i], error) < 0)
 			return -1;
 		(*ret_count)++;
 	}
 	return 0;
 }
 
-static int fill_body(json_t *body, uint32_t default_idle_timeout, struct error *error)
+static int create_body_fill(json_t *body, uint32_t default_idle_timeout, struct error *error)
 {
 	const struct {
 		const char *name, *value;
@@ -186,16 +189,16 @@ static int fill_body(json_t *body, uint32_t default_idle_timeout, struct error *
 	if (default_idle_timeout && !create_options.idle_timeout)
 		json_object_set_new(body, "idle_timeout_seconds",
 				    json_integer(default_idle_timeout));
-	if (set_numbers(body, error) < 0)
+	if (create_body_set_numbers(body, error) < 0)
 		return -1;
 	json_t *pairs;
-	if (pairs_json(&create_options.environment, true, &pairs, error) < 0)
+	if (pairs_to_json(&create_options.environment, true, &pairs, error) < 0)
 		return -1;
 	json_object_set_new(body, "env", pairs);
-	if (pairs_json(&create_options.metadata, false, &pairs, error) < 0)
+	if (pairs_to_json(&create_options.metadata, false, &pairs, error) < 0)
 		return -1;
 	json_object_set_new(body, "metadata", pairs);
-	if (pairs_json(&create_options.labels, false, &pairs, error) < 0)
+	if (pairs_to_json(&create_options.labels, false, &pairs, error) < 0)
 		return -1;
 	json_object_set_new(body, "labels", pairs);
 	const struct {
@@ -211,17 +214,17 @@ static int fill_body(json_t *body, uint32_t default_idle_timeout, struct error *
 	return 0;
 }
 
-int create_sandbox(struct client *client, uint32_t default_idle_timeout, json_t **ret_json,
-		   struct error *error)
+int client_sandbox_create(struct client *client, uint32_t default_idle_timeout, json_t **ret_json,
+			  struct error *error)
 {
 	json_t *body = json_object();
 	int fds[CREATE_MOUNTS_MAX];
 	size_t fd_count = 0;
-	int result = fill_body(body, default_idle_timeout, error);
+	int result = create_body_fill(body, default_idle_timeout, error);
 	if (result == 0)
-		result = open_mounts(body, fds, &fd_count, error);
+		result = create_mounts_open(body, fds, &fd_count, error);
 	if (result == 0)
-		result = client_json(client, "POST", "/v1/sandboxes", body, fds, fd_count, ret_json,
+		result = client_call(client, "POST", "/v1/sandboxes", body, fds, fd_count, ret_json,
 				     error);
 	for (size_t i = 0; i < fd_count; i++)
 		fd_close(&fds[i]);
@@ -229,7 +232,7 @@ int create_sandbox(struct client *client, uint32_t default_idle_timeout, json_t 
 	return result;
 }
 
-void warn_of_limits(const char *verb, const json_t *record)
+void unenforced_limits_warn(const char *verb, const json_t *record)
 {
 	const struct {
 		const char *name, *asked;
@@ -241,42 +244,47 @@ void warn_of_limits(const char *verb, const json_t *record)
 		const json_t *limit =
 		    json_object_get(json_object_get(record, "limits"), limits[i].name);
 		if (limits[i].asked && json_is_false(json_object_get(limit, "enforced")))
-			complain("caisson %s: --%s %s is not enforced: %s", verb, limits[i].name,
-				 limits[i].asked, member_text(limit, "reason"));
+			error_print("caisson %s: --%s %s is not enforced: %s", verb, limits[i].name,
+				    limits[i].asked, member_text(limit, "reason"));
 	}
 }
 
-bool unenforced_next(json_t *limits, void **at, char *names, size_t room, const char **ret_reason)
+void unenforced_limits_print(json_t *limits, const char *prefix)
 {
-	names[0] = '\0';
-	for (; *at; *at = json_object_iter_next(limits, *at)) {
-		const json_t *limit = json_object_iter_value(*at);
-		const char *reason = member_text(limit, "reason");
-		size_t used = strlen(names);
+	char names[256] = "";
+	const char *name, *reason = "";
+	json_t *limit;
+	json_object_foreach(limits, name, limit)
+	{
+		const char *next = member_text(limit, "reason");
 		if (json_is_true(json_object_get(limit, "enforced")))
 			continue;
-		if (used > 0 && strcmp(reason, *ret_reason) != 0)
-			break;
-		snprintf(names + used, room - used, "%s%s", used ? ", " : "",
-			 json_object_iter_key(*at));
-		*ret_reason = reason;
+		if (*names && strcmp(next, reason) != 0) {
+			printf("%s%s: %s\n", prefix, names, reason);
+			names[0] = '\0';
+		}
+		size_t used = strlen(names);
+		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", name);
+		reason = next;
 	}
-	return names[0];
+	if (*names)
+		printf("%s%s: %s\n", prefix, names, reason);
 }
 
-static int run_create(struct client *client, int argc, char **argv, struct error *error)
+static int create_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "create takes no argument (\"%s\")", argv[1]);
 	json_t *record = NULL;
-	if (create_sandbox(client, 0, &record, error) < 0)
+	if (client_sandbox_create(client, 0, &record, error) < 0)
 		return -1;
-	warn_of_limits(argv[0], record);
+	unenforced_limits_warn(argv[0], record);
 	const json_t *warnings = json_object_get(record, "warnings");
 	for (size_t i = 0; i < json_array_size(warnings) && !cli_json; i++)
-		complain("caisson %s: %s", argv[0], json_string_value(json_array_get(warnings, i)));
+		error_print("caisson %s: %s", argv[0],
+			    json_string_value(json_array_get(warnings, i)));
 	if (cli_json)
-		print_json(record);
+		json_print(record);
 	else
 		printf("%s\n", member_text(record, "id"));
 	json_decref(record);
@@ -309,5 +317,5 @@ const struct verb verb_create = {
 	"  caisson exec $id -- python3 -c 'print(1 + 1)'\n"
 	"  caisson rm $id",
     .options = create_specs,
-    .run = run_create,
+    .run = create_run,
 };

@@ -1,16 +1,14 @@
-/* `caisson extend`: how long sandboxes live, counted from now. */
+/* `caisson extend`: sets how long sandboxes live, counted from now. */
 #include <stdio.h>
 
 #include "base/text.h"
 #include "cli/cli.h"
 
-static int extend_one(struct client *client, const char *sandbox, json_t *body, json_t *answers,
-		      struct error *error)
+static int sandbox_extend(struct client *client, const char *sandbox, json_t *body, json_t *answers,
+			  struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *record = NULL;
-	if (sandbox_path(&path, sandbox, "", error) < 0 ||
-	    client_json(client, "PATCH", path.data, body, NULL, 0, &record, error) < 0)
+	if (client_sandbox_call(client, "PATCH", sandbox, "", body, &record, error) < 0)
 		return -1;
 	const char *end = member_text(record, "expires_at");
 	if (!cli_json)
@@ -19,7 +17,7 @@ static int extend_one(struct client *client, const char *sandbox, json_t *body, 
 	return 0;
 }
 
-static int run_extend(struct client *client, int argc, char **argv, struct error *error)
+static int extend_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	uint64_t seconds;
 	if (argc < 3)
@@ -35,9 +33,9 @@ static int run_extend(struct client *client, int argc, char **argv, struct error
 	json_t *body = json_pack("{s:I}", "timeout_seconds", (json_int_t)seconds);
 	int result = 0;
 	for (int i = 1; result == 0 && i < argc - 1; i++)
-		result = extend_one(client, argv[i], body, answers, error);
+		result = sandbox_extend(client, argv[i], body, answers, error);
 	if (cli_json)
-		print_json(answers);
+		json_print(answers);
 	json_decref(body);
 	json_decref(answers);
 	return result;
@@ -55,5 +53,5 @@ const struct verb verb_extend = {
 	"time\n"
 	"passes. `caisson ls` shows how long each has left.\n\n"
 	"  caisson extend mybox 2h",
-    .run = run_extend,
+    .run = extend_run,
 };

@@ -1,4 +1,4 @@
-/* `caisson jobs`: the commands of a sandbox, and the end of one. */
+/* `caisson jobs`: lists the commands of a sandbox, kills one, or removes its record. */
 #include <stdio.h>
 #include <time.h>
 #include <string.h>
@@ -10,26 +10,26 @@ static struct {
 	bool all, quiet;
 } options;
 
-static int change(struct client *client, const char *sandbox, const char *id, bool purge,
-		  struct error *error)
+static int job_change(struct client *client, const char *sandbox, const char *id, bool purge,
+		      struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	if (sandbox_path(&path, sandbox, "/jobs/", error) < 0)
 		return -1;
-	if (append_encoded(&path, id) < 0 ||
+	if (buffer_append_encoded(&path, id) < 0 ||
 	    buffer_append_text(&path, purge ? "?purge=1" : "/signal") < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
 	if (purge)
-		return client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+		return client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
 	json_t *answer = NULL;
 	json_t *body = json_pack("{s:s, s:b}", "signal", "KILL", "tree", 1);
-	int result = client_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", path.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	json_decref(answer);
 	return result;
 }
 
-static void print_job(const json_t *record)
+static void job_print(const json_t *record)
 {
 	char how[48] = "";
 	const json_t *code = json_object_get(record, "exit_code");
@@ -39,7 +39,7 @@ static void print_job(const json_t *record)
 		snprintf(how, sizeof(how), "%s", member_text(record, "signal_name"));
 	else if (json_is_integer(code))
 		snprintf(how, sizeof(how), "exit %d", (int)json_integer_value(code));
-	/* The day too where it is not today's. */
+	/* With the date if it is not today's. */
 	char started[24] = "-", took[32] = "-";
 	time_t start = (time_t)member_time(record, "started_at"), now = time(NULL);
 	int64_t end = member_time(record, "ended_at");
@@ -47,18 +47,18 @@ static void print_job(const json_t *record)
 	if (start >= 0 && localtime_r(&start, &began) && localtime_r(&now, &today)) {
 		bool same = began.tm_yday == today.tm_yday && began.tm_year == today.tm_year;
 		strftime(started, sizeof(started), same ? "%H:%M:%S" : "%m-%d %H:%M", &began);
-		age_text(MAX((end < 0 ? (int64_t)now : end) - start, 0), took);
+		age_to_text(MAX((end < 0 ? (int64_t)now : end) - start, 0), took);
 	}
 	printf("%-17s %-9s %-10s %-11s %8s %-4s %10lld  ", member_text(record, "exec_id"),
 	       member_text(record, "state"), how, started, took,
 	       json_is_true(json_object_get(record, "tty")) ? "tty" : "",
 	       (long long)(member_integer(record, "stdout_bytes") +
 			   member_integer(record, "stderr_bytes")));
-	print_safe(member_text(record, "command"));
+	safe_text_print(member_text(record, "command"));
 	printf("\n");
 }
 
-static int run_jobs(struct client *client, int argc, char **argv, struct error *error)
+static int jobs_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL, *record;
@@ -73,27 +73,26 @@ static int run_jobs(struct client *client, int argc, char **argv, struct error *
 	if (options.kill && options.remove)
 		return error_set(error, ERROR_USAGE, "--kill and --rm are one at a time");
 	if (options.kill)
-		return change(client, argv[1], options.kill, false, error);
+		return job_change(client, argv[1], options.kill, false, error);
 	if (options.remove)
-		return change(client, argv[1], options.remove, true, error);
-	if (sandbox_path(&path, argv[1], "/jobs?limit=", error) < 0)
+		return job_change(client, argv[1], options.remove, true, error);
+	if (sandbox_path(&path, argv[1], "/jobs", error) < 0)
 		return -1;
-	if (append_encoded(&path, options.limit ? options.limit : "100") < 0 ||
-	    (options.all && buffer_append_text(&path, "&all=1") < 0) ||
-	    (options.state && (buffer_append_text(&path, "&state=") < 0 ||
-			       append_encoded(&path, options.state) < 0)))
+	if (buffer_append_parameter(&path, "limit", options.limit ? options.limit : "100") < 0 ||
+	    buffer_append_parameter(&path, "all", options.all ? "1" : NULL) < 0 ||
+	    buffer_append_parameter(&path, "state", options.state) < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
-	if (client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	if (cli_json) {
-		print_json(json_object_get(answer, "jobs"));
+		json_print(json_object_get(answer, "jobs"));
 	} else if (options.quiet) {
 		json_array_foreach(json_object_get(answer, "jobs"), at, record)
 		    printf("%s\n", member_text(record, "exec_id"));
 	} else {
 		printf("%-17s %-9s %-10s %-11s %8s %-4s %10s  %s\n", "ID", "STATE", "HOW", "START",
 		       "DURATION", "", "BYTES", "COMMAND");
-		json_array_foreach(json_object_get(answer, "jobs"), at, record) print_job(record);
+		json_array_foreach(json_object_get(answer, "jobs"), at, record) job_print(record);
 		if (json_is_true(json_object_get(answer, "truncated")))
 			printf("... and more: --limit N\n");
 	}
@@ -122,5 +121,5 @@ const struct verb verb_jobs = {
 	    "  caisson jobs --state running mybox\n"
 	    "  caisson jobs --kill ID mybox",
     .options = jobs_specs,
-    .run = run_jobs,
+    .run = jobs_run,
 };

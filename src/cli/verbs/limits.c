@@ -1,5 +1,5 @@
-/* `caisson limits` and `caisson budget`: what may be asked for and what is left of it; and, for the
- * administrator, what each workspace may. */
+/* `caisson limits` and `caisson budget`: what may be requested and what is left; for the
+ * administrator, the budgets of each workspace. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static struct {
 	const char *workspace;
 } options;
 
-static void print_amount(const json_t *value)
+static void amount_print(const json_t *value)
 {
 	if (json_is_number(value))
 		printf("%12.12g", json_number_value(value));
@@ -19,7 +19,7 @@ static void print_amount(const json_t *value)
 		printf("%12s", "-");
 }
 
-static void print_budgets(const json_t *budgets)
+static void budgets_print(const json_t *budgets)
 {
 	json_t *budget;
 	size_t at;
@@ -36,16 +36,16 @@ static void print_budgets(const json_t *budgets)
 			 member_text(budget, "period"));
 		const char *resets = member_text(budget, "resets_at");
 		printf("%-24s ", name);
-		print_amount(json_object_get(budget, "maximum"));
+		amount_print(json_object_get(budget, "maximum"));
 		putchar(' ');
-		print_amount(json_object_get(budget, "used"));
+		amount_print(json_object_get(budget, "used"));
 		putchar(' ');
-		print_amount(json_object_get(budget, "left"));
+		amount_print(json_object_get(budget, "left"));
 		printf("  %-25s %s\n", *resets ? resets : "-", member_text(budget, "source"));
 	}
 }
 
-static void print_limits(const json_t *limits)
+static void limits_print(const json_t *limits)
 {
 	const json_t *host = json_object_get(limits, "host");
 	const json_t *token = json_object_get(limits, "token");
@@ -76,20 +76,20 @@ static void print_limits(const json_t *limits)
 	       (long long)member_integer(host, "disk_free_mb"));
 	printf("Queue      %lld of %lld\n\n", (long long)member_integer(queue, "length"),
 	       (long long)member_integer(queue, "maximum"));
-	print_budgets(json_object_get(limits, "budgets"));
+	budgets_print(json_object_get(limits, "budgets"));
 }
 
-static int run_limits(struct client *client, int argc, char **argv, struct error *error)
+static int limits_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	json_t *answer = NULL;
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "limits takes no argument: \"%s\"", argv[1]);
-	if (client_json(client, "GET", "/v1/limits", NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", "/v1/limits", NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	if (cli_json)
-		print_json(answer);
+		json_print(answer);
 	else
-		print_limits(answer);
+		limits_print(answer);
 	json_decref(answer);
 	return 0;
 }
@@ -101,13 +101,14 @@ const struct verb verb_limits = {
     .help =
 	"Sizes by name, maxima, what this token may, each budget of its workspace with what is\n"
 	"used and left of it and when it resets, and what the host has room for.",
-    .run = run_limits,
+    .run = limits_run,
 };
 
 /* --- budget --- */
 
-/* "what/period" in two. */
-static int split_kind(const char *text, char kind[64], const char **ret_period, struct error *error)
+/* Splits "what/period". */
+static int budget_kind_split(const char *text, char kind[64], const char **ret_period,
+			     struct error *error)
 {
 	char *slash;
 	if (text_copy(kind, 64, text) < 0 || !(slash = strchr(kind, '/')) || slash == kind ||
@@ -121,8 +122,8 @@ static int split_kind(const char *text, char kind[64], const char **ret_period, 
 	return 0;
 }
 
-/* "sandboxes/now=5"; "none" lifts the default. */
-static int parse_wish(const char *text, json_t **ret_budget, struct error *error)
+/* Parses "sandboxes/now=5"; "none" removes the default. */
+static int budget_parse(const char *text, json_t **ret_budget, struct error *error)
 {
 	char name[128], kind[64];
 	const char *period;
@@ -131,7 +132,7 @@ static int parse_wish(const char *text, json_t **ret_budget, struct error *error
 		return error_set(error, ERROR_USAGE,
 				 "\"%.64s\" is no budget; write it like creates/minute=60", text);
 	*equals = '\0';
-	if (split_kind(name, kind, &period, error) < 0)
+	if (budget_kind_split(name, kind, &period, error) < 0)
 		return -1;
 	json_t *maximum = json_null();
 	if (strcmp(equals + 1, "none") != 0) {
@@ -148,51 +149,52 @@ static int parse_wish(const char *text, json_t **ret_budget, struct error *error
 	return 0;
 }
 
-static bool same_kind(const json_t *a, const json_t *b)
+static bool budgets_are_same_kind(const json_t *a, const json_t *b)
 {
 	return strcmp(member_text(a, "what"), member_text(b, "what")) == 0 &&
 	       strcmp(member_text(a, "period"), member_text(b, "period")) == 0;
 }
 
-static int budgets_path(struct buffer *path, struct error *error)
+static int budgets_path_append(struct buffer *path, struct error *error)
 {
 	if (buffer_append_text(path, "/v1/workspaces/") < 0 ||
-	    append_encoded(path, options.workspace ? options.workspace : "default") < 0 ||
+	    buffer_append_encoded(path, options.workspace ? options.workspace : "default") < 0 ||
 	    buffer_append_text(path, "/budgets") < 0)
 		return error_set(error, ERROR_USAGE, "that workspace's name is too long");
 	return 0;
 }
 
-/* One's own workspace's may be read with any token. */
+/* Any token may read the budgets of its own workspace. */
 static int budget_list(struct client *client, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(1024);
 	json_t *answer = NULL;
-	if ((options.workspace && budgets_path(&path, error) < 0) ||
-	    client_json(client, "GET", options.workspace ? path.data : "/v1/budgets", NULL, NULL, 0,
+	if ((options.workspace && budgets_path_append(&path, error) < 0) ||
+	    client_call(client, "GET", options.workspace ? path.data : "/v1/budgets", NULL, NULL, 0,
 			&answer, error) < 0)
 		return -1;
 	if (cli_json)
-		print_json(answer);
+		json_print(answer);
 	else
-		print_budgets(json_object_get(answer, "budgets"));
+		budgets_print(json_object_get(answer, "budgets"));
 	json_decref(answer);
 	return 0;
 }
 
-/* What the workspace has of its own stays, but for those that are named. */
-static int merge_own(struct client *client, const char *path, json_t *wishes, struct error *error)
+/* Keeps the workspace's own budgets that are not named. */
+static int budgets_merge_own(struct client *client, const char *path, json_t *wishes,
+			     struct error *error)
 {
 	json_t *answer = NULL, *budget, *wish;
 	size_t at, index;
-	if (client_json(client, "GET", path, NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", path, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	json_array_foreach(json_object_get(answer, "budgets"), at, budget)
 	{
 		bool named = strcmp(member_text(budget, "source"), "workspace") != 0;
 		json_array_foreach(wishes, index, wish)
 		{
-			named |= same_kind(wish, budget);
+			named |= budgets_are_same_kind(wish, budget);
 		}
 		if (!named)
 			json_array_append_new(
@@ -211,54 +213,54 @@ static int budget_set(struct client *client, int argc, char **argv, struct error
 	json_t *wishes = json_array(), *answer = NULL, *wish = NULL;
 	int result = argc < 3 ? error_set(error, ERROR_USAGE,
 					  "budget set needs budgets, like creates/minute=60")
-			      : budgets_path(&path, error);
+			      : budgets_path_append(&path, error);
 	for (int i = 2; result == 0 && i < argc; i++) {
-		result = parse_wish(argv[i], &wish, error);
+		result = budget_parse(argv[i], &wish, error);
 		if (result == 0)
 			json_array_append_new(wishes, wish);
 	}
 	if (result == 0)
-		result = merge_own(client, path.data, wishes, error);
+		result = budgets_merge_own(client, path.data, wishes, error);
 	json_t *body = json_pack("{s:o}", "budgets", wishes);
 	if (result == 0)
-		result = client_json(client, "PUT", path.data, body, NULL, 0, &answer, error);
+		result = client_call(client, "PUT", path.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
 	if (cli_json)
-		print_json(answer);
+		json_print(answer);
 	else
-		print_budgets(json_object_get(answer, "budgets"));
+		budgets_print(json_object_get(answer, "budgets"));
 	json_decref(answer);
 	return 0;
 }
 
-static int remove_one(struct client *client, const char *text, struct error *error)
+static int budget_remove(struct client *client, const char *text, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(1024);
 	char kind[64];
 	const char *period;
-	if (budgets_path(&path, error) < 0)
+	if (budgets_path_append(&path, error) < 0)
 		return -1;
 	if (text &&
-	    (split_kind(text, kind, &period, error) < 0 ||
-	     buffer_append_text(&path, "?what=") < 0 || append_encoded(&path, kind) < 0 ||
-	     buffer_append_text(&path, "&period=") < 0 || append_encoded(&path, period) < 0))
+	    (budget_kind_split(text, kind, &period, error) < 0 ||
+	     buffer_append_text(&path, "?what=") < 0 || buffer_append_encoded(&path, kind) < 0 ||
+	     buffer_append_text(&path, "&period=") < 0 || buffer_append_encoded(&path, period) < 0))
 		return -1;
-	return client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+	return client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
 }
 
 static int budget_rm(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc == 2)
-		return remove_one(client, NULL, error);
+		return budget_remove(client, NULL, error);
 	for (int i = 2; i < argc; i++)
-		if (remove_one(client, argv[i], error) < 0)
+		if (budget_remove(client, argv[i], error) < 0)
 			return -1;
 	return 0;
 }
 
-static int run_budget(struct client *client, int argc, char **argv, struct error *error)
+static int budget_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc == 2 && strcmp(argv[1], "list") == 0)
 		return budget_list(client, error);
@@ -289,5 +291,5 @@ const struct verb verb_budget = {
 	    "  caisson budget set --workspace team sandboxes/now=20 creates/minute=60\n"
 	    "  caisson budget list --workspace team",
     .options = budget_specs,
-    .run = run_budget,
+    .run = budget_run,
 };

@@ -1,5 +1,5 @@
-/* `caisson logs`: the output of an exec, by offset, followed if asked; or the lines of all execs of
- * a sandbox, filtered. */
+/* `caisson logs`: the output of an exec from an offset, followed if requested; or the lines of all
+ * execs of a sandbox, filtered. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,20 +16,18 @@ static struct {
 	const char *tail, *since, *until, *source, *grep;
 } options;
 
-static bool by_lines(void)
+static bool lines_are_wanted(void)
 {
 	return options.all || options.tail || options.since || options.until || options.source ||
 	       options.grep;
 }
 
-/* The newest exec of the sandbox. */
-static int newest_exec(struct client *client, const char *sandbox, char *id, size_t room,
-		       struct error *error)
+/* Finds the newest exec of the sandbox. */
+static int newest_exec_find(struct client *client, const char *sandbox, char *id, size_t room,
+			    struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL;
-	if (sandbox_path(&path, sandbox, "/execs?limit=1", error) < 0 ||
-	    client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+	if (client_sandbox_call(client, "GET", sandbox, "/execs?limit=1", NULL, &answer, error) < 0)
 		return -1;
 	json_t *first = json_array_get(json_object_get(answer, "execs"), 0);
 	snprintf(id, room, "%s", member_text(first, "exec_id"));
@@ -40,7 +38,7 @@ static int newest_exec(struct client *client, const char *sandbox, char *id, siz
 	return 0;
 }
 
-static int copy_output(struct exchange *exchange, struct error *error)
+static int output_copy(struct exchange *exchange, struct error *error)
 {
 	char data[65536];
 	if (exchange->gap > 0)
@@ -58,7 +56,7 @@ static int copy_output(struct exchange *exchange, struct error *error)
 
 /* --- the sandbox's log, line by line --- */
 
-static int lines_path(struct buffer *path, const char *sandbox, struct error *error)
+static int lines_path_append(struct buffer *path, const char *sandbox, struct error *error)
 {
 	const struct {
 		const char *name, *value;
@@ -70,14 +68,13 @@ static int lines_path(struct buffer *path, const char *sandbox, struct error *er
 			 error) < 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		if (parts[i].value && (buffer_printf(path, "&%s=", parts[i].name) < 0 ||
-				       append_encoded(path, parts[i].value) < 0))
+		if (buffer_append_parameter(path, parts[i].name, parts[i].value) < 0)
 			return error_set(error, ERROR_USAGE, "an argument is too long");
 	return 0;
 }
 
-/* A line as its command has written it: like `cat`, for a terminal of the user's choice. */
-static void print_line(const json_t *line)
+/* Prints a line unchanged, like `cat`: the user chose the terminal. */
+static void log_line_print(const json_t *line)
 {
 	const char *text = member_text(line, "line");
 	size_t size = strlen(text);
@@ -90,8 +87,8 @@ static void print_line(const json_t *line)
 	fflush(stdout);
 }
 
-/* Whole lines of the event stream out of what has come; the rest stays. */
-static int take_events(struct buffer *input, struct error *error)
+/* Handles complete lines of the event stream and keeps the rest. */
+static int events_take(struct buffer *input, struct error *error)
 {
 	char *end;
 	while (input->size > 0 && (end = memchr(input->data, '\n', input->size))) {
@@ -102,7 +99,7 @@ static int take_events(struct buffer *input, struct error *error)
 			if (failed)
 				error_from_json(line, 0, error);
 			else
-				print_line(line);
+				log_line_print(line);
 			json_decref(line);
 			if (failed)
 				return -1;
@@ -112,14 +109,11 @@ static int take_events(struct buffer *input, struct error *error)
 	return 0;
 }
 
-static int follow_lines(struct client *client, const char *path, struct error *error)
+static int lines_follow(struct client *client, const char *path, struct error *error)
 {
 	char data[16384];
 	DONE_BUFFER struct buffer input = BUFFER(1024 * 1024);
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	struct request request = {
 	    .method = "GET", .path = path, .extra = "Accept: text/event-stream\r\n"};
 	int result = exchange_begin(client, &request, exchange, error);
@@ -134,14 +128,13 @@ static int follow_lines(struct client *client, const char *path, struct error *e
 		if (buffer_append(&input, data, (size_t)got) < 0)
 			result = error_set(error, ERROR_INTERNAL, "the daemon sent no good event");
 		else
-			result = take_events(&input, error);
+			result = events_take(&input, error);
 	}
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	return result;
 }
 
-static int run_lines(struct client *client, const char *sandbox, struct error *error)
+static int lines_show(struct client *client, const char *sandbox, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(8192);
 	json_t *answer = NULL, *line;
@@ -150,18 +143,18 @@ static int run_lines(struct client *client, const char *sandbox, struct error *e
 		return error_set(error, ERROR_USAGE,
 				 "--from and --stderr are of one command's bytes; of lines it is "
 				 "--source");
-	if (lines_path(&path, sandbox, error) < 0)
+	if (lines_path_append(&path, sandbox, error) < 0)
 		return -1;
 	if (options.follow)
-		return follow_lines(client, path.data, error);
-	if (client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+		return lines_follow(client, path.data, error);
+	if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
-	json_array_foreach(json_object_get(answer, "lines"), at, line) print_line(line);
+	json_array_foreach(json_object_get(answer, "lines"), at, line) log_line_print(line);
 	json_decref(answer);
 	return 0;
 }
 
-static int run_logs(struct client *client, int argc, char **argv, struct error *error)
+static int logs_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	char id[64];
 	if (argc < 2)
@@ -172,33 +165,29 @@ static int run_logs(struct client *client, int argc, char **argv, struct error *
 				 argv[argc - 1]);
 	if (argc == 3)
 		options.exec = argv[2];
-	if (by_lines())
-		return run_lines(client, argv[1], error);
+	if (lines_are_wanted())
+		return lines_show(client, argv[1], error);
 	if (options.exec)
 		snprintf(id, sizeof(id), "%s", options.exec);
-	else if (newest_exec(client, argv[1], id, sizeof(id), error) < 0)
+	else if (newest_exec_find(client, argv[1], id, sizeof(id), error) < 0)
 		return -1;
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	if (sandbox_path(&path, argv[1], "/execs/", error) < 0)
 		return -1;
-	if (append_encoded(&path, id) < 0 ||
+	if (buffer_append_encoded(&path, id) < 0 ||
 	    buffer_printf(&path, "/output?stream=%s&from=",
 			  options.standard_error ? "stderr" : "stdout") < 0 ||
-	    append_encoded(&path, options.from ? options.from : "0") < 0 ||
+	    buffer_append_encoded(&path, options.from ? options.from : "0") < 0 ||
 	    buffer_append_text(&path, options.follow ? "&follow=1" : "") < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
-	struct exchange *exchange = calloc(1, sizeof(*exchange));
-	if (!exchange)
-		abort();
-	exchange->fd = -1;
+	struct exchange *exchange = exchange_new();
 	struct request request = {.method = "GET", .path = path.data};
 	int result = exchange_begin(client, &request, exchange, error);
 	if (result == 0)
 		result = exchange_read_head(exchange, error);
 	if (result == 0)
-		result = copy_output(exchange, error);
-	exchange_done(exchange);
-	free(exchange);
+		result = output_copy(exchange, error);
+	exchange_free(exchange);
 	return result;
 }
 
@@ -236,5 +225,5 @@ const struct verb verb_logs = {
 	"  caisson logs -n 50 -f mybox\n"
 	"  caisson logs --grep error --source stderr --since 10m mybox",
     .options = logs_specs,
-    .run = run_logs,
+    .run = logs_run,
 };

@@ -1,4 +1,5 @@
-/* `caisson run`, `exec`, `shell`: a command in a sandbox with our standard descriptors. */
+/* `caisson run`, `exec` and `shell`: run a command in a sandbox, connected to our standard
+ * descriptors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/client/hold.h"
+#include "cli/client/held_connection.h"
 #include "cli/client/terminal.h"
 #include "proto/mcp_lines.h"
 
@@ -17,7 +18,7 @@ static struct {
 	bool interactive, tty, no_tty, keep, remove, detach;
 } options;
 
-static int add_limits(json_t *body, struct error *error)
+static int body_add_limits(json_t *body, struct error *error)
 {
 	uint64_t seconds;
 	if (!options.timeout)
@@ -31,16 +32,16 @@ static int add_limits(json_t *body, struct error *error)
 	return 0;
 }
 
-/* An option that cannot be sent must not be left out: it may say as whom. */
-static int add_text(json_t *body, const char *name, const char *text, struct error *error)
+/* An option that cannot be sent is an error: without it the command might run as another user. */
+static int body_add_text(json_t *body, const char *name, const char *text, struct error *error)
 {
 	if (text && json_object_set_new(body, name, json_string(text)) < 0)
 		return error_set(error, ERROR_USAGE, "--%s is not valid UTF-8", name);
 	return 0;
 }
 
-/* The request of an exec: the command's words, and what the options say. */
-static int exec_body(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
+/* Builds the request of an exec from the command's words and the options. */
+static int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
 {
 	json_t *words = json_array(), *body = json_object();
 	json_object_set_new(body, "argv", words);
@@ -51,8 +52,8 @@ static int exec_body(int argc, char **argv, bool tty, json_t **ret_body, struct 
 		}
 	}
 	json_t *environment = NULL;
-	if (pairs_json(&options.environment, true, &environment, error) < 0 ||
-	    add_limits(body, error) < 0) {
+	if (pairs_to_json(&options.environment, true, &environment, error) < 0 ||
+	    body_add_limits(body, error) < 0) {
 		json_decref(body);
 		return -1;
 	}
@@ -60,12 +61,12 @@ static int exec_body(int argc, char **argv, bool tty, json_t **ret_body, struct 
 	if (tty && terminal && !json_object_get(environment, "TERM"))
 		json_object_set_new(environment, "TERM", json_string(terminal));
 	json_object_set_new(body, "env", environment);
-	if (add_text(body, "cwd", options.cwd, error) < 0 ||
-	    add_text(body, "user", options.user, error) < 0) {
+	if (body_add_text(body, "cwd", options.cwd, error) < 0 ||
+	    body_add_text(body, "user", options.user, error) < 0) {
 		json_decref(body);
 		return -1;
 	}
-	/* A terminal that nobody has given a size (as expect makes them) has none to pass on. */
+	/* A terminal without a size (expect creates such ones) has none to pass on. */
 	struct winsize size;
 	if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
 		json_object_set_new(body, "rows", json_integer(size.ws_row));
@@ -76,46 +77,44 @@ static int exec_body(int argc, char **argv, bool tty, json_t **ret_body, struct 
 	return 0;
 }
 
-static bool use_tty(void)
+static bool tty_is_wanted(void)
 {
-	return !options.no_tty && (options.tty || session_wants_tty());
+	return !options.no_tty && (options.tty || exec_session_wants_tty());
 }
 
-/* *ret_left: it goes on, the user has left it. */
-static int run_session(struct client *client, const char *sandbox, bool fresh, int argc,
-		       char **argv, int *ret_exit_code, bool *ret_left, struct error *error)
+/* *ret_left: the user has left it and it goes on. */
+static int sandbox_run_session(struct client *client, const char *sandbox, bool fresh, int argc,
+			       char **argv, int *ret_exit_code, bool *ret_left, struct error *error)
 {
-	bool tty = use_tty();
+	bool tty = tty_is_wanted();
 	json_t *body;
-	if (exec_body(argc, argv, tty, &body, error) < 0)
+	if (exec_body_make(argc, argv, tty, &body, error) < 0)
 		return -1;
-	struct session session = {.sandbox = sandbox,
-				  .body = body,
-				  .tty = tty,
-				  .stdin_open = true,
-				  .fresh = fresh ? verb_run.name : NULL};
-	int result = session_run(client, &session, ret_exit_code, error);
+	struct exec_session session = {.sandbox = sandbox,
+				       .body = body,
+				       .tty = tty,
+				       .stdin_open = true,
+				       .fresh = fresh ? verb_run.name : NULL};
+	int result = exec_session_run(client, &session, ret_exit_code, error);
 	*ret_left = session.left[0] != '\0';
 	json_decref(body);
 	return result;
 }
 
-int delete_sandbox(struct client *client, const char *id, struct error *error)
+int client_sandbox_delete(struct client *client, const char *id, struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path(&path, id, "", error) < 0)
-		return -1;
-	return client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
+	return client_sandbox_call(client, "DELETE", id, "", NULL, NULL, error);
 }
 
-/* A sandbox of `run` whose client was killed ends with the client's connection; should the daemon
- * have been killed too, it is idle. */
+/* If the client of `run` is killed, its sandbox ends with the connection. If the daemon is killed
+ * too, the sandbox ends by this idle time-out. */
 #define RUN_IDLE_TIMEOUT 60
 
-/* The sandbox of a command with a time-out outlives it by a little, so that its end is reported. */
+/* The sandbox lives a little longer than its command's time-out, so that the end of the command is
+ * reported. */
 static char sandbox_timeout[32];
 
-static void outlive_command(void)
+static void timeout_outlive_command(void)
 {
 	uint64_t seconds;
 	if (!options.timeout || text_to_seconds(options.timeout, &seconds) < 0 ||
@@ -126,46 +125,47 @@ static void outlive_command(void)
 	create_options.timeout = sandbox_timeout;
 }
 
-/* What is run where no command is given; bash where there is one. */
+/* The default command: bash if it exists. */
 static char *const shell_words[] = {
-    "", /* the verb */
+    "", /* in the verb's place */
     "/bin/sh", "-c", "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi", NULL};
 #define SHELL_COUNT ((int)ARRAY_SIZE(shell_words) - 1)
 
-/* The sandbox of a command that was left does not end with this process any more, but when it is
- * idle. */
-static int keep_left(struct client *client, const char *id, struct error *error)
+/* The user has left the command: its sandbox no longer ends with this process, but when it is idle.
+ */
+static int left_sandbox_keep(struct client *client, const char *id, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	if (sandbox_path(&path, id, "", error) < 0)
 		return -1;
 	json_t *body = json_pack("{s:{s:n}}", "labels", MCP_CONNECTION_LABEL);
-	int result = client_json(client, "PATCH", path.data, body, NULL, 0, NULL, error);
+	int result = client_call(client, "PATCH", path.data, body, NULL, 0, NULL, error);
 	json_decref(body);
 	if (result == 0)
-		complain("caisson: sandbox %s is removed when nothing has run in it for %d seconds",
-			 id, RUN_IDLE_TIMEOUT);
+		error_print(
+		    "caisson: sandbox %s is removed when nothing has run in it for %d seconds", id,
+		    RUN_IDLE_TIMEOUT);
 	return result;
 }
 
-static int run_in_fresh(struct client *client, int argc, char **argv, int *ret_exit_code,
-			struct error *error)
+static int fresh_sandbox_run(struct client *client, int argc, char **argv, int *ret_exit_code,
+			     struct error *error)
 {
 	json_t *record = NULL;
-	if (create_sandbox(client, options.keep ? 0 : RUN_IDLE_TIMEOUT, &record, error) < 0)
+	if (client_sandbox_create(client, options.keep ? 0 : RUN_IDLE_TIMEOUT, &record, error) < 0)
 		return -1;
-	warn_of_limits(argv[0], record);
+	unenforced_limits_warn(argv[0], record);
 	const char *id = member_text(record, "id");
 	bool left = false;
-	int result =
-	    run_session(client, id, !options.keep, argc - 1, argv + 1, ret_exit_code, &left, error);
+	int result = sandbox_run_session(client, id, !options.keep, argc - 1, argv + 1,
+					 ret_exit_code, &left, error);
 	if (options.keep) {
 		fprintf(stderr, "caisson: kept as %s\n", id);
 	} else if (left) {
-		result = keep_left(client, id, error);
+		result = left_sandbox_keep(client, id, error);
 	} else {
 		struct error ignored;
-		if (delete_sandbox(client, id, result < 0 ? &ignored : error) < 0)
+		if (client_sandbox_delete(client, id, result < 0 ? &ignored : error) < 0)
 			result = -1;
 	}
 	json_decref(record);
@@ -174,19 +174,19 @@ static int run_in_fresh(struct client *client, int argc, char **argv, int *ret_e
 
 static int run_run(struct client *client, int argc, char **argv, struct error *error)
 {
-	outlive_command();
+	timeout_outlive_command();
 	struct exchange *hold = NULL;
 	int exit_code = 0;
 	if (options.keep && options.remove)
 		return error_set(error, ERROR_USAGE, "--keep and --rm contradict each other");
-	if (!options.keep && hold_begin(client, &hold, error) < 0)
+	if (!options.keep && held_connection_open(client, &hold, error) < 0)
 		return -1;
 	char *words[ARRAY_SIZE(shell_words)];
 	memcpy(words, shell_words, sizeof(words));
 	words[0] = argv[0];
-	int result = argc > 1 ? run_in_fresh(client, argc, argv, &exit_code, error)
-			      : run_in_fresh(client, SHELL_COUNT, words, &exit_code, error);
-	hold_end(hold);
+	int result = argc > 1 ? fresh_sandbox_run(client, argc, argv, &exit_code, error)
+			      : fresh_sandbox_run(client, SHELL_COUNT, words, &exit_code, error);
+	held_connection_close(hold);
 	if (result < 0 && error->kind == ERROR_PROGRAM_NOT_FOUND && options.interactive)
 		return error_prepend(error, "there are no images yet, the first word is the "
 					    "command");
@@ -231,8 +231,8 @@ const struct verb verb_run = {
     .run = run_run,
 };
 
-/* "SANDBOX [--] COMMAND ...": returns where the command begins. */
-static int command_start(int argc, char **argv)
+/* Parses "SANDBOX [--] COMMAND ...": returns the index of the command. */
+static int command_find_start(int argc, char **argv)
 {
 	int at = 2;
 	if (at < argc && strcmp(argv[at], "--") == 0)
@@ -240,41 +240,42 @@ static int command_start(int argc, char **argv)
 	return at;
 }
 
-static int print_background(struct client *client, const char *sandbox, int argc, char **argv,
-			    struct error *error)
+static int background_exec_start(struct client *client, const char *sandbox, int argc, char **argv,
+				 struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *body, *answer = NULL;
 	if (sandbox_path(&path, sandbox, "/exec", error) < 0 ||
-	    exec_body(argc, argv, options.tty, &body, error) < 0)
+	    exec_body_make(argc, argv, options.tty, &body, error) < 0)
 		return -1;
 	json_object_set_new(body, "background", json_true());
-	/* A terminal is there to be attached to. */
+	/* A terminal can be attached to later. */
 	if (options.tty)
 		json_object_set_new(body, "stdin", json_true());
-	int result = client_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", path.data, body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
 	if (cli_json)
-		print_json(answer);
+		json_print(answer);
 	else
 		printf("%s\n", member_text(answer, "exec_id"));
 	json_decref(answer);
 	return 0;
 }
 
-static int run_exec(struct client *client, int argc, char **argv, struct error *error)
+static int exec_run(struct client *client, int argc, char **argv, struct error *error)
 {
-	int at = command_start(argc, argv);
+	int at = command_find_start(argc, argv);
 	if (at >= argc)
 		return error_set(error, ERROR_USAGE,
 				 "exec needs a sandbox and a command: caisson exec ID -- ls -l");
 	if (options.detach)
-		return print_background(client, argv[1], argc - at, argv + at, error);
+		return background_exec_start(client, argv[1], argc - at, argv + at, error);
 	int exit_code = 0;
 	bool left;
-	if (run_session(client, argv[1], false, argc - at, argv + at, &exit_code, &left, error) < 0)
+	if (sandbox_run_session(client, argv[1], false, argc - at, argv + at, &exit_code, &left,
+				error) < 0)
 		return -1;
 	return exit_code;
 }
@@ -310,10 +311,10 @@ const struct verb verb_exec = {
 	"  caisson exec -d mybox -- python3 -m http.server",
     .options = exec_specs,
     .command_follows = true,
-    .run = run_exec,
+    .run = exec_run,
 };
 
-static int run_shell(struct client *client, int argc, char **argv, struct error *error)
+static int shell_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc > 2)
 		return error_set(error, ERROR_USAGE,
@@ -323,8 +324,8 @@ static int run_shell(struct client *client, int argc, char **argv, struct error 
 		return run_run(client, argc, argv, error);
 	int exit_code = 0;
 	bool left;
-	if (run_session(client, argv[1], false, SHELL_COUNT - 1, (char **)shell_words + 1,
-			&exit_code, &left, error) < 0)
+	if (sandbox_run_session(client, argv[1], false, SHELL_COUNT - 1, (char **)shell_words + 1,
+				&exit_code, &left, error) < 0)
 		return -1;
 	return exit_code;
 }
@@ -339,5 +340,5 @@ const struct verb verb_shell = {
 	    "one that goes with it.\n" TERMINAL_LEAVE_HELP "\n\n"
 	    "  caisson shell mybox",
     .options = exec_specs,
-    .run = run_shell,
+    .run = shell_run,
 };

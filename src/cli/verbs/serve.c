@@ -14,15 +14,16 @@ static struct {
 	bool log_json;
 } options;
 
-static int set_text(char *to, size_t room, const char *value, const char *name, struct error *error)
+static int config_set_text(char *to, size_t room, const char *value, const char *name,
+			   struct error *error)
 {
 	if (value && text_copy(to, room, value) < 0)
 		return error_set(error, ERROR_USAGE, "--%s is too long", name);
 	return 0;
 }
 
-/* The spawner reads it, also on a reload, wherever it stands then. */
-static int make_absolute(char *path, size_t room, const char *name, struct error *error)
+/* The spawner reads the file, also on a reload, and its working directory differs. */
+static int path_make_absolute(char *path, size_t room, const char *name, struct error *error)
 {
 	char whole[PATH_MAX + 256];
 	FREE_TEXT char *here = getcwd(NULL, 0);
@@ -34,26 +35,28 @@ static int make_absolute(char *path, size_t room, const char *name, struct error
 	return 0;
 }
 
-/* Defaults < file < environment < flags. */
-static int read_config(struct config *config, char *path, size_t room, struct error *error)
+/* Precedence: defaults < file < environment < flags. */
+static int serve_config_read(struct config *config, char *path, size_t room, struct error *error)
 {
 	config_defaults(config);
 	if (config_path(options.config, path, room) < 0)
 		return error_set(error, ERROR_USAGE, "--config is too long");
 	if (config_read_file(config, path, options.config != NULL, error) < 0 ||
 	    config_read_environment(config, error) < 0 ||
-	    set_text(config->listen, sizeof(config->listen), options.listen, "listen", error) < 0 ||
-	    set_text(config->state, sizeof(config->state), options.state, "state", error) < 0 ||
-	    set_text(config->runtime, sizeof(config->runtime), options.runtime, "runtime", error) <
+	    config_set_text(config->listen, sizeof(config->listen), options.listen, "listen",
+			    error) < 0 ||
+	    config_set_text(config->state, sizeof(config->state), options.state, "state", error) <
 		0 ||
-	    set_text(config->user, sizeof(config->user), options.user, "user", error) < 0 ||
-	    set_text(config->tls_certificate, sizeof(config->tls_certificate),
-		     options.tls_certificate, "tls-certificate", error) < 0 ||
-	    set_text(config->tls_key, sizeof(config->tls_key), options.tls_key, "tls-key", error) <
-		0 ||
-	    make_absolute(config->tls_certificate, sizeof(config->tls_certificate),
-			  "tls-certificate", error) < 0 ||
-	    make_absolute(config->tls_key, sizeof(config->tls_key), "tls-key", error) < 0)
+	    config_set_text(config->runtime, sizeof(config->runtime), options.runtime, "runtime",
+			    error) < 0 ||
+	    config_set_text(config->user, sizeof(config->user), options.user, "user", error) < 0 ||
+	    config_set_text(config->tls_certificate, sizeof(config->tls_certificate),
+			    options.tls_certificate, "tls-certificate", error) < 0 ||
+	    config_set_text(config->tls_key, sizeof(config->tls_key), options.tls_key, "tls-key",
+			    error) < 0 ||
+	    path_make_absolute(config->tls_certificate, sizeof(config->tls_certificate),
+			       "tls-certificate", error) < 0 ||
+	    path_make_absolute(config->tls_key, sizeof(config->tls_key), "tls-key", error) < 0)
 		return -1;
 	if (options.log_level && log_level_parse(options.log_level, &config->log_level) < 0)
 		return error_set(error, ERROR_USAGE,
@@ -73,14 +76,14 @@ static int read_config(struct config *config, char *path, size_t room, struct er
 	return config_check(config, error);
 }
 
-static int run_serve(struct client *client, int argc, char **argv, struct error *error)
+static int serve_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	(void)client;
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "serve takes no argument (\"%s\")", argv[1]);
 	struct config config;
 	char path[256];
-	if (read_config(&config, path, sizeof(path), error) < 0)
+	if (serve_config_read(&config, path, sizeof(path), error) < 0)
 		return -1;
 	log_setup("spawner", config.log_level, config.log_json);
 	return spawner_main(&config, path);
@@ -125,10 +128,10 @@ const struct verb verb_serve = {
 	"wins over the configuration file.",
     .options = serve_specs,
     .configuration = CONFIGURATION_NEVER,
-    .run = run_serve,
+    .run = serve_run,
 };
 
-static int run_version(struct client *client, int argc, char **argv, struct error *error)
+static int version_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	(void)client;
 	(void)argv;
@@ -147,5 +150,5 @@ const struct verb verb_version = {
     .summary = "Print the version",
     .help = "The version of this program. The daemon's: GET /v1/version.",
     .configuration = CONFIGURATION_NEVER,
-    .run = run_version,
+    .run = version_run,
 };

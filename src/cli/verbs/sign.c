@@ -1,4 +1,5 @@
-/* `caisson sign`: a URL that reads or writes one file of a sandbox, for whoever has it. */
+/* `caisson sign`: a URL that reads or writes one file of a sandbox; whoever has it needs no token.
+ */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -9,7 +10,7 @@ static struct {
 	const char *expires, *max_bytes, *user;
 } sign_options;
 
-static int make_body(const char *file, json_t *body, struct error *error)
+static int sign_body_fill(const char *file, json_t *body, struct error *error)
 {
 	uint64_t seconds, bytes;
 	json_object_set_new(body, "path", json_string(file));
@@ -35,8 +36,8 @@ static int make_body(const char *file, json_t *body, struct error *error)
 	return 0;
 }
 
-/* One word for a shell. */
-static void print_quoted(const char *text)
+/* Prints one word, quoted for a shell. */
+static void shell_word_print(const char *text)
 {
 	putchar('\'');
 	for (; *text; text++) {
@@ -48,34 +49,34 @@ static void print_quoted(const char *text)
 	putchar('\'');
 }
 
-/* Where the daemon has no TCP port its answer is a path: what fetches it is told instead. */
-static void print_signed(const struct client *client, const char *url)
+/* Without a TCP port the daemon answers with a path: print how to fetch it over the socket instead.
+ */
+static void signed_url_print(const struct client *client, const char *url)
 {
 	if (url[0] != '/') {
 		printf("%s\n", url);
 		return;
 	}
 	printf("curl -fsS %s--unix-socket ", sign_options.put ? "-T - " : "");
-	print_quoted(client->socket);
+	shell_word_print(client->socket);
 	printf(" 'http://localhost%s'\n", url);
 }
 
-static int run_sign(struct client *client, int argc, char **argv, struct error *error)
+static int sign_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc != 3)
 		return error_set(error, ERROR_USAGE,
 				 "sign needs a sandbox and a path: caisson sign mybox report.pdf");
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *body = json_object(), *answer = NULL;
-	int result = make_body(argv[2], body, error);
+	int result = sign_body_fill(argv[2], body, error);
 	if (result == 0)
-		result = sandbox_path(&path, argv[1], "/files/sign", error);
-	if (result == 0)
-		result = client_json(client, "POST", path.data, body, NULL, 0, &answer, error);
+		result = client_sandbox_call(client, "POST", argv[1], "/files/sign", body, &answer,
+					     error);
 	if (result == 0 && cli_json)
-		print_json(answer);
+		json_print(answer);
 	else if (result == 0)
-		print_signed(client, member_text(answer, "url"));
+		signed_url_print(client, member_text(answer, "url"));
 	json_decref(body);
 	json_decref(answer);
 	return result;
@@ -106,5 +107,5 @@ const struct verb verb_sign = {
 	"(with --put it sends standard input).\n\n"
 	"  caisson sign mybox /workspace/report.pdf --expires 1d\n"
 	"  curl -T data.csv \"$(caisson sign mybox data.csv --put)\"",
-    .run = run_sign,
+    .run = sign_run,
 };

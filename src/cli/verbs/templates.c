@@ -1,19 +1,19 @@
-/* `caisson templates`: what a sandbox can begin with. */
+/* `caisson templates`: what a sandbox can start with. */
 #include <stdio.h>
 
 #include "cli/cli.h"
 
-static int run_templates(struct client *client, int argc, char **argv, struct error *error)
+static int templates_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	json_t *list = NULL, *one;
 	size_t at;
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "templates takes no argument (\"%s\")",
 				 argv[1]);
-	if (client_json(client, "GET", "/v1/templates", NULL, NULL, 0, &list, error) < 0)
+	if (client_call(client, "GET", "/v1/templates", NULL, NULL, 0, &list, error) < 0)
 		return -1;
 	if (cli_json) {
-		print_json(list);
+		json_print(list);
 	} else {
 		printf("%-18s %-14s %s\n", "NAME", "AVAILABLE", "DESCRIPTION");
 		json_array_foreach(list, at, one)
@@ -44,5 +44,5 @@ const struct verb verb_templates = {
 	    "`caisson create --template NAME --allow-substitute`, or `substitute = yes` below "
 	    "[templates]\n"
 	    "in caisson.conf.",
-    .run = run_templates,
+    .run = templates_run,
 };

@@ -34,12 +34,12 @@ static int token_new(struct client *client, struct error *error)
 		json_object_set_new(body, "label", json_string(options.label));
 	if (options.sandbox)
 		json_object_set_new(body, "sandbox", json_string(options.sandbox));
-	int result = client_json(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
 	if (cli_json)
-		print_json(answer);
+		json_print(answer);
 	else
 		printf("%s\n", member_text(answer, "token"));
 	json_decref(answer);
@@ -49,11 +49,11 @@ static int token_new(struct client *client, struct error *error)
 static int token_list(struct client *client, struct error *error)
 {
 	json_t *answer = NULL;
-	if (client_json(client, "GET", "/v1/tokens", NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", "/v1/tokens", NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	json_t *tokens = json_object_get(answer, "tokens"), *token;
 	if (cli_json) {
-		print_json(tokens);
+		json_print(tokens);
 	} else {
 		printf("%-17s %-16s %-40s %-25s %-17s %s\n", "ID", "WORKSPACE", "SCOPES", "EXPIRES",
 		       "SANDBOX", "LABEL");
@@ -74,7 +74,7 @@ static int token_list(struct client *client, struct error *error)
 			printf("%-17s %-16s %-40s %-25s %-17s ", member_text(token, "id"),
 			       member_text(token, "workspace"), scopes,
 			       *expires ? expires : "never", *sandbox ? sandbox : "-");
-			print_safe(member_text(token, "label"));
+			safe_text_print(member_text(token, "label"));
 			putchar('\n');
 		}
 	}
@@ -89,16 +89,16 @@ static int token_revoke(struct client *client, int argc, char **argv, struct err
 	for (int i = 2; i < argc; i++) {
 		DONE_BUFFER struct buffer path = BUFFER(1024);
 		if (buffer_append_text(&path, "/v1/tokens/") < 0 ||
-		    append_encoded(&path, argv[i]) < 0)
+		    buffer_append_encoded(&path, argv[i]) < 0)
 			return error_set(error, ERROR_USAGE, "that id is too long");
-		if (client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, error) < 0)
+		if (client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error) < 0)
 			return -1;
 		printf("%s\n", argv[i]);
 	}
 	return 0;
 }
 
-static int run_token(struct client *client, int argc, char **argv, struct error *error)
+static int token_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc >= 2 && strcmp(argv[1], "create") == 0 && argc == 2)
 		return token_new(client, error);
@@ -130,5 +130,5 @@ const struct verb verb_token = {
 	    "  caisson token create --workspace team --scope sandboxes:read,sandboxes:write \\\n"
 	    "                       --expires 30d",
     .options = token_specs,
-    .run = run_token,
+    .run = token_run,
 };

@@ -9,34 +9,26 @@ static struct {
 	const char *from, *to, *by, *workspace;
 } options;
 
-static int append_query(struct buffer *path, bool *first, const char *name, const char *value,
-			struct error *error)
-{
-	if (!value)
-		return 0;
-	if (buffer_printf(path, "%c%s=", *first ? '?' : '&', name) < 0 ||
-	    append_encoded(path, value) < 0)
-		return error_set(error, ERROR_USAGE, "--%s is too long", name);
-	*first = false;
-	return 0;
-}
-
-/* All pages as one list. */
-static int read_all(struct client *client, json_t *items, struct error *error)
+/* Reads all pages into one list. */
+static int usage_read_all(struct client *client, json_t *items, struct error *error)
 {
 	FREE_TEXT char *cursor = NULL;
 	do {
 		DONE_BUFFER struct buffer path = BUFFER(4096);
 		json_t *answer = NULL;
-		bool first = true;
-		if (buffer_append_text(&path, "/v1/usage") < 0 ||
-		    append_query(&path, &first, "from", options.from, error) < 0 ||
-		    append_query(&path, &first, "to", options.to, error) < 0 ||
-		    append_query(&path, &first, "by", options.by, error) < 0 ||
-		    append_query(&path, &first, "workspace", options.workspace, error) < 0 ||
-		    append_query(&path, &first, "limit", "1000", error) < 0 ||
-		    append_query(&path, &first, "cursor", cursor, error) < 0 ||
-		    client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+		const struct {
+			const char *name, *value;
+		} parameters[] = {
+		    {"from", options.from},           {"to", options.to}, {"by", options.by},
+		    {"workspace", options.workspace}, {"limit", "1000"},  {"cursor", cursor},
+		};
+		int result = buffer_append_text(&path, "/v1/usage");
+		for (size_t i = 0; i < ARRAY_SIZE(parameters); i++)
+			if (result < 0 || buffer_append_parameter(&path, parameters[i].name,
+								  parameters[i].value) < 0)
+				return error_set(error, ERROR_USAGE, "--%s is too long",
+						 parameters[i].name);
+		if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 		json_array_extend(items, json_object_get(answer, "items"));
 		const char *next = member_text(answer, "next_cursor");
@@ -47,33 +39,33 @@ static int read_all(struct client *client, json_t *items, struct error *error)
 	return 0;
 }
 
-static double number(const json_t *item, const char *name)
+static double item_number(const json_t *item, const char *name)
 {
 	return json_number_value(json_object_get(item, name));
 }
 
-static void print_item(const json_t *item)
+static void usage_item_print(const json_t *item)
 {
 	const char *name = member_text(item, "name"), *sandbox = member_text(item, "sandbox");
 	printf("%-17s %-20s %-16s ", *sandbox ? sandbox : "-", *name ? name : "-",
 	       member_text(item, "workspace"));
-	printf("%12.1f %12.1f %12.3f %14.1f %14.1f %8.0f\n", number(item, "alive_seconds"),
-	       number(item, "paused_seconds"), number(item, "cpu_seconds"),
-	       number(item, "memory_byte_seconds") / (1 << 20),
-	       number(item, "disk_byte_seconds") / (1 << 20), number(item, "execs"));
+	printf("%12.1f %12.1f %12.3f %14.1f %14.1f %8.0f\n", item_number(item, "alive_seconds"),
+	       item_number(item, "paused_seconds"), item_number(item, "cpu_seconds"),
+	       item_number(item, "memory_byte_seconds") / (1 << 20),
+	       item_number(item, "disk_byte_seconds") / (1 << 20), item_number(item, "execs"));
 }
 
-static int run_usage(struct client *client, int argc, char **argv, struct error *error)
+static int usage_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "usage takes no argument: \"%s\"", argv[1]);
 	json_t *items = json_array(), *item;
-	if (read_all(client, items, error) < 0) {
+	if (usage_read_all(client, items, error) < 0) {
 		json_decref(items);
 		return -1;
 	}
 	if (cli_json) {
-		print_json(items);
+		json_print(items);
 	} else {
 		size_t at;
 		printf("%-17s %-20s %-16s %12s %12s %12s %14s %14s %8s\n", "SANDBOX", "NAME",
@@ -81,7 +73,7 @@ static int run_usage(struct client *client, int argc, char **argv, struct error 
 		       "EXECS");
 		json_array_foreach(items, at, item)
 		{
-			print_item(item);
+			usage_item_print(item);
 		}
 	}
 	json_decref(items);
@@ -107,5 +99,5 @@ const struct verb verb_usage = {
 	"hours (UTC). Sandboxes that have ended are in it.\n\n"
 	"  caisson usage --by workspace --from 2026-11-01",
     .options = usage_specs,
-    .run = run_usage,
+    .run = usage_run,
 };

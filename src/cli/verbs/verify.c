@@ -1,7 +1,6 @@
-/* `caisson receipt` fetches the receipt of a command, `caisson verify` checks one: offline, with
- * nothing but the file and a public key. Every hash of its entries is made anew, the links between
- * them followed, what it says compared with the entries it says it of, and the signature checked.
- */
+/* `caisson receipt` fetches the receipt of a command. `caisson verify` checks one offline, with
+ * only the file and a public key: it recomputes every hash of its entries, follows the links
+ * between them, compares the statements with the entries, and checks the signature. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,7 +28,7 @@ struct check {
 	size_t entries;
 };
 
-PRINTF_LIKE(2, 3) static void problem(struct check *check, const char *format, ...)
+PRINTF_LIKE(2, 3) static void check_add_problem(struct check *check, const char *format, ...)
 {
 	char text[512];
 	va_list arguments;
@@ -41,7 +40,7 @@ PRINTF_LIKE(2, 3) static void problem(struct check *check, const char *format, .
 }
 
 /* Lower case only: a receipt has one form. */
-static bool from_hex(const char *text, uint8_t *bytes, size_t size)
+static bool hex_to_bytes(const char *text, uint8_t *bytes, size_t size)
 {
 	if (!text || strlen(text) != 2 * size || strspn(text, "0123456789abcdef") != 2 * size)
 		return false;
@@ -52,9 +51,9 @@ static bool from_hex(const char *text, uint8_t *bytes, size_t size)
 	return true;
 }
 
-/* --- the chain --- */
+/* --- The chain --- */
 
-static bool pack_details(const json_t *details, struct buffer *packed)
+static bool details_pack(const json_t *details, struct buffer *packed)
 {
 	for (size_t i = 0; i < json_array_size(details); i++) {
 		json_t *pair = json_array_get(details, i);
@@ -69,7 +68,7 @@ static bool pack_details(const json_t *details, struct buffer *packed)
 	return json_is_array(details);
 }
 
-static bool entry_well_formed(const json_t *entry)
+static bool entry_is_well_formed(const json_t *entry)
 {
 	const json_t *exec = json_object_get(entry, "exec_id");
 	return json_is_object(entry) && json_object_size(entry) == 8 &&
@@ -86,12 +85,13 @@ static void check_entry(struct check *check, const json_t *entry, size_t at, con
 	uint8_t hash[ACTIVITY_HASH_SIZE], made[ACTIVITY_HASH_SIZE];
 	uint64_t wall;
 	struct activity_entry fields = {.sandbox = sandbox};
-	if (!entry_well_formed(entry) ||
+	if (!entry_is_well_formed(entry) ||
 	    text_to_u64(member_text(entry, "time_ns"), 0, INT64_MAX, &wall) < 0 ||
-	    !from_hex(member_text(entry, "previous"), fields.previous, sizeof(hash)) ||
-	    !from_hex(member_text(entry, "hash"), hash, sizeof(hash)) ||
-	    !pack_details(json_object_get(entry, "details"), &packed)) {
-		problem(check, "chain: entry %zu of the receipt is not well-formed", at + 1);
+	    !hex_to_bytes(member_text(entry, "previous"), fields.previous, sizeof(hash)) ||
+	    !hex_to_bytes(member_text(entry, "hash"), hash, sizeof(hash)) ||
+	    !details_pack(json_object_get(entry, "details"), &packed)) {
+		check_add_problem(check, "chain: entry %zu of the receipt is not well-formed",
+				  at + 1);
 		return;
 	}
 	long long number = (long long)member_integer(entry, "number");
@@ -104,10 +104,11 @@ static void check_entry(struct check *check, const json_t *entry, size_t at, con
 	fields.details_size = packed.size;
 	activity_hash(&fields, made);
 	if (memcmp(made, hash, sizeof(hash)) != 0)
-		problem(check, "chain: the hash of entry %lld does not match what it says", number);
+		check_add_problem(
+		    check, "chain: the hash of entry %lld does not match what it says", number);
 	if (memcmp(fields.previous, previous, sizeof(hash)) != 0)
-		problem(check, "chain: entry %lld is not linked to %s", number,
-			at == 0 ? "the anchor" : "the one before it");
+		check_add_problem(check, "chain: entry %lld is not linked to %s", number,
+				  at == 0 ? "the anchor" : "the one before it");
 	memcpy(previous, hash, sizeof(hash));
 	check->entries++;
 }
@@ -118,9 +119,9 @@ static void check_chain(struct check *check, const json_t *receipt)
 	const json_t *entries = json_object_get(chain, "entries");
 	const char *sandbox = member_text(json_object_get(receipt, "sandbox"), "id");
 	uint8_t previous[ACTIVITY_HASH_SIZE];
-	if (!from_hex(member_text(chain, "anchor"), previous, sizeof(previous)) ||
+	if (!hex_to_bytes(member_text(chain, "anchor"), previous, sizeof(previous)) ||
 	    json_array_size(entries) == 0) {
-		problem(check, "chain: it has no anchor or no entries");
+		check_add_problem(check, "chain: it has no anchor or no entries");
 		return;
 	}
 	int64_t first = member_integer(json_array_get(entries, 0), "number");
@@ -128,15 +129,15 @@ static void check_chain(struct check *check, const json_t *receipt)
 		const json_t *entry = json_array_get(entries, i);
 		check_entry(check, entry, i, sandbox, previous);
 		if (member_integer(entry, "number") != first + (int64_t)i)
-			problem(check,
-				"chain: entry %zu of the receipt does not have number %" PRId64,
-				i + 1, first + (int64_t)i);
+			check_add_problem(
+			    check, "chain: entry %zu of the receipt does not have number %" PRId64,
+			    i + 1, first + (int64_t)i);
 	}
 }
 
-/* --- what it says, against the entries --- */
+/* --- The statements, against the entries --- */
 
-static const char *detail(const json_t *entry, const char *key)
+static const char *entry_detail(const json_t *entry, const char *key)
 {
 	const json_t *details = json_object_get(entry, "details");
 	for (size_t i = 0; i < json_array_size(details); i++) {
@@ -148,7 +149,7 @@ static const char *detail(const json_t *entry, const char *key)
 	return NULL;
 }
 
-/* A member (a text, a number or null) must say what the detail of an entry says. */
+/* A member (text, number or null) must match the entry's detail. */
 static void check_member(struct check *check, const char *what, const json_t *object,
 			 const char *member, const char *said)
 {
@@ -161,7 +162,7 @@ static void check_member(struct check *check, const char *what, const json_t *ob
 	}
 	bool same = said ? text && strcmp(text, said) == 0 : json_is_null(value);
 	if (!same)
-		problem(check, "%s.%s does not match the entries", what, member);
+		check_add_problem(check, "%s.%s does not match the entries", what, member);
 }
 
 static void check_files(struct check *check, const json_t *receipt, const char *name,
@@ -180,10 +181,11 @@ static void check_files(struct check *check, const json_t *receipt, const char *
 		    member_integer(file, "number") != member_integer(entry, "number") ||
 		    !json_equal(json_object_get(file, "details"),
 				json_object_get(entry, "details")))
-			problem(check, "%s[%zu] does not match the entries", name, at - 1);
+			check_add_problem(check, "%s[%zu] does not match the entries", name,
+					  at - 1);
 	}
 	if (at != json_array_size(files))
-		problem(check, "%s has more than the entries say", name);
+		check_add_problem(check, "%s has more than the entries say", name);
 }
 
 static void check_output(struct check *check, const json_t *receipt, const json_t *end,
@@ -193,9 +195,9 @@ static void check_output(struct check *check, const json_t *receipt, const json_
 	char what[32], key[32];
 	snprintf(what, sizeof(what), "output.%s", stream);
 	snprintf(key, sizeof(key), "%s_bytes", stream);
-	check_member(check, what, output, "bytes", detail(end, key));
+	check_member(check, what, output, "bytes", entry_detail(end, key));
 	snprintf(key, sizeof(key), "%s_sha256", stream);
-	check_member(check, what, output, "sha256", detail(end, key));
+	check_member(check, what, output, "sha256", entry_detail(end, key));
 }
 
 static void check_fields(struct check *check, const json_t *receipt)
@@ -209,33 +211,34 @@ static void check_fields(struct check *check, const json_t *receipt)
 	bool failed = strcmp(member_text(end, "kind"), "exec.failed") == 0;
 	bool first = strcmp(member_text(receipt, "format"), "caisson-receipt/1") == 0;
 	if (!first && strcmp(member_text(receipt, "format"), "caisson-receipt/2") != 0)
-		problem(check, "format is neither caisson-receipt/1 nor /2");
+		check_add_problem(check, "format is neither caisson-receipt/1 nor /2");
 	if (strcmp(member_text(start, "kind"), "exec.started") != 0 || !*id ||
 	    strcmp(member_text(start, "exec_id"), id) != 0)
-		problem(check, "exec: the first entry is not the start of this command");
+		check_add_problem(check, "exec: the first entry is not the start of this command");
 	if ((strcmp(member_text(end, "kind"), "exec.ended") != 0 && !failed) ||
 	    strcmp(member_text(end, "exec_id"), id) != 0)
-		problem(check, "exec: the last entry is not the end of this command");
-	check_member(check, "exec", exec, "command", detail(start, "command"));
+		check_add_problem(check, "exec: the last entry is not the end of this command");
+	check_member(check, "exec", exec, "command", entry_detail(start, "command"));
 	check_member(check, "exec", exec, "actor", member_text(start, "actor"));
-	check_member(check, "exec", exec, "outcome", failed ? "failed" : detail(end, "outcome"));
-	check_member(check, "exec", exec, "error", detail(end, "error"));
+	check_member(check, "exec", exec, "outcome",
+		     failed ? "failed" : entry_detail(end, "outcome"));
+	check_member(check, "exec", exec, "error", entry_detail(end, "error"));
 	static const char *const numbers[] = {"exit_code", "signal", "duration_us", "cpu_us"};
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-		check_member(check, "exec", exec, numbers[i], detail(end, numbers[i]));
+		check_member(check, "exec", exec, numbers[i], entry_detail(end, numbers[i]));
 	check_output(check, receipt, end, "stdout");
 	check_output(check, receipt, end, "stderr");
-	/* The first did not say whose changes they are. */
+	/* The first version did not say whose changes they are. */
 	check_files(check, receipt, first ? "file_changes" : "api_file_changes", entries);
 }
 
-/* --- the signature --- */
+/* --- The signature --- */
 
-/* --key: 64 digits, or a file that holds them, alone or as GET /v1/receipts/key answers. */
-static int trusted_key(uint8_t key[RECEIPT_KEY_SIZE], struct error *error)
+/* Reads --key: 64 digits, or a file with them, alone or as GET /v1/receipts/key answers. */
+static int trusted_key_read(uint8_t key[RECEIPT_KEY_SIZE], struct error *error)
 {
 	char text[1024] = "";
-	if (from_hex(options.key, key, RECEIPT_KEY_SIZE))
+	if (hex_to_bytes(options.key, key, RECEIPT_KEY_SIZE))
 		return 0;
 	ssize_t size = fd_read_small(AT_FDCWD, options.key, text, sizeof(text));
 	if (size < 0)
@@ -245,7 +248,7 @@ static int trusted_key(uint8_t key[RECEIPT_KEY_SIZE], struct error *error)
 	begin = begin ? begin + 1 : text;
 	char digits[2 * RECEIPT_KEY_SIZE + 1] = "";
 	snprintf(digits, sizeof(digits), "%.*s", 2 * RECEIPT_KEY_SIZE, begin);
-	if (!from_hex(digits, key, RECEIPT_KEY_SIZE))
+	if (!hex_to_bytes(digits, key, RECEIPT_KEY_SIZE))
 		return error_set(error, ERROR_USAGE, "%s holds no public key (64 digits of hex)",
 				 options.key);
 	return 0;
@@ -256,24 +259,25 @@ static int check_signature(struct check *check, const json_t *document, struct e
 	const json_t *signature = json_object_get(document, "signature");
 	DONE_BUFFER struct buffer text = BUFFER(FILE_SIZE_MAX);
 	uint8_t key[RECEIPT_KEY_SIZE], trusted[RECEIPT_KEY_SIZE], value[RECEIPT_SIGNATURE_SIZE];
-	if (options.key && trusted_key(trusted, error) < 0)
+	if (options.key && trusted_key_read(trusted, error) < 0)
 		return -1;
 	if (json_object_size(signature) != 3 ||
 	    strcmp(member_text(signature, "algorithm"), "ed25519") != 0 ||
-	    !from_hex(member_text(signature, "key"), key, sizeof(key)) ||
-	    !from_hex(member_text(signature, "value"), value, sizeof(value))) {
-		problem(check, "signature: it is not well-formed");
+	    !hex_to_bytes(member_text(signature, "key"), key, sizeof(key)) ||
+	    !hex_to_bytes(member_text(signature, "value"), value, sizeof(value))) {
+		check_add_problem(check, "signature: it is not well-formed");
 		return 0;
 	}
 	if (options.key && memcmp(key, trusted, sizeof(key)) != 0)
-		problem(check, "signature: it was made with another key than the one given");
+		check_add_problem(check,
+				  "signature: it was made with another key than the one given");
 	if (canonical_json(json_object_get(document, "receipt"), &text) < 0 ||
 	    !receipt_verify(key, text.data, text.size, value))
-		problem(check, "signature: it does not match the receipt");
+		check_add_problem(check, "signature: it does not match the receipt");
 	return 0;
 }
 
-/* --- the output --- */
+/* --- The output --- */
 
 static int file_digest(const char *path, char hex[65], uint64_t *ret_size, struct error *error)
 {
@@ -313,16 +317,17 @@ static int check_output_file(struct check *check, const json_t *receipt, struct 
 	const json_t *output = json_object_get(json_object_get(receipt, "output"), stream);
 	const char *said = member_text(output, "sha256");
 	if (!*said)
-		problem(check, "output.%s: the receipt has no digest of it", stream);
+		check_add_problem(check, "output.%s: the receipt has no digest of it", stream);
 	else if (strcmp(said, hex) != 0)
-		problem(check, "output.%s: the file of %" PRIu64 " bytes is not what was printed",
-			stream, size);
+		check_add_problem(
+		    check, "output.%s: the file of %" PRIu64 " bytes is not what was printed",
+		    stream, size);
 	return 0;
 }
 
-/* --- the verb --- */
+/* --- The verb --- */
 
-static int read_document(const char *path, json_t **ret_document, struct error *error)
+static int receipt_read(const char *path, json_t **ret_document, struct error *error)
 {
 	DONE_BUFFER struct buffer text = BUFFER(FILE_SIZE_MAX);
 	bool standard = strcmp(path, "-") == 0;
@@ -346,14 +351,14 @@ static int read_document(const char *path, json_t **ret_document, struct error *
 	return 0;
 }
 
-static void print_verified(const struct check *check, const json_t *document)
+static void verified_print(const struct check *check, const json_t *document)
 {
 	const json_t *receipt = json_object_get(document, "receipt");
 	const json_t *exec = json_object_get(receipt, "exec");
 	const json_t *sandbox = json_object_get(receipt, "sandbox");
 	printf("verified: exec %s in sandbox %s: ", member_text(exec, "id"),
 	       member_text(sandbox, "id"));
-	print_safe(member_text(exec, "command"));
+	safe_text_print(member_text(exec, "command"));
 	printf("\n  %s", member_text(exec, "outcome"));
 	if (json_is_integer(json_object_get(exec, "exit_code")))
 		printf(" with code %" PRId64, member_integer(exec, "exit_code"));
@@ -369,30 +374,30 @@ static void print_verified(const struct check *check, const json_t *document)
 		    "--key)\n");
 }
 
-static void report(const struct check *check, const char *path, const json_t *document)
+static void check_report(const struct check *check, const char *path, const json_t *document)
 {
 	size_t count = json_array_size(check->problems);
 	if (cli_json) {
 		json_t *answer = json_pack("{s:b, s:O, s:I}", "verified", count == 0, "problems",
 					   check->problems, "entries", (json_int_t)check->entries);
-		print_json(answer);
+		json_print(answer);
 		json_decref(answer);
 	} else if (count == 0) {
-		print_verified(check, document);
+		verified_print(check, document);
 	} else {
 		fprintf(stderr, "caisson verify: %s does not hold:\n", path);
 		for (size_t i = 0; i < count; i++)
-			complain("  %s", json_string_value(json_array_get(check->problems, i)));
+			error_print("  %s", json_string_value(json_array_get(check->problems, i)));
 	}
 }
 
-static int run_verify(struct client *client UNUSED, int argc, char **argv, struct error *error)
+static int verify_run(struct client *client UNUSED, int argc, char **argv, struct error *error)
 {
 	struct check check = {.problems = json_array()};
 	json_t *document = NULL;
 	if (argc != 2)
 		return error_set(error, ERROR_USAGE, "verify needs a receipt's file, or -");
-	int result = read_document(argv[1], &document, error);
+	int result = receipt_read(argv[1], &document, error);
 	if (result == 0) {
 		const json_t *receipt = json_object_get(document, "receipt");
 		if (json_object_size(document) != 2 || !json_is_object(receipt))
@@ -409,7 +414,7 @@ static int run_verify(struct client *client UNUSED, int argc, char **argv, struc
 		if (result == 0)
 			result = check_output_file(&check, receipt, error);
 		if (result == 0)
-			report(&check, argv[1], document);
+			check_report(&check, argv[1], document);
 	}
 	if (result == 0 && json_array_size(check.problems) > 0)
 		result = error_info(ERROR_RECEIPT_INVALID)->exit_code;
@@ -437,17 +442,17 @@ const struct verb verb_verify = {
 	    "  caisson verify --key key.json receipt.json",
     .options = verify_specs,
     .configuration = CONFIGURATION_NEVER,
-    .run = run_verify,
+    .run = verify_run,
 };
 
-/* --- receipt --- */
+/* --- Receipt --- */
 
-static int run_receipt(struct client *client, int argc, char **argv, struct error *error)
+static int receipt_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *answer = NULL;
 	if (argc == 2 && strcmp(argv[1], "key") == 0) {
-		if (client_json(client, "GET", "/v1/receipts/key", NULL, NULL, 0, &answer, error) <
+		if (client_call(client, "GET", "/v1/receipts/key", NULL, NULL, 0, &answer, error) <
 		    0)
 			return -1;
 	} else {
@@ -457,12 +462,13 @@ static int run_receipt(struct client *client, int argc, char **argv, struct erro
 					 "shows which there are");
 		if (sandbox_path(&path, argv[1], "/execs/", error) < 0)
 			return -1;
-		if (append_encoded(&path, argv[2]) < 0 || buffer_append_text(&path, "/receipt") < 0)
+		if (buffer_append_encoded(&path, argv[2]) < 0 ||
+		    buffer_append_text(&path, "/receipt") < 0)
 			return error_set(error, ERROR_USAGE, "an argument is too long");
-		if (client_json(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
+		if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 	}
-	print_json(answer);
+	json_print(answer);
 	json_decref(answer);
 	return 0;
 }
@@ -479,5 +485,5 @@ const struct verb verb_receipt = {
 	    "  caisson receipt mybox EXEC > receipt.json\n"
 	    "  caisson receipt key > key.json\n"
 	    "  caisson verify --key key.json receipt.json",
-    .run = run_receipt,
+    .run = receipt_run,
 };

@@ -8,11 +8,11 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 
-/* Revokes the tokens that earlier runs left, then makes this run's. */
-static int run_token(struct client *client, char *token, size_t room, struct error *error)
+/* Revokes the tokens of earlier runs, then creates one for this run. */
+static int welcome_token_make(struct client *client, char *token, size_t room, struct error *error)
 {
 	json_t *answer = NULL, *old;
-	if (client_json(client, "GET", "/v1/tokens", NULL, NULL, 0, &answer, error) < 0)
+	if (client_call(client, "GET", "/v1/tokens", NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	size_t at;
 	json_array_foreach(json_object_get(answer, "tokens"), at, old)
@@ -22,14 +22,14 @@ static int run_token(struct client *client, char *token, size_t room, struct err
 		if (strcmp(member_text(old, "label"), "make run") != 0)
 			continue;
 		snprintf(path, sizeof(path), "/v1/tokens/%s", member_text(old, "id"));
-		if (client_json(client, "DELETE", path, NULL, NULL, 0, NULL, &ignored) < 0)
-			complain("caisson: an old token was not revoked: %s", ignored.message);
+		if (client_call(client, "DELETE", path, NULL, NULL, 0, NULL, &ignored) < 0)
+			error_print("caisson: an old token was not revoked: %s", ignored.message);
 	}
 	json_decref(answer);
 	json_t *body = json_pack("{s:s, s:[s,s], s:i, s:s}", "workspace", "default", "scopes",
 				 "sandboxes:read", "sandboxes:write", "expires_seconds", 86400,
 				 "label", "make run");
-	int result = client_json(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
+	int result = client_call(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
@@ -38,22 +38,13 @@ static int run_token(struct client *client, char *token, size_t room, struct err
 	return 0;
 }
 
-static void print_unenforced(json_t *limits)
-{
-	char names[128];
-	const char *reason;
-	void *at = json_object_iter(limits);
-	while (unenforced_next(limits, &at, names, sizeof(names), &reason))
-		printf("NOT enforced:    %s: %s\n", names, reason);
-}
-
-/* *ret_shown is what a caller of --json is told of it. */
-static int show_command(struct client *client, json_t **ret_shown, struct error *error)
+/* *ret_shown is the result for --json. */
+static int first_command_show(struct client *client, json_t **ret_shown, struct error *error)
 {
 	int64_t began = clock_monotonic();
 	json_t *record = NULL, *result = NULL;
 	create_options.timeout = "60";
-	if (create_sandbox(client, 0, &record, error) < 0)
+	if (client_sandbox_create(client, 0, &record, error) < 0)
 		return -1;
 	DONE_BUFFER struct buffer exec = BUFFER(4096), path = BUFFER(4096);
 	json_t *body = json_pack("{s:s}", "cmd",
@@ -63,11 +54,11 @@ static int show_command(struct client *client, json_t **ret_shown, struct error 
 	if (outcome == 0)
 		outcome = sandbox_path(&exec, member_text(record, "id"), "/exec", error);
 	if (outcome == 0)
-		outcome = client_json(client, "POST", exec.data, body, NULL, 0, &result, error);
+		outcome = client_call(client, "POST", exec.data, body, NULL, 0, &result, error);
 	double milliseconds = (double)(clock_monotonic() - began) / 1e6;
 	struct error ignored;
 	if (path.data &&
-	    client_json(client, "DELETE", path.data, NULL, NULL, 0, NULL, &ignored) < 0)
+	    client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, &ignored) < 0)
 		fprintf(stderr, "caisson: %s\n", ignored.message);
 	char said[256];
 	snprintf(said, sizeof(said), "%s", member_text(result, "stdout"));
@@ -79,13 +70,13 @@ static int show_command(struct client *client, json_t **ret_shown, struct error 
 				       json_object_get(record, "limits"));
 	} else if (outcome == 0) {
 		printf("\nA sandbox said:  ");
-		print_safe(said);
+		safe_text_print(said);
 		printf(
 		    "\nIsolation:       %s\n"
 		    "It took:         %.1f ms from nothing to its output (%.1f ms to be ready)\n",
 		    member_text(record, "isolation"), milliseconds,
 		    json_number_value(json_object_get(record, "boot_ms")));
-		print_unenforced(json_object_get(record, "limits"));
+		unenforced_limits_print(json_object_get(record, "limits"), "NOT enforced:    ");
 	}
 	json_decref(body);
 	json_decref(record);
@@ -93,7 +84,7 @@ static int show_command(struct client *client, json_t **ret_shown, struct error 
 	return outcome;
 }
 
-static void print_snippets(const char *url, const char *token)
+static void snippets_print(const char *url, const char *token)
 {
 	printf("\nAPI:     %s/v1\nMCP URL: %s/mcp\nToken:   %s   (24 h; the last run's is "
 	       "revoked)\n",
@@ -117,7 +108,7 @@ static void print_snippets(const char *url, const char *token)
 	       url, token);
 }
 
-static void print_local(void)
+static void local_clients_print(void)
 {
 	char program[4096] = "caisson";
 	ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
@@ -130,7 +121,7 @@ static void print_local(void)
 	fflush(stdout);
 }
 
-static int run_welcome(struct client *client, int argc, char **argv, struct error *error)
+static int welcome_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	(void)argv;
 	if (argc > 1)
@@ -138,23 +129,23 @@ static int run_welcome(struct client *client, int argc, char **argv, struct erro
 	char token[128] = "", url[512];
 	json_t *shown = NULL;
 	struct error no_url;
-	/* Without an address a token is good for nothing: the Unix socket needs none. */
-	bool door = client_url(client, url, sizeof(url), &no_url) == 0;
-	if (show_command(client, &shown, error) < 0 ||
-	    (door && run_token(client, token, sizeof(token), error) < 0)) {
+	/* Without an address a token has no use: the Unix socket needs none. */
+	bool door = client_daemon_url(client, url, sizeof(url), &no_url) == 0;
+	if (first_command_show(client, &shown, error) < 0 ||
+	    (door && welcome_token_make(client, token, sizeof(token), error) < 0)) {
 		json_decref(shown);
 		return -1;
 	}
 	if (cli_json) {
 		json_object_set_new(shown, "url", door ? json_string(url) : json_null());
 		json_object_set_new(shown, "token", door ? json_string(token) : json_null());
-		print_json(shown);
+		json_print(shown);
 	} else {
 		if (door)
-			print_snippets(url, token);
+			snippets_print(url, token);
 		else
 			printf("\nNo API over HTTP: %s\n", no_url.message);
-		print_local();
+		local_clients_print();
 	}
 	json_decref(shown);
 	return 0;
@@ -165,6 +156,6 @@ const struct verb verb_welcome = {
     .arguments = "",
     .summary = "Show that the daemon works and what to paste into a client",
     .help = "Runs a command in a sandbox, makes a token for a day and prints snippets for clients.",
-    .run = run_welcome,
+    .run = welcome_run,
     .hidden = true,
 };

@@ -1,17 +1,17 @@
-/* `caisson wrap`: somebody else's stdio MCP server in a sandbox of its own, with our standard
- * descriptors. Like `run`, but it lives as long as we do: it carries the label of a connection that
- * we hold open (core/sandbox/ephemeral.h), so that whatever ends us ends it. */
+/* `caisson wrap`: runs a third party's stdio MCP server in a sandbox of its own, connected to our
+ * standard descriptors. Like `run`, but the sandbox lives as long as we do: it carries the label of
+ * a connection that we hold open (core/sandbox/ephemeral.h) and ends with it, however we end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/client/hold.h"
+#include "cli/client/held_connection.h"
 
 static struct {
 	const char *cwd, *user;
 } options;
 
-static int exec_body(int argc, char **argv, json_t **ret_body, struct error *error)
+static int server_exec_body_make(int argc, char **argv, json_t **ret_body, struct error *error)
 {
 	json_t *words = json_array(), *body = json_pack("{s:o, s:b}", "argv", words, "tty", 0);
 	for (int i = 0; i < argc; i++) {
@@ -33,40 +33,41 @@ static int exec_body(int argc, char **argv, json_t **ret_body, struct error *err
 	return 0;
 }
 
-/* Between the two the sandbox exists. */
-static int run_held(struct client *client, const char *verb, json_t *body, int *ret_exit_code,
-		    struct error *error)
+/* Creates the sandbox, runs the server in it and deletes the sandbox. */
+static int held_sandbox_run(struct client *client, const char *verb, json_t *body,
+			    int *ret_exit_code, struct error *error)
 {
 	json_t *record = NULL;
 	create_options.timeout = "0";
-	if (create_sandbox(client, 0, &record, error) < 0)
+	if (client_sandbox_create(client, 0, &record, error) < 0)
 		return -1;
-	warn_of_limits(verb, record);
+	unenforced_limits_warn(verb, record);
 	const char *id = member_text(record, "id");
-	struct session session = {.sandbox = id, .body = body, .stdin_open = true, .fresh = "wrap"};
-	int result = session_run(client, &session, ret_exit_code, error);
+	struct exec_session session = {
+	    .sandbox = id, .body = body, .stdin_open = true, .fresh = "wrap"};
+	int result = exec_session_run(client, &session, ret_exit_code, error);
 	struct error ignored;
-	if (delete_sandbox(client, id, result < 0 ? &ignored : error) < 0)
+	if (client_sandbox_delete(client, id, result < 0 ? &ignored : error) < 0)
 		result = -1;
 	json_decref(record);
 	return result;
 }
 
-static int run_wrap(struct client *client, int argc, char **argv, struct error *error)
+static int wrap_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc < 2)
 		return error_set(error, ERROR_USAGE,
 				 "wrap needs a command: caisson wrap -v .:/workspace -- node "
 				 "server.js");
 	json_t *body = NULL;
-	if (exec_body(argc - 1, argv + 1, &body, error) < 0)
+	if (server_exec_body_make(argc - 1, argv + 1, &body, error) < 0)
 		return -1;
 	struct exchange *hold = NULL;
 	int exit_code = 0;
-	int result = hold_begin(client, &hold, error);
+	int result = held_connection_open(client, &hold, error);
 	if (result == 0)
-		result = run_held(client, argv[0], body, &exit_code, error);
-	hold_end(hold);
+		result = held_sandbox_run(client, argv[0], body, &exit_code, error);
+	held_connection_close(hold);
 	json_decref(body);
 	return result < 0 ? -1 : exit_code;
 }
@@ -100,5 +101,5 @@ const struct verb verb_wrap = {
 	"  caisson wrap -m 256M -v ~/notes:/notes:rw -e API_KEY -- /notes/server --root /notes",
     .options = wrap_specs,
     .command_follows = true,
-    .run = run_wrap,
+    .run = wrap_run,
 };

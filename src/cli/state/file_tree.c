@@ -1,8 +1,7 @@
-/* Sandboxes whose files are in a plain directory (without root there are no images): packing such a
- * tree into a tar file of its own, which a backup then holds like an image, and unpacking it. Both
- * are done in a child whose root directory is that very tree and which can do to files what it must
- * and nothing else. Called by backup.c and restore.c; blocks for as long as it takes.
- */
+/* Sandboxes whose files are in a plain directory (without root there are no images). Packs such a
+ * tree into a tar file, which a backup holds like an image, and unpacks it. Both are done in a
+ * child whose root directory is that tree and that has only the rights it needs on files. Called by
+ * backup.c and restore.c; blocks for as long as it takes. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +19,7 @@
 #include "base/text.h"
 #include "cli/doctor/doctor.h"
 #include "cli/state/state.h"
-#include "cli/state/library.h"
+#include "cli/state/libarchive.h"
 
 #define CHUNK (64 * 1024)
 #define TREE_TIMEOUT_MS (24 * 3600 * 1000)
@@ -28,7 +27,7 @@
 struct tree_job {
 	int directory;  /* the tree */
 	int archive;    /* the tar file */
-	uint32_t owner; /* unpacking: see state_tree_unpack() */
+	uint32_t owner; /* for unpacking, see state_tree_unpack() */
 };
 
 #define BIT(capability) (1u << (capability))
@@ -36,12 +35,12 @@ struct tree_job {
 	(BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_FOWNER) |     \
 	 BIT(CAP_FSETID) | BIT(CAP_SETFCAP))
 
-/* Owners, modes, any directory: within this tree. A descriptor of a directory outside would lead
- * out of it. */
-static int confine(const struct tree_job *job)
+/* Confines the child: it may set owners and modes and enter any directory within this tree. A
+ * descriptor of a directory outside would lead out of it. */
+static int worker_confine(const struct tree_job *job)
 {
 	int directory = job->directory;
-	doctor_keep_open((const int[]){directory, job->archive}, 2);
+	doctor_close_all_but((const int[]){directory, job->archive}, 2);
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct sets[2] = {
 	    {.effective = CAPABILITIES, .permitted = CAPABILITIES}};
@@ -52,15 +51,16 @@ static int confine(const struct tree_job *job)
 	return 0;
 }
 
-static int say(char *text, size_t room, const char *what, struct archive *archive)
+static int archive_problem_report(char *text, size_t room, const char *what,
+				  struct archive *archive)
 {
 	const char *why = library.archive_error_string(archive);
 	snprintf(text, room, "%s: %s", what, why ? why : strerror(errno));
 	return 1;
 }
 
-/* What an overlay keeps for itself; it is made anew at each start. */
-static bool is_scratch(const char *path)
+/* The work directory of an overlay, which is made anew at each start. */
+static bool path_is_scratch(const char *path)
 {
 	if (text_starts(path, "./"))
 		path += 2;
@@ -71,7 +71,7 @@ static bool is_scratch(const char *path)
 	return strcmp(path, "work") == 0 || text_starts(path, "work/");
 }
 
-static int copy_data(struct archive *from, struct archive *to, int64_t size)
+static int entry_copy_data(struct archive *from, struct archive *to, int64_t size)
 {
 	static const char zeros[CHUNK];
 	la_int64_t at = 0, offset;
@@ -97,11 +97,11 @@ static int copy_data(struct archive *from, struct archive *to, int64_t size)
 	}
 }
 
-static int pack_entry(struct archive *disk, struct archive *archive,
-		      struct archive_entry_linkresolver *links, struct archive_entry *entry)
+static int tree_pack_entry(struct archive *disk, struct archive *archive,
+			   struct archive_entry_linkresolver *links, struct archive_entry *entry)
 {
 	struct archive_entry *spare = NULL;
-	/* A socket's file is of no use without who listens. */
+	/* A socket's file is useless without the process that listens. */
 	if (library.archive_entry_filetype(entry) == AE_IFSOCK)
 		return 0;
 	library.archive_entry_linkify(links, &entry, &spare);
@@ -113,10 +113,10 @@ static int pack_entry(struct archive *disk, struct archive *archive,
 	int64_t size = library.archive_entry_size(entry);
 	if (library.archive_entry_filetype(entry) != AE_IFREG || size <= 0)
 		return 0;
-	return copy_data(disk, archive, size);
+	return entry_copy_data(disk, archive, size);
 }
 
-static int pack_all(struct archive *disk, struct archive *archive, char *text, size_t room)
+static int tree_pack_entries(struct archive *disk, struct archive *archive, char *text, size_t room)
 {
 	struct archive_entry_linkresolver *links = library.archive_entry_linkresolver_new();
 	struct archive_entry *entry = library.archive_entry_new();
@@ -127,14 +127,15 @@ static int pack_all(struct archive *disk, struct archive *archive, char *text, s
 		if (code == ARCHIVE_EOF)
 			break;
 		if (code != ARCHIVE_OK && code != ARCHIVE_WARN) {
-			result = say(text, room, "reading", disk);
+			result = archive_problem_report(text, room, "reading", disk);
 			break;
 		}
-		if (is_scratch(library.archive_entry_pathname(entry)))
+		if (path_is_scratch(library.archive_entry_pathname(entry)))
 			continue;
 		library.archive_read_disk_descend(disk);
-		if (pack_entry(disk, archive, links, entry) < 0) {
-			result = say(text, room, library.archive_entry_pathname(entry), archive);
+		if (tree_pack_entry(disk, archive, links, entry) < 0) {
+			result = archive_problem_report(
+			    text, room, library.archive_entry_pathname(entry), archive);
 			break;
 		}
 		library.archive_entry_clear(entry);
@@ -144,12 +145,12 @@ static int pack_all(struct archive *disk, struct archive *archive, char *text, s
 	return result;
 }
 
-static int pack(void *data, char *text, size_t room)
+static int tree_pack(void *data, char *text, size_t room)
 {
 	const struct tree_job *job = data;
 	struct archive *disk = library.archive_read_disk_new();
 	struct archive *archive = library.archive_write_new();
-	if (!disk || !archive || confine(job) < 0)
+	if (!disk || !archive || worker_confine(job) < 0)
 		return snprintf(text, room, "giving up rights: %s", strerror(errno)) > 0;
 	library.archive_read_disk_set_symlink_physical(disk);
 	library.archive_read_disk_set_behavior(disk, ARCHIVE_READDISK_NO_TRAVERSE_MOUNTS |
@@ -157,18 +158,18 @@ static int pack(void *data, char *text, size_t room)
 	int result;
 	if (library.archive_write_set_format_pax(archive) != ARCHIVE_OK ||
 	    library.archive_write_open_fd(archive, job->archive) != ARCHIVE_OK)
-		result = say(text, room, "beginning", archive);
+		result = archive_problem_report(text, room, "beginning", archive);
 	else if (library.archive_read_disk_open(disk, ".") != ARCHIVE_OK)
-		result = say(text, room, "opening", disk);
+		result = archive_problem_report(text, room, "opening", disk);
 	else
-		result = pack_all(disk, archive, text, room);
+		result = tree_pack_entries(disk, archive, text, room);
 	if (result == 0 && library.archive_write_close(archive) != ARCHIVE_OK)
-		result = say(text, room, "finishing", archive);
+		result = archive_problem_report(text, room, "finishing", archive);
 	return result;
 }
 
-/* The only device that an overlay leaves is its mark for a name that was deleted. */
-static bool may_unpack(struct archive_entry *entry)
+/* The only device allowed is the mark that an overlay leaves for a deleted name. */
+static bool entry_may_unpack(struct archive_entry *entry)
 {
 	switch (library.archive_entry_filetype(entry)) {
 	case AE_IFREG:
@@ -180,18 +181,18 @@ static bool may_unpack(struct archive_entry *entry)
 		return library.archive_entry_rdevmajor(entry) == 0 &&
 		       library.archive_entry_rdevminor(entry) == 0;
 	default:
-		/* A hard link has no type of its own. */
+		/* A hard link has no file type. */
 		return library.archive_entry_hardlink(entry) != NULL;
 	}
 }
 
-static bool in_range(int64_t id, uint32_t owner)
+static bool id_is_in_range(int64_t id, uint32_t owner)
 {
 	return id >= owner && id - owner < UID_RANGE_SIZE;
 }
 
-/* The directories around the layers are root's. */
-static bool is_frame(struct archive_entry *entry, const char *path)
+/* The directories around the layers belong to root. */
+static bool entry_is_frame(struct archive_entry *entry, const char *path)
 {
 	if (text_starts(path, "./"))
 		path += 2;
@@ -204,8 +205,8 @@ static bool is_frame(struct archive_entry *entry, const char *path)
 	       library.archive_entry_uid(entry) == 0 && library.archive_entry_gid(entry) == 0;
 }
 
-/* The capabilities of a file count on the host unless they name the root that they are of. */
-static bool capabilities_are_inner(struct archive_entry *entry, uint32_t owner)
+/* File capabilities are valid on the host unless they name the root user of a user namespace. */
+static bool entry_capabilities_are_inner(struct archive_entry *entry, uint32_t owner)
 {
 	const char *name;
 	const void *value;
@@ -219,26 +220,27 @@ static bool capabilities_are_inner(struct archive_entry *entry, uint32_t owner)
 			return false;
 		memcpy(&data, value, sizeof(data));
 		if ((le32toh(data.magic_etc) & VFS_CAP_REVISION_MASK) != VFS_CAP_REVISION_3 ||
-		    !in_range(le32toh(data.rootid), owner))
+		    !id_is_in_range(le32toh(data.rootid), owner))
 			return false;
 	}
 	return true;
 }
 
-/* Root can give a file any owner. All of a sandbox's belongs to its ids; a set-uid file of theirs
- * is nobody's on the host. An overlay's mark is a device without any use. */
-static bool is_the_sandboxs(struct archive_entry *entry, const char *path, uint32_t owner)
+/* Root can give a file any owner, so check that all of a sandbox's files belong to its ids. A
+ * set-uid file of theirs gives no rights on the host. An overlay's mark is a device without any
+ * use. */
+static bool entry_belongs_to_sandbox(struct archive_entry *entry, const char *path, uint32_t owner)
 {
 	if (owner == 0 || library.archive_entry_filetype(entry) == AE_IFCHR ||
-	    is_frame(entry, path))
+	    entry_is_frame(entry, path))
 		return true;
-	return in_range(library.archive_entry_uid(entry), owner) &&
-	       in_range(library.archive_entry_gid(entry), owner) &&
-	       capabilities_are_inner(entry, owner);
+	return id_is_in_range(library.archive_entry_uid(entry), owner) &&
+	       id_is_in_range(library.archive_entry_gid(entry), owner) &&
+	       entry_capabilities_are_inner(entry, owner);
 }
 
-static int unpack_all(struct archive *archive, struct archive *disk, uint32_t owner, char *text,
-		      size_t room)
+static int tree_unpack_entries(struct archive *archive, struct archive *disk, uint32_t owner,
+			       char *text, size_t room)
 {
 	struct archive_entry *entry;
 	for (;;) {
@@ -246,25 +248,25 @@ static int unpack_all(struct archive *archive, struct archive *disk, uint32_t ow
 		if (code == ARCHIVE_EOF)
 			return 0;
 		if (code != ARCHIVE_OK && code != ARCHIVE_WARN)
-			return say(text, room, "reading", archive);
+			return archive_problem_report(text, room, "reading", archive);
 		const char *path = library.archive_entry_pathname(entry);
-		if (!path || !may_unpack(entry))
+		if (!path || !entry_may_unpack(entry))
 			return snprintf(text, room, "it holds a device") > 0;
-		if (!is_the_sandboxs(entry, path, owner))
+		if (!entry_belongs_to_sandbox(entry, path, owner))
 			return snprintf(text, room, "%.100s does not belong to the sandbox", path) >
 			       0;
-		/* A warning means that something of it was not set. */
+		/* A warning means that an attribute was not set. */
 		if (library.archive_read_extract2(archive, entry, disk) != ARCHIVE_OK)
-			return say(text, room, path, archive);
+			return archive_problem_report(text, room, path, archive);
 	}
 }
 
-static int unpack(void *data, char *text, size_t room)
+static int tree_unpack(void *data, char *text, size_t room)
 {
 	const struct tree_job *job = data;
 	struct archive *archive = library.archive_read_new();
 	struct archive *disk = library.archive_write_disk_new();
-	if (!disk || !archive || confine(job) < 0)
+	if (!disk || !archive || worker_confine(job) < 0)
 		return snprintf(text, room, "giving up rights: %s", strerror(errno)) > 0;
 	library.archive_write_disk_set_options(
 	    disk, ARCHIVE_EXTRACT_OWNER | ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME |
@@ -274,37 +276,38 @@ static int unpack(void *data, char *text, size_t room)
 	int result;
 	if (library.archive_read_support_format_tar(archive) != ARCHIVE_OK ||
 	    library.archive_read_open_fd(archive, job->archive, CHUNK) != ARCHIVE_OK)
-		result = say(text, room, "opening", archive);
+		result = archive_problem_report(text, room, "opening", archive);
 	else
-		result = unpack_all(archive, disk, job->owner, text, room);
+		result = tree_unpack_entries(archive, disk, job->owner, text, room);
 	if (result == 0 && library.archive_write_close(disk) != ARCHIVE_OK)
-		result = say(text, room, "finishing", disk);
+		result = archive_problem_report(text, room, "finishing", disk);
 	return result;
 }
 
-static int run(int (*work)(void *data, char *text, size_t room), struct tree_job job,
-	       struct error *error)
+static int tree_job_run(int (*work)(void *data, char *text, size_t room), struct tree_job job,
+			struct error *error)
 {
 	char text[ERROR_MESSAGE_MAX - 64];
-	int result = doctor_child(work, &job, TREE_TIMEOUT_MS, text, sizeof(text));
+	int result = doctor_run_child(work, &job, TREE_TIMEOUT_MS, text, sizeof(text));
 	if (result == 0)
 		return 0;
-	return error_set(error, work == unpack ? ERROR_BACKUP_INVALID : ERROR_INTERNAL,
+	return error_set(error, work == tree_unpack ? ERROR_BACKUP_INVALID : ERROR_INTERNAL,
 			 "its files: %s", *text ? text : "the process was ended");
 }
 
 int state_tree_pack(int directory, int archive, struct error *error)
 {
-	return run(pack, (struct tree_job){.directory = directory, .archive = archive}, error);
+	return tree_job_run(tree_pack,
+			    (struct tree_job){.directory = directory, .archive = archive}, error);
 }
 
 int state_tree_unpack(int archive, int directory, uint32_t owner, struct error *error)
 {
-	/* Ids of the host's own are no sandbox's. */
+	/* The host's own ids belong to no sandbox. */
 	if (owner != 0 && (owner < UID_RANGE_BASE || owner > UINT32_MAX - UID_RANGE_SIZE))
 		return error_set(error, ERROR_BACKUP_INVALID,
 				 "its files: they are said to belong to uid %u", owner);
-	return run(unpack,
-		   (struct tree_job){.directory = directory, .archive = archive, .owner = owner},
-		   error);
+	return tree_job_run(
+	    tree_unpack,
+	    (struct tree_job){.directory = directory, .archive = archive, .owner = owner}, error);
 }

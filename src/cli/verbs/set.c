@@ -1,5 +1,4 @@
-/* `caisson set`, `wait`, `drain`: what is changed of a sandbox that is there, and what is waited
- * for. */
+/* `caisson set`, `wait` and `drain`: one request about one existing sandbox. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,8 +13,8 @@ static struct {
 } options;
 
 /* "K=V" sets, "K-" removes. */
-static int merge_json(const struct text_list *list, json_t *body, const char *field,
-		      struct error *error)
+static int body_merge_pairs(const struct text_list *list, json_t *body, const char *field,
+			    struct error *error)
 {
 	if (list->count == 0)
 		return 0;
@@ -35,13 +34,13 @@ static int merge_json(const struct text_list *list, json_t *body, const char *fi
 	return 0;
 }
 
-static void set_flag(json_t *body, const char *field, bool yes, bool no)
+static void body_set_flag(json_t *body, const char *field, bool yes, bool no)
 {
 	if (yes || no)
 		json_object_set_new(body, field, json_boolean(yes));
 }
 
-static int set_body(json_t *body, struct error *error)
+static int set_body_fill(json_t *body, struct error *error)
 {
 	uint64_t pids;
 	if (options.name && options.no_name)
@@ -60,46 +59,44 @@ static int set_body(json_t *body, struct error *error)
 					 SANDBOX_PIDS_MAX);
 		json_object_set_new(body, "pids", json_integer((json_int_t)pids));
 	}
-	set_flag(body, "persistent", options.persistent, options.no_persistent);
-	set_flag(body, "wake_on_read", options.wake_on_read, options.no_wake_on_read);
-	if (set_cpus(body, options.cpu, error) < 0 ||
-	    set_megabytes(body, "memory_mb", options.memory, error) < 0 ||
-	    set_seconds(body, "timeout_seconds", options.timeout, error) < 0 ||
-	    set_seconds(body, "idle_timeout_seconds", options.idle_timeout, error) < 0 ||
-	    set_seconds(body, "auto_pause_seconds", options.auto_pause, error) < 0 ||
-	    merge_json(&options.labels, body, "labels", error) < 0 ||
-	    merge_json(&options.metadata, body, "metadata", error) < 0)
+	body_set_flag(body, "persistent", options.persistent, options.no_persistent);
+	body_set_flag(body, "wake_on_read", options.wake_on_read, options.no_wake_on_read);
+	if (body_set_cpus(body, options.cpu, error) < 0 ||
+	    body_set_megabytes(body, "memory_mb", options.memory, error) < 0 ||
+	    body_set_seconds(body, "timeout_seconds", options.timeout, error) < 0 ||
+	    body_set_seconds(body, "idle_timeout_seconds", options.idle_timeout, error) < 0 ||
+	    body_set_seconds(body, "auto_pause_seconds", options.auto_pause, error) < 0 ||
+	    body_merge_pairs(&options.labels, body, "labels", error) < 0 ||
+	    body_merge_pairs(&options.metadata, body, "metadata", error) < 0)
 		return -1;
 	if (json_object_size(body) == 0)
 		return error_set(error, ERROR_USAGE, "set needs something to change: --memory 1G");
 	return 0;
 }
 
-/* One request about one sandbox; its record is what is printed. */
-static int ask(struct client *client, const char *method, const char *sandbox, const char *rest,
-	       json_t *body, struct error *error)
+/* Sends one request about one sandbox and prints its record. */
+static int sandbox_request_print(struct client *client, const char *method, const char *sandbox,
+				 const char *rest, json_t *body, struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *record = NULL;
-	if (sandbox_path(&path, sandbox, rest, error) < 0 ||
-	    client_json(client, method, path.data, body, NULL, 0, &record, error) < 0)
+	if (client_sandbox_call(client, method, sandbox, rest, body, &record, error) < 0)
 		return -1;
 	if (cli_json)
-		print_json(record);
+		json_print(record);
 	else
 		printf("%s %s\n", sandbox, member_text(record, "status"));
 	json_decref(record);
 	return 0;
 }
 
-static int run_set(struct client *client, int argc, char **argv, struct error *error)
+static int set_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc != 2)
 		return error_set(error, ERROR_USAGE, "set takes one sandbox");
 	json_t *body = json_object();
-	int result = set_body(body, error);
+	int result = set_body_fill(body, error);
 	if (result == 0)
-		result = ask(client, "PATCH", argv[1], "", body, error);
+		result = sandbox_request_print(client, "PATCH", argv[1], "", body, error);
 	json_decref(body);
 	return result;
 }
@@ -137,10 +134,10 @@ const struct verb verb_set = {
 	"  caisson set --memory 2G --cpu 2 mybox\n"
 	"  caisson set --label stage=test --label old- --name other mybox",
     .options = set_specs,
-    .run = run_set,
+    .run = set_run,
 };
 
-static int run_wait(struct client *client, int argc, char **argv, struct error *error)
+static int wait_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	uint64_t seconds = 60;
 	char rest[96];
@@ -157,7 +154,7 @@ static int run_wait(struct client *client, int argc, char **argv, struct error *
 				 "--for takes running, stopped, paused, ended or idle");
 	snprintf(rest, sizeof(rest), "/wait?for=%s&timeout_seconds=%llu", what,
 		 (unsigned long long)seconds);
-	return ask(client, "GET", argv[1], rest, NULL, error);
+	return sandbox_request_print(client, "GET", argv[1], rest, NULL, error);
 }
 
 static const struct option_spec wait_specs[] = {
@@ -176,21 +173,21 @@ const struct verb verb_wait = {
     .help = "Exits with 124 when it is not so in time.\n\n"
 	    "  caisson wait --for idle --timeout 10m mybox",
     .options = wait_specs,
-    .run = run_wait,
+    .run = wait_run,
 };
 
-static int run_drain(struct client *client, int argc, char **argv, struct error *error)
+static int drain_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc != 2)
 		return error_set(error, ERROR_USAGE, "drain takes one sandbox");
 	json_t *body = json_object();
-	int result = set_seconds(body, "timeout_seconds", options.drain_timeout, error);
+	int result = body_set_seconds(body, "timeout_seconds", options.drain_timeout, error);
 	if (options.delete)
 		json_object_set_new(body, "then", json_string("delete"));
 	if (options.cancel)
 		json_object_set_new(body, "cancel", json_true());
 	if (result == 0)
-		result = ask(client, "POST", argv[1], "/drain", body, error);
+		result = sandbox_request_print(client, "POST", argv[1], "/drain", body, error);
 	json_decref(body);
 	return result;
 }
@@ -210,5 +207,5 @@ const struct verb verb_drain = {
     .summary = "Let a sandbox's commands end, then stop it",
     .help = "It takes no new commands from now on. Goes on when this command is interrupted.",
     .options = drain_specs,
-    .run = run_drain,
+    .run = drain_run,
 };

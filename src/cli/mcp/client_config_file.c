@@ -1,6 +1,6 @@
-/* The clients' own files: a missing one is created, an existing one is never changed. Called by
- * config.c; waits for the disk. */
-#include "cli/mcp/config.h"
+/* The clients' configuration files: a missing one is created, an existing one is never changed.
+ * Called by client_config.c; blocks on the disk. */
+#include "cli/mcp/client_config.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,8 @@
 
 #define FILE_MAX (16 * MIB)
 
-int config_path_of(const struct mcp_client *client, char *path, size_t room, struct error *error)
+int mcp_config_file_path(const struct mcp_client *client, char *path, size_t room,
+			 struct error *error)
 {
 	const char *directory = client->environment ? getenv(client->environment) : NULL;
 	const char *home = getenv("HOME");
@@ -32,8 +33,8 @@ int config_path_of(const struct mcp_client *client, char *path, size_t room, str
 
 /* --- a new file --- */
 
-/* What root makes in a user's directory is that user's. */
-static int give_directory(const char *path, const struct stat *above)
+/* A directory that root creates in a user's directory must belong to that user. */
+static int directory_give_to_owner(const char *path, const struct stat *above)
 {
 	if (geteuid() != 0)
 		return 0;
@@ -41,7 +42,7 @@ static int give_directory(const char *path, const struct stat *above)
 	return fd < 0 || fchown(fd, above->st_uid, above->st_gid) < 0 ? -errno : 0;
 }
 
-static int make_directories(const char *path, struct stat *ret_directory)
+static int config_directories_make(const char *path, struct stat *ret_directory)
 {
 	char part[PATH_MAX];
 	struct stat info = {.st_uid = geteuid(), .st_gid = getegid()};
@@ -50,7 +51,7 @@ static int make_directories(const char *path, struct stat *ret_directory)
 		if (result < 0)
 			return result;
 		if (mkdir(part, 0700) == 0) {
-			result = give_directory(part, &info);
+			result = directory_give_to_owner(part, &info);
 			if (result < 0)
 				return result;
 		} else if (errno != EEXIST || stat(part, &info) < 0) {
@@ -61,9 +62,11 @@ static int make_directories(const char *path, struct stat *ret_directory)
 	return 0;
 }
 
-/* It is complete before it gets its name, and link() replaces nothing: -EEXIST where the name is
- * taken by then, by a symbolic link too. It may have a token: only its owner reads it. */
-static int create_file(const char *path, const struct stat *directory, const struct buffer *text)
+/* Writes a temporary file and links it to its name, so that it is complete when it appears. link()
+ * replaces nothing: -EEXIST if the name is taken by then, also by a symbolic link. The file may
+ * hold a token, so only its owner may read it. */
+static int config_file_create(const char *path, const struct stat *directory,
+			      const struct buffer *text)
 {
 	char temporary[PATH_MAX];
 	int result = text_format(temporary, sizeof(temporary), "%s.caisson-XXXXXX", path);
@@ -78,7 +81,7 @@ static int create_file(const char *path, const struct stat *directory, const str
 	if (result == 0 && fsync(fd) < 0)
 		result = -errno;
 	if (result == 0 && link(temporary, path) < 0) {
-		/* A file system without hard links may know this. */
+		/* A file system without hard links may support this instead. */
 		bool no_links = errno == EPERM || errno == EOPNOTSUPP;
 		result = -errno;
 		if (no_links &&
@@ -91,10 +94,11 @@ static int create_file(const char *path, const struct stat *directory, const str
 
 /* --- an existing file --- */
 
-/* Is the file what we would write, or strict JSON with exactly this entry? Whatever else it is
- * counts as no: TOML, comments, a key that is there twice. */
-static bool file_has_entry(const char *path, const struct mcp_client *client, const char *name,
-			   const json_t *entry, const struct buffer *snippet)
+/* True if the file is exactly what we would write, or strict JSON with this entry. Anything else
+ * counts as no: TOML, comments, duplicate keys. */
+static bool config_file_has_entry(const char *path, const struct mcp_client *client,
+				  const char *name, const json_t *entry,
+				  const struct buffer *snippet)
 {
 	struct stat info;
 	CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -114,10 +118,10 @@ static bool file_has_entry(const char *path, const struct mcp_client *client, co
 	return has;
 }
 
-static int leave_file(const char *path, const struct mcp_client *client, const char *name,
-		      const json_t *entry, const struct buffer *snippet)
+static int config_file_leave(const char *path, const struct mcp_client *client, const char *name,
+			     const json_t *entry, const struct buffer *snippet)
 {
-	if (file_has_entry(path, client, name, entry, snippet)) {
+	if (config_file_has_entry(path, client, name, entry, snippet)) {
 		fprintf(stderr, "%s already has this entry.\n", path);
 		return 0;
 	}
@@ -132,21 +136,21 @@ static int leave_file(const char *path, const struct mcp_client *client, const c
 	return MCP_CONFIG_BY_HAND;
 }
 
-int config_write(const struct mcp_client *client, const char *name, const json_t *entry,
-		 const struct buffer *snippet, struct error *error)
+int mcp_config_file_write(const struct mcp_client *client, const char *name, const json_t *entry,
+			  const struct buffer *snippet, struct error *error)
 {
 	char path[512];
 	struct stat directory = {0};
-	if (config_path_of(client, path, sizeof(path), error) < 0)
+	if (mcp_config_file_path(client, path, sizeof(path), error) < 0)
 		return -1;
-	/* Asked first: the directory of an existing file need not be writable. */
+	/* Checked first: the directory of an existing file need not be writable. */
 	int result = faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? -EEXIST : 0;
 	if (result == 0)
-		result = make_directories(path, &directory);
+		result = config_directories_make(path, &directory);
 	if (result == 0)
-		result = create_file(path, &directory, snippet);
+		result = config_file_create(path, &directory, snippet);
 	if (result == -EEXIST)
-		return leave_file(path, client, name, entry, snippet);
+		return config_file_leave(path, client, name, entry, snippet);
 	if (result < 0)
 		return error_set_errno(error, ERROR_USAGE, result, "%s", path);
 	fprintf(stderr, "%s was created.\n", path);

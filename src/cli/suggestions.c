@@ -1,5 +1,6 @@
-/* See suggest.h. Called when a verb or an option is not known, to make the error's text. Pure. */
-#include "cli/suggest.h"
+/* See suggestions.h. Called when a verb or an option is unknown, to make the error's text. No I/O.
+ */
+#include "cli/suggestions.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 
 #define WORD_MAX 32
 
-/* What other programs call it. */
+/* Names that other programs use for a verb. */
 static const struct {
 	const char *word, *meant;
 } verb_habits[] = {
@@ -50,7 +51,7 @@ static const struct {
     {"exe", "run"},
 };
 
-/* The same, where one verb's name does not say it. */
+/* Names whose counterpart here needs more than a verb. */
 static const struct {
 	const char *word, *hint;
 } verb_hints[] = {
@@ -93,8 +94,8 @@ static const struct {
     {"ttl", "--timeout"},
 };
 
-/* How many letters are to be changed, put in, left out or swapped; the words are short. */
-static unsigned distance(const char *one, size_t one_size, const char *other)
+/* The number of letters to change, insert, delete or swap; the words are short. */
+static unsigned words_distance(const char *one, size_t one_size, const char *other)
 {
 	unsigned rows[3][WORD_MAX + 1];
 	size_t other_size = strlen(other);
@@ -117,20 +118,20 @@ static unsigned distance(const char *one, size_t one_size, const char *other)
 	return rows[one_size % 3][other_size];
 }
 
-/* A short word with two letters changed is another word. */
-static bool is_near(unsigned letters, size_t size)
+/* Two changed letters make a short word a different word. */
+static bool distance_is_near(unsigned letters, size_t size)
 {
 	return letters <= (size < 2 ? 0u : size < 6 ? 1u : 2u);
 }
 
-/* All verbs that are as near as the nearest: "; did you mean `caisson run` or `caisson rm`?" */
-static void suggest_near_verbs(const char *word, char *text, size_t room)
+/* Suggests all verbs with the smallest distance: "; did you mean `caisson run` or `caisson rm`?" */
+static void near_verbs_suggest(const char *word, char *text, size_t room)
 {
 	unsigned best = WORD_MAX;
 	size_t used = 0;
 	for (const struct verb *const *verb = verbs; *verb; verb++) {
-		unsigned letters = distance(word, strlen(word), (*verb)->name);
-		if ((*verb)->hidden || letters > best || !is_near(letters, strlen(word)))
+		unsigned letters = words_distance(word, strlen(word), (*verb)->name);
+		if ((*verb)->hidden || letters > best || !distance_is_near(letters, strlen(word)))
 			continue;
 		if (letters < best)
 			used = 0;
@@ -144,7 +145,7 @@ static void suggest_near_verbs(const char *word, char *text, size_t room)
 		snprintf(text + used, room - used, "?");
 }
 
-void suggest_verb(const char *word, char *text, size_t room)
+void verb_suggest(const char *word, char *text, size_t room)
 {
 	text[0] = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(verb_hints); i++)
@@ -154,19 +155,19 @@ void suggest_verb(const char *word, char *text, size_t room)
 		if (strcmp(word, verb_habits[i].word) == 0)
 			snprintf(text, room, "; here it is `caisson %s`", verb_habits[i].meant);
 	if (!text[0])
-		suggest_near_verbs(word, text, room);
+		near_verbs_suggest(word, text, room);
 	if (!text[0])
 		snprintf(text, room, "; `caisson help` lists them");
 }
 
-void suggest_option(const struct option_spec *options, const char *word, char *text, size_t room)
+void option_suggest(const struct option_spec *options, const char *word, char *text, size_t room)
 {
 	const char *name = word + strspn(word, "-");
 	size_t size = strcspn(name, "=");
 	bool is_long = word[0] == '-' && word[1] == '-';
 	unsigned best = WORD_MAX;
 	text[0] = '\0';
-	/* Of `-it`, the first letter that is not known. */
+	/* In `-it`, the first unknown letter. */
 	if (!is_long)
 		size = MIN(size, (size_t)1);
 	for (size_t i = 0; i < ARRAY_SIZE(option_habits); i++) {
@@ -177,8 +178,8 @@ void suggest_option(const struct option_spec *options, const char *word, char *t
 		}
 	}
 	for (; is_long && options && options->kind != OPTION_END; options++) {
-		unsigned letters = distance(name, size, options->name);
-		if (letters >= best || !is_near(letters, size))
+		unsigned letters = words_distance(name, size, options->name);
+		if (letters >= best || !distance_is_near(letters, size))
 			continue;
 		best = letters;
 		snprintf(text, room, "; did you mean --%s?", options->name);

@@ -1,12 +1,12 @@
-/* The API's errors name fields of a request. Whoever typed a command knows its flags: this says
- * what became of which. Called where a verb's error is reported; works on memory alone. */
+/* The API's errors name fields of a request, but the user typed flags. Replaces field names by
+ * flags. Called where a verb's error is reported; works on memory only. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "cli/cli.h"
 
-/* Fields whose flag has another name, or another unit. All others are their flag's name. */
+/* Fields whose flag has another name or unit. For all others the flag has the field's name. */
 static const struct {
 	const char *field, *flag, *unit;
 } renamed[] = {
@@ -22,7 +22,7 @@ static const struct {
     {"scopes", "scope", NULL},
 };
 
-const char *flag_of(const char *field)
+const char *field_flag(const char *field)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(renamed); i++)
 		if (strcmp(renamed[i].field, field) == 0)
@@ -30,12 +30,12 @@ const char *flag_of(const char *field)
 	return field;
 }
 
-/* What the user wrote for this field, or false: none of these options fills it. */
-static bool flag_text(const struct option_spec *options, const char *field, char text[80])
+/* The flag that sets this field; false if none of these options does. */
+static bool field_flag_text(const struct option_spec *options, const char *field, char text[80])
 {
 	char name[64];
 	const char *unit = NULL;
-	if (text_copy(name, sizeof(name), flag_of(field)) < 0)
+	if (text_copy(name, sizeof(name), field_flag(field)) < 0)
 		return false;
 	for (char *at = name; *at; at++)
 		*at = *at == '_' ? '-' : *at;
@@ -49,9 +49,9 @@ static bool flag_text(const struct option_spec *options, const char *field, char
 	return false;
 }
 
-/* What follows a field that begins a message: "memory_mb is 1", "name: 1 to 63". Any other word can
- * begin a sentence: "state directory /x belongs to uid 5". */
-static bool is_said_of(const char *rest)
+/* True if this text can follow a field name at the start of a message: "memory_mb is 1", "name: 1
+ * to 63". Other words can start a sentence too: "state directory /x belongs to uid 5". */
+static bool text_describes_field(const char *rest)
 {
 	static const char *const beginnings[] = {":", " is ", " must ", " has ", " = ", " `"};
 	for (size_t i = 0; i < ARRAY_SIZE(beginnings); i++)
@@ -60,10 +60,10 @@ static bool is_said_of(const char *rest)
 	return false;
 }
 
-/* The field that is named at this place and how much of the text names it, or 0. Without quotes it
- * begins the message ("memory_mb is 1"); a quoted word alone may be anything, a sandbox's name for
- * one, unless it looks like a field. */
-static size_t field_at(const char *message, const char *at, char field[64])
+/* Finds a field name at this place. Returns the length of the text that names it, or 0. An unquoted
+ * name must start the message ("memory_mb is 1"). A quoted word alone may be anything, for example
+ * a sandbox's name, unless it looks like a field. */
+static size_t message_field_at(const char *message, const char *at, char field[64])
 {
 	static const char *const openings[] = {"field `", "query parameter `", "`", ""};
 	for (size_t i = 0; i < ARRAY_SIZE(openings); i++) {
@@ -73,7 +73,7 @@ static size_t field_at(const char *message, const char *at, char field[64])
 		size_t size = strspn(begin, "abcdefghijklmnopqrstuvwxyz_");
 		bool quoted = *openings[i], alone = strcmp(openings[i], "`") == 0;
 		if (size == 0 || size >= 64 || (quoted && begin[size] != '`') ||
-		    (!quoted && (at != message || !is_said_of(begin + size))))
+		    (!quoted && (at != message || !text_describes_field(begin + size))))
 			continue;
 		snprintf(field, 64, "%.*s", (int)size, begin);
 		if (!alone || strchr(field, '_'))
@@ -86,12 +86,12 @@ void error_name_flags(const struct option_spec *options, struct error *error)
 {
 	char text[ERROR_MESSAGE_MAX], field[64], flag[80];
 	size_t used = 0;
-	/* Those are the command line's own. */
+	/* Usage errors are the command line's own and name flags already. */
 	if (error->kind == ERROR_USAGE)
 		return;
 	for (const char *at = error->message; *at && used < sizeof(text) - 1;) {
-		size_t size = field_at(error->message, at, field);
-		if (size > 0 && flag_text(options, field, flag)) {
+		size_t size = message_field_at(error->message, at, field);
+		if (size > 0 && field_flag_text(options, field, flag)) {
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", flag);
 			at += size;
 		} else {

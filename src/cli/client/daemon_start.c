@@ -1,7 +1,7 @@
 /* Starts a daemon for a client that found none: `caisson serve --idle-exit` in a session of its
- * own, with nothing of the client's. Several clients at once are normal: a lock lets one of them
- * start it, the others wait until it answers. */
-#include "cli/client/start.h"
+ * own, inheriting nothing from the client. Several clients may do this at once: a lock lets one of
+ * them start it, the others wait until it answers. */
+#include "cli/client/daemon_start.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,9 +24,9 @@
 #define IDLE_EXIT "60"
 #define LOG_MAX (1024 * 1024)
 
-/* A v1 host has one cgroup per hierarchy; the daemon must not stay in the client's, which a service
- * manager or a terminal may kill as a whole. Best effort: an ordinary user may not. */
-static void leave_cgroups(void)
+/* Leaves the client's cgroups (with cgroup v1, one per hierarchy): a service manager or a terminal
+ * may kill all processes in them. Best effort: an ordinary user may lack permission. */
+static void cgroups_leave(void)
 {
 	char text[4096];
 	if (fd_read_small(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0)
@@ -49,10 +49,10 @@ static void leave_cgroups(void)
 	}
 }
 
-static void exec_daemon(const struct client *client, int log_fd)
+static void daemon_exec(const struct client *client, int log_fd)
 {
 	static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-	/* Where its configuration and directories are: what a reload asks for again. */
+	/* The location of its configuration and directories; a reload reads it again. */
 	static const char *const names[] = {"HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
 					    "XDG_CONFIG_HOME"};
 	static char rooms[ARRAY_SIZE(names)][512];
@@ -80,13 +80,13 @@ static void exec_daemon(const struct client *client, int log_fd)
 	dup2(log_fd, STDOUT_FILENO);
 	dup2(log_fd, STDERR_FILENO);
 	sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
-	leave_cgroups();
+	cgroups_leave();
 	umask(022);
 	execve("/proc/self/exe", (char *const *)argv, environment);
 	_exit(127);
 }
 
-static void reset_signals(void)
+static void signals_reset(void)
 {
 	sigset_t none;
 	sigemptyset(&none);
@@ -95,8 +95,9 @@ static void reset_signals(void)
 		signal(number, SIG_DFL);
 }
 
-/* Forks twice, so that the daemon is nobody's child; returns the daemon's pid through a pipe. */
-static pid_t spawn_daemon(const struct client *client, int log_fd)
+/* Forks twice, so that init adopts the daemon. Returns the daemon's pid, received through a pipe.
+ */
+static pid_t daemon_spawn(const struct client *client, int log_fd)
 {
 	int channel[2];
 	if (pipe2(channel, O_CLOEXEC) < 0)
@@ -107,10 +108,10 @@ static pid_t spawn_daemon(const struct client *client, int log_fd)
 		return -errno;
 	if (child == 0) {
 		setsid();
-		reset_signals();
+		signals_reset();
 		pid_t daemon = fork();
 		if (daemon == 0)
-			exec_daemon(client, log_fd);
+			daemon_exec(client, log_fd);
 		_exit(fd_write_full(writer, &daemon, sizeof(daemon)) < 0 || daemon < 0);
 	}
 	fd_close(&writer);
@@ -120,9 +121,10 @@ static pid_t spawn_daemon(const struct client *client, int log_fd)
 	return result < 0 ? result : daemon;
 }
 
-/* What earlier daemons said is kept, that of a crashed one above all; up to a size, and then once
- * more. *ret_begin: where this one's part begins. */
-static int open_log(const char *path, off_t *ret_begin)
+/* Opens the daemon's log for appending, because it may hold the reason why an earlier daemon
+ * crashed. A large log is renamed; one older file is kept. *ret_begin: the offset where the new
+ * daemon's output begins. */
+static int daemon_log_open(const char *path, off_t *ret_begin)
 {
 	char old[320];
 	struct stat info;
@@ -136,8 +138,8 @@ static int open_log(const char *path, off_t *ret_begin)
 	return fd;
 }
 
-/* The end of the daemon's log, for the error message: it says why it did not start. */
-static int start_failed(const char *log_path, off_t begin, struct error *error)
+/* Puts the end of the daemon's log into the error: it says why the daemon did not start. */
+static int daemon_start_failed(const char *log_path, off_t begin, struct error *error)
 {
 	char text[16384] = "";
 	CLOSE_FD int log = open(log_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -156,8 +158,8 @@ static int start_failed(const char *log_path, off_t begin, struct error *error)
 				 : log_path);
 }
 
-static int wait_for_daemon(struct client *client, pid_t daemon, const char *log_path,
-			   off_t log_begin, struct error *error)
+static int daemon_await(struct client *client, pid_t daemon, const char *log_path, off_t log_begin,
+			struct error *error)
 {
 	struct process process = PROCESS_NONE;
 	if (daemon > 0 && process_open(daemon, 0, &process) < 0)
@@ -171,7 +173,7 @@ static int wait_for_daemon(struct client *client, pid_t daemon, const char *log_
 			break;
 		}
 		if (daemon > 0 && !process_alive(&process)) {
-			start_failed(log_path, log_begin, error);
+			daemon_start_failed(log_path, log_begin, error);
 			break;
 		}
 		if (clock_monotonic() > end) {
@@ -187,8 +189,8 @@ static int wait_for_daemon(struct client *client, pid_t daemon, const char *log_
 	return result;
 }
 
-/* The directory, and for an ordinary user those above it that are missing (~/.local/state). */
-static int make_runtime(const char *path)
+/* Makes the directory. For an ordinary user also missing parents (~/.local/state). */
+static int runtime_directory_make(const char *path)
 {
 	char part[256];
 	bool root = geteuid() == 0;
@@ -206,13 +208,13 @@ static int make_runtime(const char *path)
 int daemon_start(struct client *client, struct error *error)
 {
 	char lock_path[300], log_path[300];
-	int made = make_runtime(client->config.runtime);
+	int made = runtime_directory_make(client->config.runtime);
 	if (made < 0)
 		return error_set_errno(
 		    error, ERROR_DAEMON_UNREACHABLE, made,
 		    "no daemon runs, and its runtime directory %s cannot be made",
 		    client->config.runtime);
-	/* Below /tmp somebody else may have been there first. */
+	/* Below /tmp another user may have created it first. */
 	struct stat status;
 	if (lstat(client->config.runtime, &status) < 0 || !S_ISDIR(status.st_mode) ||
 	    status.st_uid != geteuid() || (status.st_mode & 022))
@@ -233,17 +235,17 @@ int daemon_start(struct client *client, struct error *error)
 		if (errno != EINTR)
 			return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, errno, "%s",
 					       lock_path);
-	/* Whoever held the lock before us has started it. */
+	/* The previous holder of the lock has started one. */
 	struct error ignored;
 	if (client_ping(client, &ignored) == 0)
 		return 0;
 	off_t log_begin = 0;
-	CLOSE_FD int log_fd = open_log(log_path, &log_begin);
+	CLOSE_FD int log_fd = daemon_log_open(log_path, &log_begin);
 	if (log_fd < 0)
 		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, log_fd, "%s", log_path);
-	pid_t daemon = spawn_daemon(client, log_fd);
+	pid_t daemon = daemon_spawn(client, log_fd);
 	if (daemon < 0)
 		return error_set_errno(error, ERROR_DAEMON_UNREACHABLE, daemon,
 				       "starting the daemon");
-	return wait_for_daemon(client, daemon, log_path, log_begin, error);
+	return daemon_await(client, daemon, log_path, log_begin, error);
 }

@@ -1,6 +1,6 @@
-/* libarchive, loaded when a backup is made or read and not before: it brings thirteen libraries
- * with it, which would double the time that every `caisson` takes to start and the memory of every
- * process of ours. Called by backup.c and restore.c, before they start anything. */
+/* libarchive, loaded only when a backup is made or read: it brings thirteen libraries with it,
+ * which would double the start time of every `caisson` and the memory of each of our processes.
+ * Loaded by backup.c and restore.c before they start a child. */
 #pragma once
 
 #include <archive.h>
@@ -69,6 +69,6 @@ struct state_library {
 #undef MEMBER
 };
 
-/* Its functions, once state_library_load() has found them. */
+/* Its functions, valid after libarchive_load(). */
 extern struct state_library library;
-NODISCARD int state_library_load(struct error *error);
+NODISCARD int libarchive_load(struct error *error);

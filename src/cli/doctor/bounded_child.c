@@ -1,5 +1,5 @@
-/* Work and programs that may hang, in children that are killed when they do. Called by the checks
- * of `caisson doctor`; each call blocks for its time-out at most. */
+/* Runs work and programs that may hang in children, and kills them when they do. Called by the
+ * checks of `caisson doctor` and by `caisson state`. Each call blocks for its time-out at most. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,9 +20,9 @@
 
 #define CHILD_FAILED 255
 
-/* Reads until the other end is closed or the time is over. Returns 0 or -ETIMEDOUT; more than there
- * is room for is read and forgotten. */
-static int read_until(int fd, int64_t deadline, char *text, size_t room)
+/* Reads until the other end is closed or the time is over. Returns 0 or -ETIMEDOUT. Data that does
+ * not fit is discarded. */
+static int channel_read_until(int fd, int64_t deadline, char *text, size_t room)
 {
 	size_t used = 0;
 	text[0] = '\0';
@@ -49,9 +49,9 @@ static int read_until(int fd, int64_t deadline, char *text, size_t room)
 	}
 }
 
-/* Waits for a child's end until then, and no longer: one that is stuck in the kernel is left to
- * whoever reaps us. */
-static int wait_until(pid_t child, int64_t deadline, int *ret_status)
+/* Waits for the child until the deadline. A child that is stuck in the kernel is left to the
+ * process that adopts it. */
+static int child_wait_until(pid_t child, int64_t deadline, int *ret_status)
 {
 	for (;;) {
 		pid_t ended = waitpid(child, ret_status, WNOHANG);
@@ -65,16 +65,16 @@ static int wait_until(pid_t child, int64_t deadline, int *ret_status)
 	}
 }
 
-static int finish(pid_t child, int reader, int timeout_ms, char *text, size_t room)
+static int child_finish(pid_t child, int reader, int timeout_ms, char *text, size_t room)
 {
 	int64_t deadline = clock_monotonic() + timeout_ms * NSEC_PER_MSEC;
 	int status = 0;
-	int result = read_until(reader, deadline, text, room);
+	int result = channel_read_until(reader, deadline, text, room);
 	if (result == 0)
-		result = wait_until(child, deadline, &status);
+		result = child_wait_until(child, deadline, &status);
 	if (result < 0) {
 		kill(child, SIGKILL);
-		int ignored = wait_until(child, clock_monotonic() + NSEC_PER_SEC, &status);
+		int ignored = child_wait_until(child, clock_monotonic() + NSEC_PER_SEC, &status);
 		(void)ignored;
 		return result;
 	}
@@ -83,13 +83,13 @@ static int finish(pid_t child, int reader, int timeout_ms, char *text, size_t ro
 	return WEXITSTATUS(status) == CHILD_FAILED ? -EIO : WEXITSTATUS(status);
 }
 
-static int child_channel = -1; /* in a child: what its text goes through */
+static int child_channel = -1; /* in a child: the pipe for its text */
 
-void doctor_keep_open(const int *fds, size_t count)
+void doctor_close_all_but(const int *fds, size_t count)
 {
 	unsigned first = STDERR_FILENO + 1;
 	for (;;) {
-		/* The lowest that stays, from there on. */
+		/* The lowest descriptor from `first` on that stays open. */
 		unsigned next = child_channel >= (int)first ? (unsigned)child_channel : ~0u;
 		for (size_t i = 0; i < count; i++)
 			if (fds[i] >= (int)first)
@@ -102,8 +102,8 @@ void doctor_keep_open(const int *fds, size_t count)
 	}
 }
 
-int doctor_child(int (*work)(void *data, char *text, size_t room), void *data, int timeout_ms,
-		 char *text, size_t room)
+int doctor_run_child(int (*work)(void *data, char *text, size_t room), void *data, int timeout_ms,
+		     char *text, size_t room)
 {
 	int channel[2];
 	text[0] = '\0';
@@ -126,7 +126,7 @@ int doctor_child(int (*work)(void *data, char *text, size_t room), void *data, i
 		_exit(code);
 	}
 	fd_close(&writer);
-	return finish(child, reader, timeout_ms, text, room);
+	return child_finish(child, reader, timeout_ms, text, room);
 }
 
 struct program {
@@ -134,18 +134,20 @@ struct program {
 	int output;
 };
 
-/* PID 1 of the program's namespace: when it ends, the kernel kills whatever else is in there. */
-static void run_as_first(const struct program *program)
+/* Runs as PID 1 of the program's pid namespace. When it ends, the kernel kills every other process
+ * in it. */
+static void program_run_as_pid1(const struct program *program)
 {
 	static char *const environment[] = {
 	    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", NULL};
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* Its own /proc; where that is refused the program may still run. */
+	/* Mounts a /proc of its own. If that is refused, the program may still run. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
 		mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 	pid_t child = fork();
 	if (child == 0) {
-		/* Not /dev/null: runsc, as root, gives its standard descriptors to nobody. */
+		/* Not /dev/null: runsc, as root, changes the owner of its standard descriptors to
+		 * nobody. */
 		int empty[2];
 		if (pipe2(empty, O_CLOEXEC) < 0 || dup2(empty[0], 0) < 0 ||
 		    dup2(program->output, 1) < 0 || dup2(program->output, 2) < 0)
@@ -162,8 +164,8 @@ static void run_as_first(const struct program *program)
 	_exit(child < 0 || !WIFEXITED(status) ? CHILD_FAILED : WEXITSTATUS(status));
 }
 
-/* As the host's root the program is root as well: only the pid namespace is new. */
-static int run_apart(const struct program *program)
+/* If we are root, the program is too, and only the pid and mount namespaces are new. */
+static int program_run_apart(const struct program *program)
 {
 	int failure = geteuid() == 0 ? (unshare(CLONE_NEWPID | CLONE_NEWNS) < 0 ? errno : 0)
 				     : doctor_enter_namespaces(CLONE_NEWPID | CLONE_NEWNS);
@@ -171,7 +173,7 @@ static int run_apart(const struct program *program)
 		return CHILD_FAILED;
 	pid_t first = fork();
 	if (first == 0)
-		run_as_first(program);
+		program_run_as_pid1(program);
 	int status = 0;
 	while (first > 0 && waitpid(first, &status, 0) < 0)
 		if (errno != EINTR)
@@ -179,7 +181,7 @@ static int run_apart(const struct program *program)
 	return first < 0 || !WIFEXITED(status) ? CHILD_FAILED : WEXITSTATUS(status);
 }
 
-int doctor_program(const char *const *argv, int timeout_ms, char *text, size_t room)
+int doctor_run_program(const char *const *argv, int timeout_ms, char *text, size_t room)
 {
 	int channel[2];
 	text[0] = '\0';
@@ -193,10 +195,10 @@ int doctor_program(const char *const *argv, int timeout_ms, char *text, size_t r
 		return -errno;
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(getppid() == parent ? run_apart(&program) : CHILD_FAILED);
+		_exit(getppid() == parent ? program_run_apart(&program) : CHILD_FAILED);
 	}
 	fd_close(&writer);
-	return finish(child, reader, timeout_ms, text, room);
+	return child_finish(child, reader, timeout_ms, text, room);
 }
 
 bool doctor_find_program(const char *name, char path[128])
@@ -210,7 +212,7 @@ bool doctor_find_program(const char *name, char path[128])
 	return false;
 }
 
-static int write_map(const char *path, unsigned id)
+static int id_map_write(const char *path, unsigned id)
 {
 	char text[32];
 	snprintf(text, sizeof(text), "0 %u 1", id);
@@ -224,13 +226,13 @@ int doctor_enter_namespaces(int flags)
 		return errno;
 	int failure = -fd_write_small(AT_FDCWD, "/proc/self/setgroups", "deny");
 	if (failure == 0)
-		failure = write_map("/proc/self/uid_map", uid);
-	return failure ? failure : write_map("/proc/self/gid_map", gid);
+		failure = id_map_write("/proc/self/uid_map", uid);
+	return failure ? failure : id_map_write("/proc/self/gid_map", gid);
 }
 
 bool doctor_file_has_word(const char *path, const char *word)
 {
-	/* /proc/cpuinfo of a large machine is long: what matters is in its beginning. */
+	/* /proc/cpuinfo can be long on a large machine; its beginning is enough. */
 	char text[65536];
 	CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t used = 0;
@@ -246,7 +248,7 @@ bool doctor_file_has_word(const char *path, const char *word)
 	return false;
 }
 
-int64_t doctor_file_number(const char *path)
+int64_t doctor_read_number(const char *path)
 {
 	char text[64];
 	uint64_t number;

@@ -1,11 +1,11 @@
 /* `caisson mcp --dialect opensandbox --transport streamable-http`: OpenSandbox's server as its
- * clients know it, at http://127.0.0.1:8000/mcp. Each connection is one request: its head is read
- * strictly, checked and sent on to the daemon at /mcp/opensandbox; what follows is passed through
- * both ways until one side closes. Who connects acts as this user, so only processes of this user
- * on this host may: the address is a loopback one, pages of other origins are refused, and the
- * kernel says whose the other end is.
+ * clients know it, at http://127.0.0.1:8000/mcp. Each connection carries one request. Its head is
+ * parsed strictly, checked and sent on to the daemon at /mcp/opensandbox; the rest is passed
+ * through in both directions until one side closes. A client of this port acts as this user, so
+ * only this user's processes on this host may connect: the address must be a loopback one, pages of
+ * other origins are refused, and the kernel tells whose process the other end is.
  *
- * A process per connection, at most RELAY_MAX; each blocks. */
+ * Each connection has a process, at most RELAY_MAX; each blocks. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -35,12 +35,12 @@
 
 struct head {
 	char method[16];
-	int64_t length; /* of the body; -1: chunked */
+	int64_t length; /* length of the body; -1: chunked */
 	bool authorized;
-	char extra[HTTP_HEAD_MAX]; /* the headers that are passed on */
+	char extra[HTTP_HEAD_MAX]; /* headers to pass on */
 };
 
-static int refuse(int fd, int status, const char *reason, const char *text)
+static int connection_refuse(int fd, int status, const char *reason, const char *text)
 {
 	char answer[1024];
 	int size = snprintf(answer, sizeof(answer),
@@ -52,7 +52,7 @@ static int refuse(int fd, int status, const char *reason, const char *text)
 }
 
 /* "localhost[:port]" and the like. */
-static bool is_loopback_host(const char *host)
+static bool host_is_loopback(const char *host)
 {
 	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -67,14 +67,14 @@ static bool is_loopback_host(const char *host)
 	return false;
 }
 
-static bool is_loopback_origin(const char *origin)
+static bool origin_is_loopback(const char *origin)
 {
 	if (text_starts(origin, "http://"))
-		return is_loopback_host(origin + strlen("http://"));
-	return text_starts(origin, "https://") && is_loopback_host(origin + strlen("https://"));
+		return host_is_loopback(origin + strlen("http://"));
+	return text_starts(origin, "https://") && host_is_loopback(origin + strlen("https://"));
 }
 
-static bool is_hop_header(const char *name)
+static bool header_is_hop_by_hop(const char *name)
 {
 	static const char *const names[] = {"connection", "keep-alive", "upgrade", "te",
 					    "trailer",    "expect",     "host",    "origin"};
@@ -86,18 +86,18 @@ static bool is_hop_header(const char *name)
 
 struct seen {
 	bool host, length, chunked;
-	const char *problem; /* NULL, or why it is refused as 403 */
+	const char *problem; /* NULL, or why it is refused with 403 */
 };
 
-static bool is_token(const char *text)
+static bool text_is_token(const char *text)
 {
 	size_t size = strlen(text);
 	return size > 0 && strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 					"0123456789!#$%&'*+-.^_`|~") == size;
 }
 
-/* 0, or -1: it is not HTTP as we take it. */
-static int take_header(struct head *head, struct seen *seen, char *line)
+/* 0, or -1: invalid HTTP. */
+static int head_take_header(struct head *head, struct seen *seen, char *line)
 {
 	char *colon = strchr(line, ':');
 	if (!colon)
@@ -107,16 +107,16 @@ static int take_header(struct head *head, struct seen *seen, char *line)
 	size_t size = strlen(value);
 	while (size > 0 && strchr(" \t", value[size - 1]))
 		value[--size] = '\0';
-	if (!is_token(line))
+	if (!text_is_token(line))
 		return -1;
 	uint64_t length;
 	if (strcasecmp(line, "host") == 0) {
 		if (seen->host)
 			return -1;
 		seen->host = true;
-		if (!is_loopback_host(value))
+		if (!host_is_loopback(value))
 			seen->problem = "that Host is not this server's";
-	} else if (strcasecmp(line, "origin") == 0 && !is_loopback_origin(value)) {
+	} else if (strcasecmp(line, "origin") == 0 && !origin_is_loopback(value)) {
 		seen->problem = "pages of that origin may not call this server";
 	} else if (strcasecmp(line, "content-length") == 0) {
 		if (seen->length || seen->chunked || text_to_u64(value, 0, INT64_MAX, &length) < 0)
@@ -131,7 +131,7 @@ static int take_header(struct head *head, struct seen *seen, char *line)
 		head->length = -1;
 		return 0;
 	}
-	if (is_hop_header(line))
+	if (header_is_hop_by_hop(line))
 		return 0;
 	head->authorized |= strcasecmp(line, "authorization") == 0;
 	size_t used = strlen(head->extra);
@@ -139,20 +139,20 @@ static int take_header(struct head *head, struct seen *seen, char *line)
 			   value);
 }
 
-static int take_request_line(struct head *head, char *line)
+static int head_take_request_line(struct head *head, char *line)
 {
 	char *target = strchr(line, ' ');
 	char *version = target ? strchr(target + 1, ' ') : NULL;
 	if (!version || strcmp(version, " HTTP/1.1") != 0)
 		return 400;
 	*target++ = *version = '\0';
-	if (text_copy(head->method, sizeof(head->method), line) < 0 || !is_token(head->method))
+	if (text_copy(head->method, sizeof(head->method), line) < 0 || !text_is_token(head->method))
 		return 400;
 	return strcmp(target, "/mcp") == 0 || strcmp(target, "/mcp/") == 0 ? 0 : 404;
 }
 
-/* The text of a head, its last line's end taken off. 0, or the status that refuses it. */
-static int parse_head(struct head *head, char *text, const char **ret_why)
+/* Parses a head without its last line end. Returns 0, or the status of the refusal. */
+static int head_parse(struct head *head, char *text, const char **ret_why)
 {
 	struct seen seen = {0};
 	bool first = true;
@@ -163,11 +163,11 @@ static int parse_head(struct head *head, char *text, const char **ret_why)
 			return 400;
 		*end = '\0';
 		next = end + 2;
-		/* No bare line ends, no folded header. */
+		/* Refuse bare line ends and folded headers. */
 		if (strpbrk(line, "\r\n") || (!first && strchr(" \t", line[0])))
 			return 400;
-		int status = first ? take_request_line(head, line)
-				   : (take_header(head, &seen, line) < 0 ? 400 : 0);
+		int status = first ? head_take_request_line(head, line)
+				   : (head_take_header(head, &seen, line) < 0 ? 400 : 0);
 		if (status == 404)
 			*ret_why = "the server is at /mcp";
 		if (status != 0)
@@ -181,9 +181,8 @@ static int parse_head(struct head *head, char *text, const char **ret_why)
 	return seen.problem ? 403 : 0;
 }
 
-/* Reads until the empty line; *ret_size is all that was read, *ret_head how much of it the head is.
- */
-static int read_head(int fd, char *data, size_t room, size_t *ret_size, size_t *ret_head)
+/* Reads until the empty line. *ret_size: bytes read; *ret_head: how many of them are the head. */
+static int head_read(int fd, char *data, size_t room, size_t *ret_size, size_t *ret_head)
 {
 	int64_t until = clock_monotonic() + HEAD_NS;
 	size_t size = 0;
@@ -213,12 +212,12 @@ static int read_head(int fd, char *data, size_t room, size_t *ret_size, size_t *
 
 #define LOOK_UP_ATTEMPTS 10
 
-/* Looks a connection up in the kernel's table: the line of the other end has its uid. Only that of
- * a connected socket that a process has open says anything: one that was closed is the kernel's
- * own, without an inode and of uid 0, whoever's it was. Two sockets of one name say nothing.
- * Returns how many there are. The table is read in pieces: while others connect and close, a line
- * can come twice, or not at all. */
-static size_t look_up(const char *table, const char *wanted, bool *ret_same)
+/* Counts the lines for a connection in the kernel's table; *ret_same: the other end is this user's.
+ * Only the line of a connected socket that a process has open is evidence: a closed socket belongs
+ * to the kernel and has no inode and uid 0, whoever owned it. Two sockets of one name prove
+ * nothing. The table is read in pieces: while others connect and close, a line can appear twice or
+ * be missed. */
+static size_t connection_table_count(const char *table, const char *wanted, bool *ret_same)
 {
 	char line[512];
 	FILE *file = fopen(table, "re");
@@ -245,19 +244,20 @@ static size_t look_up(const char *table, const char *wanted, bool *ret_same)
 	return found;
 }
 
-static bool same_user_in(const char *table, const char *wanted)
+static bool connection_table_same_user(const char *table, const char *wanted)
 {
 	bool same = false;
 	for (int attempt = 0; attempt < LOOK_UP_ATTEMPTS; attempt++) {
-		size_t found = look_up(table, wanted, &same);
+		size_t found = connection_table_count(table, wanted, &same);
 		if (found > 0)
 			return found == 1 && same;
 	}
 	return false;
 }
 
-/* Nobody has closed or reset it: the other end's name has been that of the same socket. */
-static bool is_established(int fd)
+/* True if nobody has closed or reset the connection: until now the other end's address was that of
+ * the same socket. */
+static bool connection_is_established(int fd)
 {
 	struct tcp_info info;
 	socklen_t size = sizeof(info);
@@ -265,7 +265,7 @@ static bool is_established(int fd)
 	       info.tcpi_state == TCP_ESTABLISHED;
 }
 
-static void print_end(char *text, size_t room, const struct sockaddr_storage *address)
+static void endpoint_format(char *text, size_t room, const struct sockaddr_storage *address)
 {
 	if (address->ss_family == AF_INET) {
 		const struct sockaddr_in *in = (const struct sockaddr_in *)address;
@@ -279,7 +279,7 @@ static void print_end(char *text, size_t room, const struct sockaddr_storage *ad
 		 ntohs(in->sin6_port));
 }
 
-static bool is_same_user(int fd)
+static bool peer_is_same_user(int fd)
 {
 	struct sockaddr_storage ours, theirs;
 	socklen_t our_size = sizeof(ours), their_size = sizeof(theirs);
@@ -287,23 +287,24 @@ static bool is_same_user(int fd)
 	if (getsockname(fd, (struct sockaddr *)&ours, &our_size) < 0 ||
 	    getpeername(fd, (struct sockaddr *)&theirs, &their_size) < 0)
 		return false;
-	print_end(our_text, sizeof(our_text), &ours);
-	print_end(their_text, sizeof(their_text), &theirs);
+	endpoint_format(our_text, sizeof(our_text), &ours);
+	endpoint_format(their_text, sizeof(their_text), &theirs);
 	snprintf(pair, sizeof(pair), "%s %s", their_text, our_text);
-	return same_user_in(ours.ss_family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6", pair) &&
-	       is_established(fd);
+	return connection_table_same_user(
+		   ours.ss_family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6", pair) &&
+	       connection_is_established(fd);
 }
 
 /* --- one connection --- */
 
-static int pass_through(int fd, struct exchange *exchange)
+static int connection_pass_through(int fd, struct exchange *exchange)
 {
 	static char data[65536];
 	struct error ignored;
 	for (;;) {
 		struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
 				       {.fd = exchange->fd, .events = POLLIN}};
-		bool pending = exchange_pending(exchange);
+		bool pending = exchange_has_input(exchange);
 		if (poll(fds, ARRAY_SIZE(fds), pending ? 0 : -1) < 0 && errno != EINTR)
 			return -1;
 		if (pending || fds[1].revents) {
@@ -313,7 +314,7 @@ static int pass_through(int fd, struct exchange *exchange)
 			if (got <= 0 || fd_write_full(fd, data, (size_t)got) < 0)
 				return got < 0 ? -1 : 0;
 		}
-		/* A client that closes has gone, and its request with it. */
+		/* A client that closes its side has gone, and its request with it. */
 		if (fds[0].revents) {
 			ssize_t got = recv(fd, data, sizeof(data), 0);
 			if (got <= 0 ||
@@ -323,12 +324,12 @@ static int pass_through(int fd, struct exchange *exchange)
 	}
 }
 
-static int refuse_stranger(int fd)
+static int connection_refuse_stranger(int fd)
 {
-	return refuse(fd, 403, "Forbidden", "this server is another user's");
+	return connection_refuse(fd, 403, "Forbidden", "this server is another user's");
 }
 
-static int serve(struct client *client, int fd)
+static int connection_serve(struct client *client, int fd)
 {
 	static char text[HTTP_HEAD_MAX];
 	static struct head head;
@@ -336,38 +337,38 @@ static int serve(struct client *client, int fd)
 	struct error error;
 	size_t size, head_size;
 	const char *why;
-	if (!is_same_user(fd))
-		return refuse_stranger(fd);
-	if (read_head(fd, text, sizeof(text), &size, &head_size) < 0)
-		return refuse(fd, 400, "Bad Request", "the request's head is not whole");
+	if (!peer_is_same_user(fd))
+		return connection_refuse_stranger(fd);
+	if (head_read(fd, text, sizeof(text), &size, &head_size) < 0)
+		return connection_refuse(fd, 400, "Bad Request", "the request's head is not whole");
 	char saved = text[head_size - 2];
 	text[head_size - 2] = '\0';
-	int status = parse_head(&head, text, &why);
+	int status = head_parse(&head, text, &why);
 	text[head_size - 2] = saved;
 	if (status != 0)
-		return refuse(fd, status,
-			      status == 403   ? "Forbidden"
-			      : status == 404 ? "Not Found"
-					      : "Bad Request",
-			      why);
-	/* Whoever sent it is still there, and still this user. */
-	if (!is_same_user(fd))
-		return refuse_stranger(fd);
+		return connection_refuse(fd, status,
+					 status == 403   ? "Forbidden"
+					 : status == 404 ? "Not Found"
+							 : "Bad Request",
+					 why);
+	/* The sender is still connected, and still this user. */
+	if (!peer_is_same_user(fd))
+		return connection_refuse_stranger(fd);
 	if (head.authorized)
 		client->token[0] = '\0';
 	struct request request = {
 	    .method = head.method, .path = TARGET, .extra = head.extra, .length = head.length};
 	if (exchange_begin(client, &request, &exchange, &error) < 0 ||
 	    exchange_write(&exchange, false, text + head_size, size - head_size, &error) < 0)
-		return refuse(fd, 502, "Bad Gateway", error.message);
-	int result = pass_through(fd, &exchange);
+		return connection_refuse(fd, 502, "Bad Gateway", error.message);
+	int result = connection_pass_through(fd, &exchange);
 	exchange_done(&exchange);
 	return result;
 }
 
 /* --- the listener --- */
 
-static int listen_at(struct error *error)
+static int listener_open(struct error *error)
 {
 	const char *host = mcp_options.host ? mcp_options.host : "127.0.0.1";
 	const char *port = mcp_options.port ? mcp_options.port : "8000";
@@ -375,7 +376,7 @@ static int listen_at(struct error *error)
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *address;
 	if (text_to_u64(port, 0, UINT16_MAX, &number) < 0)
 		return error_set(error, ERROR_USAGE, "--port \"%s\" is no port", port);
-	if (!is_loopback_host(strcmp(host, "::1") == 0 ? "[::1]" : host))
+	if (!host_is_loopback(strcmp(host, "::1") == 0 ? "[::1]" : host))
 		return error_set(error, ERROR_USAGE,
 				 "--host is 127.0.0.1, ::1 or localhost: whoever connects acts as "
 				 "this user. For others `caisson serve --listen` has "
@@ -394,7 +395,7 @@ static int listen_at(struct error *error)
 	return TAKE_FD(fd);
 }
 
-static void say_where(int listener)
+static void listener_address_print(int listener)
 {
 	struct sockaddr_storage address;
 	socklen_t size = sizeof(address);
@@ -408,44 +409,44 @@ static void say_where(int listener)
 		text, port);
 }
 
-static bool serve_in_child(struct client *client, int listener, int fd)
+static bool connection_serve_in_child(struct client *client, int listener, int fd)
 {
 	pid_t parent = getpid(), child = fork();
 	if (child != 0)
 		return child > 0;
-	/* What ends us ends them. */
+	/* The children end when we end. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
 	signal(SIGPIPE, SIG_IGN);
 	close(listener);
-	_exit(serve(client, fd) < 0);
+	_exit(connection_serve(client, fd) < 0);
 }
 
-int mcp_relay(struct client *client, struct error *error)
+int mcp_relay_run(struct client *client, struct error *error)
 {
-	/* The daemon is there before anybody is told where to connect. */
+	/* Make sure that a daemon runs before we print where to connect. */
 	CLOSE_FD int probe = client_connect(client, error);
 	if (probe < 0)
 		return -1;
-	CLOSE_FD int listener = listen_at(error);
+	CLOSE_FD int listener = listener_open(error);
 	if (listener < 0)
 		return -1;
-	say_where(listener);
+	listener_address_print(listener);
 	size_t children = 0;
 	for (;;) {
 		while (children > 0 && waitpid(-1, NULL, children >= RELAY_MAX ? 0 : WNOHANG) > 0)
 			children--;
-		/* Children that have ended are reaped at the next connection, or soon. */
+		/* Ended children are reaped at the next connection or time-out. */
 		struct pollfd wait = {.fd = listener, .events = POLLIN};
 		if (poll(&wait, 1, children > 0 ? 1000 : -1) <= 0)
 			continue;
 		CLOSE_FD int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			continue;
-		if (serve_in_child(client, listener, fd))
+		if (connection_serve_in_child(client, listener, fd))
 			children++;
 		else
-			refuse(fd, 503, "Service Unavailable", "no process can be made");
+			connection_refuse(fd, 503, "Service Unavailable", "no process can be made");
 	}
 }

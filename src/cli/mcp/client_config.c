@@ -1,7 +1,7 @@
-/* `caisson mcp config`: what to put into which client's configuration. A client is a row of a
- * table (proto/mcp_clients.c); its file is created by config_file.c. The snippet alone goes to
- * standard output, so that it can be piped on; where it belongs is said on standard error. */
-#include "cli/mcp/config.h"
+/* `caisson mcp config`: what to add to an MCP client's configuration. A client is a row of a table
+ * (proto/mcp_clients.c); client_config_file.c creates its file. Only the snippet goes to standard
+ * output, so that it can be piped; its place is printed on standard error. */
+#include "cli/mcp/client_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define NAME_MAX_SIZE 40
 
-static const struct mcp_client *find_client(const char *name, struct error *error)
+static const struct mcp_client *mcp_client_find(const char *name, struct error *error)
 {
 	char names[256] = "";
 	for (const struct mcp_client *client = mcp_clients; client->name; client++) {
@@ -26,13 +26,13 @@ static const struct mcp_client *find_client(const char *name, struct error *erro
 	return NULL;
 }
 
-static int print_clients(void)
+static int mcp_clients_print(void)
 {
 	json_t *list = json_array();
 	for (const struct mcp_client *client = mcp_clients; client->name; client++) {
 		char path[512] = "";
 		struct error ignored;
-		if (client->file && config_path_of(client, path, sizeof(path), &ignored) < 0)
+		if (client->file && mcp_config_file_path(client, path, sizeof(path), &ignored) < 0)
 			path[0] = '\0';
 		if (cli_json)
 			json_array_append_new(list,
@@ -42,14 +42,14 @@ static int print_clients(void)
 			printf("%-16s %-18s %s\n", client->name, client->title, path);
 	}
 	if (cli_json)
-		print_json(list);
+		json_print(list);
 	json_decref(list);
 	return 0;
 }
 
 /* --- the entry --- */
 
-static void add_words(json_t *words, const char *option, const char *value)
+static void words_add_option(json_t *words, const char *option, const char *value)
 {
 	if (!value)
 		return;
@@ -57,9 +57,9 @@ static void add_words(json_t *words, const char *option, const char *value)
 	json_array_append_new(words, json_string(value));
 }
 
-/* Clients start a server with little of the user's environment: what says which daemon goes along.
- */
-static json_t *environment(void)
+/* Clients start servers with few environment variables, so the ones that select the daemon are put
+ * into the entry. */
+static json_t *entry_environment(void)
 {
 	static const char *const names[] = {"CAISSON_RUNTIME", "CAISSON_STATE", "CAISSON_CONFIG",
 					    "CAISSON_LISTEN",  "CAISSON_URL",   "CAISSON_CA_FILE",
@@ -75,16 +75,18 @@ static json_t *environment(void)
 	return object;
 }
 
-static int stdio_entry(const struct mcp_client *client, json_t **ret_entry, struct error *error)
+static int stdio_entry_make(const struct mcp_client *client, json_t **ret_entry,
+			    struct error *error)
 {
 	char program[4096];
 	ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
 	if (size < 0)
 		return error_set(error, ERROR_INTERNAL, "this program's path cannot be read");
 	program[size] = '\0';
-	json_t *words = json_pack("[s]", "mcp"), *entry = json_object(), *variables = environment();
-	add_words(words, "--dialect", mcp_options.dialect);
-	add_words(words, "--toolsets", mcp_options.toolsets);
+	json_t *words = json_pack("[s]", "mcp"), *entry = json_object(),
+	       *variables = entry_environment();
+	words_add_option(words, "--dialect", mcp_options.dialect);
+	words_add_option(words, "--toolsets", mcp_options.toolsets);
 	if (mcp_options.read_only)
 		json_array_append_new(words, json_string("--read-only"));
 	if (mcp_options.ephemeral)
@@ -103,7 +105,7 @@ static int stdio_entry(const struct mcp_client *client, json_t **ret_entry, stru
 	return error_set(error, ERROR_USAGE, "this program's path is not valid UTF-8");
 }
 
-static int url_of(struct client *client, char *url, size_t room, struct error *error)
+static int daemon_mcp_url(struct client *client, char *url, size_t room, struct error *error)
 {
 	char base[512];
 	if (mcp_options.ephemeral)
@@ -111,7 +113,7 @@ static int url_of(struct client *client, char *url, size_t room, struct error *e
 				 "--ephemeral is for a connection that stays: without --http");
 	if (mcp_options.dialect && (mcp_options.toolsets || mcp_options.read_only))
 		return error_set(error, ERROR_USAGE, "a dialect has one set of tools");
-	if (client_url(client, base, sizeof(base), error) < 0)
+	if (client_daemon_url(client, base, sizeof(base), error) < 0)
 		return -1;
 	int result;
 	if (mcp_options.dialect)
@@ -125,26 +127,26 @@ static int url_of(struct client *client, char *url, size_t room, struct error *e
 	return result < 0 ? error_set(error, ERROR_USAGE, "the URL is too long") : 0;
 }
 
-static bool is_plain_and_far(const struct client *client, const char *url)
+static bool url_is_plain_and_remote(const struct client *client, const char *url)
 {
 	return text_starts(url, "http://") && client->remote &&
 	       strcmp(client->host, "localhost") != 0 && strcmp(client->host, "127.0.0.1") != 0;
 }
 
-/* A client that starts commands only: mcp-remote carries it. The header's value is in the
- * environment, since some clients cut arguments at spaces. */
-static json_t *bridged_entry(const struct client *daemon, const char *url, const char *bearer)
+/* For a client that can only start commands: mcp-remote connects to the URL. The header's value is
+ * passed in the environment, since some clients split arguments at spaces. */
+static json_t *bridged_entry_make(const struct client *daemon, const char *url, const char *bearer)
 {
 	json_t *words = json_pack("[s, s, s, s, s]", "-y", "mcp-remote", url, "--header",
 				  "Authorization:${CAISSON_AUTHORIZATION}");
-	if (is_plain_and_far(daemon, url))
+	if (url_is_plain_and_remote(daemon, url))
 		json_array_append_new(words, json_string("--allow-http"));
 	return json_pack("{s:s, s:o, s:{s:s}}", "command", "npx", "args", words, "env",
 			 "CAISSON_AUTHORIZATION", bearer);
 }
 
-static int http_entry(struct client *daemon, const struct mcp_client *client, json_t **ret_entry,
-		      struct error *error)
+static int http_entry_make(struct client *daemon, const struct mcp_client *client,
+			   json_t **ret_entry, struct error *error)
 {
 	char url[1024], bearer[320];
 	const char *token = mcp_options.token ? mcp_options.token : daemon->token;
@@ -155,10 +157,10 @@ static int http_entry(struct client *daemon, const struct mcp_client *client, js
 	if (text_format(bearer, sizeof(bearer), "Bearer %s", token) < 0 ||
 	    strpbrk(token, " \r\n\"\\"))
 		return error_set(error, ERROR_USAGE, "--token is no token");
-	if (url_of(daemon, url, sizeof(url), error) < 0)
+	if (daemon_mcp_url(daemon, url, sizeof(url), error) < 0)
 		return -1;
 	if (!client->url_member) {
-		*ret_entry = bridged_entry(daemon, url, bearer);
+		*ret_entry = bridged_entry_make(daemon, url, bearer);
 		return 0;
 	}
 	json_t *entry = json_object();
@@ -173,7 +175,7 @@ static int http_entry(struct client *daemon, const struct mcp_client *client, js
 
 /* --- what is printed --- */
 
-static int append_toml_value(struct buffer *to, json_t *value)
+static int toml_append_value(struct buffer *to, json_t *value)
 {
 	const char *key;
 	json_t *member;
@@ -184,7 +186,7 @@ static int append_toml_value(struct buffer *to, json_t *value)
 		json_array_foreach(value, at, member)
 		{
 			result |= buffer_append_text(to, at ? ", " : "");
-			result |= append_toml_value(to, member);
+			result |= toml_append_value(to, member);
 		}
 		return result | buffer_append_text(to, "]");
 	}
@@ -194,16 +196,16 @@ static int append_toml_value(struct buffer *to, json_t *value)
 		{
 			bool first = json_object_iter_key(json_object_iter(value)) == key;
 			result |= buffer_printf(to, "%s\"%s\" = ", first ? "" : ", ", key);
-			result |= append_toml_value(to, member);
+			result |= toml_append_value(to, member);
 		}
 		return result | buffer_append_text(to, " }");
 	}
-	/* A JSON string is one of TOML's basic strings. */
+	/* A JSON string is also a TOML basic string. */
 	FREE_TEXT char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
 	return text ? result | buffer_append_text(to, text) : -1;
 }
 
-static int append_toml(const char *name, const json_t *entry, struct buffer *to)
+static int toml_append_entry(const char *name, const json_t *entry, struct buffer *to)
 {
 	const char *key;
 	json_t *member;
@@ -211,25 +213,25 @@ static int append_toml(const char *name, const json_t *entry, struct buffer *to)
 	json_object_foreach((json_t *)entry, key, member)
 	{
 		result |= buffer_printf(to, "%s = ", key);
-		result |= append_toml_value(to, member);
+		result |= toml_append_value(to, member);
 		result |= buffer_append_text(to, "\n");
 	}
 	return result;
 }
 
-/* The whole snippet: {"mcpServers": {NAME: entry}}, or a table of TOML. */
-static int append_snippet(const struct mcp_client *client, const char *name, json_t *entry,
+/* Appends the whole snippet: {"mcpServers": {NAME: entry}}, or a TOML table. */
+static int snippet_append(const struct mcp_client *client, const char *name, json_t *entry,
 			  struct buffer *to)
 {
 	if (!client->key)
-		return append_toml(name, entry, to);
+		return toml_append_entry(name, entry, to);
 	json_t *whole = json_pack("{s:{s:O}}", client->key, name, entry);
 	FREE_TEXT char *text = json_dumps(whole, JSON_INDENT(2));
 	json_decref(whole);
 	return text ? buffer_printf(to, "%s\n", text) : -1;
 }
 
-static bool name_is_good(const char *name)
+static bool name_is_valid(const char *name)
 {
 	size_t size = strlen(name);
 	return size > 0 && size <= NAME_MAX_SIZE &&
@@ -237,7 +239,7 @@ static bool name_is_good(const char *name)
 		   size;
 }
 
-static void say_where(const struct mcp_client *client)
+static void snippet_place_print(const struct mcp_client *client)
 {
 	char path[512];
 	struct error ignored;
@@ -245,7 +247,7 @@ static void say_where(const struct mcp_client *client)
 		fprintf(stderr, "Put it where your client keeps its servers.\n");
 		return;
 	}
-	if (config_path_of(client, path, sizeof(path), &ignored) < 0)
+	if (mcp_config_file_path(client, path, sizeof(path), &ignored) < 0)
 		return;
 	fprintf(stderr, "%s: add it to %s", client->title, path);
 	if (client->key)
@@ -253,19 +255,19 @@ static void say_where(const struct mcp_client *client)
 	fprintf(stderr, "; --write creates a missing file.\n");
 }
 
-int mcp_config(struct client *client, int argc, char **argv, struct error *error)
+int mcp_config_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	const char *name = mcp_options.name ? mcp_options.name : "caisson";
 	if (mcp_options.list && argc == 1)
-		return print_clients();
+		return mcp_clients_print();
 	if (argc != 2)
 		return error_set(error, ERROR_USAGE,
 				 "mcp config needs a client: caisson mcp config claude-code "
 				 "(--list lists them)");
-	const struct mcp_client *row = find_client(argv[1], error);
+	const struct mcp_client *row = mcp_client_find(argv[1], error);
 	if (!row)
 		return -1;
-	if (!name_is_good(name))
+	if (!name_is_valid(name))
 		return error_set(error, ERROR_USAGE,
 				 "--name is 1 to %d of a-z, A-Z, 0-9, '-' and '_'", NAME_MAX_SIZE);
 	if (mcp_options.write && !row->file)
@@ -273,18 +275,18 @@ int mcp_config(struct client *client, int argc, char **argv, struct error *error
 				 "--write needs to know the client; without it the snippet is "
 				 "printed");
 	json_t *entry = NULL;
-	if ((mcp_options.http ? http_entry(client, row, &entry, error)
-			      : stdio_entry(row, &entry, error)) < 0)
+	if ((mcp_options.http ? http_entry_make(client, row, &entry, error)
+			      : stdio_entry_make(row, &entry, error)) < 0)
 		return -1;
 	DONE_BUFFER struct buffer snippet = BUFFER(64 * KIB);
 	int result = 0;
-	if (append_snippet(row, name, entry, &snippet) < 0) {
+	if (snippet_append(row, name, entry, &snippet) < 0) {
 		result = error_set(error, ERROR_USAGE, "the entry is too long");
 	} else if (mcp_options.write) {
-		result = config_write(row, name, entry, &snippet, error);
+		result = mcp_config_file_write(row, name, entry, &snippet, error);
 	} else {
 		printf("%s", snippet.data);
-		say_where(row);
+		snippet_place_print(row);
 	}
 	json_decref(entry);
 	return result;

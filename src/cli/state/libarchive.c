@@ -1,22 +1,22 @@
-/* Loading libarchive. See library.h. */
-#include "cli/state/library.h"
+/* Loads libarchive. See libarchive.h. */
+#include "cli/state/libarchive.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <string.h>
 
-#define LIBRARY "libarchive.so.13" /* its interface is part of its name */
+#define LIBRARY "libarchive.so.13" /* the name includes the version of its interface */
 
 struct state_library library;
 
-int state_library_load(struct error *error)
+int libarchive_load(struct error *error)
 {
 	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "%s is missing: `apt-get install libarchive13`", LIBRARY);
 	const char *missing = NULL;
-	/* A pointer to an object becomes one to a function, as POSIX promises. */
+	/* POSIX guarantees that this object pointer can be converted to a function pointer. */
 #define FIND(name)                                                                                 \
 	do {                                                                                       \
 		void *found = dlsym(handle, #name);                                                \

@@ -1,7 +1,7 @@
-/* An exec with our standard descriptors passed through: `run`, `exec` and `shell`. Speaks
- * proto/exec_stream.h after an upgrade. One poll() loop: standard input goes out as far as there is
- * credit, output comes in, signals are passed on. A closed standard output (`| head`) ends it as a
- * broken pipe would end the command. */
+/* Connects our standard descriptors to an exec: for `run`, `exec` and `shell`. Speaks
+ * proto/exec_stream.h after an upgrade. One poll() loop sends standard input as far as there is
+ * credit, writes output and forwards signals. If our standard output is closed (`| head`), we end
+ * the command the way a broken pipe would. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -28,21 +28,21 @@ struct stream {
 	bool stdin_open;
 	uint64_t stdin_credit;
 	bool ended;
-	bool leaving; /* the daemon was told so, and closes */
+	bool leaving; /* we told the daemon that we leave; it closes the connection */
 	char exec[64];
 	int interrupts;
-	json_t *record; /* of the exec, when it has ended */
+	json_t *record; /* the exec's record, once it has ended */
 	uint8_t frame[EXEC_STREAM_HEADER + EXEC_STREAM_MAX];
 	size_t frame_size;
 };
 
-bool session_wants_tty(void)
+bool exec_session_wants_tty(void)
 {
 	return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 }
 
-static int send_frame(struct stream *stream, enum exec_stream_type type, const void *data,
-		      size_t size, struct error *error)
+static int stream_send_frame(struct stream *stream, enum exec_stream_type type, const void *data,
+			     size_t size, struct error *error)
 {
 	uint8_t header[EXEC_STREAM_HEADER];
 	struct writer writer = writer_on(header, sizeof(header));
@@ -53,17 +53,17 @@ static int send_frame(struct stream *stream, enum exec_stream_type type, const v
 	return exchange_write(stream->exchange, false, data, size, error);
 }
 
-static int send_signal(struct stream *stream, int number, enum signal_scope scope,
-		       struct error *error)
+static int stream_send_signal(struct stream *stream, int number, enum signal_scope scope,
+			      struct error *error)
 {
 	uint8_t payload[8];
 	struct writer writer = writer_on(payload, sizeof(payload));
 	write_u32(&writer, (uint32_t)number);
 	write_u32(&writer, scope);
-	return send_frame(stream, EXEC_STREAM_SIGNAL, payload, sizeof(payload), error);
+	return stream_send_frame(stream, EXEC_STREAM_SIGNAL, payload, sizeof(payload), error);
 }
 
-static int send_size(struct stream *stream, struct error *error)
+static int stream_send_size(struct stream *stream, struct error *error)
 {
 	struct winsize size;
 	uint8_t payload[4];
@@ -72,15 +72,16 @@ static int send_size(struct stream *stream, struct error *error)
 	struct writer writer = writer_on(payload, sizeof(payload));
 	write_u16(&writer, size.ws_row);
 	write_u16(&writer, size.ws_col);
-	return send_frame(stream, EXEC_STREAM_RESIZE, payload, sizeof(payload), error);
+	return stream_send_frame(stream, EXEC_STREAM_RESIZE, payload, sizeof(payload), error);
 }
 
-static int write_output(int fd, const uint8_t *data, size_t size, struct error *error)
+static int output_write(int fd, const uint8_t *data, size_t size, struct error *error)
 {
 	while (size > 0) {
 		ssize_t put = write(fd, data, size);
 		if (put < 0 && errno == EAGAIN) {
-			/* Somebody made our standard output non-blocking: wait for it. */
+			/* Another process has made our standard output non-blocking: wait until it
+			 * is writable. */
 			struct pollfd wait = {.fd = fd, .events = POLLOUT};
 			poll(&wait, 1, -1);
 			continue;
@@ -96,28 +97,28 @@ static int write_output(int fd, const uint8_t *data, size_t size, struct error *
 	return 0;
 }
 
-/* Not while the terminal is raw. The command may have left the cursor anywhere. */
-static void say(const struct session *session, const char *text)
+/* Not to be called while the terminal is raw. The command may have left the cursor anywhere. */
+static void status_line_print(const struct exec_session *session, const char *text)
 {
 	if (session->tty)
 		fputc('\n', stderr);
-	complain("caisson: %s", text);
+	error_print("caisson: %s", text);
 }
 
-/* The sandbox has ended under the command, or its helpers were killed from inside: says which. */
-static int exit_code_of_lost(struct client *client, const struct session *session)
+/* Explains why the exec was lost: the sandbox has ended, or its helper processes were killed from
+ * inside. */
+static int lost_exec_exit_code(struct client *client, const struct exec_session *session)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	struct error error;
 	json_t *record = NULL;
 	const char *reason = "";
-	if (sandbox_path(&path, session->sandbox, "", &error) == 0 &&
-	    client_json(client, "GET", path.data, NULL, NULL, 0, &record, &error) == 0)
+	if (client_sandbox_call(client, "GET", session->sandbox, "", NULL, &record, &error) == 0)
 		reason = member_text(json_object_get(record, "end"), "reason");
 	bool timed_out = strcmp(reason, "timeout") == 0;
 	char text[256];
 	snprintf(text, sizeof(text), "the sandbox was ended under the command (%s)", reason);
-	say(session, timed_out ? "the sandbox's time was over, and the command with it; --timeout "
+	status_line_print(
+	    session, timed_out ? "the sandbox's time was over, and the command with it; --timeout "
 				 "gives it more"
 		     : *reason ? text
 			       : "nobody knows how the command ended: the sandbox was stopped, "
@@ -126,7 +127,8 @@ static int exit_code_of_lost(struct client *client, const struct session *sessio
 	return error_info(timed_out ? ERROR_TIMED_OUT : ERROR_INTERNAL)->exit_code;
 }
 
-static void say_limit(const struct session *session, const char *why, const char *more)
+static void limit_notice_print(const struct exec_session *session, const char *why,
+			       const char *more)
 {
 	char text[512];
 	if (session->fresh)
@@ -137,32 +139,35 @@ static void say_limit(const struct session *session, const char *why, const char
 		snprintf(text, sizeof(text),
 			 "the command was ended because %s; `caisson set %s %s` gives it more", why,
 			 session->sandbox, more);
-	say(session, text);
+	status_line_print(session, text);
 }
 
-/* The exit code as a shell says it, from the exec's record. */
-static int exit_code_of(struct client *client, const struct session *session, const json_t *record)
+/* The exit code, as a shell reports it, from the exec's record. */
+static int exec_exit_code(struct client *client, const struct exec_session *session,
+			  const json_t *record)
 {
 	const json_t *number = json_object_get(record, "signal");
 	if (json_is_true(json_object_get(record, "timed_out"))) {
-		say(session, "the command was ended by its time-out");
+		status_line_print(session, "the command was ended by its time-out");
 		return error_info(ERROR_TIMED_OUT)->exit_code;
 	}
 	if (json_is_true(json_object_get(record, "oom_killed")))
-		say_limit(session, "the sandbox's memory limit was reached", "--memory 2G");
+		limit_notice_print(session, "the sandbox's memory limit was reached",
+				   "--memory 2G");
 	if (json_is_true(json_object_get(record, "too_many_processes")))
-		say_limit(session, "it kept asking for processes beyond the sandbox's limit",
-			  "--pids 2000");
+		limit_notice_print(session,
+				   "it kept asking for processes beyond the sandbox's limit",
+				   "--pids 2000");
 	if (json_is_true(json_object_get(record, "lost")))
-		return exit_code_of_lost(client, session);
+		return lost_exec_exit_code(client, session);
 	if (json_is_integer(number))
 		return 128 + (int)json_integer_value(number);
 	const json_t *code = json_object_get(record, "exit_code");
 	return json_is_integer(code) ? (int)json_integer_value(code) : 125;
 }
 
-static int handle_frame(struct stream *stream, uint8_t type, const uint8_t *data, size_t size,
-			struct error *error)
+static int stream_handle_frame(struct stream *stream, uint8_t type, const uint8_t *data,
+			       size_t size, struct error *error)
 {
 	struct reader reader = reader_on(data, size);
 	json_t *json = NULL;
@@ -173,9 +178,9 @@ static int handle_frame(struct stream *stream, uint8_t type, const uint8_t *data
 		json_decref(json);
 		return 0;
 	case EXEC_STREAM_STDOUT:
-		return write_output(STDOUT_FILENO, data, size, error);
+		return output_write(STDOUT_FILENO, data, size, error);
 	case EXEC_STREAM_STDERR:
-		return write_output(STDERR_FILENO, data, size, error);
+		return output_write(STDERR_FILENO, data, size, error);
 	case EXEC_STREAM_GAP:
 		fprintf(stderr, "caisson: some output was lost%s\n", terminal_is_raw() ? "\r" : "");
 		return 0;
@@ -196,8 +201,8 @@ static int handle_frame(struct stream *stream, uint8_t type, const uint8_t *data
 	}
 }
 
-/* Whole frames out of what has come; keeps the rest. */
-static int handle_input(struct stream *stream, struct error *error)
+/* Handles complete frames and keeps the rest of the input. */
+static int stream_handle_input(struct stream *stream, struct error *error)
 {
 	struct exchange *exchange = stream->exchange;
 	for (;;) {
@@ -219,8 +224,9 @@ static int handle_input(struct stream *stream, struct error *error)
 						 "that is too long");
 			if (stream->frame_size - at < EXEC_STREAM_HEADER + size)
 				break;
-			if (handle_frame(stream, type, stream->frame + at + EXEC_STREAM_HEADER,
-					 size, error) < 0)
+			if (stream_handle_frame(stream, type,
+						stream->frame + at + EXEC_STREAM_HEADER, size,
+						error) < 0)
 				return -1;
 			at += EXEC_STREAM_HEADER + size;
 		}
@@ -231,7 +237,7 @@ static int handle_input(struct stream *stream, struct error *error)
 	}
 }
 
-static int receive(struct stream *stream, struct error *error)
+static int stream_receive(struct stream *stream, struct error *error)
 {
 	struct exchange *exchange = stream->exchange;
 	exchange->start = exchange->end = 0;
@@ -247,10 +253,10 @@ static int receive(struct stream *stream, struct error *error)
 				 "the connection to the daemon was lost; the command may go on, "
 				 "see `caisson logs`");
 	exchange->end = (size_t)got;
-	return handle_input(stream, error);
+	return stream_handle_input(stream, error);
 }
 
-static int forward_stdin(struct stream *stream, struct error *error)
+static int stream_forward_stdin(struct stream *stream, struct error *error)
 {
 	char data[16384];
 	ssize_t got = read(STDIN_FILENO, data, MIN(sizeof(data), stream->stdin_credit));
@@ -258,38 +264,39 @@ static int forward_stdin(struct stream *stream, struct error *error)
 		return 0;
 	if (got <= 0) {
 		stream->stdin_open = false;
-		return send_frame(stream, EXEC_STREAM_STDIN_CLOSE, NULL, 0, error);
+		return stream_send_frame(stream, EXEC_STREAM_STDIN_CLOSE, NULL, 0, error);
 	}
-	/* Before it has started there is nothing to come back to: the key is input. */
-	const char *key = stream->exec[0] ? terminal_leave_key(data, (size_t)got) : NULL;
+	/* Before the command has started there is nothing to detach from: the key is ordinary
+	 * input. */
+	const char *key = stream->exec[0] ? terminal_find_leave_key(data, (size_t)got) : NULL;
 	size_t size = key ? (size_t)(key - data) : (size_t)got;
 	stream->stdin_credit -= size;
-	if (size > 0 && send_frame(stream, EXEC_STREAM_STDIN, data, size, error) < 0)
+	if (size > 0 && stream_send_frame(stream, EXEC_STREAM_STDIN, data, size, error) < 0)
 		return -1;
 	if (!key)
 		return 0;
 	stream->leaving = true;
 	stream->stdin_open = false;
-	return send_frame(stream, EXEC_STREAM_LEAVE, NULL, 0, error);
+	return stream_send_frame(stream, EXEC_STREAM_LEAVE, NULL, 0, error);
 }
 
-/* The first interrupt is passed on; whoever insists gets the whole tree killed. */
-static int forward_signal(struct stream *stream, struct error *error)
+/* The first interrupt is forwarded; further ones kill the whole process tree. */
+static int stream_forward_signal(struct stream *stream, struct error *error)
 {
 	struct signalfd_siginfo info;
 	if (read(stream->signals, &info, sizeof(info)) != sizeof(info))
 		return 0;
 	int number = (int)info.ssi_signo;
 	if (number == SIGWINCH)
-		return send_size(stream, error);
+		return stream_send_size(stream, error);
 	if (++stream->interrupts >= 3)
-		return send_signal(stream, SIGKILL, SIGNAL_TREE, error);
-	return send_signal(stream, number, SIGNAL_TREE, error);
+		return stream_send_signal(stream, SIGKILL, SIGNAL_TREE, error);
+	return stream_send_signal(stream, number, SIGNAL_TREE, error);
 }
 
-static int loop(struct stream *stream, struct error *error)
+static int stream_loop(struct stream *stream, struct error *error)
 {
-	if (handle_input(stream, error) < 0)
+	if (stream_handle_input(stream, error) < 0)
 		return -1;
 	while (!stream->ended) {
 		bool want_stdin = stream->stdin_open && stream->stdin_credit > 0;
@@ -298,23 +305,23 @@ static int loop(struct stream *stream, struct error *error)
 		    {.fd = stream->signals, .events = POLLIN},
 		    {.fd = want_stdin ? STDIN_FILENO : -1, .events = POLLIN},
 		};
-		bool pending = exchange_pending(stream->exchange);
+		bool pending = exchange_has_input(stream->exchange);
 		if (poll(fds, ARRAY_SIZE(fds), pending ? 0 : -1) < 0) {
 			if (errno == EINTR)
 				continue;
 			return error_set_errno(error, ERROR_INTERNAL, errno, "poll");
 		}
-		if (fds[1].revents && forward_signal(stream, error) < 0)
+		if (fds[1].revents && stream_forward_signal(stream, error) < 0)
 			return -1;
-		if ((pending || fds[0].revents) && receive(stream, error) < 0)
+		if ((pending || fds[0].revents) && stream_receive(stream, error) < 0)
 			return -1;
-		if (!stream->ended && fds[2].revents && forward_stdin(stream, error) < 0)
+		if (!stream->ended && fds[2].revents && stream_forward_stdin(stream, error) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-static int open_signals(bool tty)
+static int signals_open(bool tty)
 {
 	sigset_t set;
 	sigemptyset(&set);
@@ -329,8 +336,8 @@ static int open_signals(bool tty)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int begin(struct client *client, const struct session *session, struct exchange *exchange,
-		 struct error *error)
+static int stream_open(struct client *client, const struct exec_session *session,
+		       struct exchange *exchange, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	FREE_TEXT char *body = json_dumps(session->body, JSON_COMPACT);
@@ -356,8 +363,8 @@ static int begin(struct client *client, const struct session *session, struct ex
 	return 0;
 }
 
-/* The user left it. It may have ended in that moment, which its record says. */
-static bool was_left(const struct stream *stream, struct session *session)
+/* True if the user has left the exec. It may have ended at that moment; its record tells. */
+static bool exec_was_left(const struct stream *stream, struct exec_session *session)
 {
 	if (!stream->leaving || stream->record)
 		return false;
@@ -365,12 +372,12 @@ static bool was_left(const struct stream *stream, struct session *session)
 	memcpy(session->left, stream->exec, sizeof(session->left));
 	snprintf(text, sizeof(text), "left; the command goes on, `caisson attach %s %s` comes back",
 		 session->sandbox, session->left);
-	say(session, text);
+	status_line_print(session, text);
 	return true;
 }
 
-int session_run(struct client *client, struct session *session, int *ret_exit_code,
-		struct error *error)
+int exec_session_run(struct client *client, struct exec_session *session, int *ret_exit_code,
+		     struct error *error)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
 	struct exchange *exchange = calloc(1, sizeof(*exchange));
@@ -380,26 +387,25 @@ int session_run(struct client *client, struct session *session, int *ret_exit_co
 	stream->exchange = exchange;
 	stream->stdin_open = session->stdin_open;
 	stream->stdin_credit = FILE_WINDOW;
-	stream->signals = open_signals(session->tty);
-	int result = begin(client, session, exchange, error);
+	stream->signals = signals_open(session->tty);
+	int result = stream_open(client, session, exchange, error);
 	if (result == 0 && session->tty)
-		terminal_raw();
+		terminal_set_raw();
 	if (result == 0)
-		result = loop(stream, error);
+		result = stream_loop(stream, error);
 	terminal_restore();
 	int exit_code = 0;
-	if (result == 0 && !was_left(stream, session))
-		exit_code = exit_code_of(client, session, stream->record);
+	if (result == 0 && !exec_was_left(stream, session))
+		exit_code = exec_exit_code(client, session, stream->record);
 	json_decref(stream->record);
-	/* Whoever reads our output has enough: as quiet as a command that SIGPIPE ends. */
+	/* Our output's reader has closed it: end silently, like a command that SIGPIPE kills. */
 	if (result < 0 && error->errnum == EPIPE && error->kind == ERROR_CANCELLED) {
 		result = 0;
 		exit_code = 128 + SIGPIPE;
 	}
 	*ret_exit_code = exit_code;
 	fd_close(&stream->signals);
-	exchange_done(exchange);
-	free(exchange);
+	exchange_free(exchange);
 	free(stream);
 	return result;
 }

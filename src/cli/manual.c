@@ -1,5 +1,5 @@
-/* `caisson _man DIRECTORY`: the manual's pages, made from the same tables as --help. Called by
- * `make install`. */
+/* `caisson _man DIRECTORY`: the manual pages, made from the same tables as --help. Called by `make
+ * install`. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-/* Text as it is: a backslash, a hyphen, and a line that would be a request mean themselves. */
-static void put_text(FILE *page, const char *text)
+/* Escapes text for troff: backslashes, hyphens, and lines that would be requests. */
+static void page_put_text(FILE *page, const char *text)
 {
 	for (bool begins = true; *text; text++) {
 		if (begins && (*text == '.' || *text == '\''))
@@ -24,61 +24,61 @@ static void put_text(FILE *page, const char *text)
 	}
 }
 
-/* Lines and columns stay, as --help has them. */
-static void put_lines(FILE *page, const char *text)
+/* Keeps lines and columns as --help has them. */
+static void page_put_lines(FILE *page, const char *text)
 {
 	fputs(".nf\n", page);
-	put_text(page, text);
+	page_put_text(page, text);
 	fputs("\n.fi\n", page);
 }
 
-static void put_option(FILE *page, const struct option_spec *option)
+static void page_put_option(FILE *page, const struct option_spec *option)
 {
 	fputs(".TP\n", page);
 	if (option->letter)
 		fprintf(page, "\\fB\\-%c\\fR, ", option->letter);
 	fputs("\\fB\\-\\-", page);
-	put_text(page, option->name);
+	page_put_text(page, option->name);
 	fputs("\\fR", page);
 	if (option->value) {
 		fputs(" \\fI", page);
-		put_text(page, option->value);
+		page_put_text(page, option->value);
 		fputs("\\fR", page);
 	}
 	putc('\n', page);
-	put_text(page, option->help);
+	page_put_text(page, option->help);
 	putc('\n', page);
 }
 
-static void put_head(FILE *page, const char *name, const char *summary, const char *synopsis)
+static void page_put_head(FILE *page, const char *name, const char *summary, const char *synopsis)
 {
 	fputs(".TH ", page);
-	put_text(page, name);
+	page_put_text(page, name);
 	fprintf(page, " 1 \"\" \"caisson %s\" \"Caisson\"\n.SH NAME\n", CAISSON_VERSION);
-	put_text(page, name);
+	page_put_text(page, name);
 	fputs(" \\- ", page);
-	put_text(page, summary);
+	page_put_text(page, summary);
 	fputs("\n.SH SYNOPSIS\n\\fBcaisson\\fR ", page);
-	put_text(page, synopsis);
+	page_put_text(page, synopsis);
 	putc('\n', page);
 }
 
-static void put_overview(FILE *page)
+static void page_put_overview(FILE *page)
 {
-	put_head(page, "caisson", cli_pitch, "VERB [options] ...");
+	page_put_head(page, "caisson", cli_pitch, "VERB [options] ...");
 	fputs(".SH DESCRIPTION\n", page);
-	put_lines(page, cli_overview);
+	page_put_lines(page, cli_overview);
 	fputs(".SH VERBS\n", page);
 	for (const struct verb *const *verb = verbs; *verb; verb++) {
 		if ((*verb)->hidden)
 			continue;
 		fprintf(page, ".TP\n\\fBcaisson\\-%s\\fR(1)\n", (*verb)->name);
-		put_text(page, (*verb)->summary);
+		page_put_text(page, (*verb)->summary);
 		putc('\n', page);
 	}
 }
 
-static void put_verb(FILE *page, const struct verb *verb)
+static void page_put_verb(FILE *page, const struct verb *verb)
 {
 	const struct option_spec usual[] = {
 	    {.name = "json", .help = verb->json ? verb->json : CLI_JSON_USUAL},
@@ -87,20 +87,20 @@ static void put_verb(FILE *page, const struct verb *verb)
 	char name[64], synopsis[256];
 	snprintf(name, sizeof(name), "caisson-%s", verb->name);
 	snprintf(synopsis, sizeof(synopsis), "%s %s", verb->name, verb->arguments);
-	put_head(page, name, verb->summary, synopsis);
+	page_put_head(page, name, verb->summary, synopsis);
 	fputs(".SH DESCRIPTION\n", page);
-	put_lines(page, verb->help);
+	page_put_lines(page, verb->help);
 	fputs(".SH OPTIONS\n", page);
 	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
 	     option++)
-		put_option(page, option);
+		page_put_option(page, option);
 	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
-		put_option(page, &usual[i]);
+		page_put_option(page, &usual[i]);
 	fputs(".SH SEE ALSO\n\\fBcaisson\\fR(1)\n", page);
 }
 
-/* verb: NULL for the page of the whole program. */
-static int write_page(const char *directory, const struct verb *verb, struct error *error)
+/* verb: NULL for the whole program's page. */
+static int page_write(const char *directory, const struct verb *verb, struct error *error)
 {
 	char path[512];
 	if (text_format(path, sizeof(path), "%s/caisson%s%s.1", directory, verb ? "-" : "",
@@ -112,24 +112,24 @@ static int write_page(const char *directory, const struct verb *verb, struct err
 				       errno == ENOENT ? ERROR_FILE_NOT_FOUND : ERROR_FILE_DENIED,
 				       errno, "%s", path);
 	if (verb)
-		put_verb(page, verb);
+		page_put_verb(page, verb);
 	else
-		put_overview(page);
+		page_put_overview(page);
 	bool failed = ferror(page);
 	if (fclose(page) != 0 || failed)
 		return error_set_errno(error, ERROR_FILE_INVALID, errno, "%s", path);
 	return 0;
 }
 
-static int run_man(struct client *client, int argc, char **argv, struct error *error)
+static int man_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	(void)client;
 	if (argc != 2)
 		return error_set(error, ERROR_USAGE, "it takes a directory");
-	int result = write_page(argv[1], NULL, error);
+	int result = page_write(argv[1], NULL, error);
 	for (const struct verb *const *verb = verbs; *verb && result == 0; verb++)
 		if (!(*verb)->hidden)
-			result = write_page(argv[1], *verb, error);
+			result = page_write(argv[1], *verb, error);
 	return result;
 }
 
@@ -140,6 +140,6 @@ const struct verb verb_man = {
     .summary = "Write the manual's pages",
     .help = "Writes caisson.1 and one page for each verb.",
     .configuration = CONFIGURATION_NEVER,
-    .run = run_man,
+    .run = man_run,
     .hidden = true,
 };
