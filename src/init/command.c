@@ -48,7 +48,7 @@ struct command {
 static struct command command;
 static char child_stack[CHILD_STACK_SIZE] __attribute__((aligned(4096)));
 
-static bool set_descriptors(void)
+static bool child_set_descriptors(void)
 {
 	for (int i = 0; i < 3; i++)
 		if (dup2(command.standard[i], i) < 0)
@@ -57,7 +57,7 @@ static bool set_descriptors(void)
 	return sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
 }
 
-static bool set_terminal(void)
+static bool child_set_terminal(void)
 {
 	if (setsid() < 0)
 		return false;
@@ -70,20 +70,20 @@ static bool set_terminal(void)
 	return ioctl(STDIN_FILENO, TIOCSCTTY, 0) == 0;
 }
 
-static bool set_limit(int resource, uint64_t soft, uint64_t hard)
+static bool limit_set(int resource, uint64_t soft, uint64_t hard)
 {
 	struct rlimit limit = {.rlim_cur = soft, .rlim_max = hard};
 	return prlimit(0, resource, &limit, NULL) == 0;
 }
 
-static bool set_limits(void)
+static bool child_set_limits(void)
 {
 	const struct exec_request *request = command.request;
 	uint64_t files = configuration.setup.limits.files;
-	if (files > 0 && !set_limit(RLIMIT_NOFILE, files, files) && errno != EPERM)
+	if (files > 0 && !limit_set(RLIMIT_NOFILE, files, files) && errno != EPERM)
 		return false;
 	for (uint32_t i = 0; i < request->limit_count; i++)
-		if (!set_limit((int)request->limits[i].resource, request->limits[i].soft,
+		if (!limit_set((int)request->limits[i].resource, request->limits[i].soft,
 			       request->limits[i].hard))
 			return false;
 	return true;
@@ -91,7 +91,7 @@ static bool set_limits(void)
 
 /* `> /dev/stderr` and the driver of a code context open a pipe anew, by its name under /proc: it
  * has to be the user's. Where it cannot be, all else works. */
-static void give_pipes(void)
+static void pipes_give_to_user(void)
 {
 	if (command.user.uid == 0 || command.request->flags & EXEC_TTY)
 		return;
@@ -100,16 +100,16 @@ static void give_pipes(void)
 			return;
 }
 
-static bool set_user(void)
+static bool child_set_user(void)
 {
-	give_pipes();
+	pipes_give_to_user();
 	int result = user_become(&command.user);
 	errno = -result;
 	return result == 0;
 }
 
 /* Executes the file at command.path; returns only on failure. */
-static void execute(void)
+static void program_execute(void)
 {
 	execve(command.path, command.argv, command.environment);
 	if (errno != ENOEXEC)
@@ -125,7 +125,7 @@ static void execute(void)
 
 /* Tries each directory of PATH as execvpe() does: one that may not be searched or holds something
  * that may not be executed does not end the search, but is what is reported if nothing is found. */
-static void search(const char *path)
+static void program_search_path(const char *path)
 {
 	const char *name = command.argv[0];
 	int worst = ENOENT;
@@ -135,7 +135,7 @@ static void search(const char *path)
 		int used = snprintf(command.path, sizeof(command.path), "%.*s%s%s", length, path,
 				    length ? "/" : "", name);
 		if (used > 0 && (size_t)used < sizeof(command.path)) {
-			execute();
+			program_execute();
 			if (errno == EACCES)
 				worst = EACCES;
 			else if (errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG)
@@ -146,34 +146,34 @@ static void search(const char *path)
 	errno = worst;
 }
 
-static bool run(void)
+static bool program_run(void)
 {
 	const char *path = environment_get(command.environment, "PATH");
 	if (strchr(command.argv[0], '/') || !path) {
 		snprintf(command.path, sizeof(command.path), "%s", command.argv[0]);
-		execute();
+		program_execute();
 	} else if (!command.argv[0][0]) {
 		errno = ENOENT;
 	} else {
-		search(path);
+		program_search_path(path);
 	}
 	return false;
 }
 
-static bool set_cwd(void)
+static bool child_set_cwd(void)
 {
 	return chdir(command.cwd) == 0;
 }
 
-static int child(void *unused)
+static int child_main(void *unused)
 {
 	static bool (*const steps[])(void) = {
-	    [STEP_DESCRIPTORS] = set_descriptors,
-	    [STEP_TERMINAL] = set_terminal,
-	    [STEP_LIMITS] = set_limits,
-	    [STEP_USER] = set_user,
-	    [STEP_CWD] = set_cwd,
-	    [STEP_EXECUTE] = run,
+	    [STEP_DESCRIPTORS] = child_set_descriptors,
+	    [STEP_TERMINAL] = child_set_terminal,
+	    [STEP_LIMITS] = child_set_limits,
+	    [STEP_USER] = child_set_user,
+	    [STEP_CWD] = child_set_cwd,
+	    [STEP_EXECUTE] = program_run,
 	};
 	(void)unused;
 	signals_default();
@@ -189,7 +189,7 @@ static int child(void *unused)
 }
 
 /* A program that was found but could not be executed: why. */
-static enum error_kind kind_of_denied(void)
+static enum error_kind denied_error_kind(void)
 {
 	struct stat status;
 	if (stat(command.path, &status) < 0)
@@ -199,14 +199,14 @@ static enum error_kind kind_of_denied(void)
 	return ERROR_EXEC_DENIED;
 }
 
-static enum error_kind kind_of_execute(int errnum)
+static enum error_kind execute_error_kind(int errnum)
 {
 	switch (errnum) {
 	case ENOENT:
 	case ENOTDIR:
 		return ERROR_PROGRAM_NOT_FOUND;
 	case EACCES:
-		return kind_of_denied();
+		return denied_error_kind();
 	case EPERM:
 		return ERROR_EXEC_DENIED;
 	case EAGAIN:
@@ -220,7 +220,7 @@ static enum error_kind kind_of_execute(int errnum)
 	}
 }
 
-static void describe(struct failure *failure)
+static void failure_describe(struct failure *failure)
 {
 	int errnum = command.errnum;
 	const char *what = "";
@@ -245,14 +245,14 @@ static void describe(struct failure *failure)
 			 command.cwd, errnum == ENOENT ? "no such directory" : strerror(errnum));
 		return;
 	case STEP_EXECUTE:
-		failure->kind = kind_of_execute(errnum);
+		failure->kind = execute_error_kind(errnum);
 		what = command.argv[0];
 		break;
 	}
 	snprintf(failure->message, sizeof(failure->message), "%.180s: %s", what, strerror(errnum));
 }
 
-static void set_standard(const int *fds, size_t count)
+static void standard_set(const int *fds, size_t count)
 {
 	uint32_t flags = command.request->flags;
 	size_t at = 0;
@@ -268,7 +268,7 @@ static void set_standard(const int *fds, size_t count)
 }
 
 /* As a user at a prompt in /workspace would mean it. */
-static void prepare_cwd(void)
+static void cwd_prepare(void)
 {
 	const char *path = (const char *)command.request->cwd.data, *from = CWD_DEFAULT "/";
 	int size = (int)command.request->cwd.size;
@@ -304,11 +304,11 @@ pid_t command_start(const struct exec_request *request, const int *fds, size_t f
 	command.argv = command.argv_room + 1;
 	for (uint32_t i = 0; i < request->argc; i++)
 		command.argv[i] = (char *)packed_next(request->argv, &at);
-	prepare_cwd();
-	set_standard(fds, fd_count);
+	cwd_prepare();
+	standard_set(fds, fd_count);
 	command.errnum = 0;
-	pid_t pid =
-	    clone(child, child_stack + sizeof(child_stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+	pid_t pid = clone(child_main, child_stack + sizeof(child_stack),
+			  CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
 	if (pid < 0) {
 		ret_failure->kind = ERROR_RESOURCE_LIMIT;
 		ret_failure->errnum = (uint32_t)errno;
@@ -318,6 +318,6 @@ pid_t command_start(const struct exec_request *request, const int *fds, size_t f
 	}
 	if (command.errnum == 0)
 		return pid;
-	describe(ret_failure);
+	failure_describe(ret_failure);
 	return -1;
 }

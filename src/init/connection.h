@@ -13,9 +13,9 @@
 
 NODISCARD int connection_listen(int listener);
 /* Serves the one that is there for good instead, whose ends BEGIN tells of. */
-NODISCARD int connection_begin(int channel);
+NODISCARD int connection_use_channel(int channel);
 /* It is one of those. */
-bool connection_lasts(void);
+bool connection_is_permanent(void);
 void connection_accept(void);
 void connection_event(uint32_t generation, uint32_t events);
 /* Serves what waits in the inbox. */
@@ -23,7 +23,7 @@ void connection_serve(void);
 /* The end of a loop's turn: sends what there is to be told. */
 void connection_flush(void);
 /* There is more to be served: the loop must not sleep. */
-bool connection_waiting(void);
+bool connection_has_request(void);
 
 /* HELLO was exchanged: frames sent now arrive. */
 bool connection_ready(void);
@@ -36,7 +36,7 @@ void connection_send_failure(enum frame_type type, uint64_t id, enum error_kind 
 			     const char *message);
 /* Room for one frame of the largest size, to be filled in place (header too); only while
  * connection_has_room(). */
-uint8_t *connection_place(void);
-void connection_placed(size_t size);
+uint8_t *connection_reserve(void);
+void connection_commit(size_t size);
 /* The peer broke the protocol: says so and closes. */
 void connection_refuse(const char *message);

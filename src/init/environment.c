@@ -18,7 +18,7 @@ static char *variables[2 * EXEC_ENV_MAX + POOL_ENVIRONMENT_MAX + IMPLIED_MAX + 1
 static size_t count;
 
 /* Replaces the variable of the same name, or adds it. */
-static void set(const char *variable)
+static void variable_set(const char *variable)
 {
 	size_t name = (size_t)(strchr(variable, '=') - variable) + 1;
 	size_t at = 0;
@@ -28,12 +28,12 @@ static void set(const char *variable)
 	count = MAX(count, at + 1);
 }
 
-static void set_packed(struct bytes packed)
+static void variable_set_packed(struct bytes packed)
 {
 	size_t at = 0;
 	const char *variable;
 	while ((variable = packed_next(packed, &at)))
-		set(variable);
+		variable_set(variable);
 }
 
 const char *environment_get(char *const *environment, const char *name)
@@ -46,7 +46,7 @@ const char *environment_get(char *const *environment, const char *name)
 }
 
 /* What nobody gave is as a login would have it. */
-static void imply(const char *name, const char *value)
+static void variable_set_default(const char *name, const char *value)
 {
 	static char room[2 * GUEST_PATH_MAX];
 	static size_t used;
@@ -55,12 +55,12 @@ static void imply(const char *name, const char *value)
 	int length = snprintf(room + used, sizeof(room) - used, "%s=%s", name, value);
 	if (length < 0 || (size_t)length >= sizeof(room) - used)
 		return;
-	set(room + used);
+	variable_set(room + used);
 	used += (size_t)length + 1;
 }
 
 /* Is there a way to elsewhere? Nothing is sent. */
-static bool has_network(void)
+static bool network_exists(void)
 {
 	const struct sockaddr_in elsewhere = {
 	    .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(ELSEWHERE)};
@@ -69,27 +69,27 @@ static bool has_network(void)
 }
 
 /* Without a network a package manager is to say so at once: npm tries for more than a minute. */
-static void imply_no_retries(void)
+static void variable_set_no_retries(void)
 {
 	static const char *const names[] = {"NPM_CONFIG_FETCH_RETRIES", "PIP_RETRIES",
 					    "UV_HTTP_RETRIES", "YARN_HTTP_RETRY",
 					    "CARGO_NET_RETRY"};
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		imply(names[i], "0");
+		variable_set_default(names[i], "0");
 }
 
 char **environment_make(const struct exec_request *request, const struct user *user)
 {
-	set_packed(configuration.environment);
-	set_packed(request->environment);
-	imply("PATH", PATH_DEFAULT);
-	imply("HOME", user->home);
-	imply("USER", user->name);
-	imply("LOGNAME", user->name);
-	imply("SHELL", user->shell);
+	variable_set_packed(configuration.environment);
+	variable_set_packed(request->environment);
+	variable_set_default("PATH", PATH_DEFAULT);
+	variable_set_default("HOME", user->home);
+	variable_set_default("USER", user->name);
+	variable_set_default("LOGNAME", user->name);
+	variable_set_default("SHELL", user->shell);
 	if (request->flags & EXEC_TTY)
-		imply("TERM", "xterm-256color");
-	if (!has_network())
-		imply_no_retries();
+		variable_set_default("TERM", "xterm-256color");
+	if (!network_exists())
+		variable_set_no_retries();
 	return variables;
 }

@@ -1,6 +1,6 @@
 /* Execs as PID 1 sees them: one record per command from EXEC to FORGET, its pipes, its time-out,
- * its end. Files: exec.c (requests and life), output.c (what it prints), input.c (what it is fed),
- * ending.c (time-outs and killing). */
+ * its end. Files: exec.c (requests and life), exec_output.c (what it prints), exec_input.c (what it
+ * is fed), killing.c (time-outs and killing). */
 #pragma once
 
 #include <stdbool.h>
@@ -67,17 +67,18 @@ void exec_resize(const struct request *request);
 void exec_credit(uint64_t key, uint32_t credit);
 void exec_consumed(const struct request *request);
 void exec_forget(uint64_t key);
-void exec_list(void);
-void exec_left_running(uint64_t key);
+void exec_send_list(void);
+void exec_send_left_running(uint64_t key);
 /* Answers LEFT_RUNNING with the short names that PID 1 can see without waiting for anybody. */
-void exec_name_shortly(uint64_t key);
+void exec_send_left_running_names(uint64_t key);
 
-/* Events. exec_assigned() is false when the runner is dead: it gets another one. */
-NODISCARD bool exec_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size);
-void exec_refused(uint32_t index, const struct failure *failure);
+/* Events. exec_send_to_runner() is false when the runner is dead: it gets another one. */
+NODISCARD bool exec_send_to_runner(uint32_t index, uint32_t runner, const uint8_t *frame,
+				   size_t size);
+void exec_runner_failed(uint32_t index, const struct failure *failure);
 void exec_runner_frame(uint32_t index, const struct frame *frame);
 /* Its runner was killed before it had read the request: true when it waits for another one. */
-NODISCARD bool exec_begin_again(uint32_t index);
+NODISCARD bool exec_await_runner_again(uint32_t index);
 /* unread: the runner has not even read the request. */
 void exec_runner_gone(uint32_t index, bool unread);
 void exec_output_event(uint32_t index, uint32_t generation, int stream);
@@ -85,14 +86,14 @@ void exec_input_event(uint32_t index, uint32_t generation);
 void exec_time(int64_t now);
 int64_t exec_deadline(void);
 /* The connection has room: what was held back goes on. */
-void exec_turn(void);
+void exec_send_pending(void);
 /* A new connection: nothing is promised to it yet. */
-void exec_reconnected(void);
+void exec_connection_changed(void);
 uint32_t exec_alive(void); /* execs with a runner */
 
 /* Between the files of it. */
 /* Records at this index and above are free. */
-uint32_t exec_slots(void);
+uint32_t exec_table_size(void);
 struct exec *exec_at(uint32_t index);
 uint32_t exec_index(const struct exec *exec);
 struct exec *exec_find(uint64_t key);
@@ -108,4 +109,4 @@ bool output_drained(const struct exec *exec);
 void input_open(struct exec *exec, int fd);
 void input_close(struct exec *exec);
 void input_flush(struct exec *exec);
-void ending_kill(struct exec *exec, uint32_t cause);
+void exec_kill(struct exec *exec, uint32_t cause);

@@ -14,9 +14,9 @@
 #include "base/fd.h"
 #include "init/setup/configuration.h"
 #include "init/connection.h"
-#include "init/ending.h"
+#include "init/killing.h"
 #include "init/exec.h"
-#include "init/launch.h"
+#include "init/runners.h"
 #include "init/process_limit.h"
 #include "init/relay.h"
 #include "init/setup/setup.h"
@@ -40,8 +40,8 @@ static struct {
 };
 
 /* kind in 8 bits, index in 24, generation in 32. */
-static struct epoll_event event_of(uint32_t events, enum event_kind kind, uint32_t index,
-				   uint32_t generation)
+static struct epoll_event event_make(uint32_t events, enum event_kind kind, uint32_t index,
+				     uint32_t generation)
 {
 	uint64_t data = (uint64_t)kind << 56 | (uint64_t)index << 32 | generation;
 	return (struct epoll_event){.events = events, .data.u64 = data};
@@ -49,13 +49,13 @@ static struct epoll_event event_of(uint32_t events, enum event_kind kind, uint32
 
 int loop_add(int fd, uint32_t events, enum event_kind kind, uint32_t index, uint32_t generation)
 {
-	struct epoll_event event = event_of(events, kind, index, generation);
+	struct epoll_event event = event_make(events, kind, index, generation);
 	return epoll_ctl(loop.epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 int loop_modify(int fd, uint32_t events, enum event_kind kind, uint32_t index, uint32_t generation)
 {
-	struct epoll_event event = event_of(events, kind, index, generation);
+	struct epoll_event event = event_make(events, kind, index, generation);
 	return epoll_ctl(loop.epoll, EPOLL_CTL_MOD, fd, &event) < 0 ? -errno : 0;
 }
 
@@ -82,7 +82,7 @@ bool loop_shutting_down(void)
 	return loop.shutdown != NEVER;
 }
 
-static void reap(void)
+static void children_reap(void)
 {
 	struct signalfd_siginfo info;
 	int status;
@@ -95,11 +95,11 @@ static void reap(void)
 		if (WIFSTOPPED(status))
 			kill(pid, SIGCONT);
 		else
-			launch_reaped(pid, status);
+			child_reaped(pid, status);
 	}
 }
 
-static void dispatch(const struct epoll_event *event)
+static void event_dispatch(const struct epoll_event *event)
 {
 	uint32_t index = (uint32_t)(event->data.u64 >> 32) & 0xffffff;
 	uint32_t generation = (uint32_t)event->data.u64;
@@ -112,17 +112,17 @@ static void dispatch(const struct epoll_event *event)
 		connection_event(generation, event->events);
 		break;
 	case EVENT_SIGNAL:
-		reap();
+		children_reap();
 		break;
 	case EVENT_TIMER:
 		if (read(loop.timer, &expirations, sizeof(expirations)) > 0)
 			loop.armed = NEVER;
 		break;
 	case EVENT_LAUNCHER:
-		launch_event();
+		launcher_event();
 		break;
 	case EVENT_RUNNER:
-		launch_runner_event(index, generation, event->events);
+		runner_event(index, generation, event->events);
 		break;
 	case EVENT_STDOUT:
 		exec_output_event(index, generation, 0);
@@ -137,7 +137,7 @@ static void dispatch(const struct epoll_event *event)
 }
 
 /* /proc/meminfo is kept true while something runs that could look at it. */
-static void refresh_meminfo(int64_t now)
+static void meminfo_refresh(int64_t now)
 {
 	if (configuration.setup.meminfo < 0 || exec_alive() == 0) {
 		loop.meminfo_at = NEVER;
@@ -149,7 +149,7 @@ static void refresh_meminfo(int64_t now)
 	loop.meminfo_at = now + MEMINFO_PERIOD;
 }
 
-static void arm_timer(int64_t next)
+static void timer_arm(int64_t next)
 {
 	/* An earlier one may fire for nothing; that is cheaper than moving it every time. */
 	if (next >= loop.armed)
@@ -163,22 +163,22 @@ static void arm_timer(int64_t next)
 }
 
 /* Everything that is due now; returns when something is next. */
-static int64_t serve_time(void)
+static int64_t timers_serve(void)
 {
 	int64_t now = clock_boot();
 	exec_time(now);
 	relay_time(now);
-	launch_time(now);
+	runners_time(now);
 	process_limit_time(now);
-	ending_time(now);
-	refresh_meminfo(now);
+	killing_time(now);
+	meminfo_refresh(now);
 	int64_t next = MIN(loop.deadline, loop.shutdown);
 	next = MIN(next, loop.meminfo_at);
 	next = MIN(next, exec_deadline());
 	next = MIN(next, relay_deadline());
-	next = MIN(next, launch_deadline());
+	next = MIN(next, runners_deadline());
 	next = MIN(next, process_limit_deadline());
-	return MIN(next, ending_deadline());
+	return MIN(next, killing_deadline());
 }
 
 int loop_open(void)
@@ -202,19 +202,19 @@ enum init_exit loop_run(void)
 	struct epoll_event events[EVENTS_PER_TURN];
 	for (;;) {
 		connection_serve();
-		int64_t next = serve_time();
+		int64_t next = timers_serve();
 		connection_flush();
 		int64_t now = clock_boot();
 		if (loop.deadline <= now)
 			return INIT_EXIT_DEADLINE;
 		if (loop.shutdown <= now || (loop_shutting_down() && exec_alive() == 0))
 			return INIT_EXIT_SHUTDOWN;
-		arm_timer(next);
-		int count =
-		    epoll_wait(loop.epoll, events, EVENTS_PER_TURN, connection_waiting() ? 0 : -1);
+		timer_arm(next);
+		int count = epoll_wait(loop.epoll, events, EVENTS_PER_TURN,
+				       connection_has_request() ? 0 : -1);
 		if (count < 0 && errno != EINTR)
 			return INIT_EXIT_FAILED;
 		for (int i = 0; i < count; i++)
-			dispatch(&events[i]);
+			event_dispatch(&events[i]);
 	}
 }

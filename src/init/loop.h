@@ -13,7 +13,7 @@ enum event_kind {
 	EVENT_SIGNAL,
 	EVENT_TIMER,
 	EVENT_LAUNCHER,
-	EVENT_RUNNER, /* index in launch.c's table */
+	EVENT_RUNNER, /* index in runners.c's table */
 	EVENT_STDOUT, /* index in exec.c's table, as the next two */
 	EVENT_STDERR,
 	EVENT_INPUT,

@@ -12,7 +12,7 @@
 
 #include "init/setup/configuration.h"
 #include "init/connection.h"
-#include "init/launch.h"
+#include "init/runners.h"
 #include "init/loop.h"
 #include "init/process_limit.h"
 #include "init/scan.h"
@@ -22,7 +22,7 @@
 
 /* A descriptor below 3 that is not open would be given to the next file and be mistaken for a
  * standard one. */
-static void fill_standard_descriptors(void)
+static void standard_descriptors_fill(void)
 {
 	int fd;
 	do
@@ -33,7 +33,7 @@ static void fill_standard_descriptors(void)
 }
 
 /* Six descriptors for each exec are more than the usual soft limit. */
-static void raise_file_limit(void)
+static void file_limit_raise(void)
 {
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -43,14 +43,14 @@ static void raise_file_limit(void)
 	}
 }
 
-static int fail(const char *what, int errnum)
+static int start_fail(const char *what, int errnum)
 {
 	dprintf(STDERR_FILENO, "caisson-init: %s: %s\n", what, strerror(errnum));
 	return INIT_EXIT_FAILED;
 }
 
 /* The socket that is standard input, which becomes /dev/null. */
-static int take_channel(void)
+static int channel_take(void)
 {
 	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 	close(STDIN_FILENO);
@@ -64,31 +64,31 @@ int main(int argc, char **argv)
 	bool channel = argc > 1;
 	/* Outside a namespace of its own it would signal every process of the host. */
 	if (getpid() != 1)
-		return fail("started as an ordinary process", EPERM);
-	int channel_fd = channel ? take_channel() : -1;
-	fill_standard_descriptors();
+		return start_fail("started as an ordinary process", EPERM);
+	int channel_fd = channel ? channel_take() : -1;
+	standard_descriptors_fill();
 	signals_reset();
 	umask(022);
 	/* Before the first fork: all have it so. */
 	prctl(PR_SET_DUMPABLE, 0);
-	raise_file_limit();
+	file_limit_raise();
 	if (channel)
 		setup_channel(&configuration.setup);
-	else if (setup_boot(&configuration.setup, launch_prepare, &failure) < 0)
-		return fail(failure.message, (int)failure.errnum);
+	else if (setup_boot(&configuration.setup, launcher_prepare, &failure) < 0)
+		return start_fail(failure.message, (int)failure.errnum);
 	int result = scan_begin();
 	if (result < 0)
-		return fail("/proc", -result);
+		return start_fail("/proc", -result);
 	terminal_begin();
 	process_limit_watch(configuration.setup.handles.process_events);
 	result = loop_open();
 	if (result == 0)
-		result = launch_open();
+		result = launcher_watch();
 	if (result == 0)
-		result = channel ? connection_begin(channel_fd)
+		result = channel ? connection_use_channel(channel_fd)
 				 : connection_listen(configuration.setup.handles.listener);
 	if (result < 0)
-		return fail("the loop cannot be made", -result);
+		return start_fail("the loop cannot be made", -result);
 	if (!channel)
 		setup_ready();
 	return loop_run();

@@ -13,9 +13,9 @@
 #include "init/process_limit.h"
 
 #include "base/clock.h"
-#include "init/ending.h"
+#include "init/killing.h"
 #include "init/exec.h"
-#include "init/launch.h"
+#include "init/runners.h"
 #include "init/loop.h"
 #include "init/scan.h"
 #include "init/setup/setup.h"
@@ -44,27 +44,27 @@ void process_limit_watch(int events)
 }
 
 /* Of all commands the one with the most processes, or what is left of ended ones. */
-static void end_largest(void)
+static void exec_end_largest(void)
 {
 	struct exec *largest = NULL;
-	uint32_t most = scan_live(SCAN_STRAYS);
-	for (uint32_t i = 0; i < exec_slots(); i++) {
+	uint32_t most = scan_count_live(SCAN_STRAYS);
+	for (uint32_t i = 0; i < exec_table_size(); i++) {
 		struct exec *exec = exec_at(i);
 		if (!exec->key || exec->runner < 0)
 			continue;
 		/* It takes its time, and may be the one: another would be killed for nothing. */
 		if (exec->killing)
 			return;
-		uint32_t live = scan_live(launch_runner((uint32_t)exec->runner)->pid);
+		uint32_t live = scan_count_live(runner_at((uint32_t)exec->runner)->pid);
 		if (live > most) {
 			most = live;
 			largest = exec;
 		}
 	}
 	if (largest)
-		ending_kill(largest, EXEC_END_TOO_MANY_PROCESSES);
+		exec_kill(largest, EXEC_END_TOO_MANY_PROCESSES);
 	else
-		ending_strays();
+		strays_kill();
 }
 
 void process_limit_time(int64_t now)
@@ -87,10 +87,10 @@ void process_limit_time(int64_t now)
 		limit.begun = refusals;
 	if (limit.windows <= WINDOWS)
 		return;
-	scan_take();
-	if (refusals - limit.begun >= PROCESS_REFUSALS * scan_total()) {
+	scan_processes();
+	if (refusals - limit.begun >= PROCESS_REFUSALS * scan_count_all()) {
 		limit.windows = 0;
-		end_largest();
+		exec_end_largest();
 	}
 }
 

@@ -12,7 +12,7 @@
 
 void relay_begin(const struct request *request);
 /* Has a runner read command lines for an exec's LEFT_RUNNING; false: it cannot be done now. */
-NODISCARD bool relay_begin_naming(uint64_t key, const uint8_t *frame, size_t size);
+NODISCARD bool relay_begin_left_running(uint64_t key, const uint8_t *frame, size_t size);
 void relay_data(const struct request *request);
 void relay_data_end(uint64_t id);
 void relay_credit(uint64_t id, uint32_t credit);
@@ -21,8 +21,9 @@ void relay_cancel(uint64_t id);
 void relay_cancel_all(void);
 
 /* False when the runner is dead: it gets another one. */
-NODISCARD bool relay_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size);
-void relay_refused(uint32_t index, const struct failure *failure);
+NODISCARD bool relay_send_to_runner(uint32_t index, uint32_t runner, const uint8_t *frame,
+				    size_t size);
+void relay_runner_failed(uint32_t index, const struct failure *failure);
 void relay_runner_event(uint32_t index, uint32_t events);
 /* The connection has room again: runners that were not listened to are. */
 void relay_resume(void);

@@ -45,7 +45,7 @@ void inbox_clear(struct inbox *inbox)
 enum id_kind { ID_NONE, ID_EXEC, ID_OPERATION, ID_ANY, ID_REFUSED };
 
 /* Who a type is about; ID_REFUSED for what only an init sends. */
-static enum id_kind id_kind_of(enum frame_type type)
+static enum id_kind id_kind_of_type(enum frame_type type)
 {
 	switch (type) {
 	case FRAME_HELLO:
@@ -96,7 +96,7 @@ static enum id_kind id_kind_of(enum frame_type type)
 	return ID_REFUSED;
 }
 
-static bool id_fits(enum id_kind kind, uint64_t id)
+static bool id_is_valid(enum id_kind kind, uint64_t id)
 {
 	switch (kind) {
 	case ID_NONE:
@@ -114,7 +114,7 @@ static bool id_fits(enum id_kind kind, uint64_t id)
 }
 
 /* Payloads of one or two numbers. */
-static int parse_small(const struct frame *frame, struct request *request)
+static int numbers_parse(const struct frame *frame, struct request *request)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	switch (frame->type) {
@@ -154,7 +154,7 @@ int request_parse(const struct frame *frame, struct request *ret_request)
 	ret_request->type = frame->type;
 	ret_request->id = frame->id;
 	ret_request->frame = *frame;
-	if (!id_fits(id_kind_of((enum frame_type)frame->type), frame->id))
+	if (!id_is_valid(id_kind_of_type((enum frame_type)frame->type), frame->id))
 		return -EBADMSG;
 	switch (frame->type) {
 	case FRAME_HELLO:
@@ -175,6 +175,6 @@ int request_parse(const struct frame *frame, struct request *ret_request)
 	case FRAME_THAW:
 		return 0; /* answered with REFUSED whatever it says */
 	default:
-		return parse_small(frame, ret_request);
+		return numbers_parse(frame, ret_request);
 	}
 }

@@ -25,7 +25,7 @@ void terminal_begin(void)
 }
 
 /* Where the kernel (gVisor's) has no such call: nothing can be mounted over it inside. */
-static int open_slave(int master)
+static int terminal_open_slave(int master)
 {
 	char name[12];
 	unsigned number;
@@ -49,7 +49,7 @@ int terminal_open(uint16_t rows, uint16_t columns, int *ret_master, int *ret_sla
 	/* By the master itself, not by a path that the sandbox could have changed. */
 	int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (slave < 0)
-		slave = open_slave(master);
+		slave = terminal_open_slave(master);
 	if (slave < 0)
 		return -errno;
 	terminal_resize(master, rows ? rows : ROWS_DEFAULT, columns ? columns : COLUMNS_DEFAULT);

@@ -15,7 +15,7 @@ static uint8_t rings[WINDOWS_MAX][FILE_WINDOW] __attribute__((aligned(65536)));
 static bool taken[WINDOWS_MAX];
 
 /* Never fails: there are as many as there can be users. */
-static void take(struct window *window)
+static void window_take_ring(struct window *window)
 {
 	for (int i = 0; i < WINDOWS_MAX; i++) {
 		if (!taken[i]) {
@@ -30,7 +30,7 @@ size_t window_put(struct window *window, const void *data, size_t size)
 {
 	const uint8_t *from = data;
 	if (window->index < 0 && size > 0)
-		take(window);
+		window_take_ring(window);
 	if (window->index < 0)
 		return 0;
 	size = MIN(size, FILE_WINDOW - window->used);

@@ -142,7 +142,7 @@ struct change {
 };
 
 /* chmod has no call that refuses a link: the place is pinned first, and changed through /proc. */
-static int change_mode_here(mode_t mode, int directory, const char *name)
+static int mode_change(mode_t mode, int directory, const char *name)
 {
 	int fd CLOSE_FD = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct stat stat;
@@ -153,18 +153,19 @@ static int change_mode_here(mode_t mode, int directory, const char *name)
 	return S_ISLNK(stat.st_mode) || chmod(path, mode) == 0 ? 0 : -errno;
 }
 
-static int change_one(const struct change *change, int directory, const char *name, bool no_follow)
+static int attributes_change_one(const struct change *change, int directory, const char *name,
+				 bool no_follow)
 {
 	if (!change->owner && no_follow)
-		return change_mode_here(change->mode, directory, name);
+		return mode_change(change->mode, directory, name);
 	int result = change->owner ? fchownat(directory, name, change->uid, change->gid,
 					      no_follow ? AT_SYMLINK_NOFOLLOW : 0)
 				   : fchmodat(directory, name, change->mode, 0);
 	return result < 0 ? -errno : 0;
 }
 
-static int change_below(struct operation *operation, const struct change *change, int *directory,
-			const char *path, struct failure *failure)
+static int attributes_change_below(struct operation *operation, const struct change *change,
+				   int *directory, const char *path, struct failure *failure)
 {
 	struct file_walk walk DONE_WALK = {.directory = -1};
 	int event = file_walk_open(&walk, directory);
@@ -174,7 +175,7 @@ static int change_below(struct operation *operation, const struct change *change
 		/* Before a directory is entered it may have to become readable. */
 		int result = 0;
 		if (event == WALK_ENTRY && (change->owner || walk.type != DT_LNK))
-			result = change_one(change, walk.directory, walk.name, true);
+			result = attributes_change_one(change, walk.directory, walk.name, true);
 		if (result == 0 && event == WALK_ENTRY && walk.type == DT_DIR) {
 			int fd CLOSE_FD = file_walk_open_entry(&walk);
 			result = fd < 0 ? fd : file_walk_enter(&walk, &fd);
@@ -195,7 +196,7 @@ static int change_attributes(struct operation *operation, const struct change *c
 	if (!change->owner && S_ISLNK(stat.st_mode))
 		return file_wrong_type(failure, path->text, stat.st_mode,
 				       "something that has a mode");
-	int result = change_one(change, AT_FDCWD, path->text, no_follow);
+	int result = attributes_change_one(change, AT_FDCWD, path->text, no_follow);
 	if (result < 0)
 		return file_failed(failure, result, path->text);
 	if (S_ISDIR(stat.st_mode) && (operation->request.flags & FILE_RECURSIVE)) {
@@ -203,7 +204,7 @@ static int change_attributes(struct operation *operation, const struct change *c
 		    open(path->text, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 		if (directory < 0)
 			return file_failed(failure, errno, path->text);
-		if (change_below(operation, change, &directory, path->text, failure) < 0)
+		if (attributes_change_below(operation, change, &directory, path->text, failure) < 0)
 			return -1;
 	}
 	answer_empty(operation);

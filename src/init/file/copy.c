@@ -114,7 +114,7 @@ static int copy_data(struct copy *copy, int from, int to, const struct stat *sta
 }
 
 /* Owner first (it clears bits of the mode), then mode, then times. Only root can give away. */
-static int dress(int fd, const struct stat *stat)
+static int copy_set_attributes(int fd, const struct stat *stat)
 {
 	mode_t mode = stat->st_mode & 07777;
 	if (fchown(fd, stat->st_uid, stat->st_gid) < 0)
@@ -145,7 +145,7 @@ static int copy_file(struct copy *copy, int from, const char *from_base, int to,
 	if (result == 0)
 		result = copy_data(copy, source, new_file.fd, &stat);
 	if (result == 0)
-		result = dress(new_file.fd, &stat);
+		result = copy_set_attributes(new_file.fd, &stat);
 	return result < 0 ? result : file_new_commit(&new_file, &target, false);
 }
 
@@ -191,7 +191,7 @@ static int copy_leaf(struct copy *copy, int from, const char *from_base, int to,
 }
 
 /* Makes a directory (or takes the one there) and makes it the one that is filled. */
-static int enter_copy(struct copy *copy, const char *name)
+static int copy_enter(struct copy *copy, const char *name)
 {
 	if (copy->depth == copy->room) {
 		size_t room = MAX(64, 2 * copy->room);
@@ -215,9 +215,9 @@ static int enter_copy(struct copy *copy, const char *name)
 }
 
 /* The filled directory gets its mode and times last, since filling it changes them. */
-static int leave_copy(struct copy *copy, const struct stat *stat)
+static int copy_leave(struct copy *copy, const struct stat *stat)
 {
-	int result = dress(copy->to, stat);
+	int result = copy_set_attributes(copy->to, stat);
 	int parent CLOSE_FD = openat(copy->to, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat above;
 	if (parent < 0 || fstat(parent, &above) < 0)
@@ -241,7 +241,7 @@ static int copy_entry_of(struct copy *copy, struct file_walk *walk)
 	int fd CLOSE_FD = file_walk_open_entry(walk);
 	if (fd < 0)
 		return fd;
-	int result = enter_copy(copy, walk->name);
+	int result = copy_enter(copy, walk->name);
 	return result < 0 ? result : file_walk_enter(walk, &fd);
 }
 
@@ -254,19 +254,19 @@ static int copy_step(struct copy *copy, struct file_walk *walk, int event)
 		return copy_entry_of(copy, walk);
 	if (fstatat(walk->directory, walk->name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
-	return leave_copy(copy, &stat);
+	return copy_leave(copy, &stat);
 }
 
 static int copy_tree(struct copy *copy, struct file_walk *walk, const char *to_base,
 		     const struct stat *root)
 {
-	int result = enter_copy(copy, to_base);
+	int result = copy_enter(copy, to_base);
 	while (result == 0) {
 		int event = file_walk_next(walk);
 		if (event < 0)
 			return event;
 		if (event == WALK_END)
-			return leave_copy(copy, root);
+			return copy_leave(copy, root);
 		result = copy_step(copy, walk, event);
 		if (result < 0)
 			return file_walk_failed(copy->failure, result, NULL, copy->path, walk);
@@ -275,7 +275,7 @@ static int copy_tree(struct copy *copy, struct file_walk *walk, const char *to_b
 }
 
 /* True when `directory` is the tree's root or lies below it. */
-static bool lies_within(int directory, const struct stat *root)
+static bool directory_lies_within(int directory, const struct stat *root)
 {
 	int at CLOSE_FD = openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct stat stat = {0}, last = {0};
@@ -292,10 +292,10 @@ static bool lies_within(int directory, const struct stat *root)
 	return false;
 }
 
-static int start_tree(struct copy *copy, int from, const char *from_base, int to,
-		      const char *to_base, const struct stat *stat)
+static int copy_start_tree(struct copy *copy, int from, const char *from_base, int to,
+			   const char *to_base, const struct stat *stat)
 {
-	if (lies_within(to, stat))
+	if (directory_lies_within(to, stat))
 		return -EXDEV;
 	int source CLOSE_FD =
 	    openat(from, from_base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -317,7 +317,7 @@ int file_copy_entry(struct operation *operation, int from, const char *from_base
 	if (fstatat(from, from_base, &stat, AT_SYMLINK_NOFOLLOW) < 0)
 		result = -errno;
 	else if (S_ISDIR(stat.st_mode))
-		result = start_tree(&copy, from, from_base, to, to_base, &stat);
+		result = copy_start_tree(&copy, from, from_base, to, to_base, &stat);
 	else
 		result = copy_leaf(&copy, from, from_base, to, to_base, &stat);
 	fd_close(&copy.to);

@@ -38,7 +38,7 @@ static void grep_done(struct grep *grep)
 	file_output_done(&grep->output);
 }
 
-static int on_match(void *context, const struct search_match *match)
+static int grep_send_match(void *context, const struct search_match *match)
 {
 	struct grep *grep = context;
 	if (grep->matches == grep->limit) {
@@ -57,7 +57,7 @@ static int on_match(void *context, const struct search_match *match)
 	return file_output_add(&grep->output, record, writer.size);
 }
 
-static bool wanted(struct grep *grep, const struct file_walk *walk)
+static bool grep_wants_file(struct grep *grep, const struct file_walk *walk)
 {
 	size_t size = strlen(walk->name);
 	if (walk->path_size + size >= GUEST_PATH_MAX)
@@ -76,7 +76,7 @@ static bool wanted(struct grep *grep, const struct file_walk *walk)
 
 static int grep_entry(struct grep *grep, const struct file_walk *walk)
 {
-	if (!wanted(grep, walk))
+	if (!grep_wants_file(grep, walk))
 		return 0;
 	int fd CLOSE_FD = openat(walk->directory, walk->name,
 				 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -160,7 +160,7 @@ int file_grep(struct operation *operation, struct failure *failure)
 	struct grep grep CLEANUP(grep_done) = {.operation = operation};
 	bool limited = request->limit > 0 && request->limit < GREP_MATCHES_MAX;
 	grep.limit = limited ? request->limit : GREP_MATCHES_MAX;
-	grep.search.on_match = on_match;
+	grep.search.on_match = grep_send_match;
 	grep.search.context = &grep;
 	struct bytes named = request->path;
 	if (named.size == 0)

@@ -108,8 +108,8 @@ struct file_new {
 #define FILE_NEW ((struct file_new){.fd = -1, .directory = -1})
 NODISCARD int file_new_open(struct file_new *new_file, int directory);
 /* Gives it the owner of the file it replaces, and the mode: that file's where mode is 0. */
-NODISCARD int file_new_dress(struct file_new *new_file, const struct file_target *target,
-			     mode_t mode);
+NODISCARD int file_new_set_attributes(struct file_new *new_file, const struct file_target *target,
+				      mode_t mode);
 /* Puts it under the target's name and closes it: whoever is told may execute the file, which the
  * kernel refuses (ETXTBSY) while anybody can write to it. */
 NODISCARD int file_new_commit(struct file_new *new_file, const struct file_target *target,

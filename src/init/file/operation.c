@@ -16,7 +16,7 @@
  * window open, and a small frame does not cost a message of its own. */
 #define CREDIT_STEP (FILE_WINDOW / 4)
 
-static int wait_for(int socket, short events)
+static int socket_wait(int socket, short events)
 {
 	struct pollfd poll_fd = {.fd = socket, .events = events};
 	if (poll(&poll_fd, 1, -1) < 0 && errno != EINTR)
@@ -25,7 +25,7 @@ static int wait_for(int socket, short events)
 }
 
 /* With what operation_send_last() was given before it, in one message. */
-static int send_frame(struct operation *operation, uint16_t type, const void *payload, size_t size)
+static int frame_send(struct operation *operation, uint16_t type, const void *payload, size_t size)
 {
 	uint8_t headers[2][FRAME_HEADER_SIZE];
 	const void *payloads[2] = {operation->last, payload};
@@ -41,7 +41,7 @@ static int send_frame(struct operation *operation, uint16_t type, const void *pa
 	struct msghdr message = {.msg_iov = parts + 2 * first, .msg_iovlen = 4 - 2 * first};
 	operation->last = NULL;
 	while (sendmsg(operation->socket, &message, MSG_NOSIGNAL) < 0) {
-		if (errno == EAGAIN && wait_for(operation->socket, POLLOUT) == 0)
+		if (errno == EAGAIN && socket_wait(operation->socket, POLLOUT) == 0)
 			continue;
 		if (errno != EINTR) {
 			operation->cancelled = true;
@@ -59,7 +59,7 @@ void operation_send_last(struct operation *operation, const void *data, size_t s
 
 /* One message, whole, or a peek at its header; the parsed type, -EAGAIN, or -ECANCELED (which
  * sticks). Only the peek leaves the message where it is. */
-static int receive_frame(struct operation *operation, int flags, uint8_t header[FRAME_HEADER_SIZE],
+static int frame_receive(struct operation *operation, int flags, uint8_t header[FRAME_HEADER_SIZE],
 			 void *payload, uint32_t *ret_size)
 {
 	struct iovec parts[2] = {{header, FRAME_HEADER_SIZE}, {payload, FILE_CHUNK_MAX}};
@@ -71,7 +71,7 @@ static int receive_frame(struct operation *operation, int flags, uint8_t header[
 			break;
 		if (errno == EAGAIN && (flags & MSG_DONTWAIT))
 			return -EAGAIN;
-		if (errno == EAGAIN && wait_for(operation->socket, POLLIN) < 0)
+		if (errno == EAGAIN && socket_wait(operation->socket, POLLIN) < 0)
 			break;
 		message.msg_flags = 0;
 	}
@@ -89,7 +89,8 @@ static int receive_frame(struct operation *operation, int flags, uint8_t header[
 }
 
 /* A frame that is not data: credit is added, a cancel sticks. 0 or -ECANCELED. */
-static int handle_control(struct operation *operation, int type, const void *payload, uint32_t size)
+static int control_frame_handle(struct operation *operation, int type, const void *payload,
+				uint32_t size)
 {
 	struct reader reader = reader_on(payload, size);
 	if (type == FRAME_CREDIT) {
@@ -114,7 +115,7 @@ bool operation_cancelled(struct operation *operation)
 	while (!operation->cancelled) {
 		uint8_t header[FRAME_HEADER_SIZE], payload[FRAME_HEADER_SIZE];
 		uint32_t size;
-		int type = receive_frame(operation, MSG_DONTWAIT | MSG_PEEK, header, NULL, &size);
+		int type = frame_receive(operation, MSG_DONTWAIT | MSG_PEEK, header, NULL, &size);
 		bool data = type == FRAME_DATA || type == FRAME_DATA_END;
 		/* It stays where it is: operation_receive() comes for it. */
 		if (type < 0 || (data && operation_takes_data(operation)))
@@ -125,7 +126,7 @@ bool operation_cancelled(struct operation *operation)
 		    (!data && size > sizeof(payload)))
 			operation->cancelled = true;
 		else if (!data)
-			(void)!handle_control(operation, type, payload, size);
+			(void)!control_frame_handle(operation, type, payload, size);
 	}
 	return operation->cancelled;
 }
@@ -133,16 +134,16 @@ bool operation_cancelled(struct operation *operation)
 int operation_send(struct operation *operation, const void *data, size_t size)
 {
 	while (!operation_cancelled(operation) && operation->send_credit < size) {
-		if (wait_for(operation->socket, POLLIN) < 0)
+		if (socket_wait(operation->socket, POLLIN) < 0)
 			operation->cancelled = true;
 	}
 	if (operation->cancelled)
 		return -ECANCELED;
 	operation->send_credit -= size;
-	return send_frame(operation, FRAME_DATA, data, size);
+	return frame_send(operation, FRAME_DATA, data, size);
 }
 
-static int return_credit(struct operation *operation, size_t size)
+static int credit_return(struct operation *operation, size_t size)
 {
 	operation->unreturned += size;
 	if (operation->unreturned < CREDIT_STEP)
@@ -151,7 +152,7 @@ static int return_credit(struct operation *operation, size_t size)
 	struct writer writer = writer_on(payload, sizeof(payload));
 	write_u32(&writer, (uint32_t)operation->unreturned);
 	operation->unreturned = 0;
-	return send_frame(operation, FRAME_CREDIT, payload, sizeof(payload));
+	return frame_send(operation, FRAME_CREDIT, payload, sizeof(payload));
 }
 
 ssize_t operation_receive(struct operation *operation, void *data)
@@ -159,14 +160,14 @@ ssize_t operation_receive(struct operation *operation, void *data)
 	while (!operation->cancelled) {
 		uint8_t header[FRAME_HEADER_SIZE];
 		uint32_t size;
-		int type = receive_frame(operation, 0, header, data, &size);
+		int type = frame_receive(operation, 0, header, data, &size);
 		if (type == FRAME_DATA_END)
 			return 0;
 		if (type == FRAME_DATA && size == 0)
 			continue;
 		if (type == FRAME_DATA)
-			return return_credit(operation, size) < 0 ? -ECANCELED : (ssize_t)size;
-		if (type < 0 || handle_control(operation, type, data, size) < 0)
+			return credit_return(operation, size) < 0 ? -ECANCELED : (ssize_t)size;
+		if (type < 0 || control_frame_handle(operation, type, data, size) < 0)
 			break;
 	}
 	return -ECANCELED;
@@ -176,7 +177,7 @@ ssize_t operation_receive(struct operation *operation, void *data)
  * the next request.) A Unix socket that is closed with messages unread
  * (data, credit) makes its peer's next receive fail with ECONNRESET before it sees the answer; so
  * sending to us is ended first (EPIPE there), and then what came is taken. */
-static void settle(struct operation *operation)
+static void operation_close_receiving(struct operation *operation)
 {
 	uint8_t byte;
 	operation->cancelled = true;
@@ -189,8 +190,8 @@ static void settle(struct operation *operation)
 
 void operation_result(struct operation *operation, const void *payload, size_t size)
 {
-	(void)!send_frame(operation, FRAME_RESULT, payload, size);
-	settle(operation);
+	(void)!frame_send(operation, FRAME_RESULT, payload, size);
+	operation_close_receiving(operation);
 }
 
 void operation_failed(struct operation *operation, enum error_kind kind, int errnum,
@@ -202,8 +203,8 @@ void operation_failed(struct operation *operation, enum error_kind kind, int err
 	uint8_t payload[sizeof(failure) + 64];
 	struct writer writer = writer_on(payload, sizeof(payload));
 	failure_write(&writer, &failure);
-	(void)!send_frame(operation, FRAME_FAILED, payload, writer.size);
-	settle(operation);
+	(void)!frame_send(operation, FRAME_FAILED, payload, writer.size);
+	operation_close_receiving(operation);
 }
 
 static int (*const operations[])(struct operation *, struct failure *) = {

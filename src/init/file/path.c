@@ -82,7 +82,7 @@ void file_target_done(struct file_target *target)
 
 /* Splits at the last slash: the directory's part into `parent` ("." when there is none), the name
  * into `base`. */
-static int split(const char *path, char parent[GUEST_PATH_MAX], char base[256])
+static int path_split(const char *path, char parent[GUEST_PATH_MAX], char base[256])
 {
 	const char *name = file_path_base(path);
 	size_t parent_size = (size_t)(name - path), base_size = strlen(name);
@@ -100,7 +100,7 @@ static int split(const char *path, char parent[GUEST_PATH_MAX], char base[256])
 
 /* What the kernel does for a link it follows itself where fs.protected_symlinks is set: in a sticky
  * directory that others can write to, only one's own links and the directory's owner's lead on. */
-static int may_follow(int directory, const struct stat *link)
+static int link_may_be_followed(int directory, const struct stat *link)
 {
 	struct stat parent;
 	if (fstat(directory, &parent) < 0)
@@ -110,7 +110,7 @@ static int may_follow(int directory, const struct stat *link)
 	return link->st_uid == geteuid() || link->st_uid == parent.st_uid ? 0 : -EACCES;
 }
 
-static int enter_parent(struct file_target *target, const char *parent, int flags)
+static int target_enter_parent(struct file_target *target, const char *parent, int flags)
 {
 	int directory = -1;
 	if (flags & TARGET_PARENTS) {
@@ -137,9 +137,9 @@ int file_target_find(const char *path, int flags, struct file_target *ret_target
 		return -ENAMETOOLONG;
 	memcpy(name, path, size + 1);
 	for (int links = 0; links <= LINKS_MAX; links++) {
-		int result = split(name, parent, target.base);
+		int result = path_split(name, parent, target.base);
 		if (result == 0)
-			result = enter_parent(&target, parent, flags);
+			result = target_enter_parent(&target, parent, flags);
 		if (result < 0)
 			return result;
 		/* Only what the caller wrote is made, not what a link's text says. */
@@ -156,7 +156,7 @@ int file_target_find(const char *path, int flags, struct file_target *ret_target
 			target.directory = -1;
 			return 0;
 		}
-		result = may_follow(target.directory, &target.stat);
+		result = link_may_be_followed(target.directory, &target.stat);
 		if (result < 0)
 			return result;
 		ssize_t length = readlinkat(target.directory, target.base, name, sizeof(name) - 1);
@@ -176,7 +176,7 @@ int file_place_find(struct file_path *path, int flags, struct file_target *ret_t
 }
 
 /* One step down, making the directory where it is missing. */
-static int enter_or_make(int directory, const char *name, mode_t mode)
+static int directory_enter_or_make(int directory, const char *name, mode_t mode)
 {
 	for (int tries = 0; tries < 3; tries++) {
 		int fd = openat(directory, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -206,7 +206,7 @@ int file_make_directories(const char *path, mode_t mode, int *ret_fd)
 		path += size + strspn(path + size, "/");
 		if (size == 0)
 			continue;
-		int next = enter_or_make(at, name, mode);
+		int next = directory_enter_or_make(at, name, mode);
 		if (next < 0)
 			return next;
 		fd_close(&at);

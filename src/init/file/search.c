@@ -17,7 +17,7 @@
 #define BINARY_LOOK (8 * 1024)
 #define REGEX_OVERLAP (4 * 1024)
 
-static char fold(char byte)
+static char byte_to_lower(char byte)
 {
 	return byte >= 'A' && byte <= 'Z' ? (char)(byte + ('a' - 'A')) : byte;
 }
@@ -57,7 +57,8 @@ int search_open(struct search *search, struct operation *operation, struct failu
 	if (is_regex)
 		return compile_regex(search, pattern, failure);
 	for (size_t i = 0; i < pattern.size; i++)
-		search->pattern[i] = folds ? fold((char)pattern.data[i]) : (char)pattern.data[i];
+		search->pattern[i] =
+		    folds ? byte_to_lower((char)pattern.data[i]) : (char)pattern.data[i];
 	return 0;
 }
 
@@ -70,7 +71,7 @@ void search_done(struct search *search)
 	search->pattern = search->buffer = search->folded = NULL;
 }
 
-static bool is_cancelled(void *operation)
+static bool search_is_cancelled(void *operation)
 {
 	return operation_cancelled(operation);
 }
@@ -78,7 +79,8 @@ static bool is_cancelled(void *operation)
 /* Where the first match in [start, end) begins: 1, 0 or -ECANCELED. line_ends: a line ends at
  * `end`.
  */
-static int find(struct search *search, size_t start, size_t end, bool line_ends, size_t *ret_at)
+static int search_find(struct search *search, size_t start, size_t end, bool line_ends,
+		       size_t *ret_at)
 {
 	if (search->regex) {
 		const struct regex_text text = {
@@ -87,7 +89,7 @@ static int find(struct search *search, size_t start, size_t end, bool line_ends,
 		    .end = end,
 		    .begins = !search->continued,
 		    .ends = line_ends,
-		    .cancelled = is_cancelled,
+		    .cancelled = search_is_cancelled,
 		    .context = search->operation,
 		};
 		return regex_find(search->regex, &text, ret_at);
@@ -109,7 +111,7 @@ static size_t count_newlines(const char *text, size_t size)
 }
 
 /* The line, or what is shown of a long one: from somewhat before the match, no character cut. */
-static int report(struct search *search, uint64_t line, size_t start, size_t end, size_t at)
+static int search_report(struct search *search, uint64_t line, size_t start, size_t end, size_t at)
 {
 	const char *buffer = search->buffer;
 	if (end - start > GREP_LINE_MAX) {
@@ -136,7 +138,7 @@ static int search_lines(struct search *search, size_t end)
 	size_t at = 0;
 	while (at <= end) {
 		size_t hit = 0;
-		int result = find(search, at, end, true, &hit);
+		int result = search_find(search, at, end, true, &hit);
 		if (result < 0)
 			return result;
 		if (result == 0)
@@ -147,7 +149,7 @@ static int search_lines(struct search *search, size_t end)
 		size_t line_end = newline ? (size_t)(newline - buffer) : end;
 		search->line += count_newlines(buffer + at, start - at);
 		if (!(start == 0 && search->continued && search->reported)) {
-			result = report(search, search->line, start, line_end, hit);
+			result = search_report(search, search->line, start, line_end, hit);
 			if (result != 0)
 				return result;
 		}
@@ -160,7 +162,7 @@ static int search_lines(struct search *search, size_t end)
 }
 
 /* Forgets the first `count` bytes. */
-static void drop(struct search *search, size_t count)
+static void search_drop_front(struct search *search, size_t count)
 {
 	search->size -= count;
 	search->base += count;
@@ -177,7 +179,7 @@ static int search_whole_lines(struct search *search)
 		return 0;
 	size_t end = (size_t)(newline - search->buffer);
 	int result = search_lines(search, end);
-	drop(search, end + 1);
+	search_drop_front(search, end + 1);
 	search->continued = search->reported = false;
 	return result;
 }
@@ -188,12 +190,12 @@ static int search_piece(struct search *search, size_t overlap)
 	size_t hit = 0;
 	int result = 0;
 	if (!search->reported && search->size > 0)
-		result = find(search, 0, search->size, false, &hit);
+		result = search_find(search, 0, search->size, false, &hit);
 	if (result > 0) {
 		search->reported = true;
-		result = report(search, search->line, 0, search->size, hit);
+		result = search_report(search, search->line, 0, search->size, hit);
 	}
-	drop(search, search->size - MIN(overlap, search->size));
+	search_drop_front(search, search->size - MIN(overlap, search->size));
 	search->continued = true;
 	return result;
 }
@@ -213,7 +215,7 @@ static int skip_hole(struct search *search, int fd, const struct stat *stat, boo
 }
 
 /* Reads until the window is full or the file ends. */
-static int fill(struct search *search, int fd, bool *ret_end)
+static int search_fill_window(struct search *search, int fd, bool *ret_end)
 {
 	while (search->size < WINDOW && !*ret_end) {
 		ssize_t got = read(fd, search->buffer + search->size, WINDOW - search->size);
@@ -224,7 +226,7 @@ static int fill(struct search *search, int fd, bool *ret_end)
 		*ret_end = got == 0;
 		for (ssize_t i = 0; search->folded && i < got; i++)
 			search->folded[search->size + (size_t)i] =
-			    fold(search->buffer[search->size + (size_t)i]);
+			    byte_to_lower(search->buffer[search->size + (size_t)i]);
 		search->size += (size_t)got;
 	}
 	return 0;
@@ -244,7 +246,7 @@ int search_file(struct search *search, int fd, const struct stat *stat)
 			return -ECANCELED;
 		int result = sparse && !first ? skip_hole(search, fd, stat, &end) : 0;
 		if (result == 0)
-			result = fill(search, fd, &end);
+			result = search_fill_window(search, fd, &end);
 		if (result != 0)
 			return result;
 		if (first && search->skip_binary &&

@@ -55,7 +55,7 @@ static void unpack_free(struct unpack **variable)
 /* --- bytes --- */
 
 /* What has come, at most `size` of it: how much, -ENODATA at the end. */
-static ssize_t take(struct unpack *unpack, const uint8_t **ret_data, size_t size)
+static ssize_t unpack_take_data(struct unpack *unpack, const uint8_t **ret_data, size_t size)
 {
 	if (unpack->chunk_at == unpack->chunk_size) {
 		ssize_t got = operation_receive(unpack->operation, unpack->chunk);
@@ -70,12 +70,12 @@ static ssize_t take(struct unpack *unpack, const uint8_t **ret_data, size_t size
 	return (ssize_t)size;
 }
 
-static int read_exactly(void *data, void *to, size_t size)
+static int unpack_read_exactly(void *data, void *to, size_t size)
 {
 	uint8_t *place = to;
 	while (size > 0) {
 		const uint8_t *from;
-		ssize_t got = take(data, &from, size);
+		ssize_t got = unpack_take_data(data, &from, size);
 		if (got < 0)
 			return (int)got;
 		memcpy(place, from, (size_t)got);
@@ -86,28 +86,28 @@ static int read_exactly(void *data, void *to, size_t size)
 }
 
 /* The entry's contents into a file (-1: nowhere), and the padding. */
-static int read_contents(struct unpack *unpack, int fd)
+static int unpack_read_contents(struct unpack *unpack, int fd)
 {
 	uint64_t left = unpack->entry.size;
 	size_t padding = (TAR_BLOCK - left % TAR_BLOCK) % TAR_BLOCK;
 	uint8_t rest[TAR_BLOCK];
 	while (left > 0) {
 		const uint8_t *from;
-		ssize_t got = take(unpack, &from, MIN(left, (uint64_t)FILE_CHUNK_MAX));
+		ssize_t got = unpack_take_data(unpack, &from, MIN(left, (uint64_t)FILE_CHUNK_MAX));
 		int result = got < 0 ? (int)got : file_write_all(fd, from, (size_t)got);
 		if (result < 0)
 			return result;
 		left -= (uint64_t)got;
 		unpack->bytes += (uint64_t)got;
 	}
-	return read_exactly(unpack, rest, padding);
+	return unpack_read_exactly(unpack, rest, padding);
 }
 
 /* --- where it goes --- */
 
 /* Owner first (it clears bits of the mode), then mode, then times. */
-static int dress(const struct unpack *unpack, int fd, uint32_t mode, uint32_t uid, uint32_t gid,
-		 struct timespec mtime)
+static int entry_set_attributes(const struct unpack *unpack, int fd, uint32_t mode, uint32_t uid,
+				uint32_t gid, struct timespec mtime)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime};
 	bool given = unpack->is_root && fchown(fd, uid, gid) == 0;
@@ -117,20 +117,21 @@ static int dress(const struct unpack *unpack, int fd, uint32_t mode, uint32_t ui
 }
 
 /* The entry's time where a file system's clock can show it; another's is an error of its own. */
-static struct timespec time_of(const struct tar_entry *entry)
+static struct timespec entry_time(const struct tar_entry *entry)
 {
 	return (struct timespec){.tv_sec = entry->mtime, .tv_nsec = (long)entry->mtime_ns};
 }
 
 /* What a directory is when the archive goes on elsewhere. Until then only its owner comes in. */
-static int dress_directory(const struct unpack *unpack, const struct level *level)
+static int directory_set_attributes(const struct unpack *unpack, const struct level *level)
 {
 	if (level->dressed)
-		return dress(unpack, unpack->at, level->mode, level->uid, level->gid, level->mtime);
+		return entry_set_attributes(unpack, unpack->at, level->mode, level->uid, level->gid,
+					    level->mtime);
 	return level->made && fchmod(unpack->at, 0755) < 0 ? -errno : 0;
 }
 
-static int leave(struct unpack *unpack)
+static int unpack_leave(struct unpack *unpack)
 {
 	const struct level *level = &unpack->levels[--unpack->depth];
 	int above CLOSE_FD = openat(unpack->at, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -139,7 +140,7 @@ static int leave(struct unpack *unpack)
 		return -errno;
 	if (stat.st_dev != level->device || stat.st_ino != level->inode)
 		return -ESTALE;
-	int result = dress_directory(unpack, level);
+	int result = directory_set_attributes(unpack, level);
 	fd_close(&unpack->at);
 	unpack->at = TAKE_FD(above);
 	unpack->path[level->path_size] = '\0';
@@ -148,7 +149,7 @@ static int leave(struct unpack *unpack)
 
 /* Opens a directory below another, never through a link; where it is missing it is made, unless
  * ret_made is NULL. */
-static int open_below(int directory, const char *name, bool *ret_made)
+static int directory_open_below(int directory, const char *name, bool *ret_made)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 	int fd = openat(directory, name, flags);
@@ -161,7 +162,7 @@ static int open_below(int directory, const char *name, bool *ret_made)
 	return fd < 0 ? -errno : fd;
 }
 
-static int enter(struct unpack *unpack, const char *name)
+static int unpack_enter(struct unpack *unpack, const char *name)
 {
 	struct stat stat;
 	if (unpack->depth == unpack->room) {
@@ -175,7 +176,7 @@ static int enter(struct unpack *unpack, const char *name)
 	if (fstat(unpack->at, &stat) < 0)
 		return -errno;
 	bool made = false;
-	int fd = open_below(unpack->at, name, &made);
+	int fd = directory_open_below(unpack->at, name, &made);
 	if (fd < 0)
 		return fd;
 	size_t size = strlen(unpack->path);
@@ -191,7 +192,7 @@ static int enter(struct unpack *unpack, const char *name)
 }
 
 /* The first component of *path into name; false at its end. */
-static bool next_part(const char **path, char name[256])
+static bool path_next_part(const char **path, char name[256])
 {
 	size_t size = strcspn(*path, "/");
 	memcpy(name, *path, size);
@@ -201,7 +202,7 @@ static bool next_part(const char **path, char name[256])
 }
 
 /* True when `directory` is `path` or lies above it: *ret_rest is then what is left of the path. */
-static bool leads_to(const char *directory, const char *path, const char **ret_rest)
+static bool path_is_above(const char *directory, const char *path, const char **ret_rest)
 {
 	size_t size = strlen(directory);
 	if (strncmp(directory, path, size) != 0 ||
@@ -212,24 +213,24 @@ static bool leads_to(const char *directory, const char *path, const char **ret_r
 }
 
 /* Makes the directory at `path` the one that is filled. */
-static int go_to(struct unpack *unpack, const char *path)
+static int unpack_go_to(struct unpack *unpack, const char *path)
 {
 	char name[256];
 	const char *rest;
 	int result = 0;
-	while (!leads_to(unpack->path, path, &rest)) {
-		result = leave(unpack);
+	while (!path_is_above(unpack->path, path, &rest)) {
+		result = unpack_leave(unpack);
 		if (result < 0)
 			return result;
 	}
-	while (result == 0 && next_part(&rest, name))
-		result = enter(unpack, name);
+	while (result == 0 && path_next_part(&rest, name))
+		result = unpack_enter(unpack, name);
 	return result;
 }
 
 /* --- entries --- */
 
-static int make_file(struct unpack *unpack, const char *base)
+static int unpack_make_file(struct unpack *unpack, const char *base)
 {
 	const struct tar_entry *entry = &unpack->entry;
 	struct file_new new_file DONE_NEW = FILE_NEW;
@@ -240,26 +241,26 @@ static int make_file(struct unpack *unpack, const char *base)
 		return -EISDIR;
 	int result = file_new_open(&new_file, unpack->at);
 	if (result == 0)
-		result = read_contents(unpack, new_file.fd);
+		result = unpack_read_contents(unpack, new_file.fd);
 	if (result == 0)
-		result =
-		    dress(unpack, new_file.fd, entry->mode, entry->uid, entry->gid, time_of(entry));
+		result = entry_set_attributes(unpack, new_file.fd, entry->mode, entry->uid,
+					      entry->gid, entry_time(entry));
 	return result < 0 ? result : file_new_commit(&new_file, &target, false);
 }
 
 /* Puts what has a temporary name under its own. A rename between two names of one file does
  * nothing at all: the temporary one is removed then. */
-static int put_under(struct unpack *unpack, const char *temporary, const char *base)
+static int unpack_put_under(struct unpack *unpack, const char *temporary, const char *base)
 {
 	int result = file_rename_at(unpack->at, temporary, unpack->at, base, false);
 	(void)!unlinkat(unpack->at, temporary, 0);
 	return result;
 }
 
-static int make_symlink(struct unpack *unpack, const char *base)
+static int unpack_make_symlink(struct unpack *unpack, const char *base)
 {
 	const struct tar_entry *entry = &unpack->entry;
-	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, time_of(entry)};
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, entry_time(entry)};
 	char name[48];
 	file_temporary_name(name);
 	if (symlinkat(entry->link, unpack->at, name) < 0)
@@ -267,11 +268,11 @@ static int make_symlink(struct unpack *unpack, const char *base)
 	if (unpack->is_root)
 		(void)!fchownat(unpack->at, name, entry->uid, entry->gid, AT_SYMLINK_NOFOLLOW);
 	(void)!utimensat(unpack->at, name, times, AT_SYMLINK_NOFOLLOW);
-	return put_under(unpack, name, base);
+	return unpack_put_under(unpack, name, base);
 }
 
 /* To a file that is in the target already, found as the entries themselves are. */
-static int make_hardlink(struct unpack *unpack, const char *base)
+static int unpack_make_hardlink(struct unpack *unpack, const char *base)
 {
 	char part[256], last[256], name[48];
 	const char *rest = unpack->entry.link;
@@ -279,8 +280,8 @@ static int make_hardlink(struct unpack *unpack, const char *base)
 	int directory CLOSE_FD = openat(unpack->root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
 		return -errno;
-	while (next_part(&rest, part) && *rest != '\0') {
-		int next = open_below(directory, part, NULL);
+	while (path_next_part(&rest, part) && *rest != '\0') {
+		int next = directory_open_below(directory, part, NULL);
 		if (next < 0)
 			return next;
 		fd_close(&directory);
@@ -294,13 +295,13 @@ static int make_hardlink(struct unpack *unpack, const char *base)
 	file_temporary_name(name);
 	if (linkat(directory, last, unpack->at, name, 0) < 0)
 		return -errno;
-	return put_under(unpack, name, base);
+	return unpack_put_under(unpack, name, base);
 }
 
-static int make_directory(struct unpack *unpack)
+static int unpack_make_directory(struct unpack *unpack)
 {
 	const struct tar_entry *entry = &unpack->entry;
-	int result = go_to(unpack, entry->path);
+	int result = unpack_go_to(unpack, entry->path);
 	if (result < 0)
 		return result;
 	/* A target that was there before stays what it is. */
@@ -312,11 +313,11 @@ static int make_directory(struct unpack *unpack)
 	level->mode = entry->mode;
 	level->uid = entry->uid;
 	level->gid = entry->gid;
-	level->mtime = time_of(entry);
+	level->mtime = entry_time(entry);
 	return 0;
 }
 
-static int make_entry(struct unpack *unpack)
+static int unpack_make_entry(struct unpack *unpack)
 {
 	struct tar_entry *entry = &unpack->entry;
 	if (entry->type == TAR_SPECIAL) {
@@ -325,27 +326,27 @@ static int make_entry(struct unpack *unpack)
 	}
 	unpack->entries++;
 	if (entry->type == TAR_DIRECTORY)
-		return make_directory(unpack);
+		return unpack_make_directory(unpack);
 	char above[GUEST_PATH_MAX];
 	const char *base = file_path_base(entry->path);
 	size_t size = (size_t)(base - entry->path);
 	memcpy(above, entry->path, size);
 	above[size > 0 ? size - 1 : 0] = '\0';
-	int result = go_to(unpack, above);
+	int result = unpack_go_to(unpack, above);
 	if (result < 0)
 		return result;
 	if (entry->type == TAR_FILE)
-		return make_file(unpack, base);
-	return entry->type == TAR_SYMLINK ? make_symlink(unpack, base)
-					  : make_hardlink(unpack, base);
+		return unpack_make_file(unpack, base);
+	return entry->type == TAR_SYMLINK ? unpack_make_symlink(unpack, base)
+					  : unpack_make_hardlink(unpack, base);
 }
 
 /* Which entry it was, and what is wrong with it. */
-static int fail(struct unpack *unpack, int result, const char *why, struct failure *failure)
+static int unpack_fail(struct unpack *unpack, int result, const char *why, struct failure *failure)
 {
 	const char *path = unpack->entry.path;
 	/* What is there already becomes what it should be. */
-	while (unpack->depth > 0 && leave(unpack) == 0)
+	while (unpack->depth > 0 && unpack_leave(unpack) == 0)
 		;
 	if (result == -ENODATA)
 		why = "the archive is cut short";
@@ -358,30 +359,30 @@ static int fail(struct unpack *unpack, int result, const char *why, struct failu
 
 static int unpack_all(struct unpack *unpack, struct failure *failure)
 {
-	const struct tar_source source = {read_exactly, unpack};
+	const struct tar_source source = {unpack_read_exactly, unpack};
 	const char *why = NULL;
 	const uint8_t *rest;
 	int result;
 	while ((result = tar_next(&source, &unpack->entry, &why)) > 0) {
-		result = make_entry(unpack);
+		result = unpack_make_entry(unpack);
 		if (result < 0)
 			break;
 	}
 	if (result < 0)
-		return fail(unpack, result, why, failure);
+		return unpack_fail(unpack, result, why, failure);
 	while (result == 0 && unpack->depth > 0)
-		result = leave(unpack);
+		result = unpack_leave(unpack);
 	if (result == 0)
-		result = dress_directory(unpack, &unpack->target);
+		result = directory_set_attributes(unpack, &unpack->target);
 	/* What fills the archive's last record says nothing. */
 	ssize_t got = result;
 	while (got >= 0)
-		got = take(unpack, &rest, FILE_CHUNK_MAX);
+		got = unpack_take_data(unpack, &rest, FILE_CHUNK_MAX);
 	return got == -ENODATA ? 0 : file_failed(failure, (int)got, unpack->path);
 }
 
 /* The target, made where it is missing. */
-static int open_target(struct unpack *unpack, const struct file_path *path)
+static int unpack_open_target(struct unpack *unpack, const struct file_path *path)
 {
 	uint32_t flags = unpack->operation->request.flags;
 	int made CLOSE_FD = -1;
@@ -418,7 +419,7 @@ int file_unpack(struct operation *operation, struct failure *failure)
 	unpack->operation = operation;
 	unpack->root = unpack->at = -1;
 	unpack->is_root = geteuid() == 0;
-	int result = open_target(unpack, &path);
+	int result = unpack_open_target(unpack, &path);
 	if (result < 0)
 		return file_failed(failure, result, path.text);
 	if (unpack_all(unpack, failure) < 0)

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "boot/filesystem.h"
 
-static int make_empty_file(const char *path)
+static int file_make_empty(const char *path)
 {
 	CLOSE_FD int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
 	return fd < 0 ? -errno : 0;
@@ -26,7 +26,7 @@ static const struct {
     {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
 };
 
-static int make_terminals(const char *path)
+static int devpts_mount(const char *path)
 {
 	/* Group 5 is `tty`; a map of a single id has no group 5. */
 	/* `max`: the host has some thousands of terminals for all of us together. */
@@ -57,7 +57,7 @@ int setup_devices(const char *path, const char **ret_step)
 		if (result >= 0)
 			result = text_format(source, sizeof(source), "/dev/%s", device_nodes[i]);
 		if (result >= 0)
-			result = make_empty_file(place);
+			result = file_make_empty(place);
 		if (result >= 0)
 			result = fs_bind(source, place, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 	}
@@ -75,7 +75,7 @@ int setup_devices(const char *path, const char **ret_step)
 			result = fs_directory(place, 0755);
 	}
 	if (result >= 0)
-		result = make_terminals(place);
+		result = devpts_mount(place);
 	return result < 0 ? result : 0;
 }
 
@@ -92,7 +92,7 @@ static const char *const masked[] = {
     "softirqs",      "swaps",      "sysrq-trigger", "timer_list",  "vmstat",     "zoneinfo"};
 static const char *const read_only[] = {"sys"};
 
-static int mask(const char *path, const char *empty_file, const char *empty_directory)
+static int proc_mask(const char *path, const char *empty_file, const char *empty_directory)
 {
 	struct stat status;
 	if (lstat(path, &status) < 0)
@@ -119,7 +119,7 @@ int setup_proc(const char *path, const char *empty_file, const char *empty_direc
 		*ret_step = masked[i];
 		result = text_format(place, sizeof(place), "%s/%s", path, masked[i]);
 		if (result >= 0)
-			result = mask(place, empty_file, empty_directory);
+			result = proc_mask(place, empty_file, empty_directory);
 	}
 	if (result >= 0) {
 		*ret_step = "/proc/meminfo";

@@ -37,7 +37,7 @@ static bool is_blank(char c)
 }
 
 /* `text` has a blank before it and behind it. */
-static bool mentions(const char *text, size_t size, const char *name)
+static bool hosts_mention(const char *text, size_t size, const char *name)
 {
 	size_t length = strlen(name);
 	const char *end = text + size;
@@ -47,14 +47,14 @@ static bool mentions(const char *text, size_t size, const char *name)
 	return false;
 }
 
-static void add_to_hosts(const char *hostname)
+static void hosts_add(const char *hostname)
 {
 	/* Zero, and this runs once in a process: its ends stay blanks. */
 	static char room[1 + HOSTS_MAX + 1];
 	char *text = room + 1;
 	CLOSE_FD int fd = open_plain_file("etc/hosts");
 	ssize_t size = fd < 0 ? -1 : pread(fd, text, HOSTS_MAX, 0);
-	if (size < 0 || size == HOSTS_MAX || mentions(text, (size_t)size, hostname))
+	if (size < 0 || size == HOSTS_MAX || hosts_mention(text, (size_t)size, hostname))
 		return;
 	bool open_line = size > 0 && text[size - 1] != '\n';
 	char line[NAME_MAX_LENGTH + 32];
@@ -87,6 +87,6 @@ int setup_hostname(const char *hostname, struct failure *ret_failure)
 	/* Without these a sandbox is less comfortable, and no less itself: a full disk or an /etc
 	 * that is gone must not keep it from starting. */
 	write_hostname(hostname);
-	add_to_hosts(hostname);
+	hosts_add(hostname);
 	return 0;
 }

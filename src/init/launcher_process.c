@@ -6,7 +6,7 @@
  * the host's root is left: it joins while the sandbox's own root is made. Until it has been told
  * what became of it, and has hardened itself as PID 1 did, it forks nothing. (Its root directory is
  * the kernel's to change: pivot_root() moves everybody who is in the old one.) */
-#include "init/launcher.h"
+#include "init/launcher_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #define RUNNER_SOCKET_BUFFER (512 * 1024)
 
 /* Moves into `work`: 0, or -errno of the first hierarchy that refused. */
-static int join_work(void)
+static int cgroup_join_work(void)
 {
 	const struct setup *setup = &configuration.setup;
 	for (uint32_t i = 0; i < setup->handles.work_cgroup_count; i++)
@@ -35,7 +35,7 @@ static int join_work(void)
 }
 
 /* Closes all that PID 1 had open but the socket, which becomes descriptor 3. */
-static void drop_descriptors(int socket)
+static void descriptors_drop(int socket)
 {
 	if (dup3(socket, LAUNCHER_SOCKET, O_CLOEXEC) < 0 && errno != EINVAL)
 		_exit(1);
@@ -48,7 +48,7 @@ static void drop_descriptors(int socket)
 	close(null);
 }
 
-static int make_socket(int *ret_ours, int *ret_runners)
+static int runner_socket_make(int *ret_ours, int *ret_runners)
 {
 	int pair[2], size = RUNNER_SOCKET_BUFFER;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -62,16 +62,16 @@ static int make_socket(int *ret_ours, int *ret_runners)
 
 /* What a runner becomes before there is a request: off every request's path. It never becomes
  * dumpable, not even for a moment: it is a copy of PID 1. */
-static void prepare_runner(void)
+static void runner_prepare(void)
 {
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-static struct launched launch(int *ret_socket)
+static struct launched runner_fork(int *ret_socket)
 {
 	CLOSE_FD int ours = -1;
 	CLOSE_FD int runners = -1;
-	int result = make_socket(&ours, &runners);
+	int result = runner_socket_make(&ours, &runners);
 	if (result < 0)
 		return (struct launched){.errnum = -result};
 	long pid = syscall(__NR_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
@@ -80,18 +80,18 @@ static struct launched launch(int *ret_socket)
 	if (pid == 0) {
 		close(LAUNCHER_SOCKET);
 		close(ours);
-		prepare_runner();
-		runner_main(runners);
+		runner_prepare();
+		runner_process_main(runners);
 	}
 	*ret_socket = TAKE_FD(ours);
 	return (struct launched){.pid = (int32_t)pid};
 }
 
-int launcher_fork(int *ret_socket)
+int runner_fork_directly(int *ret_socket)
 {
 	CLOSE_FD int ours = -1;
 	CLOSE_FD int runners = -1;
-	int result = make_socket(&ours, &runners);
+	int result = runner_socket_make(&ours, &runners);
 	if (result < 0)
 		return result;
 	pid_t pid = fork();
@@ -99,16 +99,16 @@ int launcher_fork(int *ret_socket)
 		return -errno;
 	if (pid == 0) {
 		signals_ignore();
-		drop_descriptors(runners);
-		prepare_runner();
-		runner_main(LAUNCHER_SOCKET);
+		descriptors_drop(runners);
+		runner_prepare();
+		runner_process_main(LAUNCHER_SOCKET);
 	}
 	*ret_socket = TAKE_FD(ours);
 	return pid;
 }
 
 /* The configuration that PID 1 has meanwhile, and its hardening. */
-static void wait_for_begin(void)
+static void configuration_wait(void)
 {
 	struct launcher_begin begin;
 	struct failure failure;
@@ -133,14 +133,14 @@ static void wait_for_begin(void)
 	configuration.configured = true;
 }
 
-void launcher_main(int socket, bool ahead)
+void launcher_process_main(int socket, bool ahead)
 {
 	signals_ignore();
 	prctl(PR_SET_NAME, "launcher");
-	int joined = join_work();
-	drop_descriptors(socket);
+	int joined = cgroup_join_work();
+	descriptors_drop(socket);
 	if (ahead)
-		wait_for_begin();
+		configuration_wait();
 	for (;;) {
 		char byte;
 		ssize_t got = recv(LAUNCHER_SOCKET, &byte, 1, 0);
@@ -152,7 +152,7 @@ void launcher_main(int socket, bool ahead)
 		/* Outside the cgroup nothing would be limited: then nothing is run. */
 		struct launched answer = {.errnum = -joined};
 		if (joined == 0)
-			answer = launch(&runner);
+			answer = runner_fork(&runner);
 		ssize_t sent =
 		    fd_send(LAUNCHER_SOCKET, &answer, sizeof(answer), &runner, runner >= 0);
 		fd_close(&runner);

@@ -1,13 +1,13 @@
 /* Time-outs, cancellation and strays: SIGKILL to everything below a runner, again until nothing is
  * left. PID 1 does it because it is not under the sandbox's quota. Called by the loop's timer and
  * by exec.c; one round is one walk of /proc (about 10 us per process). */
-#include "init/ending.h"
+#include "init/killing.h"
 
 #include <signal.h>
 
 #include "base/clock.h"
 #include "init/exec.h"
-#include "init/launch.h"
+#include "init/runners.h"
 #include "init/loop.h"
 #include "init/scan.h"
 
@@ -24,14 +24,14 @@
 static int64_t strays_at = NEVER;
 static uint32_t stray_rounds, stray_waits;
 
-void ending_strays(void)
+void strays_kill(void)
 {
 	stray_rounds = 0;
 	stray_waits = 0;
 	strays_at = 0;
 }
 
-static int64_t pause_after(uint32_t rounds)
+static int64_t kill_pause(uint32_t rounds)
 {
 	if (rounds < 20)
 		return 1 * NSEC_PER_MSEC;
@@ -42,18 +42,18 @@ static int64_t pause_after(uint32_t rounds)
 }
 
 /* Kills what the last walk found below; with many rounds behind it, stops all of it first. */
-static void kill_below(pid_t below, uint32_t rounds)
+static void tree_kill(pid_t below, uint32_t rounds)
 {
 	if (rounds >= ROUNDS_BEFORE_STOPPING) {
-		for (int i = 0; i < STOPPING_WALKS_MAX && scan_running(below) > 0; i++) {
+		for (int i = 0; i < STOPPING_WALKS_MAX && scan_count_running(below) > 0; i++) {
 			scan_signal(below, SIGSTOP);
-			scan_take();
+			scan_processes();
 		}
 	}
 	scan_signal(below, SIGKILL);
 }
 
-void ending_kill(struct exec *exec, uint32_t cause)
+void exec_kill(struct exec *exec, uint32_t cause)
 {
 	if (!exec->leader_ended && exec->cause == 0)
 		exec->cause = cause;
@@ -66,21 +66,21 @@ void ending_kill(struct exec *exec, uint32_t cause)
 	exec->kill_began = clock_boot();
 	exec->kill_hopeless = false;
 	/* A kernel without subreapers (gVisor's) gives to PID 1 what loses its parent. */
-	ending_strays();
+	strays_kill();
 }
 
-static void kill_exec(struct exec *exec, bool complete, int64_t now)
+static void exec_kill_round(struct exec *exec, bool complete, int64_t now)
 {
-	struct runner *runner = launch_runner((uint32_t)exec->runner);
+	struct runner *runner = runner_at((uint32_t)exec->runner);
 	if (!exec->kill_hopeless && exec->kill_rounds > KILL_ROUNDS &&
 	    now - exec->kill_began > KILL_PATIENCE) {
 		exec->kill_hopeless = true;
 		exec_try_end(exec);
 	}
-	if (!complete || scan_live(runner->pid) > 0) {
-		kill_below(runner->pid, exec->kill_rounds);
+	if (!complete || scan_count_live(runner->pid) > 0) {
+		tree_kill(runner->pid, exec->kill_rounds);
 		exec->quiet_since = 0;
-		exec->kill_at = now + pause_after(exec->kill_rounds++);
+		exec->kill_at = now + kill_pause(exec->kill_rounds++);
 		return;
 	}
 	/* Nothing below it (any more, or yet): the runner only has to reap and report. One that was
@@ -89,48 +89,48 @@ static void kill_exec(struct exec *exec, bool complete, int64_t now)
 		exec->quiet_since = now;
 	if (now - exec->quiet_since > RUNNER_PATIENCE && runner->pid > 0)
 		kill(runner->pid, SIGKILL);
-	exec->kill_at = now + pause_after(exec->kill_rounds++);
+	exec->kill_at = now + kill_pause(exec->kill_rounds++);
 }
 
-static void kill_strays(bool complete, int64_t now)
+static void strays_kill_round(bool complete, int64_t now)
 {
 	/* A runner that the launcher has made but not yet told of would look like a stray. (It is
 	 * silent for hours in a sandbox that is frozen.) */
-	if (launch_pending()) {
-		strays_at = now + pause_after(stray_waits++);
+	if (launcher_owes_runner()) {
+		strays_at = now + kill_pause(stray_waits++);
 		return;
 	}
-	if (complete && scan_live(SCAN_STRAYS) == 0) {
+	if (complete && scan_count_live(SCAN_STRAYS) == 0) {
 		strays_at = NEVER;
 		return;
 	}
-	kill_below(SCAN_STRAYS, stray_rounds);
-	strays_at = now + pause_after(stray_rounds++);
+	tree_kill(SCAN_STRAYS, stray_rounds);
+	strays_at = now + kill_pause(stray_rounds++);
 }
 
-void ending_time(int64_t now)
+void killing_time(int64_t now)
 {
 	bool due = strays_at <= now;
-	for (uint32_t i = 0; i < exec_slots(); i++) {
+	for (uint32_t i = 0; i < exec_table_size(); i++) {
 		struct exec *exec = exec_at(i);
 		due = due || (exec->key && exec->killing && exec->kill_at <= now);
 	}
 	if (!due)
 		return;
-	bool complete = scan_take();
+	bool complete = scan_processes();
 	if (strays_at <= now)
-		kill_strays(complete, now);
-	for (uint32_t i = 0; i < exec_slots(); i++) {
+		strays_kill_round(complete, now);
+	for (uint32_t i = 0; i < exec_table_size(); i++) {
 		struct exec *exec = exec_at(i);
 		if (exec->key && exec->killing && exec->kill_at <= now && exec->runner >= 0)
-			kill_exec(exec, complete, now);
+			exec_kill_round(exec, complete, now);
 	}
 }
 
-int64_t ending_deadline(void)
+int64_t killing_deadline(void)
 {
 	int64_t next = strays_at;
-	for (uint32_t i = 0; i < exec_slots(); i++) {
+	for (uint32_t i = 0; i < exec_table_size(); i++) {
 		struct exec *exec = exec_at(i);
 		if (exec->key && exec->killing && exec->kill_at < next)
 			next = exec->kill_at;

@@ -5,6 +5,6 @@
 #include <stdint.h>
 
 /* A runner was killed from inside: its processes are PID 1's children now. */
-void ending_strays(void);
-void ending_time(int64_t now);
-int64_t ending_deadline(void);
+void strays_kill(void);
+void killing_time(int64_t now);
+int64_t killing_deadline(void);

@@ -41,40 +41,40 @@ struct runner {
 };
 
 /* Forks the first launcher, ahead of the loop and of CONFIGURE: what it has to wait for then costs
- * nobody anything. Without it launch_begin() does. */
-void launch_prepare(void);
+ * nobody anything. Without it launcher_begin_runners() does. */
+void launcher_prepare(void);
 /* The loop is open: it is watched from here on. */
-NODISCARD int launch_open(void);
+NODISCARD int launcher_watch(void);
 /* The sandbox is configured: runners may be made. 0 or -errno. */
-NODISCARD int launch_begin(void);
-/* Whether launch_submit() may be called. */
-bool launch_has_room(void);
+NODISCARD int launcher_begin_runners(void);
+/* Whether runner_request_submit() may be called. */
+bool runner_request_has_room(void);
 /* Gives the request (its frame, header included) to a runner, now or when there is one; then
- * exec_assigned() / relay_assigned() is called, or ..._refused(). */
-void launch_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size);
+ * exec_send_to_runner() / relay_send_to_runner() is called, or ..._refused(). */
+void runner_request_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size);
 
 /* A runner that was killed before it had read its request: whether another may get it, and that.
  * The runner is released. */
-bool launch_may_try_again(uint32_t index);
-void launch_again(uint32_t index);
+bool runner_request_may_retry(uint32_t index);
+void runner_request_retry(uint32_t index);
 /* The runner has answered: its request need not be kept. */
-void launch_heard(uint32_t index);
+void runner_request_read(uint32_t index);
 
 /* Nobody wants the answer any more; only for a request that has no runner yet. */
-void launch_withdraw(enum owner_kind kind, uint32_t owner);
+void runner_request_withdraw(enum owner_kind kind, uint32_t owner);
 
-struct runner *launch_runner(uint32_t index);
-bool launch_is_ours(pid_t pid); /* the launcher or a runner */
-bool launch_pending(void);      /* a runner may exist that is not in the table yet */
+struct runner *runner_at(uint32_t index);
+bool runners_include(pid_t pid); /* the launcher or a runner */
+bool launcher_owes_runner(void); /* a runner may exist that is not in the table yet */
 /* Asks epoll for these events of a runner's socket. */
-void launch_watch(uint32_t index, uint32_t events);
+void runner_watch(uint32_t index, uint32_t events);
 /* Its operation is over, and it stays for another: true; or there are enough of them. */
-NODISCARD bool launch_keep(uint32_t index);
+NODISCARD bool runner_stay(uint32_t index);
 /* Closes the socket; the process is killed when it is still there after grace_ms. */
-void launch_release(uint32_t index, uint32_t grace_ms);
+void runner_release(uint32_t index, uint32_t grace_ms);
 
-void launch_event(void); /* the launcher's socket */
-void launch_runner_event(uint32_t index, uint32_t generation, uint32_t events);
-void launch_reaped(pid_t pid, int status);
-void launch_time(int64_t now);
-int64_t launch_deadline(void);
+void launcher_event(void); /* the launcher's socket */
+void runner_event(uint32_t index, uint32_t generation, uint32_t events);
+void child_reaped(pid_t pid, int status);
+void runners_time(int64_t now);
+int64_t runners_deadline(void);

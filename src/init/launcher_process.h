@@ -17,7 +17,7 @@ struct launched {
 
 /* By PID 1 itself, without a launcher: for a kernel that knows no CLONE_PARENT (gVisor's), where
  * there is no cgroup to be born in. The pid, or -errno. */
-NODISCARD int launcher_fork(int *ret_socket);
+NODISCARD int runner_fork_directly(int *ret_socket);
 /* What a launcher that was forked ahead is told when the sandbox is configured, in one message with
  * the environment behind it. */
 struct launcher_begin {
@@ -27,5 +27,5 @@ struct launcher_begin {
 
 /* `socket` leads to PID 1. ahead: the sandbox is not configured, nor this process hardened; it
  * joins its cgroup, and waits for struct launcher_begin. */
-_Noreturn void launcher_main(int socket, bool ahead);
-_Noreturn void runner_main(int socket);
+_Noreturn void launcher_process_main(int socket, bool ahead);
+_Noreturn void runner_process_main(int socket);

@@ -1,7 +1,7 @@
 /* Keeps a launcher and spare runners, hands requests to runners. Called by the loop; never blocks:
  * whatever a launcher or runner does not do in time is done by another one, or the request fails.
  */
-#include "init/launch.h"
+#include "init/runners.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "init/setup/configuration.h"
-#include "init/ending.h"
+#include "init/killing.h"
 #include "init/exec.h"
-#include "init/launcher.h"
+#include "init/launcher_process.h"
 #include "init/loop.h"
 
 /* Requests that wait for a runner. More wait in the connection. */
@@ -74,12 +74,12 @@ static struct {
 	bool begun;
 } launcher = {.socket = -1, .answer_by = NEVER, .patience = LAUNCHER_PATIENCE, .retry_at = NEVER};
 
-struct runner *launch_runner(uint32_t index)
+struct runner *runner_at(uint32_t index)
 {
 	return &runners[index];
 }
 
-bool launch_is_ours(pid_t pid)
+bool runners_include(pid_t pid)
 {
 	if (pid == launcher.pid)
 		return true;
@@ -89,19 +89,19 @@ bool launch_is_ours(pid_t pid)
 	return false;
 }
 
-bool launch_pending(void)
+bool launcher_owes_runner(void)
 {
 	return launcher.asked > 0;
 }
 
-static int fork_launcher(void)
+static int launcher_fork(void)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
 	pid_t pid = fork();
 	if (pid == 0)
-		launcher_main(pair[1], !launcher.begun);
+		launcher_process_main(pair[1], !launcher.begun);
 	int error = errno;
 	close(pair[1]);
 	if (pid < 0 || fd_set_nonblocking(pair[0]) < 0) {
@@ -115,26 +115,26 @@ static int fork_launcher(void)
 	return 0;
 }
 
-int launch_open(void)
+int launcher_watch(void)
 {
 	if (launcher.socket < 0)
 		return 0;
 	return loop_add(launcher.socket, EPOLLIN, EVENT_LAUNCHER, 0, 0);
 }
 
-static int start_launcher(void)
+static int launcher_start(void)
 {
-	int result = fork_launcher();
+	int result = launcher_fork();
 	if (result < 0)
 		return result;
-	if (launch_open() == 0)
+	if (launcher_watch() == 0)
 		return 0;
 	fd_close(&launcher.socket); /* which ends it */
 	launcher.pid = 0;
 	return -ENOMEM;
 }
 
-static int find_spare(void)
+static int runner_find_spare(void)
 {
 	for (uint32_t i = 0; i < runners_up_to; i++)
 		if (runners[i].role == RUNNER_SPARE)
@@ -142,7 +142,7 @@ static int find_spare(void)
 	return -1;
 }
 
-static uint32_t count_role(enum runner_role role)
+static uint32_t runner_count_role(enum runner_role role)
 {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < runners_up_to; i++)
@@ -150,14 +150,14 @@ static uint32_t count_role(enum runner_role role)
 	return count;
 }
 
-static uint32_t count_spares(void)
+static uint32_t runner_count_spares(void)
 {
-	return count_role(RUNNER_SPARE);
+	return runner_count_role(RUNNER_SPARE);
 }
 
 /* The user of a file request into `user`, zeros behind it; false: it is another request. */
-static bool read_user(const struct submission *of, const uint8_t *frame,
-		      uint8_t user[RUNNER_USER_MAX])
+static bool request_read_user(const struct submission *of, const uint8_t *frame,
+			      uint8_t user[RUNNER_USER_MAX])
 {
 	struct reader type = reader_on(frame + 4, 2);
 	memset(user, 0, RUNNER_USER_MAX);
@@ -169,53 +169,53 @@ static bool read_user(const struct submission *of, const uint8_t *frame,
 }
 
 /* One that has served this user, or a spare; -1. */
-static int find_runner(const struct submission *of, const uint8_t *frame)
+static int runner_find_for(const struct submission *of, const uint8_t *frame)
 {
 	uint8_t user[RUNNER_USER_MAX];
-	bool file = of->kind == OWNER_OPERATION && read_user(of, frame, user);
+	bool file = of->kind == OWNER_OPERATION && request_read_user(of, frame, user);
 	for (uint32_t i = 0; file && i < runners_up_to; i++)
 		if (runners[i].role == RUNNER_STAYING &&
 		    memcmp(runners[i].user, user, sizeof(user)) == 0)
 			return (int)i;
-	return find_spare();
+	return runner_find_spare();
 }
 
-bool launch_keep(uint32_t index)
+bool runner_stay(uint32_t index)
 {
 	struct runner *runner = &runners[index];
-	if (runner->pid == 0 || count_role(RUNNER_STAYING) >= STAYING_MAX)
+	if (runner->pid == 0 || runner_count_role(RUNNER_STAYING) >= STAYING_MAX)
 		return false;
 	runner->role = RUNNER_STAYING;
 	runner->stayed = true;
 	runner->kill_at = clock_boot() + STAY_TIME;
-	launch_watch(index, EPOLLIN);
+	runner_watch(index, EPOLLIN);
 	return true;
 }
 
-static void add_runner(pid_t pid, int socket);
-static void refuse_parked(int errnum, const char *message);
-static void drop_launcher(void);
+static void runner_add(pid_t pid, int socket);
+static void waiting_fail_first(int errnum, const char *message);
+static void launcher_drop(void);
 
 /* The same without a launcher. */
-static void refill_here(uint32_t wanted)
+static void runner_refill_directly(uint32_t wanted)
 {
 	for (; wanted > 0; wanted--) {
-		int socket = -1, pid = launcher_fork(&socket);
+		int socket = -1, pid = runner_fork_directly(&socket);
 		if (pid < 0) {
-			refuse_parked(-pid, "no process can be started in the sandbox");
+			waiting_fail_first(-pid, "no process can be started in the sandbox");
 			launcher.retry_at = clock_boot() + RETRY_PAUSE;
 			return;
 		}
-		add_runner(pid, socket);
+		runner_add(pid, socket);
 	}
 }
 
 /* Asks for what is missing: one runner per parked request, and the spares. */
-static void refill(void)
+static void runner_refill(void)
 {
-	uint32_t wanted = parked_count + SPARES - MIN(count_spares(), SPARES);
+	uint32_t wanted = parked_count + SPARES - MIN(runner_count_spares(), SPARES);
 	if (configuration.setup.channel) {
-		refill_here(wanted);
+		runner_refill_directly(wanted);
 		return;
 	}
 	if (launcher.socket < 0 || !launcher.begun)
@@ -229,14 +229,14 @@ static void refill(void)
 	}
 }
 
-void launch_prepare(void)
+void launcher_prepare(void)
 {
-	if (fork_launcher() < 0)
+	if (launcher_fork() < 0)
 		launcher.pid = 0;
 }
 
 /* Tells the launcher that was forked ahead what CONFIGURE said. */
-static int tell_launcher(void)
+static int launcher_tell(void)
 {
 	struct launcher_begin begin = {.setup = configuration.setup,
 				       .environment_count = configuration.environment_count,
@@ -251,53 +251,53 @@ static int tell_launcher(void)
 	return sent < 0 ? -errno : 0;
 }
 
-int launch_begin(void)
+int launcher_begin_runners(void)
 {
 	int result = 0;
 	launcher.begun = true;
-	if (launcher.pid > 0 && tell_launcher() < 0) {
+	if (launcher.pid > 0 && launcher_tell() < 0) {
 		/* It may have died before anybody looked for ended children. */
-		drop_launcher();
+		launcher_drop();
 		while (waitpid(launcher.pid, NULL, 0) < 0 && errno == EINTR)
 			;
 		launcher.pid = 0;
 	}
 	if (launcher.pid == 0 && !configuration.setup.channel)
-		result = start_launcher();
+		result = launcher_start();
 	if (result < 0)
 		return result;
 	/* Without a launcher it is we who fork, which is slow there: the answer goes first. */
 	if (configuration.setup.channel)
 		launcher.retry_at = clock_boot() + NSEC_PER_MSEC;
 	else
-		refill();
+		runner_refill();
 	return 0;
 }
 
-bool launch_has_room(void)
+bool runner_request_has_room(void)
 {
 	return parked_count < PARKED_MAX;
 }
 
 /* The frame may be the very one that is at `place`. */
-static void put(struct parked *place, const struct submission *of, const uint8_t *frame)
+static void request_put(struct parked *place, const struct submission *of, const uint8_t *frame)
 {
 	place->of = *of;
 	memmove(place->frame, frame, of->size);
 }
 
-static void keep(struct runner *runner, const struct submission *of, const uint8_t *frame)
+static void request_keep(struct runner *runner, const struct submission *of, const uint8_t *frame)
 {
 	for (uint32_t i = 0; i < KEPT_MAX; i++) {
 		if (kept[i].of.size > 0)
 			continue;
-		put(&kept[i], of, frame);
+		request_put(&kept[i], of, frame);
 		runner->kept = i + 1;
 		return;
 	}
 }
 
-void launch_heard(uint32_t index)
+void runner_request_read(uint32_t index)
 {
 	if (runners[index].kept)
 		kept[runners[index].kept - 1].of.size = 0;
@@ -305,62 +305,63 @@ void launch_heard(uint32_t index)
 }
 
 /* False when the runner turned out to be dead: the request is still without one. */
-static bool hand_over(const struct submission *of, uint32_t index, const uint8_t *frame)
+static bool runner_hand_over(const struct submission *of, uint32_t index, const uint8_t *frame)
 {
 	struct runner *runner = &runners[index];
 	bool exec = of->kind == OWNER_EXEC;
 	runner->role = exec ? RUNNER_EXEC : RUNNER_OPERATION;
 	runner->owner = of->owner;
 	runner->kill_at = NEVER;
-	(void)read_user(of, frame, runner->user);
-	bool taken = exec ? exec_assigned(of->owner, index, frame, of->size)
-			  : relay_assigned(of->owner, index, frame, of->size);
+	(void)request_read_user(of, frame, runner->user);
+	bool taken = exec ? exec_send_to_runner(of->owner, index, frame, of->size)
+			  : relay_send_to_runner(of->owner, index, frame, of->size);
 	if (!taken)
-		launch_release(index, 0);
+		runner_release(index, 0);
 	else if (runner->role == RUNNER_EXEC || runner->role == RUNNER_OPERATION)
-		keep(runner, of, frame);
+		request_keep(runner, of, frame);
 	return taken;
 }
 
-static void submit(const struct submission *of, const uint8_t *frame)
+static void request_submit(const struct submission *of, const uint8_t *frame)
 {
 	bool taken = false;
 	int spare;
-	while (!taken && parked_count == 0 && (spare = find_runner(of, frame)) >= 0)
-		taken = hand_over(of, (uint32_t)spare, frame);
+	while (!taken && parked_count == 0 && (spare = runner_find_for(of, frame)) >= 0)
+		taken = runner_hand_over(of, (uint32_t)spare, frame);
 	if (!taken)
-		put(&parked[(parked_first + parked_count++) % PARKED_MAX], of, frame);
+		request_put(&parked[(parked_first + parked_count++) % PARKED_MAX], of, frame);
 	/* Making the next runner takes as much of the processor as starting a small command does:
 	 * while there is another spare it waits until the command has ended, or a little. */
-	if (parked_count > 0 || count_spares() == 0)
-		refill();
+	if (parked_count > 0 || runner_count_spares() == 0)
+		runner_refill();
 	else
 		launcher.retry_at = MIN(launcher.retry_at, clock_boot() + REFILL_PAUSE);
 }
 
-void launch_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size)
+void runner_request_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size)
 {
 	struct submission of = {.kind = kind, .owner = owner, .since = clock_boot(), .size = size};
-	submit(&of, frame);
+	request_submit(&of, frame);
 }
 
-bool launch_may_try_again(uint32_t index)
+bool runner_request_may_retry(uint32_t index)
 {
 	const struct runner *runner = &runners[index];
-	return runner->kept && kept[runner->kept - 1].of.tries < TRIES_MAX && launch_has_room();
+	return runner->kept && kept[runner->kept - 1].of.tries < TRIES_MAX &&
+	       runner_request_has_room();
 }
 
-void launch_again(uint32_t index)
+void runner_request_retry(uint32_t index)
 {
 	struct parked *place = &kept[runners[index].kept - 1];
 	struct submission of = place->of;
 	of.tries++;
 	of.since = clock_boot();
-	launch_release(index, 0);
-	submit(&of, place->frame);
+	runner_release(index, 0);
+	request_submit(&of, place->frame);
 }
 
-void launch_withdraw(enum owner_kind kind, uint32_t owner)
+void runner_request_withdraw(enum owner_kind kind, uint32_t owner)
 {
 	for (uint32_t i = 0; i < parked_count; i++) {
 		struct parked *place = &parked[(parked_first + i) % PARKED_MAX];
@@ -369,37 +370,37 @@ void launch_withdraw(enum owner_kind kind, uint32_t owner)
 	}
 }
 
-static void drop_parked(void)
+static void waiting_drop_first(void)
 {
 	parked_first = (parked_first + 1) % PARKED_MAX;
 	parked_count--;
 }
 
 /* The oldest request that still wants a runner. */
-static struct parked *first_parked(void)
+static struct parked *waiting_first(void)
 {
 	while (parked_count > 0 && parked[parked_first].of.withdrawn)
-		drop_parked();
+		waiting_drop_first();
 	return parked_count > 0 ? &parked[parked_first] : NULL;
 }
 
 /* The oldest waiting request fails. */
-static void refuse_parked(int errnum, const char *message)
+static void waiting_fail_first(int errnum, const char *message)
 {
-	struct parked *first = first_parked();
+	struct parked *first = waiting_first();
 	if (!first)
 		return;
-	drop_parked();
+	waiting_drop_first();
 	struct failure failure = {.kind = ERROR_RESOURCE_LIMIT, .errnum = (uint32_t)errnum};
 	snprintf(failure.message, sizeof(failure.message), "%s%s%s", message, errnum ? ": " : "",
 		 errnum ? strerror(errnum) : "");
 	if (first->of.kind == OWNER_EXEC)
-		exec_refused(first->of.owner, &failure);
+		exec_runner_failed(first->of.owner, &failure);
 	else
-		relay_refused(first->of.owner, &failure);
+		relay_runner_failed(first->of.owner, &failure);
 }
 
-static void free_runner(uint32_t index)
+static void runner_free(uint32_t index)
 {
 	fd_close(&runners[index].socket);
 	runners[index].role = RUNNER_FREE;
@@ -408,7 +409,7 @@ static void free_runner(uint32_t index)
 		runners_up_to--;
 }
 
-void launch_watch(uint32_t index, uint32_t events)
+void runner_watch(uint32_t index, uint32_t events)
 {
 	struct runner *runner = &runners[index];
 	int result = 0;
@@ -426,12 +427,12 @@ void launch_watch(uint32_t index, uint32_t events)
 		runner->watched = events;
 }
 
-void launch_release(uint32_t index, uint32_t grace_ms)
+void runner_release(uint32_t index, uint32_t grace_ms)
 {
 	struct runner *runner = &runners[index];
-	launch_heard(index);
+	runner_request_read(index);
 	if (runner->pid == 0) {
-		free_runner(index);
+		runner_free(index);
 		return;
 	}
 	fd_close(&runner->socket);
@@ -444,7 +445,7 @@ void launch_release(uint32_t index, uint32_t grace_ms)
 }
 
 /* A runner has come: for the oldest request, or as the spare. */
-static void add_runner(pid_t pid, int socket)
+static void runner_add(pid_t pid, int socket)
 {
 	uint32_t index = 0;
 	while (index < RUNNERS_MAX && runners[index].role != RUNNER_FREE)
@@ -452,7 +453,7 @@ static void add_runner(pid_t pid, int socket)
 	if (index == RUNNERS_MAX) {
 		close(socket);
 		kill(pid, SIGKILL);
-		refuse_parked(0, "too many processes at once");
+		waiting_fail_first(0, "too many processes at once");
 		return;
 	}
 	runners_up_to = MAX(runners_up_to, index + 1);
@@ -463,14 +464,14 @@ static void add_runner(pid_t pid, int socket)
 	    .generation = runners[index].generation + 1,
 	    .kill_at = NEVER,
 	};
-	launch_watch(index, EPOLLIN);
-	struct parked *first = first_parked();
-	if (first && hand_over(&first->of, index, first->frame))
-		drop_parked();
+	runner_watch(index, EPOLLIN);
+	struct parked *first = waiting_first();
+	if (first && runner_hand_over(&first->of, index, first->frame))
+		waiting_drop_first();
 }
 
-/* The launcher is no more use: end it; its end is seen by launch_reaped(). */
-static void drop_launcher(void)
+/* The launcher is no more use: end it; its end is seen by child_reaped(). */
+static void launcher_drop(void)
 {
 	fd_close(&launcher.socket);
 	launcher.answer_by = NEVER;
@@ -478,7 +479,7 @@ static void drop_launcher(void)
 		kill(launcher.pid, SIGKILL);
 }
 
-void launch_event(void)
+void launcher_event(void)
 {
 	while (launcher.socket >= 0) {
 		struct launched answer;
@@ -491,25 +492,26 @@ void launch_event(void)
 		if (!whole || launcher.asked == 0) {
 			if (count == 1 && got > 0)
 				fd_close(&socket);
-			drop_launcher();
+			launcher_drop();
 			return;
 		}
 		launcher.asked--;
 		launcher.patience = LAUNCHER_PATIENCE;
 		launcher.answer_by = launcher.asked ? clock_boot() + launcher.patience : NEVER;
 		if (answer.pid > 1) {
-			add_runner(answer.pid, socket);
+			runner_add(answer.pid, socket);
 		} else if (parked_count > 0) {
-			refuse_parked(answer.errnum, "no process can be started in the sandbox");
+			waiting_fail_first(answer.errnum,
+					   "no process can be started in the sandbox");
 		} else {
 			launcher.retry_at = clock_boot() + RETRY_PAUSE;
 			return;
 		}
 	}
-	refill();
+	runner_refill();
 }
 
-static void runner_frame(uint32_t index)
+static void runner_read_frame(uint32_t index)
 {
 	static uint8_t room[FRAME_HEADER_SIZE + 1024];
 	struct runner *runner = &runners[index];
@@ -522,28 +524,28 @@ static void runner_frame(uint32_t index)
 	bool unread = got < 0 && errno == ECONNRESET;
 	if (got > 0 && got <= (ssize_t)sizeof(room) &&
 	    frame_parse(room, (size_t)got, &frame) == got) {
-		launch_heard(index);
+		runner_request_read(index);
 		exec_runner_frame(owner, &frame);
 		return;
 	}
-	if (unread && launch_may_try_again(index) && exec_begin_again(owner)) {
-		launch_again(index);
+	if (unread && runner_request_may_retry(index) && exec_await_runner_again(owner)) {
+		runner_request_retry(index);
 		return;
 	}
 	/* Its end, or nonsense: then it is no runner of ours any more. */
-	launch_release(index, got == 0 ? 1000 : 0);
+	runner_release(index, got == 0 ? 1000 : 0);
 	exec_runner_gone(owner, unread);
-	refill();
+	runner_refill();
 }
 
-void launch_runner_event(uint32_t index, uint32_t generation, uint32_t events)
+void runner_event(uint32_t index, uint32_t generation, uint32_t events)
 {
 	struct runner *runner = &runners[index];
 	if (runner->generation != generation)
 		return;
 	switch (runner->role) {
 	case RUNNER_EXEC:
-		runner_frame(index);
+		runner_read_frame(index);
 		break;
 	case RUNNER_OPERATION:
 		relay_runner_event(runner->owner, events);
@@ -551,8 +553,8 @@ void launch_runner_event(uint32_t index, uint32_t generation, uint32_t events)
 	case RUNNER_SPARE:
 	case RUNNER_STAYING:
 		/* It was killed from inside; who waits has nothing to say. */
-		launch_release(index, 0);
-		refill();
+		runner_release(index, 0);
+		runner_refill();
 		break;
 	case RUNNER_ENDING:
 	case RUNNER_FREE:
@@ -567,18 +569,18 @@ static void launcher_reaped(void)
 	launcher.asked = 0;
 	launcher.answer_by = NEVER;
 	/* A runner that it had made and not told of would be nobody's. */
-	ending_strays();
-	int result = start_launcher();
+	strays_kill();
+	int result = launcher_start();
 	if (result < 0) {
 		while (parked_count > 0)
-			refuse_parked(-result, "no process can be started in the sandbox");
+			waiting_fail_first(-result, "no process can be started in the sandbox");
 		launcher.retry_at = clock_boot() + RETRY_PAUSE;
 		return;
 	}
-	refill();
+	runner_refill();
 }
 
-void launch_reaped(pid_t pid, int status)
+void child_reaped(pid_t pid, int status)
 {
 	if (pid == launcher.pid) {
 		launcher_reaped();
@@ -591,32 +593,32 @@ void launch_reaped(pid_t pid, int status)
 		runner->pid = 0;
 		/* Killed: whatever it had started is a child of PID 1 now. */
 		if (WIFSIGNALED(status))
-			ending_strays();
+			strays_kill();
 		if (runner->role == RUNNER_ENDING)
-			free_runner(i);
+			runner_free(i);
 		return;
 	}
 }
 
-void launch_time(int64_t now)
+void runners_time(int64_t now)
 {
 	if (launcher.answer_by <= now) {
 		launcher.patience = MIN(2 * launcher.patience, LAUNCHER_PATIENCE_MAX);
-		drop_launcher();
+		launcher_drop();
 	}
 	if (launcher.retry_at <= now) {
 		launcher.retry_at = NEVER;
-		if (!configuration.setup.channel && launcher.pid == 0 && start_launcher() < 0)
+		if (!configuration.setup.channel && launcher.pid == 0 && launcher_start() < 0)
 			launcher.retry_at = now + RETRY_PAUSE;
-		refill();
+		runner_refill();
 	}
 	while (parked_count > 0 && now - parked[parked_first].of.since > PARKED_PATIENCE)
-		refuse_parked(0, "no process could be started in time");
+		waiting_fail_first(0, "no process could be started in time");
 	for (uint32_t i = 0; i < runners_up_to; i++) {
 		struct runner *runner = &runners[i];
 		/* It ends by itself when its socket is closed. */
 		if (runner->role == RUNNER_STAYING && runner->kill_at <= now)
-			launch_release(i, 1000);
+			runner_release(i, 1000);
 		if (runner->role == RUNNER_ENDING && runner->kill_at <= now) {
 			runner->kill_at = NEVER;
 			if (runner->pid > 0)
@@ -625,7 +627,7 @@ void launch_time(int64_t now)
 	}
 }
 
-int64_t launch_deadline(void)
+int64_t runners_deadline(void)
 {
 	int64_t next = MIN(launcher.answer_by, launcher.retry_at);
 	if (parked_count > 0)
