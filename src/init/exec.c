@@ -137,9 +137,10 @@ void exec_begin(const struct request *request, const int *log_fds)
 		exec_fail(exec, ERROR_INTERNAL, -result, "the output log cannot be opened");
 		return;
 	}
-	runner_request_submit(OWNER_EXEC, exec_index(exec),
-			      request->frame.payload - FRAME_HEADER_SIZE,
-			      FRAME_HEADER_SIZE + request->frame.size);
+	struct runner_request wanted = {.kind = OWNER_EXEC,
+					.owner = exec_index(exec),
+					.size = FRAME_HEADER_SIZE + request->frame.size};
+	runner_request_submit(&wanted, request->frame.payload - FRAME_HEADER_SIZE);
 }
 
 /* Descriptors that go to the runner: standard input (or -1), output, error; a terminal is one. */
@@ -522,8 +523,9 @@ void exec_send_left_running(uint64_t key)
 		exec_send_left_running_names(key);
 }
 
-void exec_time(int64_t now)
+int64_t exec_time(int64_t now)
 {
+	int64_t next = NEVER;
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct exec *exec = &execs[i];
 		if (!exec->key)
@@ -535,16 +537,6 @@ void exec_time(int64_t now)
 		if ((exec->outputs[0].retry_at && exec->outputs[0].retry_at <= now) ||
 		    (exec->outputs[1].retry_at && exec->outputs[1].retry_at <= now))
 			output_resume(exec);
-	}
-}
-
-int64_t exec_deadline(void)
-{
-	int64_t next = NEVER;
-	for (uint32_t i = 0; i < used_up_to; i++) {
-		struct exec *exec = &execs[i];
-		if (!exec->key)
-			continue;
 		next = MIN(next, exec->deadline);
 		for (int stream = 0; stream < 2; stream++)
 			if (exec->outputs[stream].retry_at)

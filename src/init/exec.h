@@ -83,8 +83,8 @@ NODISCARD bool exec_await_runner_again(uint32_t index);
 void exec_runner_gone(uint32_t index, bool unread);
 void exec_output_event(uint32_t index, uint32_t generation, int stream);
 void exec_input_event(uint32_t index, uint32_t generation);
-void exec_time(int64_t now);
-int64_t exec_deadline(void);
+/* Does what is due now; returns when something is due next, or NEVER. */
+int64_t exec_time(int64_t now);
 /* The connection has room: what was held back goes on. */
 void exec_send_pending(void);
 /* A new connection: nothing is promised to it yet. */

@@ -7,8 +7,9 @@
 
 #include "base/clock.h"
 #include "init/exec.h"
-#include "init/runners.h"
+#include "init/launcher.h"
 #include "init/loop.h"
+#include "init/runners.h"
 #include "init/scan.h"
 
 /* From this round on processes are stopped before they are killed: a killed one makes room for the
@@ -108,32 +109,24 @@ static void strays_kill_round(bool complete, int64_t now)
 	strays_at = now + kill_pause(stray_rounds++);
 }
 
-void killing_time(int64_t now)
+int64_t killing_time(int64_t now)
 {
 	bool due = strays_at <= now;
 	for (uint32_t i = 0; i < exec_table_size(); i++) {
 		struct exec *exec = exec_at(i);
 		due = due || (exec->key && exec->killing && exec->kill_at <= now);
 	}
-	if (!due)
-		return;
-	bool complete = scan_processes();
+	/* One walk of /proc serves everything that is being killed. */
+	bool complete = due && scan_processes();
 	if (strays_at <= now)
 		strays_kill_round(complete, now);
+	int64_t next = strays_at;
 	for (uint32_t i = 0; i < exec_table_size(); i++) {
 		struct exec *exec = exec_at(i);
 		if (exec->key && exec->killing && exec->kill_at <= now && exec->runner >= 0)
 			exec_kill_round(exec, complete, now);
-	}
-}
-
-int64_t killing_deadline(void)
-{
-	int64_t next = strays_at;
-	for (uint32_t i = 0; i < exec_table_size(); i++) {
-		struct exec *exec = exec_at(i);
-		if (exec->key && exec->killing && exec->kill_at < next)
-			next = exec->kill_at;
+		if (exec->key && exec->killing)
+			next = MIN(next, exec->kill_at);
 	}
 	return next;
 }

@@ -6,5 +6,5 @@
 
 /* A runner was killed from inside: its processes are PID 1's children now. */
 void strays_kill(void);
-void killing_time(int64_t now);
-int64_t killing_deadline(void);
+/* Does what is due now; returns when something is due next, or NEVER. */
+int64_t killing_time(int64_t now);

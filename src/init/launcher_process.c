@@ -67,16 +67,16 @@ static void runner_prepare(void)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-static struct launched runner_fork(int *ret_socket)
+static struct launcher_answer runner_fork(int *ret_socket)
 {
 	CLOSE_FD int ours = -1;
 	CLOSE_FD int runners = -1;
 	int result = runner_socket_make(&ours, &runners);
 	if (result < 0)
-		return (struct launched){.errnum = -result};
+		return (struct launcher_answer){.errnum = -result};
 	long pid = syscall(__NR_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
 	if (pid < 0)
-		return (struct launched){.errnum = errno};
+		return (struct launcher_answer){.errnum = errno};
 	if (pid == 0) {
 		close(LAUNCHER_SOCKET);
 		close(ours);
@@ -84,7 +84,7 @@ static struct launched runner_fork(int *ret_socket)
 		runner_process_main(runners);
 	}
 	*ret_socket = TAKE_FD(ours);
-	return (struct launched){.pid = (int32_t)pid};
+	return (struct launcher_answer){.pid = (int32_t)pid};
 }
 
 int runner_fork_directly(int *ret_socket)
@@ -110,7 +110,7 @@ int runner_fork_directly(int *ret_socket)
 /* The configuration that PID 1 has meanwhile, and its hardening. */
 static void configuration_wait(void)
 {
-	struct launcher_begin begin;
+	struct launcher_configuration begin;
 	struct failure failure;
 	struct iovec parts[] = {
 	    {.iov_base = &begin, .iov_len = sizeof(begin)},
@@ -150,7 +150,7 @@ void launcher_process_main(int socket, bool ahead)
 			_exit(0);
 		int runner = -1;
 		/* Outside the cgroup nothing would be limited: then nothing is run. */
-		struct launched answer = {.errnum = -joined};
+		struct launcher_answer answer = {.errnum = -joined};
 		if (joined == 0)
 			answer = runner_fork(&runner);
 		ssize_t sent =

@@ -10,7 +10,7 @@
 
 /* PID 1 asks for a runner with one byte; the answer is this, with PID 1's end of the runner's
  * socket when there is one. */
-struct launched {
+struct launcher_answer {
 	int32_t pid;    /* 0: it failed */
 	int32_t errnum; /* why */
 };
@@ -20,12 +20,12 @@ struct launched {
 NODISCARD int runner_fork_directly(int *ret_socket);
 /* What a launcher that was forked ahead is told when the sandbox is configured, in one message with
  * the environment behind it. */
-struct launcher_begin {
+struct launcher_configuration {
 	struct setup setup; /* its descriptors are PID 1's */
 	uint32_t environment_count, environment_size;
 };
 
 /* `socket` leads to PID 1. ahead: the sandbox is not configured, nor this process hardened; it
- * joins its cgroup, and waits for struct launcher_begin. */
+ * joins its cgroup, and waits for struct launcher_configuration. */
 _Noreturn void launcher_process_main(int socket, bool ahead);
 _Noreturn void runner_process_main(int socket);

@@ -16,8 +16,9 @@
 #include "init/connection.h"
 #include "init/killing.h"
 #include "init/exec.h"
-#include "init/runners.h"
+#include "init/launcher.h"
 #include "init/process_limit.h"
+#include "init/runners.h"
 #include "init/relay.h"
 #include "init/setup/setup.h"
 
@@ -162,23 +163,20 @@ static void timer_arm(int64_t next)
 		loop.armed = next;
 }
 
-/* Everything that is due now; returns when something is next. */
+/* Does everything that is due now; returns when something is due next. Killing comes last, because
+ * the others may begin it. */
 static int64_t timers_serve(void)
 {
 	int64_t now = clock_boot();
-	exec_time(now);
-	relay_time(now);
-	runners_time(now);
-	process_limit_time(now);
-	killing_time(now);
-	meminfo_refresh(now);
 	int64_t next = MIN(loop.deadline, loop.shutdown);
-	next = MIN(next, loop.meminfo_at);
-	next = MIN(next, exec_deadline());
-	next = MIN(next, relay_deadline());
-	next = MIN(next, runners_deadline());
-	next = MIN(next, process_limit_deadline());
-	return MIN(next, killing_deadline());
+	next = MIN(next, exec_time(now));
+	next = MIN(next, relay_time(now));
+	next = MIN(next, launcher_time(now));
+	next = MIN(next, runners_time(now));
+	next = MIN(next, process_limit_time(now));
+	next = MIN(next, killing_time(now));
+	meminfo_refresh(now);
+	return MIN(next, loop.meminfo_at);
 }
 
 int loop_open(void)

@@ -12,7 +12,7 @@
 
 #include "init/setup/configuration.h"
 #include "init/connection.h"
-#include "init/runners.h"
+#include "init/launcher.h"
 #include "init/loop.h"
 #include "init/process_limit.h"
 #include "init/scan.h"

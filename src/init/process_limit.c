@@ -67,17 +67,15 @@ static void exec_end_largest(void)
 		strays_kill();
 }
 
-void process_limit_time(int64_t now)
+int64_t process_limit_time(int64_t now)
 {
 	if (limit.events < 0 || exec_alive() == 0) {
 		limit.look_at = NEVER;
 		limit.windows = 0;
-		return;
+		return NEVER;
 	}
-	if (now < limit.look_at) {
-		limit.look_at = MIN(limit.look_at, now + QUIET);
-		return;
-	}
+	if (now < limit.look_at)
+		return limit.look_at = MIN(limit.look_at, now + QUIET);
 	int64_t refusals = setup_cgroup_number(limit.events);
 	bool many = refusals - limit.seen >= WINDOW_REFUSALS;
 	limit.seen = refusals;
@@ -85,16 +83,12 @@ void process_limit_time(int64_t now)
 	limit.windows = many ? limit.windows + 1 : 0;
 	if (limit.windows <= 1)
 		limit.begun = refusals;
-	if (limit.windows <= WINDOWS)
-		return;
-	scan_processes();
-	if (refusals - limit.begun >= PROCESS_REFUSALS * scan_count_all()) {
-		limit.windows = 0;
-		exec_end_largest();
+	if (limit.windows > WINDOWS) {
+		scan_processes();
+		if (refusals - limit.begun >= PROCESS_REFUSALS * scan_count_all()) {
+			limit.windows = 0;
+			exec_end_largest();
+		}
 	}
-}
-
-int64_t process_limit_deadline(void)
-{
 	return limit.look_at;
 }

@@ -113,7 +113,9 @@ static void relay_submit(struct operation_state *operation, uint64_t id, const u
 	    .kill_at = NEVER,
 	    .look_at = NEVER,
 	};
-	runner_request_submit(OWNER_OPERATION, (uint32_t)(operation - operations), frame, size);
+	struct runner_request wanted = {
+	    .kind = OWNER_OPERATION, .owner = (uint32_t)(operation - operations), .size = size};
+	runner_request_submit(&wanted, frame);
 }
 
 void relay_begin(const struct request *request)
@@ -443,24 +445,20 @@ static void relay_check_runner_read(struct operation_state *operation)
 		relay_kill_runner(operation);
 }
 
-void relay_time(int64_t now)
-{
-	for (uint32_t i = 0; i < used_up_to; i++) {
-		if (operations[i].id && operations[i].look_at <= now)
-			relay_check_runner_read(&operations[i]);
-		if (!operations[i].id || operations[i].kill_at > now)
-			continue;
-		if (operations[i].runner >= 0)
-			relay_kill_runner(&operations[i]);
-		relay_fail(&operations[i], ERROR_CANCELLED, 0, "cancelled");
-	}
-}
-
-int64_t relay_deadline(void)
+int64_t relay_time(int64_t now)
 {
 	int64_t next = NEVER;
-	for (uint32_t i = 0; i < used_up_to; i++)
-		if (operations[i].id)
-			next = MIN(next, MIN(operations[i].kill_at, operations[i].look_at));
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		struct operation_state *operation = &operations[i];
+		if (operation->id && operation->look_at <= now)
+			relay_check_runner_read(operation);
+		if (operation->id && operation->kill_at <= now) {
+			if (operation->runner >= 0)
+				relay_kill_runner(operation);
+			relay_fail(operation, ERROR_CANCELLED, 0, "cancelled");
+		}
+		if (operation->id)
+			next = MIN(next, MIN(operation->kill_at, operation->look_at));
+	}
 	return next;
 }

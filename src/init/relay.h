@@ -27,5 +27,5 @@ void relay_runner_failed(uint32_t index, const struct failure *failure);
 void relay_runner_event(uint32_t index, uint32_t events);
 /* The connection has room again: runners that were not listened to are. */
 void relay_resume(void);
-void relay_time(int64_t now);
-int64_t relay_deadline(void);
+/* Does what is due now; returns when something is due next, or NEVER. */
+int64_t relay_time(int64_t now);

@@ -1,6 +1,5 @@
-/* Keeps a launcher and spare runners, hands requests to runners. Called by the loop; never blocks:
- * whatever a launcher or runner does not do in time is done by another one, or the request fails.
- */
+/* PID 1's table of runners, and the requests that wait for one. Called by the loop; never blocks:
+ * what a runner does not do in time is done by another one, or the request fails. */
 #include "init/runners.h"
 
 #include <errno.h>
@@ -14,65 +13,38 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "init/setup/configuration.h"
-#include "init/killing.h"
 #include "init/exec.h"
-#include "init/launcher_process.h"
+#include "init/killing.h"
+#include "init/launcher.h"
 #include "init/loop.h"
 
-/* Requests that wait for a runner. More wait in the connection. */
-#define PARKED_MAX 8
-#define PARKED_PATIENCE (10 * NSEC_PER_SEC)
-/* A launcher that does not answer for so long was stopped from inside: it is replaced. Or all of
- * the sandbox is frozen, and the next one will not answer either: each has twice as long, up to a
- * limit. */
-#define LAUNCHER_PATIENCE (3 * NSEC_PER_SEC)
-#define LAUNCHER_PATIENCE_MAX (8 * LAUNCHER_PATIENCE)
-/* Runners that wait for a request. */
+/* Requests that wait for a runner. Further ones wait in the connection. */
+#define WAITING_MAX 8
+#define WAITING_PATIENCE (10 * NSEC_PER_SEC)
 #define SPARES 2u
 #define REFILL_PAUSE (3 * NSEC_PER_MSEC)
-#define RETRY_PAUSE (100 * NSEC_PER_MSEC)
-/* Requests that runners were given and have not answered yet; while there are more of them, one
- * whose runner is killed before it has read it is not given to another. */
+/* Copies of requests that runners have not answered yet. A request that was not copied, because all
+ * places were taken, is not given to another runner when its own is killed before reading it. */
 #define KEPT_MAX 8
-/* So many runners may be killed one after the other before they have read a request. */
+/* How many runners may be killed, one after the other, before they read the same request. */
 #define TRIES_MAX 8
-/* A process that has done a file operation waits so long for another as the same user: to make one
- * costs more than a small operation does. So many may wait at once. */
+/* A process that has done a file operation waits this long for another as the same user: making a
+ * process costs more than a small operation. */
 #define STAY_TIME (1 * NSEC_PER_SEC)
 #define STAYING_MAX 16u
-/* Where a file request's user stands in its frame: its length, then its bytes. */
+/* Where the user of a file request is in its frame: its length, then its bytes. */
 #define USER_AT (FRAME_HEADER_SIZE + 29)
 
-struct submission {
-	enum owner_kind kind;
-	uint32_t owner;
-	uint32_t tries; /* runners that were killed before they had read it */
-	int64_t since;
-	bool withdrawn;
-	size_t size; /* of its frame; 0 in `kept`: free */
-};
-
-struct parked {
-	struct submission of;
+struct kept_request {
+	struct runner_request request; /* size 0 in `kept`: a free place */
 	uint8_t frame[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
 };
 
 static struct runner runners[RUNNERS_MAX];
-static uint32_t runners_up_to;
-static struct parked parked[PARKED_MAX];
-static uint32_t parked_first, parked_count; /* a ring */
-static struct parked kept[KEPT_MAX];        /* runner->kept leads here */
-
-static struct {
-	pid_t pid; /* 0: none */
-	int socket;
-	uint32_t asked;    /* runners that were asked for and did not come yet */
-	int64_t answer_by; /* NEVER */
-	int64_t patience;
-	int64_t retry_at; /* a new launcher, or a spare; NEVER */
-	bool begun;
-} launcher = {.socket = -1, .answer_by = NEVER, .patience = LAUNCHER_PATIENCE, .retry_at = NEVER};
+static uint32_t runners_up_to; /* no slot at or above it is in use */
+static struct kept_request waiting[WAITING_MAX];
+static uint32_t waiting_at, waiting_count; /* a ring: the first one, how many */
+static struct kept_request kept[KEPT_MAX]; /* see runner->kept */
 
 struct runner *runner_at(uint32_t index)
 {
@@ -81,65 +53,12 @@ struct runner *runner_at(uint32_t index)
 
 bool runners_include(pid_t pid)
 {
-	if (pid == launcher.pid)
+	if (launcher_has_pid(pid))
 		return true;
 	for (uint32_t i = 0; i < runners_up_to; i++)
 		if (runners[i].role != RUNNER_FREE && runners[i].pid == pid)
 			return true;
 	return false;
-}
-
-bool launcher_owes_runner(void)
-{
-	return launcher.asked > 0;
-}
-
-static int launcher_fork(void)
-{
-	int pair[2];
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return -errno;
-	pid_t pid = fork();
-	if (pid == 0)
-		launcher_process_main(pair[1], !launcher.begun);
-	int error = errno;
-	close(pair[1]);
-	if (pid < 0 || fd_set_nonblocking(pair[0]) < 0) {
-		close(pair[0]);
-		return pid < 0 ? -error : -ENOMEM;
-	}
-	launcher.pid = pid;
-	launcher.socket = pair[0];
-	launcher.asked = 0;
-	launcher.answer_by = NEVER;
-	return 0;
-}
-
-int launcher_watch(void)
-{
-	if (launcher.socket < 0)
-		return 0;
-	return loop_add(launcher.socket, EPOLLIN, EVENT_LAUNCHER, 0, 0);
-}
-
-static int launcher_start(void)
-{
-	int result = launcher_fork();
-	if (result < 0)
-		return result;
-	if (launcher_watch() == 0)
-		return 0;
-	fd_close(&launcher.socket); /* which ends it */
-	launcher.pid = 0;
-	return -ENOMEM;
-}
-
-static int runner_find_spare(void)
-{
-	for (uint32_t i = 0; i < runners_up_to; i++)
-		if (runners[i].role == RUNNER_SPARE)
-			return (int)i;
-	return -1;
 }
 
 static uint32_t runner_count_role(enum runner_role role)
@@ -150,34 +69,38 @@ static uint32_t runner_count_role(enum runner_role role)
 	return count;
 }
 
-static uint32_t runner_count_spares(void)
+uint32_t runners_missing(void)
 {
-	return runner_count_role(RUNNER_SPARE);
+	return waiting_count + SPARES - MIN(runner_count_role(RUNNER_SPARE), SPARES);
 }
 
-/* The user of a file request into `user`, zeros behind it; false: it is another request. */
-static bool request_read_user(const struct submission *of, const uint8_t *frame,
+/* Copies the user of a file request, padded with zeros. False for any other request. */
+static bool request_read_user(const struct runner_request *request, const uint8_t *frame,
 			      uint8_t user[RUNNER_USER_MAX])
 {
 	struct reader type = reader_on(frame + 4, 2);
 	memset(user, 0, RUNNER_USER_MAX);
-	if (read_u16(&type) != FRAME_FILE || of->size < USER_AT + 4 + (size_t)frame[USER_AT] ||
+	if (read_u16(&type) != FRAME_FILE || request->size < USER_AT + 4 + (size_t)frame[USER_AT] ||
 	    frame[USER_AT] >= 64)
 		return false;
 	memcpy(user, frame + USER_AT, 4 + (size_t)frame[USER_AT]);
 	return true;
 }
 
-/* One that has served this user, or a spare; -1. */
-static int runner_find_for(const struct submission *of, const uint8_t *frame)
+/* A runner that stays for the request's user, or a spare; -1 if there is none. */
+static int runner_find_for(const struct runner_request *request, const uint8_t *frame)
 {
 	uint8_t user[RUNNER_USER_MAX];
-	bool file = of->kind == OWNER_OPERATION && request_read_user(of, frame, user);
-	for (uint32_t i = 0; file && i < runners_up_to; i++)
-		if (runners[i].role == RUNNER_STAYING &&
+	bool file = request->kind == OWNER_OPERATION && request_read_user(request, frame, user);
+	int spare = -1;
+	for (uint32_t i = 0; i < runners_up_to; i++) {
+		if (file && runners[i].role == RUNNER_STAYING &&
 		    memcmp(runners[i].user, user, sizeof(user)) == 0)
 			return (int)i;
-	return runner_find_spare();
+		if (runners[i].role == RUNNER_SPARE && spare < 0)
+			spare = (int)i;
+	}
+	return spare;
 }
 
 bool runner_stay(uint32_t index)
@@ -192,212 +115,126 @@ bool runner_stay(uint32_t index)
 	return true;
 }
 
-static void runner_add(pid_t pid, int socket);
-static void waiting_fail_first(int errnum, const char *message);
-static void launcher_drop(void);
-
-/* The same without a launcher. */
-static void runner_refill_directly(uint32_t wanted)
-{
-	for (; wanted > 0; wanted--) {
-		int socket = -1, pid = runner_fork_directly(&socket);
-		if (pid < 0) {
-			waiting_fail_first(-pid, "no process can be started in the sandbox");
-			launcher.retry_at = clock_boot() + RETRY_PAUSE;
-			return;
-		}
-		runner_add(pid, socket);
-	}
-}
-
-/* Asks for what is missing: one runner per parked request, and the spares. */
-static void runner_refill(void)
-{
-	uint32_t wanted = parked_count + SPARES - MIN(runner_count_spares(), SPARES);
-	if (configuration.setup.channel) {
-		runner_refill_directly(wanted);
-		return;
-	}
-	if (launcher.socket < 0 || !launcher.begun)
-		return;
-	while (launcher.asked < wanted) {
-		if (send(launcher.socket, "r", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
-			break; /* it is dead, and its end will be seen */
-		launcher.asked++;
-		if (launcher.answer_by == NEVER)
-			launcher.answer_by = clock_boot() + launcher.patience;
-	}
-}
-
-void launcher_prepare(void)
-{
-	if (launcher_fork() < 0)
-		launcher.pid = 0;
-}
-
-/* Tells the launcher that was forked ahead what CONFIGURE said. */
-static int launcher_tell(void)
-{
-	struct launcher_begin begin = {.setup = configuration.setup,
-				       .environment_count = configuration.environment_count,
-				       .environment_size =
-					   (uint32_t)configuration.environment.size};
-	struct iovec parts[] = {
-	    {.iov_base = &begin, .iov_len = sizeof(begin)},
-	    {.iov_base = configuration.environment_room, .iov_len = begin.environment_size},
-	};
-	struct msghdr message = {.msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts)};
-	ssize_t sent = sendmsg(launcher.socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-	return sent < 0 ? -errno : 0;
-}
-
-int launcher_begin_runners(void)
-{
-	int result = 0;
-	launcher.begun = true;
-	if (launcher.pid > 0 && launcher_tell() < 0) {
-		/* It may have died before anybody looked for ended children. */
-		launcher_drop();
-		while (waitpid(launcher.pid, NULL, 0) < 0 && errno == EINTR)
-			;
-		launcher.pid = 0;
-	}
-	if (launcher.pid == 0 && !configuration.setup.channel)
-		result = launcher_start();
-	if (result < 0)
-		return result;
-	/* Without a launcher it is we who fork, which is slow there: the answer goes first. */
-	if (configuration.setup.channel)
-		launcher.retry_at = clock_boot() + NSEC_PER_MSEC;
-	else
-		runner_refill();
-	return 0;
-}
-
 bool runner_request_has_room(void)
 {
-	return parked_count < PARKED_MAX;
-}
-
-/* The frame may be the very one that is at `place`. */
-static void request_put(struct parked *place, const struct submission *of, const uint8_t *frame)
-{
-	place->of = *of;
-	memmove(place->frame, frame, of->size);
-}
-
-static void request_keep(struct runner *runner, const struct submission *of, const uint8_t *frame)
-{
-	for (uint32_t i = 0; i < KEPT_MAX; i++) {
-		if (kept[i].of.size > 0)
-			continue;
-		request_put(&kept[i], of, frame);
-		runner->kept = i + 1;
-		return;
-	}
+	return waiting_count < WAITING_MAX;
 }
 
 void runner_request_read(uint32_t index)
 {
 	if (runners[index].kept)
-		kept[runners[index].kept - 1].of.size = 0;
+		kept[runners[index].kept - 1].request.size = 0;
 	runners[index].kept = 0;
 }
 
-/* False when the runner turned out to be dead: the request is still without one. */
-static bool runner_hand_over(const struct submission *of, uint32_t index, const uint8_t *frame)
+/* The frame may be the one that is in this place already. */
+static void request_keep(struct kept_request *place, const struct runner_request *request,
+			 const uint8_t *frame)
+{
+	place->request = *request;
+	memmove(place->frame, frame, request->size);
+}
+
+/* False if the runner is dead: the request still needs one. */
+static bool runner_hand_over(const struct runner_request *request, uint32_t index,
+			     const uint8_t *frame)
 {
 	struct runner *runner = &runners[index];
-	bool exec = of->kind == OWNER_EXEC;
+	bool exec = request->kind == OWNER_EXEC;
 	runner->role = exec ? RUNNER_EXEC : RUNNER_OPERATION;
-	runner->owner = of->owner;
+	runner->owner = request->owner;
 	runner->kill_at = NEVER;
-	(void)request_read_user(of, frame, runner->user);
-	bool taken = exec ? exec_send_to_runner(of->owner, index, frame, of->size)
-			  : relay_send_to_runner(of->owner, index, frame, of->size);
-	if (!taken)
+	(void)request_read_user(request, frame, runner->user);
+	bool taken = exec ? exec_send_to_runner(request->owner, index, frame, request->size)
+			  : relay_send_to_runner(request->owner, index, frame, request->size);
+	if (!taken) {
 		runner_release(index, 0);
-	else if (runner->role == RUNNER_EXEC || runner->role == RUNNER_OPERATION)
-		request_keep(runner, of, frame);
-	return taken;
+		return false;
+	}
+	/* It may have been released: the request was cancelled or failed. */
+	if (runner->role != RUNNER_EXEC && runner->role != RUNNER_OPERATION)
+		return true;
+	for (uint32_t i = 0; i < KEPT_MAX && !runner->kept; i++) {
+		if (kept[i].request.size > 0)
+			continue;
+		request_keep(&kept[i], request, frame);
+		runner->kept = i + 1;
+	}
+	return true;
 }
 
-static void request_submit(const struct submission *of, const uint8_t *frame)
+void runner_request_submit(const struct runner_request *request, const uint8_t *frame)
 {
 	bool taken = false;
-	int spare;
-	while (!taken && parked_count == 0 && (spare = runner_find_for(of, frame)) >= 0)
-		taken = runner_hand_over(of, (uint32_t)spare, frame);
-	if (!taken)
-		request_put(&parked[(parked_first + parked_count++) % PARKED_MAX], of, frame);
-	/* Making the next runner takes as much of the processor as starting a small command does:
-	 * while there is another spare it waits until the command has ended, or a little. */
-	if (parked_count > 0 || runner_count_spares() == 0)
-		runner_refill();
+	int found;
+	while (!taken && waiting_count == 0 && (found = runner_find_for(request, frame)) >= 0)
+		taken = runner_hand_over(request, (uint32_t)found, frame);
+	if (!taken) {
+		struct kept_request *last = &waiting[(waiting_at + waiting_count++) % WAITING_MAX];
+		request_keep(last, request, frame);
+		last->request.since = clock_boot();
+	}
+	/* Making a runner takes as much processor time as starting a small command. While there is
+	 * another spare, it waits until the command has ended, or for REFILL_PAUSE. */
+	if (waiting_count > 0 || runner_count_role(RUNNER_SPARE) == 0)
+		launcher_refill();
 	else
-		launcher.retry_at = MIN(launcher.retry_at, clock_boot() + REFILL_PAUSE);
-}
-
-void runner_request_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size)
-{
-	struct submission of = {.kind = kind, .owner = owner, .since = clock_boot(), .size = size};
-	request_submit(&of, frame);
+		launcher_refill_by(clock_boot() + REFILL_PAUSE);
 }
 
 bool runner_request_may_retry(uint32_t index)
 {
 	const struct runner *runner = &runners[index];
-	return runner->kept && kept[runner->kept - 1].of.tries < TRIES_MAX &&
+	return runner->kept && kept[runner->kept - 1].request.tries < TRIES_MAX &&
 	       runner_request_has_room();
 }
 
 void runner_request_retry(uint32_t index)
 {
-	struct parked *place = &kept[runners[index].kept - 1];
-	struct submission of = place->of;
-	of.tries++;
-	of.since = clock_boot();
-	runner_release(index, 0);
-	request_submit(&of, place->frame);
+	struct kept_request *place = &kept[runners[index].kept - 1];
+	struct runner_request request = place->request;
+	request.tries++;
+	runner_release(index, 0); /* which frees the place, but leaves the frame in it */
+	runner_request_submit(&request, place->frame);
 }
 
 void runner_request_withdraw(enum owner_kind kind, uint32_t owner)
 {
-	for (uint32_t i = 0; i < parked_count; i++) {
-		struct parked *place = &parked[(parked_first + i) % PARKED_MAX];
-		if (place->of.kind == kind && place->of.owner == owner)
-			place->of.withdrawn = true;
+	for (uint32_t i = 0; i < waiting_count; i++) {
+		struct runner_request *request = &waiting[(waiting_at + i) % WAITING_MAX].request;
+		if (request->kind == kind && request->owner == owner)
+			request->withdrawn = true;
 	}
 }
 
 static void waiting_drop_first(void)
 {
-	parked_first = (parked_first + 1) % PARKED_MAX;
-	parked_count--;
+	waiting_at = (waiting_at + 1) % WAITING_MAX;
+	waiting_count--;
 }
 
-/* The oldest request that still wants a runner. */
-static struct parked *waiting_first(void)
+/* The oldest waiting request that was not withdrawn. */
+static struct kept_request *waiting_first(void)
 {
-	while (parked_count > 0 && parked[parked_first].of.withdrawn)
+	while (waiting_count > 0 && waiting[waiting_at].request.withdrawn)
 		waiting_drop_first();
-	return parked_count > 0 ? &parked[parked_first] : NULL;
+	return waiting_count > 0 ? &waiting[waiting_at] : NULL;
 }
 
-/* The oldest waiting request fails. */
-static void waiting_fail_first(int errnum, const char *message)
+bool runner_request_fail_first(int errnum, const char *message)
 {
-	struct parked *first = waiting_first();
+	struct kept_request *first = waiting_first();
 	if (!first)
-		return;
+		return false;
 	waiting_drop_first();
 	struct failure failure = {.kind = ERROR_RESOURCE_LIMIT, .errnum = (uint32_t)errnum};
 	snprintf(failure.message, sizeof(failure.message), "%s%s%s", message, errnum ? ": " : "",
 		 errnum ? strerror(errnum) : "");
-	if (first->of.kind == OWNER_EXEC)
-		exec_runner_failed(first->of.owner, &failure);
+	if (first->request.kind == OWNER_EXEC)
+		exec_runner_failed(first->request.owner, &failure);
 	else
-		relay_runner_failed(first->of.owner, &failure);
+		relay_runner_failed(first->request.owner, &failure);
+	return true;
 }
 
 static void runner_free(uint32_t index)
@@ -415,7 +252,7 @@ void runner_watch(uint32_t index, uint32_t events)
 	int result = 0;
 	if (runner->watched == events || runner->socket < 0)
 		return;
-	/* As with pipes: without a wish it must be taken out, a hang-up comes unasked. */
+	/* epoll reports a hang-up even with no events asked for, so the socket is removed. */
 	if (events == 0)
 		loop_remove(runner->socket);
 	else if (runner->watched == 0)
@@ -444,8 +281,7 @@ void runner_release(uint32_t index, uint32_t grace_ms)
 		kill(runner->pid, SIGKILL);
 }
 
-/* A runner has come: for the oldest request, or as the spare. */
-static void runner_add(pid_t pid, int socket)
+void runner_add(pid_t pid, int socket)
 {
 	uint32_t index = 0;
 	while (index < RUNNERS_MAX && runners[index].role != RUNNER_FREE)
@@ -453,7 +289,7 @@ static void runner_add(pid_t pid, int socket)
 	if (index == RUNNERS_MAX) {
 		close(socket);
 		kill(pid, SIGKILL);
-		waiting_fail_first(0, "too many processes at once");
+		runner_request_fail_first(0, "too many processes at once");
 		return;
 	}
 	runners_up_to = MAX(runners_up_to, index + 1);
@@ -465,50 +301,9 @@ static void runner_add(pid_t pid, int socket)
 	    .kill_at = NEVER,
 	};
 	runner_watch(index, EPOLLIN);
-	struct parked *first = waiting_first();
-	if (first && runner_hand_over(&first->of, index, first->frame))
+	struct kept_request *first = waiting_first();
+	if (first && runner_hand_over(&first->request, index, first->frame))
 		waiting_drop_first();
-}
-
-/* The launcher is no more use: end it; its end is seen by child_reaped(). */
-static void launcher_drop(void)
-{
-	fd_close(&launcher.socket);
-	launcher.answer_by = NEVER;
-	if (launcher.pid > 0)
-		kill(launcher.pid, SIGKILL);
-}
-
-void launcher_event(void)
-{
-	while (launcher.socket >= 0) {
-		struct launched answer;
-		int socket = -1;
-		size_t count = 1;
-		ssize_t got = fd_receive(launcher.socket, &answer, sizeof(answer), &socket, &count);
-		if (got == -EAGAIN)
-			break;
-		bool whole = got == sizeof(answer) && (count == 1) == (answer.pid > 1);
-		if (!whole || launcher.asked == 0) {
-			if (count == 1 && got > 0)
-				fd_close(&socket);
-			launcher_drop();
-			return;
-		}
-		launcher.asked--;
-		launcher.patience = LAUNCHER_PATIENCE;
-		launcher.answer_by = launcher.asked ? clock_boot() + launcher.patience : NEVER;
-		if (answer.pid > 1) {
-			runner_add(answer.pid, socket);
-		} else if (parked_count > 0) {
-			waiting_fail_first(answer.errnum,
-					   "no process can be started in the sandbox");
-		} else {
-			launcher.retry_at = clock_boot() + RETRY_PAUSE;
-			return;
-		}
-	}
-	runner_refill();
 }
 
 static void runner_read_frame(uint32_t index)
@@ -520,7 +315,7 @@ static void runner_read_frame(uint32_t index)
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	uint32_t owner = runner->owner;
-	/* The kernel's word for a socket that was closed before all was read from it. */
+	/* How the kernel reports that the peer closed its socket with something unread in it. */
 	bool unread = got < 0 && errno == ECONNRESET;
 	if (got > 0 && got <= (ssize_t)sizeof(room) &&
 	    frame_parse(room, (size_t)got, &frame) == got) {
@@ -532,10 +327,10 @@ static void runner_read_frame(uint32_t index)
 		runner_request_retry(index);
 		return;
 	}
-	/* Its end, or nonsense: then it is no runner of ours any more. */
+	/* It has ended, or what it sent is invalid: then it is not trusted any more. */
 	runner_release(index, got == 0 ? 1000 : 0);
 	exec_runner_gone(owner, unread);
-	runner_refill();
+	launcher_refill();
 }
 
 void runner_event(uint32_t index, uint32_t generation, uint32_t events)
@@ -552,9 +347,9 @@ void runner_event(uint32_t index, uint32_t generation, uint32_t events)
 		break;
 	case RUNNER_SPARE:
 	case RUNNER_STAYING:
-		/* It was killed from inside; who waits has nothing to say. */
+		/* A waiting runner sends nothing: it was killed from inside. */
 		runner_release(index, 0);
-		runner_refill();
+		launcher_refill();
 		break;
 	case RUNNER_ENDING:
 	case RUNNER_FREE:
@@ -562,27 +357,9 @@ void runner_event(uint32_t index, uint32_t generation, uint32_t events)
 	}
 }
 
-static void launcher_reaped(void)
-{
-	launcher.pid = 0;
-	fd_close(&launcher.socket);
-	launcher.asked = 0;
-	launcher.answer_by = NEVER;
-	/* A runner that it had made and not told of would be nobody's. */
-	strays_kill();
-	int result = launcher_start();
-	if (result < 0) {
-		while (parked_count > 0)
-			waiting_fail_first(-result, "no process can be started in the sandbox");
-		launcher.retry_at = clock_boot() + RETRY_PAUSE;
-		return;
-	}
-	runner_refill();
-}
-
 void child_reaped(pid_t pid, int status)
 {
-	if (pid == launcher.pid) {
+	if (launcher_has_pid(pid)) {
 		launcher_reaped();
 		return;
 	}
@@ -591,7 +368,7 @@ void child_reaped(pid_t pid, int status)
 		if (runner->role == RUNNER_FREE || runner->pid != pid)
 			continue;
 		runner->pid = 0;
-		/* Killed: whatever it had started is a child of PID 1 now. */
+		/* Killed: the processes it had started are PID 1's children now. */
 		if (WIFSIGNALED(status))
 			strays_kill();
 		if (runner->role == RUNNER_ENDING)
@@ -600,20 +377,13 @@ void child_reaped(pid_t pid, int status)
 	}
 }
 
-void runners_time(int64_t now)
+int64_t runners_time(int64_t now)
 {
-	if (launcher.answer_by <= now) {
-		launcher.patience = MIN(2 * launcher.patience, LAUNCHER_PATIENCE_MAX);
-		launcher_drop();
-	}
-	if (launcher.retry_at <= now) {
-		launcher.retry_at = NEVER;
-		if (!configuration.setup.channel && launcher.pid == 0 && launcher_start() < 0)
-			launcher.retry_at = now + RETRY_PAUSE;
-		runner_refill();
-	}
-	while (parked_count > 0 && now - parked[parked_first].of.since > PARKED_PATIENCE)
-		waiting_fail_first(0, "no process could be started in time");
+	int64_t next = NEVER;
+	while (waiting_count > 0 && now - waiting[waiting_at].request.since > WAITING_PATIENCE)
+		runner_request_fail_first(0, "no process could be started in time");
+	if (waiting_count > 0)
+		next = waiting[waiting_at].request.since + WAITING_PATIENCE + 1;
 	for (uint32_t i = 0; i < runners_up_to; i++) {
 		struct runner *runner = &runners[i];
 		/* It ends by itself when its socket is closed. */
@@ -624,16 +394,8 @@ void runners_time(int64_t now)
 			if (runner->pid > 0)
 				kill(runner->pid, SIGKILL);
 		}
+		if (runner->role == RUNNER_ENDING || runner->role == RUNNER_STAYING)
+			next = MIN(next, runner->kill_at);
 	}
-}
-
-int64_t runners_deadline(void)
-{
-	int64_t next = MIN(launcher.answer_by, launcher.retry_at);
-	if (parked_count > 0)
-		next = MIN(next, parked[parked_first].of.since + PARKED_PATIENCE + 1);
-	for (uint32_t i = 0; i < runners_up_to; i++)
-		if (runners[i].role == RUNNER_ENDING || runners[i].role == RUNNER_STAYING)
-			next = MIN(next, runners[i].kill_at);
 	return next;
 }

@@ -85,11 +85,11 @@ bool loop_shutting_down(void)
 	return false;
 }
 
-void runner_request_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size)
+void runner_request_submit(const struct runner_request *request, const uint8_t *frame)
 {
-	CHECK_INT(kind, OWNER_OPERATION);
-	world.owner = owner;
-	CHECK(relay_send_to_runner(owner, RUNNER, frame, size));
+	CHECK_INT(request->kind, OWNER_OPERATION);
+	world.owner = request->owner;
+	CHECK(relay_send_to_runner(request->owner, RUNNER, frame, request->size));
 }
 
 void runner_request_withdraw(enum owner_kind kind, uint32_t owner)
