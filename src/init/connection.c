@@ -1,7 +1,7 @@
-/* The connection: inbox, outbox, and which request goes where. Called by the loop; never blocks.
- * While the outbox is more than half full no request is taken and no DATA, OUTPUT or PROGRESS is
- * queued; the other half is room for what the init says unasked (a bounded number of small frames).
- */
+/* The connection: its inbox and outbox, and the dispatch of requests. Called by the loop; never
+ * blocks. While the outbox is more than half full, no request is served and no DATA, OUTPUT or
+ * PROGRESS is queued. The other half is for frames that the init sends by itself: a bounded
+ * number of small ones. */
 #include "init/connection.h"
 
 #include <errno.h>
@@ -26,24 +26,24 @@
 #define OUTBOX_BUSY (512 * 1024)
 /* Requests served in one turn before others have theirs. */
 #define REQUESTS_PER_TURN 64
-/* Descriptors that came before the frames they belong to were looked at. */
+/* Descriptors that were received and whose frames were not served yet. */
 #define FDS_MAX 32
 #define FDS_PER_MESSAGE 4
 
 static struct {
 	int listener;
-	int fd; /* -1: nobody is connected */
+	int fd; /* -1: no connection */
 	uint32_t generation;
 	uint32_t watched;
 	bool hello;
-	bool closing; /* what is queued is sent, then it closes */
-	bool lasts;   /* connections follow each other on it: see BEGIN */
+	bool closing; /* closes when the outbox is empty */
+	bool lasts;   /* it is a channel on which connections follow each other: see FRAME_BEGIN */
 	size_t out_start, out_end;
 	int fds[FDS_MAX];
 	size_t fd_count;
 } connection = {.listener = -1, .fd = -1};
 
-/* Apart from it, so that they take no room in the file. */
+/* Not in the struct, whose initializer would put them into the file. */
 static struct inbox inbox;
 static uint8_t outbox[OUTBOX_SIZE];
 
@@ -76,7 +76,8 @@ bool connection_is_permanent(void)
 
 static void connection_close(void)
 {
-	/* Whoever holds the other end is gone for good: nobody could reach this sandbox again. */
+	/* The process at the other end of the channel has ended: nothing can reach this sandbox
+	 * any more. */
 	if (connection.lasts)
 		_exit(INIT_EXIT_FAILED);
 	fd_close(&connection.fd);
@@ -86,11 +87,11 @@ static void connection_close(void)
 	connection.hello = connection.closing = false;
 	connection.watched = 0;
 	connection.out_start = connection.out_end = 0;
-	inbox_clear(&inbox);
+	inbox.start = inbox.end = 0;
 	relay_cancel_all();
 }
 
-/* A peer inside the sandbox has a pid here; one outside has none and is shown as 0. */
+/* The kernel shows the pid of a peer inside the sandbox, and 0 for a peer outside of it. */
 static bool peer_is_outside(int fd)
 {
 	struct ucred peer;
@@ -148,7 +149,8 @@ static void frame_queue(enum frame_type type, uint64_t id, const void *payload, 
 {
 	uint8_t *place = connection_reserve();
 	if (OUTBOX_SIZE - connection.out_end < FRAME_HEADER_SIZE + size) {
-		/* Cannot be, see above; a peer that sees it connects again and asks. */
+		/* Cannot happen: half of the outbox is reserved. A daemon would connect again
+		 * and ask with LIST. */
 		connection_close();
 		return;
 	}
@@ -232,7 +234,7 @@ static void configure_request_serve(const struct request *request)
 		connection_send(FRAME_CONFIGURED, 0, NULL, 0);
 }
 
-/* An exec's logs: descriptors come in the order of the frames they belong to. */
+/* Descriptors come in the order of the frames they belong to; an exec's are its logs. */
 static void exec_request_serve(const struct request *request)
 {
 	int logs[2] = {-1, -1};
@@ -349,8 +351,8 @@ static void request_serve(const struct request *request)
 	}
 }
 
-/* What was said until now was said by somebody who is gone. What is on its way to them goes on:
- * OUTPUT is among it. */
+/* The daemon of the last connection is gone. The frames that are queued for it stay queued:
+ * OUTPUT is among them. */
 static void connection_restart(const struct frame *frame)
 {
 	connection.hello = connection.closing = false;
@@ -359,7 +361,8 @@ static void connection_restart(const struct frame *frame)
 	frame_queue(FRAME_BEGIN, 0, frame->payload, MIN(frame->size, 4));
 }
 
-/* What may come when: HELLO first and once, CONFIGURE before anything runs. */
+/* The order of requests: HELLO first and once, CONFIGURE before anything runs. NULL, or what is
+ * wrong. */
 static const char *request_order_problem(uint16_t type)
 {
 	if (connection.lasts && type == FRAME_CREDIT)
@@ -372,7 +375,7 @@ static const char *request_order_problem(uint16_t type)
 	return NULL;
 }
 
-/* Serves the frame at the front. False when there is none, or it has to wait. */
+/* Serves the frame at the front of the inbox. False if there is none, or if it has to wait. */
 static bool request_serve_next(void)
 {
 	static struct request request;
@@ -389,7 +392,7 @@ static bool request_serve_next(void)
 	if (begins)
 		connection_restart(&frame);
 	if (begins || connection.closing) {
-		inbox_taken(&inbox, length);
+		inbox.start += (size_t)length;
 		return true;
 	}
 	if (length < 0 || request_parse(&frame, &request) < 0) {
@@ -408,7 +411,7 @@ static bool request_serve_next(void)
 	uint32_t generation = connection.generation;
 	request_serve(&request);
 	if (connection.fd >= 0 && connection.generation == generation)
-		inbox_taken(&inbox, length);
+		inbox.start += (size_t)length;
 	return true;
 }
 
@@ -428,7 +431,7 @@ static void inbox_receive(void)
 		return;
 	}
 	connection.fd_count += fds;
-	inbox_filled(&inbox, (size_t)got);
+	inbox.end += (size_t)got;
 }
 
 static void outbox_send(void)
@@ -452,7 +455,7 @@ static void outbox_send(void)
 		connection_close();
 }
 
-/* Reading stops while the inbox is full or descriptors pile up: the peer then waits. */
+/* Reading stops while the inbox or the list of descriptors is full: the peer then waits. */
 static void connection_watch(void)
 {
 	uint8_t *place;
@@ -474,8 +477,8 @@ void connection_event(uint32_t generation, uint32_t events)
 {
 	if (connection.fd < 0 || generation != connection.generation)
 		return;
-	/* Nobody is left to be answered. It must not wait until there is room to read: a hang-up
-	 * comes unasked and again and again. */
+	/* The peer is gone. Closing must not wait until there is room to read: epoll would
+	 * report the hang-up again and again, whatever it was asked for. */
 	if ((events & EPOLLHUP) && !(connection.watched & EPOLLIN))
 		connection_close();
 	else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))

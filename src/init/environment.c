@@ -1,4 +1,4 @@
-/* Puts environments together. Called once in a runner's life; static memory, never blocks. */
+/* Puts an environment together. Called once by a runner; static memory, never blocks. */
 #include "init/environment.h"
 
 #include <netinet/in.h>
@@ -11,7 +11,7 @@
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define IMPLIED_MAX 11
-/* No address of anybody's (RFC 5737). */
+/* An address for documentation, which nobody has (RFC 5737). */
 #define ELSEWHERE 0xc0000201
 
 static char *variables[2 * EXEC_ENV_MAX + POOL_ENVIRONMENT_MAX + IMPLIED_MAX + 1];
@@ -28,14 +28,6 @@ static void variable_set(const char *variable)
 	count = MAX(count, at + 1);
 }
 
-static void variable_set_packed(struct bytes packed)
-{
-	size_t at = 0;
-	const char *variable;
-	while ((variable = packed_next(packed, &at)))
-		variable_set(variable);
-}
-
 const char *environment_get(char *const *environment, const char *name)
 {
 	size_t length = strlen(name);
@@ -45,7 +37,7 @@ const char *environment_get(char *const *environment, const char *name)
 	return NULL;
 }
 
-/* What nobody gave is as a login would have it. */
+/* Sets a variable that was not given, as a login would. */
 static void variable_set_default(const char *name, const char *value)
 {
 	static char room[2 * GUEST_PATH_MAX];
@@ -59,29 +51,31 @@ static void variable_set_default(const char *name, const char *value)
 	used += (size_t)length + 1;
 }
 
-/* Is there a way to elsewhere? Nothing is sent. */
-static bool network_exists(void)
-{
-	const struct sockaddr_in elsewhere = {
-	    .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(ELSEWHERE)};
-	int fd CLOSE_FD = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	return fd >= 0 && connect(fd, (const struct sockaddr *)&elsewhere, sizeof(elsewhere)) == 0;
-}
-
-/* Without a network a package manager is to say so at once: npm tries for more than a minute. */
+/* Without a network a package manager should fail at once: npm retries for more than a minute. */
 static void variable_set_no_retries(void)
 {
 	static const char *const names[] = {"NPM_CONFIG_FETCH_RETRIES", "PIP_RETRIES",
 					    "UV_HTTP_RETRIES", "YARN_HTTP_RETRY",
 					    "CARGO_NET_RETRY"};
+	/* Connecting a datagram socket sends nothing; it fails if there is no route. */
+	const struct sockaddr_in elsewhere = {
+	    .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(ELSEWHERE)};
+	int fd CLOSE_FD = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)&elsewhere, sizeof(elsewhere)) == 0)
+		return;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		variable_set_default(names[i], "0");
 }
 
 char **environment_make(const struct exec_request *request, const struct user *user)
 {
-	variable_set_packed(configuration.environment);
-	variable_set_packed(request->environment);
+	const struct bytes given[] = {configuration.environment, request->environment};
+	for (size_t i = 0; i < ARRAY_SIZE(given); i++) {
+		size_t at = 0;
+		const char *variable;
+		while ((variable = packed_next(given[i], &at)))
+			variable_set(variable);
+	}
 	variable_set_default("PATH", PATH_DEFAULT);
 	variable_set_default("HOME", user->home);
 	variable_set_default("USER", user->name);
@@ -89,7 +83,6 @@ char **environment_make(const struct exec_request *request, const struct user *u
 	variable_set_default("SHELL", user->shell);
 	if (request->flags & EXEC_TTY)
 		variable_set_default("TERM", "xterm-256color");
-	if (!network_exists())
-		variable_set_no_retries();
+	variable_set_no_retries();
 	return variables;
 }

@@ -1,7 +1,7 @@
-/* The table of execs and their life: EXEC makes a record, a runner is found for it, STARTED and
- * EXITED come back from the runner, FORGET removes it. Called by connection.c with requests and by
- * runners.c with what runners say (which is checked: a runner lives in the sandbox). Never blocks.
- */
+/* The table of execs and their life: EXEC makes a record and gives it a runner, the runner sends
+ * STARTED and EXITED, FORGET removes the record. Called by connection.c with requests and by
+ * runners.c with frames of runners, which are checked: a runner is a process of the sandbox.
+ * Never blocks. */
 #include "init/exec.h"
 
 #include <errno.h>
@@ -21,11 +21,11 @@
 #include "init/scan.h"
 #include "init/terminal.h"
 
-/* Of the left-over processes no more are named in one answer. */
+/* The most left-over processes in one answer. */
 #define LEFT_RUNNING_MAX 512
 
 static struct exec execs[EXEC_PER_SANDBOX_MAX];
-static uint32_t used_up_to; /* no record at or above it is in use */
+static uint32_t used_up_to; /* no record at or above this index is in use */
 
 struct exec *exec_at(uint32_t index)
 {
@@ -85,7 +85,7 @@ static void exec_fail(struct exec *exec, enum error_kind kind, int errnum, const
 	exec_release(exec);
 }
 
-/* Takes the logs' descriptors, those of an exec that fails too. */
+/* Takes over the descriptors of the logs, also on failure. */
 static int exec_open_logs(struct exec *exec, const int *log_fds)
 {
 	int result = 0;
@@ -143,20 +143,21 @@ void exec_begin(const struct request *request, const int *log_fds)
 	runner_request_submit(&wanted, request->frame.payload - FRAME_HEADER_SIZE);
 }
 
-/* Descriptors that go to the runner: standard input (or -1), output, error; a terminal is one. */
-struct far_ends {
+/* The command's ends of its pipes or its terminal, which go to the runner: [input,] output,
+ * error, or the terminal. */
+struct child_fds {
 	int fds[3];
 	size_t count;
 };
 
-static void child_fds_close(struct far_ends *ends)
+static void child_fds_close(struct child_fds *ends)
 {
 	for (size_t i = 0; i < ends->count; i++)
 		close(ends->fds[i]);
 	ends->count = 0;
 }
 
-static int exec_open_terminal(struct exec *exec, struct far_ends *ends)
+static int exec_open_terminal(struct exec *exec, struct child_fds *ends)
 {
 	int master = -1, slave = -1;
 	int result = terminal_open(exec->rows, exec->columns, &master, &slave);
@@ -165,8 +166,8 @@ static int exec_open_terminal(struct exec *exec, struct far_ends *ends)
 	ends->fds[ends->count++] = slave;
 	if (!output_open(exec, 0, master))
 		return -ENOMEM;
-	/* Always there, so that it can be resized; a descriptor of its own, since epoll knows one
-	 * descriptor once. */
+	/* A second descriptor, since epoll registers each descriptor once. Opened also without
+	 * EXEC_STDIN, so that the terminal can be resized. */
 	int input = fcntl(master, F_DUPFD_CLOEXEC, 3);
 	if (input < 0)
 		return -errno;
@@ -174,37 +175,22 @@ static int exec_open_terminal(struct exec *exec, struct far_ends *ends)
 	return 0;
 }
 
-static int pipe_open(int *ret_near, int *ret_far, bool near_reads)
+static int exec_open_pipes(struct exec *exec, struct child_fds *ends)
 {
-	int pair[2];
-	if (pipe2(pair, O_CLOEXEC) < 0)
-		return -errno;
-	*ret_near = pair[near_reads ? 0 : 1];
-	*ret_far = pair[near_reads ? 1 : 0];
-	int result = fd_set_nonblocking(*ret_near);
-	if (result < 0) {
-		close(pair[0]);
-		close(pair[1]);
-	}
-	return result;
-}
-
-static int exec_open_pipes(struct exec *exec, struct far_ends *ends)
-{
-	int near = -1, result;
-	if (exec->flags & EXEC_STDIN) {
-		result = pipe_open(&near, &ends->fds[ends->count], false);
-		if (result < 0)
+	/* 0: standard input, only with EXEC_STDIN; 1, 2: the outputs. */
+	for (int stream = exec->flags & EXEC_STDIN ? 0 : 1; stream <= 2; stream++) {
+		int pair[2], ours = stream == 0 ? 1 : 0;
+		if (pipe2(pair, O_CLOEXEC) < 0)
+			return -errno;
+		ends->fds[ends->count++] = pair[1 - ours];
+		int result = fd_set_nonblocking(pair[ours]);
+		if (result < 0) {
+			close(pair[ours]);
 			return result;
-		ends->count++;
-		input_open(exec, near);
-	}
-	for (int stream = 0; stream < 2; stream++) {
-		result = pipe_open(&near, &ends->fds[ends->count], true);
-		if (result < 0)
-			return result;
-		ends->count++;
-		if (!output_open(exec, stream, near))
+		}
+		if (stream == 0)
+			input_open(exec, pair[ours]);
+		else if (!output_open(exec, stream - 1, pair[ours]))
 			return -ENOMEM;
 	}
 	return 0;
@@ -223,7 +209,7 @@ static void exec_close_pipes(struct exec *exec)
 bool exec_send_to_runner(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size)
 {
 	struct exec *exec = &execs[index];
-	CLEANUP(child_fds_close) struct far_ends ends = {.count = 0};
+	CLEANUP(child_fds_close) struct child_fds ends = {.count = 0};
 	if (exec->cause) {
 		runner_release(runner, 0);
 		exec_fail(exec, ERROR_CANCELLED, 0, "cancelled before it was started");
@@ -269,8 +255,8 @@ static void exec_started(struct exec *exec, uint32_t pid)
 	if (exec->timeout_ms)
 		exec->deadline = exec->started + exec->timeout_ms * NSEC_PER_MSEC;
 	connection_send_number(FRAME_STARTED, exec->key, pid);
-	/* What waited for it: until now its pipes could be those of a runner that never read its
-	 * request. */
+	/* Input and output could not go on until now: the pipes could have been those of a
+	 * runner that never read its request. */
 	input_flush(exec);
 	output_resume(exec);
 }
@@ -311,7 +297,7 @@ void exec_runner_frame(uint32_t index, const struct frame *frame)
 	}
 }
 
-/* Says EXITED once everything the leader wrote has been read. */
+/* Sends EXITED once everything that the leader wrote has been read. */
 void exec_try_end(struct exec *exec)
 {
 	if (!exec->leader_ended || exec->phase == EXEC_PHASE_ENDED || !output_drained(exec))
@@ -350,12 +336,12 @@ static void exec_send_progress(struct exec *exec)
 	exec->progress = false;
 }
 
-/* The runner has ended: because everything below it has, or because it was killed. */
+/* The runner has ended: either every process below it has ended, or it was killed. */
 void exec_runner_gone(uint32_t index, bool unread)
 {
 	struct exec *exec = &execs[index];
 	exec->runner = -1;
-	/* What was forked while the rest was being killed may be PID 1's by now. */
+	/* A process that was forked during the killing may be PID 1's child now. */
 	if (exec->killing)
 		strays_kill();
 	exec->killing = false;
@@ -368,7 +354,8 @@ void exec_runner_gone(uint32_t index, bool unread)
 			  "what was to start it was killed inside the sandbox");
 		return;
 	}
-	/* It may have started the command, which killed it before it could say so. */
+	/* It may have started the command, and the command killed it before it could report
+	 * that. */
 	if (exec->phase == EXEC_PHASE_STARTING)
 		exec_started(exec, 0);
 	if (!exec->leader_ended) {
@@ -383,7 +370,7 @@ void exec_runner_gone(uint32_t index, bool unread)
 		return;
 	}
 	if (exec->result.left_running) {
-		/* What they wrote last comes before the word that they are gone. */
+		/* Their last output is sent before GONE. */
 		output_begin_drain(exec);
 		exec_send_progress(exec);
 		connection_send(FRAME_GONE, exec->key, NULL, 0);
@@ -409,7 +396,8 @@ void exec_signal(const struct request *request)
 		scan_processes();
 		scan_signal(runner_at((uint32_t)exec->runner)->pid, signal);
 	} else if (exec->runner >= 0 && exec->pid > 0 && !exec->leader_ended) {
-		/* Of a terminal as its keys would: a shell waits for what it has started. */
+		/* On a terminal, signal the foreground process group as its keys do: a shell
+		 * waits for its children. */
 		pid_t runner = runner_at((uint32_t)exec->runner)->pid;
 		if (!(exec->flags & EXEC_TTY) || !scan_signal_foreground(exec->pid, runner, signal))
 			scan_signal_child(exec->pid, runner, signal);
@@ -460,7 +448,7 @@ void exec_send_list(void)
 		struct writer writer = writer_on(room, sizeof(room));
 		exec_status_write(&writer, &status);
 		connection_send(FRAME_LISTED, exec->key, room, writer.size);
-		/* What this connection may feed it: it does not know what is on its way. */
+		/* The credit of this connection, which does not know what earlier ones sent. */
 		if (exec->phase != EXEC_PHASE_ENDED && exec->input_returned > 0)
 			connection_send_number(FRAME_CREDIT, exec->key, exec->input_returned);
 		exec->input_credit += exec->input_returned;
@@ -469,7 +457,8 @@ void exec_send_list(void)
 	connection_send(FRAME_LIST_END, 0, NULL, 0);
 }
 
-/* A list of processes being written: u32 count, then what is asked for of each. */
+/* A list of processes under construction: u32 count, then a pid and, if asked for, a name for
+ * each. */
 struct naming {
 	struct writer writer;
 	uint32_t count;
@@ -489,7 +478,7 @@ static void process_write_name(void *data, pid_t pid, const char *command)
 
 static uint8_t naming_room[FRAME_HEADER_SIZE + 4 + LEFT_RUNNING_MAX * 32];
 
-/* Writes the list behind a header; returns its size. */
+/* Writes the list behind room for a header; returns its size. */
 static size_t left_running_write(const struct exec *exec, bool names)
 {
 	struct naming naming = {.names = names};
@@ -511,8 +500,8 @@ void exec_send_left_running_names(uint64_t key)
 	connection_send(FRAME_LEFT_RUNNING, key, naming_room + FRAME_HEADER_SIZE, size);
 }
 
-/* A command line is in the memory of the process it belongs to, and reading it can wait for that
- * process: so a runner does it. */
+/* A command line is in the memory of its process, and reading it can wait for that process. So a
+ * runner does it. */
 void exec_send_left_running(uint64_t key)
 {
 	struct exec *exec = exec_find(key);
@@ -561,10 +550,10 @@ void exec_connection_changed(void)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct exec *exec = &execs[i];
-		/* Whoever takes the output of one that lasts counts on. */
+		/* On a permanent channel the shim goes on counting the credit for output. */
 		if (!connection_is_permanent())
 			exec->output_credit = FILE_WINDOW;
-		/* Nothing is promised until LISTED: all that fits beside what waits. */
+		/* The new connection gets its credit with LISTED: the free room of the window. */
 		if (exec->key && (exec->flags & EXEC_STDIN) && exec->phase != EXEC_PHASE_ENDED) {
 			exec->input_credit = 0;
 			exec->input_returned = (uint32_t)(FILE_WINDOW - exec->input_window.used);

@@ -1,6 +1,6 @@
-/* What execs are fed: STDIN frames into a pipe or terminal that never blocks PID 1. What the
- * process does not take waits in a window; credit goes back as it takes it. Called by connection.c
- * and by the loop when a pipe has room. */
+/* Standard input of execs: writes STDIN frames into a pipe or terminal without blocking. Bytes
+ * that the process does not read wait in a window; credit goes back as it reads them. Called by
+ * connection.c, and by the loop when a pipe has room. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <termios.h>
@@ -11,7 +11,7 @@
 #include "init/exec.h"
 #include "init/loop.h"
 
-/* Credit is returned in pieces of this, so that a key pressed is not a frame answered. */
+/* Credit is returned in pieces of this size, so that not every pressed key causes a frame. */
 #define CREDIT_STEP (FILE_WINDOW / 4)
 
 void input_open(struct exec *exec, int fd)
@@ -49,7 +49,7 @@ static void input_return_credit(struct exec *exec, size_t size)
 	exec->input_returned = 0;
 }
 
-/* The process will read no more: what waits is lost to it, as with a pipe. */
+/* The process reads no more: the waiting bytes are lost, as with a pipe. */
 static void input_abandon(struct exec *exec)
 {
 	size_t waiting = exec->input_window.used;
@@ -57,7 +57,7 @@ static void input_abandon(struct exec *exec)
 	input_return_credit(exec, waiting);
 }
 
-/* How much the process took; 0 when it has to be waited for, -1 when it will take no more. */
+/* The bytes written; 0 if the pipe is full, -1 if nobody reads it any more. */
 static ssize_t input_write(struct exec *exec, const uint8_t *data, size_t size)
 {
 	ssize_t put = write(exec->input, data, size);
@@ -66,7 +66,8 @@ static ssize_t input_write(struct exec *exec, const uint8_t *data, size_t size)
 	return errno == EAGAIN || errno == EINTR ? 0 : -1;
 }
 
-/* A terminal has no end to close: its end-of-file character says it to who reads lines. */
+/* A terminal cannot be closed at one end: its end-of-file character tells a program that reads
+ * lines. */
 static void terminal_send_end_of_file(struct exec *exec)
 {
 	struct termios settings;
@@ -118,7 +119,7 @@ void exec_input(const struct request *request)
 		return;
 	}
 	exec->input_credit -= size;
-	/* Before the process exists what comes for it waits. */
+	/* Before the process exists, its input waits. */
 	bool waits = exec->phase == EXEC_PHASE_STARTING;
 	if (waits || exec->input_window.used > 0) {
 		if (window_put(&exec->input_window, data, size) < size)

@@ -1,7 +1,7 @@
-/* What execs print: reads their pipes and terminals, appends to their logs or sends OUTPUT. Called
- * by the loop for each readable one in turn, one read each, so that a flood starves nobody. A
- * stream that may not go on (no credit, a lossless log that is full) is not read: the pipe fills
- * and the process waits. */
+/* Output of execs: reads their pipes and terminals, appends to their logs or sends OUTPUT. The
+ * loop calls this for each readable stream in turn, one read each, so that a flood does not
+ * starve the others. A stream without credit, or with a full lossless log, is not read: the pipe
+ * fills and the process waits. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,25 +16,20 @@
 #include "init/loop.h"
 
 #define READ_MAX FILE_CHUNK_MAX
-/* A terminal's buffers hold no more than this. */
+/* The buffers of a terminal hold at most this. */
 #define TERMINAL_DRAIN (64 * 1024)
 #define DISK_RETRY (100 * NSEC_PER_MSEC)
-
-static enum event_kind output_event_kind(int stream)
-{
-	return stream == 0 ? EVENT_STDOUT : EVENT_STDERR;
-}
 
 static void output_watch(struct exec *exec, int stream, bool wanted)
 {
 	struct exec_output *output = &exec->outputs[stream];
 	if (output->fd < 0 || output->watched == wanted)
 		return;
-	/* Taken out altogether while it waits: a hang-up is reported whatever was asked for. */
+	/* epoll reports a hang-up whatever it was asked for, so the descriptor is removed. */
 	if (!wanted)
 		loop_remove(output->fd);
-	else if (loop_add(output->fd, EPOLLIN, output_event_kind(stream), exec_index(exec),
-			  exec->generation) < 0)
+	else if (loop_add(output->fd, EPOLLIN, stream == 0 ? EVENT_STDOUT : EVENT_STDERR,
+			  exec_index(exec), exec->generation) < 0)
 		return;
 	output->watched = wanted;
 }
@@ -79,7 +74,8 @@ static uint64_t output_allowance(const struct exec *exec, struct exec_output *ou
 	return 0;
 }
 
-/* The disk is full: what cannot be kept is counted, and the log says so when it can again. */
+/* After the disk was full: writes into the log how many bytes were lost, as soon as that
+ * succeeds. */
 static void output_append_loss_note(struct exec_output *output)
 {
 	char note[96];
@@ -112,12 +108,6 @@ static void output_send(struct exec *exec, int stream, size_t size)
 	exec->outputs[stream].total += size;
 }
 
-/* The end of a pipe, of a terminal (EIO), or an error. */
-static bool read_reached_end(ssize_t got)
-{
-	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-}
-
 bool output_read(struct exec *exec, int stream)
 {
 	static uint8_t room[READ_MAX];
@@ -133,12 +123,14 @@ bool output_read(struct exec *exec, int stream)
 	void *place = logged ? room : connection_reserve() + FRAME_HEADER_SIZE + 1;
 	ssize_t got = read(output->fd, place, most);
 	if (got <= 0) {
+		/* The end of a pipe, the end of a terminal (EIO), or an error. */
+		bool at_end = got == 0 || (errno != EAGAIN && errno != EINTR);
 		output->drain = 0;
-		/* Before it is started this may be the end of a runner's: output_resume() looks
-		 * again. */
-		if (read_reached_end(got) && exec->phase == EXEC_PHASE_STARTING)
+		/* Before the command is started this may be the end of a dead runner.
+		 * output_resume() looks again. */
+		if (at_end && exec->phase == EXEC_PHASE_STARTING)
 			output_watch(exec, stream, false);
-		else if (read_reached_end(got))
+		else if (at_end)
 			output_close(exec, stream);
 		return false;
 	}
@@ -196,7 +188,7 @@ void exec_consumed(const struct request *request)
 	struct exec *exec = exec_find(request->id);
 	if (!exec)
 		return;
-	/* More than there is would open the log to be overwritten unread. */
+	/* A larger number would allow overwriting bytes of the log that were not read. */
 	exec->outputs[0].consumed = MIN(request->consumed.out, exec->outputs[0].total);
 	exec->outputs[1].consumed = MIN(request->consumed.err, exec->outputs[1].total);
 	output_resume(exec);

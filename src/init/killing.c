@@ -1,6 +1,6 @@
-/* Time-outs, cancellation and strays: SIGKILL to everything below a runner, again until nothing is
- * left. PID 1 does it because it is not under the sandbox's quota. Called by the loop's timer and
- * by exec.c; one round is one walk of /proc (about 10 us per process). */
+/* Time-outs, cancellation and strays: SIGKILL to everything below a runner, in rounds until
+ * nothing is left. PID 1 does this because the sandbox's cpu quota does not apply to it. Called
+ * by the loop's timer and by exec.c; a round is one walk of /proc (about 10 us per process). */
 #include "init/killing.h"
 
 #include <signal.h>
@@ -12,14 +12,14 @@
 #include "init/runners.h"
 #include "init/scan.h"
 
-/* From this round on processes are stopped before they are killed: a killed one makes room for the
- * next under the limit of processes, a stopped one does not. */
+/* From this round on, processes are stopped before they are killed: killing one makes room for
+ * another fork under the limit of processes, stopping does not. */
 #define ROUNDS_BEFORE_STOPPING 4
 #define STOPPING_WALKS_MAX 8
-/* After this, and so many rounds, an exec has ended although something of it does not die. */
+/* After this time and this many rounds an exec has ended, although a process of it does not die. */
 #define KILL_PATIENCE (2 * NSEC_PER_SEC)
 #define KILL_ROUNDS 8
-/* How long a runner with nothing below it may take to say so. */
+/* How long a runner without processes below it may take to report that. */
 #define RUNNER_PATIENCE (100 * NSEC_PER_MSEC)
 
 static int64_t strays_at = NEVER;
@@ -38,11 +38,12 @@ static int64_t kill_pause(uint32_t rounds)
 		return 1 * NSEC_PER_MSEC;
 	if (rounds < 100)
 		return 10 * NSEC_PER_MSEC;
-	/* Frozen or waiting for a disk: nothing hurries them. */
+	/* Frozen or waiting for a disk: faster rounds do not help. */
 	return 1000 * NSEC_PER_MSEC;
 }
 
-/* Kills what the last walk found below; with many rounds behind it, stops all of it first. */
+/* Kills the processes that the last walk found below; after many rounds, stops all of them
+ * first. */
 static void tree_kill(pid_t below, uint32_t rounds)
 {
 	if (rounds >= ROUNDS_BEFORE_STOPPING) {
@@ -66,7 +67,7 @@ void exec_kill(struct exec *exec, uint32_t cause)
 	exec->kill_at = 0;
 	exec->kill_began = clock_boot();
 	exec->kill_hopeless = false;
-	/* A kernel without subreapers (gVisor's) gives to PID 1 what loses its parent. */
+	/* On a kernel without subreapers (gVisor's), orphans become PID 1's children. */
 	strays_kill();
 }
 
@@ -84,8 +85,8 @@ static void exec_kill_round(struct exec *exec, bool complete, int64_t now)
 		exec->kill_at = now + kill_pause(exec->kill_rounds++);
 		return;
 	}
-	/* Nothing below it (any more, or yet): the runner only has to reap and report. One that was
-	 * stopped from inside will not; its end is then the report. */
+	/* No process is below it, any more or yet: the runner only has to reap and report. A
+	 * runner that was stopped from inside does not do that, so it is killed. */
 	if (exec->quiet_since == 0)
 		exec->quiet_since = now;
 	if (now - exec->quiet_since > RUNNER_PATIENCE && runner->pid > 0)
@@ -95,8 +96,8 @@ static void exec_kill_round(struct exec *exec, bool complete, int64_t now)
 
 static void strays_kill_round(bool complete, int64_t now)
 {
-	/* A runner that the launcher has made but not yet told of would look like a stray. (It is
-	 * silent for hours in a sandbox that is frozen.) */
+	/* A runner that the launcher has made and not reported yet looks like a stray. (In a
+	 * frozen sandbox that can take hours.) */
 	if (launcher_owes_runner()) {
 		strays_at = now + kill_pause(stray_waits++);
 		return;

@@ -1,11 +1,11 @@
-/* The launcher: forked by PID 1, joins the `work` cgroup once, then forks runners that are PID 1's
- * children (CLONE_PARENT). It holds nothing but its socket, so that nothing leaks into what it
- * forks, and does nothing but wait for the next request.
+/* The process of the launcher: forked by PID 1, joins the `work` cgroup once, then forks runners
+ * that are PID 1's children (CLONE_PARENT). It has no descriptor but its socket, so that none
+ * leaks into runners.
  *
- * Joining waits for the kernel, up to 15 ms of no work, so the first launcher is forked as soon as
- * the host's root is left: it joins while the sandbox's own root is made. Until it has been told
- * what became of it, and has hardened itself as PID 1 did, it forks nothing. (Its root directory is
- * the kernel's to change: pivot_root() moves everybody who is in the old one.) */
+ * Joining waits up to 15 ms for the kernel, so the first launcher is forked as soon as the
+ * host's root is left: it joins while the sandbox's own root is made. It forks nothing until it
+ * has received the configuration and has hardened itself as PID 1 did. (pivot_root() in PID 1
+ * changes its root directory too, as that of every process in the old root.) */
 #include "init/launcher_process.h"
 
 #include <errno.h>
@@ -21,10 +21,10 @@
 #include "init/signals.h"
 
 #define LAUNCHER_SOCKET 3
-/* The largest frame and its overhead fit even where the default is smaller. */
+/* The largest frame and its overhead fit, whatever the default is. */
 #define RUNNER_SOCKET_BUFFER (512 * 1024)
 
-/* Moves into `work`: 0, or -errno of the first hierarchy that refused. */
+/* Joins `work`: 0, or -errno of the first hierarchy that refused. */
 static int cgroup_join_work(void)
 {
 	const struct setup *setup = &configuration.setup;
@@ -34,7 +34,7 @@ static int cgroup_join_work(void)
 	return 0;
 }
 
-/* Closes all that PID 1 had open but the socket, which becomes descriptor 3. */
+/* Closes every descriptor of PID 1's but the socket, which becomes descriptor 3. */
 static void descriptors_drop(int socket)
 {
 	if (dup3(socket, LAUNCHER_SOCKET, O_CLOEXEC) < 0 && errno != EINVAL)
@@ -60,8 +60,8 @@ static int runner_socket_make(int *ret_ours, int *ret_runners)
 	return fd_set_nonblocking(pair[0]);
 }
 
-/* What a runner becomes before there is a request: off every request's path. It never becomes
- * dumpable, not even for a moment: it is a copy of PID 1. */
+/* Done before a request comes, so that none waits for it. A runner must never become dumpable,
+ * not even for a moment: its memory is a copy of PID 1's. */
 static void runner_prepare(void)
 {
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -107,7 +107,7 @@ int runner_fork_directly(int *ret_socket)
 	return pid;
 }
 
-/* The configuration that PID 1 has meanwhile, and its hardening. */
+/* Receives the configuration from PID 1, then does the same hardening. */
 static void configuration_wait(void)
 {
 	struct launcher_configuration begin;
@@ -122,7 +122,8 @@ static void configuration_wait(void)
 	do
 		got = recvmsg(LAUNCHER_SOCKET, &message, 0);
 	while (got < 0 && errno == EINTR);
-	/* Whatever fails ends it, and PID 1 forks another, which has all this by being forked. */
+	/* On any failure this process ends. PID 1 then forks another launcher, which inherits
+	 * all of this. */
 	if (got < (ssize_t)sizeof(begin) || (size_t)got != sizeof(begin) + begin.environment_size ||
 	    setup_harden_process(&begin.setup, &failure) < 0)
 		_exit(got == 0 ? 0 : 1);
@@ -149,7 +150,7 @@ void launcher_process_main(int socket, bool ahead)
 		if (got <= 0)
 			_exit(0);
 		int runner = -1;
-		/* Outside the cgroup nothing would be limited: then nothing is run. */
+		/* Outside of the cgroup there would be no limits: then no runner is forked. */
 		struct launcher_answer answer = {.errnum = -joined};
 		if (joined == 0)
 			answer = runner_fork(&runner);

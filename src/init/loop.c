@@ -1,5 +1,5 @@
-/* The loop: epoll, one timer, SIGCHLD. Everything PID 1 does is done from here, in turns; nothing
- * it calls blocks (the output logs are on the host's disk and wait as any file does). */
+/* The loop: epoll, one timer, SIGCHLD. Everything PID 1 does is called from here, in turns.
+ * Nothing that it calls blocks, except that output logs are files on the host's disk. */
 #include "init/loop.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static struct {
 	int epoll, timer, signals;
 	int64_t armed;    /* when the timer fires */
 	int64_t deadline; /* of the sandbox */
-	int64_t shutdown; /* when SIGTERM has had its time; NEVER: not shutting down */
+	int64_t shutdown; /* when the time after SIGTERM is over; NEVER: not shutting down */
 	int64_t meminfo_at;
 } loop = {
     .epoll = -1,
@@ -74,7 +74,7 @@ void loop_shut_down(uint32_t grace_ms)
 {
 	loop.shutdown = clock_boot() + grace_ms * NSEC_PER_MSEC;
 	kill(-1, SIGTERM);
-	/* What is stopped would not see it. */
+	/* A stopped process would not handle it. */
 	kill(-1, SIGCONT);
 }
 
@@ -90,8 +90,8 @@ static void children_reap(void)
 	pid_t pid;
 	while (read(loop.signals, &info, sizeof(info)) == sizeof(info))
 		;
-	/* Children are the launcher, runners and strays. None of them is to be stopped from inside:
-	 * it would hold up what it supervises. */
+	/* Children are the launcher, runners and strays. One that was stopped from inside is
+	 * continued: it would hold up the processes that it supervises. */
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
 		if (WIFSTOPPED(status))
 			kill(pid, SIGCONT);
@@ -137,7 +137,7 @@ static void event_dispatch(const struct epoll_event *event)
 	}
 }
 
-/* /proc/meminfo is kept true while something runs that could look at it. */
+/* Keeps /proc/meminfo up to date while a command runs that could read it. */
 static void meminfo_refresh(int64_t now)
 {
 	if (configuration.setup.meminfo < 0 || exec_alive() == 0) {
@@ -152,7 +152,8 @@ static void meminfo_refresh(int64_t now)
 
 static void timer_arm(int64_t next)
 {
-	/* An earlier one may fire for nothing; that is cheaper than moving it every time. */
+	/* A timer that was armed for an earlier time may fire for nothing. That is cheaper than
+	 * moving it every time. */
 	if (next >= loop.armed)
 		return;
 	struct itimerspec when = {0};

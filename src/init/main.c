@@ -1,6 +1,7 @@
 /* caisson-init: PID 1 of every sandbox. Started by the spawner with BOOT_FD open, it sets the
- * sandbox up, then serves the connection until the sandbox ends. Started with an argument, as a
- * container's process that was set up by others, it serves the one that is its standard input. */
+ * sandbox up, then serves the connection until the sandbox ends. Started with an argument, as
+ * the process of a container that others have set up, it serves the channel that is its standard
+ * input. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,8 +21,8 @@
 #include "init/signals.h"
 #include "init/terminal.h"
 
-/* A descriptor below 3 that is not open would be given to the next file and be mistaken for a
- * standard one. */
+/* A closed descriptor below 3 would be given to the next file that is opened, which would then
+ * be used as a standard descriptor. */
 static void standard_descriptors_fill(void)
 {
 	int fd;
@@ -32,13 +33,13 @@ static void standard_descriptors_fill(void)
 		close(fd);
 }
 
-/* Six descriptors for each exec are more than the usual soft limit. */
+/* Each exec needs up to six descriptors: together more than the usual soft limit. */
 static void file_limit_raise(void)
 {
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
-		/* setrlimit() of musl brings what it needs to stop threads. */
+		/* Not setrlimit(): musl's brings along the code that stops threads. */
 		prlimit(0, RLIMIT_NOFILE, &limit, NULL);
 	}
 }
@@ -49,7 +50,7 @@ static int start_fail(const char *what, int errnum)
 	return INIT_EXIT_FAILED;
 }
 
-/* The socket that is standard input, which becomes /dev/null. */
+/* Moves the socket away from standard input, which becomes /dev/null. */
 static int channel_take(void)
 {
 	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -62,14 +63,14 @@ int main(int argc, char **argv)
 	struct failure failure;
 	(void)argv;
 	bool channel = argc > 1;
-	/* Outside a namespace of its own it would signal every process of the host. */
+	/* Outside of its own pid namespace it would signal every process of the host. */
 	if (getpid() != 1)
 		return start_fail("started as an ordinary process", EPERM);
 	int channel_fd = channel ? channel_take() : -1;
 	standard_descriptors_fill();
 	signals_reset();
 	umask(022);
-	/* Before the first fork: all have it so. */
+	/* Before the first fork: every child inherits it. */
 	prctl(PR_SET_DUMPABLE, 0);
 	file_limit_raise();
 	if (channel)

@@ -1,7 +1,8 @@
-/* Operations between the connection and their runners. Called by connection.c and runners.c; never
- * blocks: what a runner does not take waits in a window (credit bounds it), what the connection
- * does not take is not read from the runner. A runner lives in the sandbox, so that what it says is
- * checked here: the daemon would end the whole link for what one runner did. */
+/* Passes frames between the connection and the runners of operations. Called by connection.c and
+ * runners.c; never blocks: data that a runner does not take waits in a window (bounded by
+ * credit), and frames that the connection does not take are not read from the runner. A runner
+ * is a process of the sandbox, so its frames are checked here: for an invalid one the daemon
+ * would end the whole connection. */
 #include "init/relay.h"
 
 #include <errno.h>
@@ -21,33 +22,34 @@
 #include "init/file/operation.h"
 #include "init/window.h"
 
-/* How long an operation may take to clean up after CANCEL. */
+/* How long an operation may clean up after CANCEL. */
 #define CANCEL_GRACE_MS 1000
-/* How long reading command lines may take; then processes go by their short names. */
+/* How long reading command lines may take; after that, the kernel's short names are sent. */
 #define NAMING_PATIENCE (1 * NSEC_PER_SEC)
-/* A runner that stayed belongs to a user of the sandbox, who may have stopped it: one that has not
- * even read its request by then is killed, and the request goes to another. */
+/* A runner that stayed is a process of a user of the sandbox, who may have stopped it. If it has
+ * not read its request by then, it is killed and the request goes to another. */
 #define READ_PATIENCE (1 * NSEC_PER_SEC)
 
-/* Frames of one runner that are read in a turn of the loop. */
+/* Frames that are read from one runner in a turn of the loop. */
 #define FRAMES_AT_ONCE 2
 
 struct operation_state {
 	uint64_t id; /* 0: free */
 	int runner;  /* index, -1: not yet */
 	struct window window;
-	uint64_t receive_credit; /* DATA that the outside may still send */
-	uint64_t send_credit;    /* DATA that the runner may still send */
-	uint32_t credit_owed;    /* for the runner, not told yet */
+	uint64_t receive_credit; /* bytes of DATA that the outside may still send */
+	uint64_t send_credit;    /* bytes of DATA that the runner may still send */
+	uint32_t credit_owed;    /* credit for the runner that was not sent yet */
 	bool end_owed, cancel_owed;
-	bool ended;      /* DATA_END came: no DATA may follow */
-	bool data_ended; /* the same of the runner's */
+	bool ended;      /* DATA_END came from the outside: no DATA may follow */
+	bool data_ended; /* DATA_END came from the runner */
 	bool cancelled;  /* CANCEL came */
-	bool fed;        /* its runner was sent more than its request */
-	bool stays;      /* its runner is there for the next one */
-	bool holding;    /* its runner, which has stayed, may not take it: data waits for a word */
+	bool fed;        /* its runner was sent more frames than the request */
+	bool stays;      /* its runner stays for another operation */
+	bool holding;    /* its runner had stayed and may not take the request: data waits for the
+			    first answer */
 	int64_t kill_at;
-	int64_t look_at; /* whether its runner has read the request; NEVER */
+	int64_t look_at; /* when to check whether its runner has read the request; NEVER */
 };
 
 static struct operation_state operations[OPERATIONS_MAX];
@@ -74,7 +76,7 @@ static void relay_release(struct operation_state *operation, uint32_t grace_ms)
 		used_up_to--;
 }
 
-/* An operation of ours for an exec: its id is the exec's key. */
+/* An operation that PID 1 began for LEFT_RUNNING: its id is the exec's key. */
 static bool relay_is_left_running(const struct operation_state *operation)
 {
 	return !(operation->id & OPERATION_ID_BIT);
@@ -151,7 +153,7 @@ bool relay_begin_left_running(uint64_t key, const uint8_t *frame, size_t size)
 	return true;
 }
 
-/* One message to the runner: true when it took it, false with errno when it did not. */
+/* Sends one message to the runner. False with errno if it was not taken. */
 static bool relay_send_frame(struct operation_state *operation, enum frame_type type,
 			     const void *payload, size_t size)
 {
@@ -204,9 +206,10 @@ static void relay_drop_owed(struct operation_state *operation)
 	operation->cancel_owed = operation->end_owed = false;
 }
 
-/* Tells the runner what it is owed and sets what epoll is asked for. A runner that has answered has
- * ended its receiving side, and a dead one has none: there is nothing to wait for then but its last
- * message. Waiting for room would keep PID 1 busy, for such a socket always counts as writable. */
+/* Sends the runner everything that waits, and sets the events asked of epoll. A runner that has
+ * answered has shut its receiving side, and a dead one has none: only its last message is worth
+ * waiting for. Such a socket always counts as writable, so waiting for room would keep PID 1
+ * busy. */
 static void relay_flush(struct operation_state *operation)
 {
 	if (operation->runner < 0)
@@ -246,7 +249,7 @@ void relay_runner_failed(uint32_t index, const struct failure *failure)
 void relay_data(const struct request *request)
 {
 	struct operation_state *operation = relay_find(request->id);
-	/* It may have just ended. */
+	/* The operation may have just ended. */
 	if (!operation)
 		return;
 	if (request->frame.size > operation->receive_credit || operation->ended) {
@@ -278,7 +281,7 @@ void relay_credit(uint64_t id, uint32_t credit)
 	struct operation_state *operation = relay_find(id);
 	if (!operation)
 		return;
-	/* More than the window was never taken from it. */
+	/* The credit for the runner never exceeds the window. */
 	uint64_t most = FILE_WINDOW - MIN(operation->send_credit, (uint64_t)FILE_WINDOW);
 	credit = (uint32_t)MIN(most, (uint64_t)credit);
 	operation->send_credit += credit;
@@ -304,8 +307,8 @@ void relay_cancel_all(void)
 			relay_release(&operations[i], CANCEL_GRACE_MS);
 }
 
-/* What a runner said: the first frame of a message, at its place in the outbox. Its size, or the
- * message's when the operation has ended with it. */
+/* Checks and passes on the first frame of a runner's message, which is in its place in the
+ * outbox. Returns the frame's size, or the message's size if the operation has ended with it. */
 static size_t relay_runner_frame(struct operation_state *operation, uint8_t *place, size_t size)
 {
 	struct frame frame;
@@ -318,7 +321,7 @@ static size_t relay_runner_frame(struct operation_state *operation, uint8_t *pla
 	struct reader reader = reader_on(frame.payload, frame.size);
 	struct failure failure;
 	bool good = false;
-	/* Its id is an exec's, to whom nothing else may be said. */
+	/* For LEFT_RUNNING the id is an exec's key, so no other frame may have it. */
 	uint16_t type =
 	    relay_is_left_running(operation) == (frame.type == FRAME_LEFT_RUNNING) ? frame.type : 0;
 	switch (type) {
@@ -366,19 +369,20 @@ static size_t relay_runner_frame(struct operation_state *operation, uint8_t *pla
 	return size;
 }
 
-/* True when there may be more to read. (Inlined, it makes the init 160 bytes larger.) */
+/* True if there may be more to read. (Inlined, it makes the init 160 bytes larger.) */
 __attribute__((noinline)) static bool relay_read_runner(struct operation_state *operation)
 {
-	/* Its answer waits in its socket. A hang-up comes unasked and again and again: with nothing
-	 * owed this takes the socket out of epoll until relay_resume(). */
+	/* The answer waits in the socket. epoll reports a hang-up again and again, whatever it
+	 * was asked for; so if nothing has to be sent, this removes the socket from epoll until
+	 * relay_resume(). */
 	if (!connection_has_room()) {
 		relay_flush(operation);
 		return false;
 	}
 	struct runner *runner = runner_at((uint32_t)operation->runner);
 	uint8_t *place = connection_reserve();
-	/* The kernel's word for a peer that closed before it had read all. It comes ahead of what
-	 * that peer had sent, and once. */
+	/* ECONNRESET: the peer closed its socket before it had read everything. The kernel
+	 * reports this once, before what the peer had sent. */
 	size_t room = FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX;
 	ssize_t got = recv(runner->socket, place, room, MSG_DONTWAIT);
 	bool unread = got < 0 && errno == ECONNRESET;
@@ -388,7 +392,7 @@ __attribute__((noinline)) static bool relay_read_runner(struct operation_state *
 		return false;
 	if (got > 0) {
 		runner_request_read((uint32_t)operation->runner);
-		/* The bytes of a small file come with the answer behind them. */
+		/* The bytes of a small file and the answer come in one message. */
 		for (size_t at = 0; at < (size_t)got;)
 			at += relay_runner_frame(operation, place + at, (size_t)got - at);
 		return operation->id != 0;
@@ -412,7 +416,7 @@ void relay_runner_event(uint32_t index, uint32_t events)
 		relay_flush(operation);
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || operation->id == 0)
 		return;
-	/* Data and the answer often come together; the others have their turn too. */
+	/* Data and the answer often come together; then the others have their turn. */
 	for (int frames = 0; frames < FRAMES_AT_ONCE && relay_read_runner(operation); frames++)
 		;
 }
@@ -434,7 +438,7 @@ static void relay_kill_runner(const struct operation_state *operation)
 		kill(runner->pid, SIGKILL);
 }
 
-/* SIOCOUTQ: how much of what was sent was not taken yet. */
+/* SIOCOUTQ: how much of what was sent was not received yet. */
 static void relay_check_runner_read(struct operation_state *operation)
 {
 	int unread = 0;

@@ -20,14 +20,15 @@
 #define ENTRIES_MAX (SANDBOX_PIDS_MAX + 64)
 #define COMMAND_SIZE 16
 
-/* Owners beside a runner's pid and SCAN_STRAYS. */
-#define OWNER_NOBODY ((pid_t)0)   /* PID 1, launcher, runners, processes put in from outside */
+/* Further owners, beside a runner's pid and SCAN_STRAYS. */
+#define OWNER_NOBODY                                                                               \
+	((pid_t)0) /* PID 1, the launcher, runners, processes that entered from outside */
 #define OWNER_UNKNOWN ((pid_t)-2) /* its parent was not seen */
 #define OWNER_UNSETTLED ((pid_t)-3)
 
 struct entry {
 	pid_t pid, parent, owner;
-	pid_t group, foreground; /* its process group; the one that its terminal listens to */
+	pid_t group, foreground; /* its process group; the foreground group of its terminal */
 	char state;
 	bool several_threads;
 	char command[COMMAND_SIZE];
@@ -43,7 +44,7 @@ int scan_begin(void)
 	return proc_fd < 0 ? -errno : 0;
 }
 
-/* A decimal number after spaces; *at is left behind it. */
+/* Reads a decimal number after spaces; *at then points behind it. */
 static long number_take(const char **at)
 {
 	while (**at == ' ')
@@ -141,7 +142,7 @@ static struct entry *entry_find(pid_t pid)
 	return NULL;
 }
 
-/* The owner of a process if it can be told without its parent's. */
+/* The owner of a process, if its parent's owner is not needed to know it. */
 static pid_t entry_direct_owner(const struct entry *entry)
 {
 	if (entry->pid == 1 || entry->parent == 0)
@@ -153,8 +154,9 @@ static pid_t entry_direct_owner(const struct entry *entry)
 	return OWNER_UNSETTLED;
 }
 
-/* Follows the parents up to one whose owner is settled, then settles all on the way. The chain is
- * bounded: entries were read at different times, so that they could even form a circle. */
+/* Follows the parents up to one whose owner is known, and gives that owner to all on the way.
+ * The number of steps is bounded: entries were read at different times and could even form a
+ * circle. */
 static void entry_resolve_owner(struct entry *entry)
 {
 	pid_t owner = OWNER_UNSETTLED;
@@ -190,7 +192,7 @@ bool scan_processes(void)
 	return complete && entry_count < ENTRIES_MAX;
 }
 
-/* A runner that has been reaped has the pid 0: nothing is below it. */
+/* A runner that was reaped has the pid 0: no process is below it. */
 static bool entry_is_below(const struct entry *entry, pid_t below)
 {
 	return below != OWNER_NOBODY && entry->owner == below;
@@ -246,7 +248,8 @@ bool scan_signal_foreground(pid_t pid, pid_t parent, int signal)
 	snprintf(name, sizeof(name), "%d", (int)pid);
 	if (!entry_read(name, &leader) || leader.parent != parent || leader.foreground <= 1)
 		return false;
-	/* Each by itself: the number of a group that has ended may be another's by now. */
+	/* Signals each process by itself: the number of a group that has ended may be in use
+	 * again. */
 	scan_processes();
 	for (uint32_t i = 0; i < entry_count; i++) {
 		const struct entry *entry = &entries[i];
@@ -259,8 +262,8 @@ bool scan_signal_foreground(pid_t pid, pid_t parent, int signal)
 
 void scan_signal_child(pid_t pid, pid_t parent, int signal)
 {
-	/* The pidfd first, then the look: whatever the number stands for later, the pidfd is the
-	 * process that had the right parent. */
+	/* Opens the pidfd first and checks the parent then: the signal goes to the checked
+	 * process, even if its number is used again. */
 	CLOSE_FD int pidfd = sys_pidfd_open(pid, 0);
 	char name[16];
 	struct entry entry;
@@ -269,6 +272,6 @@ void scan_signal_child(pid_t pid, pid_t parent, int signal)
 		return;
 	if (pidfd >= 0)
 		sys_pidfd_send_signal(pidfd, signal);
-	else /* gVisor has none: numbers do not come again there for a long while */
+	else /* gVisor has no pidfds; it does not use numbers again for a long time */
 		kill(pid, signal);
 }
