@@ -1,15 +1,15 @@
-/* Ends a fork bomb. Called by the loop; two small reads a second while a command runs, ten while
- * forks are being refused.
+/* Ends a fork bomb. Called by the loop; reads a small file twice a second while a command runs,
+ * and ten times a second while forks are refused.
  *
- * The limit of processes alone does not protect the others. The kernel refuses a fork last, when it
- * has copied all mappings of the caller, and each copy takes the lock of the mapped file's inode.
- * The files of /usr are the host's own, so that every fork and exec of the host and of other
- * sandboxes takes the same locks, libc's above all. Hundreds of processes that fork without a pause
- * queue up there, and each that is next must first get its turn among the others: the host's own
- * forks waited up to 31 s (docs/isolation.md). RLIMIT_NPROC, which the kernel asks first, helped
- * against a bomb of C and not against one of Python, and counts each uid of the sandbox by itself.
+ * The limit of processes alone does not protect the host and other sandboxes. The kernel checks
+ * it last in a fork, after it has copied all mappings of the caller, and each copy takes the
+ * lock of the mapped file's inode. The files of /usr are the host's own, so every fork and exec
+ * on the host and in other sandboxes takes the same locks, above all libc's. Hundreds of
+ * processes that fork without a pause queue there: the host's own forks waited up to 31 s
+ * (docs/isolation.md). RLIMIT_NPROC, which the kernel checks first, helped against a bomb
+ * written in C but not against one in Python, and it counts each uid of the sandbox separately.
  *
- * A program that is refused now and then only sees EAGAIN, as with any limit. */
+ * A program whose forks are refused now and then only gets EAGAIN, as with any limit. */
 #include "init/process_limit.h"
 
 #include "base/clock.h"
@@ -20,20 +20,22 @@
 #include "init/scan.h"
 #include "init/setup/setup.h"
 
-/* So many refusals in each of so many windows, one right after the other, and so many for each
- * process, are a bomb. One of C makes 600 to 1300 in a window, one of Python 200 to 400, on a slow
- * machine a tenth of that; a shell tries again after seconds. */
+/* A bomb is recognised by WINDOW_REFUSALS refusals in each of more than WINDOWS successive
+ * windows, and PROCESS_REFUSALS for each process. A bomb written in C makes 600 to 1300 refusals
+ * in a window, one in Python 200 to 400, on a slow machine a tenth of that; a shell retries
+ * after seconds. */
 #define WINDOW (100 * NSEC_PER_MSEC)
 #define WINDOW_REFUSALS 10
 #define WINDOWS 5u
 #define PROCESS_REFUSALS 2u
-/* While nothing is refused. (Version 1 of cgroups does not tell of a refusal: Linux 6.18.) */
+/* The pause while nothing is refused. (cgroup version 1 does not notify of a refusal: Linux
+ * 6.18.) */
 #define QUIET (500 * NSEC_PER_MSEC)
 
 static struct {
 	int events;
-	int64_t seen;  /* refusals, at the last look */
-	int64_t begun; /* when the windows began */
+	int64_t seen;  /* refusals at the last look */
+	int64_t begun; /* refusals when the windows began */
 	int64_t look_at;
 	unsigned windows;
 } limit = {.events = -1, .look_at = NEVER};
@@ -43,7 +45,7 @@ void process_limit_watch(int events)
 	limit.events = events;
 }
 
-/* Of all commands the one with the most processes, or what is left of ended ones. */
+/* Ends the command with the most processes, or the strays if they are more. */
 static void exec_end_largest(void)
 {
 	struct exec *largest = NULL;
@@ -52,7 +54,8 @@ static void exec_end_largest(void)
 		struct exec *exec = exec_at(i);
 		if (!exec->key || exec->runner < 0)
 			continue;
-		/* It takes its time, and may be the one: another would be killed for nothing. */
+		/* One is being killed already and may be the bomb: another would be killed for
+		 * nothing. */
 		if (exec->killing)
 			return;
 		uint32_t live = scan_count_live(runner_at((uint32_t)exec->runner)->pid);

@@ -20,7 +20,7 @@ void signals_reset(void)
 {
 	for (int number = 1; number <= 64; number++)
 		signal(number, SIG_DFL);
-	/* Writing to a process that is gone is an error, not an end. */
+	/* Writing to a process that has ended is an error to report, not a reason to end. */
 	signal(SIGPIPE, SIG_IGN);
 	signals_unblock();
 }

@@ -1,6 +1,6 @@
 /* CONNECT: carries bytes between a port inside the sandbox and the outside. Called by a runner,
- * which is in the sandbox's network namespace; blocks in poll() only, so that a CANCEL is always
- * seen. */
+ * which is in the sandbox's network namespace; blocks only in poll(), so that it always notices
+ * a CANCEL. */
 #include "init/tunnel.h"
 
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@ static struct {
 	uint64_t send_credit;
 	uint32_t owed;      /* credit to be returned */
 	bool outside_ended; /* DATA_END came */
-	bool write_shut;    /* and was passed on */
+	bool write_shut;    /* and was passed on to the port */
 	bool port_ended;    /* the port sends no more */
 	size_t waiting;     /* bytes for the port */
 	uint8_t bytes[FILE_WINDOW];
@@ -54,7 +54,7 @@ _Noreturn static void tunnel_fail(enum error_kind kind, int errnum, const char *
 	_exit(0);
 }
 
-/* An address of the sandbox itself; names are not looked up. */
+/* Parses an IP address or "localhost"; other names are not resolved. 0 if it is neither. */
 static socklen_t address_parse(const char *text, uint16_t port,
 			       struct sockaddr_storage *ret_address)
 {
@@ -174,7 +174,7 @@ static void tunnel_carry(void)
 		polls[1].events |= POLLOUT;
 	if (!tunnel.port_ended && tunnel.send_credit > 0)
 		polls[1].events |= POLLIN;
-	/* A port that hung up is not asked while there is nothing to do with it. */
+	/* poll() reports a hang-up whatever it was asked for, so an idle port is left out. */
 	if (polls[1].events == 0)
 		polls[1].fd = -1;
 	if (poll(polls, 2, -1) < 0 && errno != EINTR)

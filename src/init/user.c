@@ -1,6 +1,6 @@
-/* Looks users and groups up by reading the two files itself: a C library would also ask sockets and
- * load modules that the sandbox provides. Called by runners before they start a command or do a
- * file operation; the files are the sandbox's own and may hold anything. */
+/* Looks up users and groups by reading the two files itself: a C library would also use sockets
+ * and modules that the sandbox provides. Called by runners before they start a command or do a
+ * file operation. The files are the sandbox's and may contain anything. */
 #include "init/user.h"
 
 #include <errno.h>
@@ -18,21 +18,21 @@
 #include "base/text.h"
 
 #define LINE_MAX_SIZE 8192
-/* Of a larger file the rest is not read. */
+/* The rest of a larger file is not read. */
 #define FILE_READ_MAX (4 * 1024 * 1024)
 #define ID_MAX 4294967294u
 
 struct lines {
 	int fd;
 	size_t used, at, read_so_far;
-	bool skipping; /* in a line that is too long */
+	bool skipping; /* inside a line that is too long */
 	char room[LINE_MAX_SIZE];
 };
 
 static int lines_open(struct lines *lines, const char *path)
 {
 	struct stat status;
-	/* Not blocking: it could be a FIFO by now. */
+	/* Non-blocking: it could be a FIFO. */
 	lines->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	lines->used = lines->at = lines->read_so_far = 0;
 	lines->skipping = false;
@@ -68,7 +68,7 @@ static char *lines_next(struct lines *lines)
 		ssize_t got = read(lines->fd, lines->room + lines->used,
 				   sizeof(lines->room) - 1 - lines->used);
 		if (got <= 0 || lines->read_so_far > FILE_READ_MAX) {
-			/* A last line without an end. */
+			/* The last line may lack a newline. */
 			bool last = lines->used > 0 && !lines->skipping;
 			lines->room[lines->used] = '\0';
 			lines->used = 0;
@@ -102,7 +102,7 @@ static bool id_parse(const char *text, uint32_t *ret_id)
 	return true;
 }
 
-/* By name, or by number when `name` is NULL. */
+/* Finds a user by name, or by number if `name` is NULL. */
 static bool passwd_find(const char *name, uid_t number, struct user *user)
 {
 	static struct lines lines;
@@ -141,7 +141,7 @@ static bool members_include(char *members, const char *name)
 	return false;
 }
 
-/* The group of that name, and every group that lists the user as a member. */
+/* Finds the group `wanted`, and every group that lists the user as a member. */
 static bool group_file_read(const char *wanted, struct user *user, gid_t *ret_gid)
 {
 	static struct lines lines;
@@ -176,7 +176,7 @@ static int user_refuse(struct failure *failure, const char *format, ...)
 	return -1;
 }
 
-/* Where the daemon is a user's who has one id, so has the sandbox: "0 N 1". */
+/* If the daemon's user has a single id, the sandbox has a single id too: its map is "0 N 1". */
 static bool id_map_has_only_root(void)
 {
 	char map[64];
@@ -199,7 +199,7 @@ int user_find(const char *text, struct user *ret_user, struct failure *ret_failu
 		if (!numeric && strcmp(name, "root") != 0)
 			return user_refuse(ret_failure,
 					   "no user \"%s\" in the sandbox's /etc/passwd", name);
-		/* A number need not be in the file. */
+		/* A numeric user need not be in the file. */
 		ret_user->uid = numeric ? number : 0;
 		ret_user->gid = 0;
 		const char *home = ret_user->uid == 0 ? "/root" : "/";
@@ -222,14 +222,15 @@ int user_find(const char *text, struct user *ret_user, struct failure *ret_failu
 
 int user_become(const struct user *user)
 {
-	/* Where the sandbox has one id only the kernel forbids it, and there is nothing to drop. */
+	/* EPERM: in a sandbox with a single id the kernel forbids it, and there are no groups to
+	 * drop. */
 	int result = sys_setgroups(user->group_count, user->groups);
 	if (result == 0 || result == -EPERM)
 		result = sys_setresgid(user->gid, user->gid, user->gid);
 	if (result == 0)
 		result = sys_setresuid(user->uid, user->uid, user->uid);
-	/* A change of ids sets this to fs.suid_dumpable: where that is 1, whoever has these ids
-	 * could trace us, and we hold a socket to PID 1. */
+	/* A change of ids sets this to fs.suid_dumpable. If that is 1, other processes of the
+	 * user could trace this one, which has a socket to PID 1. */
 	if (result == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		result = -errno;
 	return result;

@@ -1,7 +1,7 @@
-/* Copy: a file, a link or a tree, with modes, times, owners where allowed, links and holes. Called
- * by operation_run(), and by rename across file systems. May block on the disk. A file appears at
- * its new place whole or not at all; a tree grows there, into what may be there already. FIFOs are
- * made anew, sockets and devices are refused. */
+/* Copies a file, a link or a tree, with modes, times, owners (where allowed), links and holes.
+ * Called by operation_run(), and by rename across file systems. May block on the disk. A file
+ * appears at its new place complete or not at all; a tree is copied entry by entry into a
+ * directory that may exist already. FIFOs are made anew; sockets and devices are refused. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,15 +12,15 @@
 #include "init/file/internal.h"
 
 #define COPY_BUFFER (128 * 1024)
-#define COPY_STEP (8 * 1024 * 1024) /* between two looks for a cancel */
+#define COPY_STEP (8 * 1024 * 1024) /* bytes between two checks for a cancel */
 
 struct copy {
 	struct operation *operation;
-	struct failure *failure; /* filled where the walk knows the name, else by the caller */
+	struct failure *failure; /* filled in where the walk knows the name, else by the caller */
 	const char *path;
 	uint64_t copied;
-	/* The directory that is being filled, and those above it: who they are, so that ".." leads
-	 * back to them and nowhere else. */
+	/* The directory that is being filled, and the identity of those above it, which is
+	 * compared when ".." is opened. */
 	int to;
 	struct {
 		dev_t device;
@@ -29,7 +29,7 @@ struct copy {
 	size_t depth, room;
 };
 
-/* By the kernel (which may share blocks) where it can, else through a buffer. */
+/* Lets the kernel copy (it may share blocks) if it can, else copies through a buffer. */
 static int copy_range(struct copy *copy, int from, int to, off_t at, off_t end)
 {
 	bool by_kernel = true;
@@ -61,7 +61,7 @@ static int copy_range(struct copy *copy, int from, int to, off_t at, off_t end)
 		}
 		if (moved < 0 && errno != EINTR)
 			return -errno;
-		/* It became shorter meanwhile; or it is of the kind whose size is not known. */
+		/* The file became shorter meanwhile, or its size is unknown. */
 		if (moved == 0)
 			break;
 		at += MAX(moved, 0);
@@ -70,7 +70,7 @@ static int copy_range(struct copy *copy, int from, int to, off_t at, off_t end)
 	return 0;
 }
 
-/* A file of /proc: no size, only an end. */
+/* A file of /proc: its size is 0, it only has an end. */
 static int copy_stream(struct copy *copy, int from, int to)
 {
 	uint8_t *buffer CLEANUP(file_free) = malloc(COPY_BUFFER);
@@ -113,7 +113,8 @@ static int copy_data(struct copy *copy, int from, int to, const struct stat *sta
 	return ftruncate(to, stat->st_size) < 0 ? -errno : 0;
 }
 
-/* Owner first (it clears bits of the mode), then mode, then times. Only root can give away. */
+/* Owner first, since that clears bits of the mode; then mode; then times. Only root can change
+ * the owner. */
 static int copy_set_attributes(int fd, const struct stat *stat)
 {
 	mode_t mode = stat->st_mode & 07777;
@@ -183,14 +184,14 @@ static int copy_leaf(struct copy *copy, int from, const char *from_base, int to,
 		return mkfifoat(to, to_base, stat->st_mode & 07777) < 0 && errno != EEXIST ? -errno
 											   : 0;
 	case S_IFSOCK:
-		/* A socket's name without its process is worth nothing. */
+		/* A socket without its process is useless. */
 		return 0;
 	default:
 		return -EMEDIUMTYPE;
 	}
 }
 
-/* Makes a directory (or takes the one there) and makes it the one that is filled. */
+/* Makes a directory, or opens an existing one; it is the one that is filled from now on. */
 static int copy_enter(struct copy *copy, const char *name)
 {
 	if (copy->depth == copy->room) {
@@ -274,7 +275,7 @@ static int copy_tree(struct copy *copy, struct file_walk *walk, const char *to_b
 	return result;
 }
 
-/* True when `directory` is the tree's root or lies below it. */
+/* True if `directory` is the root of the tree or below it. */
 static bool directory_lies_within(int directory, const struct stat *root)
 {
 	int at CLOSE_FD = openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);

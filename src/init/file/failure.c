@@ -1,6 +1,5 @@
-/* What a file operation says when it fails: the kind, and a sentence that names the path and says
- * what is wrong in words. Called by every file_*.c; never blocks. No printf: it would be the larger
- * half of the init. */
+/* How a file operation reports a failure: the kind, and a sentence with the path and the reason.
+ * Called by every operation; never blocks. No printf(): it would be the larger part of the init. */
 #include <errno.h>
 #include <string.h>
 
@@ -70,8 +69,8 @@ static const char *errno_words(int errnum)
 	}
 }
 
-/* Names are bytes; a message is for people: what would break a line or is not ASCII or UTF-8
- * becomes '?'. A long path loses its middle, so that its end (the name) is still there. */
+/* Names are bytes, but a message is for people: control characters, and bytes that are not
+ * UTF-8, become '?'. A long path loses its middle, so that the name at its end is kept. */
 static size_t append_path(char *to, size_t room, const char *path)
 {
 	size_t size = strlen(path), cut = room / 3;

@@ -1,8 +1,8 @@
-/* Glob: the names below a directory that match a pattern, streamed as they are found, in the order
- * of the directories, or by name. Called by operation_run(); may block on the disk and waits for
- * credit. Memory does not grow with the number of names. A directory is entered only when something
- * below it can still match; links to directories are entered where the pattern names them, never by
- * "**"; /proc and /sys only when the search starts in them. */
+/* Glob: sends the names below a directory that match a pattern as it finds them, in the order of
+ * the directories or by name. Called by operation_run(); may block on the disk and waits for
+ * credit. Memory does not grow with the number of names. A directory is entered only if
+ * something below it can still match. A link to a directory is entered only where the pattern
+ * names it, never by "**"; /proc and /sys only if the search starts in them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ struct glob {
 	struct pattern *pattern;
 	struct file_output output;
 	struct file_prefix prefix;
-	struct pattern_state *states; /* one per level of the walk */
+	struct pattern_state *states; /* one for each level of the walk */
 	size_t depth, room;
 	uint32_t count, limit;
 	bool truncated;
@@ -78,7 +78,7 @@ static bool entry_leads_to_directory(const struct file_walk *walk)
 		S_ISDIR(stat.st_mode));
 }
 
-/* Into a directory (or through a link to one) where something can still match. */
+/* Enters a directory, or follows a link to one, if something below it can still match. */
 static int glob_descend(struct glob *glob, struct file_walk *walk, const struct pattern_state *here)
 {
 	struct pattern_state below DONE_STATE = {0};
@@ -107,7 +107,7 @@ static int glob_descend(struct glob *glob, struct file_walk *walk, const struct 
 static int glob_visit_entry(struct glob *glob, struct file_walk *walk)
 {
 	size_t size = strlen(walk->name);
-	/* Longer than any path that a later request could name. */
+	/* Longer than the longest path of a request. */
 	if (walk->path_size + size >= GUEST_PATH_MAX)
 		return 0;
 	struct pattern_state here DONE_STATE = {0};
@@ -136,7 +136,7 @@ static int glob_search(struct glob *glob, int *directory)
 	walk.skips_generated = glob->operation->request.flags & FILE_SKIP_GENERATED;
 	for (uint64_t seen = 1; result == 0 && !glob->truncated; seen++) {
 		int event = file_walk_next(&walk);
-		/* The tree was moved away meanwhile: what was found is not all of it. */
+		/* The tree was moved away meanwhile: the matches are not complete. */
 		glob->truncated |= event == -ESTALE;
 		if (event == WALK_END || event == -ESTALE)
 			break;
@@ -150,7 +150,7 @@ static int glob_search(struct glob *glob, int *directory)
 	return result < 0 ? result : file_output_flush(&glob->output);
 }
 
-/* The part of the pattern that needs no search moves to the prefix. */
+/* Moves the part of the pattern without wildcards to the prefix. */
 static int pattern_take_fixed_part(struct glob *glob, struct bytes *pattern)
 {
 	const char *text = (const char *)pattern->data;
@@ -165,7 +165,7 @@ static int pattern_take_fixed_part(struct glob *glob, struct bytes *pattern)
 	return 0;
 }
 
-/* Opens the base (which must be there) and below it the pattern's fixed part (which need not). */
+/* Opens the base, which must exist, and below it the pattern's fixed part, which need not. */
 static int glob_open_start(struct glob *glob, struct bytes *pattern, int *ret_directory,
 			   struct failure *failure)
 {

@@ -1,5 +1,5 @@
-/* The link between the process of one file operation and PID 1: frames, credit, cancelling, and the
- * dispatch to the operation's own file (file_*.c). Called by a runner that serves a FILE request.
+/* Between the process of a file operation and PID 1: frames, credit, cancelling, and the
+ * dispatch to the operation's function. Called by a runner that serves a FILE request.
  * Everything here may block: it waits for credit, for data, or for room in the socket. */
 #include "init/file/operation.h"
 
@@ -12,8 +12,8 @@
 
 #include "init/file/internal.h"
 
-/* Credit goes back in pieces of this size: the sender never has less than three quarters of its
- * window open, and a small frame does not cost a message of its own. */
+/* Credit goes back in pieces of this size: the sender always has three quarters of its window,
+ * and a small frame does not cause a message. */
 #define CREDIT_STEP (FILE_WINDOW / 4)
 
 static int socket_wait(int socket, short events)
@@ -24,7 +24,7 @@ static int socket_wait(int socket, short events)
 	return 0;
 }
 
-/* With what operation_send_last() was given before it, in one message. */
+/* Sends a frame; data of operation_send_last() goes before it, in the same message. */
 static int frame_send(struct operation *operation, uint16_t type, const void *payload, size_t size)
 {
 	uint8_t headers[2][FRAME_HEADER_SIZE];
@@ -57,8 +57,8 @@ void operation_send_last(struct operation *operation, const void *data, size_t s
 	operation->last_size = size;
 }
 
-/* One message, whole, or a peek at its header; the parsed type, -EAGAIN, or -ECANCELED (which
- * sticks). Only the peek leaves the message where it is. */
+/* Receives a whole message, or with MSG_PEEK its header only. The frame's type, -EAGAIN, or
+ * -ECANCELED, which then stays. */
 static int frame_receive(struct operation *operation, int flags, uint8_t header[FRAME_HEADER_SIZE],
 			 void *payload, uint32_t *ret_size)
 {
@@ -88,7 +88,7 @@ static int frame_receive(struct operation *operation, int flags, uint8_t header[
 	return type;
 }
 
-/* A frame that is not data: credit is added, a cancel sticks. 0 or -ECANCELED. */
+/* Handles a frame that is not data: adds credit; anything else cancels. 0 or -ECANCELED. */
 static int control_frame_handle(struct operation *operation, int type, const void *payload,
 				uint32_t size)
 {
@@ -102,7 +102,8 @@ static int control_frame_handle(struct operation *operation, int type, const voi
 	return -ECANCELED;
 }
 
-/* Only these are sent data. Any other's is dropped, and its credit kept: it cannot come twice. */
+/* Data for any other operation is dropped and its credit not returned, so at most one window of
+ * it comes. */
 bool operation_takes_data(const struct operation *operation)
 {
 	return operation->request.operation == FILE_WRITE ||
@@ -117,7 +118,7 @@ bool operation_cancelled(struct operation *operation)
 		uint32_t size;
 		int type = frame_receive(operation, MSG_DONTWAIT | MSG_PEEK, header, NULL, &size);
 		bool data = type == FRAME_DATA || type == FRAME_DATA_END;
-		/* It stays where it is: operation_receive() comes for it. */
+		/* Data stays in the socket for operation_receive(). */
 		if (type < 0 || (data && operation_takes_data(operation)))
 			break;
 		struct iovec parts[2] = {{header, sizeof(header)}, {payload, sizeof(payload)}};
@@ -173,10 +174,10 @@ ssize_t operation_receive(struct operation *operation, void *data)
 	return -ECANCELED;
 }
 
-/* After the answer nothing is wanted any more. (Who stays drops what still comes when it waits for
- * the next request.) A Unix socket that is closed with messages unread
- * (data, credit) makes its peer's next receive fail with ECONNRESET before it sees the answer; so
- * sending to us is ended first (EPIPE there), and then what came is taken. */
+/* Discards what still comes after the answer. (A process that stays does that while it waits for
+ * the next request.) If a Unix socket is closed with unread messages (data, credit), the peer's
+ * next receive fails with ECONNRESET before it gets the answer. So the receiving side is shut
+ * first (EPIPE for the peer), and then the messages are read. */
 static void operation_close_receiving(struct operation *operation)
 {
 	uint8_t byte;
@@ -219,7 +220,7 @@ static int (*const operations[])(struct operation *, struct failure *) = {
 
 void operation_run(struct operation *operation)
 {
-	/* A write past RLIMIT_FSIZE, or to a socket whose peer is gone, is an error to report and
+	/* A write past RLIMIT_FSIZE, or to a socket without a peer, shall be an error to report,
 	 * not the end of the process. */
 	static bool ignored;
 	if (!ignored) {

@@ -1,5 +1,5 @@
-/* A directory (or one file) as a tar archive, sent as it is read. Called by operation_run(); waits
- * for the disk and for credit. Special files are left out and counted; so are /proc and /sys. */
+/* Sends a directory or a file as a tar archive while reading it. Called by operation_run();
+ * waits for the disk and for credit. Special files, /proc and /sys are left out and counted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 #include "init/file/internal.h"
 #include "proto/tar.h"
 
-/* Files with several names are remembered up to this many; of the rest each name is a file. */
+/* How many files with several names are remembered. Of further ones each name is packed as a
+ * file. */
 #define LINKED_MAX 65536u
 #define BUCKETS 1024u
 
@@ -44,7 +45,7 @@ static void pack_free(struct pack **variable)
 	free(pack);
 }
 
-/* The room that is left in the frame under way; sends it when it is full. */
+/* The free room of the current frame; sends the frame first if it is full. */
 static int pack_make_room(struct pack *pack, size_t *ret_room)
 {
 	if (pack->output.size == FILE_CHUNK_MAX) {
@@ -56,7 +57,7 @@ static int pack_make_room(struct pack *pack, size_t *ret_room)
 	return 0;
 }
 
-/* NULL: zeros. */
+/* data NULL: zeros. */
 static int pack_put(struct pack *pack, const uint8_t *data, size_t size)
 {
 	while (size > 0) {
@@ -86,7 +87,7 @@ static int pack_put_header(struct pack *pack)
 	return pack_put(pack, header, size);
 }
 
-/* As long as it was when its header was written, whatever is done to it meanwhile. */
+/* Writes as many bytes as the header says, even if the file changes meanwhile. */
 static int pack_put_contents(struct pack *pack, int fd)
 {
 	uint64_t left = pack->entry.size;
@@ -108,7 +109,7 @@ static int pack_put_contents(struct pack *pack, int fd)
 	return rest ? pack_put(pack, NULL, TAR_BLOCK - rest) : 0;
 }
 
-/* True when another name of the file is in the archive: then it is in entry.link. */
+/* True if another name of the file is in the archive already: it is then in entry.link. */
 static bool pack_find_linked(struct pack *pack, const struct stat *stat)
 {
 	struct linked **bucket = &pack->linked[stat->st_ino % BUCKETS];
@@ -171,7 +172,7 @@ static int pack_link(struct pack *pack, int directory, const char *name, const s
 	return pack_put_header(pack);
 }
 
-/* Its name in the archive: that of its directory there, and its own. */
+/* The entry's name in the archive: its directory's name there, and its own. */
 static int pack_name_entry(struct pack *pack, const char *above, const char *name, const char *end)
 {
 	const char *parts[] = {above, name, end};
@@ -213,7 +214,7 @@ static int pack_entry(struct pack *pack, struct file_walk *walk)
 		return pack_directory(pack, walk, &stat);
 	if (S_ISREG(stat.st_mode)) {
 		result = pack_file(pack, walk->directory, walk->name);
-		/* Removed since it was listed. */
+		/* It was removed after it was listed. */
 		return result == -ENOENT ? 0 : result;
 	}
 	if (S_ISLNK(stat.st_mode))

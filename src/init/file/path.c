@@ -1,5 +1,5 @@
-/* Paths: from a request's bytes to a place in the sandbox's file system, and opening what is there
- * without being fooled about what it is. Called by every file operation; may block on the disk. */
+/* Paths: from the bytes of a request to a place in the sandbox's file system, and opening files
+ * with a check of their type. Called by every file operation; may block on the disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/fd.h"
 #include "init/file/internal.h"
 
-/* As many as the kernel follows. */
+/* The kernel's own limit. */
 #define LINKS_MAX 40
 
 int file_path_of(struct bytes bytes, struct file_path *ret_path, struct failure *failure)
@@ -66,9 +66,9 @@ int file_open_regular(int directory, const char *path, int flags, struct stat *r
 		return -errno;
 	if (!S_ISREG(ret_stat->st_mode))
 		return -EMEDIUMTYPE;
-	/* O_NONBLOCK keeps a FIFO that was put there meanwhile from blocking, and the second look
-	 * keeps it from being used. Not open(): the C library's makes a second call of it, for
-	 * kernels without O_CLOEXEC. */
+	/* With O_NONBLOCK, a FIFO that was put there meanwhile does not block; the second check
+	 * refuses it. Not open(): musl's makes a second system call, for kernels without
+	 * O_CLOEXEC. */
 	int fd CLOSE_FD = openat(directory, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0 || fstat(fd, ret_stat) < 0)
 		return -errno;
@@ -80,7 +80,7 @@ void file_target_done(struct file_target *target)
 	fd_close(&target->directory);
 }
 
-/* Splits at the last slash: the directory's part into `parent` ("." when there is none), the name
+/* Splits at the last slash: the directory goes into `parent` ("." if there is none), the name
  * into `base`. */
 static int path_split(const char *path, char parent[GUEST_PATH_MAX], char base[256])
 {
@@ -98,8 +98,9 @@ static int path_split(const char *path, char parent[GUEST_PATH_MAX], char base[2
 	return 0;
 }
 
-/* What the kernel does for a link it follows itself where fs.protected_symlinks is set: in a sticky
- * directory that others can write to, only one's own links and the directory's owner's lead on. */
+/* The rule of fs.protected_symlinks, which the kernel applies to links that it follows itself:
+ * in a sticky, world-writable directory only our own links and those of the directory's owner
+ * are followed. */
 static int link_may_be_followed(int directory, const struct stat *link)
 {
 	struct stat parent;
@@ -142,7 +143,8 @@ int file_target_find(const char *path, int flags, struct file_target *ret_target
 			result = target_enter_parent(&target, parent, flags);
 		if (result < 0)
 			return result;
-		/* Only what the caller wrote is made, not what a link's text says. */
+		/* Missing directories are made for the caller's path only, not for a link's
+		 * target. */
 		flags &= ~TARGET_PARENTS;
 		if (fstatat(target.directory, target.base, &target.stat, AT_SYMLINK_NOFOLLOW) < 0) {
 			if (errno != ENOENT)
@@ -171,11 +173,11 @@ int file_place_find(struct file_path *path, int flags, struct file_target *ret_t
 {
 	file_path_trim(path);
 	int result = file_target_find(path->text, flags | TARGET_NO_FOLLOW, ret_target);
-	/* "/", "." and ".." have no name that could be made, moved or removed. */
+	/* "/", "." and ".." cannot be made, moved or removed. */
 	return result == -EISDIR ? -EINVAL : result;
 }
 
-/* One step down, making the directory where it is missing. */
+/* Opens a directory one level below, and makes it if it is missing. */
 static int directory_enter_or_make(int directory, const char *name, mode_t mode)
 {
 	for (int tries = 0; tries < 3; tries++) {
@@ -187,7 +189,7 @@ static int directory_enter_or_make(int directory, const char *name, mode_t mode)
 		if (mkdirat(directory, name, mode) < 0 && errno != EEXIST)
 			return -errno;
 	}
-	/* It exists and does not: a link that leads nowhere. */
+	/* mkdir() says that it exists, open() that it does not: a dangling link. */
 	return -ENOENT;
 }
 

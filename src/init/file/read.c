@@ -1,5 +1,5 @@
-/* What only looks: stat, list, read, readlink. Called by operation_run(); waits for the disk and
- * for credit, never for a FIFO or a device. */
+/* Operations that only read: stat, list, read, readlink. Called by operation_run(); waits for
+ * the disk and for credit, never for a FIFO or a device. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "init/file/internal.h"
 
-/* How many entries or chunks between two looks for a cancel. */
+/* Entries between two checks for a cancel. */
 #define CANCEL_LOOK 256
 
 static uint8_t type_letter(mode_t mode)
@@ -78,7 +78,7 @@ static int entry_add(struct file_output *output, const struct file_walk *walk)
 	if (fstatat(walk->directory, walk->name, &stat, AT_SYMLINK_NOFOLLOW) < 0) {
 		if (errno == ENOENT)
 			return 0;
-		/* It may be listed but not looked at: its type is still known. */
+		/* The directory may be readable but not searchable: only the type is known. */
 		memset(&stat, 0, sizeof(stat));
 		stat.st_mode = DTTOIF(walk->type);
 	}
@@ -140,9 +140,9 @@ int file_list(struct operation *operation, struct failure *failure)
 	return 0;
 }
 
-/* Sends up to `length` bytes from `offset` on; *ret_end = where it stopped. What /proc says of a
- * file's size (0) means nothing: only the end of file ends it. A small file is read at once, and
- * goes out with the result. */
+/* Sends up to `length` bytes from `offset` on; *ret_end: where it stopped. The size of a file in
+ * /proc is 0, so only the end of file counts. A small file is read at once and sent with the
+ * result. */
 static int range_send(struct operation *operation, int fd, uint64_t offset, uint64_t length,
 		      uint64_t size, uint64_t *ret_end)
 {
@@ -190,7 +190,7 @@ int file_read(struct operation *operation, struct failure *failure)
 	uint64_t end, length = request->length > 0 ? request->length : UINT64_MAX;
 	int result =
 	    range_send(operation, fd, request->offset, length, (uint64_t)stat.st_size, &end);
-	/* How large it is by now, unless it was read this moment. */
+	/* The current size, unless the file was read just now. */
 	if (result == 0 && !operation->last && fstat(fd, &stat) < 0)
 		result = -errno;
 	if (result < 0)

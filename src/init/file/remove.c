@@ -1,6 +1,7 @@
-/* Remove: one entry, or a tree of any depth. Called by operation_run(), and by rename when it has
- * to copy. May block on the disk. Links are removed, never followed; what is mounted inside the
- * tree stays, and is said. A failure does not stop it: the rest goes, the first one is told. */
+/* Removes an entry or a tree of any depth. Called by operation_run(), and by rename when it has
+ * to copy. May block on the disk. Links are removed, never followed; a mount inside the tree
+ * stays and is reported. A failure does not stop it: the rest is removed, and the first failure
+ * reported. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,7 @@ static void removal_note_failure(struct removal *removal, const struct file_walk
 	file_walk_failed(removal->failure, errnum, words, removal->path, walk);
 }
 
-/* Goes into a directory of the tree unless something is mounted on it. */
+/* Enters a directory of the tree unless something is mounted on it. */
 static void removal_enter_directory(struct removal *removal, struct file_walk *walk)
 {
 	int fd CLOSE_FD = file_walk_open_entry(walk);
@@ -44,7 +45,7 @@ static void removal_enter_directory(struct removal *removal, struct file_walk *w
 	}
 	if (result == 0)
 		result = file_walk_enter(walk, &fd);
-	/* One that cannot be read may still be empty. */
+	/* A directory that cannot be read may still be empty. */
 	if (result < 0 && unlinkat(walk->directory, walk->name, AT_REMOVEDIR) == 0)
 		removal->removed++;
 	else if (result < 0 && result != -ENOENT)
@@ -64,8 +65,9 @@ static void removal_remove_entry(struct removal *removal, struct file_walk *walk
 		removal_note_failure(removal, walk, errno, NULL);
 }
 
-/* A directory whose entries were all seen. Where removing while reading made the file system skip
- * some, or others were put there, it is entered once more, as long as that makes progress. */
+/* Removes a directory after its entries. If some are left (file systems may skip entries when
+ * others are removed during reading, or new ones were made), enters it again, as long as that
+ * makes progress. */
 static void removal_remove_directory(struct removal *removal, struct file_walk *walk)
 {
 	if (unlinkat(walk->directory, walk->name, AT_REMOVEDIR) == 0)
@@ -106,7 +108,8 @@ static int removal_empty_directory(struct removal *removal, int *directory)
 
 static int removal_remove_root(struct removal *removal, int parent, const char *base)
 {
-	/* Twice: what a file system skipped while its entries went away is seen the second time. */
+	/* Twice: the second pass finds entries that the file system skipped while others were
+	 * removed. */
 	for (int pass = 0; pass < 2; pass++) {
 		int directory CLOSE_FD = openat(
 		    parent, base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

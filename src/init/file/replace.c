@@ -1,7 +1,7 @@
-/* Replace: an exact text by another, everywhere in a file or the first so many times. Called by
- * operation_run(); blocks on the disk. The file goes through a window, so that its size is not
- * limited by memory; the new one takes its place whole, with its mode and owner. A file that does
- * not hold the text is not touched: the new one is begun at the first match. */
+/* Replaces an exact text by another, everywhere in a file or only the first matches. Called by
+ * operation_run(); blocks on the disk. The file is read through a window, so memory does not
+ * limit its size; the new file replaces it as a whole, with its mode and owner. A file without a
+ * match is not touched: the new file is begun at the first match. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "init/file/internal.h"
 
 #define WINDOW (256 * 1024)
-/* What a file may grow to: a replacement of 100 KB for every 'a' would fill any disk. */
+/* The largest result: a replacement of 100 KB for every 'a' would fill any disk. */
 #define RESULT_MAX (4 * GIB)
 
 struct replacing {
@@ -42,7 +42,7 @@ static int replacing_put(struct replacing *replacing, const void *data, size_t s
 	return file_write_all(replacing->new_file.fd, data, size);
 }
 
-/* The first match: all that lies before the window is copied into the new file. */
+/* At the first match: copies everything before the window into the new file. */
 static int replacing_begin_file(struct replacing *replacing)
 {
 	int result = file_new_open(&replacing->new_file, replacing->target.directory);
@@ -78,7 +78,7 @@ static int replacing_fill_window(struct replacing *replacing, bool *ret_end)
 	return 0;
 }
 
-/* Replaces in the window, and passes on all of it but what a match could still begin in. */
+/* Replaces in the window, and writes all of it but its end, in which a match could begin. */
 static int replacing_replace_in_window(struct replacing *replacing, bool end)
 {
 	const struct file_request *request = &replacing->operation->request;

@@ -1,8 +1,8 @@
 /* Searching one file for lines. Called by grep; blocks on the disk.
  *
- * The file goes through a window of WINDOW bytes. Whole lines in it are searched together (one call
- * finds the first match among thousands of lines); a line longer than the window is searched in
- * overlapping pieces and reported once. Holes of a sparse file are passed over. */
+ * The file is read through a window of WINDOW bytes. Whole lines in it are searched together:
+ * one call finds the first match among thousands of lines. A line longer than the window is
+ * searched in overlapping pieces and reported once. Holes of a sparse file are skipped. */
 #include "init/file/search.h"
 
 #include <errno.h>
@@ -76,9 +76,8 @@ static bool search_is_cancelled(void *operation)
 	return operation_cancelled(operation);
 }
 
-/* Where the first match in [start, end) begins: 1, 0 or -ECANCELED. line_ends: a line ends at
- * `end`.
- */
+/* Finds the first match in [start, end). 1 with *ret_at, 0 or -ECANCELED. line_ends: a line ends
+ * at `end`. */
 static int search_find(struct search *search, size_t start, size_t end, bool line_ends,
 		       size_t *ret_at)
 {
@@ -110,7 +109,8 @@ static size_t count_newlines(const char *text, size_t size)
 	return count;
 }
 
-/* The line, or what is shown of a long one: from somewhat before the match, no character cut. */
+/* Reports the line, or a part of a long one that begins a little before the match and cuts no
+ * character. */
 static int search_report(struct search *search, uint64_t line, size_t start, size_t end, size_t at)
 {
 	const char *buffer = search->buffer;
@@ -131,7 +131,8 @@ static int search_report(struct search *search, uint64_t line, size_t start, siz
 	return search->on_match(search->context, &match);
 }
 
-/* The lines in [0, end); the newline that ends the last one is at `end`, or the file ends there. */
+/* Searches the lines in [0, end). The newline of the last one is at `end`, or the file ends
+ * there. */
 static int search_lines(struct search *search, size_t end)
 {
 	const char *buffer = search->buffer;
@@ -171,7 +172,7 @@ static void search_drop_front(struct search *search, size_t count)
 		memmove(search->folded, search->folded + count, search->size);
 }
 
-/* All whole lines in the window. */
+/* Searches all whole lines in the window. */
 static int search_whole_lines(struct search *search)
 {
 	const char *newline = memrchr(search->buffer, '\n', search->size);
@@ -184,7 +185,7 @@ static int search_whole_lines(struct search *search)
 	return result;
 }
 
-/* A piece of a line that goes on: kept of it is what a match could begin in. */
+/* Searches a piece of a line that continues; keeps its end, in which a match could begin. */
 static int search_piece(struct search *search, size_t overlap)
 {
 	size_t hit = 0;
@@ -200,7 +201,7 @@ static int search_piece(struct search *search, size_t overlap)
 	return result;
 }
 
-/* Passes over a hole: its NULs hold no newline and, for a pattern without them, no match. */
+/* Skips a hole: it has no newline and, for a pattern without NULs, no match. */
 static int skip_hole(struct search *search, int fd, const struct stat *stat, bool *ret_end)
 {
 	off_t at = (off_t)(search->base + search->size);
@@ -259,7 +260,7 @@ int search_file(struct search *search, int fd, const struct stat *stat)
 		if (result != 0)
 			return result;
 	}
-	/* The last line, when no newline ends it. */
+	/* Searches a last line without a newline. */
 	if (search->size == 0 || (search->continued && search->reported))
 		return 0;
 	return search_lines(search, search->size);

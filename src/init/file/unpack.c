@@ -1,11 +1,11 @@
-/* A tar archive into a directory, as it comes. Called by operation_run(); waits for the disk and
- * for the client's data.
+/* Unpacks a tar archive into a directory while it arrives. Called by operation_run(); waits for
+ * the disk and for the client's data.
  *
- * The archive is hostile, and so is whoever changes the tree meanwhile. No name is ever resolved by
- * the kernel across more than one component: from the target directory down each is opened by
- * itself and never through a link, so that no entry leaves the target, whatever the entries before
- * it have made. On the way back up ".." must be the very directory that was left. Each file appears
- * under its name whole. A directory gets its mode and times when the archive goes on elsewhere. */
+ * The archive is hostile, and other processes may change the tree meanwhile. The kernel never
+ * resolves more than one component of a name: from the target directory down, each is opened by
+ * itself and never through a link, so no entry leaves the target, whatever earlier entries have
+ * made. On the way back up, ".." must be the same directory as before. Each file appears under
+ * its name complete. A directory gets its mode and times when the archive continues elsewhere. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct level {
 	ino_t inode;
 	size_t path_size; /* of the path, up to the directory above */
 	bool made;        /* it was not there before */
-	bool dressed;     /* the archive says what it is like: */
+	bool dressed;     /* the archive has an entry for it: */
 	uint32_t mode, uid, gid;
 	struct timespec mtime;
 };
@@ -54,7 +54,7 @@ static void unpack_free(struct unpack **variable)
 
 /* --- bytes --- */
 
-/* What has come, at most `size` of it: how much, -ENODATA at the end. */
+/* Takes up to `size` bytes of the data that came: how many, -ENODATA at the end. */
 static ssize_t unpack_take_data(struct unpack *unpack, const uint8_t **ret_data, size_t size)
 {
 	if (unpack->chunk_at == unpack->chunk_size) {
@@ -85,7 +85,7 @@ static int unpack_read_exactly(void *data, void *to, size_t size)
 	return 0;
 }
 
-/* The entry's contents into a file (-1: nowhere), and the padding. */
+/* Reads the entry's contents into a file, and the padding. */
 static int unpack_read_contents(struct unpack *unpack, int fd)
 {
 	uint64_t left = unpack->entry.size;
@@ -105,7 +105,7 @@ static int unpack_read_contents(struct unpack *unpack, int fd)
 
 /* --- where it goes --- */
 
-/* Owner first (it clears bits of the mode), then mode, then times. */
+/* Owner first, since that clears bits of the mode; then mode; then times. */
 static int entry_set_attributes(const struct unpack *unpack, int fd, uint32_t mode, uint32_t uid,
 				uint32_t gid, struct timespec mtime)
 {
@@ -116,13 +116,13 @@ static int entry_set_attributes(const struct unpack *unpack, int fd, uint32_t mo
 	return fchmod(fd, mode) < 0 || futimens(fd, times) < 0 ? -errno : 0;
 }
 
-/* The entry's time where a file system's clock can show it; another's is an error of its own. */
+/* The time of an entry; a file system reports an error for one that it cannot store. */
 static struct timespec entry_time(const struct tar_entry *entry)
 {
 	return (struct timespec){.tv_sec = entry->mtime, .tv_nsec = (long)entry->mtime_ns};
 }
 
-/* What a directory is when the archive goes on elsewhere. Until then only its owner comes in. */
+/* Done when the archive continues elsewhere. Until then only the owner can enter the directory. */
 static int directory_set_attributes(const struct unpack *unpack, const struct level *level)
 {
 	if (level->dressed)
@@ -147,7 +147,7 @@ static int unpack_leave(struct unpack *unpack)
 	return result;
 }
 
-/* Opens a directory below another, never through a link; where it is missing it is made, unless
+/* Opens a directory below another, never through a link. Makes it if it is missing, unless
  * ret_made is NULL. */
 static int directory_open_below(int directory, const char *name, bool *ret_made)
 {
@@ -184,14 +184,14 @@ static int unpack_enter(struct unpack *unpack, const char *name)
 	    .device = stat.st_dev, .inode = stat.st_ino, .path_size = size, .made = made};
 	fd_close(&unpack->at);
 	unpack->at = fd;
-	/* It is a part of the entry's path, which fits. */
+	/* This fits, since it is a part of the entry's path. */
 	if (size > 0)
 		unpack->path[size++] = '/';
 	memcpy(unpack->path + size, name, strlen(name) + 1);
 	return 0;
 }
 
-/* The first component of *path into name; false at its end. */
+/* Moves the first component of *path into `name`; false at the end. */
 static bool path_next_part(const char **path, char name[256])
 {
 	size_t size = strcspn(*path, "/");
@@ -201,7 +201,7 @@ static bool path_next_part(const char **path, char name[256])
 	return size > 0;
 }
 
-/* True when `directory` is `path` or lies above it: *ret_rest is then what is left of the path. */
+/* True if `directory` is `path` or above it; *ret_rest is then the rest of the path. */
 static bool path_is_above(const char *directory, const char *path, const char **ret_rest)
 {
 	size_t size = strlen(directory);
@@ -212,7 +212,7 @@ static bool path_is_above(const char *directory, const char *path, const char **
 	return true;
 }
 
-/* Makes the directory at `path` the one that is filled. */
+/* Makes the directory at `path` the one that is filled from now on. */
 static int unpack_go_to(struct unpack *unpack, const char *path)
 {
 	char name[256];
@@ -248,8 +248,8 @@ static int unpack_make_file(struct unpack *unpack, const char *base)
 	return result < 0 ? result : file_new_commit(&new_file, &target, false);
 }
 
-/* Puts what has a temporary name under its own. A rename between two names of one file does
- * nothing at all: the temporary one is removed then. */
+/* Renames from the temporary name to the final one. A rename between two names of the same file
+ * does nothing, so the temporary name is removed afterwards. */
 static int unpack_put_under(struct unpack *unpack, const char *temporary, const char *base)
 {
 	int result = file_rename_at(unpack->at, temporary, unpack->at, base, false);
@@ -271,7 +271,7 @@ static int unpack_make_symlink(struct unpack *unpack, const char *base)
 	return unpack_put_under(unpack, name, base);
 }
 
-/* To a file that is in the target already, found as the entries themselves are. */
+/* The link's target is a file inside the target directory, found in the same way as entries. */
 static int unpack_make_hardlink(struct unpack *unpack, const char *base)
 {
 	char part[256], last[256], name[48];
@@ -304,7 +304,7 @@ static int unpack_make_directory(struct unpack *unpack)
 	int result = unpack_go_to(unpack, entry->path);
 	if (result < 0)
 		return result;
-	/* A target that was there before stays what it is. */
+	/* A target directory that existed before keeps its attributes. */
 	struct level *level =
 	    unpack->depth > 0 ? &unpack->levels[unpack->depth - 1] : &unpack->target;
 	if (unpack->depth == 0 && !level->made)
@@ -341,11 +341,11 @@ static int unpack_make_entry(struct unpack *unpack)
 					  : unpack_make_hardlink(unpack, base);
 }
 
-/* Which entry it was, and what is wrong with it. */
+/* Reports which entry failed, and why. */
 static int unpack_fail(struct unpack *unpack, int result, const char *why, struct failure *failure)
 {
 	const char *path = unpack->entry.path;
-	/* What is there already becomes what it should be. */
+	/* Directories that were made already get their attributes. */
 	while (unpack->depth > 0 && unpack_leave(unpack) == 0)
 		;
 	if (result == -ENODATA)
@@ -374,14 +374,14 @@ static int unpack_all(struct unpack *unpack, struct failure *failure)
 		result = unpack_leave(unpack);
 	if (result == 0)
 		result = directory_set_attributes(unpack, &unpack->target);
-	/* What fills the archive's last record says nothing. */
+	/* Ignores the padding of the archive's last record. */
 	ssize_t got = result;
 	while (got >= 0)
 		got = unpack_take_data(unpack, &rest, FILE_CHUNK_MAX);
 	return got == -ENODATA ? 0 : file_failed(failure, (int)got, unpack->path);
 }
 
-/* The target, made where it is missing. */
+/* Opens the target directory; makes it if it is missing. */
 static int unpack_open_target(struct unpack *unpack, const struct file_path *path)
 {
 	uint32_t flags = unpack->operation->request.flags;

@@ -1,10 +1,10 @@
-/* A walk over a tree that may be of any width and depth and that others change meanwhile. Called by
+/* Walks a tree of any width and depth, which other processes may change meanwhile. Called by
  * remove, copy, glob, grep, watch and the recursive chmod and chown; may block on the disk.
  *
- * Only the innermost WINDOW directories stay open. A directory further out is closed and its place
- * in it remembered; on the way back it is opened again as "..", and must then be the very directory
- * (device and inode) that it was: a tree that is moved while it is walked never leads out of
- * itself. Names and depth are without a limit, since no path is ever put together to open one. */
+ * Only the innermost WINDOW directories stay open. A directory further up is closed and the
+ * position in it remembered. On the way back it is opened again as ".." and must have the same
+ * device and inode, so the walk never leaves a tree that is moved meanwhile. Names and depth
+ * have no limit, since no path is put together to open an entry. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,13 +23,13 @@
 #define PROC_MAGIC 0x9fa0
 #define SYSFS_MAGIC 0x62656572
 
-/* struct statx as 64-bit words: the C libraries and the kernel's headers each declare their own. */
+/* struct statx as 64-bit words: the C library and the kernel's headers each declare their own. */
 #define STATX_WORDS 32
 #define STATX_WORD_ATTRIBUTES 1
 #define STATX_WORD_ATTRIBUTES_MASK 7
 #define STATX_MOUNT_ROOT 0x2000
 
-/* The kernel's own record; the C library's readdir() would read 2 KiB at a time. */
+/* The kernel's record. musl's readdir() would read only 2 KiB at a time. */
 struct entry {
 	uint64_t inode;
 	int64_t next;
@@ -83,7 +83,7 @@ static int walk_push(struct file_walk *walk, int *directory, const char *name)
 	int result = walk_grow_path(walk, name);
 	if (result < 0)
 		return result;
-	/* What was sorted cannot be read again from a place in the directory. */
+	/* Sorted entries are kept: they cannot be read again from a position in the directory. */
 	if (walk->depth >= WINDOW && walk->sorted)
 		fd_close(&walk->levels[walk->depth - WINDOW].fd);
 	else if (walk->depth >= WINDOW)
@@ -142,7 +142,7 @@ static int level_fill(struct walk_level *level)
 	return 0;
 }
 
-/* Sorting by a heap: the C library's qsort() would be a fiftieth of the init. */
+/* A heap sort: the C library's qsort() would be a fiftieth of the init. */
 static void heap_sift_down(const struct entry **heap, size_t at, size_t count)
 {
 	for (size_t child; (child = 2 * at + 1) < count; at = child) {
@@ -168,7 +168,7 @@ static void heap_sort_by_name(const struct entry **entries, size_t count)
 	}
 }
 
-/* Copies the entries in the order of their names. */
+/* Copies the entries, sorted by name. */
 static int level_sort(struct walk_level *level, const uint8_t *entries, size_t size)
 {
 	size_t count = 0, at = 0;
@@ -224,7 +224,7 @@ static uint8_t entry_look_up_type(int directory, const char *name)
 	return IFTODT(stat.st_mode);
 }
 
-/* Back to the directory above: still open, or opened again and checked. */
+/* Goes back to the directory above: it is still open, or is opened again and checked. */
 static int walk_reach_parent(struct file_walk *walk, const struct walk_level *left)
 {
 	struct walk_level *parent = &walk->levels[walk->depth - 1];
@@ -310,7 +310,7 @@ bool file_walk_skipped(const struct file_walk *walk)
 int file_walk_failed(struct failure *failure, int errnum, const char *words, const char *root,
 		     const struct file_walk *walk)
 {
-	/* The path inside may be longer than any path: of each part the end is kept. */
+	/* The path may be longer than any message: the end of each part is kept. */
 	char path[1024];
 	size_t size = 0;
 	const char *parts[] = {root, "/", walk->path ? walk->path : "", walk->name};
@@ -328,7 +328,8 @@ int file_walk_failed(struct failure *failure, int errnum, const char *words, con
 
 int file_is_mount(int directory, dev_t device, bool *ret_is_mount)
 {
-	/* A bind mount has the device of what it shows: only the mount's own mark tells. */
+	/* A bind mount has the device of its source: only this attribute shows that it is a
+	 * mount. */
 	uint64_t words[STATX_WORDS] = {0};
 	if (syscall(SYS_statx, directory, "", AT_EMPTY_PATH, 0, words) == 0 &&
 	    (words[STATX_WORD_ATTRIBUTES_MASK] & STATX_MOUNT_ROOT)) {

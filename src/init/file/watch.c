@@ -1,14 +1,15 @@
-/* Watch: what happens to a file or below a directory, until it is cancelled. Called by
+/* Watch: reports changes of a file or below a directory, until it is cancelled. Called by
  * operation_run(); waits for events and for credit.
  *
- * The kernel's own queue is the buffer: while the client takes nothing, nothing is read from it, it
- * merges events that repeat, and when it is full (fs.inotify.max_queued_events) it says so, which
- * becomes WATCH_OVERFLOW. So memory is bounded, and a loss is always told.
+ * The kernel's queue is the buffer. While the client takes nothing, nothing is read from the
+ * queue: it merges repeated events and, when it is full (fs.inotify.max_queued_events), reports
+ * an overflow, which becomes WATCH_OVERFLOW. So memory is bounded, and a loss is always
+ * reported.
  *
- * A directory that appears is watched from the moment we hear of it; what was put there before that
- * is found by looking, and reported as created. What was found that way and is also in the queue is
- * reported once: names found are remembered (as many as fit) until the queue has been read empty.
- */
+ * A new directory is watched as soon as its event is read. Entries that were made in it before
+ * that are found by reading the directory, and reported as created. Such entries may be in the
+ * queue too: their names are remembered (as many as fit) until the queue is empty, so that each
+ * is reported once. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +30,8 @@
 	 IN_DELETE_SELF | IN_MOVE_SELF)
 
 struct watched {
-	int descriptor; /* the kernel counts them upwards: the array is sorted by it */
-	char *path;     /* below the root, with a slash at its end, or ""; NULL when dropped */
+	int descriptor; /* the kernel assigns ascending numbers, so the array is sorted */
+	char *path;     /* below the root, with a slash at its end, or ""; NULL: dropped */
 };
 
 struct watch {
@@ -39,11 +40,11 @@ struct watch {
 	bool recursive;
 	int root; /* its watch descriptor */
 	struct file_prefix prefix;
-	char named[GUEST_PATH_MAX]; /* the root as the client wrote it */
+	char named[GUEST_PATH_MAX]; /* the root, as the client wrote it */
 	struct file_path path;      /* and as it is opened */
 	struct watched *watches;
 	size_t count, alive, room;
-	/* Full paths that were found by looking, one after the other with their NULs. */
+	/* Paths that were found by reading directories, each with its NUL. */
 	char *found;
 	size_t found_size, found_room;
 	uint32_t moved_cookie; /* of the directory that was moved away last */
@@ -66,7 +67,7 @@ static int event_send(struct watch *watch, enum watch_kind kind, const char *pat
 	write_u8(&writer, (uint8_t)kind);
 	write_text(&writer, path);
 	int64_t size = writer_finish(&writer);
-	/* A path that no request can name: something happened, and that is all one can say. */
+	/* The path is too long for a request: the event cannot be reported precisely. */
 	if (size < 0) {
 		writer = writer_on(record, sizeof(record));
 		write_u8(&writer, WATCH_OVERFLOW);
@@ -121,7 +122,8 @@ static void watch_drop(struct watch *watch, struct watched *watched, bool tell_k
 	watch->count = kept;
 }
 
-/* A directory left its place: it and all below it are no longer where their paths say. */
+/* A directory was moved away: its path, and those of all directories below it, are not valid any
+ * more. */
 static void watch_drop_below(struct watch *watch, const char *directory, const char *name)
 {
 	size_t directory_size = strlen(directory), name_size = strlen(name);
@@ -144,7 +146,7 @@ static int watch_store(struct watch *watch, int descriptor, const char *path, si
 		return -ENOMEM;
 	memcpy(copy, path, size);
 	copy[size] = '\0';
-	/* The same directory again, by another way: its newer path counts. */
+	/* The same directory is watched again under another path: the newer path counts. */
 	if (known) {
 		free(known->path);
 		known->path = copy;
@@ -165,8 +167,8 @@ static int watch_store(struct watch *watch, int descriptor, const char *path, si
 	return 0;
 }
 
-/* By descriptor: what is watched is what was opened, whatever its name leads to by now. -ENOSPC is
- * the kernel's word for its limit of watches. */
+/* By descriptor: watches what was opened, even if its name leads elsewhere by now. -ENOSPC: the
+ * kernel's limit of watches is reached. */
 static int watch_add(struct watch *watch, int fd, const char *path, size_t size)
 {
 	if (watch->alive >= WATCHES_MAX)
@@ -231,14 +233,14 @@ static int watch_add_entry(struct watch *watch, struct file_walk *walk, const ch
 		memcpy(below + directory_size, walk->path, walk->path_size + 1);
 		result = watch_add(watch, walk->levels[walk->depth - 1].fd, below, size);
 	}
-	/* Gone again already, or not ours to look at. */
+	/* It is gone already, or cannot be read. */
 	if (result == -ENOENT || result == -EACCES)
 		result = 0;
 	return MIN(result, 0);
 }
 
-/* Watches every directory below `directory` (with a slash at its end, or ""), and tells of all that
- * is there when asked to. Takes the descriptor, which is watched already. */
+/* Watches every directory below `directory` (with a slash at its end, or ""); `tell`: reports
+ * all entries as created. Takes over the descriptor, which is watched already. */
 static int watch_add_below(struct watch *watch, int *fd, const char *directory, bool tell)
 {
 	struct file_walk walk DONE_WALK = {.directory = -1};
@@ -267,7 +269,7 @@ static int watch_add_directory(struct watch *watch, const char *directory, const
 	memcpy(below, directory, directory_size);
 	memcpy(below + directory_size, name, name_size);
 	memcpy(below + directory_size + name_size, "/", 2);
-	/* The root by the path that the kernel resolves; the client's may be relative. */
+	/* The kernel's path of the root, since the client's may be relative. */
 	struct file_path root;
 	struct failure ignored;
 	struct bytes named = {(const uint8_t *)path, strlen(path)};
@@ -291,7 +293,8 @@ static int event_watch_kind(uint32_t mask)
 				      : -1;
 }
 
-/* An event of the root itself: it has no name. Those of directories below come by their parents. */
+/* An event of the root itself, without a name. Events of directories below come from their
+ * parents. */
 static int event_handle_root(struct watch *watch, uint32_t mask)
 {
 	if (mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) {
@@ -305,7 +308,7 @@ static int event_handle_root(struct watch *watch, uint32_t mask)
 static int event_handle_directory(struct watch *watch, const struct inotify_event *event,
 				  const char *directory)
 {
-	/* The watch's path may be freed by what follows. */
+	/* A copy, since the watch's path may be freed below. */
 	char here[3 * GUEST_PATH_MAX];
 	size_t size = strlen(directory);
 	if (size >= sizeof(here))
@@ -317,15 +320,15 @@ static int event_handle_directory(struct watch *watch, const struct inotify_even
 		return 0;
 	}
 	if (event->mask & (IN_CREATE | IN_MOVED_TO)) {
-		/* Moved within the tree: what is in it is nothing new. */
+		/* Moved within the tree: its contents are not new. */
 		bool known = (event->mask & IN_MOVED_TO) && event->cookie == watch->moved_cookie;
 		return watch_add_directory(watch, here, event->name, !known);
 	}
 	return 0;
 }
 
-/* Directories may be among what was lost: all are looked for again, so that from here on nothing is
- * missed. To watch one a second time changes nothing. */
+/* Events of new directories may be lost: looks for all directories again, so that nothing is
+ * missed from here on. Watching a directory twice changes nothing. */
 static int event_handle_overflow(struct watch *watch)
 {
 	int result = event_send(watch, WATCH_OVERFLOW, watch->named);
@@ -355,7 +358,8 @@ static int event_handle(struct watch *watch, const struct inotify_event *event)
 	char path[3 * GUEST_PATH_MAX];
 	if (path_join(watch, watched->path, event->name, path) < 0)
 		return event_send(watch, WATCH_OVERFLOW, watch->named);
-	/* Found by looking: it was told, and if a directory it was taken in. */
+	/* It was found by reading the directory: already reported and, if it is a directory,
+	 * watched. */
 	if (kind == WATCH_CREATED && found_contains(watch, path))
 		return 0;
 	int result = event_send(watch, (enum watch_kind)kind, path);
@@ -390,8 +394,8 @@ static int watch_serve(struct watch *watch)
 		if (operation_cancelled(watch->operation))
 			return -ECANCELED;
 		result = events_read(watch);
-		/* Names that were found stay remembered until the queue is empty: look once more.
-		 */
+		/* Found names are remembered until the queue is empty: read it once more before
+		 * waiting. */
 		struct pollfd fds[2] = {
 		    {.fd = watch->inotify, .events = POLLIN},
 		    {.fd = watch->operation->socket, .events = POLLIN},

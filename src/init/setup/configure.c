@@ -1,4 +1,4 @@
-/* CONFIGURE, and the configuration that everything forked later inherits. Called once by
+/* CONFIGURE, and the configuration that every process forked later inherits. Called once, by
  * connection.c. */
 #include "init/setup/configure.h"
 

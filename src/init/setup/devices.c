@@ -1,6 +1,5 @@
-/* A sandbox's /dev and /proc. Called by setup.c alone, before there is any other process; may
- * block.
- */
+/* A sandbox's /dev and /proc. Called only by setup.c, before there is another process; may
+ * block. */
 #include "init/setup/devices.h"
 
 #include <errno.h>
@@ -28,8 +27,8 @@ static const struct {
 
 static int devpts_mount(const char *path)
 {
-	/* Group 5 is `tty`; a map of a single id has no group 5. */
-	/* `max`: the host has some thousands of terminals for all of us together. */
+	/* Group 5 is `tty`; a sandbox with a single id has no group 5. */
+	/* `max`: the host has some thousands of terminals for all sandboxes together. */
 	static const char *const with_group[] = {"ptmxmode", "0666", "mode", "0620", "max",
 						 "256",      "gid",  "5",    NULL};
 	static const char *const without_group[] = {"ptmxmode", "0666", "mode", "0620",
@@ -43,8 +42,8 @@ static int devpts_mount(const char *path)
 
 int setup_devices(const char *path, const char **ret_step)
 {
-	/* Small: what is written here is nobody's disk. A bind of a node has the flags of its own
-	 * mount, so that the directory itself can be without devices. */
+	/* Small, because no disk limit applies to it. A bind mount of a device node has flags of
+	 * its own, so the directory itself can be mounted with NODEV. */
 	static const char *const options[] = {"mode",      "0755", "size", "64k",
 					      "nr_inodes", "64",   NULL};
 	char place[64], source[64];
@@ -79,11 +78,11 @@ int setup_devices(const char *path, const char **ret_step)
 	return result < 0 ? result : 0;
 }
 
-/* What tells of the host and is readable by anyone: its devices, file systems, keys, kernel command
- * line and configuration, everybody's file locks, and how busy its disks and memory are. Files of
- * the host's root that others cannot read (kcore, kmsg, timer_list, sysrq-trigger...) need no mask:
- * that root has no id inside. Everybody may write to /proc/pressure: each trigger there is work for
- * the kernel. */
+/* Files that everybody can read and that describe the host: its devices, file systems, keys,
+ * kernel command line and configuration, file locks, and the load of its disks and memory. Files
+ * that only the host's root can read (kcore, kmsg, timer_list, sysrq-trigger...) need no mask,
+ * because that root has no id inside. Everybody may write to /proc/pressure, and each trigger
+ * there is work for the kernel. */
 static const char *const masked[] = {
     "acpi",          "asound",     "bootconfig",    "buddyinfo",   "bus",        "cgroups",
     "cmdline",       "config.gz",  "diskstats",     "fs",          "interrupts", "irq",
@@ -111,7 +110,8 @@ int setup_proc(const char *path, const char *empty_file, const char *empty_direc
 	*ret_step = "/proc";
 	int result =
 	    fs_mount("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, path);
-	/* The kernel gives a user namespace no more of it than its mount namespace shows. */
+	/* The kernel refuses a full /proc in a user namespace if parts of /proc are masked
+	 * outside. */
 	if (result == -EPERM)
 		*ret_step = "/proc is masked here, as in a container (start it with "
 			    "--security-opt systempaths=unconfined)";

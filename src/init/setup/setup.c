@@ -1,14 +1,14 @@
-/* From "just executed in new namespaces" to "in the sandbox's own root": see setup.h. Called by the
- * init's main() and, for CONFIGURE, from its loop while nothing else runs yet. May block. Allocates
- * nothing.
+/* From "just executed in new namespaces" to "in the sandbox's own root": see setup.h. Called by
+ * the init's main() and, for CONFIGURE, from its loop while no other process runs. May block.
+ * Allocates nothing.
  *
- * PREPARE leaves the host: a small root of our own is entered and the host's goes, before anything
- * of a user's is known. In it, beside what boot/root.h has there:
+ * PREPARE leaves the host: it enters a small root of its own and detaches the host's, before
+ * anything of a user is known. The small root has what boot/root.h says, and:
  *   proc, dev   moved into the sandbox's root later
  *   t/N         users' folders that an overlay is made over
  *   empty       an empty directory
- * ASSIGN builds the sandbox's root and enters it; the small one goes, and with it every path to
- * layers and disk. */
+ * ASSIGN builds the sandbox's root and enters it. The small root is detached, and with it every
+ * path to layers and disk. */
 #include "init/setup/setup.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@
 #define TMPFS_MAGIC_NUMBER 0x01021994
 #define DEVPTS_MAGIC 0x1cd1
 
-/* The small root, with all that PREPARE puts in it; the host's is gone after it. */
+/* Makes the small root with its contents, enters it and detaches the host's. */
 static int host_leave(struct setup *setup, struct failure *failure)
 {
 	static const char *const directories[] = {"proc", "dev", "l", "k", "b", "t", "r", "empty"};
@@ -78,7 +78,7 @@ static int root_prepare(struct setup *setup, struct failure *failure)
 	return 0;
 }
 
-/* A user's folder as it will be placed: as it came (a read-only one with flags that are locked), or
+/* Prepares a user's folder for its place: as it came (a read-only one has locked flags), or
  * below an overlay that takes the changes. */
 static int tree_make(struct setup *setup, uint32_t index, uint32_t mode, int *tree)
 {
@@ -120,9 +120,9 @@ static int trees_make(struct setup *setup, const struct boot_assign *request, in
 	return 0;
 }
 
-/* What PREPARE made goes into the root, and /dev/shm is made. Its pages count as memory of whoever
- * wrote them: half of it keeps a full one from being an out-of-memory kill. So does 1 KiB for each
- * inode, which such a kill would not free: one for every page. */
+/* Moves what PREPARE made into the root, and mounts /dev/shm. Its pages and inodes (1 KiB each)
+ * count as memory of the processes that wrote them, and an out-of-memory kill would not free
+ * them. So it has at most half of the memory, and one inode per page. */
 static int mounts_move_in(const struct limits *limits)
 {
 	char size[32], inodes[32];
@@ -178,12 +178,12 @@ static int root_assign(struct setup *setup, struct failure *failure)
 	int result = boot_receive_assign(SANDBOX_MOUNTS_MAX, &request, fds, &fd_count, failure);
 	if (result == 0)
 		result = root_assign_fds(setup, &request, fds, failure);
-	/* The layers' are the ones that must not stay. */
+	/* Above all the layers' descriptors must not stay open. */
 	descriptors_close(fds, fd_count);
 	return result;
 }
 
-/* The spawner may be gone; a sandbox that is up goes on without it. */
+/* Errors are ignored: the spawner may have ended, and a sandbox that is up goes on without it. */
 static void report_send(int result, const struct failure *failure)
 {
 	(void)!boot_report_send(result < 0 ? failure : NULL);
@@ -230,8 +230,8 @@ void setup_ready(void)
 	close(BOOT_FD);
 }
 
-/* Like mkdir -p and open(O_PATH), in the sandbox's root; no component may lead through a magic link
- * of /proc. The descriptor of the directory, or -errno. */
+/* Like mkdir -p and open(O_PATH) in the sandbox's root, never through a magic link of /proc. The
+ * descriptor of the directory, or -errno. */
 static int place_open(const char *path)
 {
 	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
@@ -261,7 +261,7 @@ static int place_open(const char *path)
 	}
 }
 
-/* Not over the root, nor in /proc or /dev, whose mounts keep the sandbox's own. */
+/* A folder may not be mounted over the root, nor in /proc or /dev. */
 static int place_check(int place)
 {
 	struct statfs filesystem;
