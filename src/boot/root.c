@@ -37,7 +37,7 @@ int root_begin(const struct small_root *small, const char **ret_step)
 }
 
 /* Kernels before 6.13 take no descriptors here, and these name the same by path. */
-static int overlay_layers(int fs, const int *lowers, uint32_t count, const char *names,
+static int layers_overlay(int fs, const int *lowers, uint32_t count, const char *names,
 			  const char *upper, const char *work)
 {
 	int result = 0;
@@ -70,7 +70,7 @@ int overlay_make(const int *lowers, uint32_t count, const char *names, const cha
 	if (result >= 0)
 		result = sys_fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0);
 	if (result >= 0)
-		result = overlay_layers(fs, lowers, count, names, upper, work);
+		result = layers_overlay(fs, lowers, count, names, upper, work);
 	if (result < 0)
 		return result;
 	/* The disk's own unmount writes everything; syncs from inside and when the overlay goes
@@ -124,7 +124,7 @@ static const char *const places[] = {
  * and who locks it (flock) stops those of them that lock it too. The overlay has files of its own;
  * their content is the same pages of the same cache. Not where the host's is itself two overlays
  * deep, or has something mounted in it that must stay: then it is bound as it is. */
-static int cover_bind(int bind, uint32_t index)
+static int bind_cover(int bind, uint32_t index)
 {
 	char lower[32];
 	int lowers[2] = {bind, -1};
@@ -140,7 +140,7 @@ static int cover_bind(int bind, uint32_t index)
 	return overlay_make(lowers, ARRAY_SIZE(lowers), lower, NULL, NULL);
 }
 
-static int attach_binds(const struct boot_assign *request, const int *binds, bool covered,
+static int binds_attach(const struct boot_assign *request, const int *binds, bool covered,
 			const char **ret_step)
 {
 	*ret_step = "a place that is not known";
@@ -152,7 +152,7 @@ static int attach_binds(const struct boot_assign *request, const int *binds, boo
 		int result = fs_directory(places[place], 0755);
 		if (result < 0)
 			return result;
-		CLOSE_FD int cover = covered ? cover_bind(binds[i], i) : -1;
+		CLOSE_FD int cover = covered ? bind_cover(binds[i], i) : -1;
 		result = fs_attach(cover >= 0 ? cover : binds[i], places[place]);
 		if (result < 0)
 			return result;
@@ -174,7 +174,7 @@ static const struct {
 int root_furnish(const struct boot_assign *request, const int *fds, bool covered,
 		 const char **ret_step)
 {
-	int result = attach_binds(request, fds + 1 + request->lower_count, covered, ret_step);
+	int result = binds_attach(request, fds + 1 + request->lower_count, covered, ret_step);
 	if (result < 0)
 		return result;
 	*ret_step = "furnishing the root";

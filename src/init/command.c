@@ -1,6 +1,6 @@
-/* Starts a command. Called by the runner of an exec, once. The child shares the runner's memory
- * until it executes (as with vfork, on a stack of its own), so that it reports what failed through
- * a variable and costs no copy of the page tables; it makes system calls only. */
+/* Starts a command. Called once, by the runner of an exec. The child has its own stack and shares
+ * the runner's memory until it executes, as with vfork(): it reports a failure through a variable,
+ * and the page tables are not copied. So the child makes system calls only. */
 #include "init/command.h"
 
 #include <errno.h>
@@ -27,94 +27,79 @@
 #define CHILD_STACK_SIZE (64 * 1024)
 #define CHILD_STACK_USED (8 * 1024)
 
-enum step { STEP_DESCRIPTORS, STEP_TERMINAL, STEP_LIMITS, STEP_USER, STEP_CWD, STEP_EXECUTE };
+enum step { STEP_DESCRIPTORS, STEP_LIMITS, STEP_USER, STEP_CWD, STEP_EXECUTE };
 
-/* All that the child needs, prepared by the runner. */
-struct command {
+/* Everything the child needs, prepared by the runner. */
+static struct {
 	const struct exec_request *request;
 	struct user user;
 	char **environment;
-	/* One place before the first for the shell, should it be needed. */
+	/* The place before the first argument is for the shell: see program_execute(). */
 	char *argv_room[EXEC_ARGV_MAX + 2];
 	char **argv;
-	char cwd[2 * GUEST_PATH_MAX]; /* what it is relative to, and it */
+	char cwd[2 * GUEST_PATH_MAX]; /* twice: the home directory and a path below it */
 	int standard[3];
-	char path[2 * GUEST_PATH_MAX]; /* what was tried last */
-	/* What failed. */
+	char path[2 * GUEST_PATH_MAX]; /* the program that was tried last */
+	/* The step that the child came to, and the errno of its failure; 0: it executes. */
 	enum step step;
 	int errnum;
-};
+} command;
 
-static struct command command;
 static char child_stack[CHILD_STACK_SIZE] __attribute__((aligned(4096)));
 
-static bool set_descriptors(void)
+static bool child_set_descriptors(void)
 {
 	for (int i = 0; i < 3; i++)
 		if (dup2(command.standard[i], i) < 0)
 			return false;
-	/* Everything of ours is so already; this is for what somebody forgot. */
-	return sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
-}
-
-static bool set_terminal(void)
-{
-	if (setsid() < 0)
+	/* All of our descriptors have this flag already; this covers one that was forgotten. */
+	if (sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0 || setsid() < 0)
 		return false;
 	if (!(command.request->flags & EXEC_TTY))
 		return true;
-	/* Programs reopen it by name, so that it has to be the user's. */
+	/* Programs open the terminal again by its name, so it must belong to the user. */
 	if (fchown(STDIN_FILENO, command.user.uid, (gid_t)-1) < 0 && command.user.uid != 0 &&
 	    errno != EPERM)
 		return false;
 	return ioctl(STDIN_FILENO, TIOCSCTTY, 0) == 0;
 }
 
-static bool set_limit(int resource, uint64_t soft, uint64_t hard)
-{
-	struct rlimit limit = {.rlim_cur = soft, .rlim_max = hard};
-	return prlimit(0, resource, &limit, NULL) == 0;
-}
-
-static bool set_limits(void)
+static bool child_set_limits(void)
 {
 	const struct exec_request *request = command.request;
 	uint64_t files = configuration.setup.limits.files;
-	if (files > 0 && !set_limit(RLIMIT_NOFILE, files, files) && errno != EPERM)
+	struct rlimit limit = {.rlim_cur = files, .rlim_max = files};
+	if (files > 0 && prlimit(0, RLIMIT_NOFILE, &limit, NULL) < 0 && errno != EPERM)
 		return false;
-	for (uint32_t i = 0; i < request->limit_count; i++)
-		if (!set_limit((int)request->limits[i].resource, request->limits[i].soft,
-			       request->limits[i].hard))
+	for (uint32_t i = 0; i < request->limit_count; i++) {
+		limit.rlim_cur = request->limits[i].soft;
+		limit.rlim_max = request->limits[i].hard;
+		if (prlimit(0, (int)request->limits[i].resource, &limit, NULL) < 0)
 			return false;
+	}
 	return true;
 }
 
-/* `> /dev/stderr` and the driver of a code context open a pipe anew, by its name under /proc: it
- * has to be the user's. Where it cannot be, all else works. */
-static void give_pipes(void)
+static bool child_set_user(void)
 {
-	if (command.user.uid == 0 || command.request->flags & EXEC_TTY)
-		return;
-	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
-		if (fchown(fd, command.user.uid, (gid_t)-1) < 0)
-			return;
-}
-
-static bool set_user(void)
-{
-	give_pipes();
+	/* `> /dev/stderr` and the driver of a code context open a pipe again by its name under
+	 * /proc, so the pipes must belong to the user. If that fails, everything else still works.
+	 */
+	bool give = command.user.uid != 0 && !(command.request->flags & EXEC_TTY);
+	for (int fd = STDOUT_FILENO; give && fd <= STDERR_FILENO; fd++)
+		give = fchown(fd, command.user.uid, (gid_t)-1) == 0;
 	int result = user_become(&command.user);
 	errno = -result;
 	return result == 0;
 }
 
 /* Executes the file at command.path; returns only on failure. */
-static void execute(void)
+static void program_execute(void)
 {
 	execve(command.path, command.argv, command.environment);
 	if (errno != ENOEXEC)
 		return;
-	/* A script without a first line that names its interpreter is the shell's, as ever. */
+	/* A script without a `#!` line is run by the shell, as execvp() does. */
 	char *name = command.argv[0];
 	command.argv[0] = command.path;
 	command.argv_room[0] = (char *)"sh";
@@ -123,19 +108,25 @@ static void execute(void)
 	errno = ENOEXEC;
 }
 
-/* Tries each directory of PATH as execvpe() does: one that may not be searched or holds something
- * that may not be executed does not end the search, but is what is reported if nothing is found. */
-static void search(const char *path)
+/* Tries each directory of PATH as execvpe() does: a directory that cannot be searched, or a file
+ * that cannot be executed, does not end the search, but is reported if nothing is found. */
+static void program_find_and_execute(void)
 {
 	const char *name = command.argv[0];
+	const char *path = environment_get(command.environment, "PATH");
 	int worst = ENOENT;
-	while (path) {
+	if (strchr(name, '/') || !path) {
+		snprintf(command.path, sizeof(command.path), "%s", name);
+		program_execute();
+		return;
+	}
+	while (path && name[0]) {
 		const char *end = strchr(path, ':');
 		int length = end ? (int)(end - path) : (int)strlen(path);
 		int used = snprintf(command.path, sizeof(command.path), "%.*s%s%s", length, path,
 				    length ? "/" : "", name);
 		if (used > 0 && (size_t)used < sizeof(command.path)) {
-			execute();
+			program_execute();
 			if (errno == EACCES)
 				worst = EACCES;
 			else if (errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG)
@@ -146,67 +137,48 @@ static void search(const char *path)
 	errno = worst;
 }
 
-static bool run(void)
+static bool child_do_step(enum step step)
 {
-	const char *path = environment_get(command.environment, "PATH");
-	if (strchr(command.argv[0], '/') || !path) {
-		snprintf(command.path, sizeof(command.path), "%s", command.argv[0]);
-		execute();
-	} else if (!command.argv[0][0]) {
-		errno = ENOENT;
-	} else {
-		search(path);
+	switch (step) {
+	case STEP_DESCRIPTORS:
+		return child_set_descriptors();
+	case STEP_LIMITS:
+		return child_set_limits();
+	case STEP_USER:
+		return child_set_user();
+	case STEP_CWD:
+		return chdir(command.cwd) == 0;
+	case STEP_EXECUTE:
+		program_find_and_execute();
+		break;
 	}
 	return false;
 }
 
-static bool set_cwd(void)
+static int child_main(void *unused)
 {
-	return chdir(command.cwd) == 0;
-}
-
-static int child(void *unused)
-{
-	static bool (*const steps[])(void) = {
-	    [STEP_DESCRIPTORS] = set_descriptors,
-	    [STEP_TERMINAL] = set_terminal,
-	    [STEP_LIMITS] = set_limits,
-	    [STEP_USER] = set_user,
-	    [STEP_CWD] = set_cwd,
-	    [STEP_EXECUTE] = run,
-	};
 	(void)unused;
 	signals_default();
-	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-		command.step = (enum step)i;
-		if (steps[i]())
-			continue;
-		command.errnum = errno;
-		break;
-	}
-	/* To clone()'s caller in the C library, which exits this process alone. */
+	command.step = STEP_DESCRIPTORS;
+	while (child_do_step(command.step))
+		command.step++;
+	command.errnum = errno;
+	/* The caller is the C library's clone(), which ends this process alone. */
 	return 127;
 }
 
-/* A program that was found but could not be executed: why. */
-static enum error_kind kind_of_denied(void)
+static enum error_kind execute_error_kind(int errnum)
 {
 	struct stat status;
-	if (stat(command.path, &status) < 0)
-		return ERROR_EXEC_DENIED;
-	if (!S_ISREG(status.st_mode) || !(status.st_mode & 0111))
-		return ERROR_NOT_EXECUTABLE;
-	return ERROR_EXEC_DENIED;
-}
-
-static enum error_kind kind_of_execute(int errnum)
-{
 	switch (errnum) {
 	case ENOENT:
 	case ENOTDIR:
 		return ERROR_PROGRAM_NOT_FOUND;
 	case EACCES:
-		return kind_of_denied();
+		if (stat(command.path, &status) == 0 &&
+		    (!S_ISREG(status.st_mode) || !(status.st_mode & 0111)))
+			return ERROR_NOT_EXECUTABLE;
+		return ERROR_EXEC_DENIED;
 	case EPERM:
 		return ERROR_EXEC_DENIED;
 	case EAGAIN:
@@ -220,14 +192,13 @@ static enum error_kind kind_of_execute(int errnum)
 	}
 }
 
-static void describe(struct failure *failure)
+static void failure_describe(struct failure *failure)
 {
 	int errnum = command.errnum;
 	const char *what = "";
 	failure->errnum = (uint32_t)errnum;
 	switch (command.step) {
 	case STEP_DESCRIPTORS:
-	case STEP_TERMINAL:
 		failure->kind = ERROR_RESOURCE_LIMIT;
 		what = "its standard descriptors";
 		break;
@@ -245,14 +216,14 @@ static void describe(struct failure *failure)
 			 command.cwd, errnum == ENOENT ? "no such directory" : strerror(errnum));
 		return;
 	case STEP_EXECUTE:
-		failure->kind = kind_of_execute(errnum);
+		failure->kind = execute_error_kind(errnum);
 		what = command.argv[0];
 		break;
 	}
 	snprintf(failure->message, sizeof(failure->message), "%.180s: %s", what, strerror(errnum));
 }
 
-static void set_standard(const int *fds, size_t count)
+static void standard_set(const int *fds, size_t count)
 {
 	uint32_t flags = command.request->flags;
 	size_t at = 0;
@@ -267,8 +238,8 @@ static void set_standard(const int *fds, size_t count)
 	command.standard[2] = at < count ? fds[at++] : STDERR_FILENO;
 }
 
-/* As a user at a prompt in /workspace would mean it. */
-static void prepare_cwd(void)
+/* A path means what it means to a user at a prompt in /workspace. */
+static void cwd_prepare(void)
 {
 	const char *path = (const char *)command.request->cwd.data, *from = CWD_DEFAULT "/";
 	int size = (int)command.request->cwd.size;
@@ -285,11 +256,12 @@ static void prepare_cwd(void)
 void command_prepare(void)
 {
 	struct failure failure;
-	/* Pages of a forked process are copied when they are first written: now is a good time. */
+	/* The first write to a page of a forked process copies it. Do that now, before a request
+	 * waits for it. */
 	memset(&command, 0, sizeof(command));
 	memset(child_stack + sizeof(child_stack) - CHILD_STACK_USED, 0, CHILD_STACK_USED);
 	int found = user_find("", &command.user, &failure);
-	(void)found; /* looked up again when it is known who is asked for */
+	(void)found; /* only warms up; the request names the user */
 }
 
 pid_t command_start(const struct exec_request *request, const int *fds, size_t fd_count,
@@ -304,11 +276,11 @@ pid_t command_start(const struct exec_request *request, const int *fds, size_t f
 	command.argv = command.argv_room + 1;
 	for (uint32_t i = 0; i < request->argc; i++)
 		command.argv[i] = (char *)packed_next(request->argv, &at);
-	prepare_cwd();
-	set_standard(fds, fd_count);
+	cwd_prepare();
+	standard_set(fds, fd_count);
 	command.errnum = 0;
-	pid_t pid =
-	    clone(child, child_stack + sizeof(child_stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+	pid_t pid = clone(child_main, child_stack + sizeof(child_stack),
+			  CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
 	if (pid < 0) {
 		ret_failure->kind = ERROR_RESOURCE_LIMIT;
 		ret_failure->errnum = (uint32_t)errno;
@@ -318,6 +290,6 @@ pid_t command_start(const struct exec_request *request, const int *fds, size_t f
 	}
 	if (command.errnum == 0)
 		return pid;
-	describe(ret_failure);
+	failure_describe(ret_failure);
 	return -1;
 }

@@ -1,7 +1,7 @@
-/* The connection: inbox, outbox, and which request goes where. Called by the loop; never blocks.
- * While the outbox is more than half full no request is taken and no DATA, OUTPUT or PROGRESS is
- * queued; the other half is room for what the init says unasked (a bounded number of small frames).
- */
+/* The connection: its inbox and outbox, and the dispatch of requests. Called by the loop; never
+ * blocks. While the outbox is more than half full, no request is served and no DATA, OUTPUT or
+ * PROGRESS is queued. The other half is for frames that the init sends by itself: a bounded
+ * number of small ones. */
 #include "init/connection.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "init/setup/configuration.h"
 #include "init/setup/configure.h"
 #include "init/exec.h"
-#include "init/launch.h"
+#include "init/runners.h"
 #include "init/loop.h"
 #include "init/relay.h"
 #include "init/request.h"
@@ -26,24 +26,24 @@
 #define OUTBOX_BUSY (512 * 1024)
 /* Requests served in one turn before others have theirs. */
 #define REQUESTS_PER_TURN 64
-/* Descriptors that came before the frames they belong to were looked at. */
+/* Descriptors that were received and whose frames were not served yet. */
 #define FDS_MAX 32
 #define FDS_PER_MESSAGE 4
 
 static struct {
 	int listener;
-	int fd; /* -1: nobody is connected */
+	int fd; /* -1: no connection */
 	uint32_t generation;
 	uint32_t watched;
 	bool hello;
-	bool closing; /* what is queued is sent, then it closes */
-	bool lasts;   /* connections follow each other on it: see BEGIN */
+	bool closing; /* closes when the outbox is empty */
+	bool lasts;   /* it is a channel on which connections follow each other: see FRAME_BEGIN */
 	size_t out_start, out_end;
 	int fds[FDS_MAX];
 	size_t fd_count;
 } connection = {.listener = -1, .fd = -1};
 
-/* Apart from it, so that they take no room in the file. */
+/* Not in the struct, whose initializer would put them into the file. */
 static struct inbox inbox;
 static uint8_t outbox[OUTBOX_SIZE];
 
@@ -59,7 +59,7 @@ int connection_listen(int listener)
 	return result < 0 ? result : loop_add(listener, EPOLLIN, EVENT_LISTENER, 0, 0);
 }
 
-int connection_begin(int channel)
+int connection_use_channel(int channel)
 {
 	connection.lasts = true;
 	connection.fd = channel;
@@ -69,14 +69,15 @@ int connection_begin(int channel)
 	return result < 0 ? result : loop_add(channel, EPOLLIN, EVENT_CONNECTION, 0, 0);
 }
 
-bool connection_lasts(void)
+bool connection_is_permanent(void)
 {
 	return connection.lasts;
 }
 
-static void close_connection(void)
+static void connection_close(void)
 {
-	/* Whoever holds the other end is gone for good: nobody could reach this sandbox again. */
+	/* The process at the other end of the channel has ended: nothing can reach this sandbox
+	 * any more. */
 	if (connection.lasts)
 		_exit(INIT_EXIT_FAILED);
 	fd_close(&connection.fd);
@@ -86,12 +87,12 @@ static void close_connection(void)
 	connection.hello = connection.closing = false;
 	connection.watched = 0;
 	connection.out_start = connection.out_end = 0;
-	inbox_clear(&inbox);
+	inbox.start = inbox.end = 0;
 	relay_cancel_all();
 }
 
-/* A peer inside the sandbox has a pid here; one outside has none and is shown as 0. */
-static bool from_outside(int fd)
+/* The kernel shows the pid of a peer inside the sandbox, and 0 for a peer outside of it. */
+static bool peer_is_outside(int fd)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
@@ -103,11 +104,11 @@ void connection_accept(void)
 	int fd = accept4(connection.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
-	if (!from_outside(fd)) {
+	if (!peer_is_outside(fd)) {
 		close(fd);
 		return;
 	}
-	close_connection();
+	connection_close();
 	connection.generation++;
 	if (loop_add(fd, EPOLLIN, EVENT_CONNECTION, 0, connection.generation) < 0) {
 		close(fd);
@@ -115,7 +116,7 @@ void connection_accept(void)
 	}
 	connection.fd = fd;
 	connection.watched = EPOLLIN;
-	exec_reconnected();
+	exec_connection_changed();
 }
 
 bool connection_ready(void)
@@ -128,7 +129,7 @@ bool connection_has_room(void)
 	return connection.fd >= 0 && connection.out_end - connection.out_start < OUTBOX_BUSY;
 }
 
-uint8_t *connection_place(void)
+uint8_t *connection_reserve(void)
 {
 	if (OUTBOX_SIZE - connection.out_end < FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX) {
 		size_t used = connection.out_end - connection.out_start;
@@ -139,29 +140,30 @@ uint8_t *connection_place(void)
 	return outbox + connection.out_end;
 }
 
-void connection_placed(size_t size)
+void connection_commit(size_t size)
 {
 	connection.out_end += size;
 }
 
-static void queue(enum frame_type type, uint64_t id, const void *payload, size_t size)
+static void frame_queue(enum frame_type type, uint64_t id, const void *payload, size_t size)
 {
-	uint8_t *place = connection_place();
+	uint8_t *place = connection_reserve();
 	if (OUTBOX_SIZE - connection.out_end < FRAME_HEADER_SIZE + size) {
-		/* Cannot be, see above; a peer that sees it connects again and asks. */
-		close_connection();
+		/* Cannot happen: half of the outbox is reserved. A daemon would connect again
+		 * and ask with LIST. */
+		connection_close();
 		return;
 	}
 	frame_header_write(place, type, id, (uint32_t)size);
 	if (size > 0)
 		memcpy(place + FRAME_HEADER_SIZE, payload, size);
-	connection_placed(FRAME_HEADER_SIZE + size);
+	connection_commit(FRAME_HEADER_SIZE + size);
 }
 
 void connection_send(enum frame_type type, uint64_t id, const void *payload, size_t size)
 {
 	if (connection_ready())
-		queue(type, id, payload, size);
+		frame_queue(type, id, payload, size);
 }
 
 void connection_send_number(enum frame_type type, uint64_t id, uint32_t number)
@@ -172,12 +174,12 @@ void connection_send_number(enum frame_type type, uint64_t id, uint32_t number)
 	connection_send(type, id, room, writer.size);
 }
 
-static void queue_failure(enum frame_type type, uint64_t id, const struct failure *failure)
+static void failure_queue(enum frame_type type, uint64_t id, const struct failure *failure)
 {
 	uint8_t room[sizeof(*failure) + 16];
 	struct writer writer = writer_on(room, sizeof(room));
 	failure_write(&writer, failure);
-	queue(type, id, room, writer.size);
+	frame_queue(type, id, room, writer.size);
 }
 
 void connection_send_failure(enum frame_type type, uint64_t id, enum error_kind kind, int errnum,
@@ -186,7 +188,7 @@ void connection_send_failure(enum frame_type type, uint64_t id, enum error_kind 
 	struct failure failure = {.kind = kind, .errnum = (uint32_t)errnum};
 	snprintf(failure.message, sizeof(failure.message), "%s", message);
 	if (connection_ready())
-		queue_failure(type, id, &failure);
+		failure_queue(type, id, &failure);
 }
 
 void connection_refuse(const char *message)
@@ -195,11 +197,11 @@ void connection_refuse(const char *message)
 	if (connection.fd < 0 || connection.closing)
 		return;
 	snprintf(failure.message, sizeof(failure.message), "%s", message);
-	queue_failure(FRAME_REFUSED, 0, &failure);
+	failure_queue(FRAME_REFUSED, 0, &failure);
 	connection.closing = true;
 }
 
-static void say_hello(const struct request *request)
+static void hello_serve(const struct request *request)
 {
 	const struct hello ours = {INIT_PROTOCOL_OLDEST, INIT_PROTOCOL_VERSION};
 	struct hello theirs = request->hello;
@@ -222,18 +224,18 @@ static void say_hello(const struct request *request)
 	connection_send(FRAME_HELLO_REPLY, 0, room, writer.size);
 }
 
-static void do_configure(const struct request *request)
+static void configure_request_serve(const struct request *request)
 {
 	struct failure failure = {.kind = ERROR_SANDBOX_STATE,
 				  .message = "the sandbox has been configured before"};
 	if (configuration.configured || configure(&request->configure, &failure) < 0)
-		queue_failure(FRAME_REFUSED, 0, &failure);
+		failure_queue(FRAME_REFUSED, 0, &failure);
 	else
 		connection_send(FRAME_CONFIGURED, 0, NULL, 0);
 }
 
-/* An exec's logs: descriptors come in the order of the frames they belong to. */
-static void begin_exec(const struct request *request)
+/* Descriptors come in the order of the frames they belong to; an exec's are its logs. */
+static void exec_request_serve(const struct request *request)
 {
 	int logs[2] = {-1, -1};
 	size_t wanted =
@@ -250,18 +252,18 @@ static void begin_exec(const struct request *request)
 	exec_begin(request, logs);
 }
 
-static void send_metrics(uint64_t id)
+static void metrics_send(uint64_t id)
 {
 	uint8_t room[16];
 	struct writer writer = writer_on(room, sizeof(room));
-	scan_take();
-	struct guest_metrics metrics = {.processes = scan_total(),
+	scan_processes();
+	struct guest_metrics metrics = {.processes = scan_count_all(),
 					.uptime_ns = (uint64_t)(clock_boot() - ready_at)};
 	guest_metrics_write(&writer, &metrics);
 	connection_send(FRAME_RESULT, id, room, writer.size);
 }
 
-static void serve_operation(const struct request *request)
+static void operation_request_serve(const struct request *request)
 {
 	switch (request->type) {
 	case FRAME_FILE:
@@ -278,7 +280,7 @@ static void serve_operation(const struct request *request)
 		relay_cancel(request->id);
 		break;
 	case FRAME_METRICS:
-		send_metrics(request->id);
+		metrics_send(request->id);
 		break;
 	case FRAME_CREDIT:
 		if (request->id & OPERATION_ID_BIT)
@@ -298,14 +300,14 @@ static void serve_operation(const struct request *request)
 	}
 }
 
-static void serve(const struct request *request)
+static void request_serve(const struct request *request)
 {
 	switch (request->type) {
 	case FRAME_HELLO:
-		say_hello(request);
+		hello_serve(request);
 		break;
 	case FRAME_CONFIGURE:
-		do_configure(request);
+		configure_request_serve(request);
 		break;
 	case FRAME_DEADLINE:
 		loop_set_deadline(request->deadline ? request->deadline : NEVER);
@@ -317,7 +319,7 @@ static void serve(const struct request *request)
 		loop_shut_down(request->grace_ms);
 		break;
 	case FRAME_EXEC:
-		begin_exec(request);
+		exec_request_serve(request);
 		break;
 	case FRAME_STDIN:
 		exec_input(request);
@@ -338,29 +340,30 @@ static void serve(const struct request *request)
 		exec_forget(request->id);
 		break;
 	case FRAME_LIST:
-		exec_list();
+		exec_send_list();
 		break;
 	case FRAME_LEFT_RUNNING:
-		exec_left_running(request->id);
+		exec_send_left_running(request->id);
 		break;
 	default:
-		serve_operation(request);
+		operation_request_serve(request);
 		break;
 	}
 }
 
-/* What was said until now was said by somebody who is gone. What is on its way to them goes on:
- * OUTPUT is among it. */
-static void begin_again(const struct frame *frame)
+/* The daemon of the last connection is gone. The frames that are queued for it stay queued:
+ * OUTPUT is among them. */
+static void connection_restart(const struct frame *frame)
 {
 	connection.hello = connection.closing = false;
 	relay_cancel_all();
-	exec_reconnected();
-	queue(FRAME_BEGIN, 0, frame->payload, MIN(frame->size, 4));
+	exec_connection_changed();
+	frame_queue(FRAME_BEGIN, 0, frame->payload, MIN(frame->size, 4));
 }
 
-/* What may come when: HELLO first and once, CONFIGURE before anything runs. */
-static const char *out_of_order(uint16_t type)
+/* The order of requests: HELLO first and once, CONFIGURE before anything runs. NULL, or what is
+ * wrong. */
+static const char *request_order_problem(uint16_t type)
 {
 	if (connection.lasts && type == FRAME_CREDIT)
 		return NULL;
@@ -372,8 +375,8 @@ static const char *out_of_order(uint16_t type)
 	return NULL;
 }
 
-/* Serves the frame at the front. False when there is none, or it has to wait. */
-static bool serve_next(void)
+/* Serves the frame at the front of the inbox. False if there is none, or if it has to wait. */
+static bool request_serve_next(void)
 {
 	static struct request request;
 	struct frame frame;
@@ -384,35 +387,35 @@ static bool serve_next(void)
 	if (length == 0)
 		return false;
 	if (length < 0 && connection.lasts)
-		close_connection();
+		connection_close();
 	bool begins = connection.lasts && frame.type == FRAME_BEGIN;
 	if (begins)
-		begin_again(&frame);
+		connection_restart(&frame);
 	if (begins || connection.closing) {
-		inbox_taken(&inbox, length);
+		inbox.start += (size_t)length;
 		return true;
 	}
 	if (length < 0 || request_parse(&frame, &request) < 0) {
 		connection_refuse("a frame that cannot be read");
 		return false;
 	}
-	const char *problem = out_of_order(frame.type);
+	const char *problem = request_order_problem(frame.type);
 	if (problem) {
 		connection_refuse(problem);
 		return false;
 	}
 	bool runs =
 	    frame.type == FRAME_EXEC || frame.type == FRAME_FILE || frame.type == FRAME_CONNECT;
-	if (runs && !launch_has_room())
+	if (runs && !runner_request_has_room())
 		return false;
 	uint32_t generation = connection.generation;
-	serve(&request);
+	request_serve(&request);
 	if (connection.fd >= 0 && connection.generation == generation)
-		inbox_taken(&inbox, length);
+		inbox.start += (size_t)length;
 	return true;
 }
 
-static void receive(void)
+static void inbox_receive(void)
 {
 	uint8_t *place;
 	size_t room = inbox_room(&inbox, &place);
@@ -424,14 +427,14 @@ static void receive(void)
 	if (got == -EAGAIN)
 		return;
 	if (got <= 0) {
-		close_connection();
+		connection_close();
 		return;
 	}
 	connection.fd_count += fds;
-	inbox_filled(&inbox, (size_t)got);
+	inbox.end += (size_t)got;
 }
 
-static void flush(void)
+static void outbox_send(void)
 {
 	while (connection.fd >= 0 && connection.out_start < connection.out_end) {
 		ssize_t sent =
@@ -442,18 +445,18 @@ static void flush(void)
 		if (sent < 0 && errno == EAGAIN)
 			return;
 		if (sent < 0) {
-			close_connection();
+			connection_close();
 			return;
 		}
 		connection.out_start += (size_t)sent;
 	}
 	connection.out_start = connection.out_end = 0;
 	if (connection.closing && !connection.lasts)
-		close_connection();
+		connection_close();
 }
 
-/* Reading stops while the inbox is full or descriptors pile up: the peer then waits. */
-static void watch(void)
+/* Reading stops while the inbox or the list of descriptors is full: the peer then waits. */
+static void connection_watch(void)
 {
 	uint8_t *place;
 	if (connection.fd < 0)
@@ -465,7 +468,7 @@ static void watch(void)
 	if (events == connection.watched)
 		return;
 	if (loop_modify(connection.fd, events, EVENT_CONNECTION, 0, connection.generation) < 0)
-		close_connection();
+		connection_close();
 	else
 		connection.watched = events;
 }
@@ -474,17 +477,17 @@ void connection_event(uint32_t generation, uint32_t events)
 {
 	if (connection.fd < 0 || generation != connection.generation)
 		return;
-	/* Nobody is left to be answered. It must not wait until there is room to read: a hang-up
-	 * comes unasked and again and again. */
+	/* The peer is gone. Closing must not wait until there is room to read: epoll would
+	 * report the hang-up again and again, whatever it was asked for. */
 	if ((events & EPOLLHUP) && !(connection.watched & EPOLLIN))
-		close_connection();
+		connection_close();
 	else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-		receive();
+		inbox_receive();
 }
 
 void connection_serve(void)
 {
-	for (int i = 0; i < REQUESTS_PER_TURN && serve_next(); i++)
+	for (int i = 0; i < REQUESTS_PER_TURN && request_serve_next(); i++)
 		;
 }
 
@@ -492,20 +495,21 @@ void connection_flush(void)
 {
 	if (connection_has_room())
 		relay_resume();
-	exec_turn();
-	flush();
+	exec_send_pending();
+	outbox_send();
 	struct frame frame;
 	if (connection.fd >= 0 && FDS_MAX - connection.fd_count < FDS_PER_MESSAGE &&
 	    inbox_front(&inbox, &frame) == 0) {
 		connection_refuse("descriptors without frames");
-		flush();
+		outbox_send();
 	}
-	watch();
+	connection_watch();
 }
 
-bool connection_waiting(void)
+bool connection_has_request(void)
 {
 	struct frame frame;
 	return connection.fd >= 0 && (!connection.closing || connection.lasts) &&
-	       connection_has_room() && launch_has_room() && inbox_front(&inbox, &frame) != 0;
+	       connection_has_room() && runner_request_has_room() &&
+	       inbox_front(&inbox, &frame) != 0;
 }

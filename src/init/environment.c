@@ -1,4 +1,4 @@
-/* Puts environments together. Called once in a runner's life; static memory, never blocks. */
+/* Puts an environment together. Called once by a runner; static memory, never blocks. */
 #include "init/environment.h"
 
 #include <netinet/in.h>
@@ -11,14 +11,14 @@
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define IMPLIED_MAX 11
-/* No address of anybody's (RFC 5737). */
+/* An address for documentation, which nobody has (RFC 5737). */
 #define ELSEWHERE 0xc0000201
 
 static char *variables[2 * EXEC_ENV_MAX + POOL_ENVIRONMENT_MAX + IMPLIED_MAX + 1];
 static size_t count;
 
 /* Replaces the variable of the same name, or adds it. */
-static void set(const char *variable)
+static void variable_set(const char *variable)
 {
 	size_t name = (size_t)(strchr(variable, '=') - variable) + 1;
 	size_t at = 0;
@@ -26,14 +26,6 @@ static void set(const char *variable)
 		at++;
 	variables[at] = (char *)variable;
 	count = MAX(count, at + 1);
-}
-
-static void set_packed(struct bytes packed)
-{
-	size_t at = 0;
-	const char *variable;
-	while ((variable = packed_next(packed, &at)))
-		set(variable);
 }
 
 const char *environment_get(char *const *environment, const char *name)
@@ -45,8 +37,8 @@ const char *environment_get(char *const *environment, const char *name)
 	return NULL;
 }
 
-/* What nobody gave is as a login would have it. */
-static void imply(const char *name, const char *value)
+/* Sets a variable that was not given, as a login would. */
+static void variable_set_default(const char *name, const char *value)
 {
 	static char room[2 * GUEST_PATH_MAX];
 	static size_t used;
@@ -55,41 +47,42 @@ static void imply(const char *name, const char *value)
 	int length = snprintf(room + used, sizeof(room) - used, "%s=%s", name, value);
 	if (length < 0 || (size_t)length >= sizeof(room) - used)
 		return;
-	set(room + used);
+	variable_set(room + used);
 	used += (size_t)length + 1;
 }
 
-/* Is there a way to elsewhere? Nothing is sent. */
-static bool has_network(void)
-{
-	const struct sockaddr_in elsewhere = {
-	    .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(ELSEWHERE)};
-	int fd CLOSE_FD = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	return fd >= 0 && connect(fd, (const struct sockaddr *)&elsewhere, sizeof(elsewhere)) == 0;
-}
-
-/* Without a network a package manager is to say so at once: npm tries for more than a minute. */
-static void imply_no_retries(void)
+/* Without a network a package manager should fail at once: npm retries for more than a minute. */
+static void variable_set_no_retries(void)
 {
 	static const char *const names[] = {"NPM_CONFIG_FETCH_RETRIES", "PIP_RETRIES",
 					    "UV_HTTP_RETRIES", "YARN_HTTP_RETRY",
 					    "CARGO_NET_RETRY"};
+	/* Connecting a datagram socket sends nothing; it fails if there is no route. */
+	const struct sockaddr_in elsewhere = {
+	    .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(ELSEWHERE)};
+	int fd CLOSE_FD = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)&elsewhere, sizeof(elsewhere)) == 0)
+		return;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		imply(names[i], "0");
+		variable_set_default(names[i], "0");
 }
 
 char **environment_make(const struct exec_request *request, const struct user *user)
 {
-	set_packed(configuration.environment);
-	set_packed(request->environment);
-	imply("PATH", PATH_DEFAULT);
-	imply("HOME", user->home);
-	imply("USER", user->name);
-	imply("LOGNAME", user->name);
-	imply("SHELL", user->shell);
+	const struct bytes given[] = {configuration.environment, request->environment};
+	for (size_t i = 0; i < ARRAY_SIZE(given); i++) {
+		size_t at = 0;
+		const char *variable;
+		while ((variable = packed_next(given[i], &at)))
+			variable_set(variable);
+	}
+	variable_set_default("PATH", PATH_DEFAULT);
+	variable_set_default("HOME", user->home);
+	variable_set_default("USER", user->name);
+	variable_set_default("LOGNAME", user->name);
+	variable_set_default("SHELL", user->shell);
 	if (request->flags & EXEC_TTY)
-		imply("TERM", "xterm-256color");
-	if (!has_network())
-		imply_no_retries();
+		variable_set_default("TERM", "xterm-256color");
+	variable_set_no_retries();
 	return variables;
 }

@@ -1,7 +1,7 @@
-/* The table of execs and their life: EXEC makes a record, a runner is found for it, STARTED and
- * EXITED come back from the runner, FORGET removes it. Called by connection.c with requests and by
- * launch.c with what runners say (which is checked: a runner lives in the sandbox). Never blocks.
- */
+/* The table of execs and their life: EXEC makes a record and gives it a runner, the runner sends
+ * STARTED and EXITED, FORGET removes the record. Called by connection.c with requests and by
+ * runners.c with frames of runners, which are checked: a runner is a process of the sandbox.
+ * Never blocks. */
 #include "init/exec.h"
 
 #include <errno.h>
@@ -15,17 +15,17 @@
 #include "base/fd.h"
 #include "init/setup/configuration.h"
 #include "init/connection.h"
-#include "init/ending.h"
-#include "init/launch.h"
+#include "init/killing.h"
+#include "init/runners.h"
 #include "init/loop.h"
 #include "init/scan.h"
 #include "init/terminal.h"
 
-/* Of the left-over processes no more are named in one answer. */
+/* The most left-over processes in one answer. */
 #define LEFT_RUNNING_MAX 512
 
 static struct exec execs[EXEC_PER_SANDBOX_MAX];
-static uint32_t used_up_to; /* no record at or above it is in use */
+static uint32_t used_up_to; /* no record at or above this index is in use */
 
 struct exec *exec_at(uint32_t index)
 {
@@ -37,7 +37,7 @@ uint32_t exec_index(const struct exec *exec)
 	return (uint32_t)(exec - execs);
 }
 
-uint32_t exec_slots(void)
+uint32_t exec_table_size(void)
 {
 	return used_up_to;
 }
@@ -58,7 +58,7 @@ uint32_t exec_alive(void)
 	return count;
 }
 
-static struct exec *find_free(void)
+static struct exec *exec_find_free(void)
 {
 	for (uint32_t i = 0; i < EXEC_PER_SANDBOX_MAX; i++) {
 		if (execs[i].key)
@@ -69,7 +69,7 @@ static struct exec *find_free(void)
 	return NULL;
 }
 
-static void release(struct exec *exec)
+static void exec_release(struct exec *exec)
 {
 	for (int stream = 0; stream < 2; stream++)
 		output_close(exec, stream);
@@ -79,14 +79,14 @@ static void release(struct exec *exec)
 		used_up_to--;
 }
 
-static void fail(struct exec *exec, enum error_kind kind, int errnum, const char *message)
+static void exec_fail(struct exec *exec, enum error_kind kind, int errnum, const char *message)
 {
 	connection_send_failure(FRAME_START_FAILED, exec->key, kind, errnum, message);
-	release(exec);
+	exec_release(exec);
 }
 
-/* Takes the logs' descriptors, those of an exec that fails too. */
-static int open_logs(struct exec *exec, const int *log_fds)
+/* Takes over the descriptors of the logs, also on failure. */
+static int exec_open_logs(struct exec *exec, const int *log_fds)
 {
 	int result = 0;
 	if (!(exec->flags & EXEC_LOG))
@@ -104,7 +104,7 @@ static int open_logs(struct exec *exec, const int *log_fds)
 
 void exec_begin(const struct request *request, const int *log_fds)
 {
-	struct exec *exec = find_free();
+	struct exec *exec = exec_find_free();
 	if (!exec || loop_shutting_down()) {
 		for (int i = 0; i < 2; i++)
 			if (request->exec.flags & EXEC_LOG && log_fds[i] >= 0)
@@ -132,29 +132,32 @@ void exec_begin(const struct request *request, const int *log_fds)
 	    .deadline = NEVER,
 	    .kill_at = NEVER,
 	};
-	int result = open_logs(exec, log_fds);
+	int result = exec_open_logs(exec, log_fds);
 	if (result < 0) {
-		fail(exec, ERROR_INTERNAL, -result, "the output log cannot be opened");
+		exec_fail(exec, ERROR_INTERNAL, -result, "the output log cannot be opened");
 		return;
 	}
-	launch_submit(OWNER_EXEC, exec_index(exec), request->frame.payload - FRAME_HEADER_SIZE,
-		      FRAME_HEADER_SIZE + request->frame.size);
+	struct runner_request wanted = {.kind = OWNER_EXEC,
+					.owner = exec_index(exec),
+					.size = FRAME_HEADER_SIZE + request->frame.size};
+	runner_request_submit(&wanted, request->frame.payload - FRAME_HEADER_SIZE);
 }
 
-/* Descriptors that go to the runner: standard input (or -1), output, error; a terminal is one. */
-struct far_ends {
+/* The command's ends of its pipes or its terminal, which go to the runner: [input,] output,
+ * error, or the terminal. */
+struct child_fds {
 	int fds[3];
 	size_t count;
 };
 
-static void far_ends_close(struct far_ends *ends)
+static void child_fds_close(struct child_fds *ends)
 {
 	for (size_t i = 0; i < ends->count; i++)
 		close(ends->fds[i]);
 	ends->count = 0;
 }
 
-static int open_terminal(struct exec *exec, struct far_ends *ends)
+static int exec_open_terminal(struct exec *exec, struct child_fds *ends)
 {
 	int master = -1, slave = -1;
 	int result = terminal_open(exec->rows, exec->columns, &master, &slave);
@@ -163,8 +166,8 @@ static int open_terminal(struct exec *exec, struct far_ends *ends)
 	ends->fds[ends->count++] = slave;
 	if (!output_open(exec, 0, master))
 		return -ENOMEM;
-	/* Always there, so that it can be resized; a descriptor of its own, since epoll knows one
-	 * descriptor once. */
+	/* A second descriptor, since epoll registers each descriptor once. Opened also without
+	 * EXEC_STDIN, so that the terminal can be resized. */
 	int input = fcntl(master, F_DUPFD_CLOEXEC, 3);
 	if (input < 0)
 		return -errno;
@@ -172,43 +175,28 @@ static int open_terminal(struct exec *exec, struct far_ends *ends)
 	return 0;
 }
 
-static int open_pipe(int *ret_near, int *ret_far, bool near_reads)
+static int exec_open_pipes(struct exec *exec, struct child_fds *ends)
 {
-	int pair[2];
-	if (pipe2(pair, O_CLOEXEC) < 0)
-		return -errno;
-	*ret_near = pair[near_reads ? 0 : 1];
-	*ret_far = pair[near_reads ? 1 : 0];
-	int result = fd_set_nonblocking(*ret_near);
-	if (result < 0) {
-		close(pair[0]);
-		close(pair[1]);
-	}
-	return result;
-}
-
-static int open_pipes(struct exec *exec, struct far_ends *ends)
-{
-	int near = -1, result;
-	if (exec->flags & EXEC_STDIN) {
-		result = open_pipe(&near, &ends->fds[ends->count], false);
-		if (result < 0)
+	/* 0: standard input, only with EXEC_STDIN; 1, 2: the outputs. */
+	for (int stream = exec->flags & EXEC_STDIN ? 0 : 1; stream <= 2; stream++) {
+		int pair[2], ours = stream == 0 ? 1 : 0;
+		if (pipe2(pair, O_CLOEXEC) < 0)
+			return -errno;
+		ends->fds[ends->count++] = pair[1 - ours];
+		int result = fd_set_nonblocking(pair[ours]);
+		if (result < 0) {
+			close(pair[ours]);
 			return result;
-		ends->count++;
-		input_open(exec, near);
-	}
-	for (int stream = 0; stream < 2; stream++) {
-		result = open_pipe(&near, &ends->fds[ends->count], true);
-		if (result < 0)
-			return result;
-		ends->count++;
-		if (!output_open(exec, stream, near))
+		}
+		if (stream == 0)
+			input_open(exec, pair[ours]);
+		else if (!output_open(exec, stream - 1, pair[ours]))
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-static void close_near_ends(struct exec *exec)
+static void exec_close_pipes(struct exec *exec)
 {
 	for (int stream = 0; stream < 2; stream++) {
 		fd_close(&exec->outputs[stream].fd);
@@ -218,47 +206,48 @@ static void close_near_ends(struct exec *exec)
 	exec->input_watched = false;
 }
 
-bool exec_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size)
+bool exec_send_to_runner(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size)
 {
 	struct exec *exec = &execs[index];
-	CLEANUP(far_ends_close) struct far_ends ends = {.count = 0};
+	CLEANUP(child_fds_close) struct child_fds ends = {.count = 0};
 	if (exec->cause) {
-		launch_release(runner, 0);
-		fail(exec, ERROR_CANCELLED, 0, "cancelled before it was started");
+		runner_release(runner, 0);
+		exec_fail(exec, ERROR_CANCELLED, 0, "cancelled before it was started");
 		return true;
 	}
-	int result = exec->flags & EXEC_TTY ? open_terminal(exec, &ends) : open_pipes(exec, &ends);
+	int result =
+	    exec->flags & EXEC_TTY ? exec_open_terminal(exec, &ends) : exec_open_pipes(exec, &ends);
 	if (result < 0) {
-		launch_release(runner, 0);
-		fail(exec, ERROR_RESOURCE_LIMIT, -result,
-		     exec->flags & EXEC_TTY ? "the terminal cannot be made"
-					    : "the pipes of the command cannot be made");
+		runner_release(runner, 0);
+		exec_fail(exec, ERROR_RESOURCE_LIMIT, -result,
+			  exec->flags & EXEC_TTY ? "the terminal cannot be made"
+						 : "the pipes of the command cannot be made");
 		return true;
 	}
-	if (fd_send(launch_runner(runner)->socket, frame, size, ends.fds, ends.count) < 0) {
-		close_near_ends(exec);
+	if (fd_send(runner_at(runner)->socket, frame, size, ends.fds, ends.count) < 0) {
+		exec_close_pipes(exec);
 		return false;
 	}
 	exec->runner = (int)runner;
 	return true;
 }
 
-bool exec_begin_again(uint32_t index)
+bool exec_await_runner_again(uint32_t index)
 {
 	struct exec *exec = &execs[index];
 	if (exec->cause || exec->phase != EXEC_PHASE_STARTING)
 		return false;
-	close_near_ends(exec);
+	exec_close_pipes(exec);
 	exec->runner = -1;
 	return true;
 }
 
-void exec_refused(uint32_t index, const struct failure *failure)
+void exec_runner_failed(uint32_t index, const struct failure *failure)
 {
-	fail(&execs[index], failure->kind, (int)failure->errnum, failure->message);
+	exec_fail(&execs[index], failure->kind, (int)failure->errnum, failure->message);
 }
 
-static void started(struct exec *exec, uint32_t pid)
+static void exec_started(struct exec *exec, uint32_t pid)
 {
 	exec->phase = EXEC_PHASE_RUNNING;
 	exec->pid = (pid_t)pid;
@@ -266,13 +255,13 @@ static void started(struct exec *exec, uint32_t pid)
 	if (exec->timeout_ms)
 		exec->deadline = exec->started + exec->timeout_ms * NSEC_PER_MSEC;
 	connection_send_number(FRAME_STARTED, exec->key, pid);
-	/* What waited for it: until now its pipes could be those of a runner that never read its
-	 * request. */
+	/* Input and output could not go on until now: the pipes could have been those of a
+	 * runner that never read its request. */
 	input_flush(exec);
 	output_resume(exec);
 }
 
-static void leader_ended(struct exec *exec, const struct exec_result *result)
+static void exec_leader_ended(struct exec *exec, const struct exec_result *result)
 {
 	exec->leader_ended = true;
 	exec->deadline = NEVER;
@@ -295,20 +284,20 @@ void exec_runner_frame(uint32_t index, const struct frame *frame)
 	if (frame->type == FRAME_STARTED && exec->phase == EXEC_PHASE_STARTING) {
 		uint32_t pid = read_u32(&reader);
 		if (reader_finish(&reader) == 0 && pid > 1)
-			started(exec, pid);
+			exec_started(exec, pid);
 	} else if (frame->type == FRAME_START_FAILED && exec->phase == EXEC_PHASE_STARTING) {
 		if (failure_read(frame, &failure) < 0)
 			return;
-		launch_release((uint32_t)exec->runner, 1000);
-		fail(exec, failure.kind, (int)failure.errnum, failure.message);
+		runner_release((uint32_t)exec->runner, 1000);
+		exec_fail(exec, failure.kind, (int)failure.errnum, failure.message);
 	} else if (frame->type == FRAME_EXITED && exec->phase == EXEC_PHASE_RUNNING &&
 		   !exec->leader_ended) {
 		if (exec_result_read(frame, &result) == 0)
-			leader_ended(exec, &result);
+			exec_leader_ended(exec, &result);
 	}
 }
 
-/* Says EXITED once everything the leader wrote has been read. */
+/* Sends EXITED once everything that the leader wrote has been read. */
 void exec_try_end(struct exec *exec)
 {
 	if (!exec->leader_ended || exec->phase == EXEC_PHASE_ENDED || !output_drained(exec))
@@ -320,8 +309,8 @@ void exec_try_end(struct exec *exec)
 	if (exec->runner < 0) {
 		exec->result.left_running = 0;
 	} else if (exec->result.left_running) {
-		scan_take();
-		exec->result.left_running = scan_live(launch_runner((uint32_t)exec->runner)->pid);
+		scan_processes();
+		exec->result.left_running = scan_count_live(runner_at((uint32_t)exec->runner)->pid);
 	}
 	input_close(exec);
 	exec->progress = false;
@@ -332,10 +321,10 @@ void exec_try_end(struct exec *exec)
 	exec_result_write(&writer, &exec->result);
 	connection_send(FRAME_EXITED, exec->key, room, writer.size);
 	if (exec->forgotten && exec->runner < 0)
-		release(exec);
+		exec_release(exec);
 }
 
-static void send_progress(struct exec *exec)
+static void exec_send_progress(struct exec *exec)
 {
 	struct output_totals totals = {exec->outputs[0].total, exec->outputs[1].total};
 	uint8_t room[16];
@@ -347,32 +336,33 @@ static void send_progress(struct exec *exec)
 	exec->progress = false;
 }
 
-/* The runner has ended: because everything below it has, or because it was killed. */
+/* The runner has ended: either every process below it has ended, or it was killed. */
 void exec_runner_gone(uint32_t index, bool unread)
 {
 	struct exec *exec = &execs[index];
 	exec->runner = -1;
-	/* What was forked while the rest was being killed may be PID 1's by now. */
+	/* A process that was forked during the killing may be PID 1's child now. */
 	if (exec->killing)
-		ending_strays();
+		strays_kill();
 	exec->killing = false;
 	if (exec->phase == EXEC_PHASE_STARTING && exec->cause) {
-		fail(exec, ERROR_CANCELLED, 0, "cancelled before it was started");
+		exec_fail(exec, ERROR_CANCELLED, 0, "cancelled before it was started");
 		return;
 	}
 	if (exec->phase == EXEC_PHASE_STARTING && unread) {
-		fail(exec, ERROR_RESOURCE_LIMIT, 0,
-		     "what was to start it was killed inside the sandbox");
+		exec_fail(exec, ERROR_RESOURCE_LIMIT, 0,
+			  "what was to start it was killed inside the sandbox");
 		return;
 	}
-	/* It may have started the command, which killed it before it could say so. */
+	/* It may have started the command, and the command killed it before it could report
+	 * that. */
 	if (exec->phase == EXEC_PHASE_STARTING)
-		started(exec, 0);
+		exec_started(exec, 0);
 	if (!exec->leader_ended) {
 		struct exec_result result = {.end = EXEC_END_LOST,
 					     .code = exec->cause ? SIGKILL : 0};
 		result.wall_ns = (uint64_t)(clock_boot() - exec->started);
-		leader_ended(exec, &result);
+		exec_leader_ended(exec, &result);
 		return;
 	}
 	if (exec->phase != EXEC_PHASE_ENDED) {
@@ -380,14 +370,14 @@ void exec_runner_gone(uint32_t index, bool unread)
 		return;
 	}
 	if (exec->result.left_running) {
-		/* What they wrote last comes before the word that they are gone. */
+		/* Their last output is sent before GONE. */
 		output_begin_drain(exec);
-		send_progress(exec);
+		exec_send_progress(exec);
 		connection_send(FRAME_GONE, exec->key, NULL, 0);
 	}
 	exec->result.left_running = 0;
 	if (exec->forgotten)
-		release(exec);
+		exec_release(exec);
 }
 
 void exec_signal(const struct request *request)
@@ -401,13 +391,14 @@ void exec_signal(const struct request *request)
 		if (exec->runner < 0 && exec->phase == EXEC_PHASE_STARTING)
 			exec->cause = EXEC_END_CANCELLED;
 		else
-			ending_kill(exec, EXEC_END_CANCELLED);
+			exec_kill(exec, EXEC_END_CANCELLED);
 	} else if (tree && exec->runner >= 0) {
-		scan_take();
-		scan_signal(launch_runner((uint32_t)exec->runner)->pid, signal);
+		scan_processes();
+		scan_signal(runner_at((uint32_t)exec->runner)->pid, signal);
 	} else if (exec->runner >= 0 && exec->pid > 0 && !exec->leader_ended) {
-		/* Of a terminal as its keys would: a shell waits for what it has started. */
-		pid_t runner = launch_runner((uint32_t)exec->runner)->pid;
+		/* On a terminal, signal the foreground process group as its keys do: a shell
+		 * waits for its children. */
+		pid_t runner = runner_at((uint32_t)exec->runner)->pid;
 		if (!(exec->flags & EXEC_TTY) || !scan_signal_foreground(exec->pid, runner, signal))
 			scan_signal_child(exec->pid, runner, signal);
 	}
@@ -440,10 +431,10 @@ void exec_forget(uint64_t key)
 		return;
 	exec->forgotten = true;
 	if (exec->phase == EXEC_PHASE_ENDED && exec->runner < 0)
-		release(exec);
+		exec_release(exec);
 }
 
-void exec_list(void)
+void exec_send_list(void)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct exec *exec = &execs[i];
@@ -457,7 +448,7 @@ void exec_list(void)
 		struct writer writer = writer_on(room, sizeof(room));
 		exec_status_write(&writer, &status);
 		connection_send(FRAME_LISTED, exec->key, room, writer.size);
-		/* What this connection may feed it: it does not know what is on its way. */
+		/* The credit of this connection, which does not know what earlier ones sent. */
 		if (exec->phase != EXEC_PHASE_ENDED && exec->input_returned > 0)
 			connection_send_number(FRAME_CREDIT, exec->key, exec->input_returned);
 		exec->input_credit += exec->input_returned;
@@ -466,14 +457,15 @@ void exec_list(void)
 	connection_send(FRAME_LIST_END, 0, NULL, 0);
 }
 
-/* A list of processes being written: u32 count, then what is asked for of each. */
+/* A list of processes under construction: u32 count, then a pid and, if asked for, a name for
+ * each. */
 struct naming {
 	struct writer writer;
 	uint32_t count;
 	bool names;
 };
 
-static void name_process(void *data, pid_t pid, const char *command)
+static void process_write_name(void *data, pid_t pid, const char *command)
 {
 	struct naming *naming = data;
 	if (naming->count == LEFT_RUNNING_MAX)
@@ -486,63 +478,54 @@ static void name_process(void *data, pid_t pid, const char *command)
 
 static uint8_t naming_room[FRAME_HEADER_SIZE + 4 + LEFT_RUNNING_MAX * 32];
 
-/* Writes the list behind a header; returns its size. */
-static size_t name_processes(const struct exec *exec, bool names)
+/* Writes the list behind room for a header; returns its size. */
+static size_t left_running_write(const struct exec *exec, bool names)
 {
 	struct naming naming = {.names = names};
 	naming.writer =
 	    writer_on(naming_room + FRAME_HEADER_SIZE, sizeof(naming_room) - FRAME_HEADER_SIZE);
 	write_u32(&naming.writer, 0);
 	if (exec && exec->runner >= 0) {
-		scan_take();
-		scan_each(launch_runner((uint32_t)exec->runner)->pid, name_process, &naming);
+		scan_processes();
+		scan_each(runner_at((uint32_t)exec->runner)->pid, process_write_name, &naming);
 	}
 	struct writer count = writer_on(naming_room + FRAME_HEADER_SIZE, 4);
 	write_u32(&count, naming.count);
 	return naming.writer.size;
 }
 
-void exec_name_shortly(uint64_t key)
+void exec_send_left_running_names(uint64_t key)
 {
-	size_t size = name_processes(exec_find(key), true);
+	size_t size = left_running_write(exec_find(key), true);
 	connection_send(FRAME_LEFT_RUNNING, key, naming_room + FRAME_HEADER_SIZE, size);
 }
 
-/* A command line is in the memory of the process it belongs to, and reading it can wait for that
- * process: so a runner does it. */
-void exec_left_running(uint64_t key)
+/* A command line is in the memory of its process, and reading it can wait for that process. So a
+ * runner does it. */
+void exec_send_left_running(uint64_t key)
 {
 	struct exec *exec = exec_find(key);
-	size_t size = name_processes(exec, false);
+	size_t size = left_running_write(exec, false);
 	frame_header_write(naming_room, FRAME_LEFT_RUNNING, 0, (uint32_t)size);
 	bool nobody = !exec || exec->runner < 0;
-	if (nobody || !relay_begin_naming(key, naming_room, FRAME_HEADER_SIZE + size))
-		exec_name_shortly(key);
+	if (nobody || !relay_begin_left_running(key, naming_room, FRAME_HEADER_SIZE + size))
+		exec_send_left_running_names(key);
 }
 
-void exec_time(int64_t now)
-{
-	for (uint32_t i = 0; i < used_up_to; i++) {
-		struct exec *exec = &execs[i];
-		if (!exec->key)
-			continue;
-		if (exec->deadline <= now) {
-			exec->deadline = NEVER;
-			ending_kill(exec, EXEC_END_TIMED_OUT);
-		}
-		if ((exec->outputs[0].retry_at && exec->outputs[0].retry_at <= now) ||
-		    (exec->outputs[1].retry_at && exec->outputs[1].retry_at <= now))
-			output_resume(exec);
-	}
-}
-
-int64_t exec_deadline(void)
+int64_t exec_time(int64_t now)
 {
 	int64_t next = NEVER;
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct exec *exec = &execs[i];
 		if (!exec->key)
 			continue;
+		if (exec->deadline <= now) {
+			exec->deadline = NEVER;
+			exec_kill(exec, EXEC_END_TIMED_OUT);
+		}
+		if ((exec->outputs[0].retry_at && exec->outputs[0].retry_at <= now) ||
+		    (exec->outputs[1].retry_at && exec->outputs[1].retry_at <= now))
+			output_resume(exec);
 		next = MIN(next, exec->deadline);
 		for (int stream = 0; stream < 2; stream++)
 			if (exec->outputs[stream].retry_at)
@@ -551,7 +534,7 @@ int64_t exec_deadline(void)
 	return next;
 }
 
-void exec_turn(void)
+void exec_send_pending(void)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct exec *exec = &execs[i];
@@ -559,18 +542,18 @@ void exec_turn(void)
 			continue;
 		if (!(exec->flags & EXEC_LOG))
 			output_resume(exec);
-		send_progress(exec);
+		exec_send_progress(exec);
 	}
 }
 
-void exec_reconnected(void)
+void exec_connection_changed(void)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct exec *exec = &execs[i];
-		/* Whoever takes the output of one that lasts counts on. */
-		if (!connection_lasts())
+		/* On a permanent channel the shim goes on counting the credit for output. */
+		if (!connection_is_permanent())
 			exec->output_credit = FILE_WINDOW;
-		/* Nothing is promised until LISTED: all that fits beside what waits. */
+		/* The new connection gets its credit with LISTED: the free room of the window. */
 		if (exec->key && (exec->flags & EXEC_STDIN) && exec->phase != EXEC_PHASE_ENDED) {
 			exec->input_credit = 0;
 			exec->input_returned = (uint32_t)(FILE_WINDOW - exec->input_window.used);

@@ -1,162 +1,234 @@
-/* The launcher: forked by PID 1, joins the `work` cgroup once, then forks runners that are PID 1's
- * children (CLONE_PARENT). It holds nothing but its socket, so that nothing leaks into what it
- * forks, and does nothing but wait for the next request.
- *
- * Joining waits for the kernel, up to 15 ms of no work, so the first launcher is forked as soon as
- * the host's root is left: it joins while the sandbox's own root is made. Until it has been told
- * what became of it, and has hardened itself as PID 1 did, it forks nothing. (Its root directory is
- * the kernel's to change: pivot_root() moves everybody who is in the old one.) */
+/* PID 1's side of the launcher. Called by the loop and by runners.c; never blocks: a launcher that
+ * does not answer in time is replaced by another. */
 #include "init/launcher.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
-#include "base/syscalls.h"
+#include "init/killing.h"
+#include "init/launcher_process.h"
+#include "init/loop.h"
+#include "init/runners.h"
 #include "init/setup/configuration.h"
-#include "init/signals.h"
 
-#define LAUNCHER_SOCKET 3
-/* The largest frame and its overhead fit even where the default is smaller. */
-#define RUNNER_SOCKET_BUFFER (512 * 1024)
+/* A launcher that does not answer for this long was stopped from inside and is replaced. If the
+ * whole sandbox is frozen, its successor will not answer either: each gets twice the time of the
+ * one before, up to a limit. */
+#define LAUNCHER_PATIENCE (3 * NSEC_PER_SEC)
+#define LAUNCHER_PATIENCE_MAX (8 * LAUNCHER_PATIENCE)
+#define RETRY_PAUSE (100 * NSEC_PER_MSEC)
 
-/* Moves into `work`: 0, or -errno of the first hierarchy that refused. */
-static int join_work(void)
+static struct {
+	pid_t pid; /* 0: none */
+	int socket;
+	uint32_t asked;    /* runners that were asked for and have not come yet */
+	int64_t answer_by; /* NEVER */
+	int64_t patience;
+	int64_t retry_at; /* when to start a launcher or ask for runners again; NEVER */
+	bool configured;  /* runners may be made */
+} launcher = {.socket = -1, .answer_by = NEVER, .patience = LAUNCHER_PATIENCE, .retry_at = NEVER};
+
+bool launcher_has_pid(pid_t pid)
 {
-	const struct setup *setup = &configuration.setup;
-	for (uint32_t i = 0; i < setup->handles.work_cgroup_count; i++)
-		if (write(setup->handles.work_cgroups[i], "0", 1) != 1)
-			return errno ? -errno : -EIO;
+	return pid == launcher.pid;
+}
+
+bool launcher_owes_runner(void)
+{
+	return launcher.asked > 0;
+}
+
+void launcher_refill_by(int64_t at)
+{
+	launcher.retry_at = MIN(launcher.retry_at, at);
+}
+
+static int launcher_fork(void)
+{
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	pid_t pid = fork();
+	if (pid == 0)
+		launcher_process_main(pair[1], !launcher.configured);
+	int error = errno;
+	close(pair[1]);
+	if (pid < 0 || fd_set_nonblocking(pair[0]) < 0) {
+		close(pair[0]);
+		return pid < 0 ? -error : -ENOMEM;
+	}
+	launcher.pid = pid;
+	launcher.socket = pair[0];
+	launcher.asked = 0;
+	launcher.answer_by = NEVER;
 	return 0;
 }
 
-/* Closes all that PID 1 had open but the socket, which becomes descriptor 3. */
-static void drop_descriptors(int socket)
+void launcher_prepare(void)
 {
-	if (dup3(socket, LAUNCHER_SOCKET, O_CLOEXEC) < 0 && errno != EINVAL)
-		_exit(1);
-	sys_close_range(LAUNCHER_SOCKET + 1, ~0U, 0);
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	if (null < 0)
-		return;
-	for (int fd = 0; fd < 3; fd++)
-		dup2(null, fd);
-	close(null);
+	if (launcher_fork() < 0)
+		launcher.pid = 0;
 }
 
-static int make_socket(int *ret_ours, int *ret_runners)
+int launcher_watch(void)
 {
-	int pair[2], size = RUNNER_SOCKET_BUFFER;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return -errno;
-	*ret_ours = pair[0];
-	*ret_runners = pair[1];
-	for (int i = 0; i < 2; i++)
-		setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-	return fd_set_nonblocking(pair[0]);
+	if (launcher.socket < 0)
+		return 0;
+	return loop_add(launcher.socket, EPOLLIN, EVENT_LAUNCHER, 0, 0);
 }
 
-/* What a runner becomes before there is a request: off every request's path. It never becomes
- * dumpable, not even for a moment: it is a copy of PID 1. */
-static void prepare_runner(void)
+static int launcher_start(void)
 {
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
-}
-
-static struct launched launch(int *ret_socket)
-{
-	CLOSE_FD int ours = -1;
-	CLOSE_FD int runners = -1;
-	int result = make_socket(&ours, &runners);
-	if (result < 0)
-		return (struct launched){.errnum = -result};
-	long pid = syscall(__NR_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
-	if (pid < 0)
-		return (struct launched){.errnum = errno};
-	if (pid == 0) {
-		close(LAUNCHER_SOCKET);
-		close(ours);
-		prepare_runner();
-		runner_main(runners);
-	}
-	*ret_socket = TAKE_FD(ours);
-	return (struct launched){.pid = (int32_t)pid};
-}
-
-int launcher_fork(int *ret_socket)
-{
-	CLOSE_FD int ours = -1;
-	CLOSE_FD int runners = -1;
-	int result = make_socket(&ours, &runners);
+	int result = launcher_fork();
 	if (result < 0)
 		return result;
-	pid_t pid = fork();
-	if (pid < 0)
-		return -errno;
-	if (pid == 0) {
-		signals_ignore();
-		drop_descriptors(runners);
-		prepare_runner();
-		runner_main(LAUNCHER_SOCKET);
-	}
-	*ret_socket = TAKE_FD(ours);
-	return pid;
+	if (launcher_watch() == 0)
+		return 0;
+	fd_close(&launcher.socket); /* which ends it */
+	launcher.pid = 0;
+	return -ENOMEM;
 }
 
-/* The configuration that PID 1 has meanwhile, and its hardening. */
-static void wait_for_begin(void)
+/* Ends a launcher that is of no use any more; launcher_reaped() sees its end. */
+static void launcher_drop(void)
 {
-	struct launcher_begin begin;
-	struct failure failure;
-	struct iovec parts[] = {
-	    {.iov_base = &begin, .iov_len = sizeof(begin)},
-	    {.iov_base = configuration.environment_room,
-	     .iov_len = sizeof(configuration.environment_room)},
+	fd_close(&launcher.socket);
+	launcher.answer_by = NEVER;
+	if (launcher.pid > 0)
+		kill(launcher.pid, SIGKILL);
+}
+
+void launcher_refill(void)
+{
+	uint32_t wanted = runners_missing();
+	if (configuration.setup.channel) {
+		/* Without a launcher, PID 1 forks the runners itself. */
+		for (; wanted > 0; wanted--) {
+			int socket = -1, pid = runner_fork_directly(&socket);
+			if (pid < 0) {
+				runner_request_fail_first(-pid, NO_PROCESS_MESSAGE);
+				launcher.retry_at = clock_boot() + RETRY_PAUSE;
+				return;
+			}
+			runner_add(pid, socket);
+		}
+		return;
+	}
+	if (launcher.socket < 0 || !launcher.configured)
+		return;
+	while (launcher.asked < wanted) {
+		if (send(launcher.socket, "r", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+			break; /* It is dead, and launcher_reaped() will see that. */
+		launcher.asked++;
+		if (launcher.answer_by == NEVER)
+			launcher.answer_by = clock_boot() + launcher.patience;
+	}
+}
+
+/* Sends the configuration to the launcher that was forked before CONFIGURE. */
+static int launcher_configure(void)
+{
+	struct launcher_configuration message = {
+	    .setup = configuration.setup,
+	    .environment_count = configuration.environment_count,
+	    .environment_size = (uint32_t)configuration.environment.size,
 	};
-	struct msghdr message = {.msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts)};
-	ssize_t got;
-	do
-		got = recvmsg(LAUNCHER_SOCKET, &message, 0);
-	while (got < 0 && errno == EINTR);
-	/* Whatever fails ends it, and PID 1 forks another, which has all this by being forked. */
-	if (got < (ssize_t)sizeof(begin) || (size_t)got != sizeof(begin) + begin.environment_size ||
-	    setup_harden_process(&begin.setup, &failure) < 0)
-		_exit(got == 0 ? 0 : 1);
-	configuration.setup = begin.setup;
-	configuration.environment_count = begin.environment_count;
-	configuration.environment =
-	    (struct bytes){.data = configuration.environment_room, .size = begin.environment_size};
-	configuration.configured = true;
+	struct iovec parts[] = {
+	    {.iov_base = &message, .iov_len = sizeof(message)},
+	    {.iov_base = configuration.environment_room, .iov_len = message.environment_size},
+	};
+	struct msghdr header = {.msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts)};
+	ssize_t sent = sendmsg(launcher.socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sent < 0 ? -errno : 0;
 }
 
-void launcher_main(int socket, bool ahead)
+int launcher_begin_runners(void)
 {
-	signals_ignore();
-	prctl(PR_SET_NAME, "launcher");
-	int joined = join_work();
-	drop_descriptors(socket);
-	if (ahead)
-		wait_for_begin();
-	for (;;) {
-		char byte;
-		ssize_t got = recv(LAUNCHER_SOCKET, &byte, 1, 0);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			_exit(0);
-		int runner = -1;
-		/* Outside the cgroup nothing would be limited: then nothing is run. */
-		struct launched answer = {.errnum = -joined};
-		if (joined == 0)
-			answer = launch(&runner);
-		ssize_t sent =
-		    fd_send(LAUNCHER_SOCKET, &answer, sizeof(answer), &runner, runner >= 0);
-		fd_close(&runner);
-		if (sent < 0)
-			_exit(1);
+	int result = 0;
+	launcher.configured = true;
+	if (launcher.pid > 0 && launcher_configure() < 0) {
+		/* It may have died before the loop began to reap children. */
+		launcher_drop();
+		while (waitpid(launcher.pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		launcher.pid = 0;
 	}
+	if (launcher.pid == 0 && !configuration.setup.channel)
+		result = launcher_start();
+	if (result < 0)
+		return result;
+	/* Forking directly is slow on the kernel that needs it: CONFIGURED is sent first. */
+	if (configuration.setup.channel)
+		launcher.retry_at = clock_boot() + NSEC_PER_MSEC;
+	else
+		launcher_refill();
+	return 0;
+}
+
+void launcher_event(void)
+{
+	while (launcher.socket >= 0) {
+		struct launcher_answer answer;
+		int socket = -1;
+		size_t count = 1;
+		ssize_t got = fd_receive(launcher.socket, &answer, sizeof(answer), &socket, &count);
+		if (got == -EAGAIN)
+			break;
+		bool whole = got == sizeof(answer) && (count == 1) == (answer.pid > 1);
+		if (!whole || launcher.asked == 0) {
+			if (count == 1 && got > 0)
+				fd_close(&socket);
+			launcher_drop();
+			return;
+		}
+		launcher.asked--;
+		launcher.patience = LAUNCHER_PATIENCE;
+		launcher.answer_by = launcher.asked ? clock_boot() + launcher.patience : NEVER;
+		if (answer.pid > 1) {
+			runner_add(answer.pid, socket);
+		} else if (!runner_request_fail_first(answer.errnum, NO_PROCESS_MESSAGE)) {
+			launcher.retry_at = clock_boot() + RETRY_PAUSE;
+			return;
+		}
+	}
+	launcher_refill();
+}
+
+void launcher_reaped(void)
+{
+	launcher.pid = 0;
+	fd_close(&launcher.socket);
+	launcher.asked = 0;
+	launcher.answer_by = NEVER;
+	/* It may have made a runner that PID 1 was not told of. */
+	strays_kill();
+	int result = launcher_start();
+	if (result < 0) {
+		while (runner_request_fail_first(-result, NO_PROCESS_MESSAGE))
+			;
+		launcher.retry_at = clock_boot() + RETRY_PAUSE;
+		return;
+	}
+	launcher_refill();
+}
+
+int64_t launcher_time(int64_t now)
+{
+	if (launcher.answer_by <= now) {
+		launcher.patience = MIN(2 * launcher.patience, LAUNCHER_PATIENCE_MAX);
+		launcher_drop();
+	}
+	if (launcher.retry_at <= now) {
+		launcher.retry_at = NEVER;
+		if (!configuration.setup.channel && launcher.pid == 0 && launcher_start() < 0)
+			launcher.retry_at = now + RETRY_PAUSE;
+		launcher_refill();
+	}
+	return MIN(launcher.answer_by, launcher.retry_at);
 }

@@ -1,31 +1,30 @@
-/* The launcher's and the runners' own code: they are forks of PID 1, live in the `work` cgroup and
- * may block, allocate and be killed. */
+/* PID 1's side of the launcher: starts it, asks it for runners, replaces it when it dies or does
+ * not answer. The launcher's own code is in launcher_process.c. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/macros.h"
-#include "init/setup/setup.h"
 
-/* PID 1 asks for a runner with one byte; the answer is this, with PID 1's end of the runner's
- * socket when there is one. */
-struct launched {
-	int32_t pid;    /* 0: it failed */
-	int32_t errnum; /* why */
-};
+/* Forks the first launcher before the loop and before CONFIGURE, so that it waits for the kernel
+ * while PID 1 works. If this fails, launcher_begin_runners() forks one. */
+void launcher_prepare(void);
+/* Adds the launcher's socket to the loop, once the loop is open. */
+NODISCARD int launcher_watch(void);
+/* The sandbox is configured: runners may be made. 0 or -errno. */
+NODISCARD int launcher_begin_runners(void);
+/* Asks for the runners that are missing (runners_missing()). */
+void launcher_refill(void);
+/* The same, at this time or earlier. */
+void launcher_refill_by(int64_t at);
+bool launcher_has_pid(pid_t pid);
+/* A runner may exist that is not in the table yet. */
+bool launcher_owes_runner(void);
 
-/* By PID 1 itself, without a launcher: for a kernel that knows no CLONE_PARENT (gVisor's), where
- * there is no cgroup to be born in. The pid, or -errno. */
-NODISCARD int launcher_fork(int *ret_socket);
-/* What a launcher that was forked ahead is told when the sandbox is configured, in one message with
- * the environment behind it. */
-struct launcher_begin {
-	struct setup setup; /* its descriptors are PID 1's */
-	uint32_t environment_count, environment_size;
-};
-
-/* `socket` leads to PID 1. ahead: the sandbox is not configured, nor this process hardened; it
- * joins its cgroup, and waits for struct launcher_begin. */
-_Noreturn void launcher_main(int socket, bool ahead);
-_Noreturn void runner_main(int socket);
+/* Its socket is readable. */
+void launcher_event(void);
+void launcher_reaped(void);
+/* Does what is due now; returns when something is due next, or NEVER. */
+int64_t launcher_time(int64_t now);

@@ -1,5 +1,5 @@
-/* The loop: epoll, one timer, SIGCHLD. Everything PID 1 does is done from here, in turns; nothing
- * it calls blocks (the output logs are on the host's disk and wait as any file does). */
+/* The loop: epoll, one timer, SIGCHLD. Everything PID 1 does is called from here, in turns.
+ * Nothing that it calls blocks, except that output logs are files on the host's disk. */
 #include "init/loop.h"
 
 #include <errno.h>
@@ -14,10 +14,11 @@
 #include "base/fd.h"
 #include "init/setup/configuration.h"
 #include "init/connection.h"
-#include "init/ending.h"
+#include "init/killing.h"
 #include "init/exec.h"
-#include "init/launch.h"
+#include "init/launcher.h"
 #include "init/process_limit.h"
+#include "init/runners.h"
 #include "init/relay.h"
 #include "init/setup/setup.h"
 
@@ -28,7 +29,7 @@ static struct {
 	int epoll, timer, signals;
 	int64_t armed;    /* when the timer fires */
 	int64_t deadline; /* of the sandbox */
-	int64_t shutdown; /* when SIGTERM has had its time; NEVER: not shutting down */
+	int64_t shutdown; /* when the time after SIGTERM is over; NEVER: not shutting down */
 	int64_t meminfo_at;
 } loop = {
     .epoll = -1,
@@ -40,8 +41,8 @@ static struct {
 };
 
 /* kind in 8 bits, index in 24, generation in 32. */
-static struct epoll_event event_of(uint32_t events, enum event_kind kind, uint32_t index,
-				   uint32_t generation)
+static struct epoll_event event_make(uint32_t events, enum event_kind kind, uint32_t index,
+				     uint32_t generation)
 {
 	uint64_t data = (uint64_t)kind << 56 | (uint64_t)index << 32 | generation;
 	return (struct epoll_event){.events = events, .data.u64 = data};
@@ -49,13 +50,13 @@ static struct epoll_event event_of(uint32_t events, enum event_kind kind, uint32
 
 int loop_add(int fd, uint32_t events, enum event_kind kind, uint32_t index, uint32_t generation)
 {
-	struct epoll_event event = event_of(events, kind, index, generation);
+	struct epoll_event event = event_make(events, kind, index, generation);
 	return epoll_ctl(loop.epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 int loop_modify(int fd, uint32_t events, enum event_kind kind, uint32_t index, uint32_t generation)
 {
-	struct epoll_event event = event_of(events, kind, index, generation);
+	struct epoll_event event = event_make(events, kind, index, generation);
 	return epoll_ctl(loop.epoll, EPOLL_CTL_MOD, fd, &event) < 0 ? -errno : 0;
 }
 
@@ -73,7 +74,7 @@ void loop_shut_down(uint32_t grace_ms)
 {
 	loop.shutdown = clock_boot() + grace_ms * NSEC_PER_MSEC;
 	kill(-1, SIGTERM);
-	/* What is stopped would not see it. */
+	/* A stopped process would not handle it. */
 	kill(-1, SIGCONT);
 }
 
@@ -82,24 +83,24 @@ bool loop_shutting_down(void)
 	return loop.shutdown != NEVER;
 }
 
-static void reap(void)
+static void children_reap(void)
 {
 	struct signalfd_siginfo info;
 	int status;
 	pid_t pid;
 	while (read(loop.signals, &info, sizeof(info)) == sizeof(info))
 		;
-	/* Children are the launcher, runners and strays. None of them is to be stopped from inside:
-	 * it would hold up what it supervises. */
+	/* Children are the launcher, runners and strays. One that was stopped from inside is
+	 * continued: it would hold up the processes that it supervises. */
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
 		if (WIFSTOPPED(status))
 			kill(pid, SIGCONT);
 		else
-			launch_reaped(pid, status);
+			child_reaped(pid, status);
 	}
 }
 
-static void dispatch(const struct epoll_event *event)
+static void event_dispatch(const struct epoll_event *event)
 {
 	uint32_t index = (uint32_t)(event->data.u64 >> 32) & 0xffffff;
 	uint32_t generation = (uint32_t)event->data.u64;
@@ -112,17 +113,17 @@ static void dispatch(const struct epoll_event *event)
 		connection_event(generation, event->events);
 		break;
 	case EVENT_SIGNAL:
-		reap();
+		children_reap();
 		break;
 	case EVENT_TIMER:
 		if (read(loop.timer, &expirations, sizeof(expirations)) > 0)
 			loop.armed = NEVER;
 		break;
 	case EVENT_LAUNCHER:
-		launch_event();
+		launcher_event();
 		break;
 	case EVENT_RUNNER:
-		launch_runner_event(index, generation, event->events);
+		runner_event(index, generation, event->events);
 		break;
 	case EVENT_STDOUT:
 		exec_output_event(index, generation, 0);
@@ -136,8 +137,8 @@ static void dispatch(const struct epoll_event *event)
 	}
 }
 
-/* /proc/meminfo is kept true while something runs that could look at it. */
-static void refresh_meminfo(int64_t now)
+/* Keeps /proc/meminfo up to date while a command runs that could read it. */
+static void meminfo_refresh(int64_t now)
 {
 	if (configuration.setup.meminfo < 0 || exec_alive() == 0) {
 		loop.meminfo_at = NEVER;
@@ -149,9 +150,10 @@ static void refresh_meminfo(int64_t now)
 	loop.meminfo_at = now + MEMINFO_PERIOD;
 }
 
-static void arm_timer(int64_t next)
+static void timer_arm(int64_t next)
 {
-	/* An earlier one may fire for nothing; that is cheaper than moving it every time. */
+	/* A timer that was armed for an earlier time may fire for nothing. That is cheaper than
+	 * moving it every time. */
 	if (next >= loop.armed)
 		return;
 	struct itimerspec when = {0};
@@ -162,23 +164,20 @@ static void arm_timer(int64_t next)
 		loop.armed = next;
 }
 
-/* Everything that is due now; returns when something is next. */
-static int64_t serve_time(void)
+/* Does everything that is due now; returns when something is due next. Killing comes last, because
+ * the others may begin it. */
+static int64_t timers_serve(void)
 {
 	int64_t now = clock_boot();
-	exec_time(now);
-	relay_time(now);
-	launch_time(now);
-	process_limit_time(now);
-	ending_time(now);
-	refresh_meminfo(now);
 	int64_t next = MIN(loop.deadline, loop.shutdown);
-	next = MIN(next, loop.meminfo_at);
-	next = MIN(next, exec_deadline());
-	next = MIN(next, relay_deadline());
-	next = MIN(next, launch_deadline());
-	next = MIN(next, process_limit_deadline());
-	return MIN(next, ending_deadline());
+	next = MIN(next, exec_time(now));
+	next = MIN(next, relay_time(now));
+	next = MIN(next, launcher_time(now));
+	next = MIN(next, runners_time(now));
+	next = MIN(next, process_limit_time(now));
+	next = MIN(next, killing_time(now));
+	meminfo_refresh(now);
+	return MIN(next, loop.meminfo_at);
 }
 
 int loop_open(void)
@@ -202,19 +201,19 @@ enum init_exit loop_run(void)
 	struct epoll_event events[EVENTS_PER_TURN];
 	for (;;) {
 		connection_serve();
-		int64_t next = serve_time();
+		int64_t next = timers_serve();
 		connection_flush();
 		int64_t now = clock_boot();
 		if (loop.deadline <= now)
 			return INIT_EXIT_DEADLINE;
 		if (loop.shutdown <= now || (loop_shutting_down() && exec_alive() == 0))
 			return INIT_EXIT_SHUTDOWN;
-		arm_timer(next);
-		int count =
-		    epoll_wait(loop.epoll, events, EVENTS_PER_TURN, connection_waiting() ? 0 : -1);
+		timer_arm(next);
+		int count = epoll_wait(loop.epoll, events, EVENTS_PER_TURN,
+				       connection_has_request() ? 0 : -1);
 		if (count < 0 && errno != EINTR)
 			return INIT_EXIT_FAILED;
 		for (int i = 0; i < count; i++)
-			dispatch(&events[i]);
+			event_dispatch(&events[i]);
 	}
 }

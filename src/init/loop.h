@@ -1,5 +1,5 @@
-/* PID 1's one epoll loop. Everything registers a descriptor with what it belongs to; an event that
- * was fetched for a slot that has been given away meanwhile is recognised by its generation. */
+/* PID 1's epoll loop. A descriptor is registered with the kind, index and generation of its
+ * owner. The generation shows that an event is for an earlier owner of the same index. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@ enum event_kind {
 	EVENT_SIGNAL,
 	EVENT_TIMER,
 	EVENT_LAUNCHER,
-	EVENT_RUNNER, /* index in launch.c's table */
+	EVENT_RUNNER, /* index in runners.c's table */
 	EVENT_STDOUT, /* index in exec.c's table, as the next two */
 	EVENT_STDERR,
 	EVENT_INPUT,
@@ -28,16 +28,16 @@ NODISCARD int loop_modify(int fd, uint32_t events, enum event_kind kind, uint32_
 			  uint32_t generation);
 void loop_remove(int fd);
 
-/* Time-outs: CLOCK_BOOTTIME, NEVER when there is none. */
+/* When the sandbox ends by itself, in CLOCK_BOOTTIME; or NEVER. */
 void loop_set_deadline(int64_t deadline);
-/* Ends every process at grace (SIGTERM now), then the sandbox. */
+/* SIGTERM to every process now; the sandbox ends after grace_ms, or when every exec has ended. */
 void loop_shut_down(uint32_t grace_ms);
 bool loop_shutting_down(void);
 
-/* How PID 1 exits. Whichever it is, the kernel then kills everything in the sandbox. */
+/* How PID 1 exits. The kernel then kills every process of the sandbox. */
 enum init_exit { INIT_EXIT_SHUTDOWN = 0, INIT_EXIT_FAILED = 1, INIT_EXIT_DEADLINE = 2 };
 
-/* Before anything is added: 0 or -errno. */
+/* Called before anything is added. 0 or -errno. */
 NODISCARD int loop_open(void);
 /* Serves until the sandbox ends. */
 enum init_exit loop_run(void);

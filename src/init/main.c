@@ -1,6 +1,7 @@
 /* caisson-init: PID 1 of every sandbox. Started by the spawner with BOOT_FD open, it sets the
- * sandbox up, then serves the connection until the sandbox ends. Started with an argument, as a
- * container's process that was set up by others, it serves the one that is its standard input. */
+ * sandbox up, then serves the connection until the sandbox ends. Started with an argument, as
+ * the process of a container that others have set up, it serves the channel that is its standard
+ * input. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 #include "init/setup/configuration.h"
 #include "init/connection.h"
-#include "init/launch.h"
+#include "init/launcher.h"
 #include "init/loop.h"
 #include "init/process_limit.h"
 #include "init/scan.h"
@@ -20,9 +21,9 @@
 #include "init/signals.h"
 #include "init/terminal.h"
 
-/* A descriptor below 3 that is not open would be given to the next file and be mistaken for a
- * standard one. */
-static void fill_standard_descriptors(void)
+/* A closed descriptor below 3 would be given to the next file that is opened, which would then
+ * be used as a standard descriptor. */
+static void standard_descriptors_fill(void)
 {
 	int fd;
 	do
@@ -32,25 +33,25 @@ static void fill_standard_descriptors(void)
 		close(fd);
 }
 
-/* Six descriptors for each exec are more than the usual soft limit. */
-static void raise_file_limit(void)
+/* Each exec needs up to six descriptors: together more than the usual soft limit. */
+static void file_limit_raise(void)
 {
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
-		/* setrlimit() of musl brings what it needs to stop threads. */
+		/* Not setrlimit(): musl's brings along the code that stops threads. */
 		prlimit(0, RLIMIT_NOFILE, &limit, NULL);
 	}
 }
 
-static int fail(const char *what, int errnum)
+static int start_fail(const char *what, int errnum)
 {
 	dprintf(STDERR_FILENO, "caisson-init: %s: %s\n", what, strerror(errnum));
 	return INIT_EXIT_FAILED;
 }
 
-/* The socket that is standard input, which becomes /dev/null. */
-static int take_channel(void)
+/* Moves the socket away from standard input, which becomes /dev/null. */
+static int channel_take(void)
 {
 	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 	close(STDIN_FILENO);
@@ -62,33 +63,33 @@ int main(int argc, char **argv)
 	struct failure failure;
 	(void)argv;
 	bool channel = argc > 1;
-	/* Outside a namespace of its own it would signal every process of the host. */
+	/* Outside of its own pid namespace it would signal every process of the host. */
 	if (getpid() != 1)
-		return fail("started as an ordinary process", EPERM);
-	int channel_fd = channel ? take_channel() : -1;
-	fill_standard_descriptors();
+		return start_fail("started as an ordinary process", EPERM);
+	int channel_fd = channel ? channel_take() : -1;
+	standard_descriptors_fill();
 	signals_reset();
 	umask(022);
-	/* Before the first fork: all have it so. */
+	/* Before the first fork: every child inherits it. */
 	prctl(PR_SET_DUMPABLE, 0);
-	raise_file_limit();
+	file_limit_raise();
 	if (channel)
 		setup_channel(&configuration.setup);
-	else if (setup_boot(&configuration.setup, launch_prepare, &failure) < 0)
-		return fail(failure.message, (int)failure.errnum);
+	else if (setup_boot(&configuration.setup, launcher_prepare, &failure) < 0)
+		return start_fail(failure.message, (int)failure.errnum);
 	int result = scan_begin();
 	if (result < 0)
-		return fail("/proc", -result);
+		return start_fail("/proc", -result);
 	terminal_begin();
 	process_limit_watch(configuration.setup.handles.process_events);
 	result = loop_open();
 	if (result == 0)
-		result = launch_open();
+		result = launcher_watch();
 	if (result == 0)
-		result = channel ? connection_begin(channel_fd)
+		result = channel ? connection_use_channel(channel_fd)
 				 : connection_listen(configuration.setup.handles.listener);
 	if (result < 0)
-		return fail("the loop cannot be made", -result);
+		return start_fail("the loop cannot be made", -result);
 	if (!channel)
 		setup_ready();
 	return loop_run();

@@ -1,6 +1,6 @@
-/* snprintf and its like for the whole init, base/ and proto/ included: the linker takes these
- * before it looks into the C library, whose own ones are a tenth of the init's size. Declared, and
- * so their formats checked, by <stdio.h>. Not part of the sanitized init. */
+/* snprintf() and the like for the whole init, base/ and proto/ included: the linker takes these
+ * before those of the C library, which are a tenth of the init's size. <stdio.h> declares them,
+ * so formats are checked. Not part of the sanitized init. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "base/format.h"
 #include "base/macros.h"
 
-/* The compiler makes calls of these by itself after it has seen who calls what. */
+/* Link-time optimization may add calls of these after it has removed unused functions. */
 #define KEPT __attribute__((used))
 
 KEPT int vsnprintf(char *to, size_t room, const char *format, va_list args)

@@ -1,39 +1,41 @@
-/* Ends a fork bomb. Called by the loop; two small reads a second while a command runs, ten while
- * forks are being refused.
+/* Ends a fork bomb. Called by the loop; reads a small file twice a second while a command runs,
+ * and ten times a second while forks are refused.
  *
- * The limit of processes alone does not protect the others. The kernel refuses a fork last, when it
- * has copied all mappings of the caller, and each copy takes the lock of the mapped file's inode.
- * The files of /usr are the host's own, so that every fork and exec of the host and of other
- * sandboxes takes the same locks, libc's above all. Hundreds of processes that fork without a pause
- * queue up there, and each that is next must first get its turn among the others: the host's own
- * forks waited up to 31 s (docs/isolation.md). RLIMIT_NPROC, which the kernel asks first, helped
- * against a bomb of C and not against one of Python, and counts each uid of the sandbox by itself.
+ * The limit of processes alone does not protect the host and other sandboxes. The kernel checks
+ * it last in a fork, after it has copied all mappings of the caller, and each copy takes the
+ * lock of the mapped file's inode. The files of /usr are the host's own, so every fork and exec
+ * on the host and in other sandboxes takes the same locks, above all libc's. Hundreds of
+ * processes that fork without a pause queue there: the host's own forks waited up to 31 s
+ * (docs/isolation.md). RLIMIT_NPROC, which the kernel checks first, helped against a bomb
+ * written in C but not against one in Python, and it counts each uid of the sandbox separately.
  *
- * A program that is refused now and then only sees EAGAIN, as with any limit. */
+ * A program whose forks are refused now and then only gets EAGAIN, as with any limit. */
 #include "init/process_limit.h"
 
 #include "base/clock.h"
-#include "init/ending.h"
+#include "init/killing.h"
 #include "init/exec.h"
-#include "init/launch.h"
+#include "init/runners.h"
 #include "init/loop.h"
 #include "init/scan.h"
 #include "init/setup/setup.h"
 
-/* So many refusals in each of so many windows, one right after the other, and so many for each
- * process, are a bomb. One of C makes 600 to 1300 in a window, one of Python 200 to 400, on a slow
- * machine a tenth of that; a shell tries again after seconds. */
+/* A bomb is recognised by WINDOW_REFUSALS refusals in each of more than WINDOWS successive
+ * windows, and PROCESS_REFUSALS for each process. A bomb written in C makes 600 to 1300 refusals
+ * in a window, one in Python 200 to 400, on a slow machine a tenth of that; a shell retries
+ * after seconds. */
 #define WINDOW (100 * NSEC_PER_MSEC)
 #define WINDOW_REFUSALS 10
 #define WINDOWS 5u
 #define PROCESS_REFUSALS 2u
-/* While nothing is refused. (Version 1 of cgroups does not tell of a refusal: Linux 6.18.) */
+/* The pause while nothing is refused. (cgroup version 1 does not notify of a refusal: Linux
+ * 6.18.) */
 #define QUIET (500 * NSEC_PER_MSEC)
 
 static struct {
 	int events;
-	int64_t seen;  /* refusals, at the last look */
-	int64_t begun; /* when the windows began */
+	int64_t seen;  /* refusals at the last look */
+	int64_t begun; /* refusals when the windows began */
 	int64_t look_at;
 	unsigned windows;
 } limit = {.events = -1, .look_at = NEVER};
@@ -43,41 +45,40 @@ void process_limit_watch(int events)
 	limit.events = events;
 }
 
-/* Of all commands the one with the most processes, or what is left of ended ones. */
-static void end_largest(void)
+/* Ends the command with the most processes, or the strays if they are more. */
+static void exec_end_largest(void)
 {
 	struct exec *largest = NULL;
-	uint32_t most = scan_live(SCAN_STRAYS);
-	for (uint32_t i = 0; i < exec_slots(); i++) {
+	uint32_t most = scan_count_live(SCAN_STRAYS);
+	for (uint32_t i = 0; i < exec_table_size(); i++) {
 		struct exec *exec = exec_at(i);
 		if (!exec->key || exec->runner < 0)
 			continue;
-		/* It takes its time, and may be the one: another would be killed for nothing. */
+		/* One is being killed already and may be the bomb: another would be killed for
+		 * nothing. */
 		if (exec->killing)
 			return;
-		uint32_t live = scan_live(launch_runner((uint32_t)exec->runner)->pid);
+		uint32_t live = scan_count_live(runner_at((uint32_t)exec->runner)->pid);
 		if (live > most) {
 			most = live;
 			largest = exec;
 		}
 	}
 	if (largest)
-		ending_kill(largest, EXEC_END_TOO_MANY_PROCESSES);
+		exec_kill(largest, EXEC_END_TOO_MANY_PROCESSES);
 	else
-		ending_strays();
+		strays_kill();
 }
 
-void process_limit_time(int64_t now)
+int64_t process_limit_time(int64_t now)
 {
 	if (limit.events < 0 || exec_alive() == 0) {
 		limit.look_at = NEVER;
 		limit.windows = 0;
-		return;
+		return NEVER;
 	}
-	if (now < limit.look_at) {
-		limit.look_at = MIN(limit.look_at, now + QUIET);
-		return;
-	}
+	if (now < limit.look_at)
+		return limit.look_at = MIN(limit.look_at, now + QUIET);
 	int64_t refusals = setup_cgroup_number(limit.events);
 	bool many = refusals - limit.seen >= WINDOW_REFUSALS;
 	limit.seen = refusals;
@@ -85,16 +86,12 @@ void process_limit_time(int64_t now)
 	limit.windows = many ? limit.windows + 1 : 0;
 	if (limit.windows <= 1)
 		limit.begun = refusals;
-	if (limit.windows <= WINDOWS)
-		return;
-	scan_take();
-	if (refusals - limit.begun >= PROCESS_REFUSALS * scan_total()) {
-		limit.windows = 0;
-		end_largest();
+	if (limit.windows > WINDOWS) {
+		scan_processes();
+		if (refusals - limit.begun >= PROCESS_REFUSALS * scan_count_all()) {
+			limit.windows = 0;
+			exec_end_largest();
+		}
 	}
-}
-
-int64_t process_limit_deadline(void)
-{
 	return limit.look_at;
 }

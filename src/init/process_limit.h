@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-/* The work cgroup's pids.events, which the setup owns; -1: there is none. */
+/* The work cgroup's pids.events, which struct setup owns; -1 if there is none. */
 void process_limit_watch(int events);
-void process_limit_time(int64_t now);
-int64_t process_limit_deadline(void);
+/* Does what is due now; returns when to look again, or NEVER. */
+int64_t process_limit_time(int64_t now);

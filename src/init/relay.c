@@ -1,7 +1,8 @@
-/* Operations between the connection and their runners. Called by connection.c and launch.c; never
- * blocks: what a runner does not take waits in a window (credit bounds it), what the connection
- * does not take is not read from the runner. A runner lives in the sandbox, so that what it says is
- * checked here: the daemon would end the whole link for what one runner did. */
+/* Passes frames between the connection and the runners of operations. Called by connection.c and
+ * runners.c; never blocks: data that a runner does not take waits in a window (bounded by
+ * credit), and frames that the connection does not take are not read from the runner. A runner
+ * is a process of the sandbox, so its frames are checked here: for an invalid one the daemon
+ * would end the whole connection. */
 #include "init/relay.h"
 
 #include <errno.h>
@@ -16,44 +17,45 @@
 #include "base/fd.h"
 #include "init/connection.h"
 #include "init/exec.h"
-#include "init/launch.h"
+#include "init/runners.h"
 #include "init/loop.h"
 #include "init/file/operation.h"
 #include "init/window.h"
 
-/* How long an operation may take to clean up after CANCEL. */
+/* How long an operation may clean up after CANCEL. */
 #define CANCEL_GRACE_MS 1000
-/* How long reading command lines may take; then processes go by their short names. */
+/* How long reading command lines may take; after that, the kernel's short names are sent. */
 #define NAMING_PATIENCE (1 * NSEC_PER_SEC)
-/* A runner that stayed belongs to a user of the sandbox, who may have stopped it: one that has not
- * even read its request by then is killed, and the request goes to another. */
+/* A runner that stayed is a process of a user of the sandbox, who may have stopped it. If it has
+ * not read its request by then, it is killed and the request goes to another. */
 #define READ_PATIENCE (1 * NSEC_PER_SEC)
 
-/* Frames of one runner that are read in a turn of the loop. */
+/* Frames that are read from one runner in a turn of the loop. */
 #define FRAMES_AT_ONCE 2
 
 struct operation_state {
 	uint64_t id; /* 0: free */
 	int runner;  /* index, -1: not yet */
 	struct window window;
-	uint64_t receive_credit; /* DATA that the outside may still send */
-	uint64_t send_credit;    /* DATA that the runner may still send */
-	uint32_t credit_owed;    /* for the runner, not told yet */
+	uint64_t receive_credit; /* bytes of DATA that the outside may still send */
+	uint64_t send_credit;    /* bytes of DATA that the runner may still send */
+	uint32_t credit_owed;    /* credit for the runner that was not sent yet */
 	bool end_owed, cancel_owed;
-	bool ended;      /* DATA_END came: no DATA may follow */
-	bool data_ended; /* the same of the runner's */
+	bool ended;      /* DATA_END came from the outside: no DATA may follow */
+	bool data_ended; /* DATA_END came from the runner */
 	bool cancelled;  /* CANCEL came */
-	bool fed;        /* its runner was sent more than its request */
-	bool stays;      /* its runner is there for the next one */
-	bool holding;    /* its runner, which has stayed, may not take it: data waits for a word */
+	bool fed;        /* its runner was sent more frames than the request */
+	bool stays;      /* its runner stays for another operation */
+	bool holding;    /* its runner had stayed and may not take the request: data waits for the
+			    first answer */
 	int64_t kill_at;
-	int64_t look_at; /* whether its runner has read the request; NEVER */
+	int64_t look_at; /* when to check whether its runner has read the request; NEVER */
 };
 
 static struct operation_state operations[OPERATIONS_MAX];
 static uint32_t used_up_to;
 
-static struct operation_state *find(uint64_t id)
+static struct operation_state *relay_find(uint64_t id)
 {
 	for (uint32_t i = 0; i < used_up_to; i++)
 		if (operations[i].id == id)
@@ -61,36 +63,36 @@ static struct operation_state *find(uint64_t id)
 	return NULL;
 }
 
-static void release(struct operation_state *operation, uint32_t grace_ms)
+static void relay_release(struct operation_state *operation, uint32_t grace_ms)
 {
 	if (operation->runner >= 0) {
-		if (!operation->stays || !launch_keep((uint32_t)operation->runner))
-			launch_release((uint32_t)operation->runner, grace_ms);
+		if (!operation->stays || !runner_stay((uint32_t)operation->runner))
+			runner_release((uint32_t)operation->runner, grace_ms);
 	} else
-		launch_withdraw(OWNER_OPERATION, (uint32_t)(operation - operations));
+		runner_request_withdraw(OWNER_OPERATION, (uint32_t)(operation - operations));
 	window_clear(&operation->window);
 	operation->id = 0;
 	while (used_up_to > 0 && operations[used_up_to - 1].id == 0)
 		used_up_to--;
 }
 
-/* An operation of ours for an exec: its id is the exec's key. */
-static bool is_naming(const struct operation_state *operation)
+/* An operation that PID 1 began for LEFT_RUNNING: its id is the exec's key. */
+static bool relay_is_left_running(const struct operation_state *operation)
 {
 	return !(operation->id & OPERATION_ID_BIT);
 }
 
-static void fail(struct operation_state *operation, enum error_kind kind, int errnum,
-		 const char *message)
+static void relay_fail(struct operation_state *operation, enum error_kind kind, int errnum,
+		       const char *message)
 {
-	if (is_naming(operation))
-		exec_name_shortly(operation->id);
+	if (relay_is_left_running(operation))
+		exec_send_left_running_names(operation->id);
 	else
 		connection_send_failure(FRAME_FAILED, operation->id, kind, errnum, message);
-	release(operation, CANCEL_GRACE_MS);
+	relay_release(operation, CANCEL_GRACE_MS);
 }
 
-static struct operation_state *find_free(void)
+static struct operation_state *relay_find_free(void)
 {
 	for (uint32_t i = 0; i < OPERATIONS_MAX; i++) {
 		if (operations[i].id)
@@ -101,8 +103,8 @@ static struct operation_state *find_free(void)
 	return NULL;
 }
 
-static void submit(struct operation_state *operation, uint64_t id, const uint8_t *frame,
-		   size_t size)
+static void relay_submit(struct operation_state *operation, uint64_t id, const uint8_t *frame,
+			 size_t size)
 {
 	*operation = (struct operation_state){
 	    .id = id,
@@ -113,12 +115,14 @@ static void submit(struct operation_state *operation, uint64_t id, const uint8_t
 	    .kill_at = NEVER,
 	    .look_at = NEVER,
 	};
-	launch_submit(OWNER_OPERATION, (uint32_t)(operation - operations), frame, size);
+	struct runner_request wanted = {
+	    .kind = OWNER_OPERATION, .owner = (uint32_t)(operation - operations), .size = size};
+	runner_request_submit(&wanted, frame);
 }
 
 void relay_begin(const struct request *request)
 {
-	if (find(request->id)) {
+	if (relay_find(request->id)) {
 		connection_refuse("the id of an operation was used twice");
 		return;
 	}
@@ -127,48 +131,48 @@ void relay_begin(const struct request *request)
 					"the sandbox is shutting down");
 		return;
 	}
-	struct operation_state *operation = find_free();
+	struct operation_state *operation = relay_find_free();
 	if (!operation) {
 		connection_send_failure(FRAME_FAILED, request->id, ERROR_BUSY, 0,
 					"too many operations at once in this sandbox");
 		return;
 	}
-	submit(operation, request->id, request->frame.payload - FRAME_HEADER_SIZE,
-	       FRAME_HEADER_SIZE + request->frame.size);
+	relay_submit(operation, request->id, request->frame.payload - FRAME_HEADER_SIZE,
+		     FRAME_HEADER_SIZE + request->frame.size);
 }
 
-bool relay_begin_naming(uint64_t key, const uint8_t *frame, size_t size)
+bool relay_begin_left_running(uint64_t key, const uint8_t *frame, size_t size)
 {
-	struct operation_state *operation = find(key) ? NULL : find_free();
+	struct operation_state *operation = relay_find(key) ? NULL : relay_find_free();
 	if (!operation)
 		return false;
-	submit(operation, key, frame, size);
-	operation = find(key);
+	relay_submit(operation, key, frame, size);
+	operation = relay_find(key);
 	if (operation)
 		operation->kill_at = clock_boot() + NAMING_PATIENCE;
 	return true;
 }
 
-/* One message to the runner: true when it took it, false with errno when it did not. */
-static bool send_frame(struct operation_state *operation, enum frame_type type, const void *payload,
-		       size_t size)
+/* Sends one message to the runner. False with errno if it was not taken. */
+static bool relay_send_frame(struct operation_state *operation, enum frame_type type,
+			     const void *payload, size_t size)
 {
 	uint8_t header[FRAME_HEADER_SIZE];
 	frame_header_write(header, type, 0, (uint32_t)size);
 	struct iovec parts[2] = {{header, sizeof(header)}, {(void *)payload, size}};
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-	struct runner *runner = launch_runner((uint32_t)operation->runner);
+	struct runner *runner = runner_at((uint32_t)operation->runner);
 	operation->fed = true;
 	return sendmsg(runner->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
 }
 
-static bool send_owed(struct operation_state *operation)
+static bool relay_send_owed(struct operation_state *operation)
 {
 	uint8_t number[4];
 	const uint8_t *data;
 	size_t size;
 	if (operation->cancel_owed) {
-		if (!send_frame(operation, FRAME_CANCEL, NULL, 0))
+		if (!relay_send_frame(operation, FRAME_CANCEL, NULL, 0))
 			return false;
 		operation->cancel_owed = false;
 	}
@@ -177,147 +181,149 @@ static bool send_owed(struct operation_state *operation)
 	if (operation->credit_owed) {
 		struct writer writer = writer_on(number, sizeof(number));
 		write_u32(&writer, operation->credit_owed);
-		if (!send_frame(operation, FRAME_CREDIT, number, sizeof(number)))
+		if (!relay_send_frame(operation, FRAME_CREDIT, number, sizeof(number)))
 			return false;
 		operation->credit_owed = 0;
 	}
 	while ((size = window_front(&operation->window, &data)) > 0) {
 		size = MIN(size, (size_t)FILE_CHUNK_MAX);
-		if (!send_frame(operation, FRAME_DATA, data, size))
+		if (!relay_send_frame(operation, FRAME_DATA, data, size))
 			return false;
 		window_drop(&operation->window, size);
 	}
 	if (operation->end_owed) {
-		if (!send_frame(operation, FRAME_DATA_END, NULL, 0))
+		if (!relay_send_frame(operation, FRAME_DATA_END, NULL, 0))
 			return false;
 		operation->end_owed = false;
 	}
 	return true;
 }
 
-static void drop_owed(struct operation_state *operation)
+static void relay_drop_owed(struct operation_state *operation)
 {
 	window_clear(&operation->window);
 	operation->credit_owed = 0;
 	operation->cancel_owed = operation->end_owed = false;
 }
 
-/* Tells the runner what it is owed and sets what epoll is asked for. A runner that has answered has
- * ended its receiving side, and a dead one has none: there is nothing to wait for then but its last
- * message. Waiting for room would keep PID 1 busy, for such a socket always counts as writable. */
-static void flush(struct operation_state *operation)
+/* Sends the runner everything that waits, and sets the events asked of epoll. A runner that has
+ * answered has shut its receiving side, and a dead one has none: only its last message is worth
+ * waiting for. Such a socket always counts as writable, so waiting for room would keep PID 1
+ * busy. */
+static void relay_flush(struct operation_state *operation)
 {
 	if (operation->runner < 0)
 		return;
-	bool done = send_owed(operation);
+	bool done = relay_send_owed(operation);
 	if (!done && (errno == EPIPE || errno == ECONNRESET)) {
-		drop_owed(operation);
+		relay_drop_owed(operation);
 		done = true;
 	}
-	launch_watch((uint32_t)operation->runner,
+	runner_watch((uint32_t)operation->runner,
 		     (done ? 0 : EPOLLOUT) | (connection_has_room() ? EPOLLIN : 0));
 }
 
-bool relay_assigned(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size)
+bool relay_send_to_runner(uint32_t index, uint32_t runner, const uint8_t *frame, size_t size)
 {
 	struct operation_state *operation = &operations[index];
 	if (operation->cancelled) {
-		launch_release(runner, 0);
-		fail(operation, ERROR_CANCELLED, 0, "cancelled");
+		runner_release(runner, 0);
+		relay_fail(operation, ERROR_CANCELLED, 0, "cancelled");
 		return true;
 	}
-	if (send(launch_runner(runner)->socket, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	if (send(runner_at(runner)->socket, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return false;
 	operation->runner = (int)runner;
-	operation->holding = launch_runner(runner)->stayed;
+	operation->holding = runner_at(runner)->stayed;
 	if (operation->holding)
 		operation->look_at = clock_boot() + READ_PATIENCE;
-	flush(operation);
+	relay_flush(operation);
 	return true;
 }
 
-void relay_refused(uint32_t index, const struct failure *failure)
+void relay_runner_failed(uint32_t index, const struct failure *failure)
 {
-	fail(&operations[index], failure->kind, (int)failure->errnum, failure->message);
+	relay_fail(&operations[index], failure->kind, (int)failure->errnum, failure->message);
 }
 
 void relay_data(const struct request *request)
 {
-	struct operation_state *operation = find(request->id);
-	/* It may have just ended. */
+	struct operation_state *operation = relay_find(request->id);
+	/* The operation may have just ended. */
 	if (!operation)
 		return;
 	if (request->frame.size > operation->receive_credit || operation->ended) {
-		fail(operation, ERROR_INVALID, 0, "more data than there was credit for");
+		relay_fail(operation, ERROR_INVALID, 0, "more data than there was credit for");
 		return;
 	}
 	operation->receive_credit -= request->frame.size;
 	bool direct = operation->runner >= 0 && operation->window.used == 0 &&
 		      !operation->credit_owed && !operation->cancel_owed && !operation->holding;
 	if (!direct ||
-	    !send_frame(operation, FRAME_DATA, request->frame.payload, request->frame.size)) {
+	    !relay_send_frame(operation, FRAME_DATA, request->frame.payload, request->frame.size)) {
 		window_put(&operation->window, request->frame.payload, request->frame.size);
-		flush(operation);
+		relay_flush(operation);
 	}
 }
 
 void relay_data_end(uint64_t id)
 {
-	struct operation_state *operation = find(id);
+	struct operation_state *operation = relay_find(id);
 	if (!operation)
 		return;
 	operation->ended = true;
 	operation->end_owed = true;
-	flush(operation);
+	relay_flush(operation);
 }
 
 void relay_credit(uint64_t id, uint32_t credit)
 {
-	struct operation_state *operation = find(id);
+	struct operation_state *operation = relay_find(id);
 	if (!operation)
 		return;
-	/* More than the window was never taken from it. */
+	/* The credit for the runner never exceeds the window. */
 	uint64_t most = FILE_WINDOW - MIN(operation->send_credit, (uint64_t)FILE_WINDOW);
 	credit = (uint32_t)MIN(most, (uint64_t)credit);
 	operation->send_credit += credit;
 	operation->credit_owed += credit;
-	flush(operation);
+	relay_flush(operation);
 }
 
 void relay_cancel(uint64_t id)
 {
-	struct operation_state *operation = find(id);
+	struct operation_state *operation = relay_find(id);
 	if (!operation || operation->cancelled)
 		return;
 	operation->cancelled = true;
 	operation->cancel_owed = true;
 	operation->kill_at = clock_boot() + CANCEL_GRACE_MS * NSEC_PER_MSEC;
-	flush(operation);
+	relay_flush(operation);
 }
 
 void relay_cancel_all(void)
 {
 	for (uint32_t i = 0; i < OPERATIONS_MAX; i++)
 		if (operations[i].id)
-			release(&operations[i], CANCEL_GRACE_MS);
+			relay_release(&operations[i], CANCEL_GRACE_MS);
 }
 
-/* What a runner said: the first frame of a message, at its place in the outbox. Its size, or the
- * message's when the operation has ended with it. */
-static size_t runner_frame(struct operation_state *operation, uint8_t *place, size_t size)
+/* Checks and passes on the first frame of a runner's message, which is in its place in the
+ * outbox. Returns the frame's size, or the message's size if the operation has ended with it. */
+static size_t relay_runner_frame(struct operation_state *operation, uint8_t *place, size_t size)
 {
 	struct frame frame;
 	bool final = false;
 	int64_t length = frame_parse(place, size, &frame);
 	if (length <= 0) {
-		fail(operation, ERROR_INTERNAL, 0, "the process doing it sent nonsense");
+		relay_fail(operation, ERROR_INTERNAL, 0, "the process doing it sent nonsense");
 		return size;
 	}
 	struct reader reader = reader_on(frame.payload, frame.size);
 	struct failure failure;
 	bool good = false;
-	/* Its id is an exec's, to whom nothing else may be said. */
-	uint16_t type = is_naming(operation) == (frame.type == FRAME_LEFT_RUNNING) ? frame.type : 0;
+	/* For LEFT_RUNNING the id is an exec's key, so no other frame may have it. */
+	uint16_t type =
+	    relay_is_left_running(operation) == (frame.type == FRAME_LEFT_RUNNING) ? frame.type : 0;
 	switch (type) {
 	case FRAME_DATA:
 		good = frame.size <= FILE_CHUNK_MAX && frame.size <= operation->send_credit &&
@@ -346,36 +352,37 @@ static size_t runner_frame(struct operation_state *operation, uint8_t *place, si
 		break;
 	}
 	if (!good) {
-		fail(operation, ERROR_INTERNAL, 0, "the process doing it broke the protocol");
+		relay_fail(operation, ERROR_INTERNAL, 0, "the process doing it broke the protocol");
 		return size;
 	}
 	operation->stays = final && frame.id == OPERATION_STAYS && !operation->cancelled;
 	operation->look_at = NEVER;
 	if (operation->holding) {
 		operation->holding = false;
-		flush(operation);
+		relay_flush(operation);
 	}
 	frame_header_write(place, frame.type, operation->id, frame.size);
-	connection_placed((size_t)length);
+	connection_commit((size_t)length);
 	if (!final)
 		return (size_t)length;
-	release(operation, CANCEL_GRACE_MS);
+	relay_release(operation, CANCEL_GRACE_MS);
 	return size;
 }
 
-/* True when there may be more to read. (Inlined, it makes the init 160 bytes larger.) */
-__attribute__((noinline)) static bool read_runner(struct operation_state *operation)
+/* True if there may be more to read. (Inlined, it makes the init 160 bytes larger.) */
+__attribute__((noinline)) static bool relay_read_runner(struct operation_state *operation)
 {
-	/* Its answer waits in its socket. A hang-up comes unasked and again and again: with nothing
-	 * owed this takes the socket out of epoll until relay_resume(). */
+	/* The answer waits in the socket. epoll reports a hang-up again and again, whatever it
+	 * was asked for; so if nothing has to be sent, this removes the socket from epoll until
+	 * relay_resume(). */
 	if (!connection_has_room()) {
-		flush(operation);
+		relay_flush(operation);
 		return false;
 	}
-	struct runner *runner = launch_runner((uint32_t)operation->runner);
-	uint8_t *place = connection_place();
-	/* The kernel's word for a peer that closed before it had read all. It comes ahead of what
-	 * that peer had sent, and once. */
+	struct runner *runner = runner_at((uint32_t)operation->runner);
+	uint8_t *place = connection_reserve();
+	/* ECONNRESET: the peer closed its socket before it had read everything. The kernel
+	 * reports this once, before what the peer had sent. */
 	size_t room = FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX;
 	ssize_t got = recv(runner->socket, place, room, MSG_DONTWAIT);
 	bool unread = got < 0 && errno == ECONNRESET;
@@ -384,21 +391,21 @@ __attribute__((noinline)) static bool read_runner(struct operation_state *operat
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (got > 0) {
-		launch_heard((uint32_t)operation->runner);
-		/* The bytes of a small file come with the answer behind them. */
+		runner_request_read((uint32_t)operation->runner);
+		/* The bytes of a small file and the answer come in one message. */
 		for (size_t at = 0; at < (size_t)got;)
-			at += runner_frame(operation, place + at, (size_t)got - at);
+			at += relay_runner_frame(operation, place + at, (size_t)got - at);
 		return operation->id != 0;
 	}
 	uint32_t ended = (uint32_t)operation->runner;
-	if (unread && !operation->fed && !operation->cancelled && launch_may_try_again(ended)) {
+	if (unread && !operation->fed && !operation->cancelled && runner_request_may_retry(ended)) {
 		operation->runner = -1;
-		launch_again(ended);
+		runner_request_retry(ended);
 	} else if (operation->cancelled)
-		fail(operation, ERROR_CANCELLED, 0, "cancelled");
+		relay_fail(operation, ERROR_CANCELLED, 0, "cancelled");
 	else
-		fail(operation, ERROR_RESOURCE_LIMIT, 0,
-		     "the process doing it was killed inside the sandbox");
+		relay_fail(operation, ERROR_RESOURCE_LIMIT, 0,
+			   "the process doing it was killed inside the sandbox");
 	return false;
 }
 
@@ -406,11 +413,11 @@ void relay_runner_event(uint32_t index, uint32_t events)
 {
 	struct operation_state *operation = &operations[index];
 	if (events & EPOLLOUT)
-		flush(operation);
+		relay_flush(operation);
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || operation->id == 0)
 		return;
-	/* Data and the answer often come together; the others have their turn too. */
-	for (int frames = 0; frames < FRAMES_AT_ONCE && read_runner(operation); frames++)
+	/* Data and the answer often come together; then the others have their turn. */
+	for (int frames = 0; frames < FRAMES_AT_ONCE && relay_read_runner(operation); frames++)
 		;
 }
 
@@ -419,47 +426,43 @@ void relay_resume(void)
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct operation_state *operation = &operations[i];
 		if (operation->id && operation->runner >= 0 &&
-		    !(launch_runner((uint32_t)operation->runner)->watched & EPOLLIN))
-			flush(operation);
+		    !(runner_at((uint32_t)operation->runner)->watched & EPOLLIN))
+			relay_flush(operation);
 	}
 }
 
-static void kill_runner(const struct operation_state *operation)
+static void relay_kill_runner(const struct operation_state *operation)
 {
-	struct runner *runner = launch_runner((uint32_t)operation->runner);
+	struct runner *runner = runner_at((uint32_t)operation->runner);
 	if (runner->pid > 0)
 		kill(runner->pid, SIGKILL);
 }
 
-/* SIOCOUTQ: how much of what was sent was not taken yet. */
-static void look_at_runner(struct operation_state *operation)
+/* SIOCOUTQ: how much of what was sent was not received yet. */
+static void relay_check_runner_read(struct operation_state *operation)
 {
 	int unread = 0;
 	operation->look_at = NEVER;
 	if (operation->runner >= 0 &&
-	    ioctl(launch_runner((uint32_t)operation->runner)->socket, SIOCOUTQ, &unread) == 0 &&
+	    ioctl(runner_at((uint32_t)operation->runner)->socket, SIOCOUTQ, &unread) == 0 &&
 	    unread > 0)
-		kill_runner(operation);
+		relay_kill_runner(operation);
 }
 
-void relay_time(int64_t now)
-{
-	for (uint32_t i = 0; i < used_up_to; i++) {
-		if (operations[i].id && operations[i].look_at <= now)
-			look_at_runner(&operations[i]);
-		if (!operations[i].id || operations[i].kill_at > now)
-			continue;
-		if (operations[i].runner >= 0)
-			kill_runner(&operations[i]);
-		fail(&operations[i], ERROR_CANCELLED, 0, "cancelled");
-	}
-}
-
-int64_t relay_deadline(void)
+int64_t relay_time(int64_t now)
 {
 	int64_t next = NEVER;
-	for (uint32_t i = 0; i < used_up_to; i++)
-		if (operations[i].id)
-			next = MIN(next, MIN(operations[i].kill_at, operations[i].look_at));
+	for (uint32_t i = 0; i < used_up_to; i++) {
+		struct operation_state *operation = &operations[i];
+		if (operation->id && operation->look_at <= now)
+			relay_check_runner_read(operation);
+		if (operation->id && operation->kill_at <= now) {
+			if (operation->runner >= 0)
+				relay_kill_runner(operation);
+			relay_fail(operation, ERROR_CANCELLED, 0, "cancelled");
+		}
+		if (operation->id)
+			next = MIN(next, MIN(operation->kill_at, operation->look_at));
+	}
 	return next;
 }

@@ -9,8 +9,8 @@
 
 size_t inbox_room(struct inbox *inbox, uint8_t **ret_place)
 {
-	/* A frame never wraps: when what is left behind the bytes is too short for the largest
-	 * one, they move to the front. At most one incomplete frame is ever moved. */
+	/* A frame must be contiguous. If the room behind the bytes is too small for the largest
+	 * frame, they move to the front: at most one incomplete frame. */
 	if (inbox->start == inbox->end)
 		inbox->start = inbox->end = 0;
 	if (INBOX_SIZE - inbox->start < FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX) {
@@ -22,30 +22,13 @@ size_t inbox_room(struct inbox *inbox, uint8_t **ret_place)
 	return INBOX_SIZE - inbox->end;
 }
 
-void inbox_filled(struct inbox *inbox, size_t size)
-{
-	inbox->end += size;
-}
-
 int64_t inbox_front(const struct inbox *inbox, struct frame *ret_frame)
 {
 	return frame_parse(inbox->data + inbox->start, inbox->end - inbox->start, ret_frame);
 }
 
-void inbox_taken(struct inbox *inbox, int64_t length)
-{
-	inbox->start += (size_t)length;
-}
-
-void inbox_clear(struct inbox *inbox)
-{
-	inbox->start = inbox->end = 0;
-}
-
-enum id_kind { ID_NONE, ID_EXEC, ID_OPERATION, ID_ANY, ID_REFUSED };
-
-/* Who a type is about; ID_REFUSED for what only an init sends. */
-static enum id_kind id_kind_of(enum frame_type type)
+/* Each type of request has its kind of id. The types that only an init sends have none. */
+static bool id_is_valid(enum frame_type type, uint64_t id)
 {
 	switch (type) {
 	case FRAME_HELLO:
@@ -54,7 +37,7 @@ static enum id_kind id_kind_of(enum frame_type type)
 	case FRAME_PING:
 	case FRAME_SHUTDOWN:
 	case FRAME_LIST:
-		return ID_NONE;
+		return id == 0;
 	case FRAME_EXEC:
 	case FRAME_STDIN:
 	case FRAME_STDIN_CLOSE:
@@ -63,18 +46,18 @@ static enum id_kind id_kind_of(enum frame_type type)
 	case FRAME_CONSUMED:
 	case FRAME_FORGET:
 	case FRAME_LEFT_RUNNING:
-		return ID_EXEC;
+		return id != 0 && !(id & OPERATION_ID_BIT);
 	case FRAME_FILE:
 	case FRAME_DATA:
 	case FRAME_DATA_END:
 	case FRAME_CANCEL:
 	case FRAME_CONNECT:
 	case FRAME_METRICS:
-		return ID_OPERATION;
+		return id & OPERATION_ID_BIT;
 	case FRAME_CREDIT:
 	case FRAME_FREEZE:
 	case FRAME_THAW:
-		return ID_ANY;
+		return true;
 	case FRAME_HELLO_REPLY:
 	case FRAME_CONFIGURED:
 	case FRAME_REFUSED:
@@ -93,28 +76,11 @@ static enum id_kind id_kind_of(enum frame_type type)
 	case FRAME_BEGIN:
 		break;
 	}
-	return ID_REFUSED;
-}
-
-static bool id_fits(enum id_kind kind, uint64_t id)
-{
-	switch (kind) {
-	case ID_NONE:
-		return id == 0;
-	case ID_EXEC:
-		return id != 0 && !(id & OPERATION_ID_BIT);
-	case ID_OPERATION:
-		return id & OPERATION_ID_BIT;
-	case ID_ANY:
-		return true;
-	case ID_REFUSED:
-		break;
-	}
 	return false;
 }
 
 /* Payloads of one or two numbers. */
-static int parse_small(const struct frame *frame, struct request *request)
+static int numbers_parse(const struct frame *frame, struct request *request)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	switch (frame->type) {
@@ -154,7 +120,7 @@ int request_parse(const struct frame *frame, struct request *ret_request)
 	ret_request->type = frame->type;
 	ret_request->id = frame->id;
 	ret_request->frame = *frame;
-	if (!id_fits(id_kind_of((enum frame_type)frame->type), frame->id))
+	if (!id_is_valid((enum frame_type)frame->type, frame->id))
 		return -EBADMSG;
 	switch (frame->type) {
 	case FRAME_HELLO:
@@ -173,8 +139,8 @@ int request_parse(const struct frame *frame, struct request *ret_request)
 	case FRAME_DATA:
 		return frame->size > FILE_CHUNK_MAX ? -EBADMSG : 0;
 	case FRAME_THAW:
-		return 0; /* answered with REFUSED whatever it says */
+		return 0; /* answered with REFUSED whatever its payload is */
 	default:
-		return parse_small(frame, ret_request);
+		return numbers_parse(frame, ret_request);
 	}
 }

@@ -1,5 +1,5 @@
-/* What arrives on the connection, from bytes to checked requests. No I/O and no state beyond the
- * bytes themselves: connection.c feeds it from the socket, a fuzz target from anywhere. */
+/* From the bytes that arrive on the connection to checked requests. Does no I/O and has no state
+ * but the bytes: connection.c feeds it from the socket, a fuzz target from anywhere. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,19 +9,19 @@
 #include "base/macros.h"
 #include "proto/init_messages.h"
 
-/* Two frames of the largest size: one being looked at, one on its way. */
+/* Two frames of the largest size: one being served, one arriving. */
 #define INBOX_SIZE (2 * (FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX))
 #define CONNECT_ADDRESS_MAX 64
 
 struct inbox {
 	uint8_t data[INBOX_SIZE];
-	size_t start, end; /* the bytes that are not parsed yet */
+	size_t start, end; /* bytes that are not parsed yet */
 };
 
 struct request {
 	uint16_t type;
 	uint64_t id;
-	struct frame frame; /* header and payload lie one after the other, see request_bytes() */
+	struct frame frame; /* its payload points into the inbox, right behind the header */
 	union {
 		struct hello hello;
 		int64_t deadline;  /* DEADLINE */
@@ -43,15 +43,13 @@ struct request {
 	};
 };
 
-/* Where the next bytes go, and how many fit; 0 only while whole frames are waiting. */
+/* Where the next bytes go, and how many fit; 0 only while whole frames are waiting. The caller then
+ * adds the number of received bytes to `end`. */
 size_t inbox_room(struct inbox *inbox, uint8_t **ret_place);
-void inbox_filled(struct inbox *inbox, size_t size);
-/* The frame at the front: its length, 0 when it is not complete, -EBADMSG. It stays until
- * inbox_taken(). */
+/* The frame at the front: its length, 0 if it is incomplete, or -EBADMSG. It stays until the caller
+ * adds its length to `start`. */
 NODISCARD int64_t inbox_front(const struct inbox *inbox, struct frame *ret_frame);
-void inbox_taken(struct inbox *inbox, int64_t length);
-void inbox_clear(struct inbox *inbox);
 
-/* Everything that must hold for a request from outside: a type that the outside may send, the right
- * kind of id, a payload that reads. 0 or -EBADMSG. */
+/* Checks a request completely: a type that the outside may send, the right kind of id, a valid
+ * payload. 0 or -EBADMSG. */
 NODISCARD int request_parse(const struct frame *frame, struct request *ret_request);

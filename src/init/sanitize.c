@@ -1,5 +1,5 @@
-/* Only in the build with sanitizers: how they behave inside a sandbox. There is no leak check (it
- * would need to trace PID 1), no symbolizer, and nothing is looked up in the sandbox's files. */
+/* Only in the build with sanitizers: their options inside a sandbox. No leak check, which would
+ * have to trace PID 1; no symbolizer, so that no file of the sandbox is read. */
 
 const char *__asan_default_options(void);
 const char *__ubsan_default_options(void);

@@ -1,4 +1,4 @@
-/* Walks /proc. Called by ending.c (killing), exec.c (left-over processes) and connection.c
+/* Walks /proc. Called by killing.c (killing), exec.c (left-over processes) and connection.c
  * (metrics). Reads /proc/PID/stat only: unlike cmdline it never waits for that process's memory. */
 #include "init/scan.h"
 
@@ -15,19 +15,20 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/syscalls.h"
-#include "init/launch.h"
+#include "init/runners.h"
 
 #define ENTRIES_MAX (SANDBOX_PIDS_MAX + 64)
 #define COMMAND_SIZE 16
 
-/* Owners beside a runner's pid and SCAN_STRAYS. */
-#define OWNER_NOBODY ((pid_t)0)   /* PID 1, launcher, runners, processes put in from outside */
+/* Further owners, beside a runner's pid and SCAN_STRAYS. */
+#define OWNER_NOBODY                                                                               \
+	((pid_t)0) /* PID 1, the launcher, runners, processes that entered from outside */
 #define OWNER_UNKNOWN ((pid_t)-2) /* its parent was not seen */
 #define OWNER_UNSETTLED ((pid_t)-3)
 
 struct entry {
 	pid_t pid, parent, owner;
-	pid_t group, foreground; /* its process group; the one that its terminal listens to */
+	pid_t group, foreground; /* its process group; the foreground group of its terminal */
 	char state;
 	bool several_threads;
 	char command[COMMAND_SIZE];
@@ -43,8 +44,8 @@ int scan_begin(void)
 	return proc_fd < 0 ? -errno : 0;
 }
 
-/* A decimal number after spaces; *at is left behind it. */
-static long take_number(const char **at)
+/* Reads a decimal number after spaces; *at then points behind it. */
+static long number_take(const char **at)
 {
 	while (**at == ' ')
 		(*at)++;
@@ -58,7 +59,7 @@ static long take_number(const char **at)
 
 /* "PID (COMMAND) STATE PARENT GROUP SESSION TERMINAL FOREGROUND ...": the command may hold
  * anything, so that it ends at the last ')'. Field 20 is the number of threads. */
-static bool parse_stat(char *text, struct entry *entry)
+static bool entry_parse_stat(char *text, struct entry *entry)
 {
 	char *open = strchr(text, '(');
 	char *close = strrchr(text, ')');
@@ -68,18 +69,18 @@ static bool parse_stat(char *text, struct entry *entry)
 	snprintf(entry->command, sizeof(entry->command), "%s", open + 1);
 	entry->state = close[2];
 	const char *at = close + 3;
-	entry->parent = (pid_t)take_number(&at);
-	entry->group = (pid_t)take_number(&at);
-	take_number(&at);
-	take_number(&at);
-	entry->foreground = (pid_t)take_number(&at);
+	entry->parent = (pid_t)number_take(&at);
+	entry->group = (pid_t)number_take(&at);
+	number_take(&at);
+	number_take(&at);
+	entry->foreground = (pid_t)number_take(&at);
 	for (int field = 9; field < 20; field++)
-		take_number(&at);
-	entry->several_threads = take_number(&at) > 1;
+		number_take(&at);
+	entry->several_threads = number_take(&at) > 1;
 	return true;
 }
 
-static bool read_entry(const char *name, struct entry *entry)
+static bool entry_read(const char *name, struct entry *entry)
 {
 	char path[32], text[512];
 	snprintf(path, sizeof(path), "%s/stat", name);
@@ -91,8 +92,8 @@ static bool read_entry(const char *name, struct entry *entry)
 	if (got <= 0)
 		return false;
 	text[got] = '\0';
-	entry->pid = (pid_t)take_number(&name);
-	return parse_stat(text, entry);
+	entry->pid = (pid_t)number_take(&name);
+	return entry_parse_stat(text, entry);
 }
 
 struct directory_entry {
@@ -103,7 +104,7 @@ struct directory_entry {
 	char name[];
 };
 
-static void read_all(void)
+static void entries_read(void)
 {
 	static char room[32 * 1024] __attribute__((aligned(8)));
 	entry_count = 0;
@@ -119,14 +120,14 @@ static void read_all(void)
 				continue;
 			if (entry_count == ENTRIES_MAX)
 				return;
-			if (read_entry(item->name, &entries[entry_count]))
+			if (entry_read(item->name, &entries[entry_count]))
 				entry_count++;
 		}
 	}
 }
 
 /* The kernel lists /proc by ascending pid. */
-static struct entry *find(pid_t pid)
+static struct entry *entry_find(pid_t pid)
 {
 	uint32_t low = 0, high = entry_count;
 	while (low < high) {
@@ -141,21 +142,22 @@ static struct entry *find(pid_t pid)
 	return NULL;
 }
 
-/* The owner of a process if it can be told without its parent's. */
-static pid_t direct_owner(const struct entry *entry)
+/* The owner of a process, if its parent's owner is not needed to know it. */
+static pid_t entry_direct_owner(const struct entry *entry)
 {
 	if (entry->pid == 1 || entry->parent == 0)
 		return OWNER_NOBODY;
 	if (entry->parent == 1)
-		return launch_is_ours(entry->pid) ? OWNER_NOBODY : SCAN_STRAYS;
-	if (launch_is_ours(entry->parent))
+		return runners_include(entry->pid) ? OWNER_NOBODY : SCAN_STRAYS;
+	if (runners_include(entry->parent))
 		return entry->parent;
 	return OWNER_UNSETTLED;
 }
 
-/* Follows the parents up to one whose owner is settled, then settles all on the way. The chain is
- * bounded: entries were read at different times, so that they could even form a circle. */
-static void settle(struct entry *entry)
+/* Follows the parents up to one whose owner is known, and gives that owner to all on the way.
+ * The number of steps is bounded: entries were read at different times and could even form a
+ * circle. */
+static void entry_resolve_owner(struct entry *entry)
 {
 	pid_t owner = OWNER_UNSETTLED;
 	uint32_t steps = 0;
@@ -163,7 +165,7 @@ static void settle(struct entry *entry)
 		owner = at->owner;
 		if (owner != OWNER_UNSETTLED)
 			break;
-		struct entry *parent = find(at->parent);
+		struct entry *parent = entry_find(at->parent);
 		if (!parent) {
 			owner = OWNER_UNKNOWN;
 			break;
@@ -172,48 +174,49 @@ static void settle(struct entry *entry)
 	}
 	if (owner == OWNER_UNSETTLED)
 		owner = OWNER_UNKNOWN;
-	for (struct entry *at = entry; at && at->owner == OWNER_UNSETTLED; at = find(at->parent))
+	for (struct entry *at = entry; at && at->owner == OWNER_UNSETTLED;
+	     at = entry_find(at->parent))
 		at->owner = owner;
 }
 
-bool scan_take(void)
+bool scan_processes(void)
 {
 	bool complete = true;
-	read_all();
+	entries_read();
 	for (uint32_t i = 0; i < entry_count; i++)
-		entries[i].owner = direct_owner(&entries[i]);
+		entries[i].owner = entry_direct_owner(&entries[i]);
 	for (uint32_t i = 0; i < entry_count; i++) {
-		settle(&entries[i]);
+		entry_resolve_owner(&entries[i]);
 		complete = complete && entries[i].owner != OWNER_UNKNOWN;
 	}
 	return complete && entry_count < ENTRIES_MAX;
 }
 
-/* A runner that has been reaped has the pid 0: nothing is below it. */
-static bool is_below(const struct entry *entry, pid_t below)
+/* A runner that was reaped has the pid 0: no process is below it. */
+static bool entry_is_below(const struct entry *entry, pid_t below)
 {
 	return below != OWNER_NOBODY && entry->owner == below;
 }
 
 /* A main thread that has ended is shown as a zombie while its other threads run on. */
-static bool live(const struct entry *entry)
+static bool entry_is_live(const struct entry *entry)
 {
 	return (entry->state != 'Z' && entry->state != 'X') || entry->several_threads;
 }
 
-uint32_t scan_live(pid_t below)
+uint32_t scan_count_live(pid_t below)
 {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < entry_count; i++)
-		count += is_below(&entries[i], below) && live(&entries[i]);
+		count += entry_is_below(&entries[i], below) && entry_is_live(&entries[i]);
 	return count;
 }
 
-uint32_t scan_running(pid_t below)
+uint32_t scan_count_running(pid_t below)
 {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < entry_count; i++)
-		count += is_below(&entries[i], below) && live(&entries[i]) &&
+		count += entry_is_below(&entries[i], below) && entry_is_live(&entries[i]) &&
 			 entries[i].state != 'T' && entries[i].state != 't';
 	return count;
 }
@@ -221,18 +224,18 @@ uint32_t scan_running(pid_t below)
 void scan_signal(pid_t below, int signal)
 {
 	for (uint32_t i = 0; i < entry_count; i++)
-		if (is_below(&entries[i], below) && live(&entries[i]))
+		if (entry_is_below(&entries[i], below) && entry_is_live(&entries[i]))
 			kill(entries[i].pid, signal);
 }
 
 void scan_each(pid_t below, void (*each)(void *data, pid_t pid, const char *command), void *data)
 {
 	for (uint32_t i = 0; i < entry_count; i++)
-		if (is_below(&entries[i], below) && live(&entries[i]))
+		if (entry_is_below(&entries[i], below) && entry_is_live(&entries[i]))
 			each(data, entries[i].pid, entries[i].command);
 }
 
-uint32_t scan_total(void)
+uint32_t scan_count_all(void)
 {
 	return entry_count;
 }
@@ -243,13 +246,15 @@ bool scan_signal_foreground(pid_t pid, pid_t parent, int signal)
 	struct entry leader;
 	bool any = false;
 	snprintf(name, sizeof(name), "%d", (int)pid);
-	if (!read_entry(name, &leader) || leader.parent != parent || leader.foreground <= 1)
+	if (!entry_read(name, &leader) || leader.parent != parent || leader.foreground <= 1)
 		return false;
-	/* Each by itself: the number of a group that has ended may be another's by now. */
-	scan_take();
+	/* Signals each process by itself: the number of a group that has ended may be in use
+	 * again. */
+	scan_processes();
 	for (uint32_t i = 0; i < entry_count; i++) {
 		const struct entry *entry = &entries[i];
-		if (is_below(entry, parent) && live(entry) && entry->group == leader.foreground)
+		if (entry_is_below(entry, parent) && entry_is_live(entry) &&
+		    entry->group == leader.foreground)
 			any = kill(entry->pid, signal) == 0 || any;
 	}
 	return any;
@@ -257,16 +262,16 @@ bool scan_signal_foreground(pid_t pid, pid_t parent, int signal)
 
 void scan_signal_child(pid_t pid, pid_t parent, int signal)
 {
-	/* The pidfd first, then the look: whatever the number stands for later, the pidfd is the
-	 * process that had the right parent. */
+	/* Opens the pidfd first and checks the parent then: the signal goes to the checked
+	 * process, even if its number is used again. */
 	CLOSE_FD int pidfd = sys_pidfd_open(pid, 0);
 	char name[16];
 	struct entry entry;
 	snprintf(name, sizeof(name), "%d", (int)pid);
-	if ((pidfd < 0 && pidfd != -ENOSYS) || !read_entry(name, &entry) || entry.parent != parent)
+	if ((pidfd < 0 && pidfd != -ENOSYS) || !entry_read(name, &entry) || entry.parent != parent)
 		return;
 	if (pidfd >= 0)
 		sys_pidfd_send_signal(pidfd, signal);
-	else /* gVisor has none: numbers do not come again there for a long while */
+	else /* gVisor has no pidfds; it does not use numbers again for a long time */
 		kill(pid, signal);
 }

@@ -9,7 +9,7 @@
 static const int ignored[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM, SIGTERM,
 			      SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU};
 
-static void unblock_all(void)
+static void signals_unblock(void)
 {
 	sigset_t none;
 	sigemptyset(&none);
@@ -20,21 +20,21 @@ void signals_reset(void)
 {
 	for (int number = 1; number <= 64; number++)
 		signal(number, SIG_DFL);
-	/* Writing to a process that is gone is an error, not an end. */
+	/* Writing to a process that has ended is an error to report, not a reason to end. */
 	signal(SIGPIPE, SIG_IGN);
-	unblock_all();
+	signals_unblock();
 }
 
 void signals_ignore(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
 		signal(ignored[i], SIG_IGN);
-	unblock_all();
+	signals_unblock();
 }
 
 void signals_default(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
 		signal(ignored[i], SIG_DFL);
-	unblock_all();
+	signals_unblock();
 }

@@ -1,5 +1,5 @@
 /* Opens terminals in the sandbox's own devpts. Called by exec.c; never blocks: the directory was
- * opened before user code ran, and in a devpts nobody can make other files. */
+ * opened before user code ran, and no other files can be made in a devpts. */
 #include "init/terminal.h"
 
 #include <errno.h>
@@ -24,8 +24,9 @@ void terminal_begin(void)
 	pts_fd = open("/dev/pts", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Where the kernel (gVisor's) has no such call: nothing can be mounted over it inside. */
-static int open_slave(int master)
+/* For a kernel without TIOCGPTPEER (gVisor's), inside of which nothing can be mounted over
+ * devpts. */
+static int terminal_open_slave(int master)
 {
 	char name[12];
 	unsigned number;
@@ -46,10 +47,10 @@ int terminal_open(uint16_t rows, uint16_t columns, int *ret_master, int *ret_sla
 	int locked = 0;
 	if (ioctl(master, TIOCSPTLCK, &locked) < 0)
 		return -errno;
-	/* By the master itself, not by a path that the sandbox could have changed. */
+	/* Through the master, not by a path that the sandbox could have changed. */
 	int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (slave < 0)
-		slave = open_slave(master);
+		slave = terminal_open_slave(master);
 	if (slave < 0)
 		return -errno;
 	terminal_resize(master, rows ? rows : ROWS_DEFAULT, columns ? columns : COLUMNS_DEFAULT);

@@ -1,6 +1,6 @@
 /* CONNECT: carries bytes between a port inside the sandbox and the outside. Called by a runner,
- * which is in the sandbox's network namespace; blocks in poll() only, so that a CANCEL is always
- * seen. */
+ * which is in the sandbox's network namespace; blocks only in poll(), so that it always notices
+ * a CANCEL. */
 #include "init/tunnel.h"
 
 #include <arpa/inet.h>
@@ -26,13 +26,13 @@ static struct {
 	uint64_t send_credit;
 	uint32_t owed;      /* credit to be returned */
 	bool outside_ended; /* DATA_END came */
-	bool write_shut;    /* and was passed on */
+	bool write_shut;    /* and was passed on to the port */
 	bool port_ended;    /* the port sends no more */
 	size_t waiting;     /* bytes for the port */
 	uint8_t bytes[FILE_WINDOW];
 } tunnel;
 
-static void send_frame(enum frame_type type, const void *payload, size_t size)
+static void tunnel_send_frame(enum frame_type type, const void *payload, size_t size)
 {
 	uint8_t header[FRAME_HEADER_SIZE];
 	frame_header_write(header, type, 0, (uint32_t)size);
@@ -42,7 +42,7 @@ static void send_frame(enum frame_type type, const void *payload, size_t size)
 		_exit(0);
 }
 
-_Noreturn static void fail(enum error_kind kind, int errnum, const char *message)
+_Noreturn static void tunnel_fail(enum error_kind kind, int errnum, const char *message)
 {
 	uint8_t payload[sizeof(struct failure) + 16];
 	struct writer writer = writer_on(payload, sizeof(payload));
@@ -50,12 +50,12 @@ _Noreturn static void fail(enum error_kind kind, int errnum, const char *message
 	snprintf(failure.message, sizeof(failure.message), "%s%s%s", message, errnum ? ": " : "",
 		 errnum ? strerror(errnum) : "");
 	failure_write(&writer, &failure);
-	send_frame(FRAME_FAILED, payload, writer.size);
+	tunnel_send_frame(FRAME_FAILED, payload, writer.size);
 	_exit(0);
 }
 
-/* An address of the sandbox itself; names are not looked up. */
-static socklen_t parse_address(const char *text, uint16_t port,
+/* Parses an IP address or "localhost"; other names are not resolved. 0 if it is neither. */
+static socklen_t address_parse(const char *text, uint16_t port,
 			       struct sockaddr_storage *ret_address)
 {
 	struct sockaddr_in *four = (struct sockaddr_in *)ret_address;
@@ -76,30 +76,30 @@ static socklen_t parse_address(const char *text, uint16_t port,
 	return 0;
 }
 
-static void open_port(const struct request *request)
+static void tunnel_open_port(const struct request *request)
 {
 	struct sockaddr_storage address;
 	int one = 1, error = 0;
-	socklen_t size = parse_address(request->connect.address, request->connect.port, &address);
+	socklen_t size = address_parse(request->connect.address, request->connect.port, &address);
 	if (size == 0)
-		fail(ERROR_INVALID, 0, "not an address");
+		tunnel_fail(ERROR_INVALID, 0, "not an address");
 	tunnel.port = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (tunnel.port < 0)
-		fail(ERROR_RESOURCE_LIMIT, errno, "the connection cannot be made");
+		tunnel_fail(ERROR_RESOURCE_LIMIT, errno, "the connection cannot be made");
 	setsockopt(tunnel.port, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (connect(tunnel.port, (struct sockaddr *)&address, size) == 0)
 		return;
 	if (errno != EINPROGRESS)
-		fail(ERROR_INVALID, errno, "the port cannot be reached");
+		tunnel_fail(ERROR_INVALID, errno, "the port cannot be reached");
 	struct pollfd poll_fd = {.fd = tunnel.port, .events = POLLOUT};
 	if (poll(&poll_fd, 1, CONNECT_TIMEOUT_MS) <= 0)
-		fail(ERROR_TIMED_OUT, ETIMEDOUT, "the port did not answer");
+		tunnel_fail(ERROR_TIMED_OUT, ETIMEDOUT, "the port did not answer");
 	size = sizeof(error);
 	if (getsockopt(tunnel.port, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error)
-		fail(ERROR_INVALID, error, "the port cannot be reached");
+		tunnel_fail(ERROR_INVALID, error, "the port cannot be reached");
 }
 
-static void from_link(void)
+static void tunnel_receive(void)
 {
 	static uint8_t room[FRAME_HEADER_SIZE + FILE_CHUNK_MAX];
 	struct frame frame;
@@ -110,7 +110,7 @@ static void from_link(void)
 		_exit(0);
 	struct reader reader = reader_on(frame.payload, frame.size);
 	if (frame.type == FRAME_CANCEL)
-		fail(ERROR_CANCELLED, 0, "cancelled");
+		tunnel_fail(ERROR_CANCELLED, 0, "cancelled");
 	if (frame.type == FRAME_CREDIT)
 		tunnel.send_credit += read_u32(&reader);
 	if (frame.type == FRAME_DATA_END)
@@ -123,7 +123,7 @@ static void from_link(void)
 	}
 }
 
-static void to_port(void)
+static void tunnel_write_port(void)
 {
 	if (tunnel.waiting > 0) {
 		ssize_t sent =
@@ -131,7 +131,7 @@ static void to_port(void)
 		if (sent < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (sent < 0)
-			fail(ERROR_INVALID, errno, "the connection was broken");
+			tunnel_fail(ERROR_INVALID, errno, "the connection was broken");
 		memmove(tunnel.bytes, tunnel.bytes + sent, tunnel.waiting - (size_t)sent);
 		tunnel.waiting -= (size_t)sent;
 		tunnel.owed += (uint32_t)sent;
@@ -141,7 +141,7 @@ static void to_port(void)
 		struct writer writer = writer_on(number, sizeof(number));
 		write_u32(&writer, tunnel.owed);
 		tunnel.owed = 0;
-		send_frame(FRAME_CREDIT, number, sizeof(number));
+		tunnel_send_frame(FRAME_CREDIT, number, sizeof(number));
 	}
 	if (tunnel.waiting == 0 && tunnel.outside_ended && !tunnel.write_shut) {
 		shutdown(tunnel.port, SHUT_WR);
@@ -149,7 +149,7 @@ static void to_port(void)
 	}
 }
 
-static void from_port(void)
+static void tunnel_read_port(void)
 {
 	static uint8_t room[FILE_CHUNK_MAX];
 	size_t most = MIN(tunnel.send_credit, sizeof(room));
@@ -157,33 +157,33 @@ static void from_port(void)
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (got < 0)
-		fail(ERROR_INVALID, errno, "the connection was broken");
+		tunnel_fail(ERROR_INVALID, errno, "the connection was broken");
 	if (got == 0) {
 		tunnel.port_ended = true;
-		send_frame(FRAME_DATA_END, NULL, 0);
+		tunnel_send_frame(FRAME_DATA_END, NULL, 0);
 		return;
 	}
 	tunnel.send_credit -= (size_t)got;
-	send_frame(FRAME_DATA, room, (size_t)got);
+	tunnel_send_frame(FRAME_DATA, room, (size_t)got);
 }
 
-static void carry(void)
+static void tunnel_carry(void)
 {
 	struct pollfd polls[2] = {{.fd = tunnel.link, .events = POLLIN}, {.fd = tunnel.port}};
 	if (tunnel.waiting > 0)
 		polls[1].events |= POLLOUT;
 	if (!tunnel.port_ended && tunnel.send_credit > 0)
 		polls[1].events |= POLLIN;
-	/* A port that hung up is not asked while there is nothing to do with it. */
+	/* poll() reports a hang-up whatever it was asked for, so an idle port is left out. */
 	if (polls[1].events == 0)
 		polls[1].fd = -1;
 	if (poll(polls, 2, -1) < 0 && errno != EINTR)
 		_exit(1);
 	if (polls[0].revents)
-		from_link();
-	to_port();
+		tunnel_receive();
+	tunnel_write_port();
 	if ((polls[1].events & POLLIN) && (polls[1].revents & (POLLIN | POLLHUP | POLLERR)))
-		from_port();
+		tunnel_read_port();
 }
 
 void tunnel_run(int socket, const struct frame *frame)
@@ -193,9 +193,9 @@ void tunnel_run(int socket, const struct frame *frame)
 	tunnel.send_credit = FILE_WINDOW;
 	if (request_parse(frame, &request) < 0)
 		_exit(1);
-	open_port(&request);
+	tunnel_open_port(&request);
 	while (!(tunnel.port_ended && tunnel.write_shut))
-		carry();
-	send_frame(FRAME_RESULT, NULL, 0);
+		tunnel_carry();
+	tunnel_send_frame(FRAME_RESULT, NULL, 0);
 	_exit(0);
 }

@@ -1,6 +1,6 @@
-/* Looks users and groups up by reading the two files itself: a C library would also ask sockets and
- * load modules that the sandbox provides. Called by runners before they start a command or do a
- * file operation; the files are the sandbox's own and may hold anything. */
+/* Looks up users and groups by reading the two files itself: a C library would also use sockets
+ * and modules that the sandbox provides. Called by runners before they start a command or do a
+ * file operation. The files are the sandbox's and may contain anything. */
 #include "init/user.h"
 
 #include <errno.h>
@@ -18,21 +18,21 @@
 #include "base/text.h"
 
 #define LINE_MAX_SIZE 8192
-/* Of a larger file the rest is not read. */
+/* The rest of a larger file is not read. */
 #define FILE_READ_MAX (4 * 1024 * 1024)
 #define ID_MAX 4294967294u
 
 struct lines {
 	int fd;
 	size_t used, at, read_so_far;
-	bool skipping; /* in a line that is too long */
+	bool skipping; /* inside a line that is too long */
 	char room[LINE_MAX_SIZE];
 };
 
 static int lines_open(struct lines *lines, const char *path)
 {
 	struct stat status;
-	/* Not blocking: it could be a FIFO by now. */
+	/* Non-blocking: it could be a FIFO. */
 	lines->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	lines->used = lines->at = lines->read_so_far = 0;
 	lines->skipping = false;
@@ -68,7 +68,7 @@ static char *lines_next(struct lines *lines)
 		ssize_t got = read(lines->fd, lines->room + lines->used,
 				   sizeof(lines->room) - 1 - lines->used);
 		if (got <= 0 || lines->read_so_far > FILE_READ_MAX) {
-			/* A last line without an end. */
+			/* The last line may lack a newline. */
 			bool last = lines->used > 0 && !lines->skipping;
 			lines->room[lines->used] = '\0';
 			lines->used = 0;
@@ -80,7 +80,7 @@ static char *lines_next(struct lines *lines)
 }
 
 /* Splits at colons into exactly `count` fields; false when there are fewer. */
-static bool split(char *line, char **fields, size_t count)
+static bool fields_split(char *line, char **fields, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!line)
@@ -93,7 +93,7 @@ static bool split(char *line, char **fields, size_t count)
 	return true;
 }
 
-static bool to_id(const char *text, uint32_t *ret_id)
+static bool id_parse(const char *text, uint32_t *ret_id)
 {
 	uint64_t value;
 	if (text_to_u64(text, 0, ID_MAX, &value) < 0)
@@ -102,8 +102,8 @@ static bool to_id(const char *text, uint32_t *ret_id)
 	return true;
 }
 
-/* By name, or by number when `name` is NULL. */
-static bool find_in_passwd(const char *name, uid_t number, struct user *user)
+/* Finds a user by name, or by number if `name` is NULL. */
+static bool passwd_find(const char *name, uid_t number, struct user *user)
 {
 	static struct lines lines;
 	bool found = false;
@@ -112,7 +112,8 @@ static bool find_in_passwd(const char *name, uid_t number, struct user *user)
 	if (lines_open(&lines, "/etc/passwd") < 0)
 		return false;
 	while (!found && (line = lines_next(&lines))) {
-		if (!split(line, fields, 7) || !to_id(fields[2], &uid) || !to_id(fields[3], &gid))
+		if (!fields_split(line, fields, 7) || !id_parse(fields[2], &uid) ||
+		    !id_parse(fields[3], &gid))
 			continue;
 		if (name ? strcmp(fields[0], name) != 0 : uid != number)
 			continue;
@@ -126,7 +127,7 @@ static bool find_in_passwd(const char *name, uid_t number, struct user *user)
 	return found;
 }
 
-static bool lists_member(char *members, const char *name)
+static bool members_include(char *members, const char *name)
 {
 	char *rest = members;
 	while (rest && *rest) {
@@ -140,8 +141,8 @@ static bool lists_member(char *members, const char *name)
 	return false;
 }
 
-/* The group of that name, and every group that lists the user as a member. */
-static bool read_groups(const char *wanted, struct user *user, gid_t *ret_gid)
+/* Finds the group `wanted`, and every group that lists the user as a member. */
+static bool group_file_read(const char *wanted, struct user *user, gid_t *ret_gid)
 {
 	static struct lines lines;
 	bool found = false;
@@ -150,22 +151,22 @@ static bool read_groups(const char *wanted, struct user *user, gid_t *ret_gid)
 	if (lines_open(&lines, "/etc/group") < 0)
 		return false;
 	while ((line = lines_next(&lines))) {
-		if (!split(line, fields, 4) || !to_id(fields[2], &gid))
+		if (!fields_split(line, fields, 4) || !id_parse(fields[2], &gid))
 			continue;
 		if (wanted && strcmp(fields[0], wanted) == 0) {
 			*ret_gid = gid;
 			found = true;
 		}
 		if (user->group_count < USER_GROUPS_MAX && user->name[0] &&
-		    lists_member(fields[3], user->name))
+		    members_include(fields[3], user->name))
 			user->groups[user->group_count++] = gid;
 	}
 	fd_close(&lines.fd);
 	return found;
 }
 
-static int bad_user(struct failure *failure, const char *format, ...) PRINTF_LIKE(2, 3);
-static int bad_user(struct failure *failure, const char *format, ...)
+static int user_refuse(struct failure *failure, const char *format, ...) PRINTF_LIKE(2, 3);
+static int user_refuse(struct failure *failure, const char *format, ...)
 {
 	va_list args;
 	*failure = (struct failure){.kind = ERROR_BAD_USER};
@@ -175,8 +176,8 @@ static int bad_user(struct failure *failure, const char *format, ...)
 	return -1;
 }
 
-/* Where the daemon is a user's who has one id, so has the sandbox: "0 N 1". */
-static bool only_root_exists(void)
+/* If the daemon's user has a single id, the sandbox has a single id too: its map is "0 N 1". */
+static bool id_map_has_only_root(void)
 {
 	char map[64];
 	ssize_t length = fd_read_small(AT_FDCWD, "/proc/self/uid_map", map, sizeof(map));
@@ -189,16 +190,16 @@ int user_find(const char *text, struct user *ret_user, struct failure *ret_failu
 	uint32_t number = 0;
 	*ret_user = (struct user){.group_count = 0};
 	if (text_copy(name, sizeof(name), text[0] ? text : "0") < 0)
-		return bad_user(ret_failure, "the user's name is too long");
+		return user_refuse(ret_failure, "the user's name is too long");
 	group = strchr(name, ':');
 	if (group)
 		*group++ = '\0';
-	bool numeric = to_id(name, &number);
-	if (!find_in_passwd(numeric ? NULL : name, numeric ? number : 0, ret_user)) {
+	bool numeric = id_parse(name, &number);
+	if (!passwd_find(numeric ? NULL : name, numeric ? number : 0, ret_user)) {
 		if (!numeric && strcmp(name, "root") != 0)
-			return bad_user(ret_failure, "no user \"%s\" in the sandbox's /etc/passwd",
-					name);
-		/* A number need not be in the file. */
+			return user_refuse(ret_failure,
+					   "no user \"%s\" in the sandbox's /etc/passwd", name);
+		/* A numeric user need not be in the file. */
 		ret_user->uid = numeric ? number : 0;
 		ret_user->gid = 0;
 		const char *home = ret_user->uid == 0 ? "/root" : "/";
@@ -206,27 +207,30 @@ int user_find(const char *text, struct user *ret_user, struct failure *ret_failu
 		if (ret_user->uid == 0)
 			snprintf(ret_user->name, sizeof(ret_user->name), "root");
 	}
-	bool by_name = group && group[0] && !to_id(group, &number);
-	if (!read_groups(by_name ? group : NULL, ret_user, &ret_user->gid) && by_name)
-		return bad_user(ret_failure, "no group \"%s\" in the sandbox's /etc/group", group);
+	bool by_name = group && group[0] && !id_parse(group, &number);
+	if (!group_file_read(by_name ? group : NULL, ret_user, &ret_user->gid) && by_name)
+		return user_refuse(ret_failure, "no group \"%s\" in the sandbox's /etc/group",
+				   group);
 	if (group && group[0] && !by_name)
 		ret_user->gid = number;
-	if ((ret_user->uid != 0 || ret_user->gid != 0) && only_root_exists())
-		return bad_user(ret_failure, "this sandbox has one id, root's: /etc/subuid grants "
-					     "no others to the user who runs the daemon");
+	if ((ret_user->uid != 0 || ret_user->gid != 0) && id_map_has_only_root())
+		return user_refuse(ret_failure,
+				   "this sandbox has one id, root's: /etc/subuid grants "
+				   "no others to the user who runs the daemon");
 	return 0;
 }
 
 int user_become(const struct user *user)
 {
-	/* Where the sandbox has one id only the kernel forbids it, and there is nothing to drop. */
+	/* EPERM: in a sandbox with a single id the kernel forbids it, and there are no groups to
+	 * drop. */
 	int result = sys_setgroups(user->group_count, user->groups);
 	if (result == 0 || result == -EPERM)
 		result = sys_setresgid(user->gid, user->gid, user->gid);
 	if (result == 0)
 		result = sys_setresuid(user->uid, user->uid, user->uid);
-	/* A change of ids sets this to fs.suid_dumpable: where that is 1, whoever has these ids
-	 * could trace us, and we hold a socket to PID 1. */
+	/* A change of ids sets this to fs.suid_dumpable. If that is 1, other processes of the
+	 * user could trace this one, which has a socket to PID 1. */
 	if (result == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		result = -errno;
 	return result;

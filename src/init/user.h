@@ -1,4 +1,5 @@
-/* Users of the sandbox, by its own /etc/passwd and /etc/group. For runners: may block on files. */
+/* Users of the sandbox, from its own /etc/passwd and /etc/group. For runners: may block on
+ * files. */
 #pragma once
 
 #include <stddef.h>
@@ -22,5 +23,5 @@ struct user {
 
 /* "name", "name:group", numbers; "" = root. 0, or -1 with *ret_failure (BAD_USER). */
 NODISCARD int user_find(const char *text, struct user *ret_user, struct failure *ret_failure);
-/* Takes on its ids, for good. 0 or -errno. Makes no call that is unsafe after vfork(). */
+/* Changes to the user's ids for good. 0 or -errno. Safe after vfork(). */
 NODISCARD int user_become(const struct user *user);

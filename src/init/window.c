@@ -1,5 +1,5 @@
-/* A pool of rings for bytes on their way in. Static memory: a page that was never used costs
- * nothing, one that was goes back to the kernel with its window. Called by exec.c and relay.c. */
+/* A pool of rings for bytes on their way in. Static memory: an unused page costs nothing, and
+ * used pages go back to the kernel with the window. Called by exec_input.c and relay.c. */
 #include "init/window.h"
 
 #include <string.h>
@@ -10,12 +10,12 @@
 
 #define WINDOWS_MAX (EXEC_PER_SANDBOX_MAX + OPERATIONS_MAX)
 
-/* At the start of a page, whatever the machine's size of one. */
+/* Aligned for every possible page size. */
 static uint8_t rings[WINDOWS_MAX][FILE_WINDOW] __attribute__((aligned(65536)));
 static bool taken[WINDOWS_MAX];
 
-/* Never fails: there are as many as there can be users. */
-static void take(struct window *window)
+/* Never fails: there are as many rings as windows. */
+static void window_take_ring(struct window *window)
 {
 	for (int i = 0; i < WINDOWS_MAX; i++) {
 		if (!taken[i]) {
@@ -30,7 +30,7 @@ size_t window_put(struct window *window, const void *data, size_t size)
 {
 	const uint8_t *from = data;
 	if (window->index < 0 && size > 0)
-		take(window);
+		window_take_ring(window);
 	if (window->index < 0)
 		return 0;
 	size = MIN(size, FILE_WINDOW - window->used);

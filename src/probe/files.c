@@ -38,8 +38,8 @@ OPEN_ATTEMPT(device_tun, "/dev/net/tun", O_RDWR)
 OPEN_ATTEMPT(shadow, "/etc/shadow", O_RDONLY)
 
 /* Looks at every file below a directory; stops at the first that `look` takes. */
-static long walk(const char *path, int depth, bool (*skip)(const char *path),
-		 bool (*look)(const char *path, const struct stat *status))
+static long tree_walk(const char *path, int depth, bool (*skip)(const char *path),
+		      bool (*look)(const char *path, const struct stat *status))
 {
 	DIR *directory = opendir(path);
 	if (!directory || depth == 0) {
@@ -57,7 +57,7 @@ static long walk(const char *path, int depth, bool (*skip)(const char *path),
 		if ((skip && skip(below)) || lstat(below, &status) < 0)
 			continue;
 		if (S_ISDIR(status.st_mode))
-			result = walk(below, depth - 1, skip, look);
+			result = tree_walk(below, depth - 1, skip, look);
 		else if (look(below, &status))
 			result = 0;
 	}
@@ -91,12 +91,12 @@ static long found_or_absent(long result)
 
 static long try_every_sysctl(void)
 {
-	return found_or_absent(walk("/proc/sys", DEPTH_MAX, NULL, opens_for_writing));
+	return found_or_absent(tree_walk("/proc/sys", DEPTH_MAX, NULL, opens_for_writing));
 }
 
 static long try_every_file_of_proc(void)
 {
-	return found_or_absent(walk("/proc", DEPTH_MAX, is_process, opens_for_writing));
+	return found_or_absent(tree_walk("/proc", DEPTH_MAX, is_process, opens_for_writing));
 }
 
 static bool is_anything(const char *path, const struct stat *status)
@@ -108,7 +108,7 @@ static bool is_anything(const char *path, const struct stat *status)
 
 static long try_anything_in_sys(void)
 {
-	return found_or_absent(walk("/sys", DEPTH_MAX, NULL, is_anything));
+	return found_or_absent(tree_walk("/sys", DEPTH_MAX, NULL, is_anything));
 }
 
 /* null, zero, full, random, urandom, tty, ptmx and the terminals of a devpts of its own. */
@@ -133,7 +133,7 @@ static bool is_foreign_device(const char *path, const struct stat *status)
 
 static long try_other_devices(void)
 {
-	return found_or_absent(walk("/dev", DEPTH_MAX, NULL, is_foreign_device));
+	return found_or_absent(tree_walk("/dev", DEPTH_MAX, NULL, is_foreign_device));
 }
 
 static long try_mknod_character(void)
@@ -158,7 +158,7 @@ static long try_owner_of_device(void)
 }
 
 /* Something to read in a file that tells of the host or of other sandboxes. */
-static bool tells(const char *path)
+static bool file_tells_of_host(const char *path)
 {
 	char byte;
 	int fd = (int)open_path(path, O_RDONLY);
@@ -185,7 +185,7 @@ static long try_what_tells_of_the_host(void)
 	char path[64];
 	for (size_t i = 0; i < COUNT(names); i++) {
 		snprintf(path, sizeof(path), "/proc/%s", names[i]);
-		if (tells(path))
+		if (file_tells_of_host(path))
 			return 0;
 	}
 	return absent();
@@ -194,12 +194,12 @@ static long try_what_tells_of_the_host(void)
 /* File systems of the host, by name: /proc/fs/ext4/vda, /proc/fs/nfsd, ... */
 static bool is_readable(const char *path, const struct stat *status)
 {
-	return S_ISREG(status->st_mode) && tells(path);
+	return S_ISREG(status->st_mode) && file_tells_of_host(path);
 }
 
 static long try_file_systems_of_host(void)
 {
-	return found_or_absent(walk("/proc/fs", DEPTH_MAX, NULL, is_readable));
+	return found_or_absent(tree_walk("/proc/fs", DEPTH_MAX, NULL, is_readable));
 }
 
 static bool file_mentions(const char *path, const char *word)

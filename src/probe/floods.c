@@ -19,16 +19,16 @@
 #define PAGE 4096
 #define BLOCK (1 << 20)
 
-static void hold(void)
+static void flood_hold(void)
 {
 	struct timespec time = {0, HOLD_NANOSECONDS};
 	nanosleep(&time, NULL);
 }
 
-static long stopped(long count)
+static long flood_stopped(long count)
 {
 	int saved = errno;
-	hold();
+	flood_hold();
 	errno = saved;
 	return count;
 }
@@ -40,7 +40,7 @@ static long flood_processes(void)
 	for (long count = 0; count < 100000; count++) {
 		pid_t pid = fork();
 		if (pid < 0)
-			return stopped(count);
+			return flood_stopped(count);
 		if (pid == 0) {
 			/* The exec that we are lasts as long as any of these. */
 			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -57,7 +57,7 @@ static long flood_zombies(void)
 	for (long count = 0; count < 100000; count++) {
 		pid_t pid = fork();
 		if (pid < 0)
-			return stopped(count);
+			return flood_stopped(count);
 		if (pid == 0)
 			_exit(0);
 	}
@@ -70,7 +70,7 @@ static long flood_memory(void)
 		char *block =
 		    mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (block == MAP_FAILED)
-			return stopped(count);
+			return flood_stopped(count);
 		for (size_t at = 0; at < BLOCK; at += PAGE)
 			block[at] = 1;
 	}
@@ -87,7 +87,7 @@ static long flood_shared_memory(void)
 			int saved = errno;
 			unlink("/dev/shm/flood");
 			errno = saved;
-			return stopped(count);
+			return flood_stopped(count);
 		}
 	}
 	return -1;
@@ -103,7 +103,7 @@ static long flood_disk(void)
 			int saved = errno;
 			unlink("/tmp/flood");
 			errno = saved;
-			return stopped(count);
+			return flood_stopped(count);
 		}
 	}
 	return -1;
@@ -149,7 +149,7 @@ static long flood_descriptors(void)
 {
 	for (long count = 0; count < 4000000; count++) {
 		if (dup(0) < 0)
-			return stopped(count);
+			return flood_stopped(count);
 	}
 	return -1;
 }
@@ -158,7 +158,7 @@ static long flood_terminals(void)
 {
 	for (long count = 0; count < 4000; count++) {
 		if (open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC) < 0)
-			return stopped(count);
+			return flood_stopped(count);
 	}
 	return -1;
 }
@@ -167,7 +167,7 @@ static long flood_watches(void)
 {
 	for (long count = 0; count < 4000; count++) {
 		if (syscall(SYS_inotify_init1, O_CLOEXEC) < 0)
-			return stopped(count);
+			return flood_stopped(count);
 	}
 	return -1;
 }
@@ -269,7 +269,7 @@ static long flood_sockets(void)
 		return -1;
 	}
 	errno = ENOBUFS;
-	return stopped((long)(held >> 20));
+	return flood_stopped((long)(held >> 20));
 }
 
 static long flood_timers(void)
@@ -277,7 +277,7 @@ static long flood_timers(void)
 	int timer;
 	for (long count = 0; count < 4000000; count++) {
 		if (syscall(SYS_timer_create, CLOCK_MONOTONIC, NULL, &timer) < 0)
-			return stopped(count);
+			return flood_stopped(count);
 	}
 	return -1;
 }

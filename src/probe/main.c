@@ -78,7 +78,7 @@ static void print_errno(char *text, size_t room, int number)
 }
 
 /* In the attempt's own process. */
-static void run(const struct attempt *attempt)
+static void attempt_run(const struct attempt *attempt)
 {
 	alarm(10);
 	const long *a = attempt->arguments;
@@ -94,7 +94,7 @@ static void run(const struct attempt *attempt)
 	_exit(0);
 }
 
-static void describe_end(int status, char *text, size_t room)
+static void end_describe(int status, char *text, size_t room)
 {
 	if (!WIFSIGNALED(status))
 		return;
@@ -106,7 +106,7 @@ static void describe_end(int status, char *text, size_t room)
 		snprintf(text, room, "killed %d", WTERMSIG(status));
 }
 
-static void outcome(const struct attempt *attempt, char *text, size_t room)
+static void attempt_outcome(const struct attempt *attempt, char *text, size_t room)
 {
 	int pipes[2];
 	if (pipe(pipes) < 0 || dup2(pipes[1], ANSWER) < 0)
@@ -118,7 +118,7 @@ static void outcome(const struct attempt *attempt, char *text, size_t room)
 		exit(2);
 	if (pid == 0) {
 		close(pipes[0]);
-		run(attempt);
+		attempt_run(attempt);
 	}
 	close(ANSWER);
 	int status = 0;
@@ -129,12 +129,12 @@ static void outcome(const struct attempt *attempt, char *text, size_t room)
 	ssize_t length = read(pipes[0], text, room - 1);
 	close(pipes[0]);
 	text[length > 0 ? length : 0] = '\0';
-	describe_end(status, text, room);
+	end_describe(status, text, room);
 	if (!text[0])
 		snprintf(text, room, "gone");
 }
 
-static bool asked_for(const char *name, int argc, char **argv)
+static bool attempt_is_asked_for(const char *name, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], name) == 0)
@@ -143,7 +143,7 @@ static bool asked_for(const char *name, int argc, char **argv)
 	return argc < 2;
 }
 
-static void list(void)
+static void attempts_list(void)
 {
 	for (size_t t = 0; t < COUNT(tables); t++) {
 		for (size_t i = 0; i < tables[t]->count; i++)
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
 	const char *option = argc > 1 ? argv[1] : "";
 	probe_runner = getppid();
 	if (strcmp(option, "--list") == 0) {
-		list();
+		attempts_list();
 		return 0;
 	}
 	if (strcmp(option, "--flood") == 0 && argc == 3)
@@ -178,9 +178,9 @@ int main(int argc, char **argv)
 		for (size_t i = 0; i < tables[t]->count; i++) {
 			const struct attempt *attempt = &tables[t]->list[i];
 			char text[64];
-			if (!asked_for(attempt->name, argc, argv))
+			if (!attempt_is_asked_for(attempt->name, argc, argv))
 				continue;
-			outcome(attempt, text, sizeof(text));
+			attempt_outcome(attempt, text, sizeof(text));
 			printf("%s %s\n", attempt->name, text);
 		}
 	}

@@ -22,7 +22,7 @@
 #define SHARED_PROGRAM "/usr/bin/env"
 
 /* Everything is named by one word: keys and ports by a number made of it. */
-static uint32_t number_of(const char *word)
+static uint32_t neighbour_number(const char *word)
 {
 	uint32_t number = 2166136261U;
 	for (; *word; word++)
@@ -40,7 +40,8 @@ static socklen_t abstract_address(const char *word, struct sockaddr_un *address)
 static struct sockaddr_in port_address(const char *word)
 {
 	return (struct sockaddr_in){.sin_family = AF_INET,
-				    .sin_port = htons((uint16_t)(20000 + number_of(word) % 20000)),
+				    .sin_port =
+					htons((uint16_t)(20000 + neighbour_number(word) % 20000)),
 				    .sin_addr = {htonl(INADDR_LOOPBACK)}};
 }
 
@@ -60,7 +61,7 @@ int neighbour_serve(const char *word)
 	socklen_t size = abstract_address(word, &abstract);
 	int stream = socket(AF_UNIX, SOCK_STREAM, 0), network = socket(AF_INET, SOCK_STREAM, 0);
 	snprintf(name, sizeof(name), "/probe-%s", word);
-	key_t key = (key_t)number_of(word);
+	key_t key = (key_t)neighbour_number(word);
 	if (bind(stream, (struct sockaddr *)&abstract, size) < 0 || listen(stream, 8) < 0 ||
 	    bind(network, (struct sockaddr *)&port, sizeof(port)) < 0 || listen(network, 8) < 0 ||
 	    shmget(key, 4096, IPC_CREAT | 0666) < 0 || msgget(key, IPC_CREAT | 0666) < 0 ||
@@ -107,7 +108,7 @@ static long try_neighbours_locked_program(void)
 	return flock((int)open_path(SHARED_PROGRAM, O_RDONLY), LOCK_EX | LOCK_NB);
 }
 
-static const char *neighbour(void)
+static const char *neighbour_value(void)
 {
 	return getenv("PROBE_NEIGHBOUR");
 }
@@ -115,51 +116,53 @@ static const char *neighbour(void)
 static long try_neighbours_abstract_socket(void)
 {
 	struct sockaddr_un address;
-	if (!neighbour())
+	if (!neighbour_value())
 		return UNTRIED;
-	socklen_t size = abstract_address(neighbour(), &address);
+	socklen_t size = abstract_address(neighbour_value(), &address);
 	return connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&address, size);
 }
 
 static long try_neighbours_port(void)
 {
-	if (!neighbour())
+	if (!neighbour_value())
 		return UNTRIED;
-	struct sockaddr_in address = port_address(neighbour());
+	struct sockaddr_in address = port_address(neighbour_value());
 	return connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&address,
 		       sizeof(address));
 }
 
 static long try_neighbours_shared_memory(void)
 {
-	return neighbour() ? shmget((key_t)number_of(neighbour()), 0, 0) : UNTRIED;
+	return neighbour_value() ? shmget((key_t)neighbour_number(neighbour_value()), 0, 0)
+				 : UNTRIED;
 }
 
 static long try_neighbours_messages(void)
 {
-	return neighbour() ? msgget((key_t)number_of(neighbour()), 0) : UNTRIED;
+	return neighbour_value() ? msgget((key_t)neighbour_number(neighbour_value()), 0) : UNTRIED;
 }
 
 static long try_neighbours_semaphores(void)
 {
-	return neighbour() ? semget((key_t)number_of(neighbour()), 0, 0) : UNTRIED;
+	return neighbour_value() ? semget((key_t)neighbour_number(neighbour_value()), 0, 0)
+				 : UNTRIED;
 }
 
 static long try_neighbours_queue(void)
 {
 	char name[128];
-	if (!neighbour())
+	if (!neighbour_value())
 		return UNTRIED;
-	snprintf(name, sizeof(name), "/probe-%s", neighbour());
+	snprintf(name, sizeof(name), "/probe-%s", neighbour_value());
 	return mq_open(name, O_RDONLY);
 }
 
 static long find_file(const char *format)
 {
 	char path[128];
-	if (!neighbour())
+	if (!neighbour_value())
 		return UNTRIED;
-	snprintf(path, sizeof(path), format, neighbour());
+	snprintf(path, sizeof(path), format, neighbour_value());
 	return access(path, F_OK);
 }
 
@@ -177,7 +180,7 @@ static long try_neighbours_file(void)
 static long try_neighbours_process(void)
 {
 	char path[64], text[256];
-	if (!neighbour())
+	if (!neighbour_value())
 		return UNTRIED;
 	for (int pid = 1; pid < 70000; pid++) {
 		snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
@@ -186,7 +189,8 @@ static long try_neighbours_process(void)
 			continue;
 		ssize_t size = read(fd, text, sizeof(text));
 		close(fd);
-		if (size > 0 && memmem(text, (size_t)size, neighbour(), strlen(neighbour())))
+		if (size > 0 &&
+		    memmem(text, (size_t)size, neighbour_value(), strlen(neighbour_value())))
 			return 0;
 	}
 	return absent();

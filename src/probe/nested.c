@@ -8,7 +8,7 @@
 
 #include "probe.h"
 
-static int enter(int more)
+static int namespaces_enter(int more)
 {
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS | more) < 0)
 		return -1;
@@ -17,7 +17,7 @@ static int enter(int more)
 
 static long nested_mount(const char *source, const char *type, unsigned long flags)
 {
-	return enter(0) < 0 ? -1 : mount(source, "/tmp", type, flags, NULL);
+	return namespaces_enter(0) < 0 ? -1 : mount(source, "/tmp", type, flags, NULL);
 }
 
 static long try_nested_bind(void)
@@ -38,38 +38,39 @@ static long try_nested_mount_magic(void)
 
 static long try_nested_umount_mask(void)
 {
-	return enter(0) < 0 ? -1 : umount2("/proc/kallsyms", MNT_DETACH);
+	return namespaces_enter(0) < 0 ? -1 : umount2("/proc/kallsyms", MNT_DETACH);
 }
 
 static long try_nested_umount_proc(void)
 {
-	return enter(0) < 0 ? -1 : umount2("/proc", MNT_DETACH);
+	return namespaces_enter(0) < 0 ? -1 : umount2("/proc", MNT_DETACH);
 }
 
 static long try_nested_remount_proc_sys(void)
 {
-	return enter(0) < 0 ? -1 : mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND, NULL);
+	return namespaces_enter(0) < 0 ? -1
+				       : mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND, NULL);
 }
 
 static long try_nested_remount_usr(void)
 {
-	return enter(0) < 0 ? -1 : mount(NULL, "/usr", NULL, MS_REMOUNT | MS_BIND, NULL);
+	return namespaces_enter(0) < 0 ? -1 : mount(NULL, "/usr", NULL, MS_REMOUNT | MS_BIND, NULL);
 }
 
 static long try_nested_proc(void)
 {
-	return enter(CLONE_NEWPID) < 0 ? -1 : mount("proc", "/tmp", "proc", 0, NULL);
+	return namespaces_enter(CLONE_NEWPID) < 0 ? -1 : mount("proc", "/tmp", "proc", 0, NULL);
 }
 
 static long try_nested_sys(void)
 {
-	return enter(CLONE_NEWNET) < 0 ? -1 : mount("sysfs", "/tmp", "sysfs", 0, NULL);
+	return namespaces_enter(CLONE_NEWNET) < 0 ? -1 : mount("sysfs", "/tmp", "sysfs", 0, NULL);
 }
 
 /* A bind without what is mounted below it would show what the masks hide. */
 static long try_nested_uncover(void)
 {
-	return enter(0) < 0 ? -1 : mount("/proc", "/tmp", NULL, MS_BIND, NULL);
+	return namespaces_enter(0) < 0 ? -1 : mount("/proc", "/tmp", NULL, MS_BIND, NULL);
 }
 
 /* cgroups can be mounted in a namespace of one's own; their files must still be somebody else's. */
@@ -82,7 +83,7 @@ static long open_in_cgroups(const char *const *files, size_t count, bool make)
 		     {"cgroup", "pids"},
 		     {"cgroup", "cpu"},
 		     {"cgroup", "none,name=systemd"}};
-	if (enter(CLONE_NEWCGROUP) < 0)
+	if (namespaces_enter(CLONE_NEWCGROUP) < 0)
 		return -1;
 	for (size_t k = 0; k < COUNT(kinds); k++) {
 		if (mount("probe", "/tmp", kinds[k].type, 0, kinds[k].options) < 0)
@@ -120,7 +121,7 @@ static long try_nested_cgroup_members(void)
 
 static long try_nested_devices(void)
 {
-	if (enter(0) < 0)
+	if (namespaces_enter(0) < 0)
 		return -1;
 	if (mount("probe", "/tmp", "devtmpfs", 0, NULL) == 0)
 		return 0;
@@ -129,7 +130,7 @@ static long try_nested_devices(void)
 
 static long try_nested_raw_socket(void)
 {
-	if (enter(CLONE_NEWNET) < 0)
+	if (namespaces_enter(CLONE_NEWNET) < 0)
 		return -1;
 	return syscall(SYS_socket, 17, 3, 0x0300);
 }

@@ -8,7 +8,7 @@
 
 #define EXCHANGE 2 /* RENAME_EXCHANGE */
 
-static double seconds(void)
+static double clock_seconds(void)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -38,7 +38,7 @@ int races_swap(const char *directory, const char *target, double duration)
 		return 1;
 	printf("swapping\n");
 	fflush(stdout);
-	for (double end = seconds() + duration; seconds() < end;) {
+	for (double end = clock_seconds() + duration; clock_seconds() < end;) {
 		for (int i = 0; i < 100; i++) {
 			(void)!swap_names("file", "link");
 			(void)!swap_names("tree", "tree-link");

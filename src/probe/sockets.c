@@ -63,20 +63,21 @@ static long try_socket_every_protocol(void)
 	return absent();
 }
 
-static long option(int family, int type, int level, int name, const void *value, size_t size)
+static long socket_option_set(int family, int type, int level, int name, const void *value,
+			      size_t size)
 {
 	return setsockopt(socket(family, type, 0), level, name, value, (socklen_t)size);
 }
 
 static long try_tcp_ulp(void)
 {
-	return option(AF_INET, SOCK_STREAM, 6, 31, "tls", 3);
+	return socket_option_set(AF_INET, SOCK_STREAM, 6, 31, "tls", 3);
 }
 
 static long try_udp_encap(void)
 {
 	int kind = 2; /* UDP_ENCAP_ESPINUDP */
-	return option(AF_INET, SOCK_DGRAM, 17, 100, &kind, sizeof(kind));
+	return socket_option_set(AF_INET, SOCK_DGRAM, 17, 100, &kind, sizeof(kind));
 }
 
 /* Each attached program takes room of one limit for the whole host (net.core.bpf_jit_limit), which
@@ -92,7 +93,7 @@ static long attach_filter(int level, int name)
 		uint16_t length;
 		void *code;
 	} program = {1, &accept_all};
-	return option(AF_INET, SOCK_DGRAM, level, name, &program, sizeof(program));
+	return socket_option_set(AF_INET, SOCK_DGRAM, level, name, &program, sizeof(program));
 }
 
 static long try_attach_filter(void)
@@ -119,43 +120,47 @@ static long try_attach_reuseport_filter(void)
 static long try_attach_bpf(void)
 {
 	int fd = 0;
-	return option(AF_INET, SOCK_DGRAM, SOL_SOCKET, 50, &fd, sizeof(fd));
+	return socket_option_set(AF_INET, SOCK_DGRAM, SOL_SOCKET, 50, &fd, sizeof(fd));
 }
 
 static long try_socket_mark(void)
 {
 	int value = 1;
-	return option(AF_INET, SOCK_DGRAM, SOL_SOCKET, SO_MARK, &value, sizeof(value));
+	return socket_option_set(AF_INET, SOCK_DGRAM, SOL_SOCKET, SO_MARK, &value, sizeof(value));
 }
 
 static long try_socket_buffer_force(void)
 {
 	int value = 1 << 30;
-	return option(AF_INET, SOCK_DGRAM, SOL_SOCKET, SO_RCVBUFFORCE, &value, sizeof(value));
+	return socket_option_set(AF_INET, SOCK_DGRAM, SOL_SOCKET, SO_RCVBUFFORCE, &value,
+				 sizeof(value));
 }
 
 static long try_iptables(void)
 {
 	char table[128] = "filter";
-	return option(AF_INET, SOCK_DGRAM, 0, 64, table, sizeof(table)); /* IPT_SO_SET_REPLACE */
+	return socket_option_set(AF_INET, SOCK_DGRAM, 0, 64, table,
+				 sizeof(table)); /* IPT_SO_SET_REPLACE */
 }
 
 static long try_xfrm_policy(void)
 {
 	char policy[256] = "";
-	return option(AF_INET, SOCK_DGRAM, 0, 17, policy, sizeof(policy)); /* IP_XFRM_POLICY */
+	return socket_option_set(AF_INET, SOCK_DGRAM, 0, 17, policy,
+				 sizeof(policy)); /* IP_XFRM_POLICY */
 }
 
 static long try_transparent_proxy(void)
 {
 	int value = 1;
-	return option(AF_INET, SOCK_DGRAM, 0, 19, &value, sizeof(value)); /* IP_TRANSPARENT */
+	return socket_option_set(AF_INET, SOCK_DGRAM, 0, 19, &value,
+				 sizeof(value)); /* IP_TRANSPARENT */
 }
 
 static long try_tcp_repair(void)
 {
 	int value = 1;
-	return option(AF_INET, SOCK_STREAM, 6, 19, &value, sizeof(value));
+	return socket_option_set(AF_INET, SOCK_STREAM, 6, 19, &value, sizeof(value));
 }
 
 static long try_loopback_down(void)

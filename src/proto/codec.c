@@ -10,7 +10,7 @@ struct writer writer_on(void *room, size_t size)
 	return (struct writer){.data = room, .size = 0, .room = size, .full = false};
 }
 
-static void append(struct writer *writer, const void *data, size_t size)
+static void writer_append(struct writer *writer, const void *data, size_t size)
 {
 	if (writer->full || size > writer->room - writer->size) {
 		writer->full = true;
@@ -21,37 +21,37 @@ static void append(struct writer *writer, const void *data, size_t size)
 	writer->size += size;
 }
 
-static void append_number(struct writer *writer, uint64_t value, size_t size)
+static void writer_append_number(struct writer *writer, uint64_t value, size_t size)
 {
 	uint8_t bytes[8];
 	for (size_t i = 0; i < size; i++)
 		bytes[i] = (uint8_t)(value >> (8 * i));
-	append(writer, bytes, size);
+	writer_append(writer, bytes, size);
 }
 
 void write_u8(struct writer *writer, uint8_t value)
 {
-	append_number(writer, value, 1);
+	writer_append_number(writer, value, 1);
 }
 
 void write_u16(struct writer *writer, uint16_t value)
 {
-	append_number(writer, value, 2);
+	writer_append_number(writer, value, 2);
 }
 
 void write_u32(struct writer *writer, uint32_t value)
 {
-	append_number(writer, value, 4);
+	writer_append_number(writer, value, 4);
 }
 
 void write_u64(struct writer *writer, uint64_t value)
 {
-	append_number(writer, value, 8);
+	writer_append_number(writer, value, 8);
 }
 
 void write_i64(struct writer *writer, int64_t value)
 {
-	append_number(writer, (uint64_t)value, 8);
+	writer_append_number(writer, (uint64_t)value, 8);
 }
 
 void write_bytes(struct writer *writer, const void *data, size_t size)
@@ -61,7 +61,7 @@ void write_bytes(struct writer *writer, const void *data, size_t size)
 		return;
 	}
 	write_u32(writer, (uint32_t)size);
-	append(writer, data, size);
+	writer_append(writer, data, size);
 }
 
 void write_text(struct writer *writer, const char *text)
@@ -80,7 +80,7 @@ struct reader reader_on(const void *data, size_t size)
 }
 
 /* The next `size` bytes, or NULL and a bad reader. */
-static const uint8_t *take(struct reader *reader, size_t size)
+static const uint8_t *reader_take(struct reader *reader, size_t size)
 {
 	if (reader->bad || size > reader->size - reader->at) {
 		reader->bad = true;
@@ -91,9 +91,9 @@ static const uint8_t *take(struct reader *reader, size_t size)
 	return place;
 }
 
-static uint64_t take_number(struct reader *reader, size_t size)
+static uint64_t reader_take_number(struct reader *reader, size_t size)
 {
-	const uint8_t *bytes = take(reader, size);
+	const uint8_t *bytes = reader_take(reader, size);
 	uint64_t value = 0;
 	for (size_t i = 0; bytes && i < size; i++)
 		value |= (uint64_t)bytes[i] << (8 * i);
@@ -102,27 +102,27 @@ static uint64_t take_number(struct reader *reader, size_t size)
 
 uint8_t read_u8(struct reader *reader)
 {
-	return (uint8_t)take_number(reader, 1);
+	return (uint8_t)reader_take_number(reader, 1);
 }
 
 uint16_t read_u16(struct reader *reader)
 {
-	return (uint16_t)take_number(reader, 2);
+	return (uint16_t)reader_take_number(reader, 2);
 }
 
 uint32_t read_u32(struct reader *reader)
 {
-	return (uint32_t)take_number(reader, 4);
+	return (uint32_t)reader_take_number(reader, 4);
 }
 
 uint64_t read_u64(struct reader *reader)
 {
-	return take_number(reader, 8);
+	return reader_take_number(reader, 8);
 }
 
 int64_t read_i64(struct reader *reader)
 {
-	return (int64_t)take_number(reader, 8);
+	return (int64_t)reader_take_number(reader, 8);
 }
 
 struct bytes read_bytes(struct reader *reader, size_t maximum)
@@ -130,7 +130,7 @@ struct bytes read_bytes(struct reader *reader, size_t maximum)
 	size_t size = read_u32(reader);
 	if (size > maximum)
 		reader->bad = true;
-	const uint8_t *data = take(reader, size);
+	const uint8_t *data = reader_take(reader, size);
 	return (struct bytes){.data = data, .size = data ? size : 0};
 }
 

@@ -46,8 +46,8 @@ union grant_control {
 	struct cmsghdr align;
 };
 
-static struct cmsghdr *put_control(struct msghdr *header, struct cmsghdr *at, int type,
-				   const void *data, size_t size)
+static struct cmsghdr *message_put_control(struct msghdr *header, struct cmsghdr *at, int type,
+					   const void *data, size_t size)
 {
 	at->cmsg_level = SOL_SOCKET;
 	at->cmsg_type = type;
@@ -73,16 +73,16 @@ int folder_grant_make(int directory, enum mount_mode mode)
 				.msg_control = control.bytes,
 				.msg_controllen = sizeof(control.bytes)};
 	struct ucred self = {.pid = getpid(), .uid = geteuid(), .gid = getegid()};
-	struct cmsghdr *next =
-	    put_control(&header, CMSG_FIRSTHDR(&header), SCM_RIGHTS, &directory, sizeof(directory));
-	put_control(&header, next, SCM_CREDENTIALS, &self, sizeof(self));
+	struct cmsghdr *next = message_put_control(&header, CMSG_FIRSTHDR(&header), SCM_RIGHTS,
+						   &directory, sizeof(directory));
+	message_put_control(&header, next, SCM_CREDENTIALS, &self, sizeof(self));
 	if (sendmsg(used, &header, MSG_NOSIGNAL) < 0)
 		return -errno;
 	return TAKE_FD(given);
 }
 
 /* The one descriptor of a control message, or -1: of several all are closed, they are ours now. */
-static int only_descriptor(const struct cmsghdr *rights)
+static int message_only_descriptor(const struct cmsghdr *rights)
 {
 	int fds[sizeof(union grant_control) / sizeof(int)];
 	size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -94,8 +94,8 @@ static int only_descriptor(const struct cmsghdr *rights)
 
 /* The message that waits in the socket, which keeps it. The descriptor is a new one. A sender who
  * did not say who it is has the pid 0 (kernels that note it unasked note the truth). */
-static int peek(int socket, uint8_t message[GRANT_SIZE], int *ret_directory,
-		struct ucred *ret_sender)
+static int grant_peek(int socket, uint8_t message[GRANT_SIZE], int *ret_directory,
+		      struct ucred *ret_sender)
 {
 	union grant_control control;
 	struct iovec iov = {.iov_base = message, .iov_len = GRANT_SIZE};
@@ -112,10 +112,10 @@ static int peek(int socket, uint8_t message[GRANT_SIZE], int *ret_directory,
 		if (at->cmsg_level != SOL_SOCKET)
 			continue;
 		if (at->cmsg_type == SCM_RIGHTS)
-			directory = only_descriptor(at);
+			directory = message_only_descriptor(at);
 		/* Who made the socket may have asked for one, or ask for it at any time. */
 		if (at->cmsg_type == SCM_PIDFD)
-			close(only_descriptor(at));
+			close(message_only_descriptor(at));
 		if (at->cmsg_type == SCM_CREDENTIALS && at->cmsg_len == CMSG_LEN(sizeof(sender)))
 			memcpy(&sender, CMSG_DATA(at), sizeof(sender));
 	}
@@ -127,7 +127,7 @@ static int peek(int socket, uint8_t message[GRANT_SIZE], int *ret_directory,
 }
 
 /* A pair has no name at either end; what was bound or connected has one at one of them. */
-static bool is_unnamed_pair(int socket)
+static bool socket_is_unnamed_pair(int socket)
 {
 	struct sockaddr_un here, there;
 	socklen_t here_size = sizeof(here), there_size = sizeof(there), size = sizeof(int);
@@ -141,7 +141,7 @@ static bool is_unnamed_pair(int socket)
 }
 
 /* That the other end is closed is what makes the message the maker's: nothing can follow it. */
-static bool other_end_closed(int socket)
+static bool socket_other_end_closed(int socket)
 {
 	char byte;
 	return send(socket, "", 0, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EPIPE &&
@@ -154,13 +154,13 @@ int folder_grant_open(int socket, struct folder_grant *ret_grant, struct error *
 	struct ucred maker, sender = {0};
 	socklen_t size = sizeof(maker);
 	int on = 1;
-	if (!is_unnamed_pair(socket) || !other_end_closed(socket) ||
+	if (!socket_is_unnamed_pair(socket) || !socket_other_end_closed(socket) ||
 	    getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &maker, &size) < 0 ||
 	    setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
 		return error_set(error, ERROR_INVALID,
 				 "a folder is given with a grant, not as a plain descriptor");
 	CLOSE_FD int directory = -1;
-	int result = peek(socket, message, &directory, &sender);
+	int result = grant_peek(socket, message, &directory, &sender);
 	if (result < 0)
 		return error_set_errno(error, ERROR_INVALID, result, "the grant of a folder");
 	struct reader reader = reader_on(message, sizeof(message));

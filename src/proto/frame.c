@@ -8,7 +8,7 @@
 #include "proto/codec.h"
 #include "proto/init_messages.h"
 
-static bool type_known(uint16_t type)
+static bool frame_type_is_known(uint16_t type)
 {
 	return (type >= FRAME_HELLO && type <= FRAME_SHUTDOWN) ||
 	       (type >= FRAME_EXEC && type <= FRAME_GONE) ||
@@ -36,7 +36,7 @@ int64_t frame_parse(const void *data, size_t size, struct frame *ret_frame)
 	uint16_t flags = read_u16(&reader);
 	uint64_t id = read_u64(&reader);
 	/* Refused before its payload has come: a bad header must not make anybody wait for it. */
-	if (payload > FRAME_PAYLOAD_MAX || flags != 0 || !type_known(type))
+	if (payload > FRAME_PAYLOAD_MAX || flags != 0 || !frame_type_is_known(type))
 		return -EBADMSG;
 	if (size - FRAME_HEADER_SIZE < payload)
 		return 0;

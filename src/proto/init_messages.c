@@ -76,7 +76,7 @@ void failure_write(struct writer *writer, const struct failure *failure)
 
 /* The message ends up in JSON and on terminals, and it is a hostile peer's: anything that is not
  * printable UTF-8 becomes '?'. */
-static void make_printable(char *text)
+static void text_make_printable(char *text)
 {
 	bool utf8 = text_is_utf8(text, strlen(text));
 	for (; *text; text++) {
@@ -95,7 +95,7 @@ int failure_read(const struct frame *frame, struct failure *ret_failure)
 	if (ret_failure->kind == ERROR_NONE || ret_failure->kind >= ERROR_KIND_COUNT ||
 	    ret_failure->errnum > 4095)
 		return -EBADMSG;
-	make_printable(ret_failure->message);
+	text_make_printable(ret_failure->message);
 	return reader_finish(&reader);
 }
 

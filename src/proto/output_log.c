@@ -22,7 +22,7 @@ struct header {
 	uint64_t total, reserved;
 };
 
-static int write_at(int fd, const void *data, size_t size, uint64_t place)
+static int log_write_at(int fd, const void *data, size_t size, uint64_t place)
 {
 	const char *from = data;
 	while (size > 0) {
@@ -38,7 +38,7 @@ static int write_at(int fd, const void *data, size_t size, uint64_t place)
 	return 0;
 }
 
-static int read_header(int fd, struct header *ret_header)
+static int log_read_header(int fd, struct header *ret_header)
 {
 	ssize_t got;
 	do
@@ -53,10 +53,10 @@ static int read_header(int fd, struct header *ret_header)
 	return le64toh(ret_header->magic) == MAGIC ? 0 : -EBADMSG;
 }
 
-static int write_number(const struct output_log *log, size_t place, uint64_t value)
+static int log_write_number(const struct output_log *log, size_t place, uint64_t value)
 {
 	uint64_t stored = htole64(value);
-	return write_at(log->fd, &stored, sizeof(stored), place);
+	return log_write_at(log->fd, &stored, sizeof(stored), place);
 }
 
 int output_log_format(int fd, uint64_t head, uint64_t tail)
@@ -67,13 +67,13 @@ int output_log_format(int fd, uint64_t head, uint64_t tail)
 		return -errno;
 	struct header header = {
 	    .magic = htole64(MAGIC), .head = htole64(head), .tail = htole64(tail)};
-	return write_at(fd, &header, sizeof(header), 0);
+	return log_write_at(fd, &header, sizeof(header), 0);
 }
 
 int output_log_open(int fd, struct output_log *ret_log)
 {
 	struct header header;
-	int result = read_header(fd, &header);
+	int result = log_read_header(fd, &header);
 	if (result < 0)
 		return result;
 	if (header.head > OUTPUT_KEEP_MAX || header.tail > OUTPUT_KEEP_MAX ||
@@ -87,7 +87,7 @@ int output_log_open(int fd, struct output_log *ret_log)
 int output_log_refresh(struct output_log *log)
 {
 	struct header header;
-	int result = read_header(log->fd, &header);
+	int result = log_read_header(log->fd, &header);
 	if (result < 0)
 		return result;
 	if (header.head != log->head || header.tail != log->tail)
@@ -105,7 +105,7 @@ uint64_t output_log_room(const struct output_log *log, uint64_t consumed)
 }
 
 /* Where the byte at `offset` is in the file, and how many bytes follow it there in one piece. */
-static uint64_t place_of(const struct output_log *log, uint64_t offset, uint64_t *ret_run)
+static uint64_t log_place_of(const struct output_log *log, uint64_t offset, uint64_t *ret_run)
 {
 	if (offset < log->head) {
 		*ret_run = log->head - offset;
@@ -138,33 +138,33 @@ int output_log_append(struct output_log *log, const void *data, size_t size)
 		return -EFBIG;
 	int result = 0;
 	if (log->tail > 0 && end > log->head + log->tail)
-		result = write_number(log, offsetof(struct header, reserved), end);
+		result = log_write_number(log, offsetof(struct header, reserved), end);
 	for (uint64_t at = log->total; result == 0 && at < end;) {
 		/* Without a ring what comes after the head is only counted. */
 		if (log->tail == 0 && at >= log->head)
 			break;
 		uint64_t run;
-		uint64_t place = place_of(log, at, &run);
+		uint64_t place = log_place_of(log, at, &run);
 		run = MIN(run, end - at);
-		result = write_at(log->fd, from, run, place);
+		result = log_write_at(log->fd, from, run, place);
 		from += run;
 		at += run;
 	}
 	if (result == 0)
-		result = write_number(log, offsetof(struct header, total), end);
+		result = log_write_number(log, offsetof(struct header, total), end);
 	if (result == 0)
 		log->total = end;
 	return result;
 }
 
 /* The first offset that is kept when the writer has come (or is on its way) to `total`. */
-static uint64_t oldest_in_ring(const struct output_log *log, uint64_t total)
+static uint64_t ring_oldest_offset(const struct output_log *log, uint64_t total)
 {
 	uint64_t kept = log->head + log->tail;
 	return total > kept ? total - log->tail : log->head;
 }
 
-static ssize_t read_at(int fd, void *data, size_t size, uint64_t place)
+static ssize_t log_read_at(int fd, void *data, size_t size, uint64_t place)
 {
 	ssize_t got;
 	do
@@ -178,19 +178,19 @@ static ssize_t read_at(int fd, void *data, size_t size, uint64_t place)
 
 /* One try at the ring: what was read from *start on, less what may have been overwritten meanwhile;
  * 0 when that was all of it, with *start at the oldest byte that is left. */
-static ssize_t read_ring(struct output_log *log, uint64_t *start, void *data, size_t size)
+static ssize_t ring_read(struct output_log *log, uint64_t *start, void *data, size_t size)
 {
 	uint64_t run;
-	uint64_t place = place_of(log, *start, &run);
+	uint64_t place = log_place_of(log, *start, &run);
 	size = MIN(size, MIN(run, log->total - *start));
-	ssize_t got = read_at(log->fd, data, size, place);
+	ssize_t got = log_read_at(log->fd, data, size, place);
 	if (got < 0)
 		return got;
 	struct header header;
-	int result = read_header(log->fd, &header);
+	int result = log_read_header(log->fd, &header);
 	if (result < 0)
 		return result;
-	uint64_t oldest = oldest_in_ring(log, MAX(header.reserved, header.total));
+	uint64_t oldest = ring_oldest_offset(log, MAX(header.reserved, header.total));
 	if (oldest <= *start)
 		return got;
 	uint64_t lost = MIN(oldest - *start, (uint64_t)got);
@@ -211,15 +211,15 @@ ssize_t output_log_read(struct output_log *log, uint64_t offset, void *data, siz
 		return 0;
 	if (offset < log->head) {
 		size = MIN(size, MIN(log->head, log->total) - offset);
-		return read_at(log->fd, data, size, OUTPUT_LOG_HEADER + offset);
+		return log_read_at(log->fd, data, size, OUTPUT_LOG_HEADER + offset);
 	}
 	if (log->tail == 0) {
 		*ret_gap = log->total - offset;
 		return 0;
 	}
-	uint64_t start = MAX(offset, oldest_in_ring(log, log->total));
+	uint64_t start = MAX(offset, ring_oldest_offset(log, log->total));
 	for (int attempt = 0; attempt < READ_ATTEMPTS && start < log->total; attempt++) {
-		ssize_t got = read_ring(log, &start, data, size);
+		ssize_t got = ring_read(log, &start, data, size);
 		if (got != 0) {
 			*ret_gap = start - offset;
 			return got;

@@ -13,26 +13,26 @@
 /* With its NUL: what is hashed here can be hashed nowhere else. */
 static const char version[] = "caisson-activity-1";
 
-static void add(EVP_MD_CTX *context, const void *data, size_t size)
+static void hash_add(EVP_MD_CTX *context, const void *data, size_t size)
 {
 	/* Fails only where there is no memory or no SHA-256: nothing could go on then. */
 	if (EVP_DigestUpdate(context, data, size) != 1)
 		abort();
 }
 
-static void add_number(EVP_MD_CTX *context, uint64_t value, int size)
+static void hash_add_number(EVP_MD_CTX *context, uint64_t value, int size)
 {
 	uint8_t bytes[8];
 	for (int i = 0; i < size; i++)
 		bytes[i] = (uint8_t)(value >> (8 * (size - 1 - i)));
-	add(context, bytes, (size_t)size);
+	hash_add(context, bytes, (size_t)size);
 }
 
-static void add_text(EVP_MD_CTX *context, const char *text)
+static void hash_add_text(EVP_MD_CTX *context, const char *text)
 {
 	size_t size = strlen(text);
-	add_number(context, size, 4);
-	add(context, text, size);
+	hash_add_number(context, size, 4);
+	hash_add(context, text, size);
 }
 
 void activity_hash(const struct activity_entry *entry, uint8_t ret_hash[ACTIVITY_HASH_SIZE])
@@ -46,23 +46,23 @@ void activity_hash(const struct activity_entry *entry, uint8_t ret_hash[ACTIVITY
 	}
 	if (!context || !sha256 || EVP_DigestInit_ex(context, sha256, NULL) != 1)
 		abort();
-	add(context, version, sizeof(version));
-	add(context, entry->previous, ACTIVITY_HASH_SIZE);
-	add_text(context, entry->sandbox);
-	add_number(context, entry->number, 8);
-	add_number(context, (uint64_t)entry->wall, 8);
-	add_text(context, entry->kind);
-	add_text(context, entry->actor);
-	add_text(context, entry->exec);
+	hash_add(context, version, sizeof(version));
+	hash_add(context, entry->previous, ACTIVITY_HASH_SIZE);
+	hash_add_text(context, entry->sandbox);
+	hash_add_number(context, entry->number, 8);
+	hash_add_number(context, (uint64_t)entry->wall, 8);
+	hash_add_text(context, entry->kind);
+	hash_add_text(context, entry->actor);
+	hash_add_text(context, entry->exec);
 	struct bytes packed = {(const uint8_t *)entry->details, entry->details_size};
 	uint32_t count = 0;
 	size_t at = 0;
 	while (packed_next(packed, &at))
 		count++;
-	add_number(context, count / 2, 4);
+	hash_add_number(context, count / 2, 4);
 	at = 0;
 	for (const char *text; (text = packed_next(packed, &at));)
-		add_text(context, text);
+		hash_add_text(context, text);
 	unsigned size = 0;
 	if (EVP_DigestFinal_ex(context, ret_hash, &size) != 1 || size != ACTIVITY_HASH_SIZE)
 		abort();
@@ -72,7 +72,7 @@ void activity_hash(const struct activity_entry *entry, uint8_t ret_hash[ACTIVITY
 
 #define DEPTH_MAX 32
 
-static int put_string(struct buffer *text, const char *value, size_t size)
+static int json_put_string(struct buffer *text, const char *value, size_t size)
 {
 	static const char short_escapes[] = {
 	    ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
@@ -91,14 +91,14 @@ static int put_string(struct buffer *text, const char *value, size_t size)
 	return result < 0 ? -1 : buffer_append(text, "\"", 1);
 }
 
-static int compare(const void *a, const void *b)
+static int member_compare(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int put_value(const json_t *json, struct buffer *text, int depth);
+static int json_put_value(const json_t *json, struct buffer *text, int depth);
 
-static int put_members(const json_t *json, struct buffer *text, int depth)
+static int json_put_members(const json_t *json, struct buffer *text, int depth)
 {
 	size_t count = json_object_size(json), at = 0;
 	const char **names = calloc(count + 1, sizeof(*names)), *name;
@@ -106,43 +106,43 @@ static int put_members(const json_t *json, struct buffer *text, int depth)
 	if (!names)
 		abort();
 	json_object_foreach((json_t *)json, name, value) names[at++] = name;
-	qsort(names, count, sizeof(*names), compare);
+	qsort(names, count, sizeof(*names), member_compare);
 	int result = buffer_append(text, "{", 1);
 	for (size_t i = 0; result == 0 && i < count; i++) {
 		if (i > 0)
 			result = buffer_append(text, ",", 1);
-		if (result < 0 || put_string(text, names[i], strlen(names[i])) < 0 ||
+		if (result < 0 || json_put_string(text, names[i], strlen(names[i])) < 0 ||
 		    buffer_append(text, ":", 1) < 0 ||
-		    put_value(json_object_get(json, names[i]), text, depth + 1) < 0)
+		    json_put_value(json_object_get(json, names[i]), text, depth + 1) < 0)
 			result = -1;
 	}
 	free(names);
 	return result < 0 ? -1 : buffer_append(text, "}", 1);
 }
 
-static int put_elements(const json_t *json, struct buffer *text, int depth)
+static int json_put_elements(const json_t *json, struct buffer *text, int depth)
 {
 	int result = buffer_append(text, "[", 1);
 	for (size_t i = 0; result == 0 && i < json_array_size(json); i++) {
 		if (i > 0)
 			result = buffer_append(text, ",", 1);
-		if (result < 0 || put_value(json_array_get(json, i), text, depth + 1) < 0)
+		if (result < 0 || json_put_value(json_array_get(json, i), text, depth + 1) < 0)
 			result = -1;
 	}
 	return result < 0 ? -1 : buffer_append(text, "]", 1);
 }
 
-static int put_value(const json_t *json, struct buffer *text, int depth)
+static int json_put_value(const json_t *json, struct buffer *text, int depth)
 {
 	if (!json || depth > DEPTH_MAX)
 		return -1;
 	switch (json_typeof(json)) {
 	case JSON_OBJECT:
-		return put_members(json, text, depth);
+		return json_put_members(json, text, depth);
 	case JSON_ARRAY:
-		return put_elements(json, text, depth);
+		return json_put_elements(json, text, depth);
 	case JSON_STRING:
-		return put_string(text, json_string_value(json), json_string_length(json));
+		return json_put_string(text, json_string_value(json), json_string_length(json));
 	case JSON_INTEGER:
 		return buffer_printf(text, "%lld", (long long)json_integer_value(json));
 	case JSON_TRUE:
@@ -159,7 +159,7 @@ static int put_value(const json_t *json, struct buffer *text, int depth)
 
 int canonical_json(const json_t *json, struct buffer *ret_text)
 {
-	return put_value(json, ret_text, 0) < 0 ? -1 : 0;
+	return json_put_value(json, ret_text, 0) < 0 ? -1 : 0;
 }
 
 /* --- the signature --- */

@@ -25,7 +25,7 @@ enum { SAYS_PATH = 1, SAYS_LINK = 2, SAYS_SIZE = 4, SAYS_MTIME = 8, SAYS_UID = 1
 
 /* --- reading --- */
 
-static uint32_t checksum(const uint8_t *block)
+static uint32_t block_checksum(const uint8_t *block)
 {
 	uint32_t sum = 0;
 	for (size_t i = 0; i < TAR_BLOCK; i++)
@@ -34,7 +34,7 @@ static uint32_t checksum(const uint8_t *block)
 }
 
 /* Octal digits between spaces, or base 256 where the top bit is set. */
-static bool read_number(const uint8_t *block, struct field field, int64_t min, int64_t max,
+static bool number_read(const uint8_t *block, struct field field, int64_t min, int64_t max,
 			int64_t *ret_value)
 {
 	const uint8_t *at = block + field.at, *end = at + field.size;
@@ -60,7 +60,7 @@ static bool read_number(const uint8_t *block, struct field field, int64_t min, i
 }
 
 /* Text that ends at a NUL or with its field; after what is in `to` already. */
-static void read_field(const uint8_t *block, struct field field, char *to)
+static void field_read(const uint8_t *block, struct field field, char *to)
 {
 	size_t size = strnlen((const char *)block + field.at, field.size);
 	memcpy(to, block + field.at, size);
@@ -68,7 +68,7 @@ static void read_field(const uint8_t *block, struct field field, char *to)
 }
 
 /* Decimal digits up to `end`; false when there is anything else or it is too large. */
-static bool read_decimal(const char *at, const char *end, int64_t max, int64_t *ret_value)
+static bool decimal_read(const char *at, const char *end, int64_t max, int64_t *ret_value)
 {
 	int64_t value = 0;
 	if (at == end)
@@ -83,13 +83,13 @@ static bool read_decimal(const char *at, const char *end, int64_t max, int64_t *
 }
 
 /* "[-]seconds[.fraction]"; digits beyond nanoseconds are dropped. */
-static bool read_time(const char *at, const char *end, struct tar_entry *entry)
+static bool time_read(const char *at, const char *end, struct tar_entry *entry)
 {
 	bool negative = at < end && *at == '-';
 	at += negative;
 	const char *point = memchr(at, '.', (size_t)(end - at));
 	int64_t seconds, fraction = 0;
-	if (!read_decimal(at, point ? point : end, INT64_MAX / 4, &seconds))
+	if (!decimal_read(at, point ? point : end, INT64_MAX / 4, &seconds))
 		return false;
 	size_t digits = 0;
 	for (const char *place = point ? point + 1 : end; place < end; place++, digits++) {
@@ -105,7 +105,7 @@ static bool read_time(const char *at, const char *end, struct tar_entry *entry)
 	return true;
 }
 
-static bool take_text(const char *at, const char *end, char to[GUEST_PATH_MAX])
+static bool record_take_text(const char *at, const char *end, char to[GUEST_PATH_MAX])
 {
 	size_t size = (size_t)(end - at);
 	if (size >= GUEST_PATH_MAX || memchr(at, '\0', size))
@@ -116,7 +116,7 @@ static bool take_text(const char *at, const char *end, char to[GUEST_PATH_MAX])
 }
 
 /* One record of a pax header; what is wrong with it, or NULL. */
-static const char *take_record(const char *key, const char *equals, const char *end,
+static const char *record_take(const char *key, const char *equals, const char *end,
 			       struct tar_entry *entry, uint32_t *says)
 {
 	static const struct {
@@ -137,12 +137,12 @@ static const char *take_record(const char *key, const char *equals, const char *
 		if (strlen(keys[i].name) == size && memcmp(key, keys[i].name, size) == 0)
 			what = keys[i].says;
 	if (what & (SAYS_PATH | SAYS_LINK))
-		good = take_text(value, end, what == SAYS_PATH ? entry->path : entry->link);
+		good = record_take_text(value, end, what == SAYS_PATH ? entry->path : entry->link);
 	else if (what == SAYS_MTIME)
-		good = read_time(value, end, entry);
+		good = time_read(value, end, entry);
 	else if (what)
 		good =
-		    read_decimal(value, end, what == SAYS_SIZE ? INT64_MAX / 4 : ID_MAX, &number);
+		    decimal_read(value, end, what == SAYS_SIZE ? INT64_MAX / 4 : ID_MAX, &number);
 	if (what == SAYS_SIZE)
 		entry->size = (uint64_t)number;
 	else if (what == SAYS_UID)
@@ -154,19 +154,19 @@ static const char *take_record(const char *key, const char *equals, const char *
 }
 
 /* "length key=value\n", one after the other. */
-static const char *take_records(const char *at, const char *end, struct tar_entry *entry,
+static const char *records_take(const char *at, const char *end, struct tar_entry *entry,
 				uint32_t *says)
 {
 	while (at < end) {
 		const char *space = memchr(at, ' ', (size_t)(end - at));
 		int64_t size;
-		if (!space || !read_decimal(at, space, end - at, &size) || size <= space - at + 1 ||
+		if (!space || !decimal_read(at, space, end - at, &size) || size <= space - at + 1 ||
 		    at[size - 1] != '\n')
 			return "a pax header is malformed";
 		const char *equals = memchr(space + 1, '=', (size_t)(at + size - space - 1));
 		if (!equals)
 			return "a pax header is malformed";
-		const char *why = take_record(space + 1, equals, at + size - 1, entry, says);
+		const char *why = record_take(space + 1, equals, at + size - 1, entry, says);
 		if (why)
 			return why;
 		at += size;
@@ -175,7 +175,7 @@ static const char *take_records(const char *at, const char *end, struct tar_entr
 }
 
 /* The data of a header that is about the next entry. */
-static int read_extra(const struct tar_source *source, char type, uint64_t size,
+static int extra_read(const struct tar_source *source, char type, uint64_t size,
 		      struct tar_entry *entry, uint32_t *says, const char **ret_why)
 {
 	if (size > TAR_EXTRA_MAX) {
@@ -191,10 +191,10 @@ static int read_extra(const struct tar_source *source, char type, uint64_t size,
 		/* GNU: the name, with a NUL at its end. */
 		size = strnlen(text, size);
 		*says |= type == 'L' ? SAYS_PATH : SAYS_LINK;
-		if (!take_text(text, text + size, type == 'L' ? entry->path : entry->link))
+		if (!record_take_text(text, text + size, type == 'L' ? entry->path : entry->link))
 			*ret_why = "a name is too long";
 	} else if (result == 0 && type == 'x') {
-		*ret_why = take_records(text, text + size, entry, says);
+		*ret_why = records_take(text, text + size, entry, says);
 	}
 	free(text);
 	return *ret_why ? -EBADMSG : result;
@@ -225,7 +225,7 @@ const char *tar_path_clean(char *path)
 	return NULL;
 }
 
-static bool is_zero(const uint8_t *block)
+static bool block_is_zero(const uint8_t *block)
 {
 	for (size_t i = 0; i < TAR_BLOCK; i++)
 		if (block[i] != 0)
@@ -234,14 +234,14 @@ static bool is_zero(const uint8_t *block)
 }
 
 /* Whatever of the header was not said before. */
-static const char *read_values(const uint8_t *block, uint32_t says, struct tar_entry *entry)
+static const char *header_read_values(const uint8_t *block, uint32_t says, struct tar_entry *entry)
 {
 	int64_t mode, uid, gid, size, mtime;
-	if (!read_number(block, MODE, 0, INT32_MAX, &mode) ||
-	    !read_number(block, UID, 0, ID_MAX, &uid) ||
-	    !read_number(block, GID, 0, ID_MAX, &gid) ||
-	    !read_number(block, SIZE, 0, INT64_MAX / 4, &size) ||
-	    !read_number(block, MTIME, INT64_MIN / 4, INT64_MAX / 4, &mtime))
+	if (!number_read(block, MODE, 0, INT32_MAX, &mode) ||
+	    !number_read(block, UID, 0, ID_MAX, &uid) ||
+	    !number_read(block, GID, 0, ID_MAX, &gid) ||
+	    !number_read(block, SIZE, 0, INT64_MAX / 4, &size) ||
+	    !number_read(block, MTIME, INT64_MIN / 4, INT64_MAX / 4, &mtime))
 		return "a number in its header is malformed";
 	entry->mode = (uint32_t)mode & 07777;
 	if (!(says & SAYS_UID))
@@ -255,21 +255,21 @@ static const char *read_values(const uint8_t *block, uint32_t says, struct tar_e
 		entry->mtime_ns = 0;
 	}
 	if (!(says & SAYS_LINK))
-		read_field(block, LINK, entry->link);
+		field_read(block, LINK, entry->link);
 	if (!(says & SAYS_PATH)) {
 		char *to = entry->path;
 		if (memcmp(block + MAGIC.at, MAGIC_USTAR, 8) == 0 && block[PREFIX.at] != '\0') {
-			read_field(block, PREFIX, to);
+			field_read(block, PREFIX, to);
 			to += strlen(to);
 			*to++ = '/';
 		}
-		read_field(block, NAME, to);
+		field_read(block, NAME, to);
 	}
 	return NULL;
 }
 
 /* What the entry is, and whether that goes together with the rest. */
-static const char *take_type(char type, struct tar_entry *entry)
+static const char *header_take_type(char type, struct tar_entry *entry)
 {
 	size_t length = strlen(entry->path);
 	bool slash = length > 0 && entry->path[length - 1] == '/';
@@ -323,9 +323,9 @@ int tar_next(const struct tar_source *source, struct tar_entry *ret_entry, const
 		int result = source->read(source->data, block, TAR_BLOCK);
 		if (result < 0)
 			return result;
-		if (is_zero(block)) {
+		if (block_is_zero(block)) {
 			result = source->read(source->data, block, TAR_BLOCK);
-			if (result < 0 || (says == 0 && is_zero(block)))
+			if (result < 0 || (says == 0 && block_is_zero(block)))
 				return result;
 			*ret_why = "a zero block in the middle";
 			return -EBADMSG;
@@ -333,32 +333,32 @@ int tar_next(const struct tar_source *source, struct tar_entry *ret_entry, const
 		bool known = memcmp(block + MAGIC.at, MAGIC_USTAR, 8) == 0 ||
 			     memcmp(block + MAGIC.at, MAGIC_GNU, 8) == 0 ||
 			     memcmp(block + MAGIC.at, "\0\0\0\0\0\0\0\0", 8) == 0;
-		if (!known || !read_number(block, CHECKSUM, 0, INT32_MAX, &sum) ||
-		    sum != checksum(block)) {
+		if (!known || !number_read(block, CHECKSUM, 0, INT32_MAX, &sum) ||
+		    sum != block_checksum(block)) {
 			*ret_why = "this is no tar header";
 			return -EBADMSG;
 		}
 		char type = (char)block[TYPE_AT];
 		if (type != 'x' && type != 'g' && type != 'L' && type != 'K')
 			break;
-		if (!read_number(block, SIZE, 0, INT64_MAX / 4, &size)) {
+		if (!number_read(block, SIZE, 0, INT64_MAX / 4, &size)) {
 			*ret_why = "a number in its header is malformed";
 			return -EBADMSG;
 		}
-		result = read_extra(source, type, (uint64_t)size, ret_entry, &says, ret_why);
+		result = extra_read(source, type, (uint64_t)size, ret_entry, &says, ret_why);
 		if (result < 0)
 			return result;
 	}
-	*ret_why = read_values(block, says, ret_entry);
+	*ret_why = header_read_values(block, says, ret_entry);
 	if (!*ret_why)
-		*ret_why = take_type((char)block[TYPE_AT], ret_entry);
+		*ret_why = header_take_type((char)block[TYPE_AT], ret_entry);
 	return *ret_why ? -EBADMSG : 1;
 }
 
 /* --- writing --- */
 
 /* Octal digits that fill the field but for its last byte; false when they do not fit. */
-static bool write_octal(uint8_t *block, struct field field, uint64_t value)
+static bool octal_write(uint8_t *block, struct field field, uint64_t value)
 {
 	uint8_t *at = block + field.at + field.size - 1;
 	while (at > block + field.at) {
@@ -368,12 +368,12 @@ static bool write_octal(uint8_t *block, struct field field, uint64_t value)
 	return value == 0;
 }
 
-static void write_name(uint8_t *block, struct field field, const char *text)
+static void header_write_name(uint8_t *block, struct field field, const char *text)
 {
 	memcpy(block + field.at, text, strnlen(text, field.size));
 }
 
-static size_t decimal_text(uint64_t value, size_t digits, char *to)
+static size_t number_to_decimal(uint64_t value, size_t digits, char *to)
 {
 	char turned[24];
 	size_t count = 0;
@@ -386,11 +386,11 @@ static size_t decimal_text(uint64_t value, size_t digits, char *to)
 }
 
 /* "length key=value\n", where the length counts its own digits. */
-static size_t add_record(char *to, const char *key, const char *value, size_t value_size)
+static size_t record_add(char *to, const char *key, const char *value, size_t value_size)
 {
 	char number[24];
 	size_t key_size = strlen(key), rest = key_size + value_size + 3, digits = 0;
-	while (digits != decimal_text(rest + digits, 0, number))
+	while (digits != number_to_decimal(rest + digits, 0, number))
 		digits++;
 	char *at = to;
 	memcpy(at, number, digits);
@@ -405,14 +405,14 @@ static size_t add_record(char *to, const char *key, const char *value, size_t va
 	return (size_t)(at - to);
 }
 
-static size_t add_number(char *to, const char *key, uint64_t value)
+static size_t record_add_number(char *to, const char *key, uint64_t value)
 {
 	char text[24];
-	return add_record(to, key, text, decimal_text(value, 0, text));
+	return record_add(to, key, text, number_to_decimal(value, 0, text));
 }
 
 /* A time before 1970 counts back: -0.5 s is second -1 and half a second on. */
-static size_t add_time(char *to, int64_t seconds, uint32_t nanoseconds)
+static size_t record_add_time(char *to, int64_t seconds, uint32_t nanoseconds)
 {
 	char text[48];
 	size_t size = 0;
@@ -421,21 +421,21 @@ static size_t add_time(char *to, int64_t seconds, uint32_t nanoseconds)
 		seconds = -seconds - (nanoseconds > 0);
 		nanoseconds = nanoseconds > 0 ? 1000000000 - nanoseconds : 0;
 	}
-	size += decimal_text((uint64_t)seconds, 0, text + size);
+	size += number_to_decimal((uint64_t)seconds, 0, text + size);
 	if (nanoseconds > 0) {
 		text[size++] = '.';
-		size += decimal_text(nanoseconds, NSEC_DIGITS, text + size);
+		size += number_to_decimal(nanoseconds, NSEC_DIGITS, text + size);
 	}
-	return add_record(to, "mtime", text, size);
+	return record_add(to, "mtime", text, size);
 }
 
-static void finish_header(uint8_t *block, char type)
+static void header_finish(uint8_t *block, char type)
 {
 	block[TYPE_AT] = (uint8_t)type;
 	memcpy(block + MAGIC.at, MAGIC_USTAR, MAGIC.size);
-	uint32_t sum = checksum(block);
+	uint32_t sum = block_checksum(block);
 	/* Six digits, NUL, space: as it always was. */
-	(void)write_octal(block, (struct field){CHECKSUM.at, 7}, sum);
+	(void)octal_write(block, (struct field){CHECKSUM.at, 7}, sum);
 	block[CHECKSUM.at + 7] = ' ';
 }
 
@@ -449,32 +449,32 @@ size_t tar_write(const struct tar_entry *entry, uint8_t to[TAR_HEADER_MAX])
 	uint8_t *extra = to, header[TAR_BLOCK] = {0};
 	char *records = (char *)to + TAR_BLOCK, *at = records;
 	memset(to, 0, TAR_HEADER_MAX);
-	write_name(header, NAME, entry->path);
-	write_name(header, LINK, entry->link);
-	(void)write_octal(header, MODE, entry->mode);
+	header_write_name(header, NAME, entry->path);
+	header_write_name(header, LINK, entry->link);
+	(void)octal_write(header, MODE, entry->mode);
 	if (strlen(entry->path) > NAME.size)
-		at += add_record(at, "path", entry->path, strlen(entry->path));
+		at += record_add(at, "path", entry->path, strlen(entry->path));
 	if (strlen(entry->link) > LINK.size)
-		at += add_record(at, "linkpath", entry->link, strlen(entry->link));
-	if (!write_octal(header, UID, entry->uid))
-		at += add_number(at, "uid", entry->uid);
-	if (!write_octal(header, GID, entry->gid))
-		at += add_number(at, "gid", entry->gid);
-	if (!write_octal(header, SIZE, entry->size))
-		at += add_number(at, "size", entry->size);
-	if (!write_octal(header, MTIME, (uint64_t)MAX(entry->mtime, 0)) || entry->mtime < 0 ||
+		at += record_add(at, "linkpath", entry->link, strlen(entry->link));
+	if (!octal_write(header, UID, entry->uid))
+		at += record_add_number(at, "uid", entry->uid);
+	if (!octal_write(header, GID, entry->gid))
+		at += record_add_number(at, "gid", entry->gid);
+	if (!octal_write(header, SIZE, entry->size))
+		at += record_add_number(at, "size", entry->size);
+	if (!octal_write(header, MTIME, (uint64_t)MAX(entry->mtime, 0)) || entry->mtime < 0 ||
 	    entry->mtime_ns > 0)
-		at += add_time(at, entry->mtime, entry->mtime_ns);
-	finish_header(header, types[entry->type]);
+		at += record_add_time(at, entry->mtime, entry->mtime_ns);
+	header_finish(header, types[entry->type]);
 	size_t used = 0, size = (size_t)(at - records);
 	if (size > 0) {
-		write_name(extra, NAME, "pax");
-		(void)write_octal(extra, MODE, 0644);
-		(void)write_octal(extra, SIZE, size);
-		(void)write_octal(extra, MTIME, 0);
-		(void)write_octal(extra, UID, 0);
-		(void)write_octal(extra, GID, 0);
-		finish_header(extra, 'x');
+		header_write_name(extra, NAME, "pax");
+		(void)octal_write(extra, MODE, 0644);
+		(void)octal_write(extra, SIZE, size);
+		(void)octal_write(extra, MTIME, 0);
+		(void)octal_write(extra, UID, 0);
+		(void)octal_write(extra, GID, 0);
+		header_finish(extra, 'x');
 		used = TAR_BLOCK + (size + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
 	}
 	memcpy(to + used, header, TAR_BLOCK);

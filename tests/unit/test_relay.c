@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "init/connection.h"
 #include "init/exec.h"
-#include "init/launch.h"
+#include "init/runners.h"
 #include "init/file/operation.h"
 #include "init/loop.h"
 #include "test.h"
@@ -44,13 +44,13 @@ bool connection_has_room(void)
 	return world.room;
 }
 
-uint8_t *connection_place(void)
+uint8_t *connection_reserve(void)
 {
 	world.used = 0;
 	return world.outbox;
 }
 
-void connection_placed(size_t size)
+void connection_commit(size_t size)
 {
 	struct frame frame;
 	CHECK_INT(frame_parse(world.outbox + world.used, size, &frame), size);
@@ -74,7 +74,7 @@ void connection_refuse(const char *message)
 	test_fail(__FILE__, __LINE__, "refused: %s", message);
 }
 
-void exec_name_shortly(uint64_t key)
+void exec_send_left_running_names(uint64_t key)
 {
 	CHECK_INT(key, EXEC_KEY);
 	world.named_shortly++;
@@ -85,25 +85,25 @@ bool loop_shutting_down(void)
 	return false;
 }
 
-void launch_submit(enum owner_kind kind, uint32_t owner, const uint8_t *frame, size_t size)
+void runner_request_submit(const struct runner_request *request, const uint8_t *frame)
 {
-	CHECK_INT(kind, OWNER_OPERATION);
-	world.owner = owner;
-	CHECK(relay_assigned(owner, RUNNER, frame, size));
+	CHECK_INT(request->kind, OWNER_OPERATION);
+	world.owner = request->owner;
+	CHECK(relay_send_to_runner(request->owner, RUNNER, frame, request->size));
 }
 
-void launch_withdraw(enum owner_kind kind, uint32_t owner)
+void runner_request_withdraw(enum owner_kind kind, uint32_t owner)
 {
 	(void)kind, (void)owner;
 }
 
-struct runner *launch_runner(uint32_t index)
+struct runner *runner_at(uint32_t index)
 {
 	CHECK_INT(index, RUNNER);
 	return &world.runner;
 }
 
-void launch_watch(uint32_t index, uint32_t events)
+void runner_watch(uint32_t index, uint32_t events)
 {
 	struct epoll_event event = {.events = events};
 	CHECK_INT(index, RUNNER);
@@ -117,35 +117,35 @@ void launch_watch(uint32_t index, uint32_t events)
 	world.runner.watched = events;
 }
 
-void launch_release(uint32_t index, uint32_t grace_ms)
+void runner_release(uint32_t index, uint32_t grace_ms)
 {
 	(void)index, (void)grace_ms;
 	fd_close(&world.runner.socket);
 	world.released++;
 }
 
-bool launch_keep(uint32_t index)
+bool runner_stay(uint32_t index)
 {
 	CHECK_INT(index, RUNNER);
 	world.stayed++;
 	return true;
 }
 
-void launch_heard(uint32_t index)
+void runner_request_read(uint32_t index)
 {
 	(void)index;
 	world.kept = false;
 }
 
-bool launch_may_try_again(uint32_t index)
+bool runner_request_may_retry(uint32_t index)
 {
 	(void)index;
 	return world.kept;
 }
 
-void launch_again(uint32_t index)
+void runner_request_retry(uint32_t index)
 {
-	launch_release(index, 0);
+	runner_release(index, 0);
 	world.kept = false;
 	world.again++;
 }
@@ -168,7 +168,7 @@ static int begin_as(uint64_t id)
 	CHECK_INT(frame_parse(bytes, sizeof(bytes), &request.frame), sizeof(bytes));
 	request.frame.payload = bytes + FRAME_HEADER_SIZE;
 	if (id == EXEC_KEY)
-		CHECK(relay_begin_naming(id, bytes, sizeof(bytes)));
+		CHECK(relay_begin_left_running(id, bytes, sizeof(bytes)));
 	else
 		relay_begin(&request);
 	CHECK_INT(world.runner.watched, EPOLLIN);

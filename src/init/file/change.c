@@ -1,4 +1,4 @@
-/* What changes names and attributes: mkdir, rename, symlink, chmod, chown. Called by
+/* Operations that change names and attributes: mkdir, rename, symlink, chmod, chown. Called by
  * operation_run(); may block on the disk. */
 #include <dirent.h>
 #include <errno.h>
@@ -34,10 +34,10 @@ int file_mkdir(struct operation *operation, struct failure *failure)
 	int result = file_place_find(&path, parents ? TARGET_PARENTS : 0, &place);
 	if (result == 0 && mkdirat(place.directory, place.base, mode) < 0)
 		result = -errno;
-	/* The umask took its part; a mode that was asked for is meant as it stands. */
+	/* mkdir() applied the umask; a mode that was asked for is set exactly. */
 	if (result == 0 && request->mode != 0 && fchmodat(place.directory, place.base, mode, 0) < 0)
 		result = -errno;
-	/* Somebody else was faster: with -p that is as good. */
+	/* Another process made it meanwhile, which is fine with FILE_PARENTS. */
 	if (result == -EEXIST && parents && fstatat(AT_FDCWD, path.text, &stat, 0) == 0 &&
 	    S_ISDIR(stat.st_mode))
 		result = 0;
@@ -47,8 +47,9 @@ int file_mkdir(struct operation *operation, struct failure *failure)
 	return 0;
 }
 
-/* To another file system, or of a directory that a layer below holds (overlayfs says EXDEV then):
- * copied beside the target, put in its place by a rename, and only then removed where it was. */
+/* Moves to another file system, or a directory of a layer below (for which overlayfs returns
+ * EXDEV): copies it beside the target, renames the copy to the target, and removes the original
+ * only then. */
 static int move_by_copy(struct operation *operation, const struct file_target *from,
 			const struct file_target *to, const char *path, const char *path2,
 			struct failure *failure)
@@ -66,7 +67,7 @@ static int move_by_copy(struct operation *operation, const struct file_target *f
 			result = file_failed(failure, renamed, path2);
 	}
 	if (result < 0) {
-		/* Also after a cancel: the half-made copy goes, whatever comes of it. */
+		/* Removes the incomplete copy, also after a cancel. */
 		struct failure ignored = {0};
 		(void)!file_remove_tree(NULL, to->directory, name, path2, &removed, &ignored);
 		return -1;
@@ -101,7 +102,7 @@ int file_rename(struct operation *operation, struct failure *failure)
 		return file_refused(failure, ERROR_FILE_INVALID, path2.text,
 				    "a directory cannot be copied or moved into itself");
 	} else if (result < 0) {
-		/* What is wrong is wrong with the target, but for these. */
+		/* Any other error is about the target. */
 		bool source = result == -EACCES || result == -EPERM || result == -ENOENT;
 		return file_failed(failure, result, source ? path.text : path2.text);
 	}
@@ -133,7 +134,7 @@ int file_symlink(struct operation *operation, struct failure *failure)
 	return 0;
 }
 
-/* One attribute change, of a place or of all below it. */
+/* One change of attributes, of an entry or of everything below it. */
 struct change {
 	bool owner; /* else the mode */
 	mode_t mode;
@@ -141,8 +142,8 @@ struct change {
 	gid_t gid;
 };
 
-/* chmod has no call that refuses a link: the place is pinned first, and changed through /proc. */
-static int change_mode_here(mode_t mode, int directory, const char *name)
+/* chmod() cannot refuse a link, so the entry is opened with O_PATH and changed through /proc. */
+static int mode_change(mode_t mode, int directory, const char *name)
 {
 	int fd CLOSE_FD = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct stat stat;
@@ -153,28 +154,29 @@ static int change_mode_here(mode_t mode, int directory, const char *name)
 	return S_ISLNK(stat.st_mode) || chmod(path, mode) == 0 ? 0 : -errno;
 }
 
-static int change_one(const struct change *change, int directory, const char *name, bool no_follow)
+static int attributes_change_one(const struct change *change, int directory, const char *name,
+				 bool no_follow)
 {
 	if (!change->owner && no_follow)
-		return change_mode_here(change->mode, directory, name);
+		return mode_change(change->mode, directory, name);
 	int result = change->owner ? fchownat(directory, name, change->uid, change->gid,
 					      no_follow ? AT_SYMLINK_NOFOLLOW : 0)
 				   : fchmodat(directory, name, change->mode, 0);
 	return result < 0 ? -errno : 0;
 }
 
-static int change_below(struct operation *operation, const struct change *change, int *directory,
-			const char *path, struct failure *failure)
+static int attributes_change_below(struct operation *operation, const struct change *change,
+				   int *directory, const char *path, struct failure *failure)
 {
 	struct file_walk walk DONE_WALK = {.directory = -1};
 	int event = file_walk_open(&walk, directory);
 	while (event >= 0 && (event = file_walk_next(&walk)) > 0) {
 		if (operation_cancelled(operation))
 			return file_failed(failure, ECANCELED, path);
-		/* Before a directory is entered it may have to become readable. */
+		/* Before entering: the directory may have to become readable first. */
 		int result = 0;
 		if (event == WALK_ENTRY && (change->owner || walk.type != DT_LNK))
-			result = change_one(change, walk.directory, walk.name, true);
+			result = attributes_change_one(change, walk.directory, walk.name, true);
 		if (result == 0 && event == WALK_ENTRY && walk.type == DT_DIR) {
 			int fd CLOSE_FD = file_walk_open_entry(&walk);
 			result = fd < 0 ? fd : file_walk_enter(&walk, &fd);
@@ -195,7 +197,7 @@ static int change_attributes(struct operation *operation, const struct change *c
 	if (!change->owner && S_ISLNK(stat.st_mode))
 		return file_wrong_type(failure, path->text, stat.st_mode,
 				       "something that has a mode");
-	int result = change_one(change, AT_FDCWD, path->text, no_follow);
+	int result = attributes_change_one(change, AT_FDCWD, path->text, no_follow);
 	if (result < 0)
 		return file_failed(failure, result, path->text);
 	if (S_ISDIR(stat.st_mode) && (operation->request.flags & FILE_RECURSIVE)) {
@@ -203,7 +205,7 @@ static int change_attributes(struct operation *operation, const struct change *c
 		    open(path->text, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 		if (directory < 0)
 			return file_failed(failure, errno, path->text);
-		if (change_below(operation, change, &directory, path->text, failure) < 0)
+		if (attributes_change_below(operation, change, &directory, path->text, failure) < 0)
 			return -1;
 	}
 	answer_empty(operation);

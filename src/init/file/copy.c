@@ -1,7 +1,7 @@
-/* Copy: a file, a link or a tree, with modes, times, owners where allowed, links and holes. Called
- * by operation_run(), and by rename across file systems. May block on the disk. A file appears at
- * its new place whole or not at all; a tree grows there, into what may be there already. FIFOs are
- * made anew, sockets and devices are refused. */
+/* Copies a file, a link or a tree, with modes, times, owners (where allowed), links and holes.
+ * Called by operation_run(), and by rename across file systems. May block on the disk. A file
+ * appears at its new place complete or not at all; a tree is copied entry by entry into a
+ * directory that may exist already. FIFOs are made anew; sockets and devices are refused. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,15 +12,15 @@
 #include "init/file/internal.h"
 
 #define COPY_BUFFER (128 * 1024)
-#define COPY_STEP (8 * 1024 * 1024) /* between two looks for a cancel */
+#define COPY_STEP (8 * 1024 * 1024) /* bytes between two checks for a cancel */
 
 struct copy {
 	struct operation *operation;
-	struct failure *failure; /* filled where the walk knows the name, else by the caller */
+	struct failure *failure; /* filled in where the walk knows the name, else by the caller */
 	const char *path;
 	uint64_t copied;
-	/* The directory that is being filled, and those above it: who they are, so that ".." leads
-	 * back to them and nowhere else. */
+	/* The directory that is being filled, and the identity of those above it, which is
+	 * compared when ".." is opened. */
 	int to;
 	struct {
 		dev_t device;
@@ -29,7 +29,7 @@ struct copy {
 	size_t depth, room;
 };
 
-/* By the kernel (which may share blocks) where it can, else through a buffer. */
+/* Lets the kernel copy (it may share blocks) if it can, else copies through a buffer. */
 static int copy_range(struct copy *copy, int from, int to, off_t at, off_t end)
 {
 	bool by_kernel = true;
@@ -61,7 +61,7 @@ static int copy_range(struct copy *copy, int from, int to, off_t at, off_t end)
 		}
 		if (moved < 0 && errno != EINTR)
 			return -errno;
-		/* It became shorter meanwhile; or it is of the kind whose size is not known. */
+		/* The file became shorter meanwhile, or its size is unknown. */
 		if (moved == 0)
 			break;
 		at += MAX(moved, 0);
@@ -70,7 +70,7 @@ static int copy_range(struct copy *copy, int from, int to, off_t at, off_t end)
 	return 0;
 }
 
-/* A file of /proc: no size, only an end. */
+/* A file of /proc: its size is 0, it only has an end. */
 static int copy_stream(struct copy *copy, int from, int to)
 {
 	uint8_t *buffer CLEANUP(file_free) = malloc(COPY_BUFFER);
@@ -113,8 +113,9 @@ static int copy_data(struct copy *copy, int from, int to, const struct stat *sta
 	return ftruncate(to, stat->st_size) < 0 ? -errno : 0;
 }
 
-/* Owner first (it clears bits of the mode), then mode, then times. Only root can give away. */
-static int dress(int fd, const struct stat *stat)
+/* Owner first, since that clears bits of the mode; then mode; then times. Only root can change
+ * the owner. */
+static int copy_set_attributes(int fd, const struct stat *stat)
 {
 	mode_t mode = stat->st_mode & 07777;
 	if (fchown(fd, stat->st_uid, stat->st_gid) < 0)
@@ -145,7 +146,7 @@ static int copy_file(struct copy *copy, int from, const char *from_base, int to,
 	if (result == 0)
 		result = copy_data(copy, source, new_file.fd, &stat);
 	if (result == 0)
-		result = dress(new_file.fd, &stat);
+		result = copy_set_attributes(new_file.fd, &stat);
 	return result < 0 ? result : file_new_commit(&new_file, &target, false);
 }
 
@@ -183,15 +184,15 @@ static int copy_leaf(struct copy *copy, int from, const char *from_base, int to,
 		return mkfifoat(to, to_base, stat->st_mode & 07777) < 0 && errno != EEXIST ? -errno
 											   : 0;
 	case S_IFSOCK:
-		/* A socket's name without its process is worth nothing. */
+		/* A socket without its process is useless. */
 		return 0;
 	default:
 		return -EMEDIUMTYPE;
 	}
 }
 
-/* Makes a directory (or takes the one there) and makes it the one that is filled. */
-static int enter_copy(struct copy *copy, const char *name)
+/* Makes a directory, or opens an existing one; it is the one that is filled from now on. */
+static int copy_enter(struct copy *copy, const char *name)
 {
 	if (copy->depth == copy->room) {
 		size_t room = MAX(64, 2 * copy->room);
@@ -215,9 +216,9 @@ static int enter_copy(struct copy *copy, const char *name)
 }
 
 /* The filled directory gets its mode and times last, since filling it changes them. */
-static int leave_copy(struct copy *copy, const struct stat *stat)
+static int copy_leave(struct copy *copy, const struct stat *stat)
 {
-	int result = dress(copy->to, stat);
+	int result = copy_set_attributes(copy->to, stat);
 	int parent CLOSE_FD = openat(copy->to, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat above;
 	if (parent < 0 || fstat(parent, &above) < 0)
@@ -241,7 +242,7 @@ static int copy_entry_of(struct copy *copy, struct file_walk *walk)
 	int fd CLOSE_FD = file_walk_open_entry(walk);
 	if (fd < 0)
 		return fd;
-	int result = enter_copy(copy, walk->name);
+	int result = copy_enter(copy, walk->name);
 	return result < 0 ? result : file_walk_enter(walk, &fd);
 }
 
@@ -254,19 +255,19 @@ static int copy_step(struct copy *copy, struct file_walk *walk, int event)
 		return copy_entry_of(copy, walk);
 	if (fstatat(walk->directory, walk->name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
-	return leave_copy(copy, &stat);
+	return copy_leave(copy, &stat);
 }
 
 static int copy_tree(struct copy *copy, struct file_walk *walk, const char *to_base,
 		     const struct stat *root)
 {
-	int result = enter_copy(copy, to_base);
+	int result = copy_enter(copy, to_base);
 	while (result == 0) {
 		int event = file_walk_next(walk);
 		if (event < 0)
 			return event;
 		if (event == WALK_END)
-			return leave_copy(copy, root);
+			return copy_leave(copy, root);
 		result = copy_step(copy, walk, event);
 		if (result < 0)
 			return file_walk_failed(copy->failure, result, NULL, copy->path, walk);
@@ -274,8 +275,8 @@ static int copy_tree(struct copy *copy, struct file_walk *walk, const char *to_b
 	return result;
 }
 
-/* True when `directory` is the tree's root or lies below it. */
-static bool lies_within(int directory, const struct stat *root)
+/* True if `directory` is the root of the tree or below it. */
+static bool directory_lies_within(int directory, const struct stat *root)
 {
 	int at CLOSE_FD = openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct stat stat = {0}, last = {0};
@@ -292,10 +293,10 @@ static bool lies_within(int directory, const struct stat *root)
 	return false;
 }
 
-static int start_tree(struct copy *copy, int from, const char *from_base, int to,
-		      const char *to_base, const struct stat *stat)
+static int copy_start_tree(struct copy *copy, int from, const char *from_base, int to,
+			   const char *to_base, const struct stat *stat)
 {
-	if (lies_within(to, stat))
+	if (directory_lies_within(to, stat))
 		return -EXDEV;
 	int source CLOSE_FD =
 	    openat(from, from_base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -317,7 +318,7 @@ int file_copy_entry(struct operation *operation, int from, const char *from_base
 	if (fstatat(from, from_base, &stat, AT_SYMLINK_NOFOLLOW) < 0)
 		result = -errno;
 	else if (S_ISDIR(stat.st_mode))
-		result = start_tree(&copy, from, from_base, to, to_base, &stat);
+		result = copy_start_tree(&copy, from, from_base, to, to_base, &stat);
 	else
 		result = copy_leaf(&copy, from, from_base, to, to_base, &stat);
 	fd_close(&copy.to);

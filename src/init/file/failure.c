@@ -1,13 +1,12 @@
-/* What a file operation says when it fails: the kind, and a sentence that names the path and says
- * what is wrong in words. Called by every file_*.c; never blocks. No printf: it would be the larger
- * half of the init. */
+/* How a file operation reports a failure: the kind, and a sentence with the path and the reason.
+ * Called by every operation; never blocks. No printf(): it would be the larger part of the init. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "init/file/internal.h"
 
-static const char *words_of(int errnum)
+static const char *errno_words(int errnum)
 {
 	switch (errnum) {
 	case ENOENT:
@@ -70,8 +69,8 @@ static const char *words_of(int errnum)
 	}
 }
 
-/* Names are bytes; a message is for people: what would break a line or is not ASCII or UTF-8
- * becomes '?'. A long path loses its middle, so that its end (the name) is still there. */
+/* Names are bytes, but a message is for people: control characters, and bytes that are not
+ * UTF-8, become '?'. A long path loses its middle, so that the name at its end is kept. */
 static size_t append_path(char *to, size_t room, const char *path)
 {
 	size_t size = strlen(path), cut = room / 3;
@@ -92,8 +91,8 @@ static size_t append_path(char *to, size_t room, const char *path)
 	return used;
 }
 
-static int fail(struct failure *failure, enum error_kind kind, int errnum, const char *path,
-		const char *words)
+static int failure_set(struct failure *failure, enum error_kind kind, int errnum, const char *path,
+		       const char *words)
 {
 	size_t words_size = MIN(strlen(words), sizeof(failure->message) / 2);
 	size_t room = sizeof(failure->message) - words_size - sizeof(": ");
@@ -113,16 +112,16 @@ int file_failed(struct failure *failure, int errnum, const char *path)
 {
 	errnum = errnum < 0 ? -errnum : errnum;
 	if (errnum == ECANCELED)
-		return fail(failure, ERROR_CANCELLED, errnum, path, "cancelled");
+		return failure_set(failure, ERROR_CANCELLED, errnum, path, "cancelled");
 	enum error_kind kind = error_kind_of_file_errno(errnum);
 	if (errnum == EMEDIUMTYPE)
 		kind = ERROR_FILE_WRONG_TYPE;
-	return fail(failure, kind, errnum, path, words_of(errnum));
+	return failure_set(failure, kind, errnum, path, errno_words(errnum));
 }
 
 int file_refused(struct failure *failure, enum error_kind kind, const char *path, const char *words)
 {
-	return fail(failure, kind, 0, path, words);
+	return failure_set(failure, kind, 0, path, words);
 }
 
 static const char *type_words(mode_t mode)
@@ -152,5 +151,5 @@ int file_wrong_type(struct failure *failure, const char *path, mode_t mode, cons
 	memcpy(words, is, is_size);
 	memcpy(words + is_size, wanted, wanted_size);
 	words[is_size + wanted_size] = '\0';
-	return fail(failure, ERROR_FILE_WRONG_TYPE, 0, path, words);
+	return failure_set(failure, ERROR_FILE_WRONG_TYPE, 0, path, words);
 }

@@ -1,8 +1,8 @@
-/* Glob: the names below a directory that match a pattern, streamed as they are found, in the order
- * of the directories, or by name. Called by operation_run(); may block on the disk and waits for
- * credit. Memory does not grow with the number of names. A directory is entered only when something
- * below it can still match; links to directories are entered where the pattern names them, never by
- * "**"; /proc and /sys only when the search starts in them. */
+/* Glob: sends the names below a directory that match a pattern as it finds them, in the order of
+ * the directories or by name. Called by operation_run(); may block on the disk and waits for
+ * credit. Memory does not grow with the number of names. A directory is entered only if
+ * something below it can still match. A link to a directory is entered only where the pattern
+ * names it, never by "**"; /proc and /sys only if the search starts in them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ struct glob {
 	struct pattern *pattern;
 	struct file_output output;
 	struct file_prefix prefix;
-	struct pattern_state *states; /* one per level of the walk */
+	struct pattern_state *states; /* one for each level of the walk */
 	size_t depth, room;
 	uint32_t count, limit;
 	bool truncated;
@@ -36,7 +36,7 @@ static void glob_done(struct glob *glob)
 }
 
 /* Takes the state over. */
-static int push_state(struct glob *glob, struct pattern_state *state)
+static int glob_push_state(struct glob *glob, struct pattern_state *state)
 {
 	if (glob->depth == glob->room) {
 		size_t room = MAX(16, 2 * glob->room);
@@ -51,7 +51,7 @@ static int push_state(struct glob *glob, struct pattern_state *state)
 	return 0;
 }
 
-static int emit(struct glob *glob, const struct file_walk *walk)
+static int glob_send_match(struct glob *glob, const struct file_walk *walk)
 {
 	if (glob->count == glob->limit) {
 		glob->truncated = true;
@@ -70,7 +70,7 @@ static int emit(struct glob *glob, const struct file_walk *walk)
 	return file_output_add(&glob->output, record, writer.size);
 }
 
-static bool leads_to_directory(const struct file_walk *walk)
+static bool entry_leads_to_directory(const struct file_walk *walk)
 {
 	struct stat stat;
 	return walk->type == DT_DIR ||
@@ -78,8 +78,8 @@ static bool leads_to_directory(const struct file_walk *walk)
 		S_ISDIR(stat.st_mode));
 }
 
-/* Into a directory (or through a link to one) where something can still match. */
-static int descend(struct glob *glob, struct file_walk *walk, const struct pattern_state *here)
+/* Enters a directory, or follows a link to one, if something below it can still match. */
+static int glob_descend(struct glob *glob, struct file_walk *walk, const struct pattern_state *here)
 {
 	struct pattern_state below DONE_STATE = {0};
 	int result = pattern_advance(glob->pattern, here, "/", 1, &below);
@@ -100,14 +100,14 @@ static int descend(struct glob *glob, struct file_walk *walk, const struct patte
 		return 0;
 	if (stat.st_dev != walk->levels[walk->depth - 1].device && file_is_kernel_tree(fd))
 		return 0;
-	result = push_state(glob, &below);
+	result = glob_push_state(glob, &below);
 	return result < 0 ? result : file_walk_enter(walk, &fd);
 }
 
-static int visit(struct glob *glob, struct file_walk *walk)
+static int glob_visit_entry(struct glob *glob, struct file_walk *walk)
 {
 	size_t size = strlen(walk->name);
-	/* Longer than any path that a later request could name. */
+	/* Longer than the longest path of a request. */
 	if (walk->path_size + size >= GUEST_PATH_MAX)
 		return 0;
 	struct pattern_state here DONE_STATE = {0};
@@ -116,32 +116,32 @@ static int visit(struct glob *glob, struct file_walk *walk)
 	if (result < 0 || here.count == 0)
 		return result;
 	if (pattern_accepts(glob->pattern, &here) &&
-	    (!pattern_wants_directory(glob->pattern) || leads_to_directory(walk)))
-		result = emit(glob, walk);
+	    (!pattern_wants_directory(glob->pattern) || entry_leads_to_directory(walk)))
+		result = glob_send_match(glob, walk);
 	if (result == 0 && (walk->type == DT_DIR || walk->type == DT_LNK))
-		result = descend(glob, walk, &here);
+		result = glob_descend(glob, walk, &here);
 	return result;
 }
 
-static int search(struct glob *glob, int *directory)
+static int glob_search(struct glob *glob, int *directory)
 {
 	struct file_walk walk DONE_WALK = {.directory = -1};
 	struct pattern_state start DONE_STATE = {0};
 	int result = pattern_start(glob->pattern, &start);
 	if (result == 0)
-		result = push_state(glob, &start);
+		result = glob_push_state(glob, &start);
 	if (result == 0)
 		result = file_walk_open(&walk, directory);
 	walk.sorted = glob->operation->request.flags & FILE_SORTED;
 	walk.skips_generated = glob->operation->request.flags & FILE_SKIP_GENERATED;
 	for (uint64_t seen = 1; result == 0 && !glob->truncated; seen++) {
 		int event = file_walk_next(&walk);
-		/* The tree was moved away meanwhile: what was found is not all of it. */
+		/* The tree was moved away meanwhile: the matches are not complete. */
 		glob->truncated |= event == -ESTALE;
 		if (event == WALK_END || event == -ESTALE)
 			break;
 		if (event == WALK_ENTRY)
-			result = visit(glob, &walk);
+			result = glob_visit_entry(glob, &walk);
 		else if (event == WALK_LEAVE)
 			pattern_state_done(&glob->states[--glob->depth]);
 		if (seen % CANCEL_LOOK == 0 && operation_cancelled(glob->operation))
@@ -150,8 +150,8 @@ static int search(struct glob *glob, int *directory)
 	return result < 0 ? result : file_output_flush(&glob->output);
 }
 
-/* The part of the pattern that needs no search moves to the prefix. */
-static int take_fixed_part(struct glob *glob, struct bytes *pattern)
+/* Moves the part of the pattern without wildcards to the prefix. */
+static int pattern_take_fixed_part(struct glob *glob, struct bytes *pattern)
 {
 	const char *text = (const char *)pattern->data;
 	size_t size = pattern_fixed_prefix(text, pattern->size);
@@ -165,9 +165,9 @@ static int take_fixed_part(struct glob *glob, struct bytes *pattern)
 	return 0;
 }
 
-/* Opens the base (which must be there) and below it the pattern's fixed part (which need not). */
-static int open_start(struct glob *glob, struct bytes *pattern, int *ret_directory,
-		      struct failure *failure)
+/* Opens the base, which must exist, and below it the pattern's fixed part, which need not. */
+static int glob_open_start(struct glob *glob, struct bytes *pattern, int *ret_directory,
+			   struct failure *failure)
 {
 	struct bytes base = glob->operation->request.path;
 	if (pattern->size > 0 && pattern->data[0] == '/')
@@ -183,7 +183,7 @@ static int open_start(struct glob *glob, struct bytes *pattern, int *ret_directo
 		return file_failed(failure, errno, path.text);
 	file_prefix_of(base, &glob->prefix);
 	size_t fixed_at = glob->prefix.size;
-	int result = take_fixed_part(glob, pattern);
+	int result = pattern_take_fixed_part(glob, pattern);
 	if (result < 0)
 		return file_failed(failure, result, path.text);
 	if (glob->prefix.size > fixed_at)
@@ -204,7 +204,7 @@ int file_glob(struct operation *operation, struct failure *failure)
 	struct bytes pattern = request->pattern;
 	if (pattern.size == 0)
 		return file_refused(failure, ERROR_PATTERN_INVALID, "", "the pattern is empty");
-	if (open_start(&glob, &pattern, &directory, failure) < 0)
+	if (glob_open_start(&glob, &pattern, &directory, failure) < 0)
 		return -1;
 	int result = pattern_compile((const char *)pattern.data, pattern.size,
 				     request->flags & FILE_HIDDEN, &glob.pattern);
@@ -214,7 +214,7 @@ int file_glob(struct operation *operation, struct failure *failure)
 	if (result == 0)
 		result = file_output_open(&glob.output, operation);
 	if (result == 0 && directory >= 0)
-		result = search(&glob, &directory);
+		result = glob_search(&glob, &directory);
 	if (result < 0)
 		return file_failed(failure, result, glob.prefix.text);
 	uint8_t payload[8];

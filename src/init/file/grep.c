@@ -1,9 +1,8 @@
-/* Grep: the lines that match, in one file or in every regular file of a tree, streamed as they are
- * found. Called by operation_run(); may block on the disk and waits for credit. Binary files (a NUL
- * in their first 8 KiB) are passed over unless named directly, and so is what cannot be read.
- * Links inside the tree are not followed; /proc and /sys are searched only when the tree lies in
- * them. path2 is a glob that names must match: of the name alone, or with a slash in it of the path
- * below the tree's root. */
+/* Grep: sends the matching lines of one file, or of every regular file of a tree, as it finds
+ * them. Called by operation_run(); may block on the disk and waits for credit. Skips binary
+ * files (a NUL in the first 8 KiB) unless named directly, and files that it cannot read. Does
+ * not follow links inside the tree; searches /proc and /sys only if the tree is in them. path2
+ * is a glob for the file's name or, if it contains a slash, for its path below the tree's root. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +22,10 @@ struct grep {
 	struct pattern *filter; /* NULL: every name */
 	struct file_output output;
 	struct file_prefix prefix;
-	char path[3 * GUEST_PATH_MAX]; /* of the file at hand, as it is reported */
+	char path[3 * GUEST_PATH_MAX]; /* of the current file, as it is reported */
 	size_t path_size;
 	uint64_t matches, files, last_file;
-	uint64_t file; /* counts the files that were searched */
+	uint64_t file; /* number of files that were searched */
 	uint32_t limit;
 	bool truncated;
 };
@@ -38,7 +37,7 @@ static void grep_done(struct grep *grep)
 	file_output_done(&grep->output);
 }
 
-static int on_match(void *context, const struct search_match *match)
+static int grep_send_match(void *context, const struct search_match *match)
 {
 	struct grep *grep = context;
 	if (grep->matches == grep->limit) {
@@ -57,7 +56,7 @@ static int on_match(void *context, const struct search_match *match)
 	return file_output_add(&grep->output, record, writer.size);
 }
 
-static bool wanted(struct grep *grep, const struct file_walk *walk)
+static bool grep_wants_file(struct grep *grep, const struct file_walk *walk)
 {
 	size_t size = strlen(walk->name);
 	if (walk->path_size + size >= GUEST_PATH_MAX)
@@ -76,7 +75,7 @@ static bool wanted(struct grep *grep, const struct file_walk *walk)
 
 static int grep_entry(struct grep *grep, const struct file_walk *walk)
 {
-	if (!wanted(grep, walk))
+	if (!grep_wants_file(grep, walk))
 		return 0;
 	int fd CLOSE_FD = openat(walk->directory, walk->name,
 				 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -85,7 +84,8 @@ static int grep_entry(struct grep *grep, const struct file_walk *walk)
 		return 0;
 	grep->file++;
 	int result = search_file(&grep->search, fd, &stat);
-	/* A file that fails in the middle (a kernel's own, most likely) does not end the search. */
+	/* An error while reading a file (most likely one of the kernel's) does not end the
+	 * search. */
 	return result == -EIO || result == -EAGAIN || result == -EINVAL || result == -EPERM ||
 		       result == -EACCES || result == -EISDIR
 		   ? 0
@@ -129,7 +129,7 @@ static int grep_tree(struct grep *grep, int *directory)
 	return result;
 }
 
-/* The path itself: a tree, or a file that is searched whatever it holds. */
+/* The path itself: a tree, or a file, which is searched even if it is binary. */
 static int grep_path(struct grep *grep, const struct file_path *path, struct failure *failure)
 {
 	struct bytes named = grep->operation->request.path;
@@ -160,7 +160,7 @@ int file_grep(struct operation *operation, struct failure *failure)
 	struct grep grep CLEANUP(grep_done) = {.operation = operation};
 	bool limited = request->limit > 0 && request->limit < GREP_MATCHES_MAX;
 	grep.limit = limited ? request->limit : GREP_MATCHES_MAX;
-	grep.search.on_match = on_match;
+	grep.search.on_match = grep_send_match;
 	grep.search.context = &grep;
 	struct bytes named = request->path;
 	if (named.size == 0)

@@ -1,5 +1,5 @@
-/* The link between the process of one file operation and PID 1: frames, credit, cancelling, and the
- * dispatch to the operation's own file (file_*.c). Called by a runner that serves a FILE request.
+/* Between the process of a file operation and PID 1: frames, credit, cancelling, and the
+ * dispatch to the operation's function. Called by a runner that serves a FILE request.
  * Everything here may block: it waits for credit, for data, or for room in the socket. */
 #include "init/file/operation.h"
 
@@ -12,11 +12,11 @@
 
 #include "init/file/internal.h"
 
-/* Credit goes back in pieces of this size: the sender never has less than three quarters of its
- * window open, and a small frame does not cost a message of its own. */
+/* Credit goes back in pieces of this size: the sender always has three quarters of its window,
+ * and a small frame does not cause a message. */
 #define CREDIT_STEP (FILE_WINDOW / 4)
 
-static int wait_for(int socket, short events)
+static int socket_wait(int socket, short events)
 {
 	struct pollfd poll_fd = {.fd = socket, .events = events};
 	if (poll(&poll_fd, 1, -1) < 0 && errno != EINTR)
@@ -24,8 +24,8 @@ static int wait_for(int socket, short events)
 	return 0;
 }
 
-/* With what operation_send_last() was given before it, in one message. */
-static int send_frame(struct operation *operation, uint16_t type, const void *payload, size_t size)
+/* Sends a frame; data of operation_send_last() goes before it, in the same message. */
+static int frame_send(struct operation *operation, uint16_t type, const void *payload, size_t size)
 {
 	uint8_t headers[2][FRAME_HEADER_SIZE];
 	const void *payloads[2] = {operation->last, payload};
@@ -41,7 +41,7 @@ static int send_frame(struct operation *operation, uint16_t type, const void *pa
 	struct msghdr message = {.msg_iov = parts + 2 * first, .msg_iovlen = 4 - 2 * first};
 	operation->last = NULL;
 	while (sendmsg(operation->socket, &message, MSG_NOSIGNAL) < 0) {
-		if (errno == EAGAIN && wait_for(operation->socket, POLLOUT) == 0)
+		if (errno == EAGAIN && socket_wait(operation->socket, POLLOUT) == 0)
 			continue;
 		if (errno != EINTR) {
 			operation->cancelled = true;
@@ -57,9 +57,9 @@ void operation_send_last(struct operation *operation, const void *data, size_t s
 	operation->last_size = size;
 }
 
-/* One message, whole, or a peek at its header; the parsed type, -EAGAIN, or -ECANCELED (which
- * sticks). Only the peek leaves the message where it is. */
-static int receive_frame(struct operation *operation, int flags, uint8_t header[FRAME_HEADER_SIZE],
+/* Receives a whole message, or with MSG_PEEK its header only. The frame's type, -EAGAIN, or
+ * -ECANCELED, which then stays. */
+static int frame_receive(struct operation *operation, int flags, uint8_t header[FRAME_HEADER_SIZE],
 			 void *payload, uint32_t *ret_size)
 {
 	struct iovec parts[2] = {{header, FRAME_HEADER_SIZE}, {payload, FILE_CHUNK_MAX}};
@@ -71,7 +71,7 @@ static int receive_frame(struct operation *operation, int flags, uint8_t header[
 			break;
 		if (errno == EAGAIN && (flags & MSG_DONTWAIT))
 			return -EAGAIN;
-		if (errno == EAGAIN && wait_for(operation->socket, POLLIN) < 0)
+		if (errno == EAGAIN && socket_wait(operation->socket, POLLIN) < 0)
 			break;
 		message.msg_flags = 0;
 	}
@@ -88,8 +88,9 @@ static int receive_frame(struct operation *operation, int flags, uint8_t header[
 	return type;
 }
 
-/* A frame that is not data: credit is added, a cancel sticks. 0 or -ECANCELED. */
-static int handle_control(struct operation *operation, int type, const void *payload, uint32_t size)
+/* Handles a frame that is not data: adds credit; anything else cancels. 0 or -ECANCELED. */
+static int control_frame_handle(struct operation *operation, int type, const void *payload,
+				uint32_t size)
 {
 	struct reader reader = reader_on(payload, size);
 	if (type == FRAME_CREDIT) {
@@ -101,7 +102,8 @@ static int handle_control(struct operation *operation, int type, const void *pay
 	return -ECANCELED;
 }
 
-/* Only these are sent data. Any other's is dropped, and its credit kept: it cannot come twice. */
+/* Data for any other operation is dropped and its credit not returned, so at most one window of
+ * it comes. */
 bool operation_takes_data(const struct operation *operation)
 {
 	return operation->request.operation == FILE_WRITE ||
@@ -114,9 +116,9 @@ bool operation_cancelled(struct operation *operation)
 	while (!operation->cancelled) {
 		uint8_t header[FRAME_HEADER_SIZE], payload[FRAME_HEADER_SIZE];
 		uint32_t size;
-		int type = receive_frame(operation, MSG_DONTWAIT | MSG_PEEK, header, NULL, &size);
+		int type = frame_receive(operation, MSG_DONTWAIT | MSG_PEEK, header, NULL, &size);
 		bool data = type == FRAME_DATA || type == FRAME_DATA_END;
-		/* It stays where it is: operation_receive() comes for it. */
+		/* Data stays in the socket for operation_receive(). */
 		if (type < 0 || (data && operation_takes_data(operation)))
 			break;
 		struct iovec parts[2] = {{header, sizeof(header)}, {payload, sizeof(payload)}};
@@ -125,7 +127,7 @@ bool operation_cancelled(struct operation *operation)
 		    (!data && size > sizeof(payload)))
 			operation->cancelled = true;
 		else if (!data)
-			(void)!handle_control(operation, type, payload, size);
+			(void)!control_frame_handle(operation, type, payload, size);
 	}
 	return operation->cancelled;
 }
@@ -133,16 +135,16 @@ bool operation_cancelled(struct operation *operation)
 int operation_send(struct operation *operation, const void *data, size_t size)
 {
 	while (!operation_cancelled(operation) && operation->send_credit < size) {
-		if (wait_for(operation->socket, POLLIN) < 0)
+		if (socket_wait(operation->socket, POLLIN) < 0)
 			operation->cancelled = true;
 	}
 	if (operation->cancelled)
 		return -ECANCELED;
 	operation->send_credit -= size;
-	return send_frame(operation, FRAME_DATA, data, size);
+	return frame_send(operation, FRAME_DATA, data, size);
 }
 
-static int return_credit(struct operation *operation, size_t size)
+static int credit_return(struct operation *operation, size_t size)
 {
 	operation->unreturned += size;
 	if (operation->unreturned < CREDIT_STEP)
@@ -151,7 +153,7 @@ static int return_credit(struct operation *operation, size_t size)
 	struct writer writer = writer_on(payload, sizeof(payload));
 	write_u32(&writer, (uint32_t)operation->unreturned);
 	operation->unreturned = 0;
-	return send_frame(operation, FRAME_CREDIT, payload, sizeof(payload));
+	return frame_send(operation, FRAME_CREDIT, payload, sizeof(payload));
 }
 
 ssize_t operation_receive(struct operation *operation, void *data)
@@ -159,24 +161,24 @@ ssize_t operation_receive(struct operation *operation, void *data)
 	while (!operation->cancelled) {
 		uint8_t header[FRAME_HEADER_SIZE];
 		uint32_t size;
-		int type = receive_frame(operation, 0, header, data, &size);
+		int type = frame_receive(operation, 0, header, data, &size);
 		if (type == FRAME_DATA_END)
 			return 0;
 		if (type == FRAME_DATA && size == 0)
 			continue;
 		if (type == FRAME_DATA)
-			return return_credit(operation, size) < 0 ? -ECANCELED : (ssize_t)size;
-		if (type < 0 || handle_control(operation, type, data, size) < 0)
+			return credit_return(operation, size) < 0 ? -ECANCELED : (ssize_t)size;
+		if (type < 0 || control_frame_handle(operation, type, data, size) < 0)
 			break;
 	}
 	return -ECANCELED;
 }
 
-/* After the answer nothing is wanted any more. (Who stays drops what still comes when it waits for
- * the next request.) A Unix socket that is closed with messages unread
- * (data, credit) makes its peer's next receive fail with ECONNRESET before it sees the answer; so
- * sending to us is ended first (EPIPE there), and then what came is taken. */
-static void settle(struct operation *operation)
+/* Discards what still comes after the answer. (A process that stays does that while it waits for
+ * the next request.) If a Unix socket is closed with unread messages (data, credit), the peer's
+ * next receive fails with ECONNRESET before it gets the answer. So the receiving side is shut
+ * first (EPIPE for the peer), and then the messages are read. */
+static void operation_close_receiving(struct operation *operation)
 {
 	uint8_t byte;
 	operation->cancelled = true;
@@ -189,8 +191,8 @@ static void settle(struct operation *operation)
 
 void operation_result(struct operation *operation, const void *payload, size_t size)
 {
-	(void)!send_frame(operation, FRAME_RESULT, payload, size);
-	settle(operation);
+	(void)!frame_send(operation, FRAME_RESULT, payload, size);
+	operation_close_receiving(operation);
 }
 
 void operation_failed(struct operation *operation, enum error_kind kind, int errnum,
@@ -202,8 +204,8 @@ void operation_failed(struct operation *operation, enum error_kind kind, int err
 	uint8_t payload[sizeof(failure) + 64];
 	struct writer writer = writer_on(payload, sizeof(payload));
 	failure_write(&writer, &failure);
-	(void)!send_frame(operation, FRAME_FAILED, payload, writer.size);
-	settle(operation);
+	(void)!frame_send(operation, FRAME_FAILED, payload, writer.size);
+	operation_close_receiving(operation);
 }
 
 static int (*const operations[])(struct operation *, struct failure *) = {
@@ -218,7 +220,7 @@ static int (*const operations[])(struct operation *, struct failure *) = {
 
 void operation_run(struct operation *operation)
 {
-	/* A write past RLIMIT_FSIZE, or to a socket whose peer is gone, is an error to report and
+	/* A write past RLIMIT_FSIZE, or to a socket without a peer, shall be an error to report,
 	 * not the end of the process. */
 	static bool ignored;
 	if (!ignored) {

@@ -1,12 +1,12 @@
-/* A file operation as the process that does it sees it: one process per operation, forked for it,
- * inside the `work` cgroup, already running as the asked user; free to block, to allocate, to be
- * killed. Its one link to the world is a SOCK_SEQPACKET socket to PID 1. A message is a frame
- * (header and payload, id 0: PID 1 fills it in), from here to there sometimes two, which PID 1
- * passes on to the daemon after checking their types.
+/* A file operation in the process that does it: a runner in the `work` cgroup that already runs
+ * as the requested user, and may block, allocate and be killed. Its only connection is a
+ * SOCK_SEQPACKET socket to PID 1. A message is a frame (header and payload; PID 1 fills in the
+ * id); a message to PID 1 may be two frames. PID 1 checks their types and passes them on to the
+ * daemon.
  *
- * Credit as in proto/init_messages.h: operation_send() waits for it. PID 1 closing the socket, or a
- * CANCEL frame, makes every call return -ECANCELED: the operation then cleans up (its temporary
- * file) and returns. */
+ * Credit as in proto/init_messages.h: operation_send() waits for it. After CANCEL, or when PID 1
+ * has closed the socket, every call returns -ECANCELED: the operation then removes its temporary
+ * file and returns. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,33 +20,34 @@
 struct operation {
 	int socket;
 	uint64_t send_credit; /* DATA bytes we may send */
-	uint64_t unreturned;  /* DATA bytes received whose credit was not returned yet */
-	bool cancelled;       /* CANCEL came, the socket closed, or the peer broke the protocol */
-	bool stays;           /* its process serves another one after it, and says so */
-	const void *last; /* DATA that goes out right before the answer: operation_send_last() */
+	uint64_t
+	    unreturned;   /* DATA bytes that were received and whose credit was not returned yet */
+	bool cancelled;   /* CANCEL came, the socket closed, or the peer broke the protocol */
+	bool stays;       /* its process stays for another operation; the answer says so */
+	const void *last; /* DATA that is sent with the answer: operation_send_last() */
 	size_t last_size;
 	struct file_request request;
 };
 
-/* One DATA frame (at most FILE_CHUNK_MAX), waiting for credit. 0, -ECANCELED. */
+/* Sends one DATA frame (at most FILE_CHUNK_MAX); waits for credit. 0 or -ECANCELED. */
 NODISCARD int operation_send(struct operation *operation, const void *data, size_t size);
-/* The last DATA frame, within the credit that every operation starts with: it goes out with the
- * result, which must follow while the data is there. */
+/* The last DATA frame, within the credit that every operation starts with. It is sent in one
+ * message with the result; `data` must stay valid until then. */
 void operation_send_last(struct operation *operation, const void *data, size_t size);
-/* The next DATA frame into data (room FILE_CHUNK_MAX): its size, 0 at DATA_END, -ECANCELED. Returns
- * credit by itself. */
+/* Receives the next DATA frame into `data` (FILE_CHUNK_MAX bytes) and returns credit. Its size,
+ * 0 at DATA_END, or -ECANCELED. */
 NODISCARD ssize_t operation_receive(struct operation *operation, void *data);
-/* Whether it is one that is sent DATA. */
+/* Whether the client sends DATA for it. */
 bool operation_takes_data(const struct operation *operation);
-/* True once CANCEL came or the socket closed; looks without waiting. Long loops ask now and then.
- */
+/* True after CANCEL, or when the socket is closed; does not wait. Long loops call it
+ * periodically. */
 bool operation_cancelled(struct operation *operation);
-/* The id in an answer's header of a process that waits for the next request. */
+/* The id in the header of an answer, if the process stays for the next request. */
 #define OPERATION_STAYS 1
 /* The one answer. */
 void operation_result(struct operation *operation, const void *payload, size_t size);
 void operation_failed(struct operation *operation, enum error_kind kind, int errnum,
 		      const char *message);
 
-/* Does the request: dispatches on request.operation and sends exactly one answer. */
+/* Serves the request: calls the function for request.operation and sends exactly one answer. */
 void operation_run(struct operation *operation);

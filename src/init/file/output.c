@@ -1,5 +1,5 @@
-/* Records that go out as DATA, whole ones in each frame. Called by list, glob and grep; waits for
- * credit. */
+/* Gathers records into DATA frames; a record is never split. Called by list, glob and grep;
+ * waits for credit. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ void file_prefix_of(struct bytes path, struct file_prefix *ret_prefix)
 	size_t size = MIN(path.size, (size_t)GUEST_PATH_MAX - 1);
 	if (size > 0)
 		memcpy(ret_prefix->text, path.data, size);
-	/* "dir//" and "dir/." are "dir/"; "." and "" are nothing at all. */
+	/* "dir//" and "dir/." become "dir/"; "." and "" become "". */
 	while (size > 0 && (ret_prefix->text[size - 1] == '/' ||
 			    (ret_prefix->text[size - 1] == '.' &&
 			     (size == 1 || ret_prefix->text[size - 2] == '/'))))

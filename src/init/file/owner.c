@@ -1,5 +1,5 @@
-/* Owners by name: "user", "user:group", ":group", "user:" (its login group) or numbers. Called by
- * chown; reads the sandbox's /etc/passwd and /etc/group through user.c. */
+/* Parses an owner: "user", "user:group", ":group", "user:" (with the login group) or numbers.
+ * Called by chown; reads the sandbox's /etc/passwd and /etc/group through user.c. */
 #include <string.h>
 
 #include "init/file/internal.h"

@@ -1,5 +1,5 @@
-/* A directory (or one file) as a tar archive, sent as it is read. Called by operation_run(); waits
- * for the disk and for credit. Special files are left out and counted; so are /proc and /sys. */
+/* Sends a directory or a file as a tar archive while reading it. Called by operation_run();
+ * waits for the disk and for credit. Special files, /proc and /sys are left out and counted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 #include "init/file/internal.h"
 #include "proto/tar.h"
 
-/* Files with several names are remembered up to this many; of the rest each name is a file. */
+/* How many files with several names are remembered. Of further ones each name is packed as a
+ * file. */
 #define LINKED_MAX 65536u
 #define BUCKETS 1024u
 
@@ -44,8 +45,8 @@ static void pack_free(struct pack **variable)
 	free(pack);
 }
 
-/* The room that is left in the frame under way; sends it when it is full. */
-static int make_room(struct pack *pack, size_t *ret_room)
+/* The free room of the current frame; sends the frame first if it is full. */
+static int pack_make_room(struct pack *pack, size_t *ret_room)
 {
 	if (pack->output.size == FILE_CHUNK_MAX) {
 		int result = file_output_flush(&pack->output);
@@ -56,12 +57,12 @@ static int make_room(struct pack *pack, size_t *ret_room)
 	return 0;
 }
 
-/* NULL: zeros. */
-static int put(struct pack *pack, const uint8_t *data, size_t size)
+/* data NULL: zeros. */
+static int pack_put(struct pack *pack, const uint8_t *data, size_t size)
 {
 	while (size > 0) {
 		size_t room;
-		int result = make_room(pack, &room);
+		int result = pack_make_room(pack, &room);
 		if (result < 0)
 			return result;
 		room = MIN(room, size);
@@ -78,21 +79,21 @@ static int put(struct pack *pack, const uint8_t *data, size_t size)
 	return 0;
 }
 
-static int put_header(struct pack *pack)
+static int pack_put_header(struct pack *pack)
 {
 	uint8_t header[TAR_HEADER_MAX];
 	size_t size = tar_write(&pack->entry, header);
 	pack->entries++;
-	return put(pack, header, size);
+	return pack_put(pack, header, size);
 }
 
-/* As long as it was when its header was written, whatever is done to it meanwhile. */
-static int put_contents(struct pack *pack, int fd)
+/* Writes as many bytes as the header says, even if the file changes meanwhile. */
+static int pack_put_contents(struct pack *pack, int fd)
 {
 	uint64_t left = pack->entry.size;
 	while (left > 0) {
 		size_t room;
-		int result = make_room(pack, &room);
+		int result = pack_make_room(pack, &room);
 		if (result < 0)
 			return result;
 		ssize_t got = read(fd, pack->output.data + pack->output.size, MIN(room, left));
@@ -105,11 +106,11 @@ static int put_contents(struct pack *pack, int fd)
 		left -= (uint64_t)got;
 	}
 	size_t rest = pack->entry.size % TAR_BLOCK;
-	return rest ? put(pack, NULL, TAR_BLOCK - rest) : 0;
+	return rest ? pack_put(pack, NULL, TAR_BLOCK - rest) : 0;
 }
 
-/* True when another name of the file is in the archive: then it is in entry.link. */
-static bool find_linked(struct pack *pack, const struct stat *stat)
+/* True if another name of the file is in the archive already: it is then in entry.link. */
+static bool pack_find_linked(struct pack *pack, const struct stat *stat)
 {
 	struct linked **bucket = &pack->linked[stat->st_ino % BUCKETS];
 	for (struct linked *at = *bucket; at; at = at->next) {
@@ -132,7 +133,7 @@ static bool find_linked(struct pack *pack, const struct stat *stat)
 	return false;
 }
 
-static void take_stat(struct pack *pack, enum tar_type type, const struct stat *stat)
+static void pack_take_stat(struct pack *pack, enum tar_type type, const struct stat *stat)
 {
 	struct tar_entry *entry = &pack->entry;
 	entry->type = type;
@@ -151,28 +152,28 @@ static int pack_file(struct pack *pack, int directory, const char *name)
 	int fd CLOSE_FD = file_open_regular(directory, name, O_RDONLY | O_NOFOLLOW, &stat);
 	if (fd < 0)
 		return fd;
-	take_stat(pack, TAR_FILE, &stat);
-	if (stat.st_nlink > 1 && find_linked(pack, &stat)) {
+	pack_take_stat(pack, TAR_FILE, &stat);
+	if (stat.st_nlink > 1 && pack_find_linked(pack, &stat)) {
 		pack->entry.type = TAR_HARDLINK;
 		pack->entry.size = 0;
-		return put_header(pack);
+		return pack_put_header(pack);
 	}
-	int result = put_header(pack);
-	return result < 0 ? result : put_contents(pack, fd);
+	int result = pack_put_header(pack);
+	return result < 0 ? result : pack_put_contents(pack, fd);
 }
 
 static int pack_link(struct pack *pack, int directory, const char *name, const struct stat *stat)
 {
-	take_stat(pack, TAR_SYMLINK, stat);
+	pack_take_stat(pack, TAR_SYMLINK, stat);
 	ssize_t length = readlinkat(directory, name, pack->entry.link, GUEST_PATH_MAX - 1);
 	if (length < 0)
 		return -errno;
 	pack->entry.link[length] = '\0';
-	return put_header(pack);
+	return pack_put_header(pack);
 }
 
-/* Its name in the archive: that of its directory there, and its own. */
-static int name_entry(struct pack *pack, const char *above, const char *name, const char *end)
+/* The entry's name in the archive: its directory's name there, and its own. */
+static int pack_name_entry(struct pack *pack, const char *above, const char *name, const char *end)
 {
 	const char *parts[] = {above, name, end};
 	size_t used = 0;
@@ -195,8 +196,8 @@ static int pack_directory(struct pack *pack, struct file_walk *walk, const struc
 		pack->skipped++;
 		return 0;
 	}
-	take_stat(pack, TAR_DIRECTORY, stat);
-	int result = put_header(pack);
+	pack_take_stat(pack, TAR_DIRECTORY, stat);
+	int result = pack_put_header(pack);
 	return result < 0 ? result : file_walk_enter(walk, &fd);
 }
 
@@ -206,14 +207,14 @@ static int pack_entry(struct pack *pack, struct file_walk *walk)
 	if (fstatat(walk->directory, walk->name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	bool directory = S_ISDIR(stat.st_mode);
-	int result = name_entry(pack, walk->path, walk->name, directory ? "/" : "");
+	int result = pack_name_entry(pack, walk->path, walk->name, directory ? "/" : "");
 	if (result < 0)
 		return result;
 	if (directory)
 		return pack_directory(pack, walk, &stat);
 	if (S_ISREG(stat.st_mode)) {
 		result = pack_file(pack, walk->directory, walk->name);
-		/* Removed since it was listed. */
+		/* It was removed after it was listed. */
 		return result == -ENOENT ? 0 : result;
 	}
 	if (S_ISLNK(stat.st_mode))
@@ -228,9 +229,9 @@ static int pack_tree(struct pack *pack, int *directory, const char *path, struct
 	struct stat stat;
 	if (fstat(*directory, &stat) < 0)
 		return -errno;
-	take_stat(pack, TAR_DIRECTORY, &stat);
+	pack_take_stat(pack, TAR_DIRECTORY, &stat);
 	memcpy(pack->entry.path, "./", 3);
-	int result = put_header(pack);
+	int result = pack_put_header(pack);
 	if (result == 0)
 		result = file_walk_open(&walk, directory);
 	while (result == 0) {
@@ -264,7 +265,7 @@ static int pack_path(struct pack *pack, struct file_path *path, struct failure *
 		return file_wrong_type(failure, path->text, target.stat.st_mode,
 				       "a directory or a regular file");
 	if (result == 0)
-		result = name_entry(pack, target.base, "", "");
+		result = pack_name_entry(pack, target.base, "", "");
 	return result < 0 ? result : pack_file(pack, target.directory, target.base);
 }
 
@@ -278,7 +279,7 @@ int file_pack(struct operation *operation, struct failure *failure)
 	if (result == 0)
 		result = pack_path(pack, &path, failure);
 	if (result == 0)
-		result = put(pack, NULL, 2ul * TAR_BLOCK);
+		result = pack_put(pack, NULL, 2ul * TAR_BLOCK);
 	if (result == 0)
 		result = file_output_flush(&pack->output);
 	if (result < 0)

@@ -1,5 +1,5 @@
-/* Paths: from a request's bytes to a place in the sandbox's file system, and opening what is there
- * without being fooled about what it is. Called by every file operation; may block on the disk. */
+/* Paths: from the bytes of a request to a place in the sandbox's file system, and opening files
+ * with a check of their type. Called by every file operation; may block on the disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/fd.h"
 #include "init/file/internal.h"
 
-/* As many as the kernel follows. */
+/* The kernel's own limit. */
 #define LINKS_MAX 40
 
 int file_path_of(struct bytes bytes, struct file_path *ret_path, struct failure *failure)
@@ -66,9 +66,9 @@ int file_open_regular(int directory, const char *path, int flags, struct stat *r
 		return -errno;
 	if (!S_ISREG(ret_stat->st_mode))
 		return -EMEDIUMTYPE;
-	/* O_NONBLOCK keeps a FIFO that was put there meanwhile from blocking, and the second look
-	 * keeps it from being used. Not open(): the C library's makes a second call of it, for
-	 * kernels without O_CLOEXEC. */
+	/* With O_NONBLOCK, a FIFO that was put there meanwhile does not block; the second check
+	 * refuses it. Not open(): musl's makes a second system call, for kernels without
+	 * O_CLOEXEC. */
 	int fd CLOSE_FD = openat(directory, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0 || fstat(fd, ret_stat) < 0)
 		return -errno;
@@ -80,9 +80,9 @@ void file_target_done(struct file_target *target)
 	fd_close(&target->directory);
 }
 
-/* Splits at the last slash: the directory's part into `parent` ("." when there is none), the name
+/* Splits at the last slash: the directory goes into `parent` ("." if there is none), the name
  * into `base`. */
-static int split(const char *path, char parent[GUEST_PATH_MAX], char base[256])
+static int path_split(const char *path, char parent[GUEST_PATH_MAX], char base[256])
 {
 	const char *name = file_path_base(path);
 	size_t parent_size = (size_t)(name - path), base_size = strlen(name);
@@ -98,9 +98,10 @@ static int split(const char *path, char parent[GUEST_PATH_MAX], char base[256])
 	return 0;
 }
 
-/* What the kernel does for a link it follows itself where fs.protected_symlinks is set: in a sticky
- * directory that others can write to, only one's own links and the directory's owner's lead on. */
-static int may_follow(int directory, const struct stat *link)
+/* The rule of fs.protected_symlinks, which the kernel applies to links that it follows itself:
+ * in a sticky, world-writable directory only our own links and those of the directory's owner
+ * are followed. */
+static int link_may_be_followed(int directory, const struct stat *link)
 {
 	struct stat parent;
 	if (fstat(directory, &parent) < 0)
@@ -110,7 +111,7 @@ static int may_follow(int directory, const struct stat *link)
 	return link->st_uid == geteuid() || link->st_uid == parent.st_uid ? 0 : -EACCES;
 }
 
-static int enter_parent(struct file_target *target, const char *parent, int flags)
+static int target_enter_parent(struct file_target *target, const char *parent, int flags)
 {
 	int directory = -1;
 	if (flags & TARGET_PARENTS) {
@@ -137,12 +138,13 @@ int file_target_find(const char *path, int flags, struct file_target *ret_target
 		return -ENAMETOOLONG;
 	memcpy(name, path, size + 1);
 	for (int links = 0; links <= LINKS_MAX; links++) {
-		int result = split(name, parent, target.base);
+		int result = path_split(name, parent, target.base);
 		if (result == 0)
-			result = enter_parent(&target, parent, flags);
+			result = target_enter_parent(&target, parent, flags);
 		if (result < 0)
 			return result;
-		/* Only what the caller wrote is made, not what a link's text says. */
+		/* Missing directories are made for the caller's path only, not for a link's
+		 * target. */
 		flags &= ~TARGET_PARENTS;
 		if (fstatat(target.directory, target.base, &target.stat, AT_SYMLINK_NOFOLLOW) < 0) {
 			if (errno != ENOENT)
@@ -156,7 +158,7 @@ int file_target_find(const char *path, int flags, struct file_target *ret_target
 			target.directory = -1;
 			return 0;
 		}
-		result = may_follow(target.directory, &target.stat);
+		result = link_may_be_followed(target.directory, &target.stat);
 		if (result < 0)
 			return result;
 		ssize_t length = readlinkat(target.directory, target.base, name, sizeof(name) - 1);
@@ -171,12 +173,12 @@ int file_place_find(struct file_path *path, int flags, struct file_target *ret_t
 {
 	file_path_trim(path);
 	int result = file_target_find(path->text, flags | TARGET_NO_FOLLOW, ret_target);
-	/* "/", "." and ".." have no name that could be made, moved or removed. */
+	/* "/", "." and ".." cannot be made, moved or removed. */
 	return result == -EISDIR ? -EINVAL : result;
 }
 
-/* One step down, making the directory where it is missing. */
-static int enter_or_make(int directory, const char *name, mode_t mode)
+/* Opens a directory one level below, and makes it if it is missing. */
+static int directory_enter_or_make(int directory, const char *name, mode_t mode)
 {
 	for (int tries = 0; tries < 3; tries++) {
 		int fd = openat(directory, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -187,7 +189,7 @@ static int enter_or_make(int directory, const char *name, mode_t mode)
 		if (mkdirat(directory, name, mode) < 0 && errno != EEXIST)
 			return -errno;
 	}
-	/* It exists and does not: a link that leads nowhere. */
+	/* mkdir() says that it exists, open() that it does not: a dangling link. */
 	return -ENOENT;
 }
 
@@ -206,7 +208,7 @@ int file_make_directories(const char *path, mode_t mode, int *ret_fd)
 		path += size + strspn(path + size, "/");
 		if (size == 0)
 			continue;
-		int next = enter_or_make(at, name, mode);
+		int next = directory_enter_or_make(at, name, mode);
 		if (next < 0)
 			return next;
 		fd_close(&at);

@@ -1,5 +1,5 @@
-/* What only looks: stat, list, read, readlink. Called by operation_run(); waits for the disk and
- * for credit, never for a FIFO or a device. */
+/* Operations that only read: stat, list, read, readlink. Called by operation_run(); waits for
+ * the disk and for credit, never for a FIFO or a device. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "init/file/internal.h"
 
-/* How many entries or chunks between two looks for a cancel. */
+/* Entries between two checks for a cancel. */
 #define CANCEL_LOOK 256
 
 static uint8_t type_letter(mode_t mode)
@@ -35,7 +35,7 @@ static uint8_t type_letter(mode_t mode)
 }
 
 /* The entry as proto/init_messages.h has it. */
-static void write_entry(struct writer *writer, int directory, const char *path, const char *name,
+static void entry_write(struct writer *writer, int directory, const char *path, const char *name,
 			const struct stat *stat)
 {
 	char target[GUEST_PATH_MAX];
@@ -67,29 +67,29 @@ int file_stat(struct operation *operation, struct failure *failure)
 	const char *name = file_path_base(trimmed.text);
 	uint8_t record[2 * GUEST_PATH_MAX];
 	struct writer writer = writer_on(record, sizeof(record));
-	write_entry(&writer, AT_FDCWD, path.text, *name ? name : "/", &stat);
+	entry_write(&writer, AT_FDCWD, path.text, *name ? name : "/", &stat);
 	operation_result(operation, record, writer.size);
 	return 0;
 }
 
-static int add_entry(struct file_output *output, const struct file_walk *walk)
+static int entry_add(struct file_output *output, const struct file_walk *walk)
 {
 	struct stat stat;
 	if (fstatat(walk->directory, walk->name, &stat, AT_SYMLINK_NOFOLLOW) < 0) {
 		if (errno == ENOENT)
 			return 0;
-		/* It may be listed but not looked at: its type is still known. */
+		/* The directory may be readable but not searchable: only the type is known. */
 		memset(&stat, 0, sizeof(stat));
 		stat.st_mode = DTTOIF(walk->type);
 	}
 	uint8_t record[GUEST_PATH_MAX + 512];
 	struct writer writer = writer_on(record, sizeof(record));
-	write_entry(&writer, walk->directory, walk->name, walk->name, &stat);
+	entry_write(&writer, walk->directory, walk->name, walk->name, &stat);
 	int result = file_output_add(output, record, writer.size);
 	return result < 0 ? result : 1;
 }
 
-static int list_entries(struct operation *operation, struct file_walk *walk, uint32_t *count,
+static int entries_list(struct operation *operation, struct file_walk *walk, uint32_t *count,
 			bool *truncated)
 {
 	struct file_output output DONE_OUTPUT = {0};
@@ -105,7 +105,7 @@ static int list_entries(struct operation *operation, struct file_walk *walk, uin
 			*truncated = true;
 			break;
 		}
-		int added = add_entry(&output, walk);
+		int added = entry_add(&output, walk);
 		result = MIN(added, 0);
 		*count += added > 0;
 		if (*count % CANCEL_LOOK == 0 && operation_cancelled(operation))
@@ -129,7 +129,7 @@ int file_list(struct operation *operation, struct failure *failure)
 	bool truncated = false;
 	int result = file_walk_open(&walk, &directory);
 	if (result == 0)
-		result = list_entries(operation, &walk, &count, &truncated);
+		result = entries_list(operation, &walk, &count, &truncated);
 	if (result < 0)
 		return file_failed(failure, result, path.text);
 	uint8_t payload[8];
@@ -140,10 +140,10 @@ int file_list(struct operation *operation, struct failure *failure)
 	return 0;
 }
 
-/* Sends up to `length` bytes from `offset` on; *ret_end = where it stopped. What /proc says of a
- * file's size (0) means nothing: only the end of file ends it. A small file is read at once, and
- * goes out with the result. */
-static int send_range(struct operation *operation, int fd, uint64_t offset, uint64_t length,
+/* Sends up to `length` bytes from `offset` on; *ret_end: where it stopped. The size of a file in
+ * /proc is 0, so only the end of file counts. A small file is read at once and sent with the
+ * result. */
+static int range_send(struct operation *operation, int fd, uint64_t offset, uint64_t length,
 		      uint64_t size, uint64_t *ret_end)
 {
 	static uint8_t chunk[FILE_CHUNK_MAX]; /* a process does one operation at a time */
@@ -189,8 +189,8 @@ int file_read(struct operation *operation, struct failure *failure)
 		return file_failed(failure, fd, path.text);
 	uint64_t end, length = request->length > 0 ? request->length : UINT64_MAX;
 	int result =
-	    send_range(operation, fd, request->offset, length, (uint64_t)stat.st_size, &end);
-	/* How large it is by now, unless it was read this moment. */
+	    range_send(operation, fd, request->offset, length, (uint64_t)stat.st_size, &end);
+	/* The current size, unless the file was read just now. */
 	if (result == 0 && !operation->last && fstat(fd, &stat) < 0)
 		result = -errno;
 	if (result < 0)

@@ -1,6 +1,7 @@
-/* Remove: one entry, or a tree of any depth. Called by operation_run(), and by rename when it has
- * to copy. May block on the disk. Links are removed, never followed; what is mounted inside the
- * tree stays, and is said. A failure does not stop it: the rest goes, the first one is told. */
+/* Removes an entry or a tree of any depth. Called by operation_run(), and by rename when it has
+ * to copy. May block on the disk. Links are removed, never followed; a mount inside the tree
+ * stays and is reported. A failure does not stop it: the rest is removed, and the first failure
+ * reported. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +23,8 @@ struct removal {
 	bool failed;
 };
 
-static void note(struct removal *removal, const struct file_walk *walk, int errnum,
-		 const char *words)
+static void removal_note_failure(struct removal *removal, const struct file_walk *walk, int errnum,
+				 const char *words)
 {
 	if (removal->failed)
 		return;
@@ -31,26 +32,27 @@ static void note(struct removal *removal, const struct file_walk *walk, int errn
 	file_walk_failed(removal->failure, errnum, words, removal->path, walk);
 }
 
-/* Goes into a directory of the tree unless something is mounted on it. */
-static void enter(struct removal *removal, struct file_walk *walk)
+/* Enters a directory of the tree unless something is mounted on it. */
+static void removal_enter_directory(struct removal *removal, struct file_walk *walk)
 {
 	int fd CLOSE_FD = file_walk_open_entry(walk);
 	bool is_mount = false;
 	int result = fd < 0 ? fd : file_is_mount(fd, removal->device, &is_mount);
 	if (result == 0 && is_mount) {
-		note(removal, walk, EBUSY, "something is mounted there; it was left alone");
+		removal_note_failure(removal, walk, EBUSY,
+				     "something is mounted there; it was left alone");
 		return;
 	}
 	if (result == 0)
 		result = file_walk_enter(walk, &fd);
-	/* One that cannot be read may still be empty. */
+	/* A directory that cannot be read may still be empty. */
 	if (result < 0 && unlinkat(walk->directory, walk->name, AT_REMOVEDIR) == 0)
 		removal->removed++;
 	else if (result < 0 && result != -ENOENT)
-		note(removal, walk, result, NULL);
+		removal_note_failure(removal, walk, result, NULL);
 }
 
-static void remove_entry(struct removal *removal, struct file_walk *walk)
+static void removal_remove_entry(struct removal *removal, struct file_walk *walk)
 {
 	if (walk->type != DT_DIR && unlinkat(walk->directory, walk->name, 0) == 0) {
 		removal->removed++;
@@ -58,26 +60,27 @@ static void remove_entry(struct removal *removal, struct file_walk *walk)
 	}
 	/* EISDIR: it became a directory meanwhile. */
 	if (walk->type == DT_DIR || errno == EISDIR)
-		enter(removal, walk);
+		removal_enter_directory(removal, walk);
 	else if (errno != ENOENT)
-		note(removal, walk, errno, NULL);
+		removal_note_failure(removal, walk, errno, NULL);
 }
 
-/* A directory whose entries were all seen. Where removing while reading made the file system skip
- * some, or others were put there, it is entered once more, as long as that makes progress. */
-static void remove_directory(struct removal *removal, struct file_walk *walk)
+/* Removes a directory after its entries. If some are left (file systems may skip entries when
+ * others are removed during reading, or new ones were made), enters it again, as long as that
+ * makes progress. */
+static void removal_remove_directory(struct removal *removal, struct file_walk *walk)
 {
 	if (unlinkat(walk->directory, walk->name, AT_REMOVEDIR) == 0)
 		removal->removed++;
 	else if (errno == ENOTEMPTY && !removal->failed && removal->removed > removal->steps) {
 		removal->steps = removal->removed;
-		enter(removal, walk);
+		removal_enter_directory(removal, walk);
 	} else if (errno != ENOENT) {
-		note(removal, walk, errno, NULL);
+		removal_note_failure(removal, walk, errno, NULL);
 	}
 }
 
-static int empty_directory(struct removal *removal, int *directory)
+static int removal_empty_directory(struct removal *removal, int *directory)
 {
 	struct file_walk walk DONE_WALK = {.directory = -1};
 	int result = file_walk_open(&walk, directory);
@@ -94,18 +97,19 @@ static int empty_directory(struct removal *removal, int *directory)
 			return event;
 		if (event < 0) {
 			walk.name = "";
-			note(removal, &walk, event, NULL);
+			removal_note_failure(removal, &walk, event, NULL);
 		} else if (event == WALK_ENTRY) {
-			remove_entry(removal, &walk);
+			removal_remove_entry(removal, &walk);
 		} else {
-			remove_directory(removal, &walk);
+			removal_remove_directory(removal, &walk);
 		}
 	}
 }
 
-static int remove_root(struct removal *removal, int parent, const char *base)
+static int removal_remove_root(struct removal *removal, int parent, const char *base)
 {
-	/* Twice: what a file system skipped while its entries went away is seen the second time. */
+	/* Twice: the second pass finds entries that the file system skipped while others were
+	 * removed. */
 	for (int pass = 0; pass < 2; pass++) {
 		int directory CLOSE_FD = openat(
 		    parent, base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -118,7 +122,7 @@ static int remove_root(struct removal *removal, int parent, const char *base)
 		if (result == 0 && is_mount)
 			result = -EBUSY;
 		if (result == 0)
-			result = empty_directory(removal, &directory);
+			result = removal_empty_directory(removal, &directory);
 		if (result < 0)
 			return result;
 		if (unlinkat(parent, base, AT_REMOVEDIR) == 0) {
@@ -139,7 +143,7 @@ int file_remove_tree(struct operation *operation, int directory, const char *bas
 	if (unlinkat(directory, base, 0) == 0)
 		removal.removed = 1;
 	else if (errno == EISDIR)
-		result = remove_root(&removal, directory, base);
+		result = removal_remove_root(&removal, directory, base);
 	else
 		result = -errno;
 	*removed += removal.removed;

@@ -1,7 +1,7 @@
-/* Replace: an exact text by another, everywhere in a file or the first so many times. Called by
- * operation_run(); blocks on the disk. The file goes through a window, so that its size is not
- * limited by memory; the new one takes its place whole, with its mode and owner. A file that does
- * not hold the text is not touched: the new one is begun at the first match. */
+/* Replaces an exact text by another, everywhere in a file or only the first matches. Called by
+ * operation_run(); blocks on the disk. The file is read through a window, so memory does not
+ * limit its size; the new file replaces it as a whole, with its mode and owner. A file without a
+ * match is not touched: the new file is begun at the first match. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "init/file/internal.h"
 
 #define WINDOW (256 * 1024)
-/* What a file may grow to: a replacement of 100 KB for every 'a' would fill any disk. */
+/* The largest result: a replacement of 100 KB for every 'a' would fill any disk. */
 #define RESULT_MAX (4 * GIB)
 
 struct replacing {
@@ -34,7 +34,7 @@ static void replacing_done(struct replacing *replacing)
 	free(replacing->buffer);
 }
 
-static int put(struct replacing *replacing, const void *data, size_t size)
+static int replacing_put(struct replacing *replacing, const void *data, size_t size)
 {
 	replacing->written += size;
 	if (replacing->written > RESULT_MAX)
@@ -42,8 +42,8 @@ static int put(struct replacing *replacing, const void *data, size_t size)
 	return file_write_all(replacing->new_file.fd, data, size);
 }
 
-/* The first match: all that lies before the window is copied into the new file. */
-static int begin(struct replacing *replacing)
+/* At the first match: copies everything before the window into the new file. */
+static int replacing_begin_file(struct replacing *replacing)
 {
 	int result = file_new_open(&replacing->new_file, replacing->target.directory);
 	uint8_t *chunk CLEANUP(file_free) = malloc(FILE_CHUNK_MAX);
@@ -58,13 +58,13 @@ static int begin(struct replacing *replacing)
 			return got < 0 ? -errno : -ESTALE;
 		if (operation_cancelled(replacing->operation))
 			return -ECANCELED;
-		result = put(replacing, chunk, (size_t)got);
+		result = replacing_put(replacing, chunk, (size_t)got);
 		at += (uint64_t)got;
 	}
 	return result;
 }
 
-static int fill(struct replacing *replacing, bool *ret_end)
+static int replacing_fill_window(struct replacing *replacing, bool *ret_end)
 {
 	while (replacing->size < replacing->room && !*ret_end) {
 		ssize_t got = pread(replacing->source, replacing->buffer + replacing->size,
@@ -78,8 +78,8 @@ static int fill(struct replacing *replacing, bool *ret_end)
 	return 0;
 }
 
-/* Replaces in the window, and passes on all of it but what a match could still begin in. */
-static int replace_in_window(struct replacing *replacing, bool end)
+/* Replaces in the window, and writes all of it but its end, in which a match could begin. */
+static int replacing_replace_in_window(struct replacing *replacing, bool end)
 {
 	const struct file_request *request = &replacing->operation->request;
 	struct bytes pattern = request->pattern, text = request->replacement;
@@ -91,12 +91,12 @@ static int replace_in_window(struct replacing *replacing, bool end)
 		if (!hit)
 			break;
 		if (replacing->count++ == 0)
-			result = begin(replacing);
+			result = replacing_begin_file(replacing);
 		if (result == 0)
-			result = put(replacing, replacing->buffer + at,
-				     (size_t)(hit - replacing->buffer) - at);
+			result = replacing_put(replacing, replacing->buffer + at,
+					       (size_t)(hit - replacing->buffer) - at);
 		if (result == 0)
-			result = put(replacing, text.data, text.size);
+			result = replacing_put(replacing, text.data, text.size);
 		at = (size_t)(hit - replacing->buffer) + pattern.size;
 	}
 	size_t keep = end || replacing->count == replacing->limit
@@ -104,28 +104,28 @@ static int replace_in_window(struct replacing *replacing, bool end)
 			  : MIN(pattern.size - 1, replacing->size - at);
 	size_t pass = replacing->size - at - keep;
 	if (result == 0 && replacing->count > 0)
-		result = put(replacing, replacing->buffer + at, pass);
+		result = replacing_put(replacing, replacing->buffer + at, pass);
 	memmove(replacing->buffer, replacing->buffer + at + pass, keep);
 	replacing->base += at + pass;
 	replacing->size = keep;
 	return result;
 }
 
-static int replace_all(struct replacing *replacing)
+static int replacing_replace_all(struct replacing *replacing)
 {
 	bool end = false;
 	while (!end) {
 		if (operation_cancelled(replacing->operation))
 			return -ECANCELED;
-		int result = fill(replacing, &end);
+		int result = replacing_fill_window(replacing, &end);
 		if (result == 0)
-			result = replace_in_window(replacing, end);
+			result = replacing_replace_in_window(replacing, end);
 		if (result < 0)
 			return result;
 	}
 	if (replacing->count == 0)
 		return 0;
-	int result = file_new_dress(&replacing->new_file, &replacing->target, 0);
+	int result = file_new_set_attributes(&replacing->new_file, &replacing->target, 0);
 	return result < 0 ? result
 			  : file_new_commit(&replacing->new_file, &replacing->target, false);
 }
@@ -160,7 +160,7 @@ int file_replace(struct operation *operation, struct failure *failure)
 	replacing.buffer = malloc(replacing.room);
 	result = replacing.source < 0 ? replacing.source
 		 : !replacing.buffer  ? -ENOMEM
-				      : replace_all(&replacing);
+				      : replacing_replace_all(&replacing);
 	if (result < 0)
 		return file_failed(failure, result, path.text);
 	uint8_t payload[8];

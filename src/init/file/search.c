@@ -1,8 +1,8 @@
 /* Searching one file for lines. Called by grep; blocks on the disk.
  *
- * The file goes through a window of WINDOW bytes. Whole lines in it are searched together (one call
- * finds the first match among thousands of lines); a line longer than the window is searched in
- * overlapping pieces and reported once. Holes of a sparse file are passed over. */
+ * The file is read through a window of WINDOW bytes. Whole lines in it are searched together:
+ * one call finds the first match among thousands of lines. A line longer than the window is
+ * searched in overlapping pieces and reported once. Holes of a sparse file are skipped. */
 #include "init/file/search.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define BINARY_LOOK (8 * 1024)
 #define REGEX_OVERLAP (4 * 1024)
 
-static char fold(char byte)
+static char byte_to_lower(char byte)
 {
 	return byte >= 'A' && byte <= 'Z' ? (char)(byte + ('a' - 'A')) : byte;
 }
@@ -57,7 +57,8 @@ int search_open(struct search *search, struct operation *operation, struct failu
 	if (is_regex)
 		return compile_regex(search, pattern, failure);
 	for (size_t i = 0; i < pattern.size; i++)
-		search->pattern[i] = folds ? fold((char)pattern.data[i]) : (char)pattern.data[i];
+		search->pattern[i] =
+		    folds ? byte_to_lower((char)pattern.data[i]) : (char)pattern.data[i];
 	return 0;
 }
 
@@ -70,15 +71,15 @@ void search_done(struct search *search)
 	search->pattern = search->buffer = search->folded = NULL;
 }
 
-static bool is_cancelled(void *operation)
+static bool search_is_cancelled(void *operation)
 {
 	return operation_cancelled(operation);
 }
 
-/* Where the first match in [start, end) begins: 1, 0 or -ECANCELED. line_ends: a line ends at
- * `end`.
- */
-static int find(struct search *search, size_t start, size_t end, bool line_ends, size_t *ret_at)
+/* Finds the first match in [start, end). 1 with *ret_at, 0 or -ECANCELED. line_ends: a line ends
+ * at `end`. */
+static int search_find(struct search *search, size_t start, size_t end, bool line_ends,
+		       size_t *ret_at)
 {
 	if (search->regex) {
 		const struct regex_text text = {
@@ -87,7 +88,7 @@ static int find(struct search *search, size_t start, size_t end, bool line_ends,
 		    .end = end,
 		    .begins = !search->continued,
 		    .ends = line_ends,
-		    .cancelled = is_cancelled,
+		    .cancelled = search_is_cancelled,
 		    .context = search->operation,
 		};
 		return regex_find(search->regex, &text, ret_at);
@@ -108,8 +109,9 @@ static size_t count_newlines(const char *text, size_t size)
 	return count;
 }
 
-/* The line, or what is shown of a long one: from somewhat before the match, no character cut. */
-static int report(struct search *search, uint64_t line, size_t start, size_t end, size_t at)
+/* Reports the line, or a part of a long one that begins a little before the match and cuts no
+ * character. */
+static int search_report(struct search *search, uint64_t line, size_t start, size_t end, size_t at)
 {
 	const char *buffer = search->buffer;
 	if (end - start > GREP_LINE_MAX) {
@@ -129,14 +131,15 @@ static int report(struct search *search, uint64_t line, size_t start, size_t end
 	return search->on_match(search->context, &match);
 }
 
-/* The lines in [0, end); the newline that ends the last one is at `end`, or the file ends there. */
+/* Searches the lines in [0, end). The newline of the last one is at `end`, or the file ends
+ * there. */
 static int search_lines(struct search *search, size_t end)
 {
 	const char *buffer = search->buffer;
 	size_t at = 0;
 	while (at <= end) {
 		size_t hit = 0;
-		int result = find(search, at, end, true, &hit);
+		int result = search_find(search, at, end, true, &hit);
 		if (result < 0)
 			return result;
 		if (result == 0)
@@ -147,7 +150,7 @@ static int search_lines(struct search *search, size_t end)
 		size_t line_end = newline ? (size_t)(newline - buffer) : end;
 		search->line += count_newlines(buffer + at, start - at);
 		if (!(start == 0 && search->continued && search->reported)) {
-			result = report(search, search->line, start, line_end, hit);
+			result = search_report(search, search->line, start, line_end, hit);
 			if (result != 0)
 				return result;
 		}
@@ -160,7 +163,7 @@ static int search_lines(struct search *search, size_t end)
 }
 
 /* Forgets the first `count` bytes. */
-static void drop(struct search *search, size_t count)
+static void search_drop_front(struct search *search, size_t count)
 {
 	search->size -= count;
 	search->base += count;
@@ -169,7 +172,7 @@ static void drop(struct search *search, size_t count)
 		memmove(search->folded, search->folded + count, search->size);
 }
 
-/* All whole lines in the window. */
+/* Searches all whole lines in the window. */
 static int search_whole_lines(struct search *search)
 {
 	const char *newline = memrchr(search->buffer, '\n', search->size);
@@ -177,28 +180,28 @@ static int search_whole_lines(struct search *search)
 		return 0;
 	size_t end = (size_t)(newline - search->buffer);
 	int result = search_lines(search, end);
-	drop(search, end + 1);
+	search_drop_front(search, end + 1);
 	search->continued = search->reported = false;
 	return result;
 }
 
-/* A piece of a line that goes on: kept of it is what a match could begin in. */
+/* Searches a piece of a line that continues; keeps its end, in which a match could begin. */
 static int search_piece(struct search *search, size_t overlap)
 {
 	size_t hit = 0;
 	int result = 0;
 	if (!search->reported && search->size > 0)
-		result = find(search, 0, search->size, false, &hit);
+		result = search_find(search, 0, search->size, false, &hit);
 	if (result > 0) {
 		search->reported = true;
-		result = report(search, search->line, 0, search->size, hit);
+		result = search_report(search, search->line, 0, search->size, hit);
 	}
-	drop(search, search->size - MIN(overlap, search->size));
+	search_drop_front(search, search->size - MIN(overlap, search->size));
 	search->continued = true;
 	return result;
 }
 
-/* Passes over a hole: its NULs hold no newline and, for a pattern without them, no match. */
+/* Skips a hole: it has no newline and, for a pattern without NULs, no match. */
 static int skip_hole(struct search *search, int fd, const struct stat *stat, bool *ret_end)
 {
 	off_t at = (off_t)(search->base + search->size);
@@ -213,7 +216,7 @@ static int skip_hole(struct search *search, int fd, const struct stat *stat, boo
 }
 
 /* Reads until the window is full or the file ends. */
-static int fill(struct search *search, int fd, bool *ret_end)
+static int search_fill_window(struct search *search, int fd, bool *ret_end)
 {
 	while (search->size < WINDOW && !*ret_end) {
 		ssize_t got = read(fd, search->buffer + search->size, WINDOW - search->size);
@@ -224,7 +227,7 @@ static int fill(struct search *search, int fd, bool *ret_end)
 		*ret_end = got == 0;
 		for (ssize_t i = 0; search->folded && i < got; i++)
 			search->folded[search->size + (size_t)i] =
-			    fold(search->buffer[search->size + (size_t)i]);
+			    byte_to_lower(search->buffer[search->size + (size_t)i]);
 		search->size += (size_t)got;
 	}
 	return 0;
@@ -244,7 +247,7 @@ int search_file(struct search *search, int fd, const struct stat *stat)
 			return -ECANCELED;
 		int result = sparse && !first ? skip_hole(search, fd, stat, &end) : 0;
 		if (result == 0)
-			result = fill(search, fd, &end);
+			result = search_fill_window(search, fd, &end);
 		if (result != 0)
 			return result;
 		if (first && search->skip_binary &&
@@ -257,7 +260,7 @@ int search_file(struct search *search, int fd, const struct stat *stat)
 		if (result != 0)
 			return result;
 	}
-	/* The last line, when no newline ends it. */
+	/* Searches a last line without a newline. */
 	if (search->size == 0 || (search->continued && search->reported))
 		return 0;
 	return search_lines(search, search->size);

@@ -1,5 +1,5 @@
-/* The lines of one file that hold a text or match a regular expression, in bounded memory whatever
- * the file's size and the lines' lengths. Used by grep. */
+/* Finds the lines of a file that contain a text or match a regular expression, in bounded memory
+ * for every size of the file and its lines. Used by grep. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 struct search_match {
 	uint64_t line;    /* from 1 */
 	uint64_t offset;  /* of the match, in the file */
-	const char *text; /* the line, or GREP_LINE_MAX of it around the match */
+	const char *text; /* the line, or GREP_LINE_MAX bytes of it around the match */
 	size_t size;
 };
 
@@ -25,23 +25,24 @@ struct search {
 	char *pattern; /* literal; folded to lower case with ignore_case */
 	size_t pattern_size;
 	struct regex *regex; /* NULL: literal */
-	/* A window on the file: `size` bytes from offset `base`; folded is the same in lower case
-	 * (literal with ignore_case only). */
+	/* A window on the file: `size` bytes from offset `base`. `folded` is the same in lower
+	 * case, for a literal pattern with ignore_case. */
 	char *buffer, *folded;
 	size_t size;
 	uint64_t base;
 	uint64_t line;    /* the number of the line at the buffer's start */
 	bool continued;   /* that line began before the buffer */
-	bool reported;    /* and was reported already */
-	bool skip_binary; /* a file with a NUL in its first 8 KiB is none to search */
-	/* Asked for each line that matches: 0 goes on, else that is what search_file() returns. */
+	bool reported;    /* that line was reported already */
+	bool skip_binary; /* skip files with a NUL in their first 8 KiB */
+	/* Called for each matching line. 0: go on; other values end the search and are returned. */
 	int (*on_match)(void *context, const struct search_match *match);
 	void *context;
 };
 
-/* The pattern, flags FILE_REGEX and FILE_IGNORE_CASE as in the request. 0, or -1 with a reason. */
+/* Takes the pattern and the flags FILE_REGEX and FILE_IGNORE_CASE of the request. 0, or -1 with
+ * *failure. */
 NODISCARD int search_open(struct search *search, struct operation *operation,
 			  struct failure *failure);
 void search_done(struct search *search);
-/* 0, what on_match said, or -errno. */
+/* 0, the result of on_match, or -errno. */
 NODISCARD int search_file(struct search *search, int fd, const struct stat *stat);

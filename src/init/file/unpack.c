@@ -1,11 +1,11 @@
-/* A tar archive into a directory, as it comes. Called by operation_run(); waits for the disk and
- * for the client's data.
+/* Unpacks a tar archive into a directory while it arrives. Called by operation_run(); waits for
+ * the disk and for the client's data.
  *
- * The archive is hostile, and so is whoever changes the tree meanwhile. No name is ever resolved by
- * the kernel across more than one component: from the target directory down each is opened by
- * itself and never through a link, so that no entry leaves the target, whatever the entries before
- * it have made. On the way back up ".." must be the very directory that was left. Each file appears
- * under its name whole. A directory gets its mode and times when the archive goes on elsewhere. */
+ * The archive is hostile, and other processes may change the tree meanwhile. The kernel never
+ * resolves more than one component of a name: from the target directory down, each is opened by
+ * itself and never through a link, so no entry leaves the target, whatever earlier entries have
+ * made. On the way back up, ".." must be the same directory as before. Each file appears under
+ * its name complete. A directory gets its mode and times when the archive continues elsewhere. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct level {
 	ino_t inode;
 	size_t path_size; /* of the path, up to the directory above */
 	bool made;        /* it was not there before */
-	bool dressed;     /* the archive says what it is like: */
+	bool dressed;     /* the archive has an entry for it: */
 	uint32_t mode, uid, gid;
 	struct timespec mtime;
 };
@@ -54,8 +54,8 @@ static void unpack_free(struct unpack **variable)
 
 /* --- bytes --- */
 
-/* What has come, at most `size` of it: how much, -ENODATA at the end. */
-static ssize_t take(struct unpack *unpack, const uint8_t **ret_data, size_t size)
+/* Takes up to `size` bytes of the data that came: how many, -ENODATA at the end. */
+static ssize_t unpack_take_data(struct unpack *unpack, const uint8_t **ret_data, size_t size)
 {
 	if (unpack->chunk_at == unpack->chunk_size) {
 		ssize_t got = operation_receive(unpack->operation, unpack->chunk);
@@ -70,12 +70,12 @@ static ssize_t take(struct unpack *unpack, const uint8_t **ret_data, size_t size
 	return (ssize_t)size;
 }
 
-static int read_exactly(void *data, void *to, size_t size)
+static int unpack_read_exactly(void *data, void *to, size_t size)
 {
 	uint8_t *place = to;
 	while (size > 0) {
 		const uint8_t *from;
-		ssize_t got = take(data, &from, size);
+		ssize_t got = unpack_take_data(data, &from, size);
 		if (got < 0)
 			return (int)got;
 		memcpy(place, from, (size_t)got);
@@ -85,29 +85,29 @@ static int read_exactly(void *data, void *to, size_t size)
 	return 0;
 }
 
-/* The entry's contents into a file (-1: nowhere), and the padding. */
-static int read_contents(struct unpack *unpack, int fd)
+/* Reads the entry's contents into a file, and the padding. */
+static int unpack_read_contents(struct unpack *unpack, int fd)
 {
 	uint64_t left = unpack->entry.size;
 	size_t padding = (TAR_BLOCK - left % TAR_BLOCK) % TAR_BLOCK;
 	uint8_t rest[TAR_BLOCK];
 	while (left > 0) {
 		const uint8_t *from;
-		ssize_t got = take(unpack, &from, MIN(left, (uint64_t)FILE_CHUNK_MAX));
+		ssize_t got = unpack_take_data(unpack, &from, MIN(left, (uint64_t)FILE_CHUNK_MAX));
 		int result = got < 0 ? (int)got : file_write_all(fd, from, (size_t)got);
 		if (result < 0)
 			return result;
 		left -= (uint64_t)got;
 		unpack->bytes += (uint64_t)got;
 	}
-	return read_exactly(unpack, rest, padding);
+	return unpack_read_exactly(unpack, rest, padding);
 }
 
 /* --- where it goes --- */
 
-/* Owner first (it clears bits of the mode), then mode, then times. */
-static int dress(const struct unpack *unpack, int fd, uint32_t mode, uint32_t uid, uint32_t gid,
-		 struct timespec mtime)
+/* Owner first, since that clears bits of the mode; then mode; then times. */
+static int entry_set_attributes(const struct unpack *unpack, int fd, uint32_t mode, uint32_t uid,
+				uint32_t gid, struct timespec mtime)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime};
 	bool given = unpack->is_root && fchown(fd, uid, gid) == 0;
@@ -116,21 +116,22 @@ static int dress(const struct unpack *unpack, int fd, uint32_t mode, uint32_t ui
 	return fchmod(fd, mode) < 0 || futimens(fd, times) < 0 ? -errno : 0;
 }
 
-/* The entry's time where a file system's clock can show it; another's is an error of its own. */
-static struct timespec time_of(const struct tar_entry *entry)
+/* The time of an entry; a file system reports an error for one that it cannot store. */
+static struct timespec entry_time(const struct tar_entry *entry)
 {
 	return (struct timespec){.tv_sec = entry->mtime, .tv_nsec = (long)entry->mtime_ns};
 }
 
-/* What a directory is when the archive goes on elsewhere. Until then only its owner comes in. */
-static int dress_directory(const struct unpack *unpack, const struct level *level)
+/* Done when the archive continues elsewhere. Until then only the owner can enter the directory. */
+static int directory_set_attributes(const struct unpack *unpack, const struct level *level)
 {
 	if (level->dressed)
-		return dress(unpack, unpack->at, level->mode, level->uid, level->gid, level->mtime);
+		return entry_set_attributes(unpack, unpack->at, level->mode, level->uid, level->gid,
+					    level->mtime);
 	return level->made && fchmod(unpack->at, 0755) < 0 ? -errno : 0;
 }
 
-static int leave(struct unpack *unpack)
+static int unpack_leave(struct unpack *unpack)
 {
 	const struct level *level = &unpack->levels[--unpack->depth];
 	int above CLOSE_FD = openat(unpack->at, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -139,16 +140,16 @@ static int leave(struct unpack *unpack)
 		return -errno;
 	if (stat.st_dev != level->device || stat.st_ino != level->inode)
 		return -ESTALE;
-	int result = dress_directory(unpack, level);
+	int result = directory_set_attributes(unpack, level);
 	fd_close(&unpack->at);
 	unpack->at = TAKE_FD(above);
 	unpack->path[level->path_size] = '\0';
 	return result;
 }
 
-/* Opens a directory below another, never through a link; where it is missing it is made, unless
+/* Opens a directory below another, never through a link. Makes it if it is missing, unless
  * ret_made is NULL. */
-static int open_below(int directory, const char *name, bool *ret_made)
+static int directory_open_below(int directory, const char *name, bool *ret_made)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 	int fd = openat(directory, name, flags);
@@ -161,7 +162,7 @@ static int open_below(int directory, const char *name, bool *ret_made)
 	return fd < 0 ? -errno : fd;
 }
 
-static int enter(struct unpack *unpack, const char *name)
+static int unpack_enter(struct unpack *unpack, const char *name)
 {
 	struct stat stat;
 	if (unpack->depth == unpack->room) {
@@ -175,7 +176,7 @@ static int enter(struct unpack *unpack, const char *name)
 	if (fstat(unpack->at, &stat) < 0)
 		return -errno;
 	bool made = false;
-	int fd = open_below(unpack->at, name, &made);
+	int fd = directory_open_below(unpack->at, name, &made);
 	if (fd < 0)
 		return fd;
 	size_t size = strlen(unpack->path);
@@ -183,15 +184,15 @@ static int enter(struct unpack *unpack, const char *name)
 	    .device = stat.st_dev, .inode = stat.st_ino, .path_size = size, .made = made};
 	fd_close(&unpack->at);
 	unpack->at = fd;
-	/* It is a part of the entry's path, which fits. */
+	/* This fits, since it is a part of the entry's path. */
 	if (size > 0)
 		unpack->path[size++] = '/';
 	memcpy(unpack->path + size, name, strlen(name) + 1);
 	return 0;
 }
 
-/* The first component of *path into name; false at its end. */
-static bool next_part(const char **path, char name[256])
+/* Moves the first component of *path into `name`; false at the end. */
+static bool path_next_part(const char **path, char name[256])
 {
 	size_t size = strcspn(*path, "/");
 	memcpy(name, *path, size);
@@ -200,8 +201,8 @@ static bool next_part(const char **path, char name[256])
 	return size > 0;
 }
 
-/* True when `directory` is `path` or lies above it: *ret_rest is then what is left of the path. */
-static bool leads_to(const char *directory, const char *path, const char **ret_rest)
+/* True if `directory` is `path` or above it; *ret_rest is then the rest of the path. */
+static bool path_is_above(const char *directory, const char *path, const char **ret_rest)
 {
 	size_t size = strlen(directory);
 	if (strncmp(directory, path, size) != 0 ||
@@ -211,25 +212,25 @@ static bool leads_to(const char *directory, const char *path, const char **ret_r
 	return true;
 }
 
-/* Makes the directory at `path` the one that is filled. */
-static int go_to(struct unpack *unpack, const char *path)
+/* Makes the directory at `path` the one that is filled from now on. */
+static int unpack_go_to(struct unpack *unpack, const char *path)
 {
 	char name[256];
 	const char *rest;
 	int result = 0;
-	while (!leads_to(unpack->path, path, &rest)) {
-		result = leave(unpack);
+	while (!path_is_above(unpack->path, path, &rest)) {
+		result = unpack_leave(unpack);
 		if (result < 0)
 			return result;
 	}
-	while (result == 0 && next_part(&rest, name))
-		result = enter(unpack, name);
+	while (result == 0 && path_next_part(&rest, name))
+		result = unpack_enter(unpack, name);
 	return result;
 }
 
 /* --- entries --- */
 
-static int make_file(struct unpack *unpack, const char *base)
+static int unpack_make_file(struct unpack *unpack, const char *base)
 {
 	const struct tar_entry *entry = &unpack->entry;
 	struct file_new new_file DONE_NEW = FILE_NEW;
@@ -240,26 +241,26 @@ static int make_file(struct unpack *unpack, const char *base)
 		return -EISDIR;
 	int result = file_new_open(&new_file, unpack->at);
 	if (result == 0)
-		result = read_contents(unpack, new_file.fd);
+		result = unpack_read_contents(unpack, new_file.fd);
 	if (result == 0)
-		result =
-		    dress(unpack, new_file.fd, entry->mode, entry->uid, entry->gid, time_of(entry));
+		result = entry_set_attributes(unpack, new_file.fd, entry->mode, entry->uid,
+					      entry->gid, entry_time(entry));
 	return result < 0 ? result : file_new_commit(&new_file, &target, false);
 }
 
-/* Puts what has a temporary name under its own. A rename between two names of one file does
- * nothing at all: the temporary one is removed then. */
-static int put_under(struct unpack *unpack, const char *temporary, const char *base)
+/* Renames from the temporary name to the final one. A rename between two names of the same file
+ * does nothing, so the temporary name is removed afterwards. */
+static int unpack_put_under(struct unpack *unpack, const char *temporary, const char *base)
 {
 	int result = file_rename_at(unpack->at, temporary, unpack->at, base, false);
 	(void)!unlinkat(unpack->at, temporary, 0);
 	return result;
 }
 
-static int make_symlink(struct unpack *unpack, const char *base)
+static int unpack_make_symlink(struct unpack *unpack, const char *base)
 {
 	const struct tar_entry *entry = &unpack->entry;
-	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, time_of(entry)};
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, entry_time(entry)};
 	char name[48];
 	file_temporary_name(name);
 	if (symlinkat(entry->link, unpack->at, name) < 0)
@@ -267,11 +268,11 @@ static int make_symlink(struct unpack *unpack, const char *base)
 	if (unpack->is_root)
 		(void)!fchownat(unpack->at, name, entry->uid, entry->gid, AT_SYMLINK_NOFOLLOW);
 	(void)!utimensat(unpack->at, name, times, AT_SYMLINK_NOFOLLOW);
-	return put_under(unpack, name, base);
+	return unpack_put_under(unpack, name, base);
 }
 
-/* To a file that is in the target already, found as the entries themselves are. */
-static int make_hardlink(struct unpack *unpack, const char *base)
+/* The link's target is a file inside the target directory, found in the same way as entries. */
+static int unpack_make_hardlink(struct unpack *unpack, const char *base)
 {
 	char part[256], last[256], name[48];
 	const char *rest = unpack->entry.link;
@@ -279,8 +280,8 @@ static int make_hardlink(struct unpack *unpack, const char *base)
 	int directory CLOSE_FD = openat(unpack->root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
 		return -errno;
-	while (next_part(&rest, part) && *rest != '\0') {
-		int next = open_below(directory, part, NULL);
+	while (path_next_part(&rest, part) && *rest != '\0') {
+		int next = directory_open_below(directory, part, NULL);
 		if (next < 0)
 			return next;
 		fd_close(&directory);
@@ -294,16 +295,16 @@ static int make_hardlink(struct unpack *unpack, const char *base)
 	file_temporary_name(name);
 	if (linkat(directory, last, unpack->at, name, 0) < 0)
 		return -errno;
-	return put_under(unpack, name, base);
+	return unpack_put_under(unpack, name, base);
 }
 
-static int make_directory(struct unpack *unpack)
+static int unpack_make_directory(struct unpack *unpack)
 {
 	const struct tar_entry *entry = &unpack->entry;
-	int result = go_to(unpack, entry->path);
+	int result = unpack_go_to(unpack, entry->path);
 	if (result < 0)
 		return result;
-	/* A target that was there before stays what it is. */
+	/* A target directory that existed before keeps its attributes. */
 	struct level *level =
 	    unpack->depth > 0 ? &unpack->levels[unpack->depth - 1] : &unpack->target;
 	if (unpack->depth == 0 && !level->made)
@@ -312,11 +313,11 @@ static int make_directory(struct unpack *unpack)
 	level->mode = entry->mode;
 	level->uid = entry->uid;
 	level->gid = entry->gid;
-	level->mtime = time_of(entry);
+	level->mtime = entry_time(entry);
 	return 0;
 }
 
-static int make_entry(struct unpack *unpack)
+static int unpack_make_entry(struct unpack *unpack)
 {
 	struct tar_entry *entry = &unpack->entry;
 	if (entry->type == TAR_SPECIAL) {
@@ -325,27 +326,27 @@ static int make_entry(struct unpack *unpack)
 	}
 	unpack->entries++;
 	if (entry->type == TAR_DIRECTORY)
-		return make_directory(unpack);
+		return unpack_make_directory(unpack);
 	char above[GUEST_PATH_MAX];
 	const char *base = file_path_base(entry->path);
 	size_t size = (size_t)(base - entry->path);
 	memcpy(above, entry->path, size);
 	above[size > 0 ? size - 1 : 0] = '\0';
-	int result = go_to(unpack, above);
+	int result = unpack_go_to(unpack, above);
 	if (result < 0)
 		return result;
 	if (entry->type == TAR_FILE)
-		return make_file(unpack, base);
-	return entry->type == TAR_SYMLINK ? make_symlink(unpack, base)
-					  : make_hardlink(unpack, base);
+		return unpack_make_file(unpack, base);
+	return entry->type == TAR_SYMLINK ? unpack_make_symlink(unpack, base)
+					  : unpack_make_hardlink(unpack, base);
 }
 
-/* Which entry it was, and what is wrong with it. */
-static int fail(struct unpack *unpack, int result, const char *why, struct failure *failure)
+/* Reports which entry failed, and why. */
+static int unpack_fail(struct unpack *unpack, int result, const char *why, struct failure *failure)
 {
 	const char *path = unpack->entry.path;
-	/* What is there already becomes what it should be. */
-	while (unpack->depth > 0 && leave(unpack) == 0)
+	/* Directories that were made already get their attributes. */
+	while (unpack->depth > 0 && unpack_leave(unpack) == 0)
 		;
 	if (result == -ENODATA)
 		why = "the archive is cut short";
@@ -358,30 +359,30 @@ static int fail(struct unpack *unpack, int result, const char *why, struct failu
 
 static int unpack_all(struct unpack *unpack, struct failure *failure)
 {
-	const struct tar_source source = {read_exactly, unpack};
+	const struct tar_source source = {unpack_read_exactly, unpack};
 	const char *why = NULL;
 	const uint8_t *rest;
 	int result;
 	while ((result = tar_next(&source, &unpack->entry, &why)) > 0) {
-		result = make_entry(unpack);
+		result = unpack_make_entry(unpack);
 		if (result < 0)
 			break;
 	}
 	if (result < 0)
-		return fail(unpack, result, why, failure);
+		return unpack_fail(unpack, result, why, failure);
 	while (result == 0 && unpack->depth > 0)
-		result = leave(unpack);
+		result = unpack_leave(unpack);
 	if (result == 0)
-		result = dress_directory(unpack, &unpack->target);
-	/* What fills the archive's last record says nothing. */
+		result = directory_set_attributes(unpack, &unpack->target);
+	/* Ignores the padding of the archive's last record. */
 	ssize_t got = result;
 	while (got >= 0)
-		got = take(unpack, &rest, FILE_CHUNK_MAX);
+		got = unpack_take_data(unpack, &rest, FILE_CHUNK_MAX);
 	return got == -ENODATA ? 0 : file_failed(failure, (int)got, unpack->path);
 }
 
-/* The target, made where it is missing. */
-static int open_target(struct unpack *unpack, const struct file_path *path)
+/* Opens the target directory; makes it if it is missing. */
+static int unpack_open_target(struct unpack *unpack, const struct file_path *path)
 {
 	uint32_t flags = unpack->operation->request.flags;
 	int made CLOSE_FD = -1;
@@ -418,7 +419,7 @@ int file_unpack(struct operation *operation, struct failure *failure)
 	unpack->operation = operation;
 	unpack->root = unpack->at = -1;
 	unpack->is_root = geteuid() == 0;
-	int result = open_target(unpack, &path);
+	int result = unpack_open_target(unpack, &path);
 	if (result < 0)
 		return file_failed(failure, result, path.text);
 	if (unpack_all(unpack, failure) < 0)

@@ -1,10 +1,10 @@
-/* A walk over a tree that may be of any width and depth and that others change meanwhile. Called by
+/* Walks a tree of any width and depth, which other processes may change meanwhile. Called by
  * remove, copy, glob, grep, watch and the recursive chmod and chown; may block on the disk.
  *
- * Only the innermost WINDOW directories stay open. A directory further out is closed and its place
- * in it remembered; on the way back it is opened again as "..", and must then be the very directory
- * (device and inode) that it was: a tree that is moved while it is walked never leads out of
- * itself. Names and depth are without a limit, since no path is ever put together to open one. */
+ * Only the innermost WINDOW directories stay open. A directory further up is closed and the
+ * position in it remembered. On the way back it is opened again as ".." and must have the same
+ * device and inode, so the walk never leaves a tree that is moved meanwhile. Names and depth
+ * have no limit, since no path is put together to open an entry. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,13 +23,13 @@
 #define PROC_MAGIC 0x9fa0
 #define SYSFS_MAGIC 0x62656572
 
-/* struct statx as 64-bit words: the C libraries and the kernel's headers each declare their own. */
+/* struct statx as 64-bit words: the C library and the kernel's headers each declare their own. */
 #define STATX_WORDS 32
 #define STATX_WORD_ATTRIBUTES 1
 #define STATX_WORD_ATTRIBUTES_MASK 7
 #define STATX_MOUNT_ROOT 0x2000
 
-/* The kernel's own record; the C library's readdir() would read 2 KiB at a time. */
+/* The kernel's record. musl's readdir() would read only 2 KiB at a time. */
 struct entry {
 	uint64_t inode;
 	int64_t next;
@@ -38,7 +38,7 @@ struct entry {
 	char name[];
 };
 
-static int grow_path(struct file_walk *walk, const char *name)
+static int walk_grow_path(struct file_walk *walk, const char *name)
 {
 	size_t size = strlen(name), needed = walk->path_size + size + 2;
 	if (needed > walk->path_room) {
@@ -57,7 +57,7 @@ static int grow_path(struct file_walk *walk, const char *name)
 	return 0;
 }
 
-static void shut_level(struct walk_level *level)
+static void level_close(struct walk_level *level)
 {
 	fd_close(&level->fd);
 	free(level->entries);
@@ -65,7 +65,7 @@ static void shut_level(struct walk_level *level)
 	level->entries_at = level->entries_size = 0;
 }
 
-static int push(struct file_walk *walk, int *directory, const char *name)
+static int walk_push(struct file_walk *walk, int *directory, const char *name)
 {
 	int fd CLOSE_FD = TAKE_FD(*directory);
 	struct stat stat;
@@ -80,14 +80,14 @@ static int push(struct file_walk *walk, int *directory, const char *name)
 		walk->room = room;
 	}
 	size_t path_size = walk->path_size;
-	int result = grow_path(walk, name);
+	int result = walk_grow_path(walk, name);
 	if (result < 0)
 		return result;
-	/* What was sorted cannot be read again from a place in the directory. */
+	/* Sorted entries are kept: they cannot be read again from a position in the directory. */
 	if (walk->depth >= WINDOW && walk->sorted)
 		fd_close(&walk->levels[walk->depth - WINDOW].fd);
 	else if (walk->depth >= WINDOW)
-		shut_level(&walk->levels[walk->depth - WINDOW]);
+		level_close(&walk->levels[walk->depth - WINDOW]);
 	walk->levels[walk->depth++] = (struct walk_level){
 	    .fd = TAKE_FD(fd),
 	    .device = stat.st_dev,
@@ -100,13 +100,13 @@ static int push(struct file_walk *walk, int *directory, const char *name)
 int file_walk_open(struct file_walk *walk, int *directory)
 {
 	*walk = (struct file_walk){.directory = -1};
-	return push(walk, directory, "");
+	return walk_push(walk, directory, "");
 }
 
 void file_walk_done(struct file_walk *walk)
 {
 	while (walk->depth > 0)
-		shut_level(&walk->levels[--walk->depth]);
+		level_close(&walk->levels[--walk->depth]);
 	free(walk->levels);
 	free(walk->path);
 	*walk = (struct file_walk){.directory = -1};
@@ -114,7 +114,7 @@ void file_walk_done(struct file_walk *walk)
 
 int file_walk_enter(struct file_walk *walk, int *directory)
 {
-	return push(walk, directory, walk->name);
+	return walk_push(walk, directory, walk->name);
 }
 
 int file_walk_open_entry(const struct file_walk *walk)
@@ -124,7 +124,7 @@ int file_walk_open_entry(const struct file_walk *walk)
 	return fd < 0 ? -errno : fd;
 }
 
-static int fill(struct walk_level *level)
+static int level_fill(struct walk_level *level)
 {
 	if (!level->entries) {
 		level->entries = malloc(ENTRIES_SIZE);
@@ -142,8 +142,8 @@ static int fill(struct walk_level *level)
 	return 0;
 }
 
-/* Sorting by a heap: the C library's qsort() would be a fiftieth of the init. */
-static void sift_down(const struct entry **heap, size_t at, size_t count)
+/* A heap sort: the C library's qsort() would be a fiftieth of the init. */
+static void heap_sift_down(const struct entry **heap, size_t at, size_t count)
 {
 	for (size_t child; (child = 2 * at + 1) < count; at = child) {
 		if (child + 1 < count && strcmp(heap[child]->name, heap[child + 1]->name) < 0)
@@ -156,20 +156,20 @@ static void sift_down(const struct entry **heap, size_t at, size_t count)
 	}
 }
 
-static void sort_by_name(const struct entry **entries, size_t count)
+static void heap_sort_by_name(const struct entry **entries, size_t count)
 {
 	for (size_t at = count / 2; at-- > 0;)
-		sift_down(entries, at, count);
+		heap_sift_down(entries, at, count);
 	while (count-- > 1) {
 		const struct entry *largest = entries[0];
 		entries[0] = entries[count];
 		entries[count] = largest;
-		sift_down(entries, 0, count);
+		heap_sift_down(entries, 0, count);
 	}
 }
 
-/* Copies the entries in the order of their names. */
-static int sort(struct walk_level *level, const uint8_t *entries, size_t size)
+/* Copies the entries, sorted by name. */
+static int level_sort(struct walk_level *level, const uint8_t *entries, size_t size)
 {
 	size_t count = 0, at = 0;
 	for (size_t next = 0; next < size; count++)
@@ -181,13 +181,13 @@ static int sort(struct walk_level *level, const uint8_t *entries, size_t size)
 	for (size_t i = 0, next = 0; i < count; next += order[i++]->size)
 		order[i] = (const struct entry *)(entries + next);
 	level->resume = order[count - 1]->next;
-	sort_by_name(order, count);
+	heap_sort_by_name(order, count);
 	for (size_t i = 0; i < count; at += order[i++]->size)
 		memcpy(level->entries + at, order[i], order[i]->size);
 	return 0;
 }
 
-static int fill_sorted(struct walk_level *level)
+static int level_fill_sorted(struct walk_level *level)
 {
 	size_t room = 0, size = 0;
 	uint8_t *entries CLEANUP(file_free) = NULL;
@@ -211,12 +211,12 @@ static int fill_sorted(struct walk_level *level)
 	level->finished = size == 0;
 	if (size == 0)
 		return 0;
-	int result = sort(level, entries, size);
+	int result = level_sort(level, entries, size);
 	level->entries_size = result < 0 ? 0 : size;
 	return result;
 }
 
-static uint8_t looked_up_type(int directory, const char *name)
+static uint8_t entry_look_up_type(int directory, const char *name)
 {
 	struct stat stat;
 	if (fstatat(directory, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
@@ -224,8 +224,8 @@ static uint8_t looked_up_type(int directory, const char *name)
 	return IFTODT(stat.st_mode);
 }
 
-/* Back to the directory above: still open, or opened again and checked. */
-static int reach_parent(struct file_walk *walk, const struct walk_level *left)
+/* Goes back to the directory above: it is still open, or is opened again and checked. */
+static int walk_reach_parent(struct file_walk *walk, const struct walk_level *left)
 {
 	struct walk_level *parent = &walk->levels[walk->depth - 1];
 	if (parent->fd >= 0)
@@ -242,25 +242,25 @@ static int reach_parent(struct file_walk *walk, const struct walk_level *left)
 	return 0;
 }
 
-static int leave(struct file_walk *walk)
+static int walk_leave(struct file_walk *walk)
 {
 	struct walk_level left = walk->levels[--walk->depth];
 	if (walk->depth == 0) {
 		walk->directory = -1;
-		shut_level(&left);
+		level_close(&left);
 		return WALK_END;
 	}
-	int result = reach_parent(walk, &left);
+	int result = walk_reach_parent(walk, &left);
 	size_t size = walk->path_size - left.path_size;
 	size = MIN(size > 0 ? size - 1 : 0, sizeof(walk->left_name) - 1);
 	memcpy(walk->left_name, walk->path + left.path_size, size);
 	walk->left_name[size] = '\0';
 	walk->path_size = left.path_size;
 	walk->path[walk->path_size] = '\0';
-	shut_level(&left);
+	level_close(&left);
 	if (result < 0) {
 		while (walk->depth > 0)
-			shut_level(&walk->levels[--walk->depth]);
+			level_close(&walk->levels[--walk->depth]);
 		return -ESTALE;
 	}
 	walk->name = walk->left_name;
@@ -276,14 +276,14 @@ int file_walk_next(struct file_walk *walk)
 		walk->directory = level->fd;
 		if (level->entries_at >= level->entries_size) {
 			int result = level->finished ? 0
-				     : walk->sorted  ? fill_sorted(level)
-						     : fill(level);
+				     : walk->sorted  ? level_fill_sorted(level)
+						     : level_fill(level);
 			if (result < 0) {
 				level->finished = true;
 				return result;
 			}
 			if (level->finished)
-				return leave(walk);
+				return walk_leave(walk);
 			continue;
 		}
 		struct entry *entry = (struct entry *)(level->entries + level->entries_at);
@@ -295,7 +295,7 @@ int file_walk_next(struct file_walk *walk)
 		walk->name = entry->name;
 		walk->type = entry->type;
 		if (walk->type == DT_UNKNOWN)
-			walk->type = looked_up_type(level->fd, entry->name);
+			walk->type = entry_look_up_type(level->fd, entry->name);
 		return WALK_ENTRY;
 	}
 	return WALK_END;
@@ -310,7 +310,7 @@ bool file_walk_skipped(const struct file_walk *walk)
 int file_walk_failed(struct failure *failure, int errnum, const char *words, const char *root,
 		     const struct file_walk *walk)
 {
-	/* The path inside may be longer than any path: of each part the end is kept. */
+	/* The path may be longer than any message: the end of each part is kept. */
 	char path[1024];
 	size_t size = 0;
 	const char *parts[] = {root, "/", walk->path ? walk->path : "", walk->name};
@@ -328,7 +328,8 @@ int file_walk_failed(struct failure *failure, int errnum, const char *words, con
 
 int file_is_mount(int directory, dev_t device, bool *ret_is_mount)
 {
-	/* A bind mount has the device of what it shows: only the mount's own mark tells. */
+	/* A bind mount has the device of its source: only this attribute shows that it is a
+	 * mount. */
 	uint64_t words[STATX_WORDS] = {0};
 	if (syscall(SYS_statx, directory, "", AT_EMPTY_PATH, 0, words) == 0 &&
 	    (words[STATX_WORD_ATTRIBUTES_MASK] & STATX_MOUNT_ROOT)) {

@@ -1,14 +1,15 @@
-/* Watch: what happens to a file or below a directory, until it is cancelled. Called by
+/* Watch: reports changes of a file or below a directory, until it is cancelled. Called by
  * operation_run(); waits for events and for credit.
  *
- * The kernel's own queue is the buffer: while the client takes nothing, nothing is read from it, it
- * merges events that repeat, and when it is full (fs.inotify.max_queued_events) it says so, which
- * becomes WATCH_OVERFLOW. So memory is bounded, and a loss is always told.
+ * The kernel's queue is the buffer. While the client takes nothing, nothing is read from the
+ * queue: it merges repeated events and, when it is full (fs.inotify.max_queued_events), reports
+ * an overflow, which becomes WATCH_OVERFLOW. So memory is bounded, and a loss is always
+ * reported.
  *
- * A directory that appears is watched from the moment we hear of it; what was put there before that
- * is found by looking, and reported as created. What was found that way and is also in the queue is
- * reported once: names found are remembered (as many as fit) until the queue has been read empty.
- */
+ * A new directory is watched as soon as its event is read. Entries that were made in it before
+ * that are found by reading the directory, and reported as created. Such entries may be in the
+ * queue too: their names are remembered (as many as fit) until the queue is empty, so that each
+ * is reported once. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +30,8 @@
 	 IN_DELETE_SELF | IN_MOVE_SELF)
 
 struct watched {
-	int descriptor; /* the kernel counts them upwards: the array is sorted by it */
-	char *path;     /* below the root, with a slash at its end, or ""; NULL when dropped */
+	int descriptor; /* the kernel assigns ascending numbers, so the array is sorted */
+	char *path;     /* below the root, with a slash at its end, or ""; NULL: dropped */
 };
 
 struct watch {
@@ -39,11 +40,11 @@ struct watch {
 	bool recursive;
 	int root; /* its watch descriptor */
 	struct file_prefix prefix;
-	char named[GUEST_PATH_MAX]; /* the root as the client wrote it */
+	char named[GUEST_PATH_MAX]; /* the root, as the client wrote it */
 	struct file_path path;      /* and as it is opened */
 	struct watched *watches;
 	size_t count, alive, room;
-	/* Full paths that were found by looking, one after the other with their NULs. */
+	/* Paths that were found by reading directories, each with its NUL. */
 	char *found;
 	size_t found_size, found_room;
 	uint32_t moved_cookie; /* of the directory that was moved away last */
@@ -59,14 +60,14 @@ static void watch_done(struct watch *watch)
 	fd_close(&watch->inotify);
 }
 
-static int send_event(struct watch *watch, enum watch_kind kind, const char *path)
+static int event_send(struct watch *watch, enum watch_kind kind, const char *path)
 {
 	uint8_t record[3 * GUEST_PATH_MAX + 8];
 	struct writer writer = writer_on(record, sizeof(record));
 	write_u8(&writer, (uint8_t)kind);
 	write_text(&writer, path);
 	int64_t size = writer_finish(&writer);
-	/* A path that no request can name: something happened, and that is all one can say. */
+	/* The path is too long for a request: the event cannot be reported precisely. */
 	if (size < 0) {
 		writer = writer_on(record, sizeof(record));
 		write_u8(&writer, WATCH_OVERFLOW);
@@ -76,8 +77,8 @@ static int send_event(struct watch *watch, enum watch_kind kind, const char *pat
 	return operation_send(watch->operation, record, (size_t)size);
 }
 
-static int join(const struct watch *watch, const char *directory, const char *name,
-		char path[3 * GUEST_PATH_MAX])
+static int path_join(const struct watch *watch, const char *directory, const char *name,
+		     char path[3 * GUEST_PATH_MAX])
 {
 	size_t directory_size = strlen(directory), name_size = strlen(name);
 	size_t size = watch->prefix.size;
@@ -89,7 +90,7 @@ static int join(const struct watch *watch, const char *directory, const char *na
 	return 0;
 }
 
-static struct watched *find_watch(struct watch *watch, int descriptor)
+static struct watched *watch_find(struct watch *watch, int descriptor)
 {
 	size_t low = 0, high = watch->count;
 	while (low < high) {
@@ -104,7 +105,7 @@ static struct watched *find_watch(struct watch *watch, int descriptor)
 	return watch->watches[low].path ? &watch->watches[low] : NULL;
 }
 
-static void drop_watch(struct watch *watch, struct watched *watched, bool tell_kernel)
+static void watch_drop(struct watch *watch, struct watched *watched, bool tell_kernel)
 {
 	if (tell_kernel)
 		(void)!inotify_rm_watch(watch->inotify, watched->descriptor);
@@ -121,8 +122,9 @@ static void drop_watch(struct watch *watch, struct watched *watched, bool tell_k
 	watch->count = kept;
 }
 
-/* A directory left its place: it and all below it are no longer where their paths say. */
-static void drop_below(struct watch *watch, const char *directory, const char *name)
+/* A directory was moved away: its path, and those of all directories below it, are not valid any
+ * more. */
+static void watch_drop_below(struct watch *watch, const char *directory, const char *name)
 {
 	size_t directory_size = strlen(directory), name_size = strlen(name);
 	for (size_t i = watch->count; i-- > 0;) {
@@ -132,19 +134,19 @@ static void drop_below(struct watch *watch, const char *directory, const char *n
 		if (path && strncmp(path, directory, directory_size) == 0 &&
 		    strncmp(path + directory_size, name, name_size) == 0 &&
 		    path[directory_size + name_size] == '/')
-			drop_watch(watch, &watch->watches[i], true);
+			watch_drop(watch, &watch->watches[i], true);
 	}
 }
 
-static int store_watch(struct watch *watch, int descriptor, const char *path, size_t size)
+static int watch_store(struct watch *watch, int descriptor, const char *path, size_t size)
 {
-	struct watched *known = find_watch(watch, descriptor);
+	struct watched *known = watch_find(watch, descriptor);
 	char *copy = malloc(size + 1);
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, path, size);
 	copy[size] = '\0';
-	/* The same directory again, by another way: its newer path counts. */
+	/* The same directory is watched again under another path: the newer path counts. */
 	if (known) {
 		free(known->path);
 		known->path = copy;
@@ -165,9 +167,9 @@ static int store_watch(struct watch *watch, int descriptor, const char *path, si
 	return 0;
 }
 
-/* By descriptor: what is watched is what was opened, whatever its name leads to by now. -ENOSPC is
- * the kernel's word for its limit of watches. */
-static int add_watch(struct watch *watch, int fd, const char *path, size_t size)
+/* By descriptor: watches what was opened, even if its name leads elsewhere by now. -ENOSPC: the
+ * kernel's limit of watches is reached. */
+static int watch_add(struct watch *watch, int fd, const char *path, size_t size)
 {
 	if (watch->alive >= WATCHES_MAX)
 		return -ENOSPC;
@@ -176,11 +178,11 @@ static int add_watch(struct watch *watch, int fd, const char *path, size_t size)
 	int descriptor = inotify_add_watch(watch->inotify, place, WATCH_MASK | IN_EXCL_UNLINK);
 	if (descriptor < 0)
 		return -errno;
-	int result = store_watch(watch, descriptor, path, size);
+	int result = watch_store(watch, descriptor, path, size);
 	return result < 0 ? result : descriptor;
 }
 
-static void remember(struct watch *watch, const char *path)
+static void found_remember(struct watch *watch, const char *path)
 {
 	size_t size = strlen(path) + 1;
 	if (!watch->found) {
@@ -193,7 +195,7 @@ static void remember(struct watch *watch, const char *path)
 	watch->found_size += size;
 }
 
-static bool was_found(const struct watch *watch, const char *path)
+static bool found_contains(const struct watch *watch, const char *path)
 {
 	for (size_t at = 0; at < watch->found_size; at += strlen(watch->found + at) + 1) {
 		if (strcmp(watch->found + at, path) == 0)
@@ -202,7 +204,8 @@ static bool was_found(const struct watch *watch, const char *path)
 	return false;
 }
 
-static int look_at(struct watch *watch, struct file_walk *walk, const char *directory, bool tell)
+static int watch_add_entry(struct watch *watch, struct file_walk *walk, const char *directory,
+			   bool tell)
 {
 	char path[3 * GUEST_PATH_MAX], below[3 * GUEST_PATH_MAX];
 	size_t directory_size = strlen(directory);
@@ -211,9 +214,9 @@ static int look_at(struct watch *watch, struct file_walk *walk, const char *dire
 		return 0;
 	memcpy(below, directory, directory_size);
 	memcpy(below + directory_size, walk->path, walk->path_size + 1);
-	if (tell && join(watch, below, walk->name, path) == 0) {
-		remember(watch, path);
-		result = send_event(watch, WATCH_CREATED, path);
+	if (tell && path_join(watch, below, walk->name, path) == 0) {
+		found_remember(watch, path);
+		result = event_send(watch, WATCH_CREATED, path);
 	}
 	if (result < 0 || walk->type != DT_DIR)
 		return result;
@@ -228,17 +231,17 @@ static int look_at(struct watch *watch, struct file_walk *walk, const char *dire
 	if (result == 0) {
 		size_t size = directory_size + walk->path_size;
 		memcpy(below + directory_size, walk->path, walk->path_size + 1);
-		result = add_watch(watch, walk->levels[walk->depth - 1].fd, below, size);
+		result = watch_add(watch, walk->levels[walk->depth - 1].fd, below, size);
 	}
-	/* Gone again already, or not ours to look at. */
+	/* It is gone already, or cannot be read. */
 	if (result == -ENOENT || result == -EACCES)
 		result = 0;
 	return MIN(result, 0);
 }
 
-/* Watches every directory below `directory` (with a slash at its end, or ""), and tells of all that
- * is there when asked to. Takes the descriptor, which is watched already. */
-static int look_below(struct watch *watch, int *fd, const char *directory, bool tell)
+/* Watches every directory below `directory` (with a slash at its end, or ""); `tell`: reports
+ * all entries as created. Takes over the descriptor, which is watched already. */
+static int watch_add_below(struct watch *watch, int *fd, const char *directory, bool tell)
 {
 	struct file_walk walk DONE_WALK = {.directory = -1};
 	int result = file_walk_open(&walk, fd);
@@ -247,7 +250,7 @@ static int look_below(struct watch *watch, int *fd, const char *directory, bool 
 		if (event == WALK_END || event == -ESTALE)
 			break;
 		if (event == WALK_ENTRY)
-			result = look_at(watch, &walk, directory, tell);
+			result = watch_add_entry(watch, &walk, directory, tell);
 		if (seen % CANCEL_LOOK == 0 && operation_cancelled(watch->operation))
 			result = -ECANCELED;
 	}
@@ -255,17 +258,18 @@ static int look_below(struct watch *watch, int *fd, const char *directory, bool 
 }
 
 /* A directory has appeared in a watched one. */
-static int take_in(struct watch *watch, const char *directory, const char *name, bool tell)
+static int watch_add_directory(struct watch *watch, const char *directory, const char *name,
+			       bool tell)
 {
 	char below[3 * GUEST_PATH_MAX], path[3 * GUEST_PATH_MAX];
 	size_t directory_size = strlen(directory), name_size = strlen(name);
 	if (directory_size + name_size + 2 > sizeof(below) ||
-	    join(watch, directory, name, path) < 0)
+	    path_join(watch, directory, name, path) < 0)
 		return 0;
 	memcpy(below, directory, directory_size);
 	memcpy(below + directory_size, name, name_size);
 	memcpy(below + directory_size + name_size, "/", 2);
-	/* The root by the path that the kernel resolves; the client's may be relative. */
+	/* The kernel's path of the root, since the client's may be relative. */
 	struct file_path root;
 	struct failure ignored;
 	struct bytes named = {(const uint8_t *)path, strlen(path)};
@@ -274,11 +278,11 @@ static int take_in(struct watch *watch, const char *directory, const char *name,
 	int fd CLOSE_FD = open(root.text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	int result = add_watch(watch, fd, below, strlen(below));
-	return result < 0 ? result : look_below(watch, &fd, below, tell);
+	int result = watch_add(watch, fd, below, strlen(below));
+	return result < 0 ? result : watch_add_below(watch, &fd, below, tell);
 }
 
-static int kind_of(uint32_t mask)
+static int event_watch_kind(uint32_t mask)
 {
 	return mask & IN_CREATE       ? WATCH_CREATED
 	       : mask & IN_MODIFY     ? WATCH_MODIFIED
@@ -289,21 +293,22 @@ static int kind_of(uint32_t mask)
 				      : -1;
 }
 
-/* An event of the root itself: it has no name. Those of directories below come by their parents. */
-static int handle_root(struct watch *watch, uint32_t mask)
+/* An event of the root itself, without a name. Events of directories below come from their
+ * parents. */
+static int event_handle_root(struct watch *watch, uint32_t mask)
 {
 	if (mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) {
 		watch->root_gone = true;
-		return send_event(watch, WATCH_REMOVED, watch->named);
+		return event_send(watch, WATCH_REMOVED, watch->named);
 	}
-	int kind = kind_of(mask);
-	return kind < 0 ? 0 : send_event(watch, (enum watch_kind)kind, watch->named);
+	int kind = event_watch_kind(mask);
+	return kind < 0 ? 0 : event_send(watch, (enum watch_kind)kind, watch->named);
 }
 
-static int handle_directory(struct watch *watch, const struct inotify_event *event,
-			    const char *directory)
+static int event_handle_directory(struct watch *watch, const struct inotify_event *event,
+				  const char *directory)
 {
-	/* The watch's path may be freed by what follows. */
+	/* A copy, since the watch's path may be freed below. */
 	char here[3 * GUEST_PATH_MAX];
 	size_t size = strlen(directory);
 	if (size >= sizeof(here))
@@ -311,58 +316,59 @@ static int handle_directory(struct watch *watch, const struct inotify_event *eve
 	memcpy(here, directory, size + 1);
 	if (event->mask & IN_MOVED_FROM) {
 		watch->moved_cookie = event->cookie;
-		drop_below(watch, here, event->name);
+		watch_drop_below(watch, here, event->name);
 		return 0;
 	}
 	if (event->mask & (IN_CREATE | IN_MOVED_TO)) {
-		/* Moved within the tree: what is in it is nothing new. */
+		/* Moved within the tree: its contents are not new. */
 		bool known = (event->mask & IN_MOVED_TO) && event->cookie == watch->moved_cookie;
-		return take_in(watch, here, event->name, !known);
+		return watch_add_directory(watch, here, event->name, !known);
 	}
 	return 0;
 }
 
-/* Directories may be among what was lost: all are looked for again, so that from here on nothing is
- * missed. To watch one a second time changes nothing. */
-static int handle_overflow(struct watch *watch)
+/* Events of new directories may be lost: looks for all directories again, so that nothing is
+ * missed from here on. Watching a directory twice changes nothing. */
+static int event_handle_overflow(struct watch *watch)
 {
-	int result = send_event(watch, WATCH_OVERFLOW, watch->named);
+	int result = event_send(watch, WATCH_OVERFLOW, watch->named);
 	if (result < 0 || !watch->recursive)
 		return result;
 	int directory CLOSE_FD =
 	    open(watch->path.text, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-	return directory < 0 ? 0 : look_below(watch, &directory, "", false);
+	return directory < 0 ? 0 : watch_add_below(watch, &directory, "", false);
 }
 
-static int handle(struct watch *watch, const struct inotify_event *event)
+static int event_handle(struct watch *watch, const struct inotify_event *event)
 {
 	if (event->mask & IN_Q_OVERFLOW)
-		return handle_overflow(watch);
-	struct watched *watched = find_watch(watch, event->wd);
+		return event_handle_overflow(watch);
+	struct watched *watched = watch_find(watch, event->wd);
 	if (!watched)
 		return 0;
 	if (event->len == 0 && event->wd == watch->root)
-		return handle_root(watch, event->mask);
+		return event_handle_root(watch, event->mask);
 	if (event->mask & IN_IGNORED) {
-		drop_watch(watch, watched, false);
+		watch_drop(watch, watched, false);
 		return 0;
 	}
-	int kind = kind_of(event->mask);
+	int kind = event_watch_kind(event->mask);
 	if (event->len == 0 || kind < 0)
 		return 0;
 	char path[3 * GUEST_PATH_MAX];
-	if (join(watch, watched->path, event->name, path) < 0)
-		return send_event(watch, WATCH_OVERFLOW, watch->named);
-	/* Found by looking: it was told, and if a directory it was taken in. */
-	if (kind == WATCH_CREATED && was_found(watch, path))
+	if (path_join(watch, watched->path, event->name, path) < 0)
+		return event_send(watch, WATCH_OVERFLOW, watch->named);
+	/* It was found by reading the directory: already reported and, if it is a directory,
+	 * watched. */
+	if (kind == WATCH_CREATED && found_contains(watch, path))
 		return 0;
-	int result = send_event(watch, (enum watch_kind)kind, path);
+	int result = event_send(watch, (enum watch_kind)kind, path);
 	if (result == 0 && watch->recursive && (event->mask & IN_ISDIR))
-		result = handle_directory(watch, event, watched->path);
+		result = event_handle_directory(watch, event, watched->path);
 	return result;
 }
 
-static int read_events(struct watch *watch)
+static int events_read(struct watch *watch)
 {
 	static uint8_t events[EVENTS_SIZE] __attribute__((aligned(8)));
 	ssize_t got = read(watch->inotify, events, sizeof(events));
@@ -375,21 +381,21 @@ static int read_events(struct watch *watch)
 	int result = 0;
 	for (size_t at = 0; result == 0 && !watch->root_gone && at < (size_t)got;) {
 		const struct inotify_event *event = (const struct inotify_event *)(events + at);
-		result = handle(watch, event);
+		result = event_handle(watch, event);
 		at += sizeof(*event) + event->len;
 	}
 	return result;
 }
 
-static int serve(struct watch *watch)
+static int watch_serve(struct watch *watch)
 {
-	int result = send_event(watch, WATCH_READY, watch->named);
+	int result = event_send(watch, WATCH_READY, watch->named);
 	while (result == 0 && !watch->root_gone) {
 		if (operation_cancelled(watch->operation))
 			return -ECANCELED;
-		result = read_events(watch);
-		/* Names that were found stay remembered until the queue is empty: look once more.
-		 */
+		result = events_read(watch);
+		/* Found names are remembered until the queue is empty: read it once more before
+		 * waiting. */
 		struct pollfd fds[2] = {
 		    {.fd = watch->inotify, .events = POLLIN},
 		    {.fd = watch->operation->socket, .events = POLLIN},
@@ -401,7 +407,7 @@ static int serve(struct watch *watch)
 	return result;
 }
 
-static int start(struct watch *watch)
+static int watch_start(struct watch *watch)
 {
 	bool no_follow = watch->operation->request.flags & FILE_NO_FOLLOW;
 	int look CLOSE_FD =
@@ -412,14 +418,14 @@ static int start(struct watch *watch)
 	watch->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (watch->inotify < 0)
 		return -errno;
-	watch->root = add_watch(watch, look, "", 0);
+	watch->root = watch_add(watch, look, "", 0);
 	if (watch->root < 0)
 		return watch->root;
 	if (!watch->recursive || !S_ISDIR(stat.st_mode))
 		return 0;
 	int directory CLOSE_FD =
 	    open(watch->path.text, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-	return directory < 0 ? -errno : look_below(watch, &directory, "", false);
+	return directory < 0 ? -errno : watch_add_below(watch, &directory, "", false);
 }
 
 int file_watch(struct operation *operation, struct failure *failure)
@@ -438,9 +444,9 @@ int file_watch(struct operation *operation, struct failure *failure)
 	const char *path = watch.path.text;
 	memcpy(watch.named, named.data, named.size);
 	file_prefix_of(request->path, &watch.prefix);
-	int result = start(&watch);
+	int result = watch_start(&watch);
 	if (result == 0)
-		result = serve(&watch);
+		result = watch_serve(&watch);
 	if (result == -ENOSPC)
 		return file_refused(failure, ERROR_RESOURCE_LIMIT, path,
 				    "too many directories to watch (fs.inotify.max_user_watches)");

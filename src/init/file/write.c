@@ -1,9 +1,9 @@
-/* Writing: a file that appears whole or not at all (write, and what copy and replace need), and
- * append. Called by operation_run(); waits for the disk and for the client's data.
+/* Write: a new file appears complete or not at all (also for copy and replace); and append.
+ * Called by operation_run(); waits for the disk and for the client's data.
  *
- * A new file has no name until it is complete, where the file system can do that (O_TMPFILE): a
- * process that is killed leaves nothing behind. Elsewhere it has a temporary name in the same
- * directory, which is removed on every way out but a kill. */
+ * With O_TMPFILE a new file has no name until it is complete, so a killed process leaves nothing
+ * behind. On file systems without it the file has a temporary name in the same directory, which
+ * is removed on every exit except a kill. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -65,8 +65,7 @@ int file_new_open(struct file_new *new_file, int directory)
 	new_file->fd = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (new_file->fd >= 0)
 		return 0;
-	/* EOPNOTSUPP where the file system cannot, EISDIR where the kernel does not know the flag.
-	 */
+	/* EOPNOTSUPP: the file system cannot do this. EISDIR: the kernel does not know the flag. */
 	if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)
 		return -errno;
 	for (int tries = 0; tries < NAME_TRIES; tries++) {
@@ -90,9 +89,8 @@ void file_new_done(struct file_new *new_file)
 	new_file->name[0] = '\0';
 }
 
-/* Gives a nameless file a name. Through /proc, since by the bare descriptor it needs a capability.
- */
-static int link_new(struct file_new *new_file, const char *name)
+/* Gives the file a name. Through /proc, since linkat() with AT_EMPTY_PATH needs a capability. */
+static int file_new_link(struct file_new *new_file, const char *name)
 {
 	char path[32];
 	file_descriptor_path(new_file->fd, path);
@@ -101,9 +99,10 @@ static int link_new(struct file_new *new_file, const char *name)
 	return 0;
 }
 
-/* Owner and mode of what is replaced, or of a new file. An ordinary user cannot give a file away:
- * then it becomes the writer's, and the bits that lend the owner's rights are dropped. */
-int file_new_dress(struct file_new *new_file, const struct file_target *target, mode_t mode)
+/* Sets the owner and mode of the replaced file, or of a new file. An ordinary user cannot change
+ * the owner: the file is then the writer's, without setuid and setgid bits. */
+int file_new_set_attributes(struct file_new *new_file, const struct file_target *target,
+			    mode_t mode)
 {
 	bool owned = true;
 	if (target->exists && S_ISREG(target->stat.st_mode)) {
@@ -128,9 +127,10 @@ int file_new_commit(struct file_new *new_file, const struct file_target *target,
 {
 	int result = 0;
 	bool nameless = new_file->name[0] == '\0';
-	/* A link never replaces: it is enough where nothing may be replaced or nothing is there. */
+	/* link() never replaces a file, so it is enough if nothing may be replaced or the target
+	 * does not exist. */
 	if (nameless && (no_replace || !target->exists)) {
-		result = link_new(new_file, target->base);
+		result = file_new_link(new_file, target->base);
 		if (result == 0)
 			fd_close(&new_file->fd);
 		if (result != -EEXIST || no_replace)
@@ -139,7 +139,7 @@ int file_new_commit(struct file_new *new_file, const struct file_target *target,
 	for (int tries = 0; nameless && tries < NAME_TRIES; tries++) {
 		char name[sizeof(new_file->name)];
 		file_temporary_name(name);
-		result = link_new(new_file, name);
+		result = file_new_link(new_file, name);
 		if (result == 0)
 			memcpy(new_file->name, name, sizeof(name));
 		if (result != -EEXIST)
@@ -156,8 +156,8 @@ int file_new_commit(struct file_new *new_file, const struct file_target *target,
 	return 0;
 }
 
-/* When it was last changed, where the client says so. */
-static int set_time(int fd, uint64_t mtime_ns)
+/* Sets the time of the last change, if the client gave one. */
+static int file_set_time(int fd, uint64_t mtime_ns)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
 					  {.tv_sec = (time_t)(mtime_ns / NSEC_PER_SEC),
@@ -165,8 +165,8 @@ static int set_time(int fd, uint64_t mtime_ns)
 	return mtime_ns > 0 && futimens(fd, times) < 0 ? -errno : 0;
 }
 
-/* Everything the client sends, into the file. */
-static int receive_into(struct operation *operation, int fd, uint64_t *written)
+/* Writes everything that the client sends into the file. */
+static int file_receive_data(struct operation *operation, int fd, uint64_t *written)
 {
 	uint8_t *chunk CLEANUP(file_free) = malloc(FILE_CHUNK_MAX);
 	if (!chunk)
@@ -182,8 +182,8 @@ static int receive_into(struct operation *operation, int fd, uint64_t *written)
 	}
 }
 
-static int find_target(struct operation *operation, struct file_path *path,
-		       struct file_target *target, struct failure *failure)
+static int write_find_target(struct operation *operation, struct file_path *path,
+			     struct file_target *target, struct failure *failure)
 {
 	uint32_t flags = operation->request.flags;
 	if (file_path_of(operation->request.path, path, failure) < 0)
@@ -199,7 +199,7 @@ static int find_target(struct operation *operation, struct file_path *path,
 	return 0;
 }
 
-static void answer_written(struct operation *operation, uint64_t written)
+static void written_answer(struct operation *operation, uint64_t written)
 {
 	uint8_t payload[8];
 	struct writer writer = writer_on(payload, sizeof(payload));
@@ -211,30 +211,30 @@ int file_write(struct operation *operation, struct failure *failure)
 {
 	struct file_path path;
 	struct file_target target DONE_TARGET = FILE_TARGET;
-	if (find_target(operation, &path, &target, failure) < 0)
+	if (write_find_target(operation, &path, &target, failure) < 0)
 		return -1;
-	/* A link is here only when it was asked to be replaced itself. */
+	/* A link can be the target only with FILE_NO_FOLLOW, which replaces the link itself. */
 	if (target.exists && !S_ISREG(target.stat.st_mode) && !S_ISLNK(target.stat.st_mode))
 		return file_wrong_type(failure, path.text, target.stat.st_mode, "a regular file");
 	struct file_new new_file DONE_NEW = FILE_NEW;
 	uint64_t written = 0;
 	int result = file_new_open(&new_file, target.directory);
 	if (result == 0)
-		result = receive_into(operation, new_file.fd, &written);
+		result = file_receive_data(operation, new_file.fd, &written);
 	if (result == 0)
-		result = file_new_dress(&new_file, &target, operation->request.mode);
+		result = file_new_set_attributes(&new_file, &target, operation->request.mode);
 	if (result == 0)
-		result = set_time(new_file.fd, operation->request.offset);
+		result = file_set_time(new_file.fd, operation->request.offset);
 	if (result == 0)
 		result =
 		    file_new_commit(&new_file, &target, operation->request.flags & FILE_NO_REPLACE);
 	if (result < 0)
 		return file_failed(failure, result, path.text);
-	answer_written(operation, written);
+	written_answer(operation, written);
 	return 0;
 }
 
-static int open_to_append(struct operation *operation, struct file_target *target)
+static int append_open(struct operation *operation, struct file_target *target)
 {
 	const int flags = O_WRONLY | O_APPEND | O_NOFOLLOW;
 	for (int tries = 0; tries < NAME_TRIES; tries++) {
@@ -256,17 +256,18 @@ int file_append(struct operation *operation, struct failure *failure)
 {
 	struct file_path path;
 	struct file_target target DONE_TARGET = FILE_TARGET;
-	if (find_target(operation, &path, &target, failure) < 0)
+	if (write_find_target(operation, &path, &target, failure) < 0)
 		return -1;
-	int fd CLOSE_FD = open_to_append(operation, &target);
+	int fd CLOSE_FD = append_open(operation, &target);
 	if (fd == -EMEDIUMTYPE)
 		return file_wrong_type(failure, path.text, target.stat.st_mode, "a regular file");
 	uint64_t written = 0;
-	int result = fd < 0 ? fd : receive_into(operation, fd, &written);
+	int result = fd < 0 ? fd : file_receive_data(operation, fd, &written);
 	if (result < 0)
 		return file_failed(failure, result, path.text);
-	/* Whoever hears of it may execute the file, which fails while somebody can write to it. */
+	/* Closed first: the client may execute the file at once, which fails while it is open
+	 * for writing. */
 	fd_close(&fd);
-	answer_written(operation, written);
+	written_answer(operation, written);
 	return 0;
 }

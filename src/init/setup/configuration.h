@@ -1,5 +1,5 @@
-/* What CONFIGURE and the set-up say about every process to be started. Filled once by PID 1; a
- * launcher that is there before it is told, runners have it by being forked. */
+/* What the set-up and CONFIGURE say about every process to be started. Filled once by PID 1 and
+ * inherited by fork; a launcher that was forked before CONFIGURE receives it in a message. */
 #pragma once
 
 #include <stdbool.h>

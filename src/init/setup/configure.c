@@ -1,4 +1,4 @@
-/* CONFIGURE, and the configuration that everything forked later inherits. Called once by
+/* CONFIGURE, and the configuration that every process forked later inherits. Called once, by
  * connection.c. */
 #include "init/setup/configure.h"
 
@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "init/setup/configuration.h"
-#include "init/launch.h"
+#include "init/launcher.h"
 #include "init/loop.h"
 #include "init/setup/setup.h"
 
 struct configuration configuration;
 
-static int place_trees(const struct configure *message, struct failure *ret_failure)
+static int trees_place(const struct configure *message, struct failure *ret_failure)
 {
 	char path[GUEST_PATH_MAX];
 	for (uint32_t i = 0; i < message->mount_count; i++) {
@@ -35,7 +35,7 @@ int configure(const struct configure *message, struct failure *ret_failure)
 {
 	if (message->hostname[0] && setup_hostname(message->hostname, ret_failure) < 0)
 		return -1;
-	if (place_trees(message, ret_failure) < 0)
+	if (trees_place(message, ret_failure) < 0)
 		return -1;
 	setup_close_trees(&configuration.setup);
 	memcpy(configuration.environment_room, message->environment.data,
@@ -45,7 +45,7 @@ int configure(const struct configure *message, struct failure *ret_failure)
 	configuration.environment_count = message->environment_count;
 	if (setup_harden(&configuration.setup, ret_failure) < 0)
 		return -1;
-	int result = launch_begin();
+	int result = launcher_begin_runners();
 	if (result < 0) {
 		*ret_failure =
 		    (struct failure){.kind = ERROR_RESOURCE_LIMIT, .errnum = (uint32_t)-result};

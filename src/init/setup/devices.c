@@ -1,6 +1,5 @@
-/* A sandbox's /dev and /proc. Called by setup.c alone, before there is any other process; may
- * block.
- */
+/* A sandbox's /dev and /proc. Called only by setup.c, before there is another process; may
+ * block. */
 #include "init/setup/devices.h"
 
 #include <errno.h>
@@ -11,7 +10,7 @@
 #include "base/text.h"
 #include "boot/filesystem.h"
 
-static int make_empty_file(const char *path)
+static int file_make_empty(const char *path)
 {
 	CLOSE_FD int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
 	return fd < 0 ? -errno : 0;
@@ -26,10 +25,10 @@ static const struct {
     {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
 };
 
-static int make_terminals(const char *path)
+static int devpts_mount(const char *path)
 {
-	/* Group 5 is `tty`; a map of a single id has no group 5. */
-	/* `max`: the host has some thousands of terminals for all of us together. */
+	/* Group 5 is `tty`; a sandbox with a single id has no group 5. */
+	/* `max`: the host has some thousands of terminals for all sandboxes together. */
 	static const char *const with_group[] = {"ptmxmode", "0666", "mode", "0620", "max",
 						 "256",      "gid",  "5",    NULL};
 	static const char *const without_group[] = {"ptmxmode", "0666", "mode", "0620",
@@ -43,8 +42,8 @@ static int make_terminals(const char *path)
 
 int setup_devices(const char *path, const char **ret_step)
 {
-	/* Small: what is written here is nobody's disk. A bind of a node has the flags of its own
-	 * mount, so that the directory itself can be without devices. */
+	/* Small, because no disk limit applies to it. A bind mount of a device node has flags of
+	 * its own, so the directory itself can be mounted with NODEV. */
 	static const char *const options[] = {"mode",      "0755", "size", "64k",
 					      "nr_inodes", "64",   NULL};
 	char place[64], source[64];
@@ -57,7 +56,7 @@ int setup_devices(const char *path, const char **ret_step)
 		if (result >= 0)
 			result = text_format(source, sizeof(source), "/dev/%s", device_nodes[i]);
 		if (result >= 0)
-			result = make_empty_file(place);
+			result = file_make_empty(place);
 		if (result >= 0)
 			result = fs_bind(source, place, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 	}
@@ -75,15 +74,15 @@ int setup_devices(const char *path, const char **ret_step)
 			result = fs_directory(place, 0755);
 	}
 	if (result >= 0)
-		result = make_terminals(place);
+		result = devpts_mount(place);
 	return result < 0 ? result : 0;
 }
 
-/* What tells of the host and is readable by anyone: its devices, file systems, keys, kernel command
- * line and configuration, everybody's file locks, and how busy its disks and memory are. Files of
- * the host's root that others cannot read (kcore, kmsg, timer_list, sysrq-trigger...) need no mask:
- * that root has no id inside. Everybody may write to /proc/pressure: each trigger there is work for
- * the kernel. */
+/* Files that everybody can read and that describe the host: its devices, file systems, keys,
+ * kernel command line and configuration, file locks, and the load of its disks and memory. Files
+ * that only the host's root can read (kcore, kmsg, timer_list, sysrq-trigger...) need no mask,
+ * because that root has no id inside. Everybody may write to /proc/pressure, and each trigger
+ * there is work for the kernel. */
 static const char *const masked[] = {
     "acpi",          "asound",     "bootconfig",    "buddyinfo",   "bus",        "cgroups",
     "cmdline",       "config.gz",  "diskstats",     "fs",          "interrupts", "irq",
@@ -92,7 +91,7 @@ static const char *const masked[] = {
     "softirqs",      "swaps",      "sysrq-trigger", "timer_list",  "vmstat",     "zoneinfo"};
 static const char *const read_only[] = {"sys"};
 
-static int mask(const char *path, const char *empty_file, const char *empty_directory)
+static int proc_mask(const char *path, const char *empty_file, const char *empty_directory)
 {
 	struct stat status;
 	if (lstat(path, &status) < 0)
@@ -111,7 +110,8 @@ int setup_proc(const char *path, const char *empty_file, const char *empty_direc
 	*ret_step = "/proc";
 	int result =
 	    fs_mount("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, path);
-	/* The kernel gives a user namespace no more of it than its mount namespace shows. */
+	/* The kernel refuses a full /proc in a user namespace if parts of /proc are masked
+	 * outside. */
 	if (result == -EPERM)
 		*ret_step = "/proc is masked here, as in a container (start it with "
 			    "--security-opt systempaths=unconfined)";
@@ -119,7 +119,7 @@ int setup_proc(const char *path, const char *empty_file, const char *empty_direc
 		*ret_step = masked[i];
 		result = text_format(place, sizeof(place), "%s/%s", path, masked[i]);
 		if (result >= 0)
-			result = mask(place, empty_file, empty_directory);
+			result = proc_mask(place, empty_file, empty_directory);
 	}
 	if (result >= 0) {
 		*ret_step = "/proc/meminfo";

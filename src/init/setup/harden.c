@@ -1,6 +1,7 @@
-/* What a process in a sandbox may do: capabilities, no_new_privs, limits, keyring, the system call
- * filter. Done by PID 1 to itself before anything else runs; everything it forks inherits it, and
- * nothing inside can undo any of it. The policy and its reasons: docs/isolation.md.
+/* What a process in a sandbox may do: capabilities, no_new_privs, limits, keyring, the system
+ * call filter. PID 1 applies this to itself before anything else runs. Every process that it
+ * forks inherits it, and no process inside can undo it. The policy and its reasons:
+ * docs/isolation.md.
  *
  * Called by setup.c (harden_before_readonly) and main (setup_harden), once each. Does not block. */
 #include "init/setup/setup.h"
@@ -26,10 +27,10 @@
 #define USER_NAMESPACES "/proc/sys/user/max_user_namespaces"
 #define JOIN_SESSION_KEYRING 1 /* KEYCTL_JOIN_SESSION_KEYRING; linux/keyctl.h is not musl's */
 
-/* What root inside keeps, within the sandbox's user namespace only. no_new_privs makes exec drop
- * what the caller does not have, so that this is also what PID 1 and the launcher keep: they need
- * KILL (execs of other users), SETUID, SETGID (to become the asked user), and the runners of file
- * operations what root needs for files.
+/* What root inside keeps, within the sandbox's user namespace only. With no_new_privs an exec
+ * adds no capability that the caller lacks, so PID 1 and the launcher keep the same ones. They
+ * need KILL (for execs of other users) and SETUID, SETGID (to become the requested user);
+ * runners of file operations need what root needs for files.
  *
  * Not kept, among others: SYS_ADMIN (the mounts), SYS_PTRACE (PID 1), NET_ADMIN and NET_RAW (the
  * network namespace is the policy's), MKNOD, SYS_RESOURCE (user.max_user_namespaces, quotas),
@@ -39,9 +40,9 @@ static const unsigned kept_capabilities[] = {
     CAP_SETUID, CAP_SETPCAP,      CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT, CAP_SETFCAP,
 };
 
-/* Those of them that root does not keep where it can write to a folder of the host's. SETFCAP: a
- * file with capabilities, left there, gives them to whoever runs it on the host. FSETID: the
- * setgid bit of a file would outlive a change of its mode. */
+/* Those that root does not keep if it can write to a folder of the host. SETFCAP: a file with
+ * capabilities in that folder would give them to anybody who runs it on the host. FSETID: a file
+ * would keep its setgid bit when it is changed. */
 static const unsigned host_file_capabilities[] = {CAP_SETFCAP, CAP_FSETID};
 
 static int user_namespaces_fd = -1;
@@ -59,15 +60,15 @@ int harden_before_readonly(struct failure *ret_failure)
 {
 	fd_close(&user_namespaces_fd);
 	user_namespaces_fd = open(USER_NAMESPACES, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-	/* A kernel that has no user namespaces has nothing to forbid. */
+	/* On a kernel without user namespaces there is nothing to forbid. */
 	if (user_namespaces_fd < 0 && errno != ENOENT)
 		return harden_failed(ret_failure, errno, USER_NAMESPACES);
 	return 0;
 }
 
-/* The filter cannot look behind clone3()'s pointer and therefore refuses all of it; this is the
- * second lock on the same door, and holds for whatever call a later kernel adds. It is the limit of
- * the user namespace of whoever opened the file: the sandbox's. */
+/* The filter cannot read the struct behind clone3()'s pointer, so it refuses every clone3().
+ * This limit is a second protection, which also covers calls that later kernels add. The kernel
+ * sets the limit of the user namespace in which the file was opened: the sandbox's. */
 static int forbid_user_namespaces(const struct setup *setup, struct failure *ret_failure)
 {
 	if (setup->flags & CREATE_NESTED_USERNS) {
@@ -83,7 +84,7 @@ static int forbid_user_namespaces(const struct setup *setup, struct failure *ret
 	return failed < 0 ? harden_failed(ret_failure, -failed, USER_NAMESPACES) : 0;
 }
 
-/* The spawner's session keyring came along through fork and exec, and with it what it can read. */
+/* The spawner's session keyring, and access to its keys, was inherited through fork and exec. */
 static int leave_keyring(const struct setup *setup, struct failure *ret_failure)
 {
 	if (setup->channel)
@@ -94,21 +95,22 @@ static int leave_keyring(const struct setup *setup, struct failure *ret_failure)
 	return 0;
 }
 
-/* Core dumps. Where the host's core_pattern is a pipe, the kernel starts its helper, outside and as
- * root, on the dump of any process: also at a limit of 0, for a pipe has no size. At a limit of 1,
- * and only there, it does not. The filter keeps it at 1. */
+/* If the host's core_pattern is a pipe, the kernel starts the helper outside, as root, for the
+ * dump of any process: also with a limit of 0, since a pipe has no size. Only with a limit of 1
+ * it does not. The filter keeps the limit at 1. */
 static int forbid_core_dumps(struct failure *ret_failure)
 {
 	const struct rlimit limit = {.rlim_cur = 1, .rlim_max = 1};
 	if (prlimit(0, RLIMIT_CORE, &limit, NULL) < 0)
 		return harden_failed(ret_failure, errno, "RLIMIT_CORE");
-	/* As does the mode of our own executable; an init that was built for tests is readable. */
+	/* The mode of our executable has the same effect, but an init that was built for tests
+	 * is readable. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return harden_failed(ret_failure, errno, "PR_SET_DUMPABLE");
 	return 0;
 }
 
-/* Whether files that are made inside can be files of the host's. */
+/* Whether a process inside can make files in a folder of the host. */
 static bool writes_to_host(const struct setup *setup)
 {
 	for (uint32_t i = 0; i < setup->tree_count; i++) {
@@ -126,7 +128,8 @@ static int reduce_capabilities(const struct setup *setup, struct failure *ret_fa
 	for (size_t i = 0; writes_to_host(setup) && i < ARRAY_SIZE(host_file_capabilities); i++)
 		kept &= ~(1ULL << host_file_capabilities[i]);
 
-	/* The kernel may know more capabilities than our headers: EINVAL is the end of its list. */
+	/* The kernel may know more capabilities than our headers. EINVAL marks the end of its
+	 * list. */
 	for (unsigned capability = 0; capability < 64; capability++) {
 		if (kept & (1ULL << capability))
 			continue;
@@ -137,7 +140,7 @@ static int reduce_capabilities(const struct setup *setup, struct failure *ret_fa
 		if (errno != EINVAL)
 			return harden_failed(ret_failure, errno, "capability bounding set");
 	}
-	/* EINVAL: a kernel that has none (gVisor's). */
+	/* EINVAL: a kernel without ambient capabilities (gVisor's). */
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
 		return harden_failed(ret_failure, errno, "ambient capabilities");
 
@@ -160,11 +163,11 @@ static int install_filter(const struct sock_filter *code, size_t count, struct f
 	return 0;
 }
 
-/* Of two filters the stricter answer counts. */
+/* If there are two filters, the kernel takes the stricter result. */
 static int install_filters(const struct setup *setup, struct failure *ret_failure)
 {
-	/* It keeps users away from the host's kernel, and this one is the sandbox's own: `dmesg`
-	 * and namespaces of a user's are a matter between the two. */
+	/* The filter protects the host's kernel. This kernel is the sandbox's own, so `dmesg`
+	 * and user namespaces need no filter. */
 	if (setup->channel)
 		return 0;
 	if (writes_to_host(setup) &&
@@ -192,6 +195,6 @@ int setup_harden_process(const struct setup *setup, struct failure *ret_failure)
 		return -1;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return harden_failed(ret_failure, errno, "no_new_privs");
-	/* Last: it refuses half of the above. */
+	/* Last, since it refuses half of the calls above. */
 	return install_filters(setup, ret_failure);
 }

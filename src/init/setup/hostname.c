@@ -1,9 +1,10 @@
-/* The sandbox's name as it shows inside: the kernel's, /etc/hostname, and a line of /etc/hosts so
- * that the name resolves (sudo, Java, MPI and many daemons ask for it). Called for CONFIGURE,
- * before users' folders are placed: nothing here can write into one. May block on the disk.
+/* The sandbox's name as seen inside: the kernel's host name, /etc/hostname, and a line of
+ * /etc/hosts so that the name resolves (sudo, Java, MPI and many daemons look it up). Called for
+ * CONFIGURE, before users' folders are placed, so nothing here can write into one. May block on
+ * the disk.
  *
- * A sandbox that starts again brings the /etc that its users left: no link is followed, and only
- * plain files are written. */
+ * A sandbox that starts again has the /etc that its users left. So no link is followed, and only
+ * regular files are written. */
 #include "init/setup/setup.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include "base/fd.h"
 #include "base/syscalls.h"
 
-/* A longer /etc/hosts is somebody's own work and stays as it is. */
+/* A longer /etc/hosts was made by the user and is not changed. */
 #define HOSTS_MAX (64 * 1024)
 
 static int open_plain_file(const char *path)
@@ -37,7 +38,7 @@ static bool is_blank(char c)
 }
 
 /* `text` has a blank before it and behind it. */
-static bool mentions(const char *text, size_t size, const char *name)
+static bool hosts_mention(const char *text, size_t size, const char *name)
 {
 	size_t length = strlen(name);
 	const char *end = text + size;
@@ -47,14 +48,15 @@ static bool mentions(const char *text, size_t size, const char *name)
 	return false;
 }
 
-static void add_to_hosts(const char *hostname)
+static void hosts_add(const char *hostname)
 {
-	/* Zero, and this runs once in a process: its ends stay blanks. */
+	/* All zeros; this runs once per process, so the byte before and the one after the text
+	 * stay zero. */
 	static char room[1 + HOSTS_MAX + 1];
 	char *text = room + 1;
 	CLOSE_FD int fd = open_plain_file("etc/hosts");
 	ssize_t size = fd < 0 ? -1 : pread(fd, text, HOSTS_MAX, 0);
-	if (size < 0 || size == HOSTS_MAX || mentions(text, (size_t)size, hostname))
+	if (size < 0 || size == HOSTS_MAX || hosts_mention(text, (size_t)size, hostname))
 		return;
 	bool open_line = size > 0 && text[size - 1] != '\n';
 	char line[NAME_MAX_LENGTH + 32];
@@ -77,16 +79,16 @@ static void write_hostname(const char *hostname)
 
 int setup_hostname(const char *hostname, struct failure *ret_failure)
 {
-	/* EPERM: a container's process may not have the right to; it has the name it was given. */
+	/* EPERM: the process of a container may lack the right; it keeps the name it was given. */
 	if (sethostname(hostname, strlen(hostname)) < 0 && errno != EPERM) {
 		*ret_failure = (struct failure){.kind = ERROR_INTERNAL, .errnum = (uint32_t)errno};
 		snprintf(ret_failure->message, sizeof(ret_failure->message),
 			 "setting the host name: %s", strerror(errno));
 		return -1;
 	}
-	/* Without these a sandbox is less comfortable, and no less itself: a full disk or an /etc
-	 * that is gone must not keep it from starting. */
+	/* Errors are ignored: a full disk or a missing /etc must not keep a sandbox from
+	 * starting. */
 	write_hostname(hostname);
-	add_to_hosts(hostname);
+	hosts_add(hostname);
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* The /proc/meminfo that a sandbox sees: its limit, and what its work cgroup uses. Called by
- * setup.c and, now and then, by the init's loop; does not block, allocates nothing. */
+/* The sandbox's /proc/meminfo: its memory limit, and the usage of its work cgroup. Called by
+ * setup.c and periodically by the loop; does not block, allocates nothing. */
 #include "init/setup/setup.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ void setup_refresh_meminfo(const struct setup *setup)
 {
 	if (setup->meminfo < 0)
 		return;
-	/* Without a limit of its own a v1 cgroup says a number near 2^63. */
+	/* A v1 cgroup without a limit reports a number near 2^63. */
 	int64_t total = setup_cgroup_number(setup->handles.memory_limit);
 	if (total < 0 || (uint64_t)total > SANDBOX_MEMORY_MAX)
 		total = (int64_t)setup->limits.memory;
@@ -71,8 +71,8 @@ void setup_refresh_meminfo(const struct setup *setup)
 	    (long long)(total / 1024), (long long)((total - used) / 1024),
 	    (long long)((total - used + cached) / 1024), 0, (long long)(cached / 1024), 0, 0, 0, 0,
 	    0);
-	/* A reader in between sees the old text or the new: they are of the same length unless a
-	 * number outgrows its eight places. */
+	/* A concurrent reader sees the old or the new text: they have the same length unless a
+	 * number has more than eight digits. */
 	if (pwrite(setup->meminfo, text, (size_t)length, 0) == length) {
 		int result = ftruncate(setup->meminfo, length);
 		(void)result;

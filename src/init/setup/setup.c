@@ -1,14 +1,14 @@
-/* From "just executed in new namespaces" to "in the sandbox's own root": see setup.h. Called by the
- * init's main() and, for CONFIGURE, from its loop while nothing else runs yet. May block. Allocates
- * nothing.
+/* From "just executed in new namespaces" to "in the sandbox's own root": see setup.h. Called by
+ * the init's main() and, for CONFIGURE, from its loop while no other process runs. May block.
+ * Allocates nothing.
  *
- * PREPARE leaves the host: a small root of our own is entered and the host's goes, before anything
- * of a user's is known. In it, beside what boot/root.h has there:
+ * PREPARE leaves the host: it enters a small root of its own and detaches the host's, before
+ * anything of a user is known. The small root has what boot/root.h says, and:
  *   proc, dev   moved into the sandbox's root later
  *   t/N         users' folders that an overlay is made over
  *   empty       an empty directory
- * ASSIGN builds the sandbox's root and enters it; the small one goes, and with it every path to
- * layers and disk. */
+ * ASSIGN builds the sandbox's root and enters it. The small root is detached, and with it every
+ * path to layers and disk. */
 #include "init/setup/setup.h"
 
 #include <errno.h>
@@ -30,8 +30,8 @@
 #define TMPFS_MAGIC_NUMBER 0x01021994
 #define DEVPTS_MAGIC 0x1cd1
 
-/* The small root, with all that PREPARE puts in it; the host's is gone after it. */
-static int leave_host(struct setup *setup, struct failure *failure)
+/* Makes the small root with its contents, enters it and detaches the host's. */
+static int host_leave(struct setup *setup, struct failure *failure)
 {
 	static const char *const directories[] = {"proc", "dev", "l", "k", "b", "t", "r", "empty"};
 	const struct small_root small = {.size = "256k",
@@ -60,15 +60,15 @@ static int leave_host(struct setup *setup, struct failure *failure)
 	return result < 0 ? boot_fail(failure, result, step) : 0;
 }
 
-static void close_all(int *fds, size_t count)
+static void descriptors_close(int *fds, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		fd_close(&fds[i]);
 }
 
-static int prepare(struct setup *setup, struct failure *failure)
+static int root_prepare(struct setup *setup, struct failure *failure)
 {
-	if (boot_receive_prepare(&setup->handles, failure) < 0 || leave_host(setup, failure) < 0)
+	if (boot_receive_prepare(&setup->handles, failure) < 0 || host_leave(setup, failure) < 0)
 		return -1;
 	boot_report_phase("mounts");
 	int result = boot_loopback_up();
@@ -78,9 +78,9 @@ static int prepare(struct setup *setup, struct failure *failure)
 	return 0;
 }
 
-/* A user's folder as it will be placed: as it came (a read-only one with flags that are locked), or
+/* Prepares a user's folder for its place: as it came (a read-only one has locked flags), or
  * below an overlay that takes the changes. */
-static int make_tree(struct setup *setup, uint32_t index, uint32_t mode, int *tree)
+static int tree_make(struct setup *setup, uint32_t index, uint32_t mode, int *tree)
 {
 	char lower[32], upper[32], work[32];
 	if (mode != MOUNT_COPY_ON_WRITE) {
@@ -102,13 +102,13 @@ static int make_tree(struct setup *setup, uint32_t index, uint32_t mode, int *tr
 	return 0;
 }
 
-static int make_trees(struct setup *setup, const struct boot_assign *request, int *trees,
+static int trees_make(struct setup *setup, const struct boot_assign *request, int *trees,
 		      struct failure *failure)
 {
 	for (uint32_t i = 0; i < request->tree_count; i++) {
 		uint32_t mode = request->tree_modes[i];
 		int result =
-		    mode > MOUNT_COPY_ON_WRITE ? -EBADMSG : make_tree(setup, i, mode, &trees[i]);
+		    mode > MOUNT_COPY_ON_WRITE ? -EBADMSG : tree_make(setup, i, mode, &trees[i]);
 		if (result < 0) {
 			char what[64];
 			snprintf(what, sizeof(what), "folder %u", i);
@@ -120,10 +120,10 @@ static int make_trees(struct setup *setup, const struct boot_assign *request, in
 	return 0;
 }
 
-/* What PREPARE made goes into the root, and /dev/shm is made. Its pages count as memory of whoever
- * wrote them: half of it keeps a full one from being an out-of-memory kill. So does 1 KiB for each
- * inode, which such a kill would not free: one for every page. */
-static int move_in(const struct limits *limits)
+/* Moves what PREPARE made into the root, and mounts /dev/shm. Its pages and inodes (1 KiB each)
+ * count as memory of the processes that wrote them, and an out-of-memory kill would not free
+ * them. So it has at most half of the memory, and one inode per page. */
+static int mounts_move_in(const struct limits *limits)
 {
 	char size[32], inodes[32];
 	const char *options[] = {"mode", "1777", "size", size, "nr_inodes", inodes, NULL};
@@ -143,8 +143,8 @@ static int move_in(const struct limits *limits)
 	return result;
 }
 
-static int assign_fds(struct setup *setup, const struct boot_assign *request, int *fds,
-		      struct failure *failure)
+static int root_assign_fds(struct setup *setup, const struct boot_assign *request, int *fds,
+			   struct failure *failure)
 {
 	int *trees = fds + 1 + request->lower_count + request->bind_count;
 	const char *step;
@@ -157,9 +157,9 @@ static int assign_fds(struct setup *setup, const struct boot_assign *request, in
 	result = root_furnish(request, fds, true, &step);
 	if (result < 0)
 		return boot_fail(failure, result, step);
-	if (make_trees(setup, request, trees, failure) < 0)
+	if (trees_make(setup, request, trees, failure) < 0)
 		return -1;
-	result = move_in(&request->limits);
+	result = mounts_move_in(&request->limits);
 	if (result < 0)
 		return boot_fail(failure, result, "furnishing the root");
 	result = fs_enter("r");
@@ -170,26 +170,26 @@ static int assign_fds(struct setup *setup, const struct boot_assign *request, in
 	return 0;
 }
 
-static int assign(struct setup *setup, struct failure *failure)
+static int root_assign(struct setup *setup, struct failure *failure)
 {
 	struct boot_assign request;
 	int fds[BOOT_FDS_MAX];
 	size_t fd_count;
 	int result = boot_receive_assign(SANDBOX_MOUNTS_MAX, &request, fds, &fd_count, failure);
 	if (result == 0)
-		result = assign_fds(setup, &request, fds, failure);
-	/* The layers' are the ones that must not stay. */
-	close_all(fds, fd_count);
+		result = root_assign_fds(setup, &request, fds, failure);
+	/* Above all the layers' descriptors must not stay open. */
+	descriptors_close(fds, fd_count);
 	return result;
 }
 
-/* The spawner may be gone; a sandbox that is up goes on without it. */
-static void report(int result, const struct failure *failure)
+/* Errors are ignored: the spawner may have ended, and a sandbox that is up goes on without it. */
+static void report_send(int result, const struct failure *failure)
 {
 	(void)!boot_report_send(result < 0 ? failure : NULL);
 }
 
-static void clear(struct setup *setup)
+static void setup_clear(struct setup *setup)
 {
 	memset(setup, 0, sizeof(*setup));
 	boot_handles_clear(&setup->handles);
@@ -201,7 +201,7 @@ static void clear(struct setup *setup)
 void setup_channel(struct setup *ret_setup)
 {
 	struct rlimit files;
-	clear(ret_setup);
+	setup_clear(ret_setup);
 	ret_setup->channel = true;
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0)
 		ret_setup->limits.files = (uint32_t)files.rlim_max;
@@ -210,29 +210,29 @@ void setup_channel(struct setup *ret_setup)
 int setup_boot(struct setup *ret_setup, void (*prepared)(void), struct failure *ret_failure)
 {
 	struct setup *setup = ret_setup;
-	clear(setup);
+	setup_clear(setup);
 	memset(ret_failure, 0, sizeof(*ret_failure));
 	umask(022);
-	int result = prepare(setup, ret_failure);
-	report(result, ret_failure);
+	int result = root_prepare(setup, ret_failure);
+	report_send(result, ret_failure);
 	if (result < 0)
 		return -1;
 	prepared();
-	result = assign(setup, ret_failure);
-	report(result, ret_failure);
+	result = root_assign(setup, ret_failure);
+	report_send(result, ret_failure);
 	return result;
 }
 
 void setup_ready(void)
 {
 	boot_report_begin(0);
-	report(0, NULL);
+	report_send(0, NULL);
 	close(BOOT_FD);
 }
 
-/* Like mkdir -p and open(O_PATH), in the sandbox's root; no component may lead through a magic link
- * of /proc. The descriptor of the directory, or -errno. */
-static int open_place(const char *path)
+/* Like mkdir -p and open(O_PATH) in the sandbox's root, never through a magic link of /proc. The
+ * descriptor of the directory, or -errno. */
+static int place_open(const char *path)
 {
 	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
@@ -261,8 +261,8 @@ static int open_place(const char *path)
 	}
 }
 
-/* Not over the root, nor in /proc or /dev, whose mounts keep the sandbox's own. */
-static int check_place(int place)
+/* A folder may not be mounted over the root, nor in /proc or /dev. */
+static int place_check(int place)
 {
 	struct statfs filesystem;
 	struct stat status, root;
@@ -286,8 +286,8 @@ int setup_place_tree(struct setup *setup, uint32_t index, const char *path,
 		return boot_fail(ret_failure, EBADF, what);
 	if (path[0] != '/')
 		return boot_fail(ret_failure, EINVAL, what);
-	CLOSE_FD int place = open_place(path);
-	int result = place < 0 ? place : check_place(place);
+	CLOSE_FD int place = place_open(path);
+	int result = place < 0 ? place : place_check(place);
 	if (result >= 0)
 		result = sys_move_mount(setup->trees[index], "", place, "",
 					MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
@@ -302,5 +302,5 @@ int setup_place_tree(struct setup *setup, uint32_t index, const char *path,
 
 void setup_close_trees(struct setup *setup)
 {
-	close_all(setup->trees, setup->tree_count);
+	descriptors_close(setup->trees, setup->tree_count);
 }

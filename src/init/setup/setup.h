@@ -14,21 +14,21 @@
 #include "proto/init_messages.h"
 
 struct setup {
-	/* A container's process: on a kernel of its own, where others have made the root. */
+	/* The process of a container, with a kernel of its own and a root that others have made. */
 	bool channel;
 	struct boot_handles handles;
 	int meminfo; /* the file that is mounted over /proc/meminfo, writable; -1 = none */
 	struct limits limits;
 	uint32_t flags; /* enum create_flag */
 	uint32_t tree_count;
-	int trees[SANDBOX_MOUNTS_MAX]; /* the users' folders: detached mounts, not placed yet */
+	int trees[SANDBOX_MOUNTS_MAX]; /* users' folders: detached mounts that are not placed yet */
 	uint32_t tree_modes[SANDBOX_MOUNTS_MAX]; /* enum mount_mode */
 };
 
-/* What is there to know where others have set it up. Limits are those it was started with. */
+/* Fills the setup of a container's process. Its limits are those it was started with. */
 void setup_channel(struct setup *ret_setup);
-/* All of it up to being in the sandbox's root. `prepared` is called when the host's root is left
- * and the cgroups are known, before the sandbox's own root is asked for. 0, or -1 with *ret_failure
+/* Does everything up to entering the sandbox's root. Calls `prepared` when the host's root is
+ * left and the cgroups are known, before it waits for ASSIGN. 0, or -1 with *ret_failure
  * (already reported). */
 NODISCARD int setup_boot(struct setup *ret_setup, void (*prepared)(void),
 			 struct failure *ret_failure);
@@ -41,7 +41,7 @@ NODISCARD int setup_hostname(const char *hostname, struct failure *ret_failure);
  * root, never through a symlink out of it). */
 NODISCARD int setup_place_tree(struct setup *setup, uint32_t index, const char *path,
 			       struct failure *ret_failure);
-/* Then: what was handed over and not placed is nobody's. */
+/* After that: closes the folders that were handed over and not placed. */
 void setup_close_trees(struct setup *setup);
 /* Opens what setup_harden() writes to under /proc/sys. Called by setup_boot() when /proc is mounted
  * and /proc/sys is not read-only yet, while all capabilities are there. */
@@ -50,9 +50,9 @@ NODISCARD int harden_before_readonly(struct failure *ret_failure);
  * bounding set reduced, no_new_privs, user.max_user_namespaces = 0, keyring, seccomp filter. What
  * is kept and why: docs/isolation.md. Everything forked later inherits it. */
 NODISCARD int setup_harden(const struct setup *setup, struct failure *ret_failure);
-/* Of that what concerns one process alone: for a launcher that was forked before it. */
+/* The part that concerns a single process: for a launcher that was forked before setup_harden(). */
 NODISCARD int setup_harden_process(const struct setup *setup, struct failure *ret_failure);
 /* The number in a cgroup's file, as "123" or "max 123"; -1 when there is none. */
 int64_t setup_cgroup_number(int fd);
-/* Rewrites /proc/meminfo from the cgroup's usage. Called now and then by the loop; cheap. */
+/* Rewrites /proc/meminfo from the cgroup's usage. Called periodically by the loop; cheap. */
 void setup_refresh_meminfo(const struct setup *setup);

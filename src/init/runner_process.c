@@ -1,6 +1,6 @@
-/* A runner: waits for one request, serves it and is gone; after a small file operation it stays for
- * others as the same user. Forked by the launcher ahead of time; may block, may be killed at any
- * moment. Its socket to PID 1 is its one link. */
+/* The process of a runner: waits for a request, serves it and exits; after a small file
+ * operation it stays for others as the same user. Forked ahead of time by the launcher; may
+ * block, and may be killed at any moment. It is connected to nothing but PID 1, by one socket. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,23 +18,23 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "init/command.h"
-#include "init/launcher.h"
+#include "init/launcher_process.h"
 #include "init/file/operation.h"
 #include "init/tunnel.h"
 #include "init/user.h"
 #include "proto/init_messages.h"
 
 #define FDS_MAX 4
-/* Of a command line so much is told. */
+/* The longest command line that is reported; the rest is cut off. */
 #define COMMAND_SIZE 128
 #define NAMING_PAUSE_US 5000
 
-/* Of the room a usual request takes so much. */
+/* The size of a usual request. */
 #define ROOM_USED (8 * 1024)
 
 static uint8_t room[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
 
-static void send_frame(int socket, enum frame_type type, const void *payload, size_t size)
+static void frame_send(int socket, enum frame_type type, const void *payload, size_t size)
 {
 	uint8_t frame[FRAME_HEADER_SIZE + sizeof(struct failure) + 64];
 	frame_header_write(frame, type, 0, (uint32_t)size);
@@ -43,21 +43,16 @@ static void send_frame(int socket, enum frame_type type, const void *payload, si
 		_exit(1);
 }
 
-static void send_failure(int socket, enum frame_type type, const struct failure *failure)
+static void failure_send(int socket, enum frame_type type, const struct failure *failure)
 {
 	uint8_t payload[sizeof(*failure) + 16];
 	struct writer writer = writer_on(payload, sizeof(payload));
 	failure_write(&writer, failure);
-	send_frame(socket, type, payload, writer.size);
+	frame_send(socket, type, payload, writer.size);
 }
 
-static uint64_t nanoseconds(struct timeval time)
-{
-	return (uint64_t)time.tv_sec * NSEC_PER_SEC + (uint64_t)time.tv_usec * NSEC_PER_USEC;
-}
-
-/* Tells how the leader ended. `left_running` only says whether there is anything: PID 1 counts. */
-static void send_exited(int socket, int status, const struct rusage *usage, int64_t began,
+/* Tells how the leader ended. `left_running` says only whether a process is left: PID 1 counts. */
+static void exited_send(int socket, int status, const struct rusage *usage, int64_t began,
 			bool left)
 {
 	bool exited = WIFEXITED(status);
@@ -65,27 +60,19 @@ static void send_exited(int socket, int status, const struct rusage *usage, int6
 	    .end = exited ? EXEC_END_EXITED : EXEC_END_SIGNALED,
 	    .code = (uint32_t)(exited ? WEXITSTATUS(status) : WTERMSIG(status)),
 	    .wall_ns = (uint64_t)(clock_boot() - began),
-	    .cpu_ns = nanoseconds(usage->ru_utime) + nanoseconds(usage->ru_stime),
+	    .cpu_ns = (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * NSEC_PER_SEC +
+		      (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * NSEC_PER_USEC,
 	    .peak_memory = (uint64_t)usage->ru_maxrss * 1024,
 	    .left_running = left,
 	};
 	uint8_t payload[128];
 	struct writer writer = writer_on(payload, sizeof(payload));
 	exec_result_write(&writer, &result);
-	send_frame(socket, FRAME_EXITED, payload, writer.size);
+	frame_send(socket, FRAME_EXITED, payload, writer.size);
 }
 
-/* Reaps what has ended; false when no child is left at all. */
-static bool reap_ended(void)
-{
-	pid_t pid;
-	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-		;
-	return pid == 0;
-}
-
-/* The leader, then every orphan of its: they are reparented to this process. */
-_Noreturn static void supervise(int socket, pid_t leader, int64_t began)
+/* Reaps the leader and every orphan of its tree: the kernel makes them children of this process. */
+_Noreturn static void exec_supervise(int socket, pid_t leader, int64_t began)
 {
 	for (;;) {
 		int status;
@@ -95,15 +82,18 @@ _Noreturn static void supervise(int socket, pid_t leader, int64_t began)
 			_exit(0);
 		if (pid != leader)
 			continue;
-		bool left = reap_ended();
-		send_exited(socket, status, &usage, began, left);
-		if (!left)
+		/* 0: a child is left; -1: none. */
+		do
+			pid = waitpid(-1, NULL, WNOHANG);
+		while (pid > 0);
+		exited_send(socket, status, &usage, began, pid == 0);
+		if (pid < 0)
 			_exit(0);
 		prctl(PR_SET_NAME, "left-running");
 	}
 }
 
-_Noreturn static void run_exec(int socket, const struct frame *frame, int *fds, size_t fd_count)
+_Noreturn static void exec_run(int socket, const struct frame *frame, int *fds, size_t fd_count)
 {
 	static struct exec_request request;
 	struct failure failure;
@@ -111,34 +101,35 @@ _Noreturn static void run_exec(int socket, const struct frame *frame, int *fds, 
 		_exit(1);
 	int64_t began = clock_boot();
 	pid_t leader = command_start(&request, fds, fd_count, &failure);
-	/* Or the pipes would never end. */
+	/* Otherwise the pipes would never end. */
 	for (size_t i = 0; i < fd_count; i++)
 		close(fds[i]);
 	if (leader < 0) {
-		send_failure(socket, FRAME_START_FAILED, &failure);
+		failure_send(socket, FRAME_START_FAILED, &failure);
 		_exit(0);
 	}
 	uint8_t payload[4];
 	struct writer writer = writer_on(payload, sizeof(payload));
 	write_u32(&writer, (uint32_t)leader);
-	send_frame(socket, FRAME_STARTED, payload, sizeof(payload));
-	supervise(socket, leader, began);
+	frame_send(socket, FRAME_STARTED, payload, sizeof(payload));
+	exec_supervise(socket, leader, began);
 }
 
 /* --- file operations --- */
 
-/* Requests that one process serves before another takes its place. */
+/* Requests that one process serves before it is replaced. */
 #define SERVED_MAX 1000u
 
-/* Whom this process has become: by two files, as they were then. */
+/* The requests that this process has served, and the state of the user files when it became the
+ * user. */
 #define MARKS 8
 static struct {
 	uint32_t served;
 	uint64_t marks[MARKS];
 } standing;
 
-/* What tells whether a file was changed or replaced; false: one is not there. */
-static bool read_marks(uint64_t marks[MARKS])
+/* What shows that a file was changed or replaced. False if a file is missing. */
+static bool user_files_read_marks(uint64_t marks[MARKS])
 {
 	static const char *const paths[] = {"/etc/passwd", "/etc/group"};
 	for (int i = 0; i < 2; i++) {
@@ -153,21 +144,21 @@ static bool read_marks(uint64_t marks[MARKS])
 	return true;
 }
 
-/* A user's name may stand for another by now. */
-static bool still_same_user(void)
+/* If the files have changed, the user's name may mean other ids now. */
+static bool user_files_unchanged(void)
 {
 	uint64_t marks[MARKS];
-	return read_marks(marks) && memcmp(marks, standing.marks, sizeof(marks)) == 0;
+	return user_files_read_marks(marks) && memcmp(marks, standing.marks, sizeof(marks)) == 0;
 }
 
-/* What is done at once and leaves nothing behind in the process. */
-static bool is_small(uint8_t operation)
+/* Operations that are quick and leave no state in the process. */
+static bool operation_is_small(uint8_t operation)
 {
 	return operation <= FILE_CHOWN;
 }
 
-/* True when it stays for another request. */
-static bool run_file(int socket, const struct frame *frame)
+/* True if the process stays for another request. */
+static bool file_request_run(int socket, const struct frame *frame)
 {
 	static struct operation operation;
 	static struct user user;
@@ -176,10 +167,11 @@ static bool run_file(int socket, const struct frame *frame)
 	operation = (struct operation){.socket = socket, .send_credit = FILE_WINDOW};
 	if (file_request_read(frame, &operation.request) < 0)
 		_exit(1);
-	operation.stays = is_small(operation.request.operation) && standing.served < SERVED_MAX &&
-			  (!first || read_marks(standing.marks));
+	operation.stays = operation_is_small(operation.request.operation) &&
+			  standing.served < SERVED_MAX &&
+			  (!first || user_files_read_marks(standing.marks));
 	if (first && user_find(operation.request.user, &user, &failure) < 0) {
-		send_failure(socket, FRAME_FAILED, &failure);
+		failure_send(socket, FRAME_FAILED, &failure);
 		_exit(0);
 	}
 	int result = first ? user_become(&user) : 0;
@@ -189,16 +181,15 @@ static bool run_file(int socket, const struct frame *frame)
 				 "the user's ids cannot be taken on");
 		_exit(0);
 	}
-	/* PID 1 holds the data back until it knows that it was this process that took the request.
-	 */
+	/* PID 1 holds the data back until it knows that this process has taken the request. */
 	if (!first && operation_takes_data(&operation))
-		send_frame(socket, FRAME_CREDIT, "\0\0\0", 4);
+		frame_send(socket, FRAME_CREDIT, "\0\0\0", 4);
 	operation_run(&operation);
 	return operation.stays;
 }
 
-/* The command line of a process, its arguments apart by spaces, or what it calls itself. */
-static void read_command(uint32_t pid, char *text, size_t size)
+/* The command line of a process, with spaces between the arguments, or the kernel's name of it. */
+static void command_line_read(uint32_t pid, char *text, size_t size)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/%u/cmdline", pid);
@@ -223,7 +214,7 @@ static void read_command(uint32_t pid, char *text, size_t size)
 	text[length] = '\0';
 }
 
-_Noreturn static void run_naming(int socket, const struct frame *frame)
+_Noreturn static void left_running_run(int socket, const struct frame *frame)
 {
 	static uint8_t answer[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
 	struct reader reader = reader_on(frame->payload, frame->size);
@@ -231,12 +222,12 @@ _Noreturn static void run_naming(int socket, const struct frame *frame)
 	    writer_on(answer + FRAME_HEADER_SIZE, sizeof(answer) - FRAME_HEADER_SIZE);
 	uint32_t count = read_u32(&reader);
 	write_u32(&writer, count);
-	/* One that was forked this moment still shows the command line of its parent. */
+	/* A process that was forked just now still shows the command line of its parent. */
 	usleep(NAMING_PAUSE_US);
 	for (uint32_t i = 0; i < count; i++) {
 		char command[COMMAND_SIZE];
 		uint32_t pid = read_u32(&reader);
-		read_command(pid, command, sizeof(command));
+		command_line_read(pid, command, sizeof(command));
 		write_u32(&writer, pid);
 		write_text(&writer, command);
 	}
@@ -246,18 +237,18 @@ _Noreturn static void run_naming(int socket, const struct frame *frame)
 	_exit(fd_send(socket, answer, FRAME_HEADER_SIZE + writer.size, NULL, 0) < 0);
 }
 
-/* The next request into *ret_frame. What still comes for one that was answered is dropped. */
-static void next_request(int socket, struct frame *ret_frame, int *fds, size_t *fd_count)
+/* Receives the next request. Frames that still come for an answered one are dropped. */
+static void runner_receive_request(int socket, struct frame *ret_frame, int *fds, size_t *fd_count)
 {
 	ssize_t got;
 	do {
-		/* A receive that is woken by SIGKILL still takes what came meanwhile, and the
-		 * request would be gone with it. What was not received PID 1 gives to another
-		 * runner. */
+		/* A recvmsg() that SIGKILL wakes still takes a message, and the request would be
+		 * lost. poll() takes nothing: PID 1 gives a request that was not received to
+		 * another runner. */
 		struct pollfd wait = {.fd = socket, .events = POLLIN};
 		while (poll(&wait, 1, -1) < 0 && errno == EINTR)
 			;
-		if (standing.served > 0 && !still_same_user())
+		if (standing.served > 0 && !user_files_unchanged())
 			_exit(0);
 		*fd_count = FDS_MAX;
 		got = fd_receive(socket, room, sizeof(room), fds, fd_count);
@@ -266,7 +257,7 @@ static void next_request(int socket, struct frame *ret_frame, int *fds, size_t *
 	} while (standing.served > 0 && ret_frame->type != FRAME_FILE);
 }
 
-void runner_main(int socket)
+void runner_process_main(int socket)
 {
 	int fds[FDS_MAX];
 	size_t fd_count;
@@ -275,15 +266,15 @@ void runner_main(int socket)
 	command_prepare();
 	memset(room, 0, ROOM_USED);
 	do
-		next_request(socket, &frame, fds, &fd_count);
-	while (frame.type == FRAME_FILE && run_file(socket, &frame));
+		runner_receive_request(socket, &frame, fds, &fd_count);
+	while (frame.type == FRAME_FILE && file_request_run(socket, &frame));
 	if (frame.type == FRAME_FILE)
 		_exit(0);
 	if (frame.type == FRAME_EXEC)
-		run_exec(socket, &frame, fds, fd_count);
+		exec_run(socket, &frame, fds, fd_count);
 	if (frame.type == FRAME_CONNECT)
 		tunnel_run(socket, &frame);
 	if (frame.type == FRAME_LEFT_RUNNING)
-		run_naming(socket, &frame);
+		left_running_run(socket, &frame);
 	_exit(1);
 }

@@ -1,6 +1,6 @@
-/* What execs are fed: STDIN frames into a pipe or terminal that never blocks PID 1. What the
- * process does not take waits in a window; credit goes back as it takes it. Called by connection.c
- * and by the loop when a pipe has room. */
+/* Standard input of execs: writes STDIN frames into a pipe or terminal without blocking. Bytes
+ * that the process does not read wait in a window; credit goes back as it reads them. Called by
+ * connection.c, and by the loop when a pipe has room. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <termios.h>
@@ -11,7 +11,7 @@
 #include "init/exec.h"
 #include "init/loop.h"
 
-/* Credit is returned in pieces of this, so that a key pressed is not a frame answered. */
+/* Credit is returned in pieces of this size, so that not every pressed key causes a frame. */
 #define CREDIT_STEP (FILE_WINDOW / 4)
 
 void input_open(struct exec *exec, int fd)
@@ -20,7 +20,7 @@ void input_open(struct exec *exec, int fd)
 	exec->input_watched = false;
 }
 
-static void watch(struct exec *exec, bool wanted)
+static void input_watch(struct exec *exec, bool wanted)
 {
 	if (exec->input < 0 || exec->input_watched == wanted)
 		return;
@@ -39,7 +39,7 @@ void input_close(struct exec *exec)
 	window_clear(&exec->input_window);
 }
 
-static void return_credit(struct exec *exec, size_t size)
+static void input_return_credit(struct exec *exec, size_t size)
 {
 	exec->input_returned += (uint32_t)size;
 	if (exec->input_returned < CREDIT_STEP || !connection_ready())
@@ -49,16 +49,16 @@ static void return_credit(struct exec *exec, size_t size)
 	exec->input_returned = 0;
 }
 
-/* The process will read no more: what waits is lost to it, as with a pipe. */
-static void abandon(struct exec *exec)
+/* The process reads no more: the waiting bytes are lost, as with a pipe. */
+static void input_abandon(struct exec *exec)
 {
 	size_t waiting = exec->input_window.used;
 	input_close(exec);
-	return_credit(exec, waiting);
+	input_return_credit(exec, waiting);
 }
 
-/* How much the process took; 0 when it has to be waited for, -1 when it will take no more. */
-static ssize_t feed(struct exec *exec, const uint8_t *data, size_t size)
+/* The bytes written; 0 if the pipe is full, -1 if nobody reads it any more. */
+static ssize_t input_write(struct exec *exec, const uint8_t *data, size_t size)
 {
 	ssize_t put = write(exec->input, data, size);
 	if (put >= 0)
@@ -66,22 +66,23 @@ static ssize_t feed(struct exec *exec, const uint8_t *data, size_t size)
 	return errno == EAGAIN || errno == EINTR ? 0 : -1;
 }
 
-/* A terminal has no end to close: its end-of-file character says it to who reads lines. */
-static void send_end_of_file(struct exec *exec)
+/* A terminal cannot be closed at one end: its end-of-file character tells a program that reads
+ * lines. */
+static void terminal_send_end_of_file(struct exec *exec)
 {
 	struct termios settings;
 	if (tcgetattr(exec->input, &settings) < 0 || !(settings.c_lflag & ICANON))
 		return;
 	uint8_t character = settings.c_cc[VEOF];
-	if (feed(exec, &character, 1) < 0)
-		abandon(exec);
+	if (input_write(exec, &character, 1) < 0)
+		input_abandon(exec);
 }
 
-static void finish(struct exec *exec)
+static void input_finish(struct exec *exec)
 {
 	exec->input_closing = false;
 	if (exec->flags & EXEC_TTY)
-		send_end_of_file(exec);
+		terminal_send_end_of_file(exec);
 	else
 		input_close(exec);
 }
@@ -91,19 +92,19 @@ void input_flush(struct exec *exec)
 	const uint8_t *data;
 	size_t size;
 	while (exec->input >= 0 && (size = window_front(&exec->input_window, &data)) > 0) {
-		ssize_t put = feed(exec, data, size);
+		ssize_t put = input_write(exec, data, size);
 		if (put < 0) {
-			abandon(exec);
+			input_abandon(exec);
 			return;
 		}
 		if (put == 0)
 			break;
 		window_drop(&exec->input_window, (size_t)put);
-		return_credit(exec, (size_t)put);
+		input_return_credit(exec, (size_t)put);
 	}
-	watch(exec, exec->input_window.used > 0);
+	input_watch(exec, exec->input_window.used > 0);
 	if (exec->input >= 0 && exec->input_window.used == 0 && exec->input_closing)
-		finish(exec);
+		input_finish(exec);
 }
 
 void exec_input(const struct request *request)
@@ -118,22 +119,22 @@ void exec_input(const struct request *request)
 		return;
 	}
 	exec->input_credit -= size;
-	/* Before the process exists what comes for it waits. */
+	/* Before the process exists, its input waits. */
 	bool waits = exec->phase == EXEC_PHASE_STARTING;
 	if (waits || exec->input_window.used > 0) {
 		if (window_put(&exec->input_window, data, size) < size)
 			connection_refuse("more standard input than fits");
 		return;
 	}
-	ssize_t put = exec->input >= 0 ? feed(exec, data, size) : -1;
+	ssize_t put = exec->input >= 0 ? input_write(exec, data, size) : -1;
 	if (put < 0) {
-		abandon(exec);
-		return_credit(exec, size);
+		input_abandon(exec);
+		input_return_credit(exec, size);
 		return;
 	}
-	return_credit(exec, (size_t)put);
+	input_return_credit(exec, (size_t)put);
 	window_put(&exec->input_window, data + put, size - (size_t)put);
-	watch(exec, exec->input_window.used > 0);
+	input_watch(exec, exec->input_window.used > 0);
 }
 
 void exec_input_close(uint64_t key)

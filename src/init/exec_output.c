@@ -1,7 +1,7 @@
-/* What execs print: reads their pipes and terminals, appends to their logs or sends OUTPUT. Called
- * by the loop for each readable one in turn, one read each, so that a flood starves nobody. A
- * stream that may not go on (no credit, a lossless log that is full) is not read: the pipe fills
- * and the process waits. */
+/* Output of execs: reads their pipes and terminals, appends to their logs or sends OUTPUT. The
+ * loop calls this for each readable stream in turn, one read each, so that a flood does not
+ * starve the others. A stream without credit, or with a full lossless log, is not read: the pipe
+ * fills and the process waits. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,25 +16,20 @@
 #include "init/loop.h"
 
 #define READ_MAX FILE_CHUNK_MAX
-/* A terminal's buffers hold no more than this. */
+/* The buffers of a terminal hold at most this. */
 #define TERMINAL_DRAIN (64 * 1024)
 #define DISK_RETRY (100 * NSEC_PER_MSEC)
 
-static enum event_kind event_of(int stream)
-{
-	return stream == 0 ? EVENT_STDOUT : EVENT_STDERR;
-}
-
-static void watch(struct exec *exec, int stream, bool wanted)
+static void output_watch(struct exec *exec, int stream, bool wanted)
 {
 	struct exec_output *output = &exec->outputs[stream];
 	if (output->fd < 0 || output->watched == wanted)
 		return;
-	/* Taken out altogether while it waits: a hang-up is reported whatever was asked for. */
+	/* epoll reports a hang-up whatever it was asked for, so the descriptor is removed. */
 	if (!wanted)
 		loop_remove(output->fd);
-	else if (loop_add(output->fd, EPOLLIN, event_of(stream), exec_index(exec),
-			  exec->generation) < 0)
+	else if (loop_add(output->fd, EPOLLIN, stream == 0 ? EVENT_STDOUT : EVENT_STDERR,
+			  exec_index(exec), exec->generation) < 0)
 		return;
 	output->watched = wanted;
 }
@@ -43,7 +38,7 @@ bool output_open(struct exec *exec, int stream, int fd)
 {
 	struct exec_output *output = &exec->outputs[stream];
 	output->fd = fd;
-	watch(exec, stream, true);
+	output_watch(exec, stream, true);
 	return output->watched;
 }
 
@@ -59,7 +54,7 @@ void output_close(struct exec *exec, int stream)
 }
 
 /* How many bytes may be read now. */
-static uint64_t allowance(const struct exec *exec, struct exec_output *output)
+static uint64_t output_allowance(const struct exec *exec, struct exec_output *output)
 {
 	if (!(exec->flags & EXEC_LOG)) {
 		/* The byte before the data names the stream and counts as payload. */
@@ -79,8 +74,9 @@ static uint64_t allowance(const struct exec *exec, struct exec_output *output)
 	return 0;
 }
 
-/* The disk is full: what cannot be kept is counted, and the log says so when it can again. */
-static void append_note(struct exec_output *output)
+/* After the disk was full: writes into the log how many bytes were lost, as soon as that
+ * succeeds. */
+static void output_append_loss_note(struct exec_output *output)
 {
 	char note[96];
 	if (output->dropped == 0)
@@ -92,29 +88,24 @@ static void append_note(struct exec_output *output)
 		output->dropped = 0;
 }
 
-static void append(struct exec *exec, struct exec_output *output, const void *data, size_t size)
+static void output_append(struct exec *exec, struct exec_output *output, const void *data,
+			  size_t size)
 {
-	append_note(output);
+	output_append_loss_note(output);
 	if (output->dropped > 0 || output_log_append(&output->log, data, size) < 0)
 		output->dropped += size;
 	output->total = output->log.total;
 	exec->progress = true;
 }
 
-static void send_output(struct exec *exec, int stream, size_t size)
+static void output_send(struct exec *exec, int stream, size_t size)
 {
-	uint8_t *place = connection_place();
+	uint8_t *place = connection_reserve();
 	place[FRAME_HEADER_SIZE] = (uint8_t)(stream + 1);
 	frame_header_write(place, FRAME_OUTPUT, exec->key, (uint32_t)size + 1);
-	connection_placed(FRAME_HEADER_SIZE + 1 + size);
+	connection_commit(FRAME_HEADER_SIZE + 1 + size);
 	exec->output_credit -= size + 1;
 	exec->outputs[stream].total += size;
-}
-
-/* The end of a pipe, of a terminal (EIO), or an error. */
-static bool ended(ssize_t got)
-{
-	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 bool output_read(struct exec *exec, int stream)
@@ -123,28 +114,30 @@ bool output_read(struct exec *exec, int stream)
 	struct exec_output *output = &exec->outputs[stream];
 	if (output->fd < 0)
 		return false;
-	uint64_t most = allowance(exec, output);
+	uint64_t most = output_allowance(exec, output);
 	if (most == 0) {
-		watch(exec, stream, false);
+		output_watch(exec, stream, false);
 		return false;
 	}
 	bool logged = exec->flags & EXEC_LOG;
-	void *place = logged ? room : connection_place() + FRAME_HEADER_SIZE + 1;
+	void *place = logged ? room : connection_reserve() + FRAME_HEADER_SIZE + 1;
 	ssize_t got = read(output->fd, place, most);
 	if (got <= 0) {
+		/* The end of a pipe, the end of a terminal (EIO), or an error. */
+		bool at_end = got == 0 || (errno != EAGAIN && errno != EINTR);
 		output->drain = 0;
-		/* Before it is started this may be the end of a runner's: output_resume() looks
-		 * again. */
-		if (ended(got) && exec->phase == EXEC_PHASE_STARTING)
-			watch(exec, stream, false);
-		else if (ended(got))
+		/* Before the command is started this may be the end of a dead runner.
+		 * output_resume() looks again. */
+		if (at_end && exec->phase == EXEC_PHASE_STARTING)
+			output_watch(exec, stream, false);
+		else if (at_end)
 			output_close(exec, stream);
 		return false;
 	}
 	if (logged)
-		append(exec, output, room, (size_t)got);
+		output_append(exec, output, room, (size_t)got);
 	else
-		send_output(exec, stream, (size_t)got);
+		output_send(exec, stream, (size_t)got);
 	output->drain -= MIN(output->drain, (uint64_t)got);
 	return true;
 }
@@ -155,8 +148,8 @@ void output_resume(struct exec *exec)
 		return;
 	for (int stream = 0; stream < 2; stream++) {
 		struct exec_output *output = &exec->outputs[stream];
-		if (output->fd >= 0 && !output->watched && allowance(exec, output) > 0)
-			watch(exec, stream, true);
+		if (output->fd >= 0 && !output->watched && output_allowance(exec, output) > 0)
+			output_watch(exec, stream, true);
 	}
 }
 
@@ -195,7 +188,7 @@ void exec_consumed(const struct request *request)
 	struct exec *exec = exec_find(request->id);
 	if (!exec)
 		return;
-	/* More than there is would open the log to be overwritten unread. */
+	/* A larger number would allow overwriting bytes of the log that were not read. */
 	exec->outputs[0].consumed = MIN(request->consumed.out, exec->outputs[0].total);
 	exec->outputs[1].consumed = MIN(request->consumed.err, exec->outputs[1].total);
 	output_resume(exec);
