@@ -70,14 +70,18 @@ static const char *reason_text(int status)
 /* How an answer says where it ends. */
 enum framing { FRAMING_NONE, FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_CLOSE };
 
+static void give_up_unsent(struct http_connection *connection)
+{
+	if (http_state_ends(connection->state))
+		return;
+	log_error("http: an answer passed %d bytes unsent; connection closed", HTTP_QUEUE_MAX);
+	http_connection_break(connection);
+}
+
 static void put(struct http_connection *connection, const void *data, size_t size)
 {
-	if (http_queue_append(&connection->output, data, size) == 0)
-		return;
-	if (!connection->broken)
-		log_error("http: an answer passed %d bytes unsent; connection closed",
-			  HTTP_QUEUE_MAX);
-	connection->broken = true;
+	if (http_queue_append(&connection->output, data, size) < 0)
+		give_up_unsent(connection);
 }
 
 static void put_text(struct http_connection *connection, const char *text)
@@ -99,10 +103,11 @@ static void put_number(struct http_connection *connection, uint64_t value)
  */
 static void put_large(struct http_connection *connection, const char *data, size_t size)
 {
-	if (size >= DIRECT_MIN && !connection->ssl && !connection->blocked && !connection->broken) {
+	if (size >= DIRECT_MIN && !connection->ssl && !connection->blocked &&
+	    !http_state_ends(connection->state)) {
 		ssize_t sent = http_transport_write(connection, data, size);
 		if (sent < 0) {
-			connection->broken = true;
+			http_connection_break(connection);
 			return;
 		}
 		data += sent;
@@ -201,7 +206,6 @@ static void put_head(struct http_exchange *exchange, int status, const char *typ
 	for (size_t i = 0; i < header_count; i++)
 		put_header(connection, &headers[i]);
 	put(connection, "\r\n", 2);
-	exchange->begun = true;
 	tell_answered(exchange, status);
 }
 
@@ -210,31 +214,26 @@ static void put_head(struct http_exchange *exchange, int status, const char *typ
 static void settle(struct http_exchange *exchange, bool whole)
 {
 	struct http_connection *connection = exchange->connection;
-	bool unread = !exchange->body_done && (whole || !exchange->body_reading);
+	bool unread =
+	    exchange->body == HTTP_BODY_UNASKED || (whole && exchange->body == HTTP_BODY_READING);
 	if (!exchange->keep_alive || connection->server->stopping)
 		connection->close_after = true;
 	if (unread && (exchange->expect_continue || exchange->body_left > HTTP_SKIP_MAX))
 		connection->close_after = true;
 }
 
-/* May an answer begin now? A second one is a defect of the handler's that must not leave the client
- * waiting for ever. */
-static bool may_begin(struct http_exchange *exchange)
+/* May the handler do this now? A defect of the handler's must not leave the client waiting for
+ * ever. */
+static bool step(struct http_exchange *exchange, enum http_event event)
 {
-	if (!http_exchange_open(exchange))
-		return false;
-	if (!exchange->begun)
-		return true;
-	log_error("http: request %s is answered twice; connection closed", exchange->request.id);
-	http_stream_abort(exchange);
-	return false;
-}
-
-/* The connection broke, or was answered in the handler's place, before the handler's last word:
- * that word is said all the same, and on_gone would be told to somebody who has left. */
-static void leave(struct http_exchange *exchange)
-{
-	exchange->answered = true;
+	enum http_action action = http_state_step(&exchange->connection->state, event);
+	if (action == HTTP_ACTION_DEFECT) {
+		log_error("http: the answer to request %s begins twice, or ends before it "
+			  "begins; connection closed",
+			  exchange->request.id);
+		http_stream_abort(exchange);
+	}
+	return action == HTTP_ACTION_DO;
 }
 
 static bool has_no_body(int status)
@@ -242,21 +241,12 @@ static bool has_no_body(int status)
 	return status < 200 || status == 204 || status == 304;
 }
 
-static void finish(struct http_exchange *exchange)
-{
-	exchange->answered = true;
-	exchange->wants_drain = false;
-	http_connection_wake(exchange->connection);
-}
-
 void http_respond_in_two(struct http_exchange *exchange, int status, const char *type,
 			 const struct http_header *headers, size_t header_count,
 			 const struct http_text *first, const struct http_text *rest)
 {
-	if (!may_begin(exchange)) {
-		leave(exchange);
+	if (!step(exchange, HTTP_EVENT_RESPOND))
 		return;
-	}
 	bool none = has_no_body(status);
 	settle(exchange, true);
 	put_head(exchange, status, none ? NULL : type, none ? FRAMING_NONE : FRAMING_LENGTH,
@@ -265,7 +255,7 @@ void http_respond_in_two(struct http_exchange *exchange, int status, const char 
 		put_large(exchange->connection, first->data, first->size);
 	if (!none && !exchange->is_head && rest->size > 0)
 		put_large(exchange->connection, rest->data, rest->size);
-	finish(exchange);
+	http_connection_wake(exchange->connection);
 }
 
 void http_respond(struct http_exchange *exchange, int status, const char *type,
@@ -279,7 +269,7 @@ void http_respond(struct http_exchange *exchange, int status, const char *type,
 void http_stream_begin(struct http_exchange *exchange, int status, const char *type, int64_t length,
 		       const struct http_header *headers, size_t header_count)
 {
-	if (!may_begin(exchange))
+	if (!step(exchange, HTTP_EVENT_BEGIN))
 		return;
 	enum framing framing = length >= 0 ? FRAMING_LENGTH : FRAMING_CHUNKED;
 	if (has_no_body(status))
@@ -300,15 +290,14 @@ void http_stream_begin(struct http_exchange *exchange, int status, const char *t
 bool http_stream_write(struct http_exchange *exchange, const void *data, size_t size)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!http_exchange_open(exchange) || !exchange->begun)
+	if (!step(exchange, HTTP_EVENT_WRITE))
 		return false;
 	if (size == 0)
 		return true;
 	if (exchange->answer_left >= 0) {
 		if ((uint64_t)size > (uint64_t)exchange->answer_left) {
 			log_error("http: an answer is longer than its length; connection closed");
-			connection->broken = true;
-			http_connection_wake(connection);
+			http_connection_break(connection);
 			return false;
 		}
 		exchange->answer_left -= (int64_t)size;
@@ -333,48 +322,45 @@ bool http_stream_write(struct http_exchange *exchange, const void *data, size_t 
 void http_stream_end(struct http_exchange *exchange)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!http_exchange_open(exchange) || !exchange->begun) {
-		leave(exchange);
-		return;
-	}
-	if (exchange->answer_left > 0 && !exchange->is_head) {
+	if (connection->state == HTTP_ANSWERING && exchange->answer_left > 0 &&
+	    !exchange->is_head) {
 		log_error("http: an answer is shorter than its length; connection closed");
 		http_stream_abort(exchange);
 		return;
 	}
+	if (!step(exchange, HTTP_EVENT_END))
+		return;
 	if (exchange->answer_chunked)
 		put(connection, "0\r\n\r\n", 5);
-	finish(exchange);
+	http_connection_wake(connection);
 }
 
 void http_stream_abort(struct http_exchange *exchange)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!http_exchange_open(exchange)) {
-		leave(exchange);
+	bool answering = connection->state == HTTP_ANSWERING;
+	if (!step(exchange, HTTP_EVENT_ABORT))
 		return;
-	}
 	/* An answer that ends with the connection has no other sign of being cut. */
-	bool by_close = exchange->begun && !exchange->answer_chunked && exchange->answer_left < 0;
-	connection->reset = by_close && !exchange->upgraded;
+	connection->reset = answering && !exchange->answer_chunked && exchange->answer_left < 0;
 	if (!connection->reset && http_transport_write(connection, NULL, 0) < 0)
 		connection->reset = true;
-	connection->broken = true;
-	finish(exchange);
+	http_connection_wake(connection);
 }
 
 void http_upgrade(struct http_exchange *exchange, const char *protocol,
 		  const struct http_header *headers, size_t header_count)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!may_begin(exchange))
-		return;
-	if (!exchange->upgrade_asked || !exchange->body_done) {
+	bool possible = exchange->upgrade_asked && http_body_complete(exchange->body);
+	if (connection->state == HTTP_ASKED && !possible) {
 		http_refuse(connection, 400,
 			    exchange->upgrade_asked ? "an upgrade before the end of the body"
 						    : "the request does not ask for an upgrade");
 		return;
 	}
+	if (!step(exchange, HTTP_EVENT_UPGRADE))
+		return;
 	tell_answered(exchange, 101);
 	put_text(connection, "HTTP/1.1 101 Switching Protocols\r\nDate: ");
 	put_text(connection, http_server_date(connection->server));
@@ -385,9 +371,10 @@ void http_upgrade(struct http_exchange *exchange, const char *protocol,
 	for (size_t i = 0; i < header_count; i++)
 		put_header(connection, &headers[i]);
 	put(connection, "\r\n", 2);
-	exchange->begun = exchange->upgraded = true;
 	exchange->is_head = false;
 	exchange->answer_left = -1;
+	/* What is read after its end is no request. */
+	connection->close_after = connection->lingers = true;
 	http_connection_wake(connection);
 }
 
@@ -418,8 +405,7 @@ void http_refuse(struct http_connection *connection, int status, const char *rea
 	else
 		http_server_next_id(connection->server, id);
 	log_debug("http: request %s refused with %d: %s", id, status, reason);
-	if (exchange && exchange->begun) {
-		connection->broken = true;
+	if (http_state_step(&connection->state, HTTP_EVENT_REFUSE) != HTTP_ACTION_DO) {
 		http_connection_wake(connection);
 		return;
 	}
@@ -434,9 +420,5 @@ void http_refuse(struct http_connection *connection, int status, const char *rea
 	if (!exchange || !exchange->is_head)
 		put(connection, body, (size_t)size);
 	connection->close_after = connection->lingers = true;
-	if (exchange)
-		exchange->refused = true;
-	else
-		connection->phase = HTTP_DRAIN;
 	http_connection_wake(connection);
 }

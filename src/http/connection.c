@@ -33,7 +33,6 @@ static void on_closed(uv_handle_t *handle)
  * is on the stack now may still look at it. */
 static void close_now(struct http_connection *connection)
 {
-	connection->phase = HTTP_CLOSED;
 	work_cancel(&connection->work);
 	http_deadline_clear(&connection->waiting);
 	http_deadline_clear(&connection->writing);
@@ -46,19 +45,24 @@ static void close_now(struct http_connection *connection)
 
 static void tell_gone(struct http_exchange *exchange)
 {
-	if (!exchange || exchange->answered)
-		return;
-	exchange->answered = true;
 	if (exchange->callbacks.on_gone)
 		exchange->callbacks.on_gone(exchange);
 }
 
 void http_connection_lose(struct http_connection *connection)
 {
-	if (connection->phase == HTTP_CLOSED)
+	enum http_action action = http_state_step(&connection->state, HTTP_EVENT_LOSE);
+	if (action == HTTP_ACTION_NONE)
 		return;
 	close_now(connection);
-	tell_gone(connection->exchange);
+	if (action == HTTP_ACTION_TELL)
+		tell_gone(connection->exchange);
+}
+
+void http_connection_break(struct http_connection *connection)
+{
+	if (http_state_step(&connection->state, HTTP_EVENT_BREAK) == HTTP_ACTION_WAKE)
+		http_connection_wake(connection);
 }
 
 void http_drop(struct http_exchange *exchange)
@@ -68,7 +72,7 @@ void http_drop(struct http_exchange *exchange)
 
 void http_connection_wake(struct http_connection *connection)
 {
-	if (!connection->running && connection->phase != HTTP_CLOSED)
+	if (!connection->running && connection->state != HTTP_CLOSED)
 		work_wait(&connection->work, connection->share);
 }
 
@@ -77,23 +81,48 @@ static bool wants_input(const struct http_connection *connection)
 	const struct http_exchange *exchange = connection->exchange;
 	if (connection->peer_done)
 		return false;
-	switch (connection->phase) {
+	switch (connection->state) {
 	case HTTP_HANDSHAKE:
+	case HTTP_ANSWERED:
 	case HTTP_SKIP:
 	case HTTP_LINGER:
 		return true;
 	case HTTP_HEAD:
 		return connection->output.size <= HTTP_QUEUE_HIGH;
-	case HTTP_EXCHANGE:
+	case HTTP_ASKED:
+	case HTTP_ANSWERING:
+	case HTTP_REFUSED:
 		/* Behind a whole request we read on, to see the client go. */
-		return exchange->body_done || http_body_wanted(exchange);
+		return http_body_complete(exchange->body) || http_body_wanted(exchange);
 	case HTTP_UPGRADED:
 		return !exchange->body_paused;
 	case HTTP_DRAIN:
+	case HTTP_BROKEN:
+	case HTTP_ABORTED:
 	case HTTP_CLOSED:
+	case HTTP_STATES:
 		break;
 	}
 	return false;
+}
+
+/* A handler has the request; an answer is expected, or has begun. */
+static bool awaits_answer(const struct http_connection *connection)
+{
+	return connection->state == HTTP_ASKED || connection->state == HTTP_ANSWERING;
+}
+
+/* The client has closed its half, and as we do not read (a body is held), we will not see it. */
+static bool end_is_hidden(const struct http_connection *connection)
+{
+	return connection->hung_up && awaits_answer(connection) && !wants_input(connection);
+}
+
+/* Has the producer of an answer been told to wait, and is there room again? */
+static bool wants_more(const struct http_connection *connection)
+{
+	return http_state_open(connection->state) && connection->exchange->wants_drain &&
+	       connection->output.size <= HTTP_QUEUE_LOW;
 }
 
 static void stop_waiting(struct http_connection *connection)
@@ -102,31 +131,38 @@ static void stop_waiting(struct http_connection *connection)
 	connection->waiting_kind = -1;
 }
 
-static void end_exchange(struct http_connection *connection, enum http_phase next)
+static void drop_exchange(struct http_connection *connection)
 {
 	http_exchange_free(connection->exchange);
 	connection->exchange = NULL;
-	connection->phase = next;
 	stop_waiting(connection);
+}
+
+static void end_exchange(struct http_connection *connection, enum http_event event)
+{
+	if (http_state_step(&connection->state, event) == HTTP_ACTION_TELL)
+		tell_gone(connection->exchange);
+	drop_exchange(connection);
 }
 
 /* The handler is through: what becomes of the connection? */
 static void finish_exchange(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
-	if (!exchange->body_done && exchange->body_left > HTTP_SKIP_MAX)
+	bool complete = http_body_complete(exchange->body);
+	if (!complete && exchange->body_left > HTTP_SKIP_MAX)
 		connection->close_after = true;
 	if (connection->close_after) {
 		/* When the client did not ask for it, it may have sent the next request. */
-		connection->lingers = exchange->keep_alive || !exchange->body_done;
-		end_exchange(connection, HTTP_DRAIN);
-	} else if (!exchange->body_done) {
+		connection->lingers |= exchange->keep_alive || !complete;
+		end_exchange(connection, HTTP_EVENT_LAST);
+	} else if (complete) {
+		end_exchange(connection, HTTP_EVENT_KEPT);
+	} else {
+		(void)http_state_step(&connection->state, HTTP_EVENT_UNREAD);
 		exchange->body_maximum = exchange->body_taken + HTTP_SKIP_MAX;
 		http_exchange_drop_passed(exchange);
-		connection->phase = HTTP_SKIP;
 		stop_waiting(connection);
-	} else {
-		end_exchange(connection, HTTP_HEAD);
 	}
 }
 
@@ -169,7 +205,7 @@ static size_t take_head(struct http_connection *connection, char *data, size_t s
 		return size;
 	}
 	connection->requests_left--;
-	connection->phase = HTTP_EXCHANGE;
+	(void)http_state_step(&connection->state, HTTP_EVENT_REQUEST);
 	connection->used = true;
 	stop_waiting(connection);
 	http_caller_spare(connection, false);
@@ -177,29 +213,13 @@ static size_t take_head(struct http_connection *connection, char *data, size_t s
 	return head_size;
 }
 
-static size_t take_exchange(struct http_connection *connection, char *data, size_t size)
+static size_t take_body(struct http_connection *connection, char *data, size_t size)
 {
 	struct http_exchange *exchange = connection->exchange;
-	size_t used = 0;
-	if (!exchange->answered && !exchange->upgraded)
-		used = http_body_take(exchange, data, size);
-	if (exchange->body_done && exchange->body_reading && !exchange->body_paused &&
-	    !exchange->body_end_told && http_exchange_open(exchange)) {
-		exchange->body_end_told = true;
-		if (exchange->callbacks.on_end)
-			exchange->callbacks.on_end(exchange);
-	}
-	if (connection->broken)
-		return used;
-	if (exchange->refused) {
-		tell_gone(exchange);
-		end_exchange(connection, HTTP_DRAIN);
-	} else if (exchange->upgraded) {
-		connection->phase = HTTP_UPGRADED;
-		stop_waiting(connection);
-	} else if (exchange->answered) {
-		finish_exchange(connection);
-	}
+	size_t used = http_body_take(exchange, data, size);
+	if (http_exchange_open(exchange) && !exchange->body_paused &&
+	    http_body_step(&exchange->body, HTTP_BODY_EVENT_TELL) && exchange->callbacks.on_end)
+		exchange->callbacks.on_end(exchange);
 	return used;
 }
 
@@ -207,25 +227,20 @@ static size_t take_skipped(struct http_connection *connection, char *data, size_
 {
 	struct http_exchange *exchange = connection->exchange;
 	size_t used = http_body_take(exchange, data, size);
-	if (exchange->body_done)
-		end_exchange(connection, connection->close_after ? HTTP_DRAIN : HTTP_HEAD);
+	if (http_body_complete(exchange->body))
+		end_exchange(connection,
+			     connection->close_after ? HTTP_EVENT_LAST : HTTP_EVENT_KEPT);
 	return used;
 }
 
 static size_t take_upgraded(struct http_connection *connection, char *data, size_t size)
 {
 	struct http_exchange *exchange = connection->exchange;
-	size_t used = 0;
-	if (size > 0 && !exchange->body_paused && http_exchange_open(exchange)) {
-		used = size;
-		if (exchange->callbacks.on_data)
-			exchange->callbacks.on_data(exchange, data, size);
-	}
-	if (exchange->answered && !connection->broken) {
-		connection->lingers = true;
-		end_exchange(connection, HTTP_DRAIN);
-	}
-	return used;
+	if (size == 0 || exchange->body_paused)
+		return 0;
+	if (exchange->callbacks.on_data)
+		exchange->callbacks.on_data(exchange, data, size);
+	return size;
 }
 
 /* Takes what can be taken of data now; returns how much that was. A loop and not a recursion: a
@@ -234,16 +249,21 @@ static size_t process(struct http_connection *connection, char *data, size_t siz
 {
 	size_t used = 0;
 	for (;;) {
-		enum http_phase phase = connection->phase;
+		enum http_state state = connection->state;
 		size_t before = used;
-		if (connection->broken)
-			http_connection_lose(connection);
-		switch (connection->phase) {
+		switch (state) {
 		case HTTP_HEAD:
 			used += take_head(connection, data + used, size - used);
 			break;
-		case HTTP_EXCHANGE:
-			used += take_exchange(connection, data + used, size - used);
+		case HTTP_ASKED:
+		case HTTP_ANSWERING:
+			used += take_body(connection, data + used, size - used);
+			break;
+		case HTTP_ANSWERED:
+			finish_exchange(connection);
+			break;
+		case HTTP_REFUSED:
+			end_exchange(connection, HTTP_EVENT_LAST);
 			break;
 		case HTTP_SKIP:
 			used += take_skipped(connection, data + used, size - used);
@@ -251,13 +271,18 @@ static size_t process(struct http_connection *connection, char *data, size_t siz
 		case HTTP_UPGRADED:
 			used += take_upgraded(connection, data + used, size - used);
 			break;
+		case HTTP_BROKEN:
+		case HTTP_ABORTED:
+			http_connection_lose(connection);
+			return size;
 		case HTTP_HANDSHAKE:
 		case HTTP_DRAIN:
 		case HTTP_LINGER:
 		case HTTP_CLOSED:
+		case HTTP_STATES:
 			return size;
 		}
-		if (used == before && connection->phase == phase && !connection->broken)
+		if (used == before && connection->state == state)
 			return used;
 	}
 }
@@ -277,26 +302,14 @@ static void end_of_input(struct http_connection *connection)
 	struct http_exchange *exchange = connection->exchange;
 	connection->peer_done = connection->hung_up = true;
 	connection->more = false;
-	switch (connection->phase) {
-	case HTTP_UPGRADED:
-		if (!exchange->callbacks.on_end)
-			http_connection_lose(connection);
-		else if (http_exchange_open(exchange))
-			exchange->callbacks.on_end(exchange);
-		break;
-	case HTTP_HEAD:
-	case HTTP_SKIP:
-		/* Answers that are queued still go out. */
-		end_exchange(connection, HTTP_DRAIN);
+	enum http_action action = http_state_step(&connection->state, HTTP_EVENT_CLIENT_END);
+	if (action == HTTP_ACTION_DO) {
+		drop_exchange(connection);
 		connection->lingers = false;
-		break;
-	case HTTP_HANDSHAKE:
-	case HTTP_EXCHANGE:
-	case HTTP_DRAIN:
-	case HTTP_LINGER:
-	case HTTP_CLOSED:
+	} else if (action == HTTP_ACTION_TELL && exchange->callbacks.on_end) {
+		exchange->callbacks.on_end(exchange);
+	} else {
 		http_connection_lose(connection);
-		break;
 	}
 }
 
@@ -325,12 +338,12 @@ static size_t fill(struct http_connection *connection)
 	if (scratch) {
 		size_t used = process(connection, place, (size_t)got);
 		if (http_queue_append(input, place + used, (size_t)got - used) < 0)
-			connection->broken = true;
+			http_connection_break(connection);
 	} else {
 		input->size += (uint32_t)got;
 		digest(connection);
 	}
-	if (connection->phase == HTTP_EXCHANGE && connection->exchange->body_done &&
+	if (awaits_answer(connection) && http_body_complete(connection->exchange->body) &&
 	    input->size > HTTP_AHEAD_MAX)
 		http_connection_lose(connection);
 	return (size_t)got;
@@ -341,9 +354,8 @@ static void run_input(struct http_connection *connection)
 	size_t total = 0;
 	for (;;) {
 		digest(connection);
-		if (connection->phase == HTTP_CLOSED || !connection->more ||
-		    !wants_input(connection) || connection->requests_left == 0 ||
-		    total >= HTTP_TURN_BYTES)
+		if (!connection->more || !wants_input(connection) ||
+		    connection->requests_left == 0 || total >= HTTP_TURN_BYTES)
 			return;
 		total += fill(connection);
 	}
@@ -351,16 +363,14 @@ static void run_input(struct http_connection *connection)
 
 static void flush(struct http_connection *connection)
 {
-	if (connection->phase != HTTP_CLOSED && !connection->broken &&
-	    http_transport_write(connection, NULL, 0) < 0)
+	if (!http_state_ends(connection->state) && http_transport_write(connection, NULL, 0) < 0)
 		http_connection_lose(connection);
 }
 
 static void give_drain(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
-	if (connection->phase == HTTP_CLOSED || !exchange || !exchange->wants_drain ||
-	    connection->output.size > HTTP_QUEUE_LOW || !http_exchange_open(exchange))
+	if (!wants_more(connection))
 		return;
 	exchange->wants_drain = false;
 	if (exchange->callbacks.on_drain)
@@ -370,11 +380,11 @@ static void give_drain(struct http_connection *connection)
 /* Our last byte is out. */
 static void end_drain(struct http_connection *connection)
 {
-	if (connection->phase != HTTP_DRAIN || connection->output.size > 0)
+	if (connection->state != HTTP_DRAIN || connection->output.size > 0)
 		return;
 	http_transport_shutdown(connection);
 	if (connection->lingers && !connection->peer_done) {
-		connection->phase = HTTP_LINGER;
+		(void)http_state_step(&connection->state, HTTP_EVENT_SENT);
 		http_queue_done(&connection->input);
 	} else {
 		http_connection_lose(connection);
@@ -406,7 +416,7 @@ static void wait_for_head(struct http_connection *connection)
 
 static void update_deadline(struct http_connection *connection)
 {
-	switch (connection->phase) {
+	switch (connection->state) {
 	case HTTP_HANDSHAKE:
 		wait_for(connection,
 			 connection->server->stopping ? HTTP_DEADLINE_FIRST : HTTP_DEADLINE_HEAD,
@@ -415,7 +425,8 @@ static void update_deadline(struct http_connection *connection)
 	case HTTP_HEAD:
 		wait_for_head(connection);
 		return;
-	case HTTP_EXCHANGE:
+	case HTTP_ASKED:
+	case HTTP_ANSWERING:
 		if (!http_body_wanted(connection->exchange))
 			break;
 		wait_for(connection, HTTP_DEADLINE_BODY, connection->body_moved);
@@ -427,8 +438,13 @@ static void update_deadline(struct http_connection *connection)
 		wait_for(connection, HTTP_DEADLINE_LINGER, false);
 		return;
 	case HTTP_UPGRADED:
+	case HTTP_REFUSED:
+	case HTTP_BROKEN:
+	case HTTP_ANSWERED:
 	case HTTP_DRAIN:
+	case HTTP_ABORTED:
 	case HTTP_CLOSED:
+	case HTTP_STATES:
 		break;
 	}
 	stop_waiting(connection);
@@ -438,10 +454,9 @@ static void update_deadline(struct http_connection *connection)
  * a head that is still coming. */
 static void settle_holdings(struct http_connection *connection)
 {
-	if (connection->phase != HTTP_HEAD)
+	if (connection->state != HTTP_HEAD)
 		http_transport_drop_passed(connection);
-	http_caller_spare(connection,
-			  connection->phase != HTTP_EXCHANGE && connection->phase != HTTP_UPGRADED);
+	http_caller_spare(connection, !http_state_open(connection->state));
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -474,12 +489,12 @@ static void update_interest(struct http_connection *connection)
 /* Is there anything to do that no event will announce? */
 static bool needs_turn(struct http_connection *connection)
 {
-	const struct http_exchange *exchange = connection->exchange;
-	if (connection->hung_up && connection->phase == HTTP_EXCHANGE && !wants_input(connection))
-		connection->broken = true;
-	return connection->broken || (connection->more && wants_input(connection)) ||
+	if (end_is_hidden(connection))
+		http_connection_break(connection);
+	return http_state_ends(connection->state) ||
+	       (connection->more && wants_input(connection)) ||
 	       (connection->held && connection->output.size <= HTTP_QUEUE_HIGH) ||
-	       (exchange && exchange->wants_drain && connection->output.size <= HTTP_QUEUE_LOW);
+	       wants_more(connection);
 }
 
 static void handshake(struct http_connection *connection)
@@ -490,12 +505,12 @@ static void handshake(struct http_connection *connection)
 	else if (result == 0)
 		connection->more = false;
 	else
-		connection->phase = HTTP_HEAD;
+		(void)http_state_step(&connection->state, HTTP_EVENT_SECURED);
 }
 
 void http_connection_run(struct http_connection *connection, int events)
 {
-	if (connection->phase == HTTP_CLOSED)
+	if (connection->state == HTTP_CLOSED)
 		return;
 	work_cancel(&connection->work);
 	events |= connection->events;
@@ -508,23 +523,23 @@ void http_connection_run(struct http_connection *connection, int events)
 		connection->more = true;
 	if ((events & UV_WRITABLE) || connection->tls_write_wants_read)
 		connection->blocked = false;
-	if (connection->phase == HTTP_HANDSHAKE)
+	if (connection->state == HTTP_HANDSHAKE)
 		handshake(connection);
-	if (connection->phase != HTTP_HANDSHAKE) {
+	if (connection->state != HTTP_HANDSHAKE) {
 		flush(connection);
 		give_drain(connection);
 		run_input(connection);
 		flush(connection);
 		end_drain(connection);
 	}
-	if (connection->phase != HTTP_CLOSED) {
+	if (connection->state != HTTP_CLOSED) {
 		settle_holdings(connection);
 		update_deadline(connection);
 	}
-	if (connection->phase != HTTP_CLOSED)
+	if (connection->state != HTTP_CLOSED)
 		update_interest(connection);
 	connection->running = false;
-	if (connection->phase != HTTP_CLOSED && needs_turn(connection))
+	if (connection->state != HTTP_CLOSED && needs_turn(connection))
 		work_wait(&connection->work, connection->share);
 }
 
@@ -544,7 +559,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 		/* It would be reported for ever; the end is seen by reading from here on. Where
 		 * nothing is read (a body that is held), the client counts as gone. */
 		connection->hung_up = true;
-		if (connection->phase == HTTP_EXCHANGE && !wants_input(connection)) {
+		if (end_is_hidden(connection)) {
 			http_connection_lose(connection);
 			return;
 		}
@@ -559,14 +574,14 @@ void http_connection_expire(struct http_connection *connection, enum http_deadli
 {
 	if (kind != HTTP_DEADLINE_WRITE)
 		connection->waiting_kind = -1;
-	bool head = (kind == HTTP_DEADLINE_HEAD || kind == HTTP_DEADLINE_PASSED) &&
-		    connection->phase == HTTP_HEAD;
-	bool body = kind == HTTP_DEADLINE_BODY && connection->phase == HTTP_EXCHANGE;
-	if (!head && !body) {
+	if (kind == HTTP_DEADLINE_HEAD || kind == HTTP_DEADLINE_PASSED) {
+		http_refuse(connection, 408, "the head took too long");
+	} else if (kind == HTTP_DEADLINE_BODY) {
+		http_refuse(connection, 408, "the body took too long");
+	} else {
 		http_connection_lose(connection);
 		return;
 	}
-	http_refuse(connection, 408, head ? "the head took too long" : "the body took too long");
 	http_connection_run(connection, 0);
 }
 
@@ -631,7 +646,7 @@ int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_C
 		abort();
 	connection->server = server;
 	connection->fd = fd;
-	connection->phase = tls ? HTTP_HANDSHAKE : HTTP_HEAD;
+	connection->state = tls ? HTTP_HANDSHAKE : HTTP_HEAD;
 	connection->waiting_kind = -1;
 	connection->peer = (struct http_peer){
 	    .is_unix = is_unix,

@@ -78,7 +78,7 @@ static void set_body(struct http_exchange *exchange, const struct http_head *hea
 	exchange->request.has_body = head->chunked || head->content_length > 0;
 	exchange->body_chunked = head->chunked;
 	exchange->body_left = head->content_length > 0 ? (uint64_t)head->content_length : 0;
-	exchange->body_done = !exchange->request.has_body;
+	exchange->body = exchange->request.has_body ? HTTP_BODY_UNASKED : HTTP_BODY_NONE;
 }
 
 /* A client's own id joins its records and ours; one that could be read as something else in a log
@@ -151,8 +151,7 @@ void http_exchange_free(struct http_exchange *exchange)
 
 bool http_exchange_open(const struct http_exchange *exchange)
 {
-	return !exchange->answered && !exchange->refused && !exchange->connection->broken &&
-	       exchange->connection->phase != HTTP_CLOSED;
+	return http_state_open(exchange->connection->state);
 }
 
 const struct http_request *http_request(const struct http_exchange *exchange)

@@ -335,20 +335,20 @@ static void on_grace_over(uv_timer_t *timer)
 static void ask_to_close(struct http_connection *connection)
 {
 	bool expects_request =
-	    connection->phase == HTTP_HANDSHAKE || connection->phase == HTTP_HEAD;
+	    connection->state == HTTP_HANDSHAKE || connection->state == HTTP_HEAD;
 	connection->close_after = true;
 	if (!connection->running && (expects_request || connection->events))
 		http_connection_run(connection, expects_request ? UV_READABLE : 0);
-	if (connection->phase == HTTP_CLOSED)
+	if (connection->state == HTTP_CLOSED)
 		return;
-	expects_request = connection->phase == HTTP_HANDSHAKE ||
-			  (connection->phase == HTTP_HEAD && connection->output.size == 0);
+	expects_request = connection->state == HTTP_HANDSHAKE ||
+			  (connection->state == HTTP_HEAD && connection->output.size == 0);
 	if (expects_request && !connection->used)
 		return;
 	if (expects_request)
 		http_connection_lose(connection);
-	else if (connection->phase == HTTP_HEAD)
-		connection->phase = HTTP_DRAIN;
+	else if (connection->state == HTTP_HEAD)
+		(void)http_state_step(&connection->state, HTTP_EVENT_LAST);
 }
 
 void http_server_shutdown(struct http_server *server, uint32_t grace_ms,

@@ -58,7 +58,7 @@ static ssize_t unix_read(struct http_connection *connection, char *to, size_t ro
 {
 	int fds[HTTP_PASSED_FDS_MAX];
 	struct http_passed *passed = connection->passed;
-	bool wanted = connection->phase == HTTP_HEAD;
+	bool wanted = connection->state == HTTP_HEAD;
 	size_t count = wanted ? HTTP_PASSED_FDS_MAX - (passed ? passed->count : 0) : 0;
 	ssize_t got = fd_receive(connection->fd, to, room, fds, &count);
 	if (got < 0 || count == 0)

@@ -7,7 +7,7 @@
 
 static size_t held(const struct http_connection *connection)
 {
-	return connection->broken ? 0 : connection->output.room;
+	return http_state_ends(connection->state) ? 0 : connection->output.room;
 }
 
 /* What one caller's connections hold, or everybody's. */
@@ -47,8 +47,7 @@ static void keep_below(struct http_server *server, const struct http_caller *cal
 		log_warning("http: %zu MiB of answers are not read%s; the connection that has "
 			    "taken nothing for longest is closed",
 			    size >> 20, caller ? " by one caller" : "");
-		connection->broken = true;
-		http_connection_wake(connection);
+		http_connection_break(connection);
 	}
 }
 
