@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -78,6 +79,22 @@ static void describe(const struct http_caller *caller, char *text, size_t room)
 		snprintf(text, room, "%s/64", address);
 		return;
 	}
+}
+
+void http_peer_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from)
+{
+	struct ucred credentials = {0};
+	socklen_t size = sizeof(credentials), from_size = sizeof(*ret_from);
+	memset(ret_from, 0, sizeof(*ret_from));
+	if (!peer->is_unix) {
+		(void)getpeername(fd, (struct sockaddr *)ret_from, &from_size);
+		return;
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
+		return;
+	peer->pid = credentials.pid;
+	peer->uid = credentials.uid;
+	peer->gid = credentials.gid;
 }
 
 /* Whoever could replace the daemon anyway. A uid that the kernel did not tell is nobody's. */

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/fd.h"
 
@@ -125,17 +124,11 @@ static bool wants_more(const struct http_connection *connection)
 	       connection->output.size <= HTTP_QUEUE_LOW;
 }
 
-static void stop_waiting(struct http_connection *connection)
-{
-	http_deadline_clear(&connection->waiting);
-	connection->waiting_kind = -1;
-}
-
 static void drop_exchange(struct http_connection *connection)
 {
 	http_exchange_free(connection->exchange);
 	connection->exchange = NULL;
-	stop_waiting(connection);
+	http_deadline_stop(connection);
 }
 
 static void end_exchange(struct http_connection *connection, enum http_event event)
@@ -162,7 +155,7 @@ static void finish_exchange(struct http_connection *connection)
 		(void)http_state_step(&connection->state, HTTP_EVENT_UNREAD);
 		exchange->body_maximum = exchange->body_taken + HTTP_SKIP_MAX;
 		http_exchange_drop_passed(exchange);
-		stop_waiting(connection);
+		http_deadline_stop(connection);
 	}
 }
 
@@ -207,7 +200,7 @@ static size_t take_head(struct http_connection *connection, char *data, size_t s
 	connection->requests_left--;
 	(void)http_state_step(&connection->state, HTTP_EVENT_REQUEST);
 	connection->used = true;
-	stop_waiting(connection);
+	http_deadline_stop(connection);
 	http_caller_spare(connection, false);
 	server->handlers.handle(server->handlers.context, connection->exchange);
 	return head_size;
@@ -391,65 +384,6 @@ static void end_drain(struct http_connection *connection)
 	}
 }
 
-static void wait_for(struct http_connection *connection, enum http_deadline_kind kind, bool again)
-{
-	if (connection->waiting_kind == (int8_t)kind && !again)
-		return;
-	connection->waiting_kind = (int8_t)kind;
-	http_deadline_set(connection->server, &connection->waiting, kind);
-}
-
-/* What of a head is there decides how long its rest may take. */
-static void wait_for_head(struct http_connection *connection)
-{
-	if (connection->passed)
-		wait_for(connection, HTTP_DEADLINE_PASSED, false);
-	else if (connection->held)
-		stop_waiting(connection);
-	else
-		wait_for(connection,
-			 connection->input.size         ? HTTP_DEADLINE_HEAD
-			 : connection->server->stopping ? HTTP_DEADLINE_FIRST
-							: HTTP_DEADLINE_IDLE,
-			 false);
-}
-
-static void update_deadline(struct http_connection *connection)
-{
-	switch (connection->state) {
-	case HTTP_HANDSHAKE:
-		wait_for(connection,
-			 connection->server->stopping ? HTTP_DEADLINE_FIRST : HTTP_DEADLINE_HEAD,
-			 false);
-		return;
-	case HTTP_HEAD:
-		wait_for_head(connection);
-		return;
-	case HTTP_ASKED:
-	case HTTP_ANSWERING:
-		if (!http_body_wanted(connection->exchange))
-			break;
-		wait_for(connection, HTTP_DEADLINE_BODY, connection->body_moved);
-		return;
-	case HTTP_SKIP:
-		wait_for(connection, HTTP_DEADLINE_BODY, false);
-		return;
-	case HTTP_LINGER:
-		wait_for(connection, HTTP_DEADLINE_LINGER, false);
-		return;
-	case HTTP_UPGRADED:
-	case HTTP_REFUSED:
-	case HTTP_BROKEN:
-	case HTTP_ANSWERED:
-	case HTTP_DRAIN:
-	case HTTP_ABORTED:
-	case HTTP_CLOSED:
-	case HTTP_STATES:
-		break;
-	}
-	stop_waiting(connection);
-}
-
 /* Who has no request at its handler can make room for others, and holds no descriptors but those of
  * a head that is still coming. */
 static void settle_holdings(struct http_connection *connection)
@@ -534,7 +468,7 @@ void http_connection_run(struct http_connection *connection, int events)
 	}
 	if (connection->state != HTTP_CLOSED) {
 		settle_holdings(connection);
-		update_deadline(connection);
+		http_deadline_update(connection);
 	}
 	if (connection->state != HTTP_CLOSED)
 		update_interest(connection);
@@ -585,38 +519,6 @@ void http_connection_expire(struct http_connection *connection, enum http_deadli
 	http_connection_run(connection, 0);
 }
 
-static SSL *tls_new(SSL_CTX *context, int fd)
-{
-	SSL *ssl = SSL_new(context);
-	if (!ssl)
-		return NULL;
-	/* Buffers are given back between records, so that an idle TLS connection costs less. */
-	SSL_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-			      SSL_MODE_RELEASE_BUFFERS);
-	SSL_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-	if (!SSL_set_min_proto_version(ssl, TLS1_2_VERSION) || !SSL_set_fd(ssl, fd)) {
-		SSL_free(ssl);
-		return NULL;
-	}
-	return ssl;
-}
-
-void http_connection_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from)
-{
-	struct ucred credentials = {0};
-	socklen_t size = sizeof(credentials), from_size = sizeof(*ret_from);
-	memset(ret_from, 0, sizeof(*ret_from));
-	if (!peer->is_unix) {
-		(void)getpeername(fd, (struct sockaddr *)ret_from, &from_size);
-		return;
-	}
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
-		return;
-	peer->pid = credentials.pid;
-	peer->uid = credentials.uid;
-	peer->gid = credentials.gid;
-}
-
 /* The socket to libuv, and its peer to the callers. */
 static int attach(struct http_server *server, struct http_connection *connection, int fd,
 		  SSL_CTX *tls)
@@ -628,7 +530,7 @@ static int attach(struct http_server *server, struct http_connection *connection
 		return -EBUSY;
 	connection->share = work_share_hold(connection->caller->share);
 	int result = -ENOMEM;
-	if (!tls || (connection->ssl = tls_new(tls, fd)))
+	if (!tls || http_transport_secure(connection, tls))
 		result = uv_poll_init(server->loop, &connection->poll, fd);
 	if (result < 0) {
 		SSL_free(connection->ssl);
@@ -667,7 +569,7 @@ int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_C
 	list_append(&server->connections, &connection->node);
 	server->handle_count++;
 	settle_holdings(connection);
-	update_deadline(connection);
+	http_deadline_update(connection);
 	update_interest(connection);
 	return 0;
 }

@@ -231,10 +231,16 @@ void http_deadlines_init(struct http_server *server);
 void http_deadline_set(struct http_server *server, struct http_deadline *deadline,
 		       enum http_deadline_kind kind);
 void http_deadline_clear(struct http_deadline *deadline);
+/* Sets the deadline for the client's bytes that the connection's state asks for, or none. */
+void http_deadline_update(struct http_connection *connection);
+/* The client's bytes are not waited for. */
+void http_deadline_stop(struct http_connection *connection);
 
 /* callers.c */
 void http_callers_init(struct http_server *server);
 void http_callers_done(struct http_server *server);
+/* Asks the kernel who is at the other end. */
+void http_peer_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
 /* Counts a new connection; NULL when there is no room for it. May close others to make some. */
 struct http_caller *http_caller_join(struct http_server *server, const struct http_peer *peer,
 				     const struct sockaddr_storage *from);
@@ -250,6 +256,8 @@ NODISCARD int http_caller_charge(struct http_connection *connection, size_t coun
 void http_caller_discharge(struct http_connection *connection, size_t count);
 
 /* transport.c */
+/* Gives it TLS; false: OpenSSL could not. */
+NODISCARD bool http_transport_secure(struct http_connection *connection, SSL_CTX *context);
 /* 1: done; 0: waits for the client; -errno. */
 NODISCARD int http_transport_handshake(struct http_connection *connection);
 /* Bytes read, 0 at the end of the client's bytes, -EAGAIN, or -errno. */
@@ -267,7 +275,6 @@ void http_transport_close(struct http_connection *connection);
 /* Takes a connected, non-blocking socket. -errno leaves it to whoever called; -EBUSY: its peer has
  * no room. */
 NODISCARD int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_CTX *tls);
-void http_connection_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
 void http_connection_run(struct http_connection *connection, int events);
 /* Asks for a turn soon. */
 void http_connection_wake(struct http_connection *connection);

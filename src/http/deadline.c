@@ -94,3 +94,60 @@ void http_deadline_clear(struct http_deadline *deadline)
 {
 	list_remove(&deadline->node);
 }
+
+/* What of the client's is waited for, or -1. What has come of a head decides how long its rest may
+ * take. */
+static int deadline_kind_wanted(const struct http_connection *connection)
+{
+	bool stopping = connection->server->stopping;
+	switch (connection->state) {
+	case HTTP_HANDSHAKE:
+		return stopping ? HTTP_DEADLINE_FIRST : HTTP_DEADLINE_HEAD;
+	case HTTP_HEAD:
+		if (connection->passed)
+			return HTTP_DEADLINE_PASSED;
+		if (connection->held)
+			break;
+		if (connection->input.size > 0)
+			return HTTP_DEADLINE_HEAD;
+		return stopping ? HTTP_DEADLINE_FIRST : HTTP_DEADLINE_IDLE;
+	case HTTP_ASKED:
+	case HTTP_ANSWERING:
+		return http_body_wanted(connection->exchange) ? HTTP_DEADLINE_BODY : -1;
+	case HTTP_SKIP:
+		return HTTP_DEADLINE_BODY;
+	case HTTP_LINGER:
+		return HTTP_DEADLINE_LINGER;
+	case HTTP_UPGRADED:
+	case HTTP_REFUSED:
+	case HTTP_BROKEN:
+	case HTTP_ANSWERED:
+	case HTTP_DRAIN:
+	case HTTP_ABORTED:
+	case HTTP_CLOSED:
+	case HTTP_STATES:
+		break;
+	}
+	return -1;
+}
+
+void http_deadline_stop(struct http_connection *connection)
+{
+	http_deadline_clear(&connection->waiting);
+	connection->waiting_kind = -1;
+}
+
+void http_deadline_update(struct http_connection *connection)
+{
+	int kind = deadline_kind_wanted(connection);
+	/* A body that is read has a longest pause; one that is skipped has a time for all of it. */
+	bool again =
+	    kind == HTTP_DEADLINE_BODY && connection->body_moved && connection->state != HTTP_SKIP;
+	if (kind < 0) {
+		http_deadline_stop(connection);
+	} else if (kind != connection->waiting_kind || again) {
+		connection->waiting_kind = (int8_t)kind;
+		http_deadline_set(connection->server, &connection->waiting,
+				  (enum http_deadline_kind)kind);
+	}
+}

@@ -222,7 +222,7 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings 
 	server->work = work_queue_of(loop);
 	http_deadlines_init(server);
 	http_callers_init(server);
-	server->identify = http_connection_identify;
+	server->identify = http_peer_identify;
 	uv_timer_init(loop, &server->accept_timer);
 	uv_timer_init(loop, &server->grace_timer);
 	uv_idle_init(loop, &server->idle);
