@@ -12,20 +12,20 @@ bool http_body_wanted(const struct http_exchange *exchange)
 
 /* The request was answered and the rest of its body cannot be skipped: the answer still goes out,
  * then the connection closes. */
-static void give_up_skipping(struct http_exchange *exchange)
+static void body_give_up_skipping(struct http_exchange *exchange)
 {
 	exchange->connection->close_after = exchange->connection->lingers = true;
 	(void)http_body_step(&exchange->body, HTTP_BODY_EVENT_LAST);
 }
 
 /* A piece of body to whoever wants it. */
-static void give(struct http_exchange *exchange, const char *data, size_t size)
+static void body_give(struct http_exchange *exchange, const char *data, size_t size)
 {
 	bool skipping = exchange->connection->state == HTTP_SKIP;
 	exchange->body_taken += size;
 	if (exchange->body_taken > exchange->body_maximum) {
 		if (skipping)
-			give_up_skipping(exchange);
+			body_give_up_skipping(exchange);
 		else
 			http_refuse(exchange->connection, 413, "the body is too long");
 	} else if (!skipping && exchange->callbacks.on_data) {
@@ -33,7 +33,7 @@ static void give(struct http_exchange *exchange, const char *data, size_t size)
 	}
 }
 
-static size_t take_chunked(struct http_exchange *exchange, const char *data, size_t size)
+static size_t body_take_chunked(struct http_exchange *exchange, const char *data, size_t size)
 {
 	const char *piece, *reason;
 	size_t piece_size;
@@ -41,7 +41,7 @@ static size_t take_chunked(struct http_exchange *exchange, const char *data, siz
 	    http_chunked_next(&exchange->chunked, data, size, &piece, &piece_size, &reason);
 	if (used < 0) {
 		if (exchange->connection->state == HTTP_SKIP)
-			give_up_skipping(exchange);
+			body_give_up_skipping(exchange);
 		else
 			http_refuse(exchange->connection, 400, reason);
 		return size;
@@ -49,7 +49,7 @@ static size_t take_chunked(struct http_exchange *exchange, const char *data, siz
 	if (exchange->chunked.phase == CHUNK_DONE)
 		(void)http_body_step(&exchange->body, HTTP_BODY_EVENT_LAST);
 	if (piece_size > 0)
-		give(exchange, piece, piece_size);
+		body_give(exchange, piece, piece_size);
 	return (size_t)used;
 }
 
@@ -61,14 +61,14 @@ size_t http_body_take(struct http_exchange *exchange, char *data, size_t size)
 	while (used < size && connection->state == state && http_body_wanted(exchange)) {
 		connection->body_moved = true;
 		if (exchange->body_chunked) {
-			used += take_chunked(exchange, data + used, size - used);
+			used += body_take_chunked(exchange, data + used, size - used);
 			continue;
 		}
 		size_t piece = (size_t)MIN((uint64_t)(size - used), exchange->body_left);
 		exchange->body_left -= piece;
 		if (exchange->body_left == 0)
 			(void)http_body_step(&exchange->body, HTTP_BODY_EVENT_LAST);
-		give(exchange, data + used, piece);
+		body_give(exchange, data + used, piece);
 		used += piece;
 	}
 	return used;

@@ -15,7 +15,7 @@
 #define EAGER_PARSE 1024
 #define INPUT_ROOM 2048
 
-static void on_closed(uv_handle_t *handle)
+static void on_connection_closed(uv_handle_t *handle)
 {
 	struct http_connection *connection = handle->data;
 	struct http_server *server = connection->server;
@@ -30,19 +30,19 @@ static void on_closed(uv_handle_t *handle)
 
 /* libuv keeps the handle until the end of this turn of the loop, and with it the memory: whoever
  * is on the stack now may still look at it. */
-static void close_now(struct http_connection *connection)
+static void connection_close(struct http_connection *connection)
 {
 	work_cancel(&connection->work);
 	http_deadline_clear(&connection->waiting);
 	http_deadline_clear(&connection->writing);
-	uv_close((uv_handle_t *)&connection->poll, on_closed);
+	uv_close((uv_handle_t *)&connection->poll, on_connection_closed);
 	http_transport_close(connection);
 	http_transport_drop_passed(connection);
 	http_caller_leave(connection);
 	http_server_forget(connection);
 }
 
-static void tell_gone(struct http_exchange *exchange)
+static void exchange_tell_gone(struct http_exchange *exchange)
 {
 	if (exchange->callbacks.on_gone)
 		exchange->callbacks.on_gone(exchange);
@@ -53,9 +53,9 @@ void http_connection_lose(struct http_connection *connection)
 	enum http_action action = http_state_step(&connection->state, HTTP_EVENT_LOSE);
 	if (action == HTTP_ACTION_NONE)
 		return;
-	close_now(connection);
+	connection_close(connection);
 	if (action == HTTP_ACTION_TELL)
-		tell_gone(connection->exchange);
+		exchange_tell_gone(connection->exchange);
 }
 
 void http_connection_break(struct http_connection *connection)
@@ -75,7 +75,7 @@ void http_connection_wake(struct http_connection *connection)
 		work_wait(&connection->work, connection->share);
 }
 
-static bool wants_input(const struct http_connection *connection)
+static bool connection_wants_input(const struct http_connection *connection)
 {
 	const struct http_exchange *exchange = connection->exchange;
 	if (connection->peer_done)
@@ -106,40 +106,41 @@ static bool wants_input(const struct http_connection *connection)
 }
 
 /* A handler has the request; an answer is expected, or has begun. */
-static bool awaits_answer(const struct http_connection *connection)
+static bool connection_awaits_answer(const struct http_connection *connection)
 {
 	return connection->state == HTTP_ASKED || connection->state == HTTP_ANSWERING;
 }
 
 /* The client has closed its half, and as we do not read (a body is held), we will not see it. */
-static bool end_is_hidden(const struct http_connection *connection)
+static bool connection_end_is_hidden(const struct http_connection *connection)
 {
-	return connection->hung_up && awaits_answer(connection) && !wants_input(connection);
+	return connection->hung_up && connection_awaits_answer(connection) &&
+	       !connection_wants_input(connection);
 }
 
 /* Has the producer of an answer been told to wait, and is there room again? */
-static bool wants_more(const struct http_connection *connection)
+static bool connection_drain_is_due(const struct http_connection *connection)
 {
 	return http_state_open(connection->state) && connection->exchange->wants_drain &&
 	       connection->output.size <= HTTP_QUEUE_LOW;
 }
 
-static void drop_exchange(struct http_connection *connection)
+static void connection_drop_exchange(struct http_connection *connection)
 {
 	http_exchange_free(connection->exchange);
 	connection->exchange = NULL;
 	http_deadline_stop(connection);
 }
 
-static void end_exchange(struct http_connection *connection, enum http_event event)
+static void connection_end_exchange(struct http_connection *connection, enum http_event event)
 {
 	if (http_state_step(&connection->state, event) == HTTP_ACTION_TELL)
-		tell_gone(connection->exchange);
-	drop_exchange(connection);
+		exchange_tell_gone(connection->exchange);
+	connection_drop_exchange(connection);
 }
 
 /* The handler is through: what becomes of the connection? */
-static void finish_exchange(struct http_connection *connection)
+static void connection_finish_exchange(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
 	bool complete = http_body_complete(exchange->body);
@@ -148,9 +149,9 @@ static void finish_exchange(struct http_connection *connection)
 	if (connection->close_after) {
 		/* When the client did not ask for it, it may have sent the next request. */
 		connection->lingers |= exchange->keep_alive || !complete;
-		end_exchange(connection, HTTP_EVENT_LAST);
+		connection_end_exchange(connection, HTTP_EVENT_LAST);
 	} else if (complete) {
-		end_exchange(connection, HTTP_EVENT_KEPT);
+		connection_end_exchange(connection, HTTP_EVENT_KEPT);
 	} else {
 		(void)http_state_step(&connection->state, HTTP_EVENT_UNREAD);
 		exchange->body_maximum = exchange->body_taken + HTTP_SKIP_MAX;
@@ -159,7 +160,8 @@ static void finish_exchange(struct http_connection *connection)
 	}
 }
 
-static bool worth_parsing(const struct http_connection *connection, const char *data, size_t size)
+static bool connection_head_is_worth_parsing(const struct http_connection *connection,
+					     const char *data, size_t size)
 {
 	size_t scanned = connection->scanned;
 	if (scanned == size)
@@ -168,7 +170,7 @@ static bool worth_parsing(const struct http_connection *connection, const char *
 	       memchr(data + scanned, '\n', size - scanned);
 }
 
-static size_t take_head(struct http_connection *connection, char *data, size_t size)
+static size_t connection_take_head(struct http_connection *connection, char *data, size_t size)
 {
 	struct http_server *server = connection->server;
 	struct http_head head;
@@ -180,7 +182,7 @@ static size_t take_head(struct http_connection *connection, char *data, size_t s
 		connection->held = true;
 		return 0;
 	}
-	if (!worth_parsing(connection, data, size)) {
+	if (!connection_head_is_worth_parsing(connection, data, size)) {
 		connection->scanned = (uint32_t)size;
 		return 0;
 	}
@@ -206,7 +208,7 @@ static size_t take_head(struct http_connection *connection, char *data, size_t s
 	return head_size;
 }
 
-static size_t take_body(struct http_connection *connection, char *data, size_t size)
+static size_t connection_take_body(struct http_connection *connection, char *data, size_t size)
 {
 	struct http_exchange *exchange = connection->exchange;
 	size_t used = http_body_take(exchange, data, size);
@@ -216,17 +218,17 @@ static size_t take_body(struct http_connection *connection, char *data, size_t s
 	return used;
 }
 
-static size_t take_skipped(struct http_connection *connection, char *data, size_t size)
+static size_t connection_skip_body(struct http_connection *connection, char *data, size_t size)
 {
 	struct http_exchange *exchange = connection->exchange;
 	size_t used = http_body_take(exchange, data, size);
 	if (http_body_complete(exchange->body))
-		end_exchange(connection,
-			     connection->close_after ? HTTP_EVENT_LAST : HTTP_EVENT_KEPT);
+		connection_end_exchange(connection, connection->close_after ? HTTP_EVENT_LAST
+									    : HTTP_EVENT_KEPT);
 	return used;
 }
 
-static size_t take_upgraded(struct http_connection *connection, char *data, size_t size)
+static size_t connection_take_raw(struct http_connection *connection, char *data, size_t size)
 {
 	struct http_exchange *exchange = connection->exchange;
 	if (size == 0 || exchange->body_paused)
@@ -238,7 +240,7 @@ static size_t take_upgraded(struct http_connection *connection, char *data, size
 
 /* Takes what can be taken of data now; returns how much that was. A loop and not a recursion: a
  * client may pipeline as many requests as it likes. */
-static size_t process(struct http_connection *connection, char *data, size_t size)
+static size_t connection_take_bytes(struct http_connection *connection, char *data, size_t size)
 {
 	size_t used = 0;
 	for (;;) {
@@ -246,23 +248,23 @@ static size_t process(struct http_connection *connection, char *data, size_t siz
 		size_t before = used;
 		switch (state) {
 		case HTTP_HEAD:
-			used += take_head(connection, data + used, size - used);
+			used += connection_take_head(connection, data + used, size - used);
 			break;
 		case HTTP_ASKED:
 		case HTTP_ANSWERING:
-			used += take_body(connection, data + used, size - used);
+			used += connection_take_body(connection, data + used, size - used);
 			break;
 		case HTTP_ANSWERED:
-			finish_exchange(connection);
+			connection_finish_exchange(connection);
 			break;
 		case HTTP_REFUSED:
-			end_exchange(connection, HTTP_EVENT_LAST);
+			connection_end_exchange(connection, HTTP_EVENT_LAST);
 			break;
 		case HTTP_SKIP:
-			used += take_skipped(connection, data + used, size - used);
+			used += connection_skip_body(connection, data + used, size - used);
 			break;
 		case HTTP_UPGRADED:
-			used += take_upgraded(connection, data + used, size - used);
+			used += connection_take_raw(connection, data + used, size - used);
 			break;
 		case HTTP_BROKEN:
 		case HTTP_ABORTED:
@@ -281,23 +283,24 @@ static size_t process(struct http_connection *connection, char *data, size_t siz
 }
 
 /* What was read earlier and not taken then. */
-static void digest(struct http_connection *connection)
+static void connection_take_leftover(struct http_connection *connection)
 {
 	struct http_queue *input = &connection->input;
 	if (input->size == 0)
-		(void)process(connection, connection->server->scratch, 0);
+		(void)connection_take_bytes(connection, connection->server->scratch, 0);
 	else
-		http_queue_consume(input, process(connection, http_queue_data(input), input->size));
+		http_queue_consume(
+		    input, connection_take_bytes(connection, http_queue_data(input), input->size));
 }
 
-static void end_of_input(struct http_connection *connection)
+static void connection_end_input(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
 	connection->peer_done = connection->hung_up = true;
 	connection->more = false;
 	enum http_action action = http_state_step(&connection->state, HTTP_EVENT_CLIENT_END);
 	if (action == HTTP_ACTION_DO) {
-		drop_exchange(connection);
+		connection_drop_exchange(connection);
 		connection->lingers = false;
 	} else if (action == HTTP_ACTION_TELL && exchange->callbacks.on_end) {
 		exchange->callbacks.on_end(exchange);
@@ -308,7 +311,7 @@ static void end_of_input(struct http_connection *connection)
 
 /* Reads once. With nothing left over the bytes are taken from the server's scratch memory; only
  * what cannot be taken yet costs the connection memory of its own. Returns the bytes read. */
-static size_t fill(struct http_connection *connection)
+static size_t connection_read(struct http_connection *connection)
 {
 	struct http_queue *input = &connection->input;
 	bool scratch = input->size == 0;
@@ -321,7 +324,7 @@ static size_t fill(struct http_connection *connection)
 	}
 	if (got <= 0) {
 		if (got == 0)
-			end_of_input(connection);
+			connection_end_input(connection);
 		else
 			http_connection_lose(connection);
 		return 0;
@@ -329,41 +332,41 @@ static size_t fill(struct http_connection *connection)
 	/* A short read means that the socket is empty; if not, libuv tells us again. */
 	connection->more = connection->ssl || (size_t)got == room;
 	if (scratch) {
-		size_t used = process(connection, place, (size_t)got);
+		size_t used = connection_take_bytes(connection, place, (size_t)got);
 		if (http_queue_append(input, place + used, (size_t)got - used) < 0)
 			http_connection_break(connection);
 	} else {
 		input->size += (uint32_t)got;
-		digest(connection);
+		connection_take_leftover(connection);
 	}
-	if (awaits_answer(connection) && http_body_complete(connection->exchange->body) &&
-	    input->size > HTTP_AHEAD_MAX)
+	if (connection_awaits_answer(connection) &&
+	    http_body_complete(connection->exchange->body) && input->size > HTTP_AHEAD_MAX)
 		http_connection_lose(connection);
 	return (size_t)got;
 }
 
-static void run_input(struct http_connection *connection)
+static void connection_run_input(struct http_connection *connection)
 {
 	size_t total = 0;
 	for (;;) {
-		digest(connection);
-		if (!connection->more || !wants_input(connection) ||
+		connection_take_leftover(connection);
+		if (!connection->more || !connection_wants_input(connection) ||
 		    connection->requests_left == 0 || total >= HTTP_TURN_BYTES)
 			return;
-		total += fill(connection);
+		total += connection_read(connection);
 	}
 }
 
-static void flush(struct http_connection *connection)
+static void connection_flush(struct http_connection *connection)
 {
 	if (!http_state_ends(connection->state) && http_transport_write(connection, NULL, 0) < 0)
 		http_connection_lose(connection);
 }
 
-static void give_drain(struct http_connection *connection)
+static void connection_give_drain(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
-	if (!wants_more(connection))
+	if (!connection_drain_is_due(connection))
 		return;
 	exchange->wants_drain = false;
 	if (exchange->callbacks.on_drain)
@@ -371,7 +374,7 @@ static void give_drain(struct http_connection *connection)
 }
 
 /* Our last byte is out. */
-static void end_drain(struct http_connection *connection)
+static void connection_end_drain(struct http_connection *connection)
 {
 	if (connection->state != HTTP_DRAIN || connection->output.size > 0)
 		return;
@@ -386,21 +389,21 @@ static void end_drain(struct http_connection *connection)
 
 /* Who has no request at its handler can make room for others, and holds no descriptors but those of
  * a head that is still coming. */
-static void settle_holdings(struct http_connection *connection)
+static void connection_update_holdings(struct http_connection *connection)
 {
 	if (connection->state != HTTP_HEAD)
 		http_transport_drop_passed(connection);
 	http_caller_spare(connection, !http_state_open(connection->state));
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events);
+static void on_connection_ready(uv_poll_t *poll, int status, int events);
 
 /* uv_poll_start() costs two system calls, so watching for bytes goes on while nobody wants them,
  * until some do come. */
-static void update_interest(struct http_connection *connection)
+static void connection_update_interest(struct http_connection *connection)
 {
 	int wanted = connection->hung_up ? 0 : UV_DISCONNECT;
-	if (wants_input(connection) || connection->tls_write_wants_read)
+	if (connection_wants_input(connection) || connection->tls_write_wants_read)
 		wanted |= UV_READABLE;
 	else if (!connection->disarm && !connection->hung_up)
 		wanted |= connection->armed & UV_READABLE;
@@ -416,22 +419,22 @@ static void update_interest(struct http_connection *connection)
 		return;
 	connection->armed = (uint8_t)wanted;
 	/* With nothing wanted this stops the watching. */
-	if (uv_poll_start(&connection->poll, wanted, on_poll) < 0)
+	if (uv_poll_start(&connection->poll, wanted, on_connection_ready) < 0)
 		http_connection_lose(connection);
 }
 
 /* Is there anything to do that no event will announce? */
-static bool needs_turn(struct http_connection *connection)
+static bool connection_needs_turn(struct http_connection *connection)
 {
-	if (end_is_hidden(connection))
+	if (connection_end_is_hidden(connection))
 		http_connection_break(connection);
 	return http_state_ends(connection->state) ||
-	       (connection->more && wants_input(connection)) ||
+	       (connection->more && connection_wants_input(connection)) ||
 	       (connection->held && connection->output.size <= HTTP_QUEUE_HIGH) ||
-	       wants_more(connection);
+	       connection_drain_is_due(connection);
 }
 
-static void handshake(struct http_connection *connection)
+static void connection_handshake(struct http_connection *connection)
 {
 	int result = http_transport_handshake(connection);
 	if (result < 0)
@@ -458,31 +461,31 @@ void http_connection_run(struct http_connection *connection, int events)
 	if ((events & UV_WRITABLE) || connection->tls_write_wants_read)
 		connection->blocked = false;
 	if (connection->state == HTTP_HANDSHAKE)
-		handshake(connection);
+		connection_handshake(connection);
 	if (connection->state != HTTP_HANDSHAKE) {
-		flush(connection);
-		give_drain(connection);
-		run_input(connection);
-		flush(connection);
-		end_drain(connection);
+		connection_flush(connection);
+		connection_give_drain(connection);
+		connection_run_input(connection);
+		connection_flush(connection);
+		connection_end_drain(connection);
 	}
 	if (connection->state != HTTP_CLOSED) {
-		settle_holdings(connection);
+		connection_update_holdings(connection);
 		http_deadline_update(connection);
 	}
 	if (connection->state != HTTP_CLOSED)
-		update_interest(connection);
+		connection_update_interest(connection);
 	connection->running = false;
-	if (connection->state != HTTP_CLOSED && needs_turn(connection))
+	if (connection->state != HTTP_CLOSED && connection_needs_turn(connection))
 		work_wait(&connection->work, connection->share);
 }
 
-static void on_turn(struct work *work)
+static void on_connection_turn(struct work *work)
 {
 	http_connection_run(container_of(work, struct http_connection, work), 0);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void on_connection_ready(uv_poll_t *poll, int status, int events)
 {
 	struct http_connection *connection = poll->data;
 	if (status < 0 || events == UV_PRIORITIZED) {
@@ -493,12 +496,12 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 		/* It would be reported for ever; the end is seen by reading from here on. Where
 		 * nothing is read (a body that is held), the client counts as gone. */
 		connection->hung_up = true;
-		if (end_is_hidden(connection)) {
+		if (connection_end_is_hidden(connection)) {
 			http_connection_lose(connection);
 			return;
 		}
 	}
-	if ((events & UV_READABLE) && !wants_input(connection))
+	if ((events & UV_READABLE) && !connection_wants_input(connection))
 		connection->disarm = true;
 	connection->events |= (uint8_t)events;
 	work_run(&connection->work, connection->share);
@@ -520,8 +523,8 @@ void http_connection_expire(struct http_connection *connection, enum http_deadli
 }
 
 /* The socket to libuv, and its peer to the callers. */
-static int attach(struct http_server *server, struct http_connection *connection, int fd,
-		  SSL_CTX *tls)
+static int connection_attach(struct http_server *server, struct http_connection *connection, int fd,
+			     SSL_CTX *tls)
 {
 	struct sockaddr_storage from;
 	server->identify(fd, &connection->peer, &from);
@@ -556,11 +559,11 @@ int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_C
 	    .uid = (uid_t)-1,
 	    .gid = (gid_t)-1,
 	};
-	connection->work.run = on_turn;
+	connection->work.run = on_connection_turn;
 	list_init(&connection->spare);
 	list_init(&connection->waiting.node);
 	list_init(&connection->writing.node);
-	int result = attach(server, connection, fd, tls);
+	int result = connection_attach(server, connection, fd, tls);
 	if (result < 0) {
 		free(connection);
 		return result;
@@ -568,8 +571,8 @@ int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_C
 	connection->poll.data = connection;
 	list_append(&server->connections, &connection->node);
 	server->handle_count++;
-	settle_holdings(connection);
+	connection_update_holdings(connection);
 	http_deadline_update(connection);
-	update_interest(connection);
+	connection_update_interest(connection);
 	return 0;
 }
