@@ -15,18 +15,18 @@ struct sse {
 	bool blocked; /* the connection's queue is full */
 };
 
-static void put(struct sse *sse, const void *data, size_t size)
+static void sse_put(struct sse *sse, const void *data, size_t size)
 {
 	sse->blocked = !http_stream_write(sse->call->exchange, data, size);
 }
 
-static void keep_alive(uv_timer_t *timer)
+static void on_sse_keep_alive(uv_timer_t *timer)
 {
 	static const char comment[] = ": keep-alive\n\n";
 	struct sse *sse = container_of(timer, struct sse, timer);
 	/* A client that is behind has enough to read. */
 	if (!sse->blocked)
-		put(sse, comment, sizeof(comment) - 1);
+		sse_put(sse, comment, sizeof(comment) - 1);
 }
 
 struct sse *sse_begin(struct call *call)
@@ -39,7 +39,7 @@ struct sse *sse_begin(struct call *call)
 	statistics.streams++;
 	http_stream_begin(call->exchange, 200, "text/event-stream", -1, &header, 1);
 	uv_timer_init(call->core->loop, &sse->timer);
-	uv_timer_start(&sse->timer, keep_alive, KEEP_ALIVE_MS, KEEP_ALIVE_MS);
+	uv_timer_start(&sse->timer, on_sse_keep_alive, KEEP_ALIVE_MS, KEEP_ALIVE_MS);
 	return sse;
 }
 
@@ -51,7 +51,7 @@ bool sse_event(struct sse *sse, const char *name, const struct buffer *json)
 	    buffer_append(&event, json->data, json->size) < 0 ||
 	    buffer_append_text(&event, "\n\n") < 0)
 		abort(); /* its maximum was made for it */
-	put(sse, event.data, event.size);
+	sse_put(sse, event.data, event.size);
 	return !sse->blocked;
 }
 
@@ -64,7 +64,7 @@ void sse_format(struct buffer *to, const char *id, const char *name, const struc
 
 bool sse_send(struct sse *sse, const struct buffer *events)
 {
-	put(sse, events->data, events->size);
+	sse_put(sse, events->data, events->size);
 	return !sse->blocked;
 }
 
@@ -73,7 +73,7 @@ void sse_drained(struct sse *sse)
 	sse->blocked = false;
 }
 
-static void timer_closed(uv_handle_t *handle)
+static void on_sse_timer_closed(uv_handle_t *handle)
 {
 	free(container_of((uv_timer_t *)handle, struct sse, timer));
 }
@@ -83,7 +83,7 @@ void sse_drop(struct sse *sse)
 	if (!sse)
 		return;
 	statistics.streams--;
-	uv_close((uv_handle_t *)&sse->timer, timer_closed);
+	uv_close((uv_handle_t *)&sse->timer, on_sse_timer_closed);
 }
 
 void sse_end(struct sse *sse)

@@ -13,7 +13,7 @@
 #define SUBPROTOCOL "caisson.v1"
 
 /* Is a word in a header's list (a, b, c)? */
-static bool header_has(const char *value, const char *word)
+static bool header_list_has(const char *value, const char *word)
 {
 	while (value && *value) {
 		value += strspn(value, " ,");
@@ -33,8 +33,8 @@ int web_socket_check(struct call *call, struct error *error)
 	const char *key = http_header(call->exchange, "sec-websocket-key");
 	const char *version = http_header(call->exchange, "sec-websocket-version");
 	char accept[WEBSOCKET_ACCEPT_MAX];
-	if (!header_has(http_header(call->exchange, "upgrade"), "websocket") ||
-	    !header_has(http_header(call->exchange, "connection"), "upgrade"))
+	if (!header_list_has(http_header(call->exchange, "upgrade"), "websocket") ||
+	    !header_list_has(http_header(call->exchange, "connection"), "upgrade"))
 		return error_set(error, ERROR_INVALID,
 				 "this is a WebSocket: ask with `Upgrade: websocket` and "
 				 "`Connection: Upgrade`");
@@ -49,14 +49,14 @@ int web_socket_check(struct call *call, struct error *error)
 
 /* The subprotocol that the client offered and that is ours; a browser that offers some and gets
  * none closes the connection. The one that carries its token is never sent back. */
-static const char *subprotocol(struct call *call)
+static const char *web_socket_subprotocol(struct call *call)
 {
 	const char *offered = http_header(call->exchange, "sec-websocket-protocol");
-	return header_has(offered, SUBPROTOCOL) ? SUBPROTOCOL : NULL;
+	return header_list_has(offered, SUBPROTOCOL) ? SUBPROTOCOL : NULL;
 }
 
-static bool put(struct web_socket *socket, enum websocket_opcode opcode, const void *data,
-		size_t size)
+static bool web_socket_put(struct web_socket *socket, enum websocket_opcode opcode,
+			   const void *data, size_t size)
 {
 	uint8_t header[WEBSOCKET_HEADER_MAX];
 	struct http_exchange *exchange = socket->call->exchange;
@@ -70,19 +70,19 @@ static bool put(struct web_socket *socket, enum websocket_opcode opcode, const v
 	return room;
 }
 
-static void timer_closed(uv_handle_t *handle)
+static void on_web_socket_timer_closed(uv_handle_t *handle)
 {
 	struct web_socket *socket = container_of((uv_timer_t *)handle, struct web_socket, timer);
 	call_release(socket->call);
 }
 
 /* The connection is done with; the state lives until libuv has let go of the timer. */
-static void end(struct web_socket *socket)
+static void web_socket_end(struct web_socket *socket)
 {
 	struct call *call = socket->call;
 	socket->over = true;
 	websocket_parser_done(&socket->parser);
-	uv_close((uv_handle_t *)&socket->timer, timer_closed);
+	uv_close((uv_handle_t *)&socket->timer, on_web_socket_timer_closed);
 	if (call->exchange) {
 		http_stream_end(call->exchange);
 		call_answered(call);
@@ -98,24 +98,24 @@ void web_socket_close(struct web_socket *socket, enum websocket_code code, const
 	payload[0] = (char)((unsigned)code >> 8);
 	payload[1] = (char)((unsigned)code & 0xff);
 	memcpy(payload + 2, reason, size);
-	put(socket, WEBSOCKET_CLOSE, payload, size + 2);
+	web_socket_put(socket, WEBSOCKET_CLOSE, payload, size + 2);
 	/* The HTTP layer lingers: it reads what the client still sends, its close frame too, until
 	 * the client has closed or two seconds have passed. */
-	end(socket);
+	web_socket_end(socket);
 }
 
 /* As above when it was not the handler's wish. */
-static void close_and_tell(struct web_socket *socket, const struct principal *principal,
-			   enum websocket_code code, const char *reason)
+static void web_socket_close_and_tell(struct web_socket *socket, const struct principal *principal,
+				      enum websocket_code code, const char *reason)
 {
 	web_socket_close(socket, code, reason);
 	socket->handlers->closed(socket, principal);
 }
 
-static void send_pong(struct web_socket *socket, const char *data, size_t size)
+static void web_socket_send_pong(struct web_socket *socket, const char *data, size_t size)
 {
 	if (!socket->blocked) {
-		put(socket, WEBSOCKET_PONG, data, size);
+		web_socket_put(socket, WEBSOCKET_PONG, data, size);
 		return;
 	}
 	/* Only the newest ping needs an answer (RFC 6455, 5.5.3): a client that pings and does not
@@ -125,7 +125,7 @@ static void send_pong(struct web_socket *socket, const char *data, size_t size)
 	socket->pong_due = true;
 }
 
-static void take_event(struct web_socket *socket, const struct websocket_event *event)
+static void web_socket_take_event(struct web_socket *socket, const struct websocket_event *event)
 {
 	switch (event->opcode) {
 	case WEBSOCKET_TEXT:
@@ -134,11 +134,11 @@ static void take_event(struct web_socket *socket, const struct websocket_event *
 					  event->size);
 		break;
 	case WEBSOCKET_PING:
-		send_pong(socket, event->data, event->size);
+		web_socket_send_pong(socket, event->data, event->size);
 		break;
 	case WEBSOCKET_CLOSE:
-		close_and_tell(socket, &socket->call->principal,
-			       event->code == 1005 ? WEBSOCKET_NORMAL : event->code, "");
+		web_socket_close_and_tell(socket, &socket->call->principal,
+					  event->code == 1005 ? WEBSOCKET_NORMAL : event->code, "");
 		break;
 	case WEBSOCKET_PONG:
 	case WEBSOCKET_CONTINUATION:
@@ -146,7 +146,7 @@ static void take_event(struct web_socket *socket, const struct websocket_event *
 	}
 }
 
-static void socket_data(struct call *call, const char *data, size_t size)
+static void on_web_socket_data(struct call *call, const char *data, size_t size)
 {
 	struct web_socket *socket = call->state;
 	struct websocket_event event;
@@ -157,18 +157,18 @@ static void socket_data(struct call *call, const char *data, size_t size)
 	while (size > 0 && !socket->over) {
 		int64_t used = websocket_next(&socket->parser, data, size, &event, &reason);
 		if (used < 0) {
-			close_and_tell(socket, &call->principal, (enum websocket_code) - used,
-				       reason);
+			web_socket_close_and_tell(socket, &call->principal,
+						  (enum websocket_code) - used, reason);
 			break;
 		}
 		data += used;
 		size -= (size_t)used;
-		take_event(socket, &event);
+		web_socket_take_event(socket, &event);
 	}
 	call_release(call);
 }
 
-static void socket_drain(struct call *call)
+static void on_web_socket_drain(struct call *call)
 {
 	struct web_socket *socket = call->state;
 	if (socket->over)
@@ -176,34 +176,34 @@ static void socket_drain(struct call *call)
 	socket->blocked = false;
 	if (socket->pong_due) {
 		socket->pong_due = false;
-		put(socket, WEBSOCKET_PONG, socket->pong, socket->pong_size);
+		web_socket_put(socket, WEBSOCKET_PONG, socket->pong, socket->pong_size);
 	}
 	if (!socket->blocked && socket->handlers->drained)
 		socket->handlers->drained(socket);
 }
 
 /* The client is gone, or has closed its half without a word. */
-static void socket_gone(struct call *call)
+static void on_web_socket_gone(struct call *call)
 {
 	struct web_socket *socket = call->state;
 	if (socket->over)
 		return;
-	end(socket);
+	web_socket_end(socket);
 	socket->handlers->closed(socket, NULL);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_web_socket_timer(uv_timer_t *timer)
 {
 	struct web_socket *socket = container_of(timer, struct web_socket, timer);
 	if (socket->silent++ < SILENT_MAX) {
 		/* A client that is behind has the HTTP layer's deadline for its reading. */
 		if (!socket->blocked)
-			put(socket, WEBSOCKET_PING, NULL, 0);
+			web_socket_put(socket, WEBSOCKET_PING, NULL, 0);
 		return;
 	}
 	call_hold(socket->call);
 	struct call *call = socket->call;
-	close_and_tell(socket, NULL, WEBSOCKET_GOING_AWAY, "no answer to pings");
+	web_socket_close_and_tell(socket, NULL, WEBSOCKET_GOING_AWAY, "no answer to pings");
 	call_release(call);
 }
 
@@ -214,7 +214,7 @@ void web_socket_begin(struct web_socket *socket, struct call *call,
 	struct http_header all[6];
 	char accept[WEBSOCKET_ACCEPT_MAX] = "";
 	const char *key = http_header(call->exchange, "sec-websocket-key");
-	const char *protocol = subprotocol(call);
+	const char *protocol = web_socket_subprotocol(call);
 	size_t count = 0;
 	if (!key || websocket_accept(key, accept) < 0)
 		abort(); /* web_socket_check() has seen it */
@@ -227,19 +227,19 @@ void web_socket_begin(struct web_socket *socket, struct call *call,
 	socket->handlers = handlers;
 	socket->begun = true;
 	websocket_parser_init(&socket->parser, WEB_SOCKET_MESSAGE_MAX);
-	call->stream.on_data = socket_data;
-	call->stream.on_end = socket_gone;
-	call->stream.on_drain = socket_drain;
-	call->on_gone = socket_gone;
+	call->stream.on_data = on_web_socket_data;
+	call->stream.on_end = on_web_socket_gone;
+	call->stream.on_drain = on_web_socket_drain;
+	call->on_gone = on_web_socket_gone;
 	uv_timer_init(call->core->loop, &socket->timer);
-	uv_timer_start(&socket->timer, on_timer, PING_MS, PING_MS);
+	uv_timer_start(&socket->timer, on_web_socket_timer, PING_MS, PING_MS);
 	http_upgrade(call->exchange, "websocket", all, count);
 }
 
 bool web_socket_send(struct web_socket *socket, enum websocket_opcode opcode, const void *data,
 		     size_t size)
 {
-	return !socket->over && put(socket, opcode, data, size);
+	return !socket->over && web_socket_put(socket, opcode, data, size);
 }
 
 void web_socket_pause(struct web_socket *socket)

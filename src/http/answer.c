@@ -59,7 +59,7 @@ static const struct {
     {507, "Insufficient Storage"},
 };
 
-static const char *reason_text(int status)
+static const char *status_text(int status)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
 		if (reasons[i].status == status)
@@ -70,51 +70,56 @@ static const char *reason_text(int status)
 /* How an answer says where it ends. */
 enum framing { FRAMING_NONE, FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_CLOSE };
 
-static void put(struct http_connection *connection, const void *data, size_t size)
+static void answer_give_up_unsent(struct http_connection *connection)
 {
-	if (http_queue_append(&connection->output, data, size) == 0)
+	if (http_state_ends(connection->state))
 		return;
-	if (!connection->broken)
-		log_error("http: an answer passed %d bytes unsent; connection closed",
-			  HTTP_QUEUE_MAX);
-	connection->broken = true;
+	log_error("http: an answer passed %d bytes unsent; connection closed", HTTP_QUEUE_MAX);
+	http_connection_break(connection);
 }
 
-static void put_text(struct http_connection *connection, const char *text)
+static void answer_put(struct http_connection *connection, const void *data, size_t size)
 {
-	put(connection, text, strlen(text));
+	if (http_queue_append(&connection->output, data, size) < 0)
+		answer_give_up_unsent(connection);
 }
 
-static void put_number(struct http_connection *connection, uint64_t value)
+static void answer_put_text(struct http_connection *connection, const char *text)
+{
+	answer_put(connection, text, strlen(text));
+}
+
+static void answer_put_number(struct http_connection *connection, uint64_t value)
 {
 	char digits[20];
 	size_t at = sizeof(digits);
 	do
 		digits[--at] = (char)('0' + value % 10);
 	while (value /= 10);
-	put(connection, digits + at, sizeof(digits) - at);
+	answer_put(connection, digits + at, sizeof(digits) - at);
 }
 
 /* A large piece goes to the socket at once, behind what is queued; what it does not take is copied.
  */
-static void put_large(struct http_connection *connection, const char *data, size_t size)
+static void answer_put_large(struct http_connection *connection, const char *data, size_t size)
 {
-	if (size >= DIRECT_MIN && !connection->ssl && !connection->blocked && !connection->broken) {
+	if (size >= DIRECT_MIN && !connection->ssl && !connection->blocked &&
+	    !http_state_ends(connection->state)) {
 		ssize_t sent = http_transport_write(connection, data, size);
 		if (sent < 0) {
-			connection->broken = true;
+			http_connection_break(connection);
 			return;
 		}
 		data += sent;
 		size -= (size_t)sent;
 	}
-	put(connection, data, size);
+	answer_put(connection, data, size);
 	if (size > HTTP_QUEUE_HIGH)
 		http_unread_check(connection);
 }
 
 /* A header that would end its line is a defect of the handler's, or an attack through it. */
-static bool header_clean(const struct http_header *header)
+static bool header_is_clean(const struct http_header *header)
 {
 	const char *at = header->name;
 	if (!*at)
@@ -128,144 +133,131 @@ static bool header_clean(const struct http_header *header)
 	return true;
 }
 
-static void put_header(struct http_connection *connection, const struct http_header *header)
+static void answer_put_header(struct http_connection *connection, const struct http_header *header)
 {
-	if (!header_clean(header)) {
+	if (!header_is_clean(header)) {
 		log_error("http: a header that is not valid was left out of an answer");
 		return;
 	}
-	put_text(connection, header->name);
-	put(connection, ": ", 2);
-	put_text(connection, header->value);
-	put(connection, "\r\n", 2);
+	answer_put_text(connection, header->name);
+	answer_put(connection, ": ", 2);
+	answer_put_text(connection, header->value);
+	answer_put(connection, "\r\n", 2);
 }
 
 /* The page of a listed origin may see the answer; that one alone, and never with a browser's own
  * credentials (there are none here). */
-static void put_cors(struct http_connection *connection)
+static void answer_put_cors(struct http_connection *connection)
 {
-	put_text(connection, "Access-Control-Allow-Origin: ");
-	put_text(connection, http_header(connection->exchange, "origin"));
-	put_text(connection, "\r\nVary: Origin\r\nAccess-Control-Expose-Headers: Content-Range, "
-			     "Mcp-Session-Id, Retry-After, WWW-Authenticate, X-File-Size, "
-			     "X-Request-Id\r\n");
+	answer_put_text(connection, "Access-Control-Allow-Origin: ");
+	answer_put_text(connection, http_header(connection->exchange, "origin"));
+	answer_put_text(connection,
+			"\r\nVary: Origin\r\nAccess-Control-Expose-Headers: Content-Range, "
+			"Mcp-Session-Id, Retry-After, WWW-Authenticate, X-File-Size, "
+			"X-Request-Id\r\n");
 }
 
-static void put_status(struct http_connection *connection, int status, const char *id)
+static void answer_put_status(struct http_connection *connection, int status, const char *id)
 {
-	put(connection, "HTTP/1.1 ", 9);
-	put_number(connection, (uint64_t)status);
-	put(connection, " ", 1);
-	put_text(connection, reason_text(status));
-	put(connection, "\r\nDate: ", 8);
-	put_text(connection, http_server_date(connection->server));
-	put(connection, "\r\nX-Request-Id: ", 16);
-	put_text(connection, id);
-	put(connection, "\r\n", 2);
+	answer_put(connection, "HTTP/1.1 ", 9);
+	answer_put_number(connection, (uint64_t)status);
+	answer_put(connection, " ", 1);
+	answer_put_text(connection, status_text(status));
+	answer_put(connection, "\r\nDate: ", 8);
+	answer_put_text(connection, http_server_date(connection->server));
+	answer_put(connection, "\r\nX-Request-Id: ", 16);
+	answer_put_text(connection, id);
+	answer_put(connection, "\r\n", 2);
 	if (connection->exchange && connection->exchange->origin == HTTP_ORIGIN_LISTED)
-		put_cors(connection);
+		answer_put_cors(connection);
 }
 
-static void put_framing(struct http_connection *connection, enum framing framing, uint64_t length)
+static void answer_put_framing(struct http_connection *connection, enum framing framing,
+			       uint64_t length)
 {
 	if (framing == FRAMING_LENGTH) {
-		put_text(connection, "Content-Length: ");
-		put_number(connection, length);
-		put(connection, "\r\n", 2);
+		answer_put_text(connection, "Content-Length: ");
+		answer_put_number(connection, length);
+		answer_put(connection, "\r\n", 2);
 	} else if (framing == FRAMING_CHUNKED) {
-		put_text(connection, "Transfer-Encoding: chunked\r\n");
+		answer_put_text(connection, "Transfer-Encoding: chunked\r\n");
 	}
 }
 
-static void tell_answered(struct http_exchange *exchange, int status)
+static void exchange_tell_answered(struct http_exchange *exchange, int status)
 {
 	const struct http_handlers *handlers = &exchange->connection->server->handlers;
 	if (handlers->answered)
 		handlers->answered(handlers->context, exchange, status);
 }
 
-static void put_head(struct http_exchange *exchange, int status, const char *type,
-		     enum framing framing, uint64_t length, const struct http_header *headers,
-		     size_t header_count)
+static void answer_put_head(struct http_exchange *exchange, int status, const char *type,
+			    enum framing framing, uint64_t length,
+			    const struct http_header *headers, size_t header_count)
 {
 	struct http_connection *connection = exchange->connection;
-	put_status(connection, status, exchange->request.id);
+	answer_put_status(connection, status, exchange->request.id);
 	if (type)
-		put_header(connection,
-			   &(struct http_header){.name = "Content-Type", .value = type});
-	put_framing(connection, framing, length);
+		answer_put_header(connection,
+				  &(struct http_header){.name = "Content-Type", .value = type});
+	answer_put_framing(connection, framing, length);
 	if (connection->close_after)
-		put_text(connection, "Connection: close\r\n");
+		answer_put_text(connection, "Connection: close\r\n");
 	else if (exchange->is_old)
-		put_text(connection, "Connection: keep-alive\r\n");
+		answer_put_text(connection, "Connection: keep-alive\r\n");
 	for (size_t i = 0; i < header_count; i++)
-		put_header(connection, &headers[i]);
-	put(connection, "\r\n", 2);
-	exchange->begun = true;
-	tell_answered(exchange, status);
+		answer_put_header(connection, &headers[i]);
+	answer_put(connection, "\r\n", 2);
+	exchange_tell_answered(exchange, status);
 }
 
 /* Is this answer the connection's last? Yes when the client or we want it so, and when the rest of
  * the body is more than we care to skip, or may never come (the client waits for a 100). */
-static void settle(struct http_exchange *exchange, bool whole)
+static void answer_decide_close(struct http_exchange *exchange, bool whole)
 {
 	struct http_connection *connection = exchange->connection;
-	bool unread = !exchange->body_done && (whole || !exchange->body_reading);
+	bool unread =
+	    exchange->body == HTTP_BODY_UNASKED || (whole && exchange->body == HTTP_BODY_READING);
 	if (!exchange->keep_alive || connection->server->stopping)
 		connection->close_after = true;
 	if (unread && (exchange->expect_continue || exchange->body_left > HTTP_SKIP_MAX))
 		connection->close_after = true;
 }
 
-/* May an answer begin now? A second one is a defect of the handler's that must not leave the client
- * waiting for ever. */
-static bool may_begin(struct http_exchange *exchange)
+/* May the handler do this now? A defect of the handler's must not leave the client waiting for
+ * ever. */
+static bool exchange_step(struct http_exchange *exchange, enum http_event event)
 {
-	if (!http_exchange_open(exchange))
-		return false;
-	if (!exchange->begun)
-		return true;
-	log_error("http: request %s is answered twice; connection closed", exchange->request.id);
-	http_stream_abort(exchange);
-	return false;
+	enum http_action action = http_state_step(&exchange->connection->state, event);
+	if (action == HTTP_ACTION_DEFECT) {
+		log_error("http: the answer to request %s begins twice, or ends before it "
+			  "begins; connection closed",
+			  exchange->request.id);
+		http_stream_abort(exchange);
+	}
+	return action == HTTP_ACTION_DO;
 }
 
-/* The connection broke, or was answered in the handler's place, before the handler's last word:
- * that word is said all the same, and on_gone would be told to somebody who has left. */
-static void leave(struct http_exchange *exchange)
-{
-	exchange->answered = true;
-}
-
-static bool has_no_body(int status)
+static bool status_has_no_body(int status)
 {
 	return status < 200 || status == 204 || status == 304;
-}
-
-static void finish(struct http_exchange *exchange)
-{
-	exchange->answered = true;
-	exchange->wants_drain = false;
-	http_connection_wake(exchange->connection);
 }
 
 void http_respond_in_two(struct http_exchange *exchange, int status, const char *type,
 			 const struct http_header *headers, size_t header_count,
 			 const struct http_text *first, const struct http_text *rest)
 {
-	if (!may_begin(exchange)) {
-		leave(exchange);
+	if (!exchange_step(exchange, HTTP_EVENT_RESPOND))
 		return;
-	}
-	bool none = has_no_body(status);
-	settle(exchange, true);
-	put_head(exchange, status, none ? NULL : type, none ? FRAMING_NONE : FRAMING_LENGTH,
-		 first->size + rest->size, headers, header_count);
+	bool none = status_has_no_body(status);
+	answer_decide_close(exchange, true);
+	answer_put_head(exchange, status, none ? NULL : type, none ? FRAMING_NONE : FRAMING_LENGTH,
+			first->size + rest->size, headers, header_count);
 	if (!none && !exchange->is_head && first->size > 0)
-		put_large(exchange->connection, first->data, first->size);
+		answer_put_large(exchange->connection, first->data, first->size);
 	if (!none && !exchange->is_head && rest->size > 0)
-		put_large(exchange->connection, rest->data, rest->size);
-	finish(exchange);
+		answer_put_large(exchange->connection, rest->data, rest->size);
+	http_connection_wake(exchange->connection);
 }
 
 void http_respond(struct http_exchange *exchange, int status, const char *type,
@@ -279,17 +271,17 @@ void http_respond(struct http_exchange *exchange, int status, const char *type,
 void http_stream_begin(struct http_exchange *exchange, int status, const char *type, int64_t length,
 		       const struct http_header *headers, size_t header_count)
 {
-	if (!may_begin(exchange))
+	if (!exchange_step(exchange, HTTP_EVENT_BEGIN))
 		return;
 	enum framing framing = length >= 0 ? FRAMING_LENGTH : FRAMING_CHUNKED;
-	if (has_no_body(status))
+	if (status_has_no_body(status))
 		framing = FRAMING_NONE;
 	else if (length < 0 && exchange->is_old)
 		framing = FRAMING_CLOSE;
-	settle(exchange, false);
+	answer_decide_close(exchange, false);
 	if (framing == FRAMING_CLOSE)
 		exchange->connection->close_after = true;
-	put_head(exchange, status, type, framing, (uint64_t)length, headers, header_count);
+	answer_put_head(exchange, status, type, framing, (uint64_t)length, headers, header_count);
 	exchange->answer_chunked = framing == FRAMING_CHUNKED && !exchange->is_head;
 	exchange->answer_left = framing == FRAMING_LENGTH ? length : -1;
 	/* From here on is_head says: nothing of the body is sent. */
@@ -300,15 +292,14 @@ void http_stream_begin(struct http_exchange *exchange, int status, const char *t
 bool http_stream_write(struct http_exchange *exchange, const void *data, size_t size)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!http_exchange_open(exchange) || !exchange->begun)
+	if (!exchange_step(exchange, HTTP_EVENT_WRITE))
 		return false;
 	if (size == 0)
 		return true;
 	if (exchange->answer_left >= 0) {
 		if ((uint64_t)size > (uint64_t)exchange->answer_left) {
 			log_error("http: an answer is longer than its length; connection closed");
-			connection->broken = true;
-			http_connection_wake(connection);
+			http_connection_break(connection);
 			return false;
 		}
 		exchange->answer_left -= (int64_t)size;
@@ -318,11 +309,11 @@ bool http_stream_write(struct http_exchange *exchange, const void *data, size_t 
 	if (exchange->answer_chunked) {
 		char line[24];
 		int length = snprintf(line, sizeof(line), "%zx\r\n", size);
-		put(connection, line, (size_t)length);
+		answer_put(connection, line, (size_t)length);
 	}
-	put_large(connection, data, size);
+	answer_put_large(connection, data, size);
 	if (exchange->answer_chunked)
-		put(connection, "\r\n", 2);
+		answer_put(connection, "\r\n", 2);
 	http_connection_wake(connection);
 	if (connection->output.size < HTTP_QUEUE_HIGH && connection->written < HTTP_TURN_WRITTEN)
 		return true;
@@ -333,65 +324,63 @@ bool http_stream_write(struct http_exchange *exchange, const void *data, size_t 
 void http_stream_end(struct http_exchange *exchange)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!http_exchange_open(exchange) || !exchange->begun) {
-		leave(exchange);
-		return;
-	}
-	if (exchange->answer_left > 0 && !exchange->is_head) {
+	if (connection->state == HTTP_ANSWERING && exchange->answer_left > 0 &&
+	    !exchange->is_head) {
 		log_error("http: an answer is shorter than its length; connection closed");
 		http_stream_abort(exchange);
 		return;
 	}
+	if (!exchange_step(exchange, HTTP_EVENT_END))
+		return;
 	if (exchange->answer_chunked)
-		put(connection, "0\r\n\r\n", 5);
-	finish(exchange);
+		answer_put(connection, "0\r\n\r\n", 5);
+	http_connection_wake(connection);
 }
 
 void http_stream_abort(struct http_exchange *exchange)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!http_exchange_open(exchange)) {
-		leave(exchange);
+	bool answering = connection->state == HTTP_ANSWERING;
+	if (!exchange_step(exchange, HTTP_EVENT_ABORT))
 		return;
-	}
 	/* An answer that ends with the connection has no other sign of being cut. */
-	bool by_close = exchange->begun && !exchange->answer_chunked && exchange->answer_left < 0;
-	connection->reset = by_close && !exchange->upgraded;
+	connection->reset = answering && !exchange->answer_chunked && exchange->answer_left < 0;
 	if (!connection->reset && http_transport_write(connection, NULL, 0) < 0)
 		connection->reset = true;
-	connection->broken = true;
-	finish(exchange);
+	http_connection_wake(connection);
 }
 
 void http_upgrade(struct http_exchange *exchange, const char *protocol,
 		  const struct http_header *headers, size_t header_count)
 {
 	struct http_connection *connection = exchange->connection;
-	if (!may_begin(exchange))
-		return;
-	if (!exchange->upgrade_asked || !exchange->body_done) {
+	bool possible = exchange->upgrade_asked && http_body_complete(exchange->body);
+	if (connection->state == HTTP_ASKED && !possible) {
 		http_refuse(connection, 400,
 			    exchange->upgrade_asked ? "an upgrade before the end of the body"
 						    : "the request does not ask for an upgrade");
 		return;
 	}
-	tell_answered(exchange, 101);
-	put_text(connection, "HTTP/1.1 101 Switching Protocols\r\nDate: ");
-	put_text(connection, http_server_date(connection->server));
-	put_text(connection, "\r\nX-Request-Id: ");
-	put_text(connection, exchange->request.id);
-	put_text(connection, "\r\nConnection: Upgrade\r\n");
-	put_header(connection, &(struct http_header){.name = "Upgrade", .value = protocol});
+	if (!exchange_step(exchange, HTTP_EVENT_UPGRADE))
+		return;
+	exchange_tell_answered(exchange, 101);
+	answer_put_text(connection, "HTTP/1.1 101 Switching Protocols\r\nDate: ");
+	answer_put_text(connection, http_server_date(connection->server));
+	answer_put_text(connection, "\r\nX-Request-Id: ");
+	answer_put_text(connection, exchange->request.id);
+	answer_put_text(connection, "\r\nConnection: Upgrade\r\n");
+	answer_put_header(connection, &(struct http_header){.name = "Upgrade", .value = protocol});
 	for (size_t i = 0; i < header_count; i++)
-		put_header(connection, &headers[i]);
-	put(connection, "\r\n", 2);
-	exchange->begun = exchange->upgraded = true;
+		answer_put_header(connection, &headers[i]);
+	answer_put(connection, "\r\n", 2);
 	exchange->is_head = false;
 	exchange->answer_left = -1;
+	/* What is read after its end is no request. */
+	connection->close_after = connection->lingers = true;
 	http_connection_wake(connection);
 }
 
-static const char *refusal_code(int status)
+static const char *status_error_code(int status)
 {
 	switch (status) {
 	case 408:
@@ -418,25 +407,20 @@ void http_refuse(struct http_connection *connection, int status, const char *rea
 	else
 		http_server_next_id(connection->server, id);
 	log_debug("http: request %s refused with %d: %s", id, status, reason);
-	if (exchange && exchange->begun) {
-		connection->broken = true;
+	if (http_state_step(&connection->state, HTTP_EVENT_REFUSE) != HTTP_ACTION_DO) {
 		http_connection_wake(connection);
 		return;
 	}
 	int size = snprintf(body, sizeof(body),
 			    "{\"error\":\"%s\",\"code\":\"%s\",\"request_id\":\"%s\","
 			    "\"retryable\":false,\"detail\":\"%s\"}\n",
-			    reason, refusal_code(status), id, reason);
-	put_status(connection, status, id);
-	put_text(connection, "Content-Type: application/json\r\nConnection: close\r\n");
-	put_framing(connection, FRAMING_LENGTH, (uint64_t)size);
-	put(connection, "\r\n", 2);
+			    reason, status_error_code(status), id, reason);
+	answer_put_status(connection, status, id);
+	answer_put_text(connection, "Content-Type: application/json\r\nConnection: close\r\n");
+	answer_put_framing(connection, FRAMING_LENGTH, (uint64_t)size);
+	answer_put(connection, "\r\n", 2);
 	if (!exchange || !exchange->is_head)
-		put(connection, body, (size_t)size);
+		answer_put(connection, body, (size_t)size);
 	connection->close_after = connection->lingers = true;
-	if (exchange)
-		exchange->refused = true;
-	else
-		connection->phase = HTTP_DRAIN;
 	http_connection_wake(connection);
 }

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -27,20 +28,21 @@ struct caller_key {
 	uint64_t value;
 };
 
-static struct caller_key key_v4(uint32_t address)
+static struct caller_key caller_key_v4(uint32_t address)
 {
 	if (address >> 24 == 127)
 		return (struct caller_key){CALLER_LOOPBACK, 0};
 	return (struct caller_key){CALLER_V4, address};
 }
 
-static struct caller_key key_of(const struct http_peer *peer, const struct sockaddr_storage *from)
+static struct caller_key caller_key_of(const struct http_peer *peer,
+				       const struct sockaddr_storage *from)
 {
 	if (peer->is_unix)
 		return (struct caller_key){CALLER_UID, peer->uid};
 	if (from->ss_family == AF_INET) {
 		const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
-		return key_v4(ntohl(v4->sin_addr.s_addr));
+		return caller_key_v4(ntohl(v4->sin_addr.s_addr));
 	}
 	struct caller_key key = {CALLER_V6, 0};
 	if (from->ss_family == AF_INET6) {
@@ -48,7 +50,7 @@ static struct caller_key key_of(const struct http_peer *peer, const struct socka
 		uint32_t last;
 		memcpy(&last, &v6->s6_addr[12], sizeof(last));
 		if (IN6_IS_ADDR_V4MAPPED(v6))
-			return key_v4(ntohl(last));
+			return caller_key_v4(ntohl(last));
 		if (IN6_IS_ADDR_LOOPBACK(v6))
 			return (struct caller_key){CALLER_LOOPBACK, 0};
 		memcpy(&key.value, v6->s6_addr, sizeof(key.value));
@@ -56,7 +58,7 @@ static struct caller_key key_of(const struct http_peer *peer, const struct socka
 	return key;
 }
 
-static void describe(const struct http_caller *caller, char *text, size_t room)
+static void caller_describe(const struct http_caller *caller, char *text, size_t room)
 {
 	char address[INET6_ADDRSTRLEN] = "";
 	struct in_addr v4 = {.s_addr = htonl((uint32_t)caller->value)};
@@ -80,8 +82,24 @@ static void describe(const struct http_caller *caller, char *text, size_t room)
 	}
 }
 
+void http_peer_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from)
+{
+	struct ucred credentials = {0};
+	socklen_t size = sizeof(credentials), from_size = sizeof(*ret_from);
+	memset(ret_from, 0, sizeof(*ret_from));
+	if (!peer->is_unix) {
+		(void)getpeername(fd, (struct sockaddr *)ret_from, &from_size);
+		return;
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
+		return;
+	peer->pid = credentials.pid;
+	peer->uid = credentials.uid;
+	peer->gid = credentials.gid;
+}
+
 /* Whoever could replace the daemon anyway. A uid that the kernel did not tell is nobody's. */
-static bool is_trusted(const struct http_server *server, const struct caller_key *key)
+static bool caller_key_is_trusted(const struct http_server *server, const struct caller_key *key)
 {
 	const struct http_settings *settings = &server->settings;
 	if (key->kind != CALLER_UID || key->value == (uid_t)-1)
@@ -95,16 +113,17 @@ static bool is_trusted(const struct http_server *server, const struct caller_key
 }
 
 /* All that the untrusted may have together. */
-static uint32_t untrusted_max(const struct http_server *server)
+static uint32_t server_untrusted_max(const struct http_server *server)
 {
 	uint32_t all = server->settings.connections_max;
 	return all - MIN(server->settings.connections_reserved, all / 2);
 }
 
-static uint32_t connections_max(const struct http_server *server, const struct http_caller *caller)
+static uint32_t caller_connections_max(const struct http_server *server,
+				       const struct http_caller *caller)
 {
 	const struct http_settings *settings = &server->settings;
-	uint32_t most = untrusted_max(server), own = 0;
+	uint32_t most = server_untrusted_max(server), own = 0;
 	if (caller->trusted)
 		return settings->connections_max;
 	if (caller->kind == CALLER_UID)
@@ -115,7 +134,7 @@ static uint32_t connections_max(const struct http_server *server, const struct h
 }
 
 /* The seed is random: addresses that all fall into one slot cannot be chosen from outside. */
-static struct list *slot_of(struct http_server *server, const struct caller_key *key)
+static struct list *caller_slot(struct http_server *server, const struct caller_key *key)
 {
 	uint64_t mixed = (key->value ^ server->caller_seed) + (uint64_t)key->kind;
 	for (int i = 0; i < 2; i++) {
@@ -127,7 +146,7 @@ static struct list *slot_of(struct http_server *server, const struct caller_key 
 
 /* Local users have a share each. Addresses have one together: there are as many as a stranger
  * likes, and what is done before a token is known is little. */
-static struct work_share *share_of(struct http_server *server, const struct caller_key *key)
+static struct work_share *caller_share(struct http_server *server, const struct caller_key *key)
 {
 	char name[WORK_NAME_MAX + 1] = "tcp";
 	if (key->kind == CALLER_UID)
@@ -135,9 +154,10 @@ static struct work_share *share_of(struct http_server *server, const struct call
 	return work_share_get(server->work, name);
 }
 
-static struct http_caller *find(struct http_server *server, const struct caller_key *key)
+static struct http_caller *caller_find_or_add(struct http_server *server,
+					      const struct caller_key *key)
 {
-	struct list *slot = slot_of(server, key);
+	struct list *slot = caller_slot(server, key);
 	list_each (slot, node) {
 		struct http_caller *caller = list_entry(node, struct http_caller, node);
 		if (caller->kind == key->kind && caller->value == key->value)
@@ -148,8 +168,8 @@ static struct http_caller *find(struct http_server *server, const struct caller_
 		abort();
 	caller->kind = (uint8_t)key->kind;
 	caller->value = key->value;
-	caller->trusted = is_trusted(server, key);
-	caller->share = share_of(server, key);
+	caller->trusted = caller_key_is_trusted(server, key);
+	caller->share = caller_share(server, key);
 	list_init(&caller->ranked);
 	list_init(&caller->spare);
 	list_append(slot, &caller->node);
@@ -157,7 +177,7 @@ static struct http_caller *find(struct http_server *server, const struct caller_
 }
 
 /* Frees callers that have been gone for long enough. */
-static void sweep(struct http_server *server, uint64_t now)
+static void callers_sweep(struct http_server *server, uint64_t now)
 {
 	while (!list_empty(&server->leaving)) {
 		struct http_caller *caller =
@@ -173,7 +193,7 @@ static void sweep(struct http_server *server, uint64_t now)
 
 /* Callers are kept by the power of two of their spare connections: the one that hoards most is
  * found at once, however many callers there are. */
-static void rank(struct http_server *server, struct http_caller *caller, uint32_t before)
+static void caller_rank(struct http_server *server, struct http_caller *caller, uint32_t before)
 {
 	uint32_t now = caller->spare_count;
 	int row = now ? 31 - __builtin_clz(now) : -1;
@@ -199,15 +219,16 @@ void http_caller_spare(struct http_connection *connection, bool spare)
 	} else {
 		caller->spare_count--;
 	}
-	rank(connection->server, caller, before);
+	caller_rank(connection->server, caller, before);
 }
 
 /* At most one line in a while, whoever it is about: a flood must not become one of the log. */
-static void warn(struct http_server *server, const struct http_caller *caller, const char *what)
+static void caller_warn(struct http_server *server, const struct http_caller *caller,
+			const char *what)
 {
 	char who[64];
 	uint64_t now = uv_now(server->loop);
-	describe(caller, who, sizeof(who));
+	caller_describe(caller, who, sizeof(who));
 	log_debug("http: %s %s", who, what);
 	server->unwarned++;
 	if (server->warned_at && now - server->warned_at < HTTP_WARN_EVERY_MS)
@@ -218,7 +239,7 @@ static void warn(struct http_server *server, const struct http_caller *caller, c
 	server->unwarned = 0;
 }
 
-static bool close_oldest(struct http_caller *caller)
+static bool caller_close_oldest(struct http_caller *caller)
 {
 	if (list_empty(&caller->spare))
 		return false;
@@ -226,23 +247,24 @@ static bool close_oldest(struct http_caller *caller)
 	return true;
 }
 
-static bool close_of(struct http_server *server, bool trusted)
+static bool callers_close_one(struct http_server *server, bool trusted)
 {
 	for (int row = HTTP_RANKS - 1; row >= 0; row--) {
 		struct list *list = &server->ranks[trusted][row];
 		if (!list_empty(list))
-			return close_oldest(list_entry(list->next, struct http_caller, ranked));
+			return caller_close_oldest(
+			    list_entry(list->next, struct http_caller, ranked));
 	}
 	return false;
 }
 
 bool http_callers_make_room(struct http_server *server)
 {
-	return close_of(server, false) || close_of(server, true);
+	return callers_close_one(server, false) || callers_close_one(server, true);
 }
 
 /* Loopback TCP is many, and its queue is not the one that root's clients wait in. */
-static bool too_fast(struct http_server *server, struct http_caller *caller)
+static bool caller_is_too_fast(struct http_server *server, struct http_caller *caller)
 {
 	uint64_t now = uv_now(server->loop);
 	if (caller->trusted || caller->kind == CALLER_LOOPBACK)
@@ -254,21 +276,22 @@ static bool too_fast(struct http_server *server, struct http_caller *caller)
 	return ++caller->joins > HTTP_PACE_JOINS;
 }
 
-static bool admitted(struct http_server *server, struct http_caller *caller)
+static bool caller_is_admitted(struct http_server *server, struct http_caller *caller)
 {
-	if (too_fast(server, caller)) {
-		warn(server, caller, "connects too often");
+	if (caller_is_too_fast(server, caller)) {
+		caller_warn(server, caller, "connects too often");
 		return false;
 	}
-	if (!caller->trusted && caller->count >= connections_max(server, caller)) {
-		warn(server, caller, "has as many connections as one caller may");
-		if (!close_oldest(caller))
+	if (!caller->trusted && caller->count >= caller_connections_max(server, caller)) {
+		caller_warn(server, caller, "has as many connections as one caller may");
+		if (!caller_close_oldest(caller))
 			return false;
 	}
 	if (server->connection_count >= server->settings.connections_max ||
-	    (!caller->trusted && server->untrusted_count >= untrusted_max(server))) {
-		warn(server, caller, "comes when all connections are taken");
-		return close_of(server, false) || (caller->trusted && close_of(server, true));
+	    (!caller->trusted && server->untrusted_count >= server_untrusted_max(server))) {
+		caller_warn(server, caller, "comes when all connections are taken");
+		return callers_close_one(server, false) ||
+		       (caller->trusted && callers_close_one(server, true));
 	}
 	return true;
 }
@@ -276,12 +299,12 @@ static bool admitted(struct http_server *server, struct http_caller *caller)
 struct http_caller *http_caller_join(struct http_server *server, const struct http_peer *peer,
 				     const struct sockaddr_storage *from)
 {
-	struct caller_key key = key_of(peer, from);
-	sweep(server, uv_now(server->loop));
-	struct http_caller *caller = find(server, &key);
+	struct caller_key key = caller_key_of(peer, from);
+	callers_sweep(server, uv_now(server->loop));
+	struct http_caller *caller = caller_find_or_add(server, &key);
 	if (caller->references++ == 0)
 		list_remove(&caller->ranked);
-	if (!admitted(server, caller)) {
+	if (!caller_is_admitted(server, caller)) {
 		http_caller_release(server, caller);
 		return NULL;
 	}
@@ -317,9 +340,9 @@ int http_caller_charge(struct http_connection *connection, size_t count)
 		bool all = settings->descriptors_max &&
 			   server->untrusted_descriptors + count > settings->descriptors_max;
 		if (own || all) {
-			warn(server, caller,
-			     own ? "passes more descriptors than one caller may"
-				 : "passes descriptors when others have passed too many");
+			caller_warn(server, caller,
+				    own ? "passes more descriptors than one caller may"
+					: "passes descriptors when others have passed too many");
 			return -EMFILE;
 		}
 		server->untrusted_descriptors += (uint32_t)count;
@@ -350,5 +373,5 @@ void http_callers_init(struct http_server *server)
 
 void http_callers_done(struct http_server *server)
 {
-	sweep(server, UINT64_MAX);
+	callers_sweep(server, UINT64_MAX);
 }

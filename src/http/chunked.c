@@ -20,7 +20,7 @@ enum trailer_phase {
 	TRAILER_LAST_LF,
 };
 
-static int take_size(struct http_chunked *chunked, char c, const char **ret_reason)
+static int chunked_take_size(struct http_chunked *chunked, char c, const char **ret_reason)
 {
 	if (http_is_hex(c)) {
 		if (chunked->digits == SIZE_DIGITS_MAX) {
@@ -40,7 +40,7 @@ static int take_size(struct http_chunked *chunked, char c, const char **ret_reas
 	return 0;
 }
 
-static int take_extension(struct http_chunked *chunked, char c, const char **ret_reason)
+static int chunked_take_extension(struct http_chunked *chunked, char c, const char **ret_reason)
 {
 	if (c == '\r' && chunked->line > 0) {
 		chunked->phase = CHUNK_SIZE_LF;
@@ -53,7 +53,7 @@ static int take_extension(struct http_chunked *chunked, char c, const char **ret
 	return 0;
 }
 
-static void after_size(struct http_chunked *chunked)
+static void chunked_end_size(struct http_chunked *chunked)
 {
 	chunked->digits = 0;
 	chunked->line = 0;
@@ -61,7 +61,7 @@ static void after_size(struct http_chunked *chunked)
 }
 
 /* The step in the trailers that a character makes, or -1. */
-static int trailer_step(enum trailer_phase phase, char c)
+static int chunked_trailer_step(enum trailer_phase phase, char c)
 {
 	switch (phase) {
 	case TRAILER_LINE_START:
@@ -77,10 +77,10 @@ static int trailer_step(enum trailer_phase phase, char c)
 	return -1;
 }
 
-static int take_trailer(struct http_chunked *chunked, char c, const char **ret_reason)
+static int chunked_take_trailer(struct http_chunked *chunked, char c, const char **ret_reason)
 {
 	bool last = chunked->digits == TRAILER_LAST_LF;
-	int next = trailer_step((enum trailer_phase)chunked->digits, c);
+	int next = chunked_trailer_step((enum trailer_phase)chunked->digits, c);
 	if (next < 0 || ++chunked->line > TRAILERS_MAX) {
 		*ret_reason = "trailers that are not valid or too long";
 		return -400;
@@ -92,19 +92,19 @@ static int take_trailer(struct http_chunked *chunked, char c, const char **ret_r
 }
 
 /* One character of framing. */
-static int take_framing(struct http_chunked *chunked, char c, const char **ret_reason)
+static int chunked_take_framing(struct http_chunked *chunked, char c, const char **ret_reason)
 {
 	switch (chunked->phase) {
 	case CHUNK_SIZE:
-		return take_size(chunked, c, ret_reason);
+		return chunked_take_size(chunked, c, ret_reason);
 	case CHUNK_EXTENSION:
-		return take_extension(chunked, c, ret_reason);
+		return chunked_take_extension(chunked, c, ret_reason);
 	case CHUNK_TRAILER:
-		return take_trailer(chunked, c, ret_reason);
+		return chunked_take_trailer(chunked, c, ret_reason);
 	case CHUNK_SIZE_LF:
 		if (c != '\n')
 			break;
-		after_size(chunked);
+		chunked_end_size(chunked);
 		return 0;
 	case CHUNK_DATA_CR:
 		if (c != '\r')
@@ -131,7 +131,7 @@ int64_t http_chunked_next(struct http_chunked *chunked, const char *data, size_t
 	*ret_data = NULL;
 	*ret_size = 0;
 	while (at < size && chunked->phase != CHUNK_DATA && chunked->phase != CHUNK_DONE) {
-		int result = take_framing(chunked, data[at], ret_reason);
+		int result = chunked_take_framing(chunked, data[at], ret_reason);
 		if (result < 0)
 			return result;
 		at++;

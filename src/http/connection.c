@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/fd.h"
 
@@ -16,7 +15,7 @@
 #define EAGER_PARSE 1024
 #define INPUT_ROOM 2048
 
-static void on_closed(uv_handle_t *handle)
+static void on_connection_closed(uv_handle_t *handle)
 {
 	struct http_connection *connection = handle->data;
 	struct http_server *server = connection->server;
@@ -31,34 +30,38 @@ static void on_closed(uv_handle_t *handle)
 
 /* libuv keeps the handle until the end of this turn of the loop, and with it the memory: whoever
  * is on the stack now may still look at it. */
-static void close_now(struct http_connection *connection)
+static void connection_close(struct http_connection *connection)
 {
-	connection->phase = HTTP_CLOSED;
 	work_cancel(&connection->work);
 	http_deadline_clear(&connection->waiting);
 	http_deadline_clear(&connection->writing);
-	uv_close((uv_handle_t *)&connection->poll, on_closed);
+	uv_close((uv_handle_t *)&connection->poll, on_connection_closed);
 	http_transport_close(connection);
 	http_transport_drop_passed(connection);
 	http_caller_leave(connection);
 	http_server_forget(connection);
 }
 
-static void tell_gone(struct http_exchange *exchange)
+static void exchange_tell_gone(struct http_exchange *exchange)
 {
-	if (!exchange || exchange->answered)
-		return;
-	exchange->answered = true;
 	if (exchange->callbacks.on_gone)
 		exchange->callbacks.on_gone(exchange);
 }
 
 void http_connection_lose(struct http_connection *connection)
 {
-	if (connection->phase == HTTP_CLOSED)
+	enum http_action action = http_state_step(&connection->state, HTTP_EVENT_LOSE);
+	if (action == HTTP_ACTION_NONE)
 		return;
-	close_now(connection);
-	tell_gone(connection->exchange);
+	connection_close(connection);
+	if (action == HTTP_ACTION_TELL)
+		exchange_tell_gone(connection->exchange);
+}
+
+void http_connection_break(struct http_connection *connection)
+{
+	if (http_state_step(&connection->state, HTTP_EVENT_BREAK) == HTTP_ACTION_WAKE)
+		http_connection_wake(connection);
 }
 
 void http_drop(struct http_exchange *exchange)
@@ -68,69 +71,97 @@ void http_drop(struct http_exchange *exchange)
 
 void http_connection_wake(struct http_connection *connection)
 {
-	if (!connection->running && connection->phase != HTTP_CLOSED)
+	if (!connection->running && connection->state != HTTP_CLOSED)
 		work_wait(&connection->work, connection->share);
 }
 
-static bool wants_input(const struct http_connection *connection)
+static bool connection_wants_input(const struct http_connection *connection)
 {
 	const struct http_exchange *exchange = connection->exchange;
 	if (connection->peer_done)
 		return false;
-	switch (connection->phase) {
+	switch (connection->state) {
 	case HTTP_HANDSHAKE:
+	case HTTP_ANSWERED:
 	case HTTP_SKIP:
 	case HTTP_LINGER:
 		return true;
 	case HTTP_HEAD:
 		return connection->output.size <= HTTP_QUEUE_HIGH;
-	case HTTP_EXCHANGE:
+	case HTTP_ASKED:
+	case HTTP_ANSWERING:
+	case HTTP_REFUSED:
 		/* Behind a whole request we read on, to see the client go. */
-		return exchange->body_done || http_body_wanted(exchange);
+		return http_body_complete(exchange->body) || http_body_wanted(exchange);
 	case HTTP_UPGRADED:
 		return !exchange->body_paused;
 	case HTTP_DRAIN:
+	case HTTP_BROKEN:
+	case HTTP_ABORTED:
 	case HTTP_CLOSED:
+	case HTTP_STATES:
 		break;
 	}
 	return false;
 }
 
-static void stop_waiting(struct http_connection *connection)
+/* A handler has the request; an answer is expected, or has begun. */
+static bool connection_awaits_answer(const struct http_connection *connection)
 {
-	http_deadline_clear(&connection->waiting);
-	connection->waiting_kind = -1;
+	return connection->state == HTTP_ASKED || connection->state == HTTP_ANSWERING;
 }
 
-static void end_exchange(struct http_connection *connection, enum http_phase next)
+/* The client has closed its half, and as we do not read (a body is held), we will not see it. */
+static bool connection_end_is_hidden(const struct http_connection *connection)
+{
+	return connection->hung_up && connection_awaits_answer(connection) &&
+	       !connection_wants_input(connection);
+}
+
+/* Has the producer of an answer been told to wait, and is there room again? */
+static bool connection_drain_is_due(const struct http_connection *connection)
+{
+	return http_state_open(connection->state) && connection->exchange->wants_drain &&
+	       connection->output.size <= HTTP_QUEUE_LOW;
+}
+
+static void connection_drop_exchange(struct http_connection *connection)
 {
 	http_exchange_free(connection->exchange);
 	connection->exchange = NULL;
-	connection->phase = next;
-	stop_waiting(connection);
+	http_deadline_stop(connection);
+}
+
+static void connection_end_exchange(struct http_connection *connection, enum http_event event)
+{
+	if (http_state_step(&connection->state, event) == HTTP_ACTION_TELL)
+		exchange_tell_gone(connection->exchange);
+	connection_drop_exchange(connection);
 }
 
 /* The handler is through: what becomes of the connection? */
-static void finish_exchange(struct http_connection *connection)
+static void connection_finish_exchange(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
-	if (!exchange->body_done && exchange->body_left > HTTP_SKIP_MAX)
+	bool complete = http_body_complete(exchange->body);
+	if (!complete && exchange->body_left > HTTP_SKIP_MAX)
 		connection->close_after = true;
 	if (connection->close_after) {
 		/* When the client did not ask for it, it may have sent the next request. */
-		connection->lingers = exchange->keep_alive || !exchange->body_done;
-		end_exchange(connection, HTTP_DRAIN);
-	} else if (!exchange->body_done) {
+		connection->lingers |= exchange->keep_alive || !complete;
+		connection_end_exchange(connection, HTTP_EVENT_LAST);
+	} else if (complete) {
+		connection_end_exchange(connection, HTTP_EVENT_KEPT);
+	} else {
+		(void)http_state_step(&connection->state, HTTP_EVENT_UNREAD);
 		exchange->body_maximum = exchange->body_taken + HTTP_SKIP_MAX;
 		http_exchange_drop_passed(exchange);
-		connection->phase = HTTP_SKIP;
-		stop_waiting(connection);
-	} else {
-		end_exchange(connection, HTTP_HEAD);
+		http_deadline_stop(connection);
 	}
 }
 
-static bool worth_parsing(const struct http_connection *connection, const char *data, size_t size)
+static bool connection_head_is_worth_parsing(const struct http_connection *connection,
+					     const char *data, size_t size)
 {
 	size_t scanned = connection->scanned;
 	if (scanned == size)
@@ -139,7 +170,7 @@ static bool worth_parsing(const struct http_connection *connection, const char *
 	       memchr(data + scanned, '\n', size - scanned);
 }
 
-static size_t take_head(struct http_connection *connection, char *data, size_t size)
+static size_t connection_take_head(struct http_connection *connection, char *data, size_t size)
 {
 	struct http_server *server = connection->server;
 	struct http_head head;
@@ -151,7 +182,7 @@ static size_t take_head(struct http_connection *connection, char *data, size_t s
 		connection->held = true;
 		return 0;
 	}
-	if (!worth_parsing(connection, data, size)) {
+	if (!connection_head_is_worth_parsing(connection, data, size)) {
 		connection->scanned = (uint32_t)size;
 		return 0;
 	}
@@ -169,140 +200,118 @@ static size_t take_head(struct http_connection *connection, char *data, size_t s
 		return size;
 	}
 	connection->requests_left--;
-	connection->phase = HTTP_EXCHANGE;
+	(void)http_state_step(&connection->state, HTTP_EVENT_REQUEST);
 	connection->used = true;
-	stop_waiting(connection);
+	http_deadline_stop(connection);
 	http_caller_spare(connection, false);
 	server->handlers.handle(server->handlers.context, connection->exchange);
 	return head_size;
 }
 
-static size_t take_exchange(struct http_connection *connection, char *data, size_t size)
-{
-	struct http_exchange *exchange = connection->exchange;
-	size_t used = 0;
-	if (!exchange->answered && !exchange->upgraded)
-		used = http_body_take(exchange, data, size);
-	if (exchange->body_done && exchange->body_reading && !exchange->body_paused &&
-	    !exchange->body_end_told && http_exchange_open(exchange)) {
-		exchange->body_end_told = true;
-		if (exchange->callbacks.on_end)
-			exchange->callbacks.on_end(exchange);
-	}
-	if (connection->broken)
-		return used;
-	if (exchange->refused) {
-		tell_gone(exchange);
-		end_exchange(connection, HTTP_DRAIN);
-	} else if (exchange->upgraded) {
-		connection->phase = HTTP_UPGRADED;
-		stop_waiting(connection);
-	} else if (exchange->answered) {
-		finish_exchange(connection);
-	}
-	return used;
-}
-
-static size_t take_skipped(struct http_connection *connection, char *data, size_t size)
+static size_t connection_take_body(struct http_connection *connection, char *data, size_t size)
 {
 	struct http_exchange *exchange = connection->exchange;
 	size_t used = http_body_take(exchange, data, size);
-	if (exchange->body_done)
-		end_exchange(connection, connection->close_after ? HTTP_DRAIN : HTTP_HEAD);
+	if (http_exchange_open(exchange) && !exchange->body_paused &&
+	    http_body_step(&exchange->body, HTTP_BODY_EVENT_TELL) && exchange->callbacks.on_end)
+		exchange->callbacks.on_end(exchange);
 	return used;
 }
 
-static size_t take_upgraded(struct http_connection *connection, char *data, size_t size)
+static size_t connection_skip_body(struct http_connection *connection, char *data, size_t size)
 {
 	struct http_exchange *exchange = connection->exchange;
-	size_t used = 0;
-	if (size > 0 && !exchange->body_paused && http_exchange_open(exchange)) {
-		used = size;
-		if (exchange->callbacks.on_data)
-			exchange->callbacks.on_data(exchange, data, size);
-	}
-	if (exchange->answered && !connection->broken) {
-		connection->lingers = true;
-		end_exchange(connection, HTTP_DRAIN);
-	}
+	size_t used = http_body_take(exchange, data, size);
+	if (http_body_complete(exchange->body))
+		connection_end_exchange(connection, connection->close_after ? HTTP_EVENT_LAST
+									    : HTTP_EVENT_KEPT);
 	return used;
+}
+
+static size_t connection_take_raw(struct http_connection *connection, char *data, size_t size)
+{
+	struct http_exchange *exchange = connection->exchange;
+	if (size == 0 || exchange->body_paused)
+		return 0;
+	if (exchange->callbacks.on_data)
+		exchange->callbacks.on_data(exchange, data, size);
+	return size;
 }
 
 /* Takes what can be taken of data now; returns how much that was. A loop and not a recursion: a
  * client may pipeline as many requests as it likes. */
-static size_t process(struct http_connection *connection, char *data, size_t size)
+static size_t connection_take_bytes(struct http_connection *connection, char *data, size_t size)
 {
 	size_t used = 0;
 	for (;;) {
-		enum http_phase phase = connection->phase;
+		enum http_state state = connection->state;
 		size_t before = used;
-		if (connection->broken)
-			http_connection_lose(connection);
-		switch (connection->phase) {
+		switch (state) {
 		case HTTP_HEAD:
-			used += take_head(connection, data + used, size - used);
+			used += connection_take_head(connection, data + used, size - used);
 			break;
-		case HTTP_EXCHANGE:
-			used += take_exchange(connection, data + used, size - used);
+		case HTTP_ASKED:
+		case HTTP_ANSWERING:
+			used += connection_take_body(connection, data + used, size - used);
+			break;
+		case HTTP_ANSWERED:
+			connection_finish_exchange(connection);
+			break;
+		case HTTP_REFUSED:
+			connection_end_exchange(connection, HTTP_EVENT_LAST);
 			break;
 		case HTTP_SKIP:
-			used += take_skipped(connection, data + used, size - used);
+			used += connection_skip_body(connection, data + used, size - used);
 			break;
 		case HTTP_UPGRADED:
-			used += take_upgraded(connection, data + used, size - used);
+			used += connection_take_raw(connection, data + used, size - used);
 			break;
+		case HTTP_BROKEN:
+		case HTTP_ABORTED:
+			http_connection_lose(connection);
+			return size;
 		case HTTP_HANDSHAKE:
 		case HTTP_DRAIN:
 		case HTTP_LINGER:
 		case HTTP_CLOSED:
+		case HTTP_STATES:
 			return size;
 		}
-		if (used == before && connection->phase == phase && !connection->broken)
+		if (used == before && connection->state == state)
 			return used;
 	}
 }
 
 /* What was read earlier and not taken then. */
-static void digest(struct http_connection *connection)
+static void connection_take_leftover(struct http_connection *connection)
 {
 	struct http_queue *input = &connection->input;
 	if (input->size == 0)
-		(void)process(connection, connection->server->scratch, 0);
+		(void)connection_take_bytes(connection, connection->server->scratch, 0);
 	else
-		http_queue_consume(input, process(connection, http_queue_data(input), input->size));
+		http_queue_consume(
+		    input, connection_take_bytes(connection, http_queue_data(input), input->size));
 }
 
-static void end_of_input(struct http_connection *connection)
+static void connection_end_input(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
 	connection->peer_done = connection->hung_up = true;
 	connection->more = false;
-	switch (connection->phase) {
-	case HTTP_UPGRADED:
-		if (!exchange->callbacks.on_end)
-			http_connection_lose(connection);
-		else if (http_exchange_open(exchange))
-			exchange->callbacks.on_end(exchange);
-		break;
-	case HTTP_HEAD:
-	case HTTP_SKIP:
-		/* Answers that are queued still go out. */
-		end_exchange(connection, HTTP_DRAIN);
+	enum http_action action = http_state_step(&connection->state, HTTP_EVENT_CLIENT_END);
+	if (action == HTTP_ACTION_DO) {
+		connection_drop_exchange(connection);
 		connection->lingers = false;
-		break;
-	case HTTP_HANDSHAKE:
-	case HTTP_EXCHANGE:
-	case HTTP_DRAIN:
-	case HTTP_LINGER:
-	case HTTP_CLOSED:
+	} else if (action == HTTP_ACTION_TELL && exchange->callbacks.on_end) {
+		exchange->callbacks.on_end(exchange);
+	} else {
 		http_connection_lose(connection);
-		break;
 	}
 }
 
 /* Reads once. With nothing left over the bytes are taken from the server's scratch memory; only
  * what cannot be taken yet costs the connection memory of its own. Returns the bytes read. */
-static size_t fill(struct http_connection *connection)
+static size_t connection_read(struct http_connection *connection)
 {
 	struct http_queue *input = &connection->input;
 	bool scratch = input->size == 0;
@@ -315,7 +324,7 @@ static size_t fill(struct http_connection *connection)
 	}
 	if (got <= 0) {
 		if (got == 0)
-			end_of_input(connection);
+			connection_end_input(connection);
 		else
 			http_connection_lose(connection);
 		return 0;
@@ -323,44 +332,41 @@ static size_t fill(struct http_connection *connection)
 	/* A short read means that the socket is empty; if not, libuv tells us again. */
 	connection->more = connection->ssl || (size_t)got == room;
 	if (scratch) {
-		size_t used = process(connection, place, (size_t)got);
+		size_t used = connection_take_bytes(connection, place, (size_t)got);
 		if (http_queue_append(input, place + used, (size_t)got - used) < 0)
-			connection->broken = true;
+			http_connection_break(connection);
 	} else {
 		input->size += (uint32_t)got;
-		digest(connection);
+		connection_take_leftover(connection);
 	}
-	if (connection->phase == HTTP_EXCHANGE && connection->exchange->body_done &&
-	    input->size > HTTP_AHEAD_MAX)
+	if (connection_awaits_answer(connection) &&
+	    http_body_complete(connection->exchange->body) && input->size > HTTP_AHEAD_MAX)
 		http_connection_lose(connection);
 	return (size_t)got;
 }
 
-static void run_input(struct http_connection *connection)
+static void connection_run_input(struct http_connection *connection)
 {
 	size_t total = 0;
 	for (;;) {
-		digest(connection);
-		if (connection->phase == HTTP_CLOSED || !connection->more ||
-		    !wants_input(connection) || connection->requests_left == 0 ||
-		    total >= HTTP_TURN_BYTES)
+		connection_take_leftover(connection);
+		if (!connection->more || !connection_wants_input(connection) ||
+		    connection->requests_left == 0 || total >= HTTP_TURN_BYTES)
 			return;
-		total += fill(connection);
+		total += connection_read(connection);
 	}
 }
 
-static void flush(struct http_connection *connection)
+static void connection_flush(struct http_connection *connection)
 {
-	if (connection->phase != HTTP_CLOSED && !connection->broken &&
-	    http_transport_write(connection, NULL, 0) < 0)
+	if (!http_state_ends(connection->state) && http_transport_write(connection, NULL, 0) < 0)
 		http_connection_lose(connection);
 }
 
-static void give_drain(struct http_connection *connection)
+static void connection_give_drain(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
-	if (connection->phase == HTTP_CLOSED || !exchange || !exchange->wants_drain ||
-	    connection->output.size > HTTP_QUEUE_LOW || !http_exchange_open(exchange))
+	if (!connection_drain_is_due(connection))
 		return;
 	exchange->wants_drain = false;
 	if (exchange->callbacks.on_drain)
@@ -368,90 +374,36 @@ static void give_drain(struct http_connection *connection)
 }
 
 /* Our last byte is out. */
-static void end_drain(struct http_connection *connection)
+static void connection_end_drain(struct http_connection *connection)
 {
-	if (connection->phase != HTTP_DRAIN || connection->output.size > 0)
+	if (connection->state != HTTP_DRAIN || connection->output.size > 0)
 		return;
 	http_transport_shutdown(connection);
 	if (connection->lingers && !connection->peer_done) {
-		connection->phase = HTTP_LINGER;
+		(void)http_state_step(&connection->state, HTTP_EVENT_SENT);
 		http_queue_done(&connection->input);
 	} else {
 		http_connection_lose(connection);
 	}
 }
 
-static void wait_for(struct http_connection *connection, enum http_deadline_kind kind, bool again)
-{
-	if (connection->waiting_kind == (int8_t)kind && !again)
-		return;
-	connection->waiting_kind = (int8_t)kind;
-	http_deadline_set(connection->server, &connection->waiting, kind);
-}
-
-/* What of a head is there decides how long its rest may take. */
-static void wait_for_head(struct http_connection *connection)
-{
-	if (connection->passed)
-		wait_for(connection, HTTP_DEADLINE_PASSED, false);
-	else if (connection->held)
-		stop_waiting(connection);
-	else
-		wait_for(connection,
-			 connection->input.size         ? HTTP_DEADLINE_HEAD
-			 : connection->server->stopping ? HTTP_DEADLINE_FIRST
-							: HTTP_DEADLINE_IDLE,
-			 false);
-}
-
-static void update_deadline(struct http_connection *connection)
-{
-	switch (connection->phase) {
-	case HTTP_HANDSHAKE:
-		wait_for(connection,
-			 connection->server->stopping ? HTTP_DEADLINE_FIRST : HTTP_DEADLINE_HEAD,
-			 false);
-		return;
-	case HTTP_HEAD:
-		wait_for_head(connection);
-		return;
-	case HTTP_EXCHANGE:
-		if (!http_body_wanted(connection->exchange))
-			break;
-		wait_for(connection, HTTP_DEADLINE_BODY, connection->body_moved);
-		return;
-	case HTTP_SKIP:
-		wait_for(connection, HTTP_DEADLINE_BODY, false);
-		return;
-	case HTTP_LINGER:
-		wait_for(connection, HTTP_DEADLINE_LINGER, false);
-		return;
-	case HTTP_UPGRADED:
-	case HTTP_DRAIN:
-	case HTTP_CLOSED:
-		break;
-	}
-	stop_waiting(connection);
-}
-
 /* Who has no request at its handler can make room for others, and holds no descriptors but those of
  * a head that is still coming. */
-static void settle_holdings(struct http_connection *connection)
+static void connection_update_holdings(struct http_connection *connection)
 {
-	if (connection->phase != HTTP_HEAD)
+	if (connection->state != HTTP_HEAD)
 		http_transport_drop_passed(connection);
-	http_caller_spare(connection,
-			  connection->phase != HTTP_EXCHANGE && connection->phase != HTTP_UPGRADED);
+	http_caller_spare(connection, !http_state_open(connection->state));
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events);
+static void on_connection_ready(uv_poll_t *poll, int status, int events);
 
 /* uv_poll_start() costs two system calls, so watching for bytes goes on while nobody wants them,
  * until some do come. */
-static void update_interest(struct http_connection *connection)
+static void connection_update_interest(struct http_connection *connection)
 {
 	int wanted = connection->hung_up ? 0 : UV_DISCONNECT;
-	if (wants_input(connection) || connection->tls_write_wants_read)
+	if (connection_wants_input(connection) || connection->tls_write_wants_read)
 		wanted |= UV_READABLE;
 	else if (!connection->disarm && !connection->hung_up)
 		wanted |= connection->armed & UV_READABLE;
@@ -467,22 +419,22 @@ static void update_interest(struct http_connection *connection)
 		return;
 	connection->armed = (uint8_t)wanted;
 	/* With nothing wanted this stops the watching. */
-	if (uv_poll_start(&connection->poll, wanted, on_poll) < 0)
+	if (uv_poll_start(&connection->poll, wanted, on_connection_ready) < 0)
 		http_connection_lose(connection);
 }
 
 /* Is there anything to do that no event will announce? */
-static bool needs_turn(struct http_connection *connection)
+static bool connection_needs_turn(struct http_connection *connection)
 {
-	const struct http_exchange *exchange = connection->exchange;
-	if (connection->hung_up && connection->phase == HTTP_EXCHANGE && !wants_input(connection))
-		connection->broken = true;
-	return connection->broken || (connection->more && wants_input(connection)) ||
+	if (connection_end_is_hidden(connection))
+		http_connection_break(connection);
+	return http_state_ends(connection->state) ||
+	       (connection->more && connection_wants_input(connection)) ||
 	       (connection->held && connection->output.size <= HTTP_QUEUE_HIGH) ||
-	       (exchange && exchange->wants_drain && connection->output.size <= HTTP_QUEUE_LOW);
+	       connection_drain_is_due(connection);
 }
 
-static void handshake(struct http_connection *connection)
+static void connection_handshake(struct http_connection *connection)
 {
 	int result = http_transport_handshake(connection);
 	if (result < 0)
@@ -490,12 +442,12 @@ static void handshake(struct http_connection *connection)
 	else if (result == 0)
 		connection->more = false;
 	else
-		connection->phase = HTTP_HEAD;
+		(void)http_state_step(&connection->state, HTTP_EVENT_SECURED);
 }
 
 void http_connection_run(struct http_connection *connection, int events)
 {
-	if (connection->phase == HTTP_CLOSED)
+	if (connection->state == HTTP_CLOSED)
 		return;
 	work_cancel(&connection->work);
 	events |= connection->events;
@@ -508,32 +460,32 @@ void http_connection_run(struct http_connection *connection, int events)
 		connection->more = true;
 	if ((events & UV_WRITABLE) || connection->tls_write_wants_read)
 		connection->blocked = false;
-	if (connection->phase == HTTP_HANDSHAKE)
-		handshake(connection);
-	if (connection->phase != HTTP_HANDSHAKE) {
-		flush(connection);
-		give_drain(connection);
-		run_input(connection);
-		flush(connection);
-		end_drain(connection);
+	if (connection->state == HTTP_HANDSHAKE)
+		connection_handshake(connection);
+	if (connection->state != HTTP_HANDSHAKE) {
+		connection_flush(connection);
+		connection_give_drain(connection);
+		connection_run_input(connection);
+		connection_flush(connection);
+		connection_end_drain(connection);
 	}
-	if (connection->phase != HTTP_CLOSED) {
-		settle_holdings(connection);
-		update_deadline(connection);
+	if (connection->state != HTTP_CLOSED) {
+		connection_update_holdings(connection);
+		http_deadline_update(connection);
 	}
-	if (connection->phase != HTTP_CLOSED)
-		update_interest(connection);
+	if (connection->state != HTTP_CLOSED)
+		connection_update_interest(connection);
 	connection->running = false;
-	if (connection->phase != HTTP_CLOSED && needs_turn(connection))
+	if (connection->state != HTTP_CLOSED && connection_needs_turn(connection))
 		work_wait(&connection->work, connection->share);
 }
 
-static void on_turn(struct work *work)
+static void on_connection_turn(struct work *work)
 {
 	http_connection_run(container_of(work, struct http_connection, work), 0);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void on_connection_ready(uv_poll_t *poll, int status, int events)
 {
 	struct http_connection *connection = poll->data;
 	if (status < 0 || events == UV_PRIORITIZED) {
@@ -544,12 +496,12 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 		/* It would be reported for ever; the end is seen by reading from here on. Where
 		 * nothing is read (a body that is held), the client counts as gone. */
 		connection->hung_up = true;
-		if (connection->phase == HTTP_EXCHANGE && !wants_input(connection)) {
+		if (connection_end_is_hidden(connection)) {
 			http_connection_lose(connection);
 			return;
 		}
 	}
-	if ((events & UV_READABLE) && !wants_input(connection))
+	if ((events & UV_READABLE) && !connection_wants_input(connection))
 		connection->disarm = true;
 	connection->events |= (uint8_t)events;
 	work_run(&connection->work, connection->share);
@@ -559,52 +511,20 @@ void http_connection_expire(struct http_connection *connection, enum http_deadli
 {
 	if (kind != HTTP_DEADLINE_WRITE)
 		connection->waiting_kind = -1;
-	bool head = (kind == HTTP_DEADLINE_HEAD || kind == HTTP_DEADLINE_PASSED) &&
-		    connection->phase == HTTP_HEAD;
-	bool body = kind == HTTP_DEADLINE_BODY && connection->phase == HTTP_EXCHANGE;
-	if (!head && !body) {
+	if (kind == HTTP_DEADLINE_HEAD || kind == HTTP_DEADLINE_PASSED) {
+		http_refuse(connection, 408, "the head took too long");
+	} else if (kind == HTTP_DEADLINE_BODY) {
+		http_refuse(connection, 408, "the body took too long");
+	} else {
 		http_connection_lose(connection);
 		return;
 	}
-	http_refuse(connection, 408, head ? "the head took too long" : "the body took too long");
 	http_connection_run(connection, 0);
 }
 
-static SSL *tls_new(SSL_CTX *context, int fd)
-{
-	SSL *ssl = SSL_new(context);
-	if (!ssl)
-		return NULL;
-	/* Buffers are given back between records, so that an idle TLS connection costs less. */
-	SSL_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-			      SSL_MODE_RELEASE_BUFFERS);
-	SSL_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-	if (!SSL_set_min_proto_version(ssl, TLS1_2_VERSION) || !SSL_set_fd(ssl, fd)) {
-		SSL_free(ssl);
-		return NULL;
-	}
-	return ssl;
-}
-
-void http_connection_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from)
-{
-	struct ucred credentials = {0};
-	socklen_t size = sizeof(credentials), from_size = sizeof(*ret_from);
-	memset(ret_from, 0, sizeof(*ret_from));
-	if (!peer->is_unix) {
-		(void)getpeername(fd, (struct sockaddr *)ret_from, &from_size);
-		return;
-	}
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
-		return;
-	peer->pid = credentials.pid;
-	peer->uid = credentials.uid;
-	peer->gid = credentials.gid;
-}
-
 /* The socket to libuv, and its peer to the callers. */
-static int attach(struct http_server *server, struct http_connection *connection, int fd,
-		  SSL_CTX *tls)
+static int connection_attach(struct http_server *server, struct http_connection *connection, int fd,
+			     SSL_CTX *tls)
 {
 	struct sockaddr_storage from;
 	server->identify(fd, &connection->peer, &from);
@@ -613,7 +533,7 @@ static int attach(struct http_server *server, struct http_connection *connection
 		return -EBUSY;
 	connection->share = work_share_hold(connection->caller->share);
 	int result = -ENOMEM;
-	if (!tls || (connection->ssl = tls_new(tls, fd)))
+	if (!tls || http_transport_secure(connection, tls))
 		result = uv_poll_init(server->loop, &connection->poll, fd);
 	if (result < 0) {
 		SSL_free(connection->ssl);
@@ -631,7 +551,7 @@ int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_C
 		abort();
 	connection->server = server;
 	connection->fd = fd;
-	connection->phase = tls ? HTTP_HANDSHAKE : HTTP_HEAD;
+	connection->state = tls ? HTTP_HANDSHAKE : HTTP_HEAD;
 	connection->waiting_kind = -1;
 	connection->peer = (struct http_peer){
 	    .is_unix = is_unix,
@@ -639,11 +559,11 @@ int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_C
 	    .uid = (uid_t)-1,
 	    .gid = (gid_t)-1,
 	};
-	connection->work.run = on_turn;
+	connection->work.run = on_connection_turn;
 	list_init(&connection->spare);
 	list_init(&connection->waiting.node);
 	list_init(&connection->writing.node);
-	int result = attach(server, connection, fd, tls);
+	int result = connection_attach(server, connection, fd, tls);
 	if (result < 0) {
 		free(connection);
 		return result;
@@ -651,8 +571,8 @@ int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_C
 	connection->poll.data = connection;
 	list_append(&server->connections, &connection->node);
 	server->handle_count++;
-	settle_holdings(connection);
-	update_deadline(connection);
-	update_interest(connection);
+	connection_update_holdings(connection);
+	http_deadline_update(connection);
+	connection_update_interest(connection);
 	return 0;
 }

@@ -6,7 +6,8 @@
  *   deadline.c    one timer for all deadlines                 calls expire
  *   transport.c   bytes in and out: TCP, Unix, TLS
  *   queue.c       a growing byte queue
- *   connection.c  the state machine: whose turn, what next
+ *   state.c       the states of a connection and of a body, as tables
+ *   connection.c  turns: reads, calls handlers, writes, closes
  *   exchange.c    a request from its head, and its accessors
  *   origin.c      whose web page asks
  *   body.c        a request's body, to its handler
@@ -26,6 +27,7 @@
 #include "base/work.h"
 #include "http/http.h"
 #include "http/parser.h"
+#include "http/state.h"
 
 /* A producer is told to wait above the high mark, and asked for more below the low one. */
 #define HTTP_QUEUE_HIGH (256 * 1024)
@@ -79,17 +81,6 @@ struct http_deadline {
 struct http_queue {
 	char *data;
 	uint32_t start, size, room;
-};
-
-enum http_phase {
-	HTTP_HANDSHAKE, /* TLS */
-	HTTP_HEAD,      /* between requests, or inside a head */
-	HTTP_EXCHANGE,  /* a handler has the request */
-	HTTP_SKIP,      /* answered; the rest of the body is thrown away */
-	HTTP_UPGRADED,  /* raw bytes both ways */
-	HTTP_DRAIN,     /* our last bytes are being written; nothing is read */
-	HTTP_LINGER,    /* our side is shut; reading until the client's is */
-	HTTP_CLOSED,    /* freed when libuv has let go of it */
 };
 
 struct http_server {
@@ -173,26 +164,25 @@ struct http_connection {
 	SSL *ssl;
 	struct http_peer peer;
 	int fd;
+	enum http_state state;
 	uint32_t scanned;      /* bytes of an incomplete head that hold no line to look at */
 	uint32_t written;      /* in this turn, past the queue */
 	int16_t requests_left; /* in this turn */
 	uint8_t armed;         /* what libuv watches for */
 	uint8_t events;        /* what it has seen, for the turn to come */
 	int8_t waiting_kind;   /* of `waiting`, -1: not running */
-	enum http_phase phase : 8;
-	bool running : 1;     /* inside http_connection_run() */
-	bool more : 1;        /* the socket may have more bytes */
-	bool blocked : 1;     /* the socket takes no more bytes */
-	bool hung_up : 1;     /* the client has closed its half; its bytes may still be unread */
-	bool peer_done : 1;   /* ... and all of them were read */
-	bool broken : 1;      /* to be lost at its next turn */
-	bool close_after : 1; /* this answer is the last */
-	bool used : 1;        /* it has brought a request */
-	bool lingers : 1;     /* the client may still be sending when we close */
-	bool reset : 1;       /* close with a reset: nothing else says that an answer is cut */
-	bool held : 1;        /* requests wait in `input` for a turn, not for bytes */
-	bool disarm : 1;      /* bytes came that nobody wants yet: stop watching for them */
-	bool body_moved : 1;  /* bytes of a body came in this turn */
+	bool running : 1;      /* inside http_connection_run() */
+	bool more : 1;         /* the socket may have more bytes */
+	bool blocked : 1;      /* the socket takes no more bytes */
+	bool hung_up : 1;      /* the client has closed its half; its bytes may still be unread */
+	bool peer_done : 1;    /* ... and all of them were read */
+	bool close_after : 1;  /* this answer is the last */
+	bool used : 1;         /* it has brought a request */
+	bool lingers : 1;      /* the client may still be sending when we close */
+	bool reset : 1;        /* close with a reset: nothing else says that an answer is cut */
+	bool held : 1;         /* requests wait in `input` for a turn, not for bytes */
+	bool disarm : 1;       /* bytes came that nobody wants yet: stop watching for them */
+	bool body_moved : 1;   /* bytes of a body came in this turn */
 	bool tls_read_wants_write : 1;
 	bool tls_write_wants_read : 1;
 };
@@ -205,6 +195,7 @@ struct http_exchange {
 	size_t fds_charged;
 	enum http_origin origin;
 	/* The body. */
+	enum http_body_state body;
 	uint64_t body_left; /* of a body with a length */
 	uint64_t body_taken;
 	uint64_t body_maximum;
@@ -217,14 +208,7 @@ struct http_exchange {
 	bool expect_continue : 1;
 	bool upgrade_asked : 1;
 	bool body_chunked : 1;
-	bool body_reading : 1;
 	bool body_paused : 1;
-	bool body_done : 1;
-	bool body_end_told : 1;
-	bool begun : 1;    /* a status line is out */
-	bool answered : 1; /* the handler is through with it */
-	bool refused : 1;  /* we answered in the handler's place; on_gone is due */
-	bool upgraded : 1;
 	bool answer_chunked : 1;
 	bool wants_drain : 1;
 };
@@ -247,10 +231,16 @@ void http_deadlines_init(struct http_server *server);
 void http_deadline_set(struct http_server *server, struct http_deadline *deadline,
 		       enum http_deadline_kind kind);
 void http_deadline_clear(struct http_deadline *deadline);
+/* Sets the deadline for the client's bytes that the connection's state asks for, or none. */
+void http_deadline_update(struct http_connection *connection);
+/* The client's bytes are not waited for. */
+void http_deadline_stop(struct http_connection *connection);
 
 /* callers.c */
 void http_callers_init(struct http_server *server);
 void http_callers_done(struct http_server *server);
+/* Asks the kernel who is at the other end. */
+void http_peer_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
 /* Counts a new connection; NULL when there is no room for it. May close others to make some. */
 struct http_caller *http_caller_join(struct http_server *server, const struct http_peer *peer,
 				     const struct sockaddr_storage *from);
@@ -266,6 +256,8 @@ NODISCARD int http_caller_charge(struct http_connection *connection, size_t coun
 void http_caller_discharge(struct http_connection *connection, size_t count);
 
 /* transport.c */
+/* Gives it TLS; false: OpenSSL could not. */
+NODISCARD bool http_transport_secure(struct http_connection *connection, SSL_CTX *context);
 /* 1: done; 0: waits for the client; -errno. */
 NODISCARD int http_transport_handshake(struct http_connection *connection);
 /* Bytes read, 0 at the end of the client's bytes, -EAGAIN, or -errno. */
@@ -283,12 +275,13 @@ void http_transport_close(struct http_connection *connection);
 /* Takes a connected, non-blocking socket. -errno leaves it to whoever called; -EBUSY: its peer has
  * no room. */
 NODISCARD int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_CTX *tls);
-void http_connection_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
 void http_connection_run(struct http_connection *connection, int events);
 /* Asks for a turn soon. */
 void http_connection_wake(struct http_connection *connection);
 /* Closes at once; tells the handler that its client is gone. Called by the loop only. */
 void http_connection_lose(struct http_connection *connection);
+/* The same at its next turn; may be called from anywhere. */
+void http_connection_break(struct http_connection *connection);
 void http_connection_expire(struct http_connection *connection, enum http_deadline_kind kind);
 
 /* exchange.c */

@@ -7,7 +7,7 @@
 /* A flood that began at once ends at once: the others have a turn in between. */
 #define EXPIRIES_PER_TURN 256
 
-static uint32_t duration(const struct http_server *server, enum http_deadline_kind kind)
+static uint32_t deadline_duration(const struct http_server *server, enum http_deadline_kind kind)
 {
 	switch (kind) {
 	case HTTP_DEADLINE_HEAD:
@@ -29,7 +29,7 @@ static uint32_t duration(const struct http_server *server, enum http_deadline_ki
 	return HTTP_LINGER_MS;
 }
 
-static struct http_connection *owner(struct list *node, enum http_deadline_kind kind)
+static struct http_connection *deadline_owner(struct list *node, enum http_deadline_kind kind)
 {
 	struct http_deadline *deadline = list_entry(node, struct http_deadline, node);
 	return kind == HTTP_DEADLINE_WRITE
@@ -37,16 +37,16 @@ static struct http_connection *owner(struct list *node, enum http_deadline_kind 
 		   : container_of(deadline, struct http_connection, waiting);
 }
 
-static void on_timer(uv_timer_t *timer);
+static void on_deadline_timer(uv_timer_t *timer);
 
-static void watch(struct http_server *server, uint64_t due)
+static void deadlines_start_timer(struct http_server *server, uint64_t due)
 {
 	uint64_t now = uv_now(server->loop);
 	server->timer_due = due;
-	uv_timer_start(&server->timer, on_timer, due > now ? due - now : 1, 0);
+	uv_timer_start(&server->timer, on_deadline_timer, due > now ? due - now : 1, 0);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_deadline_timer(uv_timer_t *timer)
 {
 	struct http_server *server = timer->data;
 	uint64_t now = uv_now(server->loop), next = 0;
@@ -63,13 +63,13 @@ static void on_timer(uv_timer_t *timer)
 			}
 			left--;
 			list_remove(node);
-			http_connection_expire(owner(node, (enum http_deadline_kind)kind),
+			http_connection_expire(deadline_owner(node, (enum http_deadline_kind)kind),
 					       (enum http_deadline_kind)kind);
 		}
 	}
 	/* What expired may have set deadlines, and with them the timer. */
 	if (next && (server->timer_due == 0 || next < server->timer_due) && !server->freed)
-		watch(server, next);
+		deadlines_start_timer(server, next);
 }
 
 void http_deadlines_init(struct http_server *server)
@@ -84,13 +84,70 @@ void http_deadline_set(struct http_server *server, struct http_deadline *deadlin
 		       enum http_deadline_kind kind)
 {
 	list_remove(&deadline->node);
-	deadline->due = uv_now(server->loop) + duration(server, kind);
+	deadline->due = uv_now(server->loop) + deadline_duration(server, kind);
 	list_append(&server->deadlines[kind], &deadline->node);
 	if (server->timer_due == 0 || deadline->due < server->timer_due)
-		watch(server, deadline->due);
+		deadlines_start_timer(server, deadline->due);
 }
 
 void http_deadline_clear(struct http_deadline *deadline)
 {
 	list_remove(&deadline->node);
+}
+
+/* What of the client's is waited for, or -1. What has come of a head decides how long its rest may
+ * take. */
+static int deadline_kind_wanted(const struct http_connection *connection)
+{
+	bool stopping = connection->server->stopping;
+	switch (connection->state) {
+	case HTTP_HANDSHAKE:
+		return stopping ? HTTP_DEADLINE_FIRST : HTTP_DEADLINE_HEAD;
+	case HTTP_HEAD:
+		if (connection->passed)
+			return HTTP_DEADLINE_PASSED;
+		if (connection->held)
+			break;
+		if (connection->input.size > 0)
+			return HTTP_DEADLINE_HEAD;
+		return stopping ? HTTP_DEADLINE_FIRST : HTTP_DEADLINE_IDLE;
+	case HTTP_ASKED:
+	case HTTP_ANSWERING:
+		return http_body_wanted(connection->exchange) ? HTTP_DEADLINE_BODY : -1;
+	case HTTP_SKIP:
+		return HTTP_DEADLINE_BODY;
+	case HTTP_LINGER:
+		return HTTP_DEADLINE_LINGER;
+	case HTTP_UPGRADED:
+	case HTTP_REFUSED:
+	case HTTP_BROKEN:
+	case HTTP_ANSWERED:
+	case HTTP_DRAIN:
+	case HTTP_ABORTED:
+	case HTTP_CLOSED:
+	case HTTP_STATES:
+		break;
+	}
+	return -1;
+}
+
+void http_deadline_stop(struct http_connection *connection)
+{
+	http_deadline_clear(&connection->waiting);
+	connection->waiting_kind = -1;
+}
+
+void http_deadline_update(struct http_connection *connection)
+{
+	int kind = deadline_kind_wanted(connection);
+	/* A body that is read has a longest pause; one that is skipped has a time for all of it. */
+	bool again =
+	    kind == HTTP_DEADLINE_BODY && connection->body_moved && connection->state != HTTP_SKIP;
+	if (kind < 0) {
+		http_deadline_stop(connection);
+	} else if (kind != connection->waiting_kind || again) {
+		connection->waiting_kind = (int8_t)kind;
+		http_deadline_set(connection->server, &connection->waiting,
+				  (enum http_deadline_kind)kind);
+	}
 }

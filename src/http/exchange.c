@@ -31,8 +31,8 @@ bool http_host_served(const struct http_server *server, const char *host, size_t
 
 /* The head's text into the exchange's own memory, each part with its NUL. The bytes that a NUL
  * takes the place of are separators: a space, a colon, a line end. */
-static void copy_text(struct http_exchange *exchange, const char *data, size_t head_size,
-		      const struct http_head *head)
+static void exchange_copy_text(struct http_exchange *exchange, const char *data, size_t head_size,
+			       const struct http_head *head)
 {
 	struct http_header *headers = (struct http_header *)(exchange + 1);
 	char *text = (char *)(headers + head->header_count);
@@ -60,7 +60,7 @@ static void copy_text(struct http_exchange *exchange, const char *data, size_t h
 	request->path = text + head_size + 1;
 }
 
-static void take_passed(struct http_connection *connection, struct http_exchange *exchange)
+static void exchange_take_passed(struct http_connection *connection, struct http_exchange *exchange)
 {
 	struct http_request *request = &exchange->request;
 	struct http_passed *passed = connection->passed;
@@ -72,18 +72,18 @@ static void take_passed(struct http_connection *connection, struct http_exchange
 	connection->passed = NULL;
 }
 
-static void set_body(struct http_exchange *exchange, const struct http_head *head)
+static void exchange_set_body(struct http_exchange *exchange, const struct http_head *head)
 {
 	exchange->request.content_length = head->content_length;
 	exchange->request.has_body = head->chunked || head->content_length > 0;
 	exchange->body_chunked = head->chunked;
 	exchange->body_left = head->content_length > 0 ? (uint64_t)head->content_length : 0;
-	exchange->body_done = !exchange->request.has_body;
+	exchange->body = exchange->request.has_body ? HTTP_BODY_UNASKED : HTTP_BODY_NONE;
 }
 
 /* A client's own id joins its records and ours; one that could be read as something else in a log
  * is not taken. */
-static void set_id(struct http_exchange *exchange)
+static void exchange_set_id(struct http_exchange *exchange)
 {
 	const char *given = http_header(exchange, "x-request-id");
 	size_t size = given ? strnlen(given, HTTP_REQUEST_ID_SIZE) : 0;
@@ -112,22 +112,22 @@ int http_exchange_new(struct http_connection *connection, const char *data, size
 		abort();
 	memset(exchange, 0, sizeof(*exchange));
 	exchange->connection = connection;
-	copy_text(exchange, data, head_size, head);
+	exchange_copy_text(exchange, data, head_size, head);
 	int result = http_path_decode(exchange->request.target, head->target_size,
 				      (char *)exchange->request.path, ret_reason);
 	if (result < 0) {
 		free(exchange);
 		return result;
 	}
-	set_body(exchange, head);
+	exchange_set_body(exchange, head);
 	exchange->is_head = strcmp(exchange->request.method, "HEAD") == 0;
 	exchange->is_old = head->minor == 0;
 	exchange->keep_alive = head->keep_alive;
 	exchange->expect_continue = head->expect_continue;
 	exchange->upgrade_asked = head->upgrade;
 	exchange->request.peer = connection->peer;
-	take_passed(connection, exchange);
-	set_id(exchange);
+	exchange_take_passed(connection, exchange);
+	exchange_set_id(exchange);
 	http_origin_note(exchange);
 	connection->exchange = exchange;
 	return 0;
@@ -151,8 +151,7 @@ void http_exchange_free(struct http_exchange *exchange)
 
 bool http_exchange_open(const struct http_exchange *exchange)
 {
-	return !exchange->answered && !exchange->refused && !exchange->connection->broken &&
-	       exchange->connection->phase != HTTP_CLOSED;
+	return http_state_open(exchange->connection->state);
 }
 
 const struct http_request *http_request(const struct http_exchange *exchange)

@@ -8,7 +8,8 @@
 
 /* The page came from this very server: scheme and Host agree, to the letter. Host itself was
  * checked against the names that are served. */
-static bool is_own(const struct http_connection *connection, const char *origin, const char *host)
+static bool origin_is_own(const struct http_connection *connection, const char *origin,
+			  const char *host)
 {
 	const char *scheme = connection->peer.is_tls ? "https://" : "http://";
 	size_t length = strlen(scheme);
@@ -16,7 +17,7 @@ static bool is_own(const struct http_connection *connection, const char *origin,
 	       strcasecmp(origin + length, host) == 0;
 }
 
-static bool is_listed(const struct http_server *server, const char *origin)
+static bool origin_is_listed(const struct http_server *server, const char *origin)
 {
 	if (!server->settings.origins)
 		return false;
@@ -32,9 +33,9 @@ void http_origin_note(struct http_exchange *exchange)
 	const char *origin = http_header(exchange, "origin");
 	if (!origin || connection->peer.is_unix)
 		exchange->origin = HTTP_ORIGIN_NONE;
-	else if (is_listed(connection->server, origin))
+	else if (origin_is_listed(connection->server, origin))
 		exchange->origin = HTTP_ORIGIN_LISTED;
-	else if (is_own(connection, origin, http_header(exchange, "host")))
+	else if (origin_is_own(connection, origin, http_header(exchange, "host")))
 		exchange->origin = HTTP_ORIGIN_OWN;
 	else
 		exchange->origin = HTTP_ORIGIN_FOREIGN;
@@ -44,10 +45,10 @@ bool http_origin_known(const struct http_exchange *exchange)
 {
 	const struct http_connection *connection = exchange->connection;
 	const char *origin = http_header(exchange, "origin"), *host = http_header(exchange, "host");
-	if (!origin || is_listed(connection->server, origin))
+	if (!origin || origin_is_listed(connection->server, origin))
 		return true;
 	return host && http_host_served(connection->server, host, strlen(host)) &&
-	       is_own(connection, origin, host);
+	       origin_is_own(connection, origin, host);
 }
 
 enum http_origin http_origin(const struct http_exchange *exchange)

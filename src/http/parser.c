@@ -23,20 +23,20 @@ struct findings {
 	bool says_close, says_keep_alive, says_upgrade, names_protocol;
 };
 
-static int refuse(int status, const char *reason, const char **ret_reason)
+static int head_refuse(int status, const char *reason, const char **ret_reason)
 {
 	*ret_reason = reason;
 	return -status;
 }
 
-static bool same(const char *text, size_t size, const char *word)
+static bool word_is(const char *text, size_t size, const char *word)
 {
 	return size == strlen(word) && strncasecmp(text, word, size) == 0;
 }
 
 /* The end of the line at `at`: the index of its CR, 0 when the line is not whole yet, or minus a
  * status. A character that no line may hold is refused without waiting for the line's end. */
-static int line_end(const char *data, size_t at, size_t size, const char **ret_reason)
+static int line_find_end(const char *data, size_t at, size_t size, const char **ret_reason)
 {
 	size_t i = at;
 	while (size - i >= 8 && !word_has_below(word_load(data + i), 0x20) &&
@@ -46,41 +46,41 @@ static int line_end(const char *data, size_t at, size_t size, const char **ret_r
 		if (http_is_text(data[i]))
 			continue;
 		if (data[i] == '\n')
-			return refuse(400, "a line ends with a bare line feed", ret_reason);
+			return head_refuse(400, "a line ends with a bare line feed", ret_reason);
 		if (data[i] != '\r')
-			return refuse(400, "a control character in the head", ret_reason);
+			return head_refuse(400, "a control character in the head", ret_reason);
 		if (i + 1 == size)
 			return 0;
 		if (data[i + 1] != '\n')
-			return refuse(400, "a bare carriage return in the head", ret_reason);
+			return head_refuse(400, "a bare carriage return in the head", ret_reason);
 		return (int)i;
 	}
 	return 0;
 }
 
-static int parse_version(const char *text, size_t size, struct http_head *head,
+static int version_parse(const char *text, size_t size, struct http_head *head,
 			 const char **ret_reason)
 {
 	if (size != 8 || memcmp(text, "HTTP/", 5) != 0 || !http_is_digit(text[5]) ||
 	    text[6] != '.' || !http_is_digit(text[7]))
-		return refuse(400, "the request line has no HTTP version", ret_reason);
+		return head_refuse(400, "the request line has no HTTP version", ret_reason);
 	if (text[5] != '1' || text[7] > '1')
-		return refuse(505, "only HTTP/1.1 and HTTP/1.0 are spoken here", ret_reason);
+		return head_refuse(505, "only HTTP/1.1 and HTTP/1.0 are spoken here", ret_reason);
 	head->minor = text[7] - '0';
 	return 0;
 }
 
 /* method SP target SP version, one space each. */
-static int parse_request_line(const char *data, size_t at, size_t end, struct http_head *head,
+static int request_line_parse(const char *data, size_t at, size_t end, struct http_head *head,
 			      const char **ret_reason)
 {
 	size_t i = at;
 	while (i < end && http_is_token(data[i]))
 		i++;
 	if (i == at || i == end || data[i] != ' ')
-		return refuse(400, "the request line has no method", ret_reason);
+		return head_refuse(400, "the request line has no method", ret_reason);
 	if (i - at > METHOD_MAX)
-		return refuse(501, "the method is not known", ret_reason);
+		return head_refuse(501, "the method is not known", ret_reason);
 	head->method = (uint32_t)at;
 	head->method_size = (uint32_t)(i - at);
 	size_t target = ++i;
@@ -88,68 +88,70 @@ static int parse_request_line(const char *data, size_t at, size_t end, struct ht
 	       data[i] != '#')
 		i++;
 	if (i == target || i == end || data[i] != ' ')
-		return refuse(400, "the request target is not valid", ret_reason);
+		return head_refuse(400, "the request target is not valid", ret_reason);
 	if (i - target > TARGET_MAX)
-		return refuse(414, "the request target is too long", ret_reason);
+		return head_refuse(414, "the request target is too long", ret_reason);
 	head->target = (uint32_t)target;
 	head->target_size = (uint32_t)(i - target);
-	return parse_version(data + i + 1, end - i - 1, head, ret_reason);
+	return version_parse(data + i + 1, end - i - 1, head, ret_reason);
 }
 
 /* What is wrong with a request line that is not whole yet, so that a peer which speaks something
  * else altogether (TLS, say) is told at once. */
-static int check_partial_line(const char *data, size_t at, size_t size, const char **ret_reason)
+static int request_line_check_partial(const char *data, size_t at, size_t size,
+				      const char **ret_reason)
 {
 	size_t i = at;
 	while (i < size && http_is_token(data[i]))
 		i++;
 	if (i - at > METHOD_MAX)
-		return refuse(501, "the method is not known", ret_reason);
+		return head_refuse(501, "the method is not known", ret_reason);
 	if (i < size && data[i] != ' ')
-		return refuse(400, "the request line has no method", ret_reason);
+		return head_refuse(400, "the request line has no method", ret_reason);
 	if (size - at > TARGET_MAX + METHOD_MAX + 16)
-		return refuse(414, "the request target is too long", ret_reason);
+		return head_refuse(414, "the request target is too long", ret_reason);
 	return 0;
 }
 
-static int note_length(const char *value, size_t size, struct http_head *head,
-		       struct findings *found, const char **ret_reason)
+static int findings_note_length(const char *value, size_t size, struct http_head *head,
+				struct findings *found, const char **ret_reason)
 {
 	if (found->length)
-		return refuse(400, "Content-Length is given twice", ret_reason);
+		return head_refuse(400, "Content-Length is given twice", ret_reason);
 	found->length = true;
 	if (size == 0 || size > LENGTH_DIGITS_MAX)
-		return refuse(400, "Content-Length is not a number that fits", ret_reason);
+		return head_refuse(400, "Content-Length is not a number that fits", ret_reason);
 	int64_t length = 0;
 	for (size_t i = 0; i < size; i++) {
 		if (!http_is_digit(value[i]))
-			return refuse(400, "Content-Length is not a number", ret_reason);
+			return head_refuse(400, "Content-Length is not a number", ret_reason);
 		length = length * 10 + (value[i] - '0');
 	}
 	head->content_length = length;
 	return 0;
 }
 
-static int note_coding(const char *value, size_t size, struct http_head *head,
-		       struct findings *found, const char **ret_reason)
+static int findings_note_coding(const char *value, size_t size, struct http_head *head,
+				struct findings *found, const char **ret_reason)
 {
 	if (found->coding)
-		return refuse(400, "Transfer-Encoding is given twice", ret_reason);
+		return head_refuse(400, "Transfer-Encoding is given twice", ret_reason);
 	found->coding = true;
-	if (!same(value, size, "chunked")) {
+	if (!word_is(value, size, "chunked")) {
 		/* "gzip, chunked", "chunked;x", "xchunked": somebody else may see chunks there. */
 		for (size_t i = 0; i + 7 <= size; i++)
 			if (strncasecmp(value + i, "chunked", 7) == 0)
-				return refuse(400, "Transfer-Encoding is not plainly chunked",
-					      ret_reason);
-		return refuse(size ? 501 : 400, "the transfer coding is not known", ret_reason);
+				return head_refuse(400, "Transfer-Encoding is not plainly chunked",
+						   ret_reason);
+		return head_refuse(size ? 501 : 400, "the transfer coding is not known",
+				   ret_reason);
 	}
 	head->chunked = true;
 	return 0;
 }
 
 /* A name, an address or an address in brackets, and perhaps a port. */
-static bool host_valid(const char *text, size_t size)
+static bool host_is_valid(const char *text, size_t size)
 {
 	size_t i = 0;
 	if (size > 0 && text[0] == '[') {
@@ -177,8 +179,8 @@ static bool host_valid(const char *text, size_t size)
 }
 
 /* A list of tokens; an empty element is allowed, anything that is no token is not. */
-static int note_connection(const char *value, size_t size, struct findings *found,
-			   const char **ret_reason)
+static int findings_note_connection(const char *value, size_t size, struct findings *found,
+				    const char **ret_reason)
 {
 	for (size_t at = 0; at < size;) {
 		size_t start = at;
@@ -186,30 +188,31 @@ static int note_connection(const char *value, size_t size, struct findings *foun
 			at++;
 		const char *word = value + start;
 		size_t length = at - start;
-		if (same(word, length, "close"))
+		if (word_is(word, length, "close"))
 			found->says_close = true;
-		else if (same(word, length, "keep-alive"))
+		else if (word_is(word, length, "keep-alive"))
 			found->says_keep_alive = true;
-		else if (same(word, length, "upgrade"))
+		else if (word_is(word, length, "upgrade"))
 			found->says_upgrade = true;
 		while (at < size && (value[at] == ' ' || value[at] == '\t'))
 			at++;
 		if (at < size && value[at] != ',')
-			return refuse(400, "Connection is not a list of names", ret_reason);
+			return head_refuse(400, "Connection is not a list of names", ret_reason);
 		for (at++; at < size && (value[at] == ' ' || value[at] == '\t');)
 			at++;
 	}
 	return 0;
 }
 
-static int note_host(const char *data, const struct http_parsed_header *header,
-		     struct http_head *head, struct findings *found, const char **ret_reason)
+static int findings_note_host(const char *data, const struct http_parsed_header *header,
+			      struct http_head *head, struct findings *found,
+			      const char **ret_reason)
 {
 	if (found->host)
-		return refuse(400, "Host is given twice", ret_reason);
+		return head_refuse(400, "Host is given twice", ret_reason);
 	found->host = true;
-	if (!host_valid(data + header->value, header->value_size))
-		return refuse(400, "Host is not a host name", ret_reason);
+	if (!host_is_valid(data + header->value, header->value_size))
+		return head_refuse(400, "Host is not a host name", ret_reason);
 	head->host = header->value;
 	head->host_size = header->value_size;
 	return 0;
@@ -226,54 +229,55 @@ static const struct {
     {"origin", "Origin is given twice"},
 };
 
-static int note_single(const char *name, size_t size, struct findings *found,
-		       const char **ret_reason)
+static int findings_note_single(const char *name, size_t size, struct findings *found,
+				const char **ret_reason)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(single); i++) {
-		if (!same(name, size, single[i].name))
+		if (!word_is(name, size, single[i].name))
 			continue;
 		if (found->once & 1u << i)
-			return refuse(400, single[i].reason, ret_reason);
+			return head_refuse(400, single[i].reason, ret_reason);
 		found->once |= 1u << i;
 	}
 	return 0;
 }
 
-static int note_header(const char *data, const struct http_parsed_header *header,
-		       struct http_head *head, struct findings *found, const char **ret_reason)
+static int findings_note_header(const char *data, const struct http_parsed_header *header,
+				struct http_head *head, struct findings *found,
+				const char **ret_reason)
 {
 	const char *name = data + header->name, *value = data + header->value;
 	size_t name_size = header->name_size, size = header->value_size;
-	if (same(name, name_size, "content-length"))
-		return note_length(value, size, head, found, ret_reason);
-	if (same(name, name_size, "transfer-encoding"))
-		return note_coding(value, size, head, found, ret_reason);
-	if (same(name, name_size, "connection"))
-		return note_connection(value, size, found, ret_reason);
-	if (same(name, name_size, "host"))
-		return note_host(data, header, head, found, ret_reason);
-	if (same(name, name_size, "expect")) {
-		found->expect_known = same(value, size, "100-continue");
+	if (word_is(name, name_size, "content-length"))
+		return findings_note_length(value, size, head, found, ret_reason);
+	if (word_is(name, name_size, "transfer-encoding"))
+		return findings_note_coding(value, size, head, found, ret_reason);
+	if (word_is(name, name_size, "connection"))
+		return findings_note_connection(value, size, found, ret_reason);
+	if (word_is(name, name_size, "host"))
+		return findings_note_host(data, header, head, found, ret_reason);
+	if (word_is(name, name_size, "expect")) {
+		found->expect_known = word_is(value, size, "100-continue");
 		found->expect = true;
-	} else if (same(name, name_size, "upgrade")) {
+	} else if (word_is(name, name_size, "upgrade")) {
 		found->names_protocol = size > 0;
 	}
-	return note_single(name, name_size, found, ret_reason);
+	return findings_note_single(name, name_size, found, ret_reason);
 }
 
-static int parse_header(char *data, size_t at, size_t end, struct http_head *head,
+static int header_parse(char *data, size_t at, size_t end, struct http_head *head,
 			struct findings *found, const char **ret_reason)
 {
 	if (data[at] == ' ' || data[at] == '\t')
-		return refuse(400, "a folded header line", ret_reason);
+		return head_refuse(400, "a folded header line", ret_reason);
 	if (head->header_count == HTTP_HEADERS_MAX)
-		return refuse(431, "too many headers", ret_reason);
+		return head_refuse(431, "too many headers", ret_reason);
 	size_t i = at;
 	for (; i < end && http_is_token(data[i]); i++)
 		if (data[i] >= 'A' && data[i] <= 'Z')
 			data[i] += 'a' - 'A';
 	if (i == at || i == end || data[i] != ':')
-		return refuse(400, "a header has no valid name", ret_reason);
+		return head_refuse(400, "a header has no valid name", ret_reason);
 	struct http_parsed_header *header = &head->headers[head->header_count++];
 	header->name = (uint32_t)at;
 	header->name_size = (uint32_t)(i - at);
@@ -283,12 +287,12 @@ static int parse_header(char *data, size_t at, size_t end, struct http_head *hea
 		end--;
 	header->value = (uint32_t)i;
 	header->value_size = (uint32_t)(end - i);
-	return note_header(data, header, head, found, ret_reason);
+	return findings_note_header(data, header, head, found, ret_reason);
 }
 
 /* "http://HOST/path" names the same thing as "/path" at Host: the scheme and the host are cut off,
  * but only where they say what Host says. */
-static int settle_target(const char *data, struct http_head *head, const char **ret_reason)
+static int target_cut_host(const char *data, struct http_head *head, const char **ret_reason)
 {
 	const char *target = data + head->target;
 	if (target[0] == '/')
@@ -299,36 +303,36 @@ static int settle_target(const char *data, struct http_head *head, const char **
 	else if (size > 8 && strncasecmp(target, "https://", 8) == 0)
 		skip = 8;
 	else
-		return refuse(400, "the request target must be a path", ret_reason);
+		return head_refuse(400, "the request target must be a path", ret_reason);
 	if (size <= skip + head->host_size || head->host_size == 0 ||
 	    strncasecmp(target + skip, data + head->host, head->host_size) != 0)
-		return refuse(400, "the request target and Host differ", ret_reason);
+		return head_refuse(400, "the request target and Host differ", ret_reason);
 	skip += head->host_size;
 	if (target[skip] != '/')
-		return refuse(400, "the request target and Host differ", ret_reason);
+		return head_refuse(400, "the request target and Host differ", ret_reason);
 	head->target += (uint32_t)skip;
 	head->target_size -= (uint32_t)skip;
 	return 0;
 }
 
-static int judge(const char *data, struct http_head *head, const struct findings *found,
-		 const char **ret_reason)
+static int head_judge(const char *data, struct http_head *head, const struct findings *found,
+		      const char **ret_reason)
 {
 	if (found->length && found->coding)
-		return refuse(400, "both Content-Length and Transfer-Encoding", ret_reason);
+		return head_refuse(400, "both Content-Length and Transfer-Encoding", ret_reason);
 	if (head->chunked && head->minor == 0)
-		return refuse(400, "Transfer-Encoding in an HTTP/1.0 request", ret_reason);
+		return head_refuse(400, "Transfer-Encoding in an HTTP/1.0 request", ret_reason);
 	if (!found->host && head->minor == 1)
-		return refuse(400, "Host is missing", ret_reason);
+		return head_refuse(400, "Host is missing", ret_reason);
 	if (found->expect && !found->expect_known)
-		return refuse(417, "Expect is not 100-continue", ret_reason);
+		return head_refuse(417, "Expect is not 100-continue", ret_reason);
 	bool body = head->chunked || head->content_length > 0;
 	head->expect_continue = found->expect && head->minor == 1 && body;
 	head->keep_alive = !found->says_close && (head->minor == 1 || found->says_keep_alive);
 	/* With a body, too: http_upgrade() wants it read whole first, so that nobody can be in
 	 * doubt about which bytes are the body and which the new protocol. */
 	head->upgrade = found->says_upgrade && found->names_protocol && head->minor == 1;
-	return settle_target(data, head, ret_reason);
+	return target_cut_host(data, head, ret_reason);
 }
 
 int http_head_parse(char *data, size_t size, struct http_head *ret_head, const char **ret_reason)
@@ -342,33 +346,33 @@ int http_head_parse(char *data, size_t size, struct http_head *ret_head, const c
 	head->content_length = -1;
 	head->host = head->host_size = 0;
 	/* One empty line ahead of a request is forgiven (RFC 9112, 2.2). */
-	int end = line_end(data, 0, limit, ret_reason);
+	int end = line_find_end(data, 0, limit, ret_reason);
 	if (end == 0 && limit >= 2 && data[0] == '\r' && data[1] == '\n') {
 		at = 2;
-		end = line_end(data, at, limit, ret_reason);
+		end = line_find_end(data, at, limit, ret_reason);
 		if (end == 2)
-			return refuse(400, "the request line is empty", ret_reason);
+			return head_refuse(400, "the request line is empty", ret_reason);
 	}
 	if (end < 0)
 		return end;
 	if (end == 0)
-		return check_partial_line(
+		return request_line_check_partial(
 		    data, at, limit && data[limit - 1] == '\r' ? limit - 1 : limit, ret_reason);
-	int result = parse_request_line(data, at, (size_t)end, head, ret_reason);
+	int result = request_line_parse(data, at, (size_t)end, head, ret_reason);
 	while (result == 0) {
 		at = (size_t)end + 2;
-		end = line_end(data, at, limit, ret_reason);
+		end = line_find_end(data, at, limit, ret_reason);
 		if (end < 0)
 			return end;
 		if (end == 0)
 			return limit == HTTP_HEAD_MAX
-				   ? refuse(431, "the head is too long", ret_reason)
+				   ? head_refuse(431, "the head is too long", ret_reason)
 				   : 0;
 		if ((size_t)end == at) {
-			result = judge(data, head, &found, ret_reason);
+			result = head_judge(data, head, &found, ret_reason);
 			return result < 0 ? result : end + 2;
 		}
-		result = parse_header(data, at, (size_t)end, head, &found, ret_reason);
+		result = header_parse(data, at, (size_t)end, head, &found, ret_reason);
 	}
 	return result;
 }

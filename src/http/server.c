@@ -40,20 +40,20 @@ const struct http_settings http_default_settings = {
     .hosts = NULL,
 };
 
-static void on_accept(uv_poll_t *poll, int status, int events);
+static void on_listener_ready(uv_poll_t *poll, int status, int events);
 
-static void accept_start(struct http_server *server)
+static void listeners_start(struct http_server *server)
 {
 	if (server->accepting || server->stopping || server->freed)
 		return;
 	server->accepting = true;
 	list_each (&server->listeners, node) {
 		struct http_listener *listener = list_entry(node, struct http_listener, node);
-		uv_poll_start(&listener->poll, UV_READABLE, on_accept);
+		uv_poll_start(&listener->poll, UV_READABLE, on_listener_ready);
 	}
 }
 
-static void accept_stop(struct http_server *server)
+static void listeners_stop(struct http_server *server)
 {
 	server->accepting = false;
 	list_each (&server->listeners, node)
@@ -62,12 +62,12 @@ static void accept_stop(struct http_server *server)
 
 static void on_accept_timer(uv_timer_t *timer)
 {
-	accept_start(timer->data);
+	listeners_start(timer->data);
 }
 
 /* No descriptor or memory for another connection. Those without a request make room; when there
  * are none, clients wait in the kernel's queue. */
-static void accept_failed(struct http_server *server, int errnum)
+static void server_accept_failed(struct http_server *server, int errnum)
 {
 	uint64_t now = uv_now(server->loop);
 	if (server->accept_warned_at == 0 || now - server->accept_warned_at >= HTTP_WARN_EVERY_MS) {
@@ -79,12 +79,12 @@ static void accept_failed(struct http_server *server, int errnum)
 		closed++;
 	if (closed > 0)
 		return;
-	accept_stop(server);
+	listeners_stop(server);
 	uv_timer_start(&server->accept_timer, on_accept_timer, ACCEPT_PAUSE_MS, 0);
 }
 
 /* Without a descriptor to spare accept4() fails before it looks whether anybody is there. */
-static bool somebody_waits(const struct http_listener *listener)
+static bool listener_somebody_waits(const struct http_listener *listener)
 {
 	struct pollfd waiting = {.fd = listener->fd, .events = POLLIN};
 	return poll(&waiting, 1, 0) != 0;
@@ -92,7 +92,7 @@ static bool somebody_waits(const struct http_listener *listener)
 
 enum accepted { ACCEPTED, REFUSED, NONE_LEFT };
 
-static enum accepted accept_one(struct http_listener *listener)
+static enum accepted listener_accept_one(struct http_listener *listener)
 {
 	struct http_server *server = listener->server;
 	int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -100,8 +100,8 @@ static enum accepted accept_one(struct http_listener *listener)
 		if (errno == EINTR || errno == ECONNABORTED)
 			return REFUSED;
 		int errnum = errno;
-		if (errnum != EAGAIN && somebody_waits(listener))
-			accept_failed(server, errnum);
+		if (errnum != EAGAIN && listener_somebody_waits(listener))
+			server_accept_failed(server, errnum);
 		return NONE_LEFT;
 	}
 	int result = http_connection_open(server, fd, listener->is_unix, listener->tls);
@@ -109,33 +109,33 @@ static enum accepted accept_one(struct http_listener *listener)
 		close(fd);
 		if (result == -EBUSY)
 			return REFUSED;
-		accept_failed(server, -result);
+		server_accept_failed(server, -result);
 		return NONE_LEFT;
 	}
 	return ACCEPTED;
 }
 
-static void accept_waiting(struct http_listener *listener, uint32_t accepts_max)
+static void listener_accept_waiting(struct http_listener *listener, uint32_t accepts_max)
 {
 	uint32_t left[] = {[ACCEPTED] = accepts_max, [REFUSED] = REFUSALS_PER_TURN};
 	while (left[ACCEPTED] > 0 && left[REFUSED] > 0) {
-		enum accepted result = accept_one(listener);
+		enum accepted result = listener_accept_one(listener);
 		if (result == NONE_LEFT)
 			return;
 		left[result]--;
 	}
 }
 
-static void on_accept(uv_poll_t *poll, int status, int events UNUSED)
+static void on_listener_ready(uv_poll_t *poll, int status, int events UNUSED)
 {
 	struct http_listener *listener = poll->data;
 	if (status < 0)
-		accept_failed(listener->server, EIO);
+		server_accept_failed(listener->server, EIO);
 	else
-		accept_waiting(listener, ACCEPTS_PER_TURN);
+		listener_accept_waiting(listener, ACCEPTS_PER_TURN);
 }
 
-static void finish_shutdown(struct http_server *server)
+static void server_finish_shutdown(struct http_server *server)
 {
 	void (*closed)(void *data) = server->closed;
 	if (!closed || server->connection_count > 0)
@@ -145,12 +145,12 @@ static void finish_shutdown(struct http_server *server)
 	closed(server->closed_data);
 }
 
-static void on_idle(uv_idle_t *idle)
+static void on_server_idle(uv_idle_t *idle)
 {
 	struct http_server *server = idle->data;
 	uv_idle_stop(idle);
 	if (!server->freed)
-		finish_shutdown(server);
+		server_finish_shutdown(server);
 }
 
 void http_server_forget(struct http_connection *connection)
@@ -158,7 +158,7 @@ void http_server_forget(struct http_connection *connection)
 	struct http_server *server = connection->server;
 	list_remove(&connection->node);
 	if (server->closed && server->connection_count == 0)
-		uv_idle_start(&server->idle, on_idle);
+		uv_idle_start(&server->idle, on_server_idle);
 }
 
 void http_server_next_id(struct http_server *server, char id[HTTP_REQUEST_ID_SIZE])
@@ -222,7 +222,7 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings 
 	server->work = work_queue_of(loop);
 	http_deadlines_init(server);
 	http_callers_init(server);
-	server->identify = http_connection_identify;
+	server->identify = http_peer_identify;
 	uv_timer_init(loop, &server->accept_timer);
 	uv_timer_init(loop, &server->grace_timer);
 	uv_idle_init(loop, &server->idle);
@@ -237,7 +237,7 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings 
 }
 
 /* Accepted sockets inherit these from the listening one. */
-static void set_tcp_options(int fd)
+static void listener_set_tcp_options(int fd)
 {
 	static const struct {
 		int level, name, value;
@@ -270,7 +270,7 @@ int http_server_listen(struct http_server *server, int fd, void *tls, struct err
 		abort();
 	listener->is_unix = address.ss_family == AF_UNIX;
 	if (!listener->is_unix)
-		set_tcp_options(fd);
+		listener_set_tcp_options(fd);
 	result = uv_poll_init(server->loop, &listener->poll, fd);
 	if (result < 0) {
 		free(listener);
@@ -283,7 +283,7 @@ int http_server_listen(struct http_server *server, int fd, void *tls, struct err
 	list_append(&server->listeners, &listener->node);
 	server->handle_count++;
 	if (server->accepting)
-		uv_poll_start(&listener->poll, UV_READABLE, on_accept);
+		uv_poll_start(&listener->poll, UV_READABLE, on_listener_ready);
 	return 0;
 }
 
@@ -295,9 +295,9 @@ static void on_listener_closed(uv_handle_t *handle)
 	http_server_handle_closed(server);
 }
 
-static void close_listeners(struct http_server *server)
+static void listeners_close(struct http_server *server)
 {
-	accept_stop(server);
+	listeners_stop(server);
 	list_each (&server->listeners, node) {
 		struct http_listener *listener = list_entry(node, struct http_listener, node);
 		list_remove(node);
@@ -307,48 +307,48 @@ static void close_listeners(struct http_server *server)
 }
 
 /* Closes every connection, the handlers' callbacks (on_gone) may touch others. */
-static void lose_all(struct http_server *server)
+static void connections_lose_all(struct http_server *server)
 {
 	while (!list_empty(&server->connections))
 		http_connection_lose(
 		    list_entry(server->connections.next, struct http_connection, node));
 }
 
-static void on_grace_over(uv_timer_t *timer)
+static void on_server_grace_over(uv_timer_t *timer)
 {
 	struct http_server *server = timer->data;
 	void (*last_call)(void *data) = server->last_call;
 	server->last_call = NULL;
 	if (!last_call) {
-		lose_all(server);
+		connections_lose_all(server);
 		return;
 	}
 	/* From now on, not from when it was due: a daemon that stood still for a while gives its
 	 * answers the same time. */
-	uv_timer_start(timer, on_grace_over, HTTP_LAST_CALL_MS, 0);
+	uv_timer_start(timer, on_server_grace_over, HTTP_LAST_CALL_MS, 0);
 	last_call(server->closed_data);
 }
 
 /* A connection without a request goes at once, the others after their answer. A request may have
  * arrived that no event has told of yet, or that waits for its turn: it is answered too. So is the
  * first of a new connection, which may be on its way: HTTP_DEADLINE_FIRST. */
-static void ask_to_close(struct http_connection *connection)
+static void connection_ask_to_close(struct http_connection *connection)
 {
 	bool expects_request =
-	    connection->phase == HTTP_HANDSHAKE || connection->phase == HTTP_HEAD;
+	    connection->state == HTTP_HANDSHAKE || connection->state == HTTP_HEAD;
 	connection->close_after = true;
 	if (!connection->running && (expects_request || connection->events))
 		http_connection_run(connection, expects_request ? UV_READABLE : 0);
-	if (connection->phase == HTTP_CLOSED)
+	if (connection->state == HTTP_CLOSED)
 		return;
-	expects_request = connection->phase == HTTP_HANDSHAKE ||
-			  (connection->phase == HTTP_HEAD && connection->output.size == 0);
+	expects_request = connection->state == HTTP_HANDSHAKE ||
+			  (connection->state == HTTP_HEAD && connection->output.size == 0);
 	if (expects_request && !connection->used)
 		return;
 	if (expects_request)
 		http_connection_lose(connection);
-	else if (connection->phase == HTTP_HEAD)
-		connection->phase = HTTP_DRAIN;
+	else if (connection->state == HTTP_HEAD)
+		(void)http_state_step(&connection->state, HTTP_EVENT_LAST);
 }
 
 void http_server_shutdown(struct http_server *server, uint32_t grace_ms,
@@ -359,9 +359,9 @@ void http_server_shutdown(struct http_server *server, uint32_t grace_ms,
 	server->closed = closed;
 	server->closed_data = data;
 	list_each (&server->listeners, node)
-		accept_waiting(list_entry(node, struct http_listener, node),
-			       server->settings.connections_max);
-	close_listeners(server);
+		listener_accept_waiting(list_entry(node, struct http_listener, node),
+					server->settings.connections_max);
+	listeners_close(server);
 	/* A request that is answered here may close any other connection. */
 	struct list asked;
 	list_init(&asked);
@@ -369,16 +369,16 @@ void http_server_shutdown(struct http_server *server, uint32_t grace_ms,
 		struct list *node = server->connections.next;
 		list_remove(node);
 		list_append(&asked, node);
-		ask_to_close(list_entry(node, struct http_connection, node));
+		connection_ask_to_close(list_entry(node, struct http_connection, node));
 	}
 	while (!list_empty(&asked)) {
 		struct list *node = asked.next;
 		list_remove(node);
 		list_append(&server->connections, node);
 	}
-	uv_timer_start(&server->grace_timer, on_grace_over, grace_ms, 0);
+	uv_timer_start(&server->grace_timer, on_server_grace_over, grace_ms, 0);
 	/* `closed` is called from the loop, never from in here. */
-	uv_idle_start(&server->idle, on_idle);
+	uv_idle_start(&server->idle, on_server_idle);
 }
 
 void http_server_handle_closed(struct http_server *server)
@@ -391,7 +391,7 @@ void http_server_handle_closed(struct http_server *server)
 	free(server);
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void on_server_handle_closed(uv_handle_t *handle)
 {
 	http_server_handle_closed(handle->data);
 }
@@ -402,12 +402,12 @@ void http_server_free(struct http_server *server)
 		return;
 	server->freed = true;
 	server->closed = NULL;
-	close_listeners(server);
-	lose_all(server);
-	uv_close((uv_handle_t *)&server->timer, on_handle_closed);
-	uv_close((uv_handle_t *)&server->accept_timer, on_handle_closed);
-	uv_close((uv_handle_t *)&server->grace_timer, on_handle_closed);
-	uv_close((uv_handle_t *)&server->idle, on_handle_closed);
+	listeners_close(server);
+	connections_lose_all(server);
+	uv_close((uv_handle_t *)&server->timer, on_server_handle_closed);
+	uv_close((uv_handle_t *)&server->accept_timer, on_server_handle_closed);
+	uv_close((uv_handle_t *)&server->grace_timer, on_server_handle_closed);
+	uv_close((uv_handle_t *)&server->idle, on_server_handle_closed);
 }
 
 size_t http_server_connections(const struct http_server *server)

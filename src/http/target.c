@@ -10,7 +10,7 @@
 #include "http/characters.h"
 
 /* The byte at text[*at] with its escape undone, or -1. */
-static int decode_one(const char *text, size_t size, size_t *at)
+static int escape_decode(const char *text, size_t size, size_t *at)
 {
 	unsigned char c = (unsigned char)text[*at];
 	if (c != '%') {
@@ -26,7 +26,7 @@ static int decode_one(const char *text, size_t size, size_t *at)
 
 /* Is any segment "." or ".."? Clients resolve those before they send; what is left of them comes
  * from somebody who hopes that we resolve and the reader behind us does not, or the other way. */
-static bool has_dot_segment(const char *path)
+static bool path_has_dot_segment(const char *path)
 {
 	for (const char *at = path; (at = strchr(at, '/'));) {
 		at++;
@@ -44,7 +44,7 @@ int http_path_decode(const char *target, size_t size, char *to, const char **ret
 	if (query)
 		size = (size_t)(query - target);
 	for (size_t at = 0; at < size;) {
-		int byte = decode_one(target, size, &at);
+		int byte = escape_decode(target, size, &at);
 		if (byte < 0) {
 			*ret_reason = "the path has an escape that is not valid";
 			return -400;
@@ -60,7 +60,7 @@ int http_path_decode(const char *target, size_t size, char *to, const char **ret
 		*ret_reason = "the path is not UTF-8";
 		return -400;
 	}
-	if (has_dot_segment(to)) {
+	if (path_has_dot_segment(to)) {
 		*ret_reason = "the path has a segment '.' or '..'";
 		return -400;
 	}
@@ -68,12 +68,12 @@ int http_path_decode(const char *target, size_t size, char *to, const char **ret
 }
 
 /* Decodes text[0..size) into to[0..room): the length without the NUL, or -EINVAL. */
-static ssize_t decode_parameter(const char *text, size_t size, char *to, size_t room)
+static ssize_t parameter_decode(const char *text, size_t size, char *to, size_t room)
 {
 	size_t length = 0;
 	for (size_t at = 0; at < size;) {
 		bool plus = text[at] == '+';
-		int byte = decode_one(text, size, &at);
+		int byte = escape_decode(text, size, &at);
 		if (byte <= 0 || length + 1 >= room)
 			return -EINVAL;
 		to[length++] = plus ? ' ' : (char)byte;
@@ -85,14 +85,14 @@ static ssize_t decode_parameter(const char *text, size_t size, char *to, size_t 
 }
 
 /* Does text[0..size), decoded, say `name`? */
-static bool is_name(const char *text, size_t size, const char *name)
+static bool parameter_name_is(const char *text, size_t size, const char *name)
 {
 	size_t at = 0;
 	for (; *name; name++) {
 		if (at == size)
 			return false;
 		bool plus = text[at] == '+';
-		int byte = decode_one(text, size, &at);
+		int byte = escape_decode(text, size, &at);
 		if (byte < 0 || (char)(plus ? ' ' : byte) != *name)
 			return false;
 	}
@@ -106,11 +106,11 @@ ssize_t http_query_find(const char *query, const char *name, char *to, size_t ro
 		size_t size = strcspn(query, "&");
 		const char *equals = memchr(query, '=', size);
 		size_t name_size = equals ? (size_t)(equals - query) : size;
-		if (is_name(query, name_size, name)) {
+		if (parameter_name_is(query, name_size, name)) {
 			if (found >= 0)
 				return -EINVAL;
 			const char *value = equals ? equals + 1 : query + size;
-			found = decode_parameter(value, (size_t)(query + size - value), to, room);
+			found = parameter_decode(value, (size_t)(query + size - value), to, room);
 			if (found < 0)
 				return found;
 		}

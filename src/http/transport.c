@@ -33,6 +33,18 @@ static int tls_result(struct http_connection *connection, int result, bool readi
 	}
 }
 
+bool http_transport_secure(struct http_connection *connection, SSL_CTX *context)
+{
+	SSL *ssl = connection->ssl = SSL_new(context);
+	if (!ssl)
+		return false;
+	/* Buffers are given back between records, so that an idle TLS connection costs less. */
+	SSL_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+			      SSL_MODE_RELEASE_BUFFERS);
+	SSL_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+	return SSL_set_min_proto_version(ssl, TLS1_2_VERSION) && SSL_set_fd(ssl, connection->fd);
+}
+
 int http_transport_handshake(struct http_connection *connection)
 {
 	ERR_clear_error();
@@ -58,7 +70,7 @@ static ssize_t unix_read(struct http_connection *connection, char *to, size_t ro
 {
 	int fds[HTTP_PASSED_FDS_MAX];
 	struct http_passed *passed = connection->passed;
-	bool wanted = connection->phase == HTTP_HEAD;
+	bool wanted = connection->state == HTTP_HEAD;
 	size_t count = wanted ? HTTP_PASSED_FDS_MAX - (passed ? passed->count : 0) : 0;
 	ssize_t got = fd_receive(connection->fd, to, room, fds, &count);
 	if (got < 0 || count == 0)

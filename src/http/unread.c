@@ -5,55 +5,57 @@
 #include "base/log.h"
 #include "http/connection.h"
 
-static size_t held(const struct http_connection *connection)
+static size_t connection_unread_size(const struct http_connection *connection)
 {
-	return connection->broken ? 0 : connection->output.room;
+	return http_state_ends(connection->state) ? 0 : connection->output.room;
 }
 
 /* What one caller's connections hold, or everybody's. */
-static size_t sum(struct http_server *server, const struct http_caller *caller)
+static size_t unread_sum(struct http_server *server, const struct http_caller *caller)
 {
 	size_t size = 0;
 	list_each (&server->connections, node) {
 		const struct http_connection *connection =
 		    list_entry(node, struct http_connection, node);
 		if (!caller || connection->caller == caller)
-			size += held(connection);
+			size += connection_unread_size(connection);
 	}
 	return size;
 }
 
 /* The list of deadlines is in the order of the last progress. */
-static struct http_connection *slowest(struct http_server *server, const struct http_caller *caller)
+static struct http_connection *unread_find_slowest(struct http_server *server,
+						   const struct http_caller *caller)
 {
 	list_each (&server->deadlines[HTTP_DEADLINE_WRITE], node) {
 		struct http_deadline *deadline = list_entry(node, struct http_deadline, node);
 		struct http_connection *connection =
 		    container_of(deadline, struct http_connection, writing);
-		if (held(connection) > HTTP_QUEUE_HIGH && (!caller || connection->caller == caller))
+		if (connection_unread_size(connection) > HTTP_QUEUE_HIGH &&
+		    (!caller || connection->caller == caller))
 			return connection;
 	}
 	return NULL;
 }
 
-static void keep_below(struct http_server *server, const struct http_caller *caller, size_t maximum)
+static void unread_keep_below(struct http_server *server, const struct http_caller *caller,
+			      size_t maximum)
 {
-	size_t size = sum(server, caller);
+	size_t size = unread_sum(server, caller);
 	while (size > maximum) {
-		struct http_connection *connection = slowest(server, caller);
+		struct http_connection *connection = unread_find_slowest(server, caller);
 		if (!connection)
 			return;
-		size -= held(connection);
+		size -= connection_unread_size(connection);
 		log_warning("http: %zu MiB of answers are not read%s; the connection that has "
 			    "taken nothing for longest is closed",
 			    size >> 20, caller ? " by one caller" : "");
-		connection->broken = true;
-		http_connection_wake(connection);
+		http_connection_break(connection);
 	}
 }
 
 void http_unread_check(struct http_connection *connection)
 {
-	keep_below(connection->server, connection->caller, HTTP_UNREAD_CALLER_MAX);
-	keep_below(connection->server, NULL, HTTP_UNREAD_MAX);
+	unread_keep_below(connection->server, connection->caller, HTTP_UNREAD_CALLER_MAX);
+	unread_keep_below(connection->server, NULL, HTTP_UNREAD_MAX);
 }

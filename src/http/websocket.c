@@ -26,41 +26,42 @@ void websocket_parser_done(struct websocket_parser *parser)
 	buffer_done(&parser->message);
 }
 
-static int64_t refuse(enum websocket_code code, const char *reason, const char **ret_reason)
+static int64_t frame_refuse(enum websocket_code code, const char *reason, const char **ret_reason)
 {
 	*ret_reason = reason;
 	return -(int64_t)code;
 }
 
-static bool is_control(uint8_t opcode)
+static bool opcode_is_control(uint8_t opcode)
 {
 	return opcode & 8;
 }
 
 /* The first two bytes say how long the header is. */
-static int64_t check_start(struct websocket_parser *parser, const char **ret_reason)
+static int64_t frame_check_start(struct websocket_parser *parser, const char **ret_reason)
 {
 	uint8_t first = parser->header[0], second = parser->header[1];
 	uint8_t opcode = first & OPCODE, length = second & LENGTH;
 	if (first & RESERVED)
-		return refuse(WEBSOCKET_PROTOCOL, "a reserved bit is set", ret_reason);
+		return frame_refuse(WEBSOCKET_PROTOCOL, "a reserved bit is set", ret_reason);
 	if (opcode > WEBSOCKET_PONG || (opcode > WEBSOCKET_BINARY && opcode < WEBSOCKET_CLOSE))
-		return refuse(WEBSOCKET_PROTOCOL, "an unknown opcode", ret_reason);
+		return frame_refuse(WEBSOCKET_PROTOCOL, "an unknown opcode", ret_reason);
 	if (!(second & MASKED))
-		return refuse(WEBSOCKET_PROTOCOL, "a client's frames are masked", ret_reason);
-	if (is_control(opcode) && (!(first & FINAL) || length > WEBSOCKET_CONTROL_MAX))
-		return refuse(WEBSOCKET_PROTOCOL, "a control frame is short and whole", ret_reason);
+		return frame_refuse(WEBSOCKET_PROTOCOL, "a client's frames are masked", ret_reason);
+	if (opcode_is_control(opcode) && (!(first & FINAL) || length > WEBSOCKET_CONTROL_MAX))
+		return frame_refuse(WEBSOCKET_PROTOCOL, "a control frame is short and whole",
+				    ret_reason);
 	if (opcode == WEBSOCKET_CONTINUATION && !parser->message_type)
-		return refuse(WEBSOCKET_PROTOCOL, "a fragment of no message", ret_reason);
-	if (!is_control(opcode) && opcode != WEBSOCKET_CONTINUATION && parser->message_type)
-		return refuse(WEBSOCKET_PROTOCOL, "a message inside another", ret_reason);
+		return frame_refuse(WEBSOCKET_PROTOCOL, "a fragment of no message", ret_reason);
+	if (!opcode_is_control(opcode) && opcode != WEBSOCKET_CONTINUATION && parser->message_type)
+		return frame_refuse(WEBSOCKET_PROTOCOL, "a message inside another", ret_reason);
 	parser->opcode = opcode;
 	parser->final = first & FINAL;
 	parser->header_needed = (uint8_t)(6 + (length == 126 ? 2 : length == 127 ? 8 : 0));
 	return 0;
 }
 
-static int64_t check_length(struct websocket_parser *parser, const char **ret_reason)
+static int64_t frame_check_length(struct websocket_parser *parser, const char **ret_reason)
 {
 	uint8_t length = parser->header[1] & LENGTH, extra = (uint8_t)(parser->header_needed - 6);
 	parser->left = extra ? 0 : length;
@@ -68,11 +69,12 @@ static int64_t check_length(struct websocket_parser *parser, const char **ret_re
 		parser->left = parser->left << 8 | parser->header[2 + i];
 	if ((extra == 2 && parser->left <= WEBSOCKET_CONTROL_MAX) ||
 	    (extra == 8 && parser->left <= UINT16_MAX))
-		return refuse(WEBSOCKET_PROTOCOL, "a length not in its shortest form", ret_reason);
+		return frame_refuse(WEBSOCKET_PROTOCOL, "a length not in its shortest form",
+				    ret_reason);
 	memcpy(parser->mask, parser->header + 2 + extra, sizeof(parser->mask));
 	parser->mask_at = 0;
 	parser->control_size = 0;
-	if (is_control(parser->opcode))
+	if (opcode_is_control(parser->opcode))
 		return 0;
 	if (parser->opcode != WEBSOCKET_CONTINUATION) {
 		buffer_clear(&parser->message);
@@ -80,22 +82,22 @@ static int64_t check_length(struct websocket_parser *parser, const char **ret_re
 		parser->message_told = false;
 	}
 	if (parser->left > parser->message.maximum - parser->message.size)
-		return refuse(WEBSOCKET_TOO_BIG, "a message is too long", ret_reason);
+		return frame_refuse(WEBSOCKET_TOO_BIG, "a message is too long", ret_reason);
 	return 0;
 }
 
 /* How many bytes the header took. */
-static int64_t take_header(struct websocket_parser *parser, const char *data, size_t size,
-			   const char **ret_reason)
+static int64_t frame_take_header(struct websocket_parser *parser, const char *data, size_t size,
+				 const char **ret_reason)
 {
 	size_t used = 0;
 	while (used < size) {
 		parser->header[parser->header_size++] = (uint8_t)data[used++];
 		int64_t result = 0;
 		if (parser->header_size == 2)
-			result = check_start(parser, ret_reason);
+			result = frame_check_start(parser, ret_reason);
 		else if (parser->header_size == parser->header_needed)
-			result = check_length(parser, ret_reason);
+			result = frame_check_length(parser, ret_reason);
 		if (result < 0)
 			return result;
 		if (parser->header_size == parser->header_needed)
@@ -104,38 +106,38 @@ static int64_t take_header(struct websocket_parser *parser, const char *data, si
 	return (int64_t)used;
 }
 
-static void unmask(struct websocket_parser *parser, const char *data, size_t size, char *to)
+static void frame_unmask(struct websocket_parser *parser, const char *data, size_t size, char *to)
 {
 	for (size_t i = 0; i < size; i++)
 		to[i] = (char)((uint8_t)data[i] ^ parser->mask[parser->mask_at++ & 3]);
 }
 
-static size_t take_payload(struct websocket_parser *parser, const char *data, size_t size)
+static size_t frame_take_payload(struct websocket_parser *parser, const char *data, size_t size)
 {
 	size_t piece = (size_t)MIN((uint64_t)size, parser->left);
-	if (is_control(parser->opcode)) {
-		unmask(parser, data, piece, (char *)parser->control + parser->control_size);
+	if (opcode_is_control(parser->opcode)) {
+		frame_unmask(parser, data, piece, (char *)parser->control + parser->control_size);
 		parser->control_size = (uint8_t)(parser->control_size + piece);
 	} else if (piece > 0) {
 		/* The frame's whole length was checked against the maximum. Memory comes with the
 		 * bytes, not with the promise of them. */
 		if (buffer_reserve(&parser->message, piece) < 0)
 			return 0;
-		unmask(parser, data, piece, parser->message.data + parser->message.size);
+		frame_unmask(parser, data, piece, parser->message.data + parser->message.size);
 		buffer_grow(&parser->message, piece);
 	}
 	parser->left -= piece;
 	return piece;
 }
 
-static bool code_allowed(uint16_t code)
+static bool close_code_is_allowed(uint16_t code)
 {
 	return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) ||
 	       (code >= 3000 && code <= 4999);
 }
 
-static int64_t end_control(struct websocket_parser *parser, struct websocket_event *event,
-			   const char **ret_reason)
+static int64_t frame_end_control(struct websocket_parser *parser, struct websocket_event *event,
+				 const char **ret_reason)
 {
 	event->opcode = (enum websocket_opcode)parser->opcode;
 	event->data = (const char *)parser->control;
@@ -146,19 +148,20 @@ static int64_t end_control(struct websocket_parser *parser, struct websocket_eve
 	if (event->size == 0)
 		return 0;
 	if (event->size < 2)
-		return refuse(WEBSOCKET_PROTOCOL, "half a close code", ret_reason);
+		return frame_refuse(WEBSOCKET_PROTOCOL, "half a close code", ret_reason);
 	event->code = (uint16_t)(parser->control[0] << 8 | parser->control[1]);
 	event->data += 2;
 	event->size -= 2;
-	if (!code_allowed(event->code))
-		return refuse(WEBSOCKET_PROTOCOL, "not a close code", ret_reason);
+	if (!close_code_is_allowed(event->code))
+		return frame_refuse(WEBSOCKET_PROTOCOL, "not a close code", ret_reason);
 	if (!text_is_utf8(event->data, event->size))
-		return refuse(WEBSOCKET_NOT_UTF8, "the close reason is not UTF-8", ret_reason);
+		return frame_refuse(WEBSOCKET_NOT_UTF8, "the close reason is not UTF-8",
+				    ret_reason);
 	return 0;
 }
 
-static int64_t end_message(struct websocket_parser *parser, struct websocket_event *event,
-			   const char **ret_reason)
+static int64_t frame_end_message(struct websocket_parser *parser, struct websocket_event *event,
+				 const char **ret_reason)
 {
 	if (!parser->final)
 		return 0;
@@ -168,7 +171,7 @@ static int64_t end_message(struct websocket_parser *parser, struct websocket_eve
 	parser->message_type = 0;
 	parser->message_told = true;
 	if (event->opcode == WEBSOCKET_TEXT && !text_is_utf8(event->data, event->size))
-		return refuse(WEBSOCKET_NOT_UTF8, "text is not UTF-8", ret_reason);
+		return frame_refuse(WEBSOCKET_NOT_UTF8, "text is not UTF-8", ret_reason);
 	return 0;
 }
 
@@ -185,19 +188,20 @@ int64_t websocket_next(struct websocket_parser *parser, const char *data, size_t
 		parser->message_told = false;
 	}
 	if (parser->header_needed == 0 || parser->header_size < parser->header_needed) {
-		int64_t taken = take_header(parser, data, size, ret_reason);
+		int64_t taken = frame_take_header(parser, data, size, ret_reason);
 		if (taken < 0)
 			return taken;
 		used = (size_t)taken;
 		if (parser->header_needed == 0 || parser->header_size < parser->header_needed)
 			return (int64_t)used;
 	}
-	used += take_payload(parser, data + used, size - used);
+	used += frame_take_payload(parser, data + used, size - used);
 	if (parser->left > 0)
 		return (int64_t)used;
 	parser->header_size = parser->header_needed = 0;
-	int64_t result = is_control(parser->opcode) ? end_control(parser, ret_event, ret_reason)
-						    : end_message(parser, ret_event, ret_reason);
+	int64_t result = opcode_is_control(parser->opcode)
+			     ? frame_end_control(parser, ret_event, ret_reason)
+			     : frame_end_message(parser, ret_event, ret_reason);
 	return result < 0 ? result : (int64_t)used;
 }
 

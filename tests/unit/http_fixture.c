@@ -214,7 +214,7 @@ static void identify(int fd, struct http_peer *peer, struct sockaddr_storage *re
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)ret_from;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret_from;
-	http_connection_identify(fd, peer, ret_from);
+	http_peer_identify(fd, peer, ret_from);
 	if (peer->is_unix && pretended_uid != (uid_t)-1)
 		peer->uid = pretended_uid;
 	if (peer->is_unix || !pretended_address)
