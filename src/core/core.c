@@ -153,11 +153,11 @@ static void on_quit(void *data)
  * what an init says would each miss what the other was told. */
 static void abandon(struct sandbox *sandbox, const struct error *error)
 {
-	if (sandbox->life->booting)
+	if (state_facts(sandbox->row.state)->booting)
 		boot_failed(sandbox, error);
 	else
 		link_drop(sandbox, error);
-	waiters_finish(sandbox, &sandbox->life->waiters, error);
+	waiters_finish(sandbox, &sandbox->life->transition.waiters, error);
 	waiters_finish(sandbox, &sandbox->life->ready, error);
 	watchers_lost(sandbox, error);
 	exec_forget_all(sandbox);
@@ -387,7 +387,7 @@ static void let_go(struct sandbox *sandbox, const struct error *error)
 {
 	link_drop(sandbox, error);
 	create_told(sandbox, error);
-	waiters_finish(sandbox, &sandbox->life->waiters, error);
+	waiters_finish(sandbox, &sandbox->life->transition.waiters, error);
 	waiters_finish(sandbox, &sandbox->life->ready, error);
 	watchers_lost(sandbox, error);
 	exec_forget_all(sandbox);

@@ -57,6 +57,7 @@
 #include "core/account/meter.h"
 #include "core/pool/pool.h"
 #include "core/sandbox/sandbox.h"
+#include "core/sandbox/transition.h"
 #include "core/spawner_client.h"
 
 #ifdef CAISSON_FAULT_POINTS /* a test waits for them */
@@ -67,6 +68,7 @@
 #define SPAWN_BOOT_TIMEOUT_MS 60000 /* many creates at once wait for each other */
 #endif
 #define SAVE_RETRY_MS 1000
+#define REQUEST_RETRY_MS 1000 /* what the spawner did not do */
 #define CONNECT_TIMEOUT_MS 10000
 #define CONFIGURE_TIMEOUT_MS 15000
 #define READY_TIMEOUT_MS 10000 /* how long a request waits for a reconnect */
@@ -198,12 +200,10 @@ struct sandbox_life {
 	struct workspace *workspace; /* its own; the core's */
 	struct meter meter;
 	struct list by_id, by_name; /* in core_private's buckets */
-	uint32_t generation;        /* of the transition; replies to an older one are dropped */
-	struct list waiters;        /* struct waiter: for the end of the transition under way */
-	struct list ready;          /* struct waiter: sandbox_ready() */
+	struct transition transition;
+	struct list ready;                 /* struct waiter: sandbox_ready() */
+	char woken_by[ACTIVITY_ACTOR_MAX]; /* whose request waits for it to be woken */
 	uint32_t waiter_count;
-	void (*created)(void *data, struct sandbox *sandbox, const struct error *error);
-	void *created_data;
 
 	int64_t deadline;      /* CLOCK_BOOTTIME, 0 = none */
 	int64_t active;        /* CLOCK_BOOTTIME of the last activity */
@@ -212,9 +212,6 @@ struct sandbox_life {
 	    save_at; /* the row could not be written: when it is tried again; 0: it is written */
 	bool execs_unsaved; /* so with the row of one of its execs */
 
-	int64_t began, step; /* CLOCK_MONOTONIC: of the boot, of its step */
-	bool booting;        /* creating or starting: connect, configure */
-	int64_t boot_until;  /* CLOCK_BOOTTIME, 0 = not waiting for CONFIGURED */
 	int64_t connected_at, reconnect_at;
 	uint32_t reconnect_ms;
 	uint32_t refused;        /* connects in a row that found nobody listening */
@@ -222,11 +219,6 @@ struct sandbox_life {
 	bool resyncing;          /* LIST was sent, LIST_END has not come */
 	uint64_t resync_key;     /* execs from this key on are younger than the LIST */
 
-	bool kill_sent;     /* stopping */
-	int64_t kill_at;    /* when SIGKILL follows the polite request */
-	bool destroy_sent;  /* deleting */
-	int64_t destroy_at; /* when it is tried again */
-	uint32_t destroy_tries;
 	int64_t orphan_since; /* CLOCK_BOOTTIME: nobody holds its connection; 0 = not so */
 
 	int mount_fds[SANDBOX_MOUNTS_MAX]; /* for START; -1 after a restart of the daemon */
@@ -238,8 +230,6 @@ struct sandbox_life {
 	bool notifying;          /* the watchers are told in a later turn */
 
 	struct activity_head activity;
-	char asked_by[ACTIVITY_ACTOR_MAX]; /* who began the transition; "": nobody, it came about */
-	char woken_by[ACTIVITY_ACTOR_MAX]; /* whose request waits for it to be woken */
 
 	struct list exec_listeners; /* struct exec_listener */
 	uint64_t log_bytes;         /* kept output of ended execs */
@@ -249,8 +239,6 @@ struct sandbox_life {
 	bool counters_known;     /* sandbox->counters is of this boot */
 	struct samples *samples; /* counters.c */
 	bool limits_asked;       /* LIMITS was sent */
-	bool reclaiming;         /* paused, and `waiters` wait for what the host gets back */
-	bool waking;             /* THAW was sent while it was being paused */
 };
 
 /* core.c: calls back in a later turn of the loop. */
@@ -275,15 +263,6 @@ void sandbox_unlist(struct sandbox *sandbox);
 /* After a change of row.name: it is found by that one. */
 void sandbox_relist(struct sandbox *sandbox);
 void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row);
-/* Writes the new state and begins a new generation; nothing has changed when it fails. */
-NODISCARD int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state,
-				struct error *error);
-/* The same where there is no way back: a failing store is logged. */
-void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state);
-/* Its row, with the state that it has now, was written: all that follows from that. */
-void sandbox_state_entered(struct sandbox *sandbox, enum sandbox_state from);
-/* Writes what could not be written: its own row, those of its execs. */
-void sandbox_save_again(struct sandbox *sandbox);
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why);
 /* deadline_wall into the boot-time clock. */
 void sandbox_clock_deadline(struct sandbox *sandbox);
@@ -302,21 +281,6 @@ void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_
 
 /* Calls back in a later turn of the loop, unless it is gone by then. */
 void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox));
-/* Asks the spawner about one sandbox. `done` gets the sandbox as it is then: NULL when it has gone,
- * `current` false when another transition has begun meanwhile. */
-struct sandbox_answer {
-	struct core *core;
-	struct sandbox *sandbox;
-	bool current;
-	const struct spawn_message *reply; /* NULL when error is set and none came */
-	const struct error *error;
-	void *data;
-	uint64_t number;
-};
-NODISCARD int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const int *fds,
-			  size_t fd_count, uint32_t timeout_ms,
-			  void (*done)(const struct sandbox_answer *answer), void *data,
-			  uint64_t number, struct error *error);
 
 /* core/sandbox/spec.c */
 NODISCARD int spec_check(struct core *core, const struct principal *principal,
@@ -370,15 +334,6 @@ NODISCARD int folders_keep(struct sandbox *sandbox, const struct mount_spec *mou
 NODISCARD int folders_check(const struct sandbox *sandbox, struct error *error);
 void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply);
 
-/* core/sandbox/transition.c */
-/* The spawner has done after all what it did not answer in time: it is undone, or taken for true.
- */
-void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply);
-void start_failed(struct sandbox *sandbox, const struct error *error);
-void stop_kill(struct sandbox *sandbox);
-/* After any change of state or link: waiters of sandbox_ready() are told, or something is begun. */
-void ready_settle(struct sandbox *sandbox);
-
 /* core/sandbox/delete.c */
 void delete_send(struct sandbox *sandbox);
 /* The spawner's answer to DESTROY; the sandbox may be gone afterwards. */
@@ -401,8 +356,9 @@ int64_t drain_check(struct sandbox *sandbox, int64_t now);
 void activity_transition_by(struct sandbox *sandbox, const struct principal *principal);
 /* The same for a request that has to wake it, in a later turn. */
 void activity_woken_by(struct sandbox *sandbox, const struct principal *principal);
-/* After a change of row.state from `before`: whether it was worth an entry. */
-bool activity_state(struct sandbox *sandbox, enum sandbox_state before);
+/* After a change of row.state from `before`, with that to be done: whether it was worth an entry.
+ */
+bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum sandbox_action action);
 void activity_paused(struct sandbox *sandbox);
 void activity_created(struct sandbox *sandbox, const struct principal *principal);
 void activity_failed(struct sandbox *sandbox, const char *what, const struct error *error);

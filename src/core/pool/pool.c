@@ -37,7 +37,7 @@ static bool is_busy(struct core *core, int64_t now)
 	if (now < pool_of(core)->quiet_until || statistics.pool_making > 0)
 		return true;
 	list_each (&core->sandboxes, node)
-		if (list_entry(node, struct sandbox, link)->life->booting)
+		if (state_facts(list_entry(node, struct sandbox, link)->row.state)->booting)
 			return true;
 	return false;
 }

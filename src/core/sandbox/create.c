@@ -68,11 +68,11 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 
 void create_told(struct sandbox *sandbox, const struct error *error)
 {
-	struct sandbox_life *life = sandbox->life;
-	void (*created)(void *, struct sandbox *, const struct error *) = life->created;
-	life->created = NULL;
+	struct transition *transition = &sandbox->life->transition;
+	void (*created)(void *, struct sandbox *, const struct error *) = transition->created;
+	transition->created = NULL;
 	if (created)
-		created(life->created_data, error ? NULL : sandbox, error);
+		created(transition->created_data, error ? NULL : sandbox, error);
 }
 
 static void on_undone(const struct sandbox_answer *answer);
@@ -89,19 +89,14 @@ void create_failed(struct sandbox *sandbox, const struct error *error)
 	statistics.creates_failed++;
 	sandbox_set_end(sandbox, END_REASON_ERROR, error->message);
 	activity_failed(sandbox, "create", error);
-	sandbox_force_state(sandbox, SANDBOX_DELETING);
+	sandbox_force_step(sandbox, SANDBOX_EVENT_BOOT_FAILED);
 	struct error *kept = malloc(sizeof(*kept));
 	if (!kept)
 		abort();
 	*kept = *error;
-	struct spawn_message message = {.type = SPAWN_DESTROY};
 	struct error ask_error;
-	sandbox->life->destroy_sent = true;
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_undone, kept, 0,
-			&ask_error) < 0) {
-		sandbox->life->destroy_sent = false;
-		sandbox->life->destroy_at = clock_boot() + NSEC_PER_SEC;
-		timers_wake_at(sandbox->core, sandbox->life->destroy_at);
+	if (transition_ask(sandbox, SPAWN_DESTROY, on_undone, kept, &ask_error) < 0) {
+		transition_due_in(sandbox, REQUEST_RETRY_MS);
 		create_told(sandbox, kept);
 		free(kept);
 	}
@@ -180,8 +175,8 @@ static int insert(void *data, struct error *error)
 
 static void expect_told(struct sandbox *sandbox, const struct create_callbacks *callbacks)
 {
-	sandbox->life->created = callbacks->done;
-	sandbox->life->created_data = callbacks->data;
+	sandbox->life->transition.created = callbacks->done;
+	sandbox->life->transition.created_data = callbacks->data;
 	sandbox_clock_deadline(sandbox);
 	budget_spend(sandbox->life->workspace, BUDGET_CREATES, 1);
 }
@@ -197,7 +192,7 @@ static void on_limits(const struct sandbox_answer *answer)
 		boot_failed(sandbox, answer->error);
 		return;
 	}
-	sandbox_add_phase(sandbox, "limits", sandbox->life->step);
+	sandbox_add_phase(sandbox, "limits", sandbox->life->transition.phase_began);
 	boot_done(sandbox);
 	link_send_deadline(sandbox);
 }
@@ -214,7 +209,6 @@ static void tell_given(struct sandbox *sandbox)
 /* Runs, and whoever asked is told so in a later turn of the loop. */
 static void give_at_once(struct sandbox *sandbox)
 {
-	sandbox_state_entered(sandbox, SANDBOX_CREATING);
 	boot_entered(sandbox);
 	link_send_deadline(sandbox);
 	sandbox_later(sandbox, tell_given);
@@ -246,25 +240,22 @@ static int create_from_pool(struct core *core, const struct principal *principal
 	bool differs = pool_differs(pooled, row);
 	pool_fill_row(pooled, row);
 	if (!differs) {
-		row->state = SANDBOX_RUNNING;
 		row->started_wall = clock_wall();
 		row->boot_us = (uint64_t)MAX((clock_monotonic() - began) / NSEC_PER_USEC, 1);
 	}
 	struct sandbox *sandbox = sandbox_new(core, row);
-	const struct insertion insertion = {core, &sandbox->row, callbacks, pooled};
+	struct insertion insertion = {core, &sandbox->row, callbacks, pooled};
 	activity_created(sandbox, principal);
-	bool recorded = activity_state(sandbox, SANDBOX_CREATING);
-	if (activity_save(core, insert, (void *)&insertion, error) < 0) {
-		if (recorded)
-			activity_take_back(sandbox);
+	if ((differs ? activity_save(core, insert, &insertion, error)
+		     : sandbox_step_written(sandbox, SANDBOX_EVENT_CONFIGURED, insert, &insertion,
+					    error)) < 0) {
 		activity_take_back(sandbox);
 		sandbox_free(sandbox);
 		pool_put_back(pooled);
 		return -1;
 	}
 	pool_give(pooled, sandbox);
-	sandbox->life->began = sandbox->life->step = began;
-	sandbox->life->booting = true;
+	sandbox->life->transition.began = sandbox->life->transition.phase_began = began;
 	sandbox_add_phase(sandbox, "store", began);
 	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - began) / NSEC_PER_USEC);
 	expect_told(sandbox, callbacks);
@@ -291,8 +282,7 @@ static int create_cold(struct core *core, const struct principal *principal,
 	}
 	struct sandbox *sandbox = sandbox_new(core, row);
 	activity_created(sandbox, principal);
-	sandbox->life->began = began;
-	sandbox->life->booting = true;
+	sandbox->life->transition.began = began;
 	sandbox_add_phase(sandbox, "store", began);
 	struct spawn_message message;
 	if (folders_keep(sandbox, mounts, count, error) == 0) {
@@ -308,7 +298,7 @@ static int create_cold(struct core *core, const struct principal *principal,
 	/* Nothing has been asked of the spawner: there is nothing but the row. */
 	sandbox_set_end(sandbox, END_REASON_ERROR, error->message);
 	sandbox->row.ended_wall = clock_wall();
-	sandbox_force_state(sandbox, SANDBOX_ENDED);
+	sandbox_force_step(sandbox, SANDBOX_EVENT_UNDONE);
 	sandbox_free(sandbox);
 	return -1;
 }
