@@ -203,7 +203,6 @@ struct sandbox_life {
 	struct transition transition;
 	struct list ready;                 /* struct waiter: sandbox_ready() */
 	char woken_by[ACTIVITY_ACTOR_MAX]; /* whose request waits for it to be woken */
-	uint32_t waiter_count;
 
 	int64_t deadline;      /* CLOCK_BOOTTIME, 0 = none */
 	int64_t active;        /* CLOCK_BOOTTIME of the last activity */
@@ -275,8 +274,8 @@ void waiter_append(struct sandbox *sandbox, struct list *list,
 		   void (*done)(void *data, const struct error *error), void *data, int64_t until,
 		   bool wake);
 /* The newest of a list, since what it was to wait for has not begun. */
-void waiter_take_back(struct sandbox *sandbox, struct list *list);
-void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error);
+void waiter_take_back(struct list *list);
+void waiters_finish(struct list *list, const struct error *error);
 void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_monotonic);
 
 /* Calls back in a later turn of the loop, unless it is gone by then. */
@@ -296,7 +295,10 @@ uint32_t timeout_longest(const struct config *config);
 /* What `auto` stands for on this host; TIER_AUTO where no tier works. */
 enum tier tier_automatic(const struct core *core);
 
-/* core/sandbox/limits.c */
+/* core/sandbox/limits.c: of cpu, memory and pids. */
+/* What it has after a change; 0 = as it is. */
+struct limits limits_changed(const struct limits *has, const struct limits *asked);
+bool limits_same(const struct limits *a, const struct limits *b);
 /* A reply to LIMITS after its time. */
 void limits_late(struct sandbox *sandbox, const struct spawn_message *reply);
 /* At start-up: the row against what holds. */

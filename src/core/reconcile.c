@@ -54,10 +54,6 @@ void reconcile_done(struct core *core)
 	}
 }
 
-struct load {
-	struct list rows; /* struct loaded, newest last */
-};
-
 struct loaded {
 	struct list link;
 	struct sandbox_row row;
@@ -65,13 +61,13 @@ struct loaded {
 
 static bool load_row(void *data, const struct sandbox_row *row)
 {
-	struct load *load = data;
+	struct list *rows = data;
 	struct loaded *loaded = calloc(1, sizeof(*loaded));
 	if (!loaded)
 		abort();
 	sandbox_row_copy(row, &loaded->row);
 	/* They come newest first: each goes in front of the others. */
-	list_append(load->rows.next, &loaded->link);
+	list_append(rows->next, &loaded->link);
 	return true;
 }
 
@@ -169,11 +165,11 @@ static int reconcile_row(struct core *core, struct sandbox_row *row, struct erro
 
 int reconcile(struct core *core, struct error *error)
 {
-	struct load load;
-	list_init(&load.rows);
-	int result = store_sandbox_each(core->store, NULL, true, load_row, &load, error);
-	while (!list_empty(&load.rows)) {
-		struct loaded *loaded = list_entry(load.rows.next, struct loaded, link);
+	struct list rows; /* struct loaded, newest last */
+	list_init(&rows);
+	int result = store_sandbox_each(core->store, NULL, true, load_row, &rows, error);
+	while (!list_empty(&rows)) {
+		struct loaded *loaded = list_entry(rows.next, struct loaded, link);
 		list_remove(&loaded->link);
 		if (result == 0)
 			result = reconcile_row(core, &loaded->row, error);

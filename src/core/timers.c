@@ -112,7 +112,7 @@ static int64_t check_ready(struct sandbox *sandbox, int64_t now)
 	if (error.kind == ERROR_NONE)
 		error_set(&error, ERROR_GUEST_GONE, "sandbox `%s` did not become ready in time",
 			  sandbox->row.id.text);
-	waiters_finish(sandbox, &due, &error);
+	waiters_finish(&due, &error);
 	return next;
 }
 

@@ -29,7 +29,7 @@ static void ended(struct sandbox *sandbox)
 		log_error("%s; its end is written later", error.message);
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
 		/* What was asked for is done: nothing of it is left but this row. */
-		waiters_finish(sandbox, waiters, NULL);
+		waiters_finish(waiters, NULL);
 		return;
 	}
 	if (sandbox->row.end_reason < STATISTICS_REASONS)
@@ -43,8 +43,8 @@ static void ended(struct sandbox *sandbox)
 	error_set(&gone, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended (%s)", sandbox->row.id.text,
 		  end_reason_name((enum end_reason)sandbox->row.end_reason));
 	create_told(sandbox, &gone);
-	waiters_finish(sandbox, &sandbox->life->ready, &gone);
-	waiters_finish(sandbox, waiters, NULL);
+	waiters_finish(&sandbox->life->ready, &gone);
+	waiters_finish(waiters, NULL);
 	watchers_ended(sandbox);
 	logs_remove(core, &sandbox->row.id, NULL);
 	admission_observe(core, sandbox->row.limits.memory, sandbox->counters.memory_peak,
@@ -69,7 +69,7 @@ void delete_answered(struct sandbox *sandbox, const struct error *error)
 		transition->tries++;
 		transition_due_in(sandbox, MIN(delay, DESTROY_RETRY_MAX_MS));
 	}
-	waiters_finish(sandbox, &transition->waiters, error);
+	waiters_finish(&transition->waiters, error);
 }
 
 static void on_destroyed(const struct sandbox_answer *answer)
@@ -108,7 +108,7 @@ int sandbox_delete(struct sandbox *sandbox, const struct principal *principal,
 	sandbox_force_step(sandbox, SANDBOX_EVENT_DELETE);
 	sandbox->life->reconnect_at = 0;
 	/* Whoever waits for another transition is told that it will not happen. */
-	waiters_finish(sandbox, waiters, &cancelled);
+	waiters_finish(waiters, &cancelled);
 	waiter_append(sandbox, waiters, done, data, 0, false);
 	delete_send(sandbox);
 	return 0;
@@ -162,6 +162,6 @@ void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
 	log_info("the processes of sandbox %s have ended (%s); its files are kept",
 		 sandbox->row.id.text, cause == END_KILLED ? "killed" : "exited");
 	sandbox_force_step(sandbox, SANDBOX_EVENT_PROCESSES_ENDED);
-	waiters_finish(sandbox, &sandbox->life->transition.waiters, &error);
+	waiters_finish(&sandbox->life->transition.waiters, &error);
 	ready_settle(sandbox);
 }

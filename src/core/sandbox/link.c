@@ -148,7 +148,7 @@ void boot_done(struct sandbox *sandbox)
 	/* It may have begun another transition: those who wait now wait for that. */
 	if (transition->generation != generation)
 		return;
-	waiters_finish(sandbox, &transition->waiters, NULL);
+	waiters_finish(&transition->waiters, NULL);
 	ready_settle(sandbox);
 }
 

@@ -347,7 +347,6 @@ void waiter_append(struct sandbox *sandbox, struct list *list,
 	    .wake = wake,
 	};
 	list_append(list, &waiter->link);
-	sandbox->life->waiter_count++;
 	if (until != 0)
 		timers_wake_at(sandbox->core, until);
 }
@@ -356,32 +355,28 @@ int waiter_add(struct sandbox *sandbox, struct list *list,
 	       void (*done)(void *data, const struct error *error), void *data, int64_t until,
 	       bool wake, struct error *error)
 {
-	if (sandbox->life->waiter_count >= WAITERS_MAX)
+	const struct sandbox_life *life = sandbox->life;
+	size_t count = list_length(&life->transition.waiters) + list_length(&life->ready) +
+		       list_length(&life->drained);
+	if (count >= WAITERS_MAX)
 		return error_set(error, ERROR_BUSY, "too many requests wait for sandbox `%s`",
 				 sandbox->row.id.text);
 	waiter_append(sandbox, list, done, data, until, wake);
 	return 0;
 }
 
-void waiter_take_back(struct sandbox *sandbox, struct list *list)
+void waiter_take_back(struct list *list)
 {
 	struct waiter *waiter = list_entry(list->previous, struct waiter, link);
 	list_remove(&waiter->link);
-	sandbox->life->waiter_count--;
 	free(waiter);
 }
 
-void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error)
+void waiters_finish(struct list *list, const struct error *error)
 {
 	/* Taken off first: a callback may add new ones, and those wait for what comes next. */
 	struct list due;
-	list_init(&due);
-	while (!list_empty(list)) {
-		struct list *node = list->next;
-		list_remove(node);
-		list_append(&due, node);
-		sandbox->life->waiter_count--;
-	}
+	list_take_all(list, &due);
 	while (!list_empty(&due)) {
 		struct waiter *waiter = list_entry(due.next, struct waiter, link);
 		list_remove(&waiter->link);

@@ -15,7 +15,7 @@ static void pause_finish(struct sandbox *sandbox)
 {
 	sandbox->life->transition.asked = false;
 	activity_paused(sandbox);
-	waiters_finish(sandbox, &sandbox->life->transition.waiters, NULL);
+	waiters_finish(&sandbox->life->transition.waiters, NULL);
 }
 
 /* The transition that was wished for is in the row, and `done` waits for its end. */
@@ -34,7 +34,7 @@ static int transition_begin(struct sandbox *sandbox, const struct principal *pri
 		return -1;
 	if (sandbox_step(sandbox, wish, error) == 0)
 		return 0;
-	waiter_take_back(sandbox, &transition->waiters);
+	waiter_take_back(&transition->waiters);
 	return -1;
 }
 
@@ -43,7 +43,7 @@ static void transition_end(struct sandbox *sandbox, enum sandbox_event event,
 			   const struct error *error)
 {
 	sandbox_force_step(sandbox, event);
-	waiters_finish(sandbox, &sandbox->life->transition.waiters, error);
+	waiters_finish(&sandbox->life->transition.waiters, error);
 	ready_settle(sandbox);
 }
 
@@ -52,7 +52,7 @@ static bool transition_left(struct sandbox *sandbox, const struct error *error)
 {
 	if (!error || error->kind != ERROR_SPAWNER_GONE)
 		return false;
-	waiters_finish(sandbox, &sandbox->life->transition.waiters, error);
+	waiters_finish(&sandbox->life->transition.waiters, error);
 	return true;
 }
 
@@ -71,7 +71,7 @@ static int transition_begin_asking(struct sandbox *sandbox, const struct princip
 			boot ? SPAWN_BOOT_TIMEOUT_MS : SPAWN_TIMEOUT_MS, answered, NULL, 0,
 			error) == 0)
 		return 0;
-	waiter_take_back(sandbox, &life->transition.waiters);
+	waiter_take_back(&life->transition.waiters);
 	sandbox_force_step(sandbox, SANDBOX_EVENT_UNDONE);
 	return -1;
 }
@@ -111,7 +111,7 @@ static void on_killed(const struct sandbox_answer *answer)
 		/* Something of it may live still: tried again until the spawner agrees. */
 		log_error("sandbox %s cannot be stopped, trying again: %s", sandbox->row.id.text,
 			  answer->error->message);
-		waiters_finish(sandbox, &sandbox->life->transition.waiters, answer->error);
+		waiters_finish(&sandbox->life->transition.waiters, answer->error);
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
 		return;
 	}
@@ -170,8 +170,8 @@ void start_failed(struct sandbox *sandbox, const struct error *error)
 	activity_failed(sandbox, "start", &copy);
 	/* Whatever came to life ends, then it is `stopped` again. */
 	stop_by_force(sandbox, SANDBOX_EVENT_BOOT_FAILED);
-	waiters_finish(sandbox, &sandbox->life->transition.waiters, &copy);
-	waiters_finish(sandbox, &sandbox->life->ready, &copy);
+	waiters_finish(&sandbox->life->transition.waiters, &copy);
+	waiters_finish(&sandbox->life->ready, &copy);
 }
 
 static void on_started(const struct sandbox_answer *answer)
@@ -277,7 +277,7 @@ static void resume_finish(struct sandbox *sandbox, enum sandbox_event event)
 		return;
 	sandbox_force_step(sandbox, event);
 	link_send_deadline(sandbox);
-	waiters_finish(sandbox, &sandbox->life->transition.waiters, NULL);
+	waiters_finish(&sandbox->life->transition.waiters, NULL);
 	ready_settle(sandbox);
 }
 
@@ -287,7 +287,7 @@ static void on_thawed(const struct sandbox_answer *answer)
 	if (!sandbox || !answer->current || transition_left(sandbox, answer->error))
 		return;
 	if (answer->error) {
-		waiters_finish(sandbox, &sandbox->life->ready, answer->error);
+		waiters_finish(&sandbox->life->ready, answer->error);
 		transition_end(sandbox, SANDBOX_EVENT_UNDONE, answer->error);
 		return;
 	}
@@ -375,7 +375,7 @@ static void wake_or_fail(struct sandbox *sandbox)
 			 ? sandbox_resume(sandbox, NULL, NULL, NULL, &error)
 			 : sandbox_start(sandbox, NULL, NULL, NULL, &error);
 	if (result < 0)
-		waiters_finish(sandbox, &sandbox->life->ready, &error);
+		waiters_finish(&sandbox->life->ready, &error);
 }
 
 void ready_settle(struct sandbox *sandbox)
@@ -385,10 +385,10 @@ void ready_settle(struct sandbox *sandbox)
 	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
 		wake_or_fail(sandbox);
 	else if (sandbox->row.state == SANDBOX_RUNNING && sandbox->guest_ready)
-		waiters_finish(sandbox, &sandbox->life->ready, NULL);
+		waiters_finish(&sandbox->life->ready, NULL);
 	else if (sandbox->row.state == SANDBOX_RUNNING &&
 		 sandbox->life->link_error.kind == ERROR_GUEST_PROTOCOL)
-		waiters_finish(sandbox, &sandbox->life->ready, &sandbox->life->link_error);
+		waiters_finish(&sandbox->life->ready, &sandbox->life->link_error);
 }
 
 static void on_woken(const struct sandbox_answer *answer)
