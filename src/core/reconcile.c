@@ -129,10 +129,10 @@ static void on_stray_destroyed(void *data UNUSED, const struct spawn_message *re
 			       const struct error *error)
 {
 	if (error)
-		log_warning("a stray sandbox could not be removed: %s", error->message);
+		log_warning("a sandbox without a record could not be removed: %s", error->message);
 }
 
-/* Something of a sandbox on the host that no row speaks of. */
+/* A sandbox on the host without a row. */
 static void destroy_stray(struct core *core, const struct id *id)
 {
 	struct spawn_message message = {.type = SPAWN_DESTROY, .sandbox = *id};

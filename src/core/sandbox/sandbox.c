@@ -46,37 +46,6 @@ static uint32_t bucket_of(const char *text)
 	return hash % BUCKETS;
 }
 
-static char *copy_text(const char *text)
-{
-	return text ? text_duplicate(text) : NULL;
-}
-
-static char *copy_bytes(const char *data, size_t size)
-{
-	if (!data || size == 0)
-		return NULL;
-	char *copy = malloc(size);
-	if (!copy)
-		abort();
-	memcpy(copy, data, size);
-	return copy;
-}
-
-void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row)
-{
-	*ret_row = *from;
-	ret_row->workspace = copy_text(from->workspace);
-	ret_row->name = copy_text(from->name);
-	ret_row->template = copy_text(from->template);
-	ret_row->end_message = copy_text(from->end_message);
-	ret_row->environment = copy_bytes(from->environment, from->environment_size);
-	ret_row->metadata = copy_bytes(from->metadata, from->metadata_size);
-	ret_row->mounts = copy_bytes(from->mounts, from->mounts_size);
-	ret_row->labels = copy_bytes(from->labels, from->labels_size);
-	ret_row->template_asked = copy_text(from->template_asked);
-	ret_row->rootfs_digest = copy_text(from->rootfs_digest);
-}
-
 /* Takes the row. */
 struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row)
 {
@@ -258,7 +227,7 @@ void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char
 	if (sandbox->row.end_reason != END_REASON_NONE)
 		return;
 	sandbox->row.end_reason = reason;
-	sandbox->row.end_message = copy_text(why);
+	sandbox->row.end_message = why ? text_duplicate(why) : NULL;
 }
 
 void sandbox_clock_deadline(struct sandbox *sandbox)
