@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/macros.h"
 
@@ -33,6 +34,26 @@ static inline void list_remove(struct list *node)
 	node->previous->next = node->next;
 	node->next->previous = node->previous;
 	list_init(node);
+}
+
+static inline size_t list_length(const struct list *list)
+{
+	size_t length = 0;
+	for (const struct list *node = list->next; node != list; node = node->next)
+		length++;
+	return length;
+}
+
+/* Moves all entries to *ret_taken, in their order. A loop over those ends even if it adds new ones
+ * to the list. */
+static inline void list_take_all(struct list *list, struct list *ret_taken)
+{
+	list_init(ret_taken);
+	while (!list_empty(list)) {
+		struct list *node = list->next;
+		list_remove(node);
+		list_append(ret_taken, node);
+	}
 }
 
 #define list_entry(node, type, member) container_of(node, type, member)

@@ -22,6 +22,13 @@
 		_taken;                                                                            \
 	})
 
+#define SWAP(a, b)                                                                                 \
+	do {                                                                                       \
+		typeof(a) _kept = (a);                                                             \
+		(a) = (b);                                                                         \
+		(b) = _kept;                                                                       \
+	} while (0)
+
 #define TAKE_FD(fd)                                                                                \
 	({                                                                                         \
 		int *_place = &(fd);                                                               \

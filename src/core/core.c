@@ -52,12 +52,7 @@ static void run_later(struct core *core)
 {
 	/* Those that are added meanwhile wait for the next turn. */
 	struct list due;
-	list_init(&due);
-	while (!list_empty(&core->private->later)) {
-		struct list *node = core->private->later.next;
-		list_remove(node);
-		list_append(&due, node);
-	}
+	list_take_all(&core->private->later, &due);
 	while (!list_empty(&due)) {
 		struct later *later = list_entry(due.next, struct later, link);
 		list_remove(&later->link);
@@ -149,16 +144,12 @@ static void on_quit(void *data)
 		core->hooks.quit(core->hooks.data);
 }
 
-/* The links go, since the next daemon may be there before we are gone: two that both write down
- * what an init says would each miss what the other was told. */
-static void abandon(struct sandbox *sandbox, const struct error *error)
+/* Tells everybody who waits for it; the sandbox itself goes on. */
+static void sandbox_let_go(struct sandbox *sandbox, const struct error *error)
 {
-	if (sandbox->life->booting)
-		boot_failed(sandbox, error);
-	else
-		link_drop(sandbox, error);
-	waiters_finish(sandbox, &sandbox->life->waiters, error);
-	waiters_finish(sandbox, &sandbox->life->ready, error);
+	link_drop(sandbox, error);
+	waiters_finish(&sandbox->life->transition.waiters, error);
+	waiters_finish(&sandbox->life->ready, error);
 	watchers_lost(sandbox, error);
 	exec_forget_all(sandbox);
 }
@@ -174,10 +165,16 @@ void core_let_go(struct core *core)
 		code_let_go(core);
 	}
 	core->private->let_go = true;
-	/* For transitions it is as if the spawner were gone: the next daemon settles them. */
+	/* For transitions it is as if the spawner were gone: the next daemon finishes them. The
+	 * links are closed, since the next daemon may start before this one has ended: if both
+	 * wrote down what an init says, each would miss what the other was told. */
 	error_set(&error, ERROR_SPAWNER_GONE, "the daemon is being restarted");
-	list_each (&core->sandboxes, node)
-		abandon(list_entry(node, struct sandbox, link), &error);
+	list_each (&core->sandboxes, node) {
+		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
+		if (state_facts(sandbox->row.state)->booting)
+			create_told(sandbox, &error);
+		sandbox_let_go(sandbox, &error);
+	}
 	pool_let_go(core);
 	create_queue_fail_all(core, &error);
 }
@@ -382,18 +379,6 @@ static void on_private_closed(uv_handle_t *handle)
 		free(private);
 }
 
-/* Everybody who still waits for this sandbox is told, and it is forgotten, not ended. */
-static void let_go(struct sandbox *sandbox, const struct error *error)
-{
-	link_drop(sandbox, error);
-	create_told(sandbox, error);
-	waiters_finish(sandbox, &sandbox->life->waiters, error);
-	waiters_finish(sandbox, &sandbox->life->ready, error);
-	watchers_lost(sandbox, error);
-	exec_forget_all(sandbox);
-	sandbox_free(sandbox);
-}
-
 void core_stop(struct core *core)
 {
 	struct core_private *private = core->private;
@@ -410,8 +395,12 @@ void core_stop(struct core *core)
 	spawner_client_free(core->spawner);
 	core->spawner = NULL;
 	run_later(core);
-	while (!list_empty(&core->sandboxes))
-		let_go(list_entry(core->sandboxes.next, struct sandbox, link), &error);
+	while (!list_empty(&core->sandboxes)) {
+		struct sandbox *sandbox = list_entry(core->sandboxes.next, struct sandbox, link);
+		create_told(sandbox, &error);
+		sandbox_let_go(sandbox, &error);
+		sandbox_free(sandbox);
+	}
 	activity_stop(core);
 	run_later(core);
 	reconcile_done(core);

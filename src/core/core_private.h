@@ -1,49 +1,8 @@
-/* What the files of core/ share with each other and with nobody else.
+/* What the files of core/ share with each other and with nobody else: what is kept beside the
+ * records, and functions that one file has for others. A section names its file; what a file owns
+ * is said at its top.
  *
- *   core.c                start-up, stop, what the spawner says unasked, callbacks for later
- *   reconcile.c           rows against what exists on the host, at start-up
- *   timers.c              the one timer: deadlines, idle ones, waiters, retries, pruning
- *   core/sandbox/sandbox.c             the record, finding it, small changes to it
- *   core/sandbox/spec.c        is what a create asks for allowed?
- *   core/sandbox/create.c      creating -> running, or from the pool
- *   core/pool/pool.c, core/pool/demand.c sandboxes that are ready before anybody asks
- *   core/sandbox/link.c        connection to the init: connect, configure, frames, reconnect
- *   core/sandbox/transition.c  stop, start, pause, resume, ready
- *   core/sandbox/delete.c      deleting -> ended, and ends that nobody asked for
- *   core/sandbox/wait.c        waiting for a state, draining
- *   core/sandbox/change.c      name, labels, metadata, times, limits of one that is there
- *   core/sandbox/limits.c      cpu, memory, processes of one that is there
- *   core/sandbox/folders.c     folders of users that it was given
- *   counters.c            what they use, and have used
- *   spawner_client.c      the socket to the spawner
- *   guest_link.c          the socket to one init
- *   core/sandbox/labels.c, core/sandbox/sizes.c, core/sandbox/template.c   what a create may name
- *   core/sandbox/bulk.c, core/exec/oneshot.c, core/account/idempotency.c   many at once; one for
- * one command; once for one key core/sandbox/ephemeral.c           those that end with a client's
- * connection core/account/workspace.c, core/account/budget.c, core/account/admission.c,
- * core/sandbox/create_queue.c, core/account/meter.c: who may what, and what it cost
- *   core/account/token.c, core/account/signed_url.c   who asks
- *   core/activity/activity.c            what happened: recorded, chained, written, pruned
- *   core/activity/exec.c, core/activity/file.c, core/activity/sandbox.c   which of what happens
- * that is core/activity/kinds.c, core/activity/redact.c   its names; what must not be in it
- *   core/activity/receipt.c             the key that signs what happened
- *   core/exec/exec.c                a command: begun, followed, fed, signalled, found again
- *   core/exec/stage.c          its life as a table: stages, events, what follows
- *   core/exec/frames.c         what an init says of it
- *   core/exec/log.c, core/exec/spare.c   the files of its output; those that are made ahead
- *   core/exec/remove.c         forgetting it before its sandbox
- *   core/exec/run.c                 who waits for its end, its output for an answer
- *   core/exec/wait.c           waiting for more of its output
- *   core/exec/words.c, core/account/access.c   what every edge says and asks in the same words; who
- * sees what core/exec/logs.c, core/exec/logs_tail.c   lines of all of them core/code/code.c code
- * contexts: made, found, restarted, ended core/code/start.c, core/code/run.c, core/code/records.c
- * their execs; their cells; what a driver says core/code/interrupt.c      cells that take too long
- *   core/file/files.c, core/file/between.c   file operations; copies between sandboxes
- *   core/file/records.c        what an init tells of files
- *   core/file/tasks.c, core/file/search.c   whole operations, for who wants no stream
- *   core/file/compress.c            zstd in the thread pool
- *
- * A reply of the spawner's finds its sandbox again by id, never by pointer: see sandbox_ask(). */
+ * An answer of the spawner finds its sandbox by id, never by pointer: see sandbox_ask(). */
 #pragma once
 
 #include "base/buffer.h"
@@ -57,6 +16,7 @@
 #include "core/account/meter.h"
 #include "core/pool/pool.h"
 #include "core/sandbox/sandbox.h"
+#include "core/sandbox/transition.h"
 #include "core/spawner_client.h"
 
 #ifdef CAISSON_FAULT_POINTS /* a test waits for them */
@@ -67,23 +27,24 @@
 #define SPAWN_BOOT_TIMEOUT_MS 60000 /* many creates at once wait for each other */
 #endif
 #define SAVE_RETRY_MS 1000
+#define REQUEST_RETRY_MS 1000 /* what the spawner did not do */
 #define CONNECT_TIMEOUT_MS 10000
 #define CONFIGURE_TIMEOUT_MS 15000
-#define READY_TIMEOUT_MS 10000 /* how long a request waits for a reconnect */
+#define READY_TIMEOUT_MS 10000 /* a request waits so long for a reconnect */
 #define STOP_GRACE_MS 2000
 #define LEFT_RUNNING_TIMEOUT_MS 5000
-#define OVERDUE_GRACE_MS 5000 /* an init tells the end of what it timed out sooner */
+#define OVERDUE_GRACE_MS 5000 /* an init that works reports a timed-out exec sooner */
 #define RECONNECT_MIN_MS 20
 #define RECONNECT_MAX_MS 5000
-#define REFUSED_MAX 3    /* so many refused connects, and nobody will ever listen again */
+#define REFUSED_MAX 3    /* after so many refused connects nobody will listen again */
 #define WAITERS_MAX 1024 /* per sandbox */
 #define OPERATIONS_MAX 64
 #define EXECS_KEPT 64 /* ended ones in memory */
 #define EXEC_ROWS_MAX 4096
-/* The sandbox's own environment: what CONFIGURE carries must fit a frame. */
+/* The sandbox's own environment: CONFIGURE must fit a frame. */
 #define SANDBOX_ENVIRONMENT_BYTES_MAX (64 * 1024)
 
-/* exec->oom_kills_before when nobody knows. */
+/* exec->oom_kills_before when it is not known. */
 #define OOM_KILLS_UNKNOWN UINT64_MAX
 
 #define BUCKETS 512
@@ -93,7 +54,7 @@ struct waiter {
 	void (*done)(void *data, const struct error *error);
 	void *data;
 	int64_t until; /* CLOCK_BOOTTIME; 0 = as long as it takes */
-	bool wake; /* of sandbox_ready(): a paused one is to be resumed, a stopped one started */
+	bool wake;     /* of sandbox_ready(): resume a paused sandbox, start a stopped one */
 };
 
 struct log_work;   /* core/exec/log.c */
@@ -103,44 +64,44 @@ struct spare_work; /* core/exec/spare.c */
 struct log_spares {
 	uint64_t first;
 	uint32_t count, target; /* how many there are, and should be */
-	bool started;           /* what an earlier daemon left has been removed */
+	bool started;           /* leftovers of an earlier daemon have been removed */
 	struct spare_work *work;
 };
 
-/* Logs that are to be removed. */
+/* Logs that wait to be removed. */
 struct log_removal {
 	struct list link;
 	struct id sandbox;
 	struct id exec; /* unset: all of the sandbox's */
 };
 
-/* A token that was good when it was looked up: asking the store for each request would be most of
- * what a small request costs. */
+/* A valid token, as it was looked up: a look into the store would be most of the cost of a small
+ * request. */
 #define TOKENS_SEEN_MAX 64
 struct token_seen {
 	uint8_t hash[32];
-	uint64_t changes; /* store_token_changes() then; it holds only while that stays */
+	uint64_t changes; /* store_token_changes() then; another value makes it invalid */
 	int64_t expires_wall;
 	bool set;
 	struct principal principal;
 };
 
-/* The newest entry of a sandbox's activity: what the next one is chained to
+/* The newest entry of a sandbox's activity; the next one is chained to it
  * (core/activity/activity.c). */
 struct activity_head {
 	bool loaded;
-	uint64_t first;  /* the oldest that is kept */
-	uint64_t number; /* 0: there is none yet */
+	uint64_t first;  /* the oldest entry that is kept */
+	uint64_t number; /* 0: no entry yet */
 	uint8_t hash[ACTIVITY_HASH_SIZE];
-	uint64_t dropped; /* entries that found no room and were not told of yet */
+	uint64_t dropped; /* entries without room that are not reported yet */
 };
 
-/* Which sandboxes are asked for, and so made in advance (core/pool/demand.c). */
+/* Which kinds of sandboxes are asked for, and so made in advance (core/pool/demand.c). */
 #define POOL_SHAPES_MAX 8
 #define POOL_DEMAND_WINDOW (10 * NSEC_PER_SEC)
 struct pool_demand {
 	struct pool_row shape;
-	int64_t asked_at;       /* CLOCK_BOOTTIME: last; 0: the entry is free */
+	int64_t asked_at;       /* CLOCK_BOOTTIME: the last time; 0: the entry is free */
 	uint32_t count, before; /* creates in this window, and in the one before */
 	uint32_t wanted;
 };
@@ -151,9 +112,9 @@ struct pool {
 	uint32_t count;
 	struct pool_demand demands[POOL_SHAPES_MAX];
 	int64_t window_start, quiet_until, refill_at; /* CLOCK_BOOTTIME */
-	int64_t back_off;                             /* 0: the last one was made */
+	int64_t back_off;                             /* 0: the last attempt succeeded */
 	bool started, ending;
-	void (*ended)(void *data); /* owed when the last is gone */
+	void (*ended)(void *data); /* called when the last member is gone */
 	void *ended_data;
 };
 
@@ -168,7 +129,7 @@ struct core_private {
 	struct list by_id[BUCKETS], by_name[BUCKETS];
 	struct list contexts;      /* struct code_context, of all sandboxes */
 	struct list removals;      /* struct log_removal */
-	struct log_work *removing; /* the one under way */
+	struct log_work *removing; /* the removal under way */
 	int logs_fd;               /* <state>/logs */
 	struct log_spares spares;
 	struct token_seen tokens_seen[TOKENS_SEEN_MAX]; /* core/account/token.c */
@@ -185,49 +146,37 @@ struct core_private {
 	/* Start-up. */
 	void (*ready)(void *data);
 	void *ready_data;
-	uint32_t probe;     /* the tier being asked for */
+	uint32_t probe;     /* the tier that is being probed */
 	struct list listed; /* struct host_entry, reconcile.c */
 	bool started, stopping;
-	bool let_go;      /* the next daemon goes on, this one touches nothing more */
-	bool exec_leaves; /* the exec that is being forgotten was removed; its sandbox is there */
+	bool let_go;      /* the next daemon takes over; this one changes nothing more */
+	bool exec_leaves; /* the exec that is being forgotten was removed; its sandbox exists */
 };
 
-/* Beside the record: what is under way with a sandbox. Owned by it. */
+/* What is known of a live sandbox beside its record. Owned by it. */
 struct sandbox_life {
 	struct sandbox *sandbox;
-	struct workspace *workspace; /* its own; the core's */
+	struct workspace *workspace; /* the core owns it */
 	struct meter meter;
 	struct list by_id, by_name; /* in core_private's buckets */
-	uint32_t generation;        /* of the transition; replies to an older one are dropped */
-	struct list waiters;        /* struct waiter: for the end of the transition under way */
-	struct list ready;          /* struct waiter: sandbox_ready() */
-	uint32_t waiter_count;
-	void (*created)(void *data, struct sandbox *sandbox, const struct error *error);
-	void *created_data;
+	struct transition transition;
+	struct list ready;                 /* struct waiter: sandbox_ready() */
+	char woken_by[ACTIVITY_ACTOR_MAX]; /* whose request waits for it to be woken */
 
 	int64_t deadline;      /* CLOCK_BOOTTIME, 0 = none */
 	int64_t active;        /* CLOCK_BOOTTIME of the last activity */
 	int64_t active_stored; /* the wall-clock time that is in the store */
-	int64_t
-	    save_at; /* the row could not be written: when it is tried again; 0: it is written */
-	bool execs_unsaved; /* so with the row of one of its execs */
+	int64_t save_at;    /* when to write the row again that could not be written; 0: written */
+	bool execs_unsaved; /* the row of one of its execs could not be written either */
 
-	int64_t began, step; /* CLOCK_MONOTONIC: of the boot, of its step */
-	bool booting;        /* creating or starting: connect, configure */
-	int64_t boot_until;  /* CLOCK_BOOTTIME, 0 = not waiting for CONFIGURED */
 	int64_t connected_at, reconnect_at;
 	uint32_t reconnect_ms;
-	uint32_t refused;        /* connects in a row that found nobody listening */
-	struct error link_error; /* why there is no link; kind NONE while there is */
+	uint32_t refused;        /* connects in a row, with nobody listening */
+	struct error link_error; /* why there is no link; kind NONE while there is one */
 	bool resyncing;          /* LIST was sent, LIST_END has not come */
-	uint64_t resync_key;     /* execs from this key on are younger than the LIST */
+	uint64_t resync_key;     /* execs with this key or a larger one are younger than LIST */
 
-	bool kill_sent;     /* stopping */
-	int64_t kill_at;    /* when SIGKILL follows the polite request */
-	bool destroy_sent;  /* deleting */
-	int64_t destroy_at; /* when it is tried again */
-	uint32_t destroy_tries;
-	int64_t orphan_since; /* CLOCK_BOOTTIME: nobody holds its connection; 0 = not so */
+	int64_t orphan_since; /* CLOCK_BOOTTIME: nobody holds its connection; 0 = somebody does */
 
 	int mount_fds[SANDBOX_MOUNTS_MAX]; /* for START; -1 after a restart of the daemon */
 	uint32_t mount_count;
@@ -235,22 +184,18 @@ struct sandbox_life {
 	struct list watchers;    /* struct sandbox_watcher */
 	struct list drained;     /* struct waiter: sandbox_drain() */
 	struct asker drained_by; /* who asked for the drain */
-	bool notifying;          /* the watchers are told in a later turn */
+	bool notifying;          /* a later turn tells the watchers */
 
 	struct activity_head activity;
-	char asked_by[ACTIVITY_ACTOR_MAX]; /* who began the transition; "": nobody, it came about */
-	char woken_by[ACTIVITY_ACTOR_MAX]; /* whose request waits for it to be woken */
 
 	struct list exec_listeners; /* struct exec_listener */
 	uint64_t log_bytes;         /* kept output of ended execs */
-	uint64_t log_bytes_pruned;  /* what all execs had when logs were last looked through */
+	uint64_t log_bytes_pruned;  /* of all execs, when logs were last pruned */
 	int64_t log_bytes_seen_at;  /* when running execs were last counted */
 	uint32_t exec_rows;
 	bool counters_known;     /* sandbox->counters is of this boot */
 	struct samples *samples; /* counters.c */
 	bool limits_asked;       /* LIMITS was sent */
-	bool reclaiming;         /* paused, and `waiters` wait for what the host gets back */
-	bool waking;             /* THAW was sent while it was being paused */
 };
 
 /* core.c: calls back in a later turn of the loop. */
@@ -261,10 +206,10 @@ void core_done_later(struct core *core, void (*done)(void *data, const struct er
 
 /* timers.c */
 void timers_start(struct core *core);
-/* Everything that has a time is looked at then (CLOCK_BOOTTIME) at the latest. */
+/* Everything that has a time is checked at that time (CLOCK_BOOTTIME) at the latest. */
 void timers_wake_at(struct core *core, int64_t at);
 
-/* core/sandbox/ephemeral.c: when it is to be looked at again; a new one. */
+/* core/sandbox/ephemeral.c: the time of the next check; for a new sandbox. */
 int64_t ephemeral_check(struct sandbox *sandbox, int64_t now);
 void ephemeral_begin(struct sandbox *sandbox);
 
@@ -272,75 +217,53 @@ void ephemeral_begin(struct sandbox *sandbox);
 struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row);
 void sandbox_free(struct sandbox *sandbox);
 void sandbox_unlist(struct sandbox *sandbox);
-/* After a change of row.name: it is found by that one. */
+/* After a change of row.name: finds it by the new name. */
 void sandbox_relist(struct sandbox *sandbox);
-void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row);
-/* Writes the new state and begins a new generation; nothing has changed when it fails. */
-NODISCARD int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state,
-				struct error *error);
-/* The same where there is no way back: a failing store is logged. */
-void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state);
-/* Its row, with the state that it has now, was written: all that follows from that. */
-void sandbox_state_entered(struct sandbox *sandbox, enum sandbox_state from);
-/* Writes what could not be written: its own row, those of its execs. */
-void sandbox_save_again(struct sandbox *sandbox);
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why);
-/* deadline_wall into the boot-time clock. */
+/* Converts deadline_wall to CLOCK_BOOTTIME. */
 void sandbox_clock_deadline(struct sandbox *sandbox);
 /* Adds to a list of waiters; BUSY when there are too many. */
 NODISCARD int waiter_add(struct sandbox *sandbox, struct list *list,
 			 void (*done)(void *data, const struct error *error), void *data,
 			 int64_t until, bool wake, struct error *error);
-/* The same for what is never refused. */
+/* The same without a maximum. */
 void waiter_append(struct sandbox *sandbox, struct list *list,
 		   void (*done)(void *data, const struct error *error), void *data, int64_t until,
 		   bool wake);
-/* The newest of a list, since what it was to wait for has not begun. */
-void waiter_take_back(struct sandbox *sandbox, struct list *list);
-void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error);
+/* Removes the newest of a list: its transition has not begun. */
+void waiter_take_back(struct list *list);
+void waiters_finish(struct list *list, const struct error *error);
 void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_monotonic);
 
-/* Calls back in a later turn of the loop, unless it is gone by then. */
+/* Calls back in a later turn of the loop, unless the sandbox is gone by then. */
 void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox));
-/* Asks the spawner about one sandbox. `done` gets the sandbox as it is then: NULL when it has gone,
- * `current` false when another transition has begun meanwhile. */
-struct sandbox_answer {
-	struct core *core;
-	struct sandbox *sandbox;
-	bool current;
-	const struct spawn_message *reply; /* NULL when error is set and none came */
-	const struct error *error;
-	void *data;
-	uint64_t number;
-};
-NODISCARD int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const int *fds,
-			  size_t fd_count, uint32_t timeout_ms,
-			  void (*done)(const struct sandbox_answer *answer), void *data,
-			  uint64_t number, struct error *error);
 
 /* core/sandbox/spec.c */
 NODISCARD int spec_check(struct core *core, const struct principal *principal,
 			 const struct sandbox_spec *spec, struct sandbox_row *ret_row,
 			 struct error *error);
 
-/* Of a change: only what is asked for (not 0) is looked at. */
+/* Of a change: checks only what is asked for (not 0). */
 NODISCARD int limits_check_change(const struct config *config, const struct limits *asked,
 				  struct error *error);
 NODISCARD int timeout_check(const struct config *config, uint32_t seconds, struct error *error);
-/* 0 (none) where that is allowed. */
+/* 0 (none) where no time-out is allowed. */
 uint32_t timeout_longest(const struct config *config);
-/* What `auto` stands for on this host; TIER_AUTO where no tier works. */
+/* The tier for `auto` on this host; TIER_AUTO where no tier works. */
 enum tier tier_automatic(const struct core *core);
 
-/* core/sandbox/limits.c */
-/* A reply to LIMITS after its time. */
+/* core/sandbox/limits.c: of cpu, memory and pids. */
+/* What it has after a change; 0 = as it is. */
+struct limits limits_changed(const struct limits *has, const struct limits *asked);
+bool limits_same(const struct limits *a, const struct limits *b);
+/* A reply to LIMITS came too late. */
 void limits_late(struct sandbox *sandbox, const struct spawn_message *reply);
-/* At start-up: the row against what holds. */
+/* At start-up: makes the limits on the host those of the row. */
 void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed);
 
 /* core/sandbox/create.c */
 void create_failed(struct sandbox *sandbox, const struct error *error);
-/* Who waits for its creation is told, if anybody does. */
+/* Tells the caller of sandbox_create(), once. */
 void create_told(struct sandbox *sandbox, const struct error *error);
 
 /* core/sandbox/link.c */
@@ -351,58 +274,50 @@ void link_send_deadline(struct sandbox *sandbox);
 void link_tell_deadline(struct guest_link *link, const struct id *id, int64_t deadline);
 NODISCARD int link_configure(struct guest_link *link, const struct configure *configure,
 			     struct error *error);
-/* NULL guest is GUEST_GONE. */
+/* GUEST_GONE without a connection. */
 NODISCARD int sandbox_send(struct sandbox *sandbox, enum frame_type type, uint64_t id,
 			   const void *payload, size_t size, const int *fds, size_t fd_count,
 			   struct error *error);
-/* CONFIGURED came, or the time for it has passed, or something broke: how a boot ends. */
+/* A boot ends: its init is configured; or its time has passed, or something broke. */
 void boot_done(struct sandbox *sandbox);
-/* Its row says that it runs, its init is configured: user code may run. */
+/* Its row says that it runs and its init is configured: user code may run. */
 void boot_entered(struct sandbox *sandbox);
 void boot_failed(struct sandbox *sandbox, const struct error *error);
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message);
-/* It is somebody's now: the spawner is told, and nobody waits for that. */
+/* Tells the spawner that a sandbox of the pool has an owner; nobody waits for the answer. */
 void boot_own(struct sandbox *sandbox);
-/* Kept as long as the daemon lives; in place of those it had. */
+/* Keeps descriptors of these folders, in place of earlier ones, as long as the daemon lives. */
 NODISCARD int folders_keep(struct sandbox *sandbox, const struct mount_spec *mounts, size_t count,
 			   struct error *error);
-/* Are they there, as many as it needs for a boot? */
+/* Does the daemon have the folders that its boot needs? */
 NODISCARD int folders_check(const struct sandbox *sandbox, struct error *error);
 void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply);
 
-/* core/sandbox/transition.c */
-/* The spawner has done after all what it did not answer in time: it is undone, or taken for true.
- */
-void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply);
-void start_failed(struct sandbox *sandbox, const struct error *error);
-void stop_kill(struct sandbox *sandbox);
-/* After any change of state or link: waiters of sandbox_ready() are told, or something is begun. */
-void ready_settle(struct sandbox *sandbox);
-
 /* core/sandbox/delete.c */
 void delete_send(struct sandbox *sandbox);
-/* The spawner's answer to DESTROY; the sandbox may be gone afterwards. */
+/* The spawner has answered DESTROY; the sandbox may be freed. */
 void delete_answered(struct sandbox *sandbox, const struct error *error);
 void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, const char *why);
 /* Its processes are gone. */
 void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause);
 
 /* core/sandbox/wait.c */
-/* Something that is watched has changed: told in a later turn. */
+/* Something has changed: tells the watchers in a later turn. */
 void sandbox_notify(struct sandbox *sandbox);
-/* It has ended, which is the last that is told; or the daemon does. */
+/* The last call of each watcher: the sandbox has ended, or the daemon ends. */
 void watchers_ended(struct sandbox *sandbox);
 void watchers_lost(struct sandbox *sandbox, const struct error *error);
-/* Goes on with a drain; when to look again, INT64_MAX for never. */
+/* Continues a drain; returns the time of the next check, INT64_MAX for never. */
 int64_t drain_check(struct sandbox *sandbox, int64_t now);
 
 /* core/activity/sandbox.c */
-/* A transition begins: whoever asks for it is named when it has come true. */
+/* A transition begins: its entry will name who asked for it. */
 void activity_transition_by(struct sandbox *sandbox, const struct principal *principal);
-/* The same for a request that has to wake it, in a later turn. */
+/* The same for a request that will wake it in a later turn. */
 void activity_woken_by(struct sandbox *sandbox, const struct principal *principal);
-/* After a change of row.state from `before`: whether it was worth an entry. */
-bool activity_state(struct sandbox *sandbox, enum sandbox_state before);
+/* After a change of row.state from `before`, with that to be done: whether it was worth an entry.
+ */
+bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum sandbox_action action);
 void activity_paused(struct sandbox *sandbox);
 void activity_created(struct sandbox *sandbox, const struct principal *principal);
 void activity_failed(struct sandbox *sandbox, const char *what, const struct error *error);

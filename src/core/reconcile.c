@@ -54,10 +54,6 @@ void reconcile_done(struct core *core)
 	}
 }
 
-struct load {
-	struct list rows; /* struct loaded, newest last */
-};
-
 struct loaded {
 	struct list link;
 	struct sandbox_row row;
@@ -65,99 +61,78 @@ struct loaded {
 
 static bool load_row(void *data, const struct sandbox_row *row)
 {
-	struct load *load = data;
+	struct list *rows = data;
 	struct loaded *loaded = calloc(1, sizeof(*loaded));
 	if (!loaded)
 		abort();
 	sandbox_row_copy(row, &loaded->row);
 	/* They come newest first: each goes in front of the others. */
-	list_append(load->rows.next, &loaded->link);
+	list_append(rows->next, &loaded->link);
 	return true;
 }
 
 /* Its processes are gone, its files are there. */
-static void make_stopped(struct sandbox *sandbox)
+static void reconcile_stopped(struct sandbox *sandbox)
 {
 	if (sandbox->row.state != SANDBOX_STOPPED) {
 		log_info("sandbox %s was %s; its processes have ended, its files are kept",
-			 sandbox->row.id.text,
-			 sandbox_state_name((enum sandbox_state)sandbox->row.state));
+			 sandbox->row.id.text, state_facts(sandbox->row.state)->name);
 		meter_forget_gap(sandbox);
-		sandbox_force_state(sandbox, SANDBOX_STOPPED);
+		sandbox_force_step(sandbox, SANDBOX_EVENT_FOUND_STOPPED);
 	}
 	exec_all_lost(sandbox);
 }
 
-static void make_stopping(struct sandbox *sandbox)
+static void reconcile_delete(struct sandbox *sandbox)
 {
-	if (sandbox->row.state != SANDBOX_STOPPING)
-		sandbox_force_state(sandbox, SANDBOX_STOPPING);
-	stop_kill(sandbox);
-}
-
-/* It runs (or is frozen): its init answers on its socket, as before. */
-static void adopt(struct sandbox *sandbox, const struct spawn_listed *listed)
-{
-	enum sandbox_state state = listed->frozen ? SANDBOX_PAUSED : SANDBOX_RUNNING;
-	if (sandbox->row.state != state)
-		sandbox_force_state(sandbox, state);
-	log_info("sandbox %s goes on (%s)", sandbox->row.id.text, sandbox_state_name(state));
-	limits_reconcile(sandbox, listed);
-	link_connect(sandbox);
-}
-
-/* A start that the old daemon had begun: the init listens, the rest is the same. */
-static void go_on_starting(struct sandbox *sandbox)
-{
-	sandbox->row.boot_origin = ORIGIN_COLD; /* its row is older than the boot */
-	sandbox->life->booting = true;
-	sandbox->life->began = clock_monotonic();
-	link_connect(sandbox);
-}
-
-static void settle(struct sandbox *sandbox, const struct spawn_listed *listed)
-{
-	bool running = listed && listed->running;
-	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
-	if (state == SANDBOX_CREATING) {
+	if (sandbox->row.state == SANDBOX_CREATING)
 		sandbox_delete_unasked(sandbox, END_REASON_ERROR,
 				       "the daemon was restarted while it was being made");
-		return;
-	}
-	if (state == SANDBOX_DELETING) {
-		delete_send(sandbox);
-		return;
-	}
-	if (sandbox->row.options & OPTION_ONE_SHOT) {
+	else if (sandbox->row.options & OPTION_ONE_SHOT)
 		sandbox_delete_unasked(sandbox, END_REASON_ERROR,
 				       "the daemon was restarted during its one-shot run");
-		return;
-	}
-	if (!listed) {
+	else
 		sandbox_delete_unasked(sandbox, END_REASON_HOST,
 				       "its files are gone from the host");
-		return;
+}
+
+static void reconcile_sandbox(struct sandbox *sandbox, const struct spawn_listed *listed)
+{
+	bool usable = listed && !(sandbox->row.options & OPTION_ONE_SHOT);
+	enum sandbox_event event = !usable            ? SANDBOX_EVENT_FOUND_UNUSABLE
+				   : !listed->running ? SANDBOX_EVENT_FOUND_STOPPED
+				   : !listed->frozen  ? SANDBOX_EVENT_FOUND_RUNNING
+						      : SANDBOX_EVENT_FOUND_FROZEN;
+	enum sandbox_action action = sandbox_action(sandbox, event);
+	if (action == SANDBOX_ACTION_DELETE) {
+		reconcile_delete(sandbox);
+	} else if (action == SANDBOX_ACTION_DESTROY) {
+		delete_send(sandbox);
+	} else if (action == SANDBOX_ACTION_LOSE) {
+		reconcile_stopped(sandbox);
+	} else if (action == SANDBOX_ACTION_KILL) {
+		stop_by_force(sandbox, event);
+	} else if (action == SANDBOX_ACTION_ADOPT) {
+		/* Its init answers on its socket, as before. */
+		sandbox_force_step(sandbox, event);
+		log_info("sandbox %s goes on (%s)", sandbox->row.id.text,
+			 state_facts(sandbox->row.state)->name);
+		limits_reconcile(sandbox, listed);
+		link_connect(sandbox);
+	} else if (action == SANDBOX_ACTION_CONTINUE_BOOT) {
+		sandbox->row.boot_origin = ORIGIN_COLD; /* its row is older than the boot */
+		link_connect(sandbox);
 	}
-	if (!running) {
-		make_stopped(sandbox);
-		return;
-	}
-	if (state_facts(state)->lives)
-		adopt(sandbox, listed);
-	else if (state == SANDBOX_STARTING)
-		go_on_starting(sandbox);
-	else
-		make_stopping(sandbox);
 }
 
 static void on_stray_destroyed(void *data UNUSED, const struct spawn_message *reply UNUSED,
 			       const struct error *error)
 {
 	if (error)
-		log_warning("a stray sandbox could not be removed: %s", error->message);
+		log_warning("a sandbox without a record could not be removed: %s", error->message);
 }
 
-/* Something of a sandbox on the host that no row speaks of. */
+/* A sandbox on the host without a row. */
 static void destroy_stray(struct core *core, const struct id *id)
 {
 	struct spawn_message message = {.type = SPAWN_DESTROY, .sandbox = *id};
@@ -168,7 +143,7 @@ static void destroy_stray(struct core *core, const struct id *id)
 		log_warning("%s", error.message);
 }
 
-static int settle_loaded(struct core *core, struct sandbox_row *row, struct error *error)
+static int reconcile_row(struct core *core, struct sandbox_row *row, struct error *error)
 {
 	struct host_entry *entry = entry_of(core, &row->id);
 	struct sandbox *sandbox = sandbox_new(core, row);
@@ -184,20 +159,20 @@ static int settle_loaded(struct core *core, struct sandbox_row *row, struct erro
 	 * it is nobody's. */
 	if (entry && entry->listed.pooled)
 		boot_own(sandbox);
-	settle(sandbox, entry ? &entry->listed : NULL);
+	reconcile_sandbox(sandbox, entry ? &entry->listed : NULL);
 	return 0;
 }
 
 int reconcile(struct core *core, struct error *error)
 {
-	struct load load;
-	list_init(&load.rows);
-	int result = store_sandbox_each(core->store, NULL, true, load_row, &load, error);
-	while (!list_empty(&load.rows)) {
-		struct loaded *loaded = list_entry(load.rows.next, struct loaded, link);
+	struct list rows; /* struct loaded, newest last */
+	list_init(&rows);
+	int result = store_sandbox_each(core->store, NULL, true, load_row, &rows, error);
+	while (!list_empty(&rows)) {
+		struct loaded *loaded = list_entry(rows.next, struct loaded, link);
 		list_remove(&loaded->link);
 		if (result == 0)
-			result = settle_loaded(core, &loaded->row, error);
+			result = reconcile_row(core, &loaded->row, error);
 		sandbox_row_done(&loaded->row);
 		free(loaded);
 	}

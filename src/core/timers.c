@@ -112,19 +112,8 @@ static int64_t check_ready(struct sandbox *sandbox, int64_t now)
 	if (error.kind == ERROR_NONE)
 		error_set(&error, ERROR_GUEST_GONE, "sandbox `%s` did not become ready in time",
 			  sandbox->row.id.text);
-	waiters_finish(sandbox, &due, &error);
+	waiters_finish(&due, &error);
 	return next;
-}
-
-static int64_t check_boot(struct sandbox *sandbox, int64_t now)
-{
-	int64_t until = sandbox->life->boot_until;
-	if (until == 0 || until > now)
-		return until == 0 ? NEVER : until;
-	struct error error;
-	error_set(&error, ERROR_TIMED_OUT, "the sandbox's init did not finish its set-up in time");
-	boot_failed(sandbox, &error);
-	return NEVER;
 }
 
 /* A moment at which something is done again. */
@@ -140,7 +129,7 @@ static int64_t check_retry(struct sandbox *sandbox, int64_t at, int64_t now,
 static int64_t check_sandbox(struct sandbox *sandbox, int64_t now)
 {
 	struct sandbox_life *life = sandbox->life;
-	int64_t next = check_boot(sandbox, now);
+	int64_t next = check_retry(sandbox, life->transition.due, now, transition_due);
 	next = MIN(next, check_ready(sandbox, now));
 	next = MIN(next, check_deadline(sandbox, now));
 	next = MIN(next, check_idle(sandbox, now));
@@ -153,10 +142,6 @@ static int64_t check_sandbox(struct sandbox *sandbox, int64_t now)
 	next = MIN(next, check_retry(sandbox, life->reconnect_at, now, link_connect));
 	check_retry(sandbox, life->save_at, now, sandbox_save_again);
 	next = MIN(next, life->save_at == 0 ? NEVER : life->save_at);
-	if (sandbox->row.state == SANDBOX_STOPPING)
-		next = MIN(next, check_retry(sandbox, life->kill_at, now, stop_kill));
-	if (sandbox->row.state == SANDBOX_DELETING)
-		next = MIN(next, check_retry(sandbox, life->destroy_at, now, delete_send));
 	return next;
 }
 

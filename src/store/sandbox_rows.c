@@ -50,6 +50,24 @@ static int sandbox_name_taken(const void *row, struct error *error)
 static const struct table sandboxes =
     TABLE("sandboxes", sandbox_columns, struct sandbox_row, .refused = sandbox_name_taken);
 
+void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row)
+{
+	*ret_row = *from;
+	for (size_t i = 0; i < ARRAY_SIZE(sandbox_columns); i++) {
+		const struct column *column = &sandbox_columns[i];
+		char *row = (char *)ret_row, **text = (void *)(row + column->offset);
+		if (column->type == COLUMN_TEXT && *text)
+			*text = text_duplicate(*text);
+		if (column->type != COLUMN_PACKED || !*text)
+			continue;
+		uint32_t size = *(uint32_t *)(void *)(row + column->size_offset);
+		char *copy = malloc(MAX(size, 1u));
+		if (!copy)
+			abort();
+		*text = memcpy(copy, *text, size);
+	}
+}
+
 void sandbox_row_done(struct sandbox_row *row)
 {
 	rows_free_texts(&sandboxes, row);

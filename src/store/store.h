@@ -88,6 +88,8 @@ struct sandbox_row {
 	char *end_message; /* NULL, or the reason, for people */
 };
 void sandbox_row_done(struct sandbox_row *row);
+/* With strings of its own. */
+void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row);
 
 enum exec_state { EXEC_STARTING = 1, EXEC_RUNNING, EXEC_ENDED, EXEC_FAILED };
 

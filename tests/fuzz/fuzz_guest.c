@@ -145,7 +145,6 @@ static void sandbox_open(struct world *world, uint8_t situation)
 		abort();
 	world->guest = fds[1];
 	world->sandbox = sandbox_new(&world->core, &row);
-	world->sandbox->life->booting = situation & 1;
 	world->sandbox->guest =
 	    guest_link_open_fd(&world->loop, fds[0], 1000, &sandbox_link_callbacks, world->sandbox);
 }

@@ -1,4 +1,4 @@
-/* A sandbox's life as tables: each state's facts, and each pair of state and wish. */
+/* A sandbox's life as tables: each state's facts, and each pair of state and event. */
 #include "core/sandbox/state.h"
 
 #include <string.h>
@@ -43,24 +43,48 @@ TEST(facts_of_each_state)
 	CHECK(state_facts(UINT32_MAX) == state_facts(SANDBOX_ENDED));
 }
 
-/* A letter for each state: refused, done, joins, begins, takes back. */
-TEST(each_wish_in_each_state)
+/* A letter for each state: the one that follows (creating, running, pausing: P, paused: p,
+ * resuming: R, stopping: S, stopped: s, starting: T, deleting, ended), and what is to be done. */
+static const struct {
+	const char *next, *actions;
+} steps[] = {
+    [SANDBOX_EVENT_STOP] = {"cSPSRSsTde", "!h!k!j=!!!"},
+    [SANDBOX_EVENT_START] = {"crPpRSTTde", "!=!!!!bj!!"},
+    [SANDBOX_EVENT_PAUSE] = {"cPPpRSsTde", "!fj=!!!!!!"},
+    [SANDBOX_EVENT_RESUME] = {"crPRRSsTde", "!=<tj!!!!!"},
+    [SANDBOX_EVENT_DELETE] = {"ddddddddde", "ddddddddd!"},
+    [SANDBOX_EVENT_CONFIGURED] = {"rrPpRSsrde", "r!!!!!!r!!"},
+    [SANDBOX_EVENT_BOOT_FAILED] = {"drPpRSsSde", "d!!!!!!k!!"},
+    [SANDBOX_EVENT_INIT_LOST] = {"cSSSSSsTde", "!kkkk.!!.!"},
+    [SANDBOX_EVENT_UNDONE] = {"errppSssde", ".!.!.!!.!!"},
+    [SANDBOX_EVENT_FROZEN] = {"crppRSsTde", "!!m!!!!!!!"},
+    [SANDBOX_EVENT_THAWED] = {"crPprSsTde", "!!!!r!!!!!"},
+    [SANDBOX_EVENT_FROZEN_LATE] = {"crPpRSsTde", ".t........"},
+    [SANDBOX_EVENT_THAWED_LATE] = {"crPrRSsTde", "...r......"},
+    [SANDBOX_EVENT_KILLED] = {"crPpRssTde", "!!!!!.!!!!"},
+    [SANDBOX_EVENT_DESTROYED] = {"crPpRSsTee", "!!!!!!!!.!"},
+    [SANDBOX_EVENT_PROCESSES_ENDED] = {"cssssSsTde", "Fllllk.F.!"},
+    [SANDBOX_EVENT_DUE] = {"crPpRSsTde", "F!!!!k!Fd!"},
+    [SANDBOX_EVENT_FOUND_RUNNING] = {"crrrrSSTde", "Daaaakkcd!"},
+    [SANDBOX_EVENT_FOUND_FROZEN] = {"cppppSSTde", "Daaaakkcd!"},
+    [SANDBOX_EVENT_FOUND_STOPPED] = {"csssssssde", "Dllllllld!"},
+    [SANDBOX_EVENT_FOUND_UNUSABLE] = {"crPpRSsTde", "DDDDDDDDd!"},
+};
+
+TEST(each_event_in_each_state)
 {
-	static const char *const outcomes[] = {
-	    [WISH_STOP] = "rbrbrjdrrr",
-	    [WISH_START] = "rdrrrrbjrr",
-	    [WISH_PAUSE] = "rbjdrrrrrr",
-	    [WISH_RESUME] = "rdtbjrrrrr",
-	};
-	static const char letters[] = "rdjbt";
-	CHECK_INT(ARRAY_SIZE(outcomes), WISH_COUNT);
-	for (int wish = 0; wish < WISH_COUNT; wish++) {
-		char found[SANDBOX_ENDED + 1] = "";
-		for (uint32_t state = SANDBOX_CREATING; state <= SANDBOX_ENDED; state++)
-			found[state - SANDBOX_CREATING] =
-			    letters[wish_outcome((enum wish)wish, state)];
-		CHECK_TEXT(found, outcomes[wish]);
-		CHECK_INT(wish_outcome((enum wish)wish, 0), OUTCOME_REFUSED);
-		CHECK_INT(wish_outcome((enum wish)wish, 99), OUTCOME_REFUSED);
+	static const char states[] = "?crPpRSsTde", actions[] = "!.=j<hbfmtkdFDrlac";
+	CHECK_INT(ARRAY_SIZE(steps), SANDBOX_EVENTS);
+	for (int event = 0; event < SANDBOX_EVENTS; event++) {
+		char next[SANDBOX_ENDED + 1] = "", done[SANDBOX_ENDED + 1] = "";
+		for (uint32_t state = SANDBOX_CREATING; state <= SANDBOX_ENDED; state++) {
+			struct state_step step = state_step(state, (enum sandbox_event)event);
+			next[state - SANDBOX_CREATING] = states[step.next];
+			done[state - SANDBOX_CREATING] = actions[step.action];
+		}
+		CHECK_TEXT(next, steps[event].next);
+		CHECK_TEXT(done, steps[event].actions);
+		CHECK_INT(state_step(0, (enum sandbox_event)event).action, SANDBOX_ACTION_REFUSE);
+		CHECK_INT(state_step(99, (enum sandbox_event)event).action, SANDBOX_ACTION_REFUSE);
 	}
 }

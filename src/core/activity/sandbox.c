@@ -1,8 +1,8 @@
 /* Which changes of a sandbox's state are entries of its activity, and who is named in them. Called
- * by core/sandbox/sandbox.c and its neighbours at every change; does not block.
+ * by core/sandbox/step.c at every change; does not block.
  *
- * A change comes true turns after it was asked for. So the name is kept in life->asked_by from the
- * beginning of a transition until its entry, and what nobody began was done by "system". */
+ * A change comes true turns after it was asked for. So the name is kept in transition.asked_by from
+ * the beginning of a transition until its entry, and what nobody began was done by "system". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ void activity_transition_by(struct sandbox *sandbox, const struct principal *pri
 	/* Woken by a request of an earlier turn. */
 	if (!principal && life->woken_by[0])
 		memcpy(actor, life->woken_by, sizeof(actor));
-	memcpy(life->asked_by, actor, sizeof(actor));
+	memcpy(life->transition.asked_by, actor, sizeof(actor));
 	life->woken_by[0] = '\0';
 }
 
@@ -31,7 +31,7 @@ void activity_woken_by(struct sandbox *sandbox, const struct principal *principa
 static void record(struct sandbox *sandbox, enum activity_kind kind, const struct detail *details,
 		   size_t count)
 {
-	char *by = sandbox->life->asked_by;
+	char *by = sandbox->life->transition.asked_by;
 	activity_record_by(sandbox, kind, by[0] ? by : "system", NULL, details, count);
 	by[0] = '\0';
 }
@@ -85,7 +85,7 @@ static void record_end(struct sandbox *sandbox)
 	record(sandbox, ACTIVITY_SANDBOX_ENDED, details, ARRAY_SIZE(details));
 }
 
-bool activity_state(struct sandbox *sandbox, enum sandbox_state before)
+bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum sandbox_action action)
 {
 	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
 	if (state == before)
@@ -96,7 +96,8 @@ bool activity_state(struct sandbox *sandbox, enum sandbox_state before)
 	else if (state == SANDBOX_RUNNING &&
 		 (before == SANDBOX_RESUMING || before == SANDBOX_PAUSED))
 		record(sandbox, ACTIVITY_SANDBOX_RESUMED, NULL, 0);
-	else if (state == SANDBOX_PAUSED && before == SANDBOX_PAUSING && !sandbox->life->reclaiming)
+	else if (state == SANDBOX_PAUSED && before == SANDBOX_PAUSING &&
+		 action != SANDBOX_ACTION_RECLAIM)
 		activity_paused(sandbox); /* else when it is known what the host got back */
 	else if (state == SANDBOX_STOPPED && before != SANDBOX_STARTING)
 		record(sandbox, ACTIVITY_SANDBOX_STOPPED,
@@ -123,7 +124,7 @@ void activity_created(struct sandbox *sandbox, const struct principal *principal
 		 {"isolation", tier_name((enum tier)row->tier)},
 		 {"network", network_name(row->network)}, {"cpu_millis", cpu},
 		 {"memory_bytes", memory}, {"disk_bytes", disk}, {"timeout_seconds", timeout});
-	activity_actor(principal, sandbox->life->asked_by);
+	activity_actor(principal, sandbox->life->transition.asked_by);
 }
 
 void activity_failed(struct sandbox *sandbox, const char *what, const struct error *error)

@@ -37,7 +37,7 @@ static bool is_busy(struct core *core, int64_t now)
 	if (now < pool_of(core)->quiet_until || statistics.pool_making > 0)
 		return true;
 	list_each (&core->sandboxes, node)
-		if (list_entry(node, struct sandbox, link)->life->booting)
+		if (state_facts(list_entry(node, struct sandbox, link)->row.state)->booting)
 			return true;
 	return false;
 }
@@ -154,13 +154,10 @@ int64_t pool_tend(struct core *core, int64_t now)
 {
 	struct pool *pool = pool_of(core);
 	int64_t next_look = INT64_MAX;
-	struct list *next;
 	if (!pool->started || pool->ending)
 		return next_look;
-	for (struct list *node = pool->members.next; node != &pool->members; node = next) {
-		next = node->next;
+	list_each (&pool->members, node)
 		next_look = MIN(next_look, tend_one(list_entry(node, struct pooled, link), now));
-	}
 	if (core->config.pool_size == 0 && pool->count == 0)
 		return next_look;
 	if (now >= pool->refill_at)
@@ -302,11 +299,8 @@ bool pool_adopt(struct core *core, const struct id *id, const struct spawn_liste
 void pool_start(struct core *core)
 {
 	struct error error;
-	struct list *next;
-	for (struct list *node = pool_of(core)->members.next; node != &pool_of(core)->members;
-	     node = next) {
+	list_each (&pool_of(core)->members, node) {
 		struct pooled *pooled = list_entry(node, struct pooled, link);
-		next = node->next;
 		if (pooled->listed)
 			continue;
 		if (store_pool_delete(core->store, &pooled->row.id, &error) < 0)
@@ -321,11 +315,8 @@ void pool_start(struct core *core)
 
 static void destroy_all(struct core *core)
 {
-	struct list *next;
-	for (struct list *node = pool_of(core)->members.next; node != &pool_of(core)->members;
-	     node = next) {
+	list_each (&pool_of(core)->members, node) {
 		struct pooled *pooled = list_entry(node, struct pooled, link);
-		next = node->next;
 		if (pooled->state != POOLED_TAKEN)
 			pooled_destroy(pooled);
 	}
@@ -355,11 +346,9 @@ void pool_end(struct core *core, void (*done)(void *data), void *data)
 void pool_let_go(struct core *core)
 {
 	struct pool *pool = pool_of(core);
-	struct list *next;
 	pool->ending = true;
-	for (struct list *node = pool->members.next; node != &pool->members; node = next) {
+	list_each (&pool->members, node) {
 		struct pooled *pooled = list_entry(node, struct pooled, link);
-		next = node->next;
 		if (pooled->state != POOLED_GOING)
 			pooled_free(pooled);
 	}

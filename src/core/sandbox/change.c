@@ -21,7 +21,7 @@ struct prepared {
 	struct sandbox_change change; /* its pointers are not used any more */
 	char *name, *metadata, *labels;
 	uint32_t metadata_size, labels_size;
-	struct limits limits, limits_before;
+	struct limits limits_before;
 	void (*done)(void *data, const struct error *error);
 	void *data;
 };
@@ -106,51 +106,23 @@ static int prepare_times(const struct config *config, const struct sandbox_chang
 	return 0;
 }
 
-/* Only what is asked for differs. */
-static bool prepare_limits(const struct sandbox *sandbox, const struct sandbox_change *change,
-			   struct prepared *prepared)
-{
-	struct limits *limits = &prepared->limits;
-	prepared->limits_before = *limits = sandbox->row.limits;
-	if (change->limits.cpu_millis)
-		limits->cpu_millis = change->limits.cpu_millis;
-	if (change->limits.memory)
-		limits->memory = change->limits.memory;
-	if (change->limits.pids)
-		limits->pids = change->limits.pids;
-	return limits->cpu_millis != prepared->limits_before.cpu_millis ||
-	       limits->memory != prepared->limits_before.memory ||
-	       limits->pids != prepared->limits_before.pids;
-}
-
-/* What stood in the row goes into `prepared`, and the other way round. */
-static void swap_texts(struct sandbox_row *row, struct prepared *prepared)
+/* Exchanges the texts of the row and of `prepared`. */
+static void change_swap_texts(struct sandbox_row *row, struct prepared *prepared)
 {
 	const struct sandbox_change *change = &prepared->change;
-	if (change->name_set) {
-		char *name = row->name;
-		row->name = prepared->name;
-		prepared->name = name;
-	}
+	if (change->name_set)
+		SWAP(row->name, prepared->name);
 	if (change->metadata_count > 0) {
-		char *metadata = row->metadata;
-		uint32_t size = row->metadata_size;
-		row->metadata = prepared->metadata;
-		row->metadata_size = prepared->metadata_size;
-		prepared->metadata = metadata;
-		prepared->metadata_size = size;
+		SWAP(row->metadata, prepared->metadata);
+		SWAP(row->metadata_size, prepared->metadata_size);
 	}
 	if (change->label_count > 0) {
-		char *labels = row->labels;
-		uint32_t size = row->labels_size;
-		row->labels = prepared->labels;
-		row->labels_size = prepared->labels_size;
-		prepared->labels = labels;
-		prepared->labels_size = size;
+		SWAP(row->labels, prepared->labels);
+		SWAP(row->labels_size, prepared->labels_size);
 	}
 }
 
-static void set_numbers(struct sandbox_row *row, const struct prepared *prepared)
+static void change_set_numbers(struct sandbox_row *row, const struct prepared *prepared)
 {
 	const struct sandbox_change *change = &prepared->change;
 	/* For a paused one no time passes: its deadline counts from when that began. */
@@ -167,12 +139,7 @@ static void set_numbers(struct sandbox_row *row, const struct prepared *prepared
 		row->auto_pause_seconds = change->auto_pause_seconds;
 	row->options =
 	    (row->options & ~change->options_mask) | (change->options & change->options_mask);
-	if (change->limits.cpu_millis)
-		row->limits.cpu_millis = prepared->limits.cpu_millis;
-	if (change->limits.memory)
-		row->limits.memory = prepared->limits.memory;
-	if (change->limits.pids)
-		row->limits.pids = prepared->limits.pids;
+	row->limits = limits_changed(&row->limits, &change->limits);
 }
 
 static void record_change(struct sandbox *sandbox, const struct principal *principal,
@@ -199,16 +166,16 @@ static void record_change(struct sandbox *sandbox, const struct principal *princ
 }
 
 /* Writes it down; the row is as it was when that fails. */
-static int apply(struct sandbox *sandbox, struct prepared *prepared, struct error *error)
+static int change_apply(struct sandbox *sandbox, struct prepared *prepared, struct error *error)
 {
 	struct sandbox_row *row = &sandbox->row, before = *row;
 	if (row->state == SANDBOX_DELETING)
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
 				 row->id.text);
-	swap_texts(row, prepared);
-	set_numbers(row, prepared);
+	change_swap_texts(row, prepared);
+	change_set_numbers(row, prepared);
 	if (store_sandbox_update(sandbox->core->store, row, error) < 0) {
-		swap_texts(row, prepared);
+		change_swap_texts(row, prepared);
 		*row = before;
 		return -1;
 	}
@@ -242,7 +209,7 @@ static void limits_set(void *data, const struct error *refused)
 		error_set(&error, ERROR_SANDBOX_ENDED, "sandbox `%s` ended during the request",
 			  prepared->id.text);
 		refused = &error;
-	} else if (!refused && apply(sandbox, prepared, &error) < 0) {
+	} else if (!refused && change_apply(sandbox, prepared, &error) < 0) {
 		if (sandbox_set_limits(sandbox, asker_principal(&prepared->asker),
 				       &prepared->limits_before, limits_back, NULL, &ignored) < 0)
 			limits_back(NULL, &ignored);
@@ -273,14 +240,16 @@ int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
 		return -1;
 	}
 	prepare_default_timeout(sandbox, &prepared->change);
-	if (prepare_limits(sandbox, change, prepared)) {
-		if (sandbox_set_limits(sandbox, principal, &prepared->limits, limits_set, prepared,
-				       error) == 0)
+	prepared->limits_before = sandbox->row.limits;
+	const struct limits limits = limits_changed(&sandbox->row.limits, &change->limits);
+	if (!limits_same(&limits, &sandbox->row.limits)) {
+		if (sandbox_set_limits(sandbox, principal, &limits, limits_set, prepared, error) ==
+		    0)
 			return 0;
 		prepared_free(prepared);
 		return -1;
 	}
-	int result = apply(sandbox, prepared, error);
+	int result = change_apply(sandbox, prepared, error);
 	prepared_free(prepared);
 	if (result == 0)
 		core_done_later(core, done, data);

@@ -68,11 +68,11 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 
 void create_told(struct sandbox *sandbox, const struct error *error)
 {
-	struct sandbox_life *life = sandbox->life;
-	void (*created)(void *, struct sandbox *, const struct error *) = life->created;
-	life->created = NULL;
+	struct transition *transition = &sandbox->life->transition;
+	void (*created)(void *, struct sandbox *, const struct error *) = transition->created;
+	transition->created = NULL;
 	if (created)
-		created(life->created_data, error ? NULL : sandbox, error);
+		created(transition->created_data, error ? NULL : sandbox, error);
 }
 
 static void on_undone(const struct sandbox_answer *answer);
@@ -89,19 +89,14 @@ void create_failed(struct sandbox *sandbox, const struct error *error)
 	statistics.creates_failed++;
 	sandbox_set_end(sandbox, END_REASON_ERROR, error->message);
 	activity_failed(sandbox, "create", error);
-	sandbox_force_state(sandbox, SANDBOX_DELETING);
+	sandbox_force_step(sandbox, SANDBOX_EVENT_BOOT_FAILED);
 	struct error *kept = malloc(sizeof(*kept));
 	if (!kept)
 		abort();
 	*kept = *error;
-	struct spawn_message message = {.type = SPAWN_DESTROY};
 	struct error ask_error;
-	sandbox->life->destroy_sent = true;
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_undone, kept, 0,
-			&ask_error) < 0) {
-		sandbox->life->destroy_sent = false;
-		sandbox->life->destroy_at = clock_boot() + NSEC_PER_SEC;
-		timers_wake_at(sandbox->core, sandbox->life->destroy_at);
+	if (transition_ask(sandbox, SPAWN_DESTROY, on_undone, kept, &ask_error) < 0) {
+		transition_due_in(sandbox, REQUEST_RETRY_MS);
 		create_told(sandbox, kept);
 		free(kept);
 	}
@@ -153,24 +148,23 @@ void boot_own(struct sandbox *sandbox)
 /* ---- Its first row. */
 
 struct insertion {
-	struct core *core;
+	const struct create_request *create;
 	const struct sandbox_row *row;
-	const struct create_callbacks *callbacks;
 	struct pooled *pooled; /* NULL: it is made from nothing */
 };
 
 /* All of it or nothing. */
-static int insert(void *data, struct error *error)
+static int create_insert(void *data, struct error *error)
 {
 	const struct insertion *insertion = data;
-	struct store *store = insertion->core->store;
-	const struct create_callbacks *callbacks = insertion->callbacks;
+	const struct create_request *create = insertion->create;
+	struct store *store = create->core->store;
 	const struct sandbox_row *row = insertion->row;
-	if (!callbacks->named && !insertion->pooled)
+	if (!create->named && !insertion->pooled)
 		return store_sandbox_insert(store, row, error);
 	if (store_transaction_begin(store, error) < 0)
 		return -1;
-	int result = callbacks->named ? callbacks->named(callbacks->data, &row->id, error) : 0;
+	int result = create->named ? create->named(create->data, &row->id, error) : 0;
 	if (result == 0 && insertion->pooled)
 		result = pool_forget_row(insertion->pooled, error);
 	if (result == 0)
@@ -178,10 +172,11 @@ static int insert(void *data, struct error *error)
 	return store_transaction_end(store, result, error);
 }
 
-static void expect_told(struct sandbox *sandbox, const struct create_callbacks *callbacks)
+static void create_expect_told(struct sandbox *sandbox, const struct create_request *create)
 {
-	sandbox->life->created = callbacks->done;
-	sandbox->life->created_data = callbacks->data;
+	sandbox->life->transition.created = create->done;
+	sandbox->life->transition.created_data = create->data;
+	sandbox->queued_ms = create->queued_ms;
 	sandbox_clock_deadline(sandbox);
 	budget_spend(sandbox->life->workspace, BUDGET_CREATES, 1);
 }
@@ -197,7 +192,7 @@ static void on_limits(const struct sandbox_answer *answer)
 		boot_failed(sandbox, answer->error);
 		return;
 	}
-	sandbox_add_phase(sandbox, "limits", sandbox->life->step);
+	sandbox_add_phase(sandbox, "limits", sandbox->life->transition.phase_began);
 	boot_done(sandbox);
 	link_send_deadline(sandbox);
 }
@@ -214,7 +209,6 @@ static void tell_given(struct sandbox *sandbox)
 /* Runs, and whoever asked is told so in a later turn of the loop. */
 static void give_at_once(struct sandbox *sandbox)
 {
-	sandbox_state_entered(sandbox, SANDBOX_CREATING);
 	boot_entered(sandbox);
 	link_send_deadline(sandbox);
 	sandbox_later(sandbox, tell_given);
@@ -236,93 +230,74 @@ static void give_after_limits(struct sandbox *sandbox)
 		sandbox_later(sandbox, fail_given);
 }
 
-/* Takes the row, also on failure. */
-static int create_from_pool(struct core *core, const struct principal *principal,
-			    struct sandbox_row *row, struct pooled *pooled,
-			    const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
+static int create_from_pool(struct create_request *create, struct pooled *pooled,
 			    struct error *error)
 {
+	struct sandbox_row *row = &create->row;
 	int64_t began = clock_monotonic();
 	bool differs = pool_differs(pooled, row);
 	pool_fill_row(pooled, row);
 	if (!differs) {
-		row->state = SANDBOX_RUNNING;
 		row->started_wall = clock_wall();
 		row->boot_us = (uint64_t)MAX((clock_monotonic() - began) / NSEC_PER_USEC, 1);
 	}
-	struct sandbox *sandbox = sandbox_new(core, row);
-	const struct insertion insertion = {core, &sandbox->row, callbacks, pooled};
-	activity_created(sandbox, principal);
-	bool recorded = activity_state(sandbox, SANDBOX_CREATING);
-	if (activity_save(core, insert, (void *)&insertion, error) < 0) {
-		if (recorded)
-			activity_take_back(sandbox);
+	struct sandbox *sandbox = sandbox_new(create->core, row);
+	struct insertion insertion = {create, &sandbox->row, pooled};
+	activity_created(sandbox, create->principal);
+	if ((differs ? activity_save(create->core, create_insert, &insertion, error)
+		     : sandbox_step_written(sandbox, SANDBOX_EVENT_CONFIGURED, create_insert,
+					    &insertion, error)) < 0) {
 		activity_take_back(sandbox);
 		sandbox_free(sandbox);
 		pool_put_back(pooled);
 		return -1;
 	}
 	pool_give(pooled, sandbox);
-	sandbox->life->began = sandbox->life->step = began;
-	sandbox->life->booting = true;
+	sandbox->life->transition.began = sandbox->life->transition.phase_began = began;
 	sandbox_add_phase(sandbox, "store", began);
 	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - began) / NSEC_PER_USEC);
-	expect_told(sandbox, callbacks);
+	create_expect_told(sandbox, create);
 	if (differs)
 		give_after_limits(sandbox);
 	else
 		give_at_once(sandbox);
-	*ret_sandbox = sandbox;
 	return 0;
 }
 
 /* ---- From nothing. */
 
-static int create_cold(struct core *core, const struct principal *principal,
-		       struct sandbox_row *row, const struct mount_spec *mounts, size_t count,
-		       const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
-		       struct error *error)
+static int create_cold(struct create_request *create, struct error *error)
 {
 	int64_t began = clock_monotonic();
-	struct insertion insertion = {core, row, callbacks, NULL};
-	if (insert(&insertion, error) < 0) {
-		sandbox_row_done(row);
+	struct insertion insertion = {create, &create->row, NULL};
+	if (create_insert(&insertion, error) < 0)
 		return -1;
-	}
-	struct sandbox *sandbox = sandbox_new(core, row);
-	activity_created(sandbox, principal);
-	sandbox->life->began = began;
-	sandbox->life->booting = true;
+	struct sandbox *sandbox = sandbox_new(create->core, &create->row);
+	activity_created(sandbox, create->principal);
+	sandbox->life->transition.began = began;
 	sandbox_add_phase(sandbox, "store", began);
 	struct spawn_message message;
-	if (folders_keep(sandbox, mounts, count, error) == 0) {
+	if (folders_keep(sandbox, create->mounts, create->mount_count, error) == 0) {
 		boot_message(sandbox, SPAWN_CREATE, &message);
 		if (sandbox_ask(sandbox, &message, sandbox->life->mount_fds,
 				sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS, on_created, NULL,
 				0, error) == 0) {
-			expect_told(sandbox, callbacks);
-			*ret_sandbox = sandbox;
+			create_expect_told(sandbox, create);
 			return 0;
 		}
 	}
 	/* Nothing has been asked of the spawner: there is nothing but the row. */
 	sandbox_set_end(sandbox, END_REASON_ERROR, error->message);
 	sandbox->row.ended_wall = clock_wall();
-	sandbox_force_state(sandbox, SANDBOX_ENDED);
+	sandbox_force_step(sandbox, SANDBOX_EVENT_UNDONE);
 	sandbox_free(sandbox);
 	return -1;
 }
 
-int create_begin(struct core *core, const struct principal *principal, struct sandbox_row *row,
-		 const struct mount_spec *mounts, size_t count,
-		 const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
-		 struct error *error)
+int create_begin(struct create_request *create, struct error *error)
 {
-	struct pooled *pooled = pool_take(core, row);
-	if (pooled)
-		return create_from_pool(core, principal, row, pooled, callbacks, ret_sandbox,
-					error);
-	return create_cold(core, principal, row, mounts, count, callbacks, ret_sandbox, error);
+	struct pooled *pooled = pool_take(create->core, &create->row);
+	return pooled ? create_from_pool(create, pooled, error) : create_cold(create, error);
 }
 
 int sandbox_create(struct core *core, const struct principal *principal,
@@ -330,29 +305,31 @@ int sandbox_create(struct core *core, const struct principal *principal,
 		   void (*done)(void *data, struct sandbox *sandbox, const struct error *error),
 		   void *data, struct error *error)
 {
-	struct sandbox_row row;
+	struct create_request create = {.core = core,
+					.principal = principal,
+					.mounts = spec->mounts,
+					.mount_count = spec->mount_count,
+					.named = spec->named,
+					.done = done,
+					.data = data};
 	struct error why;
 	bool never = false;
 	if (id_is_set(&principal->sandbox))
 		return error_set(error, ERROR_FORBIDDEN,
 				 "this token is bound to one sandbox and may not make others");
-	if (spec_check(core, principal, spec, &row, error) < 0)
+	if (spec_check(core, principal, spec, &create.row, error) < 0)
 		return -1;
-	struct workspace *workspace = workspace_get(core, row.workspace);
-	int result = create_admit(core, workspace, &row.limits, &never, &why);
+	struct workspace *workspace = workspace_get(core, create.row.workspace);
+	int result = create_admit(core, workspace, &create.row.limits, &never, &why);
 	/* Who came earlier goes first. */
 	if (result == 0 && workspace->queue_length > 0)
 		result = create_queue_behind(workspace, &why);
-	const struct create_callbacks callbacks = {spec->named, done, data};
-	struct sandbox *sandbox;
 	if (result == 0)
-		return create_begin(core, principal, &row, spec->mounts, spec->mount_count,
-				    &callbacks, &sandbox, error);
-	if (spec->wait_ms == 0 || never)
+		result = create_begin(&create, error);
+	else if (spec->wait_ms == 0 || never)
 		*error = why;
-	else if (create_queue_add(core, principal, &row, spec->mounts, spec->mount_count,
-				  spec->wait_ms, &callbacks, &why, error) == 0)
-		return 0;
-	sandbox_row_done(&row);
-	return -1;
+	else
+		result = create_queue_add(&create, spec->wait_ms, &why, error);
+	sandbox_row_done(&create.row);
+	return result;
 }

@@ -18,13 +18,11 @@
 struct queued_create {
 	struct list link; /* in workspace->queue */
 	struct workspace *workspace;
+	struct create_request create; /* with the next two */
 	struct principal principal;
-	struct sandbox_row row;
 	struct mount_spec mounts[SANDBOX_MOUNTS_MAX]; /* descriptors of our own, nothing else */
-	size_t mount_count;
-	struct create_callbacks callbacks;
-	int64_t since, until; /* CLOCK_BOOTTIME */
-	struct error why;     /* the last refusal */
+	int64_t since, until;                         /* CLOCK_BOOTTIME */
+	struct error why;                             /* the last refusal */
 };
 
 static void queued_free(struct queued_create *queued)
@@ -33,9 +31,9 @@ static void queued_free(struct queued_create *queued)
 		list_remove(&queued->link);
 		queued->workspace->queue_length--;
 	}
-	for (size_t i = 0; i < queued->mount_count; i++)
+	for (size_t i = 0; i < queued->create.mount_count; i++)
 		fd_close(&queued->mounts[i].fd);
-	sandbox_row_done(&queued->row);
+	sandbox_row_done(&queued->create.row);
 	free(queued);
 }
 
@@ -71,25 +69,24 @@ int create_admit(struct core *core, struct workspace *workspace, const struct li
 	return admission_check(core, limits, error);
 }
 
-static int keep_mounts(struct queued_create *queued, const struct mount_spec *mounts, size_t count,
-		       struct error *error)
+static int queued_keep_mounts(struct queued_create *queued, const struct create_request *create,
+			      struct error *error)
 {
-	for (size_t i = 0; i < count; i++) {
-		queued->mounts[i].fd = fcntl(mounts[i].fd, F_DUPFD_CLOEXEC, 0);
+	for (size_t i = 0; i < create->mount_count; i++) {
+		queued->mounts[i].fd = fcntl(create->mounts[i].fd, F_DUPFD_CLOEXEC, 0);
 		if (queued->mounts[i].fd < 0)
 			return error_set_errno(error, error_kind_of_errno(errno), errno,
 					       "mounts: entry %zu", i);
-		queued->mount_count++;
+		queued->create.mount_count++;
 	}
 	return 0;
 }
 
-int create_queue_add(struct core *core, const struct principal *principal, struct sandbox_row *row,
-		     const struct mount_spec *mounts, size_t count, uint32_t wait_ms,
-		     const struct create_callbacks *callbacks, const struct error *why,
+int create_queue_add(struct create_request *create, uint32_t wait_ms, const struct error *why,
 		     struct error *error)
 {
-	struct workspace *workspace = workspace_get(core, row->workspace);
+	struct core *core = create->core;
+	struct workspace *workspace = workspace_get(core, create->row.workspace);
 	if (workspace->queue_length >= core->config.queue_max ||
 	    length_of_all(core) >= QUEUE_ALL_MAX) {
 		error_set(error, ERROR_QUEUE_FULL,
@@ -103,14 +100,15 @@ int create_queue_add(struct core *core, const struct principal *principal, struc
 		abort();
 	list_init(&queued->link);
 	queued->workspace = workspace;
-	if (keep_mounts(queued, mounts, count, error) < 0) {
+	if (queued_keep_mounts(queued, create, error) < 0) {
 		queued_free(queued);
 		return -1;
 	}
-	queued->principal = *principal;
-	queued->row = *row;
-	*row = (struct sandbox_row){0};
-	queued->callbacks = *callbacks;
+	queued->principal = *create->principal;
+	queued->create = *create;
+	queued->create.principal = &queued->principal;
+	queued->create.mounts = queued->mounts;
+	create->row = (struct sandbox_row){0};
 	queued->since = clock_boot();
 	queued->until = queued->since + wait_ms * NSEC_PER_MSEC;
 	queued->why = *why;
@@ -126,11 +124,11 @@ int create_queue_behind(const struct workspace *workspace, struct error *error)
 	return error_prepend(error, "%u creates wait before this one", workspace->queue_length);
 }
 
-static struct queued_create *find(const struct workspace *workspace, const void *data)
+static struct queued_create *queued_find(const struct workspace *workspace, const void *data)
 {
 	list_each (&workspace->queue, node) {
 		struct queued_create *queued = list_entry(node, struct queued_create, link);
-		if (queued->callbacks.data == data)
+		if (queued->create.data == data)
 			return queued;
 	}
 	return NULL;
@@ -139,7 +137,8 @@ static struct queued_create *find(const struct workspace *workspace, const void 
 bool create_queue_leave(struct core *core, const void *data)
 {
 	list_each (&core->private->workspaces, node) {
-		struct queued_create *queued = find(list_entry(node, struct workspace, link), data);
+		struct queued_create *queued =
+		    queued_find(list_entry(node, struct workspace, link), data);
 		if (!queued)
 			continue;
 		queued_free(queued);
@@ -148,32 +147,28 @@ bool create_queue_leave(struct core *core, const void *data)
 	return false;
 }
 
-static void fail(struct queued_create *queued, const struct error *error)
+static void queued_fail(struct queued_create *queued, const struct error *error)
 {
-	struct create_callbacks callbacks = queued->callbacks;
+	void (*done)(void *, struct sandbox *, const struct error *) = queued->create.done;
+	void *data = queued->create.data;
 	queued_free(queued);
-	callbacks.done(callbacks.data, NULL, error);
+	done(data, NULL, error);
 }
 
 /* Its time begins now, not when it was asked for. */
-static void begin(struct core *core, struct queued_create *queued)
+static void queued_begin(struct queued_create *queued)
 {
-	struct sandbox_row row = queued->row;
-	struct principal principal = queued->principal;
+	struct sandbox_row *row = &queued->create.row;
 	int64_t waited = clock_boot() - queued->since;
-	struct sandbox *sandbox;
 	struct error error;
-	queued->row = (struct sandbox_row){0};
-	row.created_wall += waited;
-	row.active_wall += waited;
-	row.deadline_wall += row.deadline_wall != 0 ? waited : 0;
-	if (create_begin(core, &principal, &row, queued->mounts, queued->mount_count,
-			 &queued->callbacks, &sandbox, &error) < 0) {
-		fail(queued, &error);
-		return;
-	}
-	sandbox->queued_ms = (uint32_t)MAX(waited / NSEC_PER_MSEC, 1);
-	queued_free(queued);
+	row->created_wall += waited;
+	row->active_wall += waited;
+	row->deadline_wall += row->deadline_wall != 0 ? waited : 0;
+	queued->create.queued_ms = (uint32_t)MAX(waited / NSEC_PER_MSEC, 1);
+	if (create_begin(&queued->create, &error) < 0)
+		queued_fail(queued, &error);
+	else
+		queued_free(queued);
 }
 
 /* The first of each workspace that may; who was served goes behind the others. One that the host
@@ -187,10 +182,11 @@ static bool serve_one(struct core *core)
 			continue;
 		struct queued_create *queued =
 		    list_entry(workspace->queue.next, struct queued_create, link);
-		if (create_admit(core, workspace, &queued->row.limits, &never, &queued->why) == 0) {
+		if (create_admit(core, workspace, &queued->create.row.limits, &never,
+				 &queued->why) == 0) {
 			list_remove(&workspace->link);
 			list_append(&core->private->workspaces, &workspace->link);
-			begin(core, queued);
+			queued_begin(queued);
 			return true;
 		}
 	}
@@ -222,7 +218,8 @@ static bool still_waits(struct core *core, const struct workspace *workspace,
 	const struct queued_create *first =
 	    list_entry(workspace->queue.next, struct queued_create, link);
 	bool never;
-	if (create_admit(core, queued->workspace, &queued->row.limits, &never, &queued->why) < 0)
+	if (create_admit(core, queued->workspace, &queued->create.row.limits, &never,
+			 &queued->why) < 0)
 		return true;
 	if (first == queued)
 		return false;
@@ -244,14 +241,14 @@ static int64_t time_out(struct core *core, struct workspace *workspace, int64_t 
 		}
 		if (!still_waits(core, workspace, queued, position)) {
 			position--;
-			begin(core, queued);
+			queued_begin(queued);
 			continue;
 		}
 		struct error error = queued->why;
 		error_prepend(&error, "waited %lld ms, at place %u of the queue",
 			      (long long)((now - queued->since) / NSEC_PER_MSEC), position);
 		error.queue_position = position--;
-		fail(queued, &error);
+		queued_fail(queued, &error);
 	}
 	return next;
 }
@@ -273,7 +270,8 @@ void create_queue_fail_all(struct core *core, const struct error *error)
 	list_each (&core->private->workspaces, node) {
 		struct workspace *workspace = list_entry(node, struct workspace, link);
 		while (!list_empty(&workspace->queue))
-			fail(list_entry(workspace->queue.next, struct queued_create, link), error);
+			queued_fail(list_entry(workspace->queue.next, struct queued_create, link),
+				    error);
 	}
 }
 

@@ -15,26 +15,27 @@ struct sandbox;
  * the host's memory and disk. *ret_never: waiting will not help. */
 NODISCARD int create_admit(struct core *core, struct workspace *workspace,
 			   const struct limits *limits, bool *ret_never, struct error *error);
-struct create_callbacks {
+/* A create that has been checked. All but the row is borrowed. */
+struct create_request {
+	struct core *core;
+	const struct principal *principal;
+	struct sandbox_row row; /* owned; empty as soon as there is a sandbox */
+	const struct mount_spec *mounts;
+	size_t mount_count;
+	uint32_t queued_ms;
 	int (*named)(void *data, const struct id *id, struct error *error); /* as of the spec */
 	void (*done)(void *data, struct sandbox *sandbox, const struct error *error);
 	void *data;
 };
-/* create.c: makes it, whether there is room or not. Takes the row, also on failure. */
-NODISCARD int create_begin(struct core *core, const struct principal *principal,
-			   struct sandbox_row *row, const struct mount_spec *mounts, size_t count,
-			   const struct create_callbacks *callbacks, struct sandbox **ret_sandbox,
-			   struct error *error);
+/* create.c: makes it, whether there is room or not. */
+NODISCARD int create_begin(struct create_request *create, struct error *error);
 
 /* There is room, but others wait for theirs: what those were refused for. Returns -1. */
 int create_queue_behind(const struct workspace *workspace, struct error *error);
 /* Why it may not be made now is in *why; it waits for wait_ms at most. Takes the row when it
  * succeeds; else QUEUE_FULL. */
-NODISCARD int create_queue_add(struct core *core, const struct principal *principal,
-			       struct sandbox_row *row, const struct mount_spec *mounts,
-			       size_t count, uint32_t wait_ms,
-			       const struct create_callbacks *callbacks, const struct error *why,
-			       struct error *error);
+NODISCARD int create_queue_add(struct create_request *create, uint32_t wait_ms,
+			       const struct error *why, struct error *error);
 /* Whoever asked is gone: done(data) will not be called. False: it does not wait (any more). */
 bool create_queue_leave(struct core *core, const void *data);
 /* Something may have made room: those who wait are looked at in a later turn of the loop. */

@@ -11,39 +11,25 @@
 #include "core/sandbox/create_queue.h"
 #include "core/account/token.h"
 
-#define DESTROY_RETRY_MS 1000
 #define DESTROY_RETRY_MAX_MS 60000
 /* The init ends a sandbox at its deadline by itself; its clock and ours differ by no more. */
 #define DEADLINE_SLACK (2 * NSEC_PER_SEC)
-
-static int write_end(void *data, struct error *error)
-{
-	struct sandbox *sandbox = data;
-	return store_sandbox_update(sandbox->core->store, &sandbox->row, error);
-}
 
 /* The last act: the tombstone, everybody is told, the record goes. */
 static void ended(struct sandbox *sandbox)
 {
 	struct core *core = sandbox->core;
-	struct error gone;
+	struct list *waiters = &sandbox->life->transition.waiters;
+	struct error error, gone;
 	link_drop(sandbox, NULL);
 	exec_all_lost(sandbox);
 	meter_ended(sandbox);
 	sandbox->row.ended_wall = clock_wall();
-	sandbox->row.state = SANDBOX_ENDED;
-	struct error error;
-	bool recorded = activity_state(sandbox, SANDBOX_DELETING);
-	if (activity_save(core, write_end, sandbox, &error) < 0) {
-		if (recorded)
-			activity_take_back(sandbox);
-		log_error("sandbox %s: its end cannot be stored, trying again: %s",
-			  sandbox->row.id.text, error.message);
-		sandbox->row.state = SANDBOX_DELETING;
-		sandbox->life->destroy_at = clock_boot() + DESTROY_RETRY_MS * NSEC_PER_MSEC;
-		timers_wake_at(core, sandbox->life->destroy_at);
+	if (sandbox_step(sandbox, SANDBOX_EVENT_DESTROYED, &error) < 0) {
+		log_error("%s; its end is written later", error.message);
+		transition_due_in(sandbox, REQUEST_RETRY_MS);
 		/* What was asked for is done: nothing of it is left but this row. */
-		waiters_finish(sandbox, &sandbox->life->waiters, NULL);
+		waiters_finish(waiters, NULL);
 		return;
 	}
 	if (sandbox->row.end_reason < STATISTICS_REASONS)
@@ -57,8 +43,8 @@ static void ended(struct sandbox *sandbox)
 	error_set(&gone, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended (%s)", sandbox->row.id.text,
 		  end_reason_name((enum end_reason)sandbox->row.end_reason));
 	create_told(sandbox, &gone);
-	waiters_finish(sandbox, &sandbox->life->ready, &gone);
-	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
+	waiters_finish(&sandbox->life->ready, &gone);
+	waiters_finish(waiters, NULL);
 	watchers_ended(sandbox);
 	logs_remove(core, &sandbox->row.id, NULL);
 	admission_observe(core, sandbox->row.limits.memory, sandbox->counters.memory_peak,
@@ -70,8 +56,8 @@ static void ended(struct sandbox *sandbox)
 
 void delete_answered(struct sandbox *sandbox, const struct error *error)
 {
-	struct sandbox_life *life = sandbox->life;
-	life->destroy_sent = false;
+	struct transition *transition = &sandbox->life->transition;
+	transition->asked = false;
 	if (!error || error->kind == ERROR_SANDBOX_NOT_FOUND) {
 		ended(sandbox);
 		return;
@@ -79,12 +65,11 @@ void delete_answered(struct sandbox *sandbox, const struct error *error)
 	if (error->kind != ERROR_SPAWNER_GONE) {
 		log_error("sandbox %s cannot be destroyed, trying again: %s", sandbox->row.id.text,
 			  error->message);
-		uint32_t delay = DESTROY_RETRY_MS << MIN(life->destroy_tries, 6u);
-		life->destroy_tries++;
-		life->destroy_at = clock_boot() + MIN(delay, DESTROY_RETRY_MAX_MS) * NSEC_PER_MSEC;
-		timers_wake_at(sandbox->core, life->destroy_at);
+		uint32_t delay = REQUEST_RETRY_MS << MIN(transition->tries, 6u);
+		transition->tries++;
+		transition_due_in(sandbox, MIN(delay, DESTROY_RETRY_MAX_MS));
 	}
-	waiters_finish(sandbox, &life->waiters, error);
+	waiters_finish(&transition->waiters, error);
 }
 
 static void on_destroyed(const struct sandbox_answer *answer)
@@ -98,18 +83,9 @@ static void on_destroyed(const struct sandbox_answer *answer)
 
 void delete_send(struct sandbox *sandbox)
 {
-	struct spawn_message message = {.type = SPAWN_DESTROY};
 	struct error error;
-	if (sandbox->life->destroy_sent)
-		return;
-	sandbox->life->destroy_at = 0;
-	sandbox->life->destroy_sent = true;
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_destroyed, NULL, 0,
-			&error) < 0) {
-		sandbox->life->destroy_sent = false;
-		sandbox->life->destroy_at = clock_boot() + DESTROY_RETRY_MS * NSEC_PER_MSEC;
-		timers_wake_at(sandbox->core, sandbox->life->destroy_at);
-	}
+	if (transition_ask(sandbox, SPAWN_DESTROY, on_destroyed, NULL, &error) < 0)
+		transition_due_in(sandbox, REQUEST_RETRY_MS);
 }
 
 int sandbox_delete(struct sandbox *sandbox, const struct principal *principal,
@@ -117,7 +93,7 @@ int sandbox_delete(struct sandbox *sandbox, const struct principal *principal,
 		   struct error *error UNUSED)
 {
 	struct error cancelled;
-	struct list *waiters = &sandbox->life->waiters;
+	struct list *waiters = &sandbox->life->transition.waiters;
 	if (sandbox->row.state == SANDBOX_DELETING) {
 		waiter_append(sandbox, waiters, done, data, 0, false);
 		delete_send(sandbox);
@@ -129,11 +105,10 @@ int sandbox_delete(struct sandbox *sandbox, const struct principal *principal,
 	activity_transition_by(sandbox, principal);
 	/* Deleting must work on a full disk too. If this row does not get there and we crash, the
 	 * next start finds a sandbox without files and ends it. */
-	sandbox_force_state(sandbox, SANDBOX_DELETING);
-	sandbox->life->booting = sandbox->life->reclaiming = false;
-	sandbox->life->boot_until = sandbox->life->kill_at = sandbox->life->reconnect_at = 0;
+	sandbox_force_step(sandbox, SANDBOX_EVENT_DELETE);
+	sandbox->life->reconnect_at = 0;
 	/* Whoever waits for another transition is told that it will not happen. */
-	waiters_finish(sandbox, waiters, &cancelled);
+	waiters_finish(waiters, &cancelled);
 	waiter_append(sandbox, waiters, done, data, 0, false);
 	delete_send(sandbox);
 	return 0;
@@ -161,22 +136,21 @@ static bool past_deadline(const struct sandbox *sandbox, enum end_cause cause)
 
 void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
 {
+	uint32_t state = sandbox->row.state;
+	enum sandbox_action action = sandbox_action(sandbox, SANDBOX_EVENT_PROCESSES_ENDED);
 	struct error error;
 	error_set(&error, ERROR_GUEST_GONE, "the processes of sandbox `%s` have ended",
 		  sandbox->row.id.text);
-	uint32_t state = sandbox->row.state;
-	if (state_facts(state)->booting) {
+	if (action == SANDBOX_ACTION_FAIL_BOOT) {
 		error_prepend(&error, "while it was being booted");
 		boot_failed(sandbox, &error);
-		return;
 	}
-	if (state == SANDBOX_STOPPING)
+	if (action == SANDBOX_ACTION_KILL)
 		stop_kill(sandbox);
-	if (!state_facts(state)->lives)
+	if (action != SANDBOX_ACTION_LOSE)
 		return;
 	link_drop(sandbox, &error);
 	exec_all_lost(sandbox);
-	sandbox->life->reclaiming = false;
 	/* Whoever waited for one of them may have begun something else: a one-shot run is deleted.
 	 */
 	if (sandbox->row.state != state)
@@ -187,7 +161,7 @@ void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
 	}
 	log_info("the processes of sandbox %s have ended (%s); its files are kept",
 		 sandbox->row.id.text, cause == END_KILLED ? "killed" : "exited");
-	sandbox_force_state(sandbox, SANDBOX_STOPPED);
-	waiters_finish(sandbox, &sandbox->life->waiters, &error);
+	sandbox_force_step(sandbox, SANDBOX_EVENT_PROCESSES_ENDED);
+	waiters_finish(&sandbox->life->transition.waiters, &error);
 	ready_settle(sandbox);
 }

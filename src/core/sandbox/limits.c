@@ -18,7 +18,16 @@ struct limits_call {
 	void *data;
 };
 
-static bool same(const struct limits *a, const struct limits *b)
+struct limits limits_changed(const struct limits *has, const struct limits *asked)
+{
+	struct limits limits = *has;
+	limits.cpu_millis = asked->cpu_millis ? asked->cpu_millis : has->cpu_millis;
+	limits.memory = asked->memory ? asked->memory : has->memory;
+	limits.pids = asked->pids ? asked->pids : has->pids;
+	return limits;
+}
+
+bool limits_same(const struct limits *a, const struct limits *b)
 {
 	return a->cpu_millis == b->cpu_millis && a->memory == b->memory && a->pids == b->pids;
 }
@@ -97,7 +106,6 @@ int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principa
 		       const struct limits *asked, SANDBOX_DONE, struct error *error)
 {
 	const struct limits before = sandbox->row.limits;
-	struct limits limits = before;
 	if ((asked->disk && asked->disk != before.disk) ||
 	    (asked->inodes && asked->inodes != before.inodes) ||
 	    (asked->files && asked->files != before.files))
@@ -107,10 +115,8 @@ int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principa
 	if (limits_check_change(&sandbox->core->config, asked, error) < 0 ||
 	    check_state(sandbox, error) < 0)
 		return -1;
-	limits.cpu_millis = asked->cpu_millis ? asked->cpu_millis : before.cpu_millis;
-	limits.memory = asked->memory ? asked->memory : before.memory;
-	limits.pids = asked->pids ? asked->pids : before.pids;
-	if (same(&limits, &before)) {
+	const struct limits limits = limits_changed(&before, asked);
+	if (limits_same(&limits, &before)) {
 		core_done_later(sandbox->core, done, data);
 		return 0;
 	}
@@ -152,7 +158,7 @@ void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed
 	/* Another tier counts other things than was asked for. */
 	if (listed->tier == TIER_NAMESPACE)
 		holds.pids = listed->limits.pids;
-	if (same(&holds, &sandbox->row.limits))
+	if (limits_same(&holds, &sandbox->row.limits))
 		return;
 	log_info("sandbox %s: its limits are being made what they were asked to be",
 		 sandbox->row.id.text);

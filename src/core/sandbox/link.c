@@ -129,36 +129,32 @@ void link_send_deadline(struct sandbox *sandbox)
 
 void boot_done(struct sandbox *sandbox)
 {
-	struct sandbox_life *life = sandbox->life;
+	struct transition *transition = &sandbox->life->transition;
 	struct error error;
-	if (!life->booting)
-		return;
-	life->boot_until = 0;
 	if (sandbox->row.boot_origin == ORIGIN_COLD) {
 		/* Its cgroups are new: they count from zero. */
 		sandbox->counters = (struct spawn_counters){0};
-		sandbox_add_phase(sandbox, "configure", life->step);
+		sandbox_add_phase(sandbox, "configure", transition->phase_began);
 	}
-	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - life->began) / NSEC_PER_USEC);
+	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - transition->began) / NSEC_PER_USEC);
 	sandbox->row.started_wall = clock_wall();
-	if (sandbox_set_state(sandbox, SANDBOX_RUNNING, &error) < 0) {
+	if (sandbox_step(sandbox, SANDBOX_EVENT_CONFIGURED, &error) < 0) {
 		boot_failed(sandbox, &error);
 		return;
 	}
-	uint32_t generation = life->generation;
+	uint32_t generation = transition->generation;
 	boot_entered(sandbox);
 	create_told(sandbox, NULL);
 	/* It may have begun another transition: those who wait now wait for that. */
-	if (life->generation != generation)
+	if (transition->generation != generation)
 		return;
-	waiters_finish(sandbox, &life->waiters, NULL);
+	waiters_finish(&transition->waiters, NULL);
 	ready_settle(sandbox);
 }
 
 void boot_entered(struct sandbox *sandbox)
 {
 	struct sandbox_life *life = sandbox->life;
-	life->booting = false;
 	sandbox->guest_ready = true;
 	counters_begin(sandbox);
 	life->counters_known = true;
@@ -166,7 +162,7 @@ void boot_entered(struct sandbox *sandbox)
 	if (sandbox->row.idle_timeout_seconds)
 		timers_wake_at(sandbox->core,
 			       clock_boot() + sandbox->row.idle_timeout_seconds * NSEC_PER_SEC);
-	bool created = life->created;
+	bool created = life->transition.created;
 	if (created && sandbox->row.boot_origin < STATISTICS_ORIGINS)
 		histogram_add(&statistics.creates[sandbox->row.boot_origin],
 			      (int64_t)sandbox->row.boot_us * NSEC_PER_USEC);
@@ -179,8 +175,6 @@ void boot_entered(struct sandbox *sandbox)
 void boot_failed(struct sandbox *sandbox, const struct error *error)
 {
 	struct error copy = *error; /* it may be the link's own, which goes */
-	sandbox->life->booting = false;
-	sandbox->life->boot_until = 0;
 	if (sandbox->row.state == SANDBOX_CREATING)
 		create_failed(sandbox, &copy);
 	else if (sandbox->row.state == SANDBOX_STARTING)
@@ -197,7 +191,6 @@ void link_drop(struct sandbox *sandbox, const struct error *why)
 		error_set(&error, ERROR_GUEST_GONE, "sandbox `%s` has ended", sandbox->row.id.text);
 	sandbox->guest_ready = false;
 	life->resyncing = false;
-	life->boot_until = 0;
 	life->reconnect_at = 0;
 	life->link_error = error;
 	if (sandbox->guest) {
@@ -225,9 +218,7 @@ static void end_unanswering(struct sandbox *sandbox)
 	log_warning("sandbox %s: its init does not answer, and a command's time-out has passed; it "
 		    "is stopped",
 		    sandbox->row.id.text);
-	sandbox_force_state(sandbox, SANDBOX_STOPPING);
-	sandbox->life->kill_sent = false;
-	stop_kill(sandbox);
+	stop_by_force(sandbox, SANDBOX_EVENT_INIT_LOST);
 }
 
 static void on_closed(void *data, const struct error *error)
@@ -235,7 +226,7 @@ static void on_closed(void *data, const struct error *error)
 	struct sandbox *sandbox = data;
 	struct error why = *error;
 	log_debug("sandbox %s: %s", sandbox->row.id.text, why.message);
-	if (sandbox->life->booting) {
+	if (state_facts(sandbox->row.state)->booting) {
 		boot_failed(sandbox, &why);
 		return;
 	}
@@ -254,10 +245,10 @@ static void on_closed(void *data, const struct error *error)
 /* A connection while it boots: CONFIGURE is next, unless an earlier daemon came that far. */
 static void connected_booting(struct sandbox *sandbox, const struct hello_reply *reply)
 {
-	struct sandbox_life *life = sandbox->life;
+	struct transition *transition = &sandbox->life->transition;
 	struct error error;
-	sandbox_add_phase(sandbox, "connect", life->step);
-	life->step = clock_monotonic();
+	sandbox_add_phase(sandbox, "connect", transition->phase_began);
+	transition->phase_began = clock_monotonic();
 	if (reply->configured) {
 		boot_done(sandbox);
 		return;
@@ -266,8 +257,7 @@ static void connected_booting(struct sandbox *sandbox, const struct hello_reply 
 		boot_failed(sandbox, &error);
 		return;
 	}
-	life->boot_until = clock_boot() + CONFIGURE_TIMEOUT_MS * NSEC_PER_MSEC;
-	timers_wake_at(sandbox->core, life->boot_until);
+	transition_due_in(sandbox, CONFIGURE_TIMEOUT_MS);
 }
 
 static void on_connected(void *data, const struct hello_reply *reply)
@@ -278,13 +268,13 @@ static void on_connected(void *data, const struct hello_reply *reply)
 	life->connected_at = clock_boot();
 	life->refused = 0;
 	life->link_error.kind = ERROR_NONE;
-	if (life->booting) {
+	if (state_facts(sandbox->row.state)->booting) {
 		connected_booting(sandbox, reply);
 		return;
 	}
 	/* It was deleted or stopped while it booted: that is under way, and nothing else is. */
 	if (!reply->configured &&
-	    (sandbox->row.state == SANDBOX_DELETING || sandbox->row.state == SANDBOX_STOPPING)) {
+	    sandbox_action(sandbox, SANDBOX_EVENT_INIT_LOST) == SANDBOX_ACTION_NONE) {
 		link_drop(sandbox, NULL);
 		return;
 	}
@@ -295,8 +285,7 @@ static void on_connected(void *data, const struct hello_reply *reply)
 		error_set(&error, ERROR_GUEST_PROTOCOL, "sandbox `%s` has lost its configuration",
 			  sandbox->row.id.text);
 		link_drop(sandbox, &error);
-		sandbox_force_state(sandbox, SANDBOX_STOPPING);
-		stop_kill(sandbox);
+		stop_by_force(sandbox, SANDBOX_EVENT_INIT_LOST);
 		return;
 	}
 	if (exec_resync(sandbox, &error) < 0)
@@ -310,7 +299,7 @@ static int on_refused(struct sandbox *sandbox, const struct frame *frame, struct
 		return error_set(error, ERROR_GUEST_PROTOCOL, "REFUSED does not parse");
 	error_from_failure(error, &failure);
 	error_prepend(error, "the sandbox's init");
-	if (!sandbox->life->booting)
+	if (!state_facts(sandbox->row.state)->booting)
 		return -1;
 	struct error copy = *error;
 	boot_failed(sandbox, &copy);
@@ -320,8 +309,9 @@ static int on_refused(struct sandbox *sandbox, const struct frame *frame, struct
 static int on_frame(void *data, const struct frame *frame, struct error *error)
 {
 	struct sandbox *sandbox = data;
+	bool booting = state_facts(sandbox->row.state)->booting;
 	if (frame->type == FRAME_CONFIGURED) {
-		if (!sandbox->life->booting || sandbox->life->boot_until == 0 || frame->size != 0)
+		if (!booting || sandbox->life->transition.due == 0 || frame->size != 0)
 			return error_set(error, ERROR_GUEST_PROTOCOL,
 					 "CONFIGURED that was not asked for");
 		boot_done(sandbox);
@@ -329,7 +319,7 @@ static int on_frame(void *data, const struct frame *frame, struct error *error)
 	}
 	if (frame->type == FRAME_REFUSED)
 		return on_refused(sandbox, frame, error);
-	if (sandbox->life->booting)
+	if (booting)
 		return error_set(error, ERROR_GUEST_PROTOCOL,
 				 "a frame before the sandbox was configured");
 	if (frame->id & OPERATION_ID_BIT)
@@ -364,9 +354,7 @@ static void end_frozen(struct sandbox *sandbox)
 {
 	log_warning("sandbox %s: its init has ended while it was paused; the rest is ended too",
 		    sandbox->row.id.text);
-	sandbox_force_state(sandbox, SANDBOX_STOPPING);
-	sandbox->life->kill_sent = false;
-	stop_kill(sandbox);
+	stop_by_force(sandbox, SANDBOX_EVENT_INIT_LOST);
 }
 
 void link_connect(struct sandbox *sandbox)
@@ -375,7 +363,7 @@ void link_connect(struct sandbox *sandbox)
 	char path[GUEST_SOCKET_PATH_MAX];
 	struct error error;
 	life->reconnect_at = 0;
-	life->step = clock_monotonic();
+	life->transition.phase_began = clock_monotonic();
 	if (sandbox->guest || sandbox->core->private->let_go)
 		return;
 	int result = guest_socket_path(sandbox->core->config.runtime, &sandbox->row.id, path);
@@ -392,7 +380,7 @@ void link_connect(struct sandbox *sandbox)
 	sandbox->guest = NULL;
 	life->link_error = error;
 	life->refused = error.errnum == ECONNREFUSED ? life->refused + 1 : 0;
-	if (life->booting)
+	if (state_facts(sandbox->row.state)->booting)
 		boot_failed(sandbox, &error);
 	else if (dying_frozen(sandbox))
 		end_frozen(sandbox);

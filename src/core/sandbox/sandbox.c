@@ -1,6 +1,6 @@
 /* The record of a sandbox: made, found by id or name, changed in small ways, freed. Called by the
- * rest of core/ and by the edges; blocks for the store's short calls only. What moves it from one
- * state to another is in create.c, transition.c and delete.c. */
+ * rest of core/ and by the edges; blocks for the store's short calls only. Its state is
+ * changed in step.c alone. */
 #include "core/sandbox/sandbox.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/core_private.h"
-#include "core/sandbox/create_queue.h"
 #include "core/account/access.h"
+#include "core/account/workspace.h"
 
 /* An idle time-out must survive a restart, but not cost a write per request. */
 #define ACTIVE_STORE_INTERVAL (5 * NSEC_PER_SEC)
@@ -46,37 +46,6 @@ static uint32_t bucket_of(const char *text)
 	return hash % BUCKETS;
 }
 
-static char *copy_text(const char *text)
-{
-	return text ? text_duplicate(text) : NULL;
-}
-
-static char *copy_bytes(const char *data, size_t size)
-{
-	if (!data || size == 0)
-		return NULL;
-	char *copy = malloc(size);
-	if (!copy)
-		abort();
-	memcpy(copy, data, size);
-	return copy;
-}
-
-void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row)
-{
-	*ret_row = *from;
-	ret_row->workspace = copy_text(from->workspace);
-	ret_row->name = copy_text(from->name);
-	ret_row->template = copy_text(from->template);
-	ret_row->end_message = copy_text(from->end_message);
-	ret_row->environment = copy_bytes(from->environment, from->environment_size);
-	ret_row->metadata = copy_bytes(from->metadata, from->metadata_size);
-	ret_row->mounts = copy_bytes(from->mounts, from->mounts_size);
-	ret_row->labels = copy_bytes(from->labels, from->labels_size);
-	ret_row->template_asked = copy_text(from->template_asked);
-	ret_row->rootfs_digest = copy_text(from->rootfs_digest);
-}
-
 /* Takes the row. */
 struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row)
 {
@@ -93,7 +62,7 @@ struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row)
 	sandbox->next_operation = 1;
 	list_init(&sandbox->execs);
 	list_init(&sandbox->operations);
-	list_init(&life->waiters);
+	list_init(&life->transition.waiters);
 	list_init(&life->exec_listeners);
 	list_init(&life->ready);
 	list_init(&life->watchers);
@@ -101,6 +70,7 @@ struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row)
 	list_init(&life->by_name);
 	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
 		life->mount_fds[i] = -1;
+	life->transition.began = clock_monotonic();
 	life->active = clock_boot();
 	life->active_stored = sandbox->row.active_wall;
 	list_append(&core->sandboxes, &sandbox->link);
@@ -251,122 +221,13 @@ int sandbox_find(struct core *core, const struct principal *principal, const cha
 	return -1;
 }
 
-/* The one place where the clock of a paused sandbox stops and goes on: while it is in one of the
- * three states no time passes for its deadline, and leaving them, whereto and however it comes
- * about, moves the deadline by as long as that was. */
-static void row_set_state(struct sandbox_row *row, enum sandbox_state state)
-{
-	int64_t now = clock_wall();
-	row->state = state;
-	if (state_facts(state)->clock_stands) {
-		if (row->paused_wall == 0)
-			row->paused_wall = now;
-		return;
-	}
-	if (row->paused_wall == 0)
-		return;
-	if (row->deadline_wall != 0)
-		row->deadline_wall += MAX(now - row->paused_wall, 0);
-	row->paused_wall = 0;
-	/* Being paused is not being idle either. */
-	row->active_wall = now;
-}
-
-/* What depends on the row's times and is not in the row. */
-static void clock_goes_on(struct sandbox *sandbox)
-{
-	sandbox_clock_deadline(sandbox);
-	sandbox->life->active = clock_boot();
-	file_clock_goes_on(sandbox);
-	timers_wake_at(sandbox->core, clock_boot());
-}
-
-static void metered_change(struct sandbox *sandbox, enum sandbox_state from)
-{
-	meter_changed(sandbox, from);
-	if (state_facts(sandbox->row.state)->leaves_room)
-		create_queue_turn(sandbox->core);
-}
-
-static int write_row(void *data, struct error *error)
-{
-	struct sandbox *sandbox = data;
-	return store_sandbox_update(sandbox->core->store, &sandbox->row, error);
-}
-
-void sandbox_state_entered(struct sandbox *sandbox, enum sandbox_state from)
-{
-	sandbox->life->generation++;
-	metered_change(sandbox, from);
-	/* Entering a state rechecks the timers: an earlier check skipped the ones that apply only
-	 * to this state. */
-	timers_wake_at(sandbox->core, clock_boot());
-	sandbox_notify(sandbox);
-	log_debug("sandbox %s is %s", sandbox->row.id.text,
-		  sandbox_state_name((enum sandbox_state)sandbox->row.state));
-}
-
-int sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state, struct error *error)
-{
-	struct sandbox_row before = sandbox->row;
-	row_set_state(&sandbox->row, state);
-	bool recorded = activity_state(sandbox, (enum sandbox_state)before.state);
-	if (activity_save(sandbox->core, write_row, sandbox, error) < 0) {
-		if (recorded)
-			activity_take_back(sandbox);
-		sandbox->row = before; /* no string has changed */
-		return error_prepend(error, "sandbox %s", sandbox->row.id.text);
-	}
-	sandbox->life->active_stored = sandbox->row.active_wall;
-	/* The row is written; an exec's may still wait for it. */
-	if (!sandbox->life->execs_unsaved)
-		sandbox->life->save_at = 0;
-	if (before.paused_wall != 0 && sandbox->row.paused_wall == 0)
-		clock_goes_on(sandbox);
-	sandbox_state_entered(sandbox, (enum sandbox_state)before.state);
-	return 0;
-}
-
-void sandbox_force_state(struct sandbox *sandbox, enum sandbox_state state)
-{
-	struct error error;
-	bool stood = sandbox->row.paused_wall != 0;
-	enum sandbox_state before = (enum sandbox_state)sandbox->row.state;
-	if (sandbox_set_state(sandbox, state, &error) == 0)
-		return;
-	log_error("%s; it is tried again", error.message);
-	row_set_state(&sandbox->row, state);
-	activity_state(sandbox, before);
-	sandbox->life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
-	sandbox->life->generation++;
-	metered_change(sandbox, before);
-	if (stood && sandbox->row.paused_wall == 0)
-		clock_goes_on(sandbox);
-	timers_wake_at(sandbox->core, clock_boot());
-	sandbox_notify(sandbox);
-}
-
-void sandbox_save_again(struct sandbox *sandbox)
-{
-	struct sandbox_life *life = sandbox->life;
-	struct error error;
-	life->save_at = 0;
-	int result = store_sandbox_update(sandbox->core->store, &sandbox->row, &error);
-	if (result == 0 && (!life->execs_unsaved || exec_save_again(sandbox))) {
-		life->execs_unsaved = false;
-		log_info("sandbox %s is written down again", sandbox->row.id.text);
-		return;
-	}
-	life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
-}
-
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why)
 {
 	/* The first reason is the true one: a delete that follows only cleans up. */
 	if (sandbox->row.end_reason != END_REASON_NONE)
 		return;
 	sandbox->row.end_reason = reason;
-	sandbox->row.end_message = copy_text(why);
+	sandbox->row.end_message = why ? text_duplicate(why) : NULL;
 }
 
 void sandbox_clock_deadline(struct sandbox *sandbox)
@@ -455,7 +316,6 @@ void waiter_append(struct sandbox *sandbox, struct list *list,
 	    .wake = wake,
 	};
 	list_append(list, &waiter->link);
-	sandbox->life->waiter_count++;
 	if (until != 0)
 		timers_wake_at(sandbox->core, until);
 }
@@ -464,32 +324,28 @@ int waiter_add(struct sandbox *sandbox, struct list *list,
 	       void (*done)(void *data, const struct error *error), void *data, int64_t until,
 	       bool wake, struct error *error)
 {
-	if (sandbox->life->waiter_count >= WAITERS_MAX)
+	const struct sandbox_life *life = sandbox->life;
+	size_t count = list_length(&life->transition.waiters) + list_length(&life->ready) +
+		       list_length(&life->drained);
+	if (count >= WAITERS_MAX)
 		return error_set(error, ERROR_BUSY, "too many requests wait for sandbox `%s`",
 				 sandbox->row.id.text);
 	waiter_append(sandbox, list, done, data, until, wake);
 	return 0;
 }
 
-void waiter_take_back(struct sandbox *sandbox, struct list *list)
+void waiter_take_back(struct list *list)
 {
 	struct waiter *waiter = list_entry(list->previous, struct waiter, link);
 	list_remove(&waiter->link);
-	sandbox->life->waiter_count--;
 	free(waiter);
 }
 
-void waiters_finish(struct sandbox *sandbox, struct list *list, const struct error *error)
+void waiters_finish(struct list *list, const struct error *error)
 {
 	/* Taken off first: a callback may add new ones, and those wait for what comes next. */
 	struct list due;
-	list_init(&due);
-	while (!list_empty(list)) {
-		struct list *node = list->next;
-		list_remove(node);
-		list_append(&due, node);
-		sandbox->life->waiter_count--;
-	}
+	list_take_all(list, &due);
 	while (!list_empty(&due)) {
 		struct waiter *waiter = list_entry(due.next, struct waiter, link);
 		list_remove(&waiter->link);
@@ -532,59 +388,6 @@ void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox
 		abort();
 	*later = (struct later){sandbox->core, sandbox->row.id, call};
 	core_later(sandbox->core, call_later, later);
-}
-
-struct ask {
-	struct core *core;
-	struct id id;
-	uint32_t generation;
-	void (*done)(const struct sandbox_answer *answer);
-	void *data;
-	uint64_t number;
-};
-
-static void on_answer(void *data, const struct spawn_message *reply, const struct error *error)
-{
-	struct ask *ask = data;
-	struct sandbox *sandbox = sandbox_by_id(ask->core, &ask->id);
-	struct sandbox_answer answer = {
-	    .core = ask->core,
-	    .sandbox = sandbox,
-	    .current = sandbox && sandbox->life->generation == ask->generation,
-	    .reply = reply,
-	    .error = error,
-	    .data = ask->data,
-	    .number = ask->number,
-	};
-	ask->done(&answer);
-	free(ask);
-}
-
-int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const int *fds,
-		size_t fd_count, uint32_t timeout_ms,
-		void (*done)(const struct sandbox_answer *answer), void *data, uint64_t number,
-		struct error *error)
-{
-	if (!sandbox->core->spawner)
-		return error_set(error, ERROR_SPAWNER_GONE, "the daemon is stopping");
-	struct ask *ask = calloc(1, sizeof(*ask));
-	if (!ask)
-		abort();
-	*ask = (struct ask){
-	    .core = sandbox->core,
-	    .id = sandbox->row.id,
-	    .generation = sandbox->life->generation,
-	    .done = done,
-	    .data = data,
-	    .number = number,
-	};
-	message->sandbox = sandbox->row.id;
-	if (spawner_request(sandbox->core->spawner, message, fds, fd_count, timeout_ms, on_answer,
-			    ask, error) < 0) {
-		free(ask);
-		return -1;
-	}
-	return 0;
 }
 
 static void on_counters(const struct sandbox_answer *answer)

@@ -10,6 +10,7 @@
 #include "core/sandbox/ephemeral.h"
 #include "core/sandbox/labels.h"
 #include "core/sandbox/template.h"
+#include "proto/folder_grant.h"
 #include "proto/tiers.h"
 
 /* How a quantity is written in the API. */
@@ -252,7 +253,6 @@ static bool mount_path_valid(const char *path)
 static int check_mounts(const struct principal *principal, const struct sandbox_spec *spec,
 			struct sandbox_row *row, struct error *error)
 {
-	static const char *const modes[] = {"ro", "rw", "cow"};
 	DONE_BUFFER struct buffer packed = BUFFER(SANDBOX_MOUNTS_MAX * (2 * GUEST_PATH_MAX + 16));
 	if (spec->mount_count == 0)
 		return 0;
@@ -270,10 +270,11 @@ static int check_mounts(const struct principal *principal, const struct sandbox_
 					 "mounts: `%.200s` is no place for a folder: it must be an "
 					 "absolute path below `/`, without `.`, `..` or `//`",
 					 mount->path);
-		if (mount->fd < 0 || (unsigned)mount->mode >= ARRAY_SIZE(modes))
+		const char *mode = mount_mode_name((uint32_t)mount->mode);
+		if (mount->fd < 0 || !mode)
 			return error_set(error, ERROR_INVALID, "mounts: entry %zu has no folder",
 					 i);
-		if (pack(&packed, modes[mount->mode]) < 0 || pack(&packed, mount->path) < 0 ||
+		if (pack(&packed, mode) < 0 || pack(&packed, mount->path) < 0 ||
 		    pack(&packed, mount->host_path ? mount->host_path : "") < 0)
 			return error_set(error, ERROR_LIMIT_EXCEEDED, "mounts: a path is too long");
 	}

@@ -1,11 +1,11 @@
-/* A sandbox's life as tables: what is true of it in each state, and what each wish comes to there.
+/* A sandbox's life as tables: what is true of it in each state, and what follows from each event.
  *
  *   creating ──> running <──> pausing ──> paused ──> resuming ──> running
  *                running, paused ──> stopping ──> stopped ──> starting ──> running
  *                any of them ──> deleting ──> ended
  *
- * Pure; nothing blocks. The transitions themselves are in create.c, transition.c
- * and delete.c. */
+ * Pure; nothing blocks. step.c moves a sandbox on by the table. The actions are carried out in
+ * create.c, link.c, transition.c and delete.c, at start-up in core/reconcile.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,13 +18,13 @@ enum counts_as { COUNTS_NOT, COUNTS_ASLEEP, COUNTS_PAUSED, COUNTS_ALIVE };
 
 struct state_facts {
 	const char *name;
-	bool passing;      /* on its way: another state follows by itself */
-	bool booting;      /* from nothing to an init that is configured */
-	bool lives;        /* its processes are there, frozen or not, and its init answers */
+	bool passing;      /* another state follows by itself */
+	bool booting;      /* its init is being started and configured */
+	bool lives;        /* its processes exist, frozen or not, and its init answers */
 	bool clock_stands; /* no time passes for its deadline */
 	bool has_deadline; /* its time-out ends it */
 	bool holds;        /* its memory and cpu count, in admission and budgets */
-	bool going;        /* it is being deleted, or is gone */
+	bool going;        /* it is being deleted, or has ended */
 	bool leaves_room;  /* creates that wait for room should try again */
 	enum counts_as counts_as;
 	const char *lost; /* why a command of it is lost, for people */
@@ -32,15 +32,68 @@ struct state_facts {
 /* A number that is no state counts as SANDBOX_ENDED. */
 const struct state_facts *state_facts(uint32_t state);
 
-enum wish { WISH_STOP, WISH_START, WISH_PAUSE, WISH_RESUME, WISH_COUNT };
-/* What it comes to. */
-enum wish_outcome {
-	OUTCOME_REFUSED,
-	OUTCOME_DONE,      /* it is so */
-	OUTCOME_JOINS,     /* it is under way: who wishes waits with the others */
-	OUTCOME_BEGINS,    /* a transition */
-	OUTCOME_TAKES_BACK /* the pause that is under way is taken back */
+enum sandbox_event {
+	/* Wishes: of a client, or of the daemon itself (a deadline, a drain). */
+	SANDBOX_EVENT_STOP,
+	SANDBOX_EVENT_START,
+	SANDBOX_EVENT_PAUSE,
+	SANDBOX_EVENT_RESUME,
+	SANDBOX_EVENT_DELETE,
+	/* Its init. */
+	SANDBOX_EVENT_CONFIGURED,
+	SANDBOX_EVENT_BOOT_FAILED, /* whatever the cause */
+	SANDBOX_EVENT_INIT_LOST,   /* nobody will work with this init again */
+	/* The spawner's answers. */
+	SANDBOX_EVENT_UNDONE, /* nothing was done: it refused, or could not be asked */
+	SANDBOX_EVENT_FROZEN,
+	SANDBOX_EVENT_THAWED,
+	SANDBOX_EVENT_FROZEN_LATE, /* not by the transition under way */
+	SANDBOX_EVENT_THAWED_LATE, /* the same */
+	SANDBOX_EVENT_KILLED,
+	SANDBOX_EVENT_DESTROYED,
+	/* What happens unasked. */
+	SANDBOX_EVENT_PROCESSES_ENDED,
+	SANDBOX_EVENT_DUE, /* the transition has taken as long as it may */
+	/* What the daemon finds on the host when it starts. */
+	SANDBOX_EVENT_FOUND_RUNNING,
+	SANDBOX_EVENT_FOUND_FROZEN,
+	SANDBOX_EVENT_FOUND_STOPPED,  /* its files, and no process */
+	SANDBOX_EVENT_FOUND_UNUSABLE, /* its files are gone, or nobody waits for it any more */
+	SANDBOX_EVENTS
 };
-enum wish_outcome wish_outcome(enum wish wish, uint32_t state);
-/* "stopped" and so on: what was wished for. */
-const char *wish_name(enum wish wish);
+
+/* What has to be done by the code that saw the event. */
+enum sandbox_action {
+	/* The pair is not in the table: a wish is refused, any other event is impossible. */
+	SANDBOX_ACTION_REFUSE,
+	SANDBOX_ACTION_NONE,
+	/* A wish. */
+	SANDBOX_ACTION_DONE,      /* it is so already */
+	SANDBOX_ACTION_JOIN,      /* it is under way: wait for its end */
+	SANDBOX_ACTION_TAKE_BACK, /* ask the spawner to take back the pause that is under way */
+	/* Ask the init to end everything, with KILL to follow. */
+	SANDBOX_ACTION_SHUT_DOWN,
+	/* Ask the spawner. */
+	SANDBOX_ACTION_BOOT,
+	SANDBOX_ACTION_FREEZE,
+	SANDBOX_ACTION_RECLAIM, /* the memory of a paused one */
+	SANDBOX_ACTION_THAW,
+	SANDBOX_ACTION_KILL,
+	SANDBOX_ACTION_DESTROY,
+	/* Another event follows. */
+	SANDBOX_ACTION_FAIL_BOOT, /* BOOT_FAILED */
+	SANDBOX_ACTION_DELETE,    /* DELETE */
+	/* Its processes. */
+	SANDBOX_ACTION_RUN,           /* they run: tell who waits for that */
+	SANDBOX_ACTION_LOSE,          /* they are gone: close the link, end the commands */
+	SANDBOX_ACTION_ADOPT,         /* they are an earlier daemon's: connect */
+	SANDBOX_ACTION_CONTINUE_BOOT, /* the same of a boot that is under way */
+};
+
+struct state_step {
+	enum sandbox_state next; /* the same state where the event changes none */
+	enum sandbox_action action;
+};
+struct state_step state_step(uint32_t state, enum sandbox_event event);
+/* "stopped" and so on: what is wished for by STOP, START, PAUSE, RESUME. */
+const char *state_wish_name(enum sandbox_event wish);

@@ -10,111 +10,109 @@
 #include "core/account/budget.h"
 #include "core/core_private.h"
 
-/* It is paused; what the host gets back is not waited for any longer. */
-static void stop_waiting_for_reclaim(struct sandbox *sandbox)
+/* It is paused; those who asked for that do not wait any longer for RECLAIM. */
+static void pause_finish(struct sandbox *sandbox)
 {
-	if (!sandbox->life->reclaiming)
-		return;
-	sandbox->life->reclaiming = false;
+	sandbox->life->transition.asked = false;
 	activity_paused(sandbox);
-	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
+	waiters_finish(&sandbox->life->transition.waiters, NULL);
 }
 
-/* The state of a transition is written and `done` waits for its end. */
-static int begin(struct sandbox *sandbox, const struct principal *principal,
-		 enum sandbox_state state, SANDBOX_DONE, struct error *error)
+/* The transition that was wished for is in the row, and `done` waits for its end. */
+static int transition_begin(struct sandbox *sandbox, const struct principal *principal,
+			    enum sandbox_event wish, SANDBOX_DONE, struct error *error)
 {
-	struct list *waiters = &sandbox->life->waiters;
-	stop_waiting_for_reclaim(sandbox);
+	struct transition *transition = &sandbox->life->transition;
+	uint32_t generation = transition->generation;
+	if (transition->asked)
+		pause_finish(sandbox);
+	if (transition->generation != generation)
+		return error_set(error, ERROR_CONFLICT, "sandbox `%s` is %s", sandbox->row.id.text,
+				 state_facts(sandbox->row.state)->name);
 	activity_transition_by(sandbox, principal);
-	if (waiter_add(sandbox, waiters, done, data, 0, false, error) < 0)
+	if (waiter_add(sandbox, &transition->waiters, done, data, 0, false, error) < 0)
 		return -1;
-	if (sandbox_set_state(sandbox, state, error) == 0)
+	if (sandbox_step(sandbox, wish, error) == 0)
 		return 0;
-	waiter_take_back(sandbox, waiters);
+	waiter_take_back(&transition->waiters);
 	return -1;
 }
 
-/* The transition has come to an end in `state`. */
-static void settle(struct sandbox *sandbox, enum sandbox_state state, const struct error *error)
+/* The transition has come to an end. */
+static void transition_end(struct sandbox *sandbox, enum sandbox_event event,
+			   const struct error *error)
 {
-	sandbox_force_state(sandbox, state);
-	waiters_finish(sandbox, &sandbox->life->waiters, error);
+	sandbox_force_step(sandbox, event);
+	waiters_finish(&sandbox->life->transition.waiters, error);
 	ready_settle(sandbox);
 }
 
-/* The spawner is gone: the row stays as it is for the next daemon to settle. */
-static bool left_to_next(struct sandbox *sandbox, const struct error *error)
+/* The spawner is gone: the row stays as it is for the next daemon. */
+static bool transition_left(struct sandbox *sandbox, const struct error *error)
 {
 	if (!error || error->kind != ERROR_SPAWNER_GONE)
 		return false;
-	waiters_finish(sandbox, &sandbox->life->waiters, error);
+	waiters_finish(&sandbox->life->transition.waiters, error);
 	return true;
 }
 
-/* begin(), then asks the spawner; when that is refused at once everything is as before, in the
- * state `back`. */
-static int begin_asking(struct sandbox *sandbox, const struct principal *principal,
-			enum sandbox_state state, enum sandbox_state back,
-			struct spawn_message *message,
-			void (*answered)(const struct sandbox_answer *answer), SANDBOX_DONE,
-			struct error *error)
+/* transition_begin(), then the request to the spawner; when that cannot be sent, everything is as
+ * before. */
+static int transition_begin_asking(struct sandbox *sandbox, const struct principal *principal,
+				   enum sandbox_event wish, struct spawn_message *message,
+				   void (*answered)(const struct sandbox_answer *answer),
+				   SANDBOX_DONE, struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
 	bool boot = message->type == SPAWN_START;
-	if (begin(sandbox, principal, state, done, data, error) < 0)
+	if (transition_begin(sandbox, principal, wish, done, data, error) < 0)
 		return -1;
 	if (sandbox_ask(sandbox, message, life->mount_fds, boot ? life->mount_count : 0,
 			boot ? SPAWN_BOOT_TIMEOUT_MS : SPAWN_TIMEOUT_MS, answered, NULL, 0,
 			error) == 0)
 		return 0;
-	waiter_take_back(sandbox, &life->waiters);
-	sandbox_force_state(sandbox, back);
+	waiter_take_back(&life->transition.waiters);
+	sandbox_force_step(sandbox, SANDBOX_EVENT_UNDONE);
 	return -1;
 }
 
-/* What a wish comes to in the state that it is in. 1: the caller begins it; 0: `done` will be
- * called; -1: it is refused. */
-static int grant(struct sandbox *sandbox, const struct principal *principal, enum wish wish,
-		 SANDBOX_DONE, struct error *error)
+/* What a wish comes to. 1: the caller begins the transition; 0: `done` will be called; -1: it is
+ * refused. */
+static int wish_grant(struct sandbox *sandbox, const struct principal *principal,
+		      enum sandbox_event wish, SANDBOX_DONE, struct error *error)
 {
 	const struct state_facts *facts = state_facts(sandbox->row.state);
-	switch (wish_outcome(wish, sandbox->row.state)) {
-	case OUTCOME_BEGINS:
-		return 1;
-	case OUTCOME_DONE:
-		/* It is paused, but who asked is told what the host got back, too. */
-		if (sandbox->life->reclaiming)
-			break;
-		core_done_later(sandbox->core, done, data);
-		return 0;
-	case OUTCOME_JOINS:
-		break;
-	case OUTCOME_TAKES_BACK:
-		return sandbox_ready(sandbox, principal, true, done, data, error);
-	case OUTCOME_REFUSED:
+	enum sandbox_action action = sandbox_action(sandbox, wish);
+	if (action == SANDBOX_ACTION_REFUSE)
 		return error_set(error, facts->passing ? ERROR_CONFLICT : ERROR_SANDBOX_STATE,
 				 "sandbox `%s` is %s and cannot be %s%s", sandbox->row.id.text,
-				 facts->name, wish_name(wish), facts->passing ? " yet" : "");
-	}
-	return waiter_add(sandbox, &sandbox->life->waiters, done, data, 0, false, error);
+				 facts->name, state_wish_name(wish), facts->passing ? " yet" : "");
+	if (action == SANDBOX_ACTION_TAKE_BACK)
+		return sandbox_ready(sandbox, principal, true, done, data, error);
+	if (action != SANDBOX_ACTION_DONE && action != SANDBOX_ACTION_JOIN)
+		return 1;
+	/* It is paused, but who asked is told what the host got back, too. */
+	if (action == SANDBOX_ACTION_JOIN || sandbox->life->transition.asked)
+		return waiter_add(sandbox, &sandbox->life->transition.waiters, done, data, 0, false,
+				  error);
+	core_done_later(sandbox->core, done, data);
+	return 0;
 }
 
 static void on_killed(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
-	if (!sandbox || !answer->current || left_to_next(sandbox, answer->error))
+	if (!sandbox || !answer->current || transition_left(sandbox, answer->error))
 		return;
-	sandbox->life->kill_sent = false;
+	sandbox->life->transition.asked = false;
 	if (!answer->error)
 		counters_take(sandbox, &answer->reply->counters);
 	if (answer->error && answer->error->kind != ERROR_SANDBOX_NOT_FOUND) {
 		/* Something of it may live still: tried again until the spawner agrees. */
 		log_error("sandbox %s cannot be stopped, trying again: %s", sandbox->row.id.text,
 			  answer->error->message);
-		waiters_finish(sandbox, &sandbox->life->waiters, answer->error);
-		sandbox->life->kill_at = clock_boot() + NSEC_PER_SEC;
-		timers_wake_at(sandbox->core, sandbox->life->kill_at);
+		waiters_finish(&sandbox->life->transition.waiters, answer->error);
+		transition_due_in(sandbox, REQUEST_RETRY_MS);
 		return;
 	}
 	log_info("sandbox %s is stopped", sandbox->row.id.text);
@@ -123,48 +121,42 @@ static void on_killed(const struct sandbox_answer *answer)
 	/* Whoever waited for one of them may have begun something else: a one-shot run is deleted.
 	 */
 	if (sandbox->row.state == SANDBOX_STOPPING)
-		settle(sandbox, SANDBOX_STOPPED, NULL);
+		transition_end(sandbox, SANDBOX_EVENT_KILLED, NULL);
 }
 
 void stop_kill(struct sandbox *sandbox)
 {
-	struct spawn_message message = {.type = SPAWN_KILL};
 	struct error error;
-	if (sandbox->life->kill_sent)
-		return;
-	sandbox->life->kill_at = 0;
-	sandbox->life->kill_sent = true;
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_killed, NULL, 0, &error) ==
-	    0)
-		return;
-	sandbox->life->kill_sent = false;
-	sandbox->life->kill_at = clock_boot() + NSEC_PER_SEC;
-	timers_wake_at(sandbox->core, sandbox->life->kill_at);
+	if (transition_ask(sandbox, SPAWN_KILL, on_killed, NULL, &error) < 0)
+		transition_due_in(sandbox, REQUEST_RETRY_MS);
+}
+
+void stop_by_force(struct sandbox *sandbox, enum sandbox_event event)
+{
+	sandbox_force_step(sandbox, event);
+	stop_kill(sandbox);
 }
 
 int sandbox_stop(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
 		 struct error *error)
 {
-	int granted = grant(sandbox, principal, WISH_STOP, done, data, error);
+	int granted = wish_grant(sandbox, principal, SANDBOX_EVENT_STOP, done, data, error);
 	if (granted <= 0)
 		return granted;
-	bool paused = sandbox->row.state == SANDBOX_PAUSED;
-	if (begin(sandbox, principal, SANDBOX_STOPPING, done, data, error) < 0)
+	enum sandbox_action action = sandbox_action(sandbox, SANDBOX_EVENT_STOP);
+	if (transition_begin(sandbox, principal, SANDBOX_EVENT_STOP, done, data, error) < 0)
 		return -1;
-	/* Frozen processes cannot hear a polite request. */
 	uint8_t room[4];
 	struct writer writer = writer_on(room, sizeof(room));
 	struct error ignored;
-	sandbox->life->kill_sent = false;
 	write_u32(&writer, STOP_GRACE_MS);
-	if (paused ||
+	if (action == SANDBOX_ACTION_KILL ||
 	    sandbox_send(sandbox, FRAME_SHUTDOWN, 0, room, sizeof(room), NULL, 0, &ignored) < 0) {
 		stop_kill(sandbox);
 		return 0;
 	}
 	/* Somewhat more: the init needs the end of its grace to kill and exit. */
-	sandbox->life->kill_at = clock_boot() + (STOP_GRACE_MS + 500) * NSEC_PER_MSEC;
-	timers_wake_at(sandbox->core, sandbox->life->kill_at);
+	transition_due_in(sandbox, STOP_GRACE_MS + 500);
 	return 0;
 }
 
@@ -172,16 +164,14 @@ void start_failed(struct sandbox *sandbox, const struct error *error)
 {
 	struct error copy = *error;
 	link_drop(sandbox, &copy);
-	if (left_to_next(sandbox, &copy))
+	if (transition_left(sandbox, &copy))
 		return;
 	log_warning("sandbox %s could not be started: %s", sandbox->row.id.text, copy.message);
 	activity_failed(sandbox, "start", &copy);
-	waiters_finish(sandbox, &sandbox->life->waiters, &copy);
-	waiters_finish(sandbox, &sandbox->life->ready, &copy);
 	/* Whatever came to life ends, then it is `stopped` again. */
-	sandbox_force_state(sandbox, SANDBOX_STOPPING);
-	sandbox->life->kill_sent = false;
-	stop_kill(sandbox);
+	stop_by_force(sandbox, SANDBOX_EVENT_BOOT_FAILED);
+	waiters_finish(&sandbox->life->transition.waiters, &copy);
+	waiters_finish(&sandbox->life->ready, &copy);
 }
 
 static void on_started(const struct sandbox_answer *answer)
@@ -200,8 +190,7 @@ static void on_started(const struct sandbox_answer *answer)
 int sandbox_start(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
 		  struct error *error)
 {
-	struct sandbox_life *life = sandbox->life;
-	int granted = grant(sandbox, principal, WISH_START, done, data, error);
+	int granted = wish_grant(sandbox, principal, SANDBOX_EVENT_START, done, data, error);
 	if (granted <= 0)
 		return granted;
 	if (folders_check(sandbox, error) < 0 || budget_check_wake(sandbox, principal, error) < 0 ||
@@ -209,12 +198,10 @@ int sandbox_start(struct sandbox *sandbox, const struct principal *principal, SA
 		return -1;
 	struct spawn_message message;
 	boot_message(sandbox, SPAWN_START, &message);
-	if (begin_asking(sandbox, principal, SANDBOX_STARTING, SANDBOX_STOPPED, &message,
-			 on_started, done, data, error) < 0)
+	if (transition_begin_asking(sandbox, principal, SANDBOX_EVENT_START, &message, on_started,
+				    done, data, error) < 0)
 		return -1;
 	sandbox->phase_count = 0;
-	life->began = clock_monotonic();
-	life->booting = true;
 	return 0;
 }
 
@@ -240,76 +227,85 @@ static void on_reclaimed(const struct sandbox_answer *answer)
 		log_debug("sandbox %s: nothing was taken back: %s", sandbox->row.id.text,
 			  answer->error->message);
 	}
-	stop_waiting_for_reclaim(sandbox);
+	if (sandbox->life->transition.asked)
+		pause_finish(sandbox);
 }
 
 static void on_frozen(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
-	if (!sandbox || !answer->current || left_to_next(sandbox, answer->error))
+	if (!sandbox || !answer->current || transition_left(sandbox, answer->error))
 		return;
-	sandbox->life->waking = false;
 	if (answer->error) {
-		settle(sandbox, SANDBOX_RUNNING, answer->error);
+		transition_end(sandbox, SANDBOX_EVENT_UNDONE, answer->error);
 		link_send_deadline(sandbox);
 		return;
 	}
 	/* From here on it is paused, whatever becomes of the rest. */
-	struct spawn_message message = {.type = SPAWN_RECLAIM};
 	struct error error;
 	sandbox->pause = (struct pause_report){0};
-	sandbox->life->reclaiming = true;
-	sandbox_force_state(sandbox, SANDBOX_PAUSED);
+	sandbox_force_step(sandbox, SANDBOX_EVENT_FROZEN);
 	statistics.pauses++;
 	if (!list_empty(&sandbox->life->ready) ||
-	    sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_reclaimed, NULL, 0,
-			&error) < 0)
-		stop_waiting_for_reclaim(sandbox);
+	    transition_ask(sandbox, SPAWN_RECLAIM, on_reclaimed, NULL, &error) < 0)
+		pause_finish(sandbox);
 	ready_settle(sandbox);
 }
 
 int sandbox_pause(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
 		  struct error *error)
 {
-	int granted = grant(sandbox, principal, WISH_PAUSE, done, data, error);
+	int granted = wish_grant(sandbox, principal, SANDBOX_EVENT_PAUSE, done, data, error);
 	if (granted <= 0)
 		return granted;
 	struct spawn_message message = {.type = SPAWN_FREEZE};
-	if (begin_asking(sandbox, principal, SANDBOX_PAUSING, SANDBOX_RUNNING, &message, on_frozen,
-			 done, data, error) < 0)
+	if (transition_begin_asking(sandbox, principal, SANDBOX_EVENT_PAUSE, &message, on_frozen,
+				    done, data, error) < 0)
 		return -1;
 	link_send_deadline(sandbox);
 	return 0;
 }
 
+/* Its processes run again. */
+static void resume_finish(struct sandbox *sandbox, enum sandbox_event event)
+{
+	bool runs = sandbox_action(sandbox, event) == SANDBOX_ACTION_RUN;
+	if (runs && sandbox->life->transition.asked)
+		pause_finish(sandbox);
+	/* Those who were told may have begun something else. */
+	if (!runs || sandbox_action(sandbox, event) != SANDBOX_ACTION_RUN)
+		return;
+	sandbox_force_step(sandbox, event);
+	link_send_deadline(sandbox);
+	waiters_finish(&sandbox->life->transition.waiters, NULL);
+	ready_settle(sandbox);
+}
+
 static void on_thawed(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
-	if (!sandbox || !answer->current || left_to_next(sandbox, answer->error))
+	if (!sandbox || !answer->current || transition_left(sandbox, answer->error))
 		return;
 	if (answer->error) {
-		waiters_finish(sandbox, &sandbox->life->ready, answer->error);
-		settle(sandbox, SANDBOX_PAUSED, answer->error);
+		waiters_finish(&sandbox->life->ready, answer->error);
+		transition_end(sandbox, SANDBOX_EVENT_UNDONE, answer->error);
 		return;
 	}
-	sandbox_force_state(sandbox, SANDBOX_RUNNING);
 	statistics.resumes++;
-	link_send_deadline(sandbox);
-	waiters_finish(sandbox, &sandbox->life->waiters, NULL);
-	ready_settle(sandbox);
+	resume_finish(sandbox, SANDBOX_EVENT_THAWED);
 }
 
 int sandbox_resume(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
 		   struct error *error)
 {
-	int granted = grant(sandbox, principal, WISH_RESUME, done, data, error);
+	int granted = wish_grant(sandbox, principal, SANDBOX_EVENT_RESUME, done, data, error);
 	if (granted <= 0)
 		return granted;
 	if (budget_check_wake(sandbox, principal, error) < 0)
 		return -1;
 	struct spawn_message message = {.type = SPAWN_THAW};
-	return begin_asking(sandbox, principal, SANDBOX_RESUMING, SANDBOX_PAUSED, &message,
-			    on_thawed, done, data, error);
+	return transition_begin_asking(sandbox, principal, SANDBOX_EVENT_RESUME, &message,
+				       on_thawed, done, data, error);
 }
 
 static void on_thawed_again(const struct sandbox_answer *answer)
@@ -317,14 +313,6 @@ static void on_thawed_again(const struct sandbox_answer *answer)
 	if (answer->error && answer->error->kind != ERROR_SPAWNER_GONE)
 		log_warning("a sandbox that was paused too late cannot be resumed: %s",
 			    answer->error->message);
-}
-
-static void runs_again(struct sandbox *sandbox)
-{
-	stop_waiting_for_reclaim(sandbox);
-	sandbox_force_state(sandbox, SANDBOX_RUNNING);
-	link_send_deadline(sandbox);
-	ready_settle(sandbox);
 }
 
 /* The others look after themselves: a stop and a delete are asked for again until they are true,
@@ -338,13 +326,27 @@ void transition_late(struct core *core, uint32_t type, const struct spawn_messag
 		limits_late(sandbox, reply);
 	if (!sandbox || reply->result != ERROR_NONE)
 		return;
-	if (type == SPAWN_FREEZE && sandbox->row.state == SANDBOX_RUNNING) {
-		/* Commands may have been started since, which would stand still. */
-		if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_thawed_again, NULL,
-				0, &error) < 0)
-			log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
-	} else if (type == SPAWN_THAW && sandbox->row.state == SANDBOX_PAUSED) {
-		runs_again(sandbox);
+	if (type == SPAWN_THAW)
+		resume_finish(sandbox, SANDBOX_EVENT_THAWED_LATE);
+	if (type == SPAWN_FREEZE &&
+	    sandbox_action(sandbox, SANDBOX_EVENT_FROZEN_LATE) == SANDBOX_ACTION_THAW &&
+	    sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_thawed_again, NULL, 0,
+			&error) < 0)
+		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+}
+
+void transition_due(struct sandbox *sandbox)
+{
+	enum sandbox_action action = sandbox_action(sandbox, SANDBOX_EVENT_DUE);
+	struct error error;
+	if (action == SANDBOX_ACTION_FAIL_BOOT) {
+		error_set(&error, ERROR_TIMED_OUT,
+			  "the sandbox's init did not finish its set-up in time");
+		boot_failed(sandbox, &error);
+	} else if (action == SANDBOX_ACTION_KILL) {
+		stop_kill(sandbox);
+	} else if (action == SANDBOX_ACTION_DESTROY) {
+		delete_send(sandbox);
 	}
 }
 
@@ -373,7 +375,7 @@ static void wake_or_fail(struct sandbox *sandbox)
 			 ? sandbox_resume(sandbox, NULL, NULL, NULL, &error)
 			 : sandbox_start(sandbox, NULL, NULL, NULL, &error);
 	if (result < 0)
-		waiters_finish(sandbox, &sandbox->life->ready, &error);
+		waiters_finish(&sandbox->life->ready, &error);
 }
 
 void ready_settle(struct sandbox *sandbox)
@@ -383,10 +385,10 @@ void ready_settle(struct sandbox *sandbox)
 	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
 		wake_or_fail(sandbox);
 	else if (sandbox->row.state == SANDBOX_RUNNING && sandbox->guest_ready)
-		waiters_finish(sandbox, &sandbox->life->ready, NULL);
+		waiters_finish(&sandbox->life->ready, NULL);
 	else if (sandbox->row.state == SANDBOX_RUNNING &&
 		 sandbox->life->link_error.kind == ERROR_GUEST_PROTOCOL)
-		waiters_finish(sandbox, &sandbox->life->ready, &sandbox->life->link_error);
+		waiters_finish(&sandbox->life->ready, &sandbox->life->link_error);
 }
 
 static void on_woken(const struct sandbox_answer *answer)
@@ -394,11 +396,12 @@ static void on_woken(const struct sandbox_answer *answer)
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox)
 		return;
-	sandbox->life->waking = false;
-	/* What became of the pause is the answer to that, and who waits has begun what is needed.
-	 * Where nobody does any more, it runs all the same. */
-	if (!answer->error && sandbox->row.state == SANDBOX_PAUSED)
-		runs_again(sandbox);
+	if (answer->current)
+		sandbox->life->transition.asked = false;
+	/* The answer to FREEZE says what became of the pause, and those who wait have begun what
+	 * they need. Where nobody waits any more, it runs all the same. */
+	if (!answer->error)
+		resume_finish(sandbox, SANDBOX_EVENT_THAWED_LATE);
 }
 
 /* Who needs it does not wait until it stands still: the spawner takes the pause back, and whoever
@@ -406,16 +409,9 @@ static void on_woken(const struct sandbox_answer *answer)
  */
 static void stop_pausing(struct sandbox *sandbox)
 {
-	struct spawn_message message = {.type = SPAWN_THAW};
 	struct error error;
-	if (sandbox->life->waking)
-		return;
-	sandbox->life->waking = true;
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_woken, NULL, 0, &error) <
-	    0) {
-		sandbox->life->waking = false;
+	if (transition_ask(sandbox, SPAWN_THAW, on_woken, NULL, &error) < 0)
 		log_debug("sandbox %s: %s", sandbox->row.id.text, error.message);
-	}
 }
 
 int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bool wake,

@@ -34,15 +34,10 @@ void sandbox_unwatch(struct sandbox_watcher *watcher)
 }
 
 /* Each may remove itself and others: what is told is taken from a list that only shrinks. */
-static void tell(struct sandbox *sandbox, bool last)
+static void watchers_tell(struct sandbox *sandbox, bool last)
 {
 	struct list due;
-	list_init(&due);
-	while (!list_empty(&sandbox->life->watchers)) {
-		struct list *node = sandbox->life->watchers.next;
-		list_remove(node);
-		list_append(&due, node);
-	}
+	list_take_all(&sandbox->life->watchers, &due);
 	while (!list_empty(&due)) {
 		struct sandbox_watcher *watcher =
 		    list_entry(due.next, struct sandbox_watcher, link);
@@ -53,10 +48,10 @@ static void tell(struct sandbox *sandbox, bool last)
 	}
 }
 
-static void notify_now(struct sandbox *sandbox)
+static void watchers_tell_all(struct sandbox *sandbox)
 {
 	sandbox->life->notifying = false;
-	tell(sandbox, false);
+	watchers_tell(sandbox, false);
 }
 
 void sandbox_notify(struct sandbox *sandbox)
@@ -66,13 +61,13 @@ void sandbox_notify(struct sandbox *sandbox)
 	if (list_empty(&sandbox->life->watchers) || sandbox->life->notifying)
 		return;
 	sandbox->life->notifying = true;
-	sandbox_later(sandbox, notify_now);
+	sandbox_later(sandbox, watchers_tell_all);
 }
 
 void watchers_ended(struct sandbox *sandbox)
 {
-	tell(sandbox, true);
-	waiters_finish(sandbox, &sandbox->life->drained, NULL);
+	watchers_tell(sandbox, true);
+	waiters_finish(&sandbox->life->drained, NULL);
 }
 
 void watchers_lost(struct sandbox *sandbox, const struct error *error)
@@ -83,20 +78,24 @@ void watchers_lost(struct sandbox *sandbox, const struct error *error)
 		list_remove(&watcher->link);
 		watcher->lost(watcher, error);
 	}
-	waiters_finish(sandbox, &sandbox->life->drained, error);
+	waiters_finish(&sandbox->life->drained, error);
 }
 
 /* --- wait --- */
 
-static const char *const wait_names[] = {
-    [WAIT_RUNNING] = "running", [WAIT_STOPPED] = "stopped", [WAIT_PAUSED] = "paused",
-    [WAIT_ENDED] = "ended",     [WAIT_IDLE] = "idle",
+static const struct {
+	const char *name;
+	enum sandbox_state state;
+} waits[] = {
+    [WAIT_RUNNING] = {"running", SANDBOX_RUNNING}, [WAIT_STOPPED] = {"stopped", SANDBOX_STOPPED},
+    [WAIT_PAUSED] = {"paused", SANDBOX_PAUSED},    [WAIT_ENDED] = {"ended", SANDBOX_ENDED},
+    [WAIT_IDLE] = {"idle", SANDBOX_RUNNING},
 };
 
 int wait_for_parse(const char *text, enum wait_for *ret_what, struct error *error)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(wait_names); i++) {
-		if (strcmp(wait_names[i], text) != 0)
+	for (size_t i = 0; i < ARRAY_SIZE(waits); i++) {
+		if (strcmp(waits[i].name, text) != 0)
 			continue;
 		*ret_what = (enum wait_for)i;
 		return 0;
@@ -116,22 +115,10 @@ struct sandbox_wait {
 	void *data;
 };
 
-static bool is_so(const struct sandbox *sandbox, enum wait_for what)
+static bool wait_is_over(const struct sandbox *sandbox, enum wait_for what)
 {
-	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
-	switch (what) {
-	case WAIT_RUNNING:
-		return state == SANDBOX_RUNNING;
-	case WAIT_STOPPED:
-		return state == SANDBOX_STOPPED;
-	case WAIT_PAUSED:
-		return state == SANDBOX_PAUSED;
-	case WAIT_ENDED:
-		return state == SANDBOX_ENDED;
-	case WAIT_IDLE:
-		return state == SANDBOX_RUNNING && !sandbox_busy(sandbox);
-	}
-	return false;
+	return sandbox->row.state == waits[what].state &&
+	       !(what == WAIT_IDLE && sandbox_busy(sandbox));
 }
 
 static void wait_closed(uv_handle_t *handle)
@@ -159,13 +146,13 @@ static void wait_changed(struct sandbox_watcher *watcher, struct sandbox *sandbo
 {
 	struct sandbox_wait *wait = container_of(watcher, struct sandbox_wait, watcher);
 	struct error error;
-	if (is_so(sandbox, wait->what)) {
+	if (wait_is_over(sandbox, wait->what)) {
 		wait_end(wait, sandbox, NULL);
 	} else if (sandbox->row.state == SANDBOX_ENDED) {
 		error_set(&error, ERROR_SANDBOX_ENDED,
 			  "sandbox `%s` has ended (%s) and will never be %s", wait->id.text,
 			  end_reason_name((enum end_reason)sandbox->row.end_reason),
-			  wait_names[wait->what]);
+			  waits[wait->what].name);
 		wait_end(wait, NULL, &error);
 	}
 }
@@ -180,7 +167,7 @@ static void wait_time(uv_timer_t *timer)
 	struct sandbox_wait *wait = timer->data;
 	struct sandbox *sandbox = sandbox_by_id(wait->core, &wait->id);
 	struct error error;
-	if (sandbox && is_so(sandbox, wait->what)) {
+	if (sandbox && wait_is_over(sandbox, wait->what)) {
 		wait_end(wait, sandbox, NULL);
 		return;
 	}
@@ -191,7 +178,7 @@ static void wait_time(uv_timer_t *timer)
 		error_set(&error, ERROR_WAIT_TIMED_OUT, "sandbox `%s` is %s%s, not yet %s",
 			  wait->id.text, sandbox_state_name((enum sandbox_state)sandbox->row.state),
 			  sandbox_busy(sandbox) ? " and runs a command" : "",
-			  wait_names[wait->what]);
+			  waits[wait->what].name);
 	wait_end(wait, NULL, &error);
 }
 
@@ -212,7 +199,7 @@ int sandbox_wait(struct sandbox *sandbox, enum wait_for what, uint32_t timeout_m
 	uv_timer_init(sandbox->core->loop, &wait->timer);
 	wait->timer.data = wait;
 	sandbox_watch(sandbox, &wait->watcher);
-	uv_timer_start(&wait->timer, wait_time, is_so(sandbox, what) ? 0 : timeout_ms, 0);
+	uv_timer_start(&wait->timer, wait_time, wait_is_over(sandbox, what) ? 0 : timeout_ms, 0);
 	*ret_wait = wait;
 	return 0;
 }
@@ -244,7 +231,7 @@ int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
 		return -1;
 	if (drain_store(sandbox, clock_wall() + timeout_seconds * NSEC_PER_SEC,
 			options | (then_delete ? OPTION_DRAIN_DELETE : 0), error) < 0) {
-		waiter_take_back(sandbox, &sandbox->life->drained);
+		waiter_take_back(&sandbox->life->drained);
 		return -1;
 	}
 	sandbox->life->drained_by = asker_of(principal);
@@ -263,7 +250,7 @@ int sandbox_drain_cancel(struct sandbox *sandbox, struct error *error)
 		return -1;
 	error_set(&cancelled, ERROR_CANCELLED, "the drain of sandbox `%s` was taken back",
 		  sandbox->row.id.text);
-	waiters_finish(sandbox, &sandbox->life->drained, &cancelled);
+	waiters_finish(&sandbox->life->drained, &cancelled);
 	return 0;
 }
 
@@ -292,7 +279,7 @@ static int64_t drain_stopped(struct sandbox *sandbox, int64_t now)
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 		return now + DRAIN_RETRY;
 	}
-	waiters_finish(sandbox, &sandbox->life->drained, NULL);
+	waiters_finish(&sandbox->life->drained, NULL);
 	return NEVER;
 }
 

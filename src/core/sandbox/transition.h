@@ -1,0 +1,84 @@
+/* A sandbox's transition from state to state: the one under way, and the only way to the next.
+ *
+ * The table in state.h says what follows from an event. sandbox_step() writes the new state into
+ * the sandbox's row; then the caller carries out the action. The row comes first, so that a daemon
+ * that is started after a crash knows what may have been begun (core/reconcile.c).
+ *
+ * A row that says what is under way (`pausing`) is followed by a request to the spawner; its answer
+ * is the next event. An answer that comes after the sandbox has entered another state belongs to no
+ * transition any more: struct sandbox_answer says so. */
+#pragma once
+
+#include "core/activity/activity.h"
+#include "core/sandbox/state.h"
+#include "core/spawner_client.h"
+
+/* Begins when the sandbox enters a state and ends when it enters the next one. */
+struct transition {
+	uint32_t generation; /* its number; tells answers to an earlier one */
+	int64_t began;       /* CLOCK_MONOTONIC */
+	int64_t phase_began; /* the same, of a boot's phase */
+	int64_t due;         /* CLOCK_BOOTTIME: when to raise SANDBOX_EVENT_DUE; 0 = never */
+	uint32_t tries;      /* failed ones, of DESTROY */
+	bool asked;          /* transition_ask() waits for an answer */
+	/* Kept from one to the next, until there is an end to tell. */
+	char asked_by[ACTIVITY_ACTOR_MAX]; /* who began it; "": nobody, it came about */
+	struct list waiters;               /* struct waiter */
+	void (*created)(void *data, struct sandbox *sandbox, const struct error *error);
+	void *created_data;
+};
+
+/* --- step.c --- */
+
+/* Moves the sandbox to the state that follows from the event; nothing has changed when its row
+ * cannot be written. */
+NODISCARD int sandbox_step(struct sandbox *sandbox, enum sandbox_event event, struct error *error);
+/* The same where `write` puts its row into the store. */
+NODISCARD int sandbox_step_written(struct sandbox *sandbox, enum sandbox_event event,
+				   int (*write)(void *data, struct error *error), void *data,
+				   struct error *error);
+/* The same where there is no way back: a row that cannot be written is tried again later. */
+void sandbox_force_step(struct sandbox *sandbox, enum sandbox_event event);
+/* What the event comes to now. */
+enum sandbox_action sandbox_action(const struct sandbox *sandbox, enum sandbox_event event);
+/* Writes what could not be written: its own row, those of its execs. */
+void sandbox_save_again(struct sandbox *sandbox);
+
+/* Asks the spawner about one sandbox. `done` gets the sandbox as it is then: NULL when it has gone,
+ * `current` false when another transition has begun meanwhile. */
+struct sandbox_answer {
+	struct core *core;
+	struct sandbox *sandbox;
+	bool current;
+	const struct spawn_message *reply; /* NULL when error is set and none came */
+	const struct error *error;
+	void *data;
+	uint64_t number;
+};
+NODISCARD int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const int *fds,
+			  size_t fd_count, uint32_t timeout_ms,
+			  void (*done)(const struct sandbox_answer *answer), void *data,
+			  uint64_t number, struct error *error);
+/* The same for what a state asks for after it was entered, and not twice at a time: KILL while
+ * stopping, DESTROY while deleting, RECLAIM while paused, THAW to take back a pause. `answered`
+ * sets transition.asked to false. */
+NODISCARD int transition_ask(struct sandbox *sandbox, uint32_t type,
+			     void (*answered)(const struct sandbox_answer *answer), void *data,
+			     struct error *error);
+/* SANDBOX_EVENT_DUE then. */
+void transition_due_in(struct sandbox *sandbox, int64_t milliseconds);
+
+/* --- transition.c --- */
+
+/* What is due is done: a boot fails, KILL or DESTROY is sent (again). */
+void transition_due(struct sandbox *sandbox);
+/* The spawner has done after all what it did not answer in time: it is undone, or taken for true.
+ */
+void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply);
+void start_failed(struct sandbox *sandbox, const struct error *error);
+/* Asks the spawner to kill every process of it, until that is done. */
+void stop_kill(struct sandbox *sandbox);
+/* The same after an event that makes it `stopping`. */
+void stop_by_force(struct sandbox *sandbox, enum sandbox_event event);
+/* After any change of state or link: waiters of sandbox_ready() are told, or something is begun. */
+void ready_settle(struct sandbox *sandbox);
