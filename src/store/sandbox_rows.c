@@ -1,6 +1,11 @@
 /* Rows of sandboxes. Called by core; blocks for local disk only. */
 #include "store/rows.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
 #define SANDBOX(member) offsetof(struct sandbox_row, member)
 static const struct column sandbox_columns[] = {
     {"id", COLUMN_ID, SANDBOX(id), .fixed = true},

@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 import caisson
+import older
 from caisson import ApiError, Daemon, OwnDaemons, inits_of, status_of, wait_until
 
 HELLO, HELLO_REPLY, REFUSED = 1, 2, 5
@@ -50,12 +51,7 @@ class Upgrade(OwnDaemons):
         """The same programs elsewhere, the init with other bytes at its end."""
         directory = tempfile.mkdtemp(prefix="caisson-new-")
         self.addCleanup(shutil.rmtree, directory)
-        os.chmod(directory, 0o755)
-        for name in ("caisson", "caisson-init"):
-            shutil.copy(os.path.join(caisson.BUILD, name), os.path.join(directory, name))
-        with open(os.path.join(directory, "caisson-init"), "ab") as file:
-            file.write(b"another version")
-        return os.path.join(directory, "caisson")
+        return older.with_other_init(caisson.BUILD, directory)
 
     def check_taken_over(self, end):
         daemon = self.daemon()

@@ -153,7 +153,7 @@ class Suite(Job):
         self.suite, self.again = suite, run.again
         name = suite + self.label + ("" if load == "waits" else f" {load}")
         super().__init__(name, [PYTHON, "tests/lib/suite.py", path, "--load", load, "--leave-out", ",".join(sorted(leave_out))],
-                         load, environment(build, column, run.level), after=["build normal", f"build {build}", *run.downloads(suite)],
+                         load, environment(build, column, run.level), after=["build normal", f"build {build}", *run.needs(suite)],
                          limit=LIMITS.get(suite, LIMIT))
         self.records = Records(suite, self.label)
 

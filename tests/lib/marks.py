@@ -13,6 +13,7 @@ They go on a test or on a class. A file says of all its tests:
   RUNS_ON = "normal"           the only build that they are for (or "fault")
   RUNS_AS = "root"             the only column
   PACKAGES = "tests/compat"    the folder of the npm packages that they drive
+  OLDER_PROGRAM = True         they need the program of an earlier landing (older.py)
   MAKES_TESTS = True           some are made when it is loaded, and cannot be read here
 
 Files are read here without being imported, so that tests/run can plan a whole run in a moment: so each of these is a plain
@@ -71,6 +72,7 @@ class Source:
         self.runs_on = assigned(tree.body, "RUNS_ON")    # the only build that it is for
         self.runs_as = assigned(tree.body, "RUNS_AS")    # the only column
         self.packages = assigned(tree.body, "PACKAGES")  # the folder with the package.json of what it drives
+        self.older = bool(assigned(tree.body, "OLDER_PROGRAM"))
 
     def is_test_case(self, node):
         for base in node.bases:

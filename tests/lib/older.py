@@ -1,0 +1,84 @@
+"""The program of an earlier landing, which tests upgrade from: tests/upgrade-from names it. It is built from git's history
+and kept (cache.py) by the hash of its tree, which is the same in whatever commit the landing stands. `older.py` does only
+that. A clone without that tree (a shallow one, or with another history) has no such program."""
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+import cache
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+NAMED_IN = "tests/upgrade-from"
+PROGRAMS = ("caisson", "caisson-init")
+
+
+def git(*words):
+    """None where it does not succeed, or is not installed."""
+    try:
+        result = subprocess.run(["git", "-c", "safe.directory=*", *words], cwd=TOP, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        return None
+    return result.stdout.strip() if result.returncode == 0 else None
+
+
+@functools.cache
+def named():
+    """(commit, tree)"""
+    with open(os.path.join(TOP, NAMED_IN), encoding="utf-8") as file:
+        text = file.read()
+    commit, tree = (re.search(rf"^{word} ([0-9a-f]{{40}})$", text, re.MULTILINE) for word in ("commit", "tree"))
+    if not commit or not tree:
+        raise AssertionError(f"{NAMED_IN} does not name a commit and its tree")
+    real = git("rev-parse", "--verify", "--quiet", commit.group(1) + "^{tree}")
+    if real not in (None, tree.group(1)):
+        raise AssertionError(f"{NAMED_IN}: the tree of its commit is {real}")
+    return commit.group(1), tree.group(1)
+
+
+def reason_without():
+    """Why there is no such program here; None where there is one, or one can be built."""
+    tree = named()[1]
+    return None if git("cat-file", "-e", tree + "^{tree}") is not None else f"this clone's history does not have the tree {tree}"
+
+
+def run(*command, **options):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1500, **options)
+    if result.returncode != 0:
+        raise AssertionError(f"{' '.join(command[:4])}: {result.stdout[-6000:]}")
+
+
+def build(tree, folder):
+    """Those of its programs that a daemon needs, built as its own Meson files say, without its tests' programs."""
+    with tempfile.TemporaryDirectory(dir=folder) as sources:
+        archive = os.path.join(sources, "sources.tar")
+        run("git", "-c", "safe.directory=*", "archive", "--output", archive, tree, cwd=TOP)
+        run("tar", "-xf", archive, "-C", sources)
+        made = os.path.join(sources, "build")
+        run("meson", "setup", made, sources)
+        run("ninja", "-C", made, *PROGRAMS)
+        for program in PROGRAMS:
+            shutil.copy(os.path.join(made, program), folder)
+
+
+def folder():
+    """Where its programs are."""
+    tree = named()[1]
+    return cache.kept("older-program", tree, lambda work: build(tree, work))
+
+
+def with_other_init(programs, folder):
+    """Copies a build's programs, with other bytes at the init's end: what that init made is not of this program. The path
+    of the copy."""
+    os.chmod(folder, 0o755)
+    for name in PROGRAMS:
+        shutil.copy(os.path.join(programs, name), os.path.join(folder, name))
+    with open(os.path.join(folder, "caisson-init"), "ab") as file:
+        file.write(b"another version")
+    return os.path.join(folder, "caisson")
+
+
+if __name__ == "__main__":
+    print(reason_without() or folder())
