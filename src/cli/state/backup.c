@@ -82,7 +82,8 @@ static int database_copy_in_child(void *data, char *text, size_t room)
 	job->list = text;
 	job->used = (size_t)snprintf(text, room, "0000000000\n");
 	const char *copy = job->path + strlen(job->directory);
-	if (store_copy("", copy, &error) < 0 || store_copy_examine(copy, &job->version, &error) < 0 ||
+	if (store_copy("", copy, &error) < 0 ||
+	    store_copy_examine(copy, &job->version, &error) < 0 ||
 	    store_copy_each(copy, copy_list_sandbox, job, &error) < 0) {
 		unlink(copy);
 		snprintf(text, room, "!%s", error.message);
