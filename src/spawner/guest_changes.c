@@ -91,7 +91,8 @@ static int worker_start(struct spawner *spawner, struct entry *entry, struct err
 	if (worker < 0)
 		return error_set_errno(error, error_kind_of_errno(worker), worker,
 				       "a process for it");
-	if (worker_watch(spawner, worker, &socket, LOOP_CHANGE | entry->guest.slot, error) < 0)
+	if (worker_watch(spawner, worker, &socket, LOOP_CHANGE | entry->guest.slot,
+			 "watching a worker", error) < 0)
 		return -1;
 	change->worker = worker;
 	change->socket = socket;

@@ -119,7 +119,7 @@ static void entry_begin_transition(struct spawner *spawner, struct entry *entry,
 	guests_check_later(spawner, entry, now + CHECK_FIRST);
 }
 
-static int request_wait(struct entry *entry, uint32_t request, struct error *error)
+static int waiting_request_add(struct entry *entry, uint32_t request, struct error *error)
 {
 	if (entry->waiting_count == ENTRY_WAITING_MAX)
 		return error_set(error, ERROR_BUSY, "%d requests wait for sandbox %s already",
@@ -129,7 +129,8 @@ static int request_wait(struct entry *entry, uint32_t request, struct error *err
 }
 
 /* Gives all waiting requests the same answer; error NULL: success. */
-static void requests_answer(struct spawner *spawner, struct entry *entry, const struct error *error)
+static void waiting_requests_answer(struct spawner *spawner, struct entry *entry,
+				    const struct error *error)
 {
 	struct spawn_message reply = {.type = SPAWN_REPLY, .sandbox = entry->guest.id};
 	if (error) {
@@ -185,7 +186,7 @@ static void guest_ended(struct spawner *spawner, struct entry *entry)
 	if (!entry->unreported &&
 	    (entry->ended_unasked || (entry->waiting_count == 0 && spawner->adopted)))
 		spawner_loop_send(spawner, &message);
-	requests_answer(spawner, entry, NULL);
+	waiting_requests_answer(spawner, entry, NULL);
 	entry->unreported = false;
 	if (entry->erase_files)
 		trash_move_entry(spawner, entry);
@@ -233,7 +234,7 @@ static void guest_begin_dying(struct spawner *spawner, struct entry *entry)
 {
 	struct error error;
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
-	requests_answer(spawner, entry, &error);
+	waiting_requests_answer(spawner, entry, &error);
 	entry->erase_files = entry->ended_unasked = false;
 	entry->cause = END_KILLED;
 	changes_stop(entry);
@@ -268,7 +269,7 @@ int guests_stop(struct spawner *spawner, struct entry *entry, bool destroy, uint
 	if (entry->state == ENTRY_STOPPED)
 		return 0;
 	if (boots_is_booting(entry)) {
-		if (request_wait(entry, request, error) < 0)
+		if (waiting_request_add(entry, request, error) < 0)
 			return -1;
 		boots_abort(spawner, entry, destroy);
 		return 1;
@@ -285,7 +286,7 @@ int guests_stop(struct spawner *spawner, struct entry *entry, bool destroy, uint
 			return -1;
 		guest_begin_dying(spawner, entry);
 	}
-	if (request_wait(entry, request, error) < 0)
+	if (waiting_request_add(entry, request, error) < 0)
 		return -1;
 	entry->erase_files |= destroy;
 	return 1;
@@ -320,7 +321,7 @@ static void guest_return_to_running(struct spawner *spawner, struct entry *entry
 	entry->check_at = 0;
 	if (changes_is_running(entry))
 		changes_check_timeout(spawner, entry);
-	requests_answer(spawner, entry, error);
+	waiting_requests_answer(spawner, entry, error);
 }
 
 /* A pause that fails is undone, so that the state matches what the daemon knows. */
@@ -338,7 +339,7 @@ static void freeze_undo(struct spawner *spawner, struct entry *entry)
 
 static void freeze_failed(struct spawner *spawner, struct entry *entry, const struct error *error)
 {
-	requests_answer(spawner, entry, error);
+	waiting_requests_answer(spawner, entry, error);
 	if (entry->state == ENTRY_FREEZING)
 		freeze_undo(spawner, entry);
 	else
@@ -363,7 +364,7 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 {
 	enum entry_state wish = frozen ? ENTRY_FREEZING : ENTRY_THAWING;
 	if (entry->state == wish)
-		return request_wait(entry, request, error);
+		return waiting_request_add(entry, request, error);
 	if (!frozen) {
 		/* Reclaiming memory can be done another time; a resume must not wait for it. */
 		if (entry->change.kind == CHANGE_RECLAIM)
@@ -373,11 +374,11 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 			error_set(&cancelled, ERROR_CONFLICT,
 				  "sandbox %s was asked for while it was being paused",
 				  entry->guest.id.text);
-			requests_answer(spawner, entry, &cancelled);
+			waiting_requests_answer(spawner, entry, &cancelled);
 			freeze_undo(spawner, entry);
 		}
 		if (entry->state == wish)
-			return request_wait(entry, request, error);
+			return waiting_request_add(entry, request, error);
 	}
 	if (entry->state != ENTRY_RUNNING)
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is being %s",
@@ -390,7 +391,7 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 		return 0;
 	}
 	entry_begin_transition(spawner, entry, wish);
-	return request_wait(entry, request, error);
+	return waiting_request_add(entry, request, error);
 }
 
 /* ---- Periodic checks of transitions under way. */
@@ -410,7 +411,7 @@ static void transition_timed_out(struct spawner *spawner, struct entry *entry)
 		  "they do",
 		  (int)(state_timeout(spawner, ENTRY_DYING) / NSEC_PER_SEC));
 	log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
-	requests_answer(spawner, entry, &error);
+	waiting_requests_answer(spawner, entry, &error);
 }
 
 static void entry_check(struct spawner *spawner, struct entry *entry)

@@ -325,10 +325,10 @@ void memory_limit_take_event(struct spawner *spawner, uint32_t slot);
 /* Forks. Returns 0 in the child, with *socket to send its result; its pid in the parent, with
  * *socket to receive it; or -errno. */
 pid_t worker_fork(struct spawner *spawner, int *socket);
-/* Adds a worker's socket to the loop, as `what`. On failure the worker is killed and *socket
- * closed. */
-NODISCARD int worker_watch(struct spawner *spawner, pid_t worker, int *socket, uint64_t what,
-			   struct error *error);
+/* Adds a worker's socket to the loop. `doing` names this in errors. On failure the worker is killed
+ * and *socket closed. */
+NODISCARD int worker_watch(struct spawner *spawner, pid_t worker, int *socket, uint64_t data,
+			   const char *doing, struct error *error);
 NODISCARD int worker_boot(struct spawner *spawner, struct entry *entry, struct error *error);
 /* Its result, with its descriptors; -EPIPE: it ended without one. The worker is forgotten either
  * way. */

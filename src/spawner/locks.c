@@ -88,7 +88,7 @@ static bool directory_same(const char *a, const char *b)
 	       first.st_ino == second.st_ino;
 }
 
-struct served_state {
+struct guest_filter {
 	const char *state;
 	bool served;
 };
@@ -97,7 +97,7 @@ struct served_state {
  * serves. */
 static bool guest_counts_as_running(const void *data, const char *name)
 {
-	const struct served_state *of = data;
+	const struct guest_filter *of = data;
 	char path[SPAWNER_PATH_MAX], text[64];
 	if (!of->served ||
 	    text_format(path, sizeof(path), "%s/sandboxes/%s/slot", of->state, name) < 0 ||
@@ -113,7 +113,7 @@ static bool guest_counts_as_running(const void *data, const char *name)
 static bool runtime_has_running_guests(const char *runtime, const char *state, bool served)
 {
 	return live_guests_any(runtime, guest_counts_as_running,
-			       &(struct served_state){state, served});
+			       &(struct guest_filter){state, served});
 }
 
 /* Whether the records in a runtime directory belong to our state. A directory of another user

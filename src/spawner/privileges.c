@@ -22,12 +22,12 @@
 #define FILES_WANTED 65536u
 #define FILES_LEAST 256u
 
-struct kept {
+struct kept_capability {
 	int capability;
 	bool start_only; /* dropped the second time */
 };
 
-static const struct kept kept[] = {
+static const struct kept_capability kept_capabilities[] = {
     /* namespaces, mounts, loop devices, pivot_root, writing uid maps for others */
     {CAP_SYS_ADMIN, false},
     /* uid and gid maps of sandboxes; becoming the daemon's user */
@@ -71,9 +71,9 @@ static const char *const denied_calls[] = {
 
 static bool capability_is_kept(int capability, bool second)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
-		if (kept[i].capability == capability)
-			return !(second && kept[i].start_only);
+	for (size_t i = 0; i < ARRAY_SIZE(kept_capabilities); i++)
+		if (kept_capabilities[i].capability == capability)
+			return !(second && kept_capabilities[i].start_only);
 	return false;
 }
 

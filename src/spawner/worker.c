@@ -73,17 +73,17 @@ pid_t worker_fork(struct spawner *spawner, int *socket)
 	return 0;
 }
 
-int worker_watch(struct spawner *spawner, pid_t worker, int *socket, uint64_t what,
-		 struct error *error)
+int worker_watch(struct spawner *spawner, pid_t worker, int *socket, uint64_t data,
+		 const char *doing, struct error *error)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.u64 = what};
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = data};
 	if (epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, *socket, &event) == 0)
 		return 0;
 	int saved = errno;
 	kill(worker, SIGKILL);
 	worker_reap_later(spawner, worker);
 	fd_close(socket);
-	return error_set_errno(error, error_kind_of_errno(saved), saved, "watching a worker");
+	return error_set_errno(error, error_kind_of_errno(saved), saved, "%s", doing);
 }
 
 static _Noreturn void worker_run_boot(struct spawner *spawner, struct entry *entry, int socket)
@@ -111,7 +111,7 @@ int worker_boot(struct spawner *spawner, struct entry *entry, struct error *erro
 	entry->worker = worker;
 	entry->worker_socket = socket;
 	if (worker_watch(spawner, worker, &entry->worker_socket, LOOP_WORKER | entry->guest.slot,
-			 error) == 0)
+			 "watching a worker", error) == 0)
 		return 0;
 	entry->worker = 0;
 	return -1;
@@ -157,7 +157,8 @@ int worker_probe(struct spawner *spawner, enum tier tier, struct error *error)
 	probe->worker = worker;
 	probe->socket = socket;
 	probe->until = clock_monotonic() + PROBE_PATIENCE;
-	return worker_watch(spawner, worker, &probe->socket, LOOP_PROBE | tier, error);
+	return worker_watch(spawner, worker, &probe->socket, LOOP_PROBE | tier, "watching a probe",
+			    error);
 }
 
 void worker_take_probe(struct spawner *spawner, enum tier tier)

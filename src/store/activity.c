@@ -338,7 +338,7 @@ static int entry_delete(struct store *store, uint64_t sequence, struct error *er
 		   : 0;
 }
 
-struct doomed {
+struct prunable_entry {
 	uint64_t sequence, number;
 	struct id sandbox;
 	char workspace[64];
@@ -347,7 +347,7 @@ struct doomed {
 /* Reads the next oldest entries and returns their number; *ret_young: the one after them is too
  * young. */
 static int entries_read_oldest(struct store *store, int64_t wall, uint64_t after,
-			       struct doomed *rows, bool *ret_young, struct error *error)
+			       struct prunable_entry *rows, bool *ret_young, struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
 	int count = 0, code;
@@ -364,7 +364,7 @@ static int entries_read_oldest(struct store *store, int64_t wall, uint64_t after
 			*ret_young = true;
 			return count;
 		}
-		struct doomed *row = &rows[count];
+		struct prunable_entry *row = &rows[count];
 		const char *workspace = (const char *)sqlite3_column_text(statement, 2);
 		const char *sandbox = (const char *)sqlite3_column_text(statement, 3);
 		row->sequence = (uint64_t)sqlite3_column_int64(statement, 0);
@@ -384,7 +384,7 @@ int store_activity_prune_age(struct store *store, int64_t wall, uint64_t *cursor
 			     bool (*keep)(void *data, const struct id *sandbox, uint64_t number),
 			     void *data, bool *ret_more, struct error *error)
 {
-	struct doomed *rows = calloc(PRUNE_BATCH, sizeof(*rows));
+	struct prunable_entry *rows = calloc(PRUNE_BATCH, sizeof(*rows));
 	bool young;
 	int gone = 0, result = 0;
 	if (!rows)
@@ -424,7 +424,7 @@ int store_activity_prune_sandbox(struct store *store, const char *workspace,
 				 const struct id *sandbox, uint64_t first, struct error *error)
 {
 	END_STATEMENT sqlite3_stmt *statement = NULL;
-	struct doomed *rows = calloc(PRUNE_BATCH, sizeof(*rows));
+	struct prunable_entry *rows = calloc(PRUNE_BATCH, sizeof(*rows));
 	int count = 0, code = SQLITE_ROW, result = 0;
 	if (!rows)
 		abort();

@@ -44,10 +44,10 @@ static const struct counted {
 		      {{"pids.current", NULL, 1}, {"pids.current", NULL, 1}}},
 };
 
-static struct kept {
+static struct counter_cache {
 	struct id id; /* unset: unused */
 	int files[COUNTED_COUNT];
-} kept[SANDBOX_COUNT_PER_STATE_MAX];
+} caches[SANDBOX_COUNT_PER_STATE_MAX];
 
 /* Descriptors from this number on are not cached: pidfds and the daemon's sockets need them. */
 static int cache_fd_limit(void)
@@ -61,7 +61,7 @@ static int cache_fd_limit(void)
 	return below;
 }
 
-static void cache_entry_close(struct kept *entry)
+static void cache_entry_close(struct counter_cache *entry)
 {
 	if (!id_is_set(&entry->id))
 		return;
@@ -72,9 +72,9 @@ static void cache_entry_close(struct kept *entry)
 
 void cgroup_counters_forget(const struct id *id)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
-		if (id_equal(&kept[i].id, id))
-			cache_entry_close(&kept[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(caches); i++)
+		if (id_equal(&caches[i].id, id))
+			cache_entry_close(&caches[i]);
 }
 
 static const struct hierarchy *hierarchy_with_controller(const struct host *host,
@@ -153,9 +153,9 @@ void cgroup_counters(const struct host *host, const struct guest *guest,
 	    [COUNTED_OOM] = &counters->oom_kills,
 	    [COUNTED_PIDS] = &processes,
 	};
-	struct kept here = {.id = guest->id}, *entry = &here;
-	if (guest->slot < ARRAY_SIZE(kept))
-		entry = &kept[guest->slot];
+	struct counter_cache here = {.id = guest->id}, *entry = &here;
+	if (guest->slot < ARRAY_SIZE(caches))
+		entry = &caches[guest->slot];
 	if (entry == &here || !id_equal(&entry->id, &guest->id)) {
 		cache_entry_close(entry);
 		entry->id = guest->id;

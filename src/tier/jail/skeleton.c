@@ -119,7 +119,7 @@ static const char *const left_out[] = {".*",       "*~",         "*.bak", "*.old
 				       "*secret*", "*password*", "*.gz",  "*shadow*"};
 
 /* One file or link that is to be copied. */
-struct found {
+struct source_entry {
 	int directory; /* its directory, O_PATH */
 	const char *name;
 	const char *path; /* relative to the root, of the host and of the skeleton */
@@ -129,7 +129,7 @@ struct found {
 
 struct walk {
 	int host_root;
-	int (*visit)(struct walk *walk, const struct found *found, struct error *error);
+	int (*visit)(struct walk *walk, const struct source_entry *found, struct error *error);
 	EVP_MD_CTX *digest; /* for digest_visit() */
 	bool digest_failed;
 	int directory; /* for copy_visit() */
@@ -199,7 +199,7 @@ static int public_directory_open(int host_root, const char *path)
 	return TAKE_FD(fd);
 }
 
-static int walk_visit(struct walk *walk, struct found *found, struct error *error)
+static int walk_visit(struct walk *walk, struct source_entry *found, struct error *error)
 {
 	if (S_ISLNK(found->status.st_mode)) {
 		ssize_t length =
@@ -277,7 +277,7 @@ static int walk_directory(struct walk *walk, int directory, const char *path, en
 			  const char *pattern, unsigned depth, struct error *error);
 
 /* Descends into a directory of a tree if everyone may list it. */
-static int walk_into(struct walk *walk, const struct found *found, unsigned depth,
+static int walk_into(struct walk *walk, const struct source_entry *found, unsigned depth,
 		     struct error *error)
 {
 	if (depth >= DEPTH_MAX || !(found->status.st_mode & S_IROTH) ||
@@ -296,7 +296,7 @@ static int walk_name(struct walk *walk, int directory, const char *path, const c
 	char full[PATH_MAX];
 	if (text_format(full, sizeof(full), "%s/%s", path, name) < 0)
 		return 0;
-	struct found found = {.directory = directory, .name = name, .path = full};
+	struct source_entry found = {.directory = directory, .name = name, .path = full};
 	if (fstatat(directory, name, &found.status, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	bool link = S_ISLNK(found.status.st_mode);
@@ -366,7 +366,8 @@ static void digest_add_text(void *data, const char *text)
 		walk->digest_failed = true;
 }
 
-static int digest_visit(struct walk *walk, const struct found *found, UNUSED struct error *error)
+static int digest_visit(struct walk *walk, const struct source_entry *found,
+			UNUSED struct error *error)
 {
 	char line[128];
 	const struct stat *status = &found->status;
@@ -438,7 +439,7 @@ static int file_copy(int from_directory, const char *name, int to_directory, con
 	return fchmod(to, status.st_mode & 0111 ? 0755 : 0644) < 0 ? -errno : 0;
 }
 
-static int copy_visit(struct walk *walk, const struct found *found, struct error *error)
+static int copy_visit(struct walk *walk, const struct source_entry *found, struct error *error)
 {
 	int failed = skeleton_make_parents(walk->directory, found->path);
 	if (failed < 0)
