@@ -222,7 +222,7 @@ static void broken(struct spawner *spawner, struct entry *entry)
 	else if (entry->job.stopped)
 		error_set(&result.error, ERROR_TIMED_OUT, "it took too long");
 	else
-		error_set(&result.error, ERROR_INTERNAL, "its worker ended without a word");
+		error_set(&result.error, ERROR_INTERNAL, "its worker ended without an answer");
 	answer(spawner, entry, &entry->job, &result);
 	entry->job = JOB_IDLE;
 	if (kind == JOB_END_OVER && !ending && entry->next_job.kind == JOB_NONE)

@@ -210,7 +210,7 @@ static bool ask_to_leave(const struct spawner *spawner, const struct holder *hol
 	process_done(&process);
 	if (result < 0)
 		return false;
-	log_info("pid %u, which a client has started, serves %s: it is asked to leave",
+	log_info("pid %u, which a client started, serves %s: asking it to quit",
 		 (unsigned)holder->pid, spawner->host.state);
 	*asked = holder->pid;
 	return true;

@@ -28,7 +28,7 @@ void memory_watch(struct spawner *spawner, struct entry *entry)
 	entry->memory_events = MAX(events, -1);
 	/* The kernel needs no help, or nothing limits its memory, which its record says. */
 	if (events < 0 && events != -EOPNOTSUPP && events != -ENOENT)
-		log_warning("sandbox %s: nobody sees to it that its memory limit stands: %s",
+		log_warning("sandbox %s: its memory limit is no longer watched: %s",
 			    entry->guest.id.text, strerror(-events));
 }
 

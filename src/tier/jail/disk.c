@@ -373,7 +373,7 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 	/* What ext4 says to a superblock, a size or a checksum that cannot be. */
 	if (!request->fresh && (result == -EIO || result == -EINVAL || result == -EBADMSG))
 		return error_set_errno(error, ERROR_DISK_DAMAGED, result,
-				       "its disk is damaged; while it is stopped, root may mend "
+				       "its disk is damaged; while it is stopped, root may repair "
 				       "it: `e2fsck -y %s/disk.img`",
 				       directory);
 	if (result == -ENOENT && !request->fresh)
