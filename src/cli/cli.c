@@ -30,12 +30,13 @@ const char cli_overview[] =
     "Try it:\n"
     "  caisson run -- uname -a           one command in a fresh sandbox\n"
     "  caisson run -v .:/workspace:cow -- make test\n"
-    "  caisson shell mybox               a terminal in a running one\n\n"
+    "  caisson shell mybox               a terminal in a running one\n"
+    "\n"
     "`caisson VERB --help` explains a verb. With --json records, lists and errors are JSON.\n"
     "The daemon is found by CAISSON_RUNTIME, or by CAISSON_URL (http:// or https://; then\n"
-    "CAISSON_CA_FILE may name its authority's certificate) and CAISSON_TOKEN. Else it is\n"
-    "this user's own, which is started when none runs (not with CAISSON_START=no); with\n"
-    "CAISSON_TOKEN, root's if it runs.\n";
+    "CAISSON_CA_FILE may name its authority's certificate) and CAISSON_TOKEN. Otherwise it\n"
+    "is this user's own, which is started if none runs (not with CAISSON_START=no); with\n"
+    "CAISSON_TOKEN, root's if that runs.\n";
 
 static void overview_print(void)
 {

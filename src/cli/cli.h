@@ -97,7 +97,7 @@ extern struct create_options create_options;
 #define CREATE_VOLUME_ROW                                                                          \
 	{                                                                                          \
 		"volume", 'v', OPTION_LIST, &create_options.mounts, "HOST:GUEST[:ro|rw|cow]",      \
-		    "give it a folder of yours: read-only, read-write, or copy-on-write "          \
+		    "mount a folder of yours: read-only, read-write, or copy-on-write "            \
 		    "(default: ro)"                                                                \
 	}
 #define CREATE_OPTION_ROWS                                                                           \
@@ -109,16 +109,16 @@ extern struct create_options create_options;
 	     OPTION_TEXT,                                                                            \
 	     &create_options.isolation,                                                              \
 	     "TIER",                                                                                 \
-	     "auto, namespace, gvisor or vm (default: auto, the strongest that need not be "         \
-	     "named; see doctor)"},                                                                  \
-	    {"name", 0, OPTION_TEXT, &create_options.name, "NAME", "a name of yours beside its id"}, \
+	     "auto, namespace, gvisor or vm (default: auto, the strongest that it may choose; "      \
+	     "see doctor)"},                                                                         \
+	    {"name", 0, OPTION_TEXT, &create_options.name, "NAME", "a name in addition to its id"},  \
 	    {"cpu", 0, OPTION_TEXT, &create_options.cpu, "N", "cpus, like 0.5 or 2 (default: 1)"},   \
 	    {"memory",    'm',                                                                       \
 	     OPTION_TEXT, &create_options.memory,                                                    \
 	     "SIZE",      "memory, like 512M or 2G (default: 512M)"},                                \
 	    {"disk",      0,                                                                         \
 	     OPTION_TEXT, &create_options.disk,                                                      \
-	     "SIZE",      "what it may write, like 1G (default: 1G)"},                               \
+	     "SIZE",      "disk space, like 1G (default: 1G)"},                                      \
 	    {"pids",      0,                                                                         \
 	     OPTION_TEXT, &create_options.pids,                                                      \
 	     "N",         "processes and threads (default: 512)"},                                   \
@@ -127,7 +127,7 @@ extern struct create_options create_options;
 	     "K[=V]",     "environment of all its commands; K alone passes yours on (repeatable)"},  \
 	    {"wait",      0,                                                                         \
 	     OPTION_TEXT, &create_options.wait,                                                      \
-	     "TIME",      "wait so long for room where there is none (default: not at all)"},        \
+	     "TIME",      "how long to wait for room (default: do not wait)"},                       \
 	    {"size",      0,                                                                         \
 	     OPTION_TEXT, &create_options.size,                                                      \
 	     "NAME",      "cpu and memory by name: small, medium or large; --cpu and --memory win"}, \
@@ -139,7 +139,7 @@ extern struct create_options create_options;
 	     OPTION_FLAG,                                                                            \
 	     &create_options.allow_substitute,                                                       \
 	     NULL,                                                                                   \
-	     "host may stand for a template that is not installed"},                                 \
+	     "use host in place of a template that is not installed"},                               \
 	    CREATE_VOLUME_ROW, {"metadata",  0,                                                      \
 				OPTION_LIST, &create_options.metadata,                               \
 				"K=V",       "a note kept with the sandbox (repeatable)"},           \

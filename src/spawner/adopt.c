@@ -133,7 +133,7 @@ static void stray_end(struct spawner *spawner, const char *name)
 	struct id id;
 	if (id_parse(name, &id) < 0 || guests_id_known(spawner, &id))
 		return;
-	log_info("guest %s has no files any more: what there is of it goes", name);
+	log_info("removing leftovers of guest %s", name);
 	for (unsigned tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
 		const struct driver *driver = spawner->driver_of((enum tier)tier);
 		struct guest guest = {.id = id, .tier = (enum tier)tier, .init = PROCESS_NONE};

@@ -219,7 +219,7 @@ static void change_worker_lost(struct spawner *spawner, struct entry *entry)
 	else if (entry->change.stopped)
 		error_set(&result.error, ERROR_TIMED_OUT, "it took too long");
 	else
-		error_set(&result.error, ERROR_INTERNAL, "its worker ended without a word");
+		error_set(&result.error, ERROR_INTERNAL, "its worker ended without an answer");
 	change_answer(spawner, entry, &entry->change, &result);
 	entry->change = CHANGE_IDLE;
 	if (kind == CHANGE_ENFORCE_MEMORY && !ending && entry->next_change.kind == CHANGE_NONE)

@@ -208,7 +208,7 @@ static bool holder_ask_to_end(const struct spawner *spawner, const struct holder
 	process_done(&process);
 	if (result < 0)
 		return false;
-	log_info("pid %u, which a client has started, serves %s: it is asked to leave",
+	log_info("pid %u, which a client started, serves %s: asking it to quit",
 		 (unsigned)holder->pid, spawner->host.state);
 	*asked = holder->pid;
 	return true;

@@ -29,7 +29,7 @@ void memory_limit_watch(struct spawner *spawner, struct entry *entry)
 	/* The kernel enforces the limit by itself, or memory is not limited, which its record
 	 * says. */
 	if (events < 0 && events != -EOPNOTSUPP && events != -ENOENT)
-		log_warning("sandbox %s: nobody sees to it that its memory limit stands: %s",
+		log_warning("sandbox %s: its memory limit is no longer watched: %s",
 			    entry->guest.id.text, strerror(-events));
 }
 

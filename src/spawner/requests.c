@@ -222,7 +222,7 @@ static int request_probe(struct request *request, struct error *error)
 	uint32_t tier = request->message->tier;
 	struct spawn_probe *result = &request->reply->probe;
 	if (tier == TIER_AUTO || tier >= TIER_COUNT)
-		return error_set(error, ERROR_INVALID, "tier %u is none", tier);
+		return error_set(error, ERROR_INVALID, "unknown tier %u", tier);
 	struct probe *known = &spawner->probes[tier];
 	result->tier = tier;
 	if (!spawner->driver_of((enum tier)tier)) {

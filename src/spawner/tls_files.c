@@ -46,8 +46,8 @@ static int tls_file_read(const char *kind, const char *path, struct tls_text *te
 		return error_set_errno(error, ERROR_CONFIG, errno, "TLS: %s %s, as user %s", kind,
 				       path, reader);
 	if (!S_ISREG(info.st_mode) || info.st_size > (off_t)TLS_FILE_MAX)
-		return error_set(error, ERROR_CONFIG, "TLS: %s %s is no file, or too large for one",
-				 kind, path);
+		return error_set(error, ERROR_CONFIG,
+				 "TLS: %s %s is not a regular file, or too large", kind, path);
 	text->size = (size_t)info.st_size;
 	int result = fd_read_full(fd, text->data, text->size);
 	if (result < 0)

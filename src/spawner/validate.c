@@ -248,7 +248,7 @@ int validate_create(const struct spawner *spawner, struct spawn_create *create, 
 		    size_t fd_count, struct mount mounts[SANDBOX_MOUNTS_MAX], struct error *error)
 {
 	if (create->tier == TIER_AUTO || create->tier >= TIER_COUNT)
-		return error_set(error, ERROR_INVALID, "tier %u is none", create->tier);
+		return error_set(error, ERROR_INVALID, "unknown tier %u", create->tier);
 	if (!spawner->driver_of((enum tier)create->tier))
 		return error_set(error, ERROR_TIER_UNAVAILABLE, "this build has no %s tier",
 				 tier_name((enum tier)create->tier));
@@ -270,7 +270,7 @@ int validate_create(const struct spawner *spawner, struct spawn_create *create, 
 	for (size_t i = 0; i < fd_count; i++) {
 		const struct spawn_mount *asked = &create->mounts[i];
 		if (asked->source != MOUNT_FOLDER || asked->mode > MOUNT_COPY_ON_WRITE)
-			return error_set(error, ERROR_INVALID, "mount source %u, mode %u is none",
+			return error_set(error, ERROR_INVALID, "invalid mount source %u or mode %u",
 					 asked->source, asked->mode);
 		mounts[i].source = (enum mount_source)asked->source;
 		mounts[i].mode = (enum mount_mode)asked->mode;

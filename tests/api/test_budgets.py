@@ -266,7 +266,7 @@ class Budgets(DaemonTest):
         self.assertNotIn("creates/minute", run("budget", "list", "--workspace", self.workspace))
         run("budget", "rm", "--workspace", self.workspace)
         self.assertIn("No budgets", run("budget", "list", "--workspace", self.workspace))
-        self.assertIn("no budget", run("budget", "set", "sandboxes=2", code=125))
+        self.assertIn("invalid budget", run("budget", "set", "sandboxes=2", code=125))
         self.assertIn("medium (2 cpu", run("limits"))
         self.assertIn("sizes", json.loads(run("limits", "--json")))
 

@@ -276,7 +276,7 @@ class Tls(OwnDaemons):
         files = make_certificate(daemon.top)
         os.chmod(files[1], 0o600)  # root's
         for arguments, words in (((files[0], files[1]), f"TLS: key {files[1]}, as user {user.name}: Permission denied"),
-                                 ((files[0], files[0]), f"TLS: key {files[0]}: "), ((daemon.top, files[1]), f"TLS: certificate {daemon.top} is no file")):
+                                 ((files[0], files[0]), f"TLS: key {files[0]}: "), ((daemon.top, files[1]), f"TLS: certificate {daemon.top} is not a regular file")):
             daemon.arguments = ["--tls-certificate", arguments[0], "--tls-key", arguments[1]]
             daemon.start(wait=False)
             self.assertEqual(daemon.process.wait(60), 125, daemon.log())

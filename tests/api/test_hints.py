@@ -184,7 +184,7 @@ class Tls(OwnDaemons):
             status, output, problems = cli("ls", **changes)
             self.assertEqual(status, 125)
             self.assertIn(words, problems)
-            self.assertEqual(b"not to be trusted" in problems, words[:21] != b"set CAISSON_URL=https")
+            self.assertEqual(b"cannot be trusted" in problems, words[:21] != b"set CAISSON_URL=https")
             for misleading in (b"caisson serve", b"comes back"):
                 self.assertNotIn(misleading, problems)
             self.assertEqual(json.loads(cli("ls", "--json", **changes)[2])["code"], "daemon.tls")

@@ -103,7 +103,7 @@ class Instance(OwnDaemons):
     def test_another_runtime_asks_nobody_to_leave(self):
         daemon = self.start_daemon(arguments=["--idle-exit", "60"])
         box = daemon.client().create()["id"]
-        self.assertNotIn("asked to leave", self.serve_from(daemon, os.path.join(daemon.top, "run2")))
+        self.assertNotIn("asking it to quit", self.serve_from(daemon, os.path.join(daemon.top, "run2")))
         self.assertIsNone(daemon.process.poll())
         self.assertEqual(daemon.client().sh(box, "echo on"), "on\n")
 
@@ -162,7 +162,7 @@ class Instance(OwnDaemons):
         daemon.start(wait=False)
         self.assertEqual(first.wait(30), 0)
         daemon.wait_ready()
-        self.assertIn("is asked to leave", daemon.log())
+        self.assertIn("asking it to quit", daemon.log())
         self.assertEqual(daemon.init_of(box), init)
         self.assertEqual(api.sh(box, "cat /tmp/x; pgrep -c sleep"), "kept\n1\n")
 

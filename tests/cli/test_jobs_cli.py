@@ -103,7 +103,7 @@ class Jobs(DaemonTest):
         os.write(ours, b"\x1d")
         self.assertEqual(process.wait(30), 0)
         said = process.stderr.read().decode()
-        self.assertIn("goes on", said)
+        self.assertIn("keeps running", said)
         return said
 
     def running(self, box):
@@ -127,7 +127,7 @@ class Jobs(DaemonTest):
         self.leave(process, ours)
         self.assertEqual(len(self.running(self.box)), 2)
         for verb in ("attach", "exec", "shell", "run"):
-            self.assertIn("On a terminal Ctrl-] leaves the command running; `caisson attach` comes back to it.", self.good(verb, "--help"))
+            self.assertIn("On a terminal Ctrl-] detaches from the command; `caisson attach` attaches again.", self.good(verb, "--help"))
 
     def test_leaving_a_fresh_sandbox(self):
         """It does not end with the client any more, and the command has a terminal still."""

@@ -310,15 +310,15 @@ class Backup(OwnDaemons):
         tree = ("sandboxes/abcdefghijklmnop/files.tar", 1, 1)
         cases = {
             "no manifest": ("manifest.json should be", [("db/caisson.db", file, b"x" * 4096, "")]),
-            "dots in the manifest": ("no file of a backup", [listed(first, ("../x", 1, 1))]),
-            "absolute in the manifest": ("no file of a backup", [listed(first, ("/etc/x", 1, 1))]),
+            "dots in the manifest": ("not a file of a backup", [listed(first, ("../x", 1, 1))]),
+            "absolute in the manifest": ("not a file of a backup", [listed(first, ("/etc/x", 1, 1))]),
             "another name": ("../../x", [listed(first), ("../../x", file, b"x", "")]),
             "absolute name": (outside, [listed(first), (outside, file, b"x", "")]),
-            "symbolic link": ("no plain file", [listed(first), ("db/caisson.db", link, b"", "/etc/passwd")]),
-            "hard link": ("no plain file", [listed(first), ("db/caisson.db", hard, b"", "manifest.json")]),
-            "device": ("no plain file", [listed(first), ("db/caisson.db", device, b"", "")]),
+            "symbolic link": ("not a regular file", [listed(first), ("db/caisson.db", link, b"", "/etc/passwd")]),
+            "hard link": ("not a regular file", [listed(first), ("db/caisson.db", hard, b"", "manifest.json")]),
+            "device": ("not a regular file", [listed(first), ("db/caisson.db", device, b"", "")]),
             "directory link": ("db/caisson.db should be", [listed(first), ("db", link, b"", "/tmp"), ("db/caisson.db", file, b"x" * 4096, "")]),
-            "larger than said": ("has not the size", [listed(first), ("db/caisson.db", file, b"x" * 8192, "")]),
+            "larger than said": ("does not have the size", [listed(first), ("db/caisson.db", file, b"x" * 8192, "")]),
             "more data than said": ("larger than its manifest says", [listed(("db/caisson.db", 8192, 4096)), ("db/caisson.db", file, b"x" * 8192, "")]),
             "larger than the disk": ("more than is free", [listed(("db/caisson.db", 1 << 43, 1 << 43)), ("db/caisson.db", file, b"x", "")]),
             "an image of no sandbox": ("an image of no sandbox", [listed(first, image)]),
@@ -329,7 +329,7 @@ class Backup(OwnDaemons):
             "twice": ("a file", [listed(first, first)]),
             "no database": ("digests", [listed(first), ("db/caisson.db", file, b"x" * 4096, ""), ("digests.json", file, b"{}", "")]),
             "more after the end": ("SHA-256", [listed(first), ("db/caisson.db", file, b"x" * 4096, ""), ("digests.json", file, b'{"db/caisson.db": "00"}', "")]),
-            "no list": ("no manifest", [("manifest.json", file, b"[" * 100000, "")]),
+            "no list": ("not a manifest", [("manifest.json", file, b"[" * 100000, "")]),
         }
         for name, (word, entries) in cases.items():
             with self.subTest(name):

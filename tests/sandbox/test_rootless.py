@@ -336,7 +336,7 @@ class Starts(unittest.TestCase):
                 code, log = self.start(*arguments, owner=user(kind))
                 self.assertEqual(code, 125, log)
                 self.assertIn(said, log)
-                self.assertNotIn("asked to leave", log)
+                self.assertNotIn("asking it to quit", log)
                 self.assertEqual(daemon.client().sh(box, "echo on"), "on\n")
                 daemon.kill()
                 self.assertIn(said, self.start(*arguments, owner=user(kind))[1])

@@ -80,13 +80,14 @@ static int client_check_listener(const struct client *client, int fd, struct err
 	}
 	if (!owned)
 		return error_set(error, ERROR_DAEMON_UNREACHABLE,
-				 "%s belongs to uid %u, not to this user: nothing is sent to who "
-				 "listens there",
+				 "%s belongs to uid %u, not to this user: nothing is sent to the "
+				 "process that listens there",
 				 runtime, (unsigned)info.st_uid);
 	if (info.st_mode & 022)
-		return error_set(error, ERROR_DAEMON_UNREACHABLE,
-				 "others may write to %s: nothing is sent to who listens there",
-				 runtime);
+		return error_set(
+		    error, ERROR_DAEMON_UNREACHABLE,
+		    "others may write to %s: nothing is sent to the process that listens there",
+		    runtime);
 	if (peer.uid != geteuid() && peer.uid != 0 && peer.uid != owner)
 		return error_set(error, ERROR_DAEMON_UNREACHABLE,
 				 "uid %u listens at %s, neither this user nor root: nothing is "

@@ -219,8 +219,8 @@ int daemon_start(struct client *client, struct error *error)
 	if (lstat(client->config.runtime, &status) < 0 || !S_ISDIR(status.st_mode) ||
 	    status.st_uid != geteuid() || (status.st_mode & 022))
 		return error_set(error, ERROR_DAEMON_UNREACHABLE,
-				 "no daemon runs, and %s is not a directory of this user's alone: "
-				 "name another with CAISSON_RUNTIME",
+				 "no daemon runs, and %s is not private to this user: name another "
+				 "directory with CAISSON_RUNTIME",
 				 client->config.runtime);
 	if (text_format(lock_path, sizeof(lock_path), "%s/start.lock", client->config.runtime) <
 		0 ||

@@ -116,13 +116,13 @@ static int lost_exec_exit_code(struct client *client, const struct exec_session 
 		reason = member_text(json_object_get(record, "end"), "reason");
 	bool timed_out = strcmp(reason, "timeout") == 0;
 	char text[256];
-	snprintf(text, sizeof(text), "the sandbox was ended under the command (%s)", reason);
+	snprintf(text, sizeof(text), "the sandbox ended while the command ran (%s)", reason);
 	status_line_print(
-	    session, timed_out ? "the sandbox's time was over, and the command with it; --timeout "
-				 "gives it more"
+	    session, timed_out
+			 ? "the sandbox's time-out ended the command; --timeout gives it more time"
 		     : *reason ? text
-			       : "nobody knows how the command ended: the sandbox was stopped, "
-				 "or its helpers were killed from inside");
+			       : "it is unknown how the command ended: the sandbox was stopped, or "
+				 "its helpers were killed from inside");
 	json_decref(record);
 	return error_info(timed_out ? ERROR_TIMED_OUT : ERROR_INTERNAL)->exit_code;
 }
@@ -250,8 +250,8 @@ static int stream_receive(struct stream *stream, struct error *error)
 	}
 	if (got <= 0)
 		return error_set(error, ERROR_DAEMON_RESTARTING,
-				 "the connection to the daemon was lost; the command may go on, "
-				 "see `caisson logs`");
+				 "the connection to the daemon was lost; the command may still "
+				 "run, see `caisson logs`");
 	exchange->end = (size_t)got;
 	return stream_handle_input(stream, error);
 }
@@ -370,7 +370,8 @@ static bool exec_was_left(const struct stream *stream, struct exec_session *sess
 		return false;
 	char text[256];
 	memcpy(session->left, stream->exec, sizeof(session->left));
-	snprintf(text, sizeof(text), "left; the command goes on, `caisson attach %s %s` comes back",
+	snprintf(text, sizeof(text),
+		 "detached; the command keeps running, `caisson attach %s %s` attaches again",
 		 session->sandbox, session->left);
 	status_line_print(session, text);
 	return true;

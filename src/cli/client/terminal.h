@@ -8,7 +8,7 @@
 /* The key, Ctrl-], and its help text are the same in every verb with a terminal. */
 #define TERMINAL_LEAVE_KEY 0x1d
 #define TERMINAL_LEAVE_HELP                                                                        \
-	"On a terminal Ctrl-] leaves the command running; `caisson attach` comes back to it."
+	"On a terminal Ctrl-] detaches from the command; `caisson attach` attaches again."
 
 /* Sets raw mode: every key goes to the sandbox. Undone by terminal_restore(), also at exit. */
 void terminal_set_raw(void);

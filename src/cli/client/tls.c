@@ -37,16 +37,16 @@ static int tls_error_set(const struct client *client, SSL *ssl, struct error *er
 	long verified = ssl ? SSL_get_verify_result(ssl) : X509_V_OK;
 	if (verified != X509_V_OK)
 		return error_set(error, ERROR_DAEMON_TLS,
-				 "the certificate of https://%s:%s is not to be trusted: %s; %s",
+				 "the certificate of https://%s:%s cannot be trusted: %s; %s",
 				 client->host, client->port,
 				 X509_verify_cert_error_string(verified),
 				 certificate_hint(verified));
 	unsigned long problem = ERR_peek_last_error();
 	const char *reason = problem ? ERR_reason_error_string(problem) : NULL;
-	return error_set(error, ERROR_DAEMON_TLS,
-			 "no TLS with https://%s:%s: %s; a daemon without a certificate is asked "
-			 "by http://",
-			 client->host, client->port, reason ? reason : "the connection was closed");
+	return error_set(
+	    error, ERROR_DAEMON_TLS,
+	    "no TLS with https://%s:%s: %s; use http:// for a daemon without a certificate",
+	    client->host, client->port, reason ? reason : "the connection was closed");
 }
 
 static SSL_CTX *tls_context_new(const struct client *client, struct error *error)

@@ -244,9 +244,11 @@ const struct verb verb_doctor = {
     .summary = "Check what this host can isolate, and prove it",
     .help =
 	"Looks at the kernel, namespaces, cgroups, file systems and what the tiers need, says\n"
-	"what is missing and the command that mends it, and proves each tier by running a command\n"
-	"in a sandbox of it. Exits with 0 when at least one tier works, else with 1; warnings do\n"
-	"not count. Changes nothing; as root and as an ordinary user it says what that user gets.",
+	"what is missing and the command that fixes it, and proves each tier by running a command\n"
+	"in a sandbox of it. Exits with 0 if at least one tier works, else with 1; warnings do "
+	"not\n"
+	"count. Changes nothing. Root and ordinary users can run it; it reports what that user "
+	"gets.",
     .configuration = CONFIGURATION_ALWAYS,
     .run = doctor_run,
 };

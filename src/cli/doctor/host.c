@@ -70,7 +70,7 @@ DOCTOR_CHECK(doctor_check_clock)
 	int result = adjtimex(&state);
 	if (now < CLOCK_EARLIEST) {
 		finding_set(finding, VERDICT_WARNING,
-			    "%s cannot be: times in records and tokens will be wrong", text);
+			    "%s cannot be right: times in records and tokens will be wrong", text);
 		finding_set_remedy(finding, "timedatectl set-ntp true");
 	} else {
 		/* Time-outs use the monotonic clock, so they are right in any case. */

@@ -164,7 +164,7 @@ DOCTOR_CHECK(doctor_check_kvm)
 				   "usermod -aG kvm $(id -un), as root, then log in again");
 	} else if (!flags) {
 		finding_set(finding, VERDICT_INFORMATION,
-			    "not real: /dev/kvm is there%s, but the cpu shows neither VMX nor SVM; "
+			    "not usable: /dev/kvm exists%s, but the cpu has neither VMX nor SVM; "
 			    "an ordinary kernel does not run on it",
 			    result == 0 ? " and a guest runs a few instructions" : "");
 		finding_set_remedy(finding, "nested virtualization on the machine below this one");

@@ -126,7 +126,7 @@ DOCTOR_CHECK(doctor_check_restrictions)
 	}
 	bool concerns_us = !for_users || geteuid() != 0;
 	finding_set(finding, concerns_us ? VERDICT_FAILED : VERDICT_INFORMATION, "%s%s", words,
-		    concerns_us ? "" : "; a daemon of root's does not mind");
+		    concerns_us ? "" : "; root's daemon is not affected");
 	if (concerns_us)
 		namespace_remedy_set(finding, 0);
 }

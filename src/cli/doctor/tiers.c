@@ -121,7 +121,7 @@ static json_t *daemon_ask(int (*work)(void *data, char *text, size_t room),
 	snprintf(words, sizeof(words), "the daemon did not answer%s%s",
 		 result == -ETIMEDOUT ? " within its time" : ": ",
 		 result == -ETIMEDOUT ? "" : strerror(result < 0 ? -result : result));
-	return json_pack("{s:s, s:s}", "error", words, "remedy", "look at the daemon's log");
+	return json_pack("{s:s, s:s}", "error", words, "remedy", "see the daemon's log");
 }
 
 /* Advice for an unavailable tier, if we know more than the daemon said. */

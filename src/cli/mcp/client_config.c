@@ -156,7 +156,7 @@ static int http_entry_make(struct client *daemon, const struct mcp_client *clien
 				 "create` makes one");
 	if (text_format(bearer, sizeof(bearer), "Bearer %s", token) < 0 ||
 	    strpbrk(token, " \r\n\"\\"))
-		return error_set(error, ERROR_USAGE, "--token is no token");
+		return error_set(error, ERROR_USAGE, "--token is not a valid token");
 	if (daemon_mcp_url(daemon, url, sizeof(url), error) < 0)
 		return -1;
 	if (!client->url_member) {

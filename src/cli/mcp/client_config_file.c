@@ -27,7 +27,8 @@ int mcp_config_file_path(const struct mcp_client *client, char *path, size_t roo
 	else if (home && *home)
 		result = text_format(path, room, "%s/%s", home, client->file);
 	else
-		return error_set(error, ERROR_USAGE, "HOME is not set: whose configuration is it?");
+		return error_set(error, ERROR_USAGE,
+				 "HOME is not set, so the client's configuration cannot be found");
 	return result < 0 ? error_set(error, ERROR_USAGE, "the file's path is too long") : 0;
 }
 

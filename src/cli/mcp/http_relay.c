@@ -115,7 +115,7 @@ static int head_take_header(struct head *head, struct seen *seen, char *line)
 			return -1;
 		seen->host = true;
 		if (!host_is_loopback(value))
-			seen->problem = "that Host is not this server's";
+			seen->problem = "the Host header is not this server's";
 	} else if (strcasecmp(line, "origin") == 0 && !origin_is_loopback(value)) {
 		seen->problem = "pages of that origin may not call this server";
 	} else if (strcasecmp(line, "content-length") == 0) {
@@ -156,7 +156,7 @@ static int head_parse(struct head *head, char *text, const char **ret_why)
 {
 	struct seen seen = {0};
 	bool first = true;
-	*ret_why = "the request is not HTTP/1.1 as this server takes it";
+	*ret_why = "the request is not valid HTTP/1.1 for this server";
 	for (char *line = text, *next; *line; line = next) {
 		char *end = strstr(line, "\r\n");
 		if (!end)
@@ -340,7 +340,8 @@ static int connection_serve(struct client *client, int fd)
 	if (!peer_is_same_user(fd))
 		return connection_refuse_stranger(fd);
 	if (head_read(fd, text, sizeof(text), &size, &head_size) < 0)
-		return connection_refuse(fd, 400, "Bad Request", "the request's head is not whole");
+		return connection_refuse(fd, 400, "Bad Request",
+					 "the request's head is incomplete");
 	char saved = text[head_size - 2];
 	text[head_size - 2] = '\0';
 	int status = head_parse(&head, text, &why);
@@ -375,12 +376,13 @@ static int listener_open(struct error *error)
 	uint64_t number;
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *address;
 	if (text_to_u64(port, 0, UINT16_MAX, &number) < 0)
-		return error_set(error, ERROR_USAGE, "--port \"%s\" is no port", port);
+		return error_set(error, ERROR_USAGE, "--port: invalid port `%s`; use 1 to 65535",
+				 port);
 	if (!host_is_loopback(strcmp(host, "::1") == 0 ? "[::1]" : host))
-		return error_set(error, ERROR_USAGE,
-				 "--host is 127.0.0.1, ::1 or localhost: whoever connects acts as "
-				 "this user. For others `caisson serve --listen` has "
-				 "/mcp/opensandbox, with tokens");
+		return error_set(
+		    error, ERROR_USAGE,
+		    "--host must be 127.0.0.1, ::1 or localhost: every client acts as this user. "
+		    "For others `caisson serve --listen` has /mcp/opensandbox, with tokens");
 	int result = getaddrinfo(host, port, &hints, &address);
 	if (result != 0)
 		return error_set(error, ERROR_USAGE, "--host %s: %s", host, gai_strerror(result));

@@ -143,7 +143,7 @@ static int opensandbox_domain_use(struct client *client, struct error *error)
 				 protocol);
 	if (key && *key &&
 	    (text_copy(client->token, sizeof(client->token), key) < 0 || strpbrk(key, "\r\n")))
-		return error_set(error, ERROR_USAGE, "--api-key is no token");
+		return error_set(error, ERROR_USAGE, "--api-key is not a valid token");
 	if (!domain || !*domain)
 		return 0;
 	bool whole = strstr(domain, "://") != NULL;
@@ -172,9 +172,10 @@ static int opensandbox_options_check(struct error *error)
 	if (mcp_options.request_timeout &&
 	    (strtod(mcp_options.request_timeout, NULL) <= 0 ||
 	     text_to_seconds(mcp_options.request_timeout, &seconds) < 0))
-		return error_set(error, ERROR_USAGE,
-				 "--request-timeout-seconds \"%s\" is no number of seconds",
-				 mcp_options.request_timeout);
+		return error_set(
+		    error, ERROR_USAGE,
+		    "--request-timeout-seconds: invalid number `%s`; use for example 30",
+		    mcp_options.request_timeout);
 	return 0;
 }
 
@@ -208,19 +209,19 @@ static int mcp_run(struct client *client, int argc, char **argv, struct error *e
 
 static const struct option_spec mcp_specs[] = {
     {"toolsets", 0, OPTION_TEXT, &mcp_options.toolsets, "LIST",
-     "more tools: files, jobs, metrics, sandboxes, with commas between, or all (default: what an "
+     "more tools: files, jobs, metrics, sandboxes, separated by commas, or all (default: what an "
      "agent needs)"},
     {"read-only", 0, OPTION_FLAG, &mcp_options.read_only, NULL, "only tools that change nothing"},
     {"ephemeral", 0, OPTION_FLAG, &mcp_options.ephemeral, NULL,
-     "the sandboxes that are made through it end with it"},
+     "the sandboxes that are created through it end with it"},
     {"dialect", 0, OPTION_TEXT, &mcp_options.dialect, "NAME",
      "other tools: opensandbox (that server's, as its clients know them) or admin (this host's)"},
     {"list-tools", 0, OPTION_FLAG, &mcp_options.list_tools, NULL,
      "print the tools it would show, and end"},
     {"name", 0, OPTION_TEXT, &mcp_options.name, "NAME",
-     "config: what the client calls it (default: caisson)"},
+     "config: the server's name in the client (default: caisson)"},
     {"http", 0, OPTION_FLAG, &mcp_options.http, NULL,
-     "config: the daemon's URL in the place of a command"},
+     "config: use the daemon's URL instead of a command"},
     {"token", 0, OPTION_TEXT, &mcp_options.token, "TOKEN",
      "config --http: the token it sends (default: CAISSON_TOKEN)"},
     {"write", 0, OPTION_FLAG, &mcp_options.write, NULL,
@@ -231,9 +232,9 @@ static const struct option_spec mcp_specs[] = {
     {"domain", 0, OPTION_TEXT, &mcp_options.domain, "HOST:PORT",
      "opensandbox: the daemon (else OPEN_SANDBOX_DOMAIN, else this user's own)"},
     {"protocol", 0, OPTION_TEXT, &mcp_options.protocol, "http|https",
-     "opensandbox: how the domain is asked (default: http)"},
+     "opensandbox: the domain's protocol (default: http)"},
     {"request-timeout-seconds", 0, OPTION_TEXT, &mcp_options.request_timeout, "N",
-     "opensandbox: taken for its clients' sake; no request of ours waits for a server"},
+     "opensandbox: accepted for compatibility, without effect"},
     {"transport", 0, OPTION_TEXT, &mcp_options.transport, "NAME",
      "opensandbox: stdio or streamable-http (default: stdio)"},
     {"host", 0, OPTION_TEXT, &mcp_options.host, "ADDRESS",
@@ -241,7 +242,7 @@ static const struct option_spec mcp_specs[] = {
     {"port", 0, OPTION_TEXT, &mcp_options.port, "N",
      "opensandbox: the port it listens at, path /mcp (default: 8000)"},
     {"use-server-proxy", 0, OPTION_FLAG, &mcp_options.use_server_proxy, NULL,
-     "opensandbox: taken for its clients' sake; everything goes through the daemon"},
+     "opensandbox: accepted for compatibility; all requests go through the daemon"},
     {0},
 };
 
@@ -250,17 +251,19 @@ const struct verb verb_mcp = {
     .json = "--list-tools and errors as JSON",
     .words = "config",
     .arguments = "[options] | config CLIENT [--write] [--http] [--name NAME] [--token TOKEN]",
-    .summary = "Be an MCP server on standard input and output",
+    .summary = "Serve MCP on standard input and output",
     .help =
-	"What an MCP client starts: one JSON-RPC message a line, of every revision of the "
+	"For an MCP client to start: one JSON-RPC message a line, in every revision of the "
 	"protocol\n"
-	"from 2024-11-05 to 2026-07-28. The daemon does the work and is started where none runs;\n"
-	"one that is restarted in the middle is found again. It ends when its input does.\n\n"
+	"from 2024-11-05 to 2026-07-28. The daemon does the work and is started if none runs; if\n"
+	"it is restarted meanwhile, this command reconnects. It ends when its input ends.\n"
+	"\n"
 	"`mcp config CLIENT` prints what to put into a client's configuration: claude-code,\n"
 	"claude-desktop, cursor, vscode, windsurf, zed, codex, gemini, generic. --write creates\n"
-	"the client's file. It does not change one that exists: then the exit code is 0 if the\n"
+	"the client's file. It does not change an existing file: then the exit code is 0 if the\n"
 	"file has the entry already, else 1, and what to add to it is printed.\n"
-	"Options of `mcp` given to it are passed on to the server.\n\n"
+	"Options of `mcp` given to it are passed on to the server.\n"
+	"\n"
 	"  caisson mcp --toolsets files,jobs --ephemeral\n"
 	"  caisson mcp --list-tools\n"
 	"  caisson mcp config claude-code\n"

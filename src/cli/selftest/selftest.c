@@ -364,9 +364,9 @@ static const struct option_spec selftest_specs[] = {
     {"escape", 0, OPTION_FLAG, &options.escape, NULL,
      "try to get out of sandboxes, as root and as an ordinary user"},
     {"isolation", 0, OPTION_TEXT, &options.isolation, "TIER",
-     "this tier only (default: all that the manifest has items for: namespace and gvisor)"},
+     "only this tier (default: all tiers of the manifest: namespace and gvisor)"},
     {"manifest", 0, OPTION_TEXT, &options.manifest, "FILE",
-     "another list of attempts and what must come of them (default: the one built in)"},
+     "another list of attempts and expected results (default: the built-in list)"},
     {0},
 };
 
@@ -375,14 +375,15 @@ const struct verb verb_selftest = {
     .arguments = "--escape [options]",
     .summary = "Try to break out of sandboxes on this host, and count what held",
     .help =
-	"Makes a few sandboxes, carries a program into them that tries what is known to lead out\n"
-	"of sandboxes, as root and as an ordinary user, attacks them from the API's side too, "
-	"fills\n"
-	"their limits, and removes them. Prints a line for each item that did not hold and for "
-	"each\n"
-	"that was not tried, with the reason, and how many held. The exit code is 0 only when all\n"
-	"did. It takes a minute for each tier and leaves nothing behind, also when it is\n"
-	"interrupted.\n\n"
+	"Creates a few sandboxes, runs a program in them that tries known ways out of sandboxes, "
+	"as\n"
+	"root and as an ordinary user, attacks them through the API too, exhausts their limits, "
+	"and\n"
+	"removes them. Prints a line for each item that did not hold and for each that was not\n"
+	"tried, with the reason, and how many held. The exit code is 0 only if all did. It takes "
+	"a\n"
+	"minute for each tier and leaves nothing behind, also if it is interrupted.\n"
+	"\n"
 	"  caisson selftest --escape\n"
 	"  caisson selftest --escape --isolation namespace --json",
     .options = selftest_specs,

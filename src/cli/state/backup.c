@@ -327,11 +327,10 @@ static int backup_add_sandboxes(struct backup *backup, struct error *error)
 	}
 	if (running.size == 0)
 		return 0;
-	return error_set(
-	    error, ERROR_SANDBOX_STATE,
-	    "these sandboxes are not stopped: %.300s. Stop them first (`caisson stop`), "
-	    "or let --stop do it; --database-only takes no files along",
-	    running.data);
+	return error_set(error, ERROR_SANDBOX_STATE,
+			 "these sandboxes are not stopped: %.300s. Stop them first (`caisson "
+			 "stop`), or let --stop do it; --database-only includes no files",
+			 running.data);
 }
 
 /* Writes to another name first: FILE is always complete. */
@@ -343,7 +342,7 @@ static int backup_write_named(struct backup *backup, const char *file, struct er
 		return error_set(error, ERROR_USAGE, "that file name is too long");
 	if (lstat(file, &info) == 0 && !S_ISREG(info.st_mode))
 		return error_set(error, ERROR_USAGE,
-				 "%s is there and is no plain file; - writes to standard output",
+				 "%s exists and is not a regular file; - writes to standard output",
 				 file);
 	CLOSE_FD int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)

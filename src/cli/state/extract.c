@@ -43,7 +43,7 @@ struct extraction {
 static int extraction_damaged(struct extraction *extraction, struct error *error)
 {
 	const char *text = library.archive_error_string(extraction->archive);
-	return error_set(error, ERROR_BACKUP_INVALID, "the backup is damaged or cut short: %s",
+	return error_set(error, ERROR_BACKUP_INVALID, "the backup is damaged or truncated: %s",
 			 text ? text : "it ends too early");
 }
 
@@ -62,7 +62,7 @@ static int extraction_next_entry(struct extraction *extraction, const char *name
 	if (library.archive_entry_filetype(entry) != AE_IFREG ||
 	    library.archive_entry_hardlink(entry) || library.archive_entry_symlink(entry) ||
 	    !library.archive_entry_size_is_set(entry) || library.archive_entry_size(entry) < 0)
-		return error_set(error, ERROR_BACKUP_INVALID, "%s is no plain file", name);
+		return error_set(error, ERROR_BACKUP_INVALID, "%s is not a regular file", name);
 	*ret_size = (uint64_t)library.archive_entry_size(entry);
 	return 0;
 }
@@ -161,7 +161,7 @@ static int extraction_write_file(struct extraction *extraction, struct state_fil
 		return -1;
 	if (size != file->size)
 		return error_set(error, ERROR_BACKUP_INVALID,
-				 "%s has not the size that its manifest says", file->path);
+				 "%s does not have the size that its manifest says", file->path);
 	int result = path_make_parents(extraction->directory, file->path);
 	CLOSE_FD int fd = result < 0
 			      ? -1
@@ -193,7 +193,7 @@ static int extraction_check_end(struct extraction *extraction, struct error *err
 	struct archive_entry *entry;
 	if (result == 0 &&
 	    library.archive_read_next_header(extraction->archive, &entry) != ARCHIVE_EOF)
-		result = error_set(error, ERROR_BACKUP_INVALID, "it goes on after its end");
+		result = error_set(error, ERROR_BACKUP_INVALID, "it has data after its end");
 	return result;
 }
 
@@ -206,8 +206,9 @@ static int extraction_run(struct extraction *extraction, int fd, struct error *e
 	if (library.archive_read_support_filter_zstd(archive) != ARCHIVE_OK ||
 	    library.archive_read_support_format_tar(archive) != ARCHIVE_OK ||
 	    library.archive_read_open_fd(archive, fd, READ_BLOCK) != ARCHIVE_OK)
-		result = error_set(error, ERROR_BACKUP_INVALID, "it is no backup of caisson's: %s",
-				   library.archive_error_string(archive));
+		result =
+		    error_set(error, ERROR_BACKUP_INVALID, "it is not a backup of caisson's: %s",
+			      library.archive_error_string(archive));
 	if (result == 0)
 		result = extraction_read_manifest(extraction, error);
 	if (result == 0)
@@ -344,7 +345,7 @@ int state_extract(int archive, const char *directory, struct state_manifest *man
 		result =
 		    error_set_errno(error, error_kind_of_errno(result), result, "unpacking it");
 	else if (result < 0 || !outcome_is_sane(outcome))
-		result = error_set(error, ERROR_BACKUP_INVALID, "unpacking it broke off");
+		result = error_set(error, ERROR_BACKUP_INVALID, "unpacking it failed");
 	else if (outcome->error.kind != ERROR_NONE) {
 		*error = outcome->error;
 		result = -1;

@@ -68,7 +68,7 @@ int state_manifest_add(struct state_manifest *manifest, const char *path, uint64
 	*file = (struct state_file){.size = size, .data = data};
 	if (!state_path_valid(path) || text_copy(file->path, sizeof(file->path), path) < 0 ||
 	    size > SANDBOX_DISK_MAX || data > size)
-		return error_set(error, ERROR_BACKUP_INVALID, "\"%.80s\" is no file of a backup",
+		return error_set(error, ERROR_BACKUP_INVALID, "\"%.80s\" is not a file of a backup",
 				 path);
 	manifest->file_count++;
 	manifest->data += data;
@@ -223,7 +223,7 @@ int state_manifest_parse(struct state_manifest *manifest, const char *text, size
 	    !member_number_within(root, "schema", INT32_MAX, &schema) ||
 	    !member_number_within(root, "created_wall", INT64_MAX, &created) ||
 	    manifest_parse_rights(manifest, root) < 0)
-		result = manifest_invalid(error, "it is no manifest");
+		result = manifest_invalid(error, "it is not a manifest");
 	else if (format > STATE_FORMAT)
 		result = error_set(error, ERROR_STORE_NEWER,
 				   "the backup has format %d, this caisson knows up to %d",

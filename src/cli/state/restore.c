@@ -295,8 +295,7 @@ static int restore_run_locked(int state, int archive, const struct state_options
 		return -1;
 	if (earlier > 0)
 		fprintf(stderr,
-			"caisson state restore: an earlier restore that had been cut short is "
-			"complete now\n");
+			"caisson state restore: an earlier, interrupted restore is complete now\n");
 	bool empty = directory_is_empty(state, "db") && directory_is_empty(state, "sandboxes");
 	if (!empty && !force)
 		return error_set(error, ERROR_CONFLICT,

@@ -94,7 +94,7 @@ static int state_run(struct client *client, int argc, char **argv, struct error 
 static const struct option_spec specs[] = {
     {"state", 0, OPTION_TEXT, &options.state, "DIR",
      "the state directory (default: the one that the daemon serves, else as configured)"},
-    {"stop", 0, OPTION_FLAG, &options.stop, NULL, "backup: stop the sandboxes that run first"},
+    {"stop", 0, OPTION_FLAG, &options.stop, NULL, "backup: first stop the sandboxes that run"},
     {"database-only", 0, OPTION_FLAG, &options.database_only, NULL,
      "backup: records and tokens, no files of sandboxes; works while they run"},
     {"force", 'f', OPTION_FLAG, &options.force, NULL,
@@ -107,7 +107,7 @@ const struct verb verb_state = {
     .json = "errors as JSON",
     .words = "backup restore remove",
     .arguments = "backup|restore FILE [options], or remove [options]",
-    .summary = "Back up, restore or remove all that the daemon keeps",
+    .summary = "Back up, restore or remove the daemon's state",
     .help =
 	"  caisson state backup caisson.tar.zst      all sandboxes must be stopped, or: --stop\n"
 	"  caisson state backup - --database-only | ssh other 'cat > caisson.db.tar.zst'\n"

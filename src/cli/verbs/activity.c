@@ -90,9 +90,10 @@ static int activity_run(struct client *client, int argc, char **argv, struct err
 
 static const struct option_spec activity_specs[] = {
     {"kind", 0, OPTION_TEXT, &options.kind, "KINDS",
-     "only these: exec.ended, or exec for all of execs; commas between"},
-    {"last", 'n', OPTION_TEXT, &options.count, "N", "only so many of the newest"},
-    {"since", 0, OPTION_TEXT, &options.since, "TIME", "not before: 10m, or 2026-11-15T08:00:00Z"},
+     "only these kinds, separated by commas: exec.ended, or exec for all of execs"},
+    {"last", 'n', OPTION_TEXT, &options.count, "N", "only the newest N"},
+    {"since", 0, OPTION_TEXT, &options.since, "TIME",
+     "after this time: 10m, or 2026-11-15T08:00:00Z"},
     {"until", 0, OPTION_TEXT, &options.until, "TIME", "before"},
     {0},
 };
@@ -117,7 +118,8 @@ static int event_print(const char *text, size_t size, struct error *error)
 {
 	json_t *entry = json_loadb(text, size, 0, NULL);
 	if (!entry)
-		return error_set(error, ERROR_INTERNAL, "the daemon sent an event that is no JSON");
+		return error_set(error, ERROR_INTERNAL,
+				 "the daemon sent an event that is not JSON");
 	if (cli_json) {
 		char *line = json_dumps(entry, JSON_COMPACT);
 		printf("%s\n", line ? line : "{}");
@@ -243,12 +245,12 @@ static int events_run(struct client *client, int argc, char **argv UNUSED, struc
 }
 
 static const struct option_spec events_specs[] = {
-    {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "go on with what happens from now on"},
+    {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "keep printing new events"},
     {"after", 0, OPTION_TEXT, &options.after, "ID",
-     "what came after that event (the number in front of each line)"},
+     "events after this one (the number at the start of each line)"},
     {"kind", 0, OPTION_TEXT, &options.kind, "KINDS",
-     "only these: exec.ended, or exec for all of execs; commas between"},
-    {"sandbox", 0, OPTION_TEXT, &options.sandbox, "SANDBOX", "only of this one"},
+     "only these kinds, separated by commas: exec.ended, or exec for all of execs"},
+    {"sandbox", 0, OPTION_TEXT, &options.sandbox, "SANDBOX", "only of this sandbox"},
     {0},
 };
 
@@ -258,8 +260,9 @@ const struct verb verb_events = {
     .arguments = "[options]",
     .summary = "Print what happens in all sandboxes",
     .help =
-	"Prints the events that are kept, oldest first; with --follow those that come, or with\n"
-	"--after too those since then.\n\n"
+	"Prints the stored events, oldest first; with --follow only new ones, or with --after too\n"
+	"all since that event.\n"
+	"\n"
 	"  caisson events -f --kind sandbox",
     .options = events_specs,
     .run = events_run,

@@ -82,7 +82,7 @@ static int attached_take_text(struct attached *attached, const char *data, size_
 		attached->exit_code = (int)json_integer_value(code);
 		attached->over = true;
 	} else if (json_object_get(json, "gap")) {
-		fprintf(stderr, "caisson: some output is not kept any more\r\n");
+		fprintf(stderr, "caisson: some output is no longer kept\r\n");
 	} else if (json_object_get(json, "error") && !options.read_only) {
 		error_from_json(json, 0, error);
 		result = -1;
@@ -127,7 +127,7 @@ static int attached_take_frames(struct attached *attached, struct error *error)
 		for (size_t i = 0; i < extra; i++)
 			size = size << 8 | data[2 + i];
 		if (data[1] & 0x80 || size > FRAME_MAX)
-			return error_set(error, ERROR_INTERNAL, "the daemon sent no good frame");
+			return error_set(error, ERROR_INTERNAL, "the daemon sent an invalid frame");
 		if (input->size < 2 + extra + size)
 			return 0;
 		if (attached_take_frame(attached, data[0] & 0xf, input->data + 2 + extra,
@@ -145,10 +145,11 @@ static int attached_receive(struct attached *attached, struct error *error)
 	if (got < 0 && errno == EINTR)
 		return 0;
 	if (got <= 0)
-		return error_set(error, ERROR_DAEMON_RESTARTING,
-				 "the connection to the daemon was lost; the command goes on");
+		return error_set(
+		    error, ERROR_DAEMON_RESTARTING,
+		    "the connection to the daemon was lost; the command keeps running");
 	if (buffer_append(&attached->input, data, (size_t)got) < 0)
-		return error_set(error, ERROR_INTERNAL, "the daemon sent no good frame");
+		return error_set(error, ERROR_INTERNAL, "the daemon sent an invalid frame");
 	return attached_take_frames(attached, error);
 }
 
@@ -197,7 +198,8 @@ static int attached_loop(struct attached *attached, struct error *error)
 			return -1;
 		if (result > 0) {
 			terminal_restore();
-			fprintf(stderr, "\ncaisson: left; the command goes on\n");
+			fprintf(stderr, "\n"
+					"caisson: detached; the command keeps running\n");
 			return 0;
 		}
 	}
@@ -222,7 +224,7 @@ static int newest_terminal_find(struct client *client, const char *sandbox, char
 	json_decref(answer);
 	if (!*id)
 		return error_set(error, ERROR_EXEC_NOT_FOUND,
-				 "no command with a terminal runs in %s; begin one with `caisson "
+				 "no command with a terminal runs in %s; start one with `caisson "
 				 "exec -d --tty %s -- ...`",
 				 sandbox, sandbox);
 	return 0;
@@ -291,7 +293,7 @@ static int attach_run(struct client *client, int argc, char **argv, struct error
 }
 
 static const struct option_spec attach_specs[] = {
-    {"read-only", 0, OPTION_FLAG, &options.read_only, NULL, "look on; nothing is typed"},
+    {"read-only", 0, OPTION_FLAG, &options.read_only, NULL, "only watch; input is ignored"},
     {0},
 };
 
@@ -303,7 +305,7 @@ const struct verb verb_attach = {
     .arguments = "[options] SANDBOX [JOB]",
     .summary = "Attach to a terminal that runs in a sandbox",
     .help = "Shows the recent output of a job with a terminal (default: the newest that runs) and\n"
-	    "goes on with it; several may be attached at once. Exits as the command "
+	    "follows it; several clients may be attached at once. Exits as the command "
 	    "does.\n" TERMINAL_LEAVE_HELP "\n\n"
 	    "  caisson exec -d --tty mybox -- bash\n"
 	    "  caisson attach mybox",

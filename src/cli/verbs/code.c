@@ -23,7 +23,7 @@ static const struct option_spec options[] = {
     {"context", 'c', OPTION_TEXT, &context, "ID", "run it in this context"},
     {"new-context", 0, OPTION_FLAG, &new_context, NULL,
      "make a context first, run it there and print the context's id to standard error"},
-    {"timeout", 'T', OPTION_TEXT, &timeout_text, "TIME", "like 30s or 5m; 0 is none"},
+    {"timeout", 'T', OPTION_TEXT, &timeout_text, "TIME", "like 30s or 5m; 0: no limit"},
     {0},
 };
 
@@ -166,14 +166,15 @@ const struct verb verb_code = {
     .sandboxes = true,
     .arguments = "[options] SANDBOX [FILE|-]",
     .summary = "Run python, node or bash code in a sandbox",
-    .help = "Runs a file of this machine, or standard input, inside. What it prints comes out, "
-	    "then the\n"
-	    "value of its last expression; the exit code is the code's own. In a context variables "
-	    "stay\n"
-	    "for the next time.\n\n"
-	    "  caisson code mybox script.py\n"
-	    "  echo '6 * 7' | caisson code mybox\n"
-	    "  echo 'x = 1' | caisson code --new-context mybox",
+    .help =
+	"Runs a file of this machine, or standard input, inside. Prints its output and then the\n"
+	"value of its last expression, and exits with its exit code. A context keeps its "
+	"variables\n"
+	"for the next time.\n"
+	"\n"
+	"  caisson code mybox script.py\n"
+	"  echo '6 * 7' | caisson code mybox\n"
+	"  echo 'x = 1' | caisson code --new-context mybox",
     .json = "the whole answer, with results in every form",
     .options = options,
     .run = code_run,

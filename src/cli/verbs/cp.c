@@ -339,8 +339,7 @@ static int copy_down(struct copy *copy, const char *guest_path, const char *host
 	if (copy->several && !into) {
 		json_decref(entry);
 		return error_set(error, ERROR_USAGE,
-				 "several sources need a directory as target, and %s is none",
-				 host);
+				 "several sources need a directory as target; %s is not one", host);
 	}
 	if (into)
 		result = text_copy(parent, sizeof(parent), host) |
@@ -380,13 +379,13 @@ static int copy_find_target(struct copy *copy, const char *guest_path, const cha
 	json_decref(entry);
 	if (copy->several && !directory)
 		return error_set(error, ERROR_USAGE,
-				 "several sources need a directory as target, and %s is none",
+				 "several sources need a directory as target; %s is not one",
 				 guest_path);
 	if (directory && !name)
-		return error_set(error, ERROR_USAGE,
-				 "%s is a directory: what comes from standard input has no name "
-				 "there; give the file's path",
-				 guest_path);
+		return error_set(
+		    error, ERROR_USAGE,
+		    "%s is a directory, and standard input has no name; give the file's path",
+		    guest_path);
 	if (directory)
 		return path_join(target, GUEST_PATH_MAX, guest_path, name, error);
 	if (text_copy(target, GUEST_PATH_MAX, guest_path) < 0)
@@ -498,7 +497,7 @@ static int cp_run(struct client *client, int argc, char **argv, struct error *er
 
 static const struct option_spec cp_specs[] = {
     {"recursive", 'r', OPTION_FLAG, &options.recursive, NULL,
-     "for the habit: directories are copied whole with it and without"},
+     "no effect: directories are always copied whole"},
     {0},
 };
 
@@ -509,10 +508,11 @@ const struct verb verb_cp = {
     .summary = "Copy files and directories into, out of, or between sandboxes",
     .help =
 	"One of the two, or both, is SANDBOX:PATH; SANDBOX: alone is its /workspace. Directories\n"
-	"are copied with all that is in them; modes (set-user-id bits are not) and times of\n"
-	"change are kept, links stay links. It is done as you, on this machine. Several sources\n"
-	"go into a directory. `-` is standard input or output (a file of that name is ./-). Exits\n"
-	"with 1 when something was skipped: devices, sockets, pipes, names that are not UTF-8.\n\n"
+	"are copied with everything in them; modes (without set-user-id bits) and modification\n"
+	"times are kept, links stay links. On this machine it runs as you. Several sources go\n"
+	"into a directory. `-` is standard input or output (a file of that name is ./-). Exits\n"
+	"with 1 when something was skipped: devices, sockets, pipes, names that are not UTF-8.\n"
+	"\n"
 	"  caisson cp ./project mybox:\n"
 	"  caisson cp a.csv b.csv mybox:/workspace/data/\n"
 	"  caisson cp mybox:/workspace/report.pdf .\n"

@@ -294,25 +294,26 @@ static int create_run(struct client *client, int argc, char **argv, struct error
 static const struct option_spec create_specs[] = {
     CREATE_OPTION_ROWS,
     {"timeout", 'T', OPTION_TEXT, &create_options.timeout, "TIME",
-     "its whole life, stopped or not, like 90s, 15m or 2h; 0 = no end (default: 10m, or no "
+     "how long it lives, running or stopped, like 90s, 15m or 2h; 0 = no end (default: 10m, or no "
      "end with --idle-timeout or --persistent)"},
     {"idle-timeout", 0, OPTION_TEXT, &create_options.idle_timeout, "TIME",
-     "ends when nothing happened for that long (default: off)"},
+     "end it after this time without activity (default: off)"},
     {"auto-pause", 0, OPTION_TEXT, &create_options.auto_pause, "TIME",
-     "is paused when nothing happened for that long (default: off)"},
+     "pause it after this time without activity (default: off)"},
     {"persistent", 0, OPTION_FLAG, &create_options.persistent, NULL, "its idle time-out pauses it"},
     {"wake-on-read", 0, OPTION_FLAG, &create_options.wake_on_read, NULL,
-     "a token that may only read wakes it too"},
+     "requests with a read-only token wake it too"},
     {0},
 };
 
 const struct verb verb_create = {
     .name = "create",
     .arguments = "[options]",
-    .summary = "Make a sandbox and print its id",
+    .summary = "Create a sandbox and print its id",
     .help =
-	"Makes a sandbox that stays until it is removed or its time is over: then it is removed\n"
-	"with its files. `caisson extend` gives it more time.\n\n"
+	"Creates a sandbox that stays until it is removed or its time is over; then it is removed\n"
+	"with its files. `caisson extend` gives it more time.\n"
+	"\n"
 	"  id=$(caisson create --memory 1G --timeout 2h)\n"
 	"  caisson exec $id -- python3 -c 'print(1 + 1)'\n"
 	"  caisson rm $id",

@@ -25,10 +25,9 @@ static int extend_run(struct client *client, int argc, char **argv, struct error
 				 "extend needs a sandbox and a time: caisson extend mybox 2h");
 	const char *time = argv[argc - 1];
 	if (text_to_seconds(time, &seconds) < 0 || seconds > SANDBOX_TIMEOUT_MAX)
-		return error_set(error, ERROR_USAGE,
-				 "\"%s\" is no time; write it like 90s, 15m, 2h, 7d, or 0 for no "
-				 "end",
-				 time);
+		return error_set(
+		    error, ERROR_USAGE,
+		    "invalid time `%s`; use for example 90s, 15m, 2h, 7d, or 0 for no end", time);
 	json_t *answers = json_array();
 	json_t *body = json_pack("{s:I}", "timeout_seconds", (json_int_t)seconds);
 	int result = 0;
@@ -45,13 +44,14 @@ const struct verb verb_extend = {
     .name = "extend",
     .sandboxes = true,
     .arguments = "SANDBOX ... TIME",
-    .summary = "Let a sandbox live longer (or less long)",
+    .summary = "Change how long a sandbox lives",
     .help =
-	"TIME is its life from now on, like 90s, 15m, 2h or 7d; 0 is no end. Prints when it ends.\n"
+	"TIME counts from now, like 90s, 15m, 2h or 7d; 0: no end. Prints when it ends.\n"
 	"A sandbox of `caisson create` lives for 10 minutes unless its --timeout says otherwise;\n"
 	"then it is removed with its files, whether it runs or is stopped. While it is paused no "
 	"time\n"
-	"passes. `caisson ls` shows how long each has left.\n\n"
+	"passes. `caisson ls` shows how long each has left.\n"
+	"\n"
 	"  caisson extend mybox 2h",
     .run = extend_run,
 };

@@ -101,13 +101,13 @@ static int jobs_run(struct client *client, int argc, char **argv, struct error *
 }
 
 static const struct option_spec jobs_specs[] = {
-    {"state", 's', OPTION_TEXT, &options.state, "STATE", "only those: running, ended or failed"},
-    {"limit", 'n', OPTION_TEXT, &options.limit, "N", "at most so many (default: 100)"},
-    {"all", 'a', OPTION_FLAG, &options.all, NULL, "also what code contexts need for themselves"},
+    {"state", 's', OPTION_TEXT, &options.state, "STATE", "only running, ended or failed ones"},
+    {"limit", 'n', OPTION_TEXT, &options.limit, "N", "at most this many (default: 100)"},
+    {"all", 'a', OPTION_FLAG, &options.all, NULL, "also the processes of code contexts"},
     {"quiet", 'q', OPTION_FLAG, &options.quiet, NULL, "ids only"},
-    {"kill", 0, OPTION_TEXT, &options.kill, "ID", "end one with all that it started"},
+    {"kill", 0, OPTION_TEXT, &options.kill, "ID", "kill one and all that it started"},
     {"rm", 0, OPTION_TEXT, &options.remove, "ID",
-     "forget one with its output; one that runs is ended first"},
+     "remove one and its output; a running one is killed first"},
     {0},
 };
 
@@ -115,8 +115,9 @@ const struct verb verb_jobs = {
     .name = "jobs",
     .sandboxes = true,
     .arguments = "[options] SANDBOX",
-    .summary = "List the commands of a sandbox, end or forget one",
-    .help = "Every command that was run in it, newest first, also those that have ended.\n\n"
+    .summary = "List the commands of a sandbox, kill or remove one",
+    .help = "Every command that was run in it, newest first, ended ones included.\n"
+	    "\n"
 	    "  caisson exec -d mybox -- make\n"
 	    "  caisson jobs --state running mybox\n"
 	    "  caisson jobs --kill ID mybox",

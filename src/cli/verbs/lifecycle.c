@@ -143,7 +143,7 @@ static const struct option_spec select_specs[] = {
 };
 
 static const struct option_spec rm_specs[] = {
-    {"force", 'f', OPTION_FLAG, &options.force, NULL, "one that is not there is no error"},
+    {"force", 'f', OPTION_FLAG, &options.force, NULL, "a missing sandbox is no error"},
     SELECTION_ROWS,
     {0},
 };
@@ -152,7 +152,7 @@ const struct verb verb_rm = {
     .name = "rm",
     .sandboxes = true,
     .arguments = "[options] SANDBOX ...",
-    .summary = "Remove sandboxes with all that is in them",
+    .summary = "Remove sandboxes and everything in them",
     .help = "Kills every process of each sandbox and removes its files. A tombstone stays:\n"
 	    "`caisson inspect` still says when and why it ended.\n\n"
 	    "  caisson rm mybox\n"
@@ -166,9 +166,10 @@ const struct verb verb_stop = {
     .sandboxes = true,
     .arguments = "[options] SANDBOX ...",
     .summary = "End a sandbox's processes, keep its files",
-    .help = "SIGTERM, two seconds later SIGKILL. `caisson start` goes on with the same files.\n"
-	    "Its time goes on too: when that is over it is removed, stopped or not. `caisson ls`\n"
-	    "shows how long it has left, `caisson extend` gives it more.",
+    .help =
+	"Sends SIGTERM, two seconds later SIGKILL. `caisson start` starts it with the same files.\n"
+	"Its time-out still counts: when it is over the sandbox is removed, stopped or not.\n"
+	"`caisson ls` shows how long it has left, `caisson extend` gives it more.",
     .options = select_specs,
     .run = stop_run,
 };
@@ -183,10 +184,10 @@ const struct verb verb_start = {
     .sandboxes = true,
     .arguments = "[options] SANDBOX ...",
     .summary = "Start a stopped sandbox again",
-    .help =
-	"With the files it had when it was stopped. Folders that it was created with (-v) have\n"
-	"to be given again when the daemon was restarted since, the same ones:\n"
-	"  caisson start -v .:/workspace:rw SANDBOX",
+    .help = "It has the files it had when it was stopped. If the daemon was restarted since, the "
+	    "folders\n"
+	    "that it was created with (-v) must be given again, the same ones:\n"
+	    "  caisson start -v .:/workspace:rw SANDBOX",
     .options = start_specs,
     .run = start_run,
 };
@@ -196,8 +197,9 @@ const struct verb verb_pause = {
     .sandboxes = true,
     .arguments = "[options] SANDBOX ...",
     .summary = "Freeze a sandbox's processes",
-    .help = "They use no cpu and timers hold; what of their memory is on disk goes back to the\n"
-	    "host. The next exec wakes it.",
+    .help =
+	"They use no cpu and time-outs stand still; memory that is also on disk is given back to\n"
+	"the host. The next exec resumes it.",
     .options = select_specs,
     .run = pause_run,
 };
@@ -206,8 +208,8 @@ const struct verb verb_resume = {
     .name = "resume",
     .sandboxes = true,
     .arguments = "[options] SANDBOX ...",
-    .summary = "Let a paused sandbox go on",
-    .help = "The other half of pause.",
+    .summary = "Resume a paused sandbox",
+    .help = "Its processes continue where `caisson pause` froze them.",
     .options = select_specs,
     .run = resume_run,
 };

@@ -113,10 +113,10 @@ static int budget_kind_split(const char *text, char kind[64], const char **ret_p
 	char *slash;
 	if (text_copy(kind, 64, text) < 0 || !(slash = strchr(kind, '/')) || slash == kind ||
 	    !slash[1])
-		return error_set(error, ERROR_USAGE,
-				 "\"%.64s\" is no budget; write it like sandboxes/now or "
-				 "creates/minute",
-				 text);
+		return error_set(
+		    error, ERROR_USAGE,
+		    "invalid budget `%.64s`; use for example sandboxes/now or creates/minute",
+		    text);
 	*slash = '\0';
 	*ret_period = slash + 1;
 	return 0;
@@ -130,7 +130,7 @@ static int budget_parse(const char *text, json_t **ret_budget, struct error *err
 	char *end, *equals;
 	if (text_copy(name, sizeof(name), text) < 0 || !(equals = strchr(name, '=')))
 		return error_set(error, ERROR_USAGE,
-				 "\"%.64s\" is no budget; write it like creates/minute=60", text);
+				 "invalid budget `%.64s`; use for example creates/minute=60", text);
 	*equals = '\0';
 	if (budget_kind_split(name, kind, &period, error) < 0)
 		return -1;
@@ -139,7 +139,7 @@ static int budget_parse(const char *text, json_t **ret_budget, struct error *err
 		double value = strtod(equals + 1, &end);
 		if (end == equals + 1 || *end || !(value >= 0 && value <= 1e15))
 			return error_set(error, ERROR_USAGE,
-					 "\"%.64s\" is no maximum; it is a number, or none",
+					 "invalid maximum `%.64s`; use a number or none",
 					 equals + 1);
 		maximum = value == (double)(json_int_t)value ? json_integer((json_int_t)value)
 							     : json_real(value);
@@ -268,13 +268,14 @@ static int budget_run(struct client *client, int argc, char **argv, struct error
 		return budget_set(client, argc, argv, error);
 	if (argc >= 2 && strcmp(argv[1], "rm") == 0)
 		return budget_rm(client, argc, argv, error);
-	return error_set(error, ERROR_USAGE,
-			 "it is budget list, budget set WHAT/PERIOD=MAXIMUM or budget rm "
-			 "[WHAT/PERIOD]");
+	return error_set(
+	    error, ERROR_USAGE,
+	    "use budget list, budget set WHAT/PERIOD=MAXIMUM or budget rm [WHAT/PERIOD]");
 }
 
 static const struct option_spec budget_specs[] = {
-    {"workspace", 0, OPTION_TEXT, &options.workspace, "NAME", "whose (default: the token's own)"},
+    {"workspace", 0, OPTION_TEXT, &options.workspace, "NAME",
+     "the workspace (default: the token's own)"},
     {0},
 };
 
@@ -283,13 +284,15 @@ const struct verb verb_budget = {
     .words = "set list rm",
     .arguments = "set|list|rm [options] [WHAT/PERIOD[=MAXIMUM] ...]",
     .summary = "Set, list and remove what a workspace may use",
-    .help = "WHAT/PERIOD is one of\n"
-	    "  sandboxes/now, vcpus/now, memory_mb/now, disk_mb/now: at once\n"
-	    "  creates, execs, wall_seconds, cpu_seconds, each with /minute, /day or /month (UTC)\n"
-	    "MAXIMUM is a number, or none to lift a default of the configuration. `rm` removes a\n"
-	    "workspace's own budgets, or those that are named: the defaults hold again.\n\n"
-	    "  caisson budget set --workspace team sandboxes/now=20 creates/minute=60\n"
-	    "  caisson budget list --workspace team",
+    .help =
+	"WHAT/PERIOD is one of\n"
+	"  sandboxes/now, vcpus/now, memory_mb/now, disk_mb/now: at once\n"
+	"  creates, execs, wall_seconds, cpu_seconds, each with /minute, /day or /month (UTC)\n"
+	"MAXIMUM is a number, or none to remove a default of the configuration. `rm` removes a\n"
+	"workspace's own budgets, or the named ones: the defaults apply again.\n"
+	"\n"
+	"  caisson budget set --workspace team sandboxes/now=20 creates/minute=60\n"
+	"  caisson budget list --workspace team",
     .options = budget_specs,
     .run = budget_run,
 };

@@ -165,7 +165,7 @@ static int ls_run(struct client *client, int argc, char **argv, struct error *er
 }
 
 static const struct option_spec ls_specs[] = {
-    {"all", 'a', OPTION_FLAG, &options.all, NULL, "ended ones too, with why they ended"},
+    {"all", 'a', OPTION_FLAG, &options.all, NULL, "also ended ones, with the reason"},
     {"quiet", 'q', OPTION_FLAG, &options.quiet, NULL, "ids only"},
     {"names", 0, OPTION_FLAG, &options.names, NULL, "ids and names only, one per line"},
     {"label", 'l', OPTION_LIST, &options.labels, "K=V",
@@ -205,7 +205,7 @@ const struct verb verb_inspect = {
     .name = "inspect",
     .sandboxes = true,
     .arguments = "SANDBOX ...",
-    .summary = "Print all that is known of a sandbox, as JSON",
+    .summary = "Print everything known about a sandbox, as JSON",
     .help = "Its state, limits and for each whether it is enforced, timings, and for an ended one\n"
 	    "when and why it ended.",
     .run = inspect_run,

@@ -42,7 +42,7 @@ static int output_copy(struct exchange *exchange, struct error *error)
 {
 	char data[65536];
 	if (exchange->gap > 0)
-		fprintf(stderr, "caisson: %lld bytes are not kept any more\n",
+		fprintf(stderr, "caisson: %lld bytes are no longer kept\n",
 			(long long)exchange->gap);
 	for (;;) {
 		ssize_t got = exchange_read(exchange, data, sizeof(data), error);
@@ -126,7 +126,8 @@ static int lines_follow(struct client *client, const char *path, struct error *e
 			break;
 		}
 		if (buffer_append(&input, data, (size_t)got) < 0)
-			result = error_set(error, ERROR_INTERNAL, "the daemon sent no good event");
+			result =
+			    error_set(error, ERROR_INTERNAL, "the daemon sent an invalid event");
 		else
 			result = events_take(&input, error);
 	}
@@ -192,16 +193,17 @@ static int logs_run(struct client *client, int argc, char **argv, struct error *
 }
 
 static const struct option_spec logs_specs[] = {
-    {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "go on until the command ends"},
+    {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "keep printing until the command ends"},
     {"exec", 'x', OPTION_TEXT, &options.exec, "ID",
      "which command, like EXEC (default: the newest)"},
     {"stderr", 0, OPTION_FLAG, &options.standard_error, NULL, "its standard error instead"},
     {"from", 0, OPTION_TEXT, &options.from, "OFFSET", "begin at this byte (default: 0)"},
-    {"all", 'a', OPTION_FLAG, &options.all, NULL, "lines of all commands (so do the following)"},
+    {"all", 'a', OPTION_FLAG, &options.all, NULL,
+     "lines of all commands (implied by the following)"},
     {"tail", 'n', OPTION_TEXT, &options.tail, "N", "the last N lines (default: 1000)"},
     {"since", 0, OPTION_TEXT, &options.since, "TIME",
-     "of commands that ran since then: 10m, or 2026-01-31T12:00:00Z"},
-    {"until", 0, OPTION_TEXT, &options.until, "TIME", "of commands that began until then"},
+     "of commands that ran after this time: 10m, or 2026-01-31T12:00:00Z"},
+    {"until", 0, OPTION_TEXT, &options.until, "TIME", "of commands that began before this time"},
     {"source", 0, OPTION_TEXT, &options.source, "WHICH",
      "stdout, stderr, both, exec (starts and ends) or all"},
     {"grep", 'g', OPTION_TEXT, &options.grep, "TEXT", "only lines with this text in them"},
@@ -214,14 +216,17 @@ const struct verb verb_logs = {
     .sandboxes = true,
     .execs = true,
     .arguments = "[options] SANDBOX [EXEC]",
-    .summary = "Print what a command in a sandbox has printed",
+    .summary = "Print the output of a command in a sandbox",
     .help =
 	"Output is kept by offset: the first 8 MiB and the last 24 MiB of each stream, also after\n"
-	"the command, the client or the daemon is gone.\n\n"
+	"the command, the client or the daemon is gone.\n"
+	"\n"
 	"  id=$(caisson exec -d mybox -- make)\n"
-	"  caisson logs -f mybox $id\n\n"
+	"  caisson logs -f mybox $id\n"
+	"\n"
 	"With any of --all, --tail, --since, --until, --source and --grep it prints lines of all\n"
-	"commands, in the order that they were begun, or of one:\n\n"
+	"commands, in the order in which they began, or of one:\n"
+	"\n"
 	"  caisson logs -n 50 -f mybox\n"
 	"  caisson logs --grep error --source stderr --since 10m mybox",
     .options = logs_specs,

@@ -196,17 +196,18 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 static const struct option_spec run_specs[] = {
     CREATE_OPTION_ROWS,
     {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
-     "ends the command with all it started, like 90s or 15m (default: no end)"},
+     "end the command and all it started after this time, like 90s or 15m (default: no end)"},
     {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
     {"user", 'u', OPTION_TEXT, &options.user, "USER",
-     "name or number, with :GROUP if wanted (default: root of the sandbox)"},
-    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+     "name or number, optionally with :GROUP (default: root of the sandbox)"},
+    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "use a terminal even if standard input is none"},
     {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
-     "standard input is passed on anyway: changes nothing"},
-    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
+     "no effect: standard input is always passed on"},
+    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL,
+     "use no terminal even if standard input is one"},
     {"keep", 'k', OPTION_FLAG, &options.keep, NULL,
-     "leave the sandbox there afterwards; it then lives for 10m, or a little longer than -T"},
-    {"rm", 0, OPTION_FLAG, &options.remove, NULL, "it is removed anyway: changes nothing"},
+     "keep the sandbox afterwards: for 10m, or a little longer than -T"},
+    {"rm", 0, OPTION_FLAG, &options.remove, NULL, "no effect: it is removed anyway"},
     {0},
 };
 
@@ -216,13 +217,13 @@ const struct verb verb_run = {
     .arguments = "[options] [--] [COMMAND ...]",
     .summary = "Run one command in a fresh sandbox",
     .help =
-	"Makes a sandbox, runs the command with your standard input, output and error,\n"
-	"removes the sandbox, and exits as the command did (124: timed out, 126: not\n"
+	"Creates a sandbox, runs the command with your standard input, output and error,\n"
+	"removes the sandbox, and exits with the command's code (124: timed out, 126: not\n"
 	"executable, 127: no such program, 125: caisson itself failed). With a terminal it is\n"
-	"interactive: Ctrl-C and the like go to the terminal inside. Without one a SIGINT or\n"
-	"SIGTERM is passed on to all that the command started, and the third one kills it. The\n"
-	"sandbox ends with this process, however that ends, unless --keep is given or the command\n"
-	"is left.\n" TERMINAL_LEAVE_HELP "\n\n"
+	"interactive: Ctrl-C and the like go to the terminal inside. Without one, SIGINT and\n"
+	"SIGTERM are passed on to all that the command started, and the third one kills it. The\n"
+	"sandbox ends with this process, however that ends, unless --keep is given or you detach\n"
+	"from the command.\n" TERMINAL_LEAVE_HELP "\n\n"
 	"  caisson run -- python3 -c 'print(2 ** 100)'\n"
 	"  echo data | caisson run -- wc -c\n"
 	"  caisson run -v ~/project:/workspace:cow --timeout 5m -- make test",
@@ -282,16 +283,17 @@ static int exec_run(struct client *client, int argc, char **argv, struct error *
 
 static const struct option_spec exec_specs[] = {
     {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
-     "ends the command with all it started, like 90s or 15m"},
+     "end the command and all it started after this time, like 90s or 15m"},
     {"env", 'e', OPTION_LIST, &options.environment, "K[=V]",
      "environment; K alone passes yours on (repeatable)"},
     {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
     {"user", 'u', OPTION_TEXT, &options.user, "USER",
-     "name or number, with :GROUP if wanted (default: root of the sandbox)"},
-    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "a terminal even if we have none"},
+     "name or number, optionally with :GROUP (default: root of the sandbox)"},
+    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "use a terminal even if standard input is none"},
     {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
-     "standard input is passed on anyway: changes nothing"},
-    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL, "no terminal even if we have one"},
+     "no effect: standard input is always passed on"},
+    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL,
+     "use no terminal even if standard input is one"},
     {"detach", 'd', OPTION_FLAG, &options.detach, NULL,
      "start it, print its id, do not wait (see `caisson logs`, with --tty `caisson attach`)"},
     {0},
@@ -304,8 +306,8 @@ const struct verb verb_exec = {
     .arguments = "[options] SANDBOX [--] COMMAND ...",
     .summary = "Run a command in an existing sandbox",
     .help =
-	"Like run, in a sandbox of yours (id or name). One that is paused is resumed for it, one\n"
-	"that is stopped is started.\n" TERMINAL_LEAVE_HELP "\n\n"
+	"Like run, in an existing sandbox (id or name). A paused sandbox is resumed, a stopped\n"
+	"one is started.\n" TERMINAL_LEAVE_HELP "\n\n"
 	"  caisson exec mybox -- ls -l\n"
 	"  tar c . | caisson exec mybox -- tar x\n"
 	"  caisson exec -d mybox -- python3 -m http.server",
@@ -336,9 +338,10 @@ const struct verb verb_shell = {
     .sandboxes = true,
     .arguments = "[options] [SANDBOX]",
     .summary = "Open a terminal in a sandbox",
-    .help = "An interactive shell (bash where there is one) in a sandbox of yours, or in a fresh\n"
-	    "one that goes with it.\n" TERMINAL_LEAVE_HELP "\n\n"
-	    "  caisson shell mybox",
+    .help =
+	"An interactive shell (bash if it exists) in an existing sandbox, or in a fresh one that\n"
+	"is removed when the shell ends.\n" TERMINAL_LEAVE_HELP "\n\n"
+	"  caisson shell mybox",
     .options = exec_specs,
     .run = shell_run,
 };

@@ -60,7 +60,7 @@ static int serve_config_read(struct config *config, char *path, size_t room, str
 		return -1;
 	if (options.log_level && log_level_parse(options.log_level, &config->log_level) < 0)
 		return error_set(error, ERROR_USAGE,
-				 "\"%s\" is no log level: error, warning, info or debug",
+				 "invalid log level `%s`; use error, warning, info or debug",
 				 options.log_level);
 	config->log_level_fixed = config->log_level_fixed || options.log_level;
 	uint64_t seconds;
@@ -93,21 +93,21 @@ static const struct option_spec serve_specs[] = {
     {"listen", 0, OPTION_TEXT, &options.listen, "HOST:PORT",
      "where the API listens; none = the Unix socket only (default: 127.0.0.1:7878)"},
     {"state", 0, OPTION_TEXT, &options.state, "DIR",
-     "what is kept (default: /var/lib/caisson, or ~/.local/state/caisson)"},
+     "state directory (default: /var/lib/caisson, or ~/.local/state/caisson)"},
     {"runtime", 0, OPTION_TEXT, &options.runtime, "DIR",
-     "sockets (default: /run/caisson; a user's: $XDG_RUNTIME_DIR/caisson, else "
-     "/run/user/UID/caisson, else DIR/run of the state)"},
+     "runtime directory, for sockets (default: /run/caisson; a user's: $XDG_RUNTIME_DIR/caisson, "
+     "else /run/user/UID/caisson, else DIR/run of the state)"},
     {"config", 0, OPTION_TEXT, &options.config, "FILE",
      "configuration (default: /etc/caisson/caisson.conf, or ~/.config/caisson/...)"},
     {"user", 0, OPTION_TEXT, &options.user, "NAME",
-     "whom the API process runs as when started by root (default: caisson)"},
+     "user of the API process if started by root (default: caisson)"},
     {"tls-certificate", 0, OPTION_TEXT, &options.tls_certificate, "FILE",
-     "TLS on the TCP port: the chain, in PEM, as you may read it; SIGHUP reads it anew"},
+     "TLS on the TCP port: the certificate chain in PEM, readable by you; SIGHUP reloads it"},
     {"tls-key", 0, OPTION_TEXT, &options.tls_key, "FILE", "its private key, likewise"},
     {"log-level", 0, OPTION_TEXT, &options.log_level, "LEVEL", "error, warning, info or debug"},
     {"log-json", 0, OPTION_FLAG, &options.log_json, NULL, "one JSON object per log line"},
     {"idle-exit", 0, OPTION_TEXT, &options.idle_exit, "TIME",
-     "end when there is no sandbox and no request for that long"},
+     "end after this time without a sandbox or a request"},
     {0},
 };
 
@@ -117,15 +117,16 @@ const struct verb verb_serve = {
     .arguments = "[options]",
     .summary = "Run the daemon in the foreground",
     .help =
-	"The daemon: the API on the Unix socket and on a TCP port (with tokens). Sandboxes live "
-	"on\n"
-	"when it ends, and it finds them again. SIGHUP reads the configuration anew.\n"
-	"An ordinary user can run one too, in directories of the user's own. What root's can do\n"
-	"and it cannot (a limit on disk; on memory, cpu and processes without a cgroup of the\n"
-	"user's) is said in each sandbox's record. With a range of ids in /etc/subuid and\n"
-	"/etc/subgid its sandboxes have users of their own and their root is not the user.\n"
-	"Flags win over the environment (CAISSON_LISTEN, CAISSON_STATE, CAISSON_RUNTIME), which\n"
-	"wins over the configuration file.",
+	"The daemon: the API on the Unix socket and on a TCP port (with tokens). Sandboxes keep\n"
+	"running when it ends, and the next daemon finds them. SIGHUP reloads the configuration.\n"
+	"An ordinary user can run one too, in directories of the user's own. Each sandbox's "
+	"record\n"
+	"says which limits it cannot enforce (disk; without a cgroup of the user's also memory, "
+	"cpu\n"
+	"and processes). With a range of ids in /etc/subuid and /etc/subgid its sandboxes have\n"
+	"users of their own and their root is not the user.\n"
+	"Flags override the environment (CAISSON_LISTEN, CAISSON_STATE, CAISSON_RUNTIME), which\n"
+	"overrides the configuration file.",
     .options = serve_specs,
     .configuration = CONFIGURATION_NEVER,
     .run = serve_run,

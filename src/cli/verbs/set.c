@@ -103,15 +103,16 @@ static int set_run(struct client *client, int argc, char **argv, struct error *e
 
 static const struct option_spec set_specs[] = {
     {"name", 0, OPTION_TEXT, &options.name, "NAME", "another name"},
-    {"no-name", 0, OPTION_FLAG, &options.no_name, NULL, "no name any more"},
+    {"no-name", 0, OPTION_FLAG, &options.no_name, NULL, "remove its name"},
     {"cpu", 0, OPTION_TEXT, &options.cpu, "N", "cpus, like 0.5 or 2"},
     {"memory", 'm', OPTION_TEXT, &options.memory, "SIZE", "memory, like 512M or 2G"},
     {"pids", 0, OPTION_TEXT, &options.pids, "N", "processes and threads"},
-    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME", "its life from now on; 0 = no end"},
+    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
+     "how long it lives from now on; 0 = no end"},
     {"idle-timeout", 0, OPTION_TEXT, &options.idle_timeout, "TIME",
-     "ends when nothing happened for that long; 0 = off"},
+     "end it after this time without activity; 0 = off"},
     {"auto-pause", 0, OPTION_TEXT, &options.auto_pause, "TIME",
-     "is paused when nothing happened for that long; 0 = off"},
+     "pause it after this time without activity; 0 = off"},
     {"label", 'l', OPTION_LIST, &options.labels, "K=V", "sets a label; K- removes it (repeatable)"},
     {"metadata", 0, OPTION_LIST, &options.metadata, "K=V",
      "sets a note; K- removes it (repeatable)"},
@@ -119,7 +120,7 @@ static const struct option_spec set_specs[] = {
      "its idle time-out pauses it instead of ending it"},
     {"no-persistent", 0, OPTION_FLAG, &options.no_persistent, NULL, "its idle time-out ends it"},
     {"wake-on-read", 0, OPTION_FLAG, &options.wake_on_read, NULL,
-     "a token that may only read wakes it too"},
+     "requests with a read-only token wake it too"},
     {"no-wake-on-read", 0, OPTION_FLAG, &options.no_wake_on_read, NULL, "it does not"},
     {0},
 };
@@ -130,7 +131,9 @@ const struct verb verb_set = {
     .arguments = "[options] SANDBOX",
     .summary = "Change a sandbox's name, labels, times or limits",
     .help =
-	"All of it or nothing. Limits of a running one hold at once; the disk keeps its size.\n\n"
+	"Changes everything or nothing. New limits of a running sandbox apply at once; the disk\n"
+	"keeps its size.\n"
+	"\n"
 	"  caisson set --memory 2G --cpu 2 mybox\n"
 	"  caisson set --label stage=test --label old- --name other mybox",
     .options = set_specs,
@@ -169,8 +172,9 @@ const struct verb verb_wait = {
     .name = "wait",
     .sandboxes = true,
     .arguments = "[options] SANDBOX",
-    .summary = "Wait until a sandbox is in some state",
-    .help = "Exits with 124 when it is not so in time.\n\n"
+    .summary = "Wait until a sandbox reaches a state",
+    .help = "Exits with 124 if it does not reach the state in time.\n"
+	    "\n"
 	    "  caisson wait --for idle --timeout 10m mybox",
     .options = wait_specs,
     .run = wait_run,
@@ -194,9 +198,10 @@ static int drain_run(struct client *client, int argc, char **argv, struct error 
 
 static const struct option_spec drain_specs[] = {
     {"timeout", 'T', OPTION_TEXT, &options.drain_timeout, "TIME",
-     "then it is stopped whatever runs (default: 5m)"},
-    {"delete", 0, OPTION_FLAG, &options.delete, NULL, "remove it then, instead of stopping it"},
-    {"cancel", 0, OPTION_FLAG, &options.cancel, NULL, "take a drain back"},
+     "stop it after this time even if commands run (default: 5m)"},
+    {"delete", 0, OPTION_FLAG, &options.delete, NULL,
+     "remove it at the end instead of stopping it"},
+    {"cancel", 0, OPTION_FLAG, &options.cancel, NULL, "cancel a drain"},
     {0},
 };
 
@@ -204,8 +209,9 @@ const struct verb verb_drain = {
     .name = "drain",
     .sandboxes = true,
     .arguments = "[options] SANDBOX",
-    .summary = "Let a sandbox's commands end, then stop it",
-    .help = "It takes no new commands from now on. Goes on when this command is interrupted.",
+    .summary = "Wait for a sandbox's commands to end, then stop it",
+    .help = "It accepts no new commands from now on. The drain continues if this command is\n"
+	    "interrupted.",
     .options = drain_specs,
     .run = drain_run,
 };

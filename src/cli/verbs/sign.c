@@ -85,11 +85,11 @@ static int sign_run(struct client *client, int argc, char **argv, struct error *
 static const struct option_spec options[] = {
     {"put", 0, OPTION_FLAG, &sign_options.put, NULL, "to write the file (default: to read it)"},
     {"expires", 0, OPTION_TEXT, &sign_options.expires, "TIME",
-     "how long it is good, like 15m or 7d, which is the most (default: 1h)"},
+     "how long it is valid, like 15m, at most 7d (default: 1h)"},
     {"max-bytes", 0, OPTION_TEXT, &sign_options.max_bytes, "SIZE",
-     "with --put: the most that may be written, like 10M"},
+     "with --put: the maximum size, like 10M"},
     {"user", 'u', OPTION_TEXT, &sign_options.user, "USER",
-     "as whom in the sandbox (default: root)"},
+     "the user in the sandbox (default: root)"},
     {0},
 };
 
@@ -97,14 +97,16 @@ const struct verb verb_sign = {
     .name = "sign",
     .sandboxes = true,
     .arguments = "[options] SANDBOX PATH",
-    .summary = "Make a URL that reads or writes one file without a token",
+    .summary = "Create a URL that reads or writes one file without a token",
     .options = options,
-    .json = "the URL with its method and its end, as JSON",
+    .json = "the URL with its method and expiry, as JSON",
     .help =
-	"Prints the URL. Whoever has it may read (or, with --put, write) that one file until its\n"
-	"time is over, the token that made it has ended, or the sandbox has. Where the daemon has\n"
-	"no TCP port, the curl line that fetches it through the Unix socket is printed instead\n"
-	"(with --put it sends standard input).\n\n"
+	"Prints the URL. Everybody who has it may read (or, with --put, write) that one file "
+	"until\n"
+	"it expires, or the token that created it or the sandbox ends. If the daemon has no TCP\n"
+	"port, the curl line that fetches it through the Unix socket is printed instead\n"
+	"(with --put it sends standard input).\n"
+	"\n"
 	"  caisson sign mybox /workspace/report.pdf --expires 1d\n"
 	"  curl -T data.csv \"$(caisson sign mybox data.csv --put)\"",
     .run = sign_run,

@@ -39,8 +39,8 @@ static int templates_run(struct client *client, int argc, char **argv, struct er
 const struct verb verb_templates = {
     .name = "templates",
     .arguments = "",
-    .summary = "List what a sandbox can begin with",
-    .help = "A template that is not available is refused, unless `host` may stand for it:\n"
+    .summary = "List the templates for sandboxes",
+    .help = "A template that is not available is refused, unless `host` may replace it:\n"
 	    "`caisson create --template NAME --allow-substitute`, or `substitute = yes` below "
 	    "[templates]\n"
 	    "in caisson.conf.",

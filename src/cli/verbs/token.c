@@ -106,17 +106,17 @@ static int token_run(struct client *client, int argc, char **argv, struct error 
 		return token_list(client, error);
 	if (argc >= 2 && strcmp(argv[1], "revoke") == 0)
 		return token_revoke(client, argc, argv, error);
-	return error_set(error, ERROR_USAGE, "it is token create, token list or token revoke ID");
+	return error_set(error, ERROR_USAGE, "use token create, token list or token revoke ID");
 }
 
 static const struct option_spec token_specs[] = {
     {"workspace", 0, OPTION_TEXT, &options.workspace, "NAME",
-     "whose sandboxes it sees (default: default)"},
+     "the workspace that it is for (default: default)"},
     {"scope", 0, OPTION_TEXT, &options.scopes, "S[,S...]",
      "sandboxes:read, sandboxes:write, admin (default: the first two)"},
     {"expires", 0, OPTION_TEXT, &options.expires, "TIME", "like 24h or 30d (default: never)"},
     {"label", 0, OPTION_TEXT, &options.label, "TEXT", "a note for you"},
-    {"sandbox", 0, OPTION_TEXT, &options.sandbox, "ID", "good for this sandbox only"},
+    {"sandbox", 0, OPTION_TEXT, &options.sandbox, "ID", "valid for this sandbox only"},
     {0},
 };
 
@@ -124,7 +124,7 @@ const struct verb verb_token = {
     .name = "token",
     .words = "create list revoke",
     .arguments = "create|list|revoke [options] [ID]",
-    .summary = "Make, list and revoke access tokens",
+    .summary = "Create, list and revoke access tokens",
     .help = "A token is needed on the TCP port; on the Unix socket the daemon's own user and root\n"
 	    "need none. `create` prints the token alone; it is shown once and kept as a hash.\n\n"
 	    "  caisson token create --workspace team --scope sandboxes:read,sandboxes:write \\\n"

@@ -96,7 +96,8 @@ const struct verb verb_usage = {
     .summary = "Show what sandboxes and workspaces have used",
     .help =
 	"Time alive and paused, cpu, memory and disk over time, and commands, summed over whole\n"
-	"hours (UTC). Sandboxes that have ended are in it.\n\n"
+	"hours (UTC). Ended sandboxes are included.\n"
+	"\n"
 	"  caisson usage --by workspace --from 2026-11-01",
     .options = usage_specs,
     .run = usage_run,

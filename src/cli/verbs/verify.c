@@ -402,8 +402,8 @@ static int verify_run(struct client *client UNUSED, int argc, char **argv, struc
 		const json_t *receipt = json_object_get(document, "receipt");
 		if (json_object_size(document) != 2 || !json_is_object(receipt))
 			result = error_set(error, ERROR_RECEIPT_INVALID,
-					   "%s is no receipt with its signature; `caisson receipt "
-					   "SANDBOX EXEC` prints one",
+					   "%s is not a receipt with its signature; `caisson "
+					   "receipt SANDBOX EXEC` prints one",
 					   argv[1]);
 	}
 	if (result == 0) {

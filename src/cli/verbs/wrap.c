@@ -76,7 +76,7 @@ static const struct option_spec wrap_specs[] = {
     CREATE_OPTION_ROWS,
     {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
     {"user", 'u', OPTION_TEXT, &options.user, "USER",
-     "name or number, with :GROUP if wanted (default: root of the sandbox)"},
+     "name or number, optionally with :GROUP (default: root of the sandbox)"},
     {0},
 };
 
@@ -86,16 +86,17 @@ const struct verb verb_wrap = {
     .arguments = "[options] [--] COMMAND ...",
     .summary = "Run somebody else's stdio MCP server in a sandbox",
     .help =
-	"Makes a sandbox and runs the server in it with your standard input, output and error,\n"
-	"byte for byte: in a client's configuration it stands before the server's own command. "
-	"The\n"
-	"sandbox has no end of its own time: it lives as long as this process, however that ends,\n"
-	"and the server's exit code becomes ours. SIGINT and SIGTERM are passed on.\n\n"
+	"Creates a sandbox and runs the server in it with your standard input, output and error,\n"
+	"byte for byte. In a client's configuration, put it before the server's own command. The\n"
+	"sandbox has no time-out: it lives as long as this process, however that ends, and the\n"
+	"server's exit code becomes ours. SIGINT and SIGTERM are passed on.\n"
+	"\n"
 	"The server sees no file of yours but this machine's /usr (read-only) and the folders "
 	"that\n"
 	"-v gives it, and it has no network: `npx -y` and `uvx` can fetch nothing there. Install "
 	"the\n"
-	"server first, give its folder with -v, and start it by its file:\n\n"
+	"server first, give its folder with -v, and start it by its file:\n"
+	"\n"
 	"  npm install --prefix ~/servers some-server\n"
 	"  caisson wrap -v ~/servers:/servers -- node /servers/node_modules/some-server/index.js\n"
 	"  caisson wrap -m 256M -v ~/notes:/notes:rw -e API_KEY -- /notes/server --root /notes",

@@ -18,5 +18,5 @@ int core_mac(struct core *core, const char *purpose, const void *message, size_t
 	bool good = HMAC(EVP_sha256(), key, sizeof(key), message, size, mac, &written) &&
 		    written == MAC_SIZE;
 	OPENSSL_cleanse(key, sizeof(key));
-	return good ? 0 : error_set(error, ERROR_INTERNAL, "HMAC-SHA256 is not to be had");
+	return good ? 0 : error_set(error, ERROR_INTERNAL, "HMAC-SHA256 is unavailable");
 }

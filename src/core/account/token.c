@@ -56,7 +56,7 @@ static int hash_token(const char *text, uint8_t hash[32], struct error *error)
 	if (!context || !sha256 || EVP_DigestInit_ex(context, sha256, NULL) != 1 ||
 	    EVP_DigestUpdate(context, text, strlen(text)) != 1 ||
 	    EVP_DigestFinal_ex(context, hash, &size) != 1 || size != 32)
-		return error_set(error, ERROR_INTERNAL, "SHA-256 is not to be had");
+		return error_set(error, ERROR_INTERNAL, "SHA-256 is unavailable");
 	return 0;
 }
 

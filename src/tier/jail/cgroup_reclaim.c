@@ -73,7 +73,7 @@ int cgroup_reclaim(const struct host *host, struct guest *guest,
 	int64_t before = work < 0 ? -1 : cgroup_read_number(work, usage, NULL);
 	if (before < 0)
 		return error_set(error, ERROR_UNSUPPORTED,
-				 "no memory cgroup is ours: what a paused sandbox holds stays");
+				 "no memory cgroup is ours: a paused sandbox keeps its memory");
 	if (host_check_disk_space(host, work, unified, error) < 0)
 		return -1;
 	int result =

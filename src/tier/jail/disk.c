@@ -379,7 +379,7 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 	if (request->origin != BOOT_NEW &&
 	    (result == -EIO || result == -EINVAL || result == -EBADMSG))
 		return error_set_errno(error, ERROR_DISK_DAMAGED, result,
-				       "its disk is damaged; while it is stopped, root may mend "
+				       "its disk is damaged; while it is stopped, root may repair "
 				       "it: `e2fsck -y %s/disk.img`",
 				       directory);
 	if (result == -ENOENT && request->origin != BOOT_NEW)
