@@ -70,7 +70,8 @@ static const char *status_text(int status)
 /* How an answer says where it ends. */
 enum framing { FRAMING_NONE, FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_CLOSE };
 
-static void answer_give_up_unsent(struct http_connection *connection)
+/* Cold, so that the compiler puts answer_put() in line: a small answer calls it 18 times. */
+static __attribute__((cold)) void answer_give_up_unsent(struct http_connection *connection)
 {
 	if (http_state_ends(connection->state))
 		return;
