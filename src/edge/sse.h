@@ -16,14 +16,14 @@ struct sse *sse_begin(struct call *call);
 /* One event; `json` is one value as json_writer writes it, which has no line ends of its own. false
  * when the connection's queue is full: the source waits for sse_drained(). */
 bool sse_event(struct sse *sse, const char *name, const struct buffer *json);
-/* Appends one with an id, by which the client goes on when it comes back (Last-Event-ID); `to` has
- * room for it. */
+/* Appends an event with an id, from which a client continues when it reconnects (Last-Event-ID).
+ * `to` must have room for it. */
 void sse_format(struct buffer *to, const char *id, const char *name, const struct buffer *json);
-/* Events that were formatted, in one write. As sse_event(). */
+/* Sends formatted events in one write; returns as sse_event(). */
 bool sse_send(struct sse *sse, const struct buffer *events);
 /* In the call's on_drain. */
 void sse_drained(struct sse *sse);
 /* The last event was sent: the answer is whole. */
 void sse_end(struct sse *sse);
-/* Without a word to the client. NULL is fine. */
+/* Ends without a message to the client. NULL is allowed. */
 void sse_drop(struct sse *sse);

@@ -76,7 +76,7 @@ static void on_web_socket_timer_closed(uv_handle_t *handle)
 	call_release(socket->call);
 }
 
-/* The connection is done with; the state lives until libuv has let go of the timer. */
+/* Ends the connection; the state lives until libuv has closed the timer. */
 static void web_socket_end(struct web_socket *socket)
 {
 	struct call *call = socket->call;
@@ -104,7 +104,7 @@ void web_socket_close(struct web_socket *socket, enum websocket_code code, const
 	web_socket_end(socket);
 }
 
-/* As above when it was not the handler's wish. */
+/* The same when the handler did not ask for it. */
 static void web_socket_close_and_tell(struct web_socket *socket, const struct principal *principal,
 				      enum websocket_code code, const char *reason)
 {
@@ -182,7 +182,7 @@ static void on_web_socket_drain(struct call *call)
 		socket->handlers->drained(socket);
 }
 
-/* The client is gone, or has closed its half without a word. */
+/* The client is gone, or has closed its half without a close frame. */
 static void on_web_socket_gone(struct call *call)
 {
 	struct web_socket *socket = call->state;

@@ -23,8 +23,8 @@ struct web_socket_handlers {
 	void (*message)(struct web_socket *socket, bool text, const char *data, size_t size);
 	/* There is room again after a send returned false. May be NULL. */
 	void (*drained)(struct web_socket *socket);
-	/* Last: the client is gone, or closed, or broke the protocol. Not after web_socket_close().
-	 * `principal` is NULL where it did so without a word. */
+	/* The last call: the client is gone, has closed, or broke the protocol. Not after
+	 * web_socket_close(). `principal` is NULL if the client sent nothing to say so. */
 	void (*closed)(struct web_socket *socket, const struct principal *principal);
 };
 
@@ -34,7 +34,7 @@ struct web_socket {
 	struct websocket_parser parser;
 	uv_timer_t timer;
 	bool begun;   /* the timer runs and the call is held */
-	bool over;    /* no message is given out any more */
+	bool over;    /* no message is delivered any more */
 	bool blocked; /* the connection's queue is full */
 	bool pong_due;
 	uint8_t silent; /* pings since something came */
@@ -51,8 +51,9 @@ void web_socket_begin(struct web_socket *socket, struct call *call,
 /* One message. False: the queue is full, and the source waits for `drained`. */
 bool web_socket_send(struct web_socket *socket, enum websocket_opcode opcode, const void *data,
 		     size_t size);
-/* Ends it: nothing more is given out or called. The reason is cut to what a close frame holds. */
+/* Ends it: no further message, no further callback. The reason is cut to what a close frame holds.
+ */
 void web_socket_close(struct web_socket *socket, enum websocket_code code, const char *reason);
-/* Holds and lets go on what the client sends. */
+/* Stop and continue reading what the client sends. */
 void web_socket_pause(struct web_socket *socket);
 void web_socket_resume(struct web_socket *socket);

@@ -1,8 +1,8 @@
-/* A request's body on its way to the handler: its framing taken off, its length held to, at the
- * handler's pace. Called by connection.c with the bytes, by handlers to start and hold it. */
+/* A request's body on its way to the handler: without its framing, within its length, at the
+ * handler's pace. connection.c calls it with the bytes, handlers to start and hold it. */
 #include "http/connection.h"
 
-/* Is the handler waiting for bytes (or is it us, who skip them)? */
+/* Does the handler wait for bytes, or do we skip them? */
 bool http_body_wanted(const struct http_exchange *exchange)
 {
 	if (exchange->connection->state == HTTP_SKIP)
@@ -18,7 +18,7 @@ static void body_give_up_skipping(struct http_exchange *exchange)
 	(void)http_body_step(&exchange->body, HTTP_BODY_EVENT_LAST);
 }
 
-/* A piece of body to whoever wants it. */
+/* Gives a piece of the body to the handler, or counts it when it is skipped. */
 static void body_give(struct http_exchange *exchange, const char *data, size_t size)
 {
 	bool skipping = exchange->connection->state == HTTP_SKIP;

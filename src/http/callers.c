@@ -1,12 +1,12 @@
-/* Who is connected, and how much of the server each may have. A caller is a uid (Unix sockets), an
- * address (TCP; of IPv6 its /64, which is what one host is given), or all of loopback TCP, where
- * nobody can tell one local user from another. Called by connection.c as connections come, change
- * and go, and by server.c when descriptors run out. Nothing here blocks.
+/* Who is connected, and how much of the server each caller may have. A caller is a uid (Unix
+ * sockets), an address (TCP; of IPv6 its /64, because one host gets that many), or all of loopback
+ * TCP, because the kernel does not say which local user it is. Called by connection.c as
+ * connections come, change and go, and by server.c when descriptors run out. Nothing here blocks.
  *
- * Anyone may connect to the Unix socket, so what a caller may hold before it has shown a token is
+ * Anyone may connect to the Unix socket, so what a caller may hold before it shows a token is
  * bounded: connections, and the descriptors it passes. Trusted uids have slots that no other can
- * take. A connection that has no request at its handler is "spare": it can be closed in favour of
- * a new one at no loss but of time, the oldest first. */
+ * take. A connection without a request at its handler is "spare": it can be closed in favour of a
+ * new one, the oldest first, and its client loses only time. */
 #include "http/connection.h"
 
 #include <arpa/inet.h>
@@ -98,7 +98,7 @@ void http_peer_identify(int fd, struct http_peer *peer, struct sockaddr_storage 
 	peer->gid = credentials.gid;
 }
 
-/* Whoever could replace the daemon anyway. A uid that the kernel did not tell is nobody's. */
+/* Trusted are users who could replace the daemon anyway. An unknown uid is (uid_t)-1. */
 static bool caller_key_is_trusted(const struct http_server *server, const struct caller_key *key)
 {
 	const struct http_settings *settings = &server->settings;
@@ -112,7 +112,7 @@ static bool caller_key_is_trusted(const struct http_server *server, const struct
 	return false;
 }
 
-/* All that the untrusted may have together. */
+/* Connections of all untrusted callers together. */
 static uint32_t server_untrusted_max(const struct http_server *server)
 {
 	uint32_t all = server->settings.connections_max;
@@ -133,7 +133,7 @@ static uint32_t caller_connections_max(const struct http_server *server,
 	return own ? MIN(own, most) : most;
 }
 
-/* The seed is random: addresses that all fall into one slot cannot be chosen from outside. */
+/* The seed is random, so that nobody can choose addresses that all fall into one slot. */
 static struct list *caller_slot(struct http_server *server, const struct caller_key *key)
 {
 	uint64_t mixed = (key->value ^ server->caller_seed) + (uint64_t)key->kind;
@@ -144,8 +144,8 @@ static struct list *caller_slot(struct http_server *server, const struct caller_
 	return &server->callers[mixed % HTTP_CALLER_SLOTS];
 }
 
-/* Local users have a share each. Addresses have one together: there are as many as a stranger
- * likes, and what is done before a token is known is little. */
+/* Each local user has a share. All addresses have one together: a stranger can have any number of
+ * them, and little is done before a token is known. */
 static struct work_share *caller_share(struct http_server *server, const struct caller_key *key)
 {
 	char name[WORK_NAME_MAX + 1] = "tcp";
@@ -176,7 +176,7 @@ static struct http_caller *caller_find_or_add(struct http_server *server,
 	return caller;
 }
 
-/* Frees callers that have been gone for long enough. */
+/* Frees callers whose last connection closed long enough ago. */
 static void callers_sweep(struct http_server *server, uint64_t now)
 {
 	while (!list_empty(&server->leaving)) {
@@ -191,7 +191,7 @@ static void callers_sweep(struct http_server *server, uint64_t now)
 	}
 }
 
-/* Callers are kept by the power of two of their spare connections: the one that hoards most is
+/* Callers are in rows by the power of two of their spare connections, so that one with the most is
  * found at once, however many callers there are. */
 static void caller_rank(struct http_server *server, struct http_caller *caller, uint32_t before)
 {
@@ -222,7 +222,7 @@ void http_caller_spare(struct http_connection *connection, bool spare)
 	caller_rank(connection->server, caller, before);
 }
 
-/* At most one line in a while, whoever it is about: a flood must not become one of the log. */
+/* At most one warning every few seconds for all callers: a flood must not flood the log. */
 static void caller_warn(struct http_server *server, const struct http_caller *caller,
 			const char *what)
 {
@@ -263,7 +263,7 @@ bool http_callers_make_room(struct http_server *server)
 	return callers_close_one(server, false) || callers_close_one(server, true);
 }
 
-/* Loopback TCP is many, and its queue is not the one that root's clients wait in. */
+/* Loopback TCP is many users, and root's clients do not wait in its queue. */
 static bool caller_is_too_fast(struct http_server *server, struct http_caller *caller)
 {
 	uint64_t now = uv_now(server->loop);

@@ -1,7 +1,7 @@
-/* The state machine of one connection: reads, parses, calls handlers, writes, closes. The loop
- * calls http_connection_run() when the socket is ready, when a handler asked for a turn, or when a
- * deadline has passed; everything that calls a handler back is below it (connection.h says why).
- * Nothing here blocks, and a turn is bounded, so that one client cannot starve the others. */
+/* The turns of one connection: reads, parses, calls handlers, writes, closes. The loop calls
+ * http_connection_run() when the socket is ready, when a handler asked for a turn, or when a
+ * deadline has passed. Nothing else calls handlers back (connection.h says why). Nothing here
+ * blocks, and a turn is bounded, so that one client cannot starve the others. */
 #include "http/connection.h"
 
 #include <errno.h>
@@ -10,8 +10,9 @@
 
 #include "base/fd.h"
 
-/* An incomplete head up to this size is parsed again with each byte, so that nonsense is refused
- * at once; a longer one only with each line, so that dripping costs the client more than us. */
+/* An incomplete head up to this size is parsed again with each byte, so that an invalid one is
+ * refused at once. A longer one is parsed again with each line, so that sending byte by byte costs
+ * the client more than us. */
 #define EAGER_PARSE 1024
 #define INPUT_ROOM 2048
 
@@ -28,8 +29,8 @@ static void on_connection_closed(uv_handle_t *handle)
 	http_server_handle_closed(server);
 }
 
-/* libuv keeps the handle until the end of this turn of the loop, and with it the memory: whoever
- * is on the stack now may still look at it. */
+/* libuv keeps the handle, and we the memory, until the end of this turn of the loop: functions that
+ * are on the stack now may still use it. */
 static void connection_close(struct http_connection *connection)
 {
 	work_cancel(&connection->work);
@@ -105,13 +106,13 @@ static bool connection_wants_input(const struct http_connection *connection)
 	return false;
 }
 
-/* A handler has the request; an answer is expected, or has begun. */
+/* Does a handler have the request, and is its answer not complete? */
 static bool connection_awaits_answer(const struct http_connection *connection)
 {
 	return connection->state == HTTP_ASKED || connection->state == HTTP_ANSWERING;
 }
 
-/* The client has closed its half, and as we do not read (a body is held), we will not see it. */
+/* The client has closed its half, and reading would not show it, because a body is held. */
 static bool connection_end_is_hidden(const struct http_connection *connection)
 {
 	return connection->hung_up && connection_awaits_answer(connection) &&
@@ -139,7 +140,7 @@ static void connection_end_exchange(struct http_connection *connection, enum htt
 	connection_drop_exchange(connection);
 }
 
-/* The handler is through: what becomes of the connection? */
+/* The handler has answered: does the connection go on? */
 static void connection_finish_exchange(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
@@ -147,7 +148,7 @@ static void connection_finish_exchange(struct http_connection *connection)
 	if (!complete && exchange->body_left > HTTP_SKIP_MAX)
 		connection->close_after = true;
 	if (connection->close_after) {
-		/* When the client did not ask for it, it may have sent the next request. */
+		/* A client that did not ask for the close may have sent its next request. */
 		connection->lingers |= exchange->keep_alive || !complete;
 		connection_end_exchange(connection, HTTP_EVENT_LAST);
 	} else if (complete) {
@@ -238,8 +239,8 @@ static size_t connection_take_raw(struct http_connection *connection, char *data
 	return size;
 }
 
-/* Takes what can be taken of data now; returns how much that was. A loop and not a recursion: a
- * client may pipeline as many requests as it likes. */
+/* Takes what can be taken of the data now, and returns how much that was. A loop and not a
+ * recursion, because a client may pipeline any number of requests. */
 static size_t connection_take_bytes(struct http_connection *connection, char *data, size_t size)
 {
 	size_t used = 0;
@@ -282,7 +283,7 @@ static size_t connection_take_bytes(struct http_connection *connection, char *da
 	}
 }
 
-/* What was read earlier and not taken then. */
+/* Takes bytes that were read earlier. */
 static void connection_take_leftover(struct http_connection *connection)
 {
 	struct http_queue *input = &connection->input;
@@ -309,8 +310,8 @@ static void connection_end_input(struct http_connection *connection)
 	}
 }
 
-/* Reads once. With nothing left over the bytes are taken from the server's scratch memory; only
- * what cannot be taken yet costs the connection memory of its own. Returns the bytes read. */
+/* Reads once; returns the number of bytes. When no earlier bytes are left, it reads into the
+ * server's scratch memory; only bytes that cannot be taken yet need memory of the connection. */
 static size_t connection_read(struct http_connection *connection)
 {
 	struct http_queue *input = &connection->input;
@@ -387,8 +388,8 @@ static void connection_end_drain(struct http_connection *connection)
 	}
 }
 
-/* Who has no request at its handler can make room for others, and holds no descriptors but those of
- * a head that is still coming. */
+/* A connection without a request at its handler can make room for others. It holds no descriptors
+ * but those of an incomplete head. */
 static void connection_update_holdings(struct http_connection *connection)
 {
 	if (connection->state != HTTP_HEAD)
@@ -398,8 +399,8 @@ static void connection_update_holdings(struct http_connection *connection)
 
 static void on_connection_ready(uv_poll_t *poll, int status, int events);
 
-/* uv_poll_start() costs two system calls, so watching for bytes goes on while nobody wants them,
- * until some do come. */
+/* uv_poll_start() costs two system calls. So we still watch for bytes while they are not wanted,
+ * and stop when some come. */
 static void connection_update_interest(struct http_connection *connection)
 {
 	int wanted = connection->hung_up ? 0 : UV_DISCONNECT;
@@ -410,20 +411,20 @@ static void connection_update_interest(struct http_connection *connection)
 	if ((connection->output.size > 0 && !connection->tls_write_wants_read) ||
 	    connection->tls_read_wants_write)
 		wanted |= UV_WRITABLE;
-	/* All of the client's bytes are read: what is left to see is an error or a full hang-up.
-	 * The kernel reports those whatever one watches for, but one must watch. */
+	/* All of the client's bytes are read; only an error or a full hang-up can follow. The
+	 * kernel reports those for any event that we watch for, but not for none. */
 	if (wanted == 0 && connection->peer_done)
 		wanted = UV_PRIORITIZED;
 	connection->disarm = false;
 	if (wanted == connection->armed)
 		return;
 	connection->armed = (uint8_t)wanted;
-	/* With nothing wanted this stops the watching. */
+	/* With no events this stops the watching. */
 	if (uv_poll_start(&connection->poll, wanted, on_connection_ready) < 0)
 		http_connection_lose(connection);
 }
 
-/* Is there anything to do that no event will announce? */
+/* Is there something to do without a further event? */
 static bool connection_needs_turn(struct http_connection *connection)
 {
 	if (connection_end_is_hidden(connection))
@@ -493,8 +494,8 @@ static void on_connection_ready(uv_poll_t *poll, int status, int events)
 		return;
 	}
 	if (events & UV_DISCONNECT) {
-		/* It would be reported for ever; the end is seen by reading from here on. Where
-		 * nothing is read (a body that is held), the client counts as gone. */
+		/* It would be reported again and again, so from here on reading finds the end.
+		 * While a body is held nothing is read, and the client counts as gone. */
 		connection->hung_up = true;
 		if (connection_end_is_hidden(connection)) {
 			http_connection_lose(connection);
@@ -522,7 +523,7 @@ void http_connection_expire(struct http_connection *connection, enum http_deadli
 	http_connection_run(connection, 0);
 }
 
-/* The socket to libuv, and its peer to the callers. */
+/* Gives the socket to libuv, and counts its peer as a caller. */
 static int connection_attach(struct http_server *server, struct http_connection *connection, int fd,
 			     SSL_CTX *tls)
 {

@@ -2,22 +2,22 @@
  * connection has at a time.
  *
  *   server.c      listeners, accept, shutdown                 calls open, run, lose
- *   callers.c     who holds how much, and who makes room      calls lose
+ *   callers.c     how much each caller holds; who makes room  calls lose
  *   deadline.c    one timer for all deadlines                 calls expire
  *   transport.c   bytes in and out: TCP, Unix, TLS
  *   queue.c       a growing byte queue
  *   state.c       the states of a connection and of a body, as tables
  *   connection.c  turns: reads, calls handlers, writes, closes
  *   exchange.c    a request from its head, and its accessors
- *   origin.c      whose web page asks
+ *   origin.c      which web page a browser asks for
  *   body.c        a request's body, to its handler
  *   answer.c      answers, from the handler to the queue
  *   unread.c      answers that nobody reads
  *
  * The one rule about re-entrancy: callbacks of handlers are called only from
  * http_connection_run() and http_connection_lose(), which only the loop calls (poll, work, timer).
- * The functions that handlers call (http.h) change state, queue bytes and ask for a turn
- * (http_connection_wake); they never call back and never free. */
+ * The functions that handlers call (http.h) change the state, queue bytes and ask for a turn
+ * (http_connection_wake). They never call back and never free. */
 #pragma once
 
 #include <openssl/ssl.h>
@@ -32,32 +32,31 @@
 /* A producer is told to wait above the high mark, and asked for more below the low one. */
 #define HTTP_QUEUE_HIGH (256 * 1024)
 #define HTTP_QUEUE_LOW (64 * 1024)
-/* A producer that does not listen loses its connection here. */
+/* A producer that does not wait loses its connection here. */
 #define HTTP_QUEUE_MAX (64 * 1024 * 1024)
-/* What answers may hold that are not read: of one caller, and of all. A single one always fits. */
+/* How much unread answers may hold: those of one caller, and all. A single one always fits. */
 #define HTTP_UNREAD_CALLER_MAX ((size_t)128 * 1024 * 1024)
 #define HTTP_UNREAD_MAX ((size_t)256 * 1024 * 1024)
-/* Bytes that a client may send ahead of an answer it waits for. */
+/* Bytes that a client may send before it has its answer. */
 #define HTTP_AHEAD_MAX (64 * 1024)
-/* The rest of a body that nobody wanted: skipped up to this, else the connection is closed. */
+/* The rest of an unwanted body is skipped up to this; a longer one closes the connection. */
 #define HTTP_SKIP_MAX (64 * 1024)
 /* What one connection may do in one piece of work (base/work.h). */
 #define HTTP_TURN_BYTES (64 * 1024)
 #define HTTP_TURN_REQUESTS 8
 #define HTTP_TURN_WRITTEN (256 * 1024)
 #define HTTP_SCRATCH (64 * 1024)
-/* How long we go on reading, to throw it away, after our last byte: closing a socket with unread
- * bytes makes the kernel send a reset, which can overtake the answer. */
+/* How long we read and discard after our last byte. Closing a socket with unread bytes makes the
+ * kernel send a reset, which can overtake the answer. */
 #define HTTP_LINGER_MS 2000
-/* A head that came with descriptors is sent in one piece by any client that means it. */
+/* Any honest client sends a head that has descriptors in one piece. */
 #define HTTP_PASSED_MS 2000
 /* Callers: slots of the table, rows by powers of two, and the pause between warnings. */
 #define HTTP_CALLER_SLOTS 1024
 #define HTTP_RANKS 20
 #define HTTP_WARN_EVERY_MS 10000
-/* New connections of one untrusted uid or address in such a time. Beyond it they are closed before
- * they cost more than their accept: the kernel's queue must be emptied faster than it is filled,
- * as the queue is shared by all. */
+/* New connections of one untrusted uid or address in that time. More are closed right after their
+ * accept: all callers share the kernel's queue, so it must be emptied faster than it is filled. */
 #define HTTP_PACE_MS 100
 #define HTTP_PACE_JOINS 256
 
@@ -72,7 +71,7 @@ enum http_deadline_kind {
 	HTTP_DEADLINE_KINDS,
 };
 
-/* In one of the server's lists while it runs; each list is sorted, as its duration is constant. */
+/* In one of the server's lists while it runs. A list is sorted because its duration is constant. */
 struct http_deadline {
 	struct list node;
 	uint64_t due;
@@ -101,7 +100,7 @@ struct http_server {
 	uint64_t caller_seed;
 	uint64_t warned_at, unwarned; /* the last warning about a caller; events since */
 	uint64_t accept_warned_at;
-	/* Who is at the other end; a test may put others in their place. */
+	/* Finds out who is at the other end. A test may replace it. */
 	void (*identify)(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
 	size_t handle_count; /* libuv handles that are not closed yet: the server outlives them */
 	bool accepting, stopping, freed;
@@ -124,8 +123,8 @@ struct http_listener {
 	SSL_CTX *tls;
 };
 
-/* One uid or address, with all of its connections. Owned by the server's table; freed a while after
- * its last connection, so that its pace is not forgotten by closing them all. */
+/* One uid or address, with all of its connections. Owned by the server's table. Freed a while after
+ * its last connection, so that a caller cannot reset its pace by closing them all. */
 struct http_caller {
 	struct list node;
 	struct list ranked; /* in a row of `ranks`, or in `leaving` */
@@ -134,7 +133,7 @@ struct http_caller {
 	uint64_t value;
 	uint32_t count, spare_count;
 	uint32_t references;  /* connections whose memory is still there */
-	uint32_t descriptors; /* passed, and still ours */
+	uint32_t descriptors; /* passed, and not closed or taken yet */
 	uint32_t joins;       /* connections since `pace_start` */
 	uint64_t pace_start;
 	uint8_t kind;
@@ -147,17 +146,17 @@ struct http_passed {
 	int fds[HTTP_PASSED_FDS_MAX];
 };
 
-/* An idle connection is this and nothing else, so its size is what an idle client costs. */
+/* An idle connection has no other memory: this size is what an idle client costs. */
 struct http_connection {
 	uv_poll_t poll;
 	struct http_server *server;
 	struct http_caller *caller;
 	struct list node;
-	struct work work;             /* waits: it has a turn to come */
-	struct work_share *share;     /* whose time its turns take */
-	struct list spare;            /* of the caller's, while it could make room */
+	struct work work;         /* waits when a turn is due */
+	struct work_share *share; /* its turns take this share's time */
+	struct list spare;        /* in the caller's list, while it can be closed to make room */
 	struct http_deadline waiting; /* for the client's bytes */
-	struct http_deadline writing; /* for the client to take ours */
+	struct http_deadline writing; /* for the client to take our bytes */
 	struct http_exchange *exchange;
 	struct http_queue input, output;
 	struct http_passed *passed;
@@ -175,13 +174,13 @@ struct http_connection {
 	bool more : 1;         /* the socket may have more bytes */
 	bool blocked : 1;      /* the socket takes no more bytes */
 	bool hung_up : 1;      /* the client has closed its half; its bytes may still be unread */
-	bool peer_done : 1;    /* ... and all of them were read */
+	bool peer_done : 1;    /* the same, and all of its bytes were read */
 	bool close_after : 1;  /* this answer is the last */
-	bool used : 1;         /* it has brought a request */
+	bool used : 1;         /* it has had a request */
 	bool lingers : 1;      /* the client may still be sending when we close */
-	bool reset : 1;        /* close with a reset: nothing else says that an answer is cut */
-	bool held : 1;         /* requests wait in `input` for a turn, not for bytes */
-	bool disarm : 1;       /* bytes came that nobody wants yet: stop watching for them */
+	bool reset : 1;        /* close with a reset: the only sign that the answer is cut */
+	bool held : 1;         /* requests in `input` wait for a turn, not for bytes */
+	bool disarm : 1;       /* bytes came that are not wanted yet: stop watching for them */
 	bool body_moved : 1;   /* bytes of a body came in this turn */
 	bool tls_read_wants_write : 1;
 	bool tls_write_wants_read : 1;
@@ -241,13 +240,13 @@ void http_callers_init(struct http_server *server);
 void http_callers_done(struct http_server *server);
 /* Asks the kernel who is at the other end. */
 void http_peer_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
-/* Counts a new connection; NULL when there is no room for it. May close others to make some. */
+/* Counts a new connection; NULL when there is no room for it. May close others to make room. */
 struct http_caller *http_caller_join(struct http_server *server, const struct http_peer *peer,
 				     const struct sockaddr_storage *from);
 /* The connection is closed; its memory is not freed yet. */
 void http_caller_leave(struct http_connection *connection);
 void http_caller_release(struct http_server *server, struct http_caller *caller);
-/* May it be closed in favour of a new one? */
+/* Notes whether it may be closed in favour of a new one. */
 void http_caller_spare(struct http_connection *connection, bool spare);
 /* Closes a connection that has no request; false when there is none. Called by the loop only. */
 bool http_callers_make_room(struct http_server *server);
@@ -272,8 +271,8 @@ void http_transport_shutdown(struct http_connection *connection);
 void http_transport_close(struct http_connection *connection);
 
 /* connection.c */
-/* Takes a connected, non-blocking socket. -errno leaves it to whoever called; -EBUSY: its peer has
- * no room. */
+/* Takes a connected, non-blocking socket. On -errno the socket stays the caller's; -EBUSY: its peer
+ * has too many. */
 NODISCARD int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_CTX *tls);
 void http_connection_run(struct http_connection *connection, int events);
 /* Asks for a turn soon. */
@@ -292,7 +291,7 @@ NODISCARD int http_exchange_new(struct http_connection *connection, const char *
 void http_exchange_free(struct http_exchange *exchange);
 /* Closes the descriptors that came with the request and were not taken. */
 void http_exchange_drop_passed(struct http_exchange *exchange);
-/* May the handler still say something? */
+/* Has a handler the request, and may it still answer? */
 bool http_exchange_open(const struct http_exchange *exchange);
 
 /* Is the Host header's name (without its port) one that is served here? */
@@ -312,7 +311,7 @@ bool http_body_wanted(const struct http_exchange *exchange);
 void http_refuse(struct http_connection *connection, int status, const char *reason);
 
 /* unread.c */
-/* Much was queued: whoever reads least makes room where there is too much of it. */
+/* Much was queued: where that is too much, the slowest reader's connection is closed. */
 void http_unread_check(struct http_connection *connection);
 
 /* server.c */

@@ -1,10 +1,10 @@
-/* All deadlines of a server on one timer. Each kind has one duration, so each kind's list is sorted
- * by being appended to, and setting or clearing a deadline is a few stores: no heap, no timer of
- * libuv's per connection. Called by connection.c and transport.c; calls http_connection_expire().
- */
+/* All deadlines of a server on one timer. Each kind has one duration, so appending keeps the list
+ * of each kind sorted, and setting or clearing a deadline is a few stores: no heap, and no libuv
+ * timer for each connection. Called by connection.c and transport.c; calls
+ * http_connection_expire(). */
 #include "http/connection.h"
 
-/* A flood that began at once ends at once: the others have a turn in between. */
+/* Connections that came together expire together. Other clients have their turns in between. */
 #define EXPIRIES_PER_TURN 256
 
 static uint32_t deadline_duration(const struct http_server *server, enum http_deadline_kind kind)
@@ -95,8 +95,8 @@ void http_deadline_clear(struct http_deadline *deadline)
 	list_remove(&deadline->node);
 }
 
-/* What of the client's is waited for, or -1. What has come of a head decides how long its rest may
- * take. */
+/* The kind that the connection's state asks for, or -1. It depends on how much of a head has come.
+ */
 static int deadline_kind_wanted(const struct http_connection *connection)
 {
 	bool stopping = connection->server->stopping;

@@ -1,6 +1,6 @@
-/* A request made of its head, and what a handler may ask about it. The exchange, its headers and
- * all of its text are one allocation; it is freed by its connection, at a turn of its own or when
- * the connection is. Nothing here blocks. */
+/* Makes a request from its head, and says what a handler may ask about it. The exchange, its
+ * headers and all of its text are one allocation. Its connection frees it, at a turn or at the
+ * connection's end. Nothing here blocks. */
 #include "http/connection.h"
 
 #include <errno.h>
@@ -29,8 +29,8 @@ bool http_host_served(const struct http_server *server, const char *host, size_t
 	return false;
 }
 
-/* The head's text into the exchange's own memory, each part with its NUL. The bytes that a NUL
- * takes the place of are separators: a space, a colon, a line end. */
+/* Copies the head's text into the exchange's memory, and ends each part with a NUL. A NUL replaces
+ * only separators: a space, a colon, a line end. */
 static void exchange_copy_text(struct http_exchange *exchange, const char *data, size_t head_size,
 			       const struct http_head *head)
 {
@@ -81,8 +81,7 @@ static void exchange_set_body(struct http_exchange *exchange, const struct http_
 	exchange->body = exchange->request.has_body ? HTTP_BODY_UNASKED : HTTP_BODY_NONE;
 }
 
-/* A client's own id joins its records and ours; one that could be read as something else in a log
- * is not taken. */
+/* A client's own id connects its records with ours. An id that a log could misread is not taken. */
 static void exchange_set_id(struct http_exchange *exchange)
 {
 	const char *given = http_header(exchange, "x-request-id");

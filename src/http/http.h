@@ -1,19 +1,19 @@
-/* HTTP/1.1 as Caisson serves it: strict, streaming, pull-based, one libuv loop. Knows nothing of
- * what is served. Listeners are TCP or Unix sockets (or TLS on TCP) that somebody else bound.
+/* HTTP/1.1 as Caisson serves it: strict, streaming, pull-based, on one libuv loop. It knows nothing
+ * of what is served. Listeners are TCP or Unix sockets (or TLS on TCP) that the caller has bound.
  *
  * It accepts a subset and closes on any doubt (docs/http.md lists every refusal). Each connection
  * has deadlines for its head, its body and its writes. Pipelined requests are answered in order,
- * one at a time. A client's disconnect is seen while nothing is being written: on_gone is called.
+ * one at a time. A disconnect is seen even while nothing is written: on_gone is called.
  *
  * Life of a request: `handle` is called when its head is complete. The handler answers at once, or
  * later, exactly once: with http_respond(), with http_stream_begin() ... http_stream_end(), or with
- * http_upgrade(). Until then it owns the exchange; `request->data` is its own. After the answer, or
- * after on_gone, the pointer must not be used any more (on_gone is the last call).
+ * http_upgrade(). Until then the exchange and its http_data() belong to the handler. After the
+ * answer, or after on_gone, the pointer is invalid (on_gone is the last call).
  *
- * The body comes only when asked for: http_body_read() starts it, on_data gives pieces (they are
- * gone when it returns), http_body_pause()/resume() hold it, on_end says it is whole. A body that
- * is too long gets 413 in the middle and on_gone. A handler that answers without reading the body
- * is allowed: a small rest is skipped, a large one closes the connection.
+ * The body comes only when asked for: http_body_read() starts it, on_data gives pieces (valid until
+ * it returns), http_body_pause()/resume() hold it, on_end says that it is complete. A body that is
+ * too long gets 413 in the middle and on_gone. A handler may answer without reading the body: a
+ * small rest is skipped, a large one closes the connection.
  *
  * Writing by pull: http_stream_write() takes what it is given (copied to the connection's queue);
  * when it returns false the queue is above its high mark, and the producer waits for on_drain. */
@@ -28,7 +28,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 
-/* A client's own request id is taken up to this length, of letters, digits and "-_.:". */
+/* A client's own request id may have this length, of letters, digits and "-_.:". */
 #define HTTP_REQUEST_ID_MAX 64
 #define HTTP_REQUEST_ID_SIZE (HTTP_REQUEST_ID_MAX + 1)
 
@@ -62,19 +62,20 @@ struct http_request {
 	int fds[HTTP_PASSED_FDS_MAX]; /* came with the head over a Unix socket; closed at the end of
 					 the exchange unless taken (set to -1) */
 	size_t fd_count;
-	/* Also sent back as X-Request-Id; the client's own where it sent a good one. */
+	/* Also sent back as X-Request-Id; the client's own if it sent a valid one. */
 	char id[HTTP_REQUEST_ID_SIZE];
 };
 
 struct http_handlers {
 	/* A request's head is complete. */
 	void (*handle)(void *context, struct http_exchange *exchange);
-	/* NULL, or: the head of its answer is made. For counting; nothing may be done there. */
+	/* The head of its answer is queued. May be NULL. For counting alone: it must not call here.
+	 */
 	void (*answered)(void *context, struct http_exchange *exchange, int status);
 	void *context;
 };
 
-/* What one exchange wants to be told. Any may be NULL. */
+/* What the handler of one exchange is told. Each may be NULL. */
 struct http_callbacks {
 	void (*on_data)(struct http_exchange *exchange, const char *data, size_t size);
 	void (*on_end)(struct http_exchange *exchange);
@@ -89,13 +90,13 @@ struct http_settings {
 	uint32_t body_timeout_ms;  /* longest pause in a body that is being read */
 	uint32_t write_timeout_ms; /* longest time without progress of a write that is wanted */
 	uint32_t connections_max;
-	/* Of connections_max, for trusted uids alone (at most half). Trusted are root, our own user
-	 * and those listed, on Unix sockets; the list outlives the server. */
+	/* How many of connections_max are for trusted uids alone (at most half). On Unix sockets
+	 * root, our own user and the listed uids are trusted; the list outlives the server. */
 	uint32_t connections_reserved;
 	const uid_t *trusted_uids;
 	size_t trusted_uid_count;
-	/* What each other caller may hold; 0: no bound of its own. Of IPv6 addresses a /64 counts
-	 * as one; loopback TCP has no bound of its own. */
+	/* What each other caller may hold; 0: no bound of its own. An IPv6 /64 counts as one
+	 * address; loopback TCP has no bound of its own. */
 	uint32_t connections_per_uid;
 	uint32_t connections_per_address;
 	/* Passed descriptors that an untrusted uid, and all of them together, may have in requests
@@ -105,8 +106,8 @@ struct http_settings {
 	/* Host check against DNS rebinding: NULL-terminated list of names (port ignored) that a TCP
 	 * request may carry; NULL = any. Unix sockets are not checked. */
 	const char *const *hosts;
-	/* Origins of pages that may call us besides our own: "https://host[:port]",
-	 * NULL-terminated; NULL = none. Their answers say so (CORS), without credentials. */
+	/* Origins of other servers' pages that may call us: "https://host[:port]",
+	 * NULL-terminated; NULL = none. Their answers have CORS headers, without credentials. */
 	const char *const *origins;
 };
 extern const struct http_settings http_default_settings;
@@ -116,17 +117,17 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings 
 /* Takes a listening socket (its descriptor is owned from here on). tls: an SSL_CTX or NULL. */
 NODISCARD int http_server_listen(struct http_server *server, int fd, void *tls,
 				 struct error *error);
-/* Stops accepting, and lets answers under way finish for at most that long. Then `last_call` (or
- * NULL) may answer who still waits; HTTP_LAST_CALL_MS later all connections are cut. Calls `closed`
- * when there are none. */
+/* Stops accepting, and lets answers under way finish for at most `grace_ms`. Then `last_call` (or
+ * NULL) may answer the requests that still wait. HTTP_LAST_CALL_MS later all connections are
+ * closed. Calls `closed` when there are none. */
 #define HTTP_LAST_CALL_MS 200
 void http_server_shutdown(struct http_server *server, uint32_t grace_ms,
 			  void (*last_call)(void *data), void (*closed)(void *data), void *data);
 void http_server_free(struct http_server *server);
-/* From the next connection and request on; the lists outlive the server or the next such call. */
+/* For requests to come. The lists outlive the server or the next such call. */
 void http_server_set_names(struct http_server *server, const char *const *hosts,
 			   const char *const *origins);
-/* For connections to come, in the place of the context that a TLS listener was given. */
+/* For connections to come: replaces the context of each TLS listener. */
 void http_server_set_tls(struct http_server *server, void *tls);
 size_t http_server_connections(const struct http_server *server);
 
@@ -137,21 +138,21 @@ const char *http_header(const struct http_exchange *exchange, const char *name);
  * too long, given twice). */
 NODISCARD ssize_t http_query(const struct http_exchange *exchange, const char *name, char *to,
 			     size_t room);
-/* Whose page a browser makes the request for. On Unix sockets nobody's. */
+/* Which web page a browser makes the request for. On Unix sockets it is always none. */
 enum http_origin { HTTP_ORIGIN_NONE, HTTP_ORIGIN_OWN, HTTP_ORIGIN_LISTED, HTTP_ORIGIN_FOREIGN };
 enum http_origin http_origin(const struct http_exchange *exchange);
-/* The same strictly, on Unix sockets too, for what is behind somebody's proxy: no page, our own (of
- * a name that is served), or a listed one. */
+/* A strict check for requests through somebody's proxy, on Unix sockets too: is it from no page,
+ * from our own (of a name that is served), or from a listed one? */
 bool http_origin_known(const struct http_exchange *exchange);
-/* A listed origin's browser asks beforehand; answered without a look at what it asks for, as the
- * request itself is looked at. */
+/* A listed origin's browser asks whether it may send a request. The answer does not depend on that
+ * request, which is checked when it comes. */
 bool http_is_preflight(const struct http_exchange *exchange);
 void http_respond_preflight(struct http_exchange *exchange);
 void http_set_data(struct http_exchange *exchange, void *data);
 void *http_data(const struct http_exchange *exchange);
 void http_set_callbacks(struct http_exchange *exchange, const struct http_callbacks *callbacks);
-/* Whose time the connection takes (base/work.h): at first its uid's, or that of all of TCP; from
- * here on the one that the handler found. */
+/* The share whose time the connection takes (base/work.h): at first its uid's, or that of all of
+ * TCP; after http_set_share() the given one. */
 struct work_share *http_share(const struct http_exchange *exchange);
 void http_set_share(struct http_exchange *exchange, struct work_share *share);
 
@@ -169,7 +170,7 @@ struct http_text {
 void http_respond(struct http_exchange *exchange, int status, const char *type,
 		  const struct http_header *headers, size_t header_count, const void *data,
 		  size_t size);
-/* The same with a body in two parts; `rest` may be a text that is kept for many. */
+/* The same with a body in two parts; `rest` may be a text that many answers share. */
 void http_respond_in_two(struct http_exchange *exchange, int status, const char *type,
 			 const struct http_header *headers, size_t header_count,
 			 const struct http_text *first, const struct http_text *rest);
@@ -178,15 +179,15 @@ void http_stream_begin(struct http_exchange *exchange, int status, const char *t
 		       const struct http_header *headers, size_t header_count);
 bool http_stream_write(struct http_exchange *exchange, const void *data, size_t size);
 void http_stream_end(struct http_exchange *exchange);
-/* Breaks the connection off, so that the client sees that the answer is not whole. */
+/* Closes the connection so that the client sees that the answer is incomplete. */
 void http_stream_abort(struct http_exchange *exchange);
 
 /* Closes the connection as if the client had gone: on_gone is called before this returns. Not from
  * within a callback of the same connection. */
 void http_drop(struct http_exchange *exchange);
 
-/* 101 to an upgrade that the client asked for: from here on bytes go both ways raw, through
- * on_data, http_stream_write(), on_drain, on_gone; http_body_pause()/resume() hold the incoming
- * side; http_stream_end() closes. on_end: the client has closed its half. */
+/* Answers 101 to an upgrade that the client asked for. From then on raw bytes go both ways: on_data
+ * and http_stream_write(), with on_drain and on_gone as before. http_body_pause()/resume() hold the
+ * incoming side; http_stream_end() closes. on_end: the client has closed its half. */
 void http_upgrade(struct http_exchange *exchange, const char *protocol,
 		  const struct http_header *headers, size_t header_count);

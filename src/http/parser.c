@@ -16,7 +16,7 @@
 #define TARGET_MAX (8 * 1024)
 #define LENGTH_DIGITS_MAX 18 /* below 2^63 whatever the digits */
 
-/* What the headers said, before it is judged as a whole. */
+/* What the headers say; judged when all are read. */
 struct findings {
 	bool length, coding, host, expect, expect_known;
 	unsigned once; /* of `single`, those that were there */
@@ -96,8 +96,8 @@ static int request_line_parse(const char *data, size_t at, size_t end, struct ht
 	return version_parse(data + i + 1, end - i - 1, head, ret_reason);
 }
 
-/* What is wrong with a request line that is not whole yet, so that a peer which speaks something
- * else altogether (TLS, say) is told at once. */
+/* Checks an incomplete request line, so that a peer with another protocol (TLS, for example) is
+ * refused at once. */
 static int request_line_check_partial(const char *data, size_t at, size_t size,
 				      const char **ret_reason)
 {

@@ -65,8 +65,8 @@ static void on_accept_timer(uv_timer_t *timer)
 	listeners_start(timer->data);
 }
 
-/* No descriptor or memory for another connection. Those without a request make room; when there
- * are none, clients wait in the kernel's queue. */
+/* There is no descriptor or memory for another connection. Spare connections are closed; when there
+ * are none, new clients wait in the kernel's queue. */
 static void server_accept_failed(struct http_server *server, int errnum)
 {
 	uint64_t now = uv_now(server->loop);
@@ -83,7 +83,7 @@ static void server_accept_failed(struct http_server *server, int errnum)
 	uv_timer_start(&server->accept_timer, on_accept_timer, ACCEPT_PAUSE_MS, 0);
 }
 
-/* Without a descriptor to spare accept4() fails before it looks whether anybody is there. */
+/* Without a free descriptor accept4() fails even if no client waits. */
 static bool listener_somebody_waits(const struct http_listener *listener)
 {
 	struct pollfd waiting = {.fd = listener->fd, .events = POLLIN};
@@ -306,7 +306,7 @@ static void listeners_close(struct http_server *server)
 	}
 }
 
-/* Closes every connection, the handlers' callbacks (on_gone) may touch others. */
+/* A loop from the front, because a handler's on_gone may close other connections. */
 static void connections_lose_all(struct http_server *server)
 {
 	while (!list_empty(&server->connections))
@@ -323,15 +323,15 @@ static void on_server_grace_over(uv_timer_t *timer)
 		connections_lose_all(server);
 		return;
 	}
-	/* From now on, not from when it was due: a daemon that stood still for a while gives its
-	 * answers the same time. */
+	/* Counted from now, not from when the grace was over: after a stall of the daemon its last
+	 * answers have the same time. */
 	uv_timer_start(timer, on_server_grace_over, HTTP_LAST_CALL_MS, 0);
 	last_call(server->closed_data);
 }
 
-/* A connection without a request goes at once, the others after their answer. A request may have
- * arrived that no event has told of yet, or that waits for its turn: it is answered too. So is the
- * first of a new connection, which may be on its way: HTTP_DEADLINE_FIRST. */
+/* A connection without a request is closed at once, the others after their answer. A request that
+ * has arrived without an event yet, or that waits for its turn, is answered too. So is the first
+ * request of a new connection, which may be on its way: HTTP_DEADLINE_FIRST. */
 static void connection_ask_to_close(struct http_connection *connection)
 {
 	bool expects_request =
@@ -362,7 +362,7 @@ void http_server_shutdown(struct http_server *server, uint32_t grace_ms,
 		listener_accept_waiting(list_entry(node, struct http_listener, node),
 					server->settings.connections_max);
 	listeners_close(server);
-	/* A request that is answered here may close any other connection. */
+	/* A handler that is called here may close any other connection. */
 	struct list asked;
 	list_init(&asked);
 	while (!list_empty(&server->connections)) {

@@ -1,7 +1,7 @@
-/* What answers hold that nobody reads. An answer that its client does not take waits in memory, and
- * a client may ask for one after the other over many connections: beyond what a caller, or all of
- * them together, may have waiting, the connection that has taken nothing for longest is closed.
- * Called by answer.c after a large piece was queued; marks connections, and closes none itself. */
+/* How much memory unread answers hold. An answer that its client does not take waits in memory, and
+ * a client may ask for one after the other over many connections. When one caller, or all together,
+ * have too much waiting, the connection that has taken nothing for longest is closed. Called by
+ * answer.c after a large piece was queued; the closing itself is done at a later turn. */
 #include "base/log.h"
 #include "http/connection.h"
 
@@ -10,7 +10,7 @@ static size_t connection_unread_size(const struct http_connection *connection)
 	return http_state_ends(connection->state) ? 0 : connection->output.room;
 }
 
-/* What one caller's connections hold, or everybody's. */
+/* What the connections of one caller hold, or (NULL) all of them. */
 static size_t unread_sum(struct http_server *server, const struct http_caller *caller)
 {
 	size_t size = 0;
