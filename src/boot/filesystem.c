@@ -8,7 +8,7 @@
 #include "base/fd.h"
 #include "base/syscalls.h"
 
-#define DETACH 2 /* MNT_DETACH; its header does not go with linux/mount.h */
+#define DETACH 2 /* MNT_DETACH; its header conflicts with linux/mount.h */
 
 int fs_make(const char *type, const char *const *options, unsigned attributes)
 {
@@ -66,8 +66,8 @@ int fs_enter(const char *path)
 {
 	if (chdir(path) < 0)
 		return -errno;
-	/* With both the same, the old root ends up on top of the new one, and goes from there: no
-	 * directory is needed to put it. */
+	/* With both paths the same, the old root is mounted on top of the new one, and detached
+	 * from there. So no directory for it is needed. */
 	int result = sys_pivot_root(".", ".");
 	if (result < 0)
 		return result;

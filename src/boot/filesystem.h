@@ -1,25 +1,24 @@
-/* Mounts, as the new mount calls make them. For whoever sets up a sandbox from inside, before there
- * is any other process there. May block; allocates nothing; all return 0 (or a descriptor) or
- * -errno. */
+/* Mounts, made with the new mount calls. For setting up a sandbox from inside, before it has
+ * other processes. May block; allocates nothing; all return 0 (or a descriptor) or -errno. */
 #pragma once
 
 #include "base/macros.h"
 
-/* A new filesystem as a detached mount. `options`: "key", "value", ... ending in NULL; a NULL value
- * makes it a flag. */
+/* Makes a filesystem as a detached mount. `options`: "key", "value", ..., NULL; a NULL value
+ * makes its key a flag. */
 NODISCARD int fs_make(const char *type, const char *const *options, unsigned attributes);
 /* Attaches a detached mount. */
 NODISCARD int fs_attach(int mount_fd, const char *path);
 /* The same two at once. */
 NODISCARD int fs_mount(const char *type, const char *const *options, unsigned attributes,
 		       const char *path);
-/* What is at `from` is also seen at `to`, there with these attributes (MOUNT_ATTR_*). */
+/* Bind-mounts `from` at `to` with these attributes (MOUNT_ATTR_*). */
 NODISCARD int fs_bind(const char *from, const char *to, unsigned attributes);
-/* Moves an attached mount with all that is mounted below it. */
+/* Moves an attached mount and all mounts below it. */
 NODISCARD int fs_move(const char *from, const char *to);
-/* The directory becomes the root; the root there was is gone. The working directory is `/` then. */
+/* Makes the directory the root, detaches the old root and changes to `/`. */
 NODISCARD int fs_enter(const char *path);
-/* mkdir that takes an existing directory, and no symlink for one. */
+/* mkdir() that accepts an existing directory, but no symlink. */
 NODISCARD int fs_directory(const char *path, unsigned mode);
-/* Detaches what is mounted there. */
+/* Detaches the mount at this path. */
 NODISCARD int fs_detach(const char *path);

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "boot/filesystem.h"
 
-#define PRIVATE (1 << 18) /* MS_PRIVATE; its header does not go with linux/mount.h */
+#define PRIVATE (1 << 18) /* MS_PRIVATE; its header conflicts with linux/mount.h */
 
 int root_begin(const struct small_root *small, const char **ret_step)
 {
@@ -27,7 +27,7 @@ int root_begin(const struct small_root *small, const char **ret_step)
 	CLOSE_FD int root = fs_make("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (root < 0)
 		return root;
-	/* Over the host's, which stays the root until it is left. */
+	/* Mounted over a directory of the host, whose root stays the root for now. */
 	result = fs_attach(root, "/");
 	if (result >= 0 && fchdir(root) < 0)
 		result = -errno;
@@ -36,7 +36,7 @@ int root_begin(const struct small_root *small, const char **ret_step)
 	return result;
 }
 
-/* Kernels before 6.13 take no descriptors here, and these name the same by path. */
+/* Kernels before 6.13 take no descriptors here, only paths. */
 static int layers_overlay(int fs, const int *lowers, uint32_t count, const char *names,
 			  const char *upper, const char *work)
 {
@@ -58,7 +58,7 @@ static int layers_overlay(int fs, const int *lowers, uint32_t count, const char 
 	return result;
 }
 
-/* `userxattr`: what an overlay notes down goes to user.* attributes, the only ones that a user
+/* `userxattr`: the overlay stores its notes in user.* attributes, the only ones that a user
  * namespace may write. */
 int overlay_make(const int *lowers, uint32_t count, const char *names, const char *upper,
 		 const char *work)
@@ -73,8 +73,9 @@ int overlay_make(const int *lowers, uint32_t count, const char *names, const cha
 		result = layers_overlay(fs, lowers, count, names, upper, work);
 	if (result < 0)
 		return result;
-	/* The disk's own unmount writes everything; syncs from inside and when the overlay goes
-	 * would only make both slower. Not known to every kernel, and no harm without it. */
+	/* Unmounting the disk writes everything. Syncs from inside, and at the overlay's
+	 * unmount, would only cost time. Not every kernel knows this option, and it is not
+	 * needed. */
 	if (upper)
 		result = sys_fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0);
 	if (result < 0 && result != -EINVAL)
@@ -119,11 +120,11 @@ static const char *const places[] = {
     [PLACE_LIB] = "r/lib", [PLACE_LIB32] = "r/lib32", [PLACE_LIB64] = "r/lib64",
 };
 
-/* An overlay over a bind of the host's. A file that is shared with the host and with other
- * sandboxes carries more than its content: who watches it (inotify) sees what they run and when,
- * and who locks it (flock) stops those of them that lock it too. The overlay has files of its own;
- * their content is the same pages of the same cache. Not where the host's is itself two overlays
- * deep, or has something mounted in it that must stay: then it is bound as it is. */
+/* Makes an overlay over a directory of the host. A file that is shared with the host and other
+ * sandboxes shows more than its content: a process that watches it (inotify) sees what they run
+ * and when, and one that locks it (flock) stops others that lock it. The overlay has inodes of
+ * its own, with the same pages of the page cache. If the host's directory is itself two overlays
+ * deep, or has a mount in it that must stay, it is bound without an overlay. */
 static int bind_cover(int bind, uint32_t index)
 {
 	char lower[32];
@@ -160,7 +161,7 @@ static int binds_attach(const struct boot_assign *request, const int *binds, boo
 	return 0;
 }
 
-/* The user may have put something else in the place of some: then it stays. */
+/* The user may have replaced some of these: then they stay as they are. */
 static const struct {
 	const char *path;
 	mode_t mode;

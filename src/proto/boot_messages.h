@@ -1,7 +1,7 @@
-/* What the spawner hands to an init of the namespace tier over BOOT_FD (a SOCK_SEQPACKET pair), and
- * what comes back. Numbers and descriptors only. Two requests, so that the init's own work goes on
- * beside the spawner's: PREPARE makes everything that does not depend on the template or on the
- * user; ASSIGN, which follows when disk and layers are there, gives it its files. */
+/* Messages between the spawner and an init of the namespace tier over BOOT_FD, a SOCK_SEQPACKET
+ * pair: numbers and descriptors only. There are two requests, so that init and spawner work at
+ * the same time. PREPARE makes everything that does not depend on the template or the user.
+ * ASSIGN follows when disk and layers are ready, and makes the root. */
 #pragma once
 
 #include <stdint.h>
@@ -20,8 +20,8 @@
 
 enum boot_type { BOOT_PREPARE = 1, BOOT_ASSIGN = 2, BOOT_REPORT = 16 };
 
-/* Which descriptor is which: they come in one message, in the order of this struct, those that are
- * there (flags and counts say so). */
+/* The descriptors come in the same message, in the order of the list at the end of the struct;
+ * flags and counts say which of them there are. */
 struct boot_prepare {
 	uint32_t type; /* BOOT_PREPARE */
 	uint32_t work_cgroup_count;
@@ -36,7 +36,7 @@ struct boot_assign {
 	struct limits limits;
 	uint32_t flags;       /* enum create_flag */
 	uint32_t lower_count; /* overlay layers, topmost first: idmapped detached mounts */
-	/* Host directories of template `host`: plain read-only detached mounts. */
+	/* Directories of the host for template `host`: read-only detached mounts. */
 	uint32_t bind_count;
 	uint32_t bind_places[BOOT_BINDS_MAX];    /* where each goes: enum boot_place */
 	uint32_t tree_count;                     /* users' folders */
@@ -47,11 +47,10 @@ struct boot_assign {
 
 enum boot_place { PLACE_USR = 1, PLACE_BIN, PLACE_SBIN, PLACE_LIB, PLACE_LIB32, PLACE_LIB64 };
 
-/* Also sent by the spawner's child before it has executed the init, when it cannot (request 0, not
- * ok). */
+/* Also sent by the spawner's child if it cannot execute the init (request 0, not ok). */
 struct boot_report {
 	uint32_t type;    /* BOOT_REPORT */
-	uint32_t request; /* which of the two, or 0: the init listens */
+	uint32_t request; /* the type of the request, or 0: the init listens */
 	uint32_t ok;
 	struct failure failure;
 	uint32_t phase_count;

@@ -1,5 +1,6 @@
-/* Fields to bytes and back. Called by every message of both ends; allocates nothing, never blocks.
- * The reader's input is an attacker's: a length is compared with what is left before it is used. */
+/* Converts fields to bytes and back. Used for every message of both ends; allocates nothing,
+ * never blocks. A reader's input is hostile: a length is compared with the remaining size before
+ * it is used. */
 #include "proto/codec.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* How a message becomes bytes: fields one after another, integers little-endian, byte strings and
- * lists with a 32-bit count before them. Every reader treats its input as an attacker's: the first
- * field that does not fit makes the reader bad, a bad reader gives zeros, and the caller asks once,
- * at the end, with reader_finish(). Nothing here allocates: what a reader returns points into the
+/* How a message is encoded: fields one after another, integers little-endian, byte strings and
+ * lists with a 32-bit count before them. A reader's input is hostile: the first field that does
+ * not fit makes the reader bad, a bad reader returns zeros, and the caller checks once, at the
+ * end, with reader_finish(). Nothing here allocates: pointers from a reader point into the
  * message. */
 #pragma once
 
@@ -15,7 +15,7 @@ struct writer {
 	uint8_t *data;
 	size_t size;
 	size_t room;
-	bool full; /* something did not fit; writer_finish() says so */
+	bool full; /* something did not fit; see writer_finish() */
 };
 
 struct reader {
@@ -49,7 +49,8 @@ uint64_t read_u64(struct reader *reader);
 int64_t read_i64(struct reader *reader);
 /* At most `maximum` bytes, else the reader is bad. */
 struct bytes read_bytes(struct reader *reader, size_t maximum);
-/* Copies a byte string without NULs into `to`, NUL-terminated; longer than room - 1 is bad. */
+/* Copies a byte string into `to` and terminates it with a NUL. Bad if it is longer than room - 1
+ * or contains a NUL. */
 void read_text(struct reader *reader, char *to, size_t room);
-/* 0 when every field was there and nothing is left over, else -EBADMSG. */
+/* 0 if every field was valid and no byte is left, else -EBADMSG. */
 NODISCARD int reader_finish(const struct reader *reader);

@@ -40,7 +40,7 @@ int mount_mode_parse(const char *name, enum mount_mode *ret_mode)
 #define SCM_PIDFD 0x04 /* Linux 6.5: a descriptor of the sender */
 #endif
 
-/* What goes along with the message: the directory, and who sends it. */
+/* Adds the control messages: the directory, and the sender's ids. */
 union grant_control {
 	char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
 	struct cmsghdr align;
@@ -81,7 +81,8 @@ int folder_grant_make(int directory, enum mount_mode mode)
 	return TAKE_FD(given);
 }
 
-/* The one descriptor of a control message, or -1: of several all are closed, they are ours now. */
+/* The descriptor of a control message, or -1. If there are several, all are closed, since
+ * receiving made them ours. */
 static int message_only_descriptor(const struct cmsghdr *rights)
 {
 	int fds[sizeof(union grant_control) / sizeof(int)];
@@ -92,8 +93,8 @@ static int message_only_descriptor(const struct cmsghdr *rights)
 	return count == 1 ? fds[0] : -1;
 }
 
-/* The message that waits in the socket, which keeps it. The descriptor is a new one. A sender who
- * did not say who it is has the pid 0 (kernels that note it unasked note the truth). */
+/* Reads the message in the socket, which keeps it. The descriptor is a new one. The pid is 0 if
+ * the sender did not send its ids (a kernel that adds them unasked adds the true ones). */
 static int grant_peek(int socket, uint8_t message[GRANT_SIZE], int *ret_directory,
 		      struct ucred *ret_sender)
 {
@@ -113,7 +114,7 @@ static int grant_peek(int socket, uint8_t message[GRANT_SIZE], int *ret_director
 			continue;
 		if (at->cmsg_type == SCM_RIGHTS)
 			directory = message_only_descriptor(at);
-		/* Who made the socket may have asked for one, or ask for it at any time. */
+		/* The socket's maker may have asked for a pidfd, or may do so at any time. */
 		if (at->cmsg_type == SCM_PIDFD)
 			close(message_only_descriptor(at));
 		if (at->cmsg_type == SCM_CREDENTIALS && at->cmsg_len == CMSG_LEN(sizeof(sender)))
@@ -126,7 +127,8 @@ static int grant_peek(int socket, uint8_t message[GRANT_SIZE], int *ret_director
 	return 0;
 }
 
-/* A pair has no name at either end; what was bound or connected has one at one of them. */
+/* A socket pair has no name at either end; a socket that was bound or connected has one at one
+ * of them. */
 static bool socket_is_unnamed_pair(int socket)
 {
 	struct sockaddr_un here, there;
@@ -140,7 +142,7 @@ static bool socket_is_unnamed_pair(int socket)
 	       there_size == sizeof(sa_family_t);
 }
 
-/* That the other end is closed is what makes the message the maker's: nothing can follow it. */
+/* Since the other end is closed, nothing can follow the message: it is the maker's. */
 static bool socket_other_end_closed(int socket)
 {
 	char byte;

@@ -1,15 +1,15 @@
-/* A folder that a user gives to a sandbox, in a form that the daemon can pass on but not make up.
+/* A folder that a user gives to a sandbox, in a form that the daemon can pass on but not forge.
  *
- * The daemon is the process that strangers talk to; were it believed when it says "user 0 gives
- * /etc, read-write", then whoever takes it over would be root. So the client makes a socket pair,
- * sends one message into it (the mode, the open directory as a descriptor, and its own pid, uid and
- * gid, which the kernel lets nobody make up), closes that end, and hands over the other. Nobody can
- * add to the queue of a socket whose other end is closed: the spawner reads who, what and how from
- * there. The daemon can at most use a grant again, for what was granted.
+ * The daemon talks to strangers. If the spawner believed its "user 0 gives /etc, read-write",
+ * then an attacker who takes over the daemon would be root. So the client makes a socket pair,
+ * sends one message into it (the mode, the open directory as a descriptor, and its own pid, uid
+ * and gid, which the kernel checks), closes that end, and passes on the other. Nothing can be
+ * added to the queue of a socket whose other end is closed, so the spawner can trust the
+ * message. The daemon can at most use the same grant again.
  *
- * Who made a socket (SO_PEERCRED) does not say who sent the message: at the client's end of a
- * connection it names whoever called listen(), and the API's socket was root's to listen on. It is
- * looked at only to be the same as the sender. */
+ * The socket's maker (SO_PEERCRED) need not be the sender of the message: at the client's end of
+ * a connection it is the process that called listen(), and root listens on the API's socket. It
+ * is only checked to be the same as the sender. */
 #pragma once
 
 #include <stdint.h>
@@ -18,8 +18,7 @@
 #include "base/error.h"
 #include "proto/spawner_messages.h"
 
-/* "ro", "rw", "cow", as they are named at every edge and in the store; NULL for any other number.
- */
+/* "ro", "rw" or "cow", as at every edge and in the store; NULL for any other number. */
 const char *mount_mode_name(uint32_t mode);
 /* 0, or -EINVAL. */
 NODISCARD int mount_mode_parse(const char *name, enum mount_mode *ret_mode);
@@ -31,8 +30,9 @@ struct folder_grant {
 	gid_t gid;
 };
 
-/* The client's side: a descriptor to hand over, or -errno. `directory` stays the caller's. */
+/* The client's side: a descriptor to pass on, or -errno. The caller keeps `directory`. */
 NODISCARD int folder_grant_make(int directory, enum mount_mode mode);
-/* The spawner's side. Only looks, so that the same socket serves again (START). */
+/* The spawner's side. It only peeks at the message, so that the same socket can be used again
+ * (START). */
 NODISCARD int folder_grant_open(int socket, struct folder_grant *ret_grant, struct error *error);
 void folder_grant_done(struct folder_grant *grant);

@@ -1,5 +1,5 @@
-/* The frame's header. Called by both ends of the connection to an init and by the init's helpers;
- * never blocks. Whatever does not look like a frame ends the connection: there is no resync. */
+/* The frame's header. Called by both ends of the connection to an init, and by runners; never
+ * blocks. Invalid bytes end the connection: there is no resynchronization. */
 #include "proto/frame.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ int64_t frame_parse(const void *data, size_t size, struct frame *ret_frame)
 	uint16_t type = read_u16(&reader);
 	uint16_t flags = read_u16(&reader);
 	uint64_t id = read_u64(&reader);
-	/* Refused before its payload has come: a bad header must not make anybody wait for it. */
+	/* Refused before its payload arrives: the reader must not wait because of a bad header. */
 	if (payload > FRAME_PAYLOAD_MAX || flags != 0 || !frame_type_is_known(type))
 		return -EBADMSG;
 	if (size - FRAME_HEADER_SIZE < payload)

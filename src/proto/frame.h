@@ -1,5 +1,4 @@
-/* The frame: the unit that goes over the connection to an init, and between an init and its
- * helpers.
+/* The frame: the unit of the connection to an init, and between PID 1 and its runners.
  *
  *   u32 size      bytes of payload, at most FRAME_PAYLOAD_MAX
  *   u16 type      enum frame_type; an unknown one ends the connection
@@ -26,5 +25,6 @@ struct frame {
 
 void frame_header_write(uint8_t header[FRAME_HEADER_SIZE], uint16_t type, uint64_t id,
 			uint32_t size);
-/* One frame at the start of data: its whole length, 0 when more bytes are needed, -EBADMSG. */
+/* Parses a frame at the start of `data`: its whole length, 0 if more bytes are needed, or
+ * -EBADMSG. */
 NODISCARD int64_t frame_parse(const void *data, size_t size, struct frame *ret_frame);

@@ -1,6 +1,6 @@
-/* The payloads of init_messages.h, each written and read in one place. Both ends use this code; a
- * reader's input is an attacker's. Checked here is what must hold for the struct to be safe to use
- * (counts, bounds, NULs, enums); what a user can get wrong has an error of its own elsewhere. */
+/* Writes and reads the payloads of init_messages.h, for both ends. A reader's input is hostile:
+ * this checks what makes the struct safe to use (counts, bounds, NULs, enums). Mistakes that a
+ * user can make are reported elsewhere. */
 #include "proto/init_messages.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static struct bytes read_path(struct reader *reader)
 	return path;
 }
 
-/* "K=V\0...": each has a name. */
+/* "K=V\0...": each variable has a name. */
 static struct bytes read_environment(struct reader *reader, uint32_t count_max, size_t size_max,
 				     uint32_t *ret_count)
 {
@@ -74,7 +74,7 @@ void failure_write(struct writer *writer, const struct failure *failure)
 		    strnlen(failure->message, sizeof(failure->message) - 1));
 }
 
-/* The message ends up in JSON and on terminals, and it is a hostile peer's: anything that is not
+/* The message comes from a hostile peer and goes into JSON and to terminals: everything but
  * printable UTF-8 becomes '?'. */
 static void text_make_printable(char *text)
 {
@@ -342,7 +342,7 @@ int file_request_read(const struct frame *frame, struct file_request *ret_reques
 	read_text(&reader, ret_request->user, sizeof(ret_request->user));
 	ret_request->path = read_path(&reader);
 	ret_request->path2 = read_path(&reader);
-	/* Exact text may hold any byte: replace works on binary files too. */
+	/* The text may contain any byte, since replace also works on binary files. */
 	ret_request->pattern = read_bytes(&reader, FRAME_PAYLOAD_MAX);
 	ret_request->replacement = read_bytes(&reader, FRAME_PAYLOAD_MAX);
 	const uint32_t known = FILE_NO_FOLLOW | FILE_RECURSIVE | FILE_PARENTS | FILE_NO_REPLACE |

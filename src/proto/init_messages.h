@@ -1,22 +1,22 @@
-/* What the daemon (or a shim, or a VMM) and the init of a sandbox say to each other.
+/* The protocol between the daemon (or a shim, or a VMM) and the init of a sandbox.
  *
- * One stream connection, made by the outside; the init serves one at a time, and a new one replaces
- * the old (the daemon died and came back). Nothing in the init depends on a connection being there:
- * processes run on, their output goes to its log, deadlines hold.
+ * One stream connection, made from outside. The init serves one at a time; a new one replaces
+ * the old one, for example when the daemon has been restarted. The init does not depend on a
+ * connection: processes go on, their output goes to the log, deadlines hold.
  *
- * Ids: an exec is known by a key that the daemon chose (never 0, top bit clear) and that stays
- * valid across connections. Everything else (a file operation, a watch, a port connection) is an
- * operation of this connection: an id with the top bit set, chosen by the daemon, forgotten with
- * the connection.
+ * Ids: an exec has a key that the daemon chose (never 0, top bit clear) and that stays valid
+ * across connections. Everything else (a file operation, a watch, a port connection) is an
+ * operation of one connection: its id has the top bit set, is chosen by the daemon, and ends
+ * with the connection.
  *
  * Flow control: DATA in either direction is limited by credit, counted in payload bytes per id.
  * Each direction starts with FILE_WINDOW bytes; the receiver returns credit with CREDIT as it
- * consumes. A sender that exceeds its credit is a broken peer: its operation is ended. No payload
- * of DATA is longer than FILE_CHUNK_MAX.
+ * consumes. If a sender exceeds its credit, the operation is ended. No payload of DATA is longer
+ * than FILE_CHUNK_MAX.
  *
- * A payload is a sequence of fields (codec.h) in the order of the struct's members below; `text` is
- * bytes without NUL. The functions at the end are the only readers and writers of them: both sides
- * use the same code, and it is fuzzed. */
+ * A payload is a sequence of fields (codec.h) in the order of the struct's members below; `text`
+ * is bytes without NUL. Both sides read and write payloads with the functions at the end, which
+ * are fuzzed. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,11 +28,11 @@
 #include "proto/codec.h"
 #include "proto/frame.h"
 
-/* The versions that this build speaks, at either end. A sandbox keeps the init it was started with
- * while the daemon is upgraded, so that one build's daemon meets another build's init: they speak
- * the highest version that both know (protocol_agree()). What changes between versions is every
- * payload but those of HELLO, HELLO_REPLY and REFUSED, which stay as they are for ever.
- * Version 2 has FILE_PACK and FILE_UNPACK; the rest is as in version 1. */
+/* The versions that this build speaks, at both ends. A sandbox keeps its init while the daemon
+ * is upgraded, so a daemon and an init of different builds meet: they speak the highest version
+ * that both know (protocol_agree()). A new version may change every payload except those of
+ * HELLO, HELLO_REPLY and REFUSED, which never change. Version 2 adds FILE_PACK and FILE_UNPACK
+ * to version 1. */
 #ifndef INIT_PROTOCOL_VERSION
 #define INIT_PROTOCOL_VERSION 2
 #endif
@@ -114,9 +114,9 @@ enum frame_type {
 	FRAME_BEGIN = 80,
 };
 
-/* Why something could not be done: the kind travels as a number and is checked on arrival. The
- * number is the kind's place in error_kinds.def, and the two ends may be of different builds: new
- * kinds go to that table's end, and none is ever taken out. */
+/* A failure. The kind is sent as a number and checked on arrival. The number is the kind's index
+ * in error_kinds.def, and the two ends may be of different builds: new kinds are added at the
+ * end of that table, and none is ever removed. */
 struct failure {
 	uint32_t kind; /* enum error_kind */
 	uint32_t errnum;
@@ -124,23 +124,23 @@ struct failure {
 };
 
 struct hello {
-	uint32_t oldest, newest; /* the versions that the daemon speaks */
+	uint32_t oldest, newest; /* the versions that the sender speaks */
 };
 
 struct hello_reply {
-	uint32_t version;    /* the one that is spoken from here on */
-	uint32_t configured; /* 1: CONFIGURE was done in this init's life */
+	uint32_t version;    /* the version that is spoken from here on */
+	uint32_t configured; /* 1: this init was configured before */
 	uint64_t boot_ns;    /* CLOCK_BOOTTIME when the init was ready */
 };
 
-/* The last step of a creation, and the only place where text of the user's reaches the set-up. The
- * environment is the sandbox's default one; an exec adds to it. */
+/* The last step of creating a sandbox, and the only place where text of a user reaches the
+ * set-up. The environment is the sandbox's default; an exec adds to it. */
 struct configure {
 	char hostname[NAME_MAX_LENGTH + 1];
 	int64_t deadline; /* as FRAME_DEADLINE */
 	uint32_t mount_count;
 	struct {
-		uint32_t index;    /* which of the trees that the spawner handed over */
+		uint32_t index;    /* index of the tree that the spawner handed over */
 		struct bytes path; /* absolute, inside, at most GUEST_PATH_MAX - 1 */
 	} mounts[SANDBOX_MOUNTS_MAX];
 	uint32_t environment_count;
@@ -149,10 +149,10 @@ struct configure {
 
 enum exec_flag {
 	EXEC_TTY = 1 << 0,      /* standard descriptors are a terminal; one output stream */
-	EXEC_STDIN = 1 << 1,    /* standard input is fed by STDIN frames; else /dev/null */
+	EXEC_STDIN = 1 << 1,    /* standard input comes from STDIN frames; else it is /dev/null */
 	EXEC_LOG = 1 << 2,      /* log descriptors come with the frame (stdout, then stderr unless
 				   EXEC_TTY): output is written there, PROGRESS tells of it */
-	EXEC_LOSSLESS = 1 << 3, /* the process blocks rather than lose output: see output_log.h */
+	EXEC_LOSSLESS = 1 << 3, /* the process blocks rather than losing output: see output_log.h */
 };
 
 struct exec_limit {
@@ -164,8 +164,9 @@ struct exec_request {
 	uint32_t flags;
 	uint32_t timeout_ms; /* from the start of the process; 0 = none */
 	uint16_t rows, columns;
-	char user[64];    /* name, "name:group", or numbers; "" = root */
-	struct bytes cwd; /* "" = /workspace, where a relative one begins; ~ = the home */
+	char user[64]; /* name, "name:group", or numbers; "" = root */
+	struct bytes
+	    cwd; /* "" = /workspace, which relative paths begin at; ~ = the home directory */
 	uint32_t argc;
 	struct bytes argv; /* "a\0b\0..." exactly argc of them */
 	uint32_t environment_count;
@@ -193,9 +194,9 @@ enum exec_end {
 	EXEC_END_EXITED = 0,    /* code = exit status */
 	EXEC_END_SIGNALED = 1,  /* code = signal */
 	EXEC_END_TIMED_OUT = 2, /* its time-out; code = the signal that ended the leader */
-	EXEC_END_CANCELLED = 3, /* SIGNAL_TREE with SIGKILL was asked for */
-	EXEC_END_LOST = 4,      /* its supervisor was killed from inside: nobody knows the status */
-	/* It kept asking for processes beyond the sandbox's limit; code as above. */
+	EXEC_END_CANCELLED = 3, /* SIGNAL_TREE with SIGKILL was requested */
+	EXEC_END_LOST = 4,      /* its supervisor was killed from inside: the status is unknown */
+	/* It kept forking beyond the sandbox's limit; code as for EXEC_END_TIMED_OUT. */
 	EXEC_END_TOO_MANY_PROCESSES = 5,
 };
 
@@ -204,7 +205,7 @@ struct exec_result {
 	uint32_t code;
 	struct output_totals totals;
 	uint64_t wall_ns, cpu_ns,
-	    peak_memory;       /* cpu and peak of the leader and what it waited for */
+	    peak_memory;       /* cpu and peak of the leader and the children it waited for */
 	uint32_t left_running; /* how many descendants live on */
 };
 
@@ -216,12 +217,12 @@ struct exec_status {
 	struct exec_result result; /* totals are true in every phase, the rest when ENDED */
 };
 
-/* File operations. `path` is resolved inside the sandbox, by a process of the sandbox, as `user`.
- * What DATA and RESULT carry is said at each. An entry is
+/* File operations. `path` is resolved inside the sandbox, by a process of the sandbox, as
+ * `user`. The comments say what DATA and RESULT contain. An entry is
  *   text name, u8 type (d_type letter: f d l p s c b), u32 mode, u32 uid, u32 gid, u64 size,
  *   i64 mtime_ns, u64 inode, text link target ("" unless l)
- * A device or FIFO is never opened: reading one is FILE_WRONG_TYPE. Paths in the DATA of glob, grep
- * and watch are joined to the request's `path` as it was written ("src" gives "src/a.c"). */
+ * A device or FIFO is never opened: reading one is FILE_WRONG_TYPE. Paths in the DATA of glob,
+ * grep and watch are joined to the request's `path` as it was written ("src" gives "src/a.c"). */
 enum file_operation {
 	FILE_STAT = 1, /* RESULT: entry (of the link itself with FILE_NO_FOLLOW) */
 	FILE_LIST =
@@ -258,7 +259,7 @@ enum file_operation {
 			     directory is made where it is missing (FILE_PARENTS: those above too);
 			     FILE_NO_REPLACE: it must be missing */
 };
-/* The version of the protocol that brought an operation. */
+/* The version of the protocol that added an operation. */
 #define FILE_OPERATION_SINCE(operation) ((operation) >= FILE_PACK ? 2u : 1u)
 
 enum watch_kind {
@@ -269,19 +270,20 @@ enum watch_kind {
 	WATCH_RENAMED_FROM = 4,
 	WATCH_RENAMED_TO = 5,
 	WATCH_ATTRIBUTES = 6,
-	WATCH_OVERFLOW = 7, /* events were lost: look again */
+	WATCH_OVERFLOW = 7, /* events were lost: read everything again */
 };
 
 enum file_flag {
 	FILE_NO_FOLLOW = 1 << 0,
 	FILE_RECURSIVE = 1 << 1,
 	FILE_PARENTS = 1 << 2,
-	FILE_NO_REPLACE = 1 << 3, /* rename, write, copy: an existing target is FILE_EXISTS */
+	FILE_NO_REPLACE =
+	    1 << 3, /* rename, write, copy: fail with FILE_EXISTS if the target exists */
 	FILE_REGEX = 1 << 4,
 	FILE_IGNORE_CASE = 1 << 5,
 	FILE_HIDDEN = 1 << 6, /* glob: wildcards match a leading dot too */
-	/* Of glob and grep. An init of version 1 or 2 may not know them: their bits are those of
-	 * other operations, which it takes here too and passes over. */
+	/* For glob and grep. An older init may not know them: it ignores these bits, which have
+	 * another meaning for other operations. */
 	FILE_SORTED = FILE_NO_FOLLOW,         /* each directory by name */
 	FILE_SKIP_GENERATED = FILE_NO_REPLACE /* .git and node_modules are not entered */
 };
@@ -297,11 +299,11 @@ struct file_request {
 };
 
 struct guest_metrics {
-	uint32_t processes; /* inside, the init's own among them */
+	uint32_t processes; /* inside, including the init's own */
 	uint64_t uptime_ns; /* since the init was ready */
 };
 
-/* The highest version that both ends know, or 0 when there is none. */
+/* The highest version that both ends know, or 0 if there is none. */
 uint32_t protocol_agree(struct hello ours, struct hello theirs);
 
 /* Writers append the payload to a writer; readers fill the struct from a frame's payload and return
@@ -329,7 +331,7 @@ NODISCARD int file_request_read(const struct frame *frame, struct file_request *
 void guest_metrics_write(struct writer *writer, const struct guest_metrics *metrics);
 NODISCARD int guest_metrics_read(const struct frame *frame, struct guest_metrics *ret_metrics);
 
-/* Packed string lists ("a\0b\0"): checks that they hold exactly `count` NUL-terminated strings. */
+/* Checks that a packed string list ("a\0b\0") contains exactly `count` NUL-terminated strings. */
 bool packed_valid(struct bytes packed, uint32_t count);
 /* The next string, or NULL at the end; *at starts as 0. */
 const char *packed_next(struct bytes packed, size_t *at);

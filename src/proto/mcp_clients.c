@@ -1,4 +1,4 @@
-/* See mcp_clients.h: a table, nothing is called. */
+/* The table of mcp_clients.h. */
 #include "proto/mcp_clients.h"
 
 #include <stddef.h>

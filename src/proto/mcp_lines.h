@@ -1,9 +1,9 @@
-/* MCP as lines: what `caisson mcp` and `caisson wrap` speak with the daemon after `101 Switching
- * Protocols` to POST /mcp/lines with `Upgrade: caisson-mcp/1`. One JSON-RPC message a line, both
- * ways; a line is at most MCP_LINE_MAX bytes towards the daemon.
+/* MCP as lines, between `caisson mcp` or `caisson wrap` and the daemon: after POST /mcp/lines
+ * with `Upgrade: caisson-mcp/1` and `101 Switching Protocols`. One JSON-RPC message per line,
+ * both ways; a line to the daemon has at most MCP_LINE_MAX bytes.
  *
- * Sandboxes that carry the label MCP_CONNECTION_LABEL end with the connection of that id, which the
- * query of the request names (`ephemeral`, `connection`) and the same caller holds:
+ * A sandbox with the label MCP_CONNECTION_LABEL ends with the connection of that id. The
+ * request's query names the id (`ephemeral`, `connection`), and the caller must be the same:
  * core/sandbox/ephemeral.h. */
 #pragma once
 
@@ -12,7 +12,7 @@
 #define MCP_LINES_PATH "/mcp/lines"
 #define MCP_LINES_PROTOCOL "caisson-mcp/1"
 #define MCP_LINE_MAX (4 * MIB)
-/* How a longer one is refused, by either side; of the maximum as unsigned long long. */
+/* How either side refuses a longer line; the format takes the maximum as unsigned long long. */
 #define MCP_TOO_LONG                                                                               \
 	"a message has at most %llu bytes; this one was skipped. Send less at once: write_file "   \
 	"takes a file in parts, the later ones with `append` true"

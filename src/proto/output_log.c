@@ -1,9 +1,9 @@
-/* The output log's one implementation. The init appends (the descriptor's file is on a host disk:
- * a write goes to the page cache and may block as any write does), the daemon formats and reads.
- * Reader and writer are different processes without a lock. Beside the total the header holds
- * `reserved`: the total that an append under way will reach. The writer raises it before it
- * overwrites the ring, the reader looks at it after it has read, so that a byte is never taken for
- * another one that was kept at the same place. */
+/* The implementation of the output log. The init appends (the file is on the host's disk: a
+ * write goes to the page cache and may block like any write); the daemon formats and reads.
+ * Reader and writer are different processes without a lock. Beside the total the header has
+ * `reserved`: the total that the current append will reach. The writer raises it before it
+ * overwrites the ring, and the reader checks it after reading, so that it never returns a byte
+ * that was overwritten meanwhile. */
 #include "proto/output_log.h"
 
 #include <endian.h>
@@ -98,13 +98,13 @@ int output_log_refresh(struct output_log *log)
 
 uint64_t output_log_room(const struct output_log *log, uint64_t consumed)
 {
-	/* What lies in the head is never overwritten, so that only the ring can fill up. */
+	/* The head is never overwritten, so only the ring can fill up. */
 	uint64_t limit = MAX(consumed, log->head);
 	limit = limit > UINT64_MAX - log->tail ? UINT64_MAX : limit + log->tail;
 	return limit > log->total ? limit - log->total : 0;
 }
 
-/* Where the byte at `offset` is in the file, and how many bytes follow it there in one piece. */
+/* The position in the file of the byte at `offset`, and how many contiguous bytes follow there. */
 static uint64_t log_place_of(const struct output_log *log, uint64_t offset, uint64_t *ret_run)
 {
 	if (offset < log->head) {
@@ -124,7 +124,7 @@ int output_log_prepare(const struct output_log *log, size_t size)
 	off_t place = (off_t)(OUTPUT_LOG_HEADER + log->total);
 	if (fallocate(log->fd, 0, place, (off_t)MIN(size, kept - log->total)) == 0)
 		return 0;
-	/* A filesystem that cannot promise space is written to without a promise. */
+	/* On a filesystem that cannot reserve space, writing goes on without. */
 	return errno == EOPNOTSUPP || errno == EINTR ? 0 : -errno;
 }
 
@@ -140,7 +140,7 @@ int output_log_append(struct output_log *log, const void *data, size_t size)
 	if (log->tail > 0 && end > log->head + log->tail)
 		result = log_write_number(log, offsetof(struct header, reserved), end);
 	for (uint64_t at = log->total; result == 0 && at < end;) {
-		/* Without a ring what comes after the head is only counted. */
+		/* Without a ring, bytes after the head are only counted. */
 		if (log->tail == 0 && at >= log->head)
 			break;
 		uint64_t run;
@@ -157,7 +157,7 @@ int output_log_append(struct output_log *log, const void *data, size_t size)
 	return result;
 }
 
-/* The first offset that is kept when the writer has come (or is on its way) to `total`. */
+/* The first offset that is kept when the writer has reached (or is about to reach) `total`. */
 static uint64_t ring_oldest_offset(const struct output_log *log, uint64_t total)
 {
 	uint64_t kept = log->head + log->tail;
@@ -172,12 +172,12 @@ static ssize_t log_read_at(int fd, void *data, size_t size, uint64_t place)
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return -errno;
-	/* The writer has cut the file off. */
+	/* The writer has truncated the file. */
 	return got == 0 ? -EIO : got;
 }
 
-/* One try at the ring: what was read from *start on, less what may have been overwritten meanwhile;
- * 0 when that was all of it, with *start at the oldest byte that is left. */
+/* One attempt to read the ring from *start on: returns the bytes that were certainly not
+ * overwritten meanwhile. 0: all were; *start is then the oldest byte that is left. */
 static ssize_t ring_read(struct output_log *log, uint64_t *start, void *data, size_t size)
 {
 	uint64_t run;
@@ -224,7 +224,7 @@ ssize_t output_log_read(struct output_log *log, uint64_t offset, void *data, siz
 			*ret_gap = start - offset;
 			return got;
 		}
-		/* The writer is faster than we are: start where it comes to later. */
+		/* The writer is faster than this reader: start at a place that it reaches later. */
 		start = MIN(start + (uint64_t)attempt * log->tail / READ_ATTEMPTS, log->total);
 	}
 	*ret_gap = start - offset;
