@@ -1,5 +1,5 @@
-/* The domain's start and stop: store, spawner, reconciliation; what the spawner says unasked; and
- * callbacks that have to wait for a later turn of the loop. Called by the daemon's main. */
+/* Start and stop of the domain: store, spawner, reconciliation; messages that the spawner sends
+ * unasked; callbacks for a later turn of the loop. Called by the daemon's main. */
 #include "core/core.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "store/secrets.h"
 
 #define START_TIMEOUT_MS 30000
-/* While a write does not work, so often at most is it tried for whoever asks. */
+/* While writing fails, core_store_works() tries it no more often than this. */
 #define STORE_TRY_INTERVAL NSEC_PER_SEC
 
 struct later {
@@ -48,9 +48,9 @@ const struct principal *asker_principal(const struct asker *asker)
 	return asker->set ? &asker->principal : NULL;
 }
 
-static void run_later(struct core *core)
+static void core_run_later(struct core *core)
 {
-	/* Those that are added meanwhile wait for the next turn. */
+	/* Calls that are added meanwhile wait for the next turn. */
 	struct list due;
 	list_take_all(&core->private->later, &due);
 	while (!list_empty(&due)) {
@@ -64,7 +64,7 @@ static void run_later(struct core *core)
 static void on_soon(uv_idle_t *idle)
 {
 	uv_idle_stop(idle);
-	run_later(idle->data);
+	core_run_later(idle->data);
 }
 
 void core_later(struct core *core, void (*call)(void *data), void *data)
@@ -97,7 +97,7 @@ void core_done_later(struct core *core, void (*done)(void *data, const struct er
 	core_later(core, call_done, call);
 }
 
-static void start_failed_for_good(struct core *core, const struct error *error)
+static void core_start_failed(struct core *core, const struct error *error)
 {
 	log_error("the daemon cannot start: %s", error->message);
 	if (core->hooks.failed)
@@ -195,7 +195,7 @@ static void on_late(void *data, uint32_t type, const struct spawn_message *reply
 		transition_late(core, type, reply);
 }
 
-/* One line for each reason. */
+/* Logs one line for each reason. */
 static void log_unenforced(const struct core *core)
 {
 	const uint32_t *reasons = core->probes[tier_automatic(core)].limit_reasons;
@@ -221,7 +221,7 @@ static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
 		error = &own;
 	reconcile_done(core);
 	if (error) {
-		start_failed_for_good(core, error);
+		core_start_failed(core, error);
 		return;
 	}
 	core->private->started = true;
@@ -233,7 +233,7 @@ static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
 	core->private->ready(core->private->ready_data);
 }
 
-static void ask_next_probe(struct core *core);
+static void core_ask_next_probe(struct core *core);
 
 static void on_probed(void *data, const struct spawn_message *reply, const struct error *error)
 {
@@ -242,7 +242,7 @@ static void on_probed(void *data, const struct spawn_message *reply, const struc
 	if (error && error->kind == ERROR_SPAWNER_GONE)
 		return;
 	if (error) {
-		/* The tier is not built in, or its probe failed: that is an answer too. */
+		/* The tier is not built in or its probe failed: it is missing. */
 		*probe = (struct spawn_probe){.tier = core->private->probe};
 		if (text_copy(probe->missing, sizeof(probe->missing), error->message) < 0)
 			probe->missing[0] = '\0';
@@ -250,16 +250,16 @@ static void on_probed(void *data, const struct spawn_message *reply, const struc
 		*probe = reply->probe;
 		probe->missing[sizeof(probe->missing) - 1] = '\0';
 	}
-	/* One that was not proven yet stands on the same cgroups and the same disk. */
+	/* A tier that is not proven yet uses the same cgroups and disk. */
 	for (int kind = 0; probe->by_name && kind < LIMIT_COUNT; kind++)
 		if (probe->limit_reasons[kind] == LIMIT_ENFORCED)
 			probe->limit_reasons[kind] =
 			    core->probes[TIER_NAMESPACE].limit_reasons[kind];
-	ask_next_probe(core);
+	core_ask_next_probe(core);
 }
 
-/* Every tier in turn, then what exists. */
-static void ask_next_probe(struct core *core)
+/* Asks for each tier in turn, then for the list of sandboxes. */
+static void core_ask_next_probe(struct core *core)
 {
 	struct error error;
 	struct spawn_message message = {.type = SPAWN_PROBE};
@@ -274,7 +274,7 @@ static void ask_next_probe(struct core *core)
 					 on_list_done, core, &error);
 	}
 	if (result < 0 && error.kind != ERROR_SPAWNER_GONE)
-		start_failed_for_good(core, &error);
+		core_start_failed(core, &error);
 }
 
 static void on_hello(void *data, const struct spawn_message *reply, const struct error *error)
@@ -290,14 +290,14 @@ static void on_hello(void *data, const struct spawn_message *reply, const struct
 	}
 	if (!error) {
 		core->init_hash = reply->hello.init;
-		ask_next_probe(core);
+		core_ask_next_probe(core);
 	} else if (error->kind != ERROR_SPAWNER_GONE) {
-		start_failed_for_good(core, error);
+		core_start_failed(core, error);
 	}
 }
 
-static int make_directory(const char *state, const char *name, char *path, size_t room,
-			  struct error *error)
+static int core_make_directory(const char *state, const char *name, char *path, size_t room,
+			       struct error *error)
 {
 	if (text_format(path, room, "%s/%s", state, name) < 0)
 		return error_set(error, ERROR_CONFIG, "the state directory's path is too long");
@@ -306,7 +306,7 @@ static int make_directory(const char *state, const char *name, char *path, size_
 	return 0;
 }
 
-static void private_new(struct core *core)
+static void core_private_new(struct core *core)
 {
 	struct core_private *private = calloc(1, sizeof(*private));
 	if (!private)
@@ -349,17 +349,17 @@ int core_start(struct core *core, uv_loop_t *loop, const struct config *config, 
 	};
 	*core = (struct core){.hooks = core->hooks, .loop = loop, .config = *config};
 	list_init(&core->sandboxes);
-	private_new(core);
+	core_private_new(core);
 	core->private->ready = ready;
 	core->private->ready_data = data;
 	char path[512];
 	uint64_t key;
 	struct spawn_message hello = {.type = SPAWN_HELLO,
 				      .hello.version = SPAWNER_PROTOCOL_VERSION};
-	if (make_directory(config->state, "db", path, sizeof(path), error) == 0 &&
+	if (core_make_directory(config->state, "db", path, sizeof(path), error) == 0 &&
 	    store_open(path, &core->store, error) == 0 &&
 	    store_exec_last_key(core->store, &key, error) == 0 && budgets_load(core, error) == 0 &&
-	    make_directory(config->state, "logs", path, sizeof(path), error) == 0 &&
+	    core_make_directory(config->state, "logs", path, sizeof(path), error) == 0 &&
 	    logs_open_directory(core, error) == 0) {
 		core->next_exec_key = key + 1;
 		core->spawner = spawner_client_new(loop, spawner_fd, &callbacks, core);
@@ -387,14 +387,14 @@ void core_stop(struct core *core)
 		return;
 	private->stopping = true;
 	error_set(&error, ERROR_CANCELLED, "the daemon is stopping");
-	/* Else the next daemon may write already. */
+	/* After core_let_go() the next daemon may write already. */
 	if (core->store && !private->let_go)
 		meter_settle(core);
 	create_queue_fail_all(core, &error);
 	pool_stop(core);
 	spawner_client_free(core->spawner);
 	core->spawner = NULL;
-	run_later(core);
+	core_run_later(core);
 	while (!list_empty(&core->sandboxes)) {
 		struct sandbox *sandbox = list_entry(core->sandboxes.next, struct sandbox, link);
 		create_told(sandbox, &error);
@@ -402,7 +402,7 @@ void core_stop(struct core *core)
 		sandbox_free(sandbox);
 	}
 	activity_stop(core);
-	run_later(core);
+	core_run_later(core);
 	reconcile_done(core);
 	spares_stop(core);
 	logs_stop(core);
@@ -450,7 +450,7 @@ void core_end_pool(struct core *core, void (*done)(void *data), void *data)
 		done(data);
 }
 
-static struct work_share *share_of(struct core *core, const char *kind, const char *name)
+static struct work_share *core_share_of(struct core *core, const char *kind, const char *name)
 {
 	char text[WORK_NAME_MAX + 1];
 	if (!core->work)
@@ -463,14 +463,14 @@ struct work_share *core_share(struct core *core, const struct principal *princip
 {
 	char uid[16];
 	snprintf(uid, sizeof(uid), "%u", principal->uid);
-	/* The second as http/callers.c has it, for local users without a token. */
-	return id_is_set(&principal->token) ? share_of(core, "token", principal->token.text)
-					    : share_of(core, "uid", uid);
+	/* The uid of local users without a token, as in http/callers.c. */
+	return id_is_set(&principal->token) ? core_share_of(core, "token", principal->token.text)
+					    : core_share_of(core, "uid", uid);
 }
 
 struct work_share *core_share_of_guests(struct core *core, const char *workspace)
 {
-	return share_of(core, "guests", workspace);
+	return core_share_of(core, "guests", workspace);
 }
 
 int core_secret(struct core *core, const char *name, size_t size, uint8_t *ret_value,

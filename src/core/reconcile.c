@@ -1,6 +1,6 @@
-/* At start-up: what the rows claim against what the spawner found on the host. What is true on the
- * host wins; every state that ends in -ing is finished or undone; nothing stays that has no row.
- * Called by core.c, once, between the spawner's LIST and `ready`; blocks for the store only. */
+/* At start-up: compares the rows with what the spawner found on the host. The host wins; every
+ * state that ends in -ing is finished or undone; sandboxes without a row are destroyed. Called by
+ * core.c, once, between the spawner's LIST and `ready`; blocks for the store only. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ struct host_entry {
 	bool has_row;
 };
 
-static struct host_entry *entry_of(struct core *core, const struct id *id)
+static struct host_entry *host_entry_of(struct core *core, const struct id *id)
 {
 	list_each (&core->private->listed, node) {
 		struct host_entry *entry = list_entry(node, struct host_entry, link);
@@ -27,7 +27,7 @@ static struct host_entry *entry_of(struct core *core, const struct id *id)
 
 void reconcile_listed(struct core *core, const struct id *id, const struct spawn_listed *listed)
 {
-	if (core->private->started || !id_valid(id->text) || entry_of(core, id))
+	if (core->private->started || !id_valid(id->text) || host_entry_of(core, id))
 		return;
 	struct host_entry *entry = calloc(1, sizeof(*entry));
 	if (!entry)
@@ -39,7 +39,7 @@ void reconcile_listed(struct core *core, const struct id *id, const struct spawn
 
 void reconcile_ended(struct core *core, const struct id *id)
 {
-	struct host_entry *entry = entry_of(core, id);
+	struct host_entry *entry = host_entry_of(core, id);
 	if (entry)
 		entry->listed.running = 0;
 }
@@ -66,12 +66,12 @@ static bool load_row(void *data, const struct sandbox_row *row)
 	if (!loaded)
 		abort();
 	sandbox_row_copy(row, &loaded->row);
-	/* They come newest first: each goes in front of the others. */
+	/* They come newest first: each is put before the others. */
 	list_append(rows->next, &loaded->link);
 	return true;
 }
 
-/* Its processes are gone, its files are there. */
+/* Its processes are gone, its files exist. */
 static void reconcile_stopped(struct sandbox *sandbox)
 {
 	if (sandbox->row.state != SANDBOX_STOPPED) {
@@ -120,7 +120,7 @@ static void reconcile_sandbox(struct sandbox *sandbox, const struct spawn_listed
 		limits_reconcile(sandbox, listed);
 		link_connect(sandbox);
 	} else if (action == SANDBOX_ACTION_CONTINUE_BOOT) {
-		sandbox->row.boot_origin = ORIGIN_COLD; /* its row is older than the boot */
+		sandbox->row.boot_origin = ORIGIN_COLD; /* its row was written before the boot */
 		link_connect(sandbox);
 	}
 }
@@ -133,7 +133,7 @@ static void on_stray_destroyed(void *data UNUSED, const struct spawn_message *re
 }
 
 /* A sandbox on the host without a row. */
-static void destroy_stray(struct core *core, const struct id *id)
+static void reconcile_stray(struct core *core, const struct id *id)
 {
 	struct spawn_message message = {.type = SPAWN_DESTROY, .sandbox = *id};
 	struct error error;
@@ -145,9 +145,9 @@ static void destroy_stray(struct core *core, const struct id *id)
 
 static int reconcile_row(struct core *core, struct sandbox_row *row, struct error *error)
 {
-	struct host_entry *entry = entry_of(core, &row->id);
+	struct host_entry *entry = host_entry_of(core, &row->id);
 	struct sandbox *sandbox = sandbox_new(core, row);
-	/* How long it was idle before the restart counts. */
+	/* The idle time before the restart counts. */
 	sandbox->life->active -= MAX(clock_wall() - sandbox->row.active_wall, 0);
 	sandbox_clock_deadline(sandbox);
 	if (meter_load(sandbox, error) < 0 || exec_load_live(sandbox, error) < 0)
@@ -155,8 +155,8 @@ static int reconcile_row(struct core *core, struct sandbox_row *row, struct erro
 	code_load(sandbox);
 	if (entry)
 		entry->has_row = true;
-	/* Whatever became of it: a stopped one may be started again, and its slot still says that
-	 * it is nobody's. */
+	/* The slot on the host still says that it has no owner; a stopped sandbox needs that
+	 * corrected too. */
 	if (entry && entry->listed.pooled)
 		boot_own(sandbox);
 	reconcile_sandbox(sandbox, entry ? &entry->listed : NULL);
@@ -183,7 +183,7 @@ int reconcile(struct core *core, struct error *error)
 	list_each (&core->private->listed, node) {
 		struct host_entry *entry = list_entry(node, struct host_entry, link);
 		if (!entry->has_row && !pool_adopt(core, &entry->id, &entry->listed))
-			destroy_stray(core, &entry->id);
+			reconcile_stray(core, &entry->id);
 	}
 	return 0;
 }

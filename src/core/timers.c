@@ -1,7 +1,7 @@
-/* The one timer of core/: deadlines, idle time-outs, requests that have waited long enough,
- * retries, reconnects, pruning. Whoever needs something later calls timers_wake_at(); when it fires
- * every sandbox is looked at once and the next time is found anew, so that there is nothing to
- * cancel. Runs in the loop; does not block but for the store. */
+/* The one timer of core/: deadlines, idle time-outs, time-outs of requests, retries, reconnects,
+ * pruning. Code that needs something later calls timers_wake_at(). When the timer fires, every
+ * sandbox is checked and the next time is computed, so that nothing has to be cancelled. Runs in
+ * the loop; blocks for the store only. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 #include "core/account/token.h"
 
 #define PRUNE_INTERVAL (3600 * NSEC_PER_SEC)
-#define PRUNE_AGAIN (100 * NSEC_PER_MSEC) /* while there is more: other work comes between */
+#define PRUNE_AGAIN (100 * NSEC_PER_MSEC) /* while there is more: other work comes in between */
 #define NEVER INT64_MAX
 
 static void on_timer(uv_timer_t *timer);
@@ -24,7 +24,7 @@ void timers_wake_at(struct core *core, int64_t at)
 		return;
 	private->wake_at = at;
 	int64_t delay = MAX(at - clock_boot(), 0);
-	/* Rounded up: early would mean to look and find nothing. */
+	/* Rounded up: too early would find nothing due. */
 	delay = (delay + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
 	uv_timer_start(&private->timer, on_timer, (uint64_t)delay, 0);
 }
@@ -36,7 +36,7 @@ void timers_start(struct core *core)
 	timers_wake_at(core, core->private->prune_at);
 }
 
-static int64_t check_deadline(struct sandbox *sandbox, int64_t now)
+static int64_t sandbox_check_deadline(struct sandbox *sandbox, int64_t now)
 {
 	if (!state_facts(sandbox->row.state)->has_deadline)
 		return NEVER;
@@ -47,9 +47,9 @@ static int64_t check_deadline(struct sandbox *sandbox, int64_t now)
 	return NEVER;
 }
 
-/* Where that cannot be (a host without a freezer, a store that is full) it is tried again as late
- * as it would be idle once more. */
-static int64_t pause_idle(struct sandbox *sandbox, int64_t now, int64_t allowed)
+/* If that fails (a host without a freezer, a full disk) it is tried again after another idle time.
+ */
+static int64_t sandbox_pause_idle(struct sandbox *sandbox, int64_t now, int64_t allowed)
 {
 	struct error error;
 	sandbox->life->active = now;
@@ -62,7 +62,7 @@ static int64_t pause_idle(struct sandbox *sandbox, int64_t now, int64_t allowed)
 	return now + allowed;
 }
 
-static int64_t check_idle(struct sandbox *sandbox, int64_t now)
+static int64_t sandbox_check_idle(struct sandbox *sandbox, int64_t now)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	int64_t delete_after = row->idle_timeout_seconds * NSEC_PER_SEC;
@@ -75,8 +75,8 @@ static int64_t check_idle(struct sandbox *sandbox, int64_t now)
 						      : MAX(delete_after, pause_after);
 	if (allowed == 0 || row->state != SANDBOX_RUNNING)
 		return NEVER;
-	/* Watches, downloads and terminals are operations and execs: nobody is idle with them, but
-	 * for a watch that only looks on. */
+	/* Watches, downloads and terminals are operations and execs: a sandbox with them is not
+	 * idle, except for a watch that only observes. */
 	if (file_any_active(sandbox) || sandbox_has_running_exec(sandbox)) {
 		sandbox->life->active = now;
 		return now + allowed;
@@ -88,11 +88,11 @@ static int64_t check_idle(struct sandbox *sandbox, int64_t now)
 				       "nothing was asked of it for its idle time");
 		return NEVER;
 	}
-	return pause_idle(sandbox, now, allowed);
+	return sandbox_pause_idle(sandbox, now, allowed);
 }
 
-/* Requests that have waited long enough for a connection. */
-static int64_t check_ready(struct sandbox *sandbox, int64_t now)
+/* Requests whose time to wait for a connection is over. */
+static int64_t sandbox_check_ready(struct sandbox *sandbox, int64_t now)
 {
 	struct list due;
 	int64_t next = NEVER;
@@ -116,9 +116,9 @@ static int64_t check_ready(struct sandbox *sandbox, int64_t now)
 	return next;
 }
 
-/* A moment at which something is done again. */
-static int64_t check_retry(struct sandbox *sandbox, int64_t at, int64_t now,
-			   void (*again)(struct sandbox *sandbox))
+/* Calls `again` when its time has come. */
+static int64_t sandbox_check_retry(struct sandbox *sandbox, int64_t at, int64_t now,
+				   void (*again)(struct sandbox *sandbox))
 {
 	if (at == 0 || at > now)
 		return at == 0 ? NEVER : at;
@@ -126,27 +126,27 @@ static int64_t check_retry(struct sandbox *sandbox, int64_t at, int64_t now,
 	return NEVER;
 }
 
-static int64_t check_sandbox(struct sandbox *sandbox, int64_t now)
+static int64_t sandbox_check(struct sandbox *sandbox, int64_t now)
 {
 	struct sandbox_life *life = sandbox->life;
-	int64_t next = check_retry(sandbox, life->transition.due, now, transition_due);
-	next = MIN(next, check_ready(sandbox, now));
-	next = MIN(next, check_deadline(sandbox, now));
-	next = MIN(next, check_idle(sandbox, now));
+	int64_t next = sandbox_check_retry(sandbox, life->transition.due, now, transition_due);
+	next = MIN(next, sandbox_check_ready(sandbox, now));
+	next = MIN(next, sandbox_check_deadline(sandbox, now));
+	next = MIN(next, sandbox_check_idle(sandbox, now));
 	next = MIN(next, file_check(sandbox, now));
 	next = MIN(next, left_queries_check(sandbox, now));
 	next = MIN(next, exec_check_overdue(sandbox, now));
 	next = MIN(next, code_check(sandbox, now));
 	next = MIN(next, drain_check(sandbox, now));
 	next = MIN(next, ephemeral_check(sandbox, now));
-	next = MIN(next, check_retry(sandbox, life->reconnect_at, now, link_connect));
-	check_retry(sandbox, life->save_at, now, sandbox_save_again);
+	next = MIN(next, sandbox_check_retry(sandbox, life->reconnect_at, now, link_connect));
+	sandbox_check_retry(sandbox, life->save_at, now, sandbox_save_again);
 	next = MIN(next, life->save_at == 0 ? NEVER : life->save_at);
 	return next;
 }
 
-/* A batch of the old tombstones; when to go on. */
-static int64_t prune(struct core *core)
+/* Removes a batch of old tombstones; returns when to continue. */
+static int64_t core_prune(struct core *core)
 {
 	struct error error;
 	int64_t days = core->config.tombstone_days;
@@ -165,12 +165,12 @@ static void on_timer(uv_timer_t *timer)
 	struct core_private *private = core->private;
 	int64_t now = clock_boot(), next = NEVER;
 	if (private->let_go)
-		return; /* the next daemon has the same timers */
+		return; /* the next daemon has its own timers */
 	private->wake_at = 0;
 	list_each (&core->sandboxes, node)
-		next = MIN(next, check_sandbox(list_entry(node, struct sandbox, link), now));
+		next = MIN(next, sandbox_check(list_entry(node, struct sandbox, link), now));
 	if (private->prune_at <= now) {
-		private->prune_at = prune(core);
+		private->prune_at = core_prune(core);
 	}
 	next = MIN(next, private->prune_at);
 	next = MIN(next, counters_tend(core, now));

@@ -1,5 +1,5 @@
-/* What the pool should have: which shapes were asked for lately, and how many of each there are to
- * be. Called by pool.c; reads the host's memory, does not block. */
+/* Demand: which shapes were asked for lately, and how many members of each there should be. Called
+ * by pool.c; reads the host's memory, does not block. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "core/pool/pool_private.h"
 #include "proto/tiers.h"
 
-#define MEMORY_SHARE 32 /* the pool may take this part of what is available */
-#define SLOTS_KEPT 16   /* uid ranges for sandboxes that somebody asks for */
+#define MEMORY_SHARE 32 /* the pool may use this part of the available memory */
+#define SLOTS_KEPT 16   /* uid ranges kept for creates */
 
 bool pool_same_shape(const struct pool_row *a, const struct pool_row *b)
 {
@@ -28,8 +28,8 @@ struct pool_row pool_shape_of(const struct sandbox_row *row)
 				 .limits = row->limits};
 }
 
-/* Creates are counted by windows of time: the one that runs and the one before. */
-static void turn_window(struct pool *pool, int64_t now)
+/* Creates are counted in two windows of time: this one and the one before. */
+static void pool_turn_window(struct pool *pool, int64_t now)
 {
 	int64_t passed = now - pool->window_start;
 	if (passed < POOL_DEMAND_WINDOW)
@@ -42,8 +42,8 @@ static void turn_window(struct pool *pool, int64_t now)
 	pool->window_start = now;
 }
 
-/* Whose entry is given up first: who was asked for least, and of those the one longest ago. */
-static bool matters_less(const struct pool_demand *a, const struct pool_demand *b)
+/* Which entry is replaced first: the shape with the least demand; of equals, the oldest. */
+static bool demand_matters_less(const struct pool_demand *a, const struct pool_demand *b)
 {
 	uint32_t first = MAX(a->count, a->before), second = MAX(b->count, b->before);
 	if (a->asked_at == 0 || b->asked_at == 0)
@@ -51,15 +51,15 @@ static bool matters_less(const struct pool_demand *a, const struct pool_demand *
 	return first != second ? first < second : a->asked_at < b->asked_at;
 }
 
-/* The entry of that shape, made if there is none. */
-static struct pool_demand *demand_of(struct pool *pool, const struct pool_row *shape)
+/* The entry of that shape; made if missing. */
+static struct pool_demand *demand_of_shape(struct pool *pool, const struct pool_row *shape)
 {
 	struct pool_demand *least = &pool->demands[0];
 	for (size_t i = 0; i < POOL_SHAPES_MAX; i++) {
 		struct pool_demand *demand = &pool->demands[i];
 		if (demand->asked_at != 0 && pool_same_shape(&demand->shape, shape))
 			return demand;
-		if (matters_less(demand, least))
+		if (demand_matters_less(demand, least))
 			least = demand;
 	}
 	pool_row_done(&least->shape);
@@ -72,10 +72,10 @@ void pool_count_demand(struct core *core, const struct sandbox_row *row, int64_t
 {
 	struct pool *pool = &core->private->pool;
 	const struct pool_row shape = pool_shape_of(row);
-	turn_window(pool, now);
-	struct pool_demand *demand = demand_of(pool, &shape);
-	/* Cpu and pids as they were asked for last, but no less cpu than usual: it would take its
-	 * time over its own set-up. */
+	pool_turn_window(pool, now);
+	struct pool_demand *demand = demand_of_shape(pool, &shape);
+	/* Cpu and pids of the last create, but no less cpu than the default: less would slow down
+	 * the set-up. */
 	demand->shape.limits = row->limits;
 	demand->shape.limits.cpu_millis =
 	    MAX(row->limits.cpu_millis, core->config.defaults.cpu_millis);
@@ -92,8 +92,8 @@ void pool_forget_demand(struct core *core)
 	}
 }
 
-/* Until somebody has asked for another, the default sandbox is what the pool has. */
-static void expect_default(struct core *core, int64_t now)
+/* Before the first create the pool has default sandboxes. */
+static void pool_expect_default(struct core *core, int64_t now)
 {
 	const struct principal nobody = {.workspace = "default"};
 	const struct sandbox_spec spec = {0};
@@ -105,11 +105,11 @@ static void expect_default(struct core *core, int64_t now)
 	if (spec_check(core, &nobody, &spec, &row, &ignored) < 0)
 		return;
 	const struct pool_row shape = pool_shape_of(&row);
-	demand_of(&core->private->pool, &shape)->asked_at = now;
+	demand_of_shape(&core->private->pool, &shape)->asked_at = now;
 	sandbox_row_done(&row);
 }
 
-static int by_time(const void *a, const void *b)
+static int demand_by_time(const void *a, const void *b)
 {
 	const struct pool_demand *const *first = a, *const *second = b;
 	return ((*second)->asked_at > (*first)->asked_at) -
@@ -122,8 +122,8 @@ void pool_find_wanted(struct core *core, int64_t now)
 	const struct config *config = &core->config;
 	struct pool_demand *sorted[POOL_SHAPES_MAX];
 	struct host_room host;
-	expect_default(core, now);
-	turn_window(pool, now);
+	pool_expect_default(core, now);
+	pool_turn_window(pool, now);
 	admission_room(core, &host);
 	uint64_t memory = host.memory_available / MEMORY_SHARE;
 	uint32_t used = core->sandbox_count + SLOTS_KEPT;
@@ -131,8 +131,8 @@ void pool_find_wanted(struct core *core, int64_t now)
 	room = config->pool_size == 0 ? 0 : MIN(room, MAX(config->pool_max, config->pool_size));
 	for (size_t i = 0; i < POOL_SHAPES_MAX; i++)
 		sorted[i] = &pool->demands[i];
-	qsort(sorted, POOL_SHAPES_MAX, sizeof(sorted[0]), by_time);
-	/* The shape that was asked for last is there even if nobody asks for it now. */
+	qsort(sorted, POOL_SHAPES_MAX, sizeof(sorted[0]), demand_by_time);
+	/* The shape of the last create is kept ready without further demand. */
 	for (size_t i = 0; i < POOL_SHAPES_MAX; i++) {
 		struct pool_demand *demand = sorted[i];
 		uint64_t cost = tier_idle_memory((enum tier)demand->shape.tier);

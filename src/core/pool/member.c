@@ -1,5 +1,5 @@
-/* One sandbox of the pool: made, connected to, configured, kept alive, destroyed. Called by pool.c;
- * does not block but for the store. Everything that goes wrong with one ends in its destruction. */
+/* One member of the pool: made, connected, configured, kept alive, destroyed. Every failure ends in
+ * its destruction. Called by pool.c; blocks for the store only. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct pool *pool_of(struct core *core)
 	return &core->private->pool;
 }
 
-static void count_states(struct core *core)
+static void pool_count_states(struct core *core)
 {
 	statistics.pool_ready = statistics.pool_making = 0;
 	list_each (&pool_of(core)->members, node) {
@@ -37,7 +37,7 @@ static void count_states(struct core *core)
 void pooled_set_state(struct pooled *pooled, enum pooled_state state)
 {
 	pooled->state = state;
-	count_states(pooled->core);
+	pool_count_states(pooled->core);
 }
 
 struct pooled *pooled_find(struct core *core, const struct id *id)
@@ -72,7 +72,7 @@ void pooled_free(struct pooled *pooled)
 	guest_link_free(pooled->guest);
 	pool_row_done(&pooled->row);
 	free(pooled);
-	count_states(core);
+	pool_count_states(core);
 	if (pool->ended && list_empty(&pool->members)) {
 		void (*ended)(void *data) = pool->ended;
 		pool->ended = NULL;
@@ -80,7 +80,7 @@ void pooled_free(struct pooled *pooled)
 	}
 }
 
-/* ---- What it is made with. */
+/* ---- The stamp. */
 
 uint32_t pool_count_packed(struct bytes packed)
 {
@@ -112,9 +112,9 @@ uint64_t pool_stamp(const struct core *core, const char *template)
 	return hash_text(text);
 }
 
-/* ---- Its end. */
+/* ---- The end of a member. */
 
-/* What a reply is about; the member may be gone by then. */
+/* A request; the member may be gone when the reply comes. */
 struct question {
 	struct core *core;
 	struct id id;
@@ -132,10 +132,10 @@ static void on_answer(void *data, const struct spawn_message *reply, const struc
 		question.answered(pooled, reply, error);
 }
 
-static int ask(struct pooled *pooled, struct spawn_message *message, uint32_t timeout_ms,
-	       void (*answered)(struct pooled *pooled, const struct spawn_message *reply,
-				const struct error *error),
-	       struct error *error)
+static int pooled_ask(struct pooled *pooled, struct spawn_message *message, uint32_t timeout_ms,
+		      void (*answered)(struct pooled *pooled, const struct spawn_message *reply,
+				       const struct error *error),
+		      struct error *error)
 {
 	struct question *question = calloc(1, sizeof(*question));
 	if (!question)
@@ -150,10 +150,10 @@ static int ask(struct pooled *pooled, struct spawn_message *message, uint32_t ti
 	return -1;
 }
 
-static void destroy_later(struct pooled *pooled, const struct error *error)
+static void pooled_destroy_later(struct pooled *pooled, const struct error *error)
 {
 	if (error->kind == ERROR_SPAWNER_GONE || pool_of(pooled->core)->ending) {
-		pooled_free(pooled); /* its row stays: the next daemon goes on */
+		pooled_free(pooled); /* its row stays for the next daemon */
 		return;
 	}
 	log_warning("a sandbox of the pool cannot be destroyed, trying again: %s", error->message);
@@ -169,13 +169,14 @@ static void on_destroyed(struct pooled *pooled, const struct spawn_message *repl
 	if (pooled->state != POOLED_GOING)
 		return;
 	if (error && error->kind != ERROR_SANDBOX_NOT_FOUND) {
-		destroy_later(pooled, error);
+		pooled_destroy_later(pooled, error);
 		return;
 	}
-	/* A row that stays is of nothing: the next daemon finds that out. */
+	/* A row that cannot be deleted has no sandbox: the next daemon deletes it. */
 	if (store_pool_delete(pooled->core->store, &pooled->row.id, &own) < 0)
 		log_warning("%s", own.message);
-	/* Its place is free; asked before, since the last one's end may be the core's. */
+	/* A place is free. Asked before pooled_free(): the end of the last member may end the core.
+	 */
 	bool refill = !pool_of(core)->ending && pool_of(core)->back_off == 0;
 	pooled_free(pooled);
 	if (refill)
@@ -188,8 +189,8 @@ void pooled_send_destroy(struct pooled *pooled)
 	struct error error;
 	uint32_t timeout = pool_of(pooled->core)->ending ? END_TIMEOUT_MS : SPAWN_TIMEOUT_MS;
 	pooled->until = 0;
-	if (ask(pooled, &message, timeout, on_destroyed, &error) < 0)
-		destroy_later(pooled, &error);
+	if (pooled_ask(pooled, &message, timeout, on_destroyed, &error) < 0)
+		pooled_destroy_later(pooled, &error);
 }
 
 void pooled_destroy(struct pooled *pooled)
@@ -197,8 +198,8 @@ void pooled_destroy(struct pooled *pooled)
 	struct error ignored;
 	if (pooled->state == POOLED_GOING)
 		return;
-	/* A ready one without a row is somebody's: an earlier daemon, which had not ended yet, gave
-	 * it away. The next daemon finds it. */
+	/* A ready member without a row has an owner: an earlier daemon that had not ended yet gave
+	 * it away. The next daemon adopts it. */
 	if (pooled->state >= POOLED_KEEPING &&
 	    store_pool_has(pooled->core->store, &pooled->row.id, &ignored) == 0) {
 		log_warning("sandbox %s is not of the pool any more", pooled->row.id.text);
@@ -210,7 +211,7 @@ void pooled_destroy(struct pooled *pooled)
 	pooled_send_destroy(pooled);
 }
 
-/* ---- Its making. */
+/* ---- Making a member. */
 
 void pool_refill_at(struct core *core, int64_t at)
 {
@@ -266,7 +267,7 @@ static void on_configured(struct pooled *pooled)
 	struct error error;
 	pooled->until = 0;
 	pooled_set_state(pooled, POOLED_COUNTING);
-	if (ask(pooled, &message, SPAWN_TIMEOUT_MS, on_counted, &error) < 0)
+	if (pooled_ask(pooled, &message, SPAWN_TIMEOUT_MS, on_counted, &error) < 0)
 		pooled_failed(pooled, &error);
 }
 
@@ -328,7 +329,7 @@ static int on_frame(void *data, const struct frame *frame, struct error *error)
 static void on_closed(void *data, const struct error *error)
 {
 	struct pooled *pooled = data;
-	struct error copy = *error; /* it goes with the link */
+	struct error copy = *error; /* it is freed with the link */
 	if (pooled->state == POOLED_READY)
 		pool_ended(pooled->core, &pooled->row.id);
 	else
@@ -386,6 +387,6 @@ void pooled_make(struct core *core, const struct pool_row *shape)
 	pooled->row.stamp = pool_stamp(core, shape->template);
 	pooled_set_state(pooled, POOLED_BOOTING);
 	if (store_pool_put(core->store, &pooled->row, &error) < 0 ||
-	    ask(pooled, &message, SPAWN_BOOT_TIMEOUT_MS, on_created, &error) < 0)
+	    pooled_ask(pooled, &message, SPAWN_BOOT_TIMEOUT_MS, on_created, &error) < 0)
 		pooled_failed(pooled, &error);
 }

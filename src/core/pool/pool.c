@@ -1,5 +1,5 @@
-/* The pool as a whole: what is given away, what is kept, how many there are. See pool.h. Called by
- * core/sandbox/create.c, reconcile.c, core.c and timers.c; does not block but for the store. */
+/* The pool as a whole: which members are given away, kept, made. See pool.h. Called by
+ * core/sandbox/create.c, reconcile.c, core.c and timers.c; blocks for the store only. */
 #include "core/pool/pool.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "core/pool/pool_private.h"
 #include "core/sandbox/template.h"
 
-/* After the last create: a burst is not to be slowed down by refilling. */
+/* So long after the last create nothing is made: refilling would slow down a burst of creates. */
 #define QUIET (20 * NSEC_PER_MSEC)
 
 bool pool_ended(struct core *core, const struct id *id)
@@ -22,17 +22,17 @@ bool pool_ended(struct core *core, const struct id *id)
 		return false;
 	if (pooled->state != POOLED_GOING) {
 		log_info("sandbox %s of the pool has ended by itself", id->text);
-		/* Not at once: the next may do the same. */
+		/* Not at once: the next member may end in the same way. */
 		pool_refill_at(core, clock_boot() + NSEC_PER_SEC);
 	}
 	pooled_destroy(pooled);
 	return true;
 }
 
-/* ---- As many as there should be. */
+/* ---- How many there are. */
 
-/* A create is under way, or more are made: what comes next is told by its end. */
-static bool is_busy(struct core *core, int64_t now)
+/* A create is under way or a member is being made: its end continues the refill. */
+static bool pool_is_busy(struct core *core, int64_t now)
 {
 	if (now < pool_of(core)->quiet_until || statistics.pool_making > 0)
 		return true;
@@ -42,8 +42,8 @@ static bool is_busy(struct core *core, int64_t now)
 	return false;
 }
 
-/* What a security update, say, has left behind. */
-static bool destroy_stale(struct core *core)
+/* Destroys a member that was made with old files, for example before a security update. */
+static bool pool_destroy_stale(struct core *core)
 {
 	list_each (&pool_of(core)->members, node) {
 		struct pooled *pooled = list_entry(node, struct pooled, link);
@@ -58,8 +58,8 @@ static bool destroy_stale(struct core *core)
 	return false;
 }
 
-/* For who asks for another kind. */
-static void destroy_one(struct core *core)
+/* Makes room for a sandbox of another shape. */
+static void pool_destroy_one(struct core *core)
 {
 	list_each (&pool_of(core)->members, node) {
 		struct pooled *pooled = list_entry(node, struct pooled, link);
@@ -70,8 +70,8 @@ static void destroy_one(struct core *core)
 	}
 }
 
-/* Members of a shape are counted off; one that nobody wants goes. */
-static bool destroy_unwanted(struct core *core)
+/* Counts the members of each shape off its demand; destroys one without demand. */
+static bool pool_destroy_unwanted(struct core *core)
 {
 	struct pool *pool = pool_of(core);
 	list_each (&pool->members, node) {
@@ -92,10 +92,10 @@ static bool destroy_unwanted(struct core *core)
 	return false;
 }
 
-static bool make_wanted(struct core *core)
+static bool pool_make_wanted(struct core *core)
 {
 	struct pool *pool = pool_of(core);
-	/* Those that go are the spawner's to count until they are gone. */
+	/* Members that are being destroyed count until they are gone. */
 	if (pool->count >= MAX(core->config.pool_max, core->config.pool_size))
 		return false;
 	for (size_t i = 0; i < POOL_SHAPES_MAX; i++) {
@@ -108,31 +108,31 @@ static bool make_wanted(struct core *core)
 	return false;
 }
 
-static void refill(struct core *core, int64_t now)
+static void pool_refill(struct core *core, int64_t now)
 {
 	struct pool *pool = pool_of(core);
-	if (is_busy(core, now)) {
+	if (pool_is_busy(core, now)) {
 		pool->refill_at = MAX(pool->quiet_until, now + QUIET);
 		return;
 	}
-	if (destroy_stale(core)) {
+	if (pool_destroy_stale(core)) {
 		pool->refill_at = now + QUIET;
 		return;
 	}
 	pool_find_wanted(core, now);
-	/* What was not counted off is missing. */
-	bool changed = destroy_unwanted(core) || make_wanted(core);
-	/* Demand fades by the window; until then there is nothing to look at. */
+	/* The demand that is left is missing. */
+	bool changed = pool_destroy_unwanted(core) || pool_make_wanted(core);
+	/* Demand changes with the window; until then nothing has to be done. */
 	if (pool->back_off == 0 || pool->refill_at <= now)
 		pool->refill_at = now + (changed ? QUIET : POOL_DEMAND_WINDOW);
 }
 
-static int64_t tend_one(struct pooled *pooled, int64_t now)
+static int64_t pooled_tend(struct pooled *pooled, int64_t now)
 {
 	struct error error;
 	if (pooled->state == POOLED_READY) {
 		if (pooled->deadline <= now) {
-			pooled_destroy(pooled); /* its init has ended it, or is about to */
+			pooled_destroy(pooled); /* its init has ended it or is about to */
 			return INT64_MAX;
 		}
 		if (pooled->deadline - now < POOL_LIFE / 2)
@@ -157,18 +157,18 @@ int64_t pool_tend(struct core *core, int64_t now)
 	if (!pool->started || pool->ending)
 		return next_look;
 	list_each (&pool->members, node)
-		next_look = MIN(next_look, tend_one(list_entry(node, struct pooled, link), now));
+		next_look = MIN(next_look, pooled_tend(list_entry(node, struct pooled, link), now));
 	if (core->config.pool_size == 0 && pool->count == 0)
 		return next_look;
 	if (now >= pool->refill_at)
-		refill(core, now);
+		pool_refill(core, now);
 	return MIN(next_look, pool->refill_at);
 }
 
-/* ---- Given to somebody. */
+/* ---- Giving a member away. */
 
-/* Could a sandbox like that come from a pool at all? */
-static bool can_be_pooled(const struct sandbox_row *row)
+/* Can such a sandbox come from the pool at all? */
+static bool row_can_be_pooled(const struct sandbox_row *row)
 {
 	struct bytes environment = {(const uint8_t *)row->environment, row->environment_size};
 	return row->flags == 0 && row->mounts_size == 0 &&
@@ -176,19 +176,19 @@ static bool can_be_pooled(const struct sandbox_row *row)
 	       pool_count_packed(environment) <= POOL_ENVIRONMENT_MAX;
 }
 
-static bool limit_fits(const struct pooled *pooled, enum limit_kind kind, uint32_t has,
-		       uint32_t wants)
+static bool pooled_limit_fits(const struct pooled *pooled, enum limit_kind kind, uint32_t has,
+			      uint32_t wants)
 {
 	return has == wants || pooled->row.limit_reasons[kind] == LIMIT_ENFORCED;
 }
 
-static bool fits(const struct pooled *pooled, const struct sandbox_row *row, int64_t now)
+static bool pooled_fits(const struct pooled *pooled, const struct sandbox_row *row, int64_t now)
 {
 	const struct pool_row shape = pool_shape_of(row);
 	const struct limits *has = &pooled->row.limits, *wants = &row->limits;
 	return pooled->state == POOLED_READY && pool_same_shape(&pooled->row, &shape) &&
-	       limit_fits(pooled, LIMIT_CPU, has->cpu_millis, wants->cpu_millis) &&
-	       limit_fits(pooled, LIMIT_PIDS, has->pids, wants->pids) &&
+	       pooled_limit_fits(pooled, LIMIT_CPU, has->cpu_millis, wants->cpu_millis) &&
+	       pooled_limit_fits(pooled, LIMIT_PIDS, has->pids, wants->pids) &&
 	       pooled->deadline - now > POOL_LIFE_TO_GIVE;
 }
 
@@ -204,26 +204,26 @@ struct pooled *pool_take(struct core *core, const struct sandbox_row *row)
 	struct pooled *found = NULL;
 	int64_t now = clock_boot();
 	pool->quiet_until = now + QUIET;
-	if (!can_be_pooled(row))
+	if (!row_can_be_pooled(row))
 		return NULL;
 	pool_count_demand(core, row, now);
-	/* What cannot be made is not tried again for each who asks. */
+	/* A failed member is not tried again for each create. */
 	if (pool->back_off == 0)
 		pool_refill_at(core, pool->quiet_until);
 	list_each (&pool->members, node) {
 		struct pooled *pooled = list_entry(node, struct pooled, link);
-		if (!fits(pooled, row, now))
+		if (!pooled_fits(pooled, row, now))
 			continue;
 		if (!found || (pool_differs(found, row) && !pool_differs(pooled, row)))
 			found = pooled;
 	}
 	if (!found) {
 		if (pool_crowds(core, pool->count + 1))
-			destroy_one(core);
+			pool_destroy_one(core);
 		return NULL;
 	}
 	if (found->row.stamp != pool_stamp(core, row->template)) {
-		destroy_stale(core);
+		pool_destroy_stale(core);
 		return NULL;
 	}
 	pooled_set_state(found, POOLED_TAKEN);
@@ -270,7 +270,7 @@ void pool_give(struct pooled *pooled, struct sandbox *sandbox)
 
 /* ---- At start-up. */
 
-static void load(void *data, const struct pool_row *row)
+static void pool_load_row(void *data, const struct pool_row *row)
 {
 	struct pooled *pooled = pooled_new(data, row);
 	pooled->state = POOLED_KEEPING;
@@ -278,7 +278,7 @@ static void load(void *data, const struct pool_row *row)
 
 int pool_load(struct core *core, struct error *error)
 {
-	return store_pool_each(core->store, load, core, error);
+	return store_pool_each(core->store, pool_load_row, core, error);
 }
 
 bool pool_adopt(struct core *core, const struct id *id, const struct spawn_listed *listed)
@@ -313,7 +313,7 @@ void pool_start(struct core *core)
 
 /* ---- The end. */
 
-static void destroy_all(struct core *core)
+static void pool_destroy_all(struct core *core)
 {
 	list_each (&pool_of(core)->members, node) {
 		struct pooled *pooled = list_entry(node, struct pooled, link);
@@ -326,7 +326,7 @@ void pool_configure(struct core *core)
 {
 	pool_of(core)->back_off = 0;
 	pool_forget_demand(core);
-	destroy_all(core);
+	pool_destroy_all(core);
 	pool_refill_at(core, clock_boot());
 }
 
@@ -334,7 +334,7 @@ void pool_end(struct core *core, void (*done)(void *data), void *data)
 {
 	struct pool *pool = pool_of(core);
 	pool->ending = true;
-	destroy_all(core);
+	pool_destroy_all(core);
 	if (list_empty(&pool->members)) {
 		done(data);
 		return;

@@ -1,18 +1,18 @@
-/* The pool: sandboxes that nobody owns yet. Each is an ordinary sandbox on the host, with the id,
- * host name and socket that it will keep, booted, connected, configured and hardened. A create that
- * fits one makes it the asker's: one transaction, and no question to the spawner or to its init.
- * The same for every tier.
+/* The pool: sandboxes that nobody owns yet. Each is an ordinary sandbox on the host: booted,
+ * connected, configured and hardened, with the id, host name and socket that it will keep. A create
+ * that fits a member gets it in one transaction, without a request to the spawner or the init. All
+ * tiers have a pool.
  *
- * Members stand in a table of the store and in a list of their own: lists, budgets, admission,
- * metering, events, backups and the idle exit do not see them.
+ * Members have a table in the store and a list of their own: lists, budgets, admission, metering,
+ * events, backups and the idle exit do not see them.
  *
- * A member is given away, or kept by the next daemon, only if it was made by the init,
- * configuration and template of today. Its init ends it after ten minutes without word from a
- * daemon; the daemon renews that, and destroys its members when it is told to end.
+ * A member is given away, or kept by the next daemon, only if it was made with today's init,
+ * configuration and template. Its init ends it after ten minutes without a daemon. The daemon
+ * renews that time, and destroys its members when it is told to end.
  *
- * How many there are: what the configuration says at least, as many as were asked for lately, up to
- * its maximum, and no more than memory and uid ranges allow. They are made one at a time, while no
- * create is under way. */
+ * Their number is what the configuration demands, or as many as were asked for lately, but never
+ * more than the configured maximum, and never more than memory and uid ranges allow. They are made
+ * one at a time, while no create is under way. */
 #pragma once
 
 #include "core/sandbox/sandbox.h"
@@ -21,39 +21,40 @@
 struct guest_link;
 struct pooled;
 
-/* A member that fits what the row asks for, or NULL; counts as demand. It is the caller's until one
- * of the next two. */
+/* Takes a member that fits the row, or returns NULL; counts as demand. The caller then calls one of
+ * the next two functions. */
 struct pooled *pool_take(struct core *core, const struct sandbox_row *row);
-/* Nothing came of it. It may be freed. */
+/* The create failed. The member may be freed. */
 void pool_put_back(struct pooled *pooled);
-/* It has become that sandbox, whose row is written: hands over its connection, and is gone. */
+/* The row of the sandbox is written: moves the connection to it and frees the member. */
 void pool_give(struct pooled *pooled, struct sandbox *sandbox);
-/* The row of the sandbox that it becomes: its id, what was enforced, its digest. */
+/* Fills the sandbox's row with the member's id, reasons of limits and digest. */
 void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row);
-/* Deletes its row: part of the transaction that writes the sandbox's. BUSY where an earlier daemon,
- * which had not ended yet, was faster. */
+/* Deletes the member's row, in the transaction that writes the sandbox's. BUSY if an earlier daemon
+ * that has not ended yet gave it away first. */
 NODISCARD int pool_forget_row(struct pooled *pooled, struct error *error);
-/* Must cpu or pids be set to what the row says? */
+/* Does the row ask for other cpu or pids than the member has? */
 bool pool_differs(const struct pooled *pooled, const struct sandbox_row *row);
 
-/* At start-up, with all that the spawner listed: true if it is one of the pool's, which is kept or
- * destroyed. */
+/* At start-up: the rows; then every sandbox that the spawner listed. True if it is a member, which
+ * is kept or destroyed. */
 NODISCARD int pool_load(struct core *core, struct error *error);
 bool pool_adopt(struct core *core, const struct id *id, const struct spawn_listed *listed);
-/* Those that were not listed are forgotten; filling begins. */
+/* Forgets members that were not listed; begins to refill. */
 void pool_start(struct core *core);
 
-/* Its processes are gone: true if it was one of the pool's. */
+/* Its processes are gone: true if it was a member. */
 bool pool_ended(struct core *core, const struct id *id);
-/* The configuration was read again: all go, and others are made. */
+/* The configuration has changed: all members are destroyed, and others are made. */
 void pool_configure(struct core *core);
-/* For timers.c: makes, renews or destroys what is due; when to call again (CLOCK_BOOTTIME). */
+/* For timers.c: makes, renews or destroys what is due; returns when to call again (CLOCK_BOOTTIME).
+ */
 int64_t pool_tend(struct core *core, int64_t now);
 
-/* All are destroyed and none is made any more; `done`, which may be called at once, when that is so
- * or two seconds have passed. */
+/* Destroys all members and makes no others. `done` is called when they are gone or after two
+ * seconds; it may be called at once. */
 void pool_end(struct core *core, void (*done)(void *data), void *data);
-/* The next daemon has them: connections are closed, nothing else is touched. */
+/* The next daemon keeps them: connections are closed, nothing else changes. */
 void pool_let_go(struct core *core);
-/* All that this daemon knows of them is freed. */
+/* Frees all that this daemon knows of them. */
 void pool_stop(struct core *core);

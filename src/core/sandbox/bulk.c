@@ -25,8 +25,8 @@ struct bulk {
 	bool stepping;
 };
 
-/* One that is under way. */
-struct step {
+/* One sandbox of it that is under way. */
+struct bulk_step {
 	struct bulk *bulk;
 	size_t at;
 };
@@ -48,11 +48,11 @@ int bulk_action_parse(const char *text, enum bulk_action *ret_action, struct err
 			 "field `action` must be stop, start, pause, resume, drain or delete");
 }
 
-static void step(struct bulk *bulk);
+static void bulk_advance(struct bulk *bulk);
 
-static void stepped(void *data, const struct error *error)
+static void on_bulk_step(void *data, const struct error *error)
 {
-	struct step *one = data;
+	struct bulk_step *one = data;
 	struct bulk *bulk = one->bulk;
 	struct bulk_result *result = &bulk->results[one->at];
 	struct sandbox *sandbox = sandbox_by_id(bulk->core, &result->id);
@@ -61,37 +61,38 @@ static void stepped(void *data, const struct error *error)
 	result->state = sandbox ? sandbox->row.state : SANDBOX_ENDED;
 	free(one);
 	bulk->under_way--;
-	step(bulk);
+	bulk_advance(bulk);
 }
 
-static int begin(struct bulk *bulk, struct sandbox *sandbox, struct step *one, struct error *error)
+static int bulk_begin(struct bulk *bulk, struct sandbox *sandbox, struct bulk_step *one,
+		      struct error *error)
 {
 	const struct principal *principal = &bulk->principal;
 	switch (bulk->action) {
 	case BULK_STOP:
-		return sandbox_stop(sandbox, principal, stepped, one, error);
+		return sandbox_stop(sandbox, principal, on_bulk_step, one, error);
 	case BULK_START:
-		return sandbox_start(sandbox, principal, stepped, one, error);
+		return sandbox_start(sandbox, principal, on_bulk_step, one, error);
 	case BULK_PAUSE:
-		return sandbox_pause(sandbox, principal, stepped, one, error);
+		return sandbox_pause(sandbox, principal, on_bulk_step, one, error);
 	case BULK_RESUME:
-		return sandbox_resume(sandbox, principal, stepped, one, error);
+		return sandbox_resume(sandbox, principal, on_bulk_step, one, error);
 	case BULK_DRAIN:
 		return sandbox_drain(sandbox, principal, bulk->drain_seconds, bulk->drain_delete,
-				     stepped, one, error);
+				     on_bulk_step, one, error);
 	case BULK_DELETE:
-		return sandbox_delete(sandbox, principal, END_REASON_USER, NULL, stepped, one,
+		return sandbox_delete(sandbox, principal, END_REASON_USER, NULL, on_bulk_step, one,
 				      error);
 	}
 	return error_set(error, ERROR_INTERNAL, "an unknown action");
 }
 
-static void begin_next(struct bulk *bulk)
+static void bulk_begin_next(struct bulk *bulk)
 {
 	size_t at = bulk->next++;
 	struct bulk_result *result = &bulk->results[at];
 	if (!id_is_set(&result->id))
-		return; /* it was never there: its error says so */
+		return; /* there is no such sandbox: its error says so */
 	struct core_private *private = bulk->core->private;
 	if (!private || private->let_go || private->stopping) {
 		error_set(&result->error, ERROR_DAEMON_RESTARTING,
@@ -106,11 +107,11 @@ static void begin_next(struct bulk *bulk)
 				  result->id.text);
 		return;
 	}
-	struct step *one = malloc(sizeof(*one));
+	struct bulk_step *one = malloc(sizeof(*one));
 	if (!one)
 		abort();
-	*one = (struct step){bulk, at};
-	if (begin(bulk, sandbox, one, &result->error) < 0) {
+	*one = (struct bulk_step){bulk, at};
+	if (bulk_begin(bulk, sandbox, one, &result->error) < 0) {
 		result->state = sandbox->row.state;
 		free(one);
 		return;
@@ -118,14 +119,14 @@ static void begin_next(struct bulk *bulk)
 	bulk->under_way++;
 }
 
-/* As many as may be under way; the end when none is left. */
-static void step(struct bulk *bulk)
+/* Begins as many as may be under way; ends the bulk when none is left. */
+static void bulk_advance(struct bulk *bulk)
 {
 	if (bulk->stepping)
 		return;
 	bulk->stepping = true;
 	while (bulk->next < bulk->count && bulk->under_way < AT_ONCE)
-		begin_next(bulk);
+		bulk_begin_next(bulk);
 	bulk->stepping = false;
 	if (bulk->next < bulk->count || bulk->under_way > 0)
 		return;
@@ -134,15 +135,15 @@ static void step(struct bulk *bulk)
 	free(bulk);
 }
 
-static void step_later(void *data)
+static void bulk_advance_later(void *data)
 {
 	struct bulk *bulk = data;
 	if (bulk->dry_run)
 		bulk->next = bulk->count;
-	step(bulk);
+	bulk_advance(bulk);
 }
 
-static struct bulk_result *add(struct bulk *bulk)
+static struct bulk_result *bulk_add(struct bulk *bulk)
 {
 	if (bulk->count == bulk->room) {
 		bulk->room = MAX(bulk->room * 2, (size_t)64);
@@ -155,51 +156,51 @@ static struct bulk_result *add(struct bulk *bulk)
 	return result;
 }
 
-static void add_sandbox(struct bulk *bulk, const struct sandbox *sandbox)
+static void bulk_add_sandbox(struct bulk *bulk, const struct sandbox *sandbox)
 {
 	for (size_t i = 0; i < bulk->count; i++)
 		if (id_equal(&bulk->results[i].id, &sandbox->row.id))
-			return; /* by its id and by its name */
-	struct bulk_result *result = add(bulk);
+			return; /* named twice: by its id and by its name */
+	struct bulk_result *result = bulk_add(bulk);
 	result->id = sandbox->row.id;
 	result->state = sandbox->row.state;
 	if (sandbox->row.name)
 		(void)!text_copy(result->name, sizeof(result->name), sandbox->row.name);
 }
 
-static bool chosen(const struct bulk_spec *spec, const struct sandbox *sandbox)
+static bool bulk_selects(const struct bulk_spec *spec, const struct sandbox *sandbox)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	return (spec->state == 0 || row->state == (uint32_t)spec->state) &&
 	       packed_has(row->labels, row->labels_size, spec->labels, spec->label_count);
 }
 
-static void choose_named(struct bulk *bulk, const struct principal *principal,
-			 const struct bulk_spec *spec)
+static void bulk_select_named(struct bulk *bulk, const struct principal *principal,
+			      const struct bulk_spec *spec)
 {
 	for (size_t i = 0; i < spec->sandbox_count; i++) {
 		struct sandbox *sandbox;
 		struct error error;
 		if (sandbox_find(bulk->core, principal, spec->sandboxes[i], &sandbox, &error) ==
 		    0) {
-			if (chosen(spec, sandbox))
-				add_sandbox(bulk, sandbox);
+			if (bulk_selects(spec, sandbox))
+				bulk_add_sandbox(bulk, sandbox);
 			continue;
 		}
-		struct bulk_result *result = add(bulk);
+		struct bulk_result *result = bulk_add(bulk);
 		result->error = error;
 		(void)!text_copy(result->name, sizeof(result->name), spec->sandboxes[i]);
 	}
 }
 
-static void choose_all(struct bulk *bulk, const struct principal *principal,
-		       const struct bulk_spec *spec)
+static void bulk_select_all(struct bulk *bulk, const struct principal *principal,
+			    const struct bulk_spec *spec)
 {
 	list_each (&bulk->core->sandboxes, node) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
 		if (sandbox_visible(principal, sandbox) && sandbox->row.state != SANDBOX_DELETING &&
-		    chosen(spec, sandbox))
-			add_sandbox(bulk, sandbox);
+		    bulk_selects(spec, sandbox))
+			bulk_add_sandbox(bulk, sandbox);
 	}
 }
 
@@ -227,9 +228,9 @@ int bulk_start(struct core *core, const struct principal *principal, const struc
 	    .data = data,
 	};
 	if (spec->sandbox_count > 0)
-		choose_named(bulk, principal, spec);
+		bulk_select_named(bulk, principal, spec);
 	else
-		choose_all(bulk, principal, spec);
+		bulk_select_all(bulk, principal, spec);
 	if (bulk->count > BULK_MAX) {
 		size_t count = bulk->count;
 		free(bulk->results);
@@ -237,6 +238,6 @@ int bulk_start(struct core *core, const struct principal *principal, const struc
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
 				 "%zu sandboxes are selected; at most %d at once", count, BULK_MAX);
 	}
-	core_later(core, step_later, bulk);
+	core_later(core, bulk_advance_later, bulk);
 	return 0;
 }

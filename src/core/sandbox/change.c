@@ -1,7 +1,7 @@
-/* Changing a sandbox that is there: its name, labels, metadata, times, options and limits; all that
- * one change asks for, or nothing. Everything is checked first; limits go to the spawner before the
- * row is written, and back when that fails. Called by the edges; does not block but for the store.
- */
+/* Changes an existing sandbox: its name, labels, metadata, times, options and limits. A change is
+ * done whole or not at all: everything is checked first; new limits go to the spawner before the
+ * row is written, and the old ones again when the row cannot be written. Called by the edges;
+ * blocks for the store only. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,12 @@
 #include "core/sandbox/ephemeral.h"
 #include "core/sandbox/labels.h"
 
-/* What a change has been checked to be; its strings are owned until they are the row's. */
+/* A checked change. Its strings are owned until they move into the row. */
 struct prepared {
 	struct core *core;
-	struct asker asker; /* in whose name it is done when the spawner has answered */
+	struct asker asker; /* who is recorded when the spawner has answered */
 	struct id id;
-	struct sandbox_change change; /* its pointers are not used any more */
+	struct sandbox_change change; /* its pointers are not used after the check */
 	char *name, *metadata, *labels;
 	uint32_t metadata_size, labels_size;
 	struct limits limits_before;
@@ -83,7 +83,7 @@ static int prepare_pairs(struct sandbox *sandbox, const struct principal *princi
 	return result;
 }
 
-/* A time-out that nobody asked for gives way to any other word about its life. */
+/* A default time-out ends when a client says in another way how long the sandbox lives. */
 static void prepare_default_timeout(const struct sandbox *sandbox, struct sandbox_change *change)
 {
 	bool stays = change->options_mask & change->options & OPTION_PERSISTENT;
@@ -125,7 +125,7 @@ static void change_swap_texts(struct sandbox_row *row, struct prepared *prepared
 static void change_set_numbers(struct sandbox_row *row, const struct prepared *prepared)
 {
 	const struct sandbox_change *change = &prepared->change;
-	/* For a paused one no time passes: its deadline counts from when that began. */
+	/* While paused no time passes: the deadline counts from the moment of the pause. */
 	int64_t now = row->paused_wall != 0 ? row->paused_wall : clock_wall();
 	if (change->timeout_set) {
 		row->timeout_seconds = change->timeout_seconds;
@@ -165,7 +165,7 @@ static void record_change(struct sandbox *sandbox, const struct principal *princ
 		 {"limits", limited ? limits : NULL});
 }
 
-/* Writes it down; the row is as it was when that fails. */
+/* Writes the changed row; it is as before when that fails. */
 static int change_apply(struct sandbox *sandbox, struct prepared *prepared, struct error *error)
 {
 	struct sandbox_row *row = &sandbox->row, before = *row;
@@ -194,7 +194,7 @@ static int change_apply(struct sandbox *sandbox, struct prepared *prepared, stru
 
 static void limits_back(void *data UNUSED, const struct error *error)
 {
-	/* One that ends meanwhile takes its limits with it. */
+	/* A sandbox that has ended has no limits. */
 	if (error && error->kind != ERROR_SANDBOX_STATE && error->kind != ERROR_SANDBOX_ENDED)
 		log_error("limits that could not be written down cannot be taken back: %s",
 			  error->message);

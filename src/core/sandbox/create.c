@@ -1,6 +1,7 @@
-/* creating -> running: one of the pool that fits; else the row, then SPAWN_CREATE, then the
- * connection (link.c) and CONFIGURE. Called by the edges; does not block but for the store.
- * Whatever fails is undone: the spawner destroys, the row becomes a tombstone that says why. */
+/* creating -> running: a member of the pool that fits; else the row is written, then come
+ * SPAWN_CREATE, the connection (link.c) and CONFIGURE. A create that fails is undone: the spawner
+ * destroys what there is, and the row becomes a tombstone that says why. Called by the edges;
+ * blocks for the store only. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 #include "core/sandbox/template.h"
 #include "proto/folder_grant.h"
 
-/* How a boot (create or start) is put to the spawner. */
+/* The request for a boot: type is SPAWN_CREATE or SPAWN_START. */
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message)
 {
 	const struct sandbox_row *row = &sandbox->row;
@@ -46,7 +47,7 @@ void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_mes
 	}
 }
 
-/* What the spawner tells of a boot. */
+/* Keeps what the spawner tells about a boot. */
 void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 {
 	memcpy(sandbox->row.limit_reasons, reply->created.limit_reasons,
@@ -116,7 +117,7 @@ static void on_undone(const struct sandbox_answer *answer)
 static void on_created(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
-	/* Deleted meanwhile: DESTROY follows CREATE in the spawner's queue. */
+	/* It may have been deleted: DESTROY follows CREATE in the spawner's queue. */
 	if (!sandbox || !answer->current || sandbox->row.state != SANDBOX_CREATING)
 		return;
 	if (answer->error) {
@@ -139,21 +140,21 @@ void boot_own(struct sandbox *sandbox)
 	struct spawn_message message = {.type = SPAWN_OWN, .sandbox = sandbox->row.id};
 	struct error error;
 	if (!sandbox->core->spawner)
-		return; /* the next daemon reads its slot */
+		return; /* the next daemon reads the slot */
 	if (spawner_request(sandbox->core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_owned,
 			    NULL, &error) < 0)
 		on_owned(NULL, NULL, &error);
 }
 
-/* ---- Its first row. */
+/* ---- The first row. */
 
 struct insertion {
 	const struct create_request *create;
 	const struct sandbox_row *row;
-	struct pooled *pooled; /* NULL: it is made from nothing */
+	struct pooled *pooled; /* NULL: a cold boot */
 };
 
-/* All of it or nothing. */
+/* In one transaction. */
 static int create_insert(void *data, struct error *error)
 {
 	const struct insertion *insertion = data;
@@ -197,37 +198,37 @@ static void on_limits(const struct sandbox_answer *answer)
 	link_send_deadline(sandbox);
 }
 
-static void tell_given(struct sandbox *sandbox)
+static void create_tell_given(struct sandbox *sandbox)
 {
-	/* One that was deleted meanwhile tells at its end. */
+	/* If it has been deleted, its end tells the caller. */
 	if (sandbox->row.state == SANDBOX_DELETING)
 		return;
 	create_told(sandbox, NULL);
 	boot_own(sandbox);
 }
 
-/* Runs, and whoever asked is told so in a later turn of the loop. */
-static void give_at_once(struct sandbox *sandbox)
+/* It runs; the caller is told in a later turn of the loop. */
+static void create_give_at_once(struct sandbox *sandbox)
 {
 	boot_entered(sandbox);
 	link_send_deadline(sandbox);
-	sandbox_later(sandbox, tell_given);
+	sandbox_later(sandbox, create_tell_given);
 }
 
-static void fail_given(struct sandbox *sandbox)
+static void create_fail_given(struct sandbox *sandbox)
 {
 	if (sandbox->row.state == SANDBOX_CREATING)
 		boot_failed(sandbox, &sandbox->life->link_error);
 }
 
-/* Cpu and pids are not what the member has: it is `creating` until they are. */
-static void give_after_limits(struct sandbox *sandbox)
+/* Its cpu and pids have to be changed: it is `creating` until they are set. */
+static void create_give_after_limits(struct sandbox *sandbox)
 {
 	struct spawn_message message = {.type = SPAWN_LIMITS, .limits = sandbox->row.limits};
 	boot_own(sandbox);
 	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_limits, NULL, 0,
 			&sandbox->life->link_error) < 0)
-		sandbox_later(sandbox, fail_given);
+		sandbox_later(sandbox, create_fail_given);
 }
 
 static int create_from_pool(struct create_request *create, struct pooled *pooled,
@@ -258,13 +259,13 @@ static int create_from_pool(struct create_request *create, struct pooled *pooled
 	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - began) / NSEC_PER_USEC);
 	create_expect_told(sandbox, create);
 	if (differs)
-		give_after_limits(sandbox);
+		create_give_after_limits(sandbox);
 	else
-		give_at_once(sandbox);
+		create_give_at_once(sandbox);
 	return 0;
 }
 
-/* ---- From nothing. */
+/* ---- Cold. */
 
 static int create_cold(struct create_request *create, struct error *error)
 {
@@ -286,7 +287,7 @@ static int create_cold(struct create_request *create, struct error *error)
 			return 0;
 		}
 	}
-	/* Nothing has been asked of the spawner: there is nothing but the row. */
+	/* The spawner was not asked: only the row exists. */
 	sandbox_set_end(sandbox, END_REASON_ERROR, error->message);
 	sandbox->row.ended_wall = clock_wall();
 	sandbox_force_step(sandbox, SANDBOX_EVENT_UNDONE);
@@ -321,7 +322,7 @@ int sandbox_create(struct core *core, const struct principal *principal,
 		return -1;
 	struct workspace *workspace = workspace_get(core, create.row.workspace);
 	int result = create_admit(core, workspace, &create.row.limits, &never, &why);
-	/* Who came earlier goes first. */
+	/* Creates that wait go first. */
 	if (result == 0 && workspace->queue_length > 0)
 		result = create_queue_behind(workspace, &why);
 	if (result == 0)

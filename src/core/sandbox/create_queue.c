@@ -1,5 +1,5 @@
-/* Creates that wait for room. See create_queue.h. Called by sandbox_create(), by whatever makes
- * room and by timers.c; does not block but for the store. */
+/* See create_queue.h. Called by sandbox_create(), by everything that makes room and by timers.c;
+ * blocks for the store only. */
 #include "core/sandbox/create_queue.h"
 
 #include <errno.h>
@@ -12,15 +12,15 @@
 #include "core/account/budget.h"
 #include "core/core_private.h"
 
-/* The host's memory tells nobody that it is free again. */
+/* No event says that the host has free memory again. */
 #define LOOK_AGAIN (100 * NSEC_PER_MSEC)
 
 struct queued_create {
 	struct list link; /* in workspace->queue */
 	struct workspace *workspace;
-	struct create_request create; /* with the next two */
+	struct create_request create; /* its principal and mounts are the next two */
 	struct principal principal;
-	struct mount_spec mounts[SANDBOX_MOUNTS_MAX]; /* descriptors of our own, nothing else */
+	struct mount_spec mounts[SANDBOX_MOUNTS_MAX]; /* only their descriptors, which are owned */
 	int64_t since, until;                         /* CLOCK_BOOTTIME */
 	struct error why;                             /* the last refusal */
 };
@@ -37,7 +37,7 @@ static void queued_free(struct queued_create *queued)
 	free(queued);
 }
 
-static uint32_t length_of_all(const struct core *core)
+static uint32_t queue_length_of_all(const struct core *core)
 {
 	uint32_t length = 0;
 	list_each (&core->private->workspaces, node)
@@ -45,7 +45,7 @@ static uint32_t length_of_all(const struct core *core)
 	return length;
 }
 
-static int check_count(const struct core *core, struct error *error)
+static int sandbox_count_check(const struct core *core, struct error *error)
 {
 	uint32_t maximum = core->config.sandboxes_max;
 	maximum = maximum == 0 ? SANDBOX_COUNT_MAX : MIN(maximum, SANDBOX_COUNT_MAX);
@@ -64,7 +64,7 @@ int create_admit(struct core *core, struct workspace *workspace, const struct li
 {
 	*ret_never = false;
 	if (budget_check_create(core, workspace, limits, ret_never, error) < 0 ||
-	    check_count(core, error) < 0)
+	    sandbox_count_check(core, error) < 0)
 		return -1;
 	return admission_check(core, limits, error);
 }
@@ -88,7 +88,7 @@ int create_queue_add(struct create_request *create, uint32_t wait_ms, const stru
 	struct core *core = create->core;
 	struct workspace *workspace = workspace_get(core, create->row.workspace);
 	if (workspace->queue_length >= core->config.queue_max ||
-	    length_of_all(core) >= QUEUE_ALL_MAX) {
+	    queue_length_of_all(core) >= QUEUE_ALL_MAX) {
 		error_set(error, ERROR_QUEUE_FULL,
 			  "%u creates of workspace `%s` wait already, the most that may; %s",
 			  workspace->queue_length, workspace->name, why->message);
@@ -155,7 +155,7 @@ static void queued_fail(struct queued_create *queued, const struct error *error)
 	done(data, NULL, error);
 }
 
-/* Its time begins now, not when it was asked for. */
+/* Its times count from now, not from the request. */
 static void queued_begin(struct queued_create *queued)
 {
 	struct sandbox_row *row = &queued->create.row;
@@ -171,9 +171,9 @@ static void queued_begin(struct queued_create *queued)
 		queued_free(queued);
 }
 
-/* The first of each workspace that may; who was served goes behind the others. One that the host
- * has no room for keeps its place, and holds up its own workspace alone. */
-static bool serve_one(struct core *core)
+/* Begins the first create of a workspace that may begin; the workspace then goes behind the others.
+ * A create that the host has no room for keeps its place and delays only its own workspace. */
+static bool queue_serve_one(struct core *core)
 {
 	list_each (&core->private->workspaces, node) {
 		struct workspace *workspace = list_entry(node, struct workspace, link);
@@ -193,27 +193,27 @@ static bool serve_one(struct core *core)
 	return false;
 }
 
-static void serve(void *data)
+static void queue_serve(void *data)
 {
 	struct core *core = data;
 	core->private->queue_turning = false;
 	if (core->private->stopping || core->private->let_go)
 		return;
-	while (serve_one(core))
+	while (queue_serve_one(core))
 		;
 }
 
 void create_queue_turn(struct core *core)
 {
-	if (core->private->queue_turning || length_of_all(core) == 0)
+	if (core->private->queue_turning || queue_length_of_all(core) == 0)
 		return;
 	core->private->queue_turning = true;
-	core_later(core, serve, core);
+	core_later(core, queue_serve, core);
 }
 
-/* Why it waits as things are now. False: it is the first and there is room. */
-static bool still_waits(struct core *core, const struct workspace *workspace,
-			struct queued_create *queued, uint32_t position)
+/* Finds why it waits now. False: it is the first and there is room. */
+static bool queued_still_waits(struct core *core, const struct workspace *workspace,
+			       struct queued_create *queued, uint32_t position)
 {
 	const struct queued_create *first =
 	    list_entry(workspace->queue.next, struct queued_create, link);
@@ -228,7 +228,7 @@ static bool still_waits(struct core *core, const struct workspace *workspace,
 	return true;
 }
 
-static int64_t time_out(struct core *core, struct workspace *workspace, int64_t now)
+static int64_t queue_time_out(struct core *core, struct workspace *workspace, int64_t now)
 {
 	uint32_t position = 0;
 	int64_t next = INT64_MAX;
@@ -239,7 +239,7 @@ static int64_t time_out(struct core *core, struct workspace *workspace, int64_t 
 			next = MIN(next, queued->until);
 			continue;
 		}
-		if (!still_waits(core, workspace, queued, position)) {
+		if (!queued_still_waits(core, workspace, queued, position)) {
 			position--;
 			queued_begin(queued);
 			continue;
@@ -256,12 +256,13 @@ static int64_t time_out(struct core *core, struct workspace *workspace, int64_t 
 int64_t create_queue_tend(struct core *core, int64_t now)
 {
 	int64_t next = INT64_MAX;
-	if (length_of_all(core) == 0)
+	if (queue_length_of_all(core) == 0)
 		return next;
-	while (serve_one(core))
+	while (queue_serve_one(core))
 		;
 	list_each (&core->private->workspaces, node)
-		next = MIN(next, time_out(core, list_entry(node, struct workspace, link), now));
+		next =
+		    MIN(next, queue_time_out(core, list_entry(node, struct workspace, link), now));
 	return next == INT64_MAX ? next : MIN(next, now + LOOK_AGAIN);
 }
 
@@ -277,5 +278,5 @@ void create_queue_fail_all(struct core *core, const struct error *error)
 
 bool create_queue_empty(const struct core *core)
 {
-	return length_of_all(core) == 0;
+	return queue_length_of_all(core) == 0;
 }

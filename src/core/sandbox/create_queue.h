@@ -1,6 +1,6 @@
-/* Creates that wait for room: a bounded queue per workspace, first come, first served; between
- * workspaces each gets its turn. What lets one in: a sandbox that is deleted, paused or stopped, a
- * budget that is raised or whose period begins anew, memory that the host has again. */
+/* Creates that wait for room: a bounded queue per workspace, first come, first served; the
+ * workspaces take turns. Room comes from a sandbox that is deleted, paused or stopped, from a
+ * budget that is raised or whose period begins again, or from free memory of the host. */
 #pragma once
 
 #include "core/account/workspace.h"
@@ -27,18 +27,18 @@ struct create_request {
 	void (*done)(void *data, struct sandbox *sandbox, const struct error *error);
 	void *data;
 };
-/* create.c: makes it, whether there is room or not. */
+/* create.c: begins it, whether there is room or not. */
 NODISCARD int create_begin(struct create_request *create, struct error *error);
 
-/* There is room, but others wait for theirs: what those were refused for. Returns -1. */
+/* There is room, but others wait: *error is why. Returns -1. */
 int create_queue_behind(const struct workspace *workspace, struct error *error);
-/* Why it may not be made now is in *why; it waits for wait_ms at most. Takes the row when it
- * succeeds; else QUEUE_FULL. */
+/* Waits for wait_ms at most; *why says why it may not be made now. Takes the row on success; else
+ * QUEUE_FULL. */
 NODISCARD int create_queue_add(struct create_request *create, uint32_t wait_ms,
 			       const struct error *why, struct error *error);
-/* Whoever asked is gone: done(data) will not be called. False: it does not wait (any more). */
+/* The client is gone: done(data) will not be called. False: no such create waits. */
 bool create_queue_leave(struct core *core, const void *data);
-/* Something may have made room: those who wait are looked at in a later turn of the loop. */
+/* There may be room: a later turn of the loop begins what may begin. */
 void create_queue_turn(struct core *core);
 /* For timers.c: when to call again (CLOCK_BOOTTIME). */
 int64_t create_queue_tend(struct core *core, int64_t now);

@@ -1,7 +1,6 @@
-/* deleting -> ended, from every state, and ends that nobody asked for. Called by the edges, by
- * timers.c and when the spawner says that a sandbox's processes are gone. Does not block but for
- * the store. A destroy that fails is tried again until it works: a row in `deleting` is a promise.
- */
+/* deleting -> ended, from every state, and ends that nobody asked for. A destroy that fails is
+ * tried again until it works: a row in `deleting` is a promise. Called by the edges, by timers.c
+ * and when the spawner says that a sandbox's processes are gone; blocks for the store only. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -12,11 +11,12 @@
 #include "core/account/token.h"
 
 #define DESTROY_RETRY_MAX_MS 60000
-/* The init ends a sandbox at its deadline by itself; its clock and ours differ by no more. */
+/* The init ends a sandbox at its deadline by itself; its clock and the daemon's differ by no more
+ * than this. */
 #define DEADLINE_SLACK (2 * NSEC_PER_SEC)
 
-/* The last act: the tombstone, everybody is told, the record goes. */
-static void ended(struct sandbox *sandbox)
+/* Writes the tombstone, tells everybody, frees the record. */
+static void sandbox_end(struct sandbox *sandbox)
 {
 	struct core *core = sandbox->core;
 	struct list *waiters = &sandbox->life->transition.waiters;
@@ -28,7 +28,7 @@ static void ended(struct sandbox *sandbox)
 	if (sandbox_step(sandbox, SANDBOX_EVENT_DESTROYED, &error) < 0) {
 		log_error("%s; its end is written later", error.message);
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
-		/* What was asked for is done: nothing of it is left but this row. */
+		/* What was asked for is done: only this row is left. */
 		waiters_finish(waiters, NULL);
 		return;
 	}
@@ -59,7 +59,7 @@ void delete_answered(struct sandbox *sandbox, const struct error *error)
 	struct transition *transition = &sandbox->life->transition;
 	transition->asked = false;
 	if (!error || error->kind == ERROR_SANDBOX_NOT_FOUND) {
-		ended(sandbox);
+		sandbox_end(sandbox);
 		return;
 	}
 	if (error->kind != ERROR_SPAWNER_GONE) {
@@ -74,7 +74,7 @@ void delete_answered(struct sandbox *sandbox, const struct error *error)
 
 static void on_destroyed(const struct sandbox_answer *answer)
 {
-	/* Before its state changes: what it used to the last is counted. */
+	/* Its last counters are counted before its state changes. */
 	if (answer->sandbox && answer->reply && !answer->error)
 		counters_take(answer->sandbox, &answer->reply->counters);
 	if (answer->sandbox && answer->sandbox->row.state == SANDBOX_DELETING)
@@ -103,11 +103,11 @@ int sandbox_delete(struct sandbox *sandbox, const struct principal *principal,
 		  sandbox->row.id.text);
 	sandbox_set_end(sandbox, reason, why);
 	activity_transition_by(sandbox, principal);
-	/* Deleting must work on a full disk too. If this row does not get there and we crash, the
-	 * next start finds a sandbox without files and ends it. */
+	/* Deleting must work on a full disk too. If the row cannot be written and the daemon
+	 * crashes, the next one finds a sandbox without files and ends it. */
 	sandbox_force_step(sandbox, SANDBOX_EVENT_DELETE);
 	sandbox->life->reconnect_at = 0;
-	/* Whoever waits for another transition is told that it will not happen. */
+	/* Those who wait for another transition are told that it will not happen. */
 	waiters_finish(waiters, &cancelled);
 	waiter_append(sandbox, waiters, done, data, 0, false);
 	delete_send(sandbox);
@@ -122,9 +122,9 @@ void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, con
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 
-/* Was it its time-out that ended it? Not while its clock stood still: an init that could not be
- * told of the pause ends it, and its files stay. */
-static bool past_deadline(const struct sandbox *sandbox, enum end_cause cause)
+/* Did its time-out end it? Not while no time passes for it: an init that was not told of the pause
+ * may end it, and then its files stay. */
+static bool sandbox_past_deadline(const struct sandbox *sandbox, enum end_cause cause)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	if (row->paused_wall != 0)
@@ -151,11 +151,10 @@ void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause)
 		return;
 	link_drop(sandbox, &error);
 	exec_all_lost(sandbox);
-	/* Whoever waited for one of them may have begun something else: a one-shot run is deleted.
-	 */
+	/* A waiter of one of them may have begun something else: a one-shot deletes its sandbox. */
 	if (sandbox->row.state != state)
 		return;
-	if (past_deadline(sandbox, cause)) {
+	if (sandbox_past_deadline(sandbox, cause)) {
 		sandbox_delete_unasked(sandbox, END_REASON_TIMEOUT, "its time-out has passed");
 		return;
 	}

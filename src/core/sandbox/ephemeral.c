@@ -21,7 +21,7 @@ struct ephemeral_name ephemeral_name(const struct principal *principal, const st
 	write_text(&writer, connection->text);
 	int64_t size = writer_finish(&writer);
 	if (size < 0)
-		abort(); /* each part of it is bounded */
+		abort(); /* each part is bounded */
 	SHA256(said, (size_t)size, hash);
 	for (size_t i = 0; i < (sizeof(name.text) - 1) / 2; i++)
 		snprintf(name.text + 2 * i, 3, "%02x", hash[i]);
@@ -41,12 +41,12 @@ void ephemeral_name_labels(const struct principal *principal, struct pair *pairs
 	}
 }
 
-static const char *connection_of(const struct sandbox *sandbox)
+static const char *sandbox_connection(const struct sandbox *sandbox)
 {
 	return packed_value(sandbox->row.labels, sandbox->row.labels_size, EPHEMERAL_LABEL);
 }
 
-static bool held(const struct core *core, const char *workspace, const char *connection)
+static bool connection_held(const struct core *core, const char *workspace, const char *connection)
 {
 	list_each (&core->private->holds, node) {
 		const struct ephemeral_hold *hold = list_entry(node, struct ephemeral_hold, link);
@@ -66,9 +66,10 @@ void ephemeral_hold(struct core *core, const struct principal *principal,
 	list_append(&core->private->holds, &hold->link);
 }
 
-static bool belongs(const struct sandbox *sandbox, const struct ephemeral_hold *hold)
+static bool sandbox_belongs_to_hold(const struct sandbox *sandbox,
+				    const struct ephemeral_hold *hold)
 {
-	const char *connection = connection_of(sandbox);
+	const char *connection = sandbox_connection(sandbox);
 	return connection && strcmp(connection, hold->connection.text) == 0 &&
 	       strcmp(sandbox->row.workspace, hold->workspace) == 0;
 }
@@ -82,12 +83,12 @@ void ephemeral_release(struct ephemeral_hold *hold, bool gone)
 	list_remove(&hold->link);
 	struct core_private *private = core->private;
 	if (private->stopping || private->let_go ||
-	    held(core, hold->workspace, hold->connection.text))
+	    connection_held(core, hold->workspace, hold->connection.text))
 		return;
 	int64_t now = clock_boot();
 	list_each (&core->sandboxes, node) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
-		if (!belongs(sandbox, hold))
+		if (!sandbox_belongs_to_hold(sandbox, hold))
 			continue;
 		sandbox->life->orphan_since = now;
 		if (gone)
@@ -100,8 +101,8 @@ void ephemeral_release(struct ephemeral_hold *hold, bool gone)
 int64_t ephemeral_check(struct sandbox *sandbox, int64_t now)
 {
 	struct sandbox_life *life = sandbox->life;
-	const char *connection = connection_of(sandbox);
-	if (!connection || held(sandbox->core, sandbox->row.workspace, connection)) {
+	const char *connection = sandbox_connection(sandbox);
+	if (!connection || connection_held(sandbox->core, sandbox->row.workspace, connection)) {
 		life->orphan_since = 0;
 		return INT64_MAX;
 	}
@@ -117,8 +118,8 @@ int64_t ephemeral_check(struct sandbox *sandbox, int64_t now)
 
 void ephemeral_begin(struct sandbox *sandbox)
 {
-	/* Those that were there before: the timers begin with a look at all. */
-	if (sandbox->core->private->started && connection_of(sandbox))
+	/* Existing sandboxes are checked when the timers start. */
+	if (sandbox->core->private->started && sandbox_connection(sandbox))
 		timers_wake_at(sandbox->core, ephemeral_check(sandbox, clock_boot()));
 }
 

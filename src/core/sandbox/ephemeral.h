@@ -20,11 +20,12 @@ struct ephemeral_name {
 };
 struct ephemeral_name ephemeral_name(const struct principal *principal,
 				     const struct id *connection);
-/* Where a label of these is an id: its name, which is in `room` as long as the pairs live. */
+/* Replaces the id in such a label by its name, which is kept in `room` as long as the pairs live.
+ */
 void ephemeral_name_labels(const struct principal *principal, struct pair *pairs, size_t count,
 			   struct ephemeral_name *room);
 
-/* Belongs to who holds; its connection is in the core's list until it is released. */
+/* Owned by the holder; in the core's list until it is released. */
 struct ephemeral_hold {
 	struct list link;
 	struct core *core;
@@ -34,11 +35,11 @@ struct ephemeral_hold {
 
 void ephemeral_hold(struct core *core, const struct principal *principal,
 		    const struct id *connection, struct ephemeral_hold *hold);
-/* gone: the client has ended, and its sandboxes with it; else they wait for it. Safe for one that
- * was released, or never held. A core that ends touches nothing. */
+/* gone: the client has ended, and its sandboxes are deleted; else they wait for it to come back.
+ * Safe after a release and without a hold. Does nothing when the core ends. */
 void ephemeral_release(struct ephemeral_hold *hold, bool gone);
 
-/* Makes a create ephemeral; `room` is the spec's labels from then on and lives as long as it. */
+/* Makes a create ephemeral; `room` becomes the spec's labels and must live as long as the spec. */
 struct ephemeral_labels {
 	struct pair pairs[LABELS_MAX + 1];
 };

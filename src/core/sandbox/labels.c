@@ -1,4 +1,4 @@
-/* See labels.h. Called by spec.c, change.c and by whoever filters; pure. */
+/* See labels.h. Called by spec.c, change.c and by everything that filters; pure. */
 #include "core/sandbox/labels.h"
 
 #include <stdlib.h>
@@ -22,14 +22,14 @@ bool metadata_secret(const char *key)
 	return text_starts(key, "secret.");
 }
 
-static int pack(struct buffer *buffer, const struct pair *pair)
+static int pair_pack(struct buffer *buffer, const struct pair *pair)
 {
 	if (buffer_append(buffer, pair->key, strlen(pair->key) + 1) < 0)
 		return -1;
 	return buffer_append(buffer, pair->value, strlen(pair->value) + 1);
 }
 
-static char *take(struct buffer *buffer, uint32_t *ret_size)
+static char *packed_take(struct buffer *buffer, uint32_t *ret_size)
 {
 	*ret_size = (uint32_t)buffer->size;
 	return TAKE_PTR(buffer->data);
@@ -53,10 +53,10 @@ int labels_pack(const struct pair *pairs, size_t count, char **ret_packed, uint3
 			return error_set(error, ERROR_INVALID,
 					 "labels: the value of `%s` is longer than %d bytes",
 					 pairs[i].key, LABEL_MAX);
-		if (pack(&packed, &pairs[i]) < 0)
+		if (pair_pack(&packed, &pairs[i]) < 0)
 			return error_set(error, ERROR_LIMIT_EXCEEDED, "labels are too long");
 	}
-	*ret_packed = take(&packed, ret_size);
+	*ret_packed = packed_take(&packed, ret_size);
 	return 0;
 }
 
@@ -71,16 +71,16 @@ int metadata_pack(const struct pair *pairs, size_t count, char **ret_packed, uin
 	for (size_t i = 0; i < count; i++) {
 		if (!*pairs[i].key)
 			return error_set(error, ERROR_INVALID, "metadata: a key must not be empty");
-		if (pack(&packed, &pairs[i]) < 0)
+		if (pair_pack(&packed, &pairs[i]) < 0)
 			return error_set(error, ERROR_LIMIT_EXCEEDED,
 					 "metadata has more than %d bytes",
 					 SANDBOX_METADATA_BYTES_MAX);
 	}
-	*ret_packed = take(&packed, ret_size);
+	*ret_packed = packed_take(&packed, ret_size);
 	return 0;
 }
 
-static const struct pair *find(const struct pair *pairs, size_t count, const char *key)
+static const struct pair *pair_find(const struct pair *pairs, size_t count, const char *key)
 {
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(pairs[i].key, key) == 0)
@@ -101,7 +101,7 @@ void packed_merge(const char *packed, uint32_t size, const struct pair *changes,
 		abort();
 	at = 0;
 	while ((key = packed_next(bytes, &at)) && (value = packed_next(bytes, &at)))
-		if (!find(changes, count, key))
+		if (!pair_find(changes, count, key))
 			pairs[merged++] = (struct pair){key, value};
 	for (size_t i = 0; i < count; i++)
 		if (changes[i].value)

@@ -1,7 +1,6 @@
-/* Labels and metadata of a sandbox: what is allowed in them, how a change is merged into what is
- * there, how one is looked up. Both are packed "key\0value\0..." in a row. Labels are what
- * selectors choose by; metadata is the user's own, and its keys that begin with "secret." are never
- * given back. */
+/* Labels and metadata of a sandbox: checks, merging of changes, lookup. Both are packed
+ * "key\0value\0..." in a row. Selectors choose by labels. Metadata is the user's own; values of
+ * keys that begin with "secret." are never given back. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,19 +13,19 @@
 #define LABELS_MAX 32
 #define LABEL_MAX 63 /* of a key and of a value */
 
-/* Pairs packed for a row; LIMIT_EXCEEDED or INVALID says what is wrong with them. The caller owns
- * *ret_packed, which is NULL when there are none. */
+/* Packs pairs for a row, or fails with LIMIT_EXCEEDED or INVALID. The caller owns *ret_packed; it
+ * is NULL without pairs. */
 NODISCARD int labels_pack(const struct pair *pairs, size_t count, char **ret_packed,
 			  uint32_t *ret_size, struct error *error);
 NODISCARD int metadata_pack(const struct pair *pairs, size_t count, char **ret_packed,
 			    uint32_t *ret_size, struct error *error);
-/* What is packed with changes merged into it: a value of NULL removes its key. The pairs are
- * borrowed from both; the caller frees the array. */
+/* Merges changes into packed pairs; a value of NULL removes its key. The result borrows from both;
+ * the caller frees the array. */
 void packed_merge(const char *packed, uint32_t size, const struct pair *changes, size_t count,
 		  struct pair **ret_pairs, size_t *ret_count);
-/* NULL when it has none of that key. */
+/* NULL without that key. */
 const char *packed_value(const char *packed, uint32_t size, const char *key);
-/* Whether it has all of these. */
+/* Has it all of these? */
 bool packed_has(const char *packed, uint32_t size, const struct pair *wanted, size_t count);
 bool label_key_valid(const char *key);
 bool metadata_secret(const char *key);

@@ -1,9 +1,7 @@
-/* The limits of a sandbox that is there: cpu, memory, processes. Called by the edges and, for what
- * a crash cut short, by reconcile.c; does not block but for the store.
- *
- * The row first, then the effect. When the spawner refuses, the row gets the old ones back; when
- * the daemon dies in between, the next one finds that the host has others than the row says and
- * asks once more: they become true, or the row says what is. */
+/* Changes cpu, memory and processes of an existing sandbox. The row is written first, then the
+ * spawner sets the limits. When it refuses, the row gets the old ones again; when the daemon dies
+ * in between, the next one finds other limits on the host than in the row and sets them once more.
+ * Called by the edges and by reconcile.c; blocks for the store only. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +30,8 @@ bool limits_same(const struct limits *a, const struct limits *b)
 	return a->cpu_millis == b->cpu_millis && a->memory == b->memory && a->pids == b->pids;
 }
 
-/* A row that cannot be written is tried again; what holds is in memory. */
-static void put_back(struct sandbox *sandbox, const struct limits *before)
+/* A row that cannot be written is written later; the row in memory is right. */
+static void limits_put_back(struct sandbox *sandbox, const struct limits *before)
 {
 	struct error error;
 	sandbox->row.limits = *before;
@@ -45,8 +43,8 @@ static void put_back(struct sandbox *sandbox, const struct limits *before)
 	timers_wake_at(sandbox->core, sandbox->life->save_at);
 }
 
-/* It stopped meanwhile, or is about to: the row is what its next start takes. */
-static bool no_matter(const struct error *error)
+/* It has stopped or is about to: its next start takes the limits of the row. */
+static bool limits_error_harmless(const struct error *error)
 {
 	return !error || error->kind == ERROR_SANDBOX_STATE ||
 	       error->kind == ERROR_SANDBOX_NOT_FOUND || error->kind == ERROR_CONFLICT;
@@ -55,21 +53,21 @@ static bool no_matter(const struct error *error)
 static void on_limited(const struct sandbox_answer *answer)
 {
 	struct limits_call *call = answer->data;
-	const struct error *error = no_matter(answer->error) ? NULL : answer->error;
+	const struct error *error = limits_error_harmless(answer->error) ? NULL : answer->error;
 	struct sandbox *sandbox = answer->sandbox;
 	if (sandbox) {
 		sandbox->life->limits_asked = false;
-		/* Without the spawner nobody knows: the next daemon looks. */
+		/* Without the spawner the result is unknown: the next daemon compares. */
 		if (error && error->kind != ERROR_SPAWNER_GONE)
-			put_back(sandbox, &call->before);
+			limits_put_back(sandbox, &call->before);
 	}
 	if (call->done)
 		call->done(call->data, error);
 	free(call);
 }
 
-static int ask(struct sandbox *sandbox, const struct limits *before, SANDBOX_DONE,
-	       struct error *error)
+static int limits_ask(struct sandbox *sandbox, const struct limits *before, SANDBOX_DONE,
+		      struct error *error)
 {
 	struct spawn_message message = {.type = SPAWN_LIMITS, .limits = sandbox->row.limits};
 	struct limits_call *call = malloc(sizeof(*call));
@@ -85,7 +83,7 @@ static int ask(struct sandbox *sandbox, const struct limits *before, SANDBOX_DON
 	return 0;
 }
 
-static int check_state(const struct sandbox *sandbox, struct error *error)
+static int limits_check_state(const struct sandbox *sandbox, struct error *error)
 {
 	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
 	if (state == SANDBOX_DELETING || state == SANDBOX_ENDED)
@@ -113,7 +111,7 @@ int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principa
 				 "disk, inodes and open files of a sandbox cannot be changed after "
 				 "its creation; cpu, memory and pids can");
 	if (limits_check_change(&sandbox->core->config, asked, error) < 0 ||
-	    check_state(sandbox, error) < 0)
+	    limits_check_state(sandbox, error) < 0)
 		return -1;
 	const struct limits limits = limits_changed(&before, asked);
 	if (limits_same(&limits, &before)) {
@@ -131,19 +129,19 @@ int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principa
 		core_done_later(sandbox->core, done, data);
 		return 0;
 	}
-	if (ask(sandbox, &before, done, data, error) == 0)
+	if (limits_ask(sandbox, &before, done, data, error) == 0)
 		return 0;
 	if (error->kind != ERROR_SPAWNER_GONE)
-		put_back(sandbox, &before);
+		limits_put_back(sandbox, &before);
 	return -1;
 }
 
 void limits_late(struct sandbox *sandbox, const struct spawn_message *reply)
 {
-	/* The row has the old ones back since: they are asked for once more. */
+	/* The row has the old limits again: they are set once more. */
 	struct error error;
 	if (reply->result == ERROR_NONE && !sandbox->life->limits_asked &&
-	    ask(sandbox, &sandbox->row.limits, NULL, NULL, &error) < 0)
+	    limits_ask(sandbox, &sandbox->row.limits, NULL, NULL, &error) < 0)
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 
@@ -152,16 +150,16 @@ void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed
 	struct limits holds = sandbox->row.limits;
 	struct error error;
 	if (listed->limits.memory == 0)
-		return; /* a spawner that does not know */
+		return; /* the spawner does not know them */
 	holds.cpu_millis = listed->limits.cpu_millis;
 	holds.memory = listed->limits.memory;
-	/* Another tier counts other things than was asked for. */
+	/* Other tiers do not count pids in the way that was asked for. */
 	if (listed->tier == TIER_NAMESPACE)
 		holds.pids = listed->limits.pids;
 	if (limits_same(&holds, &sandbox->row.limits))
 		return;
 	log_info("sandbox %s: its limits are being made what they were asked to be",
 		 sandbox->row.id.text);
-	if (ask(sandbox, &holds, NULL, NULL, &error) < 0)
+	if (limits_ask(sandbox, &holds, NULL, NULL, &error) < 0)
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }

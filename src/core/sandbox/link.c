@@ -1,6 +1,6 @@
-/* A sandbox and its init: connecting, configuring, where each frame goes, connecting again. Called
- * by the transitions and by timers.c; never blocks. While the processes live a lost connection is
- * made again with back-off; requests wait for it in sandbox_ready(), for a while. */
+/* A sandbox's connection to its init: connects, configures, passes frames on, reconnects with
+ * back-off while the processes live; meanwhile requests wait in sandbox_ready(). Called by the
+ * transitions and by timers.c; never blocks. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,27 +13,27 @@
 #include "core/sandbox/template.h"
 #include "proto/tiers.h"
 
-/* A link that lived this long was a good one: the next attempt comes at once. */
+/* After a link that lived this long the first reconnect comes at once. */
 #define LINK_GOOD (10 * NSEC_PER_SEC)
 
-static bool same_key(const char *a, const char *b)
+static bool variable_same_key(const char *a, const char *b)
 {
 	size_t length = strcspn(a, "=");
 	return strncmp(a, b, length) == 0 && b[length] == '=';
 }
 
-static bool has_key(struct bytes packed, const char *variable)
+static bool packed_has_variable(struct bytes packed, const char *variable)
 {
 	size_t at = 0;
 	const char *other;
 	while ((other = packed_next(packed, &at)))
-		if (same_key(variable, other))
+		if (variable_same_key(variable, other))
 			return true;
 	return false;
 }
 
-/* The template's default environment, then the user's; a key stands once. */
-static int pack_environment(const struct sandbox_row *row, struct buffer *packed,
+/* The template's environment, then the user's; each key once. */
+static int environment_pack(const struct sandbox_row *row, struct buffer *packed,
 			    uint32_t *ret_count)
 {
 	const struct template *template = template_find(row->template);
@@ -42,7 +42,7 @@ static int pack_environment(const struct sandbox_row *row, struct buffer *packed
 	const char *variable;
 	*ret_count = 0;
 	for (size_t at = 0; (variable = packed_next(base, &at));) {
-		if (has_key(own, variable))
+		if (packed_has_variable(own, variable))
 			continue;
 		if (buffer_append(packed, variable, strlen(variable) + 1) < 0)
 			return -1;
@@ -69,15 +69,15 @@ int link_configure(struct guest_link *link, const struct configure *configure, s
 			       error);
 }
 
-static int send_configure(struct sandbox *sandbox, struct error *error)
+static int link_send_configure(struct sandbox *sandbox, struct error *error)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	DONE_BUFFER struct buffer environment = BUFFER(EXEC_REQUEST_BYTES_MAX);
 	struct configure configure = {.deadline = sandbox->life->deadline};
-	/* A new one has its id for a host name, as one from the pool has. */
+	/* A new sandbox has its id as host name, as a member of the pool has. */
 	const char *name = row->name && row->state == SANDBOX_STARTING ? row->name : row->id.text;
 	if (text_copy(configure.hostname, sizeof(configure.hostname), name) < 0 ||
-	    pack_environment(row, &environment, &configure.environment_count) < 0)
+	    environment_pack(row, &environment, &configure.environment_count) < 0)
 		return error_set(error, ERROR_INTERNAL, "the sandbox's environment is too long");
 	configure.environment = (struct bytes){(const uint8_t *)environment.data, environment.size};
 	struct bytes mounts = {(const uint8_t *)row->mounts, row->mounts_size};
@@ -121,7 +121,7 @@ void link_tell_deadline(struct guest_link *link, const struct id *id, int64_t de
 
 void link_send_deadline(struct sandbox *sandbox)
 {
-	/* A paused sandbox is never ended by its timer, not by the init's either. */
+	/* Neither the daemon's timer nor the init's ends a paused sandbox. */
 	if (sandbox->guest && sandbox->guest_ready)
 		link_tell_deadline(sandbox->guest, &sandbox->row.id,
 				   sandbox->row.paused_wall != 0 ? 0 : sandbox->life->deadline);
@@ -132,7 +132,7 @@ void boot_done(struct sandbox *sandbox)
 	struct transition *transition = &sandbox->life->transition;
 	struct error error;
 	if (sandbox->row.boot_origin == ORIGIN_COLD) {
-		/* Its cgroups are new: they count from zero. */
+		/* New cgroups count from zero. */
 		sandbox->counters = (struct spawn_counters){0};
 		sandbox_add_phase(sandbox, "configure", transition->phase_began);
 	}
@@ -145,7 +145,7 @@ void boot_done(struct sandbox *sandbox)
 	uint32_t generation = transition->generation;
 	boot_entered(sandbox);
 	create_told(sandbox, NULL);
-	/* It may have begun another transition: those who wait now wait for that. */
+	/* If the caller has begun another transition, the waiters wait for that one. */
 	if (transition->generation != generation)
 		return;
 	waiters_finish(&transition->waiters, NULL);
@@ -174,7 +174,7 @@ void boot_entered(struct sandbox *sandbox)
 
 void boot_failed(struct sandbox *sandbox, const struct error *error)
 {
-	struct error copy = *error; /* it may be the link's own, which goes */
+	struct error copy = *error; /* it may belong to the link, which is freed */
 	if (sandbox->row.state == SANDBOX_CREATING)
 		create_failed(sandbox, &copy);
 	else if (sandbox->row.state == SANDBOX_STARTING)
@@ -201,7 +201,7 @@ void link_drop(struct sandbox *sandbox, const struct error *why)
 	file_fail_all(sandbox, &error);
 }
 
-static void reconnect_later(struct sandbox *sandbox)
+static void link_reconnect_later(struct sandbox *sandbox)
 {
 	struct sandbox_life *life = sandbox->life;
 	if (life->connected_at != 0 && clock_boot() - life->connected_at > LINK_GOOD)
@@ -211,9 +211,9 @@ static void reconnect_later(struct sandbox *sandbox)
 	timers_wake_at(sandbox->core, life->reconnect_at);
 }
 
-/* An init that does not answer, and a command that it should have ended: nobody but us can end the
- * command any more, and only with all else. In gvisor root inside can stop PID 1. */
-static void end_unanswering(struct sandbox *sandbox)
+/* The init does not answer and has not ended an overdue command. Only the daemon can end the
+ * command now, and only together with everything else. In gvisor root inside can stop PID 1. */
+static void sandbox_end_unanswering(struct sandbox *sandbox)
 {
 	log_warning("sandbox %s: its init does not answer, and a command's time-out has passed; it "
 		    "is stopped",
@@ -233,17 +233,17 @@ static void on_closed(void *data, const struct error *error)
 	link_drop(sandbox, &why);
 	if (sandbox->row.state == SANDBOX_RUNNING && why.kind == ERROR_GUEST_GONE &&
 	    exec_any_given_up(sandbox)) {
-		end_unanswering(sandbox);
+		sandbox_end_unanswering(sandbox);
 		return;
 	}
 	if (state_facts(sandbox->row.state)->lives) {
-		reconnect_later(sandbox);
+		link_reconnect_later(sandbox);
 		ready_settle(sandbox);
 	}
 }
 
-/* A connection while it boots: CONFIGURE is next, unless an earlier daemon came that far. */
-static void connected_booting(struct sandbox *sandbox, const struct hello_reply *reply)
+/* Connected during a boot: CONFIGURE is next, unless an earlier daemon has sent it. */
+static void boot_connected(struct sandbox *sandbox, const struct hello_reply *reply)
 {
 	struct transition *transition = &sandbox->life->transition;
 	struct error error;
@@ -253,7 +253,7 @@ static void connected_booting(struct sandbox *sandbox, const struct hello_reply 
 		boot_done(sandbox);
 		return;
 	}
-	if (send_configure(sandbox, &error) < 0) {
+	if (link_send_configure(sandbox, &error) < 0) {
 		boot_failed(sandbox, &error);
 		return;
 	}
@@ -269,17 +269,17 @@ static void on_connected(void *data, const struct hello_reply *reply)
 	life->refused = 0;
 	life->link_error.kind = ERROR_NONE;
 	if (state_facts(sandbox->row.state)->booting) {
-		connected_booting(sandbox, reply);
+		boot_connected(sandbox, reply);
 		return;
 	}
-	/* It was deleted or stopped while it booted: that is under way, and nothing else is. */
+	/* It was deleted or stopped during its boot: only that goes on. */
 	if (!reply->configured &&
 	    sandbox_action(sandbox, SANDBOX_EVENT_INIT_LOST) == SANDBOX_ACTION_NONE) {
 		link_drop(sandbox, NULL);
 		return;
 	}
 	if (!reply->configured) {
-		/* A row in `running` was written after CONFIGURED: this is not that init. */
+		/* A row in `running` is written after CONFIGURED: this is another init. */
 		log_error("sandbox %s: its init has lost its configuration; it is stopped",
 			  sandbox->row.id.text);
 		error_set(&error, ERROR_GUEST_PROTOCOL, "sandbox `%s` has lost its configuration",
@@ -341,16 +341,15 @@ const struct guest_link_callbacks sandbox_link_callbacks = {
     .drained = on_drained,
 };
 
-/* Killed from outside while it was paused: an init that exits closes its sockets first and then
- * waits for every process of its pid namespace, and frozen ones of cgroup v1 do not end. So nobody
- * listens any more, for good, and yet SPAWN_ENDED does not come until the rest is killed and let
- * go. */
-static bool dying_frozen(const struct sandbox *sandbox)
+/* Was its init killed while it was paused? The kernel closes the sockets of such an init, then
+ * waits for every process of its pid namespace; frozen processes of cgroup v1 do not end. So nobody
+ * listens any more, but SPAWN_ENDED does not come until the rest is killed and thawed. */
+static bool sandbox_dying_frozen(const struct sandbox *sandbox)
 {
 	return sandbox->row.state == SANDBOX_PAUSED && sandbox->life->refused >= REFUSED_MAX;
 }
 
-static void end_frozen(struct sandbox *sandbox)
+static void sandbox_end_frozen(struct sandbox *sandbox)
 {
 	log_warning("sandbox %s: its init has ended while it was paused; the rest is ended too",
 		    sandbox->row.id.text);
@@ -382,8 +381,8 @@ void link_connect(struct sandbox *sandbox)
 	life->refused = error.errnum == ECONNREFUSED ? life->refused + 1 : 0;
 	if (state_facts(sandbox->row.state)->booting)
 		boot_failed(sandbox, &error);
-	else if (dying_frozen(sandbox))
-		end_frozen(sandbox);
+	else if (sandbox_dying_frozen(sandbox))
+		sandbox_end_frozen(sandbox);
 	else
-		reconnect_later(sandbox);
+		link_reconnect_later(sandbox);
 }

@@ -6,10 +6,10 @@
 #include "base/macros.h"
 
 enum network {
-	NETWORK_OFF, /* nothing but itself */
+	NETWORK_OFF, /* only itself */
 };
 
-/* As it is named at every edge. */
+/* Its name at every edge. */
 const char *network_name(uint32_t network);
-/* 0; -EOPNOTSUPP: a name that is known, of what is not there yet; -EINVAL: no such name. */
+/* 0; -EOPNOTSUPP: a known name that is not implemented yet; -EINVAL: an unknown name. */
 NODISCARD int network_parse(const char *name, enum network *ret_network);

@@ -1,6 +1,5 @@
-/* The record of a sandbox: made, found by id or name, changed in small ways, freed. Called by the
- * rest of core/ and by the edges; blocks for the store's short calls only. Its state is
- * changed in step.c alone. */
+/* A sandbox's record: made, found by id or name, changed in small ways, freed. Only step.c changes
+ * its state. Called by the rest of core/ and by the edges; blocks for the store only. */
 #include "core/sandbox/sandbox.h"
 
 #include <stdlib.h>
@@ -14,7 +13,7 @@
 #include "core/account/access.h"
 #include "core/account/workspace.h"
 
-/* An idle time-out must survive a restart, but not cost a write per request. */
+/* Idle time must survive a restart without a write per request. */
 #define ACTIVE_STORE_INTERVAL (5 * NSEC_PER_SEC)
 
 static const char *const reason_names[] = {
@@ -38,7 +37,7 @@ const char *boot_mode_name(uint32_t origin)
 	return origin == ORIGIN_POOL ? "pool" : "cold";
 }
 
-static uint32_t bucket_of(const char *text)
+static uint32_t name_bucket(const char *text)
 {
 	uint32_t hash = 2166136261u;
 	for (; *text; text++)
@@ -74,9 +73,10 @@ struct sandbox *sandbox_new(struct core *core, struct sandbox_row *row)
 	life->active = clock_boot();
 	life->active_stored = sandbox->row.active_wall;
 	list_append(&core->sandboxes, &sandbox->link);
-	list_append(&core->private->by_id[bucket_of(sandbox->row.id.text)], &life->by_id);
+	list_append(&core->private->by_id[name_bucket(sandbox->row.id.text)], &life->by_id);
 	if (sandbox->row.name)
-		list_append(&core->private->by_name[bucket_of(sandbox->row.name)], &life->by_name);
+		list_append(&core->private->by_name[name_bucket(sandbox->row.name)],
+			    &life->by_name);
 	core->sandbox_count++;
 	ephemeral_begin(sandbox);
 	return sandbox;
@@ -87,10 +87,10 @@ void sandbox_relist(struct sandbox *sandbox)
 	struct list *by_name = sandbox->core->private->by_name;
 	list_remove(&sandbox->life->by_name);
 	if (sandbox->row.name)
-		list_append(&by_name[bucket_of(sandbox->row.name)], &sandbox->life->by_name);
+		list_append(&by_name[name_bucket(sandbox->row.name)], &sandbox->life->by_name);
 }
 
-/* Nobody finds it any more. */
+/* It is not found any more. */
 void sandbox_unlist(struct sandbox *sandbox)
 {
 	if (list_empty(&sandbox->life->by_id))
@@ -115,7 +115,7 @@ void sandbox_free(struct sandbox *sandbox)
 
 struct sandbox *sandbox_by_id(struct core *core, const struct id *id)
 {
-	list_each (&core->private->by_id[bucket_of(id->text)], node) {
+	list_each (&core->private->by_id[name_bucket(id->text)], node) {
 		struct sandbox_life *life = list_entry(node, struct sandbox_life, by_id);
 		struct sandbox *sandbox = life->sandbox;
 		if (id_equal(&sandbox->row.id, id))
@@ -126,7 +126,7 @@ struct sandbox *sandbox_by_id(struct core *core, const struct id *id)
 
 static struct sandbox *sandbox_by_name(struct core *core, const char *workspace, const char *name)
 {
-	list_each (&core->private->by_name[bucket_of(name)], node) {
+	list_each (&core->private->by_name[name_bucket(name)], node) {
 		struct sandbox_life *life = list_entry(node, struct sandbox_life, by_name);
 		struct sandbox *sandbox = life->sandbox;
 		if (strcmp(sandbox->row.name, name) == 0 &&
@@ -136,13 +136,14 @@ static struct sandbox *sandbox_by_name(struct core *core, const char *workspace,
 	return NULL;
 }
 
-static int not_found(const char *id_or_name, struct error *error)
+static int sandbox_not_found(const char *id_or_name, struct error *error)
 {
 	return error_set(error, ERROR_SANDBOX_NOT_FOUND, "there is no sandbox `%s`", id_or_name);
 }
 
-static int find_live(struct core *core, const struct principal *principal, const char *id_or_name,
-		     struct sandbox **ret_sandbox, struct error *error)
+static int sandbox_find_live(struct core *core, const struct principal *principal,
+			     const char *id_or_name, struct sandbox **ret_sandbox,
+			     struct error *error)
 {
 	struct id id;
 	struct sandbox *sandbox;
@@ -156,23 +157,23 @@ static int find_live(struct core *core, const struct principal *principal, const
 				 "16 characters a-z, 0-9; a name is 1 to 63 of a-z, 0-9 and '-'",
 				 id_or_name);
 	if (!sandbox || !row_visible(principal, &sandbox->row))
-		return not_found(id_or_name, error);
+		return sandbox_not_found(id_or_name, error);
 	*ret_sandbox = sandbox;
 	return 0;
 }
 
-static bool take_row(void *data, const struct sandbox_row *row)
+static bool row_take(void *data, const struct sandbox_row *row)
 {
 	sandbox_row_copy(row, data);
 	return false;
 }
 
-/* The newest that had this name. 1 found, 0 not, -1. */
+/* The newest sandbox that had this name. 1: found; 0: none; -1: *error. */
 static int tombstone_by_name(struct core *core, const char *workspace, const char *name,
 			     struct sandbox_row *ret_row, struct error *error)
 {
 	if (store_sandbox_page(core->store, workspace, false, SANDBOX_ENDED, name, 0, NULL, 1,
-			       take_row, ret_row, error) < 0)
+			       row_take, ret_row, error) < 0)
 		return -1;
 	return id_is_set(&ret_row->id) ? 1 : 0;
 }
@@ -182,7 +183,7 @@ int sandbox_find_row(struct core *core, const struct principal *principal, const
 {
 	struct sandbox *sandbox;
 	struct id id;
-	if (find_live(core, principal, id_or_name, &sandbox, error) == 0) {
+	if (sandbox_find_live(core, principal, id_or_name, &sandbox, error) == 0) {
 		sandbox_row_copy(&sandbox->row, ret_row);
 		return 0;
 	}
@@ -196,7 +197,7 @@ int sandbox_find_row(struct core *core, const struct principal *principal, const
 		return -1;
 	if (found == 0 || !row_visible(principal, &row)) {
 		sandbox_row_done(&row);
-		return not_found(id_or_name, error);
+		return sandbox_not_found(id_or_name, error);
 	}
 	*ret_row = row;
 	return 0;
@@ -205,7 +206,7 @@ int sandbox_find_row(struct core *core, const struct principal *principal, const
 int sandbox_find(struct core *core, const struct principal *principal, const char *id_or_name,
 		 struct sandbox **ret_sandbox, struct error *error)
 {
-	if (find_live(core, principal, id_or_name, ret_sandbox, error) == 0)
+	if (sandbox_find_live(core, principal, id_or_name, ret_sandbox, error) == 0)
 		return 0;
 	if (error->kind != ERROR_SANDBOX_NOT_FOUND)
 		return -1;
@@ -223,7 +224,7 @@ int sandbox_find(struct core *core, const struct principal *principal, const cha
 
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why)
 {
-	/* The first reason is the true one: a delete that follows only cleans up. */
+	/* The first reason counts: a later delete only cleans up. */
 	if (sandbox->row.end_reason != END_REASON_NONE)
 		return;
 	sandbox->row.end_reason = reason;
@@ -241,8 +242,8 @@ void sandbox_clock_deadline(struct sandbox *sandbox)
 	timers_wake_at(sandbox->core, life->deadline);
 }
 
-/* The time by which its deadline is counted. */
-static int64_t row_now(const struct sandbox_row *row)
+/* The time from which its deadline counts. */
+static int64_t row_deadline_now(const struct sandbox_row *row)
 {
 	return row->paused_wall != 0 ? row->paused_wall : clock_wall();
 }
@@ -251,7 +252,7 @@ int64_t sandbox_expires_in(const struct sandbox_row *row)
 {
 	if (row->deadline_wall == 0 || row->state == SANDBOX_ENDED)
 		return -1;
-	int64_t left = row->deadline_wall - row_now(row);
+	int64_t left = row->deadline_wall - row_deadline_now(row);
 	return left > 0 ? (left + NSEC_PER_SEC - 1) / NSEC_PER_SEC : 0;
 }
 
@@ -274,7 +275,7 @@ int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error 
 	sandbox->row.options &= ~(uint32_t)OPTION_TIMEOUT_UNASKED;
 	sandbox->row.timeout_seconds = seconds;
 	sandbox->row.deadline_wall =
-	    seconds == 0 ? 0 : row_now(&sandbox->row) + seconds * NSEC_PER_SEC;
+	    seconds == 0 ? 0 : row_deadline_now(&sandbox->row) + seconds * NSEC_PER_SEC;
 	if (store_sandbox_update(core->store, &sandbox->row, error) < 0) {
 		sandbox->row.options = options_before;
 		sandbox->row.timeout_seconds = seconds_before;
@@ -290,7 +291,7 @@ void sandbox_touch(struct sandbox *sandbox)
 {
 	struct sandbox_life *life = sandbox->life;
 	if (sandbox->row.paused_wall != 0)
-		return; /* it begins anew when its clock goes on */
+		return; /* idle time begins again when it is resumed */
 	life->active = clock_boot();
 	sandbox->row.active_wall = clock_wall();
 	if ((sandbox->row.idle_timeout_seconds == 0 && sandbox->row.auto_pause_seconds == 0) ||
@@ -343,7 +344,7 @@ void waiter_take_back(struct list *list)
 
 void waiters_finish(struct list *list, const struct error *error)
 {
-	/* Taken off first: a callback may add new ones, and those wait for what comes next. */
+	/* A callback may add new waiters: those wait for the next end. */
 	struct list due;
 	list_take_all(list, &due);
 	while (!list_empty(&due)) {

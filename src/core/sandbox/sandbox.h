@@ -30,19 +30,19 @@ struct sandbox_life;
 
 struct mount_spec {
 	enum mount_mode mode;
-	const char *path;      /* inside, absolute */
+	const char *path;      /* in the sandbox; absolute */
 	const char *host_path; /* for people */
-	int fd;                /* a grant of the client's (proto/folder_grant.h); not taken */
+	int fd;                /* the client's grant (proto/folder_grant.h); not taken */
 };
 
 struct pair {
 	const char *key, *value;
 };
 
-/* What a create asks for. 0 and NULL mean: the configured default. Borrowed. */
+/* What a create asks for. 0 and NULL stand for the configured default. Borrowed. */
 struct sandbox_spec {
-	/* NULL, or told of the id that it gets: before there is a row of it, in the same
-	 * transaction. `data` is sandbox_create()'s; -1 with *error refuses the create. */
+	/* NULL, or called with the new id before its row is written, in the same transaction.
+	 * `data` is sandbox_create()'s; -1 with *error refuses the create. */
 	int (*named)(void *data, const struct id *id, struct error *error);
 	const char *name;
 	const char *template;
@@ -58,7 +58,7 @@ struct sandbox_spec {
 	size_t environment_count, metadata_count, label_count;
 	const struct mount_spec *mounts;
 	size_t mount_count;
-	uint32_t wait_ms; /* for room, where there is none; 0: not at all */
+	uint32_t wait_ms; /* wait so long for room; 0: not at all */
 };
 
 /* How a sandbox came to be; the numbers are in the store. */
@@ -70,12 +70,12 @@ struct phase {
 };
 #define SANDBOX_PHASES_MAX (SPAWN_PHASES_MAX + 4)
 
-/* What the last pause gave back to the host, as far as this daemon knows. */
+/* What the last pause of this daemon gave back to the host. */
 struct pause_report {
 	bool known;
-	bool complete; /* false: it was woken, or it took too long */
+	bool complete; /* false: it was resumed, or RECLAIM took too long */
 	uint64_t memory_before, memory_after, microseconds;
-	char failure[96]; /* not `known`: why nothing was taken back; "" where it was not tried */
+	char failure[96]; /* not `known`: why nothing was taken back; "": not tried */
 };
 
 struct sandbox {
@@ -87,15 +87,15 @@ struct sandbox {
 	struct list execs;        /* struct exec, newest last */
 	struct list operations;   /* struct file_operation_handle */
 	uint64_t next_operation;
-	uint32_t queued_ms; /* so long its create waited for room */
+	uint32_t queued_ms; /* how long its create waited for room */
 	struct phase phases[SANDBOX_PHASES_MAX];
 	uint32_t phase_count;
 	struct spawn_counters counters; /* last seen: core/counters.h */
 	struct pause_report pause;
-	struct sandbox_life *life; /* what is under way: core_private.h */
+	struct sandbox_life *life; /* what core/ knows beside it: core_private.h */
 };
 
-/* Calls back when it is running (init configured), with `sandbox`; or with error. */
+/* Calls back with `sandbox` when it runs (its init is configured), or with error. */
 NODISCARD int sandbox_create(struct core *core, const struct principal *principal,
 			     const struct sandbox_spec *spec,
 			     void (*done)(void *data, struct sandbox *sandbox,
@@ -107,21 +107,22 @@ NODISCARD int sandbox_create(struct core *core, const struct principal *principa
 NODISCARD int sandbox_find(struct core *core, const struct principal *principal,
 			   const char *id_or_name, struct sandbox **ret_sandbox,
 			   struct error *error);
-/* Also finds tombstones: fills a row that the caller frees. */
+/* Finds tombstones too; the caller frees the row. */
 NODISCARD int sandbox_find_row(struct core *core, const struct principal *principal,
 			       const char *id_or_name, struct sandbox_row *ret_row,
 			       struct error *error);
 struct sandbox *sandbox_by_id(struct core *core, const struct id *id);
 
-/* The transitions. Each is allowed from the states its arrow leaves; doing what is done already is
- * success. done(data, error): error is NULL on success; done may be NULL. */
+/* The transitions. Each is allowed from the states that its arrow leaves; it succeeds at once when
+ * the sandbox is in the wanted state. done(data, error): error is NULL on success; done may be
+ * NULL. */
 #define SANDBOX_DONE void (*done)(void *data, const struct error *error), void *data
 NODISCARD int sandbox_stop(struct sandbox *sandbox, const struct principal *principal, SANDBOX_DONE,
 			   struct error *error);
 NODISCARD int sandbox_start(struct sandbox *sandbox, const struct principal *principal,
 			    SANDBOX_DONE, struct error *error);
-/* The folders that it was created with, once more: a daemon that was restarted does not have them.
- * For the next start; their order does not matter. */
+/* Gives the folders of its create again, in any order, for the next start: a restarted daemon does
+ * not have them. */
 NODISCARD int sandbox_give_folders(struct sandbox *sandbox, const struct principal *principal,
 				   const struct mount_spec *mounts, size_t count,
 				   struct error *error);
@@ -134,19 +135,19 @@ NODISCARD int sandbox_delete(struct sandbox *sandbox, const struct principal *pr
 			     enum end_reason reason, const char *why, SANDBOX_DONE,
 			     struct error *error);
 
-/* Makes it ready for work: running and connected. Where `wake` says so, resumes a paused one and
- * starts a stopped one (else SANDBOX_STATE); waits for a transition or a reconnect under way; the
- * callback comes when it is ready. Counts as activity. */
+/* Makes it ready for work: running and connected. With `wake` it resumes a paused sandbox and
+ * starts a stopped one; without it fails with SANDBOX_STATE or SANDBOX_PAUSED. Waits for a
+ * transition or a reconnect that is under way. Counts as activity. */
 NODISCARD int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bool wake,
 			    SANDBOX_DONE, struct error *error);
-/* --- wait.c: what is waited for --- */
+/* --- wait.c --- */
 
-/* Told, in a later turn, whenever its state has changed or one of its commands has ended. In state
- * SANDBOX_ENDED it is the last call. */
+/* Called in a later turn whenever its state has changed or one of its commands has ended. The call
+ * in state SANDBOX_ENDED is the last one. */
 struct sandbox_watcher {
 	struct list link;
 	void (*changed)(struct sandbox_watcher *watcher, struct sandbox *sandbox);
-	/* The daemon ends, the sandbox does not: the last call. */
+	/* The daemon ends and the sandbox does not: the last call. */
 	void (*lost)(struct sandbox_watcher *watcher, const struct error *error);
 };
 void sandbox_watch(struct sandbox *sandbox, struct sandbox_watcher *watcher);
@@ -155,54 +156,56 @@ void sandbox_unwatch(struct sandbox_watcher *watcher);
 enum wait_for { WAIT_RUNNING, WAIT_STOPPED, WAIT_PAUSED, WAIT_ENDED, WAIT_IDLE };
 /* "running" and so on; -1 with INVALID. */
 NODISCARD int wait_for_parse(const char *text, enum wait_for *ret_what, struct error *error);
-/* Waits until it is so; idle: it runs, and no command does in it. done is called once, with the
- * sandbox (its state may be SANDBOX_ENDED) or an error: WAIT_TIMED_OUT says what it is now,
- * SANDBOX_ENDED that it will never be so. */
+/* Waits for a state; idle: it runs and no command runs in it. done is called once, with the sandbox
+ * (its state may be SANDBOX_ENDED) or an error: WAIT_TIMED_OUT with its state now, or
+ * SANDBOX_ENDED: it will never be in that state. */
 struct sandbox_wait;
 NODISCARD int sandbox_wait(struct sandbox *sandbox, enum wait_for what, uint32_t timeout_ms,
 			   void (*done)(void *data, struct sandbox *sandbox,
 					const struct error *error),
 			   void *data, struct sandbox_wait **ret_wait, struct error *error);
-/* done is not called any more. */
+/* done will not be called. */
 void sandbox_wait_cancel(struct sandbox_wait *wait);
 
-/* Takes no new commands from now on; those that run may end, for at most that long; then it is
- * stopped or, with then_delete, deleted: done comes then. Goes on after a restart of the daemon. */
+/* It takes no new commands from now on. When those that run have ended, or the time is over, it is
+ * stopped or, with then_delete, deleted, and done is called. A restarted daemon continues a drain.
+ */
 NODISCARD int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
 			    uint32_t timeout_seconds, bool then_delete, SANDBOX_DONE,
 			    struct error *error);
-/* It takes commands again; who waits for the drain is told CANCELLED. */
+/* It takes commands again; waiters of the drain get CANCELLED. */
 NODISCARD int sandbox_drain_cancel(struct sandbox *sandbox, struct error *error);
-/* Does a command run in it? The interpreter of a code context is none. */
+/* Does a command run in it? The interpreter of a code context does not count. */
 bool sandbox_busy(const struct sandbox *sandbox);
 
 /* --- change.c --- */
 
-/* What is to be changed; nothing else is. Borrowed for the length of the call. */
+/* What to change; the rest stays. Borrowed for the length of the call. */
 struct sandbox_change {
 	bool name_set;
-	const char *name;                     /* NULL: it has none any more */
+	const char *name;                     /* NULL: remove the name */
 	const struct pair *metadata, *labels; /* merged in; a value of NULL removes the key */
 	size_t metadata_count, label_count;
 	bool timeout_set, idle_timeout_set, auto_pause_set;
 	uint32_t timeout_seconds; /* from now on; 0 = none */
 	uint32_t idle_timeout_seconds, auto_pause_seconds;
-	uint32_t options, options_mask; /* enum sandbox_option: those in the mask become so */
-	struct limits limits;           /* cpu, memory, pids; 0 = as it is */
+	uint32_t options,
+	    options_mask;     /* enum sandbox_option: the options in the mask get these values */
+	struct limits limits; /* cpu, memory, pids; 0 = as it is */
 };
-/* All of it or nothing. done: it is so and stored. */
+/* Changes everything or nothing. done: it is changed and stored. */
 NODISCARD int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
 			     const struct sandbox_change *change, SANDBOX_DONE,
 			     struct error *error);
 
 /* Asks the spawner for its counters; done when sandbox->counters is fresh. */
 NODISCARD int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
-/* New cpu, memory and pids; 0 = as it is. Holds at once where it runs or is paused, else from its
- * next start; done: it is so and stored. All or nothing: LIMIT_EXCEEDED where it uses more memory
- * than that, and what can be dropped does not help. */
+/* New cpu, memory and pids; 0 = as it is. Valid at once if it runs or is paused, else from its next
+ * start. Changes all or nothing; done: it is changed and stored. LIMIT_EXCEEDED if it uses more
+ * memory than that and dropping caches does not help. */
 NODISCARD int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principal,
 				 const struct limits *limits, SANDBOX_DONE, struct error *error);
-/* New absolute time-out from now; 0 = none. Stored, and told to the init. */
+/* A new absolute time-out from now; 0 = none. Stored, and sent to the init. */
 NODISCARD int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error *error);
 void sandbox_touch(struct sandbox *sandbox);
 

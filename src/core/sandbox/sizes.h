@@ -1,5 +1,4 @@
-/* Sizes by name: cpu and memory that go together. The one table; a create and `GET /v1/limits` read
- * it. */
+/* Sizes by name: cpu and memory that go together. Read by a create and by `GET /v1/limits`. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,9 +12,9 @@ struct sandbox_size {
 	uint64_t memory;
 };
 
-/* The smallest first; without a name at the end. */
+/* The smallest first; an entry without a name ends it. */
 extern const struct sandbox_size sandbox_sizes[];
-/* NULL: there is none of that name. */
+/* NULL for an unknown name. */
 const struct sandbox_size *sandbox_size_find(const char *name);
-/* Whether a sandbox may be so large; a maximum of 0 is none. */
+/* May a sandbox be so large? A maximum of 0 is none. */
 bool sandbox_size_fits(const struct sandbox_size *size, const struct limits *maximum);

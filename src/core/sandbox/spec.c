@@ -1,5 +1,5 @@
-/* Is what a create asks for allowed here? Turns a spec into a row, or says which field is wrong,
- * its value and what is allowed. Called by sandbox_create(); does not block. */
+/* Checks what a create asks for: makes a row of it, or names the wrong field, its value and what is
+ * allowed. Called by sandbox_create(); does not block. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "proto/folder_grant.h"
 #include "proto/tiers.h"
 
-/* How a quantity is written in the API. */
+/* The unit of a quantity in the API. */
 enum unit { UNIT_COUNT, UNIT_CPUS, UNIT_MEGABYTES };
 
 struct quantity {
@@ -44,7 +44,7 @@ static int quantity_check(const struct quantity *quantity, struct error *error)
 			 quantity->field, value, minimum, maximum);
 }
 
-/* What was asked for, else the default; a configured maximum of 0 is the built-in one. */
+/* The value, or the default for 0. */
 #define OR(value, otherwise) ((value) ? (value) : (otherwise))
 
 static int check_limits(const struct config *config, const struct limits *asked,
@@ -60,7 +60,7 @@ static int check_limits(const struct config *config, const struct limits *asked,
 	    .files = OR(asked->files, OR(defaults->files, SANDBOX_FILES_DEFAULT)),
 	};
 	uint64_t inodes_max = OR(maximum->inodes, SANDBOX_INODES_MAX);
-	/* A larger disk is for more files, unless it is said otherwise. */
+	/* A larger disk gets more inodes, unless a number of them is asked for. */
 	uint64_t inodes =
 	    MAX(OR(defaults->inodes, SANDBOX_INODES_DEFAULT), limits.disk / (16 * KIB));
 	limits.inodes = OR(asked->inodes, MIN(inodes, inodes_max));
@@ -126,8 +126,8 @@ static int check_timeouts(const struct config *config, const struct sandbox_spec
 {
 	uint32_t timeout = spec->timeout_seconds;
 	if (!spec->timeout_set && timeout == 0) {
-		/* The default is for those who said nothing: an idle time-out, or that it is to
-		 * stay, says how long it lives. */
+		/* The default time-out is for requests that do not say how long it lives: an idle
+		 * time-out or `persistent` says so. */
 		bool said = spec->idle_timeout_seconds != 0 || spec->options & OPTION_PERSISTENT;
 		timeout = said ? timeout_longest(config) : config->timeout_seconds;
 		row->options |= said ? 0u : OPTION_TIMEOUT_UNASKED;
@@ -181,13 +181,13 @@ static int check_tier(const struct core *core, enum tier asked, uint32_t *ret_ti
 	return 0;
 }
 
-static int pack(struct buffer *buffer, const char *text)
+static int text_pack(struct buffer *buffer, const char *text)
 {
 	return buffer_append(buffer, text, strlen(text) + 1);
 }
 
-/* Hands the buffer's bytes to a row. */
-static char *take(struct buffer *buffer, uint32_t *ret_size)
+/* Moves the buffer's bytes into a row. */
+static char *packed_take(struct buffer *buffer, uint32_t *ret_size)
 {
 	*ret_size = (uint32_t)buffer->size;
 	return TAKE_PTR(buffer->data);
@@ -197,7 +197,7 @@ static int check_environment(const struct sandbox_spec *spec, struct sandbox_row
 			     struct error *error)
 {
 	DONE_BUFFER struct buffer packed = BUFFER(SANDBOX_ENVIRONMENT_BYTES_MAX);
-	/* The template's own come on top of it. */
+	/* The template's own environment is added later. */
 	const size_t maximum = EXEC_ENV_MAX - 64;
 	if (spec->environment_count > maximum)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
@@ -209,18 +209,18 @@ static int check_environment(const struct sandbox_spec *spec, struct sandbox_row
 			return error_set(error, ERROR_INVALID,
 					 "env: a name must not be empty or hold `=`: `%.64s`", key);
 		if (buffer_append_text(&packed, key) < 0 || buffer_append_text(&packed, "=") < 0 ||
-		    pack(&packed, value) < 0)
+		    text_pack(&packed, value) < 0)
 			return error_set(error, ERROR_LIMIT_EXCEEDED, "env has more than %d bytes",
 					 SANDBOX_ENVIRONMENT_BYTES_MAX);
 	}
-	row->environment = take(&packed, &row->environment_size);
+	row->environment = packed_take(&packed, &row->environment_size);
 	return 0;
 }
 
 static int check_pairs(const struct principal *principal, const struct sandbox_spec *spec,
 		       struct sandbox_row *row, struct error *error)
 {
-	struct pair labels[LABELS_MAX + 1]; /* one too many is refused below */
+	struct pair labels[LABELS_MAX + 1]; /* labels_pack() refuses one too many */
 	size_t count = MIN(spec->label_count, ARRAY_SIZE(labels));
 	struct ephemeral_name name;
 	if (metadata_pack(spec->metadata, spec->metadata_count, &row->metadata, &row->metadata_size,
@@ -232,8 +232,8 @@ static int check_pairs(const struct principal *principal, const struct sandbox_s
 	return labels_pack(labels, count, &row->labels, &row->labels_size, error);
 }
 
-/* Absolute, below the root, without "." and ".." parts: the init resolves it in the sandbox's own
- * root, this is for a clear answer. */
+/* An absolute path below the root, without "." and "..". Only for a clear error: the init resolves
+ * it in the sandbox's own root. */
 static bool mount_path_valid(const char *path)
 {
 	if (path[0] != '/' || strlen(path) >= GUEST_PATH_MAX)
@@ -274,11 +274,11 @@ static int check_mounts(const struct principal *principal, const struct sandbox_
 		if (mount->fd < 0 || !mode)
 			return error_set(error, ERROR_INVALID, "mounts: entry %zu has no folder",
 					 i);
-		if (pack(&packed, mode) < 0 || pack(&packed, mount->path) < 0 ||
-		    pack(&packed, mount->host_path ? mount->host_path : "") < 0)
+		if (text_pack(&packed, mode) < 0 || text_pack(&packed, mount->path) < 0 ||
+		    text_pack(&packed, mount->host_path ? mount->host_path : "") < 0)
 			return error_set(error, ERROR_LIMIT_EXCEEDED, "mounts: a path is too long");
 	}
-	row->mounts = take(&packed, &row->mounts_size);
+	row->mounts = packed_take(&packed, &row->mounts_size);
 	return 0;
 }
 

@@ -58,7 +58,7 @@ static void transition_enter(struct sandbox *sandbox, const struct sandbox_row *
 	log_debug("sandbox %s is %s", sandbox->row.id.text, state_facts(sandbox->row.state)->name);
 }
 
-/* A bug: tests end here, a daemon in use goes on with the state that it has. */
+/* A bug: a test build ends, a daemon logs it and keeps the state. */
 static void step_impossible(const struct sandbox *sandbox, enum sandbox_event event,
 			    struct error *error)
 {
@@ -70,8 +70,9 @@ static void step_impossible(const struct sandbox *sandbox, enum sandbox_event ev
 #endif
 }
 
-static int step(struct sandbox *sandbox, enum sandbox_event event, bool force,
-		int (*write)(void *data, struct error *error), void *data, struct error *error)
+static int sandbox_enter(struct sandbox *sandbox, enum sandbox_event event, bool force,
+			 int (*write)(void *data, struct error *error), void *data,
+			 struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
 	struct sandbox_row before = sandbox->row;
@@ -97,7 +98,7 @@ static int step(struct sandbox *sandbox, enum sandbox_event event, bool force,
 		life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
 	} else {
 		life->active_stored = sandbox->row.active_wall;
-		/* The row is written; an exec's may still wait for it. */
+		/* The row of an exec may still wait to be written. */
 		if (!life->execs_unsaved)
 			life->save_at = 0;
 	}
@@ -115,18 +116,18 @@ int sandbox_step_written(struct sandbox *sandbox, enum sandbox_event event,
 			 int (*write)(void *data, struct error *error), void *data,
 			 struct error *error)
 {
-	return step(sandbox, event, false, write, data, error);
+	return sandbox_enter(sandbox, event, false, write, data, error);
 }
 
 int sandbox_step(struct sandbox *sandbox, enum sandbox_event event, struct error *error)
 {
-	return step(sandbox, event, false, sandbox_write_row, sandbox, error);
+	return sandbox_enter(sandbox, event, false, sandbox_write_row, sandbox, error);
 }
 
 void sandbox_force_step(struct sandbox *sandbox, enum sandbox_event event)
 {
 	struct error error;
-	if (step(sandbox, event, true, sandbox_write_row, sandbox, &error) < 0)
+	if (sandbox_enter(sandbox, event, true, sandbox_write_row, sandbox, &error) < 0)
 		log_error("%s; what cannot be written is tried again", error.message);
 }
 

@@ -1,5 +1,5 @@
-/* The table of templates and how a name becomes one of them. Called by spec.c for every
- * create and by the edges that list them. Pure; nothing blocks. */
+/* The table of templates and the lookup by name. Called by spec.c for every create and by the edges
+ * that list them. Pure; nothing blocks. */
 #include "core/sandbox/template.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "base/limits.h"
 #include "proto/spawner_messages.h"
 
-/* /opt/venv and /opt/npm come first: what is installed inside is found before what the host has.
- * NODE_PATH: node, unlike python, does not look for globally installed packages by itself. */
+/* /opt/venv and /opt/npm come first: packages installed inside are found before the host's.
+ * NODE_PATH: node, unlike python, does not search globally installed packages by itself. */
 static const char host_environment[] =
     "PATH=/opt/venv/bin:/opt/npm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0"
     "VIRTUAL_ENV=/opt/venv\0"
@@ -76,7 +76,7 @@ const struct template *template_find(const char *name)
 	return NULL;
 }
 
-/* A package manager touches one of these whatever it does. */
+/* A package manager changes at least one of these. */
 static const char *const host_marks[] = {
     "/usr",           "/usr/bin",         "/usr/sbin",           "/usr/lib",
     "/usr/local/bin", "/etc/ld.so.cache", "/var/lib/dpkg/status"};

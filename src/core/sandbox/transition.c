@@ -1,6 +1,6 @@
-/* Stop, start, pause, resume, and making a sandbox ready for work. Called by the edges; does not
- * block but for the store. Each transition is a row first, then a request to the spawner, and its
- * answer settles it; asking for what is under way already joins those who wait for it. */
+/* Stop, start, pause, resume, and making a sandbox ready for work. Each transition writes the row,
+ * then asks the spawner; the answer ends it. A wish for a transition that is under way waits for
+ * the same end. Called by the edges; blocks for the store only. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 #include "core/account/budget.h"
 #include "core/core_private.h"
 
-/* It is paused; those who asked for that do not wait any longer for RECLAIM. */
+/* It is paused; nobody waits for RECLAIM any longer. */
 static void pause_finish(struct sandbox *sandbox)
 {
 	sandbox->life->transition.asked = false;
@@ -18,7 +18,7 @@ static void pause_finish(struct sandbox *sandbox)
 	waiters_finish(&sandbox->life->transition.waiters, NULL);
 }
 
-/* The transition that was wished for is in the row, and `done` waits for its end. */
+/* Writes the state of the transition that is wished for; `done` waits for its end. */
 static int transition_begin(struct sandbox *sandbox, const struct principal *principal,
 			    enum sandbox_event wish, SANDBOX_DONE, struct error *error)
 {
@@ -38,7 +38,7 @@ static int transition_begin(struct sandbox *sandbox, const struct principal *pri
 	return -1;
 }
 
-/* The transition has come to an end. */
+/* The transition ends. */
 static void transition_end(struct sandbox *sandbox, enum sandbox_event event,
 			   const struct error *error)
 {
@@ -56,7 +56,7 @@ static bool transition_left(struct sandbox *sandbox, const struct error *error)
 	return true;
 }
 
-/* transition_begin(), then the request to the spawner; when that cannot be sent, everything is as
+/* transition_begin() and the request to the spawner; if that cannot be sent, the state is as
  * before. */
 static int transition_begin_asking(struct sandbox *sandbox, const struct principal *principal,
 				   enum sandbox_event wish, struct spawn_message *message,
@@ -91,7 +91,7 @@ static int wish_grant(struct sandbox *sandbox, const struct principal *principal
 		return sandbox_ready(sandbox, principal, true, done, data, error);
 	if (action != SANDBOX_ACTION_DONE && action != SANDBOX_ACTION_JOIN)
 		return 1;
-	/* It is paused, but who asked is told what the host got back, too. */
+	/* A pause also tells what the host got back: wait for that. */
 	if (action == SANDBOX_ACTION_JOIN || sandbox->life->transition.asked)
 		return waiter_add(sandbox, &sandbox->life->transition.waiters, done, data, 0, false,
 				  error);
@@ -108,7 +108,7 @@ static void on_killed(const struct sandbox_answer *answer)
 	if (!answer->error)
 		counters_take(sandbox, &answer->reply->counters);
 	if (answer->error && answer->error->kind != ERROR_SANDBOX_NOT_FOUND) {
-		/* Something of it may live still: tried again until the spawner agrees. */
+		/* Some of its processes may still live: tried again until the spawner agrees. */
 		log_error("sandbox %s cannot be stopped, trying again: %s", sandbox->row.id.text,
 			  answer->error->message);
 		waiters_finish(&sandbox->life->transition.waiters, answer->error);
@@ -118,8 +118,7 @@ static void on_killed(const struct sandbox_answer *answer)
 	log_info("sandbox %s is stopped", sandbox->row.id.text);
 	link_drop(sandbox, NULL);
 	exec_all_lost(sandbox);
-	/* Whoever waited for one of them may have begun something else: a one-shot run is deleted.
-	 */
+	/* A waiter of one of them may have begun something else: a one-shot deletes its sandbox. */
 	if (sandbox->row.state == SANDBOX_STOPPING)
 		transition_end(sandbox, SANDBOX_EVENT_KILLED, NULL);
 }
@@ -155,7 +154,7 @@ int sandbox_stop(struct sandbox *sandbox, const struct principal *principal, SAN
 		stop_kill(sandbox);
 		return 0;
 	}
-	/* Somewhat more: the init needs the end of its grace to kill and exit. */
+	/* Somewhat longer: the init kills and exits at the end of its grace. */
 	transition_due_in(sandbox, STOP_GRACE_MS + 500);
 	return 0;
 }
@@ -168,7 +167,7 @@ void start_failed(struct sandbox *sandbox, const struct error *error)
 		return;
 	log_warning("sandbox %s could not be started: %s", sandbox->row.id.text, copy.message);
 	activity_failed(sandbox, "start", &copy);
-	/* Whatever came to life ends, then it is `stopped` again. */
+	/* Processes that exist already are killed; then it is `stopped` again. */
 	stop_by_force(sandbox, SANDBOX_EVENT_BOOT_FAILED);
 	waiters_finish(&sandbox->life->transition.waiters, &copy);
 	waiters_finish(&sandbox->life->ready, &copy);
@@ -205,7 +204,7 @@ int sandbox_start(struct sandbox *sandbox, const struct principal *principal, SA
 	return 0;
 }
 
-/* No error is one: a host that gives nothing back has a paused sandbox as well. */
+/* An error changes nothing: the sandbox is paused all the same. */
 static void on_reclaimed(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
@@ -241,7 +240,7 @@ static void on_frozen(const struct sandbox_answer *answer)
 		link_send_deadline(sandbox);
 		return;
 	}
-	/* From here on it is paused, whatever becomes of the rest. */
+	/* It is paused, even if RECLAIM fails. */
 	struct error error;
 	sandbox->pause = (struct pause_report){0};
 	sandbox_force_step(sandbox, SANDBOX_EVENT_FROZEN);
@@ -272,7 +271,7 @@ static void resume_finish(struct sandbox *sandbox, enum sandbox_event event)
 	bool runs = sandbox_action(sandbox, event) == SANDBOX_ACTION_RUN;
 	if (runs && sandbox->life->transition.asked)
 		pause_finish(sandbox);
-	/* Those who were told may have begun something else. */
+	/* A waiter may have begun something else. */
 	if (!runs || sandbox_action(sandbox, event) != SANDBOX_ACTION_RUN)
 		return;
 	sandbox_force_step(sandbox, event);
@@ -315,8 +314,8 @@ static void on_thawed_again(const struct sandbox_answer *answer)
 			    answer->error->message);
 }
 
-/* The others look after themselves: a stop and a delete are asked for again until they are true,
- * and a boot that took too long is followed by one of the two. */
+/* Other requests need nothing: KILL and DESTROY are repeated until they succeed, and one of them
+ * follows a boot that took too long. */
 void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply)
 {
 	struct sandbox *sandbox = sandbox_by_id(core, &reply->sandbox);
@@ -350,8 +349,8 @@ void transition_due(struct sandbox *sandbox)
 	}
 }
 
-/* Paused or stopped, and this request may not change that. */
-static int asleep(const struct sandbox *sandbox, struct error *error)
+/* It is paused or stopped, and this request may not wake it. */
+static int sandbox_asleep_error(const struct sandbox *sandbox, struct error *error)
 {
 	bool stopped =
 	    sandbox->row.state == SANDBOX_STOPPED || sandbox->row.state == SANDBOX_STOPPING;
@@ -363,14 +362,14 @@ static int asleep(const struct sandbox *sandbox, struct error *error)
 	    stopped ? "start" : "resume");
 }
 
-/* One of those who wait may wake it: all get what they wait for. Else nobody does. */
-static void wake_or_fail(struct sandbox *sandbox)
+/* If one of the waiters may wake it, all of them get what they wait for; else none does. */
+static void ready_wake_or_fail(struct sandbox *sandbox)
 {
 	struct error error;
 	bool wake = false;
 	list_each (&sandbox->life->ready, node)
 		wake |= list_entry(node, struct waiter, link)->wake;
-	int result = !wake ? asleep(sandbox, &error)
+	int result = !wake ? sandbox_asleep_error(sandbox, &error)
 		     : sandbox->row.state == SANDBOX_PAUSED
 			 ? sandbox_resume(sandbox, NULL, NULL, NULL, &error)
 			 : sandbox_start(sandbox, NULL, NULL, NULL, &error);
@@ -383,7 +382,7 @@ void ready_settle(struct sandbox *sandbox)
 	if (list_empty(&sandbox->life->ready))
 		return;
 	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
-		wake_or_fail(sandbox);
+		ready_wake_or_fail(sandbox);
 	else if (sandbox->row.state == SANDBOX_RUNNING && sandbox->guest_ready)
 		waiters_finish(&sandbox->life->ready, NULL);
 	else if (sandbox->row.state == SANDBOX_RUNNING &&
@@ -398,16 +397,16 @@ static void on_woken(const struct sandbox_answer *answer)
 		return;
 	if (answer->current)
 		sandbox->life->transition.asked = false;
-	/* The answer to FREEZE says what became of the pause, and those who wait have begun what
-	 * they need. Where nobody waits any more, it runs all the same. */
+	/* The answer to FREEZE ends the pause. If that has come first, the sandbox was thawed after
+	 * it: it runs. */
 	if (!answer->error)
 		resume_finish(sandbox, SANDBOX_EVENT_THAWED_LATE);
 }
 
-/* Who needs it does not wait until it stands still: the spawner takes the pause back, and whoever
- * asked for that is told. Where it came too late it is paused first, and resumed for the request.
- */
-static void stop_pausing(struct sandbox *sandbox)
+/* A request needs it while it is being paused: the spawner is asked to take the pause back, and
+ * those who asked for the pause get an error. If that comes too late, it is paused first and then
+ * resumed. */
+static void pause_take_back(struct sandbox *sandbox)
 {
 	struct error error;
 	if (transition_ask(sandbox, SPAWN_THAW, on_woken, NULL, &error) < 0)
@@ -426,7 +425,7 @@ int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bo
 	bool stopped = state == SANDBOX_STOPPING || state == SANDBOX_STOPPED;
 	wake |= paused && (sandbox->row.options & OPTION_WAKE_ON_READ);
 	if ((paused || stopped) && !wake)
-		return asleep(sandbox, error);
+		return sandbox_asleep_error(sandbox, error);
 	if (state == SANDBOX_RUNNING) {
 		sandbox_touch(sandbox);
 		if (sandbox->guest_ready) {
@@ -438,7 +437,7 @@ int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bo
 			return -1;
 		}
 	}
-	/* A boot has its own time-outs, which are longer. */
+	/* A boot has longer time-outs of its own. */
 	int64_t until = clock_boot() + (sandbox->row.state == SANDBOX_RUNNING
 					    ? READY_TIMEOUT_MS
 					    : SPAWN_BOOT_TIMEOUT_MS + READY_TIMEOUT_MS) *
@@ -448,8 +447,8 @@ int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bo
 	if (wake)
 		activity_woken_by(sandbox, principal);
 	if (sandbox->row.state == SANDBOX_PAUSING)
-		stop_pausing(sandbox);
-	/* Only the states that begin something; a failure at once is told in a later turn. */
+		pause_take_back(sandbox);
+	/* These states begin something; a later turn of the loop tells a failure. */
 	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
 		sandbox_later(sandbox, ready_settle);
 	return 0;

@@ -1,6 +1,6 @@
-/* Who waits for what a sandbox does, and draining it. Watchers are told in a later turn of the
- * loop, never from within a change; a drain is looked at by the timers, which every change wakes.
- * Called by the edges and by the rest of core/; does not block but for the store. */
+/* Watchers of a sandbox, waiting for a state, draining. Watchers are told in a later turn of the
+ * loop, never during a change; the timers continue a drain, and every change wakes them. Called by
+ * the edges and by the rest of core/; blocks for the store only. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ void sandbox_unwatch(struct sandbox_watcher *watcher)
 	list_remove(&watcher->link);
 }
 
-/* Each may remove itself and others: what is told is taken from a list that only shrinks. */
+/* Each may remove itself and others, so the loop takes them from a list that only gets shorter. */
 static void watchers_tell(struct sandbox *sandbox, bool last)
 {
 	struct list due;
@@ -107,7 +107,7 @@ int wait_for_parse(const char *text, enum wait_for *ret_what, struct error *erro
 
 struct sandbox_wait {
 	struct sandbox_watcher watcher;
-	uv_timer_t timer; /* its time-out, or what is so at once */
+	uv_timer_t timer; /* its time-out; 0 if the wait is over at once */
 	struct core *core;
 	struct id id;
 	enum wait_for what;
@@ -171,7 +171,7 @@ static void wait_time(uv_timer_t *timer)
 		wait_end(wait, sandbox, NULL);
 		return;
 	}
-	/* Its end is told before it is gone. */
+	/* Watchers are told of the end before the sandbox is freed. */
 	if (!sandbox)
 		error_set(&error, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended", wait->id.text);
 	else
@@ -206,7 +206,7 @@ int sandbox_wait(struct sandbox *sandbox, enum wait_for what, uint32_t timeout_m
 
 /* --- drain --- */
 
-/* Writes whether it is drained; nothing has changed when that fails. */
+/* Writes the drain into the row; nothing has changed when that fails. */
 static int drain_store(struct sandbox *sandbox, int64_t wall, uint32_t options, struct error *error)
 {
 	int64_t wall_before = sandbox->row.drain_wall;
@@ -254,7 +254,7 @@ int sandbox_drain_cancel(struct sandbox *sandbox, struct error *error)
 	return 0;
 }
 
-/* Nothing runs in it any more, or its time is over. */
+/* No command runs in it any more, or the time of the drain is over. */
 static int64_t drain_finish(struct sandbox *sandbox, int64_t now)
 {
 	const struct principal *principal = asker_principal(&sandbox->life->drained_by);
@@ -293,7 +293,7 @@ int64_t drain_check(struct sandbox *sandbox, int64_t now)
 	bool over = left <= 0 || !sandbox_busy(sandbox);
 	if (sandbox->row.state == SANDBOX_STOPPED)
 		return drain_stopped(sandbox, now);
-	/* Each of the others ends in another, which wakes the timers. */
+	/* Every other state is followed by one of these, which wakes the timers. */
 	bool paused = sandbox->row.state == SANDBOX_PAUSED;
 	if (sandbox->row.state != SANDBOX_RUNNING && !paused)
 		return NEVER;
@@ -301,7 +301,7 @@ int64_t drain_check(struct sandbox *sandbox, int64_t now)
 		return drain_finish(sandbox, now);
 	if (!paused)
 		return now + left;
-	/* What is frozen would never end. */
+	/* Frozen commands would never end. */
 	return sandbox_resume(sandbox, principal, NULL, NULL, &error) < 0 ? now + DRAIN_RETRY
 									  : NEVER;
 }
