@@ -13,6 +13,7 @@
 
 #define LABELS_MAX 32
 #define LABEL_MAX 63 /* of a key and of a value */
+#define LABELS_BYTES_MAX (LABELS_MAX * 2 * (LABEL_MAX + 1))
 
 /* Pairs packed for a row; LIMIT_EXCEEDED or INVALID says what is wrong with them. The caller owns
  * *ret_packed, which is NULL when there are none. */
