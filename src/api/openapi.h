@@ -1,4 +1,4 @@
-/* docs/openapi.json, compact, made at build time by embed.py. */
+/* The OpenAPI document (tools/openapi), compact, made at build time by embed.py. */
 #pragma once
 
 #include <stddef.h>

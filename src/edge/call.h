@@ -21,6 +21,7 @@
 #include "core/account/token.h"
 #include "core/account/access.h"
 #include "edge/edge.h"
+#include "edge/fields.h"
 #include "edge/json.h"
 #include "edge/query.h"
 #include "edge/route.h"

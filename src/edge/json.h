@@ -1,5 +1,5 @@
-/* JSON at the edge. Reading: strict (one object, no duplicate keys, bounded depth, every field
- * named in a table, anything else refused by name). Writing: straight into a bounded buffer, so
+/* JSON at the edge. Reading: strict (one object, no duplicate keys, bounded depth; its fields by a
+ * table, fields.h). Writing: straight into a bounded buffer, so
  * that an answer costs no tree. */
 #pragma once
 
@@ -38,31 +38,6 @@ NODISCARD int json_parse_message(const char *data, size_t size, json_t **ret_obj
 /* Drops a reference; NULL is fine. A tree of thousands of values takes milliseconds to free, so
  * that is done in a thread, by the share's turns. */
 void json_release(json_t *json, struct work_share *share);
-
-enum field_type {
-	FIELD_TEXT,   /* const char *; min..max bytes; no NUL can be in it */
-	FIELD_BOOL,   /* bool */
-	FIELD_UINT,   /* uint64_t; min..max */
-	FIELD_INT,    /* int64_t; any sign */
-	FIELD_NUMBER, /* double; at least 0, finite */
-	FIELD_OBJECT, /* json_t *, borrowed */
-	FIELD_ARRAY,  /* json_t *, borrowed */
-	FIELD_ANY,    /* json_t *, borrowed */
-};
-
-struct field {
-	const char *name;
-	enum field_type type;
-	void *to;
-	bool required;
-	uint64_t min, max; /* max 0 = no bound of its own */
-	bool *present;     /* NULL, or told whether it was given */
-	uint64_t max_here; /* 0, or this host's own maximum, which is told where max is passed */
-};
-
-/* Fills what `fields` names; null counts as not given. INVALID names the field. */
-NODISCARD int json_fields(const json_t *object, const struct field *fields, size_t count,
-			  struct error *error);
 
 /* --- writing --- */
 

@@ -167,6 +167,13 @@ static const struct sandbox *newest_live(const struct mcp_request *request)
 }
 
 /* Of a method that is no tool the error stays as it is. */
+static bool acts_on_whole(const struct mcp_tool *tool)
+{
+	const struct field *field = field_find(tool->fields, FIELDS_MCP, "sandbox_id", 10);
+	return tool->input ? strstr(tool->input, "\"required\":[\"sandbox_id\"]") != NULL
+			   : field && field->flags & FIELD_REQUIRED_TOLD;
+}
+
 static void refuse(struct mcp_request *request, const struct error *error)
 {
 	struct buffer text DONE_BUFFER = BUFFER(TEXT_MAX);
@@ -188,7 +195,7 @@ static void refuse(struct mcp_request *request, const struct error *error)
 		append_live(request, &text);
 	const char *told = buffer_text(&text) + (buffer_text(&text)[0] == ' ');
 	/* What acts on a sandbox as a whole (terminate) is not led to one that nobody meant. */
-	bool whole = strstr(request->tool->input, "\"required\":[\"sandbox_id\"]");
+	bool whole = acts_on_whole(request->tool);
 	const struct sandbox *newest = bound(request) || whole ? NULL : newest_live(request);
 	if (newest)
 		content_refuse_with(request, "sandbox_id", newest->row.id.text, told);

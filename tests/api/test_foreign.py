@@ -1,4 +1,4 @@
-"""Strangers: every operation of docs/openapi.json is tried with tokens that must not get through. Made of the document,
+"""Strangers: every operation of docs/openapi is tried with tokens that must not get through. Made of the document,
 so that an operation is tried as soon as it is described."""
 import json
 import re

@@ -1,4 +1,4 @@
-"""Requests made of docs/openapi.json (tests/lib/generate.py), every operation in turn: valid ones, such at the edge of
+"""Requests made of docs/openapi (tests/lib/generate.py), every operation in turn: valid ones, such at the edge of
 what is allowed, invalid and hostile ones. Whatever is sent, the answer is one that the document has, comes soon, is
 never a defect of the daemon's, and leaves it none the worse. What others add to the document is tried without a word
 here."""

@@ -1,4 +1,4 @@
-"""The API against its own description: every operation of docs/openapi.json is driven against a real
+"""The API against its own description: every operation of docs/openapi is driven against a real
 daemon, and each request and each answer is validated by the document."""
 import json
 import os

@@ -235,7 +235,7 @@ class UnixConnection(Connection):
 
 class Client:
     """The API over the Unix socket, or over TCP with a token. Whatever goes through it is held against
-    docs/openapi.json (contract.py), unless `checked` is False, here or for one request."""
+    docs/openapi (contract.py), unless `checked` is False, here or for one request."""
 
     def __init__(self, socket_path=None, port=None, token=None, timeout=60, user=None, checked=True):
         self.socket_path, self.port, self.token, self.timeout = socket_path, port, token, timeout

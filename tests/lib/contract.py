@@ -1,4 +1,4 @@
-"""docs/openapi.json, held against everything that the tests send and receive.
+"""The OpenAPI document (docs/openapi, merged), held against everything that the tests send and receive.
 
 The client of tests/lib/caisson.py gives every exchange to `Exchange`; what does not agree with the document is noted
 in `violations`, and tests/lib/suite.py fails the test during which it was noted. A request that is answered with
@@ -8,6 +8,8 @@ asks for what is not described, on purpose, says `checked=False`. CAISSON_CONTRA
 Schemas are compiled into closures, which say no more than yes or no (a record takes some 50 us that way); what they
 refuse, or do not know, is given to jsonschema, whose word counts."""
 import functools
+import importlib.machinery
+import importlib.util
 import json
 import os
 import re
@@ -15,7 +17,17 @@ import threading
 import urllib.parse
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-DOCUMENT = json.load(open(os.path.join(TOP, "docs/openapi.json"), encoding="utf-8"))
+
+
+def document():
+    """What tools/openapi makes of docs/openapi."""
+    loader = importlib.machinery.SourceFileLoader("openapi", os.path.join(TOP, "tools/openapi"))
+    tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("openapi", loader))
+    loader.exec_module(tool)
+    return json.loads(tool.merged())
+
+
+DOCUMENT = document()
 METHODS = ("get", "put", "post", "patch", "delete")
 OPERATIONS = {(method.upper(), path): operation for path, item in DOCUMENT["paths"].items()
               for method, operation in item.items() if method in METHODS}

@@ -1,4 +1,4 @@
-"""Makes requests of docs/openapi.json: valid ones, such at the edge of what is allowed, invalid and hostile ones.
+"""Makes requests of docs/openapi: valid ones, such at the edge of what is allowed, invalid and hostile ones.
 Nothing is random: the same document makes the same requests. Used by tests/api/test_generated.py and test_foreign.py."""
 import json
 import re

@@ -32,7 +32,7 @@ class Count:
     def __init__(self):
         self.lock = threading.RLock()
         self.passed, self.failed, self.skipped, self.unsteady = 0, [], [], []
-        self.driven = set()  # "METHOD path status" of docs/openapi.json
+        self.driven = set()  # "METHOD path status" of docs/openapi
         self.seen = set()    # names of tests, for the census
 
     def ok(self, name, seconds=None):

@@ -1,5 +1,5 @@
 """Runs one unittest file and prints a line "@{json}" per test, which tests/run counts, and one "%[json]" of what it has
-seen of docs/openapi.json. What goes against that document fails the test that sent or received it (contract.py)."""
+seen of docs/openapi. What goes against that document fails the test that sent or received it (contract.py)."""
 import argparse
 import importlib.util
 import json
@@ -23,11 +23,11 @@ class Result(unittest.TestResult):
         self.began = time.monotonic()
 
     def against_contract(self, test):
-        """What was sent or received since the last look and docs/openapi.json does not have."""
+        """What was sent or received since the last look and docs/openapi does not have."""
         found = contract.take()
         if found:
             self.failures.append((test, ""))
-            self.say(test, "bad", "against docs/openapi.json:\n" + "\n".join(found))
+            self.say(test, "bad", "against docs/openapi:\n" + "\n".join(found))
         return bool(found)
 
     def say(self, test, outcome, text=""):
@@ -56,7 +56,7 @@ class Result(unittest.TestResult):
         other = self.other(test)
         found = contract.take()
         if found and not other:
-            text += "\nagainst docs/openapi.json:\n" + "\n".join(found)
+            text += "\nagainst docs/openapi:\n" + "\n".join(found)
         if other and (other[1](text) if callable(other[1]) else re.search(other[1], text)):
             places.pop()
             self.say(test, "ok")

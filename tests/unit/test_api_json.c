@@ -149,7 +149,7 @@ static int fields(const char *text, struct error *error)
 	bool flag = false, given = false;
 	uint64_t count = 0;
 	double number = 0;
-	struct field table[] = {
+	struct field_to table[] = {
 	    {"name", FIELD_TEXT, &name, true, 1, 5},
 	    {"flag", FIELD_BOOL, &flag},
 	    {"count", FIELD_UINT, &count, false, 2, 9, .present = &given},
@@ -158,7 +158,7 @@ static int fields(const char *text, struct error *error)
 	};
 	if (json_parse(text, strlen(text), &json, error) < 0)
 		return -2;
-	int result = json_fields(json, table, ARRAY_SIZE(table), error);
+	int result = json_fields(json, table, ARRAY_SIZE(table), FIELDS_REST, error);
 	json_decref(json);
 	return result;
 }

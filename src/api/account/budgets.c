@@ -124,14 +124,14 @@ static int parse_budget(const json_t *json, struct budget_wish *wish, struct err
 {
 	const char *what = NULL, *period = NULL;
 	json_t *maximum = NULL;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"what", FIELD_TEXT, &what, true, 1, 32},
 	    {"period", FIELD_TEXT, &period, true, 1, 32},
 	    {"maximum", FIELD_ANY, &maximum},
 	};
 	if (!json_is_object(json))
 		return error_set(error, ERROR_INVALID, "field `budgets` must hold objects");
-	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0 ||
+	if (json_fields(json, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0 ||
 	    parse_kind(what, period, &wish->what, &wish->period, error) < 0)
 		return -1;
 	return parse_maximum(maximum, wish->what, &wish->maximum, error);
@@ -166,9 +166,9 @@ static void workspace_budgets_put(struct call *call)
 	json_t *list = NULL;
 	size_t count = 0;
 	struct error error;
-	struct field fields[] = {{"budgets", FIELD_ARRAY, &list, true}};
+	struct field_to fields[] = {{"budgets", FIELD_ARRAY, &list, true}};
 	if (workspace_check(call->parameters[0], &error) < 0 ||
-	    json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
+	    json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
 	    parse_budgets(list, wishes, &count, &error) < 0 ||
 	    budget_replace(core, workspace_get(core, call->parameters[0]), wishes, count, &error) <
 		0)

@@ -51,14 +51,14 @@ static int parse(struct call *call, struct token_spec *spec, struct error *error
 	json_t *scopes = NULL;
 	spec->workspace = call->principal.workspace;
 	/* What a workspace's name, a label and a life may be: token_create() says it. */
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"workspace", FIELD_TEXT, &spec->workspace},
 	    {"scopes", FIELD_ARRAY, &scopes, true},
 	    {"expires_seconds", FIELD_UINT, &spec->expires_seconds},
 	    {"label", FIELD_TEXT, &spec->label},
 	    {"sandbox", FIELD_TEXT, &spec->sandbox, false, 1, NAME_MAX_LENGTH},
 	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), error) < 0 ||
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0 ||
 	    parse_scopes(scopes, &spec->scopes, error) < 0)
 		return -1;
 	if (workspace_check(spec->workspace, error) < 0)

@@ -196,7 +196,7 @@ static void run_post(struct call *call, enum code_form form, const char *context
 	struct code_call *code = code_call_new(call, form);
 	struct shape shape = {.context = NULL, .output_max = CODE_OUTPUT_DEFAULT};
 	struct error error;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"code", FIELD_TEXT, &shape.code, true, 0, CODE_SOURCE_MAX},
 	    {"timeout_seconds", FIELD_NUMBER, &shape.timeout, .present = &shape.timeout_given},
 	    {"timeout_ms", FIELD_NUMBER, &shape.timeout_ms, .present = &shape.timeout_ms_given},
@@ -210,7 +210,7 @@ static void run_post(struct call *call, enum code_form form, const char *context
 	/* In a context there is no more to say. */
 	size_t count = context ? 4 : form == CODE_FORM_OWN ? ARRAY_SIZE(fields) : 8;
 	uint32_t usual = form == CODE_FORM_OWN ? CODE_TIMEOUT_DEFAULT_MS : SESSION_TIMEOUT_MS;
-	int result = json_fields(call->body, fields, count, &error);
+	int result = json_fields(call->body, fields, count, FIELDS_REST, &error);
 	if (context)
 		shape.context = context;
 	if (result < 0 || take_shape(code, &shape, usual, &error) < 0) {
@@ -280,13 +280,13 @@ static void context_post(struct call *call)
 	struct code_call *code = code_call_new(call, CODE_FORM_OWN);
 	struct shape shape = {.output_max = CODE_OUTPUT_DEFAULT};
 	struct error error;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"language", FIELD_TEXT, &shape.language, false, 1, 20},
 	    {"env", FIELD_OBJECT, &shape.environment},
 	    {"cwd", FIELD_TEXT, &shape.cwd, false, 1, GUEST_PATH_MAX - 1},
 	    {"user", FIELD_TEXT, &shape.user, false, 1, 63},
 	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
 	    take_shape(code, &shape, 0, &error) < 0) {
 		reply_error(call, &error);
 		return;
@@ -396,7 +396,7 @@ static void interrupt_act(struct call *call, struct sandbox *sandbox)
 static int nothing_asked(struct call *call)
 {
 	struct error error;
-	if (json_fields(call->body, NULL, 0, &error) == 0)
+	if (json_fields(call->body, NULL, 0, FIELDS_REST, &error) == 0)
 		return 0;
 	reply_error(call, &error);
 	return -1;

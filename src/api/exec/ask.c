@@ -148,14 +148,14 @@ static int parse_limit(const char *name, const json_t *value, struct exec_limit 
 		limit->soft = limit->hard = (uint64_t)json_integer_value(value);
 		return 0;
 	}
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"soft", FIELD_UINT, &limit->soft, true},
 	    {"hard", FIELD_UINT, &limit->hard, true},
 	};
 	if (!json_is_object(value))
 		return error_set(error, ERROR_INVALID,
 				 "limits: `%s` must be a number, or {\"soft\":N,\"hard\":N}", name);
-	if (json_fields(value, fields, ARRAY_SIZE(fields), error) < 0)
+	if (json_fields(value, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
 		return error_prepend(error, "limits: %s", name);
 	if (limit->soft > limit->hard)
 		return error_set(error, ERROR_INVALID, "limits: `%s`: soft is above hard", name);
@@ -182,11 +182,11 @@ static int parse_limits(struct exec_ask *ask, const json_t *limits, struct error
 
 static int parse_output(struct exec_ask *ask, const json_t *output, struct error *error)
 {
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"head_bytes", FIELD_UINT, &ask->spec.head, false, 1, OUTPUT_KEEP_MAX},
 	    {"tail_bytes", FIELD_UINT, &ask->spec.tail, false, 1, OUTPUT_KEEP_MAX},
 	};
-	if (output && json_fields(output, fields, ARRAY_SIZE(fields), error) < 0)
+	if (output && json_fields(output, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
 		return error_prepend(error, "output");
 	return 0;
 }
@@ -226,7 +226,7 @@ int exec_ask_parse(const json_t *body, struct exec_ask *ask, struct error *error
 	json_t *argv = NULL, *environment = NULL, *given = NULL, *limits = NULL, *output = NULL;
 	json_t *rlimits = NULL;
 	*ask = (struct exec_ask){.answer_max = EXEC_ANSWER_DEFAULT};
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"cmd", FIELD_ANY, &cmd},
 	    {"command", FIELD_ANY, &command},
 	    {"args", FIELD_ARRAY, &args},
@@ -248,7 +248,7 @@ int exec_ask_parse(const json_t *body, struct exec_ask *ask, struct error *error
 	    {"background", FIELD_BOOL, &ask->background},
 	    {"max_output_bytes", FIELD_UINT, &ask->answer_max, false, 1, EXEC_ANSWER_MAX},
 	};
-	if (json_fields(body, fields, ARRAY_SIZE(fields), error) < 0)
+	if (json_fields(body, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
 		return -1;
 	if (cmd && command)
 		return error_set(error, ERROR_INVALID, "`cmd` and `command` are the same field");

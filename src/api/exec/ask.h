@@ -3,7 +3,7 @@
 
 #include "core/exec/run.h"
 #include "core/account/access.h"
-#include "edge/json.h"
+#include "edge/fields.h"
 
 #define EXEC_ANSWER_DEFAULT (1 * MIB) /* of each stream, in a blocking answer */
 #define EXEC_ANSWER_MAX (4 * MIB)     /* six times as much at worst, as JSON, fits REPLY_MAX */

@@ -328,11 +328,11 @@ static void act_signal(struct call *call, struct sandbox *sandbox)
 	json_t *json = NULL;
 	int number = 0;
 	(void)sandbox;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"signal", FIELD_ANY, &json, true},
 	    {"tree", FIELD_BOOL, &tree},
 	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
 	    signal_parse(json, &number, &error) < 0) {
 		reply_error(call, &error);
 		return;
@@ -357,11 +357,11 @@ static void act_resize(struct call *call, struct sandbox *sandbox)
 	uint64_t rows = 0, columns = 0;
 	struct error error;
 	(void)sandbox;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"rows", FIELD_UINT, &rows, true, 1, 10000},
 	    {"cols", FIELD_UINT, &columns, true, 1, 10000},
 	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0) {
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

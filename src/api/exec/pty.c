@@ -139,11 +139,11 @@ static void take_input(struct pty *pty, const char *data, size_t size)
 static int take_resize(struct pty *pty, const json_t *json, struct error *error)
 {
 	uint64_t rows = 0, columns = 0;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"rows", FIELD_UINT, &rows, true, 1, 10000},
 	    {"cols", FIELD_UINT, &columns, true, 1, 10000},
 	};
-	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0)
+	if (json_fields(json, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
 		return -1;
 	return exec_resize(pty->follower.exec, (uint16_t)rows, (uint16_t)columns, error);
 }
@@ -151,7 +151,7 @@ static int take_resize(struct pty *pty, const json_t *json, struct error *error)
 static int take_text(struct pty *pty, const char *data, size_t size, struct error *error)
 {
 	json_t *json = NULL, *resize = NULL, *signal = NULL, *input = NULL;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"resize", FIELD_OBJECT, &resize},
 	    {"stdin", FIELD_ANY, &input},
 	    {"signal", FIELD_ANY, &signal},
@@ -159,7 +159,7 @@ static int take_text(struct pty *pty, const char *data, size_t size, struct erro
 	int result = 0, number = 0;
 	if (json_parse_message(data, size, &json, error) < 0)
 		return -1;
-	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0)
+	if (json_fields(json, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
 		result = -1;
 	else if (input && !json_is_string(input))
 		result = error_set(error, ERROR_INVALID, "field `stdin` must be a string");

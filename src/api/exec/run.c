@@ -69,7 +69,7 @@ static int parse(struct call *call, struct one_run *run, struct error *error)
 	if (run->exec.stdin_kind == STDIN_OPEN)
 		return error_set(error, ERROR_INVALID,
 				 "`stdin: true` needs a sandbox that stays: create one");
-	struct sandbox_spec *spec = &run->sandbox.spec;
+	struct sandbox_spec *spec = &run->sandbox.fields.spec;
 	spec->timeout_seconds = oneshot_life(call->core, &run->exec.spec.timeout_ms);
 	spec->timeout_set = true;
 	return 0;
@@ -168,7 +168,7 @@ static void run_post(struct call *call)
 	}
 	call_hold(call);
 	call->on_gone = gone;
-	if (oneshot_start(call->core, &call->principal, &run->sandbox.spec, &run->exec.spec,
+	if (oneshot_start(call->core, &call->principal, &run->sandbox.fields.spec, &run->exec.spec,
 			  TAKE_PTR(run->exec.stdin_data), run->exec.stdin_size, &callbacks, run,
 			  &run->oneshot, &error) < 0) {
 		reply_error(call, &error);

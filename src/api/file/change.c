@@ -70,15 +70,15 @@ struct change {
 	}
 
 static void start(struct call *call, enum file_operation operation, struct change *change,
-		  const struct field *fields, size_t count)
+		  const struct field_to *fields, size_t count)
 {
 	struct file_call *file = file_call_new(call, operation, &callbacks);
-	struct field all[8];
+	struct field_to all[8];
 	const char *user = "";
 	struct error error;
 	memcpy(all, fields, count * sizeof(*fields));
-	all[count] = (struct field){"user", FIELD_TEXT, &user};
-	int result = json_fields(call->body, all, count + 1, &error);
+	all[count] = (struct field_to){"user", FIELD_TEXT, &user};
+	int result = json_fields(call->body, all, count + 1, FIELDS_REST, &error);
 	if (result == 0)
 		result = file_user(file, user, &error);
 	if (result == 0 && change->mode)
@@ -105,7 +105,7 @@ static void start(struct call *call, enum file_operation operation, struct chang
 void file_mkdir_post(struct call *call)
 {
 	struct change change = {0};
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    FIELD_PATH("path", &change.path),
 	    {"mode", FIELD_TEXT, &change.mode},
 	    {"parents", FIELD_BOOL, &change.parents},
@@ -116,7 +116,7 @@ void file_mkdir_post(struct call *call)
 void file_rename_post(struct call *call)
 {
 	struct change change = {0};
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    FIELD_PATH("from", &change.path),
 	    FIELD_PATH("to", &change.second),
 	    {"no_replace", FIELD_BOOL, &change.no_replace},
@@ -130,7 +130,7 @@ void file_copy_post(struct call *call)
 	struct change change = {0};
 	struct between_ask ask = {.user = ""};
 	struct error error;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    FIELD_PATH("from", &change.path),
 	    FIELD_PATH("to", &change.second),
 	    {"recursive", FIELD_BOOL, &change.recursive},
@@ -140,7 +140,7 @@ void file_copy_post(struct call *call)
 	    {"to_sandbox", FIELD_TEXT, &ask.to_sandbox, false, 1, NAME_MAX_LENGTH},
 	    {"user", FIELD_TEXT, &ask.user},
 	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0) {
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -156,7 +156,7 @@ void file_copy_post(struct call *call)
 void file_symlink_post(struct call *call)
 {
 	struct change change = {0};
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    FIELD_PATH("path", &change.path),
 	    FIELD_PATH("target", &change.second),
 	};
@@ -166,7 +166,7 @@ void file_symlink_post(struct call *call)
 void file_chmod_post(struct call *call)
 {
 	struct change change = {0};
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    FIELD_PATH("path", &change.path),
 	    {"mode", FIELD_TEXT, &change.mode, true, 1, 5},
 	    {"recursive", FIELD_BOOL, &change.recursive},
@@ -177,7 +177,7 @@ void file_chmod_post(struct call *call)
 void file_chown_post(struct call *call)
 {
 	struct change change = {0};
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    FIELD_PATH("path", &change.path),
 	    {"owner", FIELD_TEXT, &change.second, true, 1, 127},
 	    {"recursive", FIELD_BOOL, &change.recursive},
@@ -188,7 +188,7 @@ void file_chown_post(struct call *call)
 void file_replace_post(struct call *call)
 {
 	struct change change = {0};
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    FIELD_PATH("path", &change.path),
 	    {"old", FIELD_TEXT, &change.pattern, true, 1, FILE_CHUNK_MAX - 1},
 	    {"new", FIELD_TEXT, &change.replacement, true, 0, FILE_CHUNK_MAX - 1},

@@ -51,14 +51,14 @@ static void sign_post(struct call *call)
 	uint64_t seconds = SIGNED_SECONDS_DEFAULT;
 	char signature[SIGNATURE_SIZE];
 	struct error error;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"path", FIELD_TEXT, &url.path, true, 1, GUEST_PATH_MAX - 1},
 	    {"method", FIELD_TEXT, &method},
 	    {"expires_seconds", FIELD_UINT, &seconds, false, 1, SIGNED_SECONDS_MAX},
 	    {"max_bytes", FIELD_UINT, &url.max_bytes, false, 1, INT64_MAX},
 	    {"user", FIELD_TEXT, &url.user, false, 0, 63},
 	};
-	int result = json_fields(call->body, fields, ARRAY_SIZE(fields), &error);
+	int result = json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error);
 	struct sandbox *sandbox = result < 0 ? NULL : call_sandbox(call);
 	if (result == 0 && !sandbox)
 		return;

@@ -238,7 +238,7 @@ void file_post(struct call *call)
 	json_t *content = NULL;
 	bool append = false, parents = true, no_replace = false;
 	struct error error;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"path", FIELD_TEXT, &path, true, 1, GUEST_PATH_MAX - 1},
 	    {"content", FIELD_ANY, &content},
 	    {"content_base64", FIELD_TEXT, &base64},
@@ -248,7 +248,7 @@ void file_post(struct call *call)
 	    {"no_replace", FIELD_BOOL, &no_replace},
 	    {"user", FIELD_TEXT, &user},
 	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
 	    file_user(file, user, &error) < 0 || (mode && file_mode(file, mode, &error) < 0) ||
 	    take_content(file, content, base64, &error) < 0) {
 		reply_error(call, &error);

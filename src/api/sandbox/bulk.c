@@ -43,7 +43,7 @@ static int parse_selector(const json_t *selector, struct asked *asked, struct er
 {
 	json_t *ids = NULL, *names = NULL, *labels = NULL;
 	const char *status = NULL;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"ids", FIELD_ARRAY, &ids},
 	    {"names", FIELD_ARRAY, &names},
 	    {"labels", FIELD_OBJECT, &labels},
@@ -51,7 +51,7 @@ static int parse_selector(const json_t *selector, struct asked *asked, struct er
 	};
 	if (!selector)
 		return 0;
-	if (json_fields(selector, fields, ARRAY_SIZE(fields), error) < 0)
+	if (json_fields(selector, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
 		return error_prepend(error, "selector");
 	size_t count = (ids ? json_array_size(ids) : 0) + (names ? json_array_size(names) : 0);
 	if (count > BULK_MAX)
@@ -64,8 +64,8 @@ static int parse_selector(const json_t *selector, struct asked *asked, struct er
 		abort();
 	asked->spec.sandboxes = asked->sandboxes;
 	if (add_list(asked, "ids", ids, error) < 0 || add_list(asked, "names", names, error) < 0 ||
-	    json_pairs("labels", labels, LABELS_MAX, LABELS_MAX * 2 * (LABEL_MAX + 1),
-		       &asked->labels, &asked->spec.label_count, error) < 0)
+	    json_pairs("labels", labels, LABELS_MAX, LABELS_BYTES_MAX, &asked->labels,
+		       &asked->spec.label_count, error) < 0)
 		return -1;
 	asked->spec.labels = asked->labels;
 	if (status && sandbox_state_parse(status, &asked->spec.state, error) < 0)
@@ -86,7 +86,7 @@ static int parse(const json_t *body, struct asked *asked, struct error *error)
 	json_t *selector = NULL;
 	const char *action = NULL, *then = NULL;
 	uint64_t seconds = DRAIN_SECONDS_DEFAULT;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"action", FIELD_TEXT, &action, true},
 	    {"selector", FIELD_OBJECT, &selector},
 	    {"all", FIELD_BOOL, &asked->spec.all},
@@ -94,7 +94,7 @@ static int parse(const json_t *body, struct asked *asked, struct error *error)
 	    {"timeout_seconds", FIELD_UINT, &seconds, false, 0, DRAIN_SECONDS_MAX},
 	    {"then", FIELD_TEXT, &then},
 	};
-	if (json_fields(body, fields, ARRAY_SIZE(fields), error) < 0 ||
+	if (json_fields(body, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0 ||
 	    bulk_action_parse(action, &asked->spec.action, error) < 0 ||
 	    parse_selector(selector, asked, error) < 0)
 		return -1;

@@ -127,11 +127,11 @@ void sandbox_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	create->ask.spec.named = create->request ? named : NULL;
+	create->ask.fields.spec.named = create->request ? named : NULL;
 	call_hold(call);
 	call->on_gone = leave_queue;
-	if (sandbox_create(call->core, &call->principal, &create->ask.spec, created, call, &error) <
-	    0) {
+	if (sandbox_create(call->core, &call->principal, &create->ask.fields.spec, created, call,
+			   &error) < 0) {
 		end_request(create, false);
 		reply_error(call, &error);
 		call_release(call);

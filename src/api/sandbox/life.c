@@ -100,12 +100,12 @@ static int drain_parse(const json_t *body, uint64_t *seconds, bool *then_delete,
 		       struct error *error)
 {
 	const char *then = NULL;
-	struct field fields[] = {
+	struct field_to fields[] = {
 	    {"timeout_seconds", FIELD_UINT, seconds, false, 0, DRAIN_SECONDS_MAX},
 	    {"then", FIELD_TEXT, &then},
 	    {"cancel", FIELD_BOOL, cancel},
 	};
-	if (json_fields(body, fields, ARRAY_SIZE(fields), error) < 0)
+	if (json_fields(body, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
 		return -1;
 	return then ? drain_then_parse(then, then_delete, error) : 0;
 }

@@ -1,25 +1,21 @@
 /* See mounts.h. Runs on the loop; nothing blocks. */
 #include "api/sandbox/mounts.h"
 
-#include "edge/json.h"
+#include "edge/sandbox_fields.h"
 #include "proto/folder_grant.h"
 
 static int parse_mount(const json_t *json, struct mount_spec *mount, struct error *error)
 {
-	const char *mode = "ro";
-	struct field fields[] = {
-	    {"path", FIELD_TEXT, &mount->path, true, 1, GUEST_PATH_MAX - 1},
-	    {"mode", FIELD_TEXT, &mode},
-	    {"host_path", FIELD_TEXT, &mount->host_path, false, 0, GUEST_PATH_MAX - 1},
-	};
+	struct mount_fields asked = {.mode = "ro", .host_path = ""};
 	if (!json_is_object(json))
 		return error_set(error, ERROR_INVALID, "field `mounts` must hold objects");
-	mount->host_path = "";
-	if (json_fields(json, fields, ARRAY_SIZE(fields), error) < 0)
+	if (fields_parse(json, mount_fields, FIELDS_REST, NULL, &asked, error) < 0)
 		return error_prepend(error, "mounts");
+	mount->path = asked.path;
+	mount->host_path = asked.host_path;
 	if (mount->path[0] != '/')
 		return error_set(error, ERROR_INVALID, "mounts: `path` must be absolute");
-	if (mount_mode_parse(mode, &mount->mode) < 0)
+	if (mount_mode_parse(asked.mode, &mount->mode) < 0)
 		return error_set(error, ERROR_INVALID, "mounts: `mode` must be ro, rw or cow");
 	return 0;
 }

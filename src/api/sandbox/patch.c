@@ -5,15 +5,58 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sandbox/ask.h"
 #include "api/sandbox/record.h"
 #include "api/sandbox/sandboxes.h"
 #include "base/clock.h"
 #include "core/sandbox/labels.h"
+#include "core/sandbox/sizes.h"
+#include "edge/sandbox_fields.h"
 
 struct patch {
 	struct sandbox_change change;
 	struct pair *metadata, *labels;
+	json_t *name_json, *metadata_json, *labels_json, *disk;
+	const char *size;
+	uint32_t ttl_seconds;
+	bool ttl_set, disk_set;
+};
+
+#define AT(kind, member) FIELD_##kind##_AT(struct patch, member)
+#define OF(member) offsetof(struct patch, member)
+#define MERGED "\"additionalProperties\":{\"type\":[\"string\",\"null\"]"
+
+const struct field sandbox_patch_fields[] = {
+    {"name", AT(ANY, name_json), .shape = "\"type\":[\"string\",\"null\"]," NAME_PATTERN,
+     .rest = "null: none any more. Its host name inside changes with its next start."},
+    {"metadata", AT(OBJECT, metadata_json),
+     .shape = "\"type\":\"object\",\"maxProperties\":64," MERGED "}",
+     .rest = "Merged in; null removes a key."},
+    {"labels", AT(OBJECT, labels_json),
+     .shape = "\"type\":\"object\",\"maxProperties\":32,\"propertyNames\":{\"pattern\":"
+	      "\"^[a-zA-Z0-9._/-]{1,63}$\"}," MERGED ",\"maxLength\":63}",
+     .rest = "Merged in; null removes a key."},
+    {"timeout_seconds", AT(UINT, change.timeout_seconds), .max = SANDBOX_TIMEOUT_MAX,
+     .given = OF(change.timeout_set),
+     .rest = "From now; 0 = none. An idle time-out or persistent takes away one that is only the "
+	     "default."},
+    {"idle_timeout_seconds", AT(UINT, change.idle_timeout_seconds), .max = SANDBOX_TIMEOUT_MAX,
+     .given = OF(change.idle_timeout_set), .rest = "0 = off."},
+    {"ttl_seconds", AT(UINT, ttl_seconds), .max = SANDBOX_TIMEOUT_MAX, .given = OF(ttl_set),
+     .rest = "Another name of idle_timeout_seconds."},
+    {"auto_pause_seconds", AT(UINT, change.auto_pause_seconds), .max = SANDBOX_TIMEOUT_MAX,
+     .given = OF(change.auto_pause_set), .rest = "0 = off."},
+    {"persistent", AT(BIT, change.options), .bit = OPTION_PERSISTENT,
+     .given = OF(change.options_mask)},
+    {"wake_on_read", AT(BIT, change.options), .bit = OPTION_WAKE_ON_READ,
+     .given = OF(change.options_mask)},
+    {"size", AT(TEXT, size), .words = SANDBOX_SIZE_NAMES},
+    {"cpu", AT(MILLI, change.limits.cpu_millis), .min = SANDBOX_CPU_MILLIS_MIN,
+     .max = SANDBOX_CPU_MILLIS_MAX, .of = "vCPUs"},
+    {"memory_mb", AT(UINT, change.limits.memory), .min = SANDBOX_MEMORY_MIN / MIB,
+     .max = SANDBOX_MEMORY_MAX / MIB, .unit = MIB},
+    {"pids", AT(UINT, change.limits.pids), .min = SANDBOX_PIDS_MIN, .max = SANDBOX_PIDS_MAX},
+    {"disk_mb", AT(ANY, disk), .given = OF(disk_set), .rest = "501: the disk keeps its size."},
+    {0},
 };
 
 static void patch_done(struct patch *patch)
@@ -63,74 +106,27 @@ static int parse_name(const json_t *body, struct sandbox_change *change, struct 
 	return 0;
 }
 
-struct numbers {
-	uint64_t timeout, idle, ttl, auto_pause, memory_mb, pids;
-	bool ttl_set, cpu_set, disk_set, persistent_set, wake_set;
-	bool persistent, wake_on_read;
-	double cpu;
-	const char *size;
-};
-
-static int take_numbers(const struct numbers *numbers, struct sandbox_change *change,
-			struct error *error)
-{
-	if (numbers->disk_set)
-		return error_set(error, ERROR_UNSUPPORTED,
-				 "the disk of a sandbox cannot be changed after its creation; cpu, "
-				 "memory and pids can");
-	if (change->idle_timeout_set && numbers->ttl_set)
-		return error_set(error, ERROR_INVALID,
-				 "`ttl_seconds` and `idle_timeout_seconds` are the same: give one");
-	if (numbers->size && parse_size(NULL, numbers->size, &change->limits, error) < 0)
-		return -1;
-	if (numbers->cpu_set && parse_cpu(numbers->cpu, &change->limits.cpu_millis, error) < 0)
-		return -1;
-	if (numbers->memory_mb)
-		change->limits.memory = numbers->memory_mb * MIB;
-	change->limits.pids = (uint32_t)numbers->pids;
-	change->timeout_seconds = (uint32_t)numbers->timeout;
-	change->idle_timeout_seconds = (uint32_t)(numbers->ttl_set ? numbers->ttl : numbers->idle);
-	change->idle_timeout_set |= numbers->ttl_set;
-	change->auto_pause_seconds = (uint32_t)numbers->auto_pause;
-	change->options_mask = (numbers->persistent_set ? OPTION_PERSISTENT : 0u) |
-			       (numbers->wake_set ? OPTION_WAKE_ON_READ : 0u);
-	change->options = (numbers->persistent ? OPTION_PERSISTENT : 0u) |
-			  (numbers->wake_on_read ? OPTION_WAKE_ON_READ : 0u);
-	return 0;
-}
-
 static int parse(const json_t *body, struct patch *patch, struct error *error)
 {
 	struct sandbox_change *change = &patch->change;
-	struct numbers numbers = {0};
-	json_t *name = NULL, *metadata = NULL, *labels = NULL, *disk = NULL;
-	struct field fields[] = {
-	    {"name", FIELD_ANY, &name},
-	    {"metadata", FIELD_OBJECT, &metadata},
-	    {"labels", FIELD_OBJECT, &labels},
-	    {"timeout_seconds", FIELD_UINT, &numbers.timeout, false, 0, SANDBOX_TIMEOUT_MAX,
-	     .present = &change->timeout_set},
-	    {"idle_timeout_seconds", FIELD_UINT, &numbers.idle, false, 0, SANDBOX_TIMEOUT_MAX,
-	     .present = &change->idle_timeout_set},
-	    {"ttl_seconds", FIELD_UINT, &numbers.ttl, false, 0, SANDBOX_TIMEOUT_MAX,
-	     .present = &numbers.ttl_set},
-	    {"auto_pause_seconds", FIELD_UINT, &numbers.auto_pause, false, 0, SANDBOX_TIMEOUT_MAX,
-	     .present = &change->auto_pause_set},
-	    {"persistent", FIELD_BOOL, &numbers.persistent, .present = &numbers.persistent_set},
-	    {"wake_on_read", FIELD_BOOL, &numbers.wake_on_read, .present = &numbers.wake_set},
-	    {"size", FIELD_TEXT, &numbers.size},
-	    {"cpu", FIELD_NUMBER, &numbers.cpu, .present = &numbers.cpu_set},
-	    {"memory_mb", FIELD_UINT, &numbers.memory_mb, false, SANDBOX_MEMORY_MIN / MIB,
-	     SANDBOX_MEMORY_MAX / MIB},
-	    {"pids", FIELD_UINT, &numbers.pids, false, SANDBOX_PIDS_MIN, SANDBOX_PIDS_MAX},
-	    {"disk_mb", FIELD_ANY, &disk, .present = &numbers.disk_set},
-	};
-	if (json_fields(body, fields, ARRAY_SIZE(fields), error) < 0 ||
-	    parse_name(body, change, error) < 0 || take_numbers(&numbers, change, error) < 0 ||
-	    parse_merge("metadata", metadata, SANDBOX_METADATA_MAX, &patch->metadata,
+	if (fields_parse(body, sandbox_patch_fields, FIELDS_REST, NULL, patch, error) < 0 ||
+	    parse_name(body, change, error) < 0)
+		return -1;
+	if (patch->disk_set)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "the disk of a sandbox cannot be changed after its creation; cpu, "
+				 "memory and pids can");
+	if (change->idle_timeout_set && patch->ttl_set)
+		return error_set(error, ERROR_INVALID,
+				 "`ttl_seconds` and `idle_timeout_seconds` are the same: give one");
+	if (patch->ttl_set)
+		change->idle_timeout_seconds = patch->ttl_seconds;
+	change->idle_timeout_set |= patch->ttl_set;
+	if (sandbox_size_fill(patch->size, NULL, &change->limits, error) < 0 ||
+	    parse_merge("metadata", patch->metadata_json, SANDBOX_METADATA_MAX, &patch->metadata,
 			&change->metadata_count, error) < 0 ||
-	    parse_merge("labels", labels, LABELS_MAX, &patch->labels, &change->label_count, error) <
-		0)
+	    parse_merge("labels", patch->labels_json, LABELS_MAX, &patch->labels,
+			&change->label_count, error) < 0)
 		return -1;
 	change->metadata = patch->metadata;
 	change->labels = patch->labels;
@@ -193,27 +189,26 @@ static void lifecycle_changed(void *data, const struct error *error)
 	call_release(call);
 }
 
+const struct field sandbox_lifecycle_fields[] = {
+    {"ttl_seconds", FIELD_UINT_AT(struct sandbox_change, idle_timeout_seconds),
+     .max = SANDBOX_TIMEOUT_MAX, .given = offsetof(struct sandbox_change, idle_timeout_set)},
+    {"persistent", FIELD_BIT_AT(struct sandbox_change, options), .bit = OPTION_PERSISTENT,
+     .given = offsetof(struct sandbox_change, options_mask)},
+    {0},
+};
+
 void sandbox_lifecycle_patch(struct call *call)
 {
-	uint64_t ttl = 0;
-	bool persistent = false, persistent_set;
 	struct sandbox_change change = {0};
 	struct error error;
-	struct field fields[] = {
-	    {"ttl_seconds", FIELD_UINT, &ttl, false, 0, SANDBOX_TIMEOUT_MAX,
-	     .present = &change.idle_timeout_set},
-	    {"persistent", FIELD_BOOL, &persistent, .present = &persistent_set},
-	};
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0) {
+	if (fields_parse(call->body, sandbox_lifecycle_fields, FIELDS_REST, NULL, &change, &error) <
+	    0) {
 		reply_error(call, &error);
 		return;
 	}
-	change.idle_timeout_seconds = (uint32_t)ttl;
-	change.options_mask = persistent_set ? OPTION_PERSISTENT : 0;
-	change.options = persistent ? OPTION_PERSISTENT : 0;
 	call_hold(call);
 	if (sandbox_change(sandbox, &call->principal, &change, lifecycle_changed, call, &error) <
 	    0) {

@@ -82,11 +82,11 @@ void sandbox_start_post(struct call *call)
 	size_t count;
 	json_t *list = NULL;
 	struct error error;
-	struct field fields[] = {{"mounts", FIELD_ARRAY, &list}};
+	struct field_to fields[] = {{"mounts", FIELD_ARRAY, &list}};
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), &error) < 0 ||
+	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
 	    parse_mounts(call, list, mounts, &count, &error) < 0 ||
 	    sandbox_give_folders(sandbox, &call->principal, mounts, count, &error) < 0) {
 		reply_error(call, &error);

@@ -14,6 +14,8 @@
 
 struct sandbox;
 
+#define BUDGET_WHAT_NAMES "sandboxes,vcpus,memory_mb,disk_mb,creates,execs,wall_seconds,cpu_seconds"
+#define BUDGET_PERIOD_NAMES "now,minute,day,month"
 /* Names of the API: "creates", "minute". NULL: there is none. */
 const char *budget_what_name(uint32_t what);
 const char *budget_period_name(uint32_t period);

@@ -38,7 +38,7 @@ static char *packed_take(struct buffer *buffer, uint32_t *ret_size)
 int labels_pack(const struct pair *pairs, size_t count, char **ret_packed, uint32_t *ret_size,
 		struct error *error)
 {
-	DONE_BUFFER struct buffer packed = BUFFER(LABELS_MAX * 2 * (LABEL_MAX + 1));
+	DONE_BUFFER struct buffer packed = BUFFER(LABELS_BYTES_MAX);
 	if (count > LABELS_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
 				 "labels has %zu entries; at most %d are allowed", count,

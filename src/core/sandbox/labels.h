@@ -12,6 +12,7 @@
 
 #define LABELS_MAX 32
 #define LABEL_MAX 63 /* of a key and of a value */
+#define LABELS_BYTES_MAX (LABELS_MAX * 2 * (LABEL_MAX + 1))
 
 /* Packs pairs for a row, or fails with LIMIT_EXCEEDED or INVALID. The caller owns *ret_packed; it
  * is NULL without pairs. */

@@ -209,6 +209,8 @@ NODISCARD int sandbox_set_limits(struct sandbox *sandbox, const struct principal
 NODISCARD int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error *error);
 void sandbox_touch(struct sandbox *sandbox);
 
+/* By the name of an isolation: one of "auto,namespace,gvisor,vm". TIER_COUNT: there is none. */
+enum tier sandbox_tier_parse(const char *isolation);
 const char *sandbox_state_name(enum sandbox_state state);
 const char *end_reason_name(enum end_reason reason);
 /* "cold" or "pool", of row.boot_origin. */

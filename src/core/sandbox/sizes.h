@@ -6,6 +6,8 @@
 
 struct limits;
 
+#define SANDBOX_SIZE_NAMES "small,medium,large"
+
 struct sandbox_size {
 	const char *name;
 	uint32_t cpu_millis;

@@ -328,3 +328,8 @@ int spec_check(struct core *core, const struct principal *principal,
 	*ret_row = row;
 	return 0;
 }
+
+enum tier sandbox_tier_parse(const char *isolation)
+{
+	return tier_parse(isolation);
+}

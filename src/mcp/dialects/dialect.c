@@ -9,7 +9,7 @@
 
 /* --- arguments --- */
 
-static bool named(const struct field *fields, size_t count, const char *name)
+static bool named(const struct field_to *fields, size_t count, const char *name)
 {
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(fields[i].name, name) == 0)
@@ -18,7 +18,7 @@ static bool named(const struct field *fields, size_t count, const char *name)
 }
 
 /* The object is part of the request's own message. */
-static void drop_unknown(json_t *object, const struct field *fields, size_t count)
+static void drop_unknown(json_t *object, const struct field_to *fields, size_t count)
 {
 	const char *key;
 	json_t *value;
@@ -31,19 +31,19 @@ static void drop_unknown(json_t *object, const struct field *fields, size_t coun
 }
 
 bool dialect_arguments(struct mcp_request *request, const json_t *arguments,
-		       const struct field *fields, size_t count)
+		       const struct field_to *fields, size_t count)
 {
 	drop_unknown((json_t *)arguments, fields, count);
-	return tool_arguments(request, arguments, fields, count);
+	return tool_arguments_to(request, arguments, fields, count);
 }
 
-int dialect_entry(const json_t *entry, const char *where, const struct field *fields, size_t count,
-		  struct error *error)
+int dialect_entry(const json_t *entry, const char *where, const struct field_to *fields,
+		  size_t count, struct error *error)
 {
 	if (!json_is_object(entry))
 		return error_set(error, ERROR_INVALID, "%s must be an object", where);
 	drop_unknown((json_t *)entry, fields, count);
-	if (json_fields(entry, fields, count, error) < 0)
+	if (json_fields(entry, fields, count, FIELDS_REST, error) < 0)
 		return error_prepend(error, "%s: ", where);
 	return 0;
 }

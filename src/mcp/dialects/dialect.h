@@ -27,9 +27,9 @@
 
 /* As tool_arguments(); names that the table does not have are passed over, as the peers do. */
 bool dialect_arguments(struct mcp_request *request, const json_t *arguments,
-		       const struct field *fields, size_t count);
+		       const struct field_to *fields, size_t count);
 /* An object within the arguments by a table, the same way; `where` is what errors call it. */
-NODISCARD int dialect_entry(const json_t *entry, const char *where, const struct field *fields,
+NODISCARD int dialect_entry(const json_t *entry, const char *where, const struct field_to *fields,
 			    size_t count, struct error *error);
 /* An array of texts of at least one byte each; at most `max`. */
 NODISCARD int dialect_texts(const json_t *array, const char *name, size_t max, struct error *error);

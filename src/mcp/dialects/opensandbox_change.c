@@ -190,7 +190,7 @@ static void remove_paths(struct mcp_request *request, const json_t *arguments, u
 	size_t index;
 	struct error error;
 	struct steps *steps = steps_new(request, "deleted");
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    {"paths", FIELD_ARRAY, &paths, true},
 	    {"connect_if_missing", FIELD_BOOL, &connect},
@@ -233,7 +233,7 @@ static void change_entries(struct mcp_request *request, const json_t *arguments,
 	size_t index;
 	struct error error;
 	char where[32];
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    {"entries", FIELD_ARRAY, &entries, true},
 	    {"connect_if_missing", FIELD_BOOL, &connect},
@@ -263,7 +263,7 @@ static int read_directory(struct steps *steps, const json_t *entry, const char *
 	const char *path = NULL, *owner = NULL, *group = NULL;
 	uint64_t digits = 755;
 	uint32_t mode;
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"path", FIELD_TEXT, &path, true, 1, GUEST_PATH_MAX - 1},
 	    {"mode", FIELD_UINT, &digits},
 	    {"owner", FIELD_TEXT, &owner},
@@ -291,7 +291,7 @@ static int read_move(struct steps *steps, const json_t *entry, const char *where
 		     struct error *error)
 {
 	const char *source = NULL, *destination = NULL, *src = NULL, *dest = NULL;
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"source", FIELD_TEXT, &source, false, 1, GUEST_PATH_MAX - 1},
 	    {"destination", FIELD_TEXT, &destination, false, 1, GUEST_PATH_MAX - 1},
 	    {"src", FIELD_TEXT, &src, false, 1, GUEST_PATH_MAX - 1},

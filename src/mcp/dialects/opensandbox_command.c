@@ -218,7 +218,7 @@ void opensandbox_run(struct mcp_request *request, const json_t *arguments)
 	const char *id = NULL;
 	bool connect;
 	struct command_state *state = command_new(request);
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    {"command", FIELD_TEXT, &state->ask.command, true, 1, EXEC_REQUEST_BYTES_MAX / 2},
 	    {"background", FIELD_BOOL, &state->ask.background},
@@ -314,7 +314,7 @@ void opensandbox_interrupt(struct mcp_request *request, const json_t *arguments)
 	const char *id = NULL;
 	bool connect;
 	struct interrupt *interrupt = pending_state(request, sizeof(*interrupt), NULL);
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    {"execution_id", FIELD_TEXT, &interrupt->execution, true, 1, 128},
 	    {"connect_if_missing", FIELD_BOOL, &connect},

@@ -250,7 +250,7 @@ void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 	struct asked asked = {.timeout = 600, .ready_timeout = 30};
 	struct create *create = pending_state(request, sizeof(*create), create_free);
 	struct error error;
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"image", FIELD_TEXT, &asked.image, true, 1, 255},
 	    {"auth_username", FIELD_TEXT, &asked.username},
 	    {"auth_password", FIELD_TEXT, &asked.password},

@@ -144,7 +144,7 @@ void opensandbox_read(struct mcp_request *request, const json_t *arguments)
 	bool connect;
 	struct error error;
 	struct read *read = pending_state(request, sizeof(*read), NULL);
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    FIELD_PATH(&read->path),
 	    {"encoding", FIELD_TEXT, &encoding},
@@ -244,7 +244,7 @@ void opensandbox_write(struct mcp_request *request, const json_t *arguments)
 	enum text_encoding encoding;
 	struct error error;
 	struct write *write = pending_state(request, sizeof(*write), write_free);
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    FIELD_PATH(&write->path),
 	    {"content", FIELD_TEXT, &write->content, true},
@@ -418,7 +418,7 @@ void opensandbox_search(struct mcp_request *request, const json_t *arguments)
 	const char *id = NULL;
 	bool connect;
 	struct search *search = pending_state(request, sizeof(*search), search_free);
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    FIELD_PATH(&search->path),
 	    {"pattern", FIELD_TEXT, &search->pattern, true, 1, GUEST_PATH_MAX - 8},
@@ -514,7 +514,7 @@ static int read_entries(struct replace *replace, const json_t *entries, struct e
 	json_array_foreach(entries, index, value)
 	{
 		struct replacement *entry = &replace->entries[replace->count++];
-		const struct field fields[] = {
+		const struct field_to fields[] = {
 		    FIELD_PATH(&entry->path),
 		    {"old_content", FIELD_TEXT, &entry->old, true, 1},
 		    {"new_content", FIELD_TEXT, &entry->new, true},
@@ -533,7 +533,7 @@ void opensandbox_replace(struct mcp_request *request, const json_t *arguments)
 	bool connect;
 	struct error error;
 	struct replace *replace = pending_state(request, sizeof(*replace), replace_free);
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    {"entries", FIELD_ARRAY, &entries, true},
 	    {"connect_if_missing", FIELD_BOOL, &connect},

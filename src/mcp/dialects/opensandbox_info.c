@@ -171,7 +171,7 @@ static int filter_metadata(struct filter *filter, const json_t *metadata, struct
 static int filter_parse(struct filter *filter, const json_t *asked, struct error *error)
 {
 	json_t *states = NULL, *metadata = NULL;
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"states", FIELD_ARRAY, &states},
 	    {"metadata", FIELD_OBJECT, &metadata},
 	    {"page_size", FIELD_UINT, &filter->page_size, false, 1, PAGE_SIZE_MAX},
@@ -248,7 +248,7 @@ void opensandbox_list(struct mcp_request *request, const json_t *arguments)
 	struct filter filter = {.page = 1, .page_size = PAGE_SIZE_DEFAULT};
 	struct error error;
 	size_t count;
-	const struct field fields[] = {{"filter", FIELD_OBJECT, &asked}};
+	const struct field_to fields[] = {{"filter", FIELD_OBJECT, &asked}};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
 	if (filter_parse(&filter, asked, &error) < 0) {

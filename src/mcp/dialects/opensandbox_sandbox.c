@@ -36,7 +36,7 @@ void opensandbox_connect(struct mcp_request *request, const json_t *arguments)
 	double timeout = 30;
 	uint64_t interval;
 	bool skip = false;
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    FIELD_ID(named),
 	    {"connect_timeout_seconds", FIELD_NUMBER, &timeout},
 	    {"health_check_polling_interval_ms", FIELD_UINT, &interval},
@@ -61,7 +61,7 @@ static void reply_info(struct mcp_request *request, struct sandbox *sandbox)
 void opensandbox_get_info(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
-	const struct field fields[] = {FIELD_ID(named)};
+	const struct field_to fields[] = {FIELD_ID(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, reply_info);
 }
@@ -93,7 +93,7 @@ static void kill_sandbox(struct mcp_request *request, struct sandbox *sandbox)
 void opensandbox_kill(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
-	const struct field fields[] = {FIELD_ID(named)};
+	const struct field_to fields[] = {FIELD_ID(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, kill_sandbox);
 }
@@ -125,7 +125,7 @@ void opensandbox_renew(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
 	struct renew *asked = pending_state(request, sizeof(*asked), NULL);
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    FIELD_ID(named),
 	    {"timeout_seconds", FIELD_NUMBER, &asked->seconds, true},
 	};
@@ -203,7 +203,7 @@ static void count(struct mcp_request *request, struct sandbox *sandbox)
 void opensandbox_metrics(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
-	const struct field fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
+	const struct field_to fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, count);
 }
@@ -258,7 +258,7 @@ static void check_health(struct mcp_request *request, struct sandbox *sandbox)
 void opensandbox_healthcheck(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
-	const struct field fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
+	const struct field_to fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, check_health);
 }
@@ -287,7 +287,7 @@ void opensandbox_endpoint(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
 	struct endpoint *asked = pending_state(request, sizeof(*asked), NULL);
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    FIELD_ID(named),
 	    {"port", FIELD_UINT, &asked->port, true, 1, 65535},
 	    FIELD_CONNECT(named),

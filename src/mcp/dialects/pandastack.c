@@ -107,7 +107,7 @@ static void shell(struct mcp_request *request, const json_t *arguments)
 	struct command_state *state = command_new(request);
 	const char *command = NULL, *cmd = NULL;
 	double milliseconds = 0, seconds = 0;
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"command", FIELD_TEXT, &command, false, 1, EXEC_REQUEST_BYTES_MAX / 2},
 	    {"cmd", FIELD_TEXT, &cmd, false, 1, EXEC_REQUEST_BYTES_MAX / 2},
 	    {"timeout_ms", FIELD_NUMBER, &milliseconds},
@@ -153,7 +153,7 @@ static bool file_arguments(struct mcp_request *request, const json_t *arguments,
 			   bool content_needed)
 {
 	struct file *file = pending_state(request, sizeof(*file), file_free);
-	const struct field fields[] = {
+	const struct field_to fields[] = {
 	    {"path", FIELD_TEXT, &file->path, path_needed, 1, GUEST_PATH_MAX - 1},
 	    {"content", FIELD_TEXT, &file->content, content_needed},
 	};

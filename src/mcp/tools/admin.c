@@ -83,27 +83,34 @@ static int bind_sandbox(struct mcp_request *request, struct token_spec *spec, st
 	return 0;
 }
 
+struct token_ask {
+	struct token_spec spec;
+	json_t *scopes;
+};
+static const struct field create_token_fields[] = {
+    {"scopes", FIELD_ARRAY_AT(struct token_ask, scopes), FIELD_REQUIRED,
+     .words = "sandboxes:read,sandboxes:write,admin"},
+    {"workspace", FIELD_TEXT_AT(struct token_ask, spec.workspace), .min = 1, .max = WORKSPACE_MAX},
+    {"expires_seconds", FIELD_UINT_AT(struct token_ask, spec.expires_seconds)},
+    {"label", FIELD_TEXT_AT(struct token_ask, spec.label)},
+    {"sandbox_id", FIELD_TEXT_AT(struct token_ask, spec.sandbox), .min = 1, .max = NAME_MAX_LENGTH},
+    {0},
+};
+
 static void create_token(struct mcp_request *request, const json_t *arguments)
 {
-	struct token_spec spec = {.workspace = request->principal.workspace};
+	struct token_ask asked = {.spec.workspace = request->principal.workspace};
+	struct token_spec *spec = &asked.spec;
 	struct token_row row = {0};
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	char token[TOKEN_TEXT_SIZE];
-	json_t *scopes = NULL;
 	struct error error;
-	struct field fields[] = {
-	    {"scopes", FIELD_ARRAY, &scopes, true},
-	    {"workspace", FIELD_TEXT, &spec.workspace, false, 1, WORKSPACE_MAX},
-	    {"expires_seconds", FIELD_UINT, &spec.expires_seconds},
-	    {"label", FIELD_TEXT, &spec.label},
-	    {"sandbox_id", FIELD_TEXT, &spec.sandbox, false, 1, NAME_MAX_LENGTH},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
-	    !parse_scopes(request, scopes, &spec.scopes) ||
-	    !admin_workspace(request, spec.workspace))
+	if (!tool_arguments(request, arguments, &asked) ||
+	    !parse_scopes(request, asked.scopes, &spec->scopes) ||
+	    !admin_workspace(request, spec->workspace))
 		return;
-	if (bind_sandbox(request, &spec, &error) < 0 ||
-	    token_create(request->core, &spec, token, &row, &error) < 0) {
+	if (bind_sandbox(request, spec, &error) < 0 ||
+	    token_create(request->core, spec, token, &row, &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
@@ -136,7 +143,7 @@ static void list_tokens(struct mcp_request *request, const json_t *arguments)
 {
 	struct token_list list = {.text = BUFFER(ANSWER_MAX)};
 	struct error error;
-	if (!tool_arguments(request, arguments, NULL, 0))
+	if (!tool_arguments(request, arguments, NULL))
 		return;
 	if (token_each(request->core, list_one, &list, &error) < 0) {
 		mcp_fail(request, &error);
@@ -149,16 +156,23 @@ static void list_tokens(struct mcp_request *request, const json_t *arguments)
 	buffer_done(&list.text);
 }
 
+struct revoked {
+	const char *token;
+};
+static const struct field revoke_token_fields[] = {
+    {"token_id", FIELD_TEXT_AT(struct revoked, token), FIELD_REQUIRED, 1, 128},
+    {0},
+};
+
 static void revoke_token(struct mcp_request *request, const json_t *arguments)
 {
-	const char *text = NULL;
+	struct revoked asked = {0};
 	struct id id;
 	struct error error;
-	struct field fields[] = {{"token_id", FIELD_TEXT, &text, true, 1, 128}};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, &asked))
 		return;
 	/* Somebody may give the token itself: it is not repeated. */
-	if (id_parse(text, &id) < 0)
+	if (id_parse(asked.token, &id) < 0)
 		content_refuse(request, "field `token_id` must be the id of a token, 16 characters "
 					"a-z and 0-9, as list_tokens has it.");
 	else if (token_revoke(request->core, &id, &error) < 0)
@@ -199,7 +213,7 @@ static void get_health(struct mcp_request *request, const json_t *arguments)
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	struct host_room room;
 	struct error error;
-	if (!tool_arguments(request, arguments, NULL, 0))
+	if (!tool_arguments(request, arguments, NULL))
 		return;
 	admission_room(core, &room);
 	(void)!buffer_printf(&text, "caisson %s\n", CAISSON_VERSION);
@@ -229,11 +243,7 @@ static const struct mcp_tool admin_tools[] = {
 	.title = "Create a token",
 	.description = "Make an access token; the answer shows it once. With sandbox_id it is for "
 		       "that sandbox alone. sandboxes:write includes read, admin both.",
-	.input = "{\"type\":\"object\",\"properties\":{\"scopes\":{\"type\":\"array\",\"items\":{"
-		 "\"type\":\"string\",\"enum\":[\"sandboxes:read\",\"sandboxes:write\",\"admin\"]}}"
-		 ",\"workspace\":{\"type\":\"string\"},\"expires_seconds\":{\"type\":\"integer\"},"
-		 "\"label\":{\"type\":\"string\"},\"sandbox_id\":{\"type\":\"string\"}},"
-		 "\"required\":[\"scopes\"]}",
+	.fields = create_token_fields,
 	.example = "{\"scopes\": [\"sandboxes:write\"], \"workspace\": \"team-a\", "
 		   "\"expires_seconds\": 86400, \"label\": \"build agent\"}",
 	.scope = SCOPE_ADMIN,
@@ -245,7 +255,6 @@ static const struct mcp_tool admin_tools[] = {
 	.description =
 	    "Tokens that are not revoked: id, workspace, scopes, label, times. Never the "
 	    "token itself.",
-	.input = "{\"type\":\"object\",\"properties\":{}}",
 	.example = "{}",
 	.scope = SCOPE_ADMIN,
 	.hints = TOOL_READS | TOOL_REPEATABLE,
@@ -255,8 +264,7 @@ static const struct mcp_tool admin_tools[] = {
 	.name = "revoke_token",
 	.title = "Revoke a token",
 	.description = "End a token by its id, at once, also for what is open with it.",
-	.input = "{\"type\":\"object\",\"properties\":{\"token_id\":{\"type\":\"string\"}},"
-		 "\"required\":[\"token_id\"]}",
+	.fields = revoke_token_fields,
 	.example = "{\"token_id\": \"k3v9x2m7q4w8z1ab\"}",
 	.scope = SCOPE_ADMIN,
 	.hints = TOOL_DESTROYS | TOOL_REPEATABLE,
@@ -266,7 +274,7 @@ static const struct mcp_tool admin_tools[] = {
 	.name = "get_workspace_usage",
 	.title = "Get usage of workspaces",
 	.description = "What each workspace has used in the last days (default 30).",
-	.input = "{\"type\":\"object\",\"properties\":{\"days\":{\"type\":\"integer\"}}}",
+	.fields = usage_fields,
 	.example = "{\"days\": 7}",
 	.scope = SCOPE_ADMIN,
 	.hints = TOOL_READS | TOOL_REPEATABLE,
@@ -278,7 +286,6 @@ static const struct mcp_tool admin_tools[] = {
 	.description =
 	    "How this host is: store, sandboxes, memory, disk, isolation tiers and which "
 	    "limits they enforce.",
-	.input = "{\"type\":\"object\",\"properties\":{}}",
 	.example = "{}",
 	.scope = SCOPE_ADMIN,
 	.hints = TOOL_READS | TOOL_REPEATABLE,

@@ -6,6 +6,7 @@
 
 /* metrics.c: what was used in the last days, by sandbox of the caller's workspace or by
  * workspace of all. */
+extern const struct field usage_fields[];
 void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage_by by);
 
 /* Of a workspace that has a valid name; else the request is answered and false comes back. */

@@ -38,13 +38,21 @@ static void reply(struct mcp_request *request, const char *name)
 		      text.size > 0 ? buffer_text(&text) : "no budgets: everything the host has");
 }
 
+struct budget_ask {
+	const char *workspace, *what, *period;
+	double maximum;
+	bool limited;
+};
+static const struct field get_budgets_fields[] = {
+    {"workspace", FIELD_TEXT_AT(struct budget_ask, workspace), .min = 1, .max = WORKSPACE_MAX},
+    {0},
+};
+
 static void get_budgets(struct mcp_request *request, const json_t *arguments)
 {
-	const char *name = request->principal.workspace;
-	struct field fields[] = {{"workspace", FIELD_TEXT, &name, false, 1, WORKSPACE_MAX}};
-	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) &&
-	    admin_workspace(request, name))
-		reply(request, name);
+	struct budget_ask asked = {.workspace = request->principal.workspace};
+	if (tool_arguments(request, arguments, &asked) && admin_workspace(request, asked.workspace))
+		reply(request, asked.workspace);
 }
 
 static bool parse_kind(struct mcp_request *request, const char *what, const char *period,
@@ -86,76 +94,78 @@ static void keep(void *data, const struct budget_state *state)
 		    (struct budget_wish){state->what, state->period, state->maximum};
 }
 
+static const struct field set_budget_fields[] = {
+    {"workspace", FIELD_TEXT_AT(struct budget_ask, workspace), FIELD_REQUIRED, 1, WORKSPACE_MAX},
+    {"what", FIELD_TEXT_AT(struct budget_ask, what), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1, 32,
+     .words = BUDGET_WHAT_NAMES},
+    {"period", FIELD_TEXT_AT(struct budget_ask, period), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1, 32,
+     .words = BUDGET_PERIOD_NAMES},
+    {"maximum", FIELD_NUMBER_AT(struct budget_ask, maximum),
+     .given = offsetof(struct budget_ask, limited)},
+    {0},
+};
+
 static void set_budget(struct mcp_request *request, const json_t *arguments)
 {
-	const char *name = NULL, *what = NULL, *period = NULL;
+	struct budget_ask asked = {0};
 	struct budget_wish wish = {0};
 	struct own_budgets own = {.changed = &wish};
-	double maximum = 0;
-	bool limited = false;
 	struct error error;
-	struct field fields[] = {
-	    {"workspace", FIELD_TEXT, &name, true, 1, WORKSPACE_MAX},
-	    {"what", FIELD_TEXT, &what, true, 1, 32},
-	    {"period", FIELD_TEXT, &period, true, 1, 32},
-	    {"maximum", FIELD_NUMBER, &maximum, .present = &limited},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
-	    !admin_workspace(request, name) || !parse_kind(request, what, period, &wish))
+	if (!tool_arguments(request, arguments, &asked) ||
+	    !admin_workspace(request, asked.workspace) ||
+	    !parse_kind(request, asked.what, asked.period, &wish))
 		return;
 	double unit = (double)budget_unit(wish.what);
-	if (maximum > MAXIMUM_MAX || maximum * unit >= 9e18) {
+	if (asked.maximum > MAXIMUM_MAX || asked.maximum * unit >= 9e18) {
 		content_refuse(request, "field `maximum` is too large; leave it out for none.");
 		return;
 	}
-	wish.maximum = limited ? (int64_t)(maximum * unit + 0.5) : BUDGET_UNLIMITED;
-	struct workspace *workspace = workspace_get(request->core, name);
+	wish.maximum = asked.limited ? (int64_t)(asked.maximum * unit + 0.5) : BUDGET_UNLIMITED;
+	struct workspace *workspace = workspace_get(request->core, asked.workspace);
 	budget_each(request->core, workspace, keep, &own);
 	own.wishes[own.count++] = wish;
 	if (budget_replace(request->core, workspace, own.wishes, own.count, &error) < 0)
 		mcp_fail(request, &error);
 	else
-		reply(request, name);
+		reply(request, asked.workspace);
 }
+
+static const struct field remove_budget_fields[] = {
+    {"workspace", FIELD_TEXT_AT(struct budget_ask, workspace), FIELD_REQUIRED, 1, WORKSPACE_MAX},
+    {"what", FIELD_TEXT_AT(struct budget_ask, what), FIELD_WORDS_TOLD, 1, 32,
+     .words = BUDGET_WHAT_NAMES},
+    {"period", FIELD_TEXT_AT(struct budget_ask, period), FIELD_WORDS_TOLD, 1, 32,
+     .words = BUDGET_PERIOD_NAMES},
+    {0},
+};
 
 static void remove_budget(struct mcp_request *request, const json_t *arguments)
 {
-	const char *name = NULL, *what = NULL, *period = NULL;
+	struct budget_ask asked = {0};
 	struct budget_wish wish = {0};
 	struct error error;
-	struct field fields[] = {
-	    {"workspace", FIELD_TEXT, &name, true, 1, WORKSPACE_MAX},
-	    {"what", FIELD_TEXT, &what, false, 1, 32},
-	    {"period", FIELD_TEXT, &period, false, 1, 32},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
-	    !admin_workspace(request, name))
+	if (!tool_arguments(request, arguments, &asked) ||
+	    !admin_workspace(request, asked.workspace))
 		return;
-	if (!what != !period) {
+	if (!asked.what != !asked.period) {
 		content_refuse(request, "Give `what` and `period`, or neither to remove all.");
 		return;
 	}
-	if (what && !parse_kind(request, what, period, &wish))
+	if (asked.what && !parse_kind(request, asked.what, asked.period, &wish))
 		return;
-	if (budget_remove(request->core, workspace_get(request->core, name), wish.what, wish.period,
-			  &error) < 0)
+	if (budget_remove(request->core, workspace_get(request->core, asked.workspace), wish.what,
+			  wish.period, &error) < 0)
 		mcp_fail(request, &error);
 	else
-		reply(request, name);
+		reply(request, asked.workspace);
 }
-
-#define STRING "{\"type\":\"string\"}"
-#define PERIOD_SCHEMA "{\"type\":\"string\",\"enum\":[\"now\",\"minute\",\"day\",\"month\"]}"
-#define WHAT_SCHEMA                                                                                \
-	"{\"type\":\"string\",\"enum\":[\"sandboxes\",\"vcpus\",\"memory_mb\",\"disk_mb\","        \
-	"\"creates\",\"execs\",\"wall_seconds\",\"cpu_seconds\"]}"
 
 const struct mcp_tool budget_tools[] = {
     {
 	.name = "get_budgets",
 	.title = "Get budgets",
 	.description = "What a workspace may use at once and per period, and what it has used.",
-	.input = "{\"type\":\"object\",\"properties\":{\"workspace\":" STRING "}}",
+	.fields = get_budgets_fields,
 	.example = "{\"workspace\": \"team-a\"}",
 	.scope = SCOPE_ADMIN,
 	.hints = TOOL_READS | TOOL_REPEATABLE,
@@ -168,10 +178,7 @@ const struct mcp_tool budget_tools[] = {
 	    "Give a workspace a budget of its own; without maximum it has none, whatever "
 	    "the default says. sandboxes, vcpus, memory_mb, disk_mb are held (period "
 	    "now), the others spent per period.",
-	.input = "{\"type\":\"object\",\"properties\":{\"workspace\":" STRING
-		 ",\"what\":" WHAT_SCHEMA ",\"period\":" PERIOD_SCHEMA
-		 ",\"maximum\":{\"type\":\"number\"}},\"required\":[\"workspace\",\"what\","
-		 "\"period\"]}",
+	.fields = set_budget_fields,
 	.example = "{\"workspace\": \"team-a\", \"what\": \"creates\", \"period\": \"day\", "
 		   "\"maximum\": 100}",
 	.scope = SCOPE_ADMIN,
@@ -183,9 +190,7 @@ const struct mcp_tool budget_tools[] = {
 	.title = "Remove a budget",
 	.description =
 	    "Take a workspace's own budget away, or all of them: the defaults hold again.",
-	.input =
-	    "{\"type\":\"object\",\"properties\":{\"workspace\":" STRING ",\"what\":" WHAT_SCHEMA
-	    ",\"period\":" PERIOD_SCHEMA "},\"required\":[\"workspace\"]}",
+	.fields = remove_budget_fields,
 	.example = "{\"workspace\": \"team-a\", \"what\": \"creates\", \"period\": \"day\"}",
 	.scope = SCOPE_ADMIN,
 	.hints = TOOL_DESTROYS,

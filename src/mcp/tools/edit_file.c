@@ -311,17 +311,19 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 		pending_begin(request);
 }
 
+const struct field edit_file_fields[] = {
+    FILE_TOOL_PATH,
+    {"old_text", FIELD_TEXT_AT(struct edit, old_text), FIELD_REQUIRED, 1, FILE_CHUNK_MAX - 1},
+    {"new_text", FIELD_TEXT_AT(struct edit, new_text), FIELD_REQUIRED, 0, FILE_CHUNK_MAX - 1},
+    {"replace_all", FIELD_BOOL_AT(struct edit, all)},
+    FILE_TOOL_SANDBOX,
+    {0},
+};
+
 void edit_file_tool(struct mcp_request *request, const json_t *arguments)
 {
 	struct edit *edit = pending_state(request, sizeof(*edit), edit_free);
-	struct field fields[] = {
-	    FILE_TOOL_PATH(&edit->tool.path),
-	    {"old_text", FIELD_TEXT, &edit->old_text, true, 1, FILE_CHUNK_MAX - 1},
-	    {"new_text", FIELD_TEXT, &edit->new_text, true, 0, FILE_CHUNK_MAX - 1},
-	    {"replace_all", FIELD_BOOL, &edit->all},
-	    FILE_TOOL_SANDBOX(&edit->tool.sandbox),
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, edit))
 		return;
 	if (strcmp(edit->old_text, edit->new_text) == 0) {
 		content_refuse(request, "`old_text` and `new_text` are the same.");

@@ -6,12 +6,14 @@
 #include "base/limits.h"
 #include "core/sandbox/labels.h"
 #include "core/account/access.h"
+#include "edge/sandbox_fields.h"
+#include "edge/json_pairs.h"
 #include "mcp/tools/tool.h"
-
-#define LABELS_BYTES_MAX (LABELS_MAX * 2 * (LABEL_MAX + 1))
 
 struct changing {
 	struct sandbox_change change;
+	const char *sandbox;
+	json_t *labels_json;
 	struct pair *labels;
 };
 
@@ -57,35 +59,32 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 	}
 }
 
+static const struct field extend_sandbox_fields[] = {
+    {"sandbox_id", FIELD_TEXT_AT(struct changing, sandbox)},
+    {"timeout_seconds", FIELD_UINT_AT(struct changing, change.timeout_seconds), .min = 1,
+     .max = SANDBOX_TIMEOUT_MAX, .max_here = sandbox_timeout_here,
+     .given = offsetof(struct changing, change.timeout_set)},
+    {"idle_timeout_seconds", FIELD_UINT_AT(struct changing, change.idle_timeout_seconds),
+     .max = SANDBOX_TIMEOUT_MAX, .given = offsetof(struct changing, change.idle_timeout_set)},
+    {"name", FIELD_TEXT_AT(struct changing, change.name), .min = 1, .max = NAME_MAX_LENGTH,
+     .given = offsetof(struct changing, change.name_set)},
+    {"labels", FIELD_PAIRS_AT(struct changing, labels_json)},
+    {0},
+};
+
 static void extend_sandbox(struct mcp_request *request, const json_t *arguments)
 {
 	struct changing *changing = calloc(1, sizeof(*changing));
-	const struct config *config = &request->core->config;
-	const char *name = NULL;
-	uint64_t timeout = 0, idle = 0;
-	json_t *labels = NULL;
 	struct error error;
 	if (!changing)
 		abort();
 	request->state = changing;
 	request->state_free = changing_free;
 	struct sandbox_change *change = &changing->change;
-	struct field fields[] = {
-	    {"sandbox_id", FIELD_TEXT, &name},
-	    {"timeout_seconds", FIELD_UINT, &timeout, false, 1, SANDBOX_TIMEOUT_MAX,
-	     .present = &change->timeout_set, .max_here = config->timeout_seconds_max},
-	    {"idle_timeout_seconds", FIELD_UINT, &idle, false, 0, SANDBOX_TIMEOUT_MAX,
-	     .present = &change->idle_timeout_set},
-	    {"name", FIELD_TEXT, &change->name, false, 1, NAME_MAX_LENGTH,
-	     .present = &change->name_set},
-	    {"labels", FIELD_OBJECT, &labels},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, changing))
 		return;
-	change->timeout_seconds = (uint32_t)timeout;
-	change->idle_timeout_seconds = (uint32_t)idle;
-	if (tool_pairs("labels", labels, LABELS_MAX, LABELS_BYTES_MAX, &changing->labels,
-		       &change->label_count, &error) < 0) {
+	if (json_pairs("labels", changing->labels_json, LABELS_MAX, LABELS_BYTES_MAX,
+		       &changing->labels, &change->label_count, &error) < 0) {
 		refuse(request, &error);
 		return;
 	}
@@ -98,7 +97,7 @@ static void extend_sandbox(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "Give what is to become of it: `timeout_seconds`, "
 					"`idle_timeout_seconds`, `name` or `labels`.");
 	else
-		target_ready(request, name, TARGET_ASLEEP, act);
+		target_ready(request, changing->sandbox, TARGET_ASLEEP, act);
 }
 
 const struct mcp_tool more_sandbox_tools[] = {
@@ -107,12 +106,7 @@ const struct mcp_tool more_sandbox_tools[] = {
 	.title = "Extend a sandbox",
 	.description = "Let a sandbox live for timeout_seconds from now on; also its idle time-out "
 		       "(0: none), name, labels (merged).",
-	.input = "{\"type\":\"object\",\"properties\":{\"sandbox_id\":{\"type\":\"string\"},"
-		 "\"timeout_seconds\":{\"type\":\"integer\"},"
-		 "\"idle_timeout_seconds\":{\"type\":\"integer\"},"
-		 "\"name\":{\"type\":\"string\"},"
-		 "\"labels\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}"
-		 "}}",
+	.fields = extend_sandbox_fields,
 	.example = "{\"sandbox_id\": \"build\", \"timeout_seconds\": 3600}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_DEFAULT | TOOLSET_SANDBOXES,

@@ -163,17 +163,19 @@ static bool write_decode(struct mcp_request *request, struct write *write)
 	return true;
 }
 
+static const struct field write_file_fields[] = {
+    FILE_TOOL_PATH,
+    {"content", FIELD_TEXT_AT(struct write, content)},
+    {"content_base64", FIELD_TEXT_AT(struct write, base64), .mcp = "instead of content: bytes"},
+    {"append", FIELD_BOOL_AT(struct write, append)},
+    FILE_TOOL_SANDBOX_TOLD,
+    {0},
+};
+
 static void write_file(struct mcp_request *request, const json_t *arguments)
 {
 	struct write *write = pending_state(request, sizeof(*write), write_free);
-	struct field fields[] = {
-	    FILE_TOOL_PATH(&write->tool.path),
-	    {"content", FIELD_TEXT, &write->content},
-	    {"content_base64", FIELD_TEXT, &write->base64},
-	    {"append", FIELD_BOOL, &write->append},
-	    FILE_TOOL_SANDBOX(&write->tool.sandbox),
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, write))
 		return;
 	if (!write->content == !write->base64) {
 		content_refuse(request, "Give `content` (text) or `content_base64` (bytes), %s.",
@@ -355,17 +357,19 @@ static void act_list(struct mcp_request *request, struct sandbox *sandbox)
 		pending_begin(request);
 }
 
+static const struct field list_files_fields[] = {
+    FILE_TOOL_DIRECTORY,
+    {"depth", FIELD_UINT_AT(struct listing, depth), .min = 1, .max = LIST_DEPTH_MAX, .fallback = 1,
+     .mcp = "levels, default 1"},
+    FILE_TOOL_SANDBOX,
+    {0},
+};
+
 static void list_files(struct mcp_request *request, const json_t *arguments)
 {
 	struct listing *list = pending_state(request, sizeof(*list), list_free);
 	list->tool.path = FILE_TOOL_WORKSPACE;
-	list->depth = 1;
-	struct field fields[] = {
-	    {"path", FIELD_TEXT, &list->tool.path, false, 0, GUEST_PATH_MAX - 1},
-	    {"depth", FIELD_UINT, &list->depth, false, 1, LIST_DEPTH_MAX},
-	    FILE_TOOL_SANDBOX(&list->tool.sandbox),
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, list))
 		return;
 	if (list->tool.path[0] == '\0')
 		list->tool.path = FILE_TOOL_WORKSPACE;
@@ -374,25 +378,13 @@ static void list_files(struct mcp_request *request, const json_t *arguments)
 
 /* --- the table --- */
 
-/* Said where models look first; the instructions say it for all. */
-#define SANDBOX_ID_TOLD                                                                            \
-	"\"sandbox_id\":{\"type\":\"string\",\"description\":\"id or name; may be left out if "    \
-	"there is one\"}"
-#define SANDBOX_ID "\"sandbox_id\":{\"type\":\"string\"}"
-
 const struct mcp_tool file_tools[] = {
     {
 	.name = "read_file",
 	.title = "Read a file",
 	.description = "Text of a file, 16 KiB by default, and how to read on; png, jpeg, gif, "
 		       "webp come as images.",
-	.input = "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"
-		 "\"line\":{\"type\":\"integer\",\"description\":\"first line, from 1\"},"
-		 "\"lines\":{\"type\":\"integer\"},"
-		 "\"offset\":{\"type\":\"integer\",\"description\":\"first byte, instead of "
-		 "line\"},"
-		 "\"limit\":{\"type\":\"integer\",\"description\":\"bytes\"}," SANDBOX_ID_TOLD
-		 "},\"required\":[\"path\"]}",
+	.fields = read_file_fields,
 	.example = "{\"path\": \"src/main.c\", \"line\": 100, \"lines\": 50}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_DEFAULT,
@@ -404,11 +396,7 @@ const struct mcp_tool file_tools[] = {
 	.title = "Write a file",
 	.description = "Write or replace a whole file; directories above it are made. For small "
 		       "changes use edit_file.",
-	.input = "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"
-		 "\"content\":{\"type\":\"string\"},"
-		 "\"content_base64\":{\"type\":\"string\",\"description\":\"instead of content: "
-		 "bytes\"},"
-		 "\"append\":{\"type\":\"boolean\"}," SANDBOX_ID_TOLD "},\"required\":[\"path\"]}",
+	.fields = write_file_fields,
 	.example = "{\"path\": \"hello.py\", \"content\": \"print('hello')\\n\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_DEFAULT,
@@ -420,10 +408,7 @@ const struct mcp_tool file_tools[] = {
 	.title = "Edit a file",
 	.description = "Replace old_text, exact and found once, by new_text. Say more of what is "
 		       "around it where it is found often, or set replace_all.",
-	.input = "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"
-		 "\"old_text\":{\"type\":\"string\"},\"new_text\":{\"type\":\"string\"},"
-		 "\"replace_all\":{\"type\":\"boolean\"}," SANDBOX_ID
-		 "},\"required\":[\"path\",\"old_text\",\"new_text\"]}",
+	.fields = edit_file_fields,
 	.example =
 	    "{\"path\": \"main.py\", \"old_text\": \"retries = 3\", \"new_text\": \"retries = 5\"}",
 	.scope = SCOPE_WRITE,
@@ -435,10 +420,7 @@ const struct mcp_tool file_tools[] = {
 	.name = "list_files",
 	.title = "List files",
 	.description = "Names, types and sizes in a directory (default /workspace).",
-	.input =
-	    "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"
-	    "\"depth\":{\"type\":\"integer\",\"description\":\"levels, default 1\"}," SANDBOX_ID
-	    "}}",
+	.fields = list_files_fields,
 	.example = "{\"path\": \"/workspace/src\", \"depth\": 2}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_DEFAULT,
@@ -450,12 +432,7 @@ const struct mcp_tool file_tools[] = {
 	.title = "Search files",
 	.description = "Find lines by regex (pattern), in files whose names match glob; with glob "
 		       "alone, find names. Returns path:line: text.",
-	.input = "{\"type\":\"object\",\"properties\":{"
-		 "\"pattern\":{\"type\":\"string\"},"
-		 "\"glob\":{\"type\":\"string\",\"description\":\"like **/*.py\"},"
-		 "\"path\":{\"type\":\"string\"},"
-		 "\"ignore_case\":{\"type\":\"boolean\"},"
-		 "\"limit\":{\"type\":\"integer\"}," SANDBOX_ID "}}",
+	.fields = search_files_fields,
 	.example = "{\"pattern\": \"def .*main\", \"glob\": \"*.py\"}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_DEFAULT,

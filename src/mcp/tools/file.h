@@ -30,15 +30,29 @@ void file_tool_reply(struct mcp_request *request, const char *format, ...) PRINT
 /* The same with isError, without the example: the arguments were good. */
 void file_tool_refuse(struct mcp_request *request, const char *format, ...) PRINTF_LIKE(2, 3);
 
-#define FILE_TOOL_PATH(to)                                                                         \
+/* Rows of their tables. */
+#define FILE_TOOL_PATH                                                                             \
 	{                                                                                          \
-		"path", FIELD_TEXT, to, true, 1, GUEST_PATH_MAX - 1                                \
+		"path", FIELD_TEXT_AT(struct file_tool, path), FIELD_REQUIRED, 1,                  \
+		    GUEST_PATH_MAX - 1                                                             \
 	}
-#define FILE_TOOL_SANDBOX(to)                                                                      \
+#define FILE_TOOL_DIRECTORY                                                                        \
 	{                                                                                          \
-		"sandbox_id", FIELD_TEXT, to                                                       \
+		"path", FIELD_TEXT_AT(struct file_tool, path), .max = GUEST_PATH_MAX - 1           \
+	}
+#define FILE_TOOL_SANDBOX                                                                          \
+	{                                                                                          \
+		"sandbox_id", FIELD_TEXT_AT(struct file_tool, sandbox)                             \
+	}
+/* Said where models look first; the instructions say it for all. */
+#define FILE_TOOL_SANDBOX_TOLD                                                                     \
+	{                                                                                          \
+		"sandbox_id", FIELD_TEXT_AT(struct file_tool, sandbox),                            \
+		    .mcp = "id or name; may be left out if there is one"                           \
 	}
 
+/* read_file.c, search_files.c, edit_file.c */
+extern const struct field read_file_fields[], search_files_fields[], edit_file_fields[];
 void read_file_tool(struct mcp_request *request, const json_t *arguments);    /* read_file.c */
 void search_files_tool(struct mcp_request *request, const json_t *arguments); /* search_files.c */
 void edit_file_tool(struct mcp_request *request, const json_t *arguments);    /* edit_file.c */

@@ -138,22 +138,21 @@ static void start_act(struct mcp_request *request, struct sandbox *sandbox)
 	}
 }
 
+static const struct field start_job_fields[] = {
+    {"command", FIELD_TEXT_AT(struct running, command), FIELD_REQUIRED, 1, COMMAND_MAX},
+    {"sandbox_id", FIELD_TEXT_AT(struct running, sandbox_id)},
+    {"timeout_seconds", FIELD_NUMBER_AT(struct running, timeout_seconds)},
+    {"cwd", FIELD_TEXT_AT(struct running, exec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
+    {"env", FIELD_PAIRS_AT(struct running, env)},
+    {0},
+};
+
 static void start_job(struct mcp_request *request, const json_t *arguments)
 {
 	struct running *running = running_new(request);
-	const char *command = NULL;
-	json_t *environment = NULL;
-	struct field fields[] = {
-	    {"command", FIELD_TEXT, &command, true, 1, COMMAND_MAX},
-	    {"sandbox_id", FIELD_TEXT, &running->sandbox_id},
-	    {"timeout_seconds", FIELD_NUMBER, &running->timeout_seconds},
-	    {"cwd", FIELD_TEXT, &running->exec.cwd, false, 1, GUEST_PATH_MAX - 1},
-	    {"env", FIELD_OBJECT, &environment},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
-	    !running_check(running, environment))
+	if (!tool_arguments(request, arguments, running) || !running_check(running))
 		return;
-	shell_argv(command, running->argv);
+	shell_argv(running->command, running->argv);
 	running->exec.argv = running->argv;
 	running->exec.argc = 3;
 	target_ready(request, running->sandbox_id, 0, start_act);
@@ -291,6 +290,13 @@ static void stop_found(struct mcp_request *request, struct exec *exec)
 		target_ready(request, exec->sandbox->row.id.text, 0, stop_act);
 }
 
+static const struct field stop_job_fields[] = {
+    {"job_id", FIELD_TEXT_AT(struct stopping, job_id), FIELD_REQUIRED, 1},
+    {"sandbox_id", FIELD_TEXT_AT(struct stopping, sandbox_id)},
+    {"signal", FIELD_TEXT_AT(struct stopping, signal_name), .mcp = "Such as INT, HUP or KILL."},
+    {0},
+};
+
 static void stop_job(struct mcp_request *request, const json_t *arguments)
 {
 	struct stopping *stopping = calloc(1, sizeof(*stopping));
@@ -299,12 +305,7 @@ static void stop_job(struct mcp_request *request, const json_t *arguments)
 	stopping->request = request;
 	request->state = stopping;
 	request->state_free = free;
-	struct field fields[] = {
-	    {"job_id", FIELD_TEXT, &stopping->job_id, true, 1},
-	    {"sandbox_id", FIELD_TEXT, &stopping->sandbox_id},
-	    {"signal", FIELD_TEXT, &stopping->signal_name},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, stopping))
 		return;
 	if (stopping->signal_name && stopping->signal_name[0]) {
 		stopping->signal = signal_by_name(stopping->signal_name);
@@ -326,13 +327,7 @@ const struct mcp_tool job_tools[] = {
 	 "Start a shell command that keeps running (a server, a build, a watcher) and get its "
 	 "job_id within a second, with its first output or its early failure. It lives until it "
 	 "ends, stop_job, or its sandbox's end.",
-     .input = "{\"type\":\"object\",\"properties\":{"
-	      "\"command\":{\"type\":\"string\"},"
-	      "\"sandbox_id\":{\"type\":\"string\"},"
-	      "\"timeout_seconds\":{\"type\":\"number\"},"
-	      "\"cwd\":{\"type\":\"string\"},"
-	      "\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}},"
-	      "\"required\":[\"command\"]}",
+     .fields = start_job_fields,
      .example = "{\"command\":\"python3 -m http.server 8000\"}",
      .scope = SCOPE_WRITE,
      .toolsets = TOOLSET_DEFAULT | TOOLSET_JOBS,
@@ -344,18 +339,7 @@ const struct mcp_tool job_tools[] = {
 	 "Get a job's state, exit code and output: all of it shortened, or a page from a byte "
 	 "offset on, or only the lines that match a regex. With wait_seconds it waits for some new "
 	 "output, a match or the end; until end: for the end alone.",
-     .input =
-	 "{\"type\":\"object\",\"properties\":{"
-	 "\"job_id\":{\"type\":\"string\"},"
-	 "\"sandbox_id\":{\"type\":\"string\"},"
-	 "\"wait_seconds\":{\"type\":\"number\",\"description\":\"At most 50.\"},"
-	 "\"until\":{\"type\":\"string\",\"enum\":[\"output\",\"end\"]},"
-	 "\"offset\":{\"type\":\"integer\",\"description\":\"Negative: from the end.\"},"
-	 "\"stderr_offset\":{\"type\":\"integer\"},"
-	 "\"pattern\":{\"type\":\"string\",\"description\":\"Extended regex, like error|warn.\"},"
-	 "\"stream\":{\"type\":\"string\",\"enum\":[\"stdout\",\"stderr\"]},"
-	 "\"max_bytes\":{\"type\":\"integer\",\"description\":\"Default 16384.\"}},"
-	 "\"required\":[\"job_id\"]}",
+     .fields = read_job_fields,
      .example = "{\"job_id\":\"abc\",\"offset\":0,\"wait_seconds\":30}",
      .scope = SCOPE_READ,
      .toolsets = TOOLSET_DEFAULT | TOOLSET_JOBS,
@@ -365,11 +349,7 @@ const struct mcp_tool job_tools[] = {
      .title = "Stop a job",
      .description = "Stop a job and every process it started: TERM, then KILL after 3 s; or send "
 		    "one signal. Returns its last output and how it ended.",
-     .input = "{\"type\":\"object\",\"properties\":{"
-	      "\"job_id\":{\"type\":\"string\"},"
-	      "\"sandbox_id\":{\"type\":\"string\"},"
-	      "\"signal\":{\"type\":\"string\",\"description\":\"Such as INT, HUP or KILL.\"}},"
-	      "\"required\":[\"job_id\"]}",
+     .fields = stop_job_fields,
      .example = "{\"job_id\":\"abc\"}",
      .scope = SCOPE_WRITE,
      .toolsets = TOOLSET_DEFAULT | TOOLSET_JOBS,

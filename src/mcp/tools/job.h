@@ -1,6 +1,8 @@
 /* What of the tools on jobs is in other files than their table (job.c). */
 #pragma once
 
+#include "edge/fields.h"
 #include "mcp/request.h"
 
+extern const struct field read_job_fields[];
 void read_job(struct mcp_request *request, const json_t *arguments);

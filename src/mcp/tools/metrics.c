@@ -110,14 +110,18 @@ static void act_metrics(struct mcp_request *request, struct sandbox *sandbox)
 	refresh(request);
 }
 
+const struct field tool_sandbox_fields[] = {
+    {"sandbox_id", FIELD_TEXT_AT(struct tool_sandbox, sandbox)},
+    {0},
+};
+
 static void get_metrics(struct mcp_request *request, const json_t *arguments)
 {
-	const char *name = NULL;
-	struct field fields[] = {{"sandbox_id", FIELD_TEXT, &name}};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	struct tool_sandbox asked = {0};
+	if (!tool_arguments(request, arguments, &asked))
 		return;
-	if (name && name[0])
-		target_ready(request, name, TARGET_ASLEEP, act_metrics);
+	if (asked.sandbox && asked.sandbox[0])
+		target_ready(request, asked.sandbox, TARGET_ASLEEP, act_metrics);
 	else
 		refresh(request);
 }
@@ -233,6 +237,12 @@ static void metered(void *data, const struct error *error)
 	tool_done(request);
 }
 
+const struct field usage_fields[] = {
+    {"days", FIELD_UINT_AT(struct usage, days), .min = 1, .max = USAGE_DAYS_MAX,
+     .fallback = USAGE_DAYS_DEFAULT},
+    {0},
+};
+
 void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage_by by)
 {
 	struct error error;
@@ -241,10 +251,8 @@ void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage
 		abort();
 	request->state = usage;
 	request->state_free = usage_free;
-	usage->days = USAGE_DAYS_DEFAULT;
 	usage->text = BUFFER(ANSWER_MAX);
-	struct field fields[] = {{"days", FIELD_UINT, &usage->days, false, 1, USAGE_DAYS_MAX}};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, usage))
 		return;
 	int64_t hour = clock_wall() / NSEC_PER_SEC / 3600;
 	usage->walk = (struct usage_walk){
@@ -325,6 +333,15 @@ static void act_activity(struct mcp_request *request, struct sandbox *sandbox)
 	reply_activity(request, &sandbox->row.id);
 }
 
+static const struct field get_activity_fields[] = {
+    {"sandbox_id", FIELD_TEXT_AT(struct activity, sandbox)},
+    {"kinds", FIELD_TEXT_AT(struct activity, kinds), .min = 1, .max = 256,
+     .mcp = "like exec,file.written"},
+    {"limit", FIELD_UINT_AT(struct activity, limit), .min = 1, .max = ACTIVITY_MAX,
+     .fallback = ACTIVITY_DEFAULT},
+    {0},
+};
+
 static void get_activity(struct mcp_request *request, const json_t *arguments)
 {
 	struct error error;
@@ -334,13 +351,7 @@ static void get_activity(struct mcp_request *request, const json_t *arguments)
 		abort();
 	request->state = activity;
 	request->state_free = free;
-	activity->limit = ACTIVITY_DEFAULT;
-	struct field fields[] = {
-	    {"sandbox_id", FIELD_TEXT, &activity->sandbox},
-	    {"kinds", FIELD_TEXT, &activity->kinds, false, 1, 256},
-	    {"limit", FIELD_UINT, &activity->limit, false, 1, ACTIVITY_MAX},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, activity))
 		return;
 	if (activity->kinds && activity_kinds_parse(activity->kinds, activity->kind_list,
 						    sizeof(activity->kind_list), &error) < 0) {
@@ -361,8 +372,6 @@ static void get_activity(struct mcp_request *request, const json_t *arguments)
 
 /* --- the table --- */
 
-#define SANDBOX_ID "\"sandbox_id\":{\"type\":\"string\"}"
-
 const struct mcp_tool metrics_tools[] = {
     {
 	.name = "get_metrics",
@@ -370,7 +379,7 @@ const struct mcp_tool metrics_tools[] = {
 	.description =
 	    "What a sandbox uses now: cpu, memory, disk, processes, of how much. Without "
 	    "sandbox_id of all of them. Wakes none.",
-	.input = "{\"type\":\"object\",\"properties\":{" SANDBOX_ID "}}",
+	.fields = tool_sandbox_fields,
 	.example = "{\"sandbox_id\": \"build\"}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_METRICS,
@@ -382,7 +391,7 @@ const struct mcp_tool metrics_tools[] = {
 	.title = "Get usage",
 	.description = "What your sandboxes have used in the last days (default 30), each and "
 		       "together: time, cpu, memory, disk, commands.",
-	.input = "{\"type\":\"object\",\"properties\":{\"days\":{\"type\":\"integer\"}}}",
+	.fields = usage_fields,
 	.example = "{\"days\": 7}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_METRICS,
@@ -394,9 +403,7 @@ const struct mcp_tool metrics_tools[] = {
 	.title = "Get activity",
 	.description = "What happened in a sandbox, the newest first: commands, file changes, "
 		       "pauses, its end. Also of one that has ended.",
-	.input = "{\"type\":\"object\",\"properties\":{" SANDBOX_ID
-		 ",\"kinds\":{\"type\":\"string\",\"description\":\"like exec,file.written\"},"
-		 "\"limit\":{\"type\":\"integer\"}}}",
+	.fields = get_activity_fields,
 	.example = "{\"sandbox_id\": \"build\", \"kinds\": \"exec\"}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_METRICS,

@@ -84,41 +84,47 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 
 /* --- make_directory, remove_file, move_file --- */
 
+static const struct field path_fields[] = {
+    FILE_TOOL_PATH,
+    FILE_TOOL_SANDBOX,
+    {0},
+};
+
 static void make_directory(struct mcp_request *request, const json_t *arguments)
 {
 	struct change *change = change_new(request, FILE_MKDIR, "made");
-	struct field fields[] = {
-	    FILE_TOOL_PATH(&change->tool.path),
-	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
-	};
 	change->request.flags = FILE_PARENTS;
 	change->request.mode = 0755;
-	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (tool_arguments(request, arguments, change))
 		target_ready(request, change->tool.sandbox, 0, act);
 }
+
+static const struct field remove_file_fields[] = {
+    FILE_TOOL_PATH,
+    {"recursive", FIELD_BOOL_AT(struct change, recursive)},
+    FILE_TOOL_SANDBOX,
+    {0},
+};
 
 static void remove_file(struct mcp_request *request, const json_t *arguments)
 {
 	struct change *change = change_new(request, FILE_REMOVE, "removed");
-	struct field fields[] = {
-	    FILE_TOOL_PATH(&change->tool.path),
-	    {"recursive", FIELD_BOOL, &change->recursive},
-	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
-	};
-	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (tool_arguments(request, arguments, change))
 		target_ready(request, change->tool.sandbox, 0, act);
 }
+
+static const struct field move_file_fields[] = {
+    {"from", FIELD_TEXT_AT(struct change, tool.path), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
+    {"to", FIELD_TEXT_AT(struct change, to), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
+    {"replace", FIELD_BOOL_AT(struct change, replace)},
+    FILE_TOOL_SANDBOX,
+    {0},
+};
 
 static void move_file(struct mcp_request *request, const json_t *arguments)
 {
 	struct change *change = change_new(request, FILE_RENAME, "moved");
-	struct field fields[] = {
-	    {"from", FIELD_TEXT, &change->tool.path, true, 1, GUEST_PATH_MAX - 1},
-	    {"to", FIELD_TEXT, &change->to, true, 1, GUEST_PATH_MAX - 1},
-	    {"replace", FIELD_BOOL, &change->replace},
-	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, change))
 		return;
 	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
 	target_ready(request, change->tool.sandbox, 0, act);
@@ -138,16 +144,18 @@ static bool parse_mode(const char *text, uint32_t *ret_mode)
 	return mode <= 07777;
 }
 
+static const struct field set_file_mode_fields[] = {
+    FILE_TOOL_PATH,
+    {"mode", FIELD_TEXT_AT(struct change, mode), FIELD_REQUIRED, 1, 5, .mcp = "like 0755"},
+    {"recursive", FIELD_BOOL_AT(struct change, recursive)},
+    FILE_TOOL_SANDBOX,
+    {0},
+};
+
 static void set_file_mode(struct mcp_request *request, const json_t *arguments)
 {
 	struct change *change = change_new(request, FILE_CHMOD, "changed the mode of");
-	struct field fields[] = {
-	    FILE_TOOL_PATH(&change->tool.path),
-	    {"mode", FIELD_TEXT, &change->mode, true, 1, 5},
-	    {"recursive", FIELD_BOOL, &change->recursive},
-	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, change))
 		return;
 	if (!parse_mode(change->mode, &change->request.mode)) {
 		content_refuse(request,
@@ -221,18 +229,20 @@ static void act_copy(struct mcp_request *request, struct sandbox *sandbox)
 	target_ready(request, change->to_sandbox, 0, act_between);
 }
 
+static const struct field copy_file_fields[] = {
+    {"from", FIELD_TEXT_AT(struct change, tool.path), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
+    {"to", FIELD_TEXT_AT(struct change, to), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
+    {"recursive", FIELD_BOOL_AT(struct change, recursive)},
+    {"replace", FIELD_BOOL_AT(struct change, replace)},
+    FILE_TOOL_SANDBOX,
+    {"to_sandbox_id", FIELD_TEXT_AT(struct change, to_sandbox)},
+    {0},
+};
+
 static void copy_file(struct mcp_request *request, const json_t *arguments)
 {
 	struct change *change = change_new(request, FILE_COPY, "copied");
-	struct field fields[] = {
-	    {"from", FIELD_TEXT, &change->tool.path, true, 1, GUEST_PATH_MAX - 1},
-	    {"to", FIELD_TEXT, &change->to, true, 1, GUEST_PATH_MAX - 1},
-	    {"recursive", FIELD_BOOL, &change->recursive},
-	    {"replace", FIELD_BOOL, &change->replace},
-	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
-	    {"to_sandbox_id", FIELD_TEXT, &change->to_sandbox},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, change))
 		return;
 	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
 	target_ready(request, change->tool.sandbox, 0, act_copy);
@@ -307,29 +317,18 @@ static void act_stat(struct mcp_request *request, struct sandbox *sandbox)
 static void stat_file(struct mcp_request *request, const json_t *arguments)
 {
 	struct change *change = change_new(request, FILE_STAT, "");
-	struct field fields[] = {
-	    FILE_TOOL_PATH(&change->tool.path),
-	    FILE_TOOL_SANDBOX(&change->tool.sandbox),
-	};
-	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (tool_arguments(request, arguments, change))
 		target_ready(request, change->tool.sandbox, 0, act_stat);
 }
 
 /* --- the table --- */
-
-#define STRING "{\"type\":\"string\"}"
-#define BOOLEAN "{\"type\":\"boolean\"}"
-#define SANDBOX_ID "\"sandbox_id\":" STRING
-#define OF_PATH                                                                                    \
-	"{\"type\":\"object\",\"properties\":{\"path\":" STRING "," SANDBOX_ID                     \
-	"},\"required\":[\"path\"]}"
 
 const struct mcp_tool more_file_tools[] = {
     {
 	.name = "make_directory",
 	.title = "Make a directory",
 	.description = "Make a directory and those above it. One that is there is no error.",
-	.input = OF_PATH,
+	.fields = path_fields,
 	.example = "{\"path\": \"/workspace/out\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_FILES,
@@ -341,8 +340,7 @@ const struct mcp_tool more_file_tools[] = {
 	.title = "Move a file",
 	.description = "Move or rename a file or directory. Refused where `to` is there, unless "
 		       "replace is set.",
-	.input = "{\"type\":\"object\",\"properties\":{\"from\":" STRING ",\"to\":" STRING
-		 ",\"replace\":" BOOLEAN "," SANDBOX_ID "},\"required\":[\"from\",\"to\"]}",
+	.fields = move_file_fields,
 	.example = "{\"from\": \"draft.txt\", \"to\": \"docs/final.txt\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_FILES,
@@ -355,9 +353,7 @@ const struct mcp_tool more_file_tools[] = {
 	.description =
 	    "Copy a file, or with recursive a directory; with to_sandbox_id into another "
 	    "sandbox. Refused where `to` is there, unless replace is set.",
-	.input = "{\"type\":\"object\",\"properties\":{\"from\":" STRING ",\"to\":" STRING
-		 ",\"recursive\":" BOOLEAN ",\"replace\":" BOOLEAN "," SANDBOX_ID
-		 ",\"to_sandbox_id\":" STRING "},\"required\":[\"from\",\"to\"]}",
+	.fields = copy_file_fields,
 	.example = "{\"from\": \"src\", \"to\": \"backup\", \"recursive\": true}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_FILES,
@@ -368,8 +364,7 @@ const struct mcp_tool more_file_tools[] = {
 	.name = "remove_file",
 	.title = "Remove a file",
 	.description = "Remove a file, or with recursive a directory and all in it.",
-	.input = "{\"type\":\"object\",\"properties\":{\"path\":" STRING ",\"recursive\":" BOOLEAN
-		 "," SANDBOX_ID "},\"required\":[\"path\"]}",
+	.fields = remove_file_fields,
 	.example = "{\"path\": \"build\", \"recursive\": true}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_FILES,
@@ -380,10 +375,7 @@ const struct mcp_tool more_file_tools[] = {
 	.name = "set_file_mode",
 	.title = "Set permissions",
 	.description = "Change the permissions of a file, as chmod with octal digits.",
-	.input =
-	    "{\"type\":\"object\",\"properties\":{\"path\":" STRING
-	    ",\"mode\":{\"type\":\"string\",\"description\":\"like 0755\"},\"recursive\":" BOOLEAN
-	    "," SANDBOX_ID "},\"required\":[\"path\",\"mode\"]}",
+	.fields = set_file_mode_fields,
 	.example = "{\"path\": \"run.sh\", \"mode\": \"0755\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_FILES,
@@ -395,7 +387,7 @@ const struct mcp_tool more_file_tools[] = {
 	.title = "Inspect a file",
 	.description = "Type, size, permissions, owner and time of one file, without following a "
 		       "link.",
-	.input = OF_PATH,
+	.fields = path_fields,
 	.example = "{\"path\": \"run.sh\"}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_FILES,

@@ -10,6 +10,7 @@
 #include "core/account/access.h"
 #include "mcp/tools/find_job.h"
 #include "mcp/tools/output.h"
+#include "edge/json_pairs.h"
 #include "mcp/tools/tool.h"
 
 /* --- list_jobs --- */
@@ -21,6 +22,7 @@
 #define COMMAND_SHOWN 160
 
 struct job_list {
+	const char *sandbox;
 	struct buffer text;
 	uint64_t limit, count;
 	bool running, cut;
@@ -80,23 +82,24 @@ static void job_list_free(void *state)
 	free(list);
 }
 
+static const struct field list_jobs_fields[] = {
+    {"sandbox_id", FIELD_TEXT_AT(struct job_list, sandbox)},
+    {"running", FIELD_BOOL_AT(struct job_list, running), .mcp = "only those that run"},
+    {"limit", FIELD_UINT_AT(struct job_list, limit), .min = 1, .max = LIST_MAX,
+     .fallback = LIST_DEFAULT},
+    {0},
+};
+
 static void list_jobs(struct mcp_request *request, const json_t *arguments)
 {
-	const char *sandbox = NULL;
 	struct job_list *list = calloc(1, sizeof(*list));
 	if (!list)
 		abort();
 	request->state = list;
 	request->state_free = job_list_free;
 	list->text = BUFFER(LIST_TEXT_MAX);
-	list->limit = LIST_DEFAULT;
-	struct field fields[] = {
-	    {"sandbox_id", FIELD_TEXT, &sandbox},
-	    {"running", FIELD_BOOL, &list->running},
-	    {"limit", FIELD_UINT, &list->limit, false, 1, LIST_MAX},
-	};
-	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, sandbox, TARGET_ASLEEP, act_list);
+	if (tool_arguments(request, arguments, list))
+		target_ready(request, list->sandbox, TARGET_ASLEEP, act_list);
 }
 
 /* --- start_program --- */
@@ -104,6 +107,7 @@ static void list_jobs(struct mcp_request *request, const json_t *arguments)
 struct program {
 	const char *command, *sandbox, *cwd;
 	bool terminal;
+	json_t *env;
 	struct pair *environment;
 	size_t environment_count;
 };
@@ -144,26 +148,27 @@ static void act_program(struct mcp_request *request, struct sandbox *sandbox)
 		      buffer_text(&note), note.size > 0 ? "]" : "");
 }
 
+static const struct field start_program_fields[] = {
+    {"command", FIELD_TEXT_AT(struct program, command), FIELD_REQUIRED, 1, 100 * KIB},
+    {"sandbox_id", FIELD_TEXT_AT(struct program, sandbox)},
+    {"cwd", FIELD_TEXT_AT(struct program, cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
+    {"env", FIELD_PAIRS_AT(struct program, env)},
+    {"terminal", FIELD_BOOL_AT(struct program, terminal)},
+    {0},
+};
+
 static void start_program(struct mcp_request *request, const json_t *arguments)
 {
 	struct error error;
-	json_t *environment = NULL;
 	struct program *program = calloc(1, sizeof(*program));
 	if (!program)
 		abort();
 	request->state = program;
 	request->state_free = program_free;
-	struct field fields[] = {
-	    {"command", FIELD_TEXT, &program->command, true, 1, 100 * KIB},
-	    {"sandbox_id", FIELD_TEXT, &program->sandbox},
-	    {"cwd", FIELD_TEXT, &program->cwd, false, 1, GUEST_PATH_MAX - 1},
-	    {"env", FIELD_OBJECT, &environment},
-	    {"terminal", FIELD_BOOL, &program->terminal},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, program))
 		return;
-	if (tool_environment("env", environment, &program->environment, &program->environment_count,
-			     &error) < 0)
+	if (json_environment("env", program->env, EXEC_REQUEST_BYTES_MAX, &program->environment,
+			     &program->environment_count, &error) < 0)
 		content_refuse(request, "%s.", error.message);
 	else
 		target_ready(request, program->sandbox, 0, act_program);
@@ -217,6 +222,14 @@ static void act_write(struct mcp_request *request, struct exec *exec)
 		      (unsigned long long)exec_total(exec, EXEC_STDERR));
 }
 
+static const struct field write_job_fields[] = {
+    {"job_id", FIELD_TEXT_AT(struct input, job), FIELD_REQUIRED, 1, 64},
+    {"text", FIELD_TEXT_AT(struct input, text), .max = WRITE_MAX},
+    {"close", FIELD_BOOL_AT(struct input, close)},
+    {"sandbox_id", FIELD_TEXT_AT(struct input, sandbox)},
+    {0},
+};
+
 static void write_job(struct mcp_request *request, const json_t *arguments)
 {
 	struct input *input = calloc(1, sizeof(*input));
@@ -224,13 +237,7 @@ static void write_job(struct mcp_request *request, const json_t *arguments)
 		abort();
 	request->state = input;
 	request->state_free = free;
-	struct field fields[] = {
-	    {"job_id", FIELD_TEXT, &input->job, true, 1, 64},
-	    {"text", FIELD_TEXT, &input->text, false, 0, WRITE_MAX},
-	    {"close", FIELD_BOOL, &input->close},
-	    {"sandbox_id", FIELD_TEXT, &input->sandbox},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, input))
 		return;
 	if (!input->text && !input->close)
 		content_refuse(request, "Give `text`, or `close`, or both.");
@@ -240,18 +247,13 @@ static void write_job(struct mcp_request *request, const json_t *arguments)
 
 /* --- the table --- */
 
-#define STRING "{\"type\":\"string\"}"
-#define BOOLEAN "{\"type\":\"boolean\"}"
-
 const struct mcp_tool more_job_tools[] = {
     {
 	.name = "list_jobs",
 	.title = "List jobs",
 	.description = "Commands of a sandbox, the newest first: job_id, state, exit code, time, "
 		       "size of output. Wakes nothing.",
-	.input = "{\"type\":\"object\",\"properties\":{\"sandbox_id\":" STRING
-		 ",\"running\":{\"type\":\"boolean\",\"description\":\"only those that run\"},"
-		 "\"limit\":{\"type\":\"integer\"}}}",
+	.fields = list_jobs_fields,
 	.example = "{\"running\": true}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_JOBS,
@@ -264,10 +266,7 @@ const struct mcp_tool more_job_tools[] = {
 	.description = "Start a program whose standard input stays open (a shell, a debugger, a "
 		       "database client), for write_job and read_job; with terminal it has one of "
 		       "its own.",
-	.input =
-	    "{\"type\":\"object\",\"properties\":{\"command\":" STRING ",\"sandbox_id\":" STRING
-	    ",\"cwd\":" STRING ",\"env\":{\"type\":\"object\",\"additionalProperties\":" STRING
-	    "},\"terminal\":" BOOLEAN "},\"required\":[\"command\"]}",
+	.fields = start_program_fields,
 	.example = "{\"command\": \"sqlite3 data.db\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_JOBS,
@@ -279,8 +278,7 @@ const struct mcp_tool more_job_tools[] = {
 	.title = "Write to a job",
 	.description = "Write text to the standard input of a job of start_program; close ends the "
 		       "input. A line needs its \\n.",
-	.input = "{\"type\":\"object\",\"properties\":{\"job_id\":" STRING ",\"text\":" STRING
-		 ",\"close\":" BOOLEAN ",\"sandbox_id\":" STRING "},\"required\":[\"job_id\"]}",
+	.fields = write_job_fields,
 	.example = "{\"job_id\": \"abc\", \"text\": \"select 1;\\n\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_JOBS,

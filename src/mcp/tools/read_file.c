@@ -335,23 +335,24 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 		read_piece(request, reading->offset, reading->limit, text_read);
 }
 
+const struct field read_file_fields[] = {
+    FILE_TOOL_PATH,
+    {"line", FIELD_UINT_AT(struct reading, line), .min = 1, .max = INT64_MAX,
+     .given = offsetof(struct reading, line_set), .mcp = "first line, from 1"},
+    {"lines", FIELD_UINT_AT(struct reading, lines), .min = 1, .max = INT64_MAX,
+     .given = offsetof(struct reading, lines_set)},
+    {"offset", FIELD_UINT_AT(struct reading, offset), .max = INT64_MAX,
+     .given = offsetof(struct reading, offset_set), .mcp = "first byte, instead of line"},
+    {"limit", FIELD_UINT_AT(struct reading, limit), .min = 1, .max = LIMIT_MAX,
+     .given = offsetof(struct reading, limit_set), .fallback = FILE_TOOL_TEXT_MAX, .mcp = "bytes"},
+    FILE_TOOL_SANDBOX_TOLD,
+    {0},
+};
+
 void read_file_tool(struct mcp_request *request, const json_t *arguments)
 {
 	struct reading *reading = pending_state(request, sizeof(*reading), NULL);
-	reading->limit = FILE_TOOL_TEXT_MAX;
-	struct field fields[] = {
-	    FILE_TOOL_PATH(&reading->tool.path),
-	    {"line", FIELD_UINT, &reading->line, false, 1, INT64_MAX,
-	     .present = &reading->line_set},
-	    {"lines", FIELD_UINT, &reading->lines, false, 1, INT64_MAX,
-	     .present = &reading->lines_set},
-	    {"offset", FIELD_UINT, &reading->offset, false, 0, INT64_MAX,
-	     .present = &reading->offset_set},
-	    {"limit", FIELD_UINT, &reading->limit, false, 1, LIMIT_MAX,
-	     .present = &reading->limit_set},
-	    FILE_TOOL_SANDBOX(&reading->tool.sandbox),
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, reading))
 		return;
 	if (reading->line_set && reading->offset_set) {
 		content_refuse(request, "Give `line` or `offset`, not both.");

@@ -391,6 +391,24 @@ static bool check(struct reading *reading)
 	return true;
 }
 
+const struct field read_job_fields[] = {
+    {"job_id", FIELD_TEXT_AT(struct reading, job_id), FIELD_REQUIRED, 1},
+    {"sandbox_id", FIELD_TEXT_AT(struct reading, sandbox_id)},
+    {"wait_seconds", FIELD_NUMBER_AT(struct reading, wait_seconds),
+     .given = offsetof(struct reading, wait_given), .mcp = "At most 50."},
+    {"until", FIELD_TEXT_AT(struct reading, until), FIELD_WORDS_TOLD, .words = "output,end"},
+    {"offset", FIELD_INT_AT(struct reading, offsets[0]),
+     .given = offsetof(struct reading, offset_given[0]), .mcp = "Negative: from the end."},
+    {"stderr_offset", FIELD_INT_AT(struct reading, offsets[1]),
+     .given = offsetof(struct reading, offset_given[1])},
+    {"pattern", FIELD_TEXT_AT(struct reading, pattern), .max = SEARCH_PATTERN_MAX,
+     .mcp = "Extended regex, like error|warn."},
+    {"stream", FIELD_TEXT_AT(struct reading, stream), FIELD_WORDS_TOLD, .words = "stdout,stderr"},
+    {"max_bytes", FIELD_UINT_AT(struct reading, max), .min = 1, .max = OUTPUT_MOST,
+     .fallback = OUTPUT_DEFAULT, .mcp = "Default 16384."},
+    {0},
+};
+
 void read_job(struct mcp_request *request, const json_t *arguments)
 {
 	struct reading *reading = calloc(1, sizeof(*reading));
@@ -398,22 +416,9 @@ void read_job(struct mcp_request *request, const json_t *arguments)
 		abort();
 	reading->request = request;
 	reading->turn = (struct search_turn){.come = turn_come, .data = reading};
-	reading->max = OUTPUT_DEFAULT;
 	request->state = reading;
 	request->state_free = reading_free;
-	struct field fields[] = {
-	    {"job_id", FIELD_TEXT, &reading->job_id, true, 1},
-	    {"sandbox_id", FIELD_TEXT, &reading->sandbox_id},
-	    {"wait_seconds", FIELD_NUMBER, &reading->wait_seconds, .present = &reading->wait_given},
-	    {"until", FIELD_TEXT, &reading->until},
-	    {"offset", FIELD_INT, &reading->offsets[0], .present = &reading->offset_given[0]},
-	    {"stderr_offset", FIELD_INT, &reading->offsets[1],
-	     .present = &reading->offset_given[1]},
-	    {"pattern", FIELD_TEXT, &reading->pattern, false, 0, SEARCH_PATTERN_MAX},
-	    {"max_bytes", FIELD_UINT, &reading->max, false, 1, OUTPUT_MOST},
-	    {"stream", FIELD_TEXT, &reading->stream},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) || !check(reading))
+	if (!tool_arguments(request, arguments, reading) || !check(reading))
 		return;
 	job_find(request, reading->sandbox_id, reading->job_id, act);
 }

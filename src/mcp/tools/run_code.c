@@ -333,26 +333,29 @@ static void one_shot(struct mcp_request *request)
 	}
 }
 
+const struct field run_code_fields[] = {
+    {"language", FIELD_TEXT_AT(struct running, language), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1,
+     .words = "python,node,bash"},
+    {"code", FIELD_TEXT_AT(struct running, code.code), FIELD_REQUIRED, 1, CODE_SOURCE_MAX},
+    {"sandbox_id", FIELD_TEXT_AT(struct running, sandbox_id)},
+    {"timeout_seconds", FIELD_NUMBER_AT(struct running, timeout_seconds)},
+    {"context_id", FIELD_TEXT_AT(struct running, context_id), .max = CONTEXT_NAME_MAX,
+     .mcp = "Any name of yours, e.g. main: calls with the same one share variables and imports."},
+    {"max_output_bytes", FIELD_UINT_AT(struct running, answer_max), .min = 1, .max = OUTPUT_MOST,
+     .fallback = OUTPUT_DEFAULT},
+    {0},
+};
+
 void run_code(struct mcp_request *request, const json_t *arguments)
 {
 	struct running *running = running_new(request);
-	const char *language = NULL;
-	struct field fields[] = {
-	    {"language", FIELD_TEXT, &language, true, 1},
-	    {"code", FIELD_TEXT, &running->code.code, true, 1, CODE_SOURCE_MAX},
-	    {"sandbox_id", FIELD_TEXT, &running->sandbox_id},
-	    {"timeout_seconds", FIELD_NUMBER, &running->timeout_seconds},
-	    {"context_id", FIELD_TEXT, &running->context_id, false, 0, CONTEXT_NAME_MAX},
-	    {"max_output_bytes", FIELD_UINT, &running->answer_max, false, 1, OUTPUT_MOST},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
-	    !running_check(running, NULL))
+	if (!tool_arguments(request, arguments, running) || !running_check(running))
 		return;
-	running->code.language = code_language_parse(language);
+	running->code.language = code_language_parse(running->language);
 	if (running->code.language == 0) {
 		content_refuse(request,
 			       "field `language` is `%.32s`; accepted: `python`, `node`, `bash`",
-			       language);
+			       running->language);
 		return;
 	}
 	/* An empty one is what models write for none. */

@@ -112,34 +112,36 @@ static void one_shot(struct mcp_request *request)
 	}
 }
 
+static const struct field run_shell_fields[] = {
+    {"command", FIELD_TEXT_AT(struct running, command), FIELD_REQUIRED, 1, COMMAND_MAX},
+    {"sandbox_id", FIELD_TEXT_AT(struct running, sandbox_id),
+     .mcp = "Id or name. May be left out when there is only one."},
+    {"timeout_seconds", FIELD_NUMBER_AT(struct running, timeout_seconds),
+     .mcp = "Kill it after this long. Default: never."},
+    {"cwd", FIELD_TEXT_AT(struct running, exec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
+    {"env", FIELD_PAIRS_AT(struct running, env)},
+    {"stdin", FIELD_TEXT_AT(struct running, input)},
+    {"max_output_bytes", FIELD_UINT_AT(struct running, answer_max), .min = 1, .max = OUTPUT_MOST,
+     .fallback = OUTPUT_DEFAULT, .mcp = "Default 16384."},
+    {0},
+};
+
 static void run_shell(struct mcp_request *request, const json_t *arguments)
 {
 	struct running *running = running_new(request);
-	const char *command = NULL, *input = NULL;
-	json_t *environment = NULL;
-	struct field fields[] = {
-	    {"command", FIELD_TEXT, &command, true, 1, COMMAND_MAX},
-	    {"sandbox_id", FIELD_TEXT, &running->sandbox_id},
-	    {"timeout_seconds", FIELD_NUMBER, &running->timeout_seconds},
-	    {"cwd", FIELD_TEXT, &running->exec.cwd, false, 1, GUEST_PATH_MAX - 1},
-	    {"env", FIELD_OBJECT, &environment},
-	    {"stdin", FIELD_TEXT, &input},
-	    {"max_output_bytes", FIELD_UINT, &running->answer_max, false, 1, OUTPUT_MOST},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)) ||
-	    !running_check(running, environment))
+	if (!tool_arguments(request, arguments, running) || !running_check(running))
 		return;
 	/* By it the task is found again after a restart of the daemon. */
 	if (request->task)
 		running->exec.id = *task_exec(request->task);
 	answer_begin(&running->answer, running->answer_max);
-	shell_argv(command, running->argv);
+	shell_argv(running->command, running->argv);
 	running->exec.argv = running->argv;
 	running->exec.argc = 3;
-	if (input) {
+	if (running->input) {
 		running->exec.flags |= EXEC_STDIN;
-		running->stdin_size = strlen(input);
-		running->stdin_data = text_duplicate(input);
+		running->stdin_size = strlen(running->input);
+		running->stdin_data = text_duplicate(running->input);
 	}
 	if (target_fresh(request, running->sandbox_id))
 		one_shot(request);
@@ -156,17 +158,7 @@ const struct mcp_tool run_tools[] = {
 	 "gone. A command that runs longer than one call waits goes on as a job: the answer gives "
 	 "its job_id for read_job. Long output is cut in the middle; the answer says how to "
 	 "read the rest.",
-     .input = "{\"type\":\"object\",\"properties\":{"
-	      "\"command\":{\"type\":\"string\"},"
-	      "\"sandbox_id\":{\"type\":\"string\",\"description\":\"Id or name. May be left out "
-	      "when there is only one.\"},"
-	      "\"timeout_seconds\":{\"type\":\"number\",\"description\":\"Kill it after this long. "
-	      "Default: never.\"},"
-	      "\"cwd\":{\"type\":\"string\"},"
-	      "\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}},"
-	      "\"stdin\":{\"type\":\"string\"},"
-	      "\"max_output_bytes\":{\"type\":\"integer\",\"description\":\"Default 16384.\"}},"
-	      "\"required\":[\"command\"]}",
+     .fields = run_shell_fields,
      .meta = "{\"anthropic/alwaysLoad\":true}",
      .example = "{\"command\":\"ls -la /workspace\"}",
      .scope = SCOPE_WRITE,
@@ -179,15 +171,7 @@ const struct mcp_tool run_tools[] = {
 	 "Run a piece of python, node or bash and get what it prints, the value of its last "
 	 "expression, figures as images, and its traceback if it fails. Each call is a fresh "
 	 "interpreter unless context_id is given. Waits, sandbox and output as for run_shell.",
-     .input = "{\"type\":\"object\",\"properties\":{"
-	      "\"language\":{\"type\":\"string\",\"enum\":[\"python\",\"node\",\"bash\"]},"
-	      "\"code\":{\"type\":\"string\"},"
-	      "\"sandbox_id\":{\"type\":\"string\"},"
-	      "\"timeout_seconds\":{\"type\":\"number\"},"
-	      "\"context_id\":{\"type\":\"string\",\"description\":\"Any name of yours, e.g. main: "
-	      "calls with the same one share variables and imports.\"},"
-	      "\"max_output_bytes\":{\"type\":\"integer\"}},"
-	      "\"required\":[\"language\",\"code\"]}",
+     .fields = run_code_fields,
      .example = "{\"language\":\"python\",\"code\":\"print(6 * 7)\"}",
      .scope = SCOPE_WRITE,
      .toolsets = TOOLSET_DEFAULT,

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "core/account/access.h"
+#include "edge/json_pairs.h"
 #include "mcp/tools/tool.h"
 
 static void running_free(void *state)
@@ -29,13 +30,12 @@ struct running *running_new(struct mcp_request *request)
 	running->request = request;
 	list_init(&running->waiting);
 	running->began = clock_monotonic();
-	running->answer_max = OUTPUT_DEFAULT;
 	request->state = running;
 	request->state_free = running_free;
 	return running;
 }
 
-bool running_check(struct running *running, json_t *environment)
+bool running_check(struct running *running)
 {
 	struct error error;
 	size_t count;
@@ -52,7 +52,8 @@ bool running_check(struct running *running, json_t *environment)
 	double ms = running->timeout_seconds * 1000;
 	running->exec.timeout_ms = running->code.timeout_ms = (uint32_t)(ms + (ms > 0 ? 0.999 : 0));
 	running->exec.principal = running->code.principal = &running->request->principal;
-	if (tool_environment("env", environment, &running->environment, &count, &error) < 0) {
+	if (json_environment("env", running->env, EXEC_REQUEST_BYTES_MAX, &running->environment,
+			     &count, &error) < 0) {
 		content_refuse(running->request, "%s", error.message);
 		return false;
 	}

@@ -23,7 +23,8 @@
 struct running {
 	struct mcp_request *request;
 	/* What was asked; texts are the request's. */
-	const char *sandbox_id;
+	const char *sandbox_id, *command, *input, *language;
+	json_t *env;
 	double timeout_seconds;
 	uint64_t answer_max;
 	struct pair *environment;
@@ -57,7 +58,7 @@ struct running {
 
 struct running *running_new(struct mcp_request *request);
 /* timeout_seconds and env as the core wants them; false: the request was answered. */
-bool running_check(struct running *running, json_t *environment);
+bool running_check(struct running *running);
 /* Holds the request and begins to count the time. hand_back is called when it is over, with the
  * request open: it must answer and leave. NULL: what is begun bounds itself. */
 void running_enter(struct running *running, void (*cancelled)(struct mcp_request *request),
@@ -81,4 +82,5 @@ void running_note_kept(const struct sandbox *sandbox, struct buffer *note);
 void running_shot_done(void *running, const struct error *error);
 
 /* run_code.c */
+extern const struct field run_code_fields[];
 void run_code(struct mcp_request *request, const json_t *arguments);

@@ -1,5 +1,6 @@
 /* Tools on sandboxes: create, list, pause, resume, terminate, and what may be asked for. Called by
  * tools.c; answers are texts that a model reads. Nothing blocks but the store's short calls. */
+#include "edge/sandbox_fields.h"
 #include "mcp/tools/tool.h"
 
 #include <stdlib.h>
@@ -18,98 +19,31 @@
 #define ANSWER_MAX (32 * KIB)
 #define LISTED_MAX 100
 #define ENDED_LISTED_MAX 20
-/* Shorter ones are over before a model has read their id. */
-#define TIMEOUT_MIN 10
 
 /* --- create_sandbox --- */
 
 struct create {
-	struct sandbox_spec spec;
-	struct pair *environment, *metadata;
+	struct sandbox_fields fields;
 	struct ephemeral_labels labels;
-	const char *size, *network, *region;
-	double cpu;
-	uint64_t memory_mb, disk_mb, timeout_seconds;
-	bool cpu_set;
-	json_t *environment_json, *metadata_json;
 };
 
 static void create_free(void *state)
 {
 	struct create *create = state;
-	free(create->environment);
-	free(create->metadata);
+	sandbox_fields_done(&create->fields);
 	free(create);
-}
-
-static int create_limits(struct create *create, const struct config *config, struct error *error)
-{
-	struct limits *limits = &create->spec.limits;
-	if (create->size) {
-		const struct sandbox_size *size = sandbox_size_find(create->size);
-		if (!size)
-			return error_set(error, ERROR_INVALID,
-					 "field `size` must be small, medium or large");
-		if (!sandbox_size_fits(size, &config->maximum) && !create->cpu_set &&
-		    !create->memory_mb)
-			return error_set(error, ERROR_LIMIT_EXCEEDED,
-					 "size `%s` does not fit on this host; "
-					 "get_sandbox_limits says which do",
-					 size->name);
-		limits->cpu_millis = size->cpu_millis;
-		limits->memory = size->memory;
-	}
-	if (create->cpu_set) {
-		double millis = create->cpu * 1000 + 0.5;
-		if (millis < SANDBOX_CPU_MILLIS_MIN || millis > SANDBOX_CPU_MILLIS_MAX)
-			return error_set(
-			    error, ERROR_INVALID, "field `cpu` must be %.2f to %d (vCPUs)",
-			    SANDBOX_CPU_MILLIS_MIN / 1000.0, (int)(SANDBOX_CPU_MILLIS_MAX / 1000));
-		limits->cpu_millis = (uint32_t)millis;
-	}
-	if (create->memory_mb)
-		limits->memory = create->memory_mb * MIB;
-	if (create->disk_mb)
-		limits->disk = create->disk_mb * MIB;
-	return 0;
-}
-
-static int create_network(struct create *create, struct error *error)
-{
-	const char *network = create->network;
-	int known = network ? network_parse(network, &create->spec.network) : 0;
-	if (known == -EOPNOTSUPP)
-		return error_set(error, ERROR_UNSUPPORTED,
-				 "network `%s` is not available here: sandboxes have no network. "
-				 "Leave it out or say `off`, and write what is needed into the "
-				 "sandbox with write_file",
-				 network);
-	return known < 0 ? error_set(error, ERROR_INVALID, "field `network` must be `off`") : 0;
 }
 
 /* The fields are read; now what they say. */
 static int create_check(struct mcp_request *request, struct create *create, struct error *error)
 {
-	struct sandbox_spec *spec = &create->spec;
-	if (create_limits(create, &request->core->config, error) < 0 ||
-	    create_network(create, error) < 0 ||
-	    tool_environment("env", create->environment_json, &create->environment,
-			     &spec->environment_count, error) < 0 ||
-	    tool_pairs("metadata", create->metadata_json, SANDBOX_METADATA_MAX,
-		       SANDBOX_METADATA_BYTES_MAX, &create->metadata, &spec->metadata_count,
-		       error) < 0)
+	struct sandbox_spec *spec = &create->fields.spec;
+	if (sandbox_fields_check(&create->fields, FIELDS_MCP, &request->core->config, error) < 0)
 		return -1;
-	if (spec->name && !name_valid(spec->name))
-		return error_set(error, ERROR_INVALID,
-				 "field `name`: 1 to 63 of a-z, 0-9 and '-', no '-' at either end, "
-				 "and not of an id's form");
 	if (spec->name && strcmp(spec->name, TARGET_NEW) == 0)
 		return error_set(error, ERROR_INVALID,
 				 "field `name`: `" TARGET_NEW "` as sandbox_id stands for a fresh "
 				 "sandbox; choose another name");
-	spec->environment = create->environment;
-	spec->metadata = create->metadata;
-	spec->timeout_seconds = (uint32_t)create->timeout_seconds;
 	/* A template by the name of a kind of machine is meant as such. */
 	spec->allow_substitute = true;
 	if (request->view.ephemeral)
@@ -144,7 +78,7 @@ static void describe_end(const struct mcp_request *request, const struct sandbox
 
 static void reply_created(struct mcp_request *request, const struct sandbox *sandbox)
 {
-	const struct create *create = request->state;
+	const char *region = ((const struct create *)request->state)->fields.region;
 	const struct sandbox_row *row = &sandbox->row;
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	(void)!buffer_printf(&text, "sandbox_id: %s\n", row->id.text);
@@ -157,11 +91,11 @@ static void reply_created(struct mcp_request *request, const struct sandbox *san
 	if (row->template_asked)
 		(void)!buffer_printf(&text, "Warning: " TEMPLATE_WARNING ".\n",
 				     row->template_asked);
-	if (create->region && strcmp(create->region, "local") != 0)
+	if (region && strcmp(region, REGION_LOCAL) != 0)
 		(void)!buffer_printf(&text,
 				     "Note: region `%.64s` was not used: it runs on this host, "
-				     "`local`, the only one.\n",
-				     create->region);
+				     "`" REGION_LOCAL "`, the only one.\n",
+				     region);
 	content_reply(request, "%s", buffer_text(&text));
 }
 
@@ -208,30 +142,12 @@ static void create_cancelled(struct mcp_request *request)
 static void create_sandbox(struct mcp_request *request, const json_t *arguments)
 {
 	struct error error;
-	const struct config *config = &request->core->config;
 	struct create *create = calloc(1, sizeof(*create));
 	if (!create)
 		abort();
 	request->state = create;
 	request->state_free = create_free;
-	struct field fields[] = {
-	    {"template", FIELD_TEXT, &create->spec.template, false, 1, 128},
-	    {"size", FIELD_TEXT, &create->size},
-	    {"cpu", FIELD_NUMBER, &create->cpu, .present = &create->cpu_set},
-	    {"memory_mb", FIELD_UINT, &create->memory_mb, false, SANDBOX_MEMORY_MIN / MIB,
-	     SANDBOX_MEMORY_MAX / MIB, .max_here = config->maximum.memory / MIB},
-	    {"disk_mb", FIELD_UINT, &create->disk_mb, false, SANDBOX_DISK_MIN / MIB,
-	     SANDBOX_DISK_MAX / MIB, .max_here = config->maximum.disk / MIB},
-	    {"network", FIELD_TEXT, &create->network},
-	    {"timeout_seconds", FIELD_UINT, &create->timeout_seconds, false, TIMEOUT_MIN,
-	     SANDBOX_TIMEOUT_MAX, .present = &create->spec.timeout_set,
-	     .max_here = config->timeout_seconds_max},
-	    {"env", FIELD_OBJECT, &create->environment_json},
-	    {"metadata", FIELD_OBJECT, &create->metadata_json},
-	    {"region", FIELD_TEXT, &create->region},
-	    {"name", FIELD_TEXT, &create->spec.name, false, 1, NAME_MAX_LENGTH},
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, &create->fields))
 		return;
 	if (id_is_set(&request->principal.sandbox)) {
 		content_refuse(request,
@@ -241,8 +157,8 @@ static void create_sandbox(struct mcp_request *request, const json_t *arguments)
 		return;
 	}
 	if (create_check(request, create, &error) < 0 ||
-	    sandbox_create(request->core, &request->principal, &create->spec, created, request,
-			   &error) < 0) {
+	    sandbox_create(request->core, &request->principal, &create->fields.spec, created,
+			   request, &error) < 0) {
 		refuse(request, &error);
 		return;
 	}
@@ -264,19 +180,27 @@ static bool list_ended(void *data, const struct sandbox_row *row)
 	return true;
 }
 
+struct listed {
+	bool ended;
+};
+static const struct field list_sandboxes_fields[] = {
+    {"ended", FIELD_BOOL_AT(struct listed, ended),
+     .mcp = "also those that ended, with when and why"},
+    {0},
+};
+
 static void list_sandboxes(struct mcp_request *request, const json_t *arguments)
 {
-	bool ended = false;
+	struct listed asked = {0};
 	struct error error;
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
-	struct field fields[] = {{"ended", FIELD_BOOL, &ended}};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, &asked))
 		return;
 	target_list(request, LISTED_MAX, &text);
 	if (text.size == 0)
 		(void)!buffer_append_text(&text, "No sandbox is live.\n");
 	/* A bound token's sandbox is not among them while the token is good. */
-	if (ended && !id_is_set(&request->principal.sandbox)) {
+	if (asked.ended && !id_is_set(&request->principal.sandbox)) {
 		(void)!buffer_append_text(&text, "Ended, the newest first:\n");
 		if (sandbox_ended_each(request->core, &request->principal, ENDED_LISTED_MAX,
 				       list_ended, &text, &error) < 0) {
@@ -358,7 +282,7 @@ static void get_sandbox_limits(struct mcp_request *request, const json_t *argume
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	struct error error;
 	struct workspace_now now;
-	if (!tool_arguments(request, arguments, NULL, 0))
+	if (!tool_arguments(request, arguments, NULL))
 		return;
 	struct workspace *workspace = workspace_get(core, request->principal.workspace);
 	workspace_now(core, workspace, &now);
@@ -432,13 +356,17 @@ static void act_terminate(struct mcp_request *request, struct sandbox *sandbox)
 		tool_wait(request, NULL);
 }
 
+static const struct field named_fields[] = {
+    {"sandbox_id", FIELD_TEXT_AT(struct tool_sandbox, sandbox), FIELD_REQUIRED_TOLD},
+    {0},
+};
+
 static void on_named(struct mcp_request *request, const json_t *arguments,
 		     void (*act)(struct mcp_request *request, struct sandbox *sandbox))
 {
-	const char *name = NULL;
-	struct field fields[] = {{"sandbox_id", FIELD_TEXT, &name}};
-	if (tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, name, TARGET_NAMED | TARGET_ASLEEP, act);
+	struct tool_sandbox asked = {0};
+	if (tool_arguments(request, arguments, &asked))
+		target_ready(request, asked.sandbox, TARGET_NAMED | TARGET_ASLEEP, act);
 }
 
 static void pause_sandbox(struct mcp_request *request, const json_t *arguments)
@@ -467,11 +395,6 @@ static void terminate_sandbox(struct mcp_request *request, const json_t *argumen
 
 /* --- the table --- */
 
-#define STRINGS "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}"
-#define NAMED                                                                                      \
-	"{\"type\":\"object\",\"properties\":{\"sandbox_id\":{\"type\":\"string\"}},"              \
-	"\"required\":[\"sandbox_id\"]}"
-
 const struct mcp_tool sandbox_tools[] = {
     {
 	.name = "create_sandbox",
@@ -480,19 +403,7 @@ const struct mcp_tool sandbox_tools[] = {
 		       "steps; ready in milliseconds. Returns its sandbox_id. One run_shell or "
 		       "run_code needs none. It ends with its files after timeout_seconds (default "
 		       "600).",
-	.input = "{\"type\":\"object\",\"properties\":{"
-		 "\"template\":{\"type\":\"string\",\"description\":\"default host; "
-		 "python-3.12, node-22 and the like are taken as host\"},"
-		 "\"size\":{\"type\":\"string\",\"enum\":[\"small\",\"medium\",\"large\"]},"
-		 "\"cpu\":{\"type\":\"number\"},"
-		 "\"memory_mb\":{\"type\":\"integer\"},"
-		 "\"disk_mb\":{\"type\":\"integer\"},"
-		 "\"network\":{\"type\":\"string\",\"enum\":[\"off\"]},"
-		 "\"timeout_seconds\":{\"type\":\"integer\",\"minimum\":10},"
-		 "\"env\":" STRINGS ",\"metadata\":" STRINGS ","
-		 "\"region\":{\"type\":\"string\"},"
-		 "\"name\":{\"type\":\"string\",\"description\":\"your own, usable as "
-		 "sandbox_id\"}}}",
+	.fields = sandbox_create_fields,
 	.example = "{\"size\": \"medium\", \"timeout_seconds\": 3600, \"name\": \"build\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_DEFAULT,
@@ -502,8 +413,7 @@ const struct mcp_tool sandbox_tools[] = {
 	.name = "list_sandboxes",
 	.title = "List sandboxes",
 	.description = "Your sandboxes: id, name, state, age, time left. Finds a lost sandbox_id.",
-	.input = "{\"type\":\"object\",\"properties\":{\"ended\":{\"type\":\"boolean\","
-		 "\"description\":\"also those that ended, with when and why\"}}}",
+	.fields = list_sandboxes_fields,
 	.example = "{}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_DEFAULT,
@@ -514,7 +424,6 @@ const struct mcp_tool sandbox_tools[] = {
 	.name = "get_sandbox_limits",
 	.title = "Get limits",
 	.description = "Sizes, templates, maxima and budgets that create_sandbox has here.",
-	.input = "{\"type\":\"object\",\"properties\":{}}",
 	.example = "{}",
 	.scope = SCOPE_READ,
 	.toolsets = TOOLSET_DEFAULT,
@@ -526,7 +435,7 @@ const struct mcp_tool sandbox_tools[] = {
 	.title = "Pause a sandbox",
 	.description = "Freeze it for later: processes, memory and files stay and its time stands "
 		       "still. Any call wakes it.",
-	.input = NAMED,
+	.fields = named_fields,
 	.example = "{\"sandbox_id\": \"build\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_DEFAULT,
@@ -537,7 +446,7 @@ const struct mcp_tool sandbox_tools[] = {
 	.name = "resume_sandbox",
 	.title = "Resume a sandbox",
 	.description = "Wake a paused or stopped sandbox.",
-	.input = NAMED,
+	.fields = named_fields,
 	.example = "{\"sandbox_id\": \"build\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_DEFAULT,
@@ -548,7 +457,7 @@ const struct mcp_tool sandbox_tools[] = {
 	.name = "terminate_sandbox",
 	.title = "Terminate a sandbox",
 	.description = "End a sandbox for good, with its processes and files. Use it when done.",
-	.input = NAMED,
+	.fields = named_fields,
 	.example = "{\"sandbox_id\": \"build\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_DEFAULT,

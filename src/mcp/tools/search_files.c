@@ -166,21 +166,23 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 	}
 }
 
+const struct field search_files_fields[] = {
+    {"pattern", FIELD_TEXT_AT(struct search, pattern), .max = 4096},
+    {"glob", FIELD_TEXT_AT(struct search, glob), .max = GLOB_MAX, .mcp = "like **/*.py"},
+    FILE_TOOL_DIRECTORY,
+    {"ignore_case", FIELD_BOOL_AT(struct search, ignore_case)},
+    {"limit", FIELD_UINT_AT(struct search, limit), .min = 1, .max = FOUND_MAX,
+     .fallback = FOUND_DEFAULT},
+    FILE_TOOL_SANDBOX,
+    {0},
+};
+
 void search_files_tool(struct mcp_request *request, const json_t *arguments)
 {
 	struct search *search = pending_state(request, sizeof(*search), search_free);
 	search->tool.path = FILE_TOOL_WORKSPACE;
-	search->limit = FOUND_DEFAULT;
 	search->text = BUFFER(FILE_TOOL_TEXT_MAX);
-	struct field fields[] = {
-	    {"pattern", FIELD_TEXT, &search->pattern, false, 0, 4096},
-	    {"glob", FIELD_TEXT, &search->glob, false, 0, GLOB_MAX},
-	    {"path", FIELD_TEXT, &search->tool.path, false, 0, GUEST_PATH_MAX - 1},
-	    {"ignore_case", FIELD_BOOL, &search->ignore_case},
-	    {"limit", FIELD_UINT, &search->limit, false, 1, FOUND_MAX},
-	    FILE_TOOL_SANDBOX(&search->tool.sandbox),
-	};
-	if (!tool_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
+	if (!tool_arguments(request, arguments, search))
 		return;
 	if (search->pattern && !search->pattern[0])
 		search->pattern = NULL;

@@ -2,6 +2,7 @@
  * dialects/ have the tables. */
 #pragma once
 
+#include "edge/fields.h"
 #include "mcp/content.h"
 #include "mcp/pending.h"
 #include "mcp/request.h"
@@ -24,9 +25,10 @@ enum tool_hint {
 
 struct mcp_tool {
 	const char *name, *title, *description; /* title NULL: not listed */
-	const char *input;                      /* JSON schema, as it is listed */
-	const char *output;                     /* JSON schema of structuredContent, or NULL */
-	const char *meta;                       /* JSON of _meta, or NULL */
+	const struct field *fields;             /* what it takes */
+	const char *input;  /* of a dialect's, in place of `fields`: JSON schema, as it is listed */
+	const char *output; /* JSON schema of structuredContent, or NULL */
+	const char *meta;   /* JSON of _meta, or NULL */
 	const char *example; /* arguments of a good call, for errors; NULL: none is shown */
 	enum scope scope;
 	uint32_t toolsets;
@@ -50,17 +52,17 @@ void tools_names(const struct mcp_request *request, struct buffer *to);
 const struct mcp_tool *tool_find(const struct mcp_request *request, const char *name,
 				 bool *ret_scope_missing);
 
-/* The arguments by a table (edge/json.h); on failure the request is answered (what was wrong, what
- * is accepted, an example) and false comes back. */
-bool tool_arguments(struct mcp_request *request, const json_t *arguments,
-		    const struct field *fields, size_t count);
+/* The arguments by the tool's own table, or by one on the stack; on failure the request is answered
+ * (what was wrong, what is accepted, an example) and false comes back. */
+bool tool_arguments(struct mcp_request *request, const json_t *arguments, void *into);
+bool tool_arguments_to(struct mcp_request *request, const json_t *arguments,
+		       const struct field_to *fields, size_t count);
 
-/* As json_pairs() and json_environment(); numbers and truths become text first. */
-struct pair;
-NODISCARD int tool_pairs(const char *name, json_t *json, size_t count_max, size_t bytes_max,
-			 struct pair **ret_pairs, size_t *ret_count, struct error *error);
-NODISCARD int tool_environment(const char *name, json_t *json, struct pair **ret_pairs,
-			       size_t *ret_count, struct error *error);
+/* What takes a sandbox alone, whichever is meant (metrics.c). */
+struct tool_sandbox {
+	const char *sandbox;
+};
+extern const struct field tool_sandbox_fields[];
 
 /* The usual face's tables. */
 extern const struct mcp_tool run_tools[];          /* run_shell.c: run_shell, run_code */

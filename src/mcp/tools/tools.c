@@ -6,7 +6,6 @@
  * of them and kept, since it is what clients ask for most. */
 #include "mcp/tools/tool.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,7 +106,10 @@ static void put_tool(struct json_writer *writer, const struct mcp_tool *tool,
 	if (tool->title && revision >= MCP_2025_06_18)
 		put_text(writer, "title", tool->title);
 	put_text(writer, "description", tool->description);
-	put_json(writer, "inputSchema", tool->input, strlen(tool->input));
+	if (tool->input)
+		put_json(writer, "inputSchema", tool->input, strlen(tool->input));
+	else
+		put_fields(writer, "inputSchema", tool->fields, FIELDS_MCP);
 	if (tool->output && revision >= MCP_2025_06_18)
 		put_json(writer, "outputSchema", tool->output, strlen(tool->output));
 	if (!(tool->hints & TOOL_NO_HINTS) && revision >= MCP_2025_03_26)
@@ -321,118 +323,35 @@ void tools_call(struct mcp_request *request)
 
 /* --- arguments --- */
 
-/* A number, a truth or a list that was written as text: what models do. NULL: it is not one. */
-static json_t *meant(const struct field *field, const char *text, size_t size)
+static void refuse_arguments(struct mcp_request *request, const char *wrong, const char *names)
 {
-	struct error ignored;
-	json_t *value = NULL, *inner;
-	uint64_t number;
-	bool negative;
-	struct buffer wrapped DONE_BUFFER = BUFFER(HTTP_JSON_BODY_MAX + 16);
-	switch (field->type) {
-	case FIELD_UINT:
-		if (text_to_u64(text, 0, INT64_MAX, &number) == 0)
-			value = json_integer((json_int_t)number);
-		break;
-	case FIELD_INT:
-		negative = text[0] == '-';
-		if (text_to_u64(text + negative, 0, INT64_MAX, &number) == 0)
-			value = json_integer(negative ? -(json_int_t)number : (json_int_t)number);
-		break;
-	case FIELD_BOOL:
-		if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
-			value = json_boolean(text[0] == 't');
-		break;
-	case FIELD_NUMBER:
-	case FIELD_OBJECT:
-	case FIELD_ARRAY:
-		/* The strict reader reads objects: it is made a member of one. */
-		if (buffer_printf(&wrapped, "{\"v\":%.*s}", (int)size, text) == 0 &&
-		    json_parse(wrapped.data, wrapped.size, &inner, &ignored) == 0) {
-			value = json_incref(json_object_get(inner, "v"));
-			if (json_object_size(inner) != 1) {
-				json_decref(value);
-				value = NULL;
-			}
-			json_decref(inner);
-		}
-		break;
-	case FIELD_TEXT:
-	case FIELD_ANY:
-		break;
-	}
-	return value;
+	bool asks = wrong[0] && wrong[strlen(wrong) - 1] == '?';
+	content_refuse(request, "%s%s Accepted arguments: %s.", wrong, asks ? "" : ".",
+		       names[0] ? names : "none");
 }
 
-static void take_as_meant(json_t *arguments, const struct field *fields, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		json_t *given = json_object_get(arguments, fields[i].name);
-		/* 30.0 is 30. */
-		double real = json_real_value(given);
-		json_t *value = NULL;
-		if (json_is_string(given))
-			value =
-			    meant(&fields[i], json_string_value(given), json_string_length(given));
-		else if (json_is_real(given) && fabs(real) < 9e15 && floor(real) == real &&
-			 (fields[i].type == FIELD_INT ||
-			  (fields[i].type == FIELD_UINT && real >= 0)))
-			value = json_integer((json_int_t)real);
-		if (value && json_object_set_new(arguments, fields[i].name, value) < 0)
-			abort();
-	}
-}
-
-bool tool_arguments(struct mcp_request *request, const json_t *arguments,
-		    const struct field *fields, size_t count)
+bool tool_arguments(struct mcp_request *request, const json_t *arguments, void *into)
 {
 	struct error error;
-	/* They are part of the request's own message. */
-	take_as_meant((json_t *)arguments, fields, count);
-	if (json_fields(arguments, fields, count, &error) == 0)
-		return true;
+	const struct field *fields = request->tool->fields;
 	struct buffer names DONE_BUFFER = BUFFER(2 * KIB);
-	for (size_t i = 0; i < count; i++)
-		(void)!buffer_printf(&names, "%s%s%s", i > 0 ? ", " : "", fields[i].name,
-				     fields[i].required ? " (required)" : "");
-	bool asks = error.message[0] && error.message[strlen(error.message) - 1] == '?';
-	content_refuse(request, "%s%s Accepted arguments: %s.", error.message, asks ? "" : ".",
-		       count > 0 ? buffer_text(&names) : "none");
+	if (fields_parse(arguments, fields, FIELDS_MCP, &request->core->config, into, &error) == 0)
+		return true;
+	fields_names(fields, FIELDS_MCP, &names);
+	refuse_arguments(request, error.message, buffer_text(&names));
 	return false;
 }
 
-/* Numbers and truths as a shell's variable would hold them. */
-static void pairs_to_text(json_t *json)
+bool tool_arguments_to(struct mcp_request *request, const json_t *arguments,
+		       const struct field_to *fields, size_t count)
 {
-	const char *key;
-	json_t *value;
-	void *next;
-	json_object_foreach_safe(json, next, key, value)
-	{
-		char text[32];
-		if (json_is_integer(value))
-			(void)!text_format(text, sizeof(text), "%lld",
-					   (long long)json_integer_value(value));
-		else if (json_is_boolean(value))
-			(void)!text_copy(text, sizeof(text),
-					 json_is_true(value) ? "true" : "false");
-		else
-			continue;
-		if (json_object_set_new_nocheck(json, key, json_string(text)) < 0)
-			abort();
-	}
-}
-
-int tool_pairs(const char *name, json_t *json, size_t count_max, size_t bytes_max,
-	       struct pair **ret_pairs, size_t *ret_count, struct error *error)
-{
-	pairs_to_text(json);
-	return json_pairs(name, json, count_max, bytes_max, ret_pairs, ret_count, error);
-}
-
-int tool_environment(const char *name, json_t *json, struct pair **ret_pairs, size_t *ret_count,
-		     struct error *error)
-{
-	pairs_to_text(json);
-	return json_environment(name, json, EXEC_REQUEST_BYTES_MAX, ret_pairs, ret_count, error);
+	struct error error;
+	struct buffer names DONE_BUFFER = BUFFER(2 * KIB);
+	if (json_fields(arguments, fields, count, FIELDS_MCP, &error) == 0)
+		return true;
+	for (size_t i = 0; i < count; i++)
+		(void)!buffer_printf(&names, "%s%s%s", i > 0 ? ", " : "", fields[i].name,
+				     fields[i].required ? " (required)" : "");
+	refuse_arguments(request, error.message, buffer_text(&names));
+	return false;
 }

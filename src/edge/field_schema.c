@@ -1,0 +1,136 @@
+/* Tables of fields as JSON schemas (fields.h): what MCP lists, and what the gate of the OpenAPI
+ * document compares. Pure. */
+#include "edge/fields.h"
+
+#include <string.h>
+
+static void put_words(struct json_writer *writer, const char *words)
+{
+	put_array(writer, "enum");
+	for (const char *at = words; *at;) {
+		size_t size = strcspn(at, ",");
+		put_text_size(writer, NULL, at, size);
+		at += size + (at[size] == ',');
+	}
+	put_array_end(writer);
+}
+
+static void put_bounds(struct json_writer *writer, const struct field *field, const char *min,
+		       const char *max)
+{
+	if (field->min || field->type == FIELD_UINT)
+		put_uint(writer, min, field->min);
+	if (field->max)
+		put_uint(writer, max, field->max);
+}
+
+static void put_items(struct json_writer *writer, const struct field *field, enum field_form form)
+{
+	if (field->inner) {
+		put_fields(writer, "items", field->inner, form);
+		return;
+	}
+	put_object(writer, "items");
+	put_text(writer, "type", "string");
+	if (field->words)
+		put_words(writer, field->words);
+	put_object_end(writer);
+}
+
+static void put_members(struct json_writer *writer, const struct field *fields,
+			enum field_form form)
+{
+	bool required = false;
+	put_text(writer, "type", "object");
+	put_object(writer, "properties");
+	for (const struct field *field = fields; field && field->name; field++)
+		if (field_shown(field, form))
+			put_field(writer, field->name, field, form);
+	put_object_end(writer);
+	for (const struct field *field = fields; field && field->name; field++) {
+		if (!(field->flags & (FIELD_REQUIRED | FIELD_REQUIRED_TOLD)) ||
+		    !field_shown(field, form))
+			continue;
+		if (!required)
+			put_array(writer, "required");
+		required = true;
+		put_text(writer, NULL, field->name);
+	}
+	if (required)
+		put_array_end(writer);
+	if (form != FIELDS_MCP)
+		put_bool(writer, "additionalProperties", false);
+}
+
+void put_fields(struct json_writer *writer, const char *key, const struct field *fields,
+		enum field_form form)
+{
+	put_object(writer, key);
+	put_members(writer, fields, form);
+	put_object_end(writer);
+}
+
+/* MCP tells types, words and sentences, and leaves the bounds to the errors. */
+static void put_shape(struct json_writer *writer, const struct field *field, enum field_form form)
+{
+	static const char *const types[] = {
+	    [FIELD_TEXT] = "string",   [FIELD_BOOL] = "boolean",  [FIELD_UINT] = "integer",
+	    [FIELD_INT] = "integer",   [FIELD_NUMBER] = "number", [FIELD_MILLI] = "number",
+	    [FIELD_OBJECT] = "object", [FIELD_PAIRS] = "object",  [FIELD_ARRAY] = "array",
+	};
+	bool bounds = form != FIELDS_MCP;
+	if (field->type == FIELD_OBJECT && field->inner) {
+		put_members(writer, field->inner, form);
+		return;
+	}
+	if (field->type == FIELD_BOOL && form == FIELDS_QUERY) {
+		put_text(writer, "type", "string");
+		put_words(writer, "0,1,true,false");
+		return;
+	}
+	if (types[field->type])
+		put_text(writer, "type", types[field->type]);
+	if (field->type == FIELD_ARRAY)
+		put_items(writer, field, form);
+	else if (field->words)
+		put_words(writer, field->words);
+	if (field->type == FIELD_PAIRS)
+		put_json(writer, "additionalProperties", "{\"type\":\"string\"}", 17);
+	if (field->flags & FIELD_MCP_MIN && form == FIELDS_MCP)
+		put_uint(writer, "minimum", field->min);
+	if (!bounds)
+		return;
+	if (field->type == FIELD_TEXT && !field->words)
+		put_bounds(writer, field, "minLength", "maxLength");
+	else if (field->type == FIELD_ARRAY)
+		put_bounds(writer, field, "minItems", "maxItems");
+	else if (field->type == FIELD_PAIRS)
+		put_bounds(writer, field, "minProperties", "maxProperties");
+	else if (field->type == FIELD_UINT)
+		put_bounds(writer, field, "minimum", "maximum");
+	else if (field->type == FIELD_NUMBER)
+		put_number(writer, "minimum", 0);
+	if (field->type == FIELD_NUMBER && field->max)
+		put_uint(writer, "maximum", field->max);
+	if (field->type == FIELD_MILLI) {
+		put_number(writer, "minimum", (double)field->min / 1000);
+		put_number(writer, "maximum", (double)field->max / 1000);
+	}
+	if (form == FIELDS_QUERY && field->fallback)
+		put_uint(writer, "default", field->fallback);
+}
+
+void put_field(struct json_writer *writer, const char *key, const struct field *field,
+	       enum field_form form)
+{
+	const char *sentence = form == FIELDS_MCP ? field->mcp : field->rest;
+	put_object(writer, key);
+	if (field->shape && form != FIELDS_MCP)
+		put_json(writer, NULL, field->shape, strlen(field->shape));
+	else
+		put_shape(writer, field, form);
+	/* Of a parameter it stands beside the schema. */
+	if (sentence && form != FIELDS_QUERY)
+		put_text(writer, "description", sentence);
+	put_object_end(writer);
+}

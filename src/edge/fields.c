@@ -1,0 +1,464 @@
+/* Tables of fields as parsers (fields.h). Called by every handler that takes something; works on
+ * memory, nothing blocks. */
+#include "edge/fields.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/limits.h"
+#include "base/text.h"
+
+/* --- one value --- */
+
+static int refuse_type(const struct field *field, struct error *error)
+{
+	static const char *const names[] = {
+	    [FIELD_TEXT] = "a string",
+	    [FIELD_BOOL] = "true or false",
+	    [FIELD_UINT] = "a whole number, 0 or more",
+	    [FIELD_INT] = "a whole number",
+	    [FIELD_NUMBER] = "a number, 0 or more",
+	    [FIELD_MILLI] = "a number, 0 or more",
+	    [FIELD_OBJECT] = "an object",
+	    [FIELD_PAIRS] = "an object",
+	    [FIELD_ARRAY] = "an array",
+	    [FIELD_ANY] = "a value",
+	};
+	return error_set(error, ERROR_INVALID, "field `%s` must be %s", field->name,
+			 names[field->type]);
+}
+
+/* "must be a, b or c" */
+static int refuse_word(const struct field *field, struct error *error)
+{
+	char list[256] = "";
+	for (const char *at = field->words; *at;) {
+		size_t size = strcspn(at, ","), used = strlen(list);
+		const char *between = used == 0 ? "" : at[size] ? ", " : " or ";
+		(void)!text_format(list + used, sizeof(list) - used, "%s%.*s", between, (int)size,
+				   at);
+		at += size + (at[size] == ',');
+	}
+	return error_set(error, ERROR_INVALID, "field `%s` must be %s", field->name, list);
+}
+
+static bool word_known(const char *words, const char *word)
+{
+	size_t length = strlen(word);
+	for (const char *at = words; *at;) {
+		size_t size = strcspn(at, ",");
+		if (size == length && memcmp(at, word, size) == 0)
+			return true;
+		at += size + (at[size] == ',');
+	}
+	return false;
+}
+
+static int take_text(const struct field *field, const json_t *value, const char **to,
+		     struct error *error)
+{
+	size_t size = json_string_length(value);
+	const char *text = json_string_value(value);
+	if (field->words && !(field->flags & FIELD_WORDS_TOLD) && !word_known(field->words, text))
+		return refuse_word(field, error);
+	if (size < field->min)
+		return error_set(error, ERROR_INVALID, "field `%s` must not be empty", field->name);
+	if (field->max && size > field->max)
+		return error_set(error, ERROR_INVALID, "field `%s` is longer than %llu bytes",
+				 field->name, (unsigned long long)field->max);
+	*to = text;
+	return 0;
+}
+
+static void keep_uint(const struct field *field, uint64_t number, void *to)
+{
+	number *= field->unit ? field->unit : 1;
+	if (field->size == sizeof(uint64_t))
+		*(uint64_t *)to = number;
+	else if (field->size == sizeof(uint32_t))
+		*(uint32_t *)to = (uint32_t)number;
+	else
+		*(uint16_t *)to = (uint16_t)number;
+}
+
+static int take_uint(const struct field *field, const json_t *value, const struct config *config,
+		     void *to, struct error *error)
+{
+	json_int_t number = json_integer_value(value);
+	uint64_t here = config && field->max_here ? field->max_here(config) : 0;
+	if (number < 0 || (uint64_t)number < field->min ||
+	    (field->max && (uint64_t)number > field->max)) {
+		if (!field->max)
+			return error_set(error, ERROR_INVALID, "field `%s` must be at least %llu",
+					 field->name, (unsigned long long)field->min);
+		return error_set(error, ERROR_INVALID,
+				 "field `%s` is %lld; it must be %llu to %llu", field->name,
+				 (long long)number, (unsigned long long)field->min,
+				 (unsigned long long)(here ? here : field->max));
+	}
+	keep_uint(field, (uint64_t)number, to);
+	return 0;
+}
+
+static int take_milli(const struct field *field, double number, uint32_t *to, struct error *error)
+{
+	double milli = floor(number * 1000 + 0.5);
+	if (milli < (double)field->min || milli > (double)field->max)
+		return error_set(error, ERROR_INVALID, "field `%s` must be %g to %g (%s)",
+				 field->name, (double)field->min / 1000, (double)field->max / 1000,
+				 field->of);
+	*to = (uint32_t)milli;
+	return 0;
+}
+
+static int take(const struct field *field, json_t *value, const struct config *config, void *to,
+		struct error *error)
+{
+	double number = json_number_value(value);
+	bool is_number = json_is_number(value) && isfinite(number) && number >= 0;
+	switch (field->type) {
+	case FIELD_TEXT:
+		return json_is_string(value) ? take_text(field, value, to, error)
+					     : refuse_type(field, error);
+	case FIELD_UINT:
+		return json_is_integer(value) ? take_uint(field, value, config, to, error)
+					      : refuse_type(field, error);
+	case FIELD_MILLI:
+		return is_number ? take_milli(field, number, to, error) : refuse_type(field, error);
+	case FIELD_BOOL:
+		if (!json_is_boolean(value))
+			return refuse_type(field, error);
+		if (!field->bit)
+			*(bool *)to = json_is_true(value);
+		else if (json_is_true(value))
+			*(uint32_t *)to |= field->bit;
+		else
+			*(uint32_t *)to &= ~field->bit;
+		return 0;
+	case FIELD_INT:
+		if (!json_is_integer(value))
+			return refuse_type(field, error);
+		*(int64_t *)to = json_integer_value(value);
+		return 0;
+	case FIELD_NUMBER:
+		if (!is_number)
+			return refuse_type(field, error);
+		*(double *)to = number;
+		return 0;
+	case FIELD_OBJECT:
+	case FIELD_PAIRS:
+		if (!json_is_object(value))
+			return refuse_type(field, error);
+		break;
+	case FIELD_ARRAY:
+		if (!json_is_array(value))
+			return refuse_type(field, error);
+		break;
+	case FIELD_ANY:
+		break;
+	}
+	*(json_t **)to = value;
+	return 0;
+}
+
+/* --- what was meant --- */
+
+/* What a name is called here by those who know it from another system. */
+static const struct {
+	const char *theirs, *ours;
+} known_elsewhere[] = {
+    {"timeout", "timeout_seconds"},
+    {"timeoutMs", "timeout_ms"},
+    {"lifetime", "timeout_seconds"},
+    {"expires_in", "expires_seconds"},
+    {"idle_timeout", "idle_timeout_seconds"},
+    {"ttl", "ttl_seconds"},
+    {"auto_pause", "auto_pause_seconds"},
+    {"autoPause", "auto_pause_seconds"},
+    {"memory", "memory_mb"},
+    {"memoryMB", "memory_mb"},
+    {"mem", "memory_mb"},
+    {"ram", "memory_mb"},
+    {"disk", "disk_mb"},
+    {"diskGB", "disk_gb"},
+    {"storage", "disk_mb"},
+    {"cpus", "cpu"},
+    {"vcpu", "cpu"},
+    {"vcpus", "cpu"},
+    {"cpu_count", "cpu"},
+    {"cpuCount", "cpu"},
+    {"envs", "env"},
+    {"envVars", "env"},
+    {"env_vars", "env"},
+    {"environment", "env"},
+    {"templateID", "template"},
+    {"template_id", "template"},
+    {"internet_access", "network"},
+    {"allow_internet_access", "network"},
+    {"tags", "labels"},
+    {"workdir", "cwd"},
+    {"workingDir", "cwd"},
+    {"working_dir", "cwd"},
+    {"code", "cmd"},
+    {"script", "cmd"},
+    {"cmd", "command"},
+    {"script", "command"},
+    {"code", "command"},
+    {"username", "user"},
+    {"input", "stdin"},
+    {"src", "from"},
+    {"source", "from"},
+    {"dst", "to"},
+    {"destination", "to"},
+    {"lang", "language"},
+};
+
+bool field_shown(const struct field *field, enum field_form form)
+{
+	return !(field->flags & (form == FIELDS_MCP ? FIELD_REST_ONLY : FIELD_MCP_ONLY));
+}
+
+const struct field *field_find(const struct field *fields, enum field_form form, const char *name,
+			       size_t size)
+{
+	for (const struct field *field = fields; field && field->name; field++)
+		if (field_shown(field, form) && strlen(field->name) == size &&
+		    memcmp(field->name, name, size) == 0)
+			return field;
+	return NULL;
+}
+
+/* How many letters have to be put in, taken out or changed; the case does not count. */
+static size_t edits_between(const char *a, const char *b)
+{
+	enum { LENGTH_MAX = 32 };
+	size_t row[LENGTH_MAX + 1], length = strlen(b);
+	if (strlen(a) > LENGTH_MAX || length > LENGTH_MAX)
+		return SIZE_MAX;
+	for (size_t j = 0; j <= length; j++)
+		row[j] = j;
+	for (size_t i = 1; a[i - 1]; i++) {
+		size_t diagonal = row[0];
+		row[0] = i;
+		for (size_t j = 1; j <= length; j++) {
+			int x = tolower((unsigned char)a[i - 1]);
+			size_t change = diagonal + (x != tolower((unsigned char)b[j - 1]));
+			diagonal = row[j];
+			row[j] = MIN(MIN(row[j], row[j - 1]) + 1, change);
+		}
+	}
+	return row[length];
+}
+
+/* The field that was probably meant, or NULL. */
+static const struct field *field_meant(const struct field *fields, enum field_form form,
+				       const char *name)
+{
+	const struct field *nearest = NULL;
+	size_t distance = 3;
+	for (size_t i = 0; i < ARRAY_SIZE(known_elsewhere); i++) {
+		const char *ours = known_elsewhere[i].ours;
+		const struct field *field = field_find(fields, form, ours, strlen(ours));
+		if (field && strcasecmp(known_elsewhere[i].theirs, name) == 0)
+			return field;
+	}
+	for (const struct field *field = fields; field && field->name; field++) {
+		size_t edits = edits_between(name, field->name);
+		/* Two letters of three are no misspelling. */
+		if (field_shown(field, form) && edits < distance &&
+		    edits * 2 < strlen(field->name)) {
+			nearest = field;
+			distance = edits;
+		}
+	}
+	return nearest;
+}
+
+static int refuse_unknown(const struct field *fields, enum field_form form, const char *name,
+			  struct error *error)
+{
+	const struct field *meant = field_meant(fields, form, name);
+	if (meant)
+		return error_set(error, ERROR_INVALID, "unknown field `%.100s`; did you mean `%s`?",
+				 name, meant->name);
+	return error_set(error, ERROR_INVALID, "unknown field `%.100s`", name);
+}
+
+/* A number, a truth or a list that was written as text: what models do. NULL: it is not one. */
+static json_t *value_meant(const struct field *field, const char *text, size_t size)
+{
+	struct error ignored;
+	json_t *value = NULL, *inner;
+	uint64_t number;
+	bool negative;
+	struct buffer wrapped DONE_BUFFER = BUFFER(HTTP_JSON_BODY_MAX + 16);
+	switch (field->type) {
+	case FIELD_UINT:
+		if (text_to_u64(text, 0, INT64_MAX, &number) == 0)
+			value = json_integer((json_int_t)number);
+		break;
+	case FIELD_INT:
+		negative = text[0] == '-';
+		if (text_to_u64(text + negative, 0, INT64_MAX, &number) == 0)
+			value = json_integer(negative ? -(json_int_t)number : (json_int_t)number);
+		break;
+	case FIELD_BOOL:
+		if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+			value = json_boolean(text[0] == 't');
+		break;
+	case FIELD_NUMBER:
+	case FIELD_MILLI:
+	case FIELD_OBJECT:
+	case FIELD_PAIRS:
+	case FIELD_ARRAY:
+		/* The strict reader reads objects: it is made a member of one. */
+		if (buffer_printf(&wrapped, "{\"v\":%.*s}", (int)size, text) == 0 &&
+		    json_parse(wrapped.data, wrapped.size, &inner, &ignored) == 0) {
+			value = json_incref(json_object_get(inner, "v"));
+			if (json_object_size(inner) != 1) {
+				json_decref(value);
+				value = NULL;
+			}
+			json_decref(inner);
+		}
+		break;
+	case FIELD_TEXT:
+	case FIELD_ANY:
+		break;
+	}
+	return value;
+}
+
+/* Numbers and truths as a shell's variable would hold them. */
+static void pairs_to_text(json_t *json)
+{
+	const char *key;
+	json_t *value;
+	void *next;
+	json_object_foreach_safe(json, next, key, value)
+	{
+		char text[32];
+		if (json_is_integer(value))
+			(void)!text_format(text, sizeof(text), "%lld",
+					   (long long)json_integer_value(value));
+		else if (json_is_boolean(value))
+			(void)!text_copy(text, sizeof(text),
+					 json_is_true(value) ? "true" : "false");
+		else
+			continue;
+		if (json_object_set_new_nocheck(json, key, json_string(text)) < 0)
+			abort();
+	}
+}
+
+static void take_as_meant(json_t *object, const struct field *fields)
+{
+	for (const struct field *field = fields; field && field->name; field++) {
+		json_t *given = json_object_get(object, field->name);
+		/* 30.0 is 30. */
+		double real = json_real_value(given);
+		json_t *value = NULL;
+		if (json_is_string(given))
+			value =
+			    value_meant(field, json_string_value(given), json_string_length(given));
+		else if (json_is_real(given) && fabs(real) < 9e15 && floor(real) == real &&
+			 (field->type == FIELD_INT || (field->type == FIELD_UINT && real >= 0)))
+			value = json_integer((json_int_t)real);
+		if (value && json_object_set_new(object, field->name, value) < 0)
+			abort();
+		if (field->type == FIELD_PAIRS)
+			pairs_to_text(json_object_get(object, field->name));
+	}
+}
+
+/* --- an object --- */
+
+static void tell_given(const struct field *field, bool given, char *into)
+{
+	if (field->given && field->bit)
+		*(uint32_t *)(into + field->given) |= given ? field->bit : 0;
+	else if (field->given)
+		*(bool *)(into + field->given) = given;
+}
+
+static int check_names(const json_t *object, const struct field *fields, enum field_form form,
+		       struct error *error)
+{
+	const char *name;
+	json_t *value;
+	json_object_foreach((json_t *)object, name, value)
+	{
+		if (!field_find(fields, form, name, strlen(name)))
+			return refuse_unknown(fields, form, name, error);
+	}
+	return 0;
+}
+
+static int parse_field(const json_t *object, const struct field *field, const struct config *config,
+		       void *into, struct error *error)
+{
+	char *to = (char *)into + field->at;
+	json_t *value = json_object_get(object, field->name);
+	bool given = value && !json_is_null(value);
+	tell_given(field, given, into);
+	if (given)
+		return take(field, value, config, to, error);
+	if (field->flags & FIELD_REQUIRED)
+		return error_set(error, ERROR_INVALID, "field `%s` is missing", field->name);
+	if (field->fallback)
+		keep_uint(field, field->fallback, to);
+	return 0;
+}
+
+int fields_parse(const json_t *object, const struct field *fields, enum field_form form,
+		 const struct config *config, void *into, struct error *error)
+{
+	if (form == FIELDS_MCP)
+		take_as_meant((json_t *)object, fields);
+	if (check_names(object, fields, form, error) < 0)
+		return -1;
+	for (const struct field *field = fields; field && field->name; field++)
+		if (field_shown(field, form) && parse_field(object, field, config, into, error) < 0)
+			return -1;
+	return 0;
+}
+
+int json_fields(const json_t *object, const struct field_to *fields, size_t count,
+		enum field_form form, struct error *error)
+{
+	enum { ROWS_MAX = 32 };
+	struct field rows[ROWS_MAX + 1] = {0};
+	if (count > ROWS_MAX)
+		abort();
+	for (size_t i = 0; i < count; i++)
+		rows[i] = (struct field){fields[i].name,
+					 fields[i].type,
+					 0,
+					 sizeof(uint64_t),
+					 fields[i].required ? FIELD_REQUIRED : 0,
+					 fields[i].min,
+					 fields[i].max};
+	if (form == FIELDS_MCP)
+		take_as_meant((json_t *)object, rows);
+	if (check_names(object, rows, form, error) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++) {
+		const json_t *value = json_object_get(object, fields[i].name);
+		if (fields[i].present)
+			*fields[i].present = value && !json_is_null(value);
+		if (parse_field(object, &rows[i], NULL, fields[i].to, error) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+void fields_names(const struct field *fields, enum field_form form, struct buffer *to)
+{
+	for (const struct field *field = fields; field && field->name; field++)
+		if (field_shown(field, form))
+			(void)!buffer_printf(to, "%s%s%s", to->size > 0 ? ", " : "", field->name,
+					     field->flags & FIELD_REQUIRED ? " (required)" : "");
+}

@@ -1,0 +1,125 @@
+/* What an operation takes, in one place: a table with a row for each field. The table makes the
+ * parser of a JSON body, of the arguments of an MCP tool and of a query; the OpenAPI schema, which
+ * a gate holds against docs/openapi; the `inputSchema` of the tool; and the texts of errors.
+ *
+ *     struct drain { uint32_t timeout_seconds; const char *then; bool cancel; };
+ *     const struct field drain_fields[] = {
+ *         {"timeout_seconds", FIELD_UINT_AT(struct drain, timeout_seconds), .max = DRAIN_MAX,
+ *          .rest = "After that it is stopped whatever runs."},
+ *         {"then", FIELD_TEXT_AT(struct drain, then), .words = "stop,delete"},
+ *         {"cancel", FIELD_BOOL_AT(struct drain, cancel)},
+ *         {0},
+ *     };
+ *
+ * A row says what one field alone may be. What several say together is the handler's to check. */
+#pragma once
+
+#include "base/config.h"
+#include "edge/json.h"
+
+enum field_type {
+	FIELD_TEXT,   /* const char *, borrowed; min..max bytes; no NUL can be in it */
+	FIELD_BOOL,   /* bool; with `bit`, that bit of a uint32_t */
+	FIELD_UINT,   /* uint64_t, uint32_t or uint16_t; min..max, then times `unit` */
+	FIELD_INT,    /* int64_t; any sign */
+	FIELD_NUMBER, /* double; at least 0, finite; max is only told */
+	FIELD_MILLI,  /* uint32_t, thousandths of the number that is given; min..max thousandths */
+	FIELD_OBJECT, /* json_t *, borrowed; `inner` describes it */
+	FIELD_PAIRS,  /* json_t *, borrowed: an object of strings; max is only told */
+	FIELD_ARRAY,  /* json_t *, borrowed; of `words`, of objects by `inner`, else of strings; min
+		       * and max, the number of its items, are only told */
+	FIELD_ANY,    /* json_t *, borrowed */
+};
+
+enum field_flag {
+	FIELD_REQUIRED = 1 << 0,
+	FIELD_REST_ONLY = 1 << 1,     /* MCP does not know it */
+	FIELD_MCP_ONLY = 1 << 2,      /* REST does not know it */
+	FIELD_MCP_MIN = 1 << 3,       /* `min` is told by MCP too, which tells no other bound */
+	FIELD_WORDS_TOLD = 1 << 4,    /* `words` are only told: others get an answer of their own */
+	FIELD_REQUIRED_TOLD = 1 << 5, /* so is that it is required */
+};
+
+struct field {
+	const char *name;
+	enum field_type type;
+	uint16_t at, size; /* the member that it fills */
+	uint32_t flags;
+	uint64_t min, max; /* max 0: no bound of its own */
+	uint64_t unit;     /* 0 is 1 */
+	uint64_t fallback; /* of a FIELD_UINT that is not given */
+	uint32_t bit;
+	uint16_t given; /* 0, or the offset of a bool that is told whether it was given; with `bit`,
+			 * of a uint32_t whose bit is */
+	const char *words; /* "a,b": nothing else is taken */
+	uint64_t (*max_here)(
+	    const struct config *config); /* this host's own, told in place of max */
+	const char *of;                   /* what is counted, for the error */
+	const struct field *inner;
+	const char *shape; /* members of its JSON schema, where type and bounds cannot say it */
+	const char *rest, *mcp; /* what each tells about it; NULL: its name says enough */
+};
+
+/* type, at and size of a row. A member of another C type does not compile. */
+#define FIELD_AT(kind, owner, member, ctype)                                                       \
+	kind, offsetof(owner, member),                                                             \
+	    sizeof(((owner *)0)->member) +                                                         \
+		0 * sizeof(                                                                        \
+			char[__builtin_types_compatible_p(__typeof__(((owner *)0)->member), ctype) \
+				 ? 1                                                               \
+				 : -1])
+#define FIELD_TEXT_AT(owner, member) FIELD_AT(FIELD_TEXT, owner, member, const char *)
+#define FIELD_BOOL_AT(owner, member) FIELD_AT(FIELD_BOOL, owner, member, bool)
+#define FIELD_BIT_AT(owner, member) FIELD_AT(FIELD_BOOL, owner, member, uint32_t)
+#define FIELD_UINT_AT(owner, member)                                                               \
+	FIELD_UINT, offsetof(owner, member),                                                       \
+	    sizeof(((owner *)0)->member) +                                                         \
+		0 * sizeof(char[_Generic(((owner *)0)->member, uint64_t : 1, uint32_t : 1,         \
+					 uint16_t : 1, default                                     \
+					 : -1)])
+#define FIELD_INT_AT(owner, member) FIELD_AT(FIELD_INT, owner, member, int64_t)
+#define FIELD_NUMBER_AT(owner, member) FIELD_AT(FIELD_NUMBER, owner, member, double)
+#define FIELD_MILLI_AT(owner, member) FIELD_AT(FIELD_MILLI, owner, member, uint32_t)
+#define FIELD_OBJECT_AT(owner, member) FIELD_AT(FIELD_OBJECT, owner, member, json_t *)
+#define FIELD_PAIRS_AT(owner, member) FIELD_AT(FIELD_PAIRS, owner, member, json_t *)
+#define FIELD_ARRAY_AT(owner, member) FIELD_AT(FIELD_ARRAY, owner, member, json_t *)
+#define FIELD_ANY_AT(owner, member) FIELD_AT(FIELD_ANY, owner, member, json_t *)
+
+enum field_form {
+	FIELDS_REST,
+	FIELDS_QUERY, /* REST's, where a value is text in a URL */
+	FIELDS_MCP,   /* lenient: a number or a list that is written as text is taken as meant */
+};
+
+/* Fills `into` with what the object has; null counts as not given. What is not given stays as it
+ * was, or is `fallback`. INVALID names the field. config: NULL, or whose max_here is told.
+ * FIELDS_MCP may change the object. */
+NODISCARD int fields_parse(const json_t *object, const struct field *fields, enum field_form form,
+			   const struct config *config, void *into, struct error *error);
+
+/* Does the form have that row? */
+bool field_shown(const struct field *field, enum field_form form);
+/* The row of that name; NULL: there is none. */
+const struct field *field_find(const struct field *fields, enum field_form form, const char *name,
+			       size_t size);
+/* "`a`, `b` (required)". */
+void fields_names(const struct field *fields, enum field_form form, struct buffer *to);
+
+/* The JSON schema of the object. */
+void put_fields(struct json_writer *writer, const char *key, const struct field *fields,
+		enum field_form form);
+/* The JSON schema of one value. */
+void put_field(struct json_writer *writer, const char *key, const struct field *field,
+	       enum field_form form);
+
+/* The same for a table on the stack whose rows point to where each value goes. */
+struct field_to {
+	const char *name;
+	enum field_type type;
+	void *to;
+	bool required;
+	uint64_t min, max;
+	bool *present;
+};
+NODISCARD int json_fields(const json_t *object, const struct field_to *fields, size_t count,
+			  enum field_form form, struct error *error);

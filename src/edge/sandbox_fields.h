@@ -1,0 +1,55 @@
+/* What a create takes, for each surface that creates: POST /v1/sandboxes, the sandbox's part of
+ * POST /v1/run, create_sandbox of MCP. What this host and its configuration allow beyond that is
+ * the domain's to say. */
+#pragma once
+
+#include "core/sandbox/sandbox.h"
+#include "edge/fields.h"
+
+#define REGION_LOCAL "local" /* the only one a single host has */
+#define TEMPLATE_NAME_MAX 128
+/* What the JSON schema of a name and of labels says beyond their type. */
+#define NAME_SHAPE "\"type\":\"string\"," NAME_PATTERN
+#define NAME_PATTERN "\"pattern\":\"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$\""
+#define LABELS_SHAPE                                                                               \
+	"\"type\":\"object\",\"maxProperties\":32,\"propertyNames\":{\"pattern\":"                 \
+	"\"^[a-zA-Z0-9._/-]{1,63}$\"},\"additionalProperties\":{\"type\":\"string\","              \
+	"\"maxLength\":63}"
+
+/* What does not exist yet, one field each: only an empty value is taken. */
+#define SANDBOX_UNSUPPORTED 5
+
+/* Zeroed before; texts are borrowed from the JSON. */
+struct sandbox_fields {
+	struct sandbox_spec spec; /* whole after sandbox_fields_check() */
+	const char *isolation, *size, *network, *region;
+	uint64_t disk_mb, disk_gb; /* both in bytes */
+	uint32_t ttl_seconds;
+	bool idle_set, ttl_set;
+	json_t *env, *metadata, *labels, *mounts; /* `mounts` is for the surface to read */
+	json_t *unsupported[SANDBOX_UNSUPPORTED];
+	struct pair *environment_pairs, *metadata_pairs, *label_pairs;
+};
+
+extern const struct field sandbox_create_fields[];
+
+/* One of `mounts`. */
+struct mount_fields {
+	const char *path, *mode, *host_path;
+};
+extern const struct field mount_fields[];
+
+/* What the fields say together. An environment may hold numbers and truths for MCP. */
+NODISCARD int sandbox_fields_check(struct sandbox_fields *fields, enum field_form form,
+				   const struct config *config, struct error *error);
+void sandbox_fields_done(struct sandbox_fields *fields);
+
+/* cpu and memory by the name of a size (one of SANDBOX_SIZE_NAMES), where a number does not say it.
+ * config: NULL, or whose maximum it must fit. */
+NODISCARD int sandbox_size_fill(const char *size, const struct config *config,
+				struct limits *limits, struct error *error);
+
+/* Maxima of this host, for rows of a table. */
+uint64_t sandbox_memory_mb_here(const struct config *config);
+uint64_t sandbox_disk_mb_here(const struct config *config);
+uint64_t sandbox_timeout_here(const struct config *config);
