@@ -27,7 +27,7 @@ int root_begin(const struct small_root *small, const char **ret_step)
 	CLOSE_FD int root = fs_make("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (root < 0)
 		return root;
-	/* Mounted over a directory of the host, whose root stays the root for now. */
+	/* Mounted over a directory of the host, whose root stays the root until pivot_root. */
 	result = fs_attach(root, "/");
 	if (result >= 0 && fchdir(root) < 0)
 		result = -errno;
