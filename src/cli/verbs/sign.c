@@ -67,7 +67,6 @@ static int sign_run(struct client *client, int argc, char **argv, struct error *
 	if (argc != 3)
 		return error_set(error, ERROR_USAGE,
 				 "sign needs a sandbox and a path: caisson sign mybox report.pdf");
-	DONE_BUFFER struct buffer path = BUFFER(4096);
 	json_t *body = json_object(), *answer = NULL;
 	int result = sign_body_fill(argv[2], body, error);
 	if (result == 0)
