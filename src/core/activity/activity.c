@@ -77,12 +77,7 @@ void activity_unlisten(struct activity_listener *listener)
 static void tell_one(struct activity_log *log, const struct activity_row *row)
 {
 	struct list due;
-	list_init(&due);
-	while (!list_empty(&log->listeners)) {
-		struct list *node = log->listeners.next;
-		list_remove(node);
-		list_append(&due, node);
-	}
+	list_take_all(&log->listeners, &due);
 	while (!list_empty(&due)) {
 		struct activity_listener *listener =
 		    list_entry(due.next, struct activity_listener, link);

@@ -33,36 +33,37 @@ struct state_facts {
 const struct state_facts *state_facts(uint32_t state);
 
 enum sandbox_event {
-	/* Wishes: of a client, or of the daemon itself (a deadline, a drain). */
+	/* Wishes of a client or of the daemon itself (a deadline, a drain). */
 	SANDBOX_EVENT_STOP,
 	SANDBOX_EVENT_START,
 	SANDBOX_EVENT_PAUSE,
 	SANDBOX_EVENT_RESUME,
 	SANDBOX_EVENT_DELETE,
-	/* Its init. */
+	/* Its init and its boot. */
 	SANDBOX_EVENT_CONFIGURED,
 	SANDBOX_EVENT_BOOT_FAILED, /* whatever the cause */
-	SANDBOX_EVENT_INIT_LOST,   /* nobody will work with this init again */
+	SANDBOX_EVENT_INIT_LOST,   /* the init cannot be used again */
 	/* The spawner's answers. */
 	SANDBOX_EVENT_UNDONE, /* nothing was done: it refused, or could not be asked */
 	SANDBOX_EVENT_FROZEN,
 	SANDBOX_EVENT_THAWED,
-	SANDBOX_EVENT_FROZEN_LATE, /* not by the transition under way */
+	SANDBOX_EVENT_FROZEN_LATE, /* an answer that is not of the transition under way */
 	SANDBOX_EVENT_THAWED_LATE, /* the same */
 	SANDBOX_EVENT_KILLED,
 	SANDBOX_EVENT_DESTROYED,
 	/* What happens unasked. */
 	SANDBOX_EVENT_PROCESSES_ENDED,
-	SANDBOX_EVENT_DUE, /* the transition has taken as long as it may */
+	SANDBOX_EVENT_DUE, /* the time of the transition is over, or its request is to be repeated
+			    */
 	/* What the daemon finds on the host when it starts. */
 	SANDBOX_EVENT_FOUND_RUNNING,
 	SANDBOX_EVENT_FOUND_FROZEN,
 	SANDBOX_EVENT_FOUND_STOPPED,  /* its files, and no process */
-	SANDBOX_EVENT_FOUND_UNUSABLE, /* its files are gone, or nobody waits for it any more */
+	SANDBOX_EVENT_FOUND_UNUSABLE, /* its files are gone, or its client is */
 	SANDBOX_EVENTS
 };
 
-/* What has to be done by the code that saw the event. */
+/* What the code that saw the event has to do. */
 enum sandbox_action {
 	/* The pair is not in the table: a wish is refused, any other event is impossible. */
 	SANDBOX_ACTION_REFUSE,
@@ -84,7 +85,7 @@ enum sandbox_action {
 	SANDBOX_ACTION_FAIL_BOOT, /* BOOT_FAILED */
 	SANDBOX_ACTION_DELETE,    /* DELETE */
 	/* Its processes. */
-	SANDBOX_ACTION_RUN,           /* they run: tell who waits for that */
+	SANDBOX_ACTION_RUN,           /* they run: tell the waiters */
 	SANDBOX_ACTION_LOSE,          /* they are gone: close the link, end the commands */
 	SANDBOX_ACTION_ADOPT,         /* they are an earlier daemon's: connect */
 	SANDBOX_ACTION_CONTINUE_BOOT, /* the same of a boot that is under way */

@@ -15,14 +15,14 @@
 
 /* Begins when the sandbox enters a state and ends when it enters the next one. */
 struct transition {
-	uint32_t generation; /* its number; tells answers to an earlier one */
+	uint32_t generation; /* its number: an answer to an earlier one is recognized by it */
 	int64_t began;       /* CLOCK_MONOTONIC */
 	int64_t phase_began; /* the same, of a boot's phase */
 	int64_t due;         /* CLOCK_BOOTTIME: when to raise SANDBOX_EVENT_DUE; 0 = never */
-	uint32_t tries;      /* failed ones, of DESTROY */
-	bool asked;          /* transition_ask() waits for an answer */
-	/* Kept from one to the next, until there is an end to tell. */
-	char asked_by[ACTIVITY_ACTOR_MAX]; /* who began it; "": nobody, it came about */
+	uint32_t tries;      /* failed attempts of DESTROY */
+	bool asked;          /* a request of transition_ask() is not answered yet */
+	/* Kept until there is an end to tell, also over several states. */
+	char asked_by[ACTIVITY_ACTOR_MAX]; /* who began it; "": nobody */
 	struct list waiters;               /* struct waiter */
 	void (*created)(void *data, struct sandbox *sandbox, const struct error *error);
 	void *created_data;
@@ -33,13 +33,13 @@ struct transition {
 /* Moves the sandbox to the state that follows from the event; nothing has changed when its row
  * cannot be written. */
 NODISCARD int sandbox_step(struct sandbox *sandbox, enum sandbox_event event, struct error *error);
-/* The same where `write` puts its row into the store. */
+/* The same with a function that writes the row. */
 NODISCARD int sandbox_step_written(struct sandbox *sandbox, enum sandbox_event event,
 				   int (*write)(void *data, struct error *error), void *data,
 				   struct error *error);
-/* The same where there is no way back: a row that cannot be written is tried again later. */
+/* The same where there is no way back: a row that cannot be written is written later. */
 void sandbox_force_step(struct sandbox *sandbox, enum sandbox_event event);
-/* What the event comes to now. */
+/* What would have to be done if the event happened now. */
 enum sandbox_action sandbox_action(const struct sandbox *sandbox, enum sandbox_event event);
 /* Writes what could not be written: its own row, those of its execs. */
 void sandbox_save_again(struct sandbox *sandbox);
@@ -59,26 +59,26 @@ NODISCARD int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message
 			  size_t fd_count, uint32_t timeout_ms,
 			  void (*done)(const struct sandbox_answer *answer), void *data,
 			  uint64_t number, struct error *error);
-/* The same for what a state asks for after it was entered, and not twice at a time: KILL while
- * stopping, DESTROY while deleting, RECLAIM while paused, THAW to take back a pause. `answered`
- * sets transition.asked to false. */
+/* The same for the request of a state: KILL while stopping, DESTROY while deleting, RECLAIM while
+ * paused, THAW to take back a pause. Does nothing while an earlier one is not answered; `answered`
+ * clears transition.asked. */
 NODISCARD int transition_ask(struct sandbox *sandbox, uint32_t type,
 			     void (*answered)(const struct sandbox_answer *answer), void *data,
 			     struct error *error);
-/* SANDBOX_EVENT_DUE then. */
+/* Sets the time of SANDBOX_EVENT_DUE. */
 void transition_due_in(struct sandbox *sandbox, int64_t milliseconds);
 
 /* --- transition.c --- */
 
-/* What is due is done: a boot fails, KILL or DESTROY is sent (again). */
+/* Handles SANDBOX_EVENT_DUE: fails a boot, sends KILL or DESTROY (again). */
 void transition_due(struct sandbox *sandbox);
-/* The spawner has done after all what it did not answer in time: it is undone, or taken for true.
- */
+/* The spawner has answered after the time-out: undoes what it did, or takes it over. */
 void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply);
 void start_failed(struct sandbox *sandbox, const struct error *error);
-/* Asks the spawner to kill every process of it, until that is done. */
+/* Asks the spawner to kill every process of it, again and again until that is done. */
 void stop_kill(struct sandbox *sandbox);
 /* The same after an event that makes it `stopping`. */
 void stop_by_force(struct sandbox *sandbox, enum sandbox_event event);
-/* After any change of state or link: waiters of sandbox_ready() are told, or something is begun. */
+/* After any change of state or link: tells the waiters of sandbox_ready(), or begins what they
+ * need. */
 void ready_settle(struct sandbox *sandbox);
