@@ -12,7 +12,7 @@
 
 struct file_task;
 struct exec_wait;
-struct run;
+struct foreground;
 
 /* on_cancel (NULL: it cannot be ended, its callback comes all the same) ends what is under way so
  * that the callback does not come any more, and calls mcp_release(). */
@@ -29,9 +29,9 @@ void tool_leave(struct mcp_request *request);
 struct pending {
 	struct file_task *task;
 	struct exec_wait *wait;
-	struct run *run;     /* its command dies with the request: pending_abandon() */
-	struct alarm *alarm; /* of pending_deadline() */
-	const char *late;    /* what it says */
+	struct foreground *run; /* its command dies with the request: pending_abandon() */
+	struct alarm *alarm;    /* of pending_deadline() */
+	const char *late;       /* what it says */
 	void (*state_free)(void *state);
 };
 /* The tool's state, zeroed; freed with the request, by state_free where there is more in it. */
@@ -52,4 +52,4 @@ bool pending_over(struct mcp_request *request);
 bool pending_kills(const struct mcp_request *request);
 /* Nobody waits for this command any more: it ends with all that it started, where a cancel does so.
  */
-void pending_abandon(const struct mcp_request *request, struct run *run);
+void pending_abandon(const struct mcp_request *request, struct foreground *run);

@@ -10,7 +10,6 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "core/account/access.h"
-#include "edge/authorization.h"
 #include "mcp/transport/http.h"
 #include "mcp/transport/lines.h"
 

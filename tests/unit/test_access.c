@@ -50,10 +50,10 @@ TEST(scopes)
 	struct principal reader = {.scopes = SCOPE_READ};
 	struct principal admin = {.scopes = SCOPE_ADMIN};
 	struct error error;
-	CHECK_INT(authorize(&reader, SCOPE_READ, &error), 0);
-	CHECK_INT(authorize(&reader, SCOPE_WRITE, &error), -1);
+	CHECK_INT(token_admit(&reader, SCOPE_READ, false, &error), 0);
+	CHECK_INT(token_admit(&reader, SCOPE_WRITE, false, &error), -1);
 	CHECK_INT(error.kind, ERROR_FORBIDDEN);
-	CHECK_INT(authorize(&admin, SCOPE_WRITE, &error), 0);
+	CHECK_INT(token_admit(&admin, SCOPE_WRITE, false, &error), 0);
 }
 
 TEST(who_sees_what)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "api/routes.h"
-#include "api/sandbox/record.h"
+#include "api/exec/ask.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "edge/json_pairs.h"

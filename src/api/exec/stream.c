@@ -2,18 +2,17 @@
  * signals, window size; output, exit. Begun by exec_post(). The client is a stranger: every frame
  * is checked, nothing it sends is unbounded, and one that stops reading stops its command, nobody
  * else. */
-#include "api/exec/run.h"
+#include "api/exec/exec_call.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
-#include "api/sandbox/record.h"
 #include "proto/codec.h"
 
 /* --- to the client --- */
 
-static void send_frame(struct exec_run *run, enum exec_stream_type type, const void *data,
-		       size_t size)
+static void stream_send(struct exec_call *run, enum exec_stream_type type, const void *data,
+			size_t size)
 {
 	uint8_t header[EXEC_STREAM_HEADER];
 	if (!run->call->exchange)
@@ -29,7 +28,7 @@ static void send_frame(struct exec_run *run, enum exec_stream_type type, const v
 
 /* The connection is at its end, whatever the reason; with `cancel` the command too, unless it is
  * detached, in the name of `principal`. */
-static void break_off(struct exec_run *run, bool cancel, const struct principal *principal)
+static void stream_break_off(struct exec_call *run, bool cancel, const struct principal *principal)
 {
 	struct call *call = run->call;
 	struct exec *exec = run->follower.exec;
@@ -42,17 +41,17 @@ static void break_off(struct exec_run *run, bool cancel, const struct principal 
 	}
 }
 
-static void send_error(struct exec_run *run, const struct error *error)
+static void stream_send_error(struct exec_call *run, const struct error *error)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_error(&writer, error, run->call->request_id);
-	send_frame(run, EXEC_STREAM_ERROR, buffer.data, buffer.size);
+	stream_send(run, EXEC_STREAM_ERROR, buffer.data, buffer.size);
 }
 
-static void finished(void *data, const struct left_process *processes, size_t count)
+static void stream_finished(void *data, const struct left_process *processes, size_t count)
 {
-	struct exec_run *run = data;
+	struct exec_call *run = data;
 	struct call *call = run->call;
 	const struct exec *exec = run->follower.exec;
 	if (call->exchange && exec) {
@@ -66,8 +65,8 @@ static void finished(void *data, const struct left_process *processes, size_t co
 		put_left_running(&writer, processes, MIN(count, (size_t)64));
 		put_expiry_warning(&writer, &exec->sandbox->row);
 		put_object_end(&writer);
-		send_frame(run, EXEC_STREAM_EXIT, buffer.data, buffer.size);
-		break_off(run, false, NULL);
+		stream_send(run, EXEC_STREAM_EXIT, buffer.data, buffer.size);
+		stream_break_off(run, false, NULL);
 	}
 	call_release(call);
 }
@@ -75,14 +74,15 @@ static void finished(void *data, const struct left_process *processes, size_t co
 static void stream_ended(struct exec_follower *follower)
 {
 	call_hold(follower->call);
-	exec_finish(follower->exec, finished, container_of(follower, struct exec_run, follower));
+	exec_finish(follower->exec, stream_finished,
+		    container_of(follower, struct exec_call, follower));
 }
 
 static void stream_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
 			 size_t size)
 {
-	send_frame(container_of(follower, struct exec_run, follower),
-		   stream == EXEC_STDOUT ? EXEC_STREAM_STDOUT : EXEC_STREAM_STDERR, data, size);
+	stream_send(container_of(follower, struct exec_call, follower),
+		    stream == EXEC_STDOUT ? EXEC_STREAM_STDOUT : EXEC_STREAM_STDERR, data, size);
 }
 
 static void stream_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
@@ -91,31 +91,31 @@ static void stream_gap(struct exec_follower *follower, enum exec_stream stream, 
 	struct writer writer = writer_on(payload, sizeof(payload));
 	write_u8(&writer, (uint8_t)stream);
 	write_u64(&writer, gap);
-	send_frame(container_of(follower, struct exec_run, follower), EXEC_STREAM_GAP, payload,
-		   sizeof(payload));
+	stream_send(container_of(follower, struct exec_call, follower), EXEC_STREAM_GAP, payload,
+		    sizeof(payload));
 }
 
 /* --- from the client --- */
 
-static void grant_credit(struct exec_run *run, uint32_t bytes)
+static void stream_grant_credit(struct exec_call *run, uint32_t bytes)
 {
 	uint8_t payload[4];
 	struct writer writer = writer_on(payload, sizeof(payload));
 	write_u32(&writer, bytes);
 	run->stdin_granted += bytes;
-	send_frame(run, EXEC_STREAM_STDIN_CREDIT, payload, sizeof(payload));
+	stream_send(run, EXEC_STREAM_STDIN_CREDIT, payload, sizeof(payload));
 }
 
-static void pump_stdin(struct exec_run *run)
+static void stream_pump_stdin(struct exec_call *run)
 {
 	struct exec *exec = run->follower.exec;
 	struct error error;
 	if (!exec || exec_ended(exec))
 		return;
 	if (stdin_lost(exec, &error)) {
-		send_error(run, &error);
+		stream_send_error(run, &error);
 		exec_cancel(exec, NULL);
-		break_off(run, false, NULL);
+		stream_break_off(run, false, NULL);
 		return;
 	}
 	if (run->stdin_left.size > 0) {
@@ -129,26 +129,26 @@ static void pump_stdin(struct exec_run *run)
 			return;
 		buffer_consume(&run->stdin_left, (size_t)taken);
 		if (taken > 0)
-			grant_credit(run, (uint32_t)taken);
+			stream_grant_credit(run, (uint32_t)taken);
 	}
 	if (run->stdin_left.size == 0 && run->stdin_end && exec_stdin_close(exec, &error) == 0)
 		run->stdin_end = false;
 }
 
-static int take_stdin(struct exec_run *run, struct bytes payload)
+static int take_stdin(struct exec_call *run, struct bytes payload)
 {
 	if (payload.size > run->stdin_granted || !(run->ask.spec.flags & EXEC_STDIN))
 		return -1;
 	run->stdin_granted -= payload.size;
 	if (buffer_append(&run->stdin_left, payload.data, payload.size) < 0)
 		return -1;
-	pump_stdin(run);
+	stream_pump_stdin(run);
 	return 0;
 }
 
 /* 0, or -1: the client does not speak the protocol. What the domain refuses (a signal to a command
  * that has just ended) is no fault of the client's. */
-static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
+static int stream_take_frame(struct exec_call *run, uint8_t type, struct bytes payload)
 {
 	struct reader reader = reader_on(payload.data, payload.size);
 	struct error error;
@@ -158,7 +158,7 @@ static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
 		return take_stdin(run, payload);
 	case EXEC_STREAM_STDIN_CLOSE:
 		run->stdin_end = run->ask.spec.flags & EXEC_STDIN;
-		pump_stdin(run);
+		stream_pump_stdin(run);
 		return payload.size == 0 ? 0 : -1;
 	case EXEC_STREAM_SIGNAL: {
 		uint32_t number = read_u32(&reader), scope = read_u32(&reader);
@@ -179,7 +179,7 @@ static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
 		if (payload.size > 0)
 			return -1;
 		exec_reader_leaves(run->follower.exec);
-		break_off(run, false, NULL);
+		stream_break_off(run, false, NULL);
 		return 0;
 	case EXEC_STREAM_STARTED:
 	case EXEC_STREAM_STDOUT:
@@ -195,17 +195,17 @@ static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
 	return 0;
 }
 
-static void protocol_error(struct exec_run *run)
+static void stream_refuse(struct exec_call *run)
 {
 	struct error error;
 	error_set(&error, ERROR_MALFORMED, "a frame that is not of %s", EXEC_STREAM_PROTOCOL);
-	send_error(run, &error);
-	break_off(run, true, &run->call->principal);
+	stream_send_error(run, &error);
+	stream_break_off(run, true, &run->call->principal);
 }
 
 static void stream_data(struct call *call, const char *data, size_t size)
 {
-	struct exec_run *run = call->state;
+	struct exec_call *run = call->state;
 	if (!run->follower.exec)
 		return;
 	/* The call may be over after any frame. */
@@ -224,14 +224,14 @@ static void stream_data(struct call *call, const char *data, size_t size)
 			uint8_t type = read_u8(&reader);
 			uint32_t length = read_u32(&reader);
 			if (length > EXEC_STREAM_MAX) {
-				protocol_error(run);
+				stream_refuse(run);
 				break;
 			}
 			if (run->input.size - at < EXEC_STREAM_HEADER + length)
 				break;
 			struct bytes payload = {frame + EXEC_STREAM_HEADER, length};
-			if (take_frame(run, type, payload) < 0) {
-				protocol_error(run);
+			if (stream_take_frame(run, type, payload) < 0) {
+				stream_refuse(run);
 				break;
 			}
 			at += EXEC_STREAM_HEADER + length;
@@ -243,7 +243,7 @@ static void stream_data(struct call *call, const char *data, size_t size)
 
 static void stream_drain(struct call *call)
 {
-	struct exec_run *run = call->state;
+	struct exec_call *run = call->state;
 	run->blocked = false;
 	exec_follower_pump(&run->follower);
 }
@@ -251,17 +251,17 @@ static void stream_drain(struct call *call)
 /* The client closed its half: it will send no signal and read no answer. */
 static void stream_end(struct call *call)
 {
-	break_off(call->state, true, NULL);
+	stream_break_off(call->state, true, NULL);
 }
 
 static void stream_gone(struct call *call)
 {
-	break_off(call->state, true, NULL);
+	stream_break_off(call->state, true, NULL);
 }
 
 /* --- the exec --- */
 
-static void upgrade(struct exec_run *run)
+static void stream_upgrade(struct exec_call *run)
 {
 	struct call *call = run->call;
 	DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
@@ -272,27 +272,27 @@ static void upgrade(struct exec_run *run)
 	call->stream.on_drain = stream_drain;
 	http_upgrade(call->exchange, EXEC_STREAM_PROTOCOL, NULL, 0);
 	put_exec(&writer, NULL, run->follower.exec);
-	send_frame(run, EXEC_STREAM_STARTED, buffer.data, buffer.size);
+	stream_send(run, EXEC_STREAM_STARTED, buffer.data, buffer.size);
 }
 
 static void stream_running(struct exec_follower *follower)
 {
-	struct exec_run *run = container_of(follower, struct exec_run, follower);
+	struct exec_call *run = container_of(follower, struct exec_call, follower);
 	if (!run->upgraded)
-		upgrade(run);
+		stream_upgrade(run);
 	/* Standard input that is lost ends the call. */
-	pump_stdin(run);
+	stream_pump_stdin(run);
 }
 
 static void stream_failed(struct exec_follower *follower, const struct error *error)
 {
-	struct exec_run *run = container_of(follower, struct exec_run, follower);
+	struct exec_call *run = container_of(follower, struct exec_call, follower);
 	if (!run->upgraded) {
 		reply_error(run->call, error);
 		return;
 	}
-	send_error(run, error);
-	break_off(run, false, NULL);
+	stream_send_error(run, error);
+	stream_break_off(run, false, NULL);
 }
 
 static const struct exec_emitter stream_emitter = {.piece_max = EXEC_STREAM_MAX,
@@ -304,7 +304,7 @@ static const struct exec_emitter stream_emitter = {.piece_max = EXEC_STREAM_MAX,
 
 void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 {
-	struct exec_run *run = call->state;
+	struct exec_call *run = call->state;
 	struct exec_ask *ask = &run->ask;
 	struct exec *exec;
 	struct error error;

@@ -13,7 +13,7 @@
 #include "core/activity/activity.h"
 #include "core/account/budget.h"
 #include "core/code/code_private.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "core/account/access.h"
 
 #define ENVIRONMENT_MAX EXEC_REQUEST_BYTES_MAX

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/code/code_private.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 
 static void send_interrupt(struct code_context *context, bool tree)
 {

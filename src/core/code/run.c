@@ -12,7 +12,7 @@
 #include "core/activity/activity.h"
 #include "core/account/budget.h"
 #include "core/code/code_private.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "store/activity.h"
 
 #define RECORDS_PER_TURN 128

@@ -23,7 +23,7 @@ struct oneshot {
 	struct oneshot_code_callbacks code_callbacks;
 	void (*done)(void *data, const struct error *error);
 	void *data;
-	struct run *run; /* what runs, or: */
+	struct foreground *run; /* what runs, or: */
 	struct code_run *code_run;
 	struct error error; /* why there is no result; NONE while all is well */
 	int64_t began, step;
@@ -96,9 +96,9 @@ static void failed(struct oneshot *oneshot, const struct error *error)
 			  oneshot->id.text);
 }
 
-static void changed(struct run *run, struct exec *exec)
+static void changed(struct foreground *run, struct exec *exec)
 {
-	struct oneshot *oneshot = run_data(run);
+	struct oneshot *oneshot = foreground_data(run);
 	if (oneshot->callbacks.changed)
 		oneshot->callbacks.changed(oneshot->data, exec->sandbox, exec);
 }
@@ -144,11 +144,11 @@ static void code_ran(void *data, struct code_context *context, const struct code
 
 static int start_command(struct oneshot *oneshot, struct sandbox *sandbox)
 {
-	static const struct run_callbacks callbacks = {.changed = changed, .done = ran};
+	static const struct foreground_callbacks callbacks = {.changed = changed, .done = ran};
 	struct exec_spec spec = *oneshot->exec;
 	spec.principal = &oneshot->principal;
-	return run_start(sandbox, &spec, TAKE_PTR(oneshot->stdin_data), oneshot->stdin_size,
-			 &callbacks, oneshot, &oneshot->run, &oneshot->error);
+	return foreground_start(sandbox, &spec, TAKE_PTR(oneshot->stdin_data), oneshot->stdin_size,
+				&callbacks, oneshot, &oneshot->run, &oneshot->error);
 }
 
 static int start_code(struct oneshot *oneshot, struct sandbox *sandbox)
@@ -258,7 +258,7 @@ void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
 	if (create_queue_leave(oneshot->core, oneshot)) {
 		finish(oneshot);
 	} else if (oneshot->run) {
-		run_abandon(TAKE_PTR(oneshot->run), true);
+		foreground_abandon(TAKE_PTR(oneshot->run), true);
 		wind_up(oneshot, principal);
 	} else if (oneshot->code_run) {
 		code_run_abandon(TAKE_PTR(oneshot->code_run));
@@ -301,7 +301,7 @@ int oneshot_detach(struct oneshot *oneshot, struct sandbox **ret_sandbox, struct
 	struct sandbox *sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
 	struct exec *exec = NULL;
 	if (oneshot->run)
-		exec = run_exec(oneshot->run);
+		exec = foreground_exec(oneshot->run);
 	else if (oneshot->code_run && code_run_sent(oneshot->code_run))
 		exec = code_context_exec(oneshot->code_run->context);
 	if (oneshot->cancelled || !sandbox || sandbox->row.state == SANDBOX_DELETING || !exec ||
@@ -311,7 +311,7 @@ int oneshot_detach(struct oneshot *oneshot, struct sandbox **ret_sandbox, struct
 	if (unmark(oneshot, sandbox, error) < 0)
 		return -1;
 	if (oneshot->run)
-		run_abandon(oneshot->run, false);
+		foreground_abandon(oneshot->run, false);
 	else
 		code_run_recorded(oneshot->code_run);
 	*ret_sandbox = sandbox;

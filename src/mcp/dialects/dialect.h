@@ -7,7 +7,7 @@
 
 #include "core/exec/wait.h"
 #include "core/file/tasks.h"
-#include "core/exec/run.h"
+#include "core/exec/foreground.h"
 #include "mcp/tools/output_progress.h"
 #include "mcp/tools/tool.h"
 

@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "core/activity/activity.h"
 #include "core/exec/wait.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "core/account/access.h"
 #include "mcp/alarm.h"
 #include "mcp/pending.h"

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 
 /* Lines are counted in this much of a stream: more would hold up the loop. */
 #define COUNT_MOST (8 * MIB)

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "core/activity/activity.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "core/account/signed_url.h"
 #include "mcp/tools/output.h"
 #include "mcp/tools/file.h"

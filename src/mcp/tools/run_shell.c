@@ -13,9 +13,9 @@
 
 /* --- in a sandbox --- */
 
-static void changed(struct run *run, struct exec *exec)
+static void changed(struct foreground *run, struct exec *exec)
 {
-	running_changed(run_data(run), exec);
+	running_changed(foreground_data(run), exec);
 }
 
 static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
@@ -48,7 +48,7 @@ static void cancelled(struct mcp_request *request)
 static void hand_back(void *data)
 {
 	struct running *running = data;
-	struct exec *exec = run_exec(running->run);
+	struct exec *exec = foreground_exec(running->run);
 	DONE_BUFFER struct buffer note = BUFFER(256);
 	struct answer_view view = running_view(running, &note);
 	answer_view_all(exec, &view);
@@ -57,25 +57,25 @@ static void hand_back(void *data)
 		answer_exec(&running->answer, exec, &view, NULL, 0);
 	else
 		answer_running(&running->answer, exec, &view);
-	run_abandon(TAKE_PTR(running->run), false);
+	foreground_abandon(TAKE_PTR(running->run), false);
 	running_answer(running);
 	running_leave(running);
 }
 
 static void act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct run_callbacks callbacks = {.changed = changed, .done = done};
+	static const struct foreground_callbacks callbacks = {.changed = changed, .done = done};
 	struct running *running = request->state;
 	struct error error;
 	running_enter(running, cancelled, hand_back);
-	if (run_start(sandbox, &running->exec, TAKE_PTR(running->stdin_data), running->stdin_size,
-		      &callbacks, running, &running->run, &error) < 0) {
+	if (foreground_start(sandbox, &running->exec, TAKE_PTR(running->stdin_data),
+			     running->stdin_size, &callbacks, running, &running->run, &error) < 0) {
 		mcp_fail(request, &error);
 		running_leave(running);
 		return;
 	}
 	running->at_sandbox = sandbox->row.id;
-	running->at_exec = run_exec(running->run)->row.id;
+	running->at_exec = foreground_exec(running->run)->row.id;
 }
 
 /* --- one-shot --- */

@@ -37,7 +37,7 @@ struct running {
 	struct sandbox_spec one_shot;
 	struct ephemeral_labels labels;
 	/* Under way. */
-	struct run *run;
+	struct foreground *run;
 	struct code_run *cell;
 	struct oneshot *oneshot;
 	struct exec_wait *starting; /* start_job's */
