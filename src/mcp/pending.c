@@ -28,17 +28,6 @@ bool tool_back(struct mcp_request *request)
 	return false;
 }
 
-void tool_done(struct mcp_request *request)
-{
-	mcp_release(request);
-}
-
-void tool_leave(struct mcp_request *request)
-{
-	request->on_cancel = NULL;
-	tool_done(request);
-}
-
 /* --- those that are the same for many --- */
 
 static void free_state(void *state)

@@ -17,12 +17,9 @@ struct foreground;
 /* on_cancel (NULL: it cannot be ended, its callback comes all the same) ends what is under way so
  * that the callback does not come any more, and calls mcp_release(). */
 void tool_wait(struct mcp_request *request, void (*on_cancel)(struct mcp_request *request));
-/* First in that callback. false: nobody waits any more; the request is let go of. */
+/* First in that callback; last in it, after the answer or the next tool_wait(), is mcp_release().
+ * false: nobody waits any more; the request is let go of. */
 bool tool_back(struct mcp_request *request);
-/* Last in that callback, after the answer or after the next tool_wait(). */
-void tool_done(struct mcp_request *request);
-/* For one that waited over several callbacks: the end of all of it, by the answer or a cancel. */
-void tool_leave(struct mcp_request *request);
 
 /* What a request waits for: at most one of them at a time. The first member of every state of a
  * tool here, so that a cancel is the same for all. */
@@ -45,7 +42,7 @@ void pending_begin(struct mcp_request *request);
 void pending_refused(struct mcp_request *request, const struct error *error);
 /* As tool_back(). */
 bool pending_back(struct mcp_request *request);
-/* The same without letting go: whatever came of it, tool_done() is called. */
+/* The same without letting go: whatever came of it, mcp_release() is called. */
 bool pending_over(struct mcp_request *request);
 
 /* Does a cancel end what runs? Not where the server itself ends: what it began goes on. */

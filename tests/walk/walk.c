@@ -3,8 +3,10 @@
  * tests (tests/unit/fake_host.h) at the other end of real sockets. Built and read by
  * tests/walk/walk, which compiles the daemon with -finstrument-functions.
  *
- *     walk exec|create|run_shell    prints an offset in this program per function, in order of
- * first call */
+ *     walk exec|create|run_shell [OFFSET...]
+ *
+ * prints the place in this program of each function, in order of first call; what is called from
+ * within those at the given places is left out. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,15 +41,30 @@ extern const char __executable_start[];
 static const char *called[FUNCTIONS_MAX];
 static size_t called_count;
 static bool recording;
+/* Functions whose calls are no part of a walk, and how many of them we are in. */
+static const char *left_out[16];
+static size_t left_out_count;
+static unsigned inside_left_out;
 static _Thread_local bool in_loop; /* threads of libuv's do what is no part of a walk */
 
 __attribute__((no_instrument_function)) void __cyg_profile_func_enter(void *function, void *site);
 __attribute__((no_instrument_function)) void __cyg_profile_func_exit(void *function, void *site);
 
+__attribute__((no_instrument_function)) static bool is_left_out(const char *function)
+{
+	for (size_t i = 0; i < left_out_count; i++)
+		if (left_out[i] == function)
+			return true;
+	return false;
+}
+
 void __cyg_profile_func_enter(void *function, void *site)
 {
 	(void)site;
-	if (!recording || !in_loop)
+	if (!in_loop)
+		return;
+	inside_left_out += is_left_out(function);
+	if (!recording || inside_left_out > 0)
 		return;
 	for (size_t i = 0; i < called_count; i++)
 		if (called[i] == function)
@@ -58,8 +75,9 @@ void __cyg_profile_func_enter(void *function, void *site)
 
 void __cyg_profile_func_exit(void *function, void *site)
 {
-	(void)function;
 	(void)site;
+	if (in_loop && is_left_out(function))
+		inside_left_out--;
 }
 
 /* --- a daemon and its client --- */
@@ -212,11 +230,15 @@ int main(int argc, char **argv)
 {
 	struct walk walk;
 	struct buffer answer = BUFFER(256 * 1024);
+	if (argc < 2 || (size_t)argc - 2 > sizeof(left_out) / sizeof(left_out[0]))
+		walk_fail("usage: walk exec|create|run_shell [OFFSET...]");
+	for (int i = 2; i < argc; i++)
+		left_out[left_out_count++] = __executable_start + strtoul(argv[i], NULL, 16);
 	in_loop = true;
 	walk_start(&walk);
 	struct sandbox *sandbox = fake_create(walk.host, NULL);
-	if (argc != 2 || !sandbox)
-		walk_fail("usage: walk exec|create|run_shell");
+	if (!sandbox)
+		walk_fail("there is no sandbox");
 	char id[64];
 	snprintf(id, sizeof(id), "%s", sandbox->row.id.text);
 	for (int i = 0; i < WARM_REQUESTS; i++) {

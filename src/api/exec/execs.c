@@ -17,13 +17,13 @@
 
 static void exec_call_free(void *state)
 {
-	struct exec_call *run = state;
-	exec_ask_done(&run->ask);
-	if (run->request)
-		idempotency_end(run->request, false);
-	buffer_done(&run->stdin_left);
-	buffer_done(&run->input);
-	free(run);
+	struct exec_call *exec_call = state;
+	exec_ask_done(&exec_call->ask);
+	if (exec_call->request)
+		idempotency_end(exec_call->request, false);
+	buffer_done(&exec_call->stdin_left);
+	buffer_done(&exec_call->input);
+	free(exec_call);
 }
 
 void put_exec_result(struct json_writer *writer, struct exec *exec, uint64_t answer_max,
@@ -40,25 +40,25 @@ void put_exec_result(struct json_writer *writer, struct exec *exec, uint64_t ans
 static void exec_call_done(void *data, struct exec *exec, const struct left_process *left,
 			   size_t count, const struct error *error)
 {
-	struct exec_call *run = data;
-	run->exec = NULL;
+	struct exec_call *exec_call = data;
+	exec_call->exec = NULL;
 	if (error) {
-		reply_error(run->call, error);
+		reply_error(exec_call->call, error);
 		return;
 	}
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_exec_result(&writer, exec, run->ask.answer_max, left, count);
-	reply_json(run->call, 200, &writer);
+	put_exec_result(&writer, exec, exec_call->ask.answer_max, left, count);
+	reply_json(exec_call->call, 200, &writer);
 }
 
 /* A command that nobody waits for any more is ended. */
 static void exec_call_gone(struct call *call)
 {
-	struct exec_call *run = call->state;
-	if (run->exec)
-		foreground_abandon(run->exec, !run->kept);
-	run->exec = NULL;
+	struct exec_call *exec_call = call->state;
+	if (exec_call->exec)
+		foreground_abandon(exec_call->exec, !exec_call->kept);
+	exec_call->exec = NULL;
 }
 
 static void reply_exec(struct call *call, int status, const struct exec *exec)
@@ -73,29 +73,30 @@ static void reply_exec(struct call *call, int status, const struct exec *exec)
 static void exec_call_act(struct call *call, struct sandbox *sandbox)
 {
 	static const struct foreground_callbacks callbacks = {.done = exec_call_done};
-	struct exec_call *run = call->state;
-	struct exec_ask *ask = &run->ask;
+	struct exec_call *exec_call = call->state;
+	struct exec_ask *ask = &exec_call->ask;
 	struct exec *exec = NULL;
 	struct error error;
 	int result = 0;
 	ask->spec.principal = &call->principal;
 	/* Right before it is started: after a crash the key is known, or the command was not begun.
 	 */
-	if (run->request) {
+	if (exec_call->request) {
 		ask->spec.id = id_new();
-		result = idempotency_record(run->request, &sandbox->row.id, &ask->spec.id, NULL, 0,
-					    &error);
+		result = idempotency_record(exec_call->request, &sandbox->row.id, &ask->spec.id,
+					    NULL, 0, &error);
 	}
 	if (result == 0 && ask->background) {
 		result = exec_start(sandbox, &ask->spec, &exec, &error);
 	} else if (result == 0) {
 		call->on_gone = exec_call_gone;
 		result = foreground_start(sandbox, &ask->spec, TAKE_PTR(ask->stdin_data),
-					  ask->stdin_size, &callbacks, run, &run->exec, &error);
+					  ask->stdin_size, &callbacks, exec_call, &exec_call->exec,
+					  &error);
 	}
-	if (run->request) {
-		run->kept = result == 0;
-		idempotency_end(TAKE_PTR(run->request), result == 0);
+	if (exec_call->request) {
+		exec_call->kept = result == 0;
+		idempotency_end(TAKE_PTR(exec_call->request), result == 0);
 	}
 	if (result < 0) {
 		reply_error(call, &error);
@@ -109,26 +110,26 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 /* background: whatever the body says about it. */
 static void exec_call_begin(struct call *call, bool background, bool stream)
 {
-	struct exec_call *run = calloc(1, sizeof(*run));
+	struct exec_call *exec_call = calloc(1, sizeof(*exec_call));
 	struct error error;
-	if (!run)
+	if (!exec_call)
 		abort();
-	struct exec_ask *ask = &run->ask;
-	run->call = call;
-	call->state = run;
+	struct exec_ask *ask = &exec_call->ask;
+	exec_call->call = call;
+	call->state = exec_call;
 	call->state_free = exec_call_free;
 	int result = exec_ask_parse(call->body, ask, &error);
 	ask->background |= background;
 	bool waits = !stream && !ask->background;
 	if (result == 0)
-		result = query_flag(call, "detach", &run->detach, &error);
+		result = query_flag(call, "detach", &exec_call->detach, &error);
 	if (result < 0)
 		; /* the error says it */
 	else if (stream && (ask->background || ask->stdin_kind == STDIN_GIVEN))
 		result = error_set(&error, ERROR_INVALID,
 				   "over a stream standard input comes in frames, and `background` "
 				   "is `?detach=1`");
-	else if (!stream && run->detach)
+	else if (!stream && exec_call->detach)
 		result = error_set(&error, ERROR_INVALID,
 				   "`detach` is for a stream (Upgrade: %s); use `background`",
 				   EXEC_STREAM_PROTOCOL);
@@ -147,7 +148,7 @@ static void exec_call_begin(struct call *call, bool background, bool stream)
 		    error_set(&error, ERROR_INVALID, "descriptors are for `mounts` of a create");
 	/* Unless it was begun before, with the same key. */
 	else if (call_idempotency_key(call))
-		result = exec_repeat(call, run, &error);
+		result = exec_repeat(call, exec_call, &error);
 	if (result < 0)
 		reply_error(call, &error);
 	else if (result == 0)

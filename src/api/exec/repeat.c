@@ -64,9 +64,9 @@ static void repeat_forgotten(struct exec_watcher *watcher)
 		repeat_free(repeat);
 }
 
-static void exec_reply_again(struct call *call, struct exec_call *run, struct exec *exec)
+static void exec_reply_again(struct call *call, struct exec_call *exec_call, struct exec *exec)
 {
-	if (run->ask.background) {
+	if (exec_call->ask.background) {
 		struct buffer buffer = BUFFER(REPLY_MAX);
 		struct json_writer writer = json_writer_on(&buffer);
 		put_exec(&writer, NULL, exec);
@@ -78,22 +78,22 @@ static void exec_reply_again(struct call *call, struct exec_call *run, struct ex
 		abort();
 	repeat->call = call_hold(call);
 	repeat->exec = exec;
-	repeat->answer_max = run->ask.answer_max;
+	repeat->answer_max = exec_call->ask.answer_max;
 	repeat->watcher.changed = repeat_changed;
 	repeat->watcher.forgotten = repeat_forgotten;
 	exec_watch(exec, &repeat->watcher);
 	repeat_changed(&repeat->watcher, exec);
 }
 
-int exec_repeat(struct call *call, struct exec_call *run, struct error *error)
+int exec_repeat(struct call *call, struct exec_call *exec_call, struct error *error)
 {
 	struct request_row row = {0};
 	struct exec *exec;
 	char path[ID_LENGTH + 64];
 	for (int tries = 0; tries < 2; tries++) {
 		snprintf(path, sizeof(path), "/v1/sandboxes/%s/exec?background=%d",
-			 call->sandbox.text, run->ask.background);
-		int found = idempotent_begin(call, "exec", path, &run->request, &row, error);
+			 call->sandbox.text, exec_call->ask.background);
+		int found = idempotent_begin(call, "exec", path, &exec_call->request, &row, error);
 		if (found <= 0)
 			return found;
 		free(row.answer);
@@ -103,7 +103,7 @@ int exec_repeat(struct call *call, struct exec_call *run, struct error *error)
 					 "sandbox %s ended during the request", call->sandbox.text);
 		int known = exec_find(sandbox, row.exec.text, &exec, error);
 		if (known == 0 && exec->row.state != EXEC_FAILED) {
-			exec_reply_again(call, run, exec);
+			exec_reply_again(call, exec_call, exec);
 			return 1;
 		}
 		if (known < 0 && error->kind != ERROR_EXEC_NOT_FOUND)

@@ -7,7 +7,7 @@
  * of which a part is not kept has no digest.
  *
  * The execs of a code context have no entries: what ran in them has its own (core/code/code.c,
- * core/code/run.c).
+ * core/code/cells.c).
  */
 #include <errno.h>
 #include <fcntl.h>

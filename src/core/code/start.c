@@ -339,8 +339,8 @@ static void main_changed(struct exec_watcher *watcher, struct exec *exec)
 	code_feed(context);
 	/* Once: a store that fails would be asked at every line that it prints. */
 	if (context->running && id_is_set(&context->running->cell) && !context->running->keep_tried)
-		code_run_keep(context);
-	code_run_changed(context);
+		foreground_cell_keep(context);
+	foreground_cell_changed(context);
 }
 
 static void control_settled(struct code_context *context)

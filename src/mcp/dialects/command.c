@@ -50,7 +50,7 @@ static void changed(struct foreground *run, struct exec *exec)
 	foreground_abandon(run, false);
 	if (pending_over(request))
 		state->finish(request, exec);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
@@ -73,7 +73,7 @@ static void done(void *data, struct exec *exec, const struct left_process *left,
 			state->finish(request, exec);
 		}
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static const struct foreground_callbacks callbacks = {.changed = changed, .done = done};

@@ -180,7 +180,7 @@ static void entrypoint_changed(struct foreground *run, struct exec *exec)
 	foreground_abandon(run, false);
 	if (pending_over(request))
 		reply(request);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void entrypoint_done(void *data, struct exec *exec, const struct left_process *left,
@@ -198,7 +198,7 @@ static void entrypoint_done(void *data, struct exec *exec, const struct left_pro
 			reply(request);
 		}
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
@@ -235,7 +235,7 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 		mcp_progress_of(request, 0.8, 1.0, "Starting the entrypoint");
 		run_entrypoint(request, sandbox);
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 /* One that waits for room is nobody's any more; one that is being made is removed when it is. */
