@@ -1,5 +1,5 @@
-/* Commands that somebody waits for (core/exec/foreground.h): begun and waited for, standard input and cancels
- * across a lost connection to a sandbox, the output of an answer. */
+/* Commands that somebody waits for (core/exec/foreground.h): begun and waited for, standard input
+ * and cancels across a lost connection to a sandbox, the output of an answer. */
 #include "core/exec/foreground.h"
 
 #include <stdlib.h>
