@@ -57,8 +57,8 @@ struct waiter {
 	bool wake;     /* of sandbox_ready(): resume a paused sandbox, start a stopped one */
 };
 
-struct log_work;   /* core/exec/log.c */
-struct spare_work; /* core/exec/spare.c */
+struct log_work;   /* core/exec/log_removal.c */
+struct spare_work; /* core/exec/log.c */
 
 /* Log files made ahead, by number. */
 struct log_spares {
@@ -387,8 +387,8 @@ void exec_watch_time(struct exec *exec);
 /* Ends those of which the init should have told the end; when the next one is due. */
 int64_t exec_check_overdue(struct sandbox *sandbox, int64_t now);
 bool exec_any_given_up(const struct sandbox *sandbox);
-void left_queries_finish(struct exec *exec, const struct left_process *processes, size_t count,
-			 const struct error *error);
+/* The init breaks the protocol: -1. */
+int frame_broken(struct error *error, const char *what);
 
 /* core/file/files.c */
 void file_drained(struct sandbox *sandbox);
@@ -397,20 +397,38 @@ int64_t file_check(struct sandbox *sandbox, int64_t now);
 /* It was paused: nothing was to be expected of it meanwhile. */
 void file_clock_goes_on(struct sandbox *sandbox);
 
+/* core/exec/left_running.c */
+void left_queries_finish(struct exec *exec, const struct left_process *processes, size_t count,
+			 const struct error *error);
+/* LEFT_RUNNING of the init's. */
+NODISCARD int left_queries_answer(struct exec *exec, const struct frame *frame,
+				  struct error *error);
+
 /* core/exec/log.c */
-NODISCARD int logs_open_directory(struct core *core, struct error *error);
 NODISCARD int exec_logs_create(struct exec *exec, struct error *error);
 NODISCARD int exec_logs_open(struct exec *exec);
 void exec_logs_close(struct exec *exec);
 void exec_logs_unlink(struct sandbox *sandbox, const struct id *exec);
 void exec_logs_refresh(struct exec *exec);
 uint64_t exec_logs_size(const struct exec_row *row);
-/* Before an exec begins: no more is kept of its output than the configured maximum has left. */
-void exec_logs_fit(const struct sandbox *sandbox, struct exec_row *row);
+/* Before an exec begins: how much of its output is kept, as it is asked for or configured, and no
+ * more than the sandbox's maximum has left. */
+NODISCARD int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec,
+			    struct exec_row *row, struct error *error);
 /* An exec has ended: counts its output and removes the oldest logs above the configured maximum. */
 void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row);
 /* One that runs has printed something: the same. */
 void exec_logs_grown(struct sandbox *sandbox);
+#define LOG_PATH_MAX (2 * ID_LENGTH + 8)
+void log_path(const struct id *sandbox, const struct id *exec, int stream, char path[LOG_PATH_MAX]);
+NODISCARD int logs_open_directory(struct core *core, struct error *error);
+/* Makes files ahead when there are few; returns at once. */
+void spares_fill(struct core *core);
+/* An empty log file at that path, from those that were made ahead: its descriptor, or -errno. */
+NODISCARD int spare_take(struct core *core, const char *path);
+void spares_stop(struct core *core);
+
+/* core/exec/log_removal.c */
 /* Those of one exec, or with NULL all of the sandbox's. */
 void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec);
 /* The same at once; may block. Knows nothing but its arguments: called in a thread. */
@@ -419,9 +437,3 @@ void logs_remove_now(int logs_fd, const struct log_removal *removal);
 void logs_stop(struct core *core);
 /* Directories whose sandbox is not alive any more, and files whose exec has no output. */
 void logs_remove_strays(struct core *core);
-
-/* core/exec/spare.c. Makes some when there are few; returns at once. */
-void spares_fill(struct core *core);
-/* An empty log file at that path, from those that were made ahead: its descriptor, or -errno. */
-NODISCARD int spare_take(struct core *core, const char *path);
-void spares_stop(struct core *core);

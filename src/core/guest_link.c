@@ -4,21 +4,17 @@
  *
  * `closed` is never called from within a function of this file: a failure found while sending waits
  * for the next turn of the loop. */
-#include "core/guest_link.h"
+#include "core/guest_link_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
-#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/list.h"
 #include "base/text.h"
-#include "base/work.h"
 
 #define QUEUE_MAX (4 * MIB)
 /* Bulk data stops here, so that control frames always find room below QUEUE_MAX. */
@@ -27,11 +23,6 @@
 #define READ_SIZE (64 * 1024)
 /* A guest may send nothing but tiny frames: of one read, no more are one piece of work. */
 #define FRAMES_PER_PIECE 128
-/* When a link is in doubt, what has come is read, up to so many pieces. */
-#define PIECES_IN_DOUBT 8
-#define PING_INTERVAL_MS 10000
-#define PING_TIMEOUT_MS 30000
-#define DOUBT_TIMEOUT_MS 10000
 #define CONNECT_RETRY_MS 5
 #define FRAME_FDS_MAX 4
 #define PARTS_MAX 32
@@ -46,41 +37,8 @@ struct outgoing {
 	uint8_t data[];
 };
 
-enum link_state { LINK_CONNECTING, LINK_GREETING, LINK_OPEN, LINK_FAILED };
-
-struct guest_link {
-	uv_poll_t poll;
-	uv_timer_t timer;    /* connect and HELLO; then pings */
-	uv_idle_t turn;      /* active: something was sent in this turn of the loop */
-	struct work work;    /* waits: there is something to read */
-	struct work telling; /* waits: `closed` is owed */
-	struct work_share *share;
-	bool poll_open, freed;
-	unsigned open_handles;
-	int fd;
-	enum link_state state;
-	uint32_t version; /* of the protocol, as agreed; 0 before that */
-	struct sockaddr_un address;
-	int64_t until; /* CLOCK_BOOTTIME: connect + HELLO */
-	struct guest_link_callbacks callbacks;
-	void *data;
-	struct buffer in;   /* what was read and is not handled yet */
-	bool more;          /* there are whole frames in it */
-	struct list queue;  /* struct outgoing */
-	size_t queued;      /* bytes */
-	bool blocked;       /* the socket was full: the rest goes when it can be written */
-	bool throttled;     /* room was 0: `drained` is owed */
-	bool unanswered;    /* something was sent since a frame came */
-	uint64_t ping;      /* the last one's number */
-	int64_t ping_sent;  /* CLOCK_BOOTTIME, 0 = none outstanding */
-	bool doubted;       /* guest_link_doubt(), and no answer since */
-	struct list echoes; /* struct guest_echo */
-	struct error error;
-};
-
 static void on_poll(uv_poll_t *poll, int status, int events);
 static void on_timer(uv_timer_t *timer);
-static void on_turn(uv_idle_t *turn);
 
 void error_from_failure(struct error *error, const struct failure *failure)
 {
@@ -103,8 +61,7 @@ static void watch(struct guest_link *link)
 	uv_poll_start(&link->poll, events, on_poll);
 }
 
-/* No more reading or writing; `closed` is called in a piece of work of its own. */
-static void fail(struct guest_link *link, const struct error *error)
+void guest_link_fail(struct guest_link *link, const struct error *error)
 {
 	if (link->state == LINK_FAILED || link->freed)
 		return;
@@ -116,92 +73,103 @@ static void fail(struct guest_link *link, const struct error *error)
 	work_wait(&link->telling, link->share);
 }
 
-static void fail_gone(struct guest_link *link, const char *why)
+void guest_link_fail_gone(struct guest_link *link, const char *why)
 {
 	struct error error;
 	error_set(&error, ERROR_GUEST_GONE, "the sandbox's init does not answer: %s", why);
-	fail(link, &error);
+	guest_link_fail(link, &error);
 }
 
-static void fail_protocol(struct guest_link *link, const char *why)
+void guest_link_fail_protocol(struct guest_link *link, const char *why)
 {
 	struct error error;
 	error_set(&error, ERROR_GUEST_PROTOCOL, "the sandbox's init broke the protocol: %s", why);
-	fail(link, &error);
+	guest_link_fail(link, &error);
+}
+
+static void outgoing_close_fds(struct outgoing *outgoing)
+{
+	while (outgoing->fd_count > 0)
+		fd_close(&outgoing->fds[--outgoing->fd_count]);
 }
 
 static void outgoing_free(struct guest_link *link, struct outgoing *outgoing)
 {
 	list_remove(&outgoing->link);
 	link->queued -= outgoing->size - outgoing->sent;
-	for (size_t i = 0; i < outgoing->fd_count; i++)
-		fd_close(&outgoing->fds[i]);
+	outgoing_close_fds(outgoing);
 	free(outgoing);
 }
 
-/* Frames that go together. One with descriptors goes alone: they travel with the first byte. */
-static size_t gather(const struct guest_link *link, struct iovec parts[PARTS_MAX])
-{
-	size_t count = 0;
-	list_each (&link->queue, node) {
-		struct outgoing *outgoing = list_entry(node, struct outgoing, link);
-		if (count == PARTS_MAX || (count > 0 && outgoing->fd_count > 0))
-			break;
-		parts[count++] = (struct iovec){outgoing->data + outgoing->sent,
-						outgoing->size - outgoing->sent};
-		if (outgoing->fd_count > 0)
-			break;
-	}
-	return count;
-}
-
-static void was_sent(struct guest_link *link, size_t size)
-{
-	while (size > 0) {
-		struct outgoing *outgoing = list_entry(link->queue.next, struct outgoing, link);
-		size_t part = MIN(size, outgoing->size - outgoing->sent);
-		/* The descriptors went with the first byte. */
-		for (size_t i = 0; i < outgoing->fd_count; i++)
-			fd_close(&outgoing->fds[i]);
-		outgoing->fd_count = 0;
-		outgoing->sent += part;
-		link->queued -= part;
-		size -= part;
-		if (outgoing->sent == outgoing->size)
-			outgoing_free(link, outgoing);
-	}
-}
-
-static void flush_queue(struct guest_link *link)
+static void queue_flush(struct guest_link *link)
 {
 	link->blocked = false;
 	while (link->state != LINK_FAILED && !list_empty(&link->queue)) {
 		struct outgoing *first = list_entry(link->queue.next, struct outgoing, link);
 		struct iovec parts[PARTS_MAX];
-		size_t count = gather(link, parts);
+		size_t count = 0;
+		/* Frames go together, but one with descriptors alone: those travel with its first
+		 * byte. */
+		list_each (&link->queue, node) {
+			struct outgoing *outgoing = list_entry(node, struct outgoing, link);
+			if (count == PARTS_MAX || (count > 0 && outgoing->fd_count > 0))
+				break;
+			parts[count++] = (struct iovec){outgoing->data + outgoing->sent,
+							outgoing->size - outgoing->sent};
+			if (outgoing->fd_count > 0)
+				break;
+		}
 		ssize_t sent = fd_send_parts(link->fd, parts, count, first->fds, first->fd_count);
 		if (sent == -EAGAIN) {
 			link->blocked = true;
 			return;
 		}
 		if (sent < 0) {
-			fail_gone(link, strerror((int)-sent));
+			guest_link_fail_gone(link, strerror((int)-sent));
 			return;
 		}
-		was_sent(link, (size_t)sent);
+		outgoing_close_fds(first);
+		for (size_t left = (size_t)sent; left > 0;) {
+			struct outgoing *outgoing =
+			    list_entry(link->queue.next, struct outgoing, link);
+			size_t part = MIN(left, outgoing->size - outgoing->sent);
+			outgoing->sent += part;
+			link->queued -= part;
+			left -= part;
+			if (outgoing->sent == outgoing->size)
+				outgoing_free(link, outgoing);
+		}
 	}
 }
 
-/* Pings go out only while something is unanswered, so that an idle sandbox costs nothing. */
-static void arm_ping(struct guest_link *link)
+/* Sends what waits, and waits itself where the socket is full. */
+static void queue_send(struct guest_link *link)
 {
-	if (link->state == LINK_OPEN && !uv_is_active((uv_handle_t *)&link->timer))
-		uv_timer_start(&link->timer, on_timer, PING_INTERVAL_MS, 0);
+	queue_flush(link);
+	if (link->blocked)
+		watch(link);
 }
 
-static struct outgoing *outgoing_new(enum frame_type type, uint64_t id, const void *payload,
-				     size_t size)
+static void on_turn(uv_idle_t *turn)
 {
+	struct guest_link *link = container_of(turn, struct guest_link, turn);
+	uv_idle_stop(turn);
+	if (!link->blocked)
+		queue_send(link);
+}
+
+int guest_frame_queue(struct guest_link *link, enum frame_type type, uint64_t id,
+		      const void *payload, size_t size, const int *fds, size_t fd_count,
+		      struct error *error)
+{
+	if (size > FRAME_PAYLOAD_MAX || fd_count > FRAME_FDS_MAX)
+		return error_set(error, ERROR_TOO_LARGE,
+				 "a frame of %zu bytes is too long for the sandbox's init", size);
+	if (link->queued + FRAME_HEADER_SIZE + size > QUEUE_MAX) {
+		guest_link_fail_gone(link, "it does not read");
+		*error = link->error;
+		return -1;
+	}
 	struct outgoing *outgoing = calloc(1, sizeof(*outgoing) + FRAME_HEADER_SIZE + size);
 	if (!outgoing)
 		abort();
@@ -209,68 +177,32 @@ static struct outgoing *outgoing_new(enum frame_type type, uint64_t id, const vo
 	frame_header_write(outgoing->data, (uint16_t)type, id, (uint32_t)size);
 	if (size > 0)
 		memcpy(outgoing->data + FRAME_HEADER_SIZE, payload, size);
-	return outgoing;
-}
-
-/* The first of a turn of the loop goes at once, so that the init can begin; the others wait for the
- * turn's end and go together. */
-static void send_now_or_later(struct guest_link *link)
-{
-	bool later = uv_is_active((uv_handle_t *)&link->turn) && link->queued <= GATHERED_MAX;
-	if (link->blocked || later || link->state == LINK_CONNECTING)
-		return;
-	flush_queue(link);
-	if (link->blocked)
-		watch(link);
-	else
-		uv_idle_start(&link->turn, on_turn);
-}
-
-static void on_turn(uv_idle_t *turn)
-{
-	struct guest_link *link = container_of(turn, struct guest_link, turn);
-	uv_idle_stop(turn);
-	if (link->blocked)
-		return;
-	flush_queue(link);
-	if (link->blocked)
-		watch(link);
-}
-
-static int queue_frame(struct guest_link *link, enum frame_type type, uint64_t id,
-		       const void *payload, size_t size, const int *fds, size_t fd_count,
-		       struct error *error)
-{
-	if (size > FRAME_PAYLOAD_MAX || fd_count > FRAME_FDS_MAX)
-		return error_set(error, ERROR_TOO_LARGE,
-				 "a frame of %zu bytes is too long for the sandbox's init", size);
-	if (link->queued + FRAME_HEADER_SIZE + size > QUEUE_MAX) {
-		fail_gone(link, "it does not read");
-		*error = link->error;
-		return -1;
-	}
-	struct outgoing *outgoing = outgoing_new(type, id, payload, size);
-	list_init(&outgoing->link);
+	list_append(&link->queue, &outgoing->link);
+	link->queued += outgoing->size;
 	for (size_t i = 0; i < fd_count; i++) {
 		int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
 		if (fd < 0) {
 			int errnum = errno;
-			link->queued += outgoing->size;
 			outgoing_free(link, outgoing);
 			return error_set_errno(error, error_kind_of_errno(errnum), errnum,
 					       "duplicating a descriptor");
 		}
 		outgoing->fds[outgoing->fd_count++] = fd;
 	}
-	list_append(&link->queue, &outgoing->link);
-	link->queued += outgoing->size;
 	link->unanswered = true;
-	send_now_or_later(link);
+	/* The first of a turn of the loop goes at once, so that the init can begin; the others wait
+	 * for the turn's end and go together. */
+	bool later = uv_is_active((uv_handle_t *)&link->turn) && link->queued <= GATHERED_MAX;
+	if (!link->blocked && !later && link->state != LINK_CONNECTING) {
+		queue_send(link);
+		if (!link->blocked)
+			uv_idle_start(&link->turn, on_turn);
+	}
 	if (link->state == LINK_FAILED) {
 		*error = link->error;
 		return -1;
 	}
-	arm_ping(link);
+	guest_ping_arm(link);
 	return 0;
 }
 
@@ -285,7 +217,7 @@ int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id, 
 	if (link->state != LINK_OPEN)
 		return error_set(error, ERROR_GUEST_GONE,
 				 "the connection to the sandbox's init is being made");
-	return queue_frame(link, type, id, payload, size, fds, fd_count, error);
+	return guest_frame_queue(link, type, id, payload, size, fds, fd_count, error);
 }
 
 void guest_link_set_share(struct guest_link *link, struct work_share *share)
@@ -315,16 +247,16 @@ static void on_hello_reply(struct guest_link *link, const struct frame *frame)
 		struct failure failure;
 		struct error error;
 		if (failure_read(frame, &failure) < 0) {
-			fail_protocol(link, "REFUSED does not parse");
+			guest_link_fail_protocol(link, "REFUSED does not parse");
 			return;
 		}
 		error_from_failure(&error, &failure);
 		error_prepend(&error, "the sandbox's init refused the connection");
-		fail(link, &error);
+		guest_link_fail(link, &error);
 		return;
 	}
 	if (frame->type != FRAME_HELLO_REPLY || hello_reply_read(frame, &reply) < 0) {
-		fail_protocol(link, "it did not answer HELLO");
+		guest_link_fail_protocol(link, "it did not answer HELLO");
 		return;
 	}
 	if (reply.version < INIT_PROTOCOL_OLDEST || reply.version > INIT_PROTOCOL_VERSION) {
@@ -333,7 +265,7 @@ static void on_hello_reply(struct guest_link *link, const struct frame *frame)
 			  "the sandbox's init speaks version %u of the protocol, this daemon "
 			  "versions %d to %d",
 			  reply.version, INIT_PROTOCOL_OLDEST, INIT_PROTOCOL_VERSION);
-		fail(link, &error);
+		guest_link_fail(link, &error);
 		return;
 	}
 	link->state = LINK_OPEN;
@@ -342,44 +274,19 @@ static void on_hello_reply(struct guest_link *link, const struct frame *frame)
 	link->callbacks.connected(link->data, &reply);
 }
 
-static void send_ping(struct guest_link *link);
-
-static void tell_echoes(struct guest_link *link, bool lost)
+static void frame_handle(struct guest_link *link, const struct frame *frame)
 {
-	list_each (&link->echoes, node) {
-		struct guest_echo *echo = list_entry(node, struct guest_echo, link);
-		if (!lost && echo->number > link->ping)
-			continue;
-		list_remove(node);
-		echo->answered(echo, lost);
+	struct error error;
+	link->unanswered = false;
+	if (link->state == LINK_GREETING) {
+		on_hello_reply(link, frame);
+		return;
 	}
-	if (!list_empty(&link->echoes) && link->ping_sent == 0 && link->state == LINK_OPEN)
-		send_ping(link);
-}
-
-void guest_link_echo(struct guest_link *link, struct guest_echo *echo)
-{
-	echo->number = link->ping + 1;
-	list_append(&link->echoes, &echo->link);
-	if (link->ping_sent == 0 && link->state == LINK_OPEN)
-		send_ping(link);
-}
-
-static void on_pong(struct guest_link *link, const struct frame *frame)
-{
-	struct reader reader = reader_on(frame->payload, frame->size);
-	uint64_t value = read_u64(&reader);
-	if (reader_finish(&reader) < 0 || link->ping_sent == 0 || value != link->ping)
-		fail_protocol(link, "a PONG that answers no PING");
-	link->ping_sent = 0;
-	link->doubted = false;
-	tell_echoes(link, false);
-}
-
-/* What an init may send once the connection is open. */
-static bool type_allowed(uint16_t type)
-{
-	switch (type) {
+	switch (frame->type) {
+	case FRAME_PONG:
+		guest_ping_answered(link, frame);
+		return;
+	/* What an init may send once the connection is open. */
 	case FRAME_CONFIGURED:
 	case FRAME_REFUSED:
 	case FRAME_STARTED:
@@ -395,86 +302,60 @@ static bool type_allowed(uint16_t type)
 	case FRAME_CREDIT:
 	case FRAME_RESULT:
 	case FRAME_FAILED:
-		return true;
+		if (link->callbacks.frame(link->data, frame, &error) < 0)
+			guest_link_fail(link, &error);
+		return;
 	default:
+		guest_link_fail_protocol(link, "a frame of a type that it may not send");
+	}
+}
+
+/* Handles the whole frames of what has come, up to a piece of work. What is left of the last one
+ * stays: thousands of idle links must not keep a buffer each. False: it is longer than any may be.
+ */
+static bool frames_take(struct guest_link *link, const char *data, size_t size)
+{
+	bool kept = link->in.size > 0;
+	if (kept && size > 0 && buffer_append(&link->in, data, size) < 0)
 		return false;
+	if (kept) {
+		data = link->in.data;
+		size = link->in.size;
 	}
-}
-
-static void on_frame(struct guest_link *link, const struct frame *frame)
-{
-	link->unanswered = false;
-	if (link->state == LINK_GREETING) {
-		on_hello_reply(link, frame);
-		return;
-	}
-	if (frame->type == FRAME_PONG) {
-		on_pong(link, frame);
-		return;
-	}
-	if (!type_allowed(frame->type)) {
-		fail_protocol(link, "a frame of a type that it may not send");
-		return;
-	}
-	struct error error;
-	if (link->callbacks.frame(link->data, frame, &error) < 0)
-		fail(link, &error);
-}
-
-/* The whole frames of what has come, up to a piece of work. Returns how many bytes they were. */
-static size_t parse(struct guest_link *link, const char *data, size_t size)
-{
 	size_t at = 0;
-	unsigned frames = 0;
 	link->more = false;
-	while (at < size && link->state != LINK_FAILED && !link->freed) {
+	for (unsigned frames = 0; at < size && link->state != LINK_FAILED && !link->freed;
+	     frames++) {
 		struct frame frame;
-		if (frames++ == FRAMES_PER_PIECE) {
+		if (frames == FRAMES_PER_PIECE) {
 			link->more = true;
 			break;
 		}
 		int64_t length = frame_parse(data + at, size - at, &frame);
-		if (length < 0) {
-			fail_protocol(link, "a frame that does not parse");
+		if (length < 0)
+			guest_link_fail_protocol(link, "a frame that does not parse");
+		if (length <= 0)
 			break;
-		}
-		if (length == 0)
-			break;
-		on_frame(link, &frame);
+		frame_handle(link, &frame);
 		at += (size_t)length;
 	}
-	return at;
-}
-
-/* What is left of the last frame stays; false: it is longer than any may be. Thousands of idle
- * links must not keep a buffer each. */
-static bool take(struct guest_link *link, const char *data, size_t size)
-{
-	bool fits = true;
-	if (link->in.size == 0) {
-		size_t used = parse(link, data, size);
-		if (link->state != LINK_FAILED && !link->freed && used < size)
-			fits = buffer_append(&link->in, data + used, size - used) == 0;
-		return fits;
-	}
-	fits = size == 0 || buffer_append(&link->in, data, size) == 0;
-	size_t used = fits ? parse(link, link->in.data, link->in.size) : 0;
 	if (link->state == LINK_FAILED || link->freed)
-		return fits;
-	buffer_consume(&link->in, used);
+		return true;
+	if (!kept)
+		return at == size || buffer_append(&link->in, data + at, size - at) == 0;
+	buffer_consume(&link->in, at);
 	if (link->in.size == 0)
 		buffer_done(&link->in);
-	return fits;
+	return true;
 }
 
-/* Frames that were read already, or else one read. False: nothing more has come. */
-static bool read_piece(struct guest_link *link)
+bool guest_link_read(struct guest_link *link)
 {
 	static char arrived[READ_SIZE];
 	if (link->state == LINK_FAILED || link->freed)
 		return false;
 	if (link->more) {
-		(void)take(link, NULL, 0);
+		(void)frames_take(link, NULL, 0);
 		return true;
 	}
 	/* Without a control buffer the kernel drops any descriptor that comes along. */
@@ -485,9 +366,9 @@ static bool read_piece(struct guest_link *link)
 	if (got < 0 && errno == EAGAIN)
 		return false;
 	if (got <= 0)
-		fail_gone(link, got < 0 ? strerror(errno) : "it closed its connection");
-	else if (!take(link, arrived, (size_t)got))
-		fail_protocol(link, "a frame longer than the maximum");
+		guest_link_fail_gone(link, got < 0 ? strerror(errno) : "it closed its connection");
+	else if (!frames_take(link, arrived, (size_t)got))
+		guest_link_fail_protocol(link, "a frame longer than the maximum");
 	return got == READ_SIZE || link->more;
 }
 
@@ -495,7 +376,7 @@ static bool read_piece(struct guest_link *link)
 static void on_turn_to_read(struct work *work)
 {
 	struct guest_link *link = container_of(work, struct guest_link, work);
-	(void)read_piece(link);
+	(void)guest_link_read(link);
 	if (link->more && link->state != LINK_FAILED && !link->freed)
 		work_wait(work, link->share);
 }
@@ -504,14 +385,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
 	struct guest_link *link = container_of(poll, struct guest_link, poll);
 	if (status < 0) {
-		fail_gone(link, uv_strerror(status));
+		guest_link_fail_gone(link, uv_strerror(status));
 		return;
 	}
 	if (events & UV_READABLE)
 		work_run(&link->work, link->share);
 	if (link->freed || !(events & UV_WRITABLE))
 		return;
-	flush_queue(link);
+	queue_flush(link);
 	watch(link);
 	/* Room is never gone without the socket being full, so this is where it comes back. */
 	if (link->throttled && link->queued < QUEUE_LOW && link->state == LINK_OPEN) {
@@ -528,8 +409,8 @@ static void greet(struct guest_link *link)
 	struct error error;
 	hello_write(&writer, &(struct hello){INIT_PROTOCOL_OLDEST, INIT_PROTOCOL_VERSION});
 	link->state = LINK_GREETING;
-	if (queue_frame(link, FRAME_HELLO, 0, room, sizeof(room), NULL, 0, &error) < 0)
-		fail(link, &error);
+	if (guest_frame_queue(link, FRAME_HELLO, 0, room, sizeof(room), NULL, 0, &error) < 0)
+		guest_link_fail(link, &error);
 	watch(link);
 }
 
@@ -550,13 +431,14 @@ static int try_connect(struct guest_link *link)
 static void on_connect_timer(struct guest_link *link)
 {
 	if (clock_boot() >= link->until) {
-		fail_gone(link, link->state == LINK_CONNECTING ? "its queue is full"
-							       : "no answer to HELLO in time");
+		guest_link_fail_gone(link, link->state == LINK_CONNECTING
+					       ? "its queue is full"
+					       : "no answer to HELLO in time");
 		return;
 	}
 	int result = try_connect(link);
 	if (result < 0 && result != -EAGAIN) {
-		fail_gone(link, strerror(-result));
+		guest_link_fail_gone(link, strerror(-result));
 		return;
 	}
 	int64_t left = (link->until - clock_boot()) / NSEC_PER_MSEC + 1;
@@ -564,54 +446,6 @@ static void on_connect_timer(struct guest_link *link)
 		left = MIN(left, CONNECT_RETRY_MS);
 	if (link->state != LINK_FAILED)
 		uv_timer_start(&link->timer, on_timer, (uint64_t)MAX(left, 1), 0);
-}
-
-static void send_ping(struct guest_link *link)
-{
-	uint8_t room[8];
-	struct error error;
-	struct writer writer = writer_on(room, sizeof(room));
-	write_u64(&writer, ++link->ping);
-	link->ping_sent = clock_boot();
-	if (queue_frame(link, FRAME_PING, 0, room, sizeof(room), NULL, 0, &error) < 0)
-		fail(link, &error);
-}
-
-void guest_link_doubt(struct guest_link *link)
-{
-	if (link->state != LINK_OPEN || link->freed || link->doubted)
-		return;
-	link->doubted = true;
-	if (link->ping_sent == 0)
-		send_ping(link);
-	/* The loop's clock is behind: a timer may fire a moment early. */
-	if (link->state == LINK_OPEN)
-		uv_timer_start(&link->timer, on_timer, DOUBT_TIMEOUT_MS + 100, 0);
-}
-
-static void on_ping_timer(struct guest_link *link)
-{
-	int64_t now = clock_boot();
-	int64_t allowed = link->doubted ? DOUBT_TIMEOUT_MS : PING_TIMEOUT_MS;
-	if (link->ping_sent != 0 && now - link->ping_sent >= allowed * NSEC_PER_MSEC) {
-		/* It may be us who were asleep: the answer can be waiting in the socket. */
-		for (int i = 0; i < PIECES_IN_DOUBT && read_piece(link); i++)
-			;
-		if (link->ping_sent != 0 && link->state == LINK_OPEN && !link->freed)
-			fail_gone(link, link->doubted ? "no answer to a ping in 10 seconds"
-						      : "no answer to a ping in 30 seconds");
-	}
-	if (link->state != LINK_OPEN || link->freed)
-		return;
-	/* Whole frames that were read: no event will tell of them. */
-	if (link->more)
-		work_wait(&link->work, link->share);
-	if (link->ping_sent == 0 && (link->unanswered || !list_empty(&link->queue)))
-		send_ping(link);
-	if (link->state != LINK_OPEN)
-		return;
-	if (link->ping_sent != 0)
-		uv_timer_start(&link->timer, on_timer, PING_INTERVAL_MS, 0);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -622,14 +456,19 @@ static void on_timer(uv_timer_t *timer)
 		on_connect_timer(link);
 		break;
 	case LINK_GREETING:
-		fail_gone(link, "no answer to HELLO in time");
+		guest_link_fail_gone(link, "no answer to HELLO in time");
 		break;
 	case LINK_OPEN:
-		on_ping_timer(link);
+		guest_ping_check(link);
 		break;
 	case LINK_FAILED: /* it was stopped */
 		break;
 	}
+}
+
+void guest_link_set_timer(struct guest_link *link, uint64_t milliseconds)
+{
+	uv_timer_start(&link->timer, on_timer, milliseconds, 0);
 }
 
 static void on_turn_to_tell(struct work *work)
@@ -697,7 +536,7 @@ struct guest_link *guest_link_open_fd(uv_loop_t *loop, int fd, uint32_t timeout_
 {
 	struct guest_link *link = link_new(loop, fd, timeout_ms, callbacks, data);
 	if (!link->poll_open || fd_set_nonblocking(fd) < 0)
-		fail_gone(link, "its socket cannot be polled");
+		guest_link_fail_gone(link, "its socket cannot be polled");
 	else
 		greet(link);
 	if (link->state != LINK_FAILED)
@@ -726,10 +565,10 @@ void guest_link_free(struct guest_link *link)
 {
 	if (!link || link->freed)
 		return;
-	tell_echoes(link, true);
+	guest_echoes_lose(link);
 	/* What waits for the turn's end was said. */
 	if (uv_is_active((uv_handle_t *)&link->turn))
-		flush_queue(link);
+		queue_flush(link);
 	link->freed = true;
 	work_cancel(&link->work);
 	work_cancel(&link->telling);

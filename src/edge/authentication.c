@@ -48,24 +48,16 @@ static int by_token(struct call *call, const char *header, struct error *error)
 	return 0;
 }
 
-/* On the Unix socket the kernel says who the peer is. Whoever could replace the daemon anyway
- * (root, its own user, the owner of the directory that its socket is in) needs no token. */
-static bool trusted_peer(const struct edge *edge, const struct http_peer *peer)
-{
-	return peer->is_unix &&
-	       (peer->uid == 0 || peer->uid == geteuid() || peer->uid == edge->owner);
-}
-
 #define BEARER_PROTOCOL "caisson.bearer."
 #define BEARER_ROOM 256
 
 /* A browser cannot give a WebSocket a header of its own: there the token is one of the subprotocols
  * that it offers (and that is never sent back). As the header would be, or NULL. */
-static const char *bearer_of_socket(struct call *call, char header[BEARER_ROOM])
+static const char *bearer_of_socket(struct call *call, const char *offered,
+				    char header[BEARER_ROOM])
 {
-	const char *offered = http_header(call->exchange, "sec-websocket-protocol");
 	const char *upgrade = http_header(call->exchange, "upgrade");
-	const char *found = offered ? strstr(offered, BEARER_PROTOCOL) : NULL;
+	const char *found = strstr(offered, BEARER_PROTOCOL);
 	if (!found || !upgrade || strcasecmp(upgrade, "websocket") != 0 ||
 	    (found != offered && found[-1] != ' ' && found[-1] != ','))
 		return NULL;
@@ -78,15 +70,21 @@ int authenticate(struct call *call, struct error *error)
 {
 	const struct http_peer *peer = &http_request(call->exchange)->peer;
 	const char *header = http_header(call->exchange, "authorization");
+	const char *offered = http_header(call->exchange, "sec-websocket-protocol");
 	char room[BEARER_ROOM];
+	/* On the Unix socket the kernel says who the peer is. Whoever could replace the daemon
+	 * anyway (root, its own user, the owner of the directory that its socket is in) needs no
+	 * token. */
+	bool trusted = peer->is_unix &&
+		       (peer->uid == 0 || peer->uid == geteuid() || peer->uid == call->edge->owner);
 	if (call->authenticated)
 		return 0;
-	if (!header)
-		header = bearer_of_socket(call, room);
+	if (!header && offered)
+		header = bearer_of_socket(call, offered, room);
 	if (header) {
 		if (by_token(call, header, error) < 0)
 			return -1;
-	} else if (trusted_peer(call->edge, peer)) {
+	} else if (trusted) {
 		call->principal =
 		    (struct principal){.scopes = SCOPE_READ | SCOPE_WRITE | SCOPE_ADMIN};
 		snprintf(call->principal.workspace, sizeof(call->principal.workspace), "%s",

@@ -79,6 +79,10 @@ void call_next_turn(struct call *call, void (*go)(struct call *call));
 /* Does the Accept header name that type? Does it ask for an upgrade to that protocol alone? */
 bool call_accepts(const struct call *call, const char *type);
 bool call_upgrades(const struct call *call, const char *protocol);
+/* Does the client ask for events, or lines of JSON? */
+bool call_wants_events(const struct call *call);
+/* The Idempotency-Key of this request, or NULL (edge/idempotency.h). */
+const char *call_idempotency_key(const struct call *call);
 
 /* "http://HOST:PORT" as the client wrote it; over the Unix socket that of the TCP port, or "" where
  * there is none. */
@@ -92,7 +96,6 @@ void call_find_share(struct call *call);
 /* The end of the principal's token ends the call, and so does that time (0: none). */
 void call_watch_token(struct call *call, int64_t until_wall);
 
-/* --- reply.c --- */
 #define REPLY_MAX (60 * MIB) /* one JSON answer in memory */
 /* Answers with what was written (and frees the buffer). */
 void reply_json(struct call *call, int status, struct json_writer *writer);

@@ -8,7 +8,7 @@
  * Part of the state of its call, which is held while the emitter is called. */
 #pragma once
 
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "edge/call.h"
 
 struct exec_follower;

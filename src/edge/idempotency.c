@@ -8,11 +8,6 @@
 
 #include "base/log.h"
 
-const char *idempotency_key(const struct call *call)
-{
-	return http_header(call->exchange, "idempotency-key");
-}
-
 /* Two bodies that say the same are the same, however they are written. */
 static int canonical(const struct call *call, const char *path, struct buffer *what,
 		     struct error *error)
@@ -42,14 +37,14 @@ void idempotent_forget(const struct call *call)
 {
 	char space[IDEMPOTENCY_SPACE_MAX + 1];
 	key_space(call, space);
-	idempotency_forget(call->core, space, idempotency_key(call));
+	idempotency_forget(call->core, space, call_idempotency_key(call));
 }
 
 int idempotent_begin(struct call *call, const char *operation, const char *path,
 		     struct idempotent **ret_request, struct request_row *ret_row,
 		     struct error *error)
 {
-	const char *key = idempotency_key(call);
+	const char *key = call_idempotency_key(call);
 	*ret_request = NULL;
 	if (!key)
 		return 0;

@@ -13,7 +13,5 @@ NODISCARD int idempotent_begin(struct call *call, const char *operation, const c
 			       struct error *error);
 /* As reply_json(), with Idempotent-Replayed: true. */
 void reply_replayed(struct call *call, int status, struct json_writer *writer);
-/* The key of this request, or NULL. */
-const char *idempotency_key(const struct call *call);
 /* What was recorded for it is not there any more. */
 void idempotent_forget(const struct call *call);

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/activity/activity.h"
-#include "edge/authorization.h"
 #include "edge/call.h"
 #include "edge/json_thread.h"
 #include "edge/route_index.h"
@@ -128,35 +127,10 @@ void edge_start(struct edge *edge, const struct surface *const *surfaces)
 	edge->surfaces = surfaces;
 }
 
-/* --- which one it is --- */
+/* --- the body --- */
 
-/* The route, or NULL with NO_ROUTE or METHOD_NOT_ALLOWED and the methods there are. */
-static const struct route *match(struct call *call, const struct http_request *request,
-				 struct error *error)
-{
-	const struct route *route =
-	    route_index_find(request->method, request->path, call->parameters, call->allow);
-	if (route)
-		return route;
-	if (call->allow[0])
-		error_set(error, ERROR_METHOD_NOT_ALLOWED, "%s is not possible here; possible: %s",
-			  request->method, call->allow);
-	else
-		error_set(error, ERROR_NO_ROUTE,
-			  "there is no such route; /v1/openapi.json lists them, MCP is at /mcp");
-	return NULL;
-}
-
-/* Another workspace's sandbox, or another than a token is bound to, is not found: nobody learns
- * that it exists. */
-static int find_sandbox(struct call *call, struct error *error)
-{
-	struct sandbox *sandbox;
-	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, error) < 0)
-		return -1;
-	call->sandbox = sandbox->row.id;
-	return 0;
-}
+/* What would be more than a piece of work goes to a thread. */
+#define PARSE_INLINE_MAX (4 * KIB)
 
 static void body_data(struct call *call, const char *data, size_t size)
 {
@@ -168,11 +142,6 @@ static void body_data(struct call *call, const char *data, size_t size)
 		reply_error(call, &error);
 	}
 }
-
-/* --- the body --- */
-
-/* What would be more than a piece of work goes to a thread. */
-#define PARSE_INLINE_MAX (4 * KIB)
 
 static int parse_body(const char *data, size_t size, json_t **ret_body, void *error)
 {
@@ -211,23 +180,32 @@ static void body_end(struct call *call)
 	body_parsed(call, body, &error);
 }
 
-static int admit(struct call *call, const struct http_request *request, struct error *error)
+/* --- one request --- */
+
+/* Who asks, and may they? Another workspace's sandbox, or another than a token is bound to, is not
+ * found: nobody learns that it exists. */
+static int call_admit(struct call *call, const struct http_request *request, struct error *error)
 {
 	const struct route *route = call->route;
-	if (route->flags & ROUTE_OPEN ||
-	    (route->flags & ROUTE_METRICS && call->core->config.metrics_open))
-		return query_check(route, request->query, error);
-	if (authenticate(call, error) < 0 ||
-	    token_admit(&call->principal, route->scope, route->flags & ROUTE_UNBOUND, error) < 0 ||
-	    query_check(route, request->query, error) < 0)
+	struct sandbox *sandbox;
+	bool open = route->flags & ROUTE_OPEN ||
+		    (route->flags & ROUTE_METRICS && call->core->config.metrics_open);
+	if (!open &&
+	    (authenticate(call, error) < 0 ||
+	     token_admit(&call->principal, route->scope, route->flags & ROUTE_UNBOUND, error) < 0))
 		return -1;
-	if (route->flags & ROUTE_SANDBOX && find_sandbox(call, error) < 0)
+	if (query_check(route, request->query, error) < 0)
 		return -1;
+	if (open || !(route->flags & ROUTE_SANDBOX))
+		return 0;
+	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, error) < 0)
+		return -1;
+	call->sandbox = sandbox->row.id;
 	return 0;
 }
 
 /* Before it is any route's: in the form that clients of that path read. */
-static void refuse(struct call *call, const struct error *error)
+static void call_refuse(struct call *call, const struct error *error)
 {
 	const char *path = http_request(call->exchange)->path;
 	for (const struct surface *const *surface = call->edge->surfaces; *surface; surface++) {
@@ -239,43 +217,52 @@ static void refuse(struct call *call, const struct error *error)
 	reply_error(call, error);
 }
 
+/* No route has that path, or none with that method. A stranger is not told which paths there are.
+ */
+static void call_refuse_unrouted(struct call *call, const struct http_request *request)
+{
+	struct error error;
+	if (authenticate(call, &error) < 0) {
+		call_refuse(call, &error);
+		return;
+	}
+	if (call->allow[0])
+		error_set(&error, ERROR_METHOD_NOT_ALLOWED, "%s is not possible here; possible: %s",
+			  request->method, call->allow);
+	else
+		error_set(&error, ERROR_NO_ROUTE,
+			  "there is no such route; /v1/openapi.json lists them, MCP is at /mcp");
+	for (const struct surface *const *surface = call->edge->surfaces; *surface; surface++)
+		if ((*surface)->explain)
+			(*surface)->explain(call, request, &error);
+	call_refuse(call, &error);
+}
+
 /* Its turn has come: whose it is (call_find_share), everything else is found now. */
-static void begin(struct work *work)
+static void call_begin(struct work *work)
 {
 	struct call *call = container_of(work, struct call, work);
 	struct edge *edge = call->edge;
 	const struct http_request *request = http_request(call->exchange);
 	struct error error;
-	call->route = match(call, request, &error);
+	call->route =
+	    route_index_find(request->method, request->path, call->parameters, call->allow);
 	edge->last_route = call->route ? call->route->pattern : "no route";
 	/* The pattern, not the path: what stands in for a parameter may be a secret. */
 	log_debug("request %s: %s %s", call->request_id, request->method, edge->last_route);
-	/* A stranger is not told which paths there are. */
 	if (!call->route) {
-		struct error refused;
-		if (authenticate(call, &refused) < 0) {
-			refuse(call, &refused);
-			return;
-		}
-		for (const struct surface *const *surface = edge->surfaces; *surface; surface++)
-			if ((*surface)->explain)
-				(*surface)->explain(call, request, &error);
-		refuse(call, &error);
-		return;
-	}
-	if (admit(call, request, &error) < 0) {
-		refuse(call, &error);
-		return;
-	}
-	if (!(call->route->flags & ROUTE_JSON)) {
+		call_refuse_unrouted(call, request);
+	} else if (call_admit(call, request, &error) < 0) {
+		call_refuse(call, &error);
+	} else if (!(call->route->flags & ROUTE_JSON)) {
 		call->route->handle(call);
-		return;
+	} else {
+		size_t maximum = call->route->body_max ? call->route->body_max : HTTP_JSON_BODY_MAX;
+		call->raw = BUFFER(maximum);
+		call->stream.on_data = body_data;
+		call->stream.on_end = body_end;
+		http_body_read(call->exchange, maximum);
 	}
-	size_t maximum = call->route->body_max ? call->route->body_max : HTTP_JSON_BODY_MAX;
-	call->raw = BUFFER(maximum);
-	call->stream.on_data = body_data;
-	call->stream.on_end = body_end;
-	http_body_read(call->exchange, maximum);
 }
 
 void edge_handle(void *context, struct http_exchange *exchange)
@@ -285,7 +272,7 @@ void edge_handle(void *context, struct http_exchange *exchange)
 	if (http_origin(exchange) == HTTP_ORIGIN_FOREIGN) {
 		error_set(&error, ERROR_ORIGIN_FORBIDDEN,
 			  "pages of that origin may not call this server");
-		refuse(call, &error);
+		call_refuse(call, &error);
 		return;
 	}
 	if (http_is_preflight(exchange)) {
@@ -294,6 +281,6 @@ void edge_handle(void *context, struct http_exchange *exchange)
 		return;
 	}
 	call_find_share(call);
-	call->work.run = begin;
+	call->work.run = call_begin;
 	work_run(&call->work, call->share);
 }

@@ -359,8 +359,6 @@ void ask(struct mcp_request *request, const struct question *questions, size_t c
 void ask_free(struct mcp_request *request)
 {
 	struct asking *asking = TAKE_PTR(request->asking);
-	if (!asking)
-		return;
 	stop_waiting(asking);
 	json_decref(asking->answers);
 	json_decref(asking->state);

@@ -11,21 +11,6 @@
 #define INSTRUCTIONS_MAX (2 * KIB)
 #define DISCOVER_TTL_MS (3600u * 1000)
 
-bool face_has_tools(const struct mcp_face *face)
-{
-	return face->tools && face->tools[0];
-}
-
-bool face_has_resources(const struct mcp_face *face)
-{
-	return face->resources && face->resources[0];
-}
-
-bool face_has_prompts(const struct mcp_face *face)
-{
-	return face->prompts && face->prompts[0];
-}
-
 static void put_list_capability(struct json_writer *writer, const char *key,
 				const struct mcp_face *face, bool subscribe)
 {

@@ -1,5 +1,4 @@
-/* The methods by which client and server get to know each other (lifecycle.c), and what a face
- * declares by having it. */
+/* The methods by which client and server get to know each other (lifecycle.c). */
 #pragma once
 
 #include "mcp/request.h"
@@ -10,7 +9,3 @@ void server_discover(struct mcp_request *request);
 void logging_set_level(struct mcp_request *request);
 /* The members of initialize's result, for a face that adds to them. */
 void put_initialized(struct mcp_request *request, struct json_writer *writer);
-
-bool face_has_tools(const struct mcp_face *face);
-bool face_has_resources(const struct mcp_face *face);
-bool face_has_prompts(const struct mcp_face *face);

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "core/exec/wait.h"
 #include "core/file/tasks.h"
-#include "core/exec/run.h"
+#include "core/exec/foreground.h"
 #include "mcp/alarm.h"
 #include "mcp/server.h"
 
@@ -26,17 +26,6 @@ bool tool_back(struct mcp_request *request)
 		return true;
 	mcp_release(request);
 	return false;
-}
-
-void tool_done(struct mcp_request *request)
-{
-	mcp_release(request);
-}
-
-void tool_leave(struct mcp_request *request)
-{
-	request->on_cancel = NULL;
-	tool_done(request);
 }
 
 /* --- those that are the same for many --- */
@@ -91,9 +80,9 @@ bool pending_kills(const struct mcp_request *request)
 	return !request->server->ending;
 }
 
-void pending_abandon(const struct mcp_request *request, struct run *run)
+void pending_abandon(const struct mcp_request *request, struct foreground *run)
 {
-	struct exec *exec = run_exec(run);
+	struct exec *exec = foreground_exec(run);
 	bool kills = pending_kills(request);
 	struct error error;
 	/* It has ended, and what it left running is just being asked for: that goes too. Where it
@@ -101,7 +90,7 @@ void pending_abandon(const struct mcp_request *request, struct run *run)
 	if (kills && exec_ended(exec) && exec->row.left_running > 0 &&
 	    exec_signal(exec, &request->principal, SIGKILL, SIGNAL_TREE, &error) < 0)
 		log_info("exec %s: %s", exec->row.id.text, error.message);
-	run_abandon(run, kills);
+	foreground_abandon(run, kills);
 }
 
 static void cancelled(struct mcp_request *request)

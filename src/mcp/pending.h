@@ -12,26 +12,23 @@
 
 struct file_task;
 struct exec_wait;
-struct run;
+struct foreground;
 
 /* on_cancel (NULL: it cannot be ended, its callback comes all the same) ends what is under way so
  * that the callback does not come any more, and calls mcp_release(). */
 void tool_wait(struct mcp_request *request, void (*on_cancel)(struct mcp_request *request));
-/* First in that callback. false: nobody waits any more; the request is let go of. */
+/* First in that callback; last in it, after the answer or the next tool_wait(), is mcp_release().
+ * false: nobody waits any more; the request is let go of. */
 bool tool_back(struct mcp_request *request);
-/* Last in that callback, after the answer or after the next tool_wait(). */
-void tool_done(struct mcp_request *request);
-/* For one that waited over several callbacks: the end of all of it, by the answer or a cancel. */
-void tool_leave(struct mcp_request *request);
 
 /* What a request waits for: at most one of them at a time. The first member of every state of a
  * tool here, so that a cancel is the same for all. */
 struct pending {
 	struct file_task *task;
 	struct exec_wait *wait;
-	struct run *run;     /* its command dies with the request: pending_abandon() */
-	struct alarm *alarm; /* of pending_deadline() */
-	const char *late;    /* what it says */
+	struct foreground *run; /* its command dies with the request: pending_abandon() */
+	struct alarm *alarm;    /* of pending_deadline() */
+	const char *late;       /* what it says */
 	void (*state_free)(void *state);
 };
 /* The tool's state, zeroed; freed with the request, by state_free where there is more in it. */
@@ -45,11 +42,11 @@ void pending_begin(struct mcp_request *request);
 void pending_refused(struct mcp_request *request, const struct error *error);
 /* As tool_back(). */
 bool pending_back(struct mcp_request *request);
-/* The same without letting go: whatever came of it, tool_done() is called. */
+/* The same without letting go: whatever came of it, mcp_release() is called. */
 bool pending_over(struct mcp_request *request);
 
 /* Does a cancel end what runs? Not where the server itself ends: what it began goes on. */
 bool pending_kills(const struct mcp_request *request);
 /* Nobody waits for this command any more: it ends with all that it started, where a cancel does so.
  */
-void pending_abandon(const struct mcp_request *request, struct run *run);
+void pending_abandon(const struct mcp_request *request, struct foreground *run);

@@ -102,7 +102,8 @@ void mcp_release(struct mcp_request *request)
 	leave_set(request);
 	if (request->state_free)
 		request->state_free(request->state);
-	ask_free(request);
+	if (request->asking)
+		ask_free(request);
 	buffer_done(&request->out);
 	struct work_share *share = core_share(request->core, &request->principal);
 	json_release(request->message, share);
@@ -128,6 +129,12 @@ void mcp_cancel(struct mcp_request *request)
 	if (request->carrier->dropped)
 		request->carrier->dropped(request);
 	mcp_release(request);
+}
+
+void request_set_init(struct request_set *set)
+{
+	*set = (struct request_set){0};
+	list_init(&set->requests);
 }
 
 void request_set_cancel(struct request_set *set)

@@ -10,7 +10,6 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "core/account/access.h"
-#include "edge/authorization.h"
 #include "mcp/transport/http.h"
 #include "mcp/transport/lines.h"
 
@@ -193,10 +192,22 @@ static bool admit(struct call *call, struct mcp_server *server, struct mcp_view 
 	return true;
 }
 
+static struct mcp_server *served;
+
+struct mcp_server *mcp_served(void)
+{
+	return served;
+}
+
+void mcp_serve(struct mcp_server *server)
+{
+	served = server;
+}
+
 static void enter(struct call *call, void (*handle)(struct call *call, struct mcp_server *server,
 						    const struct mcp_view *view))
 {
-	struct mcp_server *server = mcp_served();
+	struct mcp_server *server = served;
 	struct mcp_view view;
 	struct error error;
 	/* The router lets every page through on a Unix socket, where no browser gets by itself;

@@ -14,18 +14,6 @@
 #include "mcp/transport/stream.h"
 #include "mcp/tasks/task.h"
 
-static struct mcp_server *served;
-
-struct mcp_server *mcp_served(void)
-{
-	return served;
-}
-
-void mcp_serve(struct mcp_server *server)
-{
-	served = server;
-}
-
 static void tend(void *data)
 {
 	struct mcp_server *server = data;
@@ -80,8 +68,8 @@ void mcp_server_free(struct mcp_server *server)
 	if (!server)
 		return;
 	server->ending = true;
-	if (served == server)
-		served = NULL;
+	if (mcp_served() == server)
+		mcp_serve(NULL);
 	lines_end(true);
 	listen_end_all(server);
 	tasks_end_all(server);

@@ -26,7 +26,7 @@ struct mcp_server {
 	uint8_t key[32]; /* of this installation: ask_state.c signs with it */
 };
 
-/* The one that the routes serve; NULL: none. */
+/* routes.c. The one that the routes serve; NULL: none. */
 struct mcp_server *mcp_served(void);
 /* What is to be done every now and then, while there is anything to do. */
 void server_tend(struct mcp_server *server);

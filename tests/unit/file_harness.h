@@ -30,7 +30,7 @@ struct answer {
 	double seconds;
 };
 
-struct running {
+struct tool_exec {
 	pid_t pid;
 	int socket;
 	uint64_t credit;   /* for data to the operation */
@@ -91,7 +91,7 @@ static inline const char *get_text(const char *name)
 }
 
 /* Where `unheard`, the operation waits with its first message until that of others was taken. */
-static inline struct running start_as(const struct file_request *request, bool unheard)
+static inline struct tool_exec start_as(const struct file_request *request, bool unheard)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -108,15 +108,15 @@ static inline struct running start_as(const struct file_request *request, bool u
 		_exit(0);
 	}
 	close(pair[1]);
-	return (struct running){.pid = pid, .socket = pair[0], .credit = FILE_WINDOW};
+	return (struct tool_exec){.pid = pid, .socket = pair[0], .credit = FILE_WINDOW};
 }
 
-static inline struct running start(const struct file_request *request)
+static inline struct tool_exec start(const struct file_request *request)
 {
 	return start_as(request, false);
 }
 
-static inline void send_frame_to(struct running *running, uint16_t type, const void *data,
+static inline void send_frame_to(struct tool_exec *running, uint16_t type, const void *data,
 				 size_t size)
 {
 	static uint8_t message[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
@@ -126,7 +126,7 @@ static inline void send_frame_to(struct running *running, uint16_t type, const v
 	(void)!send(running->socket, message, FRAME_HEADER_SIZE + size, MSG_NOSIGNAL);
 }
 
-static inline void give_credit(struct running *running, uint32_t bytes)
+static inline void give_credit(struct tool_exec *running, uint32_t bytes)
 {
 	uint8_t payload[4];
 	struct writer writer = writer_on(payload, sizeof(payload));
@@ -135,7 +135,7 @@ static inline void give_credit(struct running *running, uint32_t bytes)
 }
 
 /* One frame; its type, 0 when nothing comes within the time or the socket was closed. */
-static inline int next_frame(struct running *running, struct frame *frame, int wait_ms)
+static inline int next_frame(struct tool_exec *running, struct frame *frame, int wait_ms)
 {
 	static uint8_t message[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
 	struct pollfd poll_fd = {.fd = running->socket, .events = POLLIN};
@@ -151,7 +151,7 @@ static inline int next_frame(struct running *running, struct frame *frame, int w
 	return frame->type;
 }
 
-static inline void end(struct running *running)
+static inline void end(struct tool_exec *running)
 {
 	int status;
 	close(running->socket);
@@ -167,7 +167,7 @@ static inline void free_answer(struct answer *answer)
 }
 
 /* Takes everything up to the answer, giving credit as it goes. */
-static inline void finish(struct running *running, struct answer *answer)
+static inline void finish(struct tool_exec *running, struct answer *answer)
 {
 	struct frame frame;
 	double began = now_seconds();
@@ -199,11 +199,11 @@ static inline void finish(struct running *running, struct answer *answer)
 
 static inline void run(const struct file_request *request, struct answer *answer)
 {
-	struct running running = start(request);
+	struct tool_exec running = start(request);
 	finish(&running, answer);
 }
 
-static inline void send_data(struct running *running, const void *data, size_t size)
+static inline void send_data(struct tool_exec *running, const void *data, size_t size)
 {
 	const uint8_t *place = data;
 	while (size > 0) {
@@ -223,7 +223,7 @@ static inline void send_data(struct running *running, const void *data, size_t s
 static inline void run_with_data(const struct file_request *request, const void *data, size_t size,
 				 struct answer *answer)
 {
-	struct running running = start(request);
+	struct tool_exec running = start(request);
 	send_data(&running, data, size);
 	send_frame_to(&running, FRAME_DATA_END, NULL, 0);
 	finish(&running, answer);

@@ -50,10 +50,10 @@ TEST(scopes)
 	struct principal reader = {.scopes = SCOPE_READ};
 	struct principal admin = {.scopes = SCOPE_ADMIN};
 	struct error error;
-	CHECK_INT(authorize(&reader, SCOPE_READ, &error), 0);
-	CHECK_INT(authorize(&reader, SCOPE_WRITE, &error), -1);
+	CHECK_INT(token_admit(&reader, SCOPE_READ, false, &error), 0);
+	CHECK_INT(token_admit(&reader, SCOPE_WRITE, false, &error), -1);
 	CHECK_INT(error.kind, ERROR_FORBIDDEN);
-	CHECK_INT(authorize(&admin, SCOPE_WRITE, &error), 0);
+	CHECK_INT(token_admit(&admin, SCOPE_WRITE, false, &error), 0);
 }
 
 TEST(who_sees_what)
@@ -457,17 +457,17 @@ TEST(code_that_waits_for_its_turn_is_not_detached)
 	struct error error;
 	const struct code_callbacks callbacks = {0};
 	const struct code_spec spec = {.language = CODE_BASH, .code = ":", .size = 1};
-	struct code_run *run;
+	struct foreground_cell *run;
 	fake_start(host);
 	struct sandbox *sandbox = fake_create(host, NULL);
-	CHECK_INT(code_run_start(sandbox, NULL, &spec, &callbacks, &run, &error), 0);
-	struct code_context *context = code_run_detach(run);
+	CHECK_INT(foreground_cell_start(sandbox, NULL, &spec, &callbacks, &run, &error), 0);
+	struct code_context *context = foreground_cell_detach(run);
 	CHECK(context && context->once);
 	struct code_context *found;
 	CHECK_INT(code_context_find(sandbox, context->row.id.text, &found, &error), 0);
 	CHECK(found == context);
 	/* It is for that piece of code alone. */
-	CHECK_INT(code_run_start(sandbox, context, &spec, &callbacks, &run, &error), -1);
+	CHECK_INT(foreground_cell_start(sandbox, context, &spec, &callbacks, &run, &error), -1);
 	CHECK_INT(error.kind, ERROR_CONTEXT_BUSY);
 	CHECK_INT(code_context_restart(context, NULL, NULL, NULL, &error), -1);
 	CHECK_INT(error.kind, ERROR_INVALID);

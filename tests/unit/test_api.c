@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "api/api.h"
-#include "edge/authorization.h"
 #include "fake_host.h"
 #include "mcp/mcp.h"
 #include "proto/folder_grant.h"

@@ -135,7 +135,7 @@ TEST(a_cell_that_cannot_be_stored)
 	struct code_callbacks callbacks = {.done = on_done, .data = &told};
 	struct code_spec spec = code_of(CODE_PYTHON);
 	struct code_context *context;
-	struct code_run *run;
+	struct foreground_cell *run;
 	struct error error;
 	fake_start(host);
 	struct sandbox *sandbox = fake_create(host, NULL);
@@ -149,12 +149,12 @@ TEST(a_cell_that_cannot_be_stored)
 	CHECK_INT(code_context_restart(context, &fake_principal, on_created, &told, &error), 0);
 	sql(host, "CREATE TEMP TRIGGER no_update BEFORE UPDATE ON contexts BEGIN SELECT "
 		  "RAISE(ABORT, 'no'); END");
-	CHECK_INT(code_run_start(sandbox, context, &spec, &callbacks, &run, &error), -1);
+	CHECK_INT(foreground_cell_start(sandbox, context, &spec, &callbacks, &run, &error), -1);
 	sql(host, "DROP TRIGGER no_update");
 	CHECK(!code_context_of_cell(&host->core, &fake_principal, &spec.cell));
 	CHECK_INT(context->row.cells, 0);
 	CHECK_INT(context->row.cell_wall, 0);
-	CHECK_INT(code_run_start(sandbox, context, &spec, &callbacks, &run, &error), 0);
+	CHECK_INT(foreground_cell_start(sandbox, context, &spec, &callbacks, &run, &error), 0);
 	CHECK(code_context_of_cell(&host->core, &fake_principal, &spec.cell) == context);
 	fake_host_free(host);
 }
@@ -165,9 +165,9 @@ static struct code_context *run_once(struct sandbox *sandbox, struct told *told,
 {
 	struct code_callbacks callbacks = {.done = on_done, .data = told};
 	struct code_spec spec = code_of(CODE_BASH);
-	struct code_run *run;
+	struct foreground_cell *run;
 	struct error error;
-	CHECK_INT(code_run_start(sandbox, NULL, &spec, &callbacks, &run, &error), 0);
+	CHECK_INT(foreground_cell_start(sandbox, NULL, &spec, &callbacks, &run, &error), 0);
 	struct code_context *context = run->context;
 	fake_turn(host, 20);
 	return context;

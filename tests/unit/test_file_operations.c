@@ -223,7 +223,7 @@ TEST(read_honours_credit)
 	put_file("large", data, size);
 	free(data);
 	struct file_request request = request_for(FILE_READ, in_root("large"));
-	struct running running = start(&request);
+	struct tool_exec running = start(&request);
 	struct frame frame;
 	uint64_t got = 0;
 	while (next_frame(&running, &frame, got < FILE_WINDOW ? 20000 : 300) == FRAME_DATA)
@@ -345,7 +345,7 @@ TEST(write_is_cancelled)
 	put_text("kept", "old");
 	struct file_request request = request_for(FILE_WRITE, in_root("kept"));
 	char *data = calloc(1, 200000);
-	struct running running = start(&request);
+	struct tool_exec running = start(&request);
 	send_data(&running, data, 200000);
 	send_frame_to(&running, FRAME_CANCEL, NULL, 0);
 	finish(&running, &answer);
@@ -804,7 +804,7 @@ static int exit_code_of(const char *path)
 /* Runs the operation, which cannot deliver its answer, and then what it has written. */
 static int execute_before_the_answer(struct file_request *request, const char *data)
 {
-	struct running running = start_as(request, true);
+	struct tool_exec running = start_as(request, true);
 	if (data)
 		send_data(&running, data, strlen(data));
 	send_frame_to(&running, FRAME_DATA_END, NULL, 0);
@@ -841,7 +841,7 @@ TEST(broken_peer)
 	make_root();
 	put_text("file", "x");
 	struct file_request request = request_for(FILE_WRITE, in_root("file"));
-	struct running running = start(&request);
+	struct tool_exec running = start(&request);
 	CHECK_INT(send(running.socket, "abc", 3, MSG_NOSIGNAL), 3);
 	finish(&running, &answer);
 	CHECK_FAILS(answer, ERROR_CANCELLED);

@@ -446,7 +446,7 @@ TEST(grep_of_five_gigabytes)
  * then. */
 static double seconds_to_cancel(const struct file_request *request)
 {
-	struct running running = start(request);
+	struct tool_exec running = start(request);
 	struct frame frame;
 	double began = now_seconds();
 	int type = next_frame(&running, &frame, 2000);
@@ -496,7 +496,7 @@ TEST(grep_catastrophic)
 				       .path = text_bytes(in_root("t")),
 				       .pattern =
 					   text_bytes("(((a{1,200}){1,200}){1,200}){1,200}b")};
-	struct running running = start(&request);
+	struct tool_exec running = start(&request);
 	struct frame frame;
 	if (next_frame(&running, &frame, 3000) == 0) {
 		send_frame_to(&running, FRAME_CANCEL, NULL, 0);

@@ -7,7 +7,7 @@
 
 static struct answer answer;
 
-static struct running start_watch(const char *path, uint32_t flags)
+static struct tool_exec start_watch(const char *path, uint32_t flags)
 {
 	struct file_request request = {
 	    .operation = FILE_WATCH, .flags = flags, .path = text_bytes(path)};
@@ -17,7 +17,7 @@ static struct running start_watch(const char *path, uint32_t flags)
 static char event_path[GUEST_PATH_MAX];
 
 /* The next event: its kind, or -1. Its path, without the root, is in event_path. */
-static int next_event(struct running *running, int wait_ms)
+static int next_event(struct tool_exec *running, int wait_ms)
 {
 	struct frame frame;
 	if (next_frame(running, &frame, wait_ms) != FRAME_DATA)
@@ -34,7 +34,7 @@ static int next_event(struct running *running, int wait_ms)
 	return kind;
 }
 
-static void expect(struct running *running, int kind, const char *path)
+static void expect(struct tool_exec *running, int kind, const char *path)
 {
 	int got = next_event(running, PATIENCE_MS);
 	CHECK_INT(got, kind);
@@ -42,7 +42,7 @@ static void expect(struct running *running, int kind, const char *path)
 		CHECK_TEXT(event_path, path);
 }
 
-static void cancel(struct running *running)
+static void cancel(struct tool_exec *running)
 {
 	send_frame_to(running, FRAME_CANCEL, NULL, 0);
 	finish(running, &answer);
@@ -54,7 +54,7 @@ TEST(one_directory)
 {
 	make_root();
 	CHECK_INT(mkdir(in_root("sub"), 0755), 0);
-	struct running running = start_watch(root, 0);
+	struct tool_exec running = start_watch(root, 0);
 	expect(&running, WATCH_READY, "");
 	put_text("file", "x");
 	expect(&running, WATCH_CREATED, "file");
@@ -79,7 +79,7 @@ TEST(nested_directories)
 {
 	make_root();
 	CHECK_INT(mkdir(in_root("old"), 0755), 0);
-	struct running running = start_watch(root, FILE_RECURSIVE);
+	struct tool_exec running = start_watch(root, FILE_RECURSIVE);
 	expect(&running, WATCH_READY, "");
 	put_text("old/file", "");
 	expect(&running, WATCH_CREATED, "old/file");
@@ -121,7 +121,7 @@ TEST(nested_directories)
 TEST(race)
 {
 	make_root();
-	struct running running = start_watch(root, FILE_RECURSIVE);
+	struct tool_exec running = start_watch(root, FILE_RECURSIVE);
 	expect(&running, WATCH_READY, "");
 	for (int i = 0; i < 100; i++) {
 		char path[64];
@@ -151,7 +151,7 @@ TEST(root_goes)
 {
 	make_root();
 	CHECK_INT(mkdir(in_root("w"), 0755), 0);
-	struct running running = start_watch(in_root("w"), FILE_RECURSIVE);
+	struct tool_exec running = start_watch(in_root("w"), FILE_RECURSIVE);
 	expect(&running, WATCH_READY, "w");
 	CHECK_INT(rmdir(in_root("w")), 0);
 	expect(&running, WATCH_REMOVED, "w");
@@ -173,7 +173,7 @@ TEST(root_goes)
 TEST(slow_consumer)
 {
 	make_root();
-	struct running running = start_watch(root, FILE_RECURSIVE);
+	struct tool_exec running = start_watch(root, FILE_RECURSIVE);
 	struct frame frame;
 	CHECK_INT(next_frame(&running, &frame, PATIENCE_MS), FRAME_DATA);
 	char path[300];
@@ -233,7 +233,7 @@ TEST(watch_limit)
 		    !write_knob("/proc/self/gid_map", "0 0 1") ||
 		    !write_knob("/proc/sys/user/max_inotify_watches", "5"))
 			_exit(2);
-		struct running running = start_watch(root, FILE_RECURSIVE);
+		struct tool_exec running = start_watch(root, FILE_RECURSIVE);
 		finish(&running, &answer);
 		CHECK_FAILS(answer, ERROR_RESOURCE_LIMIT);
 		CHECK(strstr(answer.failure.message, "too many directories") != NULL);

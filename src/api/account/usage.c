@@ -104,7 +104,7 @@ static int parse_workspace(struct call *call, struct ask *ask, struct error *err
 		return -1;
 	if (!name[0] || strcmp(name, ask->workspace) == 0)
 		return 0;
-	if (authorize(&call->principal, SCOPE_ADMIN, error) < 0)
+	if (token_admit(&call->principal, SCOPE_ADMIN, false, error) < 0)
 		return error_prepend(error, "another workspace's usage");
 	if (strcmp(name, "*") == 0) {
 		ask->workspace[0] = '\0';

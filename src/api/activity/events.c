@@ -74,22 +74,6 @@ struct events {
 
 /* --- how an entry looks --- */
 
-/* PandaStack calls the end of a sandbox so. */
-static const char *compatible_type(uint32_t kind)
-{
-	return kind == ACTIVITY_SANDBOX_ENDED ? "sandbox.deleted" : activity_kind_name(kind);
-}
-
-static void put_compatible(struct json_writer *writer, const struct activity_row *row)
-{
-	put_object(writer, NULL);
-	put_time(writer, "time", row->wall);
-	put_text(writer, "sandbox_id", row->sandbox.text);
-	put_text(writer, "type", compatible_type(row->kind));
-	put_details(writer, "payload", row);
-	put_object_end(writer);
-}
-
 /* As it is, not as a string: clients know it as a number. */
 static void put_cursor(struct json_writer *writer, uint64_t place)
 {
@@ -131,27 +115,29 @@ static struct recent *recent_new(const struct activity_row *row)
 	sse_format(&recent->event, recent->cursor, activity_kind_name(row->kind), &json);
 	recent->compatible = BUFFER(ACTIVITY_ENTRY_JSON_MAX);
 	writer = json_writer_on(&recent->compatible);
-	put_compatible(&writer, row);
+	/* PandaStack calls the end of a sandbox so. */
+	bool ended = row->kind == ACTIVITY_SANDBOX_ENDED;
+	put_object(&writer, NULL);
+	put_time(&writer, "time", row->wall);
+	put_text(&writer, "sandbox_id", row->sandbox.text);
+	put_text(&writer, "type", ended ? "sandbox.deleted" : activity_kind_name(row->kind));
+	put_details(&writer, "payload", row);
+	put_object_end(&writer);
 	return recent;
-}
-
-static bool kind_wanted(const char *kinds, uint32_t kind)
-{
-	char number[16];
-	snprintf(number, sizeof(number), ",%u,", kind);
-	return !kinds[0] || strstr(kinds, number);
 }
 
 static bool wanted(const struct events *events, const struct recent *recent)
 {
+	char number[16];
+	snprintf(number, sizeof(number), ",%u,", recent->kind);
 	return strcmp(events->workspace, recent->workspace) == 0 &&
 	       (!id_is_set(&events->sandbox) || id_equal(&events->sandbox, &recent->sandbox)) &&
-	       kind_wanted(events->kinds, recent->kind);
+	       (!events->kinds[0] || strstr(events->kinds, number));
 }
 
 /* --- streams --- */
 
-static void schedule(unsigned delay_ms);
+static void schedule(bool soon);
 
 /* The stream ends here; its state is the call's and goes with it. */
 static void leave(struct events *events)
@@ -285,7 +271,7 @@ static bool pump(struct events *events)
 			return true;
 		if (more) {
 			hub.again = true;
-			schedule(1);
+			schedule(true);
 			return true;
 		}
 	}
@@ -303,11 +289,6 @@ static bool pump(struct events *events)
 	return stored;
 }
 
-static unsigned delay(void)
-{
-	return (unsigned)MAX(MIN(hub.stream_count / IMMEDIATE_MAX, (size_t)DELAY_MAX_MS), 1);
-}
-
 /* Each goes to the end of the list and is told; one that ends meanwhile takes itself out of it. */
 static void pump_some(void)
 {
@@ -320,10 +301,10 @@ static void pump_some(void)
 			break;
 	}
 	if (hub.left > 0) {
-		schedule(1);
+		schedule(true);
 	} else if (hub.again) {
 		hub.again = false;
-		schedule(delay());
+		schedule(false);
 	}
 }
 
@@ -332,7 +313,7 @@ static void timer_closed(uv_handle_t *handle)
 	free(handle);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void events_on_timer(uv_timer_t *timer)
 {
 	uv_close((uv_handle_t *)timer, timer_closed);
 	hub.timer = NULL;
@@ -341,15 +322,17 @@ static void on_timer(uv_timer_t *timer)
 	pump_some();
 }
 
-static void schedule(unsigned delay_ms)
+static void schedule(bool soon)
 {
+	size_t delay_ms =
+	    soon ? 1 : MAX(MIN(hub.stream_count / IMMEDIATE_MAX, (size_t)DELAY_MAX_MS), 1);
 	if (hub.timer)
 		return;
 	hub.timer = calloc(1, sizeof(*hub.timer));
 	if (!hub.timer)
 		abort();
 	uv_timer_init(hub.core->loop, hub.timer);
-	uv_timer_start(hub.timer, on_timer, delay_ms, 0);
+	uv_timer_start(hub.timer, events_on_timer, delay_ms, 0);
 }
 
 static void recorded(struct activity_listener *listener UNUSED, const struct activity_row *row)
@@ -376,7 +359,7 @@ static void recorded(struct activity_listener *listener UNUSED, const struct act
 	} else if (hub.left > 0) {
 		hub.again = true;
 	} else {
-		schedule(delay());
+		schedule(false);
 	}
 }
 
@@ -523,22 +506,6 @@ static void page_turn(struct call *call)
 	reply_json(call, 200, &page->writer);
 }
 
-static void reply_page(struct call *call, struct events *events, uint64_t limit)
-{
-	struct activity_page *page = &events->page;
-	events->buffer = BUFFER(REPLY_MAX);
-	*page = (struct activity_page){.writer = json_writer_on(&events->buffer),
-				       .limit = (uint32_t)limit,
-				       .last = events->position,
-				       .by_sequence = true};
-	put_object(&page->writer, NULL);
-	put_array(&page->writer, "items");
-	/* The answer is in its state. */
-	call_hold(call);
-	page_turn(call);
-	call_release(call);
-}
-
 void events_get(struct call *call)
 {
 	struct events *events = events_new(call);
@@ -554,10 +521,21 @@ void events_get(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	if (follow)
+	if (follow) {
 		join(events, NULL, false);
-	else
-		reply_page(call, events, limit);
+		return;
+	}
+	events->buffer = BUFFER(REPLY_MAX);
+	events->page = (struct activity_page){.writer = json_writer_on(&events->buffer),
+					      .limit = (uint32_t)limit,
+					      .last = events->position,
+					      .by_sequence = true};
+	put_object(&events->page.writer, NULL);
+	put_array(&events->page.writer, "items");
+	/* The answer is in its state. */
+	call_hold(call);
+	page_turn(call);
+	call_release(call);
 }
 
 /* --- as PandaStack has it --- */
@@ -568,21 +546,6 @@ static bool take_row_before(void *data, const struct activity_row *row)
 	struct list *found = data;
 	list_append(found->next, &recent_new(row)->link);
 	return true;
-}
-
-static void reply_tail(struct call *call, struct list *found)
-{
-	struct buffer buffer = BUFFER(REPLY_MAX);
-	struct json_writer writer = json_writer_on(&buffer);
-	put_object(&writer, NULL);
-	put_array(&writer, "events");
-	list_each (found, node) {
-		struct recent *recent = list_entry(node, struct recent, link);
-		put_json(&writer, NULL, recent->compatible.data, recent->compatible.size);
-	}
-	put_array_end(&writer);
-	put_object_end(&writer);
-	reply_json(call, 200, &writer);
 }
 
 void sandbox_events_get(struct call *call)
@@ -615,13 +578,23 @@ void sandbox_events_get(struct call *call)
 	    .kinds = events->kinds,
 	    .limit = (uint32_t)count,
 	};
-	if (activity_each(core, &query, take_row_before, &found, &error) < 0)
+	if (activity_each(core, &query, take_row_before, &found, &error) < 0) {
 		reply_error(call, &error);
-	else if (!follow)
-		reply_tail(call, &found);
-	else {
+	} else if (follow) {
 		events->position = last;
 		join(events, &found, ended);
+	} else {
+		struct buffer buffer = BUFFER(REPLY_MAX);
+		struct json_writer writer = json_writer_on(&buffer);
+		put_object(&writer, NULL);
+		put_array(&writer, "events");
+		list_each (&found, node) {
+			struct recent *recent = list_entry(node, struct recent, link);
+			put_json(&writer, NULL, recent->compatible.data, recent->compatible.size);
+		}
+		put_array_end(&writer);
+		put_object_end(&writer);
+		reply_json(call, 200, &writer);
 	}
 	recent_free_all(&found);
 }

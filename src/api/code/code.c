@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "api/routes.h"
-#include "api/sandbox/record.h"
+#include "api/exec/ask.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "edge/json_pairs.h"
@@ -91,7 +91,7 @@ static void run_gone(struct call *call)
 	code_stream_gone(code);
 	if (!code->run)
 		return;
-	code_run_abandon(TAKE_PTR(code->run));
+	foreground_cell_abandon(TAKE_PTR(code->run));
 	call_release(call);
 }
 
@@ -104,7 +104,8 @@ static void run_act(struct call *call, struct sandbox *sandbox)
 						 call_hold(call)};
 	code->spec.principal = &call->principal;
 	if ((code->context[0] && code_context_find(sandbox, code->context, &context, &error) < 0) ||
-	    code_run_start(sandbox, context, &code->spec, &callbacks, &code->run, &error) < 0) {
+	    foreground_cell_start(sandbox, context, &code->spec, &callbacks, &code->run, &error) <
+		0) {
 		code->run = NULL;
 		reply_error(call, &error);
 		call_release(call);

@@ -26,7 +26,7 @@ struct code_event {
 /* A piece of code that a request waits for, or streams. */
 struct code_call {
 	struct call *call;
-	struct code_run *run; /* NULL before it was begun and after its end */
+	struct foreground_cell *run; /* NULL before it was begun and after its end */
 	enum code_form form;
 	char context[CALL_PARAMETER_MAX]; /* "": a fresh interpreter */
 	struct code_spec spec;            /* borrows from the body */

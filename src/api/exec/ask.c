@@ -166,8 +166,6 @@ static int parse_limits(struct exec_ask *ask, const json_t *limits, struct error
 {
 	const char *name;
 	json_t *value;
-	if (!limits)
-		return 0;
 	if (json_object_size(limits) > EXEC_RUNLIMITS_MAX)
 		return error_set(error, ERROR_INVALID, "limits: at most %d", EXEC_RUNLIMITS_MAX);
 	json_object_foreach((json_t *)limits, name, value)
@@ -186,7 +184,7 @@ static int parse_output(struct exec_ask *ask, const json_t *output, struct error
 	    {"head_bytes", FIELD_UINT, &ask->spec.head, false, 1, OUTPUT_KEEP_MAX},
 	    {"tail_bytes", FIELD_UINT, &ask->spec.tail, false, 1, OUTPUT_KEEP_MAX},
 	};
-	if (output && json_fields(output, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
+	if (json_fields(output, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
 		return error_prepend(error, "output");
 	return 0;
 }
@@ -255,9 +253,10 @@ int exec_ask_parse(const json_t *body, struct exec_ask *ask, struct error *error
 	if (limits && rlimits)
 		return error_set(error, ERROR_INVALID, "`limits` and `rlimits` are the same field");
 	if (parse_argv(ask, cmd ? cmd : command, argv, args, error) < 0 ||
-	    parse_shape(ask, &shape, error) < 0 || parse_stdin(ask, given, base64, error) < 0 ||
-	    parse_limits(ask, limits ? limits : rlimits, error) < 0 ||
-	    parse_output(ask, output, error) < 0 ||
+	    parse_shape(ask, &shape, error) < 0 ||
+	    ((given || base64) && parse_stdin(ask, given, base64, error) < 0) ||
+	    ((limits || rlimits) && parse_limits(ask, limits ? limits : rlimits, error) < 0) ||
+	    (output && parse_output(ask, output, error) < 0) ||
 	    json_environment("env", environment, EXEC_REQUEST_BYTES_MAX, &ask->environment,
 			     &ask->spec.environment_count, error) < 0)
 		return -1;

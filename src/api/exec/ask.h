@@ -1,7 +1,7 @@
 /* What a client asks for when it runs a command, and what it is told of one. */
 #pragma once
 
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "core/account/access.h"
 #include "edge/fields.h"
 
@@ -49,3 +49,5 @@ void output_for_answer(struct exec *exec, enum exec_stream stream, uint64_t begi
 		       uint64_t maximum, struct output_cut *ret_cut);
 void put_left_running(struct json_writer *writer, const struct left_process *processes,
 		      size_t count);
+/* expires_in_s of the sandbox, when its end is near. */
+void put_expiry_warning(struct json_writer *writer, const struct sandbox_row *row);

@@ -13,10 +13,8 @@
 #include <string.h>
 
 #include "api/exec/ask.h"
-#include "api/sandbox/record.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "edge/idempotency.h"
 #include "edge/sse.h"
 
 enum form {
@@ -351,14 +349,6 @@ static struct follow *follow_new(struct call *call)
 	return follow;
 }
 
-bool exec_events_wanted(struct call *call)
-{
-	/* Who takes JSON as well gets what is simpler. */
-	return (call_accepts(call, "text/event-stream") ||
-		call_accepts(call, "application/x-ndjson")) &&
-	       !call_accepts(call, "application/json");
-}
-
 void exec_stream_post(struct call *call)
 {
 	struct follow *follow = follow_new(call);
@@ -375,7 +365,7 @@ void exec_stream_post(struct call *call)
 	if (result == 0 && follow->ask->background)
 		result = error_set(&error, ERROR_INVALID,
 				   "of a stream, `background` is the query parameter `detach=1`");
-	if (result == 0 && idempotency_key(call))
+	if (result == 0 && call_idempotency_key(call))
 		result = error_set(&error, ERROR_INVALID,
 				   "an Idempotency-Key is not for streams: use `background`");
 	if (result < 0) {

@@ -17,8 +17,6 @@ void put_piece_event(struct json_writer *writer, const char *data, size_t size, 
 void put_gap_event(struct json_writer *writer, enum exec_stream stream, uint64_t offset,
 		   uint64_t bytes);
 
-/* Does the client ask for events, or lines of JSON? */
-bool exec_events_wanted(struct call *call);
 /* Runs the command of the body. */
 void exec_stream_post(struct call *call);
 /* Follows one that is there, from these offsets, until it ends. */

@@ -1,6 +1,5 @@
 /* /v1/sandboxes/{sandbox}/exec and .../execs: runs a command and waits, or not; lists, signals,
- * cancels. Everything waits through watchers; reading output for an answer is bounded. */
-#include "api/exec/run.h"
+ * cancels. Everything waits through callbacks; reading output for an answer is bounded. */
 
 #include <ctype.h>
 #include <signal.h>
@@ -9,54 +8,57 @@
 #include <strings.h>
 
 #include "api/exec/events.h"
-#include "api/exec/once.h"
+#include "api/exec/exec_call.h"
 #include "api/exec/execs.h"
-#include "api/sandbox/record.h"
 #include "base/text.h"
 #include "edge/idempotency.h"
 
 /* --- run and wait --- */
 
-static void run_free(void *state)
+static void exec_call_free(void *state)
 {
-	struct exec_run *run = state;
-	exec_ask_done(&run->ask);
-	idempotency_end(run->request, false);
-	buffer_done(&run->stdin_left);
-	buffer_done(&run->input);
-	free(run);
+	struct exec_call *exec_call = state;
+	exec_ask_done(&exec_call->ask);
+	if (exec_call->request)
+		idempotency_end(exec_call->request, false);
+	buffer_done(&exec_call->stdin_left);
+	buffer_done(&exec_call->input);
+	free(exec_call);
 }
 
-static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
-		 const struct error *error)
+void put_exec_result(struct json_writer *writer, struct exec *exec, uint64_t answer_max,
+		     const struct left_process *left, size_t count)
 {
-	struct exec_run *run = data;
-	struct call *call = run->call;
-	run->run = NULL;
+	put_object(writer, NULL);
+	put_exec_members(writer, &exec->row);
+	put_exec_output(writer, exec, answer_max);
+	put_left_running(writer, left, count);
+	put_expiry_warning(writer, &exec->sandbox->row);
+	put_object_end(writer);
+}
+
+static void exec_call_done(void *data, struct exec *exec, const struct left_process *left,
+			   size_t count, const struct error *error)
+{
+	struct exec_call *exec_call = data;
+	exec_call->exec = NULL;
 	if (error) {
-		reply_error(call, error);
+		reply_error(exec_call->call, error);
 		return;
 	}
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_object(&writer, NULL);
-	put_exec_members(&writer, &exec->row);
-	put_exec_output(&writer, exec, run->ask.answer_max);
-	put_left_running(&writer, left, count);
-	put_expiry_warning(&writer, &exec->sandbox->row);
-	put_object_end(&writer);
-	reply_json(call, 200, &writer);
+	put_exec_result(&writer, exec, exec_call->ask.answer_max, left, count);
+	reply_json(exec_call->call, 200, &writer);
 }
 
-static const struct run_callbacks run_callbacks = {.done = done};
-
 /* A command that nobody waits for any more is ended. */
-static void gone(struct call *call)
+static void exec_call_gone(struct call *call)
 {
-	struct exec_run *run = call->state;
-	if (run->run)
-		run_abandon(run->run, !run->kept);
-	run->run = NULL;
+	struct exec_call *exec_call = call->state;
+	if (exec_call->exec)
+		foreground_abandon(exec_call->exec, !exec_call->kept);
+	exec_call->exec = NULL;
 }
 
 static void reply_exec(struct call *call, int status, const struct exec *exec)
@@ -67,121 +69,104 @@ static void reply_exec(struct call *call, int status, const struct exec *exec)
 	reply_json(call, status, &writer);
 }
 
-static void act_background(struct call *call, struct sandbox *sandbox)
+/* The sandbox is ready: the command is begun, and waited for unless it is for the background. */
+static void exec_call_act(struct call *call, struct sandbox *sandbox)
 {
-	struct exec_run *run = call->state;
-	struct exec *exec;
+	static const struct foreground_callbacks callbacks = {.done = exec_call_done};
+	struct exec_call *exec_call = call->state;
+	struct exec_ask *ask = &exec_call->ask;
+	struct exec *exec = NULL;
 	struct error error;
-	int result = exec_start(sandbox, &run->ask.spec, &exec, &error);
-	exec_once_end(run, result == 0);
+	int result = 0;
+	ask->spec.principal = &call->principal;
+	/* Right before it is started: after a crash the key is known, or the command was not begun.
+	 */
+	if (exec_call->request) {
+		ask->spec.id = id_new();
+		result = idempotency_record(exec_call->request, &sandbox->row.id, &ask->spec.id,
+					    NULL, 0, &error);
+	}
+	if (result == 0 && ask->background) {
+		result = exec_start(sandbox, &ask->spec, &exec, &error);
+	} else if (result == 0) {
+		call->on_gone = exec_call_gone;
+		result = foreground_start(sandbox, &ask->spec, TAKE_PTR(ask->stdin_data),
+					  ask->stdin_size, &callbacks, exec_call, &exec_call->exec,
+					  &error);
+	}
+	if (exec_call->request) {
+		exec_call->kept = result == 0;
+		idempotency_end(TAKE_PTR(exec_call->request), result == 0);
+	}
 	if (result < 0) {
 		reply_error(call, &error);
-		return;
+	} else if (exec) {
+		if (ask->stdin_kind == STDIN_GIVEN)
+			stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
+		reply_exec(call, 202, exec);
 	}
-	if (run->ask.stdin_kind == STDIN_GIVEN)
-		stdin_feed(exec, TAKE_PTR(run->ask.stdin_data), run->ask.stdin_size);
-	reply_exec(call, 202, exec);
 }
 
-static void act(struct call *call, struct sandbox *sandbox)
+/* background: whatever the body says about it. */
+static void exec_call_begin(struct call *call, bool background, bool stream)
 {
-	struct exec_run *run = call->state;
+	struct exec_call *exec_call = calloc(1, sizeof(*exec_call));
 	struct error error;
-	run->ask.spec.principal = &call->principal;
-	if (exec_once_record(run, sandbox, &error) < 0) {
-		reply_error(call, &error);
-		return;
-	}
-	if (run->ask.background) {
-		act_background(call, sandbox);
-		return;
-	}
-	call->on_gone = gone;
-	int result = run_start(sandbox, &run->ask.spec, TAKE_PTR(run->ask.stdin_data),
-			       run->ask.stdin_size, &run_callbacks, run, &run->run, &error);
-	exec_once_end(run, result == 0);
+	if (!exec_call)
+		abort();
+	struct exec_ask *ask = &exec_call->ask;
+	exec_call->call = call;
+	call->state = exec_call;
+	call->state_free = exec_call_free;
+	int result = exec_ask_parse(call->body, ask, &error);
+	ask->background |= background;
+	bool waits = !stream && !ask->background;
+	if (result == 0)
+		result = query_flag(call, "detach", &exec_call->detach, &error);
+	if (result < 0)
+		; /* the error says it */
+	else if (stream && (ask->background || ask->stdin_kind == STDIN_GIVEN))
+		result = error_set(&error, ERROR_INVALID,
+				   "over a stream standard input comes in frames, and `background` "
+				   "is `?detach=1`");
+	else if (!stream && exec_call->detach)
+		result = error_set(&error, ERROR_INVALID,
+				   "`detach` is for a stream (Upgrade: %s); use `background`",
+				   EXEC_STREAM_PROTOCOL);
+	else if (waits && ask->spec.flags & EXEC_LOSSLESS)
+		result = error_set(&error, ERROR_INVALID,
+				   "`lossless` needs a reader while the command runs: use "
+				   "`background` and read its output, or a stream");
+	else if (waits && ask->stdin_kind == STDIN_OPEN)
+		result = error_set(&error, ERROR_INVALID,
+				   "`stdin: true` needs `background`, or a stream");
+	else if (stream && call_idempotency_key(call))
+		result = error_set(&error, ERROR_INVALID,
+				   "an Idempotency-Key is not for streams: use `background`");
+	else if (http_request(call->exchange)->fd_count > 0)
+		result =
+		    error_set(&error, ERROR_INVALID, "descriptors are for `mounts` of a create");
+	/* Unless it was begun before, with the same key. */
+	else if (call_idempotency_key(call))
+		result = exec_repeat(call, exec_call, &error);
 	if (result < 0)
 		reply_error(call, &error);
-}
-
-static int check(struct call *call, const struct exec_run *run, bool stream, struct error *error)
-{
-	const struct exec_ask *ask = &run->ask;
-	if (stream && (ask->background || ask->stdin_kind == STDIN_GIVEN))
-		return error_set(error, ERROR_INVALID,
-				 "over a stream standard input comes in frames, and `background` "
-				 "is `?detach=1`");
-	if (!stream && run->detach)
-		return error_set(error, ERROR_INVALID,
-				 "`detach` is for a stream (Upgrade: %s); use `background`",
-				 EXEC_STREAM_PROTOCOL);
-	if (!stream && !ask->background && ask->spec.flags & EXEC_LOSSLESS)
-		return error_set(error, ERROR_INVALID,
-				 "`lossless` needs a reader while the command runs: use "
-				 "`background` and read its output, or a stream");
-	if (!stream && !ask->background && ask->stdin_kind == STDIN_OPEN)
-		return error_set(error, ERROR_INVALID,
-				 "`stdin: true` needs `background`, or a stream");
-	if (stream && idempotency_key(call))
-		return error_set(error, ERROR_INVALID,
-				 "an Idempotency-Key is not for streams: use `background`");
-	if (http_request(call->exchange)->fd_count > 0)
-		return error_set(error, ERROR_INVALID, "descriptors are for `mounts` of a create");
-	return 0;
-}
-
-static struct exec_run *run_new(struct call *call)
-{
-	struct exec_run *run = calloc(1, sizeof(*run));
-	if (!run)
-		abort();
-	run->call = call;
-	call->state = run;
-	call->state_free = run_free;
-	return run;
-}
-
-/* Unless it was begun before, with the same Idempotency-Key. */
-static void begin(struct call *call, struct exec_run *run,
-		  void (*then)(struct call *call, struct sandbox *sandbox))
-{
-	struct error error;
-	int found = then == act ? exec_once(call, run, &error) : 0;
-	if (found < 0)
-		reply_error(call, &error);
-	else if (found == 0)
-		call_ready(call, then);
+	else if (result == 0)
+		call_ready(call, stream ? exec_stream_begin : exec_call_act);
 }
 
 void exec_post(struct call *call)
 {
-	struct error error;
 	bool stream = call_upgrades(call, EXEC_STREAM_PROTOCOL);
-	if (!stream && exec_events_wanted(call)) {
+	if (!stream && call_wants_events(call))
 		exec_stream_post(call);
-		return;
-	}
-	struct exec_run *run = run_new(call);
-	if (exec_ask_parse(call->body, &run->ask, &error) < 0 ||
-	    query_flag(call, "detach", &run->detach, &error) < 0 ||
-	    check(call, run, stream, &error) < 0) {
-		reply_error(call, &error);
-		return;
-	}
-	begin(call, run, stream ? exec_stream_begin : act);
+	else
+		exec_call_begin(call, false, stream);
 }
 
-/* A command in the background, whatever the body says about it. */
 void job_post(struct call *call)
 {
-	struct exec_run *run = run_new(call);
-	struct error error;
-	int result = exec_ask_parse(call->body, &run->ask, &error);
-	run->ask.background = true;
-	if (result < 0 || check(call, run, false, &error) < 0)
-		reply_error(call, &error);
-	else
-		begin(call, run, act);
+	exec_call_begin(call, true, false);
 }
 
 /* --- look --- */
@@ -196,7 +181,7 @@ struct listing {
 	struct id last; /* the last one that was listed */
 };
 
-static bool list_one(void *data, const struct exec_row *row, struct exec *exec)
+static bool execs_list_one(void *data, const struct exec_row *row, struct exec *exec)
 {
 	struct listing *listing = data;
 	if (!(listing->states & 1u << row->state))
@@ -216,7 +201,7 @@ static bool list_one(void *data, const struct exec_row *row, struct exec *exec)
 	return true;
 }
 
-static int parse_state(struct call *call, uint32_t *ret_states, struct error *error)
+static int execs_parse_state(struct call *call, uint32_t *ret_states, struct error *error)
 {
 	char state[16] = "";
 	if (query_text(call, "state", state, sizeof(state), false, error) < 0)
@@ -236,7 +221,7 @@ static int parse_state(struct call *call, uint32_t *ret_states, struct error *er
 }
 
 /* The key behind which a page goes on. */
-static int parse_cursor(struct call *call, uint64_t *ret_key, struct error *error)
+static int execs_parse_cursor(struct call *call, uint64_t *ret_key, struct error *error)
 {
 	char cursor[ID_LENGTH + 2] = "";
 	struct id id;
@@ -255,7 +240,7 @@ static int parse_cursor(struct call *call, uint64_t *ret_key, struct error *erro
 	return found < 0 ? -1 : 0;
 }
 
-static void list(struct call *call, const char *name)
+static void execs_reply(struct call *call, const char *name)
 {
 	struct listing listing = {.limit = EXEC_LIST_DEFAULT};
 	struct error error;
@@ -263,8 +248,8 @@ static void list(struct call *call, const char *name)
 	bool all = false; /* also what code contexts need for themselves */
 	if (query_uint(call, "limit", 1, EXEC_LIST_MAX, &listing.limit, &error) < 0 ||
 	    query_flag(call, "all", &all, &error) < 0 ||
-	    parse_state(call, &listing.states, &error) < 0 ||
-	    parse_cursor(call, &key, &error) < 0) {
+	    execs_parse_state(call, &listing.states, &error) < 0 ||
+	    execs_parse_cursor(call, &key, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -275,7 +260,7 @@ static void list(struct call *call, const char *name)
 	listing.writer = json_writer_on(&buffer);
 	put_object(&listing.writer, NULL);
 	put_array(&listing.writer, name);
-	if (exec_page(sandbox, key, all, list_one, &listing, &error) < 0) {
+	if (exec_page(sandbox, key, all, execs_list_one, &listing, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;
@@ -290,16 +275,16 @@ static void list(struct call *call, const char *name)
 
 void execs_get(struct call *call)
 {
-	list(call, "execs");
+	execs_reply(call, "execs");
 }
 
 void jobs_get(struct call *call)
 {
-	list(call, "jobs");
+	execs_reply(call, "jobs");
 }
 
 /* The exec of this call, or NULL after an error reply. */
-static struct exec *find(struct call *call)
+static struct exec *call_exec(struct call *call)
 {
 	struct exec *exec;
 	struct error error;
@@ -314,14 +299,14 @@ static struct exec *find(struct call *call)
 
 void exec_get(struct call *call)
 {
-	struct exec *exec = find(call);
+	struct exec *exec = call_exec(call);
 	if (exec)
 		reply_exec(call, 200, exec);
 }
 
 /* --- signal, cancel --- */
 
-static void act_signal(struct call *call, struct sandbox *sandbox)
+static void exec_signal_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
 	bool tree = false;
@@ -337,7 +322,7 @@ static void act_signal(struct call *call, struct sandbox *sandbox)
 		reply_error(call, &error);
 		return;
 	}
-	struct exec *exec = find(call);
+	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
 	if (exec_signal(exec, &call->principal, number, tree ? SIGNAL_TREE : SIGNAL_LEADER,
@@ -349,10 +334,10 @@ static void act_signal(struct call *call, struct sandbox *sandbox)
 
 void exec_signal_post(struct call *call)
 {
-	call_ready(call, act_signal);
+	call_ready(call, exec_signal_act);
 }
 
-static void act_resize(struct call *call, struct sandbox *sandbox)
+static void exec_resize_act(struct call *call, struct sandbox *sandbox)
 {
 	uint64_t rows = 0, columns = 0;
 	struct error error;
@@ -365,7 +350,7 @@ static void act_resize(struct call *call, struct sandbox *sandbox)
 		reply_error(call, &error);
 		return;
 	}
-	struct exec *exec = find(call);
+	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
 	if (exec_resize(exec, (uint16_t)rows, (uint16_t)columns, &error) < 0)
@@ -376,15 +361,15 @@ static void act_resize(struct call *call, struct sandbox *sandbox)
 
 void exec_resize_post(struct call *call)
 {
-	call_ready(call, act_resize);
+	call_ready(call, exec_resize_act);
 }
 
-static void act_kill(struct call *call, struct sandbox *sandbox)
+static void exec_kill_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
 	bool purge = false;
 	(void)sandbox;
-	struct exec *exec = find(call);
+	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
 	if (query_flag(call, "purge", &purge, &error) < 0) {
@@ -406,11 +391,11 @@ static void act_kill(struct call *call, struct sandbox *sandbox)
 void exec_delete(struct call *call)
 {
 	struct error error;
-	struct exec *exec = find(call);
+	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
 	if (!exec_ended(exec) || exec->row.left_running > 0 || exec->stage == EXEC_STAGE_UNSAVED) {
-		call_ready(call, act_kill);
+		call_ready(call, exec_kill_act);
 		return;
 	}
 	if (exec_remove(exec, &call->principal, &error) < 0)

@@ -227,7 +227,7 @@ void exec_output_get(struct call *call)
 {
 	struct error error;
 	struct output *output = calloc(1, sizeof(*output));
-	bool events = exec_events_wanted(call);
+	bool events = call_wants_events(call);
 	if (!output)
 		abort();
 	output->call = call;

@@ -361,7 +361,7 @@ static int parse(struct call *call, struct pty *pty, struct error *error)
 	    query_flag(call, "readonly", &pty->read_only, error) < 0)
 		return -1;
 	/* The route lets readers in: to look on. */
-	if (!pty->read_only && authorize(&call->principal, SCOPE_WRITE, error) < 0)
+	if (!pty->read_only && token_admit(&call->principal, SCOPE_WRITE, false, error) < 0)
 		return -1;
 	return 0;
 }

@@ -11,32 +11,6 @@
 #include "base/log.h"
 #include "base/text.h"
 
-static void put_end(struct json_writer *writer, const struct exec_row *row)
-{
-	put_int(writer, "exit_code", exec_exit_code(row));
-	bool by_signal = row->end != EXEC_END_EXITED && row->end != EXEC_END_LOST && row->code > 0;
-	if (by_signal) {
-		const char *name = sigabbrev_np((int)row->code);
-		char text[24];
-		snprintf(text, sizeof(text), "SIG%s", name ? name : "?");
-		put_uint(writer, "signal", row->code);
-		put_text(writer, "signal_name", text);
-	} else {
-		put_null(writer, "signal");
-	}
-	put_bool(writer, "timed_out", row->end == EXEC_END_TIMED_OUT);
-	put_bool(writer, "oom_killed", row->oom_killed);
-	put_bool(writer, "too_many_processes", row->end == EXEC_END_TOO_MANY_PROCESSES);
-	put_bool(writer, "cancelled", row->end == EXEC_END_CANCELLED);
-	put_bool(writer, "lost", row->end == EXEC_END_LOST);
-	if (row->end == EXEC_END_LOST && row->error_message)
-		put_text(writer, "lost_reason", row->error_message);
-	put_number(writer, "duration_ms", (double)row->wall_ns / NSEC_PER_MSEC);
-	put_number(writer, "cpu_ms", (double)row->cpu_ns / NSEC_PER_MSEC);
-	put_uint(writer, "peak_memory_bytes", row->peak_memory);
-	put_uint(writer, "left_running_count", row->left_running);
-}
-
 void put_exec_members(struct json_writer *writer, const struct exec_row *row)
 {
 	put_text(writer, "exec_id", row->id.text);
@@ -46,8 +20,31 @@ void put_exec_members(struct json_writer *writer, const struct exec_row *row)
 	put_bool(writer, "tty", row->flags & EXEC_TTY);
 	put_time(writer, "started_at", row->started_wall);
 	put_time(writer, "ended_at", row->ended_wall);
-	if (row->state == EXEC_ENDED)
-		put_end(writer, row);
+	if (row->state == EXEC_ENDED) {
+		put_int(writer, "exit_code", exec_exit_code(row));
+		bool by_signal =
+		    row->end != EXEC_END_EXITED && row->end != EXEC_END_LOST && row->code > 0;
+		if (by_signal) {
+			const char *name = sigabbrev_np((int)row->code);
+			char text[24];
+			snprintf(text, sizeof(text), "SIG%s", name ? name : "?");
+			put_uint(writer, "signal", row->code);
+			put_text(writer, "signal_name", text);
+		} else {
+			put_null(writer, "signal");
+		}
+		put_bool(writer, "timed_out", row->end == EXEC_END_TIMED_OUT);
+		put_bool(writer, "oom_killed", row->oom_killed);
+		put_bool(writer, "too_many_processes", row->end == EXEC_END_TOO_MANY_PROCESSES);
+		put_bool(writer, "cancelled", row->end == EXEC_END_CANCELLED);
+		put_bool(writer, "lost", row->end == EXEC_END_LOST);
+		if (row->end == EXEC_END_LOST && row->error_message)
+			put_text(writer, "lost_reason", row->error_message);
+		put_number(writer, "duration_ms", (double)row->wall_ns / NSEC_PER_MSEC);
+		put_number(writer, "cpu_ms", (double)row->cpu_ns / NSEC_PER_MSEC);
+		put_uint(writer, "peak_memory_bytes", row->peak_memory);
+		put_uint(writer, "left_running_count", row->left_running);
+	}
 	if (row->state == EXEC_FAILED) {
 		put_object(writer, "failure");
 		put_text(writer, "code", error_info((enum error_kind)row->error_kind)->code);
@@ -106,34 +103,29 @@ void output_for_answer(struct exec *exec, enum exec_stream stream, uint64_t begi
 	    (struct output_cut){.total = total, .omitted = total, .tail_offset = begin + total};
 }
 
-static bool put_stream(struct json_writer *writer, struct exec *exec, enum exec_stream stream,
-		       uint64_t maximum)
-{
-	const char *name = stream == EXEC_STDOUT ? "stdout" : "stderr";
-	struct output_cut cut;
-	char key[32];
-	output_for_answer(exec, stream, 0, exec_total(exec, stream), maximum, &cut);
-	bool base64 = put_output(writer, name, &cut, false);
-	snprintf(key, sizeof(key), "%s_bytes", name);
-	put_uint(writer, key, cut.total);
-	snprintf(key, sizeof(key), "%s_truncated", name);
-	put_bool(writer, key, cut.omitted > 0);
-	if (cut.omitted > 0) {
-		snprintf(key, sizeof(key), "%s_gap", name);
-		put_object(writer, key);
-		put_uint(writer, "offset", cut.tail_offset - cut.omitted);
-		put_uint(writer, "bytes", cut.omitted);
-		put_object_end(writer);
-	}
-	output_cut_done(&cut);
-	return base64;
-}
-
 void put_exec_output(struct json_writer *writer, struct exec *exec, uint64_t maximum)
 {
-	bool out = put_stream(writer, exec, EXEC_STDOUT, maximum);
-	bool err = put_stream(writer, exec, EXEC_STDERR, maximum);
-	if (out || err)
+	bool base64 = false;
+	for (enum exec_stream stream = EXEC_STDOUT; stream <= EXEC_STDERR; stream++) {
+		const char *name = stream == EXEC_STDOUT ? "stdout" : "stderr";
+		struct output_cut cut;
+		char key[32];
+		output_for_answer(exec, stream, 0, exec_total(exec, stream), maximum, &cut);
+		base64 |= put_output(writer, name, &cut, false);
+		snprintf(key, sizeof(key), "%s_bytes", name);
+		put_uint(writer, key, cut.total);
+		snprintf(key, sizeof(key), "%s_truncated", name);
+		put_bool(writer, key, cut.omitted > 0);
+		if (cut.omitted > 0) {
+			snprintf(key, sizeof(key), "%s_gap", name);
+			put_object(writer, key);
+			put_uint(writer, "offset", cut.tail_offset - cut.omitted);
+			put_uint(writer, "bytes", cut.omitted);
+			put_object_end(writer);
+		}
+		output_cut_done(&cut);
+	}
+	if (base64)
 		put_text(writer, "encoding", "base64");
 }
 
@@ -148,4 +140,11 @@ void put_left_running(struct json_writer *writer, const struct left_process *pro
 		put_object_end(writer);
 	}
 	put_array_end(writer);
+}
+
+void put_expiry_warning(struct json_writer *writer, const struct sandbox_row *row)
+{
+	int64_t left = sandbox_expires_in(row);
+	if (left >= 0 && left < SANDBOX_EXPIRY_WARNING)
+		put_int(writer, "expires_in_s", left);
 }

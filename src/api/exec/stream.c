@@ -2,39 +2,39 @@
  * signals, window size; output, exit. Begun by exec_post(). The client is a stranger: every frame
  * is checked, nothing it sends is unbounded, and one that stops reading stops its command, nobody
  * else. */
-#include "api/exec/run.h"
+#include "api/exec/exec_call.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
-#include "api/sandbox/record.h"
 #include "proto/codec.h"
 
 /* --- to the client --- */
 
-static void send_frame(struct exec_run *run, enum exec_stream_type type, const void *data,
-		       size_t size)
+static void stream_send(struct exec_call *exec_call, enum exec_stream_type type, const void *data,
+			size_t size)
 {
 	uint8_t header[EXEC_STREAM_HEADER];
-	if (!run->call->exchange)
+	if (!exec_call->call->exchange)
 		return;
 	struct writer writer = writer_on(header, sizeof(header));
 	write_u8(&writer, (uint8_t)type);
 	write_u32(&writer, (uint32_t)size);
-	bool room = http_stream_write(run->call->exchange, header, sizeof(header));
+	bool room = http_stream_write(exec_call->call->exchange, header, sizeof(header));
 	if (size > 0)
-		room = http_stream_write(run->call->exchange, data, size);
-	run->blocked = !room;
+		room = http_stream_write(exec_call->call->exchange, data, size);
+	exec_call->blocked = !room;
 }
 
 /* The connection is at its end, whatever the reason; with `cancel` the command too, unless it is
  * detached, in the name of `principal`. */
-static void break_off(struct exec_run *run, bool cancel, const struct principal *principal)
+static void stream_break_off(struct exec_call *exec_call, bool cancel,
+			     const struct principal *principal)
 {
-	struct call *call = run->call;
-	struct exec *exec = run->follower.exec;
-	exec_follower_leave(&run->follower);
-	if (exec && cancel && !run->detach)
+	struct call *call = exec_call->call;
+	struct exec *exec = exec_call->follower.exec;
+	exec_follower_leave(&exec_call->follower);
+	if (exec && cancel && !exec_call->detach)
 		exec_cancel(exec, principal);
 	if (call->exchange) {
 		http_stream_end(call->exchange);
@@ -42,32 +42,32 @@ static void break_off(struct exec_run *run, bool cancel, const struct principal 
 	}
 }
 
-static void send_error(struct exec_run *run, const struct error *error)
+static void stream_send_error(struct exec_call *exec_call, const struct error *error)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_error(&writer, error, run->call->request_id);
-	send_frame(run, EXEC_STREAM_ERROR, buffer.data, buffer.size);
+	put_error(&writer, error, exec_call->call->request_id);
+	stream_send(exec_call, EXEC_STREAM_ERROR, buffer.data, buffer.size);
 }
 
-static void finished(void *data, const struct left_process *processes, size_t count)
+static void stream_finished(void *data, const struct left_process *processes, size_t count)
 {
-	struct exec_run *run = data;
-	struct call *call = run->call;
-	const struct exec *exec = run->follower.exec;
+	struct exec_call *exec_call = data;
+	struct call *call = exec_call->call;
+	const struct exec *exec = exec_call->follower.exec;
 	if (call->exchange && exec) {
 		DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
 		struct json_writer writer = json_writer_on(&buffer);
 		put_object(&writer, NULL);
 		put_exec_members(&writer, &exec->row);
-		put_uint(&writer, "stdout_bytes", run->follower.sent[0]);
-		put_uint(&writer, "stderr_bytes", run->follower.sent[1]);
+		put_uint(&writer, "stdout_bytes", exec_call->follower.sent[0]);
+		put_uint(&writer, "stderr_bytes", exec_call->follower.sent[1]);
 		/* As many as surely fit into a frame. */
 		put_left_running(&writer, processes, MIN(count, (size_t)64));
 		put_expiry_warning(&writer, &exec->sandbox->row);
 		put_object_end(&writer);
-		send_frame(run, EXEC_STREAM_EXIT, buffer.data, buffer.size);
-		break_off(run, false, NULL);
+		stream_send(exec_call, EXEC_STREAM_EXIT, buffer.data, buffer.size);
+		stream_break_off(exec_call, false, NULL);
 	}
 	call_release(call);
 }
@@ -75,14 +75,15 @@ static void finished(void *data, const struct left_process *processes, size_t co
 static void stream_ended(struct exec_follower *follower)
 {
 	call_hold(follower->call);
-	exec_finish(follower->exec, finished, container_of(follower, struct exec_run, follower));
+	exec_finish(follower->exec, stream_finished,
+		    container_of(follower, struct exec_call, follower));
 }
 
 static void stream_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
 			 size_t size)
 {
-	send_frame(container_of(follower, struct exec_run, follower),
-		   stream == EXEC_STDOUT ? EXEC_STREAM_STDOUT : EXEC_STREAM_STDERR, data, size);
+	stream_send(container_of(follower, struct exec_call, follower),
+		    stream == EXEC_STDOUT ? EXEC_STREAM_STDOUT : EXEC_STREAM_STDERR, data, size);
 }
 
 static void stream_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
@@ -91,95 +92,96 @@ static void stream_gap(struct exec_follower *follower, enum exec_stream stream, 
 	struct writer writer = writer_on(payload, sizeof(payload));
 	write_u8(&writer, (uint8_t)stream);
 	write_u64(&writer, gap);
-	send_frame(container_of(follower, struct exec_run, follower), EXEC_STREAM_GAP, payload,
-		   sizeof(payload));
+	stream_send(container_of(follower, struct exec_call, follower), EXEC_STREAM_GAP, payload,
+		    sizeof(payload));
 }
 
 /* --- from the client --- */
 
-static void grant_credit(struct exec_run *run, uint32_t bytes)
+static void stream_grant_credit(struct exec_call *exec_call, uint32_t bytes)
 {
 	uint8_t payload[4];
 	struct writer writer = writer_on(payload, sizeof(payload));
 	write_u32(&writer, bytes);
-	run->stdin_granted += bytes;
-	send_frame(run, EXEC_STREAM_STDIN_CREDIT, payload, sizeof(payload));
+	exec_call->stdin_granted += bytes;
+	stream_send(exec_call, EXEC_STREAM_STDIN_CREDIT, payload, sizeof(payload));
 }
 
-static void pump_stdin(struct exec_run *run)
+static void stream_pump_stdin(struct exec_call *exec_call)
 {
-	struct exec *exec = run->follower.exec;
+	struct exec *exec = exec_call->follower.exec;
 	struct error error;
 	if (!exec || exec_ended(exec))
 		return;
 	if (stdin_lost(exec, &error)) {
-		send_error(run, &error);
+		stream_send_error(exec_call, &error);
 		exec_cancel(exec, NULL);
-		break_off(run, false, NULL);
+		stream_break_off(exec_call, false, NULL);
 		return;
 	}
-	if (run->stdin_left.size > 0) {
-		ssize_t taken =
-		    exec_stdin(exec, run->stdin_left.data, run->stdin_left.size, &error);
+	if (exec_call->stdin_left.size > 0) {
+		ssize_t taken = exec_stdin(exec, exec_call->stdin_left.data,
+					   exec_call->stdin_left.size, &error);
 		/* Closed meanwhile: what still comes is thrown away, as by a pipe. */
 		if (taken < 0 && exec->stdin_closed)
-			taken = (ssize_t)run->stdin_left.size;
+			taken = (ssize_t)exec_call->stdin_left.size;
 		/* No connection to the sandbox: once more when it is back. */
 		if (taken < 0)
 			return;
-		buffer_consume(&run->stdin_left, (size_t)taken);
+		buffer_consume(&exec_call->stdin_left, (size_t)taken);
 		if (taken > 0)
-			grant_credit(run, (uint32_t)taken);
+			stream_grant_credit(exec_call, (uint32_t)taken);
 	}
-	if (run->stdin_left.size == 0 && run->stdin_end && exec_stdin_close(exec, &error) == 0)
-		run->stdin_end = false;
+	if (exec_call->stdin_left.size == 0 && exec_call->stdin_end &&
+	    exec_stdin_close(exec, &error) == 0)
+		exec_call->stdin_end = false;
 }
 
-static int take_stdin(struct exec_run *run, struct bytes payload)
+static int take_stdin(struct exec_call *exec_call, struct bytes payload)
 {
-	if (payload.size > run->stdin_granted || !(run->ask.spec.flags & EXEC_STDIN))
+	if (payload.size > exec_call->stdin_granted || !(exec_call->ask.spec.flags & EXEC_STDIN))
 		return -1;
-	run->stdin_granted -= payload.size;
-	if (buffer_append(&run->stdin_left, payload.data, payload.size) < 0)
+	exec_call->stdin_granted -= payload.size;
+	if (buffer_append(&exec_call->stdin_left, payload.data, payload.size) < 0)
 		return -1;
-	pump_stdin(run);
+	stream_pump_stdin(exec_call);
 	return 0;
 }
 
 /* 0, or -1: the client does not speak the protocol. What the domain refuses (a signal to a command
  * that has just ended) is no fault of the client's. */
-static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
+static int stream_take_frame(struct exec_call *exec_call, uint8_t type, struct bytes payload)
 {
 	struct reader reader = reader_on(payload.data, payload.size);
 	struct error error;
 	int result = 0;
 	switch ((enum exec_stream_type)type) {
 	case EXEC_STREAM_STDIN:
-		return take_stdin(run, payload);
+		return take_stdin(exec_call, payload);
 	case EXEC_STREAM_STDIN_CLOSE:
-		run->stdin_end = run->ask.spec.flags & EXEC_STDIN;
-		pump_stdin(run);
+		exec_call->stdin_end = exec_call->ask.spec.flags & EXEC_STDIN;
+		stream_pump_stdin(exec_call);
 		return payload.size == 0 ? 0 : -1;
 	case EXEC_STREAM_SIGNAL: {
 		uint32_t number = read_u32(&reader), scope = read_u32(&reader);
 		if (reader_finish(&reader) < 0 || number < 1 || number > 64 || scope > SIGNAL_TREE)
 			return -1;
-		result = exec_signal(run->follower.exec, &run->call->principal, (int)number,
-				     (enum signal_scope)scope, &error);
+		result = exec_signal(exec_call->follower.exec, &exec_call->call->principal,
+				     (int)number, (enum signal_scope)scope, &error);
 		break;
 	}
 	case EXEC_STREAM_RESIZE: {
 		uint16_t rows = read_u16(&reader), columns = read_u16(&reader);
 		if (reader_finish(&reader) < 0)
 			return -1;
-		result = exec_resize(run->follower.exec, rows, columns, &error);
+		result = exec_resize(exec_call->follower.exec, rows, columns, &error);
 		break;
 	}
 	case EXEC_STREAM_LEAVE:
 		if (payload.size > 0)
 			return -1;
-		exec_reader_leaves(run->follower.exec);
-		break_off(run, false, NULL);
+		exec_reader_leaves(exec_call->follower.exec);
+		stream_break_off(exec_call, false, NULL);
 		return 0;
 	case EXEC_STREAM_STARTED:
 	case EXEC_STREAM_STDOUT:
@@ -195,104 +197,105 @@ static int take_frame(struct exec_run *run, uint8_t type, struct bytes payload)
 	return 0;
 }
 
-static void protocol_error(struct exec_run *run)
+static void stream_refuse(struct exec_call *exec_call)
 {
 	struct error error;
 	error_set(&error, ERROR_MALFORMED, "a frame that is not of %s", EXEC_STREAM_PROTOCOL);
-	send_error(run, &error);
-	break_off(run, true, &run->call->principal);
+	stream_send_error(exec_call, &error);
+	stream_break_off(exec_call, true, &exec_call->call->principal);
 }
 
 static void stream_data(struct call *call, const char *data, size_t size)
 {
-	struct exec_run *run = call->state;
-	if (!run->follower.exec)
+	struct exec_call *exec_call = call->state;
+	if (!exec_call->follower.exec)
 		return;
 	/* The call may be over after any frame. */
 	call_hold(call);
-	while (size > 0 && run->follower.exec) {
-		size_t room = run->input.maximum - run->input.size;
+	while (size > 0 && exec_call->follower.exec) {
+		size_t room = exec_call->input.maximum - exec_call->input.size;
 		size_t piece = MIN(size, room);
-		if (buffer_append(&run->input, data, piece) < 0)
+		if (buffer_append(&exec_call->input, data, piece) < 0)
 			break;
 		data += piece;
 		size -= piece;
 		size_t at = 0;
-		while (run->follower.exec && run->input.size - at >= EXEC_STREAM_HEADER) {
-			const uint8_t *frame = (const uint8_t *)run->input.data + at;
+		while (exec_call->follower.exec &&
+		       exec_call->input.size - at >= EXEC_STREAM_HEADER) {
+			const uint8_t *frame = (const uint8_t *)exec_call->input.data + at;
 			struct reader reader = reader_on(frame, EXEC_STREAM_HEADER);
 			uint8_t type = read_u8(&reader);
 			uint32_t length = read_u32(&reader);
 			if (length > EXEC_STREAM_MAX) {
-				protocol_error(run);
+				stream_refuse(exec_call);
 				break;
 			}
-			if (run->input.size - at < EXEC_STREAM_HEADER + length)
+			if (exec_call->input.size - at < EXEC_STREAM_HEADER + length)
 				break;
 			struct bytes payload = {frame + EXEC_STREAM_HEADER, length};
-			if (take_frame(run, type, payload) < 0) {
-				protocol_error(run);
+			if (stream_take_frame(exec_call, type, payload) < 0) {
+				stream_refuse(exec_call);
 				break;
 			}
 			at += EXEC_STREAM_HEADER + length;
 		}
-		buffer_consume(&run->input, at);
+		buffer_consume(&exec_call->input, at);
 	}
 	call_release(call);
 }
 
 static void stream_drain(struct call *call)
 {
-	struct exec_run *run = call->state;
-	run->blocked = false;
-	exec_follower_pump(&run->follower);
+	struct exec_call *exec_call = call->state;
+	exec_call->blocked = false;
+	exec_follower_pump(&exec_call->follower);
 }
 
 /* The client closed its half: it will send no signal and read no answer. */
 static void stream_end(struct call *call)
 {
-	break_off(call->state, true, NULL);
+	stream_break_off(call->state, true, NULL);
 }
 
 static void stream_gone(struct call *call)
 {
-	break_off(call->state, true, NULL);
+	stream_break_off(call->state, true, NULL);
 }
 
 /* --- the exec --- */
 
-static void upgrade(struct exec_run *run)
+static void stream_upgrade(struct exec_call *exec_call)
 {
-	struct call *call = run->call;
+	struct call *call = exec_call->call;
 	DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	run->upgraded = true;
+	exec_call->upgraded = true;
 	call->stream.on_data = stream_data;
 	call->stream.on_end = stream_end;
 	call->stream.on_drain = stream_drain;
 	http_upgrade(call->exchange, EXEC_STREAM_PROTOCOL, NULL, 0);
-	put_exec(&writer, NULL, run->follower.exec);
-	send_frame(run, EXEC_STREAM_STARTED, buffer.data, buffer.size);
+	put_exec(&writer, NULL, exec_call->follower.exec);
+	stream_send(exec_call, EXEC_STREAM_STARTED, buffer.data, buffer.size);
 }
 
 static void stream_running(struct exec_follower *follower)
 {
-	struct exec_run *run = container_of(follower, struct exec_run, follower);
-	if (!run->upgraded)
-		upgrade(run);
+	struct exec_call *exec_call = container_of(follower, struct exec_call, follower);
+	if (!exec_call->upgraded)
+		stream_upgrade(exec_call);
 	/* Standard input that is lost ends the call. */
-	pump_stdin(run);
+	stream_pump_stdin(exec_call);
 }
 
 static void stream_failed(struct exec_follower *follower, const struct error *error)
 {
-	struct exec_run *run = container_of(follower, struct exec_run, follower);
-	if (!run->upgraded) {
-		reply_error(run->call, error);
+	struct exec_call *exec_call = container_of(follower, struct exec_call, follower);
+	if (!exec_call->upgraded) {
+		reply_error(exec_call->call, error);
 		return;
 	}
-	send_error(run, error);
-	break_off(run, false, NULL);
+	stream_send_error(exec_call, error);
+	stream_break_off(exec_call, false, NULL);
 }
 
 static const struct exec_emitter stream_emitter = {.piece_max = EXEC_STREAM_MAX,
@@ -304,8 +307,8 @@ static const struct exec_emitter stream_emitter = {.piece_max = EXEC_STREAM_MAX,
 
 void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 {
-	struct exec_run *run = call->state;
-	struct exec_ask *ask = &run->ask;
+	struct exec_call *exec_call = call->state;
+	struct exec_ask *ask = &exec_call->ask;
 	struct exec *exec;
 	struct error error;
 	ask->spec.principal = &call->principal;
@@ -313,19 +316,19 @@ void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 	 * it could wait for. */
 	if (!ask->stdin_said || ask->stdin_kind == STDIN_OPEN)
 		ask->spec.flags |= EXEC_STDIN;
-	if (!run->detach)
+	if (!exec_call->detach)
 		ask->spec.flags |= EXEC_LOSSLESS;
-	run->stdin_granted = FILE_WINDOW;
-	run->stdin_left = BUFFER(FILE_WINDOW);
-	run->input = BUFFER(2 * (EXEC_STREAM_HEADER + EXEC_STREAM_MAX));
+	exec_call->stdin_granted = FILE_WINDOW;
+	exec_call->stdin_left = BUFFER(FILE_WINDOW);
+	exec_call->input = BUFFER(2 * (EXEC_STREAM_HEADER + EXEC_STREAM_MAX));
 	if (exec_start(sandbox, &ask->spec, &exec, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	run->follower = (struct exec_follower){.call = call,
-					       .emitter = &stream_emitter,
-					       .blocked = &run->blocked,
-					       .watcher.consumes = true};
+	exec_call->follower = (struct exec_follower){.call = call,
+						     .emitter = &stream_emitter,
+						     .blocked = &exec_call->blocked,
+						     .watcher.consumes = true};
 	call->on_gone = stream_gone;
-	exec_follower_begin(&run->follower, exec);
+	exec_follower_begin(&exec_call->follower, exec);
 }

@@ -70,7 +70,8 @@ static void sign_post(struct call *call)
 		result =
 		    error_set(&error, ERROR_INVALID, "field `max_bytes` is for a URL to write to");
 	if (result == 0)
-		result = authorize(&call->principal, url.write ? SCOPE_WRITE : SCOPE_READ, &error);
+		result = token_admit(&call->principal, url.write ? SCOPE_WRITE : SCOPE_READ, false,
+				     &error);
 	url.sandbox = call->sandbox;
 	url.token = call->principal.token;
 	url.expires = (uint64_t)(clock_wall() / NSEC_PER_SEC) + seconds;

@@ -80,7 +80,7 @@ static int replay(struct call *call, const struct request_row *request)
 }
 
 /* 0: go on; 1: answered. */
-static int once(struct call *call, struct create *create, struct error *error)
+static int create_repeat(struct call *call, struct create *create, struct error *error)
 {
 	struct request_row row = {0};
 	for (int tries = 0; tries < 2; tries++) {
@@ -118,9 +118,9 @@ void sandbox_post(struct call *call)
 		abort();
 	call->state = create;
 	call->state_free = create_free;
-	int found = sandbox_ask_parse(call, call->body, &create->ask, &error) < 0
-			? -1
-			: once(call, create, &error);
+	int found = sandbox_ask_parse(call, call->body, &create->ask, &error) < 0 ? -1
+		    : call_idempotency_key(call) ? create_repeat(call, create, &error)
+						 : 0;
 	if (found > 0)
 		return;
 	if (found < 0) {

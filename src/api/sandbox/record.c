@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "api/sandbox/ask.h"
+#include "api/exec/ask.h"
 #include "base/clock.h"
 #include "core/sandbox/labels.h"
 #include "core/sandbox/template.h"
@@ -152,13 +153,6 @@ static void put_seconds(struct json_writer *writer, const char *key, uint32_t se
 		put_uint(writer, key, seconds);
 	else
 		put_null(writer, key);
-}
-
-void put_expiry_warning(struct json_writer *writer, const struct sandbox_row *row)
-{
-	int64_t left = sandbox_expires_in(row);
-	if (left >= 0 && left < SANDBOX_EXPIRY_WARNING)
-		put_int(writer, "expires_in_s", left);
 }
 
 void put_sandbox(struct json_writer *writer, const char *key, const struct sandbox_row *row,

@@ -7,5 +7,3 @@
 /* sandbox: NULL for a tombstone. */
 void put_sandbox(struct json_writer *writer, const char *key, const struct sandbox_row *row,
 		 const struct sandbox *sandbox);
-/* expires_in_s, when it is near. */
-void put_expiry_warning(struct json_writer *writer, const struct sandbox_row *row);

@@ -95,15 +95,17 @@ bool principal_may(const struct principal *principal, enum scope scope)
 	return principal->scopes & enough;
 }
 
-int authorize(const struct principal *principal, enum scope scope, struct error *error)
+int token_admit(const struct principal *principal, enum scope scope, bool unbound,
+		struct error *error)
 {
-	if (principal_may(principal, scope))
-		return 0;
-	return error_set(
-	    error, ERROR_FORBIDDEN,
-	    "this needs the scope `%s`; `caisson token create --scope %s` makes a token "
-	    "that has it",
-	    scope_name(scope), scope_name(scope));
+	if (!principal_may(principal, scope))
+		return error_set(error, ERROR_FORBIDDEN,
+				 "this needs the scope `%s`; `caisson token create --scope %s` "
+				 "makes a token that has it",
+				 scope_name(scope), scope_name(scope));
+	if ((unbound || scope == SCOPE_ADMIN) && id_is_set(&principal->sandbox))
+		return error_set(error, ERROR_FORBIDDEN, "this token is for one sandbox only");
+	return 0;
 }
 
 /* --- ready --- */

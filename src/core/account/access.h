@@ -60,19 +60,9 @@ NODISCARD int exec_find_ended(struct core *core, const struct principal *princip
 			      const struct id *exec, struct id *ret_sandbox, struct error *error);
 /* May it do what needs that scope? */
 bool principal_may(const struct principal *principal, enum scope scope);
-/* The same; FORBIDDEN says which it lacks. */
-NODISCARD int authorize(const struct principal *principal, enum scope scope, struct error *error);
+/* What a route, a tool or a server of MCP asks of a token, as its table says: the scope, and with
+ * `unbound` a token that is not bound to one sandbox. The administration, which is of the whole
+ * host, is never for a bound token. FORBIDDEN says what is missing. */
+NODISCARD int token_admit(const struct principal *principal, enum scope scope, bool unbound,
+			  struct error *error);
 const char *scope_name(enum scope scope);
-/* As a shell would say it: 128 + n after signal n, 124 after a time-out, -1 when nobody knows. */
-int exec_exit_code(const struct exec_row *row);
-/* "starting", "running", "ended", "failed". */
-const char *exec_state_name(uint32_t state);
-/* The same, and how it ended: "exited", "killed", "cancelled", "timed_out", "lost". */
-/* Of an exec that ended with EXEC_END_TOO_MANY_PROCESSES. */
-#define EXEC_TOO_MANY_PROCESSES "it kept asking for processes beyond the sandbox's limit"
-const char *exec_state_text(const struct exec_row *row);
-/* "TERM", "SIGTERM" or "15"; -1: no such signal. */
-int signal_by_name(const char *name);
-/* How a shell command is run: argv (three words and NULL) is of static storage but for the command,
- * which is borrowed. */
-void shell_argv(const char *command, const char *argv[4]);

@@ -119,39 +119,43 @@ void budget_spend(struct workspace *workspace, uint32_t what, uint64_t amount)
 
 /* --- what holds --- */
 
-static uint64_t default_of(const struct config *config, uint32_t what, uint32_t period)
-{
-	const struct budget_defaults *defaults = &config->budget;
-	uint32_t at = period - PERIOD_MINUTE;
-	switch (what) {
-	case BUDGET_SANDBOXES:
-		return defaults->sandboxes;
-	case BUDGET_VCPUS:
-		return defaults->cpu_millis;
-	case BUDGET_MEMORY:
-		return defaults->memory;
-	case BUDGET_DISK:
-		return defaults->disk;
-	case BUDGET_CREATES:
-		return defaults->creates[at];
-	case BUDGET_EXECS:
-		return defaults->execs[at];
-	case BUDGET_WALL:
-		return defaults->wall_seconds[at] * (uint64_t)NSEC_PER_SEC;
-	case BUDGET_CPU:
-		return defaults->cpu_seconds[at] * (uint64_t)NSEC_PER_SEC;
-	default:
-		return 0;
-	}
-}
-
 /* Its maximum, or BUDGET_UNLIMITED. */
 static int64_t maximum_of(const struct core *core, const struct workspace *workspace, uint32_t what,
 			  uint32_t period)
 {
+	const struct budget_defaults *defaults = &core->config.budget;
+	uint32_t at = period - PERIOD_MINUTE;
+	uint64_t maximum = 0;
 	if (workspace->own[what][period] != BUDGET_NOT_SET)
 		return workspace->own[what][period];
-	uint64_t maximum = default_of(&core->config, what, period);
+	switch (what) {
+	case BUDGET_SANDBOXES:
+		maximum = defaults->sandboxes;
+		break;
+	case BUDGET_VCPUS:
+		maximum = defaults->cpu_millis;
+		break;
+	case BUDGET_MEMORY:
+		maximum = defaults->memory;
+		break;
+	case BUDGET_DISK:
+		maximum = defaults->disk;
+		break;
+	case BUDGET_CREATES:
+		maximum = defaults->creates[at];
+		break;
+	case BUDGET_EXECS:
+		maximum = defaults->execs[at];
+		break;
+	case BUDGET_WALL:
+		maximum = defaults->wall_seconds[at] * (uint64_t)NSEC_PER_SEC;
+		break;
+	case BUDGET_CPU:
+		maximum = defaults->cpu_seconds[at] * (uint64_t)NSEC_PER_SEC;
+		break;
+	default:
+		break;
+	}
 	return maximum == 0 || maximum > INT64_MAX ? BUDGET_UNLIMITED : (int64_t)maximum;
 }
 
@@ -249,34 +253,29 @@ static int check_held(struct core *core, const struct workspace *workspace,
 	return 0;
 }
 
-/* Is so much of what is spent left? With `more` 0: anything at all. */
-static int check_spent(struct core *core, struct workspace *workspace, uint32_t what, uint64_t more,
+/* Is one more left of `what` (0: of nothing), which is spent, and any time at all? */
+static int check_spent(struct core *core, struct workspace *workspace, uint32_t what,
 		       bool *ret_never, struct error *error)
 {
-	for (uint32_t period = PERIOD_MINUTE; period < PERIODS; period++) {
-		int64_t maximum = maximum_of(core, workspace, what, period);
-		if (maximum == BUDGET_UNLIMITED)
-			continue;
-		const struct spent *spent = spent_now(workspace, what, period);
-		if (spent->amount + MAX(more, 1) <= (uint64_t)maximum)
-			continue;
-		*ret_never = maximum == 0;
-		const struct budget_state state = {.what = what,
-						   .period = period,
-						   .maximum = maximum,
-						   .used = spent->amount,
-						   .resets_wall = spent->ends_wall};
-		return refuse(workspace, &state, more, error);
+	const uint32_t spends[] = {what, BUDGET_WALL, BUDGET_CPU};
+	for (size_t i = what == 0; i < ARRAY_SIZE(spends); i++) {
+		for (uint32_t period = PERIOD_MINUTE; period < PERIODS; period++) {
+			int64_t maximum = maximum_of(core, workspace, spends[i], period);
+			if (maximum == BUDGET_UNLIMITED)
+				continue;
+			const struct spent *spent = spent_now(workspace, spends[i], period);
+			if (spent->amount + 1 <= (uint64_t)maximum)
+				continue;
+			*ret_never = maximum == 0;
+			const struct budget_state state = {.what = spends[i],
+							   .period = period,
+							   .maximum = maximum,
+							   .used = spent->amount,
+							   .resets_wall = spent->ends_wall};
+			return refuse(workspace, &state, i == 0, error);
+		}
 	}
 	return 0;
-}
-
-static int check_time(struct core *core, struct workspace *workspace, bool *ret_never,
-		      struct error *error)
-{
-	if (check_spent(core, workspace, BUDGET_WALL, 0, ret_never, error) < 0)
-		return -1;
-	return check_spent(core, workspace, BUDGET_CPU, 0, ret_never, error);
 }
 
 int budget_check_create(struct core *core, struct workspace *workspace, const struct limits *limits,
@@ -285,9 +284,9 @@ int budget_check_create(struct core *core, struct workspace *workspace, const st
 	const struct workspace_now wish = {1, limits->cpu_millis, limits->memory, limits->disk};
 	*ret_never = false;
 	if (check_held(core, workspace, &wish, ret_never, error) < 0 ||
-	    check_spent(core, workspace, BUDGET_CREATES, 1, ret_never, error) < 0)
+	    check_spent(core, workspace, BUDGET_CREATES, ret_never, error) < 0)
 		return -1;
-	return check_time(core, workspace, ret_never, error);
+	return 0;
 }
 
 static int refused(struct sandbox *sandbox, const char *wish, const struct principal *principal,
@@ -308,7 +307,7 @@ int budget_check_wake(struct sandbox *sandbox, const struct principal *principal
 	const struct workspace_now wish = {1, limits->cpu_millis, limits->memory, 0};
 	bool never;
 	if (check_held(core, workspace, &wish, &never, error) < 0 ||
-	    check_time(core, workspace, &never, error) < 0)
+	    check_spent(core, workspace, 0, &never, error) < 0)
 		return refused(sandbox, sandbox->row.state == SANDBOX_PAUSED ? "resume" : "start",
 			       principal, error);
 	return 0;
@@ -336,8 +335,7 @@ int budget_check_exec(struct sandbox *sandbox, const struct principal *principal
 	struct core *core = sandbox->core;
 	struct workspace *workspace = sandbox->life->workspace;
 	bool never;
-	if (check_spent(core, workspace, BUDGET_EXECS, 1, &never, error) < 0 ||
-	    check_time(core, workspace, &never, error) < 0)
+	if (check_spent(core, workspace, BUDGET_EXECS, &never, error) < 0)
 		return refused(sandbox, "exec", principal, error);
 	return 0;
 }

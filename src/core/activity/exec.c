@@ -7,7 +7,7 @@
  * of which a part is not kept has no digest.
  *
  * The execs of a code context have no entries: what ran in them has its own (core/code/code.c,
- * core/code/run.c).
+ * core/code/cells.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -72,33 +72,6 @@ void activity_exec_loaded(struct exec *exec)
 
 /* --- the end --- */
 
-static const char *outcome(const struct exec_row *row)
-{
-	switch ((enum exec_end)row->end) {
-	case EXEC_END_EXITED:
-		return "exited";
-	case EXEC_END_SIGNALED:
-		return "signaled";
-	case EXEC_END_TIMED_OUT:
-		return "timed_out";
-	case EXEC_END_CANCELLED:
-		return "cancelled";
-	case EXEC_END_TOO_MANY_PROCESSES:
-		return "too_many_processes";
-	case EXEC_END_LOST:
-		break;
-	}
-	return "lost";
-}
-
-static const char *digest_text(const struct exec *exec, int stream, char text[65])
-{
-	if (!exec->digest_known[stream])
-		return NULL;
-	text_hex(exec->digests[stream], 32, text);
-	return text;
-}
-
 static void record_failed(struct exec *exec)
 {
 	const struct detail details[] = {
@@ -114,6 +87,14 @@ void activity_exec_ended(struct exec *exec)
 	const struct exec_row *row = &exec->row;
 	char code[16], out[24], err[24], out_digest[65], err_digest[65], wall[24], cpu[24],
 	    left[16];
+	static const char *const outcomes[] = {
+	    [EXEC_END_EXITED] = "exited",
+	    [EXEC_END_SIGNALED] = "signaled",
+	    [EXEC_END_TIMED_OUT] = "timed_out",
+	    [EXEC_END_CANCELLED] = "cancelled",
+	    [EXEC_END_LOST] = "lost",
+	    [EXEC_END_TOO_MANY_PROCESSES] = "too_many_processes",
+	};
 	if (id_is_set(&row->context))
 		return;
 	if (row->state == EXEC_FAILED) {
@@ -127,15 +108,17 @@ void activity_exec_ended(struct exec *exec)
 	snprintf(wall, sizeof(wall), "%" PRIu64, row->wall_ns / 1000);
 	snprintf(cpu, sizeof(cpu), "%" PRIu64, row->cpu_ns / 1000);
 	snprintf(left, sizeof(left), "%u", row->left_running);
+	text_hex(exec->digests[0], 32, out_digest);
+	text_hex(exec->digests[1], 32, err_digest);
 	const struct detail details[] = {
-	    {"outcome", outcome(row)},
+	    {"outcome", row->end < ARRAY_SIZE(outcomes) ? outcomes[row->end] : "lost"},
 	    {"exit_code", exited ? code : NULL},
 	    {"signal", !lost && !exited ? code : NULL},
 	    {"oom_killed", row->oom_killed ? "yes" : NULL},
 	    {"stdout_bytes", out},
-	    {"stdout_sha256", digest_text(exec, 0, out_digest)},
+	    {"stdout_sha256", exec->digest_known[0] ? out_digest : NULL},
 	    {"stderr_bytes", err},
-	    {"stderr_sha256", digest_text(exec, 1, err_digest)},
+	    {"stderr_sha256", exec->digest_known[1] ? err_digest : NULL},
 	    {"duration_us", wall},
 	    {"cpu_us", cpu},
 	    {"left_running", row->left_running ? left : NULL},
@@ -177,18 +160,6 @@ static void hash_stream(struct digest_stream *stream, char *piece, size_t room)
 	}
 	stream->known = good && EVP_DigestFinal_ex(context, stream->digest, &size) == 1;
 	EVP_MD_CTX_free(context);
-}
-
-/* Is all of it kept? What a command left running may go on writing: what counts is what there was
- * at its end. */
-static bool hashable(struct exec *exec, int stream, uint64_t size)
-{
-	if (stream == 1 && exec->row.flags & EXEC_TTY)
-		return false;
-	if (size == 0)
-		return true;
-	return size <= exec->row.head + exec->row.tail && exec_logs_open(exec) == 0 &&
-	       exec->logs[stream].fd >= 0;
 }
 
 static void take(struct exec *exec, const struct digest_stream *streams)
@@ -264,7 +235,11 @@ bool exec_digest_begin(struct exec *exec)
 	for (int i = 0; i < 2; i++) {
 		streams[i].size = sizes[i];
 		streams[i].log.fd = -1;
-		if (!hashable(exec, i, sizes[i]))
+		/* Is all of it kept? What a command left running may go on writing: what counts is
+		 * what there was at its end. */
+		bool none = i == 1 && exec->row.flags & EXEC_TTY;
+		if (none || (sizes[i] > 0 && (sizes[i] > exec->row.head + exec->row.tail ||
+					      exec_logs_open(exec) < 0 || exec->logs[i].fd < 0)))
 			continue;
 		if (sizes[i] > 0)
 			streams[i].log = exec->logs[i];

@@ -75,8 +75,8 @@ struct code_context {
 	char version[201]; /* of the interpreter, as it says itself */
 	struct code_cell
 	    cells[CODE_CELLS_KEPT]; /* the one with number n is at n % CODE_CELLS_KEPT */
-	struct code_run *running;
-	struct list queue; /* struct code_run */
+	struct foreground_cell *running;
+	struct list queue; /* struct foreground_cell */
 	uint32_t queued;
 	struct code_life *life; /* code_private.h */
 };
@@ -125,7 +125,7 @@ NODISCARD int code_context_restart(struct code_context *context, const struct pr
 /* Interrupts the cell that runs; false when none does. */
 bool code_context_interrupt(struct code_context *context);
 
-struct code_run;
+struct foreground_cell;
 
 struct code_callbacks {
 	/* Output, results: something has changed. May be NULL. */
@@ -139,16 +139,17 @@ struct code_callbacks {
 
 /* Runs a cell: in `context`, or with NULL in a fresh interpreter of spec->language. A cell of a
  * context takes code, size, timeout, cell and principal from the spec, nothing else. */
-NODISCARD int code_run_start(struct sandbox *sandbox, struct code_context *context,
-			     const struct code_spec *spec, const struct code_callbacks *callbacks,
-			     struct code_run **ret_run, struct error *error);
+NODISCARD int foreground_cell_start(struct sandbox *sandbox, struct code_context *context,
+				    const struct code_spec *spec,
+				    const struct code_callbacks *callbacks,
+				    struct foreground_cell **ret_cell, struct error *error);
 /* Who asked for it is gone: `done` is not called any more. One that waits is forgotten, one that
  * runs interrupted. */
-void code_run_abandon(struct code_run *run);
+void foreground_cell_abandon(struct foreground_cell *waited);
 /* Nobody waits any more, and it goes on: `done` is not called. A context that was made for it alone
  * is on record from now on, and ends with the cell; its output is its exec's. NULL: it has not
  * begun (it waits for its context's turn), and nothing has changed. */
-struct code_context *code_run_detach(struct code_run *run);
+struct code_context *foreground_cell_detach(struct foreground_cell *waited);
 
 /* CONTEXT_NOT_FOUND when it is not kept. */
 NODISCARD int code_cell_find(struct code_context *context, uint64_t number,

@@ -1,9 +1,11 @@
 /* What the files of code contexts share:
- *   code.c           languages, finding, ending, restarting, what survives a daemon
- *   start.c     the two execs of a context, the way to `ready`
- *   run.c       cells: their queue, what the driver says of them, their end
- *   interrupt.c cells that take too long
- *   records.c   the bytes of both directions */
+ *   code.c          languages, finding, ending, restarting
+ *   start.c         the two execs of a context, the way to `ready`
+ *   cells.c         cells: their queue, their beginning, their end
+ *   cell_records.c  what the driver says of them
+ *   interrupt.c     cells that take too long
+ *   resume.c        what an earlier daemon has begun
+ *   records.c       the bytes of both directions */
 #pragma once
 
 #include "core/code/code.h"
@@ -14,7 +16,7 @@
 #define CODE_INTERRUPTS 3 /* so often, then SIGKILL */
 #define CODE_START_TIMEOUT (60 * NSEC_PER_SEC)
 
-struct code_run {
+struct foreground_cell {
 	struct list link; /* in context->queue, or the running one */
 	struct code_context *context;
 	struct code_callbacks callbacks; /* done NULL: nobody waits */
@@ -26,7 +28,7 @@ struct code_run {
 	struct id cell;  /* the spec's */
 	bool begun;
 	bool earlier;     /* sent by an earlier daemon */
-	bool keep_tried;  /* code_run_keep() has written its row, or could not */
+	bool keep_tried;  /* foreground_cell_keep() has written its row, or could not */
 	int64_t began;    /* CLOCK_MONOTONIC */
 	int64_t deadline; /* CLOCK_BOOTTIME, 0 = none */
 };
@@ -83,7 +85,7 @@ void code_end_reason(const struct exec *exec, char *text, size_t room);
 /* It ended before it was ready: LANGUAGE_UNAVAILABLE or why. Calls `created`. */
 void code_start_failed(struct code_context *context, struct exec *exec);
 
-/* run.c */
+/* cells.c, cell_records.c */
 struct code_cell *code_cell_of(struct code_context *context, uint64_t number);
 void code_cell_clear(struct code_cell *cell);
 /* Of an earlier daemon's interpreter: what it said first, if it has said it. */
@@ -93,18 +95,18 @@ void code_read_records(struct code_context *context);
 void code_next(struct code_context *context);
 void code_interrupt(struct code_context *context);
 /* Something about the running cell has changed: who follows it is told. */
-void code_run_changed(struct code_context *context);
+void foreground_cell_changed(struct code_context *context);
 /* Can it be detached, that is: was it sent? */
-bool code_run_sent(const struct code_run *run);
+bool foreground_cell_sent(const struct foreground_cell *waited);
 /* Writes the row that detaching it needs, if it needs one. */
-NODISCARD int code_run_record(struct code_run *run, struct error *error);
+NODISCARD int foreground_cell_record(struct foreground_cell *waited, struct error *error);
 /* Writes that row where its interpreter would go on without us, so that the next daemon does not
  * end it. */
-void code_run_keep(struct code_context *context);
+void foreground_cell_keep(struct code_context *context);
 /* It is written: from now on nobody waits for it. */
-struct code_context *code_run_recorded(struct code_run *run);
+struct code_context *foreground_cell_recorded(struct foreground_cell *waited);
 /* The running cell is over; `error` where it was never run. */
-void code_run_finish(struct code_context *context, const struct error *error);
+void foreground_cell_finish(struct code_context *context, const struct error *error);
 /* All that wait are told. */
 void code_refuse_queue(struct code_context *context, const struct error *error);
 /* The driver broke the protocol. */

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/code/code_private.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 
 static void send_interrupt(struct code_context *context, bool tree)
 {
@@ -20,10 +20,10 @@ static void send_interrupt(struct code_context *context, bool tree)
 void code_interrupt(struct code_context *context)
 {
 	struct code_life *life = context->life;
-	struct code_run *run = context->running;
-	if (!run || life->interrupts > 0)
+	struct foreground_cell *waited = context->running;
+	if (!waited || life->interrupts > 0)
 		return;
-	code_cell_of(context, run->number)->interrupted = true;
+	code_cell_of(context, waited->number)->interrupted = true;
 	life->interrupts = 1;
 	life->interrupt_at = clock_boot() + CODE_GRACE_LEADER;
 	timers_wake_at(context->sandbox->core, life->interrupt_at);
@@ -56,11 +56,11 @@ static void interrupt_more(struct code_context *context, int64_t now)
 static int64_t check_context(struct code_context *context, int64_t now)
 {
 	struct code_life *life = context->life;
-	struct code_run *run = context->running;
+	struct foreground_cell *waited = context->running;
 	int64_t next = INT64_MAX;
 	if (life->created)
 		return life->ready_until;
-	if (!run || run->number == 0)
+	if (!waited || waited->number == 0)
 		return next;
 	/* While it is paused no time passes for it. */
 	if (context->sandbox->row.state != SANDBOX_RUNNING) {
@@ -70,19 +70,19 @@ static int64_t check_context(struct code_context *context, int64_t now)
 	}
 	if (life->held_at != 0) {
 		int64_t held = now - life->held_at;
-		run->deadline += run->deadline ? held : 0;
+		waited->deadline += waited->deadline ? held : 0;
 		life->interrupt_at += life->interrupt_at ? held : 0;
 		life->held_at = 0;
 	}
-	if (run->deadline != 0 && run->deadline <= now) {
-		run->deadline = 0;
-		code_cell_of(context, run->number)->timed_out = true;
+	if (waited->deadline != 0 && waited->deadline <= now) {
+		waited->deadline = 0;
+		code_cell_of(context, waited->number)->timed_out = true;
 		code_interrupt(context);
 	}
 	if (life->interrupt_at != 0 && life->interrupt_at <= now)
 		interrupt_more(context, now);
-	if (run->deadline != 0)
-		next = run->deadline;
+	if (waited->deadline != 0)
+		next = waited->deadline;
 	if (life->interrupt_at != 0)
 		next = MIN(next, life->interrupt_at);
 	return next;

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/code/code_private.h"
-#include "core/exec/run.h"
+#include "core/exec/foreground.h"
 #include "core/account/access.h"
 
 /* The control channel is lossless: it never holds more than one cell's results unread. */
@@ -339,8 +339,8 @@ static void main_changed(struct exec_watcher *watcher, struct exec *exec)
 	code_feed(context);
 	/* Once: a store that fails would be asked at every line that it prints. */
 	if (context->running && id_is_set(&context->running->cell) && !context->running->keep_tried)
-		code_run_keep(context);
-	code_run_changed(context);
+		foreground_cell_keep(context);
+	foreground_cell_changed(context);
 }
 
 static void control_settled(struct code_context *context)
@@ -437,16 +437,17 @@ static void look_for_languages(struct code_context *context, const struct error 
 					   "command -v python3 >/dev/null && echo python; command "
 					   "-v node >/dev/null && echo node; "
 					   "command -v bash >/dev/null && echo bash; :"};
-	static const struct run_callbacks callbacks = {.done = looked};
+	static const struct foreground_callbacks callbacks = {.done = looked};
 	struct exec_spec spec = {
 	    .argv = argv, .argc = 3, .timeout_ms = 5000, .context = &context->row.id};
 	struct looking *looking = calloc(1, sizeof(*looking));
-	struct run *run;
+	struct foreground *run;
 	struct error ignored;
 	if (!looking)
 		abort();
 	*looking = (struct looking){context->sandbox->core, context->row.id, *error};
-	if (run_start(context->sandbox, &spec, NULL, 0, &callbacks, looking, &run, &ignored) < 0) {
+	if (foreground_start(context->sandbox, &spec, NULL, 0, &callbacks, looking, &run,
+			     &ignored) < 0) {
 		created_failed(looking->core, &looking->context, error);
 		free(looking);
 	}

@@ -1,11 +1,13 @@
-/* Execs: begun, followed, fed, signalled, found again. Called by the edges; blocks for the store
- * and for two small files only. What the init says of them is in frames.c, their logs in
- * log.c. */
+/* Execs: their records, those who follow them, how they are found again, what is said of them in
+ * words and numbers that every edge shares. Called by the edges; blocks for the store only. They
+ * are begun in start.c; what goes to them is in input.c, what the init says of them in frames.c,
+ * their output in log.c. */
 #include "core/exec/exec.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -14,10 +16,8 @@
 #include "core/code/code.h"
 #include "core/core_private.h"
 
-#define COMMAND_MAX 1024
-#define SIGNAL_BIT(signal) (1ULL << ((signal)-1))
-/* A lossless exec needs a ring to go round in. */
-#define LOSSLESS_TAIL_MIN (64 * KIB)
+#define SIGNAL_MAX 64
+#define TIMED_OUT_CODE 124 /* as timeout(1) */
 
 struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 {
@@ -26,7 +26,6 @@ struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 		abort();
 	exec->sandbox = sandbox;
 	exec->row = *row;
-	exec->stage = exec_stage_of(row->state);
 	*row = (struct exec_row){0};
 	exec->logs[0].fd = exec->logs[1].fd = -1;
 	exec->oom_kills_before = OOM_KILLS_UNKNOWN;
@@ -85,6 +84,11 @@ bool sandbox_has_running_exec(const struct sandbox *sandbox)
 	return false;
 }
 
+uint64_t exec_total(const struct exec *exec, enum exec_stream stream)
+{
+	return stream == EXEC_STDOUT ? exec->row.out_total : exec->row.err_total;
+}
+
 void exec_watch(struct exec *exec, struct exec_watcher *watcher)
 {
 	watcher->exec = exec;
@@ -107,15 +111,6 @@ void exec_unwatch(struct exec_watcher *watcher)
 		exec_logs_close(exec);
 }
 
-/* For those who follow the whole sandbox. Each may leave in its call, no other. */
-static void tell_listeners(struct exec *exec)
-{
-	list_each (&exec->sandbox->life->exec_listeners, node) {
-		struct exec_listener *listener = list_entry(node, struct exec_listener, link);
-		listener->changed(listener, exec);
-	}
-}
-
 void exec_notify(struct exec *exec)
 {
 	/* A callback may remove any watcher, and add new ones, and all must stay in the list: the
@@ -125,7 +120,11 @@ void exec_notify(struct exec *exec)
 	exec->telling++;
 	if (exec_ended(exec))
 		sandbox_notify(exec->sandbox);
-	tell_listeners(exec);
+	/* Those who follow the whole sandbox. Each may leave in its call, no other. */
+	list_each (&exec->sandbox->life->exec_listeners, node) {
+		struct exec_listener *listener = list_entry(node, struct exec_listener, link);
+		listener->changed(listener, exec);
+	}
 	while (!list_empty(&exec->watchers)) {
 		struct exec_watcher *watcher =
 		    list_entry(exec->watchers.next, struct exec_watcher, link);
@@ -149,12 +148,6 @@ void exec_unlisten(struct exec_listener *listener)
 	list_remove(&listener->link);
 }
 
-static bool pinned(const struct exec *exec)
-{
-	return exec->stage != EXEC_STAGE_OVER || exec->telling || exec->row.left_running > 0 ||
-	       !list_empty(&exec->watchers) || !list_empty(&exec->left_queries);
-}
-
 void exec_trim(struct sandbox *sandbox)
 {
 	uint32_t kept = 0;
@@ -162,7 +155,10 @@ void exec_trim(struct sandbox *sandbox)
 	for (struct list *node = sandbox->execs.previous; node != &sandbox->execs; node = before) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		before = node->previous;
-		if (!pinned(exec) && ++kept > EXECS_KEPT)
+		bool pinned = exec->stage != EXEC_STAGE_OVER || exec->telling ||
+			      exec->row.left_running > 0 || !list_empty(&exec->watchers) ||
+			      !list_empty(&exec->left_queries);
+		if (!pinned && ++kept > EXECS_KEPT)
 			exec_free(exec);
 	}
 }
@@ -187,6 +183,7 @@ int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, s
 		return error_set(error, ERROR_EXEC_NOT_FOUND, "sandbox `%s` has no exec `%s`",
 				 sandbox->row.id.text, id);
 	struct exec *exec = exec_new(sandbox, &row);
+	exec->stage = exec_stage_of(exec->row.state);
 	/* An old one: it stands before the others, and goes first. */
 	list_remove(&exec->link);
 	list_append(sandbox->execs.next, &exec->link);
@@ -238,12 +235,13 @@ int exec_load_live(struct sandbox *sandbox, struct error *error)
 		struct live_row *loaded = list_entry(rows.next, struct live_row, link);
 		list_remove(&loaded->link);
 		struct exec *exec = exec_new(sandbox, &loaded->row);
+		exec->stage = exec_stage_of(exec->row.state);
 		/* How much of its input the old daemon had sent on nobody knows; the driver of a
 		 * code context copes with that. */
 		exec->stdin_broken = !id_is_set(&exec->row.context);
 		/* Of its time-out the init knows the rest; the whole of it once more is surely
 		 * enough, however long it was paused. */
-		if (!exec_ended(exec))
+		if (!exec_ended(exec) && exec->row.timeout_ms > 0)
 			exec_watch_time(exec);
 		activity_exec_loaded(exec);
 		free(loaded);
@@ -251,382 +249,6 @@ int exec_load_live(struct sandbox *sandbox, struct error *error)
 	sandbox->life->exec_rows = live.count;
 	sandbox->life->log_bytes = live.log_bytes;
 	return result;
-}
-
-static int append_packed(struct buffer *packed, const char *text, struct error *error)
-{
-	if (buffer_append(packed, text, strlen(text) + 1) < 0)
-		return error_set(error, ERROR_TOO_LARGE,
-				 "arguments and environment of a command are at most %d bytes",
-				 EXEC_REQUEST_BYTES_MAX);
-	return 0;
-}
-
-static int pack_argv(const struct exec_spec *spec, struct buffer *packed, struct error *error)
-{
-	if (spec->argc == 0 || !spec->argv[0][0])
-		return error_set(error, ERROR_INVALID, "there is no command to run");
-	if (spec->argc > EXEC_ARGV_MAX)
-		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "the command has %zu arguments; at most %d are allowed",
-				 spec->argc, EXEC_ARGV_MAX);
-	for (size_t i = 0; i < spec->argc; i++)
-		if (append_packed(packed, spec->argv[i], error) < 0)
-			return -1;
-	return 0;
-}
-
-static int pack_environment(const struct exec_spec *spec, struct buffer *packed,
-			    struct error *error)
-{
-	if (spec->environment_count > EXEC_ENV_MAX)
-		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "env has %zu entries; at most %d are allowed",
-				 spec->environment_count, EXEC_ENV_MAX);
-	for (size_t i = 0; i < spec->environment_count; i++) {
-		const struct pair *pair = &spec->environment[i];
-		if (!*pair->key || strchr(pair->key, '='))
-			return error_set(error, ERROR_INVALID,
-					 "env: a name must not be empty or hold `=`: `%.64s`",
-					 pair->key);
-		if (buffer_append_text(packed, pair->key) < 0 ||
-		    buffer_append_text(packed, "=") < 0 ||
-		    append_packed(packed, pair->value, error) < 0)
-			return error_set(error, ERROR_TOO_LARGE, "env is longer than %d bytes",
-					 EXEC_REQUEST_BYTES_MAX);
-	}
-	return 0;
-}
-
-/* What the sandbox's own environment has on the wire: the init of one from the pool was told of
- * none. */
-static struct bytes own_environment(const struct sandbox *sandbox)
-{
-	const struct sandbox_row *row = &sandbox->row;
-	if (row->boot_origin != ORIGIN_POOL)
-		return (struct bytes){NULL, 0};
-	return (struct bytes){(const uint8_t *)row->environment, row->environment_size};
-}
-
-/* The whole EXEC payload. */
-static int encode(const struct sandbox *sandbox, const struct exec_spec *spec,
-		  struct buffer *payload, struct error *error)
-{
-	struct bytes own = own_environment(sandbox);
-	DONE_BUFFER struct buffer argv = BUFFER(EXEC_REQUEST_BYTES_MAX);
-	DONE_BUFFER struct buffer environment = BUFFER(own.size + EXEC_REQUEST_BYTES_MAX);
-	struct exec_request request = {
-	    .flags = spec->flags | EXEC_LOG,
-	    .timeout_ms = spec->timeout_ms,
-	    .rows = spec->rows,
-	    .columns = spec->columns,
-	    .argc = (uint32_t)spec->argc,
-	    .environment_count = (uint32_t)spec->environment_count,
-	    .limit_count = (uint32_t)spec->limit_count,
-	};
-	if (spec->flags & ~(uint32_t)(EXEC_TTY | EXEC_STDIN | EXEC_LOSSLESS))
-		return error_set(error, ERROR_INVALID, "an unknown flag is set");
-	if (spec->user && text_copy(request.user, sizeof(request.user), spec->user) < 0)
-		return error_set(error, ERROR_BAD_USER, "the user's name is too long");
-	size_t cwd = spec->cwd ? strlen(spec->cwd) : 0;
-	if (cwd >= GUEST_PATH_MAX)
-		return error_set(error, ERROR_BAD_CWD, "the working directory's path is too long");
-	if (spec->limit_count > EXEC_RUNLIMITS_MAX)
-		return error_set(error, ERROR_LIMIT_EXCEEDED, "there are more than %d rlimits",
-				 EXEC_RUNLIMITS_MAX);
-	if (own.size > 0 && buffer_append(&environment, own.data, own.size) < 0)
-		abort();
-	for (size_t at = 0; packed_next(own, &at);)
-		request.environment_count++;
-	if (pack_argv(spec, &argv, error) < 0 || pack_environment(spec, &environment, error) < 0)
-		return -1;
-	for (size_t i = 0; i < spec->limit_count; i++)
-		request.limits[i] = spec->limits[i];
-	request.cwd = (struct bytes){(const uint8_t *)spec->cwd, cwd};
-	request.argv = (struct bytes){(const uint8_t *)argv.data, argv.size};
-	request.environment = (struct bytes){(const uint8_t *)environment.data, environment.size};
-	if (buffer_reserve(payload, FRAME_PAYLOAD_MAX) < 0)
-		abort();
-	struct writer writer = writer_on(payload->data, FRAME_PAYLOAD_MAX);
-	exec_request_write(&writer, &request);
-	int64_t size = writer_finish(&writer);
-	if (size < 0 || size > (int64_t)(own.size + EXEC_REQUEST_BYTES_MAX))
-		return error_set(error, ERROR_TOO_LARGE,
-				 "the command with its environment is longer than %d bytes",
-				 EXEC_REQUEST_BYTES_MAX);
-	buffer_grow(payload, (size_t)size);
-	return 0;
-}
-
-/* For people: the arguments with blanks between, cut to 1 KiB. */
-static char *command_text(const struct exec_spec *spec)
-{
-	char text[COMMAND_MAX + 1];
-	size_t used = 0;
-	if (spec->title)
-		return text_duplicate(spec->title);
-	for (size_t i = 0; i < spec->argc && used < COMMAND_MAX; i++) {
-		if (i > 0)
-			text[used++] = ' ';
-		size_t length = MIN(strlen(spec->argv[i]), COMMAND_MAX - used);
-		memcpy(text + used, spec->argv[i], length);
-		used += length;
-	}
-	text[text_utf8_prefix(text, used)] = '\0';
-	return text_duplicate(text);
-}
-
-static int check_retention(const struct sandbox *sandbox, const struct exec_spec *spec,
-			   struct exec_row *row, struct error *error)
-{
-	const struct config *config = &sandbox->core->config;
-	row->head = spec->head ? spec->head : config->output_head;
-	row->tail = spec->tail ? spec->tail : config->output_tail;
-	bool asked = spec->head || spec->tail;
-	/* Who asks for one of them has said nothing about the other. */
-	if (asked && !spec->tail)
-		row->tail = MIN(row->tail, config->output_max - MIN(row->head, config->output_max));
-	if (asked && !spec->head)
-		row->head = MIN(row->head, config->output_max - MIN(row->tail, config->output_max));
-	if (row->head > OUTPUT_KEEP_MAX || row->tail > OUTPUT_KEEP_MAX ||
-	    (asked && row->head + row->tail > config->output_max))
-		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "output of %llu + %llu bytes is to be kept; this host allows %llu "
-				 "in all (output_max)",
-				 (unsigned long long)row->head, (unsigned long long)row->tail,
-				 (unsigned long long)config->output_max);
-	if (row->head + row->tail == 0)
-		row->head = OUTPUT_HEAD_DEFAULT;
-	exec_logs_fit(sandbox, row);
-	if (spec->flags & EXEC_LOSSLESS)
-		row->tail = MAX(row->tail, LOSSLESS_TAIL_MIN);
-	return 0;
-}
-
-/* How many the init knows: those that run, and ended ones with processes left. */
-static uint32_t known_to_init(const struct sandbox *sandbox)
-{
-	uint32_t count = 0;
-	list_each (&sandbox->execs, node) {
-		struct exec *exec = list_entry(node, struct exec, link);
-		count += !exec_ended(exec) || exec->row.left_running > 0;
-	}
-	return count;
-}
-
-static int check_sandbox(const struct sandbox *sandbox, struct error *error)
-{
-	if (sandbox->row.state != SANDBOX_RUNNING)
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is %s",
-				 sandbox->row.id.text,
-				 sandbox_state_name((enum sandbox_state)sandbox->row.state));
-	if (!sandbox->guest_ready)
-		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
-				 sandbox->row.id.text);
-	if (sandbox->row.drain_wall != 0)
-		return error_set(error, ERROR_SANDBOX_DRAINING,
-				 "sandbox `%s` is being drained and takes no new commands",
-				 sandbox->row.id.text);
-	if (known_to_init(sandbox) >= EXEC_PER_SANDBOX_MAX)
-		return error_set(error, ERROR_BUSY,
-				 "sandbox `%s` runs %d commands already, the most it may",
-				 sandbox->row.id.text, EXEC_PER_SANDBOX_MAX);
-	return 0;
-}
-
-/* Logs, row, frame, in this order; what was made is removed again when the next fails. */
-static int begin(struct exec *exec, const struct buffer *payload, struct error *error)
-{
-	struct sandbox *sandbox = exec->sandbox;
-	struct store *store = sandbox->core->store;
-	if (exec_logs_create(exec, error) < 0)
-		return -1;
-	if (store_exec_insert(store, &exec->row, error) < 0) {
-		exec_logs_unlink(sandbox, &exec->row.id);
-		return -1;
-	}
-	const int fds[2] = {exec->logs[0].fd, exec->logs[1].fd};
-	if (sandbox_send(sandbox, FRAME_EXEC, exec->row.key, payload->data, payload->size, fds,
-			 exec->row.flags & EXEC_TTY ? 1 : 2, error) < 0) {
-		struct error ignored;
-		exec_logs_unlink(sandbox, &exec->row.id);
-		if (store_exec_delete(store, &sandbox->row.id, &exec->row.id, &ignored) < 0)
-			log_warning("exec %s: %s", exec->row.id.text, ignored.message);
-		return -1;
-	}
-	sandbox->life->exec_rows++;
-	return 0;
-}
-
-int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exec **ret_exec,
-	       struct error *error)
-{
-	struct core *core = sandbox->core;
-	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
-	struct exec_row row = {
-	    .id = id_is_set(&spec->id) ? spec->id : id_new(),
-	    .sandbox = sandbox->row.id,
-	    .state = EXEC_STARTING,
-	    .flags = spec->flags,
-	    .started_wall = clock_wall(),
-	    .timeout_ms = spec->timeout_ms,
-	};
-	if (spec->principal)
-		row.token = spec->principal->token;
-	if (spec->context)
-		row.context = *spec->context;
-	if (check_sandbox(sandbox, error) < 0 || check_retention(sandbox, spec, &row, error) < 0 ||
-	    encode(sandbox, spec, &payload, error) < 0 ||
-	    /* Code counts by the piece (core/code/run.c), and a context by its start
-	       (core/code/code.c). */
-	    (!spec->context && budget_check_exec(sandbox, spec->principal, error) < 0))
-		return -1;
-	row.key = core->next_exec_key++;
-	row.command = command_text(spec);
-	struct exec *exec = exec_new(sandbox, &row);
-	exec->stdin_credit = spec->flags & EXEC_STDIN ? FILE_WINDOW : 0;
-	exec->stdin_closed = !(spec->flags & EXEC_STDIN);
-	exec_watch_time(exec);
-	if (sandbox->life->counters_known)
-		exec->oom_kills_before = sandbox->counters.oom_kills;
-	if (begin(exec, &payload, error) < 0) {
-		exec_free(exec);
-		return -1;
-	}
-	if (!spec->context)
-		budget_count_exec(sandbox);
-	activity_exec_started(exec, spec->principal, spec);
-	sandbox_touch(sandbox);
-	*ret_exec = exec;
-	return 0;
-}
-
-static int has_ended(const struct exec *exec, struct error *error)
-{
-	return error_set(error, ERROR_SANDBOX_STATE, "exec `%s` has ended", exec->row.id.text);
-}
-
-ssize_t exec_stdin(struct exec *exec, const void *data, size_t size, struct error *error)
-{
-	struct sandbox *sandbox = exec->sandbox;
-	const char *from = data;
-	size_t taken = 0;
-	if (exec_ended(exec))
-		return has_ended(exec, error);
-	if (exec->stdin_closed)
-		return error_set(error, ERROR_INVALID, "exec `%s` has no open standard input",
-				 exec->row.id.text);
-	if (exec->stdin_broken)
-		return error_set(error, ERROR_GUEST_GONE,
-				 "the connection to the sandbox was lost while exec `%s` was being "
-				 "fed; its input is not whole",
-				 exec->row.id.text);
-	while (taken < size && exec->stdin_credit > 0) {
-		if (sandbox->guest && guest_link_room(sandbox->guest) == 0)
-			break;
-		size_t part = MIN(MIN(size - taken, exec->stdin_credit), FILE_CHUNK_MAX);
-		if (sandbox_send(sandbox, FRAME_STDIN, exec->row.key, from + taken, part, NULL, 0,
-				 error) < 0)
-			return -1;
-		exec->stdin_credit -= part;
-		taken += part;
-	}
-	exec->stdin_wanted = taken < size;
-	return (ssize_t)taken;
-}
-
-int exec_stdin_close(struct exec *exec, struct error *error)
-{
-	if (exec->stdin_closed || exec_ended(exec))
-		return 0;
-	if (sandbox_send(exec->sandbox, FRAME_STDIN_CLOSE, exec->row.key, NULL, 0, NULL, 0, error) <
-	    0)
-		return -1;
-	exec->stdin_closed = true;
-	return 0;
-}
-
-static int send_signal(struct exec *exec, int signal, enum signal_scope scope, struct error *error)
-{
-	uint8_t room[8];
-	struct writer writer = writer_on(room, sizeof(room));
-	struct signal_request request = {.signal = (uint32_t)signal, .scope = scope};
-	signal_request_write(&writer, &request);
-	return sandbox_send(exec->sandbox, FRAME_SIGNAL, exec->row.key, room, writer.size, NULL, 0,
-			    error);
-}
-
-/* Nothing is there yet that could get it: it goes when the command runs, and never when it does
- * not come to that. As with pending signals, one that stops and one that continues undo each
- * other. */
-static void hold_signal(struct exec *exec, int signal, enum signal_scope scope)
-{
-	const uint64_t stops =
-	    SIGNAL_BIT(SIGSTOP) | SIGNAL_BIT(SIGTSTP) | SIGNAL_BIT(SIGTTIN) | SIGNAL_BIT(SIGTTOU);
-	uint64_t undone = 0;
-	if (signal == SIGCONT)
-		undone = stops;
-	else if (SIGNAL_BIT(signal) & stops)
-		undone = SIGNAL_BIT(SIGCONT);
-	exec->held_signals[SIGNAL_LEADER] &= ~undone;
-	exec->held_signals[SIGNAL_TREE] &= ~undone;
-	exec->held_signals[scope] |= SIGNAL_BIT(signal);
-}
-
-void exec_send_held(struct exec *exec)
-{
-	struct error error;
-	for (int signal = 1; signal <= 64; signal++) {
-		for (int scope = SIGNAL_LEADER; scope <= SIGNAL_TREE; scope++) {
-			if (!(exec->held_signals[scope] & SIGNAL_BIT(signal)))
-				continue;
-			if (send_signal(exec, signal, (enum signal_scope)scope, &error) < 0) {
-				/* What is left goes when the link is back. */
-				log_info("exec %s: signal %d: %s", exec->row.id.text, signal,
-					 error.message);
-				return;
-			}
-			exec->held_signals[scope] &= ~SIGNAL_BIT(signal);
-		}
-	}
-}
-
-int exec_signal(struct exec *exec, const struct principal *principal, int signal,
-		enum signal_scope scope, struct error *error)
-{
-	if (signal < 1 || signal > 64)
-		return error_set(error, ERROR_INVALID, "there is no signal %d", signal);
-	/* What it left running can still be ended. */
-	if (exec_ended(exec) && (scope != SIGNAL_TREE || exec->row.left_running == 0))
-		return has_ended(exec, error);
-	/* The init can cancel one that has not begun, and no more. */
-	if (exec->row.state == EXEC_STARTING && !(scope == SIGNAL_TREE && signal == SIGKILL))
-		hold_signal(exec, signal, scope);
-	else if (send_signal(exec, signal, scope, error) < 0)
-		return -1;
-	const char *name = sigabbrev_np(signal);
-	/* Of code its entries tell: code.ran has `interrupted`. */
-	if (id_is_set(&exec->row.context))
-		return 0;
-	const char *leader = exec->row.flags & EXEC_TTY ? "foreground" : "leader";
-	ACTIVITY(exec->sandbox, ACTIVITY_EXEC_SIGNALLED, principal, &exec->row.id,
-		 {"signal", name ? name : "?"}, {"scope", scope == SIGNAL_TREE ? "tree" : leader});
-	return 0;
-}
-
-int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error *error)
-{
-	uint8_t room[4];
-	struct writer writer = writer_on(room, sizeof(room));
-	if (!(exec->row.flags & EXEC_TTY))
-		return error_set(error, ERROR_INVALID, "exec `%s` has no terminal",
-				 exec->row.id.text);
-	if (exec_ended(exec))
-		return has_ended(exec, error);
-	write_u16(&writer, rows);
-	write_u16(&writer, columns);
-	return sandbox_send(exec->sandbox, FRAME_RESIZE, exec->row.key, room, sizeof(room), NULL, 0,
-			    error);
 }
 
 /* What every consumer of a stream has. Where there is none: what was acknowledged before, or all
@@ -700,18 +322,6 @@ void exec_watcher_consumed(struct exec_watcher *watcher, enum exec_stream stream
 	exec_acknowledge(exec);
 }
 
-/* Room in the link's queue again, or a link again. */
-void exec_drained(struct sandbox *sandbox)
-{
-	list_each (&sandbox->execs, node) {
-		struct exec *exec = list_entry(node, struct exec, link);
-		if (!exec->stdin_wanted || exec_ended(exec))
-			continue;
-		exec->stdin_wanted = false;
-		exec_notify(exec);
-	}
-}
-
 void exec_link_lost(struct sandbox *sandbox)
 {
 	struct error error;
@@ -755,4 +365,154 @@ void exec_forget_all(struct sandbox *sandbox)
 	code_forget_all(sandbox);
 	while (!list_empty(&sandbox->execs))
 		exec_forget(list_entry(sandbox->execs.next, struct exec, link));
+}
+
+/* --- words and numbers --- */
+
+void exec_start_error(const struct exec *exec, struct error *ret_error)
+{
+	error_set(ret_error, (enum error_kind)exec->row.error_kind, "%s",
+		  exec->row.error_message ? exec->row.error_message
+					  : "the command could not be started");
+}
+
+int exec_exit_code(const struct exec_row *row)
+{
+	switch ((enum exec_end)row->end) {
+	case EXEC_END_EXITED:
+		return (int)row->code;
+	case EXEC_END_SIGNALED:
+	case EXEC_END_CANCELLED:
+	case EXEC_END_TOO_MANY_PROCESSES:
+		return 128 + (int)row->code;
+	case EXEC_END_TIMED_OUT:
+		return TIMED_OUT_CODE;
+	case EXEC_END_LOST:
+		break;
+	}
+	return -1;
+}
+
+const char *exec_state_name(uint32_t state)
+{
+	return state == EXEC_STARTING  ? "starting"
+	       : state == EXEC_RUNNING ? "running"
+	       : state == EXEC_ENDED   ? "ended"
+				       : "failed";
+}
+
+const char *exec_state_text(const struct exec_row *row)
+{
+	if (row->state != EXEC_ENDED)
+		return exec_state_name(row->state);
+	switch ((enum exec_end)row->end) {
+	case EXEC_END_EXITED:
+		return "exited";
+	case EXEC_END_SIGNALED:
+	case EXEC_END_TOO_MANY_PROCESSES:
+		return "killed";
+	case EXEC_END_CANCELLED:
+		return "cancelled";
+	case EXEC_END_TIMED_OUT:
+		return "timed_out";
+	case EXEC_END_LOST:
+		break;
+	}
+	return "lost";
+}
+
+int signal_by_name(const char *name)
+{
+	uint64_t number;
+	if (text_to_u64(name, 1, SIGNAL_MAX, &number) == 0)
+		return (int)number;
+	if (strncasecmp(name, "SIG", 3) == 0)
+		name += 3;
+	for (int i = 1; i < NSIG; i++) {
+		const char *known = sigabbrev_np(i);
+		if (known && strcasecmp(known, name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+void shell_argv(const char *command, const char *argv[4])
+{
+	argv[0] = "/bin/sh";
+	argv[1] = "-c";
+	argv[2] = command;
+	argv[3] = NULL;
+}
+
+/* --- its life as a table --- */
+
+#define TRANSITION(from, event, to, action)                                                        \
+	{                                                                                          \
+		EXEC_STAGE_##from, EXEC_EVENT_##event, EXEC_STAGE_##to, EXEC_ACTION_##action       \
+	}
+
+static const struct {
+	enum exec_stage from;
+	enum exec_event event;
+	enum exec_stage to;
+	enum exec_action action;
+} transitions[] = {
+    TRANSITION(STARTING, STARTED, RUNNING, RUN),
+    TRANSITION(STARTING, START_FAILED, SAVING, FAIL),
+    TRANSITION(STARTING, LISTED, RUNNING, RUN),
+    TRANSITION(STARTING, UNLISTED, SAVING, FAIL),
+    TRANSITION(STARTING, EXITED, SAVING, END), /* its start was told to an earlier connection */
+    TRANSITION(STARTING, KILLED, ASKING, ASK),
+    TRANSITION(STARTING, GONE, STARTING, BREAK),
+    TRANSITION(STARTING, OVERDUE, SAVING, GIVE_UP),
+    TRANSITION(STARTING, LOST, SAVING, LOSE),
+
+    TRANSITION(RUNNING, STARTED, RUNNING, BREAK),
+    TRANSITION(RUNNING, START_FAILED, RUNNING, BREAK),
+    TRANSITION(RUNNING, UNLISTED, SAVING, LOSE),
+    TRANSITION(RUNNING, EXITED, SAVING, END),
+    TRANSITION(RUNNING, KILLED, ASKING, ASK),
+    TRANSITION(RUNNING, GONE, RUNNING, BREAK),
+    TRANSITION(RUNNING, OVERDUE, SAVING, GIVE_UP),
+    TRANSITION(RUNNING, LOST, SAVING, LOSE),
+
+    TRANSITION(ASKING, STARTED, ASKING, BREAK),
+    TRANSITION(ASKING, START_FAILED, ASKING, BREAK),
+    TRANSITION(ASKING, COUNTED, SAVING, END),
+    TRANSITION(ASKING, LOST, SAVING, END),
+
+    TRANSITION(SAVING, STARTED, SAVING, BREAK),
+    TRANSITION(SAVING, START_FAILED, SAVING, BREAK),
+    TRANSITION(SAVING, HASHING, HASHING, NONE),
+    TRANSITION(SAVING, SAVED, OVER, FORGET),
+    TRANSITION(SAVING, NOT_SAVED, UNSAVED, RETRY),
+
+    TRANSITION(HASHING, STARTED, HASHING, BREAK),
+    TRANSITION(HASHING, START_FAILED, HASHING, BREAK),
+    TRANSITION(HASHING, HASHED, SAVING, SAVE),
+
+    TRANSITION(UNSAVED, STARTED, UNSAVED, BREAK),
+    TRANSITION(UNSAVED, START_FAILED, UNSAVED, BREAK),
+    TRANSITION(UNSAVED, SAVED, OVER, FORGET),
+
+    TRANSITION(OVER, STARTED, OVER, BREAK),
+    TRANSITION(OVER, START_FAILED, OVER, BREAK),
+};
+
+enum exec_stage exec_stage_of(uint32_t state)
+{
+	return state == EXEC_STARTING  ? EXEC_STAGE_STARTING
+	       : state == EXEC_RUNNING ? EXEC_STAGE_RUNNING
+				       : EXEC_STAGE_OVER;
+}
+
+enum exec_action exec_stage_step(enum exec_stage *stage, enum exec_event event)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(transitions); i++) {
+		if (transitions[i].from != *stage || transitions[i].event != event)
+			continue;
+		*stage = transitions[i].to;
+		return transitions[i].action;
+	}
+	return EXEC_ACTION_NONE;
 }

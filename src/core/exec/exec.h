@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/buffer.h"
 #include "core/exec/stage.h"
 #include "core/sandbox/sandbox.h"
 #include "proto/init_messages.h"
@@ -110,8 +111,8 @@ bool exec_has_consumer(const struct exec *exec);
 
 /* Forgets an ended one: its record and its logs. Whoever watches it is told. SANDBOX_STATE while it
  * runs, or while its end is still to be told or written: so in every callback about this exec (of a
- * watcher, of a listener, `done` of a run), where exec_purge() is the way. The exec is gone when it
- * returns 0, and as it was when it does not. */
+ * watcher, of a listener, `done` of a foreground exec), where exec_purge() is the way. The exec is
+ * gone when it returns 0, and as it was when it does not. */
 NODISCARD int exec_remove(struct exec *exec, const struct principal *principal,
 			  struct error *error);
 /* Kills it where it runs, and forgets it as soon as it has ended, in a turn of its own: from
@@ -156,6 +157,63 @@ NODISCARD int exec_left_running(struct exec *exec,
 				void (*done)(void *data, const struct left_process *processes,
 					     size_t count, const struct error *error),
 				void *data, struct error *error);
+
+/* Asks which descendants of an ended exec still run (nobody is asked where none do), then calls
+ * back, at once or later, also when the answer cannot be had. */
+void exec_finish(struct exec *exec,
+		 void (*done)(void *data, const struct left_process *processes, size_t count),
+		 void *data);
+/* Why an exec that is EXEC_FAILED could not be started. */
+void exec_start_error(const struct exec *exec, struct error *ret_error);
+/* Kills it with every process it started; while its sandbox cannot be reached, as soon as it can.
+ */
+void exec_cancel(struct exec *exec, const struct principal *principal);
+/* The terminal's line is cut, or the client of a command is gone: SIGHUP to its whole tree, as
+ * above across a lost connection. */
+void exec_hang_up(struct exec *exec, const struct principal *principal);
+/* Bytes of its standard input were lost on the way, with the connection to the sandbox: what runs
+ * has half an input. error says so. */
+bool stdin_lost(const struct exec *exec, struct error *error);
+/* Feeds bytes to an exec as it takes them, then closes its standard input, across a lost
+ * connection. Where bytes got lost with it the exec is cancelled. Takes the data; outlives the
+ * request. */
+void stdin_feed(struct exec *exec, char *data, size_t size);
+
+/* --- output for an answer --- */
+
+/* The first and the last bytes of [begin, end) of a stream, cut at line ends where there are any
+ * near the cut and never inside a UTF-8 character: what fits into head_max and tail_max, with what
+ * was left out between. All of it is in the head when nothing was. */
+struct output_cut {
+	struct buffer head, tail; /* tail is empty when nothing was left out */
+	uint64_t total;           /* end - begin */
+	uint64_t omitted;         /* bytes between head and tail */
+	uint64_t tail_offset;     /* where the tail begins, in the stream */
+};
+NODISCARD int output_cut(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
+			 uint64_t head_max, uint64_t tail_max, struct output_cut *ret_cut,
+			 struct error *error);
+void output_cut_done(struct output_cut *cut);
+/* Bytes at the start of a text that are the rest of a character which began before it. */
+size_t utf8_rest(const char *text, size_t size);
+
+/* --- words and numbers --- */
+
+/* As a shell would say it: 128 + n after signal n, 124 after a time-out, -1 when nobody knows. */
+int exec_exit_code(const struct exec_row *row);
+/* "starting", "running", "ended", "failed". */
+const char *exec_state_name(uint32_t state);
+/* The same, and how it ended: "exited", "killed", "cancelled", "timed_out", "lost". */
+const char *exec_state_text(const struct exec_row *row);
+/* Of an exec that ended with EXEC_END_TOO_MANY_PROCESSES. */
+#define EXEC_TOO_MANY_PROCESSES "it kept asking for processes beyond the sandbox's limit"
+/* "TERM", "SIGTERM" or "15"; -1: no such signal. */
+int signal_by_name(const char *name);
+/* How a shell command is run: argv (three words and NULL) is of static storage but for the command,
+ * which is borrowed. */
+void shell_argv(const char *command, const char *argv[4]);
+
+/* --- core/ alone --- */
 
 /* Called by core/sandbox/link.c. */
 NODISCARD int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame,

@@ -12,21 +12,15 @@
 #include "base/text.h"
 #include "core/core_private.h"
 
-#define LEFT_PROCESSES_MAX 1024
 #define COUNTERS_TIMEOUT_MS 2000
 
-static int broken(struct error *error, const char *what)
+int frame_broken(struct error *error, const char *what)
 {
 	return error_set(error, ERROR_GUEST_PROTOCOL, "the sandbox's init broke the protocol: %s",
 			 what);
 }
 
-uint64_t exec_total(const struct exec *exec, enum exec_stream stream)
-{
-	return stream == EXEC_STDOUT ? exec->row.out_total : exec->row.err_total;
-}
-
-static void send_forget(struct sandbox *sandbox, uint64_t key)
+static void exec_send_forget(struct sandbox *sandbox, uint64_t key)
 {
 	struct error error;
 	if (sandbox->guest &&
@@ -35,7 +29,7 @@ static void send_forget(struct sandbox *sandbox, uint64_t key)
 }
 
 /* True when it is in the store. */
-static bool store_exec(struct exec *exec)
+static bool exec_store(struct exec *exec)
 {
 	struct error error;
 	if (store_exec_update(exec->sandbox->core->store, &exec->row, &error) >= 0)
@@ -44,7 +38,7 @@ static bool store_exec(struct exec *exec)
 	return false;
 }
 
-static void take_totals(struct exec *exec, const struct output_totals *totals)
+static void exec_take_totals(struct exec *exec, const struct output_totals *totals)
 {
 	/* A number that JSON can carry, whatever the guest says. */
 	exec->row.out_total = MIN(totals->out, (uint64_t)INT64_MAX);
@@ -54,7 +48,7 @@ static void take_totals(struct exec *exec, const struct output_totals *totals)
 		exec_acknowledge(exec);
 }
 
-static int write_exec(void *data, struct error *error)
+static int exec_write_row(void *data, struct error *error)
 {
 	struct exec *exec = data;
 	return store_exec_update(exec->sandbox->core->store, &exec->row, error);
@@ -66,9 +60,9 @@ void exec_save_end(struct exec *exec)
 	struct sandbox_life *life = sandbox->life;
 	struct error error;
 	activity_exec_ended(exec);
-	if (activity_save(sandbox->core, write_exec, exec, &error) >= 0) {
+	if (activity_save(sandbox->core, exec_write_row, exec, &error) >= 0) {
 		exec_stage_step(&exec->stage, EXEC_EVENT_SAVED);
-		send_forget(sandbox, exec->row.key);
+		exec_send_forget(sandbox, exec->row.key);
 		return;
 	}
 	log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
@@ -82,7 +76,7 @@ void exec_save_end(struct exec *exec)
 /* The end is known: everybody is told, and it is written. In this order, since whoever waits need
  * not wait for the store too: the init keeps the result until FORGET, so that a daemon which dies
  * in between leaves it to be asked for again. */
-static void finish(struct exec *exec)
+static void exec_tell_end(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
 	exec->stdin_closed = true;
@@ -106,15 +100,15 @@ bool exec_save_again(struct sandbox *sandbox)
 		struct exec *exec = list_entry(node, struct exec, link);
 		if (exec->stage != EXEC_STAGE_UNSAVED)
 			continue;
-		if (!store_exec(exec))
+		if (!exec_store(exec))
 			return false;
 		exec_stage_step(&exec->stage, EXEC_EVENT_SAVED);
-		send_forget(sandbox, exec->row.key);
+		exec_send_forget(sandbox, exec->row.key);
 	}
 	return true;
 }
 
-static void end_with_result(struct exec *exec, const struct exec_result *result)
+static void exec_end(struct exec *exec, const struct exec_result *result)
 {
 	const uint64_t most = INT64_MAX;
 	struct exec_row *row = &exec->row;
@@ -128,13 +122,13 @@ static void end_with_result(struct exec *exec, const struct exec_result *result)
 	if (result->end == EXEC_END_LOST && !row->error_message)
 		row->error_message =
 		    text_duplicate("what watched over it was killed inside the sandbox");
-	take_totals(exec, &result->totals);
+	exec_take_totals(exec, &result->totals);
 	histogram_add(&statistics.execs, (int64_t)row->wall_ns);
 	statistics.exec_ends[MIN((uint32_t)result->end, STATISTICS_EXEC_ENDS - 1u)]++;
-	finish(exec);
+	exec_tell_end(exec);
 }
 
-static void fail(struct exec *exec, const struct error *error)
+static void exec_fail(struct exec *exec, const struct error *error)
 {
 	exec->row.state = EXEC_FAILED;
 	statistics.execs_failed++;
@@ -147,11 +141,11 @@ static void fail(struct exec *exec, const struct error *error)
 	exec->logs_removed = true;
 	exec->row.head = exec->row.tail = 0;
 	exec->row.out_total = exec->row.err_total = 0;
-	finish(exec);
+	exec_tell_end(exec);
 }
 
 /* `kept`: its result, which came before; or NULL. */
-static void end_lost(struct exec *exec, const struct exec_result *kept)
+static void exec_end_lost(struct exec *exec, const struct exec_result *kept)
 {
 	if (!kept) {
 		free(exec->row.error_message);
@@ -166,10 +160,10 @@ static void end_lost(struct exec *exec, const struct exec_result *kept)
 	/* The log is on the host: it says how far it came even when no frame did. */
 	if (exec_logs_open(exec) < 0)
 		log_debug("exec %s has no logs", exec->row.id.text);
-	end_with_result(exec, kept ? kept : &result);
+	exec_end(exec, kept ? kept : &result);
 }
 
-static void on_counters(const struct sandbox_answer *answer)
+static void exec_on_counters(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox)
@@ -183,47 +177,41 @@ static void on_counters(const struct sandbox_answer *answer)
 		return;
 	exec->row.oom_killed = !answer->error && exec->oom_kills_before != OOM_KILLS_UNKNOWN &&
 			       sandbox->counters.oom_kills > exec->oom_kills_before;
-	end_with_result(exec, &exec->result);
+	exec_end(exec, &exec->result);
 	exec_trim(sandbox);
 }
 
-/* Could the kernel's OOM killer have ended it? Its own end, or a shell's code for such an end of
- * the last command, or the end of its runner. */
-static bool looks_killed(const struct exec_result *result)
-{
-	return (result->end == EXEC_END_SIGNALED && result->code == SIGKILL) ||
-	       (result->end == EXEC_END_EXITED && result->code == 128 + SIGKILL) ||
-	       result->end == EXEC_END_LOST;
-}
-
-static void on_exited(struct exec *exec, const struct exec_result *result)
+static void exec_exited(struct exec *exec, const struct exec_result *result)
 {
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
 	struct error error;
-	enum exec_action action = exec_stage_step(
-	    &exec->stage, looks_killed(result) ? EXEC_EVENT_KILLED : EXEC_EVENT_EXITED);
+	/* Could the kernel's OOM killer have ended it? Its own end, or a shell's code for such an
+	 * end of the last command, or the end of its runner. */
+	bool looks_killed = (result->end == EXEC_END_SIGNALED && result->code == SIGKILL) ||
+			    (result->end == EXEC_END_EXITED && result->code == 128 + SIGKILL) ||
+			    result->end == EXEC_END_LOST;
+	enum exec_action action =
+	    exec_stage_step(&exec->stage, looks_killed ? EXEC_EVENT_KILLED : EXEC_EVENT_EXITED);
 	if (action == EXEC_ACTION_ASK) {
 		exec->result = *result;
-		if (sandbox_ask(exec->sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, on_counters,
-				NULL, exec->row.key, &error) == 0)
+		if (sandbox_ask(exec->sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS,
+				exec_on_counters, NULL, exec->row.key, &error) == 0)
 			return;
 		action = exec_stage_step(&exec->stage, EXEC_EVENT_COUNTED);
 	}
 	if (action == EXEC_ACTION_END)
-		end_with_result(exec, result);
+		exec_end(exec, result);
 }
 
 void exec_watch_time(struct exec *exec)
 {
-	if (exec->row.timeout_ms == 0)
-		return;
 	exec->overdue_at =
 	    clock_boot() + (exec->row.timeout_ms + (int64_t)OVERDUE_GRACE_MS) * NSEC_PER_MSEC;
 	timers_wake_at(exec->sandbox->core, exec->overdue_at);
 }
 
 /* Does it wait for somebody to read what it wrote? The init tells its end when all is read. */
-static bool waits_for_reader(const struct exec *exec)
+static bool exec_waits_for_reader(const struct exec *exec)
 {
 	return exec->row.flags & EXEC_LOSSLESS && (exec->consumed.out < exec->row.out_total ||
 						   exec->consumed.err < exec->row.err_total);
@@ -231,7 +219,7 @@ static bool waits_for_reader(const struct exec *exec)
 
 /* Its time-out has passed and its end was not told: whoever waits for it is answered, and the init
  * is asked whether it is there at all. What became of the processes nobody knows. */
-static void give_up(struct exec *exec)
+static void exec_give_up(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
 	if (exec_stage_step(&exec->stage, EXEC_EVENT_OVERDUE) != EXEC_ACTION_GIVE_UP)
@@ -247,7 +235,7 @@ static void give_up(struct exec *exec)
 	exec->given_up = true;
 	if (exec_logs_open(exec) < 0)
 		log_debug("exec %s has no logs", exec->row.id.text);
-	end_with_result(exec, &result);
+	exec_end(exec, &result);
 	if (sandbox->guest)
 		guest_link_doubt(sandbox->guest);
 }
@@ -262,10 +250,10 @@ int64_t exec_check_overdue(struct sandbox *sandbox, int64_t now)
 			continue;
 		/* A paused init tells nothing, and has its time when it goes on. */
 		if (exec->overdue_at <= now &&
-		    (sandbox->row.state != SANDBOX_RUNNING || waits_for_reader(exec)))
+		    (sandbox->row.state != SANDBOX_RUNNING || exec_waits_for_reader(exec)))
 			exec->overdue_at = now + 2 * grace;
 		if (exec->overdue_at <= now)
-			give_up(exec);
+			exec_give_up(exec);
 		else
 			next = MIN(next, exec->overdue_at);
 	}
@@ -288,14 +276,16 @@ static int handle_started(struct exec *exec, const struct frame *frame, struct e
 		return 0;
 	if (reader_finish(&reader) < 0 ||
 	    exec_stage_step(&exec->stage, EXEC_EVENT_STARTED) != EXEC_ACTION_RUN)
-		return broken(error, "STARTED");
+		return frame_broken(error, "STARTED");
 	exec->pid = pid;
 	/* Not stored: for a restart `starting` and `running` are the same, the init is asked. */
 	exec->row.state = EXEC_RUNNING;
 	exec->row.started_wall = clock_wall();
-	exec_watch_time(exec);
+	if (exec->row.timeout_ms > 0)
+		exec_watch_time(exec);
 	/* Before anybody is told, who may send one that comes behind them. */
-	exec_send_held(exec);
+	if (exec->held_signals[SIGNAL_LEADER] | exec->held_signals[SIGNAL_TREE])
+		exec_send_held(exec);
 	exec_notify(exec);
 	return 0;
 }
@@ -310,9 +300,9 @@ static int handle_start_failed(struct exec *exec, const struct frame *frame, str
 	}
 	if (failure_read(frame, &failure) < 0 ||
 	    exec_stage_step(&exec->stage, EXEC_EVENT_START_FAILED) != EXEC_ACTION_FAIL)
-		return broken(error, "START_FAILED");
+		return frame_broken(error, "START_FAILED");
 	error_from_failure(&why, &failure);
-	fail(exec, &why);
+	exec_fail(exec, &why);
 	return 0;
 }
 
@@ -320,9 +310,9 @@ static int handle_progress(struct exec *exec, const struct frame *frame, struct 
 {
 	struct output_totals totals;
 	if (output_totals_read(frame, &totals) < 0)
-		return broken(error, "PROGRESS");
+		return frame_broken(error, "PROGRESS");
 	/* Those who went on after its end write too; that is stored with the next change. */
-	take_totals(exec, &totals);
+	exec_take_totals(exec, &totals);
 	exec_logs_grown(exec->sandbox);
 	exec_notify(exec);
 	exec_acknowledge(exec);
@@ -334,11 +324,11 @@ static int handle_credit(struct exec *exec, const struct frame *frame, struct er
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t bytes = read_u32(&reader);
 	if (reader_finish(&reader) < 0 || !(exec->row.flags & EXEC_STDIN))
-		return broken(error, "CREDIT");
+		return frame_broken(error, "CREDIT");
 	if (exec->stdin_broken)
 		return 0;
 	if (bytes > FILE_WINDOW - exec->stdin_credit)
-		return broken(error, "more CREDIT than was used");
+		return frame_broken(error, "more CREDIT than was used");
 	exec->stdin_credit += bytes;
 	exec->stdin_wanted = false;
 	exec_notify(exec);
@@ -351,7 +341,7 @@ static int handle_gone(struct exec *exec, const struct frame *frame, struct erro
 	if (frame->size == 0 && exec->sandbox->life->resyncing && exec->stage <= EXEC_STAGE_RUNNING)
 		return 0;
 	if (frame->size != 0 || exec_stage_step(&exec->stage, EXEC_EVENT_GONE) == EXEC_ACTION_BREAK)
-		return broken(error, "GONE");
+		return frame_broken(error, "GONE");
 	if (exec->stage == EXEC_STAGE_ASKING) {
 		exec->result.left_running = 0;
 		return 0;
@@ -360,175 +350,36 @@ static int handle_gone(struct exec *exec, const struct frame *frame, struct erro
 		return 0;
 	exec->row.left_running = 0;
 	exec_logs_refresh(exec);
-	store_exec(exec);
+	exec_store(exec);
 	exec_notify(exec);
 	return 0;
-}
-
-void left_queries_finish(struct exec *exec, const struct left_process *processes, size_t count,
-			 const struct error *error)
-{
-	struct list due;
-	list_init(&due);
-	exec->telling++; /* the next of them has it too */
-	while (!list_empty(&exec->left_queries)) {
-		struct list *node = exec->left_queries.next;
-		list_remove(node);
-		list_append(&due, node);
-	}
-	while (!list_empty(&due)) {
-		struct left_query *query = list_entry(due.next, struct left_query, link);
-		list_remove(&query->link);
-		query->done(query->data, processes, count, error);
-		free(query);
-	}
-	exec->telling--;
-}
-
-/* A command line as the guest tells it: cut, and made printable. */
-static void read_command(struct reader *reader, char *command, size_t room)
-{
-	struct bytes text = read_bytes(reader, FRAME_PAYLOAD_MAX);
-	size_t size = MIN(text.size, room - 1);
-	if (size > 0)
-		memcpy(command, text.data, size);
-	size = text_utf8_prefix(command, size);
-	command[size] = '\0';
-	bool utf8 = text_is_utf8(command, size);
-	for (size_t i = 0; i < size; i++) {
-		unsigned char c = (unsigned char)command[i];
-		if (c < 0x20 || c == 0x7f || (!utf8 && c >= 0x80))
-			command[i] = '?';
-	}
-}
-
-static int handle_left_running(struct exec *exec, const struct frame *frame, struct error *error)
-{
-	struct reader reader = reader_on(frame->payload, frame->size);
-	uint32_t count = read_u32(&reader);
-	if (!exec->left_asked)
-		return broken(error, "LEFT_RUNNING that was not asked for");
-	exec->left_asked = false;
-	/* Each takes eight bytes at least: more than fit the frame cannot be there. */
-	if (count > frame->size / 8)
-		return broken(error, "LEFT_RUNNING");
-	uint32_t kept = MIN(count, LEFT_PROCESSES_MAX);
-	struct left_process *processes = calloc(kept + 1, sizeof(*processes));
-	struct left_process skipped;
-	if (!processes)
-		abort();
-	for (uint32_t i = 0; i < count; i++) {
-		struct left_process *process = i < kept ? &processes[i] : &skipped;
-		process->pid = read_u32(&reader);
-		read_command(&reader, process->command, sizeof(process->command));
-	}
-	if (reader_finish(&reader) < 0) {
-		free(processes);
-		return broken(error, "LEFT_RUNNING");
-	}
-	left_queries_finish(exec, processes, kept, NULL);
-	free(processes);
-	return 0;
-}
-
-static void answer_none(void *data)
-{
-	struct left_query *query = data;
-	query->done(query->data, NULL, 0, NULL);
-	free(query);
-}
-
-int exec_left_running(struct exec *exec,
-		      void (*done)(void *data, const struct left_process *processes, size_t count,
-				   const struct error *error),
-		      void *data, struct error *error)
-{
-	struct left_query *query = calloc(1, sizeof(*query));
-	if (!query)
-		abort();
-	*query = (struct left_query){
-	    .exec = exec,
-	    .done = done,
-	    .data = data,
-	    .until = clock_boot() + LEFT_RUNNING_TIMEOUT_MS * NSEC_PER_MSEC,
-	};
-	if (exec_ended(exec) && exec->row.left_running == 0) {
-		core_later(exec->sandbox->core, answer_none, query);
-		return 0;
-	}
-	/* One question at a time; those who ask meanwhile get the same answer. */
-	if (!exec->left_asked && sandbox_send(exec->sandbox, FRAME_LEFT_RUNNING, exec->row.key,
-					      NULL, 0, NULL, 0, error) < 0) {
-		free(query);
-		return -1;
-	}
-	exec->left_asked = true;
-	list_append(&exec->left_queries, &query->link);
-	timers_wake_at(exec->sandbox->core, query->until);
-	return 0;
-}
-
-/* Those of one exec that have waited too long, to `due`; when the next has. */
-static int64_t take_due(struct exec *exec, int64_t now, struct list *due)
-{
-	int64_t next = INT64_MAX;
-	list_each (&exec->left_queries, node) {
-		struct left_query *query = list_entry(node, struct left_query, link);
-		if (query->until > now) {
-			next = MIN(next, query->until);
-			continue;
-		}
-		list_remove(node);
-		list_append(due, node);
-		query->exec->telling++; /* until it is answered */
-	}
-	return next;
-}
-
-int64_t left_queries_check(struct sandbox *sandbox, int64_t now)
-{
-	int64_t next = INT64_MAX;
-	struct list due;
-	list_init(&due);
-	list_each (&sandbox->execs, node)
-		next = MIN(next, take_due(list_entry(node, struct exec, link), now, &due));
-	while (!list_empty(&due)) {
-		struct left_query *query = list_entry(due.next, struct left_query, link);
-		list_remove(&query->link);
-		log_warning("sandbox %s: its init did not say in time what is left running",
-			    sandbox->row.id.text);
-		query->done(query->data, NULL, 0, NULL);
-		query->exec->telling--;
-		free(query);
-	}
-	return next;
 }
 
 static int handle_listed(struct sandbox *sandbox, const struct frame *frame, struct error *error)
 {
 	struct exec_status status;
 	if (!sandbox->life->resyncing || exec_status_read(frame, &status) < 0)
-		return broken(error, "LISTED");
+		return frame_broken(error, "LISTED");
 	struct exec *exec = exec_by_key(sandbox, frame->id);
 	if (!exec) {
 		if (frame->id == 0 || frame->id >= sandbox->core->next_exec_key)
-			return broken(error, "LISTED with a key that was never given out");
+			return frame_broken(error, "LISTED with a key that was never given out");
 		/* Its end is in the store; the FORGET was lost. */
-		send_forget(sandbox, frame->id);
+		exec_send_forget(sandbox, frame->id);
 		return 0;
 	}
 	if (exec->listed)
-		return broken(error, "LISTED twice");
+		return frame_broken(error, "LISTED twice");
 	exec->listed = true;
 	exec->given_up &= status.phase != EXEC_PHASE_ENDED;
 	if (exec_ended(exec)) {
 		exec->row.left_running = status.result.left_running;
-		send_forget(sandbox, frame->id);
+		exec_send_forget(sandbox, frame->id);
 		return 0;
 	}
 	exec->pid = status.pid;
 	if (status.phase == EXEC_PHASE_ENDED) {
-		on_exited(exec, &status.result);
+		exec_exited(exec, &status.result);
 		return 0;
 	}
 	if (status.phase == EXEC_PHASE_RUNNING &&
@@ -536,13 +387,13 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 		exec->row.state = EXEC_RUNNING;
 	if (exec_logs_open(exec) < 0)
 		log_warning("exec %s has no logs", exec->row.id.text);
-	take_totals(exec, &status.result.totals);
+	exec_take_totals(exec, &status.result.totals);
 	exec_notify(exec);
 	return 0;
 }
 
 /* One that the init does not know although we do. */
-static void settle_unlisted(struct exec *exec)
+static void exec_settle_unlisted(struct exec *exec)
 {
 	struct error error;
 	if (exec->listed || exec->row.key >= exec->sandbox->life->resync_key)
@@ -551,17 +402,17 @@ static void settle_unlisted(struct exec *exec)
 	if (action == EXEC_ACTION_FAIL) {
 		error_set(&error, ERROR_GUEST_GONE,
 			  "the connection to the sandbox was lost before the command was started");
-		fail(exec, &error);
+		exec_fail(exec, &error);
 	} else if (action == EXEC_ACTION_LOSE) {
-		end_lost(exec, NULL);
+		exec_end_lost(exec, NULL);
 	} else if (exec->row.left_running > 0) {
 		exec->row.left_running = 0;
-		store_exec(exec);
+		exec_store(exec);
 		exec_notify(exec);
 	}
 }
 
-static void on_baseline(const struct sandbox_answer *answer)
+static void execs_on_baseline(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || answer->error)
@@ -580,20 +431,20 @@ static int handle_list_end(struct sandbox *sandbox, const struct frame *frame, s
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
 	struct error ignored;
 	if (!sandbox->life->resyncing || frame->size != 0 || frame->id != 0)
-		return broken(error, "LIST_END");
+		return frame_broken(error, "LIST_END");
 	sandbox->life->resyncing = false;
 	sandbox->guest_ready = true;
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		exec->given_up &= exec->listed;
-		settle_unlisted(exec);
+		exec_settle_unlisted(exec);
 		if (exec->row.state == EXEC_RUNNING)
 			exec_send_held(exec);
 		if (!exec_ended(exec))
 			exec_acknowledge(exec);
 	}
 	if (!sandbox->life->counters_known &&
-	    sandbox_ask(sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, on_baseline, NULL, 0,
+	    sandbox_ask(sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, execs_on_baseline, NULL, 0,
 			&ignored) < 0)
 		log_debug("sandbox %s: %s", sandbox->row.id.text, ignored.message);
 	link_send_deadline(sandbox);
@@ -620,13 +471,13 @@ static int handle_exited(struct exec *exec, const struct frame *frame, struct er
 	 */
 	if (exec_result_read(frame, &result) < 0 ||
 	    (exec->row.state == EXEC_STARTING && !sandbox->life->resyncing))
-		return broken(error, "EXITED");
+		return frame_broken(error, "EXITED");
 	if (exec->given_up) {
 		exec->given_up = false;
 		exec->row.left_running = result.left_running;
-		store_exec(exec);
+		exec_store(exec);
 	}
-	on_exited(exec, &result);
+	exec_exited(exec, &result);
 	exec_trim(sandbox);
 	return 0;
 }
@@ -640,7 +491,7 @@ int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct
 	struct exec *exec = exec_by_key(sandbox, frame->id);
 	if (!exec) {
 		if (frame->id == 0 || frame->id >= sandbox->core->next_exec_key)
-			return broken(error, "a frame with a key that was never given out");
+			return frame_broken(error, "a frame with a key that was never given out");
 		return 0; /* ended and dropped from memory: what is left over still writes */
 	}
 	switch (frame->type) {
@@ -657,9 +508,9 @@ int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct
 	case FRAME_GONE:
 		return handle_gone(exec, frame, error);
 	case FRAME_LEFT_RUNNING:
-		return handle_left_running(exec, frame, error);
+		return left_queries_answer(exec, frame, error);
 	default:
-		return broken(error, "a frame that is not about an exec");
+		return frame_broken(error, "a frame that is not about an exec");
 	}
 }
 
@@ -670,10 +521,10 @@ void exec_all_lost(struct sandbox *sandbox)
 		exec_digest_give_up(exec);
 		enum exec_action action = exec_stage_step(&exec->stage, EXEC_EVENT_LOST);
 		if (action != EXEC_ACTION_NONE) {
-			end_lost(exec, action == EXEC_ACTION_END ? &exec->result : NULL);
+			exec_end_lost(exec, action == EXEC_ACTION_END ? &exec->result : NULL);
 		} else if (exec->row.left_running > 0) {
 			exec->row.left_running = 0;
-			store_exec(exec);
+			exec_store(exec);
 			exec_notify(exec);
 		}
 	}

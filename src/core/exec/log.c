@@ -1,7 +1,7 @@
-/* The files of output: <state>/logs/<sandbox>/<exec>.out and .err, the daemon's. Made before the
- * exec begins, opened when somebody reads, removed with the sandbox or when a sandbox keeps more
- * than it may. Called by exec*.c and timers.c; each call is a few short file operations,
- * directories are emptied a batch per turn of the loop. */
+/* The output of an exec: its two files (<state>/logs/<sandbox>/<exec>.out and .err, the daemon's),
+ * made before it begins, opened when somebody reads; what of it fits an answer; how much a sandbox
+ * keeps. Called by the files beside this one, the edges and timers.c; each call is a few short file
+ * operations. Files are made ahead, and removed, in log_files.c. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,16 +16,22 @@
 #include "base/text.h"
 #include "core/core_private.h"
 
+#define SPARES_FIRST 16
+#define SPARES_MAX 256
+#define BATCH 16 /* in one piece of work: those that are ready are not kept waiting */
+#define SPARE_PATH_MAX 48
+#define DIRECTORY "spare"
+#define MAKING DIRECTORY "/making"
 /* Each is a row to write as well: a turn of the loop must stay short. */
 #define REMOVE_BATCH 32
+/* A lossless exec needs a ring to go round in. */
+#define LOSSLESS_TAIL_MIN (64 * KIB)
 /* Between two counts of what running execs have written. */
 #define GROWN_PAUSE (10 * NSEC_PER_MSEC)
 
 static const char *const suffixes[2] = {"out", "err"};
-#define LOG_PATH_MAX (2 * ID_LENGTH + 8)
 
-static void log_path(const struct id *sandbox, const struct id *exec, int stream,
-		     char path[LOG_PATH_MAX])
+void log_path(const struct id *sandbox, const struct id *exec, int stream, char path[LOG_PATH_MAX])
 {
 	if (text_format(path, LOG_PATH_MAX, "%s/%s.%s", sandbox->text, exec->text,
 			suffixes[stream]) < 0)
@@ -44,48 +50,171 @@ int logs_open_directory(struct core *core, struct error *error)
 	return 0;
 }
 
+/* --- made ahead --- */
+
+/* <state>/logs/spare/<number>, empty, for nobody yet. Making a file is the most expensive part of
+ * beginning an exec (on an ext4 without a journal the search for an inode goes past every one that
+ * was freed in the last minute), so a thread makes a few while there is time, and an exec takes two
+ * of them by renaming. One that no sandbox has ever seen: an init may keep the descriptor of a log
+ * for as long as it likes.
+ *
+ * They are made in a directory of their own and then moved: the search for an inode holds the lock
+ * of the directory, and the loop would wait for it in its rename. Where many clients have used them
+ * up, twice as many are kept from then on. What a daemon leaves behind the next one removes before
+ * it makes its own.
+ *
+ * The thread has nothing but this struct. */
+struct spare_work {
+	uv_work_t work;
+	struct core *core; /* NULL: stopped meanwhile */
+	int logs_fd;
+	bool first; /* what is there is an earlier daemon's */
+	uint64_t next;
+	uint32_t wanted, made;
+};
+
+static void spare_path(const char *directory, uint64_t number, char path[SPARE_PATH_MAX])
+{
+	if (text_format(path, SPARE_PATH_MAX, "%s/%llu", directory, (unsigned long long)number) < 0)
+		abort(); /* a number has at most twenty digits */
+}
+
+static void spares_remove_old(int logs_fd, const char *path)
+{
+	int fd = openat(logs_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	if (!directory) {
+		fd_close(&fd);
+		return;
+	}
+	for (struct dirent *entry; (entry = readdir(directory));)
+		if (entry->d_name[0] != '.')
+			unlinkat(fd, entry->d_name, 0);
+	closedir(directory);
+}
+
+static void spares_make(uv_work_t *uv_work)
+{
+	struct spare_work *work = container_of(uv_work, struct spare_work, work);
+	int logs_fd = work->logs_fd;
+	char making[SPARE_PATH_MAX], path[SPARE_PATH_MAX];
+	if (work->first) {
+		spares_remove_old(logs_fd, MAKING);
+		spares_remove_old(logs_fd, DIRECTORY);
+	}
+	if ((mkdirat(logs_fd, DIRECTORY, 0700) < 0 && errno != EEXIST) ||
+	    (mkdirat(logs_fd, MAKING, 0700) < 0 && errno != EEXIST))
+		return;
+	for (; work->made < work->wanted; work->made++) {
+		spare_path(MAKING, work->next + work->made, making);
+		spare_path(DIRECTORY, work->next + work->made, path);
+		CLOSE_FD int fd =
+		    openat(logs_fd, making, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		if (fd < 0 || renameat(logs_fd, making, logs_fd, path) < 0)
+			return;
+	}
+}
+
+static void spares_made(uv_work_t *uv_work, int status UNUSED)
+{
+	struct spare_work *work = container_of(uv_work, struct spare_work, work);
+	if (work->core) {
+		struct log_spares *spares = &work->core->private->spares;
+		spares->work = NULL;
+		spares->count += work->made;
+		spares->started = true;
+		if (work->made == work->wanted)
+			spares_fill(work->core);
+	}
+	fd_close(&work->logs_fd);
+	free(work);
+}
+
+void spares_fill(struct core *core)
+{
+	struct log_spares *spares = &core->private->spares;
+	spares->target = MAX(spares->target, SPARES_FIRST);
+	if (spares->work || spares->count > spares->target / 2 || core->private->stopping)
+		return;
+	struct spare_work *work = calloc(1, sizeof(*work));
+	if (!work)
+		abort();
+	*work = (struct spare_work){
+	    .core = core,
+	    .logs_fd = fcntl(core->private->logs_fd, F_DUPFD_CLOEXEC, 0),
+	    .first = !spares->started,
+	    .next = spares->first + spares->count,
+	    .wanted = MIN(spares->target - spares->count, BATCH),
+	};
+	/* Without them an exec makes its own. */
+	if (work->logs_fd < 0 ||
+	    uv_queue_work(core->loop, &work->work, spares_make, spares_made) < 0) {
+		fd_close(&work->logs_fd);
+		free(work);
+		return;
+	}
+	spares->work = work;
+}
+
+int spare_take(struct core *core, const char *path)
+{
+	struct log_spares *spares = &core->private->spares;
+	char spare[SPARE_PATH_MAX];
+	if (spares->count == 0) {
+		if (spares->started)
+			spares->target = MIN(2 * spares->target, SPARES_MAX);
+		spares_fill(core);
+		return -ENOENT;
+	}
+	if (text_format(spare, sizeof(spare), DIRECTORY "/%llu",
+			(unsigned long long)spares->first) < 0)
+		return -ENAMETOOLONG;
+	spares->first++;
+	spares->count--;
+	if (renameat(core->private->logs_fd, spare, core->private->logs_fd, path) < 0)
+		return -errno;
+	int fd = openat(core->private->logs_fd, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
+void spares_stop(struct core *core)
+{
+	struct log_spares *spares = &core->private->spares;
+	if (spares->work)
+		spares->work->core = NULL;
+	spares->work = NULL;
+}
+
+/* --- the files of one exec --- */
+
 static int stream_count(const struct exec_row *row)
 {
 	return row->flags & EXEC_TTY ? 1 : 2;
 }
 
-static int create_one(struct exec *exec, int stream, struct error *error)
-{
-	struct core *core = exec->sandbox->core;
-	char path[LOG_PATH_MAX];
-	log_path(&exec->sandbox->row.id, &exec->row.id, stream, path);
-	int fd = spare_take(core, path);
-	if (fd < 0)
-		fd = openat(core->private->logs_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-			    0600);
-	if (fd < 0)
-		return error_set_errno(error, error_kind_of_errno(errno), errno,
-				       "making the output's log");
-	exec->logs[stream].fd = fd;
-	int result = output_log_format(fd, exec->row.head, exec->row.tail);
-	if (result == 0)
-		result = output_log_open(fd, &exec->logs[stream]);
-	if (result < 0)
-		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "making the output's log");
-	return 0;
-}
-
 int exec_logs_create(struct exec *exec, struct error *error)
 {
-	struct core *core = exec->sandbox->core;
-	const char *directory = exec->sandbox->row.id.text;
-	if (mkdirat(core->private->logs_fd, directory, 0700) < 0 && errno != EEXIST)
+	int logs_fd = exec->sandbox->core->private->logs_fd, result = 0;
+	if (mkdirat(logs_fd, exec->sandbox->row.id.text, 0700) < 0 && errno != EEXIST)
 		return error_set_errno(error, error_kind_of_errno(errno), errno,
 				       "making the directory of logs");
-	for (int i = 0; i < stream_count(&exec->row); i++) {
-		if (create_one(exec, i, error) == 0)
-			continue;
-		exec_logs_close(exec);
-		exec_logs_unlink(exec->sandbox, &exec->row.id);
-		return -1;
+	for (int i = 0; i < stream_count(&exec->row) && result == 0; i++) {
+		char path[LOG_PATH_MAX];
+		log_path(&exec->sandbox->row.id, &exec->row.id, i, path);
+		int fd = spare_take(exec->sandbox->core, path);
+		if (fd < 0)
+			fd = openat(logs_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		result = fd < 0 ? -errno : output_log_format(fd, exec->row.head, exec->row.tail);
+		exec->logs[i].fd = fd;
+		if (result == 0)
+			result = output_log_open(fd, &exec->logs[i]);
 	}
-	return 0;
+	if (result == 0)
+		return 0;
+	exec_logs_close(exec);
+	exec_logs_unlink(exec->sandbox, &exec->row.id);
+	return error_set_errno(error, error_kind_of_errno(result), result,
+			       "making the output's log");
 }
 
 /* 0 when all that should be there is open. */
@@ -164,6 +293,110 @@ ssize_t exec_read(struct exec *exec, enum exec_stream stream, uint64_t offset, v
 	return got;
 }
 
+/* --- the first and the last of it, for an answer --- */
+
+/* Reads [from, to) into `buffer` as far as it is kept without a hole; *ret_gap = what is missing
+ * before its first byte. */
+static int exec_read_range(struct exec *exec, enum exec_stream stream, uint64_t from, uint64_t to,
+			   struct buffer *buffer, uint64_t *ret_gap, struct error *error)
+{
+	size_t done = 0;
+	*ret_gap = 0;
+	if (to <= from)
+		return 0;
+	*buffer = BUFFER(to - from);
+	if (buffer_reserve(buffer, to - from) < 0)
+		abort(); /* its maximum was made for it */
+	while (from + *ret_gap + done < to) {
+		uint64_t gap = 0;
+		size_t room = (size_t)(to - from - *ret_gap) - done;
+		ssize_t size = exec_read(exec, stream, from + *ret_gap + done, buffer->data + done,
+					 room, &gap);
+		if (size < 0)
+			return error_set_errno(error, ERROR_INTERNAL, (int)-size,
+					       "the output log of exec `%s` cannot be read",
+					       exec->row.id.text);
+		if (gap > 0 && done > 0)
+			break;
+		if (gap > 0)
+			*ret_gap = gap;
+		if (size == 0 || from + gap >= to)
+			break;
+		done += MIN((size_t)size, (size_t)(to - from - *ret_gap) - done);
+	}
+	buffer_grow(buffer, done);
+	return 0;
+}
+
+size_t utf8_rest(const char *text, size_t size)
+{
+	size_t at = 0;
+	while (at < size && at < 3 && ((unsigned char)text[at] & 0xc0) == 0x80)
+		at++;
+	return at;
+}
+
+/* Where a head ends: after a line in its last quarter, else between two characters. */
+static size_t output_head_end(const char *data, size_t size)
+{
+	const char *line = size ? memrchr(data + size - size / 4, '\n', size / 4) : NULL;
+	return line ? (size_t)(line - data) + 1 : text_utf8_prefix(data, size);
+}
+
+/* How much of a tail's beginning is left out: up to a line in its first quarter, else the rest of a
+ * character. */
+static size_t output_tail_start(const char *data, size_t size)
+{
+	const char *line = size ? memchr(data, '\n', size / 4) : NULL;
+	return line ? (size_t)(line - data) + 1 : utf8_rest(data, size);
+}
+
+int output_cut(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
+	       uint64_t head_max, uint64_t tail_max, struct output_cut *ret_cut,
+	       struct error *error)
+{
+	struct output_cut *cut = ret_cut;
+	*cut = (struct output_cut){.total = end > begin ? end - begin : 0};
+	uint64_t gap, total = cut->total, whole = head_max + tail_max;
+	uint64_t head = total <= whole ? total : head_max;
+	if (total == 0)
+		return 0;
+	if (exec_read_range(exec, stream, begin, begin + head, &cut->head, &gap, error) < 0)
+		goto failed;
+	if (gap > 0)
+		buffer_clear(&cut->head); /* nothing of its beginning is kept: all is tail */
+	if (cut->head.size == total)
+		return 0;
+	/* Between them is what does not fit, or what the log has not kept, or both. */
+	uint64_t start = total <= whole ? cut->head.size : total - tail_max;
+	start = MAX(start, cut->head.size);
+	if (exec_read_range(exec, stream, begin + start, begin + total, &cut->tail, &gap, error) <
+	    0)
+		goto failed;
+	start += gap;
+	cut->head.size = output_head_end(cut->head.data, cut->head.size);
+	if (start > cut->head.size) {
+		size_t skipped = output_tail_start(cut->tail.data, cut->tail.size);
+		buffer_consume(&cut->tail, skipped);
+		start += skipped;
+	}
+	cut->tail_offset = begin + start;
+	cut->omitted = start - cut->head.size;
+	return 0;
+
+failed:
+	output_cut_done(cut);
+	return -1;
+}
+
+void output_cut_done(struct output_cut *cut)
+{
+	buffer_done(&cut->head);
+	buffer_done(&cut->tail);
+}
+
+/* --- its size --- */
+
 uint64_t exec_logs_size(const struct exec_row *row)
 {
 	uint64_t most = row->head + row->tail;
@@ -175,16 +408,10 @@ uint64_t exec_logs_size(const struct exec_row *row)
 
 /* --- how much is kept --- */
 
-/* The channel of a code context must hold a whole record: it has what it asks for, beside the
- * others. A context has one. */
-static bool is_channel(const struct exec_row *row)
-{
-	return id_is_set(&row->context) && row->flags & EXEC_LOSSLESS;
-}
-
 /* What running execs may come to have, and what they have. An ended one that has processes left may
  * go on too. */
-static void live_bytes(const struct sandbox *sandbox, uint64_t *ret_promised, uint64_t *ret_used)
+static void logs_live_bytes(const struct sandbox *sandbox, uint64_t *ret_promised,
+			    uint64_t *ret_used)
 {
 	*ret_promised = *ret_used = 0;
 	list_each (&sandbox->execs, node) {
@@ -193,25 +420,48 @@ static void live_bytes(const struct sandbox *sandbox, uint64_t *ret_promised, ui
 		uint64_t streams = (uint64_t)stream_count(row);
 		if (!exec_ended(exec))
 			*ret_used += exec_logs_size(row);
-		if ((!exec_ended(exec) || row->left_running > 0) && !is_channel(row))
+		if ((!exec_ended(exec) || row->left_running > 0) &&
+		    !(id_is_set(&row->context) && row->flags & EXEC_LOSSLESS))
 			*ret_promised += streams * (row->head + row->tail + OUTPUT_LOG_HEADER);
 	}
 }
 
-/* Half of what is left, so that there is always something for the next one. */
-void exec_logs_fit(const struct sandbox *sandbox, struct exec_row *row)
+int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec, struct exec_row *row,
+		  struct error *error)
 {
-	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
-	uint64_t asked = row->head + row->tail;
-	if (maximum == 0 || is_channel(row))
-		return;
-	live_bytes(sandbox, &promised, &used);
-	uint64_t left = maximum > promised ? maximum - promised : 0;
-	uint64_t each = MAX(left / 2 / (uint64_t)stream_count(row), OUTPUT_LEAST);
-	if (asked <= each)
-		return;
-	row->head = row->head * each / asked;
-	row->tail = each - row->head;
+	const struct config *config = &sandbox->core->config;
+	row->head = spec->head ? spec->head : config->output_head;
+	row->tail = spec->tail ? spec->tail : config->output_tail;
+	bool asked = spec->head || spec->tail;
+	/* Who asks for one of them has said nothing about the other. */
+	if (asked && !spec->tail)
+		row->tail = MIN(row->tail, config->output_max - MIN(row->head, config->output_max));
+	if (asked && !spec->head)
+		row->head = MIN(row->head, config->output_max - MIN(row->tail, config->output_max));
+	if (row->head > OUTPUT_KEEP_MAX || row->tail > OUTPUT_KEEP_MAX ||
+	    (asked && row->head + row->tail > config->output_max))
+		return error_set(error, ERROR_LIMIT_EXCEEDED,
+				 "output of %llu + %llu bytes is to be kept; this host allows %llu "
+				 "in all (output_max)",
+				 (unsigned long long)row->head, (unsigned long long)row->tail,
+				 (unsigned long long)config->output_max);
+	if (row->head + row->tail == 0)
+		row->head = OUTPUT_HEAD_DEFAULT;
+	/* Half of what is left, so that there is always something for the next one. The channel of
+	 * a code context must hold a whole record: it has what it asks for, beside the others. */
+	if (config->log_bytes_max > 0 && !(spec->context && spec->flags & EXEC_LOSSLESS)) {
+		uint64_t promised, used, wanted = row->head + row->tail;
+		logs_live_bytes(sandbox, &promised, &used);
+		uint64_t left = config->log_bytes_max - MIN(config->log_bytes_max, promised);
+		uint64_t each = MAX(left / 2 / (uint64_t)stream_count(row), OUTPUT_LEAST);
+		if (wanted > each) {
+			row->head = row->head * each / wanted;
+			row->tail = each - row->head;
+		}
+	}
+	if (spec->flags & EXEC_LOSSLESS)
+		row->tail = MAX(row->tail, LOSSLESS_TAIL_MIN);
+	return 0;
 }
 
 /* The oldest ended execs of a sandbox whose logs, or whose rows, are too many. */
@@ -226,7 +476,7 @@ struct excess {
 	size_t count;
 };
 
-static bool find_excess(void *data, const struct exec_row *row)
+static bool logs_find_excess(void *data, const struct exec_row *row)
 {
 	struct excess *excess = data;
 	uint64_t bytes = exec_logs_size(row);
@@ -249,7 +499,7 @@ static bool find_excess(void *data, const struct exec_row *row)
 }
 
 /* The row says so with a retention of nothing; its totals stay. */
-static int forget_logs(struct sandbox *sandbox, const struct id *id, struct error *error)
+static int exec_forget_logs(struct sandbox *sandbox, const struct id *id, struct error *error)
 {
 	struct exec_row row = {0};
 	logs_remove(sandbox->core, &sandbox->row.id, id);
@@ -271,7 +521,7 @@ static int forget_logs(struct sandbox *sandbox, const struct id *id, struct erro
 }
 
 /* `live`: bytes of those that run. */
-static void remove_excess(struct sandbox *sandbox, uint64_t live)
+static void logs_remove_excess(struct sandbox *sandbox, uint64_t live)
 {
 	struct core *core = sandbox->core;
 	struct error error;
@@ -283,7 +533,8 @@ static void remove_excess(struct sandbox *sandbox, uint64_t live)
 	};
 	if (maximum == 0)
 		excess.bytes_allowed = UINT64_MAX;
-	int result = store_exec_each(core->store, &sandbox->row.id, find_excess, &excess, &error);
+	int result =
+	    store_exec_each(core->store, &sandbox->row.id, logs_find_excess, &excess, &error);
 	size_t count = MIN(excess.count, REMOVE_BATCH);
 	for (size_t i = 0; i < count && result >= 0; i++) {
 		if (excess.found[i].row_too) {
@@ -292,7 +543,7 @@ static void remove_excess(struct sandbox *sandbox, uint64_t live)
 						   &excess.found[i].id, &error);
 			excess.rows--;
 		} else {
-			result = forget_logs(sandbox, &excess.found[i].id, &error);
+			result = exec_forget_logs(sandbox, &excess.found[i].id, &error);
 		}
 		excess.bytes -= excess.found[i].bytes;
 	}
@@ -309,9 +560,9 @@ void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row)
 	struct sandbox_life *life = sandbox->life;
 	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
 	life->log_bytes += exec_logs_size(row);
-	live_bytes(sandbox, &promised, &used);
+	logs_live_bytes(sandbox, &promised, &used);
 	if ((maximum > 0 && life->log_bytes + used > maximum) || life->exec_rows > EXEC_ROWS_MAX)
-		remove_excess(sandbox, used);
+		logs_remove_excess(sandbox, used);
 }
 
 void exec_logs_grown(struct sandbox *sandbox)
@@ -323,172 +574,9 @@ void exec_logs_grown(struct sandbox *sandbox)
 	if (maximum == 0 || life->log_bytes == 0 || now - life->log_bytes_seen_at < GROWN_PAUSE)
 		return;
 	life->log_bytes_seen_at = now;
-	live_bytes(sandbox, &promised, &used);
+	logs_live_bytes(sandbox, &promised, &used);
 	uint64_t all = life->log_bytes + used;
 	/* Not at every line: what could not be removed a moment ago cannot be now. */
 	if (all > maximum && all > life->log_bytes_pruned + maximum / 16)
-		remove_excess(sandbox, used);
-}
-
-/* A removal under way, in a thread of libuv's: freeing a file whose pages are being written back
- * waits for the disk. The thread has nothing but this struct. */
-struct log_work {
-	uv_work_t work;
-	struct core *core; /* NULL: stopped meanwhile */
-	int logs_fd;
-	struct log_removal removal;
-};
-
-static void remove_directory(int logs, const char *name)
-{
-	int fd = openat(logs, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-	for (struct dirent *entry; directory && (entry = readdir(directory));)
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			unlinkat(fd, entry->d_name, 0);
-	if (directory)
-		closedir(directory);
-	else
-		fd_close(&fd);
-	if (unlinkat(logs, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		log_warning("the logs of sandbox %s cannot be removed: %s", name, strerror(errno));
-}
-
-void logs_remove_now(int logs, const struct log_removal *removal)
-{
-	if (!id_is_set(&removal->exec)) {
-		remove_directory(logs, removal->sandbox.text);
-		return;
-	}
-	for (int i = 0; i < 2; i++) {
-		char path[LOG_PATH_MAX];
-		log_path(&removal->sandbox, &removal->exec, i, path);
-		unlinkat(logs, path, 0);
-	}
-}
-
-static void on_work(uv_work_t *work)
-{
-	struct log_work *log_work = container_of(work, struct log_work, work);
-	logs_remove_now(log_work->logs_fd, &log_work->removal);
-}
-
-static void remove_next(struct core *core);
-
-static void on_work_done(uv_work_t *work, int status UNUSED)
-{
-	struct log_work *log_work = container_of(work, struct log_work, work);
-	struct core *core = log_work->core;
-	fd_close(&log_work->logs_fd);
-	free(log_work);
-	if (!core)
-		return;
-	core->private->removing = NULL;
-	remove_next(core);
-}
-
-/* One at a time: the disk is shared with everybody's output. */
-static void remove_next(struct core *core)
-{
-	struct core_private *private = core->private;
-	if (private->removing || private->stopping || list_empty(&private->removals))
-		return;
-	struct log_removal *removal = list_entry(private->removals.next, struct log_removal, link);
-	struct log_work *work = calloc(1, sizeof(*work));
-	if (!work)
-		abort();
-	work->core = core;
-	work->removal = *removal;
-	work->logs_fd = fcntl(private->logs_fd, F_DUPFD_CLOEXEC, 0);
-	list_remove(&removal->link);
-	free(removal);
-	if (work->logs_fd < 0 ||
-	    uv_queue_work(core->loop, &work->work, on_work, on_work_done) < 0) {
-		/* The next start finds what has no sandbox. */
-		fd_close(&work->logs_fd);
-		free(work);
-		return;
-	}
-	private->removing = work;
-}
-
-void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec)
-{
-	struct log_removal *removal = calloc(1, sizeof(*removal));
-	if (!removal)
-		abort();
-	removal->sandbox = *sandbox;
-	if (exec)
-		removal->exec = *exec;
-	list_append(&core->private->removals, &removal->link);
-	remove_next(core);
-}
-
-void logs_stop(struct core *core)
-{
-	struct core_private *private = core->private;
-	if (private->removing)
-	private->removing->core = NULL;
-	private->removing = NULL;
-	while (!list_empty(&private->removals)) {
-		struct log_removal *removal =
-		    list_entry(private->removals.next, struct log_removal, link);
-		list_remove(&removal->link);
-		free(removal);
-	}
-	fd_close(&private->logs_fd);
-}
-
-/* Does a file of this name belong to an exec whose output is kept? What nobody can tell is kept. */
-static bool log_wanted(struct sandbox *sandbox, const char *name)
-{
-	struct exec_row row = {0};
-	struct error error;
-	struct id id;
-	char text[ID_LENGTH + 1] = "";
-	if (strnlen(name, ID_LENGTH + 1) > ID_LENGTH)
-		memcpy(text, name, ID_LENGTH);
-	if (id_parse(text, &id) < 0)
-		return true;
-	int found = store_exec_get(sandbox->core->store, &sandbox->row.id, &id, &row, &error);
-	bool wanted = found < 0 || (found > 0 && row.head + row.tail > 0);
-	if (found > 0)
-		exec_row_done(&row);
-	return wanted;
-}
-
-/* Logs are made before the row of their exec and removed after it: a crash between the two leaves
- * them. */
-static void remove_stray_logs(struct sandbox *sandbox)
-{
-	int fd = openat(sandbox->core->private->logs_fd, sandbox->row.id.text,
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-	if (!directory) {
-		fd_close(&fd);
-		return;
-	}
-	for (struct dirent *entry; (entry = readdir(directory));)
-		if (entry->d_name[0] != '.' && !log_wanted(sandbox, entry->d_name))
-			unlinkat(fd, entry->d_name, 0);
-	closedir(directory);
-}
-
-void logs_remove_strays(struct core *core)
-{
-	list_each (&core->sandboxes, node)
-		remove_stray_logs(list_entry(node, struct sandbox, link));
-	int fd = openat(core->private->logs_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-	if (!directory) {
-		fd_close(&fd);
-		return;
-	}
-	struct dirent *entry;
-	while ((entry = readdir(directory))) {
-		struct id id;
-		if (id_parse(entry->d_name, &id) == 0 && !sandbox_by_id(core, &id))
-			logs_remove(core, &id, NULL);
-	}
-	closedir(directory);
+		logs_remove_excess(sandbox, used);
 }

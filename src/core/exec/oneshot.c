@@ -23,8 +23,8 @@ struct oneshot {
 	struct oneshot_code_callbacks code_callbacks;
 	void (*done)(void *data, const struct error *error);
 	void *data;
-	struct run *run; /* what runs, or: */
-	struct code_run *code_run;
+	struct foreground *run; /* what runs, or: */
+	struct foreground_cell *foreground_cell;
 	struct error error; /* why there is no result; NONE while all is well */
 	int64_t began, step;
 	uint64_t created_us;
@@ -96,9 +96,9 @@ static void failed(struct oneshot *oneshot, const struct error *error)
 			  oneshot->id.text);
 }
 
-static void changed(struct run *run, struct exec *exec)
+static void changed(struct foreground *run, struct exec *exec)
 {
-	struct oneshot *oneshot = run_data(run);
+	struct oneshot *oneshot = foreground_data(run);
 	if (oneshot->callbacks.changed)
 		oneshot->callbacks.changed(oneshot->data, exec->sandbox, exec);
 }
@@ -134,7 +134,7 @@ static void code_ran(void *data, struct code_context *context, const struct code
 		     const struct error *error)
 {
 	struct oneshot *oneshot = data;
-	oneshot->code_run = NULL;
+	oneshot->foreground_cell = NULL;
 	if (error)
 		failed(oneshot, error);
 	else
@@ -144,11 +144,11 @@ static void code_ran(void *data, struct code_context *context, const struct code
 
 static int start_command(struct oneshot *oneshot, struct sandbox *sandbox)
 {
-	static const struct run_callbacks callbacks = {.changed = changed, .done = ran};
+	static const struct foreground_callbacks callbacks = {.changed = changed, .done = ran};
 	struct exec_spec spec = *oneshot->exec;
 	spec.principal = &oneshot->principal;
-	return run_start(sandbox, &spec, TAKE_PTR(oneshot->stdin_data), oneshot->stdin_size,
-			 &callbacks, oneshot, &oneshot->run, &oneshot->error);
+	return foreground_start(sandbox, &spec, TAKE_PTR(oneshot->stdin_data), oneshot->stdin_size,
+				&callbacks, oneshot, &oneshot->run, &oneshot->error);
 }
 
 static int start_code(struct oneshot *oneshot, struct sandbox *sandbox)
@@ -160,8 +160,8 @@ static int start_code(struct oneshot *oneshot, struct sandbox *sandbox)
 	};
 	struct code_spec spec = *oneshot->code;
 	spec.principal = &oneshot->principal;
-	return code_run_start(sandbox, NULL, &spec, &callbacks, &oneshot->code_run,
-			      &oneshot->error);
+	return foreground_cell_start(sandbox, NULL, &spec, &callbacks, &oneshot->foreground_cell,
+				     &oneshot->error);
 }
 
 static void created(void *data, struct sandbox *sandbox, const struct error *error)
@@ -258,10 +258,10 @@ void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
 	if (create_queue_leave(oneshot->core, oneshot)) {
 		finish(oneshot);
 	} else if (oneshot->run) {
-		run_abandon(TAKE_PTR(oneshot->run), true);
+		foreground_abandon(TAKE_PTR(oneshot->run), true);
 		wind_up(oneshot, principal);
-	} else if (oneshot->code_run) {
-		code_run_abandon(TAKE_PTR(oneshot->code_run));
+	} else if (oneshot->foreground_cell) {
+		foreground_cell_abandon(TAKE_PTR(oneshot->foreground_cell));
 		wind_up(oneshot, principal);
 	}
 }
@@ -282,8 +282,8 @@ static int unmark(struct oneshot *oneshot, struct sandbox *sandbox, struct error
 	if (idle == 0 || idle > ONESHOT_DETACHED_IDLE_SECONDS)
 		row->idle_timeout_seconds = ONESHOT_DETACHED_IDLE_SECONDS;
 	int result = store_sandbox_update(store, &sandbox->row, error);
-	if (result == 0 && oneshot->code_run)
-		result = code_run_record(oneshot->code_run, error);
+	if (result == 0 && oneshot->foreground_cell)
+		result = foreground_cell_record(oneshot->foreground_cell, error);
 	result = store_transaction_end(store, result, error);
 	if (result < 0) {
 		row->options = options;
@@ -301,9 +301,9 @@ int oneshot_detach(struct oneshot *oneshot, struct sandbox **ret_sandbox, struct
 	struct sandbox *sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
 	struct exec *exec = NULL;
 	if (oneshot->run)
-		exec = run_exec(oneshot->run);
-	else if (oneshot->code_run && code_run_sent(oneshot->code_run))
-		exec = code_context_exec(oneshot->code_run->context);
+		exec = foreground_exec(oneshot->run);
+	else if (oneshot->foreground_cell && foreground_cell_sent(oneshot->foreground_cell))
+		exec = code_context_exec(oneshot->foreground_cell->context);
 	if (oneshot->cancelled || !sandbox || sandbox->row.state == SANDBOX_DELETING || !exec ||
 	    exec_ended(exec))
 		return error_set(error, ERROR_CONFLICT,
@@ -311,9 +311,9 @@ int oneshot_detach(struct oneshot *oneshot, struct sandbox **ret_sandbox, struct
 	if (unmark(oneshot, sandbox, error) < 0)
 		return -1;
 	if (oneshot->run)
-		run_abandon(oneshot->run, false);
+		foreground_abandon(oneshot->run, false);
 	else
-		code_run_recorded(oneshot->code_run);
+		foreground_cell_recorded(oneshot->foreground_cell);
 	*ret_sandbox = sandbox;
 	*ret_exec = exec;
 	free(oneshot->stdin_data);

@@ -7,7 +7,7 @@
  * oneshot_cancel(). */
 #pragma once
 
-#include "core/exec/run.h"
+#include "core/exec/foreground.h"
 
 struct oneshot;
 

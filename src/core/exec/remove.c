@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "core/core_private.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 
 int exec_remove(struct exec *exec, const struct principal *principal, struct error *error)
 {

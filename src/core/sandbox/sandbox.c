@@ -242,17 +242,13 @@ void sandbox_clock_deadline(struct sandbox *sandbox)
 	timers_wake_at(sandbox->core, life->deadline);
 }
 
-/* The time from which its deadline counts. */
-static int64_t row_deadline_now(const struct sandbox_row *row)
-{
-	return row->paused_wall != 0 ? row->paused_wall : clock_wall();
-}
-
 int64_t sandbox_expires_in(const struct sandbox_row *row)
 {
 	if (row->deadline_wall == 0 || row->state == SANDBOX_ENDED)
 		return -1;
-	int64_t left = row->deadline_wall - row_deadline_now(row);
+	/* The clock of a paused one stands still. */
+	int64_t now = row->paused_wall != 0 ? row->paused_wall : clock_wall();
+	int64_t left = row->deadline_wall - now;
 	return left > 0 ? (left + NSEC_PER_SEC - 1) / NSEC_PER_SEC : 0;
 }
 
@@ -274,8 +270,8 @@ int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error 
 	int64_t deadline_before = sandbox->row.deadline_wall;
 	sandbox->row.options &= ~(uint32_t)OPTION_TIMEOUT_UNASKED;
 	sandbox->row.timeout_seconds = seconds;
-	sandbox->row.deadline_wall =
-	    seconds == 0 ? 0 : row_deadline_now(&sandbox->row) + seconds * NSEC_PER_SEC;
+	int64_t now = sandbox->row.paused_wall != 0 ? sandbox->row.paused_wall : clock_wall();
+	sandbox->row.deadline_wall = seconds == 0 ? 0 : now + seconds * NSEC_PER_SEC;
 	if (store_sandbox_update(core->store, &sandbox->row, error) < 0) {
 		sandbox->row.options = options_before;
 		sandbox->row.timeout_seconds = seconds_before;

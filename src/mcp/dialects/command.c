@@ -36,9 +36,9 @@ int64_t command_time(const struct command_state *state, const struct exec *exec,
 	return exec->row.ended_wall ? exec->row.ended_wall : clock_wall();
 }
 
-static void changed(struct run *run, struct exec *exec)
+static void changed(struct foreground *run, struct exec *exec)
 {
-	struct mcp_request *request = run_data(run);
+	struct mcp_request *request = foreground_data(run);
 	struct command_state *state = request->state;
 	note(state, exec);
 	if (!state->ask.background) {
@@ -47,10 +47,10 @@ static void changed(struct run *run, struct exec *exec)
 	}
 	if (exec->row.state != EXEC_RUNNING)
 		return;
-	run_abandon(run, false);
+	foreground_abandon(run, false);
 	if (pending_over(request))
 		state->finish(request, exec);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
@@ -73,10 +73,10 @@ static void done(void *data, struct exec *exec, const struct left_process *left,
 			state->finish(request, exec);
 		}
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
-static const struct run_callbacks callbacks = {.changed = changed, .done = done};
+static const struct foreground_callbacks callbacks = {.changed = changed, .done = done};
 
 static void state_free(void *data)
 {
@@ -104,7 +104,7 @@ void command_begin(struct mcp_request *request, struct sandbox *sandbox)
 				 .timeout_ms = state->ask.timeout_ms,
 				 .principal = &request->principal};
 	pending_begin(request);
-	if (run_start(sandbox, &spec, NULL, 0, &callbacks, request, &state->pending.run, &error) <
-	    0)
+	if (foreground_start(sandbox, &spec, NULL, 0, &callbacks, request, &state->pending.run,
+			     &error) < 0)
 		pending_refused(request, &error);
 }

@@ -7,8 +7,8 @@
 
 #include "core/exec/wait.h"
 #include "core/file/tasks.h"
-#include "core/exec/run.h"
-#include "mcp/tools/output_progress.h"
+#include "core/exec/foreground.h"
+#include "mcp/tools/output.h"
 #include "mcp/tools/tool.h"
 
 /* --- the table of tools --- */

@@ -132,7 +132,7 @@ static void step_done(void *data, const struct error *error)
 				go_on(request, sandbox);
 		}
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void go_on(struct mcp_request *request, struct sandbox *sandbox)

@@ -262,7 +262,7 @@ static void interrupt_ended(void *data, struct exec *exec, const struct error *e
 				       INTERRUPT_WAIT_MS / 1000);
 		}
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 /* Whoever asked for its end wanted it also where it takes longer than they wait. */

@@ -167,20 +167,20 @@ static void reply(struct mcp_request *request)
 static void entrypoint_cancelled(struct mcp_request *request)
 {
 	struct create *create = request->state;
-	run_abandon(TAKE_PTR(create->pending.run), true);
+	foreground_abandon(TAKE_PTR(create->pending.run), true);
 	remove_again(request, "the client that created it went away first");
 	mcp_release(request);
 }
 
-static void entrypoint_changed(struct run *run, struct exec *exec)
+static void entrypoint_changed(struct foreground *run, struct exec *exec)
 {
-	struct mcp_request *request = run_data(run);
+	struct mcp_request *request = foreground_data(run);
 	if (exec->row.state != EXEC_RUNNING)
 		return;
-	run_abandon(run, false);
+	foreground_abandon(run, false);
 	if (pending_over(request))
 		reply(request);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void entrypoint_done(void *data, struct exec *exec, const struct left_process *left,
@@ -198,21 +198,21 @@ static void entrypoint_done(void *data, struct exec *exec, const struct left_pro
 			reply(request);
 		}
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct run_callbacks callbacks = {.changed = entrypoint_changed,
-						       .done = entrypoint_done};
+	static const struct foreground_callbacks callbacks = {.changed = entrypoint_changed,
+							      .done = entrypoint_done};
 	struct create *create = request->state;
 	struct exec_spec spec = {.argv = create->entrypoint,
 				 .argc = create->entrypoint_count,
 				 .principal = &request->principal};
 	struct error error;
 	tool_wait(request, entrypoint_cancelled);
-	if (run_start(sandbox, &spec, NULL, 0, &callbacks, request, &create->pending.run, &error) <
-	    0) {
+	if (foreground_start(sandbox, &spec, NULL, 0, &callbacks, request, &create->pending.run,
+			     &error) < 0) {
 		remove_again(request, "its entrypoint could not be started");
 		pending_refused(request, &error);
 	}
@@ -235,7 +235,7 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 		mcp_progress_of(request, 0.8, 1.0, "Starting the entrypoint");
 		run_entrypoint(request, sandbox);
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 /* One that waits for room is nobody's any more; one that is being made is removed when it is. */

@@ -83,7 +83,7 @@ static void content_came(void *data, const struct file_content *content, const s
 		else
 			check_content(request, content);
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void read_bytes_of(struct mcp_request *request, struct sandbox *sandbox)
@@ -120,7 +120,7 @@ static void size_known(void *data, uint64_t total, bool cut, const struct error 
 		else if (sandbox)
 			read_bytes_of(request, sandbox);
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void read_file(struct mcp_request *request, struct sandbox *sandbox)
@@ -188,7 +188,7 @@ static void owner_given(void *data, const struct error *error)
 		else
 			dialect_reply_status(request, "written");
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void give_owner(struct mcp_request *request)
@@ -222,7 +222,7 @@ static void file_written(void *data, uint64_t written, bool created, const struc
 		else
 			dialect_reply_status(request, "written");
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void write_file(struct mcp_request *request, struct sandbox *sandbox)
@@ -339,7 +339,7 @@ static void entry_looked(void *data, uint64_t total, bool cut, const struct erro
 			look_at_next(request);
 		}
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void look_at_next(struct mcp_request *request)
@@ -385,7 +385,7 @@ static void paths_found(void *data, uint64_t total, bool cut, const struct error
 		else
 			look_at_next(request);
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void search_files(struct mcp_request *request, struct sandbox *sandbox)
@@ -479,7 +479,7 @@ static void replaced(void *data, uint64_t count, const struct error *error)
 			replace_next(request, sandbox);
 		}
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void replace_next(struct mcp_request *request, struct sandbox *sandbox)

@@ -77,7 +77,7 @@ static void killed(void *data, const struct error *error)
 		else
 			dialect_reply_status(request, "killed");
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void kill_sandbox(struct mcp_request *request, struct sandbox *sandbox)
@@ -184,7 +184,7 @@ static void counted(void *data, const struct error *error)
 		else if (sandbox)
 			reply_metrics(request, sandbox);
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void count(struct mcp_request *request, struct sandbox *sandbox)
@@ -233,7 +233,7 @@ static void looked(void *data, uint64_t total, bool cut, const struct error *err
 	(void)total, (void)cut;
 	if (pending_over(request))
 		reply_health(request, !error);
-	tool_done(request);
+	mcp_release(request);
 }
 
 /* It is healthy when a process in it answers, not when its state says so. */

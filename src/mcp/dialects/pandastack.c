@@ -203,7 +203,7 @@ static void file_came(void *data, const struct file_content *content, const stru
 		else
 			reply_file(request, content);
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void read_act(struct mcp_request *request, struct sandbox *sandbox)
@@ -245,7 +245,7 @@ static void written(void *data, uint64_t bytes, bool created, const struct error
 			content_end(request, false);
 		}
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void write_act(struct mcp_request *request, struct sandbox *sandbox)
@@ -321,7 +321,7 @@ static void listed(void *data, uint64_t total, bool cut, const struct error *err
 		else
 			reply_listing(request, cut);
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void list_act(struct mcp_request *request, struct sandbox *sandbox)

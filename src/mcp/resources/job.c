@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "core/account/access.h"
 #include "mcp/resources/kinds.h"
 

@@ -9,11 +9,11 @@
 #include "base/limits.h"
 #include "core/activity/activity.h"
 #include "core/exec/wait.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "core/account/access.h"
 #include "mcp/alarm.h"
 #include "mcp/pending.h"
-#include "mcp/tools/running.h"
+#include "mcp/tools/tool_exec.h"
 #include "mcp/server.h"
 #include "mcp/tasks/task_private.h"
 
@@ -130,7 +130,7 @@ static void answer(struct mcp_request *inner, struct exec *exec)
 	}
 	answer_begin(&text, following->call.output_max);
 	set_view(following, exec, context, cell, &view);
-	running_note_kept(exec->sandbox, &note);
+	tool_exec_note_kept(exec->sandbox, &note);
 	if (following->cell && !cell && !(context && context->row.language == CODE_BASH))
 		(void)!buffer_append_text(&note, note.size ? "; values and figures are not kept"
 							   : "values and figures are not kept");
@@ -211,7 +211,7 @@ static void ended(void *data, struct exec *exec, const struct error *error)
 		mcp_fail(inner, error);
 	else
 		follow(inner, exec);
-	tool_done(inner);
+	mcp_release(inner);
 }
 
 static void look(void *data)
@@ -229,7 +229,7 @@ static void look(void *data)
 		core_forgotten_error(inner->core, &following->sandbox, &error);
 		mcp_fail(inner, &error);
 	}
-	tool_done(inner);
+	mcp_release(inner);
 }
 
 /* Is what it has printed, and its value, all there? */

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/code/code.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "mcp/tools/output.h"
 
 /* Figures in one answer. */

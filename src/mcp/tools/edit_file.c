@@ -194,7 +194,7 @@ static void explained(void *data, const struct file_content *content, const stru
 			say_near(edit, content, &text);
 		file_tool_refuse(request, "%s", buffer_text(&text));
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 /* Reads the file to say why it did not fit. */
@@ -237,7 +237,7 @@ static void replaced(void *data, uint64_t count, const struct error *error)
 		file_tool_reply(request, "replaced %llu place%s in %s", (unsigned long long)count,
 				count == 1 ? "" : "s", buffer_text(&path));
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void replace(struct mcp_request *request)
@@ -293,7 +293,7 @@ static void line_ends_read(void *data, const struct file_content *content,
 		file_tool_fail(request, edit->tool.path, error);
 	else
 		replace(request);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void act(struct mcp_request *request, struct sandbox *sandbox)

@@ -42,7 +42,7 @@ static void changed(void *data, const struct error *error)
 		refuse(request, error);
 	else
 		target_reply(request);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void act(struct mcp_request *request, struct sandbox *sandbox)
@@ -55,7 +55,7 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 	if (sandbox_change(sandbox, &request->principal, &changing->change, changed, request,
 			   &error) < 0) {
 		refuse(request, &error);
-		tool_done(request);
+		mcp_release(request);
 	}
 }
 

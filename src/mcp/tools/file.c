@@ -130,7 +130,7 @@ static void wrote(void *data, uint64_t written, bool created, const struct error
 				write->append ? "appended" : "wrote", (unsigned long long)written,
 				buffer_text(&path), created ? " (new)" : "");
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void act_write(struct mcp_request *request, struct sandbox *sandbox)
@@ -309,7 +309,7 @@ static void file_looked(void *data, uint64_t total, bool cut, const struct error
 		file_tool_reply(request, "%sIt is a file, not a directory: %s",
 				list->count > 0 ? list->entries[0].line : "", buffer_text(&call));
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void look_at_file(struct mcp_request *request)
@@ -341,7 +341,7 @@ static void listed(void *data, uint64_t total, bool cut, const struct error *err
 		file_tool_fail(request, list->tool.path, error);
 	else
 		reply_list(request, cut);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void act_list(struct mcp_request *request, struct sandbox *sandbox)

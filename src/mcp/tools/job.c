@@ -9,7 +9,7 @@
 #include "core/account/access.h"
 #include "mcp/tools/find_job.h"
 #include "mcp/tools/job.h"
-#include "mcp/tools/running.h"
+#include "mcp/tools/tool_exec.h"
 
 /* A server that dies at once is seen: so long is waited for its end or its first words, and then
  * for what follows them. */
@@ -74,7 +74,7 @@ static void answer_state(struct mcp_request *request, struct exec *exec, bool st
 
 static void start_cancelled(struct mcp_request *request)
 {
-	struct running *running = request->state;
+	struct tool_exec *running = request->state;
 	struct sandbox *sandbox = sandbox_by_id(request->core, &running->at_sandbox);
 	struct exec *exec;
 	struct error error;
@@ -84,19 +84,19 @@ static void start_cancelled(struct mcp_request *request)
 	if (pending_kills(request) && sandbox &&
 	    exec_find(sandbox, running->at_exec.text, &exec, &error) == 0)
 		exec_cancel(exec, &request->principal);
-	running_leave(running);
+	tool_exec_leave(running);
 }
 
 static void started(void *data, struct exec *exec, const struct error *error)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	struct mcp_request *request = running->request;
 	int64_t left =
 	    running->began / NSEC_PER_MSEC + START_WAIT_MS - clock_monotonic() / NSEC_PER_MSEC;
 	struct error failed;
 	running->starting = NULL;
 	if (!request->open) {
-		running_leave(running);
+		tool_exec_leave(running);
 		return;
 	}
 	/* The first words: a little longer, for what comes with them. */
@@ -107,26 +107,26 @@ static void started(void *data, struct exec *exec, const struct error *error)
 			return;
 	}
 	if (error) {
-		running_failed(running, error);
+		tool_exec_failed(running, error);
 	} else if (exec->row.state == EXEC_FAILED) {
 		exec_start_error(exec, &failed);
 		mcp_fail(request, &failed);
 	} else {
 		answer_state(request, exec, false);
 	}
-	running_leave(running);
+	tool_exec_leave(running);
 }
 
 static void start_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct running *running = request->state;
+	struct tool_exec *running = request->state;
 	struct exec *exec;
 	struct error error;
 	running->began = clock_monotonic();
-	running_enter(running, start_cancelled, NULL);
+	tool_exec_enter(running, start_cancelled, NULL);
 	if (exec_start(sandbox, &running->exec, &exec, &error) < 0) {
 		mcp_fail(request, &error);
-		running_leave(running);
+		tool_exec_leave(running);
 		return;
 	}
 	running->at_sandbox = sandbox->row.id;
@@ -134,23 +134,23 @@ static void start_act(struct mcp_request *request, struct sandbox *sandbox)
 	if (exec_wait_output(exec, 0, 0, START_WAIT_MS, started, running, &running->starting,
 			     &error) < 0) {
 		mcp_fail(request, &error);
-		running_leave(running);
+		tool_exec_leave(running);
 	}
 }
 
 static const struct field start_job_fields[] = {
-    {"command", FIELD_TEXT_AT(struct running, command), FIELD_REQUIRED, 1, COMMAND_MAX},
-    {"sandbox_id", FIELD_TEXT_AT(struct running, sandbox_id)},
-    {"timeout_seconds", FIELD_NUMBER_AT(struct running, timeout_seconds)},
-    {"cwd", FIELD_TEXT_AT(struct running, exec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
-    {"env", FIELD_PAIRS_AT(struct running, env)},
+    {"command", FIELD_TEXT_AT(struct tool_exec, command), FIELD_REQUIRED, 1, COMMAND_MAX},
+    {"sandbox_id", FIELD_TEXT_AT(struct tool_exec, sandbox_id)},
+    {"timeout_seconds", FIELD_NUMBER_AT(struct tool_exec, timeout_seconds)},
+    {"cwd", FIELD_TEXT_AT(struct tool_exec, exec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
+    {"env", FIELD_PAIRS_AT(struct tool_exec, env)},
     {0},
 };
 
 static void start_job(struct mcp_request *request, const json_t *arguments)
 {
-	struct running *running = running_new(request);
-	if (!tool_arguments(request, arguments, running) || !running_check(running))
+	struct tool_exec *running = tool_exec_new(request);
+	if (!tool_arguments(request, arguments, running) || !tool_exec_check(running))
 		return;
 	shell_argv(running->command, running->argv);
 	running->exec.argv = running->argv;
@@ -171,7 +171,8 @@ struct stopping {
 
 static void stop_leave(struct stopping *stopping)
 {
-	tool_leave(stopping->request);
+	stopping->request->on_cancel = NULL;
+	mcp_release(stopping->request);
 }
 
 /* What was sent was sent. */

@@ -92,7 +92,7 @@ static void counted(void *data, const struct error *error)
 	if (!tool_back(request))
 		return;
 	reply_metrics(request);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void refresh(struct mcp_request *request)
@@ -224,7 +224,7 @@ static void usage_walk_on(void *data)
 	if (!tool_back(request))
 		return;
 	usage_step(request);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void metered(void *data, const struct error *error)
@@ -234,7 +234,7 @@ static void metered(void *data, const struct error *error)
 	if (!tool_back(request))
 		return;
 	usage_step(request);
-	tool_done(request);
+	mcp_release(request);
 }
 
 const struct field usage_fields[] = {

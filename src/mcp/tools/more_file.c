@@ -58,7 +58,7 @@ static void changed(void *data, const struct error *error)
 		file_tool_fail(request, change->tool.path, error);
 	else
 		reply(request, "");
-	tool_done(request);
+	mcp_release(request);
 }
 
 static struct bytes bytes_of_text(const char *text)
@@ -181,7 +181,7 @@ static void copied(void *data, uint64_t bytes, const struct error *error)
 		file_tool_fail(request, change->tool.path, error);
 	else
 		reply(request, extra);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void copy_cancelled(struct mcp_request *request)
@@ -298,7 +298,7 @@ static void stat_done(void *data, uint64_t total, bool cut, const struct error *
 		}
 		file_tool_reply(request, "%s", buffer_text(&text));
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void act_stat(struct mcp_request *request, struct sandbox *sandbox)

@@ -7,7 +7,9 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
+#include "core/account/access.h"
+#include "mcp/alarm.h"
 
 /* Lines are counted in this much of a stream: more would hold up the loop. */
 #define COUNT_MOST (8 * MIB)
@@ -383,4 +385,45 @@ bool output_progress(struct mcp_request *request, struct output_follower *follow
 	if (message.size > 0)
 		mcp_progress(request, message.data, message.size);
 	return false;
+}
+
+/* --- what is sent a little later --- */
+
+static void follow_look(void *data)
+{
+	struct follow *follow = data;
+	struct mcp_request *request = follow->request;
+	struct exec *exec;
+	struct error error;
+	struct sandbox *sandbox = sandbox_by_id(request->core, &follow->sandbox);
+	alarm_stop(&follow->alarm);
+	if (!sandbox || exec_find(sandbox, follow->exec.text, &exec, &error) < 0)
+		return;
+	/* A message may be what shows that the client is gone: then all this is over after it. */
+	mcp_hold(request);
+	if (output_progress(request, &follow->follower, exec))
+		follow->alarm =
+		    alarm_after(request->core->loop, MCP_PROGRESS_MS, follow_look, follow);
+	mcp_release(request);
+}
+
+/* In a turn of its own, so that whatever comes of a message does not come from within a callback
+ * of the domain. */
+void follow_changed(struct follow *follow, struct mcp_request *request, struct exec *exec)
+{
+	follow->request = request;
+	follow->sandbox = exec->sandbox->row.id;
+	follow->exec = exec->row.id;
+	if (follow->alarm || !request->open || (!request->progress_token && !request->task))
+		return;
+	int64_t wait = (request->progress_due - clock_monotonic()) / NSEC_PER_MSEC;
+	if (request->task)
+		wait = MCP_PROGRESS_MS;
+	follow->alarm = alarm_after(
+	    request->core->loop, (uint64_t)MIN(MAX(wait, 0), MCP_PROGRESS_MS), follow_look, follow);
+}
+
+void follow_stop(struct follow *follow)
+{
+	alarm_stop(&follow->alarm);
 }

@@ -54,3 +54,17 @@ struct output_follower {
 };
 bool output_progress(struct mcp_request *request, struct output_follower *follower,
 		     struct exec *exec);
+
+/* What a command prints, as progress of the request that waits for it: as it comes, and what may
+ * not be sent yet a little later. */
+struct follow {
+	struct output_follower follower;
+	struct id sandbox, exec; /* whose output it is */
+	struct mcp_request *request;
+	struct alarm *alarm;
+};
+
+/* Something was printed. */
+void follow_changed(struct follow *follow, struct mcp_request *request, struct exec *exec);
+/* Before the follow's memory is gone; again does no harm. */
+void follow_stop(struct follow *follow);

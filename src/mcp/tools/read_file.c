@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "core/activity/activity.h"
-#include "core/exec/run.h"
+#include "core/exec/exec.h"
 #include "core/account/signed_url.h"
 #include "mcp/tools/output.h"
 #include "mcp/tools/file.h"
@@ -259,7 +259,7 @@ static void image_read(void *data, const struct file_content *content, const str
 		reply_image(request, content, type);
 	else /* it has changed meanwhile */
 		reply_binary(request, content, type);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void text_read(void *data, const struct file_content *content, const struct error *error)
@@ -280,7 +280,7 @@ static void text_read(void *data, const struct file_content *content, const stru
 		read_piece(request, 0, IMAGE_MAX, image_read);
 	else
 		reply_text(request, content);
-	tool_done(request);
+	mcp_release(request);
 }
 
 /* Where the wanted line begins in this piece, or false: further on. */
@@ -322,7 +322,7 @@ static void scanned(void *data, const struct file_content *content, const struct
 		reading->scanned += content->size;
 		read_piece(request, reading->scanned, SCAN_PIECE, scanned);
 	}
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void act(struct mcp_request *request, struct sandbox *sandbox)

@@ -54,7 +54,8 @@ static void leave(struct reading *reading)
 {
 	struct mcp_request *request = reading->request;
 	search_unqueue(&reading->turn);
-	tool_leave(request);
+	request->on_cancel = NULL;
+	mcp_release(request);
 }
 
 static void cancelled(struct mcp_request *request)

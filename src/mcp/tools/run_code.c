@@ -1,6 +1,6 @@
 /* run_code: a piece of code in a fresh interpreter, in one that keeps its variables (a context), or
  * in a fresh sandbox that is gone afterwards. Called by tools.c; waits through callbacks
- * (running.h).
+ * (tool_exec.h).
  *
  * A model names its context as it likes: the context's id is made of the sandbox, the language and
  * that name, so that the same name finds it again, after a restart of the daemon too. */
@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "core/account/access.h"
 #include "mcp/tools/find_job.h"
-#include "mcp/tools/running.h"
+#include "mcp/tools/tool_exec.h"
 #include "mcp/tasks/task.h"
 
 #define CONTEXT_NAME_MAX 128
@@ -22,7 +22,7 @@
 
 static void changed(void *data, struct code_context *context, const struct code_cell *cell)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	struct exec *exec = code_context_exec(context);
 	if (!exec)
 		return;
@@ -30,14 +30,14 @@ static void changed(void *data, struct code_context *context, const struct code_
 	uint64_t *sent = running->follow.follower.sent;
 	sent[0] = MAX(sent[0], cell->out_begin);
 	sent[1] = MAX(sent[1], cell->err_begin);
-	running_changed(running, exec);
+	tool_exec_changed(running, exec);
 }
 
-static void write_answer(struct running *running, struct code_context *context,
+static void write_answer(struct tool_exec *running, struct code_context *context,
 			 const struct code_cell *cell)
 {
 	DONE_BUFFER struct buffer note = BUFFER(256);
-	struct answer_view view = running_view(running, &note);
+	struct answer_view view = tool_exec_view(running, &note);
 	struct exec *exec = code_context_exec(context);
 	if (exec)
 		answer_cell_view(exec, cell, &view);
@@ -52,23 +52,23 @@ static void write_answer(struct running *running, struct code_context *context,
 static void done(void *data, struct code_context *context, const struct code_cell *cell,
 		 const struct error *error)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	running->cell = NULL;
 	if (running->request->open) {
 		if (error) {
-			running_failed(running, error);
+			tool_exec_failed(running, error);
 		} else {
 			write_answer(running, context, cell);
-			running_answer(running);
+			tool_exec_answer(running);
 		}
 	}
-	running_leave(running);
+	tool_exec_leave(running);
 }
 
 /* The context's own patience is longer, for those who only interrupt. */
 static void end_surely(void *data)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	struct core *core = running->request->core;
 	struct sandbox *sandbox = sandbox_by_id(core, &running->at_sandbox);
 	struct exec *exec;
@@ -78,12 +78,12 @@ static void end_surely(void *data)
 		if (job.cell && job.cell->number == running->cancelled_cell && !job_over(&job))
 			exec_cancel(exec, &running->request->principal);
 	}
-	running_leave(running);
+	tool_exec_leave(running);
 }
 
 /* Is it this call's cell that the context runs? Then it is interrupted, and where that does not
  * help soon its interpreter is ended: the request is held until that is known. */
-static bool is_watched(struct running *running)
+static bool is_watched(struct tool_exec *running)
 {
 	struct mcp_request *request = running->request;
 	struct sandbox *sandbox = sandbox_by_id(request->core, &running->at_sandbox);
@@ -101,10 +101,10 @@ static bool is_watched(struct running *running)
 
 static void cancelled(struct mcp_request *request)
 {
-	struct running *running = request->state;
+	struct tool_exec *running = request->state;
 	bool kills = pending_kills(request), watched = kills && is_watched(running);
-	if (running->cell && (kills || !code_run_detach(running->cell)))
-		code_run_abandon(running->cell);
+	if (running->cell && (kills || !foreground_cell_detach(running->cell)))
+		foreground_cell_abandon(running->cell);
 	running->cell = NULL;
 	alarm_stop(&running->budget);
 	follow_stop(&running->follow);
@@ -113,15 +113,15 @@ static void cancelled(struct mcp_request *request)
 		running->budget =
 		    alarm_after(request->core->loop, CANCEL_GRACE_MS, end_surely, running);
 	else if (!running->creating)
-		running_leave(running);
+		tool_exec_leave(running);
 }
 
 /* It has not begun: it waits for a context that another call keeps busy, or its interpreter has not
  * come up. */
-static void refuse_waiting(struct running *running)
+static void refuse_waiting(struct tool_exec *running)
 {
 	struct mcp_request *request = running->request;
-	code_run_abandon(TAKE_PTR(running->cell));
+	foreground_cell_abandon(TAKE_PTR(running->cell));
 	if (running->context_id)
 		content_refuse(request,
 			       "context_id `%.*s` is still busy with an earlier call; this one was "
@@ -136,19 +136,19 @@ static void refuse_waiting(struct running *running)
 
 static void hand_back(void *data)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	/* The interpreter is not ready yet: core/code/code.h bounds how long that takes. */
 	if (!running->cell)
 		return;
-	struct code_context *context = code_run_detach(running->cell);
+	struct code_context *context = foreground_cell_detach(running->cell);
 	if (!context) {
 		refuse_waiting(running);
-		running_leave(running);
+		tool_exec_leave(running);
 		return;
 	}
 	running->cell = NULL;
 	DONE_BUFFER struct buffer note = BUFFER(256);
-	struct answer_view view = running_view(running, &note);
+	struct answer_view view = tool_exec_view(running, &note);
 	struct exec *exec = code_context_exec(context);
 	const struct code_cell *cell;
 	struct error error;
@@ -158,20 +158,20 @@ static void hand_back(void *data)
 	} else {
 		answer_cell_view(exec, cell, &view);
 		answer_running(&running->answer, exec, &view);
-		running_answer(running);
+		tool_exec_answer(running);
 	}
-	running_leave(running);
+	tool_exec_leave(running);
 }
 
-static void start(struct running *running, struct sandbox *sandbox, struct code_context *context)
+static void start(struct tool_exec *running, struct sandbox *sandbox, struct code_context *context)
 {
 	const struct code_callbacks callbacks = {.changed = changed, .done = done, .data = running};
 	struct error error;
-	running_enter(running, cancelled, hand_back);
-	if (code_run_start(sandbox, context, &running->code, &callbacks, &running->cell, &error) <
-	    0) {
+	tool_exec_enter(running, cancelled, hand_back);
+	if (foreground_cell_start(sandbox, context, &running->code, &callbacks, &running->cell,
+				  &error) < 0) {
 		mcp_fail(running->request, &error);
-		running_leave(running);
+		tool_exec_leave(running);
 		return;
 	}
 	running->at_sandbox = sandbox->row.id;
@@ -184,25 +184,25 @@ static void start(struct running *running, struct sandbox *sandbox, struct code_
 /* Calls whose context another call is creating, the oldest first. */
 static struct list waiting = {&waiting, &waiting};
 
-static void in_context(struct running *running, struct sandbox *sandbox);
+static void in_context(struct tool_exec *running, struct sandbox *sandbox);
 
 static void try_again(void *data)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	alarm_stop(&running->budget);
 	struct sandbox *sandbox = running->request->open ? target_again(running->request) : NULL;
 	if (sandbox)
 		in_context(running, sandbox);
 	else
-		running_leave(running);
+		tool_exec_leave(running);
 }
 
 /* Whatever has become of it: they look again, and the first of them creates it where it is not
  * there. In a later turn: it may be gone only then. */
-static void wake_waiting(struct running *creator)
+static void wake_waiting(struct tool_exec *creator)
 {
 	list_each (&waiting, node) {
-		struct running *running = list_entry(node, struct running, waiting);
+		struct tool_exec *running = list_entry(node, struct tool_exec, waiting);
 		if (!id_equal(&running->code.id, &creator->code.id))
 			continue;
 		list_remove(&running->waiting);
@@ -213,7 +213,7 @@ static void wake_waiting(struct running *creator)
 
 static void context_ready(void *data, struct code_context *context, const struct error *error)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	running->creating = false;
 	wake_waiting(running);
 	/* It may have rung meanwhile; it is set anew for what is left. */
@@ -228,7 +228,7 @@ static void context_ready(void *data, struct code_context *context, const struct
 		/* Cancelled while it was made: nobody has used it. */
 		code_context_delete(context, &running->request->principal);
 	}
-	running_leave(running);
+	tool_exec_leave(running);
 }
 
 /* An id's form: a letter, then letters and digits. The remainder's bias does no harm: it is a name,
@@ -250,7 +250,7 @@ static struct id context_of(const struct sandbox *sandbox, enum code_language la
 	return id;
 }
 
-static void in_context(struct running *running, struct sandbox *sandbox)
+static void in_context(struct tool_exec *running, struct sandbox *sandbox)
 {
 	struct code_context *context;
 	struct mcp_request *request = running->request;
@@ -265,14 +265,14 @@ static void in_context(struct running *running, struct sandbox *sandbox)
 			       running->context_id, code_language_name(context->row.language),
 			       code_language_name(context->row.language));
 		if (running->entered)
-			running_leave(running);
+			tool_exec_leave(running);
 		return;
 	}
 	if (found && code_context_alive(context)) {
 		start(running, sandbox, context);
 		return;
 	}
-	running_enter(running, cancelled, hand_back);
+	tool_exec_enter(running, cancelled, hand_back);
 	running->creating = true;
 	running->code.id = id;
 	running->restarted = found;
@@ -290,13 +290,13 @@ static void in_context(struct running *running, struct sandbox *sandbox)
 	}
 	if (result < 0) {
 		mcp_fail(request, &error);
-		running_leave(running);
+		tool_exec_leave(running);
 	}
 }
 
 static void act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct running *running = request->state;
+	struct tool_exec *running = request->state;
 	if (running->context_id)
 		in_context(running, sandbox);
 	else
@@ -307,7 +307,7 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 
 static void shot_ran(void *data, struct code_context *context, const struct code_cell *cell)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	write_answer(running, context, cell);
 	running->ran = true;
 }
@@ -315,8 +315,8 @@ static void shot_ran(void *data, struct code_context *context, const struct code
 static void one_shot(struct mcp_request *request)
 {
 	static const struct oneshot_code_callbacks callbacks = {
-	    .changed = changed, .ran = shot_ran, .done = running_shot_done};
-	struct running *running = request->state;
+	    .changed = changed, .ran = shot_ran, .done = tool_exec_shot_done};
+	struct tool_exec *running = request->state;
 	struct error error;
 	if (running->context_id) {
 		content_refuse(request,
@@ -324,32 +324,32 @@ static void one_shot(struct mcp_request *request)
 			       "context_id: create_sandbox first, or leave context_id out");
 		return;
 	}
-	running_one_shot(running);
+	tool_exec_one_shot(running);
 	if (oneshot_code_start(request->core, &request->principal, &running->one_shot,
 			       &running->code, &callbacks, running, &running->oneshot,
 			       &error) < 0) {
 		mcp_fail(request, &error);
-		running_leave(running);
+		tool_exec_leave(running);
 	}
 }
 
 const struct field run_code_fields[] = {
-    {"language", FIELD_TEXT_AT(struct running, language), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1,
+    {"language", FIELD_TEXT_AT(struct tool_exec, language), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1,
      .words = "python,node,bash"},
-    {"code", FIELD_TEXT_AT(struct running, code.code), FIELD_REQUIRED, 1, CODE_SOURCE_MAX},
-    {"sandbox_id", FIELD_TEXT_AT(struct running, sandbox_id)},
-    {"timeout_seconds", FIELD_NUMBER_AT(struct running, timeout_seconds)},
-    {"context_id", FIELD_TEXT_AT(struct running, context_id), .max = CONTEXT_NAME_MAX,
+    {"code", FIELD_TEXT_AT(struct tool_exec, code.code), FIELD_REQUIRED, 1, CODE_SOURCE_MAX},
+    {"sandbox_id", FIELD_TEXT_AT(struct tool_exec, sandbox_id)},
+    {"timeout_seconds", FIELD_NUMBER_AT(struct tool_exec, timeout_seconds)},
+    {"context_id", FIELD_TEXT_AT(struct tool_exec, context_id), .max = CONTEXT_NAME_MAX,
      .mcp = "Any name of yours, e.g. main: calls with the same one share variables and imports."},
-    {"max_output_bytes", FIELD_UINT_AT(struct running, answer_max), .min = 1, .max = OUTPUT_MOST,
+    {"max_output_bytes", FIELD_UINT_AT(struct tool_exec, answer_max), .min = 1, .max = OUTPUT_MOST,
      .fallback = OUTPUT_DEFAULT},
     {0},
 };
 
 void run_code(struct mcp_request *request, const json_t *arguments)
 {
-	struct running *running = running_new(request);
-	if (!tool_arguments(request, arguments, running) || !running_check(running))
+	struct tool_exec *running = tool_exec_new(request);
+	if (!tool_arguments(request, arguments, running) || !tool_exec_check(running))
 		return;
 	running->code.language = code_language_parse(running->language);
 	if (running->code.language == 0) {

@@ -1,81 +1,81 @@
 /* run_shell, and the table with run_code (run_code.c): a command in a sandbox, or in a fresh one
- * that is gone afterwards. Called by tools.c; waits through callbacks (running.h). */
+ * that is gone afterwards. Called by tools.c; waits through callbacks (tool_exec.h). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
 #include "base/text.h"
 #include "core/account/access.h"
-#include "mcp/tools/running.h"
+#include "mcp/tools/tool_exec.h"
 #include "mcp/tasks/task.h"
 
 #define COMMAND_MAX (100 * KIB)
 
 /* --- in a sandbox --- */
 
-static void changed(struct run *run, struct exec *exec)
+static void changed(struct foreground *run, struct exec *exec)
 {
-	running_changed(run_data(run), exec);
+	tool_exec_changed(foreground_data(run), exec);
 }
 
 static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
 		 const struct error *error)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	running->run = NULL;
 	if (running->request->open) {
 		DONE_BUFFER struct buffer note = BUFFER(256);
-		struct answer_view view = running_view(running, &note);
+		struct answer_view view = tool_exec_view(running, &note);
 		if (error) {
-			running_failed(running, error);
+			tool_exec_failed(running, error);
 		} else {
 			answer_view_all(exec, &view);
 			answer_exec(&running->answer, exec, &view, left, count);
-			running_answer(running);
+			tool_exec_answer(running);
 		}
 	}
-	running_leave(running);
+	tool_exec_leave(running);
 }
 
 static void cancelled(struct mcp_request *request)
 {
-	struct running *running = request->state;
+	struct tool_exec *running = request->state;
 	if (running->run)
 		pending_abandon(request, TAKE_PTR(running->run));
-	running_leave(running);
+	tool_exec_leave(running);
 }
 
 static void hand_back(void *data)
 {
-	struct running *running = data;
-	struct exec *exec = run_exec(running->run);
+	struct tool_exec *running = data;
+	struct exec *exec = foreground_exec(running->run);
 	DONE_BUFFER struct buffer note = BUFFER(256);
-	struct answer_view view = running_view(running, &note);
+	struct answer_view view = tool_exec_view(running, &note);
 	answer_view_all(exec, &view);
 	/* It may have ended, and only what it left running is still being asked for. */
 	if (exec_ended(exec))
 		answer_exec(&running->answer, exec, &view, NULL, 0);
 	else
 		answer_running(&running->answer, exec, &view);
-	run_abandon(TAKE_PTR(running->run), false);
-	running_answer(running);
-	running_leave(running);
+	foreground_abandon(TAKE_PTR(running->run), false);
+	tool_exec_answer(running);
+	tool_exec_leave(running);
 }
 
 static void act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct run_callbacks callbacks = {.changed = changed, .done = done};
-	struct running *running = request->state;
+	static const struct foreground_callbacks callbacks = {.changed = changed, .done = done};
+	struct tool_exec *running = request->state;
 	struct error error;
-	running_enter(running, cancelled, hand_back);
-	if (run_start(sandbox, &running->exec, TAKE_PTR(running->stdin_data), running->stdin_size,
-		      &callbacks, running, &running->run, &error) < 0) {
+	tool_exec_enter(running, cancelled, hand_back);
+	if (foreground_start(sandbox, &running->exec, TAKE_PTR(running->stdin_data),
+			     running->stdin_size, &callbacks, running, &running->run, &error) < 0) {
 		mcp_fail(request, &error);
-		running_leave(running);
+		tool_exec_leave(running);
 		return;
 	}
 	running->at_sandbox = sandbox->row.id;
-	running->at_exec = run_exec(running->run)->row.id;
+	running->at_exec = foreground_exec(running->run)->row.id;
 }
 
 /* --- one-shot --- */
@@ -83,15 +83,15 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 static void shot_changed(void *data, struct sandbox *sandbox, struct exec *exec)
 {
 	(void)sandbox;
-	running_changed(data, exec);
+	tool_exec_changed(data, exec);
 }
 
 /* The sandbox is there still: the answer is written now and sent when it is gone. */
 static void shot_ran(void *data, const struct oneshot_result *result)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	DONE_BUFFER struct buffer note = BUFFER(256);
-	struct answer_view view = running_view(running, &note);
+	struct answer_view view = tool_exec_view(running, &note);
 	answer_view_all(result->exec, &view);
 	answer_exec(&running->answer, result->exec, &view, result->left, result->left_count);
 	running->ran = true;
@@ -100,36 +100,36 @@ static void shot_ran(void *data, const struct oneshot_result *result)
 static void one_shot(struct mcp_request *request)
 {
 	static const struct oneshot_callbacks callbacks = {
-	    .changed = shot_changed, .ran = shot_ran, .done = running_shot_done};
-	struct running *running = request->state;
+	    .changed = shot_changed, .ran = shot_ran, .done = tool_exec_shot_done};
+	struct tool_exec *running = request->state;
 	struct error error;
-	running_one_shot(running);
+	tool_exec_one_shot(running);
 	if (oneshot_start(request->core, &request->principal, &running->one_shot, &running->exec,
 			  TAKE_PTR(running->stdin_data), running->stdin_size, &callbacks, running,
 			  &running->oneshot, &error) < 0) {
 		mcp_fail(request, &error);
-		running_leave(running);
+		tool_exec_leave(running);
 	}
 }
 
 static const struct field run_shell_fields[] = {
-    {"command", FIELD_TEXT_AT(struct running, command), FIELD_REQUIRED, 1, COMMAND_MAX},
-    {"sandbox_id", FIELD_TEXT_AT(struct running, sandbox_id),
+    {"command", FIELD_TEXT_AT(struct tool_exec, command), FIELD_REQUIRED, 1, COMMAND_MAX},
+    {"sandbox_id", FIELD_TEXT_AT(struct tool_exec, sandbox_id),
      .mcp = "Id or name. May be left out when there is only one."},
-    {"timeout_seconds", FIELD_NUMBER_AT(struct running, timeout_seconds),
+    {"timeout_seconds", FIELD_NUMBER_AT(struct tool_exec, timeout_seconds),
      .mcp = "Kill it after this long. Default: never."},
-    {"cwd", FIELD_TEXT_AT(struct running, exec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
-    {"env", FIELD_PAIRS_AT(struct running, env)},
-    {"stdin", FIELD_TEXT_AT(struct running, input)},
-    {"max_output_bytes", FIELD_UINT_AT(struct running, answer_max), .min = 1, .max = OUTPUT_MOST,
+    {"cwd", FIELD_TEXT_AT(struct tool_exec, exec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
+    {"env", FIELD_PAIRS_AT(struct tool_exec, env)},
+    {"stdin", FIELD_TEXT_AT(struct tool_exec, input)},
+    {"max_output_bytes", FIELD_UINT_AT(struct tool_exec, answer_max), .min = 1, .max = OUTPUT_MOST,
      .fallback = OUTPUT_DEFAULT, .mcp = "Default 16384."},
     {0},
 };
 
 static void run_shell(struct mcp_request *request, const json_t *arguments)
 {
-	struct running *running = running_new(request);
-	if (!tool_arguments(request, arguments, running) || !running_check(running))
+	struct tool_exec *running = tool_exec_new(request);
+	if (!tool_arguments(request, arguments, running) || !tool_exec_check(running))
 		return;
 	/* By it the task is found again after a restart of the daemon. */
 	if (request->task)

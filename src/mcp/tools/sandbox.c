@@ -129,7 +129,7 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 		refuse(request, error);
 	else
 		reply_created(request, sandbox);
-	tool_done(request);
+	mcp_release(request);
 }
 
 /* One that waits for room leaves the queue; else it is deleted when it is there. */
@@ -309,7 +309,7 @@ static void changed(void *data, const struct error *error)
 		mcp_fail(request, error);
 	else
 		target_reply(request);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void terminated(void *data, const struct error *error)
@@ -322,7 +322,7 @@ static void terminated(void *data, const struct error *error)
 	else
 		content_reply(request, "sandbox %s is terminated: its processes and files are gone",
 			      request->sandbox.text);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void act_pause(struct mcp_request *request, struct sandbox *sandbox)

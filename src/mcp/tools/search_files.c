@@ -109,7 +109,7 @@ static void searched(void *data, uint64_t total, bool cut, const struct error *e
 		file_tool_fail(request, search->tool.path, error);
 	else
 		reply(request, cut);
-	tool_done(request);
+	mcp_release(request);
 }
 
 /* It takes too long: what was found so far is the answer. */
@@ -125,7 +125,7 @@ static void overdue(void *data)
 	if (!pending_back(request))
 		return;
 	reply(request, true);
-	tool_done(request);
+	mcp_release(request);
 }
 
 static void act(struct mcp_request *request, struct sandbox *sandbox)

@@ -11,7 +11,6 @@
 
 #include "base/text.h"
 #include "core/account/access.h"
-#include "edge/authorization.h"
 #include "edge/json_pairs.h"
 #include "mcp/tasks/task.h"
 

@@ -52,6 +52,21 @@ static const struct method {
     {"tasks/cancel", MODERN, PART_TASKS, tasks_cancel},
 };
 
+bool face_has_tools(const struct mcp_face *face)
+{
+	return face->tools && face->tools[0];
+}
+
+bool face_has_resources(const struct mcp_face *face)
+{
+	return face->resources && face->resources[0];
+}
+
+bool face_has_prompts(const struct mcp_face *face)
+{
+	return face->prompts && face->prompts[0];
+}
+
 static bool has_part(const struct mcp_face *face, enum part part)
 {
 	switch (part) {

@@ -37,13 +37,14 @@ void mcp_refuse(struct mcp_request *request, const struct mcp_problem *problem);
 void mcp_notified(const struct message *message, struct mcp_session *session,
 		  struct request_set *among);
 
+/* What a face declares by having it. */
+bool face_has_tools(const struct mcp_face *face);
+bool face_has_resources(const struct mcp_face *face);
+bool face_has_prompts(const struct mcp_face *face);
+
 /* Cancels all of them. */
 void request_set_cancel(struct request_set *set);
-static inline void request_set_init(struct request_set *set)
-{
-	*set = (struct request_set){0};
-	list_init(&set->requests);
-}
+void request_set_init(struct request_set *set);
 
 /* --- a connection that carries messages --- */
 

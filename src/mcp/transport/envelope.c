@@ -20,6 +20,35 @@
 #define HEADER_NAME_MAX 64
 #define HEADER_VALUE_MAX HTTP_HEAD_MAX
 
+/* --- revisions --- */
+
+static const char *const revisions[MCP_REVISION_COUNT] = {
+    [MCP_2024_11_05] = "2024-11-05", [MCP_2025_03_26] = "2025-03-26",
+    [MCP_2025_06_18] = "2025-06-18", [MCP_2025_11_25] = "2025-11-25",
+    [MCP_2026_07_28] = "2026-07-28",
+};
+
+const char *revision_name(enum mcp_revision revision)
+{
+	return revisions[revision];
+}
+
+int revision_parse(const char *name)
+{
+	for (int i = 0; i < MCP_REVISION_COUNT; i++)
+		if (strcmp(revisions[i], name) == 0)
+			return i;
+	/* The tag before the first release, which clients still list: the same on the wire. */
+	return strcmp(name, "2024-10-07") == 0 ? MCP_2024_11_05 : -1;
+}
+
+bool revision_modern(enum mcp_revision revision)
+{
+	return revision >= MCP_2026_07_28;
+}
+
+/* --- what a message says of itself --- */
+
 static json_t *meta_of(const json_t *params)
 {
 	return json_object_get(params, "_meta");

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "core/sandbox/ephemeral.h"
-#include "edge/authorization.h"
+#include "core/account/access.h"
 #include "mcp/transport/dispatch.h"
 #include "mcp/transport/http.h"
 #include "mcp/transport/memory.h"
@@ -339,7 +339,7 @@ static int read_view(struct call *call, struct mcp_server *server, struct mcp_vi
 	if (!view->face)
 		return dialect_unknown(dialect, error);
 	/* It deletes what was made through it. */
-	if (view->ephemeral && authorize(&call->principal, SCOPE_WRITE, error) < 0)
+	if (view->ephemeral && token_admit(&call->principal, SCOPE_WRITE, false, error) < 0)
 		return -1;
 	if (view->ephemeral && id_parse(connection, &view->connection) < 0)
 		return error_set(error, ERROR_INVALID, "`ephemeral` needs the id of a connection");

@@ -1,4 +1,4 @@
-/* The revisions of the protocol, and what each has. */
+/* The revisions of the protocol, and what each has (envelope.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,4 @@ enum mcp_revision {
 const char *revision_name(enum mcp_revision revision);
 /* -1: there is no such revision. */
 int revision_parse(const char *name);
-static inline bool revision_modern(enum mcp_revision revision)
-{
-	return revision >= MCP_2026_07_28;
-}
+bool revision_modern(enum mcp_revision revision);

@@ -1,6 +1,6 @@
-/* Commands that somebody waits for (core/exec/run.h): run and wait, standard input and cancels
- * across a lost connection to a sandbox, the output of an answer. */
-#include "core/exec/run.h"
+/* Commands that somebody waits for (core/exec/foreground.h): begun and waited for, standard input
+ * and cancels across a lost connection to a sandbox, the output of an answer. */
+#include "core/exec/foreground.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -175,10 +175,10 @@ struct seen {
 	struct error error;
 };
 
-static void run_changed(struct run *run, struct exec *exec)
+static void run_changed(struct foreground *run, struct exec *exec)
 {
-	struct seen *seen = run_data(run);
-	CHECK(run_exec(run) == exec);
+	struct seen *seen = foreground_data(run);
+	CHECK(foreground_exec(run) == exec);
 	seen->changed = true;
 }
 
@@ -199,13 +199,13 @@ static void run_done(void *data, struct exec *exec, const struct left_process *l
 	}
 }
 
-static const struct run_callbacks run_callbacks = {run_changed, run_done};
+static const struct foreground_callbacks run_callbacks = {run_changed, run_done};
 
 struct waiting {
 	struct fake_host *host;
 	struct sandbox *sandbox;
 	struct fake_init *init;
-	struct run *run;
+	struct foreground *run;
 	struct seen seen;
 	uint64_t key;
 };
@@ -219,11 +219,11 @@ static void begin_run(struct waiting *waiting, char *input, size_t size)
 	fake_start(waiting->host);
 	waiting->sandbox = fake_create(waiting->host, NULL);
 	waiting->init = fake_init_of(waiting->host, &waiting->sandbox->row.id);
-	CHECK_INT(run_start(waiting->sandbox, &spec, input, size, &run_callbacks, &waiting->seen,
-			    &waiting->run, &error),
+	CHECK_INT(foreground_start(waiting->sandbox, &spec, input, size, &run_callbacks,
+				   &waiting->seen, &waiting->run, &error),
 		  0);
 	CHECK(!waiting->seen.done);
-	waiting->key = run_exec(waiting->run)->row.key;
+	waiting->key = foreground_exec(waiting->run)->row.key;
 	fake_turn(waiting->host, 20);
 	CHECK(waiting->seen.changed);
 }
@@ -245,7 +245,7 @@ TEST(a_cancelled_run_is_told_too)
 {
 	struct waiting waiting;
 	begin_run(&waiting, NULL, 0);
-	run_cancel(waiting.run);
+	foreground_cancel(waiting.run);
 	CHECK(fake_until(waiting.host, &waiting.seen.done));
 	CHECK_INT(waiting.seen.end, EXEC_END_CANCELLED);
 	fake_host_free(waiting.host);
@@ -255,7 +255,7 @@ TEST(an_abandoned_run_is_told_nothing)
 {
 	struct waiting waiting;
 	begin_run(&waiting, NULL, 0);
-	run_abandon(waiting.run, false);
+	foreground_abandon(waiting.run, false);
 	fake_turn(waiting.host, 20);
 	CHECK_INT(waiting.init->frames[FRAME_SIGNAL], 0);
 	fake_exit(waiting.init, waiting.key, EXEC_END_EXITED, 0, 0);
@@ -268,7 +268,7 @@ TEST(an_abandoned_run_may_be_killed)
 {
 	struct waiting waiting;
 	begin_run(&waiting, NULL, 0);
-	run_abandon(waiting.run, true);
+	foreground_abandon(waiting.run, true);
 	fake_turn(waiting.host, 20);
 	CHECK_INT(waiting.init->frames[FRAME_SIGNAL], 1);
 	CHECK(!waiting.seen.done);
@@ -284,7 +284,7 @@ TEST(a_run_abandoned_at_its_end)
 	fake_exit(waiting.init, waiting.key, EXEC_END_EXITED, 0, 2);
 	fake_turn(waiting.host, 20);
 	CHECK(!waiting.seen.done);
-	run_abandon(waiting.run, false);
+	foreground_abandon(waiting.run, false);
 	fake_turn(waiting.host, 20);
 	CHECK(!waiting.seen.done);
 	fake_host_free(waiting.host);
@@ -378,19 +378,20 @@ static void remove_in_done(void *data, struct exec *exec, const struct left_proc
 
 TEST(an_exec_is_removed_in_done)
 {
-	static const struct run_callbacks callbacks = {.done = remove_in_done};
+	static const struct foreground_callbacks callbacks = {.done = remove_in_done};
 	const char *argv[] = {"true"};
 	struct exec_spec spec = {.argv = argv, .argc = 1};
 	struct error error;
-	struct run *run;
+	struct foreground *run;
 	struct removing removing = {0};
 	struct fake_host *host = fake_host_new();
 	fake_start(host);
 	struct sandbox *sandbox = fake_create(host, NULL);
 	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
-	CHECK_INT(run_start(sandbox, &spec, NULL, 0, &callbacks, &removing, &run, &error), 0);
-	uint64_t key = run_exec(run)->row.key;
-	struct id id = run_exec(run)->row.id;
+	CHECK_INT(foreground_start(sandbox, &spec, NULL, 0, &callbacks, &removing, &run, &error),
+		  0);
+	uint64_t key = foreground_exec(run)->row.key;
+	struct id id = foreground_exec(run)->row.id;
 	struct exec *exec;
 	fake_turn(host, 20);
 	fake_exit(init, key, EXEC_END_EXITED, 0, 0);

@@ -1,6 +1,6 @@
-/* See running.h. Called by run_shell.c and run_code.c, on the loop; everything waits through
+/* See tool_exec.h. Called by run_shell.c and run_code.c, on the loop; everything waits through
  * callbacks and alarms. */
-#include "mcp/tools/running.h"
+#include "mcp/tools/tool_exec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 #include "edge/json_pairs.h"
 #include "mcp/tools/tool.h"
 
-static void running_free(void *state)
+static void tool_exec_free(void *state)
 {
-	struct running *running = state;
+	struct tool_exec *running = state;
 	alarm_stop(&running->budget);
 	follow_stop(&running->follow);
 	answer_done(&running->answer);
@@ -22,20 +22,20 @@ static void running_free(void *state)
 	free(running);
 }
 
-struct running *running_new(struct mcp_request *request)
+struct tool_exec *tool_exec_new(struct mcp_request *request)
 {
-	struct running *running = calloc(1, sizeof(*running));
+	struct tool_exec *running = calloc(1, sizeof(*running));
 	if (!running)
 		abort();
 	running->request = request;
 	list_init(&running->waiting);
 	running->began = clock_monotonic();
 	request->state = running;
-	request->state_free = running_free;
+	request->state_free = tool_exec_free;
 	return running;
 }
 
-bool running_check(struct running *running)
+bool tool_exec_check(struct tool_exec *running)
 {
 	struct error error;
 	size_t count;
@@ -64,8 +64,8 @@ bool running_check(struct running *running)
 
 /* --- the time it may take --- */
 
-void running_enter(struct running *running, void (*cancelled)(struct mcp_request *request),
-		   void (*hand_back)(void *running))
+void tool_exec_enter(struct tool_exec *running, void (*cancelled)(struct mcp_request *request),
+		     void (*hand_back)(void *running))
 {
 	struct mcp_request *request = running->request;
 	int64_t budget = request->core->config.mcp_block_seconds * 1000LL;
@@ -82,7 +82,7 @@ void running_enter(struct running *running, void (*cancelled)(struct mcp_request
 	    alarm_after(request->core->loop, (uint64_t)MAX(budget, 1000), hand_back, running);
 }
 
-void running_leave(struct running *running)
+void tool_exec_leave(struct tool_exec *running)
 {
 	struct mcp_request *request = running->request;
 	running->run = NULL;
@@ -94,12 +94,13 @@ void running_leave(struct running *running)
 	list_remove(&running->waiting);
 	alarm_stop(&running->budget);
 	follow_stop(&running->follow);
-	tool_leave(request);
+	request->on_cancel = NULL;
+	mcp_release(request);
 }
 
 /* --- what is seen meanwhile --- */
 
-void running_changed(struct running *running, struct exec *exec)
+void tool_exec_changed(struct tool_exec *running, struct exec *exec)
 {
 	running->at_sandbox = exec->sandbox->row.id;
 	running->at_exec = exec->row.id;
@@ -108,7 +109,7 @@ void running_changed(struct running *running, struct exec *exec)
 
 /* --- answers --- */
 
-struct answer_view running_view(struct running *running, struct buffer *note)
+struct answer_view tool_exec_view(struct tool_exec *running, struct buffer *note)
 {
 	struct answer_view view = {
 	    .output = {.max = running->answer_max, .read_more = "read_job"},
@@ -126,12 +127,12 @@ struct answer_view running_view(struct running *running, struct buffer *note)
 	return view;
 }
 
-void running_answer(struct running *running)
+void tool_exec_answer(struct tool_exec *running)
 {
 	answer_send(running->request, &running->answer);
 }
 
-void running_failed(struct running *running, const struct error *error)
+void tool_exec_failed(struct tool_exec *running, const struct error *error)
 {
 	struct mcp_request *request = running->request;
 	if (error->kind == ERROR_DAEMON_RESTARTING && !running->oneshot &&
@@ -154,7 +155,7 @@ void running_failed(struct running *running, const struct error *error)
 
 /* What runs goes on in its sandbox. NULL: it was answered, or hand_back will be called once more.
  */
-static struct exec *detach(struct running *running, void (*hand_back)(void *running))
+static struct exec *detach(struct tool_exec *running, void (*hand_back)(void *running))
 {
 	struct mcp_request *request = running->request;
 	struct sandbox *sandbox;
@@ -162,7 +163,7 @@ static struct exec *detach(struct running *running, void (*hand_back)(void *runn
 	struct error error;
 	if (running->ran) {
 		/* It has ended and is being cleared away: `done` comes, and finds it answered. */
-		running_answer(running);
+		tool_exec_answer(running);
 		return NULL;
 	}
 	if (oneshot_detach(running->oneshot, &sandbox, &exec, &error) == 0) {
@@ -180,12 +181,12 @@ static struct exec *detach(struct running *running, void (*hand_back)(void *runn
 			       "no sandbox was ready within %u s (%s); nothing was run. Try again, "
 			       "or create_sandbox first",
 			       request->core->config.mcp_block_seconds, error.message);
-		running_leave(running);
+		tool_exec_leave(running);
 	}
 	return NULL;
 }
 
-void running_note_kept(const struct sandbox *sandbox, struct buffer *note)
+void tool_exec_note_kept(const struct sandbox *sandbox, struct buffer *note)
 {
 	if (sandbox->row.options & OPTION_DETACHED)
 		(void)!buffer_printf(
@@ -198,30 +199,30 @@ void running_note_kept(const struct sandbox *sandbox, struct buffer *note)
 
 static void shot_cancelled(struct mcp_request *request)
 {
-	struct running *running = request->state;
+	struct tool_exec *running = request->state;
 	if (running->oneshot)
 		oneshot_cancel(TAKE_PTR(running->oneshot), &request->principal);
-	running_leave(running);
+	tool_exec_leave(running);
 }
 
 static void shot_hand_back(void *data)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	struct exec *exec = detach(running, shot_hand_back);
 	if (!exec)
 		return;
 	DONE_BUFFER struct buffer note = BUFFER(256);
-	struct answer_view view = running_view(running, &note);
+	struct answer_view view = tool_exec_view(running, &note);
 	buffer_clear(&note);
-	running_note_kept(exec->sandbox, &note);
+	tool_exec_note_kept(exec->sandbox, &note);
 	view.note = buffer_text(&note);
 	answer_view_all(exec, &view);
 	answer_running(&running->answer, exec, &view);
-	running_answer(running);
-	running_leave(running);
+	tool_exec_answer(running);
+	tool_exec_leave(running);
 }
 
-void running_one_shot(struct running *running)
+void tool_exec_one_shot(struct tool_exec *running)
 {
 	struct mcp_request *request = running->request;
 	uint32_t *timeout = &running->exec.timeout_ms;
@@ -239,17 +240,17 @@ void running_one_shot(struct running *running)
 	/* It may become one that stays, when it is handed back. */
 	if (request->view.ephemeral)
 		ephemeral_mark(&running->one_shot, &request->view.connection, &running->labels);
-	running_enter(running, shot_cancelled, shot_hand_back);
+	tool_exec_enter(running, shot_cancelled, shot_hand_back);
 }
 
-void running_shot_done(void *data, const struct error *error)
+void tool_exec_shot_done(void *data, const struct error *error)
 {
-	struct running *running = data;
+	struct tool_exec *running = data;
 	if (running->request->open) {
 		if (error)
-			running_failed(running, error);
+			tool_exec_failed(running, error);
 		else
-			running_answer(running);
+			tool_exec_answer(running);
 	}
-	running_leave(running);
+	tool_exec_leave(running);
 }

@@ -3,10 +3,10 @@
  * it is cancelled.
  *
  * The struct is the request's state. While something is under way (exactly one of run, cell,
- * oneshot, starting, creating, waiting) the request is held, by running_enter(); running_leave() is
- * the one place that lets go: it is called once, by whichever of these comes first: the end, the
- * hand-over to a job, the cancel. Each of them first takes away or forgets what is under way, so
- * that no other can come after it. */
+ * oneshot, starting, creating, waiting) the request is held, by tool_exec_enter();
+ * tool_exec_leave() is the one place that lets go: it is called once, by whichever of these comes
+ * first: the end, the hand-over to a job, the cancel. Each of them first takes away or forgets what
+ * is under way, so that no other can come after it. */
 #pragma once
 
 #include "core/code/code.h"
@@ -15,12 +15,11 @@
 #include "core/exec/oneshot.h"
 #include "mcp/alarm.h"
 #include "mcp/tools/answer.h"
-#include "mcp/tools/output_progress.h"
 #include "mcp/tools/tool.h"
 
 #define RUN_TIMEOUT_SECONDS_MAX (7 * 24 * 3600)
 
-struct running {
+struct tool_exec {
 	struct mcp_request *request;
 	/* What was asked; texts are the request's. */
 	const char *sandbox_id, *command, *input, *language;
@@ -37,8 +36,8 @@ struct running {
 	struct sandbox_spec one_shot;
 	struct ephemeral_labels labels;
 	/* Under way. */
-	struct run *run;
-	struct code_run *cell;
+	struct foreground *run;
+	struct foreground_cell *cell;
 	struct oneshot *oneshot;
 	struct exec_wait *starting; /* start_job's */
 	bool creating;              /* a code context, which cannot be called off */
@@ -56,30 +55,30 @@ struct running {
 	struct answer answer;
 };
 
-struct running *running_new(struct mcp_request *request);
+struct tool_exec *tool_exec_new(struct mcp_request *request);
 /* timeout_seconds and env as the core wants them; false: the request was answered. */
-bool running_check(struct running *running);
+bool tool_exec_check(struct tool_exec *running);
 /* Holds the request and begins to count the time. hand_back is called when it is over, with the
  * request open: it must answer and leave. NULL: what is begun bounds itself. */
-void running_enter(struct running *running, void (*cancelled)(struct mcp_request *request),
-		   void (*hand_back)(void *running));
-void running_leave(struct running *running);
+void tool_exec_enter(struct tool_exec *running, void (*cancelled)(struct mcp_request *request),
+		     void (*hand_back)(void *running));
+void tool_exec_leave(struct tool_exec *running);
 /* Something was printed. */
-void running_changed(struct running *running, struct exec *exec);
+void tool_exec_changed(struct tool_exec *running, struct exec *exec);
 /* The output as it is to be shown, and the note which sandbox it was; `note` is the room for it. */
-struct answer_view running_view(struct running *running, struct buffer *note);
+struct answer_view tool_exec_view(struct tool_exec *running, struct buffer *note);
 /* Sends the answer that was put together. */
-void running_answer(struct running *running);
+void tool_exec_answer(struct tool_exec *running);
 /* It could not be run, or its end is not known. A daemon that is restarted leaves the command
  * running: that is a job then. */
-void running_failed(struct running *running, const struct error *error);
+void tool_exec_failed(struct tool_exec *running, const struct error *error);
 /* Enters for a one-shot run: its sandbox is described, its cancel and its hand-over to a job are
  * seen to. What is left is to start it, and to write the answer when it ran. */
-void running_one_shot(struct running *running);
+void tool_exec_one_shot(struct tool_exec *running);
 /* Where the sandbox was made for one run alone and stays: says so, and until when. */
-void running_note_kept(const struct sandbox *sandbox, struct buffer *note);
+void tool_exec_note_kept(const struct sandbox *sandbox, struct buffer *note);
 /* `done` of one. */
-void running_shot_done(void *running, const struct error *error);
+void tool_exec_shot_done(void *running, const struct error *error);
 
 /* run_code.c */
 extern const struct field run_code_fields[];

@@ -1,0 +1,180 @@
+/* The files of output that nobody has any more. To free one whose pages are being written back
+ * takes the disk's time: it is work for a thread of libuv's, one at a time. Called by core.c and
+ * those who delete, on the loop. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/core_private.h"
+
+/* A removal under way, in a thread of libuv's: freeing a file whose pages are being written back
+ * waits for the disk. The thread has nothing but this struct. */
+struct log_work {
+	uv_work_t work;
+	struct core *core; /* NULL: stopped meanwhile */
+	int logs_fd;
+	struct log_removal removal;
+};
+
+static void logs_remove_directory(int logs, const char *name)
+{
+	int fd = openat(logs, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	for (struct dirent *entry; directory && (entry = readdir(directory));)
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			unlinkat(fd, entry->d_name, 0);
+	if (directory)
+		closedir(directory);
+	else
+		fd_close(&fd);
+	if (unlinkat(logs, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		log_warning("the logs of sandbox %s cannot be removed: %s", name, strerror(errno));
+}
+
+void logs_remove_now(int logs, const struct log_removal *removal)
+{
+	if (!id_is_set(&removal->exec)) {
+		logs_remove_directory(logs, removal->sandbox.text);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		char path[LOG_PATH_MAX];
+		log_path(&removal->sandbox, &removal->exec, i, path);
+		unlinkat(logs, path, 0);
+	}
+}
+
+static void log_remove(uv_work_t *work)
+{
+	struct log_work *log_work = container_of(work, struct log_work, work);
+	logs_remove_now(log_work->logs_fd, &log_work->removal);
+}
+
+static void logs_remove_next(struct core *core);
+
+static void log_removed(uv_work_t *work, int status UNUSED)
+{
+	struct log_work *log_work = container_of(work, struct log_work, work);
+	struct core *core = log_work->core;
+	fd_close(&log_work->logs_fd);
+	free(log_work);
+	if (!core)
+		return;
+	core->private->removing = NULL;
+	logs_remove_next(core);
+}
+
+/* One at a time: the disk is shared with everybody's output. */
+static void logs_remove_next(struct core *core)
+{
+	struct core_private *private = core->private;
+	if (private->removing || private->stopping || list_empty(&private->removals))
+		return;
+	struct log_removal *removal = list_entry(private->removals.next, struct log_removal, link);
+	struct log_work *work = calloc(1, sizeof(*work));
+	if (!work)
+		abort();
+	work->core = core;
+	work->removal = *removal;
+	work->logs_fd = fcntl(private->logs_fd, F_DUPFD_CLOEXEC, 0);
+	list_remove(&removal->link);
+	free(removal);
+	if (work->logs_fd < 0 ||
+	    uv_queue_work(core->loop, &work->work, log_remove, log_removed) < 0) {
+		/* The next start finds what has no sandbox. */
+		fd_close(&work->logs_fd);
+		free(work);
+		return;
+	}
+	private->removing = work;
+}
+
+void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec)
+{
+	struct log_removal *removal = calloc(1, sizeof(*removal));
+	if (!removal)
+		abort();
+	removal->sandbox = *sandbox;
+	if (exec)
+		removal->exec = *exec;
+	list_append(&core->private->removals, &removal->link);
+	logs_remove_next(core);
+}
+
+void logs_stop(struct core *core)
+{
+	struct core_private *private = core->private;
+	if (private->removing)
+	private->removing->core = NULL;
+	private->removing = NULL;
+	while (!list_empty(&private->removals)) {
+		struct log_removal *removal =
+		    list_entry(private->removals.next, struct log_removal, link);
+		list_remove(&removal->link);
+		free(removal);
+	}
+	fd_close(&private->logs_fd);
+}
+
+/* --- what a crash has left --- */
+
+/* Does a file of this name belong to an exec whose output is kept? What nobody can tell is kept. */
+static bool log_wanted(struct sandbox *sandbox, const char *name)
+{
+	struct exec_row row = {0};
+	struct error error;
+	struct id id;
+	char text[ID_LENGTH + 1] = "";
+	if (strnlen(name, ID_LENGTH + 1) > ID_LENGTH)
+		memcpy(text, name, ID_LENGTH);
+	if (id_parse(text, &id) < 0)
+		return true;
+	int found = store_exec_get(sandbox->core->store, &sandbox->row.id, &id, &row, &error);
+	bool wanted = found < 0 || (found > 0 && row.head + row.tail > 0);
+	if (found > 0)
+		exec_row_done(&row);
+	return wanted;
+}
+
+/* Logs are made before the row of their exec and removed after it: a crash between the two leaves
+ * them. */
+static void sandbox_remove_stray_logs(struct sandbox *sandbox)
+{
+	int fd = openat(sandbox->core->private->logs_fd, sandbox->row.id.text,
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	if (!directory) {
+		fd_close(&fd);
+		return;
+	}
+	for (struct dirent *entry; (entry = readdir(directory));)
+		if (entry->d_name[0] != '.' && !log_wanted(sandbox, entry->d_name))
+			unlinkat(fd, entry->d_name, 0);
+	closedir(directory);
+}
+
+void logs_remove_strays(struct core *core)
+{
+	list_each (&core->sandboxes, node)
+		sandbox_remove_stray_logs(list_entry(node, struct sandbox, link));
+	int fd = openat(core->private->logs_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	if (!directory) {
+		fd_close(&fd);
+		return;
+	}
+	struct dirent *entry;
+	while ((entry = readdir(directory))) {
+		struct id id;
+		if (id_parse(entry->d_name, &id) == 0 && !sandbox_by_id(core, &id))
+			logs_remove(core, &id, NULL);
+	}
+	closedir(directory);
+}
