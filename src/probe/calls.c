@@ -1,5 +1,5 @@
-/* Calls that the filter refuses whatever their arguments, and namespaces. What a filter lets
- * through to the kernel fails for want of an argument. */
+/* System calls that the filter refuses with any arguments, and namespaces. Their arguments are
+ * invalid, so a call that reaches the kernel fails. */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "probe.h"
 
-/* Calls that not every kernel's headers name; their numbers are the same everywhere. */
+/* Calls that some kernel headers lack; their numbers are the same on all architectures. */
 #define NR_MEMFD_SECRET 447
 #define NR_CACHESTAT 451
 #define NR_STATMOUNT 457
@@ -41,7 +41,8 @@ CLONE_ATTEMPT(clone_pid, CLONE_NEWPID)
 CLONE_ATTEMPT(clone_ipc, CLONE_NEWIPC)
 CLONE_ATTEMPT(clone_uts, CLONE_NEWUTS)
 CLONE_ATTEMPT(clone_cgroup, CLONE_NEWCGROUP)
-/* The kernel ignores the upper half of the flags; a filter that compares all of it is evaded. */
+/* The kernel ignores the upper half of the flags, so a filter that compares all 64 bits can be
+ * evaded. */
 CLONE_ATTEMPT(clone_user_high_bits, CLONE_NEWUSER | (unsigned long)HIGH_BITS)
 
 struct clone3_arguments {
@@ -77,7 +78,7 @@ static long try_user_namespace_limit(void)
 	return strcmp(text, "0\n") == 0 ? absent() : 0;
 }
 
-/* Masks and read-only mounts, with arguments that would do it. */
+/* Attempts to undo masks and read-only mounts, with valid arguments. */
 static long try_umount_mask(void)
 {
 	return umount2("/proc/kallsyms", MNT_DETACH);
@@ -123,7 +124,8 @@ static long try_setns_init(void)
 	return pidfd < 0 ? -1 : syscall(SYS_setns, pidfd, CLONE_NEWNS | CLONE_NEWNET);
 }
 
-/* A namespace's file leads to its owner, its parent and, since 6.12, to other mount namespaces. */
+/* From a namespace's file one can get its owner, its parent and, since Linux 6.12, other mount
+ * namespaces. */
 static long try_namespace_relatives(void)
 {
 	static const char *const paths[] = {"/proc/self/ns/user", "/proc/self/ns/pid",
@@ -141,14 +143,14 @@ static long try_namespace_relatives(void)
 	return absent();
 }
 
-/* Where a file's blocks are on the host's disk (FIEMAP). */
+/* Asks where a file's blocks are on the host's disk (FIEMAP). */
 static long try_blocks_of_file(void)
 {
 	uint64_t room[32] = {0, UINT64_MAX}; /* from, how much; flags and counts 0 */
 	return syscall(SYS_ioctl, open_path("/etc/passwd", O_RDONLY), 0xc020660bUL, room);
 }
 
-/* One that changes nothing, of ext4, which the sandbox's disk has (EXT4_IOC_GETSTATE). */
+/* An ioctl of ext4, the sandbox's file system, that changes nothing (EXT4_IOC_GETSTATE). */
 static long try_ioctl_of_filesystem(void)
 {
 	uint32_t state = 0;
@@ -156,8 +158,7 @@ static long try_ioctl_of_filesystem(void)
 }
 
 #ifdef __x86_64__
-/* A kernel that takes the number for one of the 64-bit table, as gVisor's does, is asked for
- * writev(-1). */
+/* A kernel that uses the 64-bit table for this number, as gVisor's does, executes writev(-1). */
 static long try_foreign_abi(void)
 {
 	long result = 20; /* getpid of the 32-bit table */
@@ -255,7 +256,7 @@ static const struct attempt calls_list[] = {
     NUMBERED("file_getattr", NR_FILE_GETATTR, -1, NOWHERE),
     NUMBERED("file_setattr", NR_FILE_SETATTR, -1, NOWHERE),
     NUMBERED("unheard_of", 1000, 0),
-    /* what no namespace divides */
+    /* resources that no namespace isolates */
     CALL(add_key, NOWHERE),
     CALL(request_key, NOWHERE),
     CALL(keyctl, 0, -3),

@@ -1,4 +1,4 @@
-/* The host through files: /proc, /sys, /dev, and what links lead to. */
+/* Attempts to reach the host through files: /proc, /sys, /dev, and targets of links. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ OPEN_ATTEMPT(device_fuse, "/dev/fuse", O_RDWR)
 OPEN_ATTEMPT(device_tun, "/dev/net/tun", O_RDWR)
 OPEN_ATTEMPT(shadow, "/etc/shadow", O_RDONLY)
 
-/* Looks at every file below a directory; stops at the first that `look` takes. */
+/* Calls `look` for every file below a directory; stops at the first for which it returns true. */
 static long tree_walk(const char *path, int depth, bool (*skip)(const char *path),
 		      bool (*look)(const char *path, const struct stat *status))
 {
@@ -146,7 +146,7 @@ static long try_mknod_block(void)
 	return mknod("/tmp/probe-device", S_IFBLK | 0600, makedev(254, 0));
 }
 
-/* The nodes of /dev are the host's own: their modes and times are not to be changed from here. */
+/* The device nodes are the host's: their modes and times must not be changeable from here. */
 static long try_mode_of_device(void)
 {
 	return chmod("/dev/null", 0600);
@@ -157,7 +157,7 @@ static long try_owner_of_device(void)
 	return chown("/dev/null", 0, 0);
 }
 
-/* Something to read in a file that tells of the host or of other sandboxes. */
+/* Whether a file that describes the host or other sandboxes has a readable byte. */
 static bool file_tells_of_host(const char *path)
 {
 	char byte;
@@ -214,7 +214,7 @@ static bool file_mentions(const char *path, const char *word)
 	return strstr(text, word) != NULL;
 }
 
-/* Where the state directory is, or what a sandbox is called outside. */
+/* The path of the state directory, or the name of a sandbox outside. */
 static long try_paths_of_host(void)
 {
 	static const char *const words[] = {"/sandboxes/", "disk.img", "/guests/", "caisson-init-",
@@ -230,7 +230,7 @@ static long try_paths_of_host(void)
 	return absent();
 }
 
-/* Ways to a file of the host's: as many as were ever used. */
+/* All known ways to a file of the host. */
 static long try_marker_of_host(void)
 {
 	static const char *const ways[] = {
@@ -263,7 +263,7 @@ static long try_marker_of_host(void)
 	return absent();
 }
 
-/* chroot() below an open directory, and up from there: ends at the sandbox's own root. */
+/* chroot() below an open directory, then up from there: must end at the sandbox's own root. */
 static long try_chroot_breakout(void)
 {
 	struct stat before, after;

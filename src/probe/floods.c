@@ -1,6 +1,6 @@
-/* Floods: each uses something up until the kernel says stop, holds it for a moment, and says what
- * stopped it: "NAME stopped ERRNO COUNT" or, at a bound of its own that no limit should let it
- * reach, "NAME endless COUNT". Being killed for it is a stop too; the caller sees that. */
+/* Floods: each uses up a resource until the kernel refuses, holds it for a moment, and prints
+ * what stopped it: "NAME stopped ERRNO COUNT" or, at a bound that every limit should prevent,
+ * "NAME endless COUNT". Being killed also counts as stopped; the caller sees that. */
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static long flood_stopped(long count)
 	return count;
 }
 
-/* Each returns how far it got, with errno; or -1 when nothing stopped it. */
+/* Each returns how far it got, with errno; or -1 if nothing stopped it. */
 
 static long flood_processes(void)
 {
@@ -42,7 +42,7 @@ static long flood_processes(void)
 		if (pid < 0)
 			return flood_stopped(count);
 		if (pid == 0) {
-			/* The exec that we are lasts as long as any of these. */
+			/* The exec lasts as long as any of these processes. */
 			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 			pause();
 			_exit(0);
@@ -51,7 +51,7 @@ static long flood_processes(void)
 	return -1;
 }
 
-/* Children that nobody waits for. */
+/* Children that are never waited for. */
 static long flood_zombies(void)
 {
 	for (long count = 0; count < 100000; count++) {
@@ -190,7 +190,7 @@ static long flood_queues(void)
 	return -1;
 }
 
-/* The sandbox's memory: as we were told, else as it sees it itself. */
+/* The sandbox's memory: PROBE_MEMORY, else what /proc/meminfo says. */
 static unsigned long long memory_total(void)
 {
 	char text[256] = "";
@@ -203,7 +203,7 @@ static unsigned long long memory_total(void)
 	return number ? strtoull(number, NULL, 10) * 1024 : 0;
 }
 
-/* Bound to a port of its own; -1: there are no more. */
+/* Opens a socket with a port of its own; -1: there are no more. */
 static int open_receiver(struct sockaddr_in *ret_address)
 {
 	int receiver = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), room = 1 << 30;
@@ -219,7 +219,7 @@ static int open_receiver(struct sockaddr_in *ret_address)
 	return receiver;
 }
 
-/* Fills a socket that nobody reads; how much of the kernel's memory it then holds. */
+/* Fills a socket that is not read; returns how much kernel memory it then holds. */
 static unsigned long long fill_socket(int sender, int receiver, const struct sockaddr_in *address)
 {
 	static const char datagram[32000];
@@ -233,7 +233,7 @@ static unsigned long long fill_socket(int sender, int receiver, const struct soc
 	return information[0]; /* SK_MEMINFO_RMEM_ALLOC */
 }
 
-/* What waits in the sockets, where the kernel does not tell (gVisor's). */
+/* Counts the bytes in the sockets, for a kernel that does not report them (gVisor's). */
 static unsigned long long drain_sockets(const int *receivers, int count)
 {
 	static char datagram[32000];
@@ -246,9 +246,9 @@ static unsigned long long drain_sockets(const int *receivers, int count)
 	return held;
 }
 
-/* What waits in sockets is the host's memory too: it must stay within the sandbox's. They are all
- * opened first: what arrives in them costs whoever sends nothing that a kernel could refuse. Who
- * holds too much has a moment to be stopped, as it would be had it asked for the memory. */
+/* Data in sockets is memory of the host too and must count against the sandbox's limit. All
+ * sockets are opened first, since the kernel cannot refuse a sender the memory of data that
+ * arrives. Then there is a moment in which the limit can stop this process. */
 static long flood_sockets(void)
 {
 	enum { SOCKETS = 2000 };
@@ -263,7 +263,7 @@ static long flood_sockets(void)
 	if (held == 0)
 		held = drain_sockets(receivers, count);
 	if (held == 0)
-		return -1; /* nothing arrived: that tries nothing */
+		return -1; /* nothing arrived, so nothing was tried */
 	if (total > 0 && held > total) {
 		sleep(10); /* to be stopped in */
 		return -1;
@@ -282,7 +282,7 @@ static long flood_timers(void)
 	return -1;
 }
 
-/* Far more than is kept of an exec's output; the exec is what bounds it, and the end is ours. */
+/* Far more output than an exec keeps: the exec's log bounds it, and this loop ends by itself. */
 static long flood_output(void)
 {
 	static char block[BLOCK];
@@ -333,7 +333,7 @@ int flood_run(const char *name)
 		else
 			printf("\n%s stopped %s %ld\n", name, strerror(errno), count);
 		fflush(stdout);
-		/* What was forked dies with the exec that we are. */
+		/* Forked processes end with the exec. */
 		return count < 0;
 	}
 	fprintf(stderr, "caisson-probe: there is no flood \"%s\"\n", name);

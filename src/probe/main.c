@@ -23,7 +23,7 @@
 
 #include "probe.h"
 
-/* Above every descriptor that an attempt looks for. */
+/* Above all descriptors that an attempt examines. */
 #define ANSWER 2000
 
 int probe_runner;
@@ -77,7 +77,7 @@ static void print_errno(char *text, size_t room, int number)
 	snprintf(text, room, "refused %d", number);
 }
 
-/* In the attempt's own process. */
+/* Runs in the attempt's own process. */
 static void attempt_run(const struct attempt *attempt)
 {
 	alarm(10);
@@ -124,7 +124,7 @@ static void attempt_outcome(const struct attempt *attempt, char *text, size_t ro
 	int status = 0;
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	/* Not to its end: an attempt may have left a child that holds the pipe. */
+	/* Does not read to the end: an attempt may have left a child that holds the pipe open. */
 	fcntl(pipes[0], F_SETFL, O_NONBLOCK);
 	ssize_t length = read(pipes[0], text, room - 1);
 	close(pipes[0]);

@@ -1,5 +1,5 @@
-/* Files that would lend their owner's rights to whoever runs them on the host. Refused where there
- * is a read-write folder; elsewhere package managers need them. */
+/* Files that would give their owner's rights to anybody who runs them on the host. Refused in
+ * sandboxes with a read-write folder; elsewhere package managers need them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static const char *set_id_file(const char *name)
 	return path;
 }
 
-/* A call that says yes and does nothing has been refused. */
+/* A call that succeeds and does nothing counts as refused. */
 static long set_id_came(const char *path, long result)
 {
 	struct stat status;
@@ -56,7 +56,7 @@ static long try_setgid_chmod(void)
 	return chmod_with(02755);
 }
 
-/* The kernel takes sixteen bits of a mode. */
+/* The kernel uses sixteen bits of a mode. */
 static long try_setuid_chmod_high_bits(void)
 {
 	return chmod_with(04755 | 0x10000 | HIGH_BITS);
@@ -137,7 +137,7 @@ static long try_file_capability(void)
 	return setxattr(set_id_file("capability"), "security.capability", value, sizeof(value), 0);
 }
 
-/* Done where CAP_FSETID or CAP_SETFCAP can be had. */
+/* Done if CAP_FSETID or CAP_SETFCAP is available. */
 static long try_host_file_capabilities(void)
 {
 	bool any =

@@ -1,4 +1,4 @@
-/* Another sandbox of the same host: what it holds out must not be there for us. The neighbour runs
+/* Another sandbox on the same host, whose objects must not be visible here. The neighbour runs
  * `caisson-probe --serve WORD`; the word is in PROBE_NEIGHBOUR here. */
 #include <arpa/inet.h>
 #include <mqueue.h>
@@ -21,7 +21,7 @@
 
 #define SHARED_PROGRAM "/usr/bin/env"
 
-/* Everything is named by one word: keys and ports by a number made of it. */
+/* All names come from one word, and keys and ports from a number made of it. */
 static uint32_t neighbour_number(const char *word)
 {
 	uint32_t number = 2166136261U;
@@ -71,7 +71,7 @@ int neighbour_serve(const char *word)
 		perror("caisson-probe --serve");
 		return 1;
 	}
-	/* A program of the layers that are shared. */
+	/* A program in the shared layers. */
 	int program = (int)open_path(SHARED_PROGRAM, O_RDONLY);
 	if (program < 0 || flock(program, LOCK_EX | LOCK_NB) < 0) {
 		perror(SHARED_PROGRAM);
@@ -87,7 +87,7 @@ int neighbour_serve(const char *word)
 	}
 }
 
-/* Watching and locking go by the file, whatever mount it is reached through. */
+/* Watches and locks belong to the inode, whatever mount it is reached through. */
 static long try_neighbours_watched_program(void)
 {
 	int fd = (int)syscall(SYS_inotify_init1, O_NONBLOCK | O_CLOEXEC);
@@ -176,7 +176,7 @@ static long try_neighbours_file(void)
 	return find_file("/tmp/probe-%s");
 }
 
-/* Its process, by its command line. */
+/* Finds its process by the command line. */
 static long try_neighbours_process(void)
 {
 	char path[64], text[256];

@@ -1,5 +1,5 @@
-/* In a namespace of one's own: refused at its first step, or, where a sandbox allows user
- * namespaces, at what would lead out of the sandbox from there. */
+/* Attempts in a namespace of their own: refused at the first step or, in a sandbox that allows
+ * user namespaces, at the step that would lead out of the sandbox. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static long try_nested_mount(void)
 	return nested_mount("probe", "tmpfs", MS_NOSUID);
 }
 
-/* The kernel ignores the upper half of the flags where it is this, and with it MS_PRIVATE. */
+/* The kernel ignores the upper half of the flags if it has this value, and with it MS_PRIVATE. */
 static long try_nested_mount_magic(void)
 {
 	return nested_mount("probe", "tmpfs", MS_MGC_VAL);
@@ -67,13 +67,13 @@ static long try_nested_sys(void)
 	return namespaces_enter(CLONE_NEWNET) < 0 ? -1 : mount("sysfs", "/tmp", "sysfs", 0, NULL);
 }
 
-/* A bind without what is mounted below it would show what the masks hide. */
+/* A bind mount without the mounts below it would show the masked files. */
 static long try_nested_uncover(void)
 {
 	return namespaces_enter(0) < 0 ? -1 : mount("/proc", "/tmp", NULL, MS_BIND, NULL);
 }
 
-/* cgroups can be mounted in a namespace of one's own; their files must still be somebody else's. */
+/* cgroups can be mounted in a new namespace; their files must still belong to another user. */
 static long open_in_cgroups(const char *const *files, size_t count, bool make)
 {
 	static const struct {

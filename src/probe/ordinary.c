@@ -1,4 +1,4 @@
-/* What must work: a sandbox in which nothing can be done is safe, and of no use. */
+/* Attempts that must succeed: a sandbox that refuses everything is safe but useless. */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Rights: what a process has, what it could gain by programs with a setuid bit or capabilities, and
- * whether the filter can be got around. */
+/* Rights: those of a process, those that it could gain by programs with a setuid bit or
+ * capabilities, and ways around the filter. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static long try_no_filter(void)
 	return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 2 ? absent() : 0;
 }
 
-/* Done when the bounding set holds a capability beyond those that isolation.md lists. */
+/* Done if the bounding set has a capability that isolation.md does not list. */
 static long try_bounding_set(void)
 {
 	static const unsigned char listed[] = {0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31};
@@ -71,7 +71,7 @@ static long try_every_capability(void)
 	return syscall(SYS_capset, &header, data);
 }
 
-/* Anything above standard error. (Our own way to answer is far above.) */
+/* Any descriptor above standard error. (The probe's own pipe is far above.) */
 static long try_inherited_descriptors(void)
 {
 	for (int fd = 3; fd < 1024; fd++) {
@@ -81,8 +81,7 @@ static long try_inherited_descriptors(void)
 	return absent();
 }
 
-/* Standard descriptors must be pipes, terminals or /dev/null: no file or directory of the host's.
- */
+/* Standard descriptors must be pipes, terminals or /dev/null, no file or directory of the host. */
 static long try_standard_descriptors(void)
 {
 	struct stat status;
@@ -96,7 +95,7 @@ static long try_standard_descriptors(void)
 	return absent();
 }
 
-/* Our own rights, as such a program sees them: exit code 1 when it is root or has a capability. */
+/* The rights of such a program: exit code 1 if it is root or has a capability. */
 int privileges_report(void)
 {
 	char text[4096];
@@ -142,7 +141,7 @@ int privileges_prepare(const char *program)
 	return 0;
 }
 
-/* Done when the program has rights that its caller has not. */
+/* Done if the program has rights that its caller lacks. */
 static long gain_by(const char *program)
 {
 	struct stat status;
@@ -217,7 +216,7 @@ static long try_read_filter(void)
 	return end_child(pid, ptrace(0x420c, pid, 0, 0)); /* PTRACE_SECCOMP_GET_FILTER */
 }
 
-/* The number and first argument of the call that a stopped child is about to make. */
+/* Changes the number and first argument of the call that a stopped child is about to make. */
 static int change_call(pid_t pid, long number, long argument)
 {
 	unsigned long registers[64];
@@ -237,8 +236,8 @@ static int change_call(pid_t pid, long number, long argument)
 	return (int)ptrace(PTRACE_SETREGSET, pid, (void *)1, &vector);
 }
 
-/* A tracer turns a call that is allowed into one that is not, after the filter could have seen it.
- * The child's exit code is what came of it. */
+/* A tracer changes an allowed call into a forbidden one after the filter may have checked it.
+ * The child's exit code is the result. */
 static long try_tracer_changes_call(void)
 {
 	int status;
@@ -252,7 +251,7 @@ static long try_tracer_changes_call(void)
 	if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status))
 		return end_child(pid, -1);
 	ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_TRACESYSGOOD);
-	/* To the next call that is getppid(); entries and exits alternate. */
+	/* Continues to the next getppid(); entries and exits alternate. */
 	for (int i = 0; i < 20; i++) {
 		if (ptrace(PTRACE_SYSCALL, pid, 0, 0) < 0 || waitpid(pid, &status, 0) < 0 ||
 		    !WIFSTOPPED(status))
@@ -277,7 +276,7 @@ static long try_tracer_changes_call(void)
 	return errno ? -1 : 0;
 }
 
-/* A filter of ours that asks a supervisor instead: were it asked, we would hang here. */
+/* Installs a filter that asks a supervisor instead: if it is asked, this hangs. */
 static long try_supervisor_allows_call(void)
 {
 	static const struct {

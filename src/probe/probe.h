@@ -1,9 +1,9 @@
-/* caisson-probe: a static program that is carried into a sandbox and tries there what must not
- * work, and what must. One table of attempts per file; main.c runs them and prints what came of
- * each. What should have come of it is in tests/escape/manifest.json alone.
+/* caisson-probe: a static program that is copied into a sandbox and tries there what must not
+ * work, and what must. Each file has a table of attempts; main.c runs them and prints the
+ * results. The expected results are only in tests/escape/manifest.json.
  *
- * An attempt runs in a process of its own with ten seconds to live. Its arguments are such that
- * nothing happens to a machine on which it succeeds. */
+ * An attempt runs in a process of its own for at most ten seconds. Its arguments do no harm to a
+ * machine on which it succeeds. */
 #pragma once
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define NOWHERE ((long)"/nonexistent/probe")
 #define HIGH_BITS (1L << 40)
 
-/* What an attempt's function returns where it lacks something of the environment. */
+/* Returned by an attempt if something in the environment is missing. */
 #define UNTRIED (-2)
 
 struct attempt {
@@ -36,10 +36,10 @@ extern const struct attempts calls_attempts, sockets_attempts, processes_attempt
     privileges_attempts, modes_attempts, files_attempts, nested_attempts, neighbours_attempts,
     ordinary_attempts, runsc_attempts;
 
-/* A flood runs until something stops it, and says what did: see floods.c. */
+/* A flood runs until something stops it, and prints what: see floods.c. */
 int flood_run(const char *name);
 void flood_list(void);
-/* What another sandbox looks for: see neighbours.c. Does not return. */
+/* Makes the objects that another sandbox looks for: see neighbours.c. Does not return. */
 int neighbour_serve(const char *token);
 /* Swaps files with links in a directory: see races.c. */
 int races_swap(const char *directory, const char *target, double seconds);
@@ -47,10 +47,10 @@ int races_swap(const char *directory, const char *target, double seconds);
 int privileges_prepare(const char *program);
 int privileges_report(void);
 
-/* The process that carries out the exec we are: a fork of PID 1's. */
+/* The runner of this exec: a fork of PID 1. */
 extern int probe_runner;
 
-/* An attempt that found nothing to take: refused by absence. */
+/* The attempt found nothing that it could use: this counts as refused. */
 static inline long absent(void)
 {
 	errno = ENOENT;

@@ -1,5 +1,5 @@
-/* PID 1, the runner that started us, terminals, scheduling: processes of the sandbox that are not
- * the user's, and what reaches beyond the sandbox through one's own. */
+/* PID 1, the runner of this exec, terminals, scheduling: processes of the sandbox that are not
+ * the user's, and effects of one's own process beyond the sandbox. */
 #include <dirent.h>
 #include <sched.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ static long try_read_memory_of_init(void)
 static long try_write_memory_of_init(void)
 {
 	char here[8] = "";
-	/* An address at which nothing is mapped: only the permission is asked for. */
+	/* Nothing is mapped at this address: the call only checks the permission. */
 	struct iovec local = {here, sizeof(here)}, remote = {(void *)8, sizeof(here)};
 	long result = syscall(SYS_process_vm_writev, 1, &local, 1, &remote, 1, 0);
 	return result < 0 && errno == EFAULT ? 0 : result;
@@ -54,7 +54,7 @@ static long try_list_mappings_of_init(void)
 	return list_directory("/proc/1/map_files");
 }
 
-/* What is behind the descriptors, where they can be listed at all. */
+/* The targets of the descriptors, if they can be listed at all. */
 static long follow_descriptors(int pid)
 {
 	char path[64], target[256];
@@ -119,7 +119,7 @@ static long read_byte(const char *path)
 	return got == 0 ? absent() : got;
 }
 
-/* What the kernel shows of a process only to those who may trace it. */
+/* Files of a process that the kernel shows only to processes that may trace it. */
 static long try_secrets_of_init(void)
 {
 	static const char *const names[] = {"environ", "auxv",  "maps",        "smaps",
@@ -138,7 +138,7 @@ static long try_environment_of_init(void)
 	return read_byte("/proc/1/environ");
 }
 
-/* The runner is a fork of PID 1 with the same socket to it. */
+/* The runner is a fork of PID 1 and has a socket to it. */
 static long runner_path(const char *name, int flags)
 {
 	char path[64];
@@ -190,7 +190,7 @@ static long try_socket_of_init(void)
 	return strstr(text, "init.sock") || strstr(text, "caisson") ? 0 : absent();
 }
 
-/* PID 1 must still be there to reap us after each of these. */
+/* After each of these PID 1 must still exist to reap this process. */
 static long try_stop_init(void)
 {
 	return kill(1, SIGKILL) < 0 ? -1 : kill(1, SIGSTOP);
@@ -203,7 +203,7 @@ static long try_signals_to_init(void)
 	return 0;
 }
 
-/* A descriptor that is shared with PID 1 sends a signal of one's choice to its "owner". */
+/* A descriptor that is shared with PID 1 can send any signal to its "owner". */
 static long try_owner_of_descriptor(void)
 {
 	fcntl(STDOUT_FILENO, F_SETSIG, SIGKILL);
@@ -240,7 +240,7 @@ static long try_group_of_init(void)
 	return setpgid(0, 1);
 }
 
-/* More than one's share of the host. */
+/* More than a fair share of the host. */
 static long try_realtime_scheduling(void)
 {
 	struct sched_param parameters = {.sched_priority = 1};
@@ -274,7 +274,8 @@ static long try_more_files(void)
 	return setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* A process that the kernel does not choose when memory is out would make the limit a hang. */
+/* If the kernel could not choose this process when memory is out, the sandbox would hang at its
+ * limit. */
 static long try_oom_immunity(void)
 {
 	int fd = (int)open_path("/proc/self/oom_score_adj", O_WRONLY);
@@ -287,7 +288,7 @@ static long try_oom_preference(void)
 	return fd < 0 ? -1 : write(fd, "-1", 2);
 }
 
-/* Terminals: the exec's, or one of our own to send the requests to. */
+/* Terminals: the exec's, or one that is opened here. */
 static int open_terminal(void)
 {
 	if (isatty(STDIN_FILENO))

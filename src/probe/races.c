@@ -1,5 +1,5 @@
-/* Swaps a file, and a directory, with a link to somewhere else, as fast as it can and for a few
- * seconds, while somebody outside works on them through the API. */
+/* Swaps a file and a directory with a link to another place, as fast as possible for a few
+ * seconds, while a client outside uses them through the API. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -15,7 +15,7 @@ static double clock_seconds(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Kernels that cannot exchange two names (gVisor's) get three renames instead. */
+/* A kernel that cannot exchange two names (gVisor's) gets three renames instead. */
 static int swap_names(const char *one, const char *other)
 {
 	long result = syscall(SYS_renameat2, AT_FDCWD, one, AT_FDCWD, other, EXCHANGE);
@@ -26,7 +26,7 @@ static int swap_names(const char *one, const char *other)
 	return rename("spare", other);
 }
 
-/* "/." since gVisor's kernel of 2022 drops what follows a link to "/". */
+/* "/." because gVisor's kernel of 2022 ignores what follows a link to "/". */
 int races_swap(const char *directory, const char *target, double duration)
 {
 	if (chdir(directory) < 0 || mkdir("tree", 0777) < 0 || mkdir("tree/below", 0777) < 0 ||

@@ -1,6 +1,6 @@
-/* What stands around a sandbox of the gvisor tier, seen from inside: the files that runsc works on
- * (src/tier/gvisor/root.h), its control socket, its processes, the channel between the init and the
- * shim, and the file server. Nothing of it may be reached; in another tier it is not there. */
+/* The surroundings of a sandbox of the gvisor tier, from inside: the files of runsc
+ * (src/tier/gvisor/root.h), its control socket, its processes, the channel between init and
+ * shim, and the file server. None of them may be reachable; in another tier they do not exist. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define ROUNDS 200
 
-/* Names of the small root that runsc has, by ways that lead up. */
+/* Names in runsc's small root, reached by paths that lead up. */
 static long try_files_of_runsc(void)
 {
 	static const char *const ways[] = {"",
@@ -53,7 +53,7 @@ static long connect_unix(const char *path, size_t length)
 	return result;
 }
 
-/* Abstract in old releases, a file of runsc's state in new ones. */
+/* An abstract socket in old releases, a file in runsc's state in new ones. */
 static long try_control_socket_of_runsc(void)
 {
 	static const char abstract[] = "\0runsc-sandbox.caisson";
@@ -93,7 +93,7 @@ static bool names_host(int pid, const char *file)
 	return is_of_host(text);
 }
 
-/* By what /proc shows, and by signals to what it does not show. */
+/* Through /proc, and by signals to processes that it does not show. */
 static long try_processes_of_host(void)
 {
 	char path[32];
@@ -102,14 +102,14 @@ static long try_processes_of_host(void)
 		bool shown = access(path, F_OK) == 0;
 		if (shown && (names_host(pid, "comm") || names_host(pid, "cmdline")))
 			return 0;
-		/* It may have been born between the two looks. */
+		/* It may have been started between the two checks. */
 		if (!shown && kill(pid, 0) == 0 && access(path, F_OK) < 0 && kill(pid, 0) == 0)
 			return 0;
 	}
 	return absent();
 }
 
-/* The descriptor itself: whoever holds it talks to the daemon as this sandbox's init. */
+/* The descriptor itself: a process that has it can talk to the daemon as this sandbox's init. */
 static long try_channel_of_init(void)
 {
 	char path[64];
@@ -125,8 +125,8 @@ static long try_channel_of_init(void)
 	return absent();
 }
 
-/* A file server that remembers a directory's path or parent can be led up, by moving the directory
- * while somebody below it asks for "..". */
+/* A file server that remembers a directory's path or parent can be led up: move the directory
+ * while a process below it opens "..". */
 static long try_moved_directory(void)
 {
 	const char *marker = getenv("PROBE_MARKER");

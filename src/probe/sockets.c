@@ -1,4 +1,4 @@
-/* Sockets of every family, and what can be asked of those that are allowed. */
+/* Sockets of every family, and options of the allowed ones. */
 #include <arpa/inet.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -15,7 +15,7 @@
 
 #define SOCKET(name, ...) NUMBERED("socket_" #name, SYS_socket, __VA_ARGS__)
 
-/* Every family but the four that have uses inside, in every type. */
+/* Every family but the four that are useful inside, in every type. */
 static long try_socket_every_family(void)
 {
 	for (int family = 0; family < 64; family++) {
@@ -41,7 +41,7 @@ static long try_socket_every_netlink(void)
 	return -1;
 }
 
-/* Done when anything but TCP, UDP and the datagram kind of ICMP can be had. */
+/* Done if anything but TCP, UDP and datagram ICMP can be opened. */
 static long try_socket_every_protocol(void)
 {
 	static const int families[] = {AF_INET, AF_INET6};
@@ -80,8 +80,8 @@ static long try_udp_encap(void)
 	return socket_option_set(AF_INET, SOCK_DGRAM, 17, 100, &kind, sizeof(kind));
 }
 
-/* Each attached program takes room of one limit for the whole host (net.core.bpf_jit_limit), which
- * every new system call filter needs too: one sandbox could keep all others from starting. */
+/* Attached programs count against one limit of the whole host (net.core.bpf_jit_limit), and so
+ * do system call filters: one sandbox could keep all others from starting. */
 static long attach_filter(int level, int name)
 {
 	static struct {
@@ -174,7 +174,7 @@ static long try_network_namespace_of_socket(void)
 	return ioctl(socket(AF_INET, SOCK_DGRAM, 0), 0x894c, NULL); /* SIOCGSKNS */
 }
 
-/* Sends one request over NETLINK_ROUTE; what the kernel's answer says. */
+/* Sends one request over NETLINK_ROUTE; returns the result in the kernel's answer. */
 static long route_request(uint16_t type, const void *body, size_t size)
 {
 	struct {
@@ -239,7 +239,7 @@ static long try_loopback_of_host(void)
 		       sizeof(address));
 }
 
-/* For a datagram socket connect() only looks for a route: nothing is sent. */
+/* connect() of a datagram socket only looks for a route: nothing is sent. */
 static long route_to(const char *text)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(53)};
@@ -255,7 +255,7 @@ static long try_route_to_metadata(void)
 
 static long try_route_to_internet(void)
 {
-	return route_to("192.0.2.1"); /* for documentation: nobody's */
+	return route_to("192.0.2.1"); /* for documentation, used by nobody */
 }
 
 static long try_route_to_internet6(void)
@@ -268,7 +268,8 @@ static long try_route_to_internet6(void)
 
 static long try_other_interfaces(void)
 {
-	/* With some modules every new network namespace has these, down and leading nowhere. */
+	/* With some modules loaded, every new network namespace has these; they are down and
+	 * lead nowhere. */
 	static const char known[] = " lo tunl0 gre0 gretap0 erspan0 ip_vti0 ip6_vti0 sit0 ip6tnl0 "
 				    "ip6gre0 ";
 	struct if_nameindex *list = if_nameindex();

@@ -1,5 +1,5 @@
-/* What a receipt is made of. See receipt.h; docs/activity.md says the same for whoever checks one
- * without this program, and a change here is a new version of it. Pure. */
+/* The parts of a receipt; see receipt.h. docs/activity.md describes the same for checking a
+ * receipt without this program; a change here is a new version of it. Does no I/O. */
 #include "proto/receipt.h"
 
 #include <openssl/evp.h>
@@ -10,12 +10,12 @@
 
 /* --- the hash of an entry --- */
 
-/* With its NUL: what is hashed here can be hashed nowhere else. */
+/* Hashed first, with its NUL, so that no other use of SHA-256 gives the same hash. */
 static const char version[] = "caisson-activity-1";
 
 static void hash_add(EVP_MD_CTX *context, const void *data, size_t size)
 {
-	/* Fails only where there is no memory or no SHA-256: nothing could go on then. */
+	/* Fails only without memory or without SHA-256: then the program cannot go on. */
 	if (EVP_DigestUpdate(context, data, size) != 1)
 		abort();
 }
@@ -41,7 +41,7 @@ void activity_hash(const struct activity_entry *entry, uint8_t ret_hash[ACTIVITY
 	static const EVP_MD *sha256;
 	if (!context) {
 		context = EVP_MD_CTX_new();
-		/* Fetched once: a fetch costs more than the hash. */
+		/* Fetched once, since fetching costs more than hashing. */
 		sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
 	}
 	if (!context || !sha256 || EVP_DigestInit_ex(context, sha256, NULL) != 1)

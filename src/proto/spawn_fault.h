@@ -1,5 +1,5 @@
-/* The names of the fault points (base/fault.h) that messages between daemon and spawner have. A new
- * message is asked for here by the compiler. */
+/* The names of the fault points (base/fault.h) of messages between daemon and spawner. The
+ * compiler warns if a new message is missing here. */
 #pragma once
 
 #include "base/fault.h"
@@ -40,7 +40,7 @@ static inline const char *spawn_type_name(unsigned type)
 	case SPAWN_OWN:
 		return "own";
 	case SPAWN_REPLY:
-		return NULL; /* its points have the name of what it answers */
+		return NULL; /* its points are named after the request */
 	case SPAWN_LISTED:
 		return "listed";
 	case SPAWN_ENDED:

@@ -1,11 +1,10 @@
-/* What the daemon and the spawner say to each other: one SOCK_SEQPACKET message each, a fixed
- * struct of ids, numbers and enums from a fixed set. No path and no text that needs parsing ever
- * crosses: the daemon is the process that strangers talk to, and this is all that it can ask of
- * root.
+/* The messages between the daemon and the spawner: one SOCK_SEQPACKET message each, a fixed
+ * struct of ids, numbers and enums. They contain no path and no text that must be parsed: the
+ * daemon talks to strangers, and this is all that it can ask of root.
  *
- * Both ends are the same binary (the spawner re-executes it), so that the structs are the format.
- * Each request has a `request` number; its reply repeats it. The spawner works on requests for one
- * sandbox in order. Descriptors travel with the message they belong to. */
+ * Both ends are the same binary (the spawner re-executes it), so the structs are the format.
+ * Each request has a `request` number; its reply repeats it. The spawner works on requests for
+ * one sandbox in order. Descriptors travel with the message they belong to. */
 #pragma once
 
 #include <stdint.h>
@@ -17,15 +16,15 @@
 
 #define SPAWNER_PROTOCOL_VERSION 5
 
-/* What the spawner gives to the daemon it starts. */
+/* The descriptors that the spawner gives to the daemon. */
 #define DAEMON_SPAWNER_FD 3     /* SOCK_SEQPACKET to the spawner */
 #define DAEMON_UNIX_FD 4        /* the API's Unix socket, listening */
 #define DAEMON_TCP_FD 5         /* the API's TCP socket, listening; with --tcp */
 #define DAEMON_CERTIFICATE_FD 6 /* with --tls-certificate: its text, in memory */
 #define DAEMON_KEY_FD 7
 
-/* How a daemon ends: 0 after SPAWN_QUIT, and these. Anything else is a crash, after which it is
- * started again with back-off. */
+/* Exit codes of the daemon: 0 after SPAWN_QUIT, and these. Anything else is a crash, after which
+ * it is started again with back-off. */
 #define DAEMON_EXIT_IDLE 64 /* idle for idle_exit_seconds: the spawner ends too */
 #define DAEMON_EXIT_CONFIG                                                                         \
 	65 /* configuration or store refused: starting it again will not help                      \
@@ -33,8 +32,8 @@
 
 enum tier { TIER_AUTO = 0, TIER_NAMESPACE = 1, TIER_GVISOR = 2, TIER_VM = 3, TIER_COUNT };
 
-/* What a limit is worth on this host. The reason is one of a fixed set; its sentence for people is
- * limit_reason_text() in proto/tiers.h. */
+/* The limits, and why one is not enforced on this host. limit_reason_text() in proto/tiers.h has
+ * the sentences for people. */
 enum limit_kind {
 	LIMIT_CPU,
 	LIMIT_MEMORY,
@@ -61,40 +60,42 @@ enum mount_mode { MOUNT_READ_ONLY = 0, MOUNT_READ_WRITE = 1, MOUNT_COPY_ON_WRITE
 enum spawn_type {
 	/* daemon -> spawner */
 	SPAWN_HELLO = 1,
-	SPAWN_CREATE,  /* a new sandbox; descriptors: one folder_grant per mount, in order */
-	SPAWN_START,   /* a stopped one again, from its files; the same fields and descriptors */
-	SPAWN_KILL,    /* ends the processes; files stay. Answered when all are gone, with the last
-			* that its cgroups counted */
-	SPAWN_DESTROY, /* KILL, then everything goes; answered after the kill, cleaned up after */
+	SPAWN_CREATE, /* a new sandbox; descriptors: one folder_grant per mount, in order */
+	SPAWN_START,  /* starts a stopped sandbox from its files; the same fields and descriptors */
+	SPAWN_KILL, /* ends the processes and keeps the files. Answered when all processes are gone,
+		       with the last counters of its cgroups */
+	SPAWN_DESTROY, /* KILL, and removes everything; answered after the kill, before the removal
+			*/
 	SPAWN_FREEZE,
 	SPAWN_THAW,
-	SPAWN_LIMITS, /* new limits of a running one */
-	/* What its cgroups count. Without an id: of all that run, one SPAWN_COUNTED each, then the
-	 * reply. */
+	SPAWN_LIMITS, /* new limits for a running sandbox */
+	/* The counters of its cgroups. Without an id: one SPAWN_COUNTED for each running
+	 * sandbox, then the reply. */
 	SPAWN_COUNTERS,
-	SPAWN_LIST,    /* what exists on the host: one SPAWN_LISTED each, then the reply */
-	SPAWN_PROBE,   /* what a tier can do here */
-	SPAWN_RECLAIM, /* the host takes back what it can of a frozen one's memory */
-	SPAWN_OWN,     /* one that was made with CREATE_POOLED is somebody's now */
+	SPAWN_LIST,  /* the sandboxes that exist on the host: one SPAWN_LISTED each, then the reply
+		      */
+	SPAWN_PROBE, /* what a tier can do here */
+	SPAWN_RECLAIM, /* the host takes back as much memory of a frozen sandbox as it can */
+	SPAWN_OWN,     /* a sandbox that was made with CREATE_POOLED has an owner now */
 	/* spawner -> daemon */
 	SPAWN_REPLY = 64,
 	SPAWN_LISTED,
-	SPAWN_ENDED,   /* unasked: the processes of a sandbox are gone */
-	SPAWN_RELOAD,  /* unasked: SIGHUP came; the configuration is to be read again */
+	SPAWN_ENDED,   /* unasked: the processes of a sandbox have ended */
+	SPAWN_RELOAD,  /* unasked: SIGHUP came; read the configuration again */
 	SPAWN_QUIT,    /* unasked: finish up and exit */
 	SPAWN_COUNTED, /* of SPAWN_COUNTERS */
 };
 
 enum create_flag {
 	CREATE_NESTED_USERNS = 1 << 0, /* user namespaces inside are allowed */
-	CREATE_POOLED = 1 << 1,        /* nobody's yet; for who looks at its files, see locks.c */
+	CREATE_POOLED = 1 << 1,        /* without an owner yet; noted in its files, see locks.c */
 };
 
-/* What a sandbox's root is made of, by what the spawner can find itself. What an image says of its
- * environment, user and directory stays with the daemon: text of strangers' has no business in the
+/* What a sandbox's root is made of, in terms of what the spawner can find itself. An image's
+ * environment, user and directory stay with the daemon: text of strangers must not reach the
  * privileged process. */
 enum rootfs_kind {
-	ROOTFS_HOST = 1, /* this host's programs, and a layer of ours */
+	ROOTFS_HOST = 1, /* this host's programs, and a layer that Caisson makes */
 };
 /* Names its layers: 64 digits of hex and a NUL. */
 #define ROOTFS_DIGEST_TEXT 65
@@ -123,7 +124,7 @@ struct spawn_phase {
 	uint32_t microseconds;
 };
 
-/* Which of the counters the host can tell. */
+/* The counters, each of which the host may or may not have. */
 enum counter_known {
 	KNOWN_CPU,
 	KNOWN_MEMORY,
@@ -148,21 +149,21 @@ enum end_cause { END_EXITED = 0, END_KILLED = 1, END_DEADLINE = 2 };
 
 struct spawn_listed {
 	uint32_t tier;
-	uint32_t running; /* 0: its files are there, no process is */
+	uint32_t running; /* 0: it has files but no process */
 	uint32_t frozen;
-	uint32_t pooled; /* as far as the spawner has been told */
+	uint32_t pooled; /* as far as the spawner knows */
 	uint32_t pid;
-	struct limits limits; /* `running`: those that hold; pids as the tier counts them */
+	struct limits limits; /* `running`: the limits in force; pids as the tier counts them */
 };
 
-/* What was counted last, before its cgroups went: nothing in `counters` is known where it did not
- * run. */
+/* The last counters before its cgroups were removed. If it did not run, none in `counters` is
+ * known. */
 struct spawn_ended {
 	uint32_t cause; /* enum end_cause */
 	struct spawn_counters counters;
 };
 
-/* What a sandbox's memory was before and after it was taken back; `done` 0: it was cut short. */
+/* A sandbox's memory before and after SPAWN_RECLAIM; `done` 0: it was interrupted. */
 struct spawn_reclaimed {
 	uint32_t done;
 	uint64_t before, after;
@@ -173,7 +174,7 @@ struct spawn_probe {
 	uint32_t tier;
 	uint32_t available;
 	uint32_t limit_reasons[LIMIT_COUNT];
-	/* 1: to be had when asked for by name; `auto` does not choose it, `missing` says why. */
+	/* 1: available by its name; `auto` does not choose it, and `missing` says why. */
 	uint32_t by_name;
 	char missing[256]; /* for people: what is missing, or "" */
 };
@@ -187,8 +188,8 @@ struct spawn_message {
 	union {
 		struct {
 			uint32_t version;
-			uint64_t init; /* reply: names the init that boots get, by its content */
-		} hello;               /* HELLO and its reply */
+			uint64_t init;      /* reply: hash of the init that new sandboxes get */
+		} hello;                    /* HELLO and its reply */
 		struct spawn_create create; /* CREATE, START */
 		struct limits limits;       /* LIMITS */
 		uint32_t tier;              /* PROBE */

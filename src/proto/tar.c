@@ -1,13 +1,13 @@
-/* Reading and writing the headers of tar archives. Called by the init's pack and unpack and by the
- * command line; no system calls but the source's own. No printf: it would be the larger half of the
- * init. */
+/* Reads and writes the headers of tar archives. Called by the init's pack and unpack and by the
+ * command line; only the source makes system calls. No printf(): it would be the larger part of
+ * the init. */
 #include "proto/tar.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A header's fields: where, how long. */
+/* The fields of a header: offset and length. */
 struct field {
 	uint16_t at, size;
 };
@@ -20,7 +20,7 @@ static const struct field NAME = {0, 100}, MODE = {100, 8}, UID = {108, 8}, GID 
 #define ID_MAX 4294967294LL
 #define NSEC_DIGITS 9
 
-/* What a pax header, or GNU's long names, say instead of the header that follows. */
+/* Values of a pax header, or of GNU's long names, which replace those of the next header. */
 enum { SAYS_PATH = 1, SAYS_LINK = 2, SAYS_SIZE = 4, SAYS_MTIME = 8, SAYS_UID = 16, SAYS_GID = 32 };
 
 /* --- reading --- */
@@ -33,7 +33,7 @@ static uint32_t block_checksum(const uint8_t *block)
 	return sum;
 }
 
-/* Octal digits between spaces, or base 256 where the top bit is set. */
+/* Octal digits between spaces, or base 256 if the top bit is set. */
 static bool number_read(const uint8_t *block, struct field field, int64_t min, int64_t max,
 			int64_t *ret_value)
 {
@@ -51,7 +51,7 @@ static bool number_read(const uint8_t *block, struct field field, int64_t min, i
 			at++;
 		for (; at < end && *at >= '0' && *at <= '7'; at++)
 			value = value * 8 + (*at - '0');
-		/* Twelve octal digits are 36 bits: it cannot have overflowed. */
+		/* Twelve octal digits are 36 bits, so this cannot overflow. */
 		if (at < end && *at != ' ' && *at != '\0')
 			return false;
 	}
@@ -59,7 +59,7 @@ static bool number_read(const uint8_t *block, struct field field, int64_t min, i
 	return value >= min && value <= max;
 }
 
-/* Text that ends at a NUL or with its field; after what is in `to` already. */
+/* Appends a text to `to`; it ends at a NUL or with its field. */
 static void field_read(const uint8_t *block, struct field field, char *to)
 {
 	size_t size = strnlen((const char *)block + field.at, field.size);
@@ -67,7 +67,7 @@ static void field_read(const uint8_t *block, struct field field, char *to)
 	to[size] = '\0';
 }
 
-/* Decimal digits up to `end`; false when there is anything else or it is too large. */
+/* Reads decimal digits up to `end`. False if there is another byte or the number is too large. */
 static bool decimal_read(const char *at, const char *end, int64_t max, int64_t *ret_value)
 {
 	int64_t value = 0;
@@ -115,7 +115,7 @@ static bool record_take_text(const char *at, const char *end, char to[GUEST_PATH
 	return true;
 }
 
-/* One record of a pax header; what is wrong with it, or NULL. */
+/* Takes one record of a pax header. NULL, or what is wrong with it. */
 static const char *record_take(const char *key, const char *equals, const char *end,
 			       struct tar_entry *entry, uint32_t *says)
 {
@@ -174,7 +174,7 @@ static const char *records_take(const char *at, const char *end, struct tar_entr
 	return NULL;
 }
 
-/* The data of a header that is about the next entry. */
+/* Reads the data of a header that describes the next entry. */
 static int extra_read(const struct tar_source *source, char type, uint64_t size,
 		      struct tar_entry *entry, uint32_t *says, const char **ret_why)
 {
@@ -233,7 +233,7 @@ static bool block_is_zero(const uint8_t *block)
 	return true;
 }
 
-/* Whatever of the header was not said before. */
+/* Reads the values that no earlier header has replaced. */
 static const char *header_read_values(const uint8_t *block, uint32_t says, struct tar_entry *entry)
 {
 	int64_t mode, uid, gid, size, mtime;
@@ -268,7 +268,7 @@ static const char *header_read_values(const uint8_t *block, uint32_t says, struc
 	return NULL;
 }
 
-/* What the entry is, and whether that goes together with the rest. */
+/* Sets the entry's type, and checks that the other values fit it. */
 static const char *header_take_type(char type, struct tar_entry *entry)
 {
 	size_t length = strlen(entry->path);
@@ -278,7 +278,7 @@ static const char *header_take_type(char type, struct tar_entry *entry)
 	case '\0':
 	case '0':
 	case '7':
-		/* Before there was a type for it, a directory was a name with a slash. */
+		/* In old archives a directory is a name with a slash at its end. */
 		entry->type = slash ? TAR_DIRECTORY : TAR_FILE;
 		break;
 	case '1':
@@ -289,7 +289,7 @@ static const char *header_take_type(char type, struct tar_entry *entry)
 		entry->type = TAR_SYMLINK;
 		break;
 	case '5':
-		/* A size here was once a hint, never data. */
+		/* Some programs write a size here; no data follows. */
 		entry->type = TAR_DIRECTORY;
 		entry->size = 0;
 		break;
@@ -357,7 +357,7 @@ int tar_next(const struct tar_source *source, struct tar_entry *ret_entry, const
 
 /* --- writing --- */
 
-/* Octal digits that fill the field but for its last byte; false when they do not fit. */
+/* Writes octal digits into the whole field but its last byte. False if they do not fit. */
 static bool octal_write(uint8_t *block, struct field field, uint64_t value)
 {
 	uint8_t *at = block + field.at + field.size - 1;
@@ -411,7 +411,7 @@ static size_t record_add_number(char *to, const char *key, uint64_t value)
 	return record_add(to, key, text, number_to_decimal(value, 0, text));
 }
 
-/* A time before 1970 counts back: -0.5 s is second -1 and half a second on. */
+/* Before 1970: -0.5 s is second -1 plus half a second. */
 static size_t record_add_time(char *to, int64_t seconds, uint32_t nanoseconds)
 {
 	char text[48];
@@ -434,7 +434,7 @@ static void header_finish(uint8_t *block, char type)
 	block[TYPE_AT] = (uint8_t)type;
 	memcpy(block + MAGIC.at, MAGIC_USTAR, MAGIC.size);
 	uint32_t sum = block_checksum(block);
-	/* Six digits, NUL, space: as it always was. */
+	/* The traditional form: six digits, NUL, space. */
 	(void)octal_write(block, (struct field){CHECKSUM.at, 7}, sum);
 	block[CHECKSUM.at + 7] = ' ';
 }

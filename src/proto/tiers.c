@@ -33,7 +33,7 @@ enum tier tier_parse(const char *name)
 
 uint64_t tier_idle_memory(enum tier tier)
 {
-	/* gvisor has a kernel of its own for each; a microVM its pages. */
+	/* gvisor runs a kernel for each sandbox; a microVM needs pages of its own. */
 	return tier == TIER_NAMESPACE ? 4 * MIB : 64 * MIB;
 }
 

@@ -1,5 +1,5 @@
-/* The names of tiers and limits, as people and the API have them, and where a sandbox's init
- * listens. Called by everybody; never blocks. */
+/* The names of tiers and limits for people and the API, and the path of an init's socket. Called
+ * from everywhere; never blocks. */
 #pragma once
 
 #include "base/id.h"
@@ -7,12 +7,12 @@
 #include "proto/spawner_messages.h"
 
 const char *tier_name(enum tier tier);
-/* TIER_COUNT when there is none of that name. */
+/* TIER_COUNT if no tier has that name. */
 enum tier tier_parse(const char *name);
 const char *limit_name(enum limit_kind kind);
-/* What one that does nothing costs the host, amply. */
+/* A generous estimate of what an idle sandbox costs the host. */
 uint64_t tier_idle_memory(enum tier tier);
-/* For people: why a limit is not enforced; "" when it is. */
+/* For people: why a limit is not enforced; "" if it is. */
 const char *limit_reason_text(enum limit_reason reason);
 
 /* <runtime>/guests/<id>/init.sock; the directory is root's, 0750, the daemon's group. */
