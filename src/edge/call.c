@@ -200,6 +200,12 @@ void call_server_url(const struct call *call, char url[SERVER_URL_MAX])
 		snprintf(url, SERVER_URL_MAX, "%s://%s", peer->is_tls ? "https" : "http", host);
 }
 
+int call_fields(struct call *call, void *into, struct error *error)
+{
+	return fields_parse(call->body, call->route->body, FIELDS_REST, &call->core->config, into,
+			    error);
+}
+
 /* --- answers --- */
 
 void put_error(struct json_writer *writer, const struct error *error, const char *request_id)

@@ -66,6 +66,8 @@ struct call *call_hold(struct call *call);
 void call_release(struct call *call);
 /* The answer is whole: the exchange is not ours any more. */
 void call_answered(struct call *call);
+/* The fields of the JSON body by the route's table; on failure the caller replies. */
+NODISCARD int call_fields(struct call *call, void *into, struct error *error);
 /* The sandbox of this call, or NULL after an error reply (it is gone by now). */
 struct sandbox *call_sandbox(struct call *call);
 /* Makes the sandbox ready (a caller who may write also wakes it), then calls act; replies on

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 static void put_words(struct json_writer *writer, const char *words)
 {
 	put_array(writer, "enum");
@@ -13,6 +15,13 @@ static void put_words(struct json_writer *writer, const char *words)
 		at += size + (at[size] == ',');
 	}
 	put_array_end(writer);
+}
+
+static void put_milli(struct json_writer *writer, const char *key, uint64_t milli)
+{
+	char text[32];
+	(void)!text_format(text, sizeof(text), "%g", (double)milli / 1000);
+	put_json(writer, key, text, strlen(text));
 }
 
 static void put_bounds(struct json_writer *writer, const struct field *field, const char *min,
@@ -113,8 +122,8 @@ static void put_shape(struct json_writer *writer, const struct field *field, enu
 	if (field->type == FIELD_NUMBER && field->max)
 		put_uint(writer, "maximum", field->max);
 	if (field->type == FIELD_MILLI) {
-		put_number(writer, "minimum", (double)field->min / 1000);
-		put_number(writer, "maximum", (double)field->max / 1000);
+		put_milli(writer, "minimum", field->min);
+		put_milli(writer, "maximum", field->max);
 	}
 	if (form == FIELDS_QUERY && field->fallback)
 		put_uint(writer, "default", field->fallback);

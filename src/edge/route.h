@@ -11,6 +11,7 @@
 #include "http/http.h"
 
 struct call;
+struct field;
 
 #define READ SCOPE_READ
 #define WRITE SCOPE_WRITE
@@ -31,8 +32,9 @@ struct route {
 	enum scope scope;
 	uint32_t flags;
 	void (*handle)(struct call *call);
-	const char *query; /* "a,b": what may be asked; NULL: nothing */
-	uint32_t body_max; /* of ROUTE_JSON; 0 = HTTP_JSON_BODY_MAX */
+	const char *query;        /* "a,b": what may be asked; NULL: nothing */
+	uint32_t body_max;        /* of ROUTE_JSON; 0 = HTTP_JSON_BODY_MAX */
+	const struct field *body; /* what it holds: call_fields() */
 };
 
 /* Each function may be NULL. */

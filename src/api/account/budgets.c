@@ -120,21 +120,42 @@ static int parse_maximum(const json_t *json, uint32_t what, int64_t *ret_maximum
 	return 0;
 }
 
+struct budget_fields {
+	const char *what, *period;
+	json_t *maximum;
+};
+
+static const struct field budget_fields[] = {
+    {"what", FIELD_TEXT_AT(struct budget_fields, what), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1, 32,
+     .words = BUDGET_WHAT_NAMES},
+    {"period", FIELD_TEXT_AT(struct budget_fields, period), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1,
+     32, .words = BUDGET_PERIOD_NAMES,
+     .rest = "`now` for sandboxes, vcpus, memory_mb, disk_mb; the others for the rest."},
+    {"maximum", FIELD_ANY_AT(struct budget_fields, maximum),
+     .shape = "\"type\":[\"number\",\"null\"],\"minimum\":0",
+     .rest = "Null or left out: none, whatever the default."},
+    {0},
+};
+
+struct budget_list {
+	json_t *budgets;
+};
+
+static const struct field budget_list_fields[] = {
+    {"budgets", FIELD_ARRAY_AT(struct budget_list, budgets), FIELD_REQUIRED, .max = BUDGETS_MAX,
+     .inner = budget_fields},
+    {0},
+};
+
 static int parse_budget(const json_t *json, struct budget_wish *wish, struct error *error)
 {
-	const char *what = NULL, *period = NULL;
-	json_t *maximum = NULL;
-	struct field_to fields[] = {
-	    {"what", FIELD_TEXT, &what, true, 1, 32},
-	    {"period", FIELD_TEXT, &period, true, 1, 32},
-	    {"maximum", FIELD_ANY, &maximum},
-	};
+	struct budget_fields asked = {0};
 	if (!json_is_object(json))
 		return error_set(error, ERROR_INVALID, "field `budgets` must hold objects");
-	if (json_fields(json, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0 ||
-	    parse_kind(what, period, &wish->what, &wish->period, error) < 0)
+	if (fields_parse(json, budget_fields, FIELDS_REST, NULL, &asked, error) < 0 ||
+	    parse_kind(asked.what, asked.period, &wish->what, &wish->period, error) < 0)
 		return -1;
-	return parse_maximum(maximum, wish->what, &wish->maximum, error);
+	return parse_maximum(asked.maximum, wish->what, &wish->maximum, error);
 }
 
 static int parse_budgets(const json_t *list, struct budget_wish wishes[BUDGETS_MAX],
@@ -163,13 +184,12 @@ static void workspace_budgets_put(struct call *call)
 {
 	struct core *core = call->core;
 	struct budget_wish wishes[BUDGETS_MAX];
-	json_t *list = NULL;
+	struct budget_list asked = {0};
 	size_t count = 0;
 	struct error error;
-	struct field_to fields[] = {{"budgets", FIELD_ARRAY, &list, true}};
 	if (workspace_check(call->parameters[0], &error) < 0 ||
-	    json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
-	    parse_budgets(list, wishes, &count, &error) < 0 ||
+	    call_fields(call, &asked, &error) < 0 ||
+	    parse_budgets(asked.budgets, wishes, &count, &error) < 0 ||
 	    budget_replace(core, workspace_get(core, call->parameters[0]), wishes, count, &error) <
 		0)
 		reply_error(call, &error);
@@ -202,7 +222,8 @@ static void workspace_budgets_delete(struct call *call)
 const struct route budget_routes[] = {
     {"GET", "/v1/budgets", READ, 0, budgets_get},
     {"GET", "/v1/workspaces/{workspace}/budgets", ADMIN, 0, workspace_budgets_get},
-    {"PUT", "/v1/workspaces/{workspace}/budgets", ADMIN, ROUTE_JSON, workspace_budgets_put},
+    {"PUT", "/v1/workspaces/{workspace}/budgets", ADMIN, ROUTE_JSON, workspace_budgets_put,
+     .body = budget_list_fields},
     {"DELETE", "/v1/workspaces/{workspace}/budgets", ADMIN, 0, workspace_budgets_delete,
      "what,period"},
     {0},

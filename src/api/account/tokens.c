@@ -46,21 +46,34 @@ static int parse_scopes(const json_t *list, uint32_t *ret_scopes, struct error *
 	return 0;
 }
 
+struct token_fields {
+	struct token_spec spec;
+	json_t *scopes;
+};
+
+/* What a workspace's name, a label and a life may be: token_create() says it. */
+#define TEXT_63 "\"type\":\"string\",\"minLength\":1,\"maxLength\":63"
+
+static const struct field token_fields[] = {
+    {"workspace", FIELD_TEXT_AT(struct token_fields, spec.workspace), .shape = TEXT_63},
+    {"scopes", FIELD_ARRAY_AT(struct token_fields, scopes), FIELD_REQUIRED, 1,
+     .words = "sandboxes:read,sandboxes:write,admin"},
+    {"expires_seconds", FIELD_UINT_AT(struct token_fields, spec.expires_seconds),
+     .shape = "\"type\":\"integer\",\"minimum\":0,\"maximum\":3162240000", .rest = "0 = never."},
+    {"label", FIELD_TEXT_AT(struct token_fields, spec.label), .shape = TEXT_63,
+     .rest = "At most 63 bytes, no control characters."},
+    {"sandbox", FIELD_TEXT_AT(struct token_fields, spec.sandbox), .min = 1, .max = NAME_MAX_LENGTH,
+     .rest = "Good for this one only."},
+    {0},
+};
+
 static int parse(struct call *call, struct token_spec *spec, struct error *error)
 {
-	json_t *scopes = NULL;
-	spec->workspace = call->principal.workspace;
-	/* What a workspace's name, a label and a life may be: token_create() says it. */
-	struct field_to fields[] = {
-	    {"workspace", FIELD_TEXT, &spec->workspace},
-	    {"scopes", FIELD_ARRAY, &scopes, true},
-	    {"expires_seconds", FIELD_UINT, &spec->expires_seconds},
-	    {"label", FIELD_TEXT, &spec->label},
-	    {"sandbox", FIELD_TEXT, &spec->sandbox, false, 1, NAME_MAX_LENGTH},
-	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0 ||
-	    parse_scopes(scopes, &spec->scopes, error) < 0)
+	struct token_fields asked = {.spec.workspace = call->principal.workspace};
+	if (call_fields(call, &asked, error) < 0 ||
+	    parse_scopes(asked.scopes, &asked.spec.scopes, error) < 0)
 		return -1;
+	*spec = asked.spec;
 	if (workspace_check(spec->workspace, error) < 0)
 		return error_prepend(error, "field `workspace`");
 	if (!spec->sandbox)
@@ -138,7 +151,7 @@ static void token_delete(struct call *call)
 }
 
 const struct route token_routes[] = {
-    {"POST", "/v1/tokens", ADMIN, ROUTE_JSON, token_post},
+    {"POST", "/v1/tokens", ADMIN, ROUTE_JSON, token_post, .body = token_fields},
     {"GET", "/v1/tokens", ADMIN, 0, tokens_get},
     {"DELETE", "/v1/tokens/{token}", ADMIN, 0, token_delete},
     {0},

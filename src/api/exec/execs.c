@@ -306,26 +306,42 @@ void exec_get(struct call *call)
 
 /* --- signal, cancel --- */
 
+struct signal_fields {
+	json_t *signal;
+	bool tree;
+};
+
+const struct field exec_signal_fields[] = {
+    {"signal", FIELD_ANY_AT(struct signal_fields, signal), FIELD_REQUIRED,
+     .shape =
+	 "\"oneOf\":[{\"type\":\"integer\",\"minimum\":1,\"maximum\":64},{\"type\":\"string\"}]",
+     .rest = "15, \"TERM\" or \"SIGTERM\". To the command itself; of a terminal to its foreground "
+	     "process group."},
+    {"tree", FIELD_BOOL_AT(struct signal_fields, tree), .rest = "To all that it started, too."},
+    {0},
+};
+
+const struct field exec_resize_fields[] = {
+    {"rows", FIELD_UINT_AT(struct terminal_size, rows), FIELD_REQUIRED, 1, TERMINAL_SIZE_MAX},
+    {"cols", FIELD_UINT_AT(struct terminal_size, columns), FIELD_REQUIRED, 1, TERMINAL_SIZE_MAX},
+    {0},
+};
+
 static void exec_signal_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
-	bool tree = false;
-	json_t *json = NULL;
+	struct signal_fields asked = {0};
 	int number = 0;
 	(void)sandbox;
-	struct field_to fields[] = {
-	    {"signal", FIELD_ANY, &json, true},
-	    {"tree", FIELD_BOOL, &tree},
-	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
-	    signal_parse(json, &number, &error) < 0) {
+	if (call_fields(call, &asked, &error) < 0 ||
+	    signal_parse(asked.signal, &number, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
-	if (exec_signal(exec, &call->principal, number, tree ? SIGNAL_TREE : SIGNAL_LEADER,
+	if (exec_signal(exec, &call->principal, number, asked.tree ? SIGNAL_TREE : SIGNAL_LEADER,
 			&error) < 0)
 		reply_error(call, &error);
 	else
@@ -339,21 +355,17 @@ void exec_signal_post(struct call *call)
 
 static void exec_resize_act(struct call *call, struct sandbox *sandbox)
 {
-	uint64_t rows = 0, columns = 0;
+	struct terminal_size size = {0};
 	struct error error;
 	(void)sandbox;
-	struct field_to fields[] = {
-	    {"rows", FIELD_UINT, &rows, true, 1, 10000},
-	    {"cols", FIELD_UINT, &columns, true, 1, 10000},
-	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0) {
+	if (call_fields(call, &size, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
-	if (exec_resize(exec, (uint16_t)rows, (uint16_t)columns, &error) < 0)
+	if (exec_resize(exec, size.rows, size.columns, &error) < 0)
 		reply_error(call, &error);
 	else
 		reply_exec(call, 200, exec);

@@ -17,3 +17,10 @@ void exec_pty_get(struct call *call);    /* pty.c */
 void exec_tty_get(struct call *call);    /* pty.c */
 void exec_socket_get(struct call *call); /* socket.c */
 void logs_get(struct call *call);        /* logs.c */
+
+#define TERMINAL_SIZE_MAX 10000
+struct terminal_size {
+	uint16_t rows, columns;
+};
+/* Bodies of signal and resize; a resize comes over a terminal's socket too. */
+extern const struct field exec_signal_fields[], exec_resize_fields[];

@@ -138,14 +138,10 @@ static void take_input(struct pty *pty, const char *data, size_t size)
 
 static int take_resize(struct pty *pty, const json_t *json, struct error *error)
 {
-	uint64_t rows = 0, columns = 0;
-	struct field_to fields[] = {
-	    {"rows", FIELD_UINT, &rows, true, 1, 10000},
-	    {"cols", FIELD_UINT, &columns, true, 1, 10000},
-	};
-	if (json_fields(json, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
+	struct terminal_size size = {0};
+	if (fields_parse(json, exec_resize_fields, FIELDS_REST, NULL, &size, error) < 0)
 		return -1;
-	return exec_resize(pty->follower.exec, (uint16_t)rows, (uint16_t)columns, error);
+	return exec_resize(pty->follower.exec, size.rows, size.columns, error);
 }
 
 static int take_text(struct pty *pty, const char *data, size_t size, struct error *error)

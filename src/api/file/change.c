@@ -57,33 +57,69 @@ static void done(struct file_operation_handle *handle, const void *result, size_
 
 static const struct file_callbacks callbacks = {.on_done = done};
 
-/* What a body may say; each handler takes some of it. */
+/* What a body may say; each table has some of it. */
 struct change {
-	const char *path, *second, *mode, *pattern, *replacement;
-	uint64_t limit;
+	const char *path, *second, *mode, *pattern, *replacement, *user;
+	const char *from_sandbox, *to_sandbox;
+	uint32_t limit;
 	bool recursive, parents, no_replace;
 };
 
-#define FIELD_PATH(name, to)                                                                       \
-	{                                                                                          \
-		name, FIELD_TEXT, to, true, 1, GUEST_PATH_MAX - 1                                  \
-	}
+#define TEXT(member) FIELD_TEXT_AT(struct change, member)
+#define FLAG(member) FIELD_BOOL_AT(struct change, member)
+#define PATH(member) TEXT(member), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1
+/* As whom, and with which mode: file_user() and file_mode() check them. */
+#define USER "user", TEXT(user), .shape = "\"type\":\"string\",\"maxLength\":63"
+#define MODE .shape = "\"type\":\"string\",\"pattern\":\"^[0-7]{1,5}$\""
 
-static void start(struct call *call, enum file_operation operation, struct change *change,
-		  const struct field_to *fields, size_t count)
+const struct field file_mkdir_fields[] = {
+    {"path", PATH(path)}, {"mode", TEXT(mode), MODE}, {"parents", FLAG(parents)}, {USER}, {0}};
+const struct field file_rename_fields[] = {{"from", PATH(path)},
+					   {"to", PATH(second)},
+					   {"no_replace", FLAG(no_replace)},
+					   {"parents", FLAG(parents)},
+					   {USER},
+					   {0}};
+const struct field file_copy_fields[] = {
+    {"from", PATH(path)},
+    {"to", PATH(second)},
+    {"recursive", FLAG(recursive)},
+    {"no_replace", FLAG(no_replace)},
+    {"parents", FLAG(parents)},
+    {"from_sandbox", TEXT(from_sandbox), .min = 1, .max = NAME_MAX_LENGTH},
+    {"to_sandbox", TEXT(to_sandbox), .min = 1, .max = NAME_MAX_LENGTH},
+    {USER},
+    {0},
+};
+const struct field file_symlink_fields[] = {
+    {"path", PATH(path)}, {"target", PATH(second)}, {USER}, {0}};
+const struct field file_chmod_fields[] = {{"path", PATH(path)},
+					  {"mode", TEXT(mode), FIELD_REQUIRED, 1, 5, MODE},
+					  {"recursive", FLAG(recursive)},
+					  {USER},
+					  {0}};
+const struct field file_chown_fields[] = {{"path", PATH(path)},
+					  {"owner", TEXT(second), FIELD_REQUIRED, 1, 127,
+					   .rest = "user, user:group, :group, or numbers."},
+					  {"recursive", FLAG(recursive)},
+					  {USER},
+					  {0}};
+const struct field file_replace_fields[] = {
+    {"path", PATH(path)},
+    {"old", TEXT(pattern), FIELD_REQUIRED, 1, FILE_CHUNK_MAX - 1},
+    {"new", TEXT(replacement), FIELD_REQUIRED, 0, FILE_CHUNK_MAX - 1},
+    {"limit", FIELD_UINT_AT(struct change, limit), .max = UINT32_MAX,
+     .shape = "\"type\":\"integer\",\"minimum\":0", .rest = "0 = all."},
+    {USER},
+    {0}};
+
+static void change_begin(struct call *call, enum file_operation operation,
+			 const struct change *change)
 {
 	struct file_call *file = file_call_new(call, operation, &callbacks);
-	struct field_to all[8];
-	const char *user = "";
 	struct error error;
-	memcpy(all, fields, count * sizeof(*fields));
-	all[count] = (struct field_to){"user", FIELD_TEXT, &user};
-	int result = json_fields(call->body, all, count + 1, FIELDS_REST, &error);
-	if (result == 0)
-		result = file_user(file, user, &error);
-	if (result == 0 && change->mode)
-		result = file_mode(file, change->mode, &error);
-	if (result < 0) {
+	if (file_user(file, change->user, &error) < 0 ||
+	    (change->mode && file_mode(file, change->mode, &error) < 0)) {
 		reply_error(call, &error);
 		return;
 	}
@@ -95,106 +131,71 @@ static void start(struct call *call, enum file_operation operation, struct chang
 		file->request.pattern = bytes_of(change->pattern);
 	if (change->replacement)
 		file->request.replacement = bytes_of(change->replacement);
-	file->request.limit = (uint32_t)change->limit;
+	file->request.limit = change->limit;
 	file->request.flags = (change->recursive ? FILE_RECURSIVE : 0) |
 			      (change->parents ? FILE_PARENTS : 0) |
 			      (change->no_replace ? FILE_NO_REPLACE : 0);
 	file_begin(file, 0, NULL);
 }
 
+static void change_post(struct call *call, enum file_operation operation)
+{
+	struct change change = {.user = ""};
+	struct error error;
+	if (call_fields(call, &change, &error) < 0)
+		reply_error(call, &error);
+	else
+		change_begin(call, operation, &change);
+}
+
 void file_mkdir_post(struct call *call)
 {
-	struct change change = {0};
-	struct field_to fields[] = {
-	    FIELD_PATH("path", &change.path),
-	    {"mode", FIELD_TEXT, &change.mode},
-	    {"parents", FIELD_BOOL, &change.parents},
-	};
-	start(call, FILE_MKDIR, &change, fields, ARRAY_SIZE(fields));
+	change_post(call, FILE_MKDIR);
 }
 
 void file_rename_post(struct call *call)
 {
-	struct change change = {0};
-	struct field_to fields[] = {
-	    FIELD_PATH("from", &change.path),
-	    FIELD_PATH("to", &change.second),
-	    {"no_replace", FIELD_BOOL, &change.no_replace},
-	    {"parents", FIELD_BOOL, &change.parents},
-	};
-	start(call, FILE_RENAME, &change, fields, ARRAY_SIZE(fields));
+	change_post(call, FILE_RENAME);
 }
 
 void file_copy_post(struct call *call)
 {
-	struct change change = {0};
-	struct between_ask ask = {.user = ""};
+	struct change change = {.user = ""};
 	struct error error;
-	struct field_to fields[] = {
-	    FIELD_PATH("from", &change.path),
-	    FIELD_PATH("to", &change.second),
-	    {"recursive", FIELD_BOOL, &change.recursive},
-	    {"no_replace", FIELD_BOOL, &change.no_replace},
-	    {"parents", FIELD_BOOL, &change.parents},
-	    {"from_sandbox", FIELD_TEXT, &ask.from_sandbox, false, 1, NAME_MAX_LENGTH},
-	    {"to_sandbox", FIELD_TEXT, &ask.to_sandbox, false, 1, NAME_MAX_LENGTH},
-	    {"user", FIELD_TEXT, &ask.user},
-	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0) {
+	if (call_fields(call, &change, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	ask.from = change.path;
-	ask.to = change.second;
-	ask.recursive = change.recursive;
-	ask.no_replace = change.no_replace;
-	ask.parents = change.parents;
+	struct between_ask ask = {.from = change.path,
+				  .to = change.second,
+				  .from_sandbox = change.from_sandbox,
+				  .to_sandbox = change.to_sandbox,
+				  .user = change.user,
+				  .recursive = change.recursive,
+				  .no_replace = change.no_replace,
+				  .parents = change.parents};
 	if (!file_between(call, &ask))
-		start(call, FILE_COPY, &change, fields, ARRAY_SIZE(fields) - 1);
+		change_begin(call, FILE_COPY, &change);
 }
 
 void file_symlink_post(struct call *call)
 {
-	struct change change = {0};
-	struct field_to fields[] = {
-	    FIELD_PATH("path", &change.path),
-	    FIELD_PATH("target", &change.second),
-	};
-	start(call, FILE_SYMLINK, &change, fields, ARRAY_SIZE(fields));
+	change_post(call, FILE_SYMLINK);
 }
 
 void file_chmod_post(struct call *call)
 {
-	struct change change = {0};
-	struct field_to fields[] = {
-	    FIELD_PATH("path", &change.path),
-	    {"mode", FIELD_TEXT, &change.mode, true, 1, 5},
-	    {"recursive", FIELD_BOOL, &change.recursive},
-	};
-	start(call, FILE_CHMOD, &change, fields, ARRAY_SIZE(fields));
+	change_post(call, FILE_CHMOD);
 }
 
 void file_chown_post(struct call *call)
 {
-	struct change change = {0};
-	struct field_to fields[] = {
-	    FIELD_PATH("path", &change.path),
-	    {"owner", FIELD_TEXT, &change.second, true, 1, 127},
-	    {"recursive", FIELD_BOOL, &change.recursive},
-	};
-	start(call, FILE_CHOWN, &change, fields, ARRAY_SIZE(fields));
+	change_post(call, FILE_CHOWN);
 }
 
 void file_replace_post(struct call *call)
 {
-	struct change change = {0};
-	struct field_to fields[] = {
-	    FIELD_PATH("path", &change.path),
-	    {"old", FIELD_TEXT, &change.pattern, true, 1, FILE_CHUNK_MAX - 1},
-	    {"new", FIELD_TEXT, &change.replacement, true, 0, FILE_CHUNK_MAX - 1},
-	    {"limit", FIELD_UINT, &change.limit, false, 0, UINT32_MAX},
-	};
-	start(call, FILE_REPLACE, &change, fields, ARRAY_SIZE(fields));
+	change_post(call, FILE_REPLACE);
 }
 
 void file_delete(struct call *call)

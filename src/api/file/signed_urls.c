@@ -44,49 +44,60 @@ static void answer_signed(struct call *call, const struct signed_url *url, const
 	reply_json(call, 200, &writer);
 }
 
+struct sign {
+	struct signed_url url;
+	const char *method;
+	uint64_t seconds;
+};
+
+static const struct field sign_fields[] = {
+    {"path", FIELD_TEXT_AT(struct sign, url.path), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
+    {"method", FIELD_TEXT_AT(struct sign, method), FIELD_WORDS_TOLD, .words = "GET,PUT",
+     .rest = "Default: GET."},
+    {"expires_seconds", FIELD_UINT_AT(struct sign, seconds), .min = 1, .max = SIGNED_SECONDS_MAX,
+     .fallback = SIGNED_SECONDS_DEFAULT, .rest = "Default: 3600."},
+    {"max_bytes", FIELD_UINT_AT(struct sign, url.max_bytes), .min = 1, .max = INT64_MAX,
+     .shape = "\"type\":\"integer\",\"minimum\":1",
+     .rest = "The most that may be written; with PUT only."},
+    {"user", FIELD_TEXT_AT(struct sign, url.user), .max = 63},
+    {0},
+};
+
 static void sign_post(struct call *call)
 {
-	const char *method = "GET";
-	struct signed_url url = {.user = ""};
-	uint64_t seconds = SIGNED_SECONDS_DEFAULT;
+	struct sign sign = {.url.user = "", .method = "GET"};
+	struct signed_url *url = &sign.url;
 	char signature[SIGNATURE_SIZE];
 	struct error error;
-	struct field_to fields[] = {
-	    {"path", FIELD_TEXT, &url.path, true, 1, GUEST_PATH_MAX - 1},
-	    {"method", FIELD_TEXT, &method},
-	    {"expires_seconds", FIELD_UINT, &seconds, false, 1, SIGNED_SECONDS_MAX},
-	    {"max_bytes", FIELD_UINT, &url.max_bytes, false, 1, INT64_MAX},
-	    {"user", FIELD_TEXT, &url.user, false, 0, 63},
-	};
-	int result = json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error);
+	int result = call_fields(call, &sign, &error);
 	struct sandbox *sandbox = result < 0 ? NULL : call_sandbox(call);
 	if (result == 0 && !sandbox)
 		return;
-	url.write = strcmp(method, "PUT") == 0;
-	if (result == 0 && !url.write && strcmp(method, "GET") != 0)
+	url->write = strcmp(sign.method, "PUT") == 0;
+	if (result == 0 && !url->write && strcmp(sign.method, "GET") != 0)
 		result =
 		    error_set(&error, ERROR_INVALID, "field `method` must be \"GET\" or \"PUT\"");
-	if (result == 0 && url.max_bytes && !url.write)
+	if (result == 0 && url->max_bytes && !url->write)
 		result =
 		    error_set(&error, ERROR_INVALID, "field `max_bytes` is for a URL to write to");
 	if (result == 0)
-		result = token_admit(&call->principal, url.write ? SCOPE_WRITE : SCOPE_READ, false,
+		result = token_admit(&call->principal, url->write ? SCOPE_WRITE : SCOPE_READ, false,
 				     &error);
-	url.sandbox = call->sandbox;
-	url.token = call->principal.token;
-	url.expires = (uint64_t)(clock_wall() / NSEC_PER_SEC) + seconds;
+	url->sandbox = call->sandbox;
+	url->token = call->principal.token;
+	url->expires = (uint64_t)(clock_wall() / NSEC_PER_SEC) + sign.seconds;
 	if (result == 0)
 		result =
-		    signed_url_sign(call->core, sandbox->row.workspace, &url, signature, &error);
+		    signed_url_sign(call->core, sandbox->row.workspace, url, signature, &error);
 	if (result < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	char until[CLOCK_TEXT_SIZE];
-	clock_text((int64_t)url.expires * NSEC_PER_SEC, until);
-	ACTIVITY(sandbox, ACTIVITY_FILE_URL_SIGNED, &call->principal, NULL, {"path", url.path},
-		 {"method", method}, {"expires_at", until});
-	answer_signed(call, &url, signature);
+	clock_text((int64_t)url->expires * NSEC_PER_SEC, until);
+	ACTIVITY(sandbox, ACTIVITY_FILE_URL_SIGNED, &call->principal, NULL, {"path", url->path},
+		 {"method", sign.method}, {"expires_at", until});
+	answer_signed(call, url, signature);
 }
 
 /* --- serving one --- */
@@ -165,7 +176,7 @@ static void signed_put(struct call *call)
 }
 
 const struct route signed_routes[] = {
-    {"POST", SB "/files/sign", READ, ROUTE_SANDBOX | ROUTE_JSON, sign_post},
+    {"POST", SB "/files/sign", READ, ROUTE_SANDBOX | ROUTE_JSON, sign_post, .body = sign_fields},
     {"GET", "/v1/signed/{sandbox}", READ, ROUTE_OPEN, signed_get,
      "path,user,by,expires,max_bytes,signature"},
     {"PUT", "/v1/signed/{sandbox}", WRITE, ROUTE_OPEN, signed_put,

@@ -10,6 +10,7 @@
 #include "core/sandbox/labels.h"
 #include "edge/call.h"
 #include "edge/json_pairs.h"
+#include "edge/sandbox_fields.h"
 
 #define DRAIN_SECONDS_DEFAULT 300
 #define DRAIN_SECONDS_MAX (24 * 3600)
@@ -19,6 +20,40 @@ struct asked {
 	struct bulk_spec spec;
 	const char **sandboxes;
 	struct pair *labels;
+	json_t *selector;
+	const char *action, *then;
+};
+
+struct selector {
+	json_t *ids, *names, *labels;
+	const char *status;
+};
+
+#define LIST                                                                                       \
+	"\"type\":\"array\",\"maxItems\":1000,\"minItems\":1,\"items\":{\"type\":\"string\","      \
+	"\"maxLength\":127}"
+
+static const struct field selector_fields[] = {
+    {"ids", FIELD_ARRAY_AT(struct selector, ids), .shape = LIST},
+    {"names", FIELD_ARRAY_AT(struct selector, names), .shape = LIST},
+    {"labels", FIELD_OBJECT_AT(struct selector, labels), .shape = LABELS_SHAPE},
+    {"status", FIELD_TEXT_AT(struct selector, status), FIELD_WORDS_TOLD,
+     .words = SANDBOX_STATE_NAMES},
+    {0},
+};
+
+const struct field sandboxes_bulk_fields[] = {
+    {"action", FIELD_TEXT_AT(struct asked, action), FIELD_REQUIRED | FIELD_WORDS_TOLD,
+     .words = "stop,start,pause,resume,drain,delete"},
+    {"selector", FIELD_OBJECT_AT(struct asked, selector), .inner = selector_fields,
+     .rest = "All that is given must hold; ids and names together are one list."},
+    {"all", FIELD_BOOL_AT(struct asked, spec.all),
+     .rest = "Needed where nothing is selected: every sandbox of the workspace."},
+    {"dry_run", FIELD_BOOL_AT(struct asked, spec.dry_run), .rest = "Only says which they are."},
+    {"timeout_seconds", FIELD_UINT_AT(struct asked, spec.drain_seconds), .max = DRAIN_SECONDS_MAX,
+     .fallback = DRAIN_SECONDS_DEFAULT, .rest = "Of drain."},
+    {"then", FIELD_TEXT_AT(struct asked, then), .words = "stop,delete", .rest = "Of drain."},
+    {0},
 };
 
 static void asked_done(struct asked *asked)
@@ -39,20 +74,14 @@ static int add_list(struct asked *asked, const char *name, const json_t *list, s
 	return 0;
 }
 
-static int parse_selector(const json_t *selector, struct asked *asked, struct error *error)
+static int parse_selector(struct asked *asked, struct error *error)
 {
-	json_t *ids = NULL, *names = NULL, *labels = NULL;
-	const char *status = NULL;
-	struct field_to fields[] = {
-	    {"ids", FIELD_ARRAY, &ids},
-	    {"names", FIELD_ARRAY, &names},
-	    {"labels", FIELD_OBJECT, &labels},
-	    {"status", FIELD_TEXT, &status},
-	};
-	if (!selector)
+	struct selector selector = {0};
+	if (!asked->selector)
 		return 0;
-	if (json_fields(selector, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
+	if (fields_parse(asked->selector, selector_fields, FIELDS_REST, NULL, &selector, error) < 0)
 		return error_prepend(error, "selector");
+	const json_t *ids = selector.ids, *names = selector.names;
 	size_t count = (ids ? json_array_size(ids) : 0) + (names ? json_array_size(names) : 0);
 	if (count > BULK_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED, "at most %d sandboxes at once",
@@ -64,42 +93,22 @@ static int parse_selector(const json_t *selector, struct asked *asked, struct er
 		abort();
 	asked->spec.sandboxes = asked->sandboxes;
 	if (add_list(asked, "ids", ids, error) < 0 || add_list(asked, "names", names, error) < 0 ||
-	    json_pairs("labels", labels, LABELS_MAX, LABELS_BYTES_MAX, &asked->labels,
+	    json_pairs("labels", selector.labels, LABELS_MAX, LABELS_BYTES_MAX, &asked->labels,
 		       &asked->spec.label_count, error) < 0)
 		return -1;
 	asked->spec.labels = asked->labels;
-	if (status && sandbox_state_parse(status, &asked->spec.state, error) < 0)
+	if (selector.status && sandbox_state_parse(selector.status, &asked->spec.state, error) < 0)
 		return error_prepend(error, "selector: status");
 	return 0;
 }
 
-int drain_then_parse(const char *then, bool *then_delete, struct error *error)
+static int parse(struct call *call, struct asked *asked, struct error *error)
 {
-	*then_delete = strcmp(then, "delete") == 0;
-	if (!*then_delete && strcmp(then, "stop") != 0)
-		return error_set(error, ERROR_INVALID, "field `then` must be stop or delete");
-	return 0;
-}
-
-static int parse(const json_t *body, struct asked *asked, struct error *error)
-{
-	json_t *selector = NULL;
-	const char *action = NULL, *then = NULL;
-	uint64_t seconds = DRAIN_SECONDS_DEFAULT;
-	struct field_to fields[] = {
-	    {"action", FIELD_TEXT, &action, true},
-	    {"selector", FIELD_OBJECT, &selector},
-	    {"all", FIELD_BOOL, &asked->spec.all},
-	    {"dry_run", FIELD_BOOL, &asked->spec.dry_run},
-	    {"timeout_seconds", FIELD_UINT, &seconds, false, 0, DRAIN_SECONDS_MAX},
-	    {"then", FIELD_TEXT, &then},
-	};
-	if (json_fields(body, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0 ||
-	    bulk_action_parse(action, &asked->spec.action, error) < 0 ||
-	    parse_selector(selector, asked, error) < 0)
+	if (call_fields(call, asked, error) < 0 ||
+	    bulk_action_parse(asked->action, &asked->spec.action, error) < 0)
 		return -1;
-	asked->spec.drain_seconds = (uint32_t)seconds;
-	return then ? drain_then_parse(then, &asked->spec.drain_delete, error) : 0;
+	asked->spec.drain_delete = asked->then && strcmp(asked->then, "delete") == 0;
+	return parse_selector(asked, error);
 }
 
 static void put_result(struct json_writer *writer, const struct bulk_result *result)
@@ -148,7 +157,7 @@ void sandboxes_bulk_post(struct call *call)
 	struct asked asked = {0};
 	struct error error;
 	call_hold(call);
-	if (parse(call->body, &asked, &error) < 0 ||
+	if (parse(call, &asked, &error) < 0 ||
 	    bulk_start(call->core, &call->principal, &asked.spec, done, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);

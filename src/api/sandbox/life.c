@@ -3,6 +3,8 @@
  * blocks but the store's short calls. */
 #include "edge/call.h"
 
+#include <string.h>
+
 #include <stdlib.h>
 
 #include "api/sandbox/sandboxes.h"
@@ -96,33 +98,33 @@ static void drained(void *data, const struct error *error)
 	call_release(call);
 }
 
-static int drain_parse(const json_t *body, uint64_t *seconds, bool *then_delete, bool *cancel,
-		       struct error *error)
-{
-	const char *then = NULL;
-	struct field_to fields[] = {
-	    {"timeout_seconds", FIELD_UINT, seconds, false, 0, DRAIN_SECONDS_MAX},
-	    {"then", FIELD_TEXT, &then},
-	    {"cancel", FIELD_BOOL, cancel},
-	};
-	if (json_fields(body, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
-		return -1;
-	return then ? drain_then_parse(then, then_delete, error) : 0;
-}
+struct drain {
+	uint32_t seconds;
+	const char *then;
+	bool cancel;
+};
+
+const struct field sandbox_drain_fields[] = {
+    {"timeout_seconds", FIELD_UINT_AT(struct drain, seconds), .max = DRAIN_SECONDS_MAX,
+     .fallback = DRAIN_SECONDS_DEFAULT,
+     .rest = "After that it is stopped whatever runs. Default: 300."},
+    {"then", FIELD_TEXT_AT(struct drain, then), .words = "stop,delete", .rest = "Default: stop."},
+    {"cancel", FIELD_BOOL_AT(struct drain, cancel), .rest = "Takes a drain back."},
+    {0},
+};
 
 void sandbox_drain_post(struct call *call)
 {
-	uint64_t seconds = DRAIN_SECONDS_DEFAULT;
-	bool then_delete = false, cancel = false;
+	struct drain drain = {.then = "stop"};
 	struct error error;
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
-	if (drain_parse(call->body, &seconds, &then_delete, &cancel, &error) < 0) {
+	if (call_fields(call, &drain, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	if (cancel) {
+	if (drain.cancel) {
 		if (sandbox_drain_cancel(sandbox, &error) < 0)
 			reply_error(call, &error);
 		else
@@ -130,8 +132,8 @@ void sandbox_drain_post(struct call *call)
 		return;
 	}
 	call_hold(call);
-	if (sandbox_drain(sandbox, &call->principal, (uint32_t)seconds, then_delete, drained, call,
-			  &error) < 0) {
+	if (sandbox_drain(sandbox, &call->principal, drain.seconds,
+			  strcmp(drain.then, "delete") == 0, drained, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

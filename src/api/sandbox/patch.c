@@ -204,8 +204,7 @@ void sandbox_lifecycle_patch(struct call *call)
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
-	if (fields_parse(call->body, sandbox_lifecycle_fields, FIELDS_REST, NULL, &change, &error) <
-	    0) {
+	if (call_fields(call, &change, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

@@ -11,6 +11,7 @@
 #include "api/sandbox/sandboxes.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "edge/sandbox_fields.h"
 
 void reply_sandbox(struct call *call, int status, const struct sandbox_row *row,
 		   const struct sandbox *sandbox)
@@ -76,18 +77,30 @@ void sandbox_stop_post(struct call *call)
 	move(call, sandbox_stop);
 }
 
+struct start {
+	json_t *mounts;
+};
+
+const struct field sandbox_start_fields[] = {
+    {"mounts", FIELD_ARRAY_AT(struct start, mounts), .max = SANDBOX_MOUNTS_MAX,
+     .inner = mount_fields,
+     .rest =
+	 "For one that was created with `mounts`, when the daemon was restarted since: the same "
+	 "ones, in any order, their open directories passed as at the creation."},
+    {0},
+};
+
 void sandbox_start_post(struct call *call)
 {
 	struct mount_spec mounts[SANDBOX_MOUNTS_MAX];
 	size_t count;
-	json_t *list = NULL;
+	struct start start = {0};
 	struct error error;
-	struct field_to fields[] = {{"mounts", FIELD_ARRAY, &list}};
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
-	    parse_mounts(call, list, mounts, &count, &error) < 0 ||
+	if (call_fields(call, &start, &error) < 0 ||
+	    parse_mounts(call, start.mounts, mounts, &count, &error) < 0 ||
 	    sandbox_give_folders(sandbox, &call->principal, mounts, count, &error) < 0) {
 		reply_error(call, &error);
 		return;

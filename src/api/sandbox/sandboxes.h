@@ -28,5 +28,7 @@ void sandbox_drain_post(struct call *call);
 void sandbox_lifecycle_get(struct call *call);
 void sandbox_lifecycle_patch(struct call *call);
 void sandboxes_bulk_post(struct call *call);
-/* What comes after a drain: "stop" or "delete". */
-NODISCARD int drain_then_parse(const char *then, bool *then_delete, struct error *error);
+
+/* What their bodies hold. */
+extern const struct field sandbox_patch_fields[], sandbox_lifecycle_fields[],
+    sandbox_drain_fields[], sandbox_start_fields[], sandboxes_bulk_fields[];

@@ -13,6 +13,9 @@
 
 #include "store/store.h"
 
+#define SANDBOX_STATE_NAMES                                                                        \
+	"creating,running,pausing,paused,resuming,stopping,stopped,starting,deleting,ended"
+
 /* What time in a state counts as. */
 enum counts_as { COUNTS_NOT, COUNTS_ASLEEP, COUNTS_PAUSED, COUNTS_ALIVE };
 
