@@ -142,25 +142,85 @@ TEST(texts_of_every_length)
 	}
 }
 
+struct asked {
+	const char *name, *word;
+	bool flag, given;
+	uint16_t count;
+	uint32_t cpu, bits, mask;
+	uint64_t bytes;
+	double number;
+	json_t *object, *pairs;
+};
+
+static uint64_t most_here(const struct config *config)
+{
+	return config->maximum.pids;
+}
+
+static const struct field asked_fields[] = {
+    {"name", FIELD_TEXT_AT(struct asked, name), FIELD_REQUIRED, 1, 5},
+    {"flag", FIELD_BOOL_AT(struct asked, flag)},
+    {"count", FIELD_UINT_AT(struct asked, count), .min = 2, .max = 9, .fallback = 3,
+     .given = offsetof(struct asked, given)},
+    {"number", FIELD_NUMBER_AT(struct asked, number)},
+    {"object", FIELD_OBJECT_AT(struct asked, object)},
+    {"word", FIELD_TEXT_AT(struct asked, word), .words = "small,medium,large"},
+    {"cpu", FIELD_MILLI_AT(struct asked, cpu), .min = 10, .max = 256000, .of = "vCPUs"},
+    {"kept", FIELD_BIT_AT(struct asked, bits), .bit = 4, .given = offsetof(struct asked, mask)},
+    {"mib", FIELD_UINT_AT(struct asked, bytes), .max = 16, .unit = MIB, .max_here = most_here},
+    {"pairs", FIELD_PAIRS_AT(struct asked, pairs), FIELD_MCP_ONLY},
+    {0},
+};
+
 static int fields(const char *text, struct error *error)
 {
-	json_t *json = NULL, *object = NULL;
-	const char *name = NULL;
-	bool flag = false, given = false;
-	uint64_t count = 0;
-	double number = 0;
-	struct field_to table[] = {
-	    {"name", FIELD_TEXT, &name, true, 1, 5},
-	    {"flag", FIELD_BOOL, &flag},
-	    {"count", FIELD_UINT, &count, false, 2, 9, .present = &given},
-	    {"number", FIELD_NUMBER, &number},
-	    {"object", FIELD_OBJECT, &object},
-	};
+	json_t *json = NULL;
+	struct asked asked = {0};
+	struct config config = {.maximum.pids = 7};
 	if (json_parse(text, strlen(text), &json, error) < 0)
 		return -2;
-	int result = json_fields(json, table, ARRAY_SIZE(table), FIELDS_REST, error);
+	int result = fields_parse(json, asked_fields, FIELDS_REST, &config, &asked, error);
 	json_decref(json);
 	return result;
+}
+
+TEST(fields_fill_their_members)
+{
+	struct error error;
+	static const char text[] = "{\"name\":\"n\",\"cpu\":256,\"kept\":true,\"mib\":2,"
+				   "\"word\":\"large\",\"flag\":null}";
+	json_t *json = NULL;
+	struct asked asked = {.bits = 1};
+	CHECK_INT(json_parse(text, strlen(text), &json, &error), 0);
+	CHECK_INT(fields_parse(json, asked_fields, FIELDS_REST, NULL, &asked, &error), 0);
+	CHECK_TEXT(asked.name, "n");
+	CHECK_TEXT(asked.word, "large");
+	CHECK_INT(asked.cpu, 256000);
+	CHECK_INT(asked.bits, 5);
+	CHECK_INT(asked.mask, 4);
+	CHECK_INT(asked.bytes, 2 * MIB);
+	CHECK_INT(asked.count, 3);
+	CHECK(!asked.given && !asked.flag);
+	json_decref(json);
+}
+
+TEST(models_write_numbers_as_text)
+{
+	struct error error;
+	static const char text[] =
+	    "{\"name\":\"n\",\"cpu\":\"0.5\",\"count\":4.0,\"flag\":\"true\","
+	    "\"pairs\":{\"A\":1,\"B\":true},\"object\":\"{}\"}";
+	json_t *json = NULL;
+	struct asked asked = {0};
+	CHECK_INT(json_parse(text, strlen(text), &json, &error), 0);
+	CHECK_INT(fields_parse(json, asked_fields, FIELDS_MCP, NULL, &asked, &error), 0);
+	CHECK_INT(asked.cpu, 500);
+	CHECK_INT(asked.count, 4);
+	CHECK(asked.given && asked.flag);
+	CHECK_TEXT(json_string_value(json_object_get(asked.pairs, "A")), "1");
+	CHECK_TEXT(json_string_value(json_object_get(asked.pairs, "B")), "true");
+	CHECK_INT(json_object_size(asked.object), 0);
+	json_decref(json);
 }
 
 TEST(fields_are_named_in_errors)
@@ -171,6 +231,11 @@ TEST(fields_are_named_in_errors)
 	} bad[] = {
 	    {"{}", "`name` is missing"},
 	    {"{\"name\":null}", "`name` is missing"},
+	    {"{\"name\":\"n\",\"word\":\"tiny\"}", "`word` must be small, medium or large"},
+	    {"{\"name\":\"n\",\"cpu\":256.01}", "`cpu` must be 0.01 to 256 (vCPUs)"},
+	    {"{\"name\":\"n\",\"cpu\":0}", "`cpu` must be 0.01 to 256 (vCPUs)"},
+	    {"{\"name\":\"n\",\"mib\":17}", "`mib` is 17; it must be 0 to 7"},
+	    {"{\"name\":\"n\",\"pairs\":{}}", "unknown field `pairs`"},
 	    {"{\"name\":1}", "`name` must be a string"},
 	    {"{\"name\":\"\"}", "`name` must not be empty"},
 	    {"{\"name\":\"123456\"}", "`name` is longer than 5"},

@@ -85,11 +85,22 @@ static void check_schema(const char *name, const json_t *schema, bool ours, int 
 	}
 }
 
+/* As it is listed. */
+static json_t *input_schema(const struct mcp_tool *tool, json_error_t *problem)
+{
+	struct buffer text DONE_BUFFER = BUFFER(64 * KIB);
+	struct json_writer writer = json_writer_on(&text);
+	if (tool->input)
+		return json_loads(tool->input, JSON_REJECT_DUPLICATES, problem);
+	put_fields(&writer, NULL, tool->fields, FIELDS_MCP);
+	return json_loadb(text.data, text.size, JSON_REJECT_DUPLICATES, problem);
+}
+
 static void check_input(const struct mcp_face *face, const struct mcp_tool *tool)
 {
 	bool ours = face == &usual_face || face == &admin_face;
 	json_error_t problem;
-	json_t *schema = json_loads(tool->input, JSON_REJECT_DUPLICATES, &problem);
+	json_t *schema = input_schema(tool, &problem);
 	if (!schema) {
 		test_fail(__FILE__, __LINE__, "%s: input: %s", tool->name, problem.text);
 		return;
@@ -121,7 +132,7 @@ static void check_example(const struct mcp_face *face, const struct mcp_tool *to
 	(void)face;
 	if (!tool->example)
 		return;
-	json_t *schema = json_loads(tool->input, 0, NULL);
+	json_t *schema = input_schema(tool, NULL);
 	json_t *example = json_loads(tool->example, JSON_REJECT_DUPLICATES, NULL), *value;
 	json_t *properties = json_object_get(schema, "properties");
 	const char *key;
