@@ -289,7 +289,7 @@ static void on_hello(void *data, const struct spawn_message *reply, const struct
 		error = &own;
 	}
 	if (!error) {
-		core->init_hash = reply->hello.init;
+		core->programs_hash = reply->hello.programs;
 		core_ask_next_probe(core);
 	} else if (error->kind != ERROR_SPAWNER_GONE) {
 		core_start_failed(core, error);

@@ -71,7 +71,7 @@ struct core {
 	uint32_t sandbox_count;
 	uint64_t next_exec_key;
 	struct spawn_probe probes[TIER_COUNT];
-	uint64_t init_hash;           /* names the init that boots get, by its content */
+	uint64_t programs_hash;       /* of the init that boots get and of the spawner's program */
 	struct core_private *private; /* core_private.h */
 	struct work_queue *work;      /* the loop's; made when it is first used */
 };

@@ -188,7 +188,8 @@ struct spawn_message {
 	union {
 		struct {
 			uint32_t version;
-			uint64_t init;      /* reply: hash of the init that new sandboxes get */
+			uint64_t programs;  /* reply: hash of what makes new sandboxes, and of their
+					       init */
 		} hello;                    /* HELLO and its reply */
 		struct spawn_create create; /* CREATE, START */
 		struct limits limits;       /* LIMITS */

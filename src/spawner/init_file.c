@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -132,6 +133,27 @@ static void copies_remove_other(int directory, const char *name)
 	closedir(entries);
 }
 
+static int build_id_add(struct dl_phdr_info *program, size_t size, void *hash)
+{
+	(void)size;
+	for (size_t i = 0; i < program->dlpi_phnum; i++) {
+		const ElfW(Phdr) *header = &program->dlpi_phdr[i];
+		if (header->p_type == PT_NOTE)
+			*(uint64_t *)hash = instance_hash(
+			    *(uint64_t *)hash, (const void *)(program->dlpi_addr + header->p_vaddr),
+			    header->p_memsz);
+	}
+	return 1; /* the first is the program itself; the others are its libraries */
+}
+
+/* `hash` with this program's build id, which the linker makes of its content. The file may have
+ * been replaced since the program was started, so it is not read. */
+static uint64_t program_hash(uint64_t hash)
+{
+	dl_iterate_phdr(build_id_add, &hash);
+	return hash;
+}
+
 int init_file_install(struct spawner *spawner, struct error *error)
 {
 	const struct guard guard = guard_for_host(&spawner->host);
@@ -156,7 +178,7 @@ int init_file_install(struct spawner *spawner, struct error *error)
 		return error_set_errno(error, error_kind_of_errno(result), result,
 				       "copying %s to %s", source_path, directory_path);
 	copies_remove_other(directory, name);
-	spawner->init_hash = hash;
+	spawner->programs_hash = program_hash(hash);
 	spawner->host.init_fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (spawner->host.init_fd < 0)
 		return error_set_errno(error, ERROR_INTERNAL, errno, "%s/%s", directory_path, name);

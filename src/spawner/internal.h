@@ -149,7 +149,7 @@ struct spawner {
 	struct host host;
 	const struct driver *(*driver_of)(enum tier tier);
 	const struct jail *jail; /* host_jail, except in tests */
-	uint64_t init_hash;      /* names the init of new boots, by its content */
+	uint64_t programs_hash;  /* of the init of new boots and of this program, by content */
 	struct entry entries[UID_BLOCK_SLOTS];
 	struct probe probes[TIER_COUNT];
 	uint64_t boot_turns;

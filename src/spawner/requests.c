@@ -21,7 +21,7 @@ struct request {
 static int request_hello(struct request *request, struct error *error)
 {
 	request->reply->hello.version = SPAWNER_PROTOCOL_VERSION;
-	request->reply->hello.init = request->spawner->init_hash;
+	request->reply->hello.programs = request->spawner->programs_hash;
 	if (request->message->hello.version != SPAWNER_PROTOCOL_VERSION)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "the spawner speaks version %d: restart `caisson serve`",

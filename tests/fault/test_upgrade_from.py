@@ -176,6 +176,20 @@ class UpgradeFrom(OwnDaemons):
     def test_killed_with_its_pool_left(self):
         self.check_taken_over(Daemon.kill, keeps_pool=True)
 
+    def test_the_pool_of_another_program_with_the_same_init(self):
+        """The spawner makes filters, cgroups and mounts too: a new one follows none of the old one's."""
+        newer = older.with_init_of(BUILD, os.path.dirname(self.older), os.path.dirname(self.newer))
+        daemon = self.daemon_of(self.older)
+        self.fill(daemon)
+        members = daemon.pool_ready()
+        self.use(daemon, newer, Daemon.kill)
+        daemon.start()
+        api = daemon.client()
+        fresh = api.create()
+        self.assertNotIn(fresh["id"], members)
+        api.delete("/v1/sandboxes/" + fresh["id"])
+        wait_until(lambda: not daemon.pooled() & members, 30, what="the end of the older program's pool")
+
     @needs_gvisor
     def test_gvisor(self):
         daemon = self.daemon_of(self.older)

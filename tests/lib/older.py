@@ -80,5 +80,12 @@ def with_other_init(programs, folder):
     return os.path.join(folder, "caisson")
 
 
+def with_init_of(programs, older_programs, folder):
+    """Copies a build's program beside the init of an older one. The path of the copy."""
+    shutil.copy(os.path.join(programs, "caisson"), os.path.join(folder, "caisson"))
+    shutil.copy(os.path.join(older_programs, "caisson-init"), os.path.join(folder, "caisson-init"))
+    return os.path.join(folder, "caisson")
+
+
 if __name__ == "__main__":
     print(reason_without() or folder())

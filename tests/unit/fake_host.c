@@ -116,7 +116,7 @@ static void serve(struct fake_host *host, const struct spawn_message *message)
 		(void)!text_copy(reply.message, sizeof(reply.message), "the fake fails");
 	} else if (message->type == SPAWN_HELLO) {
 		reply.hello.version = SPAWNER_PROTOCOL_VERSION;
-		reply.hello.init = host->init_hash;
+		reply.hello.programs = host->programs_hash;
 	} else if (message->type == SPAWN_PROBE) {
 		reply.probe.tier = message->tier;
 		reply.probe.available =

@@ -76,7 +76,7 @@ struct fake_host {
 	struct spawn_message held[FAKE_INITS_MAX];
 	unsigned held_count;
 	uint64_t oom_kills;
-	uint64_t init_hash;            /* as HELLO has it */
+	uint64_t programs_hash;        /* as HELLO has it */
 	struct limits limits;          /* of all that it lists; 0: it does not know */
 	bool refuse_next, silent_next; /* of the next init */
 	unsigned mount_fds;

@@ -358,7 +358,7 @@ TEST(not_kept_with_another_init)
 {
 	struct fake_host *host = filled();
 	fake_stop(host);
-	host->init_hash++;
+	host->programs_hash++;
 	check_not_kept(host);
 }
 

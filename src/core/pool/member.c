@@ -106,7 +106,7 @@ uint64_t pool_stamp(const struct core *core, const char *template)
 	snprintf(text, sizeof(text),
 		 CAISSON_VERSION " %" PRIx64 " %" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64
 				 " %u %u %u %u",
-		 core->init_hash, template_stamp(template_find(template)), limits->memory,
+		 core->programs_hash, template_stamp(template_find(template)), limits->memory,
 		 limits->disk, limits->inodes, limits->cpu_millis, limits->pids, limits->files,
 		 config->files_cap);
 	return hash_text(text);
