@@ -378,10 +378,13 @@ static void take_as_meant(json_t *object, const struct field *fields)
 
 static void tell_given(const struct field *field, bool given, char *into)
 {
-	if (field->given && field->bit)
-		*(uint32_t *)(into + field->given) |= given ? field->bit : 0;
-	else if (field->given)
-		*(bool *)(into + field->given) = given;
+	if (!field->given)
+		return;
+	char *told = into + field->given - 1;
+	if (!field->bit)
+		*(bool *)told = given;
+	else if (given)
+		*(uint32_t *)told |= field->bit;
 }
 
 static int check_names(const json_t *object, const struct field *fields, enum field_form form,

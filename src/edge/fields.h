@@ -49,8 +49,9 @@ struct field {
 	uint64_t unit;     /* 0 is 1 */
 	uint64_t fallback; /* of a FIELD_UINT that is not given */
 	uint32_t bit;
-	uint16_t given; /* 0, or the offset of a bool that is told whether it was given; with `bit`,
-			 * of a uint32_t whose bit is */
+	/* 0, or FIELD_GIVEN() of a bool that is told whether it was given; with `bit`, of a
+	 * uint32_t whose bit is. */
+	uint16_t given;
 	const char *words; /* "a,b": nothing else is taken */
 	uint64_t (*max_here)(
 	    const struct config *config); /* this host's own, told in place of max */
@@ -68,6 +69,8 @@ struct field {
 			char[__builtin_types_compatible_p(__typeof__(((owner *)0)->member), ctype) \
 				 ? 1                                                               \
 				 : -1])
+/* A member may stand at offset 0. */
+#define FIELD_GIVEN(owner, member) (offsetof(owner, member) + 1)
 #define FIELD_TEXT_AT(owner, member) FIELD_AT(FIELD_TEXT, owner, member, const char *)
 #define FIELD_BOOL_AT(owner, member) FIELD_AT(FIELD_BOOL, owner, member, bool)
 #define FIELD_BIT_AT(owner, member) FIELD_AT(FIELD_BOOL, owner, member, uint32_t)

@@ -30,7 +30,7 @@ uint64_t sandbox_timeout_here(const struct config *config)
 }
 
 #define AT(kind, member) FIELD_##kind##_AT(struct sandbox_fields, member)
-#define OF(member) offsetof(struct sandbox_fields, member)
+#define OF(member) FIELD_GIVEN(struct sandbox_fields, member)
 
 const struct field mount_fields[] = {
     {"path", FIELD_TEXT_AT(struct mount_fields, path), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},

@@ -1,5 +1,6 @@
 """The API against its own description: every operation of docs/openapi is driven against a real
 daemon, and each request and each answer is validated by the document."""
+import glob
 import json
 import os
 import re
@@ -345,8 +346,8 @@ class Document(Described):
         routes = set()
         folder = os.path.join(TOP, "src/api")
         shared = dict(re.findall(r'#define (\w+) (.*)', open(os.path.join(folder, "routes.h")).read()))
-        for name in sorted(os.listdir(folder)):
-            source = open(os.path.join(folder, name)).read()
+        for path in sorted(glob.glob(os.path.join(folder, "**/*.c"), recursive=True)):
+            source = open(path).read()
             for table in re.findall(r'const struct route \w+\[\] = \{(.*?)\n\};', source, re.S):
                 names = {**shared, **dict(re.findall(r'#define (\w+) (.*)', source))}
                 for method, pattern in re.findall(r'\{"([A-Z]+)",\s*((?:[A-Z]+ |[A-Z]+|"[^"]*"|\s)+),', table):

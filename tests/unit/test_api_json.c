@@ -143,8 +143,9 @@ TEST(texts_of_every_length)
 }
 
 struct asked {
+	bool given; /* at offset 0 */
+	bool flag;
 	const char *name, *word;
-	bool flag, given;
 	uint16_t count;
 	uint32_t cpu, bits, mask;
 	uint64_t bytes;
@@ -161,12 +162,12 @@ static const struct field asked_fields[] = {
     {"name", FIELD_TEXT_AT(struct asked, name), FIELD_REQUIRED, 1, 5},
     {"flag", FIELD_BOOL_AT(struct asked, flag)},
     {"count", FIELD_UINT_AT(struct asked, count), .min = 2, .max = 9, .fallback = 3,
-     .given = offsetof(struct asked, given)},
+     .given = FIELD_GIVEN(struct asked, given)},
     {"number", FIELD_NUMBER_AT(struct asked, number)},
     {"object", FIELD_OBJECT_AT(struct asked, object)},
     {"word", FIELD_TEXT_AT(struct asked, word), .words = "small,medium,large"},
     {"cpu", FIELD_MILLI_AT(struct asked, cpu), .min = 10, .max = 256000, .of = "vCPUs"},
-    {"kept", FIELD_BIT_AT(struct asked, bits), .bit = 4, .given = offsetof(struct asked, mask)},
+    {"kept", FIELD_BIT_AT(struct asked, bits), .bit = 4, .given = FIELD_GIVEN(struct asked, mask)},
     {"mib", FIELD_UINT_AT(struct asked, bytes), .max = 16, .unit = MIB, .max_here = most_here},
     {"pairs", FIELD_PAIRS_AT(struct asked, pairs), FIELD_MCP_ONLY},
     {0},

@@ -22,7 +22,7 @@ struct patch {
 };
 
 #define AT(kind, member) FIELD_##kind##_AT(struct patch, member)
-#define OF(member) offsetof(struct patch, member)
+#define OF(member) FIELD_GIVEN(struct patch, member)
 #define MERGED "\"additionalProperties\":{\"type\":[\"string\",\"null\"]"
 
 const struct field sandbox_patch_fields[] = {
@@ -191,9 +191,9 @@ static void lifecycle_changed(void *data, const struct error *error)
 
 const struct field sandbox_lifecycle_fields[] = {
     {"ttl_seconds", FIELD_UINT_AT(struct sandbox_change, idle_timeout_seconds),
-     .max = SANDBOX_TIMEOUT_MAX, .given = offsetof(struct sandbox_change, idle_timeout_set)},
+     .max = SANDBOX_TIMEOUT_MAX, .given = FIELD_GIVEN(struct sandbox_change, idle_timeout_set)},
     {"persistent", FIELD_BIT_AT(struct sandbox_change, options), .bit = OPTION_PERSISTENT,
-     .given = offsetof(struct sandbox_change, options_mask)},
+     .given = FIELD_GIVEN(struct sandbox_change, options_mask)},
     {0},
 };
 

@@ -101,7 +101,7 @@ static const struct field set_budget_fields[] = {
     {"period", FIELD_TEXT_AT(struct budget_ask, period), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1, 32,
      .words = BUDGET_PERIOD_NAMES},
     {"maximum", FIELD_NUMBER_AT(struct budget_ask, maximum),
-     .given = offsetof(struct budget_ask, limited)},
+     .given = FIELD_GIVEN(struct budget_ask, limited)},
     {0},
 };
 

@@ -338,13 +338,14 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 const struct field read_file_fields[] = {
     FILE_TOOL_PATH,
     {"line", FIELD_UINT_AT(struct reading, line), .min = 1, .max = INT64_MAX,
-     .given = offsetof(struct reading, line_set), .mcp = "first line, from 1"},
+     .given = FIELD_GIVEN(struct reading, line_set), .mcp = "first line, from 1"},
     {"lines", FIELD_UINT_AT(struct reading, lines), .min = 1, .max = INT64_MAX,
-     .given = offsetof(struct reading, lines_set)},
+     .given = FIELD_GIVEN(struct reading, lines_set)},
     {"offset", FIELD_UINT_AT(struct reading, offset), .max = INT64_MAX,
-     .given = offsetof(struct reading, offset_set), .mcp = "first byte, instead of line"},
+     .given = FIELD_GIVEN(struct reading, offset_set), .mcp = "first byte, instead of line"},
     {"limit", FIELD_UINT_AT(struct reading, limit), .min = 1, .max = LIMIT_MAX,
-     .given = offsetof(struct reading, limit_set), .fallback = FILE_TOOL_TEXT_MAX, .mcp = "bytes"},
+     .given = FIELD_GIVEN(struct reading, limit_set), .fallback = FILE_TOOL_TEXT_MAX,
+     .mcp = "bytes"},
     FILE_TOOL_SANDBOX_TOLD,
     {0},
 };
