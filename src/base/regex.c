@@ -1,4 +1,4 @@
-/* Matches the regular expressions of grep. Called by file_search.c; allocates when compiling,
+/* Matches the regular expressions of grep. Called by init/file/search.c; allocates when compiling,
  * never blocks. Patterns and texts are hostile: a search counts its steps and checks for a
  * cancel. */
 #include "base/regex.h"

@@ -286,7 +286,7 @@ class Tls(OwnDaemons):
 
 class Configured(OwnDaemons):
     def test_lists_that_are_not_understood(self):
-        """All of them are in tests/unit/test_door.c."""
+        """All of them are in tests/unit/test_tcp_access.c."""
         for text in ("hosts = a/b", "origins = *"):
             with self.subTest(text):
                 daemon = self.new_daemon(f"[server]\n{text}\n", check=False)

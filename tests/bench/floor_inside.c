@@ -1,6 +1,6 @@
 /* The half of a floor sandbox that happens inside: it leaves the host's root, makes /dev, /proc and
  * the overlay, enters it, gives up what the tier gives up, and runs one command in the `work`
- * cgroups. The same list as src/init makes (setup.c, setup_devices.c, setup_hostname.c, harden.c).
+ * cgroups. The same list as src/init makes (in setup/).
  * There is no init: PID 1 is this very process. Called by floor_outside.c in the child; blocks. */
 #include "floor.h"
 

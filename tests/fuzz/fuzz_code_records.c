@@ -1,5 +1,5 @@
 /* What a hostile driver says on its control channel: whatever is taken for a record keeps to every
- * bound that foreground_cell.c relies on. */
+ * bound that core/code/cells.c relies on. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

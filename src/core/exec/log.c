@@ -1,7 +1,7 @@
 /* The output of an exec: its two files (<state>/logs/<sandbox>/<exec>.out and .err, the daemon's),
  * made before it begins, opened when somebody reads; what of it fits an answer; how much a sandbox
  * keeps. Called by the files beside this one, the edges and timers.c; each call is a few short file
- * operations. Files are made ahead, and removed, in log_files.c. */
+ * operations. Removed files are freed in log_removal.c. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
