@@ -1,6 +1,6 @@
 /* A hostile init: bytes fed to the daemon's end of the link, and through it to everything that
- * looks at a frame (core/sandbox/link.c, core/exec/frames.c, files.c). The input's first byte says
- * what the sandbox is doing; the rest are frames, cut into writes by the lengths it says.
+ * looks at a frame (link.c, frames.c, files.c). The input's first byte says what the
+ * sandbox is doing; the rest are frames, cut into writes by the lengths it says.
  *
  * The store is a real one, made anew for each input, in memory where there is a file system for it;
  * the spawner's end of its socket is never answered: what is fuzzed is the guest's side alone. */
@@ -145,8 +145,8 @@ static void sandbox_open(struct world *world, uint8_t situation)
 		abort();
 	world->guest = fds[1];
 	world->sandbox = sandbox_new(&world->core, &row);
-	world->sandbox->guest = guest_link_open_fd(
-	    &world->loop, fds[0], 1000, &core / sandbox / link.callbacks, world->sandbox);
+	world->sandbox->guest =
+	    guest_link_open_fd(&world->loop, fds[0], 1000, &sandbox_link_callbacks, world->sandbox);
 }
 
 static void send_raw(struct world *world, const void *data, size_t size)
