@@ -24,6 +24,7 @@
 #include "store/secrets.h"
 
 #define START_TIMEOUT_MS 30000
+#define RESTARTING "the daemon is being restarted"
 /* While writing fails, core_store_works() tries it no more often than this. */
 #define STORE_TRY_INTERVAL NSEC_PER_SEC
 
@@ -168,7 +169,7 @@ void core_let_go(struct core *core)
 	/* For transitions it is as if the spawner were gone: the next daemon finishes them. The
 	 * links are closed, since the next daemon may start before this one has ended: if both
 	 * wrote down what an init says, each would miss what the other was told. */
-	error_set(&error, ERROR_SPAWNER_GONE, "the daemon is being restarted");
+	error_set(&error, ERROR_SPAWNER_GONE, RESTARTING);
 	list_each (&core->sandboxes, node) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
 		if (state_facts(sandbox->row.state)->booting)
@@ -177,6 +178,13 @@ void core_let_go(struct core *core)
 	}
 	pool_let_go(core);
 	create_queue_fail_all(core, &error);
+}
+
+int core_check_serving(const struct core *core, struct error *error)
+{
+	if (!core->private || !core->private->let_go)
+		return 0;
+	return error_set(error, ERROR_SPAWNER_GONE, RESTARTING);
 }
 
 static void on_lost(void *data)

@@ -202,6 +202,8 @@ void call_server_url(const struct call *call, char url[SERVER_URL_MAX])
 
 int call_fields(struct call *call, void *into, struct error *error)
 {
+	if (!call->route->body)
+		abort(); /* its row in the table of routes lacks it */
 	return fields_parse(call->body, call->route->body, FIELDS_REST, &call->core->config, into,
 			    error);
 }

@@ -69,8 +69,14 @@ struct field {
 			char[__builtin_types_compatible_p(__typeof__(((owner *)0)->member), ctype) \
 				 ? 1                                                               \
 				 : -1])
-/* A member may stand at offset 0. */
-#define FIELD_GIVEN(owner, member) (offsetof(owner, member) + 1)
+/* `given` of a row: a bool, or with `bit` a uint32_t. A member may stand at offset 0. */
+#define FIELD_GIVEN_AS(owner, member, ctype)                                                       \
+	(offsetof(owner, member) + 1 +                                                             \
+	 0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((owner *)0)->member), ctype)     \
+			     ? 1                                                                   \
+			     : -1]))
+#define FIELD_GIVEN(owner, member) FIELD_GIVEN_AS(owner, member, bool)
+#define FIELD_GIVEN_BIT(owner, member) FIELD_GIVEN_AS(owner, member, uint32_t)
 #define FIELD_TEXT_AT(owner, member) FIELD_AT(FIELD_TEXT, owner, member, const char *)
 #define FIELD_BOOL_AT(owner, member) FIELD_AT(FIELD_BOOL, owner, member, bool)
 #define FIELD_BIT_AT(owner, member) FIELD_AT(FIELD_BOOL, owner, member, uint32_t)

@@ -149,13 +149,23 @@ static int parse_body(const char *data, size_t size, json_t **ret_body, void *er
 	return json_parse(size ? data : "{}", size ? size : 2, ret_body, error);
 }
 
+/* A daemon that has let go tells nobody any more what becomes of a request. */
+static void call_handle(struct call *call)
+{
+	struct error error;
+	if (!(call->route->flags & ROUTE_OPEN) && core_check_serving(call->core, &error) < 0)
+		reply_error(call, &error);
+	else
+		call->route->handle(call);
+}
+
 /* Releases the call. */
 static void body_parsed(void *data, json_t *body, const void *error)
 {
 	struct call *call = data;
 	call->body = body;
 	if (call->exchange && body)
-		call->route->handle(call);
+		call_handle(call);
 	else if (call->exchange)
 		reply_error(call, error);
 	call_release(call);
@@ -255,7 +265,7 @@ static void call_begin(struct work *work)
 	} else if (call_admit(call, request, &error) < 0) {
 		call_refuse(call, &error);
 	} else if (!(call->route->flags & ROUTE_JSON)) {
-		call->route->handle(call);
+		call_handle(call);
 	} else {
 		size_t maximum = call->route->body_max ? call->route->body_max : HTTP_JSON_BODY_MAX;
 		call->raw = BUFFER(maximum);

@@ -431,7 +431,8 @@ static bool connection_needs_turn(struct http_connection *connection)
 		http_connection_break(connection);
 	return http_state_ends(connection->state) ||
 	       (connection->more && connection_wants_input(connection)) ||
-	       (connection->held && connection->output.size <= HTTP_QUEUE_HIGH) ||
+	       (connection->state == HTTP_HEAD && connection->held &&
+		connection->output.size <= HTTP_QUEUE_HIGH) ||
 	       connection_drain_is_due(connection);
 }
 

@@ -166,7 +166,6 @@ static const struct sandbox *newest_live(const struct mcp_request *request)
 	return newest;
 }
 
-/* Of a method that is no tool the error stays as it is. */
 static bool acts_on_whole(const struct mcp_tool *tool)
 {
 	const struct field *field = field_find(tool->fields, FIELDS_MCP, "sandbox_id", 10);
@@ -174,6 +173,7 @@ static bool acts_on_whole(const struct mcp_tool *tool)
 			   : field && field->flags & FIELD_REQUIRED_TOLD;
 }
 
+/* A method that is no tool gets the error unchanged. */
 static void refuse(struct mcp_request *request, const struct error *error)
 {
 	struct buffer text DONE_BUFFER = BUFFER(TEXT_MAX);

@@ -167,7 +167,7 @@ static const struct field asked_fields[] = {
     {"object", FIELD_OBJECT_AT(struct asked, object)},
     {"word", FIELD_TEXT_AT(struct asked, word), .words = "small,medium,large"},
     {"cpu", FIELD_MILLI_AT(struct asked, cpu), .min = 10, .max = 256000, .of = "vCPUs"},
-    {"kept", FIELD_BIT_AT(struct asked, bits), .bit = 4, .given = FIELD_GIVEN(struct asked, mask)},
+    {"kept", FIELD_BIT_AT(struct asked, bits), .bit = 4, .given = FIELD_GIVEN_BIT(struct asked, mask)},
     {"mib", FIELD_UINT_AT(struct asked, bytes), .max = 16, .unit = MIB, .max_here = most_here},
     {"pairs", FIELD_PAIRS_AT(struct asked, pairs), FIELD_MCP_ONLY},
     {0},

@@ -46,9 +46,9 @@ const struct field sandbox_patch_fields[] = {
     {"auto_pause_seconds", AT(UINT, change.auto_pause_seconds), .max = SANDBOX_TIMEOUT_MAX,
      .given = OF(change.auto_pause_set), .rest = "0 = off."},
     {"persistent", AT(BIT, change.options), .bit = OPTION_PERSISTENT,
-     .given = OF(change.options_mask)},
+     .given = FIELD_GIVEN_BIT(struct patch, change.options_mask)},
     {"wake_on_read", AT(BIT, change.options), .bit = OPTION_WAKE_ON_READ,
-     .given = OF(change.options_mask)},
+     .given = FIELD_GIVEN_BIT(struct patch, change.options_mask)},
     {"size", AT(TEXT, size), .words = SANDBOX_SIZE_NAMES},
     {"cpu", AT(MILLI, change.limits.cpu_millis), .min = SANDBOX_CPU_MILLIS_MIN,
      .max = SANDBOX_CPU_MILLIS_MAX, .of = "vCPUs"},
@@ -193,7 +193,7 @@ const struct field sandbox_lifecycle_fields[] = {
     {"ttl_seconds", FIELD_UINT_AT(struct sandbox_change, idle_timeout_seconds),
      .max = SANDBOX_TIMEOUT_MAX, .given = FIELD_GIVEN(struct sandbox_change, idle_timeout_set)},
     {"persistent", FIELD_BIT_AT(struct sandbox_change, options), .bit = OPTION_PERSISTENT,
-     .given = FIELD_GIVEN(struct sandbox_change, options_mask)},
+     .given = FIELD_GIVEN_BIT(struct sandbox_change, options_mask)},
     {0},
 };
 

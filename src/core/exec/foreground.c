@@ -119,7 +119,7 @@ void foreground_abandon(struct foreground *foreground, bool kill)
 	if (kill)
 		foreground_cancel(foreground);
 	foreground->abandoned = true;
-	/* Who was asked what is left running still answers. */
-	if (!foreground->finishing)
+	/* The init may still be asked what is left running: its answer ends it. */
+	if (!foreground->finishing && !foreground->over)
 		foreground_end(foreground, NULL, 0, NULL);
 }

@@ -189,6 +189,9 @@ static void on_limits(const struct sandbox_answer *answer)
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current || sandbox->row.state != SANDBOX_CREATING)
 		return;
+	/* The client was told that it failed: the next daemon removes it. */
+	if (sandbox->core->private->let_go)
+		return;
 	if (answer->error) {
 		boot_failed(sandbox, answer->error);
 		return;
@@ -315,6 +318,8 @@ int sandbox_create(struct core *core, const struct principal *principal,
 					.data = data};
 	struct error why;
 	bool never = false;
+	if (core_check_serving(core, error) < 0)
+		return -1;
 	if (id_is_set(&principal->sandbox))
 		return error_set(error, ERROR_FORBIDDEN,
 				 "this token is bound to one sandbox and may not make others");

@@ -324,6 +324,8 @@ int waiter_add(struct sandbox *sandbox, struct list *list,
 	const struct sandbox_life *life = sandbox->life;
 	size_t count = list_length(&life->transition.waiters) + list_length(&life->ready) +
 		       list_length(&life->drained);
+	if (core_check_serving(sandbox->core, error) < 0)
+		return -1;
 	if (count >= WAITERS_MAX)
 		return error_set(error, ERROR_BUSY, "too many requests wait for sandbox `%s`",
 				 sandbox->row.id.text);

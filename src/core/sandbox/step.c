@@ -79,15 +79,13 @@ static int sandbox_enter(struct sandbox *sandbox, enum sandbox_event event, bool
 	struct state_step step = state_step(before.state, event);
 	if (step.action == SANDBOX_ACTION_REFUSE) {
 		step_impossible(sandbox, event, error);
-		return error_prepend(error, "sandbox %s", sandbox->row.id.text);
+		return -1;
 	}
 	if (step.next == before.state)
 		return 0;
 	row_set_state(&sandbox->row, step.next);
 	bool recorded = activity_state(sandbox, (enum sandbox_state)before.state, step.action);
 	int result = activity_save(sandbox->core, write, data, error);
-	if (result < 0)
-		error_prepend(error, "sandbox %s", sandbox->row.id.text);
 	if (result < 0 && !force) {
 		if (recorded)
 			activity_take_back(sandbox);
@@ -121,14 +119,16 @@ int sandbox_step_written(struct sandbox *sandbox, enum sandbox_event event,
 
 int sandbox_step(struct sandbox *sandbox, enum sandbox_event event, struct error *error)
 {
-	return sandbox_enter(sandbox, event, false, sandbox_write_row, sandbox, error);
+	int result = sandbox_enter(sandbox, event, false, sandbox_write_row, sandbox, error);
+	return result < 0 ? error_prepend(error, "sandbox %s", sandbox->row.id.text) : 0;
 }
 
 void sandbox_force_step(struct sandbox *sandbox, enum sandbox_event event)
 {
 	struct error error;
 	if (sandbox_enter(sandbox, event, true, sandbox_write_row, sandbox, &error) < 0)
-		log_error("%s; what cannot be written is tried again", error.message);
+		log_error("sandbox %s: %s; what cannot be written is tried again",
+			  sandbox->row.id.text, error.message);
 }
 
 enum sandbox_action sandbox_action(const struct sandbox *sandbox, enum sandbox_event event)
