@@ -1,5 +1,5 @@
 """`make test-all` was run not long ago: at most 15,000 changed lines under src/ are newer than the last one that passed,
-which tests/last-all names. First the gate's own logic is tried on a repository made for it."""
+which tests/last-all names. That run counted tests, and its commit exists. First the gate's own logic is tried on a repository made for it."""
 import os
 import re
 import subprocess
@@ -32,12 +32,18 @@ def check(top, most=LINES_MAX):
     if not os.path.exists(path):
         return False, "there is no tests/last-all, which `make test-all` writes when it passes: run it and commit the file"
     with open(path, encoding="utf-8") as file:
-        tested = re.search(r"^src ([0-9a-f]{40})$", file.read(), re.MULTILINE)
-    if not tested:
-        return False, "tests/last-all does not say which src/ was tested: run `make test-all` and commit the file"
-    tree = tested.group(1)
+        text = file.read()
+    tested = {name: re.search(rf"^{name} ([0-9a-f]{{40}})$", text, re.MULTILINE) for name in ("commit", "src")}
+    if not all(tested.values()):
+        return False, "tests/last-all does not say which commit and src/ were tested: run `make test-all` and commit the file"
+    if not re.search(r"^[1-9]\d* passed, 0 failed,", text, re.MULTILINE):
+        return False, "tests/last-all is not of a run in which tests passed: run `make test-all` and commit the file"
+    tested_commit, tree = (match.group(1) for match in tested.values())
     if git(top, "rev-parse", "--verify", "--quiet", "HEAD:src").returncode != 0:
         return True, "no history here: the changes since the last `make test-all` cannot be counted"
+    is_shallow = git(top, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+    if not is_shallow and git(top, "cat-file", "-e", tested_commit + "^{commit}").returncode != 0:
+        return False, f"the commit of tests/last-all does not exist ({tested_commit}): run `make test-all` and commit the file"
     if git(top, "cat-file", "-e", tree + "^{tree}").returncode != 0:
         return True, f"this clone does not have the src/ that was tested ({tree}): the changes since then cannot be counted"
     lines = changed_lines(top, tree)
@@ -52,12 +58,12 @@ def write(top, name, text):
 
 
 def commit(top):
-    """The tree of its src/."""
+    """The commit, and the tree of its src/."""
     for words in (("add", "--all"), ("commit", "--quiet", "--message", "a change")):
         result = git(top, *words)
         if result.returncode != 0:
             fail(f"git {words[0]}: {result.stderr}")
-    return git(top, "rev-parse", "HEAD:src").stdout.strip()
+    return git(top, "rev-parse", "HEAD", "HEAD:src").stdout.split()
 
 
 def try_logic(top):
@@ -70,13 +76,18 @@ def try_logic(top):
             wrong.append(f"`{words}` should be {'good' if good else 'bad'}: {found}")
     git(top, "init", "--quiet")
     write(top, "src/old.c", "".join(f"line {number};\n" for number in range(10)))
-    tree = commit(top)
+    tested, tree = commit(top)
     expect(False, "there is no tests/last-all")
     write(top, "tests/last-all", "10 passed\n")
     expect(False, "does not say")
-    write(top, "tests/last-all", f"src {'0' * 40}\n")
+    good = f"commit {tested}\nsrc {tree}\n10 passed, 0 failed, 2 skipped, 0 unsteady\n"
+    for old, new, said in (("10 passed", "0 passed", "is not of a run"), ("0 failed", "1 failed", "is not of a run"), ("10 passed, 0", "", "is not of a run"),
+                           ("commit", "of", "does not say"), (tested, "0" * 40, "does not exist"), (tested, tree, "does not exist")):
+        write(top, "tests/last-all", good.replace(old, new))
+        expect(False, said)
+    write(top, "tests/last-all", good.replace(tree, "0" * 40))
     expect(True, "this clone does not have")
-    write(top, "tests/last-all", f"date 2026-01-01\nsrc {tree}\n")
+    write(top, "tests/last-all", f"date 2026-01-01\n{good}")
     expect(True, "0 changed lines")
     # Moved, with one line of it changed, and one file more; what is outside of src/ does not count.
     os.rename(os.path.join(top, "src/old.c"), os.path.join(top, "src/new.c"))

@@ -1,4 +1,5 @@
-"""The scheduler of tests/run does what every result depends on: it keeps to its tokens, leaves alone what asked for it, ends
+"""What tests/run decides by holds: which failures are never tried again, that a crashed daemon is seen, that marks stand on
+tests, that what must always run is not moved. And the scheduler does what every result depends on: it keeps to its tokens, leaves alone what asked for it, ends
 what takes too long, sees what is left behind by a job and by a whole run, and runs nothing whose build failed."""
 import os
 import shutil
@@ -6,11 +7,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 
 from gate import TOP, fail
 
 sys.path.insert(0, os.path.join(TOP, "tests/lib"))
-import host  # noqa: E402 (its place is known now)
+import caisson  # noqa: E402 (its place is known now)
+import census  # noqa: E402
+import host  # noqa: E402
+import jobs as kinds_of_jobs  # noqa: E402
+import marks  # noqa: E402
 import schedule  # noqa: E402
 
 schedule.GRACE_SECONDS = 0.3
@@ -96,5 +102,44 @@ process.wait()
 shutil.rmtree(place)
 expect(kinds == ["file", "process"], f"what a run leaves was not seen: {kinds}")
 expect(host.left("/no/builds", scheduler.prefix, host.cgroups() | host.users()) == [], "something is seen that is not there")
+
+# What is never tried again.
+may_try = kinds_of_jobs.may_try_again
+for name, text, may in (
+        ("api jobs Jobs.test_one", "AssertionError: 1 != 2", True), ("escape escape Selftest.test_words", "", False),
+        ("sandbox gvisor Gvisor.test_files", "", True), ("sandbox gvisor Gvisor.test_the_manifest_of_escapes", "", False),
+        ("sandbox volumes Programs.test_ordinary_work", "", True), ("sandbox volumes Programs.test_the_probe_in_a_read_write_folder", "", False),
+        ("api jobs Jobs.test_one", "AssertionError: the daemon ended with -11:", False),
+        ("api jobs Jobs.test_one", "the daemon ended (signal 6); it is started again in 10 ms", False)):
+    expect(may_try(name, text) == may, f"wrong about trying again: {name}: {text}")
+
+
+def has_crashed(log, code=None):
+    process = None if code is None else types.SimpleNamespace(poll=lambda: code, returncode=code)
+    try:
+        caisson.Daemon.check_crashes(types.SimpleNamespace(log=lambda: log, process=process))
+    except AssertionError as error:
+        return not may_try("api jobs Jobs.test_one", str(error))
+    return False
+
+
+found = [has_crashed(f"warning: the daemon ended ({how}); it is started again in 100 ms\n") for how in ("signal 6", "signal 11", "signal 9", "status 1")]
+expect(found + [has_crashed("", code) for code in (-11, -9, 0)] == [True, True, False, False, True, False, False], f"crashes: {found}")
+
+# Marks on what is no test.
+with tempfile.TemporaryDirectory() as folder:
+    with open(folder + "/test_x.py", "w", encoding="utf-8") as file:
+        file.write("class A(unittest.TestCase):\n @long\n def test_a(self): pass\n @alone\n def helper(self): pass\n@busy\nclass B: pass\n"
+                   "@long\nclass C(A): pass\n@long\ndef test_d(): pass\n")
+    found = [text.split(" is ")[0].split(": ")[1] for text in marks.Source(folder + "/test_x.py").misplaced]
+expect(sorted(found) == ["B", "helper", "test_d"], f"marks that say nothing: {found}")
+
+# What must always run is seen when it is moved, even from one build or column to fewer.
+lines = census.lines(TOP)
+for prefix, old, new in (("api foreign ", "| asan |", "| normal |"), ("sandbox isolation ", " one-id", ""), ("fault init_killed ", "| asan |", "| - |"),
+                         ("sandbox gvisor Gvisor.test_the_manifest_of_escapes", " enosys", ""), ("fault store_faults ", "| fault |", "| - |")):
+    moved = [line.replace(old, new) if line.startswith(prefix) else line for line in lines]
+    expect(moved != lines and census.moved_away(moved), f"nobody saw that {prefix}was moved")
+    expect(prefix in census.moved_away([line for line in lines if not line.startswith(prefix)]), f"nobody saw that {prefix}is gone")
 if wrong:
     fail(*wrong)

@@ -29,6 +29,8 @@ PROGRAM = os.path.join(BUILD, "caisson")
 MCP_FIXTURES = PROGRAM + "-mcp-fixtures"  # the same, with what the conformance suite asks for (tests/mcp/fixtures)
 THOROUGH = os.environ.get("CAISSON_LEVEL") == "all"
 SANITIZED = bool(os.environ.get("CAISSON_SANITIZED"))
+# Of a program with a fault: no test sends these to a daemon, all of which are killed with SIGKILL.
+CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
 UIDS_SECONDS = 300  # as long as a daemon's start is tried again where all uids are other suites'
 
 
@@ -506,6 +508,7 @@ class Daemon:
                 self.process.kill()
                 self.process.wait()
                 raise AssertionError("the daemon did not end on SIGTERM:\n" + self.log())
+            self.check_crashes()
         self.process = None
 
     def kill_daemon(self, ready=True):
@@ -618,6 +621,15 @@ class Daemon:
                 if error.status not in (404, 410):
                     raise
 
+    def check_crashes(self):
+        """The spawner starts a daemon that has crashed again, so that clients may not notice."""
+        ends = [int(number) for number in re.findall(r"the daemon ended \(signal (\d+)\)", self.log())]
+        if self.process and self.process.poll() is not None:
+            ends.append(-self.process.returncode)
+        found = [signal.Signals(number).name for number in ends if number in CRASHES]
+        if found:
+            raise AssertionError(f"a daemon or its spawner crashed: {', '.join(found)}\n{self.log()[-8000:]}")
+
     def close(self, check=True):
         try:
             if self.process and self.process.poll() is None:
@@ -633,6 +645,7 @@ class Daemon:
             for word in ("AddressSanitizer", "runtime error:", "LeakSanitizer"):
                 if word in self.log():
                     raise AssertionError("a sanitizer complained:\n" + self.log()[-8000:])
+            self.check_crashes()
         finally:
             for pid, _ in processes_of(self.state, self.runtime):
                 try:

@@ -16,8 +16,9 @@ MACHINE_LIMIT = 2700  # level all took 1757 s beside other work
 REASON = re.compile(r"\w*(Error|Exception|Failure)\b.*: |.*(Sanitizer|runtime error:)|# \S+:\d+: |timed out after")
 SANITIZER = re.compile(r"\w+Sanitizer|runtime error:")
 # A failure of these is never tried again: what it says must not happen even once.
-NEVER_AGAIN = re.compile(r"(escape|fault|conformance|bench|soak) |sandbox isolation |.*(store|upgrade)")
-LEFT = re.compile(r"cleaning up; left|not explained|a sanitizer complained|" + SANITIZER.pattern)
+NEVER_AGAIN = re.compile(r"(escape|fault|conformance|bench|soak) |sandbox isolation |.*(store|upgrade)"
+                         r"|sandbox gvisor \S*manifest_of_escapes|sandbox volumes Programs\.test_the_probe_")
+LEFT = re.compile(r"cleaning up; left|not explained|a sanitizer complained|crashed: SIG|ended (with -\d|\(signal)|" + SANITIZER.pattern)
 AGAIN_TIMES, AGAIN_NEEDED = 10, 8
 
 

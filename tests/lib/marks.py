@@ -7,7 +7,7 @@
   @column_independent   its outcome cannot depend on the user who runs the daemon: other columns only in `make test-all`
   @heavy                left out where the processor is emulated (tests/machine)
 
-They go on a test or on a class. A file says of all its tests:
+They go on a test or on a class of tests; anywhere else they are an error. A file says of all its tests:
 
   MARKS = ("busy",)            marks
   RUNS_ON = "normal"           the only build that they are for (or "fault")
@@ -44,7 +44,7 @@ def of_test(test, module):
 
 
 def decorators(node):
-    return {item.id for item in node.decorator_list if isinstance(item, ast.Name) and item.id in NAMES}
+    return {item.id for item in getattr(node, "decorator_list", ()) if isinstance(item, ast.Name) and item.id in NAMES}
 
 
 def assigned(body, name):
@@ -63,12 +63,15 @@ class Source:
             tree = ast.parse(file.read(), path)
         self.common = frozenset(assigned(tree.body, "MARKS") or ())
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-        self.tests = {}
+        self.tests, takes_marks = {}, set()
         deleted = {target.id for node in tree.body if isinstance(node, ast.Delete) for target in node.targets}  # only a base
         for name, node in self.classes.items():
             if self.is_test_case(node) and name not in deleted:
-                for test, marks in self.methods(node).items():
+                for test, marks in self.methods(node, takes_marks).items():
                     self.tests[f"{name}.{test}"] = marks | self.common
+        # Marks where they say nothing: on a helper, or on a class without tests.
+        self.misplaced = [f"{path}:{node.lineno}: {node.name} is no test and no class of tests: it takes no mark ({', '.join(sorted(decorators(node)))})"
+                          for node in ast.walk(tree) if decorators(node) and node not in takes_marks]
         self.runs_on = assigned(tree.body, "RUNS_ON")    # the only build that it is for
         self.runs_as = assigned(tree.body, "RUNS_AS")    # the only column
         self.packages = assigned(tree.body, "PACKAGES")  # the folder with the package.json of what it drives
@@ -81,15 +84,17 @@ class Source:
                 return True
         return False
 
-    def methods(self, node):
-        """With those that its bases in this file have."""
+    def methods(self, node, takes_marks):
+        """With those that its bases in this file have. `takes_marks`: where marks may stand, added to."""
         found, marks = {}, decorators(node)
         for base in node.bases:
             if getattr(base, "id", "") in self.classes:
-                found.update(self.methods(self.classes[base.id]))
+                found.update(self.methods(self.classes[base.id], takes_marks))
+        takes_marks.add(node)
         found = {name: of_base | marks for name, of_base in found.items()}
         for item in node.body:
             if isinstance(item, ast.FunctionDef) and item.name.startswith("test"):
+                takes_marks.add(item)
                 found[item.name] = frozenset(decorators(item) | marks)
         return found
 

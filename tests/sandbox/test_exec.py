@@ -107,13 +107,13 @@ class Exec(DaemonTest):
     def test_descriptors_do_not_leak(self):
         self.assertEqual(self.api.sh(self.box, "ls /proc/self/fd | sort -n | tr '\\n' ' '").split(), ["0", "1", "2", "3"])
 
-    @column_independent
-    @alone
     def seconds_of(self, command):
         began = time.monotonic()
         self.run_in(command)
         return time.monotonic() - began
 
+    @column_independent
+    @alone
     def test_timeout_kills_everything(self):
         """It is answered 200 ms after its time at most, and as long as a command takes that does nothing: on an emulated
         machine that is much. The machine may stand still, also before the command has said anything: the best of several
