@@ -6,6 +6,9 @@ import glob
 import os
 import shutil
 import tempfile
+import time
+
+UNUSED_SECONDS = 7 * 86400  # after this, what another checkout may have made is removed
 
 
 def top():
@@ -14,20 +17,25 @@ def top():
 
 
 def kept(name, mark, make):
-    """The folder NAME-MARK, which make(folder) fills the first time. One of them is kept per name. Others may come here at
-    the same time, and whoever is killed here leaves nothing that looks finished."""
+    """The folder NAME-MARK, which make(folder) fills the first time. Others of that name, which another checkout may use, are
+    kept until nobody has asked for them for a week. Others may come here at the same time, and whoever is killed here leaves
+    nothing that looks finished."""
     os.makedirs(top(), exist_ok=True)
     folder = os.path.join(top(), f"{name}-{mark[:16]}")
     with open(os.path.join(top(), name + ".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.isdir(folder):
+            with contextlib.suppress(OSError):  # another user's
+                os.utime(folder)
             return folder
         for old in glob.glob(os.path.join(top(), name + "-*")):
-            shutil.rmtree(old, ignore_errors=True)
+            if old.endswith(".unfinished") or time.time() - os.stat(old).st_mtime > UNUSED_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
         work = tempfile.mkdtemp(prefix=name + "-", suffix=".unfinished", dir=top())
         try:
             make(work)
             os.chmod(work, 0o755)
+            os.utime(work)
             os.rename(work, folder)
         except BaseException:
             with contextlib.suppress(OSError):
