@@ -10,6 +10,7 @@ from npm import installed
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = "tests/compat"
 MARKS = ("busy", "long")
+STALLED = True
 LIMIT = 240
 
 

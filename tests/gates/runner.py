@@ -1,6 +1,7 @@
 """What tests/run decides by holds: which failures are never tried again, that a crashed daemon is seen, that marks stand on
-tests, that what must always run is not moved. And the scheduler does what every result depends on: it keeps to its tokens, leaves alone what asked for it, ends
-what takes too long, sees what is left behind by a job and by a whole run, and runs nothing whose build failed."""
+tests, that what must always run is not moved, what a run may take, what is kept of downloads. And the scheduler does what
+every result depends on: it keeps to its tokens, leaves alone what asked for it, ends what takes too long, sees what is left
+behind by a job and by a whole run, and runs nothing whose build failed."""
 import os
 import shutil
 import subprocess
@@ -12,12 +13,14 @@ import types
 from gate import TOP, fail
 
 sys.path.insert(0, os.path.join(TOP, "tests/lib"))
-import caisson  # noqa: E402 (its place is known now)
+import cache  # noqa: E402 (its place is known now)
+import caisson  # noqa: E402
 import census  # noqa: E402
 import host  # noqa: E402
 import jobs as kinds_of_jobs  # noqa: E402
 import marks  # noqa: E402
 import schedule  # noqa: E402
+import times  # noqa: E402
 
 schedule.GRACE_SECONDS = 0.3
 
@@ -53,8 +56,7 @@ jobs = [Shell("build good", "true", kind="build"), Shell("build bad", "exit 3", 
         Shell("one", sleeps, after=["build good"]), Shell("two", sleeps), Shell("busy one", sleeps, "busy"), Shell("busy two", sleeps, "busy"),
         Shell("alone", sleeps, "alone", seconds=100), Shell("never", "echo ran", after=["build bad"]),
         Shell("endless", "echo begin; sleep 60", limit=1), Shell("litters", 'touch "$TMPDIR/file"; setsid sleep 61 & TMPDIR= setsid sh -c "sleep 5; true" "$TMPDIR" & sleep 62 &')]
-polite = Shell("polite", "nice; cat /proc/self/autogroup 2>/dev/null || echo nice 7")
-polite.nice = 7
+polite = Shell("polite", "nice; cat /proc/self/autogroup 2>/dev/null || echo nice 7", nice=7)
 jobs.append(polite)
 count = Count()
 with tempfile.TemporaryDirectory() as logs:
@@ -141,5 +143,31 @@ for prefix, old, new in (("api foreign ", "| asan |", "| normal |"), ("sandbox i
     moved = [line.replace(old, new) if line.startswith(prefix) else line for line in lines]
     expect(moved != lines and census.moved_away(moved), f"nobody saw that {prefix}was moved")
     expect(prefix in census.moved_away([line for line in lines if not line.startswith(prefix)]), f"nobody saw that {prefix}is gone")
+
+# Times: remembered, also as older runs wrote them; areas; what a whole run may take.
+took = [types.SimpleNamespace(name=name, wall=wall, processor=processor) for name, wall, processor in (
+    ("api code [asan] busy", 40.4, 45.2), ("api code", 20, 25), ("api jobs", 90, 50), ("unit json", 1, 40), ("unit url", 1, 30))]
+with tempfile.NamedTemporaryFile("w+", encoding="utf-8") as file:
+    file.write("# a comment\n7 api old\n9 api jobs\n")
+    file.flush()
+    times.remember(file.name, took)
+    found = times.read(file.name)
+expect(found == {"api code [asan] busy": (40, 45), "api code": (20, 25), "api jobs": (90, 50), "api old": (7, 0)}, f"remembered times: {found}")
+found = [name for name, _ in times.large_areas(took)]
+expect(found == ["api code", "unit"], f"areas above a processor minute: {found}")
+said, is_failure = times.slowness(took, 21 * 60, 2)
+expect(said.startswith("slower than 20 minutes: 21.0; slowest: api jobs 90 s") and not is_failure, f"a slow run: {said}")
+expect([times.slowness(took, minutes * 60, processors)[1] for minutes, processors in ((31, 2), (31, 1), (19, 2))] == [True, False, False], "what is too slow")
+
+# Kept things: of one name, what nobody has used for a week makes room for what is new.
+with tempfile.TemporaryDirectory() as folder:
+    os.environ["CAISSON_TEST_CACHE"] = folder
+    kept = [cache.kept("name", mark, lambda work: None) for mark in ("recent", "old", "used")]
+    for path in kept[1:]:
+        os.utime(path, (0, 0))
+    cache.kept("name", "used", lambda work: fail("it was there"))
+    cache.kept("name", "new", lambda work: None)
+    found = sorted(os.listdir(folder))
+expect(found == ["name-new", "name-recent", "name-used", "name.lock"], f"kept: {found}")
 if wrong:
     fail(*wrong)

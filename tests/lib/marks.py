@@ -14,6 +14,7 @@ They go on a test or on a class of tests; anywhere else they are an error. A fil
   RUNS_AS = "root"             the only column
   PACKAGES = "tests/compat"    the folder of the npm packages that they drive
   OLDER_PROGRAM = True         they need the program of an earlier landing (older.py)
+  STALLED = True               its busy tests hold under stalls too, and `make test-all` runs them so
   MAKES_TESTS = True           some are made when it is loaded, and cannot be read here
 
 Files are read here without being imported, so that tests/run can plan a whole run in a moment: so each of these is a plain
@@ -75,6 +76,7 @@ class Source:
         self.runs_on = assigned(tree.body, "RUNS_ON")    # the only build that it is for
         self.runs_as = assigned(tree.body, "RUNS_AS")    # the only column
         self.packages = assigned(tree.body, "PACKAGES")  # the folder with the package.json of what it drives
+        self.stalled = bool(assigned(tree.body, "STALLED"))
         self.older = bool(assigned(tree.body, "OLDER_PROGRAM"))
 
     def is_test_case(self, node):

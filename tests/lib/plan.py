@@ -47,8 +47,8 @@ def left_out(level, column="root", emulated=False):
     return frozenset(marks)
 
 
-def is_stalled(suite, build, column, load, level):
-    return level == "all" and load == "waits" and (build, column) == ("normal", "root") and suite.split(" ")[0] in STALLED_KINDS
+def is_stalled(suite, source, build, column, load, level):
+    return level == "all" and (load == "waits" or load == "busy" and source.stalled) and (build, column) == ("normal", "root") and suite.split(" ")[0] in STALLED_KINDS
 
 
 def machine_suites(level):

@@ -45,10 +45,12 @@ class Job:
     kind = "suite"
     nice = 0
 
-    def __init__(self, name, command, load="waits", environment=None, after=(), limit=LIMIT, seconds=0):
-        """`after`: names of jobs that must have succeeded. `seconds`: how long it is thought to take."""
+    def __init__(self, name, command, load="waits", environment=None, after=(), limit=LIMIT, seconds=0, nice=None):
+        """`after`: names of jobs that must have succeeded. `seconds`: how long it is thought to take.
+        `nice`: other than that of its class."""
         self.name, self.command, self.load, self.environment = name, command, load, environment or {}
         self.after, self.limit, self.seconds = tuple(after), limit, seconds
+        self.nice = self.nice if nice is None else nice
         self.wall = self.processor = 0.0
         self.code = None
 

@@ -7,6 +7,7 @@ import time
 import unittest
 
 from caisson import BUILD, DaemonTest, best_of, wait_until
+from marks import alone
 from mcp import seconds_to_die
 from npm import installed, node
 from stdio import Stdio
@@ -16,6 +17,7 @@ PACKAGES = "tests/mcp/npm"
 # What it covers of the program the rest of tests/mcp covers on the sanitized build.
 RUNS_ON = "normal"
 MARKS = ("busy", "long")
+STALLED = True
 LIMIT = 180
 
 
@@ -86,6 +88,7 @@ class Clients(DaemonTest):
                    args=[self.package("mcp-remote/dist/proxy.js"), self.url, "--allow-http", "--transport", "http-only",
                          "--header", f"Authorization: Bearer {self.token}"])
 
+    @alone
     def test_cancel_through_mcp_remote(self):
         """The command ends within a second, and the bridge, which comes back for the answer, is told that there is none."""
         box = self.sandbox()

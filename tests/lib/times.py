@@ -1,0 +1,49 @@
+"""What jobs take: remembered in tests/times for the order in which tests/run starts them, and held against what a run and an
+area of it may take (docs/testing.md)."""
+import re
+
+SLOW_SECONDS, TOO_SLOW_SECONDS = 20 * 60, 30 * 60  # of `make test` on two processors: told, and a failure
+AREA_SECONDS = 60  # of processor time, of an area in `make test`
+KINDS = ("unit", "replay", "gate", "aarch64", "fuzz")  # many small jobs; each of the kinds is one area
+
+
+def read(path):
+    """{job: (wall seconds, processor seconds)} as they were remembered; no processor seconds in lines that older runs wrote."""
+    found = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if match := re.fullmatch(r"(\d+)(?: (\d+))? (\D.*)\n", line):
+                found[match.group(3)] = int(match.group(1)), int(match.group(2) or 0)
+    return found
+
+
+def remember(path, jobs):
+    times = {**read(path), **{job.name: (round(job.wall), round(job.processor)) for job in jobs}}
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("# Wall and processor seconds that jobs took, for the order in which tests/run starts them: made by `tests/run --remember`.\n")
+        for name, (wall, processor) in sorted(times.items()):
+            if wall >= 2:
+                file.write(f"{wall} {processor} {name}\n")
+
+
+def area(name):
+    """Of a job: "api code" of "api code [asan] busy"."""
+    words = name.split(" ")
+    return words[0] if words[0] in KINDS else " ".join(words[:2])
+
+
+def large_areas(jobs):
+    """[(area, processor seconds)] of those above a processor minute, largest first."""
+    sums = {}
+    for job in jobs:
+        sums[area(job.name)] = sums.get(area(job.name), 0) + job.processor
+    return sorted(((name, seconds) for name, seconds in sums.items() if seconds > AREA_SECONDS), key=lambda row: -row[1])
+
+
+def slowness(jobs, wall, processors):
+    """(what to say of a whole `make test`, is it a failure). Machines differ: only what is far too slow is a failure, and
+    nothing is where there is one processor."""
+    if wall <= SLOW_SECONDS or processors < 2:
+        return "", False
+    slowest = ", ".join(f"{job.name} {job.wall:.0f} s" for job in sorted(jobs, key=lambda job: -job.wall)[:5])
+    return f"slower than {SLOW_SECONDS // 60} minutes: {wall / 60:.1f}; slowest: {slowest}", wall > TOO_SLOW_SECONDS
