@@ -479,10 +479,10 @@ class Daemon:
     def token(self, workspace="default", scopes=("sandboxes:read", "sandboxes:write"), **fields):
         return self.client().post("/v1/tokens", {"workspace": workspace, "scopes": list(scopes), **fields})["token"]
 
-    def cli(self, *arguments, stdin=None, timeout=120, environment=None, binary=False, cwd=None):
-        """The command line against this daemon: (exit code, stdout, stderr)."""
+    def cli(self, *arguments, stdin=None, timeout=120, environment=None, binary=False, cwd=None, group=None):
+        """The command line against this daemon: (exit code, stdout, stderr). `group`: as a member of it."""
         result = subprocess.run([PROGRAM, *arguments], input=stdin, capture_output=True, timeout=timeout, cwd=cwd,
-                                text=not binary, **self.identity(), env={**os.environ, **self.client_environment(),
+                                text=not binary, **{"group": group, **self.identity()}, env={**os.environ, **self.client_environment(),
                                                       "ASAN_OPTIONS": "detect_leaks=0", **(environment or {})})
         return result.returncode, result.stdout, result.stderr
 
