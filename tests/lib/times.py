@@ -8,12 +8,12 @@ KINDS = ("unit", "replay", "gate", "aarch64", "fuzz")  # many small jobs; each o
 
 
 def read(path):
-    """{job: (wall seconds, processor seconds)} as they were remembered; no processor seconds in lines that older runs wrote."""
+    """{job: (wall seconds, processor seconds)} as they were remembered. The second is None in a line that an older run wrote."""
     found = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
             if match := re.fullmatch(r"(\d+)(?: (\d+))? (\D.*)\n", line):
-                found[match.group(3)] = int(match.group(1)), int(match.group(2) or 0)
+                found[match.group(3)] = int(match.group(1)), match.group(2) and int(match.group(2))
     return found
 
 
@@ -23,7 +23,7 @@ def remember(path, jobs):
         file.write("# Wall and processor seconds that jobs took, for the order in which tests/run starts them: made by `tests/run --remember`.\n")
         for name, (wall, processor) in sorted(times.items()):
             if wall >= 2:
-                file.write(f"{wall} {processor} {name}\n")
+                file.write(f"{wall} {name}\n" if processor is None else f"{wall} {processor} {name}\n")
 
 
 def area(name):
