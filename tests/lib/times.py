@@ -4,7 +4,6 @@ import re
 
 SLOW_SECONDS, TOO_SLOW_SECONDS = 20 * 60, 30 * 60  # of `make test` on two processors: told, and a failure
 AREA_SECONDS = 60  # of processor time, of an area in `make test`
-KINDS = ("unit", "replay", "gate", "aarch64", "fuzz")  # many small jobs; each of the kinds is one area
 
 
 def read(path):
@@ -28,8 +27,7 @@ def remember(path, jobs):
 
 def area(name):
     """Of a job: "api code" of "api code [asan] busy"."""
-    words = name.split(" ")
-    return words[0] if words[0] in KINDS else " ".join(words[:2])
+    return " ".join(name.split(" ")[:2])
 
 
 def large_areas(jobs):
