@@ -33,7 +33,7 @@ def by_clang(entry):
 
 
 def is_strict(entry):
-    return os.path.relpath(os.path.join(build, entry["file"]), TOP).startswith(("src/proto/", "src/vmm/"))
+    return os.path.relpath(os.path.join(build, entry["file"]), TOP).startswith("src/proto/")
 
 
 commands = [by_clang(entry) for entry in commands] + list(filter(is_strict, commands))
