@@ -10,7 +10,7 @@ import socket
 import time
 
 from caisson import SANITIZED, DaemonTest, best_of, wait_until
-from marks import alone, long
+from marks import alone, thorough
 
 NOBODY = 65534
 SECONDS = 6
@@ -126,7 +126,7 @@ class Flood(DaemonTest):
     def warnings(self):
         return [line for line in self.daemon.log().splitlines() if " http: " in line and "warning" in line]
 
-    @long
+    @thorough
     @alone
     def test_half_heads_over_the_unix_socket(self):
         box, before = self.sandbox(), self.open_files()
@@ -137,7 +137,7 @@ class Flood(DaemonTest):
         wait_until(lambda: any(f"uid {NOBODY}" in line for line in self.warnings()), what="a warning")
         self.assertLess(len(self.warnings()), 30)
 
-    @long
+    @thorough
     @alone
     def test_half_heads_over_loopback(self):
         box = self.sandbox()
@@ -150,7 +150,7 @@ class Flood(DaemonTest):
             return time.monotonic() - began
         best_of(ROUNDS, answer, PATIENCE)
 
-    @long
+    @thorough
     @alone
     def test_passed_descriptors(self):
         box, before = self.sandbox(), self.open_files()

@@ -10,6 +10,7 @@ import time
 import unittest
 
 from caisson import DaemonTest, OwnDaemons, at_once, best_of, make_certificate, wait_until
+from marks import alone, thorough
 from columns import User
 from wire import Wire
 
@@ -157,6 +158,14 @@ class Clients(DaemonTest):
 
     def test_a_client_that_goes_ends_its_command(self):
         """Nothing is being written to it meanwhile. On both sockets, and behind what it sent ahead."""
+        self.check_client_goes(lambda end: end())
+
+    @thorough
+    @alone
+    def test_a_client_that_goes_ends_its_command_soon(self):
+        self.check_client_goes(lambda end: best_of(3, end, 5))
+
+    def check_client_goes(self, check):
         box, token = self.sandbox(), self.daemon.token()
 
         def count():
@@ -178,7 +187,7 @@ class Clients(DaemonTest):
         for ahead in (b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"):
             for family in (socket.AF_UNIX, socket.AF_INET):
                 with self.subTest(ahead=bool(ahead), family=family.name):
-                    best_of(3, lambda: end(family, ahead), 5)
+                    check(lambda: end(family, ahead))
 
     def test_answers_to_clients_that_have_gone(self):
         """A connection breaks while its answer is being made, in every moment of it; the daemon stays the same."""

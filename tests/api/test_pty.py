@@ -1,8 +1,9 @@
 """Terminals over WebSocket: several clients on one, replay, resize, who may, and hostile frames."""
 import base64
 import contextlib
+import fcntl
 import struct
-import time
+import termios
 import unittest
 
 from caisson import DaemonTest, wait_until
@@ -253,7 +254,15 @@ class Terminals(DaemonTest):
         socket = self.open("/exec/pty?cmd=stty%20raw;echo%20on;%20exec%20cat%20/dev/zero")
         job = socket.headers["x-exec-id"]
         socket.until(b"on")
-        time.sleep(0.2)
+
+        def unread():
+            return struct.unpack("i", fcntl.ioctl(socket.socket, termios.FIONREAD, bytes(4)))[0]
+        seen = [0]  # its buffer is full when no more comes
+
+        def full():
+            seen.append(unread())
+            return 0 < seen[-1] == seen[-2]
+        wait_until(full, every=0.05, what="a buffer full of what it does not read")
         pings = socket.frame(PING, b"z" * 100) * 500
         for _ in range(20):
             socket.socket.sendall(pings)

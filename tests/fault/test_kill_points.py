@@ -196,10 +196,11 @@ class World:
 
 
 class Scenario:
-    """What is done, and how to see that it can be done again. `request` is run in a thread of its own."""
+    """What is done, and how to see that it can be done again. `request` is run in a thread of its own. `through`: a point
+    that is passed on account of it, where it is a signal, which nobody answers."""
 
-    def __init__(self, name, request, prepare=None, again=None, subject=True, only=""):
-        self.name, self.request, self.again, self.subject = name, request, again, subject
+    def __init__(self, name, request, prepare=None, again=None, subject=True, only="", through=None):
+        self.name, self.request, self.again, self.subject, self.through = name, request, again, subject, through
         self.prepare_more, self.only = prepare, only  # points: those with this in their name
 
     def prepare(self, world):
@@ -246,7 +247,6 @@ def delete_again(world):
 
 def end_init(world):
     os.kill(world.daemon.init_of(world.subject), signal.SIGKILL)
-    time.sleep(0.3)
 
 
 def init_ended(world):
@@ -261,12 +261,10 @@ def start_up(world):
 
 def stop_spawner(world):
     world.daemon.process.terminate()
-    time.sleep(0.2)
 
 
 def reload(world):
     world.daemon.process.send_signal(signal.SIGHUP)
-    time.sleep(0.2)
 
 
 def patch(world):
@@ -491,10 +489,10 @@ SCENARIOS = [
     Scenario("stop a paused one", post("stop"), prepare=post("pause"), again=stop_again),
     Scenario("start", post("start"), prepare=post("stop")),
     Scenario("delete", lambda world: world.api.delete(f"/v1/sandboxes/{world.subject}"), again=delete_again),
-    Scenario("end of an init", end_init, again=init_ended),
+    Scenario("end of an init", end_init, again=init_ended, through="daemon.notice.ended:after"),
     Scenario("start-up", start_up, again=lambda world: None),
-    Scenario("quit", stop_spawner, again=lambda world: None),
-    Scenario("reload", reload),
+    Scenario("quit", stop_spawner, again=lambda world: None, through="daemon.notice.quit:after"),
+    Scenario("reload", reload, through="daemon.notice.reload:after"),
     Scenario("token", make_token, subject=False, again=token_again),
     Scenario("revoke", revoke, prepare=prepare_revoke, subject=False, again=revoke_again),
     Scenario("budgets", budgets, subject=False, again=budgets_again),
@@ -532,6 +530,8 @@ def dry_run(world, scenario):
     before = settled_hits(world)
     call = Call(lambda: scenario.request(world))
     call.check(True)
+    if scenario.through:
+        wait_until(lambda: world.faults.hits()[scenario.through] > before[scenario.through], 30, what=scenario.through)
     after = settled_hits(world)
     world.restart(scenario.request is stop_spawner)
     scenario.check_again(world)

@@ -8,7 +8,7 @@ import time
 import unittest
 
 from caisson import ApiError, OwnDaemons, at_once, best_of, parent_of, wait_until
-from marks import alone, busy
+from marks import alone, busy, thorough
 
 POOLED = "[pool]\nsize = 2\nmax = 6\n"
 
@@ -212,12 +212,6 @@ class Pool(OwnDaemons):
         for box in boxes:
             api.delete("/v1/sandboxes/" + box)
 
-    def test_off(self):
-        daemon = self.start_daemon("[pool]\nsize = 0\n")
-        self.assertEqual(daemon.client().create()["boot_mode"], "cold")
-        time.sleep(0.5)
-        self.assertEqual(daemon.pooled(), set())
-
     def test_switched_off_by_a_reload(self):
         daemon = self.start_daemon(POOLED)
         self.filled(daemon)
@@ -226,6 +220,7 @@ class Pool(OwnDaemons):
         daemon.reload("[pool]\nsize = 4\n")
         wait_until(lambda: len(daemon.pool_ready()) == 4, 30, what="a larger pool")
 
+    @thorough
     @alone
     def test_a_hundred_at_once(self):
         """Each is made, each answers; nobody waits for a boot who wants something else."""

@@ -1,4 +1,4 @@
-"""What becomes of the pool when nobody is there: ten minutes in the product, some seconds in this build."""
+"""What becomes of the pool as time goes by. When nobody is there it has ten minutes in the product, some seconds in this build."""
 import unittest
 
 from caisson import processes_of, wait_until
@@ -22,6 +22,14 @@ class Life(FaultTest):
         daemon.start()
         # The rows of the old members say `ready` until the new daemon has destroyed what is left of them.
         wait_until(lambda: len(daemon.pool_ready() - old) == 2 and not old & daemon.pooled(), 30, what="another pool")
+
+    def test_off(self):
+        """Nothing is made ahead, however long nobody asks for anything."""
+        daemon = self.world(config="[usage]\ninterval = 1h\n[pool]\nsize = 0\n").start()
+        self.assertEqual(daemon.client().create(timeout_seconds=0)["boot_mode"], "cold")
+        for _ in range(3):
+            self.faults.advance(15)
+            self.assertEqual(daemon.pooled(), set())
 
 
 if __name__ == "__main__":

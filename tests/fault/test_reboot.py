@@ -1,20 +1,14 @@
 """The host goes down and comes up again: all processes of the instance at once, cgroups and the runtime
 directory gone, the state kept. And disks that did not survive it."""
+import datetime
 import glob
 import os
 import shutil
 import signal
 import subprocess
-import time
 import unittest
 
-from caisson import ApiError, OwnDaemons, PROGRAM, loop_devices, processes_of, wait_until
-
-
-def remove_cgroups(instance):
-    for top in glob.glob(f"/sys/fs/cgroup/{instance}") + glob.glob(f"/sys/fs/cgroup/*/{instance}"):
-        for directory, _, _ in os.walk(top, topdown=False):
-            os.rmdir(directory)
+from caisson import ApiError, OwnDaemons, PROGRAM, host_things, loop_devices, processes_of, remove_cgroups, wait_until
 
 
 class Reboot(OwnDaemons):
@@ -44,24 +38,15 @@ class Reboot(OwnDaemons):
         self.signal(stopped, signal.SIGKILL)
         self.daemon.process.wait()
         self.daemon.process = None
-        for path in glob.glob(f"/sys/fs/cgroup/freezer/{instance}/**/freezer.state", recursive=True):
-            # Version 1 lets a frozen process die only when it is let go.
-            with open(path, "w") as file:
-                file.write("THAWED")
-        # One that was forked while the stop was on its way to its parent is killed when it is seen.
+
+        # One that was forked while the stop was on its way to its parent is killed when it is seen, and one that is frozen
+        # dies when it is let go.
         def gone():
             left = [pid for pid, _ in processes_of(self.daemon.state, self.daemon.runtime)]
             self.signal(left, signal.SIGKILL)
-            return not left
-        wait_until(gone, 30, what="the end of all processes")
-
-        def cgroups_gone():
-            try:
-                remove_cgroups(instance)
-                return True
-            except OSError:
-                return False
-        wait_until(cgroups_gone, 30, what="empty cgroups")
+            remove_cgroups(instance)
+            return not left and not host_things(instance)
+        wait_until(gone, 30, what="the end of all processes and cgroups")
         shutil.rmtree(self.daemon.runtime)
         claim = f"/run/caisson-uids/{block}"
         if uids_taken:
@@ -83,7 +68,8 @@ class Reboot(OwnDaemons):
     def test_everything_is_stopped_and_starts_on_demand(self):
         api = self.api
         boxes = {name: api.create(name=name, timeout_seconds=3600)["id"] for name in ("running", "paused", "stopped", "asleep")}
-        short = api.create(timeout_seconds=2)["id"]
+        record = api.create(timeout_seconds=2)
+        short, over = record["id"], datetime.datetime.fromisoformat(record["expires_at"].replace("Z", "+00:00"))
         for name, box in boxes.items():
             api.write(box, "/root/file", name)
         exec_id = api.exec(boxes["running"], "echo begun; sleep 1000", background=True)["exec_id"]
@@ -94,7 +80,7 @@ class Reboot(OwnDaemons):
         api.post(f"/v1/sandboxes/{boxes['stopped']}/stop")
         token = self.daemon.token(scopes=["sandboxes:read"])
         self.go_down()
-        time.sleep(1.5)
+        wait_until(lambda: datetime.datetime.now(datetime.timezone.utc) > over, what="the end of its time")
         api = self.come_up()
         for box in boxes.values():
             self.assertEqual(self.status(box), "stopped")
@@ -131,7 +117,7 @@ class Reboot(OwnDaemons):
         for i in range(6):
             threads.append(subprocess.Popen(["sh", "-c", f"for i in 1 2 3 4 5 6 7 8; do {PROGRAM} run -- true; done"], env=environment,
                                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True))
-        time.sleep(0.6)
+        wait_until(lambda: self.daemon.rows("select count(*) from sandboxes")[0][0] > 10, what="the second run of some of them")
         for thread in threads:
             os.killpg(thread.pid, signal.SIGKILL)
             thread.wait()

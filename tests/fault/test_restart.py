@@ -48,9 +48,9 @@ class Restart(OwnDaemons):
         def end(daemon):
             pid = daemon.daemon_pid()
             daemon.process.terminate()
-            time.sleep(1)  # it has heard of it
+            wait_until(lambda: "asked to end" in daemon.log(), what="its hearing of it")
             os.kill(pid, signal.SIGSTOP)
-            time.sleep(2.5)
+            time.sleep(3.2)  # the three seconds themselves
             os.kill(pid, signal.SIGCONT)
         self.check_command_goes_on(end)
 

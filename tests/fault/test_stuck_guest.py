@@ -8,7 +8,7 @@ import time
 import unittest
 
 from caisson import SANITIZED, ApiError, OwnDaemons, best_of, wait_until
-from marks import alone, busy, long
+from marks import alone, busy, long, thorough
 
 # Files that are deleted and open: the kernel erases each as its process ends.
 HOLD_FILES = """
@@ -132,6 +132,7 @@ class StuckGuest(OwnDaemons):
     def stop(self, box):
         self.patiently(lambda: self.api.post(f"/v1/sandboxes/{box}/stop"), box, "stopped")
 
+    @thorough
     @long
     @alone
     def test_delete_with_many_open_files(self):
@@ -142,6 +143,7 @@ class StuckGuest(OwnDaemons):
             return slowest
         best_of(ATTEMPTS, attempt, WAIT)
 
+    @thorough
     @long
     @alone
     def test_stop_and_start_with_many_open_files(self):
@@ -162,6 +164,7 @@ class StuckGuest(OwnDaemons):
             self.assertEqual(error.code, "timeout")
             self.assertEqual(self.api.get("/v1/sandboxes/" + box)["status"], "running")
 
+    @thorough
     @long
     @alone
     def test_pause_and_delete_of_a_fork_bomb(self):
@@ -217,7 +220,7 @@ class StuckGuest(OwnDaemons):
         box = self.bomb(1000)
         asking = threading.Thread(target=self.ask_pause, args=(box,))
         asking.start()
-        time.sleep(0.05)
+        wait_until(lambda: self.api.get("/v1/sandboxes/" + box)["status"] != "running", 30, 0.001, "its pause")
         os.kill(self.daemon.daemon_pid(), signal.SIGKILL)
         asking.join()
         self.daemon.wait_ready()

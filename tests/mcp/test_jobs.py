@@ -6,7 +6,7 @@ import threading
 import time
 
 from caisson import Background, at_once, best_of, wait_until
-from marks import alone, busy, long
+from marks import alone, busy, long, thorough
 from mcp import META, Mcp, McpTest, untimed
 
 TASKS = {"extensions": {META + "tasks": {}}}
@@ -197,18 +197,21 @@ class Read(Case):
         self.assertRegex(reading.result(), r"\A6:listening on 80\n\[matching lines: 1")
         self.text("stop_job", job_id=job)
 
-    @alone
     def test_hostile_patterns(self):
         job = self.over("head -c 200000 /dev/zero | tr '\\0' 'a'; echo; seq 1 100000")
         for pattern in ("(a*)*b", "(a|aa)+$", "((((a{0,100}){0,100})*)*)*x", ".{1000}b", "(.*)(.*)(.*)(.*)(.*)[^a]z"):
             Mcp(self.api).call("read_job", {"job_id": job, "pattern": pattern})
         for pattern in ("(", "a{5,2}", "[", "\\1", "x" * 1000):
             self.assertIn("`pattern`", self.error("read_job", job_id=job, pattern=pattern))
-        # Nobody else waits for it.
+
+    @thorough
+    @alone
+    def test_nobody_waits_for_a_hostile_pattern(self):
+        job = self.over("head -c 200000 /dev/zero | tr '\\0' 'a'; echo; seq 1 100000")
         for pattern in ("(a*)*b", "((((a{0,100}){0,100})*)*)*x"):
             best_of(5, lambda: self.slowest_beside(job, pattern), 1)
 
-    @long
+    @thorough
     @alone
     def test_a_search_that_would_take_minutes(self):
         """Line by line it is cheap enough: it stops in between and can be gone on with, and others are served."""

@@ -1,9 +1,11 @@
 """File operations over REST, against a hostile file system."""
+import contextlib
+import os
 import threading
 import time
 import unittest
 
-from caisson import ApiError, DaemonTest, wait_until
+from caisson import ApiError, DaemonTest, inits_of, wait_until
 from marks import busy, column_independent, heavy, long
 
 
@@ -37,6 +39,14 @@ class Files(DaemonTest):
         self.assertEqual(len(self.api.read(self.box, "/workspace/large")), size)
         self.api.delete(self.base, path="/workspace/large")
 
+    def being_written(self):
+        """The files below /workspace that processes of the init have open; one that has no name yet is called #INODE."""
+        found = []
+        for pid in inits_of(self.daemon.state):
+            with contextlib.suppress(OSError):  # it has just ended, or closed one
+                found += [path for fd in os.listdir(f"/proc/{pid}/fd") if "/workspace/" in (path := os.readlink(f"/proc/{pid}/fd/{fd}"))]
+        return found
+
     def test_write_is_atomic(self):
         self.api.write(self.box, "/workspace/atomic", b"old")
         connection = self.api.connection()
@@ -44,10 +54,10 @@ class Files(DaemonTest):
         connection.putheader("Content-Length", "1000000")
         connection.endheaders()
         connection.send(b"new" * 1000)
-        time.sleep(0.3)
+        wait_until(self.being_written, what="the file that it is written to first")
         self.assertEqual(self.api.read(self.box, "/workspace/atomic"), b"old")
         connection.close()
-        time.sleep(0.3)
+        wait_until(lambda: not self.being_written(), what="the end of that file")
         self.assertEqual(self.api.read(self.box, "/workspace/atomic"), b"old")
         self.assertEqual(self.api.sh(self.box, "ls -A /workspace | grep -c atomic"), "1\n")
 

@@ -103,7 +103,8 @@ class Gvisor(DaemonTest):
         answer = self.run_in("head -c 3000000 /dev/zero | tr '\\0' x", background=True, lossless=True,
                              output={"head_bytes": 4096, "tail_bytes": 1 << 19})
         wait_until(lambda: self.api.get(self.exec_path(answer))["stdout_bytes"] >= 1 << 18)
-        time.sleep(0.5)
+        # As much that does not wait is through meanwhile.
+        self.assertEqual(self.run_in("head -c 3000000 /dev/zero | tr '\\0' x")["exit_code"], 0)
         self.assertLess(self.api.get(self.exec_path(answer))["stdout_bytes"], 3000000)
         data = self.api.get(self.exec_path(answer) + "/output", stream="stdout", follow=1)
         self.assertEqual(data, b"x" * 3000000)
@@ -289,9 +290,12 @@ class Life(OwnDaemons):
         path = f"/v1/sandboxes/{box}/execs/{answer['exec_id']}"
         wait_until(lambda: client.get(path)["stdout_bytes"] > 0)
         daemon.kill_daemon()
-        time.sleep(0.3)
+        before = client.get(path)["stdout_bytes"]
+        wait_until(lambda: client.get(path)["stdout_bytes"] > before, what="more of it with the next daemon")
         daemon.kill()
-        time.sleep(0.5)
+        log = f"{daemon.state}/logs/{box}/{answer['exec_id']}.out"
+        size = os.path.getsize(log)
+        wait_until(lambda: os.path.getsize(log) > size, what="more of it without one")
         daemon.start()
         client = daemon.client()
         record = wait_until(lambda: (lambda r: r if r["state"] == "ended" else None)(client.get(path)), 60,

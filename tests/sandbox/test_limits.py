@@ -3,7 +3,7 @@ import os
 import unittest
 
 from caisson import ApiError, DaemonTest, best_of, end_commands, wait_until
-from marks import busy, column_independent, heavy, long
+from marks import alone, busy, column_independent, heavy, long, thorough
 from columns import NOT_ENFORCED
 
 
@@ -163,7 +163,8 @@ print(held)
         result = self.api.exec(box, ["python3", "-c", code], timeout_seconds=120)
         self.assertEqual((result["stdout"], result["too_many_processes"]), ("60\n", False))
 
-    @busy
+    @thorough
+    @alone
     def test_cpu(self):
         box = self.sandbox(cpu=0.25)
         if not self.enforced(box, "cpu"):

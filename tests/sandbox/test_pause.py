@@ -185,7 +185,6 @@ class Clocks(DaemonTest):
     @column_independent
     def test_who_is_idle_is_paused(self):
         """One that says nothing, one whose idle time would end it, one that works, one that is watched."""
-        plain, persistent = self.sandbox(), self.sandbox(idle_timeout_seconds=1, persistent=True, auto_pause_seconds=60)
         busy, watched = self.sandbox(), self.sandbox()
 
         def state(box):
@@ -193,9 +192,10 @@ class Clocks(DaemonTest):
         response, connection = self.api.raw("GET", f"/v1/sandboxes/{watched}/files/watch?path=/workspace", checked=False)
         response.readline()
         self.api.post(f"/v1/sandboxes/{busy}/exec", {"cmd": "sleep 600", "background": True})
+        # They are idle for less long than the two above were: when they are paused, those would have been.
+        plain, persistent = self.sandbox(), self.sandbox(idle_timeout_seconds=1, persistent=True, auto_pause_seconds=60)
         for box in (plain, persistent):
             wait_until(lambda: state(box) == "paused", what="its pause")
-        time.sleep(0.5)
         self.assertEqual([state(box) for box in (busy, watched)], ["running", "running"])
         connection.close()
         response.close()

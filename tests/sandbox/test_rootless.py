@@ -14,6 +14,7 @@ import unittest
 from caisson import (BUILD, PROGRAM, ApiError, Client, Daemon, best_of, daemon_of, end_commands, has_ended, inits_of,
                      processes_of, status_of, wait_until)
 from columns import DELEGATED, NO_LOOP, NOT_GIVEN, User, end_processes, has_version_1, ids_of, run_tool, users_locked
+from marks import alone, thorough
 
 # It makes the users that it needs.
 RUNS_AS = "root"
@@ -49,13 +50,20 @@ class Cells(unittest.TestCase):
                 self.assertRegex(api.exec(box, f"for i in $(seq 60); do sleep {seconds} & done")["stderr"], "(?i)fork|resource")
                 end_commands("sleep", seconds)
                 wait_until(lambda: self.has_room(api, box), what="room for a process")
-            if "cpu" not in unenforced:
-                # What the machine stands still while it runs counts as used.
-                best_of(6, lambda: float(api.sh(box, ["python3", "-c", self.BUSY])), 0.75)
             self.assertEqual(api.sh(box, "ulimit -n"), "4096\n")
             self.check_pause(api, box, pauses)
             api.exec(box, "sleep 1000", background=True)
             api.delete("/v1/sandboxes/" + box)
+
+    @thorough
+    @alone
+    def test_processor_time(self):
+        delegated = DELEGATED if has_version_1() else ("cgroup2",)
+        for kind in ("subuid", "one-id"):
+            with self.subTest(kind=kind), Daemon(user=user(kind), delegated=delegated) as daemon:
+                box = daemon.client().create(cpu=0.5)["id"]
+                # What the machine stands still while it runs counts as used.
+                best_of(6, lambda: float(daemon.client().sh(box, ["python3", "-c", self.BUSY])), 0.75)
 
     BUSY = ("import time\nused = time.process_time()\ne = time.monotonic() + 1\nwhile time.monotonic() < e: pass\n"
             "print(time.process_time() - used)")
