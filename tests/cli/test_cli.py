@@ -18,7 +18,7 @@ import unittest
 
 import escape
 from columns import User
-from caisson import PROGRAM, DaemonTest, OwnDaemons, at_once, processes_of, wait_until
+from caisson import PROGRAM, DaemonTest, OwnDaemons, at_once, wait_until
 from marks import long
 from ports import free_port
 
@@ -648,37 +648,21 @@ class OrdinaryUser(OwnDaemons):
         self.assertEqual(row[5].startswith("-/"), usage["memory_bytes"] is None)
 
 
-class AutoStart(unittest.TestCase):
+class AutoStart(OwnDaemons):
     def setUp(self):
-        self.top = tempfile.mkdtemp(prefix="caisson-test-")
-        os.chmod(self.top, 0o755)
-        self.environment = {**os.environ, "CAISSON_RUNTIME": self.top + "/run", "CAISSON_STATE": self.top + "/state",
-                            "CAISSON_LISTEN": "none", "SECRET": "do not inherit", "ASAN_OPTIONS": "detect_leaks=0"}
-        self.addCleanup(self.finish)
-
-    def finish(self):
-        self.end()
-        shutil.rmtree(self.top)
-
-    def end(self):
-        for pid, _ in processes_of(self.top + "/state", self.top + "/run"):
-            try:
-                os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
-        wait_until(lambda: not processes_of(self.top + "/state", self.top + "/run"), 30, what="the daemon's end")
+        self.daemon = self.client_daemon()
+        self.top = self.daemon.top
+        self.environment = {**os.environ, **self.daemon.client_environment(), "CAISSON_LISTEN": "none",
+                            "SECRET": "do not inherit", "ASAN_OPTIONS": "detect_leaks=0"}
 
     def cli(self, *arguments):
         return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60, env=self.environment, stdin=subprocess.DEVNULL)
-
-    def spawners(self):
-        return [pid for pid, command in processes_of(self.top + "/state", self.top + "/run") if " serve " in command]
 
     def test_a_client_starts_one_and_two_at_once_get_one(self):
         results = at_once(lambda _: self.cli("run", "--", "echo", "hi"), range(4))
         self.assertEqual([(r.returncode, r.stdout, r.stderr) for r in results], [(0, "hi\n", "")] * 4)
         # Workers that erase files are copies of it for a moment.
-        pid, = wait_until(lambda: (lambda found: len(found) == 1 and found)(self.spawners()), 30, what="one daemon alone")
+        pid, = wait_until(lambda: (lambda found: len(found) == 1 and found)(self.daemon.started()), 30, what="one daemon alone")
         self.assertNotIn(b"do not inherit", open(f"/proc/{pid}/environ", "rb").read())
         self.assertEqual(os.getsid(pid) != os.getsid(0), True)
         self.assertEqual(os.readlink(f"/proc/{pid}/fd/0"), "/dev/null")
@@ -706,7 +690,7 @@ class AutoStart(unittest.TestCase):
         del self.environment["CAISSON_START"]
         script = f"source <({PROGRAM} completion bash); PATH={os.path.dirname(PROGRAM)}:$PATH; COMP_WORDS=(caisson rm ''); COMP_CWORD=2; _caisson_words"
         self.assertEqual(subprocess.run(["bash", "-c", script], timeout=30, env=self.environment).returncode, 0)
-        self.assertEqual((self.spawners(), os.listdir(self.top)), ([], []))
+        self.assertEqual((self.daemon.started(), os.listdir(self.top)), ([], ["caisson.conf"]))
 
     def test_a_lost_connection_is_no_missing_daemon(self):
         os.mkdir(self.top + "/run", 0o755)
@@ -729,10 +713,8 @@ class AutoStart(unittest.TestCase):
         """The usual port is for a daemon that is served on purpose, perhaps another user's."""
         port = free_port()
         del self.environment["CAISSON_LISTEN"]
-        self.environment["CAISSON_CONFIG"] = self.top + "/conf"
         for text, url in (("", None), (f"[server]\nlisten = 127.0.0.1:{port}\n", f"http://127.0.0.1:{port}")):
-            with open(self.top + "/conf", "w") as file:
-                file.write(text)
+            self.daemon.configure(text)
             result = self.cli("welcome", "--json")
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(json.loads(result.stdout)["url"], url)
@@ -740,7 +722,7 @@ class AutoStart(unittest.TestCase):
                 refused = self.cli("mcp", "config", "cursor", "--http", "--token", "csn_x")
                 self.assertEqual(refused.returncode, 125, refused.stdout)
                 self.assertIn("`caisson serve`", refused.stderr)
-            self.end()
+            self.daemon.end_started()
 
     def test_without_a_port_a_signed_link_is_a_command(self):
         """What `sign` prints is what fetches, or writes, the file; the socket's path may need quotes."""

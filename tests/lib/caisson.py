@@ -496,6 +496,17 @@ class Daemon:
         except OSError:
             return ""
 
+    def started(self):
+        """The pids of whoever serves its directories because a client has started it. What it forks is one more for a moment."""
+        return [pid for pid, command in processes_of(self.state, self.runtime) if " serve " in command]
+
+    def end_started(self):
+        """As nobody's child it ends when it is told to."""
+        for pid in self.started():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not processes_of(self.state, self.runtime), 30, what="the daemon's end")
+
     def daemon_pid(self):
         return daemon_of(self.process.pid)
 
@@ -681,6 +692,20 @@ class OwnDaemons(unittest.TestCase):
         daemon = Daemon(config, **options)
         self.addCleanup(self.finish, daemon, check)
         return daemon
+
+    def client_daemon(self):
+        """The directories of one that clients start, or do not."""
+        daemon = Daemon()
+        self.addCleanup(self.finish_started, daemon)
+        return daemon
+
+    def finish_started(self, daemon):
+        daemon.end_started()
+        for log in glob.glob(daemon.runtime + "/**/serve.log", recursive=True):
+            shutil.copy(log, daemon.log_path)
+        if self.has_failed():
+            daemon.print_log()
+        daemon.close(check=bool(daemon.instance()) and not self.has_failed())
 
     def has_failed(self):
         """By what was recorded: while a clean-up runs, unittest's `success` is that of the clean-up alone."""

@@ -3,13 +3,12 @@ end of the input, lines that are too long, a client that does not read, a daemon
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import unittest
 
-from caisson import Client, Daemon, DaemonTest, PROGRAM, parent_of, processes_of, wait_until
+from caisson import Client, DaemonTest, OwnDaemons, PROGRAM, parent_of, wait_until
 from mcp import Mcp, meta
 from ports import free_port
 from stdio import Stdio
@@ -449,23 +448,12 @@ class Lines(DaemonTest):
         self.assertIn("acts as", err)
 
 
-class Nobody(unittest.TestCase):
+class Nobody(OwnDaemons):
     """No daemon runs."""
 
     def setUp(self):
-        self.daemon = Daemon()
+        self.daemon = self.client_daemon()
         self.environment = {**os.environ, **self.daemon.client_environment()}
-
-    def tearDown(self):
-        # It was started by a client, as nobody's child; it ends when it is told to, with nothing left.
-        spawner = int(open(os.path.join(self.daemon.state, "lock")).read().split()[0])
-        os.kill(spawner, signal.SIGTERM)
-        wait_until(lambda: not processes_of(self.daemon.state, self.daemon.runtime), 20, what="the daemon's end")
-        shutil.copy(os.path.join(self.daemon.runtime, "serve.log"), self.daemon.log_path)
-        self.daemon.close()
-
-    def servers(self):
-        return [command for _, command in processes_of(self.daemon.state, self.daemon.runtime) if " serve " in command]
 
     def test_started_ten_times_at_once(self):
         bridges = [Stdio([PROGRAM, "mcp"], self.environment) for _ in range(10)]
@@ -474,7 +462,7 @@ class Nobody(unittest.TestCase):
         for bridge in bridges:
             self.assertEqual(bridge.request("server/discover", modern=True)["resultType"], "complete")
         # What it forks has its command line for a moment.
-        wait_until(lambda: len(self.servers()) == 1, 20, what="that there is one daemon")
+        wait_until(lambda: len(self.daemon.started()) == 1, 20, what="that there is one daemon")
         for bridge in bridges:
             self.assertEqual(bridge.end(), (0, [], ""))
 
@@ -484,10 +472,10 @@ class Nobody(unittest.TestCase):
         bridge.initialize()
         self.assertEqual(bridge.request("ping"), {})  # all that was said has been carried
         os.kill(int(open(os.path.join(self.daemon.state, "lock")).read().split()[0]), signal.SIGTERM)
-        wait_until(lambda: not self.servers(), 20, what="its end")
+        wait_until(lambda: not self.daemon.started(), 20, what="its end")
         # Whoever ended it may have meant it: it comes back for a request alone.
         self.assertTrue(bridge.silent(0.3))
-        self.assertEqual(self.servers(), [])
+        self.assertEqual(self.daemon.started(), [])
         self.assertEqual(bridge.request("ping"), {})
         self.assertEqual(bridge.end(), (0, [], ""))
 
