@@ -1,7 +1,6 @@
 """The host goes down and comes up again: all processes of the instance at once, cgroups and the runtime
 directory gone, the state kept. And disks that did not survive it."""
 import datetime
-import glob
 import os
 import shutil
 import signal
