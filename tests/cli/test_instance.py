@@ -7,10 +7,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
-from caisson import OwnDaemons, PROGRAM, has_ended, wait_until
+from caisson import OwnDaemons, PROGRAM, has_ended, status_of, wait_until
 from marks import long
 
 
@@ -147,7 +146,8 @@ class Instance(OwnDaemons):
         with open(os.path.join(daemon.state, "lock")) as lock:
             wait_until(lambda: try_lock(lock), what="the end of its workers")
             daemon.start(wait=False)
-            time.sleep(0.5)
+            # It sleeps between two tries.
+            wait_until(lambda: int(status_of(daemon.process.pid).get("voluntary_ctxt_switches", 1000)) > 100, what="many tries")
             self.assertIsNone(daemon.process.poll(), daemon.log())
         daemon.wait_ready()
         dead.wait()
