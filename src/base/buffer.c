@@ -60,6 +60,19 @@ int buffer_append_text(struct buffer *buffer, const char *text)
 	return buffer_append(buffer, text, strlen(text));
 }
 
+int buffer_append_shell_word(struct buffer *buffer, const char *word)
+{
+	int result = buffer_append_text(buffer, "'");
+	for (const char *quote; result == 0 && (quote = strchr(word, '\'')); word = quote + 1) {
+		result = buffer_append(buffer, word, (size_t)(quote - word));
+		if (result == 0)
+			result = buffer_append_text(buffer, "'\\''");
+	}
+	if (result == 0)
+		result = buffer_append_text(buffer, word);
+	return result == 0 ? buffer_append_text(buffer, "'") : result;
+}
+
 int buffer_printf(struct buffer *buffer, const char *format, ...)
 {
 	va_list args, again;

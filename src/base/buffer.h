@@ -23,6 +23,8 @@ void buffer_done(struct buffer *buffer);
 void buffer_clear(struct buffer *buffer);
 NODISCARD int buffer_append(struct buffer *buffer, const void *data, size_t size);
 NODISCARD int buffer_append_text(struct buffer *buffer, const char *text);
+/* As one word for a shell, in single quotes. */
+NODISCARD int buffer_append_shell_word(struct buffer *buffer, const char *word);
 NODISCARD int buffer_printf(struct buffer *buffer, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Reserves `size` more bytes at data + size; buffer_grow() adds what the caller wrote there. */
 NODISCARD int buffer_reserve(struct buffer *buffer, size_t size);

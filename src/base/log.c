@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #define LINE_MAX_BYTES 2048
 
@@ -47,15 +48,16 @@ int log_level_parse(const char *text, enum log_level *ret_level)
 static size_t line_append_escaped(char *line, size_t used, const char *text)
 {
 	for (; *text && used + 8 < LINE_MAX_BYTES; text++) {
-		unsigned char c = (unsigned char)*text;
-		if (c < 0x20 || c == 0x7f) {
-			used += (size_t)snprintf(line + used, 8, "\\u%04x", c);
-		} else if (settings.json && (c == '"' || c == '\\')) {
-			line[used++] = '\\';
-			line[used++] = (char)c;
-		} else {
-			line[used++] = (char)c;
+		size_t length = text_control_length(text);
+		if (length > 0) {
+			used += (size_t)snprintf(line + used, 8, "\\u%04x",
+						 text_control_code(text, length));
+			text += length - 1;
+			continue;
 		}
+		if (settings.json && (*text == '"' || *text == '\\'))
+			line[used++] = '\\';
+		line[used++] = *text;
 	}
 	return used;
 }

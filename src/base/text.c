@@ -204,3 +204,30 @@ size_t text_utf8_prefix(const char *text, size_t size)
 	}
 	return size;
 }
+
+static bool byte_is_between(unsigned char byte, unsigned char low, unsigned char high)
+{
+	return byte >= low && byte <= high;
+}
+
+size_t text_control_length(const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	if (byte_is_between(at[0], 0x01, 0x1f) || at[0] == 0x7f)
+		return 1;
+	if ((at[0] == 0xc2 && byte_is_between(at[1], 0x80, 0x9f)) ||
+	    (at[0] == 0xd8 && at[1] == 0x9c))
+		return 2;
+	bool turns = at[0] == 0xe2 && ((at[1] == 0x80 && (byte_is_between(at[2], 0x8e, 0x8f) ||
+							  byte_is_between(at[2], 0xa8, 0xae))) ||
+				       (at[1] == 0x81 && byte_is_between(at[2], 0xa6, 0xa9)));
+	return turns ? 3 : 0;
+}
+
+unsigned text_control_code(const char *text, size_t length)
+{
+	unsigned code = (unsigned char)text[0] & (length == 1 ? 0x7fU : 0x3fU >> (length - 1));
+	for (size_t i = 1; i < length; i++)
+		code = code << 6 | ((unsigned char)text[i] & 0x3fU);
+	return code;
+}

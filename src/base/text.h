@@ -27,3 +27,9 @@ void text_hex(const void *data, size_t size, char *to); /* 2 * size + 1 bytes */
 bool text_is_utf8(const char *text, size_t size);
 /* The longest prefix of at most `size` bytes that does not end inside a UTF-8 character. */
 size_t text_utf8_prefix(const char *text, size_t size);
+/* The length of the control character that the text begins with, 0 if it begins with none: those of
+ * ASCII, U+0080 to U+009F, and those that change the text's direction or end a line: U+061C,
+ * U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
+size_t text_control_length(const char *text);
+/* Its code point. */
+unsigned text_control_code(const char *text, size_t length);

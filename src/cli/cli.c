@@ -71,9 +71,7 @@ static int error_report(const char *verb, const struct error *error)
 	if (cli_json) {
 		json_t *json = json_pack("{s:s, s:s, s:b}", "error", error->message, "code",
 					 info->code, "retryable", info->retryable);
-		char *text = json ? json_dumps(json, 0) : NULL;
-		fprintf(stderr, "%s\n", text ? text : "{}");
-		free(text);
+		json_line_print(stderr, json, 0);
 		json_decref(json);
 	} else {
 		error_print("caisson %s: %s", verb, error->message);
@@ -202,42 +200,31 @@ int cli_main(int argc, char **argv)
 
 void json_print(const json_t *json)
 {
-	char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	printf("%s\n", text ? text : "null");
-	free(text);
+	json_line_print(stdout, json, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 }
 
-static bool byte_is_between(unsigned char c, unsigned char low, unsigned char high)
+void json_line_print(FILE *file, const json_t *json, size_t flags)
 {
-	return c >= low && c <= high;
-}
-
-/* The length of the control character at the start of the text, 0 if it is none. Control characters
- * are those of ASCII, U+0080 to U+009F, and those that change the text's direction or end a line:
- * U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
-static size_t control_character_length(const unsigned char *text)
-{
-	if (text[0] < 0x20 || text[0] == 0x7f)
-		return 1;
-	if ((text[0] == 0xc2 && byte_is_between(text[1], 0x80, 0x9f)) ||
-	    (text[0] == 0xd8 && text[1] == 0x9c))
-		return 2;
-	bool turns =
-	    text[0] == 0xe2 && ((text[1] == 0x80 && (byte_is_between(text[2], 0x8e, 0x8f) ||
-						     byte_is_between(text[2], 0xa8, 0xae))) ||
-				(text[1] == 0x81 && byte_is_between(text[2], 0xa6, 0xa9)));
-	return turns ? 3 : 0;
+	FREE_TEXT char *dumped = json ? json_dumps(json, flags) : NULL;
+	for (const char *text = dumped ? dumped : "null"; *text;) {
+		size_t length = *text == '\n' ? 0 : text_control_length(text);
+		if (length > 0)
+			fprintf(file, "\\u%04x", text_control_code(text, length));
+		else
+			putc(*text, file);
+		text += length > 0 ? length : 1;
+	}
+	putc('\n', file);
 }
 
 static void safe_text_write(FILE *file, const char *text)
 {
-	const unsigned char *at = (const unsigned char *)text;
-	while (*at) {
-		size_t length = control_character_length(at);
+	while (*text) {
+		size_t length = text_control_length(text);
 		if (length == 0)
-			putc(*at++, file);
+			putc(*text++, file);
 		for (; length > 0; length--)
-			fprintf(file, "\\x%02x", *at++);
+			fprintf(file, "\\x%02x", (unsigned char)*text++);
 	}
 }
 
@@ -246,16 +233,29 @@ void safe_text_print(const char *text)
 	safe_text_write(stdout, text);
 }
 
-void error_print(const char *format, ...)
+static void safe_line_write(FILE *file, const char *format, va_list arguments)
 {
 	FREE_TEXT char *text = NULL;
-	va_list arguments;
-	va_start(arguments, format);
 	if (vasprintf(&text, format, arguments) < 0)
 		text = NULL;
+	safe_text_write(file, text ? text : format);
+	putc('\n', file);
+}
+
+void line_print(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	safe_line_write(stdout, format, arguments);
 	va_end(arguments);
-	safe_text_write(stderr, text ? text : format);
-	putc('\n', stderr);
+}
+
+void error_print(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	safe_line_write(stderr, format, arguments);
+	va_end(arguments);
 }
 
 int sandbox_path(struct buffer *path, const char *sandbox, const char *rest, struct error *error)

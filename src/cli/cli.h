@@ -56,10 +56,13 @@ extern const char cli_pitch[], cli_overview[];
 extern bool cli_json;
 
 void json_print(const json_t *json);
+/* One line of JSON, in which control characters that jansson leaves as they are are escaped. */
+void json_line_print(FILE *file, const json_t *json, size_t flags);
 /* Prints text that came from a sandbox or a user; control characters are escaped. */
 void safe_text_print(const char *text);
-/* Prints a line on standard error; control characters are escaped. */
-void error_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Print a line, on standard output or on standard error; control characters are escaped. */
+void line_print(const char *format, ...) PRINTF_LIKE(1, 2);
+void error_print(const char *format, ...) PRINTF_LIKE(1, 2);
 /* The name, without "--", of the flag that sets this field of a request. */
 const char *field_flag(const char *field);
 /* The API's errors name fields of a request. Replaces them by the flags of these options. */

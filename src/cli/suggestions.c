@@ -185,3 +185,14 @@ void option_suggest(const struct option_spec *options, const char *word, char *t
 		snprintf(text, room, "; did you mean --%s?", options->name);
 	}
 }
+
+bool word_looks_like_image(const char *word)
+{
+	static const char *const images[] = {"alpine", "busybox", "debian", "fedora",
+					     "golang", "nginx",   "node",   "python",
+					     "redis",  "rust",    "ubuntu"};
+	for (size_t i = 0; i < ARRAY_SIZE(images); i++)
+		if (strcmp(word, images[i]) == 0)
+			return true;
+	return word[0] != '/' && word[0] != '.' && strchr(word, ':');
+}

@@ -411,6 +411,24 @@ class Receipts(ActivityTest):
                                      "-in", signed, "-sigfile", value], capture_output=True, text=True, timeout=30)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
+    def test_what_a_stranger_signed_does_not_drive_the_terminal(self):
+        """Anybody can sign a receipt with a key of their own: what it says is shown, not sent."""
+        _, _, document = self.make()
+        document["receipt"]["exec"]["started_at"] = "\u009b31m\u202e"
+        with tempfile.TemporaryDirectory() as folder:
+            key, signed = os.path.join(folder, "key"), os.path.join(folder, "signed")
+            with open(signed, "wb") as file:
+                file.write(b"caisson-receipt-1\n" + canonical(document["receipt"]))
+            for command in (["genpkey", "-algorithm", "ed25519", "-out", key], ["pkey", "-in", key, "-pubout", "-outform", "DER"],
+                            ["pkeyutl", "-sign", "-inkey", key, "-rawin", "-in", signed]):
+                result = subprocess.run(["openssl", *command], capture_output=True, timeout=30, check=True)
+                document["signature"]["key"] = document["signature"]["value"]
+                document["signature"]["value"] = result.stdout.hex()
+        document["signature"]["key"] = document["signature"]["key"][-64:]
+        code, out, error = self.verify(document)
+        self.assertEqual((code, error), (0, ""), out)
+        self.assertIn("\\xc2\\x9b31m\\xe2\\x80\\xae", out)
+
     def test_the_first_format_is_still_read(self):
         _, _, document = self.make()
         receipt = document["receipt"]

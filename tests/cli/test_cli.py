@@ -373,15 +373,17 @@ class CommandLine(DaemonTest):
     def test_habits_and_slips(self):
         box = self.sandbox()
         for arguments, words in (
-                (("ps",), "here it is `caisson ls`"), (("kill", box), "here it is `caisson jobs --kill ID SANDBOX` for a command, `caisson stop SANDBOX` for a sandbox"), (("craete",), "did you mean `caisson create`?"),
+                (("ps",), "here it is `caisson ls`"), (("list",), "here it is `caisson ls`"), (("kill", box), "here it is `caisson jobs --kill ID SANDBOX` for a command, `caisson stop SANDBOX` for a sandbox"), (("craete",), "did you mean `caisson create`?"),
                 (("zzzz",), "`caisson help` lists them"), (("create", "--rm"), "only a sandbox of `run` is"), (("run", "-p", "80:80", "--", "true"), "no network yet"),
                 (("create", "--memroy=1G"), "did you mean --memory?"), (("create", "-t", "x"), "--template"), (("create", "--zzzz"), "there is no option --zzzz\n")):
             code, _, err = self.cli(*arguments)
             self.assertEqual(code, 125, err)
             self.assertIn(words, err)
-        code, _, err = self.cli("run", "-it", "debian-not-there", "bash")
-        self.assertEqual(code, 127, err)
-        self.assertIn("there are no images yet", err)
+        for words in (("-it", "debian-not-there", "bash"), ("--rm", "nothing", "ls"), ("ubuntu", "ls"), ("--", "python:3.12", "ls")):
+            code, _, err = self.cli("run", *words)
+            self.assertEqual(code, 127, err)
+            self.assertIn("there are no images yet", err)
+        self.assertNotIn("images", self.cli("run", "--", "mistyped")[2])
         self.assertEqual(self.cli("run", "-i", "--", "cat", stdin="in")[:2], (0, "in"))
 
     def test_manual(self):
@@ -409,6 +411,9 @@ class CommandLine(DaemonTest):
         for code, out, err in results:
             self.assertNotRegex(out + err, "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", err)
             self.assertIn("[31m\\xc2\\x9b5m", err)
+        _, _, err = self.daemon.cli("cp", "--json", f"{box}:/{evil}", "x")
+        self.assertNotRegex(err, "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", err)
+        self.assertIn(evil, json.loads(err)["error"])
 
     def test_cp_down_cannot_be_led_astray(self):
         """A hostile sandbox: links in place of directories must not be written through."""

@@ -1,13 +1,30 @@
 """What `make run` does once everything is built: tools/run."""
+import glob
 import os
 import re
 import signal
 import subprocess
+import tempfile
 import unittest
 
 from columns import User
 from caisson import ApiError, BUILD, OwnDaemons, TOP, processes_of, wait_until
 from mcp import Mcp
+
+
+class MakeInstall(unittest.TestCase):
+    def test_what_is_installed_is_stripped(self):
+        commands = subprocess.run(["make", "--dry-run", "install", "BUILD=" + os.path.relpath(BUILD, TOP)], cwd=TOP, capture_output=True,
+                                  text=True, check=True, timeout=60).stdout
+        command = re.search(r"^meson install .*$", commands, re.MULTILINE)[0]
+        with tempfile.TemporaryDirectory() as top:
+            subprocess.run(command + " --no-rebuild", shell=True, cwd=TOP, env={**os.environ, "DESTDIR": top}, check=True,
+                           capture_output=True, timeout=120)
+            installed = glob.glob(top + "/**/bin/caisson", recursive=True)
+            self.assertEqual(len(installed), 1)
+            sections = subprocess.run(["readelf", "--wide", "--sections", installed[0]], capture_output=True, text=True, check=True, timeout=60).stdout
+        self.assertIn(".dynsym", sections)
+        self.assertNotIn(".symtab", sections)
 
 
 class MakeRun(OwnDaemons):

@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.request
 
-from caisson import PROGRAM, wait_until
+from caisson import PROGRAM, Daemon, wait_until
 from mcp import Mcp, McpError, McpTest, meta
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
@@ -668,8 +668,14 @@ class Slow(Case):
 
 
 class NoTcp(McpTest):
-    arguments = ("--listen", "none")
-    box_fields = {}
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon(arguments=("--listen", "none"))
+        cls.daemon.runtime = os.path.join(cls.daemon.top, "it's run")
+        cls.daemon.start()
+        cls.api = cls.daemon.client()
+        cls.box = cls.api.create()["id"]
+        cls.mcp = Mcp(cls.api)
 
     def test_a_link_is_a_command(self):
         self.mcp.text("write_file", {"path": "it's.pdf", "content_base64": base64.b64encode(b"%PDF-\0").decode()})

@@ -13,6 +13,8 @@
 
 #define VERSION_TIMEOUT_MS 3000
 #define PLATFORM_TIMEOUT_MS 6000
+#define RUNSC_REMEDY                                                                               \
+	"install a current release of gVisor's runsc (Debian 12's own has known escapes)"
 #define OLD_DAYS 366 /* as in src/tier/gvisor/runsc.c: `auto` does not choose older ones */
 
 /* The age of a release in days, or -1. Its name has the date: "release-20250210.0", Debian's
@@ -97,9 +99,7 @@ DOCTOR_CHECK(doctor_check_runsc)
 	char path[128], text[512], working[64] = "", hung[64] = "";
 	if (!runsc_find(path)) {
 		finding_set(finding, VERDICT_INFORMATION, "not installed");
-		finding_set_remedy(finding,
-				   "install a current release of gVisor's runsc (Debian 12's "
-				   "own has known escapes)");
+		finding_set_remedy(finding, RUNSC_REMEDY);
 		return;
 	}
 	const char *const argv[] = {path, "--version", NULL};
@@ -108,7 +108,7 @@ DOCTOR_CHECK(doctor_check_runsc)
 	if (result != 0) {
 		finding_set(finding, VERDICT_WARNING, "%s --version %s", path,
 			    result == -ETIMEDOUT ? "hung and was ended" : "fails");
-		finding_set_remedy(finding, "apt-get install --reinstall runsc");
+		finding_set_remedy(finding, RUNSC_REMEDY);
 		return;
 	}
 	/* The kvm platform hangs if virtualization does not really work. */

@@ -114,19 +114,21 @@ const struct verb verb_activity = {
 
 /* --- events --- */
 
+static void event_entry_print(const json_t *entry)
+{
+	if (cli_json)
+		json_line_print(stdout, entry, JSON_COMPACT);
+	else
+		activity_entry_print(entry, true);
+}
+
 static int event_print(const char *text, size_t size, struct error *error)
 {
 	json_t *entry = json_loadb(text, size, 0, NULL);
 	if (!entry)
 		return error_set(error, ERROR_INTERNAL,
 				 "the daemon sent an event that is not JSON");
-	if (cli_json) {
-		char *line = json_dumps(entry, JSON_COMPACT);
-		printf("%s\n", line ? line : "{}");
-		free(line);
-	} else {
-		activity_entry_print(entry, true);
-	}
+	event_entry_print(entry);
 	fflush(stdout);
 	json_decref(entry);
 	return 0;
@@ -226,14 +228,7 @@ static int events_run(struct client *client, int argc, char **argv UNUSED, struc
 		    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 		json_array_foreach(json_object_get(answer, "items"), i, entry)
-		{
-			char *line = cli_json ? json_dumps(entry, JSON_COMPACT) : NULL;
-			if (line)
-				printf("%s\n", line);
-			else
-				activity_entry_print(entry, true);
-			free(line);
-		}
+		    event_entry_print(entry);
 		more = json_is_true(json_object_get(answer, "more"));
 		/* Sent back unchanged: only the daemon knows its format. */
 		char *cursor = json_dumps(json_object_get(answer, "after"), JSON_ENCODE_ANY);

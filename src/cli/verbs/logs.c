@@ -79,8 +79,7 @@ static void log_line_print(const json_t *line)
 	const char *text = member_text(line, "line");
 	size_t size = strlen(text);
 	if (cli_json) {
-		FREE_TEXT char *all = json_dumps(line, JSON_COMPACT);
-		printf("%s\n", all ? all : "");
+		json_line_print(stdout, line, JSON_COMPACT);
 	} else {
 		printf("%s%s", text, size > 0 && text[size - 1] == '\n' ? "" : "\n");
 	}

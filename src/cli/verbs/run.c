@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/client/held_connection.h"
 #include "cli/client/terminal.h"
+#include "cli/suggestions.h"
 #include "proto/mcp_lines.h"
 
 static struct {
@@ -187,7 +188,9 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 	int result = argc > 1 ? fresh_sandbox_run(client, argc, argv, &exit_code, error)
 			      : fresh_sandbox_run(client, SHELL_COUNT, words, &exit_code, error);
 	held_connection_close(hold);
-	if (result < 0 && error->kind == ERROR_PROGRAM_NOT_FOUND && options.interactive)
+	bool meant_image =
+	    options.interactive || options.remove || (argc > 1 && word_looks_like_image(argv[1]));
+	if (result < 0 && error->kind == ERROR_PROGRAM_NOT_FOUND && meant_image)
 		return error_prepend(error, "there are no images yet, the first word is the "
 					    "command");
 	return result < 0 ? -1 : exit_code;

@@ -36,19 +36,6 @@ static int sign_body_fill(const char *file, json_t *body, struct error *error)
 	return 0;
 }
 
-/* Prints one word, quoted for a shell. */
-static void shell_word_print(const char *text)
-{
-	putchar('\'');
-	for (; *text; text++) {
-		if (*text == '\'')
-			fputs("'\\''", stdout);
-		else
-			putchar(*text);
-	}
-	putchar('\'');
-}
-
 /* Without a TCP port the daemon answers with a path: print how to fetch it over the socket instead.
  */
 static void signed_url_print(const struct client *client, const char *url)
@@ -57,9 +44,11 @@ static void signed_url_print(const struct client *client, const char *url)
 		printf("%s\n", url);
 		return;
 	}
-	printf("curl -fsS %s--unix-socket ", sign_options.put ? "-T - " : "");
-	shell_word_print(client->socket);
-	printf(" 'http://localhost%s'\n", url);
+	DONE_BUFFER struct buffer socket = BUFFER(4 * sizeof(client->socket) + 3);
+	if (buffer_append_shell_word(&socket, client->socket) < 0)
+		abort(); /* room for as many quotes */
+	printf("curl -fsS %s--unix-socket %s 'http://localhost%s'\n",
+	       sign_options.put ? "-T - " : "", socket.data, url);
 }
 
 static int sign_run(struct client *client, int argc, char **argv, struct error *error)

@@ -356,18 +356,20 @@ static void verified_print(const struct check *check, const json_t *document)
 	const json_t *receipt = json_object_get(document, "receipt");
 	const json_t *exec = json_object_get(receipt, "exec");
 	const json_t *sandbox = json_object_get(receipt, "sandbox");
-	printf("verified: exec %s in sandbox %s: ", member_text(exec, "id"),
-	       member_text(sandbox, "id"));
-	safe_text_print(member_text(exec, "command"));
-	printf("\n  %s", member_text(exec, "outcome"));
+	char code[40] = "";
+	/* Anybody can write a receipt and sign it with a key of their own. */
+	line_print("verified: exec %s in sandbox %s: %s", member_text(exec, "id"),
+		   member_text(sandbox, "id"), member_text(exec, "command"));
 	if (json_is_integer(json_object_get(exec, "exit_code")))
-		printf(" with code %" PRId64, member_integer(exec, "exit_code"));
-	printf(", %s to %s, by %s\n", member_text(exec, "started_at"),
-	       member_text(exec, "ended_at"), member_text(exec, "actor"));
+		snprintf(code, sizeof(code), " with code %" PRId64,
+			 member_integer(exec, "exit_code"));
+	line_print("  %s%s, %s to %s, by %s", member_text(exec, "outcome"), code,
+		   member_text(exec, "started_at"), member_text(exec, "ended_at"),
+		   member_text(exec, "actor"));
 	printf("  chain: %zu entries, every hash and link\n", check->entries);
 	if (options.output_file)
-		printf("  output: %s is what was printed\n", options.output_file);
-	printf("  signed by %s\n", member_text(json_object_get(document, "signature"), "key"));
+		line_print("  output: %s is what was printed", options.output_file);
+	line_print("  signed by %s", member_text(json_object_get(document, "signature"), "key"));
 	if (!options.key)
 		printf(
 		    "  (the key is the receipt's own: compare it, or give the one you trust with "

@@ -54,9 +54,13 @@ static bool sign(struct mcp_request *request, struct buffer *to)
 	const char *base = request->view.base;
 	if (!base[0] && config_socket_path(&request->core->config, socket, sizeof(socket)) < 0)
 		return false;
-	if ((base[0]
-		 ? buffer_append_text(to, base)
-		 : buffer_printf(to, "curl --unix-socket '%s' -OJ 'http://localhost", socket)) < 0)
+	int result =
+	    base[0] ? buffer_append_text(to, base) : buffer_append_text(to, "curl --unix-socket ");
+	if (result == 0 && !base[0])
+		result = buffer_append_shell_word(to, socket);
+	if (result == 0 && !base[0])
+		result = buffer_append_text(to, " -OJ 'http://localhost");
+	if (result < 0)
 		return false;
 	signed_url_append(&url, signature, to);
 	if (!base[0] && buffer_append_text(to, "'") < 0)
