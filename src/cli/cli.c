@@ -233,6 +233,7 @@ void safe_text_print(const char *text)
 	safe_text_write(stdout, text);
 }
 
+PRINTF_LIKE(2, 0)
 static void safe_line_write(FILE *file, const char *format, va_list arguments)
 {
 	FREE_TEXT char *text = NULL;

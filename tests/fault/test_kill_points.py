@@ -38,6 +38,8 @@ WORLDS = 2
 PASSES_MAX = 2  # of one point in one scenario; more are the same again
 FAILURES_MAX = 6  # of one world's; the rest would only take long
 
+EPOLL_WAIT = (b"232", b"281", b"22")  # epoll_wait and epoll_pwait of x86-64, epoll_pwait of 64-bit ARM
+
 # Each line is its number, at its place: a lost or a doubled byte shows.
 COUNTER = "i=0; while :; do printf '%015d\\n' $i; i=$((i+1)); sleep 0.02; done"
 
@@ -151,10 +153,12 @@ class World:
         return len(rows)
 
     def halt_daemon(self):
-        """Whatever it is still doing, it comes to no point any more."""
-        pid = self.daemon.daemon_pid()
+        """Whatever it is still doing, it comes to no point any more, nor does the spawner for it: a spawner that waits
+        has read all that it was sent."""
+        pid, spawner = self.daemon.daemon_pid(), self.daemon.process.pid
         os.kill(pid, signal.SIGSTOP)
         wait_until(lambda: b") T " in read_process(pid, "stat"), 10, 0.0005, "the halt of the daemon")
+        wait_until(lambda: read_process(spawner, "syscall").split(b" ")[0] in EPOLL_WAIT, 10, 0.0005, "a spawner that waits")
 
     def kill(self, victims):
         """Real SIGKILLs; then what a service manager does."""
@@ -491,8 +495,9 @@ SCENARIOS = [
     Scenario("delete", lambda world: world.api.delete(f"/v1/sandboxes/{world.subject}"), again=delete_again),
     Scenario("end of an init", end_init, again=init_ended, through="daemon.notice.ended:after"),
     Scenario("start-up", start_up, again=lambda world: None),
-    Scenario("quit", stop_spawner, again=lambda world: None, through="daemon.notice.quit:after"),
-    Scenario("reload", reload, through="daemon.notice.reload:after"),
+    # Both destroy the members of the pool.
+    Scenario("quit", stop_spawner, prepare=pool_filled, again=lambda world: None, through="daemon.notice.quit:after"),
+    Scenario("reload", reload, prepare=pool_filled, through="daemon.notice.reload:after"),
     Scenario("token", make_token, subject=False, again=token_again),
     Scenario("revoke", revoke, prepare=prepare_revoke, subject=False, again=revoke_again),
     Scenario("budgets", budgets, subject=False, again=budgets_again),

@@ -111,7 +111,8 @@ class Descriptors(DaemonTest):
         names = sorted(name for name, _ in others)
         self.assertEqual(names, ["launcher"] + ["runner"] * 4, "two at work, two spare")
         for name, held in others:
-            self.assertEqual([held.pop(fd) for fd in (0, 1, 2)], ["/dev/null"] * 3)
+            # Of the host's /dev, which was left: the kernel may have cut it off from what it was mounted on.
+            self.assertLessEqual({held.pop(fd) for fd in (0, 1, 2)}, {"/dev/null", "/null"})
             kinds = sorted(value.split(":[")[0] for value in held.values())
             self.assertIn(kinds, (["socket"], ["anon_inode:inotify", "socket"]), name)
         sockets = [value for _, held in others for value in held.values() if value.startswith("socket")]
