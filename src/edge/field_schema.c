@@ -82,7 +82,7 @@ void put_fields(struct json_writer *writer, const char *key, const struct field 
 /* MCP tells types, words and sentences, and leaves the bounds to the errors. */
 static void put_shape(struct json_writer *writer, const struct field *field, enum field_form form)
 {
-	static const char *const types[] = {
+	static const char *const types[FIELD_ANY + 1] = {
 	    [FIELD_TEXT] = "string",   [FIELD_BOOL] = "boolean",  [FIELD_UINT] = "integer",
 	    [FIELD_INT] = "integer",   [FIELD_NUMBER] = "number", [FIELD_MILLI] = "number",
 	    [FIELD_OBJECT] = "object", [FIELD_PAIRS] = "object",  [FIELD_ARRAY] = "array",
