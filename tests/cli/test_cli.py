@@ -320,11 +320,13 @@ class CommandLine(DaemonTest):
 
     def test_cp_between_sandboxes(self):
         left, right = self.sandbox(), self.sandbox()
-        self.api.sh(left, "mkdir -p /workspace/tree/sub; echo 1 > /workspace/tree/sub/one; ln -s sub/one /workspace/tree/link; echo 2 > /workspace/two")
+        self.api.sh(left, "mkdir -p /workspace/tree/sub; echo 1 > /workspace/tree/sub/one; ln -s sub/one /workspace/tree/link; echo 2 > /workspace/two; "
+                          "touch -d '2001-02-03 04:05:06.123456789 UTC' /workspace/two /workspace/tree/sub/one")
         code, out, err = self.cli("cp", f"{left}:/workspace/tree", f"{right}:/workspace")
         self.assertEqual((code, out), (0, ""), err)
         self.assertEqual(self.cli("cp", f"{left}:/workspace/two", f"{right}:/workspace/new/dir/zwei")[0], 0)
         self.assertEqual(self.api.sh(right, "cat /workspace/tree/link /workspace/new/dir/zwei"), "1\n2\n")
+        self.assertEqual(self.api.sh(right, "stat -c %.9Y /workspace/tree/sub/one /workspace/new/dir/zwei"), "981173106.123456789\n" * 2)
         code, out, err = self.cli("cp", f"{left}:/workspace/none", f"{right}:/workspace")
         self.assertEqual(code, 125)
         self.assertIn("in the source sandbox", err)

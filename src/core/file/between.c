@@ -153,13 +153,16 @@ static struct bytes bytes_of(const char *text)
 	return (struct bytes){(const uint8_t *)text, strlen(text)};
 }
 
-/* One side's operation; -1 when that ended the copy. */
-static int begin(struct between *between, bool writer, enum file_operation operation, uint32_t mode)
+/* One side's operation; -1 when that ended the copy. `entry`: the file whose mode and time the writer
+ * gives to its copy; NULL for an archive, which names those of each file. */
+static int begin(struct between *between, bool writer, enum file_operation operation,
+		 const struct file_entry *entry)
 {
 	struct file_request request = {
 	    .operation = (uint8_t)operation,
 	    .flags = writer ? between->flags : 0,
-	    .mode = mode,
+	    .mode = entry ? entry->mode & 0777 : 0,
+	    .offset = entry && entry->mtime_ns > 0 ? (uint64_t)entry->mtime_ns : 0,
 	    .path = bytes_of(writer ? between->to_path : between->from_path),
 	};
 	const struct id *id = writer ? &between->to_id : &between->from_id;
@@ -209,8 +212,8 @@ static void looked(struct file_operation_handle *handle, const void *result, siz
 		fail_from(between, &bad);
 	} else {
 		if (begin(between, true, directory ? FILE_UNPACK : FILE_WRITE,
-			  directory ? 0 : entry.mode & 0777) == 0)
-			(void)begin(between, false, directory ? FILE_PACK : FILE_READ, 0);
+			  directory ? NULL : &entry) == 0)
+			(void)begin(between, false, directory ? FILE_PACK : FILE_READ, NULL);
 	}
 }
 
