@@ -35,7 +35,8 @@ static void create_free(void *state)
 
 struct asked {
 	const char *image, *username, *password;
-	double timeout, ready_timeout;
+	double timeout; /* NAN: not given */
+	double ready_timeout;
 	uint64_t interval;
 	bool skip_check;
 	json_t *environment, *metadata, *resource, *policy, *extensions, *entrypoint;
@@ -112,7 +113,8 @@ static int take_all(struct mcp_request *request, struct create *create, const st
 		    struct error *error)
 {
 	struct sandbox_spec *spec = &create->spec;
-	if (asked->timeout <= 0 || asked->timeout > SANDBOX_TIMEOUT_MAX)
+	bool timeout_given = !isnan(asked->timeout);
+	if (timeout_given && (asked->timeout <= 0 || asked->timeout > SANDBOX_TIMEOUT_MAX))
 		return error_set(error, ERROR_INVALID,
 				 "field `timeout_seconds` must be more than 0 and at most %u",
 				 SANDBOX_TIMEOUT_MAX);
@@ -130,8 +132,8 @@ static int take_all(struct mcp_request *request, struct create *create, const st
 	spec->environment = create->environment;
 	spec->metadata = create->metadata;
 	spec->allow_substitute = true;
-	spec->timeout_set = true;
-	spec->timeout_seconds = (uint32_t)ceil(asked->timeout);
+	spec->timeout_set = timeout_given;
+	spec->timeout_seconds = timeout_given ? (uint32_t)ceil(asked->timeout) : 0;
 	spec->wait_ms = (uint32_t)MIN(asked->ready_timeout * 1000, (double)WAIT_MS_MAX);
 	if (request->view.ephemeral)
 		ephemeral_mark(spec, &request->view.connection, &create->labels);
@@ -247,7 +249,7 @@ static void create_cancelled(struct mcp_request *request)
 
 void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 {
-	struct asked asked = {.timeout = 600, .ready_timeout = 30};
+	struct asked asked = {.timeout = NAN, .ready_timeout = 30};
 	struct create *create = pending_state(request, sizeof(*create), create_free);
 	struct error error;
 	const struct field_to fields[] = {
