@@ -29,6 +29,7 @@ from faults import armable, list_points, use_fault_build
 use_fault_build()
 RUNS_ON = "fault"
 POOL = 2  # as many as there may be: then nothing is made or destroyed but right after a create
+COLD_DISK_MB = 64
 
 NOT_PASSED = {
     "store.token_revoke_label": "nothing calls it",
@@ -452,11 +453,13 @@ def context_again(world):
 
 
 def pool_filled(world):
-    wait_until(lambda: len(world.daemon.pool_ready()) == POOL, 30, what="the pool")
+    """With sandboxes of the default size."""
+    wait_until(lambda: world.count(f"select count(*) from pool where ready and disk <> {COLD_DISK_MB} << 20") == POOL, 30,
+               what="the pool")
 
 
 def prepare_pool(world):
-    """The pool has what was asked for last."""
+    """The pool is full, with the default size as what was asked for last."""
     world.api.delete("/v1/sandboxes/" + world.api.create()["id"])
     pool_filled(world)
 
@@ -483,8 +486,9 @@ def refilled(world):
 SCENARIOS = [
     Scenario("hand-out", hand_out, prepare=prepare_pool, subject=False, again=create_again),
     Scenario("refill", refill, prepare=prepare_pool, subject=False, again=refilled),
-    # Of a size that the pool does not have.
-    Scenario("create a cold one", lambda world: world.api.create(name="subject", disk_mb=64), subject=False, again=create_again),
+    # Of a size that the pool does not have: it destroys its members and makes some of this size.
+    Scenario("create a cold one", lambda world: world.api.create(name="subject", disk_mb=COLD_DISK_MB), prepare=prepare_pool,
+             subject=False, again=create_again),
     Scenario("exec", killed_command, again=exec_again),
     Scenario("patch", patch, again=patch_again),
     Scenario("pause", post("pause"), again=lambda world: post("pause")(world) and post("resume")(world)),
