@@ -140,7 +140,7 @@ class Jobs(DaemonTest):
         # Another sandbox of ours knows nothing of it either.
         other = self.sandbox()
         self.refused(404, "exec.not_found", self.api.get, f"/v1/sandboxes/{other}/jobs/{job}")
-        self.assertEqual(self.record(job)["state"], "running")
+        wait_until(lambda: self.record(job)["state"] == "running", what="the init's word that it has started")
         self.api.delete(self.path("/jobs/" + job))
 
     def test_what_is_refused(self):

@@ -153,8 +153,8 @@ static struct bytes bytes_of(const char *text)
 	return (struct bytes){(const uint8_t *)text, strlen(text)};
 }
 
-/* One side's operation; -1 when that ended the copy. `entry`: the file whose mode and time the writer
- * gives to its copy; NULL for an archive, which names those of each file. */
+/* One side's operation; -1 when that ended the copy. `entry`: the file whose mode and time the
+ * writer gives to its copy; NULL for an archive, which names those of each file. */
 static int begin(struct between *between, bool writer, enum file_operation operation,
 		 const struct file_entry *entry)
 {
