@@ -10,6 +10,7 @@ from gate import TOP, fail
 NOT_IN_CHECK = True
 NOT_IN_ALL = True  # what fails here would keep away what mends it
 LINES_MAX = 15000
+PASSED = "^[1-9][0-9]* passed, 0 failed,"
 
 
 def git(top, *words):
@@ -30,13 +31,15 @@ def check(top, most=LINES_MAX):
     """(is it good, what to say)."""
     path = os.path.join(top, "tests/last-all")
     if not os.path.exists(path):
+        if git(top, "log", "-1", "--format=%H", "--full-history", f"-G{PASSED}", "--", "tests/last-all").stdout:
+            return False, "tests/last-all is missing, and was there before: run `make test-all` and commit the file"
         return True, "no `make test-all` has passed yet: it writes tests/last-all, and from then on changes are counted"
     with open(path, encoding="utf-8") as file:
         text = file.read()
     tested = {name: re.search(rf"^{name} ([0-9a-f]{{40}})$", text, re.MULTILINE) for name in ("commit", "src")}
     if not all(tested.values()):
         return False, "tests/last-all does not say which commit and src/ were tested: run `make test-all` and commit the file"
-    if not re.search(r"^[1-9]\d* passed, 0 failed,", text, re.MULTILINE):
+    if not re.search(PASSED, text, re.MULTILINE):
         return False, "tests/last-all is not of a run in which tests passed: run `make test-all` and commit the file"
     tree = tested["src"].group(1)
     if git(top, "rev-parse", "--verify", "--quiet", "HEAD:src").returncode != 0:
@@ -75,6 +78,13 @@ def try_logic(top):
     write(top, "src/old.c", "".join(f"line {number};\n" for number in range(10)))
     tested, tree = commit(top)
     expect(True, "no `make test-all` has passed yet")
+    # One that was there and never was of a run that passed is as good as none.
+    write(top, "tests/last-all", "0 passed, 0 failed, 0 skipped, 0 unsteady\n")
+    commit(top)
+    expect(False, "does not say")
+    os.remove(os.path.join(top, "tests/last-all"))
+    commit(top)
+    expect(True, "no `make test-all` has passed yet")
     write(top, "tests/last-all", "10 passed\n")
     expect(False, "does not say")
     good = f"commit {tested}\nsrc {tree}\n10 passed, 0 failed, 2 skipped, 0 unsteady\n"
@@ -94,6 +104,18 @@ def try_logic(top):
     commit(top)
     expect(True, "5 changed lines")
     expect(False, "5 changed lines under src/ are newer than the last `make test-all` (at most 4): run it", 4)
+    os.remove(os.path.join(top, "tests/last-all"))
+    expect(False, "is missing, and was there before")
+    commit(top)
+    expect(False, "is missing, and was there before")
+    # A history that begins after it was removed, and none at all.
+    git(top, "checkout", "--quiet", "--orphan", "new")
+    commit(top)
+    expect(True, "no `make test-all` has passed yet")
+    os.rename(os.path.join(top, ".git"), os.path.join(top, "no-git"))
+    expect(True, "no `make test-all` has passed yet")
+    write(top, "tests/last-all", good)
+    expect(True, "no history here")
     return wrong
 
 
