@@ -236,6 +236,8 @@ static const struct driver *fake_driver_of(enum tier tier)
 
 /* ---- A spawner in a child, and this process as its daemon. */
 
+#define DAEMON_UID 64998
+
 static char root[64];
 static pid_t child;
 static int link_fd = -1;
@@ -275,6 +277,7 @@ static void run_spawner(int socket)
 	struct spawner *spawner = spawner_new(&config);
 	(void)!text_format(spawner->host.state, sizeof(spawner->host.state), "%s/state", root);
 	(void)!text_format(spawner->host.runtime, sizeof(spawner->host.runtime), "%s/run", root);
+	spawner->host.daemon_uid = DAEMON_UID;
 	spawner->driver_of = fake_driver_of;
 	spawner->jail = &fake_jail;
 	spawner->socket = socket;

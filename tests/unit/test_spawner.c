@@ -8,8 +8,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,8 +17,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
-#include "base/log.h"
-#include "base/text.h"
 #include "tier/remove_tree.h"
 #include "spawner_fixture.h"
 #include "test.h"
@@ -221,6 +217,13 @@ TEST(grants_cannot_be_made_up)
 	int grant = folder_grant_make(shared, MOUNT_READ_ONLY);
 	CHECK_INT(ask_with(&message, &grant, 1, &reply), ERROR_FORBIDDEN);
 	close(grant);
+	/* True grants: in the daemon's own name, and in another user's. */
+	CHECK_INT(seteuid(DAEMON_UID), 0);
+	CHECK_INT(create_with(&shared, 1, MOUNT_READ_ONLY), ERROR_FORBIDDEN);
+	CHECK_INT(seteuid(0), 0);
+	CHECK_INT(seteuid(DAEMON_UID + 1), 0);
+	CHECK_INT(create_with(&shared, 1, MOUNT_READ_ONLY), ERROR_NONE);
+	CHECK_INT(seteuid(0), 0);
 	close(shared);
 	end();
 }
