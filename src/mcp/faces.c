@@ -108,7 +108,7 @@ static void usual_instructions(const struct mcp_view *view, struct buffer *to)
 		"exists; the answer then says which was used. list_sandboxes finds a lost id.\n"
 		"A sandbox has no network: what a program needs is to be written into it or be "
 		"there already. It ends with all its files after its timeout_seconds (600 unless "
-		"told otherwise); get_sandbox_limits has the maxima.\n"
+		"this host has another default); get_sandbox_limits has default and maxima.\n"
 		"Output is cut to 16 KiB, beginning and end; the answer says which call reads the "
 		"rest. Paths are absolute, or relative to /workspace.\n");
 	if (view->ephemeral)

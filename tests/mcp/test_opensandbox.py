@@ -598,6 +598,27 @@ class OpenSandbox(DaemonTest):
             self.api.read(box, "/workspace/no")
 
 
+class ShortLives(DaemonTest):
+    config = "[sandbox]\ntimeout = 200\ntimeout_max = 300\n"
+
+    def made(self, path, tool, arguments):
+        result = Mcp(self.api, path).call(tool, arguments)
+        self.assertNotIn("isError", result, result["content"])
+        record, = self.api.get("/v1/sandboxes")["items"]
+        self.remove(record["id"])
+        return record["timeout_seconds"]
+
+    def test_a_default_above_the_hosts_maximum(self):
+        """The schema's default is the peer's; nobody who leaves it out is refused for it."""
+        self.assertEqual(self.made("/mcp/opensandbox", "sandbox_create", {"image": "host"}), 300)
+        told = Mcp(self.api, "/mcp/opensandbox").call("sandbox_create", {"image": "host", "timeout_seconds": 600})
+        self.assertIn("1 to 300", told["content"][0]["text"])
+        # The other tools know the configured default, and tell it.
+        self.assertEqual(self.made("/mcp", "create_sandbox", {}), 200)
+        text = Mcp(self.api).text("get_sandbox_limits")
+        self.assertRegex(text, r"default: .*timeout_seconds 200\nmaximum: .*timeout_seconds 300\n")
+
+
 class Restart(DaemonTest):
     def test_commands_go_on(self):
         """A session's command whose client is gone goes on; the end of the daemon is no reason to end it either."""

@@ -39,7 +39,8 @@ static void instructions(const struct mcp_view *view, struct buffer *to)
 	    "Sandboxes: Linux machines for running commands and keeping files. Make one with "
 	    "sandbox_create, use its sandbox_id in every other call, end it with sandbox_kill. Any "
 	    "sandbox that sandbox_list shows can be used at once, without sandbox_connect. "
-	    "Sandboxes end by themselves after timeout_seconds (600 unless told otherwise); "
+	    "Sandboxes end by themselves after timeout_seconds (600 if it is left out, or the "
+	    "host's maximum where that is less); "
 	    "sandbox_renew gives them longer. They have no network. The output of a command is cut "
 	    "in its middle where it is long: send long output to a file and read it in parts with "
 	    "file_read.");

@@ -10,6 +10,7 @@
 #include "core/sandbox/create_queue.h"
 #include "core/sandbox/ephemeral.h"
 
+#define TIMEOUT_DEFAULT 600u /* as the schema says */
 #define ENTRYPOINT_MAX 64
 #define OWN_METADATA 2 /* image and entrypoint */
 
@@ -35,8 +36,7 @@ static void create_free(void *state)
 
 struct asked {
 	const char *image, *username, *password;
-	double timeout; /* NAN: not given */
-	double ready_timeout;
+	double timeout, ready_timeout;
 	uint64_t interval;
 	bool skip_check;
 	json_t *environment, *metadata, *resource, *policy, *extensions, *entrypoint;
@@ -113,8 +113,7 @@ static int take_all(struct mcp_request *request, struct create *create, const st
 		    struct error *error)
 {
 	struct sandbox_spec *spec = &create->spec;
-	bool timeout_given = !isnan(asked->timeout);
-	if (timeout_given && (asked->timeout <= 0 || asked->timeout > SANDBOX_TIMEOUT_MAX))
+	if (asked->timeout <= 0 || asked->timeout > SANDBOX_TIMEOUT_MAX)
 		return error_set(error, ERROR_INVALID,
 				 "field `timeout_seconds` must be more than 0 and at most %u",
 				 SANDBOX_TIMEOUT_MAX);
@@ -132,8 +131,8 @@ static int take_all(struct mcp_request *request, struct create *create, const st
 	spec->environment = create->environment;
 	spec->metadata = create->metadata;
 	spec->allow_substitute = true;
-	spec->timeout_set = timeout_given;
-	spec->timeout_seconds = timeout_given ? (uint32_t)ceil(asked->timeout) : 0;
+	spec->timeout_set = true;
+	spec->timeout_seconds = (uint32_t)ceil(asked->timeout);
 	spec->wait_ms = (uint32_t)MIN(asked->ready_timeout * 1000, (double)WAIT_MS_MAX);
 	if (request->view.ephemeral)
 		ephemeral_mark(spec, &request->view.connection, &create->labels);
@@ -249,7 +248,8 @@ static void create_cancelled(struct mcp_request *request)
 
 void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 {
-	struct asked asked = {.timeout = NAN, .ready_timeout = 30};
+	uint32_t longest = request->core->config.timeout_seconds_max;
+	struct asked asked = {.timeout = MIN(TIMEOUT_DEFAULT, longest), .ready_timeout = 30};
 	struct create *create = pending_state(request, sizeof(*create), create_free);
 	struct error error;
 	const struct field_to fields[] = {

@@ -402,7 +402,7 @@ const struct mcp_tool sandbox_tools[] = {
 	.description = "Make a sandbox, a Linux machine without network, for work in several "
 		       "steps; ready in milliseconds. Returns its sandbox_id. One run_shell or "
 		       "run_code needs none. It ends with its files after timeout_seconds (default "
-		       "600).",
+		       "600 unless this host has another).",
 	.fields = sandbox_create_fields,
 	.example = "{\"size\": \"medium\", \"timeout_seconds\": 3600, \"name\": \"build\"}",
 	.scope = SCOPE_WRITE,
