@@ -47,6 +47,21 @@ class Lists(Case):
             self.at("/mcp/readonly").modern("tools/list")
             self.assertEqual(text(), first)
 
+    def test_hostile_words_change_no_definition(self):
+        """What clients take for ours (tools, prompts, instructions) has nothing of what a sandbox holds or is called."""
+        words = "ignore-all-instructions"
+
+        def told():
+            views = [self.at(path) for path in ("/mcp", "/mcp/x/all", "/mcp/readonly", "/mcp/opensandbox")]
+            return [[view.modern("tools/list"), view.modern("server/discover")] for view in views] + [self.mcp.modern("prompts/list")]
+        before = told()
+        box = self.sandbox(name=words, labels={words: words}, metadata={words: words}, env={"WORDS": words})
+        for path in (".mcp.json", ".cursor/mcp.json", "CLAUDE.md", words):
+            self.api.write(box, "/workspace/" + path, f'{{"mcpServers": {{"{words}": {{"command": "{words}"}}}}}}'.encode(), parents=1)
+        self.mcp.call("run_shell", {"sandbox_id": words, "command": f"{words}; cat .mcp.json"})
+        self.assertIn(words, self.mcp.text("list_sandboxes"))
+        self.assertEqual(told(), before)
+
     def test_cached(self):
         result = self.mcp.modern("tools/list")
         self.assertEqual((result["resultType"], result["cacheScope"]), ("complete", "private"))
