@@ -61,9 +61,10 @@ TEST(running_commands_share_the_maximum)
 		minimal += each == OUTPUT_LEAST;
 		fake_turn(host, 1);
 	}
-	CHECK_INT(first, 16 * MIB); /* half of it, for two streams, of 32 MiB by default */
+	/* Half of the three quarters for commands, for two streams, of 32 MiB by default. */
+	CHECK_INT(first, 12 * MIB);
 	CHECK_INT(least, OUTPUT_LEAST);
-	CHECK(promised <= maximum + minimal * 2 * OUTPUT_LEAST);
+	CHECK(promised <= maximum / 4 * 3 + minimal * 2 * OUTPUT_LEAST);
 	fake_host_free(host);
 }
 
@@ -96,6 +97,7 @@ TEST(what_runs_makes_the_oldest_go)
 		struct exec *exec = start_keeping(sandbox, "hang", 0, 0, &error);
 		fake_turn(host, 20);
 		print_bytes(host, exec, 0, MIB);
+		print_bytes(host, exec, 1, MIB);
 		ended[i] = exec->row.id;
 		fake_exit(init, exec->row.key, EXEC_END_EXITED, 0, 0);
 		fake_turn(host, 20);
@@ -104,7 +106,7 @@ TEST(what_runs_makes_the_oldest_go)
 	struct exec *runs = start_keeping(sandbox, "hang", 0, 0, &error);
 	fake_turn(host, 20);
 	CHECK(has_log(host, sandbox, &ended[0]) && has_log(host, sandbox, &ended[1]));
-	/* It has a mebibyte for each of its streams: with the others they are more than four. */
+	/* Each has 768 KiB for each of its streams: all together they are more than four MiB. */
 	print_bytes(host, runs, 0, MIB);
 	CHECK(has_log(host, sandbox, &ended[0]));
 	print_bytes(host, runs, 1, MIB);
