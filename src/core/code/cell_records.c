@@ -317,6 +317,15 @@ static void cell_caught_up(struct code_context *context)
 	code_next(context);
 }
 
+static void records_queue(struct code_context *context,
+			  void (*queue)(struct work *work, struct work_share *share))
+{
+	struct sandbox *sandbox = context->sandbox;
+	struct work_share *share = core_share_of_guests(sandbox->core, sandbox->row.workspace);
+	queue(&context->life->reading, share);
+	work_share_release(share);
+}
+
 void code_on_turn_to_read(struct work *work)
 {
 	struct code_life *life = container_of(work, struct code_life, reading);
@@ -344,13 +353,10 @@ void code_on_turn_to_read(struct work *work)
 			return;
 		}
 	}
-	code_read_records(context);
+	records_queue(context, work_wait);
 }
 
 void code_read_records(struct code_context *context)
 {
-	struct sandbox *sandbox = context->sandbox;
-	struct work_share *share = core_share_of_guests(sandbox->core, sandbox->row.workspace);
-	work_wait(&context->life->reading, share);
-	work_share_release(share);
+	records_queue(context, work_run);
 }

@@ -95,7 +95,8 @@ struct code_cell *code_cell_of(struct code_context *context, uint64_t number);
 void code_cell_clear(struct code_cell *cell);
 /* Of an earlier daemon's interpreter: what it said first, if it has said it. */
 void code_ready_again(struct code_context *context, struct exec *control);
-/* Reads what the driver has said since: later, in pieces of the sandboxes' share of the loop. */
+/* Reads what the driver has said since, in pieces of the sandboxes' share of the loop. `context`
+ * may be gone after that. */
 void code_read_records(struct code_context *context);
 void code_on_turn_to_read(struct work *work);
 void code_next(struct code_context *context);

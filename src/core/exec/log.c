@@ -192,6 +192,18 @@ static int stream_count(const struct exec_row *row)
 	return row->flags & EXEC_TTY ? 1 : 2;
 }
 
+/* The control channel of a code context (core/code/start.c). */
+static bool exec_is_channel(const struct exec_row *row)
+{
+	return id_is_set(&row->context) && row->flags & EXEC_LOSSLESS;
+}
+
+/* Nobody reads what is written to a channel's standard error. */
+static uint64_t stream_tail(const struct exec_row *row, int stream)
+{
+	return stream == 1 && exec_is_channel(row) ? MIN(row->tail, CODE_CHANNEL_LEAST) : row->tail;
+}
+
 int exec_logs_create(struct exec *exec, struct error *error)
 {
 	int logs_fd = exec->sandbox->core->private->logs_fd, result = 0;
@@ -204,7 +216,8 @@ int exec_logs_create(struct exec *exec, struct error *error)
 		int fd = spare_take(exec->sandbox->core, path);
 		if (fd < 0)
 			fd = openat(logs_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		result = fd < 0 ? -errno : output_log_format(fd, exec->row.head, exec->row.tail);
+		result = fd < 0 ? -errno
+				: output_log_format(fd, exec->row.head, stream_tail(&exec->row, i));
 		exec->logs[i].fd = fd;
 		if (result == 0)
 			result = output_log_open(fd, &exec->logs[i]);
@@ -235,8 +248,10 @@ int exec_logs_open(struct exec *exec)
 			return -errno;
 		}
 		int result = output_log_open(fd, log);
-		/* The sizes that we made it with: the header is the guest's to write. */
-		if (result == 0 && (log->head != exec->row.head || log->tail != exec->row.tail))
+		/* As we (or earlier daemons) made it: the header is the guest's to write. */
+		if (result == 0 &&
+		    (log->head != exec->row.head ||
+		     (log->tail != stream_tail(&exec->row, i) && log->tail != exec->row.tail)))
 			result = -EBADMSG;
 		log->fd = result == 0 ? TAKE_FD(fd) : -1;
 		if (result < 0)
@@ -402,17 +417,11 @@ uint64_t exec_logs_size(const struct exec_row *row)
 	uint64_t most = row->head + row->tail;
 	if (most == 0)
 		return 0; /* removed */
-	return MIN(row->out_total, most) + MIN(row->err_total, most) +
+	return MIN(row->out_total, most) + MIN(row->err_total, row->head + stream_tail(row, 1)) +
 	       (uint64_t)stream_count(row) * OUTPUT_LOG_HEADER;
 }
 
 /* --- how much is kept --- */
-
-/* The control channel of a code context (core/code/start.c). */
-static bool exec_is_channel(const struct exec_row *row)
-{
-	return id_is_set(&row->context) && row->flags & EXEC_LOSSLESS;
-}
 
 /* What running execs may come to have (channels, or all others), and what all of them have. An
  * ended one that has processes left may go on too. */
@@ -423,12 +432,13 @@ static void logs_live_bytes(const struct sandbox *sandbox, bool channels, uint64
 	list_each (&sandbox->execs, node) {
 		const struct exec *exec = list_entry(node, struct exec, link);
 		const struct exec_row *row = &exec->row;
-		uint64_t streams = (uint64_t)stream_count(row);
 		if (!exec_ended(exec))
 			*ret_used += exec_logs_size(row);
 		if ((!exec_ended(exec) || row->left_running > 0) &&
 		    exec_is_channel(row) == channels)
-			*ret_promised += streams * (row->head + row->tail + OUTPUT_LOG_HEADER);
+			for (int i = 0; i < stream_count(row); i++)
+				*ret_promised +=
+				    row->head + stream_tail(row, i) + OUTPUT_LOG_HEADER;
 	}
 }
 
@@ -460,8 +470,8 @@ int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec, s
 		uint64_t part = config->log_bytes_max / 4 * (channel ? 1 : 3);
 		logs_live_bytes(sandbox, channel, &promised, &used);
 		uint64_t left = part - MIN(part, promised);
-		uint64_t each = MAX(left / 2 / (uint64_t)stream_count(row),
-				    channel ? CODE_CHANNEL_LEAST : OUTPUT_LEAST);
+		uint64_t each = channel ? MAX(left / 2, CODE_CHANNEL_LEAST)
+					: MAX(left / 2 / (uint64_t)stream_count(row), OUTPUT_LEAST);
 		if (wanted > each) {
 			row->head = row->head * each / wanted;
 			row->tail = each - row->head;
