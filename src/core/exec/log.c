@@ -463,11 +463,11 @@ int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec, s
 				 (unsigned long long)config->output_max);
 	if (row->head + row->tail == 0)
 		row->head = OUTPUT_HEAD_DEFAULT;
-	/* Half of what is left, so that there is always something for the next one. A quarter of
+	/* Half of what is left, so that there is always something for the next one. A half of
 	 * all is for channels: however much commands are promised, code can show its results. */
 	if (config->log_bytes_max > 0) {
 		uint64_t promised, used, wanted = row->head + row->tail;
-		uint64_t part = config->log_bytes_max / 4 * (channel ? 1 : 3);
+		uint64_t part = config->log_bytes_max / 2;
 		logs_live_bytes(sandbox, channel, &promised, &used);
 		uint64_t left = part - MIN(part, promised);
 		uint64_t each = channel ? MAX(left / 2, CODE_CHANNEL_LEAST)
