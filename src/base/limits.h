@@ -68,6 +68,8 @@
 #define OUTPUT_MAX_DEFAULT (128 * MIB)
 /* What each stream can keep, however much other streams of its sandbox have. */
 #define OUTPUT_LEAST (64 * KIB)
+/* The same for the control channel of a code context: a window of the gvisor tier. */
+#define CODE_CHANNEL_LEAST (256 * KIB)
 
 /* Paths and file operations. */
 #define GUEST_PATH_MAX 4096

@@ -20,9 +20,9 @@
   const { createRequire } = Module;
 
   const RESULTS_MAX = 64;
-  const BYTES_MAX = 8 << 20;
-  const TEXT_MAX = 1 << 20;
-  const ERROR_MAX = 256 << 10;
+  let BYTES_MAX = 8 << 20;
+  let TEXT_MAX = 1 << 20;
+  let ERROR_MAX = 256 << 10;
   const IMPORTS_MAX = 500;
   const COMPILED_MAX = 16 << 20;
   const WINDOW = 4096;
@@ -652,6 +652,11 @@
     const words = line.split(' ');
     if (words[0] === 'open') {
       if (state.control >= 0) return;
+      if (words.length === 3) {
+        BYTES_MAX = Math.min(BYTES_MAX, Number(words[2]));
+        TEXT_MAX = Math.min(TEXT_MAX, BYTES_MAX >> 1);
+        ERROR_MAX = Math.min(ERROR_MAX, BYTES_MAX >> 4);
+      }
       state.control = fs.openSync(`/proc/${Number(words[1])}/fd/1`, fs.constants.O_WRONLY);
       record('ready', 0, '-', Buffer.from(`Node.js ${process.versions.node}`));
       return;

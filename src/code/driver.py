@@ -31,6 +31,7 @@ def caisson_driver():
     RESULTS_MAX = 64
     BYTES_MAX = 8 << 20
     TEXT_MAX = 1 << 20
+    ERROR_MAX = 256 << 10
     once = os.environ.pop("CAISSON_ONCE", "") == "1"
     os.environ.setdefault("MPLBACKEND", "Agg")
     # Debian's matplotlib does not start without this file, which an image may not have.
@@ -332,8 +333,8 @@ def caisson_driver():
             return
         for key, part in (("name", type(error).__name__), ("value", value), ("traceback", text)):
             part = part.encode("utf-8", "replace")
-            if len(part) > 256 << 10:
-                half = 128 << 10
+            if len(part) > ERROR_MAX:
+                half = ERROR_MAX // 2
                 part = part[:half] + b"\n...\n" + part[-half:]
                 part = part.decode("utf-8", "ignore").encode()
             record("error", 0, key, part)
@@ -487,9 +488,13 @@ def caisson_driver():
             break
         words = line.split(b" ")
         try:
-            if words[0] == b"open" and len(words) == 2:
+            if words[0] == b"open" and len(words) in (2, 3):
                 if control >= 0:
                     continue
+                if len(words) == 3:
+                    BYTES_MAX = min(BYTES_MAX, int(words[2]))
+                    TEXT_MAX = min(TEXT_MAX, BYTES_MAX // 2)
+                    ERROR_MAX = min(ERROR_MAX, BYTES_MAX // 16)
                 control = os.open("/proc/%d/fd/1" % int(words[1]), os.O_WRONLY | os.O_CLOEXEC)
                 record("ready", 0, "-", ("Python " + sys.version.split()[0]).encode())
                 continue

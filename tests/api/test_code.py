@@ -692,5 +692,28 @@ class Restart(DaemonTest):
                                 if e["state"] == "running" and "bash" in e["command"]], 30)
 
 
+class SmallLogs(DaemonTest):
+    """What a sandbox may keep leaves a channel its least: a cell's results are at most two thirds of 256 KiB."""
+    config = "[sandbox]\nlog_max = 1M\noutput_max = 64K\n"
+
+    def test_results(self):
+        box = self.api.create()["id"]
+        self.addCleanup(self.api.delete, f"/v1/sandboxes/{box}")
+        for language, code in (("python", "'x' * {}"), ("node", "'x'.repeat({})")):
+            with self.subTest(language=language):
+                context = f"/v1/sandboxes/{box}/contexts/" + self.api.post(f"/v1/sandboxes/{box}/contexts", {"language": language})["id"]
+                run = lambda text: self.api.post(context + "/run", {"code": text, "timeout_seconds": 60})  # noqa: E731
+                for _ in range(5):  # the ring goes round
+                    result = run(code.format(80_000))
+                    self.assertEqual(len(result["results"][0]["text/plain"]), 80_002)  # with its quotes
+                    self.assertEqual(result["results_omitted"], [])
+                result = run(code.format(200_000))
+                self.assertEqual([one["type"] for one in result["results_omitted"]], ["text/plain"])
+                self.assertLess(80_000, len(result["results"][0]["text/plain"]))
+                result = run("raise ValueError('y' * 200_000)" if language == "python" else "throw new Error('y'.repeat(200_000))")
+                self.assertEqual(result["error"]["name"], "ValueError" if language == "python" else "Error")
+                self.assertLess(len(result["error"]["value"]), 12_000)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -18,6 +18,18 @@ RATIO = 5      # the flooded p99 against the quiet one
 ATTEMPTS = 5
 LOG_BYTES = 8 << 20
 MANY_KEYS = 49000
+# Of a cell that is over: read, and passed over. The control channel is the one pipe to write to that is no stream of ours.
+RECORDS = """
+import fcntl, os
+streams = [os.fstat(1).st_ino, os.fstat(2).st_ino]
+for fd in map(int, os.listdir("/proc/self/fd")):
+    try:
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_WRONLY and os.fstat(fd).st_ino not in streams:
+            while True:
+                os.write(fd, b"whole 0 0 - 0\\n\\n" * 4096)
+    except OSError:
+        pass
+"""
 
 
 def request(method, path, token, body=b"", **headers):
@@ -150,6 +162,16 @@ class Fairness(DaemonTest):
                            "params": {"name": "run_command", "arguments": {f"k{i}": 1 for i in range(MANY_KEYS)}}}).encode()
         self.fair(request("POST", "/mcp", self.token, body, Content_Type="application/json",
                           Accept="application/json, text/event-stream"), 32)
+
+    def test_code(self):
+        """Interpreters whose code writes what reads as records to their control channels, without end."""
+        client = self.daemon.tcp(token=self.token)
+        box = client.create(pids=256)["id"]
+        self.addCleanup(client.delete, f"/v1/sandboxes/{box}")
+        body = json.dumps({"language": "python", "code": RECORDS, "timeout_seconds": 2}).encode()
+        self.fair(request("POST", f"/v1/sandboxes/{box}/code", self.token, body, Content_Type="application/json"), 8)
+        execs = client.get(f"/v1/sandboxes/{box}/execs?all=1&limit=200")["execs"]
+        self.assertGreater(max(one["stdout_bytes"] for one in execs if one["command"] == "cat"), LOG_BYTES)
 
     def test_lists(self):
         self.fair(request("GET", "/v1/sandboxes", self.token), 64, ahead=32)

@@ -1,5 +1,6 @@
 /* Code contexts (core/code/code.h) at a fake host: the ends of several at once, what a store that
- * fails leaves of a cell, and the end of one that is deleted while it runs. */
+ * fails leaves of a cell, the end of one that is deleted while it runs, what their control channels
+ * are promised, and that what comes there is read in the sandboxes' share of the loop. */
 #include "core/code/code.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/work.h"
 #include "core/code/code_private.h"
 #include "fake_host.h"
 #include "store/sqlite.h"
@@ -43,6 +45,7 @@ static unsigned count(struct sandbox *sandbox)
 struct told {
 	unsigned times;
 	bool has_cell;
+	int exit_code;
 	struct error error;
 };
 
@@ -62,6 +65,7 @@ static void on_done(void *data, struct code_context *context, const struct code_
 	(void)context;
 	told->times++;
 	told->has_cell = cell;
+	told->exit_code = cell ? cell->exit_code : -1;
 	if (error)
 		told->error = *error;
 }
@@ -211,5 +215,140 @@ TEST(deleted_while_it_runs)
 	CHECK_INT(told.error.kind, ERROR_CONTEXT_ENDED);
 	CHECK(strstr(told.error.message, "was deleted"));
 	CHECK_INT(count(sandbox), 0);
+	fake_host_free(host);
+}
+
+/* --- the control channel --- */
+
+#define ONCES 30
+
+static struct foreground_cell *start_python(struct sandbox *sandbox, struct told *told)
+{
+	struct code_callbacks callbacks = {.done = on_done, .data = told};
+	struct code_spec spec = code_of(CODE_PYTHON);
+	struct foreground_cell *run = NULL;
+	struct error error;
+	CHECK_INT(foreground_cell_start(sandbox, NULL, &spec, &callbacks, &run, &error), 0);
+	return run;
+}
+
+/* Pieces of code at once, as many as one likes, are promised no more than log_max; the first can
+ * show all that a cell may. */
+TEST(channels_share_the_maximum)
+{
+	struct fake_host *host = fake_host_new();
+	struct told told = {0};
+	uint64_t promised = 0, minimal = 0;
+	host->config.log_bytes_max = 256 * MIB;
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct foreground_cell *first = start_python(sandbox, &told), *last = NULL;
+	fake_turn(host, 5);
+	for (int i = 1; i < ONCES; i++) {
+		last = start_python(sandbox, &told);
+		fake_turn(host, 5);
+	}
+	const struct exec_row *most = &first->context->life->control.exec->row;
+	const struct exec_row *least = &last->context->life->control.exec->row;
+	CHECK(most->tail / 4 * 3 > CODE_RESULT_BYTES_MAX);
+	CHECK_INT(least->head + least->tail, CODE_CHANNEL_LEAST);
+	list_each (&sandbox->execs, node) {
+		const struct exec_row *row = &list_entry(node, struct exec, link)->row;
+		uint64_t floor = row->flags & EXEC_LOSSLESS ? CODE_CHANNEL_LEAST : OUTPUT_LEAST;
+		promised += 2 * row->head + row->tail;
+		promised +=
+		    row->flags & EXEC_LOSSLESS ? MIN(row->tail, CODE_CHANNEL_LEAST) : row->tail;
+		minimal += row->head + row->tail == floor ? 2 * floor : 0;
+	}
+	CHECK(promised <= 256 * MIB + minimal);
+	CHECK(minimal < (uint64_t)ONCES * 2 * (CODE_CHANNEL_LEAST + OUTPUT_LEAST));
+	/* Its driver is told what it may send. */
+	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+	char line[64];
+	CHECK_INT(buffer_append(&init->written, "", 1), 0);
+	snprintf(line, sizeof(line), "open %u %llu\n", last->context->life->control.exec->pid,
+		 (unsigned long long)least->tail / 3 * 2);
+	CHECK(strstr(init->written.data, line));
+	snprintf(line, sizeof(line), "open %u\n", first->context->life->control.exec->pid);
+	CHECK(strstr(init->written.data, line));
+	fake_host_free(host);
+}
+
+/* What a client may ask for is no limit of what the host itself keeps. */
+TEST(a_channel_is_not_asked_for)
+{
+	struct fake_host *host = fake_host_new();
+	struct told told = {0};
+	host->config.output_max = 64 * KIB;
+	fake_start(host);
+	CHECK(start_python(fake_create(host, NULL), &told));
+	fake_host_free(host);
+}
+
+#define RECORDS 4000
+#define RECORD "whole 1 0 - 0\n\n"
+
+static int64_t now;
+
+/* So each piece takes a turn. */
+static int64_t slow_clock(void)
+{
+	return now += WORK_TURN_NS;
+}
+
+static void count_piece(struct work *work);
+
+static struct other {
+	struct work work;
+	struct work_share *share;
+	uint64_t pieces;
+} other = {.work = {.run = count_piece}};
+
+static void count_piece(struct work *work)
+{
+	other.pieces++;
+	work_wait(work, other.share);
+}
+
+/* However much comes there, another share has as many turns as the sandboxes, and at the end of the
+ * interpreter all of it was read. */
+TEST(records_are_read_in_pieces)
+{
+	struct fake_host *host = fake_host_new();
+	struct told told = {0};
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+	struct code_context *context = start_python(sandbox, &told)->context;
+	fake_turn(host, 20);
+	uint64_t control = context->life->control.exec->row.key;
+	uint64_t interpreter = context->life->main.exec->row.key;
+	static char text[32 + RECORDS * (sizeof(RECORD) - 1)];
+	CHECK_INT(text_copy(text, sizeof(text), "ready 0 0 - 1\nx\nbegin 1 0 - 0\n\n"), 0);
+	const uint64_t first = strlen(text), size = sizeof(RECORD) - 1;
+	for (size_t i = 0; i < RECORDS; i++)
+		memcpy(text + first + i * size, RECORD, size);
+	struct work_queue *queue = work_queue_of(host->loop);
+	work_set_clock(queue, slow_clock);
+	other.share = work_share_get(queue, "token other");
+	work_wait(&other.work, other.share);
+	fake_print(init, control, 0, text, first + RECORDS * size);
+	uint64_t read = 0, before = other.pieces;
+	for (int turns = 0; turns < 10000 && read < RECORDS / 2; turns++) {
+		uv_run(host->loop, UV_RUN_NOWAIT);
+		read = context->life->control_at / size;
+		/* It may have been one piece behind at the start. */
+		CHECK(read <= 32 * (other.pieces - before + 1));
+	}
+	CHECK(read >= RECORDS / 2);
+	fake_exit(init, interpreter, EXEC_END_EXITED, 0, 0);
+	fake_print(init, control, 0, "end 1 7 - 0\n\n", strlen("end 1 7 - 0\n\n"));
+	for (int turns = 0; turns < 10000 && told.times == 0; turns++)
+		uv_run(host->loop, UV_RUN_NOWAIT);
+	CHECK_INT(told.times, 1);
+	CHECK_INT(told.exit_code, 7);
+	work_cancel(&other.work);
+	work_share_release(other.share);
+	work_queue_release(queue);
 	fake_host_free(host);
 }

@@ -22,6 +22,7 @@ TEST(a_client_may_ask_for_so_much)
 	struct fake_host *host = fake_host_new();
 	struct error error;
 	host->config.output_max = 1 * MIB;
+	host->config.log_bytes_max = 1 * GIB;
 	fake_start(host);
 	struct sandbox *sandbox = fake_create(host, NULL);
 	CHECK(!start_keeping(sandbox, "hang", MIB, MIB, &error));
@@ -61,9 +62,10 @@ TEST(running_commands_share_the_maximum)
 		minimal += each == OUTPUT_LEAST;
 		fake_turn(host, 1);
 	}
-	CHECK_INT(first, 16 * MIB); /* half of it, for two streams, of 32 MiB by default */
+	/* Half of the half for commands, for two streams, of 32 MiB by default. */
+	CHECK_INT(first, 8 * MIB);
 	CHECK_INT(least, OUTPUT_LEAST);
-	CHECK(promised <= maximum + minimal * 2 * OUTPUT_LEAST);
+	CHECK(promised <= maximum / 2 + minimal * 2 * OUTPUT_LEAST);
 	fake_host_free(host);
 }
 
@@ -91,11 +93,12 @@ TEST(what_runs_makes_the_oldest_go)
 	fake_start(host);
 	struct sandbox *sandbox = fake_create(host, NULL);
 	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
-	struct id ended[2];
-	for (int i = 0; i < 2; i++) {
+	struct id ended[3];
+	for (int i = 0; i < 3; i++) {
 		struct exec *exec = start_keeping(sandbox, "hang", 0, 0, &error);
 		fake_turn(host, 20);
 		print_bytes(host, exec, 0, MIB);
+		print_bytes(host, exec, 1, MIB);
 		ended[i] = exec->row.id;
 		fake_exit(init, exec->row.key, EXEC_END_EXITED, 0, 0);
 		fake_turn(host, 20);
@@ -104,7 +107,7 @@ TEST(what_runs_makes_the_oldest_go)
 	struct exec *runs = start_keeping(sandbox, "hang", 0, 0, &error);
 	fake_turn(host, 20);
 	CHECK(has_log(host, sandbox, &ended[0]) && has_log(host, sandbox, &ended[1]));
-	/* It has a mebibyte for each of its streams: with the others they are more than four. */
+	/* Each has 512 KiB for each of its streams: all together they are more than four MiB. */
 	print_bytes(host, runs, 0, MIB);
 	CHECK(has_log(host, sandbox, &ended[0]));
 	print_bytes(host, runs, 1, MIB);

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "core/code/code_private.h"
 
-#define RECORDS_PER_TURN 128
+#define RECORDS_PER_PIECE 32
 
 /* --- round trips --- */
 
@@ -251,6 +251,9 @@ static int record_read(struct exec *control, uint64_t at, struct code_record *re
 	int header = code_record_parse(head, (size_t)got, ret_record);
 	if (header <= 0)
 		return header;
+	/* What is acknowledged may be a quarter of the ring behind. */
+	if ((uint64_t)header + ret_record->size + 1 > control->row.tail / 4 * 3)
+		return -1;
 	*ret_payload = at + (uint64_t)header;
 	uint64_t end = *ret_payload + ret_record->size;
 	if (end + 1 > exec_total(control, EXEC_STDOUT))
@@ -287,20 +290,6 @@ void code_ready_again(struct code_context *context, struct exec *control)
 		context->life->control_at = payload + record.size + 1;
 }
 
-struct again {
-	struct core *core;
-	struct id id;
-};
-
-static void records_read_again(void *data)
-{
-	struct again *again = data;
-	struct code_context *context = code_context_by_id(again->core, &again->id);
-	free(again);
-	if (context)
-		code_read_records(context);
-}
-
 /* All that an earlier daemon's cell has come to is read: one that has not begun by now was lost on
  * the way. */
 static void cell_caught_up(struct code_context *context)
@@ -328,22 +317,35 @@ static void cell_caught_up(struct code_context *context)
 	code_next(context);
 }
 
-void code_read_records(struct code_context *context)
+static void records_queue(struct code_context *context,
+			  void (*queue)(struct work *work, struct work_share *share))
 {
+	struct sandbox *sandbox = context->sandbox;
+	struct work_share *share = core_share_of_guests(sandbox->core, sandbox->row.workspace);
+	queue(&context->life->reading, share);
+	work_share_release(share);
+}
+
+void code_on_turn_to_read(struct work *work)
+{
+	struct code_life *life = container_of(work, struct code_life, reading);
+	struct code_context *context = life->context;
 	struct core *core = context->sandbox->core;
 	struct id id = context->row.id;
-	struct exec *control = context->life->control.exec;
+	struct exec *control = life->control.exec;
 	if (!control)
 		return;
 	exec_logs_refresh(control);
-	for (unsigned i = 0; i < RECORDS_PER_TURN; i++) {
-		int taken = record_take_next(context, control);
+	for (unsigned i = 0; i < RECORDS_PER_PIECE; i++) {
+		bool end = life->finished && life->control_at >= life->control_end;
+		int taken = end ? 0 : record_take_next(context, control);
 		/* Whoever was told may have removed it. */
-		if (code_context_by_id(core, &id) != context ||
-		    context->life->control.exec != control)
+		if (code_context_by_id(core, &id) != context || life->control.exec != control)
 			return;
 		if (taken == 0) {
 			cell_caught_up(context);
+			if (code_context_by_id(core, &id) == context && life->finished)
+				code_interpreter_ended(context);
 			return;
 		}
 		if (taken < 0) {
@@ -351,9 +353,10 @@ void code_read_records(struct code_context *context)
 			return;
 		}
 	}
-	struct again *again = malloc(sizeof(*again));
-	if (!again)
-		abort();
-	*again = (struct again){core, id};
-	core_later(core, records_read_again, again);
+	records_queue(context, work_wait);
+}
+
+void code_read_records(struct code_context *context)
+{
+	records_queue(context, work_run);
 }

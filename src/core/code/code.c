@@ -33,6 +33,7 @@ struct code_context *code_context_new(struct sandbox *sandbox, struct context_ro
 	life->context = context;
 	life->main = code_main_watcher;
 	life->control = code_control_watcher;
+	life->reading.run = code_on_turn_to_read;
 	list_init(&life->main.link);
 	list_init(&life->control.link);
 	life->outgoing = BUFFER(3 * CODE_SOURCE_MAX + 256);
@@ -43,6 +44,7 @@ struct code_context *code_context_new(struct sandbox *sandbox, struct context_ro
 void code_context_free(struct code_context *context)
 {
 	list_remove(&context->link);
+	work_cancel(&context->life->reading);
 	for (size_t i = 0; i < CODE_CELLS_KEPT; i++)
 		code_cell_clear(&context->cells[i]);
 	buffer_done(&context->life->outgoing);

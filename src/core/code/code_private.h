@@ -8,6 +8,7 @@
  *   records.c       the bytes of both directions */
 #pragma once
 
+#include "base/work.h"
 #include "core/code/code.h"
 #include "core/core_private.h"
 
@@ -41,6 +42,8 @@ struct code_life {
 	bool resumed; /* of an earlier daemon's; what its last cell came to is not read yet */
 	bool plain;   /* bash for one piece of code: no driver, no control channel */
 	uint64_t control_at;
+	uint64_t control_end; /* once `finished`: what is to be read of it */
+	struct work reading;
 	struct buffer outgoing; /* for the driver's standard input */
 	size_t sent;            /* of it */
 	bool showing;           /* code_settle() is asked for the results that are whole */
@@ -49,7 +52,7 @@ struct code_life {
 	uint32_t interrupts;  /* how often the running cell was */
 	int64_t interrupt_at; /* when the next follows; 0 = none */
 	int64_t held_at;      /* the sandbox is paused since; 0 = it runs */
-	bool finished;        /* its interpreter has ended and that was dealt with */
+	bool finished;        /* its interpreter has ended; when its records are read, it ends */
 	int64_t ready_until;  /* CLOCK_BOOTTIME, while `created` waits for `ready` */
 	void (*created)(void *data, struct code_context *context, const struct error *error);
 	void *created_data;
@@ -82,6 +85,8 @@ void code_feed(struct code_context *context);
 const char *code_cell_verb(uint32_t language);
 /* Why the interpreter ended, for people. */
 void code_end_reason(const struct exec *exec, char *text, size_t room);
+/* All that it said was read. */
+void code_interpreter_ended(struct code_context *context);
 /* It ended before it was ready: LANGUAGE_UNAVAILABLE or why. Calls `created`. */
 void code_start_failed(struct code_context *context, struct exec *exec);
 
@@ -90,8 +95,10 @@ struct code_cell *code_cell_of(struct code_context *context, uint64_t number);
 void code_cell_clear(struct code_cell *cell);
 /* Of an earlier daemon's interpreter: what it said first, if it has said it. */
 void code_ready_again(struct code_context *context, struct exec *control);
-/* Reads what the driver has said since. */
+/* Reads what the driver has said since, in pieces of the sandboxes' share of the loop. `context`
+ * may be gone after that. */
 void code_read_records(struct code_context *context);
+void code_on_turn_to_read(struct work *work);
 void code_next(struct code_context *context);
 void code_interrupt(struct code_context *context);
 /* Something about the running cell has changed: who follows it is told. */

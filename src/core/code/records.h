@@ -13,7 +13,8 @@
  *     end CELL CODE drained|- 0     `drained`: what the cell printed has left the pipes
  * A request is one line on standard input; code is percent-encoded, so that a line that was cut off
  * when a daemon died never swallows the next:
- *     open PID                  the process whose standard output is the control channel
+ *     open PID [BYTES]          the process whose standard output is the control channel; BYTES
+ *                               where the results of a cell may be less than CODE_RESULT_BYTES_MAX
  *     cell NUMBER BYTES CODE    a number that is not above the last one is ignored
  *
  * The user's code runs in the same process and can write what it likes here. Nothing in this file

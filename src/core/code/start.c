@@ -15,9 +15,12 @@
 #include "core/exec/foreground.h"
 #include "core/account/access.h"
 
-/* The control channel is lossless: it never holds more than one cell's results unread. */
+/* The control channel is lossless. Its ring has room for the results of one cell, which are read
+ * from it when the cell has ended. Where the ring is made smaller (exec_logs_fit()), the driver is
+ * told how much that may be. A third is left for errors, for the heads of records, and for what is
+ * read but not acknowledged (exec_acknowledge()). */
 #define CONTROL_HEAD (64 * KIB)
-#define CONTROL_TAIL (24 * MIB)
+#define CONTROL_TAIL ((uint64_t)CODE_RESULT_BYTES_MAX / 2 * 3)
 #define ARGUMENTS_MAX 3
 #define STDERR_SHOWN 300
 #define TITLE_LINE_MAX 160
@@ -30,6 +33,7 @@ struct language {
 	const char *driver;
 	const char *argv[ARGUMENTS_MAX]; /* with CAISSON_DRIVER in the environment */
 	const char *open, *cell;         /* the verbs of its requests */
+	bool results;                    /* its cells have some */
 	bool plain_once; /* one piece of code needs no driver: it comes on standard input */
 };
 
@@ -42,7 +46,8 @@ static const struct language languages[] = {
 			      "import os; exec(compile(os.environ.pop('CAISSON_DRIVER'), "
 			      "'<caisson>', 'exec'))"},
 		     .open = "open",
-		     .cell = "cell"},
+		     .cell = "cell",
+		     .results = true},
     [CODE_NODE] = {.name = "node",
 		   .program = "node",
 		   .aliases = ",js,javascript,nodejs,",
@@ -51,7 +56,8 @@ static const struct language languages[] = {
 			    "exec 3<&0 </dev/null; CAISSON_REQUESTS=3 exec node -e "
 			    "'eval(process.env.CAISSON_DRIVER)'"},
 		   .open = "open",
-		   .cell = "cell"},
+		   .cell = "cell",
+		   .results = true},
     [CODE_BASH] = {.name = "bash",
 		   .program = "bash",
 		   .aliases = ",sh,shell,",
@@ -104,6 +110,7 @@ const char *code_cell_verb(uint32_t language)
 static int start_control(struct code_context *context, struct error *error)
 {
 	static const char *const argv[] = {"cat"};
+	bool results = language_of(context->row.language)->results;
 	struct exec_spec spec = {
 	    .argv = argv,
 	    .argc = 1,
@@ -111,7 +118,7 @@ static int start_control(struct code_context *context, struct error *error)
 	    .cwd = "/",
 	    .flags = EXEC_STDIN | EXEC_LOSSLESS,
 	    .head = CONTROL_HEAD,
-	    .tail = CONTROL_TAIL,
+	    .tail = results ? CONTROL_TAIL : CODE_CHANNEL_LEAST,
 	    .principal = code_principal(context),
 	    .context = &context->row.id,
 	};
@@ -251,10 +258,14 @@ static void open_control(struct code_context *context)
 	if (life->opened || !control || control->pid == 0 || !exec ||
 	    exec->row.state != EXEC_RUNNING)
 		return;
+	const struct language *language = language_of(context->row.language);
+	char most[24] = "";
+	if (language->results && control->row.tail < CONTROL_TAIL)
+		snprintf(most, sizeof(most), " %llu",
+			 (unsigned long long)(control->row.tail / 3 * 2));
 	/* Before anything that waits already. */
 	DONE_BUFFER struct buffer line = BUFFER(64 + 3 * CODE_SOURCE_MAX + 256);
-	if (buffer_printf(&line, "%s %u\n", language_of(context->row.language)->open,
-			  control->pid) < 0 ||
+	if (buffer_printf(&line, "%s %u%s\n", language->open, control->pid, most) < 0 ||
 	    (life->outgoing.size > 0 &&
 	     buffer_append(&line, life->outgoing.data, life->outgoing.size) < 0))
 		abort(); /* its maximum was made for it */
@@ -307,18 +318,11 @@ static bool failed_to_start(const struct code_context *context, const struct exe
 	       (!context->life->plain && exec->row.end == EXEC_END_EXITED);
 }
 
-static void main_settled(struct code_context *context)
+void code_interpreter_ended(struct code_context *context)
 {
 	struct exec *exec = context->life->main.exec;
 	char reason[256];
-	/* It may have been restarted meanwhile. */
-	if (!exec || !exec_ended(exec) || context->life->finished)
-		return;
-	context->life->finished = true;
-	struct id id = context->row.id;
-	struct core *core = context->sandbox->core;
-	code_read_records(context);
-	if (code_context_by_id(core, &id) != context || !context->life->main.exec)
+	if (!exec)
 		return;
 	if (!context->life->ready && failed_to_start(context, exec)) {
 		code_start_failed(context, exec);
@@ -326,6 +330,24 @@ static void main_settled(struct code_context *context)
 	}
 	code_end_reason(exec, reason, sizeof(reason));
 	code_context_ended(context, reason);
+}
+
+static void main_settled(struct code_context *context)
+{
+	struct code_life *life = context->life;
+	struct exec *exec = life->main.exec, *control = life->control.exec;
+	/* It may have been restarted meanwhile. */
+	if (!exec || !exec_ended(exec) || life->finished)
+		return;
+	life->finished = true;
+	if (!control) {
+		code_interpreter_ended(context);
+		return;
+	}
+	/* What others write there from now on is not waited for. */
+	exec_logs_refresh(control);
+	life->control_end = exec_total(control, EXEC_STDOUT);
+	code_read_records(context);
 }
 
 static void main_changed(struct exec_watcher *watcher, struct exec *exec)

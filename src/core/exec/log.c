@@ -192,6 +192,18 @@ static int stream_count(const struct exec_row *row)
 	return row->flags & EXEC_TTY ? 1 : 2;
 }
 
+/* The control channel of a code context (core/code/start.c). */
+static bool exec_is_channel(const struct exec_row *row)
+{
+	return id_is_set(&row->context) && row->flags & EXEC_LOSSLESS;
+}
+
+/* Nobody reads what is written to a channel's standard error. */
+static uint64_t stream_tail(const struct exec_row *row, int stream)
+{
+	return stream == 1 && exec_is_channel(row) ? MIN(row->tail, CODE_CHANNEL_LEAST) : row->tail;
+}
+
 int exec_logs_create(struct exec *exec, struct error *error)
 {
 	int logs_fd = exec->sandbox->core->private->logs_fd, result = 0;
@@ -204,7 +216,8 @@ int exec_logs_create(struct exec *exec, struct error *error)
 		int fd = spare_take(exec->sandbox->core, path);
 		if (fd < 0)
 			fd = openat(logs_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		result = fd < 0 ? -errno : output_log_format(fd, exec->row.head, exec->row.tail);
+		result = fd < 0 ? -errno
+				: output_log_format(fd, exec->row.head, stream_tail(&exec->row, i));
 		exec->logs[i].fd = fd;
 		if (result == 0)
 			result = output_log_open(fd, &exec->logs[i]);
@@ -235,8 +248,10 @@ int exec_logs_open(struct exec *exec)
 			return -errno;
 		}
 		int result = output_log_open(fd, log);
-		/* The sizes that we made it with: the header is the guest's to write. */
-		if (result == 0 && (log->head != exec->row.head || log->tail != exec->row.tail))
+		/* As we (or earlier daemons) made it: the header is the guest's to write. */
+		if (result == 0 &&
+		    (log->head != exec->row.head ||
+		     (log->tail != stream_tail(&exec->row, i) && log->tail != exec->row.tail)))
 			result = -EBADMSG;
 		log->fd = result == 0 ? TAKE_FD(fd) : -1;
 		if (result < 0)
@@ -402,27 +417,28 @@ uint64_t exec_logs_size(const struct exec_row *row)
 	uint64_t most = row->head + row->tail;
 	if (most == 0)
 		return 0; /* removed */
-	return MIN(row->out_total, most) + MIN(row->err_total, most) +
+	return MIN(row->out_total, most) + MIN(row->err_total, row->head + stream_tail(row, 1)) +
 	       (uint64_t)stream_count(row) * OUTPUT_LOG_HEADER;
 }
 
 /* --- how much is kept --- */
 
-/* What running execs may come to have, and what they have. An ended one that has processes left may
- * go on too. */
-static void logs_live_bytes(const struct sandbox *sandbox, uint64_t *ret_promised,
+/* What running execs may come to have (channels, or all others), and what all of them have. An
+ * ended one that has processes left may go on too. */
+static void logs_live_bytes(const struct sandbox *sandbox, bool channels, uint64_t *ret_promised,
 			    uint64_t *ret_used)
 {
 	*ret_promised = *ret_used = 0;
 	list_each (&sandbox->execs, node) {
 		const struct exec *exec = list_entry(node, struct exec, link);
 		const struct exec_row *row = &exec->row;
-		uint64_t streams = (uint64_t)stream_count(row);
 		if (!exec_ended(exec))
 			*ret_used += exec_logs_size(row);
 		if ((!exec_ended(exec) || row->left_running > 0) &&
-		    !(id_is_set(&row->context) && row->flags & EXEC_LOSSLESS))
-			*ret_promised += streams * (row->head + row->tail + OUTPUT_LOG_HEADER);
+		    exec_is_channel(row) == channels)
+			for (int i = 0; i < stream_count(row); i++)
+				*ret_promised +=
+				    row->head + stream_tail(row, i) + OUTPUT_LOG_HEADER;
 	}
 }
 
@@ -432,7 +448,7 @@ int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec, s
 	const struct config *config = &sandbox->core->config;
 	row->head = spec->head ? spec->head : config->output_head;
 	row->tail = spec->tail ? spec->tail : config->output_tail;
-	bool asked = spec->head || spec->tail;
+	bool channel = exec_is_channel(row), asked = !channel && (spec->head || spec->tail);
 	/* Who asks for one of them has said nothing about the other. */
 	if (asked && !spec->tail)
 		row->tail = MIN(row->tail, config->output_max - MIN(row->head, config->output_max));
@@ -447,13 +463,15 @@ int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec, s
 				 (unsigned long long)config->output_max);
 	if (row->head + row->tail == 0)
 		row->head = OUTPUT_HEAD_DEFAULT;
-	/* Half of what is left, so that there is always something for the next one. The channel of
-	 * a code context must hold a whole record: it has what it asks for, beside the others. */
-	if (config->log_bytes_max > 0 && !(spec->context && spec->flags & EXEC_LOSSLESS)) {
+	/* Half of what is left, so that there is always something for the next one. A half of
+	 * all is for channels: however much commands are promised, code can show its results. */
+	if (config->log_bytes_max > 0) {
 		uint64_t promised, used, wanted = row->head + row->tail;
-		logs_live_bytes(sandbox, &promised, &used);
-		uint64_t left = config->log_bytes_max - MIN(config->log_bytes_max, promised);
-		uint64_t each = MAX(left / 2 / (uint64_t)stream_count(row), OUTPUT_LEAST);
+		uint64_t part = config->log_bytes_max / 2;
+		logs_live_bytes(sandbox, channel, &promised, &used);
+		uint64_t left = part - MIN(part, promised);
+		uint64_t each = channel ? MAX(left / 2, CODE_CHANNEL_LEAST)
+					: MAX(left / 2 / (uint64_t)stream_count(row), OUTPUT_LEAST);
 		if (wanted > each) {
 			row->head = row->head * each / wanted;
 			row->tail = each - row->head;
@@ -560,7 +578,7 @@ void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row)
 	struct sandbox_life *life = sandbox->life;
 	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
 	life->log_bytes += exec_logs_size(row);
-	logs_live_bytes(sandbox, &promised, &used);
+	logs_live_bytes(sandbox, false, &promised, &used);
 	if ((maximum > 0 && life->log_bytes + used > maximum) || life->exec_rows > EXEC_ROWS_MAX)
 		logs_remove_excess(sandbox, used);
 }
@@ -574,7 +592,7 @@ void exec_logs_grown(struct sandbox *sandbox)
 	if (maximum == 0 || life->log_bytes == 0 || now - life->log_bytes_seen_at < GROWN_PAUSE)
 		return;
 	life->log_bytes_seen_at = now;
-	logs_live_bytes(sandbox, &promised, &used);
+	logs_live_bytes(sandbox, false, &promised, &used);
 	uint64_t all = life->log_bytes + used;
 	/* Not at every line: what could not be removed a moment ago cannot be now. */
 	if (all > maximum && all > life->log_bytes_pruned + maximum / 16)
