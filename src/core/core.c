@@ -298,6 +298,8 @@ static void on_hello(void *data, const struct spawn_message *reply, const struct
 	}
 	if (!error) {
 		core->programs_hash = reply->hello.programs;
+		memcpy(core->rootfs_digest, reply->hello.rootfs_digest,
+		       sizeof(core->rootfs_digest));
 		core_ask_next_probe(core);
 	} else if (error->kind != ERROR_SPAWNER_GONE) {
 		core_start_failed(core, error);

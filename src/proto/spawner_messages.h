@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/resources.h"
 
-#define SPAWNER_PROTOCOL_VERSION 5
+#define SPAWNER_PROTOCOL_VERSION 6
 
 /* The descriptors that the spawner gives to the daemon. */
 #define DAEMON_SPAWNER_FD 3     /* SOCK_SEQPACKET to the spawner */
@@ -188,8 +188,10 @@ struct spawn_message {
 	union {
 		struct {
 			uint32_t version;
-			uint64_t programs;  /* reply: hash of what makes new sandboxes, and of their
-					       init */
+			uint64_t programs; /* reply: hash of what makes new sandboxes, and of their
+					      init */
+			/* reply: the layers that boots of ROOTFS_HOST get; "": there are none */
+			char rootfs_digest[ROOTFS_DIGEST_TEXT];
 		} hello;                    /* HELLO and its reply */
 		struct spawn_create create; /* CREATE, START */
 		struct limits limits;       /* LIMITS */

@@ -63,6 +63,8 @@ static void boot(struct fake_host *host, const struct spawn_message *message,
 	reply->created.phases[0] = (struct spawn_phase){"namespaces", 11};
 	reply->created.phases[1] = (struct spawn_phase){"mounts", 22};
 	reply->created.limit_reasons[LIMIT_DISK] = LIMIT_NO_DISK_MECHANISM;
+	(void)!text_copy(reply->created.rootfs_digest, sizeof(reply->created.rootfs_digest),
+			 host->rootfs_digest);
 }
 
 static void list(struct fake_host *host)
@@ -117,6 +119,8 @@ static void serve(struct fake_host *host, const struct spawn_message *message)
 	} else if (message->type == SPAWN_HELLO) {
 		reply.hello.version = SPAWNER_PROTOCOL_VERSION;
 		reply.hello.programs = host->programs_hash;
+		(void)!text_copy(reply.hello.rootfs_digest, sizeof(reply.hello.rootfs_digest),
+				 host->rootfs_digest);
 	} else if (message->type == SPAWN_PROBE) {
 		reply.probe.tier = message->tier;
 		reply.probe.available =
@@ -183,6 +187,7 @@ struct fake_host *fake_host_new(void)
 	if (!host->loop || uv_loop_init(host->loop) < 0)
 		abort();
 	host->namespace_available = true;
+	(void)!text_copy(host->rootfs_digest, sizeof(host->rootfs_digest), "a digest");
 	host->daemon_fd = host->spawner_fd = -1;
 	char base[40];
 	snprintf(base, sizeof(base), "/tmp/caisson-core-%d-%d", (int)getpid(), count++);

@@ -76,9 +76,10 @@ struct fake_host {
 	struct spawn_message held[FAKE_INITS_MAX];
 	unsigned held_count;
 	uint64_t oom_kills;
-	uint64_t programs_hash;        /* as HELLO has it */
-	struct limits limits;          /* of all that it lists; 0: it does not know */
-	bool refuse_next, silent_next; /* of the next init */
+	uint64_t programs_hash;                 /* as HELLO has it */
+	char rootfs_digest[ROOTFS_DIGEST_TEXT]; /* the same; of every boot */
+	struct limits limits;                   /* of all that it lists; 0: it does not know */
+	bool refuse_next, silent_next;          /* of the next init */
 	unsigned mount_fds;
 	/* What core said. */
 	bool ready, lost, failed;

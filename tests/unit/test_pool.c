@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/clock_advance.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "core/core_private.h"
 #include "core/pool/pool_private.h"
 #include "fake_host.h"
@@ -359,6 +360,15 @@ TEST(not_kept_with_another_init)
 	struct fake_host *host = filled();
 	fake_stop(host);
 	host->programs_hash++;
+	check_not_kept(host);
+}
+
+/* A file of /etc that every sandbox has a copy of has changed while nothing ran. */
+TEST(not_kept_with_other_layers)
+{
+	struct fake_host *host = filled();
+	fake_stop(host);
+	(void)!text_copy(host->rootfs_digest, sizeof(host->rootfs_digest), "another digest");
 	check_not_kept(host);
 }
 

@@ -281,6 +281,15 @@ int pool_load(struct core *core, struct error *error)
 	return store_pool_each(core->store, pool_load_row, core, error);
 }
 
+/* An earlier daemon's member: was it made of what boots get today? */
+static bool pooled_is_current(const struct pooled *pooled)
+{
+	const struct pool_row *row = &pooled->row;
+	return template_find(row->template) &&
+	       row->stamp == pool_stamp(pooled->core, row->template) &&
+	       strcmp(row->rootfs_digest, pooled->core->rootfs_digest) == 0;
+}
+
 bool pool_adopt(struct core *core, const struct id *id, const struct spawn_listed *listed)
 {
 	struct pooled *pooled = pooled_find(core, id);
@@ -288,8 +297,7 @@ bool pool_adopt(struct core *core, const struct id *id, const struct spawn_liste
 		return false;
 	pooled->listed = true;
 	if (pooled->row.ready && listed->running && !listed->frozen && core->config.pool_size > 0 &&
-	    template_find(pooled->row.template) &&
-	    pooled->row.stamp == pool_stamp(core, pooled->row.template))
+	    pooled_is_current(pooled))
 		pooled_connect(pooled);
 	else
 		pooled_destroy(pooled);
