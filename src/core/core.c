@@ -258,11 +258,6 @@ static void on_probed(void *data, const struct spawn_message *reply, const struc
 		*probe = reply->probe;
 		probe->missing[sizeof(probe->missing) - 1] = '\0';
 	}
-	/* A tier that is not proven yet uses the same cgroups and disk. */
-	for (int kind = 0; probe->by_name && kind < LIMIT_COUNT; kind++)
-		if (probe->limit_reasons[kind] == LIMIT_ENFORCED)
-			probe->limit_reasons[kind] =
-			    core->probes[TIER_NAMESPACE].limit_reasons[kind];
 	core_ask_next_probe(core);
 }
 

@@ -176,7 +176,9 @@ struct spawn_probe {
 	uint32_t limit_reasons[LIMIT_COUNT];
 	/* 1: available by its name; `auto` does not choose it, and `missing` says why. */
 	uint32_t by_name;
-	char missing[256]; /* for people: what is missing, or "" */
+	uint64_t memory_min;  /* the smallest limit that it can run with */
+	uint64_t memory_idle; /* a generous estimate of what an idle sandbox costs the host */
+	char missing[256];    /* for people: what is missing, or "" */
 };
 
 struct spawn_message {

@@ -123,8 +123,12 @@ static void serve(struct fake_host *host, const struct spawn_message *message)
 				 host->rootfs_digest);
 	} else if (message->type == SPAWN_PROBE) {
 		reply.probe.tier = message->tier;
+		bool second = message->tier == TIER_GVISOR && host->second_memory_min > 0;
 		reply.probe.available =
-		    message->tier == TIER_NAMESPACE && host->namespace_available;
+		    second || (message->tier == TIER_NAMESPACE && host->namespace_available);
+		reply.probe.by_name = second;
+		reply.probe.memory_min = second ? host->second_memory_min : 0;
+		reply.probe.memory_idle = MIB;
 		(void)!text_copy(reply.probe.missing, sizeof(reply.probe.missing),
 				 reply.probe.available ? "" : "a flux capacitor");
 	} else if (message->type == SPAWN_LIST) {

@@ -70,7 +70,8 @@ struct fake_host {
 	unsigned requests[32]; /* how many of each spawn_type */
 	/* How the spawner behaves. */
 	bool namespace_available;
-	uint32_t fail_type; /* this request fails ... */
+	uint64_t second_memory_min; /* a tier, by name only, that needs so much; 0: there is none */
+	uint32_t fail_type;         /* this request fails ... */
 	enum error_kind fail_kind;
 	uint32_t hold_type; /* this request is not answered until fake_release() */
 	struct spawn_message held[FAKE_INITS_MAX];
