@@ -217,7 +217,7 @@ class Gvisor(DaemonTest):
     def test_what_it_cannot_do_is_said(self):
         self.refused(501, "feature.unsupported", self.api.create, isolation="gvisor", nested_userns=True)
         error = self.refused(422, "limit.exceeded", self.api.create, isolation="gvisor", memory_mb=64)
-        self.assertIn("`gvisor` needs at least 128", error.message)
+        self.assertIn("`gvisor` needs at least 128", error.body["error"])
         code, _, error = self.daemon.cli("run", "--isolation", "gvisor", "-v", "/usr/share/doc:/doc:ro", "--", "true")
         self.assertNotEqual(code, 0)
         self.assertIn("folders", error)
