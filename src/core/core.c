@@ -124,6 +124,8 @@ static void on_counted(void *data, const struct id *id, const struct spawn_count
 	struct sandbox *sandbox = sandbox_by_id(data, id);
 	if (sandbox)
 		counters_take(sandbox, counters);
+	else
+		pool_counted(data, id, counters);
 }
 
 static void on_listed(void *data, const struct id *id, const struct spawn_listed *listed)

@@ -86,6 +86,25 @@ static void list(struct fake_host *host)
 	}
 }
 
+static struct spawn_counters counters_of(const struct fake_host *host)
+{
+	return (struct spawn_counters){.oom_kills = host->oom_kills,
+				       .cpu_ns = host->cpu_ns,
+				       .known[KNOWN_CPU] = host->cpu_ns > 0,
+				       .memory = 4096};
+}
+
+static void count_all(struct fake_host *host)
+{
+	for (size_t i = 0; i < FAKE_INITS_MAX; i++) {
+		struct spawn_message counted = {.type = SPAWN_COUNTED,
+						.sandbox = host->inits[i].id,
+						.counters = counters_of(host)};
+		if (host->inits[i].used && host->inits[i].running)
+			send_message(host, &counted);
+	}
+}
+
 static void serve_sandbox(struct fake_host *host, const struct spawn_message *message,
 			  struct spawn_message *reply)
 {
@@ -105,8 +124,7 @@ static void serve_sandbox(struct fake_host *host, const struct spawn_message *me
 	if (message->type == SPAWN_FREEZE || message->type == SPAWN_THAW)
 		init->frozen = message->type == SPAWN_FREEZE;
 	if (message->type == SPAWN_COUNTERS)
-		reply->counters =
-		    (struct spawn_counters){.oom_kills = host->oom_kills, .memory = 4096};
+		reply->counters = counters_of(host);
 }
 
 static void serve(struct fake_host *host, const struct spawn_message *message)
@@ -131,6 +149,8 @@ static void serve(struct fake_host *host, const struct spawn_message *message)
 		reply.probe.memory_idle = MIB;
 		(void)!text_copy(reply.probe.missing, sizeof(reply.probe.missing),
 				 reply.probe.available ? "" : "a flux capacitor");
+	} else if (message->type == SPAWN_COUNTERS && !id_is_set(&message->sandbox)) {
+		count_all(host);
 	} else if (message->type == SPAWN_LIST) {
 		list(host);
 	} else {

@@ -76,7 +76,7 @@ struct fake_host {
 	uint32_t hold_type; /* this request is not answered until fake_release() */
 	struct spawn_message held[FAKE_INITS_MAX];
 	unsigned held_count;
-	uint64_t oom_kills;
+	uint64_t oom_kills, cpu_ns;             /* as COUNTERS has them, of all */
 	uint64_t programs_hash;                 /* as HELLO has it */
 	char rootfs_digest[ROOTFS_DIGEST_TEXT]; /* the same; of every boot */
 	struct limits limits;                   /* of all that it lists; 0: it does not know */

@@ -29,6 +29,13 @@ bool pool_ended(struct core *core, const struct id *id)
 	return true;
 }
 
+void pool_counted(struct core *core, const struct id *id, const struct spawn_counters *counters)
+{
+	struct pooled *pooled = pooled_find(core, id);
+	if (pooled && counters->known[KNOWN_CPU])
+		pooled->row.cpu_ns = counters->cpu_ns;
+}
+
 /* ---- How many there are. */
 
 /* A create is under way or a member is being made: its end continues the refill. */
@@ -249,11 +256,14 @@ void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row)
 		row->limits.files = MIN(row->limits.files, cap);
 }
 
-int pool_forget_row(struct pooled *pooled, struct error *error)
+int pool_write_given(struct pooled *pooled, const struct sandbox_row *row, struct error *error)
 {
-	int deleted = store_pool_delete(pooled->core->store, &pooled->row.id, error);
-	if (deleted != 0)
-		return MIN(deleted, 0);
+	struct store *store = pooled->core->store;
+	int deleted = store_pool_delete(store, &pooled->row.id, error);
+	if (deleted > 0)
+		return meter_write_first(store, row, pooled->row.cpu_ns, error);
+	if (deleted < 0)
+		return -1;
 	pooled->lost = true;
 	return error_set(error, ERROR_BUSY, "another daemon is still ending: try again");
 }
