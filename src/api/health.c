@@ -78,7 +78,7 @@ static void version_get(struct call *call)
 	put_uint(&writer, "init_protocol", INIT_PROTOCOL_VERSION);
 	put_text(&writer, "url", call->edge->url[0] ? call->edge->url : NULL);
 	put_array(&writer, "isolation");
-	for (int tier = TIER_NAMESPACE; tier < TIER_COUNT; tier++)
+	for (int tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++)
 		put_tier(&writer, &core->probes[tier], (enum tier)tier);
 	put_array_end(&writer);
 	put_object_end(&writer);

@@ -124,6 +124,8 @@ static void on_counted(void *data, const struct id *id, const struct spawn_count
 	struct sandbox *sandbox = sandbox_by_id(data, id);
 	if (sandbox)
 		counters_take(sandbox, counters);
+	else
+		pool_counted(data, id, counters);
 }
 
 static void on_listed(void *data, const struct id *id, const struct spawn_listed *listed)
@@ -258,11 +260,6 @@ static void on_probed(void *data, const struct spawn_message *reply, const struc
 		*probe = reply->probe;
 		probe->missing[sizeof(probe->missing) - 1] = '\0';
 	}
-	/* A tier that is not proven yet uses the same cgroups and disk. */
-	for (int kind = 0; probe->by_name && kind < LIMIT_COUNT; kind++)
-		if (probe->limit_reasons[kind] == LIMIT_ENFORCED)
-			probe->limit_reasons[kind] =
-			    core->probes[TIER_NAMESPACE].limit_reasons[kind];
 	core_ask_next_probe(core);
 }
 
@@ -298,6 +295,8 @@ static void on_hello(void *data, const struct spawn_message *reply, const struct
 	}
 	if (!error) {
 		core->programs_hash = reply->hello.programs;
+		memcpy(core->rootfs_digest, reply->hello.rootfs_digest,
+		       sizeof(core->rootfs_digest));
 		core_ask_next_probe(core);
 	} else if (error->kind != ERROR_SPAWNER_GONE) {
 		core_start_failed(core, error);

@@ -71,9 +71,10 @@ struct core {
 	uint32_t sandbox_count;
 	uint64_t next_exec_key;
 	struct spawn_probe probes[TIER_COUNT];
-	uint64_t programs_hash;       /* of the init that boots get and of the spawner's program */
-	struct core_private *private; /* core_private.h */
-	struct work_queue *work;      /* the loop's; made when it is first used */
+	uint64_t programs_hash; /* of the init that boots get and of the spawner's program */
+	char rootfs_digest[ROOTFS_DIGEST_TEXT]; /* of the layers that boots get */
+	struct core_private *private;           /* core_private.h */
+	struct work_queue *work;                /* the loop's; made when it is first used */
 };
 
 /* Connects the pieces and reconciles rows with what the spawner says exists; `ready` is called when

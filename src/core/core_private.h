@@ -244,7 +244,7 @@ NODISCARD int spec_check(struct core *core, const struct principal *principal,
 			 struct error *error);
 
 /* Of a change: checks only what is asked for (not 0). */
-NODISCARD int limits_check_change(const struct config *config, const struct limits *asked,
+NODISCARD int limits_check_change(const struct sandbox *sandbox, const struct limits *asked,
 				  struct error *error);
 NODISCARD int timeout_check(const struct config *config, uint32_t seconds, struct error *error);
 /* 0 (none) where no time-out is allowed. */

@@ -65,9 +65,9 @@ const struct field sandbox_create_fields[] = {
     {"disk_gb", AT(UINT, disk_gb), FIELD_REST_ONLY, 1, SANDBOX_DISK_MAX / GIB, .unit = GIB,
      .rest = "Instead of disk_mb."},
     {"pids", AT(UINT, spec.limits.pids), FIELD_REST_ONLY, SANDBOX_PIDS_MIN, SANDBOX_PIDS_MAX},
-    {"network", AT(TEXT, network), FIELD_WORDS_TOLD | FIELD_REST_ONLY,
-     .words = "off,restricted,open", .rest = "Anything but off is 501."},
-    {"network", AT(TEXT, network), FIELD_WORDS_TOLD | FIELD_MCP_ONLY, .words = "off"},
+    {"network", AT(TEXT, network), FIELD_WORDS_TOLD | FIELD_REST_ONLY, .words = NETWORK_NAMES_KNOWN,
+     .rest = "Anything but " NETWORK_OFF_NAME " is 501."},
+    {"network", AT(TEXT, network), FIELD_WORDS_TOLD | FIELD_MCP_ONLY, .words = NETWORK_NAMES},
     {"timeout_seconds", AT(UINT, spec.timeout_seconds), FIELD_REST_ONLY, 0, SANDBOX_TIMEOUT_MAX,
      .given = OF(spec.timeout_set),
      .rest = "From the creation, absolute; 0 = none. Default: 600; none where an idle time-out or "
@@ -162,14 +162,17 @@ static int check_network(const char *network, bool mcp, enum network *ret, struc
 	if (known == -EOPNOTSUPP && mcp)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "network `%s` is not available here: sandboxes have no network. "
-				 "Leave it out or say `off`, and write what is needed into the "
+				 "Leave it out or say `" NETWORK_OFF_NAME
+				 "`, and write what is needed into the "
 				 "sandbox with write_file",
 				 network);
 	if (known == -EOPNOTSUPP)
 		return error_set(error, ERROR_UNSUPPORTED,
-				 "network `%s` is not available; `off` is", network);
+				 "network `%s` is not available; `" NETWORK_OFF_NAME "` is",
+				 network);
 	if (known < 0)
-		return error_set(error, ERROR_INVALID, "field `network` must be `off`%s",
+		return error_set(error, ERROR_INVALID,
+				 "field `network` must be `" NETWORK_OFF_NAME "`%s",
 				 mcp ? "" : ": sandboxes have no network in this version");
 	return 0;
 }
@@ -220,7 +223,7 @@ static int check_unsupported(const struct sandbox_fields *fields, struct error *
 	     "there are no volumes; `mounts` gives folders of the host, over the Unix socket"},
 	    {"image", "there are no images; GET /v1/templates lists what a sandbox can begin with"},
 	    {"ports", "a sandbox has no network; commands and files are how it is reached"},
-	    {"network_policy", "a sandbox has no network: `network` is `off`"},
+	    {"network_policy", "a sandbox has no network: `network` is `" NETWORK_OFF_NAME "`"},
 	};
 	for (size_t i = 0; i < SANDBOX_UNSUPPORTED; i++) {
 		const json_t *value = fields->unsupported[i];

@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/resources.h"
 
-#define SPAWNER_PROTOCOL_VERSION 5
+#define SPAWNER_PROTOCOL_VERSION 6
 
 /* The descriptors that the spawner gives to the daemon. */
 #define DAEMON_SPAWNER_FD 3     /* SOCK_SEQPACKET to the spawner */
@@ -176,7 +176,9 @@ struct spawn_probe {
 	uint32_t limit_reasons[LIMIT_COUNT];
 	/* 1: available by its name; `auto` does not choose it, and `missing` says why. */
 	uint32_t by_name;
-	char missing[256]; /* for people: what is missing, or "" */
+	uint64_t memory_min;  /* the smallest limit that it can run with */
+	uint64_t memory_idle; /* a generous estimate of what an idle sandbox costs the host */
+	char missing[256];    /* for people: what is missing, or "" */
 };
 
 struct spawn_message {
@@ -188,8 +190,10 @@ struct spawn_message {
 	union {
 		struct {
 			uint32_t version;
-			uint64_t programs;  /* reply: hash of what makes new sandboxes, and of their
-					       init */
+			uint64_t programs; /* reply: hash of what makes new sandboxes, and of their
+					      init */
+			/* reply: the layers that boots of ROOTFS_HOST get; "": there are none */
+			char rootfs_digest[ROOTFS_DIGEST_TEXT];
 		} hello;                    /* HELLO and its reply */
 		struct spawn_create create; /* CREATE, START */
 		struct limits limits;       /* LIMITS */

@@ -31,12 +31,6 @@ enum tier tier_parse(const char *name)
 	return TIER_COUNT;
 }
 
-uint64_t tier_idle_memory(enum tier tier)
-{
-	/* gvisor runs a kernel for each sandbox; a microVM needs pages of its own. */
-	return tier == TIER_NAMESPACE ? 4 * MIB : 64 * MIB;
-}
-
 const char *limit_name(enum limit_kind kind)
 {
 	return (unsigned)kind < LIMIT_COUNT ? limit_names[kind] : "unknown";

@@ -10,8 +10,6 @@ const char *tier_name(enum tier tier);
 /* TIER_COUNT if no tier has that name. */
 enum tier tier_parse(const char *name);
 const char *limit_name(enum limit_kind kind);
-/* A generous estimate of what an idle sandbox costs the host. */
-uint64_t tier_idle_memory(enum tier tier);
 /* For people: why a limit is not enforced; "" if it is. */
 const char *limit_reason_text(enum limit_reason reason);
 

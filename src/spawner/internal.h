@@ -150,6 +150,7 @@ struct spawner {
 	const struct driver *(*driver_of)(enum tier tier);
 	const struct jail *jail; /* host_jail, except in tests */
 	uint64_t programs_hash;  /* of the init of new boots and of this program, by content */
+	char rootfs_digest[ROOTFS_DIGEST_TEXT]; /* of ROOTFS_HOST; "" if it could not be prepared */
 	struct entry entries[UID_BLOCK_SLOTS];
 	struct probe probes[TIER_COUNT];
 	uint64_t boot_turns;

@@ -83,7 +83,7 @@ static int uid_range_claim(struct spawner *spawner, struct error *error)
 /* A template that cannot be prepared is reported when it is used. */
 static int template_prepare(struct spawner *spawner, struct error *error)
 {
-	if (host_rootfs_prepare(&spawner->host, error) < 0)
+	if (host_rootfs_prepare(&spawner->host, spawner->rootfs_digest, error) < 0)
 		log_error("template host: %s", error->message);
 	return 0;
 }

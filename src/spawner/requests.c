@@ -22,6 +22,8 @@ static int request_hello(struct request *request, struct error *error)
 {
 	request->reply->hello.version = SPAWNER_PROTOCOL_VERSION;
 	request->reply->hello.programs = request->spawner->programs_hash;
+	memcpy(request->reply->hello.rootfs_digest, request->spawner->rootfs_digest,
+	       sizeof(request->spawner->rootfs_digest));
 	if (request->message->hello.version != SPAWNER_PROTOCOL_VERSION)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "the spawner speaks version %d: restart `caisson serve`",

@@ -15,7 +15,7 @@ struct pool_row {
 	struct limits limits;
 	uint32_t limit_reasons[LIMIT_COUNT];
 	char rootfs_digest[ROOTFS_DIGEST_TEXT];
-	uint64_t cpu_ns; /* cpu time of its boot */
+	uint64_t cpu_ns; /* what it used until it was ready; in memory, until its last sample */
 };
 void pool_row_done(struct pool_row *row);
 

@@ -24,8 +24,9 @@ struct driver {
 	enum tier tier;
 	const char *name;
 
-	/* Whether this host can run the tier, and which limits are enforced. A tier that `auto`
-	 * may choose is tested with a real sandbox. Called in a worker: may take seconds. */
+	/* Whether this host can run the tier, which limits are enforced, and how much memory it
+	 * needs. A tier that `auto` may choose is tested with a real sandbox. Called in a worker:
+	 * may take seconds. */
 	void (*probe)(const struct host *host, struct spawn_probe *ret_probe);
 	/* Boots until the init listens on guest_socket_path(). Fills guest->init, limit_reasons,
 	 * phases. Called in a worker: may block for ten seconds. On failure guest->init may be

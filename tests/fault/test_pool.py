@@ -188,6 +188,17 @@ class Pool(OwnDaemons):
         self.assertFalse(daemon.pooled() & before)
         self.assertEqual(daemon.client().create()["memory_mb"], 300)
 
+    def test_not_kept_with_other_layers(self):
+        """A spawner makes the layers anew when a file of /etc has changed: members have the old copy of it."""
+        daemon = self.start_daemon(POOLED)
+        self.filled(daemon)
+        before = daemon.pool_ready()
+        daemon.kill()
+        daemon.sql(f"update pool set rootfs_digest = '{'0' * 64}'")
+        daemon.start()
+        wait_until(lambda: len(daemon.pool_ready() - before) >= 2, 30, what="another pool")
+        self.assertFalse(daemon.pooled() & before)
+
     def test_destroyed_with_the_daemon(self):
         daemon = self.start_daemon(POOLED)
         self.filled(daemon)

@@ -12,7 +12,7 @@ ALLOWED = {
     "init": {"base", "proto", "boot"},
     "store": {"base", "proto"},
     "tier": {"base", "proto", "boot"},
-    "core": {"base", "proto", "store", "tier"},
+    "core": {"base", "proto", "store"},
     "http": {"base"},
     "edge": {"base", "core", "http"},
     # REST and MCP stand side by side on the edge.

@@ -1,4 +1,8 @@
-"""The init is in every sandbox: at most 150 KB, and static."""
+"""The init is static, and at most 150,000 bytes: its size in November 2026, 149,768 stripped, rounded up.
+
+Each sandbox runs it, each gVisor sandbox has a copy of its own, and so will each VM. A call that brings another part of the
+C library in cannot be seen in a diff: it fails here. What the init learns may raise the bound, with a reason in the
+commit."""
 import os
 import sys
 
@@ -6,8 +10,9 @@ from gate import TOP, fail
 
 path = os.path.join(TOP, sys.argv[1] if len(sys.argv) > 1 else "build", "caisson-init")
 data = open(path, "rb").read()
-if len(data) > 150_000:
-    fail(f"caisson-init has {len(data)} bytes (at most 150000)")
+SIZE_MAX = 150_000
+if len(data) > SIZE_MAX:
+    fail(f"caisson-init has {len(data)} bytes (at most {SIZE_MAX})")
 # A program interpreter is what a static program does not have.
 if b"/ld-linux" in data or b"/ld-musl" in data:
     fail("caisson-init is not static")

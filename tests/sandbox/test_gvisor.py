@@ -71,6 +71,7 @@ class Gvisor(DaemonTest):
         if not tier["by_name_only"]:
             self.skipTest("this host's gVisor is one that `auto` chooses")
         self.assertIn("by name", tier["missing"])
+        self.assertEqual({limit for limit, what in tier["limits"].items() if not what["enforced"]}, {"pids", *NOT_ENFORCED})
         self.assertEqual(self.api.get("/v1/sandboxes/" + self.sandbox())["isolation"], "namespace")
 
     @column_independent
@@ -215,7 +216,8 @@ class Gvisor(DaemonTest):
 
     def test_what_it_cannot_do_is_said(self):
         self.refused(501, "feature.unsupported", self.api.create, isolation="gvisor", nested_userns=True)
-        self.refused(422, "limit.exceeded", self.api.create, isolation="gvisor", memory_mb=64)
+        error = self.refused(422, "limit.exceeded", self.api.create, isolation="gvisor", memory_mb=64)
+        self.assertIn("`gvisor` needs at least 128", error.body["error"])
         code, _, error = self.daemon.cli("run", "--isolation", "gvisor", "-v", "/usr/share/doc:/doc:ro", "--", "true")
         self.assertNotEqual(code, 0)
         self.assertIn("folders", error)

@@ -63,6 +63,8 @@ static void boot(struct fake_host *host, const struct spawn_message *message,
 	reply->created.phases[0] = (struct spawn_phase){"namespaces", 11};
 	reply->created.phases[1] = (struct spawn_phase){"mounts", 22};
 	reply->created.limit_reasons[LIMIT_DISK] = LIMIT_NO_DISK_MECHANISM;
+	(void)!text_copy(reply->created.rootfs_digest, sizeof(reply->created.rootfs_digest),
+			 host->rootfs_digest);
 }
 
 static void list(struct fake_host *host)
@@ -81,6 +83,25 @@ static void list(struct fake_host *host)
 			       .limits = host->limits},
 		};
 		send_message(host, &listed);
+	}
+}
+
+static struct spawn_counters counters_of(const struct fake_host *host)
+{
+	return (struct spawn_counters){.oom_kills = host->oom_kills,
+				       .cpu_ns = host->cpu_ns,
+				       .known[KNOWN_CPU] = host->cpu_ns > 0,
+				       .memory = 4096};
+}
+
+static void count_all(struct fake_host *host)
+{
+	for (size_t i = 0; i < FAKE_INITS_MAX; i++) {
+		struct spawn_message counted = {.type = SPAWN_COUNTED,
+						.sandbox = host->inits[i].id,
+						.counters = counters_of(host)};
+		if (host->inits[i].used && host->inits[i].running)
+			send_message(host, &counted);
 	}
 }
 
@@ -103,8 +124,7 @@ static void serve_sandbox(struct fake_host *host, const struct spawn_message *me
 	if (message->type == SPAWN_FREEZE || message->type == SPAWN_THAW)
 		init->frozen = message->type == SPAWN_FREEZE;
 	if (message->type == SPAWN_COUNTERS)
-		reply->counters =
-		    (struct spawn_counters){.oom_kills = host->oom_kills, .memory = 4096};
+		reply->counters = counters_of(host);
 }
 
 static void serve(struct fake_host *host, const struct spawn_message *message)
@@ -117,12 +137,20 @@ static void serve(struct fake_host *host, const struct spawn_message *message)
 	} else if (message->type == SPAWN_HELLO) {
 		reply.hello.version = SPAWNER_PROTOCOL_VERSION;
 		reply.hello.programs = host->programs_hash;
+		(void)!text_copy(reply.hello.rootfs_digest, sizeof(reply.hello.rootfs_digest),
+				 host->rootfs_digest);
 	} else if (message->type == SPAWN_PROBE) {
 		reply.probe.tier = message->tier;
+		bool second = message->tier == TIER_GVISOR && host->second_memory_min > 0;
 		reply.probe.available =
-		    message->tier == TIER_NAMESPACE && host->namespace_available;
+		    second || (message->tier == TIER_NAMESPACE && host->namespace_available);
+		reply.probe.by_name = second;
+		reply.probe.memory_min = second ? host->second_memory_min : 0;
+		reply.probe.memory_idle = MIB;
 		(void)!text_copy(reply.probe.missing, sizeof(reply.probe.missing),
 				 reply.probe.available ? "" : "a flux capacitor");
+	} else if (message->type == SPAWN_COUNTERS && !id_is_set(&message->sandbox)) {
+		count_all(host);
 	} else if (message->type == SPAWN_LIST) {
 		list(host);
 	} else {
@@ -183,6 +211,7 @@ struct fake_host *fake_host_new(void)
 	if (!host->loop || uv_loop_init(host->loop) < 0)
 		abort();
 	host->namespace_available = true;
+	(void)!text_copy(host->rootfs_digest, sizeof(host->rootfs_digest), "a digest");
 	host->daemon_fd = host->spawner_fd = -1;
 	char base[40];
 	snprintf(base, sizeof(base), "/tmp/caisson-core-%d-%d", (int)getpid(), count++);

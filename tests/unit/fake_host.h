@@ -70,15 +70,17 @@ struct fake_host {
 	unsigned requests[32]; /* how many of each spawn_type */
 	/* How the spawner behaves. */
 	bool namespace_available;
-	uint32_t fail_type; /* this request fails ... */
+	uint64_t second_memory_min; /* a tier, by name only, that needs so much; 0: there is none */
+	uint32_t fail_type;         /* this request fails ... */
 	enum error_kind fail_kind;
 	uint32_t hold_type; /* this request is not answered until fake_release() */
 	struct spawn_message held[FAKE_INITS_MAX];
 	unsigned held_count;
-	uint64_t oom_kills;
-	uint64_t programs_hash;        /* as HELLO has it */
-	struct limits limits;          /* of all that it lists; 0: it does not know */
-	bool refuse_next, silent_next; /* of the next init */
+	uint64_t oom_kills, cpu_ns;             /* as COUNTERS has them, of all */
+	uint64_t programs_hash;                 /* as HELLO has it */
+	char rootfs_digest[ROOTFS_DIGEST_TEXT]; /* the same; of every boot */
+	struct limits limits;                   /* of all that it lists; 0: it does not know */
+	bool refuse_next, silent_next;          /* of the next init */
 	unsigned mount_fds;
 	/* What core said. */
 	bool ready, lost, failed;

@@ -115,6 +115,53 @@ TEST(limits_of_one_that_is_there)
 	fake_host_free(host);
 }
 
+static int stop(struct fake_host *host, struct sandbox *sandbox)
+{
+	struct outcome outcome = {0};
+	struct error error;
+	CHECK_INT(sandbox_stop(sandbox, &fake_principal, outcome_done, &outcome, &error), 0);
+	CHECK(fake_until(host, &outcome.done));
+	return (int)outcome.error.kind;
+}
+
+/* Also of one that is stopped: its next start would fail. */
+TEST(memory_that_its_tier_needs)
+{
+	struct fake_host *host = fake_host_new();
+	struct outcome outcome = {0};
+	struct error error = {.message = ""};
+	host->second_memory_min = 128 * MIB;
+	fake_start(host);
+	struct sandbox_spec spec = {.tier = TIER_GVISOR, .limits.memory = 64 * MIB};
+	CHECK_INT(
+	    sandbox_create(&host->core, &fake_principal, &spec, outcome_created, &outcome, &error),
+	    -1);
+	CHECK_INT(error.kind, ERROR_LIMIT_EXCEEDED);
+	CHECK_TEXT(error.message, "memory_mb is 64; isolation `gvisor` needs at least 128");
+	spec.limits.memory = 128 * MIB;
+	CHECK_INT(
+	    sandbox_create(&host->core, &fake_principal, &spec, outcome_created, &outcome, &error),
+	    0);
+	CHECK(fake_until(host, &outcome.done) && outcome.sandbox);
+	if (!outcome.sandbox)
+		return;
+	struct sandbox *sandbox = outcome.sandbox;
+	const struct limits less = {.memory = 64 * MIB}, more = {.memory = 200 * MIB};
+	CHECK_INT(change(host, sandbox, &less), ERROR_LIMIT_EXCEEDED);
+	CHECK_INT(stop(host, sandbox), ERROR_NONE);
+	CHECK_INT(change(host, sandbox, &less), ERROR_LIMIT_EXCEEDED);
+	const struct sandbox_change patch = {.limits = less};
+	CHECK_INT(sandbox_change(sandbox, &fake_principal, &patch, outcome_done, &outcome, &error),
+		  -1);
+	CHECK_INT(error.kind, ERROR_LIMIT_EXCEEDED);
+	CHECK_INT(stored(host, sandbox).memory, 128 * MIB);
+	CHECK_INT(change(host, sandbox, &more), ERROR_NONE);
+	CHECK_INT(stored(host, sandbox).memory, 200 * MIB);
+	/* Another tier needs less. */
+	CHECK_INT(change(host, fake_create(host, NULL), &less), ERROR_NONE);
+	fake_host_free(host);
+}
+
 TEST(limits_that_a_crash_has_cut_short)
 {
 	struct fake_host *host = fake_host_new();

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/clock_advance.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "core/core_private.h"
 #include "core/pool/pool_private.h"
 #include "fake_host.h"
@@ -127,6 +128,48 @@ TEST(given_to_who_asks)
 	pool_refill_at(&host->core, clock_boot());
 	CHECK(until_ready(host, SIZE));
 	CHECK_INT(rows(host), SIZE);
+	finish(host);
+}
+
+static void count_all(struct fake_host *host, uint64_t cpu_ns)
+{
+	struct outcome outcome = {0};
+	struct error error;
+	host->cpu_ns = cpu_ns;
+	CHECK_INT(counters_refresh_all(&host->core, outcome_done, &outcome, &error), 0);
+	CHECK(fake_until(host, &outcome.done));
+}
+
+/* What it has used before, its owner does not pay, also when the daemon is killed before it wrote
+ * down anything else. */
+TEST(counted_from_the_hand_out_on)
+{
+	struct fake_host *host = fake_host_new();
+	struct usage_row usage;
+	struct error error;
+	host->config.pool_size = SIZE;
+	host->cpu_ns = 100 * NSEC_PER_MSEC;
+	fake_start(host);
+	CHECK(until_ready(host, SIZE));
+	count_all(host, 300 * NSEC_PER_MSEC);
+	struct sandbox *sandbox = create(host, &(struct sandbox_spec){.name = "counted"});
+	CHECK(sandbox && sandbox->row.boot_origin == ORIGIN_POOL);
+	if (!sandbox)
+		return;
+	const struct id id = sandbox->row.id;
+	CHECK_INT(store_usage_last(host->core.store, &id, &usage, &error), 1);
+	CHECK_INT(usage.cpu_seen_ns, 300 * NSEC_PER_MSEC);
+	CHECK_INT(usage.cpu_ns, 0);
+	/* As after kill -9: core_stop() writes nothing once the next daemon may. */
+	host->core.private->let_go = true;
+	fake_stop(host);
+	fake_start(host);
+	sandbox = sandbox_by_id(&host->core, &id);
+	CHECK(sandbox && sandbox->row.state == SANDBOX_RUNNING);
+	if (!sandbox)
+		return;
+	count_all(host, 340 * NSEC_PER_MSEC);
+	CHECK_INT(sandbox->life->meter.row.cpu_ns, 40 * NSEC_PER_MSEC);
 	finish(host);
 }
 
@@ -359,6 +402,15 @@ TEST(not_kept_with_another_init)
 	struct fake_host *host = filled();
 	fake_stop(host);
 	host->programs_hash++;
+	check_not_kept(host);
+}
+
+/* A file of /etc that every sandbox has a copy of has changed while nothing ran. */
+TEST(not_kept_with_other_layers)
+{
+	struct fake_host *host = filled();
+	fake_stop(host);
+	(void)!text_copy(host->rootfs_digest, sizeof(host->rootfs_digest), "another digest");
 	check_not_kept(host);
 }
 

@@ -185,8 +185,10 @@ TEST(prepare_and_open)
 	struct rootfs rootfs;
 	CHECK_INT(host_rootfs_open(&paths, NULL, &rootfs, &error), -1);
 	CHECK_INT(error.kind, ERROR_TEMPLATE_UNAVAILABLE);
-	CHECK_INT(host_rootfs_prepare(&paths, &error), 0);
+	char prepared[ROOTFS_DIGEST_TEXT];
+	CHECK_INT(host_rootfs_prepare(&paths, prepared, &error), 0);
 	CHECK_INT(host_rootfs_open(&paths, NULL, &rootfs, &error), 0);
+	CHECK_TEXT(prepared, rootfs.digest);
 	CHECK_INT(rootfs.lower_count, 1);
 	CHECK(rootfs.bind_count >= 1 && rootfs.bind_places[0] == PLACE_USR);
 	struct stat status;
@@ -202,10 +204,10 @@ TEST(prepare_and_open)
 	CHECK(mkdirat(made, old, 0755) == 0 && mkdirat(made, half, 0755) == 0);
 	CHECK(mkdirat(made, "run", 0755) == 0 && mkdirat(made, "run/guests", 0755) == 0 &&
 	      mkdirat(made, "run/guests/one", 0755) == 0);
-	CHECK_INT(host_rootfs_prepare(&paths, &error), 0);
+	CHECK_INT(host_rootfs_prepare(&paths, prepared, &error), 0);
 	CHECK(has(old) && !has(half));
 	CHECK(unlinkat(made, "run/guests/one", AT_REMOVEDIR) == 0);
-	CHECK_INT(host_rootfs_prepare(&paths, &error), 0);
+	CHECK_INT(host_rootfs_prepare(&paths, prepared, &error), 0);
 	CHECK(!has(old));
 	done_host();
 }

@@ -170,11 +170,21 @@ TEST(records)
 	again.slot = 4;
 	CHECK_INT(record_read(&host, &again, &error), 0);
 	again.slot = 3;
-	static const char *const bad[] = {"", "caisson-boot 1\n", "caisson-boot 2\npid 42\n",
-					  "caisson-boot 1\npid -1\n", "pid 42\nstart_time 77\n"};
+	static const char *const bad[] = {"", "caisson-boot 1\n", "caisson-boot 1\npid -1\n",
+					  "caisson", "pid 42\nstart_time 77\n"};
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		write_record(directory, bad[i]);
 		CHECK_INT(record_read(&host, &again, &error), 0);
+	}
+	/* Another version's: it cannot be adopted, and the log says why. */
+	static const char *const others[] = {"caisson-boot 2\npid 42\n", "caisson-boot 10\n",
+					     "caisson-boot \npid 42\n"};
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		write_record(directory, others[i]);
+		error = (struct error){.kind = ERROR_NONE};
+		CHECK_INT(record_read(&host, &again, &error), -1);
+		CHECK_INT(error.kind, ERROR_UNSUPPORTED);
+		CHECK(strstr(error.message, "another version of Caisson") != NULL);
 	}
 	CHECK_INT(record_remove(&host, &guest.id, &error), 0);
 	CHECK_INT(record_remove(&host, &guest.id, &error), 0);

@@ -179,6 +179,19 @@ void meter_forget_gap(struct sandbox *sandbox)
 		sandbox->life->meter.counted = clock_boot();
 }
 
+int meter_write_first(struct store *store, const struct sandbox_row *sandbox, uint64_t cpu_seen_ns,
+		      struct error *error)
+{
+	int64_t now = clock_wall();
+	const struct usage_row row = {.sandbox = sandbox->id,
+				      .hour = now / NSEC_PER_HOUR,
+				      .workspace = sandbox->workspace,
+				      .name = sandbox->name,
+				      .counted_wall = now,
+				      .cpu_seen_ns = cpu_seen_ns};
+	return store_usage_put(store, &row, error);
+}
+
 void meter_booted(struct sandbox *sandbox)
 {
 	struct meter *meter = &sandbox->life->meter;

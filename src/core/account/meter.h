@@ -14,8 +14,8 @@
  * that was.
  *
  * A row is written at each change of state, at the end, and with all others in one transaction
- * every interval. The first one comes with the first of these: until then started_wall of the
- * sandbox's own row says from when it counts. */
+ * every interval. The first one comes with the first of these, or with the hand-out of a member of
+ * the pool: until then started_wall of the sandbox's own row says from when it counts. */
 #pragma once
 
 #include "core/core.h"
@@ -48,6 +48,10 @@ void meter_forget_gap(struct sandbox *sandbox);
 void meter_changed(struct sandbox *sandbox, enum sandbox_state from);
 /* sandbox->counters is fresh. */
 void meter_counters(struct sandbox *sandbox);
+/* The row of a sandbox that has run before anybody owned it: what its counter was. Else the next
+ * daemon would count its boot, if this one is killed before it writes a row. */
+NODISCARD int meter_write_first(struct store *store, const struct sandbox_row *sandbox,
+				uint64_t cpu_seen_ns, struct error *error);
 /* A boot: its cgroups are new. */
 void meter_booted(struct sandbox *sandbox);
 /* The last: a row that could not be written is logged. */

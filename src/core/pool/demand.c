@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "core/core_private.h"
 #include "core/pool/pool_private.h"
-#include "proto/tiers.h"
 
 #define MEMORY_SHARE 32 /* the pool may use this part of the available memory */
 #define SLOTS_KEPT 16   /* uid ranges kept for creates */
@@ -135,7 +134,7 @@ void pool_find_wanted(struct core *core, int64_t now)
 	/* The shape of the last create is kept ready without further demand. */
 	for (size_t i = 0; i < POOL_SHAPES_MAX; i++) {
 		struct pool_demand *demand = sorted[i];
-		uint64_t cost = tier_idle_memory((enum tier)demand->shape.tier);
+		uint64_t cost = core->probes[demand->shape.tier].memory_idle;
 		uint32_t wanted = MAX(demand->count, demand->before);
 		if (i == 0)
 			wanted = MAX(wanted, config->pool_size);

@@ -29,6 +29,13 @@ bool pool_ended(struct core *core, const struct id *id)
 	return true;
 }
 
+void pool_counted(struct core *core, const struct id *id, const struct spawn_counters *counters)
+{
+	struct pooled *pooled = pooled_find(core, id);
+	if (pooled && counters->known[KNOWN_CPU])
+		pooled->row.cpu_ns = counters->cpu_ns;
+}
+
 /* ---- How many there are. */
 
 /* A create is under way or a member is being made: its end continues the refill. */
@@ -249,11 +256,14 @@ void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row)
 		row->limits.files = MIN(row->limits.files, cap);
 }
 
-int pool_forget_row(struct pooled *pooled, struct error *error)
+int pool_write_given(struct pooled *pooled, const struct sandbox_row *row, struct error *error)
 {
-	int deleted = store_pool_delete(pooled->core->store, &pooled->row.id, error);
-	if (deleted != 0)
-		return MIN(deleted, 0);
+	struct store *store = pooled->core->store;
+	int deleted = store_pool_delete(store, &pooled->row.id, error);
+	if (deleted > 0)
+		return meter_write_first(store, row, pooled->row.cpu_ns, error);
+	if (deleted < 0)
+		return -1;
 	pooled->lost = true;
 	return error_set(error, ERROR_BUSY, "another daemon is still ending: try again");
 }
@@ -281,6 +291,15 @@ int pool_load(struct core *core, struct error *error)
 	return store_pool_each(core->store, pool_load_row, core, error);
 }
 
+/* An earlier daemon's member: was it made of what boots get today? */
+static bool pooled_is_current(const struct pooled *pooled)
+{
+	const struct pool_row *row = &pooled->row;
+	return template_find(row->template) &&
+	       row->stamp == pool_stamp(pooled->core, row->template) &&
+	       strcmp(row->rootfs_digest, pooled->core->rootfs_digest) == 0;
+}
+
 bool pool_adopt(struct core *core, const struct id *id, const struct spawn_listed *listed)
 {
 	struct pooled *pooled = pooled_find(core, id);
@@ -288,8 +307,7 @@ bool pool_adopt(struct core *core, const struct id *id, const struct spawn_liste
 		return false;
 	pooled->listed = true;
 	if (pooled->row.ready && listed->running && !listed->frozen && core->config.pool_size > 0 &&
-	    template_find(pooled->row.template) &&
-	    pooled->row.stamp == pool_stamp(core, pooled->row.template))
+	    pooled_is_current(pooled))
 		pooled_connect(pooled);
 	else
 		pooled_destroy(pooled);

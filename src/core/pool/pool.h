@@ -30,9 +30,11 @@ void pool_put_back(struct pooled *pooled);
 void pool_give(struct pooled *pooled, struct sandbox *sandbox);
 /* Fills the sandbox's row with the member's id, reasons of limits and digest. */
 void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row);
-/* Deletes the member's row, in the transaction that writes the sandbox's. BUSY if an earlier daemon
- * that has not ended yet gave it away first. */
-NODISCARD int pool_forget_row(struct pooled *pooled, struct error *error);
+/* In the transaction that writes the sandbox's row: deletes the member's, and begins the metering
+ * where the member's counters were at the last sample. BUSY if an earlier daemon that has not ended
+ * yet gave it away first. */
+NODISCARD int pool_write_given(struct pooled *pooled, const struct sandbox_row *row,
+			       struct error *error);
 /* Does the row ask for other cpu or pids than the member has? */
 bool pool_differs(const struct pooled *pooled, const struct sandbox_row *row);
 
@@ -43,6 +45,8 @@ bool pool_adopt(struct core *core, const struct id *id, const struct spawn_liste
 /* Forgets members that were not listed; begins to refill. */
 void pool_start(struct core *core);
 
+/* A sample of its counters; nothing happens if it is no member. */
+void pool_counted(struct core *core, const struct id *id, const struct spawn_counters *counters);
 /* Its processes are gone: true if it was a member. */
 bool pool_ended(struct core *core, const struct id *id);
 /* The configuration has changed: all members are destroyed, and others are made. */

@@ -235,7 +235,7 @@ int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
 	if (prepare_name(sandbox, change, prepared, error) < 0 ||
 	    prepare_pairs(sandbox, principal, change, prepared, error) < 0 ||
 	    prepare_times(&core->config, change, error) < 0 ||
-	    limits_check_change(&core->config, &change->limits, error) < 0) {
+	    limits_check_change(sandbox, &change->limits, error) < 0) {
 		prepared_free(prepared);
 		return -1;
 	}

@@ -167,7 +167,7 @@ static int create_insert(void *data, struct error *error)
 		return -1;
 	int result = create->named ? create->named(create->data, &row->id, error) : 0;
 	if (result == 0 && insertion->pooled)
-		result = pool_forget_row(insertion->pooled, error);
+		result = pool_write_given(insertion->pooled, row, error);
 	if (result == 0)
 		result = store_sandbox_insert(store, row, error);
 	return store_transaction_end(store, result, error);

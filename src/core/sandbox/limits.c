@@ -110,7 +110,7 @@ int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principa
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "disk, inodes and open files of a sandbox cannot be changed after "
 				 "its creation; cpu, memory and pids can");
-	if (limits_check_change(&sandbox->core->config, asked, error) < 0 ||
+	if (limits_check_change(sandbox, asked, error) < 0 ||
 	    limits_check_state(sandbox, error) < 0)
 		return -1;
 	const struct limits limits = limits_changed(&before, asked);
@@ -153,8 +153,8 @@ void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed
 		return; /* the spawner does not know them */
 	holds.cpu_millis = listed->limits.cpu_millis;
 	holds.memory = listed->limits.memory;
-	/* Other tiers do not count pids in the way that was asked for. */
-	if (listed->tier == TIER_NAMESPACE)
+	/* Else the tier does not count pids in the way that was asked for. */
+	if (sandbox->row.limit_reasons[LIMIT_PIDS] == LIMIT_ENFORCED)
 		holds.pids = listed->limits.pids;
 	if (limits_same(&holds, &sandbox->row.limits))
 		return;

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-static const char *const names[] = {[NETWORK_OFF] = "off"};
+static const char *const names[] = {[NETWORK_OFF] = NETWORK_OFF_NAME};
 static const char *const to_come[] = {"restricted", "open"};
 
 const char *network_name(uint32_t network)

@@ -47,10 +47,22 @@ static int quantity_check(const struct quantity *quantity, struct error *error)
 /* The value, or the default for 0. */
 #define OR(value, otherwise) ((value) ? (value) : (otherwise))
 
-static int check_limits(const struct config *config, const struct limits *asked,
+static int check_tier_memory(const struct core *core, uint32_t tier, uint64_t memory,
+			     struct error *error)
+{
+	uint64_t minimum = core->probes[tier].memory_min;
+	if (memory >= minimum)
+		return 0;
+	return error_set(error, ERROR_LIMIT_EXCEEDED,
+			 "memory_mb is %llu; isolation `%s` needs at least %llu",
+			 (unsigned long long)(memory / MIB), tier_name((enum tier)tier),
+			 (unsigned long long)(minimum / MIB));
+}
+
+static int check_limits(const struct core *core, uint32_t tier, const struct limits *asked,
 			struct limits *ret_limits, struct error *error)
 {
-	const struct limits *defaults = &config->defaults, *maximum = &config->maximum;
+	const struct limits *defaults = &core->config.defaults, *maximum = &core->config.maximum;
 	struct limits limits = {
 	    .memory = OR(asked->memory, OR(defaults->memory, SANDBOX_MEMORY_DEFAULT)),
 	    .disk = OR(asked->disk, OR(defaults->disk, SANDBOX_DISK_DEFAULT)),
@@ -81,13 +93,13 @@ static int check_limits(const struct config *config, const struct limits *asked,
 		if (quantity_check(&quantities[i], error) < 0)
 			return -1;
 	*ret_limits = limits;
-	return 0;
+	return check_tier_memory(core, tier, limits.memory, error);
 }
 
-int limits_check_change(const struct config *config, const struct limits *asked,
+int limits_check_change(const struct sandbox *sandbox, const struct limits *asked,
 			struct error *error)
 {
-	const struct limits *maximum = &config->maximum;
+	const struct limits *maximum = &sandbox->core->config.maximum;
 	const struct quantity quantities[] = {
 	    {"cpu", UNIT_CPUS, asked->cpu_millis, SANDBOX_CPU_MILLIS_MIN,
 	     OR(maximum->cpu_millis, SANDBOX_CPU_MILLIS_MAX)},
@@ -99,7 +111,9 @@ int limits_check_change(const struct config *config, const struct limits *asked,
 	for (size_t i = 0; i < ARRAY_SIZE(quantities); i++)
 		if (quantities[i].value != 0 && quantity_check(&quantities[i], error) < 0)
 			return -1;
-	return 0;
+	return asked->memory == 0
+		   ? 0
+		   : check_tier_memory(sandbox->core, sandbox->row.tier, asked->memory, error);
 }
 
 static bool timeout_unlimited(const struct config *config)
@@ -167,8 +181,8 @@ static int check_tier(const struct core *core, enum tier asked, uint32_t *ret_ti
 		if (*ret_tier != TIER_AUTO)
 			return 0;
 		return error_set(error, ERROR_TIER_UNAVAILABLE,
-				 "this host has no isolation tier; `namespace` misses: %s",
-				 core->probes[TIER_NAMESPACE].missing);
+				 "this host has no isolation tier; `%s` misses: %s",
+				 tier_name(TIER_AUTO + 1), core->probes[TIER_AUTO + 1].missing);
 	}
 	if ((unsigned)asked >= TIER_COUNT)
 		return error_set(error, ERROR_INVALID, "there is no such isolation tier");
@@ -310,7 +324,7 @@ int spec_check(struct core *core, const struct principal *principal,
 	if (spec->flags & ~(uint32_t)CREATE_NESTED_USERNS)
 		return error_set(error, ERROR_INVALID, "an unknown flag is set");
 	if (check_tier(core, spec->tier, &row.tier, error) < 0 ||
-	    check_limits(&core->config, &spec->limits, &row.limits, error) < 0 ||
+	    check_limits(core, row.tier, &spec->limits, &row.limits, error) < 0 ||
 	    check_timeouts(&core->config, spec, &row, error) < 0)
 		return -1;
 	if (check_environment(spec, &row, error) < 0 ||

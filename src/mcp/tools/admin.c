@@ -190,7 +190,7 @@ static void get_workspace_usage(struct mcp_request *request, const json_t *argum
 
 static void say_tiers(const struct core *core, struct buffer *to)
 {
-	for (int tier = TIER_NAMESPACE; tier < TIER_COUNT; tier++) {
+	for (int tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
 		const struct spawn_probe *probe = &core->probes[tier];
 		(void)!buffer_printf(to, "isolation %s: %s%s%s\n", tier_name((enum tier)tier),
 				     !probe->available ? "not available"

@@ -54,12 +54,13 @@ static int create_check(struct mcp_request *request, struct create *create, stru
 static void describe(const struct sandbox_row *row, struct buffer *to)
 {
 	const struct limits *limits = &row->limits;
-	(void)!buffer_printf(
-	    to,
-	    "template %s, %g cpu, %llu MiB memory, %llu MiB disk, network off, "
-	    "isolation %s",
-	    row->template, limits->cpu_millis / 1000.0, (unsigned long long)(limits->memory / MIB),
-	    (unsigned long long)(limits->disk / MIB), tier_name((enum tier)row->tier));
+	(void)!buffer_printf(to,
+			     "template %s, %g cpu, %llu MiB memory, %llu MiB disk, network %s, "
+			     "isolation %s",
+			     row->template, limits->cpu_millis / 1000.0,
+			     (unsigned long long)(limits->memory / MIB),
+			     (unsigned long long)(limits->disk / MIB), network_name(row->network),
+			     tier_name((enum tier)row->tier));
 }
 
 static void describe_end(const struct mcp_request *request, const struct sandbox_row *row,
@@ -290,8 +291,9 @@ static void get_sandbox_limits(struct mcp_request *request, const json_t *argume
 	say_limits("default", &config->defaults, config->timeout_seconds, &text);
 	say_limits("maximum", &config->maximum, config->timeout_seconds_max, &text);
 	say_templates(&text);
-	(void)!buffer_printf(&text, "network: off\nregions: local\nlive sandboxes: %u of yours\n",
-			     now.sandboxes);
+	(void)!buffer_printf(
+	    &text, "network: " NETWORK_NAMES "\nregions: local\nlive sandboxes: %u of yours\n",
+	    now.sandboxes);
 	if (admission_check(core, &config->defaults, &error) < 0)
 		(void)!buffer_printf(&text, "room: none now: %s\n", error.message);
 	budget_each(core, workspace, say_budget, &text);

@@ -86,9 +86,10 @@ static int record_open_logs(struct record *record, struct failure *ret_failure)
 		record->logs[i] = log;
 		/* The guest has the first window before we can check the room. */
 		if ((record->flags & EXEC_LOSSLESS) && log.head + log.tail < FILE_WINDOW)
-			return failure_set(ret_failure, ERROR_UNSUPPORTED,
-					   "a lossless exec of the gvisor tier needs head_bytes + "
-					   "tail_bytes of 262144 or more");
+			return failure_set(
+			    ret_failure, ERROR_UNSUPPORTED,
+			    "a lossless exec in this isolation tier needs head_bytes + "
+			    "tail_bytes of 262144 or more");
 	}
 	return 0;
 }

@@ -54,7 +54,7 @@ QUEUE(daemon_out, 1024 * 1024);
 static struct {
 	int listener, guest, signals;
 	int daemon; /* -1: not connected */
-	pid_t sentry;
+	pid_t guest_process;
 	bool frames_passed;    /* a frame of this daemon's was passed on */
 	bool hello_answered;   /* HELLO_REPLY was passed on: PROGRESS may be sent */
 	bool begin_pending;    /* BEGIN was sent and has not been repeated yet */
@@ -399,7 +399,7 @@ static int guest_receive(void)
 	return 1;
 }
 
-/* The container has ended or is about to: its last output goes to the logs, and the daemon gets
+/* The guest has ended or is about to: its last output goes to the logs, and the daemon gets
  * what fits into its socket. */
 static _Noreturn void relay_finish(void)
 {
@@ -419,9 +419,9 @@ static _Noreturn void relay_finish(void)
 		}
 	} while (got > 0 && clock_boot() < until);
 	do
-		ended = waitpid(relay.sentry, &status, WNOHANG);
+		ended = waitpid(relay.guest_process, &status, WNOHANG);
 	while (ended == 0 && clock_boot() < until && poll(NULL, 0, 5) == 0);
-	if (ended != relay.sentry)
+	if (ended != relay.guest_process)
 		relay_exit_broken();
 	relay_exit_with(status);
 }
@@ -432,13 +432,13 @@ static void children_reap(void)
 	siginfo_t ended;
 	while (read(relay.signals, &info, sizeof(info)) == sizeof(info))
 		;
-	/* relay_finish() reaps the sentry; our other children are runsc's, and their ends do not
-	 * matter. */
+	/* relay_finish() reaps the guest's process; our other children are its helpers, and their
+	 * ends do not matter. */
 	for (;;) {
 		ended.si_pid = 0;
 		if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid == 0)
 			return;
-		if (ended.si_pid == relay.sentry)
+		if (ended.si_pid == relay.guest_process)
 			relay_finish();
 		waitpid(ended.si_pid, NULL, WNOHANG);
 	}
@@ -532,17 +532,17 @@ static void daemon_check_descriptors(void)
 		daemon_close();
 }
 
-_Noreturn void relay_serve(int listener, pid_t sentry)
+_Noreturn void relay_serve(int listener, pid_t guest_process)
 {
 	sigset_t mask;
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGCHLD);
 	relay.listener = listener;
-	relay.sentry = sentry;
+	relay.guest_process = guest_process;
 	relay.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (relay.signals < 0)
 		relay_exit_broken();
-	/* The sentry may have ended before the signalfd existed. */
+	/* The guest's process may have ended before the signalfd existed. */
 	children_reap();
 	for (;;) {
 		struct frame frame;

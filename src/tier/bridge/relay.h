@@ -9,5 +9,5 @@
 
 /* Sends BEGIN to the init and waits for its answer: 0 or -errno. */
 NODISCARD int relay_wait_for_init(int channel, int64_t deadline);
-/* Serves daemons until the container ends; its process is `sentry`. SIGCHLD must be blocked. */
-_Noreturn void relay_serve(int listener, pid_t sentry);
+/* Serves daemons until `guest_process` ends. SIGCHLD must be blocked. */
+_Noreturn void relay_serve(int listener, pid_t guest_process);

@@ -20,7 +20,8 @@
 #include "tier/jail/jail.h"
 #include "tier/probe_boot.h"
 
-/* runsc itself is in the sandbox's cgroup. Measured: 42 MiB at the first command. */
+/* runsc itself is in the sandbox's cgroup. Measured: 42 MiB at the first command. The daemon
+ * checks it, too, because the probe reports it. */
 #define MEMORY_MIN (128 * MIB)
 
 static int gvisor_check_boot(const struct host *host, const struct guest *guest,
@@ -94,10 +95,6 @@ static int gvisor_adopt(const struct host *host, struct guest *guest, struct err
 static int gvisor_set_limits(const struct host *host, struct guest *guest,
 			     const struct limits *limits, struct error *error)
 {
-	if (limits->memory < MEMORY_MIN)
-		return error_set(error, ERROR_LIMIT_EXCEEDED,
-				 "the gvisor tier needs at least %llu MiB of memory",
-				 MEMORY_MIN / MIB);
 	const struct limits on_host = gvisor_limits_on_host(limits);
 	return jail_set_limits(host, guest, &on_host, error);
 }
@@ -114,7 +111,8 @@ static int gvisor_counters(const struct host *host, struct guest *guest,
 }
 
 /* Every start of a daemon waits for this. A release that `auto` would choose is tested with a
- * sandbox. One that must be asked for by name is tested when it is used, or by `caisson doctor`. */
+ * sandbox. One that must be asked for by name is tested when it is used, or by `caisson doctor`:
+ * only the jail is tested here, without runsc in it, which says which limits are enforced. */
 static void gvisor_probe(const struct host *host, struct spawn_probe *ret_probe)
 {
 	struct guest guest = {.init = PROCESS_NONE};
@@ -122,12 +120,16 @@ static void gvisor_probe(const struct host *host, struct spawn_probe *ret_probe)
 	struct error error;
 	memset(ret_probe, 0, sizeof(*ret_probe));
 	ret_probe->tier = TIER_GVISOR;
+	ret_probe->memory_min = MEMORY_MIN;
+	ret_probe->memory_idle = 64 * MIB;
 	int result = runsc_find(host, &runsc, &error);
 	if (result == 0)
 		runsc_auto_objection(&runsc, clock_wall(), ret_probe->missing,
 				     sizeof(ret_probe->missing));
 	ret_probe->by_name = ret_probe->missing[0] != '\0';
-	if (result == 0 && !ret_probe->by_name)
+	if (result == 0 && ret_probe->by_name)
+		result = probe_boot(&namespace_driver, host, MEMORY_MIN, &guest, &error);
+	else if (result == 0)
 		result = probe_boot(&gvisor_driver, host, MEMORY_MIN, &guest, &error) < 0
 			     ? error_prepend(&error, "runsc %s (%s)", runsc.version, runsc.platform)
 			     : 0;

@@ -180,7 +180,8 @@ static int current_set(int templates, const char *digest, struct error *error)
 	return 0;
 }
 
-static int skeleton_prepare(const struct host *host, bool has_folders, struct error *error)
+static int skeleton_prepare(const struct host *host, bool has_folders,
+			    char ret_digest[ROOTFS_DIGEST_TEXT], struct error *error)
 {
 	struct sandbox_ids ids;
 	char digest[ROOTFS_DIGEST_TEXT], current[ROOTFS_DIGEST_TEXT];
@@ -197,14 +198,17 @@ static int skeleton_prepare(const struct host *host, bool has_folders, struct er
 			return -1;
 	}
 	skeletons_remove_unused(host, templates, digest);
+	memcpy(ret_digest, digest, sizeof(digest));
 	return 0;
 }
 
-int host_rootfs_prepare(const struct host *host, struct error *error)
+int host_rootfs_prepare(const struct host *host, char ret_digest[ROOTFS_DIGEST_TEXT],
+			struct error *error)
 {
-	if (skeleton_prepare(host, false, error) < 0)
+	char with_folders[ROOTFS_DIGEST_TEXT];
+	if (host->rights == RIGHTS_SUBUIDS && skeleton_prepare(host, true, with_folders, error) < 0)
 		return -1;
-	return host->rights == RIGHTS_SUBUIDS ? skeleton_prepare(host, true, error) : 0;
+	return skeleton_prepare(host, false, ret_digest, error);
 }
 
 static int rootfs_open_binds(int host_root, struct rootfs *rootfs, struct error *error)

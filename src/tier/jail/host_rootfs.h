@@ -18,8 +18,10 @@
 
 /* Makes the skeleton if none exists, or if caisson or the host's files that it was made of have
  * changed. It is built beside the current one and renamed into place, so that a boot sees one or
- * the other. Skeletons in use are kept. */
-NODISCARD int host_rootfs_prepare(const struct host *host, struct error *error);
+ * the other. Skeletons in use are kept. On success *ret_digest is that of a sandbox without
+ * folders. */
+NODISCARD int host_rootfs_prepare(const struct host *host, char ret_digest[ROOTFS_DIGEST_TEXT],
+				  struct error *error);
 /* Opens the current skeleton and the host's directories. `ids`: the owner of the skeleton, where
  * owners cannot be mapped (without root); NULL: a sandbox without folders. */
 NODISCARD int host_rootfs_open(const struct host *host, const struct sandbox_ids *ids,

@@ -16,7 +16,8 @@
 
 #define PATH_ROOM 320
 #define TEXT_ROOM 1024
-#define RECORD_VERSION "caisson-boot 1"
+#define RECORD_NAME "caisson-boot "
+#define RECORD_VERSION RECORD_NAME "1"
 /* A bit more than the first two parts of a boot id: enough to tell boots apart. */
 #define HOST_BOOT_TEXT 24
 
@@ -172,6 +173,12 @@ int record_read(const struct host *host, struct guest *guest, struct error *erro
 	if (length < 0)
 		return error_set_errno(error, error_kind_of_errno((int)length), (int)length,
 				       "%s/guests/%s/boot", host->runtime, guest->id.text);
+	if (text_starts(text, RECORD_NAME) && !text_starts(text, RECORD_VERSION "\n"))
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "its record is a `%.*s` of another version of Caisson, and this "
+				 "one reads `" RECORD_VERSION
+				 "`; its files are kept: start it again",
+				 (int)MIN(strcspn(text, "\n"), 31), text);
 	if (!text_starts(text, RECORD_VERSION "\n") ||
 	    record_read_number(text, "pid", INT32_MAX, &pid) < 0 ||
 	    record_read_number(text, "start_time", UINT64_MAX, &start_time) < 0 ||

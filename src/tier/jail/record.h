@@ -12,7 +12,7 @@ NODISCARD int record_make(const struct host *host, const struct id *id, int *ret
 /* Writes `boot` completely or not at all, from guest->init, slot, tier, limits. */
 NODISCARD int record_write(const struct host *host, const struct guest *guest, struct error *error);
 /* Reads it: fills guest->init.pid and start_time (no pidfd), limits. 1, or 0: none, or not one
- * of ours. */
+ * of ours. One of another version is an error. */
 NODISCARD int record_read(const struct host *host, struct guest *guest, struct error *error);
 /* Removes the directory; a missing one is fine. */
 NODISCARD int record_remove(const struct host *host, const struct id *id, struct error *error);

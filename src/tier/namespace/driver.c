@@ -31,6 +31,8 @@ static void namespace_probe(const struct host *host, struct spawn_probe *ret_pro
 	struct error error;
 	memset(ret_probe, 0, sizeof(*ret_probe));
 	ret_probe->tier = TIER_NAMESPACE;
+	ret_probe->memory_min = SANDBOX_MEMORY_MIN;
+	ret_probe->memory_idle = 4 * MIB;
 	const struct needed_call *missing = sys_find_missing_call();
 	if (missing) {
 		snprintf(ret_probe->missing, sizeof(ret_probe->missing),
