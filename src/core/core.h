@@ -69,7 +69,6 @@ struct core {
 	struct spawner_client *spawner;
 	struct list sandboxes; /* struct sandbox, live ones, newest last */
 	uint32_t sandbox_count;
-	uint64_t next_exec_key;
 	struct spawn_probe probes[TIER_COUNT];
 	uint64_t programs_hash;       /* of the init that boots get and of the spawner's program */
 	struct core_private *private; /* core_private.h */

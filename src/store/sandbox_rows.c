@@ -42,6 +42,7 @@ static const struct column sandbox_columns[] = {
     {"network", COLUMN_U32, SANDBOX(network)},
     {"boot_origin", COLUMN_U32, SANDBOX(boot_origin)},
     {"boot_us", COLUMN_U64, SANDBOX(boot_us)},
+    {"last_exec_key", COLUMN_U64, SANDBOX(last_exec_key)},
     {"end_reason", COLUMN_U32, SANDBOX(end_reason)},
     {"end_message", COLUMN_TEXT, SANDBOX(end_message)},
 };
@@ -207,7 +208,7 @@ int store_sandbox_prune(struct store *store, int64_t ended_before_wall, struct e
 	/* A sandbox may have thousands of execs: they are deleted first, and counted too. */
 	int execs_gone =
 	    tombstones_delete(store, STATEMENT_SANDBOX_PRUNE_EXECS,
-			      "DELETE FROM execs WHERE key IN (SELECT key FROM execs WHERE"
+			      "DELETE FROM execs WHERE rowid IN (SELECT rowid FROM execs WHERE"
 			      " sandbox IN " OLDEST_TOMBSTONES " LIMIT " PRUNE_BATCH_TEXT ")",
 			      ended_before_wall, error);
 	if (execs_gone < 0 || execs_gone == PRUNE_BATCH)

@@ -194,6 +194,7 @@ int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, s
 }
 
 struct live_rows {
+	struct sandbox *sandbox;
 	struct list *rows;
 	uint32_t count;
 	uint64_t log_bytes;
@@ -208,7 +209,9 @@ struct live_row {
 static bool load_live(void *data, const struct exec_row *row)
 {
 	struct live_rows *live = data;
+	uint64_t *last_key = &live->sandbox->row.last_exec_key;
 	live->count++;
+	*last_key = MAX(*last_key, row->key);
 	if (row->state == EXEC_ENDED || row->state == EXEC_FAILED)
 		live->log_bytes += exec_logs_size(row);
 	bool wanted = row->state == EXEC_STARTING || row->state == EXEC_RUNNING ||
@@ -228,7 +231,7 @@ int exec_load_live(struct sandbox *sandbox, struct error *error)
 {
 	struct list rows;
 	list_init(&rows);
-	struct live_rows live = {.rows = &rows};
+	struct live_rows live = {.sandbox = sandbox, .rows = &rows};
 	int result =
 	    store_exec_each(sandbox->core->store, &sandbox->row.id, load_live, &live, error);
 	while (!list_empty(&rows)) {

@@ -362,7 +362,7 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 		return frame_broken(error, "LISTED");
 	struct exec *exec = exec_by_key(sandbox, frame->id);
 	if (!exec) {
-		if (frame->id == 0 || frame->id >= sandbox->core->next_exec_key)
+		if (frame->id == 0 || frame->id > sandbox->row.last_exec_key)
 			return frame_broken(error, "LISTED with a key that was never given out");
 		/* Its end is in the store; the FORGET was lost. */
 		exec_send_forget(sandbox, frame->id);
@@ -396,7 +396,7 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 static void exec_settle_unlisted(struct exec *exec)
 {
 	struct error error;
-	if (exec->listed || exec->row.key >= exec->sandbox->life->resync_key)
+	if (exec->listed || exec->row.key > exec->sandbox->life->resync_key)
 		return;
 	enum exec_action action = exec_stage_step(&exec->stage, EXEC_EVENT_UNLISTED);
 	if (action == EXEC_ACTION_FAIL) {
@@ -458,7 +458,7 @@ int exec_resync(struct sandbox *sandbox, struct error *error)
 {
 	list_each (&sandbox->execs, node)
 		list_entry(node, struct exec, link)->listed = false;
-	sandbox->life->resync_key = sandbox->core->next_exec_key;
+	sandbox->life->resync_key = sandbox->row.last_exec_key;
 	sandbox->life->resyncing = true;
 	return sandbox_send(sandbox, FRAME_LIST, 0, NULL, 0, NULL, 0, error);
 }
@@ -490,7 +490,7 @@ int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct
 		return handle_list_end(sandbox, frame, error);
 	struct exec *exec = exec_by_key(sandbox, frame->id);
 	if (!exec) {
-		if (frame->id == 0 || frame->id >= sandbox->core->next_exec_key)
+		if (frame->id == 0 || frame->id > sandbox->row.last_exec_key)
 			return frame_broken(error, "a frame with a key that was never given out");
 		return 0; /* ended and dropped from memory: what is left over still writes */
 	}

@@ -249,10 +249,11 @@ static bool take_newer(void *data, const struct exec_row *row)
 }
 
 /* Adds the next exec that is wanted. */
-static enum log_result add_newer(struct log_reader *reader, int64_t *work, struct error *error)
+static enum log_result add_newer(struct log_reader *reader, const struct sandbox *sandbox,
+				 int64_t *work, struct error *error)
 {
 	struct newer newer = {.reader = reader};
-	uint64_t newest = reader->core->next_exec_key - 1;
+	uint64_t newest = sandbox->row.last_exec_key;
 	/* Nobody has begun anything since: a reader that follows asks often. */
 	if (reader->newest >= newest)
 		return LOG_NONE;
@@ -283,7 +284,7 @@ enum log_result log_reader_next(struct log_reader *reader, struct log_line *line
 		struct exec *exec;
 		enum log_result result;
 		if (at == reader->entry_count) {
-			result = add_newer(reader, work, error);
+			result = add_newer(reader, sandbox, work, error);
 			if (result == LOG_AGAIN && *work > 0)
 				continue;
 			if (result != LOG_LINE)

@@ -170,7 +170,6 @@ static int exec_begin(struct exec *exec, const struct buffer *payload, struct er
 int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exec **ret_exec,
 	       struct error *error)
 {
-	struct core *core = sandbox->core;
 	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
 	struct exec_row row = {
 	    .id = id_is_set(&spec->id) ? spec->id : id_new(),
@@ -191,7 +190,7 @@ int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exe
 	       (core/code/code.c). */
 	    (!spec->context && budget_check_exec(sandbox, spec->principal, error) < 0))
 		return -1;
-	row.key = core->next_exec_key++;
+	row.key = ++sandbox->row.last_exec_key;
 	row.command = spec_command_text(spec);
 	struct exec *exec = exec_new(sandbox, &row);
 	exec->stdin_credit = spec->flags & EXEC_STDIN ? FILE_WINDOW : 0;
