@@ -129,11 +129,13 @@ enum listing { LISTING_ALL, LISTING_LIVE, LISTING_OF_WORKSPACE, LISTING_LIVE_OF_
 
 static const char *const listings[] = {
     [LISTING_ALL] = "INDEXED BY sandboxes_by_time WHERE " AFTER_CURSOR,
-    [LISTING_LIVE] = "INDEXED BY sandboxes_live_by_time WHERE state != 10 AND " AFTER_CURSOR,
+    [LISTING_LIVE] =
+	"INDEXED BY sandboxes_live_by_time WHERE state != " SQL_ENDED " AND " AFTER_CURSOR,
     [LISTING_OF_WORKSPACE] =
 	"INDEXED BY sandboxes_by_workspace WHERE workspace = ?1 AND " AFTER_CURSOR,
-    [LISTING_LIVE_OF_WORKSPACE] = "INDEXED BY sandboxes_live_by_workspace"
-				  " WHERE workspace = ?1 AND state != 10 AND " AFTER_CURSOR,
+    [LISTING_LIVE_OF_WORKSPACE] =
+	"INDEXED BY sandboxes_live_by_workspace"
+	" WHERE workspace = ?1 AND state != " SQL_ENDED " AND " AFTER_CURSOR,
 };
 _Static_assert(STATEMENT_SANDBOX_PAGE + LISTING_LIVE_OF_WORKSPACE == STATEMENT_SANDBOX_PAGE_LAST,
 	       "a statement for each listing");
@@ -190,7 +192,7 @@ int store_sandbox_page(struct store *store, const char *workspace, bool live_onl
 #define PRUNE_BATCH_TEXT "500"
 _Static_assert(PRUNE_BATCH == 500, "both say the same");
 #define OLDEST_TOMBSTONES                                                                          \
-	"(SELECT id FROM sandboxes WHERE state = 10 AND ended_wall < ?1"                           \
+	"(SELECT id FROM sandboxes WHERE state = " SQL_ENDED " AND ended_wall < ?1"                \
 	" ORDER BY ended_wall LIMIT " PRUNE_BATCH_TEXT ")"
 
 static int tombstones_delete(struct store *store, enum statement which, const char *sql,

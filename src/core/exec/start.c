@@ -20,13 +20,8 @@ static int sandbox_check_exec(const struct sandbox *sandbox, struct error *error
 		const struct exec *exec = list_entry(node, struct exec, link);
 		count += !exec_ended(exec) || exec->row.left_running > 0;
 	}
-	if (sandbox->row.state != SANDBOX_RUNNING)
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is %s",
-				 sandbox->row.id.text,
-				 sandbox_state_name((enum sandbox_state)sandbox->row.state));
-	if (!sandbox->guest_ready)
-		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
-				 sandbox->row.id.text);
+	if (sandbox_check_may_exec(sandbox, error) < 0)
+		return -1;
 	if (sandbox->row.drain_wall != 0)
 		return error_set(error, ERROR_SANDBOX_DRAINING,
 				 "sandbox `%s` is being drained and takes no new commands",

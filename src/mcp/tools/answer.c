@@ -100,8 +100,7 @@ static void append_duration(struct buffer *to, uint64_t nanoseconds)
 static void append_end(struct buffer *to, const struct exec *exec)
 {
 	const struct exec_row *row = &exec->row;
-	enum sandbox_state state = (enum sandbox_state)exec->sandbox->row.state;
-	bool deleted = state == SANDBOX_DELETING || state == SANDBOX_ENDED;
+	bool deleted = state_facts(exec->sandbox->row.state)->going;
 	int code = exec_exit_code(row);
 	const char *name = row->code < NSIG ? sigabbrev_np((int)row->code) : NULL;
 	switch ((enum exec_end)row->end) {
