@@ -180,6 +180,11 @@ void core_let_go(struct core *core)
 	create_queue_fail_all(core, &error);
 }
 
+bool core_running(const struct core *core)
+{
+	return core->private != NULL;
+}
+
 int core_check_serving(const struct core *core, struct error *error)
 {
 	if (!core->private || !core->private->let_go)
